@@ -1,0 +1,177 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package verdict decides when a pod has to leave its node because of NoExecute taints.
+//
+// The decision is a pure function of facts that the API server stores: the taints of the
+// node, the tolerations of the pod, the instant from which each taint counts and the instant
+// at which the pod was bound. It knows no client, no clock and no goroutine, so a controller,
+// a restarted controller, a command line and a simulator all come to the same verdict.
+//
+// For every NoExecute taint t on the node of pod p:
+//
+//	start(t, p) = max(since(t), bound(p))
+//	due(t, p)   = never                      if the first toleration that matches t sets no tolerationSeconds
+//	            = start + tolerationSeconds  if it sets them (zero or less: start; the sum saturates at [Latest])
+//	            = start                      if none matches
+//	due(p)      = the earliest of them
+//
+// That the first matching toleration in list order is the one that counts is Kubernetes' rule
+// (GetMatchingTolerations in k8s.io/kubernetes/pkg/apis/core/v1/helper, as used by
+// pkg/controller/tainteviction). That a countdown starts with the taint or the binding, and
+// not with the controller's first sight of it, is the fix of kubernetes/kubernetes#108268.
+package verdict
+
+import (
+	"cmp"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/taintkeeper/taintkeeper/taints"
+)
+
+// Latest is the last due instant there is, and the last that RFC 3339 can write:
+// start + tolerationSeconds saturates here instead of overflowing.
+var Latest = time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC)
+
+// Taint is a NoExecute taint together with the instant from which it counts on its node.
+type Taint struct {
+	corev1.Taint
+	// Since is the instant from which the taint counts, as [Since] computes it.
+	Since time.Time
+}
+
+// Pod is what the rule needs to know of a pod.
+type Pod struct {
+	// Tolerations is the pod's toleration list, in its order. It is read, never modified.
+	Tolerations []corev1.Toleration
+	// Bound is the instant at which the pod was bound to its node: [Bound], made [Precise].
+	Bound time.Time
+}
+
+// Reason is what one taint means for one pod, with everything that explains it.
+type Reason struct {
+	// Taint is the taint that is judged.
+	Taint Taint
+	// Toleration is the toleration that counts, the first in list order that matches; nil when
+	// none matches. It points into the list that was given.
+	Toleration *corev1.Toleration
+	// TolerationIndex is its position in the list, -1 when none matches.
+	TolerationIndex int
+	// Shadowed holds the positions of the tolerations that match the taint too, but come later
+	// in the list and therefore play no part.
+	Shadowed []int
+	// Start is the instant from which the toleration's seconds count.
+	Start time.Time
+	// Leaves is false when the taint is tolerated for ever.
+	Leaves bool
+	// Due is the instant at which the pod must start to leave, when it leaves.
+	Due time.Time
+}
+
+// Stays reports whether the taint is tolerated for ever.
+func (r Reason) Stays() bool { return !r.Leaves }
+
+// Verdict says of one pod on one node whether it stays, or when it is due and why.
+type Verdict struct {
+	// Reason is the one that decides: of the taint that makes the pod due first. For a pod that
+	// stays it is of one of the taints that are tolerated for ever, or the zero value when the
+	// node has no NoExecute taint.
+	Reason
+}
+
+// DueAt reports whether the pod has to leave at the instant now or had to before.
+func (v Verdict) DueAt(now time.Time) bool { return v.Leaves && !v.Due.After(now) }
+
+// PendingAt reports whether the pod is due after the instant now.
+func (v Verdict) PendingAt(now time.Time) bool { return v.Leaves && v.Due.After(now) }
+
+// Rule holds what the rule depends on besides its inputs. The zero value is the rule with
+// Kubernetes 1.36's defaults. A Rule is safe for concurrent use.
+type Rule struct {
+	// Matcher decides which toleration matches which taint.
+	Matcher taints.Matcher
+}
+
+// Decide returns the verdict over a pod on a node with the given taints. Taints of another
+// effect than NoExecute are ignored. The order of the taints does not matter: of two that make
+// the pod due at the same instant the one with the smaller key and then value is named.
+func (r Rule) Decide(pod Pod, nodeTaints []Taint) Verdict {
+	var verdict Verdict
+	found := false
+	for i := range nodeTaints {
+		if nodeTaints[i].Effect != corev1.TaintEffectNoExecute {
+			continue
+		}
+		reason := r.Judge(pod, nodeTaints[i])
+		if !found || decidesOver(reason, verdict.Reason) {
+			verdict.Reason, found = reason, true
+		}
+	}
+	return verdict
+}
+
+// Judge returns what one taint alone means for a pod.
+func (r Rule) Judge(pod Pod, taint Taint) Reason {
+	start := later(taint.Since, pod.Bound)
+	reason := Reason{Taint: taint, TolerationIndex: -1, Start: start, Leaves: true, Due: start}
+	index, tolerated := r.Matcher.First(pod.Tolerations, &taint.Taint)
+	if !tolerated {
+		return reason
+	}
+	reason.Toleration, reason.TolerationIndex = &pod.Tolerations[index], index
+	reason.Shadowed = r.shadowed(pod.Tolerations, &taint.Taint, index+1)
+	if reason.Toleration.TolerationSeconds == nil {
+		reason.Leaves, reason.Due = false, time.Time{}
+		return reason
+	}
+	reason.Due = addSeconds(reason.Start, *reason.Toleration.TolerationSeconds)
+	return reason
+}
+
+// shadowed returns the positions from first on of the tolerations that match the taint.
+func (r Rule) shadowed(tolerations []corev1.Toleration, taint *corev1.Taint, first int) []int {
+	var positions []int
+	for i := first; i < len(tolerations); i++ {
+		if r.Matcher.Tolerates(&tolerations[i], taint) {
+			positions = append(positions, i)
+		}
+	}
+	return positions
+}
+
+// decidesOver reports whether reason a rather than b decides: the earlier one, and between
+// equals the one whose taint sorts first, so that the order of the taints plays no part.
+func decidesOver(a, b Reason) bool {
+	if a.Leaves != b.Leaves {
+		return a.Leaves
+	}
+	return cmp.Or(
+		a.Due.Compare(b.Due),
+		cmp.Compare(a.Taint.Key, b.Taint.Key),
+		cmp.Compare(a.Taint.Value, b.Taint.Value),
+		a.Start.Compare(b.Start),
+	) < 0
+}
+
+// addSeconds adds tolerationSeconds to an instant. Zero or less adds nothing, and the sum
+// saturates: 2^62 seconds are a valid tolerationSeconds, but neither a time.Duration nor a
+// date (upstream overflows there and evicts at once).
+func addSeconds(start time.Time, seconds int64) time.Time {
+	if seconds <= 0 {
+		return start
+	}
+	left := Latest.Unix() - start.Unix()
+	if seconds >= left {
+		return later(Latest, start)
+	}
+	return time.Unix(start.Unix()+seconds, int64(start.Nanosecond())).In(start.Location())
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
