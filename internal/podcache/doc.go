@@ -1,0 +1,10 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package podcache keeps a small record of every pod that is bound to a node.
+//
+// The eviction of pods needs to know all pods of a tainted node at once, but of a pod only what
+// the rule and the delete call ask for. A Pod object decoded from the API is some ten kilobytes;
+// its record is a few hundred bytes, whatever the number of containers. Records are made at the
+// door, before anything is stored, also during the first (streamed) list.
+package podcache

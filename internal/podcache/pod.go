@@ -1,0 +1,131 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podcache
+
+import (
+	"time"
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// EvictionReason is the reason of the condition DisruptionTarget that a taint eviction sets,
+// as upstream's taint-eviction-controller writes it.
+const EvictionReason = "DeletionByTaintManager"
+
+// Flags are the yes-or-no facts of a pod.
+type Flags uint8
+
+const (
+	// Mirror marks the mirror image of a static pod: only its kubelet can end it.
+	Mirror Flags = 1 << iota
+	// Terminating marks a pod that has a deletionTimestamp. It is never taken back.
+	Terminating
+	// Finished marks a pod in phase Succeeded or Failed.
+	Finished
+	// DisruptionTarget marks a pod whose condition of that type is True, whoever set it.
+	DisruptionTarget
+	// MarkedByTaint marks a pod whose condition DisruptionTarget is True with [EvictionReason].
+	MarkedByTaint
+)
+
+// Has reports whether all of the given flags are set.
+func (f Flags) Has(flags Flags) bool { return f&flags == flags }
+
+// Pod is the record of a bound pod. Records are shared and never modified: a change makes a new one.
+type Pod struct {
+	Namespace   string
+	Name        string
+	UID         types.UID
+	Node        string
+	Tolerations []corev1.Toleration // shared by all pods with an equal list
+	Generation  int64
+	Priority    int32
+	Flags       Flags
+
+	bound int64 // as recorded by the API, seconds since 1970
+	seen  int64 // nanoseconds since 1970
+}
+
+// Bound is the instant at which the pod was bound to its node.
+func (p *Pod) Bound() time.Time { return verdict.Precise(time.Unix(p.bound, 0), p.Seen()) }
+
+// Seen is the instant at which this process first saw the pod on its node.
+func (p *Pod) Seen() time.Time { return time.Unix(0, p.seen) }
+
+// Key is the namespaced name, for messages and API calls. Records are identified by UID.
+func (p *Pod) Key() types.NamespacedName {
+	return types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+}
+
+// Rule is what the rule needs to know of the pod.
+func (p *Pod) Rule() verdict.Pod {
+	return verdict.Pod{Tolerations: p.Tolerations, Bound: p.Bound()}
+}
+
+// GetObjectMeta makes a record acceptable to the store in which client-go's reflector collects a
+// streamed list; nothing else calls it.
+func (p *Pod) GetObjectMeta() metav1.Object {
+	return &metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID}
+}
+
+var _ metav1.ObjectMetaAccessor = (*Pod)(nil)
+
+// record makes the record of a pod that is first seen now. Its tolerations are not shared yet.
+func record(pod *corev1.Pod) *Pod {
+	p := &Pod{
+		Namespace:   unique.Make(pod.Namespace).Value(),
+		Name:        pod.Name,
+		UID:         pod.UID,
+		Node:        unique.Make(pod.Spec.NodeName).Value(),
+		Tolerations: pod.Spec.Tolerations,
+		Generation:  pod.Generation,
+		Flags:       flagsOf(pod),
+	}
+	if pod.Spec.Priority != nil {
+		p.Priority = *pod.Spec.Priority
+	}
+	p.bound = verdict.Bound(pod).Unix()
+	p.seen = time.Now().UnixNano()
+	return p
+}
+
+func flagsOf(pod *corev1.Pod) Flags {
+	var flags Flags
+	if _, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]; ok {
+		flags |= Mirror
+	}
+	if pod.DeletionTimestamp != nil {
+		flags |= Terminating
+	}
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		flags |= Finished
+	}
+	for i := range pod.Status.Conditions {
+		condition := &pod.Status.Conditions[i]
+		if condition.Type != corev1.DisruptionTarget || condition.Status != corev1.ConditionTrue {
+			continue
+		}
+		flags |= DisruptionTarget
+		if condition.Reason == EvictionReason {
+			flags |= MarkedByTaint
+		}
+	}
+	return flags
+}
+
+// transform is the door: every pod that arrives leaves it as a record.
+func transform(object any) (any, error) {
+	if pod, ok := object.(*corev1.Pod); ok {
+		return record(pod), nil
+	}
+	return object, nil
+}
+
+var _ cache.TransformFunc = transform
