@@ -1,0 +1,200 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/taintkeeper/taintkeeper/internal/eviction"
+	"github.com/taintkeeper/taintkeeper/taints"
+)
+
+// The controllers there are, by the names of the flag --controllers.
+const controllerEviction = "eviction"
+
+var knownControllers = []string{controllerEviction}
+
+// comparisonOperators is the one feature gate of Kubernetes that matters here (KEP-5471).
+const comparisonOperators = "TaintTolerationComparisonOperators"
+
+type options struct {
+	kubeconfig          string
+	controllers         []string
+	featureGates        map[string]string
+	dryRun              bool
+	concurrentEvictions int
+	kubeAPIQPS          float32
+	kubeAPIBurst        int
+	metricsAddress      string
+	healthAddress       string
+	logFormat           string
+	logLevel            int
+	election            electionOptions
+}
+
+type electionOptions struct {
+	enabled       bool
+	leaseDuration time.Duration
+	renewDeadline time.Duration
+	retryPeriod   time.Duration
+	namespace     string
+	name          string
+}
+
+func newCommand() *cobra.Command {
+	o := &options{}
+	command := &cobra.Command{
+		Use:   "taintkeeper",
+		Short: "Evicts pods from nodes with NoExecute taints: on time, once, and never by mistake",
+		Long: `Taintkeeper takes the place of the taint-eviction-controller of kube-controller-manager.
+Switch that one off first: kube-controller-manager --controllers=*,-taint-eviction-controller`,
+		Version:       version,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return run(command.Context(), o)
+		},
+	}
+	o.addFlags(command.Flags())
+	return command
+}
+
+func (o *options) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; without it the in-cluster configuration, then the usual kubeconfig rules")
+	flags.StringSliceVar(&o.controllers, "controllers", []string{"*"}, "controllers to run, in kube-controller-manager's syntax: '*' all, 'name' this one, '-name' not this one; there are: "+strings.Join(knownControllers, ", "))
+	flags.StringToStringVar(&o.featureGates, "feature-gates", nil, "Kubernetes feature gates to follow, as the API server has them: "+comparisonOperators+"=true|false (default false)")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "observe, log, count and write events marked as a dry run, but change nothing")
+	flags.IntVar(&o.concurrentEvictions, "concurrent-evictions", eviction.DefaultConcurrentEvictions, "evictions carried out at the same time")
+	flags.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 0, "calls per second to the API server; 0: no limit here, the API server's priority and fairness decides")
+	flags.IntVar(&o.kubeAPIBurst, "kube-api-burst", 0, "calls above the rate in one burst, when --kube-api-qps is set; 0: twice the rate")
+	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "127.0.0.1:8080", "address of /metrics; 0: none")
+	flags.StringVar(&o.healthAddress, "health-probe-bind-address", "127.0.0.1:8081", "address of /healthz and /readyz; 0: none")
+	flags.StringVar(&o.logFormat, "log-format", "text", "text or json")
+	flags.IntVarP(&o.logLevel, "v", "v", 0, "log verbosity: 0 is quiet in a storm, 1 has a line per eviction")
+	flags.BoolVar(&o.election.enabled, "leader-elect", true, "elect a leader among the replicas; the others stand by with warm caches")
+	flags.DurationVar(&o.election.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "how long a standby waits before it takes over from a silent leader")
+	flags.DurationVar(&o.election.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "how long a leader tries to renew before it gives up")
+	flags.DurationVar(&o.election.retryPeriod, "leader-elect-retry-period", 2*time.Second, "time between tries to acquire or renew")
+	flags.StringVar(&o.election.namespace, "leader-elect-resource-namespace", "kube-system", "namespace of the Lease")
+	flags.StringVar(&o.election.name, "leader-elect-resource-name", "taintkeeper", "name of the Lease")
+}
+
+// validate returns one sentence about each value that cannot be used.
+func (o *options) validate() error {
+	return errors.Join(
+		o.validateControllers(),
+		o.validateFeatureGates(),
+		require(o.concurrentEvictions >= 1, "--concurrent-evictions=%d: at least 1 is needed", o.concurrentEvictions),
+		require(o.kubeAPIQPS >= 0, "--kube-api-qps=%g: it cannot be negative; 0 means no limit", o.kubeAPIQPS),
+		require(o.kubeAPIBurst >= 0, "--kube-api-burst=%d: it cannot be negative; 0 means twice --kube-api-qps", o.kubeAPIBurst),
+		require(o.logFormat == "text" || o.logFormat == "json", "--log-format=%q: it is text or json", o.logFormat),
+		require(o.logLevel >= 0, "--v=%d: it cannot be negative", o.logLevel),
+		validateAddress("--metrics-bind-address", o.metricsAddress),
+		validateAddress("--health-probe-bind-address", o.healthAddress),
+		o.election.validate(),
+	)
+}
+
+func (e *electionOptions) validate() error {
+	if !e.enabled {
+		return nil
+	}
+	return errors.Join(
+		require(e.retryPeriod > 0, "--leader-elect-retry-period=%s: it must be more than zero", e.retryPeriod),
+		require(e.renewDeadline > e.retryPeriod, "--leader-elect-renew-deadline=%s: it must be more than --leader-elect-retry-period (%s)", e.renewDeadline, e.retryPeriod),
+		require(e.leaseDuration > e.renewDeadline, "--leader-elect-lease-duration=%s: it must be more than --leader-elect-renew-deadline (%s)", e.leaseDuration, e.renewDeadline),
+		validateName("--leader-elect-resource-namespace", e.namespace, validation.IsDNS1123Label),
+		validateName("--leader-elect-resource-name", e.name, validation.IsDNS1123Subdomain),
+	)
+}
+
+func (o *options) validateControllers() error {
+	for _, item := range o.controllers {
+		name := strings.TrimPrefix(item, "-")
+		if item != "*" && !slices.Contains(knownControllers, name) {
+			return fmt.Errorf("--controllers: there is no controller %q; there are: %s", name, strings.Join(knownControllers, ", "))
+		}
+	}
+	return require(o.enabled(controllerEviction), "--controllers=%s: this leaves nothing to run", strings.Join(o.controllers, ","))
+}
+
+// enabled reports whether a controller is to run, by kube-controller-manager's rule: the first
+// item that names it decides, otherwise a '*' anywhere.
+func (o *options) enabled(controller string) bool {
+	for _, item := range o.controllers {
+		switch item {
+		case controller:
+			return true
+		case "-" + controller:
+			return false
+		}
+	}
+	return slices.Contains(o.controllers, "*")
+}
+
+func (o *options) validateFeatureGates() error {
+	for gate, value := range o.featureGates {
+		if gate != comparisonOperators {
+			return fmt.Errorf("--feature-gates: %q plays no part here; the one that does is %s", gate, comparisonOperators)
+		}
+		if _, err := strconv.ParseBool(value); err != nil {
+			return fmt.Errorf("--feature-gates: %s=%q: it is true or false", gate, value)
+		}
+	}
+	return nil
+}
+
+func (o *options) matcher() taints.Matcher {
+	on, _ := strconv.ParseBool(o.featureGates[comparisonOperators]) // validated; absent means false
+	return taints.Matcher{ComparisonOperators: on}
+}
+
+func (o *options) mode() eviction.Mode {
+	if o.dryRun {
+		return eviction.DryRun
+	}
+	return eviction.Evict
+}
+
+func validateAddress(flag, address string) error {
+	if address == "0" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("%s=%q: it is host:port, for example 127.0.0.1:8080, or 0 for none", flag, address)
+	}
+	return nil
+}
+
+func validateName(flag, name string, valid func(string) []string) error {
+	if problems := valid(name); len(problems) > 0 {
+		return fmt.Errorf("%s=%q: %s", flag, name, strings.Join(problems, "; "))
+	}
+	return nil
+}
+
+func require(holds bool, format string, args ...any) error {
+	if holds {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
+}

@@ -1,0 +1,143 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// preflightTimeout bounds the questions that are asked before anything starts.
+const preflightTimeout = 10 * time.Second
+
+// loadConfig finds the API server: by the flag, inside a cluster, or by the usual kubeconfig rules.
+func loadConfig(kubeconfig string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	if kubeconfig != "" {
+		rules = &clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}
+	} else if config, err := rest.InClusterConfig(); !errors.Is(err, rest.ErrNotInCluster) {
+		return config, err
+	}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return nil, errors.New("no API server is configured: give --kubeconfig, set KUBECONFIG, or run in a cluster")
+	case err != nil:
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	return config, nil
+}
+
+// preflight asks the API server whether it is there and whether we may do what we will have to.
+func preflight(ctx context.Context, config *rest.Config, o *options) error {
+	config = rest.CopyConfig(config)
+	config.Timeout = preflightTimeout
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("use the configuration of the API server: %w", err)
+	}
+	if _, err := client.Discovery().ServerVersion(); err != nil && !apierrors.IsForbidden(err) {
+		if apierrors.IsUnauthorized(err) {
+			return fmt.Errorf("the API server at %s does not accept the credentials: check the kubeconfig or the service account", config.Host)
+		}
+		return fmt.Errorf("cannot reach the API server at %s: %w; check the address and that it runs", config.Host, err)
+	}
+	return checkPermissions(ctx, client, o)
+}
+
+// permission is one right that is needed.
+type permission struct {
+	verbs       []string
+	resource    string
+	subresource string
+	group       string
+	namespace   string
+}
+
+func (p permission) String() string {
+	resource := p.resource
+	if p.subresource != "" {
+		resource += "/" + p.subresource
+	}
+	if p.group != "" {
+		resource += "." + p.group
+	}
+	if p.namespace != "" {
+		resource += " in namespace " + p.namespace
+	}
+	return resource
+}
+
+func neededPermissions(o *options) []permission {
+	needed := []permission{
+		{verbs: []string{"list", "watch"}, resource: "pods"},
+		{verbs: []string{"get", "list", "watch"}, resource: "nodes"},
+		{verbs: []string{"create", "patch"}, resource: "events"},
+	}
+	if !o.dryRun {
+		needed = append(needed,
+			permission{verbs: []string{"get", "delete"}, resource: "pods"},
+			permission{verbs: []string{"patch"}, resource: "pods", subresource: "status"},
+			permission{verbs: []string{"patch"}, resource: "nodes"},
+		)
+	}
+	if o.election.enabled {
+		needed = append(needed, permission{verbs: []string{"get", "create", "update"}, resource: "leases", group: "coordination.k8s.io", namespace: o.election.namespace})
+	}
+	return needed
+}
+
+// checkPermissions names everything that is missing at once. Where the API server will not say,
+// the first call will.
+func checkPermissions(ctx context.Context, client kubernetes.Interface, o *options) error {
+	var missing []string
+	for _, needed := range neededPermissions(o) {
+		verbs, err := refused(ctx, client, needed, o)
+		if err != nil {
+			return fmt.Errorf("ask the API server for our permissions: %w", err)
+		}
+		if len(verbs) > 0 {
+			missing = append(missing, strings.Join(verbs, ", ")+" "+needed.String())
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("missing permissions: %s; grant them with config/rbac.yaml and start again", strings.Join(missing, "; "))
+	}
+	return nil
+}
+
+func refused(ctx context.Context, client kubernetes.Interface, needed permission, o *options) ([]string, error) {
+	var verbs []string
+	for _, verb := range needed.verbs {
+		attributes := &authorizationv1.ResourceAttributes{
+			Verb: verb, Group: needed.group, Resource: needed.resource, Subresource: needed.subresource, Namespace: needed.namespace,
+		}
+		if needed.resource == "leases" && verb != "create" {
+			attributes.Name = o.election.name
+		}
+		review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes},
+		}, metav1.CreateOptions{})
+		if apierrors.IsForbidden(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !review.Status.Allowed {
+			verbs = append(verbs, verb)
+		}
+	}
+	return verbs, nil
+}

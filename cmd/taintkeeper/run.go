@@ -1,0 +1,135 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/zap/zapcore"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/taintkeeper/taintkeeper/internal/eviction"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// shutdownTimeout is how long calls in flight have to finish after a signal. It is longer than
+// the longest call.
+const shutdownTimeout = 25 * time.Second
+
+func run(ctx context.Context, o *options) error {
+	log := newLogger(o)
+	ctrl.SetLogger(log)
+	klog.SetLogger(log)
+
+	config, err := loadConfig(o.kubeconfig)
+	if err != nil {
+		return err
+	}
+	config.UserAgent = "taintkeeper/" + version
+	limit(config, o)
+	if err := preflight(ctx, config, o); err != nil {
+		return err
+	}
+	mgr, err := newManager(config, log, o)
+	if err != nil {
+		return fmt.Errorf("set up the controller manager: %w", err)
+	}
+	evictor, err := newEvictor(config, log, o)
+	if err != nil {
+		return fmt.Errorf("set up the eviction controller: %w", err)
+	}
+	if err := evictor.AddTo(mgr); err != nil {
+		return fmt.Errorf("add the eviction controller: %w", err)
+	}
+	if err := addHealth(mgr, evictor); err != nil {
+		return fmt.Errorf("add the health checks: %w", err)
+	}
+	log.Info("Starting", "version", version, "server", config.Host, "dryRun", o.dryRun, "leaderElect", o.election.enabled)
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("stopped: %w", err)
+	}
+	return nil
+}
+
+// limit sets the client's own rate limit. client-go has one by default; a negative rate is none.
+func limit(config *rest.Config, o *options) {
+	config.QPS, config.Burst = -1, 0
+	if o.kubeAPIQPS > 0 {
+		config.QPS = o.kubeAPIQPS
+		config.Burst = o.kubeAPIBurst
+		if config.Burst == 0 {
+			config.Burst = max(1, int(2*o.kubeAPIQPS))
+		}
+	}
+}
+
+func newManager(config *rest.Config, log logr.Logger, o *options) (manager.Manager, error) {
+	return ctrl.NewManager(config, manager.Options{
+		Logger:                        log,
+		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddress},
+		HealthProbeBindAddress:        o.healthAddress,
+		GracefulShutdownTimeout:       new(shutdownTimeout),
+		LeaderElection:                o.election.enabled,
+		LeaderElectionID:              o.election.name,
+		LeaderElectionNamespace:       o.election.namespace,
+		LeaseDuration:                 ptr.To(o.election.leaseDuration),
+		RenewDeadline:                 ptr.To(o.election.renewDeadline),
+		RetryPeriod:                   ptr.To(o.election.retryPeriod),
+		LeaderElectionReleaseOnCancel: true, // nothing runs on after Start returns
+	})
+}
+
+func newEvictor(config *rest.Config, log logr.Logger, o *options) (*eviction.Evictor, error) {
+	client, err := kubernetes.NewForConfig(eviction.ClientConfig(config))
+	if err != nil {
+		return nil, err
+	}
+	eventClient, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return eviction.New(eviction.Config{
+		Client:              client,
+		EventClient:         eventClient,
+		Rule:                verdict.Rule{Matcher: o.matcher()},
+		Mode:                o.mode(),
+		ConcurrentEvictions: o.concurrentEvictions,
+		Registerer:          metrics.Registry,
+		Logger:              log,
+	})
+}
+
+func addHealth(mgr manager.Manager, evictor *eviction.Evictor) error {
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	return mgr.AddReadyzCheck("caches", func(*http.Request) error {
+		if !evictor.HasSynced() {
+			return errors.New("the lists of nodes and pods are not complete yet")
+		}
+		return nil
+	})
+}
+
+func newLogger(o *options) logr.Logger {
+	encode := zap.ConsoleEncoder()
+	if o.logFormat == "json" {
+		encode = zap.JSONEncoder()
+	}
+	return zap.New(encode, zap.Level(zapcore.Level(-o.logLevel)), zap.StacktraceLevel(zapcore.PanicLevel))
+}

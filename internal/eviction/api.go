@@ -1,0 +1,107 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/taintkeeper/taintkeeper/internal/podcache"
+)
+
+// conditionMessage is upstream's message of the condition, letter for letter
+// (pkg/controller/tainteviction/taint_eviction.go).
+const conditionMessage = "Taint manager: deleting due to NoExecute taint"
+
+// callTimeout bounds one call. It is longer than the API server's own limit for a webhook, so
+// that a call that can still succeed is not given up.
+const callTimeout = 20 * time.Second
+
+// api makes the API calls of an eviction. A call that has begun is finished even when the context
+// ends: shutting down stops the next call, not the one in flight.
+type api struct{ client kubernetes.Interface }
+
+func inFlight(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+}
+
+// node reads a node, consistently.
+func (a api) node(ctx context.Context, name string) (*corev1.Node, error) {
+	ctx, cancel := inFlight(ctx)
+	defer cancel()
+	return a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+}
+
+// patchCondition sets the condition DisruptionTarget on exactly this pod: the UID in the patch is
+// a precondition.
+func (a api) patchCondition(ctx context.Context, pod *podcache.Pod) error {
+	patch, err := conditionPatch(pod, now())
+	if err != nil {
+		return err
+	}
+	ctx, cancel := inFlight(ctx)
+	defer cancel()
+	_, err = a.client.CoreV1().Pods(pod.Namespace).
+		Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	return err
+}
+
+func conditionPatch(pod *podcache.Pod, at time.Time) ([]byte, error) {
+	condition := map[string]any{
+		"type":               corev1.DisruptionTarget,
+		"status":             corev1.ConditionTrue,
+		"reason":             podcache.EvictionReason,
+		"message":            conditionMessage,
+		"observedGeneration": pod.Generation,
+	}
+	if !pod.Flags.Has(podcache.DisruptionTarget) { // else the status stays True: no transition
+		condition["lastTransitionTime"] = metav1.NewTime(at)
+	}
+	return json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.UID},
+		"status":   map[string]any{"conditions": []any{condition}},
+	})
+}
+
+// delete deletes exactly this pod, with its own grace period.
+func (a api) delete(ctx context.Context, pod *podcache.Pod) error {
+	ctx, cancel := inFlight(ctx)
+	defer cancel()
+	return a.client.CoreV1().Pods(pod.Namespace).
+		Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+}
+
+// uidOf reads the UID of the pod that has the name now.
+func (a api) uidOf(ctx context.Context, pod *podcache.Pod) (types.UID, error) {
+	ctx, cancel := inFlight(ctx)
+	defer cancel()
+	found, err := a.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	return found.UID, nil
+}
+
+// patchTaints writes the taints of a node, on the condition that nobody has changed the node
+// since it was read: the list is replaced as a whole, and must not undo another's change.
+func (a api) patchTaints(ctx context.Context, read *corev1.Node, taints []corev1.Taint) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": read.UID, "resourceVersion": read.ResourceVersion},
+		"spec":     map[string]any{"taints": taints},
+	})
+	if err != nil {
+		return fmt.Errorf("write down the taints of node %s: %w", read.Name, err)
+	}
+	ctx, cancel := inFlight(ctx)
+	defer cancel()
+	_, err = a.client.CoreV1().Nodes().Patch(ctx, read.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}

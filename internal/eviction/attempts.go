@@ -1,0 +1,106 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// attempt is what is remembered of an eviction under way, between its tries. The controller never
+// works on one request twice at once, so only the map of attempts needs a lock.
+type attempt struct {
+	failures          int
+	conditionFailures int
+	announced         bool
+	pretended         bool
+	notBefore         time.Time
+}
+
+type attempts struct {
+	mu    sync.Mutex
+	under map[PodRequest]*attempt
+}
+
+func (a *attempts) get(req PodRequest) *attempt {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	known, ok := a.under[req]
+	if !ok {
+		known = &attempt{}
+		a.under[req] = known
+	}
+	return known
+}
+
+func (a *attempts) forget(req PodRequest) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.under, req)
+}
+
+// The backoff between tries, unless the API server names a time of its own.
+const (
+	firstBackoff = 100 * time.Millisecond
+	lastBackoff  = 30 * time.Second
+)
+
+var (
+	// errUnconfirmed: the live node does not confirm what the cached one says. One of the two is
+	// about to change, so it is soon known which.
+	errUnconfirmed = errors.New("the node's taints, read live, do not confirm the eviction; waiting for the watch")
+	// errDryRun: nothing is done in a dry run, so nothing is ever finished.
+	errDryRun = errors.New("dry run")
+)
+
+// retryAfter returns how long to wait after the given number of failures in a row.
+func retryAfter(err error, failures int) time.Duration {
+	if errors.Is(err, errUnconfirmed) {
+		return confirmedFor
+	}
+	if errors.Is(err, errDryRun) {
+		return lastBackoff
+	}
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && apierrors.IsTooManyRequests(err) {
+		return time.Duration(max(seconds, 1)) * time.Second
+	}
+	return backoff(failures)
+}
+
+// backoff doubles from firstBackoff up to lastBackoff.
+func backoff(failures int) time.Duration {
+	const doublings = 9 // 100 ms x 2^9 is past the last
+	return min(firstBackoff<<min(max(failures-1, 0), doublings), lastBackoff)
+}
+
+// reason names an error in a metric: one of the API's reasons, of which there are some twenty.
+func reason(err error) string {
+	switch {
+	case errors.Is(err, errUnconfirmed):
+		return "Unconfirmed"
+	case !answered(err):
+		return "Unreachable"
+	}
+	switch known := apierrors.ReasonForError(err); known {
+	case metav1.StatusReasonForbidden, metav1.StatusReasonUnauthorized, metav1.StatusReasonConflict,
+		metav1.StatusReasonInvalid, metav1.StatusReasonInternalError, metav1.StatusReasonTimeout,
+		metav1.StatusReasonServerTimeout, metav1.StatusReasonTooManyRequests,
+		metav1.StatusReasonServiceUnavailable, metav1.StatusReasonNotFound:
+		return string(known)
+	}
+	return "Other"
+}
+
+// answered reports whether an error is an answer of the API server, not the lack of one.
+func answered(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status)
+}
+
+func isNotFound(err error) bool { return apierrors.IsNotFound(err) }
+func isConflict(err error) bool { return apierrors.IsConflict(err) }

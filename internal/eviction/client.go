@@ -1,0 +1,58 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+)
+
+// ClientConfig returns the configuration of the client that an Evictor needs: protobuf on the
+// wire, and changing calls that are never repeated behind its back. client-go by itself waits and
+// repeats a call that was answered with 429 and a Retry-After, up to ten times; a pod whose taint
+// is gone by then would be deleted all the same. Here the waiting is the queue's, which decides
+// again afterwards.
+func ClientConfig(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return impatient{next} })
+	return config
+}
+
+// impatient turns the answers that client-go would wait for and repeat into errors.
+type impatient struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (i impatient) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := i.next.RoundTrip(request)
+	if err != nil || (request.Method != http.MethodPatch && request.Method != http.MethodDelete) {
+		return response, err
+	}
+	retryable := response.StatusCode == http.StatusTooManyRequests || response.StatusCode >= http.StatusInternalServerError
+	after := response.Header.Get("Retry-After")
+	if !retryable || after == "" {
+		return response, nil
+	}
+	return nil, refusal(request, response, after)
+}
+
+func refusal(request *http.Request, response *http.Response, after string) error {
+	const enough = 4096
+	said, _ := io.ReadAll(io.LimitReader(response.Body, enough))
+	_ = response.Body.Close()
+	seconds, err := strconv.Atoi(after)
+	if err != nil {
+		seconds = 1
+	}
+	return apierrors.NewGenericServerResponse(response.StatusCode, strings.ToLower(request.Method),
+		schema.GroupResource{Resource: "pods"}, request.URL.Path, string(said), max(seconds, 1), true)
+}

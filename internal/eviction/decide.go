@@ -1,0 +1,217 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/taintkeeper/taintkeeper/internal/podcache"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// NodeRequest asks for a decision about the pods of a node.
+type NodeRequest struct{ Name string }
+
+// longestNap is the longest time for which a node with pods that have to leave is not looked at.
+// Timers follow the monotonic clock; looking again now and then notices a wall clock that was set.
+const longestNap = time.Minute
+
+// decider is the first stage.
+type decider struct {
+	rule      verdict.Rule
+	nodes     *nodes
+	pods      *podcache.Cache
+	decisions *decisions
+	events    *events
+	execute   *handover
+}
+
+// Reconcile decides about all pods of one node, hands over those that are due and comes back
+// when the next one is.
+func (d *decider) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Result, error) {
+	at := now()
+	next := d.decide(req.Name)
+	previous := d.decisions.put(req.Name, next)
+	d.announceCancelled(ctx, req.Name, previous, next)
+
+	for _, leaving := range next {
+		if !leaving.due.After(at) {
+			d.execute.add(leaving)
+		}
+	}
+	return reconcile.Result{RequeueAfter: next.nap(at)}, nil
+}
+
+// leaving is a pod that has to leave its node, now or later.
+type leaving struct {
+	pod *podcache.Pod
+	due time.Time
+}
+
+// decision holds the pods of one node that have to leave it, by UID.
+type decision map[types.UID]leaving
+
+// nap is how long nothing has to be done about the node: until the next due instant. It is zero
+// when no pod has to leave.
+func (d decision) nap(at time.Time) time.Duration {
+	if len(d) == 0 {
+		return 0
+	}
+	nap := longestNap
+	for _, leaving := range d {
+		if leaving.due.After(at) {
+			nap = min(nap, leaving.due.Sub(at))
+		}
+	}
+	return nap
+}
+
+func (d *decider) decide(name string) decision {
+	tainted, ok := d.nodes.get(name)
+	if !ok {
+		return nil
+	}
+	next := decision{}
+	for _, pod := range d.pods.OnNode(name) {
+		if v, ok := judge(d.rule, pod, tainted); ok {
+			next[pod.UID] = leaving{pod: pod, due: v.Due}
+		}
+	}
+	return next
+}
+
+// judge returns the verdict over a pod on a tainted node, if it has to leave. Mirror pods can only
+// be ended by their kubelet (kubernetes/kubernetes#96363), and terminating ones leave already.
+func judge(rule verdict.Rule, pod *podcache.Pod, tainted *node) (verdict.Verdict, bool) {
+	if pod.Flags&(podcache.Mirror|podcache.Terminating) != 0 {
+		return verdict.Verdict{}, false
+	}
+	v := rule.Decide(pod.Rule(), tainted.taints)
+	return v, v.Leaves
+}
+
+// announceCancelled says of each pod that had to leave and now stays that it does. A pod that
+// went another way, or whose node is gone, does not stay.
+func (d *decider) announceCancelled(ctx context.Context, name string, previous, next decision) {
+	if len(previous) == 0 || !d.nodes.exists(name) {
+		return
+	}
+	cancelled := 0
+	for uid, was := range previous {
+		if _, leaves := next[uid]; leaves {
+			continue
+		}
+		if pod, ok := d.pods.Get(uid); ok && !pod.Flags.Has(podcache.Terminating) {
+			d.events.cancelled(was.pod)
+			cancelled++
+		}
+	}
+	if cancelled > 0 {
+		logf.FromContext(ctx).Info("Evictions cancelled: the pods are tolerated on their node now", "node", name, "pods", cancelled)
+	}
+}
+
+// concerns reports whether a change of a pod can change the decision about its node.
+func concerns(change podcache.Change) bool {
+	const deciding = podcache.Mirror | podcache.Terminating
+	before, after := change.Before, change.After
+	switch {
+	case before == nil:
+		return after.Flags&deciding == 0
+	case before.Flags.Has(podcache.Terminating):
+		return false
+	case after == nil:
+		return true
+	}
+	return before.Node != after.Node ||
+		before.Flags&deciding != after.Flags&deciding ||
+		!before.Bound().Equal(after.Bound()) ||
+		!podcache.SameTolerations(before, after)
+}
+
+// decisions holds the newest decision about each tainted node. It is written by the decider, who
+// alone compares it with the next, and read when metrics are scraped.
+type decisions struct {
+	mu     sync.Mutex
+	byNode map[string]decision
+}
+
+// put stores a decision and returns the one before.
+func (d *decisions) put(node string, next decision) decision {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	previous := d.byNode[node]
+	if len(next) == 0 {
+		delete(d.byNode, node)
+	} else {
+		d.byNode[node] = next
+	}
+	return previous
+}
+
+// backlog counts the evictions that are ahead at an instant.
+type backlog struct {
+	pending int       // due in the future
+	next    time.Time // the earliest of them
+	due     int       // due, and not done yet
+}
+
+func (d *decisions) at(at time.Time) backlog {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var b backlog
+	for _, decision := range d.byNode {
+		for _, leaving := range decision {
+			b.count(leaving.due, at)
+		}
+	}
+	return b
+}
+
+func (b *backlog) count(due, at time.Time) {
+	if !due.After(at) {
+		b.due++
+		return
+	}
+	b.pending++
+	if b.next.IsZero() || due.Before(b.next) {
+		b.next = due
+	}
+}
+
+// handover is the way from the first stage to the queue of the second.
+type handover struct {
+	opened chan struct{}
+	queue  priorityqueue.PriorityQueue[PodRequest]
+}
+
+func newHandover() *handover { return &handover{opened: make(chan struct{})} }
+
+// open is called once, when the second stage has a queue.
+func (h *handover) open(queue priorityqueue.PriorityQueue[PodRequest]) {
+	h.queue = queue
+	close(h.opened)
+}
+
+func (h *handover) add(l leaving) {
+	h.queue.AddWithOpts(
+		priorityqueue.AddOpts{Priority: new(priority(l.due, l.pod.Priority))},
+		PodRequest{Namespace: l.pod.Namespace, Name: l.pod.Name, UID: l.pod.UID},
+	)
+}
+
+// priority orders the second stage's queue, which serves the greatest number first: the earliest
+// due second, and within it the lowest pod priority. Needs an int of 64 bits to be exact.
+func priority(due time.Time, podPriority int32) int {
+	const half = 1 << 31
+	second := min(max(due.Unix(), 0), 2*half-1) - half
+	return ^int(second<<32 + int64(podPriority) + half)
+}

@@ -1,0 +1,67 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/taintkeeper/taintkeeper/internal/podcache"
+)
+
+// The wire names of upstream's taint-eviction-controller, letter for letter.
+const (
+	eventSource = "taint-eviction-controller"
+	eventReason = "TaintManagerEviction"
+)
+
+// events writes events on pods, in the background. Unlike upstream's they carry the pod's UID, so
+// that `kubectl describe pod` shows them.
+type events struct {
+	broadcaster record.EventBroadcaster
+	recorder    record.EventRecorder
+	suffix      string
+}
+
+func newEvents(mode Mode) *events {
+	broadcaster := record.NewBroadcaster()
+	e := &events{
+		broadcaster: broadcaster,
+		recorder:    broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource}),
+	}
+	if mode == DryRun {
+		e.suffix = " (dry run)"
+	}
+	return e
+}
+
+// run sends the events to the API server until the context ends.
+func (e *events) run(ctx context.Context, client kubernetes.Interface) {
+	e.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	<-ctx.Done()
+	e.broadcaster.Shutdown()
+}
+
+func (e *events) marking(pod *podcache.Pod) {
+	e.recorder.Eventf(reference(pod), corev1.EventTypeNormal, eventReason, "Marking for deletion Pod %s%s", pod.Key(), e.suffix)
+}
+
+func (e *events) cancelled(pod *podcache.Pod) {
+	e.recorder.Eventf(reference(pod), corev1.EventTypeNormal, eventReason, "Cancelling deletion of Pod %s%s", pod.Key(), e.suffix)
+}
+
+// unmarked says that a pod is deleted without the condition DisruptionTarget.
+func (e *events) unmarked(pod *podcache.Pod, err error) {
+	e.recorder.Eventf(reference(pod), corev1.EventTypeWarning, "DisruptionTargetNotSet",
+		"Deleting Pod %s without the condition DisruptionTarget, which could not be set in %d tries: %v", pod.Key(), conditionTries, err)
+}
+
+func reference(pod *podcache.Pod) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
+}

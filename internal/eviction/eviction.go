@@ -1,0 +1,292 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/taintkeeper/taintkeeper/internal/podcache"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// Mode says what an Evictor does with a pod that is due.
+type Mode int
+
+const (
+	// Evict deletes it.
+	Evict Mode = iota
+	// DryRun says and counts what would happen. Nothing is changed in the cluster but for events,
+	// which are marked as of a dry run.
+	DryRun
+)
+
+// DefaultConcurrentEvictions is how many evictions are carried out at the same time by default.
+const DefaultConcurrentEvictions = 32
+
+// concurrentNodes is how many nodes are decided about, or stamped, at the same time.
+const concurrentNodes = 4
+
+// Config configures an Evictor.
+type Config struct {
+	// Client reads, watches and changes. One from ClientConfig is never made to wait unseen.
+	Client kubernetes.Interface
+	// EventClient writes the events; Client does when it is nil. With one of its own the events
+	// do not compete with evictions for the connection.
+	EventClient kubernetes.Interface
+	// Rule decides; the zero value is Kubernetes' default.
+	Rule verdict.Rule
+	// Mode is Evict or DryRun.
+	Mode Mode
+	// ConcurrentEvictions bounds the evictions that are carried out at the same time; zero means
+	// DefaultConcurrentEvictions.
+	ConcurrentEvictions int
+	// Registerer takes the metrics; nil means none are registered.
+	Registerer prometheus.Registerer
+	// Logger defaults to one that discards.
+	Logger logr.Logger
+}
+
+func (c *Config) complete() error {
+	if c.Client == nil {
+		return errors.New("an Evictor needs a Client")
+	}
+	if c.ConcurrentEvictions < 0 {
+		return fmt.Errorf("%d concurrent evictions: at least 1 is needed", c.ConcurrentEvictions)
+	}
+	if c.ConcurrentEvictions == 0 {
+		c.ConcurrentEvictions = DefaultConcurrentEvictions
+	}
+	if c.EventClient == nil {
+		c.EventClient = c.Client
+	}
+	if c.Logger.GetSink() == nil {
+		c.Logger = logr.Discard()
+	}
+	return nil
+}
+
+// Evictor is the whole of the eviction: caches, events and controllers.
+type Evictor struct {
+	config      Config
+	nodes       *nodes
+	pods        *podcache.Cache
+	events      *events
+	controllers []manager.Runnable
+}
+
+// New assembles an Evictor. Nothing runs before Run is called or a manager to which it was added starts.
+func New(config Config) (*Evictor, error) {
+	if err := config.complete(); err != nil {
+		return nil, err
+	}
+	nodes, err := newNodes(config.Client)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the watch of nodes: %w", err)
+	}
+	e := &Evictor{
+		config: config,
+		nodes:  nodes,
+		pods:   podcache.New(config.Client),
+		events: newEvents(config.Mode),
+	}
+	decisions := &decisions{byNode: map[string]decision{}}
+	metrics := newMetrics()
+	if config.Registerer != nil {
+		if err := metrics.register(config.Registerer, backlogCollector{nodes: nodes, decisions: decisions}); err != nil {
+			return nil, fmt.Errorf("register the metrics: %w", err)
+		}
+	}
+	if err := e.addControllers(decisions, metrics); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// Run runs the Evictor alone, without a manager or an election, until the context ends.
+func (e *Evictor) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, runnable := range append([]manager.Runnable{manager.RunnableFunc(e.runCaches), manager.RunnableFunc(e.runEvents)}, e.controllers...) {
+		group.Go(func() error { return runnable.Start(ctx) })
+	}
+	return group.Wait()
+}
+
+// AddTo adds the Evictor to a manager: caches and events run in every replica, so that a standby
+// is warm and has seen for itself when taints came; the controllers run in the leader.
+func (e *Evictor) AddTo(mgr manager.Manager) error {
+	for _, always := range []func(context.Context) error{e.runCaches, e.runEvents} {
+		if err := mgr.Add(inEveryReplica{manager.RunnableFunc(always)}); err != nil {
+			return err
+		}
+	}
+	for _, runnable := range e.controllers {
+		if err := mgr.Add(runnable); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// HasSynced reports whether the caches are complete: the Evictor is ready, to act or to stand by.
+func (e *Evictor) HasSynced() bool { return e.nodes.hasSynced() && e.pods.HasSynced() }
+
+func (e *Evictor) runCaches(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { e.nodes.informer.RunWithContext(ctx); return nil })
+	group.Go(func() error { e.pods.Run(ctx); return nil })
+	return group.Wait()
+}
+
+func (e *Evictor) runEvents(ctx context.Context) error {
+	e.events.run(ctx, e.config.EventClient)
+	return nil
+}
+
+func (e *Evictor) addControllers(decisions *decisions, metrics *metrics) error {
+	calls := api{e.config.Client}
+	due := newHandover()
+	execute, err := newController(e.config.Logger, "execute", controller.TypedOptions[PodRequest]{
+		MaxConcurrentReconciles: e.config.ConcurrentEvictions,
+		NewQueue:                newEvictionQueue,
+		Reconciler: &executor{
+			rule: e.config.Rule, mode: e.config.Mode, nodes: e.nodes, pods: e.pods,
+			live:     &liveNodes{api: calls, reads: map[string]liveRead{}},
+			api:      calls,
+			attempts: &attempts{under: map[PodRequest]*attempt{}},
+			events:   e.events, metrics: metrics,
+		},
+	}, source.TypedFunc[PodRequest](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[PodRequest]) error {
+		due.open(queue.(priorityqueue.PriorityQueue[PodRequest]))
+		return nil
+	}))
+	if err != nil {
+		return err
+	}
+	decide, err := newController(e.config.Logger, "decide", controller.TypedOptions[NodeRequest]{
+		MaxConcurrentReconciles: concurrentNodes,
+		Reconciler: &decider{
+			rule: e.config.Rule, nodes: e.nodes, pods: e.pods, decisions: decisions, events: e.events, execute: due,
+		},
+	}, changes{e: e, due: due})
+	if err != nil {
+		return err
+	}
+	e.controllers = append(e.controllers, execute, decide)
+	if e.config.Mode == DryRun {
+		return nil
+	}
+	stamp, err := newController(e.config.Logger, "stamp", controller.TypedOptions[NodeRequest]{
+		MaxConcurrentReconciles: concurrentNodes,
+		Reconciler: &stamper{
+			nodes: e.nodes, api: calls, metrics: metrics,
+			backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[NodeRequest](firstBackoff, lastBackoff),
+		},
+	}, taintChanges{e})
+	if err != nil {
+		return err
+	}
+	e.controllers = append(e.controllers, stamp)
+	return nil
+}
+
+func newController[request comparable](logger logr.Logger, name string, options controller.TypedOptions[request], from source.TypedSource[request]) (manager.Runnable, error) {
+	name = "eviction-" + name
+	options.SkipNameValidation = new(true) // several Evictors may live in one process, in tests
+	options.Logger = logger
+	options.CacheSyncTimeout = math.MaxInt64 // the caches keep trying, and /readyz says that they do
+	c, err := controller.NewTypedUnmanaged(name, options)
+	if err != nil {
+		return nil, fmt.Errorf("make controller %s: %w", name, err)
+	}
+	if err := c.Watch(from); err != nil {
+		return nil, fmt.Errorf("connect controller %s: %w", name, err)
+	}
+	return c, nil
+}
+
+// newEvictionQueue makes the second stage's queue. It has no name and thereby no metrics of its
+// own: controller-runtime's would have a label value per priority, and there is one per due second.
+func newEvictionQueue(_ string, _ workqueue.TypedRateLimiter[PodRequest]) workqueue.TypedRateLimitingInterface[PodRequest] {
+	return priorityqueue.New[PodRequest]("")
+}
+
+// taintChanges brings the nodes whose NoExecute taints change.
+type taintChanges struct{ e *Evictor }
+
+// Start implements source.TypedSource.
+func (s taintChanges) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[NodeRequest]) error {
+	s.e.nodes.subscribe(func(name string) { queue.Add(NodeRequest{name}) })
+	return nil
+}
+
+// WaitForSync implements source.TypedSyncingSource.
+func (s taintChanges) WaitForSync(ctx context.Context) error { return waitFor(ctx, s.e.HasSynced) }
+
+// changes brings the nodes about which to decide: those whose taints change, and the tainted ones
+// whose pods do.
+type changes struct {
+	e   *Evictor
+	due *handover
+}
+
+// Start implements source.TypedSource.
+func (s changes) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[NodeRequest]) error {
+	s.e.pods.Subscribe(func(change podcache.Change) {
+		if !concerns(change) {
+			return
+		}
+		for _, pod := range []*podcache.Pod{change.Before, change.After} {
+			if pod == nil {
+				continue
+			}
+			if _, tainted := s.e.nodes.get(pod.Node); tainted {
+				queue.Add(NodeRequest{pod.Node})
+			}
+		}
+	})
+	return taintChanges{s.e}.Start(ctx, queue)
+}
+
+// WaitForSync implements source.TypedSyncingSource.
+func (s changes) WaitForSync(ctx context.Context) error {
+	select {
+	case <-s.due.opened:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return taintChanges{s.e}.WaitForSync(ctx)
+}
+
+func waitFor(ctx context.Context, done func() bool) error {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// inEveryReplica makes a runnable that does not wait for an election.
+type inEveryReplica struct{ manager.Runnable }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (inEveryReplica) NeedLeaderElection() bool { return false }

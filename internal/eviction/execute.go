@@ -1,0 +1,203 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/taintkeeper/taintkeeper/internal/podcache"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// PodRequest asks for the eviction of one pod. The UID says which; the name is for the API calls.
+type PodRequest struct {
+	Namespace, Name string
+	UID             types.UID
+}
+
+func (r PodRequest) String() string { return r.Namespace + "/" + r.Name }
+
+// conditionTries is how often the patch of the condition may fail before the pod is deleted
+// without it. A status patch that could never succeed once switched evictions off for good
+// (kubernetes/kubernetes#112517).
+const conditionTries = 3
+
+// executor is the second stage.
+type executor struct {
+	rule     verdict.Rule
+	mode     Mode
+	nodes    *nodes
+	pods     *podcache.Cache
+	live     *liveNodes
+	api      api
+	attempts *attempts
+	events   *events
+	metrics  *metrics
+}
+
+// Reconcile evicts one pod: done when the pod is gone, was replaced or has no longer to leave;
+// otherwise it comes back, however often it takes.
+func (x *executor) Reconcile(ctx context.Context, req PodRequest) (reconcile.Result, error) {
+	attempt := x.attempts.get(req)
+	if wait := attempt.notBefore.Sub(now()); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	result, err := x.evict(ctx, req, attempt)
+	switch {
+	case err == nil:
+		x.attempts.forget(req)
+		x.metrics.evictions.WithLabelValues(string(result)).Inc()
+		return reconcile.Result{}, nil
+	case ctx.Err() != nil:
+		return reconcile.Result{}, nil // shutting down: the next process goes on
+	}
+	return reconcile.Result{RequeueAfter: x.retry(ctx, req, attempt, err)}, nil
+}
+
+// retry notes a failed attempt and returns how long to wait before the next.
+func (x *executor) retry(ctx context.Context, req PodRequest, attempt *attempt, err error) time.Duration {
+	attempt.failures++
+	wait := retryAfter(err, attempt.failures)
+	attempt.notBefore = now().Add(wait)
+	if errors.Is(err, errDryRun) {
+		return wait
+	}
+	x.metrics.retries.WithLabelValues(reason(err)).Inc()
+	log := logf.FromContext(ctx).WithValues("pod", klog.KRef(req.Namespace, req.Name))
+	log.V(1).Info("Eviction will be tried again", "after", wait.String(), "failures", attempt.failures, "reason", err.Error())
+	return wait
+}
+
+// evict makes one attempt. Before each call that changes something it decides anew.
+func (x *executor) evict(ctx context.Context, req PodRequest, attempt *attempt) (result, error) {
+	pod, v, done, err := x.decideAgain(ctx, req)
+	if done != "" || err != nil {
+		return done, err
+	}
+	if !attempt.announced {
+		attempt.announced = true
+		x.events.marking(pod)
+	}
+	if x.mode == DryRun {
+		return x.pretend(ctx, pod, v, attempt)
+	}
+	if !pod.Flags.Has(podcache.MarkedByTaint) && attempt.conditionFailures < conditionTries {
+		if done, err := x.mark(ctx, pod, attempt); done != "" || err != nil {
+			return done, err
+		}
+		if pod, v, done, err = x.decideAgain(ctx, req); done != "" || err != nil {
+			return done, err
+		}
+	}
+	return x.delete(ctx, pod, v)
+}
+
+// decideAgain decides about the pod from the newest knowledge. It returns a result when there is
+// nothing left to do, and an error when the pod must leave by what is cached, but a live read of
+// its node does not confirm it.
+//
+// The live read is needed because informers are not in step: a pod can be seen bound to a node
+// whose taint is already gone, while the cached node still shows it (kubernetes/kubernetes#119862).
+func (x *executor) decideAgain(ctx context.Context, req PodRequest) (*podcache.Pod, verdict.Verdict, result, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, verdict.Verdict{}, "", err
+	}
+	pod, ok := x.pods.Get(req.UID)
+	if !ok || pod.Flags.Has(podcache.Terminating) {
+		return nil, verdict.Verdict{}, resultGone, nil
+	}
+	tainted, ok := x.nodes.get(pod.Node)
+	if !ok {
+		return nil, verdict.Verdict{}, resultCancelled, nil
+	}
+	if v, leaves := judge(x.rule, pod, tainted); !leaves || !v.DueAt(now()) {
+		return nil, verdict.Verdict{}, resultCancelled, nil
+	}
+	live, err := x.live.node(ctx, pod.Node, pod.Seen())
+	if err != nil {
+		return nil, verdict.Verdict{}, "", fmt.Errorf("confirm the taints of node %s: %w", pod.Node, err)
+	}
+	confirmed := tainted.advance(live, now())
+	if confirmed == nil || confirmed.uid != tainted.uid {
+		return nil, verdict.Verdict{}, "", errUnconfirmed
+	}
+	v, leaves := judge(x.rule, pod, confirmed)
+	if !leaves || !v.DueAt(now()) {
+		return nil, verdict.Verdict{}, "", errUnconfirmed
+	}
+	return pod, v, "", nil
+}
+
+// pretend is an eviction in a dry run: it says and counts what would happen, once, and looks
+// again from time to time whether it still would.
+func (x *executor) pretend(ctx context.Context, pod *podcache.Pod, v verdict.Verdict, attempt *attempt) (result, error) {
+	if !attempt.pretended {
+		attempt.pretended = true
+		x.metrics.evictions.WithLabelValues(string(resultDryRun)).Inc()
+		logf.FromContext(ctx).Info("Dry run: would evict", "pod", klog.KRef(pod.Namespace, pod.Name), "node", pod.Node, "taint", v.Taint.ToString(), "due", v.Due)
+	}
+	return "", errDryRun
+}
+
+// mark sets the condition DisruptionTarget, by which Job pod failure policies recognise an eviction.
+func (x *executor) mark(ctx context.Context, pod *podcache.Pod, attempt *attempt) (result, error) {
+	err := x.api.patchCondition(ctx, pod)
+	if err == nil {
+		return "", nil
+	}
+	if done, err := x.ended(ctx, pod, err); done != "" || err != nil {
+		return done, err
+	}
+	if !answered(err) {
+		return "", fmt.Errorf("set the condition DisruptionTarget of pod %s: %w", pod.Key(), err)
+	}
+	attempt.conditionFailures++
+	if attempt.conditionFailures < conditionTries {
+		return "", fmt.Errorf("set the condition DisruptionTarget of pod %s: %w", pod.Key(), err)
+	}
+	x.events.unmarked(pod, err)
+	return "", nil
+}
+
+func (x *executor) delete(ctx context.Context, pod *podcache.Pod, v verdict.Verdict) (result, error) {
+	if err := x.api.delete(ctx, pod); err != nil {
+		if done, err := x.ended(ctx, pod, err); done != "" || err != nil {
+			return done, err
+		}
+		return "", fmt.Errorf("delete pod %s: %w", pod.Key(), err)
+	}
+	x.pods.MarkTerminating(pod.UID)
+	x.metrics.deleted(now().Sub(v.Due))
+	logf.FromContext(ctx).V(1).Info("Evicted", "pod", klog.KRef(pod.Namespace, pod.Name), "node", pod.Node, "taint", v.Taint.ToString(), "due", v.Due)
+	return resultDeleted, nil
+}
+
+// ended tells from the error of a call whether the pod has ended: not found, or another of the
+// same name in its place. A conflict can have other causes, so it is looked into.
+func (x *executor) ended(ctx context.Context, pod *podcache.Pod, err error) (result, error) {
+	switch {
+	case isNotFound(err):
+		return resultGone, nil
+	case !isConflict(err):
+		return "", nil
+	}
+	uid, err := x.api.uidOf(ctx, pod)
+	switch {
+	case isNotFound(err):
+		return resultGone, nil
+	case err != nil:
+		return "", fmt.Errorf("look up pod %s after a conflict: %w", pod.Key(), err)
+	case uid != pod.UID:
+		return resultReplaced, nil
+	}
+	return "", nil
+}
