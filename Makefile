@@ -2,18 +2,37 @@
 
 GO ?= go
 CONTROLPLANE := etcd kube-apiserver kube-controller-manager kube-scheduler kwok
-KUBE_VERSION := $(shell sed -n 's/^\tk8s.io\/kubernetes \(v[0-9.]*\)$$/\1/p' tools/controlplane/go.mod)
+KUBE_VERSION := $(shell sed -n 's/^\tk8s.io\/kubernetes \(v[0-9.]*\).*/\1/p' tools/controlplane/go.mod)
 KUBE_MINOR := $(word 2,$(subst ., ,$(KUBE_VERSION)))
 KUBE_LDFLAGS := -s -w \
 	-X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
 	-X k8s.io/component-base/version.gitMajor=1 \
 	-X k8s.io/component-base/version.gitMinor=$(KUBE_MINOR)
 
+VERSION := $(or $(shell git describe --tags --always --dirty 2>/dev/null),(devel))
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
+
+.PHONY: build
+build: ## build bin/taintkeeper
+	@CGO_ENABLED=0 $(GO) build -ldflags '-X main.version=$(VERSION)' -o bin/taintkeeper ./cmd/taintkeeper
+
+.PHONY: demo
+demo: build controlplane bin/demo ## play four acts of evictions in a real control plane on this machine, and check them (1 minute)
+	@bin/demo
+
+.PHONY: playground
+playground: build controlplane bin/demo ## keep that control plane up, with taintkeeper and workloads, to try things out
+	@bin/demo -playground
+
+# Built and not run by `go run`, which would hide the exit status and keep a SIGTERM to itself.
+.PHONY: bin/demo
+bin/demo:
+	@CGO_ENABLED=0 $(GO) build -o $@ ./test/demo
 
 .PHONY: controlplane
 controlplane: $(CONTROLPLANE:%=bin/controlplane/%) ## build etcd, the Kubernetes control plane and kwok from source into bin/controlplane
