@@ -1,0 +1,124 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package localcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+)
+
+// startControllerManager starts kube-controller-manager as kubeadm does: every controller under its own service account
+// and with its own bootstrap role, so that what is seen of it is true of real clusters.
+func (c *Cluster) startControllerManager(ctx context.Context) error {
+	kubeconfig, err := c.kubeconfigFor(ControllerManager, "system:kube-controller-manager")
+	if err != nil {
+		return err
+	}
+	manager, err := c.startProcess(ctx, ControllerManager, func(port int) ([]string, string) {
+		return slices.Concat(c.controllerManagerArgs(kubeconfig), securePort(port), c.managerArgs), secureHealth(port)
+	})
+	if err != nil {
+		return err
+	}
+	c.processes[ControllerManager] = manager
+	return c.waitDefaultServiceAccount(ctx)
+}
+
+func (c *Cluster) controllerManagerArgs(kubeconfig string) []string {
+	controllers := "*"
+	if c.cfg.TaintEviction == BuiltInOff {
+		controllers += ",-taint-eviction-controller"
+	}
+	return append(leaderlessArgs(kubeconfig),
+		"--controllers="+controllers,
+		"--use-service-account-credentials=true",
+		"--service-account-private-key-file="+filepath.Join(c.dir, "certs", "sa-signer.key"),
+		"--root-ca-file="+filepath.Join(c.dir, caName),
+		"--allocate-node-cidrs=false",
+	)
+}
+
+func (c *Cluster) startScheduler(ctx context.Context) error {
+	kubeconfig, err := c.kubeconfigFor(Scheduler, "system:kube-scheduler")
+	if err != nil {
+		return err
+	}
+	scheduler, err := c.startProcess(ctx, Scheduler, func(port int) ([]string, string) {
+		return append(leaderlessArgs(kubeconfig), securePort(port)...), secureHealth(port)
+	})
+	if err != nil {
+		return err
+	}
+	c.processes[Scheduler] = scheduler
+	return nil
+}
+
+// leaderlessArgs are common to kube-controller-manager and kube-scheduler. With the kubeconfig for authentication and
+// authorization they serve their metrics to whoever the API server would let in.
+func leaderlessArgs(kubeconfig string) []string {
+	return []string{
+		"--kubeconfig=" + kubeconfig,
+		"--authentication-kubeconfig=" + kubeconfig,
+		"--authorization-kubeconfig=" + kubeconfig,
+		"--leader-elect=false",
+	}
+}
+
+func securePort(port int) []string {
+	return []string{"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port)}
+}
+
+func secureHealth(port int) string {
+	return fmt.Sprintf("https://127.0.0.1:%d/healthz", port)
+}
+
+// waitDefaultServiceAccount returns once the controllers have proved that they work by making the service account default in
+// the namespace default.
+func (c *Cluster) waitDefaultServiceAccount(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(c.AdminConfig())
+	if err != nil {
+		return fmt.Errorf("make a client for the API server: %w", err)
+	}
+	var last error
+	err = wait.PollUntilContextTimeout(ctx, healthPeriod, startTimeout, true, func(ctx context.Context) (bool, error) {
+		_, last = client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		return last == nil, nil
+	})
+	if err != nil {
+		return c.failure(ControllerManager, fmt.Errorf("it made no default service account: %w", errors.Join(err, last)))
+	}
+	return nil
+}
+
+// ControllerManagerPID returns the process id of kube-controller-manager, for measurements, or 0 when it does not run.
+func (c *Cluster) ControllerManagerPID() int {
+	return c.lifeline.pid(ControllerManager)
+}
+
+// RestartControllerManager ends kube-controller-manager and starts it again, with args in place of
+// [Config.ControllerManagerArgs]. It returns once the new process is healthy; its controllers may still be starting.
+func (c *Cluster) RestartControllerManager(ctx context.Context, args ...string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped {
+		return errStopped
+	}
+	manager, ok := c.processes[ControllerManager]
+	if !ok {
+		return errors.New("kube-controller-manager was left out: remove it from Config.Without")
+	}
+	if err := manager.stop(); err != nil {
+		return err
+	}
+	c.managerArgs = args
+	return c.startControllerManager(ctx)
+}

@@ -1,0 +1,14 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package localcluster runs a real Kubernetes control plane on the loopback interface, for the demo, the
+// integration tests and the benchmarks: etcd, kube-apiserver, kube-controller-manager and kube-scheduler as
+// they are released, and kwok, which plays the nodes and their pods.
+//
+// The binaries are built by `make controlplane`. etcd and kube-apiserver are configured by controller-runtime's
+// envtest, the others here. Every cluster has its own ports, certificates and state folder, so that several can
+// run at once.
+//
+// No process outlives the program that started it, whether that program calls [Cluster.Stop], panics, is
+// interrupted or is killed: see lifeline.go. It needs a Unix with a POSIX shell.
+package localcluster

@@ -1,0 +1,553 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package localcluster
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// victimVariable makes the test binary a program that starts a cluster and never stops it.
+const victimVariable = "LOCALCLUSTER_TEST_VICTIM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(victimVariable) != "" {
+		os.Exit(beVictim())
+	}
+	os.Exit(m.Run())
+}
+
+// beVictim starts a cluster, prints its folder, and waits to be killed.
+func beVictim() int {
+	ctx, cancel := signal.NotifyContext(context.TODO(), syscall.SIGHUP) //nolint:forbidigo // a program, not a test
+	defer cancel()
+	cluster, err := Start(ctx, Config{Without: []Component{ControllerManager, Scheduler}})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println(cluster.Dir())
+	<-ctx.Done()
+	return 0
+}
+
+// TestWholeControlPlane shares one cluster among its steps, which build on one another.
+func TestWholeControlPlane(t *testing.T) {
+	t.Parallel()
+	cluster, err := Start(t.Context(), Config{TaintEviction: BuiltInOn, Audit: true, Log: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cluster.Stop() })
+	client := clientFor(t, cluster.AdminConfig())
+
+	step := func(name string, run func(*testing.T)) {
+		if !t.Run(name, run) {
+			t.FailNow()
+		}
+	}
+	step("the API server answers as the pinned release, with RBAC", func(t *testing.T) {
+		version, err := client.Discovery().ServerVersion()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(version.GitVersion, "v1.36.") {
+			t.Errorf("version %s, want v1.36", version.GitVersion)
+		}
+		const role = "system:controller:node-controller"
+		if _, err := client.RbacV1().ClusterRoles().Get(t.Context(), role, metav1.GetOptions{}); err != nil {
+			t.Errorf("bootstrap role: %v", err)
+		}
+	})
+	step("a user may do only what RBAC allows, through a private kubeconfig", func(t *testing.T) {
+		cfg, err := cluster.ConfigFor("jane", "developers")
+		if err != nil {
+			t.Fatal(err)
+		}
+		reader := clientFor(t, fromKubeconfig(t, cluster, "jane", cfg))
+		_, err = reader.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `"jane"`) {
+			t.Errorf("list nodes: %v, want forbidden to jane", err)
+		}
+	})
+	step("nodes become ready, with a lease, a zone and no taint", func(t *testing.T) {
+		if err := cluster.AddNodes(t.Context(), NodeSpec{Name: "a", Zone: "west"}, NodeSpec{Name: "b", Labels: map[string]string{"pool": "spare"}}); err != nil {
+			t.Fatal(err)
+		}
+		a, b := getNode(t, client, "a"), getNode(t, client, "b")
+		if a.Labels[corev1.LabelTopologyZone] != "west" || a.Labels[corev1.LabelTopologyRegion] != Region || b.Labels["pool"] != "spare" {
+			t.Errorf("labels: a %v, b %v", a.Labels, b.Labels)
+		}
+		if len(a.Spec.Taints)+len(b.Spec.Taints) > 0 {
+			t.Errorf("taints: a %v, b %v, want none", a.Spec.Taints, b.Spec.Taints)
+		}
+		if pods := a.Status.Allocatable.Pods().Value(); pods < 5000 {
+			t.Errorf("room for %d pods, want 5000 or more", pods)
+		}
+		if _, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), "b", metav1.GetOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	step("a bound pod runs, and is gone after its delete whatever its grace period", func(t *testing.T) {
+		createPod(t, client, boundPod("bound", "a"))
+		waitRunning(t, client, "bound")
+		if err := client.CoreV1().Pods("default").Delete(t.Context(), "bound", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		waitGone(t, client, "bound")
+	})
+	step("a Job is scheduled and completes", func(t *testing.T) {
+		createJob(t, client, "once")
+		eventually(t, func(ctx context.Context) error {
+			job, err := client.BatchV1().Jobs("default").Get(ctx, "once", metav1.GetOptions{})
+			if err == nil && job.Status.Succeeded != 1 {
+				err = fmt.Errorf("job: %+v", job.Status)
+			}
+			return err
+		})
+	})
+	step("the built-in controller evicts under its own service account", func(t *testing.T) {
+		createPod(t, client, boundPod("evicted", "a"))
+		waitRunning(t, client, "evicted")
+		patch := []byte(`{"spec":{"taints":[{"key":"test","effect":"NoExecute"}]}}`)
+		if _, err := client.CoreV1().Nodes().Patch(t.Context(), "a", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		waitGone(t, client, "evicted")
+	})
+	step("the API server comes back at the same address with the same data", func(t *testing.T) {
+		if err := cluster.StopAPIServer(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{}); err == nil {
+			t.Error("the API server answers after it was stopped")
+		}
+		if err := cluster.StartAPIServer(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := getNode(t, client, "a").Spec.Taints; len(got) == 0 {
+			t.Error("the taint is lost")
+		}
+		createPod(t, client, boundPod("after", "b"))
+		waitRunning(t, client, "after")
+	})
+	step("kube-controller-manager restarts as another process", func(t *testing.T) {
+		before := cluster.ControllerManagerPID()
+		if err := cluster.RestartControllerManager(t.Context(), "--kube-api-qps=500"); err != nil {
+			t.Fatal(err)
+		}
+		if after := cluster.ControllerManagerPID(); before == 0 || after == 0 || before == after {
+			t.Errorf("process %d before, %d after", before, after)
+		}
+	})
+	step("Stop leaves neither process nor folder, and may be repeated", func(t *testing.T) {
+		if got := len(processesOf(t.Context(), t, cluster.Dir())); got < 5 {
+			t.Fatalf("%d processes before Stop: the test looks for the wrong thing", got)
+		}
+		audit := readAudit(t, cluster.AuditLog())
+		if err := errors.Join(cluster.Stop(), cluster.Stop()); err != nil {
+			t.Fatal(err)
+		}
+		if left := processesOf(t.Context(), t, cluster.Dir()); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+		if _, err := os.Stat(cluster.Dir()); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the folder is left: %v", err)
+		}
+		checkAudit(t, audit)
+	})
+}
+
+func TestSmallClusterEndsWithItsContextAndTellsOfACrash(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	dir := filepath.Join(t.TempDir(), "it's a state folder")
+	cluster, err := Start(ctx, Config{
+		Dir:           dir,
+		Without:       []Component{ControllerManager, Scheduler, Kwok},
+		APIServerArgs: []string{"--max-requests-inflight=123"},
+		Log:           t.Output(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.AddNodes(t.Context(), NodeSpec{Name: "a"}); err == nil || !strings.Contains(err.Error(), "Config.Without") {
+		t.Errorf("AddNodes without kwok: %v", err)
+	}
+	if got := strings.Join(processesOf(t.Context(), t, dir), "\n"); !strings.Contains(got, "--max-requests-inflight=123") {
+		t.Errorf("the argument is not passed on:\n%s", got)
+	}
+	if _, err := Start(t.Context(), Config{Dir: dir}); err == nil || !strings.Contains(err.Error(), "is not empty") {
+		t.Errorf("a second cluster in the same folder: %v", err)
+	}
+	if err := cluster.lifeline.kill(APIServer); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func(context.Context) error {
+		if cluster.lifeline.exitStatus(APIServer) == "" {
+			return errors.New("kube-apiserver survives")
+		}
+		return nil
+	})
+	cancel()
+	eventually(t, func(ctx context.Context) error {
+		if left := processesOf(ctx, t, dir); len(left) > 0 {
+			return fmt.Errorf("left: %v", left)
+		}
+		return nil
+	})
+	const want = "kube-apiserver failed (exit status 137): it ended by itself"
+	if err := cluster.Stop(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	if _, err := os.Stat(cluster.LogPath(APIServer)); err != nil {
+		t.Errorf("a folder of the user's is kept: %v", err)
+	}
+}
+
+func TestABrokenComponentIsNamedAndNothingRuns(t *testing.T) {
+	t.Parallel()
+	for _, component := range []Component{Etcd, APIServer, Kwok} {
+		t.Run(string(component), func(t *testing.T) {
+			dir := t.TempDir()
+			_, err := Start(t.Context(), Config{
+				Binaries: brokenBinaries(t, component),
+				Dir:      dir,
+				Without:  []Component{ControllerManager, Scheduler},
+				Log:      t.Output(),
+			})
+			if err == nil {
+				t.Fatal("it starts")
+			}
+			log := filepath.Join(dir, string(component)+".log")
+			for _, want := range []string{string(component) + " failed", "exit status 3", "no good today", log, "kept in " + dir} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q is not in the error:\n%v", want, err)
+				}
+			}
+			if _, err := os.Stat(log); err != nil {
+				t.Error(err)
+			}
+			if left := processesOf(t.Context(), t, dir); len(left) > 0 {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
+}
+
+func TestStartEndsEarlyWithItsContext(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	// The first line says that etcd is up, so that the API server is what is interrupted.
+	_, err := Start(ctx, Config{Dir: dir, Log: writerFunc(func(line []byte) (int, error) {
+		cancel(errors.New("changed my mind"))
+		return len(line), nil
+	})})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want context.Canceled", err)
+	}
+	if left := processesOf(t.Context(), t, dir); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestAKilledProgramLeavesNeitherProcessNorFolder(t *testing.T) {
+	t.Parallel()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	victim := exec.CommandContext(t.Context(), program)
+	victim.Env = append(os.Environ(), victimVariable+"=1")
+	output, err := victim.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(output).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := strings.TrimSpace(line)
+	if got := len(processesOf(t.Context(), t, dir)); got < 3 {
+		t.Fatalf("the victim says %q; %d processes run", dir, got)
+	}
+	if err := victim.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = victim.Wait()
+	eventually(t, func(ctx context.Context) error {
+		if left := processesOf(ctx, t, dir); len(left) > 0 {
+			return fmt.Errorf("left: %v", left)
+		}
+		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("the folder is left: %w", err)
+		}
+		return nil
+	})
+}
+
+func TestConfigThatCannotWorkIsRefusedWithAdvice(t *testing.T) {
+	tests := map[string]struct {
+		cfg  Config
+		want string
+	}{
+		"a missing binary": {
+			cfg:  Config{},
+			want: "bin/controlplane/etcd is missing: run `make controlplane` (the first build takes minutes)",
+		},
+		"a missing binary in a folder of the user's": {
+			cfg:  Config{Binaries: "/nowhere"},
+			want: "/nowhere/etcd is missing: run `make controlplane` (the first build takes minutes)",
+		},
+		"a cluster without an API server": {
+			cfg:  Config{Without: []Component{APIServer}},
+			want: "etcd and kube-apiserver cannot be left out: remove them from Config.Without",
+		},
+	}
+	root := t.TempDir()
+	if err := os.WriteFile(filepath.Join(root, "go.mod"), []byte("module empty\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(root)
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if _, err := Start(t.Context(), test.cfg); err == nil || err.Error() != test.want {
+				t.Errorf("error %v, want %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestTaintEvictionIsSwitchedByTheListOfControllers(t *testing.T) {
+	tests := map[TaintEviction]string{
+		BuiltInOff: "--controllers=*,-taint-eviction-controller",
+		BuiltInOn:  "--controllers=*",
+	}
+	for choice, want := range tests {
+		cluster := &Cluster{cfg: Config{TaintEviction: choice}}
+		if args := cluster.controllerManagerArgs("f"); !slices.Contains(args, want) {
+			t.Errorf("choice %d: %v, want %s", choice, args, want)
+		}
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// eventually waits for check to succeed. It asks again and again because what it waits for cannot be subscribed to, or not
+// with less code.
+func eventually(t *testing.T, check func(context.Context) error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		last = check(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatal(last)
+	}
+}
+
+// processesOf returns the command lines of all processes that name dir in theirs, which every process of a cluster does.
+func processesOf(ctx context.Context, t *testing.T, dir string) []string {
+	t.Helper()
+	output, err := exec.CommandContext(ctx, "ps", "-A", "-ww", "-o", "pid=,args=").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for line := range strings.Lines(string(output)) {
+		if strings.Contains(line, dir) {
+			found = append(found, strings.TrimSpace(line))
+		}
+	}
+	return found
+}
+
+// brokenBinaries returns a folder like the default one, in which one component ends with exit status 3.
+func brokenBinaries(t *testing.T, broken Component) string {
+	t.Helper()
+	good, err := binariesFolder("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := requireBinaries(Config{Binaries: good}); err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	for _, component := range allComponents {
+		if err := os.Symlink(filepath.Join(good, string(component)), filepath.Join(folder, string(component))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(folder, string(broken))
+	script := []byte("#!/bin/sh\necho no good today >&2\nexit 3\n")
+	if err := errors.Join(os.Remove(path), os.WriteFile(path, script, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+func clientFor(t *testing.T, cfg *rest.Config) kubernetes.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func fromKubeconfig(t *testing.T, cluster *Cluster, name string, cfg *rest.Config) *rest.Config {
+	t.Helper()
+	path, err := cluster.Kubeconfig(name, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, want 0600", info.Mode())
+	}
+	loaded, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loaded
+}
+
+func getNode(t *testing.T, client kubernetes.Interface, name string) *corev1.Node {
+	t.Helper()
+	node, err := client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node
+}
+
+func podSpec() corev1.PodSpec {
+	return corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "none"}}}
+}
+
+func boundPod(name, node string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: podSpec()}
+	pod.Spec.NodeName = node
+	return pod
+}
+
+func createPod(t *testing.T, client kubernetes.Interface, pod *corev1.Pod) {
+	t.Helper()
+	if _, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func createJob(t *testing.T, client kubernetes.Interface, name string) {
+	t.Helper()
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	job.Spec.Template.Spec = podSpec()
+	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	if _, err := client.BatchV1().Jobs("default").Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func waitRunning(t *testing.T, client kubernetes.Interface, name string) {
+	t.Helper()
+	eventually(t, func(ctx context.Context) error {
+		pod, err := client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
+		if err == nil && (pod.Status.Phase != corev1.PodRunning || pod.Status.PodIP == "" || !pod.Status.ContainerStatuses[0].Ready) {
+			err = fmt.Errorf("pod %s: %+v", name, pod.Status)
+		}
+		return err
+	})
+}
+
+func waitGone(t *testing.T, client kubernetes.Interface, name string) {
+	t.Helper()
+	eventually(t, func(ctx context.Context) error {
+		pod, err := client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, fmt.Errorf("pod %s is still there: %+v", name, pod))
+	})
+}
+
+// auditEvent is what a line of the audit log says, as far as the benchmarks want to know.
+type auditEvent struct {
+	Stage string
+	Verb  string
+	User  struct{ Username string }
+	Ref   struct{ Resource, Subresource, Name string } `json:"objectRef"`
+}
+
+func readAudit(t *testing.T, path string) []auditEvent {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []auditEvent
+	for line := range bytes.Lines(content) {
+		var event auditEvent
+		if err := json.Unmarshal(line, &event); err != nil {
+			t.Fatalf("line %s: %v", strconv.Quote(string(line)), err)
+		}
+		all = append(all, event)
+	}
+	return all
+}
+
+// checkAudit looks for what the steps of TestWholeControlPlane did.
+func checkAudit(t *testing.T, events []auditEvent) {
+	t.Helper()
+	const builtIn = "system:serviceaccount:kube-system:node-controller"
+	has := func(user, verb, subresource, name string) bool {
+		return slices.ContainsFunc(events, func(e auditEvent) bool {
+			return e.User.Username == user && e.Verb == verb && e.Ref.Resource == "pods" && e.Ref.Subresource == subresource && e.Ref.Name == name
+		})
+	}
+	if !has(builtIn, "patch", "status", "evicted") || !has(builtIn, "delete", "", "evicted") {
+		t.Errorf("the eviction by %s is not in the audit log", builtIn)
+	}
+	if !has(kwokUser, "delete", "", "bound") {
+		t.Error("kwok's delete is not in the audit log")
+	}
+	for _, event := range events {
+		if event.Stage == "RequestReceived" {
+			t.Fatalf("%+v: only finished requests belong in the audit log", event)
+		}
+	}
+}
