@@ -8,12 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
@@ -143,7 +143,7 @@ func (e *Evictor) AddTo(mgr manager.Manager) error {
 }
 
 // HasSynced reports whether the caches are complete: the Evictor is ready, to act or to stand by.
-func (e *Evictor) HasSynced() bool { return e.nodes.hasSynced() && e.pods.HasSynced() }
+func (e *Evictor) HasSynced() bool { return e.nodes.handler.HasSynced() && e.pods.HasSynced() }
 
 func (e *Evictor) runCaches(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
@@ -235,7 +235,10 @@ func (s taintChanges) Start(_ context.Context, queue workqueue.TypedRateLimiting
 }
 
 // WaitForSync implements source.TypedSyncingSource.
-func (s taintChanges) WaitForSync(ctx context.Context) error { return waitFor(ctx, s.e.HasSynced) }
+func (s taintChanges) WaitForSync(ctx context.Context) error {
+	cache.WaitFor(ctx, "the lists of nodes and pods", s.e.nodes.handler.HasSyncedChecker(), s.e.pods)
+	return ctx.Err()
+}
 
 // changes brings the nodes about which to decide: those whose taints change, and the tainted ones
 // whose pods do.
@@ -270,19 +273,6 @@ func (s changes) WaitForSync(ctx context.Context) error {
 		return ctx.Err()
 	}
 	return taintChanges{s.e}.WaitForSync(ctx)
-}
-
-func waitFor(ctx context.Context, done func() bool) error {
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-	}
-	return nil
 }
 
 // inEveryReplica makes a runnable that does not wait for an election.

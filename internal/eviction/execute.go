@@ -57,8 +57,8 @@ func (x *executor) Reconcile(ctx context.Context, req PodRequest) (reconcile.Res
 		x.attempts.forget(req)
 		x.metrics.evictions.WithLabelValues(string(result)).Inc()
 		return reconcile.Result{}, nil
-	case ctx.Err() != nil:
-		return reconcile.Result{}, nil // shutting down: the next process goes on
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil: // shutting down: the next process goes on
+		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{RequeueAfter: x.retry(ctx, req, attempt, err)}, nil
 }
@@ -182,12 +182,21 @@ func (x *executor) delete(ctx context.Context, pod *podcache.Pod, v verdict.Verd
 }
 
 // ended tells from the error of a call whether the pod has ended: not found, or another of the
-// same name in its place. A conflict can have other causes, so it is looked into.
+// same name in its place. The cache may still have it, and is told.
 func (x *executor) ended(ctx context.Context, pod *podcache.Pod, err error) (result, error) {
-	switch {
-	case isNotFound(err):
+	ending, err := x.ending(ctx, pod, err)
+	if ending != "" {
+		x.pods.MarkTerminating(pod.UID)
+	}
+	return ending, err
+}
+
+// ending looks into a conflict, which can have other causes than another UID.
+func (x *executor) ending(ctx context.Context, pod *podcache.Pod, err error) (result, error) {
+	if isNotFound(err) {
 		return resultGone, nil
-	case !isConflict(err):
+	}
+	if !isConflict(err) {
 		return "", nil
 	}
 	uid, err := x.api.uidOf(ctx, pod)

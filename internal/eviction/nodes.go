@@ -65,8 +65,6 @@ func slim(object any) (any, error) {
 	}, nil
 }
 
-func (n *nodes) hasSynced() bool { return n.handler.HasSynced() }
-
 // get returns what is known of a node, if it has NoExecute taints.
 func (n *nodes) get(name string) (*node, bool) {
 	n.mu.RLock()

@@ -28,9 +28,10 @@ type Change struct {
 // Cache holds the records. It is safe for concurrent use; Run must be called once.
 type Cache struct {
 	reflector *cache.Reflector
+	synced    chan struct{}
+	syncOnce  sync.Once
 
 	mu          sync.RWMutex
-	synced      bool
 	pods        map[types.UID]*Pod
 	byNode      map[string][]*Pod
 	tolerations interner
@@ -40,6 +41,7 @@ type Cache struct {
 // New returns a cache of the pods that the client can see and that are bound to a node.
 func New(client kubernetes.Interface) *Cache {
 	c := &Cache{
+		synced:      make(chan struct{}),
 		pods:        map[types.UID]*Pod{},
 		byNode:      map[string][]*Pod{},
 		tolerations: interner{},
@@ -71,11 +73,13 @@ func boundPods(client kubernetes.Interface) cache.ListerWatcher {
 func (c *Cache) Run(ctx context.Context) { c.reflector.RunWithContext(ctx) }
 
 // HasSynced reports whether the first list is complete.
-func (c *Cache) HasSynced() bool {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return c.synced
-}
+func (c *Cache) HasSynced() bool { return cache.IsDone(c) }
+
+// Name implements cache.DoneChecker.
+func (c *Cache) Name() string { return "bound pods" }
+
+// Done implements cache.DoneChecker: the channel is closed when the first list is complete.
+func (c *Cache) Done() <-chan struct{} { return c.synced }
 
 // Subscribe calls the function after every later change, once the cache shows it. Calls may come
 // from several goroutines at once; the function must return quickly.
@@ -122,9 +126,9 @@ func (c *Cache) MarkTerminating(uid types.UID) {
 }
 
 // change makes a change under the lock and then, if it was one, tells the subscribers.
-func (c *Cache) change(make func() (Change, bool)) {
+func (c *Cache) change(apply func() (Change, bool)) {
 	c.mu.Lock()
-	change, news := make()
+	change, news := apply()
 	subscribers := c.subscribers
 	c.mu.Unlock()
 	if !news {
@@ -193,6 +197,7 @@ func inherit(after, before *Pod) bool {
 type door struct{ *Cache }
 
 var (
+	_ cache.DoneChecker       = (*Cache)(nil)
 	_ cache.ReflectorStore    = door{}
 	_ cache.TransformingStore = door{}
 )
@@ -246,9 +251,7 @@ func (d door) Replace(objects []any, _ string) error {
 			return err
 		}
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.synced = true
+	d.syncOnce.Do(func() { close(d.synced) })
 	return nil
 }
 

@@ -1,0 +1,319 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/taintkeeper/taintkeeper/taints"
+)
+
+// world is a cluster of client-go's fake clientset in virtual time, with our whole Evictor at
+// work in it. What the API server would refuse is refused by reactors of the single tests.
+type world struct {
+	t        *testing.T
+	client   *fake.Clientset
+	registry *prometheus.Registry
+	start    time.Time
+	stop     func()
+
+	mu    sync.Mutex
+	calls []call
+}
+
+// call is one call that changes something, with the time since the world began.
+type call struct {
+	what string
+	at   time.Duration
+}
+
+// play runs a test in a bubble of virtual time.
+func play(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, client: fake.NewClientset(), start: time.Now()}
+		w.client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtimeObject, error) {
+			w.note(action)
+			return false, nil, nil
+		})
+		test(t, w)
+	})
+}
+
+func (w *world) note(action clienttesting.Action) {
+	what := ""
+	switch action := action.(type) {
+	case clienttesting.DeleteActionImpl:
+		what = "delete " + action.Name
+	case clienttesting.PatchActionImpl:
+		what = "patch " + action.Name
+	case clienttesting.CreateActionImpl:
+		if event, ok := action.Object.(*corev1.Event); ok {
+			what = "event " + event.Message
+		}
+	}
+	if what == "" {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls = append(w.calls, call{what, time.Since(w.start)})
+}
+
+// run starts an Evictor, and stops it when the test ends or stop is called.
+func (w *world) run(change ...func(*Config)) {
+	w.t.Helper()
+	w.registry = prometheus.NewRegistry()
+	config := Config{Client: w.client, Registerer: w.registry}
+	for _, apply := range change {
+		apply(&config)
+	}
+	evictor, err := New(config)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(w.t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- evictor.Run(ctx) }()
+	w.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			w.t.Errorf("the Evictor ended with: %v", err)
+		}
+	})
+	w.t.Cleanup(w.stop)
+	synctest.Wait()
+}
+
+// pass lets virtual time pass.
+func (w *world) pass(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // virtual time in a synctest bubble
+	synctest.Wait()
+}
+
+// inCall lets virtual time pass inside a call to the API server.
+func (w *world) inCall(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // virtual time in a synctest bubble
+}
+
+// until lets virtual time pass up to an instant since the world began.
+func (w *world) until(at time.Duration) { w.pass(at - time.Since(w.start)) }
+
+func (w *world) addNode(name string, specs ...string) {
+	w.t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-node-" + name)}}
+	node.Spec.Taints = w.edit(nil, specs...)
+	w.must(w.client.CoreV1().Nodes().Create(w.t.Context(), node, metav1.CreateOptions{}))
+}
+
+// addStampedNode creates a node whose taints have a timeAdded: the second before now.
+func (w *world) addStampedNode(name string, specs ...string) {
+	w.t.Helper()
+	stamped := w.edit(nil, specs...)
+	for i := range stamped {
+		stamped[i].TimeAdded = &metav1.Time{Time: time.Now().Add(-time.Second)}
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-node-" + name)}}
+	node.Spec.Taints = stamped
+	w.must(w.client.CoreV1().Nodes().Create(w.t.Context(), node, metav1.CreateOptions{}))
+}
+
+func (w *world) edit(current []corev1.Taint, specs ...string) []corev1.Taint {
+	w.t.Helper()
+	if len(specs) == 0 {
+		return current
+	}
+	edit, err := taints.ParseEdit(specs...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	edited, err := edit.Apply(current, taints.OverwriteExisting)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return edited
+}
+
+// taint edits a node's taints as kubectl does, and lets what can happen happen.
+func (w *world) taint(name string, specs ...string) {
+	w.t.Helper()
+	node := w.node(name)
+	node.Spec.Taints = w.edit(node.Spec.Taints, specs...)
+	w.updateNode(node)
+}
+
+func (w *world) node(name string) *corev1.Node {
+	w.t.Helper()
+	node, err := w.client.CoreV1().Nodes().Get(w.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return node
+}
+
+func (w *world) updateNode(node *corev1.Node) {
+	w.t.Helper()
+	w.must(w.client.CoreV1().Nodes().Update(w.t.Context(), node, metav1.UpdateOptions{}))
+	synctest.Wait()
+}
+
+func (w *world) must(_ any, err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// addPod creates a pod that is bound to node "n" unless a change says otherwise.
+func (w *world) addPod(name string, change ...func(*corev1.Pod)) {
+	w.t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, UID: types.UID("uid-of-" + name), Generation: 7,
+			CreationTimestamp: metav1.NewTime(time.Now().Truncate(time.Second)),
+		},
+		Spec: corev1.PodSpec{NodeName: "n"},
+	}
+	for _, apply := range change {
+		apply(pod)
+	}
+	w.must(w.client.CoreV1().Pods(pod.Namespace).Create(w.t.Context(), pod, metav1.CreateOptions{}))
+	synctest.Wait()
+}
+
+// changePod updates a pod.
+func (w *world) changePod(name string, change func(*corev1.Pod)) {
+	w.t.Helper()
+	pod, err := w.client.CoreV1().Pods("default").Get(w.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	change(pod)
+	w.must(w.client.CoreV1().Pods("default").Update(w.t.Context(), pod, metav1.UpdateOptions{}))
+	synctest.Wait()
+}
+
+// tolerating makes a pod tolerate NoExecute taints of a key for some seconds.
+func tolerating(key string, seconds int64) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
+			Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds,
+		})
+	}
+}
+
+// on makes the API server answer calls of a verb ("delete", "patch") on pods, or pods/status, by
+// an error for as long as the function returns one.
+func (w *world) on(verb, resource, subresource string, answer func() error) {
+	w.client.PrependReactor(verb, resource, func(action clienttesting.Action) (bool, runtimeObject, error) {
+		if action.GetSubresource() != subresource {
+			return false, nil, nil
+		}
+		if err := answer(); err != nil {
+			w.note(action)
+			return true, nil, err
+		}
+		return false, nil, nil
+	})
+}
+
+// did returns the instants of the calls whose description begins with the given words.
+func (w *world) did(words string) []time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var at []time.Duration
+	for _, c := range w.calls {
+		if strings.HasPrefix(c.what, words) {
+			at = append(at, c.at)
+		}
+	}
+	return at
+}
+
+// deleted returns the names of the deleted pods, in order.
+func (w *world) deleted() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var names []string
+	for _, c := range w.calls {
+		if name, ok := strings.CutPrefix(c.what, "delete "); ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// forgetCalls begins the book anew.
+func (w *world) forgetCalls() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls = nil
+}
+
+// metric returns the value of a counter or gauge with the given label value, if it is there.
+func (w *world) metric(name, label string) (float64, bool) {
+	w.t.Helper()
+	families, err := w.registry.Gather()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if family.GetName() == name && (label == "" || metric.GetLabel()[0].GetValue() == label) {
+				return metric.GetCounter().GetValue() + metric.GetGauge().GetValue(), true
+			}
+		}
+	}
+	return 0, false
+}
+
+func (w *world) wantMetric(name, label string, want float64) {
+	w.t.Helper()
+	if got, ok := w.metric(name, label); !ok || got != want {
+		w.t.Errorf("%s{%s} is %v (there: %t), want %v", name, label, got, ok, want)
+	}
+}
+
+func (w *world) wantNoMetric(name string) {
+	w.t.Helper()
+	if got, ok := w.metric(name, ""); ok {
+		w.t.Errorf("%s is %v, want it absent", name, got)
+	}
+}
+
+// wantDeletes fails unless exactly the given pods were deleted, each once, at the given instant.
+func (w *world) wantDeletes(want map[string]time.Duration) {
+	w.t.Helper()
+	got := map[string][]time.Duration{}
+	w.mu.Lock()
+	for _, c := range w.calls {
+		if name, ok := strings.CutPrefix(c.what, "delete "); ok {
+			got[name] = append(got[name], c.at)
+		}
+	}
+	w.mu.Unlock()
+	for name, at := range want {
+		if !slices.Equal(got[name], []time.Duration{at}) {
+			w.t.Errorf("pod %s was deleted at %v, want once, at %v", name, got[name], at)
+		}
+	}
+	for name, at := range got {
+		if _, ok := want[name]; !ok {
+			w.t.Errorf("pod %s was deleted at %v, want never", name, at)
+		}
+	}
+}
