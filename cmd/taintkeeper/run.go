@@ -12,10 +12,10 @@ import (
 
 	"github.com/go-logr/logr"
 	"go.uber.org/zap/zapcore"
+	"golang.org/x/time/rate"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -41,7 +41,7 @@ func run(ctx context.Context, o *options) error {
 		return err
 	}
 	config.UserAgent = "taintkeeper/" + version
-	limit(config, o)
+	config.QPS = -1 // see eviction.Config.Limiter
 	if err := preflight(ctx, config, o); err != nil {
 		return err
 	}
@@ -66,16 +66,26 @@ func run(ctx context.Context, o *options) error {
 	return nil
 }
 
-// limit sets the client's own rate limit. client-go has one by default; a negative rate is none.
-func limit(config *rest.Config, o *options) {
-	config.QPS, config.Burst = -1, 0
-	if o.kubeAPIQPS > 0 {
-		config.QPS = o.kubeAPIQPS
-		config.Burst = o.kubeAPIBurst
-		if config.Burst == 0 {
-			config.Burst = max(1, int(2*o.kubeAPIQPS))
-		}
+// limiter makes the rate limit of the flags, if they ask for one.
+func (o *options) limiter() *rate.Limiter {
+	if o.kubeAPIQPS == 0 {
+		return nil
 	}
+	burst := o.kubeAPIBurst
+	if burst == 0 {
+		burst = max(1, int(2*o.kubeAPIQPS))
+	}
+	return rate.NewLimiter(rate.Limit(o.kubeAPIQPS), burst)
+}
+
+// eventsPerSecond keeps the writing of events from competing with the evictions that they tell of.
+const eventsPerSecond = 100
+
+// eventConfig is the configuration of the client that writes events.
+func eventConfig(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = eventsPerSecond, eventsPerSecond
+	return config
 }
 
 func newManager(config *rest.Config, log logr.Logger, o *options) (manager.Manager, error) {
@@ -87,9 +97,9 @@ func newManager(config *rest.Config, log logr.Logger, o *options) (manager.Manag
 		LeaderElection:                o.election.enabled,
 		LeaderElectionID:              o.election.name,
 		LeaderElectionNamespace:       o.election.namespace,
-		LeaseDuration:                 ptr.To(o.election.leaseDuration),
-		RenewDeadline:                 ptr.To(o.election.renewDeadline),
-		RetryPeriod:                   ptr.To(o.election.retryPeriod),
+		LeaseDuration:                 new(o.election.leaseDuration),
+		RenewDeadline:                 new(o.election.renewDeadline),
+		RetryPeriod:                   new(o.election.retryPeriod),
 		LeaderElectionReleaseOnCancel: true, // nothing runs on after Start returns
 	})
 }
@@ -99,7 +109,7 @@ func newEvictor(config *rest.Config, log logr.Logger, o *options) (*eviction.Evi
 	if err != nil {
 		return nil, err
 	}
-	eventClient, err := kubernetes.NewForConfig(config)
+	eventClient, err := kubernetes.NewForConfig(eventConfig(config))
 	if err != nil {
 		return nil, err
 	}
@@ -108,6 +118,7 @@ func newEvictor(config *rest.Config, log logr.Logger, o *options) (*eviction.Evi
 		EventClient:         eventClient,
 		Rule:                verdict.Rule{Matcher: o.matcher()},
 		Mode:                o.mode(),
+		Limiter:             o.limiter(),
 		ConcurrentEvictions: o.concurrentEvictions,
 		Registerer:          metrics.Registry,
 		Logger:              log,

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,7 +28,19 @@ const callTimeout = 20 * time.Second
 
 // api makes the API calls of an eviction. A call that has begun is finished even when the context
 // ends: shutting down stops the next call, not the one in flight.
-type api struct{ client kubernetes.Interface }
+type api struct {
+	client  kubernetes.Interface
+	limiter *rate.Limiter // nil: no limit
+}
+
+// turn waits until the rate limit allows one more call. It is asked before a decision and not
+// within the call: a decision must not grow old in a queue. It fails when the context ends.
+func (a api) turn(ctx context.Context) error {
+	if a.limiter == nil {
+		return ctx.Err()
+	}
+	return a.limiter.Wait(ctx)
+}
 
 func inFlight(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
@@ -35,6 +48,9 @@ func inFlight(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // node reads a node, consistently.
 func (a api) node(ctx context.Context, name string) (*corev1.Node, error) {
+	if err := a.turn(ctx); err != nil {
+		return nil, err
+	}
 	ctx, cancel := inFlight(ctx)
 	defer cancel()
 	return a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})

@@ -5,6 +5,7 @@ package eviction
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,9 +18,10 @@ import (
 type attempt struct {
 	failures          int
 	conditionFailures int
+	unmarked          error // why the condition could not be set in this try
 	announced         bool
 	pretended         bool
-	notBefore         time.Time
+	notBefore         time.Time // by the monotonic clock: a wait, not a deadline
 }
 
 type attempts struct {
@@ -104,3 +106,35 @@ func answered(err error) bool {
 
 func isNotFound(err error) bool { return apierrors.IsNotFound(err) }
 func isConflict(err error) bool { return apierrors.IsConflict(err) }
+
+// isAnotherUID reports whether a patch was refused because the object has another UID than the
+// patch says. To the API server that is no conflict, as it is with a delete, but the change of an
+// immutable field.
+func isAnotherUID(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool {
+		return cause.Field == "metadata.uid"
+	})
+}
+
+// trouble keeps a storm of failures from filling the log: one line per reason and minute.
+type trouble struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+}
+
+func (t *trouble) worthALine(reason string, at time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if last, ok := t.last[reason]; ok && at.Sub(last) < time.Minute {
+		return false
+	}
+	if t.last == nil {
+		t.last = map[string]time.Time{}
+	}
+	t.last[reason] = at
+	return true
+}

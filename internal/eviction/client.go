@@ -16,12 +16,14 @@ import (
 )
 
 // ClientConfig returns the configuration of the client that an Evictor needs: protobuf on the
-// wire, and changing calls that are never repeated behind its back. client-go by itself waits and
+// wire, no rate limit (see Config.Limiter), and changing calls that are never repeated behind its
+// back. client-go by itself waits and
 // repeats a call that was answered with 429 and a Retry-After, up to ten times; a pod whose taint
 // is gone by then would be deleted all the same. Here the waiting is the queue's, which decides
 // again afterwards.
 func ClientConfig(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
+	config.QPS, config.Burst, config.RateLimiter = -1, 0, nil
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return impatient{next} })

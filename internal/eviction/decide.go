@@ -41,6 +41,9 @@ func (d *decider) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 	next := d.decide(req.Name)
 	previous := d.decisions.put(req.Name, next)
 	d.announceCancelled(ctx, req.Name, previous, next)
+	if len(previous) == 0 && len(next) > 0 {
+		logf.FromContext(ctx).Info("Pods have to leave a tainted node", "node", req.Name, "pods", len(next), "nextLook", next.nap(at).String())
+	}
 
 	for _, leaving := range next {
 		if !leaving.due.After(at) {

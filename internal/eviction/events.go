@@ -56,10 +56,10 @@ func (e *events) cancelled(pod *podcache.Pod) {
 	e.recorder.Eventf(reference(pod), corev1.EventTypeNormal, eventReason, "Cancelling deletion of Pod %s%s", pod.Key(), e.suffix)
 }
 
-// unmarked says that a pod is deleted without the condition DisruptionTarget.
+// unmarked says that a pod was deleted without the condition DisruptionTarget.
 func (e *events) unmarked(pod *podcache.Pod, err error) {
 	e.recorder.Eventf(reference(pod), corev1.EventTypeWarning, "DisruptionTargetNotSet",
-		"Deleting Pod %s without the condition DisruptionTarget, which could not be set in %d tries: %v", pod.Key(), conditionTries, err)
+		"Deleted Pod %s without the condition DisruptionTarget, which could not be set: %v", pod.Key(), err)
 }
 
 func reference(pod *podcache.Pod) *corev1.ObjectReference {

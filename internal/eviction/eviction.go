@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -55,6 +56,9 @@ type Config struct {
 	// ConcurrentEvictions bounds the evictions that are carried out at the same time; zero means
 	// DefaultConcurrentEvictions.
 	ConcurrentEvictions int
+	// Limiter bounds the rate of calls; nil means no limit. A limit belongs here and not into
+	// Client, where decisions would wait behind it and grow old.
+	Limiter *rate.Limiter
 	// Registerer takes the metrics; nil means none are registered.
 	Registerer prometheus.Registerer
 	// Logger defaults to one that discards.
@@ -158,7 +162,7 @@ func (e *Evictor) runEvents(ctx context.Context) error {
 }
 
 func (e *Evictor) addControllers(decisions *decisions, metrics *metrics) error {
-	calls := api{e.config.Client}
+	calls := api{client: e.config.Client, limiter: e.config.Limiter}
 	due := newHandover()
 	execute, err := newController(e.config.Logger, "execute", controller.TypedOptions[PodRequest]{
 		MaxConcurrentReconciles: e.config.ConcurrentEvictions,

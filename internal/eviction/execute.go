@@ -26,9 +26,9 @@ type PodRequest struct {
 
 func (r PodRequest) String() string { return r.Namespace + "/" + r.Name }
 
-// conditionTries is how often the patch of the condition may fail before the pod is deleted
-// without it. A status patch that could never succeed once switched evictions off for good
-// (kubernetes/kubernetes#112517).
+// conditionTries is how often the patch of the condition may fail before it stops blocking the
+// delete. It is tried first all the same each time. A status patch that could never succeed once
+// switched evictions off for good (kubernetes/kubernetes#112517).
 const conditionTries = 3
 
 // executor is the second stage.
@@ -42,13 +42,14 @@ type executor struct {
 	attempts *attempts
 	events   *events
 	metrics  *metrics
+	trouble  trouble
 }
 
 // Reconcile evicts one pod: done when the pod is gone, was replaced or has no longer to leave;
 // otherwise it comes back, however often it takes.
 func (x *executor) Reconcile(ctx context.Context, req PodRequest) (reconcile.Result, error) {
 	attempt := x.attempts.get(req)
-	if wait := attempt.notBefore.Sub(now()); wait > 0 {
+	if wait := time.Until(attempt.notBefore); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	result, err := x.evict(ctx, req, attempt)
@@ -67,13 +68,17 @@ func (x *executor) Reconcile(ctx context.Context, req PodRequest) (reconcile.Res
 func (x *executor) retry(ctx context.Context, req PodRequest, attempt *attempt, err error) time.Duration {
 	attempt.failures++
 	wait := retryAfter(err, attempt.failures)
-	attempt.notBefore = now().Add(wait)
+	attempt.notBefore = time.Now().Add(wait)
 	if errors.Is(err, errDryRun) {
 		return wait
 	}
 	x.metrics.retries.WithLabelValues(reason(err)).Inc()
-	log := logf.FromContext(ctx).WithValues("pod", klog.KRef(req.Namespace, req.Name))
-	log.V(1).Info("Eviction will be tried again", "after", wait.String(), "failures", attempt.failures, "reason", err.Error())
+	log := logf.FromContext(ctx).WithValues("pod", klog.KRef(req.Namespace, req.Name), "failures", attempt.failures, "after", wait.String(), "reason", err.Error())
+	if attempt.failures >= conditionTries && x.trouble.worthALine(reason(err), time.Now()) {
+		log.Info("Evictions fail and are tried again; this is one of them")
+		return wait
+	}
+	log.V(1).Info("Eviction will be tried again")
 	return wait
 }
 
@@ -90,7 +95,7 @@ func (x *executor) evict(ctx context.Context, req PodRequest, attempt *attempt) 
 	if x.mode == DryRun {
 		return x.pretend(ctx, pod, v, attempt)
 	}
-	if !pod.Flags.Has(podcache.MarkedByTaint) && attempt.conditionFailures < conditionTries {
+	if !pod.Flags.Has(podcache.MarkedByTaint) {
 		if done, err := x.mark(ctx, pod, attempt); done != "" || err != nil {
 			return done, err
 		}
@@ -98,17 +103,18 @@ func (x *executor) evict(ctx context.Context, req PodRequest, attempt *attempt) 
 			return done, err
 		}
 	}
-	return x.delete(ctx, pod, v)
+	return x.delete(ctx, pod, v, attempt)
 }
 
-// decideAgain decides about the pod from the newest knowledge. It returns a result when there is
+// decideAgain waits for the turn of the next call and then decides about the pod from the newest
+// knowledge. It returns a result when there is
 // nothing left to do, and an error when the pod must leave by what is cached, but a live read of
 // its node does not confirm it.
 //
 // The live read is needed because informers are not in step: a pod can be seen bound to a node
 // whose taint is already gone, while the cached node still shows it (kubernetes/kubernetes#119862).
 func (x *executor) decideAgain(ctx context.Context, req PodRequest) (*podcache.Pod, verdict.Verdict, result, error) {
-	if err := ctx.Err(); err != nil {
+	if err := x.api.turn(ctx); err != nil {
 		return nil, verdict.Verdict{}, "", err
 	}
 	pod, ok := x.pods.Get(req.UID)
@@ -150,6 +156,7 @@ func (x *executor) pretend(ctx context.Context, pod *podcache.Pod, v verdict.Ver
 
 // mark sets the condition DisruptionTarget, by which Job pod failure policies recognise an eviction.
 func (x *executor) mark(ctx context.Context, pod *podcache.Pod, attempt *attempt) (result, error) {
+	attempt.unmarked = nil
 	err := x.api.patchCondition(ctx, pod)
 	if err == nil {
 		return "", nil
@@ -157,23 +164,25 @@ func (x *executor) mark(ctx context.Context, pod *podcache.Pod, attempt *attempt
 	if done, err := x.ended(ctx, pod, err); done != "" || err != nil {
 		return done, err
 	}
-	if !answered(err) {
-		return "", fmt.Errorf("set the condition DisruptionTarget of pod %s: %w", pod.Key(), err)
+	if answered(err) {
+		attempt.conditionFailures++
 	}
-	attempt.conditionFailures++
 	if attempt.conditionFailures < conditionTries {
 		return "", fmt.Errorf("set the condition DisruptionTarget of pod %s: %w", pod.Key(), err)
 	}
-	x.events.unmarked(pod, err)
+	attempt.unmarked = err
 	return "", nil
 }
 
-func (x *executor) delete(ctx context.Context, pod *podcache.Pod, v verdict.Verdict) (result, error) {
+func (x *executor) delete(ctx context.Context, pod *podcache.Pod, v verdict.Verdict, attempt *attempt) (result, error) {
 	if err := x.api.delete(ctx, pod); err != nil {
 		if done, err := x.ended(ctx, pod, err); done != "" || err != nil {
 			return done, err
 		}
 		return "", fmt.Errorf("delete pod %s: %w", pod.Key(), err)
+	}
+	if attempt.unmarked != nil {
+		x.events.unmarked(pod, attempt.unmarked)
 	}
 	x.pods.MarkTerminating(pod.UID)
 	x.metrics.deleted(now().Sub(v.Due))
@@ -193,10 +202,12 @@ func (x *executor) ended(ctx context.Context, pod *podcache.Pod, err error) (res
 
 // ending looks into a conflict, which can have other causes than another UID.
 func (x *executor) ending(ctx context.Context, pod *podcache.Pod, err error) (result, error) {
-	if isNotFound(err) {
+	switch {
+	case isNotFound(err):
 		return resultGone, nil
-	}
-	if !isConflict(err) {
+	case isAnotherUID(err):
+		return resultReplaced, nil
+	case !isConflict(err):
 		return "", nil
 	}
 	uid, err := x.api.uidOf(ctx, pod)

@@ -34,6 +34,7 @@ type liveRead struct {
 // node returns the node as the API server had it after the given instant, at which the pod in
 // question was first seen: by a read of its own, or another's that started at most confirmedFor ago.
 func (l *liveNodes) node(ctx context.Context, name string, after time.Time) (*corev1.Node, error) {
+	asked := time.Now()
 	if read, ok := l.recent(name); ok && !read.started.Before(after) {
 		return read.node, nil
 	}
@@ -42,8 +43,9 @@ func (l *liveNodes) node(ctx context.Context, name string, after time.Time) (*co
 		if err != nil {
 			return nil, err
 		}
-		// A read that was under way already may have started too early.
-		if read := read.(liveRead); !read.started.Before(after) {
+		// A read that was under way already may have started too early. One of our own has not, even
+		// if the wall clock was set back since the pod was seen.
+		if read := read.(liveRead); !read.started.Before(after) || !read.started.Before(asked) {
 			return read.node, nil
 		}
 	}
@@ -53,11 +55,11 @@ func (l *liveNodes) recent(name string) (liveRead, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	read, ok := l.reads[name]
-	return read, ok && now().Sub(read.started) < confirmedFor
+	return read, ok && time.Since(read.started) < confirmedFor
 }
 
 func (l *liveNodes) read(ctx context.Context, name string) (liveRead, error) {
-	started := now()
+	started := time.Now()
 	node, err := l.api.node(ctx, name)
 	if err != nil {
 		return liveRead{}, err

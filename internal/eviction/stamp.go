@@ -40,7 +40,7 @@ func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 		s.backoff.Forget(req)
 		return reconcile.Result{}, nil
 	case ctx.Err() != nil:
-		return reconcile.Result{}, nil
+		return reconcile.Result{}, reconcile.TerminalError(err)
 	}
 	s.metrics.retries.WithLabelValues(reason(err)).Inc()
 	if s.backoff.NumRequeues(req) == conditionTries {
@@ -54,8 +54,11 @@ func (s *stamper) stamp(ctx context.Context, name string, known *node) error {
 	if err != nil {
 		return err
 	}
+	if err := s.api.turn(ctx); err != nil {
+		return err
+	}
 	current := known.advance(live, now())
-	if !current.unstamped() || ctx.Err() != nil {
+	if !current.unstamped() {
 		return nil
 	}
 	return s.api.patchTaints(ctx, live, current.stamp(live.Spec.Taints))

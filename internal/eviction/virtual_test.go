@@ -357,7 +357,7 @@ func TestAConditionThatCannotBeSetStopsBlockingTheDelete(t *testing.T) {
 		if got := w.did("patch p"); len(got) != 3 {
 			t.Errorf("the condition was tried at %v, want three times", got)
 		}
-		if got := w.did("event Deleting Pod default/p without the condition DisruptionTarget"); len(got) != 1 {
+		if got := w.did("event Deleted Pod default/p without the condition DisruptionTarget"); len(got) != 1 {
 			t.Errorf("warning events at %v, want one", got)
 		}
 	})
@@ -379,7 +379,7 @@ func TestAnUnreachableServerDoesNotUseUpTheTriesOfTheCondition(t *testing.T) {
 		w.pass(60 * sec)
 		up.Store(true)
 		w.pass(60 * sec)
-		if got := w.did("event Deleting Pod"); len(got) > 0 {
+		if got := w.did("event Deleted Pod"); len(got) > 0 {
 			t.Error("the pod was deleted without its condition")
 		}
 		if got := w.did("delete p"); len(got) != 1 {
