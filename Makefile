@@ -21,6 +21,14 @@ help: ## list the targets
 build: ## build bin/taintkeeper
 	@CGO_ENABLED=0 $(GO) build -ldflags '-X main.version=$(VERSION)' -o bin/taintkeeper ./cmd/taintkeeper
 
+# Integration tests need the binaries; the race detector needs a C compiler.
+.PHONY: test
+test: build controlplane ## run all tests with the race detector, and the fuzz targets for a short while
+	@$(GO) test -race -timeout 40m ./...
+	@for target in taints:FuzzParse taints:FuzzApply verdict:FuzzDecide; do \
+		$(GO) test -run '^$$' -fuzz "^$${target#*:}$$" -fuzztime 20000x "./$${target%:*}" || exit 1; \
+	done
+
 .PHONY: demo
 demo: build controlplane bin/demo ## play four acts of evictions in a real control plane on this machine, and check them (1 minute)
 	@bin/demo
