@@ -49,6 +49,9 @@ type Pod struct {
 	Priority    int32
 	Flags       Flags
 
+	// The handles keep Namespace and Node shared: without one, each collection forgets the string.
+	namespace, node unique.Handle[string]
+
 	bound int64 // as recorded by the API, seconds since 1970
 	seen  int64 // nanoseconds since 1970
 }
@@ -79,11 +82,14 @@ var _ metav1.ObjectMetaAccessor = (*Pod)(nil)
 
 // record makes the record of a pod that is first seen now. Its tolerations are not shared yet.
 func record(pod *corev1.Pod) *Pod {
+	namespace, node := unique.Make(pod.Namespace), unique.Make(pod.Spec.NodeName)
 	p := &Pod{
-		Namespace:   unique.Make(pod.Namespace).Value(),
+		namespace:   namespace,
+		node:        node,
+		Namespace:   namespace.Value(),
 		Name:        pod.Name,
 		UID:         pod.UID,
-		Node:        unique.Make(pod.Spec.NodeName).Value(),
+		Node:        node.Value(),
 		Tolerations: pod.Spec.Tolerations,
 		Generation:  pod.Generation,
 		Flags:       flagsOf(pod),

@@ -1,0 +1,492 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podcache
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+func TestOnlyBoundPodsAreKept(t *testing.T) {
+	tests := []struct {
+		name string
+		do   func(d door) error
+		want []string
+	}{
+		{"a bound pod is added", func(d door) error { return d.Add(newPod("a")) }, []string{"a"}},
+		{"a pod without a node is added", func(d door) error { return d.Add(newPod("a", onNode(""))) }, nil},
+		{"a pod without a node is updated", func(d door) error { return d.Update(newPod("a", onNode(""))) }, nil},
+		{"a pod without a node is deleted", func(d door) error { return d.Delete(newPod("a", onNode(""))) }, nil},
+		{"a list has some of both", func(d door) error {
+			return d.Replace([]any{newPod("a"), newPod("b", onNode("")), newPod("c")}, "1")
+		}, []string{"a", "c"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := newCache()
+			notes := watching(c)
+			must(t, test.do(door{c}))
+			checkNames(t, c, test.want...)
+			if got := len(notes.take()); got != len(test.want) {
+				t.Errorf("%d notifications, want %d", got, len(test.want))
+			}
+		})
+	}
+}
+
+func TestAPodThatIsBoundLaterIsKeptFromThenOn(t *testing.T) {
+	c := newCache()
+	must(t, door{c}.Add(newPod("a", onNode(""))))
+	notes := watching(c)
+	must(t, door{c}.Update(newPod("a")))
+
+	checkNames(t, c, "a")
+	record := get(t, c, "uid-a")
+	if diff := cmp.Diff([]Change{{After: record}}, notes.take(), cmp.Comparer(samePointer)); diff != "" {
+		t.Errorf("not told as a pod that came (-want +got):\n%s", diff)
+	}
+}
+
+func samePointer(a, b *Pod) bool { return a == b }
+
+func TestRecordsAreKeptByUIDAndNotByName(t *testing.T) {
+	c := newCache()
+	d := door{c}
+	older, newer := newPod("db-0", withUID("older")), newPod("db-0", withUID("newer"), onNode("n2"))
+	must(t, d.Add(older))
+	must(t, d.Add(newer))
+	checkNames(t, c, "db-0", "db-0")
+	if get(t, c, "older").Node != "n1" || get(t, c, "newer").Node != "n2" {
+		t.Error("the replacement and the pod it replaces are mixed up")
+	}
+
+	notes := watching(c)
+	gone := get(t, c, "older")
+	must(t, d.Delete(older))
+	must(t, d.Delete(older))
+	checkNames(t, c, "db-0")
+	if diff := cmp.Diff([]Change{{Before: gone}}, notes.take(), cmp.Comparer(samePointer)); diff != "" {
+		t.Errorf("not told once as a pod that went (-want +got):\n%s", diff)
+	}
+	if got := c.OnNode("n1"); got != nil {
+		t.Errorf("%v on the old node, want none", got)
+	}
+	if got := c.OnNode("n2"); len(got) != 1 || got[0].UID != "newer" {
+		t.Errorf("%v on the new node, want the replacement", got)
+	}
+}
+
+func TestAnUpdateThatSaysNothingNewChangesNothing(t *testing.T) {
+	now := metav1.NewTime(created.Add(time.Minute))
+	tests := []struct {
+		name string
+		edit edit
+	}{
+		{"the same once more", func(*corev1.Pod) {}},
+		{"another resource version", func(pod *corev1.Pod) { pod.ResourceVersion = "2" }},
+		{"labels", func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "db"} }},
+		{"annotations", func(pod *corev1.Pod) { pod.Annotations = map[string]string{"checked": "yes"} }},
+		{"the pod runs", inPhase(corev1.PodRunning)},
+		{"the pod is ready", withCondition(corev1.PodReady, corev1.ConditionTrue, "")},
+		{"a container restarted", func(pod *corev1.Pod) {
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "db", RestartCount: 1}}
+		}},
+		{"a disruption that is over", withCondition(corev1.DisruptionTarget, corev1.ConditionFalse, EvictionReason)},
+		{"scheduled at the creation", scheduledAt(created.Time)},
+		{"the pod was started", func(pod *corev1.Pod) { pod.Status.StartTime = &now }},
+		{"an equal toleration list of its own", withTolerations(tolerated("disk", 300))},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := newCache()
+			must(t, door{c}.Add(newPod("a")))
+			before := get(t, c, "uid-a")
+			notes := watching(c)
+			must(t, door{c}.Update(newPod("a", test.edit)))
+			must(t, door{c}.Replace([]any{newPod("a", test.edit)}, "2"))
+			if got := notes.take(); got != nil {
+				t.Errorf("told %v, want nothing", got)
+			}
+			if after := get(t, c, "uid-a"); after != before {
+				t.Error("another record, want the same pointer")
+			}
+			checkNames(t, c, "a")
+		})
+	}
+}
+
+func TestAnUpdateThatSaysSomethingNewMakesANewRecordAndOneNotification(t *testing.T) {
+	forever := tolerated("disk", 300)
+	forever.TolerationSeconds = nil
+	tests := []struct {
+		name string
+		edit edit
+	}{
+		{"a toleration is added", withTolerations(tolerated("disk", 300), tolerated("net", 5))},
+		{"a toleration in front", withTolerations(tolerated("net", 5), tolerated("disk", 300))},
+		{"a shorter toleration", withTolerations(tolerated("disk", 5))},
+		{"a toleration for ever", withTolerations(forever)},
+		{"no toleration", withTolerations()},
+		{"another generation", withGeneration(2)},
+		{"another priority", func(pod *corev1.Pod) { pod.Spec.Priority = ptr.To[int32](7) }},
+		{"another instant of binding", scheduledAt(created.Add(time.Second))},
+		{"it succeeded", inPhase(corev1.PodSucceeded)},
+		{"it terminates", terminating},
+		{"it is marked", withCondition(corev1.DisruptionTarget, corev1.ConditionTrue, EvictionReason)},
+		{"another node", onNode("n2")},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := newCache()
+			must(t, door{c}.Add(newPod("a")))
+			must(t, door{c}.Add(newPod("neighbour")))
+			before := get(t, c, "uid-a")
+			asItWas := *before
+			notes := watching(c)
+			must(t, door{c}.Update(newPod("a", test.edit)))
+
+			after := get(t, c, "uid-a")
+			if diff := cmp.Diff([]Change{{Before: before, After: after}}, notes.take(), cmp.Comparer(samePointer)); diff != "" {
+				t.Errorf("told something else (-want +got):\n%s", diff)
+			}
+			if after == before {
+				t.Error("the record was modified, want a new one")
+			}
+			if diff := cmp.Diff(asItWas, *before, cmp.AllowUnexported(Pod{}), sameNames); diff != "" {
+				t.Errorf("the old record was modified (-before +after):\n%s", diff)
+			}
+			checkNames(t, c, "a", "neighbour")
+		})
+	}
+}
+
+func TestSubscribersAreToldOnceTheCacheShowsTheChange(t *testing.T) {
+	c := newCache()
+	var told []string
+	c.Subscribe(func(change Change) {
+		if change.After == nil {
+			_, ok := c.Get(change.Before.UID)
+			told = append(told, fmt.Sprintf("gone %t, %d left", !ok, c.Len()))
+			return
+		}
+		pod, ok := c.Get(change.After.UID)
+		told = append(told, fmt.Sprintf("there %t, %d on its node", ok && pod == change.After, len(c.OnNode(pod.Node))))
+	})
+	must(t, door{c}.Add(newPod("a")))
+	must(t, door{c}.Update(newPod("a", terminating)))
+	must(t, door{c}.Delete(newPod("a", terminating)))
+	want := []string{"there true, 1 on its node", "there true, 1 on its node", "gone true, 0 left"}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestTerminatingIsNeverTakenBack(t *testing.T) {
+	older := newPod("a", withGeneration(2))
+	tests := []struct {
+		name  string
+		event func(d door) error
+	}{
+		{"by an older update", func(d door) error { return d.Update(older) }},
+		{"by an older add", func(d door) error { return d.Add(older) }},
+		{"by an older list", func(d door) error { return d.Replace([]any{older}, "1") }},
+		{"by an older update that says nothing else", func(d door) error { return d.Update(newPod("a")) }},
+		{"by an older update to another node", func(d door) error { return d.Update(newPod("a", onNode("n2"))) }},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := newCache()
+			must(t, door{c}.Add(newPod("a")))
+			c.MarkTerminating("uid-a")
+			must(t, test.event(door{c}))
+			if flags := get(t, c, "uid-a").Flags; !flags.Has(Terminating) {
+				t.Errorf("flags %05b, want terminating", flags)
+			}
+			checkNames(t, c, "a")
+		})
+	}
+}
+
+func TestMarkTerminatingMakesANewRecordOnce(t *testing.T) {
+	c := newCache()
+	must(t, door{c}.Add(newPod("a", withGeneration(3), inPhase(corev1.PodFailed))))
+	before := get(t, c, "uid-a")
+	notes := watching(c)
+	c.MarkTerminating("uid-a")
+	c.MarkTerminating("uid-a")
+	must(t, door{c}.Update(newPod("a", withGeneration(3), inPhase(corev1.PodFailed), terminating)))
+
+	after := get(t, c, "uid-a")
+	if diff := cmp.Diff([]Change{{Before: before, After: after}}, notes.take(), cmp.Comparer(samePointer)); diff != "" {
+		t.Errorf("told something else than one change (-want +got):\n%s", diff)
+	}
+	want := *before
+	want.Flags = Finished | Terminating
+	if diff := cmp.Diff(want, *after, cmp.AllowUnexported(Pod{}), sameNames); diff != "" {
+		t.Errorf("more than the flag changed (-want +got):\n%s", diff)
+	}
+	if before.Flags.Has(Terminating) {
+		t.Error("the old record was modified")
+	}
+	checkNames(t, c, "a")
+}
+
+func TestMarkTerminatingOfAnUnknownPodMakesNoGhost(t *testing.T) {
+	c := newCache()
+	notes := watching(c)
+	c.MarkTerminating("uid-a")
+	checkNames(t, c)
+
+	must(t, door{c}.Add(newPod("a")))
+	if get(t, c, "uid-a").Flags.Has(Terminating) {
+		t.Error("terminating before it was there")
+	}
+	must(t, door{c}.Delete(newPod("a")))
+	c.MarkTerminating("uid-a")
+	checkNames(t, c)
+	if got := len(notes.take()); got != 2 {
+		t.Errorf("%d notifications, want that it came and that it went", got)
+	}
+}
+
+func TestTheFirstSightIsKept(t *testing.T) {
+	tests := []struct {
+		name  string
+		event func(c *Cache) error
+	}{
+		{"over an update", func(c *Cache) error { return door{c}.Update(newPod("a", withGeneration(2))) }},
+		{"over a second add", func(c *Cache) error { return door{c}.Add(newPod("a", withGeneration(2))) }},
+		{"over a list", func(c *Cache) error { return door{c}.Replace([]any{newPod("a", withGeneration(2))}, "2") }},
+		{"over a mark", func(c *Cache) error { c.MarkTerminating("uid-a"); return nil }},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCache()
+				first := time.Now()
+				must(t, door{c}.Add(newPod("a")))
+				before := get(t, c, "uid-a")
+				pass(time.Hour)
+				must(t, test.event(c))
+				after := get(t, c, "uid-a")
+				if after == before || !after.Seen().Equal(first) {
+					t.Errorf("seen %s, want a new record, seen %s", after.Seen(), first)
+				}
+			})
+		})
+	}
+}
+
+func TestAPodIsSeenAnewWhenItComesBackOrOnAnotherNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCache()
+		must(t, door{c}.Add(newPod("a")))
+		pass(time.Hour)
+		must(t, door{c}.Update(newPod("a", onNode("n2"))))
+		if got := get(t, c, "uid-a").Seen(); !got.Equal(time.Now()) {
+			t.Errorf("on another node seen %s, want now, %s", got, time.Now())
+		}
+		must(t, door{c}.Delete(newPod("a")))
+		pass(time.Hour)
+		must(t, door{c}.Add(newPod("a")))
+		if got := get(t, c, "uid-a").Seen(); !got.Equal(time.Now()) {
+			t.Errorf("back again seen %s, want now, %s", got, time.Now())
+		}
+	})
+}
+
+func TestAListRemovesWhatIsGoneAndKeepsWhatIsThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCache()
+		d := door{c}
+		first := time.Now()
+		must(t, d.Replace([]any{newPod("same"), newPod("changed"), newPod("gone", onNode("n3")), newPod("db-0", withUID("older"))}, "1"))
+		same, changed, gone, older := get(t, c, "uid-same"), get(t, c, "uid-changed"), get(t, c, "uid-gone"), get(t, c, "older")
+		notes := watching(c)
+		pass(time.Minute)
+		must(t, d.Replace([]any{newPod("same"), newPod("changed", terminating), newPod("new"), newPod("db-0", withUID("newer"))}, "9"))
+
+		checkNames(t, c, "changed", "db-0", "new", "same")
+		want := []Change{
+			{Before: gone}, {Before: older},
+			{Before: changed, After: get(t, c, "uid-changed")},
+			{After: get(t, c, "uid-new")}, {After: get(t, c, "newer")},
+		}
+		byUID := cmpopts.SortSlices(func(a, b Change) bool { return uidOf(a) < uidOf(b) })
+		if diff := cmp.Diff(want, notes.take(), byUID, cmp.Comparer(samePointer)); diff != "" {
+			t.Errorf("told something else (-want +got):\n%s", diff)
+		}
+		if get(t, c, "uid-same") != same {
+			t.Error("what the list does not change has another record")
+		}
+		for uid, seen := range map[types.UID]time.Time{"uid-same": first, "uid-changed": first, "uid-new": time.Now(), "newer": time.Now()} {
+			if got := get(t, c, uid).Seen(); !got.Equal(seen) {
+				t.Errorf("%s seen %s, want %s", uid, got, seen)
+			}
+		}
+		if got := c.OnNode("n3"); got != nil {
+			t.Errorf("%v on the node whose pod is gone, want none", got)
+		}
+	})
+}
+
+func uidOf(change Change) types.UID {
+	if change.After != nil {
+		return change.After.UID
+	}
+	return change.Before.UID
+}
+
+func TestTheCacheHasSyncedAfterTheFirstList(t *testing.T) {
+	c := newCache()
+	must(t, door{c}.Add(newPod("a")))
+	if c.HasSynced() || isClosed(c.Done()) {
+		t.Error("synced before the first list")
+	}
+	synced := true
+	c.Subscribe(func(Change) { synced = c.HasSynced() })
+	must(t, door{c}.Replace(nil, "1"))
+	must(t, door{c}.Replace(nil, "2"))
+	if !c.HasSynced() || !isClosed(c.Done()) {
+		t.Error("not synced after an empty list")
+	}
+	if c.Name() == "" {
+		t.Error("whoever waits for the cache cannot say for what")
+	}
+	if synced {
+		t.Error("synced before the list was told")
+	}
+	checkNames(t, c)
+}
+
+func isClosed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestWhatIsNoPodIsRefusedAndChangesNothing(t *testing.T) {
+	tests := []struct {
+		name string
+		do   func(d door) error
+	}{
+		{"added", func(d door) error { return d.Add(&corev1.Node{}) }},
+		{"updated", func(d door) error { return d.Update(nil) }},
+		{"deleted", func(d door) error { return d.Delete(&metav1.Status{}) }},
+		{"listed", func(d door) error { return d.Replace([]any{newPod("b"), &corev1.Node{}}, "1") }},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := newCache()
+			must(t, door{c}.Add(newPod("a")))
+			if err := test.do(door{c}); err == nil || !strings.Contains(err.Error(), "the watch of pods brought a ") {
+				t.Errorf("error %v, want one that says what the watch brought", err)
+			}
+			if c.HasSynced() {
+				t.Error("synced by a list that was refused")
+			}
+			checkNames(t, c, "a")
+		})
+	}
+}
+
+func TestWhatOnNodeReturnsIsTheCallersOwn(t *testing.T) {
+	c := newCache()
+	must(t, door{c}.Replace([]any{newPod("a"), newPod("b"), newPod("c")}, "1"))
+	mine := c.OnNode("n1")
+	must(t, door{c}.Delete(newPod("a")))
+	for i, pod := range mine {
+		if pod == nil {
+			t.Errorf("a delete took record %d out of the caller's list", i)
+		}
+	}
+	clear(mine)
+	checkNames(t, c, "b", "c")
+	if got := c.OnNode("n2"); got != nil {
+		t.Errorf("%v on a node without pods, want none", got)
+	}
+}
+
+func TestAResyncChangesNothing(t *testing.T) {
+	c := newCache()
+	must(t, door{c}.Add(newPod("a")))
+	notes := watching(c)
+	must(t, door{c}.Resync())
+	checkNames(t, c, "a")
+	if got := notes.take(); got != nil {
+		t.Errorf("told %v, want nothing", got)
+	}
+}
+
+// What the changes tell, taken together, is what the cache shows, whatever happens in whatever order.
+func TestTheNotificationsAddUpToTheCache(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	c := newCache()
+	told := map[types.UID]*Pod{}
+	c.Subscribe(func(change Change) {
+		if told[uidOf(change)] != change.Before {
+			t.Errorf("told a change of %s from a record that was not the last one", uidOf(change))
+		}
+		if change.After == nil {
+			delete(told, uidOf(change))
+			return
+		}
+		told[uidOf(change)] = change.After
+	})
+	for range 5000 {
+		must(t, somethingHappens(random, c))
+		checkConsistent(t, c)
+		if diff := cmp.Diff(told, c.pods, cmp.Comparer(samePointer)); diff != "" {
+			t.Fatalf("the notifications add up to something else (-told +kept):\n%s", diff)
+		}
+	}
+	must(t, door{c}.Replace(nil, ""))
+	checkNames(t, c)
+}
+
+func somethingHappens(random *rand.Rand, c *Cache) error {
+	pod := randomPod(random)
+	switch random.IntN(20) {
+	case 0:
+		var list []any
+		for range random.IntN(12) {
+			list = append(list, randomPod(random))
+		}
+		return door{c}.Replace(list, "")
+	case 1, 2, 3, 4:
+		return door{c}.Delete(pod)
+	case 5, 6:
+		c.MarkTerminating(pod.UID)
+		return nil
+	}
+	return door{c}.Update(pod)
+}
+
+func randomPod(random *rand.Rand) *corev1.Pod {
+	some := []edit{
+		onNode("n2"), onNode("n3"), onNode(""), terminating, inPhase(corev1.PodSucceeded), withGeneration(2),
+		withTolerations(), withTolerations(tolerated("net", 5)), withTolerations(tolerated("net", 5), tolerated("disk", 300)),
+	}
+	pod := newPod(fmt.Sprint("p", random.IntN(12)))
+	for range random.IntN(3) {
+		some[random.IntN(len(some))](pod)
+	}
+	return pod
+}

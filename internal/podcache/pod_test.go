@@ -1,0 +1,153 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podcache
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+	"unique"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+func TestFlagsOfAPod(t *testing.T) {
+	annotated := func(key, value string) edit {
+		return func(pod *corev1.Pod) { pod.Annotations = map[string]string{key: value} }
+	}
+	tests := []struct {
+		name  string
+		edits []edit
+		want  Flags
+	}{
+		{"nothing special", []edit{inPhase(corev1.PodRunning)}, 0},
+		{"the mirror of a static pod", []edit{annotated(corev1.MirrorPodAnnotationKey, "0c1d")}, Mirror},
+		{"the mirror of a static pod, without a hash", []edit{annotated(corev1.MirrorPodAnnotationKey, "")}, Mirror},
+		{"another annotation", []edit{annotated("kubernetes.io/config.source", "api")}, 0},
+		{"terminating", []edit{terminating}, Terminating},
+		{"pending", []edit{inPhase(corev1.PodPending)}, 0},
+		{"succeeded", []edit{inPhase(corev1.PodSucceeded)}, Finished},
+		{"failed", []edit{inPhase(corev1.PodFailed)}, Finished},
+		{"phase unknown", []edit{inPhase(corev1.PodUnknown)}, 0},
+		{"marked by a taint eviction", []edit{withCondition(corev1.DisruptionTarget, corev1.ConditionTrue, EvictionReason)}, DisruptionTarget | MarkedByTaint},
+		{"marked by preemption", []edit{withCondition(corev1.DisruptionTarget, corev1.ConditionTrue, corev1.PodReasonPreemptionByScheduler)}, DisruptionTarget},
+		{"marked without a reason", []edit{withCondition(corev1.DisruptionTarget, corev1.ConditionTrue, "")}, DisruptionTarget},
+		{"no longer marked by a taint eviction", []edit{withCondition(corev1.DisruptionTarget, corev1.ConditionFalse, EvictionReason)}, 0},
+		{"not known to be marked", []edit{withCondition(corev1.DisruptionTarget, corev1.ConditionUnknown, EvictionReason)}, 0},
+		{"the reason on another condition", []edit{withCondition(corev1.PodReady, corev1.ConditionTrue, EvictionReason)}, 0},
+		{"among other conditions", []edit{
+			withCondition(corev1.PodReady, corev1.ConditionTrue, ""),
+			withCondition(corev1.DisruptionTarget, corev1.ConditionTrue, EvictionReason),
+			withCondition(corev1.PodScheduled, corev1.ConditionTrue, ""),
+		}, DisruptionTarget | MarkedByTaint},
+		{"everything at once", []edit{
+			annotated(corev1.MirrorPodAnnotationKey, "0c1d"), terminating, inPhase(corev1.PodFailed),
+			withCondition(corev1.DisruptionTarget, corev1.ConditionTrue, EvictionReason),
+		}, Mirror | Terminating | Finished | DisruptionTarget | MarkedByTaint},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := newCache()
+			must(t, door{c}.Add(newPod("a", test.edits...)))
+			if got := get(t, c, "uid-a").Flags; got != test.want {
+				t.Errorf("flags %05b, want %05b", got, test.want)
+			}
+		})
+	}
+}
+
+func TestFlagsThatAnUpdateTakesBackAreTakenBack(t *testing.T) {
+	c := newCache()
+	must(t, door{c}.Add(newPod("a", withCondition(corev1.DisruptionTarget, corev1.ConditionTrue, EvictionReason))))
+	must(t, door{c}.Update(newPod("a", withCondition(corev1.DisruptionTarget, corev1.ConditionFalse, EvictionReason))))
+	if got := get(t, c, "uid-a").Flags; got != 0 {
+		t.Errorf("flags %05b, want none", got)
+	}
+}
+
+func TestHasAsksForAllOfTheFlags(t *testing.T) {
+	both := Mirror | Terminating
+	if !both.Has(Mirror) || !both.Has(both) || !both.Has(0) {
+		t.Error("flags that are set are not found")
+	}
+	if both.Has(Finished) || both.Has(Mirror|Finished) {
+		t.Error("flags that are not set are found")
+	}
+}
+
+func TestARecordSaysWhatTheRuleAndTheDeleteCallAskFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		scheduled := time.Now().Add(-5 * time.Minute)
+		pod := newPod("a", withGeneration(7), scheduledAt(scheduled), func(pod *corev1.Pod) { pod.Spec.Priority = ptr.To[int32](-3) })
+		got := record(pod)
+		want := &Pod{
+			Namespace: "default", Name: "a", UID: "uid-a", Node: "n1", Generation: 7, Priority: -3,
+			Tolerations: []corev1.Toleration{tolerated("disk", 300)},
+			namespace:   unique.Make("default"), node: unique.Make("n1"),
+			bound: scheduled.Unix(), seen: time.Now().UnixNano(),
+		}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(Pod{}), sameNames); diff != "" {
+			t.Errorf("another record (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(types.NamespacedName{Namespace: "default", Name: "a"}, got.Key()); diff != "" {
+			t.Errorf("another key (-want +got):\n%s", diff)
+		}
+		rule := verdict.Pod{Tolerations: want.Tolerations, Bound: scheduled.Add(time.Second)}
+		if diff := cmp.Diff(rule, got.Rule()); diff != "" {
+			t.Errorf("another rule (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestThePreciseInstantOfBinding(t *testing.T) {
+	tests := []struct {
+		name string
+		edit edit
+		wait time.Duration // from the start of the second at which a bubble begins to the first sight
+		want time.Duration // from the same instant on
+	}{
+		{"seen within the second of the binding", atTheStart(scheduledAt), 250 * time.Millisecond, 250 * time.Millisecond},
+		{"seen after the second of the binding", atTheStart(scheduledAt), time.Minute, time.Second},
+		{"no condition, seen within the second of the creation", atTheStart(createdAt), 250 * time.Millisecond, 250 * time.Millisecond},
+		{"no condition, seen after the second of the creation", atTheStart(createdAt), time.Minute, time.Second},
+		{"neither is recorded", createdAt(time.Time{}), time.Minute, time.Minute},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				c := newCache()
+				pass(test.wait)
+				must(t, door{c}.Add(newPod("a", test.edit)))
+				pass(time.Hour)
+				if got := get(t, c, "uid-a").Bound(); !got.Equal(start.Add(test.want)) {
+					t.Errorf("bound %s after the second began, want %s", got.Sub(start), test.want)
+				}
+			})
+		})
+	}
+}
+
+func createdAt(instant time.Time) edit {
+	return func(pod *corev1.Pod) { pod.CreationTimestamp = metav1.NewTime(instant) }
+}
+
+// atTheStart makes an edit with the instant at which every bubble begins.
+func atTheStart(at func(time.Time) edit) edit {
+	return at(time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC))
+}
+
+func TestARecordIsKeyedAsItsPodInTheStoreOfAStreamedList(t *testing.T) {
+	pod := newPod("a")
+	got := record(pod).GetObjectMeta()
+	if got.GetNamespace() != pod.Namespace || got.GetName() != pod.Name || got.GetUID() != pod.UID {
+		t.Errorf("%s/%s %s, want those of the pod", got.GetNamespace(), got.GetName(), got.GetUID())
+	}
+}

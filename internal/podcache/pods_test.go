@@ -1,0 +1,193 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podcache
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unique"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// created is when the pods of these tests were created. A bubble's time begins in the year 2000.
+var created = metav1.Date(1999, time.December, 31, 23, 0, 0, 0, time.UTC)
+
+type edit func(*corev1.Pod)
+
+// newPod returns a pod on node n1, made different by the edits. Its UID is derived from its name.
+func newPod(name string, edits ...edit) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: created},
+		Spec:       corev1.PodSpec{NodeName: "n1", Tolerations: []corev1.Toleration{tolerated("disk", 300)}},
+	}
+	return edited(pod, edits...)
+}
+
+func edited(pod *corev1.Pod, edits ...edit) *corev1.Pod {
+	pod = pod.DeepCopy()
+	for _, edit := range edits {
+		edit(pod)
+	}
+	return pod
+}
+
+func tolerated(key string, seconds int64) corev1.Toleration {
+	return corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds}
+}
+
+func onNode(node string) edit { return func(pod *corev1.Pod) { pod.Spec.NodeName = node } }
+
+func withUID(uid types.UID) edit { return func(pod *corev1.Pod) { pod.UID = uid } }
+
+func withTolerations(tolerations ...corev1.Toleration) edit {
+	return func(pod *corev1.Pod) { pod.Spec.Tolerations = tolerations }
+}
+
+func withGeneration(generation int64) edit {
+	return func(pod *corev1.Pod) { pod.Generation = generation }
+}
+
+func inPhase(phase corev1.PodPhase) edit { return func(pod *corev1.Pod) { pod.Status.Phase = phase } }
+
+func terminating(pod *corev1.Pod) {
+	pod.DeletionTimestamp = &metav1.Time{Time: created.Add(30 * time.Minute)}
+}
+
+func withCondition(kind corev1.PodConditionType, status corev1.ConditionStatus, reason string) edit {
+	return func(pod *corev1.Pod) {
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: kind, Status: status, Reason: reason})
+	}
+}
+
+func scheduledAt(instant time.Time) edit {
+	return func(pod *corev1.Pod) {
+		pod.Status.Conditions = []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(instant)},
+		}
+	}
+}
+
+// newCache returns a cache that nothing feeds but its door.
+func newCache() *Cache { return New(nil) }
+
+// must fails the test when the door refuses.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// get returns the record of a pod that has to have one.
+func get(t *testing.T, c *Cache, uid types.UID) *Pod {
+	t.Helper()
+	pod, ok := c.Get(uid)
+	if !ok {
+		t.Fatalf("there is no record of %s", uid)
+	}
+	return pod
+}
+
+// notebook writes down the changes that a cache tells.
+type notebook struct {
+	mu      sync.Mutex
+	changes []Change
+}
+
+// watching returns a notebook of the changes from now on.
+func watching(c *Cache) *notebook {
+	n := &notebook{}
+	c.Subscribe(func(change Change) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.changes = append(n.changes, change)
+	})
+	return n
+}
+
+// take returns what was written down since it was called last.
+func (n *notebook) take() []Change {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	taken := n.changes
+	n.changes = nil
+	return taken
+}
+
+// checkNames compares the names of the pods that have a record, in any order.
+func checkNames(t *testing.T, c *Cache, want ...string) {
+	t.Helper()
+	var got []string
+	c.mu.RLock()
+	for _, pod := range c.pods {
+		got = append(got, pod.Name)
+	}
+	c.mu.RUnlock()
+	slices.Sort(got)
+	if !slices.Equal(want, got) {
+		t.Errorf("records of %v, want %v", got, want)
+	}
+	if c.Len() != len(want) {
+		t.Errorf("%d records, want %d", c.Len(), len(want))
+	}
+	checkConsistent(t, c)
+}
+
+// checkConsistent: every record is on its node once and nowhere else, and every toleration list
+// is the shared one and counted as often as it is used.
+func checkConsistent(t *testing.T, c *Cache) {
+	t.Helper()
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	onNodes := 0
+	for node, pods := range c.byNode {
+		onNodes += len(pods)
+		if len(pods) == 0 {
+			t.Errorf("node %s is kept without a pod", node)
+		}
+		for _, pod := range pods {
+			if pod.Node != node || c.pods[pod.UID] != pod {
+				t.Errorf("node %s has a record of %s that is not the current one", node, pod.Key())
+			}
+		}
+	}
+	if onNodes != len(c.pods) {
+		t.Errorf("%d records on nodes, %d in all", onNodes, len(c.pods))
+	}
+	checkShared(t, c)
+}
+
+func checkShared(t *testing.T, c *Cache) {
+	t.Helper()
+	uses := map[*corev1.Toleration]int{}
+	for _, pod := range c.pods {
+		if len(pod.Tolerations) > 0 {
+			uses[&pod.Tolerations[0]]++
+		}
+	}
+	if len(uses) != len(c.tolerations) {
+		t.Errorf("%d toleration lists in use, %d kept", len(uses), len(c.tolerations))
+	}
+	for _, shared := range c.tolerations {
+		if got := uses[&shared.list[0]]; got != shared.uses {
+			t.Errorf("%v is used by %d records and counted %d times", shared.list, got, shared.uses)
+		}
+	}
+}
+
+// pass lets virtual time pass, and returns when everything has come to rest.
+func pass(duration time.Duration) {
+	time.Sleep(duration) //nolint:forbidigo // virtual: it is called in synctest's bubbles only
+	synctest.Wait()
+}
+
+// sameNames compares the handles of names as what they are, comparable values.
+var sameNames = cmp.Comparer(func(a, b unique.Handle[string]) bool { return a == b })

@@ -1,0 +1,262 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podcache
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+const onlyBound = "spec.nodeName!="
+
+// start runs the cache until the test ends, and returns when it has come to rest.
+func start(t *testing.T, c *Cache) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		c.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-stopped
+	})
+	synctest.Wait()
+}
+
+func TestTheCacheFollowsThePodsOfTheCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(newPod("a"), newPod("b"), newPod("waiting", onNode("")))
+		pods := client.CoreV1().Pods("default")
+		c := New(client)
+		if c.HasSynced() {
+			t.Error("synced before it ran")
+		}
+		start(t, c)
+		if !c.HasSynced() {
+			t.Error("not synced after the list")
+		}
+		checkNames(t, c, "a", "b")
+
+		notes := watching(c)
+		_, err := pods.Create(t.Context(), newPod("c"), metav1.CreateOptions{})
+		must(t, err)
+		_, err = pods.Update(t.Context(), newPod("waiting"), metav1.UpdateOptions{})
+		must(t, err)
+		_, err = pods.Update(t.Context(), newPod("a", inPhase(corev1.PodRunning)), metav1.UpdateOptions{})
+		must(t, err)
+		must(t, pods.Delete(t.Context(), "b", metav1.DeleteOptions{}))
+		synctest.Wait()
+		checkNames(t, c, "a", "c", "waiting")
+		if got := len(notes.take()); got != 3 {
+			t.Errorf("%d notifications, want 3: the phase is no news", got)
+		}
+	})
+}
+
+func TestOnlyBoundPodsAreAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		start(t, New(client))
+		asked := map[string]int{}
+		for _, action := range client.Actions() {
+			asked[action.GetVerb()]++
+			if got := fieldsOf(action); got != onlyBound {
+				t.Errorf("%s with field selector %q, want %q", action.GetVerb(), got, onlyBound)
+			}
+			if got := action.GetNamespace(); got != metav1.NamespaceAll {
+				t.Errorf("%s in namespace %q, want all", action.GetVerb(), got)
+			}
+		}
+		if asked["list"] != 1 || asked["watch"] != 1 {
+			t.Errorf("%v, want one list and one watch", asked)
+		}
+	})
+}
+
+func fieldsOf(action clienttesting.Action) string {
+	switch action := action.(type) {
+	case clienttesting.ListAction:
+		return action.GetListRestrictions().Fields.String()
+	case clienttesting.WatchAction:
+		return action.GetWatchRestrictions().Fields.String()
+	}
+	return ""
+}
+
+// withoutErrorBackoff takes client-go's error handlers away until the test ends. One of them sleeps until a little
+// after the previous error of the process, and real or another bubble's time can be years ahead of a bubble's.
+func withoutErrorBackoff(t *testing.T) {
+	t.Helper()
+	handlers := utilruntime.ErrorHandlers
+	utilruntime.ErrorHandlers = nil
+	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers })
+}
+
+func TestAListThatFailsIsRepeatedUntilItSucceeds(t *testing.T) {
+	withoutErrorBackoff(t)
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(newPod("a"))
+		failures := 5
+		client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			failures--
+			return failures >= 0, nil, errors.New("the API server is not there")
+		})
+		c := New(client)
+		start(t, c)
+		if c.HasSynced() {
+			t.Error("synced by a list that failed")
+		}
+		pass(10 * time.Minute)
+		if !c.HasSynced() {
+			t.Error("not synced ten minutes after the API server came back")
+		}
+		checkNames(t, c, "a")
+	})
+}
+
+func TestAfterAWatchThatExpiredAListSaysWhatWasMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(newPod("kept"), newPod("gone"), newPod("db-0", withUID("older")))
+		broken := watch.NewRaceFreeFake()
+		unused := true
+		client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
+			first := unused
+			unused = false
+			return first, broken, nil
+		})
+		c := New(client)
+		begin := time.Now()
+		start(t, c)
+		checkNames(t, c, "db-0", "gone", "kept")
+		kept := get(t, c, "uid-kept")
+		c.MarkTerminating("older")
+		pass(time.Hour)
+
+		// The broken watch brings none of this.
+		pods := client.CoreV1().Pods("default")
+		must(t, pods.Delete(t.Context(), "gone", metav1.DeleteOptions{}))
+		must(t, pods.Delete(t.Context(), "db-0", metav1.DeleteOptions{}))
+		_, err := pods.Create(t.Context(), newPod("db-0", withUID("newer")), metav1.CreateOptions{})
+		must(t, err)
+		synctest.Wait()
+		checkNames(t, c, "db-0", "gone", "kept")
+
+		broken.Error(&apierrors.NewResourceExpired("too old resource version").ErrStatus)
+		pass(time.Minute)
+		checkNames(t, c, "db-0", "kept")
+		if get(t, c, "newer").Flags.Has(Terminating) {
+			t.Error("the replacement inherited that its predecessor terminates")
+		}
+		if got := get(t, c, "uid-kept"); got != kept || !got.Seen().Equal(begin) {
+			t.Errorf("the pod that is still there has another record, seen %s, want %s", got.Seen(), begin)
+		}
+
+		must(t, pods.Delete(t.Context(), "kept", metav1.DeleteOptions{}))
+		synctest.Wait()
+		checkNames(t, c, "db-0")
+	})
+}
+
+// streaming hides that the fake clientset cannot stream a list.
+type streaming struct{ kubernetes.Interface }
+
+func TestAStreamedListGoesThroughTheDoorWhileItArrives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		stream := watch.NewRaceFreeFake()
+		client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
+			return true, stream, nil
+		})
+		c := New(streaming{client})
+		notes := watching(c)
+		start(t, c)
+		checkStreamed(t, client)
+
+		arrived := time.Now()
+		for _, pod := range []*corev1.Pod{newPod("a"), newPod("gone"), newPod("waiting", onNode("")), newPod("db-0", withUID("older"))} {
+			stream.Add(pod)
+		}
+		stream.Delete(newPod("gone"))
+		stream.Delete(newPod("db-0", withUID("older")))
+		stream.Add(newPod("db-0", withUID("newer")))
+		pass(5 * time.Second)
+		if c.HasSynced() || c.Len() > 0 {
+			t.Errorf("synced %t with %d records before the stream of the list ended", c.HasSynced(), c.Len())
+		}
+		stream.Action(watch.Bookmark, endOfList())
+		synctest.Wait()
+		if !c.HasSynced() {
+			t.Error("not synced when the stream of the list ended")
+		}
+		checkNames(t, c, "a", "db-0")
+		for _, record := range []*Pod{get(t, c, "uid-a"), get(t, c, "newer")} {
+			// Had the reflector collected pods, the records would be as young as the end of the list.
+			if !record.Seen().Equal(arrived) {
+				t.Errorf("%s was seen %s after it arrived", record.Key(), record.Seen().Sub(arrived))
+			}
+		}
+		if got := len(notes.take()); got != 2 {
+			t.Errorf("%d notifications, want one for each pod of the list", got)
+		}
+
+		stream.Modify(newPod("a", terminating))
+		stream.Delete(newPod("db-0", withUID("newer")))
+		synctest.Wait()
+		checkNames(t, c, "a")
+		if got := get(t, c, "uid-a"); !got.Flags.Has(Terminating) || !got.Seen().Equal(arrived) {
+			t.Errorf("flags %05b, seen %s after it arrived, want terminating and seen as before", got.Flags, got.Seen().Sub(arrived))
+		}
+	})
+}
+
+// checkStreamed: the pods were asked for by one watch that begins with the list.
+func checkStreamed(t *testing.T, client *fake.Clientset) {
+	t.Helper()
+	actions := client.Actions()
+	if len(actions) != 1 {
+		t.Fatalf("%v, want one watch", actions)
+	}
+	asked, ok := actions[0].(clienttesting.WatchActionImpl)
+	if !ok {
+		t.Fatalf("%v, want a watch", actions[0])
+	}
+	if send := asked.ListOptions.SendInitialEvents; send == nil || !*send {
+		t.Error("the watch does not ask for the list")
+	}
+	if got := fieldsOf(asked); got != onlyBound {
+		t.Errorf("field selector %q, want %q", got, onlyBound)
+	}
+}
+
+// endOfList is the bookmark that ends a streamed list.
+func endOfList() *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		ResourceVersion: "9",
+		Annotations:     map[string]string{metav1.InitialEventsAnnotationKey: "true"},
+	}}
+}
+
+func TestTheDoorLeavesAloneWhatIsNoPod(t *testing.T) {
+	for _, object := range []any{&corev1.Node{}, record(newPod("a"))} {
+		got, err := door{newCache()}.Transformer()(object)
+		if err != nil || got != object {
+			t.Errorf("%T became %v, %v", object, got, err)
+		}
+	}
+}
