@@ -71,6 +71,9 @@ Switch that one off first: kube-controller-manager --controllers=*,-taint-evicti
 		},
 	}
 	o.addFlags(command.Flags())
+	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return fmt.Errorf("%w; see taintkeeper --help", err)
+	})
 	return command
 }
 
@@ -86,7 +89,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.healthAddress, "health-probe-bind-address", "127.0.0.1:8081", "address of /healthz and /readyz; 0: none")
 	flags.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	flags.IntVarP(&o.logLevel, "v", "v", 0, "log verbosity: 0 is quiet in a storm, 1 has a line per eviction")
-	flags.BoolVar(&o.election.enabled, "leader-elect", true, "elect a leader among the replicas; the others stand by with warm caches")
+	flags.BoolVar(&o.election.enabled, "leader-elect", true, "elect a leader among the replicas; the others stand by with warm caches (a dry run takes no part)")
 	flags.DurationVar(&o.election.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "how long a standby waits before it takes over from a silent leader")
 	flags.DurationVar(&o.election.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "how long a leader tries to renew before it gives up")
 	flags.DurationVar(&o.election.retryPeriod, "leader-elect-retry-period", 2*time.Second, "time between tries to acquire or renew")
@@ -170,6 +173,10 @@ func (o *options) mode() eviction.Mode {
 	}
 	return eviction.Evict
 }
+
+// elects reports whether to take part in an election. A dry run does not: it acts beside whoever
+// is the leader, and a Lease would be a change.
+func (o *options) elects() bool { return o.election.enabled && !o.dryRun }
 
 func validateAddress(flag, address string) error {
 	if address == "0" {

@@ -92,7 +92,7 @@ func neededPermissions(o *options) []permission {
 			permission{verbs: []string{"patch"}, resource: "nodes"},
 		)
 	}
-	if o.election.enabled {
+	if o.elects() {
 		needed = append(needed, permission{verbs: []string{"get", "create", "update"}, resource: "leases", group: "coordination.k8s.io", namespace: o.election.namespace})
 	}
 	return needed

@@ -59,7 +59,7 @@ func run(ctx context.Context, o *options) error {
 	if err := addHealth(mgr, evictor); err != nil {
 		return fmt.Errorf("add the health checks: %w", err)
 	}
-	log.Info("Starting", "version", version, "server", config.Host, "dryRun", o.dryRun, "leaderElect", o.election.enabled)
+	log.Info("Starting", "version", version, "server", config.Host, "dryRun", o.dryRun, "leaderElect", o.elects())
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("stopped: %w", err)
 	}
@@ -94,7 +94,7 @@ func newManager(config *rest.Config, log logr.Logger, o *options) (manager.Manag
 		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddress},
 		HealthProbeBindAddress:        o.healthAddress,
 		GracefulShutdownTimeout:       new(shutdownTimeout),
-		LeaderElection:                o.election.enabled,
+		LeaderElection:                o.elects(),
 		LeaderElectionID:              o.election.name,
 		LeaderElectionNamespace:       o.election.namespace,
 		LeaseDuration:                 new(o.election.leaseDuration),

@@ -1,0 +1,119 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/taintkeeper/taintkeeper/internal/eviction"
+)
+
+func parse(t *testing.T, args ...string) *options {
+	t.Helper()
+	o := &options{}
+	flags := pflag.NewFlagSet("taintkeeper", pflag.ContinueOnError)
+	o.addFlags(flags)
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestABadValueIsNamedWithWhatIsAllowed(t *testing.T) {
+	for _, test := range []struct {
+		args string
+		want string
+	}{
+		{"--controllers=foo", `there is no controller "foo"; there are: eviction`},
+		{"--controllers=-eviction", "this leaves nothing to run"},
+		{"--controllers=*,-eviction", "this leaves nothing to run"},
+		{"--concurrent-evictions=0", "at least 1 is needed"},
+		{"--kube-api-qps=-1", "0 means no limit"},
+		{"--kube-api-burst=-1", "0 means twice --kube-api-qps"},
+		{"--log-format=xml", "it is text or json"},
+		{"--v=-1", "it cannot be negative"},
+		{"--metrics-bind-address=8080", "it is host:port"},
+		{"--health-probe-bind-address=127.0.0.1:99999", "it is host:port"},
+		{"--feature-gates=AllAlpha=true", "TaintTolerationComparisonOperators"},
+		{"--feature-gates=TaintTolerationComparisonOperators=maybe", "it is true or false"},
+		{"--leader-elect-lease-duration=1s", "--leader-elect-renew-deadline (10s)"},
+		{"--leader-elect-renew-deadline=1s", "--leader-elect-retry-period (2s)"},
+		{"--leader-elect-retry-period=0s", "more than zero"},
+		{"--leader-elect-resource-namespace=Not_A_Name", "--leader-elect-resource-namespace"},
+		{"--leader-elect-resource-name=", "--leader-elect-resource-name"},
+	} {
+		t.Run(test.args, func(t *testing.T) {
+			err := parse(t, test.args).validate()
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want a sentence with %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestEveryBadValueIsNamedAtOnce(t *testing.T) {
+	err := parse(t, "--concurrent-evictions=0", "--log-format=xml").validate()
+	if err == nil || !strings.Contains(err.Error(), "--concurrent-evictions") || !strings.Contains(err.Error(), "--log-format") {
+		t.Errorf("got %v, want both flags named", err)
+	}
+}
+
+func TestControllersFollowKubeControllerManagersSyntax(t *testing.T) {
+	for list, want := range map[string]bool{
+		"*":                   true,
+		"eviction":            true,
+		"*,-eviction":         false,
+		"-eviction,*":         false,
+		"-eviction":           false,
+		"eviction,-eviction":  true,
+		"-eviction,eviction":  false,
+		"something-else-only": false,
+	} {
+		o := &options{controllers: strings.Split(list, ",")}
+		if got := o.enabled(controllerEviction); got != want {
+			t.Errorf("--controllers=%s: eviction is %t, want %t", list, got, want)
+		}
+	}
+}
+
+func TestTheDefaultsAreValidAndSafe(t *testing.T) {
+	o := parse(t)
+	if err := o.validate(); err != nil {
+		t.Error(err)
+	}
+	if o.mode() != eviction.Evict || o.limiter() != nil || o.matcher().ComparisonOperators || !o.elects() {
+		t.Errorf("unexpected defaults: %+v", o)
+	}
+	for _, address := range []string{o.metricsAddress, o.healthAddress} {
+		if !strings.HasPrefix(address, "127.0.0.1:") {
+			t.Errorf("%s is not on the loopback interface", address)
+		}
+	}
+}
+
+func TestADryRunTakesNoPartInAnElectionAndNeedsNoRightToChange(t *testing.T) {
+	o := parse(t, "--dry-run")
+	if o.elects() || o.mode() != eviction.DryRun {
+		t.Error("a dry run takes part in the election, or is none")
+	}
+	for _, needed := range neededPermissions(o) {
+		changes := slices.ContainsFunc(needed.verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) })
+		if changes && needed.resource != "events" {
+			t.Errorf("a dry run asks for %v %s", needed.verbs, needed)
+		}
+	}
+}
+
+func TestALimitAllowsABurstOfTwiceItsRateUnlessSaid(t *testing.T) {
+	if got := parse(t, "--kube-api-qps=20").limiter().Burst(); got != 40 {
+		t.Errorf("burst is %d, want 40", got)
+	}
+	if got := parse(t, "--kube-api-qps=20", "--kube-api-burst=30").limiter().Burst(); got != 30 {
+		t.Errorf("burst is %d, want 30", got)
+	}
+}
