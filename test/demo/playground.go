@@ -1,0 +1,43 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+)
+
+// holdPlayground says how to use the cluster, and keeps it until ctx ends.
+func holdPlayground(ctx context.Context, s *stage) error {
+	s.title("The playground is open. Ctrl-C closes it.")
+	s.say("")
+	s.say("%sKubernetes %s with %d simulated nodes and %d pods in namespace %s; taintkeeper does the evictions.", indent, s.version, len(nodes), len(s.observer.sightings()), namespace)
+	s.say("")
+	s.say("%sexport KUBECONFIG=%s", indent, s.kubeconfig)
+	for _, hint := range s.hints() {
+		s.say("")
+		s.say("%s# %s", indent, hint.what)
+		s.say("%s%s", indent, hint.command)
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-s.keeper.ended:
+		return s.keeper.failure()
+	}
+}
+
+type hint struct{ what, command string }
+
+func (s *stage) hints() []hint {
+	return []hint{
+		{"the pods and their nodes, as they come and go", fmt.Sprintf("kubectl get pods -n %s -o wide --watch", namespace)},
+		{"a maintenance: web tolerates it for 5 s, db for 6 s", "kubectl taint node " + west1 + " maintenance=soon:NoSchedule maintenance=soon:NoExecute"},
+		{"in a hurry: nobody tolerates this, but for the node agent", "kubectl taint node " + west1 + " power=off:NoExecute"},
+		{"all is well again; what is still pending is cancelled", "kubectl taint node " + west1 + " maintenance- power-"},
+		{"what taintkeeper says of the pods", fmt.Sprintf("kubectl get events -n %s --field-selector reason=TaintManagerEviction", namespace)},
+		{"its log, a line per eviction", "tail -f " + s.keeper.log},
+		{"its metrics", "curl -s " + s.keeper.metrics + " | grep ^taint"},
+	}
+}
