@@ -46,6 +46,9 @@ func inFlight(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 }
 
+// stopping reports whether the process is told to end: no call may begin any more.
+func stopping(ctx context.Context) bool { return ctx.Err() != nil }
+
 // node reads a node, consistently.
 func (a api) node(ctx context.Context, name string) (*corev1.Node, error) {
 	if err := a.turn(ctx); err != nil {

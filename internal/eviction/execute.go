@@ -53,15 +53,15 @@ func (x *executor) Reconcile(ctx context.Context, req PodRequest) (reconcile.Res
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	result, err := x.evict(ctx, req, attempt)
-	switch {
-	case err == nil:
-		x.attempts.forget(req)
-		x.metrics.evictions.WithLabelValues(string(result)).Inc()
-		return reconcile.Result{}, nil
-	case errors.Is(err, context.Canceled) && ctx.Err() != nil: // shutting down: the next process goes on
+	if result == "" && stopping(ctx) { // shutting down: the next process goes on
 		return reconcile.Result{}, nil
 	}
-	return reconcile.Result{RequeueAfter: x.retry(ctx, req, attempt, err)}, nil
+	if err != nil {
+		return reconcile.Result{RequeueAfter: x.retry(ctx, req, attempt, err)}, nil
+	}
+	x.attempts.forget(req)
+	x.metrics.evictions.WithLabelValues(string(result)).Inc()
+	return reconcile.Result{}, nil
 }
 
 // retry notes a failed attempt and returns how long to wait before the next.

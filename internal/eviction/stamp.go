@@ -35,12 +35,12 @@ func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 		return reconcile.Result{}, nil
 	}
 	err := s.stamp(ctx, req.Name, known)
-	switch {
-	case err == nil || isNotFound(err):
+	if stopping(ctx) { // shutting down: the next process goes on
+		return reconcile.Result{}, nil
+	}
+	if err == nil || isNotFound(err) {
 		s.backoff.Forget(req)
 		return reconcile.Result{}, nil
-	case ctx.Err() != nil:
-		return reconcile.Result{}, reconcile.TerminalError(err)
 	}
 	s.metrics.retries.WithLabelValues(reason(err)).Inc()
 	if s.backoff.NumRequeues(req) == conditionTries {
