@@ -1,0 +1,307 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+)
+
+func TestTheVersionIsTold(t *testing.T) {
+	p := launch(t, "--version")
+	if code := p.exit(t); code != 0 || strings.TrimSpace(p.stdout.String()) != "taintkeeper version "+testVersion {
+		t.Errorf("exit code %d, output %q", code, p.stdout)
+	}
+}
+
+func TestFlagsThatCannotWorkAreRefusedInASentence(t *testing.T) {
+	tests := map[string]struct{ flag, want string }{
+		"a controller that there is not":  {"--controllers=nonsense", `--controllers: there is no controller "nonsense"`},
+		"no controller at all":            {"--controllers=-eviction", "this leaves nothing to run"},
+		"no evictions at a time":          {"--concurrent-evictions=0", "at least 1 is needed"},
+		"a number that is none":           {"--concurrent-evictions=many", "--concurrent-evictions"},
+		"a negative rate":                 {"--kube-api-qps=-1", "it cannot be negative"},
+		"a negative burst":                {"--kube-api-burst=-1", "it cannot be negative"},
+		"deadlines in the wrong order":    {"--leader-elect-renew-deadline=20s", "--leader-elect-lease-duration=15s: it must be more than"},
+		"an address without a port":       {"--metrics-bind-address=nowhere", "it is host:port"},
+		"a log format that there is not":  {"--log-format=xml", "it is text or json"},
+		"a feature gate that is not ours": {"--feature-gates=Nonsense=true", `"Nonsense" plays no part here`},
+		"a flag that there is not":        {"--nonsense", "unknown flag: --nonsense"},
+		"an argument":                     {"nonsense", `"nonsense"`},
+		"a kubeconfig that is not there":  {"--kubeconfig=/nowhere/kubeconfig", "/nowhere/kubeconfig"},
+		"no API server at all":            {"--leader-elect=false", "no API server is configured: give --kubeconfig"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			checkRefusal(t, launch(t, test.flag), test.want)
+		})
+	}
+}
+
+// checkRefusal checks that a process ends with an error, which it tells in one sentence and nothing else.
+func checkRefusal(t *testing.T, p *process, want string) {
+	t.Helper()
+	if code := p.exit(t); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	said := p.stderr.String()
+	if !strings.HasPrefix(said, "taintkeeper: ") || !strings.Contains(said, want) || strings.Count(said, "\n") != 1 {
+		t.Errorf("it says %q, want one line with %q", said, want)
+	}
+	if p.stdout.String() != "" {
+		t.Errorf("it writes %q to the standard output", p.stdout)
+	}
+}
+
+func TestAnAPIServerThatCannotBeUsedIsToldInASentence(t *testing.T) {
+	nobody, err := cluster.ConfigFor("nobody")
+	must(t, err)
+	tests := map[string]struct {
+		config *rest.Config
+		want   string
+	}{
+		"nobody listens": {
+			config: &rest.Config{Host: "https://" + freeAddress(t)},
+			want:   "cannot reach the API server at https://127.0.0.1:",
+		},
+		"the credentials are wrong": {
+			config: &rest.Config{Host: userConfig.Host, TLSClientConfig: rest.TLSClientConfig{CAData: userConfig.CAData}, BearerToken: "wrong"},
+			want:   "does not accept the credentials",
+		},
+		"every permission is missing": {
+			config: nobody,
+			want: "missing permissions: list, watch pods; get, list, watch nodes; create, patch events; get, delete pods; patch pods/status; patch nodes; " +
+				"get, create, update leases.coordination.k8s.io in namespace kube-system; grant them with config/rbac.yaml",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			checkRefusal(t, launch(t, "--kubeconfig="+kubeconfig(t, test.config)), test.want)
+		})
+	}
+}
+
+func TestTheBinaryAnswersProbesTakesTheLeaseAndGivesItBack(t *testing.T) {
+	s := newScene(t)
+	node := s.node(t, "tainted")
+	pod := s.pod(t, "pod", node)
+	p := serve(t, userConfig)
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if _, err := get(t.Context(), "http://"+p.health+path); err != nil {
+			t.Error(err)
+		}
+	}
+	waitLeader(t, "")
+	came := taint(t, node, noExecute("gone"))
+	leaves(t, pod, promised(t, pod, tainting{noExecute("gone"), came}))
+	waitEvictions(t, p, "deleted", 1)
+	checkCounters(t, p, "taint_eviction_controller_pod_deletions_total", map[string]float64{"": 1})
+	if tainted := gauge(t, p, "taintkeeper_tainted_nodes"); tainted != 1 {
+		t.Errorf("%v tainted nodes, want 1", tainted)
+	}
+	p.terminate(t)
+	if holder := leader(t); holder != "" {
+		t.Errorf("%s still has the lease: a standby has to wait for its end", holder)
+	}
+}
+
+func lease(ctx context.Context) (*coordinationv1.Lease, error) {
+	return admin.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, "taintkeeper", metav1.GetOptions{})
+}
+
+func leader(t *testing.T) string {
+	t.Helper()
+	found, err := lease(t.Context())
+	must(t, err)
+	return *found.Spec.HolderIdentity
+}
+
+// waitLeader waits until there is another leader than the one given, and returns it.
+func waitLeader(t *testing.T, before string) string {
+	t.Helper()
+	var holder string
+	eventually(t, "there is a leader", func(ctx context.Context) error {
+		found, err := lease(ctx)
+		if err != nil {
+			return err
+		}
+		if found.Spec.HolderIdentity == nil || *found.Spec.HolderIdentity == "" || *found.Spec.HolderIdentity == before {
+			return fmt.Errorf("lease %v", found.Spec)
+		}
+		holder = *found.Spec.HolderIdentity
+		return nil
+	})
+	return holder
+}
+
+func TestAStandbyKeepsTheDeadlinesOfALeaderThatWasKilled(t *testing.T) {
+	s := newScene(t)
+	node := s.node(t, "tainted")
+	meanwhile := s.pod(t, "meanwhile", node, tolerating("gone", 3))
+	pending := s.pod(t, "pending", node, tolerating("gone", 12))
+	quick := []string{"--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms"}
+	first := serve(t, userConfig, quick...)
+	killed := waitLeader(t, "")
+	serve(t, userConfig, quick...)
+
+	came := taint(t, node, noExecute("gone"))
+	waitStamped(t, node)
+	first.signal(t, os.Kill)
+	first.exit(t)
+	after := waitLeader(t, killed)
+	took := time.Now()
+
+	missed := promised(t, meanwhile, tainting{noExecute("gone"), came})
+	missed.latest = later(missed.latest, took)
+	leaves(t, meanwhile, missed)
+	leaves(t, pending, promised(t, pending, tainting{noExecute("gone"), came}).afterRestart())
+	if leader := leader(t); leader != after {
+		t.Errorf("the leader changed again, from %s to %s", after, leader)
+	}
+}
+
+func TestSIGTERMFinishesTheCallInFlightAndStartsNoOther(t *testing.T) {
+	s := newScene(t)
+	node := s.livelyNode(t, "tainted")
+	pods := s.pods(t, 5, node)
+	faults := newFaults()
+	calls, arrived, release := &instants{}, make(chan struct{}, 1), make(chan struct{})
+	faults.add(t, podDeletes(s.namespace), func(request *http.Request, next http.RoundTripper) (*http.Response, error) {
+		if calls.note() == 1 {
+			arrived <- struct{}{}
+			<-release
+		}
+		return next.RoundTrip(request)
+	})
+	p := serve(t, faults.proxy(t), "--leader-elect=false", "--concurrent-evictions=1")
+	finish := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(finish) // before the proxy waits for the calls in flight
+
+	taint(t, node, noExecute("gone"))
+	receive(t, arrived)
+	p.signal(t, syscall.SIGTERM)
+	until(t, time.Now().Add(2*time.Second))
+	if p.hasEnded() {
+		t.Error("it did not wait for the call in flight")
+	}
+	finish()
+	if code := p.exit(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	until(t, time.Now().Add(time.Second))
+	if deletes := audit.all(t, deletes, in(s.namespace)); len(deletes) != 1 || !deletes[0].accepted() || len(calls.get()) != 1 {
+		t.Errorf("deletes %v, want the one that was in flight", deletes)
+	}
+	if marks := audit.all(t, statusPatches, in(s.namespace)); len(marks) != 1 {
+		t.Errorf("patches %v, want that of the pod in flight", marks)
+	}
+	left := slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return len(audit.all(t, deletes, of(pod.UID))) > 0 })
+	for _, pod := range left {
+		stays(t, pod)
+	}
+}
+
+func TestPermissionsThatAreTakenAwayAreNamedAndEvictionsGoOnWhenTheyAreBack(t *testing.T) {
+	s := newScene(t)
+	node := s.node(t, "tainted")
+	pod := s.pod(t, "pod", node)
+	p := serve(t, userConfig, "--leader-elect=false")
+	giveBack := takeAwayDelete(t)
+
+	came := taint(t, node, noExecute("gone"))
+	p.says(t, "cannot delete resource")
+	waitRetried(t, p, "Forbidden")
+	remains(t, pod)
+	giveBack()
+	due := promised(t, pod, tainting{noExecute("gone"), came})
+	due.latest = time.Now().Add(patience) // the backoff has grown meanwhile
+	leaves(t, pod, due)
+	if p.hasEnded() {
+		t.Error(errors.New("it ended because a permission was missing"))
+	}
+}
+
+// takeAwayDelete takes the right to delete pods from our user until the function that it returns is
+// called, or the test ends.
+func takeAwayDelete(t *testing.T) (giveBack func()) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	original, err := admin.RbacV1().ClusterRoles().Get(ctx, "taintkeeper", metav1.GetOptions{})
+	must(t, err)
+	setRules := func(rules []rbacv1.PolicyRule) error {
+		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			role, err := admin.RbacV1().ClusterRoles().Get(ctx, "taintkeeper", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			role.Rules = rules
+			_, err = admin.RbacV1().ClusterRoles().Update(ctx, role, metav1.UpdateOptions{})
+			return err
+		})
+	}
+	giveBack = func() {
+		if err := setRules(original.Rules); err != nil {
+			t.Errorf("give the permission back: %v", err)
+		}
+	}
+	t.Cleanup(giveBack)
+	less := original.DeepCopy().Rules
+	for i := range less {
+		less[i].Verbs = slices.DeleteFunc(less[i].Verbs, func(verb string) bool { return verb == "delete" })
+	}
+	must(t, setRules(less))
+	return giveBack
+}
+
+func TestADryRunChangesNothing(t *testing.T) {
+	s := newScene(t)
+	node := s.node(t, "tainted")
+	due := s.pod(t, "due", node)
+	soon := s.pod(t, "soon", node, tolerating("gone", 3))
+	began := time.Now()
+	p := serve(t, userConfig, "--leader-elect=false", "--dry-run")
+
+	came := taint(t, node, noExecute("gone"))
+	soonest := promised(t, soon, tainting{noExecute("gone"), came})
+	waitEvictions(t, p, "dry_run", 2)
+	if now := time.Now(); now.Before(soonest.earliest) {
+		t.Errorf("both are said to leave %s before the second is due", soonest.earliest.Sub(now))
+	}
+	until(t, time.Now().Add(quiet))
+
+	for _, pod := range []*corev1.Pod{due, soon} {
+		stays(t, pod)
+		theEvent(t, pod, "Marking for deletion Pod "+s.namespace+"/"+pod.Name+" (dry run)")
+	}
+	p.says(t, "Dry run: would evict")
+	for _, c := range audit.all(t, writes, since(began)) {
+		if c.Ref.Resource == "events" || c.Ref.Resource == "selfsubjectaccessreviews" {
+			continue
+		}
+		t.Errorf("a dry run writes: %v", c)
+	}
+	found, err := admin.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+	must(t, err)
+	if !slices.ContainsFunc(found.Spec.Taints, unstamped) {
+		t.Errorf("taints %v: the timeAdded was written", found.Spec.Taints)
+	}
+	checkCounters(t, p, "taintkeeper_evictions_total", map[string]float64{"deleted": 0, "gone": 0, "replaced": 0, "cancelled": 0, "dry_run": 2})
+	checkCounters(t, p, "taint_eviction_controller_pod_deletions_total", map[string]float64{"": 0})
+}

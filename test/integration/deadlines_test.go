@@ -1,0 +1,244 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+)
+
+func TestTolerationSecondsCountFromTheTaint(t *testing.T) {
+	resident(t)
+	s := newScene(t)
+	node := s.node(t, "tainted")
+	short := s.pod(t, "short", node, tolerating("gone", 3))
+	long := s.pod(t, "long", node, tolerating("gone", 6))
+
+	came := taint(t, node, noExecute("gone"))
+	late := s.pod(t, "late", node, tolerating("gone", 3))
+	created := span{came.to, time.Now()}
+
+	leaves(t, short, promised(t, short, tainting{noExecute("gone"), came}))
+	leaves(t, long, promised(t, long, tainting{noExecute("gone"), came}))
+	leaves(t, late, promised(t, late, tainting{noExecute("gone"), created}))
+}
+
+func TestAMissingTimeAddedIsWrittenAndNothingElse(t *testing.T) {
+	resident(t)
+	s := newScene(t)
+	node := s.node(t, "tainted")
+	old := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
+	others := []corev1.Taint{
+		{Key: "not-ours", Value: "x", Effect: corev1.TaintEffectNoSchedule},
+		{Key: "preferred", Effect: corev1.TaintEffectPreferNoSchedule},
+		{Key: "dated", Value: "y", Effect: corev1.TaintEffectNoExecute, TimeAdded: &old},
+	}
+	came := taint(t, node, append(others, corev1.Taint{Key: "bare", Value: "z", Effect: corev1.TaintEffectNoExecute})...)
+
+	written := waitStamped(t, node)
+	if !slices.EqualFunc(written[:3], others, equalTaints) {
+		t.Errorf("the other taints are %v, want %v", written[:3], others)
+	}
+	bare := written[3]
+	if bare.Key != "bare" || bare.Value != "z" || bare.Effect != corev1.TaintEffectNoExecute {
+		t.Errorf("the taint became %v", bare)
+	}
+	if at := bare.TimeAdded.Time; at.Before(came.from.Truncate(time.Second)) || at.After(time.Now()) {
+		t.Errorf("timeAdded %v, the taint came at %v", at, came)
+	}
+}
+
+func equalTaints(a, b corev1.Taint) bool {
+	return a.Key == b.Key && a.Value == b.Value && a.Effect == b.Effect && a.TimeAdded.Equal(b.TimeAdded)
+}
+
+// waitStamped waits until all NoExecute taints of a node have a timeAdded, and returns all its taints.
+func waitStamped(t *testing.T, node string) []corev1.Taint {
+	t.Helper()
+	var taints []corev1.Taint
+	eventually(t, "every taint has its timeAdded", func(ctx context.Context) error {
+		found, err := admin.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		taints = found.Spec.Taints
+		if slices.ContainsFunc(taints, unstamped) {
+			return fmt.Errorf("taints %v", taints)
+		}
+		return nil
+	})
+	return taints
+}
+
+func unstamped(taint corev1.Taint) bool {
+	return taint.Effect == corev1.TaintEffectNoExecute && taint.TimeAdded == nil
+}
+
+func TestWritingTimeAddedNeverUndoesAnothersChange(t *testing.T) {
+	shared := resident(t)
+	s := newScene(t)
+	node := s.node(t, "tainted")
+	const rounds = 10
+
+	// Each patch of ours arrives just after somebody else has changed the taints.
+	intruded := make(chan error, 100)
+	round := 0
+	shared.faults.add(t, patchesOfNode(node), func(request *http.Request, next http.RoundTripper) (*http.Response, error) {
+		if round < rounds {
+			round++
+			other := corev1.Taint{Key: fmt.Sprintf("other-%d", round), Effect: corev1.TaintEffectNoSchedule}
+			_, err := tryChangeTaints(request.Context(), node, func(all []corev1.Taint) []corev1.Taint { return append(all, other) })
+			intruded <- err
+		}
+		return next.RoundTrip(request)
+	})
+	taint(t, node, noExecute("gone"))
+	for range rounds {
+		must(t, receive(t, intruded))
+	}
+	taints := waitStamped(t, node)
+	if len(taints) != rounds+1 {
+		t.Errorf("taints %v, want one of ours and %d of others", taints, rounds)
+	}
+	if lost := audit.all(t, nodePatches, named(node), refusals); len(lost) != rounds {
+		t.Errorf("%d patches were refused, want %d: %v", len(lost), rounds, lost)
+	}
+}
+
+func TestTaintsThatComeAndGoWhileTimeAddedIsWrittenAreNotLost(t *testing.T) {
+	resident(t)
+	s := newScene(t)
+	node := s.node(t, "tainted")
+	const rounds = 15
+	for i := range rounds {
+		taint(t, node, noExecute(fmt.Sprintf("kept-%d", i)), noExecute(fmt.Sprintf("passing-%d", i)))
+		untaint(t, node, fmt.Sprintf("passing-%d", i))
+	}
+	taints := waitStamped(t, node)
+	if len(taints) != rounds {
+		t.Errorf("taints %v, want the %d that were kept", taints, rounds)
+	}
+}
+
+func TestASecondShorterTaintBringsTheEvictionForward(t *testing.T) {
+	resident(t)
+	s := newScene(t)
+	node := s.node(t, "tainted")
+	pod := s.pod(t, "pod", node, tolerating("long", 600), tolerating("short", 3))
+	first := taint(t, node, noExecute("long"))
+	second := taint(t, node, noExecute("short"))
+	leaves(t, pod, promised(t, pod, tainting{noExecute("long"), first}, tainting{noExecute("short"), second}))
+}
+
+func TestTheRemovalOfTheShorterTaintPushesTheEvictionBack(t *testing.T) {
+	resident(t)
+	s := newScene(t)
+	node := s.node(t, "tainted")
+	pod := s.pod(t, "pod", node, tolerating("long", 7), tolerating("short", 3))
+	first := taint(t, node, noExecute("long"))
+	taint(t, node, noExecute("short"))
+	untaint(t, node, "short")
+	leaves(t, pod, promised(t, pod, tainting{noExecute("long"), first}))
+	if cancelled := eventsLike(pod, "Cancelling deletion of Pod "+s.namespace+"/pod"); len(cancelled) > 0 {
+		t.Errorf("it was never cancelled, only put off: %v", cancelled)
+	}
+}
+
+func TestTolerationSecondsOfARunningPodTakeEffect(t *testing.T) {
+	tests := map[string]struct{ before, after int64 }{
+		"lengthened":                     {before: 3, after: 6},
+		"shortened":                      {before: 600, after: 3},
+		"shortened to what is over":      {before: 600, after: 0},
+		"lengthened out of all measure":  {before: 3, after: 1 << 62},
+		"shortened from out of measure":  {before: 1 << 62, after: 3},
+		"shortened to less than nothing": {before: 600, after: -5},
+	}
+	resident(t)
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			resident(t)
+			s := newScene(t)
+			node := s.node(t, "tainted")
+			pod := s.pod(t, "pod", node, tolerating("gone", test.before))
+			came := taint(t, node, noExecute("gone"))
+			changed := setTolerationSeconds(t, pod, &test.after)
+			if test.after == 1<<62 {
+				until(t, came.to.Add(time.Duration(test.before)*time.Second+quiet))
+				stays(t, pod)
+				return
+			}
+			due := promised(t, changed, tainting{noExecute("gone"), came})
+			due.latest = later(due.latest, time.Now())
+			leaves(t, pod, due)
+		})
+	}
+}
+
+func setTolerationSeconds(t *testing.T, pod *corev1.Pod, seconds *int64) *corev1.Pod {
+	t.Helper()
+	var changed *corev1.Pod
+	must(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		found, err := admin.CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range found.Spec.Tolerations {
+			if found.Spec.Tolerations[i].Key == "gone" {
+				found.Spec.Tolerations[i].TolerationSeconds = seconds
+			}
+		}
+		changed, err = admin.CoreV1().Pods(pod.Namespace).Update(t.Context(), found, metav1.UpdateOptions{})
+		return err
+	}))
+	return changed
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func TestARestartInMidCountdownKeepsTheDeadline(t *testing.T) {
+	s := newScene(t)
+	node := s.node(t, "tainted")
+	// A countdown that began anew would end later than the test has patience.
+	const seconds, restart = 13, patience + 3*time.Second
+	pod := s.pod(t, "pod", node, tolerating("gone", seconds))
+	first := alone(t, newFaults())
+	came := taint(t, node, noExecute("gone"))
+	waitStamped(t, node)
+	until(t, came.to.Add(restart))
+	must(t, first.stop())
+	alone(t, newFaults())
+	leaves(t, pod, promised(t, pod, tainting{noExecute("gone"), came}).afterRestart())
+}
+
+func TestADeadlineThatPassedWhileNobodyRanIsMadeUpForAtOnce(t *testing.T) {
+	s := newScene(t)
+	node := s.node(t, "tainted")
+	pod := s.pod(t, "pod", node, tolerating("gone", 2))
+	first := alone(t, newFaults())
+	came := taint(t, node, noExecute("gone"))
+	waitStamped(t, node)
+	must(t, first.stop())
+	due := promised(t, pod, tainting{noExecute("gone"), came}).afterRestart()
+	until(t, due.latest)
+	if _, left := recorded.left(pod.UID); left {
+		t.Fatal(errors.New("it left while nobody ran"))
+	}
+	alone(t, newFaults())
+	due.latest = time.Now()
+	leaves(t, pod, due)
+}

@@ -1,0 +1,231 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestATaintThatNobodyToleratesEvictsAtOnce(t *testing.T) {
+	resident(t)
+	s := newScene(t)
+	node, other := s.node(t, "tainted"), s.node(t, "other")
+	const grace = 17
+	leaving := s.pod(t, "leaving", node, func(pod *corev1.Pod) { pod.Spec.TerminationGracePeriodSeconds = new(int64(grace)) })
+	tolerant := s.pod(t, "tolerant", node, func(pod *corev1.Pod) {
+		pod.Spec.Tolerations = []corev1.Toleration{{Key: "gone", Operator: corev1.TolerationOpExists}}
+	})
+	elsewhere := s.pod(t, "elsewhere", other)
+
+	came := taint(t, node, noExecute("gone"))
+	deleted := leaves(t, leaving, promised(t, leaving, tainting{noExecute("gone"), came}))
+
+	t.Run("the condition is there before the delete, letter for letter", func(t *testing.T) {
+		marks := audit.all(t, statusPatches, accepted, of(leaving.UID))
+		if len(marks) != 1 || marks[0].Finished.After(deleted.Received) {
+			t.Errorf("patches of the status %v, want one before %v", marks, deleted)
+		}
+		checkCondition(t, leaving)
+	})
+	t.Run("the pod keeps its own grace period", func(t *testing.T) {
+		found, err := admin.CoreV1().Pods(s.namespace).Get(t.Context(), leaving.Name, metav1.GetOptions{})
+		must(t, err)
+		if found.DeletionTimestamp == nil || *found.DeletionGracePeriodSeconds != grace {
+			t.Errorf("deletionTimestamp %v, deletionGracePeriodSeconds %v; want %d", found.DeletionTimestamp, found.DeletionGracePeriodSeconds, grace)
+		}
+	})
+	t.Run("the event is upstream's, and is about this pod", func(t *testing.T) {
+		event := theEvent(t, leaving, "Marking for deletion Pod "+s.namespace+"/leaving")
+		about := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: s.namespace, Name: "leaving", UID: leaving.UID}
+		if event.InvolvedObject != about {
+			t.Errorf("it is about %+v, want %+v", event.InvolvedObject, about)
+		}
+	})
+	t.Run("one read of the node and two calls per pod are enough", func(t *testing.T) {
+		if calls := audit.all(t, changesOfPods, in(s.namespace)); len(calls) != 2 {
+			t.Errorf("calls %v, want a patch and a delete", calls)
+		}
+	})
+	t.Run("who tolerates it, or is elsewhere, is left alone", func(t *testing.T) {
+		stays(t, tolerant)
+		stays(t, elsewhere)
+	})
+}
+
+// checkCondition checks the condition that the last version of a pod had before it was terminating.
+func checkCondition(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	before := lastBeforeLeaving(t, pod)
+	at := slices.IndexFunc(before.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
+	if at < 0 {
+		t.Fatalf("the pod was terminating before it had the condition: %v", before.Status.Conditions)
+	}
+	found := before.Status.Conditions[at]
+	if time.Since(found.LastTransitionTime.Time) > waitLimit {
+		t.Errorf("lastTransitionTime %v", found.LastTransitionTime)
+	}
+	found.LastTransitionTime = metav1.Time{}
+	want := corev1.PodCondition{
+		Type: "DisruptionTarget", Status: "True", Reason: "DeletionByTaintManager",
+		Message:            "Taint manager: deleting due to NoExecute taint",
+		ObservedGeneration: before.Generation,
+	}
+	if found != want || before.Generation == 0 {
+		t.Errorf("condition %+v, want %+v", found, want)
+	}
+}
+
+func lastBeforeLeaving(t *testing.T, pod *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	eventually(t, "the watch shows that the pod leaves", func(context.Context) error {
+		if _, left := recorded.left(pod.UID); !left {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	var last *corev1.Pod
+	for _, s := range recorded.history(pod.UID).sightings {
+		if s.pod.DeletionTimestamp == nil {
+			last = s.pod
+		}
+	}
+	return last
+}
+
+// theEvent waits for the event with a message on a pod, and checks that it is a normal one of the
+// kind and source that upstream's are.
+func theEvent(t *testing.T, pod *corev1.Pod, message string) *corev1.Event {
+	t.Helper()
+	var found []*corev1.Event
+	eventually(t, "there is an event "+message, func(context.Context) error {
+		found = eventsLike(pod, message)
+		if len(found) == 0 {
+			return fmt.Errorf("there are %v", recorded.eventsOn(pod.UID))
+		}
+		return nil
+	})
+	event := found[0]
+	if len(found) > 1 || event.Count != 1 {
+		t.Errorf("event %q: %d of them, count %d; want one", message, len(found), event.Count)
+	}
+	if event.Type != "Normal" || event.Reason != "TaintManagerEviction" || event.Source.Component != "taint-eviction-controller" || event.Namespace != pod.Namespace {
+		t.Errorf("event %+v", event)
+	}
+	return event
+}
+
+func eventsLike(pod *corev1.Pod, message string) []*corev1.Event {
+	return slices.DeleteFunc(recorded.eventsOn(pod.UID), func(event *corev1.Event) bool { return event.Message != message })
+}
+
+func TestFinishedPodsAreDeletedAsUpstreamDoes(t *testing.T) {
+	resident(t)
+	for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed} {
+		t.Run(string(phase), func(t *testing.T) {
+			resident(t)
+			s := newScene(t)
+			node := s.node(t, "tainted")
+			pod := s.pod(t, "finished", node)
+			finish(t, pod, phase)
+			came := taint(t, node, noExecute("gone"))
+			leaves(t, pod, promised(t, pod, tainting{noExecute("gone"), came}))
+		})
+	}
+}
+
+func finish(t *testing.T, pod *corev1.Pod, phase corev1.PodPhase) {
+	t.Helper()
+	pod = pod.DeepCopy()
+	pod.Status.Phase = phase
+	_, err := admin.CoreV1().Pods(pod.Namespace).UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
+	must(t, err)
+}
+
+// The wait of a test that wants to see nothing happen, after which a pod would long have left.
+const quiet = 3 * time.Second
+
+func TestPodsThatAreNotOursToEvictAreLeftAlone(t *testing.T) {
+	resident(t)
+	s := newScene(t)
+	node := s.node(t, "tainted")
+	mirror := s.pod(t, "mirror", node, func(pod *corev1.Pod) {
+		pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "static"}
+	})
+	terminating := s.pod(t, "terminating", node)
+	must(t, admin.CoreV1().Pods(s.namespace).Delete(t.Context(), terminating.Name, metav1.DeleteOptions{}))
+	ordinary := s.pod(t, "ordinary", node)
+	orphan := s.pod(t, "orphan", "a-node-that-never-was")
+
+	came := taint(t, node, noExecute("gone"))
+	leaves(t, ordinary, promised(t, ordinary, tainting{noExecute("gone"), came}))
+	changeTaints(t, node, func(all []corev1.Taint) []corev1.Taint { return append(all, noExecute("again")) })
+	until(t, time.Now().Add(quiet))
+
+	stays(t, mirror)
+	stays(t, orphan)
+	if calls := audit.all(t, changesOfPods, of(terminating.UID)); len(calls) > 0 {
+		t.Errorf("the terminating pod was touched: %v", calls)
+	}
+	if calls := audit.all(t, changesOfPods, of(ordinary.UID)); len(calls) != 2 {
+		t.Errorf("a second taint touches the evicted pod again: %v", calls)
+	}
+}
+
+func TestPodsOfANodeThatIsGoneAreLeftAlone(t *testing.T) {
+	resident(t)
+	s := newScene(t)
+	node := s.node(t, "removed")
+	pod := s.pod(t, "pending", node, tolerating("gone", 3))
+	came := taint(t, node, noExecute("gone"))
+	due := promised(t, pod, tainting{noExecute("gone"), came})
+	must(t, admin.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}))
+	until(t, due.latest.Add(quiet))
+	stays(t, pod)
+	if events := recorded.eventsOn(pod.UID); len(events) > 0 {
+		t.Errorf("events %v: a pod whose node is gone neither leaves nor stays", events)
+	}
+}
+
+func TestTolerationSecondsThatOverflowStay(t *testing.T) {
+	resident(t)
+	s := newScene(t)
+	node := s.node(t, "tainted")
+	var patient []*corev1.Pod
+	for name, seconds := range map[string]int64{"two-to-the-62": 1 << 62, "largest": 1<<63 - 1, "585-years": 18446744074} {
+		patient = append(patient, s.pod(t, name, node, tolerating("gone", seconds)))
+	}
+	negative := s.pod(t, "negative", node, tolerating("gone", -1<<62))
+	came := taint(t, node, noExecute("gone"))
+	leaves(t, negative, promised(t, negative, tainting{noExecute("gone"), came}))
+	until(t, time.Now().Add(quiet))
+	for _, pod := range patient {
+		stays(t, pod)
+	}
+}
+
+func TestNoDeleteIsAnsweredWithAnythingElseThanExpected(t *testing.T) {
+	resident(t)
+	s := newScene(t)
+	node := s.livelyNode(t, "tainted")
+	pods := s.pods(t, 20, node, tolerating("gone", 1))
+	came := taint(t, node, noExecute("gone"))
+	for _, pod := range pods {
+		leaves(t, pod, promised(t, pod, tainting{noExecute("gone"), came}))
+		gone(t, pod)
+	}
+	for _, c := range audit.all(t, changesOfPods, in(s.namespace)) {
+		if c.Response.Code != http.StatusOK {
+			t.Errorf("without anybody's interference: %v", c)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/taintkeeper/taintkeeper/internal/eviction"
+)
+
+// evictor is an Evictor that runs in this process.
+type evictor struct {
+	faults  *faults
+	metrics *prometheus.Registry
+	synced  func() bool
+	// stop stops the Evictor, as SIGTERM stops the process, and waits until it has ended.
+	stop func() error
+}
+
+// newEvictor starts an Evictor as the binary would, but for the faults in its transport.
+func newEvictor(ctx context.Context, faults *faults, configure ...func(*eviction.Config)) (*evictor, error) {
+	e := &evictor{faults: faults, metrics: prometheus.NewRegistry()}
+	config := rest.CopyConfig(userConfig)
+	config.Wrap(faults.over)
+	client, err := kubernetes.NewForConfig(eviction.ClientConfig(config))
+	if err != nil {
+		return nil, err
+	}
+	settings := eviction.Config{Client: client, Registerer: e.metrics}
+	for _, change := range configure {
+		change(&settings)
+	}
+	running, err := eviction.New(settings)
+	if err != nil {
+		return nil, err
+	}
+	e.synced = running.HasSynced
+	e.stop = background(ctx, running.Run)
+	return e, nil
+}
+
+// background runs something until the function that it returns is called, which waits for its end
+// and returns its error. That may be called again.
+func background(ctx context.Context, run func(context.Context) error) (stop func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	return sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
+}
+
+// alone starts an Evictor that is the only one in the cluster until the test ends or stops it.
+// Tests that use it must not be parallel.
+func alone(t *testing.T, faults *faults, configure ...func(*eviction.Config)) *evictor {
+	t.Helper()
+	if theResident != nil {
+		t.Fatal("the parallel tests' Evictor runs already: a test with parallel subtests must be parallel itself")
+	}
+	e, err := newEvictor(context.WithoutCancel(t.Context()), faults, configure...)
+	must(t, err)
+	t.Cleanup(func() {
+		if err := e.stop(); err != nil {
+			t.Errorf("the Evictor ended with an error: %v", err)
+		}
+	})
+	ready(t, e)
+	return e
+}
+
+// The Evictor that the parallel tests share. They begin when all others are over.
+var (
+	residentOnce sync.Once
+	residentErr  error
+	theResident  *evictor
+)
+
+// resident makes the test parallel and returns the Evictor that it shares with others. A test whose
+// subtests use it must use it too: otherwise they would begin before the tests that run alone.
+func resident(t *testing.T) *evictor {
+	t.Helper()
+	t.Parallel()
+	residentOnce.Do(func() { theResident, residentErr = newEvictor(context.WithoutCancel(t.Context()), newFaults()) })
+	must(t, residentErr)
+	ready(t, theResident)
+	return theResident
+}
+
+func stopResident() {
+	if theResident != nil {
+		_ = theResident.stop()
+	}
+}
+
+func ready(t *testing.T, e *evictor) {
+	t.Helper()
+	eventually(t, "the caches are complete", func(context.Context) error {
+		if !e.synced() {
+			return errors.New("they are not")
+		}
+		return nil
+	})
+}

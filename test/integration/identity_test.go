@@ -1,0 +1,189 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestAReplacementOfTheSameNameOnAHealthyNodeSurvives(t *testing.T) {
+	resident(t)
+	s := newScene(t)
+	node, healthy := s.node(t, "tainted"), s.node(t, "healthy")
+	pending := s.pod(t, "web-0", node, tolerating("gone", 3))
+	came := taint(t, node, noExecute("gone"))
+	due := promised(t, pending, tainting{noExecute("gone"), came})
+	replacement, err := s.replace(t.Context(), "web-0", healthy)
+	must(t, err)
+	until(t, due.latest.Add(quiet))
+	stays(t, replacement)
+	if calls := audit.all(t, changesOfPods, of(pending.UID)); len(calls) > 0 {
+		t.Errorf("calls about the pod that was replaced: %v", calls)
+	}
+}
+
+func TestAReplacementOfTheSameNameOnTheTaintedNodeLeavesToo(t *testing.T) {
+	resident(t)
+	s := newScene(t)
+	node := s.node(t, "tainted")
+	pending := s.pod(t, "web-0", node, tolerating("gone", 600))
+	taint(t, node, noExecute("gone"))
+	created := time.Now()
+	replacement, err := s.replace(t.Context(), "web-0", node, tolerating("gone", 2))
+	must(t, err)
+	leaves(t, replacement, promised(t, replacement, tainting{noExecute("gone"), span{created, time.Now()}}))
+	if calls := audit.all(t, changesOfPods, of(pending.UID)); len(calls) > 0 {
+		t.Errorf("calls about the pod that was replaced: %v", calls)
+	}
+}
+
+// What happens to a pod between two calls of its eviction, in the worst moment there is.
+func TestAPodThatIsReplacedDuringItsEvictionIsDone(t *testing.T) {
+	resident(t)
+	tests := map[string]struct {
+		concerned func(namespace string) func(*http.Request) bool
+		replaced  int // how the API server refuses a call about a UID that is not the pod's any more
+	}{
+		"before the patch":  {concerned: podStatusPatches, replaced: http.StatusUnprocessableEntity},
+		"before the delete": {concerned: podDeletes, replaced: http.StatusConflict},
+	}
+	for when, test := range tests {
+		t.Run(when+" by one on a healthy node", func(t *testing.T) {
+			shared := resident(t)
+			s := newScene(t)
+			node, healthy := s.node(t, "tainted"), s.node(t, "healthy")
+			pod, replacement := s.replaceDuring(t, shared, test.concerned(s.namespace), node, healthy)
+			until(t, time.Now().Add(quiet))
+			stays(t, replacement)
+			checkOneRefusal(t, pod, test.replaced)
+		})
+		t.Run(when+" by one on the tainted node", func(t *testing.T) {
+			shared := resident(t)
+			s := newScene(t)
+			node := s.node(t, "tainted")
+			pod, replacement := s.replaceDuring(t, shared, test.concerned(s.namespace), node, node)
+			leaves(t, replacement, promise{replacement.CreationTimestamp.Time, time.Now()})
+			checkOneRefusal(t, pod, test.replaced)
+		})
+		t.Run(when+" by nothing", func(t *testing.T) {
+			shared := resident(t)
+			s := newScene(t)
+			node := s.node(t, "tainted")
+			pod := s.pod(t, "web-0", node)
+			happened := s.onFirst(t, shared, test.concerned(s.namespace), func(ctx context.Context) error {
+				return admin.CoreV1().Pods(s.namespace).Delete(ctx, "web-0", atOnce())
+			})
+			taint(t, node, noExecute("gone"))
+			must(t, receive(t, happened))
+			until(t, time.Now().Add(quiet))
+			checkOneRefusal(t, pod, http.StatusNotFound)
+		})
+	}
+}
+
+// A pod cache that lags behind must not make it try again: the answer of the API server says enough.
+func TestAPodWhoseReplacementIsNotSeenYetIsDoneAtTheFirstAnswer(t *testing.T) {
+	tests := map[string]struct {
+		concerned func(namespace string) func(*http.Request) bool
+		calls     int
+	}{
+		"before the patch":  {concerned: podStatusPatches, calls: 1},
+		"before the delete": {concerned: podDeletes, calls: 2},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			node, healthy := s.node(t, "tainted"), s.node(t, "healthy")
+			watches, faults := &stall{}, newFaults()
+			faults.add(t, watchesOfPods, watches.watch)
+			e := alone(t, faults)
+			t.Cleanup(watches.end)
+			pod := s.pod(t, "web-0", node, tolerating("gone", 1))
+			taint(t, node, noExecute("gone"))
+			waitPending(t, e.metrics, 1)
+
+			watches.begin()
+			happened := s.onFirst(t, e, test.concerned(s.namespace), func(ctx context.Context) error {
+				_, err := s.replace(ctx, "web-0", healthy)
+				return err
+			})
+			must(t, receive(t, happened))
+			waitEvictions(t, e.metrics, "replaced", 1)
+			until(t, time.Now().Add(time.Second))
+			if calls := audit.all(t, changesOfPods, of(pod.UID)); len(calls) != test.calls {
+				t.Errorf("calls %v, want %d", calls, test.calls)
+			}
+			if events := recorded.eventsOn(pod.UID); len(events) != 1 {
+				t.Errorf("events %v, want only that it was marked for deletion", events)
+			}
+		})
+	}
+}
+
+// onFirst lets something happen just before the first call of a kind goes on to the API server.
+func (s *scene) onFirst(t *testing.T, e *evictor, concerned func(*http.Request) bool, do func(context.Context) error) <-chan error {
+	t.Helper()
+	happened := make(chan error, 1)
+	var once sync.Once
+	e.faults.add(t, concerned, func(request *http.Request, next http.RoundTripper) (*http.Response, error) {
+		once.Do(func() { happened <- do(request.Context()) })
+		return next.RoundTrip(request)
+	})
+	return happened
+}
+
+// replaceDuring taints the node of a pod and replaces the pod when the first call of a kind about
+// it is on its way.
+func (s *scene) replaceDuring(t *testing.T, e *evictor, concerned func(*http.Request) bool, node, onto string) (pod, replacement *corev1.Pod) {
+	t.Helper()
+	pod = s.pod(t, "web-0", node)
+	happened := s.onFirst(t, e, concerned, func(ctx context.Context) error {
+		var err error
+		replacement, err = s.replace(ctx, "web-0", onto)
+		return err
+	})
+	taint(t, node, noExecute("gone"))
+	must(t, receive(t, happened))
+	return pod, replacement
+}
+
+// checkOneRefusal checks that the last call about a pod was refused with a code, and that it was the
+// only one that was: a pod that is gone is not tried again.
+func checkOneRefusal(t *testing.T, pod *corev1.Pod, code int) {
+	t.Helper()
+	var refused []call
+	eventually(t, "the refusal is in the audit log", func(context.Context) error {
+		if refused = audit.all(t, changesOfPods, refusals, of(pod.UID)); len(refused) == 0 {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	if len(refused) != 1 || refused[0].Response.Code != code {
+		t.Errorf("refusals %v, want one with code %d", refused, code)
+	}
+	if done := audit.all(t, deletes, accepted, of(pod.UID)); len(done) > 0 {
+		t.Errorf("deletes of a pod that was not there any more: %v", done)
+	}
+}
+
+func TestManyReplacementsInARowAreEachJudgedForThemselves(t *testing.T) {
+	resident(t)
+	s := newScene(t)
+	// Not a node that kwok plays: kwok deletes by name, and would take the next pod too.
+	node := s.node(t, "tainted")
+	taint(t, node, noExecute("gone"))
+	for range 10 {
+		created := time.Now()
+		pod := s.pod(t, "web-0", node)
+		leaves(t, pod, promised(t, pod, tainting{noExecute("gone"), span{created, time.Now()}}))
+		must(t, admin.CoreV1().Pods(s.namespace).Delete(t.Context(), "web-0", atOnce()))
+	}
+}

@@ -1,0 +1,153 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/internal/eviction"
+)
+
+// stopsWithin is how long after an accepted untaint the last delete may be made: what the live
+// read of a node is good for, and a call in flight.
+const stopsWithin = time.Second
+
+func TestAnUntaintStopsTheEvictionsThatAreStillWaiting(t *testing.T) {
+	const count, already, inFlight = 200, 10, 2
+	s := newScene(t)
+	node := s.livelyNode(t, "tainted")
+	pods := s.pods(t, count, node)
+	slow := alone(t, newFaults(), func(config *eviction.Config) { config.ConcurrentEvictions = inFlight })
+	slow.faults.add(t, podDeletes(s.namespace), delay(50*time.Millisecond).answer)
+
+	taint(t, node, noExecute("gone"))
+	eventually(t, "some pods are deleted", func(context.Context) error {
+		if done := len(audit.all(t, deletes, accepted, in(s.namespace))); done < already {
+			return fmt.Errorf("%d are", done)
+		}
+		return nil
+	})
+	untainted := untaint(t, node, "gone")
+	until(t, untainted.to.Add(stopsWithin+quiet))
+
+	if more := audit.all(t, deletes, in(s.namespace), since(untainted.to.Add(stopsWithin))); len(more) > 0 {
+		t.Errorf("%d deletes later than %s after the untaint, the first %v", len(more), stopsWithin, more[0])
+	}
+	left := 0
+	for _, pod := range pods {
+		if len(audit.all(t, deletes, accepted, of(pod.UID))) > 0 {
+			left++
+			continue
+		}
+		remains(t, pod)
+	}
+	if left < already || left > count/2 {
+		t.Errorf("%d of %d pods left: the test wants to see the middle of it", left, count)
+	}
+	t.Logf("%d of %d pods had left", left, count)
+}
+
+func TestAPodCacheThatIsAheadOfTheNodeCacheEvictsNothing(t *testing.T) {
+	s := newScene(t)
+	node := s.node(t, "untainted")
+	watches := &stall{}
+	faults := newFaults()
+	faults.add(t, watchesOfNodes, watches.watch)
+	behind := alone(t, faults)
+	t.Cleanup(watches.end)
+
+	witness := s.pod(t, "witness", node)
+	came := taint(t, node, noExecute("gone"))
+	leaves(t, witness, promised(t, witness, tainting{noExecute("gone"), came}))
+	waitStamped(t, node)
+
+	watches.begin()
+	untaint(t, node, "gone")
+	reads := len(audit.all(t, nodeReads, named(node)))
+	bound := s.pod(t, "bound", node)
+	until(t, time.Now().Add(quiet))
+	stays(t, bound)
+	if more := len(audit.all(t, nodeReads, named(node))); more == reads {
+		t.Error("the node was not read: the test does not show what it is about")
+	}
+	if due := gauge(t, behind.metrics, "taintkeeper_due_evictions"); due != 1 {
+		t.Errorf("%v evictions are due, want 1: the cached node is tainted", due)
+	}
+
+	watches.end()
+	eventually(t, "the caches agree that nothing is due", func(context.Context) error {
+		if due := gauge(t, behind.metrics, "taintkeeper_due_evictions"); due != 0 {
+			return fmt.Errorf("%v are", due)
+		}
+		return nil
+	})
+	until(t, time.Now().Add(stopsWithin))
+	stays(t, bound)
+	again := taint(t, node, noExecute("again"))
+	leaves(t, bound, promised(t, bound, tainting{noExecute("again"), again}))
+}
+
+func TestOnlyAPodThatStaysIsSaidToBeCancelled(t *testing.T) {
+	resident(t)
+	cancelling := func(pod *corev1.Pod) string {
+		return "Cancelling deletion of Pod " + pod.Namespace + "/" + pod.Name
+	}
+	tests := map[string]struct {
+		end  func(t *testing.T, s *scene, pod *corev1.Pod)
+		says bool
+	}{
+		"the node is untainted": {says: true, end: func(t *testing.T, _ *scene, pod *corev1.Pod) {
+			untaint(t, pod.Spec.NodeName, "gone")
+		}},
+		"its toleration is for ever now": {says: true, end: func(t *testing.T, _ *scene, pod *corev1.Pod) {
+			setTolerationSeconds(t, pod, nil)
+		}},
+		"somebody else deletes it": {end: func(t *testing.T, _ *scene, pod *corev1.Pod) {
+			must(t, admin.CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}))
+		}},
+		"somebody else deletes it at once": {end: func(t *testing.T, _ *scene, pod *corev1.Pod) {
+			must(t, admin.CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, atOnce()))
+		}},
+		"it is replaced on a healthy node": {end: func(t *testing.T, s *scene, pod *corev1.Pod) {
+			_, err := s.replace(t.Context(), pod.Name, s.node(t, "healthy"))
+			must(t, err)
+		}},
+		"its node is deleted": {end: func(t *testing.T, _ *scene, pod *corev1.Pod) {
+			must(t, admin.CoreV1().Nodes().Delete(t.Context(), pod.Spec.NodeName, metav1.DeleteOptions{}))
+		}},
+		"it is deleted and its node untainted": {end: func(t *testing.T, _ *scene, pod *corev1.Pod) {
+			must(t, admin.CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}))
+			untaint(t, pod.Spec.NodeName, "gone")
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			resident(t)
+			s := newScene(t)
+			node := s.node(t, "tainted")
+			pod := s.pod(t, "pending", node, tolerating("gone", 600))
+			witness := s.pod(t, "witness", node) // came later: once it leaves, both are decided about
+			came := taint(t, node, noExecute("gone"))
+			leaves(t, witness, promised(t, witness, tainting{noExecute("gone"), came}))
+			test.end(t, s, pod)
+			if test.says {
+				event := theEvent(t, pod, cancelling(pod))
+				if event.InvolvedObject.UID != pod.UID {
+					t.Errorf("the event is about %s, want %s", event.InvolvedObject.UID, pod.UID)
+				}
+				return
+			}
+			until(t, time.Now().Add(quiet))
+			if events := recorded.eventsOn(pod.UID); len(events) > 0 {
+				t.Errorf("events %v", events)
+			}
+		})
+	}
+}
