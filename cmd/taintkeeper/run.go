@@ -29,7 +29,7 @@ import (
 
 // shutdownTimeout is how long calls in flight have to finish after a signal. It is longer than
 // the longest call.
-const shutdownTimeout = 25 * time.Second
+const shutdownTimeout = 40 * time.Second
 
 func run(ctx context.Context, o *options) error {
 	log := newLogger(o)

@@ -22,9 +22,9 @@ import (
 // (pkg/controller/tainteviction/taint_eviction.go).
 const conditionMessage = "Taint manager: deleting due to NoExecute taint"
 
-// callTimeout bounds one call. It is longer than the API server's own limit for a webhook, so
+// callTimeout bounds one call. It is longer than the API server lets a webhook take (30 s), so
 // that a call that can still succeed is not given up.
-const callTimeout = 20 * time.Second
+const callTimeout = 35 * time.Second
 
 // api makes the API calls of an eviction. A call that has begun is finished even when the context
 // ends: shutting down stops the next call, not the one in flight.

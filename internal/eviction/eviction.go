@@ -242,7 +242,7 @@ func (s taintChanges) Start(_ context.Context, queue workqueue.TypedRateLimiting
 
 // WaitForSync implements source.TypedSyncingSource.
 func (s taintChanges) WaitForSync(ctx context.Context) error {
-	cache.WaitFor(ctx, "the lists of nodes and pods", s.e.nodes.handler.HasSyncedChecker(), s.e.pods)
+	cache.WaitFor(ctx, "", s.e.nodes.handler.HasSyncedChecker(), s.e.pods)
 	return ctx.Err()
 }
 

@@ -164,7 +164,7 @@ func (x *executor) mark(ctx context.Context, pod *podcache.Pod, attempt *attempt
 	if done, err := x.ended(ctx, pod, err); done != "" || err != nil {
 		return done, err
 	}
-	if answered(err) {
+	if answered(err) || errors.Is(err, context.DeadlineExceeded) {
 		attempt.conditionFailures++
 	}
 	if attempt.conditionFailures < conditionTries {
