@@ -42,6 +42,16 @@ playground: build controlplane bin/demo ## keep that control plane up, with tain
 bin/demo:
 	@CGO_ENABLED=0 $(GO) build -o $@ ./test/demo
 
+# BENCH holds flags, for example: make bench BENCH='-only storm -rounds 5'
+.PHONY: bench
+bench: build controlplane bin/bench ## measure storms, lateness and memory beside the built-in controller (half an hour; docs/evaluation.md)
+	@$(GO) test -run '^$$' -bench '^BenchmarkRecord150k$$' -benchtime 1x ./internal/podcache
+	@bin/bench $(BENCH)
+
+.PHONY: bin/bench
+bin/bench:
+	@CGO_ENABLED=0 $(GO) build -o $@ ./test/bench
+
 .PHONY: controlplane
 controlplane: $(CONTROLPLANE:%=bin/controlplane/%) ## build etcd, the Kubernetes control plane and kwok from source into bin/controlplane
 

@@ -1,0 +1,86 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A canary is a pod on a node that has been tainted all along. It is due when a contestant starts, so its end says that
+// the contestant does its work, whatever its own idea of readiness is.
+const (
+	canaryNode      = "canary"
+	canaryNamespace = "canary"
+)
+
+// startLimit is how long a contestant may take before it acts.
+const startLimit = 5 * time.Minute
+
+// launch starts a contestant and returns once it is ready and idle.
+func (b *bench) launch(ctx context.Context, c contestant) (*process, error) {
+	mark, err := b.audit.mark()
+	if err != nil {
+		return nil, err
+	}
+	if err := b.createCanary(ctx); err != nil {
+		return nil, err
+	}
+	p, err := b.start(c)
+	if err != nil {
+		return nil, err
+	}
+	p.mark = mark
+	if err := errors.Join(c.ready(ctx, p), pause(ctx, settleTime)); err != nil {
+		return nil, errors.Join(fmt.Errorf("wait for %s to be ready: %w", c.name, err), p.stop())
+	}
+	return p, nil
+}
+
+// settleTime is how long a process that has just started is left alone.
+const settleTime = 2 * time.Second
+
+func (b *bench) createCanary(ctx context.Context) error {
+	b.serial++
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("canary-%03d", b.serial), Namespace: canaryNamespace},
+		Spec: corev1.PodSpec{
+			NodeName:   canaryNode,
+			Containers: []corev1.Container{{Name: "canary", Image: "registry.example.com/canary"}},
+		},
+	}
+	if _, err := b.admin.CoreV1().Pods(canaryNamespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create a canary: %w", err)
+	}
+	return nil
+}
+
+// awaitCanary returns once the process has deleted a canary, and notes how long after its start that was.
+func (b *bench) awaitCanary(ctx context.Context, p *process) error {
+	calls, err := b.audit.awaitDeletes(ctx, p.mark, 1, startLimit)
+	if err != nil {
+		return err
+	}
+	for _, accepted := range deletes(calls) {
+		p.startup = accepted.Sub(p.started)
+	}
+	return nil
+}
+
+// pause lets time pass that is part of what is measured.
+func pause(ctx context.Context, length time.Duration) error {
+	timer := time.NewTimer(length)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

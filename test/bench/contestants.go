@@ -1,0 +1,170 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// The contestants, by the names of the flag -without.
+const (
+	nameFloor     = "floor"
+	nameOurs      = "taintkeeper"
+	nameUnlimited = "unlimited" // kube-controller-manager without its client limits
+	nameBuiltIn   = "built-in"  // kube-controller-manager as it comes
+)
+
+// contestant is a program that evicts.
+type contestant struct {
+	name string
+	args []string // its command line, the program first
+	// ready returns once the process is up and has nothing to do.
+	ready func(context.Context, *process) error
+	// begin is called when the first taint is accepted.
+	begin func(*process) error
+}
+
+const role = "evictor"
+
+// prepare makes what all parts use: a role for the contestants, namespaces, and the node of the canaries.
+func (b *bench) prepare(ctx context.Context) error {
+	if err := b.grant(ctx); err != nil {
+		return fmt.Errorf("grant the contestants their permissions: %w", err)
+	}
+	if err := b.createNamespaces(ctx); err != nil {
+		return fmt.Errorf("create the namespaces: %w", err)
+	}
+	if err := b.createNodes(ctx, []string{canaryNode}); err != nil {
+		return err
+	}
+	return b.taint(ctx, canaryNode)
+}
+
+// grant lets the contestants do what they have to, as service accounts in kube-system: the API server's priority and
+// fairness treats them like kube-controller-manager's, and unlike administrators, whom it never makes wait.
+func (b *bench) grant(ctx context.Context) error {
+	_, err := b.admin.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: role},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch", "delete"}},
+			{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
+			{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch", "patch"}},
+			{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	_, err = b.admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects: []rbacv1.Subject{
+			{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: serviceAccount(nameFloor)},
+			{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: serviceAccount(nameOurs)},
+		},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+func serviceAccount(name string) string {
+	return "system:serviceaccount:" + metav1.NamespaceSystem + ":" + name
+}
+
+// kubeconfig writes the kubeconfig of a contestant that runs as a service account.
+func (b *bench) kubeconfig(name string) (string, error) {
+	config, err := b.cluster.ConfigFor(serviceAccount(name), "system:serviceaccounts", "system:serviceaccounts:"+metav1.NamespaceSystem)
+	return b.writeKubeconfig(name, config, err)
+}
+
+func (b *bench) writeKubeconfig(name string, config *rest.Config, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	return b.cluster.Kubeconfig(name, config)
+}
+
+// contestants returns those of the given names that are not left out.
+func (b *bench) contestants(wanted ...string) ([]contestant, error) {
+	makers := map[string]func() (contestant, error){
+		nameFloor: b.floor,
+		nameOurs:  b.taintkeeper,
+		nameUnlimited: func() (contestant, error) {
+			return b.builtIn(nameUnlimited, "--kube-api-qps=5000", "--kube-api-burst=5000")
+		},
+		nameBuiltIn: func() (contestant, error) { return b.builtIn(nameBuiltIn) },
+	}
+	var all []contestant
+	for _, name := range wanted {
+		if slices.Contains(b.without, name) {
+			continue
+		}
+		c, err := makers[name]()
+		if err != nil {
+			return nil, fmt.Errorf("set up %s: %w", name, err)
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+func (b *bench) floor() (contestant, error) {
+	kubeconfig, err := b.kubeconfig(nameFloor)
+	if err != nil {
+		return contestant{}, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return contestant{}, fmt.Errorf("find this program: %w", err)
+	}
+	return contestant{
+		name:  nameFloor,
+		args:  []string{self, floorCommand, "-kubeconfig=" + kubeconfig, "-workers=" + strconv.Itoa(b.workers)},
+		ready: func(_ context.Context, p *process) error { return p.expectLine() },
+		begin: func(p *process) error { return p.sendLine() },
+	}, nil
+}
+
+func (b *bench) taintkeeper() (contestant, error) {
+	kubeconfig, err := b.kubeconfig(nameOurs)
+	if err != nil {
+		return contestant{}, err
+	}
+	if _, err := os.Stat(b.ours); err != nil {
+		return contestant{}, fmt.Errorf("%s is missing: run `make build`, and this in the root of the repository", b.ours)
+	}
+	args := []string{
+		b.ours, "--kubeconfig=" + kubeconfig, "--leader-elect=false",
+		"--metrics-bind-address=0", "--health-probe-bind-address=0",
+	}
+	return contestant{name: nameOurs, args: append(args, strings.Fields(b.args)...), ready: b.awaitCanary, begin: nothing}, nil
+}
+
+// builtIn is kube-controller-manager with the controllers that it needs to evict: its taint-eviction-controller waits
+// for ever on an index of the pod informer that the daemonset controller, or the node-lifecycle controller, registers.
+func (b *bench) builtIn(name string, limits ...string) (contestant, error) {
+	config, err := b.cluster.ConfigFor("system:kube-controller-manager")
+	kubeconfig, err := b.writeKubeconfig(name, config, err)
+	if err != nil {
+		return contestant{}, err
+	}
+	args := []string{
+		filepath.Join(b.plane, "kube-controller-manager"),
+		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+		"--leader-elect=false", "--secure-port=0", "--use-service-account-credentials=true",
+		"--controllers=taint-eviction-controller,daemonset-controller",
+	}
+	return contestant{name: name, args: append(args, limits...), ready: b.awaitCanary, begin: nothing}, nil
+}
+
+func nothing(*process) error { return nil }

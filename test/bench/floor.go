@@ -1,0 +1,137 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/taintkeeper/taintkeeper/internal/eviction"
+)
+
+// floorCommand makes this program the floor: a process that is told beforehand which pods to evict, and does nothing but
+// the two calls for each of them. No eviction that sets the condition before it deletes can be faster with as many workers.
+const floorCommand = "floor"
+
+func runFloor(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet(floorCommand, flag.ContinueOnError)
+	kubeconfig := flags.String("kubeconfig", "", "kubeconfig file")
+	workers := flags.Int("workers", 1, "evictions at the same time")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	client, err := floorClient(*kubeconfig)
+	if err != nil {
+		return err
+	}
+	pods, err := told(ctx, client)
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	input := bufio.NewReader(os.Stdin)
+	if !goesOn(input) {
+		return nil
+	}
+	if err := evictAll(ctx, client, pods, *workers); err != nil {
+		return err
+	}
+	goesOn(input) // stay to be weighed
+	return nil
+}
+
+// goesOn waits for a line, and reports whether there was one before the end of the input.
+func goesOn(input *bufio.Reader) bool {
+	_, err := input.ReadString('\n')
+	return err == nil
+}
+
+// floorClient makes the client that Taintkeeper has.
+func floorClient(kubeconfig string) (kubernetes.Interface, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	config.QPS = -1
+	return kubernetes.NewForConfig(eviction.ClientConfig(config))
+}
+
+// target is all that the floor knows of a pod.
+type target struct {
+	namespace, name string
+	uid             types.UID
+	generation      int64
+}
+
+func told(ctx context.Context, client kubernetes.Interface) ([]target, error) {
+	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: partLabel})
+	if err != nil {
+		return nil, fmt.Errorf("list the pods: %w", err)
+	}
+	var all []target
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		all = append(all, target{pod.Namespace, pod.Name, pod.UID, pod.Generation})
+	}
+	return all, nil
+}
+
+func evictAll(ctx context.Context, client kubernetes.Interface, pods []target, workers int) error {
+	// A limit of the group would start a goroutine per pod, and they would run in no order.
+	queue := make(chan target, len(pods))
+	for _, pod := range pods {
+		queue <- pod
+	}
+	close(queue)
+	var group errgroup.Group
+	for range workers {
+		group.Go(func() error {
+			var failures []error
+			for pod := range queue {
+				failures = append(failures, evict(ctx, client, pod))
+			}
+			return errors.Join(failures...)
+		})
+	}
+	return group.Wait()
+}
+
+// evict makes the two calls of an eviction, just as Taintkeeper does.
+func evict(ctx context.Context, client kubernetes.Interface, pod target) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.uid},
+		"status": map[string]any{"conditions": []any{map[string]any{
+			"type":               corev1.DisruptionTarget,
+			"status":             corev1.ConditionTrue,
+			"reason":             "DeletionByTaintManager",
+			"message":            "Taint manager: deleting due to NoExecute taint",
+			"observedGeneration": pod.generation,
+			"lastTransitionTime": metav1.Now(),
+		}}},
+	})
+	if err != nil {
+		return fmt.Errorf("write down the condition: %w", err)
+	}
+	pods := client.CoreV1().Pods(pod.namespace)
+	if _, err := pods.Patch(ctx, pod.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		return fmt.Errorf("set the condition of pod %s: %w", pod.name, err)
+	}
+	options := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.uid))}
+	if err := pods.Delete(ctx, pod.name, options); err != nil {
+		return fmt.Errorf("delete pod %s: %w", pod.name, err)
+	}
+	return nil
+}

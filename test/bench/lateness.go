@@ -1,0 +1,138 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+const (
+	latenessPods    = 5000
+	latenessSeconds = 60
+	// latenessPace lies between the taints of two nodes. With twenty nodes the due instants fill every second evenly, instead
+	// of all coming at once at its beginning.
+	latenessPace = time.Second / stormNodes
+)
+
+// latenessResult says how long after their due instants deletes were accepted.
+type latenessResult struct {
+	P50    time.Duration `json:"p50"`
+	P99    time.Duration `json:"p99"`
+	P999   time.Duration `json:"p99_9"`
+	Max    time.Duration `json:"max"`
+	Early  int           `json:"early"` // pods that were deleted before they were due
+	Memory memory        `json:"memory"`
+	CPU    time.Duration `json:"cpu"`
+}
+
+// lateness lets pods become due over a minute. The built-in controller with its limits of 20 calls per second would take
+// a quarter of an hour for it, so it takes no part.
+func (b *bench) lateness(ctx context.Context) error {
+	if err := b.ensureNodes(ctx, stormNodes); err != nil {
+		return err
+	}
+	all, err := b.contestants(nameOurs, nameUnlimited)
+	if err != nil {
+		return err
+	}
+	b.say("\nlateness: %d pods are due at instants spread over a minute", latenessPods)
+	for _, c := range all {
+		result, err := b.latenessOf(ctx, c)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+		b.report.Lateness[c.name] = result
+		b.say("  %s: p99 %s, load %s", c.name, milliseconds(result.P99), loadAverage())
+	}
+	b.report.printLateness(b.out)
+	return nil
+}
+
+func (b *bench) latenessOf(ctx context.Context, c contestant) (result latenessResult, err error) {
+	pods, err := b.createPods(ctx, latenessPodList())
+	if err != nil {
+		return result, err
+	}
+	p, err := b.launch(ctx, c)
+	if err != nil {
+		return result, err
+	}
+	result, err = b.minute(ctx, p, pods)
+	return result, errors.Join(err, p.stop(), b.untaintAll(ctx, nodeNames(stormNodes)), b.removePods(ctx))
+}
+
+func latenessPodList() []*corev1.Pod {
+	var pods []*corev1.Pod
+	for i := range latenessPods {
+		pod := productionPod(partLateness, i, nodeName(i%stormNodes))
+		pod.Spec.Tolerations = []corev1.Toleration{{
+			Key: taintKey, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+			TolerationSeconds: new(int64(1 + i/stormNodes%latenessSeconds)),
+		}}
+		pods = append(pods, pod)
+	}
+	return pods
+}
+
+// minute is the minute itself.
+func (b *bench) minute(ctx context.Context, p *process, pods []*corev1.Pod) (latenessResult, error) {
+	before, err := p.cpu()
+	if err != nil {
+		return latenessResult{}, err
+	}
+	mark, err := b.audit.mark()
+	if err != nil {
+		return latenessResult{}, err
+	}
+	for _, node := range nodeNames(stormNodes) {
+		if err := errors.Join(b.taint(ctx, node), pause(ctx, latenessPace)); err != nil {
+			return latenessResult{}, err
+		}
+	}
+	calls, err := b.audit.awaitDeletes(ctx, mark, len(pods), stormLimit)
+	if err != nil {
+		return latenessResult{}, err
+	}
+	result := newLatenessResult(pods, calls)
+	if result.Memory, err = p.memory(); err != nil {
+		return latenessResult{}, err
+	}
+	after, err := p.cpu()
+	result.CPU = after - before
+	return result, err
+}
+
+// newLatenessResult compares the deletes with what package verdict says. A taint counts from the instant at which the API
+// server accepted it, which is before a controller can have seen it: lateness is overestimated by that little.
+func newLatenessResult(pods []*corev1.Pod, calls []call) latenessResult {
+	since := map[string]time.Time{}
+	for _, t := range taintings(calls) {
+		since[t.node] = t.at
+	}
+	accepted := deletes(calls)
+	var result latenessResult
+	var late []time.Duration
+	for _, pod := range pods {
+		lateness := accepted[pod.Name].Sub(due(pod, since[pod.Spec.NodeName]))
+		if lateness < 0 {
+			result.Early++
+		}
+		late = append(late, lateness)
+	}
+	result.P50, result.P99, result.P999, result.Max = median(late), quantile(late, 0.99), quantile(late, 0.999), quantile(late, 1)
+	return result
+}
+
+func due(pod *corev1.Pod, since time.Time) time.Time {
+	taint := verdict.Taint{Taint: corev1.Taint{Key: taintKey, Effect: corev1.TaintEffectNoExecute}, Since: since}
+	facts := verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: verdict.Bound(pod)}
+	return verdict.Rule{}.Decide(facts, []verdict.Taint{taint}).Due
+}

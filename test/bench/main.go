@@ -1,0 +1,106 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command bench measures Taintkeeper beside kube-controller-manager, and beside the least that any
+// eviction costs, one after the other on one real API server: `make bench`.
+//
+// It prints what it measured next to the targets, and writes the same as JSON. Nothing is asserted:
+// on a machine that is shared or slow every figure is worse, and the ratios are what counts.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/taintkeeper/taintkeeper/internal/eviction"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	if len(os.Args) > 1 && os.Args[1] == floorCommand {
+		return runFloor(ctx, os.Args[2:])
+	}
+	o, err := parseFlags()
+	if err != nil {
+		return err
+	}
+	return measure(ctx, o)
+}
+
+// options are the flags.
+type options struct {
+	only    names
+	without names
+	rounds  int
+	pods    int
+	settle  time.Duration
+	workers int
+	args    string
+	ours    string
+	plane   string
+	file    string
+}
+
+// names is a flag with several values, separated by commas.
+type names []string
+
+func (n *names) String() string { return strings.Join(*n, ",") }
+
+// Set implements flag.Value.
+func (n *names) Set(value string) error {
+	*n = strings.Split(value, ",")
+	return nil
+}
+
+func parseFlags() (options, error) {
+	var o options
+	flag.Var(&o.only, "only", "parts to run, separated by commas: storm, lateness, memory; all by default")
+	flag.Var(&o.without, "without", "contestants to leave out, separated by commas: floor, taintkeeper, unlimited, built-in")
+	flag.IntVar(&o.rounds, "rounds", 3, "rounds of the storm; the median counts")
+	flag.IntVar(&o.pods, "pods", 50_000, "pods in the cluster of the memory part, a hundred to a node")
+	flag.DurationVar(&o.settle, "settle", 130*time.Second, "time that a process has to give memory back before it is weighed; Go collects garbage at least every two minutes")
+	flag.IntVar(&o.workers, "workers", eviction.DefaultConcurrentEvictions, "workers of the floor")
+	flag.StringVar(&o.args, "taintkeeper-args", "", "arguments for taintkeeper, separated by spaces, to try others than the defaults")
+	flag.StringVar(&o.ours, "taintkeeper", "bin/taintkeeper", "the program to measure")
+	flag.StringVar(&o.plane, "controlplane", "bin/controlplane", "folder with the binaries of the control plane")
+	flag.StringVar(&o.file, "out", "bin/bench.json", "file for the figures as JSON")
+	flag.Parse()
+	return o, o.validate()
+}
+
+func (o *options) validate() error {
+	if flag.NArg() > 0 {
+		return fmt.Errorf("%q: there are flags only; see -help", flag.Args())
+	}
+	if o.rounds < 1 || o.pods < 1 || o.workers < 1 {
+		return fmt.Errorf("-rounds=%d -pods=%d -workers=%d: each needs at least 1", o.rounds, o.pods, o.workers)
+	}
+	if err := known("-only", o.only, []string{partStorm, partLateness, partMemory}); err != nil {
+		return err
+	}
+	return known("-without", o.without, []string{nameFloor, nameOurs, nameUnlimited, nameBuiltIn})
+}
+
+func known(flag string, given names, all []string) error {
+	for _, name := range given {
+		if !slices.Contains(all, name) {
+			return fmt.Errorf("%s=%s: there are %s", flag, name, strings.Join(all, ", "))
+		}
+	}
+	return nil
+}

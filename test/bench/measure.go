@@ -1,0 +1,111 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+)
+
+// The parts, in the order in which they run: the one with many pods last, so that they burden no other.
+const (
+	partStorm    = "storm"
+	partLateness = "lateness"
+	partMemory   = "memory"
+)
+
+// adminUser is how the API server calls this program.
+const adminUser = "admin"
+
+// bench is one run.
+type bench struct {
+	options
+	cluster *localcluster.Cluster
+	admin   kubernetes.Interface
+	audit   audit
+	out     io.Writer
+	report  report
+	nodes   int // how many there are, besides the canaries'
+	serial  int // makes names of canaries unique
+}
+
+// measure runs the parts that are asked for on one cluster, and reports.
+func measure(ctx context.Context, o options) (err error) {
+	fmt.Println("starting etcd and kube-apiserver")
+	cluster, err := localcluster.Start(ctx, localcluster.Config{
+		// Nothing else shall evict, remove pods or take processor time: see docs/evaluation.md.
+		Without:  []localcluster.Component{localcluster.ControllerManager, localcluster.Scheduler, localcluster.Kwok},
+		Audit:    true,
+		Binaries: o.plane,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, cluster.Stop()) }()
+
+	admin, err := kubernetes.NewForConfig(protobuf(cluster.AdminConfig()))
+	if err != nil {
+		return fmt.Errorf("make a client for the API server: %w", err)
+	}
+	b := &bench{options: o, cluster: cluster, admin: admin, audit: audit{cluster.AuditLog()}, out: os.Stdout, report: newReport()}
+	if err := b.prepare(ctx); err != nil {
+		return err
+	}
+	return errors.Join(b.runParts(ctx), b.conclude())
+}
+
+func (b *bench) runParts(ctx context.Context) error {
+	for _, part := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{partStorm, b.storm},
+		{partLateness, b.lateness},
+		{partMemory, b.memory},
+	} {
+		if len(b.only) > 0 && !slices.Contains(b.only, part.name) {
+			continue
+		}
+		b.report.Load[part.name] = loadAverage()
+		if err := part.run(ctx); err != nil {
+			return fmt.Errorf("%s: %w", part.name, err)
+		}
+	}
+	return nil
+}
+
+// conclude prints the targets and writes the file, also when an error has cut the run short.
+func (b *bench) conclude() error {
+	b.report.setGoals()
+	b.report.printGoals(b.out)
+	if err := os.MkdirAll(filepath.Dir(b.file), 0o755); err != nil {
+		return fmt.Errorf("make the folder for the figures: %w", err)
+	}
+	if err := b.report.write(b.file); err != nil {
+		return fmt.Errorf("write the figures: %w", err)
+	}
+	return nil
+}
+
+func (b *bench) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(b.out, format+"\n", args...) // progress that cannot be shown is no reason to fail
+}
+
+// protobuf makes a client that writes and reads pods as controllers do.
+func protobuf(config *rest.Config) *rest.Config {
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	return config
+}

@@ -1,0 +1,149 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+const (
+	taintKey = "bench.taintkeeper.dev/maintenance"
+	// creators is how many objects are created at the same time.
+	creators = 64
+	// namespaceCount is over how many namespaces the pods are spread, so that removing them goes in parallel.
+	namespaceCount = 10
+)
+
+func namespace(i int) string { return fmt.Sprintf("team-%02d", i%namespaceCount) }
+
+func nodeName(i int) string { return fmt.Sprintf("node-%03d", i) }
+
+func nodeNames(count int) []string {
+	names := make([]string, count)
+	for i := range names {
+		names[i] = nodeName(i)
+	}
+	return names
+}
+
+func (b *bench) createNamespaces(ctx context.Context) error {
+	for i := range namespaceCount {
+		if err := b.createNamespace(ctx, namespace(i)); err != nil {
+			return err
+		}
+	}
+	return b.createNamespace(ctx, canaryNamespace)
+}
+
+func (b *bench) createNamespace(ctx context.Context, name string) error {
+	_, err := b.admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	return err
+}
+
+// createNodes creates nodes that nobody plays: they are ready because nobody says anything else.
+func (b *bench) createNodes(ctx context.Context, names []string) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(creators)
+	for _, name := range names {
+		group.Go(func() error {
+			_, err := b.admin.CoreV1().Nodes().Create(ctx, node(name), metav1.CreateOptions{})
+			if err != nil {
+				return fmt.Errorf("create node %s: %w", name, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// ensureNodes creates what is missing of so many nodes.
+func (b *bench) ensureNodes(ctx context.Context, count int) error {
+	missing := nodeNames(count)[min(b.nodes, count):]
+	b.nodes = max(b.nodes, count)
+	return b.createNodes(ctx, missing)
+}
+
+func node(name string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
+		}},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{
+			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
+		}}},
+	}
+}
+
+// taint sets the taint on a node as kubectl does, that is without a timeAdded.
+func (b *bench) taint(ctx context.Context, node string) error {
+	return b.patchNode(ctx, node, `{"spec":{"taints":[{"key":"`+taintKey+`","effect":"NoExecute"}]}}`)
+}
+
+func (b *bench) untaintAll(ctx context.Context, nodes []string) error {
+	for _, node := range nodes {
+		if err := b.patchNode(ctx, node, `{"spec":{"taints":null}}`); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bench) patchNode(ctx context.Context, node, patch string) error {
+	_, err := b.admin.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("change the taints of node %s: %w", node, err)
+	}
+	return nil
+}
+
+// createPods creates pods in parallel and returns them as the API server has them.
+func (b *bench) createPods(ctx context.Context, pods []*corev1.Pod) ([]*corev1.Pod, error) {
+	created := make([]*corev1.Pod, len(pods))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(creators)
+	for i, pod := range pods {
+		group.Go(func() error {
+			var err error
+			created[i], err = b.admin.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+			if err != nil {
+				return fmt.Errorf("create pod %s: %w", pod.Name, err)
+			}
+			return nil
+		})
+	}
+	return created, group.Wait()
+}
+
+// removePods removes all pods for good, terminating or not, and waits until they are gone.
+func (b *bench) removePods(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for i := range namespaceCount {
+		group.Go(func() error { return b.removePodsIn(ctx, namespace(i)) })
+	}
+	group.Go(func() error { return b.removePodsIn(ctx, canaryNamespace) })
+	return group.Wait()
+}
+
+func (b *bench) removePodsIn(ctx context.Context, namespace string) error {
+	pods := b.admin.CoreV1().Pods(namespace)
+	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
+	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 10*time.Minute, true, func(ctx context.Context) (bool, error) {
+		if err := pods.DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
+			return false, fmt.Errorf("remove the pods in namespace %s: %w", namespace, err)
+		}
+		left, err := pods.List(ctx, metav1.ListOptions{Limit: 1})
+		if err != nil {
+			return false, fmt.Errorf("list the pods in namespace %s: %w", namespace, err)
+		}
+		return len(left.Items) == 0, nil
+	})
+}

@@ -1,0 +1,223 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// report is what is written as JSON. Times are in nanoseconds, sizes in bytes.
+type report struct {
+	Time     time.Time                 `json:"time"`
+	Machine  string                    `json:"machine"`
+	CPUs     int                       `json:"cpus"`
+	Load     map[string]string         `json:"load"`     // the machine's when a part began
+	PodBytes int                       `json:"podBytes"` // as protobuf
+	Storm    map[string][]stormRound   `json:"storm,omitempty"`
+	Lateness map[string]latenessResult `json:"lateness,omitempty"`
+	Weight   map[string]weightResult   `json:"memory,omitempty"`
+	Goals    []goal                    `json:"targets"`
+}
+
+// goal is a target and what was reached.
+type goal struct {
+	What     string  `json:"what"`
+	Target   float64 `json:"target"`
+	Measured float64 `json:"measured"`
+	AtLeast  bool    `json:"atLeast"` // reached when the measured figure is the greater one, else the smaller one
+}
+
+func (g goal) reached() string {
+	if g.Measured == g.Target || (g.Measured > g.Target) == g.AtLeast {
+		return "reached"
+	}
+	return "missed"
+}
+
+func (g goal) sense() string {
+	if g.AtLeast {
+		return "at least"
+	}
+	return "at most"
+}
+
+func newReport() report {
+	return report{
+		Time: time.Now().UTC().Truncate(time.Second), Machine: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
+		Load: map[string]string{}, Storm: map[string][]stormRound{}, Lateness: map[string]latenessResult{}, Weight: map[string]weightResult{},
+	}
+}
+
+// setGoals compares what was measured with the targets.
+func (r *report) setGoals() {
+	r.Goals = nil
+	floor, ours, unlimited := r.stormMedian(nameFloor), r.stormMedian(nameOurs), r.stormMedian(nameUnlimited)
+	r.atMost("storm, total time as a multiple of the floor's", 1.15, ratio(ours.Total, floor.Total))
+	r.atLeast("storm, times as fast as the built-in without limits", 1.4, ratio(unlimited.Total, ours.Total))
+	r.atLeast("storm, first delete, times as fast as the same", 20, ratio(unlimited.First, ours.First))
+	r.atMost("storm, calls per pod, events aside", 2.1, ours.callsPerPod())
+	r.atMost("memory at most, MiB", 120, float64(r.Weight[nameOurs].Memory.Peak)/(1<<20))
+	r.atMost("lateness p99, ms", 100, float64(r.Lateness[nameOurs].P99)/float64(time.Millisecond))
+}
+
+func (r *report) atMost(what string, target, measured float64) {
+	if measured > 0 { // else it was not measured
+		r.Goals = append(r.Goals, goal{What: what, Target: target, Measured: measured})
+	}
+}
+
+func (r *report) atLeast(what string, target, measured float64) {
+	if measured > 0 {
+		r.Goals = append(r.Goals, goal{What: what, Target: target, Measured: measured, AtLeast: true})
+	}
+}
+
+// ratio is zero when one of the two was not measured.
+func ratio(a, b time.Duration) float64 {
+	if b == 0 {
+		return 0
+	}
+	return float64(a) / float64(b)
+}
+
+// stormMedian returns the median of each figure over the rounds of a contestant.
+func (r *report) stormMedian(name string) stormRound {
+	rounds := r.Storm[name]
+	m := stormRound{
+		Total:     medianOf(rounds, func(r stormRound) time.Duration { return r.Total }),
+		First:     medianOf(rounds, func(r stormRound) time.Duration { return r.First }),
+		Median:    medianOf(rounds, func(r stormRound) time.Duration { return r.Median }),
+		P99:       medianOf(rounds, func(r stormRound) time.Duration { return r.P99 }),
+		CPU:       medianOf(rounds, func(r stormRound) time.Duration { return r.CPU }),
+		ServerCPU: medianOf(rounds, func(r stormRound) time.Duration { return r.ServerCPU }),
+		Memory:    memory{Peak: medianOf(rounds, func(r stormRound) int64 { return r.Memory.Peak })},
+		Calls:     map[string]int{},
+	}
+	for _, round := range rounds {
+		for what := range round.Calls {
+			m.Calls[what] = medianOf(rounds, func(r stormRound) int { return r.Calls[what] })
+		}
+	}
+	return m
+}
+
+func medianOf[T cmp.Ordered](rounds []stormRound, figure func(stormRound) T) T {
+	var all []T
+	for _, round := range rounds {
+		all = append(all, figure(round))
+	}
+	return median(all)
+}
+
+// table prints a row per figure and a column per contestant.
+type table struct {
+	*tabwriter.Writer
+	names []string
+}
+
+func newTable(out io.Writer, title string, measured []string) table {
+	t := table{tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight), nil}
+	for _, name := range []string{nameFloor, nameOurs, nameUnlimited, nameBuiltIn} {
+		if slices.Contains(measured, name) {
+			t.names = append(t.names, name)
+		}
+	}
+	_, _ = fmt.Fprintf(out, "\n%s\n", title)
+	t.row("", func(name string) string { return name })
+	return t
+}
+
+func (t table) row(figure string, value func(name string) string) {
+	cells := []string{fmt.Sprintf("%-22s", figure)}
+	for _, name := range t.names {
+		cells = append(cells, value(name))
+	}
+	_, _ = fmt.Fprintln(t, strings.Join(cells, "\t")+"\t")
+}
+
+func (t table) end() { _ = t.Flush() }
+
+func (r *report) printStorm(out io.Writer) {
+	t := newTable(out, "storm (medians)", slices.Collect(maps.Keys(r.Storm)))
+	rounds := map[string]stormRound{}
+	for _, name := range t.names {
+		rounds[name] = r.stormMedian(name)
+	}
+	t.row("total", func(name string) string { return seconds(rounds[name].Total) })
+	t.row("  x floor", func(name string) string { return times(ratio(rounds[name].Total, rounds[nameFloor].Total)) })
+	t.row("first delete", func(name string) string { return milliseconds(rounds[name].First) })
+	t.row("median delete", func(name string) string { return milliseconds(rounds[name].Median) })
+	t.row("p99 delete", func(name string) string { return milliseconds(rounds[name].P99) })
+	t.row("calls per pod", func(name string) string { return fmt.Sprintf("%.2f", rounds[name].callsPerPod()) })
+	for _, what := range []string{"get pods", "patch pods/status", "delete pods", "get nodes", "patch nodes", "create events", "patch events"} {
+		t.row("  "+what, func(name string) string { return strconv.Itoa(rounds[name].Calls[what]) })
+	}
+	t.row("peak memory", func(name string) string { return mebibytes(rounds[name].Memory.Peak) })
+	t.row("processor time", func(name string) string { return seconds(rounds[name].CPU) })
+	t.row("  of the API server", func(name string) string { return seconds(rounds[name].ServerCPU) })
+	t.row("rounds", func(name string) string { return strconv.Itoa(len(r.Storm[name])) })
+	t.end()
+}
+
+func (r *report) printLateness(out io.Writer) {
+	t := newTable(out, "lateness", slices.Collect(maps.Keys(r.Lateness)))
+	t.row("p50", func(name string) string { return milliseconds(r.Lateness[name].P50) })
+	t.row("p99", func(name string) string { return milliseconds(r.Lateness[name].P99) })
+	t.row("p99.9", func(name string) string { return milliseconds(r.Lateness[name].P999) })
+	t.row("max", func(name string) string { return milliseconds(r.Lateness[name].Max) })
+	t.row("too early", func(name string) string { return strconv.Itoa(r.Lateness[name].Early) })
+	t.row("processor time", func(name string) string { return seconds(r.Lateness[name].CPU) })
+	t.end()
+}
+
+func (r *report) printWeight(out io.Writer, pods int) {
+	t := newTable(out, fmt.Sprintf("memory and start, %d pods of %d bytes", pods, r.PodBytes), slices.Collect(maps.Keys(r.Weight)))
+	t.row("start to first delete", func(name string) string { return seconds(r.Weight[name].Startup) })
+	t.row("memory at most", func(name string) string { return mebibytes(r.Weight[name].Memory.Peak) })
+	t.row("memory settled", func(name string) string { return mebibytes(r.Weight[name].Memory.Resident) })
+	t.end()
+}
+
+func (r *report) printGoals(out io.Writer) {
+	if len(r.Goals) == 0 {
+		return
+	}
+	_, _ = fmt.Fprintln(out, "\ntargets")
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, g := range r.Goals {
+		_, _ = fmt.Fprintf(w, "  %s\t%s %g\t%.2f\t%s\n", g.What, g.sense(), g.Target, g.Measured, g.reached())
+	}
+	_ = w.Flush()
+}
+
+// write writes the report as JSON.
+func (r *report) write(path string) error {
+	content, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(content, '\n'), 0o644)
+}
+
+func seconds(d time.Duration) string      { return fmt.Sprintf("%.2f s", d.Seconds()) }
+func milliseconds(d time.Duration) string { return fmt.Sprintf("%.0f ms", d.Seconds()*1000) }
+func mebibytes(size int64) string         { return fmt.Sprintf("%.0f MiB", float64(size)/(1<<20)) }
+
+func times(ratio float64) string {
+	if ratio == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", ratio)
+}

@@ -1,0 +1,39 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// serverCPU returns the processor time that the API server has used. What an eviction costs it does not depend on what
+// else the machine has to do, as the time that the eviction takes does.
+func (b *bench) serverCPU(ctx context.Context) (time.Duration, error) {
+	metrics, err := b.admin.Discovery().RESTClient().Get().AbsPath("/metrics").SetHeader("Accept", "text/plain").Do(ctx).Raw()
+	if err != nil {
+		return 0, fmt.Errorf("read the metrics of the API server: %w", err)
+	}
+	return parseServerCPU(string(metrics))
+}
+
+func parseServerCPU(metrics string) (time.Duration, error) {
+	const name = "process_cpu_seconds_total "
+	for line := range strings.Lines(metrics) {
+		value, ok := strings.CutPrefix(line, name)
+		if !ok {
+			continue
+		}
+		used, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+		if err != nil {
+			return 0, fmt.Errorf("understand the API server's metric %s: %w", name, err)
+		}
+		return time.Duration(used * float64(time.Second)), nil
+	}
+	return 0, errors.New("the API server has no metric " + name)
+}

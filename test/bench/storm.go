@@ -1,0 +1,226 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	stormPods  = 1000
+	stormNodes = 20
+	stormLimit = 10 * time.Minute
+)
+
+// stormRound is what was measured of one contestant in one storm. Times count from the instant at which the API server
+// accepted the first taint, up to those at which it accepted deletes.
+type stormRound struct {
+	Total  time.Duration  `json:"total"`
+	First  time.Duration  `json:"first"`
+	Median time.Duration  `json:"median"`
+	P99    time.Duration  `json:"p99"`
+	Calls  map[string]int `json:"calls"` // by verb and resource
+	Memory memory         `json:"memory"`
+	// Processor time from the first taint to the last delete.
+	CPU       time.Duration `json:"cpu"`       // of the process
+	ServerCPU time.Duration `json:"serverCPU"` // of the API server
+}
+
+// callsPerPod leaves events out.
+func (r stormRound) callsPerPod() float64 {
+	calls := 0
+	for what, count := range r.Calls {
+		if !strings.HasSuffix(what, " events") {
+			calls += count
+		}
+	}
+	return float64(calls) / stormPods
+}
+
+// storm taints all nodes at once, for each contestant in turn.
+func (b *bench) storm(ctx context.Context) error {
+	if err := b.ensureNodes(ctx, stormNodes); err != nil {
+		return err
+	}
+	once, err := b.contestants(nameBuiltIn)
+	if err != nil {
+		return err
+	}
+	repeated, err := b.contestants(nameFloor, nameOurs, nameUnlimited)
+	if err != nil {
+		return err
+	}
+	b.say("\nstorm: %d pods on %d nodes are due at once", stormPods, stormNodes)
+	for round := range b.rounds {
+		for _, c := range repeated {
+			if err := b.stormOf(ctx, c, round+1); err != nil {
+				return err
+			}
+		}
+	}
+	for _, c := range once {
+		if err := b.stormOf(ctx, c, 1); err != nil {
+			return err
+		}
+	}
+	b.report.printStorm(b.out)
+	return nil
+}
+
+func (b *bench) stormOf(ctx context.Context, c contestant, round int) error {
+	r, err := b.stormRound(ctx, c)
+	if err != nil {
+		return fmt.Errorf("round %d of %s: %w", round, c.name, err)
+	}
+	b.report.Storm[c.name] = append(b.report.Storm[c.name], r)
+	b.say("  round %d, %s: %s, the first after %s, load %s", round, c.name, seconds(r.Total), milliseconds(r.First), loadAverage())
+	return nil
+}
+
+func (b *bench) stormRound(ctx context.Context, c contestant) (r stormRound, err error) {
+	if err := b.createStormPods(ctx); err != nil {
+		return r, err
+	}
+	p, err := b.launch(ctx, c)
+	if err != nil {
+		return r, err
+	}
+	r, err = b.weather(ctx, p)
+	return r, errors.Join(err, p.stop(), b.untaintAll(ctx, nodeNames(stormNodes)), b.removePods(ctx))
+}
+
+func (b *bench) createStormPods(ctx context.Context) error {
+	var pods []*corev1.Pod
+	for i := range stormPods {
+		pods = append(pods, productionPod(partStorm, i, nodeName(i%stormNodes)))
+	}
+	created, err := b.createPods(ctx, pods)
+	if err != nil {
+		return err
+	}
+	b.report.PodBytes = created[0].Size()
+	return nil
+}
+
+// weather is the storm itself.
+func (b *bench) weather(ctx context.Context, p *process) (stormRound, error) {
+	before, err := b.usage(ctx, p)
+	if err != nil {
+		return stormRound{}, err
+	}
+	mark, err := b.audit.mark()
+	if err != nil {
+		return stormRound{}, err
+	}
+	if err := b.taintAtOnce(ctx, p, nodeNames(stormNodes)); err != nil {
+		return stormRound{}, err
+	}
+	if _, err := b.audit.awaitDeletes(ctx, mark, stormPods, stormLimit); err != nil {
+		return stormRound{}, err
+	}
+	after, err := b.usage(ctx, p)
+	if err != nil {
+		return stormRound{}, err
+	}
+	r, err := b.aftermath(ctx, p, mark)
+	r.CPU, r.ServerCPU = after.process-before.process, after.server-before.server
+	return r, err
+}
+
+// usage is processor time that has been used.
+type usage struct{ process, server time.Duration }
+
+func (b *bench) usage(ctx context.Context, p *process) (usage, error) {
+	process, err := p.cpu()
+	if err != nil {
+		return usage{}, err
+	}
+	server, err := b.serverCPU(ctx)
+	return usage{process, server}, err
+}
+
+// taintAtOnce taints nodes in parallel, and lets the process begin at the first that is accepted.
+func (b *bench) taintAtOnce(ctx context.Context, p *process, nodes []string) error {
+	accepted := make(chan struct{}, len(nodes))
+	group, ctx := errgroup.WithContext(ctx)
+	for _, node := range nodes {
+		group.Go(func() error {
+			err := b.taint(ctx, node)
+			accepted <- struct{}{}
+			return err
+		})
+	}
+	<-accepted
+	return errors.Join(p.begin(p), group.Wait())
+}
+
+// aftermath counts and weighs, once nothing follows any more.
+func (b *bench) aftermath(ctx context.Context, p *process, mark int64) (stormRound, error) {
+	if err := pause(ctx, settleTime); err != nil {
+		return stormRound{}, err
+	}
+	calls, err := b.audit.since(mark)
+	if err != nil {
+		return stormRound{}, err
+	}
+	r := newStormRound(calls)
+	r.Memory, err = p.memory()
+	return r, err
+}
+
+func newStormRound(calls []call) stormRound {
+	start := firstTaint(calls)
+	var after []time.Duration
+	for _, accepted := range deletes(calls) {
+		after = append(after, accepted.Sub(start))
+	}
+	return stormRound{
+		Total: quantile(after, 1), First: quantile(after, 0), Median: median(after), P99: quantile(after, 0.99),
+		Calls: countCalls(calls),
+	}
+}
+
+// firstTaint is when the first taint was accepted.
+func firstTaint(calls []call) time.Time {
+	for _, accepted := range taintings(calls) {
+		return accepted.at
+	}
+	return time.Time{}
+}
+
+// tainting is a node that was tainted.
+type tainting struct {
+	node string
+	at   time.Time
+}
+
+// taintings returns which nodes this program has tainted and when, in the order of the answers.
+func taintings(calls []call) []tainting {
+	var all []tainting
+	for _, c := range calls {
+		if c.User == adminUser && c.Verb == "patch" && c.Resource == "nodes" && c.succeeded() {
+			all = append(all, tainting{c.Name, c.Accepted})
+		}
+	}
+	return all
+}
+
+// countCalls counts what the contestant called, successful or not. Lists and watches are there before the storm.
+func countCalls(calls []call) map[string]int {
+	counts := map[string]int{}
+	for _, c := range calls {
+		if !strings.HasPrefix(c.User, "system:serviceaccount:") || c.Verb == "list" || c.Verb == "watch" {
+			continue
+		}
+		counts[c.Verb+" "+c.Resource]++
+	}
+	return counts
+}
