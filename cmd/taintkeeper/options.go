@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/tools/leaderelection"
 
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -119,7 +120,8 @@ func (e *electionOptions) validate() error {
 	}
 	return errors.Join(
 		require(e.retryPeriod > 0, "--leader-elect-retry-period=%s: it must be more than zero", e.retryPeriod),
-		require(e.renewDeadline > e.retryPeriod, "--leader-elect-renew-deadline=%s: it must be more than --leader-elect-retry-period (%s)", e.renewDeadline, e.retryPeriod),
+		require(float64(e.renewDeadline) > leaderelection.JitterFactor*float64(e.retryPeriod), "--leader-elect-renew-deadline=%s: it must be more than %v times --leader-elect-retry-period (%s)", e.renewDeadline, leaderelection.JitterFactor, e.retryPeriod),
+		require(e.leaseDuration >= time.Second, "--leader-elect-lease-duration=%s: it must be at least 1s, as a Lease counts whole seconds", e.leaseDuration),
 		require(e.leaseDuration > e.renewDeadline, "--leader-elect-lease-duration=%s: it must be more than --leader-elect-renew-deadline (%s)", e.leaseDuration, e.renewDeadline),
 		validateName("--leader-elect-resource-namespace", e.namespace, validation.IsDNS1123Label),
 		validateName("--leader-elect-resource-name", e.name, validation.IsDNS1123Subdomain),

@@ -44,6 +44,8 @@ func TestABadValueIsNamedWithWhatIsAllowed(t *testing.T) {
 		{"--leader-elect-lease-duration=1s", "--leader-elect-renew-deadline (10s)"},
 		{"--leader-elect-renew-deadline=1s", "--leader-elect-retry-period (2s)"},
 		{"--leader-elect-retry-period=0s", "more than zero"},
+		{"--leader-elect-renew-deadline=2100ms", "1.2 times --leader-elect-retry-period"},
+		{"--leader-elect-lease-duration=900ms", "at least 1s"},
 		{"--leader-elect-resource-namespace=Not_A_Name", "--leader-elect-resource-namespace"},
 		{"--leader-elect-resource-name=", "--leader-elect-resource-name"},
 	} {

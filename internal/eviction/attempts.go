@@ -4,6 +4,7 @@
 package eviction
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -46,10 +47,29 @@ func (a *attempts) forget(req PodRequest) {
 	delete(a.under, req)
 }
 
+// postpone says when the next try may begin.
+func (a *attempts) postpone(attempt *attempt, until time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	attempt.notBefore = until
+}
+
+// notBefore returns when the next try of an eviction may begin; the zero time if it was never tried.
+func (a *attempts) notBefore(req PodRequest) time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if known, ok := a.under[req]; ok {
+		return known.notBefore
+	}
+	return time.Time{}
+}
+
 // The backoff between tries, unless the API server names a time of its own.
 const (
 	firstBackoff = 100 * time.Millisecond
 	lastBackoff  = 30 * time.Second
+	// longestRetryAfter bounds the time that the API server, or whoever answers for it, can name.
+	longestRetryAfter = 5 * time.Minute
 )
 
 var (
@@ -69,7 +89,7 @@ func retryAfter(err error, failures int) time.Duration {
 		return lastBackoff
 	}
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && apierrors.IsTooManyRequests(err) {
-		return time.Duration(max(seconds, 1)) * time.Second
+		return min(time.Duration(max(seconds, 1))*time.Second, longestRetryAfter)
 	}
 	return backoff(failures)
 }
@@ -104,8 +124,34 @@ func answered(err error) bool {
 	return errors.As(err, &status)
 }
 
-func isNotFound(err error) bool { return apierrors.IsNotFound(err) }
+// isNotFound reports whether the API server says that there is no such object. A 404 without a
+// Status is of something in between, that does not know.
+func isNotFound(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err)
+}
+
 func isConflict(err error) bool { return apierrors.IsConflict(err) }
+
+// The weight of a failed patch of the condition: of conditionTries refusals, or three times as many
+// answers of a server that is overloaded or restarting and would accept it later (the backoff makes
+// that about half a minute), the delete is not made to wait any longer.
+const (
+	unheard = 0
+	busy    = 1
+	refused = 3
+)
+
+func weight(err error) int {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded): // a webhook that hangs
+		return refused
+	case !answered(err):
+		return unheard
+	case apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err), apierrors.IsServerTimeout(err), apierrors.IsUnexpectedServerError(err):
+		return busy
+	}
+	return refused
+}
 
 // isAnotherUID reports whether a patch was refused because the object has another UID than the
 // patch says. To the API server that is no conflict, as it is with a delete, but the change of an

@@ -16,11 +16,10 @@ import (
 )
 
 // ClientConfig returns the configuration of the client that an Evictor needs: protobuf on the
-// wire, no rate limit (see Config.Limiter), and changing calls that are never repeated behind its
-// back. client-go by itself waits and
-// repeats a call that was answered with 429 and a Retry-After, up to ten times; a pod whose taint
-// is gone by then would be deleted all the same. Here the waiting is the queue's, which decides
-// again afterwards.
+// wire, no rate limit (see Config.Limiter), and calls that are never repeated behind its back.
+// client-go by itself waits and repeats a call that was answered with a Retry-After, up to ten
+// times; a pod whose taint is gone by then would be deleted all the same. Here the waiting is the
+// queue's, which decides again afterwards, and the reflector's.
 func ClientConfig(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst, config.RateLimiter = -1, 0, nil
@@ -36,7 +35,7 @@ type impatient struct{ next http.RoundTripper }
 // RoundTrip implements http.RoundTripper.
 func (i impatient) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := i.next.RoundTrip(request)
-	if err != nil || (request.Method != http.MethodPatch && request.Method != http.MethodDelete) {
+	if err != nil {
 		return response, err
 	}
 	retryable := response.StatusCode == http.StatusTooManyRequests || response.StatusCode >= http.StatusInternalServerError

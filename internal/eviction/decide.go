@@ -59,6 +59,10 @@ type leaving struct {
 	due time.Time
 }
 
+func (l leaving) request() PodRequest {
+	return PodRequest{Namespace: l.pod.Namespace, Name: l.pod.Name, UID: l.pod.UID}
+}
+
 // decision holds the pods of one node that have to leave it, by UID.
 type decision map[types.UID]leaving
 
@@ -114,6 +118,7 @@ func (d *decider) announceCancelled(ctx context.Context, name string, previous, 
 		}
 		if pod, ok := d.pods.Get(uid); ok && !pod.Flags.Has(podcache.Terminating) {
 			d.events.cancelled(was.pod)
+			d.execute.cancel(was)
 			cancelled++
 		}
 	}
@@ -192,11 +197,14 @@ func (b *backlog) count(due, at time.Time) {
 
 // handover is the way from the first stage to the queue of the second.
 type handover struct {
-	opened chan struct{}
-	queue  priorityqueue.PriorityQueue[PodRequest]
+	opened   chan struct{}
+	queue    priorityqueue.PriorityQueue[PodRequest]
+	attempts *attempts
 }
 
-func newHandover() *handover { return &handover{opened: make(chan struct{})} }
+func newHandover(attempts *attempts) *handover {
+	return &handover{opened: make(chan struct{}), attempts: attempts}
+}
 
 // open is called once, when the second stage has a queue.
 func (h *handover) open(queue priorityqueue.PriorityQueue[PodRequest]) {
@@ -205,11 +213,15 @@ func (h *handover) open(queue priorityqueue.PriorityQueue[PodRequest]) {
 }
 
 func (h *handover) add(l leaving) {
-	h.queue.AddWithOpts(
-		priorityqueue.AddOpts{Priority: new(priority(l.due, l.pod.Priority))},
-		PodRequest{Namespace: l.pod.Namespace, Name: l.pod.Name, UID: l.pod.UID},
-	)
+	from := l.due
+	if notBefore := h.attempts.notBefore(l.request()); notBefore.After(from) {
+		from = notBefore
+	}
+	h.queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(priority(from, l.pod.Priority))}, l.request())
 }
+
+// cancel forgets what was tried: if the pod has to leave again, that is another eviction.
+func (h *handover) cancel(l leaving) { h.attempts.forget(l.request()) }
 
 // priority orders the second stage's queue, which serves the greatest number first: the earliest
 // due second, and within it the lowest pod priority. Needs an int of 64 bits to be exact.

@@ -165,7 +165,8 @@ func (e *Evictor) runEvents(ctx context.Context) error {
 
 func (e *Evictor) addControllers(decisions *decisions, metrics *metrics) error {
 	calls := api{client: e.config.Client, limiter: e.config.Limiter}
-	due := newHandover()
+	attempts := &attempts{under: map[PodRequest]*attempt{}}
+	due := newHandover(attempts)
 	execute, err := newController(e.config.Logger, "execute", controller.TypedOptions[PodRequest]{
 		MaxConcurrentReconciles: e.config.ConcurrentEvictions,
 		NewQueue:                newEvictionQueue,
@@ -173,7 +174,7 @@ func (e *Evictor) addControllers(decisions *decisions, metrics *metrics) error {
 			rule: e.config.Rule, mode: e.config.Mode, nodes: e.nodes, pods: e.pods,
 			live:     &liveNodes{api: calls, reads: map[string]liveRead{}},
 			api:      calls,
-			attempts: &attempts{under: map[PodRequest]*attempt{}},
+			attempts: attempts,
 			events:   e.events, metrics: metrics,
 		},
 	}, source.TypedFunc[PodRequest](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[PodRequest]) error {

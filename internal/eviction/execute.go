@@ -50,25 +50,38 @@ type executor struct {
 func (x *executor) Reconcile(ctx context.Context, req PodRequest) (reconcile.Result, error) {
 	attempt := x.attempts.get(req)
 	if wait := time.Until(attempt.notBefore); wait > 0 {
-		return reconcile.Result{RequeueAfter: wait}, nil
+		return x.again(req, attempt, wait), nil
 	}
 	result, err := x.evict(ctx, req, attempt)
 	if result == "" && stopping(ctx) { // shutting down: the next process goes on
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
-		return reconcile.Result{RequeueAfter: x.retry(ctx, req, attempt, err)}, nil
+		return x.again(req, attempt, x.retry(ctx, req, attempt, err)), nil
 	}
 	x.attempts.forget(req)
+	if result == resultGone && !attempt.announced { // never begun, or handed over again while it ended
+		return reconcile.Result{}, nil
+	}
 	x.metrics.evictions.WithLabelValues(string(result)).Inc()
 	return reconcile.Result{}, nil
+}
+
+// again comes back after a wait, as if the pod were due only then: evictions that keep failing
+// must not come before those that have not been tried.
+func (x *executor) again(req PodRequest, attempt *attempt, wait time.Duration) reconcile.Result {
+	var podPriority int32
+	if pod, ok := x.pods.Get(req.UID); ok {
+		podPriority = pod.Priority
+	}
+	return reconcile.Result{RequeueAfter: wait, Priority: new(priority(attempt.notBefore, podPriority))}
 }
 
 // retry notes a failed attempt and returns how long to wait before the next.
 func (x *executor) retry(ctx context.Context, req PodRequest, attempt *attempt, err error) time.Duration {
 	attempt.failures++
 	wait := retryAfter(err, attempt.failures)
-	attempt.notBefore = time.Now().Add(wait)
+	x.attempts.postpone(attempt, time.Now().Add(wait))
 	if errors.Is(err, errDryRun) {
 		return wait
 	}
@@ -117,30 +130,49 @@ func (x *executor) decideAgain(ctx context.Context, req PodRequest) (*podcache.P
 	if err := x.api.turn(ctx); err != nil {
 		return nil, verdict.Verdict{}, "", err
 	}
-	pod, ok := x.pods.Get(req.UID)
-	if !ok || pod.Flags.Has(podcache.Terminating) {
-		return nil, verdict.Verdict{}, resultGone, nil
+	pod, tainted, done := x.cached(req)
+	if done != "" {
+		return nil, verdict.Verdict{}, done, nil
 	}
-	tainted, ok := x.nodes.get(pod.Node)
-	if !ok {
-		return nil, verdict.Verdict{}, resultCancelled, nil
-	}
-	if v, leaves := judge(x.rule, pod, tainted); !leaves || !v.DueAt(now()) {
-		return nil, verdict.Verdict{}, resultCancelled, nil
-	}
-	live, err := x.live.node(ctx, pod.Node, pod.Seen())
+	live, err := x.live.node(ctx, pod.Node, later(pod.Seen(), tainted.changed))
 	if err != nil {
 		return nil, verdict.Verdict{}, "", fmt.Errorf("confirm the taints of node %s: %w", pod.Node, err)
 	}
-	confirmed := tainted.advance(live, now())
-	if confirmed == nil || confirmed.uid != tainted.uid {
-		return nil, verdict.Verdict{}, "", errUnconfirmed
+	if err := ctx.Err(); err != nil {
+		return nil, verdict.Verdict{}, "", err
 	}
-	v, leaves := judge(x.rule, pod, confirmed)
+	// The read, and the wait for its turn, took time: what the watches brought meanwhile counts.
+	if pod, tainted, done = x.cached(req); done != "" {
+		return nil, verdict.Verdict{}, done, nil
+	}
+	v, leaves := judge(x.rule, pod, tainted.confirmedBy(live))
 	if !leaves || !v.DueAt(now()) {
 		return nil, verdict.Verdict{}, "", errUnconfirmed
 	}
 	return pod, v, "", nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// cached decides from the caches alone. It returns a result when there is nothing left to do.
+func (x *executor) cached(req PodRequest) (*podcache.Pod, *node, result) {
+	pod, ok := x.pods.Get(req.UID)
+	if !ok || pod.Flags.Has(podcache.Terminating) {
+		return nil, nil, resultGone
+	}
+	tainted, ok := x.nodes.get(pod.Node)
+	if !ok {
+		return nil, nil, resultCancelled
+	}
+	if v, leaves := judge(x.rule, pod, tainted); !leaves || !v.DueAt(now()) {
+		return nil, nil, resultCancelled
+	}
+	return pod, tainted, ""
 }
 
 // pretend is an eviction in a dry run: it says and counts what would happen, once, and looks
@@ -161,13 +193,12 @@ func (x *executor) mark(ctx context.Context, pod *podcache.Pod, attempt *attempt
 	if err == nil {
 		return "", nil
 	}
-	if done, err := x.ended(ctx, pod, err); done != "" || err != nil {
-		return done, err
+	// A conflict that cannot be looked into is a refusal like any other: it must not block the delete.
+	if done, _ := x.ended(ctx, pod, err); done != "" {
+		return done, nil
 	}
-	if answered(err) || errors.Is(err, context.DeadlineExceeded) {
-		attempt.conditionFailures++
-	}
-	if attempt.conditionFailures < conditionTries {
+	attempt.conditionFailures += weight(err)
+	if attempt.conditionFailures < conditionTries*refused {
 		return "", fmt.Errorf("set the condition DisruptionTarget of pod %s: %w", pod.Key(), err)
 	}
 	attempt.unmarked = err
@@ -200,14 +231,13 @@ func (x *executor) ended(ctx context.Context, pod *podcache.Pod, err error) (res
 	return ending, err
 }
 
-// ending looks into a conflict, which can have other causes than another UID.
+// ending looks into a conflict, which can have other causes than another UID, and into a 404,
+// which can be a webhook's, about another object.
 func (x *executor) ending(ctx context.Context, pod *podcache.Pod, err error) (result, error) {
 	switch {
-	case isNotFound(err):
-		return resultGone, nil
 	case isAnotherUID(err):
 		return resultReplaced, nil
-	case !isConflict(err):
+	case !isConflict(err) && !isNotFound(err):
 		return "", nil
 	}
 	uid, err := x.api.uidOf(ctx, pod)
@@ -215,7 +245,7 @@ func (x *executor) ending(ctx context.Context, pod *podcache.Pod, err error) (re
 	case isNotFound(err):
 		return resultGone, nil
 	case err != nil:
-		return "", fmt.Errorf("look up pod %s after a conflict: %w", pod.Key(), err)
+		return "", fmt.Errorf("look up pod %s after a conflict or a 404: %w", pod.Key(), err)
 	case uid != pod.UID:
 		return resultReplaced, nil
 	}

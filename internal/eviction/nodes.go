@@ -4,6 +4,7 @@
 package eviction
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -20,9 +21,11 @@ import (
 
 // node is what the eviction needs to know of a node with NoExecute taints. It is never modified.
 type node struct {
-	uid    types.UID
-	taints []verdict.Taint
-	seen   []time.Time // of each taint, when this process first saw it
+	uid     types.UID
+	version string // the resourceVersion of the object that said so
+	taints  []verdict.Taint
+	seen    []time.Time // of each taint, when this process first saw it
+	changed time.Time   // when this process saw the taints become what they are
 }
 
 // nodes knows the nodes that have NoExecute taints, and since when each taint counts.
@@ -101,15 +104,14 @@ func (n *nodes) observe(object *corev1.Node) {
 	defer n.mu.Unlock()
 	known := n.tainted[object.Name]
 	next := known.advance(object, now())
-	switch {
-	case next == nil && known == nil:
-		return
-	case next == nil:
+	if next == nil {
 		delete(n.tainted, object.Name)
-	default:
+	} else {
 		n.tainted[object.Name] = next
 	}
-	n.notify(object.Name)
+	if !known.sameTaints(next) {
+		n.notify(object.Name)
+	}
 }
 
 func (n *nodes) forget(object any) {
@@ -138,38 +140,81 @@ func (n *node) advance(object *corev1.Node, at time.Time) *node {
 		return nil
 	}
 	next := &node{
-		uid:    object.UID,
-		taints: make([]verdict.Taint, len(noExecute)),
-		seen:   make([]time.Time, len(noExecute)),
+		uid:     object.UID,
+		version: object.ResourceVersion,
+		taints:  make([]verdict.Taint, len(noExecute)),
+		seen:    make([]time.Time, len(noExecute)),
+		changed: at,
 	}
 	for i, taint := range noExecute {
 		seen := at
-		if n != nil && n.uid == object.UID {
-			seen = n.firstSeen(taint, at)
+		if j := n.find(object.UID, taint); j >= 0 {
+			seen = n.seen[j]
+			if taint.TimeAdded.IsZero() {
+				seen = n.taints[j].Since // it lost its timeAdded, if it had one, but counts on
+			}
+		}
+		if seen.After(at) { // the wall clock was set back
+			seen = at
 		}
 		next.seen[i] = seen
 		next.taints[i] = verdict.Taint{Taint: taint, Since: verdict.Since(taint.TimeAdded, seen)}
 	}
+	if n.sameTaints(next) {
+		next.changed = n.changed
+	}
 	return next
 }
 
-// firstSeen returns when a taint was first seen, given that it is seen at an instant.
+// find returns the position of the taint that goes on in the given one, -1 if it is a new one. It
+// works on nil.
 //
-// A taint whose timeAdded moves to after its first sight was taken off and set again in between:
-// it starts anew. So does one that lost its timeAdded, as `kubectl taint --overwrite` makes it.
-func (n *node) firstSeen(taint corev1.Taint, at time.Time) time.Time {
-	for i := range n.taints {
-		known, seen := &n.taints[i], n.seen[i]
+// A taint goes on when its timeAdded stays, when it gets one that lies before its first sight, as
+// our own does, and when it loses it but keeps its value, as `kubectl taint --overwrite` makes it
+// (upstream's countdown goes on then, too). One whose timeAdded moves to after its first sight was
+// taken off and set again in between.
+func (n *node) find(uid types.UID, taint corev1.Taint) int {
+	if n == nil || n.uid != uid {
+		return -1
+	}
+	return slices.IndexFunc(n.taints, func(known verdict.Taint) bool {
 		switch {
 		case !known.MatchTaint(&taint):
-			continue
-		case known.TimeAdded.Equal(taint.TimeAdded) && (taint.TimeAdded != nil || known.Value == taint.Value):
-			return seen
-		case taint.TimeAdded != nil && !taint.TimeAdded.After(seen):
-			return seen
+			return false
+		case taint.TimeAdded.IsZero():
+			return known.Value == taint.Value
+		}
+		return known.TimeAdded.Equal(taint.TimeAdded) || !taint.TimeAdded.After(known.Since)
+	})
+}
+
+// sameTaints reports whether two states of a node have the same taints. Either may be nil.
+func (n *node) sameTaints(other *node) bool {
+	if n == nil || other == nil {
+		return n == other
+	}
+	return n.uid == other.uid && slices.EqualFunc(n.taints, other.taints, func(a, b verdict.Taint) bool {
+		return a.Key == b.Key && a.Value == b.Value && a.TimeAdded.Equal(b.TimeAdded) && a.Since.Equal(b.Since)
+	})
+}
+
+// confirmedBy returns the node with those of its taints that a live read shows too, as far as it
+// can be told that they are the same and not taken off and set again since.
+func (n *node) confirmedBy(live *corev1.Node) *node {
+	confirmed := &node{uid: n.uid}
+	for _, taint := range taints.NoExecute(live.Spec.Taints) {
+		if i := n.find(live.UID, taint); i >= 0 && n.surely(i, taint, live.ResourceVersion) {
+			confirmed.taints = append(confirmed.taints, verdict.Taint{Taint: taint, Since: n.taints[i].Since})
 		}
 	}
-	return at
+	return confirmed
+}
+
+// surely reports whether a taint of another version of the node is the known one: it has the same
+// timeAdded or was given its first one, or the version is not another.
+func (n *node) surely(i int, taint corev1.Taint, version string) bool {
+	known := n.taints[i].TimeAdded
+	return version == n.version || !taint.TimeAdded.IsZero() && (known.IsZero() || known.Equal(taint.TimeAdded))
 }
 
 // now is the wall clock alone: deadlines are facts of the cluster's clocks, and must not follow

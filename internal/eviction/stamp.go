@@ -6,6 +6,7 @@ package eviction
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,18 +26,32 @@ type stamper struct {
 	api     api
 	metrics *metrics
 	backoff workqueue.TypedRateLimiter[NodeRequest]
+	last    sync.Map // NodeRequest -> time.Time of the last stamp, for tainted nodes
 }
+
+// stampEvery is how often one node is stamped at most: whoever writes its taints without their
+// timeAdded again and again is not fought at full speed.
+const stampEvery = time.Second
 
 // Reconcile stamps one node, and comes back until it is stamped or there is nothing to stamp.
 func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Result, error) {
 	known, ok := s.nodes.get(req.Name)
+	if !ok {
+		s.last.Delete(req)
+	}
 	if !ok || !known.unstamped() {
 		s.backoff.Forget(req)
 		return reconcile.Result{}, nil
 	}
-	err := s.stamp(ctx, req.Name, known)
+	if last, ok := s.last.Load(req); ok && time.Since(last.(time.Time)) < stampEvery {
+		return reconcile.Result{RequeueAfter: stampEvery - time.Since(last.(time.Time))}, nil
+	}
+	err := s.stamp(ctx, req.Name)
 	if stopping(ctx) { // shutting down: the next process goes on
 		return reconcile.Result{}, nil
+	}
+	if err == nil {
+		s.last.Store(req, time.Now())
 	}
 	if err == nil || isNotFound(err) {
 		s.backoff.Forget(req)
@@ -49,7 +64,7 @@ func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 	return reconcile.Result{RequeueAfter: s.backoff.When(req)}, nil
 }
 
-func (s *stamper) stamp(ctx context.Context, name string, known *node) error {
+func (s *stamper) stamp(ctx context.Context, name string) error {
 	live, err := s.api.node(ctx, name)
 	if err != nil {
 		return err
@@ -57,16 +72,21 @@ func (s *stamper) stamp(ctx context.Context, name string, known *node) error {
 	if err := s.api.turn(ctx); err != nil {
 		return err
 	}
-	current := known.advance(live, now())
-	if !current.unstamped() {
+	// What was read may be a taint that was taken off and set again. Only of the version that the
+	// watch has brought is it known when each taint came.
+	known, ok := s.nodes.get(name)
+	if !ok || !known.unstamped() {
 		return nil
 	}
-	return s.api.patchTaints(ctx, live, current.stamp(live.Spec.Taints))
+	if known.uid != live.UID || known.version != live.ResourceVersion {
+		return errUnconfirmed
+	}
+	return s.api.patchTaints(ctx, live, known.stamp(live.Spec.Taints))
 }
 
-// unstamped reports whether a NoExecute taint has no timeAdded. It works on nil.
+// unstamped reports whether a NoExecute taint has no timeAdded.
 func (n *node) unstamped() bool {
-	return n != nil && slices.ContainsFunc(n.taints, func(t verdict.Taint) bool { return t.TimeAdded == nil })
+	return slices.ContainsFunc(n.taints, func(t verdict.Taint) bool { return t.TimeAdded.IsZero() })
 }
 
 // stamp returns all taints of the node with the missing timeAdded of its NoExecute taints filled
@@ -76,7 +96,7 @@ func (n *node) stamp(all []corev1.Taint) []corev1.Taint {
 	stamped := slices.Clone(all)
 	for i := range stamped {
 		for j := range n.taints {
-			if stamped[i].MatchTaint(&n.taints[j].Taint) && stamped[i].TimeAdded == nil {
+			if stamped[i].MatchTaint(&n.taints[j].Taint) && stamped[i].TimeAdded.IsZero() {
 				stamped[i].TimeAdded = &metav1.Time{Time: n.seen[j].Truncate(time.Second)}
 			}
 		}

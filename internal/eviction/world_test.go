@@ -288,6 +288,26 @@ func (w *world) wantMetric(name, label string, want float64) {
 	}
 }
 
+// wantLateness checks the sum of both histograms, upstream's and ours, in seconds.
+func (w *world) wantLateness(want time.Duration) {
+	w.t.Helper()
+	families, err := w.registry.Gather()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	sums := map[string]float64{}
+	for _, family := range families {
+		if histogram := family.GetMetric()[0].GetHistogram(); histogram != nil {
+			sums[family.GetName()] = histogram.GetSampleSum()
+		}
+	}
+	for _, name := range []string{"taint_eviction_controller_pod_deletion_duration_seconds", "taintkeeper_eviction_lateness_seconds"} {
+		if got, ok := sums[name]; !ok || got != want.Seconds() {
+			w.t.Errorf("%s observed %v in all (there: %t), want %v", name, got, ok, want.Seconds())
+		}
+	}
+}
+
 func (w *world) wantNoMetric(name string) {
 	w.t.Helper()
 	if got, ok := w.metric(name, ""); ok {
