@@ -4,7 +4,6 @@
 package eviction
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -131,27 +130,6 @@ func isNotFound(err error) bool {
 }
 
 func isConflict(err error) bool { return apierrors.IsConflict(err) }
-
-// The weight of a failed patch of the condition: of conditionTries refusals, or three times as many
-// answers of a server that is overloaded or restarting and would accept it later (the backoff makes
-// that about half a minute), the delete is not made to wait any longer.
-const (
-	unheard = 0
-	busy    = 1
-	refused = 3
-)
-
-func weight(err error) int {
-	switch {
-	case errors.Is(err, context.DeadlineExceeded): // a webhook that hangs
-		return refused
-	case !answered(err):
-		return unheard
-	case apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err), apierrors.IsServerTimeout(err), apierrors.IsUnexpectedServerError(err):
-		return busy
-	}
-	return refused
-}
 
 // isAnotherUID reports whether a patch was refused because the object has another UID than the
 // patch says. To the API server that is no conflict, as it is with a delete, but the change of an

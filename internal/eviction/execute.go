@@ -197,8 +197,10 @@ func (x *executor) mark(ctx context.Context, pod *podcache.Pod, attempt *attempt
 	if done, _ := x.ended(ctx, pod, err); done != "" {
 		return done, nil
 	}
-	attempt.conditionFailures += weight(err)
-	if attempt.conditionFailures < conditionTries*refused {
+	if answered(err) || errors.Is(err, context.DeadlineExceeded) { // a server that cannot be reached will not delete either
+		attempt.conditionFailures++
+	}
+	if attempt.conditionFailures < conditionTries {
 		return "", fmt.Errorf("set the condition DisruptionTarget of pod %s: %w", pod.Key(), err)
 	}
 	attempt.unmarked = err

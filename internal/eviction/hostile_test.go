@@ -432,37 +432,6 @@ func TestARivalThatTakesTimeAddedAwayIsNotFoughtAtFullSpeed(t *testing.T) {
 	})
 }
 
-func TestAnOverloadedOrRestartingServerDoesNotUseUpTheTriesOfTheCondition(t *testing.T) {
-	for name, busy := range map[string]error{
-		"429": apierrors.NewTooManyRequests("slow down", 1),
-		"503": apierrors.NewServiceUnavailable("apiserver is shutting down"),
-		"502": apierrors.NewGenericServerResponse(http.StatusBadGateway, "patch", podsResource, "p", "bad gateway", 0, true),
-	} {
-		t.Run(name, func(t *testing.T) {
-			play(t, func(t *testing.T, w *world) {
-				w.on("patch", "pods", "status", func() error {
-					if time.Since(w.start) < 6*sec {
-						return busy
-					}
-					return nil
-				})
-				w.addNode("n")
-				w.addPod("p")
-				w.run()
-				w.until(sec)
-				w.taint("n", "k:NoExecute")
-				w.pass(hour)
-				if got := w.did("event Deleted Pod default/p without the condition"); len(got) > 0 {
-					t.Errorf("deleted at %v without its condition, which could be set from 6 s on", w.did("delete p"))
-				}
-				if got := w.did("delete p"); len(got) != 1 {
-					t.Errorf("deletes at %v, want one", got)
-				}
-			})
-		})
-	}
-}
-
 func TestManyUnconfirmedPodsDoNotLoopHot(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addStampedNode("n", "k:NoExecute")
