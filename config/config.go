@@ -1,14 +1,19 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config holds the manifests of this folder for programs that install Taintkeeper themselves, as the demo and
-// the tests do.
+// Package config holds the manifests of this folder for programs that install Taintkeeper
+// themselves, as the demo and the tests do. None of them may be modified.
 package config
 
 import _ "embed"
 
-// RBAC is rbac.yaml: the service account kube-system/taintkeeper and what it may do, as a stream of YAML documents.
-// It must not be modified.
+// RBAC is rbac.yaml: the service account kube-system/taintkeeper and what it may do, as a stream
+// of YAML documents.
 //
 //go:embed rbac.yaml
 var RBAC []byte
+
+// Deployment is deployment.yaml: two replicas in the cluster itself.
+//
+//go:embed deployment.yaml
+var Deployment []byte

@@ -5,10 +5,12 @@ package eviction
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -206,11 +208,19 @@ func newHandover(attempts *attempts) *handover {
 	return &handover{opened: make(chan struct{}), attempts: attempts}
 }
 
-// open is called once, when the second stage has a queue.
-func (h *handover) open(queue priorityqueue.PriorityQueue[PodRequest]) {
-	h.queue = queue
+// Start implements source.TypedSource: it is called once, when the second stage has a queue.
+func (h *handover) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[PodRequest]) error {
+	priorities, ok := queue.(priorityqueue.PriorityQueue[PodRequest])
+	if !ok {
+		return fmt.Errorf("the queue of due pods is a %T and has no priorities", queue)
+	}
+	h.queue = priorities
 	close(h.opened)
+	return nil
 }
+
+// String names the source in the log.
+func (h *handover) String() string { return "pods that are due" }
 
 func (h *handover) add(l leaving) {
 	from := l.due

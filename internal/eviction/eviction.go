@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -177,10 +178,7 @@ func (e *Evictor) addControllers(decisions *decisions, metrics *metrics) error {
 			attempts: attempts,
 			events:   e.events, metrics: metrics,
 		},
-	}, source.TypedFunc[PodRequest](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[PodRequest]) error {
-		due.open(queue.(priorityqueue.PriorityQueue[PodRequest]))
-		return nil
-	}))
+	}, due)
 	if err != nil {
 		return err
 	}
@@ -203,7 +201,7 @@ func (e *Evictor) addControllers(decisions *decisions, metrics *metrics) error {
 			nodes: e.nodes, api: calls, metrics: metrics,
 			backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[NodeRequest](firstBackoff, lastBackoff),
 		},
-	}, taintChanges{e})
+	}, taintChanges{e: e, after: stampAfter})
 	if err != nil {
 		return err
 	}
@@ -233,13 +231,19 @@ func newEvictionQueue(_ string, _ workqueue.TypedRateLimiter[PodRequest]) workqu
 }
 
 // taintChanges brings the nodes whose NoExecute taints change.
-type taintChanges struct{ e *Evictor }
+type taintChanges struct {
+	e     *Evictor
+	after time.Duration // the change
+}
 
 // Start implements source.TypedSource.
 func (s taintChanges) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[NodeRequest]) error {
-	s.e.nodes.subscribe(func(name string) { queue.Add(NodeRequest{name}) })
+	s.e.nodes.subscribe(func(name string) { queue.AddAfter(NodeRequest{name}, s.after) })
 	return nil
 }
+
+// String names the source in the log.
+func (s taintChanges) String() string { return "changes of NoExecute taints" }
 
 // WaitForSync implements source.TypedSyncingSource.
 func (s taintChanges) WaitForSync(ctx context.Context) error {
@@ -253,6 +257,9 @@ type changes struct {
 	e   *Evictor
 	due *handover
 }
+
+// String names the source in the log.
+func (s changes) String() string { return "changes of NoExecute taints and of pods on tainted nodes" }
 
 // Start implements source.TypedSource.
 func (s changes) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[NodeRequest]) error {
@@ -269,7 +276,7 @@ func (s changes) Start(ctx context.Context, queue workqueue.TypedRateLimitingInt
 			}
 		}
 	})
-	return taintChanges{s.e}.Start(ctx, queue)
+	return taintChanges{e: s.e}.Start(ctx, queue)
 }
 
 // WaitForSync implements source.TypedSyncingSource.
@@ -279,7 +286,7 @@ func (s changes) WaitForSync(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return taintChanges{s.e}.WaitForSync(ctx)
+	return taintChanges{e: s.e}.WaitForSync(ctx)
 }
 
 // inEveryReplica makes a runnable that does not wait for an election.

@@ -29,6 +29,10 @@ type stamper struct {
 	last    sync.Map // NodeRequest -> time.Time of the last stamp, for tainted nodes
 }
 
+// stampAfter is how long a taint is known before it is stamped. Pods that are due at once go first:
+// in the outage of a zone every node has to be read and written, just when the first pods must leave.
+const stampAfter = 250 * time.Millisecond
+
 // stampEvery is how often one node is stamped at most: whoever writes its taints without their
 // timeAdded again and again is not fought at full speed.
 const stampEvery = time.Second
