@@ -31,13 +31,17 @@ func holdPlayground(ctx context.Context, s *stage) error {
 type hint struct{ what, command string }
 
 func (s *stage) hints() []hint {
+	taint := "kubectl taint node " + west1 + " "
 	return []hint{
 		{"the pods and their nodes, as they come and go", fmt.Sprintf("kubectl get pods -n %s -o wide --watch", namespace)},
-		{"a maintenance: web tolerates it for 5 s, db for 6 s", "kubectl taint node " + west1 + " maintenance=soon:NoSchedule maintenance=soon:NoExecute"},
-		{"in a hurry: nobody tolerates this, but for the node agent", "kubectl taint node " + west1 + " power=off:NoExecute"},
-		{"all is well again; what is still pending is cancelled", "kubectl taint node " + west1 + " maintenance- power-"},
+		{"a maintenance: web tolerates it for 5 s, db for 6 s", taint + "maintenance=soon:NoSchedule maintenance=soon:NoExecute"},
+		{"it is over; what is still pending is cancelled", taint + "maintenance-"},
+		{"in a hurry: nobody tolerates this, but for the node agent", taint + "power=off:NoExecute"},
+		{"and back", taint + "power-"},
 		{"what taintkeeper says of the pods", fmt.Sprintf("kubectl get events -n %s --field-selector reason=TaintManagerEviction", namespace)},
+		{"why a pod leaves, while it does (simulated pods are gone at once, so watch)", fmt.Sprintf(`kubectl get pods -n %s --watch -o jsonpath='{.metadata.name}: {.status.conditions[?(@.type=="DisruptionTarget")].reason}{"\n"}'`, namespace)},
 		{"its log, a line per eviction", "tail -f " + s.keeper.log},
 		{"its metrics", "curl -s " + s.keeper.metrics + " | grep ^taint"},
+		{"whether it is ready", "curl " + s.keeper.health},
 	}
 }
