@@ -120,9 +120,8 @@ func (x *executor) evict(ctx context.Context, req PodRequest, attempt *attempt) 
 }
 
 // decideAgain waits for the turn of the next call and then decides about the pod from the newest
-// knowledge. It returns a result when there is
-// nothing left to do, and an error when the pod must leave by what is cached, but a live read of
-// its node does not confirm it.
+// knowledge. It returns a result when there is nothing left to do, and an error when the pod must
+// leave by what is cached, but a live read of its node does not confirm it.
 //
 // The live read is needed because informers are not in step: a pod can be seen bound to a node
 // whose taint is already gone, while the cached node still shows it (kubernetes/kubernetes#119862).
@@ -131,25 +130,27 @@ func (x *executor) decideAgain(ctx context.Context, req PodRequest) (*podcache.P
 		return nil, verdict.Verdict{}, "", err
 	}
 	pod, tainted, done := x.cached(req)
-	if done != "" {
-		return nil, verdict.Verdict{}, done, nil
+	for done == "" {
+		live, err := x.live.node(ctx, pod.Node, later(pod.Seen(), tainted.changed))
+		if err != nil {
+			return nil, verdict.Verdict{}, "", fmt.Errorf("confirm the taints of node %s: %w", pod.Node, err)
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, verdict.Verdict{}, "", err
+		}
+		// The read, and the wait for its turn, took time: what the watches brought meanwhile counts,
+		// and if the taints changed the read is too old to confirm them.
+		read := tainted.changed
+		if pod, tainted, done = x.cached(req); done != "" || !tainted.changed.Equal(read) {
+			continue
+		}
+		v, leaves := judge(x.rule, pod, tainted.confirmedBy(live))
+		if !leaves || !v.DueAt(now()) {
+			return nil, verdict.Verdict{}, "", errUnconfirmed
+		}
+		return pod, v, "", nil
 	}
-	live, err := x.live.node(ctx, pod.Node, later(pod.Seen(), tainted.changed))
-	if err != nil {
-		return nil, verdict.Verdict{}, "", fmt.Errorf("confirm the taints of node %s: %w", pod.Node, err)
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, verdict.Verdict{}, "", err
-	}
-	// The read, and the wait for its turn, took time: what the watches brought meanwhile counts.
-	if pod, tainted, done = x.cached(req); done != "" {
-		return nil, verdict.Verdict{}, done, nil
-	}
-	v, leaves := judge(x.rule, pod, tainted.confirmedBy(live))
-	if !leaves || !v.DueAt(now()) {
-		return nil, verdict.Verdict{}, "", errUnconfirmed
-	}
-	return pod, v, "", nil
+	return nil, verdict.Verdict{}, done, nil
 }
 
 func later(a, b time.Time) time.Time {
