@@ -729,7 +729,7 @@ func TestTheMetricsSayWhatIsAhead(t *testing.T) {
 }
 
 func TestUpstreamsHistogramIsInSeconds(t *testing.T) {
-	play(t, func(t *testing.T, w *world) {
+	play(t, func(_ *testing.T, w *world) {
 		var calls atomic.Int32
 		w.on("delete", "pods", "", func() error {
 			if calls.Add(1) == 1 {
