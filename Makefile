@@ -44,7 +44,7 @@ bin/demo:
 
 # BENCH holds flags, for example: make bench BENCH='-only storm -rounds 5'
 .PHONY: bench
-bench: build controlplane bin/bench ## measure storms, lateness and memory beside the built-in controller (half an hour; docs/evaluation.md)
+bench: build controlplane bin/bench ## measure storms, lateness and memory beside the built-in controller (a quarter of an hour; docs/evaluation.md)
 	@$(GO) test -run '^$$' -bench '^BenchmarkRecord150k$$' -benchtime 1x ./internal/podcache
 	@bin/bench $(BENCH)
 
