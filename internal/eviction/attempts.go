@@ -14,13 +14,13 @@ import (
 )
 
 // attempt is what is remembered of an eviction under way, between its tries. The controller never
-// works on one request twice at once, so only the map of attempts needs a lock.
+// works on one request twice at once, so its fields need no lock; but for notBefore, which the
+// first stage reads.
 type attempt struct {
 	failures          int
 	conditionFailures int
 	unmarked          error // why the condition could not be set in this try
 	announced         bool
-	pretended         bool
 	notBefore         time.Time // by the monotonic clock: a wait, not a deadline
 }
 
@@ -129,8 +129,6 @@ func isNotFound(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err)
 }
 
-func isConflict(err error) bool { return apierrors.IsConflict(err) }
-
 // isAnotherUID reports whether a patch was refused because the object has another UID than the
 // patch says. To the API server that is no conflict, as it is with a delete, but the change of an
 // immutable field.
@@ -143,6 +141,10 @@ func isAnotherUID(err error) bool {
 		return cause.Field == "metadata.uid"
 	})
 }
+
+// troubleAfter is how many failures in a row are worth a line in the log at the default level:
+// the first few are ordinary.
+const troubleAfter = 3
 
 // trouble keeps a storm of failures from filling the log: one line per reason and minute.
 type trouble struct {

@@ -54,6 +54,7 @@ func refusal(request *http.Request, response *http.Response, after string) error
 	if err != nil {
 		seconds = 1
 	}
+	// Method and URL are added by net/http, which wraps the error.
 	return apierrors.NewGenericServerResponse(response.StatusCode, strings.ToLower(request.Method),
-		schema.GroupResource{Resource: "pods"}, request.URL.Path, string(said), max(seconds, 1), true)
+		schema.GroupResource{}, "", string(said), max(seconds, 1), true)
 }

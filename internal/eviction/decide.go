@@ -43,8 +43,9 @@ func (d *decider) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 	next := d.decide(req.Name)
 	previous := d.decisions.put(req.Name, next)
 	d.announceCancelled(ctx, req.Name, previous, next)
+	nap := next.nap(at)
 	if len(previous) == 0 && len(next) > 0 {
-		logf.FromContext(ctx).Info("Pods have to leave a tainted node", "node", req.Name, "pods", len(next), "nextLook", next.nap(at).String())
+		logf.FromContext(ctx).Info("Pods have to leave a tainted node", "node", req.Name, "pods", len(next), "nextLook", nap.String())
 	}
 
 	for _, leaving := range next {
@@ -52,7 +53,7 @@ func (d *decider) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 			d.execute.add(leaving)
 		}
 	}
-	return reconcile.Result{RequeueAfter: next.nap(at)}, nil
+	return reconcile.Result{RequeueAfter: nap}, nil
 }
 
 // leaving is a pod that has to leave its node, now or later.

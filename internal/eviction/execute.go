@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -87,7 +88,7 @@ func (x *executor) retry(ctx context.Context, req PodRequest, attempt *attempt, 
 	}
 	x.metrics.retries.WithLabelValues(reason(err)).Inc()
 	log := logf.FromContext(ctx).WithValues("pod", klog.KRef(req.Namespace, req.Name), "failures", attempt.failures, "after", wait.String(), "reason", err.Error())
-	if attempt.failures >= conditionTries && x.trouble.worthALine(reason(err), time.Now()) {
+	if attempt.failures >= troubleAfter && x.trouble.worthALine(reason(err), time.Now()) {
 		log.Info("Evictions fail and are tried again; this is one of them")
 		return wait
 	}
@@ -103,10 +104,10 @@ func (x *executor) evict(ctx context.Context, req PodRequest, attempt *attempt) 
 	}
 	if !attempt.announced {
 		attempt.announced = true
-		x.events.marking(pod)
+		x.announce(ctx, pod, v)
 	}
 	if x.mode == DryRun {
-		return x.pretend(ctx, pod, v, attempt)
+		return "", errDryRun
 	}
 	if !pod.Flags.Has(podcache.MarkedByTaint) {
 		if done, err := x.mark(ctx, pod, attempt); done != "" || err != nil {
@@ -176,15 +177,14 @@ func (x *executor) cached(req PodRequest) (*podcache.Pod, *node, result) {
 	return pod, tainted, ""
 }
 
-// pretend is an eviction in a dry run: it says and counts what would happen, once, and looks
-// again from time to time whether it still would.
-func (x *executor) pretend(ctx context.Context, pod *podcache.Pod, v verdict.Verdict, attempt *attempt) (result, error) {
-	if !attempt.pretended {
-		attempt.pretended = true
+// announce says, once for each eviction, that it begins. A dry run counts it here: it goes no
+// further, and only looks again from time to time whether the pod still would have to leave.
+func (x *executor) announce(ctx context.Context, pod *podcache.Pod, v verdict.Verdict) {
+	x.events.marking(pod)
+	if x.mode == DryRun {
 		x.metrics.evictions.WithLabelValues(string(resultDryRun)).Inc()
 		logf.FromContext(ctx).Info("Dry run: would evict", "pod", klog.KRef(pod.Namespace, pod.Name), "node", pod.Node, "taint", v.Taint.ToString(), "due", v.Due)
 	}
-	return "", errDryRun
 }
 
 // mark sets the condition DisruptionTarget, by which Job pod failure policies recognise an eviction.
@@ -240,7 +240,7 @@ func (x *executor) ending(ctx context.Context, pod *podcache.Pod, err error) (re
 	switch {
 	case isAnotherUID(err):
 		return resultReplaced, nil
-	case !isConflict(err) && !isNotFound(err):
+	case !apierrors.IsConflict(err) && !isNotFound(err):
 		return "", nil
 	}
 	uid, err := x.api.uidOf(ctx, pod)

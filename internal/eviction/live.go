@@ -31,8 +31,8 @@ type liveRead struct {
 	node    *corev1.Node
 }
 
-// node returns the node as the API server had it after the given instant, at which the pod in
-// question was first seen: by a read of its own, or another's that started at most confirmedFor ago.
+// node returns the node as the API server had it after the given instant, at which the newest of
+// what is to be confirmed was seen, pod or taints: by a read of its own, or another's that started at most confirmedFor ago.
 func (l *liveNodes) node(ctx context.Context, name string, after time.Time) (*corev1.Node, error) {
 	asked := time.Now()
 	if read, ok := l.recent(name); ok && !read.started.Before(after) {
@@ -44,7 +44,7 @@ func (l *liveNodes) node(ctx context.Context, name string, after time.Time) (*co
 			return nil, err
 		}
 		// A read that was under way already may have started too early. One of our own has not, even
-		// if the wall clock was set back since the pod was seen.
+		// if the wall clock was set back since.
 		if read := read.(liveRead); !read.started.Before(after) || !read.started.Before(asked) {
 			return read.node, nil
 		}

@@ -62,7 +62,7 @@ func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 		return reconcile.Result{}, nil
 	}
 	s.metrics.retries.WithLabelValues(reason(err)).Inc()
-	if s.backoff.NumRequeues(req) == conditionTries {
+	if s.backoff.NumRequeues(req) == troubleAfter {
 		logf.FromContext(ctx).Info("Cannot write timeAdded of a NoExecute taint: its countdowns will not survive a restart; still trying", "node", req.Name, "reason", err.Error())
 	}
 	return reconcile.Result{RequeueAfter: s.backoff.When(req)}, nil

@@ -104,13 +104,6 @@ func (c *Cache) OnNode(node string) []*Pod {
 	return slices.Clone(c.byNode[node])
 }
 
-// Len returns the number of records.
-func (c *Cache) Len() int {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return len(c.pods)
-}
-
 // MarkTerminating notes that the API server has accepted the delete of a pod. Its answer is newer
 // than what the watch has brought so far, and a deletionTimestamp is never taken back.
 func (c *Cache) MarkTerminating(uid types.UID) {

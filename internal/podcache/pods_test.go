@@ -191,3 +191,10 @@ func pass(duration time.Duration) {
 
 // sameNames compares the handles of names as what they are, comparable values.
 var sameNames = cmp.Comparer(func(a, b unique.Handle[string]) bool { return a == b })
+
+// Len returns the number of records.
+func (c *Cache) Len() int {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return len(c.pods)
+}
