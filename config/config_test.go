@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -45,6 +46,37 @@ func TestTheDeploymentSelectsItsOwnPods(t *testing.T) {
 	for key, value := range d.Spec.Selector.MatchLabels {
 		if got := d.Spec.Template.Labels[key]; got != value {
 			t.Errorf("label %s of the pods is %q, the selector wants %q", key, got, value)
+		}
+	}
+}
+
+func TestRBACManifestsAreObjectsOfKubernetes(t *testing.T) {
+	objects, err := Objects(RBAC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roles := 0
+	for _, object := range objects {
+		if object.GetName() != "taintkeeper" {
+			t.Errorf("%T is called %q", object, object.GetName())
+		}
+		if role, ok := object.(*rbacv1.ClusterRole); ok {
+			roles++
+			rejectWildcards(t, role.Rules)
+		}
+	}
+	if len(objects) != 5 || roles != 1 {
+		t.Errorf("%d objects with %d cluster roles, want 5 with 1", len(objects), roles)
+	}
+}
+
+func rejectWildcards(t *testing.T, rules []rbacv1.PolicyRule) {
+	t.Helper()
+	for _, rule := range rules {
+		for _, word := range append(append(rule.Verbs, rule.Resources...), rule.APIGroups...) {
+			if word == rbacv1.VerbAll {
+				t.Errorf("rule %v is wider than what is needed", rule)
+			}
 		}
 	}
 }

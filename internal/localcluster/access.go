@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
@@ -45,6 +46,13 @@ func (c *Cluster) ConfigFor(user string, groups ...string) (*rest.Config, error)
 		return nil, fmt.Errorf("make a certificate for user %s: %w", user, err)
 	}
 	return provisioned.Config(), nil
+}
+
+// TaintkeeperAccess returns the client configuration of Taintkeeper's service account, as by [Cluster.ConfigFor]. Its rights
+// are those that [Cluster.GrantTaintkeeper] gives.
+func (c *Cluster) TaintkeeperAccess() (*rest.Config, error) {
+	return c.ConfigFor("system:serviceaccount:"+metav1.NamespaceSystem+":taintkeeper",
+		"system:serviceaccounts", "system:serviceaccounts:"+metav1.NamespaceSystem)
 }
 
 // Kubeconfig writes a client configuration of this cluster as <name>.kubeconfig into the state folder, readable by its

@@ -35,40 +35,6 @@ const (
 // watching. Nothing is lost: etcd has acknowledged every write, and the audit log is not buffered.
 const apiServerGrace = 2 * time.Second
 
-// startEtcd starts etcd.
-func (c *Cluster) startEtcd(context.Context) error {
-	launcher, err := c.lifeline.launcher(Etcd, c.binary(Etcd))
-	if err != nil {
-		return err
-	}
-	log, err := c.openLog(Etcd)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	dataDir := filepath.Join(c.dir, "etcd")
-	if err := os.Mkdir(dataDir, 0o700); err != nil {
-		return err
-	}
-	c.plane.Etcd = &envtest.Etcd{
-		Path:         launcher,
-		DataDir:      dataDir,
-		StartTimeout: startTimeout,
-		StopTimeout:  stopGrace,
-		Out:          log,
-		Err:          log,
-	}
-	args := c.plane.Etcd.Configure()
-	// The data live no longer than the cluster.
-	args.Set("unsafe-no-fsync", "true")
-	// The default of 2 GiB is less than what a benchmark with 150,000 pods and their history needs.
-	args.Set("quota-backend-bytes", "8589934592")
-	if err := c.plane.Etcd.Start(); err != nil {
-		return c.failure(Etcd, err)
-	}
-	return nil
-}
-
 // configureAPIServer prepares the API server; its certificates are made at its first start.
 func (c *Cluster) configureAPIServer() error {
 	launcher, err := c.lifeline.launcher(APIServer, c.binary(APIServer))
@@ -162,7 +128,7 @@ func (c *Cluster) startAPIServer(ctx context.Context) error {
 }
 
 // waitReady returns once the API server says that it is ready, which includes the bootstrap roles, and has made the
-// namespace default.
+// namespaces default and kube-system.
 func (c *Cluster) waitReady(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(c.AdminConfig())
 	if err != nil {
@@ -188,57 +154,10 @@ func ready(ctx context.Context, client kubernetes.Interface) error {
 	if status != http.StatusOK {
 		return fmt.Errorf("/readyz answers %d", status)
 	}
-	_, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
-	return err
-}
-
-// StopAPIServer ends the API server, so that tests can play an outage. The other components go on and find that they
-// cannot reach it. It returns once the process has ended, which ctx does not cut short. Stopping a server that does
-// not run does nothing.
-func (c *Cluster) StopAPIServer(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
+	for _, namespace := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
+		if _, err := client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{}); err != nil {
+			return err
+		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.stopped {
-		return errStopped
-	}
-	c.apiServerDown = true
-	return c.endEnvtest(APIServer, c.plane.APIServer.Stop)
-}
-
-// StartAPIServer starts the API server after [Cluster.StopAPIServer], on the same port and with the same certificates
-// and data, and returns once it is ready.
-func (c *Cluster) StartAPIServer(ctx context.Context) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.stopped {
-		return errStopped
-	}
-	if !c.apiServerDown {
-		return errors.New("kube-apiserver runs already: call StopAPIServer first")
-	}
-	if err := c.startAPIServer(ctx); err != nil {
-		return err
-	}
-	c.apiServerDown = false
-	c.logf("kube-apiserver is back at %s", c.admin.Host)
 	return nil
-}
-
-// endEnvtest ends a process of envtest, and kills it when it does not end in time: envtest sends the signal but does not
-// wait for its effect.
-func (c *Cluster) endEnvtest(component Component, stop func() error) error {
-	stopErr := stop()
-	if c.lifeline.pid(component) == 0 {
-		return nil
-	}
-	if stopErr == nil {
-		stopErr = errors.New("it did not end")
-	}
-	if err := c.lifeline.kill(component); err != nil {
-		return errors.Join(stopErr, err)
-	}
-	return c.lifeline.waitGone(component)
 }

@@ -7,18 +7,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-var errStopped = errors.New("the cluster is stopped: start a new one")
+var (
+	errStopped       = errors.New("the cluster is stopped: start a new one")
+	errEndedByItself = errors.New("it ended by itself")
+)
 
 // Cluster is a running control plane. Its methods are safe for concurrent use.
 type Cluster struct {
@@ -39,13 +43,16 @@ type Cluster struct {
 	// logging serialises writes to Config.Log.
 	logging sync.Mutex
 
-	// mu is held while processes start and stop. It guards what follows.
-	mu            sync.Mutex
-	processes     map[Component]*process
-	managerArgs   []string
-	apiServerDown bool
-	stopped       bool
-	stopErr       error
+	processes registry
+	// granted is set once config/rbac.yaml is applied.
+	granted atomic.Bool
+
+	// mu is held while the control plane starts and stops, or a part of it. It guards what follows.
+	mu          sync.Mutex
+	managerArgs []string
+	down        sets.Set[Component] // those of envtest that were stopped on purpose
+	stopped     bool
+	stopErr     error
 }
 
 // Start starts the cluster and returns once all its components are healthy. When ctx ends, so does the cluster, as by
@@ -74,7 +81,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 }
 
 func newCluster(cfg Config) (*Cluster, error) {
-	c := &Cluster{cfg: cfg, began: time.Now(), processes: map[Component]*process{}, managerArgs: cfg.ControllerManagerArgs}
+	c := &Cluster{cfg: cfg, began: time.Now(), managerArgs: cfg.ControllerManagerArgs, down: sets.New[Component]()}
 	dir, temporary, err := stateFolder(cfg.Dir)
 	if err != nil {
 		return nil, err
@@ -94,7 +101,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		component Component
 		start     func(context.Context) error
 	}{
-		{Etcd, c.startEtcd},
+		{Etcd, c.firstEtcd},
 		{APIServer, c.firstAPIServer},
 		{ControllerManager, c.startControllerManager},
 		{Scheduler, c.startScheduler},
@@ -165,12 +172,12 @@ func (c *Cluster) stopAndLog() {
 // crashes returns an error for every component that should run and does not.
 func (c *Cluster) crashes() error {
 	var all []error
-	for _, component := range allComponents {
-		if !c.cfg.has(component) || component == APIServer && c.apiServerDown {
+	for _, component := range slices.Concat([]Component{Etcd, APIServer}, c.processes.names()) {
+		if c.down.Has(component) {
 			continue
 		}
 		if c.lifeline.exitStatus(component) != "" {
-			all = append(all, c.failure(component, errors.New("it ended by itself")))
+			all = append(all, c.failure(component, errEndedByItself))
 		}
 	}
 	return errors.Join(all...)
@@ -178,7 +185,7 @@ func (c *Cluster) crashes() error {
 
 // endAll ends all processes, those first that would complain about the others' absence.
 func (c *Cluster) endAll() error {
-	all := c.endProcesses()
+	all := c.processes.end()
 	if c.plane.APIServer != nil {
 		all = append(all, c.endEnvtest(APIServer, c.plane.APIServer.Stop))
 	}
@@ -186,17 +193,6 @@ func (c *Cluster) endAll() error {
 		all = append(all, c.endEnvtest(Etcd, c.plane.Etcd.Stop))
 	}
 	return errors.Join(append(all, c.lifeline.close())...)
-}
-
-// endProcesses ends the processes that this package has started, all at once.
-func (c *Cluster) endProcesses() []error {
-	failures := make([]error, len(c.processes))
-	var group sync.WaitGroup
-	for i, component := range slices.Collect(maps.Keys(c.processes)) {
-		group.Go(func() { failures[i] = c.processes[component].stop() })
-	}
-	group.Wait()
-	return failures
 }
 
 // Dir returns the state folder, absolute.

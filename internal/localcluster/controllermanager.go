@@ -23,13 +23,12 @@ func (c *Cluster) startControllerManager(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	manager, err := c.startProcess(ctx, ControllerManager, func(port int) ([]string, string) {
+	_, err = c.startProcess(ctx, ControllerManager, c.binary(ControllerManager), func(port int) ([]string, string) {
 		return slices.Concat(c.controllerManagerArgs(kubeconfig), securePort(port), c.managerArgs), secureHealth(port)
 	})
 	if err != nil {
 		return err
 	}
-	c.processes[ControllerManager] = manager
 	return c.waitDefaultServiceAccount(ctx)
 }
 
@@ -52,14 +51,10 @@ func (c *Cluster) startScheduler(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	scheduler, err := c.startProcess(ctx, Scheduler, func(port int) ([]string, string) {
+	_, err = c.startProcess(ctx, Scheduler, c.binary(Scheduler), func(port int) ([]string, string) {
 		return append(leaderlessArgs(kubeconfig), securePort(port)...), secureHealth(port)
 	})
-	if err != nil {
-		return err
-	}
-	c.processes[Scheduler] = scheduler
-	return nil
+	return err
 }
 
 // leaderlessArgs are common to kube-controller-manager and kube-scheduler. With the kubeconfig for authentication and
@@ -78,7 +73,7 @@ func securePort(port int) []string {
 }
 
 func secureHealth(port int) string {
-	return fmt.Sprintf("https://127.0.0.1:%d/healthz", port)
+	return "https://" + loopback(port) + "/healthz"
 }
 
 // waitDefaultServiceAccount returns once the controllers have proved that they work by making the service account default in
@@ -112,8 +107,8 @@ func (c *Cluster) RestartControllerManager(ctx context.Context, args ...string) 
 	if c.stopped {
 		return errStopped
 	}
-	manager, ok := c.processes[ControllerManager]
-	if !ok {
+	manager := c.processes.get(ControllerManager)
+	if manager == nil {
 		return errors.New("kube-controller-manager was left out: remove it from Config.Without")
 	}
 	if err := manager.stop(); err != nil {

@@ -3,7 +3,8 @@
 
 // Package localcluster runs a real Kubernetes control plane on the loopback interface, for the demo, the
 // integration tests and the benchmarks: etcd, kube-apiserver, kube-controller-manager and kube-scheduler as
-// they are released, and kwok, which plays the nodes and their pods.
+// they are released, and kwok, which plays the nodes and their pods. Beside them it runs bin/taintkeeper as
+// its service account, for those who want it.
 //
 // The binaries are built by `make controlplane`. etcd and kube-apiserver are configured by controller-runtime's
 // envtest, the others here. Every cluster has its own ports, certificates and state folder, so that several can

@@ -34,15 +34,10 @@ func (c *Cluster) startKwok(ctx context.Context) error {
 	if err := os.WriteFile(config, stages, 0o600); err != nil {
 		return fmt.Errorf("write the stages of kwok: %w", err)
 	}
-	kwok, err := c.startProcess(ctx, Kwok, func(port int) ([]string, string) {
-		address := fmt.Sprintf("127.0.0.1:%d", port)
-		return append(kwokArgs(kubeconfig, config), "--server-address="+address), "http://" + address + "/healthz"
+	_, err = c.startProcess(ctx, Kwok, c.binary(Kwok), func(port int) ([]string, string) {
+		return append(kwokArgs(kubeconfig, config), "--server-address="+loopback(port)), "http://" + loopback(port) + "/healthz"
 	})
-	if err != nil {
-		return err
-	}
-	c.processes[Kwok] = kwok
-	return nil
+	return err
 }
 
 func kwokArgs(kubeconfig, config string) []string {

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -156,6 +157,21 @@ func TestWholeControlPlane(t *testing.T) {
 		createPod(t, client, boundPod("after", "b"))
 		waitRunning(t, client, "after")
 	})
+	step("etcd comes back with the same data", func(t *testing.T) {
+		if err := cluster.StopEtcd(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := cluster.StartEtcd(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func(ctx context.Context) error {
+			_, err := client.CoreV1().Pods("default").Get(ctx, "after", metav1.GetOptions{})
+			return err
+		})
+		if err := cluster.StartEtcd(t.Context()); err == nil || !strings.Contains(err.Error(), "stop it first") {
+			t.Errorf("to start etcd while it runs: %v", err)
+		}
+	})
 	step("kube-controller-manager restarts as another process", func(t *testing.T) {
 		before := cluster.ControllerManagerPID()
 		if err := cluster.RestartControllerManager(t.Context(), "--kube-api-qps=500"); err != nil {
@@ -228,6 +244,54 @@ func TestSmallClusterEndsWithItsContextAndTellsOfACrash(t *testing.T) {
 	}
 	if _, err := os.Stat(cluster.LogPath(APIServer)); err != nil {
 		t.Errorf("a folder of the user's is kept: %v", err)
+	}
+}
+
+func TestTaintkeeperRunsAsItsServiceAccountAndEndsWithTheCluster(t *testing.T) {
+	t.Parallel()
+	cluster, err := Start(t.Context(), Config{Without: []Component{ControllerManager, Scheduler, Kwok}, Log: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cluster.Stop() })
+	start := func(cfg TaintkeeperConfig) *Taintkeeper {
+		t.Helper()
+		keeper, err := cluster.StartTaintkeeper(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return keeper
+	}
+	first, second := start(TaintkeeperConfig{}), start(TaintkeeperConfig{Name: "second", Args: []string{"--v=1"}})
+	for _, keeper := range []*Taintkeeper{first, second} {
+		if !healthy(t.Context(), http.DefaultClient, keeper.MetricsURL()) || !healthy(t.Context(), http.DefaultClient, keeper.ReadyURL()) {
+			t.Errorf("process %d does not serve its metrics and its readiness", keeper.PID())
+		}
+	}
+	if err := errors.Join(first.Kill(), first.Kill()); err != nil {
+		t.Errorf("to kill it twice: %v", err)
+	}
+	if err := first.Stop(); err == nil || !strings.Contains(err.Error(), "ended by itself") || !strings.Contains(err.Error(), first.LogPath()) {
+		t.Errorf("to stop what has ended: %v", err)
+	}
+	again := start(TaintkeeperConfig{})
+	if err := again.Stop(); err != nil {
+		t.Error(err)
+	}
+	if _, err := cluster.StartTaintkeeper(t.Context(), TaintkeeperConfig{Args: []string{"--concurrent-evictions=0"}}); err == nil || !strings.Contains(err.Error(), "at least 1 is needed") {
+		t.Errorf("with an argument it refuses: %v, want its own words", err)
+	}
+	if _, err := cluster.StartTaintkeeper(t.Context(), TaintkeeperConfig{Binary: "no-such-file"}); err == nil || !strings.Contains(err.Error(), "run `make build`") {
+		t.Errorf("without a binary: %v", err)
+	}
+	if err := cluster.Stop(); err != nil {
+		t.Error(err)
+	}
+	if left := processesOf(t.Context(), t, cluster.Dir()); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	if _, err := cluster.StartTaintkeeper(t.Context(), TaintkeeperConfig{}); !errors.Is(err, errStopped) {
+		t.Errorf("after the end of the cluster: %v", err)
 	}
 }
 

@@ -42,12 +42,12 @@ type process struct {
 // command builds the command line of a component that serves on the given port.
 type command func(port int) (args []string, health string)
 
-// startProcess starts a component and waits until it is healthy.
-func (c *Cluster) startProcess(ctx context.Context, component Component, build command) (*process, error) {
+// startProcess starts a binary as a component and waits until it is healthy.
+func (c *Cluster) startProcess(ctx context.Context, component Component, binary string, build command) (*process, error) {
 	var err error
 	for range portAttempts {
 		var p *process
-		if p, err = c.tryProcess(ctx, component, build); err == nil {
+		if p, err = c.tryProcess(ctx, component, binary, build); err == nil {
 			return p, nil
 		}
 		if !strings.Contains(err.Error(), "address already in use") {
@@ -57,25 +57,25 @@ func (c *Cluster) startProcess(ctx context.Context, component Component, build c
 	return nil, err
 }
 
-func (c *Cluster) tryProcess(ctx context.Context, component Component, build command) (*process, error) {
+func (c *Cluster) tryProcess(ctx context.Context, component Component, binary string, build command) (*process, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, fmt.Errorf("find a port for %s: %w", component, err)
 	}
 	args, health := build(port)
-	p, err := c.launch(component, args)
+	p, err := c.processes.add(component, func() (*process, error) { return c.launch(component, binary, args) })
 	if err != nil {
 		return nil, err
 	}
 	if err := p.waitHealthy(ctx, health); err != nil {
-		err = c.failure(component, err)
-		return nil, errors.Join(err, p.stop())
+		defer c.processes.forget(p)
+		return nil, errors.Join(c.failure(component, err), p.stop())
 	}
 	return p, nil
 }
 
-func (c *Cluster) launch(component Component, args []string) (*process, error) {
-	launcher, err := c.lifeline.launcher(component, c.binary(component))
+func (c *Cluster) launch(component Component, binary string, args []string) (*process, error) {
+	launcher, err := c.lifeline.launcher(component, binary)
 	if err != nil {
 		return nil, err
 	}
@@ -159,6 +159,11 @@ func (p *process) stop() error {
 	if p.endedWithin(stopGrace) {
 		return nil
 	}
+	return p.kill()
+}
+
+// kill ends the process by SIGKILL and waits until it has ended.
+func (p *process) kill() error {
 	if err := p.lifeline.kill(p.component); err != nil {
 		return err
 	}
@@ -191,6 +196,11 @@ func freePort() (int, error) {
 		return 0, err
 	}
 	return strconv.Atoi(port)
+}
+
+// loopback returns the address of a port of the loopback interface.
+func loopback(port int) string {
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
 func (c *Cluster) binary(component Component) string {

@@ -7,9 +7,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-
-	"github.com/taintkeeper/taintkeeper/config"
 )
 
 // TestActsPromiseWhatTheirTitlesSay checks the script against the bare pods, which have one node each.
@@ -50,35 +47,4 @@ func boundBarePods() []sighting {
 		all = append(all, sightingOf(pod.Name, node, pod.Spec.Tolerations...))
 	}
 	return all
-}
-
-func TestRBACManifestsAreObjectsOfKubernetes(t *testing.T) {
-	objects, err := decode(config.RBAC)
-	if err != nil {
-		t.Fatal(err)
-	}
-	roles := 0
-	for _, object := range objects {
-		if object.GetName() != "taintkeeper" {
-			t.Errorf("%T is called %q", object, object.GetName())
-		}
-		if role, ok := object.(*rbacv1.ClusterRole); ok {
-			roles++
-			rejectWildcards(t, role.Rules)
-		}
-	}
-	if len(objects) != 5 || roles != 1 {
-		t.Errorf("%d objects with %d cluster roles, want 5 with 1", len(objects), roles)
-	}
-}
-
-func rejectWildcards(t *testing.T, rules []rbacv1.PolicyRule) {
-	t.Helper()
-	for _, rule := range rules {
-		for _, word := range append(append(rule.Verbs, rule.Resources...), rule.APIGroups...) {
-			if word == rbacv1.VerbAll {
-				t.Errorf("rule %v is wider than what is needed", rule)
-			}
-		}
-	}
 }

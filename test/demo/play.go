@@ -154,8 +154,8 @@ func (s *stage) wait(ctx context.Context, tick <-chan time.Time) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-s.keeper.ended:
-		return s.keeper.failure()
+	case <-s.keeper.Ended():
+		return s.keeper.Stop()
 	case <-tick:
 		return nil
 	}

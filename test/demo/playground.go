@@ -23,8 +23,8 @@ func holdPlayground(ctx context.Context, s *stage) error {
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-s.keeper.ended:
-		return s.keeper.failure()
+	case <-s.keeper.Ended():
+		return s.keeper.Stop()
 	}
 }
 
@@ -40,8 +40,8 @@ func (s *stage) hints() []hint {
 		{"and back", taint + "power-"},
 		{"what taintkeeper says of the pods", fmt.Sprintf("kubectl get events -n %s --field-selector reason=TaintManagerEviction", namespace)},
 		{"why a pod leaves, while it does (simulated pods are gone at once, so watch)", fmt.Sprintf(`kubectl get pods -n %s --watch -o jsonpath='{.metadata.name}: {.status.conditions[?(@.type=="DisruptionTarget")].reason}{"\n"}'`, namespace)},
-		{"its log, a line per eviction", "tail -f " + s.keeper.log},
-		{"its metrics", "curl -s " + s.keeper.metrics + " | grep ^taint"},
-		{"whether it is ready", "curl " + s.keeper.health},
+		{"its log, a line per eviction", "tail -f " + s.keeper.LogPath()},
+		{"its metrics", "curl -s " + s.keeper.MetricsURL() + " | grep ^taint"},
+		{"whether it is ready", "curl " + s.keeper.ReadyURL()},
 	}
 }

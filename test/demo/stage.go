@@ -4,32 +4,20 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/taintkeeper/taintkeeper/config"
 	"github.com/taintkeeper/taintkeeper/internal/localcluster"
 )
-
-// Who taintkeeper is: the service account of config/rbac.yaml.
-const keeperUser = "system:serviceaccount:kube-system:taintkeeper"
-
-var keeperGroups = []string{"system:serviceaccounts", "system:serviceaccounts:kube-system"}
 
 // runningTimeout is how long the workloads may take to run, at the beginning and after an act.
 const runningTimeout = 2 * time.Minute
@@ -42,7 +30,7 @@ type stage struct {
 	kubeconfig string // the administrator's
 	cluster    *localcluster.Cluster
 	client     kubernetes.Interface
-	keeper     *keeper
+	keeper     *localcluster.Taintkeeper
 	observer   *observer
 
 	// unwatch ends the observer's watch.
@@ -88,7 +76,7 @@ func (s *stage) startCluster(ctx context.Context) error {
 	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	giveUp := context.AfterFunc(ctx, cancel)
 	defer giveUp()
-	cluster, err := localcluster.Start(lasting, localcluster.Config{Dir: filepath.Join(s.dir, "cluster"), Log: os.Stderr})
+	cluster, err := localcluster.Start(lasting, localcluster.Config{Dir: s.dir, Log: os.Stderr})
 	if err != nil {
 		cancel()
 		return err
@@ -111,22 +99,11 @@ func (s *stage) startCluster(ctx context.Context) error {
 
 func (s *stage) startKeeper(ctx context.Context, binary string) error {
 	progress("applying config/rbac.yaml and starting taintkeeper ...")
-	manifests, err := decode(config.RBAC)
-	if err != nil {
-		return fmt.Errorf("read config/rbac.yaml: %w", err)
-	}
-	if err := s.create(ctx, manifests); err != nil {
-		return fmt.Errorf("apply config/rbac.yaml: %w", err)
-	}
-	access, err := s.cluster.ConfigFor(keeperUser, keeperGroups...)
-	if err != nil {
-		return err
-	}
-	kubeconfig, err := s.cluster.Kubeconfig("taintkeeper", access)
-	if err != nil {
-		return err
-	}
-	s.keeper, err = startKeeper(ctx, binary, kubeconfig, filepath.Join(s.dir, "taintkeeper.log"))
+	var err error
+	s.keeper, err = s.cluster.StartTaintkeeper(ctx, localcluster.TaintkeeperConfig{
+		Binary: binary,
+		Args:   []string{"--v=1"}, // a line per eviction
+	})
 	return err
 }
 
@@ -159,30 +136,6 @@ func (s *stage) create(ctx context.Context, objects []client.Object) error {
 		}
 	}
 	return nil
-}
-
-// decode reads a stream of YAML documents, each an object of Kubernetes.
-func decode(stream []byte) ([]client.Object, error) {
-	var objects []client.Object
-	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(stream)))
-	for {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return objects, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(document, nil, nil)
-		if err != nil {
-			return nil, err
-		}
-		object, ok := decoded.(client.Object)
-		if !ok {
-			return nil, fmt.Errorf("%T cannot be created on its own", decoded)
-		}
-		objects = append(objects, object)
-	}
 }
 
 // waitRunning returns once the wanted number of pods run, by the label app.
@@ -224,7 +177,7 @@ func (s *stage) takeDown(cause error) error {
 	s.unwatch()
 	var ending []error
 	if s.keeper != nil {
-		ending = append(ending, s.keeper.stop())
+		ending = append(ending, s.keeper.Stop())
 	}
 	if s.cluster != nil {
 		ending = append(ending, s.cluster.Stop())

@@ -128,9 +128,9 @@ func startCluster(ctx context.Context, dir string) error {
 	if admin, err = kubernetes.NewForConfig(cluster.AdminConfig()); err != nil {
 		return err
 	}
-	if userConfig, err = cluster.ConfigFor(user, "system:serviceaccounts", "system:serviceaccounts:kube-system"); err != nil {
+	if userConfig, err = cluster.TaintkeeperAccess(); err != nil {
 		return err
 	}
 	recorded = newRecorder(admin)
-	return grant(ctx, admin)
+	return cluster.GrantTaintkeeper(ctx)
 }

@@ -1,0 +1,165 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package localcluster
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/taintkeeper/taintkeeper/config"
+)
+
+// TaintkeeperConfig describes a taintkeeper that runs beside the cluster, as it would inside. The zero value is what
+// `make build` built, alone and without an election.
+type TaintkeeperConfig struct {
+	// Binary is the program; by default bin/taintkeeper of the Go module that the working directory belongs to.
+	Binary string
+	// Name tells several apart, in the names of log and kubeconfig; by default it is taintkeeper.
+	Name string
+	// Access is how it reaches the API server; by default it is [Cluster.TaintkeeperAccess].
+	Access *rest.Config
+	// Args are added to its command line, and win over the default that it takes no part in an election.
+	Args []string
+}
+
+const defaultTaintkeeper = "bin/taintkeeper"
+
+// Taintkeeper is a running taintkeeper. It does not outlive this program. Its methods are safe for concurrent use.
+type Taintkeeper struct {
+	cluster *Cluster
+	process *process
+	metrics string // address
+	health  string // address
+}
+
+// StartTaintkeeper grants taintkeeper its rights, starts it and returns once its caches are complete. A name may be used
+// again once its bearer has ended.
+func (c *Cluster) StartTaintkeeper(ctx context.Context, cfg TaintkeeperConfig) (*Taintkeeper, error) {
+	if err := c.processes.refusal(); err != nil {
+		return nil, err
+	}
+	if cfg.Name == "" {
+		cfg.Name = "taintkeeper"
+	}
+	binary, err := taintkeeperBinary(cfg.Binary)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.GrantTaintkeeper(ctx); err != nil {
+		return nil, err
+	}
+	kubeconfig, err := c.taintkeeperKubeconfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	metrics, err := freePort()
+	if err != nil {
+		return nil, fmt.Errorf("find a port for the metrics of %s: %w", cfg.Name, err)
+	}
+	t := &Taintkeeper{cluster: c, metrics: loopback(metrics)}
+	t.process, err = c.startProcess(ctx, Component(cfg.Name), binary, func(port int) ([]string, string) {
+		t.health = loopback(port)
+		return slices.Concat([]string{
+			"--kubeconfig=" + kubeconfig,
+			"--leader-elect=false",
+			"--metrics-bind-address=" + t.metrics,
+			"--health-probe-bind-address=" + t.health,
+		}, cfg.Args), t.ReadyURL()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+func taintkeeperBinary(path string) (string, error) {
+	if path == "" {
+		root, err := moduleRoot()
+		if err != nil {
+			return "", fmt.Errorf("find taintkeeper: %w", err)
+		}
+		path = filepath.Join(root, filepath.FromSlash(defaultTaintkeeper))
+	}
+	path, err := absolute(path)
+	if err == nil && !isFile(path) {
+		err = fmt.Errorf("%s is missing: run `make build`", shortPath(path))
+	}
+	return path, err
+}
+
+func (c *Cluster) taintkeeperKubeconfig(cfg TaintkeeperConfig) (string, error) {
+	access := cfg.Access
+	if access == nil {
+		var err error
+		if access, err = c.TaintkeeperAccess(); err != nil {
+			return "", err
+		}
+	}
+	return c.Kubeconfig(cfg.Name, access)
+}
+
+// GrantTaintkeeper installs config/rbac.yaml. To do it again does nothing.
+func (c *Cluster) GrantTaintkeeper(ctx context.Context) error {
+	if c.granted.Load() {
+		return nil
+	}
+	manifests, err := config.Objects(config.RBAC)
+	if err != nil {
+		return fmt.Errorf("read config/rbac.yaml: %w", err)
+	}
+	writer, err := client.New(c.AdminConfig(), client.Options{})
+	if err != nil {
+		return fmt.Errorf("make a client for the API server: %w", err)
+	}
+	for _, object := range manifests {
+		if err := client.IgnoreAlreadyExists(writer.Create(ctx, object)); err != nil {
+			return fmt.Errorf("install config/rbac.yaml: %w", err)
+		}
+	}
+	c.granted.Store(true)
+	return nil
+}
+
+// MetricsURL returns where its metrics are, unless [TaintkeeperConfig.Args] put them elsewhere.
+func (t *Taintkeeper) MetricsURL() string { return "http://" + t.metrics + "/metrics" }
+
+// ReadyURL returns where it says whether it is ready.
+func (t *Taintkeeper) ReadyURL() string { return "http://" + t.health + "/readyz" }
+
+// PID returns its process id while it runs, and 0 afterwards.
+func (t *Taintkeeper) PID() int { return t.cluster.lifeline.pid(t.process.component) }
+
+// LogPath returns the file with its output, and that of those who had its name before.
+func (t *Taintkeeper) LogPath() string { return t.cluster.LogPath(t.process.component) }
+
+// Ended returns a channel that is closed when the process has ended.
+func (t *Taintkeeper) Ended() <-chan struct{} { return t.process.ended }
+
+// Stop ends it as Kubernetes would, by SIGTERM and after a while by SIGKILL, and returns when it has ended. That it had
+// ended by itself is an error.
+func (t *Taintkeeper) Stop() error {
+	defer t.cluster.processes.forget(t.process)
+	select {
+	case <-t.process.ended:
+		return t.cluster.failure(t.process.component, errEndedByItself)
+	default:
+		return t.process.stop()
+	}
+}
+
+// Kill ends it by SIGKILL and returns when it has ended, which it may have before.
+func (t *Taintkeeper) Kill() error {
+	defer t.cluster.processes.forget(t.process)
+	select {
+	case <-t.process.ended:
+		return nil
+	default:
+		return t.process.kill()
+	}
+}
