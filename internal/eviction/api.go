@@ -59,18 +59,17 @@ func (a api) node(ctx context.Context, name string) (*corev1.Node, error) {
 	return a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 }
 
-// patchCondition sets the condition DisruptionTarget on exactly this pod: the UID in the patch is
-// a precondition.
-func (a api) patchCondition(ctx context.Context, pod *podcache.Pod) error {
+// patchCondition sets the condition DisruptionTarget on exactly this pod, as the UID in the patch
+// is a precondition, and returns the pod as it is then.
+func (a api) patchCondition(ctx context.Context, pod *podcache.Pod) (*corev1.Pod, error) {
 	patch, err := conditionPatch(pod, now())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ctx, cancel := inFlight(ctx)
 	defer cancel()
-	_, err = a.client.CoreV1().Pods(pod.Namespace).
+	return a.client.CoreV1().Pods(pod.Namespace).
 		Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	return err
 }
 
 func conditionPatch(pod *podcache.Pod, at time.Time) ([]byte, error) {
@@ -98,15 +97,11 @@ func (a api) delete(ctx context.Context, pod *podcache.Pod) error {
 		Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 }
 
-// uidOf reads the UID of the pod that has the name now.
-func (a api) uidOf(ctx context.Context, pod *podcache.Pod) (types.UID, error) {
+// pod reads the pod that has the name now, consistently.
+func (a api) pod(ctx context.Context, pod *podcache.Pod) (*corev1.Pod, error) {
 	ctx, cancel := inFlight(ctx)
 	defer cancel()
-	found, err := a.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
-	if err != nil {
-		return "", err
-	}
-	return found.UID, nil
+	return a.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 }
 
 // patchTaints writes the taints of a node, on the condition that nobody has changed the node

@@ -72,9 +72,9 @@ const (
 )
 
 var (
-	// errUnconfirmed: the live node does not confirm what the cached one says. One of the two is
-	// about to change, so it is soon known which.
-	errUnconfirmed = errors.New("the node's taints, read live, do not confirm the eviction; waiting for the watch")
+	// errUnconfirmed: the live node or pod does not confirm what the cached one says. One of the two
+	// is about to change, so it is soon known which.
+	errUnconfirmed = errors.New("the node's taints and the pod, read live, do not confirm the eviction; waiting for the watch")
 	// errDryRun: nothing is done in a dry run, so nothing is ever finished.
 	errDryRun = errors.New("dry run")
 )

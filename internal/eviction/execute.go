@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -26,11 +26,6 @@ type PodRequest struct {
 }
 
 func (r PodRequest) String() string { return r.Namespace + "/" + r.Name }
-
-// conditionTries is how often the patch of the condition may fail before it stops blocking the
-// delete. It is tried first all the same each time. A status patch that could never succeed once
-// switched evictions off for good (kubernetes/kubernetes#112517).
-const conditionTries = 3
 
 // executor is the second stage.
 type executor struct {
@@ -98,7 +93,7 @@ func (x *executor) retry(ctx context.Context, req PodRequest, attempt *attempt, 
 
 // evict makes one attempt. Before each call that changes something it decides anew.
 func (x *executor) evict(ctx context.Context, req PodRequest, attempt *attempt) (result, error) {
-	pod, v, done, err := x.decideAgain(ctx, req)
+	pod, v, done, err := x.decideAgain(ctx, req, nil)
 	if done != "" || err != nil {
 		return done, err
 	}
@@ -109,24 +104,25 @@ func (x *executor) evict(ctx context.Context, req PodRequest, attempt *attempt) 
 	if x.mode == DryRun {
 		return "", errDryRun
 	}
-	if !pod.Flags.Has(podcache.MarkedByTaint) {
-		if done, err := x.mark(ctx, pod, attempt); done != "" || err != nil {
-			return done, err
-		}
-		if pod, v, done, err = x.decideAgain(ctx, req); done != "" || err != nil {
-			return done, err
-		}
+	live, done, err := x.mark(ctx, pod, attempt)
+	if done != "" || err != nil {
+		return done, err
+	}
+	if pod, v, done, err = x.decideAgain(ctx, req, live); done != "" || err != nil {
+		return done, err
 	}
 	return x.delete(ctx, pod, v, attempt)
 }
 
 // decideAgain waits for the turn of the next call and then decides about the pod from the newest
-// knowledge. It returns a result when there is nothing left to do, and an error when the pod must
-// leave by what is cached, but a live read of its node does not confirm it.
+// knowledge; livePod is what the API server itself has said of it, if it was asked already. It
+// returns a result when there is nothing left to do, and an error when the pod must leave by what
+// is cached, but what is live does not confirm it.
 //
-// The live read is needed because informers are not in step: a pod can be seen bound to a node
-// whose taint is already gone, while the cached node still shows it (kubernetes/kubernetes#119862).
-func (x *executor) decideAgain(ctx context.Context, req PodRequest) (*podcache.Pod, verdict.Verdict, result, error) {
+// Live reads are needed because informers are not in step: a pod can be seen bound to a node
+// whose taint is already gone, while the cached node still shows it (kubernetes/kubernetes#119862),
+// and the cached pod can lack a toleration that it has by now.
+func (x *executor) decideAgain(ctx context.Context, req PodRequest, livePod *corev1.Pod) (*podcache.Pod, verdict.Verdict, result, error) {
 	if err := x.api.turn(ctx); err != nil {
 		return nil, verdict.Verdict{}, "", err
 	}
@@ -144,6 +140,9 @@ func (x *executor) decideAgain(ctx context.Context, req PodRequest) (*podcache.P
 		read := tainted.changed
 		if pod, tainted, done = x.cached(req); done != "" || !tainted.changed.Equal(read) {
 			continue
+		}
+		if livePod != nil {
+			pod = pod.AsOf(livePod)
 		}
 		v, leaves := judge(x.rule, pod, tainted.confirmedBy(live))
 		if !leaves || !v.DueAt(now()) {
@@ -187,27 +186,6 @@ func (x *executor) announce(ctx context.Context, pod *podcache.Pod, v verdict.Ve
 	}
 }
 
-// mark sets the condition DisruptionTarget, by which Job pod failure policies recognise an eviction.
-func (x *executor) mark(ctx context.Context, pod *podcache.Pod, attempt *attempt) (result, error) {
-	attempt.unmarked = nil
-	err := x.api.patchCondition(ctx, pod)
-	if err == nil {
-		return "", nil
-	}
-	// A conflict that cannot be looked into is a refusal like any other: it must not block the delete.
-	if done, _ := x.ended(ctx, pod, err); done != "" {
-		return done, nil
-	}
-	if answered(err) || errors.Is(err, context.DeadlineExceeded) { // a server that cannot be reached will not delete either
-		attempt.conditionFailures++
-	}
-	if attempt.conditionFailures < conditionTries {
-		return "", fmt.Errorf("set the condition DisruptionTarget of pod %s: %w", pod.Key(), err)
-	}
-	attempt.unmarked = err
-	return "", nil
-}
-
 func (x *executor) delete(ctx context.Context, pod *podcache.Pod, v verdict.Verdict, attempt *attempt) (result, error) {
 	if err := x.api.delete(ctx, pod); err != nil {
 		if done, err := x.ended(ctx, pod, err); done != "" || err != nil {
@@ -222,35 +200,4 @@ func (x *executor) delete(ctx context.Context, pod *podcache.Pod, v verdict.Verd
 	x.metrics.deleted(now().Sub(v.Due))
 	logf.FromContext(ctx).V(1).Info("Evicted", "pod", klog.KRef(pod.Namespace, pod.Name), "node", pod.Node, "taint", v.Taint.ToString(), "due", v.Due)
 	return resultDeleted, nil
-}
-
-// ended tells from the error of a call whether the pod has ended: not found, or another of the
-// same name in its place. The cache may still have it, and is told.
-func (x *executor) ended(ctx context.Context, pod *podcache.Pod, err error) (result, error) {
-	ending, err := x.ending(ctx, pod, err)
-	if ending != "" {
-		x.pods.MarkTerminating(pod.UID)
-	}
-	return ending, err
-}
-
-// ending looks into a conflict, which can have other causes than another UID, and into a 404,
-// which can be a webhook's, about another object.
-func (x *executor) ending(ctx context.Context, pod *podcache.Pod, err error) (result, error) {
-	switch {
-	case isAnotherUID(err):
-		return resultReplaced, nil
-	case !apierrors.IsConflict(err) && !isNotFound(err):
-		return "", nil
-	}
-	uid, err := x.api.uidOf(ctx, pod)
-	switch {
-	case isNotFound(err):
-		return resultGone, nil
-	case err != nil:
-		return "", fmt.Errorf("look up pod %s after a conflict or a 404: %w", pod.Key(), err)
-	case uid != pod.UID:
-		return resultReplaced, nil
-	}
-	return "", nil
 }

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/taintkeeper/taintkeeper/internal/podcache"
 )
 
 type runtimeObject = runtime.Object
@@ -585,6 +587,42 @@ func TestAStaleNodeCacheEvictsNothing(t *testing.T) {
 			t.Errorf("%d patches and events of the pod, want none", got)
 		}
 	})
+}
+
+// What the watch of pods has not brought yet, the answer to the patch shows, or a read where there is nothing to patch.
+func TestAPodIsDecidedAboutAsTheAPIServerHasItNotAsItsWatchDoes(t *testing.T) {
+	tolerates := func(pod *corev1.Pod) { tolerating("k", 600)(pod) }
+	terminates := func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: time.Now()} }
+	for name, change := range map[string]func(*corev1.Pod){"it tolerates the taint by now": tolerates, "it terminates by now": terminates} {
+		for verb, marked := range map[string]bool{"patch": false, "get": true} {
+			t.Run(name+", says the answer to a "+verb, func(t *testing.T) {
+				play(t, func(_ *testing.T, w *world) {
+					w.addNode("n")
+					w.addPod("p", func(pod *corev1.Pod) {
+						if marked {
+							markedByTaint(pod)
+						}
+					})
+					w.run()
+					w.client.PrependReactor(verb, "pods", func(clienttesting.Action) (bool, runtimeObject, error) {
+						pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "uid-of-p"}, Spec: corev1.PodSpec{NodeName: "n"}}
+						markedByTaint(pod)
+						change(pod)
+						return true, pod, nil
+					})
+					w.taint("n", "k:NoExecute")
+					w.pass(sec)
+					w.wantDeletes(nil)
+				})
+			})
+		}
+	}
+}
+
+func markedByTaint(pod *corev1.Pod) {
+	pod.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: podcache.EvictionReason,
+	}}
 }
 
 func TestTheNodeIsReadOnceForAllItsPods(t *testing.T) {

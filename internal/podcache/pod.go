@@ -72,6 +72,14 @@ func (p *Pod) Rule() verdict.Pod {
 	return verdict.Pod{Tolerations: p.Tolerations, Bound: p.Bound()}
 }
 
+// AsOf returns the record of the same pod as the API server itself has just shown it, which can be
+// newer than what the watch has brought. The cache keeps its own.
+func (p *Pod) AsOf(live *corev1.Pod) *Pod {
+	newer := record(live)
+	inherit(newer, p)
+	return newer
+}
+
 // GetObjectMeta makes a record acceptable to the store in which client-go's reflector collects a
 // streamed list; nothing else calls it.
 func (p *Pod) GetObjectMeta() metav1.Object {

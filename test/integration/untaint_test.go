@@ -5,6 +5,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -92,6 +93,35 @@ func TestAPodCacheThatIsAheadOfTheNodeCacheEvictsNothing(t *testing.T) {
 	stays(t, bound)
 	again := taint(t, node, noExecute("again"))
 	leaves(t, bound, promised(t, bound, tainting{noExecute("again"), again}))
+}
+
+func TestAPodWhoseNewTolerationIsNotSeenYetIsNotDeleted(t *testing.T) {
+	s := newScene(t)
+	node := s.node(t, "tainted")
+	watches, faults := &stall{}, newFaults()
+	faults.add(t, watchesOfPods, watches.watch)
+	behind := alone(t, faults)
+	t.Cleanup(watches.end)
+	pod := s.pod(t, "patient", node, tolerating("gone", 1))
+	taint(t, node, noExecute("gone"))
+	waitPending(t, behind.metrics, 1)
+
+	watches.begin()
+	setTolerationSeconds(t, pod, new(int64(600)))
+	eventually(t, "it is due by what was seen of it", func(context.Context) error {
+		if len(audit.all(t, changesOfPods, of(pod.UID))) == 0 {
+			return errors.New("there was no call")
+		}
+		return nil
+	})
+	until(t, time.Now().Add(quiet))
+	remains(t, pod)
+
+	watches.end()
+	waitPending(t, behind.metrics, 1)
+	if tries := audit.all(t, deletes, of(pod.UID)); len(tries) > 0 {
+		t.Errorf("calls %v, want no delete", tries)
+	}
 }
 
 func TestOnlyAPodThatStaysIsSaidToBeCancelled(t *testing.T) {

@@ -1,0 +1,95 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/taintkeeper/taintkeeper/internal/podcache"
+)
+
+// conditionTries is how often the patch of the condition may fail before it stops blocking the
+// delete. It is tried first all the same each time. A status patch that could never succeed once
+// switched evictions off for good (kubernetes/kubernetes#112517).
+const conditionTries = 3
+
+// mark sets the condition DisruptionTarget, by which Job pod failure policies recognise an
+// eviction, unless the pod has it. It returns the pod as the API server has it now: the answer to
+// the patch costs no further call, and shows what a watch that lags behind has not brought yet.
+func (x *executor) mark(ctx context.Context, pod *podcache.Pod, attempt *attempt) (*corev1.Pod, result, error) {
+	attempt.unmarked = nil
+	if pod.Flags.Has(podcache.MarkedByTaint) {
+		return x.look(ctx, pod)
+	}
+	live, err := x.api.patchCondition(ctx, pod)
+	if err == nil {
+		return live, x.endedBy(pod, live), nil
+	}
+	// A conflict that cannot be looked into is a refusal like any other: it must not block the delete.
+	if done, _ := x.ended(ctx, pod, err); done != "" {
+		return nil, done, nil
+	}
+	if answered(err) || errors.Is(err, context.DeadlineExceeded) { // a server that cannot be reached will not delete either
+		attempt.conditionFailures++
+	}
+	if attempt.conditionFailures < conditionTries {
+		return nil, "", fmt.Errorf("set the condition DisruptionTarget of pod %s: %w", pod.Key(), err)
+	}
+	attempt.unmarked = err
+	if err := x.api.turn(ctx); err != nil {
+		return nil, "", err
+	}
+	live, done, _ := x.look(ctx, pod) // nor must this block the delete
+	return live, done, nil
+}
+
+// look reads the pod. It returns a result when that pod has ended, as far as evictions go.
+func (x *executor) look(ctx context.Context, pod *podcache.Pod) (*corev1.Pod, result, error) {
+	live, err := x.api.pod(ctx, pod)
+	switch {
+	case isNotFound(err):
+		x.pods.MarkTerminating(pod.UID)
+		return nil, resultGone, nil
+	case err != nil:
+		return nil, "", fmt.Errorf("read pod %s: %w", pod.Key(), err)
+	}
+	return live, x.endedBy(pod, live), nil
+}
+
+// endedBy tells from a pod that the API server has whether ours has ended: it terminates, or
+// another has its name. The cache may still have it, and is told.
+func (x *executor) endedBy(pod *podcache.Pod, live *corev1.Pod) result {
+	switch {
+	case live.UID != pod.UID:
+		x.pods.MarkTerminating(pod.UID)
+		return resultReplaced
+	case live.DeletionTimestamp != nil:
+		x.pods.MarkTerminating(pod.UID)
+		return resultGone
+	}
+	return ""
+}
+
+// ended tells from the error of a call whether the pod has ended. It looks into a conflict, which
+// can have other causes than another UID, and into a 404, which can be a webhook's, about another
+// object.
+func (x *executor) ended(ctx context.Context, pod *podcache.Pod, err error) (result, error) {
+	switch {
+	case isAnotherUID(err):
+		x.pods.MarkTerminating(pod.UID)
+		return resultReplaced, nil
+	case !apierrors.IsConflict(err) && !isNotFound(err):
+		return "", nil
+	}
+	_, done, err := x.look(ctx, pod)
+	if err != nil {
+		return "", fmt.Errorf("look into a conflict or a 404: %w", err)
+	}
+	return done, nil
+}
