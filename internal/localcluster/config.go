@@ -50,7 +50,8 @@ type Config struct {
 	TaintEviction TaintEviction
 	// Without leaves components out. With etcd and kube-apiserver alone a cluster starts within seconds.
 	Without []Component
-	// ControllerManagerArgs are added to kube-controller-manager's command line.
+	// ControllerManagerArgs are added to kube-controller-manager's command line, where the last of a flag wins; but
+	// --controllers adds to the list that is there.
 	ControllerManagerArgs []string
 	// APIServerArgs are added to kube-apiserver's command line, each as --name=value or --name; they replace
 	// the default of that name.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -97,6 +98,21 @@ func (c *Cluster) waitDefaultServiceAccount(ctx context.Context) error {
 // ControllerManagerPID returns the process id of kube-controller-manager, for measurements, or 0 when it does not run.
 func (c *Cluster) ControllerManagerPID() int {
 	return c.lifeline.pid(ControllerManager)
+}
+
+// ControllerManagerURL returns where kube-controller-manager serves its health and, to those whom the API server would let
+// in, its metrics, or nothing when it does not run. It signs its serving certificate itself.
+func (c *Cluster) ControllerManagerURL() string {
+	manager := c.processes.get(ControllerManager)
+	if manager == nil {
+		return ""
+	}
+	for _, arg := range slices.Backward(manager.cmd.Args) { // the last one wins
+		if port, ok := strings.CutPrefix(arg, "--secure-port="); ok {
+			return "https://127.0.0.1:" + port
+		}
+	}
+	return ""
 }
 
 // RestartControllerManager ends kube-controller-manager and starts it again, with args in place of

@@ -180,6 +180,9 @@ func TestWholeControlPlane(t *testing.T) {
 		if after := cluster.ControllerManagerPID(); before == 0 || after == 0 || before == after {
 			t.Errorf("process %d before, %d after", before, after)
 		}
+		if !healthy(t.Context(), loopbackClient(), cluster.ControllerManagerURL()+"/healthz") {
+			t.Errorf("it does not answer at %q", cluster.ControllerManagerURL())
+		}
 	})
 	step("Stop leaves neither process nor folder, and may be repeated", func(t *testing.T) {
 		if got := len(processesOf(t.Context(), t, cluster.Dir())); got < 5 {

@@ -1,0 +1,141 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// outcome is a finding, or why there is none.
+type outcome struct {
+	finding
+	err error
+}
+
+func (o outcome) isRight() bool { return o.err == nil && o.right }
+
+func (o outcome) String() string {
+	switch {
+	case o.err != nil:
+		return "could not be played: " + o.err.Error()
+	case o.right:
+		return "right: " + o.seen
+	default:
+		return "wrong: " + o.seen
+	}
+}
+
+// result is what came of a scenario with both contestants.
+type result struct {
+	row
+	upstream, ours outcome
+}
+
+// report is what came of all scenarios that were played.
+type report struct {
+	version string // of Kubernetes
+	took    time.Duration
+	results []result
+}
+
+// compare plays the chosen scenarios to both contestants, each in a cluster of its own, at the same time.
+func compare(ctx context.Context, o options) (report, error) {
+	began := time.Now()
+	var upstreams, our map[int]outcome
+	var version string
+	group, playing := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		upstreams, version, err = perform(playing, "upstream", startUpstream, o)
+		return err
+	})
+	group.Go(func() (err error) {
+		our, _, err = perform(playing, "ours", startOurs, o)
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		return report{}, err
+	}
+	r := report{version: version, took: time.Since(began)}
+	for _, row := range rows() {
+		if o.chosen(row.number) {
+			r.results = append(r.results, result{row: row, upstream: upstreams[row.number], ours: our[row.number]})
+		}
+	}
+	return r, nil
+}
+
+// perform plays the programme to one contestant. An error is one of the cluster; what failed in a scenario is among the
+// outcomes.
+func perform(ctx context.Context, name string, start starter, o options) (outcomes map[int]outcome, version string, err error) {
+	// The cluster is taken down in order also when ctx ends, so it needs one of its own.
+	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	s, err := setUp(lasting, name, start, o)
+	defer func() { err = errors.Join(err, s.takeDown()) }()
+	if err != nil {
+		return nil, "", err
+	}
+	outcomes = map[int]outcome{}
+	for _, a := range programme() {
+		numbers := slices.DeleteFunc(slices.Clone(a.rows), func(number int) bool { return !o.chosen(number) })
+		if len(numbers) == 0 {
+			continue
+		}
+		if err := s.launch(ctx, a.launch); err != nil {
+			return nil, "", fmt.Errorf("start %s: %w", name, err)
+		}
+		s.playTogether(ctx, numbers, outcomes)
+		if ctx.Err() != nil {
+			return nil, "", context.Cause(ctx)
+		}
+	}
+	return outcomes, s.version, nil
+}
+
+// playTogether plays some scenarios side by side.
+func (s *stage) playTogether(ctx context.Context, numbers []int, outcomes map[int]outcome) {
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	for _, r := range rows() {
+		if !slices.Contains(numbers, r.number) {
+			continue
+		}
+		group.Go(func() {
+			played := s.play(ctx, r)
+			mu.Lock()
+			defer mu.Unlock()
+			outcomes[r.number] = played
+		})
+	}
+	group.Wait()
+}
+
+// wrong returns an error that says what ours did not do right, or could not be shown to do.
+func (r report) wrong() error {
+	var all []error
+	for _, result := range r.results {
+		if !result.ours.isRight() {
+			all = append(all, fmt.Errorf("scenario %d, %s: ours %s", result.number, result.scenario, result.ours))
+		}
+	}
+	return errors.Join(all...)
+}
+
+// incomplete returns an error for every scenario that could not be played.
+func (r report) incomplete() error {
+	var all []error
+	for _, result := range r.results {
+		if err := errors.Join(result.upstream.err, result.ours.err); err != nil {
+			all = append(all, fmt.Errorf("scenario %d could not be played: %w", result.number, err))
+		}
+	}
+	return errors.Join(all...)
+}

@@ -1,0 +1,70 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+)
+
+// launch is a way to start a contestant.
+type launch int
+
+const (
+	// usual is with its defaults.
+	usual launch = iota
+	// limited is with at most 20 calls per second and bursts of 30, which are kube-controller-manager's defaults.
+	limited
+	// alone is without the controllers that make an index of pods by node, in its process or beside it.
+	alone
+	// lagging is behind a gate.
+	lagging
+)
+
+// contestant is a program that evicts.
+type contestant interface {
+	// user is its name in the audit log.
+	user() string
+	// access is how it reaches the API server through a gate.
+	access() (*rest.Config, error)
+	// start makes it run in some way and returns when it serves. It may not evict yet.
+	start(ctx context.Context, l launch, through *gate) error
+	// restart ends it by SIGTERM and starts it again as it was.
+	restart(ctx context.Context) error
+	// scrape reads its metrics.
+	scrape(ctx context.Context) (metrics, error)
+	// log is the file with its output.
+	log() string
+	// program is its binary.
+	program() string
+}
+
+// The feature gate of the operators Gt and Lt (KEP-5471). It is on everywhere, for the scenario that is about it; it
+// changes nothing else.
+const comparisonOperators = "--feature-gates=TaintTolerationComparisonOperators=true"
+
+// withoutIndex switches off the controllers that make an index of pods by node. The flag adds to itself when it is repeated.
+const withoutIndex = "--controllers=-node-lifecycle-controller,-daemonset-controller"
+
+// clusterConfig is the cluster that both contestants get. There is no kubelet, real or simulated: what happens to pods
+// is the contestant's doing or the scenario's.
+func clusterConfig(binaries string) localcluster.Config {
+	return localcluster.Config{
+		Binaries:              binaries,
+		Without:               []localcluster.Component{localcluster.Scheduler, localcluster.Kwok},
+		Audit:                 true,
+		APIServerArgs:         []string{comparisonOperators},
+		ControllerManagerArgs: managerArgs(),
+	}
+}
+
+// managerArgs are for kube-controller-manager, evicting or not. The node-lifecycle controller shall not miss the kubelets.
+func managerArgs(more ...string) []string {
+	return append([]string{
+		comparisonOperators, "--node-monitor-grace-period=24h", "--node-startup-grace-period=24h",
+	}, more...)
+}

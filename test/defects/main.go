@@ -1,0 +1,131 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command defects plays each defect of kube-controller-manager's taint eviction that Taintkeeper fixes, one scenario per row
+// of the table in the README, to both, on a real API server each: `make defects`. It prints what it saw, and writes
+// docs/defects.md when it is told to.
+//
+// It exits with 0 when Taintkeeper was right in every scenario, whatever upstream did, and with 1 otherwise.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintf(os.Stderr, "defects: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	silenceLogs()
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	o, err := parseFlags()
+	if err != nil {
+		return err
+	}
+	r, err := compare(ctx, o)
+	if err != nil {
+		return err
+	}
+	printTable(os.Stdout, r)
+	return errors.Join(r.wrong(), writeDocument(o, r))
+}
+
+// silenceLogs keeps the clients of this program from writing about clusters that end.
+func silenceLogs() {
+	klog.SetLogger(logr.Discard())
+	logf.SetLogger(logr.Discard())
+}
+
+// options are the flags.
+type options struct {
+	only     numbers
+	ours     string
+	plane    string
+	file     string
+	machine  string
+	progress io.Writer
+}
+
+// numbers is a flag with several numbers, separated by commas.
+type numbers []int
+
+func (n *numbers) String() string { return strings.Trim(fmt.Sprint(*n), "[]") }
+
+// Set implements flag.Value.
+func (n *numbers) Set(value string) error {
+	for text := range strings.SplitSeq(value, ",") {
+		number, err := strconv.Atoi(text)
+		if err != nil || !slices.ContainsFunc(rows(), func(r row) bool { return r.number == number }) {
+			return fmt.Errorf("there is no scenario %q; there are 1 to %d", text, len(rows()))
+		}
+		*n = append(*n, number)
+	}
+	return nil
+}
+
+func (o options) chosen(number int) bool { return len(o.only) == 0 || slices.Contains(o.only, number) }
+
+func parseFlags() (options, error) {
+	o := options{progress: os.Stderr}
+	flag.Var(&o.only, "only", "scenarios to play, by number, separated by commas; all by default")
+	flag.StringVar(&o.ours, "taintkeeper", "bin/taintkeeper", "the program to play them to")
+	flag.StringVar(&o.plane, "controlplane", "bin/controlplane", "folder with the binaries of the control plane")
+	flag.StringVar(&o.file, "write", "", "file to write the results to as Markdown, for example docs/defects.md")
+	flag.StringVar(&o.machine, "machine", fmt.Sprintf("%d processors, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH), "the machine in words, for that file")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		return o, fmt.Errorf("%q: there are flags only; see -help", flag.Args())
+	}
+	if o.file != "" && len(o.only) > 0 {
+		return o, errors.New("-write and -only: the file holds all scenarios; leave one of the two out")
+	}
+	return o, o.resolve()
+}
+
+// resolve makes the paths absolute: a program with a name like bin/taintkeeper is looked up in the working directory of
+// whoever starts it.
+func (o *options) resolve() error {
+	for _, path := range []*string{&o.ours, &o.plane} {
+		absolute, err := filepath.Abs(*path)
+		if err != nil {
+			return fmt.Errorf("resolve %s: %w", *path, err)
+		}
+		*path = absolute
+	}
+	return nil
+}
+
+// writeDocument writes the file that is asked for. What could not be played would be missing in it.
+func writeDocument(o options, r report) error {
+	if o.file == "" {
+		return nil
+	}
+	if err := r.incomplete(); err != nil {
+		return fmt.Errorf("%s is not written: %w", o.file, err)
+	}
+	if err := os.WriteFile(o.file, []byte(document(r, o.machine)), 0o644); err != nil {
+		return fmt.Errorf("write the results: %w", err)
+	}
+	return nil
+}

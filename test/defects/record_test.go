@@ -1,0 +1,127 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+)
+
+func podOf(uid types.UID) *corev1.Pod { return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}} }
+
+func terminating(uid types.UID) *corev1.Pod {
+	pod := podOf(uid)
+	pod.DeletionTimestamp = new(metav1.Now())
+	return pod
+}
+
+func TestAPodHasLeftWhenItIsFirstSeenTerminating(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, start := newObserver(), time.Now()
+		go func() {
+			o.see(podOf("a"))
+			pass(t, 3*time.Second)
+			o.see(terminating("a"))
+			pass(t, time.Second)
+			o.see(terminating("a"))
+			o.miss(podOf("a"))
+		}()
+		got, err := o.departure(t.Context(), podOf("a"), start, 3*time.Second, time.Minute)
+		if want := (departure{due: 3 * time.Second, left: true, after: 3 * time.Second, watched: time.Minute}); err != nil || got != want {
+			t.Errorf("%+v, %v; want %+v", got, err, want)
+		}
+		pass(t, time.Minute)
+		if at, _ := o.leftAt("a"); !at.Equal(start.Add(3 * time.Second)) {
+			t.Errorf("it left after %s, as was seen later", at.Sub(start))
+		}
+	})
+}
+
+func TestAPodThatIsGoneHasLeft(t *testing.T) {
+	o := newObserver()
+	o.miss(cache.DeletedFinalStateUnknown{Obj: podOf("a")})
+	if _, left := o.leftAt("a"); !left {
+		t.Error("it has not")
+	}
+}
+
+func TestAPodThatStaysIsWatchedToTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, start := newObserver(), time.Now()
+		o.see(terminating("another"))
+		got, err := o.departure(t.Context(), podOf("a"), start, never, time.Minute)
+		if err != nil || got.left || time.Since(start) != time.Minute {
+			t.Errorf("%+v, %v after %s", got, err, time.Since(start))
+		}
+	})
+}
+
+// pass lets virtual time pass.
+func pass(t *testing.T, length time.Duration) {
+	t.Helper()
+	if err := pause(t.Context(), length); err != nil {
+		t.Error(err)
+	}
+}
+
+const auditLines = `{"verb":"get","user":{"username":"us"},"objectRef":{"resource":"pods","namespace":"n","name":"p"},"responseStatus":{"code":200},"stageTimestamp":"2026-01-01T00:00:01.000000Z"}
+{"verb":"patch","user":{"username":"us"},"objectRef":{"resource":"pods","subresource":"status","namespace":"n","name":"p"},"responseStatus":{"code":200},"stageTimestamp":"2026-01-01T00:00:02.000000Z"}
+{"verb":"delete","user":{"username":"them"},"objectRef":{"resource":"pods","namespace":"n","name":"p"},"responseStatus":{"code":200},"stageTimestamp":"2026-01-01T00:00:03.000000Z"}
+{"verb":"delete","user":{"username":"us"},"objectRef":{"resource":"pods","namespace":"other","name":"p"},"responseStatus":{"code":200},"stageTimestamp":"2026-01-01T00:00:03.000000Z"}
+{"verb":"delete","user":{"username":"us"},"objectRef":{"resource":"pods","namespace":"n","name":"p"},"responseStatus":{"code":422},"stageTimestamp":"2026-01-01T00:00:04.000000Z"}
+{"verb":"delete","user":{"username":"us"},"objectRef":{"resource":"pods","namespace":"n","name":"p"},"responseStatus":{"code":200},"stageTimestamp":"2026-01-01T00:00:05.000000Z"}
+{"verb":"delete","user":{"username":"us"},"objectRef":{"resour`
+
+func TestCallsAreThoseOfAUserInANamespaceThatAreCompleteInTheLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	if err := os.WriteFile(path, []byte(auditLines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	calls, err := audit{path}.calls("us", "n")
+	if err != nil || len(calls) != 4 || calls[1].Resource != "pods/status" {
+		t.Fatalf("%+v, %v", calls, err)
+	}
+	deletes := podDeletes(calls)
+	if len(deletes) != 1 || !deletes[0].Answered.Equal(began.Add(5*time.Second)) {
+		t.Errorf("deletes %+v, want the one that was accepted", deletes)
+	}
+	if later := since(calls, began.Add(3*time.Second)); len(later) != 2 {
+		t.Errorf("after three seconds: %+v", later)
+	}
+}
+
+func TestAnAuditLogThatCannotBeUnderstoodIsAnError(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	if err := os.WriteFile(path, []byte("nonsense\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (audit{path}).calls("us", "n"); err == nil {
+		t.Error("it is none")
+	}
+}
+
+func TestOnlyLinesOfALogThatCameAfterTheMarkAreCounted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	if err := os.WriteFile(path, []byte("a junk\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mark, err := markLog(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("a junk\nb junk junk\nc\nd junk\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := mark.lines("junk"); err != nil || n != 2 {
+		t.Errorf("%d lines, %v; want 2", n, err)
+	}
+}

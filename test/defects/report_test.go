@@ -1,0 +1,173 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestEveryRowIsPlayedOnceAndSaysWhatItIsAbout(t *testing.T) {
+	var played []int
+	for _, a := range programme() {
+		played = append(played, a.rows...)
+	}
+	slices.Sort(played)
+	for i, r := range rows() {
+		if r.number != i+1 || i >= len(played) || played[i] != r.number {
+			t.Errorf("row %d: number %d; the programme plays %v", i+1, r.number, played)
+		}
+		if r.scenario == "" || r.should == "" || r.how == "" || r.play == nil {
+			t.Errorf("row %d lacks something: %+v", r.number, r)
+		}
+	}
+	if len(played) != len(rows()) {
+		t.Errorf("the programme plays %v, and there are %d rows", played, len(rows()))
+	}
+}
+
+var (
+	good   = outcome{finding: finding{"left after 20.0 s", true}}
+	bad    = outcome{finding: finding{"still there after 60.0 s", false}}
+	broken = outcome{err: errors.New("create pod x: refused")}
+)
+
+func sample(upstream, our outcome) report {
+	return report{version: "v1.36.3", took: 143 * time.Second, results: []result{{
+		row: row{
+			number: 10, scenario: "The controller restarts", should: "The pod leaves | in time",
+			how: "By a watch.", issues: []int{108268}, pulls: []int{141311},
+		},
+		upstream: upstream, ours: our,
+	}}}
+}
+
+func TestOnlyOursDecidesWhetherTheProgramSucceeds(t *testing.T) {
+	tests := map[string]struct {
+		report report
+		want   string
+	}{
+		"ours is right, upstream wrong":               {sample(bad, good), ""},
+		"both are right":                              {sample(good, good), ""},
+		"ours is right, upstream's scene is at fault": {sample(broken, good), ""},
+		"ours is wrong":                               {sample(good, bad), "scenario 10, The controller restarts: ours wrong: still there after 60.0 s"},
+		"ours could not be played":                    {sample(bad, broken), "scenario 10, The controller restarts: ours could not be played: create pod x: refused"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			said := ""
+			if err := test.report.wrong(); err != nil {
+				said = err.Error()
+			}
+			if said != test.want {
+				t.Errorf("%q, want %q", said, test.want)
+			}
+		})
+	}
+}
+
+func TestWhatCouldNotBePlayedIsNeitherRightNorWrong(t *testing.T) {
+	if err := sample(bad, good).incomplete(); err != nil {
+		t.Errorf("all was played, and it says %v", err)
+	}
+	if sample(broken, good).incomplete() == nil || sample(bad, broken).incomplete() == nil {
+		t.Error("a scenario that could not be played is not missed")
+	}
+	if text := broken.String(); text != "could not be played: create pod x: refused" || broken.isRight() {
+		t.Errorf("%q, right: %v", text, broken.isRight())
+	}
+}
+
+func TestADocumentIsNotWrittenWithoutAllResults(t *testing.T) {
+	file := t.TempDir() + "/defects.md"
+	if err := writeDocument(options{file: file}, sample(broken, good)); err == nil {
+		t.Error("it is written")
+	}
+	if err := writeDocument(options{file: file}, sample(bad, good)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheDocumentHoldsWhatWasMeasuredAndHow(t *testing.T) {
+	text := document(sample(bad, good), "two shared virtual cores")
+	for _, want := range []string{
+		"# Defects side by side\n",
+		"Kubernetes v1.36.3,",
+		"    make defects\n",
+		"on a machine with two shared virtual cores; all scenarios together took 2m20s.",
+		"Of 1 scenario, upstream is right in 0 and Taintkeeper in 1.",
+		"| # | scenario | what should happen | upstream | ours |\n",
+		`| 10 | The controller restarts | The pod leaves \| in time | **wrong**: still there after 60.0 s | right: left after 20.0 s |` + "\n",
+		"\n10. By a watch. Upstream: [#108268](https://github.com/kubernetes/kubernetes/issues/108268), [#141311](https://github.com/kubernetes/kubernetes/pull/141311).\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	if again := document(sample(bad, good), "two shared virtual cores"); again != text {
+		t.Errorf("a second time it is\n%s", again)
+	}
+}
+
+func TestAScenarioThatUpstreamPassesIsShownSo(t *testing.T) {
+	text := document(sample(good, good), "two shared virtual cores")
+	if !strings.Contains(text, "| right: left after 20.0 s | right: left after 20.0 s |") {
+		t.Errorf("it is not in\n%s", text)
+	}
+}
+
+func TestThePrintedTableFitsItsColumns(t *testing.T) {
+	var out strings.Builder
+	printTable(&out, sample(bad, good))
+	want := `#   scenario                    what should happen        upstream                          ours
+----------------------------------------------------------------------------------------------------------------------------
+10  The controller restarts     The pod leaves | in time  wrong: still there after 60.0 s   right: left after 20.0 s
+----------------------------------------------------------------------------------------------------------------------------
+Of 1 scenario, upstream is right in 0 and Taintkeeper in 1.
+`
+	if out.String() != want {
+		t.Errorf("got\n%swant\n%s", out.String(), want)
+	}
+}
+
+func TestTextIsWrappedBetweenWords(t *testing.T) {
+	tests := map[string]struct {
+		text string
+		want []string
+	}{
+		"short":              {"a b", []string{"a b"}},
+		"exactly the width":  {"abcd efgh", []string{"abcd efgh"}},
+		"longer":             {"abcd efgh i", []string{"abcd efgh", "i"}},
+		"a word that is too": {"a bcdefghijkl m", []string{"a", "bcdefghijkl", "m"}},
+		"nothing":            {"", []string{""}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := wrap(test.text, 9); !slices.Equal(got, test.want) {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestOnlyScenariosThatThereAreCanBeChosen(t *testing.T) {
+	var o options
+	if !o.chosen(1) || !o.chosen(16) {
+		t.Error("without a choice, not all are played")
+	}
+	if err := o.only.Set("3,16"); err != nil {
+		t.Fatal(err)
+	}
+	if !o.chosen(3) || !o.chosen(16) || o.chosen(1) {
+		t.Errorf("chosen: %s", &o.only)
+	}
+	for _, nonsense := range []string{"0", "17", "x", "1,,2"} {
+		if err := o.only.Set(nonsense); err == nil || !strings.Contains(err.Error(), "there are 1 to 16") {
+			t.Errorf("%q: %v", nonsense, err)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+)
+
+// stage is a cluster with one contestant in it.
+type stage struct {
+	name       string // the contestant's
+	version    string // of Kubernetes
+	out        io.Writer
+	cluster    *localcluster.Cluster
+	admin      kubernetes.Interface
+	observer   *observer
+	audit      audit
+	gate       *gate
+	contestant contestant
+	running    launch
+	canaries   atomic.Int32
+}
+
+// starter starts a cluster with a contestant.
+type starter func(context.Context, options) (*localcluster.Cluster, contestant, error)
+
+// setUp starts a stage. What it returns is to be taken down, also after an error.
+func setUp(ctx context.Context, name string, start starter, o options) (*stage, error) {
+	s := &stage{name: name, out: o.progress}
+	var err error
+	if s.cluster, s.contestant, err = start(ctx, o); err != nil {
+		return s, fmt.Errorf("start a cluster with %s: %w", name, err)
+	}
+	s.audit = audit{path: s.cluster.AuditLog()}
+	if s.admin, err = kubernetes.NewForConfig(s.cluster.AdminConfig()); err != nil {
+		return s, fmt.Errorf("make a client: %w", err)
+	}
+	version, err := s.admin.Discovery().ServerVersion()
+	if err != nil {
+		return s, fmt.Errorf("ask for the version of Kubernetes: %w", err)
+	}
+	s.version = version.GitVersion
+	access, err := s.contestant.access()
+	if err != nil {
+		return s, err
+	}
+	if s.gate, err = newGate(ctx, access); err != nil {
+		return s, err
+	}
+	if s.observer, err = observe(ctx, s.admin); err != nil {
+		return s, err
+	}
+	s.say("up, Kubernetes %s", s.version)
+	return s, s.startCanaries(ctx)
+}
+
+func (s *stage) takeDown() error {
+	if s.cluster == nil {
+		return nil
+	}
+	return s.cluster.Stop()
+}
+
+func (s *stage) say(format string, args ...any) {
+	// Progress that cannot be shown is no reason to fail.
+	_, _ = fmt.Fprintf(s.out, "%s: %s\n", s.name, fmt.Sprintf(format, args...))
+}
+
+// launch makes the contestant run in some way, and evict.
+func (s *stage) launch(ctx context.Context, l launch) error {
+	if s.running != l {
+		if err := s.contestant.start(ctx, l, s.gate); err != nil {
+			return err
+		}
+	}
+	s.running = l
+	return s.awaitCanary(ctx)
+}
+
+// Canaries are pods that are due when they are made, on a node that has always been tainted. The end of one says that the
+// contestant does its work.
+const (
+	canaryNode      = "canary"
+	canaryNamespace = "canary"
+	canaryLimit     = 2 * time.Minute
+)
+
+func (s *stage) startCanaries(ctx context.Context) error {
+	if err := s.createNamespace(ctx, canaryNamespace); err != nil {
+		return err
+	}
+	node := newNode(canaryNode)
+	node.Spec.Taints = []corev1.Taint{noExecute("canary")}
+	if _, err := s.admin.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create node %s: %w", canaryNode, err)
+	}
+	return nil
+}
+
+func (s *stage) awaitCanary(ctx context.Context) error {
+	pod := newPod(fmt.Sprintf("canary-%d", s.canaries.Add(1)), canaryNode)
+	pod, err := s.admin.CoreV1().Pods(canaryNamespace).Create(ctx, pod, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("create a canary: %w", err)
+	}
+	left, err := s.observer.await(ctx, time.Now().Add(canaryLimit), pod)
+	if err == nil && left > 0 {
+		err = fmt.Errorf("%s has evicted nothing for %s; see %s", s.name, canaryLimit, s.contestant.log())
+	}
+	return err
+}
+
+func (s *stage) createNamespace(ctx context.Context, name string) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := s.admin.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create namespace %s: %w", name, err)
+	}
+	return nil
+}
+
+// play plays a scenario in a namespace of its own, and clears up after it. An error is one of the scene, not of the
+// contestant.
+func (s *stage) play(ctx context.Context, r row) outcome {
+	scene, err := s.newScene(ctx, fmt.Sprintf("row-%02d", r.number))
+	if err != nil {
+		return outcome{err: err}
+	}
+	found, err := r.play(ctx, scene)
+	if ctx.Err() != nil {
+		return outcome{err: context.Cause(ctx)} // the cluster goes, and the scene with it
+	}
+	o := outcome{finding: found, err: errors.Join(err, scene.clear(ctx))}
+	s.say("scenario %d (%s): %s", r.number, r.scenario, o)
+	return o
+}

@@ -1,0 +1,158 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// columns are the widths of the printed table, in characters.
+var columns = []int{2, 26, 24, 32, 32}
+
+// printTable prints the results for a terminal.
+func printTable(out io.Writer, r report) {
+	rule := strings.Repeat("-", sum(columns)+2*(len(columns)-1))
+	lines := layOut([]string{"#", "scenario", "what should happen", "upstream", "ours"})
+	for _, result := range r.results {
+		lines = append(lines, rule)
+		lines = append(lines, layOut([]string{
+			fmt.Sprint(result.number), result.scenario, result.should, result.upstream.String(), result.ours.String(),
+		})...)
+	}
+	lines = append(lines, rule, summary(r))
+	// A result that cannot be shown is in the exit code too.
+	_, _ = fmt.Fprintln(out, strings.Join(lines, "\n"))
+}
+
+func sum(all []int) int {
+	total := 0
+	for _, n := range all {
+		total += n
+	}
+	return total
+}
+
+// layOut returns the lines of a row, each cell wrapped to the width of its column.
+func layOut(cells []string) []string {
+	wrapped := make([][]string, len(cells))
+	height := 0
+	for i, cell := range cells {
+		wrapped[i] = wrap(cell, columns[i])
+		height = max(height, len(wrapped[i]))
+	}
+	lines := make([]string, height)
+	for line := range height {
+		var text strings.Builder
+		for i, cell := range wrapped {
+			part := ""
+			if line < len(cell) {
+				part = cell[line]
+			}
+			fmt.Fprintf(&text, "%-*s  ", columns[i], part)
+		}
+		lines[line] = strings.TrimRight(text.String(), " ")
+	}
+	return lines
+}
+
+// wrap breaks a text between words. A word that is too long keeps its line for itself.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && len(line)+1+len(word) > width {
+			lines = append(lines, line)
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
+}
+
+// summary counts who was right.
+func summary(r report) string {
+	upstream, our := 0, 0
+	for _, result := range r.results {
+		if result.upstream.isRight() {
+			upstream++
+		}
+		if result.ours.isRight() {
+			our++
+		}
+	}
+	return fmt.Sprintf("Of %s, upstream is right in %d and Taintkeeper in %d.", counted(len(r.results), "scenario", "scenarios"), upstream, our)
+}
+
+// document returns the results as Markdown.
+func document(r report, machine string) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, documentHead, r.version, machine, r.took.Round(10*time.Second).String(), summary(r))
+	for _, result := range r.results {
+		fmt.Fprintf(&text, "| %d | %s | %s | %s | %s |\n", result.number, cell(result.scenario), cell(result.should),
+			verdictCell(result.upstream), verdictCell(result.ours))
+	}
+	text.WriteString("\n## How each is measured\n\n")
+	for _, result := range r.results {
+		fmt.Fprintf(&text, "%d. %s%s\n", result.number, result.how, references(result.row))
+	}
+	return text.String()
+}
+
+const documentHead = `# Defects side by side
+
+Each defect of kube-controller-manager's taint-eviction-controller that Taintkeeper fixes, played to both on a real API
+server: Kubernetes %s, its kube-controller-manager and ` + "`bin/taintkeeper`" + `, each in a cluster of its own. This file is written
+by the program that plays them; repeat it with
+
+    make defects
+
+The figures are those of one run on a machine with %s; all scenarios together took %s. What happened
+is seen by a watch of the program's own and in the API server's audit log, and by the word of the controllers only where
+that is what it is about. An eviction is wrong when it comes before it was due, or more than 4 seconds after, as less
+can be the machine. A scenario that upstream passes is reported so.
+
+There is no kubelet: a pod that is deleted keeps terminating. kube-controller-manager has its defaults but for a feature gate
+(see 16) and the node-lifecycle controller's grace periods, which are a day, so that it does not miss the kubelets.
+
+%s
+
+| # | scenario | what should happen | upstream | ours |
+| --: | --- | --- | --- | --- |
+`
+
+// verdictCell writes an outcome; what is wrong stands out.
+func verdictCell(o outcome) string {
+	text := cell(o.String())
+	if rest, wrong := strings.CutPrefix(text, "wrong:"); wrong {
+		return "**wrong**:" + rest
+	}
+	return text
+}
+
+// cell makes a text fit for a cell of a Markdown table.
+func cell(text string) string {
+	return strings.NewReplacer("|", "\\|", "\n", " ").Replace(text)
+}
+
+// references links what upstream's tracker has about a defect.
+func references(r row) string {
+	var links []string
+	for _, number := range r.issues {
+		links = append(links, fmt.Sprintf("[#%d](https://github.com/kubernetes/kubernetes/issues/%[1]d)", number))
+	}
+	for _, number := range r.pulls {
+		links = append(links, fmt.Sprintf("[#%d](https://github.com/kubernetes/kubernetes/pull/%[1]d)", number))
+	}
+	if len(links) == 0 {
+		return ""
+	}
+	return " Upstream: " + strings.Join(slices.Compact(links), ", ") + "."
+}
