@@ -1,0 +1,95 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// result is a run that was played and judged.
+type result struct {
+	run
+	took time.Duration
+	rows []row
+	// complaints are what was not as expected and belongs to no spec that was asked for.
+	complaints []string
+	// Each of these is empty when there is none.
+	junit string // file
+	log   string // file with the output of the specs
+	state string // folder of the cluster
+}
+
+// row is a spec in a run.
+type row struct {
+	spec
+	outcome   outcome // its status is empty when the spec did not run
+	complaint string  // empty when it ended as it had to
+}
+
+// judge compares what ran with what had to. It goes by names, so that a spec which did not run is a complaint and one that
+// nobody asked for cannot stand in for it.
+func judge(r run, ran []outcome) (rows []row, complaints []string) {
+	for _, s := range specs {
+		rows = append(rows, judgeSpec(r, s, ran))
+	}
+	for _, o := range ran {
+		switch {
+		case !o.spec && o.status != statusPassed:
+			complaints = append(complaints, fmt.Sprintf("%s of the suite %s: %s", o.name, o.status, o.message))
+		case o.spec && !listed(o.name):
+			complaints = append(complaints, fmt.Sprintf("%s ran and is not in the list of specs: add it", o.name))
+		}
+	}
+	return rows, complaints
+}
+
+func listed(name string) bool {
+	return slices.ContainsFunc(specs, func(s spec) bool { return s.name() == name })
+}
+
+func judgeSpec(r run, s spec, ran []outcome) row {
+	i := slices.IndexFunc(ran, func(o outcome) bool { return o.spec && o.name == s.name() })
+	if i < 0 {
+		return row{spec: s, complaint: "did not run"}
+	}
+	return row{spec: s, outcome: ran[i], complaint: complain(r, s, ran[i])}
+}
+
+func complain(r run, s spec, o outcome) string {
+	passed := o.status == statusPassed
+	switch {
+	case s.passesIn(r) && passed:
+		return ""
+	case s.passesIn(r):
+		return fmt.Sprintf("%s, and has to pass:\n%s", o.status, o.message)
+	case passed:
+		return "passed, and has to fail where nobody evicts"
+	case !strings.Contains(o.message, s.unevicted):
+		return fmt.Sprintf("%s, but not for want of an eviction, of which it would say %q:\n%s", o.status, s.unevicted, o.message)
+	}
+	return ""
+}
+
+// asExpected says whether a run was as expected in all it had to show.
+func (r result) asExpected() bool {
+	return len(r.complaints) == 0 && !slices.ContainsFunc(r.rows, func(one row) bool { return one.complaint != "" })
+}
+
+func asExpected(results []result) bool {
+	return !slices.ContainsFunc(results, func(r result) bool { return !r.asExpected() })
+}
+
+// count counts the rows for which all conditions hold.
+func (r result) count(conditions ...func(row) bool) int {
+	n := 0
+	for _, one := range r.rows {
+		if !slices.ContainsFunc(conditions, func(holds func(row) bool) bool { return !holds(one) }) {
+			n++
+		}
+	}
+	return n
+}

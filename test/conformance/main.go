@@ -1,0 +1,82 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command conformance plays upstream's own e2e specs of taints in local clusters: with the eviction that is built in,
+// with nobody in its place, and with bin/taintkeeper there.
+//
+// The second run is the control: the specs that wait for an eviction must fail in it, each with its own words for a pod
+// that did not go. Without it nobody would know that they can fail.
+//
+// It needs the binaries that `make conformance` builds, and is run in the root of the repository. Progress goes to
+// standard error, one table to standard output. It exits with 0 when every run was as expected, with 130 when it was
+// interrupted, and with 1 otherwise.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+const (
+	exitUnexpected  = 1
+	exitInterrupted = 130
+)
+
+func main() {
+	names := flag.String("runs", "", "runs to play, separated by commas: built-in, nobody, taintkeeper; all by default")
+	var s suite
+	flag.StringVar(&s.e2e, "e2e", "bin/conformance/e2e.test", "upstream's e2e test binary")
+	flag.StringVar(&s.kubectl, "kubectl", "bin/conformance/kubectl", "the kubectl that specs call")
+	flag.StringVar(&s.results, "results", "bin/conformance/results", "folder for the JUnit files and the logs, one folder in it per run")
+	flag.Parse()
+	os.Exit(conform(s, *names, flag.Args()))
+}
+
+// conform plays the runs of the flag -runs and returns the exit status.
+func conform(s suite, names string, rest []string) int {
+	chosen, err := chooseRuns(names, rest)
+	if err != nil {
+		return fail(err)
+	}
+	if s, err = s.complete(); err != nil {
+		return fail(err)
+	}
+	// A client that loses its server says so; the end of a cluster is full of that.
+	ctrl.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	done := context.AfterFunc(ctx, func() {
+		stop() // a second Ctrl-C ends the program at once; the watchdogs then end the rest
+		progress("stopping ...")
+	})
+	defer done()
+
+	results := s.playAll(ctx, chosen)
+	if ctx.Err() != nil {
+		return exitInterrupted
+	}
+	report(os.Stdout, results)
+	if !asExpected(results) {
+		return exitUnexpected
+	}
+	return 0
+}
+
+func fail(err error) int {
+	fmt.Fprintf(os.Stderr, "conformance: %v\n", err)
+	return exitUnexpected
+}
+
+// progress tells on standard error what is being done: the table has standard output to itself.
+func progress(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, format+"\n", args...)
+}

@@ -1,0 +1,66 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+)
+
+// run is who evicts in a cluster. The same specs are played in each.
+type run struct {
+	name    string
+	about   string
+	builtIn localcluster.TaintEviction
+	evictor evictor // beside the control plane, or nil
+}
+
+// evictor starts what evicts beside the control plane, and returns how to end it. That it ended by itself is an error then.
+type evictor func(context.Context, *localcluster.Cluster) (stop func() error, err error)
+
+var runs = []run{
+	{name: "built-in", about: "kube-controller-manager evicts", builtIn: localcluster.BuiltInOn},
+	{name: "nobody", about: "nobody evicts: the specs that wait for an eviction must fail"},
+	{name: "taintkeeper", about: "bin/taintkeeper evicts", evictor: startTaintkeeper},
+}
+
+// evicts says whether anybody evicts in the run.
+func (r run) evicts() bool { return r.builtIn == localcluster.BuiltInOn || r.evictor != nil }
+
+// start starts the evictor, if there is one, and returns how to end it.
+func (r run) start(ctx context.Context, cluster *localcluster.Cluster) (stop func() error, err error) {
+	if r.evictor == nil {
+		return func() error { return nil }, nil
+	}
+	return r.evictor(ctx, cluster)
+}
+
+func startTaintkeeper(ctx context.Context, cluster *localcluster.Cluster) (func() error, error) {
+	keeper, err := cluster.StartTaintkeeper(ctx, localcluster.TaintkeeperConfig{Args: []string{"--v=1"}}) // a line per eviction
+	if err != nil {
+		return nil, err
+	}
+	return keeper.Stop, nil
+}
+
+// chooseRuns returns the runs of the flag's value, in their own order, or all when it is empty.
+func chooseRuns(names string, rest []string) ([]run, error) {
+	if len(rest) > 0 {
+		return nil, fmt.Errorf("%q: there are flags only; see -help", rest)
+	}
+	if names == "" {
+		return runs, nil
+	}
+	wanted := strings.Split(names, ",")
+	for _, name := range wanted {
+		if !slices.ContainsFunc(runs, func(r run) bool { return r.name == name }) {
+			return nil, fmt.Errorf("-runs=%s: there is no run %q; there are built-in, nobody and taintkeeper, to be separated by commas", names, name)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(runs), func(r run) bool { return !slices.Contains(wanted, r.name) }), nil
+}
