@@ -9,6 +9,9 @@ KUBE_LDFLAGS := -s -w \
 	-X k8s.io/component-base/version.gitMajor=1 \
 	-X k8s.io/component-base/version.gitMinor=$(KUBE_MINOR)
 
+# The proofs that import Kubernetes itself are Go modules of their own.
+PROOFS := test/parity test/conformance
+
 VERSION := $(or $(shell git describe --tags --always --dirty 2>/dev/null),(devel))
 
 .DEFAULT_GOAL := help
@@ -21,10 +24,11 @@ help: ## list the targets
 build: ## build bin/taintkeeper
 	@CGO_ENABLED=0 $(GO) build -ldflags '-X main.version=$(VERSION)' -o bin/taintkeeper ./cmd/taintkeeper
 
-# Integration tests need the binaries; the race detector needs a C compiler.
+# Integration tests, defects and chaos need the binaries; the race detector needs a C compiler.
 .PHONY: test
 test: build controlplane ## run all tests with the race detector, and the fuzz targets for a short while
 	@$(GO) test -race -timeout 40m ./...
+	@for module in $(PROOFS); do (cd $$module && $(GO) test -race -timeout 40m ./...) || exit 1; done
 	@for target in taints:FuzzParse taints:FuzzApply verdict:FuzzDecide; do \
 		$(GO) test -run '^$$' -fuzz "^$${target#*:}$$" -fuzztime 20000x "./$${target%:*}" || exit 1; \
 	done
@@ -41,6 +45,45 @@ playground: build controlplane bin/demo ## keep that control plane up, with tain
 .PHONY: bin/demo
 bin/demo:
 	@CGO_ENABLED=0 $(GO) build -o $@ ./test/demo
+
+# RUNS=taintkeeper plays that run alone; several are separated by commas.
+.PHONY: conformance
+conformance: build controlplane bin/conformance/e2e.test bin/conformance/kubectl bin/conformance/run ## play Kubernetes' own end-to-end tests of taints with the built-in controller, with none and with ours (25 minutes)
+	@bin/conformance/run $(if $(RUNS),-runs=$(RUNS))
+
+# Built without debug information: it halves the size.
+bin/conformance/%: test/conformance/go.mod test/conformance/go.sum
+	@echo "building $* of Kubernetes $(KUBE_VERSION) from source (the first build takes 6 minutes on two cores)"
+	@mkdir -p $(@D)
+	@cd test/conformance && $(BUILD_$*)
+BUILD_e2e.test = CGO_ENABLED=0 $(GO) test -c -ldflags '$(KUBE_LDFLAGS)' -o ../../bin/conformance/e2e.test k8s.io/kubernetes/test/e2e
+BUILD_kubectl = CGO_ENABLED=0 $(GO) build -ldflags '$(KUBE_LDFLAGS)' -o ../../bin/conformance/kubectl k8s.io/kubernetes/cmd/kubectl
+
+.PHONY: bin/conformance/run
+bin/conformance/run:
+	@cd test/conformance && CGO_ENABLED=0 $(GO) build -o ../../$@ .
+
+# N is how much is played, of histories and of generated inputs, and SEED where it begins.
+.PHONY: parity
+parity: ## play random histories to Kubernetes' own code and to ours in virtual time, and explain every difference (N=100000 SEED=1)
+	@cd test/parity && $(GO) test -count=1 -timeout 0 -v ./... -args $(if $(N),-n=$(N)) $(if $(SEED),-seed=$(SEED))
+
+# MACHINE says in words what it runs on.
+.PHONY: defects
+defects: build controlplane bin/defects ## play every known defect to the built-in controller and to ours, and write docs/defects.md (3 minutes)
+	@bin/defects -write=docs/defects.md $(if $(MACHINE),-machine='$(MACHINE)')
+
+.PHONY: bin/defects
+bin/defects:
+	@CGO_ENABLED=0 $(GO) build -o $@ ./test/defects
+
+.PHONY: chaos
+chaos: build controlplane bin/chaos ## break everything around two replicas and keep the book of every eviction (DURATION=3m SEED=...)
+	@bin/chaos $(if $(DURATION),-duration=$(DURATION)) $(if $(SEED),-seed=$(SEED))
+
+.PHONY: bin/chaos
+bin/chaos:
+	@CGO_ENABLED=0 $(GO) build -o $@ ./test/chaos
 
 # BENCH holds flags, for example: make bench BENCH='-only storm -rounds 5'
 .PHONY: bench
@@ -66,9 +109,9 @@ bin/golangci-lint: tools/lint/go.mod tools/lint/go.sum
 	@cd tools/lint && CGO_ENABLED=0 $(GO) build -o ../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 .PHONY: lint
-lint: bin/golangci-lint ## check the code of the main module with golangci-lint (.golangci.yml)
-	@bin/golangci-lint run --concurrency 2 --timeout 30m ./...
+lint: bin/golangci-lint ## check the code with golangci-lint (.golangci.yml)
+	@for module in . $(PROOFS); do (cd $$module && $(CURDIR)/bin/golangci-lint run --concurrency 2 --timeout 30m -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
 
 .PHONY: fmt
 fmt: bin/golangci-lint ## format the code the way make lint wants it
-	@bin/golangci-lint fmt ./...
+	@bin/golangci-lint fmt
