@@ -1,0 +1,146 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package evictions
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+)
+
+// trial is one history, played to both contestants.
+type trial struct {
+	history        *history
+	ours, upstream outcome // of upstream without the repeats
+	repeats        int     // pods that upstream deleted twice at its start
+	rule, model    outcome // what the rule says, and the rule with all of upstream's defects
+}
+
+// contest is who plays. A trial of wrong contestants shows that the checker can fail.
+type contest struct{ ours, upstream contestant }
+
+func (c contest) try(t *testing.T, h *history) *trial {
+	t.Helper()
+	upstream, repeats := withoutRepeats(h, play(t, h, c.upstream))
+	return &trial{
+		history: h,
+		ours:    play(t, h, c.ours), upstream: upstream, repeats: repeats,
+		rule: predict(h, none), model: predict(h, all),
+	}
+}
+
+// withoutRepeats drops the second of two deletes at the very instant of a start, and counts them.
+// When it starts, upstream looks at each pod up to two times, once for its node and once for the
+// pod itself, as its goroutines happen to run: a pod that has a grace period and has to leave at
+// once is deleted twice more often than not. No model can say when, so this is counted instead.
+func withoutRepeats(h *history, played outcome) (outcome, int) {
+	once, repeats := outcome{}, 0
+	for uid, deletes := range played {
+		for i, at := range deletes {
+			if i > 0 && at == deletes[i-1] && h.startsAt(at) && (i < 2 || at != deletes[i-2]) {
+				repeats++
+				continue
+			}
+			once.note(uid, at)
+		}
+	}
+	return once, repeats
+}
+
+// exactly is how far two equal instants may be apart: in virtual time nothing takes time.
+const exactly = 5 * ms
+
+// roughly is how far two instants may be apart that agree to the second.
+const roughly = sec
+
+// near reports whether two lists of instants are the same.
+func near(a, b []time.Duration, apart time.Duration) bool {
+	return slices.EqualFunc(a, b, func(a, b time.Duration) bool { return (a - b).Abs() <= apart })
+}
+
+// kind is what can be wrong with a trial.
+type kind string
+
+const (
+	oursBreaksTheRule     kind = "ours differs from the rule"
+	upstreamIsUnexplained kind = "upstream differs from the model of it"
+	bothShouldAgree       kind = "ours and upstream differ, though the rule and the model of upstream agree"
+)
+
+// fault is something wrong with a trial.
+type fault struct {
+	kind kind
+	uid  string
+}
+
+// faults returns everything wrong with a trial, in the order of the pods.
+func (t *trial) faults() []fault {
+	var faults []fault
+	for _, uid := range t.uids() {
+		if !near(t.ours[uid], t.rule[uid], exactly) {
+			faults = append(faults, fault{oursBreaksTheRule, uid})
+		}
+		if !near(t.upstream[uid], t.model[uid], exactly) {
+			faults = append(faults, fault{upstreamIsUnexplained, uid})
+		}
+		if near(t.rule[uid], t.model[uid], roughly) && !near(t.ours[uid], t.upstream[uid], roughly) {
+			faults = append(faults, fault{bothShouldAgree, uid})
+		}
+	}
+	return faults
+}
+
+func (t *trial) has(kind kind) bool {
+	return slices.ContainsFunc(t.faults(), func(f fault) bool { return f.kind == kind })
+}
+
+// uids returns the pods of the history, and whatever else was deleted.
+func (t *trial) uids() []string {
+	uids := map[string]bool{}
+	for _, spec := range t.history.specs() {
+		uids[spec.UID] = true
+	}
+	for _, o := range []outcome{t.ours, t.upstream, t.rule, t.model} {
+		for uid := range o {
+			uids[uid] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(uids))
+}
+
+// explanation says of each pod which defects of upstream make the difference; none for a pod of
+// which upstream does what the rule says, to the second.
+type explanation map[string]defects
+
+// explain finds, for each pod that upstream treats otherwise than the rule, the smallest set of defects with
+// which the model does as upstream did: single ones first, then pairs, and so on.
+func (t *trial) explain() explanation {
+	found := explanation{}
+	var open []string
+	for _, uid := range t.uids() {
+		if near(t.rule[uid], t.upstream[uid], roughly) {
+			found[uid] = none
+		} else {
+			open = append(open, uid)
+		}
+	}
+	for _, set := range bySize {
+		if len(open) == 0 {
+			break
+		}
+		predicted := predict(t.history, set)
+		open = slices.DeleteFunc(open, func(uid string) bool {
+			explained := near(predicted[uid], t.upstream[uid], exactly)
+			if explained {
+				found[uid] = set
+			}
+			return explained
+		})
+	}
+	return found
+}
+
+func (f fault) String() string { return fmt.Sprintf("pod %s: %s", f.uid, f.kind) }

@@ -1,0 +1,131 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package evictions
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// That the rule itself keeps its promises, in the histories that are played. They are computed, not
+// played: TestHistories shows that ours does what the rule says.
+
+// forgetfulRestarts gives every history with restarts, and what the rule says with and without.
+func forgetfulRestarts(t *testing.T, check func(index uint64, h *history, with, without outcome)) {
+	t.Helper()
+	restarts := 0
+	for index := range uint64(20000) {
+		h := generate(*seed, index)
+		steady := *h
+		steady.Steps = slices.DeleteFunc(slices.Clone(h.Steps), func(s step) bool { return isRestart(s.Do) })
+		if len(steady.Steps) < len(h.Steps) {
+			restarts++
+			check(index, h, predict(h, none), predict(&steady, none))
+		}
+	}
+	if restarts == 0 {
+		t.Error("no history had a restart")
+	}
+}
+
+func TestARestartNeverBringsAnEvictionForward(t *testing.T) {
+	forgetfulRestarts(t, func(index uint64, _ *history, with, without outcome) {
+		for uid, deletes := range with {
+			if len(without[uid]) == 0 || deletes[0] < without[uid][0] {
+				t.Fatalf("history %d: pod %s leaves at %s with the restarts, at %s without", index, uid, when(deletes), when(without[uid]))
+			}
+		}
+	})
+}
+
+func TestARestartMovesAnEvictionByLessThanASecondWhenTimeAddedIsKnown(t *testing.T) {
+	moved := 0
+	forgetfulRestarts(t, func(index uint64, h *history, with, without outcome) {
+		if forgets(h) {
+			return
+		}
+		for uid, deletes := range without {
+			if away(h, deletes[0], deletes[0]+sec) {
+				continue // was due while nobody ran
+			}
+			if len(with[uid]) == 0 || with[uid][0] > deletes[0]+sec {
+				t.Fatalf("history %d: pod %s leaves at %s with the restarts, at %s without", index, uid, when(with[uid]), when(deletes))
+			}
+			if with[uid][0] != deletes[0] {
+				moved++
+			}
+		}
+	})
+	if moved == 0 {
+		t.Error("no restart moved anything")
+	}
+}
+
+// forgets reports whether a restart can forget more of a history than fractions of a second: when a
+// taint came, if its timeAdded is not written yet, or lies in the future, when the process ends.
+func forgets(h *history) bool {
+	for _, node := range h.Nodes {
+		for _, taint := range node.Taints {
+			if taint.TimeAdded == nil || taint.TimeAdded.After(epoch) {
+				return true
+			}
+		}
+	}
+	return slices.ContainsFunc(h.Steps, func(s step) bool {
+		switch do := s.Do.(type) {
+		case setTaint:
+			return do.Taint.TimeAdded == nil && !untouchedFor(h, s.At) || do.Taint.TimeAdded != nil && do.Taint.TimeAdded.Sub(epoch) > s.At
+		case changeValue:
+			return !untouchedFor(h, s.At)
+		case retime:
+			return do.TimeAdded == nil && !untouchedFor(h, s.At) || do.TimeAdded != nil && *do.TimeAdded > s.At
+		case addNode:
+			return len(do.Node.Taints) > 0
+		}
+		return false
+	})
+}
+
+// untouchedFor reports whether the controller runs at an instant and long enough afterwards to
+// write a timeAdded.
+func untouchedFor(h *history, from time.Duration) bool {
+	const longEnough = 2 * sec
+	return !away(h, from-longEnough, from+longEnough)
+}
+
+// away reports whether the controller is away at some time between two instants.
+func away(h *history, from, until time.Duration) bool {
+	return slices.ContainsFunc(h.Steps, func(s step) bool {
+		restart, ok := s.Do.(restart)
+		return ok && s.At <= until && s.At+restart.Down >= from
+	})
+}
+
+// Upstream's outcome is a matter of luck when a pod is replaced before its goroutines have seen
+// that the old one is gone. Ours is the same as ever.
+func TestOursDoesNotNeedToSeeAPodGoBeforeItsReplacementComes(t *testing.T) {
+	hasty := func(h *history) *world {
+		w := newWorld(h)
+		w.hasty = true
+		return w
+	}
+	replaced := 0
+	for index := range uint64(*count / 5) {
+		h := generate(*seed, index)
+		if !slices.ContainsFunc(h.specs(), func(p podSpec) bool { return p.UID != p.Name }) {
+			continue
+		}
+		replaced++
+		got, want := playIn(t, hasty, h, ours, func(*world) {}), predict(h, none)
+		for _, spec := range h.specs() {
+			if !near(got[spec.UID], want[spec.UID], exactly) {
+				t.Errorf("history %d of seed %d: pod %s deleted at %s, want %s", index, *seed, spec.UID, when(got[spec.UID]), when(want[spec.UID]))
+			}
+		}
+	}
+	if replaced == 0 {
+		t.Error("no pod was replaced")
+	}
+}

@@ -1,0 +1,137 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package evictions
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// shown is a minimal history in which upstream fails because of one defect and ours does not.
+type shown struct {
+	history  history
+	because  defects
+	pod      string
+	rule     []time.Duration // when the pod has to leave
+	upstream []time.Duration // when upstream deletes it
+}
+
+func TestUpstreamFailsWhereOursDoesNot(t *testing.T) {
+	node := nodeSpec{Name: "n"}
+	tolerantPod := func(seconds int64) podSpec {
+		return podSpec{UID: "p", Name: "p", Node: "n", Phase: corev1.PodRunning, Scheduled: new(-10 * sec), Tolerations: tolerating("a", seconds)}
+	}
+	plainPod := func(change func(*podSpec)) podSpec {
+		pod := podSpec{UID: "p", Name: "p", Node: "n", Phase: corev1.PodRunning, Scheduled: new(-10 * sec)}
+		change(&pod)
+		return pod
+	}
+	replacement := func(node string, seconds int64) podSpec {
+		return podSpec{UID: "q", Name: "p", Node: node, Phase: corev1.PodRunning, Created: 10100 * ms, Scheduled: new(10100 * ms), Tolerations: tolerating("a", seconds)}
+	}
+	twoTaints := podSpec{
+		UID: "p", Name: "p", Node: "n", Phase: corev1.PodRunning, Scheduled: new(-10 * sec),
+		Tolerations: append(tolerating("a", 31), tolerating("b", 5)...),
+	}
+	for name, s := range map[string]shown{
+		"4: a second, shorter taint brings the eviction forward": {
+			history: happens(node, twoTaints, step{2100 * ms, tainted("a")}, step{4200 * ms, tainted("b")}),
+			because: frozen, pod: "p", rule: at(9200 * ms), upstream: at(33100 * ms),
+		},
+		"4: removing the shorter taint pushes the eviction back": {
+			history: happens(node, twoTaints, step{2100 * ms, tainted("b")}, step{2200 * ms, tainted("a")}, step{4300 * ms, untaint{"n", "b"}}),
+			because: frozen, pod: "p", rule: at(33200 * ms), upstream: at(7100 * ms),
+		},
+		"4: longer tolerationSeconds take effect": {
+			history: happens(node, tolerantPod(5), step{2100 * ms, tainted("a")}, step{4200 * ms, tolerate{"p", tolerating("a", 31)}}),
+			because: frozen, pod: "p", rule: at(33100 * ms), upstream: at(7100 * ms),
+		},
+		"4: shorter tolerationSeconds take effect": {
+			history: happens(node, tolerantPod(31), step{2100 * ms, tainted("a")}, step{4200 * ms, tolerate{"p", tolerating("a", 5)}}),
+			because: frozen, pod: "p", rule: at(7100 * ms), upstream: at(33100 * ms),
+		},
+		"6: tolerationSeconds of 585 years do not evict in 0.3 s": {
+			history: happens(node, tolerantPod(18446744074), step{2100 * ms, tainted("a")}),
+			because: overflow, pod: "p", upstream: at(2390448384 * time.Nanosecond),
+		},
+		"7: a replacement of the same name on a healthy node stays": {
+			history: history{
+				Nodes: []nodeSpec{node, {Name: "healthy"}}, Pods: []podSpec{tolerantPod(15)}, Start: 20 * ms,
+				Steps: []step{{2100 * ms, tainted("a")}, {10100 * ms, createUnseen{replacement("healthy", 15)}}},
+			},
+			because: byName, pod: "q", upstream: at(17100 * ms),
+		},
+		"7: a replacement does not inherit the countdown of the pod before": {
+			history: happens(node, tolerantPod(15), step{2100 * ms, tainted("a")}, step{10100 * ms, createUnseen{replacement("n", 15)}}),
+			// Ours saw it only when the watch of pods was back, so its binding counts from the end of its second.
+			because: byName, pod: "q", rule: at(26 * sec), upstream: at(17100 * ms),
+		},
+		"8: a terminating pod is not deleted again when the taints change": {
+			history: happens(node, plainPod(func(p *podSpec) { p.Grace = 30 }),
+				step{2100 * ms, tainted("a")}, step{4200 * ms, tainted("b")}, step{6300 * ms, untaint{"n", "b"}}),
+			because: terminatingAgain, pod: "p", rule: at(2100 * ms), upstream: at(2100*ms, 4200*ms, 6300*ms),
+		},
+		"8: a pod that somebody else deleted is not deleted again": {
+			history: happens(node, plainPod(func(p *podSpec) { p.Grace = 30 }), step{2100 * ms, remove{UID: "p"}}, step{4200 * ms, tainted("a")}),
+			because: terminatingAgain, pod: "p", upstream: at(4200 * ms),
+		},
+		"9: a mirror pod is left alone": {
+			history: happens(node, plainPod(func(p *podSpec) { p.Mirror = true }), step{2100 * ms, tainted("a")}),
+			because: mirrorPods, pod: "p", upstream: at(2100 * ms),
+		},
+		"10: a restart does not start a countdown anew": {
+			history: happens(node, tolerantPod(21), step{2100 * ms, tainted("a")}, step{14200 * ms, restart{}}),
+			// 23.1 s, and after the restart timeAdded is known to the second only.
+			because: fromSight, pod: "p", rule: at(24 * sec), upstream: at(35200 * ms),
+		},
+		"10: a countdown starts with timeAdded": {
+			history: happens(node, tolerantPod(21), step{12100 * ms, setTaint{"n", taint("a", 2*sec)}}),
+			because: fromSight, pod: "p", rule: at(24 * sec), upstream: at(33100 * ms),
+		},
+		"without a number: a pod whose node is gone is left to the pod garbage collection": {
+			history: happens(node, tolerantPod(21), step{2100 * ms, tainted("a")}, step{6200 * ms, removeNode{"n"}}),
+			because: orphans, pod: "p", upstream: at(23100 * ms),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			trial := contest{ours, upstream}.try(t, &s.history)
+			for _, fault := range trial.faults() {
+				t.Error(fault)
+			}
+			if !near(trial.ours[s.pod], s.rule, exactly) {
+				t.Errorf("ours deleted pod %s at %s, want %s", s.pod, when(trial.ours[s.pod]), when(s.rule))
+			}
+			if !near(trial.upstream[s.pod], s.upstream, exactly) {
+				t.Errorf("upstream deleted pod %s at %s, want %s", s.pod, when(trial.upstream[s.pod]), when(s.upstream))
+			}
+			if got := trial.explain()[s.pod]; got != s.because {
+				t.Errorf("the difference is explained by %q, want %q", got, s.because)
+			}
+			if t.Failed() {
+				t.Log("\n" + trial.timetable())
+			}
+		})
+	}
+}
+
+func at(instants ...time.Duration) []time.Duration { return instants }
+
+func happens(node nodeSpec, pod podSpec, steps ...step) history {
+	return history{Nodes: []nodeSpec{node}, Pods: []podSpec{pod}, Start: 20 * ms, Steps: steps}
+}
+
+// tainted sets a NoExecute taint as kubectl does, without timeAdded.
+func tainted(key string) action {
+	return setTaint{"n", corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute}}
+}
+
+func taint(key string, added time.Duration) corev1.Taint {
+	return corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute, TimeAdded: instant(added)}
+}
+
+func tolerating(key string, seconds int64) []corev1.Toleration {
+	return []corev1.Toleration{{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds}}
+}

@@ -1,0 +1,176 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectltaint
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest/fake"
+	"k8s.io/kubectl/pkg/cmd/taint"
+	cmdtesting "k8s.io/kubectl/pkg/cmd/testing"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+	"k8s.io/kubectl/pkg/scheme"
+
+	"github.com/taintkeeper/taintkeeper/taints"
+)
+
+const nodeName = "node-1"
+
+// kubectl runs real kubectl taint commands in this process, one after the other. The server that they talk to has one
+// node.
+type kubectl struct {
+	factory *cmdtesting.TestFactory
+	node    *corev1.Node
+	// asked and patched tell how far the command came.
+	asked, patched bool
+}
+
+// fatal is what a command panics with where kubectl would end.
+type fatal struct{ message string }
+
+func newKubectl(t *testing.T) *kubectl {
+	t.Helper()
+	cmdutil.BehaviorOnFatal(func(message string, _ int) { panic(fatal{message}) })
+	t.Cleanup(cmdutil.DefaultBehaviorOnFatal)
+	k := &kubectl{factory: cmdtesting.NewTestFactory()}
+	t.Cleanup(k.factory.Cleanup)
+	k.factory.ClientConfigVal = cmdtesting.DefaultClientConfig()
+	k.factory.Client = &fake.RESTClient{
+		NegotiatedSerializer: scheme.Codecs.WithoutConversion(),
+		GroupVersion:         corev1.SchemeGroupVersion,
+		Client:               fake.CreateHTTPClient(k.serve),
+	}
+	return k
+}
+
+// step is how far a command comes.
+type step string
+
+const (
+	// refusedUnseen: what it asks for makes no sense, whatever the node has.
+	refusedUnseen step = "refused before the node is looked at"
+	// refusedExisting: it would overwrite a taint and may not.
+	refusedExisting step = "refused because a taint is there"
+	// refusedMissing: it removes a taint that is not there.
+	refusedMissing step = "refused because a taint is not there"
+	done           step = "done"
+)
+
+// outcome is what becomes of a command.
+type outcome struct {
+	Step step
+	// Taints are the node's when it is done.
+	Taints []corev1.Taint
+	// message is what the user is told, for people only.
+	message string
+}
+
+// run carries out the command. An error means that kubectl did something that this test knows nothing of.
+func (k *kubectl) run(c command) (outcome, error) {
+	k.node = &corev1.Node{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+		ObjectMeta: metav1.ObjectMeta{Name: nodeName, ResourceVersion: "1"},
+		Spec:       corev1.NodeSpec{Taints: c.Current},
+	}
+	k.asked, k.patched = false, false
+	message, failed := k.execute(c)
+	switch {
+	case failed && k.patched:
+		return outcome{}, fmt.Errorf("kubectl changed the node and failed: %s", message)
+	case !failed && !k.patched:
+		return outcome{}, fmt.Errorf("kubectl neither failed nor changed the node: %s", message)
+	case !failed:
+		return outcome{Step: done, Taints: k.node.Spec.Taints}, nil
+	case !k.asked:
+		return outcome{Step: refusedUnseen, message: message}, nil
+	case strings.Contains(message, "--overwrite is false"):
+		return outcome{Step: refusedExisting, message: message}, nil
+	case strings.Contains(message, "not found"):
+		return outcome{Step: refusedMissing, message: message}, nil
+	}
+	return outcome{}, fmt.Errorf("kubectl failed for a reason of its own: %s", message)
+}
+
+// execute tells what kubectl wrote to the standard error, and whether it ended with an error.
+func (k *kubectl) execute(c command) (message string, failed bool) {
+	defer func() {
+		switch ended := recover().(type) {
+		case nil:
+		case fatal:
+			message, failed = ended.message, true
+		default:
+			panic(ended)
+		}
+	}()
+	streams, _, _, errOut := genericiooptions.NewTestIOStreams()
+	cmd := taint.NewCmdTaint(k.factory, streams)
+	cmd.SilenceUsage = true
+	cmd.SetErr(errOut)
+	cmd.SetArgs(arguments(c))
+	err := cmd.Execute()
+	return errOut.String(), err != nil
+}
+
+// arguments has a "--" before the specs, so that none of them is taken for a flag.
+func arguments(c command) []string {
+	args := []string{"node", nodeName}
+	if c.Policy == taints.OverwriteExisting {
+		args = append(args, "--overwrite")
+	}
+	return append(append(args, "--"), c.Specs...)
+}
+
+// serve is the API server: GET gives the node, PATCH changes it.
+func (k *kubectl) serve(request *http.Request) (*http.Response, error) {
+	if !strings.HasSuffix(request.URL.Path, "/nodes/"+nodeName) {
+		return nil, fmt.Errorf("%s %s is not served here", request.Method, request.URL.Path)
+	}
+	k.asked = true
+	switch request.Method {
+	case http.MethodGet:
+		return k.answer()
+	case http.MethodPatch:
+		if err := k.patch(request.Body); err != nil {
+			return nil, fmt.Errorf("patch the node: %w", err)
+		}
+		k.patched = true
+		return k.answer()
+	}
+	return nil, fmt.Errorf("method %s is not served here", request.Method)
+}
+
+func (k *kubectl) answer() (*http.Response, error) {
+	body, err := json.Marshal(k.node)
+	if err != nil {
+		return nil, fmt.Errorf("encode the node: %w", err)
+	}
+	return &http.Response{StatusCode: http.StatusOK, Header: cmdtesting.DefaultHeader(), Body: io.NopCloser(bytes.NewReader(body))}, nil
+}
+
+func (k *kubectl) patch(body io.Reader) error {
+	patch, err := io.ReadAll(body)
+	if err != nil {
+		return fmt.Errorf("read it: %w", err)
+	}
+	old, err := json.Marshal(k.node)
+	if err != nil {
+		return fmt.Errorf("encode the node: %w", err)
+	}
+	patched, err := strategicpatch.StrategicMergePatch(old, patch, &corev1.Node{})
+	if err != nil {
+		return fmt.Errorf("merge it: %w", err)
+	}
+	k.node = &corev1.Node{}
+	return json.Unmarshal(patched, k.node)
+}

@@ -1,0 +1,159 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectltaint
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	upstream "k8s.io/kubernetes/pkg/util/taints"
+
+	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/test/parity/seed"
+)
+
+// editor is what is compared with upstream: package taints, or something that a test of the comparison got wrong.
+type editor interface {
+	ParseEdit(specs ...string) (taints.Edit, error)
+	Apply(edit taints.Edit, current []corev1.Taint, policy taints.Overwrite) ([]corev1.Taint, error)
+}
+
+// ours is package taints.
+type ours struct{}
+
+func (ours) ParseEdit(specs ...string) (taints.Edit, error) { return taints.ParseEdit(specs...) }
+
+func (ours) Apply(edit taints.Edit, current []corev1.Taint, policy taints.Overwrite) ([]corev1.Taint, error) {
+	return edit.Apply(current, policy)
+}
+
+type comparison struct {
+	ours    editor
+	kubectl *kubectl
+	// nodeNames counts the commands that differ by what namesAnotherNode says.
+	nodeNames int
+}
+
+func (c *comparison) property() seed.Property[command] {
+	return seed.Property[command]{Usual: 10000, Generate: generate, Smaller: smaller, Check: c.check}
+}
+
+func TestACommandEndsAsWithKubectl(t *testing.T) {
+	c := &comparison{ours: ours{}, kubectl: newKubectl(t)}
+	c.property().Hold(t)
+	t.Logf("known difference, kubectl takes the first argument for the name of another node: %d", c.nodeNames)
+}
+
+func TestArgumentsAreReadAsByKubernetes(t *testing.T) {
+	(&comparison{ours: ours{}}).parsing().Hold(t)
+}
+
+func (c *comparison) check(in command) error {
+	ours := c.outcome(in)
+	if namesAnotherNode(in.Specs) {
+		c.nodeNames++
+		return mustBeUnseen(ours)
+	}
+	theirs, err := c.kubectl.run(in)
+	if err != nil {
+		return err
+	}
+	if diff := cmp.Diff(theirs, ours, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(outcome{})); diff != "" {
+		return fmt.Errorf("the outcome (-kubectl +ours):\n%skubectl says: %s\nours says: %s", diff, theirs.message, ours.message)
+	}
+	return nil
+}
+
+// namesAnotherNode tells that kubectl takes the first of the arguments, which has neither "=" nor ":" nor a "-" at its
+// end while another one has, for one more node to change. Package taints is given taints only, and refuses it.
+func namesAnotherNode(specs []string) bool {
+	return slices.ContainsFunc(specs, looksLikeATaint) && !looksLikeATaint(specs[0])
+}
+
+func mustBeUnseen(ours outcome) error {
+	if ours.Step != refusedUnseen {
+		return fmt.Errorf("the name of a node is taken for a taint: %s", ours.Step)
+	}
+	return nil
+}
+
+func looksLikeATaint(argument string) bool {
+	return strings.ContainsAny(argument, "=:") || strings.HasSuffix(argument, "-")
+}
+
+func (c *comparison) outcome(in command) outcome {
+	edit, err := c.ours.ParseEdit(in.Specs...)
+	if err != nil {
+		return outcome{Step: refusedUnseen, message: err.Error()}
+	}
+	result, err := c.ours.Apply(edit, in.Current, in.Policy)
+	if err != nil {
+		return outcome{Step: stepOf(err), message: err.Error()}
+	}
+	return outcome{Step: done, Taints: result}
+}
+
+// stepOf: kubectl looks for taints that are there first and says nothing about others that are not.
+func stepOf(err error) step {
+	if _, ok := errors.AsType[*taints.ExistsError](err); ok {
+		return refusedExisting
+	}
+	if _, ok := errors.AsType[*taints.NotFoundError](err); ok {
+		return refusedMissing
+	}
+	return step("refused by Apply for another reason")
+}
+
+func (c *comparison) parsing() seed.Property[command] {
+	return seed.Property[command]{Usual: 50000, Generate: generate, Smaller: smaller, Check: c.checkParsing}
+}
+
+// checkParsing holds the reading of arguments, those included that never get past kubectl's own sorting, against
+// Kubernetes' parser. That one knows nothing of arguments that contradict each other, nor minds none at all.
+func (c *comparison) checkParsing(in command) error {
+	edit, err := c.ours.ParseEdit(in.Specs...)
+	add, remove, theirErr := upstream.ParseTaints(in.Specs)
+	wantErr := theirErr != nil || len(in.Specs) == 0 || contradict(add, remove)
+	switch {
+	case wantErr != (err != nil):
+		return fmt.Errorf("%q: ours: %s; upstream: %s; they contradict each other: %t", in.Specs, says(err), says(theirErr), contradict(add, remove))
+	case wantErr:
+		return nil
+	}
+	theirs := taints.Edit{Add: add}
+	for _, taint := range remove {
+		theirs.Remove = append(theirs.Remove, taints.Removal{Key: taint.Key, Effect: taint.Effect})
+	}
+	if diff := cmp.Diff(theirs, edit); diff != "" {
+		return fmt.Errorf("%q is read as (-upstream +ours):\n%s", in.Specs, diff)
+	}
+	return nil
+}
+
+// says gives a verdict in words.
+func says(err error) string {
+	if err == nil {
+		return "accepted"
+	}
+	return err.Error()
+}
+
+func contradict(add, remove []corev1.Taint) bool {
+	removed := map[[2]string]bool{}
+	for _, taint := range remove {
+		removed[[2]string{taint.Key, string(taint.Effect)}] = true
+	}
+	for _, taint := range add {
+		if removed[[2]string{taint.Key, ""}] || removed[[2]string{taint.Key, string(taint.Effect)}] {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,95 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectltaint
+
+import (
+	"math/rand/v2"
+	"strings"
+
+	"github.com/taintkeeper/taintkeeper/test/parity/seed"
+)
+
+// What specs are mostly made of. There is so little of it that specs meet each other and the node's taints all the time.
+var (
+	keys    = []string{"a", "a", "b", "example.com/a"}
+	values  = []string{"", "1", "2"}
+	effects = []string{"NoSchedule", "PreferNoSchedule", "NoExecute"}
+)
+
+// What they are made of now and then: the borders of what is allowed, on both sides.
+var (
+	oddKeys = []string{
+		"", "A", "a.b_c-d", "0", "-a", "a-", ".a", "a_", "a b", "a\n", " a", "ä", "a\xff", "a,b", "a*",
+		"/a", "a/", "a/b/c", "Example.com/a", "example..com/a", "-example.com/a", "example_com/a", "a//b",
+		long("k", 63), long("k", 64), "example.com/" + long("k", 63), "example.com/" + long("k", 64),
+		prefix(253) + "/a", prefix(254) + "/a", prefix(253) + "/" + long("k", 63), long("k", 64) + ".com/a",
+	}
+	oddValues = []string{
+		"A", "a.b_c-d", "-1", "1-", ".", "_1", "1=2", "=", "a/b", " ", "1 ", "ä", "\xff", "true", "a,b",
+		long("v", 63), long("v", 64),
+	}
+	oddEffects = []string{"", "noexecute", "NOEXECUTE", "NoEvict", "NoSchedule ", " NoSchedule", "NoScheduleNoAdmit", "NoExecute:NoExecute", "NoExecute="}
+)
+
+func long(letter string, length int) string { return strings.Repeat(letter, length) }
+
+// prefix is a DNS subdomain of that length, in labels of up to 63 letters.
+func prefix(length int) string {
+	return strings.Repeat(long("p", 63)+".", 4)[:length-1] + "q"
+}
+
+// spec makes one argument: mostly a good one, sometimes one with an odd part, sometimes one with a typing error, and
+// sometimes any letters.
+func spec(r *rand.Rand) string {
+	switch r.IntN(16) {
+	case 0, 1:
+		return assemble(r, pickOdd(r, keys, oddKeys), pickOdd(r, values, oddValues), pickOdd(r, effects, oddEffects))
+	case 2:
+		return mistype(r, goodSpec(r))
+	case 3:
+		return strings.Join(seed.List(r, 8, func(r *rand.Rand) string { return seed.Pick(r, letters) }), "")
+	default:
+		return goodSpec(r)
+	}
+}
+
+func goodSpec(r *rand.Rand) string {
+	return assemble(r, seed.Pick(r, keys), seed.Pick(r, values), seed.Pick(r, effects))
+}
+
+func pickOdd(r *rand.Rand, usual, odd []string) string {
+	if r.IntN(2) == 0 {
+		return seed.Pick(r, odd)
+	}
+	return seed.Pick(r, usual)
+}
+
+// assemble uses each form of the grammar, those for additions more often.
+func assemble(r *rand.Rand, key, value, effect string) string {
+	return seed.Pick(r, []string{
+		key + "=" + value + ":" + effect,
+		key + "=" + value + ":" + effect,
+		key + ":" + effect,
+		key + ":" + effect,
+		key + "-",
+		key + ":" + effect + "-",
+		key + "=" + value + ":" + effect + "-",
+	})
+}
+
+// letters are those that mean something in a spec, and some that don't.
+var letters = []string{"a", "1", "=", ":", "-", "/", ".", " ", "NoExecute", ":NoExecute", "ä", "\x00"}
+
+// mistype puts something in, leaves something out, or does something twice.
+func mistype(r *rand.Rand, spec string) string {
+	at := r.IntN(len(spec))
+	switch r.IntN(3) {
+	case 0:
+		return spec[:at] + seed.Pick(r, letters) + spec[at:]
+	case 1:
+		return spec[:at] + spec[at+1:]
+	default:
+		return spec[:at] + spec[at:at+1] + spec[at:]
+	}
+}

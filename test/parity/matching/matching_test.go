@@ -1,0 +1,170 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package matching
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/apis/core/v1/helper"
+	"k8s.io/kubernetes/pkg/features"
+	upstream "k8s.io/kubernetes/pkg/util/taints"
+
+	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/test/parity/seed"
+)
+
+// matcher is what is compared with upstream: [taints.Matcher], or one that a test of the comparison got wrong.
+type matcher interface {
+	Tolerates(toleration *corev1.Toleration, taint *corev1.Taint) bool
+	First(tolerations []corev1.Toleration, taint *corev1.Taint) (index int, ok bool)
+	Untolerated(taints []corev1.Taint, tolerations []corev1.Toleration) (taint corev1.Taint, found bool)
+}
+
+// comparison holds a matcher against upstream with the feature gate TaintTolerationComparisonOperators as it is set.
+type comparison struct {
+	ours        matcher
+	comparisons bool
+	// theirLog and ourLog take what either side says about the values.
+	theirLog, ourLog *lineCounter
+}
+
+func (c comparison) property(check func(input) error) seed.Property[input] {
+	return seed.Property[input]{Usual: 50000, Generate: generate, Smaller: smaller, Check: check}
+}
+
+// compareWith sets the feature gate for the duration of the test.
+func compareWith(t *testing.T, operators gate) comparison {
+	t.Helper()
+	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.TaintTolerationComparisonOperators, bool(operators))
+	c := comparison{
+		ours:        taints.Matcher{ComparisonOperators: bool(operators)},
+		comparisons: bool(operators),
+		theirLog:    new(lineCounter),
+		ourLog:      new(lineCounter),
+	}
+	klog.SetLogger(c.ourLog.logger())
+	t.Cleanup(klog.ClearLogger)
+	return c
+}
+
+// gate is the setting of the feature gate TaintTolerationComparisonOperators.
+type gate bool
+
+const (
+	byDefault     gate = false
+	withOperators gate = true
+)
+
+func eachGate(t *testing.T, test func(t *testing.T, c comparison)) {
+	t.Run("by default", func(t *testing.T) { test(t, compareWith(t, byDefault)) })
+	t.Run("with Gt and Lt", func(t *testing.T) { test(t, compareWith(t, withOperators)) })
+}
+
+func TestATolerationMatchesTheTaintsThatItMatchesUpstream(t *testing.T) {
+	eachGate(t, func(t *testing.T, c comparison) {
+		c.property(c.checkPairs).Hold(t)
+		if c.ourLog.lines > 0 {
+			t.Errorf("package taints wrote %d lines to the log", c.ourLog.lines)
+		}
+		t.Logf("listed difference: upstream logged %d errors about values of Gt and Lt that are no integers", c.theirLog.lines)
+	})
+}
+
+func TestTheFirstMatchIsTheOneThatUpstreamTakes(t *testing.T) {
+	eachGate(t, func(t *testing.T, c comparison) { c.property(c.checkFirst).Hold(t) })
+}
+
+func TestTheFirstUntoleratedTaintIsUpstreams(t *testing.T) {
+	eachGate(t, func(t *testing.T, c comparison) { c.property(c.checkUntolerated).Hold(t) })
+}
+
+func TestTheTaintsWithEffectNoExecuteAreUpstreams(t *testing.T) {
+	comparison{}.property(checkNoExecute).Hold(t)
+}
+
+// checkPairs holds each toleration against each taint.
+func (c comparison) checkPairs(in input) error {
+	for _, toleration := range in.Tolerations {
+		for _, taint := range in.Taints {
+			ours := c.ours.Tolerates(&toleration, &taint)
+			theirs := toleration.ToleratesTaint(c.theirLog.logger(), &taint, c.comparisons)
+			rule := documented(toleration, taint, c.comparisons)
+			if ours != theirs || ours != rule {
+				return fmt.Errorf("toleration %+v matches taint %+v: ours %t, upstream %t, documented %t", toleration, taint, ours, theirs, rule)
+			}
+		}
+	}
+	return nil
+}
+
+// checkFirst holds the first match for each taint against the lists that upstream's taint-eviction controller makes.
+// They name the tolerations, and all of them only when every taint is tolerated, so they are asked for each taint alone
+// and for all together.
+func (c comparison) checkFirst(in input) error {
+	for i, taint := range in.Taints {
+		_, ours := c.ours.First(in.Tolerations, &taint)
+		if theirs := scheduling.TolerationsTolerateTaint(c.theirLog.logger(), in.Tolerations, &taint, c.comparisons); ours != theirs {
+			return fmt.Errorf("taint %+v is tolerated: ours %t, upstream %t", taint, ours, theirs)
+		}
+		if err := c.checkMatches(in.Taints[i:i+1], in.Tolerations); err != nil {
+			return err
+		}
+	}
+	return c.checkMatches(in.Taints, in.Tolerations)
+}
+
+func (c comparison) checkMatches(all []corev1.Taint, tolerations []corev1.Toleration) error {
+	theyAll, theirs := helper.GetMatchingTolerations(c.theirLog.logger(), all, tolerations)
+	weAll, ours := c.matches(all, tolerations)
+	if weAll != theyAll {
+		return fmt.Errorf("all of the taints %+v are tolerated: ours %t, upstream %t", all, weAll, theyAll)
+	}
+	if !slices.Equal(theirs, ours) {
+		return fmt.Errorf("the first tolerations that match (-upstream +ours):\n%s", cmp.Diff(theirs, ours))
+	}
+	return nil
+}
+
+// matches gives the first match of each taint, or nothing at all when one of the taints has none.
+func (c comparison) matches(all []corev1.Taint, tolerations []corev1.Toleration) (ok bool, list []corev1.Toleration) {
+	list = []corev1.Toleration{}
+	for _, taint := range all {
+		index, ok := c.ours.First(tolerations, &taint)
+		if !ok {
+			return false, []corev1.Toleration{}
+		}
+		list = append(list, tolerations[index])
+	}
+	return true, list
+}
+
+func (c comparison) checkUntolerated(in input) error {
+	theirs, theyFound := scheduling.FindMatchingUntoleratedTaint(c.theirLog.logger(), in.Taints, in.Tolerations, forbidsScheduling, c.comparisons)
+	ours, weFound := c.ours.Untolerated(in.Taints, in.Tolerations)
+	if ours != theirs || weFound != theyFound {
+		return fmt.Errorf("the first untolerated taint: ours %+v (%t), upstream %+v (%t)", ours, weFound, theirs, theyFound)
+	}
+	return nil
+}
+
+func checkNoExecute(in input) error {
+	theirs := upstream.TaintSetFilter(in.Taints, func(taint *corev1.Taint) bool { return taint.Effect == corev1.TaintEffectNoExecute })
+	ours := taints.NoExecute(in.Taints)
+	if !slices.Equal(theirs, ours) {
+		return fmt.Errorf("the taints with effect NoExecute (-upstream +ours):\n%s", cmp.Diff(theirs, ours))
+	}
+	return nil
+}
+
+func forbidsScheduling(taint *corev1.Taint) bool {
+	return taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute
+}

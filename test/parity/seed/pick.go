@@ -1,0 +1,20 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package seed
+
+import "math/rand/v2"
+
+// Pick gives one of the choices, each with the same chance. There has to be one.
+func Pick[T any](r *rand.Rand, choices []T) T {
+	return choices[r.IntN(len(choices))]
+}
+
+// List gives none to most things, every length with the same chance. Without any it is nil.
+func List[T any](r *rand.Rand, most int, one func(*rand.Rand) T) []T {
+	var list []T
+	for range r.IntN(most + 1) {
+		list = append(list, one(r))
+	}
+	return list
+}

@@ -1,0 +1,49 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package seed gives the generated tests of this module their inputs: how many, from which seed, and how a failing one
+// is found, made small and played again. It defines the flags
+//
+//	go test ./matching -args -n=100000 -seed=7   // that many inputs from that seed
+//	go test ./matching -args -seed=7 -only=1234  // the one at that index again
+//
+// The input at an index depends on the seed and the index alone, never on -n or on the other inputs.
+package seed
+
+import (
+	"flag"
+	"math/rand/v2"
+)
+
+var (
+	number = flag.Int("n", 0, "how many inputs are generated for each property; 0 for the package's own choice")
+	start  = flag.Uint64("seed", 1, "what the inputs are generated from")
+	only   = flag.Int("only", -1, "the index of the one input that is wanted; -1 for all")
+)
+
+// Count is how many inputs are asked for: -n, else the usual number of the test.
+func Count(usual int) int {
+	if *number == 0 {
+		return usual
+	}
+	return *number
+}
+
+// Seed is the seed that all inputs of this run come from.
+func Seed() uint64 {
+	return *start
+}
+
+// Only gives the index of the one input that is wanted. Without one, ok is false.
+func Only() (index int, ok bool) {
+	return *only, *only >= 0
+}
+
+// Rand is the source of the input at the index. It must not be shared by goroutines.
+func Rand(index int) *rand.Rand {
+	return source(*start, index)
+}
+
+func source(seed uint64, index int) *rand.Rand {
+	return rand.New(rand.NewPCG(seed, uint64(index)))
+}
