@@ -75,7 +75,9 @@ func (x *executor) again(req PodRequest, attempt *attempt, wait time.Duration) r
 
 // retry notes a failed attempt and returns how long to wait before the next.
 func (x *executor) retry(ctx context.Context, req PodRequest, attempt *attempt, err error) time.Duration {
-	attempt.failures++
+	if !errors.Is(err, errUnconfirmed) { // to wait for the watch is no failure
+		attempt.failures++
+	}
 	wait := retryAfter(err, attempt.failures)
 	x.attempts.postpone(attempt, time.Now().Add(wait))
 	if errors.Is(err, errDryRun) {

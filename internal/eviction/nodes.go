@@ -4,16 +4,20 @@
 package eviction
 
 import (
+	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -23,6 +27,7 @@ import (
 type node struct {
 	uid     types.UID
 	version string // the resourceVersion of the object that said so
+	list    int64  // after how many lists this process saw that object
 	taints  []verdict.Taint
 	seen    []time.Time // of each taint, when this process first saw it
 	changed time.Time   // when this process saw the taints become what they are
@@ -33,6 +38,7 @@ type node struct {
 type nodes struct {
 	informer cache.SharedIndexInformer
 	handler  cache.ResourceEventHandlerRegistration
+	lists    atomic.Int64 // that were begun; only between two of them does the watch bring every version
 
 	mu          sync.RWMutex
 	tainted     map[string]*node
@@ -40,11 +46,9 @@ type nodes struct {
 }
 
 func newNodes(client kubernetes.Interface) (*nodes, error) {
-	n := &nodes{
-		informer: coreinformers.NewNodeInformer(client, 0, cache.Indexers{}),
-		tainted:  map[string]*node{},
-	}
-	if err := n.informer.SetTransform(slim); err != nil {
+	n := &nodes{tainted: map[string]*node{}}
+	n.informer = cache.NewSharedIndexInformer(n.listerWatcher(client), &corev1.Node{}, 0, cache.Indexers{})
+	if err := n.informer.SetTransform(n.slim); err != nil {
 		return nil, err
 	}
 	handler, err := n.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -56,14 +60,32 @@ func newNodes(client kubernetes.Interface) (*nodes, error) {
 	return n, err
 }
 
-// slim drops everything of a node that plays no part in an eviction before it is stored.
-func slim(object any) (any, error) {
+// listerWatcher counts the lists that begin, those that a watch begins with included.
+func (n *nodes) listerWatcher(client kubernetes.Interface) cache.ListerWatcher {
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			n.lists.Add(1)
+			return client.CoreV1().Nodes().List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			if ptr.Deref(options.SendInitialEvents, false) {
+				n.lists.Add(1)
+			}
+			return client.CoreV1().Nodes().Watch(ctx, options)
+		},
+	}, client)
+}
+
+// slim drops everything of a node that plays no part in an eviction before it is stored. It notes
+// the number of the list in the generation, which nodes do not have: the reflector calls this
+// before it begins the next list, a handler may come later.
+func (n *nodes) slim(object any) (any, error) {
 	full, ok := object.(*corev1.Node)
 	if !ok {
 		return object, nil
 	}
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: full.Name, UID: full.UID, ResourceVersion: full.ResourceVersion},
+		ObjectMeta: metav1.ObjectMeta{Name: full.Name, UID: full.UID, ResourceVersion: full.ResourceVersion, Generation: n.lists.Load()},
 		Spec:       corev1.NodeSpec{Taints: taints.NoExecute(full.Spec.Taints)},
 	}, nil
 }
@@ -142,13 +164,14 @@ func (n *node) advance(object *corev1.Node, at time.Time) *node {
 	next := &node{
 		uid:     object.UID,
 		version: object.ResourceVersion,
+		list:    object.Generation,
 		taints:  make([]verdict.Taint, len(noExecute)),
 		seen:    make([]time.Time, len(noExecute)),
 		changed: at,
 	}
 	for i, taint := range noExecute {
 		seen := at
-		if j := n.find(object.UID, taint); j >= 0 {
+		if j := n.find(object.UID, taint); j >= 0 && n.unbroken(j, taint, object) {
 			seen = n.seen[j]
 			if taint.TimeAdded.IsZero() {
 				seen = n.taints[j].Since // it lost its timeAdded, if it had one, but counts on
@@ -186,6 +209,15 @@ func (n *node) find(uid types.UID, taint corev1.Taint) int {
 		}
 		return known.TimeAdded.Equal(taint.TimeAdded) || !taint.TimeAdded.After(known.Since)
 	})
+}
+
+// unbroken reports whether nothing can have happened unseen to a taint between the known version of
+// the node and the given one. Across a list versions may be missing, in which the taint was taken
+// off and set again; then only a timeAdded that stayed the same says that it was not.
+func (n *node) unbroken(i int, taint corev1.Taint, object *corev1.Node) bool {
+	known := n.taints[i].TimeAdded
+	return n.list == object.Generation || n.version == object.ResourceVersion ||
+		!known.IsZero() && known.Equal(taint.TimeAdded)
 }
 
 // sameTaints reports whether two states of a node have the same taints. Either may be nil.
