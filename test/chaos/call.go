@@ -1,0 +1,191 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// callKind is what a call of a replica does, as far as the book cares.
+type callKind string
+
+const (
+	deletePod  callKind = "DELETE pod"
+	patchPod   callKind = "PATCH pod status"
+	getPod     callKind = "GET pod"
+	patchNode  callKind = "PATCH node"
+	getNode    callKind = "GET node"
+	watchPods  callKind = "WATCH pods"
+	watchNodes callKind = "WATCH nodes"
+	electCall  callKind = "election"
+	otherCall  callKind = "other"
+)
+
+// call is one call of a replica, as its proxy saw it.
+type call struct {
+	replica string
+	run     int // of the replica's process, counted from 1
+	kind    callKind
+	name    string    // of the object; of a pod with its namespace
+	uid     types.UID // by which a DELETE or PATCH of a pod says which pod it means
+	holder  string    // as whom an election call signs
+
+	received  time.Time     // by the proxy
+	forwarded time.Time     // to the API server; zero if it was not
+	answered  time.Time     // by the API server; zero if it was not
+	told      time.Time     // to the replica, or when its connection was closed
+	answer    int           // the API server's, 0 for none
+	heard     int           // what the replica was told, 0 for none
+	retry     time.Duration // after which to try again, if the replica was told that
+	faults    []faultKind
+}
+
+func (c *call) writes() bool { return c.kind == deletePod || c.kind == patchPod }
+
+// accepted reports whether the API server carried the call out and said so to the proxy.
+func (c *call) accepted() bool { return c.answer >= 200 && c.answer < 300 }
+
+// delivered reports whether the replica knows that the call was carried out.
+func (c *call) delivered() bool { return c.heard >= 200 && c.heard < 300 }
+
+// unanswered reports whether the call may have been carried out without anybody's knowing.
+func (c *call) unanswered() bool { return !c.forwarded.IsZero() && c.answer == 0 }
+
+func (c *call) String() string {
+	text := fmt.Sprintf("%s (run %d): %s %s", c.replica, c.run, c.kind, c.name)
+	if c.uid != "" {
+		text += " uid " + short(c.uid)
+	}
+	text += fmt.Sprintf(", server %s, told %s after %s", code(c.answer), code(c.heard), c.told.Sub(c.received).Round(time.Millisecond))
+	if len(c.faults) > 0 {
+		text += fmt.Sprintf(", injected: %v", c.faults)
+	}
+	return text
+}
+
+func code(status int) string {
+	if status == 0 {
+		return "nothing"
+	}
+	return fmt.Sprint(status)
+}
+
+// short is the beginning of a UID, enough to tell the pods of one story apart.
+func short(uid types.UID) string { return string(uid[:min(len(uid), 8)]) }
+
+// largestBody bounds what is read of a body; those of the calls that the book cares for are small.
+const largestBody = 1 << 20
+
+// readCall understands a request. Its body can be read again afterwards.
+func readCall(request *http.Request, received time.Time) (*call, error) {
+	c := &call{kind: otherCall, received: received}
+	c.kind, c.name = classify(request)
+	if !c.writes() && c.kind != electCall {
+		return c, nil
+	}
+	body, err := peek(request)
+	if err != nil {
+		return nil, err
+	}
+	switch c.kind {
+	case electCall:
+		c.holder = string(identity.Find(body))
+		return c, nil
+	case deletePod:
+		c.uid, err = preconditionOfDelete(body)
+		return c, err
+	}
+	var patch struct{ Metadata struct{ UID types.UID } }
+	if err := json.Unmarshal(body, &patch); err != nil {
+		return nil, fmt.Errorf("understand a patch: %w", err)
+	}
+	c.uid = patch.Metadata.UID
+	return c, nil
+}
+
+var (
+	podPath   = regexp.MustCompile(`^/api/v1/namespaces/([^/]+)/pods/([^/]+)(/status)?$`)
+	nodePath  = regexp.MustCompile(`^/api/v1/nodes/([^/]+)$`)
+	leasePath = regexp.MustCompile(`^/apis/coordination.k8s.io/v1/namespaces/[^/]+/leases`)
+)
+
+func classify(request *http.Request) (kind callKind, name string) {
+	path := request.URL.Path
+	watching := request.URL.Query().Get("watch")
+	switch {
+	case path == "/api/v1/pods" && (watching == "true" || watching == "1"):
+		return watchPods, ""
+	case path == "/api/v1/nodes" && (watching == "true" || watching == "1"):
+		return watchNodes, ""
+	case leasePath.MatchString(path):
+		return electCall, ""
+	}
+	if found := podPath.FindStringSubmatch(path); found != nil {
+		return podCall(request.Method, found[3]), found[1] + "/" + found[2]
+	}
+	if found := nodePath.FindStringSubmatch(path); found != nil {
+		return nodeCall(request.Method), found[1]
+	}
+	return otherCall, request.Method + " " + path
+}
+
+func podCall(method, subresource string) callKind {
+	switch {
+	case method == http.MethodDelete && subresource == "":
+		return deletePod
+	case method == http.MethodPatch && subresource != "":
+		return patchPod
+	case method == http.MethodGet && subresource == "":
+		return getPod
+	}
+	return otherCall
+}
+
+func nodeCall(method string) callKind {
+	switch method {
+	case http.MethodPatch:
+		return patchNode
+	case http.MethodGet:
+		return getNode
+	}
+	return otherCall
+}
+
+// identity is how a leader signs its Lease, in whichever encoding: its host and a UUID.
+var identity = regexp.MustCompile(`[A-Za-z0-9.-]+_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
+// peek reads the body of a request and puts it back.
+func peek(request *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(request.Body, largestBody))
+	if err != nil {
+		return nil, fmt.Errorf("read the body of a call: %w", err)
+	}
+	request.Body = io.NopCloser(bytes.NewReader(body))
+	return body, nil
+}
+
+// preconditionOfDelete finds the UID precondition of a delete, which is sent as JSON or protobuf. Without one it is empty.
+func preconditionOfDelete(body []byte) (types.UID, error) {
+	if len(body) == 0 {
+		return "", nil
+	}
+	var options metav1.DeleteOptions
+	if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, &options); err != nil {
+		return "", fmt.Errorf("understand the body of a delete: %w", err)
+	}
+	if options.Preconditions == nil || options.Preconditions.UID == nil {
+		return "", nil
+	}
+	return *options.Preconditions.UID, nil
+}

@@ -1,0 +1,139 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Numbers of the sources of randomness; those below are the proxies'.
+const (
+	weatherSource = iota + 100
+	wreckerSource
+	schedulerSource
+	electionSource
+	firstTroublemaker
+)
+
+// troublemakers is how many make trouble at the same time.
+const troublemakers = 2
+
+// chaos lets everything happen at once, for as long as it is to last, and then brings the finale.
+func (s *stage) chaos(ctx context.Context) error {
+	lasting, cancel := context.WithTimeout(ctx, s.duration)
+	defer cancel()
+	group, lasting := errgroup.WithContext(lasting)
+	group.Go(func() error { s.changeWeather(lasting, s.source(weatherSource)); return nil })
+	for _, r := range s.replicas {
+		group.Go(func() error { r.proxy.disturb(lasting); return nil })
+	}
+	for i := range uint64(troublemakers) {
+		t := s.troublemaker(i)
+		group.Go(func() error { return t.run(lasting) })
+	}
+	binds := &scheduler{client: s.client, random: s.source(schedulerSource), nodes: s.nodes}
+	group.Go(func() error { return binds.run(lasting) })
+	wrecks := &wrecker{cluster: s.cluster, replicas: s.replicas, ledger: s.ledger, random: s.source(wreckerSource), say: s.say, done: s.done}
+	group.Go(func() error { return wrecks.run(lasting, s.pace()) })
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return s.finale(ctx, wrecks)
+}
+
+func (s *stage) troublemaker(number uint64) *troublemaker {
+	return &troublemaker{
+		client: s.client, observer: s.observer, nodes: s.nodes,
+		random: s.source(firstTroublemaker + number), series: string(rune('a' + number)),
+	}
+}
+
+// finale lets pods become due while the API server is down, and nothing happen afterwards that could remind anybody of them:
+// what is forgotten then stays forgotten.
+func (s *stage) finale(ctx context.Context, wrecks *wrecker) error {
+	s.say("the finale: half of the nodes are tainted, and the API server goes down")
+	for _, r := range s.replicas {
+		r.proxy.weather.set(storm)
+	}
+	t := s.troublemaker(troublemakers)
+	for _, name := range s.nodes[:len(s.nodes)/2] {
+		if err := t.changeNode(ctx, name, t.set(t.finalTaint())); err != nil {
+			return err
+		}
+	}
+	return wrecks.play(ctx, restartServer)
+}
+
+// pace is the time between two disruptions: a short run has some, too.
+func (s *stage) pace() time.Duration {
+	const slowest = 15 * time.Second
+	return min(s.duration/5, slowest)
+}
+
+// changeWeather changes how bad the faults are, until the context ends. It begins calm.
+func (s *stage) changeWeather(ctx context.Context, random *rand.Rand) {
+	shortest := min(s.duration/16, 6*time.Second)
+	next := []intensity{calm, mild, storm}
+	for ctx.Err() == nil {
+		for _, now := range next {
+			for _, r := range s.replicas {
+				r.proxy.weather.set(now)
+			}
+			s.say("the weather is %s", now.name)
+			pause(ctx, shortest+time.Duration(random.Int64N(int64(shortest))))
+			if ctx.Err() != nil {
+				return
+			}
+		}
+		random.Shuffle(len(next), func(i, j int) { next[i], next[j] = next[j], next[i] })
+	}
+}
+
+// calmDown ends all faults, and returns when.
+func (s *stage) calmDown() time.Time {
+	for _, r := range s.replicas {
+		r.proxy.weather.set(calm)
+		r.proxy.watches.release()
+	}
+	s.say("the faults have ended; settling")
+	return time.Now()
+}
+
+const (
+	// longestSettling is longer than what the faults can still cause: a watch whose reflector waits a minute before it lists
+	// again, then an eviction that waits for 30 s, and some more until it counts as lost.
+	longestSettling = 150 * time.Second
+	// settled is how long nothing may have been overdue.
+	settled = 6 * time.Second
+)
+
+// settle waits until no pod has to leave any more but those that are due later, or for as long as it can take at the longest.
+func (s *stage) settle(ctx context.Context) {
+	const look = time.Second
+	ctx, cancel := context.WithTimeout(ctx, longestSettling)
+	defer cancel()
+	quiet := time.Now()
+	for ctx.Err() == nil && time.Since(quiet) < settled {
+		pause(ctx, look)
+		if s.overdue() > 0 {
+			quiet = time.Now()
+		}
+	}
+}
+
+// overdue counts the pods that have to leave now, by what the watch has brought.
+func (s *stage) overdue() int {
+	now := time.Now()
+	overdue := 0
+	for _, stretch := range s.observer.history(nil, now, now).stretches() {
+		if stretch.open && now.Sub(stretch.due) > haste {
+			overdue++
+		}
+	}
+	return overdue
+}

@@ -1,0 +1,118 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+)
+
+// disruption is something that happens to the whole at once.
+type disruption string
+
+const (
+	killLeader     disruption = "leader killed"
+	killStandby    disruption = "standby killed"
+	restartServer  disruption = "API server restarted"
+	restartEtcd    disruption = "etcd restarted"
+	restartStorage disruption = "etcd and API server restarted"
+)
+
+// disruptions are all there are, in the order in which they are reported.
+var disruptions = []disruption{killLeader, killStandby, restartServer, restartEtcd, restartStorage}
+
+// round is how the disruptions follow one another: each round in an order of its own, the leader twice.
+func round(random *rand.Rand) []disruption {
+	all := append([]disruption{killLeader}, disruptions...)
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all
+}
+
+// wrecker restarts the API server and etcd, and kills replicas.
+type wrecker struct {
+	cluster  *localcluster.Cluster
+	replicas []*replica
+	ledger   *ledger
+	random   *rand.Rand
+	say      func(format string, args ...any)
+	done     map[disruption]int
+}
+
+// run disrupts until the context ends, with the given time between two disruptions. What has begun is brought to its end.
+func (w *wrecker) run(ctx context.Context, pace time.Duration) error {
+	pause(ctx, pace/2)
+	for ctx.Err() == nil {
+		for _, next := range round(w.random) {
+			if ctx.Err() != nil {
+				break
+			}
+			if err := w.play(context.WithoutCancel(ctx), next); err != nil {
+				return fmt.Errorf("%s: %w", next, err)
+			}
+			pause(ctx, time.Duration((0.5+w.random.Float64())*float64(pace)))
+		}
+	}
+	return nil
+}
+
+func (w *wrecker) play(ctx context.Context, next disruption) error {
+	began := time.Now()
+	err := w.act(ctx, next)
+	if errors.Is(err, errNotRunning) { // nobody leads, or all replicas are down already
+		return nil
+	}
+	w.done[next]++
+	w.say("%s (%.1f s)", next, time.Since(began).Seconds())
+	if next != killLeader && next != killStandby {
+		w.ledger.tell(string(next), began, time.Now())
+	}
+	return err
+}
+
+func (w *wrecker) act(ctx context.Context, next disruption) error {
+	const settle = 500 * time.Millisecond
+	down := settle + time.Duration(w.random.Int64N(int64(2*time.Second)))
+	switch next {
+	case killLeader, killStandby:
+		return w.kill(next, 2*time.Second+down)
+	case restartServer:
+		return w.outage(ctx, down, w.cluster.StopAPIServer, w.cluster.StartAPIServer)
+	case restartEtcd:
+		return w.outage(ctx, down, w.cluster.StopEtcd, w.cluster.StartEtcd)
+	default:
+		return w.outage(ctx, 0, w.cluster.StopAPIServer, func(ctx context.Context) error {
+			if err := w.outage(ctx, down, w.cluster.StopEtcd, w.cluster.StartEtcd); err != nil {
+				return err
+			}
+			return w.cluster.StartAPIServer(ctx)
+		})
+	}
+}
+
+func (w *wrecker) outage(ctx context.Context, down time.Duration, stop, start func(context.Context) error) error {
+	if err := stop(ctx); err != nil {
+		return err
+	}
+	pause(ctx, down)
+	return start(ctx)
+}
+
+// kill kills the replica that leads, or one that does not.
+func (w *wrecker) kill(which disruption, down time.Duration) error {
+	leader, ok := w.ledger.leader()
+	if !ok {
+		return errNotRunning
+	}
+	for _, r := range w.replicas {
+		if (r.name == leader.replica) == (which == killLeader) {
+			return r.kill(down)
+		}
+	}
+	return errNotRunning
+}

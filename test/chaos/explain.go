@@ -1,0 +1,172 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"slices"
+	"time"
+)
+
+// explanation is how far the faults explain that a pod has not left yet.
+type explanation struct {
+	until   time.Time
+	touched bool // there was something to explain it
+}
+
+// excuse is a time during which a pod could not be evicted, or a replica was right to wait.
+type excuse struct{ span }
+
+// backoff says how long a replica waits after a call that failed, given how many have before.
+type backoff func(failures int) time.Duration
+
+// usualBackoff is what the replicas wait: 100 ms, doubling up to 30 s.
+func usualBackoff(failures int) time.Duration {
+	const doublings = 9
+	return min(100*time.Millisecond<<min(failures, doublings), 30*time.Second)
+}
+
+// longestBackoff is the longest that they wait; how often they had failed before cannot be seen from without.
+func longestBackoff(int) time.Duration { return 30 * time.Second }
+
+// explain says how far the faults explain that a pod has not left until an end. They can have hidden its taints when they came:
+// a taint without a timeAdded counts from its first sight, and what was seen late is due as much later.
+func (h *history) explain(s stretch, end time.Time, wait backoff) explanation {
+	general := h.excuses()
+	explained := chain(append(h.excusesByCalls(s, end, wait), general...), s.due)
+	for _, sight := range s.sights {
+		seen := chain(general, sight)
+		explained.until = later(explained.until, s.due.Add(seen.until.Sub(sight)))
+		explained.touched = explained.touched || seen.touched
+	}
+	return explained
+}
+
+// chain follows excuses from an instant on, each beginning before the one before has ended.
+func chain(excuses []excuse, from time.Time) explanation {
+	slices.SortFunc(excuses, func(a, b excuse) int { return a.earliest.Compare(b.earliest) })
+	explained := explanation{until: from}
+	for _, e := range excuses {
+		if e.latest.Before(from) || e.earliest.After(explained.until.Add(haste)) {
+			continue
+		}
+		explained.until, explained.touched = later(explained.until, e.latest), true
+	}
+	return explained
+}
+
+// excuses are those that hold for every pod.
+func (h *history) excuses() []excuse {
+	var excuses []excuse
+	for _, episode := range h.episodes {
+		excuses = append(excuses, excuse{span{episode.earliest, episode.latest.Add(deaf)}})
+	}
+	excuses = append(excuses, h.excusesByElection()...)
+	return append(excuses, h.excusesByWatches()...)
+}
+
+// excusesByCalls are the calls about the pod and its node that were slow, and the waits after those that failed.
+func (h *history) excusesByCalls(s stretch, end time.Time, wait backoff) []excuse {
+	var excuses []excuse
+	failures := 0
+	for _, c := range h.calls {
+		mine := c.uid == s.pod.uid && c.writes() || c.kind == getPod && c.name == s.pod.name || c.kind == getNode && c.name == s.node
+		if !mine || c.told.Before(s.due.Add(-time.Minute)) || c.received.After(end) {
+			continue
+		}
+		until := c.told
+		if !c.delivered() {
+			until = c.told.Add(max(wait(failures), c.retry))
+			failures++
+		}
+		if !c.delivered() || len(c.faults) > 0 || c.told.Sub(c.received) > haste {
+			excuses = append(excuses, excuse{span{c.received, until}})
+		}
+	}
+	return excuses
+}
+
+// excusesByElection are the times during which nobody led: from when the leader ended, or gave the Lease back, until the
+// next one had it.
+func (h *history) excusesByElection() []excuse {
+	var excuses []excuse
+	for i, reign := range h.reigns {
+		next := h.end
+		if i+1 < len(h.reigns) {
+			next = h.reigns[i+1].from
+		}
+		if ended := h.endOf(h.holders[reign.holder]); reign.holder == "" || ended.Before(next) {
+			excuses = append(excuses, excuse{span{earlier(later(ended, reign.from), next), next.Add(deaf)}})
+		}
+	}
+	return excuses
+}
+
+// endOf is when a run of a replica ended; of one that is not known it is the beginning of time.
+func (h *history) endOf(run replicaRun) time.Time {
+	for _, life := range h.lives {
+		if life.replica != run.replica || life.run != run.run {
+			continue
+		}
+		if life.ended.IsZero() {
+			return distantFuture
+		}
+		return life.ended
+	}
+	return time.Time{}
+}
+
+// excusesByWatches are the times during which a watch of a replica that lived was not in order.
+func (h *history) excusesByWatches() []excuse {
+	var excuses []excuse
+	for _, life := range h.lives {
+		for _, kind := range []callKind{watchPods, watchNodes} {
+			excuses = append(excuses, h.outOfOrder(life, kind)...)
+		}
+	}
+	return excuses
+}
+
+// outOfOrder are the times during which a run of a replica had no watch, or one that was held up or had to catch up.
+func (h *history) outOfOrder(life life, kind callKind) []excuse {
+	var excuses []excuse
+	for _, gap := range h.unwatched(life, kind) {
+		excuses = append(excuses, excuse{span{gap.earliest, gap.latest.Add(deaf)}})
+	}
+	for _, s := range h.streams {
+		if !s.of(life, kind) {
+			continue
+		}
+		for _, held := range s.stalls {
+			excuses = append(excuses, excuse{span{held.earliest, held.latest.Add(deaf)}})
+		}
+	}
+	return excuses
+}
+
+// unwatched are the times during which a run of a replica had no watch.
+func (h *history) unwatched(life life, kind callKind) []span {
+	ended := life.ended
+	if ended.IsZero() {
+		ended = h.end
+	}
+	var gaps []span
+	since := life.began
+	for _, s := range h.streams {
+		if !s.of(life, kind) {
+			continue
+		}
+		if s.opened.After(since) {
+			gaps = append(gaps, span{since, s.opened})
+		}
+		if s.closed.IsZero() {
+			return gaps
+		}
+		since = later(since, s.closed)
+	}
+	return append(gaps, span{since, ended})
+}
+
+func (s *stream) of(life life, kind callKind) bool {
+	return s.replica == life.replica && s.run == life.run && s.kind == kind
+}

@@ -1,0 +1,173 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// podState is what held of a pod from one version to the next that says anything else.
+type podState struct {
+	podFacts
+
+	from    span      // when it was written
+	visible time.Time // when every watch had it: when ours did
+	bound   span      // when the pod was bound to its node
+	number  uint64
+	writer  string
+}
+
+// nodeState is what held of a node's NoExecute taints from one version to the next that says anything else.
+type nodeState struct {
+	from   span
+	taints []counting
+	number uint64
+	writer string
+}
+
+// pod is the history of a pod.
+type pod struct {
+	uid       types.UID
+	name      string // with its namespace
+	states    []podState
+	deletions []deletion // accepted by the API server, by the audit log
+}
+
+// history is everything that is known after a run, and all that it is judged by.
+type history struct {
+	page
+
+	pods  map[types.UID]*pod
+	nodes map[string][]nodeState
+	calm  time.Time // when the last fault ended
+	end   time.Time // when the observer ended
+}
+
+// history makes the history of what was observed until now.
+func (o *observer) history(deletions map[types.UID][]deletion, calm, end time.Time) *history {
+	h := &history{page: o.ledger.page(), pods: map[types.UID]*pod{}, nodes: map[string][]nodeState{}, calm: calm, end: end}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for uid, known := range o.pods {
+		h.pods[uid] = &pod{uid: uid, name: known.name, states: podStates(known, deletions[uid]), deletions: deletions[uid]}
+	}
+	for name, known := range o.nodes {
+		h.nodes[name] = nodeStates(known)
+	}
+	return h
+}
+
+// writtenAt bounds when a version was written: by the audit log, or else by when it was seen and by the version before.
+func writtenAt[F any](v *version[F], before span) span {
+	switch {
+	case v.written.earliest.IsZero(), !v.seen.IsZero() && v.seen.Before(v.written.earliest):
+		return span{before.earliest, v.seen}
+	case v.seen.IsZero():
+		return v.written
+	}
+	return v.written.notAfter(v.seen)
+}
+
+func podStates(known *chronicle[podFacts], deletions []deletion) []podState {
+	var states []podState
+	var before span
+	for _, v := range known.inOrder() {
+		next := podState{podFacts: v.facts, from: writtenAt(v, before), visible: v.seen, number: v.number, writer: v.writer}
+		before = next.from
+		if len(states) == 0 {
+			next.bound = next.from.notAfter(endOfSecond(next.recorded))
+			states = append(states, next)
+			continue
+		}
+		last := &states[len(states)-1]
+		next.bound = boundAfter(last, next)
+		if last.same(next.podFacts) {
+			last.bound = next.bound
+			continue
+		}
+		states = append(states, next)
+	}
+	fillVisible(states)
+	return attribute(bury(states, known.gone), deletions)
+}
+
+// boundAfter says when a pod was bound: when it was first seen on its node, if that lies within the second that is recorded,
+// otherwise at the end of that second.
+func boundAfter(last *podState, next podState) span {
+	if last.node != next.node {
+		return next.from.notAfter(endOfSecond(next.recorded))
+	}
+	return last.bound.notAfter(endOfSecond(next.recorded))
+}
+
+// fillVisible gives a version that our watch missed the time at which it brought the next one.
+func fillVisible(states []podState) {
+	for i := len(states) - 2; i >= 0; i-- {
+		if states[i].visible.IsZero() {
+			states[i].visible = states[i+1].visible
+		}
+	}
+}
+
+// bury appends the end of a pod that is gone and was not seen to terminate: from then on it is like one that does.
+func bury(states []podState, gone time.Time) []podState {
+	if gone.IsZero() || len(states) == 0 || states[len(states)-1].terminating {
+		return states
+	}
+	end := states[len(states)-1]
+	end.terminating, end.visible, end.number, end.writer = true, gone, end.number+1, ""
+	end.from = span{end.from.earliest, gone}
+	return append(states, end)
+}
+
+// attribute says of a pod that terminates whose DELETE made it so: the first that was accepted. The audit log does not say
+// which version that wrote when the pod was gone at once.
+func attribute(states []podState, deletions []deletion) []podState {
+	first := slices.IndexFunc(states, func(state podState) bool { return state.terminating })
+	if first < 0 || len(deletions) == 0 || states[first].writer != "" {
+		return states
+	}
+	state, d := &states[first], deletions[0]
+	if state.visible.IsZero() || !d.earliest.After(state.visible) {
+		state.writer, state.from = d.user, d.notAfter(later(state.visible, d.earliest))
+	}
+	return states
+}
+
+func nodeStates(known *chronicle[[]corev1.Taint]) []nodeState {
+	var states []nodeState
+	var before span
+	var taints []counting
+	for _, v := range known.inOrder() {
+		next := nodeState{from: writtenAt(v, before), number: v.number, writer: v.writer}
+		before = next.from
+		next.taints = advance(taints, v.facts, next.from, v.writer == keeperUser)
+		taints = next.taints
+		if len(states) > 0 && slices.EqualFunc(states[len(states)-1].taints, next.taints, counting.same) {
+			continue
+		}
+		states = append(states, next)
+	}
+	return states
+}
+
+// left returns when the pod began to leave, if it did.
+func (p *pod) left() (podState, bool) {
+	for _, state := range p.states {
+		if state.terminating {
+			return state, true
+		}
+	}
+	return podState{}, false
+}
+
+// byKeeper reports whether the pod began to leave because a replica deleted it.
+func (p *pod) byKeeper() bool {
+	state, ok := p.left()
+	return ok && state.writer == keeperUser
+}

@@ -1,0 +1,221 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+func aPod(version string, change func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pod", UID: thePod, ResourceVersion: version, CreationTimestamp: metav1.NewTime(sec(0))},
+	}
+	change(pod)
+	return pod
+}
+
+func bound(pod *corev1.Pod) { pod.Spec.NodeName = theNode }
+
+func terminates(pod *corev1.Pod) {
+	bound(pod)
+	pod.DeletionTimestamp = &metav1.Time{Time: sec(20)}
+}
+
+// newTestObserver is an observer that sees everything 90 s after the beginning.
+func newTestObserver() *observer {
+	o := newObserver(nil, newLedger())
+	o.now = func() time.Time { return sec(90) }
+	return o
+}
+
+// auditLine is a line of the audit log about the pod.
+func auditLine(verb, subresource, user string, code int, from, to float64, request, response string) string {
+	const form = `{"verb":%q,"user":{"username":%q},"objectRef":{"resource":"pods","subresource":%q,"namespace":"default","name":"pod"},` +
+		`"responseStatus":{"code":%d},"requestObject":%s,"responseObject":%s,"requestReceivedTimestamp":%q,"stageTimestamp":%q}` + "\n"
+	return fmt.Sprintf(form, verb, user, subresource, code, request, response, sec(from).Format(time.RFC3339Nano), sec(to).Format(time.RFC3339Nano))
+}
+
+func podJSON(version, spec, metadata string) string {
+	return fmt.Sprintf(`{"kind":"Pod","metadata":{"namespace":"default","name":"pod","uid":%q,"resourceVersion":%q,"creationTimestamp":%q%s},"spec":{%s}}`,
+		thePod, version, sec(0).Format(time.RFC3339), metadata, spec)
+}
+
+func historyOf(t *testing.T, o *observer, lines ...string) *history {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "audit.log")
+	if err := os.WriteFile(path, []byte(joined(lines)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	deletions, err := o.readAudit(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o.history(deletions, sec(100), sec(100))
+}
+
+func joined(lines []string) string {
+	all := ""
+	for _, line := range lines {
+		all += line
+	}
+	return all + `{"half": "a li` // the last line is being written
+}
+
+func TestTheAuditLogSaysWhoWroteWhatAndWhen(t *testing.T) {
+	o := newTestObserver()
+	o.notePod(watch.Added, aPod("5", func(*corev1.Pod) {}))
+	o.notePod(watch.Modified, aPod("6", bound))
+	h := historyOf(t, o,
+		auditLine("create", "", "admin", 201, 1, 1.1, "{}", podJSON("5", "", "")),
+		auditLine("create", "binding", "scheduler", 201, 2, 2.1, fmt.Sprintf(`{"metadata":{"uid":%q}}`, thePod), `{}`),
+		auditLine("update", "", "admin", 200, 3, 3.1, "{}", podJSON("8", `"nodeName":"node","tolerations":[{"operator":"Exists"}]`, "")),
+		auditLine("update", "", "admin", 409, 4, 4.1, "{}", `{"kind":"Status"}`),
+		auditLine("delete", "", "admin", 404, 5, 5.1, "{}", `{"kind":"Status"}`),
+	)
+	states := h.pods[thePod].states
+	if len(states) != 3 {
+		t.Fatalf("%v, want three states", states)
+	}
+	for i, want := range []struct {
+		number uint64
+		writer string
+		from   span
+	}{{5, "admin", span{sec(1), sec(1.1)}}, {6, "scheduler", span{sec(2), sec(2.1)}}, {8, "admin", span{sec(3), sec(3.1)}}} {
+		got := states[i]
+		if got.number != want.number || got.writer != want.writer || got.from != want.from {
+			t.Errorf("state %d is version %d by %s of %s, want %v", i, got.number, got.writer, clock(got.from), want)
+		}
+	}
+	if want := (span{sec(1), sec(1)}); states[1].bound != want {
+		t.Errorf("bound %s, want %s: the second of its creation, at its end", clock(states[1].bound), clock(want))
+	}
+	if len(states[2].tolerations) != 1 {
+		t.Errorf("tolerations %v, want the one that only the audit log has", states[2].tolerations)
+	}
+}
+
+func TestWhoEndedAPod(t *testing.T) {
+	tests := map[string]struct {
+		watched func(*observer)
+		lines   []string
+		keeper  bool
+		left    bool
+	}{
+		"nobody": {watched: func(*observer) {}},
+		"a replica, at once": {
+			watched: func(o *observer) {
+				o.notePod(watch.Modified, aPod("7", terminates))
+				o.notePod(watch.Deleted, aPod("8", terminates))
+			},
+			lines: []string{
+				auditLine("delete", "", keeperUser, 200, 20, 20.1, "{}", podJSON("7", `"nodeName":"node"`, `,"deletionGracePeriodSeconds":0`)),
+				auditLine("delete", "", "kwok", 200, 20.2, 20.3, "{}", podJSON("7", `"nodeName":"node"`, `,"deletionGracePeriodSeconds":0`)),
+			},
+			keeper: true, left: true,
+		},
+		"another one, after a grace period": {
+			watched: func(o *observer) { o.notePod(watch.Modified, aPod("7", terminates)) },
+			lines: []string{
+				auditLine("delete", "", "admin", 200, 20, 20.1, "{}", podJSON("7", `"nodeName":"node"`, `,"deletionGracePeriodSeconds":30,"deletionTimestamp":"2026-11-21T12:00:50Z"`)),
+				auditLine("delete", "", keeperUser, 200, 21, 21.1, "{}", podJSON("7", `"nodeName":"node"`, `,"deletionGracePeriodSeconds":30,"deletionTimestamp":"2026-11-21T12:00:50Z"`)),
+			},
+			left: true,
+		},
+		"a replica, and the watch missed it": {
+			watched: func(o *observer) { o.listed(nil) },
+			lines: []string{
+				auditLine("delete", "", keeperUser, 200, 20, 20.1, "{}", podJSON("7", `"nodeName":"node"`, `,"deletionGracePeriodSeconds":0`)),
+			},
+			keeper: true, left: true,
+		},
+		"somebody whom the audit log does not know": {watched: func(o *observer) { o.listed(nil) }, left: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			o := newTestObserver()
+			o.notePod(watch.Added, aPod("5", bound))
+			test.watched(o)
+			pod := historyOf(t, o, test.lines...).pods[thePod]
+			state, left := pod.left()
+			if left != test.left || pod.byKeeper() != test.keeper {
+				t.Fatalf("left %t by %q, want %t, by a replica %t", left, state.writer, test.left, test.keeper)
+			}
+			if state.writer != "" && state.from != (span{sec(20), sec(20.1)}) {
+				t.Errorf("it ended at %s, want when the first DELETE was carried out", clock(state.from))
+			}
+		})
+	}
+}
+
+func TestAWriteThatTheAuditLogDoesNotHaveLiesBetweenTheVersionBeforeAndItsSight(t *testing.T) {
+	o := newTestObserver()
+	known := o.node(theNode)
+	known.at(3).facts, known.at(3).written, known.at(3).writer = nil, span{sec(1), sec(1.1)}, "admin"
+	known.at(5).facts, known.at(5).seen = []corev1.Taint{noExecute("off")}, sec(9)
+	states := o.history(nil, sec(100), sec(100)).nodes[theNode]
+	if len(states) != 2 || states[1].from != (span{sec(1), sec(9)}) {
+		t.Fatalf("%+v, want the taint to have come between 1 s and 9 s", states)
+	}
+	if due, leaves := dueOf(nil, at(sec(0)), states[1].taints); !leaves || due != (span{sec(1), sec(9)}) {
+		t.Errorf("due %s", clock(due))
+	}
+}
+
+func TestABrokenWatchIsResumedAndOneThatIsTooOldBeginsAnew(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	lists, opened := 0, []string{}
+	brings := func(events ...watch.Event) watch.Interface {
+		w := watch.NewFakeWithChanSize(len(events), false)
+		for _, event := range events {
+			w.Action(event.Type, event.Object)
+		}
+		w.Stop()
+		return w
+	}
+	watches := []func() (watch.Interface, error){
+		func() (watch.Interface, error) {
+			return brings(watch.Event{Type: watch.Added, Object: aPod("11", bound)}), nil
+		},
+		func() (watch.Interface, error) {
+			return brings(watch.Event{Type: watch.Bookmark, Object: aPod("15", bound)}), nil
+		},
+		func() (watch.Interface, error) {
+			return brings(watch.Event{Type: watch.Error, Object: &metav1.Status{Code: 410}}), nil
+		},
+		func() (watch.Interface, error) { return nil, errors.New("the API server is down") },
+		func() (watch.Interface, error) {
+			cancel()
+			return brings(), nil
+		},
+	}
+	var noted []types.UID
+	follow(ctx, func(context.Context) (string, error) {
+		lists++
+		if lists == 2 {
+			return "", errors.New("the API server is down")
+		}
+		return fmt.Sprint(lists * 10), nil
+	}, func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		opened = append(opened, options.ResourceVersion)
+		return watches[len(opened)-1]()
+	}, func(_ watch.EventType, pod *corev1.Pod) { noted = append(noted, pod.UID) })
+	if want := []string{"10", "11", "15", "30", "40"}; !slices.Equal(opened, want) {
+		t.Errorf("watches from versions %v, want %v", opened, want)
+	}
+	if len(noted) != 1 || noted[0] != thePod {
+		t.Errorf("noted %v, want the one event that is none of a bookmark or an error", noted)
+	}
+}

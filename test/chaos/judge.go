@@ -1,0 +1,95 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// charge is what a replica is found to have done wrong.
+type charge string
+
+const (
+	lost  charge = "lost"  // a pod that had to leave and was not made to
+	early charge = "early" // a pod that was made to leave before its time
+	wrong charge = "wrong" // a pod that did not have to leave at all
+	twice charge = "twice" // a pod that was known to leave already
+)
+
+var charges = []charge{lost, early, wrong, twice}
+
+// finding is one thing that went wrong.
+type finding struct {
+	charge charge
+	uid    types.UID // of the pod; empty if that is not known
+	name   string
+	when   time.Time
+	why    string
+}
+
+// judge finds what went wrong.
+func (h *history) judge() []finding {
+	var found []finding
+	for _, c := range h.calls {
+		if c.writes() {
+			found = append(found, h.judgeCall(c)...)
+		}
+	}
+	found = append(found, h.judgeStamps()...)
+	found = append(found, h.judgeLosses()...)
+	slices.SortStableFunc(found, func(a, b finding) int { return cmp.Or(a.when.Compare(b.when), cmp.Compare(a.name, b.name)) })
+	return found
+}
+
+// judgeCall judges one DELETE, or one PATCH of the condition, of a replica: also one that was never carried out, because it
+// was decided on all the same.
+func (h *history) judgeCall(c *call) []finding {
+	charged := func(as charge, format string, args ...any) []finding {
+		why := fmt.Sprintf("%s of run %d of %s %s", c.kind, c.run, c.replica, fmt.Sprintf(format, args...))
+		return []finding{{charge: as, uid: c.uid, name: c.name, when: c.received, why: why}}
+	}
+	if c.uid == "" {
+		return charged(wrong, "has no UID precondition")
+	}
+	pod := h.pods[c.uid]
+	if pod == nil || pod.name != c.name {
+		return charged(wrong, "has UID %s, which no pod of that name ever had", c.uid)
+	}
+	if c.kind == deletePod {
+		if before := h.delivered(c); before != nil {
+			return charged(twice, "comes %s after another one was accepted, which it was told", c.received.Sub(before.told).Round(time.Millisecond))
+		}
+	}
+	known := h.knowledge(c, pod)
+	switch {
+	case known.due:
+		return nil
+	case known.onlyTerminating && pod.byKeeper():
+		return charged(twice, "comes although the pod was seen to terminate long ago")
+	case known.onlyTerminating:
+		return charged(wrong, "is about a pod that was seen to terminate, or to be gone, long ago")
+	case known.leaves:
+		return charged(early, "comes %s before the pod can be due", known.earliest.Sub(c.received).Round(time.Millisecond))
+	}
+	return charged(wrong, "is about a pod that does not have to leave, by nothing that the replica can have known since %s before", c.received.Sub(known.nodeSince).Round(time.Millisecond))
+}
+
+// delivered returns an earlier DELETE of the same pod of which this very process knows that it was accepted.
+func (h *history) delivered(c *call) *call {
+	for _, before := range h.calls {
+		if !before.received.Before(c.received) {
+			return nil
+		}
+		if before.kind == deletePod && before.uid == c.uid && before.replica == c.replica && before.run == c.run &&
+			before.delivered() && before.told.Before(c.received) {
+			return before
+		}
+	}
+	return nil
+}

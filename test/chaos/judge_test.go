@@ -1,0 +1,301 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"slices"
+	"testing"
+)
+
+// evicts is a whole eviction without a fault: the live read, the condition, the DELETE, and the end of the pod.
+func (w *world) evicts(when float64) *call {
+	w.calls(getNode, when-0.02)
+	w.calls(patchPod, when-0.01)
+	c := w.calls(deletePod, when)
+	w.gone(when+0.005, keeperUser)
+	return c
+}
+
+func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
+	tests := map[string]struct {
+		history func(*world)
+		want    []charge
+	}{
+		"a pod that nothing tolerates for leaves at once": {
+			history: func(w *world) { w.tainted(10, noExecute("off")); w.evicts(10.05) },
+		},
+		"a pod leaves when its seconds are over": {
+			history: func(w *world) { w.tolerates(1, tolerating("off", 5)); w.tainted(10, noExecute("off")); w.evicts(15.05) },
+		},
+		"a pod leaves a moment before its seconds are over": {
+			history: func(w *world) {
+				w.tolerates(1, tolerating("off", 5))
+				w.tainted(10, noExecute("off"))
+				w.evicts(14.995)
+			},
+			want: []charge{early, early},
+		},
+		"the condition is set before the seconds are over, and the DELETE comes after": {
+			history: func(w *world) {
+				w.tolerates(1, tolerating("off", 5))
+				w.tainted(10, noExecute("off"))
+				w.evicts(15.005)
+			},
+			want: []charge{early},
+		},
+		"a DELETE that never arrives is decided on too early": {
+			history: func(w *world) {
+				w.tolerates(1, tolerating("off", 5))
+				w.tainted(10, noExecute("off"))
+				w.calls(deletePod, 12).fails()
+				w.evicts(15.05)
+			},
+			want: []charge{early},
+		},
+		"a pod that tolerates for ever leaves": {
+			history: func(w *world) { w.tolerates(1, forEver("off")); w.tainted(10, noExecute("off")); w.evicts(20) },
+			want:    []charge{wrong, wrong},
+		},
+		"a pod on a node without a taint leaves": {
+			history: func(w *world) { w.evicts(20) },
+			want:    []charge{wrong, wrong},
+		},
+		"a mirror pod leaves": {
+			history: func(w *world) { w.podIs(1, podFacts{mirror: true}); w.tainted(10, noExecute("off")); w.evicts(20) },
+			want:    []charge{wrong, wrong},
+		},
+		"a pod leaves long after the untaint": {
+			history: func(w *world) { w.tainted(10, noExecute("off")); w.tainted(11); w.evicts(12.2) },
+			want:    []charge{wrong, wrong},
+		},
+		"a pod leaves by a live read that was made just before the untaint": {
+			history: func(w *world) { w.tainted(10, noExecute("off")); w.tainted(11); w.evicts(11.4) },
+		},
+		"a pod leaves long after the untaint by a live read whose answer was held up": {
+			history: func(w *world) {
+				w.tainted(10, noExecute("off"))
+				read := w.calls(getNode, 10.9)
+				read.told, read.faults = sec(13), []faultKind{delayedAnswer}
+				w.tainted(11)
+				w.calls(deletePod, 13.01)
+				w.gone(13.02, keeperUser)
+			},
+		},
+		"a pod leaves long after the untaint by a live read whose call was held up, and that could show it": {
+			history: func(w *world) {
+				w.tainted(10, noExecute("off"))
+				read := w.calls(getNode, 10.9)
+				read.forwarded, read.answered, read.told, read.faults = sec(12.99), sec(12.99), sec(13), []faultKind{delayedCall}
+				w.tainted(11)
+				w.calls(deletePod, 13.01)
+				w.gone(13.02, keeperUser)
+			},
+			want: []charge{wrong},
+		},
+		"the seconds were lengthened long before, and the watch was in order": {
+			history: func(w *world) {
+				w.tolerates(1, tolerating("off", 5))
+				w.tainted(10, noExecute("off"))
+				w.tolerates(12, tolerating("off", 100))
+				w.evicts(15.05)
+			},
+			want: []charge{early, early},
+		},
+		"the seconds were lengthened while the watch was cut, and the answer to the PATCH shows it": {
+			history: func(w *world) {
+				w.tolerates(1, tolerating("off", 5))
+				w.tainted(10, noExecute("off"))
+				w.watch("a", watchPods).closed = sec(11)
+				w.tolerates(12, tolerating("off", 100))
+				w.evicts(15.05)
+			},
+			want: []charge{early},
+		},
+		"the seconds were lengthened while the watch was cut, after the answer to the PATCH": {
+			history: func(w *world) {
+				w.tolerates(1, tolerating("off", 5))
+				w.tainted(10, noExecute("off"))
+				w.watch("a", watchPods).closed = sec(11)
+				w.tolerates(15.045, tolerating("off", 100))
+				w.evicts(15.05)
+			},
+		},
+		"the seconds were lengthened while the watch was held up, and the PATCH is not answered": {
+			history: func(w *world) {
+				w.tolerates(1, tolerating("off", 5))
+				w.tainted(10, noExecute("off"))
+				w.watch("a", watchPods).stalls = []span{{sec(11.5), sec(16)}}
+				w.tolerates(12, tolerating("off", 100))
+				w.calls(patchPod, 15.02).fails()
+				w.calls(deletePod, 15.03)
+				w.gone(15.035, keeperUser)
+			},
+		},
+		"the seconds were lengthened while the watch was held up, and a GET shows it": {
+			history: func(w *world) {
+				w.tolerates(1, tolerating("off", 5))
+				w.tainted(10, noExecute("off"))
+				w.watch("a", watchPods).stalls = []span{{sec(11.5), sec(16)}}
+				w.tolerates(12, tolerating("off", 100))
+				w.calls(getPod, 15.02)
+				w.calls(deletePod, 15.03)
+				w.gone(15.035, keeperUser)
+			},
+			want: []charge{early},
+		},
+		"the seconds were lengthened, and only the other replica's watch was cut": {
+			history: func(w *world) {
+				w.tolerates(1, tolerating("off", 5))
+				w.tainted(10, noExecute("off"))
+				w.watch("b", watchPods).closed = sec(11)
+				w.tolerates(12, tolerating("off", 100))
+				w.evicts(15.05)
+			},
+			want: []charge{early, early},
+		},
+		"a DELETE has no UID": {
+			history: func(w *world) { w.tainted(10, noExecute("off")); w.evicts(10.05).uid = "" },
+			want:    []charge{wrong},
+		},
+		"a DELETE has the UID of no pod of that name": {
+			history: func(w *world) { w.tainted(10, noExecute("off")); w.evicts(10.05).name = "default/other" },
+			want:    []charge{wrong},
+		},
+		"a DELETE comes again although its answer had arrived": {
+			history: func(w *world) { w.tainted(10, noExecute("off")); w.evicts(10.05); w.calls(deletePod, 10.15) },
+			want:    []charge{twice},
+		},
+		"a DELETE comes again because its answer was lost": {
+			history: func(w *world) { w.tainted(10, noExecute("off")); w.evicts(10.05).loses(); w.calls(deletePod, 10.15) },
+		},
+		"a DELETE whose answer was lost comes again long after the watch has shown the end": {
+			history: func(w *world) { w.tainted(10, noExecute("off")); w.evicts(10.05).loses(); w.calls(deletePod, 12) },
+			want:    []charge{twice},
+		},
+		"another replica deletes again what its watch has shown to terminate": {
+			history: func(w *world) { w.tainted(10, noExecute("off")); w.evicts(10.05); w.calls(deletePod, 12).replica = "b" },
+			want:    []charge{twice},
+		},
+		"another replica deletes again what its watch could not show": {
+			history: func(w *world) {
+				w.tainted(10, noExecute("off"))
+				w.watch("b", watchPods).closed = sec(9)
+				w.evicts(10.05)
+				w.calls(deletePod, 12).replica = "b"
+			},
+		},
+		"a pod that somebody else deleted long ago is deleted": {
+			history: func(w *world) { w.tainted(10, noExecute("off")); w.gone(10.01, "kwok"); w.calls(deletePod, 12) },
+			want:    []charge{wrong},
+		},
+		"a pod that had to leave never does": {
+			history: func(w *world) { w.tainted(10, noExecute("off")) },
+			want:    []charge{lost},
+		},
+		"a pod that had to leave for long is left until somebody else deletes it": {
+			history: func(w *world) { w.tainted(10, noExecute("off")); w.gone(30, "admin") },
+			want:    []charge{lost},
+		},
+		"a pod that had to leave for long is found again by chance": {
+			history: func(w *world) { w.tainted(10, noExecute("off")); w.evicts(70) },
+			want:    []charge{lost},
+		},
+		"a pod is still there after the longest settling, whatever explains it": {
+			history: func(w *world) {
+				w.calm = w.end.Add(-longestSettling)
+				w.episodes = []episode{{span: span{sec(9), w.end}, what: "outage"}}
+				w.tainted(10, noExecute("off"))
+			},
+			want: []charge{lost},
+		},
+		"a pod that had to leave may stay soon after": {
+			history: func(w *world) { w.tainted(10, noExecute("off")); w.tainted(15) },
+		},
+		"a pod that has to leave cannot, because the API server is down": {
+			history: func(w *world) {
+				w.episodes = []episode{{span: span{sec(9), sec(40)}, what: "outage"}}
+				w.tainted(9.5, noExecute("off"))
+				w.tainted(48)
+			},
+		},
+		"an outage that begins when the pod should have left long ago explains nothing": {
+			history: func(w *world) {
+				w.episodes = []episode{{span: span{sec(20), sec(40)}, what: "outage"}}
+				w.tainted(9.5, noExecute("off"))
+				w.tainted(48)
+			},
+			want: []charge{lost},
+		},
+		"a pod that has to leave cannot, because nobody leads": {
+			history: func(w *world) {
+				w.lives[0].ended = sec(9)
+				w.reigns = append(w.reigns, reign{from: sec(40), holder: "holder-b"})
+				w.tainted(10, noExecute("off"))
+				w.tainted(48)
+			},
+		},
+		"a pod that has to leave is not seen to, because no watch can be opened": {
+			history: func(w *world) {
+				w.watch("a", watchNodes).closed = sec(9)
+				w.tainted(10, noExecute("off"))
+				w.tainted(40)
+			},
+		},
+		"a pod is left alone after a call that failed for longer than the longest backoff": {
+			history: func(w *world) { w.tainted(10, noExecute("off")); w.calls(deletePod, 10.05).fails(); w.tainted(60) },
+			want:    []charge{lost},
+		},
+		"a pod waits for the backoff after a call that failed": {
+			history: func(w *world) { w.tainted(10, noExecute("off")); w.calls(deletePod, 10.05).fails(); w.tainted(45) },
+		},
+		"a timeAdded is written that is the first sight": {
+			history: func(w *world) {
+				w.tolerates(1, forEver("off"))
+				w.tainted(10.3, noExecute("off"))
+				w.taintedBy(keeperUser, 10.6, added(noExecute("off"), 10))
+			},
+		},
+		"a timeAdded is written that is before the taint": {
+			history: func(w *world) {
+				w.tolerates(1, forEver("off"))
+				w.tainted(10.3, noExecute("off"))
+				w.taintedBy(keeperUser, 10.6, added(noExecute("off"), 9))
+			},
+			want: []charge{early},
+		},
+		"a taint of somebody else is undone by writing a timeAdded": {
+			history: func(w *world) {
+				w.tolerates(1, forEver("off"), forEver("other"))
+				w.tainted(10.3, noExecute("off"))
+				w.tainted(10.4, noExecute("off"), noExecute("other"))
+				w.taintedBy(keeperUser, 10.6, added(noExecute("off"), 10))
+			},
+			want: []charge{wrong},
+		},
+		"a timeAdded that was written does not make a pod leave earlier than the taint that it is of": {
+			history: func(w *world) {
+				w.tolerates(1, tolerating("off", 5))
+				w.tainted(10.9, noExecute("off"))
+				w.taintedBy(keeperUser, 11.2, added(noExecute("off"), 10))
+				w.evicts(15.8)
+			},
+			want: []charge{early, early},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			test.history(w)
+			slices.SortStableFunc(w.history.calls, func(a, b *call) int { return a.received.Compare(b.received) })
+			found := w.judge()
+			var got []charge
+			for _, f := range found {
+				got = append(got, f.charge)
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("found %v, want %v", found, test.want)
+			}
+		})
+	}
+}

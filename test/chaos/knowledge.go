@@ -1,0 +1,168 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	// confirmedFor is how long one live read of a node serves; see the package eviction.
+	confirmedFor = 500 * time.Millisecond
+	// haste is how long it may take from a decision until the proxy has the call, and from an event's arrival at our watch
+	// until a replica whose watch is in order knows it: two processors run everything here, a whole control plane included.
+	haste = 500 * time.Millisecond
+	// deaf is how long a watch that was opened again, or held up, may take to be up to date.
+	deaf = time.Second
+)
+
+// hasteAt is haste, and as long as the machine stood still in the time before an instant.
+func (h *history) hasteAt(instant time.Time) time.Duration {
+	const before = 2 * time.Second
+	all := haste
+	for _, halt := range h.halts {
+		if halt.meets(span{instant.Add(-before), instant}) {
+			all += halt.latest.Sub(halt.earliest)
+		}
+	}
+	return all
+}
+
+// knowledge is what a replica can have known when it sent a call: every state of the pod and of its node that it may have
+// taken for the present one, put together in every way.
+type knowledge struct {
+	nodeSince       time.Time
+	due             bool      // by some of it the pod was due
+	leaves          bool      // by some of it the pod had to leave, if only later
+	earliest        time.Time // then
+	onlyTerminating bool      // by none of it the pod was not leaving already
+}
+
+func (h *history) knowledge(c *call, p *pod) knowledge {
+	known := knowledge{onlyTerminating: true}
+	podSince := h.podKnownSince(c)
+	for i, state := range p.states {
+		if state.from.earliest.After(c.received) || p.visibleUntil(i).Before(podSince) {
+			continue
+		}
+		if state.terminating {
+			continue
+		}
+		known.onlyTerminating = false
+		if state.mirror || state.node == "" {
+			continue
+		}
+		known.nodeSince = h.nodeKnownSince(c, state.node)
+		known.consider(c.received, state, h.nodes[state.node])
+	}
+	return known
+}
+
+// consider takes all states of the pod's node that the replica may have taken for the present one.
+func (k *knowledge) consider(sent time.Time, state podState, nodes []nodeState) {
+	for i, node := range nodes {
+		if node.from.earliest.After(sent) || i+1 < len(nodes) && nodes[i+1].from.latest.Before(k.nodeSince) {
+			continue
+		}
+		due, leaves := dueOf(state.tolerations, state.bound, node.taints)
+		if !leaves {
+			continue
+		}
+		if !k.leaves || due.earliest.Before(k.earliest) {
+			k.leaves, k.earliest = true, due.earliest
+		}
+		k.due = k.due || !due.earliest.After(sent)
+	}
+}
+
+// visibleUntil is when the state after the given one was there for every watch to see.
+func (p *pod) visibleUntil(i int) time.Time {
+	if i+1 == len(p.states) || p.states[i+1].visible.IsZero() {
+		return distantFuture
+	}
+	return later(p.states[i+1].visible, p.states[i+1].from.latest)
+}
+
+// nodeKnownSince says how old the taints can be by which a call was decided. They were confirmed by a live read of the node
+// that is no older than confirmedFor, or that has just been answered, however long that took.
+func (h *history) nodeKnownSince(c *call, node string) time.Time {
+	haste := h.hasteAt(c.received)
+	oldest := c.received.Add(-haste)
+	for _, read := range h.calls {
+		if read.received.After(c.received) {
+			break
+		}
+		if read.kind != getNode || read.name != node || read.replica != c.replica || read.run != c.run || !read.delivered() || read.told.After(c.received.Add(haste)) {
+			continue
+		}
+		if read.received.After(c.received.Add(-confirmedFor-haste)) || read.told.After(c.received.Add(-haste)) {
+			oldest = earlier(oldest, read.forwarded)
+		}
+	}
+	return oldest
+}
+
+// podKnownSince says how old the pod can be by which a call was decided: as old as the last moment at which the replica's
+// watch of pods was in order, and no older than its process. A DELETE is decided by the pod as the API server has just shown it,
+// in its answer to the PATCH of the condition or to a GET.
+func (h *history) podKnownSince(c *call) time.Time {
+	since := h.beginOf(c).Add(haste)
+	for _, s := range h.streams {
+		if s.replica == c.replica && s.run == c.run && s.kind == watchPods {
+			since = later(since, s.inOrderUntil(c.received))
+		}
+	}
+	since = since.Add(-h.hasteAt(c.received))
+	if c.kind == deletePod {
+		since = later(since, h.shown(c))
+	}
+	return since
+}
+
+// shown returns since when the pod can be what the API server showed last before a DELETE, the zero time if the last answer
+// did not arrive.
+func (h *history) shown(c *call) time.Time {
+	var last *call
+	for _, before := range h.calls {
+		if !before.received.Before(c.received) {
+			break
+		}
+		about := before.kind == patchPod && before.uid == c.uid || before.kind == getPod && before.name == c.name
+		if about && before.replica == c.replica && before.run == c.run {
+			last = before
+		}
+	}
+	if last == nil || !last.delivered() {
+		return time.Time{}
+	}
+	return last.forwarded
+}
+
+// beginOf is when the process began that sent a call.
+func (h *history) beginOf(c *call) time.Time {
+	for _, life := range h.lives {
+		if life.replica == c.replica && life.run == c.run {
+			return life.began
+		}
+	}
+	return time.Time{}
+}
+
+// inOrderUntil returns the last instant, up to the given one, at which the watch was up to date; the zero time if it never was.
+func (s *stream) inOrderUntil(limit time.Time) time.Time {
+	last := limit
+	if !s.closed.IsZero() {
+		last = earlier(last, s.closed)
+	}
+	for _, held := range slices.Backward(s.stalls) {
+		if !last.Before(held.earliest) && last.Before(held.latest.Add(deaf)) {
+			last = held.earliest
+		}
+	}
+	if last.Before(s.opened.Add(deaf)) {
+		return time.Time{}
+	}
+	return last
+}

@@ -1,0 +1,194 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// stream is one watch of a replica.
+type stream struct {
+	replica string
+	run     int
+	kind    callKind
+	opened  time.Time
+	closed  time.Time // zero while it is open
+	stalls  []span    // while it was held up
+}
+
+// life is one run of a replica's process.
+type life struct {
+	replica string
+	run     int
+	began   time.Time
+	ended   time.Time // zero while it lives
+	how     string
+}
+
+// episode is something that was done to the cluster as a whole, from its beginning to its end.
+type episode struct {
+	span
+
+	what string
+}
+
+// reign is a time during which the Lease had one holder, empty for none. It ends with the next one.
+type reign struct {
+	from   time.Time
+	holder string
+}
+
+// ledger is what this program did to the replicas and what it saw of them on the way. Safe for concurrent use.
+type ledger struct {
+	mu       sync.Mutex
+	calls    []*call
+	streams  []*stream
+	lives    []*life
+	episodes []episode
+	reigns   []reign
+	halts    []span
+	injected map[faultKind]int
+	holders  map[string]replicaRun
+}
+
+// replicaRun is one run of a replica.
+type replicaRun struct {
+	replica string
+	run     int
+}
+
+func newLedger() *ledger {
+	return &ledger{injected: map[faultKind]int{}, holders: map[string]replicaRun{}}
+}
+
+// note keeps a call that is over.
+func (l *ledger) note(c *call) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls = append(l.calls, c)
+	if c.holder != "" {
+		l.holders[c.holder] = replicaRun{c.replica, c.run}
+	}
+}
+
+func (l *ledger) inject(kind faultKind) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.injected[kind]++
+}
+
+func (l *ledger) open(s *stream) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.streams = append(l.streams, s)
+}
+
+func (l *ledger) close(s *stream, closed time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.closed = closed
+}
+
+func (l *ledger) stall(s *stream, held span) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.stalls = append(s.stalls, held)
+}
+
+// begin notes that a replica's process is started.
+func (l *ledger) begin(replica string, run int, began time.Time) *life {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	started := &life{replica: replica, run: run, began: began}
+	l.lives = append(l.lives, started)
+	return started
+}
+
+func (l *ledger) end(life *life, ended time.Time, how string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	life.ended, life.how = ended, how
+}
+
+func (l *ledger) tell(what string, from, to time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.episodes = append(l.episodes, episode{span: span{from, to}, what: what})
+}
+
+// holds notes who holds the Lease.
+func (l *ledger) holds(holder string, seen time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if last := len(l.reigns) - 1; last < 0 || l.reigns[last].holder != holder {
+		l.reigns = append(l.reigns, reign{from: seen, holder: holder})
+	}
+}
+
+// noteHalts notes when this program, and so most likely the replicas too, did not get a processor, until the context ends.
+func (l *ledger) noteHalts(ctx context.Context) {
+	const (
+		step = 10 * time.Millisecond
+		long = 100 * time.Millisecond
+	)
+	for ctx.Err() == nil {
+		from := time.Now()
+		pause(ctx, step)
+		if to := time.Now(); to.Sub(from) > long {
+			l.mu.Lock()
+			l.halts = append(l.halts, span{from, to})
+			l.mu.Unlock()
+		}
+	}
+}
+
+// leader returns the run of the replica that holds the Lease, if it has one of ours.
+func (l *ledger) leader() (replicaRun, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.reigns) == 0 {
+		return replicaRun{}, false
+	}
+	run, ok := l.holders[l.reigns[len(l.reigns)-1].holder]
+	return run, ok
+}
+
+// page is the ledger at one moment. It shares nothing with the ledger that changes.
+type page struct {
+	calls    []*call // in the order in which they were received
+	streams  []stream
+	lives    []life
+	episodes []episode
+	reigns   []reign
+	halts    []span // when the machine stood still, as far as this program could notice
+	injected map[faultKind]int
+	holders  map[string]replicaRun
+}
+
+func (l *ledger) page() page {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := page{
+		calls:    slices.Clone(l.calls),
+		episodes: slices.Clone(l.episodes),
+		reigns:   slices.Clone(l.reigns),
+		halts:    slices.Clone(l.halts),
+		injected: maps.Clone(l.injected),
+		holders:  maps.Clone(l.holders),
+	}
+	slices.SortStableFunc(p.calls, func(a, b *call) int { return a.received.Compare(b.received) })
+	for _, s := range l.streams {
+		copied := *s
+		copied.stalls = slices.Clone(s.stalls)
+		p.streams = append(p.streams, copied)
+	}
+	for _, life := range l.lives {
+		p.lives = append(p.lives, *life)
+	}
+	return p
+}

@@ -1,0 +1,70 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command chaos runs two replicas of Taintkeeper in a real control plane on this machine while everything goes wrong: taints
+// come and go, pods are created, replaced and re-tolerated, calls between the replicas and the API server are delayed,
+// dropped and refused, watches are cut and held up, the API server and etcd are restarted, and the leader is killed.
+//
+// An observer with a watch of its own keeps the book of what should have happened, by the rule of docs/concepts.md alone, and
+// compares it with what the API server accepted: no eviction may be lost, early, of the wrong pod, or carried out twice.
+// What is late is reported.
+//
+// It needs bin/taintkeeper (make build) and the control plane (make controlplane); make chaos sees to both. It exits with 0
+// when nothing went wrong, with 130 when it was interrupted, and with 1 otherwise. The seed decides what is done and which
+// faults are drawn, but not when processes get their turn: with the same seed a run is much alike, and not the same.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+const (
+	exitFailed      = 1
+	exitInterrupted = 130
+)
+
+func main() {
+	cfg := config{out: os.Stdout}
+	flag.DurationVar(&cfg.duration, "duration", 3*time.Minute, "how long chaos reigns; starting and settling take another minute or two")
+	flag.Uint64Var(&cfg.seed, "seed", rand.Uint64(), "what chance draws; by default another one each time")
+	flag.StringVar(&cfg.taintkeeper, "taintkeeper", "bin/taintkeeper", "the binary to run")
+	flag.Parse()
+	os.Exit(runUntilSignal(cfg))
+}
+
+func runUntilSignal(cfg config) int {
+	silenceLogs()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	done := context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once; the watchdogs then end the rest
+	defer done()
+
+	clean, err := run(ctx, cfg)
+	switch {
+	case ctx.Err() != nil:
+		return exitInterrupted
+	case err != nil:
+		fmt.Fprintf(os.Stderr, "chaos: %v\n", err)
+		return exitFailed
+	case !clean:
+		return exitFailed
+	}
+	return 0
+}
+
+// silenceLogs keeps client-go from writing: a client that loses its server says so, and here it loses it often.
+func silenceLogs() {
+	ctrl.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
+}

@@ -1,0 +1,170 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// stretch is a time during which a pod had to leave without interruption: from when it was due until it left or had no
+// longer to.
+type stretch struct {
+	pod     *pod
+	node    string
+	sights  []time.Time // when the taints that it was due by could be seen first
+	due     time.Time
+	ended   time.Time
+	evicted *call // that ended it, if one did
+	open    bool  // it had not ended when the observer did
+}
+
+// stretches are the times during which pods had to leave for certain: with the latest bounds of everything.
+func (h *history) stretches() []stretch {
+	var all []stretch
+	for _, p := range h.pods {
+		for i := range p.states {
+			all = append(all, h.stretchesOf(p, i)...)
+		}
+	}
+	merged := merge(all)
+	slices.SortFunc(merged, func(a, b stretch) int { return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.pod.uid, b.pod.uid)) })
+	accepted := h.evictions()
+	for i := range merged {
+		merged[i].evicted = accepted[merged[i].pod.uid]
+		if c := merged[i].evicted; c != nil && (c.received.Before(merged[i].due) || c.forwarded.After(merged[i].ended.Add(haste))) {
+			merged[i].evicted = nil
+		}
+	}
+	return merged
+}
+
+// evictions are the DELETEs that the API server accepted first, by the pod.
+func (h *history) evictions() map[types.UID]*call {
+	first := map[types.UID]*call{}
+	for _, c := range h.calls {
+		if c.kind == deletePod && c.accepted() && first[c.uid] == nil {
+			first[c.uid] = c
+		}
+	}
+	return first
+}
+
+// stretchesOf returns the parts of one state of a pod during which it was overdue, one for each state of its node.
+func (h *history) stretchesOf(p *pod, i int) []stretch {
+	state := p.states[i]
+	if state.terminating || state.mirror || state.node == "" {
+		return nil
+	}
+	within := span{state.from.latest, h.end}
+	if i+1 < len(p.states) {
+		within.latest = p.states[i+1].from.earliest
+	}
+	var found []stretch
+	nodes := h.nodes[state.node]
+	for j, node := range nodes {
+		during := span{later(within.earliest, node.from.latest), within.latest}
+		if j+1 < len(nodes) {
+			during.latest = earlier(during.latest, nodes[j+1].from.earliest)
+		}
+		due, leaves := dueOf(state.tolerations, state.bound, node.taints)
+		if from := later(due.latest, during.earliest); leaves && from.Before(during.latest) {
+			found = append(found, stretch{pod: p, node: state.node, sights: sights(node.taints), due: from, ended: during.latest, open: during.latest.Equal(h.end)})
+		}
+	}
+	return found
+}
+
+func sights(taints []counting) []time.Time {
+	all := make([]time.Time, len(taints))
+	for i := range taints {
+		all[i] = taints[i].sight.latest
+	}
+	return all
+}
+
+// merge joins what follows upon one another with nothing between but the time that a write may have taken.
+func merge(parts []stretch) []stretch {
+	slices.SortFunc(parts, func(a, b stretch) int { return cmp.Or(cmp.Compare(a.pod.uid, b.pod.uid), a.due.Compare(b.due)) })
+	var merged []stretch
+	for _, part := range parts {
+		last := len(merged) - 1
+		if last >= 0 && merged[last].pod == part.pod && part.due.Sub(merged[last].ended) < haste {
+			merged[last].ended, merged[last].open = part.ended, part.open
+			continue
+		}
+		merged = append(merged, part)
+	}
+	return merged
+}
+
+// late is one eviction with how late it was.
+type late struct {
+	stretch
+
+	by          time.Duration
+	explanation explanation
+}
+
+// lateness returns how late each eviction was that a replica carried out, the latest first.
+func (h *history) lateness() []late {
+	var all []late
+	for _, s := range h.stretches() {
+		if s.evicted != nil {
+			all = append(all, late{stretch: s, by: max(0, s.evicted.answered.Sub(s.due)), explanation: h.explain(s, s.evicted.answered, usualBackoff)})
+		}
+	}
+	slices.SortFunc(all, func(a, b late) int { return cmp.Compare(b.by, a.by) })
+	return all
+}
+
+// unexplained reports whether the eviction was later than the faults explain.
+func (l late) unexplained() bool {
+	return l.evicted.received.Sub(l.explanation.until) > resolution+haste
+}
+
+// resolution is how much later than it would otherwise be an eviction can be after a restart: timeAdded has seconds.
+const resolution = time.Second
+
+// lostAfter is how long after everything that explains a delay a pod must have left.
+const lostAfter = 10 * time.Second
+
+// judgeLosses finds the pods that had to leave for longer than the faults explain: those that never did, and those that were
+// made to so late that it must have been for another reason.
+func (h *history) judgeLosses() []finding {
+	var found []finding
+	for _, s := range h.stretches() {
+		ended := s.ended
+		if s.evicted != nil {
+			ended = s.evicted.received
+		}
+		explained := h.explain(s, ended, longestBackoff)
+		if ended.Sub(explained.until) <= lostAfter && !h.settledInVain(s) {
+			continue
+		}
+		why := fmt.Sprintf("had to leave node %s for %s, %s; the faults explain %s", s.node,
+			ended.Sub(s.due).Round(time.Millisecond), s.fate(), explained.until.Sub(s.due).Round(time.Millisecond))
+		found = append(found, finding{charge: lost, uid: s.pod.uid, name: s.pod.name, when: s.due, why: why})
+	}
+	return found
+}
+
+// settledInVain reports whether a pod is still there after the longest settling, whatever explains it.
+func (h *history) settledInVain(s stretch) bool {
+	return s.open && s.ended.Sub(s.due) > lostAfter && h.end.Sub(h.calm) >= longestSettling
+}
+
+func (s stretch) fate() string {
+	switch {
+	case s.evicted != nil:
+		return "and then was deleted after all"
+	case s.open:
+		return "and is still there"
+	}
+	return "and was not deleted before that was over"
+}

@@ -1,0 +1,145 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+)
+
+// election is how replicas elect their leader, as arguments.
+type election struct {
+	lease string // how long it lasts
+	args  []string
+}
+
+// elections are the two that there are. With the quick one a leader is followed within seconds, but it does not outlive an
+// outage of the API server, and the next one decides everything anew. With the patient one it does, and has to remember what
+// it could not do.
+var elections = []election{
+	{lease: "4 s", args: []string{"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s"}},
+	{lease: "15 s", args: []string{"--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=13s", "--leader-elect-retry-period=1s"}},
+}
+
+// restartAfter is how long a process that ended by itself is down.
+const restartAfter = time.Second
+
+// How a run of a replica can end.
+const (
+	endedKilled  = "killed"
+	endedItself  = "ended by itself"
+	endedUnready = "ended before it was ready"
+	endedStopped = "stopped at the end"
+)
+
+// replica is one of several taintkeepers behind a proxy of its own. Its process is started again whenever it has ended, as a
+// Deployment would. Safe for concurrent use.
+type replica struct {
+	name    string
+	binary  string
+	elect   election
+	cluster *localcluster.Cluster
+	proxy   *proxy
+	ledger  *ledger
+
+	mu      sync.Mutex
+	process *localcluster.Taintkeeper // nil while none is ready
+	killed  time.Duration             // for how long the killed process stays down; zero if it was not killed
+}
+
+// keep keeps a process running until the context ends.
+func (r *replica) keep(ctx context.Context) error {
+	for run := 1; ctx.Err() == nil; run++ {
+		r.proxy.run.Store(int64(run))
+		down, err := r.live(ctx, r.ledger.begin(r.name, run, time.Now()))
+		if err != nil {
+			return err
+		}
+		pause(ctx, down)
+	}
+	return nil
+}
+
+// live runs one process to its end, and returns how long the replica is down afterwards.
+func (r *replica) live(ctx context.Context, life *life) (time.Duration, error) {
+	process, err := r.cluster.StartTaintkeeper(ctx, localcluster.TaintkeeperConfig{
+		Binary: r.binary, Name: r.name, Access: r.proxy.access(),
+		Args: append([]string{"--leader-elect=true", "--v=1"}, r.elect.args...), // --v=1: a line per eviction
+	})
+	if err != nil {
+		r.ledger.end(life, time.Now(), endedUnready)
+		return restartAfter, nil //nolint:nilerr // with these faults a start may fail; the next one is tried, and the count is reported
+	}
+	r.ready(process)
+	select {
+	case <-process.Ended():
+	case <-ctx.Done():
+		return 0, r.stop(process, life)
+	}
+	down := r.buried()
+	how := endedKilled
+	if down == 0 {
+		down, how = restartAfter, endedItself
+	}
+	r.ledger.end(life, time.Now(), how)
+	// It has ended; this makes its name free again.
+	return down, process.Kill()
+}
+
+// stop ends a process that is not needed any more, unless it has just ended by itself.
+func (r *replica) stop(process *localcluster.Taintkeeper, life *life) error {
+	r.ready(nil)
+	defer func() { r.ledger.end(life, time.Now(), endedStopped) }()
+	select {
+	case <-process.Ended():
+		return process.Kill() // which makes its name free again
+	default:
+		return process.Stop()
+	}
+}
+
+func (r *replica) ready(process *localcluster.Taintkeeper) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.process = process
+}
+
+// buried forgets the process that has ended, and returns for how long it is to stay down if it was killed.
+func (r *replica) buried() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	down := r.killed
+	r.process, r.killed = nil, 0
+	return down
+}
+
+var errNotRunning = errors.New("it does not run")
+
+// kill kills the replica's process, which then stays down for a while.
+func (r *replica) kill(down time.Duration) error {
+	r.mu.Lock()
+	process := r.process
+	if process != nil {
+		r.killed = down
+	}
+	r.mu.Unlock()
+	if process == nil {
+		return errNotRunning
+	}
+	if err := process.Kill(); err != nil {
+		return fmt.Errorf("kill %s: %w", r.name, err)
+	}
+	return nil
+}
+
+func (r *replica) running() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.process != nil
+}

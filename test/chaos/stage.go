@@ -1,0 +1,219 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+)
+
+// config is what a run is made of.
+type config struct {
+	duration    time.Duration // of the chaos, without start and settling
+	seed        uint64
+	taintkeeper string // the binary
+	out         io.Writer
+}
+
+const (
+	nodeCount = 8
+	zoneCount = 3
+)
+
+var replicaNames = []string{"taintkeeper-a", "taintkeeper-b"}
+
+// stage is a cluster with two replicas of taintkeeper in it, each behind a proxy, and an observer beside them.
+type stage struct {
+	config
+
+	began    time.Time
+	dir      string
+	cluster  *localcluster.Cluster
+	client   kubernetes.Interface
+	ledger   *ledger
+	observer *observer
+	replicas []*replica
+	nodes    []string
+	elect    election
+	done     map[disruption]int
+
+	saying sync.Mutex
+}
+
+// run sets everything up, lets chaos reign, judges, and takes everything down. It reports whether nothing went wrong. The
+// state folder is kept when something did.
+func run(ctx context.Context, cfg config) (clean bool, err error) {
+	if _, err := os.Stat(cfg.taintkeeper); err != nil {
+		return false, fmt.Errorf("find taintkeeper: %w; build it with `make build`", err)
+	}
+	dir, err := os.MkdirTemp("", "taintkeeper-chaos-")
+	if err != nil {
+		return false, fmt.Errorf("make a state folder: %w", err)
+	}
+	s := &stage{config: cfg, began: time.Now(), dir: dir, ledger: newLedger(), done: map[disruption]int{}}
+	s.elect = elections[s.source(electionSource).IntN(len(elections))]
+	s.say("seed %d, %s of chaos, leases of %s", cfg.seed, cfg.duration, s.elect.lease)
+	clean, err = s.play(ctx)
+	s.stopCluster()
+	if ctx.Err() != nil { // whatever failed then, failed because of it
+		return false, errors.Join(ctx.Err(), os.RemoveAll(dir))
+	}
+	if err != nil || !clean {
+		s.say("the logs are in %s", dir)
+		return false, err
+	}
+	return true, os.RemoveAll(dir)
+}
+
+// stopCluster stops the control plane. A component that did not survive the run is worth a line, and no more: it is not what
+// is judged. kube-scheduler ends itself when a pod was replaced under its name while it could not watch.
+func (s *stage) stopCluster() {
+	if s.cluster == nil {
+		return
+	}
+	if err := s.cluster.Stop(); err != nil {
+		first, _, _ := strings.Cut(err.Error(), "; its log")
+		s.say("not all of the control plane has survived: %s", first)
+	}
+}
+
+// say tells what happens, with the time since the start.
+func (s *stage) say(format string, args ...any) {
+	s.saying.Lock()
+	defer s.saying.Unlock()
+	_, _ = fmt.Fprintf(s.out, "%6.1f s  %s\n", time.Since(s.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func (s *stage) play(ctx context.Context) (clean bool, err error) {
+	if err := s.startCluster(ctx); err != nil {
+		return false, err
+	}
+	observing, stopObserving := context.WithCancel(ctx)
+	defer stopObserving()
+	var observer sync.WaitGroup
+	observer.Go(func() { s.observer.run(observing) })
+	observer.Go(func() { s.ledger.noteHalts(observing) })
+
+	calm, end, err := s.playWithReplicas(ctx)
+	if err != nil {
+		return false, err
+	}
+	stopObserving()
+	observer.Wait()
+	deletions, err := s.observer.readAudit(s.cluster.AuditLog())
+	if err != nil {
+		return false, err
+	}
+	return s.observer.history(deletions, calm, end).report(s.out, s.done), nil
+}
+
+func (s *stage) startCluster(ctx context.Context) error {
+	s.say("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok")
+	policy := filepath.Join(s.dir, "audit-policy.yaml")
+	if err := os.WriteFile(policy, auditPolicy, 0o600); err != nil {
+		return fmt.Errorf("write the audit policy: %w", err)
+	}
+	var err error
+	s.cluster, err = localcluster.Start(ctx, localcluster.Config{
+		Dir: filepath.Join(s.dir, "cluster"), Audit: true, APIServerArgs: []string{"--audit-policy-file=" + policy},
+	})
+	if err != nil {
+		return err
+	}
+	if s.client, err = kubernetes.NewForConfig(s.cluster.AdminConfig()); err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	s.observer = newObserver(s.client, s.ledger)
+	var specs []localcluster.NodeSpec
+	for i := range nodeCount {
+		s.nodes = append(s.nodes, fmt.Sprintf("node-%d", i+1))
+		specs = append(specs, localcluster.NodeSpec{Name: s.nodes[i], Zone: fmt.Sprintf("zone-%d", i%zoneCount+1)})
+	}
+	if err := s.cluster.AddNodes(ctx, specs...); err != nil {
+		return err
+	}
+	_, err = s.client.AppsV1().StatefulSets(namespace).Create(ctx, statefulSet(), metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("create a StatefulSet: %w", err)
+	}
+	return nil
+}
+
+// playWithReplicas runs the replicas from before the chaos until after the settling. It returns when the last fault and when
+// the play ended.
+func (s *stage) playWithReplicas(ctx context.Context) (calmed, end time.Time, err error) {
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	group, running := errgroup.WithContext(running)
+	for i, name := range replicaNames {
+		access, err := s.cluster.TaintkeeperAccess()
+		if err != nil {
+			return calmed, end, err
+		}
+		proxy, err := newProxy(name, access, newWeather(s.source(uint64(i))), s.ledger)
+		if err != nil {
+			return calmed, end, err
+		}
+		defer func() { _ = proxy.close() }() // it serves nobody any more
+		r := &replica{name: name, binary: s.taintkeeper, elect: s.elect, cluster: s.cluster, proxy: proxy, ledger: s.ledger}
+		s.replicas = append(s.replicas, r)
+		group.Go(func() error { return r.keep(running) })
+	}
+	if err = s.awaitLeader(running); err == nil {
+		err = s.chaos(running)
+	}
+	if err == nil {
+		calmed = s.calmDown()
+		s.settle(running)
+		end = time.Now()
+	}
+	stop()
+	return calmed, end, errors.Join(err, group.Wait())
+}
+
+// source is a source of randomness of its own for each who needs one, so that one's luck does not depend on another's haste.
+func (s *stage) source(number uint64) *rand.Rand { return rand.New(rand.NewPCG(s.seed, number)) }
+
+// startTimeout is generous: the machine may be busy with a build.
+const startTimeout = 2 * time.Minute
+
+func (s *stage) awaitLeader(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no replica leads after %s, or one does not run; their logs say why", startTimeout))
+	defer cancel()
+	for {
+		_, led := s.ledger.leader()
+		if led && s.running() == len(s.replicas) {
+			s.say("two replicas run, and one of them leads")
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		pause(ctx, 100*time.Millisecond)
+	}
+}
+
+func (s *stage) running() int {
+	running := 0
+	for _, r := range s.replicas {
+		if r.running() {
+			running++
+		}
+	}
+	return running
+}

@@ -1,0 +1,46 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"time"
+)
+
+// judgeStamps judges what the replicas wrote to nodes: the timeAdded of taints that had none, and nothing else. It must not
+// make a taint count from before it was there.
+func (h *history) judgeStamps() []finding {
+	var found []finding
+	for name, states := range h.nodes {
+		for i := 1; i < len(states); i++ {
+			if states[i].writer != keeperUser {
+				continue
+			}
+			if as, why := stampFault(states[i-1].taints, states[i].taints); why != "" {
+				found = append(found, finding{charge: as, name: name, when: states[i].from.latest, why: why})
+			}
+		}
+	}
+	return found
+}
+
+func stampFault(before, after []counting) (as charge, why string) {
+	if len(before) != len(after) {
+		return wrong, fmt.Sprintf("a PATCH of the node by a replica changes the number of its NoExecute taints from %d to %d", len(before), len(after))
+	}
+	for i := range after {
+		was, is := find(before, after[i].Taint), after[i].ToString()
+		switch {
+		case was == nil || was.Value != after[i].Value:
+			return wrong, fmt.Sprintf("a PATCH of the node by a replica brings the taint %s", is)
+		case was.TimeAdded.Equal(after[i].TimeAdded):
+		case !was.TimeAdded.IsZero():
+			return wrong, fmt.Sprintf("a PATCH of the node by a replica changes timeAdded of the taint %s", is)
+		case endOfSecond(after[i].TimeAdded.Time).Before(was.since.earliest):
+			return early, fmt.Sprintf("a replica writes that the taint %s is there since %s, but it came %s later: all its deadlines are too early", is,
+				after[i].TimeAdded.UTC().Format(time.TimeOnly), was.since.earliest.Sub(endOfSecond(after[i].TimeAdded.Time)).Round(time.Millisecond))
+		}
+	}
+	return "", ""
+}

@@ -1,0 +1,156 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// line is one line of a story.
+type line struct {
+	when time.Time
+	what string
+}
+
+// storyBefore and storyAfter are how far a story reaches to both sides of what it is told for.
+const (
+	storyBefore = 40 * time.Second
+	storyAfter  = 40 * time.Second
+)
+
+// story is the timetable around an instant of one pod, by its UID, or of one node, by its name: their versions, the calls
+// about both, and what happened to the replicas and to the cluster. Times are seconds from that instant.
+func (h *history) story(uid types.UID, name string, around time.Time) string {
+	nodes := map[string]bool{name: true}
+	var lines []line
+	if p := h.pods[uid]; p != nil {
+		lines = h.storyOfPod(p)
+		for _, state := range p.states {
+			nodes[state.node] = true
+		}
+	}
+	lines = append(lines, h.storyOfNodes(nodes)...)
+	for _, e := range h.episodes {
+		lines = append(lines, line{e.earliest, e.what + ": begins"}, line{e.latest, e.what + ": ends"})
+	}
+	for _, l := range h.lives {
+		lines = append(lines, line{l.began, fmt.Sprintf("run %d of %s begins", l.run, l.replica)}, line{l.ended, fmt.Sprintf("run %d of %s %s", l.run, l.replica, l.how)})
+	}
+	for _, r := range h.reigns {
+		lines = append(lines, line{r.from, fmt.Sprintf("the Lease is held by %+v", h.holders[r.holder])})
+	}
+	lines = append(lines, h.storyOfStreams()...)
+	return write(lines, around)
+}
+
+func (h *history) storyOfPod(p *pod) []line {
+	var lines []line
+	for _, state := range p.states {
+		lines = append(lines, line{state.from.latest, fmt.Sprintf("pod %s uid %s version %d by %s: %s", p.name, short(p.uid), state.number, state.writer, state)})
+	}
+	for _, d := range p.deletions {
+		lines = append(lines, line{d.latest, "DELETE accepted by the API server, from " + d.user})
+	}
+	for _, c := range h.calls {
+		if c.uid == p.uid || c.kind == getPod && c.name == p.name {
+			lines = append(lines, line{c.received, c.String()})
+		}
+	}
+	return lines
+}
+
+func (h *history) storyOfNodes(names map[string]bool) []line {
+	var lines []line
+	for name := range names {
+		for _, state := range h.nodes[name] {
+			lines = append(lines, line{state.from.latest, fmt.Sprintf("node %s version %d by %s: %s", name, state.number, state.writer, taintsText(state.taints))})
+		}
+	}
+	for _, c := range h.calls {
+		if (c.kind == getNode || c.kind == patchNode) && names[c.name] {
+			lines = append(lines, line{c.received, c.String()})
+		}
+	}
+	return lines
+}
+
+func (h *history) storyOfStreams() []line {
+	var lines []line
+	for _, s := range h.streams {
+		name := fmt.Sprintf("%s of run %d of %s", s.kind, s.run, s.replica)
+		lines = append(lines, line{s.opened, name + " opens"}, line{s.closed, name + " ends"})
+		for _, held := range s.stalls {
+			lines = append(lines, line{held.earliest, fmt.Sprintf("%s is held up for %s", name, held.latest.Sub(held.earliest).Round(time.Millisecond))})
+		}
+	}
+	return lines
+}
+
+func write(lines []line, around time.Time) string {
+	slices.SortStableFunc(lines, func(a, b line) int { return a.when.Compare(b.when) })
+	var text strings.Builder
+	fmt.Fprintf(&text, "      times in seconds from %s\n", around.UTC().Format("15:04:05.000000"))
+	for _, l := range lines {
+		if from := l.when.Sub(around); from >= -storyBefore && from <= storyAfter {
+			fmt.Fprintf(&text, "    %10.3f  %s\n", from.Seconds(), l.what)
+		}
+	}
+	return text.String()
+}
+
+func (s podState) String() string {
+	text := "on node " + s.node
+	switch {
+	case s.terminating:
+		text = "terminating or gone"
+	case s.node == "":
+		text = "not bound"
+	}
+	if s.mirror {
+		text += ", a mirror pod"
+	}
+	text += fmt.Sprintf(", bound %s", clock(s.bound))
+	for _, t := range s.tolerations {
+		if t.Effect == "" || t.Effect == corev1.TaintEffectNoExecute {
+			text += ", " + tolerationText(t)
+		}
+	}
+	return text
+}
+
+func tolerationText(t corev1.Toleration) string {
+	text := fmt.Sprintf("%s %s", t.Key, t.Operator)
+	if t.Value != "" {
+		text += " " + t.Value
+	}
+	if t.TolerationSeconds == nil {
+		return "[" + strings.TrimSpace(text) + " for ever]"
+	}
+	return fmt.Sprintf("[%s %d s]", strings.TrimSpace(text), *t.TolerationSeconds)
+}
+
+func taintsText(taints []counting) string {
+	if len(taints) == 0 {
+		return "no NoExecute taints"
+	}
+	var texts []string
+	for _, t := range taints {
+		added := "none"
+		if !t.TimeAdded.IsZero() {
+			added = t.TimeAdded.UTC().Format(time.TimeOnly)
+		}
+		texts = append(texts, fmt.Sprintf("%s (timeAdded %s, counts from %s)", t.ToString(), added, clock(t.since)))
+	}
+	return strings.Join(texts, ", ")
+}
+
+func clock(s span) string {
+	return s.earliest.UTC().Format("15:04:05.000") + " to " + s.latest.UTC().Format("05.000")
+}

@@ -1,0 +1,128 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var (
+	taintKeys   = []string{"power", "maintenance", "spot"}
+	taintValues = []string{"", "off", "soon"}
+)
+
+// ours reports whether a taint is the troublemaker's, and not the node-lifecycle controller's.
+func ours(taint corev1.Taint) bool { return slices.Contains(taintKeys, taint.Key) }
+
+func (t *troublemaker) aTaint() corev1.Taint {
+	taint := corev1.Taint{
+		Key:    pick(t.random, taintKeys...),
+		Value:  pick(t.random, taintValues...),
+		Effect: corev1.TaintEffectNoExecute,
+	}
+	if t.chance(0.12) {
+		taint.Effect = corev1.TaintEffectNoSchedule
+		return taint
+	}
+	taint.TimeAdded = t.timeAdded()
+	return taint
+}
+
+// timeAdded draws one: none as with kubectl, the present one, or one from a clock that is slow or fast.
+func (t *troublemaker) timeAdded() *metav1.Time {
+	now := metav1.Now()
+	switch drawn := t.random.IntN(100); {
+	case drawn < 50:
+		return nil
+	case drawn < 65:
+		return &now
+	case drawn < 85:
+		now.Time = now.Add(-time.Duration(t.random.Int64N(int64(time.Minute))))
+	default:
+		now.Time = now.Add(time.Duration(t.random.Int64N(int64(20 * time.Second))))
+	}
+	return &now
+}
+
+// finalTaint is one without a timeAdded.
+func (t *troublemaker) finalTaint() corev1.Taint {
+	return corev1.Taint{Key: pick(t.random, taintKeys...), Effect: corev1.TaintEffectNoExecute}
+}
+
+// taint sets a taint; one of the same key and effect is overwritten.
+func (t *troublemaker) taint(ctx context.Context) error { return t.change(ctx, t.set(t.aTaint())) }
+
+func (t *troublemaker) set(taint corev1.Taint) func([]corev1.Taint) []corev1.Taint {
+	return func(taints []corev1.Taint) []corev1.Taint { return append(without(taints, taint), taint) }
+}
+
+func without(taints []corev1.Taint, gone corev1.Taint) []corev1.Taint {
+	return slices.DeleteFunc(slices.Clone(taints), func(taint corev1.Taint) bool { return taint.MatchTaint(&gone) })
+}
+
+// untaint takes one taint, or now and then all, from a node that has some.
+func (t *troublemaker) untaint(ctx context.Context) error {
+	all := t.chance(0.4)
+	drawn := t.random.IntN(1 << 16)
+	for _, i := range t.random.Perm(len(t.nodes)) {
+		removed := false
+		err := t.changeNode(ctx, t.nodes[i], func(taints []corev1.Taint) []corev1.Taint {
+			removable := slices.DeleteFunc(slices.Clone(taints), func(taint corev1.Taint) bool { return !ours(taint) })
+			if len(removable) == 0 {
+				return taints
+			}
+			removed = true
+			if all {
+				return slices.DeleteFunc(slices.Clone(taints), ours)
+			}
+			return without(taints, removable[drawn%len(removable)])
+		})
+		if err != nil || removed {
+			return err
+		}
+	}
+	return nil
+}
+
+// retime gives the NoExecute taints of a node another timeAdded, or takes it from them as `kubectl taint --overwrite` does.
+func (t *troublemaker) retime(ctx context.Context) error {
+	timeAdded := t.timeAdded()
+	return t.change(ctx, func(taints []corev1.Taint) []corev1.Taint {
+		taints = slices.Clone(taints)
+		for i := range taints {
+			if ours(taints[i]) && taints[i].Effect == corev1.TaintEffectNoExecute {
+				taints[i].TimeAdded = timeAdded
+			}
+		}
+		return taints
+	})
+}
+
+// taintAgain sets a taint, takes it off and sets it again, all within two seconds: a replica that cannot watch meanwhile sees
+// one taint where there were two.
+func (t *troublemaker) taintAgain(ctx context.Context) error {
+	name := pick(t.random, t.nodes...)
+	taint := t.aTaint()
+	set := t.set(taint)
+	take := func(taints []corev1.Taint) []corev1.Taint { return without(taints, taint) }
+	for _, step := range []func([]corev1.Taint) []corev1.Taint{set, take, set} {
+		if err := t.changeNode(ctx, name, step); err != nil {
+			return err
+		}
+		pause(ctx, time.Duration(t.random.IntN(900))*time.Millisecond)
+	}
+	return nil
+}
+
+// split takes a namespaced name apart.
+func split(name string) (namespace, rest string) {
+	namespace, rest, _ = strings.Cut(name, "/")
+	return namespace, rest
+}

@@ -1,0 +1,198 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"time"
+)
+
+// watches are the open watches of one replica: they can be cut, held up and, for a while, refused. Safe for concurrent use.
+type watches struct {
+	ledger *ledger
+
+	mu           sync.Mutex
+	open         []*watchBody
+	heldUntil    time.Time
+	refusedUntil time.Time
+}
+
+func newWatches(ledger *ledger) *watches { return &watches{ledger: ledger} }
+
+var errCut = errors.New("the watch is cut")
+
+// watchBody is the answer to a watch.
+type watchBody struct {
+	io.ReadCloser
+	watches *watches
+	stream  *stream
+	cut     chan struct{} // closed when the watch is cut
+	once    sync.Once
+}
+
+// admit makes an answer one that can be cut and held up.
+func (w *watches) admit(c *call, body io.ReadCloser) io.ReadCloser {
+	b := &watchBody{
+		ReadCloser: body,
+		watches:    w,
+		stream:     &stream{replica: c.replica, run: c.run, kind: c.kind, opened: time.Now()},
+		cut:        make(chan struct{}),
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now := time.Now(); now.Before(w.heldUntil) {
+		b.stream.stalls = append(b.stream.stalls, span{now, w.heldUntil})
+	}
+	w.ledger.open(b.stream)
+	w.open = append(w.open, b)
+	return b
+}
+
+// Read implements io.Reader. What came while the watch is held up, or had begun to come before, is returned afterwards.
+func (b *watchBody) Read(into []byte) (int, error) {
+	n, err := b.ReadCloser.Read(into)
+	for {
+		select {
+		case <-b.cut:
+			return 0, errCut
+		default:
+		}
+		wait := b.watches.held()
+		if wait <= 0 {
+			return n, err
+		}
+		b.wait(wait)
+	}
+}
+
+func (b *watchBody) wait(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-b.cut:
+	}
+}
+
+// Close implements io.Closer.
+func (b *watchBody) Close() error {
+	b.end()
+	b.watches.ledger.close(b.stream, time.Now())
+	b.watches.forget(b)
+	return b.ReadCloser.Close()
+}
+
+// end cuts the watch: the replica's connection is closed in the middle of the stream.
+func (b *watchBody) end() {
+	b.once.Do(func() { close(b.cut) })
+	// It ends a read that is waiting for the API server. An error changes nothing.
+	_ = b.ReadCloser.Close()
+}
+
+func (w *watches) forget(b *watchBody) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.open = slices.DeleteFunc(w.open, func(other *watchBody) bool { return other == b })
+}
+
+// cutSome cuts those of the open watches that the function picks, and returns how many there were.
+func (w *watches) cutSome(pick func(open []*watchBody) []*watchBody) int {
+	w.mu.Lock()
+	picked := slices.Clone(pick(w.open))
+	w.mu.Unlock()
+	for _, b := range picked {
+		b.end()
+	}
+	return len(picked)
+}
+
+// hold holds up all watches for a while.
+func (w *watches) hold(d time.Duration) {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.heldUntil = later(w.heldUntil, now.Add(d))
+	for _, b := range w.open {
+		w.ledger.stall(b.stream, span{now, w.heldUntil})
+	}
+}
+
+func (w *watches) held() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Until(w.heldUntil)
+}
+
+// refuse refuses new watches for a while.
+func (w *watches) refuse(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refusedUntil = later(w.refusedUntil, time.Now().Add(d))
+}
+
+// release ends everything that was to last for a while.
+func (w *watches) release() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.heldUntil, w.refusedUntil = time.Time{}, time.Time{}
+}
+
+func (w *watches) refused(at time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return at.Before(w.refusedUntil)
+}
+
+// disturb injects faults into the watches as the weather has it, until the context ends.
+func (p *proxy) disturb(ctx context.Context) {
+	const look = 250 * time.Millisecond
+	for ctx.Err() == nil {
+		next, ok := p.weather.next()
+		if !ok {
+			pause(ctx, look)
+			continue
+		}
+		pause(ctx, next.wait)
+		if p.weather.intensity() != calm && ctx.Err() == nil {
+			p.inject(next.fault, next.length)
+		}
+	}
+}
+
+// inject injects one fault into the watches. New ones are refused for a while after all are cut, else it would be noticed by
+// few.
+func (p *proxy) inject(fault faultKind, length time.Duration) {
+	all := func(open []*watchBody) []*watchBody { return open }
+	switch fault {
+	case cutWatch:
+		if p.watches.cutSome(p.one) > 0 {
+			p.ledger.inject(cutWatch)
+		}
+	case cutAll:
+		if p.watches.cutSome(all) > 0 {
+			p.ledger.inject(cutAll)
+		}
+	case refusedWatch:
+		p.watches.refuse(length)
+		if p.watches.cutSome(all) > 0 {
+			p.ledger.inject(cutAll)
+		}
+	case stalledWatch:
+		p.watches.hold(length)
+		p.ledger.inject(stalledWatch)
+	}
+}
+
+// one picks one of the open watches, if there are any.
+func (p *proxy) one(open []*watchBody) []*watchBody {
+	if len(open) == 0 {
+		return nil
+	}
+	i := p.weather.pick(len(open))
+	return open[i : i+1]
+}

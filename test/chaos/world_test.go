@@ -1,0 +1,132 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// beginning is when the histories of the tests begin, at the beginning of a second.
+var beginning = time.Date(2026, time.November, 21, 12, 0, 0, 0, time.UTC)
+
+// sec is an instant so many seconds after the beginning.
+func sec(seconds float64) time.Time {
+	return beginning.Add(time.Duration(seconds * float64(time.Second)))
+}
+
+const (
+	thePod  = types.UID("uid-of-the-pod")
+	theName = "default/pod"
+	theNode = "node"
+)
+
+// world builds a history by hand: one node, one pod that is bound to it from the beginning, and two replicas whose watches are
+// open and in order, of which the first leads.
+type world struct{ history }
+
+func newWorld() *world {
+	w := &world{history{pods: map[types.UID]*pod{}, nodes: map[string][]nodeState{}, calm: sec(200), end: sec(200)}}
+	w.holders = map[string]replicaRun{"holder-a": {"a", 1}, "holder-b": {"b", 1}}
+	w.reigns = []reign{{from: sec(-50), holder: "holder-a"}}
+	for _, replica := range []string{"a", "b"} {
+		w.lives = append(w.lives, life{replica: replica, run: 1, began: sec(-60)})
+		for _, kind := range []callKind{watchPods, watchNodes} {
+			w.streams = append(w.streams, stream{replica: replica, run: 1, kind: kind, opened: sec(-59)})
+		}
+	}
+	w.pods[thePod] = &pod{uid: thePod, name: theName}
+	w.podIs(0, podFacts{})
+	w.tainted(-30)
+	return w
+}
+
+// tolerating makes a toleration of the taints of a key for some seconds.
+func tolerating(key string, seconds int64) corev1.Toleration {
+	return corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds}
+}
+
+func forEver(key string) corev1.Toleration {
+	return corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
+}
+
+func noExecute(key string) corev1.Taint {
+	return corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute}
+}
+
+func added(taint corev1.Taint, seconds float64) corev1.Taint {
+	taint.TimeAdded = &metav1.Time{Time: sec(seconds)}
+	return taint
+}
+
+// podIs says what holds of the pod from an instant on. It is on the node and was bound at the beginning, unless it says otherwise.
+func (w *world) podIs(from float64, facts podFacts) {
+	if facts.node == "" {
+		facts.node = theNode
+	}
+	if facts.recorded.IsZero() {
+		facts.recorded = sec(0)
+	}
+	p := w.pods[thePod]
+	p.states = append(p.states, podState{podFacts: facts, from: at(sec(from)), visible: sec(from), bound: at(sec(0))})
+}
+
+// tolerates changes the pod's tolerations.
+func (w *world) tolerates(from float64, tolerations ...corev1.Toleration) {
+	w.podIs(from, podFacts{tolerations: tolerations})
+}
+
+// gone ends the pod, by the hand of somebody.
+func (w *world) gone(from float64, by string) {
+	w.podIs(from, podFacts{terminating: true})
+	p := w.pods[thePod]
+	p.states[len(p.states)-1].writer = by
+}
+
+// tainted says what taints the node has from an instant on.
+func (w *world) tainted(from float64, taints ...corev1.Taint) { w.taintedBy("admin", from, taints...) }
+
+func (w *world) taintedBy(writer string, from float64, taints ...corev1.Taint) {
+	states := w.nodes[theNode]
+	var before []counting
+	if len(states) > 0 {
+		before = states[len(states)-1].taints
+	}
+	next := advance(before, taints, at(sec(from)), writer == keeperUser)
+	w.nodes[theNode] = append(states, nodeState{from: at(sec(from)), taints: next, writer: writer})
+}
+
+// calls is a call of replica a that goes through without a fault.
+func (w *world) calls(kind callKind, when float64) *call {
+	c := &call{
+		replica: "a", run: 1, kind: kind, name: theName, uid: thePod,
+		received: sec(when), forwarded: sec(when), answered: sec(when + 0.005), told: sec(when + 0.006), answer: 200, heard: 200,
+	}
+	if kind == getNode {
+		c.name, c.uid = theNode, ""
+	}
+	w.history.calls = append(w.history.calls, c)
+	return c
+}
+
+// fails makes a call one that was answered with an injected error.
+func (c *call) fails() {
+	c.forwarded, c.answered, c.answer, c.heard, c.faults = time.Time{}, time.Time{}, 0, 500, []faultKind{internalError}
+}
+
+// loses makes a call one that was carried out without the replica's being told.
+func (c *call) loses() { c.heard, c.faults = 0, []faultKind{droppedAnswer} }
+
+// watch returns a watch of a replica, to be disturbed.
+func (w *world) watch(replica string, kind callKind) *stream {
+	for i := range w.streams {
+		if w.streams[i].replica == replica && w.streams[i].kind == kind {
+			return &w.streams[i]
+		}
+	}
+	return nil
+}
