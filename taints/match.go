@@ -12,8 +12,8 @@ import (
 // It is a value without state: copy it freely and use it from any number of goroutines.
 type Matcher struct {
 	// ComparisonOperators mirrors the feature gate TaintTolerationComparisonOperators (KEP-5471, alpha since 1.35, off
-	// by default). With it, the operators Gt and Lt match when both values are decimal integers that fit an int64 and
-	// the taint's value is the greater or the lesser one. Without it, a toleration with Gt or Lt matches nothing.
+	// by default). With it, the operators Gt and Lt match when both values are decimal integers that fit an int64,
+	// written as the API writes them (no plus sign, no leading zero), and the taint's value is the greater or the lesser one. Without it, a toleration with Gt or Lt matches nothing.
 	ComparisonOperators bool
 }
 
