@@ -5,6 +5,8 @@ package eviction
 
 import (
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,7 +17,8 @@ import (
 
 // nodeWatch is the watch of nodes, which can be broken: until it is mended nothing is listed and nothing watched.
 type nodeWatch struct {
-	broken bool
+	broken atomic.Bool
+	mu     sync.Mutex
 	open   watch.Interface
 }
 
@@ -24,12 +27,14 @@ func (w *world) breakableNodeWatch() *nodeWatch {
 	// The error is one after which client-go's handler, which knows no virtual time, does not sleep.
 	tooOld := apierrors.NewResourceExpired("too old")
 	w.client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtimeObject, error) {
-		return n.broken, nil, tooOld
+		return n.broken.Load(), nil, tooOld
 	})
 	w.client.PrependWatchReactor("nodes", func(action clienttesting.Action) (bool, watch.Interface, error) {
-		if n.broken {
+		if n.broken.Load() {
 			return true, nil, tooOld
 		}
+		n.mu.Lock()
+		defer n.mu.Unlock()
 		var err error
 		n.open, err = w.client.Tracker().Watch(action.GetResource(), action.GetNamespace())
 		return true, n.open, err
@@ -38,7 +43,9 @@ func (w *world) breakableNodeWatch() *nodeWatch {
 }
 
 func (n *nodeWatch) breaks() {
-	n.broken = true
+	n.broken.Store(true)
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.open.Stop()
 }
 
@@ -61,7 +68,7 @@ func TestATaintSetAgainWhileTheWatchIsBrokenCountsFromItsSecondSetting(t *testin
 		node.Spec.Taints, node.ResourceVersion = w.edit(nil, "off:NoExecute"), "2"
 		w.updateNode(node)
 		w.until(16 * time.Second)
-		watch.broken = false
+		watch.broken.Store(false)
 		w.until(2 * time.Minute)
 		if at := w.did("delete patient"); len(at) != 1 || at[0] < 35*time.Second {
 			t.Errorf("deleted at %v, want once and not before 35 s", at)
@@ -72,9 +79,9 @@ func TestATaintSetAgainWhileTheWatchIsBrokenCountsFromItsSecondSetting(t *testin
 func TestWaitingForTheWatchDoesNotLengthenTheBackoffOfAFailedCall(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		watch := w.breakableNodeWatch()
-		fails := 1
+		var tries atomic.Int32
 		w.on("delete", "pods", "", func() error {
-			if fails--; fails >= 0 {
+			if tries.Add(1) == 1 {
 				return apierrors.NewInternalError(errors.New("once"))
 			}
 			return nil
