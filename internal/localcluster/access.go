@@ -48,10 +48,13 @@ func (c *Cluster) ConfigFor(user string, groups ...string) (*rest.Config, error)
 	return provisioned.Config(), nil
 }
 
+// TaintkeeperUser is who Taintkeeper is for the API server: the service account of config/rbac.yaml.
+const TaintkeeperUser = "system:serviceaccount:" + metav1.NamespaceSystem + ":taintkeeper"
+
 // TaintkeeperAccess returns the client configuration of Taintkeeper's service account, as by [Cluster.ConfigFor]. Its rights
 // are those that [Cluster.GrantTaintkeeper] gives.
 func (c *Cluster) TaintkeeperAccess() (*rest.Config, error) {
-	return c.ConfigFor("system:serviceaccount:"+metav1.NamespaceSystem+":taintkeeper",
+	return c.ConfigFor(TaintkeeperUser,
 		"system:serviceaccounts", "system:serviceaccounts:"+metav1.NamespaceSystem)
 }
 

@@ -13,6 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/internal/localcluster"
 )
 
 // auditPolicy makes the API server note all changes of pods and nodes.
@@ -21,7 +23,7 @@ import (
 var auditPolicy []byte
 
 // keeperUser is who the replicas are for the API server.
-const keeperUser = "system:serviceaccount:kube-system:taintkeeper"
+const keeperUser = localcluster.TaintkeeperUser
 
 // entry is a finished change of a pod or a node, by the audit log. What is under way when the API server is killed has none.
 type entry struct {

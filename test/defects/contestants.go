@@ -98,7 +98,7 @@ func startOurs(ctx context.Context, o options) (*localcluster.Cluster, contestan
 	return cluster, c, err
 }
 
-func (*ours) user() string { return "system:serviceaccount:kube-system:taintkeeper" }
+func (*ours) user() string { return localcluster.TaintkeeperUser }
 
 func (c *ours) access() (*rest.Config, error) { return c.cluster.TaintkeeperAccess() }
 

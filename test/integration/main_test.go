@@ -31,7 +31,7 @@ import (
 
 // user is who our controller is for the API server, in process and as a binary; its rights are
 // those of config/rbac.yaml.
-const user = "system:serviceaccount:kube-system:taintkeeper"
+const user = localcluster.TaintkeeperUser
 
 // What all tests share, set once by TestMain.
 var (
