@@ -4,6 +4,7 @@
 package eviction
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -17,11 +18,33 @@ import (
 // works on one request twice at once, so its fields need no lock; but for notBefore, which the
 // first stage reads.
 type attempt struct {
-	failures          int
-	conditionFailures int
-	unmarked          error // why the condition could not be set in this try
-	announced         bool
-	notBefore         time.Time // by the monotonic clock: a wait, not a deadline
+	failures     int
+	unconfirmed  int // tries in a row that had to wait for a watch
+	markFailures int
+	marked       bool  // an earlier try has set the condition, whatever the watch shows
+	unmarked     error // why the condition could not be set in this try
+	announced    bool
+	notBefore    time.Time // by the monotonic clock: a wait, not a deadline
+}
+
+// fail notes why a try ended without a result, and returns how long to wait before the next.
+func (a *attempt) fail(err error) time.Duration {
+	if errors.Is(err, errUnconfirmed) { // to wait for a watch is no failure
+		a.unconfirmed++
+	} else {
+		a.unconfirmed = 0
+		a.failures++
+	}
+	return retryAfter(err, a.failures, a.unconfirmed)
+}
+
+// blocks reports whether what has just failed on the way to the delete still keeps it back. What did
+// not reach the server counts nothing: a server that cannot be reached will not delete either.
+func (a *attempt) blocks(err error) bool {
+	if answered(err) || errors.Is(err, context.DeadlineExceeded) {
+		a.markFailures++
+	}
+	return a.markFailures < markTries
 }
 
 type attempts struct {
@@ -67,6 +90,9 @@ func (a *attempts) notBefore(req PodRequest) time.Time {
 const (
 	firstBackoff = 100 * time.Millisecond
 	lastBackoff  = 30 * time.Second
+	// A watch that lags is waited for in steps of their own: it mostly catches up at once.
+	firstUnconfirmed = confirmedFor
+	lastUnconfirmed  = 4 * time.Second
 	// longestRetryAfter bounds the time that the API server, or whoever answers for it, can name.
 	longestRetryAfter = 5 * time.Minute
 )
@@ -79,10 +105,11 @@ var (
 	errDryRun = errors.New("dry run")
 )
 
-// retryAfter returns how long to wait after the given number of failures in a row.
-func retryAfter(err error, failures int) time.Duration {
+// retryAfter returns how long to wait after the given number of failures, or of tries in a row that
+// were not confirmed.
+func retryAfter(err error, failures, unconfirmed int) time.Duration {
 	if errors.Is(err, errUnconfirmed) {
-		return confirmedFor
+		return doubled(firstUnconfirmed, unconfirmed, lastUnconfirmed)
 	}
 	if errors.Is(err, errDryRun) {
 		return lastBackoff
@@ -90,13 +117,13 @@ func retryAfter(err error, failures int) time.Duration {
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && apierrors.IsTooManyRequests(err) {
 		return min(time.Duration(max(seconds, 1))*time.Second, longestRetryAfter)
 	}
-	return backoff(failures)
+	return doubled(firstBackoff, failures, lastBackoff)
 }
 
-// backoff doubles from firstBackoff up to lastBackoff.
-func backoff(failures int) time.Duration {
-	const doublings = 9 // 100 ms x 2^9 is past the last
-	return min(firstBackoff<<min(max(failures-1, 0), doublings), lastBackoff)
+// doubled is the first wait the first time, and double the one before each time after that, up to the last.
+func doubled(first time.Duration, times int, last time.Duration) time.Duration {
+	const doublings = 9 // past the last, whichever of ours it is
+	return min(first<<min(max(times-1, 0), doublings), last)
 }
 
 // reason names an error in a metric: one of the API's reasons, of which there are some twenty.

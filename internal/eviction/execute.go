@@ -75,17 +75,14 @@ func (x *executor) again(req PodRequest, attempt *attempt, wait time.Duration) r
 
 // retry notes a failed attempt and returns how long to wait before the next.
 func (x *executor) retry(ctx context.Context, req PodRequest, attempt *attempt, err error) time.Duration {
-	if !errors.Is(err, errUnconfirmed) { // to wait for the watch is no failure
-		attempt.failures++
-	}
-	wait := retryAfter(err, attempt.failures)
+	wait := attempt.fail(err)
 	x.attempts.postpone(attempt, time.Now().Add(wait))
 	if errors.Is(err, errDryRun) {
 		return wait
 	}
 	x.metrics.retries.WithLabelValues(reason(err)).Inc()
-	log := logf.FromContext(ctx).WithValues("pod", klog.KRef(req.Namespace, req.Name), "failures", attempt.failures, "after", wait.String(), "reason", err.Error())
-	if attempt.failures >= troubleAfter && x.trouble.worthALine(reason(err), time.Now()) {
+	log := logf.FromContext(ctx).WithValues("pod", klog.KRef(req.Namespace, req.Name), "failures", attempt.failures, "unconfirmed", attempt.unconfirmed, "after", wait.String(), "reason", err.Error())
+	if max(attempt.failures, attempt.unconfirmed) >= troubleAfter && x.trouble.worthALine(reason(err), time.Now()) {
 		log.Info("Evictions fail and are tried again; this is one of them")
 		return wait
 	}

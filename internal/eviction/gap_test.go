@@ -5,12 +5,14 @@ package eviction
 
 import (
 	"errors"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
 )
@@ -47,6 +49,102 @@ func (n *nodeWatch) breaks() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.open.Stop()
+}
+
+// heartbeat gives a node another version, and nothing else, as its kubelet does all the time.
+func (w *world) heartbeat(name string) {
+	w.t.Helper()
+	node := w.node(name)
+	version, _ := strconv.Atoi(node.ResourceVersion)
+	node.ResourceVersion = strconv.Itoa(version + 1)
+	w.updateNode(node)
+}
+
+// missesAHeartbeat breaks the watch for a second in which the node gets another version.
+func (n *nodeWatch) missesAHeartbeat(w *world, name string) {
+	w.t.Helper()
+	n.breaks()
+	w.heartbeat(name)
+	w.pass(time.Second)
+	n.broken.Store(false)
+}
+
+// stampingRefused is an API server that lets nobody patch a node.
+func (w *world) stampingRefused() {
+	w.on("patch", "nodes", "", func() error {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n", nil)
+	})
+}
+
+func TestBreaksOfTheWatchDoNotKeepATaintFromCountingToItsEnd(t *testing.T) {
+	for name, taint := range map[string]func(w *world){
+		"stamped by us": func(w *world) {
+			w.addNode("n")
+			w.run()
+			w.taint("n", "off:NoExecute")
+		},
+		"stamped beforehand": func(w *world) {
+			w.addStampedNode("n", "off:NoExecute")
+			w.run()
+		},
+		"stamping refused": func(w *world) {
+			w.stampingRefused()
+			w.addNode("n")
+			w.run()
+			w.taint("n", "off:NoExecute")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(t *testing.T, w *world) { //nolint:thelper // the test itself
+				watch := w.breakableNodeWatch()
+				w.addPod("patient", tolerating("off", 100))
+				taint(w)
+				for range 20 {
+					w.pass(30 * time.Second)
+					watch.missesAHeartbeat(w, "n")
+				}
+				if at := w.did("delete patient"); len(at) != 1 || at[0] < 99*time.Second || at[0] > 102*time.Second {
+					t.Errorf("deleted at %v, want once when the 100 s are over", at)
+				}
+			})
+		})
+	}
+}
+
+func TestBreaksOfTheWatchDoNotKeepADryRunFromItsAnswer(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		watch := w.breakableNodeWatch()
+		w.addNode("n")
+		w.addPod("patient", tolerating("off", 100))
+		w.run(func(c *Config) { c.Mode = DryRun })
+		w.taint("n", "off:NoExecute")
+		for range 4 {
+			w.pass(30 * time.Second)
+			watch.missesAHeartbeat(w, "n")
+		}
+		w.wantMetric("taintkeeper_evictions_total", "dry_run", 1)
+	})
+}
+
+func TestAListThatBringsNothingNewAndAHeartbeatDoNotBeginACountdownAnew(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		watch := w.breakableNodeWatch()
+		w.on("patch", "nodes", "", func() error { return apierrors.NewInternalError(errors.New("not now")) })
+		w.addNode("n")
+		w.heartbeat("n")
+		w.addPod("patient", tolerating("off", 100))
+		w.run()
+		w.taint("n", "off:NoExecute")
+		w.heartbeat("n")
+		w.until(10 * time.Second)
+		watch.breaks()
+		w.until(20 * time.Second)
+		watch.broken.Store(false)
+		w.until(time.Minute)
+		w.heartbeat("n")
+		w.until(5 * time.Minute)
+		w.wantDeletes(map[string]time.Duration{"patient": 100 * time.Second})
+	})
 }
 
 func TestATaintSetAgainWhileTheWatchIsBrokenCountsFromItsSecondSetting(t *testing.T) {

@@ -15,10 +15,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
@@ -514,5 +517,93 @@ func TestATaintOfAnotherValueCountsAnew(t *testing.T) {
 		w.taint("n", "k=w:NoExecute")
 		w.pass(hour)
 		w.wantDeletes(map[string]time.Duration{"p": 91 * sec})
+	})
+}
+
+// mutePodWatch brings nothing after the first list.
+func (w *world) mutePodWatch() {
+	w.client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
+		return true, watch.NewFake(), nil
+	})
+}
+
+func TestWhileThePodWatchIsSilentAPodIsPatchedOnceAndReadMoreAndMoreRarely(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		var reads atomic.Int32
+		w.on("get", "pods", "", func() error { reads.Add(1); return nil })
+		var told atomic.Bool
+		w.addNode("n")
+		w.addPod("p")
+		w.mutePodWatch()
+		w.run(func(c *Config) {
+			c.Logger = funcr.New(func(_, line string) {
+				if strings.Contains(line, "do not confirm the eviction") {
+					told.Store(true)
+				}
+			}, funcr.Options{})
+		})
+		w.changePod("p", tolerating("k", 600))
+		reads.Store(0)
+		w.taint("n", "k:NoExecute")
+		w.pass(time.Minute)
+		if patches := len(w.did("patch p")); patches != 1 {
+			t.Errorf("%d PATCHes in a minute, want one", patches)
+		}
+		if got := reads.Load(); got < 10 || got > 20 {
+			t.Errorf("%d GETs in a minute, want one every 4 s", got)
+		}
+		if !told.Load() {
+			t.Error("no line in the log says what it waits for")
+		}
+		w.until(11 * time.Minute)
+		if at := w.did("delete p"); len(at) != 1 || at[0] < 10*time.Minute || at[0] > 10*time.Minute+5*time.Second {
+			t.Errorf("deleted at %v, want once when the toleration is over that the API server knows", at)
+		}
+	})
+}
+
+func TestAMarkTakenOffBySomeoneIsSetAgain(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		var tries atomic.Int32
+		w.on("delete", "pods", "", func() error {
+			if tries.Add(1) == 1 {
+				return apierrors.NewInternalError(errors.New("once"))
+			}
+			return nil
+		})
+		w.addStampedNode("n", "k:NoExecute")
+		w.addPod("p", markedByTaint)
+		w.mutePodWatch()
+		w.client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtimeObject, error) {
+			live, err := w.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), "default", "p")
+			if err != nil {
+				return true, nil, err
+			}
+			unmarked := live.(*corev1.Pod).DeepCopy()
+			unmarked.Status.Conditions = nil
+			return true, unmarked, nil
+		})
+		w.run()
+		w.pass(time.Minute)
+		if patches, deletes := len(w.did("patch p")), len(w.did("delete p")); patches != 2 || deletes != 2 {
+			t.Errorf("%d PATCHes before %d DELETEs, want one before each", patches, deletes)
+		}
+	})
+}
+
+func TestAMarkedPodThatMayNotBeReadIsEvictedAllTheSame(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.on("get", "pods", "", func() error {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", nil)
+		})
+		w.addNode("n")
+		w.addPod("p", markedByTaint)
+		w.run()
+		w.taint("n", "k:NoExecute")
+		w.pass(time.Minute)
+		w.wantDeletes(map[string]time.Duration{"p": 300 * time.Millisecond})
+		if events := w.did("event Deleted Pod"); len(events) != 0 {
+			t.Errorf("%d events say that the condition is missing; the pod has it", len(events))
+		}
 	})
 }

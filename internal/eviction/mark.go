@@ -5,7 +5,6 @@ package eviction
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,31 +13,39 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 )
 
-// conditionTries is how often the patch of the condition may fail before it stops blocking the
-// delete. It is tried first all the same each time. A status patch that could never succeed once
-// switched evictions off for good (kubernetes/kubernetes#112517).
-const conditionTries = 3
+// markTries is how often the patch of the condition, or the read of a pod that has it, may fail before
+// it stops blocking the delete. It is tried first all the same each time. A status patch that could
+// never succeed once switched evictions off for good (kubernetes/kubernetes#112517).
+const markTries = 3
 
 // mark sets the condition DisruptionTarget, by which Job pod failure policies recognise an
 // eviction, unless the pod has it. It returns the pod as the API server has it now: the answer to
-// the patch costs no further call, and shows what a watch that lags behind has not brought yet.
+// the patch costs no further call, and shows what a watch that lags behind has not brought yet. The
+// pod is nil where nothing could be learned and the delete must not wait for it any longer.
 func (x *executor) mark(ctx context.Context, pod *podcache.Pod, attempt *attempt) (*corev1.Pod, result, error) {
 	attempt.unmarked = nil
-	if pod.Flags.Has(podcache.MarkedByTaint) {
-		return x.look(ctx, pod)
+	if attempt.marked || pod.Flags.Has(podcache.MarkedByTaint) {
+		live, done, err := x.look(ctx, pod)
+		if err != nil && !attempt.blocks(err) {
+			return nil, "", nil // it must not block the delete
+		}
+		if err != nil || done != "" || pod.AsOf(live).Flags.Has(podcache.MarkedByTaint) {
+			return live, done, err
+		}
+		if err := x.api.turn(ctx); err != nil { // someone took it off again
+			return nil, "", err
+		}
 	}
 	live, err := x.api.patchCondition(ctx, pod)
 	if err == nil {
+		attempt.marked = true
 		return live, x.endedBy(pod, live), nil
 	}
 	// A conflict that cannot be looked into is a refusal like any other: it must not block the delete.
 	if done, _ := x.ended(ctx, pod, err); done != "" {
 		return nil, done, nil
 	}
-	if answered(err) || errors.Is(err, context.DeadlineExceeded) { // a server that cannot be reached will not delete either
-		attempt.conditionFailures++
-	}
-	if attempt.conditionFailures < conditionTries {
+	if attempt.blocks(err) {
 		return nil, "", fmt.Errorf("set the condition DisruptionTarget of pod %s: %w", pod.Key(), err)
 	}
 	attempt.unmarked = err

@@ -39,6 +39,9 @@ type nodes struct {
 	informer cache.SharedIndexInformer
 	handler  cache.ResourceEventHandlerRegistration
 	lists    atomic.Int64 // that were begun; only between two of them does the watch bring every version
+	// unstampable: timeAdded is not written (a dry run) or may not be. Without it no end could be told
+	// of countdowns that each list begins anew, so the first sight serves.
+	unstampable atomic.Bool
 
 	mu          sync.RWMutex
 	tainted     map[string]*node
@@ -60,20 +63,27 @@ func newNodes(client kubernetes.Interface) (*nodes, error) {
 	return n, err
 }
 
-// listerWatcher counts the lists that begin, those that a watch begins with included.
+// listerWatcher counts the lists that begin, those that a watch begins with included; but none while
+// taints cannot be stamped.
 func (n *nodes) listerWatcher(client kubernetes.Interface) cache.ListerWatcher {
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			n.lists.Add(1)
+			n.listed()
 			return client.CoreV1().Nodes().List(ctx, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			if ptr.Deref(options.SendInitialEvents, false) {
-				n.lists.Add(1)
+				n.listed()
 			}
 			return client.CoreV1().Nodes().Watch(ctx, options)
 		},
 	}, client)
+}
+
+func (n *nodes) listed() {
+	if !n.unstampable.Load() {
+		n.lists.Add(1)
+	}
 }
 
 // slim drops everything of a node that plays no part in an eviction before it is stored. It notes

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -56,6 +57,9 @@ func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 	}
 	if err == nil {
 		s.last.Store(req, time.Now())
+	}
+	if err == nil || apierrors.IsForbidden(err) {
+		s.nodes.unstampable.Store(err != nil)
 	}
 	if err == nil || isNotFound(err) {
 		s.backoff.Forget(req)
