@@ -12,6 +12,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/internal/podcache"
 )
 
 // attempt is what is remembered of an eviction under way, between its tries. The controller never
@@ -19,10 +21,11 @@ import (
 // first stage reads.
 type attempt struct {
 	failures     int
-	unconfirmed  int // tries in a row that had to wait for a watch
-	markFailures int
-	marked       bool  // an earlier try has set the condition, whatever the watch shows
-	unmarked     error // why the condition could not be set in this try
+	unconfirmed  int           // tries in a row that had to wait for a watch
+	markFailures int           // since it was last known to be marked
+	marked       bool          // an earlier try has set the condition, whatever the watch shows
+	live         *podcache.Pod // as the API server itself showed it last
+	unmarked     error         // why the condition could not be set in this try
 	announced    bool
 	notBefore    time.Time // by the monotonic clock: a wait, not a deadline
 }
@@ -45,6 +48,24 @@ func (a *attempt) blocks(err error) bool {
 		a.markFailures++
 	}
 	return a.markFailures < markTries
+}
+
+// shown notes the pod as the API server has shown it.
+func (a *attempt) shown(live *podcache.Pod) *podcache.Pod {
+	a.live = live
+	if live.Flags.Has(podcache.MarkedByTaint) {
+		a.marked, a.markFailures = true, 0
+	}
+	return live
+}
+
+// newest returns the pod as the API server showed it last, unless the watch has brought at least as
+// much since; then it is nil.
+func (a *attempt) newest(cached *podcache.Pod) *podcache.Pod {
+	if a.live == nil || a.live.Generation <= cached.Generation {
+		return nil
+	}
+	return a.live
 }
 
 type attempts struct {

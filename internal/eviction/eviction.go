@@ -111,7 +111,7 @@ func New(config Config) (*Evictor, error) {
 		pods:   podcache.New(config.Client),
 		events: newEvents(config.Mode),
 	}
-	nodes.unstampable.Store(config.Mode == DryRun)
+	nodes.dryRun = config.Mode == DryRun
 	decisions := &decisions{byNode: map[string]decision{}}
 	metrics := newMetrics()
 	if config.Registerer != nil {

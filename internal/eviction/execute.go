@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -103,7 +102,7 @@ func (x *executor) evict(ctx context.Context, req PodRequest, attempt *attempt) 
 	if x.mode == DryRun {
 		return "", errDryRun
 	}
-	live, done, err := x.mark(ctx, pod, attempt)
+	live, done, err := x.mark(ctx, req, pod, attempt)
 	if done != "" || err != nil {
 		return done, err
 	}
@@ -121,7 +120,7 @@ func (x *executor) evict(ctx context.Context, req PodRequest, attempt *attempt) 
 // Live reads are needed because informers are not in step: a pod can be seen bound to a node
 // whose taint is already gone, while the cached node still shows it (kubernetes/kubernetes#119862),
 // and the cached pod can lack a toleration that it has by now.
-func (x *executor) decideAgain(ctx context.Context, req PodRequest, livePod *corev1.Pod) (*podcache.Pod, verdict.Verdict, result, error) {
+func (x *executor) decideAgain(ctx context.Context, req PodRequest, livePod *podcache.Pod) (*podcache.Pod, verdict.Verdict, result, error) {
 	if err := x.api.turn(ctx); err != nil {
 		return nil, verdict.Verdict{}, "", err
 	}
@@ -141,7 +140,7 @@ func (x *executor) decideAgain(ctx context.Context, req PodRequest, livePod *cor
 			continue
 		}
 		if livePod != nil {
-			pod = pod.AsOf(livePod)
+			pod = livePod
 		}
 		v, leaves := judge(x.rule, pod, tainted.confirmedBy(live))
 		if !leaves || !v.DueAt(now()) {

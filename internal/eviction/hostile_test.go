@@ -607,3 +607,112 @@ func TestAMarkedPodThatMayNotBeReadIsEvictedAllTheSame(t *testing.T) {
 		}
 	})
 }
+
+func TestTransientFailuresFarApartDoNotLetAStaleCacheOverruleWhatTheLiveReadsSaid(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		var fail atomic.Bool
+		w.on("get", "pods", "", func() error {
+			if fail.CompareAndSwap(true, false) {
+				return apierrors.NewInternalError(errors.New("once"))
+			}
+			return nil
+		})
+		w.addNode("n")
+		w.addPod("p")
+		w.mutePodWatch()
+		w.run()
+		w.changePod("p", tolerating("k", 3600))
+		w.taint("n", "k:NoExecute")
+		for range 3 {
+			w.pass(time.Minute)
+			fail.Store(true)
+		}
+		w.until(30 * time.Minute)
+		w.wantDeletes(nil)
+	})
+}
+
+func TestThreeFailuresInARowDoNotLetAStaleCacheOverruleWhatTheLiveReadJustSaid(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		var fail atomic.Int32
+		w.on("get", "pods", "", func() error {
+			if fail.Add(-1) >= 0 {
+				return apierrors.NewInternalError(errors.New("thrice"))
+			}
+			return nil
+		})
+		w.addNode("n")
+		w.addPod("p", func(p *corev1.Pod) { p.Generation = 1 })
+		w.mutePodWatch()
+		w.run()
+		w.changePod("p", tolerating("k", 3600))
+		w.changePod("p", func(p *corev1.Pod) { p.Generation = 2 })
+		w.taint("n", "k:NoExecute")
+		w.pass(time.Minute)
+		fail.Store(3)
+		w.until(30 * time.Minute)
+		w.wantDeletes(nil)
+	})
+}
+
+func TestAPodThatIsToleratedByNowIsNotMarkedAgain(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addStampedNode("n", "k:NoExecute")
+		w.addPod("p", tolerating("k", 5), markedByTaint)
+		w.mutePodWatch()
+		w.run()
+		w.changePod("p", func(pod *corev1.Pod) {
+			pod.Status.Conditions = nil
+			pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		})
+		w.pass(time.Minute)
+		w.wantDeletes(nil)
+		if got := w.did("patch p"); len(got) > 0 {
+			t.Errorf("pod marked at %v, want never", got)
+		}
+	})
+}
+
+func TestAnUntaintSeenWhileAMarkedPodIsReadWinsOverMarkingItAgain(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		var first atomic.Bool
+		w.client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtimeObject, error) {
+			if !first.CompareAndSwap(false, true) {
+				return false, nil, nil
+			}
+			live, err := w.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), "default", "p")
+			if err != nil {
+				return true, nil, err
+			}
+			unmarked := live.(*corev1.Pod).DeepCopy()
+			unmarked.Status.Conditions = nil
+			w.hang(10 * time.Second)
+			return true, unmarked, nil
+		})
+		w.addStampedNode("n", "k:NoExecute")
+		w.addPod("p", markedByTaint)
+		w.run()
+		w.pass(5 * time.Second) // the read is under way
+		w.taint("n", "k-")
+		w.pass(time.Hour)
+		w.wantDeletes(nil)
+		if got := w.did("patch p"); len(got) > 0 {
+			t.Errorf("pod marked at %v, want never: the taint went at 5 s", got)
+		}
+	})
+}
+
+func TestAMarkThatWasTakenOffAndMayNotBeSetAgainDoesNotHoldUpTheDelete(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.on("patch", "pods", "status", func() error { return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", nil) })
+		w.addStampedNode("n", "k:NoExecute")
+		w.addPod("p", markedByTaint, tolerating("k", 5))
+		w.mutePodWatch()
+		w.run()
+		w.changePod("p", func(pod *corev1.Pod) { pod.Status.Conditions = nil })
+		w.pass(time.Minute)
+		if got := w.did("delete p"); len(got) != 1 {
+			t.Errorf("deleted at %v, want once", got)
+		}
+	})
+}

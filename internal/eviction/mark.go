@@ -21,25 +21,26 @@ const markTries = 3
 // mark sets the condition DisruptionTarget, by which Job pod failure policies recognise an
 // eviction, unless the pod has it. It returns the pod as the API server has it now: the answer to
 // the patch costs no further call, and shows what a watch that lags behind has not brought yet. The
-// pod is nil where nothing could be learned and the delete must not wait for it any longer.
-func (x *executor) mark(ctx context.Context, pod *podcache.Pod, attempt *attempt) (*corev1.Pod, result, error) {
+// pod is nil where nothing newer than the cached one is known and the delete must not wait any longer.
+func (x *executor) mark(ctx context.Context, req PodRequest, pod *podcache.Pod, attempt *attempt) (*podcache.Pod, result, error) {
 	attempt.unmarked = nil
 	if attempt.marked || pod.Flags.Has(podcache.MarkedByTaint) {
 		live, done, err := x.look(ctx, pod)
 		if err != nil && !attempt.blocks(err) {
-			return nil, "", nil // it must not block the delete
+			return attempt.newest(pod), "", nil // it must not block the delete
 		}
-		if err != nil || done != "" || pod.AsOf(live).Flags.Has(podcache.MarkedByTaint) {
+		if err != nil || done != "" || attempt.shown(live).Flags.Has(podcache.MarkedByTaint) {
 			return live, done, err
 		}
-		if err := x.api.turn(ctx); err != nil { // someone took it off again
-			return nil, "", err
+		// Someone took it off again.
+		if pod, _, done, err = x.decideAgain(ctx, req, live); done != "" || err != nil {
+			return nil, done, err
 		}
 	}
-	live, err := x.api.patchCondition(ctx, pod)
+	answer, err := x.api.patchCondition(ctx, pod)
 	if err == nil {
-		attempt.marked = true
-		return live, x.endedBy(pod, live), nil
+		live, done := x.show(pod, answer)
+		return attempt.shown(live), done, nil
 	}
 	// A conflict that cannot be looked into is a refusal like any other: it must not block the delete.
 	if done, _ := x.ended(ctx, pod, err); done != "" {
@@ -52,13 +53,16 @@ func (x *executor) mark(ctx context.Context, pod *podcache.Pod, attempt *attempt
 	if err := x.api.turn(ctx); err != nil {
 		return nil, "", err
 	}
-	live, done, _ := x.look(ctx, pod) // nor must this block the delete
+	live, done, lookErr := x.look(ctx, pod)
+	if lookErr != nil { // nor must this block the delete
+		live = attempt.newest(pod)
+	}
 	return live, done, nil
 }
 
 // look reads the pod. It returns a result when that pod has ended, as far as evictions go.
-func (x *executor) look(ctx context.Context, pod *podcache.Pod) (*corev1.Pod, result, error) {
-	live, err := x.api.pod(ctx, pod)
+func (x *executor) look(ctx context.Context, pod *podcache.Pod) (*podcache.Pod, result, error) {
+	answer, err := x.api.pod(ctx, pod)
 	switch {
 	case isNotFound(err):
 		x.pods.MarkTerminating(pod.UID)
@@ -66,21 +70,23 @@ func (x *executor) look(ctx context.Context, pod *podcache.Pod) (*corev1.Pod, re
 	case err != nil:
 		return nil, "", fmt.Errorf("read pod %s: %w", pod.Key(), err)
 	}
-	return live, x.endedBy(pod, live), nil
+	live, done := x.show(pod, answer)
+	return live, done, nil
 }
 
-// endedBy tells from a pod that the API server has whether ours has ended: it terminates, or
-// another has its name. The cache may still have it, and is told.
-func (x *executor) endedBy(pod *podcache.Pod, live *corev1.Pod) result {
+// show returns our pod as the API server has shown it, and tells whether it has ended: it terminates,
+// or another has its name. The cache may still have it, and is told.
+func (x *executor) show(pod *podcache.Pod, answer *corev1.Pod) (*podcache.Pod, result) {
+	live := pod.AsOf(answer)
 	switch {
 	case live.UID != pod.UID:
 		x.pods.MarkTerminating(pod.UID)
-		return resultReplaced
-	case live.DeletionTimestamp != nil:
+		return live, resultReplaced
+	case live.Flags.Has(podcache.Terminating):
 		x.pods.MarkTerminating(pod.UID)
-		return resultGone
+		return live, resultGone
 	}
-	return ""
+	return live, ""
 }
 
 // ended tells from the error of a call whether the pod has ended. It looks into a conflict, which

@@ -39,9 +39,9 @@ type nodes struct {
 	informer cache.SharedIndexInformer
 	handler  cache.ResourceEventHandlerRegistration
 	lists    atomic.Int64 // that were begun; only between two of them does the watch bring every version
-	// unstampable: timeAdded is not written (a dry run) or may not be. Without it no end could be told
-	// of countdowns that each list begins anew, so the first sight serves.
-	unstampable atomic.Bool
+	dryRun   bool         // no timeAdded is written
+	// unstampable are the names of the nodes whose timeAdded may not be written.
+	unstampable sync.Map // string -> struct{}
 
 	mu          sync.RWMutex
 	tainted     map[string]*node
@@ -63,27 +63,20 @@ func newNodes(client kubernetes.Interface) (*nodes, error) {
 	return n, err
 }
 
-// listerWatcher counts the lists that begin, those that a watch begins with included; but none while
-// taints cannot be stamped.
+// listerWatcher counts the lists that begin, those that a watch begins with included.
 func (n *nodes) listerWatcher(client kubernetes.Interface) cache.ListerWatcher {
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			n.listed()
+			n.lists.Add(1)
 			return client.CoreV1().Nodes().List(ctx, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			if ptr.Deref(options.SendInitialEvents, false) {
-				n.listed()
+				n.lists.Add(1)
 			}
 			return client.CoreV1().Nodes().Watch(ctx, options)
 		},
 	}, client)
-}
-
-func (n *nodes) listed() {
-	if !n.unstampable.Load() {
-		n.lists.Add(1)
-	}
 }
 
 // slim drops everything of a node that plays no part in an eviction before it is stored. It notes
@@ -135,6 +128,9 @@ func (n *nodes) observe(object *corev1.Node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	known := n.tainted[object.Name]
+	if n.firstSightServes(object.Name) {
+		known = known.unbrokenUntil(object)
+	}
 	next := known.advance(object, now())
 	if next == nil {
 		delete(n.tainted, object.Name)
@@ -146,6 +142,13 @@ func (n *nodes) observe(object *corev1.Node) {
 	}
 }
 
+// firstSightServes reports whether a taint of the node that has no timeAdded gets none. There would be
+// no end of countdowns that each list begins anew then.
+func (n *nodes) firstSightServes(name string) bool {
+	_, refused := n.unstampable.Load(name)
+	return n.dryRun || refused
+}
+
 func (n *nodes) forget(object any) {
 	name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object)
 	if err != nil {
@@ -154,6 +157,7 @@ func (n *nodes) forget(object any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.tainted, name)
+	n.unstampable.Delete(name)
 	n.notify(name)
 }
 
@@ -228,6 +232,17 @@ func (n *node) unbroken(i int, taint corev1.Taint, object *corev1.Node) bool {
 	known := n.taints[i].TimeAdded
 	return n.list == object.Generation || n.version == object.ResourceVersion ||
 		!known.IsZero() && known.Equal(taint.TimeAdded)
+}
+
+// unbrokenUntil returns what is known as if nothing had happened unseen before the given version of
+// the node. It works on nil.
+func (n *node) unbrokenUntil(object *corev1.Node) *node {
+	if n == nil {
+		return nil
+	}
+	seen := *n
+	seen.list = object.Generation
+	return &seen
 }
 
 // sameTaints reports whether two states of a node have the same taints. Either may be nil.

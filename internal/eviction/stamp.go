@@ -34,6 +34,9 @@ type stamper struct {
 // in the outage of a zone every node has to be read and written, just when the first pods must leave.
 const stampAfter = 250 * time.Millisecond
 
+// refusedAfter is how many failures in a row, within some 25 s, are as good as a refusal.
+const refusedAfter = 8
+
 // stampEvery is how often one node is stamped at most: whoever writes its taints without their
 // timeAdded again and again is not fought at full speed.
 const stampEvery = time.Second
@@ -58,14 +61,14 @@ func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 	if err == nil {
 		s.last.Store(req, time.Now())
 	}
-	if err == nil || apierrors.IsForbidden(err) {
-		s.nodes.unstampable.Store(err != nil)
-	}
 	if err == nil || isNotFound(err) {
 		s.backoff.Forget(req)
 		return reconcile.Result{}, nil
 	}
 	s.metrics.retries.WithLabelValues(reason(err)).Inc()
+	if s.backoff.NumRequeues(req) >= refusedAfter && answered(err) {
+		s.nodes.unstampable.Store(req.Name, struct{}{})
+	}
 	if s.backoff.NumRequeues(req) == troubleAfter {
 		logf.FromContext(ctx).Info("Cannot write timeAdded of a NoExecute taint: its countdowns will not survive a restart; still trying", "node", req.Name, "reason", err.Error())
 	}
@@ -89,7 +92,14 @@ func (s *stamper) stamp(ctx context.Context, name string) error {
 	if known.uid != live.UID || known.version != live.ResourceVersion {
 		return errUnconfirmed
 	}
-	return s.api.patchTaints(ctx, live, known.stamp(live.Spec.Taints))
+	err = s.api.patchTaints(ctx, live, known.stamp(live.Spec.Taints))
+	switch {
+	case err == nil:
+		s.nodes.unstampable.Delete(name)
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		s.nodes.unstampable.Store(name, struct{}{})
+	}
+	return err
 }
 
 // unstamped reports whether a NoExecute taint has no timeAdded.
