@@ -5,9 +5,7 @@ package localcluster
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -16,7 +14,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -188,7 +185,14 @@ func TestWholeControlPlane(t *testing.T) {
 		if got := len(processesOf(t.Context(), t, cluster.Dir())); got < 5 {
 			t.Fatalf("%d processes before Stop: the test looks for the wrong thing", got)
 		}
-		audit := readAudit(t, cluster.AuditLog())
+		lines, err := ReadAudit(cluster.AuditLog(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		audit, err := lines.Events()
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := errors.Join(cluster.Stop(), cluster.Stop()); err != nil {
 			t.Fatal(err)
 		}
@@ -572,44 +576,19 @@ func waitGone(t *testing.T, client kubernetes.Interface, name string) {
 	})
 }
 
-// auditEvent is what a line of the audit log says, as far as the benchmarks want to know.
-type auditEvent struct {
-	Stage string
-	Verb  string
-	User  struct{ Username string }
-	Ref   struct{ Resource, Subresource, Name string } `json:"objectRef"`
-}
-
-func readAudit(t *testing.T, path string) []auditEvent {
-	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []auditEvent
-	for line := range bytes.Lines(content) {
-		var event auditEvent
-		if err := json.Unmarshal(line, &event); err != nil {
-			t.Fatalf("line %s: %v", strconv.Quote(string(line)), err)
-		}
-		all = append(all, event)
-	}
-	return all
-}
-
 // checkAudit looks for what the steps of TestWholeControlPlane did.
-func checkAudit(t *testing.T, events []auditEvent) {
+func checkAudit(t *testing.T, events []AuditEvent) {
 	t.Helper()
 	const builtIn = "system:serviceaccount:kube-system:node-controller"
-	has := func(user, verb, subresource, name string) bool {
-		return slices.ContainsFunc(events, func(e auditEvent) bool {
-			return e.User.Username == user && e.Verb == verb && e.Ref.Resource == "pods" && e.Ref.Subresource == subresource && e.Ref.Name == name
+	has := func(user, verb, resource, name string) bool {
+		return slices.ContainsFunc(events, func(e AuditEvent) bool {
+			return e.User == user && e.Verb == verb && e.Resource == resource && e.Name == name
 		})
 	}
-	if !has(builtIn, "patch", "status", "evicted") || !has(builtIn, "delete", "", "evicted") {
+	if !has(builtIn, "patch", "pods/status", "evicted") || !has(builtIn, "delete", "pods", "evicted") {
 		t.Errorf("the eviction by %s is not in the audit log", builtIn)
 	}
-	if !has(kwokUser, "delete", "", "bound") {
+	if !has(kwokUser, "delete", "pods", "bound") {
 		t.Error("kwok's delete is not in the audit log")
 	}
 	for _, event := range events {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/taintkeeper/taintkeeper/internal/localcluster"
 )
 
 const (
@@ -39,18 +41,6 @@ func TestStormIsReadFromTheAuditLog(t *testing.T) {
 	}
 }
 
-func TestAHalfWrittenLineIsLeftForLater(t *testing.T) {
-	if calls := parsed(t, deleteLine, patchLine[:40]); len(calls) != 1 {
-		t.Errorf("%d calls, want the complete one", len(calls))
-	}
-}
-
-func TestALineThatIsNoEventIsAnError(t *testing.T) {
-	if _, err := parseAudit([]byte("what?\n")); err == nil {
-		t.Error("it is understood")
-	}
-}
-
 func TestOnlyWhatFollowsTheMarkIsRead(t *testing.T) {
 	log := audit{filepath.Join(t.TempDir(), "audit.log")}
 	write(t, log.path, taintLine)
@@ -70,7 +60,7 @@ func TestOnlyWhatFollowsTheMarkIsRead(t *testing.T) {
 
 func parsed(t *testing.T, lines ...string) []call {
 	t.Helper()
-	calls, err := parseAudit([]byte(strings.Join(lines, "")))
+	calls, err := localcluster.AuditLines(strings.Join(lines, "")).Events()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,8 @@ func TestLatenessCountsFromDue(t *testing.T) {
 	start := time.Date(2026, time.November, 21, 1, 0, 0, 0, time.UTC)
 	calls := func(deleted time.Duration) []call {
 		return []call{
-			{User: adminUser, Verb: "patch", Resource: "nodes", Name: nodeName(0), Code: 200, Accepted: start},
-			{User: "someone", Verb: "delete", Resource: "pods", Name: "lateness-00000", Code: 200, Accepted: start.Add(deleted)},
+			{User: adminUser, Verb: "patch", Resource: "nodes", Name: nodeName(0), Code: 200, Answered: start},
+			{User: "someone", Verb: "delete", Resource: "pods", Name: "lateness-00000", Code: 200, Answered: start.Add(deleted)},
 		}
 	}
 	pod := latenessPodList()[0]

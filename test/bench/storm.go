@@ -206,8 +206,8 @@ type tainting struct {
 func taintings(calls []call) []tainting {
 	var all []tainting
 	for _, c := range calls {
-		if c.User == adminUser && c.Verb == "patch" && c.Resource == "nodes" && c.succeeded() {
-			all = append(all, tainting{c.Name, c.Accepted})
+		if c.User == adminUser && c.Verb == "patch" && c.Resource == "nodes" && c.Accepted() {
+			all = append(all, tainting{c.Name, c.Answered})
 		}
 	}
 	return all

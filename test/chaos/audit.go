@@ -4,12 +4,9 @@
 package main
 
 import (
-	"bytes"
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"os"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,24 +22,6 @@ var auditPolicy []byte
 // keeperUser is who the replicas are for the API server.
 const keeperUser = localcluster.TaintkeeperUser
 
-// entry is a finished change of a pod or a node, by the audit log. What is under way when the API server is killed has none.
-type entry struct {
-	Verb     string
-	User     struct{ Username string }
-	Received time.Time `json:"requestReceivedTimestamp"`
-	Finished time.Time `json:"stageTimestamp"`
-	Ref      struct {
-		Resource, Subresource, Namespace, Name string
-	} `json:"objectRef"`
-	Status  struct{ Code int } `json:"responseStatus"`
-	Request struct {
-		Metadata struct{ UID types.UID }
-	} `json:"requestObject"`
-	Response json.RawMessage `json:"responseObject"`
-}
-
-func (e entry) succeeded() bool { return e.Status.Code >= 200 && e.Status.Code < 300 }
-
 // deletion is a DELETE of a pod that the API server accepted.
 type deletion struct {
 	span // from its receipt to its answer
@@ -50,48 +29,32 @@ type deletion struct {
 	user string
 }
 
-// parseAudit reads the lines of an audit log; the last may be half written.
-func parseAudit(content []byte) ([]entry, error) {
-	var entries []entry
-	for line := range bytes.Lines(content) {
-		if !bytes.HasSuffix(line, []byte("\n")) {
-			break
-		}
-		var e entry
-		if err := json.Unmarshal(line, &e); err != nil {
-			return nil, fmt.Errorf("understand a line of the audit log: %w", err)
-		}
-		entries = append(entries, e)
-	}
-	return entries, nil
-}
-
 // readAudit adds to the chronicles what the audit log has: who wrote which version and when, and versions that the watch
-// missed. It returns the deletions of each pod.
+// missed. It returns the deletions of each pod. A change that was under way when the API server was killed is not there.
 func (o *observer) readAudit(path string) (map[types.UID][]deletion, error) {
-	content, err := os.ReadFile(path)
+	lines, err := localcluster.ReadAudit(path, 0)
 	if err != nil {
-		return nil, fmt.Errorf("read the audit log: %w", err)
+		return nil, err
 	}
-	entries, err := parseAudit(content)
+	changes, err := lines.Events()
 	if err != nil {
 		return nil, err
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	deletions := map[types.UID][]deletion{}
-	bindings := map[types.UID]entry{}
-	for _, e := range entries {
-		if !e.succeeded() {
+	bindings := map[types.UID]localcluster.AuditEvent{}
+	for _, e := range changes {
+		if !e.Accepted() {
 			continue
 		}
-		if e.Ref.Resource == "nodes" {
+		if e.Resource == "nodes" {
 			err = o.auditNode(e)
 		} else {
 			err = o.auditPod(e, deletions, bindings)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("understand what became of %s in the audit log: %w", e.Ref.Name, err)
+			return nil, fmt.Errorf("understand what became of %s in the audit log: %w", e.Name, err)
 		}
 	}
 	for uid, e := range bindings {
@@ -100,7 +63,7 @@ func (o *observer) readAudit(path string) (map[types.UID][]deletion, error) {
 	return deletions, nil
 }
 
-func (o *observer) auditNode(e entry) error {
+func (o *observer) auditNode(e localcluster.AuditEvent) error {
 	if e.Verb == "delete" {
 		return nil
 	}
@@ -114,9 +77,9 @@ func (o *observer) auditNode(e entry) error {
 	return nil
 }
 
-func (o *observer) auditPod(e entry, deletions map[types.UID][]deletion, bindings map[types.UID]entry) error {
-	if e.Ref.Subresource == "binding" {
-		bindings[e.Request.Metadata.UID] = e
+func (o *observer) auditPod(e localcluster.AuditEvent, deletions map[types.UID][]deletion, bindings map[types.UID]localcluster.AuditEvent) error {
+	if e.Resource == "pods/binding" {
+		bindings[e.UID] = e
 		return nil
 	}
 	var pod corev1.Pod
@@ -124,7 +87,7 @@ func (o *observer) auditPod(e entry, deletions map[types.UID][]deletion, binding
 		return err
 	}
 	if e.Verb == "delete" {
-		deletions[pod.UID] = append(deletions[pod.UID], deletion{span: span{e.Received, e.Finished}, user: e.User.Username})
+		deletions[pod.UID] = append(deletions[pod.UID], deletion{span: span{e.Received, e.Answered}, user: e.User})
 		if pod.DeletionGracePeriodSeconds == nil || *pod.DeletionGracePeriodSeconds == 0 {
 			return nil // it was gone at once; what is answered is its last version
 		}
@@ -136,14 +99,14 @@ func (o *observer) auditPod(e entry, deletions map[types.UID][]deletion, binding
 }
 
 // attest notes when a version was written. A change that changed nothing has the version that was there before.
-func attest[F any](v *version[F], e entry) {
+func attest[F any](v *version[F], e localcluster.AuditEvent) {
 	if v.writer == "" {
-		v.written, v.writer = span{e.Received, e.Finished}, e.User.Username
+		v.written, v.writer = span{e.Received, e.Answered}, e.User
 	}
 }
 
 // auditBinding notes when the version was written that has a node first. A binding is not answered with the pod.
-func (o *observer) auditBinding(uid types.UID, e entry) {
+func (o *observer) auditBinding(uid types.UID, e localcluster.AuditEvent) {
 	known := o.pods[uid]
 	if known == nil {
 		return

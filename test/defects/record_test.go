@@ -99,16 +99,6 @@ func TestCallsAreThoseOfAUserInANamespaceThatAreCompleteInTheLog(t *testing.T) {
 	}
 }
 
-func TestAnAuditLogThatCannotBeUnderstoodIsAnError(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "audit.log")
-	if err := os.WriteFile(path, []byte("nonsense\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := (audit{path}).calls("us", "n"); err == nil {
-		t.Error("it is none")
-	}
-}
-
 func TestOnlyLinesOfALogThatCameAfterTheMarkAreCounted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	if err := os.WriteFile(path, []byte("a junk\n"), 0o600); err != nil {

@@ -206,7 +206,7 @@ func TestSIGTERMFinishesTheCallInFlightAndStartsNoOther(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	until(t, time.Now().Add(time.Second))
-	if deletes := audit.all(t, deletes, in(s.namespace)); len(deletes) != 1 || !deletes[0].accepted() || len(calls.get()) != 1 {
+	if deletes := audit.all(t, deletes, in(s.namespace)); len(deletes) != 1 || !deletes[0].Accepted() || len(calls.get()) != 1 {
 		t.Errorf("deletes %v, want the one that was in flight", deletes)
 	}
 	if marks := audit.all(t, statusPatches, in(s.namespace)); len(marks) != 1 {
@@ -292,7 +292,7 @@ func TestADryRunChangesNothing(t *testing.T) {
 	}
 	p.says(t, "Dry run: would evict")
 	for _, c := range audit.all(t, writes, since(began)) {
-		if c.Ref.Resource == "events" || c.Ref.Resource == "selfsubjectaccessreviews" {
+		if c.Resource == "events" || c.Resource == "selfsubjectaccessreviews" {
 			continue
 		}
 		t.Errorf("a dry run writes: %v", c)

@@ -32,7 +32,7 @@ func TestATaintThatNobodyToleratesEvictsAtOnce(t *testing.T) {
 
 	t.Run("the condition is there before the delete, letter for letter", func(t *testing.T) {
 		marks := audit.all(t, statusPatches, accepted, of(leaving.UID))
-		if len(marks) != 1 || marks[0].Finished.After(deleted.Received) {
+		if len(marks) != 1 || marks[0].Answered.After(deleted.Received) {
 			t.Errorf("patches of the status %v, want one before %v", marks, deleted)
 		}
 		checkCondition(t, leaving)
@@ -224,7 +224,7 @@ func TestNoDeleteIsAnsweredWithAnythingElseThanExpected(t *testing.T) {
 		gone(t, pod)
 	}
 	for _, c := range audit.all(t, changesOfPods, in(s.namespace)) {
-		if c.Response.Code != http.StatusOK {
+		if c.Code != http.StatusOK {
 			t.Errorf("without anybody's interference: %v", c)
 		}
 	}

@@ -166,7 +166,7 @@ func checkOneRefusal(t *testing.T, pod *corev1.Pod, code int) {
 		}
 		return nil
 	})
-	if len(refused) != 1 || refused[0].Response.Code != code {
+	if len(refused) != 1 || refused[0].Code != code {
 		t.Errorf("refusals %v, want one with code %d", refused, code)
 	}
 	if done := audit.all(t, deletes, accepted, of(pod.UID)); len(done) > 0 {

@@ -59,18 +59,18 @@ func (s *scene) checkDeletes(t *testing.T) {
 	t.Helper()
 	done := map[types.UID]call{}
 	for _, c := range audit.all(t, deletes, in(s.namespace)) {
-		if c.Response.Code == http.StatusForbidden {
+		if c.Code == http.StatusForbidden {
 			continue // refused before its body was read
 		}
-		if c.uid() == "" {
+		if c.UID == "" {
 			t.Errorf("a delete without a UID: %v", c)
 		}
-		before, twice := done[c.uid()]
-		if twice && c.accepted() {
+		before, twice := done[c.UID]
+		if twice && c.Accepted() {
 			t.Errorf("deleted twice:\n%v\n%v", before, c)
 		}
-		if c.accepted() {
-			done[c.uid()] = c
+		if c.Accepted() {
+			done[c.UID] = c
 		}
 	}
 }
@@ -244,7 +244,7 @@ func leaves(t *testing.T, pod *corev1.Pod, due promise) call {
 		return nil
 	})
 	checkNotBefore(t, pod, due.earliest)
-	if late := done[0].Finished.Sub(due.latest); late > patience {
+	if late := done[0].Answered.Sub(due.latest); late > patience {
 		t.Errorf("pod %s was deleted %s after it was due", pod.Name, late)
 	}
 	return done[0]

@@ -1,0 +1,105 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package localcluster
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// AuditLines are complete lines of an API server's audit log. It has one for each answered call, in the order of the
+// answers.
+type AuditLines []byte
+
+// AuditEvent is what a line of the audit log says of a call: what the tests want to know of an Event of audit.k8s.io/v1.
+type AuditEvent struct {
+	Stage     string
+	Verb      string
+	User      string
+	Resource  string // with its subresource: pods/status
+	Namespace string
+	Name      string
+	Code      int
+	Received  time.Time // to the microsecond, as is Answered
+	Answered  time.Time
+
+	// UID is the one that the call was for: a delete's precondition, or else that of the object in its body. It is empty
+	// when there is none, and when the audit policy's level is less than Request.
+	UID types.UID
+	// Response is the object in the answer; the audit policy's level RequestResponse is needed.
+	Response json.RawMessage
+}
+
+// Accepted tells whether the call was answered with success.
+func (e AuditEvent) Accepted() bool { return e.Code >= 200 && e.Code < 300 }
+
+func (e AuditEvent) String() string {
+	return fmt.Sprintf("%s %s %s %s/%s of UID %q: %d", e.Received.Format(time.StampMicro), e.Verb, e.Resource, e.Namespace, e.Name, e.UID, e.Code)
+}
+
+// ReadAudit returns the complete lines of an audit log (see [Cluster.AuditLog]) from the line at a position in bytes on. The
+// line that is being written is left for the next time: read on from the position plus the length of what is returned.
+func ReadAudit(path string, from int64) (AuditLines, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open the audit log: %w", err)
+	}
+	defer file.Close()
+	content, err := io.ReadAll(io.NewSectionReader(file, from, 1<<62))
+	if err != nil {
+		return nil, fmt.Errorf("read the audit log: %w", err)
+	}
+	return content[:bytes.LastIndexByte(content, '\n')+1], nil
+}
+
+// Events returns what the lines say. A line that is no event is an error, which shows it.
+func (l AuditLines) Events() ([]AuditEvent, error) {
+	var events []AuditEvent
+	for line := range bytes.Lines(l) {
+		event, err := parseAuditEvent(line)
+		if err != nil {
+			return nil, fmt.Errorf("understand a line of the audit log: %w: %q", err, line)
+		}
+		events = append(events, event)
+	}
+	return events, nil
+}
+
+func parseAuditEvent(line []byte) (AuditEvent, error) {
+	var e struct {
+		Stage, Verb              string
+		User                     struct{ Username string }
+		ObjectRef                struct{ Resource, Subresource, Namespace, Name string }
+		ResponseStatus           struct{ Code int }
+		RequestReceivedTimestamp time.Time
+		StageTimestamp           time.Time
+		RequestObject            struct {
+			Metadata      struct{ UID types.UID }
+			Preconditions struct{ UID types.UID }
+		}
+		ResponseObject json.RawMessage
+	}
+	if err := json.Unmarshal(line, &e); err != nil {
+		return AuditEvent{}, err
+	}
+	event := AuditEvent{
+		Stage: e.Stage, Verb: e.Verb, User: e.User.Username,
+		Resource: e.ObjectRef.Resource, Namespace: e.ObjectRef.Namespace, Name: e.ObjectRef.Name,
+		Code: e.ResponseStatus.Code, Received: e.RequestReceivedTimestamp, Answered: e.StageTimestamp,
+		UID: e.RequestObject.Metadata.UID, Response: e.ResponseObject,
+	}
+	if e.ObjectRef.Subresource != "" {
+		event.Resource += "/" + e.ObjectRef.Subresource
+	}
+	if e.Verb == "delete" {
+		event.UID = e.RequestObject.Preconditions.UID
+	}
+	return event, nil
+}

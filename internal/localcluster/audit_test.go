@@ -1,0 +1,77 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package localcluster
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	bindingLine = `{"stage":"ResponseComplete","verb":"create","user":{"username":"scheduler"},"objectRef":{"resource":"pods","namespace":"n","name":"p","subresource":"binding"},` +
+		`"responseStatus":{"code":201},"requestObject":{"metadata":{"uid":"1"}},"responseObject":{"kind":"Status"},"requestReceivedTimestamp":"2026-01-01T00:00:01.000001Z","stageTimestamp":"2026-01-01T00:00:01.000002Z"}` + "\n"
+	refusedLine = `{"stage":"ResponseComplete","verb":"delete","user":{"username":"us"},"objectRef":{"resource":"pods","namespace":"n","name":"p"},` +
+		`"responseStatus":{"code":409},"requestObject":{"metadata":{"uid":"no"},"preconditions":{"uid":"2"}},"requestReceivedTimestamp":"2026-01-01T00:00:02Z","stageTimestamp":"2026-01-01T00:00:03Z"}` + "\n"
+)
+
+func TestAnAuditEventSaysWhoCalledForWhatAndWhatTheAnswerWas(t *testing.T) {
+	got, err := AuditLines(bindingLine + refusedLine).Events()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
+	want := []AuditEvent{{
+		Stage: "ResponseComplete", Verb: "create", User: "scheduler", Resource: "pods/binding", Namespace: "n", Name: "p", Code: 201,
+		Received: at.Add(time.Second + time.Microsecond), Answered: at.Add(time.Second + 2*time.Microsecond),
+		UID: "1", Response: json.RawMessage(`{"kind":"Status"}`),
+	}, {
+		Stage: "ResponseComplete", Verb: "delete", User: "us", Resource: "pods", Namespace: "n", Name: "p", Code: 409,
+		Received: at.Add(2 * time.Second), Answered: at.Add(3 * time.Second), UID: "2",
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if !got[0].Accepted() || got[1].Accepted() {
+		t.Error("201 is accepted, 409 is not")
+	}
+}
+
+func TestAnAuditLogIsReadByWholeLinesFromAPosition(t *testing.T) {
+	path := filepath.Join(t.TempDir(), auditLogName)
+	position := int64(0)
+	for _, step := range []struct{ name, log, want string }{
+		{"a log without a line", "", ""},
+		{"half of the first line", bindingLine[:40], ""},
+		{"one line and half of the next", bindingLine + refusedLine[:40], bindingLine},
+		{"the rest of it", bindingLine + refusedLine, refusedLine},
+		{"nothing since", bindingLine + refusedLine, ""},
+	} {
+		if err := os.WriteFile(path, []byte(step.log), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		lines, err := ReadAudit(path, position)
+		if err != nil || string(lines) != step.want {
+			t.Errorf("%s: %q, %v; want %q", step.name, lines, err, step.want)
+		}
+		position += int64(len(lines))
+	}
+}
+
+func TestAnAuditLogThatCannotBeReadIsAnError(t *testing.T) {
+	if _, err := ReadAudit(filepath.Join(t.TempDir(), auditLogName), 0); err == nil {
+		t.Error("there is none")
+	}
+}
+
+func TestALineThatIsNoAuditEventIsAnErrorThatShowsIt(t *testing.T) {
+	if _, err := AuditLines(bindingLine + "what?\n").Events(); err == nil || !strings.Contains(err.Error(), "what?") {
+		t.Errorf("%v, want an error that shows the line", err)
+	}
+}
