@@ -68,12 +68,13 @@ bin/conformance/run:
 # N is how much is played, of histories and of generated inputs, and SEED where it begins.
 .PHONY: parity
 parity: ## play random histories to Kubernetes' own code and to ours in virtual time, and explain every difference (N=100000 SEED=1)
+	@case '$(N)$(SEED)' in *[!0-9]*) echo "make parity: N and SEED are whole numbers, for example N=100000 SEED=1"; exit 1;; esac
 	@cd test/parity && $(GO) test -count=1 -timeout 0 -v ./evictions ./matching ./scheduling ./kubectltaint -args $(if $(N),-n=$(N)) $(if $(SEED),-seed=$(SEED))
 
-# MACHINE says in words what it runs on.
+# MACHINE says in words what it runs on. ONLY=6,15 plays those rows alone and writes nothing.
 .PHONY: defects
 defects: build controlplane bin/defects ## play every known defect to the built-in controller and to ours, and write docs/defects.md (3 minutes)
-	@bin/defects -write=docs/defects.md $(if $(MACHINE),-machine='$(MACHINE)')
+	@bin/defects $(if $(ONLY),-only=$(ONLY),-write=docs/defects.md) $(if $(MACHINE),-machine='$(MACHINE)')
 
 .PHONY: bin/defects
 bin/defects:

@@ -39,7 +39,12 @@ func (l *liveNodes) node(ctx context.Context, name string, after time.Time) (*co
 		return read.node, nil
 	}
 	for {
-		read, err, _ := l.group.Do(name, func() (any, error) { return l.read(ctx, name) })
+		read, err, _ := l.group.Do(name, func() (any, error) {
+			if read, ok := l.recent(name); ok && !read.started.Before(after) { // it ended while we came here
+				return read, nil
+			}
+			return l.read(ctx, name)
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -62,7 +62,7 @@ func (s *stage) finale(ctx context.Context, wrecks *wrecker) error {
 	}
 	t := s.troublemaker(troublemakers)
 	for _, name := range s.nodes[:len(s.nodes)/2] {
-		if err := t.changeNode(ctx, name, t.set(t.finalTaint())); err != nil {
+		if err := t.changeNode(ctx, name, t.set(t.finalTaints()...)); err != nil {
 			return err
 		}
 	}

@@ -33,9 +33,10 @@ func longestBackoff(int) time.Duration { return 30 * time.Second }
 // a taint without a timeAdded counts from its first sight, and what was seen late is due as much later.
 func (h *history) explain(s stretch, end time.Time, wait backoff) explanation {
 	general := h.excuses()
-	explained := chain(append(h.excusesByCalls(s, end, wait), general...), s.due)
+	explained := chain(append(h.excusesByCalls(s, end, wait), append(h.excusesByWatches(h.led), general...)...), s.due)
 	for _, sight := range s.sights {
-		seen := chain(general, sight)
+		// What was seen late while a run did not lead yet counts, too, once it leads.
+		seen := chain(append(h.excusesByWatches(h.everLed), general...), sight)
 		explained.until = later(explained.until, s.due.Add(seen.until.Sub(sight)))
 		explained.touched = explained.touched || seen.touched
 	}
@@ -61,8 +62,7 @@ func (h *history) excuses() []excuse {
 	for _, episode := range h.episodes {
 		excuses = append(excuses, excuse{span{episode.earliest, episode.latest.Add(deaf)}})
 	}
-	excuses = append(excuses, h.excusesByElection()...)
-	return append(excuses, h.excusesByWatches()...)
+	return append(excuses, h.excusesByElection()...)
 }
 
 // excusesByCalls are the calls about the pod and its node that were slow, and the waits after those that failed.
@@ -116,12 +116,41 @@ func (h *history) endOf(run replicaRun) time.Time {
 	return time.Time{}
 }
 
-// excusesByWatches are the times during which a watch of a replica that lived was not in order.
-func (h *history) excusesByWatches() []excuse {
+// led are the times during which a run of a replica held the Lease.
+func (h *history) led(of life) []span {
+	var spans []span
+	for i, reign := range h.reigns {
+		until := h.end
+		if i+1 < len(h.reigns) {
+			until = h.reigns[i+1].from
+		}
+		if h.holders[reign.holder] == (replicaRun{of.replica, of.run}) {
+			spans = append(spans, span{reign.from, until})
+		}
+	}
+	return spans
+}
+
+// everLed is all of the time, for a run that held the Lease at any.
+func (h *history) everLed(of life) []span {
+	if len(h.led(of)) == 0 {
+		return nil
+	}
+	return []span{{time.Time{}, distantFuture}}
+}
+
+// excusesByWatches are the times during which a watch of a replica was not in order while it mattered.
+func (h *history) excusesByWatches(mattered func(life) []span) []excuse {
 	var excuses []excuse
 	for _, life := range h.lives {
 		for _, kind := range []callKind{watchPods, watchNodes} {
-			excuses = append(excuses, h.outOfOrder(life, kind)...)
+			for _, e := range h.outOfOrder(life, kind) {
+				for _, during := range mattered(life) {
+					if e.meets(during) {
+						excuses = append(excuses, excuse{span{later(e.earliest, during.earliest), earlier(e.latest, during.latest.Add(deaf))}})
+					}
+				}
+			}
 		}
 	}
 	return excuses

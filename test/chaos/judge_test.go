@@ -299,3 +299,33 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatHappensToTheStandbyExcusesNothingThatTheLeaderDoes(t *testing.T) {
+	for name, disturb := range map[string]func(w *world){
+		"its watch of nodes is cut":    func(w *world) { w.watch("b", watchNodes).closed = sec(9) },
+		"its watch of pods is held up": func(w *world) { w.watch("b", watchPods).stalls = []span{{sec(9), sec(200)}} },
+		"it does not come up":          func(w *world) { w.streams = w.streams[:2] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			disturb(w)
+			w.tainted(10, noExecute("off"))
+			w.tainted(150)
+			if found := w.judge(); len(found) != 1 || found[0].charge != lost {
+				t.Errorf("found %v, want that the pod is lost: the leader had no fault at all for 140 s", found)
+			}
+		})
+	}
+}
+
+func TestWhatTheStandbySeesLateDoesNotMakeTheLeadersEvictionExplained(t *testing.T) {
+	w := newWorld()
+	w.watch("b", watchNodes).closed = sec(9)
+	w.tainted(10, noExecute("off"))
+	w.calls(patchPod, 190)
+	w.calls(deletePod, 190.1)
+	w.gone(190.2, keeperUser)
+	if found := w.judge(); len(found) == 0 {
+		t.Error("an eviction 180 s late, by a leader without a fault, is no finding")
+	}
+}

@@ -40,6 +40,10 @@ func main() {
 	flag.Uint64Var(&cfg.seed, "seed", rand.Uint64(), "what chance draws; by default another one each time")
 	flag.StringVar(&cfg.taintkeeper, "taintkeeper", "bin/taintkeeper", "the binary to run")
 	flag.Parse()
+	if cfg.duration <= 0 {
+		fmt.Fprintf(os.Stderr, "chaos: -duration=%s: it must be more than zero, for example 3m\n", cfg.duration)
+		os.Exit(exitFailed)
+	}
 	os.Exit(runUntilSignal(cfg))
 }
 

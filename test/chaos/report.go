@@ -17,9 +17,13 @@ const mostStories = 5
 func (h *history) report(out io.Writer, done map[disruption]int) (clean bool) {
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(out, format+"\n", args...) }
 	h.reportFaults(say, done)
-	h.reportPods(say)
+	evicted := h.reportPods(say)
 	h.reportLateness(say)
-	return h.reportFindings(say)
+	clean = h.reportFindings(say)
+	if evicted == 0 {
+		say("\nNothing was evicted, so this proves nothing: let it last longer.")
+	}
+	return clean && evicted > 0
 }
 
 type sayer func(format string, args ...any)
@@ -60,8 +64,9 @@ func (h *history) longestBlindness() time.Duration {
 	return longest
 }
 
-func (h *history) reportPods(say sayer) {
-	evicted, others, stayed := 0, 0, 0
+// reportPods returns how many pods were evicted.
+func (h *history) reportPods(say sayer) (evicted int) {
+	others, stayed := 0, 0
 	for _, p := range h.pods {
 		switch _, left := p.left(); {
 		case !left:
@@ -82,6 +87,7 @@ func (h *history) reportPods(say sayer) {
 	say("  %6d  deleted by others first", others)
 	say("  %6d  stayed to the end", stayed)
 	say("  %6d  DELETEs and %d PATCHes of a pod, and %d PATCHes of a node, were sent by the replicas", calls[deletePod], calls[patchPod], calls[patchNode])
+	return evicted
 }
 
 // ended reports whether a DELETE of a replica reached the API server and nobody knows its answer, and no other is known.
@@ -123,7 +129,7 @@ func quantiles(all []late) string {
 	q := func(share float64) time.Duration {
 		return all[len(all)-1-int(share*float64(len(all)-1))].by.Round(time.Millisecond)
 	}
-	return fmt.Sprintf("%6d  half within %s, 9 in 10 within %s, 99 in 100 within %s, all within %s", len(all), q(0.5), q(0.9), q(0.99), q(1))
+	return fmt.Sprintf("%6d pods: half within %s, 9 in 10 within %s, 99 in 100 within %s, all within %s", len(all), q(0.5), q(0.9), q(0.99), q(1))
 }
 
 func (h *history) reportFindings(say sayer) (clean bool) {

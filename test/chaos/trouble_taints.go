@@ -51,16 +51,31 @@ func (t *troublemaker) timeAdded() *metav1.Time {
 	return &now
 }
 
-// finalTaint is one without a timeAdded.
-func (t *troublemaker) finalTaint() corev1.Taint {
-	return corev1.Taint{Key: pick(t.random, taintKeys...), Effect: corev1.TaintEffectNoExecute}
+// finalTaints are all there are, in some order and without a timeAdded.
+func (t *troublemaker) finalTaints() []corev1.Taint {
+	var all []corev1.Taint
+	for _, i := range t.random.Perm(len(taintKeys)) {
+		all = append(all, corev1.Taint{Key: taintKeys[i], Effect: corev1.TaintEffectNoExecute})
+	}
+	return all
 }
 
-// taint sets a taint; one of the same key and effect is overwritten.
-func (t *troublemaker) taint(ctx context.Context) error { return t.change(ctx, t.set(t.aTaint())) }
+// taint sets a taint, often with a second one; one of the same key and effect is overwritten.
+func (t *troublemaker) taint(ctx context.Context) error {
+	taints := []corev1.Taint{t.aTaint()}
+	if t.chance(0.4) {
+		taints = append(taints, t.aTaint())
+	}
+	return t.change(ctx, t.set(taints...))
+}
 
-func (t *troublemaker) set(taint corev1.Taint) func([]corev1.Taint) []corev1.Taint {
-	return func(taints []corev1.Taint) []corev1.Taint { return append(without(taints, taint), taint) }
+func (t *troublemaker) set(added ...corev1.Taint) func([]corev1.Taint) []corev1.Taint {
+	return func(taints []corev1.Taint) []corev1.Taint {
+		for _, taint := range added {
+			taints = append(without(taints, taint), taint)
+		}
+		return taints
+	}
 }
 
 func without(taints []corev1.Taint, gone corev1.Taint) []corev1.Taint {

@@ -28,17 +28,29 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-func main() {
-	if err := run(); err != nil {
-		fmt.Fprintf(os.Stderr, "defects: %v\n", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(runUntilSignal()) }
 
-func run() error {
-	silenceLogs()
+func runUntilSignal() int {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
+	err := run(ctx)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(os.Stderr, "defects: %v\n", err)
+	if ctx.Err() != nil {
+		return exitInterrupted
+	}
+	return exitFailed
+}
+
+const (
+	exitFailed      = 1
+	exitInterrupted = 130
+)
+
+func run(ctx context.Context) error {
+	silenceLogs()
 	o, err := parseFlags()
 	if err != nil {
 		return err

@@ -83,19 +83,18 @@ func TestAWrongContestantIsFoundAndShownInAFewSteps(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const enough = 60
+			const enough, seed = 60, 1 // it is the checker that is checked, not what a seed brings
 			for index := range uint64(enough) {
-				found := test.contest.try(t, generate(*seed, index))
+				found := test.contest.try(t, generate(seed, index))
 				if !found.has(test.kind) {
 					continue
 				}
 				smallest := shrink(found.history, func(h *history) bool { return test.contest.try(t, h).has(test.kind) })
 				trial := test.contest.try(t, smallest)
-				t.Logf("history %d of seed %d\n%s", index, *seed, trial.timetable())
 				const few = 3
 				if len(smallest.Steps) > few || len(smallest.specs()) > few || len(smallest.Nodes) > few {
-					t.Errorf("%d steps, %d pods and %d nodes are left of %d steps, want %d at most",
-						len(smallest.Steps), len(smallest.specs()), len(smallest.Nodes), len(found.history.Steps), few)
+					t.Errorf("%d steps, %d pods and %d nodes are left of %d steps, want %d at most\n%s",
+						len(smallest.Steps), len(smallest.specs()), len(smallest.Nodes), len(found.history.Steps), few, trial.timetable())
 				}
 				return
 			}

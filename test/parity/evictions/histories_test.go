@@ -94,6 +94,7 @@ type book struct {
 	agreed    int // histories in which nothing differs
 	pods      map[defects]int
 	histories map[defects]int
+	wrong     int // histories with a difference that nothing explains
 	repeats   int // pods that upstream deleted twice at its start, whatever else
 }
 
@@ -112,6 +113,9 @@ func (b *book) enter(t *trial) string {
 	defer b.mu.Unlock()
 	b.played++
 	b.repeats += t.repeats
+	if len(t.faults()) > 0 {
+		b.wrong++
+	}
 	because := map[defects]bool{}
 	for _, set := range explanation {
 		b.pods[set]++

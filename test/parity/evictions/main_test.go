@@ -5,6 +5,7 @@ package evictions
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"testing"
 
@@ -21,6 +22,10 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if *count < 1 {
+		fmt.Fprintf(os.Stderr, "-n=%d: ask for at least one history\n", *count)
+		os.Exit(1)
+	}
 	klog.SetLogger(logr.Discard())
 	// One of client-go's error handlers sleeps until a little after the previous error of the
 	// process: another bubble's error, whose virtual time may be ahead by minutes.

@@ -111,8 +111,9 @@ func TestOursDoesNotNeedToSeeAPodGoBeforeItsReplacementComes(t *testing.T) {
 		w.hasty = true
 		return w
 	}
-	replaced := 0
-	for index := range uint64(*count / 5) {
+	const enough = 100 // of fewer histories it can be that none has a replacement
+	replaced, played := 0, *count/5
+	for index := range uint64(played) {
 		h := generate(*seed, index)
 		if !slices.ContainsFunc(h.specs(), func(p podSpec) bool { return p.UID != p.Name }) {
 			continue
@@ -125,7 +126,7 @@ func TestOursDoesNotNeedToSeeAPodGoBeforeItsReplacementComes(t *testing.T) {
 			}
 		}
 	}
-	if replaced == 0 {
+	if replaced == 0 && played >= enough {
 		t.Error("no pod was replaced")
 	}
 }

@@ -28,6 +28,7 @@ func (b *book) String() string {
 	for _, set := range slices.SortedFunc(maps.Keys(b.histories), smallFirst) {
 		fmt.Fprintf(table, "upstream differs because of %s\t%d\t%d\n", set, b.histories[set], b.pods[set])
 	}
+	fmt.Fprintf(table, "a difference that nothing explains\t%d\t\n", b.wrong)
 	fmt.Fprintf(table, "upstream deleted twice at its start\t\t%d\n", b.repeats)
 	fmt.Fprintf(table, "%s, %.0f histories per second\t\t\n", took.Round(time.Second), float64(b.played)/took.Seconds())
 	if err := table.Flush(); err != nil {
