@@ -129,7 +129,7 @@ func quantiles(all []late) string {
 	q := func(share float64) time.Duration {
 		return all[len(all)-1-int(share*float64(len(all)-1))].by.Round(time.Millisecond)
 	}
-	return fmt.Sprintf("%6d pods: half within %s, 9 in 10 within %s, 99 in 100 within %s, all within %s", len(all), q(0.5), q(0.9), q(0.99), q(1))
+	return fmt.Sprintf("%6d evicted, half within %s, 9 in 10 within %s, 99 in 100 within %s, all within %s", len(all), q(0.5), q(0.9), q(0.99), q(1))
 }
 
 func (h *history) reportFindings(say sayer) (clean bool) {

@@ -25,7 +25,7 @@ func TestTheReportCountsWhatHappenedAndFindsNothingWrong(t *testing.T) {
 	for _, line := range []string{
 		"       3  500", "       2  watch cut", "       5  in all, in 3 calls", "       4  leader killed",
 		"       1  runs of a replica ended by itself", "       4  seconds a running replica was without a watch", "       2  were there", "       1  evicted", "       0  deleted by others first",
-		"       1  half within 55ms, 9 in 10 within 55ms, 99 in 100 within 55ms, all within 55ms  not touched by a fault",
+		"       1 evicted, half within 55ms, 9 in 10 within 55ms, 99 in 100 within 55ms, all within 55ms  not touched by a fault",
 		"       0  later than the faults explain", "  lost   0", "  twice  0",
 	} {
 		if !strings.Contains(out.String(), line) {
