@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 )
 
@@ -22,39 +23,21 @@ import (
 // (pkg/controller/tainteviction/taint_eviction.go).
 const conditionMessage = "Taint manager: deleting due to NoExecute taint"
 
-// callTimeout bounds one call. It is longer than the API server lets a webhook take (30 s), so
-// that a call that can still succeed is not given up.
-const callTimeout = 35 * time.Second
-
-// api makes the API calls of an eviction. A call that has begun is finished even when the context
-// ends: shutting down stops the next call, not the one in flight.
+// api makes the API calls of an eviction.
 type api struct {
 	client  kubernetes.Interface
 	limiter *rate.Limiter // nil: no limit
 }
 
-// turn waits until the rate limit allows one more call. It is asked before a decision and not
-// within the call: a decision must not grow old in a queue. It fails when the context ends.
-func (a api) turn(ctx context.Context) error {
-	if a.limiter == nil {
-		return ctx.Err()
-	}
-	return a.limiter.Wait(ctx)
-}
-
-func inFlight(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-}
-
-// stopping reports whether the process is told to end: no call may begin any more.
-func stopping(ctx context.Context) bool { return ctx.Err() != nil }
+// turn waits until the rate limit allows one more call.
+func (a api) turn(ctx context.Context) error { return apicall.Turn(ctx, a.limiter) }
 
 // node reads a node, consistently.
 func (a api) node(ctx context.Context, name string) (*corev1.Node, error) {
 	if err := a.turn(ctx); err != nil {
 		return nil, err
 	}
-	ctx, cancel := inFlight(ctx)
+	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
 	return a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 }
@@ -66,7 +49,7 @@ func (a api) patchCondition(ctx context.Context, pod *podcache.Pod) (*corev1.Pod
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := inFlight(ctx)
+	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
 	return a.client.CoreV1().Pods(pod.Namespace).
 		Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
@@ -91,7 +74,7 @@ func conditionPatch(pod *podcache.Pod, at time.Time) ([]byte, error) {
 
 // delete deletes exactly this pod, with its own grace period.
 func (a api) delete(ctx context.Context, pod *podcache.Pod) error {
-	ctx, cancel := inFlight(ctx)
+	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
 	return a.client.CoreV1().Pods(pod.Namespace).
 		Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
@@ -99,7 +82,7 @@ func (a api) delete(ctx context.Context, pod *podcache.Pod) error {
 
 // pod reads the pod that has the name now, consistently.
 func (a api) pod(ctx context.Context, pod *podcache.Pod) (*corev1.Pod, error) {
-	ctx, cancel := inFlight(ctx)
+	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
 	return a.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 }
@@ -114,7 +97,7 @@ func (a api) patchTaints(ctx context.Context, read *corev1.Node, taints []corev1
 	if err != nil {
 		return fmt.Errorf("write down the taints of node %s: %w", read.Name, err)
 	}
-	ctx, cancel := inFlight(ctx)
+	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
 	_, err = a.client.CoreV1().Nodes().Patch(ctx, read.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	return err

@@ -6,13 +6,12 @@ package eviction
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 )
 
@@ -44,7 +43,7 @@ func (a *attempt) fail(err error) time.Duration {
 // blocks reports whether what has just failed on the way to the delete still keeps it back. What did
 // not reach the server counts nothing: a server that cannot be reached will not delete either.
 func (a *attempt) blocks(err error) bool {
-	if answered(err) || errors.Is(err, context.DeadlineExceeded) {
+	if apicall.Answered(err) || errors.Is(err, context.DeadlineExceeded) {
 		a.markFailures++
 	}
 	return a.markFailures < markTries
@@ -147,47 +146,12 @@ func doubled(first time.Duration, times int, last time.Duration) time.Duration {
 	return min(first<<min(max(times-1, 0), doublings), last)
 }
 
-// reason names an error in a metric: one of the API's reasons, of which there are some twenty.
+// reason names an error in a metric.
 func reason(err error) string {
-	switch {
-	case errors.Is(err, errUnconfirmed):
+	if errors.Is(err, errUnconfirmed) {
 		return "Unconfirmed"
-	case !answered(err):
-		return "Unreachable"
 	}
-	switch known := apierrors.ReasonForError(err); known {
-	case metav1.StatusReasonForbidden, metav1.StatusReasonUnauthorized, metav1.StatusReasonConflict,
-		metav1.StatusReasonInvalid, metav1.StatusReasonInternalError, metav1.StatusReasonTimeout,
-		metav1.StatusReasonServerTimeout, metav1.StatusReasonTooManyRequests,
-		metav1.StatusReasonServiceUnavailable, metav1.StatusReasonNotFound:
-		return string(known)
-	}
-	return "Other"
-}
-
-// answered reports whether an error is an answer of the API server, not the lack of one.
-func answered(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status)
-}
-
-// isNotFound reports whether the API server says that there is no such object. A 404 without a
-// Status is of something in between, that does not know.
-func isNotFound(err error) bool {
-	return apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err)
-}
-
-// isAnotherUID reports whether a patch was refused because the object has another UID than the
-// patch says. To the API server that is no conflict, as it is with a delete, but the change of an
-// immutable field.
-func isAnotherUID(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || status.Status().Details == nil {
-		return false
-	}
-	return slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool {
-		return cause.Field == "metadata.uid"
-	})
+	return apicall.Reason(err)
 }
 
 // troubleAfter is how many failures in a row are worth a line in the log at the default level:

@@ -7,12 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -20,9 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/stage"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -52,6 +50,9 @@ type Config struct {
 	// EventClient writes the events; Client does when it is nil. With one of its own the events
 	// do not compete with evictions for the connection.
 	EventClient kubernetes.Interface
+	// Pods are the bound pods, if they are watched already; whoever made the cache runs it. nil: a cache
+	// of its own.
+	Pods *podcache.Cache
 	// Rule decides; the zero value is Kubernetes' default.
 	Rule verdict.Rule
 	// Mode is Evict or DryRun.
@@ -89,11 +90,11 @@ func (c *Config) complete() error {
 
 // Evictor is the whole of the eviction: caches, events and controllers.
 type Evictor struct {
-	config      Config
-	nodes       *nodes
-	pods        *podcache.Cache
-	events      *events
-	controllers []manager.Runnable
+	config Config
+	nodes  *nodes
+	pods   *podcache.Cache
+	events *events
+	play   stage.Play
 }
 
 // New assembles an Evictor. Nothing runs before Run is called or a manager to which it was added starts.
@@ -108,8 +109,16 @@ func New(config Config) (*Evictor, error) {
 	e := &Evictor{
 		config: config,
 		nodes:  nodes,
-		pods:   podcache.New(config.Client),
+		pods:   config.Pods,
 		events: newEvents(config.Mode),
+	}
+	e.play.Everywhere(
+		func(ctx context.Context) error { nodes.informer.RunWithContext(ctx); return nil },
+		func(ctx context.Context) error { e.events.run(ctx, config.EventClient); return nil },
+	)
+	if e.pods == nil {
+		e.pods = podcache.New(config.Client)
+		e.play.Everywhere(e.pods.Run)
 	}
 	nodes.dryRun = config.Mode == DryRun
 	decisions := &decisions{byNode: map[string]decision{}}
@@ -126,50 +135,20 @@ func New(config Config) (*Evictor, error) {
 }
 
 // Run runs the Evictor alone, without a manager or an election, until the context ends.
-func (e *Evictor) Run(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	for _, runnable := range append([]manager.Runnable{manager.RunnableFunc(e.runCaches), manager.RunnableFunc(e.runEvents)}, e.controllers...) {
-		group.Go(func() error { return runnable.Start(ctx) })
-	}
-	return group.Wait()
-}
+func (e *Evictor) Run(ctx context.Context) error { return e.play.Run(ctx) }
 
 // AddTo adds the Evictor to a manager: caches and events run in every replica, so that a standby
 // is warm and has seen for itself when taints came; the controllers run in the leader.
-func (e *Evictor) AddTo(mgr manager.Manager) error {
-	for _, always := range []func(context.Context) error{e.runCaches, e.runEvents} {
-		if err := mgr.Add(inEveryReplica{manager.RunnableFunc(always)}); err != nil {
-			return err
-		}
-	}
-	for _, runnable := range e.controllers {
-		if err := mgr.Add(runnable); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func (e *Evictor) AddTo(mgr manager.Manager) error { return e.play.AddTo(mgr) }
 
 // HasSynced reports whether the caches are complete: the Evictor is ready, to act or to stand by.
 func (e *Evictor) HasSynced() bool { return e.nodes.handler.HasSynced() && e.pods.HasSynced() }
-
-func (e *Evictor) runCaches(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { e.nodes.informer.RunWithContext(ctx); return nil })
-	group.Go(func() error { e.pods.Run(ctx); return nil })
-	return group.Wait()
-}
-
-func (e *Evictor) runEvents(ctx context.Context) error {
-	e.events.run(ctx, e.config.EventClient)
-	return nil
-}
 
 func (e *Evictor) addControllers(decisions *decisions, metrics *metrics) error {
 	calls := api{client: e.config.Client, limiter: e.config.Limiter}
 	attempts := &attempts{under: map[PodRequest]*attempt{}}
 	due := newHandover(attempts)
-	execute, err := newController(e.config.Logger, "execute", controller.TypedOptions[PodRequest]{
+	execute, err := stage.New(e.config.Logger, "eviction-execute", controller.TypedOptions[PodRequest]{
 		MaxConcurrentReconciles: e.config.ConcurrentEvictions,
 		NewQueue:                newEvictionQueue,
 		Reconciler: &executor{
@@ -183,7 +162,7 @@ func (e *Evictor) addControllers(decisions *decisions, metrics *metrics) error {
 	if err != nil {
 		return err
 	}
-	decide, err := newController(e.config.Logger, "decide", controller.TypedOptions[NodeRequest]{
+	decide, err := stage.New(e.config.Logger, "eviction-decide", controller.TypedOptions[NodeRequest]{
 		MaxConcurrentReconciles: concurrentNodes,
 		Reconciler: &decider{
 			rule: e.config.Rule, nodes: e.nodes, pods: e.pods, decisions: decisions, events: e.events, execute: due,
@@ -192,11 +171,11 @@ func (e *Evictor) addControllers(decisions *decisions, metrics *metrics) error {
 	if err != nil {
 		return err
 	}
-	e.controllers = append(e.controllers, execute, decide)
+	e.play.Leading(execute, decide)
 	if e.config.Mode == DryRun {
 		return nil
 	}
-	stamp, err := newController(e.config.Logger, "stamp", controller.TypedOptions[NodeRequest]{
+	stamp, err := stage.New(e.config.Logger, "eviction-stamp", controller.TypedOptions[NodeRequest]{
 		MaxConcurrentReconciles: concurrentNodes,
 		Reconciler: &stamper{
 			nodes: e.nodes, api: calls, metrics: metrics,
@@ -206,23 +185,8 @@ func (e *Evictor) addControllers(decisions *decisions, metrics *metrics) error {
 	if err != nil {
 		return err
 	}
-	e.controllers = append(e.controllers, stamp)
+	e.play.Leading(stamp)
 	return nil
-}
-
-func newController[request comparable](logger logr.Logger, name string, options controller.TypedOptions[request], from source.TypedSource[request]) (manager.Runnable, error) {
-	name = "eviction-" + name
-	options.SkipNameValidation = new(true) // several Evictors may live in one process, in tests
-	options.Logger = logger
-	options.CacheSyncTimeout = math.MaxInt64 // the caches keep trying, and /readyz says that they do
-	c, err := controller.NewTypedUnmanaged(name, options)
-	if err != nil {
-		return nil, fmt.Errorf("make controller %s: %w", name, err)
-	}
-	if err := c.Watch(from); err != nil {
-		return nil, fmt.Errorf("connect controller %s: %w", name, err)
-	}
-	return c, nil
 }
 
 // newEvictionQueue makes the second stage's queue. It has no name and thereby no metrics of its
@@ -289,9 +253,3 @@ func (s changes) WaitForSync(ctx context.Context) error {
 	}
 	return taintChanges{e: s.e}.WaitForSync(ctx)
 }
-
-// inEveryReplica makes a runnable that does not wait for an election.
-type inEveryReplica struct{ manager.Runnable }
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (inEveryReplica) NeedLeaderElection() bool { return false }

@@ -14,6 +14,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -48,7 +49,7 @@ func (x *executor) Reconcile(ctx context.Context, req PodRequest) (reconcile.Res
 		return x.again(req, attempt, wait), nil
 	}
 	result, err := x.evict(ctx, req, attempt)
-	if result == "" && stopping(ctx) { // shutting down: the next process goes on
+	if result == "" && apicall.Stopping(ctx) { // shutting down: the next process goes on
 		return reconcile.Result{}, nil
 	}
 	if err != nil {

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 )
 
@@ -164,7 +165,7 @@ func TestA404ThatIsNotThePodsIsNoEnd(t *testing.T) {
 func TestAConditionThatTimesOutStopsBlockingTheDelete(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.on("patch", "pods", "status", func() error {
-			w.hang(callTimeout)
+			w.hang(apicall.Timeout)
 			return fmt.Errorf("Patch: %w", context.DeadlineExceeded)
 		})
 		w.addNode("n")
@@ -211,7 +212,7 @@ func answer(request *http.Request, code int, body string, header http.Header) *h
 
 func TestACallIsNotGivenUpBeforeASlowWebhooksLimitOf30Seconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, err := kubernetes.NewForConfig(ClientConfig(&rest.Config{Host: "http://server", Transport: roundTripper(func(request *http.Request) (*http.Response, error) {
+		client, err := kubernetes.NewForConfig(apicall.Config(&rest.Config{Host: "http://server", Transport: roundTripper(func(request *http.Request) (*http.Response, error) {
 			select {
 			case <-time.After(29 * sec):
 				return answer(request, http.StatusOK, `{"kind":"Status","apiVersion":"v1","status":"Success"}`, nil), nil
@@ -231,7 +232,7 @@ func TestACallIsNotGivenUpBeforeASlowWebhooksLimitOf30Seconds(t *testing.T) {
 func TestAnAbsurdRetryAfterDoesNotBlindTheWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32
-		client, err := kubernetes.NewForConfig(ClientConfig(&rest.Config{Host: "http://server", Transport: roundTripper(func(request *http.Request) (*http.Response, error) {
+		client, err := kubernetes.NewForConfig(apicall.Config(&rest.Config{Host: "http://server", Transport: roundTripper(func(request *http.Request) (*http.Response, error) {
 			if calls.Add(1) == 1 {
 				return answer(request, http.StatusTooManyRequests, "{}", http.Header{"Retry-After": {"1000000000"}}), nil
 			}
@@ -278,7 +279,7 @@ func TestPodsWhoseDeletesHangDoNotStarveTheOthers(t *testing.T) {
 			if !strings.HasPrefix(action.(clienttesting.DeleteActionImpl).Name, "stuck") {
 				return false, nil, nil
 			}
-			w.hang(callTimeout)
+			w.hang(apicall.Timeout)
 			return true, nil, fmt.Errorf("Delete: %w", context.DeadlineExceeded)
 		})
 		w.addStampedNode("n", "k:NoExecute")

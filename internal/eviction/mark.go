@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 )
 
@@ -64,7 +65,7 @@ func (x *executor) mark(ctx context.Context, req PodRequest, pod *podcache.Pod, 
 func (x *executor) look(ctx context.Context, pod *podcache.Pod) (*podcache.Pod, result, error) {
 	answer, err := x.api.pod(ctx, pod)
 	switch {
-	case isNotFound(err):
+	case apicall.IsNotFound(err):
 		x.pods.MarkTerminating(pod.UID)
 		return nil, resultGone, nil
 	case err != nil:
@@ -94,10 +95,10 @@ func (x *executor) show(pod *podcache.Pod, answer *corev1.Pod) (*podcache.Pod, r
 // object.
 func (x *executor) ended(ctx context.Context, pod *podcache.Pod, err error) (result, error) {
 	switch {
-	case isAnotherUID(err):
+	case apicall.IsAnotherUID(err):
 		x.pods.MarkTerminating(pod.UID)
 		return resultReplaced, nil
-	case !apierrors.IsConflict(err) && !isNotFound(err):
+	case !apierrors.IsConflict(err) && !apicall.IsNotFound(err):
 		return "", nil
 	}
 	_, done, err := x.look(ctx, pod)

@@ -16,6 +16,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -55,18 +56,18 @@ func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 		return reconcile.Result{RequeueAfter: stampEvery - time.Since(last.(time.Time))}, nil
 	}
 	err := s.stamp(ctx, req.Name)
-	if stopping(ctx) { // shutting down: the next process goes on
+	if apicall.Stopping(ctx) { // shutting down: the next process goes on
 		return reconcile.Result{}, nil
 	}
 	if err == nil {
 		s.last.Store(req, time.Now())
 	}
-	if err == nil || isNotFound(err) {
+	if err == nil || apicall.IsNotFound(err) {
 		s.backoff.Forget(req)
 		return reconcile.Result{}, nil
 	}
 	s.metrics.retries.WithLabelValues(reason(err)).Inc()
-	if s.backoff.NumRequeues(req) >= refusedAfter && answered(err) {
+	if s.backoff.NumRequeues(req) >= refusedAfter && apicall.Answered(err) {
 		s.nodes.unstampable.Store(req.Name, struct{}{})
 	}
 	if s.backoff.NumRequeues(req) == troubleAfter {

@@ -69,8 +69,11 @@ func boundPods(client kubernetes.Interface) cache.ListerWatcher {
 }
 
 // Run keeps the records up to date until the context ends. Errors of list and watch are logged
-// and retried with backoff, for ever.
-func (c *Cache) Run(ctx context.Context) { c.reflector.RunWithContext(ctx) }
+// and retried with backoff, for ever, so it returns none.
+func (c *Cache) Run(ctx context.Context) error {
+	c.reflector.RunWithContext(ctx)
+	return nil
+}
 
 // HasSynced reports whether the first list is complete.
 func (c *Cache) HasSynced() bool { return cache.IsDone(c) }

@@ -30,7 +30,7 @@ func start(t *testing.T, c *Cache) {
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		c.Run(ctx)
+		_ = c.Run(ctx)
 	}()
 	t.Cleanup(func() {
 		cancel()

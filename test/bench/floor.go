@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/taintkeeper/taintkeeper/internal/eviction"
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 )
 
 // floorCommand makes this program the floor: a process that is told beforehand which pods to evict, and does nothing but
@@ -66,7 +66,7 @@ func floorClient(kubeconfig string) (kubernetes.Interface, error) {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	config.QPS = -1
-	return kubernetes.NewForConfig(eviction.ClientConfig(config))
+	return kubernetes.NewForConfig(apicall.Config(config))
 }
 
 // target is all that the floor knows of a pod.

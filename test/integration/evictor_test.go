@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
 )
 
@@ -30,7 +31,7 @@ func newEvictor(ctx context.Context, faults *faults, configure ...func(*eviction
 	e := &evictor{faults: faults, metrics: prometheus.NewRegistry()}
 	config := rest.CopyConfig(userConfig)
 	config.Wrap(faults.over)
-	client, err := kubernetes.NewForConfig(eviction.ClientConfig(config))
+	client, err := kubernetes.NewForConfig(apicall.Config(config))
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package eviction
+package apicall
 
 import (
 	"io"
@@ -15,12 +15,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// ClientConfig returns the configuration of the client that an Evictor needs: protobuf on the
-// wire, no rate limit (see Config.Limiter), and calls that are never repeated behind its back.
+// Config returns the configuration of the client of Taintkeeper's controllers: protobuf on the
+// wire, no rate limit (see [Turn]), and calls that are never repeated behind its back.
 // client-go by itself waits and repeats a call that was answered with a Retry-After, up to ten
 // times; a pod whose taint is gone by then would be deleted all the same. Here the waiting is the
 // queue's, which decides again afterwards, and the reflector's.
-func ClientConfig(config *rest.Config) *rest.Config {
+func Config(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst, config.RateLimiter = -1, 0, nil
 	config.ContentType = runtime.ContentTypeProtobuf

@@ -1,0 +1,53 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apicall
+
+import (
+	"errors"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Reason names an error in a metric: one of the API's reasons, of which there are some twenty,
+// "Unreachable" for the lack of an answer, or "Other".
+func Reason(err error) string {
+	if !Answered(err) {
+		return "Unreachable"
+	}
+	switch known := apierrors.ReasonForError(err); known {
+	case metav1.StatusReasonForbidden, metav1.StatusReasonUnauthorized, metav1.StatusReasonConflict,
+		metav1.StatusReasonInvalid, metav1.StatusReasonInternalError, metav1.StatusReasonTimeout,
+		metav1.StatusReasonServerTimeout, metav1.StatusReasonTooManyRequests,
+		metav1.StatusReasonServiceUnavailable, metav1.StatusReasonNotFound:
+		return string(known)
+	}
+	return "Other"
+}
+
+// Answered reports whether an error is an answer of the API server, not the lack of one.
+func Answered(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status)
+}
+
+// IsNotFound reports whether the API server says that there is no such object. A 404 without a
+// Status is of something in between, that does not know.
+func IsNotFound(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err)
+}
+
+// IsAnotherUID reports whether a patch was refused because the object has another UID than the
+// patch says. To the API server that is no conflict, as it is with a delete, but the change of an
+// immutable field.
+func IsAnotherUID(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool {
+		return cause.Field == "metadata.uid"
+	})
+}
