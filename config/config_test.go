@@ -65,8 +65,8 @@ func TestRBACManifestsAreObjectsOfKubernetes(t *testing.T) {
 			rejectWildcards(t, role.Rules)
 		}
 	}
-	if len(objects) != 5 || roles != 1 {
-		t.Errorf("%d objects with %d cluster roles, want 5 with 1", len(objects), roles)
+	if len(objects) != 7 || roles != 1 {
+		t.Errorf("%d objects with %d cluster roles, want 7 with 1", len(objects), roles)
 	}
 }
 

@@ -22,9 +22,12 @@ import (
 )
 
 // The controllers there are, by the names of the flag --controllers.
-const controllerEviction = "eviction"
+const (
+	controllerEviction   = "eviction"
+	controllerNodeHealth = "node-health"
+)
 
-var knownControllers = []string{controllerEviction}
+var knownControllers = []string{controllerEviction, controllerNodeHealth}
 
 // comparisonOperators is the one feature gate of Kubernetes that matters here (KEP-5471).
 const comparisonOperators = "TaintTolerationComparisonOperators"
@@ -42,6 +45,7 @@ type options struct {
 	logFormat           string
 	logLevel            int
 	election            electionOptions
+	nodeHealth          nodeHealthOptions
 }
 
 type electionOptions struct {
@@ -57,9 +61,10 @@ func newCommand() *cobra.Command {
 	o := &options{}
 	command := &cobra.Command{
 		Use:   "taintkeeper",
-		Short: "Evicts pods from nodes with NoExecute taints: on time, once, and never by mistake",
-		Long: `Taintkeeper takes the place of the taint-eviction-controller of kube-controller-manager.
-Switch that one off first: kube-controller-manager --controllers=*,-taint-eviction-controller`,
+		Short: "Evicts pods from nodes with NoExecute taints, and taints nodes that are not healthy: on time, once, and never by mistake",
+		Long: `Taintkeeper takes the place of two controllers of kube-controller-manager. Switch off first what it takes over:
+  eviction      kube-controller-manager --controllers=*,-taint-eviction-controller
+  node-health   kube-controller-manager --controllers=*,-node-lifecycle-controller`,
 		Version:       version,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -80,12 +85,13 @@ Switch that one off first: kube-controller-manager --controllers=*,-taint-evicti
 
 func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; without it the in-cluster configuration, then the usual kubeconfig rules")
-	flags.StringSliceVar(&o.controllers, "controllers", []string{"*"}, "controllers to run, in kube-controller-manager's syntax: '*' all, 'name' this one, '-name' not this one; there are: "+strings.Join(knownControllers, ", "))
+	flags.StringSliceVar(&o.controllers, "controllers", []string{controllerEviction}, "controllers to run, in kube-controller-manager's syntax: '*' all, 'name' this one, '-name' not this one; there are: "+strings.Join(knownControllers, ", "))
 	flags.StringToStringVar(&o.featureGates, "feature-gates", nil, "Kubernetes feature gates to follow, as the API server has them: "+comparisonOperators+"=true|false (default false)")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "observe, log, count and write events marked as a dry run, but change nothing")
 	flags.IntVar(&o.concurrentEvictions, "concurrent-evictions", eviction.DefaultConcurrentEvictions, "evictions carried out at the same time")
 	flags.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 0, "calls per second to the API server; 0: no limit here, the API server's priority and fairness decides")
 	flags.IntVar(&o.kubeAPIBurst, "kube-api-burst", 0, "calls above the rate in one burst, when --kube-api-qps is set; 0: twice the rate")
+	o.nodeHealth.addFlags(flags)
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "127.0.0.1:8080", "address of /metrics; 0: none")
 	flags.StringVar(&o.healthAddress, "health-probe-bind-address", "127.0.0.1:8081", "address of /healthz and /readyz; 0: none")
 	flags.StringVar(&o.logFormat, "log-format", "text", "text or json")
@@ -111,6 +117,7 @@ func (o *options) validate() error {
 		validateAddress("--metrics-bind-address", o.metricsAddress),
 		validateAddress("--health-probe-bind-address", o.healthAddress),
 		o.election.validate(),
+		o.nodeHealth.validate(),
 	)
 }
 
@@ -135,7 +142,7 @@ func (o *options) validateControllers() error {
 			return fmt.Errorf("--controllers: there is no controller %q; there are: %s", name, strings.Join(knownControllers, ", "))
 		}
 	}
-	return require(o.enabled(controllerEviction), "--controllers=%s: this leaves nothing to run", strings.Join(o.controllers, ","))
+	return require(len(o.running()) > 0, "--controllers=%s: this leaves nothing to run", strings.Join(o.controllers, ","))
 }
 
 // enabled reports whether a controller is to run, by kube-controller-manager's rule: the first
@@ -150,6 +157,11 @@ func (o *options) enabled(controller string) bool {
 		}
 	}
 	return slices.Contains(o.controllers, "*")
+}
+
+// running returns the names of the controllers that are to run.
+func (o *options) running() []string {
+	return slices.DeleteFunc(slices.Clone(knownControllers), func(name string) bool { return !o.enabled(name) })
 }
 
 func (o *options) validateFeatureGates() error {

@@ -29,9 +29,16 @@ func TestABadValueIsNamedWithWhatIsAllowed(t *testing.T) {
 		args string
 		want string
 	}{
-		{"--controllers=foo", `there is no controller "foo"; there are: eviction`},
+		{"--controllers=foo", `there is no controller "foo"; there are: eviction, node-health`},
 		{"--controllers=-eviction", "this leaves nothing to run"},
-		{"--controllers=*,-eviction", "this leaves nothing to run"},
+		{"--controllers=*,-eviction,-node-health", "this leaves nothing to run"},
+		{"--node-monitor-grace-period=0s", "more than zero"},
+		{"--node-startup-grace-period=-1s", "more than zero"},
+		{"--node-eviction-rate=-1", "0 means that no node is tainted"},
+		{"--secondary-node-eviction-rate=-0.1", "0 means that no node is tainted"},
+		{"--zone-full-disruption-eviction-rate=-2", "but for -1"},
+		{"--large-cluster-size-threshold=-1", "it cannot be negative"},
+		{"--unhealthy-zone-threshold=55", "at most 1"},
 		{"--concurrent-evictions=0", "at least 1 is needed"},
 		{"--kube-api-qps=-1", "0 means no limit"},
 		{"--kube-api-burst=-1", "0 means twice --kube-api-qps"},
@@ -66,20 +73,34 @@ func TestEveryBadValueIsNamedAtOnce(t *testing.T) {
 }
 
 func TestControllersFollowKubeControllerManagersSyntax(t *testing.T) {
-	for list, want := range map[string]bool{
-		"*":                   true,
-		"eviction":            true,
-		"*,-eviction":         false,
-		"-eviction,*":         false,
-		"-eviction":           false,
-		"eviction,-eviction":  true,
-		"-eviction,eviction":  false,
-		"something-else-only": false,
+	for list, want := range map[string][]string{
+		"*":                  {"eviction", "node-health"},
+		"eviction":           {"eviction"},
+		"node-health":        {"node-health"},
+		"*,-eviction":        {"node-health"},
+		"-eviction,*":        {"node-health"},
+		"-eviction":          nil,
+		"eviction,-eviction": {"eviction"},
+		"-eviction,eviction": nil,
 	} {
 		o := &options{controllers: strings.Split(list, ",")}
-		if got := o.enabled(controllerEviction); got != want {
-			t.Errorf("--controllers=%s: eviction is %t, want %t", list, got, want)
+		if got := o.running(); !slices.Equal(got, want) {
+			t.Errorf("--controllers=%s runs %q, want %q", list, got, want)
 		}
+	}
+	if got := parse(t).running(); !slices.Equal(got, []string{"eviction"}) {
+		t.Errorf("by default %q run; who has not switched the built-in node-lifecycle-controller off must get eviction alone", got)
+	}
+}
+
+func TestFullyDisruptedZonesHaveTheRateOfHealthyOnesUnlessSaid(t *testing.T) {
+	o := parse(t, "--node-eviction-rate=0.5")
+	if got := o.nodeHealth.policy().FullDisruptionRate; got != 0.5 {
+		t.Errorf("the rate is %g, want --node-eviction-rate", got)
+	}
+	o = parse(t, "--zone-full-disruption-eviction-rate=0")
+	if got := o.nodeHealth.policy().FullDisruptionRate; got != 0 {
+		t.Errorf("the rate is %g, want 0", got)
 	}
 }
 
@@ -99,7 +120,7 @@ func TestTheDefaultsAreValidAndSafe(t *testing.T) {
 }
 
 func TestADryRunTakesNoPartInAnElectionAndNeedsNoRightToChange(t *testing.T) {
-	o := parse(t, "--dry-run")
+	o := parse(t, "--dry-run", "--controllers=*")
 	if o.elects() || o.mode() != eviction.DryRun {
 		t.Error("a dry run takes part in the election, or is none")
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -87,10 +88,18 @@ func neededPermissions(o *options) []permission {
 	}
 	if !o.dryRun {
 		needed = append(needed,
-			permission{verbs: []string{"get", "delete"}, resource: "pods"},
 			permission{verbs: []string{"patch"}, resource: "pods", subresource: "status"},
 			permission{verbs: []string{"patch"}, resource: "nodes"},
 		)
+	}
+	if !o.dryRun && o.enabled(controllerEviction) {
+		needed = append(needed, permission{verbs: []string{"get", "delete"}, resource: "pods"})
+	}
+	if !o.dryRun && o.enabled(controllerNodeHealth) {
+		needed = append(needed, permission{verbs: []string{"patch"}, resource: "nodes", subresource: "status"})
+	}
+	if o.enabled(controllerNodeHealth) {
+		needed = append(needed, permission{verbs: []string{"list", "watch"}, resource: "leases", group: "coordination.k8s.io", namespace: corev1.NamespaceNodeLease})
 	}
 	if o.elects() {
 		needed = append(needed, permission{verbs: []string{"get", "create", "update"}, resource: "leases", group: "coordination.k8s.io", namespace: o.election.namespace})
@@ -123,7 +132,7 @@ func refused(ctx context.Context, client kubernetes.Interface, needed permission
 		attributes := &authorizationv1.ResourceAttributes{
 			Verb: verb, Group: needed.group, Resource: needed.resource, Subresource: needed.subresource, Namespace: needed.namespace,
 		}
-		if needed.resource == "leases" && verb != "create" {
+		if needed.resource == "leases" && needed.namespace != corev1.NamespaceNodeLease && verb != "create" {
 			attributes.Name = o.election.name
 		}
 		review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -23,7 +24,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
+	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
+	"github.com/taintkeeper/taintkeeper/internal/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/stage"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -49,17 +54,19 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return fmt.Errorf("set up the controller manager: %w", err)
 	}
-	evictor, err := newEvictor(config, log, o)
+	parts, err := newParts(config, log, o)
 	if err != nil {
-		return fmt.Errorf("set up the eviction controller: %w", err)
+		return fmt.Errorf("set up the controllers: %w", err)
 	}
-	if err := evictor.AddTo(mgr); err != nil {
-		return fmt.Errorf("add the eviction controller: %w", err)
+	for _, part := range parts {
+		if err := part.AddTo(mgr); err != nil {
+			return fmt.Errorf("add the controllers: %w", err)
+		}
 	}
-	if err := addHealth(mgr, evictor); err != nil {
+	if err := addHealth(mgr, parts); err != nil {
 		return fmt.Errorf("add the health checks: %w", err)
 	}
-	log.Info("Starting", "version", version, "server", config.Host, "dryRun", o.dryRun, "leaderElect", o.elects())
+	log.Info("Starting", "version", version, "server", config.Host, "controllers", o.running(), "dryRun", o.dryRun, "leaderElect", o.elects())
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("stopped: %w", err)
 	}
@@ -105,8 +112,15 @@ func newManager(config *rest.Config, log logr.Logger, o *options) (manager.Manag
 	})
 }
 
-func newEvictor(config *rest.Config, log logr.Logger, o *options) (*eviction.Evictor, error) {
-	client, err := kubernetes.NewForConfig(eviction.ClientConfig(config))
+// part is a part of the process that runs by itself.
+type part interface {
+	AddTo(mgr manager.Manager) error
+	HasSynced() bool
+}
+
+// newParts makes the parts that the flags ask for. They share one client and one watch of pods.
+func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) {
+	client, err := kubernetes.NewForConfig(apicall.Config(config))
 	if err != nil {
 		return nil, err
 	}
@@ -114,25 +128,58 @@ func newEvictor(config *rest.Config, log logr.Logger, o *options) (*eviction.Evi
 	if err != nil {
 		return nil, err
 	}
-	return eviction.New(eviction.Config{
-		Client:              client,
-		EventClient:         eventClient,
-		Rule:                verdict.Rule{Matcher: o.matcher()},
-		Mode:                o.mode(),
-		Limiter:             o.limiter(),
-		ConcurrentEvictions: o.concurrentEvictions,
-		Registerer:          metrics.Registry,
-		Logger:              log,
-	})
+	pods, limiter := podcache.New(client), o.limiter()
+	parts := []part{podWatch{pods}}
+	if o.enabled(controllerEviction) {
+		evictor, err := eviction.New(eviction.Config{
+			Client: client, EventClient: eventClient, Pods: pods,
+			Rule:                verdict.Rule{Matcher: o.matcher()},
+			Mode:                o.mode(),
+			Limiter:             limiter,
+			ConcurrentEvictions: o.concurrentEvictions,
+			Registerer:          metrics.Registry,
+			Logger:              log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, evictor)
+	}
+	if o.enabled(controllerNodeHealth) {
+		keeper, err := nodehealth.New(nodehealth.Config{
+			Client: client, EventClient: eventClient, Pods: pods,
+			Grace:      o.nodeHealth.grace(),
+			Policy:     o.nodeHealth.policy(),
+			DryRun:     o.dryRun,
+			Limiter:    limiter,
+			Registerer: metrics.Registry,
+			Logger:     log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, keeper)
+	}
+	return parts, nil
 }
 
-func addHealth(mgr manager.Manager, evictor *eviction.Evictor) error {
+// podWatch runs the watch of pods that the other parts share.
+type podWatch struct{ *podcache.Cache }
+
+// AddTo adds it to a manager, in every replica.
+func (w podWatch) AddTo(mgr manager.Manager) error {
+	var play stage.Play
+	play.Everywhere(w.Run)
+	return play.AddTo(mgr)
+}
+
+func addHealth(mgr manager.Manager, parts []part) error {
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}
 	return mgr.AddReadyzCheck("caches", func(*http.Request) error {
-		if !evictor.HasSynced() {
-			return errors.New("the lists of nodes and pods are not complete yet")
+		if slices.ContainsFunc(parts, func(p part) bool { return !p.HasSynced() }) {
+			return errors.New("the lists of what is watched are not complete yet")
 		}
 		return nil
 	})

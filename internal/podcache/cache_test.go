@@ -99,7 +99,7 @@ func TestAnUpdateThatSaysNothingNewChangesNothing(t *testing.T) {
 		{"labels", func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "db"} }},
 		{"annotations", func(pod *corev1.Pod) { pod.Annotations = map[string]string{"checked": "yes"} }},
 		{"the pod runs", inPhase(corev1.PodRunning)},
-		{"the pod is ready", withCondition(corev1.PodReady, corev1.ConditionTrue, "")},
+		{"the pod is not ready yet", withCondition(corev1.PodReady, corev1.ConditionFalse, "")},
 		{"a container restarted", func(pod *corev1.Pod) {
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "db", RestartCount: 1}}
 		}},
@@ -145,6 +145,7 @@ func TestAnUpdateThatSaysSomethingNewMakesANewRecordAndOneNotification(t *testin
 		{"it succeeded", inPhase(corev1.PodSucceeded)},
 		{"it terminates", terminating},
 		{"it is marked", withCondition(corev1.DisruptionTarget, corev1.ConditionTrue, EvictionReason)},
+		{"it is ready", withCondition(corev1.PodReady, corev1.ConditionTrue, "")},
 		{"another node", onNode("n2")},
 	}
 	for _, test := range tests {

@@ -33,6 +33,8 @@ const (
 	DisruptionTarget
 	// MarkedByTaint marks a pod whose condition DisruptionTarget is True with [EvictionReason].
 	MarkedByTaint
+	// Ready marks a pod that has a condition Ready, and not one that is False.
+	Ready
 )
 
 // Has reports whether all of the given flags are set.
@@ -123,6 +125,9 @@ func flagsOf(pod *corev1.Pod) Flags {
 	}
 	for i := range pod.Status.Conditions {
 		condition := &pod.Status.Conditions[i]
+		if condition.Type == corev1.PodReady && condition.Status != corev1.ConditionFalse {
+			flags |= Ready
+		}
 		if condition.Type != corev1.DisruptionTarget || condition.Status != corev1.ConditionTrue {
 			continue
 		}

@@ -41,12 +41,15 @@ func TestFlagsOfAPod(t *testing.T) {
 		{"marked without a reason", []edit{withCondition(corev1.DisruptionTarget, corev1.ConditionTrue, "")}, DisruptionTarget},
 		{"no longer marked by a taint eviction", []edit{withCondition(corev1.DisruptionTarget, corev1.ConditionFalse, EvictionReason)}, 0},
 		{"not known to be marked", []edit{withCondition(corev1.DisruptionTarget, corev1.ConditionUnknown, EvictionReason)}, 0},
-		{"the reason on another condition", []edit{withCondition(corev1.PodReady, corev1.ConditionTrue, EvictionReason)}, 0},
+		{"the reason on another condition", []edit{withCondition(corev1.PodReady, corev1.ConditionTrue, EvictionReason)}, Ready},
+		{"ready", []edit{withCondition(corev1.PodReady, corev1.ConditionTrue, "")}, Ready},
+		{"not ready", []edit{withCondition(corev1.PodReady, corev1.ConditionFalse, "")}, 0},
+		{"nobody knows whether it is ready", []edit{withCondition(corev1.PodReady, corev1.ConditionUnknown, "")}, Ready},
 		{"among other conditions", []edit{
 			withCondition(corev1.PodReady, corev1.ConditionTrue, ""),
 			withCondition(corev1.DisruptionTarget, corev1.ConditionTrue, EvictionReason),
 			withCondition(corev1.PodScheduled, corev1.ConditionTrue, ""),
-		}, DisruptionTarget | MarkedByTaint},
+		}, DisruptionTarget | MarkedByTaint | Ready},
 		{"everything at once", []edit{
 			annotated(corev1.MirrorPodAnnotationKey, "0c1d"), terminating, inPhase(corev1.PodFailed),
 			withCondition(corev1.DisruptionTarget, corev1.ConditionTrue, EvictionReason),

@@ -1,0 +1,150 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodehealth
+
+import (
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// probes remembers when each node last gave a sign of life, by the clock of this process: when its lease
+// was renewed or its Ready condition's heartbeat changed. Safe for concurrent use.
+//
+// The clock of silence stands still while the leases cannot be watched. An API server that was away is
+// no reason to call nodes silent that could not be heard.
+type probes struct {
+	mu         sync.RWMutex
+	heartbeats map[string]heartbeat
+	renewals   map[string]renewal
+
+	blind      time.Duration // in all, up to blindSince if that is set
+	blindSince time.Time
+}
+
+// sign is an instant, with how long this process had been blind until then.
+type sign struct {
+	at    time.Time
+	blind time.Duration
+}
+
+type heartbeat struct {
+	sign
+
+	posted bool // there was a Ready condition
+	last   metav1.Time
+}
+
+type renewal struct {
+	sign
+
+	last time.Time // by the kubelet's clock
+}
+
+func newProbes() *probes {
+	return &probes{heartbeats: map[string]heartbeat{}, renewals: map[string]renewal{}}
+}
+
+// of returns when a node last gave a sign of life, moved by the time for which none could be seen.
+func (p *probes) of(name string, now time.Time) time.Time {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	blind := p.blindUntil(now)
+	probe := p.heartbeats[name].seenFrom(blind)
+	if renewed := p.renewals[name].seenFrom(blind); renewed.After(probe) {
+		return renewed
+	}
+	return probe
+}
+
+func (s sign) seenFrom(blind time.Duration) time.Time { return s.at.Add(blind - s.blind) }
+
+// blindUntil returns for how long in all this process was blind. The caller holds the lock.
+func (p *probes) blindUntil(now time.Time) time.Duration {
+	if p.blindSince.IsZero() {
+		return p.blind
+	}
+	return p.blind + now.Sub(p.blindSince)
+}
+
+// heartbeat notes what the object of a node says. The first that this process sees is a sign of life,
+// unless the node never posted its status: then its creation is.
+func (p *probes) heartbeat(node *corev1.Node, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known, seen := p.heartbeats[node.Name]
+	next := heartbeat{sign: sign{at: now, blind: p.blindUntil(now)}}
+	if ready := condition(node, corev1.NodeReady); ready != nil {
+		next.posted, next.last = true, ready.LastHeartbeatTime
+	}
+	switch {
+	case seen && next.posted == known.posted && next.last.Equal(&known.last):
+		return
+	case !seen && !next.posted && node.CreationTimestamp.Time.Before(now):
+		next.at = node.CreationTimestamp.Time
+	}
+	p.heartbeats[node.Name] = next
+}
+
+// renewed notes that a lease was seen.
+func (p *probes) renewed(name string, last, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known, seen := p.renewals[name]; seen && !last.After(known.last) {
+		return
+	}
+	p.renewals[name] = renewal{sign: sign{at: now, blind: p.blindUntil(now)}, last: last}
+}
+
+func (p *probes) forgetNode(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.heartbeats, name)
+}
+
+func (p *probes) forgetLease(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.renewals, name)
+}
+
+// leases returns the names of the nodes whose lease is known.
+func (p *probes) leases() []string {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	names := make([]string, 0, len(p.renewals))
+	for name := range p.renewals {
+		names = append(names, name)
+	}
+	return names
+}
+
+// restart makes now a sign of life of every node: what was silent before proves nothing.
+func (p *probes) restart(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	anew := sign{at: now, blind: p.blindUntil(now)}
+	for name, known := range p.heartbeats {
+		known.sign = anew
+		p.heartbeats[name] = known
+	}
+}
+
+// cannotSee notes that the leases can no longer be watched, canSee that they can again.
+func (p *probes) cannotSee(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.blindSince.IsZero() {
+		p.blindSince = now
+	}
+}
+
+func (p *probes) canSee(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.blind = p.blindUntil(now)
+	p.blindSince = time.Time{}
+}

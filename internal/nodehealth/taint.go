@@ -1,0 +1,94 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodehealth
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// conditionTaints says which condition of which status becomes which NoSchedule taint.
+var conditionTaints = []struct {
+	condition corev1.NodeConditionType
+	status    corev1.ConditionStatus
+	key       string
+}{
+	{corev1.NodeReady, corev1.ConditionFalse, corev1.TaintNodeNotReady},
+	{corev1.NodeReady, corev1.ConditionUnknown, corev1.TaintNodeUnreachable},
+	{corev1.NodeMemoryPressure, corev1.ConditionTrue, corev1.TaintNodeMemoryPressure},
+	{corev1.NodeDiskPressure, corev1.ConditionTrue, corev1.TaintNodeDiskPressure},
+	{corev1.NodePIDPressure, corev1.ConditionTrue, corev1.TaintNodePIDPressure},
+	{corev1.NodeNetworkUnavailable, corev1.ConditionTrue, corev1.TaintNodeNetworkUnavailable},
+}
+
+// noSchedule returns the keys of the NoSchedule taints that a node should have of those that are owned
+// here.
+func noSchedule(node *corev1.Node) []string {
+	var keys []string
+	for _, rule := range conditionTaints {
+		if c := condition(node, rule.condition); c != nil && c.Status == rule.status {
+			keys = append(keys, rule.key)
+		}
+	}
+	if node.Spec.Unschedulable {
+		keys = append(keys, corev1.TaintNodeUnschedulable)
+	}
+	return keys
+}
+
+// ownsNoSchedule reports whether a taint is one that noSchedule decides about.
+func ownsNoSchedule(t corev1.Taint) bool {
+	return t.Effect == corev1.TaintEffectNoSchedule && (t.Key == corev1.TaintNodeUnschedulable ||
+		slices.ContainsFunc(conditionTaints, func(rule struct {
+			condition corev1.NodeConditionType
+			status    corev1.ConditionStatus
+			key       string
+		}) bool {
+			return rule.key == t.Key
+		}))
+}
+
+// noExecute returns the key of the NoExecute taint that a node should have by its readiness; empty for
+// none. A node whose kubelet has not reported yet says nothing: decided is false.
+func noExecute(ready corev1.ConditionStatus) (key string, decided bool) {
+	switch ready {
+	case corev1.ConditionFalse:
+		return corev1.TaintNodeNotReady, true
+	case corev1.ConditionUnknown:
+		return corev1.TaintNodeUnreachable, true
+	case corev1.ConditionTrue:
+		return "", true
+	}
+	return "", false
+}
+
+// ownsNoExecute reports whether a taint is one that noExecute decides about.
+func ownsNoExecute(t corev1.Taint) bool {
+	return t.Effect == corev1.TaintEffectNoExecute && (t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable)
+}
+
+// retaint returns the taints with those that are owned replaced by those of the given keys: the ones
+// that stay keep their place, value and timeAdded, new ones come last with the given one. It returns
+// whether anything changed.
+func retaint(current []corev1.Taint, owned func(corev1.Taint) bool, effect corev1.TaintEffect, keys []string, now time.Time) ([]corev1.Taint, bool) {
+	missing := slices.Clone(keys)
+	next := make([]corev1.Taint, 0, len(current)+len(keys))
+	for _, t := range current {
+		if owned(t) {
+			i := slices.Index(missing, t.Key)
+			if i < 0 {
+				continue
+			}
+			missing = slices.Delete(missing, i, i+1)
+		}
+		next = append(next, t)
+	}
+	for _, key := range missing {
+		next = append(next, corev1.Taint{Key: key, Effect: effect, TimeAdded: &metav1.Time{Time: now}})
+	}
+	return next, len(missing) > 0 || len(next) != len(current)
+}

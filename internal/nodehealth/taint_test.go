@@ -1,0 +1,79 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodehealth
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestTheNoSchedulePartOfANode(t *testing.T) {
+	for name, test := range map[string]struct {
+		conditions map[corev1.NodeConditionType]corev1.ConditionStatus
+		cordoned   bool
+		want       []string
+	}{
+		"healthy":                     {map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionTrue, corev1.NodeDiskPressure: corev1.ConditionFalse}, false, nil},
+		"not ready":                   {map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionFalse}, false, []string{corev1.TaintNodeNotReady}},
+		"silent":                      {map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionUnknown, corev1.NodeDiskPressure: corev1.ConditionUnknown}, false, []string{corev1.TaintNodeUnreachable}},
+		"cordoned":                    {nil, true, []string{corev1.TaintNodeUnschedulable}},
+		"a condition of somebody":     {map[corev1.NodeConditionType]corev1.ConditionStatus{"KernelDeadlock": corev1.ConditionTrue}, false, nil},
+		"under pressure and cordoned": {map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeMemoryPressure: corev1.ConditionTrue, corev1.NodePIDPressure: corev1.ConditionTrue}, true, []string{corev1.TaintNodeMemoryPressure, corev1.TaintNodePIDPressure, corev1.TaintNodeUnschedulable}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := nodeWith(test.conditions)
+			node.Spec.Unschedulable = test.cordoned
+			if got := noSchedule(node); !slices.Equal(got, test.want) {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestTheNoExecutePartOfANode(t *testing.T) {
+	for ready, want := range map[corev1.ConditionStatus]struct {
+		key     string
+		decided bool
+	}{
+		corev1.ConditionTrue:    {"", true},
+		corev1.ConditionFalse:   {corev1.TaintNodeNotReady, true},
+		corev1.ConditionUnknown: {corev1.TaintNodeUnreachable, true},
+		"":                      {"", false},
+		"Maybe":                 {"", false},
+	} {
+		if key, decided := noExecute(ready); key != want.key || decided != want.decided {
+			t.Errorf("Ready %q: %q, %t, want %q, %t", ready, key, decided, want.key, want.decided)
+		}
+	}
+}
+
+func TestRetaintKeepsWhatStaysAsItIsAndTouchesNothingElse(t *testing.T) {
+	long := &metav1.Time{Time: noon.Add(-time.Hour)}
+	current := []corev1.Taint{
+		{Key: "team", Value: "x", Effect: corev1.TaintEffectNoSchedule},
+		{Key: corev1.TaintNodeDiskPressure, Effect: corev1.TaintEffectNoSchedule, TimeAdded: long},
+		{Key: corev1.TaintNodeDiskPressure, Effect: corev1.TaintEffectNoExecute},
+		{Key: corev1.TaintNodeMemoryPressure, Effect: corev1.TaintEffectNoSchedule, TimeAdded: long},
+	}
+	before := slices.Clone(current)
+	got, changed := retaint(current, ownsNoSchedule, corev1.TaintEffectNoSchedule, []string{corev1.TaintNodePIDPressure, corev1.TaintNodeDiskPressure}, noon)
+	want := []corev1.Taint{
+		current[0], current[1], current[2],
+		{Key: corev1.TaintNodePIDPressure, Effect: corev1.TaintEffectNoSchedule, TimeAdded: &metav1.Time{Time: noon}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" || !changed {
+		t.Errorf("changed: %t, -want +got:\n%s", changed, diff)
+	}
+	if diff := cmp.Diff(before, current); diff != "" {
+		t.Errorf("the node's own list was modified:\n%s", diff)
+	}
+	if _, changed := retaint(current, ownsNoSchedule, corev1.TaintEffectNoSchedule, []string{corev1.TaintNodeMemoryPressure, corev1.TaintNodeDiskPressure}, noon); changed {
+		t.Error("a change, where nothing has to change")
+	}
+}

@@ -1,0 +1,210 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodehealth
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
+)
+
+// NodeRequest asks for a look at one node.
+type NodeRequest struct{ Name string }
+
+// tainter makes a node's conditions and taints what they should be.
+type tainter struct {
+	dryRun  bool
+	grace   Grace
+	nodes   *nodes
+	probes  *probes
+	zones   *zones
+	api     api
+	events  *events
+	metrics *metrics
+	unready func(name string) // is told of each node whose pods are not ready
+	backoff workqueue.TypedRateLimiter[NodeRequest]
+	notes   notes
+}
+
+// Reconcile looks at one node, and comes back when its assessment changes by time alone.
+func (t *tainter) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Result, error) {
+	began := time.Now()
+	defer func() { t.metrics.updateNode.Observe(time.Since(began).Seconds()) }()
+	node, ok := t.nodes.get(req.Name)
+	if !ok {
+		t.zones.forget(req.Name, time.Now())
+		t.backoff.Forget(req)
+		t.notes.forget(req.Name)
+		return reconcile.Result{}, nil
+	}
+	if t.notes.superseded(node) {
+		return reconcile.Result{}, nil
+	}
+	next, err := t.look(ctx, node)
+	if apicall.Stopping(ctx) { // shutting down: the next process goes on
+		return reconcile.Result{}, nil
+	}
+	if err != nil && !apicall.IsNotFound(err) {
+		return reconcile.Result{RequeueAfter: t.retry(ctx, req, err)}, nil
+	}
+	t.backoff.Forget(req)
+	return reconcile.Result{RequeueAfter: next}, nil
+}
+
+// retry notes a failure and returns how long to wait. Nothing is ever given up: kubelets and others write
+// the same object, so conflicts are ordinary.
+func (t *tainter) retry(ctx context.Context, req NodeRequest, err error) time.Duration {
+	t.metrics.retries.WithLabelValues(apicall.Reason(err)).Inc()
+	wait := t.backoff.When(req)
+	if failures := t.backoff.NumRequeues(req); failures == troubleAfter {
+		logf.FromContext(ctx).Info("A node cannot be changed; still trying", "node", req.Name, "failures", failures, "reason", err.Error())
+	}
+	return wait
+}
+
+// look makes one node what it should be, and returns in what time it has to be looked at again; zero
+// when only a change of the node can change anything.
+func (t *tainter) look(ctx context.Context, node *corev1.Node) (time.Duration, error) {
+	now := time.Now()
+	assessment := Assess(node, t.probes.of(node.Name, now), t.grace, now)
+	if len(assessment.Conditions) > 0 {
+		changed, err := t.setUnknown(ctx, node, assessment.Conditions)
+		if err != nil {
+			return 0, err
+		}
+		node = changed
+	}
+	if assessment.Ready == corev1.ConditionUnknown {
+		t.unready(node.Name)
+	}
+	t.zones.put(node, assessment.Ready == corev1.ConditionTrue, now)
+	wait, err := t.retaint(ctx, node, assessment.Ready)
+	if err != nil || assessment.SilentAt.IsZero() {
+		return wait, err
+	}
+	silentIn := assessment.SilentAt.Sub(now) + time.Nanosecond
+	if wait > 0 {
+		return min(wait, silentIn), nil
+	}
+	return silentIn, nil
+}
+
+// setUnknown writes conditions of a silent node and returns it as it is then; in a dry run, as it would be.
+func (t *tainter) setUnknown(ctx context.Context, node *corev1.Node, conditions []corev1.NodeCondition) (*corev1.Node, error) {
+	ready := condition(node, corev1.NodeReady)
+	wasReady := ready != nil && ready.Status == corev1.ConditionTrue
+	logf.FromContext(ctx).Info("A node is silent: its grace period is over", "node", node.Name, "dryRun", t.dryRun)
+	if t.dryRun {
+		return with(node, conditions), nil
+	}
+	changed, err := t.api.patchConditions(ctx, node, conditions)
+	if err != nil {
+		return nil, fmt.Errorf("set the conditions of silent node %s to Unknown: %w", node.Name, err)
+	}
+	t.notes.changes(node, changed)
+	if wasReady {
+		t.events.notReady(node)
+	}
+	return changed, nil
+}
+
+// with returns the node with some conditions in the place of its own.
+func with(node *corev1.Node, conditions []corev1.NodeCondition) *corev1.Node {
+	changed := node.DeepCopy()
+	for _, c := range conditions {
+		if known := condition(changed, c.Type); known != nil {
+			*known = c
+			continue
+		}
+		changed.Status.Conditions = append(changed.Status.Conditions, c)
+	}
+	return changed
+}
+
+// retaint writes the node's taints and labels in one patch, if they are not as they should be.
+func (t *tainter) retaint(ctx context.Context, node *corev1.Node, ready corev1.ConditionStatus) (time.Duration, error) {
+	now := time.Now()
+	keys, wait := t.noExecute(node, ready, now)
+	taints, executing := retaint(node.Spec.Taints, ownsNoExecute, corev1.TaintEffectNoExecute, keys, now)
+	taints, scheduling := retaint(taints, ownsNoSchedule, corev1.TaintEffectNoSchedule, noSchedule(node), now)
+	labels := legacyLabels(node)
+	if !executing && !scheduling && len(labels) == 0 {
+		return wait, nil
+	}
+	if t.dryRun {
+		if t.notes.taints(node, taints) {
+			logf.FromContext(ctx).Info("Dry run: would taint", "node", node.Name, "taints", taints)
+		}
+		return wait, nil
+	}
+	changed, err := t.api.patchNodeTaints(ctx, node, taints, labels)
+	if err != nil {
+		return 0, fmt.Errorf("write the taints of node %s: %w", node.Name, err)
+	}
+	t.notes.changes(node, changed)
+	if executing && len(keys) > 0 {
+		t.zones.used(node.Name)
+	}
+	logf.FromContext(ctx).V(1).Info("Tainted", "node", klog.KObj(changed), "taints", taints)
+	return wait, nil
+}
+
+// noExecute returns the keys of the NoExecute taints that the node should have now, and how long to wait
+// if it should have another one that its zone holds back.
+func (t *tainter) noExecute(node *corev1.Node, ready corev1.ConditionStatus, now time.Time) ([]string, time.Duration) {
+	var has []string
+	for _, taint := range node.Spec.Taints {
+		if ownsNoExecute(taint) {
+			has = append(has, taint.Key)
+		}
+	}
+	key, decided := noExecute(ready)
+	allDisrupted := t.zones.allDisrupted()
+	switch {
+	case !decided:
+		return has, 0
+	case key == "":
+		t.zones.giveUp(node.Name)
+		t.notes.released(node.Name)
+		return nil, 0
+	case allDisrupted:
+		has = nil
+	case len(has) > 0: // one for the other at once: it has had its turn
+		t.zones.giveUp(node.Name)
+		return []string{key}, 0
+	}
+	turn := t.zones.turn(node.Name, now)
+	if turn.Granted {
+		t.notes.released(node.Name)
+		return []string{key}, 0
+	}
+	if t.notes.held(node.Name, turn.Held) {
+		t.events.held(node, key, turn.Held)
+	}
+	return has, turn.Wait
+}
+
+// legacyLabels returns the labels for the operating system and the architecture that have to be set so
+// that the beta ones are equal to the stable ones.
+func legacyLabels(node *corev1.Node) map[string]string {
+	labels := map[string]string{}
+	for stable, beta := range map[string]string{
+		corev1.LabelOSStable:   "beta.kubernetes.io/os",
+		corev1.LabelArchStable: "beta.kubernetes.io/arch",
+	} {
+		known, has := node.Labels[beta]
+		if value, ok := node.Labels[stable]; ok && (!has || known != value) {
+			labels[beta] = value
+		}
+	}
+	return labels
+}

@@ -1,0 +1,401 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodehealth
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	unreachableNoSchedule = "unreachable:NoSchedule"
+	unreachableNoExecute  = "unreachable:NoExecute"
+	notReadyNoSchedule    = "not-ready:NoSchedule"
+	notReadyNoExecute     = "not-ready:NoExecute"
+)
+
+func TestASilentNodeIsTaintedWhenItsGracePeriodIsOver(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.run()
+		w.until(35 * time.Second)
+		w.falls("a-0") // its last renewal was at 30 s
+		w.until(80 * time.Second)
+		w.wantTaints("a-0")
+		w.until(81 * time.Second)
+		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+		for _, kind := range kubeletConditions {
+			c := condition(w.node("a-0"), kind)
+			if c.Status != corev1.ConditionUnknown || c.Reason != "NodeStatusUnknown" || c.Message != "Kubelet stopped posting node status." {
+				t.Errorf("condition %s is %s, %s, %q", kind, c.Status, c.Reason, c.Message)
+			}
+		}
+		if patches := w.did("patch nodes a-0/"); len(patches) != 2 {
+			t.Errorf("patches at %v, want one of the conditions and one of both taints", patches)
+		}
+		if events := w.did("event a-0 NodeNotReady Node a-0 status is now: NodeNotReady"); len(events) != 1 {
+			t.Errorf("events at %v, want one", events)
+		}
+		w.wantTaints("a-1")
+	})
+}
+
+func TestARecoveredNodeLosesAllItsTaintsInOnePatch(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.run()
+		w.falls("a-0")
+		w.until(time.Minute)
+		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+		before := len(w.did("patch nodes a-0/"))
+		w.resumes("a-0")
+		w.wantTaints("a-0")
+		if patches := len(w.did("patch nodes a-0/")) - before; patches != 1 {
+			t.Errorf("%d patches, want one for both taints", patches)
+		}
+	})
+}
+
+func TestANodeThatNeverPostsItsStatusHasTheStartUpGracePeriod(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.run()
+		w.until(7 * time.Second)
+		w.must(w.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "new", UID: "new", CreationTimestamp: metav1.Now(), Labels: map[string]string{corev1.LabelTopologyZone: "a"}},
+		}, metav1.CreateOptions{}))
+		w.until(66 * time.Second)
+		w.wantTaints("new")
+		w.until(68 * time.Second)
+		w.wantTaints("new", unreachableNoExecute, unreachableNoSchedule)
+		if ready := condition(w.node("new"), corev1.NodeReady); ready.Reason != "NodeStatusNeverUpdated" || ready.Message != "Kubelet never posted node status." {
+			t.Errorf("Ready is %+v", ready)
+		}
+		if events := w.did("event new RegisteredNode Node new event: Registered Node new in Controller"); len(events) != 1 {
+			t.Errorf("registered at %v, want once", events)
+		}
+	})
+}
+
+func TestConditionsBecomeNoScheduleTaints(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.run()
+		for kind, key := range map[corev1.NodeConditionType]string{
+			corev1.NodeMemoryPressure: "memory-pressure", corev1.NodeDiskPressure: "disk-pressure",
+			corev1.NodePIDPressure: "pid-pressure", corev1.NodeNetworkUnavailable: "network-unavailable",
+		} {
+			w.report("a-0", kind, corev1.ConditionTrue)
+			w.wantTaints("a-0", key+":NoSchedule")
+			if added := w.node("a-0").Spec.Taints[0].TimeAdded; added == nil || time.Since(added.Time) > time.Second {
+				t.Errorf("%s was added at %v, want now", key, added)
+			}
+			w.report("a-0", kind, corev1.ConditionFalse)
+			w.wantTaints("a-0")
+		}
+		w.update("a-0", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+		w.wantTaints("a-0", "unschedulable:NoSchedule")
+		w.update("a-0", func(n *corev1.Node) { n.Spec.Unschedulable = false })
+		w.wantTaints("a-0")
+	})
+}
+
+func TestTaintsOfOthersAreNeverTouched(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		others := []corev1.Taint{
+			{Key: "team", Value: "x", Effect: corev1.TaintEffectNoExecute},
+			{Key: corev1.TaintNodeMemoryPressure, Effect: corev1.TaintEffectNoExecute},
+			{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectPreferNoSchedule},
+			{Key: "node.kubernetes.io/out-of-service", Effect: corev1.TaintEffectNoSchedule},
+		}
+		w.addZone("a", 3)
+		w.addNode("n", "a", func(n *corev1.Node) { n.Spec.Taints = others })
+		w.run()
+		w.falls("n")
+		w.until(time.Minute)
+		w.resumes("n")
+		w.wantTaints("n", "memory-pressure:NoExecute", "not-ready:PreferNoSchedule", "out-of-service:NoSchedule", "team=x:NoExecute")
+	})
+}
+
+func TestNotReadyAndUnreachableTakeEachOthersPlaceAtOnce(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 5)
+		w.run()
+		w.report("a-0", corev1.NodeReady, corev1.ConditionFalse)
+		w.wantTaints("a-0", notReadyNoExecute, notReadyNoSchedule)
+		w.report("a-1", corev1.NodeReady, corev1.ConditionFalse) // waits for the zone's rate
+		w.wantTaints("a-1", notReadyNoSchedule)
+		w.falls("a-0")
+		w.until(55 * time.Second)
+		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+	})
+}
+
+func TestNodesAreTaintedAtTheRateOfTheirZoneInTheOrderInWhichTheyFell(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		nodes := w.addZone("a", 10)
+		w.run()
+		for _, name := range nodes[:4] {
+			w.report(name, corev1.NodeReady, corev1.ConditionFalse)
+		}
+		for i := range 4 {
+			w.until(time.Duration(i)*10*time.Second + time.Second)
+			w.wantTainted(i+1, nodes...)
+			w.wantTainted(i+1, nodes[:i+1]...)
+		}
+		if events := w.did("event a-2 NoExecuteTaintHeld Taint node.kubernetes.io/not-ready:NoExecute is held back: zone /a is in Normal"); len(events) != 1 {
+			t.Errorf("told at %v that a-2 is held back, want once", events)
+		}
+		w.wantMetric("node_collector_evictions_total", nil, 4)
+	})
+}
+
+func TestARecoveredNodeGivesUpItsTurn(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		nodes := w.addZone("a", 10)
+		w.run()
+		for _, name := range nodes[:3] {
+			w.report(name, corev1.NodeReady, corev1.ConditionFalse)
+		}
+		w.report("a-1", corev1.NodeReady, corev1.ConditionTrue)
+		w.until(11 * time.Second)
+		w.wantTaints("a-1")
+		w.wantTaints("a-2", notReadyNoExecute, notReadyNoSchedule)
+	})
+}
+
+func TestASmallZoneInPartialDisruptionIsLeftAlone(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("b", 1)
+		nodes := w.addZone("a", 10)
+		w.run()
+		w.falls(nodes[:6]...)
+		w.until(10 * time.Minute)
+		w.wantTainted(0, nodes...)
+		w.wantTaints("a-0", unreachableNoSchedule)
+		w.wantMetric("taintkeeper_zone_state", map[string]string{"zone": "/a", "state": "PartialDisruption"}, 1)
+		w.wantMetric("taintkeeper_zone_taint_rate", map[string]string{"zone": "/a"}, 0)
+		w.wantMetric("taintkeeper_zone_held_nodes", map[string]string{"zone": "/a"}, 6)
+		w.wantMetric("node_collector_zone_health", map[string]string{"zone": ":\x00:a"}, 40)
+		if events := w.did("event a-5 NoExecuteTaintHeld"); len(events) == 0 {
+			t.Error("no event says why a-5 is not tainted")
+		}
+		w.resumes("a-0")
+		w.until(10*time.Minute + 45*time.Second) // 5 of 10: the zone is Normal again
+		w.wantTainted(4, nodes...)
+	})
+}
+
+func TestALargeZoneInPartialDisruptionIsTaintedAtTheSecondaryRate(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("b", 1)
+		nodes := w.addZone("a", 51)
+		w.run()
+		w.falls(nodes[:30]...)
+		w.until(55 * time.Second)
+		w.wantTainted(1, nodes...)
+		w.until(160 * time.Second)
+		w.wantTainted(2, nodes...)
+	})
+}
+
+func TestAZoneInFullDisruptionIsTaintedAtItsRateWhileAnotherIsNot(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("b", 1)
+		nodes := w.addZone("a", 4)
+		w.run()
+		w.falls(nodes...)
+		w.until(82 * time.Second)
+		w.wantTainted(4, nodes...)
+	})
+}
+
+func TestTheRateOfFullyDisruptedZonesCanBeSet(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("b", 1)
+		nodes := w.addZone("a", 4)
+		w.run(func(c *Config) { c.Policy.FullDisruptionRate = 0 })
+		w.falls(nodes...)
+		w.until(5 * time.Minute)
+		w.wantTainted(0, nodes...)
+	})
+}
+
+func TestWhenEveryZoneIsFullyDisruptedNobodyIsTaintedAndTaintsAreTakenOff(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		nodes := append(w.addZone("a", 3), w.addZone("b", 3)...)
+		w.run()
+		w.falls("a-0")
+		w.until(55 * time.Second)
+		w.wantTainted(1, nodes...)
+		w.falls(nodes...)
+		w.until(2 * time.Minute)
+		w.wantTainted(0, nodes...)
+		w.wantTaints("a-0", unreachableNoSchedule)
+		if events := w.did("event b-1 NoExecuteTaintHeld Taint node.kubernetes.io/unreachable:NoExecute is held back: every zone is fully disrupted"); len(events) != 1 {
+			t.Errorf("told at %v that b-1 is held back, want once", events)
+		}
+		w.resumes("b-2")
+		w.until(2*time.Minute + 12*time.Second)
+		w.wantTainted(2, nodes...) // one of each zone, when the rate of the zone allows it first
+	})
+}
+
+func TestNobodyIsTaintedWhenEveryNodeFallsSilentAtTheSameMoment(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		nodes := append(w.addZone("a", 20), w.addZone("b", 20)...)
+		w.run()
+		w.falls(nodes...)
+		w.until(2 * time.Minute)
+		w.wantTainted(0, nodes...)
+		for _, name := range nodes {
+			if patches := w.did("patch nodes " + name + "/"); len(patches) != 2 {
+				t.Fatalf("%s was patched at %v, want its conditions and its NoSchedule taint once", name, patches)
+			}
+		}
+	})
+}
+
+func TestExcludedNodesDoNotCount(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("b", 1)
+		nodes := w.addZone("a", 10)
+		for _, name := range nodes[5:] {
+			w.update(name, func(n *corev1.Node) { n.Labels["node.kubernetes.io/exclude-disruption"] = "" })
+		}
+		w.run()
+		w.falls(nodes[:3]...) // 3 of 5 that count: a small zone in partial disruption
+		w.until(3 * time.Minute)
+		w.wantTainted(0, nodes...)
+	})
+}
+
+func TestAConflictIsTriedAgainUntilItSucceeds(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 3)
+		var tries atomic.Int32
+		w.on("patch", "nodes", "", func() error {
+			if tries.Add(1) < 20 {
+				return apierrors.NewConflict(corev1.Resource("nodes"), "a-0", errors.New("changed"))
+			}
+			return nil
+		})
+		w.run()
+		w.falls("a-0")
+		w.until(20 * time.Minute)
+		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+	})
+}
+
+func TestThePodsOfASilentNodeAreMarkedNotReadyUntilAllAreDone(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.addPod("p", "a-0")
+		w.addPod("q", "a-0")
+		w.addPod("other", "a-1")
+		var refused atomic.Int32
+		w.on("patch", "pods", "status", func() error {
+			if refused.Add(1) < 10 {
+				return apierrors.NewInternalError(errors.New("not now"))
+			}
+			return nil
+		})
+		w.run()
+		w.falls("a-0")
+		w.until(2 * time.Minute)
+		for _, name := range []string{"p", "q"} {
+			c := w.podReady(name)
+			if c.Status != corev1.ConditionFalse || c.Reason != "Told" || c.LastTransitionTime.IsZero() {
+				t.Errorf("pod %s: %+v, want False with the reason that it had", name, c)
+			}
+			if events := w.did("event " + name + " NodeNotReady Node is not ready"); len(events) != 1 {
+				t.Errorf("events at %v, want one", events)
+			}
+		}
+		if c := w.podReady("other"); c.Status != corev1.ConditionTrue {
+			t.Errorf("the pod of another node: %+v", c)
+		}
+		w.addPod("late", "a-0")
+		if c := w.podReady("late"); c.Status != corev1.ConditionFalse {
+			t.Errorf("a pod that was bound to a silent node: %+v", c)
+		}
+	})
+}
+
+func TestARestartChangesNothingAndDelaysASilentNodeByOneGracePeriodAtMost(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 5)
+		w.run()
+		w.falls("a-0")
+		w.until(time.Minute)
+		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+		w.falls("a-1")
+		w.until(90 * time.Second)
+		w.stop()
+		patches := len(w.did("patch nodes"))
+		w.run()
+		w.until(139 * time.Second)
+		if now := len(w.did("patch nodes")); now != patches {
+			t.Errorf("%d patches after the restart, want none", now-patches)
+		}
+		w.until(141 * time.Second)
+		w.wantTaints("a-1", unreachableNoExecute, unreachableNoSchedule)
+		w.wantTaints("a-2")
+	})
+}
+
+func TestWhileLeasesCannotBeSeenNobodyIsCalledSilent(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		nodes := w.addZone("a", 5)
+		leases := w.breakableLeases()
+		w.run()
+		w.falls("a-0")
+		w.until(20 * time.Second)
+		leases.breaks()
+		w.until(5 * time.Minute)
+		w.wantTainted(0, nodes...)
+		leases.mends()
+		w.until(5*time.Minute + 29*time.Second)
+		w.wantTainted(0, nodes...)
+		w.until(7 * time.Minute) // 20 s before and 30 s after, and the watch does not come back at once
+		w.wantTainted(1, nodes...)
+		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+	})
+}
+
+func TestADryRunChangesNothing(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.addPod("p", "a-0")
+		w.run(func(c *Config) { c.DryRun = true })
+		w.falls("a-0")
+		w.report("a-1", corev1.NodeDiskPressure, corev1.ConditionTrue)
+		w.until(5 * time.Minute)
+		if patches := w.did("patch"); len(patches) != 0 {
+			t.Errorf("patches at %v in a dry run", patches)
+		}
+	})
+}
+
+func TestTheLegacyLabelsFollowTheStableOnes(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addNode("n", "a", func(n *corev1.Node) {
+			n.Labels[corev1.LabelOSStable] = "linux"
+			n.Labels[corev1.LabelArchStable] = "arm64"
+			n.Labels["beta.kubernetes.io/arch"] = "amd64"
+		})
+		w.run()
+		labels := w.node("n").Labels
+		if labels["beta.kubernetes.io/os"] != "linux" || labels["beta.kubernetes.io/arch"] != "arm64" {
+			t.Errorf("labels are %v", labels)
+		}
+	})
+}

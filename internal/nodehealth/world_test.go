@@ -1,0 +1,407 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodehealth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// world is a cluster of client-go's fake clientset in virtual time, with our whole Keeper at work in it
+// and kubelets that renew their leases.
+type world struct {
+	t        *testing.T
+	client   *fake.Clientset
+	registry *prometheus.Registry
+	start    time.Time
+	stop     func()
+
+	mu     sync.Mutex
+	calls  []call
+	silent map[string]bool
+}
+
+// call is one call that changes something, with the time since the world began.
+type call struct {
+	what string
+	at   time.Duration
+}
+
+// renewEvery is how often kubelets renew their lease.
+const renewEvery = 10 * time.Second
+
+func play(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, client: fake.NewClientset(), start: time.Now(), silent: map[string]bool{}}
+		w.client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			w.note(action)
+			return false, nil, nil
+		})
+		w.client.PrependReactor("patch", "nodes", w.lock)
+		test(t, w)
+	})
+}
+
+// lock is the optimistic lock of the API server, which the fake clientset has not: a patch of another
+// version of a node is refused, and each makes a new one.
+func (w *world) lock(action clienttesting.Action) (bool, runtime.Object, error) {
+	w.note(action)
+	patch := action.(clienttesting.PatchActionImpl)
+	object, err := w.client.Tracker().Get(patch.Resource, "", patch.Name)
+	if err != nil {
+		return true, nil, err
+	}
+	version := object.(*corev1.Node).ResourceVersion
+	said := fmt.Sprintf("%q:%q", "resourceVersion", version)
+	if !strings.Contains(string(patch.Patch), said) {
+		return true, nil, apierrors.NewConflict(corev1.Resource("nodes"), patch.Name, errors.New("it was changed"))
+	}
+	patch.Patch = []byte(strings.Replace(string(patch.Patch), said, fmt.Sprintf("%q:%q", "resourceVersion", newer(version)), 1))
+	return clienttesting.ObjectReaction(w.client.Tracker())(patch)
+}
+
+func newer(version string) string {
+	number, _ := strconv.Atoi(version)
+	return strconv.Itoa(number + 1)
+}
+
+func (w *world) note(action clienttesting.Action) {
+	what := ""
+	switch action := action.(type) {
+	case clienttesting.PatchActionImpl:
+		what = fmt.Sprintf("patch %s %s/%s", action.Resource.Resource, action.Name, action.Subresource)
+	case clienttesting.CreateActionImpl:
+		if event, ok := action.Object.(*corev1.Event); ok {
+			what = fmt.Sprintf("event %s %s %s", event.InvolvedObject.Name, event.Reason, event.Message)
+		}
+	}
+	if what == "" {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls = append(w.calls, call{what, time.Since(w.start)})
+}
+
+// run starts a Keeper, and stops it when the test ends or stop is called.
+func (w *world) run(change ...func(*Config)) {
+	w.t.Helper()
+	w.registry = prometheus.NewRegistry()
+	config := Config{
+		Client: w.client, Registerer: w.registry,
+		Grace: Grace{Monitor: DefaultMonitorGrace, Startup: DefaultStartupGrace},
+		Policy: Policy{
+			Rate: DefaultRate, SecondaryRate: DefaultSecondaryRate, FullDisruptionRate: DefaultRate,
+			LargeZone: DefaultLargeZone, UnhealthyShare: DefaultUnhealthyShare,
+		},
+	}
+	for _, apply := range change {
+		apply(&config)
+	}
+	keeper, err := New(config)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(w.t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- keeper.Run(ctx) }()
+	w.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			w.t.Errorf("the Keeper ended with: %v", err)
+		}
+	})
+	w.t.Cleanup(w.stop)
+	synctest.Wait()
+}
+
+// until lets virtual time pass up to an instant since the world began, in which kubelets renew.
+func (w *world) until(at time.Duration) {
+	for {
+		next := time.Since(w.start).Truncate(renewEvery) + renewEvery
+		if next > at {
+			break
+		}
+		w.sleep(next - time.Since(w.start))
+		w.renewAll()
+	}
+	w.sleep(at - time.Since(w.start))
+}
+
+func (w *world) sleep(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // virtual time in a synctest bubble
+	synctest.Wait()
+}
+
+func (w *world) renewAll() {
+	nodes, err := w.client.CoreV1().Nodes().List(w.t.Context(), metav1.ListOptions{})
+	w.must(nil, err)
+	for i := range nodes.Items {
+		if name := nodes.Items[i].Name; !w.silent[name] {
+			w.renew(name)
+		}
+	}
+	synctest.Wait()
+}
+
+func (w *world) renew(name string) {
+	leases := w.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	lease, err := leases.Get(w.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		return // a node whose kubelet has no lease
+	}
+	lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
+	w.must(leases.Update(w.t.Context(), lease, metav1.UpdateOptions{}))
+}
+
+// addNode creates a node in a zone whose kubelet says that it is ready, with a lease.
+func (w *world) addNode(name, zone string, change ...func(*corev1.Node)) {
+	w.t.Helper()
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: types.UID("uid-of-" + name), ResourceVersion: "1", CreationTimestamp: metav1.Now(),
+			Labels: map[string]string{corev1.LabelTopologyZone: zone},
+		},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse},
+			{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse},
+			{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse},
+			{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()},
+		}},
+	}
+	for _, apply := range change {
+		apply(node)
+	}
+	w.must(w.client.CoreV1().Nodes().Create(w.t.Context(), node, metav1.CreateOptions{}))
+	w.must(w.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(w.t.Context(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: corev1.NamespaceNodeLease},
+		Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: time.Now()}},
+	}, metav1.CreateOptions{}))
+	synctest.Wait()
+}
+
+// addZone creates so many ready nodes in a zone, named after it.
+func (w *world) addZone(zone string, nodes int) []string {
+	w.t.Helper()
+	var names []string
+	for i := range nodes {
+		name := fmt.Sprintf("%s-%d", zone, i)
+		w.addNode(name, zone)
+		names = append(names, name)
+	}
+	return names
+}
+
+// falls makes kubelets silent, resumes lets them report again.
+func (w *world) falls(names ...string) {
+	for _, name := range names {
+		w.silent[name] = true
+	}
+}
+
+func (w *world) resumes(names ...string) {
+	w.t.Helper()
+	for _, name := range names {
+		delete(w.silent, name)
+		w.renew(name)
+		w.report(name, corev1.NodeReady, corev1.ConditionTrue)
+	}
+}
+
+// report posts a condition as a kubelet does.
+func (w *world) report(name string, kind corev1.NodeConditionType, status corev1.ConditionStatus) {
+	w.t.Helper()
+	node := w.node(name)
+	posted := corev1.NodeCondition{Type: kind, Status: status, LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}
+	changed := with(node, []corev1.NodeCondition{posted})
+	changed.ResourceVersion = newer(node.ResourceVersion)
+	w.must(w.client.CoreV1().Nodes().UpdateStatus(w.t.Context(), changed, metav1.UpdateOptions{}))
+	synctest.Wait()
+}
+
+func (w *world) node(name string) *corev1.Node {
+	w.t.Helper()
+	node, err := w.client.CoreV1().Nodes().Get(w.t.Context(), name, metav1.GetOptions{})
+	w.must(nil, err)
+	return node
+}
+
+func (w *world) update(name string, change func(*corev1.Node)) {
+	w.t.Helper()
+	node := w.node(name)
+	change(node)
+	node.ResourceVersion = newer(node.ResourceVersion)
+	w.must(w.client.CoreV1().Nodes().Update(w.t.Context(), node, metav1.UpdateOptions{}))
+	synctest.Wait()
+}
+
+func (w *world) must(_ any, err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// taints returns the taints of a node as key:Effect, in alphabetical order.
+func (w *world) taints(name string) []string {
+	w.t.Helper()
+	var all []string
+	for _, taint := range w.node(name).Spec.Taints {
+		all = append(all, strings.TrimPrefix(taint.ToString(), "node.kubernetes.io/"))
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (w *world) wantTaints(name string, want ...string) {
+	w.t.Helper()
+	if got := w.taints(name); !slices.Equal(got, want) {
+		w.t.Errorf("after %s node %s has the taints %q, want %q", time.Since(w.start), name, got, want)
+	}
+}
+
+// tainted returns which of the nodes have a NoExecute taint.
+func (w *world) tainted(names ...string) []string {
+	w.t.Helper()
+	var found []string
+	for _, name := range names {
+		if slices.ContainsFunc(w.node(name).Spec.Taints, ownsNoExecute) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+func (w *world) wantTainted(count int, names ...string) {
+	w.t.Helper()
+	if got := w.tainted(names...); len(got) != count {
+		w.t.Errorf("after %s the nodes %q are tainted NoExecute, want %d", time.Since(w.start), got, count)
+	}
+}
+
+func (w *world) did(words string) []time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var at []time.Duration
+	for _, c := range w.calls {
+		if strings.HasPrefix(c.what, words) {
+			at = append(at, c.at)
+		}
+	}
+	return at
+}
+
+// on makes the API server answer patches of a resource by an error for as long as the function returns one.
+func (w *world) on(verb, resource, subresource string, answer func() error) {
+	w.client.PrependReactor(verb, resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if action.GetSubresource() != subresource {
+			return false, nil, nil
+		}
+		if err := answer(); err != nil {
+			w.note(action)
+			return true, nil, err
+		}
+		return false, nil, nil
+	})
+}
+
+func (w *world) addPod(name, node string) {
+	w.t.Helper()
+	w.must(w.client.CoreV1().Pods("default").Create(w.t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-of-" + name)},
+		Spec:       corev1.PodSpec{NodeName: node},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: corev1.ConditionTrue, Reason: "Told", Message: "by its kubelet"},
+		}},
+	}, metav1.CreateOptions{}))
+	synctest.Wait()
+}
+
+func (w *world) podReady(name string) corev1.PodCondition {
+	w.t.Helper()
+	pod, err := w.client.CoreV1().Pods("default").Get(w.t.Context(), name, metav1.GetOptions{})
+	w.must(nil, err)
+	return pod.Status.Conditions[0]
+}
+
+func (w *world) wantMetric(name string, labels map[string]string, want float64) {
+	w.t.Helper()
+	families, err := w.registry.Gather()
+	w.must(nil, err)
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+	metrics:
+		for _, metric := range family.GetMetric() {
+			for _, pair := range metric.GetLabel() {
+				if value, ok := labels[pair.GetName()]; ok && value != pair.GetValue() {
+					continue metrics
+				}
+			}
+			if got := metric.GetGauge().GetValue() + metric.GetCounter().GetValue(); got != want {
+				w.t.Errorf("%s%v is %v, want %v", name, labels, got, want)
+			}
+			return
+		}
+	}
+	w.t.Errorf("%s%v is absent, want %v", name, labels, want)
+}
+
+// leaseWatch is the watch of leases, which can be broken: until it is mended nothing is listed and nothing watched.
+type leaseWatch struct {
+	broken atomic.Bool
+	mu     sync.Mutex
+	open   watch.Interface
+}
+
+func (w *world) breakableLeases() *leaseWatch {
+	l := &leaseWatch{}
+	// The error is one after which client-go's handler, which knows no virtual time, does not sleep.
+	tooOld := apierrors.NewResourceExpired("too old")
+	w.client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return l.broken.Load(), nil, tooOld
+	})
+	w.client.PrependWatchReactor("leases", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		if l.broken.Load() {
+			return true, nil, tooOld
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		var err error
+		l.open, err = w.client.Tracker().Watch(action.GetResource(), action.GetNamespace())
+		return true, l.open, err
+	})
+	return l
+}
+
+func (l *leaseWatch) breaks() {
+	l.broken.Store(true)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open.Stop()
+}
+
+func (l *leaseWatch) mends() { l.broken.Store(false) }

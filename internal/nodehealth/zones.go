@@ -1,0 +1,343 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodehealth
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/node/topology"
+)
+
+// excludedFromDisruption is the label of nodes that do not count when the state of a zone is told.
+const excludedFromDisruption = "node.kubernetes.io/exclude-disruption"
+
+// zones counts the nodes of each zone that are not ready, and says whose turn it is to be tainted
+// NoExecute. Safe for concurrent use.
+type zones struct {
+	policy Policy
+	log    logr.Logger
+	// silent reports whether the grace period of a node is over: such a node counts as not ready even
+	// before its condition says so, since what many have in common must be known before the first is tainted.
+	silent func(name string, now time.Time) bool
+	// wake makes a node be looked at again. It is called with the lock held.
+	wake func(name string)
+	// recovered is called when not every zone is fully disrupted any longer.
+	recovered func(now time.Time)
+
+	mu      sync.Mutex
+	members map[string]member
+	zones   map[string]*zone
+	allFull bool // every zone is fully disrupted: nobody is tainted NoExecute
+}
+
+// member is a node as it counts in its zone.
+type member struct {
+	zone   string
+	counts bool // it is not excluded from disruption checks
+	ready  bool
+}
+
+// zone is a zone that was seen once. It stays known when its nodes have gone.
+type zone struct {
+	size, notReady int // of the nodes that count
+	state          State
+	rate           float32
+	limiter        *rate.Limiter
+	line           []string // the nodes that wait for their turn; the first one is next
+	granted        map[string]bool
+	tainted        int // how many turns were used
+}
+
+func newZones(policy Policy, log logr.Logger) *zones {
+	return &zones{
+		policy: policy, log: log, members: map[string]member{}, zones: map[string]*zone{},
+		silent: func(string, time.Time) bool { return false }, wake: func(string) {}, recovered: func(time.Time) {},
+	}
+}
+
+// Turn is the answer to a node that asks to be tainted NoExecute.
+type Turn struct {
+	// Granted: it may be tainted now.
+	Granted bool
+	// Wait is how long to wait before asking again; zero: until it is woken.
+	Wait time.Duration
+	// Held says what holds it back.
+	Held Held
+}
+
+// Held is why a node has to wait. It is comparable, to tell whether something new can be said.
+type Held struct {
+	Zone           string
+	State          State
+	Size, NotReady int
+	Rate           float32
+	// AllZones: every zone is fully disrupted. The control plane is the likelier culprit.
+	AllZones bool
+}
+
+// put notes a node, as it is now.
+func (z *zones) put(node *corev1.Node, ready bool, now time.Time) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	next := memberOf(node, ready)
+	known, seen := z.members[node.Name]
+	if seen && known == next {
+		return
+	}
+	if seen {
+		z.uncount(known)
+		if known.zone != next.zone {
+			z.leave(node.Name, known.zone)
+		}
+	}
+	z.members[node.Name] = next
+	z.count(next)
+	z.evaluate(now)
+}
+
+// prime notes all nodes at once, before the first is looked at: of some of them alone no state can be told.
+func (z *zones) prime(nodes []*corev1.Node, now time.Time) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	for _, node := range nodes {
+		m := memberOf(node, isReady(node))
+		if known, seen := z.members[node.Name]; seen {
+			z.uncount(known)
+		}
+		z.members[node.Name] = m
+		z.count(m)
+	}
+	z.evaluate(now)
+}
+
+func memberOf(node *corev1.Node, ready bool) member {
+	_, excluded := node.Labels[excludedFromDisruption]
+	return member{zone: topology.GetZoneKey(node), counts: !excluded, ready: ready}
+}
+
+func isReady(node *corev1.Node) bool {
+	ready := condition(node, corev1.NodeReady)
+	return ready != nil && ready.Status == corev1.ConditionTrue
+}
+
+// forget notes that a node is gone.
+func (z *zones) forget(name string, now time.Time) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	known, seen := z.members[name]
+	if !seen {
+		return
+	}
+	z.uncount(known)
+	z.leave(name, known.zone)
+	delete(z.members, name)
+	z.evaluate(now)
+}
+
+// allDisrupted reports whether every zone is fully disrupted.
+func (z *zones) allDisrupted() bool {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return z.allFull
+}
+
+// turn asks, for a node that was put before, whether it may be tainted NoExecute now. A turn that was
+// granted stays so until it is used or given up, so that a patch that fails costs no second one.
+func (z *zones) turn(name string, now time.Time) Turn {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	at := z.zone(z.members[name].zone)
+	if at.granted[name] && at.rate > 0 {
+		return Turn{Granted: true}
+	}
+	if !slices.Contains(at.line, name) {
+		at.line = append(at.line, name)
+	}
+	if at.line[0] == name && at.ripe(now) {
+		z.countSilent(now)
+		if at.rate > 0 && slices.Contains(at.line, name) && at.limiter.AllowN(now, 1) {
+			z.leave(name, z.members[name].zone)
+			at.granted[name] = true
+			return Turn{Granted: true}
+		}
+	}
+	turn := Turn{Held: z.held(z.members[name].zone)}
+	if at.rate > 0 && at.line[0] == name {
+		turn.Wait = at.ripeIn(now)
+	}
+	return turn
+}
+
+// used notes that a node was tainted in its turn. The turn stays granted until the node is seen with the
+// taint: until then it may be looked at again as it was before.
+func (z *zones) used(name string) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if at := z.zone(z.members[name].zone); at.granted[name] {
+		at.tainted++
+	}
+}
+
+// giveUp notes that a node need not be tainted any more.
+func (z *zones) giveUp(name string) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if known, seen := z.members[name]; seen {
+		z.leave(name, known.zone)
+	}
+}
+
+func (z *zones) zone(key string) *zone {
+	known, ok := z.zones[key]
+	if !ok {
+		known = &zone{
+			state: Normal, rate: z.policy.Rate, granted: map[string]bool{},
+			limiter: rate.NewLimiter(rate.Limit(z.policy.Rate), 1),
+		}
+		z.zones[key] = known
+	}
+	return known
+}
+
+func (z *zones) count(m member) {
+	at := z.zone(m.zone)
+	if !m.counts {
+		return
+	}
+	at.size++
+	if !m.ready {
+		at.notReady++
+	}
+}
+
+func (z *zones) uncount(m member) {
+	at := z.zone(m.zone)
+	if !m.counts {
+		return
+	}
+	at.size--
+	if !m.ready {
+		at.notReady--
+	}
+}
+
+// leave takes a node out of the line of its zone, and wakes the one that is next then.
+func (z *zones) leave(name, key string) {
+	at := z.zone(key)
+	delete(at.granted, name)
+	i := slices.Index(at.line, name)
+	if i < 0 {
+		return
+	}
+	at.line = slices.Delete(at.line, i, i+1)
+	if i == 0 && len(at.line) > 0 {
+		z.wake(at.line[0])
+	}
+}
+
+// countSilent counts the nodes as not ready whose grace period is over.
+func (z *zones) countSilent(now time.Time) {
+	found := false
+	for name, m := range z.members {
+		if !m.ready || !z.silent(name, now) {
+			continue
+		}
+		z.uncount(m)
+		m.ready = false
+		z.members[name] = m
+		z.count(m)
+		found = true
+	}
+	if found {
+		z.evaluate(now)
+	}
+}
+
+// evaluate tells the state and rate of each zone from its counts, and what follows.
+func (z *zones) evaluate(now time.Time) {
+	wasFull := z.allFull
+	z.allFull = z.everyZoneFull()
+	for key, at := range z.zones {
+		state := z.policy.State(at.size, at.notReady)
+		next := z.policy.RateOf(state, at.size)
+		if z.allFull {
+			next = 0
+		}
+		if state != at.state {
+			z.log.Info("A zone is in another state", "zone", ZoneName(key), "state", state, "before", at.state, "nodes", at.size, "notReady", at.notReady, "nodesPerSecond", next)
+		}
+		at.state = state
+		if next != at.rate {
+			at.setRate(next, now)
+			if len(at.line) > 0 {
+				z.wake(at.line[0])
+			}
+		}
+	}
+	if z.allFull == wasFull {
+		return
+	}
+	if z.allFull {
+		z.log.Info("Every zone is fully disrupted, so the control plane is the likelier culprit: NoExecute taints for readiness are taken off, and none is set")
+	} else {
+		z.log.Info("Some nodes are ready again: every node has its grace period anew, and zones taint at their rate")
+		z.recovered(now)
+	}
+	for name := range z.members {
+		z.wake(name)
+	}
+}
+
+// everyZoneFull reports whether all zones that have nodes are fully disrupted.
+func (z *zones) everyZoneFull() bool {
+	found := false
+	for _, at := range z.zones {
+		if at.size == 0 {
+			continue
+		}
+		if z.policy.State(at.size, at.notReady) != FullDisruption {
+			return false
+		}
+		found = true
+	}
+	return found
+}
+
+func (z *zones) held(key string) Held {
+	at := z.zone(key)
+	return Held{Zone: ZoneName(key), State: at.state, Size: at.size, NotReady: at.notReady, Rate: at.rate, AllZones: z.allFull}
+}
+
+// setRate changes how fast turns come. As upstream's, a limiter begins with one turn, unless the one
+// before had none to give (pkg/controller/nodelifecycle/scheduler, SwapLimiter).
+func (at *zone) setRate(next float32, now time.Time) {
+	drained := !at.ripe(now)
+	at.rate = next
+	at.limiter = rate.NewLimiter(rate.Limit(next), 1)
+	if drained && next > 0 {
+		at.limiter.AllowN(now, 1)
+	}
+}
+
+func (at *zone) ripe(now time.Time) bool { return at.rate > 0 && at.limiter.TokensAt(now) >= 1 }
+
+// ripeIn returns how long it takes until the next turn.
+func (at *zone) ripeIn(now time.Time) time.Duration {
+	missing := max(1-at.limiter.TokensAt(now), 0)
+	return time.Duration(missing/float64(at.rate)*float64(time.Second)) + time.Millisecond
+}
+
+// ZoneName names a zone for people: its region and zone labels.
+func ZoneName(key string) string {
+	if key == "" {
+		return "(none)"
+	}
+	return strings.Replace(key, ":\x00:", "/", 1)
+}
