@@ -60,6 +60,8 @@ func (b *bench) grant(ctx context.Context) error {
 			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch", "delete"}},
 			{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
 			{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch", "patch"}},
+			{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch"}},
+			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"list", "watch"}},
 			{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 		},
 	}, metav1.CreateOptions{})
@@ -150,6 +152,8 @@ func (b *bench) taintkeeper() (contestant, error) {
 	return contestant{name: nameOurs, args: append(args, strings.Fields(b.args)...), ready: b.awaitCanary, begin: nothing}, nil
 }
 
+const builtInControllers = "--controllers=taint-eviction-controller,daemonset-controller"
+
 // builtIn is kube-controller-manager with the controllers that it needs to evict: its taint-eviction-controller waits
 // for ever on an index of the pod informer that the daemonset controller, or the node-lifecycle controller, registers.
 func (b *bench) builtIn(name string, limits ...string) (contestant, error) {
@@ -162,7 +166,7 @@ func (b *bench) builtIn(name string, limits ...string) (contestant, error) {
 		filepath.Join(b.plane, "kube-controller-manager"),
 		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
 		"--leader-elect=false", "--secure-port=0", "--use-service-account-credentials=true",
-		"--controllers=taint-eviction-controller,daemonset-controller",
+		builtInControllers,
 	}
 	return contestant{name: name, args: append(args, limits...), ready: b.awaitCanary, begin: nothing}, nil
 }

@@ -48,6 +48,7 @@ type options struct {
 	without names
 	rounds  int
 	pods    int
+	leases  int
 	settle  time.Duration
 	workers int
 	args    string
@@ -69,10 +70,11 @@ func (n *names) Set(value string) error {
 
 func parseFlags() (options, error) {
 	var o options
-	flag.Var(&o.only, "only", "parts to run, separated by commas: storm, lateness, memory; all by default")
+	flag.Var(&o.only, "only", "parts to run, separated by commas: storm, lateness, heartbeats, memory; all by default")
 	flag.Var(&o.without, "without", "contestants to leave out, separated by commas: floor, taintkeeper, unlimited, built-in")
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds of the storm; the median counts")
 	flag.IntVar(&o.pods, "pods", 50_000, "pods in the cluster of the memory part, a hundred to a node")
+	flag.IntVar(&o.leases, "nodes", 5000, "nodes that renew a lease in the heartbeats part")
 	flag.DurationVar(&o.settle, "settle", 130*time.Second, "time that a process has to give memory back before it is weighed; Go collects garbage at least every two minutes")
 	flag.IntVar(&o.workers, "workers", eviction.DefaultConcurrentEvictions, "workers of the floor")
 	flag.StringVar(&o.args, "taintkeeper-args", "", "arguments for taintkeeper, separated by spaces, to try others than the defaults")
@@ -87,10 +89,10 @@ func (o *options) validate() error {
 	if flag.NArg() > 0 {
 		return fmt.Errorf("%q: there are flags only; see -help", flag.Args())
 	}
-	if o.rounds < 1 || o.pods < 1 || o.workers < 1 {
-		return fmt.Errorf("-rounds=%d -pods=%d -workers=%d: each needs at least 1", o.rounds, o.pods, o.workers)
+	if min(o.rounds, o.pods, o.leases, o.workers) < 1 {
+		return fmt.Errorf("-rounds=%d -pods=%d -nodes=%d -workers=%d: each needs at least 1", o.rounds, o.pods, o.leases, o.workers)
 	}
-	if err := known("-only", o.only, []string{partStorm, partLateness, partMemory}); err != nil {
+	if err := known("-only", o.only, []string{partStorm, partLateness, partHeartbeats, partMemory}); err != nil {
 		return err
 	}
 	return known("-without", o.without, []string{nameFloor, nameOurs, nameUnlimited, nameBuiltIn})

@@ -21,9 +21,10 @@ import (
 
 // The parts, in the order in which they run: the one with many pods last, so that they burden no other.
 const (
-	partStorm    = "storm"
-	partLateness = "lateness"
-	partMemory   = "memory"
+	partStorm      = "storm"
+	partLateness   = "lateness"
+	partHeartbeats = "heartbeats"
+	partMemory     = "memory"
 )
 
 // adminUser is how the API server calls this program.
@@ -73,6 +74,7 @@ func (b *bench) runParts(ctx context.Context) error {
 	}{
 		{partStorm, b.storm},
 		{partLateness, b.lateness},
+		{partHeartbeats, b.heartbeats},
 		{partMemory, b.memory},
 	} {
 		if len(b.only) > 0 && !slices.Contains(b.only, part.name) {

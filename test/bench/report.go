@@ -20,15 +20,16 @@ import (
 
 // report is what is written as JSON. Times are in nanoseconds, sizes in bytes.
 type report struct {
-	Time     time.Time                 `json:"time"`
-	Machine  string                    `json:"machine"`
-	CPUs     int                       `json:"cpus"`
-	Load     map[string]string         `json:"load"`     // the machine's when a part began
-	PodBytes int                       `json:"podBytes"` // as protobuf
-	Storm    map[string][]stormRound   `json:"storm,omitempty"`
-	Lateness map[string]latenessResult `json:"lateness,omitempty"`
-	Weight   map[string]weightResult   `json:"memory,omitempty"`
-	Goals    []goal                    `json:"targets"`
+	Time       time.Time                  `json:"time"`
+	Machine    string                     `json:"machine"`
+	CPUs       int                        `json:"cpus"`
+	Load       map[string]string          `json:"load"`     // the machine's when a part began
+	PodBytes   int                        `json:"podBytes"` // as protobuf
+	Storm      map[string][]stormRound    `json:"storm,omitempty"`
+	Lateness   map[string]latenessResult  `json:"lateness,omitempty"`
+	Heartbeats map[string]heartbeatResult `json:"heartbeats,omitempty"`
+	Weight     map[string]weightResult    `json:"memory,omitempty"`
+	Goals      []goal                     `json:"targets"`
 }
 
 // goal is a target and what was reached.
@@ -57,6 +58,7 @@ func newReport() report {
 	return report{
 		Time: time.Now().UTC().Truncate(time.Second), Machine: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
 		Load: map[string]string{}, Storm: map[string][]stormRound{}, Lateness: map[string]latenessResult{}, Weight: map[string]weightResult{},
+		Heartbeats: map[string]heartbeatResult{},
 	}
 }
 
@@ -179,6 +181,16 @@ func (r *report) printLateness(out io.Writer) {
 	t.row("max", func(name string) string { return milliseconds(r.Lateness[name].Max) })
 	t.row("too early", func(name string) string { return strconv.Itoa(r.Lateness[name].Early) })
 	t.row("processor time", func(name string) string { return seconds(r.Lateness[name].CPU) })
+	t.end()
+}
+
+func (r *report) printHeartbeats(out io.Writer, nodes int) {
+	t := newTable(out, fmt.Sprintf("a minute of heartbeats of %d nodes", nodes), slices.Collect(maps.Keys(r.Heartbeats)))
+	t.row("processor time", func(name string) string { return seconds(r.Heartbeats[name].CPU) })
+	t.row("  x taintkeeper", func(name string) string { return times(ratio(r.Heartbeats[name].CPU, r.Heartbeats[nameOurs].CPU)) })
+	t.row("  of the API server", func(name string) string { return seconds(r.Heartbeats[name].ServerCPU) })
+	t.row("memory", func(name string) string { return mebibytes(r.Heartbeats[name].Memory.Resident) })
+	t.row("memory at most", func(name string) string { return mebibytes(r.Heartbeats[name].Memory.Peak) })
 	t.end()
 }
 

@@ -1,0 +1,189 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+const (
+	// renewEvery is how often a kubelet renews its lease.
+	renewEvery = 10 * time.Second
+	// warmUp is how long a contestant has before the minute begins: its first looks at all nodes are no part of it.
+	warmUp = 70 * time.Second
+)
+
+// heartbeatResult is what it costs for a minute to watch over nodes that are well.
+type heartbeatResult struct {
+	CPU       time.Duration `json:"cpu"`
+	ServerCPU time.Duration `json:"serverCPU"`
+	Memory    memory        `json:"memory"`
+}
+
+// heartbeats lets all nodes renew their lease every ten seconds, as kubelets do, and measures who watches over them.
+func (b *bench) heartbeats(ctx context.Context) error {
+	b.say("\nheartbeats: %d nodes renew a lease every %s", b.leases, renewEvery)
+	if err := b.createHealthyNodes(ctx); err != nil {
+		return err
+	}
+	all, err := b.healthContestants()
+	if err != nil {
+		return err
+	}
+	for _, c := range all {
+		result, err := b.heartbeatsOf(ctx, c)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+		b.report.Heartbeats[c.name] = result
+		b.say("  %s: %s of processor time in a minute, load %s", c.name, seconds(result.CPU), loadAverage())
+	}
+	b.report.printHeartbeats(b.out, b.leases)
+	return nil
+}
+
+// healthContestants are the same programs as everywhere, with the controllers that watch over nodes.
+func (b *bench) healthContestants() ([]contestant, error) {
+	all, err := b.contestants(nameOurs, nameBuiltIn)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		controllers := "--controllers=node-health"
+		if all[i].name == nameBuiltIn {
+			controllers = "--controllers=node-lifecycle-controller"
+			all[i].args = slices.DeleteFunc(all[i].args, func(arg string) bool { return arg == builtInControllers })
+		}
+		all[i].args = append(all[i].args, controllers)
+		all[i].ready = b.awaitCordon
+	}
+	return all, nil
+}
+
+// createHealthyNodes creates nodes that are ready and not tainted, with a lease each.
+func (b *bench) createHealthyNodes(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(creators)
+	for i := range b.leases {
+		group.Go(func() error {
+			if err := b.createHealthyNode(ctx, leasedNode(i), fmt.Sprintf("zone-%d", i%3)); err != nil {
+				return fmt.Errorf("create node %s: %w", leasedNode(i), err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+func leasedNode(i int) string { return fmt.Sprintf("leased-%05d", i) }
+
+func (b *bench) createHealthyNode(ctx context.Context, name, zone string) error {
+	object := node(name)
+	object.Labels[corev1.LabelTopologyZone] = zone
+	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+		object.Status.Conditions = append(object.Status.Conditions, corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse})
+	}
+	if _, err := b.admin.CoreV1().Nodes().Create(ctx, object, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	if err := b.patchNode(ctx, name, `{"spec":{"taints":null}}`); err != nil { // the API server taints every new node
+		return err
+	}
+	_, err := b.admin.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(ctx, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: new(int32(40)), RenewTime: &metav1.MicroTime{Time: time.Now()}},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// renew renews all leases evenly until the context ends. A renewal that fails is as one that a kubelet skips.
+func (b *bench) renew(ctx context.Context) {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(creators)
+	tick := time.NewTicker(renewEvery / time.Duration(b.leases))
+	defer tick.Stop()
+	for i := 0; ctx.Err() == nil; i = (i + 1) % b.leases {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+			group.Go(func() error {
+				patch := fmt.Sprintf(`{"spec":{"renewTime":%q}}`, time.Now().UTC().Format(metav1.RFC3339Micro))
+				_, _ = b.admin.CoordinationV1().Leases(corev1.NamespaceNodeLease).
+					Patch(ctx, leasedNode(i), types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+				return nil
+			})
+		}
+	}
+	_ = group.Wait()
+}
+
+func (b *bench) heartbeatsOf(ctx context.Context, c contestant) (result heartbeatResult, err error) {
+	renewing, stop := context.WithCancel(ctx)
+	var group errgroup.Group
+	group.Go(func() error { b.renew(renewing); return nil })
+	defer func() { stop(); _ = group.Wait() }()
+
+	p, err := b.start(c)
+	if err != nil {
+		return result, err
+	}
+	if err := errors.Join(c.ready(ctx, p), pause(ctx, warmUp)); err != nil {
+		return result, errors.Join(err, p.stop())
+	}
+	result, err = b.quietMinute(ctx, p)
+	return result, errors.Join(err, p.stop())
+}
+
+func (b *bench) quietMinute(ctx context.Context, p *process) (heartbeatResult, error) {
+	before, err := p.cpu()
+	if err != nil {
+		return heartbeatResult{}, err
+	}
+	serverBefore, err := b.serverCPU(ctx)
+	if err != nil {
+		return heartbeatResult{}, err
+	}
+	if err := pause(ctx, time.Minute); err != nil {
+		return heartbeatResult{}, err
+	}
+	after, err := p.cpu()
+	if err != nil {
+		return heartbeatResult{}, err
+	}
+	serverAfter, err := b.serverCPU(ctx)
+	if err != nil {
+		return heartbeatResult{}, err
+	}
+	weight, err := p.memory()
+	return heartbeatResult{CPU: after - before, ServerCPU: serverAfter - serverBefore, Memory: weight}, err
+}
+
+// awaitCordon returns once the process has tainted a node that is cordoned: then it does its work.
+func (b *bench) awaitCordon(ctx context.Context, _ *process) error {
+	b.serial++
+	name := fmt.Sprintf("cordoned-%03d", b.serial)
+	object := node(name)
+	object.Spec.Unschedulable = true
+	if _, err := b.admin.CoreV1().Nodes().Create(ctx, object, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create a cordoned node: %w", err)
+	}
+	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, startLimit, true, func(ctx context.Context) (bool, error) {
+		found, err := b.admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return false, fmt.Errorf("read the cordoned node: %w", err)
+		}
+		return slices.ContainsFunc(found.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable }), nil
+	})
+}
