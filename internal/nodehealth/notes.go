@@ -18,8 +18,7 @@ type notes struct {
 	changed map[string][]string // versions of nodes that changes of ours were made to
 }
 
-// superseded reports whether a node is as it was before a change of ours: the watch has not brought that
-// yet, and will have the node looked at again when it does.
+// superseded reports whether a node is as it was before a change of ours: the watch has not brought that yet.
 func (n *notes) superseded(node *corev1.Node) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -47,7 +47,7 @@ func (t *tainter) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 		return reconcile.Result{}, nil
 	}
 	if t.notes.superseded(node) {
-		return reconcile.Result{}, nil
+		return reconcile.Result{RequeueAfter: staleFor}, nil
 	}
 	next, err := t.look(ctx, node)
 	if apicall.Stopping(ctx) { // shutting down: the next process goes on
@@ -59,6 +59,9 @@ func (t *tainter) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 	t.backoff.Forget(req)
 	return reconcile.Result{RequeueAfter: next}, nil
 }
+
+// staleFor is how long to wait for the watch to bring a change of our own, unless it wakes us sooner.
+const staleFor = time.Second
 
 // retry notes a failure and returns how long to wait. Nothing is ever given up: kubelets and others write
 // the same object, so conflicts are ordinary.
