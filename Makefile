@@ -50,7 +50,7 @@ bin/demo:
 
 # RUNS=taintkeeper plays that run alone; several are separated by commas.
 .PHONY: conformance
-conformance: build controlplane bin/conformance/e2e.test bin/conformance/kubectl bin/conformance/run ## play Kubernetes' own end-to-end tests of taints with the built-in controller, with none and with ours (25 minutes)
+conformance: build controlplane bin/conformance/e2e.test bin/conformance/kubectl bin/conformance/run ## play Kubernetes' own end-to-end tests of taints with the built-in controller, with none and with ours (half an hour)
 	@bin/conformance/run $(if $(RUNS),-runs=$(RUNS))
 
 # Built without debug information: it halves the size.

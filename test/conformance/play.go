@@ -92,7 +92,9 @@ func (s suite) playIn(ctx context.Context, folder string, res *result) (ran []ou
 		return nil, err
 	}
 	res.state = filepath.Join(folder, "cluster")
-	cluster, err := localcluster.Start(ctx, localcluster.Config{Dir: res.state, TaintEviction: res.builtIn, Log: os.Stderr})
+	cluster, err := localcluster.Start(ctx, localcluster.Config{
+		Dir: res.state, TaintEviction: res.builtIn, ControllerManagerArgs: res.managerArgs(), Log: os.Stderr,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ type run struct {
 	about   string
 	builtIn localcluster.TaintEviction
 	evictor evictor // beside the control plane, or nil
+	off     string  // what else is switched off in kube-controller-manager, as in --controllers
 }
 
 // evictor starts what evicts beside the control plane, and returns how to end it. That it ended by itself is an error then.
@@ -26,7 +27,11 @@ type evictor func(context.Context, *localcluster.Cluster) (stop func() error, er
 var runs = []run{
 	{name: "built-in", about: "kube-controller-manager evicts", builtIn: localcluster.BuiltInOn},
 	{name: "nobody", about: "nobody evicts: the specs that wait for an eviction must fail"},
-	{name: "taintkeeper", about: "bin/taintkeeper evicts", evictor: startTaintkeeper},
+	{name: "taintkeeper", about: "bin/taintkeeper evicts", evictor: taintkeeper()},
+	{
+		name: "taintkeeper-all", about: "bin/taintkeeper evicts, and taints nodes in the node-lifecycle-controller's place",
+		evictor: taintkeeper("--controllers=*"), off: "-node-lifecycle-controller",
+	},
 }
 
 // evicts says whether anybody evicts in the run.
@@ -40,12 +45,31 @@ func (r run) start(ctx context.Context, cluster *localcluster.Cluster) (stop fun
 	return r.evictor(ctx, cluster)
 }
 
-func startTaintkeeper(ctx context.Context, cluster *localcluster.Cluster) (func() error, error) {
-	keeper, err := cluster.StartTaintkeeper(ctx, localcluster.TaintkeeperConfig{Args: []string{"--v=1"}}) // a line per eviction
-	if err != nil {
-		return nil, err
+func taintkeeper(args ...string) evictor {
+	return func(ctx context.Context, cluster *localcluster.Cluster) (func() error, error) {
+		args := append([]string{"--v=1"}, args...) // a line per eviction
+		keeper, err := cluster.StartTaintkeeper(ctx, localcluster.TaintkeeperConfig{Args: args})
+		if err != nil {
+			return nil, err
+		}
+		return keeper.Stop, nil
 	}
-	return keeper.Stop, nil
+}
+
+// managerArgs are kube-controller-manager's.
+func (r run) managerArgs() []string {
+	if r.off == "" {
+		return nil
+	}
+	return []string{"--controllers=" + r.off}
+}
+
+func runNames() []string {
+	var names []string
+	for _, r := range runs {
+		names = append(names, r.name)
+	}
+	return names
 }
 
 // chooseRuns returns the runs of the flag's value, in their own order, or all when it is empty.
@@ -58,8 +82,8 @@ func chooseRuns(names string, rest []string) ([]run, error) {
 	}
 	wanted := strings.Split(names, ",")
 	for _, name := range wanted {
-		if !slices.ContainsFunc(runs, func(r run) bool { return r.name == name }) {
-			return nil, fmt.Errorf("-runs=%s: there is no run %q; there are built-in, nobody and taintkeeper, to be separated by commas", names, name)
+		if !slices.Contains(runNames(), name) {
+			return nil, fmt.Errorf("-runs=%s: there is no run %q; there are %s, to be separated by commas", names, name, strings.Join(runNames(), ", "))
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(runs), func(r run) bool { return !slices.Contains(wanted, r.name) }), nil
