@@ -86,14 +86,14 @@ func neededPermissions(o *options) []permission {
 		{verbs: []string{"get", "list", "watch"}, resource: "nodes"},
 		{verbs: []string{"create", "patch"}, resource: "events"},
 	}
+	if !o.dryRun && o.enabled(controllerEviction) {
+		needed = append(needed, permission{verbs: []string{"get", "delete"}, resource: "pods"})
+	}
 	if !o.dryRun {
 		needed = append(needed,
 			permission{verbs: []string{"patch"}, resource: "pods", subresource: "status"},
 			permission{verbs: []string{"patch"}, resource: "nodes"},
 		)
-	}
-	if !o.dryRun && o.enabled(controllerEviction) {
-		needed = append(needed, permission{verbs: []string{"get", "delete"}, resource: "pods"})
 	}
 	if !o.dryRun && o.enabled(controllerNodeHealth) {
 		needed = append(needed, permission{verbs: []string{"patch"}, resource: "nodes", subresource: "status"})
