@@ -115,6 +115,14 @@ bin/golangci-lint: tools/lint/go.mod tools/lint/go.sum
 lint: bin/golangci-lint ## check the code with golangci-lint (.golangci.yml)
 	@for module in . $(PROOFS); do (cd $$module && $(CURDIR)/bin/golangci-lint run --concurrency 2 --timeout 30m -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
 
+bin/controller-gen: tools/generate/go.mod tools/generate/go.sum
+	@cd tools/generate && CGO_ENABLED=0 $(GO) build -o ../../$@ sigs.k8s.io/controller-tools/cmd/controller-gen
+
+.PHONY: generate
+generate: bin/controller-gen ## generate config/crd.yaml and the deep copies from api/
+	@bin/controller-gen object:headerFile=tools/generate/header.txt paths=./api/...
+	@{ cat tools/generate/crd-header.txt; bin/controller-gen crd paths=./api/... output:stdout | sed 1d; } > config/crd.yaml
+
 .PHONY: fmt
 fmt: bin/golangci-lint ## format the code the way make lint wants it
 	@bin/golangci-lint fmt

@@ -13,6 +13,11 @@ import _ "embed"
 //go:embed rbac.yaml
 var RBAC []byte
 
+// CRD is crd.yaml: the resource NodeTaintRule. It is generated from api/v1alpha1 (make generate).
+//
+//go:embed crd.yaml
+var CRD []byte
+
 // Deployment is deployment.yaml: two replicas in the cluster itself.
 //
 //go:embed deployment.yaml

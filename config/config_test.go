@@ -10,8 +10,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -67,6 +69,24 @@ func TestRBACManifestsAreObjectsOfKubernetes(t *testing.T) {
 	}
 	if len(objects) != 7 || roles != 1 {
 		t.Errorf("%d objects with %d cluster roles, want 7 with 1", len(objects), roles)
+	}
+}
+
+func TestTheCRDIsAnObjectOfKubernetesForTheTypesOfTheAPI(t *testing.T) {
+	objects, err := Objects(CRD)
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd, ok := objects[0].(*apiextensionsv1.CustomResourceDefinition)
+	if !ok || len(objects) != 1 {
+		t.Fatalf("%d objects, the first a %T", len(objects), objects[0])
+	}
+	if crd.Spec.Group != v1alpha1.GroupVersion.Group || crd.Spec.Names.Kind != "NodeTaintRule" || crd.Spec.Scope != apiextensionsv1.ClusterScoped {
+		t.Errorf("it defines %s %s in group %s", crd.Spec.Scope, crd.Spec.Names.Kind, crd.Spec.Group)
+	}
+	version := crd.Spec.Versions[0]
+	if version.Name != v1alpha1.GroupVersion.Version || version.Subresources == nil || version.Subresources.Status == nil {
+		t.Errorf("version %s with subresources %v", version.Name, version.Subresources)
 	}
 }
 

@@ -10,6 +10,9 @@ import (
 	"fmt"
 	"io"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +20,10 @@ import (
 
 // Objects returns the objects of a manifest, in its order.
 func Objects(manifest []byte) ([]client.Object, error) {
+	decoder, err := newDecoder()
+	if err != nil {
+		return nil, err
+	}
 	var objects []client.Object
 	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(manifest)))
 	for {
@@ -27,7 +34,7 @@ func Objects(manifest []byte) ([]client.Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(document, nil, nil)
+		decoded, _, err := decoder.Decode(document, nil, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -37,4 +44,13 @@ func Objects(manifest []byte) ([]client.Object, error) {
 		}
 		objects = append(objects, object)
 	}
+}
+
+// newDecoder knows what comes with Kubernetes, and the definitions of what does not.
+func newDecoder() (runtime.Decoder, error) {
+	known := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known)); err != nil {
+		return nil, err
+	}
+	return serializer.NewCodecFactory(known).UniversalDeserializer(), nil
 }

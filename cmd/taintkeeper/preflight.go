@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
 // preflightTimeout bounds the questions that are asked before anything starts.
@@ -96,9 +98,14 @@ func neededPermissions(o *options) []permission {
 		)
 	}
 	if !o.dryRun && o.enabled(controllerNodeHealth) {
-		needed = append(needed, permission{verbs: []string{"patch"}, resource: "nodes", subresource: "status"})
+		needed = append(needed,
+			permission{verbs: []string{"patch"}, resource: "nodes", subresource: "status"},
+			permission{verbs: []string{"patch"}, resource: "nodetaintrules", group: v1alpha1.GroupVersion.Group},
+			permission{verbs: []string{"patch"}, resource: "nodetaintrules", subresource: "status", group: v1alpha1.GroupVersion.Group},
+		)
 	}
 	if o.enabled(controllerNodeHealth) {
+		needed = append(needed, permission{verbs: []string{"list", "watch"}, resource: "nodetaintrules", group: v1alpha1.GroupVersion.Group})
 		needed = append(needed, permission{verbs: []string{"list", "watch"}, resource: "leases", group: "coordination.k8s.io", namespace: corev1.NamespaceNodeLease})
 	}
 	if o.elects() {

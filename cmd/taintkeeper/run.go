@@ -18,12 +18,14 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
 	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
@@ -146,8 +148,12 @@ func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) 
 		parts = append(parts, evictor)
 	}
 	if o.enabled(controllerNodeHealth) {
+		rules, err := rulesClient(config)
+		if err != nil {
+			return nil, err
+		}
 		keeper, err := nodehealth.New(nodehealth.Config{
-			Client: client, EventClient: eventClient, Pods: pods,
+			Client: client, EventClient: eventClient, Pods: pods, Rules: rules,
 			Grace:      o.nodeHealth.grace(),
 			Policy:     o.nodeHealth.policy(),
 			DryRun:     o.dryRun,
@@ -161,6 +167,15 @@ func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) 
 		parts = append(parts, keeper)
 	}
 	return parts, nil
+}
+
+// rulesClient makes a client for NodeTaintRules. Whether there is such a resource is found out later, and again.
+func rulesClient(config *rest.Config) (client.WithWatch, error) {
+	scheme, err := v1alpha1.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	return client.NewWithWatch(config, client.Options{Scheme: scheme})
 }
 
 // podWatch runs the watch of pods that the other parts share.

@@ -13,6 +13,7 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 )
 
@@ -24,13 +25,16 @@ const eventSource = "node-controller"
 type events struct {
 	broadcaster record.EventBroadcaster
 	recorder    record.EventRecorder
+	// ruleRecorder is for what upstream has not.
+	ruleRecorder record.EventRecorder
 }
 
 func newEvents() *events {
 	broadcaster := record.NewBroadcaster()
 	return &events{
-		broadcaster: broadcaster,
-		recorder:    broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource}),
+		broadcaster:  broadcaster,
+		recorder:     broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource}),
+		ruleRecorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "taintkeeper"}),
 	}
 }
 
@@ -61,6 +65,20 @@ func (e *events) podNotReady(pod *podcache.Pod) {
 // held says why a node that is not ready has no NoExecute taint.
 func (e *events) held(node *corev1.Node, key string, held Held) {
 	e.recorder.Eventf(nodeReference(node), corev1.EventTypeWarning, "NoExecuteTaintHeld", "Taint %s:NoExecute is held back: %s", key, held)
+}
+
+// holding says that a rule has begun to hold nodes back, or has ended it.
+func (e *events) holding(rule *v1alpha1.NodeTaintRule, plan rulePlan) {
+	reference := &corev1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeTaintRule", Name: rule.Name, UID: rule.UID}
+	mark := ""
+	if rule.Spec.DryRun {
+		mark = "Dry run: "
+	}
+	if plan.held == 0 {
+		e.ruleRecorder.Eventf(reference, corev1.EventTypeNormal, "TaintNoLongerHeld", "%sno node waits for taint %s any more", mark, taintOf(rule))
+		return
+	}
+	e.ruleRecorder.Eventf(reference, corev1.EventTypeWarning, "TaintHeld", "%s%s", mark, heldMessage(rule, plan))
 }
 
 // String says it in a sentence.

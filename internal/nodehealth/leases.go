@@ -37,7 +37,9 @@ func (l *leases) run(ctx context.Context, client kubernetes.Interface) {
 	}).RunWithContext(ctx)
 }
 
-// listerWatcher notes when leases cannot be seen: from a call that failed to the next that did not.
+// listerWatcher notes when leases cannot be seen: from a call that failed, or the end of a watch, to the next
+// call that succeeds. After an outage a watch may be opened and end at once, because it asks for what the
+// API server no longer has; the next try can be a minute away.
 func (l *leases) listerWatcher(client kubernetes.Interface) cache.ListerWatcher {
 	seen := func(err error) {
 		if err != nil {
@@ -55,9 +57,26 @@ func (l *leases) listerWatcher(client kubernetes.Interface) cache.ListerWatcher 
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			stream, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Watch(ctx, options)
 			seen(err)
-			return stream, err
+			if err != nil {
+				return nil, err
+			}
+			return leaseStream{Interface: stream, ended: func() { l.probes.cannotSee(time.Now()) }}, nil
 		},
 	}, client)
+}
+
+// leaseStream is a watch that tells of its end: the reflector stops each watch that it does not go on with,
+// before it begins another.
+type leaseStream struct {
+	watch.Interface
+
+	ended func()
+}
+
+// Stop implements watch.Interface.
+func (s leaseStream) Stop() {
+	s.ended()
+	s.Interface.Stop()
 }
 
 // Name and Done make it a cache.DoneChecker: the channel is closed when the first list is complete.

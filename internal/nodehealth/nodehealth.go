@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -52,6 +53,8 @@ type Config struct {
 	// Pods are the bound pods, if they are watched already; whoever made the cache runs it. nil: a cache
 	// of its own.
 	Pods *podcache.Cache
+	// Rules reads, watches and writes NodeTaintRules; nil: there are none.
+	Rules client.WithWatch
 	// Grace is for how long nodes may be silent.
 	Grace Grace
 	// Policy is how fast nodes are tainted.
@@ -90,7 +93,10 @@ type Keeper struct {
 	events   *events
 	looks    requests
 	markings requests
-	play     stage.Play
+	rules    *rulebook
+	// ruleRequests is nil without Rules.
+	ruleRequests *ruleRequests
+	play         stage.Play
 }
 
 // New assembles a Keeper. Nothing runs before Run is called or a manager to which it was added starts.
@@ -98,10 +104,10 @@ func New(config Config) (*Keeper, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	k := &Keeper{config: config, pods: config.Pods, probes: newProbes(), events: newEvents(), zones: newZones(config.Policy, config.Logger)}
+	k := &Keeper{config: config, pods: config.Pods, probes: newProbes(), events: newEvents(), zones: newZones(config.Policy, config.Logger), rules: newRulebook()}
 	k.leases = newLeases(k.probes)
 	var err error
-	k.nodes, err = newNodes(config.Client, k.probes, observers{changed: k.looks.add, came: k.came, went: k.went})
+	k.nodes, err = newNodes(config.Client, k.probes, observers{changed: k.changed, came: k.came, went: k.went})
 	if err != nil {
 		return nil, fmt.Errorf("prepare the watch of nodes: %w", err)
 	}
@@ -117,7 +123,7 @@ func New(config Config) (*Keeper, error) {
 	k.zones.silent, k.zones.wake, k.zones.recovered = k.silent, k.looks.add, k.probes.restart
 	metrics := newMetrics()
 	if config.Registerer != nil {
-		if err := metrics.register(config.Registerer, k.zones); err != nil {
+		if err := metrics.register(config.Registerer, k.zones, k.rules); err != nil {
 			return nil, fmt.Errorf("register the metrics: %w", err)
 		}
 	}
@@ -136,6 +142,14 @@ func (k *Keeper) HasSynced() bool {
 	return k.nodes.handler.HasSynced() && cache.IsDone(k.leases) && k.pods.HasSynced()
 }
 
+// changed asks for a look at a node, and for plans of the rules.
+func (k *Keeper) changed(name string) {
+	k.looks.add(name)
+	if k.ruleRequests != nil {
+		k.ruleRequests.nodesChanged()
+	}
+}
+
 // came and went tell of nodes, if this replica is the one that acts.
 func (k *Keeper) came(node *corev1.Node) {
 	if k.looks.started() {
@@ -149,10 +163,10 @@ func (k *Keeper) went(node *corev1.Node) {
 	}
 }
 
-// silent reports whether the grace period of a node is over.
+// silent reports whether the grace period of a node is over, also when its conditions say so already.
 func (k *Keeper) silent(name string, now time.Time) bool {
 	node, ok := k.nodes.get(name)
-	return ok && len(Assess(node, k.probes.of(name, now), k.config.Grace, now).Conditions) > 0
+	return ok && Assess(node, k.probes.of(name, now), k.config.Grace, now).Ready == corev1.ConditionUnknown
 }
 
 func (k *Keeper) addControllers(metrics *metrics) error {
@@ -162,7 +176,7 @@ func (k *Keeper) addControllers(metrics *metrics) error {
 		MaxConcurrentReconciles: concurrentNodes,
 		Reconciler: &tainter{
 			dryRun: k.config.DryRun, grace: k.config.Grace,
-			nodes: k.nodes, probes: k.probes, zones: k.zones,
+			nodes: k.nodes, probes: k.probes, zones: k.zones, rules: k.rules,
 			api: calls, events: k.events, metrics: metrics, unready: k.markings.add, backoff: backoff,
 		},
 	}, begin{k})
@@ -170,6 +184,11 @@ func (k *Keeper) addControllers(metrics *metrics) error {
 		return err
 	}
 	k.play.Leading(taint)
+	if k.config.Rules != nil {
+		if err := k.addRules(calls, metrics); err != nil {
+			return err
+		}
+	}
 	if k.config.DryRun {
 		return nil
 	}

@@ -10,10 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"k8s.io/client-go/informers"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
 // nodes watches the nodes, of which it keeps what an assessment needs.
@@ -91,6 +92,7 @@ func concerns(before, after *corev1.Node) bool {
 	return before.UID != after.UID ||
 		before.Spec.Unschedulable != after.Spec.Unschedulable ||
 		!apiequality.Semantic.DeepEqual(before.Labels, after.Labels) ||
+		before.Annotations[v1alpha1.OwnedAnnotation] != after.Annotations[v1alpha1.OwnedAnnotation] ||
 		!apiequality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
 		!slices.EqualFunc(before.Status.Conditions, after.Status.Conditions, func(a, b corev1.NodeCondition) bool {
 			return a.Type == b.Type && a.Status == b.Status && a.LastTransitionTime.Equal(&b.LastTransitionTime)
@@ -109,6 +111,9 @@ func slim(object any) (any, error) {
 			CreationTimestamp: full.CreationTimestamp, Labels: full.Labels,
 		},
 		Spec: corev1.NodeSpec{Taints: full.Spec.Taints, Unschedulable: full.Spec.Unschedulable},
+	}
+	if owned, ok := full.Annotations[v1alpha1.OwnedAnnotation]; ok {
+		node.Annotations = map[string]string{v1alpha1.OwnedAnnotation: owned}
 	}
 	for _, c := range full.Status.Conditions {
 		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{

@@ -27,6 +27,7 @@ type tainter struct {
 	nodes   *nodes
 	probes  *probes
 	zones   *zones
+	rules   *rulebook
 	api     api
 	events  *events
 	metrics *metrics
@@ -139,8 +140,11 @@ func (t *tainter) retaint(ctx context.Context, node *corev1.Node, ready corev1.C
 	keys, wait := t.noExecute(node, ready, now)
 	taints, executing := retaint(node.Spec.Taints, ownsNoExecute, corev1.TaintEffectNoExecute, keys, now)
 	taints, scheduling := retaint(taints, ownsNoSchedule, corev1.TaintEffectNoSchedule, noSchedule(node), now)
+	ruled := t.rules.part(node, taints, now)
+	taints = ruled.taints
 	labels := legacyLabels(node)
-	if !executing && !scheduling && len(labels) == 0 {
+	if !executing && !scheduling && !ruled.changed() && len(labels) == 0 {
+		t.rules.settled(node, ruled)
 		return wait, nil
 	}
 	if t.dryRun {
@@ -149,11 +153,12 @@ func (t *tainter) retaint(ctx context.Context, node *corev1.Node, ready corev1.C
 		}
 		return wait, nil
 	}
-	changed, err := t.api.patchNodeTaints(ctx, node, taints, labels)
+	changed, err := t.api.patchNodeTaints(ctx, node, taints, labels, ruled.annotations)
 	if err != nil {
 		return 0, fmt.Errorf("write the taints of node %s: %w", node.Name, err)
 	}
 	t.notes.changes(node, changed)
+	t.rules.settled(node, ruled)
 	if executing && len(keys) > 0 {
 		t.zones.used(node.Name)
 	}

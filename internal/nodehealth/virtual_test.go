@@ -282,7 +282,7 @@ func TestAConflictIsTriedAgainUntilItSucceeds(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
 		var tries atomic.Int32
-		w.on("patch", "nodes", "", func() error {
+		w.on("nodes", "", func() error {
 			if tries.Add(1) < 20 {
 				return apierrors.NewConflict(corev1.Resource("nodes"), "a-0", errors.New("changed"))
 			}
@@ -302,7 +302,7 @@ func TestThePodsOfASilentNodeAreMarkedNotReadyUntilAllAreDone(t *testing.T) {
 		w.addPod("q", "a-0")
 		w.addPod("other", "a-1")
 		var refused atomic.Int32
-		w.on("patch", "pods", "status", func() error {
+		w.on("pods", "status", func() error {
 			if refused.Add(1) < 10 {
 				return apierrors.NewInternalError(errors.New("not now"))
 			}

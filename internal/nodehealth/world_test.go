@@ -314,8 +314,8 @@ func (w *world) did(words string) []time.Duration {
 }
 
 // on makes the API server answer patches of a resource by an error for as long as the function returns one.
-func (w *world) on(verb, resource, subresource string, answer func() error) {
-	w.client.PrependReactor(verb, resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
+func (w *world) on(resource, subresource string, answer func() error) {
+	w.client.PrependReactor("patch", resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if action.GetSubresource() != subresource {
 			return false, nil, nil
 		}

@@ -34,8 +34,13 @@ type zones struct {
 	mu      sync.Mutex
 	members map[string]member
 	zones   map[string]*zone
-	allFull bool // every zone is fully disrupted: nobody is tainted NoExecute
+	swept   time.Time // when all nodes were last looked at
+	allFull bool      // every zone is fully disrupted: nobody is tainted NoExecute
 }
+
+// sweepEvery bounds how often all nodes are looked at because some fell silent: when 15,000 do within ten
+// seconds, each of them would otherwise be a reason.
+const sweepEvery = 100 * time.Millisecond
 
 // member is a node as it counts in its zone.
 type member struct {
@@ -99,6 +104,9 @@ func (z *zones) put(node *corev1.Node, ready bool, now time.Time) {
 	}
 	z.members[node.Name] = next
 	z.count(next)
+	if !ready && now.Sub(z.swept) >= sweepEvery { // all that fell at this moment at once: states in between would cost the zone a turn
+		z.countSilent(now)
+	}
 	z.evaluate(now)
 }
 
@@ -244,6 +252,7 @@ func (z *zones) leave(name, key string) {
 
 // countSilent counts the nodes as not ready whose grace period is over.
 func (z *zones) countSilent(now time.Time) {
+	z.swept = now
 	found := false
 	for name, m := range z.members {
 		if !m.ready || !z.silent(name, now) {

@@ -1,0 +1,187 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// NodeTaintRule turns a condition of nodes into a taint: while a selected node has the condition, it has the
+// taint. It is for conditions that Kubernetes itself makes nothing of, such as those of node-problem-detector.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=ntr
+// +kubebuilder:printcolumn:name="Condition",type=string,JSONPath=`.spec.condition.type`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.spec.condition.status`
+// +kubebuilder:printcolumn:name="Taint",type=string,JSONPath=`.spec.taint.key`
+// +kubebuilder:printcolumn:name="Effect",type=string,JSONPath=`.spec.taint.effect`
+// +kubebuilder:printcolumn:name="Matching",type=integer,JSONPath=`.status.matching`
+// +kubebuilder:printcolumn:name="Tainted",type=integer,JSONPath=`.status.tainted`
+// +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.held`
+// +kubebuilder:printcolumn:name="Dry run",type=boolean,JSONPath=`.spec.dryRun`
+// +kubebuilder:printcolumn:name="Accepted",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Accepted")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type NodeTaintRule struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +required
+	Spec NodeTaintRuleSpec `json:"spec"`
+	// +optional
+	Status NodeTaintRuleStatus `json:"status,omitzero"`
+}
+
+// NodeTaintRuleSpec says which nodes get which taint when.
+type NodeTaintRuleSpec struct {
+	// The condition of a node that brings the taint.
+	// +required
+	Condition NodeTaintRuleCondition `json:"condition"`
+
+	// The nodes that the rule is about. All nodes by default.
+	// +optional
+	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+
+	// The taint. It cannot be changed: delete the rule, which takes its taints off, and create another.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="the taint of a rule cannot be changed: delete the rule, which takes its taints off, and create another"
+	Taint NodeTaintRuleTaint `json:"taint"`
+
+	// How long the condition must have held, by its lastTransitionTime, before the taint comes, for example
+	// 30s, 5m or 1h30m.
+	// +optional
+	// +kubebuilder:default="0s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
+	After metav1.Duration `json:"after,omitzero"`
+
+	// How long the condition must have been over, by its lastTransitionTime, before the taint goes.
+	// +optional
+	// +kubebuilder:default="0s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
+	ClearAfter metav1.Duration `json:"clearAfter,omitzero"`
+
+	// The most nodes that have the rule's taint at once, as a number or as a percentage of the selected nodes,
+	// rounded down. Beyond that the rule holds: further nodes wait until others have lost the taint. Without
+	// it there is no bound.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 2147483647 : type(self) == string && self.matches('^(100|[1-9]?[0-9])%$')",message="it is a number of nodes, 0 or more, or a percentage from 0% to 100%"
+	MaxTainted *intstr.IntOrString `json:"maxTainted,omitempty"`
+
+	// Only report: status, events and metrics say what the rule would do, and no node is tainted.
+	// +optional
+	DryRun bool `json:"dryRun,omitempty"`
+}
+
+// NodeTaintRuleCondition is a condition of a node.
+type NodeTaintRuleCondition struct {
+	// The type, for example KernelDeadlock.
+	// +required
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=316
+	Type corev1.NodeConditionType `json:"type"`
+
+	// The status that brings the taint.
+	// +required
+	// +kubebuilder:validation:Enum="True";"False";Unknown
+	Status corev1.ConditionStatus `json:"status"`
+}
+
+// NodeTaintRuleTaint is a taint as kubectl taint takes it.
+type NodeTaintRuleTaint struct {
+	// The key, for example example.com/kernel-deadlock. What ends in kubernetes.io or k8s.io before the slash
+	// is Kubernetes' own.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self.contains('/') ? self.split('/')[0].size() <= 253 && self.split('/')[1].size() <= 63 : self.size() <= 63",message="it is a name of at most 63 characters, after a prefix of at most 253 and a slash if there is one"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([^/]*[.])?(kubernetes|k8s)[.]io/')",message="keys of kubernetes.io and k8s.io belong to Kubernetes itself: choose a prefix of your own"
+	Key string `json:"key"`
+
+	// The value, none by default.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
+	Value string `json:"value,omitempty"`
+
+	// NoSchedule, PreferNoSchedule or NoExecute.
+	// +required
+	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
+	Effect corev1.TaintEffect `json:"effect"`
+}
+
+// NodeTaintRuleStatus says what the rule does.
+type NodeTaintRuleStatus struct {
+	// The generation of the spec that the rest of the status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// How many nodes the selector selects.
+	// +optional
+	Selected int32 `json:"selected"`
+
+	// How many of them have the condition now, however long.
+	// +optional
+	Matching int32 `json:"matching"`
+
+	// How many nodes have the taint from this rule; in a dry run, how many would have it.
+	// +optional
+	Tainted int32 `json:"tainted"`
+
+	// How many nodes have had the condition for long enough, and wait because of maxTainted.
+	// +optional
+	Held int32 `json:"held"`
+
+	// Accepted and Holding.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// The conditions of a rule, and their reasons.
+const (
+	// ConditionAccepted is True while the rule does its work.
+	ConditionAccepted = "Accepted"
+	// ReasonAccepted is the reason of Accepted when it is True.
+	ReasonAccepted = "Accepted"
+	// ReasonTaintConflict says that an older rule has the same taint key and effect.
+	ReasonTaintConflict = "TaintConflict"
+	// ReasonBuiltInKey says that the taint key belongs to Kubernetes.
+	ReasonBuiltInKey = "BuiltInKey"
+	// ReasonInvalid says that a field has a value that cannot be used.
+	ReasonInvalid = "Invalid"
+
+	// ConditionHolding is True while nodes wait because of maxTainted.
+	ConditionHolding = "Holding"
+	// ReasonMaxTainted is the reason of Holding when it is True.
+	ReasonMaxTainted = "MaxTainted"
+	// ReasonNoNodeHeld is the reason of Holding when it is False.
+	ReasonNoNodeHeld = "NoNodeHeld"
+)
+
+// Finalizer keeps a rule until its taints are off all nodes.
+const Finalizer = "taintkeeper.dev/taints"
+
+// OwnedAnnotation says on a node which of its taints came from rules: a JSON object of a rule's name to a
+// taint as key=value:Effect.
+const OwnedAnnotation = "taintkeeper.dev/node-taint-rules"
+
+// NodeTaintRuleList is a list of rules.
+//
+// +kubebuilder:object:root=true
+type NodeTaintRuleList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []NodeTaintRule `json:"items"`
+}

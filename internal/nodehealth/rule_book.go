@@ -1,0 +1,186 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodehealth
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+)
+
+// rulebook holds the newest plan of each rule. The controller of rules writes it, the tainter asks it about one node
+// at a time. Safe for concurrent use.
+type rulebook struct {
+	// exists reports whether there is a rule of a name, and listed whether all rules are known.
+	exists func(name string) bool
+	listed func() bool
+	// replan makes a rule be planned again.
+	replan func(name string)
+
+	mu      sync.Mutex
+	planned map[string]*planned
+}
+
+// planned is a rule with its newest plan. Only the claims change after it was entered.
+type planned struct {
+	rule    *rule
+	plan    rulePlan
+	holding bool                         // this was said
+	said    v1alpha1.NodeTaintRuleStatus // in a dry run
+}
+
+func (p *planned) wants(node *corev1.Node) bool {
+	c := p.plan.claims[node.Name]
+	return c.wanted && c.uid == node.UID && !p.rule.onlyReports
+}
+
+func newRulebook() *rulebook {
+	return &rulebook{
+		exists: func(string) bool { return false }, listed: func() bool { return false }, replan: func(string) {},
+		planned: map[string]*planned{},
+	}
+}
+
+// memory returns what has to be known of a rule's past, and whether it has one. A rule that came in the place of
+// another with its name has none.
+func (b *rulebook) memory(r *rule) (ruleMemory, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	known, ok := b.planned[r.name]
+	if !ok || known.rule.uid != r.uid {
+		return ruleMemory{}, false
+	}
+	return ruleMemory{claims: maps.Clone(known.plan.claims), sightings: known.plan.sightings}, true
+}
+
+// enter notes a new plan, and returns the nodes that have to be looked at because of it.
+func (b *rulebook) enter(r *rule, plan rulePlan, nodes []*corev1.Node) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before := b.planned[r.name]
+	next := &planned{rule: r, plan: plan}
+	differs := next.differsFromNode
+	if before != nil && before.rule.uid == r.uid {
+		next.holding, next.said = before.holding, before.said
+		differs = func(node *corev1.Node) bool { return before.wants(node) != next.wants(node) }
+	}
+	b.planned[r.name] = next
+	var differ []string
+	for _, node := range nodes {
+		if differs(node) || next.unsettled(node) {
+			differ = append(differ, node.Name)
+		}
+	}
+	return differ
+}
+
+// unsettled reports whether it is not known that no write of the taint to a node is under way.
+func (p *planned) unsettled(node *corev1.Node) bool {
+	c, ok := p.plan.claims[node.Name]
+	return ok && !c.wanted && ownedBy(node)[p.rule.name] == ""
+}
+
+// differsFromNode reports whether a node says something else of a rule than the rule wants.
+func (p *planned) differsFromNode(node *corev1.Node) bool {
+	want := p.rule.taint()
+	has, owns := ownedBy(node)[p.rule.name]
+	return owns != p.wants(node) || owns && has != want.ToString()
+}
+
+// forget drops a rule that is gone.
+func (b *rulebook) forget(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.planned, name)
+}
+
+// holds notes whether a rule holds nodes back, and reports whether that is news; at first, to whom the status says said.
+func (b *rulebook) holds(name string, first, said, holding bool) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	known := b.planned[name]
+	if first {
+		known.holding = said
+	}
+	news := known.holding != holding
+	known.holding = holding
+	return news
+}
+
+// wouldSay reports whether the status that a rule would get in a dry run is news.
+func (b *rulebook) wouldSay(name string, status v1alpha1.NodeTaintRuleStatus) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	known := b.planned[name]
+	for i := range status.Conditions {
+		status.Conditions[i].LastTransitionTime = metav1.Time{}
+	}
+	news := !apiequality.Semantic.DeepEqual(known.said, status)
+	known.said = status
+	return news
+}
+
+// part returns what the rules make of a node's taints.
+func (b *rulebook) part(node *corev1.Node, taints []corev1.Taint, now time.Time) rulePart {
+	if !b.listed() {
+		return rulePart{taints: taints}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	part := applyRules(node, taints, pages{b}, now)
+	for name, known := range b.planned {
+		if !known.wants(node) {
+			part.without = append(part.without, name)
+		}
+	}
+	return part
+}
+
+// settled notes that a node is as a part of rules said.
+func (b *rulebook) settled(node *corev1.Node, part rulePart) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, name := range part.without {
+		known, ok := b.planned[name]
+		if !ok {
+			continue
+		}
+		if c, ok := known.plan.claims[node.Name]; ok && !c.wanted {
+			delete(known.plan.claims, node.Name)
+			b.replan(name)
+		}
+	}
+}
+
+// pages is a rulebook whose lock is held.
+type pages struct{ *rulebook }
+
+// keeps implements claims. A rule that exists and was not planned yet loses nothing.
+func (b pages) keeps(node *corev1.Node, name, taint string) (stays, again bool) {
+	known, ok := b.planned[name]
+	if !ok {
+		return b.exists(name), false
+	}
+	want := known.rule.taint()
+	stays = known.wants(node) && taint == want.ToString()
+	return stays, stays
+}
+
+// wanting implements claims.
+func (b pages) wanting(node *corev1.Node) []*rule {
+	var all []*rule
+	for _, name := range slices.Sorted(maps.Keys(b.planned)) {
+		if known := b.planned[name]; known.wants(node) {
+			all = append(all, known.rule)
+		}
+	}
+	return all
+}

@@ -1,0 +1,120 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodehealth
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	grammar "github.com/taintkeeper/taintkeeper/taints"
+)
+
+// owned is which taints of a node came from rules: by the rule's name, as key=value:Effect.
+type owned map[string]string
+
+// ownedBy reads the annotation of a node. One that cannot be read owns nothing.
+func ownedBy(node *corev1.Node) owned {
+	text, ok := node.Annotations[v1alpha1.OwnedAnnotation]
+	if !ok {
+		return nil
+	}
+	var taints owned
+	if err := json.Unmarshal([]byte(text), &taints); err != nil {
+		return nil
+	}
+	return taints
+}
+
+// annotation returns what has to be written so that a node says this; nil takes the annotation away.
+func (o owned) annotation() map[string]any {
+	if len(o) == 0 {
+		return map[string]any{v1alpha1.OwnedAnnotation: nil}
+	}
+	text, err := json.Marshal(o)
+	if err != nil {
+		panic(err) // strings by strings can be written
+	}
+	return map[string]any{v1alpha1.OwnedAnnotation: string(text)}
+}
+
+// standing reports whether a node's taint of this key and effect is the rule's own, even if somebody has taken it off;
+// and whether it is somebody's who is no rule.
+func standing(r *rule, node *corev1.Node) (mine, foreign bool) {
+	want := r.taint()
+	all := ownedBy(node)
+	mine = all[r.name] == want.ToString()
+	for _, t := range node.Spec.Taints {
+		if !t.MatchTaint(&want) {
+			continue
+		}
+		ours := slices.Contains(slices.Collect(maps.Values(all)), t.ToString())
+		return mine && t.Value == want.Value, !ours
+	}
+	return mine, false
+}
+
+// rulePart is what the rules make of a node's taints.
+type rulePart struct {
+	taints []corev1.Taint
+	// annotations have to be written together with the taints; empty: neither has changed.
+	annotations map[string]any
+	// without are the rules whose taint the node has not, once this is written.
+	without []string
+}
+
+func (p rulePart) changed() bool { return len(p.annotations) > 0 }
+
+// claims is what the rules say of one node.
+type claims interface {
+	// keeps reports whether a taint stays that came from a rule; again: and comes again if somebody took it off.
+	keeps(node *corev1.Node, name, taint string) (stays, again bool)
+	// wanting returns the rules that want their taint on the node, in the order of their names.
+	wanting(node *corev1.Node) []*rule
+}
+
+// obstructed reports whether somebody has put another value in the place of a rule's taint.
+func obstructed(taints []corev1.Taint, text string) bool {
+	mine, err := grammar.Parse(text)
+	return err == nil && slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.MatchTaint(&mine) && t.Value != mine.Value })
+}
+
+// applyRules returns what the rules make of a node's taints. A taint of others is neither touched nor taken over.
+func applyRules(node *corev1.Node, taints []corev1.Taint, say claims, now time.Time) rulePart {
+	before := ownedBy(node)
+	after := owned{}
+	touched := false
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		stays, again := say.keeps(node, name, before[name])
+		if stays && (!again || !obstructed(taints, before[name])) {
+			after[name] = before[name]
+			continue
+		}
+		left := slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool { return t.ToString() == before[name] })
+		touched = touched || len(left) != len(taints)
+		taints = left
+	}
+	for _, r := range say.wanting(node) {
+		next := r.taint()
+		if slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.MatchTaint(&next) }) {
+			continue
+		}
+		if _, owns := after[r.name]; !owns && !r.matches(node) {
+			continue // it is over, and the next plan will say so
+		}
+		after[r.name] = next.ToString()
+		next.TimeAdded = &metav1.Time{Time: now}
+		taints, touched = append(slices.Clone(taints), next), true
+	}
+	part := rulePart{taints: taints}
+	if touched || !maps.Equal(before, after) {
+		part.annotations = after.annotation()
+	}
+	return part
+}

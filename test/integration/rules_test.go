@@ -1,0 +1,277 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/config"
+	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
+)
+
+// ruleCluster is a cluster of its own for rules, since what follows them looks at every node.
+type ruleCluster struct {
+	*localcluster.Cluster
+
+	admin   client.Client
+	clients kubernetes.Interface
+}
+
+func newRuleCluster(t *testing.T) *ruleCluster {
+	t.Helper()
+	own, err := localcluster.Start(context.WithoutCancel(t.Context()), localcluster.Config{
+		Without: []localcluster.Component{localcluster.ControllerManager, localcluster.Scheduler, localcluster.Kwok},
+	})
+	must(t, err)
+	t.Cleanup(func() { must(t, own.Stop()) })
+	must(t, own.GrantTaintkeeper(t.Context()))
+	known := runtime.NewScheme()
+	must(t, errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), v1alpha1.AddToScheme(known)))
+	c := &ruleCluster{Cluster: own}
+	c.admin, err = client.New(own.AdminConfig(), client.Options{Scheme: known})
+	must(t, err)
+	c.clients, err = kubernetes.NewForConfig(own.AdminConfig())
+	must(t, err)
+	return c
+}
+
+// install installs the resource and waits until it is served.
+func (c *ruleCluster) install(t *testing.T) {
+	t.Helper()
+	objects, err := config.Objects(config.CRD)
+	must(t, err)
+	for _, object := range objects {
+		must(t, c.admin.Create(t.Context(), object))
+	}
+	eventually(t, "the resource is served", func(ctx context.Context) error {
+		return c.admin.List(ctx, &v1alpha1.NodeTaintRuleList{})
+	})
+}
+
+// keep runs node health as the user that config/rbac.yaml makes, and never finds a node silent.
+func (c *ruleCluster) keep(t *testing.T) {
+	t.Helper()
+	access, err := c.TaintkeeperAccess()
+	must(t, err)
+	clients, err := kubernetes.NewForConfig(access)
+	must(t, err)
+	known, err := v1alpha1.NewScheme()
+	must(t, err)
+	rules, err := client.NewWithWatch(access, client.Options{Scheme: known})
+	must(t, err)
+	keeper, err := nodehealth.New(nodehealth.Config{Client: clients, Rules: rules, Grace: nodehealth.Grace{Monitor: time.Hour, Startup: time.Hour}})
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- keeper.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		must(t, <-ended)
+	})
+	eventually(t, "the keeper knows the nodes", func(context.Context) error {
+		if !keeper.HasSynced() {
+			return errors.New("its lists are not complete")
+		}
+		return nil
+	})
+}
+
+// deadlocked makes a node that says since when it has had the condition KernelDeadlock.
+func (c *ruleCluster) deadlocked(t *testing.T, name string, since time.Time) {
+	t.Helper()
+	node, err := c.clients.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	must(t, err)
+	node.Status.Conditions = []corev1.NodeCondition{{Type: "KernelDeadlock", Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(since)}}
+	_, err = c.clients.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
+	must(t, err)
+}
+
+// tainted waits until exactly these nodes have the rule's taint.
+func (c *ruleCluster) tainted(t *testing.T, want ...string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("the nodes %q have the taint", want), func(ctx context.Context) error {
+		nodes, err := c.clients.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		var got []string
+		for _, node := range nodes.Items {
+			if slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "example.com/deadlock" }) {
+				got = append(got, node.Name)
+			}
+		}
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("these have it: %q", got)
+		}
+		return nil
+	})
+}
+
+// rule is a rule as a user writes it.
+func rule(name string, change ...func(spec map[string]any)) *unstructured.Unstructured {
+	spec := map[string]any{
+		"condition": map[string]any{"type": "KernelDeadlock", "status": "True"},
+		"taint":     map[string]any{"key": "example.com/deadlock", "effect": "NoSchedule"},
+	}
+	for _, apply := range change {
+		apply(spec)
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("NodeTaintRule"))
+	object.SetName(name)
+	return object
+}
+
+// with sets a field of a spec, by its path.
+func with(value any, path ...string) func(map[string]any) {
+	return func(spec map[string]any) {
+		if err := unstructured.SetNestedField(spec, value, path...); err != nil {
+			panic(err) // the test is wrong
+		}
+	}
+}
+
+func TestRulesOnARealAPIServer(t *testing.T) {
+	t.Parallel()
+	c := newRuleCluster(t)
+	c.keep(t) // it waits for the resource, and notices that it is there
+	c.install(t)
+	t.Run("what cannot be meant is refused", func(t *testing.T) { c.testRefusals(t) })
+	t.Run("a rule taints and is shown", func(t *testing.T) { c.testLife(t) })
+}
+
+func (c *ruleCluster) testRefusals(t *testing.T) {
+	refusals := []struct {
+		name string
+		edit func(map[string]any)
+		says string
+	}{
+		{"a key of Kubernetes", with("node.kubernetes.io/not-ready", "taint", "key"), "belong to Kubernetes itself"},
+		{"a key of a cloud provider", with("node.cloudprovider.kubernetes.io/shutdown", "taint", "key"), "belong to Kubernetes itself"},
+		{"a key of kubernetes.io itself", with("kubernetes.io/x", "taint", "key"), "belong to Kubernetes itself"},
+		{"a key of k8s.io", with("readiness.k8s.io/x", "taint", "key"), "belong to Kubernetes itself"},
+		{"a key that is no label key", with("Example.com/x", "taint", "key"), "spec.taint.key"},
+		{"a key with too long a name", with("example.com/"+strings.Repeat("x", 64), "taint", "key"), "at most 63"},
+		{"no key", with("", "taint", "key"), "spec.taint.key"},
+		{"a value that is no label value", with("a b", "taint", "value"), "spec.taint.value"},
+		{"an effect that is none", with("NoEvict", "taint", "effect"), "NoEvict"},
+		{"a negative duration", with("-5s", "after"), "spec.after"},
+		{"a duration without a unit", with("5", "clearAfter"), "spec.clearAfter"},
+		{"a status that is none", with("true", "condition", "status"), "spec.condition.status"},
+		{"no type of condition", with("", "condition", "type"), "spec.condition.type"},
+		{"more than all nodes", with("101%", "maxTainted"), "percentage"},
+		{"a number as text", with("5", "maxTainted"), "percentage"},
+		{"a negative number of nodes", with(int64(-1), "maxTainted"), "percentage"},
+		{"more nodes than can be counted", with(int64(1)<<40, "maxTainted"), "percentage"},
+	}
+	for _, refusal := range refusals {
+		t.Run(refusal.name, func(t *testing.T) {
+			err := c.admin.Create(t.Context(), rule("refused", refusal.edit))
+			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), refusal.says) {
+				t.Errorf("it is answered by %v, want a refusal that says %q", err, refusal.says)
+			}
+		})
+	}
+	accepted := map[string][]func(map[string]any){
+		"all":   {with("1h30m", "after"), with("500ms", "clearAfter"), with("10%", "maxTainted"), with("a.b_c-1", "taint", "value"), with(true, "dryRun")},
+		"zero":  {with(int64(0), "maxTainted"), with("0s", "after"), with("plain", "taint", "key")},
+		"alike": {with("kubernetes.io.example.com/x", "taint", "key"), with("100%", "maxTainted")},
+	}
+	for name, edits := range accepted {
+		must(t, c.admin.Create(t.Context(), rule(name, edits...)))
+	}
+	var read v1alpha1.NodeTaintRuleList
+	must(t, c.admin.List(t.Context(), &read))
+	if len(read.Items) != len(accepted) {
+		t.Errorf("%d rules can be read, want %d", len(read.Items), len(accepted))
+	}
+	changed := rule("all", append(accepted["all"], with("other", "taint", "value"))...)
+	if err := c.admin.Patch(t.Context(), changed, client.Merge); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "cannot be changed") {
+		t.Errorf("another taint is answered by %v, want a refusal", err)
+	}
+	must(t, c.admin.DeleteAllOf(t.Context(), &v1alpha1.NodeTaintRule{}))
+}
+
+func (c *ruleCluster) testLife(t *testing.T) {
+	now := time.Now()
+	for i, name := range []string{"node-c", "node-a", "node-b"} {
+		c.deadlocked(t, name, now.Add(time.Duration(i-60)*time.Second))
+	}
+	must(t, c.admin.Create(t.Context(), rule("deadlock", with(int64(2), "maxTainted"))))
+	must(t, c.admin.Create(t.Context(), rule("late", with("late", "taint", "value"))))
+	c.tainted(t, "node-a", "node-c")
+	eventually(t, "the columns of the rules are right", func(ctx context.Context) error {
+		return c.checkColumns(ctx)
+	})
+	eventually(t, "an event says that a node waits", func(ctx context.Context) error {
+		events, err := c.clients.CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=NodeTaintRule,reason=TaintHeld"})
+		if err != nil {
+			return err
+		}
+		if len(events.Items) != 1 || events.Items[0].Type != corev1.EventTypeWarning || !strings.Contains(events.Items[0].Message, "1 node waits") {
+			return fmt.Errorf("the events are %v", events.Items)
+		}
+		return nil
+	})
+	must(t, c.admin.Delete(t.Context(), rule("late")))
+	must(t, c.admin.Delete(t.Context(), rule("deadlock")))
+	c.tainted(t)
+	eventually(t, "the deleted rule is gone", func(ctx context.Context) error {
+		err := c.admin.Get(ctx, client.ObjectKey{Name: "deadlock"}, &v1alpha1.NodeTaintRule{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("it is there, or %w", err)
+	})
+}
+
+// checkColumns checks what kubectl get would show.
+func (c *ruleCluster) checkColumns(ctx context.Context) error {
+	configuration := rest.CopyConfig(c.AdminConfig())
+	configuration.APIPath, configuration.GroupVersion = "/apis", &v1alpha1.GroupVersion
+	configuration.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	getter, err := rest.RESTClientFor(configuration)
+	if err != nil {
+		return err
+	}
+	var table metav1.Table
+	raw, err := getter.Get().Resource("nodetaintrules").SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Do(ctx).Raw()
+	if err != nil {
+		return err
+	}
+	if err := runtime.DecodeInto(scheme.Codecs.UniversalDeserializer(), raw, &table); err != nil {
+		return err
+	}
+	var lines []string
+	for _, row := range table.Rows {
+		lines = append(lines, fmt.Sprint(row.Cells[:len(row.Cells)-1]...)) // but for the age
+	}
+	want := []string{
+		fmt.Sprint("deadlock", "KernelDeadlock", "True", "example.com/deadlock", "NoSchedule", 3, 2, 1, nil, "Accepted"),
+		fmt.Sprint("late", "KernelDeadlock", "True", "example.com/deadlock", "NoSchedule", 0, 0, 0, nil, "TaintConflict"),
+	}
+	if !slices.Equal(lines, want) {
+		return fmt.Errorf("they show\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
+	}
+	return nil
+}
