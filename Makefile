@@ -36,7 +36,7 @@ test: build controlplane ## run all tests with the race detector, and the fuzz t
 	done
 
 .PHONY: demo
-demo: build controlplane bin/demo ## play four acts of evictions in a real control plane on this machine, and check them (1 minute)
+demo: build controlplane bin/demo ## play five acts, of evictions and of silent nodes, in a real control plane on this machine, and check them (1 minute)
 	@bin/demo
 
 .PHONY: playground
@@ -69,7 +69,7 @@ bin/conformance/run:
 .PHONY: parity
 parity: ## play random histories to Kubernetes' own code and to ours in virtual time, and explain every difference (N=100000 SEED=1)
 	@case '$(N)$(SEED)' in *[!0-9]*) echo "make parity: N and SEED are whole numbers, for example N=100000 SEED=1"; exit 1;; esac
-	@cd test/parity && $(GO) test -count=1 -timeout 0 -v ./evictions ./matching ./scheduling ./kubectltaint -args $(if $(N),-n=$(N)) $(if $(SEED),-seed=$(SEED))
+	@cd test/parity && $(GO) test -count=1 -timeout 0 -v ./evictions ./health ./matching ./scheduling ./kubectltaint -args $(if $(N),-n=$(N)) $(if $(SEED),-seed=$(SEED))
 
 # MACHINE says in words what it runs on. ONLY=6,15 plays those rows alone and writes nothing.
 .PHONY: defects

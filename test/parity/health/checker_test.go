@@ -1,0 +1,89 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package health
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
+)
+
+// ourselves is ours, set up in another way than upstream.
+func ourselves(change func(*nodehealth.Config)) contestant {
+	return func(ctx context.Context, w *world) error {
+		config := nodehealth.Config{Client: w.client, Grace: grace, Policy: policy}
+		change(&config)
+		keeper, err := nodehealth.New(config)
+		if err != nil {
+			return fmt.Errorf("assemble the Keeper: %w", err)
+		}
+		return keeper.Run(ctx)
+	}
+}
+
+// forgetful is a contestant of which every fifth change of a node is lost, though it is told that it was made.
+func forgetful(right contestant) contestant {
+	return func(ctx context.Context, w *world) error {
+		var changes atomic.Int32
+		w.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if changes.Add(1)%5 > 0 {
+				return false, nil, nil
+			}
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			node, ok := w.cluster.nodes[action.(clienttesting.PatchAction).GetName()]
+			return ok, node.DeepCopy(), nil
+		})
+		return right(ctx, w)
+	}
+}
+
+func TestAWrongContestantIsFoundAndShownInAFewSteps(t *testing.T) {
+	for name, test := range map[string]struct {
+		contest contest
+		kind    kind
+	}{
+		"ours, whose grace period is a second longer": {
+			contest{ourselves(func(c *nodehealth.Config) { c.Grace.Monitor += sec }), upstream}, oursBreaksTheRule,
+		},
+		"ours, at twice the rate": {
+			contest{ourselves(func(c *nodehealth.Config) { c.Policy.Rate *= 2 }), upstream}, oursBreaksTheRule,
+		},
+		"ours, which only says what it would do": {
+			contest{ourselves(func(c *nodehealth.Config) { c.DryRun = true }), upstream}, oursBreaksTheRule,
+		},
+		"ours, forgetting":     {contest{forgetful(ours), upstream}, oursBreaksTheRule},
+		"upstream, forgetting": {contest{ours, forgetful(upstream)}, upstreamIsUnexplained},
+		"upstream, at ten times the rate": {
+			contest{ours, func(ctx context.Context, w *world) error { return runUpstream(ctx, w, 10*policy.Rate+0.5) }}, upstreamIsUnexplained,
+		},
+		"upstream instead of ours": {contest{upstream, upstream}, oursBreaksTheRule},
+		"ours instead of upstream": {contest{ours, ours}, upstreamIsUnexplained},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const enough, seed = 40, 1 // it is the checker that is checked, not what a seed brings
+			for index := range uint64(enough) {
+				found := test.contest.try(t, generate(seed, index))
+				if !found.has(test.kind) {
+					continue
+				}
+				smallest := shrink(found.history, func(h *history) bool { return test.contest.try(t, h).has(test.kind) })
+				const fewSteps, fewNodes = 3, 4
+				if len(smallest.Steps) > fewSteps || len(smallest.specs()) > fewNodes {
+					t.Errorf("%d steps and %d nodes are left of %d steps, want %d and %d at most\n%s", len(smallest.Steps), len(smallest.specs()),
+						len(found.history.Steps), fewSteps, fewNodes, test.contest.try(t, smallest).timetable())
+				}
+				return
+			}
+			t.Errorf("not found in %d histories", enough)
+		})
+	}
+}

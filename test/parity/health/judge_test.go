@@ -1,0 +1,149 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package health
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+)
+
+// trial is one history, played to both contestants.
+type trial struct {
+	history        *history
+	ours, upstream outcome
+	passes         []time.Duration // upstream's
+	rule, model    outcome         // what the rule says of ours, and the model with all quirks of upstream
+}
+
+// contest is who plays. A trial of wrong contestants shows that the checker can fail.
+type contest struct{ ours, upstream contestant }
+
+func (c contest) try(t *testing.T, h *history) *trial {
+	t.Helper()
+	ours, upstream := play(t, h, c.ours), play(t, h, c.upstream)
+	return &trial{
+		history: h, ours: ours.looks, upstream: upstream.looks, passes: upstream.passes,
+		rule: predictOurs(h, ours.looks), model: predictUpstream(h, upstream.passes, all),
+	}
+}
+
+// kind is what can be wrong with a trial.
+type kind string
+
+const (
+	oursBreaksTheRule     kind = "ours differs from the rule"
+	upstreamIsUnexplained kind = "upstream differs from the model of it"
+	unexplained           kind = "ours and upstream differ, and no set of quirks explains it"
+)
+
+// fault is something wrong with a trial.
+type fault struct {
+	kind kind
+	node string
+}
+
+func (f fault) String() string { return fmt.Sprintf("node %s: %s", f.node, f.kind) }
+
+// faults returns everything wrong with a trial, in the order of the nodes.
+func (t *trial) faults() []fault {
+	var faults []fault
+	explanation := t.explain()
+	for _, name := range t.names() {
+		if !equal(t.ours[name], t.rule[name]) {
+			faults = append(faults, fault{oursBreaksTheRule, name})
+		}
+		if !equal(t.upstream[name], t.model[name]) {
+			faults = append(faults, fault{upstreamIsUnexplained, name})
+		} else if _, ok := explanation[name]; !ok {
+			faults = append(faults, fault{unexplained, name})
+		}
+	}
+	return faults
+}
+
+func (t *trial) has(kind kind) bool {
+	return slices.ContainsFunc(t.faults(), func(f fault) bool { return f.kind == kind })
+}
+
+// names returns the nodes of the history.
+func (t *trial) names() []string {
+	names := map[string]bool{}
+	for _, spec := range t.history.specs() {
+		names[spec.Name] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// agreement is how far ours and upstream differ about a node.
+type agreement struct {
+	agree  bool // the same looks in the same order, each within the tolerance
+	quirks quirks
+}
+
+// explain finds, for each node, the smallest set of quirks with which a controller that acts in passes
+// does as upstream did. A node about which both agree needs none.
+func (t *trial) explain() map[string]agreement {
+	found := map[string]agreement{}
+	var open []string
+	for _, name := range t.names() {
+		if agree(t.ours[name], t.upstream[name]) {
+			found[name] = agreement{agree: true}
+			continue
+		}
+		open = append(open, name)
+	}
+	for _, set := range bySize {
+		if len(open) == 0 {
+			break
+		}
+		predicted := predictUpstream(t.history, t.passes, set)
+		open = slices.DeleteFunc(open, func(name string) bool {
+			explained := equal(predicted[name], t.upstream[name])
+			if explained {
+				found[name] = agreement{quirks: set}
+			}
+			return explained
+		})
+	}
+	return found
+}
+
+// tolerance is how much later than ours upstream may do the same, so that both agree. Ours counts
+// silence from when a sign of life came and acts when the grace period is over. Upstream sees the sign
+// in the next pass, within a period. The grace period is a multiple of it, and a pass comes a few
+// microseconds later than a period after the last, so the pass in which it is over finds it over. A
+// turn is then taken at the next tick, and each turn before it was late by a tick as well: the nodes
+// of a history's zone are ten at most. Ours in turn comes back a millisecond late.
+const tolerance = period + 11*tick
+
+// agree reports whether upstream does what ours does, somewhat later. What depends on more than the
+// node's own readiness, its NoExecute taints, may come later than the rest.
+func agree(ours, upstream []look) bool {
+	for _, part := range []func(look) look{
+		func(l look) look { return look{at: l.at, gone: l.gone, ready: l.ready, noSchedule: l.noSchedule} },
+		func(l look) look { return look{at: l.at, gone: l.gone, noExecute: l.noExecute} },
+	} {
+		if !slices.EqualFunc(aspect(ours, part), aspect(upstream, part), func(a, b look) bool {
+			late := b.at - a.at
+			return a.same(b) && late >= -exactly && late <= tolerance
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// aspect returns the looks as one part of them changed.
+func aspect(looks []look, part func(look) look) []look {
+	var found []look
+	for _, l := range looks {
+		if next := part(l); len(found) == 0 || !found[len(found)-1].same(next) {
+			found = append(found, next)
+		}
+	}
+	return found
+}

@@ -1,0 +1,89 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package health
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// look is how a node looks from an instant on: its readiness, and those of its taints that a
+// contestant owns.
+type look struct {
+	at         time.Duration
+	ready      corev1.ConditionStatus // empty: no condition Ready
+	noSchedule string
+	noExecute  string
+	gone       bool
+}
+
+// same reports whether two looks are the same, whenever.
+func (l look) same(other look) bool {
+	l.at = other.at
+	return l == other
+}
+
+// outcome says of every node how it looked over time.
+type outcome map[string][]look
+
+// blink is how long a look lasts at least that is remembered. Contestants need some calls to change
+// what belongs together, and each takes a few microseconds.
+const blink = ms
+
+// note notes how a node looks after a change; after is nil when it is gone.
+func (o outcome) note(name string, after *corev1.Node, at time.Duration) {
+	next := look{at: at, gone: after == nil}
+	if after != nil {
+		next.ready = readiness(after)
+		next.noSchedule = owned(after, corev1.TaintEffectNoSchedule, noScheduleKeys)
+		next.noExecute = owned(after, corev1.TaintEffectNoExecute, noExecuteKeys)
+	}
+	looks := o[name]
+	if n := len(looks); n > 0 && at-looks[n-1].at < blink {
+		next.at = looks[n-1].at
+		looks = looks[:n-1]
+	}
+	if n := len(looks); n == 0 || !looks[n-1].same(next) {
+		looks = append(looks, next)
+	}
+	o[name] = looks
+}
+
+var (
+	noScheduleKeys = []string{
+		corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeMemoryPressure, corev1.TaintNodeDiskPressure,
+		corev1.TaintNodePIDPressure, corev1.TaintNodeNetworkUnavailable, corev1.TaintNodeUnschedulable,
+	}
+	noExecuteKeys = []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}
+)
+
+func readiness(node *corev1.Node) corev1.ConditionStatus {
+	if c := condition(node, corev1.NodeReady); c != nil {
+		return c.Status
+	}
+	return ""
+}
+
+func owned(node *corev1.Node, effect corev1.TaintEffect, keys []string) string {
+	var found []string
+	for _, t := range node.Spec.Taints {
+		if t.Effect == effect && slices.Contains(keys, t.Key) {
+			found = append(found, strings.TrimPrefix(t.Key, "node.kubernetes.io/"))
+		}
+	}
+	slices.Sort(found)
+	return strings.Join(found, ",")
+}
+
+// exactly is how far two equal instants may be apart: calls take microseconds, and ours comes back a
+// millisecond after its turn.
+const exactly = 5 * ms
+
+// equal reports whether a node looked the same over time.
+func equal(a, b []look) bool {
+	return slices.EqualFunc(a, b, func(a, b look) bool { return a.same(b) && (a.at-b.at).Abs() <= exactly })
+}

@@ -1,0 +1,290 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package health
+
+import (
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
+)
+
+// passes predicts upstream: NoSchedule taints follow at once, but everything else from a pass over all
+// nodes, about every five seconds, at the instants at which upstream really began one; and NoExecute
+// taints are set at ticks. What else differs from the rule is a quirk that can be switched off.
+type passes struct {
+	cluster *cluster
+	looks   outcome
+	quirks  quirks
+	now     time.Duration
+	began   time.Duration // this process
+	running bool
+
+	known   map[string]bool
+	records map[string]record
+	queues  map[string]*queue
+	states  map[string]nodehealth.State // of the pass before
+	allFull bool
+}
+
+// record is what upstream keeps of a node, by name.
+type record struct {
+	probe     time.Duration
+	posted    bool // a condition Ready
+	heartbeat metav1.Time
+	lease     *coordinationv1.Lease
+}
+
+// initial is the state of a zone that was never evaluated.
+const initial = nodehealth.State("Initial")
+
+func predictUpstream(h *history, instants []time.Duration, q quirks) outcome {
+	p := &passes{cluster: newCluster(), looks: outcome{}, quirks: q}
+	p.cluster.nodeChanged = p.nodeChanged
+	p.cluster.begin(h)
+	for _, o := range h.occasions() {
+		instants = p.goOnUntil(o.at, instants)
+		switch {
+		case o.starts:
+			p.start()
+		case isRestart(o):
+			p.running = false
+		default:
+			p.cluster.happen(o)
+		}
+	}
+	p.goOnUntil(h.end(), instants)
+	return p.looks
+}
+
+func (p *passes) nodeChanged(before, after *corev1.Node) {
+	if after == nil {
+		p.looks.note(before.Name, nil, p.now)
+		if !p.quirks.has(byName) && p.running {
+			delete(p.records, before.Name)
+			delete(p.known, before.Name)
+		}
+		return
+	}
+	p.looks.note(after.Name, after, p.now)
+	if p.running {
+		p.cluster.taintNoSchedule(after.Name)
+	}
+}
+
+// goOnUntil passes and ticks up to an instant, and returns the instants of the passes after it.
+func (p *passes) goOnUntil(until time.Duration, instants []time.Duration) []time.Duration {
+	for p.running {
+		at, isPass := p.nextTick(), false
+		if len(instants) > 0 && instants[0] < at {
+			at, isPass = instants[0], true
+		}
+		if at >= until {
+			break
+		}
+		p.now = at
+		if isPass {
+			instants = instants[1:]
+			p.pass(at)
+			continue
+		}
+		for _, queue := range p.queues {
+			p.tick(queue)
+		}
+	}
+	p.now = until
+	return instants
+}
+
+// nextTick is when a node can be tainted next; never if none waits.
+func (p *passes) nextTick() time.Duration {
+	if !slices.ContainsFunc(sorted(p.queues), func(q *queue) bool { return len(q.items) > 0 }) {
+		return never
+	}
+	return p.now - (p.now-p.began)%tick + tick
+}
+
+func (p *passes) start() {
+	if p.running {
+		return
+	}
+	p.running, p.began, p.allFull = true, p.now, false
+	p.known, p.records = map[string]bool{}, map[string]record{}
+	p.queues, p.states = map[string]*queue{}, map[string]nodehealth.State{}
+	for _, name := range p.cluster.names() {
+		p.cluster.taintNoSchedule(name)
+	}
+}
+
+// pass looks at all nodes, as they are when it begins.
+func (p *passes) pass(at time.Duration) {
+	var nodes []*corev1.Node
+	for _, name := range p.cluster.names() {
+		nodes = append(nodes, p.cluster.nodes[name])
+	}
+	p.observe(nodes)
+	zones := map[string]tally{}
+	for i, node := range nodes {
+		p.now = at + time.Duration(i)*turnTakes
+		node, ready := p.assess(node)
+		if counts(node) {
+			zone := zones[zoneOf(node)]
+			zone.size++
+			if ready != corev1.ConditionTrue {
+				zone.notReady++
+			}
+			zones[zoneOf(node)] = zone
+		}
+		p.taintNoExecute(node, ready)
+	}
+	p.now = at + time.Duration(len(nodes))*turnTakes
+	p.disrupt(zones, nodes)
+}
+
+// observe notes which nodes have come and gone.
+func (p *passes) observe(nodes []*corev1.Node) {
+	there := map[string]bool{}
+	for _, node := range nodes {
+		there[node.Name] = true
+		if _, ok := p.states[zoneOf(node)]; !ok {
+			p.states[zoneOf(node)] = initial
+			p.queues[zoneOf(node)] = newQueue()
+		}
+		if p.known[node.Name] {
+			continue
+		}
+		p.known[node.Name] = true
+		if p.quirks.has(startOff) {
+			p.markReachable(node)
+		}
+		p.queues[zoneOf(node)].remove(node.Name)
+	}
+	for name := range p.known {
+		if !there[name] {
+			delete(p.known, name)
+		}
+	}
+}
+
+// conflictTakes is after how long a node is read again that has changed since the pass began: in it its
+// NoExecute taint was taken off.
+const conflictTakes = 20 * ms
+
+// assess sets the conditions of a node whose grace period is over, and returns its readiness and the
+// node with which the pass goes on.
+func (p *passes) assess(node *corev1.Node) (*corev1.Node, corev1.ConditionStatus) {
+	known, seen := p.records[node.Name]
+	ready := condition(node, corev1.NodeReady)
+	next := known
+	switch {
+	case ready == nil && !seen:
+		next = record{probe: created(node)}
+	case ready == nil:
+		next.posted = false
+	case !seen, !known.posted, !known.heartbeat.Equal(&ready.LastHeartbeatTime):
+		next = record{probe: p.now, posted: true, heartbeat: ready.LastHeartbeatTime}
+		if !p.quirks.has(leaseForgotten) {
+			next.lease = known.lease
+		}
+	}
+	lease := p.cluster.leases[node.Name]
+	if lease != nil && (known.lease == nil || known.lease.Spec.RenewTime.Before(lease.Spec.RenewTime)) {
+		next.lease, next.probe = lease, p.now
+	}
+	status := readiness(node)
+	if p.now > next.probe+graceOf(node) && status != corev1.ConditionUnknown {
+		status = corev1.ConditionUnknown
+		if now := p.cluster.nodes[node.Name]; now != node {
+			node, p.now = now, p.now+conflictTakes
+		}
+		p.cluster.setUnknown(node.Name)
+		next.posted, next.heartbeat, next.lease = true, heartbeat(p.cluster.nodes[node.Name]), lease
+	}
+	p.records[node.Name] = next
+	return node, status
+}
+
+// taintNoExecute changes one taint for the other at once; for a first one the node has to wait.
+func (p *passes) taintNoExecute(node *corev1.Node, ready corev1.ConditionStatus) {
+	key := readinessTaint(ready)
+	switch {
+	case ready == "":
+	case key == "":
+		p.markReachable(node)
+	case hasTaint(node, opposite(key), corev1.TaintEffectNoExecute):
+		p.cluster.setNoExecute(node.Name, key)
+	default:
+		p.markForTainting(node, key)
+	}
+}
+
+func opposite(key string) string {
+	if key == corev1.TaintNodeNotReady {
+		return corev1.TaintNodeUnreachable
+	}
+	return corev1.TaintNodeNotReady
+}
+
+func (p *passes) markForTainting(node *corev1.Node, key string) {
+	queue, has := p.queues[zoneOf(node)], hasTaint(node, key, corev1.TaintEffectNoExecute)
+	if has && !p.quirks.has(startOff) {
+		return
+	}
+	if !has && (p.quirks.has(passOrder) || !queue.waits(node.Name)) {
+		queue.remove(node.Name)
+	}
+	queue.add(node.Name, p.now)
+}
+
+// markReachable takes the NoExecute taints off that the pass has seen.
+func (p *passes) markReachable(node *corev1.Node) {
+	for _, key := range noExecuteKeys {
+		if now := p.cluster.nodes[node.Name]; now != nil && hasTaint(node, key, corev1.TaintEffectNoExecute) && hasTaint(now, key, corev1.TaintEffectNoExecute) {
+			p.cluster.setTaint(node.Name, key, corev1.TaintEffectNoExecute, false)
+		}
+	}
+	p.queues[zoneOf(node)].remove(node.Name)
+}
+
+// disrupt tells the states and rates of the zones from what the pass has seen.
+func (p *passes) disrupt(zones map[string]tally, nodes []*corev1.Node) {
+	wasFull := true
+	for key := range p.states {
+		if _, there := zones[key]; !there {
+			delete(p.states, key)
+			continue
+		}
+		wasFull = wasFull && p.states[key] == nodehealth.FullDisruption
+	}
+	p.allFull = allFull(zones)
+	if p.allFull && (!wasFull || !p.quirks.has(offOnce)) {
+		for _, node := range nodes {
+			p.markReachable(node)
+			if !p.quirks.has(offOnce) {
+				p.cluster.setNoExecute(node.Name, "")
+			}
+		}
+	}
+	if wasFull && !p.allFull {
+		for name, known := range p.records {
+			known.probe = p.now
+			p.records[name] = known
+		}
+	}
+	for key, zone := range zones {
+		state := zone.state()
+		switch {
+		case p.allFull && !wasFull:
+			p.queues[key].swap(0, p.now)
+		case p.allFull:
+		case wasFull, state != p.states[key], !p.quirks.has(stateOnly):
+			p.queues[key].swap(zone.rate(state), p.now)
+		}
+		p.states[key] = state
+	}
+}

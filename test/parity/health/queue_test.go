@@ -1,0 +1,102 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package health
+
+import (
+	"slices"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// queue is upstream's: the nodes of a zone that wait for a NoExecute taint, and the limiter.
+type queue struct {
+	rate    float32 // 0: never
+	limiter *rate.Limiter
+	items   []item          // the first is next
+	set     map[string]bool // those that may not be added: they wait, or have been tainted
+}
+
+type item struct {
+	name string
+	ripe time.Duration // not before
+}
+
+func newQueue() *queue {
+	return &queue{rate: policy.Rate, limiter: rate.NewLimiter(rate.Limit(policy.Rate), 1), set: map[string]bool{}}
+}
+
+func (q *queue) waits(name string) bool {
+	return slices.ContainsFunc(q.items, func(i item) bool { return i.name == name })
+}
+
+func (q *queue) add(name string, at time.Duration) {
+	if q.set[name] {
+		return
+	}
+	q.set[name] = true
+	q.items = append(q.items, item{name, at})
+}
+
+func (q *queue) remove(name string) {
+	delete(q.set, name)
+	q.done(name)
+}
+
+func (q *queue) done(name string) {
+	q.items = slices.DeleteFunc(q.items, func(i item) bool { return i.name == name })
+}
+
+func (q *queue) allow(at time.Duration) bool {
+	return q.rate > 0 && q.limiter.AllowN(epoch.Add(at), 1)
+}
+
+// swap changes the rate. The first turn at a new rate comes at once, unless there was none to give.
+func (q *queue) swap(next float32, at time.Duration) {
+	if q.rate == next {
+		return
+	}
+	drained := !q.allow(at)
+	q.rate, q.limiter = next, rate.NewLimiter(rate.Limit(next), 1)
+	if drained {
+		q.allow(at)
+	}
+}
+
+// tick taints the nodes of a queue for which there is a turn.
+func (p *passes) tick(q *queue) {
+	for {
+		if !p.quirks.has(wastedTurns) {
+			q.items = slices.DeleteFunc(q.items, func(i item) bool { return p.needsNone(i.name) })
+		}
+		if len(q.items) == 0 || !q.allow(p.now) {
+			return
+		}
+		slices.SortStableFunc(q.items, func(a, b item) int { return int(a.ripe - b.ripe) })
+		head := &q.items[0]
+		if p.now < head.ripe {
+			return
+		}
+		node := p.cluster.nodes[head.name]
+		switch {
+		case node == nil:
+			q.done(head.name)
+		case readiness(node) == "":
+			const retry = 50 * ms
+			head.ripe = p.now + retry + 1
+		default:
+			name := head.name
+			q.done(name)
+			if key := readinessTaint(readiness(node)); key != "" {
+				p.cluster.setNoExecute(name, key)
+			}
+		}
+	}
+}
+
+func (p *passes) needsNone(name string) bool {
+	node := p.cluster.nodes[name]
+	return node == nil || readiness(node) == "" || readiness(node) == corev1.ConditionTrue
+}

@@ -1,0 +1,84 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package health
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"strings"
+)
+
+// quirks is a set of what upstream does otherwise than the rule, beside that it acts in passes.
+type quirks int
+
+// Lines are those of pkg/controller/nodelifecycle/node_lifecycle_controller.go.
+const (
+	// startOff: the first pass of a process takes the NoExecute taints off every node, and so does any
+	// pass that sees a node for the first time; it queues the nodes that need one again.
+	// monitorNodeHealth: for i := range added { ... nc.markNodeAsReachable(ctx, added[i]) }.
+	startOff quirks = 1 << iota
+	// leaseForgotten: a heartbeat makes a new record of the node, without its lease, so the next pass
+	// counts the lease as new, and silence begins a period later.
+	// tryUpdateNodeHealth: nodeHealth = &nodeHealthData{status, probeTimestamp, readyTransitionTimestamp},
+	// then savedLease == nil.
+	leaseForgotten
+	// passOrder: every pass queues every waiting node anew, so the order in which they are tainted is
+	// that in which the latest pass came by, not that in which they fell.
+	// markNodeForTainting: Remove, then Add.
+	passOrder
+	// wastedTurns: a node that is ready again or gone uses up a turn if its turn comes before the
+	// next pass. scheduler.RateLimitedTimedQueue.Try: TryAccept before fn.
+	wastedTurns
+	// stateOnly: a zone's rate is set when its state changes, not when its size does.
+	// handleDisruption: if v == newState { continue }.
+	stateOnly
+	// byName: what is known of a node outlives it, and is held to be known of the next of its name.
+	// nodeHealthMap and knownNodeSet have names as keys, and nothing is taken out of the former.
+	byName
+	// offOnce: when all zones are fully disrupted NoExecute taints are taken off once; one that somebody
+	// sets later stays, and may be changed for the other.
+	// handleDisruption: if !allAreFullyDisrupted || !allWasFullyDisrupted.
+	offOnce
+
+	none quirks = 0
+	all         = offOnce<<1 - 1
+)
+
+var quirkNames = []struct {
+	quirk quirks
+	name  string
+}{
+	{startOff, "taken off at the start"},
+	{leaseForgotten, "lease forgotten"},
+	{passOrder, "order of the pass"},
+	{wastedTurns, "wasted turn"},
+	{stateOnly, "rate by state only"},
+	{byName, "record by name"},
+	{offOnce, "taken off once"},
+}
+
+func (q quirks) has(other quirks) bool { return q&other != 0 }
+
+func (q quirks) size() int { return bits.OnesCount(uint(q)) }
+
+func (q quirks) String() string {
+	names := []string{"passes"}
+	for _, known := range quirkNames {
+		if q.has(known.quirk) {
+			names = append(names, known.name)
+		}
+	}
+	return strings.Join(names, " + ")
+}
+
+// bySize holds every set of quirks, the small ones first.
+var bySize = func() []quirks {
+	var sets []quirks
+	for set := none; set <= all; set++ {
+		sets = append(sets, set)
+	}
+	slices.SortStableFunc(sets, func(a, b quirks) int { return cmp.Compare(a.size(), b.size()) })
+	return sets
+}()

@@ -1,0 +1,290 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package health
+
+import (
+	"slices"
+	"time"
+
+	"golang.org/x/time/rate"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// rule predicts ours: whatever follows from what happens follows at once, and silence counts from the
+// instant at which the last sign of life was seen. A NoExecute taint waits for its turn in its zone.
+//
+// Where several nodes began to wait at the same instant it follows ours: who is first of them is a
+// matter of luck.
+type rule struct {
+	cluster *cluster
+	looks   outcome
+	ours    outcome // what is followed
+	now     time.Duration
+	running bool
+
+	heartbeats map[string]sign
+	renewals   map[string]sign
+	lanes      map[string]*lane
+	allFull    bool
+}
+
+// sign is a sign of life: when it was seen, and what it said.
+type sign struct {
+	seen time.Duration
+	said metav1.Time
+}
+
+// lane is where the nodes of a zone wait for their turn.
+type lane struct {
+	rate    float32
+	limiter *rate.Limiter
+	line    []waiter
+
+	asked string        // who is first of the line and has asked for the turn
+	due   time.Duration // when it asks again
+}
+
+type waiter struct {
+	name  string
+	since time.Duration
+}
+
+func predictOurs(h *history, ours outcome) outcome {
+	r := &rule{cluster: newCluster(), looks: outcome{}, ours: ours}
+	r.cluster.nodeChanged = func(before, after *corev1.Node) {
+		if after == nil {
+			r.looks.note(before.Name, nil, r.now)
+			delete(r.heartbeats, before.Name)
+			return
+		}
+		r.looks.note(after.Name, after, r.now)
+		r.seeNode(after)
+	}
+	r.cluster.leaseChanged = func(before, after *coordinationv1.Lease) {
+		if after == nil {
+			delete(r.renewals, before.Name)
+			return
+		}
+		r.seeLease(after)
+	}
+	r.cluster.begin(h)
+	for _, o := range h.occasions() {
+		r.goOnUntil(o.at)
+		switch {
+		case o.starts:
+			r.start()
+		case isRestart(o):
+			r.running = false
+		default:
+			r.cluster.happen(o)
+		}
+		r.settle()
+	}
+	r.goOnUntil(h.end())
+	return r.looks
+}
+
+// goOnUntil does what follows by time alone.
+func (r *rule) goOnUntil(until time.Duration) {
+	for r.running {
+		next := r.next()
+		if next > until {
+			break
+		}
+		r.now = max(next, r.now+1)
+		r.settle()
+	}
+	r.now = until
+}
+
+func (r *rule) start() {
+	if r.running {
+		return
+	}
+	r.running = true
+	r.heartbeats, r.renewals = map[string]sign{}, map[string]sign{}
+	r.lanes, r.allFull = map[string]*lane{}, false
+	for _, node := range r.cluster.nodes {
+		r.seeNode(node)
+	}
+	for _, lease := range r.cluster.leases {
+		r.seeLease(lease)
+	}
+}
+
+func (r *rule) seeNode(node *corev1.Node) {
+	if !r.running {
+		return
+	}
+	known, seen := r.heartbeats[node.Name]
+	next := sign{r.now, heartbeat(node)}
+	if seen && next.said.Equal(&known.said) {
+		return
+	}
+	if !seen && next.said.IsZero() {
+		next.seen = min(created(node), r.now)
+	}
+	r.heartbeats[node.Name] = next
+}
+
+func (r *rule) seeLease(lease *coordinationv1.Lease) {
+	if r.running {
+		r.renewals[lease.Name] = sign{seen: r.now}
+	}
+}
+
+// silentAt is when the grace period of a node is over; never if it is Unknown already.
+func (r *rule) silentAt(node *corev1.Node) time.Duration {
+	if readiness(node) == corev1.ConditionUnknown {
+		return never
+	}
+	seen := r.heartbeats[node.Name].seen
+	if renewed, ok := r.renewals[node.Name]; ok {
+		seen = max(seen, renewed.seen)
+	}
+	return seen + graceOf(node)
+}
+
+// never is after the end of every history.
+const never = time.Duration(1<<63 - 1)
+
+// next is when something follows by time alone.
+func (r *rule) next() time.Duration {
+	next := never
+	for _, node := range r.cluster.nodes {
+		if at := r.silentAt(node); at != never {
+			next = min(next, at+1)
+		}
+	}
+	for _, lane := range r.lanes {
+		if len(lane.line) > 0 && lane.rate > 0 {
+			next = min(next, lane.due)
+		}
+	}
+	return next
+}
+
+// settle does all that follows at this instant.
+func (r *rule) settle() {
+	if !r.running {
+		return
+	}
+	for name, node := range r.cluster.nodes {
+		if r.now > r.silentAt(node) {
+			r.cluster.setUnknown(name)
+		}
+	}
+	r.evaluate()
+	for _, name := range r.cluster.names() {
+		r.cluster.taintNoSchedule(name)
+		r.taintNoExecute(name)
+	}
+	for _, lane := range r.lanes {
+		r.grant(lane)
+	}
+}
+
+func (r *rule) evaluate() {
+	zones := r.cluster.tallies()
+	was := r.allFull
+	r.allFull = allFull(zones)
+	for _, node := range r.cluster.nodes {
+		r.lane(zoneOf(node))
+	}
+	for key, lane := range r.lanes {
+		zone := zones[key]
+		rate := zone.rate(zone.state())
+		if r.allFull {
+			rate = 0
+		}
+		lane.set(rate, r.now)
+		lane.line = slices.DeleteFunc(lane.line, func(w waiter) bool { return r.cluster.nodes[w.name] == nil })
+	}
+	if was && !r.allFull {
+		for name, known := range r.heartbeats {
+			r.heartbeats[name] = sign{r.now, known.said}
+		}
+	}
+}
+
+func (r *rule) lane(zone string) *lane {
+	if r.lanes[zone] == nil {
+		r.lanes[zone] = &lane{rate: policy.Rate, limiter: rate.NewLimiter(rate.Limit(policy.Rate), 1)}
+	}
+	return r.lanes[zone]
+}
+
+func (r *rule) taintNoExecute(name string) {
+	node := r.cluster.nodes[name]
+	lane, key := r.lane(zoneOf(node)), readinessTaint(readiness(node))
+	has := owned(node, corev1.TaintEffectNoExecute, noExecuteKeys) != ""
+	switch {
+	case readiness(node) == "":
+	case key == "":
+		r.cluster.setNoExecute(name, "")
+		lane.leave(name)
+	case r.allFull:
+		r.cluster.setNoExecute(name, "")
+		lane.join(name, r.now)
+	case has:
+		r.cluster.setNoExecute(name, key)
+		lane.leave(name)
+	default:
+		lane.join(name, r.now)
+	}
+}
+
+func (r *rule) grant(lane *lane) {
+	for len(lane.line) > 0 && lane.rate > 0 && lane.asks(r.now) {
+		lane.limiter.AllowN(epoch.Add(r.now), 1)
+		name := lane.line[0].name
+		for _, waiter := range lane.line {
+			if waiter.since == lane.line[0].since && r.ours.taintedAt(waiter.name, r.now) {
+				name = waiter.name
+				break
+			}
+		}
+		lane.leave(name)
+		r.cluster.setNoExecute(name, readinessTaint(readiness(r.cluster.nodes[name])))
+	}
+}
+
+func (l *lane) join(name string, at time.Duration) {
+	if !slices.ContainsFunc(l.line, func(w waiter) bool { return w.name == name }) {
+		l.line = append(l.line, waiter{name, at})
+	}
+}
+
+func (l *lane) leave(name string) {
+	l.line = slices.DeleteFunc(l.line, func(w waiter) bool { return w.name == name })
+}
+
+// set changes the rate. The first turn at a new rate comes at once, unless there was none to give.
+func (l *lane) set(next float32, now time.Duration) {
+	if next == l.rate {
+		return
+	}
+	drained := l.rate == 0 || l.limiter.TokensAt(epoch.Add(now)) < 1
+	l.rate, l.limiter, l.asked = next, rate.NewLimiter(rate.Limit(next), 1), ""
+	if drained {
+		l.limiter.AllowN(epoch.Add(now), 1)
+	}
+}
+
+// asks reports whether the first of the line asks for its turn now and gets it: it asks when it becomes
+// the first, when the rate changes, and then, a millisecond late, when there is a turn to give.
+func (l *lane) asks(now time.Duration) bool {
+	first := l.line[0].name
+	if l.asked == first && now < l.due {
+		return false
+	}
+	missing := 1 - l.limiter.TokensAt(epoch.Add(now))
+	if missing <= 0 {
+		return true
+	}
+	l.asked, l.due = first, now+time.Duration(missing/float64(l.rate)*float64(sec))+ms
+	return false
+}
