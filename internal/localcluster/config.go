@@ -56,6 +56,9 @@ type Config struct {
 	// APIServerArgs are added to kube-apiserver's command line, each as --name=value or --name; they replace
 	// the default of that name.
 	APIServerArgs []string
+	// NodeLeaseSeconds is how long the leases of kwok's nodes last, in seconds; each is renewed four times in it. By
+	// default it is 40, as with a kubelet.
+	NodeLeaseSeconds int
 	// Audit makes the API server write one line per finished request on pods, their subresources, nodes and
 	// events to audit.log in the state folder: who, what, when, with which result, without bodies.
 	Audit bool
@@ -70,6 +73,9 @@ func (cfg Config) complete() (Config, error) {
 	}
 	if cfg.Log == nil {
 		cfg.Log = io.Discard
+	}
+	if cfg.NodeLeaseSeconds == 0 {
+		cfg.NodeLeaseSeconds = defaultNodeLeaseSeconds
 	}
 	var err error
 	if cfg.Binaries, err = binariesFolder(cfg.Binaries); err != nil {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 )
 
 // stages say what happens to kwok's nodes and pods, and when.
@@ -19,11 +20,15 @@ var stages []byte
 // kwokUser is the name under which kwok calls the API server, as the audit log shows it.
 const kwokUser = "kwok"
 
-// manageNode is the annotation by which kwok knows its nodes.
+// manageNode is the label by which kwok knows its nodes. With an annotation in its place it would go on renewing the lease
+// of a node that has lost it.
 const (
 	manageNodeKey   = "kwok.x-k8s.io/node"
 	manageNodeValue = "fake"
 )
+
+// defaultNodeLeaseSeconds is how long a kubelet's lease lasts.
+const defaultNodeLeaseSeconds = 40
 
 func (c *Cluster) startKwok(ctx context.Context) error {
 	kubeconfig, err := c.kubeconfigFor(Kwok, kwokUser, "system:masters")
@@ -35,18 +40,18 @@ func (c *Cluster) startKwok(ctx context.Context) error {
 		return fmt.Errorf("write the stages of kwok: %w", err)
 	}
 	_, err = c.startProcess(ctx, Kwok, c.binary(Kwok), func(port int) ([]string, string) {
-		return append(kwokArgs(kubeconfig, config), "--server-address="+loopback(port)), "http://" + loopback(port) + "/healthz"
+		return append(kwokArgs(kubeconfig, config, c.cfg.NodeLeaseSeconds), "--server-address="+loopback(port)), "http://" + loopback(port) + "/healthz"
 	})
 	return err
 }
 
-func kwokArgs(kubeconfig, config string) []string {
+func kwokArgs(kubeconfig, config string, leaseSeconds int) []string {
 	return []string{
 		"--kubeconfig=" + kubeconfig,
 		"--config=" + config,
 		"--manage-all-nodes=false",
-		"--manage-nodes-with-annotation-selector=" + manageNodeKey + "=" + manageNodeValue,
-		"--node-lease-duration-seconds=40",
+		"--manage-nodes-with-label-selector=" + manageNodeKey + "=" + manageNodeValue,
+		"--node-lease-duration-seconds=" + strconv.Itoa(leaseSeconds),
 		// Room for as many pods as a benchmark may want.
 		"--cidr=10.128.0.0/9",
 		"--node-ip=127.0.0.1",

@@ -70,6 +70,7 @@ func (c *Cluster) AddNodes(ctx context.Context, nodes ...NodeSpec) error {
 
 func (s NodeSpec) node() *corev1.Node {
 	labels := map[string]string{
+		manageNodeKey:          manageNodeValue,
 		corev1.LabelHostname:   s.Name,
 		corev1.LabelOSStable:   "linux",
 		corev1.LabelArchStable: "amd64",
@@ -79,11 +80,7 @@ func (s NodeSpec) node() *corev1.Node {
 		labels[corev1.LabelTopologyRegion] = Region
 	}
 	maps.Copy(labels, s.Labels)
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name:        s.Name,
-		Labels:      labels,
-		Annotations: map[string]string{manageNodeKey: manageNodeValue},
-	}}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Name, Labels: labels}}
 }
 
 // waitNodes returns once all nodes are Ready and have a Lease.

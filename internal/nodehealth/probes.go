@@ -15,7 +15,8 @@ import (
 // was renewed or its Ready condition's heartbeat changed. Safe for concurrent use.
 //
 // The clock of silence stands still while the leases cannot be watched. An API server that was away is
-// no reason to call nodes silent that could not be heard.
+// no reason to call nodes silent that could not be heard. When it was away for long, kubelets are given as
+// long again to find it: it may be seen before it takes their renewals.
 type probes struct {
 	mu         sync.RWMutex
 	heartbeats map[string]heartbeat
@@ -24,6 +25,10 @@ type probes struct {
 	blind      time.Duration // in all, up to blindSince if that is set
 	blindSince time.Time
 }
+
+// longBlindness is how long the leases have been unseen when every node has its grace period anew: as long as
+// it takes a kubelet to renew one.
+const longBlindness = 10 * time.Second
 
 // sign is an instant, with how long this process had been blind until then.
 type sign struct {
@@ -126,6 +131,11 @@ func (p *probes) leases() []string {
 func (p *probes) restart(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.beginAnew(now)
+}
+
+// beginAnew is restart for those who hold the lock.
+func (p *probes) beginAnew(now time.Time) {
 	anew := sign{at: now, blind: p.blindUntil(now)}
 	for name, known := range p.heartbeats {
 		known.sign = anew
@@ -145,6 +155,13 @@ func (p *probes) cannotSee(now time.Time) {
 func (p *probes) canSee(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.blindSince.IsZero() {
+		return
+	}
+	outage := now.Sub(p.blindSince) >= longBlindness
 	p.blind = p.blindUntil(now)
 	p.blindSince = time.Time{}
+	if outage {
+		p.beginAnew(now)
+	}
 }

@@ -74,14 +74,21 @@ func TestSilenceDoesNotCountWhileNothingCanBeSeen(t *testing.T) {
 	wantProbe(t, p, 20, 0)
 	p.cannotSee(after(50)) // the next try fails, too
 	wantProbe(t, p, 100, 80)
-	p.canSee(after(120))
-	wantProbe(t, p, 120, 100)
-	wantProbe(t, p, 150, 100)
-	p.renewed("n", after(151), after(151))
-	wantProbe(t, p, 160, 151)
-	p.cannotSee(after(160))
-	p.canSee(after(165))
-	wantProbe(t, p, 170, 156)
+	p.renewed("n", after(101), after(101)) // heard all the same
+	wantProbe(t, p, 110, 110)
+	p.canSee(after(115))
+	wantProbe(t, p, 120, 115)
+	p.cannotSee(after(130))
+	p.canSee(after(139))
+	wantProbe(t, p, 150, 124)
+}
+
+func TestAfterALongTimeOfBlindnessEveryNodeHasItsGracePeriodAnew(t *testing.T) {
+	p := newProbes()
+	p.heartbeat(posted(0), after(0))
+	p.cannotSee(after(40))
+	p.canSee(after(50))
+	wantProbe(t, p, 60, 50)
 }
 
 func TestARestartOfAllProbesIsASignOfLifeOfEveryNode(t *testing.T) {

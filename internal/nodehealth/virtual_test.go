@@ -363,9 +363,9 @@ func TestWhileLeasesCannotBeSeenNobodyIsCalledSilent(t *testing.T) {
 		w.until(5 * time.Minute)
 		w.wantTainted(0, nodes...)
 		leases.mends()
-		w.until(5*time.Minute + 29*time.Second)
+		w.until(5*time.Minute + 49*time.Second)
 		w.wantTainted(0, nodes...)
-		w.until(7 * time.Minute) // 20 s before and 30 s after, and the watch does not come back at once
+		w.until(7 * time.Minute) // the watch does not come back at once
 		w.wantTainted(1, nodes...)
 		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
 	})

@@ -1,0 +1,108 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodehealth proves node-health on a real control plane whose node-lifecycle-controller is off:
+// kubelets that renew their leases, or do not, and bin/taintkeeper as its service account.
+//
+// Every write of Taintkeeper's on a node is in the audit log, with what the node became by it. So the
+// tests see each state that a taint had, also one that lasted a millisecond or fell into an outage.
+//
+// All tests share one cluster and each has it for itself: zones are a matter of all nodes there are.
+package nodehealth
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+)
+
+// What all tests share, set once by TestMain.
+var (
+	cluster *localcluster.Cluster
+	admin   kubernetes.Interface
+	binary  string
+	audit   *auditLog
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	flag.Parse()
+	klog.SetLogger(logr.Discard())
+	logf.SetLogger(logr.Discard())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // there is no test yet
+	defer stop()
+	dir, err := os.MkdirTemp("", "taintkeeper-nodehealth-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	code := 1
+	if err = start(ctx, dir); err == nil {
+		code = m.Run()
+	}
+	if cluster != nil {
+		err = errors.Join(err, cluster.Stop())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "start and stop what the tests of node health share:", err)
+		return 1
+	}
+	return code
+}
+
+// start builds the binary of these sources and starts a cluster in which nobody else taints or evicts.
+func start(ctx context.Context, dir string) error {
+	binary = filepath.Join(dir, "taintkeeper")
+	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "github.com/taintkeeper/taintkeeper/cmd/taintkeeper")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build taintkeeper: %w\n%s", err, output)
+	}
+	policy := filepath.Join(dir, "audit-policy.yaml")
+	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
+		return err
+	}
+	var err error
+	cluster, err = localcluster.Start(context.WithoutCancel(ctx), localcluster.Config{
+		// The tests are the kubelets: kwok renews no lease as exactly as they have to know it.
+		Without:               []localcluster.Component{localcluster.Kwok},
+		ControllerManagerArgs: []string{"--controllers=-node-lifecycle-controller"},
+		Audit:                 true,
+		APIServerArgs:         []string{"--audit-policy-file=" + policy},
+	})
+	if err != nil {
+		return err
+	}
+	audit = &auditLog{path: cluster.AuditLog()}
+	admin, err = kubernetes.NewForConfig(cluster.AdminConfig())
+	return err
+}
+
+const (
+	// grace is how long a node may be silent in these tests, startupGrace one that was never heard of.
+	grace        = 6 * time.Second
+	startupGrace = 8 * time.Second
+	// patience is how late something may be on a machine that is busy with other things.
+	patience = 20 * time.Second
+	// waitLimit is how long a test waits before it gives up.
+	waitLimit = time.Minute
+	// lookAgain is how often a test looks whether what it waits for has happened.
+	lookAgain = 25 * time.Millisecond
+)
