@@ -14,7 +14,7 @@ func TestActsPromiseWhatTheirTitlesSay(t *testing.T) {
 	want := []map[string]float64{
 		{"plain": 0, "careful": 0},
 		{"fragile": 0, "hasty": 2, "shadowed": 4, "settled": stays},
-		{"heat-shy": 3, "steady": stays},
+		{"heat-shy": 3, "steady": stays, "nimble": stays},
 		{"brisk": stays, "calm": stays},
 	}
 	for i, a := range acts {

@@ -34,16 +34,24 @@ func playDemo(ctx context.Context, s *stage) error {
 		total = total.plus(result)
 	}
 	s.say("")
+	s.title(fmt.Sprintf("Act %d: %s", len(acts)+1, silenceTitle))
+	result, err := s.playSilence(ctx)
+	if err != nil {
+		return fmt.Errorf("act %d: %w", len(acts)+1, err)
+	}
+	s.conclude(result)
+	total = total.plus(result)
+	s.say("")
 	return s.sumUp(total, time.Since(began))
 }
 
 func (s *stage) introduce() {
-	s.title("Taintkeeper keeps the promise a toleration makes: four acts.")
+	s.title("Taintkeeper keeps the promise a toleration makes: five acts.")
 	s.say("")
 	s.say("%sA real control plane, Kubernetes %s, with %d simulated nodes in three zones and %d pods.", indent, s.version, len(nodes), len(s.observer.sightings()))
-	s.say("%sThe taint eviction that is built in is off; bin/taintkeeper runs as its own service account.", indent)
+	s.say("%sThe taint eviction and the node lifecycle that are built in are off; bin/taintkeeper runs as its own service account.", indent)
 	s.say("%sWhat is promised is computed by package verdict; what happens is seen by a watch of the demo's own.", indent)
-	s.say("%sTimes count from the instant at which the act's first taint was sent.", indent)
+	s.say("%sTimes count from the instant at which the act's first command was sent.", indent)
 }
 
 // play plays one act, and leaves the node without a taint and the workloads whole again.
@@ -124,7 +132,7 @@ func (s *stage) perform(ctx context.Context, a act) (report, error) {
 		rows := rowsOf(rule, seen, a.node, t)
 		if len(t) == len(a.steps) && over(rows, t, now) {
 			s.finish(tableOf(rows, t, now, afterAct))
-			return summarise(rows, countElsewhere(seen, a.node, t[0].from), now), nil
+			return summarise(rows, countElsewhere(seen, []string{a.node}, t[0].from), now), nil
 		}
 		s.draw(tableOf(rows, t, now, duringAct))
 		if err := s.wait(ctx, frames.C); err != nil {

@@ -6,6 +6,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
+
+	"github.com/taintkeeper/taintkeeper/internal/localcluster"
 )
 
 // holdPlayground says how to use the cluster, and keeps it until ctx ends.
@@ -36,6 +39,8 @@ func (s *stage) hints() []hint {
 		{"the pods and their nodes, as they come and go", fmt.Sprintf("kubectl get pods -n %s -o wide --watch", namespace)},
 		{"a maintenance: web tolerates it for 5 s, db for 6 s", taint + "maintenance=soon:NoSchedule maintenance=soon:NoExecute"},
 		{"it is over; what is still pending is cancelled", taint + "maintenance-"},
+		{"the kubelets of a zone fall silent", "kubectl label node " + strings.Join(zoneNodes(silentZone), " ") + " " + localcluster.SilenceLabel},
+		{"and come back", "kubectl label node " + strings.Join(zoneNodes(silentZone), " ") + " " + localcluster.ResumeLabel},
 		{"in a hurry: nobody tolerates this, but for the node agent", taint + "power=off:NoExecute"},
 		{"and back", taint + "power-"},
 		{"what taintkeeper says of the pods", fmt.Sprintf("kubectl get events -n %s --field-selector reason=TaintManagerEviction", namespace)},

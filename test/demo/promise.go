@@ -84,11 +84,12 @@ func (p promise) settledBy() time.Time {
 	return time.Time{}
 }
 
-// expect says what is promised to a pod that was bound no earlier than earliest and, as far as is known, at pod.Bound.
-func expect(rule verdict.Rule, pod verdict.Pod, earliest time.Time, t timeline) promise {
+// expect says what is promised to a pod that was bound no earlier than earliest and, as far as is known, at pod.Bound, by
+// taints that came no earlier than early says and, as far as is known, as t says.
+func expect(rule verdict.Rule, pod verdict.Pod, earliest time.Time, early, t timeline) promise {
 	result := decide(rule, pod, t)
 	pod.Bound = earliest
-	result.notBefore = decide(rule, pod, t).Due
+	result.notBefore = decide(rule, pod, early).Due
 	return result
 }
 

@@ -67,7 +67,7 @@ func TestExpect(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := expect(rule, verdict.Pod{Tolerations: tt.tolerations, Bound: tt.bound}, tt.bound, tt.timeline)
+			got := expect(rule, verdict.Pod{Tolerations: tt.tolerations, Bound: tt.bound}, tt.bound, tt.timeline, tt.timeline)
 			if got.Leaves == tt.due.IsZero() || !got.Due.Equal(tt.due) {
 				t.Errorf("leaves %t, due %v, want %v", got.Leaves, got.Due, tt.due)
 			}
@@ -87,7 +87,8 @@ func TestExpect(t *testing.T) {
 
 func TestExpectKnowsTheEarliestInstantOfAPodWhoseBindingWasSeenLate(t *testing.T) {
 	pod := verdict.Pod{Tolerations: []corev1.Toleration{forSeconds(maintenance, 3)}, Bound: after(2.1)}
-	got := expect(rule, pod, after(1.75), script(0.0, []corev1.Taint{noExecute(maintenance)}))
+	line := script(0.0, []corev1.Taint{noExecute(maintenance)})
+	got := expect(rule, pod, after(1.75), line, line)
 	if !got.notBefore.Equal(after(4.75)) || !got.Due.Equal(after(5.1)) {
 		t.Errorf("not before %v, due %v; want %v, %v", got.notBefore, got.Due, after(4.75), after(5.1))
 	}

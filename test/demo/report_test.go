@@ -167,7 +167,7 @@ func TestCountElsewhere(t *testing.T) {
 		sightingOf("left before", east1).evictedAfter(-1),
 		sightingOf("unbound", ""),
 	}
-	if got := countElsewhere(seen, west1, start); got != (elsewhere{there: 2, left: 1}) {
+	if got := countElsewhere(seen, []string{west1}, start); got != (elsewhere{there: 2, left: 1}) {
 		t.Errorf("elsewhere %+v", got)
 	}
 }

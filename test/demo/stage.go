@@ -76,7 +76,15 @@ func (s *stage) startCluster(ctx context.Context) error {
 	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	giveUp := context.AfterFunc(ctx, cancel)
 	defer giveUp()
-	cluster, err := localcluster.Start(lasting, localcluster.Config{Dir: s.dir, Log: os.Stderr})
+	cluster, err := localcluster.Start(lasting, localcluster.Config{
+		Dir: s.dir, Log: os.Stderr,
+		ControllerManagerArgs: []string{"--controllers=-node-lifecycle-controller"},
+		APIServerArgs: []string{
+			fmt.Sprintf("--default-unreachable-toleration-seconds=%d", int(tolerated.Seconds())),
+			fmt.Sprintf("--default-not-ready-toleration-seconds=%d", int(tolerated.Seconds())),
+		},
+		NodeLeaseSeconds: leaseSeconds,
+	})
 	if err != nil {
 		cancel()
 		return err
@@ -102,7 +110,12 @@ func (s *stage) startKeeper(ctx context.Context, binary string) error {
 	var err error
 	s.keeper, err = s.cluster.StartTaintkeeper(ctx, localcluster.TaintkeeperConfig{
 		Binary: binary,
-		Args:   []string{"--v=1"}, // a line per eviction
+		Args: []string{
+			"--v=1", // a line per eviction
+			"--controllers=*",
+			"--node-monitor-grace-period=" + grace.String(),
+			fmt.Sprintf("--node-eviction-rate=%g", 1/taintEvery.Seconds()),
+		},
 	})
 	return err
 }

@@ -33,9 +33,14 @@ var (
 
 // tableOf writes a header and a line per row, as of an instant. Times are relative to the first taint of the act.
 func tableOf(rows []row, t timeline, now time.Time, words wording) []string {
+	return tableSince(rows, t[0].from, now, words)
+}
+
+// tableSince is tableOf with times that are relative to another instant.
+func tableSince(rows []row, start, now time.Time, words wording) []string {
 	cells := [][]string{tableHeader}
 	for _, r := range rows {
-		cells = append(cells, r.cells(t[0].from, now, words))
+		cells = append(cells, r.cells(start, now, words))
 	}
 	return align(cells)
 }

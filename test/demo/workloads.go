@@ -37,6 +37,7 @@ const (
 	power       = "power"
 	maintenance = "maintenance"
 	heat        = "heat"
+	unreached   = corev1.TaintNodeUnreachable // taintkeeper sets it
 )
 
 // lasting are the workloads whose controllers replace a pod that left, with the number of their pods.
@@ -70,6 +71,9 @@ func barePods() []*corev1.Pod {
 
 		barePod("heat-shy", north1, forEver(maintenance), forSeconds(heat, 1)),
 		barePod("steady", north1, forEver(maintenance), forEver(heat)),
+
+		barePod("nimble", north1, forEver(maintenance), forEver(heat), forSeconds(unreached, 1)),
+		barePod("loyal", north2, forEver(unreached)),
 
 		barePod("brisk", east2, forSeconds(maintenance, 3)),
 		barePod("calm", east2, forSeconds(maintenance, 4)),

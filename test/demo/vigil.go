@@ -1,0 +1,223 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/taintkeeper/taintkeeper/taints"
+)
+
+// between is when something happened, as far as can be told from reading again and again: after the last read without
+// it was sent, and before the first read with it was answered.
+type between struct{ after, before time.Time }
+
+func (b between) happened() bool { return !b.before.IsZero() }
+
+// watched is what was seen of one silent node.
+type watched struct {
+	name    string
+	lease   time.Time // the last sign of life, by the lease's own account
+	unknown between   // the condition Ready became Unknown
+	noNew   between   // NoSchedule came
+	leave   between   // NoExecute came
+	free    between   // both had gone
+	halved  bool      // one of the two was seen without the other after the return
+
+	// What the node's NoExecute taint means for its pods: at the latest, and at the earliest.
+	latest, earliest timeline
+}
+
+// vigil watches the nodes of a silent zone by reading them live, so that the instants are bounds and no guesses.
+type vigil struct {
+	began, back time.Time
+	sent        time.Time // the last read
+	nodes       []*watched
+	strangers   []string // nodes of other zones that had a taint
+}
+
+func newVigil(names []string, began time.Time) *vigil {
+	v := &vigil{began: began, sent: began}
+	for _, name := range names {
+		first := timeline(nil).next(began, nil)
+		v.nodes = append(v.nodes, &watched{name: name, latest: first, earliest: first})
+	}
+	return v
+}
+
+func (v *vigil) names() []string {
+	var names []string
+	for _, n := range v.nodes {
+		names = append(names, n.name)
+	}
+	return names
+}
+
+// look reads all nodes, and notes what is new.
+func (v *vigil) look(ctx context.Context, client kubernetes.Interface) error {
+	sent := time.Now()
+	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("read the nodes: %w", err)
+	}
+	v.note(list.Items, between{after: v.sent, before: time.Now()})
+	v.sent = sent
+	return nil
+}
+
+// note takes down what a read has brought that the one before had not.
+func (v *vigil) note(nodes []corev1.Node, at between) {
+	for i := range nodes {
+		node := &nodes[i]
+		w := v.find(node.Name)
+		if w != nil {
+			w.note(node, !v.back.IsZero(), at)
+			continue
+		}
+		if len(node.Spec.Taints) > 0 && !slices.Contains(v.strangers, node.Name) {
+			v.strangers = append(v.strangers, node.Name)
+		}
+	}
+}
+
+func (v *vigil) find(name string) *watched {
+	i := slices.IndexFunc(v.nodes, func(w *watched) bool { return w.name == name })
+	if i < 0 {
+		return nil
+	}
+	return v.nodes[i]
+}
+
+func (w *watched) note(node *corev1.Node, back bool, at between) {
+	noNew, leave := unreachable(node, corev1.TaintEffectNoSchedule), unreachable(node, corev1.TaintEffectNoExecute)
+	once(&w.unknown, readyUnknown(node), at)
+	once(&w.noNew, noNew, at)
+	once(&w.leave, leave, at)
+	once(&w.free, back && !noNew && !leave, at)
+	w.halved = w.halved || back && noNew != leave && w.leave.happened()
+	if now := taints.NoExecute(node.Spec.Taints); len(now) != len(w.latest[len(w.latest)-1].taints) {
+		w.latest, w.earliest = w.latest.next(at.before, now), w.earliest.next(at.after, now)
+	}
+}
+
+// once notes the first time that something is so.
+func once(known *between, so bool, at between) {
+	if so && !known.happened() {
+		*known = at
+	}
+}
+
+func unreachable(node *corev1.Node, effect corev1.TaintEffect) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == corev1.TaintNodeUnreachable && t.Effect == effect
+	})
+}
+
+func readyUnknown(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown
+	})
+}
+
+// lastSigns reads when the silent nodes renewed their leases last.
+func (v *vigil) lastSigns(ctx context.Context, client kubernetes.Interface) error {
+	for _, w := range v.nodes {
+		lease, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, w.name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("read the lease of node %s: %w", w.name, err)
+		}
+		if lease.Spec.RenewTime != nil {
+			w.lease = lease.Spec.RenewTime.Time
+		}
+	}
+	return nil
+}
+
+// rows are the pods that are on the nodes, or were, each with what is promised to it. Those that came after the taints had
+// gone are none of them.
+func (v *vigil) rows(seen []sighting) []row {
+	var all []row
+	for _, w := range v.nodes {
+		all = append(all, w.rows(seen)...)
+	}
+	return all
+}
+
+func (w *watched) rows(seen []sighting) []row {
+	rows := rowsBetween(rule, seen, w.name, w.earliest, w.latest)
+	return slices.DeleteFunc(rows, func(r row) bool { return !r.original(w.latest) })
+}
+
+// cue reports whether the zone may come back: all nodes are tainted, and those whose pods are due have none left that is.
+func (v *vigil) cue(seen []sighting, now time.Time) bool {
+	done := 0
+	for _, w := range v.nodes {
+		if !w.leave.happened() {
+			return false
+		}
+		if !slices.ContainsFunc(w.rows(seen), func(r row) bool { return r.Leaves && r.outcome(now) == waiting }) {
+			done++
+		}
+	}
+	return done > 0
+}
+
+// over reports whether nothing more is to be expected.
+func (v *vigil) over(seen []sighting, now time.Time) bool {
+	return !slices.ContainsFunc(v.nodes, func(w *watched) bool {
+		return !w.free.happened() || !over(w.rows(seen), w.latest, now)
+	})
+}
+
+// problems says what taintkeeper did to the nodes that it should not have done.
+func (v *vigil) problems() []string {
+	var all []string
+	for _, name := range v.strangers {
+		all = append(all, fmt.Sprintf("node %s of another zone was tainted", name))
+	}
+	first := v.nodes[0].unknown.after
+	var last time.Time
+	for _, w := range v.nodes {
+		if w.unknown.before.Before(w.lease.Add(grace)) {
+			all = append(all, fmt.Sprintf("node %s was called silent before its %s were over", w.name, grace))
+		}
+		if w.halved {
+			all = append(all, fmt.Sprintf("node %s lost one of its taints before the other", w.name))
+		}
+		if w.unknown.after.Before(first) {
+			first = w.unknown.after
+		}
+		if w.leave.before.After(last) {
+			last = w.leave.before
+		}
+	}
+	if turns := time.Duration(len(v.nodes)-1) * taintEvery; last.Sub(first) < turns {
+		all = append(all, fmt.Sprintf("the nodes of zone %s were tainted within %s, and their turns take %s", silentZone, last.Sub(first).Round(time.Millisecond), turns))
+	}
+	return all
+}
+
+// table says when what became of the nodes.
+func (v *vigil) table() []string {
+	cells := [][]string{{"NODE", "SILENT FOR " + strings.ToUpper(grace.String()), "NoSchedule", "NoExecute", "BOTH TAKEN OFF"}}
+	for _, w := range v.nodes {
+		cells = append(cells, []string{w.name, v.cell(w.unknown), v.cell(w.noNew), v.cell(w.leave), v.cell(w.free)})
+	}
+	return align(cells)
+}
+
+func (v *vigil) cell(at between) string {
+	if !at.happened() {
+		return "-"
+	}
+	return seconds(at.before.Sub(v.began))
+}
