@@ -50,7 +50,7 @@ bin/demo:
 
 # RUNS=taintkeeper plays that run alone; several are separated by commas.
 .PHONY: conformance
-conformance: build controlplane bin/conformance/e2e.test bin/conformance/kubectl bin/conformance/run ## play Kubernetes' own end-to-end tests of taints with the built-in controller, with none and with ours (half an hour)
+conformance: build controlplane bin/conformance/e2e.test bin/conformance/kubectl bin/conformance/run ## play Kubernetes' own end-to-end tests of taints with the built-in controllers, with none and with ours (half an hour)
 	@bin/conformance/run $(if $(RUNS),-runs=$(RUNS))
 
 # Built without debug information: it halves the size.
@@ -90,7 +90,7 @@ bin/chaos:
 
 # BENCH holds flags, for example: make bench BENCH='-only storm -rounds 5'
 .PHONY: bench
-bench: build controlplane bin/bench ## measure storms, lateness and memory beside the built-in controller (a quarter of an hour; docs/evaluation.md)
+bench: build controlplane bin/bench ## measure storms, lateness, heartbeats and memory beside the built-in controllers (20 minutes; docs/evaluation.md)
 	@$(GO) test -run '^$$' -bench '^BenchmarkRecord150k$$' -benchtime 1x ./internal/podcache
 	@bin/bench $(BENCH)
 
