@@ -23,7 +23,7 @@ import (
 // +kubebuilder:printcolumn:name="Tainted",type=integer,JSONPath=`.status.tainted`
 // +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.held`
 // +kubebuilder:printcolumn:name="Dry run",type=boolean,JSONPath=`.spec.dryRun`
-// +kubebuilder:printcolumn:name="Accepted",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Accepted")].reason`
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type NodeTaintRule struct {
 	metav1.TypeMeta   `json:",inline"`

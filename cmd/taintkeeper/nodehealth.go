@@ -5,6 +5,7 @@ package main
 
 import (
 	"errors"
+	"math"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -43,7 +44,7 @@ func (o *nodeHealthOptions) validate() error {
 	return errors.Join(
 		require(o.monitorGrace > 0, "--node-monitor-grace-period=%s: it must be more than zero", o.monitorGrace),
 		require(o.startupGrace > 0, "--node-startup-grace-period=%s: it must be more than zero", o.startupGrace),
-		require(o.rate >= 0, "--node-eviction-rate=%g: it cannot be negative; 0 means that no node is tainted", o.rate),
+		require(o.rate >= 0 && !math.IsInf(float64(o.rate), 0), "--node-eviction-rate=%g: it is a number and cannot be negative; 0 means that no node is tainted", o.rate),
 		require(o.secondaryRate >= 0, "--secondary-node-eviction-rate=%g: it cannot be negative; 0 means that no node is tainted", o.secondaryRate),
 		require(o.fullDisruptionRate >= 0 || o.fullDisruptionRate == likeNodeEvictionRate, "--zone-full-disruption-eviction-rate=%g: it cannot be negative, but for -1, which means --node-eviction-rate; 0 means that no node is tainted", o.fullDisruptionRate),
 		require(o.largeZone >= 0, "--large-cluster-size-threshold=%d: it cannot be negative", o.largeZone),

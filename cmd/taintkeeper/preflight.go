@@ -70,11 +70,11 @@ type permission struct {
 
 func (p permission) String() string {
 	resource := p.resource
-	if p.subresource != "" {
-		resource += "/" + p.subresource
-	}
 	if p.group != "" {
 		resource += "." + p.group
+	}
+	if p.subresource != "" {
+		resource += "/" + p.subresource
 	}
 	if p.namespace != "" {
 		resource += " in namespace " + p.namespace

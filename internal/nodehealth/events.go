@@ -27,11 +27,17 @@ type events struct {
 	recorder    record.EventRecorder
 	// ruleRecorder is for what upstream has not.
 	ruleRecorder record.EventRecorder
+	suffix       string
 }
 
-func newEvents() *events {
+func newEvents(dryRun bool) *events {
 	broadcaster := record.NewBroadcaster()
+	suffix := ""
+	if dryRun {
+		suffix = " (dry run)"
+	}
 	return &events{
+		suffix:       suffix,
 		broadcaster:  broadcaster,
 		recorder:     broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource}),
 		ruleRecorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "taintkeeper"}),
@@ -64,12 +70,21 @@ func (e *events) podNotReady(pod *podcache.Pod) {
 
 // held says why a node that is not ready has no NoExecute taint.
 func (e *events) held(node *corev1.Node, key string, held Held) {
-	e.recorder.Eventf(nodeReference(node), corev1.EventTypeWarning, "NoExecuteTaintHeld", "Taint %s:NoExecute is held back: %s", key, held)
+	e.recorder.Eventf(nodeReference(node), corev1.EventTypeWarning, "NoExecuteTaintHeld", "Taint %s:NoExecute is held back: %s%s", key, held, e.suffix)
+}
+
+// refused says that a rule does not do its work.
+func (e *events) refused(rule *v1alpha1.NodeTaintRule, why ruling) {
+	e.ruleRecorder.Eventf(ruleReference(rule), corev1.EventTypeWarning, why.reason, "%s", why.message)
+}
+
+func ruleReference(rule *v1alpha1.NodeTaintRule) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeTaintRule", Name: rule.Name, UID: rule.UID}
 }
 
 // holding says that a rule has begun to hold nodes back, or has ended it.
 func (e *events) holding(rule *v1alpha1.NodeTaintRule, plan rulePlan) {
-	reference := &corev1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeTaintRule", Name: rule.Name, UID: rule.UID}
+	reference := ruleReference(rule)
 	mark := ""
 	if rule.Spec.DryRun {
 		mark = "Dry run: "
@@ -87,7 +102,7 @@ func (h Held) String() string {
 	case h.AllZones:
 		return fmt.Sprintf("every zone is fully disrupted (zone %s: %d of %d nodes not ready), so the control plane is the likelier culprit and no node is tainted", h.Zone, h.NotReady, h.Size)
 	case h.Rate == 0:
-		return fmt.Sprintf("zone %s is in %s (%d of %d nodes not ready), and no node of it is tainted per second", h.Zone, h.State, h.NotReady, h.Size)
+		return fmt.Sprintf("zone %s is in %s (%d of %d nodes not ready), and none of its nodes is tainted", h.Zone, h.State, h.NotReady, h.Size)
 	}
 	return fmt.Sprintf("zone %s is in %s (%d of %d nodes not ready), and one node of it is tainted every %g s", h.Zone, h.State, h.NotReady, h.Size, 1/h.Rate)
 }

@@ -104,7 +104,7 @@ func New(config Config) (*Keeper, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	k := &Keeper{config: config, pods: config.Pods, probes: newProbes(), events: newEvents(), zones: newZones(config.Policy, config.Logger), rules: newRulebook()}
+	k := &Keeper{config: config, pods: config.Pods, probes: newProbes(), events: newEvents(config.DryRun), zones: newZones(config.Policy, config.Logger), rules: newRulebook()}
 	k.leases = newLeases(k.probes)
 	var err error
 	k.nodes, err = newNodes(config.Client, k.probes, observers{changed: k.changed, came: k.came, went: k.went})
@@ -152,13 +152,14 @@ func (k *Keeper) changed(name string) {
 
 // came and went tell of nodes, if this replica is the one that acts.
 func (k *Keeper) came(node *corev1.Node) {
-	if k.looks.started() {
+	if k.looks.started() && !k.config.DryRun {
 		k.events.registered(node)
 	}
 }
 
 func (k *Keeper) went(node *corev1.Node) {
-	if k.looks.started() {
+	k.looks.drop(node.Name)
+	if k.looks.started() && !k.config.DryRun {
 		k.events.removed(node)
 	}
 }
@@ -202,7 +203,11 @@ func (k *Keeper) addControllers(metrics *metrics) error {
 	}
 	k.play.Leading(mark)
 	k.pods.Subscribe(func(change podcache.Change) {
-		if pod := change.After; pod != nil && pod.Flags.Has(podcache.Ready) && marker.silent(pod.Node) {
+		pod := change.After
+		if pod == nil || change.Before != nil && change.Before.Node == pod.Node { // its kubelet may live, and know better
+			return
+		}
+		if pod.Flags.Has(podcache.Ready) && marker.silent(pod.Node) {
 			k.markings.add(pod.Node)
 		}
 	})

@@ -15,6 +15,7 @@ type notes struct {
 	mu      sync.Mutex
 	waiting map[string]Held
 	would   map[string][]string // in a dry run
+	unheard map[string]string   // versions of nodes that are silent, in a dry run
 	changed map[string][]string // versions of nodes that changes of ours were made to
 }
 
@@ -89,10 +90,25 @@ func (n *notes) taints(node *corev1.Node, taints []corev1.Taint) bool {
 	return true
 }
 
+// silent reports whether it is news that a node is silent.
+func (n *notes) silent(node *corev1.Node) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.unheard[node.Name] == node.ResourceVersion {
+		return false
+	}
+	if n.unheard == nil {
+		n.unheard = map[string]string{}
+	}
+	n.unheard[node.Name] = node.ResourceVersion
+	return true
+}
+
 func (n *notes) forget(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.waiting, name)
 	delete(n.would, name)
+	delete(n.unheard, name)
 	delete(n.changed, name)
 }

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // probes remembers when each node last gave a sign of life, by the clock of this process: when its lease
@@ -39,6 +40,7 @@ type sign struct {
 type heartbeat struct {
 	sign
 
+	uid    types.UID
 	posted bool // there was a Ready condition
 	last   metav1.Time
 }
@@ -81,7 +83,8 @@ func (p *probes) heartbeat(node *corev1.Node, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known, seen := p.heartbeats[node.Name]
-	next := heartbeat{sign: sign{at: now, blind: p.blindUntil(now)}}
+	seen = seen && known.uid == node.UID // a gap of the watch hides that a node was made anew
+	next := heartbeat{sign: sign{at: now, blind: p.blindUntil(now)}, uid: node.UID}
 	if ready := condition(node, corev1.NodeReady); ready != nil {
 		next.posted, next.last = true, ready.LastHeartbeatTime
 	}
@@ -98,7 +101,7 @@ func (p *probes) heartbeat(node *corev1.Node, now time.Time) {
 func (p *probes) renewed(name string, last, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if known, seen := p.renewals[name]; seen && !last.After(known.last) {
+	if known, seen := p.renewals[name]; seen && last.Equal(known.last) { // its clock may be set back
 		return
 	}
 	p.renewals[name] = renewal{sign: sign{at: now, blind: p.blindUntil(now)}, last: last}
@@ -113,7 +116,12 @@ func (p *probes) forgetNode(name string) {
 func (p *probes) forgetLease(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	renewed, beats := p.renewals[name], p.heartbeats[name]
 	delete(p.renewals, name)
+	if _, known := p.heartbeats[name]; known && renewed.seenFrom(0).After(beats.seenFrom(0)) { // it was alive then, with or without a lease
+		beats.sign = renewed.sign
+		p.heartbeats[name] = beats
+	}
 }
 
 // leases returns the names of the nodes whose lease is known.
@@ -132,6 +140,13 @@ func (p *probes) restart(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.beginAnew(now)
+}
+
+// isBlind reports whether the leases cannot be watched.
+func (p *probes) isBlind() bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return !p.blindSince.IsZero()
 }
 
 // beginAnew is restart for those who hold the lock.

@@ -48,6 +48,13 @@ func (r *requests) add(name string) {
 	r.early[name] = struct{}{}
 }
 
+// drop forgets a node that is gone before the controller starts.
+func (r *requests) drop(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.early, name)
+}
+
 func (r *requests) started() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

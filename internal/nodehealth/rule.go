@@ -62,28 +62,37 @@ type ruling struct {
 
 func (r ruling) accepted() bool { return r.reason == v1alpha1.ReasonAccepted }
 
-// judge says whether a rule does its work, beside all the others there are. One that is being deleted leaves
-// its taint to the next.
+// judge says whether a rule does its work, beside all the others there are. One that cannot do its own, or is
+// being deleted, leaves its taint to the next.
 func judge(object *v1alpha1.NodeTaintRule, all []*v1alpha1.NodeTaintRule) ruling {
-	if key := object.Spec.Taint.Key; builtIn(key) {
-		return ruling{v1alpha1.ReasonBuiltInKey, fmt.Sprintf("Taint key %s belongs to Kubernetes itself: create the rule anew with a key of your own.", key)}
-	}
-	if _, err := metav1.LabelSelectorAsSelector(object.Spec.NodeSelector); err != nil {
-		return ruling{v1alpha1.ReasonInvalid, fmt.Sprintf("nodeSelector cannot be used: %v.", err)}
-	}
-	if bound := object.Spec.MaxTainted; bound != nil {
-		if _, err := intstr.GetScaledValueFromIntOrPercent(bound, 100, false); err != nil {
-			return ruling{v1alpha1.ReasonInvalid, fmt.Sprintf("maxTainted cannot be used: %v.", err)}
-		}
+	if flaw, found := flawOf(object); found {
+		return flaw
 	}
 	rivals := slices.DeleteFunc(slices.Clone(all), func(other *v1alpha1.NodeTaintRule) bool {
-		return other.Name == object.Name || !other.DeletionTimestamp.IsZero() || !sameTaint(other, object) || !older(other, object)
+		_, flawed := flawOf(other)
+		return flawed || other.Name == object.Name || !other.DeletionTimestamp.IsZero() || !sameTaint(other, object) || !older(other, object)
 	})
 	if len(rivals) > 0 {
 		winner := slices.MinFunc(rivals, compareAge)
 		return ruling{v1alpha1.ReasonTaintConflict, fmt.Sprintf("Rule %s is older and has the same taint key and effect: delete one of the two.", winner.Name)}
 	}
 	return ruling{v1alpha1.ReasonAccepted, "The rule does its work."}
+}
+
+// flawOf returns what keeps a rule from doing its work, whatever others there are.
+func flawOf(object *v1alpha1.NodeTaintRule) (ruling, bool) {
+	if key := object.Spec.Taint.Key; builtIn(key) {
+		return ruling{v1alpha1.ReasonBuiltInKey, fmt.Sprintf("Taint key %s belongs to Kubernetes itself: create the rule anew with a key of your own.", key)}, true
+	}
+	if _, err := metav1.LabelSelectorAsSelector(object.Spec.NodeSelector); err != nil {
+		return ruling{v1alpha1.ReasonInvalid, fmt.Sprintf("nodeSelector cannot be used: %v.", err)}, true
+	}
+	if bound := object.Spec.MaxTainted; bound != nil {
+		if _, err := intstr.GetScaledValueFromIntOrPercent(bound, 100, false); err != nil {
+			return ruling{v1alpha1.ReasonInvalid, fmt.Sprintf("maxTainted cannot be used: %v.", err)}, true
+		}
+	}
+	return ruling{}, false
 }
 
 // builtIn reports whether a taint key is in a domain that is reserved for Kubernetes

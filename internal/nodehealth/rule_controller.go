@@ -132,7 +132,7 @@ func (r *ruler) ownedSomewhere(name string) bool {
 func (r *ruler) tellHolding(ctx context.Context, object *v1alpha1.NodeTaintRule, plan rulePlan) {
 	log := logf.FromContext(ctx).WithValues("rule", object.Name, "dryRun", r.dryRun || object.Spec.DryRun)
 	if plan.held > 0 {
-		log.Info("A rule holds nodes back", "held", plan.held, "tainted", plan.tainted, "most", plan.bound)
+		log.Info("A rule holds nodes back", "held", plan.held, "most", plan.bound)
 	} else {
 		log.Info("A rule holds no node back any more")
 	}
@@ -148,7 +148,14 @@ func (r *ruler) writeStatus(ctx context.Context, object *v1alpha1.NodeTaintRule,
 		return nil
 	}
 	if !r.dryRun {
-		return r.api.writeRuleStatus(ctx, r.client, object, status)
+		if err := r.api.writeRuleStatus(ctx, r.client, object, status); err != nil {
+			return err
+		}
+		if !verdict.accepted() && !saysRefused(object) {
+			logf.FromContext(ctx).Info("A rule is not accepted", "rule", object.Name, "reason", verdict.reason, "message", verdict.message)
+			r.events.refused(object, verdict)
+		}
+		return nil
 	}
 	if r.book.wouldSay(object.Name, status) {
 		logf.FromContext(ctx).Info("Dry run: a rule would taint", "rule", object.Name, "reason", verdict.reason,

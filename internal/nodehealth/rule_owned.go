@@ -29,6 +29,10 @@ func ownedBy(node *corev1.Node) owned {
 	if err := json.Unmarshal([]byte(text), &taints); err != nil {
 		return nil
 	}
+	maps.DeleteFunc(taints, func(_, text string) bool {
+		taint, err := grammar.Parse(text)
+		return err != nil || builtIn(taint.Key) // no rule can have brought it
+	})
 	return taints
 }
 
@@ -103,6 +107,9 @@ func applyRules(node *corev1.Node, taints []corev1.Taint, say claims, now time.T
 	for _, r := range say.wanting(node) {
 		next := r.taint()
 		if slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.MatchTaint(&next) }) {
+			if slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.ToString() == next.ToString() }) {
+				after[r.name] = next.ToString() // somebody took the annotation away
+			}
 			continue
 		}
 		if _, owns := after[r.name]; !owns && !r.matches(node) {

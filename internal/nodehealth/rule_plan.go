@@ -108,7 +108,7 @@ func (p *rulePlan) place(r *rule, node *corev1.Node, memory ruleMemory, now time
 	if matching {
 		p.matching++
 	}
-	if foreign {
+	if foreign && !(claimed && before.wanted && hasTaint(node, r)) {
 		return time.Time{}, false
 	}
 	since := p.since(r, node, matching, has, memory, now)
@@ -127,6 +127,12 @@ func (p *rulePlan) place(r *rule, node *corev1.Node, memory ruleMemory, now time
 		return since, true
 	}
 	return time.Time{}, false
+}
+
+// hasTaint reports whether a node has exactly the taint of a rule, whoever set it.
+func hasTaint(node *corev1.Node, r *rule) bool {
+	want := r.taint()
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.ToString() == want.ToString() })
 }
 
 // over reports whether an instant has come, and otherwise notes that it will.

@@ -66,3 +66,8 @@ func taintOf(object *v1alpha1.NodeTaintRule) string {
 func saysHolding(object *v1alpha1.NodeTaintRule) bool {
 	return meta.IsStatusConditionTrue(object.Status.Conditions, v1alpha1.ConditionHolding)
 }
+
+// saysRefused reports whether the status of a rule says that it is not accepted.
+func saysRefused(object *v1alpha1.NodeTaintRule) bool {
+	return meta.IsStatusConditionFalse(object.Status.Conditions, v1alpha1.ConditionAccepted)
+}

@@ -5,10 +5,12 @@ package nodehealth
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -80,10 +82,15 @@ func (t *tainter) retry(ctx context.Context, req NodeRequest, err error) time.Du
 func (t *tainter) look(ctx context.Context, node *corev1.Node) (time.Duration, error) {
 	now := time.Now()
 	assessment := Assess(node, t.probes.of(node.Name, now), t.grace, now)
+	var failed error
 	if len(assessment.Conditions) > 0 {
 		changed, err := t.setUnknown(ctx, node, assessment.Conditions)
-		if err != nil {
+		if err != nil && !refused(err) {
+			t.zones.giveUp(node.Name) // it asks again once it can be changed; others go on meanwhile
 			return 0, err
+		}
+		if err != nil { // its taints can be right all the same
+			changed, failed = with(node, assessment.Conditions), err
 		}
 		node = changed
 	}
@@ -92,28 +99,49 @@ func (t *tainter) look(ctx context.Context, node *corev1.Node) (time.Duration, e
 	}
 	t.zones.put(node, assessment.Ready == corev1.ConditionTrue, now)
 	wait, err := t.retaint(ctx, node, assessment.Ready)
+	err = errors.Join(failed, err)
+	if err == nil && t.dryRun && len(assessment.Conditions) > 0 { // its kubelet knows of nothing, so no change of the node will tell that it is back
+		return againIn(wait, t.grace.of(node)), nil
+	}
 	if err != nil || assessment.SilentAt.IsZero() {
 		return wait, err
 	}
 	silentIn := assessment.SilentAt.Sub(now) + time.Nanosecond
-	if wait > 0 {
-		return min(wait, silentIn), nil
+	if t.probes.isBlind() { // what is left does not become less
+		silentIn = max(silentIn, staleFor)
 	}
-	return silentIn, nil
+	return againIn(wait, silentIn), nil
+}
+
+// againIn returns the shorter of two waits, of which the first may be none.
+func againIn(wait, silentIn time.Duration) time.Duration {
+	if wait > 0 {
+		return min(wait, silentIn)
+	}
+	return silentIn
+}
+
+// refused reports whether the API server, or a webhook, does not take a change and would not take it again.
+func refused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
 // setUnknown writes conditions of a silent node and returns it as it is then; in a dry run, as it would be.
 func (t *tainter) setUnknown(ctx context.Context, node *corev1.Node, conditions []corev1.NodeCondition) (*corev1.Node, error) {
 	ready := condition(node, corev1.NodeReady)
 	wasReady := ready != nil && ready.Status == corev1.ConditionTrue
-	logf.FromContext(ctx).Info("A node is silent: its grace period is over", "node", node.Name, "dryRun", t.dryRun)
+	log := logf.FromContext(ctx).WithValues("node", node.Name)
 	if t.dryRun {
+		if t.notes.silent(node) {
+			log.Info("Dry run: a node is silent, its grace period is over")
+		}
 		return with(node, conditions), nil
 	}
 	changed, err := t.api.patchConditions(ctx, node, conditions)
 	if err != nil {
 		return nil, fmt.Errorf("set the conditions of silent node %s to Unknown: %w", node.Name, err)
 	}
+	log.Info("A node is silent: its grace period is over")
 	t.notes.changes(node, changed)
 	if wasReady {
 		t.events.notReady(node)
@@ -162,7 +190,7 @@ func (t *tainter) retaint(ctx context.Context, node *corev1.Node, ready corev1.C
 	if executing && len(keys) > 0 {
 		t.zones.used(node.Name)
 	}
-	logf.FromContext(ctx).V(1).Info("Tainted", "node", klog.KObj(changed), "taints", taints)
+	logf.FromContext(ctx).V(1).Info("Wrote taints and labels", "node", klog.KObj(changed), "taints", taints)
 	return wait, nil
 }
 
@@ -179,6 +207,8 @@ func (t *tainter) noExecute(node *corev1.Node, ready corev1.ConditionStatus, now
 	allDisrupted := t.zones.allDisrupted()
 	switch {
 	case !decided:
+		t.zones.giveUp(node.Name)
+		t.notes.released(node.Name)
 		return has, 0
 	case key == "":
 		t.zones.giveUp(node.Name)

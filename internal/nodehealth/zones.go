@@ -55,9 +55,9 @@ type zone struct {
 	state          State
 	rate           float32
 	limiter        *rate.Limiter
-	line           []string // the nodes that wait for their turn; the first one is next
-	granted        map[string]bool
-	tainted        int // how many turns were used
+	line           []string             // the nodes that wait for their turn; the first one is next
+	granted        map[string]time.Time // until when: a turn lasts as long as it takes for the next one
+	tainted        int                  // how many turns were used
 }
 
 func newZones(policy Policy, log logr.Logger) *zones {
@@ -162,7 +162,7 @@ func (z *zones) turn(name string, now time.Time) Turn {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	at := z.zone(z.members[name].zone)
-	if at.granted[name] && at.rate > 0 {
+	if at.rate > 0 && now.Before(at.granted[name]) {
 		return Turn{Granted: true}
 	}
 	if !slices.Contains(at.line, name) {
@@ -172,7 +172,7 @@ func (z *zones) turn(name string, now time.Time) Turn {
 		z.countSilent(now)
 		if at.rate > 0 && slices.Contains(at.line, name) && at.limiter.AllowN(now, 1) {
 			z.leave(name, z.members[name].zone)
-			at.granted[name] = true
+			at.granted[name] = now.Add(time.Duration(float64(time.Second) / float64(at.rate)))
 			return Turn{Granted: true}
 		}
 	}
@@ -188,7 +188,8 @@ func (z *zones) turn(name string, now time.Time) Turn {
 func (z *zones) used(name string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	if at := z.zone(z.members[name].zone); at.granted[name] {
+	at := z.zone(z.members[name].zone)
+	if _, granted := at.granted[name]; granted {
 		at.tainted++
 	}
 }
@@ -206,7 +207,7 @@ func (z *zones) zone(key string) *zone {
 	known, ok := z.zones[key]
 	if !ok {
 		known = &zone{
-			state: Normal, rate: z.policy.Rate, granted: map[string]bool{},
+			state: Normal, rate: z.policy.Rate, granted: map[string]time.Time{},
 			limiter: rate.NewLimiter(rate.Limit(z.policy.Rate), 1),
 		}
 		z.zones[key] = known

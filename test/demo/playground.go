@@ -15,7 +15,7 @@ import (
 func holdPlayground(ctx context.Context, s *stage) error {
 	s.title("The playground is open. Ctrl-C closes it.")
 	s.say("")
-	s.say("%sKubernetes %s with %d simulated nodes and %d pods in namespace %s; taintkeeper does the evictions.", indent, s.version, len(nodes), len(s.observer.sightings()), namespace)
+	s.say("%sKubernetes %s with %d simulated nodes and %d pods in namespace %s; taintkeeper does the evictions, and taints silent nodes.", indent, s.version, len(nodes), len(s.observer.sightings()), namespace)
 	s.say("")
 	s.say("%sexport KUBECONFIG=%s", indent, s.kubeconfig)
 	for _, hint := range s.hints() {
@@ -41,12 +41,14 @@ func (s *stage) hints() []hint {
 		{"it is over; what is still pending is cancelled", taint + "maintenance-"},
 		{"the kubelets of a zone fall silent", "kubectl label node " + strings.Join(zoneNodes(silentZone), " ") + " " + localcluster.SilenceLabel},
 		{"and come back", "kubectl label node " + strings.Join(zoneNodes(silentZone), " ") + " " + localcluster.ResumeLabel},
+		{"why a node waits for its NoExecute taint", "kubectl get events --field-selector reason=NoExecuteTaintHeld"},
+		{"to have rules for other conditions of nodes (docs/node-taint-rules.md)", "kubectl apply -f config/crd.yaml"},
 		{"in a hurry: nobody tolerates this, but for the node agent", taint + "power=off:NoExecute"},
 		{"and back", taint + "power-"},
 		{"what taintkeeper says of the pods", fmt.Sprintf("kubectl get events -n %s --field-selector reason=TaintManagerEviction", namespace)},
 		{"why a pod leaves, while it does (simulated pods are gone at once, so watch)", fmt.Sprintf(`kubectl get pods -n %s --watch -o jsonpath='{.metadata.name}: {.status.conditions[?(@.type=="DisruptionTarget")].reason}{"\n"}'`, namespace)},
 		{"its log, a line per eviction", "tail -f " + s.keeper.LogPath()},
-		{"its metrics", "curl -s " + s.keeper.MetricsURL() + " | grep ^taint"},
+		{"its metrics", "curl -s " + s.keeper.MetricsURL() + " | grep -aE '^(taint|node_collector)'"},
 		{"whether it is ready", "curl " + s.keeper.ReadyURL()},
 	}
 }

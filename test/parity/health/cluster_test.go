@@ -135,26 +135,34 @@ func (c *cluster) add(spec nodeSpec, at time.Duration) {
 	if spec.Excluded {
 		labels["node.kubernetes.io/exclude-disruption"] = ""
 	}
-	c.put(spec.Name, &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: spec.Name, UID: types.UID(fmt.Sprintf("%s-%d", spec.Name, at/ms)),
-			CreationTimestamp: instant(spec.Created), Labels: labels,
-		},
-		Spec: corev1.NodeSpec{Unschedulable: spec.Cordoned},
-	})
-	c.kubelets[spec.Name] = &kubelet{
+	kubelet := &kubelet{
 		silent: spec.Absent, posts: !spec.Mute && !spec.Absent,
 		statuses: map[corev1.NodeConditionType]corev1.ConditionStatus{
 			corev1.NodeMemoryPressure: corev1.ConditionFalse, corev1.NodeDiskPressure: corev1.ConditionFalse,
 			corev1.NodePIDPressure: corev1.ConditionFalse, corev1.NodeReady: corev1.ConditionTrue,
 		},
 	}
-	if spec.Absent {
-		return
+	c.kubelets[spec.Name] = kubelet
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: spec.Name, UID: types.UID(fmt.Sprintf("%s-%d", spec.Name, at/ms)),
+			CreationTimestamp: instant(spec.Created), Labels: labels,
+		},
+		Spec: corev1.NodeSpec{Unschedulable: spec.Cordoned},
 	}
-	c.renew(spec.Name, at)
-	if !spec.Mute {
-		c.post(spec.Name, at)
+	if kubelet.posts { // a kubelet registers its node with its status
+		kubelet.write(node, at)
+	}
+	c.put(spec.Name, node)
+	if !spec.Absent {
+		c.renew(spec.Name, at)
+	}
+}
+
+// write puts the conditions that a kubelet posts into its node.
+func (k *kubelet) write(node *corev1.Node, at time.Duration) {
+	for _, kind := range kubeletConditions {
+		node.Status.Conditions = withCondition(node.Status.Conditions, posted(kind, k.statuses[kind], at))
 	}
 }
 
@@ -166,11 +174,7 @@ func (c *cluster) renew(name string, at time.Duration) {
 }
 
 func (c *cluster) post(name string, at time.Duration) {
-	c.edit(name, func(node *corev1.Node) {
-		for _, kind := range kubeletConditions {
-			node.Status.Conditions = withCondition(node.Status.Conditions, posted(kind, c.kubelets[name].statuses[kind], at))
-		}
-	})
+	c.edit(name, func(node *corev1.Node) { c.kubelets[name].write(node, at) })
 }
 
 func posted(kind corev1.NodeConditionType, status corev1.ConditionStatus, at time.Duration) corev1.NodeCondition {

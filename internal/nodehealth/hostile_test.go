@@ -1,0 +1,356 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodehealth
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+)
+
+func refusal() error {
+	return apierrors.NewForbidden(corev1.Resource("nodes"), "x", errors.New("a webhook says no"))
+}
+
+// refuses makes the API server refuse patches of one node.
+func (w *world) refuses(node, subresource string) {
+	w.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		p := action.(clienttesting.PatchActionImpl)
+		if p.Name != node || p.GetSubresource() != subresource {
+			return false, nil, nil
+		}
+		return true, nil, refusal()
+	})
+}
+
+func TestALiveNodeIsNotCalledSilentBecauseItsLeaseWasDeletedForAMoment(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.run()
+		w.until(125 * time.Second)
+		leases := w.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+		w.must(nil, leases.Delete(t.Context(), "a-0", metav1.DeleteOptions{}))
+		synctest.Wait()
+		w.update("a-0", func(n *corev1.Node) { n.Labels["somebody"] = "looks" })
+		w.until(128 * time.Second) // the kubelet creates it again with its next renewal
+		w.must(leases.Create(t.Context(), &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: "a-0", Namespace: corev1.NamespaceNodeLease},
+			Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: time.Now()}},
+		}, metav1.CreateOptions{}))
+		w.until(130 * time.Second)
+		w.wantTaints("a-0")
+	})
+}
+
+// The same without anybody's help: all leases are deleted every ten seconds, and kubelets make them anew a second later.
+func TestLiveNodesAreNotCalledSilentWhenAllLeasesAreDeleted(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		nodes := w.addZone("a", 4)
+		w.addZone("b", 1)
+		w.run()
+		w.until(63 * time.Second)
+		leases := w.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+		for range 6 {
+			for _, n := range nodes {
+				w.must(nil, leases.Delete(t.Context(), n, metav1.DeleteOptions{}))
+			}
+			w.sleep(9 * time.Second)
+			for _, n := range nodes {
+				w.must(leases.Create(t.Context(), &coordinationv1.Lease{
+					ObjectMeta: metav1.ObjectMeta{Name: n, Namespace: corev1.NamespaceNodeLease},
+					Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: time.Now()}},
+				}, metav1.CreateOptions{}))
+			}
+			w.sleep(time.Second)
+		}
+		for _, n := range nodes {
+			w.wantTaints(n)
+		}
+	})
+}
+
+func TestAKubeletWhoseClockIsSetBackIsNotSilent(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.run()
+		w.until(35 * time.Second)
+		w.falls("a-0") // its renewals come from here, an hour early
+		leases := w.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+		for range 12 {
+			w.until(time.Since(w.start) + 10*time.Second)
+			lease, err := leases.Get(t.Context(), "a-0", metav1.GetOptions{})
+			w.must(nil, err)
+			lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Hour)}
+			w.must(leases.Update(t.Context(), lease, metav1.UpdateOptions{}))
+			synctest.Wait()
+		}
+		w.wantTaints("a-0")
+	})
+}
+
+func TestANodeThatCannotBeChangedDoesNotStopItsZone(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		nodes := w.addZone("a", 20)
+		w.run()
+		w.refuses("a-7", "status") // a webhook; or its status is invalid and every patch a 422
+		w.falls("a-7")
+		for _, name := range nodes[:9] {
+			w.report(name, corev1.NodeReady, corev1.ConditionFalse)
+		}
+		w.until(65 * time.Second)
+		w.wantTainted(7, nodes[:7]...)
+		w.until(time.Hour)
+		w.wantTaints("a-8", notReadyNoExecute, notReadyNoSchedule)
+	})
+}
+
+func TestANodeThatSaysNothingDoesNotStopItsZone(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		nodes := w.addZone("a", 20)
+		w.run()
+		for _, name := range nodes[:3] {
+			w.report(name, corev1.NodeReady, corev1.ConditionFalse)
+		}
+		w.update("a-1", func(n *corev1.Node) { // made anew under its name, and its kubelet has not reported yet
+			n.UID = "another"
+			n.Status.Conditions = nil
+		})
+		w.until(40 * time.Second)
+		w.wantTaints("a-2", notReadyNoExecute, notReadyNoSchedule)
+	})
+}
+
+func TestTheRateOfAZoneHoldsAfterATimeInWhichNothingCouldBeWritten(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		nodes := w.addZone("a", 40)
+		w.run()
+		var mended atomic.Bool
+		w.on("nodes", "", func() error {
+			if mended.Load() {
+				return nil
+			}
+			return apierrors.NewInternalError(errors.New("etcdserver: no leader"))
+		})
+		for _, name := range nodes[:20] {
+			w.report(name, corev1.NodeReady, corev1.ConditionFalse)
+		}
+		w.until(205 * time.Second)
+		mended.Store(true)
+		w.until(236 * time.Second) // 31 s at one in ten seconds
+		if got := len(w.tainted(nodes...)); got > 5 {
+			t.Errorf("%d nodes were tainted within 31 s, want 5 at most", got)
+		}
+	})
+}
+
+func TestInADryRunEventsSaySoAndNobodyIsRegistered(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		nodes := w.addZone("a", 20)
+		w.run(func(c *Config) { c.DryRun = true })
+		for _, name := range nodes[:3] {
+			w.report(name, corev1.NodeReady, corev1.ConditionFalse)
+		}
+		w.addNode("late", "a")
+		w.until(5 * time.Minute)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.calls) == 0 {
+			t.Error("no event says that a taint would be held back")
+		}
+		for _, c := range w.calls {
+			if !strings.HasSuffix(c.what, " (dry run)") {
+				t.Errorf("in a dry run: %s", c.what)
+			}
+		}
+	})
+}
+
+func TestInADryRunANodeThatWasSilentAndRenewsItsLeaseIsReadyAgain(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 5)
+		w.run(func(c *Config) { c.DryRun = true })
+		w.falls("a-0")
+		w.until(61 * time.Second)
+		w.wantMetric("node_collector_unhealthy_nodes_in_zone", nil, 1)
+		delete(w.silent, "a-0") // its Ready condition was True all along
+		w.until(30 * time.Minute)
+		w.wantMetric("node_collector_unhealthy_nodes_in_zone", nil, 0)
+	})
+}
+
+func TestANodeThatIsAlmostSilentIsNotLookedAtWithoutPauseWhileLeasesCannotBeSeen(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 3)
+		leases := w.breakableLeases()
+		w.run()
+		w.falls("a-0")
+		w.until(50*time.Second - 50*time.Microsecond)
+		before := w.looks()
+		leases.breaks()
+		w.sleep(2 * time.Second)
+		if got := w.looks() - before; got > 100 {
+			t.Errorf("%d looks in two seconds at three nodes", got)
+		}
+	})
+}
+
+func (w *world) looks() uint64 {
+	w.t.Helper()
+	families, err := w.registry.Gather()
+	w.must(nil, err)
+	for _, family := range families {
+		if family.GetName() == "node_collector_update_node_health_duration_seconds" {
+			return family.GetMetric()[0].GetHistogram().GetSampleCount()
+		}
+	}
+	return 0
+}
+
+func TestMaxTaintedHoldsWhenSomebodyRemovesTheAnnotation(t *testing.T) {
+	playRules(t, func(t *testing.T, w *ruleWorld) {
+		w.addZone("a", 5)
+		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
+		w.run()
+		w.locks("a-0", "a-1")
+		w.settle()
+		w.wantDeadlocked("a-0")
+		w.update("a-0", func(n *corev1.Node) { n.Annotations = nil })
+		w.settle()
+		w.settle()
+		w.wantDeadlocked("a-0")
+		w.unlocks("a-0", "a-1")
+		w.settle()
+		w.settle()
+		w.wantDeadlocked()
+	})
+}
+
+func TestALivingKubeletIsNotFoughtOverItsPods(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.addPod("p", "a-0")
+		w.run()
+		// Its lease is renewed; its status was set to Unknown once, and the kubelet's patch of it is refused.
+		w.report("a-0", corev1.NodeReady, corev1.ConditionUnknown)
+		for range 500 { // a kubelet reconciles what differs from what it knows at once
+			w.sleep(20 * time.Millisecond)
+			if w.podReady("p").Status == corev1.ConditionTrue {
+				continue
+			}
+			pod, err := w.client.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{})
+			w.must(nil, err)
+			pod.Status.Conditions[0].Status = corev1.ConditionTrue
+			w.must(w.client.CoreV1().Pods("default").UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}))
+		}
+		if got := len(w.did("patch pods p/")); got > 15 {
+			t.Errorf("%d patches of one pod within 10 s", got)
+		}
+	})
+}
+
+func TestANodeMadeAnewUnderItsNameHasItsOwnStartUpGrace(t *testing.T) {
+	p := newProbes()
+	now := time.Now()
+	node := func(uid types.UID, created time.Time) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: uid, CreationTimestamp: metav1.Time{Time: created}}}
+	}
+	p.heartbeat(node("old", now), now)
+	later := now.Add(55 * time.Second)
+	p.heartbeat(node("new", later), later) // an update: the watch had a gap
+	if got := p.of("n", later); !got.Equal(later) {
+		t.Errorf("its silence counts from %s before its creation", later.Sub(got))
+	}
+}
+
+func TestAStandbyForgetsNodesThatWent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		k, err := New(Config{Client: client})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer k.events.broadcaster.Shutdown()
+		go k.nodes.informer.RunWithContext(t.Context())
+		synctest.Wait()
+		for i := range 100 {
+			name := fmt.Sprint("n-", i)
+			if _, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if err := client.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if got := len(k.looks.early); got != 0 {
+			t.Errorf("%d nodes that are gone are remembered", got)
+		}
+	})
+}
+
+func TestTaintsChangeThoughTheConditionsOfANodeCannotBeWritten(t *testing.T) {
+	playRules(t, func(t *testing.T, w *ruleWorld) {
+		w.addZone("a", 5)
+		w.addRule("deadlock")
+		w.run()
+		w.locks("a-0")
+		w.settle()
+		w.wantDeadlocked("a-0")
+		w.refuses("a-0", "status")
+		w.falls("a-0")
+		w.until(2 * time.Minute)
+		w.deleteRule("deadlock")
+		w.until(time.Hour)
+		w.wantDeadlocked()
+		if !w.isGone("deadlock") {
+			t.Error("the rule cannot be deleted")
+		}
+	})
+}
+
+func TestANodeWhoseConditionsCannotBeWrittenIsTaintedAllTheSame(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 5)
+		w.run()
+		w.refuses("a-0", "status")
+		w.report("a-0", corev1.NodeDiskPressure, corev1.ConditionFalse)
+		w.falls("a-0")
+		w.until(2 * time.Minute)
+		w.update("a-0", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+		w.until(10 * time.Minute)
+		w.wantTaints("a-0", "unreachable:NoExecute", "unreachable:NoSchedule", "unschedulable:NoSchedule")
+	})
+}
+
+func TestAnOlderRuleThatIsInvalidDoesNotStopAYoungerOne(t *testing.T) {
+	playRules(t, func(_ *testing.T, w *ruleWorld) {
+		w.addZone("a", 3)
+		w.addRule("old", func(r *v1alpha1.NodeTaintRule) {
+			r.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: "Sometimes"}}}
+		})
+		w.sleep(time.Second)
+		w.addRule("young")
+		w.run()
+		w.locks("a-0")
+		w.settle()
+		w.wantDeadlocked("a-0")
+	})
+}
