@@ -224,7 +224,7 @@ func (w *world) looks() uint64 {
 }
 
 func TestMaxTaintedHoldsWhenSomebodyRemovesTheAnnotation(t *testing.T) {
-	playRules(t, func(t *testing.T, w *ruleWorld) {
+	playRules(t, func(_ *testing.T, w *ruleWorld) {
 		w.addZone("a", 5)
 		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
 		w.run()

@@ -108,7 +108,8 @@ func (p *rulePlan) place(r *rule, node *corev1.Node, memory ruleMemory, now time
 	if matching {
 		p.matching++
 	}
-	if foreign && !(claimed && before.wanted && hasTaint(node, r)) {
+	stripped := claimed && before.wanted && hasTaint(node, r) // somebody took the annotation away
+	if foreign && !stripped {
 		return time.Time{}, false
 	}
 	since := p.since(r, node, matching, has, memory, now)
