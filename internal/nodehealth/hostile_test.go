@@ -354,3 +354,18 @@ func TestAnOlderRuleThatIsInvalidDoesNotStopAYoungerOne(t *testing.T) {
 		w.wantDeadlocked("a-0")
 	})
 }
+
+func TestAnAnnotationCannotTakeOffATaintThatNoRuleOwned(t *testing.T) {
+	playRules(t, func(_ *testing.T, w *ruleWorld) {
+		w.addNode("n", "a", func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "secure", Effect: corev1.TaintEffectNoSchedule}}
+		})
+		w.addZone("a", 2)
+		w.run()
+		w.update("n", func(n *corev1.Node) { // what a kubelet may write; it may not change its node's taints
+			n.Annotations = map[string]string{v1alpha1.OwnedAnnotation: `{"ghost":"dedicated=secure:NoSchedule"}`}
+		})
+		w.settle()
+		w.wantTaints("n", "dedicated=secure:NoSchedule")
+	})
+}

@@ -27,6 +27,8 @@ type rulebook struct {
 
 	mu      sync.Mutex
 	planned map[string]*planned
+	// departed are the taints of rules that were planned and are gone, as key=value:Effect.
+	departed map[string]string
 }
 
 // planned is a rule with its newest plan. Only the claims change after it was entered.
@@ -45,7 +47,7 @@ func (p *planned) wants(node *corev1.Node) bool {
 func newRulebook() *rulebook {
 	return &rulebook{
 		exists: func(string) bool { return false }, listed: func() bool { return false }, replan: func(string) {},
-		planned: map[string]*planned{},
+		planned: map[string]*planned{}, departed: map[string]string{},
 	}
 }
 
@@ -73,6 +75,7 @@ func (b *rulebook) enter(r *rule, plan rulePlan, nodes []*corev1.Node) []string 
 		differs = func(node *corev1.Node) bool { return before.wants(node) != next.wants(node) }
 	}
 	b.planned[r.name] = next
+	delete(b.departed, r.name)
 	var differ []string
 	for _, node := range nodes {
 		if differs(node) || next.unsettled(node) {
@@ -99,7 +102,11 @@ func (p *planned) differsFromNode(node *corev1.Node) bool {
 func (b *rulebook) forget(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.planned, name)
+	if known, ok := b.planned[name]; ok {
+		taint := known.rule.taint()
+		b.departed[name] = taint.ToString()
+		delete(b.planned, name)
+	}
 }
 
 // holds notes whether a rule holds nodes back, and reports whether that is news; at first, to whom the status says said.
@@ -163,15 +170,25 @@ func (b *rulebook) settled(node *corev1.Node, part rulePart) {
 // pages is a rulebook whose lock is held.
 type pages struct{ *rulebook }
 
-// keeps implements claims. A rule that exists and was not planned yet loses nothing.
-func (b pages) keeps(node *corev1.Node, name, taint string) (stays, again bool) {
+// says implements claims. A rule that exists and was not planned yet loses nothing. What no rule that this process
+// has seen can have brought is not taken off: the annotation may be anybody's.
+func (b pages) says(node *corev1.Node, name, taint string) entry {
 	known, ok := b.planned[name]
-	if !ok {
-		return b.exists(name), false
+	switch {
+	case !ok && b.exists(name):
+		return kept
+	case !ok && b.departed[name] == taint:
+		return takenOff
+	case !ok:
+		return dropped
 	}
-	want := known.rule.taint()
-	stays = known.wants(node) && taint == want.ToString()
-	return stays, stays
+	switch want := known.rule.taint(); {
+	case taint != want.ToString():
+		return dropped
+	case known.wants(node):
+		return wanted
+	}
+	return takenOff
 }
 
 // wanting implements claims.

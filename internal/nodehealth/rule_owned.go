@@ -29,10 +29,6 @@ func ownedBy(node *corev1.Node) owned {
 	if err := json.Unmarshal([]byte(text), &taints); err != nil {
 		return nil
 	}
-	maps.DeleteFunc(taints, func(_, text string) bool {
-		taint, err := grammar.Parse(text)
-		return err != nil || builtIn(taint.Key) // no rule can have brought it
-	})
 	return taints
 }
 
@@ -77,11 +73,21 @@ func (p rulePart) changed() bool { return len(p.annotations) > 0 }
 
 // claims is what the rules say of one node.
 type claims interface {
-	// keeps reports whether a taint stays that came from a rule; again: and comes again if somebody took it off.
-	keeps(node *corev1.Node, name, taint string) (stays, again bool)
+	// says says what becomes of an entry of the annotation.
+	says(node *corev1.Node, name, taint string) entry
 	// wanting returns the rules that want their taint on the node, in the order of their names.
 	wanting(node *corev1.Node) []*rule
 }
+
+// entry is what becomes of an entry of the annotation, and of the taint that it names.
+type entry int
+
+const (
+	dropped  entry = iota // the taint is none of ours
+	takenOff              // both go
+	kept                  // both stay as they are
+	wanted                // both stay, and the taint comes again if somebody took it off
+)
 
 // obstructed reports whether somebody has put another value in the place of a rule's taint.
 func obstructed(taints []corev1.Taint, text string) bool {
@@ -95,9 +101,12 @@ func applyRules(node *corev1.Node, taints []corev1.Taint, say claims, now time.T
 	after := owned{}
 	touched := false
 	for _, name := range slices.Sorted(maps.Keys(before)) {
-		stays, again := say.keeps(node, name, before[name])
-		if stays && (!again || !obstructed(taints, before[name])) {
+		says := say.says(node, name, before[name])
+		if says == kept || says == wanted && !obstructed(taints, before[name]) {
 			after[name] = before[name]
+			continue
+		}
+		if says == dropped {
 			continue
 		}
 		left := slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool { return t.ToString() == before[name] })
