@@ -51,3 +51,8 @@ func IsAnotherUID(err error) bool {
 		return cause.Field == "metadata.uid"
 	})
 }
+
+// Refused reports whether the API server, or a webhook, does not take a change and would not take it again.
+func Refused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+}

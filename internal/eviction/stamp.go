@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -97,7 +96,7 @@ func (s *stamper) stamp(ctx context.Context, name string) error {
 	switch {
 	case err == nil:
 		s.nodes.unstampable.Delete(name)
-	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+	case apicall.Refused(err):
 		s.nodes.unstampable.Store(name, struct{}{})
 	}
 	return err

@@ -9,13 +9,13 @@ import (
 	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 )
 
 // RuleRequest asks for a plan of one rule.
@@ -48,7 +48,7 @@ func (r *ruler) Reconcile(ctx context.Context, req RuleRequest) (reconcile.Resul
 	}
 	now := time.Now()
 	next, err := r.rule(ctx, object, now)
-	if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) { // on a shutdown the next process goes on
+	if err != nil && !apicall.Stopping(ctx) && !apicall.IsNotFound(err) { // on a shutdown the next process goes on
 		return reconcile.Result{RequeueAfter: r.retry(ctx, req, err)}, nil
 	}
 	r.backoff.Forget(req)
@@ -59,7 +59,7 @@ func (r *ruler) Reconcile(ctx context.Context, req RuleRequest) (reconcile.Resul
 }
 
 func (r *ruler) retry(ctx context.Context, req RuleRequest, err error) time.Duration {
-	r.metrics.retries.WithLabelValues(string(apierrors.ReasonForError(err))).Inc()
+	r.metrics.retries.WithLabelValues(apicall.Reason(err)).Inc()
 	wait := r.backoff.When(req)
 	if failures := r.backoff.NumRequeues(req); failures == troubleAfter {
 		logf.FromContext(ctx).Info("A rule cannot be changed; still trying", "rule", req.Name, "failures", failures, "reason", err.Error())

@@ -11,12 +11,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// conditionTaints says which condition of which status becomes which NoSchedule taint.
-var conditionTaints = []struct {
+// conditionTaint says which condition of which status becomes which NoSchedule taint.
+type conditionTaint struct {
 	condition corev1.NodeConditionType
 	status    corev1.ConditionStatus
 	key       string
-}{
+}
+
+var conditionTaints = []conditionTaint{
 	{corev1.NodeReady, corev1.ConditionFalse, corev1.TaintNodeNotReady},
 	{corev1.NodeReady, corev1.ConditionUnknown, corev1.TaintNodeUnreachable},
 	{corev1.NodeMemoryPressure, corev1.ConditionTrue, corev1.TaintNodeMemoryPressure},
@@ -43,13 +45,7 @@ func noSchedule(node *corev1.Node) []string {
 // ownsNoSchedule reports whether a taint is one that noSchedule decides about.
 func ownsNoSchedule(t corev1.Taint) bool {
 	return t.Effect == corev1.TaintEffectNoSchedule && (t.Key == corev1.TaintNodeUnschedulable ||
-		slices.ContainsFunc(conditionTaints, func(rule struct {
-			condition corev1.NodeConditionType
-			status    corev1.ConditionStatus
-			key       string
-		}) bool {
-			return rule.key == t.Key
-		}))
+		slices.ContainsFunc(conditionTaints, func(rule conditionTaint) bool { return rule.key == t.Key }))
 }
 
 // noExecute returns the key of the NoExecute taint that a node should have by its readiness; empty for

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -85,7 +84,7 @@ func (t *tainter) look(ctx context.Context, node *corev1.Node) (time.Duration, e
 	var failed error
 	if len(assessment.Conditions) > 0 {
 		changed, err := t.setUnknown(ctx, node, assessment.Conditions)
-		if err != nil && !refused(err) {
+		if err != nil && !apicall.Refused(err) {
 			t.zones.giveUp(node.Name) // it asks again once it can be changed; others go on meanwhile
 			return 0, err
 		}
@@ -119,11 +118,6 @@ func againIn(wait, silentIn time.Duration) time.Duration {
 		return min(wait, silentIn)
 	}
 	return silentIn
-}
-
-// refused reports whether the API server, or a webhook, does not take a change and would not take it again.
-func refused(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
 // setUnknown writes conditions of a silent node and returns it as it is then; in a dry run, as it would be.
