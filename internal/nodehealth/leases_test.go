@@ -16,7 +16,7 @@ import (
 // the reflector waits before its next try. That is no time in which a node could be heard.
 func TestSilenceDoesNotCountBetweenTheEndOfAWatchOfLeasesAndTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLeases(newProbes())
+		l := newLeases(newProbes(defaultGrace))
 		watches := l.listerWatcher(fake.NewClientset())
 		l.probes.renewed("a", time.Now(), time.Now())
 		heard := time.Now()

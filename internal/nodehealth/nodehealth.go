@@ -104,7 +104,7 @@ func New(config Config) (*Keeper, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	k := &Keeper{config: config, pods: config.Pods, probes: newProbes(), events: newEvents(config.DryRun), zones: newZones(config.Policy, config.Logger), rules: newRulebook()}
+	k := &Keeper{config: config, pods: config.Pods, probes: newProbes(config.Grace), events: newEvents(config.DryRun), zones: newZones(config.Policy, config.Logger), rules: newRulebook()}
 	k.leases = newLeases(k.probes)
 	var err error
 	k.nodes, err = newNodes(config.Client, k.probes, observers{changed: k.changed, came: k.came, went: k.went})

@@ -16,9 +16,11 @@ import (
 // was renewed or its Ready condition's heartbeat changed. Safe for concurrent use.
 //
 // The clock of silence stands still while the leases cannot be watched. An API server that was away is
-// no reason to call nodes silent that could not be heard. When it was away for long, kubelets are given as
-// long again to find it: it may be seen before it takes their renewals.
+// no reason to call nodes silent that could not be heard. When it was away for long, kubelets are given
+// time to find it: it may be seen before it takes their renewals.
 type probes struct {
+	grace Grace
+
 	mu         sync.RWMutex
 	heartbeats map[string]heartbeat
 	renewals   map[string]renewal
@@ -27,9 +29,13 @@ type probes struct {
 	blindSince time.Time
 }
 
-// longBlindness is how long the leases have been unseen when every node has its grace period anew: as long as
-// it takes a kubelet to renew one.
-const longBlindness = 10 * time.Second
+// longBlindness is how long the leases have been unseen when kubelets may have lost the API server: as long
+// as it takes one to renew. They then have as much as findAgain: a call that hangs, and the next renewal. To
+// give all of them their whole grace period would forgive the silent for ever when outages come one after another.
+const (
+	longBlindness = 10 * time.Second
+	findAgain     = 20 * time.Second
+)
 
 // sign is an instant, with how long this process had been blind until then.
 type sign struct {
@@ -51,15 +57,19 @@ type renewal struct {
 	last time.Time // by the kubelet's clock
 }
 
-func newProbes() *probes {
-	return &probes{heartbeats: map[string]heartbeat{}, renewals: map[string]renewal{}}
+func newProbes(grace Grace) *probes {
+	return &probes{grace: grace, heartbeats: map[string]heartbeat{}, renewals: map[string]renewal{}}
 }
 
 // of returns when a node last gave a sign of life, moved by the time for which none could be seen.
 func (p *probes) of(name string, now time.Time) time.Time {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	blind := p.blindUntil(now)
+	return p.last(name, p.blindUntil(now))
+}
+
+// last is of for those who hold the lock.
+func (p *probes) last(name string, blind time.Duration) time.Time {
 	probe := p.heartbeats[name].seenFrom(blind)
 	if renewed := p.renewals[name].seenFrom(blind); renewed.After(probe) {
 		return renewed
@@ -135,11 +145,34 @@ func (p *probes) leases() []string {
 	return names
 }
 
-// restart makes now a sign of life of every node: what was silent before proves nothing.
+// restart makes now a sign of life of every node that ever gave one: what was silent before proves nothing.
+// One that was never heard of has its start-up grace period once, however often zones fall and recover.
 func (p *probes) restart(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.beginAnew(now)
+	anew := sign{at: now, blind: p.blindUntil(now)}
+	for name, known := range p.heartbeats {
+		if _, renewed := p.renewals[name]; known.posted || renewed {
+			known.sign = anew
+			p.heartbeats[name] = known
+		}
+	}
+}
+
+// leave makes no grace period end before so much more time has passed.
+func (p *probes) leave(least time.Duration, now time.Time) {
+	blind := p.blindUntil(now)
+	for name, known := range p.heartbeats {
+		grace := p.grace.Startup
+		if known.posted {
+			grace = p.grace.Monitor
+		}
+		latest := now.Add(-max(grace-least, 0))
+		if p.last(name, blind).Before(latest) {
+			known.sign = sign{at: latest, blind: blind}
+			p.heartbeats[name] = known
+		}
+	}
 }
 
 // isBlind reports whether the leases cannot be watched.
@@ -147,15 +180,6 @@ func (p *probes) isBlind() bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return !p.blindSince.IsZero()
-}
-
-// beginAnew is restart for those who hold the lock.
-func (p *probes) beginAnew(now time.Time) {
-	anew := sign{at: now, blind: p.blindUntil(now)}
-	for name, known := range p.heartbeats {
-		known.sign = anew
-		p.heartbeats[name] = known
-	}
 }
 
 // cannotSee notes that the leases can no longer be watched, canSee that they can again.
@@ -177,6 +201,6 @@ func (p *probes) canSee(now time.Time) {
 	p.blind = p.blindUntil(now)
 	p.blindSince = time.Time{}
 	if outage {
-		p.beginAnew(now)
+		p.leave(findAgain, now)
 	}
 }

@@ -27,13 +27,13 @@ func wantProbe(t *testing.T, p *probes, now, want int) {
 }
 
 func TestTheFirstSightOfANodeIsASignOfLife(t *testing.T) {
-	p := newProbes()
+	p := newProbes(defaultGrace)
 	p.heartbeat(posted(-1000), after(5))
 	wantProbe(t, p, 10, 5)
 }
 
 func TestANodeThatNeverPostedItsStatusCountsFromItsCreation(t *testing.T) {
-	p := newProbes()
+	p := newProbes(defaultGrace)
 	node := nodeWith(nil)
 	node.CreationTimestamp = metav1.NewTime(after(-7))
 	p.heartbeat(node, after(5))
@@ -43,7 +43,7 @@ func TestANodeThatNeverPostedItsStatusCountsFromItsCreation(t *testing.T) {
 }
 
 func TestACreationInTheFutureIsNow(t *testing.T) {
-	p := newProbes()
+	p := newProbes(defaultGrace)
 	node := nodeWith(nil)
 	node.CreationTimestamp = metav1.NewTime(after(3600))
 	p.heartbeat(node, after(5))
@@ -51,7 +51,7 @@ func TestACreationInTheFutureIsNow(t *testing.T) {
 }
 
 func TestOnlyAHeartbeatOrARenewalThatIsNewIsASignOfLife(t *testing.T) {
-	p := newProbes()
+	p := newProbes(defaultGrace)
 	p.heartbeat(posted(0), after(0))
 	p.heartbeat(posted(0), after(10)) // some other change of the node
 	wantProbe(t, p, 10, 0)
@@ -68,7 +68,7 @@ func TestOnlyAHeartbeatOrARenewalThatIsNewIsASignOfLife(t *testing.T) {
 }
 
 func TestSilenceDoesNotCountWhileNothingCanBeSeen(t *testing.T) {
-	p := newProbes()
+	p := newProbes(defaultGrace)
 	p.renewed("n", after(0), after(0))
 	p.cannotSee(after(20))
 	wantProbe(t, p, 20, 0)
@@ -83,16 +83,42 @@ func TestSilenceDoesNotCountWhileNothingCanBeSeen(t *testing.T) {
 	wantProbe(t, p, 150, 124)
 }
 
-func TestAfterALongTimeOfBlindnessEveryNodeHasItsGracePeriodAnew(t *testing.T) {
-	p := newProbes()
+func TestAfterALongTimeOfBlindnessKubeletsHaveTimeToFindTheAPIServerAgain(t *testing.T) {
+	p := newProbes(defaultGrace)
 	p.heartbeat(posted(0), after(0))
-	p.cannotSee(after(40))
-	p.canSee(after(50))
-	wantProbe(t, p, 60, 50)
+	p.cannotSee(after(20))
+	p.canSee(after(60))
+	wantProbe(t, p, 60, 40) // 20 of 50 s were over, and are
+	p.cannotSee(after(80))
+	p.canSee(after(90))
+	wantProbe(t, p, 90, 60) // 20 s are left, not 10
+	p.cannotSee(after(100))
+	p.canSee(after(109))
+	wantProbe(t, p, 109, 69) // a short time stops the clock, no more
+}
+
+func TestAGracePeriodThatIsShorterThanThatBeginsAnew(t *testing.T) {
+	p := newProbes(Grace{Monitor: 15 * time.Second, Startup: DefaultStartupGrace})
+	p.heartbeat(posted(0), after(0))
+	p.cannotSee(after(10))
+	p.canSee(after(30))
+	wantProbe(t, p, 30, 30)
+}
+
+func TestARestartOfAllProbesIsNoSignOfLifeOfANodeThatNeverGaveOne(t *testing.T) {
+	p := newProbes(defaultGrace)
+	node := nodeWith(nil)
+	node.CreationTimestamp = metav1.NewTime(after(0))
+	p.heartbeat(node, after(0))
+	p.restart(after(30))
+	wantProbe(t, p, 31, 0)
+	p.renewed("n", after(35), after(35))
+	p.restart(after(60))
+	wantProbe(t, p, 61, 60)
 }
 
 func TestARestartOfAllProbesIsASignOfLifeOfEveryNode(t *testing.T) {
-	p := newProbes()
+	p := newProbes(defaultGrace)
 	p.heartbeat(posted(0), after(0))
 	p.renewed("n", after(5), after(5))
 	p.restart(after(60))

@@ -28,6 +28,9 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
+// defaultGrace is that of the flags.
+var defaultGrace = Grace{Monitor: DefaultMonitorGrace, Startup: DefaultStartupGrace}
+
 // world is a cluster of client-go's fake clientset in virtual time, with our whole Keeper at work in it
 // and kubelets that renew their leases.
 type world struct {
@@ -111,7 +114,7 @@ func (w *world) run(change ...func(*Config)) {
 	w.registry = prometheus.NewRegistry()
 	config := Config{
 		Client: w.client, Registerer: w.registry,
-		Grace: Grace{Monitor: DefaultMonitorGrace, Startup: DefaultStartupGrace},
+		Grace: defaultGrace,
 		Policy: Policy{
 			Rate: DefaultRate, SecondaryRate: DefaultSecondaryRate, FullDisruptionRate: DefaultRate,
 			LargeZone: DefaultLargeZone, UnhealthyShare: DefaultUnhealthyShare,
