@@ -67,7 +67,11 @@ func (a api) patchNode(ctx context.Context, read *corev1.Node, kind types.PatchT
 	}
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
-	return a.client.CoreV1().Nodes().Patch(ctx, read.Name, kind, patch, metav1.PatchOptions{}, subresources...)
+	changed, err := a.client.CoreV1().Nodes().Patch(ctx, read.Name, kind, patch, metav1.PatchOptions{}, subresources...)
+	if err != nil {
+		return nil, err
+	}
+	return slim(changed), nil
 }
 
 // patchPodNotReady sets the condition Ready of exactly this pod to False, and keeps its reason.

@@ -25,7 +25,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
-func refusal() error {
+func forbidden() error {
 	return apierrors.NewForbidden(corev1.Resource("nodes"), "x", errors.New("a webhook says no"))
 }
 
@@ -36,7 +36,7 @@ func (w *world) refuses(node, subresource string) {
 		if p.Name != node || p.GetSubresource() != subresource {
 			return false, nil, nil
 		}
-		return true, nil, refusal()
+		return true, nil, forbidden()
 	})
 }
 
@@ -266,7 +266,7 @@ func TestALivingKubeletIsNotFoughtOverItsPods(t *testing.T) {
 }
 
 func TestANodeMadeAnewUnderItsNameHasItsOwnStartUpGrace(t *testing.T) {
-	p := newProbes()
+	p := newProbes(defaultGrace)
 	now := time.Now()
 	node := func(uid types.UID, created time.Time) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: uid, CreationTimestamp: metav1.Time{Time: created}}}
@@ -367,5 +367,89 @@ func TestAnAnnotationCannotTakeOffATaintThatNoRuleOwned(t *testing.T) {
 		})
 		w.settle()
 		w.wantTaints("n", "dedicated=secure:NoSchedule")
+	})
+}
+
+func TestOneNodeThatFlapsDoesNotKeepItsZoneFromBeingTainted(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("b", 1)
+		nodes := w.addZone("a", 10)
+		w.run()
+		for _, name := range nodes[:5] {
+			w.report(name, corev1.NodeReady, corev1.ConditionFalse)
+		}
+		for range 150 { // twenty minutes; half of the time the zone is Normal
+			w.report("a-9", corev1.NodeReady, corev1.ConditionFalse)
+			w.until(time.Since(w.start) + 4*time.Second)
+			w.report("a-9", corev1.NodeReady, corev1.ConditionTrue)
+			w.until(time.Since(w.start) + 4*time.Second)
+		}
+		w.wantTainted(5, nodes[:5]...)
+	})
+}
+
+func TestANodeThatNeverPostsIsCalledSilentThoughAnotherFlaps(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 1)
+		w.run()
+		w.must(w.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "new", UID: "new", ResourceVersion: "1", CreationTimestamp: metav1.Now(), Labels: map[string]string{corev1.LabelTopologyZone: "a"}},
+		}, metav1.CreateOptions{}))
+		for range 30 {
+			w.report("a-0", corev1.NodeReady, corev1.ConditionFalse)
+			w.until(time.Since(w.start) + 20*time.Second)
+			w.report("a-0", corev1.NodeReady, corev1.ConditionTrue)
+			w.until(time.Since(w.start) + 20*time.Second)
+		}
+		if condition(w.node("new"), corev1.NodeReady) == nil {
+			t.Errorf("after %s a node that never posted its status is not called silent", time.Since(w.start))
+		}
+	})
+}
+
+func TestShortSightsBetweenOutagesDoNotForgiveSilenceForEver(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 5)
+		leases := w.breakableLeases()
+		w.run()
+		w.falls("a-0")
+		w.until(15 * time.Second)
+		for range 60 {
+			leases.breaks()
+			w.until(time.Since(w.start) + 11*time.Second)
+			leases.mends()
+			w.until(time.Since(w.start) + 49*time.Second)
+		}
+		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+	})
+}
+
+func TestRestartsGiveNoTurnsToAZone(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		nodes := w.addZone("a", 20)
+		w.run()
+		for _, name := range nodes[:8] {
+			w.report(name, corev1.NodeReady, corev1.ConditionFalse)
+		}
+		for range 6 {
+			w.until(time.Since(w.start) + time.Second)
+			w.stop()
+			w.run()
+		}
+		if got := len(w.tainted(nodes...)); got > 2 {
+			t.Errorf("%d nodes are tainted after %s", got, time.Since(w.start))
+		}
+	})
+}
+
+func TestANodeWhoseTaintIsRefusedDoesNotKeepTheOthersFromTheirs(t *testing.T) {
+	playRules(t, func(_ *testing.T, w *ruleWorld) {
+		w.addZone("a", 5)
+		w.refuses("a-0", "")
+		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
+		w.run()
+		w.locks("a-0", "a-1")
+		w.until(10 * time.Minute)
+		w.wantDeadlocked("a-1")
 	})
 }

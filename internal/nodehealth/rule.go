@@ -21,6 +21,7 @@ import (
 type rule struct {
 	name     string
 	uid      types.UID
+	text     string // its taint, as key=value:Effect
 	selector labels.Selector
 	spec     v1alpha1.NodeTaintRuleSpec
 	// onlyReports: no node gets the taint from this rule, and one that has it loses it.
@@ -126,6 +127,8 @@ func newRule(object *v1alpha1.NodeTaintRule, accepted, dryRun bool) *rule {
 		name: object.Name, uid: object.UID, selector: labels.Nothing(), spec: object.Spec,
 		onlyReports: object.Spec.DryRun, asIf: object.Spec.DryRun || dryRun,
 	}
+	taint := r.taint()
+	r.text = taint.ToString()
 	if !accepted || !object.DeletionTimestamp.IsZero() {
 		return r
 	}

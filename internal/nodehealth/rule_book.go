@@ -31,7 +31,7 @@ type rulebook struct {
 	departed map[string]string
 }
 
-// planned is a rule with its newest plan. Only the claims change after it was entered.
+// planned is a rule with its newest plan. Only the claims and refusals change after it was entered.
 type planned struct {
 	rule    *rule
 	plan    rulePlan
@@ -60,7 +60,7 @@ func (b *rulebook) memory(r *rule) (ruleMemory, bool) {
 	if !ok || known.rule.uid != r.uid {
 		return ruleMemory{}, false
 	}
-	return ruleMemory{claims: maps.Clone(known.plan.claims), sightings: known.plan.sightings}, true
+	return ruleMemory{claims: maps.Clone(known.plan.claims), sightings: known.plan.sightings, refusals: maps.Clone(known.plan.refusals)}, true
 }
 
 // enter notes a new plan, and returns the nodes that have to be looked at because of it.
@@ -93,9 +93,8 @@ func (p *planned) unsettled(node *corev1.Node) bool {
 
 // differsFromNode reports whether a node says something else of a rule than the rule wants.
 func (p *planned) differsFromNode(node *corev1.Node) bool {
-	want := p.rule.taint()
 	has, owns := ownedBy(node)[p.rule.name]
-	return owns != p.wants(node) || owns && has != want.ToString()
+	return owns != p.wants(node) || owns && has != p.rule.text
 }
 
 // forget drops a rule that is gone.
@@ -103,8 +102,7 @@ func (b *rulebook) forget(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if known, ok := b.planned[name]; ok {
-		taint := known.rule.taint()
-		b.departed[name] = taint.ToString()
+		b.departed[name] = known.rule.text
 		delete(b.planned, name)
 	}
 }
@@ -167,6 +165,25 @@ func (b *rulebook) settled(node *corev1.Node, part rulePart) {
 	}
 }
 
+// refused notes that the API server refused a part of rules, for certain: where a bound holds others back, one
+// of them takes the node's place. It reports whether there is such a rule.
+func (b *rulebook) refused(node *corev1.Node, part rulePart, now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	bounded := false
+	for _, name := range part.adds {
+		known, ok := b.planned[name]
+		if !ok || known.plan.bound < 0 {
+			continue
+		}
+		delete(known.plan.claims, node.Name)
+		known.plan.refusals[node.Name] = refusal{uid: node.UID, at: now}
+		b.replan(name)
+		bounded = true
+	}
+	return bounded
+}
+
 // pages is a rulebook whose lock is held.
 type pages struct{ *rulebook }
 
@@ -182,8 +199,8 @@ func (b pages) says(node *corev1.Node, name, taint string) entry {
 	case !ok:
 		return dropped
 	}
-	switch want := known.rule.taint(); {
-	case taint != want.ToString():
+	switch {
+	case taint != known.rule.text:
 		return dropped
 	case known.wants(node):
 		return wanted

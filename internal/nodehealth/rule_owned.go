@@ -19,10 +19,12 @@ import (
 // owned is which taints of a node came from rules: by the rule's name, as key=value:Effect.
 type owned map[string]string
 
-// ownedBy reads the annotation of a node. One that cannot be read owns nothing.
-func ownedBy(node *corev1.Node) owned {
-	text, ok := node.Annotations[v1alpha1.OwnedAnnotation]
-	if !ok {
+// ownedBy returns which taints of a node came from rules. The node is slim.
+func ownedBy(node *corev1.Node) owned { return node.Annotations }
+
+// readOwned reads our annotation of a node. One that cannot be read owns nothing.
+func readOwned(text string) owned {
+	if text == "" {
 		return nil
 	}
 	var taints owned
@@ -49,7 +51,7 @@ func (o owned) annotation() map[string]any {
 func standing(r *rule, node *corev1.Node) (mine, foreign bool) {
 	want := r.taint()
 	all := ownedBy(node)
-	mine = all[r.name] == want.ToString()
+	mine = all[r.name] == r.text
 	for _, t := range node.Spec.Taints {
 		if !t.MatchTaint(&want) {
 			continue
@@ -65,8 +67,8 @@ type rulePart struct {
 	taints []corev1.Taint
 	// annotations have to be written together with the taints; empty: neither has changed.
 	annotations map[string]any
-	// without are the rules whose taint the node has not, once this is written.
-	without []string
+	// adds are the rules whose taint comes with this, without those whose taint the node has not, once it is written.
+	adds, without []string
 }
 
 func (p rulePart) changed() bool { return len(p.annotations) > 0 }
@@ -100,6 +102,7 @@ func applyRules(node *corev1.Node, taints []corev1.Taint, say claims, now time.T
 	before := ownedBy(node)
 	after := owned{}
 	touched := false
+	var adds []string
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		says := say.says(node, name, before[name])
 		if says == kept || says == wanted && !obstructed(taints, before[name]) {
@@ -116,19 +119,19 @@ func applyRules(node *corev1.Node, taints []corev1.Taint, say claims, now time.T
 	for _, r := range say.wanting(node) {
 		next := r.taint()
 		if slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.MatchTaint(&next) }) {
-			if slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.ToString() == next.ToString() }) {
-				after[r.name] = next.ToString() // somebody took the annotation away
+			if slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.ToString() == r.text }) {
+				after[r.name] = r.text // somebody took the annotation away
 			}
 			continue
 		}
 		if _, owns := after[r.name]; !owns && !r.matches(node) {
 			continue // it is over, and the next plan will say so
 		}
-		after[r.name] = next.ToString()
+		after[r.name] = r.text
 		next.TimeAdded = &metav1.Time{Time: now}
-		taints, touched = append(slices.Clone(taints), next), true
+		taints, touched, adds = append(slices.Clone(taints), next), true, append(adds, r.name)
 	}
-	part := rulePart{taints: taints}
+	part := rulePart{taints: taints, adds: adds}
 	if touched || !maps.Equal(before, after) {
 		part.annotations = after.annotation()
 	}

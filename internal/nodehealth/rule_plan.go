@@ -18,6 +18,8 @@ type ruleMemory struct {
 	claims map[string]claim
 	// sightings are for the nodes whose condition does not say by itself since when it is as it is.
 	sightings map[string]sighting
+	// refusals are of nodes that cannot be tainted. They do not keep others from their place below the bound.
+	refusals map[string]refusal
 }
 
 // claim is what a rule wants of a node.
@@ -35,12 +37,22 @@ type sighting struct {
 	at         time.Time
 }
 
+// refusal is when the API server last refused to have a node tainted.
+type refusal struct {
+	uid types.UID
+	at  time.Time
+}
+
+// refusedFor is how long a node that was refused has to wait for its next try.
+const refusedFor = time.Minute
+
 // rulePlan is what a rule wants of all nodes at an instant.
 type rulePlan struct {
 	ruleMemory
 
-	// selected, matching and held count nodes; tainted those that have the taint.
-	selected, matching, tainted, held int
+	// selected, matching and held count nodes; tainted those that have the taint, turnedDown those of the held that
+	// were refused and wait for their next try.
+	selected, matching, tainted, held, turnedDown int
 	// bound is the most that may be tainted at once; -1: any number.
 	bound int
 	// next is the next instant at which anything changes by time alone; zero: none.
@@ -49,28 +61,37 @@ type rulePlan struct {
 
 // candidate is a node that had the condition for long enough, and has no taint yet.
 type candidate struct {
-	node  *corev1.Node
-	since time.Time
+	node    *corev1.Node
+	since   time.Time
+	refused time.Time // before; zero: never
 }
 
 // planRule says which nodes are to have the taint of a rule. A node's taint comes when it has had the condition for
 // long enough, those that have had it longest first and then by name, and no more than the bound have it at
-// once. It goes when the condition has been over for long enough, or at once when the node is no longer selected.
+// once. One that was refused comes last. It goes when the condition has been over for long enough, or at once when the node is no longer selected.
 // A taint that had not arrived when the condition was over does not come.
 func planRule(r *rule, nodes []*corev1.Node, memory ruleMemory, now time.Time) rulePlan {
-	p := &rulePlan{ruleMemory: ruleMemory{claims: map[string]claim{}, sightings: map[string]sighting{}}, bound: -1}
+	p := &rulePlan{ruleMemory: ruleMemory{claims: map[string]claim{}, sightings: map[string]sighting{}, refusals: map[string]refusal{}}, bound: -1}
 	var candidates []candidate
 	for _, node := range nodes {
-		if since, ripe := p.place(r, node, memory, now); ripe {
-			candidates = append(candidates, candidate{node, since})
+		since, ripe := p.place(r, node, memory, now)
+		if !ripe {
+			continue
 		}
+		refused := p.refused(node, memory)
+		if !refused.IsZero() && !p.over(refused.Add(refusedFor), now) {
+			p.held++
+			p.turnedDown++
+			continue
+		}
+		candidates = append(candidates, candidate{node, since, refused})
 	}
 	free := len(candidates)
 	if most, bounded := r.bound(p.selected); bounded {
 		p.bound, free = most, min(free, max(most-len(p.claims), 0))
 	}
 	slices.SortFunc(candidates, func(a, b candidate) int {
-		return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.node.Name, b.node.Name))
+		return cmp.Or(a.refused.Compare(b.refused), a.since.Compare(b.since), cmp.Compare(a.node.Name, b.node.Name))
 	})
 	for i, c := range candidates {
 		if i < free {
@@ -132,8 +153,17 @@ func (p *rulePlan) place(r *rule, node *corev1.Node, memory ruleMemory, now time
 
 // hasTaint reports whether a node has exactly the taint of a rule, whoever set it.
 func hasTaint(node *corev1.Node, r *rule) bool {
-	want := r.taint()
-	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.ToString() == want.ToString() })
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.ToString() == r.text })
+}
+
+// refused returns when a node was last refused, zero if it was not, and goes on knowing it.
+func (p *rulePlan) refused(node *corev1.Node, memory ruleMemory) time.Time {
+	known, ok := memory.refusals[node.Name]
+	if !ok || known.uid != node.UID {
+		return time.Time{}
+	}
+	p.refusals[node.Name] = known
+	return known.at
 }
 
 // over reports whether an instant has come, and otherwise notes that it will.

@@ -46,7 +46,11 @@ func heldMessage(object *v1alpha1.NodeTaintRule, plan rulePlan) string {
 	if text := object.Spec.MaxTainted.String(); text != bound {
 		bound = fmt.Sprintf("%s, %d", text, plan.bound)
 	}
-	return fmt.Sprintf("%s taint %s: the rule taints at most %s of the %d nodes that it selects.", nodesWait(plan.held), taintOf(object), bound, plan.selected)
+	message := fmt.Sprintf("%s taint %s: the rule taints at most %s of the %d nodes that it selects.", nodesWait(plan.held), taintOf(object), bound, plan.selected)
+	if plan.turnedDown > 0 {
+		message += fmt.Sprintf(" Of those that wait, the API server has refused to have %d tainted; the log says why.", plan.turnedDown)
+	}
+	return message
 }
 
 func nodesWait(held int) string {
@@ -57,9 +61,7 @@ func nodesWait(held int) string {
 }
 
 func taintOf(object *v1alpha1.NodeTaintRule) string {
-	r := rule{spec: object.Spec}
-	taint := r.taint()
-	return taint.ToString()
+	return newRule(object, false, false).text
 }
 
 // saysHolding reports whether the status of a rule says that it holds nodes back.

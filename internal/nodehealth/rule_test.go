@@ -381,7 +381,7 @@ func (w *ruleWorld) mostDeadlocked() func() int32 {
 		for event := range stream.ResultChan() {
 			node := event.Object.(*corev1.Node)
 			delete(tainted, node.Name)
-			if ownedBy(node) != nil {
+			if ownedBy(slim(node)) != nil {
 				tainted[node.Name] = true
 			}
 			most.Store(max(most.Load(), int32(len(tainted))))

@@ -177,6 +177,9 @@ func (t *tainter) retaint(ctx context.Context, node *corev1.Node, ready corev1.C
 	}
 	changed, err := t.api.patchNodeTaints(ctx, node, taints, labels, ruled.annotations)
 	if err != nil {
+		if apicall.Refused(err) && t.rules.refused(node, ruled, now) {
+			logf.FromContext(ctx).Info("The API server refuses the taint of a rule; another node may take this one's place", "node", node.Name, "rules", ruled.adds, "reason", err.Error())
+		}
 		return 0, fmt.Errorf("write the taints of node %s: %w", node.Name, err)
 	}
 	t.notes.changes(node, changed)
