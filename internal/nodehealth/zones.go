@@ -110,10 +110,12 @@ func (z *zones) put(node *corev1.Node, ready bool, now time.Time) {
 	z.evaluate(now)
 }
 
-// prime notes all nodes at once, before the first is looked at: of some of them alone no state can be told.
+// prime notes all nodes at once, before the first is looked at: of some of them alone no state can be told. The
+// latest turn of a zone is the one that its taints tell of, so that a restart gives no other.
 func (z *zones) prime(nodes []*corev1.Node, now time.Time) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
+	turns := map[string]time.Time{}
 	for _, node := range nodes {
 		m := memberOf(node, isReady(node))
 		if known, seen := z.members[node.Name]; seen {
@@ -121,6 +123,15 @@ func (z *zones) prime(nodes []*corev1.Node, now time.Time) {
 		}
 		z.members[node.Name] = m
 		z.count(m)
+		if at := taintedAt(node); at.After(turns[m.zone]) {
+			turns[m.zone] = at
+		}
+	}
+	for key, at := range turns {
+		if at.After(now) {
+			at = now
+		}
+		z.zone(key).limiter.AllowN(at, 1)
 	}
 	z.evaluate(now)
 }
@@ -128,6 +139,17 @@ func (z *zones) prime(nodes []*corev1.Node, now time.Time) {
 func memberOf(node *corev1.Node, ready bool) member {
 	_, excluded := node.Labels[excludedFromDisruption]
 	return member{zone: topology.GetZoneKey(node), counts: !excluded, ready: ready}
+}
+
+// taintedAt returns when a node was tainted NoExecute for its readiness; zero if it was not, or nobody knows.
+func taintedAt(node *corev1.Node) time.Time {
+	var latest time.Time
+	for _, taint := range node.Spec.Taints {
+		if ownsNoExecute(taint) && taint.TimeAdded != nil && taint.TimeAdded.After(latest) {
+			latest = taint.TimeAdded.Time
+		}
+	}
+	return latest
 }
 
 func isReady(node *corev1.Node) bool {
@@ -325,13 +347,15 @@ func (z *zones) held(key string) Held {
 	return Held{Zone: ZoneName(key), State: at.state, Size: at.size, NotReady: at.notReady, Rate: at.rate, AllZones: z.allFull}
 }
 
-// setRate changes how fast turns come. As upstream's, a limiter begins with one turn, unless the one
-// before had none to give (pkg/controller/nodelifecycle/scheduler, SwapLimiter).
+// setRate changes how fast turns come. What has gathered of a turn is kept, or one node that flaps could
+// change its zone's rate again and again and keep all others from being tainted; upstream begins a new limiter
+// (pkg/controller/nodelifecycle/scheduler, SwapLimiter). As there, what gathered before a time without turns
+// and was not used then is lost, so that nobody is tainted at the moment at which a disruption ends.
 func (at *zone) setRate(next float32, now time.Time) {
-	drained := !at.ripe(now)
+	unused := at.rate == 0 && at.limiter.TokensAt(now) >= 1
 	at.rate = next
-	at.limiter = rate.NewLimiter(rate.Limit(next), 1)
-	if drained && next > 0 {
+	at.limiter.SetLimitAt(now, rate.Limit(next))
+	if unused {
 		at.limiter.AllowN(now, 1)
 	}
 }

@@ -45,24 +45,25 @@ func (c *cluster) taintNoSchedule(name string) {
 	}
 	for _, key := range noScheduleKeys {
 		if want[key] != hasTaint(c.nodes[name], key, corev1.TaintEffectNoSchedule) {
-			c.setTaint(name, key, corev1.TaintEffectNoSchedule, want[key])
+			c.setTaint(name, key, corev1.TaintEffectNoSchedule, want[key], 0) // when plays no part
 		}
 	}
 }
 
 // setNoExecute leaves a node that one of the NoExecute taints for readiness; with an empty key none.
-func (c *cluster) setNoExecute(name, wanted string) {
+func (c *cluster) setNoExecute(name, wanted string, at time.Duration) {
 	for _, key := range noExecuteKeys {
 		if node := c.nodes[name]; node != nil && hasTaint(node, key, corev1.TaintEffectNoExecute) != (key == wanted) {
-			c.setTaint(name, key, corev1.TaintEffectNoExecute, key == wanted)
+			c.setTaint(name, key, corev1.TaintEffectNoExecute, key == wanted, at)
 		}
 	}
 }
 
-func (c *cluster) setTaint(name, key string, effect corev1.TaintEffect, there bool) {
+func (c *cluster) setTaint(name, key string, effect corev1.TaintEffect, there bool, at time.Duration) {
 	c.edit(name, func(node *corev1.Node) {
 		if there {
-			node.Spec.Taints = withTaint(node.Spec.Taints, corev1.Taint{Key: key, Effect: effect})
+			added := instant(at)
+			node.Spec.Taints = withTaint(node.Spec.Taints, corev1.Taint{Key: key, Effect: effect, TimeAdded: &added})
 			return
 		}
 		node.Spec.Taints = withoutTaint(node.Spec.Taints, key, effect)

@@ -128,9 +128,10 @@ func (p *passes) pass(at time.Duration) {
 		nodes = append(nodes, p.cluster.nodes[name])
 	}
 	p.observe(nodes)
+	observed := p.now // one node after the other
 	zones := map[string]tally{}
 	for i, node := range nodes {
-		p.now = at + time.Duration(i)*turnTakes
+		p.now = max(at+time.Duration(i)*turnTakes, observed)
 		node, ready := p.assess(node)
 		if counts(node) {
 			zone := zones[zoneOf(node)]
@@ -154,6 +155,9 @@ func (p *passes) observe(nodes []*corev1.Node) {
 		if _, ok := p.states[zoneOf(node)]; !ok {
 			p.states[zoneOf(node)] = initial
 			p.queues[zoneOf(node)] = newQueue()
+			if !p.quirks.has(turnAtStart) {
+				p.queues[zoneOf(node)].goOn(p.cluster, zoneOf(node))
+			}
 		}
 		if p.known[node.Name] {
 			continue
@@ -217,7 +221,7 @@ func (p *passes) taintNoExecute(node *corev1.Node, ready corev1.ConditionStatus)
 	case key == "":
 		p.markReachable(node)
 	case hasTaint(node, opposite(key), corev1.TaintEffectNoExecute):
-		p.cluster.setNoExecute(node.Name, key)
+		p.cluster.setNoExecute(node.Name, key, p.now)
 	default:
 		p.markForTainting(node, key)
 	}
@@ -245,7 +249,8 @@ func (p *passes) markForTainting(node *corev1.Node, key string) {
 func (p *passes) markReachable(node *corev1.Node) {
 	for _, key := range noExecuteKeys {
 		if now := p.cluster.nodes[node.Name]; now != nil && hasTaint(node, key, corev1.TaintEffectNoExecute) && hasTaint(now, key, corev1.TaintEffectNoExecute) {
-			p.cluster.setTaint(node.Name, key, corev1.TaintEffectNoExecute, false)
+			p.cluster.setTaint(node.Name, key, corev1.TaintEffectNoExecute, false, p.now)
+			p.now += taintTakes
 		}
 	}
 	p.queues[zoneOf(node)].remove(node.Name)
@@ -266,25 +271,35 @@ func (p *passes) disrupt(zones map[string]tally, nodes []*corev1.Node) {
 		for _, node := range nodes {
 			p.markReachable(node)
 			if !p.quirks.has(offOnce) {
-				p.cluster.setNoExecute(node.Name, "")
+				p.cluster.setNoExecute(node.Name, "", p.now)
 			}
 		}
 	}
 	if wasFull && !p.allFull {
 		for name, known := range p.records {
-			known.probe = p.now
-			p.records[name] = known
+			if known.posted || known.lease != nil || p.quirks.has(graceForUnheard) {
+				known.probe = p.now
+				p.records[name] = known
+			}
 		}
 	}
 	for key, zone := range zones {
 		state := zone.state()
 		switch {
 		case p.allFull && !wasFull:
-			p.queues[key].swap(0, p.now)
+			p.setRate(key, 0)
 		case p.allFull:
 		case wasFull, state != p.states[key], !p.quirks.has(stateOnly):
-			p.queues[key].swap(zone.rate(state), p.now)
+			p.setRate(key, zone.rate(state))
 		}
 		p.states[key] = state
 	}
+}
+
+func (p *passes) setRate(zone string, next float32) {
+	if p.quirks.has(newLimiter) {
+		p.queues[zone].swap(next, p.now)
+		return
+	}
+	p.queues[zone].setRate(next, p.now)
 }

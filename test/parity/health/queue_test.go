@@ -11,12 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// queue is upstream's: the nodes of a zone that wait for a NoExecute taint, and the limiter.
+// queue is upstream's: the nodes of a zone that wait for a NoExecute taint, and their turns.
 type queue struct {
-	rate    float32 // 0: never
-	limiter *rate.Limiter
-	items   []item          // the first is next
-	set     map[string]bool // those that may not be added: they wait, or have been tainted
+	turns
+
+	items []item          // the first is next
+	set   map[string]bool // those that may not be added: they wait, or have been tainted
 }
 
 type item struct {
@@ -24,9 +24,7 @@ type item struct {
 	ripe time.Duration // not before
 }
 
-func newQueue() *queue {
-	return &queue{rate: policy.Rate, limiter: rate.NewLimiter(rate.Limit(policy.Rate), 1), set: map[string]bool{}}
-}
+func newQueue() *queue { return &queue{turns: newTurns(), set: map[string]bool{}} }
 
 func (q *queue) waits(name string) bool {
 	return slices.ContainsFunc(q.items, func(i item) bool { return i.name == name })
@@ -49,19 +47,15 @@ func (q *queue) done(name string) {
 	q.items = slices.DeleteFunc(q.items, func(i item) bool { return i.name == name })
 }
 
-func (q *queue) allow(at time.Duration) bool {
-	return q.rate > 0 && q.limiter.AllowN(epoch.Add(at), 1)
-}
-
-// swap changes the rate. The first turn at a new rate comes at once, unless there was none to give.
+// swap changes the rate as upstream does: the first turn at a new rate comes at once, unless there was none to give.
 func (q *queue) swap(next float32, at time.Duration) {
 	if q.rate == next {
 		return
 	}
-	drained := !q.allow(at)
+	drained := !q.take(at)
 	q.rate, q.limiter = next, rate.NewLimiter(rate.Limit(next), 1)
 	if drained {
-		q.allow(at)
+		q.take(at)
 	}
 }
 
@@ -71,7 +65,7 @@ func (p *passes) tick(q *queue) {
 		if !p.quirks.has(wastedTurns) {
 			q.items = slices.DeleteFunc(q.items, func(i item) bool { return p.needsNone(i.name) })
 		}
-		if len(q.items) == 0 || !q.allow(p.now) {
+		if len(q.items) == 0 || !q.take(p.now) {
 			return
 		}
 		slices.SortStableFunc(q.items, func(a, b item) int { return int(a.ripe - b.ripe) })
@@ -90,7 +84,7 @@ func (p *passes) tick(q *queue) {
 			name := head.name
 			q.done(name)
 			if key := readinessTaint(readiness(node)); key != "" {
-				p.cluster.setNoExecute(name, key)
+				p.cluster.setNoExecute(name, key, p.now)
 			}
 		}
 	}

@@ -41,9 +41,19 @@ const (
 	// sets later stays, and may be changed for the other.
 	// handleDisruption: if !allAreFullyDisrupted || !allWasFullyDisrupted.
 	offOnce
+	// newLimiter: when the rate of a zone changes, what has gathered of a turn is lost.
+	// scheduler.RateLimitedTimedQueue.SwapLimiter.
+	newLimiter
+	// turnAtStart: a start gives every zone a turn.
+	// addPodEvictorForNewZone: NewRateLimitedTimedQueue(NewTokenBucketRateLimiter(..., EvictionRateLimiterBurst)).
+	turnAtStart
+	// graceForUnheard: when not all zones are fully disrupted any longer, a node that never gave a sign of life has
+	// its start-up grace period anew.
+	// handleDisruption: for i := range nodes { v := nc.nodeHealthMap.getDeepCopy(...); v.probeTimestamp = now }.
+	graceForUnheard
 
 	none quirks = 0
-	all         = offOnce<<1 - 1
+	all         = graceForUnheard<<1 - 1
 )
 
 var quirkNames = []struct {
@@ -57,6 +67,9 @@ var quirkNames = []struct {
 	{stateOnly, "rate by state only"},
 	{byName, "record by name"},
 	{offOnce, "taken off once"},
+	{newLimiter, "new limiter"},
+	{turnAtStart, "turn at the start"},
+	{graceForUnheard, "grace for the unheard"},
 }
 
 func (q quirks) has(other quirks) bool { return q&other != 0 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/time/rate"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,10 +38,9 @@ type sign struct {
 
 // lane is where the nodes of a zone wait for their turn.
 type lane struct {
-	rate    float32
-	limiter *rate.Limiter
-	line    []waiter
+	turns
 
+	line  []waiter
 	asked string        // who is first of the line and has asked for the turn
 	due   time.Duration // when it asks again
 }
@@ -112,6 +110,9 @@ func (r *rule) start() {
 	}
 	for _, lease := range r.cluster.leases {
 		r.seeLease(lease)
+	}
+	for _, node := range r.cluster.nodes {
+		r.lane(zoneOf(node)).goOn(r.cluster, zoneOf(node))
 	}
 }
 
@@ -200,19 +201,24 @@ func (r *rule) evaluate() {
 		if r.allFull {
 			rate = 0
 		}
-		lane.set(rate, r.now)
+		if rate != lane.rate {
+			lane.setRate(rate, r.now)
+			lane.asked = ""
+		}
 		lane.line = slices.DeleteFunc(lane.line, func(w waiter) bool { return r.cluster.nodes[w.name] == nil })
 	}
 	if was && !r.allFull {
 		for name, known := range r.heartbeats {
-			r.heartbeats[name] = sign{r.now, known.said}
+			if _, renewed := r.renewals[name]; renewed || !known.said.IsZero() {
+				r.heartbeats[name] = sign{r.now, known.said}
+			}
 		}
 	}
 }
 
 func (r *rule) lane(zone string) *lane {
 	if r.lanes[zone] == nil {
-		r.lanes[zone] = &lane{rate: policy.Rate, limiter: rate.NewLimiter(rate.Limit(policy.Rate), 1)}
+		r.lanes[zone] = &lane{turns: newTurns()}
 	}
 	return r.lanes[zone]
 }
@@ -224,13 +230,13 @@ func (r *rule) taintNoExecute(name string) {
 	switch {
 	case readiness(node) == "":
 	case key == "":
-		r.cluster.setNoExecute(name, "")
+		r.cluster.setNoExecute(name, "", r.now)
 		lane.leave(name)
 	case r.allFull:
-		r.cluster.setNoExecute(name, "")
+		r.cluster.setNoExecute(name, "", r.now)
 		lane.join(name, r.now)
 	case has:
-		r.cluster.setNoExecute(name, key)
+		r.cluster.setNoExecute(name, key, r.now)
 		lane.leave(name)
 	default:
 		lane.join(name, r.now)
@@ -239,7 +245,7 @@ func (r *rule) taintNoExecute(name string) {
 
 func (r *rule) grant(lane *lane) {
 	for len(lane.line) > 0 && lane.rate > 0 && lane.asks(r.now) {
-		lane.limiter.AllowN(epoch.Add(r.now), 1)
+		lane.take(r.now)
 		name := lane.line[0].name
 		for _, waiter := range lane.line {
 			if waiter.since == lane.line[0].since && r.ours.taintedAt(waiter.name, r.now) {
@@ -248,7 +254,7 @@ func (r *rule) grant(lane *lane) {
 			}
 		}
 		lane.leave(name)
-		r.cluster.setNoExecute(name, readinessTaint(readiness(r.cluster.nodes[name])))
+		r.cluster.setNoExecute(name, readinessTaint(readiness(r.cluster.nodes[name])), r.now)
 	}
 }
 
@@ -260,18 +266,6 @@ func (l *lane) join(name string, at time.Duration) {
 
 func (l *lane) leave(name string) {
 	l.line = slices.DeleteFunc(l.line, func(w waiter) bool { return w.name == name })
-}
-
-// set changes the rate. The first turn at a new rate comes at once, unless there was none to give.
-func (l *lane) set(next float32, now time.Duration) {
-	if next == l.rate {
-		return
-	}
-	drained := l.rate == 0 || l.limiter.TokensAt(epoch.Add(now)) < 1
-	l.rate, l.limiter, l.asked = next, rate.NewLimiter(rate.Limit(next), 1), ""
-	if drained {
-		l.limiter.AllowN(epoch.Add(now), 1)
-	}
 }
 
 // asks reports whether the first of the line asks for its turn now and gets it: it asks when it becomes

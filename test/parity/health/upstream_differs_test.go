@@ -76,6 +76,25 @@ func TestEachQuirkAloneMakesUpstreamDiffer(t *testing.T) {
 			}},
 			because: offOnce, node: "a1",
 		},
+		"a zone that is disrupted for a moment waits for its next turn from the beginning": {
+			history: history{Nodes: append(nodes("a", 4), nodes("b", 1)...), Start: sec, Steps: []step{
+				{20098 * ms, ready{"a1", corev1.ConditionFalse}}, {21098 * ms, ready{"a2", corev1.ConditionFalse}},
+				{23098 * ms, ready{"a3", corev1.ConditionFalse}}, {29098 * ms, ready{"a3", corev1.ConditionTrue}},
+			}},
+			because: newLimiter, node: "a2",
+		},
+		"a restart gives a turn": {
+			history: history{Nodes: nodes("a", 4), Start: sec, Steps: []step{
+				{20098 * ms, ready{"a1", corev1.ConditionFalse}}, {22098 * ms, restart{}}, {23098 * ms, ready{"a2", corev1.ConditionFalse}},
+			}},
+			because: turnAtStart, node: "a2",
+		},
+		"a node of which nothing was ever heard has another grace period each time another recovers": {
+			history: history{Nodes: append(nodes("a", 1), nodeSpec{Name: "m", Zone: "a", Phase: 95 * ms, Absent: true}), Start: sec, Steps: []step{
+				{20098 * ms, ready{"a1", corev1.ConditionFalse}}, {40098 * ms, ready{"a1", corev1.ConditionTrue}},
+			}},
+			because: graceForUnheard, node: "m",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			trial := contest{ours, upstream}.try(t, &s.history)

@@ -1,0 +1,54 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package health
+
+import (
+	"slices"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// turns are those of a zone: how often one of its nodes may be tainted NoExecute.
+type turns struct {
+	rate    float32 // 0: never
+	limiter *rate.Limiter
+}
+
+func newTurns() turns { return turns{policy.Rate, rate.NewLimiter(rate.Limit(policy.Rate), 1)} }
+
+// take takes a turn if there is one.
+func (t *turns) take(at time.Duration) bool {
+	return t.rate > 0 && t.limiter.AllowN(epoch.Add(at), 1)
+}
+
+// setRate changes the rate, and keeps what has gathered of a turn; but a whole one that nobody took before a time
+// without turns is lost.
+func (t *turns) setRate(next float32, at time.Duration) {
+	if t.rate == next {
+		return
+	}
+	unused := t.rate == 0 && t.limiter.TokensAt(epoch.Add(at)) >= 1
+	t.rate = next
+	t.limiter.SetLimitAt(epoch.Add(at), rate.Limit(next))
+	if unused {
+		t.take(at)
+	}
+}
+
+// goOn makes the latest turn the one of which the taints of a zone tell: it was taken before a restart.
+func (t *turns) goOn(c *cluster, zone string) {
+	var latest time.Time
+	for _, node := range c.nodes {
+		for _, taint := range node.Spec.Taints {
+			if zoneOf(node) == zone && taint.Effect == corev1.TaintEffectNoExecute && slices.Contains(noExecuteKeys, taint.Key) && taint.TimeAdded != nil && taint.TimeAdded.After(latest) {
+				latest = taint.TimeAdded.Time
+			}
+		}
+	}
+	if !latest.IsZero() {
+		t.limiter.AllowN(latest, 1)
+	}
+}
