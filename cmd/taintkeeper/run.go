@@ -152,8 +152,12 @@ func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) 
 		if err != nil {
 			return nil, err
 		}
+		leases, err := kubernetes.NewForConfig(apicall.Gathered(apicall.Config(config), nodehealth.GatherLeases))
+		if err != nil {
+			return nil, err
+		}
 		keeper, err := nodehealth.New(nodehealth.Config{
-			Client: client, EventClient: eventClient, Pods: pods, Rules: rules,
+			Client: client, LeaseClient: leases, EventClient: eventClient, Pods: pods, Rules: rules,
 			Grace:      o.nodeHealth.grace(),
 			Policy:     o.nodeHealth.policy(),
 			DryRun:     o.dryRun,

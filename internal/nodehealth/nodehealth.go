@@ -44,12 +44,16 @@ const (
 	troubleAfter = 3
 )
 
+// GatherLeases is for how long renewals of leases may be gathered before they are read. Kubelets renew every ten
+// seconds.
+const GatherLeases = 100 * time.Millisecond
+
 // Config configures a Keeper.
 type Config struct {
 	// Client reads, watches and changes.
 	Client kubernetes.Interface
-	// EventClient writes the events; Client does when it is nil.
-	EventClient kubernetes.Interface
+	// LeaseClient watches the leases, and EventClient writes the events; Client does when they are nil.
+	LeaseClient, EventClient kubernetes.Interface
 	// Pods are the bound pods, if they are watched already; whoever made the cache runs it. nil: a cache
 	// of its own.
 	Pods *podcache.Cache
@@ -72,6 +76,9 @@ type Config struct {
 func (c *Config) complete() error {
 	if c.Client == nil {
 		return errors.New("a Keeper needs a Client")
+	}
+	if c.LeaseClient == nil {
+		c.LeaseClient = c.Client
 	}
 	if c.EventClient == nil {
 		c.EventClient = c.Client
@@ -113,7 +120,7 @@ func New(config Config) (*Keeper, error) {
 	}
 	k.play.Everywhere(
 		func(ctx context.Context) error { k.nodes.informer.RunWithContext(ctx); return nil },
-		func(ctx context.Context) error { k.leases.run(ctx, config.Client); return nil },
+		func(ctx context.Context) error { k.leases.run(ctx, config.LeaseClient); return nil },
 		func(ctx context.Context) error { k.events.run(ctx, config.EventClient); return nil },
 	)
 	if k.pods == nil {

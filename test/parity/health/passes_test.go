@@ -129,6 +129,7 @@ func (p *passes) pass(at time.Duration) {
 	}
 	p.observe(nodes)
 	observed := p.now // one node after the other
+	over := observed
 	zones := map[string]tally{}
 	for i, node := range nodes {
 		p.now = max(at+time.Duration(i)*turnTakes, observed)
@@ -142,8 +143,9 @@ func (p *passes) pass(at time.Duration) {
 			zones[zoneOf(node)] = zone
 		}
 		p.taintNoExecute(node, ready)
+		over = max(over, p.now)
 	}
-	p.now = at + time.Duration(len(nodes))*turnTakes
+	p.now = over
 	p.disrupt(zones, nodes)
 }
 
@@ -207,6 +209,7 @@ func (p *passes) assess(node *corev1.Node) (*corev1.Node, corev1.ConditionStatus
 			node, p.now = now, p.now+conflictTakes
 		}
 		p.cluster.setUnknown(node.Name)
+		p.now += statusTakes
 		next.posted, next.heartbeat, next.lease = true, heartbeat(p.cluster.nodes[node.Name]), lease
 	}
 	p.records[node.Name] = next
@@ -276,10 +279,10 @@ func (p *passes) disrupt(zones map[string]tally, nodes []*corev1.Node) {
 		}
 	}
 	if wasFull && !p.allFull {
-		for name, known := range p.records {
-			if known.posted || known.lease != nil || p.quirks.has(graceForUnheard) {
+		for _, node := range nodes {
+			if known := p.records[node.Name]; known.posted || known.lease != nil || p.quirks.has(graceForUnheard) {
 				known.probe = p.now
-				p.records[name] = known
+				p.records[node.Name] = known
 			}
 		}
 	}
