@@ -363,7 +363,7 @@ func TestWhileLeasesCannotBeSeenNobodyIsCalledSilent(t *testing.T) {
 		w.until(5 * time.Minute)
 		w.wantTainted(0, nodes...)
 		leases.mends()
-		w.until(5*time.Minute + 49*time.Second)
+		w.until(5*time.Minute + 29*time.Second) // of its grace period 20 s were over
 		w.wantTainted(0, nodes...)
 		w.until(7 * time.Minute) // the watch does not come back at once
 		w.wantTainted(1, nodes...)

@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
@@ -99,17 +98,7 @@ func fieldsOf(action clienttesting.Action) string {
 	return ""
 }
 
-// withoutErrorBackoff takes client-go's error handlers away until the test ends. One of them sleeps until a little
-// after the previous error of the process, and real or another bubble's time can be years ahead of a bubble's.
-func withoutErrorBackoff(t *testing.T) {
-	t.Helper()
-	handlers := utilruntime.ErrorHandlers
-	utilruntime.ErrorHandlers = nil
-	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers })
-}
-
 func TestAListThatFailsIsRepeatedUntilItSucceeds(t *testing.T) {
-	withoutErrorBackoff(t)
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(newPod("a"))
 		failures := 5
