@@ -50,8 +50,12 @@ bin/demo:
 
 # RUNS=taintkeeper plays that run alone; several are separated by commas.
 .PHONY: conformance
-conformance: build controlplane bin/conformance/e2e.test bin/conformance/kubectl bin/conformance/run ## play Kubernetes' own end-to-end tests of taints with the built-in controllers, with none and with ours (half an hour)
+conformance: conformance-flags build controlplane bin/conformance/e2e.test bin/conformance/kubectl ## play Kubernetes' own end-to-end tests of taints with the built-in controllers, with none and with ours (half an hour)
 	@bin/conformance/run $(if $(RUNS),-runs=$(RUNS))
+
+.PHONY: conformance-flags
+conformance-flags: bin/conformance/run
+	@bin/conformance/run -check $(if $(RUNS),-runs=$(RUNS))
 
 # Built without debug information: it halves the size.
 bin/conformance/%: test/conformance/go.mod test/conformance/go.sum

@@ -60,8 +60,9 @@ type ruleRequests struct {
 	watch   *ruleWatch
 	orphans func() // is called when all rules are known
 
-	mu    sync.Mutex
-	queue workqueue.TypedRateLimitingInterface[RuleRequest]
+	mu        sync.Mutex
+	queue     workqueue.TypedRateLimitingInterface[RuleRequest]
+	gathering bool // changes of nodes
 }
 
 // String names the source in the log.
@@ -74,7 +75,7 @@ func (r *ruleRequests) Start(ctx context.Context, queue workqueue.TypedRateLimit
 	r.mu.Unlock()
 	go func() {
 		if cache.WaitFor(ctx, "", r.watch.handler.HasSyncedChecker(), r.nodes) {
-			r.everyRule(0)
+			r.everyRule()
 			r.orphans()
 		}
 	}()
@@ -90,18 +91,31 @@ func (r *ruleRequests) WaitForSync(ctx context.Context) error {
 // ruleChanged asks for a plan of every rule: what becomes of one can decide about another with its taint.
 func (r *ruleRequests) ruleChanged(name string) {
 	r.add(name, 0)
-	r.everyRule(0)
+	r.everyRule()
 }
 
-// nodesChanged asks for plans within a short while.
-func (r *ruleRequests) nodesChanged() { r.everyRule(togetherWithin) }
+// nodesChanged asks for plans of all rules within a short while, once for all nodes that change in it.
+func (r *ruleRequests) nodesChanged() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.gathering || r.queue == nil {
+		return
+	}
+	r.gathering = true
+	time.AfterFunc(togetherWithin, func() {
+		r.mu.Lock()
+		r.gathering = false
+		r.mu.Unlock()
+		r.everyRule()
+	})
+}
 
 // again asks for another plan of one rule within a short while.
 func (r *ruleRequests) again(name string) { r.add(name, togetherWithin) }
 
-func (r *ruleRequests) everyRule(in time.Duration) {
+func (r *ruleRequests) everyRule() {
 	for _, name := range r.watch.informer.GetStore().ListKeys() {
-		r.add(name, in)
+		r.add(name, 0)
 	}
 }
 

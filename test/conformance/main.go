@@ -37,16 +37,20 @@ func main() {
 	flag.StringVar(&s.e2e, "e2e", "bin/conformance/e2e.test", "upstream's e2e test binary")
 	flag.StringVar(&s.kubectl, "kubectl", "bin/conformance/kubectl", "the kubectl that specs call")
 	flag.StringVar(&s.results, "results", "bin/conformance/results", "folder for the JUnit files and the logs, one folder in it per run")
+	check := flag.Bool("check", false, "only check the flags, before what they ask for is built")
 	flag.Parse()
-	os.Exit(conform(s, *names, flag.Args()))
+	chosen, err := chooseRuns(*names, flag.Args())
+	switch {
+	case err != nil:
+		os.Exit(fail(err))
+	case !*check:
+		os.Exit(conform(s, chosen))
+	}
 }
 
-// conform plays the runs of the flag -runs and returns the exit status.
-func conform(s suite, names string, rest []string) int {
-	chosen, err := chooseRuns(names, rest)
-	if err != nil {
-		return fail(err)
-	}
+// conform plays runs and returns the exit status.
+func conform(s suite, chosen []run) int {
+	var err error
 	if s, err = s.complete(); err != nil {
 		return fail(err)
 	}
