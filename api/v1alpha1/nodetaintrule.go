@@ -161,10 +161,12 @@ const (
 	// ReasonInvalid says that a field has a value that cannot be used.
 	ReasonInvalid = "Invalid"
 
-	// ConditionHolding is True while nodes wait because of maxTainted.
+	// ConditionHolding is True while nodes wait for the taint.
 	ConditionHolding = "Holding"
-	// ReasonMaxTainted is the reason of Holding when it is True.
+	// ReasonMaxTainted is the reason of Holding when nodes wait because of maxTainted.
 	ReasonMaxTainted = "MaxTainted"
+	// ReasonRefused is the reason of Holding when the API server refuses to have nodes tainted, and no others wait.
+	ReasonRefused = "Refused"
 	// ReasonNoNodeHeld is the reason of Holding when it is False.
 	ReasonNoNodeHeld = "NoNodeHeld"
 )

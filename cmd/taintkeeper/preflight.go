@@ -106,7 +106,7 @@ func neededPermissions(o *options) []permission {
 	}
 	if o.enabled(controllerNodeHealth) {
 		needed = append(needed, permission{verbs: []string{"list", "watch"}, resource: "nodetaintrules", group: v1alpha1.GroupVersion.Group})
-		needed = append(needed, permission{verbs: []string{"list", "watch"}, resource: "leases", group: "coordination.k8s.io", namespace: corev1.NamespaceNodeLease})
+		needed = append(needed, permission{verbs: []string{"get", "list", "watch"}, resource: "leases", group: "coordination.k8s.io", namespace: corev1.NamespaceNodeLease})
 	}
 	if o.elects() {
 		needed = append(needed, permission{verbs: []string{"get", "create", "update"}, resource: "leases", group: "coordination.k8s.io", namespace: o.election.namespace})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,7 +20,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 )
 
-// api makes the calls that change something.
+// api makes the calls that change something, and the live read before a node is called silent.
 type api struct {
 	client  kubernetes.Interface
 	limiter *rate.Limiter // nil: no limit
@@ -27,6 +28,16 @@ type api struct {
 
 // turn waits until the rate limit allows one more call.
 func (a api) turn(ctx context.Context) error { return apicall.Turn(ctx, a.limiter) }
+
+// lease reads the lease of a node.
+func (a api) lease(ctx context.Context, node string) (*coordinationv1.Lease, error) {
+	if err := a.turn(ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	return a.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, node, metav1.GetOptions{})
+}
 
 // patchConditions writes conditions of a node, on the condition that nobody has changed the node since
 // it was read, and returns the node as it is then.
@@ -67,11 +78,7 @@ func (a api) patchNode(ctx context.Context, read *corev1.Node, kind types.PatchT
 	}
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
-	changed, err := a.client.CoreV1().Nodes().Patch(ctx, read.Name, kind, patch, metav1.PatchOptions{}, subresources...)
-	if err != nil {
-		return nil, err
-	}
-	return slim(changed), nil
+	return a.client.CoreV1().Nodes().Patch(ctx, read.Name, kind, patch, metav1.PatchOptions{}, subresources...)
 }
 
 // patchPodNotReady sets the condition Ready of exactly this pod to False, and keeps its reason.

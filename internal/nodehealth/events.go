@@ -78,6 +78,11 @@ func (e *events) refused(rule *v1alpha1.NodeTaintRule, why ruling) {
 	e.ruleRecorder.Eventf(ruleReference(rule), corev1.EventTypeWarning, why.reason, "%s", why.message)
 }
 
+// accepted says that a rule that did not do its work does it now.
+func (e *events) accepted(rule *v1alpha1.NodeTaintRule, why ruling) {
+	e.ruleRecorder.Eventf(ruleReference(rule), corev1.EventTypeNormal, why.reason, "%s", why.message)
+}
+
 func ruleReference(rule *v1alpha1.NodeTaintRule) *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeTaintRule", Name: rule.Name, UID: rule.UID}
 }
@@ -85,15 +90,15 @@ func ruleReference(rule *v1alpha1.NodeTaintRule) *corev1.ObjectReference {
 // holding says that a rule has begun to hold nodes back, or has ended it.
 func (e *events) holding(rule *v1alpha1.NodeTaintRule, plan rulePlan) {
 	reference := ruleReference(rule)
-	mark := ""
+	suffix := ""
 	if rule.Spec.DryRun {
-		mark = "Dry run: "
+		suffix = " (dry run)"
 	}
 	if plan.held == 0 {
-		e.ruleRecorder.Eventf(reference, corev1.EventTypeNormal, "TaintNoLongerHeld", "%sno node waits for taint %s any more", mark, taintOf(rule))
+		e.ruleRecorder.Eventf(reference, corev1.EventTypeNormal, "TaintNoLongerHeld", "No node waits for taint %s any more.%s", taintOf(rule), suffix)
 		return
 	}
-	e.ruleRecorder.Eventf(reference, corev1.EventTypeWarning, "TaintHeld", "%s%s", mark, heldMessage(rule, plan))
+	e.ruleRecorder.Eventf(reference, corev1.EventTypeWarning, "TaintHeld", "%s%s", heldMessage(rule, plan), suffix)
 }
 
 // String says it in a sentence.
@@ -102,9 +107,9 @@ func (h Held) String() string {
 	case h.AllZones:
 		return fmt.Sprintf("every zone is fully disrupted (zone %s: %d of %d nodes not ready), so the control plane is the likelier culprit and no node is tainted", h.Zone, h.NotReady, h.Size)
 	case h.Rate == 0:
-		return fmt.Sprintf("zone %s is in %s (%d of %d nodes not ready), and none of its nodes is tainted", h.Zone, h.State, h.NotReady, h.Size)
+		return fmt.Sprintf("zone %s has the state %s (%d of %d nodes not ready), and none of its nodes is tainted", h.Zone, h.State, h.NotReady, h.Size)
 	}
-	return fmt.Sprintf("zone %s is in %s (%d of %d nodes not ready), and one node of it is tainted every %g s", h.Zone, h.State, h.NotReady, h.Size, 1/h.Rate)
+	return fmt.Sprintf("zone %s has the state %s (%d of %d nodes not ready), and one node of it is tainted every %g s", h.Zone, h.State, h.NotReady, h.Size, 1/h.Rate)
 }
 
 func nodeReference(node *corev1.Node) *corev1.ObjectReference {

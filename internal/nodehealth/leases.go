@@ -97,12 +97,16 @@ func (l *leases) Update(object any) error {
 	if err != nil {
 		return err
 	}
-	var last time.Time
-	if lease.Spec.RenewTime != nil {
-		last = lease.Spec.RenewTime.Time
-	}
-	l.probes.renewed(lease.Name, last, time.Now())
+	l.probes.renewed(lease.Name, renewTime(lease), time.Now())
 	return nil
+}
+
+// renewTime returns when a kubelet last renewed its lease, by its clock; zero: it does not say.
+func renewTime(lease *coordinationv1.Lease) time.Time {
+	if lease.Spec.RenewTime == nil {
+		return time.Time{}
+	}
+	return lease.Spec.RenewTime.Time
 }
 
 // Delete is called for a lease that is gone.

@@ -4,7 +4,6 @@
 package nodehealth
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -28,7 +27,7 @@ type nodes struct {
 // and not part of a first list is announced to came and went, too.
 func newNodes(client kubernetes.Interface, probes *probes, see observers) (*nodes, error) {
 	n := &nodes{informer: informers.NewSharedInformerFactory(client, 0).Core().V1().Nodes().Informer()}
-	if err := n.informer.SetTransform(atTheDoor); err != nil {
+	if err := n.informer.SetTransform(slim); err != nil {
 		return nil, err
 	}
 	handler, err := n.informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
@@ -93,36 +92,34 @@ func concerns(before, after *corev1.Node) bool {
 	return before.UID != after.UID ||
 		before.Spec.Unschedulable != after.Spec.Unschedulable ||
 		!apiequality.Semantic.DeepEqual(before.Labels, after.Labels) ||
-		!maps.Equal(ownedBy(before), ownedBy(after)) ||
+		before.Annotations[v1alpha1.OwnedAnnotation] != after.Annotations[v1alpha1.OwnedAnnotation] ||
 		!apiequality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
 		!slices.EqualFunc(before.Status.Conditions, after.Status.Conditions, func(a, b corev1.NodeCondition) bool {
 			return a.Type == b.Type && a.Status == b.Status && a.LastTransitionTime.Equal(&b.LastTransitionTime)
 		})
 }
 
-// atTheDoor makes the watch store slim nodes.
-func atTheDoor(object any) (any, error) {
-	if full, ok := object.(*corev1.Node); ok {
-		return slim(full), nil
+// slim drops everything of a node that plays no part here before it is stored. A node of a first list is
+// brought here twice.
+func slim(object any) (any, error) {
+	full, ok := object.(*corev1.Node)
+	if !ok {
+		return object, nil
 	}
-	return object, nil
-}
-
-// slim returns what of a node plays a part here. In the place of its annotations it has what the one of ours
-// says (ownedBy), which is read once, here.
-func slim(full *corev1.Node) *corev1.Node {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: full.Name, UID: full.UID, ResourceVersion: full.ResourceVersion,
 			CreationTimestamp: full.CreationTimestamp, Labels: full.Labels,
-			Annotations: readOwned(full.Annotations[v1alpha1.OwnedAnnotation]),
 		},
 		Spec: corev1.NodeSpec{Taints: full.Spec.Taints, Unschedulable: full.Spec.Unschedulable},
+	}
+	if owned, ok := full.Annotations[v1alpha1.OwnedAnnotation]; ok {
+		node.Annotations = map[string]string{v1alpha1.OwnedAnnotation: owned}
 	}
 	for _, c := range full.Status.Conditions {
 		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
 			Type: c.Type, Status: c.Status, LastHeartbeatTime: c.LastHeartbeatTime, LastTransitionTime: c.LastTransitionTime,
 		})
 	}
-	return node
+	return node, nil
 }

@@ -68,6 +68,15 @@ func (p *probes) of(name string, now time.Time) time.Time {
 	return p.last(name, p.blindUntil(now))
 }
 
+// knows reports whether a node was seen. The store of the watch has one shortly before that: one that was made anew
+// under its name must not be judged by the signs of the one before.
+func (p *probes) knows(node *corev1.Node) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	known, seen := p.heartbeats[node.Name]
+	return seen && known.uid == node.UID
+}
+
 // last is of for those who hold the lock.
 func (p *probes) last(name string, blind time.Duration) time.Time {
 	probe := p.heartbeats[name].seenFrom(blind)
@@ -107,14 +116,15 @@ func (p *probes) heartbeat(node *corev1.Node, now time.Time) {
 	p.heartbeats[node.Name] = next
 }
 
-// renewed notes that a lease was seen.
-func (p *probes) renewed(name string, last, now time.Time) {
+// renewed notes that a lease was seen, and reports whether that is a sign of life.
+func (p *probes) renewed(name string, last, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if known, seen := p.renewals[name]; seen && last.Equal(known.last) { // its clock may be set back
-		return
+		return false
 	}
 	p.renewals[name] = renewal{sign: sign{at: now, blind: p.blindUntil(now)}, last: last}
+	return true
 }
 
 func (p *probes) forgetNode(name string) {

@@ -77,6 +77,9 @@ func judge(object *v1alpha1.NodeTaintRule, all []*v1alpha1.NodeTaintRule) ruling
 		winner := slices.MinFunc(rivals, compareAge)
 		return ruling{v1alpha1.ReasonTaintConflict, fmt.Sprintf("Rule %s is older and has the same taint key and effect: delete one of the two.", winner.Name)}
 	}
+	if object.Spec.DryRun {
+		return ruling{v1alpha1.ReasonAccepted, "The rule only reports: dryRun is true."}
+	}
 	return ruling{v1alpha1.ReasonAccepted, "The rule does its work."}
 }
 

@@ -4,13 +4,16 @@
 package nodehealth
 
 import (
+	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
@@ -27,15 +30,18 @@ type rulebook struct {
 
 	mu      sync.Mutex
 	planned map[string]*planned
-	// departed are the taints of rules that were planned and are gone, as key=value:Effect.
-	departed map[string]string
+	// departed are the taints of rules that were planned and are gone.
+	departed map[departure]struct{}
 }
+
+// departure is a rule that is gone, and its taint as key=value:Effect.
+type departure struct{ name, text string }
 
 // planned is a rule with its newest plan. Only the claims and refusals change after it was entered.
 type planned struct {
 	rule    *rule
 	plan    rulePlan
-	holding bool                         // this was said
+	holding string                       // this was said, as the reason of a condition
 	said    v1alpha1.NodeTaintRuleStatus // in a dry run
 }
 
@@ -47,7 +53,7 @@ func (p *planned) wants(node *corev1.Node) bool {
 func newRulebook() *rulebook {
 	return &rulebook{
 		exists: func(string) bool { return false }, listed: func() bool { return false }, replan: func(string) {},
-		planned: map[string]*planned{}, departed: map[string]string{},
+		planned: map[string]*planned{}, departed: map[departure]struct{}{},
 	}
 }
 
@@ -74,8 +80,10 @@ func (b *rulebook) enter(r *rule, plan rulePlan, nodes []*corev1.Node) []string 
 		next.holding, next.said = before.holding, before.said
 		differs = func(node *corev1.Node) bool { return before.wants(node) != next.wants(node) }
 	}
+	if before != nil && before.rule.text != r.text { // made anew
+		b.departed[departure{r.name, before.rule.text}] = struct{}{}
+	}
 	b.planned[r.name] = next
-	delete(b.departed, r.name)
 	var differ []string
 	for _, node := range nodes {
 		if differs(node) || next.unsettled(node) {
@@ -102,13 +110,13 @@ func (b *rulebook) forget(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if known, ok := b.planned[name]; ok {
-		b.departed[name] = known.rule.text
+		b.departed[departure{name, known.rule.text}] = struct{}{}
 		delete(b.planned, name)
 	}
 }
 
-// holds notes whether a rule holds nodes back, and reports whether that is news; at first, to whom the status says said.
-func (b *rulebook) holds(name string, first, said, holding bool) bool {
+// holds notes why a rule holds nodes back, and reports whether that is news; at first, to whom the status says said.
+func (b *rulebook) holds(name string, first bool, said, holding string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	known := b.planned[name]
@@ -165,23 +173,33 @@ func (b *rulebook) settled(node *corev1.Node, part rulePart) {
 	}
 }
 
-// refused notes that the API server refused a part of rules, for certain: where a bound holds others back, one
-// of them takes the node's place. It reports whether there is such a rule.
-func (b *rulebook) refused(node *corev1.Node, part rulePart, now time.Time) bool {
+// refused notes that the API server refused a part of rules, for certain. The taints that it would have brought are
+// tried again later, and where a bound holds others back, one of them takes the node's place.
+func (b *rulebook) refused(node *corev1.Node, part rulePart, why error, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	bounded := false
 	for _, name := range part.adds {
 		known, ok := b.planned[name]
-		if !ok || known.plan.bound < 0 {
+		if !ok {
 			continue
 		}
 		delete(known.plan.claims, node.Name)
-		known.plan.refusals[node.Name] = refusal{uid: node.UID, at: now}
+		known.plan.refusals[node.Name] = refusal{uid: node.UID, at: now, why: briefly(why)}
 		b.replan(name)
-		bounded = true
 	}
-	return bounded
+}
+
+// briefly returns what the API server says, so that it fits into an event.
+func briefly(err error) string {
+	const enough = 400
+	text := err.Error()
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		text = status.Status().Message
+	}
+	if len(text) > enough {
+		text = strings.ToValidUTF8(text[:enough], "") + "..."
+	}
+	return text
 }
 
 // pages is a rulebook whose lock is held.
@@ -191,16 +209,13 @@ type pages struct{ *rulebook }
 // has seen can have brought is not taken off: the annotation may be anybody's.
 func (b pages) says(node *corev1.Node, name, taint string) entry {
 	known, ok := b.planned[name]
+	_, departed := b.departed[departure{name, taint}]
 	switch {
 	case !ok && b.exists(name):
 		return kept
-	case !ok && b.departed[name] == taint:
+	case departed && (!ok || taint != known.rule.text):
 		return takenOff
-	case !ok:
-		return dropped
-	}
-	switch {
-	case taint != known.rule.text:
+	case !ok, taint != known.rule.text:
 		return dropped
 	case known.wants(node):
 		return wanted

@@ -97,7 +97,7 @@ func (r *ruler) rule(ctx context.Context, object *v1alpha1.NodeTaintRule, now ti
 		}
 		return time.Time{}, r.release(ctx, object)
 	}
-	if r.book.holds(object.Name, !planBefore, saysHolding(object), plan.held > 0) {
+	if r.book.holds(object.Name, !planBefore, saysHolding(object), plan.holding()) {
 		r.tellHolding(ctx, object, plan)
 	}
 	return plan.next, r.writeStatus(ctx, object, verdict, plan)
@@ -132,7 +132,7 @@ func (r *ruler) ownedSomewhere(name string) bool {
 func (r *ruler) tellHolding(ctx context.Context, object *v1alpha1.NodeTaintRule, plan rulePlan) {
 	log := logf.FromContext(ctx).WithValues("rule", object.Name, "dryRun", r.dryRun || object.Spec.DryRun)
 	if plan.held > 0 {
-		log.Info("A rule holds nodes back", "held", plan.held, "most", plan.bound)
+		log.Info("A rule holds nodes back", "held", plan.held, "why", heldMessage(object, plan))
 	} else {
 		log.Info("A rule holds no node back any more")
 	}
@@ -154,6 +154,10 @@ func (r *ruler) writeStatus(ctx context.Context, object *v1alpha1.NodeTaintRule,
 		if !verdict.accepted() && !saysRefused(object) {
 			logf.FromContext(ctx).Info("A rule is not accepted", "rule", object.Name, "reason", verdict.reason, "message", verdict.message)
 			r.events.refused(object, verdict)
+		}
+		if verdict.accepted() && saysRefused(object) {
+			logf.FromContext(ctx).Info("A rule is accepted now", "rule", object.Name)
+			r.events.accepted(object, verdict)
 		}
 		return nil
 	}

@@ -9,7 +9,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type ruleCollector struct{ book *rulebook }
 
 var ruleNodesDesc = prometheus.NewDesc("taintkeeper_rule_nodes",
-	"Nodes by NodeTaintRule: matching have its condition, tainted have its taint (in a dry run: would have it), held wait because of maxTainted.",
+	"Nodes by NodeTaintRule: matching have its condition, tainted have its taint (in a dry run: would have it), held wait, because of maxTainted or because the API server refuses it.",
 	[]string{"rule", "state"}, nil)
 
 // Describe implements prometheus.Collector.

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/lru"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	grammar "github.com/taintkeeper/taintkeeper/taints"
@@ -19,14 +20,25 @@ import (
 // owned is which taints of a node came from rules: by the rule's name, as key=value:Effect.
 type owned map[string]string
 
-// ownedBy returns which taints of a node came from rules. The node is slim.
-func ownedBy(node *corev1.Node) owned { return node.Annotations }
+// ownedBy returns which taints of a node came from rules. It must not be modified. Many nodes say the same, and
+// each rule asks each node, so what was read lately is kept.
+func ownedBy(node *corev1.Node) owned {
+	text, ok := node.Annotations[v1alpha1.OwnedAnnotation]
+	if !ok {
+		return nil
+	}
+	if known, ok := lately.Get(text); ok {
+		return known.(owned)
+	}
+	read := readOwned(text)
+	lately.Add(text, read)
+	return read
+}
+
+var lately = lru.New(1024)
 
 // readOwned reads our annotation of a node. One that cannot be read owns nothing.
 func readOwned(text string) owned {
-	if text == "" {
-		return nil
-	}
 	var taints owned
 	if err := json.Unmarshal([]byte(text), &taints); err != nil {
 		return nil

@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
 // ruleMemory is what has to be known of a rule's past to plan it. It is never modified.
@@ -37,10 +39,11 @@ type sighting struct {
 	at         time.Time
 }
 
-// refusal is when the API server last refused to have a node tainted.
+// refusal is when the API server last refused to have a node tainted, and how it said so.
 type refusal struct {
 	uid types.UID
 	at  time.Time
+	why string
 }
 
 // refusedFor is how long a node that was refused has to wait for its next try.
@@ -50,9 +53,11 @@ const refusedFor = time.Minute
 type rulePlan struct {
 	ruleMemory
 
-	// selected, matching and held count nodes; tainted those that have the taint, turnedDown those of the held that
-	// were refused and wait for their next try.
-	selected, matching, tainted, held, turnedDown int
+	// selected, matching and held count nodes; tainted those that have the taint, refused those of the held that the
+	// API server refused to have tainted.
+	selected, matching, tainted, held, refused int
+	// example is the first of the refused by name, and why what was said of it.
+	example, why string
 	// bound is the most that may be tainted at once; -1: any number.
 	bound int
 	// next is the next instant at which anything changes by time alone; zero: none.
@@ -78,13 +83,10 @@ func planRule(r *rule, nodes []*corev1.Node, memory ruleMemory, now time.Time) r
 		if !ripe {
 			continue
 		}
-		refused := p.refused(node, memory)
-		if !refused.IsZero() && !p.over(refused.Add(refusedFor), now) {
-			p.held++
-			p.turnedDown++
-			continue
+		refused := p.turnedDown(node, memory)
+		if refused.IsZero() || p.over(refused.Add(refusedFor), now) {
+			candidates = append(candidates, candidate{node, since, refused})
 		}
-		candidates = append(candidates, candidate{node, since, refused})
 	}
 	free := len(candidates)
 	if most, bounded := r.bound(p.selected); bounded {
@@ -96,9 +98,9 @@ func planRule(r *rule, nodes []*corev1.Node, memory ruleMemory, now time.Time) r
 	for i, c := range candidates {
 		if i < free {
 			p.claims[c.node.Name] = claim{uid: c.node.UID, wanted: true}
-			continue
+		} else if c.refused.IsZero() {
+			p.held++
 		}
-		p.held++
 	}
 	if r.asIf {
 		p.tainted = len(p.claims)
@@ -137,6 +139,9 @@ func (p *rulePlan) place(r *rule, node *corev1.Node, memory ruleMemory, now time
 	switch {
 	case has && matching:
 		p.claims[node.Name] = claim{uid: node.UID, wanted: true}
+		if !owned { // it is tried again
+			p.turnedDown(node, memory)
+		}
 	case has && (owned || r.asIf):
 		if p.over(since.Add(r.spec.ClearAfter.Duration), now) {
 			leaves()
@@ -156,14 +161,31 @@ func hasTaint(node *corev1.Node, r *rule) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.ToString() == r.text })
 }
 
-// refused returns when a node was last refused, zero if it was not, and goes on knowing it.
-func (p *rulePlan) refused(node *corev1.Node, memory ruleMemory) time.Time {
+// turnedDown returns when a node that has no taint yet was last refused, zero if it was not. It counts it, and goes on
+// knowing it until the node has the taint.
+func (p *rulePlan) turnedDown(node *corev1.Node, memory ruleMemory) time.Time {
 	known, ok := memory.refusals[node.Name]
 	if !ok || known.uid != node.UID {
 		return time.Time{}
 	}
 	p.refusals[node.Name] = known
+	p.held++
+	p.refused++
+	if p.example == "" || node.Name < p.example {
+		p.example, p.why = node.Name, known.why
+	}
 	return known.at
+}
+
+// holding is the reason of the condition Holding.
+func (p *rulePlan) holding() string {
+	switch {
+	case p.held > p.refused:
+		return v1alpha1.ReasonMaxTainted
+	case p.held > 0:
+		return v1alpha1.ReasonRefused
+	}
+	return v1alpha1.ReasonNoNodeHeld
 }
 
 // over reports whether an instant has come, and otherwise notes that it will.

@@ -51,7 +51,7 @@ func aNode(name string, status corev1.ConditionStatus, since int, change ...func
 
 // fromRule gives a node the rule's taint.
 func fromRule(node *corev1.Node) {
-	node.Annotations = owned{"rule": deadlocked}
+	node.Annotations = map[string]string{v1alpha1.OwnedAnnotation: `{"rule":"` + deadlocked + `"}`}
 	fromOthers(node)
 }
 
@@ -111,7 +111,9 @@ func TestPlanOfARule(t *testing.T) {
 		{name: "a node that is not settled is no candidate", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 0)}, memory: claimed(false, "a"), now: 100, counts: [4]int{1, 1, 0, 0}, leaving: []string{"a"}},
 		{name: "a node that was refused leaves its place to another", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 0), aNode("b", yes, 10)}, memory: refused(90, "a"), now: 100, want: []string{"b"}, counts: [4]int{2, 2, 0, 1}, next: 150},
 		{name: "and comes last when it may try again", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 0), aNode("b", yes, 10)}, memory: refused(40, "a"), now: 100, want: []string{"b"}, counts: [4]int{2, 2, 0, 1}},
-		{name: "but it comes", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 0)}, memory: refused(40, "a"), now: 100, want: []string{"a"}, counts: [4]int{1, 1, 0, 0}},
+		{name: "and counts as held until it has the taint", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 0)}, memory: refused(40, "a"), now: 100, want: []string{"a"}, counts: [4]int{1, 1, 0, 1}},
+		{name: "which it has", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 0, fromRule)}, memory: refused(40, "a"), now: 100, want: []string{"a"}, counts: [4]int{1, 1, 1, 0}},
+		{name: "a refusal of another node with the name is none", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 0, func(n *corev1.Node) { n.UID = "another" })}, memory: refused(90, "a"), now: 100, want: []string{"a"}, counts: [4]int{1, 1, 0, 0}},
 		{name: "in a dry run what would be done counts as done", rule: aRule(dryRun, atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", no, 95), aNode("b", yes, 0)}, memory: claimed(true, "a"), now: 100, want: []string{"a"}, counts: [4]int{2, 1, 1, 1}, next: 115},
 	}
 	for _, test := range tests {
@@ -158,7 +160,7 @@ func BenchmarkTwentyRulesOf15000Nodes(b *testing.B) {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n-", i), UID: types.UID(fmt.Sprint(i)), Labels: map[string]string{"pool": "x"}}}
 		n.Status.Conditions = []corev1.NodeCondition{{Type: deadlock, Status: corev1.ConditionFalse}, {Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		if i%2 == 0 {
-			n.Annotations = owned{"deadlock-0": "example.com/deadlock-0:NoSchedule", "deadlock-1": "example.com/deadlock-1:NoSchedule"}
+			n.Annotations = map[string]string{v1alpha1.OwnedAnnotation: `{"deadlock-0":"example.com/deadlock-0:NoSchedule","deadlock-1":"example.com/deadlock-1:NoSchedule"}`}
 		}
 		nodes = append(nodes, n)
 	}

@@ -5,6 +5,7 @@ package nodehealth
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,14 +23,10 @@ func statusOf(object *v1alpha1.NodeTaintRule, verdict ruling, plan rulePlan) v1a
 		Type: v1alpha1.ConditionAccepted, Status: statusIf(verdict.accepted()),
 		Reason: verdict.reason, Message: verdict.message, ObservedGeneration: object.Generation,
 	})
-	holding := metav1.Condition{
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionHolding, Status: statusIf(plan.held > 0),
-		Reason: v1alpha1.ReasonNoNodeHeld, Message: "No node waits for the taint.", ObservedGeneration: object.Generation,
-	}
-	if plan.held > 0 {
-		holding.Reason, holding.Message = v1alpha1.ReasonMaxTainted, heldMessage(object, plan)
-	}
-	meta.SetStatusCondition(&status.Conditions, holding)
+		Reason: plan.holding(), Message: heldMessage(object, plan), ObservedGeneration: object.Generation,
+	})
 	return status
 }
 
@@ -40,33 +37,44 @@ func statusIf(holds bool) metav1.ConditionStatus {
 	return metav1.ConditionFalse
 }
 
-// heldMessage says in a sentence why nodes wait.
+// heldMessage says in sentences why nodes wait.
 func heldMessage(object *v1alpha1.NodeTaintRule, plan rulePlan) string {
-	bound := fmt.Sprint(plan.bound)
-	if text := object.Spec.MaxTainted.String(); text != bound {
-		bound = fmt.Sprintf("%s, %d", text, plan.bound)
+	var sentences []string
+	if waiting := plan.held - plan.refused; waiting > 0 {
+		bound := fmt.Sprint(plan.bound)
+		if text := object.Spec.MaxTainted.String(); text != bound {
+			bound = fmt.Sprintf("%s, %d", text, plan.bound)
+		}
+		sentences = append(sentences, fmt.Sprintf("%s for taint %s: the rule taints at most %s of the %d nodes that it selects.",
+			nodesDo(waiting, "waits", "wait"), taintOf(object), bound, plan.selected))
 	}
-	message := fmt.Sprintf("%s taint %s: the rule taints at most %s of the %d nodes that it selects.", nodesWait(plan.held), taintOf(object), bound, plan.selected)
-	if plan.turnedDown > 0 {
-		message += fmt.Sprintf(" Of those that wait, the API server has refused to have %d tainted; the log says why.", plan.turnedDown)
+	if plan.refused > 0 {
+		sentences = append(sentences, fmt.Sprintf("%s have taint %s, which is tried again every minute: of node %s the API server says: %s",
+			nodesDo(plan.refused, "may not", "may not"), taintOf(object), plan.example, plan.why))
 	}
-	return message
+	if len(sentences) == 0 {
+		return "No node waits for the taint."
+	}
+	return strings.Join(sentences, " ")
 }
 
-func nodesWait(held int) string {
-	if held == 1 {
-		return "1 node waits for"
+func nodesDo(count int, one, several string) string {
+	if count == 1 {
+		return "1 node " + one
 	}
-	return fmt.Sprintf("%d nodes wait for", held)
+	return fmt.Sprintf("%d nodes %s", count, several)
 }
 
 func taintOf(object *v1alpha1.NodeTaintRule) string {
 	return newRule(object, false, false).text
 }
 
-// saysHolding reports whether the status of a rule says that it holds nodes back.
-func saysHolding(object *v1alpha1.NodeTaintRule) bool {
-	return meta.IsStatusConditionTrue(object.Status.Conditions, v1alpha1.ConditionHolding)
+// saysHolding returns what the status of a rule says about nodes that wait, as a reason.
+func saysHolding(object *v1alpha1.NodeTaintRule) string {
+	if said := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionHolding); said != nil {
+		return said.Reason
+	}
+	return v1alpha1.ReasonNoNodeHeld
 }
 
 // saysRefused reports whether the status of a rule says that it is not accepted.

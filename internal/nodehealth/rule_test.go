@@ -381,7 +381,7 @@ func (w *ruleWorld) mostDeadlocked() func() int32 {
 		for event := range stream.ResultChan() {
 			node := event.Object.(*corev1.Node)
 			delete(tainted, node.Name)
-			if ownedBy(slim(node)) != nil {
+			if ownedBy(node) != nil {
 				tainted[node.Name] = true
 			}
 			most.Store(max(most.Load(), int32(len(tainted))))
@@ -486,7 +486,7 @@ func TestADryRunOfARuleOnlyReports(t *testing.T) {
 		w.settle()
 		w.wantDeadlocked()
 		w.wantStatus("deadlock", [4]int32{4, 3, 2, 1}, "Accepted", "MaxTainted")
-		if events := w.did("event deadlock TaintHeld Dry run: "); len(events) != 1 {
+		if events := w.did("event deadlock TaintHeld 1 node waits"); len(events) != 1 {
 			t.Errorf("told at %v that nodes would wait, want once", events)
 		}
 		w.changeRule(func(r *v1alpha1.NodeTaintRule) { r.Spec.DryRun = false })

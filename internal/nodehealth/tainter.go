@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -48,6 +49,9 @@ func (t *tainter) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 		t.notes.forget(req.Name)
 		return reconcile.Result{}, nil
 	}
+	if !t.probes.knows(node) { // it is about to be, and that asks for a look
+		return reconcile.Result{}, nil
+	}
 	if t.notes.superseded(node) {
 		return reconcile.Result{RequeueAfter: staleFor}, nil
 	}
@@ -56,7 +60,7 @@ func (t *tainter) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 		return reconcile.Result{}, nil
 	}
 	if err != nil && !apicall.IsNotFound(err) {
-		return reconcile.Result{RequeueAfter: t.retry(ctx, req, err)}, nil
+		return reconcile.Result{RequeueAfter: againIn(next, t.retry(ctx, req, err))}, nil // its turn may come before
 	}
 	t.backoff.Forget(req)
 	return reconcile.Result{RequeueAfter: next}, nil
@@ -81,6 +85,17 @@ func (t *tainter) retry(ctx context.Context, req NodeRequest, err error) time.Du
 func (t *tainter) look(ctx context.Context, node *corev1.Node) (time.Duration, error) {
 	now := time.Now()
 	assessment := Assess(node, t.probes.of(node.Name, now), t.grace, now)
+	if len(assessment.Conditions) > 0 {
+		alive, err := t.renewedUnseen(ctx, node.Name)
+		if err != nil {
+			t.zones.giveUp(node.Name)
+			return 0, err
+		}
+		if alive {
+			now = time.Now()
+			assessment = Assess(node, t.probes.of(node.Name, now), t.grace, now)
+		}
+	}
 	var failed error
 	if len(assessment.Conditions) > 0 {
 		changed, err := t.setUnknown(ctx, node, assessment.Conditions)
@@ -110,6 +125,23 @@ func (t *tainter) look(ctx context.Context, node *corev1.Node) (time.Duration, e
 		silentIn = max(silentIn, staleFor)
 	}
 	return againIn(wait, silentIn), nil
+}
+
+// renewedUnseen reports whether a node that seems silent has renewed its lease, by a live read: the watch of leases can
+// be late, and a connection that hangs is noticed only after 45 s.
+func (t *tainter) renewedUnseen(ctx context.Context, node string) (bool, error) {
+	lease, err := t.api.lease(ctx, node)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read the lease of node %s, which seems silent: %w", node, err)
+	}
+	if !t.probes.renewed(node, renewTime(lease), time.Now()) {
+		return false, nil
+	}
+	logf.FromContext(ctx).Info("A node seemed silent, but has renewed its lease: the watch of leases is late", "node", node)
+	return true, nil
 }
 
 // againIn returns the shorter of two waits, of which the first may be none.
@@ -156,39 +188,62 @@ func with(node *corev1.Node, conditions []corev1.NodeCondition) *corev1.Node {
 	return changed
 }
 
-// retaint writes the node's taints and labels in one patch, if they are not as they should be.
+// retaint writes the node's taints and labels, in one patch if the API server takes it, if they are not as they
+// should be.
 func (t *tainter) retaint(ctx context.Context, node *corev1.Node, ready corev1.ConditionStatus) (time.Duration, error) {
 	now := time.Now()
 	keys, wait := t.noExecute(node, ready, now)
 	taints, executing := retaint(node.Spec.Taints, ownsNoExecute, corev1.TaintEffectNoExecute, keys, now)
 	taints, scheduling := retaint(taints, ownsNoSchedule, corev1.TaintEffectNoSchedule, noSchedule(node), now)
+	own := edit{taints: taints, labels: legacyLabels(node), first: executing && len(keys) > 0}
 	ruled := t.rules.part(node, taints, now)
-	taints = ruled.taints
-	labels := legacyLabels(node)
-	if !executing && !scheduling && !ruled.changed() && len(labels) == 0 {
+	needed := executing || scheduling || len(own.labels) > 0
+	if !needed && !ruled.changed() {
 		t.rules.settled(node, ruled)
 		return wait, nil
 	}
 	if t.dryRun {
-		if t.notes.taints(node, taints) {
-			logf.FromContext(ctx).Info("Dry run: would taint", "node", node.Name, "taints", taints)
+		if t.notes.taints(node, ruled.taints) {
+			logf.FromContext(ctx).Info("Dry run: would taint", "node", node.Name, "taints", ruled.taints)
 		}
 		return wait, nil
 	}
-	changed, err := t.api.patchNodeTaints(ctx, node, taints, labels, ruled.annotations)
+	all := own
+	all.taints, all.annotations = ruled.taints, ruled.annotations
+	err := t.write(ctx, node, all)
+	if err == nil {
+		t.rules.settled(node, ruled)
+		return wait, nil
+	}
+	if !apicall.Refused(err) || !ruled.changed() {
+		return wait, err
+	}
+	t.rules.refused(node, ruled, err, now)
+	if needed { // its readiness has nothing to do with what a rule wants
+		return wait, errors.Join(err, t.write(ctx, node, own))
+	}
+	return wait, err
+}
+
+// edit is what to write of a node.
+type edit struct {
+	taints      []corev1.Taint
+	labels      map[string]string
+	annotations map[string]any
+	first       bool // a NoExecute taint for its readiness, in its turn
+}
+
+func (t *tainter) write(ctx context.Context, node *corev1.Node, e edit) error {
+	changed, err := t.api.patchNodeTaints(ctx, node, e.taints, e.labels, e.annotations)
 	if err != nil {
-		if apicall.Refused(err) && t.rules.refused(node, ruled, now) {
-			logf.FromContext(ctx).Info("The API server refuses the taint of a rule; another node may take this one's place", "node", node.Name, "rules", ruled.adds, "reason", err.Error())
-		}
-		return 0, fmt.Errorf("write the taints of node %s: %w", node.Name, err)
+		return fmt.Errorf("write the taints of node %s: %w", node.Name, err)
 	}
 	t.notes.changes(node, changed)
-	t.rules.settled(node, ruled)
-	if executing && len(keys) > 0 {
+	if e.first {
 		t.zones.used(node.Name)
 	}
-	logf.FromContext(ctx).V(1).Info("Wrote taints and labels", "node", klog.KObj(changed), "taints", taints)
-	return wait, nil
+	logf.FromContext(ctx).V(1).Info("Wrote taints and labels", "node", klog.KObj(changed), "taints", e.taints)
+	return nil
 }
 
 // noExecute returns the keys of the NoExecute taints that the node should have now, and how long to wait

@@ -151,7 +151,7 @@ func TestNodesAreTaintedAtTheRateOfTheirZoneInTheOrderInWhichTheyFell(t *testing
 			w.wantTainted(i+1, nodes...)
 			w.wantTainted(i+1, nodes[:i+1]...)
 		}
-		if events := w.did("event a-2 NoExecuteTaintHeld Taint node.kubernetes.io/not-ready:NoExecute is held back: zone /a is in Normal"); len(events) != 1 {
+		if events := w.did("event a-2 NoExecuteTaintHeld Taint node.kubernetes.io/not-ready:NoExecute is held back: zone /a has the state Normal"); len(events) != 1 {
 			t.Errorf("told at %v that a-2 is held back, want once", events)
 		}
 		w.wantMetric("node_collector_evictions_total", nil, 4)

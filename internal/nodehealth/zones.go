@@ -127,13 +127,13 @@ func (z *zones) prime(nodes []*corev1.Node, now time.Time) {
 			turns[m.zone] = at
 		}
 	}
+	z.evaluate(now) // since its latest turn a zone has had the rate that it has now
 	for key, at := range turns {
 		if at.After(now) {
 			at = now
 		}
 		z.zone(key).limiter.AllowN(at, 1)
 	}
-	z.evaluate(now)
 }
 
 func memberOf(node *corev1.Node, ready bool) member {

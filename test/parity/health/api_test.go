@@ -59,6 +59,9 @@ func (w *world) answer(action clienttesting.Action) (runtime.Object, error) {
 		if node, ok := w.cluster.nodes[action.Name]; ok && action.Matches("get", "nodes") {
 			return node.DeepCopy(), nil
 		}
+		if lease, ok := w.cluster.leases[action.Name]; ok && action.Matches("get", "leases") {
+			return lease.DeepCopy(), nil
+		}
 		return nil, apierrors.NewNotFound(action.Resource.GroupResource(), action.Name)
 	case clienttesting.ListActionImpl:
 		return w.list(action)
