@@ -4,22 +4,20 @@
 package evictions
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
 var (
@@ -54,27 +52,16 @@ func (w *world) react(action clienttesting.Action) (bool, runtime.Object, error)
 			return true, event, nil
 		}
 	}
-	return true, nil, unexpected(action)
-}
-
-func unexpected(action clienttesting.Action) error {
-	return apierrors.NewMethodNotSupported(action.GetResource().GroupResource(), action.GetVerb())
+	return true, nil, arena.Unexpected(action)
 }
 
 func (w *world) waitUntilSeeing() {
 	var wait time.Duration
-	w.locked(func() { wait = w.blindUntil - now() })
+	w.locked(func() { wait = w.blindUntil - arena.Now() })
 	if wait <= 0 {
 		return
 	}
-	w.client.Unlock()
-	sleep(wait)
-	w.client.Lock()
-}
-
-// sleep lets virtual time pass.
-func sleep(d time.Duration) {
-	time.Sleep(d) //nolint:forbidigo // virtual time in a synctest bubble
+	arena.TakeTime(w.client, func() { arena.Sleep(wait) })
 }
 
 func (w *world) get(action clienttesting.GetActionImpl) (runtime.Object, error) {
@@ -90,7 +77,7 @@ func (w *world) get(action clienttesting.GetActionImpl) (runtime.Object, error) 
 		}
 		return nil, apierrors.NewNotFound(podsResource, action.Name)
 	}
-	return nil, unexpected(action)
+	return nil, arena.Unexpected(action)
 }
 
 func (w *world) list(action clienttesting.ListActionImpl) (runtime.Object, error) {
@@ -98,24 +85,24 @@ func (w *world) list(action clienttesting.ListActionImpl) (runtime.Object, error
 	switch action.Resource.Resource {
 	case "nodes":
 		list := &corev1.NodeList{ListMeta: version}
-		for _, node := range sorted(w.cluster.nodes) {
+		for _, node := range arena.Sorted(w.cluster.nodes) {
 			list.Items = append(list.Items, *node)
 		}
 		return list, nil
 	case "pods":
 		list := &corev1.PodList{ListMeta: version}
-		for _, pod := range sorted(w.cluster.pods) {
+		for _, pod := range arena.Sorted(w.cluster.pods) {
 			list.Items = append(list.Items, *pod)
 		}
 		return list, nil
 	}
-	return nil, unexpected(action)
+	return nil, arena.Unexpected(action)
 }
 
 // delete answers the DELETE of a pod, and books it when it is accepted.
 func (w *world) delete(action clienttesting.DeleteActionImpl) error {
 	if action.Resource.Resource != "pods" {
-		return unexpected(action)
+		return arena.Unexpected(action)
 	}
 	pod, ok := w.cluster.pods[action.Name]
 	if !ok {
@@ -124,8 +111,8 @@ func (w *world) delete(action clienttesting.DeleteActionImpl) error {
 	if conditions := action.DeleteOptions.Preconditions; conditions != nil && conditions.UID != nil && *conditions.UID != pod.UID {
 		return apierrors.NewConflict(podsResource, action.Name, fmt.Errorf("the UID is %s, not %s", pod.UID, *conditions.UID))
 	}
-	w.deletes.note(string(pod.UID), now())
-	w.cluster.delete(action.Name, now())
+	w.deletes.note(string(pod.UID), arena.Now())
+	w.cluster.delete(action.Name, arena.Now())
 	w.scheduleRemovals()
 	return nil
 }
@@ -160,26 +147,14 @@ func (w *world) patch(action clienttesting.PatchActionImpl) (runtime.Object, err
 		}
 		return after, err
 	}
-	return nil, unexpected(action)
+	return nil, arena.Unexpected(action)
 }
 
 // patched applies a patch to an object. Its UID and its resource version, if the patch names
 // them, are preconditions, refused as the API server refuses them.
-func patched[T any, O interface {
-	*T
-	metav1.Object
-}](before O, action clienttesting.PatchActionImpl, resource schema.GroupResource,
-) (O, error) {
-	old, err := json.Marshal(before)
+func patched[T any, O arena.Object[T]](before O, action clienttesting.PatchActionImpl, resource schema.GroupResource) (O, error) {
+	after, err := arena.Patched(before, action)
 	if err != nil {
-		return nil, err
-	}
-	merged, err := merge(old, action, *before)
-	if err != nil {
-		return nil, err
-	}
-	after := O(new(T))
-	if err := json.Unmarshal(merged, after); err != nil {
 		return nil, err
 	}
 	if after.GetUID() != before.GetUID() {
@@ -191,14 +166,4 @@ func patched[T any, O interface {
 		return nil, apierrors.NewConflict(resource, action.Name, fmt.Errorf("the object has been modified"))
 	}
 	return after, nil
-}
-
-func merge(old []byte, action clienttesting.PatchActionImpl, schemaOf any) ([]byte, error) {
-	switch action.PatchType {
-	case types.StrategicMergePatchType:
-		return strategicpatch.StrategicMergePatch(old, action.Patch, schemaOf)
-	case types.MergePatchType:
-		return jsonpatch.MergePatch(old, action.Patch)
-	}
-	return nil, unexpected(action)
 }

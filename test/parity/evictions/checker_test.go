@@ -13,15 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
 // late is a contestant that deletes everything a second late.
 func late(right contestant) contestant {
 	return func(ctx context.Context, client *fake.Clientset) error {
 		onDelete(client, func(string) bool {
-			client.Unlock()
-			sleep(sec)
-			client.Lock()
+			arena.TakeTime(client, func() { arena.Sleep(sec) })
 			return false
 		})
 		return right(ctx, client)

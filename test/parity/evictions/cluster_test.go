@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
 const namespace = "default"
@@ -149,17 +151,7 @@ func (c *cluster) addNode(spec nodeSpec) {
 }
 
 func (c *cluster) putNode(name string, after *corev1.Node) {
-	before := c.nodes[name]
-	if before == nil && after == nil {
-		return
-	}
-	c.version++
-	delete(c.nodes, name)
-	if after != nil {
-		after.ResourceVersion = strconv.Itoa(c.version)
-		c.nodes[name] = after
-	}
-	c.nodeChanged(before, after)
+	arena.Put(c.nodes, &c.version, name, after, c.nodeChanged)
 }
 
 // pod returns the pod with a UID, if it is there.
@@ -194,17 +186,7 @@ func (c *cluster) editPod(uid string, edit func(*corev1.Pod)) {
 }
 
 func (c *cluster) putPod(name string, after *corev1.Pod) {
-	before := c.pods[name]
-	if before == nil && after == nil {
-		return
-	}
-	c.version++
-	delete(c.pods, name)
-	if after != nil {
-		after.ResourceVersion = strconv.Itoa(c.version)
-		c.pods[name] = after
-	}
-	c.podChanged(before, after)
+	arena.Put(c.pods, &c.version, name, after, c.podChanged)
 }
 
 // delete is the API server's DELETE of a pod with its own grace period: nothing waits for a pod

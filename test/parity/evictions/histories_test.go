@@ -5,8 +5,6 @@ package evictions
 
 import (
 	"fmt"
-	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,43 +12,38 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	"k8s.io/kubernetes/pkg/features"
+
+	"github.com/taintkeeper/taintkeeper/test/parity/seed"
 )
 
 // TestHistories plays random histories to upstream's controller and to ours, and explains every
 // difference.
-func TestHistories(t *testing.T) { playHistories(t, *count) }
+func TestHistories(t *testing.T) { playHistories(t, count()) }
 
 // The operators Gt and Lt are behind a feature gate of their own.
 func TestHistoriesWithComparisonOperators(t *testing.T) {
 	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.TaintTolerationComparisonOperators, true)
-	playHistories(t, *count/10)
+	playHistories(t, count()/10)
 }
 
 func playHistories(t *testing.T, n int) {
 	t.Helper()
 	contest := contest{ours: ours, upstream: upstream}
-	if *only >= 0 {
-		trial := contest.try(t, generate(*seed, uint64(*only)))
-		t.Logf("history %d of seed %d\n%s", *only, *seed, trial.timetable())
-		report(t, contest, *only, trial)
+	if index, ok := seed.Only(); ok {
+		trial := contest.try(t, generate(seed.Seed(), uint64(index)))
+		t.Logf("history %d of seed %d\n%s", index, seed.Seed(), trial.timetable())
+		report(t, contest, index, trial)
 		return
 	}
 	book := &book{histories: map[defects]int{}, pods: map[defects]int{}, began: time.Now()}
-	t.Run("played", func(t *testing.T) {
-		for range runtime.GOMAXPROCS(0) {
-			t.Run("", func(t *testing.T) {
-				t.Parallel()
-				for index := book.next(); index < n && !t.Failed(); index = book.next() {
-					trial := contest.try(t, generate(*seed, uint64(index)))
-					report(t, contest, index, trial)
-					if progress := book.enter(trial); progress != "" {
-						t.Log(progress)
-					}
-				}
-			})
+	seed.Each(t, n, func(t *testing.T, index int) {
+		trial := contest.try(t, generate(seed.Seed(), uint64(index)))
+		report(t, contest, index, trial)
+		if progress := book.enter(trial); progress != "" {
+			t.Log(progress)
 		}
 	})
-	t.Logf("seed %d\n%s", *seed, book)
+	t.Logf("seed %d\n%s", seed.Seed(), book)
 	book.check(t)
 }
 
@@ -79,16 +72,13 @@ func report(t *testing.T, c contest, index int, found *trial) {
 		return
 	}
 	smallest := shrink(found.history, func(h *history) bool { return c.try(t, h).has(faults[0].kind) })
-	test, _, _ := strings.Cut(t.Name(), "/")
-	t.Errorf("%s\n\n%s\nMinimal form of history %d of seed %d; play it again with\n"+
-		"go test ./evictions -run '^%s$' -v -args -seed=%d -only=%d",
-		faults[0], c.try(t, smallest).timetable(), index, *seed, test, *seed, index)
+	t.Errorf("%s\n\n%s\nMinimal form of history %d of seed %d; play it again with\n%s",
+		faults[0], c.try(t, smallest).timetable(), index, seed.Seed(), seed.Again(t, "evictions", index))
 }
 
 // book counts what was played. It is safe for concurrent use.
 type book struct {
 	mu        sync.Mutex
-	taken     int
 	began     time.Time
 	played    int
 	agreed    int // histories in which nothing differs
@@ -96,14 +86,6 @@ type book struct {
 	histories map[defects]int
 	wrong     int // histories with a difference that nothing explains
 	repeats   int // pods that upstream deleted twice at its start, whatever else
-}
-
-// next hands out the index of the next history.
-func (b *book) next() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.taken++
-	return b.taken - 1
 }
 
 // enter counts a trial, and now and then returns a line about the progress.

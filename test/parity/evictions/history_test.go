@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
 const (
@@ -18,12 +20,9 @@ const (
 	sec = time.Second
 )
 
-// epoch is when every synctest bubble begins. All instants of a history count from it.
-var epoch = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
-
 // instant is the instant of a history as the API writes it: to the second, rounded down.
 func instant(at time.Duration) *metav1.Time {
-	return &metav1.Time{Time: epoch.Add(at).Truncate(time.Second)}
+	return &metav1.Time{Time: arena.Epoch.Add(at).Truncate(time.Second)}
 }
 
 // history is what happens in a cluster, whoever evicts there.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
 // predict says which pods a taint-eviction controller with the given defects deletes in a history,
@@ -93,10 +95,10 @@ func (m *model) start() {
 	m.running = true
 	m.nodes, m.pods = map[string]*knownNode{}, map[string]*knownPod{}
 	m.stamps, m.stamped = map[string]time.Duration{}, map[string]time.Duration{}
-	for _, node := range sorted(m.cluster.nodes) {
+	for _, node := range arena.Sorted(m.cluster.nodes) {
 		m.seeNode(node)
 	}
-	for _, pod := range sorted(m.cluster.pods) {
+	for _, pod := range arena.Sorted(m.cluster.pods) {
 		m.seePod(nil, pod)
 	}
 }
@@ -113,7 +115,7 @@ func (m *model) relist() {
 			delete(m.pods, key)
 		}
 	}
-	for _, pod := range sorted(m.cluster.pods) {
+	for _, pod := range arena.Sorted(m.cluster.pods) {
 		m.seePod(nil, pod)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
 // play plays a history to a contestant in a bubble of virtual time of its own, and returns which
@@ -27,64 +29,33 @@ func playIn(t *testing.T, world func(*history) *world, h *history, c contestant,
 	t.Helper()
 	var deletes outcome
 	synctest.Test(t, func(t *testing.T) {
-		p := player{t: t, world: world(h), contestant: c}
-		p.play(h)
-		look(p.world)
-		deletes = p.world.deletes
+		w := world(h)
+		w.play(h, &arena.Process{T: t, Run: func(ctx context.Context) error { return c(ctx, w.client) }})
+		look(w)
+		deletes = w.deletes
 	})
 	return deletes
 }
 
-type player struct {
-	t          *testing.T
-	world      *world
-	contestant contestant
-	stop       func() // nil while nobody runs
-}
-
-func (p *player) play(h *history) {
+// play lets a history happen, to the world and to the contestant in it.
+func (w *world) play(h *history, contestant *arena.Process) {
 	for _, next := range h.occasions() {
-		sleep(next.at - now())
+		arena.Sleep(next.at - arena.Now())
 		switch {
 		case next.step == nil:
-			p.start()
+			contestant.Start()
 		case isRestart(next.step.Do):
-			p.kill()
+			contestant.Kill()
 		default:
-			p.world.do(*next.step)
+			w.do(*next.step)
 		}
 	}
-	sleep(h.end() - now())
+	arena.Sleep(h.end() - arena.Now())
 	synctest.Wait()
-	p.kill()
+	contestant.Kill()
 }
 
 func isRestart(do action) bool {
 	_, ok := do.(restart)
 	return ok
-}
-
-func (p *player) start() {
-	if p.stop != nil {
-		return
-	}
-	ctx, cancel := context.WithCancel(p.t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- p.contestant(ctx, p.world.client) }()
-	p.stop = func() {
-		cancel()
-		if err := <-ended; err != nil {
-			p.t.Errorf("the contestant ended with: %v", err)
-		}
-	}
-	synctest.Wait()
-}
-
-func (p *player) kill() {
-	if p.stop == nil {
-		return
-	}
-	p.stop()
-	p.stop = nil
-	synctest.Wait()
 }

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
+	"github.com/taintkeeper/taintkeeper/test/parity/seed"
 )
 
 // That the rule itself keeps its promises, in the histories that are played. They are computed, not
@@ -17,7 +20,7 @@ func forgetfulRestarts(t *testing.T, check func(index uint64, h *history, with, 
 	t.Helper()
 	restarts := 0
 	for index := range uint64(20000) {
-		h := generate(*seed, index)
+		h := generate(seed.Seed(), index)
 		steady := *h
 		steady.Steps = slices.DeleteFunc(slices.Clone(h.Steps), func(s step) bool { return isRestart(s.Do) })
 		if len(steady.Steps) < len(h.Steps) {
@@ -68,7 +71,7 @@ func TestARestartMovesAnEvictionByLessThanASecondWhenTimeAddedIsKnown(t *testing
 func forgets(h *history) bool {
 	for _, node := range h.Nodes {
 		for _, taint := range node.Taints {
-			if taint.TimeAdded == nil || taint.TimeAdded.After(epoch) {
+			if taint.TimeAdded == nil || taint.TimeAdded.After(arena.Epoch) {
 				return true
 			}
 		}
@@ -76,7 +79,7 @@ func forgets(h *history) bool {
 	return slices.ContainsFunc(h.Steps, func(s step) bool {
 		switch do := s.Do.(type) {
 		case setTaint:
-			return do.Taint.TimeAdded == nil && !untouchedFor(h, s.At) || do.Taint.TimeAdded != nil && do.Taint.TimeAdded.Sub(epoch) > s.At
+			return do.Taint.TimeAdded == nil && !untouchedFor(h, s.At) || do.Taint.TimeAdded != nil && do.Taint.TimeAdded.Sub(arena.Epoch) > s.At
 		case changeValue:
 			return !untouchedFor(h, s.At)
 		case retime:
@@ -112,9 +115,9 @@ func TestOursDoesNotNeedToSeeAPodGoBeforeItsReplacementComes(t *testing.T) {
 		return w
 	}
 	const enough = 100 // of fewer histories it can be that none has a replacement
-	replaced, played := 0, *count/5
+	replaced, played := 0, count()/5
 	for index := range uint64(played) {
-		h := generate(*seed, index)
+		h := generate(seed.Seed(), index)
 		if !slices.ContainsFunc(h.specs(), func(p podSpec) bool { return p.UID != p.Name }) {
 			continue
 		}
@@ -122,7 +125,7 @@ func TestOursDoesNotNeedToSeeAPodGoBeforeItsReplacementComes(t *testing.T) {
 		got, want := playIn(t, hasty, h, ours, func(*world) {}), predict(h, none)
 		for _, spec := range h.specs() {
 			if !near(got[spec.UID], want[spec.UID], exactly) {
-				t.Errorf("history %d of seed %d: pod %s deleted at %s, want %s", index, *seed, spec.UID, when(got[spec.UID]), when(want[spec.UID]))
+				t.Errorf("history %d of seed %d: pod %s deleted at %s, want %s", index, seed.Seed(), spec.UID, when(got[spec.UID]), when(want[spec.UID]))
 			}
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/kubernetes/pkg/features"
+
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
 // leavesAt is when the model evicts a pod, by what its process knows now. It may lie in the past.
@@ -88,7 +90,7 @@ func boundAt(known *knownPod) time.Duration {
 			recorded = condition.LastTransitionTime.Time
 		}
 	}
-	return toTheSecond(recorded.Sub(epoch), known.seen)
+	return toTheSecond(recorded.Sub(arena.Epoch), known.seen)
 }
 
 // forEver are the tolerationSeconds of a toleration that sets none.

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
 // knownNode is a node as the model's process knows it.
@@ -118,7 +120,7 @@ func (m *model) know(before *knownNode, object *corev1.Node) *knownNode {
 			known.seen, known.since = earlier.seen, earlier.since
 		}
 		if taint.TimeAdded != nil {
-			known.since = toTheSecond(taint.TimeAdded.Sub(epoch), known.seen)
+			known.since = toTheSecond(taint.TimeAdded.Sub(arena.Epoch), known.seen)
 		} else {
 			known.seen = known.since // the first sight serves, also after timeAdded was lost
 		}
@@ -140,7 +142,7 @@ func (n *knownNode) same(object *corev1.Node, taint corev1.Taint) *knownTaint {
 			continue
 		}
 		if taint.TimeAdded == nil && known.Value == taint.Value ||
-			taint.TimeAdded != nil && (taint.TimeAdded.Equal(known.TimeAdded) || taint.TimeAdded.Sub(epoch) <= known.since) {
+			taint.TimeAdded != nil && (taint.TimeAdded.Equal(known.TimeAdded) || taint.TimeAdded.Sub(arena.Epoch) <= known.since) {
 			return known
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
 // What a history does not show: failures, calls, events, goroutines. The numbers are those of the
@@ -37,7 +38,7 @@ func crowd(pods int, steps ...step) *history {
 }
 
 // disturbed lets a function see every call first that a contestant makes about pods. It may let
-// virtual time pass, in takeTime, and answers the call if it returns an error.
+// virtual time pass, in arena.TakeTime, and answers the call if it returns an error.
 func disturbed(c contestant, see func(client *fake.Clientset, verb string) error) contestant {
 	return func(ctx context.Context, client *fake.Clientset) error {
 		client.PrependReactor("*", "pods", func(action clienttesting.Action) (bool, apiruntime.Object, error) {
@@ -46,13 +47,6 @@ func disturbed(c contestant, see func(client *fake.Clientset, verb string) error
 		})
 		return c(ctx, client)
 	}
-}
-
-// takeTime lets virtual time pass in a call, without holding up other calls.
-func takeTime(client *fake.Clientset, pass func()) {
-	client.Unlock()
-	defer client.Lock()
-	pass()
 }
 
 // bothPlay plays a history to both contestants.
@@ -72,7 +66,7 @@ func TestOursStopsAtAnUntaintAndUpstreamDeletesWhatWaitsForItsRateLimit(t *testi
 		limiter := rate.NewLimiter(perSecond, burst)
 		return disturbed(upstream, func(client *fake.Clientset, verb string) error {
 			if verb == "get" || verb == "patch" || verb == "delete" {
-				takeTime(client, func() { _ = limiter.Wait(ctx) })
+				arena.TakeTime(client, func() { _ = limiter.Wait(ctx) })
 			}
 			return nil
 		})(ctx, client)
@@ -115,7 +109,7 @@ func TestOursMakesTwoCallsForEachPodAndUpstreamThree(t *testing.T) { // 2
 
 func TestOursTriesAgainAndUpstreamForgetsAfterFiveFailures(t *testing.T) { // 3
 	refused := func(_ *fake.Clientset, verb string) error {
-		if verb == "delete" && now() < 5*sec {
+		if verb == "delete" && arena.Now() < 5*sec {
 			return apierrors.NewForbidden(podsResource, "p0", fmt.Errorf("a policy says no"))
 		}
 		return nil
@@ -146,7 +140,7 @@ func TestOursHasBoundedWorkersAndUpstreamAGoroutineForEachPod(t *testing.T) { //
 			playAndLook(t, crowd(pods), disturbed(c, func(client *fake.Clientset, verb string) error {
 				most = max(most, runtime.NumGoroutine()-before)
 				if verb == "delete" {
-					takeTime(client, func() { sleep(100 * ms) })
+					arena.TakeTime(client, func() { arena.Sleep(100 * ms) })
 				}
 				return nil
 			}), func(*world) {})
@@ -208,7 +202,7 @@ func TestOursDeletesAPodOnceWhenItStartsAndUpstreamMostlyTwice(t *testing.T) { /
 func slow(c contestant, took time.Duration) contestant {
 	return disturbed(c, func(client *fake.Clientset, verb string) error {
 		if verb == "patch" {
-			takeTime(client, func() { sleep(took) })
+			arena.TakeTime(client, func() { arena.Sleep(took) })
 		}
 		return nil
 	})

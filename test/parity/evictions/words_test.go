@@ -9,6 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
 // What the actions are called in a timetable.
@@ -103,7 +105,7 @@ func taintWords(taint corev1.Taint) string {
 	if taint.TimeAdded == nil {
 		return taint.ToString()
 	}
-	return fmt.Sprintf("%s (timeAdded %s)", taint.ToString(), clock(taint.TimeAdded.Sub(epoch)))
+	return fmt.Sprintf("%s (timeAdded %s)", taint.ToString(), clock(taint.TimeAdded.Sub(arena.Epoch)))
 }
 
 func tolerationWords(tolerations []corev1.Toleration) string {

@@ -4,22 +4,20 @@
 package health
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
 var nodeResource = corev1.Resource("nodes")
@@ -44,9 +42,7 @@ func (w *world) react(action clienttesting.Action) (bool, runtime.Object, error)
 	}
 	object, err := w.answer(action)
 	if takes > 0 {
-		w.client.Unlock()
-		sleep(takes)
-		w.client.Lock()
+		arena.TakeTime(w.client, func() { arena.Sleep(takes) })
 	}
 	return true, object, err
 }
@@ -75,11 +71,7 @@ func (w *world) answer(action clienttesting.Action) (runtime.Object, error) {
 			return event, nil
 		}
 	}
-	return nil, unexpected(action)
-}
-
-func unexpected(action clienttesting.Action) error {
-	return apierrors.NewMethodNotSupported(action.GetResource().GroupResource(), action.GetVerb())
+	return nil, arena.Unexpected(action)
 }
 
 func (w *world) list(action clienttesting.ListActionImpl) (runtime.Object, error) {
@@ -87,13 +79,13 @@ func (w *world) list(action clienttesting.ListActionImpl) (runtime.Object, error
 	switch action.Resource.Resource {
 	case "nodes":
 		list := &corev1.NodeList{ListMeta: version}
-		for _, node := range sorted(w.cluster.nodes) {
+		for _, node := range arena.Sorted(w.cluster.nodes) {
 			list.Items = append(list.Items, *node)
 		}
 		return list, nil
 	case "leases":
 		list := &coordinationv1.LeaseList{ListMeta: version}
-		for _, lease := range sorted(w.cluster.leases) {
+		for _, lease := range arena.Sorted(w.cluster.leases) {
 			list.Items = append(list.Items, *lease)
 		}
 		return list, nil
@@ -102,14 +94,14 @@ func (w *world) list(action clienttesting.ListActionImpl) (runtime.Object, error
 	case "daemonsets":
 		return &appsv1.DaemonSetList{ListMeta: version}, nil
 	}
-	return nil, unexpected(action)
+	return nil, arena.Unexpected(action)
 }
 
 // update answers the update there is: of a node's status.
 func (w *world) update(action clienttesting.UpdateActionImpl) (runtime.Object, error) {
 	next, ok := action.Object.(*corev1.Node)
 	if !ok || action.Subresource != "status" {
-		return nil, unexpected(action)
+		return nil, arena.Unexpected(action)
 	}
 	before, ok := w.cluster.nodes[next.Name]
 	if !ok {
@@ -129,7 +121,7 @@ func (w *world) patch(action clienttesting.PatchActionImpl) (runtime.Object, err
 		return &corev1.Event{}, nil
 	}
 	if action.Resource.Resource != "nodes" {
-		return nil, unexpected(action)
+		return nil, arena.Unexpected(action)
 	}
 	before, ok := w.cluster.nodes[action.Name]
 	if !ok {
@@ -151,32 +143,14 @@ func (w *world) write(after *corev1.Node) *corev1.Node {
 // patched applies a patch to a node. The UID and the resource version, if the patch names them, are
 // preconditions.
 func patched(before *corev1.Node, action clienttesting.PatchActionImpl) (*corev1.Node, error) {
-	old, err := json.Marshal(before)
+	after, err := arena.Patched(before, action)
 	if err != nil {
-		return nil, err
-	}
-	merged, err := merge(old, action)
-	if err != nil {
-		return nil, err
-	}
-	after := &corev1.Node{}
-	if err := json.Unmarshal(merged, after); err != nil {
 		return nil, err
 	}
 	if after.UID != before.UID || after.ResourceVersion != before.ResourceVersion {
 		return nil, conflict(action.Name)
 	}
 	return after, nil
-}
-
-func merge(old []byte, action clienttesting.PatchActionImpl) ([]byte, error) {
-	switch action.PatchType {
-	case types.StrategicMergePatchType:
-		return strategicpatch.StrategicMergePatch(old, action.Patch, corev1.Node{})
-	case types.MergePatchType:
-		return jsonpatch.MergePatch(old, action.Patch)
-	}
-	return nil, unexpected(action)
 }
 
 func conflict(name string) error {

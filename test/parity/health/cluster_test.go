@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
 // cluster is the state of a cluster, its kubelets among it, and how it changes. It knows no clock and
@@ -169,7 +170,7 @@ func (k *kubelet) write(node *corev1.Node, at time.Duration) {
 func (c *cluster) renew(name string, at time.Duration) {
 	c.putLease(name, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name},
-		Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: epoch.Add(at)}},
+		Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: arena.Epoch.Add(at)}},
 	})
 }
 
@@ -216,31 +217,11 @@ func (c *cluster) edit(name string, change func(*corev1.Node)) {
 }
 
 func (c *cluster) put(name string, after *corev1.Node) {
-	before := c.nodes[name]
-	if before == nil && after == nil {
-		return
-	}
-	c.version++
-	delete(c.nodes, name)
-	if after != nil {
-		after.ResourceVersion = strconv.Itoa(c.version)
-		c.nodes[name] = after
-	}
-	c.nodeChanged(before, after)
+	arena.Put(c.nodes, &c.version, name, after, c.nodeChanged)
 }
 
 func (c *cluster) putLease(name string, after *coordinationv1.Lease) {
-	before := c.leases[name]
-	if before == nil && after == nil {
-		return
-	}
-	c.version++
-	delete(c.leases, name)
-	if after != nil {
-		after.ResourceVersion = strconv.Itoa(c.version)
-		c.leases[name] = after
-	}
-	c.leaseChanged(before, after)
+	arena.Put(c.leases, &c.version, name, after, c.leaseChanged)
 }
 
 // names returns the names of the nodes in alphabetical order.

@@ -5,40 +5,34 @@ package health
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"text/tabwriter"
 	"time"
+
+	"github.com/taintkeeper/taintkeeper/test/parity/seed"
 )
 
 // TestHistories plays random histories to upstream's controller and to ours, and explains every
 // difference.
 func TestHistories(t *testing.T) {
 	contest := contest{ours: ours, upstream: upstream}
-	if *only >= 0 {
-		trial := contest.try(t, generate(*seed, uint64(*only)))
-		t.Logf("history %d of seed %d\n%s", *only, *seed, trial.timetable())
-		report(t, contest, *only, trial)
+	if index, ok := seed.Only(); ok {
+		trial := contest.try(t, generate(seed.Seed(), uint64(index)))
+		t.Logf("history %d of seed %d\n%s", index, seed.Seed(), trial.timetable())
+		report(t, contest, index, trial)
 		return
 	}
 	book := &book{nodes: map[quirks]int{}, began: time.Now()}
-	t.Run("played", func(t *testing.T) {
-		for range runtime.GOMAXPROCS(0) {
-			t.Run("", func(t *testing.T) {
-				t.Parallel()
-				for index := book.next(); index < *count && !t.Failed(); index = book.next() {
-					trial := contest.try(t, generate(*seed, uint64(index)))
-					report(t, contest, index, trial)
-					if progress := book.enter(trial); progress != "" {
-						t.Log(progress)
-					}
-				}
-			})
+	seed.Each(t, count(), func(t *testing.T, index int) {
+		trial := contest.try(t, generate(seed.Seed(), uint64(index)))
+		report(t, contest, index, trial)
+		if progress := book.enter(trial); progress != "" {
+			t.Log(progress)
 		}
 	})
-	t.Logf("seed %d\n%s", *seed, book)
+	t.Logf("seed %d\n%s", seed.Seed(), book)
 	book.check(t)
 }
 
@@ -50,29 +44,19 @@ func report(t *testing.T, c contest, index int, found *trial) {
 		return
 	}
 	smallest := shrink(found.history, func(h *history) bool { return c.try(t, h).has(faults[0].kind) })
-	t.Errorf("%s\n\n%s\nMinimal form of history %d of seed %d; play it again with\n"+
-		"go test ./health -run '^TestHistories$' -v -args -seed=%d -only=%d",
-		faults[0], c.try(t, smallest).timetable(), index, *seed, *seed, index)
+	t.Errorf("%s\n\n%s\nMinimal form of history %d of seed %d; play it again with\n%s",
+		faults[0], c.try(t, smallest).timetable(), index, seed.Seed(), seed.Again(t, "health", index))
 }
 
 // book counts what was played. It is safe for concurrent use.
 type book struct {
 	mu     sync.Mutex
-	taken  int
 	began  time.Time
 	played int
 	whole  int // histories in which both agree about every node
 	agreed int // nodes about which both agree
 	nodes  map[quirks]int
 	wrong  int // histories with a difference that nothing explains
-}
-
-// next hands out the index of the next history.
-func (b *book) next() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.taken++
-	return b.taken - 1
 }
 
 // enter counts a trial, and now and then returns a line about the progress.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
 const (
@@ -43,11 +44,8 @@ const (
 	postAfter  = 5 * sec // not together with a renewal
 )
 
-// epoch is when every synctest bubble begins. All instants of a history count from it.
-var epoch = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
-
 // instant is the instant of a history as the API writes it: to the second, rounded down.
-func instant(at time.Duration) metav1.Time { return metav1.Unix(epoch.Add(at).Unix(), 0) }
+func instant(at time.Duration) metav1.Time { return metav1.Unix(arena.Epoch.Add(at).Unix(), 0) }
 
 // history is what happens in a cluster, whoever looks after its nodes.
 //

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
 // What both models share: what the conditions of a node say, and what the nodes of a zone say. It is
@@ -93,7 +94,7 @@ func graceOf(node *corev1.Node) time.Duration {
 	return grace.Monitor
 }
 
-func created(node *corev1.Node) time.Duration { return node.CreationTimestamp.Sub(epoch) }
+func created(node *corev1.Node) time.Duration { return node.CreationTimestamp.Sub(arena.Epoch) }
 
 func heartbeat(node *corev1.Node) metav1.Time {
 	if c := condition(node, corev1.NodeReady); c != nil {

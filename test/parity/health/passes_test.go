@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
 // passes predicts upstream: NoSchedule taints follow at once, but everything else from a pass over all
@@ -103,7 +104,7 @@ func (p *passes) goOnUntil(until time.Duration, instants []time.Duration) []time
 
 // nextTick is when a node can be tainted next; never if none waits.
 func (p *passes) nextTick() time.Duration {
-	if !slices.ContainsFunc(sorted(p.queues), func(q *queue) bool { return len(q.items) > 0 }) {
+	if !slices.ContainsFunc(arena.Sorted(p.queues), func(q *queue) bool { return len(q.items) > 0 }) {
 		return never
 	}
 	return p.now - (p.now-p.began)%tick + tick

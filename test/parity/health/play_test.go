@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
 // played is what became of a history.
@@ -27,38 +29,32 @@ func playAndLook(t *testing.T, h *history, c contestant, look func(*world)) play
 	t.Helper()
 	var result played
 	synctest.Test(t, func(t *testing.T) {
-		p := player{t: t, world: newWorld(h), contestant: c}
-		p.play(h)
-		look(p.world)
-		result = played{p.world.looks, p.world.passes}
+		w := newWorld(h)
+		w.play(h, &arena.Process{T: t, Run: func(ctx context.Context) error { return c(ctx, w) }})
+		look(w)
+		result = played{w.looks, w.passes}
 	})
 	return result
 }
 
-type player struct {
-	t          *testing.T
-	world      *world
-	contestant contestant
-	stop       func() // nil while nobody runs
-}
-
-func (p *player) play(h *history) {
+// play lets a history happen, to the world and to the contestant in it.
+func (w *world) play(h *history, contestant *arena.Process) {
 	for _, next := range h.occasions() {
-		sleep(next.at - now())
+		arena.Sleep(next.at - arena.Now())
 		synctest.Wait()
 		switch {
 		case next.starts:
-			p.start()
+			contestant.Start()
 		case isRestart(next):
-			p.kill()
+			contestant.Kill()
 		default:
-			p.world.locked(func() { p.world.cluster.happen(next) })
+			w.locked(func() { w.cluster.happen(next) })
 			synctest.Wait()
 		}
 	}
-	sleep(h.end() - now())
+	arena.Sleep(h.end() - arena.Now())
 	synctest.Wait()
-	p.kill()
+	contestant.Kill()
 }
 
 func isRestart(o occasion) bool {
@@ -67,29 +63,4 @@ func isRestart(o occasion) bool {
 	}
 	_, ok := o.step.Do.(restart)
 	return ok
-}
-
-func (p *player) start() {
-	if p.stop != nil {
-		return
-	}
-	ctx, cancel := context.WithCancel(p.t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- p.contestant(ctx, p.world) }()
-	p.stop = func() {
-		cancel()
-		if err := <-ended; err != nil {
-			p.t.Errorf("the contestant ended with: %v", err)
-		}
-	}
-	synctest.Wait()
-}
-
-func (p *player) kill() {
-	if p.stop == nil {
-		return
-	}
-	p.stop()
-	p.stop = nil
-	synctest.Wait()
 }

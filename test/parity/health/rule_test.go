@@ -10,6 +10,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
 // rule predicts ours: whatever follows from what happens follows at once, and silence counts from the
@@ -275,7 +277,7 @@ func (l *lane) asks(now time.Duration) bool {
 	if l.asked == first && now < l.due {
 		return false
 	}
-	missing := 1 - l.limiter.TokensAt(epoch.Add(now))
+	missing := 1 - l.limiter.TokensAt(arena.Epoch.Add(now))
 	if missing <= 0 {
 		return true
 	}

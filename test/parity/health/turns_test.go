@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
 // turns are those of a zone: how often one of its nodes may be tainted NoExecute.
@@ -21,7 +23,7 @@ func newTurns() turns { return turns{policy.Rate, rate.NewLimiter(rate.Limit(pol
 
 // take takes a turn if there is one.
 func (t *turns) take(at time.Duration) bool {
-	return t.rate > 0 && t.limiter.AllowN(epoch.Add(at), 1)
+	return t.rate > 0 && t.limiter.AllowN(arena.Epoch.Add(at), 1)
 }
 
 // setRate changes the rate, and keeps what has gathered of a turn; but a whole one that nobody took before a time
@@ -30,9 +32,9 @@ func (t *turns) setRate(next float32, at time.Duration) {
 	if t.rate == next {
 		return
 	}
-	unused := t.rate == 0 && t.limiter.TokensAt(epoch.Add(at)) >= 1
+	unused := t.rate == 0 && t.limiter.TokensAt(arena.Epoch.Add(at)) >= 1
 	t.rate = next
-	t.limiter.SetLimitAt(epoch.Add(at), rate.Limit(next))
+	t.limiter.SetLimitAt(arena.Epoch.Add(at), rate.Limit(next))
 	if unused {
 		t.take(at)
 	}

@@ -30,6 +30,8 @@ import (
 	restfake "k8s.io/client-go/rest/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/controller/nodelifecycle"
+
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
 // upstream is kube-controller-manager's node-lifecycle controller. It is upstream's own code; what it
@@ -78,7 +80,7 @@ func (o *orderly) list(nodes []*corev1.Node) {
 	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.began, o.rank = now(), map[string]int{}
+	o.began, o.rank = arena.Now(), map[string]int{}
 	for i, node := range nodes {
 		o.rank[node.Name] = i
 	}
@@ -89,7 +91,7 @@ func (o *orderly) wait(name string) {
 	o.mu.Lock()
 	turn := o.began + time.Duration(o.rank[name])*turnTakes
 	o.mu.Unlock()
-	sleep(turn - now())
+	arena.Sleep(turn - arena.Now())
 }
 
 type orderedNodes struct {
@@ -110,7 +112,7 @@ type nodeLister struct {
 }
 
 func (l *nodeLister) List(selector labels.Selector) ([]*corev1.Node, error) {
-	l.late.Do(func() { sleep(passAfter) })
+	l.late.Do(func() { arena.Sleep(passAfter) })
 	nodes, err := l.NodeLister.List(selector)
 	l.order.list(nodes)
 	return nodes, err

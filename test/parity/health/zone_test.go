@@ -4,7 +4,6 @@
 package health
 
 import (
-	"math/rand/v2"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/controller/nodelifecycle"
 
 	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
+	"github.com/taintkeeper/taintkeeper/test/parity/seed"
 )
 
 // zoneRules is upstream's controller, asked for its rules alone.
@@ -32,7 +32,7 @@ func zoneRules(t *testing.T, p nodehealth.Policy) *nodelifecycle.Controller {
 // TestTheStateAndTheRateOfAZoneAreUpstreams tries every zone of up to twelve nodes, and larger ones by
 // chance, with thresholds that lie on a border, near one, or anywhere.
 func TestTheStateAndTheRateOfAZoneAreUpstreams(t *testing.T) {
-	r := rand.New(rand.NewPCG(*seed, 0))
+	r := seed.Rand(0)
 	shares := []float32{0, 0.25, 1.0 / 3, 0.5, 0.55, 0.6, 2.0 / 3, 0.75, 1, 1.5, r.Float32(), r.Float32(), r.Float32()}
 	for _, share := range shares {
 		for _, large := range []int{0, 3, 10, 50} {

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/taintkeeper/taintkeeper/test/parity/seed"
@@ -100,4 +101,24 @@ func TestWhatHoldsHasNoCounterexample(t *testing.T) {
 	if found := holds.Search(1, 1000); found != nil {
 		t.Errorf("%v: %v", found.Smallest, found.Err)
 	}
+}
+
+func TestEachInputIsTriedOnce(t *testing.T) {
+	const count = 100
+	var tried [count]atomic.Int32
+	seed.Each(t, count, func(_ *testing.T, index int) { tried[index].Add(1) })
+	for index := range tried {
+		if times := tried[index].Load(); times != 1 {
+			t.Errorf("the input at index %d was tried %d times", index, times)
+		}
+	}
+}
+
+func TestAnInputIsPlayedAgainByTheTestAboveItsSubtests(t *testing.T) {
+	const want = "go test ./folder -run '^TestAnInputIsPlayedAgainByTheTestAboveItsSubtests$' -v -args -seed="
+	t.Run("subtest", func(t *testing.T) {
+		if got := seed.Again(t, "folder", 7); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, " -only=7") {
+			t.Errorf("%s, want %s… -only=7", got, want)
+		}
+	})
 }

@@ -1,0 +1,85 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package arena
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// Object is a pointer to an object of the API.
+type Object[T any] interface {
+	*T
+	metav1.Object
+	runtime.Object
+}
+
+// Put puts an object into the place of the one of its name, or removes that one when after is nil. What
+// changes has the next version of the cluster, and is told: before is nil for what came.
+func Put[T any, O Object[T]](objects map[string]O, version *int, name string, after O, changed func(before, after O)) {
+	before := objects[name]
+	if before == nil && after == nil {
+		return
+	}
+	*version++
+	delete(objects, name)
+	if after != nil {
+		after.SetResourceVersion(strconv.Itoa(*version))
+		objects[name] = after
+	}
+	changed(before, after)
+}
+
+// Sorted returns the values of a map in the order of its keys.
+func Sorted[K cmp.Ordered, V any](m map[K]V) []V {
+	values := make([]V, 0, len(m))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		values = append(values, m[key])
+	}
+	return values
+}
+
+// Patched returns what becomes of an object by a patch. The UID and the resource version that it then
+// has are those that the patch names, if it does: preconditions, which are the caller's to check.
+func Patched[T any, O Object[T]](before O, action clienttesting.PatchActionImpl) (O, error) {
+	old, err := json.Marshal(before)
+	if err != nil {
+		return nil, err
+	}
+	merged, err := merge(old, action, *before)
+	if err != nil {
+		return nil, err
+	}
+	after := O(new(T))
+	if err := json.Unmarshal(merged, after); err != nil {
+		return nil, err
+	}
+	return after, nil
+}
+
+func merge(old []byte, action clienttesting.PatchActionImpl, schemaOf any) ([]byte, error) {
+	switch action.PatchType {
+	case types.StrategicMergePatchType:
+		return strategicpatch.StrategicMergePatch(old, action.Patch, schemaOf)
+	case types.MergePatchType:
+		return jsonpatch.MergePatch(old, action.Patch)
+	}
+	return nil, Unexpected(action)
+}
+
+// Unexpected is the answer to a call that nobody was thought to make.
+func Unexpected(action clienttesting.Action) error {
+	return apierrors.NewMethodNotSupported(action.GetResource().GroupResource(), action.GetVerb())
+}
