@@ -549,10 +549,8 @@ func TestFinishedPodsAreDeletedAsUpstreamDoes(t *testing.T) {
 
 func TestATerminatingPodIsNotDeletedTwice(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
-		w.client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtimeObject, error) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.calls = append(w.calls, call{"delete p", time.Since(w.start)})
+		w.client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtimeObject, error) {
+			w.book.Note(action)
 			return true, nil, nil // accepted, but the watch says nothing of it yet
 		})
 		w.addNode("n")
@@ -685,7 +683,7 @@ func TestAReplacementOfTheSameNameIsAnotherPod(t *testing.T) {
 		for _, name := range []string{"web-0", "web-1"} {
 			w.must(nil, w.client.CoreV1().Pods("default").Delete(w.t.Context(), name, metav1.DeleteOptions{}))
 		}
-		w.forgetCalls()
+		w.book.Forget()
 		w.addPod("web-0", tolerating("k", 20), func(pod *corev1.Pod) { pod.UID, pod.Spec.NodeName = "second", "healthy" })
 		w.addPod("web-1", tolerating("k", 20), func(pod *corev1.Pod) { pod.UID = "third" })
 		w.pass(hour)

@@ -4,10 +4,8 @@
 package eviction
 
 import (
-	"context"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/taintkeeper/taintkeeper/internal/bubble"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -27,51 +26,34 @@ import (
 type world struct {
 	t        *testing.T
 	client   *fake.Clientset
+	book     *bubble.Book // of the calls that change something
 	registry *prometheus.Registry
 	start    time.Time
 	stop     func()
-
-	mu    sync.Mutex
-	calls []call
-}
-
-// call is one call that changes something, with the time since the world began.
-type call struct {
-	what string
-	at   time.Duration
 }
 
 // play runs a test in a bubble of virtual time.
 func play(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, client: fake.NewClientset(), start: time.Now()}
-		w.client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtimeObject, error) {
-			w.note(action)
-			return false, nil, nil
-		})
-		test(t, w)
+		client := fake.NewClientset()
+		test(t, &world{t: t, client: client, book: bubble.NewBook(client, describe), start: time.Now()})
 	})
 }
 
-func (w *world) note(action clienttesting.Action) {
-	what := ""
+// describe has words for calls that change something.
+func describe(action clienttesting.Action) string {
 	switch action := action.(type) {
 	case clienttesting.DeleteActionImpl:
-		what = "delete " + action.Name
+		return "delete " + action.Name
 	case clienttesting.PatchActionImpl:
-		what = "patch " + action.Name
+		return "patch " + action.Name
 	case clienttesting.CreateActionImpl:
 		if event, ok := action.Object.(*corev1.Event); ok {
-			what = "event " + event.Message
+			return "event " + event.Message
 		}
 	}
-	if what == "" {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.calls = append(w.calls, call{what, time.Since(w.start)})
+	return ""
 }
 
 // run starts an Evictor, and stops it when the test ends or stop is called.
@@ -86,17 +68,7 @@ func (w *world) run(change ...func(*Config)) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(w.t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- evictor.Run(ctx) }()
-	w.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			w.t.Errorf("the Evictor ended with: %v", err)
-		}
-	})
-	w.t.Cleanup(w.stop)
-	synctest.Wait()
+	w.stop = bubble.Run(w.t, "the Evictor", evictor.Run)
 }
 
 // pass lets virtual time pass.
@@ -219,49 +191,21 @@ func tolerating(key string, seconds int64) func(*corev1.Pod) {
 // on makes the API server answer calls of a verb ("delete", "patch") on pods, or pods/status, by
 // an error for as long as the function returns one.
 func (w *world) on(verb, resource, subresource string, answer func() error) {
-	w.client.PrependReactor(verb, resource, func(action clienttesting.Action) (bool, runtimeObject, error) {
-		if action.GetSubresource() != subresource {
-			return false, nil, nil
-		}
-		if err := answer(); err != nil {
-			w.note(action)
-			return true, nil, err
-		}
-		return false, nil, nil
-	})
+	w.book.Refuse(verb, resource, subresource, answer)
 }
 
 // did returns the instants of the calls whose description begins with the given words.
-func (w *world) did(words string) []time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var at []time.Duration
-	for _, c := range w.calls {
-		if strings.HasPrefix(c.what, words) {
-			at = append(at, c.at)
-		}
-	}
-	return at
-}
+func (w *world) did(words string) []time.Duration { return w.book.When(words) }
 
 // deleted returns the names of the deleted pods, in order.
 func (w *world) deleted() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	var names []string
-	for _, c := range w.calls {
-		if name, ok := strings.CutPrefix(c.what, "delete "); ok {
+	for _, c := range w.book.Calls() {
+		if name, ok := strings.CutPrefix(c.What, "delete "); ok {
 			names = append(names, name)
 		}
 	}
 	return names
-}
-
-// forgetCalls begins the book anew.
-func (w *world) forgetCalls() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.calls = nil
 }
 
 // metric returns the value of a counter or gauge with the given label value, if it is there.
@@ -319,13 +263,11 @@ func (w *world) wantNoMetric(name string) {
 func (w *world) wantDeletes(want map[string]time.Duration) {
 	w.t.Helper()
 	got := map[string][]time.Duration{}
-	w.mu.Lock()
-	for _, c := range w.calls {
-		if name, ok := strings.CutPrefix(c.what, "delete "); ok {
-			got[name] = append(got[name], c.at)
+	for _, c := range w.book.Calls() {
+		if name, ok := strings.CutPrefix(c.What, "delete "); ok {
+			got[name] = append(got[name], c.At)
 		}
 	}
-	w.mu.Unlock()
 	for name, at := range want {
 		if !slices.Equal(got[name], []time.Duration{at}) {
 			w.t.Errorf("pod %s was deleted at %v, want once, at %v", name, got[name], at)

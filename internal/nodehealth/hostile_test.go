@@ -169,14 +169,13 @@ func TestInADryRunEventsSaySoAndNobodyIsRegistered(t *testing.T) {
 		}
 		w.addNode("late", "a")
 		w.until(5 * time.Minute)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if len(w.calls) == 0 {
+		calls := w.book.Calls()
+		if len(calls) == 0 {
 			t.Error("no event says that a taint would be held back")
 		}
-		for _, c := range w.calls {
-			if !strings.HasSuffix(c.what, " (dry run)") {
-				t.Errorf("in a dry run: %s", c.what)
+		for _, c := range calls {
+			if !strings.HasSuffix(c.What, " (dry run)") {
+				t.Errorf("in a dry run: %s", c.What)
 			}
 		}
 	})

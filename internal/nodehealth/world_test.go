@@ -4,7 +4,6 @@
 package nodehealth
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,6 +25,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/taintkeeper/taintkeeper/internal/bubble"
 )
 
 // defaultGrace is that of the flags.
@@ -36,19 +37,11 @@ var defaultGrace = Grace{Monitor: DefaultMonitorGrace, Startup: DefaultStartupGr
 type world struct {
 	t        *testing.T
 	client   *fake.Clientset
+	book     *bubble.Book // of the calls that change something
 	registry *prometheus.Registry
 	start    time.Time
 	stop     func()
-
-	mu     sync.Mutex
-	calls  []call
-	silent map[string]bool
-}
-
-// call is one call that changes something, with the time since the world began.
-type call struct {
-	what string
-	at   time.Duration
+	silent   map[string]bool
 }
 
 // renewEvery is how often kubelets renew their lease.
@@ -57,11 +50,8 @@ const renewEvery = 10 * time.Second
 func play(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, client: fake.NewClientset(), start: time.Now(), silent: map[string]bool{}}
-		w.client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			w.note(action)
-			return false, nil, nil
-		})
+		client := fake.NewClientset()
+		w := &world{t: t, client: client, book: bubble.NewBook(client, describe), start: time.Now(), silent: map[string]bool{}}
 		w.client.PrependReactor("patch", "nodes", w.lock)
 		test(t, w)
 	})
@@ -70,7 +60,7 @@ func play(t *testing.T, test func(t *testing.T, w *world)) {
 // lock is the optimistic lock of the API server, which the fake clientset has not: a patch of another
 // version of a node is refused, and each makes a new one.
 func (w *world) lock(action clienttesting.Action) (bool, runtime.Object, error) {
-	w.note(action)
+	w.book.Note(action)
 	patch := action.(clienttesting.PatchActionImpl)
 	object, err := w.client.Tracker().Get(patch.Resource, "", patch.Name)
 	if err != nil {
@@ -90,22 +80,17 @@ func newer(version string) string {
 	return strconv.Itoa(number + 1)
 }
 
-func (w *world) note(action clienttesting.Action) {
-	what := ""
+// describe has words for calls that change something.
+func describe(action clienttesting.Action) string {
 	switch action := action.(type) {
 	case clienttesting.PatchActionImpl:
-		what = fmt.Sprintf("patch %s %s/%s", action.Resource.Resource, action.Name, action.Subresource)
+		return fmt.Sprintf("patch %s %s/%s", action.Resource.Resource, action.Name, action.Subresource)
 	case clienttesting.CreateActionImpl:
 		if event, ok := action.Object.(*corev1.Event); ok {
-			what = fmt.Sprintf("event %s %s %s", event.InvolvedObject.Name, event.Reason, event.Message)
+			return fmt.Sprintf("event %s %s %s", event.InvolvedObject.Name, event.Reason, event.Message)
 		}
 	}
-	if what == "" {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.calls = append(w.calls, call{what, time.Since(w.start)})
+	return ""
 }
 
 // run starts a Keeper, and stops it when the test ends or stop is called.
@@ -127,17 +112,7 @@ func (w *world) run(change ...func(*Config)) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(w.t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- keeper.Run(ctx) }()
-	w.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			w.t.Errorf("the Keeper ended with: %v", err)
-		}
-	})
-	w.t.Cleanup(w.stop)
-	synctest.Wait()
+	w.stop = bubble.Run(w.t, "the Keeper", keeper.Run)
 }
 
 // until lets virtual time pass up to an instant since the world began, in which kubelets renew.
@@ -304,30 +279,12 @@ func (w *world) wantTainted(count int, names ...string) {
 	}
 }
 
-func (w *world) did(words string) []time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var at []time.Duration
-	for _, c := range w.calls {
-		if strings.HasPrefix(c.what, words) {
-			at = append(at, c.at)
-		}
-	}
-	return at
-}
+// did returns the instants of the calls whose description begins with the given words.
+func (w *world) did(words string) []time.Duration { return w.book.When(words) }
 
 // on makes the API server answer patches of a resource by an error for as long as the function returns one.
 func (w *world) on(resource, subresource string, answer func() error) {
-	w.client.PrependReactor("patch", resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
-		if action.GetSubresource() != subresource {
-			return false, nil, nil
-		}
-		if err := answer(); err != nil {
-			w.note(action)
-			return true, nil, err
-		}
-		return false, nil, nil
-	})
+	w.book.Refuse("patch", resource, subresource, answer)
 }
 
 func (w *world) addPod(name, node string) {

@@ -7,6 +7,8 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+
+	"github.com/taintkeeper/taintkeeper/internal/bubble"
 )
 
 // Process is the process of a contestant, which a history starts and kills, one run after the other.
@@ -25,16 +27,7 @@ func (p *Process) Start() {
 	if p.stop != nil {
 		return
 	}
-	ctx, cancel := context.WithCancel(p.T.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
-	p.stop = func() {
-		cancel()
-		if err := <-ended; err != nil {
-			p.T.Errorf("the contestant ended with: %v", err)
-		}
-	}
-	synctest.Wait()
+	p.stop = bubble.Run(p.T, "the contestant", p.Run)
 }
 
 // Kill ends the process, if it runs, and lets what can happen happen.
