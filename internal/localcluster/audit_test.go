@@ -64,6 +64,32 @@ func TestAnAuditLogIsReadByWholeLinesFromAPosition(t *testing.T) {
 	}
 }
 
+func TestAnAuditLogThatGrowsIsReadOn(t *testing.T) {
+	path := filepath.Join(t.TempDir(), auditLogName)
+	log := NewAuditLog(path)
+	refused := func(e AuditEvent) bool { return !e.Accepted() }
+	for _, step := range []struct {
+		name, log    string
+		all, refused int
+	}{
+		{"a log without a line", "", 0, 0},
+		{"one line and half of the next", bindingLine + refusedLine[:40], 1, 0},
+		{"the rest of it", bindingLine + refusedLine, 2, 1},
+		{"nothing since", bindingLine + refusedLine, 2, 1},
+	} {
+		if err := os.WriteFile(path, []byte(step.log), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		all, err := log.Events()
+		if err != nil || len(all) != step.all {
+			t.Errorf("%s: %v, %v; want %d", step.name, all, err, step.all)
+		}
+		if got, err := log.Events(refused); err != nil || len(got) != step.refused {
+			t.Errorf("%s: %v, %v; want %d that were refused", step.name, got, err, step.refused)
+		}
+	}
+}
+
 func TestAnAuditLogThatCannotBeReadIsAnError(t *testing.T) {
 	if _, err := ReadAudit(filepath.Join(t.TempDir(), auditLogName), 0); err == nil {
 		t.Error("there is none")

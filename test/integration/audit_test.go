@@ -5,7 +5,6 @@ package integration
 
 import (
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -30,45 +29,15 @@ rules:
 // call is a call of our user as the API server saw it.
 type call = localcluster.AuditEvent
 
-// auditLog reads what the API server appends to its audit log. Safe for concurrent use.
-type auditLog struct {
-	path string
-
-	mu    sync.Mutex
-	read  int64
-	calls []call
-}
+// auditLog is the API server's audit log. Safe for concurrent use.
+type auditLog struct{ *localcluster.AuditLog }
 
 // all returns every finished call of our user so far that all the filters want.
-func (a *auditLog) all(t *testing.T, wanted ...func(call) bool) []call {
+func (a auditLog) all(t *testing.T, wanted ...func(call) bool) []call {
 	t.Helper()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err := a.readOn(); err != nil {
-		t.Fatal(err)
-	}
-	var found []call
-	for _, c := range a.calls {
-		if !slices.ContainsFunc(wanted, func(wants func(call) bool) bool { return !wants(c) }) {
-			found = append(found, c)
-		}
-	}
+	found, err := a.Events(wanted...)
+	must(t, err)
 	return found
-}
-
-// readOn reads the lines that came since it was called last.
-func (a *auditLog) readOn() error {
-	lines, err := localcluster.ReadAudit(a.path, a.read)
-	if err != nil {
-		return err
-	}
-	calls, err := lines.Events()
-	if err != nil {
-		return err
-	}
-	a.read += int64(len(lines))
-	a.calls = append(a.calls, calls...)
-	return nil
 }
 
 // Filters of calls.

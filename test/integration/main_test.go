@@ -39,7 +39,7 @@ var (
 	admin      kubernetes.Interface
 	userConfig *rest.Config
 	recorded   *recorder
-	audit      *auditLog
+	audit      auditLog
 )
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -124,7 +124,7 @@ func startCluster(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	audit = &auditLog{path: cluster.AuditLog()}
+	audit = auditLog{localcluster.NewAuditLog(cluster.AuditLog())}
 	if admin, err = kubernetes.NewForConfig(cluster.AdminConfig()); err != nil {
 		return err
 	}

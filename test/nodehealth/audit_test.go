@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,32 +33,14 @@ rules:
 // call is a call of Taintkeeper's as the API server saw it.
 type call = localcluster.AuditEvent
 
-// auditLog reads what the API server appends to its audit log. Safe for concurrent use.
-type auditLog struct {
-	path string
-
-	mu    sync.Mutex
-	read  int64
-	calls []call
-}
+// auditLog is the API server's audit log. Safe for concurrent use.
+type auditLog struct{ *localcluster.AuditLog }
 
 // all returns every finished call so far that all the filters want.
-func (a *auditLog) all(t *testing.T, wanted ...func(call) bool) []call {
+func (a auditLog) all(t *testing.T, wanted ...func(call) bool) []call {
 	t.Helper()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	lines, err := localcluster.ReadAudit(a.path, a.read)
+	found, err := a.Events(wanted...)
 	must(t, err)
-	calls, err := lines.Events()
-	must(t, err)
-	a.read += int64(len(lines))
-	a.calls = append(a.calls, calls...)
-	var found []call
-	for _, c := range a.calls {
-		if !slices.ContainsFunc(wanted, func(wants func(call) bool) bool { return !wants(c) }) {
-			found = append(found, c)
-		}
-	}
 	return found
 }
 
@@ -71,7 +52,7 @@ type write struct {
 }
 
 // writes returns all changes of a node so far that were accepted, in order.
-func (a *auditLog) writes(t *testing.T, node string) []write {
+func (a auditLog) writes(t *testing.T, node string) []write {
 	t.Helper()
 	var all []write
 	for _, c := range a.all(t, func(c call) bool {

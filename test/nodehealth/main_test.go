@@ -36,7 +36,7 @@ var (
 	cluster *localcluster.Cluster
 	admin   kubernetes.Interface
 	binary  string
-	audit   *auditLog
+	audit   auditLog
 )
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -90,7 +90,7 @@ func start(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	audit = &auditLog{path: cluster.AuditLog()}
+	audit = auditLog{localcluster.NewAuditLog(cluster.AuditLog())}
 	admin, err = kubernetes.NewForConfig(cluster.AdminConfig())
 	return err
 }
