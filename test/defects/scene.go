@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
+
+	"github.com/taintkeeper/taintkeeper/internal/localcluster"
 )
 
 // creators is how many pods are created at the same time.
@@ -67,7 +69,7 @@ func newNode(name string) *corev1.Node {
 
 // pod makes a pod that is bound to a node from the start. Without a kubelet it stays there, terminating, when it is deleted.
 func (s *scene) pod(ctx context.Context, name, node string, edits ...func(*corev1.Pod)) (*corev1.Pod, error) {
-	pod, err := s.admin.CoreV1().Pods(s.namespace).Create(ctx, newPod(name, node, edits...), metav1.CreateOptions{})
+	pod, err := s.admin.CoreV1().Pods(s.namespace).Create(ctx, localcluster.NewPod(name, node, edits...), metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("create pod %s: %w", name, err)
 	}
@@ -94,21 +96,6 @@ func (s *scene) pods(ctx context.Context, count int, node string, edits ...func(
 		})
 	}
 	return pods, group.Wait()
-}
-
-func newPod(name, node string, edits ...func(*corev1.Pod)) *corev1.Pod {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: corev1.PodSpec{
-			NodeName:                     node,
-			Containers:                   []corev1.Container{{Name: "main", Image: "none"}},
-			AutomountServiceAccountToken: new(bool),
-		},
-	}
-	for _, edit := range edits {
-		edit(pod)
-	}
-	return pod
 }
 
 // tolerating lets a pod tolerate the NoExecute taints with a key for some seconds.

@@ -110,7 +110,7 @@ func (s *stage) startCanaries(ctx context.Context) error {
 }
 
 func (s *stage) awaitCanary(ctx context.Context) error {
-	pod := newPod(fmt.Sprintf("canary-%d", s.canaries.Add(1)), canaryNode)
+	pod := localcluster.NewPod(fmt.Sprintf("canary-%d", s.canaries.Add(1)), canaryNode)
 	pod, err := s.admin.CoreV1().Pods(canaryNamespace).Create(ctx, pod, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("create a canary: %w", err)

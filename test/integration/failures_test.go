@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
+	"github.com/taintkeeper/taintkeeper/internal/localcluster"
 )
 
 func TestDeletesThatAPolicyRefusesAreRetriedUntilItAllowsThem(t *testing.T) {
@@ -96,7 +97,7 @@ func (s *scene) policy() *admissionv1.ValidatingAdmissionPolicy {
 // moment to notice a policy.
 func (s *scene) waitDeletes(ctx context.Context, t *testing.T, wanted func(error) bool) {
 	t.Helper()
-	probe := newPod("probe", "no-node")
+	probe := localcluster.NewPod("probe", "no-node")
 	if _, err := admin.CoreV1().Pods(s.namespace).Create(ctx, probe, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}

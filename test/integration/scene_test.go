@@ -112,7 +112,7 @@ func (s *scene) livelyNode(t *testing.T, name string) string {
 // pod makes a pod that is bound to a node from the start.
 func (s *scene) pod(t *testing.T, name, node string, edits ...func(*corev1.Pod)) *corev1.Pod {
 	t.Helper()
-	pod, err := admin.CoreV1().Pods(s.namespace).Create(t.Context(), newPod(name, node, edits...), metav1.CreateOptions{})
+	pod, err := admin.CoreV1().Pods(s.namespace).Create(t.Context(), localcluster.NewPod(name, node, edits...), metav1.CreateOptions{})
 	must(t, err)
 	return pod
 }
@@ -124,21 +124,6 @@ func (s *scene) pods(t *testing.T, count int, node string, edits ...func(*corev1
 		pods[i] = s.pod(t, fmt.Sprintf("pod-%d", i), node, edits...)
 	}
 	return pods
-}
-
-func newPod(name, node string, edits ...func(*corev1.Pod)) *corev1.Pod {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: corev1.PodSpec{
-			NodeName:                     node,
-			Containers:                   []corev1.Container{{Name: "main", Image: "none"}},
-			AutomountServiceAccountToken: new(bool),
-		},
-	}
-	for _, edit := range edits {
-		edit(pod)
-	}
-	return pod
 }
 
 // tolerating lets a pod tolerate the NoExecute taints with a key for some seconds.
@@ -155,7 +140,7 @@ func (s *scene) replace(ctx context.Context, name, node string, edits ...func(*c
 	if err := admin.CoreV1().Pods(s.namespace).Delete(ctx, name, atOnce()); err != nil {
 		return nil, err
 	}
-	return admin.CoreV1().Pods(s.namespace).Create(ctx, newPod(name, node, edits...), metav1.CreateOptions{})
+	return admin.CoreV1().Pods(s.namespace).Create(ctx, localcluster.NewPod(name, node, edits...), metav1.CreateOptions{})
 }
 
 func noExecute(key string) corev1.Taint {
