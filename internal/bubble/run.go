@@ -8,9 +8,12 @@ package bubble
 
 import (
 	"context"
+	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
+
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
 // Run runs a controller, and returns when what can happen has happened. The controller is stopped when
@@ -29,4 +32,12 @@ func Run(t *testing.T, who string, controller func(context.Context) error) (stop
 	t.Cleanup(stop)
 	synctest.Wait()
 	return stop
+}
+
+// Main runs the tests of a package. It leaves client-go's error handlers the one that logs: the other sleeps until a
+// little after the previous error of the process, and real or another bubble's time can be years ahead of a
+// bubble's, so that what met an error would stand still.
+func Main(m *testing.M) {
+	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
+	os.Exit(m.Run())
 }

@@ -14,11 +14,13 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -450,5 +452,175 @@ func TestANodeWhoseTaintIsRefusedDoesNotKeepTheOthersFromTheirs(t *testing.T) {
 		w.locks("a-0", "a-1")
 		w.until(10 * time.Minute)
 		w.wantDeadlocked("a-1")
+	})
+}
+
+func TestRestartsGiveNoTurnsToALargeZoneInPartialDisruption(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("b", 1)
+		nodes := w.addZone("a", 51)
+		for _, name := range nodes[:30] {
+			w.report(name, corev1.NodeReady, corev1.ConditionFalse)
+		}
+		w.run()
+		for range 9 {
+			w.until(time.Since(w.start) + 11*time.Second)
+			w.stop()
+			w.run()
+		}
+		if got := len(w.tainted(nodes...)); got > 2 {
+			t.Errorf("%d nodes are tainted after %s, want 2 at most at one in 100 s", got, time.Since(w.start))
+		}
+	})
+}
+
+func TestNodesWhoseConditionsCannotBeWrittenAreTaintedAtTheRateOfTheirZone(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		nodes := w.addZone("a", 30)
+		w.run()
+		for _, name := range nodes[:10] {
+			w.refuses(name, "status")
+		}
+		w.falls(nodes[:10]...)
+		w.until(60*time.Second + 110*time.Second)
+		w.wantTainted(10, nodes...)
+	})
+}
+
+func TestARulesTaintThatIsRefusedDoesNotKeepANodeFromItsOthers(t *testing.T) {
+	playRules(t, func(t *testing.T, w *ruleWorld) {
+		w.addZone("a", 5)
+		w.refusesTaint("a-0", "example.com/deadlock")
+		w.addRule("deadlock")
+		w.run()
+		w.locks("a-0")
+		w.settle()
+		w.falls("a-0")
+		w.until(10 * time.Minute)
+		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+	})
+}
+
+func TestARefusedNodeThatLostItsTaintIsNotTriedWithoutPause(t *testing.T) {
+	playRules(t, func(t *testing.T, w *ruleWorld) {
+		w.addZone("a", 5)
+		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
+		w.run()
+		w.locks("a-0")
+		w.settle()
+		w.wantDeadlocked("a-0")
+		tries := w.refusesTaint("a-0", "example.com/deadlock")
+		w.update("a-0", func(n *corev1.Node) { n.Spec.Taints = nil })
+		w.until(10 * time.Minute)
+		if n := tries.Load(); n == 0 || n > 20 {
+			t.Errorf("%d tries within ten minutes to write a taint that is refused, want about one a minute", n)
+		}
+		w.locks("a-1")
+		w.until(15 * time.Minute)
+		w.wantDeadlocked("a-1")
+	})
+}
+
+func TestATaintOfARuleThatWasMadeAnewWithAnotherGoes(t *testing.T) {
+	playRules(t, func(_ *testing.T, w *ruleWorld) {
+		w.addZone("a", 3)
+		w.addRule("deadlock")
+		w.run()
+		w.locks("a-0")
+		w.settle()
+		w.wantDeadlocked("a-0")
+		rule := w.rule("deadlock")
+		rule.Finalizers = nil // by force
+		w.must(nil, w.rules.Update(w.t.Context(), rule))
+		w.must(nil, w.rules.Delete(w.t.Context(), rule))
+		w.addRule("deadlock", func(r *v1alpha1.NodeTaintRule) { r.Spec.Taint.Key = "example.com/other" })
+		w.until(time.Minute)
+		w.wantTaints("a-0", "example.com/other:NoSchedule")
+	})
+}
+
+// refusesTaint makes a webhook refuse a taint of a node, and returns how often it did.
+func (w *world) refusesTaint(node, key string) *atomic.Int32 {
+	var count atomic.Int32
+	w.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		patch := action.(clienttesting.PatchActionImpl)
+		if patch.Name != node || patch.GetSubresource() != "" || !strings.Contains(string(patch.Patch), fmt.Sprintf("%q:%q", "key", key)) {
+			return false, nil, nil
+		}
+		count.Add(1)
+		return true, nil, forbidden()
+	})
+	return &count
+}
+
+// client-go transforms the nodes of a first list that is streamed twice.
+func TestSlimTwiceIsSlimOnce(t *testing.T) {
+	full := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{v1alpha1.OwnedAnnotation: `{"r":"x:NoSchedule"}`, "other": "y"}},
+		Spec:       corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoSchedule}}, PodCIDR: "10.0.0.0/24"},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Message: "told"}}},
+	}
+	once, err := slim(full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	twice, err := slim(once)
+	if err != nil || !apiequality.Semantic.DeepEqual(once, twice) {
+		t.Errorf("twice it is %v (%v), once %v", twice, err, once)
+	}
+	if got := ownedBy(twice.(*corev1.Node)); got["r"] != "x:NoSchedule" {
+		t.Errorf("it owns %v", got)
+	}
+}
+
+// A connection that dies without a word is noticed after 45 s, when the grace periods of many are over.
+func TestLiveNodesAreNotCalledSilentWhileTheWatchOfLeasesHangs(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		nodes := w.addZone("a", 5)
+		w.client.PrependWatchReactor("leases", func(clienttesting.Action) (bool, watch.Interface, error) {
+			return true, watch.NewFake(), nil // nothing ever comes
+		})
+		w.run()
+		w.falls("a-0")
+		w.until(5 * time.Minute)
+		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+		for _, name := range nodes[1:] {
+			w.wantTaints(name)
+		}
+		if got := len(w.did("patch nodes ")); got != 2 {
+			t.Errorf("%d patches of nodes, want two of a-0: %v", got, w.book.Calls())
+		}
+	})
+}
+
+func TestWhileTheLiveReadOfALeaseFailsNobodyIsCalledSilent(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 3)
+		var mended atomic.Bool
+		w.client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return !mended.Load(), nil, apierrors.NewInternalError(errors.New("etcdserver: no leader"))
+		})
+		w.run()
+		w.falls("a-0", "a-1")
+		w.until(5 * time.Minute)
+		w.wantTaints("a-0")
+		w.wantTaints("a-1")
+		mended.Store(true)
+		w.until(6 * time.Minute)
+		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+		w.wantTaints("a-1", unreachableNoExecute, unreachableNoSchedule)
+	})
+}
+
+func TestANodeWhoseHandlerHasNotRunIsNotSilent(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		k, err := New(Config{Client: w.client, Grace: defaultGrace})
+		w.must(nil, err)
+		defer k.events.broadcaster.Shutdown()
+		// The store has a node before the handlers are told.
+		w.must(nil, k.nodes.informer.GetStore().Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", CreationTimestamp: metav1.Now()}}))
+		if k.silent("n", time.Now()) {
+			t.Error("a node that was made just now is called silent")
+		}
 	})
 }

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -53,12 +54,26 @@ func playRules(t *testing.T, test func(t *testing.T, w *ruleWorld)) {
 		w := &ruleWorld{world: plain}
 		scheme, err := v1alpha1.NewScheme()
 		w.must(nil, err)
+		var begun watch.Interface // with a list, so that nothing is lost before the watch
 		w.rules = plainLister{fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.NodeTaintRule{}).WithInterceptorFuncs(interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 				if w.missing.Load() {
 					return &meta.NoKindMatchError{GroupKind: v1alpha1.GroupVersion.WithKind("NodeTaintRule").GroupKind()}
 				}
+				if isReflectors(options) {
+					var err error
+					if begun, err = c.Watch(ctx, list, options...); err != nil {
+						return err
+					}
+				}
 				return c.List(ctx, list, options...)
+			},
+			Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+				if stream := begun; stream != nil {
+					begun = nil
+					return stream, nil
+				}
+				return c.Watch(ctx, list, options...)
 			},
 			Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 				w.writes.Add(1)
@@ -71,6 +86,13 @@ func playRules(t *testing.T, test func(t *testing.T, w *ruleWorld)) {
 		}).Build()}
 		test(t, w)
 	})
+}
+
+// isReflectors reports whether a list is a reflector's, which says how old it may be.
+func isReflectors(options []client.ListOption) bool {
+	var all client.ListOptions
+	all.ApplyOptions(options)
+	return all.Raw != nil && all.Raw.ResourceVersion != ""
 }
 
 // run starts a Keeper that follows the rules.

@@ -51,6 +51,7 @@ func play(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
+		watchNodesFromTheirList(client)
 		w := &world{t: t, client: client, book: bubble.NewBook(client, describe), start: time.Now(), silent: map[string]bool{}}
 		w.client.PrependReactor("patch", "nodes", w.lock)
 		test(t, w)
@@ -328,6 +329,28 @@ func (w *world) wantMetric(name string, labels map[string]string, want float64) 
 		}
 	}
 	w.t.Errorf("%s%v is absent, want %v", name, labels, want)
+}
+
+// watchNodesFromTheirList closes the gap that the fake clientset leaves between a reflector's list and its watch. What
+// changes in between is lost; a real API server goes on from the version of the list.
+func watchNodesFromTheirList(client *fake.Clientset) {
+	var begun watch.Interface
+	client.PrependReactor("list", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if list, ok := action.(clienttesting.ListActionImpl); !ok || list.ListOptions.ResourceVersion == "" {
+			return false, nil, nil // not a reflector
+		}
+		if begun != nil {
+			begun.Stop()
+		}
+		var err error
+		begun, err = client.Tracker().Watch(action.GetResource(), action.GetNamespace())
+		return err != nil, nil, err
+	})
+	client.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, watch.Interface, error) {
+		stream := begun
+		begun = nil
+		return stream != nil, stream, nil
+	})
 }
 
 // leaseWatch is the watch of leases, which can be broken: until it is mended nothing is listed and nothing watched.
