@@ -475,7 +475,7 @@ func TestRestartsGiveNoTurnsToALargeZoneInPartialDisruption(t *testing.T) {
 }
 
 func TestNodesWhoseConditionsCannotBeWrittenAreTaintedAtTheRateOfTheirZone(t *testing.T) {
-	play(t, func(t *testing.T, w *world) {
+	play(t, func(_ *testing.T, w *world) {
 		nodes := w.addZone("a", 30)
 		w.run()
 		for _, name := range nodes[:10] {
@@ -488,7 +488,7 @@ func TestNodesWhoseConditionsCannotBeWrittenAreTaintedAtTheRateOfTheirZone(t *te
 }
 
 func TestARulesTaintThatIsRefusedDoesNotKeepANodeFromItsOthers(t *testing.T) {
-	playRules(t, func(t *testing.T, w *ruleWorld) {
+	playRules(t, func(_ *testing.T, w *ruleWorld) {
 		w.addZone("a", 5)
 		w.refusesTaint("a-0", "example.com/deadlock")
 		w.addRule("deadlock")

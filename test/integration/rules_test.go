@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -68,8 +69,9 @@ func (c *ruleCluster) install(t *testing.T) {
 	})
 }
 
-// keep runs node health as the user that config/rbac.yaml makes, and never finds a node silent.
-func (c *ruleCluster) keep(t *testing.T) {
+// keep runs node health as the user that config/rbac.yaml makes, until it is stopped or the test ends. It never finds a
+// node silent.
+func (c *ruleCluster) keep(t *testing.T) (stop func()) {
 	t.Helper()
 	access, err := c.TaintkeeperAccess()
 	must(t, err)
@@ -84,16 +86,18 @@ func (c *ruleCluster) keep(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- keeper.Run(ctx) }()
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		must(t, <-ended)
 	})
+	t.Cleanup(stop)
 	eventually(t, "the keeper knows the nodes", func(context.Context) error {
 		if !keeper.HasSynced() {
 			return errors.New("its lists are not complete")
 		}
 		return nil
 	})
+	return stop
 }
 
 // deadlocked makes a node that says since when it has had the condition KernelDeadlock.
@@ -154,10 +158,14 @@ func with(value any, path ...string) func(map[string]any) {
 func TestRulesOnARealAPIServer(t *testing.T) {
 	t.Parallel()
 	c := newRuleCluster(t)
-	c.keep(t) // it waits for the resource, and notices that it is there
+	stop := c.keep(t) // it waits for the resource, and notices that it is there
 	c.install(t)
 	t.Run("what cannot be meant is refused", func(t *testing.T) { c.testRefusals(t) })
 	t.Run("a rule taints and is shown", func(t *testing.T) { c.testLife(t) })
+	stop()
+	c.keep(t)
+	t.Run("a restart changes nothing", func(t *testing.T) { c.testRestart(t) })
+	t.Run("a rule that is deleted takes its taints with it", func(t *testing.T) { c.testEnd(t) })
 }
 
 func (c *ruleCluster) testRefusals(t *testing.T) {
@@ -233,9 +241,28 @@ func (c *ruleCluster) testLife(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// testRestart adds a node after a restart: what the next plan says of all follows from what is written on them. The nodes
+// come in a first list that is streamed, which client-go's fake clientset cannot do.
+func (c *ruleCluster) testRestart(t *testing.T) {
+	c.deadlocked(t, "node-d", time.Now())
+	eventually(t, "the rule counts the new node, and goes on holding", func(ctx context.Context) error {
+		var read v1alpha1.NodeTaintRule
+		if err := c.admin.Get(ctx, client.ObjectKey{Name: "deadlock"}, &read); err != nil {
+			return err
+		}
+		if got := read.Status; got.Matching != 4 || got.Tainted != 2 || got.Held != 2 {
+			return fmt.Errorf("of %d that match %d are tainted and %d held", got.Matching, got.Tainted, got.Held)
+		}
+		return nil
+	})
+	c.tainted(t, "node-a", "node-c")
+}
+
+func (c *ruleCluster) testEnd(t *testing.T) {
 	must(t, c.admin.Delete(t.Context(), rule("late")))
 	must(t, c.admin.Delete(t.Context(), rule("deadlock")))
-	c.tainted(t)
 	eventually(t, "the deleted rule is gone", func(ctx context.Context) error {
 		err := c.admin.Get(ctx, client.ObjectKey{Name: "deadlock"}, &v1alpha1.NodeTaintRule{})
 		if apierrors.IsNotFound(err) {
@@ -243,6 +270,7 @@ func (c *ruleCluster) testLife(t *testing.T) {
 		}
 		return fmt.Errorf("it is there, or %w", err)
 	})
+	c.tainted(t)
 }
 
 // checkColumns checks what kubectl get would show.
