@@ -42,15 +42,18 @@ func (o *nodeHealthOptions) addFlags(flags *pflag.FlagSet) {
 
 func (o *nodeHealthOptions) validate() error {
 	return errors.Join(
+		require(o.monitorPeriod >= 0, "--node-monitor-period=%s: it cannot be negative; it has no effect, so leave it out", o.monitorPeriod),
 		require(o.monitorGrace > 0, "--node-monitor-grace-period=%s: it must be more than zero", o.monitorGrace),
 		require(o.startupGrace > 0, "--node-startup-grace-period=%s: it must be more than zero", o.startupGrace),
-		require(o.rate >= 0 && !math.IsInf(float64(o.rate), 0), "--node-eviction-rate=%g: it is a number and cannot be negative; 0 means that no node is tainted", o.rate),
-		require(o.secondaryRate >= 0, "--secondary-node-eviction-rate=%g: it cannot be negative; 0 means that no node is tainted", o.secondaryRate),
-		require(o.fullDisruptionRate >= 0 || o.fullDisruptionRate == likeNodeEvictionRate, "--zone-full-disruption-eviction-rate=%g: it cannot be negative, but for -1, which means --node-eviction-rate; 0 means that no node is tainted", o.fullDisruptionRate),
+		require(isRate(o.rate), "--node-eviction-rate=%g: it is a number and cannot be negative; 0 means that no node is tainted", o.rate),
+		require(isRate(o.secondaryRate), "--secondary-node-eviction-rate=%g: it is a number and cannot be negative; 0 means that no node is tainted", o.secondaryRate),
+		require(isRate(o.fullDisruptionRate) || o.fullDisruptionRate == likeNodeEvictionRate, "--zone-full-disruption-eviction-rate=%g: it is a number and cannot be negative, but for -1, which means --node-eviction-rate; 0 means that no node is tainted", o.fullDisruptionRate),
 		require(o.largeZone >= 0, "--large-cluster-size-threshold=%d: it cannot be negative", o.largeZone),
 		require(o.unhealthyShare > 0 && o.unhealthyShare <= 1, "--unhealthy-zone-threshold=%g: it is a share, more than 0 and at most 1", o.unhealthyShare),
 	)
 }
+
+func isRate(rate float32) bool { return rate >= 0 && !math.IsInf(float64(rate), 0) }
 
 func (o *nodeHealthOptions) grace() nodehealth.Grace {
 	return nodehealth.Grace{Monitor: o.monitorGrace, Startup: o.startupGrace}

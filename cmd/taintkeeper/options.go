@@ -112,6 +112,7 @@ func (o *options) validate() error {
 		require(o.concurrentEvictions >= 1, "--concurrent-evictions=%d: at least 1 is needed", o.concurrentEvictions),
 		require(o.kubeAPIQPS >= 0, "--kube-api-qps=%g: it cannot be negative; 0 means no limit", o.kubeAPIQPS),
 		require(o.kubeAPIBurst >= 0, "--kube-api-burst=%d: it cannot be negative; 0 means twice --kube-api-qps", o.kubeAPIBurst),
+		require(o.kubeAPIBurst <= 0 || o.kubeAPIQPS > 0, "--kube-api-burst=%d: it means nothing without --kube-api-qps, which is not limited; set both or none", o.kubeAPIBurst),
 		require(o.logFormat == "text" || o.logFormat == "json", "--log-format=%q: it is text or json", o.logFormat),
 		require(o.logLevel >= 0, "--v=%d: it cannot be negative", o.logLevel),
 		validateAddress("--metrics-bind-address", o.metricsAddress),

@@ -585,10 +585,9 @@ func TestLiveNodesAreNotCalledSilentWhileTheWatchOfLeasesHangs(t *testing.T) {
 		w.until(5 * time.Minute)
 		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
 		for _, name := range nodes[1:] {
-			w.wantTaints(name)
-		}
-		if got := len(w.did("patch nodes ")); got != 2 {
-			t.Errorf("%d patches of nodes, want two of a-0: %v", got, w.book.Calls())
+			if at := w.did("patch nodes " + name + "/"); len(at) != 0 {
+				t.Errorf("live node %s was changed at %v", name, at)
+			}
 		}
 	})
 }

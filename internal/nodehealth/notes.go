@@ -6,6 +6,7 @@ package nodehealth
 import (
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -13,11 +14,22 @@ import (
 // notes remembers what was said of each node, so that it is said once. Safe for concurrent use.
 type notes struct {
 	mu      sync.Mutex
-	waiting map[string]Held
+	waiting map[string]wait
 	would   map[string][]string // in a dry run
 	unheard map[string]string   // versions of nodes that are silent, in a dry run
 	changed map[string][]string // versions of nodes that changes of ours were made to
 }
+
+// wait is why a node is held back, and since when.
+type wait struct {
+	held  Held
+	since time.Time
+	told  bool
+}
+
+// sayAfter is how long a node must be held back for the same reason before that is said. While a zone falls, its state
+// changes within moments.
+const sayAfter = time.Second
 
 // superseded reports whether a node is as it was before a change of ours: the watch has not brought that yet.
 func (n *notes) superseded(node *corev1.Node) bool {
@@ -43,19 +55,24 @@ func (n *notes) changes(before, after *corev1.Node) {
 	n.changed[before.Name] = append(n.changed[before.Name], before.ResourceVersion)
 }
 
-// held reports whether it is news that a node is held back. The counts alone are not.
-func (n *notes) held(name string, held Held) bool {
+// held notes that a node is held back. It reports whether that is to be said now, and otherwise in what time it may have
+// to be; zero: it was said. The counts alone are no news.
+func (n *notes) held(name string, held Held, now time.Time) (tell bool, in time.Duration) {
 	held.Size, held.NotReady = 0, 0
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if known, ok := n.waiting[name]; ok && known == held {
-		return false
+	known, ok := n.waiting[name]
+	if !ok || known.held != held {
+		known = wait{held: held, since: now}
+	}
+	if in = known.since.Add(sayAfter).Sub(now); !known.told && in <= 0 {
+		known.told, tell = true, true
 	}
 	if n.waiting == nil {
-		n.waiting = map[string]Held{}
+		n.waiting = map[string]wait{}
 	}
-	n.waiting[name] = held
-	return true
+	n.waiting[name] = known
+	return tell, max(in, 0)
 }
 
 // released notes that a node is no longer held back.

@@ -277,8 +277,12 @@ func (t *tainter) noExecute(node *corev1.Node, ready corev1.ConditionStatus, now
 		t.notes.released(node.Name)
 		return []string{key}, 0
 	}
-	if t.notes.held(node.Name, turn.Held) {
+	tell, in := t.notes.held(node.Name, turn.Held, now)
+	if tell {
 		t.events.held(node, key, turn.Held)
+	}
+	if in > 0 {
+		return has, againIn(turn.Wait, in)
 	}
 	return has, turn.Wait
 }

@@ -23,12 +23,29 @@ func holdPlayground(ctx context.Context, s *stage) error {
 		s.say("%s# %s", indent, hint.what)
 		s.say("%s%s", indent, hint.command)
 	}
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-s.keeper.Ended():
-		return s.keeper.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.keeper.Ended():
+			if err := s.startAgain(ctx); err != nil {
+				return err
+			}
+		}
 	}
+}
+
+// startAgain starts taintkeeper once more, in the place of the one that somebody has ended to see what a restart does.
+func (s *stage) startAgain(ctx context.Context) error {
+	if err := s.keeper.Kill(); err != nil {
+		return err
+	}
+	if err := s.startKeeper(ctx); err != nil {
+		return err
+	}
+	s.say("")
+	s.say("%staintkeeper had ended, and runs again; its metrics are now at %s", indent, s.keeper.MetricsURL())
+	return nil
 }
 
 type hint struct{ what, command string }
@@ -40,7 +57,7 @@ func (s *stage) hints() []hint {
 		{"a maintenance: web tolerates it for 5 s, db for 6 s", taint + "maintenance=soon:NoSchedule maintenance=soon:NoExecute"},
 		{"it is over; what is still pending is cancelled", taint + "maintenance-"},
 		{"the kubelets of a zone fall silent", "kubectl label node " + strings.Join(zoneNodes(silentZone), " ") + " " + localcluster.SilenceLabel},
-		{"and come back", "kubectl label node " + strings.Join(zoneNodes(silentZone), " ") + " " + localcluster.ResumeLabel},
+		{"and come back (kwok does not set their pods' Ready again, as kubelets do)", "kubectl label node " + strings.Join(zoneNodes(silentZone), " ") + " " + localcluster.ResumeLabel},
 		{"why a node waits for its NoExecute taint", "kubectl get events --field-selector reason=NoExecuteTaintHeld"},
 		{"to have rules for other conditions of nodes (docs/node-taint-rules.md)", "kubectl apply -f config/crd.yaml"},
 		{"in a hurry: nobody tolerates this, but for the node agent", taint + "power=off:NoExecute"},
@@ -49,6 +66,7 @@ func (s *stage) hints() []hint {
 		{"why a pod leaves, while it does (simulated pods are gone at once, so watch)", fmt.Sprintf(`kubectl get pods -n %s --watch -o jsonpath='{.metadata.name}: {.status.conditions[?(@.type=="DisruptionTarget")].reason}{"\n"}'`, namespace)},
 		{"its log, a line per eviction", "tail -f " + s.keeper.LogPath()},
 		{"its metrics", "curl -s " + s.keeper.MetricsURL() + " | grep -aE '^(taint|node_collector)'"},
+		{"it is started again when it ends", fmt.Sprintf("kill %d", s.keeper.PID())},
 		{"whether it is ready", "curl " + s.keeper.ReadyURL()},
 	}
 }

@@ -30,6 +30,7 @@ type stage struct {
 	kubeconfig string // the administrator's
 	cluster    *localcluster.Cluster
 	client     kubernetes.Interface
+	binary     string
 	keeper     *localcluster.Taintkeeper
 	observer   *observer
 
@@ -64,7 +65,8 @@ func (s *stage) setUp(ctx context.Context, binary string) error {
 	if err := s.startCluster(ctx); err != nil {
 		return err
 	}
-	if err := s.startKeeper(ctx, binary); err != nil {
+	s.binary = binary
+	if err := s.startKeeper(ctx); err != nil {
 		return err
 	}
 	return s.startWorkloads(ctx)
@@ -105,11 +107,11 @@ func (s *stage) startCluster(ctx context.Context) error {
 	return cluster.AddNodes(ctx, nodes...)
 }
 
-func (s *stage) startKeeper(ctx context.Context, binary string) error {
+func (s *stage) startKeeper(ctx context.Context) error {
 	progress("applying config/rbac.yaml and starting taintkeeper ...")
 	var err error
 	s.keeper, err = s.cluster.StartTaintkeeper(ctx, localcluster.TaintkeeperConfig{
-		Binary: binary,
+		Binary: s.binary,
 		Args: []string{
 			"--v=1", // a line per eviction
 			"--controllers=*",
