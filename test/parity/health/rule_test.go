@@ -113,8 +113,9 @@ func (r *rule) start() {
 	for _, lease := range r.cluster.leases {
 		r.seeLease(lease)
 	}
-	for _, node := range r.cluster.nodes {
-		r.lane(zoneOf(node)).goOn(r.cluster, zoneOf(node))
+	r.evaluate()
+	for key, lane := range r.lanes {
+		lane.goOn(r.cluster, key)
 	}
 }
 
