@@ -125,7 +125,7 @@ type NodeTaintRuleStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// How many nodes the selector selects.
+	// How many nodes the selector selects; none while the rule is not accepted.
 	// +optional
 	Selected int32 `json:"selected"`
 
@@ -137,7 +137,8 @@ type NodeTaintRuleStatus struct {
 	// +optional
 	Tainted int32 `json:"tainted"`
 
-	// How many nodes have had the condition for long enough, and wait because of maxTainted.
+	// How many nodes have had the condition for long enough, and wait because of maxTainted, or because the
+	// API server refuses to have them tainted.
 	// +optional
 	Held int32 `json:"held"`
 
