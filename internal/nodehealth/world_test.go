@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/internal/bubble"
@@ -42,6 +43,7 @@ type world struct {
 	start    time.Time
 	stop     func()
 	silent   map[string]bool
+	leases   clienttesting.ObjectTracker
 }
 
 // renewEvery is how often kubelets renew their lease.
@@ -52,10 +54,22 @@ func play(t *testing.T, test func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		watchNodesFromTheirList(client)
-		w := &world{t: t, client: client, book: bubble.NewBook(client, describe), start: time.Now(), silent: map[string]bool{}}
+		w := &world{t: t, client: client, book: bubble.NewBook(client, describe), start: time.Now(), silent: map[string]bool{}, leases: trackLeases(client)}
 		w.client.PrependReactor("patch", "nodes", w.lock)
 		test(t, w)
 	})
+}
+
+// trackLeases keeps leases where nobody keeps book of who manages which of their fields: for each renewal that takes the fake
+// clientset longer than all else.
+func trackLeases(client *fake.Clientset) clienttesting.ObjectTracker {
+	tracker := clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())
+	client.PrependReactor("*", "leases", clienttesting.ObjectReaction(tracker))
+	client.PrependWatchReactor("leases", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		stream, err := tracker.Watch(action.GetResource(), action.GetNamespace())
+		return true, stream, err
+	})
+	return tracker
 }
 
 // lock is the optimistic lock of the API server, which the fake clientset has not: a patch of another
@@ -354,8 +368,10 @@ func watchNodesFromTheirList(client *fake.Clientset) {
 }
 
 // leaseWatch is the watch of leases, which can be broken: until it is mended nothing is listed and nothing watched.
+// It can also hang: nothing comes, and no error says so.
 type leaseWatch struct {
 	broken atomic.Bool
+	hung   atomic.Bool
 	mu     sync.Mutex
 	open   watch.Interface
 }
@@ -373,9 +389,12 @@ func (w *world) breakableLeases() *leaseWatch {
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		var err error
-		l.open, err = w.client.Tracker().Watch(action.GetResource(), action.GetNamespace())
-		return true, l.open, err
+		stream, err := w.leases.Watch(action.GetResource(), action.GetNamespace())
+		if err != nil {
+			return true, nil, err
+		}
+		l.open = l.through(stream)
+		return true, l.open, nil
 	})
 	return l
 }
@@ -388,3 +407,38 @@ func (l *leaseWatch) breaks() {
 }
 
 func (l *leaseWatch) mends() { l.broken.Store(false) }
+
+// hangs lasts until the connection is found dead, which breaks it.
+func (l *leaseWatch) hangs() { l.hung.Store(true) }
+
+func (l *leaseWatch) isFoundDead() {
+	l.breaks()
+	l.hung.Store(false)
+}
+
+// through passes on what a watch brings while it does not hang.
+func (l *leaseWatch) through(stream watch.Interface) watch.Interface {
+	passed := watch.NewRaceFreeFake()
+	go func() {
+		defer passed.Stop()
+		for event := range stream.ResultChan() {
+			if !l.hung.Load() {
+				passed.Action(event.Type, event.Object)
+			}
+		}
+	}()
+	return passedOn{passed, stream}
+}
+
+// passedOn is a watch that gets its events from another, and stops it, too.
+type passedOn struct {
+	watch.Interface
+
+	from watch.Interface
+}
+
+// Stop implements watch.Interface.
+func (p passedOn) Stop() {
+	p.from.Stop()
+	p.Interface.Stop()
+}

@@ -1,0 +1,257 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodehealth
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+)
+
+// action is something that happens, more or less often. The node that it gets is a random one.
+type action struct {
+	name    string
+	weight  int
+	happens func(h *history, node string)
+}
+
+var actions = []action{
+	{"falls silent:", 6, (*history).silence},
+	{"resumes:", 4, (*history).resume},
+	{"says whether it is ready:", 4, (*history).saysWhetherReady},
+	{"flaps:", 4, (*history).flaps},
+	{"sees half of its zone fall:", 3, (*history).seesHalfOfItsZoneFall},
+	{"sees its zone recover:", 2, (*history).seesItsZoneRecover},
+	{"moves to another zone:", 2, (*history).moves},
+	{"counts or does not count:", 2, (*history).togglesExclusion},
+	{"is made anew:", 2, (*history).isMadeAnew},
+	{"is made anew and never posts:", 2, (*history).isMadeAnewAndNeverPosts},
+	{"loses its lease:", 6, (*history).losesItsLease},
+	{"lives with a kernel deadlock:", 4, func(h *history, node string) { h.locks(node) }},
+	{"lives without a kernel deadlock:", 2, func(h *history, node string) { h.unlocks(node) }},
+	{"loses the rule's taint:", 2, (*history).losesTheRulesTaint},
+	{"the rule comes or goes, near", 2, (*history).ruleComesOrGoes},
+	{"the rule changes, near", 2, (*history).ruleChanges},
+	{"the Keeper restarts, near", 1, (*history).restarts},
+	{"the watch of leases breaks, near", 2, (*history).leasesBreak},
+	{"the watch of leases hangs, near", 2, (*history).leasesHang},
+	{"live reads of leases fail, near", 2, (*history).readsFail},
+	{"writes are refused, perhaps of", 2, (*history).writesAreRefused},
+	{"all trouble ends, near", 5, (*history).troubleEnds},
+}
+
+func (h *history) silence(name string) { h.silent[name] = true }
+
+func (h *history) resume(name string) {
+	delete(h.silent, name)
+	h.renews(name)
+	h.saysReady(name, corev1.ConditionTrue)
+}
+
+func (h *history) saysReady(name string, status corev1.ConditionStatus) {
+	if h.silent[name] {
+		return
+	}
+	h.known[name].gives(time.Now())
+	h.report(name, corev1.NodeReady, status)
+}
+
+func (h *history) saysWhetherReady(name string) {
+	h.saysReady(name, []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse}[h.random.IntN(2)])
+}
+
+func (h *history) flaps(name string) {
+	for range 1 + h.random.IntN(3) {
+		h.saysReady(name, corev1.ConditionFalse)
+		h.pass(time.Second)
+		h.saysReady(name, corev1.ConditionTrue)
+		h.pass(time.Second)
+	}
+}
+
+// seesHalfOfItsZoneFall makes a line of nodes that wait to be tainted. A node that flaps then changes the state of the
+// zone.
+func (h *history) seesHalfOfItsZoneFall(name string) {
+	for _, other := range h.neighbours(name) {
+		if h.random.IntN(2) == 0 {
+			h.saysReady(other, corev1.ConditionFalse)
+		}
+	}
+}
+
+func (h *history) seesItsZoneRecover(name string) {
+	for _, other := range h.neighbours(name) {
+		h.saysReady(other, corev1.ConditionTrue)
+	}
+}
+
+// neighbours returns the other nodes of a node's zone.
+func (h *history) neighbours(name string) []string {
+	zone := h.node(name).Labels[corev1.LabelTopologyZone]
+	return slices.DeleteFunc(slices.Clone(h.nodes), func(other string) bool {
+		return other == name || h.node(other).Labels[corev1.LabelTopologyZone] != zone
+	})
+}
+
+func (h *history) moves(name string) {
+	zone := []string{"a", "b", "c"}[h.random.IntN(3)]
+	h.update(name, func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = zone })
+}
+
+func (h *history) togglesExclusion(name string) {
+	h.update(name, func(n *corev1.Node) {
+		if _, ok := n.Labels[excludedFromDisruption]; ok {
+			delete(n.Labels, excludedFromDisruption)
+		} else {
+			n.Labels[excludedFromDisruption] = ""
+		}
+	})
+}
+
+func (h *history) isMadeAnew(name string) {
+	h.replace(name)
+	delete(h.silent, name)
+	h.known[name].posted = true
+}
+
+// isMadeAnewAndNeverPosts makes a node whose kubelet never posts a status. It renews a lease, or it does not even have
+// one. Its creation is by the API server's clock, which can be some seconds early or late, in whole seconds.
+func (h *history) isMadeAnewAndNeverPosts(name string) {
+	created := time.Now().Truncate(time.Second).Add(time.Duration(h.random.IntN(7)-3) * time.Second)
+	h.replace(name, func(n *corev1.Node) {
+		n.Status.Conditions = nil
+		n.CreationTimestamp = metav1.NewTime(created)
+	})
+	h.silent[name] = h.random.IntN(2) == 0
+	if h.silent[name] {
+		h.deleteLease(name)
+		if created.Before(time.Now()) {
+			h.known[name].lastSign = created
+		}
+	}
+}
+
+// replace deletes a node and its lease, and creates another under its name. The Keeper sees both, or only the end.
+func (h *history) replace(name string, change ...func(*corev1.Node)) {
+	zone := h.node(name).Labels[corev1.LabelTopologyZone]
+	h.must(nil, h.client.CoreV1().Nodes().Delete(h.t.Context(), name, metav1.DeleteOptions{}))
+	h.deleteLease(name)
+	if h.random.IntN(2) == 0 {
+		synctest.Wait()
+	}
+	h.addNode(name, zone, append([]func(*corev1.Node){withForeignTaint, func(n *corev1.Node) {
+		n.UID = types.UID(fmt.Sprint(name, time.Now().UnixNano()))
+		n.ResourceVersion = strconv.Itoa(1 + int(time.Since(h.start)/time.Millisecond)) // of one never used
+	}}, change...)...)
+	h.known[name] = &witness{lastSign: time.Now()}
+}
+
+// losesItsLease deletes the lease of a node. A kubelet that lives makes it anew with its next renewal. Renewals that the
+// watch kept back, because it hung, are then gone without a trace: nobody could tell such a node from a silent one,
+// so that a history spares it this.
+func (h *history) losesItsLease(name string) {
+	if time.Since(h.deaf) < seesAgain {
+		return
+	}
+	h.deleteLease(name)
+	if h.random.IntN(3) > 0 { // somebody makes the Keeper look
+		h.update(name, func(n *corev1.Node) { n.Labels["somebody"] = h.start.String() })
+	}
+	synctest.Wait()
+}
+
+func (h *history) deleteLease(name string) {
+	err := h.leases.Delete(leasesResource, corev1.NamespaceNodeLease, name)
+	if !apierrors.IsNotFound(err) {
+		h.must(nil, err)
+	}
+}
+
+func (h *history) losesTheRulesTaint(name string) {
+	h.update(name, func(n *corev1.Node) {
+		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "example.com/deadlock" })
+	})
+}
+
+func (h *history) ruleComesOrGoes(string) {
+	if !h.isGone("deadlock") {
+		h.deleteRule("deadlock") // again, if it is on its way
+		return
+	}
+	seconds := func() time.Duration { return time.Duration(h.random.IntN(10)) * time.Second }
+	h.addRule("deadlock", atMost(intstr.FromInt32(mostDeadlocked)), comesAfter(seconds()), goesAfter(seconds()))
+}
+
+// ruleChanges makes the rule report only, or do its work again.
+func (h *history) ruleChanges(string) {
+	if h.isGone("deadlock") || !h.rule("deadlock").DeletionTimestamp.IsZero() {
+		return
+	}
+	h.changeRule(func(r *v1alpha1.NodeTaintRule) { r.Spec.DryRun = !r.Spec.DryRun })
+}
+
+// restarts restarts the Keeper, unless it could not even begin: one that ends before its lists are complete says so as
+// an error.
+func (h *history) restarts(string) {
+	if h.watch.broken.Load() {
+		return
+	}
+	h.stop()
+	h.forgetsTurns()
+	h.run()
+	h.forgives()
+}
+
+func (h *history) leasesBreak(string) {
+	if h.watch.hung.Load() {
+		h.watch.isFoundDead()
+		return
+	}
+	h.watch.breaks()
+}
+
+func (h *history) leasesHang(string) {
+	if !h.watch.broken.Load() {
+		h.watch.hangs()
+	}
+}
+
+func (h *history) readsFail(string) { h.unreadable.Store(true) }
+
+func (h *history) writesAreRefused(name string) {
+	h.refusal.Store(&refusedWrites{
+		node: []string{name, name, ""}[h.random.IntN(3)],
+		sub:  []string{"", "status"}[h.random.IntN(2)],
+		err:  []error{forbidden(), apierrors.NewInternalError(errors.New("etcdserver: no leader"))}[h.random.IntN(2)],
+	})
+}
+
+func (h *history) troubleEnds(string) {
+	if h.watch.hung.Load() {
+		h.watch.isFoundDead()
+	}
+	if h.inTrouble() || h.watch.broken.Load() {
+		h.troubled = time.Now()
+	}
+	h.watch.mends()
+	h.unreadable.Store(false)
+	h.refusal.Store(nil)
+}
+
+// inTrouble reports whether the Keeper can at present not be expected to notice silence. That the watch of leases hangs
+// is no trouble: there are the live reads.
+func (h *history) inTrouble() bool {
+	return h.watch.broken.Load() || h.unreadable.Load() || h.refusal.Load() != nil
+}
