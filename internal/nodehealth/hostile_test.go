@@ -623,3 +623,34 @@ func TestANodeWhoseHandlerHasNotRunIsNotSilent(t *testing.T) {
 		}
 	})
 }
+
+// The watch of leases hangs, and a lease is deleted before its kubelet makes it anew.
+func TestALiveNodeWhoseLeaseIsDeletedWhileTheWatchHangsIsNotCalledSilent(t *testing.T) {
+	for name, found := range map[string]bool{"and still hangs": false, "and was just found dead": true} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(t *testing.T, w *world) {
+				w.addZone("a", 3)
+				leases := w.breakableLeases()
+				w.run()
+				w.until(25 * time.Second) // the last renewal that is seen is at 20 s
+				leases.hangs()
+				w.until(68 * time.Second)
+				w.must(nil, w.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(t.Context(), "a-0", metav1.DeleteOptions{}))
+				if found {
+					leases.isFoundDead()
+					leases.mends()
+				}
+				w.until(72 * time.Second)
+				w.must(w.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(t.Context(), &coordinationv1.Lease{
+					ObjectMeta: metav1.ObjectMeta{Name: "a-0", Namespace: corev1.NamespaceNodeLease},
+					Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: time.Now()}},
+				}, metav1.CreateOptions{}))
+				w.until(5 * time.Minute)
+				w.wantTaints("a-0")
+				if got := w.did("patch nodes a-0/"); len(got) != 0 {
+					t.Errorf("patches at %v, want none", got)
+				}
+			})
+		})
+	}
+}

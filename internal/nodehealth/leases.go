@@ -131,7 +131,7 @@ func (l *leases) Replace(objects []any, _ string) error {
 	}
 	for _, name := range l.probes.leases() {
 		if !listed[name] {
-			l.probes.forgetLease(name)
+			l.probes.missLease(name, time.Now())
 		}
 	}
 	for _, object := range objects {

@@ -136,12 +136,30 @@ func (p *probes) forgetNode(name string) {
 func (p *probes) forgetLease(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.drop(name)
+}
+
+// drop is forgetLease for those who hold the lock.
+func (p *probes) drop(name string) {
 	renewed, beats := p.renewals[name], p.heartbeats[name]
 	delete(p.renewals, name)
 	if _, known := p.heartbeats[name]; known && renewed.seenFrom(0).After(beats.seenFrom(0)) { // it was alive then, with or without a lease
 		beats.sign = renewed.sign
 		p.heartbeats[name] = beats
 	}
+}
+
+// missLease notes that a lease is gone though the watch has not said so, and reports whether that is news. With it
+// went the renewals that the watch had not brought either, so that its kubelet has time to make it anew.
+func (p *probes) missLease(name string, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, known := p.renewals[name]; !known {
+		return false
+	}
+	p.drop(name)
+	p.leaveNode(name, findAgain, now)
+	return true
 }
 
 // leases returns the names of the nodes whose lease is known.
@@ -171,17 +189,24 @@ func (p *probes) restart(now time.Time) {
 
 // leave makes no grace period end before so much more time has passed.
 func (p *probes) leave(least time.Duration, now time.Time) {
-	blind := p.blindUntil(now)
-	for name, known := range p.heartbeats {
-		grace := p.grace.Startup
-		if known.posted {
-			grace = p.grace.Monitor
-		}
-		latest := now.Add(-max(grace-least, 0))
-		if p.last(name, blind).Before(latest) {
-			known.sign = sign{at: latest, blind: blind}
-			p.heartbeats[name] = known
-		}
+	for name := range p.heartbeats {
+		p.leaveNode(name, least, now)
+	}
+}
+
+func (p *probes) leaveNode(name string, least time.Duration, now time.Time) {
+	known, seen := p.heartbeats[name]
+	if !seen {
+		return
+	}
+	grace := p.grace.Startup
+	if known.posted {
+		grace = p.grace.Monitor
+	}
+	blind, latest := p.blindUntil(now), now.Add(-max(grace-least, 0))
+	if p.last(name, blind).Before(latest) {
+		known.sign = sign{at: latest, blind: blind}
+		p.heartbeats[name] = known
 	}
 }
 

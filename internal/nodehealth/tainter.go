@@ -132,7 +132,7 @@ func (t *tainter) look(ctx context.Context, node *corev1.Node) (time.Duration, e
 func (t *tainter) renewedUnseen(ctx context.Context, node string) (bool, error) {
 	lease, err := t.api.lease(ctx, node)
 	if apierrors.IsNotFound(err) {
-		return false, nil
+		return t.probes.missLease(node, time.Now()), nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("read the lease of node %s, which seems silent: %w", node, err)
