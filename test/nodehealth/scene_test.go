@@ -177,6 +177,12 @@ func (s *scene) story(t *testing.T, k *kubelet) []string {
 // wantStory checks that Taintkeeper has changed a node in this way, and in no other, not for a moment.
 func (s *scene) wantStory(t *testing.T, k *kubelet, want ...string) {
 	t.Helper()
+	eventually(t, fmt.Sprintf("the audit log, which is a little late, has %d writes of node %s", len(want), k.node.Name), func(context.Context) error {
+		if got := s.story(t, k); len(got) < len(want) {
+			return fmt.Errorf("it became in turn %q, want %q", got, want)
+		}
+		return nil
+	})
 	if got := s.story(t, k); !slices.Equal(got, want) {
 		t.Errorf("node %s became in turn %q, want %q", k.node.Name, got, want)
 	}

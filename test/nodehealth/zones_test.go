@@ -38,7 +38,7 @@ func TestTheNodesOfASilentZoneAreTaintedAtItsRateAndOtherZonesAreUntouched(t *te
 		third = restarted // a process that has just started has one turn to give
 	}
 	checkInstant(t, "the third node was tainted", tainted[2].call, third)
-	says(t, tainted[1].node.UID, "NoExecuteTaintHeld", "zone local/a is in ")
+	says(t, tainted[1].node.UID, "NoExecuteTaintHeld", "zone local/a has the state ")
 	says(t, tainted[1].node.UID, "NoExecuteTaintHeld", "one node of it is tainted every 2 s")
 
 	for _, k := range a {
