@@ -101,6 +101,9 @@ const (
 	startupGrace = 8 * time.Second
 	// patience is how late something may be on a machine that is busy with other things.
 	patience = 20 * time.Second
+	// reopens is how long it can take client-go to open a watch again after an outage: it waits longer each time, up to
+	// half a minute.
+	reopens = 30 * time.Second
 	// waitLimit is how long a test waits before it gives up.
 	waitLimit = time.Minute
 	// lookAgain is how often a test looks whether what it waits for has happened.
