@@ -27,7 +27,6 @@ type nodeWatch struct {
 
 func (w *world) breakableNodeWatch() *nodeWatch {
 	n := &nodeWatch{}
-	// The error is one after which client-go's handler, which knows no virtual time, does not sleep.
 	tooOld := apierrors.NewResourceExpired("too old")
 	w.client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtimeObject, error) {
 		return n.broken.Load(), nil, tooOld

@@ -20,6 +20,9 @@ import (
 // eventSource is upstream's, letter for letter.
 const eventSource = "node-controller"
 
+// inDryRun ends what is said of what only would be done.
+const inDryRun = " (dry run)"
+
 // events writes events on nodes and pods, in the background. Their reasons and messages are upstream's
 // (pkg/controller/util/node), but for NoExecuteTaintHeld, which upstream has not.
 type events struct {
@@ -34,7 +37,7 @@ func newEvents(dryRun bool) *events {
 	broadcaster := record.NewBroadcaster()
 	suffix := ""
 	if dryRun {
-		suffix = " (dry run)"
+		suffix = inDryRun
 	}
 	return &events{
 		suffix:       suffix,
@@ -92,7 +95,7 @@ func (e *events) holding(rule *v1alpha1.NodeTaintRule, plan rulePlan) {
 	reference := ruleReference(rule)
 	suffix := ""
 	if rule.Spec.DryRun {
-		suffix = " (dry run)"
+		suffix = inDryRun
 	}
 	if plan.held == 0 {
 		e.ruleRecorder.Eventf(reference, corev1.EventTypeNormal, "TaintNoLongerHeld", "No node waits for taint %s any more.%s", taintOf(rule), suffix)

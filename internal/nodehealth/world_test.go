@@ -378,7 +378,6 @@ type leaseWatch struct {
 
 func (w *world) breakableLeases() *leaseWatch {
 	l := &leaseWatch{}
-	// The error is one after which client-go's handler, which knows no virtual time, does not sleep.
 	tooOld := apierrors.NewResourceExpired("too old")
 	w.client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return l.broken.Load(), nil, tooOld
