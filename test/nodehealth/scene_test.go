@@ -188,7 +188,7 @@ func (s *scene) wantStory(t *testing.T, k *kubelet, want ...string) {
 	}
 }
 
-// becomes waits until a node has these taints.
+// becomes waits until a node has these taints, and until the audit log, which is a little late, tells of it.
 func (s *scene) becomes(t *testing.T, k *kubelet, want string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("node %s has the taints %q", k.node.Name, want), func(ctx context.Context) error {
@@ -198,6 +198,13 @@ func (s *scene) becomes(t *testing.T, k *kubelet, want string) {
 		}
 		if got := taintsOf(node); got != want {
 			return fmt.Errorf("it has %q, and became %q", got, s.story(t, k))
+		}
+		known := untainted // as every node is when the scene begins
+		if writes := s.writes(t, k); len(writes) > 0 {
+			known = taintsOf(&writes[len(writes)-1].node)
+		}
+		if known != want {
+			return fmt.Errorf("it has, but by the audit log it became %q", s.story(t, k))
 		}
 		return nil
 	})
