@@ -71,7 +71,7 @@ func onDelete(client *fake.Clientset, swallow func(name string) bool) {
 func TestAWrongContestantIsFoundAndShownInAFewSteps(t *testing.T) {
 	for name, test := range map[string]struct {
 		contest contest
-		kind    kind
+		kind    arena.Kind
 	}{
 		"ours, a second late":      {contest{late(ours), upstream}, oursBreaksTheRule},
 		"ours, forgetting":         {contest{forgetful(ours), upstream}, oursBreaksTheRule},
@@ -84,21 +84,15 @@ func TestAWrongContestantIsFoundAndShownInAFewSteps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const enough, seed = 60, 1 // it is the checker that is checked, not what a seed brings
-			for index := range uint64(enough) {
-				found := test.contest.try(t, generate(seed, index))
-				if !found.has(test.kind) {
-					continue
-				}
-				smallest := shrink(found.history, func(h *history) bool { return test.contest.try(t, h).has(test.kind) })
-				trial := test.contest.try(t, smallest)
-				const few = 3
-				if len(smallest.Steps) > few || len(smallest.specs()) > few || len(smallest.Nodes) > few {
-					t.Errorf("%d steps, %d pods and %d nodes are left of %d steps, want %d at most\n%s",
-						len(smallest.Steps), len(smallest.specs()), len(smallest.Nodes), len(found.history.Steps), few, trial.timetable())
-				}
-				return
+			found, smallest, ok := test.contest.series().Search(t, seed, enough, test.kind)
+			if !ok {
+				t.Fatalf("not found in %d histories", enough)
 			}
-			t.Errorf("not found in %d histories", enough)
+			const few = 3
+			if len(smallest.Steps) > few || len(smallest.specs()) > few || len(smallest.Nodes) > few {
+				t.Errorf("%d steps, %d pods and %d nodes are left of %d steps, want %d at most\n%s", len(smallest.Steps), len(smallest.specs()),
+					len(smallest.Nodes), len(found.Steps), few, test.contest.try(t, smallest).Timetable())
+			}
 		})
 	}
 }

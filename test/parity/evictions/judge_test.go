@@ -4,11 +4,12 @@
 package evictions
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
 // trial is one history, played to both contestants.
@@ -21,6 +22,10 @@ type trial struct {
 
 // contest is who plays. A trial of wrong contestants shows that the checker can fail.
 type contest struct{ ours, upstream contestant }
+
+func (c contest) series() arena.Series[*history, *trial] {
+	return arena.Series[*history, *trial]{Folder: "evictions", Generate: generate, Try: c.try, Reductions: reductions, Often: 1000}
+}
 
 func (c contest) try(t *testing.T, h *history) *trial {
 	t.Helper()
@@ -61,40 +66,27 @@ func near(a, b []time.Duration, apart time.Duration) bool {
 	return slices.EqualFunc(a, b, func(a, b time.Duration) bool { return (a - b).Abs() <= apart })
 }
 
-// kind is what can be wrong with a trial.
-type kind string
-
 const (
-	oursBreaksTheRule     kind = "ours differs from the rule"
-	upstreamIsUnexplained kind = "upstream differs from the model of it"
-	bothShouldAgree       kind = "ours and upstream differ, though the rule and the model of upstream agree"
+	oursBreaksTheRule     arena.Kind = "ours differs from the rule"
+	upstreamIsUnexplained arena.Kind = "upstream differs from the model of it"
+	bothShouldAgree       arena.Kind = "ours and upstream differ, though the rule and the model of upstream agree"
 )
 
-// fault is something wrong with a trial.
-type fault struct {
-	kind kind
-	uid  string
-}
-
-// faults returns everything wrong with a trial, in the order of the pods.
-func (t *trial) faults() []fault {
-	var faults []fault
+// Faults implements arena.Trial, in the order of the pods.
+func (t *trial) Faults() []arena.Fault {
+	var faults []arena.Fault
 	for _, uid := range t.uids() {
 		if !near(t.ours[uid], t.rule[uid], exactly) {
-			faults = append(faults, fault{oursBreaksTheRule, uid})
+			faults = append(faults, arena.Fault{Kind: oursBreaksTheRule, Name: uid})
 		}
 		if !near(t.upstream[uid], t.model[uid], exactly) {
-			faults = append(faults, fault{upstreamIsUnexplained, uid})
+			faults = append(faults, arena.Fault{Kind: upstreamIsUnexplained, Name: uid})
 		}
 		if near(t.rule[uid], t.model[uid], roughly) && !near(t.ours[uid], t.upstream[uid], roughly) {
-			faults = append(faults, fault{bothShouldAgree, uid})
+			faults = append(faults, arena.Fault{Kind: bothShouldAgree, Name: uid})
 		}
 	}
 	return faults
-}
-
-func (t *trial) has(kind kind) bool {
-	return slices.ContainsFunc(t.faults(), func(f fault) bool { return f.kind == kind })
 }
 
 // uids returns the pods of the history, and whatever else was deleted.
@@ -142,5 +134,3 @@ func (t *trial) explain() explanation {
 	}
 	return found
 }
-
-func (f fault) String() string { return fmt.Sprintf("pod %s: %s", f.uid, f.kind) }

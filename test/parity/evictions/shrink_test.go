@@ -7,19 +7,9 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-)
 
-// shrink makes a history smaller for as long as it fails: it leaves out steps, pods, nodes,
-// taints, tolerations, whatever one can do without, until nothing more can be left out.
-func shrink(h *history, fails func(*history) bool) *history {
-	for {
-		smaller := slices.IndexFunc(reductions(h), func(candidate *history) bool { return fails(candidate) })
-		if smaller < 0 {
-			return h
-		}
-		h = reductions(h)[smaller]
-	}
-}
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
+)
 
 // reductions returns the histories that are one thing smaller.
 func reductions(h *history) []*history {
@@ -29,13 +19,8 @@ func reductions(h *history) []*history {
 		change(smaller)
 		all = append(all, smaller)
 	}
-	for half := len(h.Steps) / 2; half > 1; half /= 2 {
-		for from := 0; from+half <= len(h.Steps); from += half {
-			add(func(s *history) { s.Steps = slices.Delete(s.Steps, from, from+half) })
-		}
-	}
-	for i := range h.Steps {
-		add(func(s *history) { s.Steps = slices.Delete(s.Steps, i, i+1) })
+	for _, steps := range arena.Fewer(h.Steps) {
+		add(func(s *history) { s.Steps = steps })
 	}
 	for i := range h.Pods {
 		add(func(s *history) { s.Pods = slices.Delete(s.Pods, i, i+1) })

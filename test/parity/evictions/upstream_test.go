@@ -98,7 +98,7 @@ func TestUpstreamFailsWhereOursDoesNot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			trial := contest{ours, upstream}.try(t, &s.history)
-			for _, fault := range trial.faults() {
+			for _, fault := range trial.Faults() {
 				t.Error(fault)
 			}
 			if !near(trial.ours[s.pod], s.rule, exactly) {
@@ -111,7 +111,7 @@ func TestUpstreamFailsWhereOursDoesNot(t *testing.T) {
 				t.Errorf("the difference is explained by %q, want %q", got, s.because)
 			}
 			if t.Failed() {
-				t.Log("\n" + trial.timetable())
+				t.Log("\n" + trial.Timetable())
 			}
 		})
 	}

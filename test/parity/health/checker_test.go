@@ -13,6 +13,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
 // ourselves is ours, set up in another way than upstream.
@@ -48,7 +49,7 @@ func forgetful(right contestant) contestant {
 func TestAWrongContestantIsFoundAndShownInAFewSteps(t *testing.T) {
 	for name, test := range map[string]struct {
 		contest contest
-		kind    kind
+		kind    arena.Kind
 	}{
 		"ours, whose grace period is a second longer": {
 			contest{ourselves(func(c *nodehealth.Config) { c.Grace.Monitor += sec }), upstream}, oursBreaksTheRule,
@@ -70,20 +71,15 @@ func TestAWrongContestantIsFoundAndShownInAFewSteps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const enough, seed = 40, 1 // it is the checker that is checked, not what a seed brings
-			for index := range uint64(enough) {
-				found := test.contest.try(t, generate(seed, index))
-				if !found.has(test.kind) {
-					continue
-				}
-				smallest := shrink(found.history, func(h *history) bool { return test.contest.try(t, h).has(test.kind) })
-				const fewSteps, fewNodes = 3, 4
-				if len(smallest.Steps) > fewSteps || len(smallest.specs()) > fewNodes {
-					t.Errorf("%d steps and %d nodes are left of %d steps, want %d and %d at most\n%s", len(smallest.Steps), len(smallest.specs()),
-						len(found.history.Steps), fewSteps, fewNodes, test.contest.try(t, smallest).timetable())
-				}
-				return
+			found, smallest, ok := test.contest.series().Search(t, seed, enough, test.kind)
+			if !ok {
+				t.Fatalf("not found in %d histories", enough)
 			}
-			t.Errorf("not found in %d histories", enough)
+			const fewSteps, fewNodes = 3, 4
+			if len(smallest.Steps) > fewSteps || len(smallest.specs()) > fewNodes {
+				t.Errorf("%d steps and %d nodes are left of %d steps, want %d and %d at most\n%s", len(smallest.Steps), len(smallest.specs()),
+					len(found.Steps), fewSteps, fewNodes, test.contest.try(t, smallest).Timetable())
+			}
 		})
 	}
 }

@@ -29,8 +29,8 @@ func TestNodesThatFallAtTheSameInstant(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 20 {
-				if trial := (contest{ours, upstream}).try(t, &h); len(trial.faults()) > 0 {
-					t.Fatalf("%v\n%s", trial.faults(), trial.timetable())
+				if trial := (contest{ours, upstream}).try(t, &h); len(trial.Faults()) > 0 {
+					t.Fatalf("%v\n%s", trial.Faults(), trial.Timetable())
 				}
 			}
 		})

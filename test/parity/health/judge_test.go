@@ -4,11 +4,12 @@
 package health
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
 // trial is one history, played to both contestants.
@@ -22,6 +23,10 @@ type trial struct {
 // contest is who plays. A trial of wrong contestants shows that the checker can fail.
 type contest struct{ ours, upstream contestant }
 
+func (c contest) series() arena.Series[*history, *trial] {
+	return arena.Series[*history, *trial]{Folder: "health", Generate: generate, Try: c.try, Reductions: reductions, Often: 100}
+}
+
 func (c contest) try(t *testing.T, h *history) *trial {
 	t.Helper()
 	ours, upstream := play(t, h, c.ours), play(t, h, c.upstream)
@@ -31,42 +36,27 @@ func (c contest) try(t *testing.T, h *history) *trial {
 	}
 }
 
-// kind is what can be wrong with a trial.
-type kind string
-
 const (
-	oursBreaksTheRule     kind = "ours differs from the rule"
-	upstreamIsUnexplained kind = "upstream differs from the model of it"
-	unexplained           kind = "ours and upstream differ, and no set of quirks explains it"
+	oursBreaksTheRule     arena.Kind = "ours differs from the rule"
+	upstreamIsUnexplained arena.Kind = "upstream differs from the model of it"
+	unexplained           arena.Kind = "ours and upstream differ, and no set of quirks explains it"
 )
 
-// fault is something wrong with a trial.
-type fault struct {
-	kind kind
-	node string
-}
-
-func (f fault) String() string { return fmt.Sprintf("node %s: %s", f.node, f.kind) }
-
-// faults returns everything wrong with a trial, in the order of the nodes.
-func (t *trial) faults() []fault {
-	var faults []fault
+// Faults implements arena.Trial, in the order of the nodes.
+func (t *trial) Faults() []arena.Fault {
+	var faults []arena.Fault
 	explanation := t.explain()
 	for _, name := range t.names() {
 		if !equal(t.ours[name], t.rule[name]) {
-			faults = append(faults, fault{oursBreaksTheRule, name})
+			faults = append(faults, arena.Fault{Kind: oursBreaksTheRule, Name: name})
 		}
 		if !equal(t.upstream[name], t.model[name]) {
-			faults = append(faults, fault{upstreamIsUnexplained, name})
+			faults = append(faults, arena.Fault{Kind: upstreamIsUnexplained, Name: name})
 		} else if _, ok := explanation[name]; !ok {
-			faults = append(faults, fault{unexplained, name})
+			faults = append(faults, arena.Fault{Kind: unexplained, Name: name})
 		}
 	}
 	return faults
-}
-
-func (t *trial) has(kind kind) bool {
-	return slices.ContainsFunc(t.faults(), func(f fault) bool { return f.kind == kind })
 }
 
 // names returns the nodes of the history.

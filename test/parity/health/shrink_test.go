@@ -3,20 +3,11 @@
 
 package health
 
-import "slices"
+import (
+	"slices"
 
-// shrink makes a history smaller for as long as it fails: it leaves out steps, nodes, whatever one can
-// do without, until nothing more can be left out.
-func shrink(h *history, fails func(*history) bool) *history {
-	for {
-		all := reductions(h)
-		smaller := slices.IndexFunc(all, fails)
-		if smaller < 0 {
-			return h
-		}
-		h = all[smaller]
-	}
-}
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
+)
 
 // reductions returns the histories that are one thing smaller.
 func reductions(h *history) []*history {
@@ -28,13 +19,8 @@ func reductions(h *history) []*history {
 			all = append(all, smaller)
 		}
 	}
-	for half := len(h.Steps) / 2; half > 1; half /= 2 {
-		for from := 0; from+half <= len(h.Steps); from += half {
-			add(func(s *history) { s.Steps = slices.Delete(s.Steps, from, from+half) })
-		}
-	}
-	for i := range h.Steps {
-		add(func(s *history) { s.Steps = slices.Delete(s.Steps, i, i+1) })
+	for _, steps := range arena.Fewer(h.Steps) {
+		add(func(s *history) { s.Steps = steps })
 	}
 	for i := range h.Nodes {
 		add(func(s *history) { s.Nodes = slices.Delete(s.Nodes, i, i+1) })

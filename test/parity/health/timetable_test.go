@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
-// timetable writes down a trial: what happened when, and then, for each node, how it looked over time.
-func (t *trial) timetable() string {
+// Timetable implements arena.Trial: it writes down a trial: what happened when, and then, for each node, how it looked over time.
+func (t *trial) Timetable() string {
 	var text strings.Builder
 	for _, node := range t.history.Nodes {
 		fmt.Fprintf(&text, "%12s  %s\n", "before", node)
@@ -24,7 +26,7 @@ func (t *trial) timetable() string {
 			fmt.Fprintf(&text, "%12s  %s\n", clock(next.at), next.step.Do)
 		}
 	}
-	explanation, faults := t.explain(), t.faults()
+	explanation, faults := t.explain(), t.Faults()
 	for _, name := range t.names() {
 		because := "unexplained"
 		if found, ok := explanation[name]; ok && found.agree {
@@ -32,8 +34,8 @@ func (t *trial) timetable() string {
 		} else if ok {
 			because = "upstream differs: " + found.quirks.String()
 		}
-		if i := slices.IndexFunc(faults, func(f fault) bool { return f.node == name }); i >= 0 {
-			because = string(faults[i].kind)
+		if i := slices.IndexFunc(faults, func(f arena.Fault) bool { return f.Name == name }); i >= 0 {
+			because = string(faults[i].Kind)
 		}
 		fmt.Fprintf(&text, "\nNODE %s: %s\n%s", name, because, t.columns(name))
 	}

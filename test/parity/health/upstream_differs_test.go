@@ -98,7 +98,7 @@ func TestEachQuirkAloneMakesUpstreamDiffer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			trial := contest{ours, upstream}.try(t, &s.history)
-			for _, fault := range trial.faults() {
+			for _, fault := range trial.Faults() {
 				t.Error(fault)
 			}
 			without := predictUpstream(&s.history, trial.passes, all&^s.because)[s.node]
@@ -109,7 +109,7 @@ func TestEachQuirkAloneMakesUpstreamDiffer(t *testing.T) {
 				t.Error("ours does as upstream did")
 			}
 			if t.Failed() {
-				t.Log("\n" + trial.timetable())
+				t.Log("\n" + trial.Timetable())
 			}
 		})
 	}
