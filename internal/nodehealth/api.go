@@ -29,18 +29,22 @@ type api struct {
 // turn waits until the rate limit allows one more call.
 func (a api) turn(ctx context.Context) error { return apicall.Turn(ctx, a.limiter) }
 
+// readLimit bounds a live read. It is longer than the API server lets a call wait among others, which is a quarter of
+// its --request-timeout of a minute, and shorter than other calls may take: a read that hangs has changed nothing.
+const readLimit = 20 * time.Second
+
 // lease reads the lease of a node.
 func (a api) lease(ctx context.Context, node string) (*coordinationv1.Lease, error) {
 	if err := a.turn(ctx); err != nil {
 		return nil, err
 	}
-	ctx, cancel := apicall.InFlight(ctx)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readLimit)
 	defer cancel()
 	return a.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, node, metav1.GetOptions{})
 }
 
 // patchConditions writes conditions of a node, on the condition that nobody has changed the node since
-// it was read, and returns the node as it is then.
+// it was read, and returns the node as it is then. Whoever calls it has waited for the turn.
 func (a api) patchConditions(ctx context.Context, read *corev1.Node, conditions []corev1.NodeCondition) (*corev1.Node, error) {
 	return a.patchNode(ctx, read, types.StrategicMergePatchType, map[string]any{
 		"metadata": locked(read),
@@ -51,6 +55,9 @@ func (a api) patchConditions(ctx context.Context, read *corev1.Node, conditions 
 // patchNodeTaints writes the taints of a node and sets labels and annotations, if there are any, in one call
 // and on the same condition. An annotation that is nil is taken away.
 func (a api) patchNodeTaints(ctx context.Context, read *corev1.Node, taints []corev1.Taint, labels map[string]string, annotations map[string]any) (*corev1.Node, error) {
+	if err := a.turn(ctx); err != nil {
+		return nil, err
+	}
 	metadata := locked(read)
 	if len(annotations) > 0 {
 		metadata["annotations"] = annotations
@@ -72,9 +79,6 @@ func (a api) patchNode(ctx context.Context, read *corev1.Node, kind types.PatchT
 	patch, err := json.Marshal(change)
 	if err != nil {
 		return nil, fmt.Errorf("write down a patch of node %s: %w", read.Name, err)
-	}
-	if err := a.turn(ctx); err != nil {
-		return nil, err
 	}
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()

@@ -4,6 +4,7 @@
 package nodehealth
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -21,10 +22,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/bubble"
 )
 
 func forbidden() error {
@@ -281,30 +282,55 @@ func TestANodeMadeAnewUnderItsNameHasItsOwnStartUpGrace(t *testing.T) {
 }
 
 func TestAStandbyForgetsNodesThatWent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset()
-		k, err := New(Config{Client: client})
-		if err != nil {
-			t.Fatal(err)
-		}
+	play(t, func(t *testing.T, w *world) {
+		k, err := New(Config{Client: w.client})
+		w.must(nil, err)
 		defer k.events.broadcaster.Shutdown()
 		go k.nodes.informer.RunWithContext(t.Context())
 		synctest.Wait()
-		for i := range 100 {
-			name := fmt.Sprint("n-", i)
-			if _, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
-			if err := client.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
-		}
+		w.comeAndGo(100)
 		if got := len(k.looks.early); got != 0 {
 			t.Errorf("%d nodes that are gone are remembered", got)
 		}
 	})
+}
+
+func TestADryRunForgetsNodesThatWent(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		k, err := New(Config{Client: w.client, Grace: defaultGrace, DryRun: true})
+		w.must(nil, err)
+		w.stop = bubble.Run(t, "the Keeper", k.Run)
+		w.comeAndGo(20, func(n *corev1.Node) { condition(n, corev1.NodeReady).Status = corev1.ConditionUnknown })
+		if got := len(k.looks.early) + len(k.markings.early); got != 0 {
+			t.Errorf("%d nodes that are gone are remembered", got)
+		}
+	})
+}
+
+// comeAndGo makes and removes so many nodes.
+func (w *world) comeAndGo(count int, change ...func(*corev1.Node)) {
+	for i := range count {
+		name := fmt.Sprint("n-", i)
+		w.addNode(name, "a", change...)
+		synctest.Wait()
+		w.must(nil, w.client.CoreV1().Nodes().Delete(w.t.Context(), name, metav1.DeleteOptions{}))
+		synctest.Wait()
+	}
+}
+
+func TestRulesThatWentAreForgottenButForTheLatest(t *testing.T) {
+	b := newRulebook()
+	for i := range 2 * departuresKept {
+		name := fmt.Sprint("r-", i)
+		b.enter(&rule{name: name, text: "a=b:NoSchedule"}, rulePlan{}, nil)
+		b.forget(name)
+	}
+	if got := b.departed.Len(); got != departuresKept {
+		t.Errorf("%d rules that are gone are remembered, want %d", got, departuresKept)
+	}
+	if got := (pages{b}).says(&corev1.Node{}, fmt.Sprint("r-", 2*departuresKept-1), "a=b:NoSchedule"); got != takenOff {
+		t.Errorf("the taint of the latest is %v, want it taken off", got)
+	}
 }
 
 func TestTaintsChangeThoughTheConditionsOfANodeCannotBeWritten(t *testing.T) {
@@ -551,6 +577,88 @@ func (w *world) refusesTaint(node, key string) *atomic.Int32 {
 		return true, nil, forbidden()
 	})
 	return &count
+}
+
+// The mirror image of TestARulesTaintThatIsRefusedDoesNotKeepANodeFromItsOthers.
+func TestATaintOfItsConditionsThatIsRefusedDoesNotKeepANodeFromThatOfARule(t *testing.T) {
+	playRules(t, func(_ *testing.T, w *ruleWorld) {
+		w.addZone("a", 5)
+		w.refusesTaint("a-0", corev1.TaintNodeUnschedulable)
+		w.addRule("deadlock")
+		w.run()
+		w.update("a-0", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+		w.locks("a-0")
+		w.until(time.Minute)
+		w.wantDeadlocked("a-0")
+		w.wantStatus("deadlock", [4]int32{5, 1, 1, 0}, "Accepted", "NoNodeHeld")
+	})
+}
+
+// A policy lets nobody change labels of nodes.
+func TestALabelThatIsRefusedDoesNotKeepANodeFromItsTaints(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.addNode("n", "a", func(n *corev1.Node) { n.Labels[corev1.LabelOSStable] = "linux" })
+		w.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			return strings.Contains(string(action.(clienttesting.PatchActionImpl).Patch), "beta.kubernetes.io/os"), nil, forbidden()
+		})
+		w.run()
+		w.falls("n")
+		w.until(2 * time.Minute)
+		w.wantTaints("n", unreachableNoExecute, unreachableNoSchedule)
+	})
+}
+
+// A write of which the answer was lost is done, and the watch is too late to say so.
+func TestMaxTaintedHoldsWhenTheAnswerToAWriteIsLost(t *testing.T) {
+	playRules(t, func(t *testing.T, w *ruleWorld) {
+		w.addZone("a", 3)
+		w.update("a-1", func(n *corev1.Node) { n.Labels["pool"] = "one" })
+		w.late = &lateWatch{}
+		var lose atomic.Bool
+		w.slow.wrote = func(context.Context) error {
+			if !lose.Swap(false) {
+				return nil
+			}
+			w.late.hold()
+			return context.DeadlineExceeded
+		}
+		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
+		w.run()
+		lose.Store(true)
+		w.locks("a-0", "a-1") // a-0 comes first
+		w.settle()
+		w.changeRule(func(r *v1alpha1.NodeTaintRule) {
+			r.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "one"}}
+		})
+		for range 40 {
+			w.sleep(500 * time.Millisecond)
+			if got := w.deadlocked(); len(got) > 1 {
+				t.Fatalf("after %s the nodes %q have the taint, want 1 at most", time.Since(w.start), got)
+			}
+		}
+		w.late.release()
+		w.until(2 * time.Minute)
+		w.wantDeadlocked("a-1")
+	})
+}
+
+// An API server that has just started can say so.
+func TestANodeOfWhichAPatchSaysThatItIsNotThereIsLookedAtAgain(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 3)
+		var said atomic.Bool
+		w.on("nodes", "status", func() error {
+			if said.Swap(true) {
+				return nil
+			}
+			return apierrors.NewNotFound(corev1.Resource("nodes"), "a-0")
+		})
+		w.run()
+		w.falls("a-0")
+		w.until(2 * time.Minute)
+		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+	})
 }
 
 // client-go transforms the nodes of a first list that is streamed twice.

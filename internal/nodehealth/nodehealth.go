@@ -166,6 +166,7 @@ func (k *Keeper) came(node *corev1.Node) {
 
 func (k *Keeper) went(node *corev1.Node) {
 	k.looks.drop(node.Name)
+	k.markings.drop(node.Name)
 	if k.looks.started() && !k.config.DryRun {
 		k.events.removed(node)
 	}

@@ -53,6 +53,9 @@ func newNodes(client kubernetes.Interface, probes *probes, see observers) (*node
 			}
 			probes.forgetNode(name)
 			see.changed(name)
+			if unseen, ok := object.(cache.DeletedFinalStateUnknown); ok { // the watch was interrupted
+				object = unseen.Obj
+			}
 			if node, ok := object.(*corev1.Node); ok {
 				see.went(node)
 			}

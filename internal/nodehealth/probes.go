@@ -149,17 +149,15 @@ func (p *probes) drop(name string) {
 	}
 }
 
-// missLease notes that a lease is gone though the watch has not said so, and reports whether that is news. With it
-// went the renewals that the watch had not brought either, so that its kubelet has time to make it anew.
-func (p *probes) missLease(name string, now time.Time) bool {
+// missLease notes that a lease is gone though the watch has not said so. With it went the renewals that the watch had
+// not brought either, so its kubelet has time to make it anew, once.
+func (p *probes) missLease(name string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, known := p.renewals[name]; !known {
-		return false
+	if _, known := p.renewals[name]; known {
+		p.drop(name)
+		p.leaveNode(name, findAgain, now)
 	}
-	p.drop(name)
-	p.leaveNode(name, findAgain, now)
-	return true
 }
 
 // leases returns the names of the nodes whose lease is known.

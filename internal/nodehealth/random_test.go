@@ -4,6 +4,7 @@
 package nodehealth
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
@@ -35,17 +36,58 @@ const (
 // Three are enough: with each of three faults put into the Keeper (a zone whose rate changes begins a full limiter, one
 // node more than maxTainted, a lease that is gone takes its last sign of life with it) at least one of them fails. 62
 // of them found nothing more in a Keeper without.
-func TestRandomHistories(t *testing.T) {
+func TestRandomHistories(t *testing.T) { playHistories(t, func(*history) {}) }
+
+// Meanwhile a watch can bring what makes the answer to a live read old.
+func TestRandomHistoriesInWhichLiveReadsTakeTime(t *testing.T) {
+	playHistories(t, func(h *history) {
+		h.readsTake(func(string) time.Duration { return h.takes(5 * time.Second) })
+	})
+}
+
+// A write is done though its answer says that it failed, and the watch of nodes does not say so at once.
+func TestRandomHistoriesInWhichAnswersAreLateOrLost(t *testing.T) {
+	playHistories(t, func(h *history) {
+		h.late = &lateWatch{}
+		var held atomic.Bool
+		h.slow.wrote = func(ctx context.Context) error {
+			if h.takes(time.Second) > 800*time.Millisecond && !held.Swap(true) {
+				h.late.hold()
+				time.AfterFunc(3*time.Second, func() {
+					h.late.release()
+					held.Store(false)
+				})
+			}
+			if err := takes(ctx, h.takes(4*time.Second)/2); err != nil {
+				return err
+			}
+			if h.takes(time.Second) > 850*time.Millisecond {
+				return context.DeadlineExceeded
+			}
+			return nil
+		}
+	})
+}
+
+// playHistories plays a history for each seed, in a world that is made as harsh as wanted.
+func playHistories(t *testing.T, harsh func(*history)) {
+	t.Helper()
 	for seed := range uint64(randomHistories) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			playRules(t, func(_ *testing.T, w *ruleWorld) {
 				h := newHistory(w, seed)
+				harsh(h)
 				defer h.tell()
 				h.play()
 				h.heal()
 			})
 		})
 	}
+}
+
+// takes draws how long a call takes.
+func (h *history) takes(most time.Duration) time.Duration {
+	return time.Duration(rand.New(rand.NewPCG(h.seed, h.calls.Add(1))).Int64N(int64(most)))
 }
 
 // history is a random one: three zones of six nodes, one rule, and what can befall them.
@@ -59,6 +101,7 @@ type history struct {
 	log    []string
 
 	unreadable atomic.Bool // live reads of leases fail
+	calls      atomic.Uint64
 	refusal    atomic.Pointer[refusedWrites]
 
 	renewed  time.Time // when the kubelets last did
@@ -231,5 +274,5 @@ func (h *history) tell() {
 	for _, line := range h.log[max(0, len(h.log)-last):] {
 		h.t.Log(line)
 	}
-	h.t.Logf("play it again: go test ./internal/nodehealth -run 'TestRandomHistories/seed_%d$'", h.seed)
+	h.t.Logf("play it again: go test ./internal/nodehealth -run '^%s$'", h.t.Name())
 }

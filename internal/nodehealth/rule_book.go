@@ -15,6 +15,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/lru"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
@@ -30,9 +31,12 @@ type rulebook struct {
 
 	mu      sync.Mutex
 	planned map[string]*planned
-	// departed are the taints of rules that were planned and are gone.
-	departed map[departure]struct{}
+	// departed are the taints of rules that were planned and are gone, the latest of them.
+	departed *lru.Cache
 }
+
+// departuresKept is how many rules that are gone are remembered.
+const departuresKept = 1024
 
 // departure is a rule that is gone, and its taint as key=value:Effect.
 type departure struct{ name, text string }
@@ -53,7 +57,7 @@ func (p *planned) wants(node *corev1.Node) bool {
 func newRulebook() *rulebook {
 	return &rulebook{
 		exists: func(string) bool { return false }, listed: func() bool { return false }, replan: func(string) {},
-		planned: map[string]*planned{}, departed: map[departure]struct{}{},
+		planned: map[string]*planned{}, departed: lru.New(departuresKept),
 	}
 }
 
@@ -81,7 +85,7 @@ func (b *rulebook) enter(r *rule, plan rulePlan, nodes []*corev1.Node) []string 
 		differs = func(node *corev1.Node) bool { return before.wants(node) != next.wants(node) }
 	}
 	if before != nil && before.rule.text != r.text { // made anew
-		b.departed[departure{r.name, before.rule.text}] = struct{}{}
+		b.departed.Add(departure{r.name, before.rule.text}, nil)
 	}
 	b.planned[r.name] = next
 	var differ []string
@@ -110,7 +114,7 @@ func (b *rulebook) forget(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if known, ok := b.planned[name]; ok {
-		b.departed[departure{name, known.rule.text}] = struct{}{}
+		b.departed.Add(departure{name, known.rule.text}, nil)
 		delete(b.planned, name)
 	}
 }
@@ -209,7 +213,7 @@ type pages struct{ *rulebook }
 // has seen can have brought is not taken off: the annotation may be anybody's.
 func (b pages) says(node *corev1.Node, name, taint string) entry {
 	known, ok := b.planned[name]
-	_, departed := b.departed[departure{name, taint}]
+	_, departed := b.departed.Get(departure{name, taint})
 	switch {
 	case !ok && b.exists(name):
 		return kept

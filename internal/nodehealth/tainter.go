@@ -7,10 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -36,6 +36,8 @@ type tainter struct {
 	unready func(name string) // is told of each node whose pods are not ready
 	backoff workqueue.TypedRateLimiter[NodeRequest]
 	notes   notes
+
+	hung atomic.Pointer[time.Time] // when a live read was last given up; nil: never
 }
 
 // Reconcile looks at one node, and comes back when its assessment changes by time alone.
@@ -63,6 +65,9 @@ func (t *tainter) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 		return reconcile.Result{RequeueAfter: againIn(next, t.retry(ctx, req, err))}, nil // its turn may come before
 	}
 	t.backoff.Forget(req)
+	if err != nil { // the watch will say that it is gone; unless it is not
+		next = againIn(next, lastBackoff)
+	}
 	return reconcile.Result{RequeueAfter: next}, nil
 }
 
@@ -86,15 +91,16 @@ func (t *tainter) look(ctx context.Context, node *corev1.Node) (time.Duration, e
 	now := time.Now()
 	assessment := Assess(node, t.probes.of(node.Name, now), t.grace, now)
 	if len(assessment.Conditions) > 0 {
-		alive, err := t.renewedUnseen(ctx, node.Name)
-		if err != nil {
-			t.zones.giveUp(node.Name)
+		if err := t.seekRenewal(ctx, node.Name); err != nil { // nobody knows whether it is silent; all else can be right
+			t.zones.suspect(node, time.Now())
+			wait, also := t.retaint(ctx, node, unlessReady(node))
+			return wait, errors.Join(err, also)
+		}
+		if err := t.api.turn(ctx); err != nil { // before the decision, which must not grow old
 			return 0, err
 		}
-		if alive {
-			now = time.Now()
-			assessment = Assess(node, t.probes.of(node.Name, now), t.grace, now)
-		}
+		now = time.Now()
+		assessment = Assess(node, t.probes.of(node.Name, now), t.grace, now) // the watch may have brought something meanwhile, too
 	}
 	var failed error
 	if len(assessment.Conditions) > 0 {
@@ -111,7 +117,7 @@ func (t *tainter) look(ctx context.Context, node *corev1.Node) (time.Duration, e
 	if assessment.Ready == corev1.ConditionUnknown {
 		t.unready(node.Name)
 	}
-	t.zones.put(node, assessment.Ready == corev1.ConditionTrue, now)
+	t.zones.put(node, assessment.Ready == corev1.ConditionTrue, time.Now())
 	wait, err := t.retaint(ctx, node, assessment.Ready)
 	err = errors.Join(failed, err)
 	if err == nil && t.dryRun && len(assessment.Conditions) > 0 { // its kubelet knows of nothing, so no change of the node will tell that it is back
@@ -127,21 +133,39 @@ func (t *tainter) look(ctx context.Context, node *corev1.Node) (time.Duration, e
 	return againIn(wait, silentIn), nil
 }
 
-// renewedUnseen reports whether a node that seems silent has renewed its lease, by a live read: the watch of leases can
-// be late, and a connection that hangs is noticed only after 45 s.
-func (t *tainter) renewedUnseen(ctx context.Context, node string) (bool, error) {
+// pauseAfterHang is how long after a live read that hung no other is begun: while none is answered they must not take
+// all workers all the time.
+const pauseAfterHang = time.Second
+
+// seekRenewal looks for a renewal of a node that seems silent by a live read of its lease: the watch of leases can be
+// late, and a connection that hangs is noticed only after 45 s. It fails when nobody can tell.
+func (t *tainter) seekRenewal(ctx context.Context, node string) error {
+	if at := t.hung.Load(); at != nil && time.Since(*at) < pauseAfterHang {
+		return fmt.Errorf("read the lease of node %s, which seems silent: such reads hang: %w", node, context.DeadlineExceeded)
+	}
 	lease, err := t.api.lease(ctx, node)
-	if apierrors.IsNotFound(err) {
-		return t.probes.missLease(node, time.Now()), nil
+	switch {
+	case apicall.IsNotFound(err):
+		t.probes.missLease(node, time.Now())
+		return nil
+	case errors.Is(err, context.DeadlineExceeded):
+		t.hung.Store(new(time.Now()))
+		fallthrough
+	case err != nil:
+		return fmt.Errorf("read the lease of node %s, which seems silent: %w", node, err)
 	}
-	if err != nil {
-		return false, fmt.Errorf("read the lease of node %s, which seems silent: %w", node, err)
+	if t.probes.renewed(node, renewTime(lease), time.Now()) {
+		logf.FromContext(ctx).Info("A node seemed silent, but has renewed its lease: the watch of leases is late", "node", node)
 	}
-	if !t.probes.renewed(node, renewTime(lease), time.Now()) {
-		return false, nil
+	return nil
+}
+
+// unlessReady returns the status of a node's condition Ready; none if it is True, on which nobody can rely.
+func unlessReady(node *corev1.Node) corev1.ConditionStatus {
+	if ready := condition(node, corev1.NodeReady); ready != nil && ready.Status != corev1.ConditionTrue {
+		return ready.Status
 	}
-	logf.FromContext(ctx).Info("A node seemed silent, but has renewed its lease: the watch of leases is late", "node", node)
-	return true, nil
+	return ""
 }
 
 // againIn returns the shorter of two waits, of which the first may be none.
@@ -195,10 +219,20 @@ func (t *tainter) retaint(ctx context.Context, node *corev1.Node, ready corev1.C
 	keys, wait := t.noExecute(node, ready, now)
 	taints, executing := retaint(node.Spec.Taints, ownsNoExecute, corev1.TaintEffectNoExecute, keys, now)
 	taints, scheduling := retaint(taints, ownsNoSchedule, corev1.TaintEffectNoSchedule, noSchedule(node), now)
-	own := edit{taints: taints, labels: legacyLabels(node), first: executing && len(keys) > 0}
-	ruled := t.rules.part(node, taints, now)
-	needed := executing || scheduling || len(own.labels) > 0
-	if !needed && !ruled.changed() {
+	ruled, labels := t.rules.part(node, taints, now), legacyLabels(node)
+	all := edit{taints: ruled.taints, labels: labels, rules: &ruled, first: executing && len(keys) > 0}
+	var parts []edit
+	if executing || scheduling {
+		parts = append(parts, edit{taints: taints, first: all.first})
+	}
+	if ruled.changed() {
+		alone := t.rules.part(node, node.Spec.Taints, now)
+		parts = append(parts, edit{taints: alone.taints, rules: &alone})
+	}
+	if len(labels) > 0 {
+		parts = append(parts, edit{taints: node.Spec.Taints, labels: labels})
+	}
+	if len(parts) == 0 && !t.notes.doubted(node) {
 		t.rules.settled(node, ruled)
 		return wait, nil
 	}
@@ -208,37 +242,56 @@ func (t *tainter) retaint(ctx context.Context, node *corev1.Node, ready corev1.C
 		}
 		return wait, nil
 	}
-	all := own
-	all.taints, all.annotations = ruled.taints, ruled.annotations
-	err := t.write(ctx, node, all)
-	if err == nil {
-		t.rules.settled(node, ruled)
-		return wait, nil
-	}
-	if !apicall.Refused(err) || !ruled.changed() {
-		return wait, err
-	}
-	t.rules.refused(node, ruled, err, now)
-	if needed { // its readiness has nothing to do with what a rule wants
-		return wait, errors.Join(err, t.write(ctx, node, own))
-	}
-	return wait, err
+	return wait, t.writeOr(ctx, node, all, parts)
 }
 
 // edit is what to write of a node.
 type edit struct {
-	taints      []corev1.Taint
-	labels      map[string]string
-	annotations map[string]any
-	first       bool // a NoExecute taint for its readiness, in its turn
+	taints []corev1.Taint
+	labels map[string]string
+	rules  *rulePart // what is written for rules; nil: nothing
+	first  bool      // a NoExecute taint for its readiness, in its turn
+}
+
+// writeOr writes an edit; if it is refused, the first of its parts that is not. What has to do with its readiness and
+// conditions, what rules want and its labels have nothing to do with one another. The rest is for the next look.
+func (t *tainter) writeOr(ctx context.Context, node *corev1.Node, all edit, parts []edit) error {
+	err := t.write(ctx, node, all)
+	if !apicall.Refused(err) {
+		return err
+	}
+	for _, part := range parts {
+		why := err
+		if len(parts) > 1 {
+			why = t.write(ctx, node, part)
+		}
+		if !apicall.Refused(why) {
+			return errors.Join(err, why)
+		}
+		if part.rules != nil {
+			t.rules.refused(node, *part.rules, why, time.Now())
+		}
+	}
+	return err
 }
 
 func (t *tainter) write(ctx context.Context, node *corev1.Node, e edit) error {
-	changed, err := t.api.patchNodeTaints(ctx, node, e.taints, e.labels, e.annotations)
+	var annotations map[string]any
+	if e.rules != nil {
+		annotations = e.rules.annotations
+	}
+	changed, err := t.api.patchNodeTaints(ctx, node, e.taints, e.labels, annotations)
 	if err != nil {
+		if !apicall.Refused(err) {
+			t.notes.doubt(node)
+		}
 		return fmt.Errorf("write the taints of node %s: %w", node.Name, err)
 	}
+	t.notes.trust(node)
 	t.notes.changes(node, changed)
+	if e.rules != nil {
+		t.rules.settled(node, *e.rules)
+	}
 	if e.first {
 		t.zones.used(node.Name)
 	}

@@ -44,6 +44,8 @@ type world struct {
 	stop     func()
 	silent   map[string]bool
 	leases   clienttesting.ObjectTracker
+	slow     slowClient // the Keeper's, if anything of it is set
+	late     *lateWatch // of nodes; nil: it is never late
 }
 
 // renewEvery is how often kubelets renew their lease.
@@ -53,8 +55,10 @@ func play(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
-		watchNodesFromTheirList(client)
-		w := &world{t: t, client: client, book: bubble.NewBook(client, describe), start: time.Now(), silent: map[string]bool{}, leases: trackLeases(client)}
+		w := &world{t: t, client: client, start: time.Now(), silent: map[string]bool{}}
+		w.watchNodesFromTheirList()
+		w.book = bubble.NewBook(client, describe)
+		w.leases = trackLeases(client)
 		w.client.PrependReactor("patch", "nodes", w.lock)
 		test(t, w)
 	})
@@ -119,6 +123,10 @@ func (w *world) run(change ...func(*Config)) {
 			Rate: DefaultRate, SecondaryRate: DefaultSecondaryRate, FullDisruptionRate: DefaultRate,
 			LargeZone: DefaultLargeZone, UnhealthyShare: DefaultUnhealthyShare,
 		},
+	}
+	if w.slow.read != nil || w.slow.wrote != nil {
+		w.slow.Clientset = w.client
+		config.Client, config.LeaseClient = w.slow, w.client
 	}
 	for _, apply := range change {
 		apply(&config)
@@ -347,9 +355,9 @@ func (w *world) wantMetric(name string, labels map[string]string, want float64) 
 
 // watchNodesFromTheirList closes the gap that the fake clientset leaves between a reflector's list and its watch. What
 // changes in between is lost; a real API server goes on from the version of the list.
-func watchNodesFromTheirList(client *fake.Clientset) {
+func (w *world) watchNodesFromTheirList() {
 	var begun watch.Interface
-	client.PrependReactor("list", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	w.client.PrependReactor("list", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if list, ok := action.(clienttesting.ListActionImpl); !ok || list.ListOptions.ResourceVersion == "" {
 			return false, nil, nil // not a reflector
 		}
@@ -357,14 +365,67 @@ func watchNodesFromTheirList(client *fake.Clientset) {
 			begun.Stop()
 		}
 		var err error
-		begun, err = client.Tracker().Watch(action.GetResource(), action.GetNamespace())
+		begun, err = w.client.Tracker().Watch(action.GetResource(), action.GetNamespace())
 		return err != nil, nil, err
 	})
-	client.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, watch.Interface, error) {
+	w.client.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, watch.Interface, error) {
 		stream := begun
 		begun = nil
+		if stream != nil && w.late != nil {
+			stream = w.late.through(stream)
+		}
 		return stream != nil, stream, nil
 	})
+}
+
+// lateWatch keeps what a watch brings back for a while, in its order.
+type lateWatch struct {
+	mu   sync.Mutex
+	held bool
+	kept []watch.Event
+	to   *watch.RaceFreeFakeWatcher
+}
+
+func (l *lateWatch) hold() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = true
+}
+
+func (l *lateWatch) release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = false
+	for _, event := range l.kept {
+		l.to.Action(event.Type, event.Object)
+	}
+	l.kept = nil
+}
+
+func (l *lateWatch) through(stream watch.Interface) watch.Interface {
+	passed := watch.NewRaceFreeFake()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.to, l.kept = passed, nil
+	go func() {
+		defer passed.Stop()
+		for event := range stream.ResultChan() {
+			l.brings(event, passed)
+		}
+	}()
+	return passedOn{passed, stream}
+}
+
+func (l *lateWatch) brings(event watch.Event, to *watch.RaceFreeFakeWatcher) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case to != l.to: // nobody watches it any more
+	case l.held:
+		l.kept = append(l.kept, event)
+	default:
+		to.Action(event.Type, event.Object)
+	}
 }
 
 // leaseWatch is the watch of leases, which can be broken: until it is mended nothing is listed and nothing watched.

@@ -23,12 +23,12 @@ const excludedFromDisruption = "node.kubernetes.io/exclude-disruption"
 type zones struct {
 	policy Policy
 	log    logr.Logger
-	// silent reports whether the grace period of a node is over: such a node counts as not ready even
-	// before its condition says so, since what many have in common must be known before the first is tainted.
+	// silent reports whether the grace period of a node is over: such a node counts as not ready even before a live
+	// read has shown that it is, since what many have in common must be known before the first is tainted.
 	silent func(name string, now time.Time) bool
 	// wake makes a node be looked at again. It is called with the lock held.
 	wake func(name string)
-	// recovered is called when not every zone is fully disrupted any longer.
+	// recovered is called when it is no longer certain that every zone is fully disrupted.
 	recovered func(now time.Time)
 
 	mu      sync.Mutex
@@ -36,6 +36,7 @@ type zones struct {
 	zones   map[string]*zone
 	swept   time.Time // when all nodes were last looked at
 	allFull bool      // every zone is fully disrupted: nobody is tainted NoExecute
+	certain bool      // and that was certain once, of every node: nobody keeps such a taint either
 }
 
 // sweepEvery bounds how often all nodes are looked at because some fell silent: when 15,000 do within ten
@@ -47,11 +48,14 @@ type member struct {
 	zone   string
 	counts bool // it is not excluded from disruption checks
 	ready  bool
+	// suspected: it counts as not ready, but nobody knows yet whether it is. That holds others back, and takes nothing off.
+	suspected bool
 }
 
 // zone is a zone that was seen once. It stays known when its nodes have gone.
 type zone struct {
 	size, notReady int // of the nodes that count
+	suspected      int // of those that are not ready
 	state          State
 	rate           float32
 	limiter        *rate.Limiter
@@ -89,9 +93,19 @@ type Held struct {
 
 // put notes a node, as it is now.
 func (z *zones) put(node *corev1.Node, ready bool, now time.Time) {
+	z.note(node, memberOf(node, ready), now)
+}
+
+// suspect notes a node that seems silent, when nobody can tell whether it is.
+func (z *zones) suspect(node *corev1.Node, now time.Time) {
+	next := memberOf(node, false)
+	next.suspected = isReady(node)
+	z.note(node, next, now)
+}
+
+func (z *zones) note(node *corev1.Node, next member, now time.Time) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	next := memberOf(node, ready)
 	known, seen := z.members[node.Name]
 	if seen && known == next {
 		return
@@ -104,7 +118,7 @@ func (z *zones) put(node *corev1.Node, ready bool, now time.Time) {
 	}
 	z.members[node.Name] = next
 	z.count(next)
-	if !ready && now.Sub(z.swept) >= sweepEvery { // all that fell at this moment at once: states in between would cost the zone a turn
+	if !next.ready && now.Sub(z.swept) >= sweepEvery { // all that fell at this moment at once: states in between would cost the zone a turn
 		z.countSilent(now)
 	}
 	z.evaluate(now)
@@ -171,11 +185,11 @@ func (z *zones) forget(name string, now time.Time) {
 	z.evaluate(now)
 }
 
-// allDisrupted reports whether every zone is fully disrupted.
+// allDisrupted reports whether it is certain that every zone is fully disrupted.
 func (z *zones) allDisrupted() bool {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	return z.allFull
+	return z.certain
 }
 
 // turn asks, for a node that was put before, whether it may be tainted NoExecute now. A turn that was
@@ -246,6 +260,9 @@ func (z *zones) count(m member) {
 	if !m.ready {
 		at.notReady++
 	}
+	if m.suspected {
+		at.suspected++
+	}
 }
 
 func (z *zones) uncount(m member) {
@@ -256,6 +273,9 @@ func (z *zones) uncount(m member) {
 	at.size--
 	if !m.ready {
 		at.notReady--
+	}
+	if m.suspected {
+		at.suspected--
 	}
 }
 
@@ -282,7 +302,7 @@ func (z *zones) countSilent(now time.Time) {
 			continue
 		}
 		z.uncount(m)
-		m.ready = false
+		m.ready, m.suspected = false, true
 		z.members[name] = m
 		z.count(m)
 		found = true
@@ -294,8 +314,9 @@ func (z *zones) countSilent(now time.Time) {
 
 // evaluate tells the state and rate of each zone from its counts, and what follows.
 func (z *zones) evaluate(now time.Time) {
-	wasFull := z.allFull
+	was := z.certain
 	z.allFull = z.everyZoneFull()
+	z.certain = z.allFull && (was || z.nobodyIsSuspected())
 	for key, at := range z.zones {
 		state := z.policy.State(at.size, at.notReady)
 		next := z.policy.RateOf(state, at.size)
@@ -313,10 +334,10 @@ func (z *zones) evaluate(now time.Time) {
 			}
 		}
 	}
-	if z.allFull == wasFull {
+	if z.certain == was {
 		return
 	}
-	if z.allFull {
+	if z.certain {
 		z.log.Info("Every zone is fully disrupted, so the control plane is the likelier culprit: NoExecute taints for readiness are taken off, and none is set")
 	} else {
 		z.log.Info("Some nodes are ready again: every node has its grace period anew, and zones taint at their rate")
@@ -325,6 +346,15 @@ func (z *zones) evaluate(now time.Time) {
 	for name := range z.members {
 		z.wake(name)
 	}
+}
+
+func (z *zones) nobodyIsSuspected() bool {
+	for _, at := range z.zones {
+		if at.suspected > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // everyZoneFull reports whether all zones that have nodes are fully disrupted.

@@ -1,0 +1,363 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodehealth
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// slowClient is a client whose calls about nodes may take their time, and lose their answers.
+type slowClient struct {
+	*fake.Clientset
+
+	// read answers the live read of a lease; nil: as the clientset does.
+	read func(ctx context.Context, name string) (*coordinationv1.Lease, error)
+	// wrote is told of a patch of a node that was done, and says what its caller hears; nil: that it was.
+	wrote func(ctx context.Context) error
+}
+
+// CoordinationV1 implements kubernetes.Interface.
+func (c slowClient) CoordinationV1() coordinationclient.CoordinationV1Interface {
+	return slowCoordination{c.Clientset.CoordinationV1(), c}
+}
+
+// CoreV1 implements kubernetes.Interface.
+func (c slowClient) CoreV1() coreclient.CoreV1Interface { return slowCore{c.Clientset.CoreV1(), c} }
+
+type slowCoordination struct {
+	coordinationclient.CoordinationV1Interface
+
+	client slowClient
+}
+
+// Leases implements coordinationclient.CoordinationV1Interface.
+func (c slowCoordination) Leases(namespace string) coordinationclient.LeaseInterface {
+	return slowLeases{c.CoordinationV1Interface.Leases(namespace), c.client}
+}
+
+type slowLeases struct {
+	coordinationclient.LeaseInterface
+
+	client slowClient
+}
+
+// Get implements coordinationclient.LeaseInterface.
+func (l slowLeases) Get(ctx context.Context, name string, options metav1.GetOptions) (*coordinationv1.Lease, error) {
+	if l.client.read == nil {
+		return l.LeaseInterface.Get(ctx, name, options)
+	}
+	return l.client.read(ctx, name)
+}
+
+type slowCore struct {
+	coreclient.CoreV1Interface
+
+	client slowClient
+}
+
+// Nodes implements coreclient.CoreV1Interface.
+func (c slowCore) Nodes() coreclient.NodeInterface {
+	return slowNodes{c.CoreV1Interface.Nodes(), c.client}
+}
+
+type slowNodes struct {
+	coreclient.NodeInterface
+
+	client slowClient
+}
+
+// Patch implements coreclient.NodeInterface.
+func (n slowNodes) Patch(ctx context.Context, name string, kind types.PatchType, patch []byte, options metav1.PatchOptions, subresources ...string) (*corev1.Node, error) {
+	changed, err := n.NodeInterface.Patch(ctx, name, kind, patch, options, subresources...)
+	if err == nil && n.client.wrote != nil {
+		err = n.client.wrote(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return changed, nil
+}
+
+// readsTake makes live reads of leases take some time, each its own.
+func (w *world) readsTake(d func(name string) time.Duration) {
+	w.slow.read = func(ctx context.Context, name string) (*coordinationv1.Lease, error) {
+		if err := takes(ctx, d(name)); err != nil {
+			return nil, err
+		}
+		return w.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
+	}
+}
+
+// readsHang makes live reads of leases hang for as long as a switch is on, as when their etcd is away: they may have one
+// of their own.
+func (w *world) readsHang() *atomic.Bool {
+	var hung atomic.Bool
+	w.readsTake(func(string) time.Duration {
+		if hung.Load() {
+			return time.Hour
+		}
+		return 0
+	})
+	return &hung
+}
+
+// readsFail makes live reads of leases fail from an instant on.
+func (w *world) readsFail(from time.Duration, with error) {
+	w.client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return time.Since(w.start) > from, nil, with
+	})
+}
+
+func takes(ctx context.Context, d time.Duration) error {
+	if d == 0 {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// wantUntouched checks that nodes were not changed since the world began.
+func (w *world) wantUntouched(names ...string) {
+	w.t.Helper()
+	for _, name := range names {
+		if at := w.did("patch nodes " + name + "/"); len(at) > 0 {
+			w.t.Errorf("live node %s was changed at %v: it has %q", name, at, w.taints(name))
+		}
+	}
+}
+
+// The network to the API server is away for a while: what the watch kept back and the answer to the live read come together.
+func TestALiveNodeIsNotCalledSilentWhenTheWatchBringsItsRenewalDuringTheLiveRead(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		nodes := w.addZone("a", 3)
+		leases := w.breakableLeases()
+		w.readsTake(func(string) time.Duration { return 3 * time.Second })
+		w.run()
+		w.until(25 * time.Second) // the last renewal that is seen is at 20 s
+		leases.hangs()
+		w.until(71 * time.Second) // all renewed at 70 s
+		leases.hung.Store(false)
+		w.renewAll() // at 71 s, which the watch brings; the read, which is under way, ends at 73 s
+		w.until(100 * time.Second)
+		w.wantUntouched(nodes...)
+	})
+}
+
+// What stands between us and the API server knows of nothing.
+func TestALiveNodeIsNotCalledSilentBecauseOfA404ThatIsNotTheAPIServers(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		nodes := w.addZone("a", 3)
+		leases := w.breakableLeases()
+		w.slow.read = func(context.Context, string) (*coordinationv1.Lease, error) {
+			return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, "", "404 page not found", 0, true)
+		}
+		w.run()
+		w.until(25 * time.Second)
+		leases.hangs()
+		w.until(100 * time.Second)
+		w.wantUntouched(nodes...)
+	})
+}
+
+// While live reads are under way nobody knows whether the others are silent.
+func TestALateWatchOfLeasesTakesNoTaintOffADeadNode(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		nodes := w.addZone("a", 6)
+		leases := w.breakableLeases()
+		w.readsTake(func(name string) time.Duration {
+			if name == "a-1" {
+				return 0
+			}
+			return 50 * time.Millisecond
+		})
+		w.run()
+		w.falls("a-0")
+		w.until(125 * time.Second)
+		w.wantTainted(1, nodes...)
+		w.falls("a-1")
+		leases.hangs()
+		was := w.node("a-0").ResourceVersion
+		w.until(200 * time.Second)
+		if w.node("a-0").ResourceVersion != was {
+			t.Errorf("dead node a-0 was changed at %v", w.did("patch nodes a-0/"))
+		}
+	})
+}
+
+func TestDeadNodesAreCalledSilentInTimeWhileTheWatchOfLeasesHangs(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		nodes := w.addZone("a", 9)
+		leases := w.breakableLeases()
+		w.readsTake(func(string) time.Duration { return 50 * time.Millisecond })
+		w.run()
+		w.until(15 * time.Second)
+		w.falls(nodes[:4]...)
+		leases.hangs()
+		w.until(15*time.Second + defaultGrace.Monitor + findAgain)
+		for _, name := range nodes[:4] {
+			if c := condition(w.node(name), corev1.NodeReady); c.Status != corev1.ConditionUnknown {
+				t.Errorf("after %s node %s is not called silent", time.Since(w.start), name)
+			}
+		}
+		w.wantUntouched(nodes[4:]...)
+	})
+}
+
+// All nodes seem silent and no read is answered; a new node makes every zone fully disrupted, which asks for a look at all.
+func TestLiveReadsThatHangDoNotKeepANodeThatReportsFromItsTaints(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		nodes := w.addZone("a", 80)
+		hung := w.readsHang()
+		w.run()
+		w.until(15 * time.Second)
+		hung.Store(true)
+		w.falls(nodes...) // their leases cannot be renewed
+		w.until(65 * time.Second)
+		w.addNode("new", "a", func(n *corev1.Node) { condition(n, corev1.NodeReady).Status = corev1.ConditionFalse })
+		w.until(66 * time.Second)
+		w.report("a-79", corev1.NodeReady, corev1.ConditionTrue)
+		w.report("a-79", corev1.NodeDiskPressure, corev1.ConditionTrue)
+		w.until(110 * time.Second)
+		w.wantTaints("a-79", "disk-pressure:NoSchedule")
+	})
+}
+
+func TestANodeWhoseLeaseCannotBeReadHasItsOtherTaints(t *testing.T) {
+	for name, err := range map[string]error{
+		"for want of a right": apierrors.NewForbidden(coordinationv1.Resource("leases"), "a-0", errors.New("no")),
+		"for now":             apierrors.NewTooManyRequests("slow down", 1),
+		"for an error":        apierrors.NewInternalError(errors.New("etcdserver: no leader")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(_ *testing.T, w *world) {
+				w.addZone("a", 3)
+				w.readsFail(15*time.Second, err)
+				w.run()
+				w.falls("a-0")
+				w.until(80 * time.Second)
+				w.update("a-0", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+				w.until(2 * time.Minute)
+				w.wantTaints("a-0", "unschedulable:NoSchedule")
+			})
+		})
+	}
+}
+
+func TestARuleCanBeDeletedThoughTheLeaseOfASilentNodeCannotBeRead(t *testing.T) {
+	playRules(t, func(t *testing.T, w *ruleWorld) {
+		w.addZone("a", 3)
+		w.readsFail(15*time.Second, forbidden())
+		w.addRule("deadlock")
+		w.run()
+		w.locks("a-0")
+		w.settle()
+		w.wantDeadlocked("a-0")
+		w.falls("a-0")
+		w.until(80 * time.Second)
+		w.deleteRule("deadlock")
+		w.until(2 * time.Minute)
+		w.wantDeadlocked()
+		if !w.isGone("deadlock") {
+			t.Error("the rule cannot be deleted")
+		}
+	})
+}
+
+func TestNothingIsTriedWithoutPauseWhileLiveReadsFail(t *testing.T) {
+	for name, err := range map[string]error{
+		"for want of a right": forbidden(),
+		"with a foreign 404":  apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, "", "404 page not found", 0, true),
+		"without an answer":   errors.New("connection refused"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(t *testing.T, w *world) {
+				nodes := w.addZone("a", 20)
+				w.addZone("b", 2)
+				var reads atomic.Int32
+				w.slow.read = func(context.Context, string) (*coordinationv1.Lease, error) {
+					reads.Add(1)
+					return nil, err
+				}
+				w.run()
+				w.report(nodes[0], corev1.NodeReady, corev1.ConditionFalse)
+				w.until(15 * time.Second)
+				w.falls(nodes...)
+				w.until(2 * time.Minute)
+				readBefore, lookedBefore := reads.Load(), w.looks()
+				w.until(32 * time.Minute)
+				const nodesTimesBackoffs = 20 * 60 // a node and half a minute
+				if got := reads.Load() - readBefore; got < nodesTimesBackoffs/2 || got > 2*nodesTimesBackoffs {
+					t.Errorf("%d reads of 20 leases within half an hour, want some %d", got, nodesTimesBackoffs)
+				}
+				if got := w.looks() - lookedBefore; got > 4*nodesTimesBackoffs {
+					t.Errorf("%d looks at 22 nodes within half an hour", got)
+				}
+			})
+		})
+	}
+}
+
+func TestAShutdownInTheMiddleOfReadsThatHangEnds(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		nodes := w.addZone("a", 20)
+		w.readsHang().Store(true)
+		w.run()
+		w.falls(nodes...)
+		w.until(70 * time.Second)
+		began := time.Now()
+		w.stop()
+		if took := time.Since(began); took > readLimit {
+			t.Errorf("the shutdown took %s", took)
+		}
+	})
+}
+
+func TestUnderALimitOfCallsLiveNodesStayReadyWhileTheWatchOfLeasesHangs(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		nodes := w.addZone("a", 60)
+		w.addZone("b", 3)
+		leases := w.breakableLeases()
+		w.run(func(c *Config) { c.Limiter = rate.NewLimiter(5, 10) })
+		w.until(35 * time.Second)
+		w.falls(nodes[:3]...)
+		leases.hangs()
+		w.until(10 * time.Minute)
+		w.wantUntouched(nodes[3:]...)
+		w.wantTainted(3, nodes...)
+	})
+}
+
+func TestADecisionToCallANodeSilentDoesNotGrowOldWhileItsCallWaits(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.run(func(c *Config) { c.Limiter = rate.NewLimiter(0.05, 1) })
+		w.falls("a-0")
+		w.until(55 * time.Second) // the live read was at 50 s; the write would be at 70 s
+		w.resumes("a-0")
+		w.until(3 * time.Minute)
+		w.wantUntouched("a-0")
+	})
+}
