@@ -44,8 +44,12 @@ func (a api) lease(ctx context.Context, node string) (*coordinationv1.Lease, err
 }
 
 // patchConditions writes conditions of a node, on the condition that nobody has changed the node since
-// it was read, and returns the node as it is then. Whoever calls it has waited for the turn.
+// it was read, and returns the node as it is then. It follows a live read at once, which must not grow old: the turn that it
+// takes is waited for by the call after it.
 func (a api) patchConditions(ctx context.Context, read *corev1.Node, conditions []corev1.NodeCondition) (*corev1.Node, error) {
+	if a.limiter != nil {
+		a.limiter.Reserve()
+	}
 	return a.patchNode(ctx, read, types.StrategicMergePatchType, map[string]any{
 		"metadata": locked(read),
 		"status":   map[string]any{"conditions": conditions},

@@ -609,6 +609,142 @@ func TestALabelThatIsRefusedDoesNotKeepANodeFromItsTaints(t *testing.T) {
 	})
 }
 
+// The label cannot be written, and so never together with what the rule has to say.
+func TestARulesClaimIsSettledThoughALabelOfTheNodeIsRefused(t *testing.T) {
+	playRules(t, func(_ *testing.T, w *ruleWorld) {
+		w.addNode("a-0", "a", func(n *corev1.Node) { n.Labels[corev1.LabelOSStable] = "linux" })
+		w.addNode("a-1", "a")
+		w.addNode("a-2", "a")
+		var busy atomic.Bool
+		w.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if strings.Contains(string(action.(clienttesting.PatchActionImpl).Patch), "beta.kubernetes.io/os") {
+				return true, nil, forbidden()
+			}
+			return busy.Load(), nil, apierrors.NewTooManyRequests("slow down", 1)
+		})
+		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
+		w.run()
+		busy.Store(true)
+		w.locks("a-0")
+		w.settle()
+		w.unlocks("a-0") // before its taint could come
+		w.settle()
+		busy.Store(false)
+		w.locks("a-1")
+		w.until(2 * time.Minute)
+		w.wantDeadlocked("a-1")
+	})
+}
+
+// statusFailsFor makes an admission webhook for the status of a node fail.
+func (w *world) statusFailsFor(node string) {
+	w.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		patch := action.(clienttesting.PatchActionImpl)
+		return patch.Name == node && patch.GetSubresource() == "status", nil, apierrors.NewInternalError(errors.New("failed calling webhook"))
+	})
+}
+
+func TestTaintsAreTakenOffInFullDisruptionThoughTheConditionsOfANodeCannotBeWrittenForNow(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		nodes := w.addZone("a", 4)
+		w.run()
+		w.falls("a-0")
+		w.until(80 * time.Second)
+		w.wantTainted(1, nodes...)
+		w.statusFailsFor("a-3")
+		w.falls(nodes...)
+		w.until(4 * time.Minute)
+		w.wantTainted(0, nodes...)
+	})
+}
+
+// Its kubelet may be back, so nobody knows that every zone is fully disrupted.
+func TestAConflictAboutASilentNodeTakesNoTaintOffAnother(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		nodes := w.addZone("a", 2)
+		w.run()
+		w.falls("a-0")
+		w.until(80 * time.Second)
+		w.wantTainted(1, nodes...)
+		var conflicts atomic.Bool
+		conflicts.Store(true)
+		w.on("nodes", "status", func() error {
+			if conflicts.Load() {
+				return apierrors.NewConflict(corev1.Resource("nodes"), "a-1", errors.New("the object has been modified"))
+			}
+			return nil
+		})
+		w.falls("a-1")
+		w.until(3 * time.Minute)
+		w.wantTainted(1, nodes...)
+		conflicts.Store(false)
+		w.until(4 * time.Minute)
+		w.wantTainted(0, nodes...)
+	})
+}
+
+func TestARuleCanBeDeletedThoughTheConditionsOfASilentNodeCannotBeWrittenForNow(t *testing.T) {
+	playRules(t, func(t *testing.T, w *ruleWorld) {
+		w.addZone("a", 3)
+		w.statusFailsFor("a-0")
+		w.addRule("deadlock")
+		w.run()
+		w.locks("a-0")
+		w.settle()
+		w.wantDeadlocked("a-0")
+		w.falls("a-0")
+		w.until(80 * time.Second)
+		w.deleteRule("deadlock")
+		w.until(3 * time.Minute)
+		w.wantDeadlocked()
+		if !w.isGone("deadlock") {
+			t.Error("the rule cannot be deleted")
+		}
+	})
+}
+
+func TestANodeThatWentWhileTheWatchWasInterruptedIsSaidToHaveGone(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.late = &lateWatch{}
+		w.run()
+		w.until(5 * time.Second)
+		w.late.hold()
+		w.must(nil, w.client.CoreV1().Nodes().Delete(t.Context(), "a-0", metav1.DeleteOptions{}))
+		w.late.breaks()
+		w.until(time.Minute)
+		if said := w.did("event a-0 RemovingNode"); len(said) != 1 {
+			t.Errorf("that node a-0 went was said %d times, want once", len(said))
+		}
+	})
+}
+
+// A write of which the answer was lost was not done, and no change of the node will say so.
+func TestAPlaceBelowMaxTaintedIsFreeWhenAWriteWasNotDone(t *testing.T) {
+	playRules(t, func(_ *testing.T, w *ruleWorld) {
+		w.addZone("a", 3)
+		w.update("a-1", func(n *corev1.Node) { n.Labels["pool"] = "one" })
+		var away atomic.Bool
+		away.Store(true)
+		w.on("nodes", "", func() error {
+			if away.Load() {
+				return context.DeadlineExceeded
+			}
+			return nil
+		})
+		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
+		w.locks("a-0", "a-1") // a-0 comes first
+		w.run()
+		w.changeRule(func(r *v1alpha1.NodeTaintRule) {
+			r.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "one"}}
+		})
+		w.settle()
+		away.Store(false)
+		w.until(time.Minute)
+		w.wantDeadlocked("a-1")
+	})
+}
+
 // A write of which the answer was lost is done, and the watch is too late to say so.
 func TestMaxTaintedHoldsWhenTheAnswerToAWriteIsLost(t *testing.T) {
 	playRules(t, func(t *testing.T, w *ruleWorld) {
@@ -624,9 +760,9 @@ func TestMaxTaintedHoldsWhenTheAnswerToAWriteIsLost(t *testing.T) {
 			return context.DeadlineExceeded
 		}
 		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
-		w.run()
 		lose.Store(true)
-		w.locks("a-0", "a-1") // a-0 comes first
+		w.locks("a-0", "a-1") // a-0 comes first; both are known before the watch is late
+		w.run()
 		w.settle()
 		w.changeRule(func(r *v1alpha1.NodeTaintRule) {
 			r.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "one"}}

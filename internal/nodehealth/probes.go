@@ -49,6 +49,8 @@ type heartbeat struct {
 	uid    types.UID
 	posted bool // there was a Ready condition
 	last   metav1.Time
+
+	unread time.Time // since when the node has seemed silent and its lease could not be read; zero: it could
 }
 
 type renewal struct {
@@ -158,6 +160,37 @@ func (p *probes) missLease(name string, now time.Time) {
 		p.drop(name)
 		p.leaveNode(name, findAgain, now)
 	}
+}
+
+// cannotRead notes that the lease of a node that seems silent cannot be read, canRead that it can. Who could not read it
+// for long may have kept its kubelet from renewing it, too, which then has time to do so, once.
+func (p *probes) cannotRead(name string, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known, seen := p.heartbeats[name]; seen && !p.unreadSinceLastSign(name, now) {
+		known.unread = now
+		p.heartbeats[name] = known
+	}
+}
+
+func (p *probes) canRead(name string, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known, seen := p.heartbeats[name]
+	if !seen || known.unread.IsZero() {
+		return
+	}
+	outage := p.unreadSinceLastSign(name, now) && now.Sub(known.unread) >= longBlindness
+	known.unread = time.Time{}
+	p.heartbeats[name] = known
+	if outage {
+		p.leaveNode(name, findAgain, now)
+	}
+}
+
+// unreadSinceLastSign reports whether a lease could not be read after its node last gave a sign of life.
+func (p *probes) unreadSinceLastSign(name string, now time.Time) bool {
+	return p.heartbeats[name].unread.After(p.last(name, p.blindUntil(now)))
 }
 
 // leases returns the names of the nodes whose lease is known.

@@ -120,6 +120,15 @@ func (w *world) readsHang() *atomic.Bool {
 	return &hung
 }
 
+// readsAway makes live reads of leases fail for as long as a switch is on, as when the API server has lost its etcd.
+func (w *world) readsAway() *atomic.Bool {
+	var away atomic.Bool
+	w.client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return away.Load(), nil, apierrors.NewInternalError(errors.New("etcdserver: no leader"))
+	})
+	return &away
+}
+
 // readsFail makes live reads of leases fail from an instant on.
 func (w *world) readsFail(from time.Duration, with error) {
 	w.client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -351,13 +360,130 @@ func TestUnderALimitOfCallsLiveNodesStayReadyWhileTheWatchOfLeasesHangs(t *testi
 }
 
 func TestADecisionToCallANodeSilentDoesNotGrowOldWhileItsCallWaits(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.run(func(c *Config) { c.Limiter = rate.NewLimiter(0.05, 1) }) // a call in 20 s
+		w.falls("a-0")
+		w.until(3 * time.Minute)
+		if at := w.did("patch nodes a-0/status"); len(at) != 1 || at[0] > defaultGrace.Monitor+time.Millisecond {
+			t.Errorf("node a-0 was called silent at %v, want once, at once after the live read", at)
+		}
+	})
+}
+
+func TestCallsThatAreNotMadeTakeNoTurnOfTheLimit(t *testing.T) {
+	for name, dryRun := range map[string]bool{"the node lives": false, "in a dry run": true} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(t *testing.T, w *world) {
+				nodes := w.addZone("a", 20)
+				leases := w.breakableLeases()
+				var reads atomic.Int32
+				w.readsTake(func(string) time.Duration {
+					reads.Add(1)
+					return 0
+				})
+				const turns = 1000
+				limiter := rate.NewLimiter(1e-9, turns)
+				w.run(func(c *Config) { c.Limiter, c.DryRun = limiter, dryRun })
+				if dryRun {
+					w.falls(nodes[0])
+				} else {
+					w.until(25 * time.Second)
+					leases.hangs()
+				}
+				w.until(2 * time.Minute)
+				if spent := turns - int(limiter.Tokens()+0.5); spent == 0 || spent != int(reads.Load()) {
+					t.Errorf("%d turns were spent on %d calls", spent, reads.Load())
+				}
+			})
+		})
+	}
+}
+
+// Leases can be neither renewed nor read, and their watch says nothing. Then they can be.
+func TestKubeletsHaveTimeToRenewAfterATimeInWhichNoLeaseCouldBeRead(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		nodes := w.addZone("a", 40)
+		away := w.readsAway()
+		w.run()
+		w.until(15 * time.Second)
+		away.Store(true)
+		w.falls(nodes...)
+		w.until(137 * time.Second)
+		away.Store(false)
+		w.resumes(nodes[0])
+		w.sleep(9 * time.Second)
+		clear(w.silent)
+		w.renewAll()
+		w.until(5 * time.Minute)
+		w.wantUntouched(nodes...)
+	})
+}
+
+// A node that is really silent is called so, however often its lease cannot be read in between.
+func TestTimesInWhichNoLeaseCouldBeReadDoNotForgiveSilenceForEver(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
-		w.run(func(c *Config) { c.Limiter = rate.NewLimiter(0.05, 1) })
+		away := w.readsAway()
+		w.run()
 		w.falls("a-0")
-		w.until(55 * time.Second) // the live read was at 50 s; the write would be at 70 s
-		w.resumes("a-0")
-		w.until(3 * time.Minute)
+		w.until(49 * time.Second)
+		away.Store(true)
+		w.until(69 * time.Second)
+		away.Store(false)
+		w.update("a-0", func(n *corev1.Node) { n.Labels["look"] = "again" }) // else within half a minute
+		w.until(69*time.Second + findAgain - time.Second)
+		w.wantTaints("a-0")
+		w.until(69*time.Second + findAgain + time.Second)
+		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+	})
+}
+
+func TestATimeInWhichALeaseCouldNotBeReadIsOverWithTheNextSignOfLife(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 3)
+		away := w.readsAway()
+		w.run()
+		w.falls("a-0")
+		w.until(49 * time.Second)
+		away.Store(true)
+		w.until(65 * time.Second)
+		delete(w.silent, "a-0")
+		w.renew("a-0")
+		away.Store(false)
+		w.until(75 * time.Second) // it renewed its lease at 70 s
+		w.falls("a-0")
+		w.until(70*time.Second + defaultGrace.Monitor + time.Second)
+		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+	})
+}
+
+// Nobody else falls, so no other look counts it.
+func TestANodeWhoseLeaseCannotBeReadCountsAsNotReady(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 1)
+		w.addZone("b", 2)
+		w.readsAway().Store(true)
+		w.run()
+		w.falls("a-0")
+		w.until(time.Minute)
+		w.wantMetric("taintkeeper_zone_state", map[string]string{"zone": "/a", "state": "FullDisruption"}, 1)
 		w.wantUntouched("a-0")
+	})
+}
+
+func TestANodeThatIsNotReadyHasItsTurnThoughItsLeaseCannotBeRead(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		nodes := w.addZone("a", 5)
+		w.readsAway().Store(true)
+		w.run(func(c *Config) { c.Policy.Rate = 1.0 / 60 })
+		w.falls(nodes[:2]...)
+		w.until(5 * time.Second)
+		w.report(nodes[0], corev1.NodeReady, corev1.ConditionFalse)
+		w.report(nodes[1], corev1.NodeReady, corev1.ConditionFalse)
+		w.until(64 * time.Second) // both seem silent for nine seconds
+		w.wantTainted(1, nodes...)
+		w.until(66 * time.Second)
+		w.wantTainted(2, nodes...)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -96,23 +97,25 @@ func (t *tainter) look(ctx context.Context, node *corev1.Node) (time.Duration, e
 			wait, also := t.retaint(ctx, node, unlessReady(node))
 			return wait, errors.Join(err, also)
 		}
-		if err := t.api.turn(ctx); err != nil { // before the decision, which must not grow old
-			return 0, err
-		}
 		now = time.Now()
 		assessment = Assess(node, t.probes.of(node.Name, now), t.grace, now) // the watch may have brought something meanwhile, too
 	}
 	var failed error
 	if len(assessment.Conditions) > 0 {
 		changed, err := t.setUnknown(ctx, node, assessment.Conditions)
-		if err != nil && !apicall.Refused(err) {
+		switch {
+		case err == nil:
+			node = changed
+		case apicall.Refused(err): // its taints can be right all the same
+			node, failed = with(node, assessment.Conditions), err
+		case apierrors.IsConflict(err) || !apicall.Answered(err): // its kubelet may be back
 			t.zones.giveUp(node.Name) // it asks again once it can be changed; others go on meanwhile
 			return 0, err
+		default: // all else can be right
+			t.zones.put(node, false, time.Now())
+			wait, also := t.retaint(ctx, node, unlessReady(node))
+			return wait, errors.Join(err, also)
 		}
-		if err != nil { // its taints can be right all the same
-			changed, failed = with(node, assessment.Conditions), err
-		}
-		node = changed
 	}
 	if assessment.Ready == corev1.ConditionUnknown {
 		t.unready(node.Name)
@@ -146,14 +149,17 @@ func (t *tainter) seekRenewal(ctx context.Context, node string) error {
 	lease, err := t.api.lease(ctx, node)
 	switch {
 	case apicall.IsNotFound(err):
+		t.probes.canRead(node, time.Now())
 		t.probes.missLease(node, time.Now())
 		return nil
-	case errors.Is(err, context.DeadlineExceeded):
-		t.hung.Store(new(time.Now()))
-		fallthrough
 	case err != nil:
+		if errors.Is(err, context.DeadlineExceeded) {
+			t.hung.Store(new(time.Now()))
+		}
+		t.probes.cannotRead(node, time.Now())
 		return fmt.Errorf("read the lease of node %s, which seems silent: %w", node, err)
 	}
+	t.probes.canRead(node, time.Now())
 	if t.probes.renewed(node, renewTime(lease), time.Now()) {
 		logf.FromContext(ctx).Info("A node seemed silent, but has renewed its lease: the watch of leases is late", "node", node)
 	}
@@ -225,15 +231,16 @@ func (t *tainter) retaint(ctx context.Context, node *corev1.Node, ready corev1.C
 	if executing || scheduling {
 		parts = append(parts, edit{taints: taints, first: all.first})
 	}
-	if ruled.changed() {
+	if ruled.changed() || t.notes.doubted(node) { // a write of nothing tells whether one before was done
 		alone := t.rules.part(node, node.Spec.Taints, now)
 		parts = append(parts, edit{taints: alone.taints, rules: &alone})
+	} else { // whatever becomes of the rest
+		t.rules.settled(node, ruled)
 	}
 	if len(labels) > 0 {
 		parts = append(parts, edit{taints: node.Spec.Taints, labels: labels})
 	}
-	if len(parts) == 0 && !t.notes.doubted(node) {
-		t.rules.settled(node, ruled)
+	if len(parts) == 0 {
 		return wait, nil
 	}
 	if t.dryRun {

@@ -249,6 +249,26 @@ func TestWhenEveryZoneIsFullyDisruptedNobodyIsTaintedAndTaintsAreTakenOff(t *tes
 	})
 }
 
+func TestWhenTheLastFullDisruptionEndsEveryNodeHasItsGracePeriodAnew(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		nodes := w.addZone("a", 3)
+		w.run()
+		w.falls(nodes...)
+		w.until(30 * time.Second)
+		w.report("a-2", corev1.NodeReady, corev1.ConditionFalse) // its last sign of life
+		w.until(70 * time.Second)
+		w.resumes("a-0")
+		w.until(70*time.Second + defaultGrace.Monitor - time.Second)
+		if got := condition(w.node("a-2"), corev1.NodeReady).Status; got != corev1.ConditionFalse {
+			t.Errorf("Ready is %s, want what its kubelet posted", got)
+		}
+		w.until(70*time.Second + defaultGrace.Monitor + time.Second)
+		if got := condition(w.node("a-2"), corev1.NodeReady).Status; got != corev1.ConditionUnknown {
+			t.Errorf("Ready is %s, want Unknown", got)
+		}
+	})
+}
+
 func TestNobodyIsTaintedWhenEveryNodeFallsSilentAtTheSameMoment(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		nodes := append(w.addZone("a", 20), w.addZone("b", 20)...)

@@ -168,13 +168,13 @@ func (w *world) renewAll() {
 }
 
 func (w *world) renew(name string) {
-	leases := w.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	lease, err := leases.Get(w.t.Context(), name, metav1.GetOptions{})
+	object, err := w.leases.Get(leasesResource, corev1.NamespaceNodeLease, name) // also when the Keeper cannot read
 	if err != nil {
 		return // a node whose kubelet has no lease
 	}
+	lease := object.(*coordinationv1.Lease).DeepCopy()
 	lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
-	w.must(leases.Update(w.t.Context(), lease, metav1.UpdateOptions{}))
+	w.must(nil, w.leases.Update(leasesResource, lease, lease.Namespace))
 }
 
 // addNode creates a node in a zone whose kubelet says that it is ready, with a lease.
@@ -390,6 +390,16 @@ func (l *lateWatch) hold() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held = true
+}
+
+// breaks ends the watch, and with it what was kept back: only a list will tell of it.
+func (l *lateWatch) breaks() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held, l.kept = false, nil
+	tooOld := apierrors.NewResourceExpired("too old").Status()
+	l.to.Error(&tooOld)
+	l.to.Stop()
 }
 
 func (l *lateWatch) release() {
