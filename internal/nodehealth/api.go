@@ -33,11 +33,8 @@ func (a api) turn(ctx context.Context) error { return apicall.Turn(ctx, a.limite
 // its --request-timeout of a minute, and shorter than other calls may take: a read that hangs has changed nothing.
 const readLimit = 20 * time.Second
 
-// lease reads the lease of a node.
+// lease reads the lease of a node. Whoever calls it has waited for the turn.
 func (a api) lease(ctx context.Context, node string) (*coordinationv1.Lease, error) {
-	if err := a.turn(ctx); err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readLimit)
 	defer cancel()
 	return a.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, node, metav1.GetOptions{})
@@ -47,6 +44,9 @@ func (a api) lease(ctx context.Context, node string) (*coordinationv1.Lease, err
 // it was read, and returns the node as it is then. It follows a live read at once, which must not grow old: the turn that it
 // takes is waited for by the call after it.
 func (a api) patchConditions(ctx context.Context, read *corev1.Node, conditions []corev1.NodeCondition) (*corev1.Node, error) {
+	if err := ctx.Err(); err != nil { // told to end during the read
+		return nil, err
+	}
 	if a.limiter != nil {
 		a.limiter.Reserve()
 	}

@@ -27,6 +27,7 @@ type probes struct {
 
 	blind      time.Duration // in all, up to blindSince if that is set
 	blindSince time.Time
+	unread     time.Time // when a live read of a lease last failed, or had to wait
 }
 
 // longBlindness is how long the leases have been unseen when kubelets may have lost the API server: as long
@@ -50,7 +51,7 @@ type heartbeat struct {
 	posted bool // there was a Ready condition
 	last   metav1.Time
 
-	unread time.Time // since when the node has seemed silent and its lease could not be read; zero: it could
+	excused bool // it has had more time since its last sign of life, because leases could not be read
 }
 
 type renewal struct {
@@ -126,6 +127,10 @@ func (p *probes) renewed(name string, last, now time.Time) bool {
 		return false
 	}
 	p.renewals[name] = renewal{sign: sign{at: now, blind: p.blindUntil(now)}, last: last}
+	if known := p.heartbeats[name]; known.excused {
+		known.excused = false
+		p.heartbeats[name] = known
+	}
 	return true
 }
 
@@ -162,35 +167,31 @@ func (p *probes) missLease(name string, now time.Time) {
 	}
 }
 
-// cannotRead notes that the lease of a node that seems silent cannot be read, canRead that it can. Who could not read it
-// for long may have kept its kubelet from renewing it, too, which then has time to do so, once.
-func (p *probes) cannotRead(name string, now time.Time) {
+// cannotRead notes that a lease cannot be read, canRead that a node's can. What kept us from reading leases may have
+// kept kubelets from renewing them, too: a node that has given no sign of life since has time to do so, once until then.
+func (p *probes) cannotRead(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if known, seen := p.heartbeats[name]; seen && !p.unreadSinceLastSign(name, now) {
-		known.unread = now
-		p.heartbeats[name] = known
-	}
+	p.unread = now
 }
 
 func (p *probes) canRead(name string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known, seen := p.heartbeats[name]
-	if !seen || known.unread.IsZero() {
+	if !seen || known.excused || !p.unread.After(p.last(name, p.blindUntil(now))) {
 		return
 	}
-	outage := p.unreadSinceLastSign(name, now) && now.Sub(known.unread) >= longBlindness
-	known.unread = time.Time{}
+	known.excused = true
 	p.heartbeats[name] = known
-	if outage {
-		p.leaveNode(name, findAgain, now)
-	}
+	p.leaveNode(name, findAgain, now)
 }
 
-// unreadSinceLastSign reports whether a lease could not be read after its node last gave a sign of life.
-func (p *probes) unreadSinceLastSign(name string, now time.Time) bool {
-	return p.heartbeats[name].unread.After(p.last(name, p.blindUntil(now)))
+// isExcused reports whether a node has more time, and has given no sign of life since.
+func (p *probes) isExcused(name string) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.heartbeats[name].excused
 }
 
 // leases returns the names of the nodes whose lease is known.
@@ -212,8 +213,20 @@ func (p *probes) restart(now time.Time) {
 	anew := sign{at: now, blind: p.blindUntil(now)}
 	for name, known := range p.heartbeats {
 		if _, renewed := p.renewals[name]; known.posted || renewed {
-			known.sign = anew
+			known.sign, known.excused = anew, false
 			p.heartbeats[name] = known
+		}
+	}
+}
+
+// takeOver is for a standby that becomes the leader: it has read nothing until now, and the one before it may have lost
+// its place because leases could not be renewed, as those of kubelets could not.
+func (p *probes) takeOver(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, known := range p.heartbeats {
+		if _, renewed := p.renewals[name]; known.posted || renewed {
+			p.leaveNode(name, findAgain, now)
 		}
 	}
 }

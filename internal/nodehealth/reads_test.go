@@ -6,11 +6,13 @@ package nodehealth
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +25,9 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/taintkeeper/taintkeeper/internal/bubble"
 )
 
 // slowClient is a client whose calls about nodes may take their time, and lose their answers.
@@ -126,6 +131,20 @@ func (w *world) readsAway() *atomic.Bool {
 	w.client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return away.Load(), nil, apierrors.NewInternalError(errors.New("etcdserver: no leader"))
 	})
+	return &away
+}
+
+// readsWait makes live reads of leases wait for as long as a switch is on, as the API server does without its etcd.
+func (w *world) readsWait() *atomic.Bool {
+	var away atomic.Bool
+	w.slow.read = func(ctx context.Context, name string) (*coordinationv1.Lease, error) {
+		for away.Load() {
+			if err := takes(ctx, 10*time.Millisecond); err != nil {
+				return nil, err
+			}
+		}
+		return w.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
+	}
 	return &away
 }
 
@@ -402,21 +421,117 @@ func TestCallsThatAreNotMadeTakeNoTurnOfTheLimit(t *testing.T) {
 
 // Leases can be neither renewed nor read, and their watch says nothing. Then they can be.
 func TestKubeletsHaveTimeToRenewAfterATimeInWhichNoLeaseCouldBeRead(t *testing.T) {
+	for name, away := range map[string]func(*world) *atomic.Bool{"reads fail": (*world).readsAway, "reads hang": (*world).readsWait} {
+		for _, end := range []time.Duration{63 * time.Second, 95 * time.Second, 137 * time.Second, 317 * time.Second} {
+			t.Run(fmt.Sprintf("%s until %s", name, end), func(t *testing.T) {
+				play(t, func(_ *testing.T, w *world) {
+					nodes := w.addZone("a", 40) // more than there are workers
+					away := away(w)
+					w.run()
+					w.until(15 * time.Second)
+					away.Store(true)
+					w.falls(nodes...)
+					w.until(end)
+					away.Store(false)
+					w.sleep(9 * time.Second)
+					clear(w.silent)
+					w.renewAll()
+					w.until(8 * time.Minute)
+					w.wantUntouched(nodes...)
+				})
+			})
+		}
+	}
+}
+
+// A standby hears signs of life and reads nothing. In an outage of leases the leader loses its own.
+func TestKubeletsHaveTimeToRenewWhenAStandbyBecomesTheLeader(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		nodes := w.addZone("a", 40)
-		away := w.readsAway()
-		w.run()
+		leads := w.standsBy()
 		w.until(15 * time.Second)
-		away.Store(true)
 		w.falls(nodes...)
-		w.until(137 * time.Second)
-		away.Store(false)
-		w.resumes(nodes[0])
+		w.until(87 * time.Second)
+		leads()
 		w.sleep(9 * time.Second)
 		clear(w.silent)
 		w.renewAll()
 		w.until(5 * time.Minute)
 		w.wantUntouched(nodes...)
+	})
+}
+
+// replica is a manager of a replica: what runs everywhere, and what runs in the leader.
+type replica struct {
+	manager.Manager
+
+	all []manager.Runnable
+}
+
+// Add implements manager.Manager.
+func (r *replica) Add(runnable manager.Runnable) error {
+	r.all = append(r.all, runnable)
+	return nil
+}
+
+func (r *replica) run(ctx context.Context, leading bool) error {
+	var group errgroup.Group
+	for _, runnable := range r.all {
+		elected, ok := runnable.(manager.LeaderElectionRunnable)
+		if (!ok || elected.NeedLeaderElection()) == leading {
+			group.Go(func() error { return runnable.Start(ctx) })
+		}
+	}
+	return group.Wait()
+}
+
+// standsBy starts a Keeper in a replica that is not the leader, which it becomes by the function that is returned.
+func (w *world) standsBy() (leads func()) {
+	w.t.Helper()
+	keeper, err := New(w.config())
+	w.must(nil, err)
+	standby := &replica{}
+	w.must(nil, keeper.AddTo(standby))
+	bubble.Run(w.t, "the standby", func(ctx context.Context) error { return standby.run(ctx, false) })
+	return func() {
+		bubble.Run(w.t, "the leader", func(ctx context.Context) error { return standby.run(ctx, true) })
+	}
+}
+
+// A small zone is cut off, and for a while leases cannot be read. Nodes that have more time for that are no reason for turns.
+func TestAZoneInPartialDisruptionHasNoTurnsWhenItsLeasesCanBeReadAgain(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		nodes := w.addZone("a", 10)
+		w.addZone("b", 3)
+		away := w.readsAway()
+		w.run()
+		w.falls(nodes[:8]...)
+		w.sleep(5 * time.Second)
+		for _, name := range nodes[2:8] {
+			w.renew(name)
+		}
+		w.until(54 * time.Second)
+		w.wantTainted(1, nodes...) // a-1 is next, in 10 s
+		away.Store(true)
+		w.until(68 * time.Second)
+		away.Store(false)
+		for _, name := range nodes[2:8] {
+			w.update(name, func(n *corev1.Node) { n.Labels["look"] = "again" }) // else within half a minute
+		}
+		w.until(5 * time.Minute)
+		w.wantTainted(1, nodes...)
+	})
+}
+
+func TestNoCallBeginsAfterAShutdownDuringALiveRead(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.readsTake(func(string) time.Duration { return promptly })
+		w.run()
+		w.falls("a-0")
+		w.until(defaultGrace.Monitor + promptly/2)
+		w.stop()
+		w.wantUntouched("a-0")
 	})
 }
 
@@ -434,7 +549,10 @@ func TestTimesInWhichNoLeaseCouldBeReadDoNotForgiveSilenceForEver(t *testing.T) 
 		w.update("a-0", func(n *corev1.Node) { n.Labels["look"] = "again" }) // else within half a minute
 		w.until(69*time.Second + findAgain - time.Second)
 		w.wantTaints("a-0")
-		w.until(69*time.Second + findAgain + time.Second)
+		away.Store(true)
+		w.until(69*time.Second + findAgain + 15*time.Second)
+		away.Store(false)
+		w.update("a-0", func(n *corev1.Node) { n.Labels["look"] = "once more" })
 		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
 	})
 }

@@ -78,6 +78,7 @@ func (b begin) WaitForSync(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	b.k.probes.takeOver(time.Now())
 	all := b.k.nodes.all()
 	b.k.zones.prime(all, time.Now())
 	for _, node := range all {

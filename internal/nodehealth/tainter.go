@@ -120,7 +120,11 @@ func (t *tainter) look(ctx context.Context, node *corev1.Node) (time.Duration, e
 	if assessment.Ready == corev1.ConditionUnknown {
 		t.unready(node.Name)
 	}
-	t.zones.put(node, assessment.Ready == corev1.ConditionTrue, time.Now())
+	if ready := assessment.Ready == corev1.ConditionTrue; ready && t.probes.isExcused(node.Name) {
+		t.zones.suspect(node, time.Now())
+	} else {
+		t.zones.put(node, ready, time.Now())
+	}
 	wait, err := t.retaint(ctx, node, assessment.Ready)
 	err = errors.Join(failed, err)
 	if err == nil && t.dryRun && len(assessment.Conditions) > 0 { // its kubelet knows of nothing, so no change of the node will tell that it is back
@@ -136,6 +140,10 @@ func (t *tainter) look(ctx context.Context, node *corev1.Node) (time.Duration, e
 	return againIn(wait, silentIn), nil
 }
 
+// promptly is how long a live read takes at most when nothing is wrong: one that waits for longer shows that leases
+// could not be read, nor perhaps renewed, until then.
+const promptly = time.Second
+
 // pauseAfterHang is how long after a live read that hung no other is begun: while none is answered they must not take
 // all workers all the time.
 const pauseAfterHang = time.Second
@@ -144,9 +152,17 @@ const pauseAfterHang = time.Second
 // late, and a connection that hangs is noticed only after 45 s. It fails when nobody can tell.
 func (t *tainter) seekRenewal(ctx context.Context, node string) error {
 	if at := t.hung.Load(); at != nil && time.Since(*at) < pauseAfterHang {
+		t.probes.cannotRead(time.Now())
 		return fmt.Errorf("read the lease of node %s, which seems silent: such reads hang: %w", node, context.DeadlineExceeded)
 	}
+	if err := t.api.turn(ctx); err != nil {
+		return err
+	}
+	began := time.Now()
 	lease, err := t.api.lease(ctx, node)
+	if time.Since(began) > promptly {
+		t.probes.cannotRead(time.Now())
+	}
 	switch {
 	case apicall.IsNotFound(err):
 		t.probes.canRead(node, time.Now())
@@ -156,7 +172,7 @@ func (t *tainter) seekRenewal(ctx context.Context, node string) error {
 		if errors.Is(err, context.DeadlineExceeded) {
 			t.hung.Store(new(time.Now()))
 		}
-		t.probes.cannotRead(node, time.Now())
+		t.probes.cannotRead(time.Now())
 		return fmt.Errorf("read the lease of node %s, which seems silent: %w", node, err)
 	}
 	t.probes.canRead(node, time.Now())

@@ -115,6 +115,15 @@ func describe(action clienttesting.Action) string {
 // run starts a Keeper, and stops it when the test ends or stop is called.
 func (w *world) run(change ...func(*Config)) {
 	w.t.Helper()
+	keeper, err := New(w.config(change...))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.stop = bubble.Run(w.t, "the Keeper", keeper.Run)
+}
+
+// config is that of the flags' defaults, changed as wanted, with metrics of its own.
+func (w *world) config(change ...func(*Config)) Config {
 	w.registry = prometheus.NewRegistry()
 	config := Config{
 		Client: w.client, Registerer: w.registry,
@@ -131,11 +140,7 @@ func (w *world) run(change ...func(*Config)) {
 	for _, apply := range change {
 		apply(&config)
 	}
-	keeper, err := New(config)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.stop = bubble.Run(w.t, "the Keeper", keeper.Run)
+	return config
 }
 
 // until lets virtual time pass up to an instant since the world began, in which kubelets renew.

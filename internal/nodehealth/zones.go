@@ -96,7 +96,7 @@ func (z *zones) put(node *corev1.Node, ready bool, now time.Time) {
 	z.note(node, memberOf(node, ready), now)
 }
 
-// suspect notes a node that seems silent, when nobody can tell whether it is.
+// suspect notes a node that seems silent, when nobody can tell yet whether it is.
 func (z *zones) suspect(node *corev1.Node, now time.Time) {
 	next := memberOf(node, false)
 	next.suspected = isReady(node)
