@@ -172,10 +172,14 @@ func (k *Keeper) went(node *corev1.Node) {
 	}
 }
 
-// silent reports whether the grace period of a node is over, also when its conditions say so already.
+// silent reports whether the grace period of a node is over, also when its conditions say so already, or it only has
+// more time since then.
 func (k *Keeper) silent(name string, now time.Time) bool {
 	node, ok := k.nodes.get(name)
-	return ok && k.probes.knows(node) && Assess(node, k.probes.of(name, now), k.config.Grace, now).Ready == corev1.ConditionUnknown
+	if !ok || !k.probes.knows(node) {
+		return false
+	}
+	return k.probes.isExcused(name) || Assess(node, k.probes.of(name, now), k.config.Grace, now).Ready == corev1.ConditionUnknown
 }
 
 func (k *Keeper) addControllers(metrics *metrics) error {

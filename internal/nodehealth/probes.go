@@ -219,18 +219,6 @@ func (p *probes) restart(now time.Time) {
 	}
 }
 
-// takeOver is for a standby that becomes the leader: it has read nothing until now, and the one before it may have lost
-// its place because leases could not be renewed, as those of kubelets could not.
-func (p *probes) takeOver(now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for name, known := range p.heartbeats {
-		if _, renewed := p.renewals[name]; known.posted || renewed {
-			p.leaveNode(name, findAgain, now)
-		}
-	}
-}
-
 // leave makes no grace period end before so much more time has passed.
 func (p *probes) leave(least time.Duration, now time.Time) {
 	for name := range p.heartbeats {

@@ -523,6 +523,40 @@ func TestAZoneInPartialDisruptionHasNoTurnsWhenItsLeasesCanBeReadAgain(t *testin
 	})
 }
 
+func TestAZoneInPartialDisruptionHasNoTurnsWhenAStandbyBecomesTheLeader(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		nodes := w.addZone("a", 10)
+		w.addZone("b", 3)
+		leads := w.standsBy()
+		w.run()
+		w.falls(nodes[:8]...)
+		w.sleep(5 * time.Second)
+		for _, name := range nodes[2:8] {
+			w.renew(name)
+		}
+		w.until(54 * time.Second)
+		w.wantTainted(1, nodes...) // a-1 is next, in 10 s
+		w.stop()
+		w.until(69 * time.Second)
+		leads()
+		w.until(5 * time.Minute)
+		w.wantTainted(1, nodes...)
+	})
+}
+
+// The watches of a large cluster take a while to bring their first lists.
+func TestAProcessThatHasJustStartedGivesNobodyMoreTimeThanTheGracePeriod(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.falls("a-0")
+		leads := w.standsBy()
+		w.sleep(3 * time.Second)
+		leads()
+		w.until(defaultGrace.Monitor + time.Second)
+		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+	})
+}
+
 func TestNoCallBeginsAfterAShutdownDuringALiveRead(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)

@@ -78,7 +78,9 @@ func (b begin) WaitForSync(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	b.k.probes.takeOver(time.Now())
+	// A standby has read nothing, and what cost the leader its place may have kept kubelets from renewing their leases:
+	// those that have missed a renewal by now. A process that has just started has seen everybody just now.
+	b.k.probes.cannotRead(time.Now().Add(-longBlindness))
 	all := b.k.nodes.all()
 	b.k.zones.prime(all, time.Now())
 	for _, node := range all {
