@@ -179,7 +179,9 @@ func (p *probes) canRead(name string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known, seen := p.heartbeats[name]
-	if !seen || known.excused || !p.unread.After(p.last(name, p.blindUntil(now))) {
+	_, renewed := p.renewals[name]
+	heard := known.posted || renewed // nothing kept it from renewing what it never had
+	if !seen || !heard || known.excused || !p.unread.After(p.last(name, p.blindUntil(now))) {
 		return
 	}
 	known.excused = true

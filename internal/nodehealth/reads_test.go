@@ -557,6 +557,20 @@ func TestAProcessThatHasJustStartedGivesNobodyMoreTimeThanTheGracePeriod(t *test
 	})
 }
 
+func TestANodeOfWhichNothingWasHeardHasNoMoreTimeAfterARestart(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.addNode("mute", "a", func(n *corev1.Node) { n.Status.Conditions = nil })
+		w.must(nil, w.leases.Delete(leasesResource, corev1.NamespaceNodeLease, "mute"))
+		w.until(15 * time.Second)
+		w.run()
+		w.until(defaultGrace.Startup + time.Second)
+		if c := condition(w.node("mute"), corev1.NodeReady); c == nil || c.Status != corev1.ConditionUnknown {
+			w.t.Errorf("the condition Ready is %v, want Unknown", c)
+		}
+	})
+}
+
 func TestNoCallBeginsAfterAShutdownDuringALiveRead(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
