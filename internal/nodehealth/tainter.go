@@ -160,22 +160,22 @@ func (t *tainter) seekRenewal(ctx context.Context, node string) error {
 	}
 	began := time.Now()
 	lease, err := t.api.lease(ctx, node)
-	if time.Since(began) > promptly {
+	missing := apicall.IsNotFound(err)
+	failed := err != nil && !missing
+	if failed || time.Since(began) > promptly {
 		t.probes.cannotRead(time.Now())
 	}
-	switch {
-	case apicall.IsNotFound(err):
-		t.probes.canRead(node, time.Now())
-		t.probes.missLease(node, time.Now())
-		return nil
-	case err != nil:
+	if failed {
 		if errors.Is(err, context.DeadlineExceeded) {
 			t.hung.Store(new(time.Now()))
 		}
-		t.probes.cannotRead(time.Now())
 		return fmt.Errorf("read the lease of node %s, which seems silent: %w", node, err)
 	}
 	t.probes.canRead(node, time.Now())
+	if missing {
+		t.probes.missLease(node, time.Now())
+		return nil
+	}
 	if t.probes.renewed(node, renewTime(lease), time.Now()) {
 		logf.FromContext(ctx).Info("A node seemed silent, but has renewed its lease: the watch of leases is late", "node", node)
 	}
