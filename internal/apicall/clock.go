@@ -1,0 +1,102 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apicall
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// Clock is what is known of the API server's clock: the Date of its newest answer, to the second, and how long
+// ago that came by the monotonic clock of this process, which nobody sets. The zero value knows nothing yet.
+// It is safe for concurrent use.
+type Clock struct {
+	mu    sync.Mutex
+	date  time.Time // of the newest answer, rounded down to the second
+	asked time.Time // when it was asked for
+	heard time.Time // when it came
+}
+
+// Listen returns the configuration of a client whose answers tell the time.
+func (c *Clock) Listen(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return timekeeper{next, c} })
+	return config
+}
+
+// timekeeper notes the Date of each answer.
+type timekeeper struct {
+	next  http.RoundTripper
+	clock *Clock
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t timekeeper) RoundTrip(request *http.Request) (*http.Response, error) {
+	asked := time.Now()
+	response, err := t.next.RoundTrip(request)
+	if err != nil {
+		return response, err
+	}
+	if date, err := http.ParseTime(response.Header.Get("Date")); err == nil {
+		t.clock.Heard(date, asked)
+	}
+	return response, nil
+}
+
+// Heard notes the Date of an answer that has just come to a question of the given instant.
+func (c *Clock) Heard(date, asked time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.date, c.asked, c.heard = date, asked, time.Now()
+}
+
+// bounds returns between which instants the API server's clock is now.
+func (c *Clock) bounds() (from, to time.Time, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.heard.IsZero() {
+		return time.Time{}, time.Time{}, false
+	}
+	return c.date.Add(time.Since(c.heard)), c.date.Add(time.Since(c.asked) + time.Second), true
+}
+
+// Until returns how long it takes until the API server's clock reaches the second of an instant; zero if it has,
+// or if nothing is known.
+func (c *Clock) Until(instant time.Time) time.Duration {
+	from, _, known := c.bounds()
+	if !known {
+		return 0
+	}
+	return max(instant.Truncate(time.Second).Sub(from), 0)
+}
+
+// Time returns the wall clock of this machine, or of the API server where the two are known to differ: then the
+// latest that it can be.
+func (c *Clock) Time() time.Time {
+	now := time.Now().Round(0)
+	if c.Offset() == 0 {
+		return now
+	}
+	_, to, _ := c.bounds()
+	return to.Round(0)
+}
+
+// Offset returns by how much the API server's clock is ahead of this machine's at least; negative if it is
+// behind, and zero if they agree as far as can be told, or if nothing is known.
+func (c *Clock) Offset() time.Duration {
+	from, to, known := c.bounds()
+	now := time.Now().Round(0)
+	switch {
+	case !known:
+		return 0
+	case now.Before(from):
+		return from.Round(0).Sub(now)
+	case now.After(to):
+		return to.Round(0).Sub(now)
+	}
+	return 0
+}
