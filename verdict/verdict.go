@@ -16,6 +16,9 @@
 //	            = start                      if none matches
 //	due(p)      = the earliest of them
 //
+// A taint whose value changes goes on: a deadline that one value has set stays while the next is tolerated for
+// a while only, so that writing values again and again postpones nothing.
+//
 // That the first matching toleration in list order is the one that counts is Kubernetes' rule
 // (GetMatchingTolerations in k8s.io/kubernetes/pkg/apis/core/v1/helper, as used by
 // pkg/controller/tainteviction). That a countdown starts with the taint or the binding, and
@@ -40,6 +43,9 @@ type Taint struct {
 	corev1.Taint
 	// Since is the instant from which the taint counts, as [Since] computes it.
 	Since time.Time
+	// Before holds what the taint was before, newest first: the same key and effect with other values, on the
+	// node without a break until this value came.
+	Before []Taint
 }
 
 // Pod is what the rule needs to know of a pod.
@@ -114,6 +120,25 @@ func (r Rule) Decide(pod Pod, nodeTaints []Taint) Verdict {
 
 // Judge returns what one taint alone means for a pod.
 func (r Rule) Judge(pod Pod, taint Taint) Reason {
+	reason := r.judge(pod, taint)
+	for i := range taint.Before {
+		earlier := r.judge(pod, taint.Before[i])
+		if !reason.counts() || !earlier.counts() {
+			break
+		}
+		if earlier.Due.Before(reason.Due) {
+			earlier.Taint = taint
+			reason = earlier
+		}
+	}
+	return reason
+}
+
+// counts reports whether the taint is tolerated for a while: a countdown runs.
+func (r Reason) counts() bool { return r.Leaves && r.Toleration != nil }
+
+// judge returns what one taint means for a pod by its present value alone.
+func (r Rule) judge(pod Pod, taint Taint) Reason {
 	start := later(taint.Since, pod.Bound)
 	reason := Reason{Taint: taint, TolerationIndex: -1, Start: start, Leaves: true, Due: start}
 	index, tolerated := r.Matcher.First(pod.Tolerations, &taint.Taint)
