@@ -92,10 +92,10 @@ func neededPermissions(o *options) []permission {
 		needed = append(needed, permission{verbs: []string{"get", "delete"}, resource: "pods"})
 	}
 	if !o.dryRun {
-		needed = append(needed,
-			permission{verbs: []string{"patch"}, resource: "pods", subresource: "status"},
-			permission{verbs: []string{"patch"}, resource: "nodes"},
-		)
+		needed = append(needed, permission{verbs: []string{"patch"}, resource: "pods", subresource: "status"})
+	}
+	if !o.dryRun && (o.stampTaints || o.enabled(controllerNodeHealth)) {
+		needed = append(needed, permission{verbs: []string{"patch"}, resource: "nodes"})
 	}
 	if !o.dryRun && o.enabled(controllerNodeHealth) {
 		needed = append(needed,

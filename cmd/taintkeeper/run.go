@@ -122,7 +122,8 @@ type part interface {
 
 // newParts makes the parts that the flags ask for. They share one client and one watch of pods.
 func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) {
-	client, err := kubernetes.NewForConfig(apicall.Config(config))
+	clock := &apicall.Clock{}
+	client, err := kubernetes.NewForConfig(clock.Listen(apicall.Config(config)))
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +135,8 @@ func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) 
 	parts := []part{podWatch{pods}}
 	if o.enabled(controllerEviction) {
 		evictor, err := eviction.New(eviction.Config{
-			Client: client, EventClient: eventClient, Pods: pods,
+			Client: client, EventClient: eventClient, Pods: pods, Clock: clock,
+			NeverStamp:          !o.stampTaints,
 			Rule:                verdict.Rule{Matcher: o.matcher()},
 			Mode:                o.mode(),
 			Limiter:             limiter,

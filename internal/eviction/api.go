@@ -23,7 +23,8 @@ import (
 // (pkg/controller/tainteviction/taint_eviction.go).
 const conditionMessage = "Taint manager: deleting due to NoExecute taint"
 
-// api makes the API calls of an eviction.
+// api makes the API calls of an eviction. Those for a pod end when their context does, which is not that of the process:
+// see try.
 type api struct {
 	client  kubernetes.Interface
 	limiter *rate.Limiter // nil: no limit
@@ -49,7 +50,7 @@ func (a api) patchCondition(ctx context.Context, pod *podcache.Pod) (*corev1.Pod
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := apicall.InFlight(ctx)
+	ctx, cancel := context.WithTimeout(ctx, apicall.Timeout)
 	defer cancel()
 	return a.client.CoreV1().Pods(pod.Namespace).
 		Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
@@ -57,11 +58,13 @@ func (a api) patchCondition(ctx context.Context, pod *podcache.Pod) (*corev1.Pod
 
 func conditionPatch(pod *podcache.Pod, at time.Time) ([]byte, error) {
 	condition := map[string]any{
-		"type":               corev1.DisruptionTarget,
-		"status":             corev1.ConditionTrue,
-		"reason":             podcache.EvictionReason,
-		"message":            conditionMessage,
-		"observedGeneration": pod.Generation,
+		"type":    corev1.DisruptionTarget,
+		"status":  corev1.ConditionTrue,
+		"reason":  podcache.EvictionReason,
+		"message": conditionMessage,
+	}
+	if pod.Generation > 0 { // servers before 1.33 set none, and warn of the field
+		condition["observedGeneration"] = pod.Generation
 	}
 	if !pod.Flags.Has(podcache.DisruptionTarget) { // else the status stays True: no transition
 		condition["lastTransitionTime"] = metav1.NewTime(at)
@@ -74,7 +77,7 @@ func conditionPatch(pod *podcache.Pod, at time.Time) ([]byte, error) {
 
 // delete deletes exactly this pod, with its own grace period.
 func (a api) delete(ctx context.Context, pod *podcache.Pod) error {
-	ctx, cancel := apicall.InFlight(ctx)
+	ctx, cancel := context.WithTimeout(ctx, apicall.Timeout)
 	defer cancel()
 	return a.client.CoreV1().Pods(pod.Namespace).
 		Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
@@ -82,23 +85,23 @@ func (a api) delete(ctx context.Context, pod *podcache.Pod) error {
 
 // pod reads the pod that has the name now, consistently.
 func (a api) pod(ctx context.Context, pod *podcache.Pod) (*corev1.Pod, error) {
-	ctx, cancel := apicall.InFlight(ctx)
+	ctx, cancel := context.WithTimeout(ctx, apicall.Timeout)
 	defer cancel()
 	return a.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 }
 
 // patchTaints writes the taints of a node, on the condition that nobody has changed the node
-// since it was read: the list is replaced as a whole, and must not undo another's change.
-func (a api) patchTaints(ctx context.Context, read *corev1.Node, taints []corev1.Taint) error {
+// since it was read: the list is replaced as a whole, and must not undo another's change. It returns the node as it is
+// then.
+func (a api) patchTaints(ctx context.Context, read *corev1.Node, taints []corev1.Taint) (*corev1.Node, error) {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": read.UID, "resourceVersion": read.ResourceVersion},
 		"spec":     map[string]any{"taints": taints},
 	})
 	if err != nil {
-		return fmt.Errorf("write down the taints of node %s: %w", read.Name, err)
+		return nil, fmt.Errorf("write down the taints of node %s: %w", read.Name, err)
 	}
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
-	_, err = a.client.CoreV1().Nodes().Patch(ctx, read.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	return err
+	return a.client.CoreV1().Nodes().Patch(ctx, read.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 }

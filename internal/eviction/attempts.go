@@ -6,6 +6,8 @@ package eviction
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -16,8 +18,7 @@ import (
 )
 
 // attempt is what is remembered of an eviction under way, between its tries. The controller never
-// works on one request twice at once, so its fields need no lock; but for notBefore, which the
-// first stage reads.
+// works on one request twice at once, so its fields need no lock; but for those that others read.
 type attempt struct {
 	failures     int
 	unconfirmed  int           // tries in a row that had to wait for a watch
@@ -26,18 +27,25 @@ type attempt struct {
 	live         *podcache.Pod // as the API server itself showed it last
 	unmarked     error         // why the condition could not be set in this try
 	announced    bool
-	notBefore    time.Time // by the monotonic clock: a wait, not a deadline
+
+	// Guarded by attempts.
+	notBefore time.Time // by the monotonic clock: a wait, not a deadline
+	refusal   error     // of the last try
 }
 
 // fail notes why a try ended without a result, and returns how long to wait before the next.
 func (a *attempt) fail(err error) time.Duration {
-	if errors.Is(err, errUnconfirmed) { // to wait for a watch is no failure
+	var early tooEarlyError
+	switch {
+	case errors.As(err, &early):
+		return min(max(early.wait, firstUnconfirmed), longestNap)
+	case errors.Is(err, errUnconfirmed): // to wait for a watch is no failure
 		a.unconfirmed++
-	} else {
-		a.unconfirmed = 0
-		a.failures++
+		return doubled(firstUnconfirmed, a.unconfirmed, lastUnconfirmed)
 	}
-	return retryAfter(err, a.failures, a.unconfirmed)
+	a.unconfirmed = 0
+	a.failures++
+	return retryAfter(err, a.failures)
 }
 
 // blocks reports whether what has just failed on the way to the delete still keeps it back. What did
@@ -83,33 +91,59 @@ func (a *attempts) get(req PodRequest) *attempt {
 	return known
 }
 
+// begun reports whether an eviction was begun and is not over. It comes back by itself.
+func (a *attempts) begun(req PodRequest) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, ok := a.under[req]
+	return ok
+}
+
+// forget ends an eviction: if the pod has to leave again, that is another.
 func (a *attempts) forget(req PodRequest) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.under, req)
 }
 
-// postpone says when the next try may begin.
-func (a *attempts) postpone(attempt *attempt, until time.Time) {
+// over ends this eviction, unless it was forgotten and another of the pod has begun.
+func (a *attempts) over(req PodRequest, attempt *attempt) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	attempt.notBefore = until
+	if a.under[req] == attempt {
+		delete(a.under, req)
+	}
 }
 
-// notBefore returns when the next try of an eviction may begin; the zero time if it was never tried.
-func (a *attempts) notBefore(req PodRequest) time.Time {
+// postpone says when the next try may begin, and why the last one failed.
+func (a *attempts) postpone(attempt *attempt, until time.Time, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if known, ok := a.under[req]; ok {
-		return known.notBefore
+	attempt.notBefore, attempt.refusal = until, nil
+	if refused(err) {
+		attempt.refusal = err
 	}
-	return time.Time{}
+}
+
+// refused counts the evictions that are refused, by who refuses them.
+func (a *attempts) refused() map[string]int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	counts := map[string]int{}
+	for _, attempt := range a.under {
+		if attempt.refusal != nil {
+			counts[refuser(attempt.refusal)]++
+		}
+	}
+	return counts
 }
 
 // The backoff between tries, unless the API server names a time of its own.
 const (
 	firstBackoff = 100 * time.Millisecond
 	lastBackoff  = 30 * time.Second
+	// What is refused is mostly refused again: by a policy, a webhook, or for want of a right.
+	lastRefused = 5 * time.Minute
 	// A watch that lags is waited for in steps of their own: it mostly catches up at once.
 	firstUnconfirmed = confirmedFor
 	lastUnconfirmed  = 4 * time.Second
@@ -117,39 +151,50 @@ const (
 	longestRetryAfter = 5 * time.Minute
 )
 
-var (
-	// errUnconfirmed: the live node or pod does not confirm what the cached one says. One of the two
-	// is about to change, so it is soon known which.
-	errUnconfirmed = errors.New("the node's taints and the pod, read live, do not confirm the eviction; waiting for the watch")
-	// errDryRun: nothing is done in a dry run, so nothing is ever finished.
-	errDryRun = errors.New("dry run")
-)
+// errUnconfirmed: the live node or pod does not confirm what the cached one says. One of the two
+// is about to change, so it is soon known which.
+var errUnconfirmed = errors.New("the node's taints and the pod, read live, do not confirm the eviction; waiting for the watch")
 
-// retryAfter returns how long to wait after the given number of failures, or of tries in a row that
-// were not confirmed.
-func retryAfter(err error, failures, unconfirmed int) time.Duration {
-	if errors.Is(err, errUnconfirmed) {
-		return doubled(firstUnconfirmed, unconfirmed, lastUnconfirmed)
-	}
-	if errors.Is(err, errDryRun) {
-		return lastBackoff
-	}
+// tooEarlyError: the pod is due by this machine's clock, but not by the API server's.
+type tooEarlyError struct{ wait time.Duration }
+
+// Error implements error.
+func (e tooEarlyError) Error() string {
+	return fmt.Sprintf("due by this machine's clock, but not by the API server's for another %s; check the clocks", e.wait)
+}
+
+// retryAfter returns how long to wait after the given number of failures.
+func retryAfter(err error, failures int) time.Duration {
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && apierrors.IsTooManyRequests(err) {
 		return min(time.Duration(max(seconds, 1))*time.Second, longestRetryAfter)
+	}
+	if refused(err) {
+		return jittered(doubled(firstBackoff, failures, lastRefused))
 	}
 	return doubled(firstBackoff, failures, lastBackoff)
 }
 
 // doubled is the first wait the first time, and double the one before each time after that, up to the last.
 func doubled(first time.Duration, times int, last time.Duration) time.Duration {
-	const doublings = 9 // past the last, whichever of ours it is
+	const doublings = 12 // past the last, whichever of ours it is
 	return min(first<<min(max(times-1, 0), doublings), last)
+}
+
+// jittered takes up to a fifth off a wait, so that what was refused together is not tried again together.
+func jittered(wait time.Duration) time.Duration {
+	return wait - time.Duration(rand.Int64N(int64(wait)/5)) //nolint:gosec // no secret
 }
 
 // reason names an error in a metric.
 func reason(err error) string {
-	if errors.Is(err, errUnconfirmed) {
+	var early tooEarlyError
+	switch {
+	case errors.Is(err, errUnconfirmed):
 		return "Unconfirmed"
+	case errors.As(err, &early):
+		return "TooEarly"
+	case errors.Is(err, errNoRoom):
+		return "Aborted"
 	}
 	return apicall.Reason(err)
 }

@@ -4,14 +4,13 @@
 package eviction
 
 import (
+	"cmp"
 	"context"
-	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -42,17 +41,12 @@ func (d *decider) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 	at := now()
 	next := d.decide(req.Name)
 	previous := d.decisions.put(req.Name, next)
-	d.announceCancelled(ctx, req.Name, previous, next)
+	d.withdraw(ctx, req.Name, at, previous, next)
 	nap := next.nap(at)
 	if len(previous) == 0 && len(next) > 0 {
 		logf.FromContext(ctx).Info("Pods have to leave a tainted node", "node", req.Name, "pods", len(next), "nextLook", nap.String())
 	}
-
-	for _, leaving := range next {
-		if !leaving.due.After(at) {
-			d.execute.add(leaving)
-		}
-	}
+	d.execute.add(req.Name, next.dueAt(at))
 	return reconcile.Result{RequeueAfter: nap}, nil
 }
 
@@ -84,6 +78,20 @@ func (d decision) nap(at time.Time) time.Duration {
 	return nap
 }
 
+// dueAt returns the pods that are due at an instant, earliest due first, then lowest pod priority.
+func (d decision) dueAt(at time.Time) []leaving {
+	var due []leaving
+	for _, leaving := range d {
+		if !leaving.due.After(at) {
+			due = append(due, leaving)
+		}
+	}
+	slices.SortFunc(due, func(a, b leaving) int {
+		return cmp.Or(cmp.Compare(a.due.Unix(), b.due.Unix()), cmp.Compare(a.pod.Priority, b.pod.Priority), cmp.Compare(a.pod.UID, b.pod.UID))
+	})
+	return due
+}
+
 func (d *decider) decide(name string) decision {
 	tainted, ok := d.nodes.get(name)
 	if !ok {
@@ -104,24 +112,29 @@ func judge(rule verdict.Rule, pod *podcache.Pod, tainted *node) (verdict.Verdict
 	if pod.Flags&(podcache.Mirror|podcache.Terminating) != 0 {
 		return verdict.Verdict{}, false
 	}
-	v := rule.Decide(pod.Rule(), tainted.taints)
+	return decide(rule, pod, tainted.facts)
+}
+
+func decide(rule verdict.Rule, pod *podcache.Pod, facts []verdict.Taint) (verdict.Verdict, bool) {
+	v := rule.Decide(pod.Rule(), facts)
 	return v, v.Leaves
 }
 
-// announceCancelled says of each pod that had to leave and now stays that it does. A pod that
-// went another way, or whose node is gone, does not stay.
-func (d *decider) announceCancelled(ctx context.Context, name string, previous, next decision) {
-	if len(previous) == 0 || !d.nodes.exists(name) {
-		return
-	}
+// withdraw ends the evictions of pods that were due and are not due any more, and says of each pod that had to leave and
+// now stays that it does. A pod that went another way, or whose node is gone, does not stay.
+func (d *decider) withdraw(ctx context.Context, name string, at time.Time, previous, next decision) {
 	cancelled := 0
 	for uid, was := range previous {
-		if _, leaves := next[uid]; leaves {
+		is, leaves := next[uid]
+		if leaves && (!is.due.After(at) || was.due.After(at)) {
 			continue
 		}
-		if pod, ok := d.pods.Get(uid); ok && !pod.Flags.Has(podcache.Terminating) {
+		if pod, ok := d.pods.Get(uid); !ok || pod.Flags.Has(podcache.Terminating) || !d.nodes.exists(name) {
+			continue
+		}
+		// Of a pod whose eviction is being carried out the second stage says it, as only that knows what became of it.
+		if inFlight := d.execute.withdraw(was.request()); !inFlight && !leaves {
 			d.events.cancelled(was.pod)
-			d.execute.cancel(was)
 			cancelled++
 		}
 	}
@@ -196,48 +209,4 @@ func (b *backlog) count(due, at time.Time) {
 	if b.next.IsZero() || due.Before(b.next) {
 		b.next = due
 	}
-}
-
-// handover is the way from the first stage to the queue of the second.
-type handover struct {
-	opened   chan struct{}
-	queue    priorityqueue.PriorityQueue[PodRequest]
-	attempts *attempts
-}
-
-func newHandover(attempts *attempts) *handover {
-	return &handover{opened: make(chan struct{}), attempts: attempts}
-}
-
-// Start implements source.TypedSource: it is called once, when the second stage has a queue.
-func (h *handover) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[PodRequest]) error {
-	priorities, ok := queue.(priorityqueue.PriorityQueue[PodRequest])
-	if !ok {
-		return fmt.Errorf("the queue of due pods is a %T and has no priorities", queue)
-	}
-	h.queue = priorities
-	close(h.opened)
-	return nil
-}
-
-// String names the source in the log.
-func (h *handover) String() string { return "pods that are due" }
-
-func (h *handover) add(l leaving) {
-	from := l.due
-	if notBefore := h.attempts.notBefore(l.request()); notBefore.After(from) {
-		from = notBefore
-	}
-	h.queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(priority(from, l.pod.Priority))}, l.request())
-}
-
-// cancel forgets what was tried: if the pod has to leave again, that is another eviction.
-func (h *handover) cancel(l leaving) { h.attempts.forget(l.request()) }
-
-// priority orders the second stage's queue, which serves the greatest number first: the earliest
-// due second, and within it the lowest pod priority. Needs an int of 64 bits to be exact.
-func priority(due time.Time, podPriority int32) int {
-	const half = 1 << 31
-	second := min(max(due.Unix(), 0), 2*half-1) - half
-	return ^int(second<<32 + int64(podPriority) + half)
 }

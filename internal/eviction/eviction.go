@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/stage"
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -55,10 +56,14 @@ type Config struct {
 	Pods *podcache.Cache
 	// Rule decides; the zero value is Kubernetes' default.
 	Rule verdict.Rule
+	// Clock is the API server's, as the answers to Client tell it; nil: this machine's alone is believed.
+	Clock *apicall.Clock
 	// Mode is Evict or DryRun.
 	Mode Mode
-	// ConcurrentEvictions bounds the evictions that are carried out at the same time; zero means
-	// DefaultConcurrentEvictions.
+	// NeverStamp leaves NoExecute taints without timeAdded as they are. Their countdowns begin anew when the process does.
+	NeverStamp bool
+	// ConcurrentEvictions bounds the evictions that are carried out at the same time, as long as they are answered within a
+	// quarter of a second, and 32 times as many in all; zero means DefaultConcurrentEvictions.
 	ConcurrentEvictions int
 	// Limiter bounds the rate of calls; nil means no limit. A limit belongs here and not into
 	// Client, where decisions would wait behind it and grow old.
@@ -78,6 +83,9 @@ func (c *Config) complete() error {
 	}
 	if c.ConcurrentEvictions == 0 {
 		c.ConcurrentEvictions = DefaultConcurrentEvictions
+	}
+	if c.Clock == nil {
+		c.Clock = &apicall.Clock{}
 	}
 	if c.EventClient == nil {
 		c.EventClient = c.Client
@@ -102,7 +110,7 @@ func New(config Config) (*Evictor, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	nodes, err := newNodes(config.Client)
+	nodes, err := newNodes(config.Client, config.Clock)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the watch of nodes: %w", err)
 	}
@@ -120,15 +128,16 @@ func New(config Config) (*Evictor, error) {
 		e.pods = podcache.New(config.Client)
 		e.play.Everywhere(e.pods.Run)
 	}
-	nodes.dryRun = config.Mode == DryRun
+	nodes.neverStamped = config.NeverStamp || config.Mode == DryRun
 	decisions := &decisions{byNode: map[string]decision{}}
+	attempts := &attempts{under: map[PodRequest]*attempt{}}
 	metrics := newMetrics()
 	if config.Registerer != nil {
-		if err := metrics.register(config.Registerer, backlogCollector{nodes: nodes, decisions: decisions}); err != nil {
+		if err := metrics.register(config.Registerer, backlogCollector{nodes: nodes, decisions: decisions, attempts: attempts, clock: config.Clock}); err != nil {
 			return nil, fmt.Errorf("register the metrics: %w", err)
 		}
 	}
-	if err := e.addControllers(decisions, metrics); err != nil {
+	if err := e.addControllers(decisions, attempts, metrics); err != nil {
 		return nil, err
 	}
 	return e, nil
@@ -144,19 +153,21 @@ func (e *Evictor) AddTo(mgr manager.Manager) error { return e.play.AddTo(mgr) }
 // HasSynced reports whether the caches are complete: the Evictor is ready, to act or to stand by.
 func (e *Evictor) HasSynced() bool { return e.nodes.handler.HasSynced() && e.pods.HasSynced() }
 
-func (e *Evictor) addControllers(decisions *decisions, metrics *metrics) error {
+func (e *Evictor) addControllers(decisions *decisions, attempts *attempts, metrics *metrics) error {
 	calls := api{client: e.config.Client, limiter: e.config.Limiter}
-	attempts := &attempts{under: map[PodRequest]*attempt{}}
-	due := newHandover(attempts)
+	live := &liveNodes{api: calls, reads: map[string]reads{}}
+	slots := newSlots(e.config.ConcurrentEvictions)
+	due := newHandover(attempts, slots)
 	execute, err := stage.New(e.config.Logger, "eviction-execute", controller.TypedOptions[PodRequest]{
-		MaxConcurrentReconciles: e.config.ConcurrentEvictions,
-		NewQueue:                newEvictionQueue,
+		MaxConcurrentReconciles: e.config.ConcurrentEvictions * inFlightPerSlot,
+		NewQueue: func(string, workqueue.TypedRateLimiter[PodRequest]) workqueue.TypedRateLimitingInterface[PodRequest] {
+			return queue{PriorityQueue: priorityqueue.New[PodRequest](""), slots: slots}
+		},
 		Reconciler: &executor{
 			rule: e.config.Rule, mode: e.config.Mode, nodes: e.nodes, pods: e.pods,
-			live:     &liveNodes{api: calls, reads: map[string]liveRead{}},
-			api:      calls,
-			attempts: attempts,
-			events:   e.events, metrics: metrics,
+			live: live, api: calls, clock: e.config.Clock,
+			attempts: attempts, slots: slots,
+			events: e.events, metrics: metrics,
 		},
 	}, due)
 	if err != nil {
@@ -164,6 +175,9 @@ func (e *Evictor) addControllers(decisions *decisions, metrics *metrics) error {
 	}
 	decide, err := stage.New(e.config.Logger, "eviction-decide", controller.TypedOptions[NodeRequest]{
 		MaxConcurrentReconciles: concurrentNodes,
+		NewQueue: func(string, workqueue.TypedRateLimiter[NodeRequest]) workqueue.TypedRateLimitingInterface[NodeRequest] {
+			return priorityqueue.New[NodeRequest](nodeQueue)
+		},
 		Reconciler: &decider{
 			rule: e.config.Rule, nodes: e.nodes, pods: e.pods, decisions: decisions, events: e.events, execute: due,
 		},
@@ -172,13 +186,13 @@ func (e *Evictor) addControllers(decisions *decisions, metrics *metrics) error {
 		return err
 	}
 	e.play.Leading(execute, decide)
-	if e.config.Mode == DryRun {
+	if e.nodes.neverStamped {
 		return nil
 	}
 	stamp, err := stage.New(e.config.Logger, "eviction-stamp", controller.TypedOptions[NodeRequest]{
 		MaxConcurrentReconciles: concurrentNodes,
 		Reconciler: &stamper{
-			nodes: e.nodes, api: calls, metrics: metrics,
+			nodes: e.nodes, live: live, api: calls, metrics: metrics,
 			backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[NodeRequest](firstBackoff, lastBackoff),
 		},
 	}, taintChanges{e: e, after: stampAfter})
@@ -189,11 +203,9 @@ func (e *Evictor) addControllers(decisions *decisions, metrics *metrics) error {
 	return nil
 }
 
-// newEvictionQueue makes the second stage's queue. It has no name and thereby no metrics of its
-// own: controller-runtime's would have a label value per priority, and there is one per due second.
-func newEvictionQueue(_ string, _ workqueue.TypedRateLimiter[PodRequest]) workqueue.TypedRateLimitingInterface[PodRequest] {
-	return priorityqueue.New[PodRequest]("")
-}
+// nodeQueue is the name of the first stage's queue in the workqueue metrics: upstream's. The second stage's has none, see
+// queue.
+const nodeQueue = "noexec_taint_node"
 
 // taintChanges brings the nodes whose NoExecute taints change.
 type taintChanges struct {
@@ -217,7 +229,7 @@ func (s taintChanges) WaitForSync(ctx context.Context) error {
 }
 
 // changes brings the nodes about which to decide: those whose taints change, and the tainted ones
-// whose pods do.
+// whose pods do, or of which an eviction hangs.
 type changes struct {
 	e   *Evictor
 	due *handover
@@ -241,6 +253,7 @@ func (s changes) Start(ctx context.Context, queue workqueue.TypedRateLimitingInt
 			}
 		}
 	})
+	s.due.slots.onHang(func(node string) { queue.Add(NodeRequest{node}) })
 	return taintChanges{e: s.e}.Start(ctx, queue)
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -35,7 +36,9 @@ type executor struct {
 	pods     *podcache.Cache
 	live     *liveNodes
 	api      api
+	clock    *apicall.Clock
 	attempts *attempts
+	slots    *slots
 	events   *events
 	metrics  *metrics
 	trouble  trouble
@@ -46,16 +49,26 @@ type executor struct {
 func (x *executor) Reconcile(ctx context.Context, req PodRequest) (reconcile.Result, error) {
 	attempt := x.attempts.get(req)
 	if wait := time.Until(attempt.notBefore); wait > 0 {
-		return x.again(req, attempt, wait), nil
+		return again(attempt, wait), nil
 	}
-	result, err := x.evict(ctx, req, attempt)
-	if result == "" && apicall.Stopping(ctx) { // shutting down: the next process goes on
+	t := x.slots.begin(ctx, req, x.nodeOf(req), attempt)
+	result, err := x.evict(ctx, t)
+	aborted := x.slots.end(t)
+	switch {
+	case result == "" && apicall.Stopping(ctx): // shutting down: the next process goes on
 		return reconcile.Result{}, nil
+	case errors.Is(aborted, errWithdrawn):
+		result, err = x.settle(ctx, t, result, err)
+	case err != nil && aborted != nil:
+		err = aborted
 	}
 	if err != nil {
-		return x.again(req, attempt, x.retry(ctx, req, attempt, err)), nil
+		return again(attempt, x.retry(ctx, req, attempt, err)), nil
 	}
-	x.attempts.forget(req)
+	if result == resultDryRun { // it is remembered for as long as it would leave, so that it is said once
+		return again(attempt, lastRefused), nil
+	}
+	x.attempts.over(req, attempt)
 	if result == resultGone && !attempt.announced { // never begun, or handed over again while it ended
 		return reconcile.Result{}, nil
 	}
@@ -63,26 +76,28 @@ func (x *executor) Reconcile(ctx context.Context, req PodRequest) (reconcile.Res
 	return reconcile.Result{}, nil
 }
 
-// again comes back after a wait, as if the pod were due only then: evictions that keep failing
-// must not come before those that have not been tried.
-func (x *executor) again(req PodRequest, attempt *attempt, wait time.Duration) reconcile.Result {
-	var podPriority int32
+func (x *executor) nodeOf(req PodRequest) string {
 	if pod, ok := x.pods.Get(req.UID); ok {
-		podPriority = pod.Priority
+		return pod.Node
 	}
-	return reconcile.Result{RequeueAfter: wait, Priority: new(priority(attempt.notBefore, podPriority))}
+	return ""
+}
+
+// again comes back after a wait, behind all evictions that have not been tried and those that failed less often.
+func again(attempt *attempt, wait time.Duration) reconcile.Result {
+	return reconcile.Result{RequeueAfter: wait, Priority: new(turnOfRetry(attempt.failures, attempt.notBefore))}
 }
 
 // retry notes a failed attempt and returns how long to wait before the next.
 func (x *executor) retry(ctx context.Context, req PodRequest, attempt *attempt, err error) time.Duration {
 	wait := attempt.fail(err)
-	x.attempts.postpone(attempt, time.Now().Add(wait))
-	if errors.Is(err, errDryRun) {
-		return wait
-	}
+	x.attempts.postpone(attempt, time.Now().Add(wait), err)
 	x.metrics.retries.WithLabelValues(reason(err)).Inc()
+	if refused(err) && attempt.failures == troubleAfter {
+		x.events.refused(req, err)
+	}
 	log := logf.FromContext(ctx).WithValues("pod", klog.KRef(req.Namespace, req.Name), "failures", attempt.failures, "unconfirmed", attempt.unconfirmed, "after", wait.String(), "reason", err.Error())
-	if max(attempt.failures, attempt.unconfirmed) >= troubleAfter && x.trouble.worthALine(reason(err), time.Now()) {
+	if x.worthALine(attempt, err) {
 		log.Info("Evictions fail and are tried again; this is one of them")
 		return wait
 	}
@@ -90,27 +105,64 @@ func (x *executor) retry(ctx context.Context, req PodRequest, attempt *attempt, 
 	return wait
 }
 
+func (x *executor) worthALine(attempt *attempt, err error) bool {
+	var early tooEarlyError
+	often := max(attempt.failures, attempt.unconfirmed) >= troubleAfter || errors.As(err, &early)
+	return often && x.trouble.worthALine(reason(err), time.Now())
+}
+
+// settle finds out what became of an eviction that was aborted because the pod has not to leave now: its delete may have
+// been carried out all the same.
+func (x *executor) settle(ctx context.Context, t *try, done result, failure error) (result, error) {
+	if failure == nil && done != resultCancelled {
+		return done, nil
+	}
+	pod, ok := x.pods.Get(t.req.UID)
+	if !ok || pod.Flags.Has(podcache.Terminating) {
+		return resultGone, nil
+	}
+	if failure != nil {
+		_, done, err := x.look(context.WithoutCancel(ctx), pod)
+		if done != "" {
+			return done, nil
+		}
+		if err != nil {
+			logf.FromContext(ctx).Info("Cannot tell whether an eviction was cancelled in time", "pod", klog.KRef(t.req.Namespace, t.req.Name), "reason", err.Error())
+			return resultCancelled, nil
+		}
+	}
+	if tainted, ok := x.nodes.get(pod.Node); !ok || !x.leaves(pod, tainted) {
+		x.events.cancelled(pod)
+	}
+	return resultCancelled, nil
+}
+
+func (x *executor) leaves(pod *podcache.Pod, tainted *node) bool {
+	_, leaves := judge(x.rule, pod, tainted)
+	return leaves
+}
+
 // evict makes one attempt. Before each call that changes something it decides anew.
-func (x *executor) evict(ctx context.Context, req PodRequest, attempt *attempt) (result, error) {
-	pod, v, done, err := x.decideAgain(ctx, req, nil)
+func (x *executor) evict(ctx context.Context, t *try) (result, error) {
+	pod, v, done, err := x.decideAgain(ctx, t, nil)
 	if done != "" || err != nil {
 		return done, err
 	}
-	if !attempt.announced {
-		attempt.announced = true
+	if !t.attempt.announced {
+		t.attempt.announced = true
 		x.announce(ctx, pod, v)
 	}
 	if x.mode == DryRun {
-		return "", errDryRun
+		return resultDryRun, nil
 	}
-	live, done, err := x.mark(ctx, req, pod, attempt)
+	live, done, err := x.mark(ctx, t, pod)
 	if done != "" || err != nil {
 		return done, err
 	}
-	if pod, v, done, err = x.decideAgain(ctx, req, live); done != "" || err != nil {
+	if pod, v, done, err = x.decideAgain(ctx, t, live); done != "" || err != nil {
 		return done, err
 	}
-	return x.delete(ctx, pod, v, attempt)
+	return x.delete(ctx, t, pod, v)
 }
 
 // decideAgain waits for the turn of the next call and then decides about the pod from the newest
@@ -121,35 +173,45 @@ func (x *executor) evict(ctx context.Context, req PodRequest, attempt *attempt) 
 // Live reads are needed because informers are not in step: a pod can be seen bound to a node
 // whose taint is already gone, while the cached node still shows it (kubernetes/kubernetes#119862),
 // and the cached pod can lack a toleration that it has by now.
-func (x *executor) decideAgain(ctx context.Context, req PodRequest, livePod *podcache.Pod) (*podcache.Pod, verdict.Verdict, result, error) {
+func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Pod) (*podcache.Pod, verdict.Verdict, result, error) {
 	if err := x.api.turn(ctx); err != nil {
 		return nil, verdict.Verdict{}, "", err
 	}
-	pod, tainted, done := x.cached(req)
+	pod, tainted, done := x.cached(t.req)
 	for done == "" {
-		live, err := x.live.node(ctx, pod.Node, later(pod.Seen(), tainted.changed))
+		after := later(pod.Seen(), tainted.changed)
+		live, err := x.live.node(ctx, t.calls.Done(), pod.Node, after)
 		if err != nil {
 			return nil, verdict.Verdict{}, "", fmt.Errorf("confirm the taints of node %s: %w", pod.Node, err)
 		}
-		if err := ctx.Err(); err != nil {
+		if err := errors.Join(ctx.Err(), t.calls.Err()); err != nil {
 			return nil, verdict.Verdict{}, "", err
 		}
 		// The read, and the wait for its turn, took time: what the watches brought meanwhile counts,
 		// and if the taints changed the read is too old to confirm them.
 		read := tainted.changed
-		if pod, tainted, done = x.cached(req); done != "" || !tainted.changed.Equal(read) {
+		if pod, tainted, done = x.cached(t.req); done != "" || !tainted.changed.Equal(read) {
 			continue
 		}
 		if livePod != nil {
 			pod = livePod
 		}
-		v, leaves := judge(x.rule, pod, tainted.confirmedBy(live))
-		if !leaves || !v.DueAt(now()) {
-			return nil, verdict.Verdict{}, "", errUnconfirmed
-		}
-		return pod, v, "", nil
+		v, err := x.confirm(pod, tainted, live.node, x.live.passed(pod.Node, tainted.version, after))
+		return pod, v, "", err
 	}
 	return nil, verdict.Verdict{}, done, nil
+}
+
+// confirm decides about a pod from the taints that a live read confirms, and by both clocks.
+func (x *executor) confirm(pod *podcache.Pod, tainted *node, live, passed *corev1.Node) (verdict.Verdict, error) {
+	v, leaves := decide(x.rule, pod, tainted.confirmedBy(live, passed))
+	if !leaves || !v.DueAt(now()) {
+		return v, errUnconfirmed
+	}
+	if wait := x.clock.Until(v.Due); wait > 0 {
+		return v, tooEarlyError{wait}
+	}
+	return v, nil
 }
 
 func later(a, b time.Time) time.Time {
@@ -175,8 +237,7 @@ func (x *executor) cached(req PodRequest) (*podcache.Pod, *node, result) {
 	return pod, tainted, ""
 }
 
-// announce says, once for each eviction, that it begins. A dry run counts it here: it goes no
-// further, and only looks again from time to time whether the pod still would have to leave.
+// announce says, once for each eviction, that it begins. A dry run counts it here: it goes no further.
 func (x *executor) announce(ctx context.Context, pod *podcache.Pod, v verdict.Verdict) {
 	x.events.marking(pod)
 	if x.mode == DryRun {
@@ -185,18 +246,18 @@ func (x *executor) announce(ctx context.Context, pod *podcache.Pod, v verdict.Ve
 	}
 }
 
-func (x *executor) delete(ctx context.Context, pod *podcache.Pod, v verdict.Verdict, attempt *attempt) (result, error) {
-	if err := x.api.delete(ctx, pod); err != nil {
-		if done, err := x.ended(ctx, pod, err); done != "" || err != nil {
+func (x *executor) delete(ctx context.Context, t *try, pod *podcache.Pod, v verdict.Verdict) (result, error) {
+	if err := x.api.delete(t.calls, pod); err != nil {
+		if done, err := x.ended(t.calls, pod, err); done != "" || err != nil {
 			return done, err
 		}
 		return "", fmt.Errorf("delete pod %s: %w", pod.Key(), err)
 	}
-	if attempt.unmarked != nil {
-		x.events.unmarked(pod, attempt.unmarked)
+	if t.attempt.unmarked != nil {
+		x.events.unmarked(pod, t.attempt.unmarked)
 	}
 	x.pods.MarkTerminating(pod.UID)
 	x.metrics.deleted(now().Sub(v.Due))
-	logf.FromContext(ctx).V(1).Info("Evicted", "pod", klog.KRef(pod.Namespace, pod.Name), "node", pod.Node, "taint", v.Taint.ToString(), "due", v.Due)
+	logf.FromContext(ctx).Info("Evicted", "pod", klog.KRef(pod.Namespace, pod.Name), "node", pod.Node, "taint", v.Taint.ToString(), "due", v.Due)
 	return resultDeleted, nil
 }

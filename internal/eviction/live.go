@@ -11,11 +11,18 @@ import (
 
 	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// confirmedFor is how long one live read of a node serves for the pods of that node. Within a
-// second of an accepted untaint no pod is deleted any more, whatever the watch is doing.
-const confirmedFor = 500 * time.Millisecond
+const (
+	// confirmedFor is how long one live read of a node serves for the pods of that node. Within a
+	// second of an accepted untaint no pod is deleted any more, whatever the watch is doing.
+	confirmedFor = 500 * time.Millisecond
+	// passedFor is how long a live read is remembered until the watch passes it: how far the watch may lag.
+	passedFor = 30 * time.Second
+)
 
 // liveNodes reads nodes from the API server itself, once per node and moment. Safe for concurrent use.
 type liveNodes struct {
@@ -23,35 +30,48 @@ type liveNodes struct {
 	group singleflight.Group
 
 	mu    sync.Mutex
-	reads map[string]liveRead
+	reads map[string]reads
+}
+
+// reads are the live reads of one node that still say something.
+type reads struct {
+	newest liveRead
+	passed liveRead // the newest that the watch has passed
+	ahead  liveRead // the oldest that the watch has not passed yet
 }
 
 type liveRead struct {
 	started time.Time
-	node    *corev1.Node
+	node    *corev1.Node // nil: there was none
 }
 
 // node returns the node as the API server had it after the given instant, at which the newest of
-// what is to be confirmed was seen, pod or taints: by a read of its own, or another's that started at most confirmedFor ago.
-func (l *liveNodes) node(ctx context.Context, name string, after time.Time) (*corev1.Node, error) {
+// what is to be confirmed was seen, pod or taints: by a read of its own, or another's that started at most confirmedFor
+// ago. It stops waiting, and leaves the read to others, when the eviction is aborted.
+func (l *liveNodes) node(ctx context.Context, aborted <-chan struct{}, name string, after time.Time) (liveRead, error) {
 	asked := time.Now()
 	if read, ok := l.recent(name); ok && !read.started.Before(after) {
-		return read.node, nil
+		return read, nil
 	}
 	for {
-		read, err, _ := l.group.Do(name, func() (any, error) {
+		result := l.group.DoChan(name, func() (any, error) {
 			if read, ok := l.recent(name); ok && !read.started.Before(after) { // it ended while we came here
 				return read, nil
 			}
 			return l.read(ctx, name)
 		})
-		if err != nil {
-			return nil, err
-		}
-		// A read that was under way already may have started too early. One of our own has not, even
-		// if the wall clock was set back since.
-		if read := read.(liveRead); !read.started.Before(after) || !read.started.Before(asked) {
-			return read.node, nil
+		select {
+		case <-aborted:
+			return liveRead{}, context.Canceled
+		case answer := <-result:
+			if answer.Err != nil {
+				return liveRead{}, answer.Err
+			}
+			// A read that was under way already may have started too early. One of our own has not, even
+			// if the wall clock was set back since.
+			if read := answer.Val.(liveRead); !read.started.Before(after) || !read.started.Before(asked) {
+				return read, nil
+			}
 		}
 	}
 }
@@ -59,8 +79,8 @@ func (l *liveNodes) node(ctx context.Context, name string, after time.Time) (*co
 func (l *liveNodes) recent(name string) (liveRead, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	read, ok := l.reads[name]
-	return read, ok && time.Since(read.started) < confirmedFor
+	read := l.reads[name].newest
+	return read, read.node != nil && time.Since(read.started) < confirmedFor
 }
 
 func (l *liveNodes) read(ctx context.Context, name string) (liveRead, error) {
@@ -72,7 +92,70 @@ func (l *liveNodes) read(ctx context.Context, name string) (liveRead, error) {
 	read := liveRead{started: started, node: node}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	maps.DeleteFunc(l.reads, func(_ string, old liveRead) bool { return started.Sub(old.started) >= confirmedFor })
-	l.reads[name] = read
+	maps.DeleteFunc(l.reads, func(_ string, old reads) bool { return started.Sub(old.newest.started) >= passedFor })
+	known := l.reads[name]
+	known.newest = read
+	l.reads[name] = known
 	return read, nil
+}
+
+// passed returns the newest read of a node that started after the given instant and that the watch has passed, by
+// the version that it has brought. A node that changes all the time, under a watch that lags, is never read in the
+// version that the watch has just brought; but what was read now will soon be passed.
+func (l *liveNodes) passed(name, version string, after time.Time) *corev1.Node {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known, ok := l.reads[name]
+	if !ok {
+		return nil
+	}
+	if known.ahead.node == nil || time.Since(known.ahead.started) > passedFor {
+		known.ahead = known.newest
+	}
+	if notAfter(known.ahead.node.ResourceVersion, version) {
+		known.passed, known.ahead = known.ahead, liveRead{}
+	}
+	l.reads[name] = known
+	if known.passed.started.Before(after) || time.Since(known.passed.started) > passedFor {
+		return nil
+	}
+	return known.passed.node
+}
+
+// confirmedBy returns the taints of a node that a live read shows too, as far as it can be told that they are the
+// same and not taken off and set again since. passed is another read, that the watch has passed since, or nil.
+func (n *node) confirmedBy(live, passed *corev1.Node) []verdict.Taint {
+	if live.UID != n.uid {
+		return nil
+	}
+	var confirmed []verdict.Taint
+	for _, taint := range taints.NoExecute(live.Spec.Taints) {
+		for _, known := range n.taints {
+			if n.confirms(known, taint, live, passed) {
+				confirmed = append(confirmed, verdict.Taint{Taint: taint, Since: known.Since, Before: known.Before})
+			}
+		}
+	}
+	return confirmed
+}
+
+// confirms reports whether a taint that was read live is the known one: the watch has passed the version that was
+// read and the taint was there all along, or its timeAdded says so, or it reads the same and the watch has passed
+// another read of a moment ago.
+func (n *node) confirms(known run, taint corev1.Taint, live, passed *corev1.Node) bool {
+	switch {
+	case known.Key != taint.Key || known.Value != taint.Value:
+		return false
+	case known.coversVersion(live.ResourceVersion, n.version), known.stampedAs(taint):
+		return true
+	case passed == nil || passed.UID != n.uid:
+		return false
+	}
+	return taint.TimeAdded.Equal(known.TimeAdded) && known.coversVersion(passed.ResourceVersion, n.version)
+}
+
+// stampedAs reports whether a taint of the same key and value is this one, by its timeAdded: it has the same, or was given
+// the one that it should have.
+func (r run) stampedAs(taint corev1.Taint) bool {
+	return !taint.TimeAdded.IsZero() && (taint.TimeAdded.Equal(r.TimeAdded) || taint.TimeAdded.Equal(r.add))
 }

@@ -23,10 +23,11 @@ const markTries = 3
 // eviction, unless the pod has it. It returns the pod as the API server has it now: the answer to
 // the patch costs no further call, and shows what a watch that lags behind has not brought yet. The
 // pod is nil where nothing newer than the cached one is known and the delete must not wait any longer.
-func (x *executor) mark(ctx context.Context, req PodRequest, pod *podcache.Pod, attempt *attempt) (*podcache.Pod, result, error) {
+func (x *executor) mark(ctx context.Context, t *try, pod *podcache.Pod) (*podcache.Pod, result, error) {
+	attempt := t.attempt
 	attempt.unmarked = nil
 	if attempt.marked || pod.Flags.Has(podcache.MarkedByTaint) {
-		live, done, err := x.look(ctx, pod)
+		live, done, err := x.look(t.calls, pod)
 		if err != nil && !attempt.blocks(err) {
 			return attempt.newest(pod), "", nil // it must not block the delete
 		}
@@ -34,17 +35,17 @@ func (x *executor) mark(ctx context.Context, req PodRequest, pod *podcache.Pod, 
 			return live, done, err
 		}
 		// Someone took it off again.
-		if pod, _, done, err = x.decideAgain(ctx, req, live); done != "" || err != nil {
+		if pod, _, done, err = x.decideAgain(ctx, t, live); done != "" || err != nil {
 			return nil, done, err
 		}
 	}
-	answer, err := x.api.patchCondition(ctx, pod)
+	answer, err := x.api.patchCondition(t.calls, pod)
 	if err == nil {
 		live, done := x.show(pod, answer)
 		return attempt.shown(live), done, nil
 	}
 	// A conflict that cannot be looked into is a refusal like any other: it must not block the delete.
-	if done, _ := x.ended(ctx, pod, err); done != "" {
+	if done, _ := x.ended(t.calls, pod, err); done != "" {
 		return nil, done, nil
 	}
 	if attempt.blocks(err) {
@@ -54,7 +55,7 @@ func (x *executor) mark(ctx context.Context, req PodRequest, pod *podcache.Pod, 
 	if err := x.api.turn(ctx); err != nil {
 		return nil, "", err
 	}
-	live, done, lookErr := x.look(ctx, pod)
+	live, done, lookErr := x.look(t.calls, pod)
 	if lookErr != nil { // nor must this block the delete
 		live = attempt.newest(pod)
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 )
 
 // result is how the eviction of a pod ended.
@@ -51,7 +53,7 @@ func newMetrics() *metrics {
 		}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "taintkeeper_retries_total",
-			Help: "Failed tries of evictions and of writing timeAdded, each tried again, by reason: the API's reason, Unreachable or Unconfirmed.",
+			Help: "Failed tries of evictions and of writing timeAdded, each tried again, by reason: the API's reason, Unreachable, Unconfirmed, TooEarly (due by this machine's clock, not by the API server's) or Aborted (it hung, and too many others did).",
 		}, []string{"reason"}),
 	}
 	for _, known := range []result{resultDeleted, resultGone, resultReplaced, resultCancelled, resultDryRun} {
@@ -82,6 +84,8 @@ func (m *metrics) register(registerer prometheus.Registerer, ahead backlogCollec
 type backlogCollector struct {
 	nodes     *nodes
 	decisions *decisions
+	attempts  *attempts
+	clock     *apicall.Clock
 }
 
 var (
@@ -91,13 +95,17 @@ var (
 		"Pods that are due to leave their node and whose delete has not been accepted yet.", nil, nil)
 	nextDesc = prometheus.NewDesc("taintkeeper_next_eviction_seconds",
 		"Seconds until the next pending eviction; absent when none is pending.", nil, nil)
+	refusedDesc = prometheus.NewDesc("taintkeeper_refused_evictions",
+		"Pods that are due to leave their node and whose eviction was refused the last time, by who refused it.", []string{"by"}, nil)
+	offsetDesc = prometheus.NewDesc("taintkeeper_clock_offset_seconds",
+		"By how much the API server's clock is ahead of this machine's at least, negative if it is behind; 0 if they agree to the second.", nil, nil)
 	taintedDesc = prometheus.NewDesc("taintkeeper_tainted_nodes",
 		"Nodes with a NoExecute taint.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (c backlogCollector) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{pendingDesc, dueDesc, nextDesc, taintedDesc} {
+	for _, desc := range []*prometheus.Desc{pendingDesc, dueDesc, refusedDesc, offsetDesc, nextDesc, taintedDesc} {
 		descs <- desc
 	}
 }
@@ -112,6 +120,10 @@ func (c backlogCollector) Collect(metrics chan<- prometheus.Metric) {
 	gauge(pendingDesc, float64(ahead.pending))
 	gauge(dueDesc, float64(ahead.due))
 	gauge(taintedDesc, float64(c.nodes.count()))
+	gauge(offsetDesc, c.clock.Offset().Seconds())
+	for by, count := range c.attempts.refused() {
+		metrics <- prometheus.MustNewConstMetric(refusedDesc, prometheus.GaugeValue, float64(count), by)
+	}
 	if ahead.pending > 0 {
 		gauge(nextDesc, ahead.next.Sub(at).Seconds())
 	}

@@ -19,27 +19,20 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
-
-// node is what the eviction needs to know of a node with NoExecute taints. It is never modified.
-type node struct {
-	uid     types.UID
-	version string // the resourceVersion of the object that said so
-	list    int64  // after how many lists this process saw that object
-	taints  []verdict.Taint
-	seen    []time.Time // of each taint, when this process first saw it
-	changed time.Time   // when this process saw the taints become what they are
-}
 
 // nodes knows the nodes that have NoExecute taints, and since when each taint counts.
 // It is fed by an informer and safe for concurrent use.
 type nodes struct {
 	informer cache.SharedIndexInformer
 	handler  cache.ResourceEventHandlerRegistration
+	clock    *apicall.Clock
 	lists    atomic.Int64 // that were begun; only between two of them does the watch bring every version
-	dryRun   bool         // no timeAdded is written
+	// neverStamped: no timeAdded is written, to no node.
+	neverStamped bool
 	// unstampable are the names of the nodes whose timeAdded may not be written.
 	unstampable sync.Map // string -> struct{}
 
@@ -48,8 +41,8 @@ type nodes struct {
 	subscribers []func(name string)
 }
 
-func newNodes(client kubernetes.Interface) (*nodes, error) {
-	n := &nodes{tainted: map[string]*node{}}
+func newNodes(client kubernetes.Interface, clock *apicall.Clock) (*nodes, error) {
+	n := &nodes{clock: clock, tainted: map[string]*node{}}
 	n.informer = cache.NewSharedIndexInformer(n.listerWatcher(client), &corev1.Node{}, 0, cache.Indexers{})
 	if err := n.informer.SetTransform(n.slim); err != nil {
 		return nil, err
@@ -131,7 +124,7 @@ func (n *nodes) observe(object *corev1.Node) {
 	if n.firstSightServes(object.Name) {
 		known = known.unbrokenUntil(object)
 	}
-	next := known.advance(object, now())
+	next := known.advance(object, sight{at: now(), byServer: n.clock.Time()})
 	if next == nil {
 		delete(n.tainted, object.Name)
 	} else {
@@ -146,7 +139,7 @@ func (n *nodes) observe(object *corev1.Node) {
 // no end of countdowns that each list begins anew then.
 func (n *nodes) firstSightServes(name string) bool {
 	_, refused := n.unstampable.Load(name)
-	return n.dryRun || refused
+	return n.neverStamped || refused
 }
 
 func (n *nodes) forget(object any) {
@@ -167,10 +160,19 @@ func (n *nodes) notify(name string) {
 	}
 }
 
-// advance returns what is known of a node after its object was seen at an instant: a taint that
-// was known keeps the instant at which it was first seen. It is nil for a node without NoExecute
-// taints, and works on nil.
-func (n *node) advance(object *corev1.Node, at time.Time) *node {
+// node is what the eviction needs to know of a node with NoExecute taints. It is never modified.
+type node struct {
+	uid     types.UID
+	version string // the resourceVersion of the object that said so
+	list    int64  // after how many lists this process saw that object
+	taints  []run
+	facts   []verdict.Taint // the same, as the rule takes them
+	changed time.Time       // when this process saw the taints become what they are
+}
+
+// advance returns what is known of a node after its object was seen: a taint that goes on keeps its start. It is
+// nil for a node without NoExecute taints, and works on nil.
+func (n *node) advance(object *corev1.Node, seen sight) *node {
 	noExecute := taints.NoExecute(object.Spec.Taints)
 	if len(noExecute) == 0 {
 		return nil
@@ -179,23 +181,20 @@ func (n *node) advance(object *corev1.Node, at time.Time) *node {
 		uid:     object.UID,
 		version: object.ResourceVersion,
 		list:    object.Generation,
-		taints:  make([]verdict.Taint, len(noExecute)),
-		seen:    make([]time.Time, len(noExecute)),
-		changed: at,
+		taints:  make([]run, len(noExecute)),
+		changed: seen.at,
 	}
 	for i, taint := range noExecute {
-		seen := at
-		if j := n.find(object.UID, taint); j >= 0 && n.unbroken(j, taint, object) {
-			seen = n.seen[j]
-			if taint.TimeAdded.IsZero() {
-				seen = n.taints[j].Since // it lost its timeAdded, if it had one, but counts on
+		next.taints[i] = begin(taint, seen, next.version)
+		for _, known := range n.before(object) {
+			if known.continues(taint) && n.unbroken(known, taint, object) {
+				next.taints[i] = next.taints[i].after(known)
 			}
 		}
-		if seen.After(at) { // the wall clock was set back
-			seen = at
-		}
-		next.seen[i] = seen
-		next.taints[i] = verdict.Taint{Taint: taint, Since: verdict.Since(taint.TimeAdded, seen)}
+	}
+	joinCauses(next.taints)
+	for _, known := range next.taints {
+		next.facts = append(next.facts, known.Taint)
 	}
 	if n.sameTaints(next) {
 		next.changed = n.changed
@@ -203,35 +202,20 @@ func (n *node) advance(object *corev1.Node, at time.Time) *node {
 	return next
 }
 
-// find returns the position of the taint that goes on in the given one, -1 if it is a new one. It
-// works on nil.
-//
-// A taint goes on when its timeAdded stays, when it gets one that lies before its first sight, as
-// our own does, and when it loses it but keeps its value, as `kubectl taint --overwrite` makes it
-// (upstream's countdown goes on then, too). One whose timeAdded moves to after its first sight was
-// taken off and set again in between.
-func (n *node) find(uid types.UID, taint corev1.Taint) int {
-	if n == nil || n.uid != uid {
-		return -1
+// before returns the taints that were known of the same node. It works on nil.
+func (n *node) before(object *corev1.Node) []run {
+	if n == nil || n.uid != object.UID {
+		return nil
 	}
-	return slices.IndexFunc(n.taints, func(known verdict.Taint) bool {
-		switch {
-		case !known.MatchTaint(&taint):
-			return false
-		case taint.TimeAdded.IsZero():
-			return known.Value == taint.Value
-		}
-		return known.TimeAdded.Equal(taint.TimeAdded) || !taint.TimeAdded.After(known.Since)
-	})
+	return n.taints
 }
 
 // unbroken reports whether nothing can have happened unseen to a taint between the known version of
 // the node and the given one. Across a list versions may be missing, in which the taint was taken
 // off and set again; then only a timeAdded that stayed the same says that it was not.
-func (n *node) unbroken(i int, taint corev1.Taint, object *corev1.Node) bool {
-	known := n.taints[i].TimeAdded
+func (n *node) unbroken(known run, taint corev1.Taint, object *corev1.Node) bool {
 	return n.list == object.Generation || n.version == object.ResourceVersion ||
-		!known.IsZero() && known.Equal(taint.TimeAdded)
+		known.Key == taint.Key && !known.TimeAdded.IsZero() && known.TimeAdded.Equal(taint.TimeAdded)
 }
 
 // unbrokenUntil returns what is known as if nothing had happened unseen before the given version of
@@ -250,28 +234,7 @@ func (n *node) sameTaints(other *node) bool {
 	if n == nil || other == nil {
 		return n == other
 	}
-	return n.uid == other.uid && slices.EqualFunc(n.taints, other.taints, func(a, b verdict.Taint) bool {
-		return a.Key == b.Key && a.Value == b.Value && a.TimeAdded.Equal(b.TimeAdded) && a.Since.Equal(b.Since)
-	})
-}
-
-// confirmedBy returns the node with those of its taints that a live read shows too, as far as it
-// can be told that they are the same and not taken off and set again since.
-func (n *node) confirmedBy(live *corev1.Node) *node {
-	confirmed := &node{uid: n.uid}
-	for _, taint := range taints.NoExecute(live.Spec.Taints) {
-		if i := n.find(live.UID, taint); i >= 0 && n.surely(i, taint, live.ResourceVersion) {
-			confirmed.taints = append(confirmed.taints, verdict.Taint{Taint: taint, Since: n.taints[i].Since})
-		}
-	}
-	return confirmed
-}
-
-// surely reports whether a taint of another version of the node is the known one: it has the same
-// timeAdded or was given its first one, or the version is not another.
-func (n *node) surely(i int, taint corev1.Taint, version string) bool {
-	known := n.taints[i].TimeAdded
-	return version == n.version || !taint.TimeAdded.IsZero() && (known.IsZero() || known.Equal(taint.TimeAdded))
+	return n.uid == other.uid && slices.EqualFunc(n.taints, other.taints, run.same)
 }
 
 // now is the wall clock alone: deadlines are facts of the cluster's clocks, and must not follow

@@ -5,6 +5,8 @@ package eviction
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -16,18 +18,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
-	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// stamper writes the timeAdded of NoExecute taints that have none. Only the node-lifecycle
-// controller sets it (not kubectl, not the API server), and without it no deadline survives this
-// process. Until it is written, and where that is refused, the instant of first sight serves.
+// stamper writes the timeAdded of NoExecute taints from which they count. Only the node-lifecycle
+// controller sets it (not kubectl, not the API server), and writes another when not-ready becomes unreachable; without
+// the right one no deadline survives this process. Until it is written, and where that is refused, the instant of first
+// sight serves.
 type stamper struct {
 	nodes   *nodes
+	live    *liveNodes
 	api     api
 	metrics *metrics
 	backoff workqueue.TypedRateLimiter[NodeRequest]
-	last    sync.Map // NodeRequest -> time.Time of the last stamp, for tainted nodes
+	stamps  sync.Map // NodeRequest -> stamps
 }
 
 // stampAfter is how long a taint is known before it is stamped. Pods that are due at once go first:
@@ -37,31 +40,60 @@ const stampAfter = 250 * time.Millisecond
 // refusedAfter is how many failures in a row, within some 25 s, are as good as a refusal.
 const refusedAfter = 8
 
-// stampEvery is how often one node is stamped at most: whoever writes its taints without their
-// timeAdded again and again is not fought at full speed.
-const stampEvery = time.Second
+// How often one node is stamped at most. Whoever writes its taints without timeAdded, or with another, again and again is
+// not fought: each stamp that does not last doubles the time to the next.
+const (
+	firstStampAgain = time.Second
+	lastStampAgain  = time.Hour
+)
+
+// stamps is how often a node was stamped in a row, and when the last time.
+type stamps struct {
+	count int
+	last  time.Time
+}
+
+// rest is how long the node is left alone. Stamps that lasted for so long once more are forgotten.
+func (s stamps) rest() time.Duration { return doubled(firstStampAgain, s.count, lastStampAgain) }
+
+func (s stamps) wait(at time.Time) time.Duration {
+	if s.count == 0 {
+		return 0
+	}
+	return s.rest() - at.Sub(s.last)
+}
+
+func (s stamps) another(at time.Time) stamps {
+	if at.Sub(s.last) > 2*s.rest() {
+		s.count = 0
+	}
+	return stamps{count: s.count + 1, last: at}
+}
 
 // Reconcile stamps one node, and comes back until it is stamped or there is nothing to stamp.
 func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Result, error) {
 	known, ok := s.nodes.get(req.Name)
-	if !ok {
-		s.last.Delete(req)
+	if !ok && !s.nodes.exists(req.Name) {
+		s.stamps.Delete(req)
 	}
 	if !ok || !known.unstamped() {
 		s.backoff.Forget(req)
 		return reconcile.Result{}, nil
 	}
-	if last, ok := s.last.Load(req); ok && time.Since(last.(time.Time)) < stampEvery {
-		return reconcile.Result{RequeueAfter: stampEvery - time.Since(last.(time.Time))}, nil
+	past := s.past(req)
+	if wait := past.wait(time.Now()); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	err := s.stamp(ctx, req.Name)
-	if apicall.Stopping(ctx) { // shutting down: the next process goes on
+	switch {
+	case apicall.Stopping(ctx): // the next process goes on
 		return reconcile.Result{}, nil
-	}
-	if err == nil {
-		s.last.Store(req, time.Now())
-	}
-	if err == nil || apicall.IsNotFound(err) {
+	case err == nil || errors.Is(err, errStripped):
+		s.backoff.Forget(req)
+		past = past.another(time.Now())
+		s.stamps.Store(req, past)
+		return reconcile.Result{RequeueAfter: past.rest()}, nil
+	case apicall.IsNotFound(err) || errors.Is(err, errApplied):
 		s.backoff.Forget(req)
 		return reconcile.Result{}, nil
 	}
@@ -75,25 +107,52 @@ func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 	return reconcile.Result{RequeueAfter: s.backoff.When(req)}, nil
 }
 
+func (s *stamper) past(req NodeRequest) stamps {
+	known, ok := s.stamps.Load(req)
+	if !ok {
+		return stamps{}
+	}
+	return known.(stamps)
+}
+
+var (
+	// errStripped: the answer to the write lacks what was written; somebody takes it away.
+	errStripped = errors.New("the API server took the write of timeAdded, but its answer does not have it: a webhook takes it away")
+	// errApplied: somebody owns the list of taints by server-side apply, and would meet a conflict with us from then on.
+	errApplied = errors.New("the taints are managed by server-side apply")
+)
+
 func (s *stamper) stamp(ctx context.Context, name string) error {
-	live, err := s.api.node(ctx, name)
+	known, ok := s.nodes.get(name)
+	if !ok {
+		return nil
+	}
+	live, err := s.live.node(ctx, ctx.Done(), name, known.changed)
 	if err != nil {
 		return err
 	}
 	if err := s.api.turn(ctx); err != nil {
 		return err
 	}
-	// What was read may be a taint that was taken off and set again. Only of the version that the
-	// watch has brought is it known when each taint came.
-	known, ok := s.nodes.get(name)
+	// What was read may be a taint that was taken off and set again.
+	known, ok = s.nodes.get(name)
 	if !ok || !known.unstamped() {
 		return nil
 	}
-	if known.uid != live.UID || known.version != live.ResourceVersion {
+	all, complete := known.stamp(live.node, s.live.passed(name, known.version, known.changed))
+	if !complete {
 		return errUnconfirmed
 	}
-	err = s.api.patchTaints(ctx, live, known.stamp(live.Spec.Taints))
+	if manager := applierOfTaints(live.node); manager != "" {
+		s.nodes.unstampable.Store(name, struct{}{})
+		logf.FromContext(ctx).Info("timeAdded of a NoExecute taint is not written, as the node's taints are managed by server-side apply: its countdowns will not survive a restart", "node", name, "manager", manager)
+		return errApplied
+	}
+	answer, err := s.api.patchTaints(ctx, live.node, all)
 	switch {
+	case err == nil && !hasStamps(answer, all):
+		s.nodes.unstampable.Store(name, struct{}{})
+		return errStripped
 	case err == nil:
 		s.nodes.unstampable.Delete(name)
 	case apicall.Refused(err):
@@ -102,22 +161,59 @@ func (s *stamper) stamp(ctx context.Context, name string) error {
 	return err
 }
 
-// unstamped reports whether a NoExecute taint has no timeAdded.
-func (n *node) unstamped() bool {
-	return slices.ContainsFunc(n.taints, func(t verdict.Taint) bool { return t.TimeAdded.IsZero() })
+// unstamped reports whether the timeAdded of a NoExecute taint is to be written.
+func (n *node) unstamped() bool { return slices.ContainsFunc(n.taints, run.unstamped) }
+
+// stamp returns all taints of the node as it was read, with the timeAdded of its NoExecute taints as they should be, and
+// whether all that are to be written are confirmed. Read again after a restart, a timeAdded counts from the end of its
+// second, so never earlier than now.
+func (n *node) stamp(live, passed *corev1.Node) (all []corev1.Taint, complete bool) {
+	all = slices.Clone(live.Spec.Taints)
+	if live.UID != n.uid {
+		return all, false
+	}
+	for _, known := range n.taints {
+		if !known.unstamped() {
+			continue
+		}
+		i := slices.IndexFunc(all, func(taint corev1.Taint) bool {
+			return taint.Effect == known.Effect && n.confirms(known, taint, live, passed)
+		})
+		if i < 0 {
+			return all, false
+		}
+		all[i].TimeAdded = known.add
+	}
+	return all, true
 }
 
-// stamp returns all taints of the node with the missing timeAdded of its NoExecute taints filled
-// in: the first sight to the second, rounded down as the API does. Read again after a restart,
-// that counts from the end of the second, so never earlier than now.
-func (n *node) stamp(all []corev1.Taint) []corev1.Taint {
-	stamped := slices.Clone(all)
-	for i := range stamped {
-		for j := range n.taints {
-			if stamped[i].MatchTaint(&n.taints[j].Taint) && stamped[i].TimeAdded.IsZero() {
-				stamped[i].TimeAdded = &metav1.Time{Time: n.seen[j].Truncate(time.Second)}
-			}
+// hasStamps reports whether a node has each timeAdded that was written.
+func hasStamps(node *corev1.Node, written []corev1.Taint) bool {
+	return !slices.ContainsFunc(written, func(stamped corev1.Taint) bool {
+		return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+			return taint.MatchTaint(&stamped) && !taint.TimeAdded.Equal(stamped.TimeAdded)
+		})
+	})
+}
+
+// applierOfTaints returns who manages the taints of a node by server-side apply, if somebody does. The list is atomic: our
+// timeAdded would make all of it ours, and the next apply of the very same configuration a conflict.
+func applierOfTaints(node *corev1.Node) string {
+	for _, entry := range node.ManagedFields {
+		if entry.Operation == metav1.ManagedFieldsOperationApply && entry.FieldsV1 != nil && ownsTaints(entry.FieldsV1.Raw) {
+			return entry.Manager
 		}
 	}
-	return stamped
+	return ""
+}
+
+func ownsTaints(fields []byte) bool {
+	var owned struct {
+		Spec map[string]json.RawMessage `json:"f:spec"`
+	}
+	if json.Unmarshal(fields, &owned) != nil {
+		return false
+	}
+	_, ok := owned.Spec["f:taints"]
+	return ok
 }

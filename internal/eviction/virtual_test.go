@@ -108,9 +108,7 @@ func TestRemovingTheShorterTaintPushesTheEvictionBack(t *testing.T) {
 
 func TestChangedTolerationSecondsTakeEffect(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
-		seconds := func(n int64) func(*corev1.Pod) {
-			return func(pod *corev1.Pod) { pod.Spec.Tolerations[0].TolerationSeconds = &n }
-		}
+		seconds := tolerationSeconds
 		w.addNode("n")
 		w.addPod("lengthened", tolerating("k", 30))
 		w.addPod("shortened", tolerating("k", 30))
@@ -273,16 +271,16 @@ func TestAFailedDeleteIsTriedAgainForEver(t *testing.T) {
 		tries := w.did("delete p")
 		wait := 100 * ms
 		for i := range len(tries) - 1 {
-			if got := tries[i+1] - tries[i]; got != wait {
-				t.Fatalf("try %d came %v after the one before, want %v", i+2, got, wait)
+			if got := tries[i+1] - tries[i]; got < wait*4/5 || got > wait {
+				t.Fatalf("try %d came %v after the one before, want up to a fifth less than %v", i+2, got, wait)
 			}
-			wait = min(2*wait, 30*sec)
+			wait = min(2*wait, 5*time.Minute)
 		}
-		if len(tries) < 2800 {
-			t.Errorf("%d tries in a day, want one every 30 s", len(tries))
+		if len(tries) < 285 {
+			t.Errorf("%d tries in a day, want one every 5 minutes", len(tries))
 		}
 		fixed.Store(true)
-		w.pass(30 * sec)
+		w.pass(5 * time.Minute)
 		if got := w.did("delete p"); len(got) != len(tries)+1 {
 			t.Errorf("%d more deletes once they are allowed, want one", len(got)-len(tries))
 		}
@@ -633,7 +631,7 @@ func TestTheNodeIsReadOnceForAllItsPods(t *testing.T) {
 		w.client.ClearActions()
 		w.taint("n", "k:NoExecute")
 		w.pass(sec)
-		reads := -2 // the test's own, to edit the taints, and the stamper's
+		reads := -1 // the test's own, to edit the taints; the stamper is served by the same
 		for _, action := range w.client.Actions() {
 			if action.Matches("get", "nodes") {
 				reads++
@@ -801,4 +799,9 @@ func TestConcurrentDueInstantsAreAllMet(t *testing.T) {
 
 func priorityOf(priority int32) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Spec.Priority = &priority }
+}
+
+// tolerationSeconds changes those of a pod's first toleration.
+func tolerationSeconds(n int64) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.Tolerations[0].TolerationSeconds = &n }
 }

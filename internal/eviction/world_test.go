@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -35,8 +36,19 @@ type world struct {
 // play runs a test in a bubble of virtual time.
 func play(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
+	playIn(t, fake.NewClientset, test)
+}
+
+// playMany is play for many objects, whose managed fields are not kept: they cost the fake clientset milliseconds a call.
+func playMany(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	playIn(t, fake.NewSimpleClientset, test) //nolint:staticcheck // see above; there is no other way
+}
+
+func playIn(t *testing.T, newClientset func(objects ...runtime.Object) *fake.Clientset, test func(t *testing.T, w *world)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset()
+		client := newClientset()
 		test(t, &world{t: t, client: client, book: bubble.NewBook(client, describe), start: time.Now()})
 	})
 }

@@ -1,0 +1,125 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/watch"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// laggingNodeWatch brings every change of a node so much later, in order.
+func (w *world) laggingNodeWatch(lag time.Duration) {
+	type delayed struct {
+		watch.Event
+
+		at time.Time
+	}
+	w.client.PrependWatchReactor("nodes", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		prompt, err := w.client.Tracker().Watch(action.GetResource(), action.GetNamespace())
+		if err != nil {
+			return true, nil, err
+		}
+		const many = 100_000
+		onItsWay, late := make(chan delayed, many), watch.NewFakeWithChanSize(many, false)
+		go func() {
+			for event := range prompt.ResultChan() {
+				event.Object = event.Object.DeepCopyObject()
+				onItsWay <- delayed{event, time.Now().Add(lag)}
+			}
+			close(onItsWay)
+		}()
+		go func() {
+			for event := range onItsWay {
+				select {
+				case <-time.After(time.Until(event.at)):
+					late.Action(event.Type, event.Object)
+				case <-w.t.Context().Done():
+					return
+				}
+			}
+		}()
+		w.t.Cleanup(prompt.Stop)
+		return true, late, nil
+	})
+}
+
+// A node that agents change all the time, under a watch that is a little late: what is read live is never what the
+// watch has just brought.
+func TestANodeThatChangesAllTheTimeIsStampedAndItsPodsLeave(t *testing.T) {
+	for _, c := range []struct{ lag, every time.Duration }{
+		{1500 * ms, sec}, {300 * ms, 250 * ms}, {500 * ms, sec},
+	} {
+		for _, refused := range []bool{false, true} {
+			t.Run(fmt.Sprintf("every %s, %s late, stamping refused: %t", c.every, c.lag, refused), func(t *testing.T) {
+				play(t, func(t *testing.T, w *world) {
+					if refused {
+						w.stampingRefused()
+					}
+					w.laggingNodeWatch(c.lag)
+					w.addNode("n")
+					w.addPod("p", tolerating("k", 30))
+					w.run()
+					w.until(sec)
+					w.heartbeat("n")
+					w.taint("n", "k:NoExecute")
+					for range int(time.Minute / c.every) {
+						w.pass(c.every)
+						w.heartbeat("n")
+					}
+					if at := w.did("delete p"); len(at) != 1 || at[0] < 31*sec || at[0] > 37*sec {
+						t.Errorf("deleted at %v, want once, 30 s after the taint or a little later", at)
+					}
+					if stamped := w.node("n").Spec.Taints[0].TimeAdded != nil; stamped == refused {
+						t.Errorf("timeAdded is written: %t", stamped)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestATaintSetAgainWhileTheWatchLagsCountsFromItsSecondSetting(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.stampingRefused()
+		w.laggingNodeWatch(2 * sec)
+		w.addNode("n")
+		w.addPod("p", tolerating("k", 30))
+		w.run()
+		w.until(sec)
+		w.heartbeat("n")
+		w.taint("n", "k:NoExecute")
+		w.until(30 * sec)
+		w.heartbeat("n")
+		w.taint("n", "k-")
+		w.heartbeat("n")
+		w.taint("n", "k:NoExecute")
+		w.heartbeat("n")
+		w.pass(hour)
+		if at := w.did("delete p"); len(at) != 1 || at[0] < 60*sec {
+			t.Errorf("deleted at %v, want once, 30 s after the taint was set again", at)
+		}
+	})
+}
+
+func TestAnUntaintThatTheWatchHasNotBroughtStopsAnEviction(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.laggingNodeWatch(5 * sec)
+		w.addNode("n")
+		w.addPod("p", tolerating("k", 30))
+		w.run()
+		w.until(sec)
+		w.taint("n", "k:NoExecute")
+		for range 34 {
+			w.pass(sec)
+			w.heartbeat("n")
+		}
+		w.taint("n", "k-")
+		w.pass(hour)
+		w.wantDeletes(nil)
+	})
+}

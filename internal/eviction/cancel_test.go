@@ -1,0 +1,114 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// slowDelete makes each delete take 10 s.
+func slowDelete(verb, _ string) (time.Duration, error) {
+	if verb == "delete" {
+		return 10 * sec, nil
+	}
+	return 0, nil
+}
+
+func TestAnUntaintAbortsTheDeleteInFlight(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addNode("n")
+		w.addPod("p")
+		w.run(w.slow(slowDelete).behind)
+		w.until(sec)
+		w.taint("n", "k:NoExecute")
+		w.until(3 * sec)
+		w.taint("n", "k-")
+		w.pass(hour)
+		w.wantDeletes(nil)
+		if said := w.did("event Cancelling"); len(said) != 1 || said[0] != 3*sec {
+			t.Errorf("'Cancelling deletion' was said at %v, want once, at the untaint", said)
+		}
+		w.wantMetric("taintkeeper_evictions_total", "cancelled", 1)
+	})
+}
+
+func TestAnEvictionThatIsAbortedIsCarriedOutWhenThePodHasToLeaveAgain(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addNode("n")
+		w.addPod("p")
+		w.run(w.slow(slowDelete).behind)
+		w.until(sec)
+		w.taint("n", "k:NoExecute")
+		w.until(3 * sec)
+		w.taint("n", "k-")
+		w.taint("n", "k:NoExecute")
+		w.pass(hour)
+		w.wantDeletes(map[string]time.Duration{"p": 13 * sec})
+	})
+}
+
+func TestATolerationThatComesDuringTheDeleteAbortsIt(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addNode("n")
+		w.addPod("p", tolerating("k", 1))
+		w.run(w.slow(slowDelete).behind)
+		w.taint("n", "k:NoExecute")
+		w.until(3 * sec)
+		w.changePod("p", tolerationSeconds(60))
+		w.pass(hour)
+		w.wantDeletes(map[string]time.Duration{"p": 70 * sec})
+		if said := w.did("event Cancelling"); len(said) != 0 {
+			t.Errorf("'Cancelling deletion' was said at %v of a pod that leaves later", said)
+		}
+	})
+}
+
+// An API server that does not notice that a call was given up.
+func TestNothingIsSaidToBeCancelledThatIsDeletedAllTheSame(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtimeObject, error) {
+			w.hang(10 * sec)
+			return false, nil, nil
+		})
+		w.addNode("n")
+		w.addPod("p")
+		w.run()
+		w.until(sec)
+		w.taint("n", "k:NoExecute")
+		w.until(3 * sec)
+		w.taint("n", "k-")
+		w.pass(hour)
+		if said := w.did("event Cancelling"); len(said) != 0 {
+			t.Errorf("'Cancelling deletion' was said at %v of a pod that was deleted", said)
+		}
+		w.wantMetric("taintkeeper_evictions_total", "deleted", 1)
+	})
+}
+
+func TestRefusalsBackOffAndAreNamed(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.on("delete", "pods", "", func() error {
+			return apierrors.NewForbidden(podsResource, "p", errors.New("ValidatingAdmissionPolicy 'keep' with binding 'all' denied request: not now"))
+		})
+		w.addNode("n", "k:NoExecute")
+		w.addPod("p")
+		w.run()
+		w.pass(hour)
+		if tries := len(w.did("delete p")); tries > 30 {
+			t.Errorf("%d tries within an hour, want one every 4 to 5 minutes in the end", tries)
+		}
+		w.wantMetric("taintkeeper_refused_evictions", "policy keep", 1)
+		if said := w.did("event Eviction of Pod default/p is refused by policy keep"); len(said) != 1 {
+			t.Errorf("the refusal was said at %v, want once", said)
+		}
+		w.taint("n", "k-")
+		w.pass(sec)
+		w.wantNoMetric("taintkeeper_refused_evictions")
+	})
+}

@@ -1,0 +1,106 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/podcache"
+)
+
+// serverAhead makes the API server's clock differ from ours, and its answers tell it.
+func (w *world) serverAhead(by time.Duration) func(*Config) {
+	clock := &apicall.Clock{}
+	tell := func(clienttesting.Action) (bool, runtimeObject, error) {
+		clock.Heard(time.Now().Add(by).Truncate(sec), time.Now())
+		return false, nil, nil
+	}
+	w.client.PrependReactor("list", "nodes", tell)
+	w.client.PrependReactor("get", "nodes", tell)
+	return func(c *Config) { c.Clock = clock }
+}
+
+// taintedByServer sets a taint as somebody with the API server's clock does.
+func (w *world) taintedByServer(name, key string, ahead time.Duration) {
+	w.t.Helper()
+	taint := noExecute(key)
+	taint.TimeAdded = &metav1.Time{Time: time.Now().Add(ahead).Truncate(sec)}
+	w.setTaints(name, taint)
+}
+
+func ofAnHourAgo(pod *corev1.Pod) { pod.CreationTimestamp = metav1.NewTime(time.Now().Add(-hour)) }
+
+func TestAWrongClockMakesNoEvictionEarly(t *testing.T) {
+	for name, c := range map[string]struct {
+		server   time.Duration // ahead of ours
+		deadline time.Duration // the latest at which the pod leaves
+	}{
+		"ours is five minutes ahead":  {-5 * time.Minute, 312 * sec},
+		"ours is five minutes behind": {5 * time.Minute, 310 * sec},
+		"ours is right":               {0, 310 * sec},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(t *testing.T, w *world) {
+				w.addNode("n")
+				w.addPod("p", tolerating("k", 300), ofAnHourAgo)
+				w.run(w.serverAhead(c.server))
+				w.until(10 * sec)
+				w.taintedByServer("n", "k", c.server)
+				w.pass(hour)
+				if at := w.did("delete p"); len(at) != 1 || at[0] < 310*sec || at[0] > c.deadline {
+					t.Errorf("tainted at 10 s and tolerated for 300 s; deleted at %v, want between 310 s and %v", at, c.deadline)
+				}
+				offset, _ := w.metric("taintkeeper_clock_offset_seconds", "")
+				if d := offset - c.server.Seconds(); d < -1 || d > 1 {
+					t.Errorf("the metric says that the server's clock is %v s ahead, want %v s", offset, c.server.Seconds())
+				}
+			})
+		})
+	}
+}
+
+func TestTimeAddedIsWrittenByTheAPIServersClock(t *testing.T) {
+	for _, ahead := range []time.Duration{-5 * time.Minute, 5 * time.Minute} {
+		play(t, func(t *testing.T, w *world) {
+			w.addNode("n")
+			w.run(w.serverAhead(ahead))
+			w.until(10 * sec)
+			w.taint("n", "k:NoExecute")
+			w.pass(sec)
+			added, want := w.node("n").Spec.Taints[0].TimeAdded, w.start.Add(10*sec+ahead)
+			if added == nil || added.Time.Before(want) || added.Time.After(want.Add(sec)) {
+				t.Errorf("with a server %v ahead timeAdded is %v, want %v or a second more", ahead, added, want)
+			}
+		})
+	}
+}
+
+func TestAStepOfTheClockFiresNothing(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		clock := &apicall.Clock{}
+		executor := &executor{clock: clock, pods: podcache.New(w.client)}
+		date := time.Now()
+		clock.Heard(date, date)
+		object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "n"}}
+		object.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
+		var known *node
+		known = known.advance(object, sight{at: date.Add(-10 * time.Minute), byServer: date})
+		pod := &podcache.Pod{Tolerations: []corev1.Toleration{{Key: "k", TolerationSeconds: new(int64(600 - 1))}}}
+		if _, err := executor.confirm(pod, known, object, nil); err != nil {
+			t.Errorf("a pod that is due by both clocks: %v", err)
+		}
+		clock.Heard(date.Add(-5*time.Minute), date) // ours was set forward by five minutes
+		var early tooEarlyError
+		if _, err := executor.confirm(pod, known, object, nil); !errors.As(err, &early) || early.wait < 4*time.Minute {
+			t.Errorf("after a step of the clock: %v, want to wait for the API server's", err)
+		}
+	})
+}

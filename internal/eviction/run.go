@@ -1,0 +1,123 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// run is a NoExecute taint that is on its node without a break, as far as this process knows. It goes on
+// while the node has a taint of the same key and effect, whatever becomes of its value and its timeAdded, and
+// while not-ready becomes unreachable or the other way round: that is one cause with two names.
+type run struct {
+	verdict.Taint
+
+	seen sight        // of the run's first taint, by this process
+	from string       // the resourceVersion of the node in which it was first seen
+	add  *metav1.Time // what its timeAdded should be: the earliest that it had, or the first sight
+}
+
+// sight is an instant at which this process saw something.
+type sight struct {
+	at       time.Time // by this machine's clock
+	byServer time.Time // by the API server's, where that is known to differ
+}
+
+// begin returns the run of a taint that is seen for the first time.
+func begin(taint corev1.Taint, seen sight, version string) run {
+	r := run{Taint: verdict.Taint{Taint: taint, Since: verdict.Since(taint.TimeAdded, seen.at)}, seen: seen, from: version, add: taint.TimeAdded}
+	if taint.TimeAdded.IsZero() {
+		r.add = &metav1.Time{Time: seen.byServer.Truncate(time.Second)}
+	}
+	return r
+}
+
+// continues reports whether a taint goes on in another.
+func (r run) continues(taint corev1.Taint) bool {
+	return r.Key == taint.Key || isNotReady(r.Key) && isNotReady(taint.Key)
+}
+
+// isNotReady tells the two names of one cause: the node is not ready.
+func isNotReady(key string) bool {
+	return key == corev1.TaintNodeNotReady || key == corev1.TaintNodeUnreachable
+}
+
+// after returns the run as the continuation of one that was known before: it began with that one.
+func (r run) after(known run) run {
+	if known.seen.at.After(r.seen.at) { // the wall clock was set back
+		known.seen.at = r.seen.at
+		known.Since = earlier(known.Since, r.seen.at)
+	}
+	next := run{Taint: r.Taint, seen: known.seen, from: known.from, add: r.add}
+	if r.Key == known.Key && r.Value != known.Value {
+		next.Before = withBefore(known)
+		return next
+	}
+	next.Since = earlier(known.Since, r.Since)
+	if known.add.Before(next.add) {
+		next.add = known.add
+	}
+	if r.Key == known.Key {
+		next.Before = known.Before
+	}
+	return next
+}
+
+// mostValues is how many values of one taint are remembered. Of more the first is kept, as deadlines are mostly its.
+const mostValues = 16
+
+// withBefore returns all values that a run has had, newest first.
+func withBefore(known run) []verdict.Taint {
+	all := slices.Concat([]verdict.Taint{{Taint: known.Taint.Taint, Since: known.Since}}, known.Before)
+	if len(all) > mostValues {
+		all = slices.Delete(all, mostValues-1, len(all)-1)
+	}
+	return all
+}
+
+// joinCauses makes not-ready and unreachable, when a node has both, count from the earlier of the two.
+func joinCauses(runs []run) {
+	for i := range runs {
+		for _, other := range runs {
+			if runs[i].Key != other.Key && runs[i].continues(other.Taint.Taint) {
+				runs[i] = runs[i].after(other)
+			}
+		}
+	}
+}
+
+// same reports whether two runs make no difference to any verdict or stamp.
+func (r run) same(other run) bool {
+	return r.Key == other.Key && r.Value == other.Value && r.TimeAdded.Equal(other.TimeAdded) &&
+		r.Since.Equal(other.Since) && len(r.Before) == len(other.Before)
+}
+
+// unstamped reports whether the taint's timeAdded does not say from when it counts: it has none, or a later one.
+func (r run) unstamped() bool { return r.TimeAdded.IsZero() || r.add.Before(r.TimeAdded) }
+
+// coversVersion reports whether the node had the taint in one of its versions for certain: it lies between the one in
+// which the run was first seen and the newest that the watch has brought.
+func (r run) coversVersion(version, newest string) bool {
+	return version == newest || notAfter(r.from, version) && notAfter(version, newest)
+}
+
+// notAfter compares two resourceVersions of one node, which the API server counts up (KEP-5504).
+func notAfter(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order <= 0
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

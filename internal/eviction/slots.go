@@ -1,0 +1,218 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+)
+
+const (
+	// patience is how long an eviction may hold a slot. One that takes longer, because a webhook hangs or the
+	// API server is slow, goes on without, so that evictions are never begun more slowly than this.
+	patience = 250 * time.Millisecond
+	// inFlightPerSlot bounds the evictions that are carried out at the same time, those without a slot included.
+	inFlightPerSlot = 32
+)
+
+var (
+	// errNoRoom: too many evictions hang, and this one was aborted so that others are not held up.
+	errNoRoom = errors.New("aborted, as it hung and too many other evictions hang")
+	// errWithdrawn: the pod has no longer to leave, or not now.
+	errWithdrawn = errors.New("aborted, as the pod has not to leave now")
+)
+
+// slots says which evictions are carried out now. A slot is for calls that are answered promptly: there are few, so
+// that in a storm the first pod leaves early. An eviction that hangs goes on without one. When too many do, one of
+// the node with the most is aborted for each that joins them. Safe for concurrent use.
+type slots struct {
+	free chan struct{} // one element for each slot that is taken
+	most int           // evictions that may hang
+
+	mu      sync.Mutex
+	open    map[PodRequest]*try
+	hanging map[string]int // evictions without a slot, by node
+	hang    func(node string)
+}
+
+func newSlots(count int) *slots {
+	return &slots{
+		free:    make(chan struct{}, count),
+		most:    count * (inFlightPerSlot - 1),
+		open:    map[PodRequest]*try{},
+		hanging: map[string]int{},
+		hang:    func(string) {},
+	}
+}
+
+// try is one try to evict a pod.
+type try struct {
+	req     PodRequest
+	attempt *attempt
+	// calls is the context of calls: it ends when the try is aborted, but not at a shutdown, which lets a call that
+	// has begun come to its end.
+	calls context.Context
+	abort context.CancelCauseFunc
+
+	node  string
+	began time.Time
+	timer *time.Timer // for as long as it has a slot
+	hangs bool        // it has none any more
+
+	withdrawn, over bool
+}
+
+// onHang sets the function that is called with the name of a node when the first of its evictions hangs.
+func (s *slots) onHang(hang func(node string)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hang = hang
+}
+
+// begin notes that a try begins, of a pod on the given node.
+func (s *slots) begin(ctx context.Context, req PodRequest, node string, attempt *attempt) *try {
+	t := &try{req: req, attempt: attempt, node: node, began: time.Now()}
+	t.calls, t.abort = context.WithCancelCause(context.WithoutCancel(ctx))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[req] = t
+	t.timer = time.AfterFunc(patience, func() { s.outlast(t) })
+	return t
+}
+
+// end says that a try is over, and returns why it was aborted, if it was.
+func (s *slots) end(t *try) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.over = true
+	if t.withdrawn {
+		return errWithdrawn
+	}
+	return context.Cause(t.calls)
+}
+
+// withdraw aborts the eviction of a pod if it is carried out now, and reports whether it is.
+func (s *slots) withdraw(req PodRequest) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, ok := s.open[req]
+	if !ok || t.over {
+		return false
+	}
+	t.withdrawn = true
+	t.abort(errWithdrawn)
+	return true
+}
+
+// hangs reports whether evictions of a node hang.
+func (s *slots) hangs(node string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hanging[node] > 0
+}
+
+// outlast takes the slot from a try that has held it for too long.
+func (s *slots) outlast(t *try) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[t.req] != t || t.hangs {
+		return
+	}
+	if s.hangingInAll() >= s.most {
+		s.victimFor(t).abort(errNoRoom)
+	}
+	t.hangs = true
+	s.hanging[t.node]++
+	if s.hanging[t.node] == 1 {
+		s.hang(t.node)
+	}
+	s.put()
+}
+
+func (s *slots) hangingInAll() int {
+	all := 0
+	for _, count := range s.hanging {
+		all += count
+	}
+	return all
+}
+
+// victimFor returns which eviction is aborted so that one more may hang: the youngest of the node of which most hang,
+// or the new one itself if its own node has as many.
+func (s *slots) victimFor(newcomer *try) *try {
+	victim := newcomer
+	most := s.hanging[newcomer.node] + 1
+	for _, t := range s.open {
+		if !t.hangs || t.calls.Err() != nil {
+			continue
+		}
+		count := s.hanging[t.node]
+		if count > most || victim != newcomer && count == most && t.began.After(victim.began) {
+			victim, most = t, count
+		}
+	}
+	return victim
+}
+
+// take waits for a slot.
+func (s *slots) take() { s.free <- struct{}{} }
+
+// put gives a slot back.
+func (s *slots) put() { <-s.free }
+
+// done gives back what an eviction still holds.
+func (s *slots) done(req PodRequest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, ok := s.open[req]
+	if ok {
+		t.timer.Stop()
+		t.abort(nil)
+		delete(s.open, req)
+	}
+	if !ok || !t.hangs {
+		s.put()
+		return
+	}
+	s.hanging[t.node]--
+	if s.hanging[t.node] == 0 {
+		delete(s.hanging, t.node)
+	}
+}
+
+// queue is the second stage's: controller-runtime's priority queue, which hands out an eviction when a slot is free.
+// It has no name and thereby no metrics of its own: controller-runtime's would have a label value per priority, and
+// there are as many as due seconds.
+type queue struct {
+	priorityqueue.PriorityQueue[PodRequest]
+
+	slots *slots
+}
+
+// GetWithPriority waits for a slot and then for the next eviction. That is the order: whoever comes when a slot is
+// free already, must come before those that waited for it.
+func (q queue) GetWithPriority() (req PodRequest, priority int, shutdown bool) {
+	q.slots.take()
+	req, priority, shutdown = q.PriorityQueue.GetWithPriority()
+	if shutdown {
+		q.slots.put()
+	}
+	return req, priority, shutdown
+}
+
+// Get is GetWithPriority for those who do not ask for it.
+func (q queue) Get() (req PodRequest, shutdown bool) {
+	req, _, shutdown = q.GetWithPriority()
+	return req, shutdown
+}
+
+// Done gives the slot back.
+func (q queue) Done(req PodRequest) {
+	q.PriorityQueue.Done(req)
+	q.slots.done(req)
+}

@@ -1,0 +1,195 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+var errWebhook = apierrors.NewInternalError(errors.New("failed calling webhook: context deadline exceeded"))
+
+// hangingDeletes takes its time for the deletes of pods whose names begin with "stuck", and fails them.
+func hangingDeletes(takes time.Duration) func(verb, name string) (time.Duration, error) {
+	return func(verb, name string) (time.Duration, error) {
+		if verb == "delete" && strings.HasPrefix(name, "stuck") {
+			return takes, errWebhook
+		}
+		return 0, nil
+	}
+}
+
+func onNode(name string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.NodeName = name }
+}
+
+// wantWithin fails unless the pod was deleted once, within 5 s of its due instant.
+func (w *world) wantWithin(name string, due time.Duration) {
+	w.t.Helper()
+	if at := w.did("delete " + name); len(at) != 1 || at[0] < due || at[0] > due+5*sec {
+		w.t.Errorf("pod %s, due at %v, was deleted at %v, want within 5 s", name, due, at)
+	}
+}
+
+func TestDeletesThatHangHoldUpNobody(t *testing.T) {
+	for _, stuck := range []int{500, 2000} {
+		for _, takes := range []time.Duration{10 * sec, 30 * sec} {
+			t.Run(fmt.Sprintf("%d of %s", stuck, takes), func(t *testing.T) {
+				playMany(t, func(t *testing.T, w *world) {
+					server := w.slow(hangingDeletes(takes))
+					w.addStampedNode("n", "k:NoExecute")
+					w.addStampedNode("m", "k:NoExecute")
+					for i := range stuck {
+						w.addPod(fmt.Sprintf("stuck-%d", i))
+					}
+					w.addPod("of-another-node", tolerating("k", 30), onNode("m"))
+					// What hangs may be waiting for it: it is due with all others, and of the highest priority.
+					w.addPod("webhook", priorityOf(2_000_000_000))
+					w.run(server.behind)
+					w.pass(10 * time.Minute)
+					w.wantWithin("of-another-node", 29*sec) // the taints were set a second before the world began
+					w.wantWithin("webhook", 0)
+					if most := 32 * DefaultConcurrentEvictions; server.most > most+2 { // the reads of the two nodes
+						t.Errorf("%d calls were open at once, want %d at most", server.most, most)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestAPodThatWasNeverTriedComesBeforeThoseThatFailForAnHour(t *testing.T) {
+	playMany(t, func(_ *testing.T, w *world) {
+		server := w.slow(hangingDeletes(10 * sec))
+		w.addStampedNode("n", "k:NoExecute")
+		w.addNode("m")
+		for i := range 500 {
+			w.addPod(fmt.Sprintf("stuck-%d", i))
+		}
+		w.addPod("fresh", onNode("m"))
+		w.run(server.behind)
+		w.until(hour)
+		w.addPod("late-comer")
+		w.taint("m", "k:NoExecute")
+		w.pass(time.Minute)
+		w.wantWithin("fresh", hour)
+		w.wantWithin("late-comer", hour)
+	})
+}
+
+func TestWhatFailsForLongIsDeletedSoonAfterItCanBe(t *testing.T) {
+	playMany(t, func(t *testing.T, w *world) {
+		var repaired atomic.Bool
+		hang := hangingDeletes(10 * sec)
+		server := w.slow(func(verb, name string) (time.Duration, error) {
+			if repaired.Load() {
+				return 0, nil
+			}
+			return hang(verb, name)
+		})
+		w.addStampedNode("n", "k:NoExecute")
+		for i := range 800 {
+			w.addPod(fmt.Sprintf("stuck-%d", i))
+		}
+		w.run(server.behind)
+		w.until(hour / 2)
+		repaired.Store(true)
+		w.pass(lastBackoff + 15*sec)
+		left := map[string]bool{}
+		for _, name := range w.deleted() {
+			left[name] = true
+		}
+		if len(left) != 800 {
+			t.Errorf("%d of 800 pods left within 45 s", len(left))
+		}
+	})
+}
+
+func TestAThousandPodsLeaveASlowServerWithinAMinute(t *testing.T) {
+	playMany(t, func(t *testing.T, w *world) {
+		server := w.slow(func(string, string) (time.Duration, error) { return 2 * sec, nil })
+		for i := range 100 {
+			w.addStampedNode(fmt.Sprintf("n%d", i), "k:NoExecute")
+		}
+		for i := range 1000 {
+			w.addPod(fmt.Sprintf("p-%d", i), onNode(fmt.Sprintf("n%d", i%100)))
+		}
+		w.run(server.behind)
+		w.pass(time.Minute)
+		if got := len(w.deleted()); got != 1000 {
+			t.Errorf("%d pods left within a minute, want all 1000", got)
+		}
+	})
+}
+
+// A webhook that takes its time and then allows it: what was begun is not given up for what comes after it.
+func TestSlowDeletesOfOneNodeComeToTheirEnd(t *testing.T) {
+	playMany(t, func(t *testing.T, w *world) {
+		server := w.slow(func(verb, _ string) (time.Duration, error) {
+			if verb == "delete" {
+				return 10 * sec, nil
+			}
+			return 0, nil
+		})
+		w.addStampedNode("n", "k:NoExecute")
+		for i := range 2000 {
+			w.addPod(fmt.Sprintf("p-%d", i))
+		}
+		w.run(server.behind)
+		w.pass(4 * time.Minute)
+		if got := len(w.deleted()); got != 2000 {
+			t.Errorf("%d of 2000 pods left within 4 minutes", got)
+		}
+	})
+}
+
+func TestANodeWhoseEvictionsHangMakesRoomForTheSlowOnesOfAnother(t *testing.T) {
+	playMany(t, func(_ *testing.T, w *world) {
+		hang := hangingDeletes(30 * sec)
+		server := w.slow(func(verb, name string) (time.Duration, error) {
+			if name == "slow" {
+				return sec, nil
+			}
+			return hang(verb, name)
+		})
+		w.addStampedNode("n", "k:NoExecute")
+		w.addStampedNode("m", "k:NoExecute")
+		for i := range 2000 {
+			w.addPod(fmt.Sprintf("stuck-%d", i))
+		}
+		w.addPod("slow", tolerating("k", 20), onNode("m"))
+		w.run(server.behind)
+		w.pass(time.Minute)
+		w.wantWithin("slow", 19*sec)
+	})
+}
+
+func TestTheOrderOfThoseThatAreDue(t *testing.T) {
+	at := time.Unix(1_700_000_000, 0)
+	inOrder := map[string]int{
+		"1: the first of a node, due first":             turnOf(0, at, 0),
+		"2: the first of another node, due later":       turnOf(0, at.Add(sec), 0),
+		"3: the first of a third, due as late, greater": turnOf(0, at.Add(sec), 1_000_000),
+		"4: the second of a node, due long ago":         turnOf(1, at.Add(-hour), -1_000_000),
+		"5: a retry, failed once":                       turnOfRetry(1, at.Add(sec)),
+		"6: a retry, failed as often, later":            turnOfRetry(1, at.Add(2*sec)),
+		"7: a retry, failed twice, long ago":            turnOfRetry(2, at.Add(-hour)),
+	}
+	var names []string
+	for name := range inOrder {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int { return inOrder[b] - inOrder[a] })
+	if !slices.IsSorted(names) {
+		t.Errorf("the order is %q", names)
+	}
+}

@@ -1,0 +1,115 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+func TestARivalThatTakesTimeAddedAwayIsLeftAloneMoreAndMore(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addNode("n")
+		w.run()
+		w.taint("n", "k:NoExecute")
+		for range 6 * 3600 {
+			w.pass(sec)
+			if node := w.node("n"); node.Spec.Taints[0].TimeAdded != nil {
+				node.Spec.Taints[0].TimeAdded = nil
+				w.updateNode(node)
+			}
+		}
+		if stamps := w.did("patch n"); len(stamps) > 20 || len(stamps) < 12 {
+			t.Errorf("%d stamps in six hours, want them to become one an hour", len(stamps))
+		}
+	})
+}
+
+func TestANodeThatIsTaintedNowAndThenIsStampedEachTime(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addNode("n")
+		w.run()
+		for range 20 {
+			w.taint("n", "k:NoExecute")
+			w.pass(5 * time.Minute)
+			if w.node("n").Spec.Taints[0].TimeAdded == nil {
+				t.Fatalf("at %v the taint of five minutes ago has no timeAdded", time.Since(w.start))
+			}
+			w.taint("n", "k-")
+			w.pass(5 * time.Minute)
+		}
+	})
+}
+
+// A webhook, or an older version of the API, that drops timeAdded and answers that all is well.
+func TestAStampThatIsStrippedIsNotTakenForOne(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		watch := w.breakableNodeWatch()
+		w.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtimeObject, error) {
+			w.book.Note(action)
+			node, err := w.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("nodes"), "", "n")
+			return true, node, err
+		})
+		w.addNode("n")
+		w.addPod("patient", tolerating("off", 100))
+		w.run()
+		w.taint("n", "off:NoExecute")
+		for range 60 {
+			w.pass(30 * sec)
+			watch.missesAHeartbeat(w, "n")
+		}
+		if at := w.did("delete patient"); len(at) != 1 || at[0] < 99*sec || at[0] > late {
+			t.Errorf("deleted at %v, want once when the 100 s are over", at)
+		}
+		if stamps := w.did("patch n"); len(stamps) > 12 {
+			t.Errorf("%d stamps in half an hour", len(stamps))
+		}
+	})
+}
+
+func TestTaintsOfAServerSideApplyAreLeftToIt(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		apply := func(value string) {
+			t.Helper()
+			_, err := w.client.CoreV1().Nodes().Apply(t.Context(), applycorev1.Node("n").WithUID("uid-of-node-n").WithSpec(applycorev1.NodeSpec().WithTaints(
+				applycorev1.Taint().WithKey("dedicated").WithValue(value).WithEffect(corev1.TaintEffectNoExecute))), metav1.ApplyOptions{FieldManager: "gitops"})
+			if err != nil {
+				t.Errorf("apply %s: %v", value, err)
+			}
+		}
+		apply("gpu")
+		w.addPod("p", tolerating("dedicated", 60))
+		w.run()
+		w.pass(10 * sec)
+		apply("gpu")
+		apply("cpu")
+		w.pass(hour)
+		w.wantDeletes(map[string]time.Duration{"p": 60 * sec})
+	})
+}
+
+func TestWithoutStampingNoNodeIsWritten(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		watch := w.breakableNodeWatch()
+		w.addNode("n")
+		w.addPod("patient", tolerating("off", 100))
+		w.run(func(c *Config) { c.NeverStamp = true })
+		w.taint("n", "off:NoExecute")
+		for range 10 {
+			w.pass(30 * sec)
+			watch.missesAHeartbeat(w, "n")
+		}
+		if at := w.did("delete patient"); len(at) != 1 || at[0] < 99*sec || at[0] > late {
+			t.Errorf("deleted at %v, want once when the 100 s are over", at)
+		}
+		if stamps := w.did("patch n"); len(stamps) != 0 {
+			t.Errorf("the node was written at %v", stamps)
+		}
+	})
+}

@@ -1,0 +1,188 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// noExecute is a taint as the node-lifecycle-controller writes it: with the second in which it is written.
+func noExecute(key string) corev1.Taint {
+	return corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: time.Now().Truncate(sec)}}
+}
+
+// setTaints replaces the taints of a node.
+func (w *world) setTaints(name string, list ...corev1.Taint) {
+	w.t.Helper()
+	node := w.node(name)
+	node.Spec.Taints = list
+	w.updateNode(node)
+}
+
+// swap makes not-ready unreachable, or the other way round, as the node-lifecycle-controller does: it adds the one, and then
+// takes the other off.
+func (w *world) swap(name, from, to string) {
+	w.t.Helper()
+	added := noExecute(to)
+	w.setTaints(name, append(w.node(name).Spec.Taints, added)...)
+	w.pass(20 * ms)
+	w.setTaints(name, slices.DeleteFunc(w.node(name).Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == from })...)
+}
+
+// default300s are the tolerations that the API server gives to every pod.
+func default300s(pod *corev1.Pod) {
+	tolerating(corev1.TaintNodeNotReady, 300)(pod)
+	tolerating(corev1.TaintNodeUnreachable, 300)(pod)
+}
+
+func TestANodeThatIsSickNowThisWayNowThatLosesItsPodsInTime(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addNode("n")
+		w.addPod("p", default300s)
+		w.run()
+		w.until(10 * sec)
+		w.setTaints("n", noExecute(corev1.TaintNodeNotReady))
+		names := []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}
+		for i := range 30 {
+			w.pass(240 * sec)
+			w.swap("n", names[i%2], names[(i+1)%2])
+		}
+		w.wantDeletes(map[string]time.Duration{"p": 310 * sec})
+	})
+}
+
+func TestANodeThatIsNotReadyAndThenDeadCountsFromTheBeginning(t *testing.T) {
+	for _, steps := range []string{"in one write", "added, then taken off"} {
+		t.Run(steps, func(t *testing.T) {
+			play(t, func(_ *testing.T, w *world) {
+				w.addNode("n")
+				w.addPod("p", default300s)
+				w.run()
+				w.until(10 * sec)
+				w.setTaints("n", noExecute(corev1.TaintNodeNotReady))
+				w.until(210 * sec)
+				if steps == "in one write" {
+					w.setTaints("n", noExecute(corev1.TaintNodeUnreachable))
+				} else {
+					w.swap("n", corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable)
+				}
+				w.pass(hour)
+				w.wantDeletes(map[string]time.Duration{"p": 310 * sec})
+			})
+		})
+	}
+}
+
+func TestASwapOutlastsARestart(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addNode("n")
+		w.addPod("p", default300s)
+		w.run()
+		w.until(10*sec + 300*ms)
+		first := noExecute(corev1.TaintNodeNotReady)
+		w.setTaints("n", first)
+		w.until(210 * sec)
+		w.swap("n", corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable)
+		w.pass(sec)
+		if taint := w.node("n").Spec.Taints[0]; !taint.TimeAdded.Equal(first.TimeAdded) {
+			t.Errorf("unreachable says timeAdded %v, want that of not-ready, %v", taint.TimeAdded, first.TimeAdded)
+		}
+		w.stop()
+		w.run()
+		w.pass(hour)
+		w.wantDeletes(map[string]time.Duration{"p": 311 * sec}) // after a restart second 10 counts from its end
+	})
+}
+
+func TestARestartInTheMiddleOfASwapCountsFromTheEarlierTaint(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addNode("n")
+		w.addPod("p", default300s)
+		w.until(10 * sec)
+		first := noExecute(corev1.TaintNodeNotReady)
+		w.until(210 * sec)
+		w.setTaints("n", first, noExecute(corev1.TaintNodeUnreachable))
+		w.run()
+		w.setTaints("n", noExecute(corev1.TaintNodeUnreachable))
+		w.pass(hour)
+		w.wantDeletes(map[string]time.Duration{"p": 311 * sec})
+	})
+}
+
+func TestANodeThatWasReadyInBetweenCountsAnew(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addNode("n")
+		w.addPod("p", default300s)
+		w.run()
+		w.until(10 * sec)
+		w.setTaints("n", noExecute(corev1.TaintNodeNotReady))
+		w.until(210 * sec)
+		w.setTaints("n")
+		w.until(220 * sec)
+		w.setTaints("n", noExecute(corev1.TaintNodeUnreachable))
+		w.pass(hour)
+		w.wantDeletes(map[string]time.Duration{"p": 520 * sec})
+	})
+}
+
+func TestATaintThatIsWrittenAgainAndAgainPostponesNothing(t *testing.T) {
+	rewrites := map[string]func(i int) corev1.Taint{
+		"with another timeAdded": func(int) corev1.Taint { return noExecute("k") },
+		"without timeAdded": func(int) corev1.Taint {
+			return corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute}
+		},
+		"with two values in turn": func(i int) corev1.Taint {
+			taint := noExecute("k")
+			taint.Value = []string{"x", "y"}[i%2]
+			return taint
+		},
+		"with ever new values": func(i int) corev1.Taint {
+			taint := noExecute("k")
+			taint.Value = fmt.Sprint("attempt-", i)
+			return taint
+		},
+	}
+	for name, rewrite := range rewrites {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(_ *testing.T, w *world) {
+				w.addNode("n")
+				w.addPod("p", tolerating("k", 900))
+				w.run()
+				w.until(10 * sec)
+				for i := range 120 {
+					w.setTaints("n", rewrite(i))
+					w.pass(30 * sec)
+				}
+				w.wantDeletes(map[string]time.Duration{"p": 910 * sec})
+			})
+		})
+	}
+}
+
+func TestAValueThatIsToleratedForEverEndsTheCountdown(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		equal := func(value string, seconds *int64) func(*corev1.Pod) {
+			return func(pod *corev1.Pod) {
+				pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: "k", Value: value, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: seconds})
+			}
+		}
+		w.addNode("n")
+		w.addPod("p", equal("planned", nil), equal("now", new(int64(60))))
+		w.run()
+		w.until(10 * sec)
+		w.taint("n", "k=now:NoExecute")
+		w.until(40 * sec)
+		w.taint("n", "k=planned:NoExecute")
+		w.until(hour)
+		w.taint("n", "k=now:NoExecute")
+		w.pass(hour)
+		w.wantDeletes(map[string]time.Duration{"p": hour + 60*sec})
+	})
+}
