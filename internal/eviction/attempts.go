@@ -27,6 +27,7 @@ type attempt struct {
 	live         *podcache.Pod // as the API server itself showed it last
 	unmarked     error         // why the condition could not be set in this try
 	announced    bool
+	refuser      string // who was said to refuse the delete
 
 	// Guarded by attempts.
 	notBefore time.Time // by the monotonic clock: a wait, not a deadline
