@@ -139,6 +139,61 @@ func TestNotReadyAndUnreachableTakeEachOthersPlaceAtOnce(t *testing.T) {
 	})
 }
 
+// noExecuteSince returns since when a node has had its NoExecute taint for its readiness, by its own word, and checks that
+// it is this one.
+func (w *world) noExecuteSince(name, key string) time.Duration {
+	w.t.Helper()
+	for _, taint := range w.node(name).Spec.Taints {
+		if taint.Key == key && taint.Effect == corev1.TaintEffectNoExecute && taint.TimeAdded != nil {
+			return taint.TimeAdded.Sub(w.start)
+		}
+	}
+	w.t.Errorf("after %s node %s has no taint %s:NoExecute with a timeAdded: %v", time.Since(w.start), name, key, w.node(name).Spec.Taints)
+	return 0
+}
+
+func TestTheCountdownOfPodsGoesOnWhenNotReadyAndUnreachableTakeEachOthersPlace(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 5)
+		w.run()
+		w.until(12 * time.Second)
+		w.report("a-0", corev1.NodeReady, corev1.ConditionFalse)
+		want := w.noExecuteSince("a-0", corev1.TaintNodeNotReady)
+		wants := func(key string) {
+			t.Helper()
+			if got := w.noExecuteSince("a-0", key); got != want {
+				t.Errorf("after %s taint %s:NoExecute says that it was added at %s, want %s", time.Since(w.start), key, got, want)
+			}
+		}
+		w.falls("a-0")
+		w.until(2 * time.Minute)
+		wants(corev1.TaintNodeUnreachable)
+		w.report("a-0", corev1.NodeReady, corev1.ConditionFalse) // its kubelet is back for a moment
+		wants(corev1.TaintNodeNotReady)
+		w.stop()
+		w.run(func(c *Config) { c.DryRun = true })
+		w.until(3 * time.Minute)
+		wants(corev1.TaintNodeNotReady)
+		w.stop()
+		w.run()
+		w.until(5 * time.Minute)
+		wants(corev1.TaintNodeUnreachable)
+
+		w.resumes("a-0")
+		w.wantTaints("a-0")
+		w.until(6 * time.Minute)
+		w.report("a-0", corev1.NodeReady, corev1.ConditionFalse)
+		want = 6 * time.Minute // it was ready in between
+		wants(corev1.TaintNodeNotReady)
+		w.stop()
+		w.update("a-0", func(n *corev1.Node) { n.Spec.Taints = nil }) // an administrator
+		w.until(7 * time.Minute)
+		w.run()
+		want = 7 * time.Minute
+		wants(corev1.TaintNodeNotReady)
+	})
+}
+
 func TestNodesAreTaintedAtTheRateOfTheirZoneInTheOrderInWhichTheyFell(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		nodes := w.addZone("a", 10)
