@@ -90,6 +90,9 @@ func planRule(r *rule, nodes []*corev1.Node, memory ruleMemory, now time.Time) r
 	}
 	free := len(candidates)
 	if most, bounded := r.bound(p.selected); bounded {
+		if len(p.claims) > most {
+			p.yield(r, nodes)
+		}
 		p.bound, free = most, min(free, max(most-len(p.claims), 0))
 	}
 	slices.SortFunc(candidates, func(a, b candidate) int {
@@ -154,6 +157,22 @@ func (p *rulePlan) place(r *rule, node *corev1.Node, memory ruleMemory, now time
 		return since, true
 	}
 	return time.Time{}, false
+}
+
+// yield gives up the choices whose taint is not on the node, since more are claimed than the bound allows: it was lowered.
+// They are made anew once it is known that no write of a taint is under way. In a dry run what is chosen has the taint.
+func (p *rulePlan) yield(r *rule, nodes []*corev1.Node) {
+	for _, node := range nodes {
+		chosen, claimed := p.claims[node.Name]
+		waits := chosen.wanted || r.selects(node) && r.matches(node)
+		if !claimed || !waits || r.asIf || hasTaint(node, r) {
+			continue
+		}
+		p.claims[node.Name] = claim{uid: node.UID}
+		if _, counted := p.refusals[node.Name]; !counted {
+			p.held++
+		}
+	}
 }
 
 // hasTaint reports whether a node has exactly the taint of a rule, whoever set it.

@@ -391,6 +391,70 @@ func TestNeverMoreThanMaxTaintedHaveTheTaintHoweverTheWritesGo(t *testing.T) {
 	})
 }
 
+func TestALoweredMaxTaintedStopsNodesThatWereChosenAndNotYetTainted(t *testing.T) {
+	for name, test := range map[string]struct {
+		bound     intstr.IntOrString
+		meanwhile int32 // held
+		want      []string
+		counts    [4]int32
+		reason    string
+	}{
+		"to none":     {intstr.FromInt32(0), 8, nil, [4]int32{8, 8, 0, 8}, "MaxTainted"},
+		"to some":     {intstr.FromInt32(2), 8, []string{"a-6", "a-7"}, [4]int32{8, 8, 2, 6}, "MaxTainted"},
+		"to a share":  {intstr.FromString("40%"), 8, []string{"a-5", "a-6", "a-7"}, [4]int32{8, 8, 3, 5}, "MaxTainted"},
+		"to too many": {intstr.FromInt32(9), 0, []string{"a-0", "a-1", "a-2", "a-3", "a-4", "a-5", "a-6", "a-7"}, [4]int32{8, 8, 8, 0}, "NoNodeHeld"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			playRules(t, func(t *testing.T, w *ruleWorld) {
+				nodes := w.addZone("a", 8)
+				w.addRule("deadlock")
+				w.run()
+				var away atomic.Bool
+				away.Store(true)
+				w.on("nodes", "", func() error {
+					if away.Load() {
+						return apierrors.NewInternalError(errors.New("failed calling webhook"))
+					}
+					return nil
+				})
+				for _, node := range slices.Backward(nodes) {
+					w.locks(node)
+					w.sleep(2 * time.Second)
+				}
+				most := w.mostDeadlocked()
+				w.changeRule(atMost(test.bound))
+				w.until(time.Minute)
+				w.wantStatus("deadlock", [4]int32{8, 8, 0, test.meanwhile}, "Accepted", test.reason)
+				away.Store(false)
+				w.until(3 * time.Minute)
+				w.wantDeadlocked(test.want...)
+				w.wantStatus("deadlock", test.counts, "Accepted", test.reason)
+				if got := int(most()); got != len(test.want) {
+					t.Errorf("up to %d nodes were tainted at once, want %d", got, len(test.want))
+				}
+				if events := w.did("event deadlock TaintNoLongerHeld"); len(events) != 0 {
+					t.Errorf("told at %v that no node waits any more", events)
+				}
+			})
+		})
+	}
+}
+
+func TestALoweredMaxTaintedTakesNoTaintOff(t *testing.T) {
+	playRules(t, func(_ *testing.T, w *ruleWorld) {
+		nodes := w.addZone("a", 4)
+		w.addRule("deadlock")
+		w.run()
+		w.locks(nodes[:3]...)
+		w.settle()
+		w.changeRule(atMost(intstr.FromInt32(1)))
+		w.locks(nodes[3])
+		w.settle()
+		w.wantDeadlocked(nodes[:3]...)
+		w.wantStatus("deadlock", [4]int32{4, 4, 3, 1}, "Accepted", "MaxTainted")
+	})
+}
+
 // mostDeadlocked watches how many nodes have the taint at once, and returns what tells the most so far.
 func (w *ruleWorld) mostDeadlocked() func() int32 {
 	w.t.Helper()
