@@ -64,6 +64,10 @@ type rulePlan struct {
 	next time.Time
 }
 
+func newPlan() *rulePlan {
+	return &rulePlan{ruleMemory: ruleMemory{claims: map[string]claim{}, sightings: map[string]sighting{}, refusals: map[string]refusal{}}, bound: -1}
+}
+
 // candidate is a node that had the condition for long enough, and has no taint yet.
 type candidate struct {
 	node    *corev1.Node
@@ -76,7 +80,11 @@ type candidate struct {
 // once. One that was refused comes last. It goes when the condition has been over for long enough, or at once when the node is no longer selected.
 // A taint that had not arrived when the condition was over does not come.
 func planRule(r *rule, nodes []*corev1.Node, memory ruleMemory, now time.Time) rulePlan {
-	p := &rulePlan{ruleMemory: ruleMemory{claims: map[string]claim{}, sightings: map[string]sighting{}, refusals: map[string]refusal{}}, bound: -1}
+	p := newPlan()
+	if r.frozen {
+		p.freeze(r, nodes, memory)
+		return *p
+	}
 	var candidates []candidate
 	for _, node := range nodes {
 		since, ripe := p.place(r, node, memory, now)
@@ -109,6 +117,20 @@ func planRule(r *rule, nodes []*corev1.Node, memory ruleMemory, now time.Time) r
 		p.tainted = len(p.claims)
 	}
 	return *p
+}
+
+// freeze claims nothing for a rule that is frozen, and gives up the choices of nodes that are not tainted yet. What the
+// annotations of nodes say stays.
+func (p *rulePlan) freeze(r *rule, nodes []*corev1.Node, memory ruleMemory) {
+	for _, node := range nodes {
+		owned, _ := standing(r, node)
+		if owned && hasTaint(node, r) {
+			p.tainted++
+		}
+		if _, claimed := claimOf(memory, node); claimed && !owned && !r.asIf {
+			p.claims[node.Name] = claim{uid: node.UID}
+		}
+	}
 }
 
 // place counts a node and claims what does not depend on others. It returns whether the node is a candidate,

@@ -32,7 +32,7 @@ func aRule(change ...func(*v1alpha1.NodeTaintRule)) *rule {
 	for _, apply := range change {
 		apply(object)
 	}
-	return newRule(object, true, false)
+	return newRule(object, judge(object, nil), false)
 }
 
 // aNode is a node with the condition in a status since so many seconds after noon.
@@ -64,7 +64,7 @@ func without(node *corev1.Node) { node.Status.Conditions = nil }
 func labelled(node *corev1.Node) { node.Labels = map[string]string{"pool": "x"} }
 
 func onlyPoolX(r *v1alpha1.NodeTaintRule) {
-	r.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "x"}}
+	r.Spec.NodeSelector = &v1alpha1.NodeTaintRuleSelector{MatchLabels: map[string]v1alpha1.NodeTaintRuleLabelValue{"pool": "x"}}
 }
 
 func TestPlanOfARule(t *testing.T) {
@@ -176,7 +176,7 @@ func BenchmarkTwentyRulesOf15000Nodes(b *testing.B) {
 		o := &v1alpha1.NodeTaintRule{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("deadlock-", i), UID: types.UID(fmt.Sprint("u", i))}}
 		o.Spec.Condition = v1alpha1.NodeTaintRuleCondition{Type: deadlock, Status: corev1.ConditionTrue}
 		o.Spec.Taint = v1alpha1.NodeTaintRuleTaint{Key: fmt.Sprint("example.com/deadlock-", i), Effect: corev1.TaintEffectNoSchedule}
-		rules = append(rules, newRule(o, true, false))
+		rules = append(rules, newRule(o, judge(o, nil), false))
 	}
 	b.ResetTimer()
 	for range b.N {

@@ -314,7 +314,7 @@ func TestANodeThatIsNoLongerSelectedLosesTheTaintAtOnce(t *testing.T) {
 		w.addZone("b", 2)
 		selects := func(zone string) func(r *v1alpha1.NodeTaintRule) {
 			return func(r *v1alpha1.NodeTaintRule) {
-				r.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelTopologyZone: zone}}
+				r.Spec.NodeSelector = &v1alpha1.NodeTaintRuleSelector{MatchLabels: map[string]v1alpha1.NodeTaintRuleLabelValue{corev1.LabelTopologyZone: v1alpha1.NodeTaintRuleLabelValue(zone)}}
 			}
 		}
 		w.addRule("deadlock", goesAfter(time.Hour), selects("a"))
@@ -675,14 +675,21 @@ func TestARulesTaintThatSomebodyTakesOffComesAgainAndOneThatSomebodyOverwritesIs
 func TestRulesAndReadinessShareOnePatch(t *testing.T) {
 	playRules(t, func(_ *testing.T, w *ruleWorld) {
 		w.addZone("a", 5)
-		w.addRule("unknown", func(r *v1alpha1.NodeTaintRule) {
-			r.Spec.Condition = v1alpha1.NodeTaintRuleCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse}
-		})
+		w.addRule("deadlock")
 		w.run()
-		w.report("a-0", corev1.NodeReady, corev1.ConditionFalse)
+		posts := func(locked, ready corev1.ConditionStatus) {
+			w.update("a-0", func(n *corev1.Node) {
+				now := metav1.Now()
+				n.Status.Conditions = with(n, []corev1.NodeCondition{
+					{Type: deadlock, Status: locked, LastTransitionTime: now},
+					{Type: corev1.NodeReady, Status: ready, LastHeartbeatTime: now, LastTransitionTime: now},
+				}).Status.Conditions
+			})
+		}
+		posts(corev1.ConditionTrue, corev1.ConditionFalse)
 		w.settle()
 		w.wantTaints("a-0", deadlocked, notReadyNoExecute, notReadyNoSchedule)
-		w.report("a-0", corev1.NodeReady, corev1.ConditionTrue)
+		posts(corev1.ConditionFalse, corev1.ConditionTrue)
 		w.settle()
 		w.wantTaints("a-0")
 	})
