@@ -41,6 +41,7 @@ type options struct {
 	kubeAPIQPS          float32
 	kubeAPIBurst        int
 	metricsAddress      string
+	metricsCertDir      string
 	healthAddress       string
 	logFormat           string
 	logLevel            int
@@ -92,7 +93,8 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 0, "calls per second to the API server; 0: no limit here, the API server's priority and fairness decides")
 	flags.IntVar(&o.kubeAPIBurst, "kube-api-burst", 0, "calls above the rate in one burst, when --kube-api-qps is set; 0: twice the rate")
 	o.nodeHealth.addFlags(flags)
-	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "127.0.0.1:8080", "address of /metrics; 0: none")
+	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "127.0.0.1:8080", "address of /metrics; 0: none; beyond the loopback interface by TLS, and only for those who may get the URL /metrics")
+	flags.StringVar(&o.metricsCertDir, "metrics-cert-dir", "", "folder of tls.crt and tls.key for /metrics beyond the loopback interface; without it a self-signed certificate is made")
 	flags.StringVar(&o.healthAddress, "health-probe-bind-address", "127.0.0.1:8081", "address of /healthz and /readyz; 0: none")
 	flags.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	flags.IntVarP(&o.logLevel, "v", "v", 0, fmt.Sprintf("log verbosity, from 0 to %d: 0 has a line per eviction, 1 also one per failed try, 6 also every request to the API server", maxLogLevel))
@@ -116,6 +118,7 @@ func (o *options) validate() error {
 		require(o.logFormat == "text" || o.logFormat == "json", "--log-format=%q: it is text or json", o.logFormat),
 		require(o.logLevel >= 0 && o.logLevel <= maxLogLevel, "--v=%d: it is a level from 0 to %d", o.logLevel, maxLogLevel),
 		validateAddress("--metrics-bind-address", o.metricsAddress),
+		o.validateMetricsCertDir(),
 		validateAddress("--health-probe-bind-address", o.healthAddress),
 		o.election.validate(),
 		o.nodeHealth.validate(),

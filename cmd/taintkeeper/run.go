@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
@@ -99,7 +98,7 @@ func eventConfig(config *rest.Config) *rest.Config {
 func newManager(config *rest.Config, log logr.Logger, o *options) (manager.Manager, error) {
 	return ctrl.NewManager(config, manager.Options{
 		Logger:                        log,
-		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddress},
+		Metrics:                       o.metricsServer(),
 		HealthProbeBindAddress:        o.healthAddress,
 		GracefulShutdownTimeout:       new(shutdownTimeout),
 		LeaderElection:                o.elects(),
