@@ -113,7 +113,6 @@ func (s *stage) startKeeper(ctx context.Context) error {
 	s.keeper, err = s.cluster.StartTaintkeeper(ctx, localcluster.TaintkeeperConfig{
 		Binary: s.binary,
 		Args: []string{
-			"--v=1", // a line per eviction
 			"--controllers=*",
 			"--node-monitor-grace-period=" + grace.String(),
 			fmt.Sprintf("--node-eviction-rate=%g", 1/taintEvery.Seconds()),
