@@ -27,6 +27,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
 	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/podwire"
 	"github.com/taintkeeper/taintkeeper/internal/stage"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -120,7 +121,7 @@ type part interface {
 // newParts makes the parts that the flags ask for. They share one client and one watch of pods.
 func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) {
 	clock := &apicall.Clock{}
-	client, err := kubernetes.NewForConfig(clock.Listen(apicall.Config(config)))
+	client, err := podwire.NewForConfig(clock.Listen(apicall.Config(config)))
 	if err != nil {
 		return nil, err
 	}

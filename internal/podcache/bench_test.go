@@ -20,7 +20,7 @@ const (
 	benchPods        = 150_000
 	benchNodes       = 5_000
 	benchLists       = 40
-	bytesPerPod      = 500
+	bytesPerPod      = 300
 	podsDecodedAhead = 1_000
 )
 
@@ -36,7 +36,7 @@ func BenchmarkRecord150k(b *testing.B) {
 			pods := encoder.decode(b, first)
 			b.StartTimer()
 			for _, pod := range pods {
-				must(b, door{c}.Add(pod))
+				must(b, store{c}.Add(pod))
 			}
 			b.StopTimer()
 		}
