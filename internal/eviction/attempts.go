@@ -67,10 +67,10 @@ func (a *attempt) shown(live *podcache.Pod) *podcache.Pod {
 	return live
 }
 
-// newest returns the pod as the API server showed it last, unless the watch has brought at least as
-// much since; then it is nil.
+// newest returns the pod as the API server showed it last, unless the watch has brought a newer one
+// since; then it is nil. Versions tell, as servers before 1.33 count no generation of pods.
 func (a *attempt) newest(cached *podcache.Pod) *podcache.Pod {
-	if a.live == nil || a.live.Generation <= cached.Generation {
+	if a.live == nil || a.live.Version < cached.Version {
 		return nil
 	}
 	return a.live
