@@ -194,6 +194,7 @@ func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Po
 		if livePod != nil {
 			pod = livePod
 		}
+		x.warnOfClocks(ctx)
 		v, err := x.confirm(pod, tainted, live.node, x.live.passed(pod.Node, tainted.version, after))
 		return pod, v, "", err
 	}
@@ -210,6 +211,16 @@ func (x *executor) confirm(pod *podcache.Pod, tainted *node, live, passed *corev
 		return v, tooEarlyError{wait}
 	}
 	return v, nil
+}
+
+// clocksDiffer is from when on a difference of the clocks is worth a warning: deadlines are kept to the second.
+const clocksDiffer = 5 * time.Second
+
+// warnOfClocks says now and then that this machine's clock and the API server's differ: evictions come late by that.
+func (x *executor) warnOfClocks(ctx context.Context) {
+	if offset := x.clock.Offset(); offset.Abs() >= clocksDiffer && x.trouble.worthALine("clocks differ", time.Now()) {
+		logf.FromContext(ctx).Info("This machine's clock and the API server's differ, so evictions can come late; set them right, with NTP for example", "serverAhead", offset.String())
+	}
 }
 
 func later(a, b time.Time) time.Time {
