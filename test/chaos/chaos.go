@@ -17,6 +17,8 @@ const (
 	wreckerSource
 	schedulerSource
 	electionSource
+	webhookSource
+	gatekeeperSource
 	firstTroublemaker
 )
 
@@ -33,9 +35,13 @@ func (s *stage) chaos(ctx context.Context) error {
 		group.Go(func() error { r.proxy.disturb(lasting); return nil })
 	}
 	for i := range uint64(troublemakers) {
-		t := s.troublemaker(i)
+		t := s.troublemaker(firstTroublemaker+i, string(rune('a'+i)))
 		group.Go(func() error { return t.run(lasting) })
 	}
+	gates := &gatekeeper{
+		troublemaker: s.troublemaker(gatekeeperSource, "g"), webhook: s.webhook, ledger: s.ledger, say: s.say, length: s.pace(),
+	}
+	group.Go(func() error { return gates.run(lasting) })
 	binds := &scheduler{client: s.client, random: s.source(schedulerSource), nodes: s.nodes}
 	group.Go(func() error { return binds.run(lasting) })
 	wrecks := &wrecker{cluster: s.cluster, replicas: s.replicas, ledger: s.ledger, random: s.source(wreckerSource), say: s.say, done: s.done}
@@ -46,11 +52,8 @@ func (s *stage) chaos(ctx context.Context) error {
 	return s.finale(ctx, wrecks)
 }
 
-func (s *stage) troublemaker(number uint64) *troublemaker {
-	return &troublemaker{
-		client: s.client, observer: s.observer, nodes: s.nodes,
-		random: s.source(firstTroublemaker + number), series: string(rune('a' + number)),
-	}
+func (s *stage) troublemaker(source uint64, series string) *troublemaker {
+	return &troublemaker{client: s.client, observer: s.observer, nodes: s.nodes, random: s.source(source), series: series}
 }
 
 // finale lets pods become due while the API server is down, and nothing happen afterwards that could remind anybody of them:
@@ -60,7 +63,7 @@ func (s *stage) finale(ctx context.Context, wrecks *wrecker) error {
 	for _, r := range s.replicas {
 		r.proxy.weather.set(storm)
 	}
-	t := s.troublemaker(troublemakers)
+	t := s.troublemaker(firstTroublemaker+troublemakers, "z")
 	for _, name := range s.nodes[:len(s.nodes)/2] {
 		if err := t.changeNode(ctx, name, t.set(t.finalTaints()...)); err != nil {
 			return err

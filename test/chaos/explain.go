@@ -18,22 +18,36 @@ type explanation struct {
 type excuse struct{ span }
 
 // backoff says how long a replica waits after a call that failed, given how many have before.
-type backoff func(failures int) time.Duration
+type backoff func(failed *call, failures int) time.Duration
 
-// usualBackoff is what the replicas wait: 100 ms, doubling up to 30 s.
-func usualBackoff(failures int) time.Duration {
-	const doublings = 9
-	return min(100*time.Millisecond<<min(failures, doublings), 30*time.Second)
+// usualBackoff is what the replicas wait: 100 ms, doubling up to 30 s, and up to five minutes after a call that was refused.
+func usualBackoff(failed *call, failures int) time.Duration {
+	const doublings = 12
+	wait := 100 * time.Millisecond << min(failures, doublings)
+	if failed.refused() {
+		return min(time.Duration(jitter*float64(wait)), mostWait(failed))
+	}
+	return min(wait, mostWait(failed))
 }
 
+// jitter is by how much the wait after a refusal may be longer than without it.
+const jitter = 1.5
+
 // longestBackoff is the longest that they wait; how often they had failed before cannot be seen from without.
-func longestBackoff(int) time.Duration { return 30 * time.Second }
+func longestBackoff(failed *call, _ int) time.Duration { return mostWait(failed) }
+
+func mostWait(failed *call) time.Duration {
+	if failed.refused() {
+		return 5 * time.Minute
+	}
+	return 30 * time.Second
+}
 
 // explain says how far the faults explain that a pod has not left until an end. They can have hidden its taints when they came:
 // a taint without a timeAdded counts from its first sight, and what was seen late is due as much later.
 func (h *history) explain(s stretch, end time.Time, wait backoff) explanation {
 	general := h.excuses()
-	explained := chain(append(h.excusesByCalls(s, end, wait), append(h.excusesByWatches(h.led), general...)...), s.due)
+	explained := chain(slices.Concat(h.excusesByCalls(s, end, wait), h.excusesByReviews(s.pod), h.excusesByWatches(h.led), general), s.due)
 	for _, sight := range s.sights {
 		// What was seen late while a run did not lead yet counts, too, once it leads.
 		seen := chain(append(h.excusesByWatches(h.everLed), general...), sight)
@@ -76,12 +90,25 @@ func (h *history) excusesByCalls(s stretch, end time.Time, wait backoff) []excus
 		}
 		until := c.told
 		if !c.delivered() {
-			until = c.told.Add(max(wait(failures), c.retry))
+			until = c.told.Add(max(wait(c, failures), c.retry))
 			failures++
 		}
 		if !c.delivered() || len(c.faults) > 0 || c.told.Sub(c.received) > haste {
 			excuses = append(excuses, excuse{span{c.received, until}})
 		}
+	}
+	return excuses
+}
+
+// excusesByReviews are the times during which the webhook was in the way of the pod, whether it was asked about it or there
+// was no room for another call that waits for it.
+func (h *history) excusesByReviews(p *pod) []excuse {
+	if !p.guarded() {
+		return nil
+	}
+	var excuses []excuse
+	for _, episode := range h.reviews {
+		excuses = append(excuses, excuse{episode.span})
 	}
 	return excuses
 }

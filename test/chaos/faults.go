@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// faultKind is a kind of fault that a proxy injects into a call or into a watch.
+// faultKind is a kind of fault that a proxy injects into a call or into a watch, or the webhook into a review.
 type faultKind string
 
 const (
@@ -27,10 +27,19 @@ const (
 	stalledWatch  faultKind = "watch stalled"
 )
 
+// What can happen to a review by the admission webhook.
+const (
+	slowReview    faultKind = "admission slow"
+	hungReview    faultKind = "admission hanging"
+	refusedReview faultKind = "admission refused"
+)
+
+var reviewFaults = []faultKind{slowReview, hungReview, refusedReview}
+
 // faultKinds are all kinds, in the order in which they are reported.
 var faultKinds = []faultKind{
 	delayedCall, delayedAnswer, droppedCall, droppedAnswer, conflict, tooMany, internalError, unavailable,
-	cutWatch, cutAll, stalledWatch, refusedWatch,
+	cutWatch, cutAll, stalledWatch, refusedWatch, slowReview, hungReview, refusedReview,
 }
 
 // plan is what is going to happen to one call. The zero value lets it through.

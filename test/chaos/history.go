@@ -171,3 +171,8 @@ func (p *pod) byKeeper() bool {
 	state, ok := p.left()
 	return ok && state.writer == keeperUser
 }
+
+// guarded reports whether the webhook is asked about the pod.
+func (p *pod) guarded() bool {
+	return slices.ContainsFunc(p.states, func(state podState) bool { return state.guarded })
+}

@@ -17,12 +17,13 @@ type charge string
 
 const (
 	lost  charge = "lost"  // a pod that had to leave and was not made to
+	tardy charge = "late"  // a pod that was made to leave long after it had to
 	early charge = "early" // a pod that was made to leave before its time
 	wrong charge = "wrong" // a pod that did not have to leave at all
 	twice charge = "twice" // a pod that was known to leave already
 )
 
-var charges = []charge{lost, early, wrong, twice}
+var charges = []charge{lost, tardy, early, wrong, twice}
 
 // finding is one thing that went wrong.
 type finding struct {
@@ -42,7 +43,7 @@ func (h *history) judge() []finding {
 		}
 	}
 	found = append(found, h.judgeStamps()...)
-	found = append(found, h.judgeLosses()...)
+	found = append(found, h.judgeDelays()...)
 	slices.SortStableFunc(found, func(a, b finding) int { return cmp.Or(a.when.Compare(b.when), cmp.Compare(a.name, b.name)) })
 	return found
 }

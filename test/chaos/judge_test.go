@@ -216,7 +216,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 			history: func(w *world) {
 				w.episodes = []episode{{span: span{sec(9), sec(40)}, what: "outage"}}
 				w.tainted(9.5, noExecute("off"))
-				w.tainted(48)
+				w.tainted(44)
 			},
 		},
 		"an outage that begins when the pod should have left long ago explains nothing": {
@@ -232,7 +232,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 				w.lives[0].ended = sec(9)
 				w.reigns = append(w.reigns, reign{from: sec(40), holder: "holder-b"})
 				w.tainted(10, noExecute("off"))
-				w.tainted(48)
+				w.tainted(44)
 			},
 		},
 		"a pod that has to leave is not seen to, because no watch can be opened": {
@@ -246,8 +246,73 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 			history: func(w *world) { w.tainted(10, noExecute("off")); w.calls(deletePod, 10.05).fails(); w.tainted(60) },
 			want:    []charge{lost},
 		},
-		"a pod waits for the backoff after a call that failed": {
+		"a pod is left alone after one call that failed for longer than the backoff of one": {
 			history: func(w *world) { w.tainted(10, noExecute("off")); w.calls(deletePod, 10.05).fails(); w.tainted(45) },
+			want:    []charge{tardy},
+		},
+		"a pod waits for the backoff of many calls that failed": {
+			history: func(w *world) {
+				w.tainted(10, noExecute("off"))
+				for _, failed := range []float64{10.05, 10.2, 10.4, 10.8, 11.6, 13.2, 16.4, 22.8} {
+					w.calls(deletePod, failed).fails()
+				}
+				w.tainted(39)
+			},
+		},
+		"a healthy pod leaves 20 s late because the deletes of others hang": {
+			history: func(w *world) {
+				w.reviews = []episode{{span: span{sec(9), sec(29)}, what: string(hungReview)}}
+				w.tainted(10, noExecute("off"))
+				w.evicts(30)
+			},
+			want: []charge{lost},
+		},
+		"a healthy pod leaves 6 s late because the deletes of others hang": {
+			history: func(w *world) {
+				w.reviews = []episode{{span: span{sec(9), sec(29)}, what: string(hungReview)}}
+				w.tainted(10, noExecute("off"))
+				w.evicts(16)
+			},
+			want: []charge{tardy},
+		},
+		"a guarded pod leaves when the webhook answers again": {
+			history: func(w *world) {
+				w.guards()
+				w.reviews = []episode{{span: span{sec(9), sec(29)}, what: string(hungReview)}}
+				w.tainted(10, noExecute("off"))
+				w.evicts(30)
+			},
+		},
+		"a guarded pod leaves long after the webhook answers again": {
+			history: func(w *world) {
+				w.guards()
+				w.reviews = []episode{{span: span{sec(9), sec(29)}, what: string(hungReview)}}
+				w.tainted(10, noExecute("off"))
+				w.evicts(36)
+			},
+			want: []charge{tardy},
+		},
+		"a guarded pod waits as long as it was refused often": {
+			history: func(w *world) {
+				w.guards()
+				w.reviews = []episode{{span: span{sec(9), sec(23)}, what: string(refusedReview)}}
+				w.tainted(10, noExecute("off"))
+				for _, failed := range []float64{10.05, 10.2, 10.4, 10.8, 11.6, 13.2, 16.4, 22.8} {
+					w.calls(deletePod, failed).isRefused()
+				}
+				w.evicts(41)
+			},
+		},
+		"a guarded pod waits longer than it was refused often": {
+			history: func(w *world) {
+				w.guards()
+				w.reviews = []episode{{span: span{sec(9), sec(23)}, what: string(refusedReview)}}
+				w.tainted(10, noExecute("off"))
+				w.calls(deletePod, 10.05).isRefused()
+				w.calls(deletePod, 22.9).isRefused()
+				w.evicts(41)
+			},
+			want: []charge{tardy},
 		},
 		"a timeAdded is written that is the first sight": {
 			history: func(w *world) {

@@ -50,6 +50,7 @@ type ledger struct {
 	streams  []*stream
 	lives    []*life
 	episodes []episode
+	reviews  []episode
 	reigns   []reign
 	halts    []span
 	injected map[faultKind]int
@@ -121,6 +122,13 @@ func (l *ledger) tell(what string, from, to time.Time) {
 	l.episodes = append(l.episodes, episode{span: span{from, to}, what: what})
 }
 
+// obstruct notes that the webhook was in the way.
+func (l *ledger) obstruct(what string, from, to time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reviews = append(l.reviews, episode{span: span{from, to}, what: what})
+}
+
 // holds notes who holds the Lease.
 func (l *ledger) holds(holder string, seen time.Time) {
 	l.mu.Lock()
@@ -164,6 +172,7 @@ type page struct {
 	streams  []stream
 	lives    []life
 	episodes []episode
+	reviews  []episode // while the webhook was in the way
 	reigns   []reign
 	halts    []span // when the machine stood still, as far as this program could notice
 	injected map[faultKind]int
@@ -176,6 +185,7 @@ func (l *ledger) page() page {
 	p := page{
 		calls:    slices.Clone(l.calls),
 		episodes: slices.Clone(l.episodes),
+		reviews:  slices.Clone(l.reviews),
 		reigns:   slices.Clone(l.reigns),
 		halts:    slices.Clone(l.halts),
 		injected: maps.Clone(l.injected),

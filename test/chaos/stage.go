@@ -48,6 +48,7 @@ type stage struct {
 	ledger   *ledger
 	observer *observer
 	replicas []*replica
+	webhook  *webhook
 	nodes    []string
 	elect    election
 	done     map[disruption]int
@@ -103,6 +104,10 @@ func (s *stage) play(ctx context.Context) (clean bool, err error) {
 	if err := s.startCluster(ctx); err != nil {
 		return false, err
 	}
+	if s.webhook, err = newWebhook(s.source(webhookSource), s.ledger); err != nil {
+		return false, err
+	}
+	defer func() { _ = s.webhook.close() }() // nobody asks it any more
 	observing, stopObserving := context.WithCancel(ctx)
 	defer stopObserving()
 	var observer sync.WaitGroup

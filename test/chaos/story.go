@@ -37,7 +37,7 @@ func (h *history) story(uid types.UID, name string, around time.Time) string {
 		}
 	}
 	lines = append(lines, h.storyOfNodes(nodes)...)
-	for _, e := range h.episodes {
+	for _, e := range slices.Concat(h.episodes, h.reviews) {
 		lines = append(lines, line{e.earliest, e.what + ": begins"}, line{e.latest, e.what + ": ends"})
 	}
 	for _, l := range h.lives {

@@ -24,16 +24,15 @@ const deleteDelay = "pod-delete.stage.kwok.x-k8s.io/delay"
 
 // createPod creates a pod, most often on a node of its own choice.
 func (t *troublemaker) createPod(ctx context.Context) error {
-	if len(t.observer.present()) >= mostPods {
+	if t.observer.unguarded() >= mostPods {
 		return nil
 	}
 	t.made++
-	return t.create(ctx, fmt.Sprintf("%s-%d", t.series, t.made))
+	return t.create(ctx, t.aNewPod(fmt.Sprintf("%s-%d", t.series, t.made)))
 }
 
-func (t *troublemaker) create(ctx context.Context, name string) error {
-	pod := t.aNewPod(name)
-	return persist(ctx, "create pod "+name, func(ctx context.Context) error {
+func (t *troublemaker) create(ctx context.Context, pod *corev1.Pod) error {
+	return persist(ctx, "create pod "+pod.Name, func(ctx context.Context) error {
 		_, err := t.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 		return err
 	})
@@ -41,7 +40,7 @@ func (t *troublemaker) create(ctx context.Context, name string) error {
 
 func (t *troublemaker) aNewPod(name string) *corev1.Pod {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Annotations: map[string]string{}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Annotations: map[string]string{}, Labels: map[string]string{}},
 		Spec: corev1.PodSpec{
 			AutomountServiceAccountToken:  new(false),
 			TerminationGracePeriodSeconds: new(int64(0)),
@@ -58,6 +57,9 @@ func (t *troublemaker) aNewPod(name string) *corev1.Pod {
 	if t.chance(0.3) { // one that terminates slowly
 		pod.Spec.TerminationGracePeriodSeconds = new(int64(30))
 		pod.Annotations[deleteDelay] = (time.Duration(500+t.random.IntN(14000)) * time.Millisecond).String()
+	}
+	if t.chance(0.1) {
+		pod.Labels[guarded] = ""
 	}
 	if pod.Spec.NodeName != "" && t.chance(0.06) {
 		pod.Annotations[corev1.MirrorPodAnnotationKey] = "static"
@@ -132,7 +134,7 @@ func (t *troublemaker) replacePod(ctx context.Context) error {
 	if t.chance(0.6) {
 		pause(ctx, time.Duration(20+t.random.IntN(200))*time.Millisecond)
 	}
-	return t.create(ctx, name)
+	return t.create(ctx, t.aNewPod(name))
 }
 
 // tolerateMore adds a toleration to a pod.

@@ -78,6 +78,10 @@ func (t *troublemaker) set(added ...corev1.Taint) func([]corev1.Taint) []corev1.
 	}
 }
 
+func (t *troublemaker) unset(gone corev1.Taint) func([]corev1.Taint) []corev1.Taint {
+	return func(taints []corev1.Taint) []corev1.Taint { return without(taints, gone) }
+}
+
 func without(taints []corev1.Taint, gone corev1.Taint) []corev1.Taint {
 	return slices.DeleteFunc(slices.Clone(taints), func(taint corev1.Taint) bool { return taint.MatchTaint(&gone) })
 }
@@ -126,8 +130,7 @@ func (t *troublemaker) taintAgain(ctx context.Context) error {
 	name := pick(t.random, t.nodes...)
 	taint := t.aTaint()
 	set := t.set(taint)
-	take := func(taints []corev1.Taint) []corev1.Taint { return without(taints, taint) }
-	for _, step := range []func([]corev1.Taint) []corev1.Taint{set, take, set} {
+	for _, step := range []func([]corev1.Taint) []corev1.Taint{set, t.unset(taint), set} {
 		if err := t.changeNode(ctx, name, step); err != nil {
 			return err
 		}

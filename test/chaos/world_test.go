@@ -118,6 +118,12 @@ func (c *call) fails() {
 	c.forwarded, c.answered, c.answer, c.heard, c.faults = time.Time{}, time.Time{}, 0, 500, []faultKind{internalError}
 }
 
+// isRefused makes a call one that admission refused.
+func (c *call) isRefused() { c.answer, c.heard = 403, 403 }
+
+// guards puts the pod behind the webhook.
+func (w *world) guards() { w.pods[thePod].states[0].guarded = true }
+
 // loses makes a call one that was carried out without the replica's being told.
 func (c *call) loses() { c.heard, c.faults = 0, []faultKind{droppedAnswer} }
 
