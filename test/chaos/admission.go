@@ -67,7 +67,7 @@ func (g *gatekeeper) obstruct(ctx context.Context, fault faultKind) error {
 	if err != nil {
 		return err
 	}
-	pause(ctx, g.length/2+time.Duration(g.random.Int64N(int64(g.length/2))))
+	pause(ctx, time.Duration((0.5+g.random.Float64()/2)*float64(g.length)))
 	return g.changeNodes(ctx, nodes, g.unset(isolated)) // which fails at the end of the run: who has to leave then is to leave
 }
 

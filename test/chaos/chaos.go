@@ -19,6 +19,8 @@ const (
 	electionSource
 	webhookSource
 	gatekeeperSource
+	controllersSource
+	clockSource
 	firstTroublemaker
 )
 
@@ -36,12 +38,19 @@ func (s *stage) chaos(ctx context.Context) error {
 	}
 	for i := range uint64(troublemakers) {
 		t := s.troublemaker(firstTroublemaker+i, string(rune('a'+i)))
-		group.Go(func() error { return t.run(lasting) })
+		group.Go(func() error { return t.run(lasting, t.users()) })
 	}
+	again := s.troublemaker(controllersSource, "c")
+	group.Go(func() error { return again.run(lasting, again.controllers()) })
 	gates := &gatekeeper{
 		troublemaker: s.troublemaker(gatekeeperSource, "g"), webhook: s.webhook, ledger: s.ledger, say: s.say, length: s.pace(),
 	}
 	group.Go(func() error { return gates.run(lasting) })
+	clocks := &timekeeper{
+		replicas: s.replicas, ledger: s.ledger, random: s.source(clockSource), say: s.say,
+		farthest: min(s.duration/2, farthestClock), length: s.pace(),
+	}
+	group.Go(func() error { clocks.run(lasting); return nil })
 	binds := &scheduler{client: s.client, random: s.source(schedulerSource), nodes: s.nodes}
 	group.Go(func() error { return binds.run(lasting) })
 	wrecks := &wrecker{cluster: s.cluster, replicas: s.replicas, ledger: s.ledger, random: s.source(wreckerSource), say: s.say, done: s.done}

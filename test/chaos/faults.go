@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// faultKind is a kind of fault that a proxy injects into a call or into a watch, or the webhook into a review.
+// faultKind is a kind of fault that a proxy injects into a call or into a watch, the webhook into a
+// review, or the timekeeper into a clock.
 type faultKind string
 
 const (
@@ -36,10 +37,17 @@ const (
 
 var reviewFaults = []faultKind{slowReview, hungReview, refusedReview}
 
+// What can happen to the wall clock of a replica.
+const (
+	clockAhead  faultKind = "clock of a replica set ahead"
+	clockBehind faultKind = "clock of a replica set behind"
+)
+
 // faultKinds are all kinds, in the order in which they are reported.
 var faultKinds = []faultKind{
 	delayedCall, delayedAnswer, droppedCall, droppedAnswer, conflict, tooMany, internalError, unavailable,
 	cutWatch, cutAll, stalledWatch, refusedWatch, slowReview, hungReview, refusedReview,
+	clockAhead, clockBehind,
 }
 
 // plan is what is going to happen to one call. The zero value lets it through.

@@ -69,6 +69,8 @@ func (h *history) judgeCall(c *call) []finding {
 	}
 	known := h.knowledge(c, pod)
 	switch {
+	case known.due && h.shouldHaveAborted(c, pod):
+		return charged(wrong, "was carried out %s after it was sent, long after the pod had no longer to leave: it was not aborted", c.answered.Sub(c.received).Round(time.Millisecond))
 	case known.due:
 		return nil
 	case known.onlyTerminating && pod.byKeeper():
@@ -79,6 +81,20 @@ func (h *history) judgeCall(c *call) []finding {
 		return charged(early, "comes %s before the pod can be due", known.earliest.Sub(c.received).Round(time.Millisecond))
 	}
 	return charged(wrong, "is about a pod that does not have to leave, by nothing that the replica can have known since %s before", c.received.Sub(known.nodeSince).Round(time.Millisecond))
+}
+
+// abortedWithin is how long it may take to abort a DELETE after the watch has brought that the pod has no longer to leave.
+const abortedWithin = time.Second
+
+// shouldHaveAborted reports whether a DELETE was carried out although its sender must have known for long that the pod had
+// no longer to leave.
+func (h *history) shouldHaveAborted(c *call, p *pod) bool {
+	by := c.answered.Add(-abortedWithin)
+	if c.kind != deletePod || !c.accepted() || by.Before(c.received) {
+		return false
+	}
+	known := h.watched(c, p, by)
+	return !known.leaves && !known.onlyTerminating
 }
 
 // delivered returns an earlier DELETE of the same pod of which this very process knows that it was accepted.

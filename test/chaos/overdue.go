@@ -80,10 +80,11 @@ func (h *history) stretchesOf(p *pod, i int) []stretch {
 	return found
 }
 
+// sights are when the taints could be seen first, and the values that they had before.
 func sights(taints []counting) []time.Time {
-	all := make([]time.Time, len(taints))
+	var all []time.Time
 	for i := range taints {
-		all[i] = taints[i].sight.latest
+		all = append(append(all, taints[i].sight.latest), sights(taints[i].values)...)
 	}
 	return all
 }

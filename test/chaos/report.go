@@ -30,7 +30,7 @@ type sayer func(format string, args ...any)
 
 func (h *history) reportFaults(say sayer, done map[disruption]int) {
 	total := 0
-	say("\nFaults injected between the replicas and the API server")
+	say("\nFaults injected")
 	for _, kind := range faultKinds {
 		say("  %6d  %s", h.injected[kind], kind)
 		total += h.injected[kind]

@@ -35,7 +35,8 @@ type deed struct {
 	do     func(context.Context) error
 }
 
-func (t *troublemaker) deeds() []deed {
+// users are those who taint nodes and run pods.
+func (t *troublemaker) users() []deed {
 	return []deed{
 		{weight: 20, do: t.taint},
 		{weight: 17, do: t.untaint},
@@ -50,8 +51,7 @@ func (t *troublemaker) deeds() []deed {
 }
 
 // run makes trouble until the context ends.
-func (t *troublemaker) run(ctx context.Context) error {
-	deeds := t.deeds()
+func (t *troublemaker) run(ctx context.Context, deeds []deed) error {
 	total := 0
 	for _, d := range deeds {
 		total += d.weight

@@ -70,7 +70,7 @@ func (t *troublemaker) aNewPod(name string) *corev1.Pod {
 // tolerations draws a list: of every form that the API allows, also several for one taint, of which the first counts.
 func (t *troublemaker) tolerations() []corev1.Toleration {
 	var all []corev1.Toleration
-	for range t.random.IntN(4) {
+	for range t.random.IntN(5) {
 		all = append(all, t.aToleration())
 	}
 	return all
@@ -81,9 +81,9 @@ func (t *troublemaker) aToleration() corev1.Toleration {
 	switch drawn := t.random.IntN(10); {
 	case drawn < 1: // every taint
 	case drawn < 6:
-		toleration.Key = pick(t.random, taintKeys...)
+		toleration.Key = pick(t.random, toleratedKeys...)
 	default:
-		toleration.Key = pick(t.random, taintKeys...)
+		toleration.Key = pick(t.random, toleratedKeys...)
 		toleration.Operator = pick(t.random, corev1.TolerationOpEqual, "")
 		toleration.Value = pick(t.random, taintValues...)
 	}

@@ -16,9 +16,11 @@ import (
 var (
 	taintKeys   = []string{"power", "maintenance", "spot"}
 	taintValues = []string{"", "off", "soon"}
+	// toleratedKeys are those that pods tolerate, now and then.
+	toleratedKeys = append([]string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, template}, taintKeys...)
 )
 
-// ours reports whether a taint is the troublemaker's, and not the node-lifecycle controller's.
+// ours reports whether a taint is one of those that users set, and not a controller's.
 func ours(taint corev1.Taint) bool { return slices.Contains(taintKeys, taint.Key) }
 
 func (t *troublemaker) aTaint() corev1.Taint {

@@ -35,6 +35,18 @@ func Build(ctx context.Context, output, program string) error {
 	return nil
 }
 
+// Check returns an error if a program was not built by [Build], or is not there.
+func Check(program string) error {
+	content, err := os.ReadFile(program)
+	if err != nil {
+		return fmt.Errorf("read a program: %w", err)
+	}
+	if !bytes.Contains(content, []byte(variable)) {
+		return fmt.Errorf("the wall clock of %s cannot be set", program)
+	}
+	return nil
+}
+
 // writeOverlay writes the changed files of package time, and the file by which `go build -overlay` finds them.
 func writeOverlay(ctx context.Context, dir string) (overlay string, err error) {
 	said, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()

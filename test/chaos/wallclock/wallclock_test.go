@@ -86,6 +86,9 @@ func TestTheWallClockOfAProcessIsSetWhileItsMonotonicClockGoesOn(t *testing.T) {
 	if err := Build(t.Context(), binary, "./testdata/clocks"); err != nil {
 		t.Fatal(err)
 	}
+	if err := Check(binary); err != nil {
+		t.Error(err)
+	}
 	clock, err := New(filepath.Join(dir, "offset"))
 	if err != nil {
 		t.Fatal(err)
@@ -107,6 +110,18 @@ func TestTheWallClockOfAProcessIsSetWhileItsMonotonicClockGoesOn(t *testing.T) {
 			t.Errorf("set from %s to %s, the wall clock went on by %s", before, offset, r.Elapsed)
 		}
 		before = offset
+	}
+}
+
+func TestAProgramWhoseClockCannotBeSetIsRefused(t *testing.T) {
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, []byte("#!/bin/sh\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range []string{plain, plain + "-that-is-missing"} {
+		if err := Check(program); err == nil {
+			t.Errorf("%s is accepted", program)
+		}
 	}
 }
 
