@@ -27,7 +27,7 @@ func TestAShortChaosLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	cfg := config{duration: 40 * time.Second, seed: rand.Uint64(), taintkeeper: binary, out: &out}
+	cfg := config{duration: 50 * time.Second, seed: rand.Uint64(), taintkeeper: binary, out: &out}
 	clean, err := run(t.Context(), cfg)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out.String())

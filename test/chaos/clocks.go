@@ -32,7 +32,6 @@ func (k *timekeeper) run(ctx context.Context) {
 	}()
 	for ctx.Err() == nil {
 		k.pause(ctx)
-		k.pause(ctx)
 		r := k.victim()
 		for range 1 + k.random.IntN(2) { // a wrong clock may step to another wrong time
 			if ctx.Err() != nil {
@@ -42,6 +41,7 @@ func (k *timekeeper) run(ctx context.Context) {
 			k.pause(ctx)
 		}
 		k.set(r, 0)
+		k.pause(ctx)
 	}
 }
 

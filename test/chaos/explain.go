@@ -47,12 +47,15 @@ func mostWait(failed *call) time.Duration {
 // a taint without a timeAdded counts from its first sight, and what was seen late is due as much later.
 func (h *history) explain(s stretch, end time.Time, wait backoff) explanation {
 	general := h.excuses()
-	explained := chain(slices.Concat(h.excusesByCalls(s, end, wait), h.excusesByReviews(s.pod), h.excusesByClocks(s), h.excusesByGaps(s), h.excusesByWatches(h.led), general), s.due)
+	all := slices.Concat(h.excusesByCalls(s, end, wait), h.excusesByReviews(s.pod), h.excusesByClocks(s), h.excusesByGaps(s), h.excusesByWatches(h.led), general)
+	explained := chain(all, s.due)
 	for _, sight := range s.sights {
 		// What was seen late while a run did not lead yet counts, too, once it leads.
 		seen := chain(append(h.excusesByWatches(h.everLed), general...), sight)
-		explained.until = later(explained.until, s.due.Add(seen.until.Sub(sight)))
-		explained.touched = explained.touched || seen.touched
+		if seen.touched {
+			explained.until = later(explained.until, chain(all, s.due.Add(seen.until.Sub(sight))).until)
+			explained.touched = true
+		}
 	}
 	return explained
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // faultKind is a kind of fault that a proxy injects into a call or into a watch, the webhook into a
-// review, or the timekeeper into a clock.
+// review, the timekeeper into a clock, or a troublemaker into taints.
 type faultKind string
 
 const (
@@ -43,11 +43,17 @@ const (
 	clockBehind faultKind = "clock of a replica set behind"
 )
 
+// What controllers do to the taints of a node again and again.
+const (
+	swapped   faultKind = "not-ready and unreachable swapped"
+	rewritten faultKind = "taint written again with the present time"
+)
+
 // faultKinds are all kinds, in the order in which they are reported.
 var faultKinds = []faultKind{
 	delayedCall, delayedAnswer, droppedCall, droppedAnswer, conflict, tooMany, internalError, unavailable,
 	cutWatch, cutAll, stalledWatch, refusedWatch, slowReview, hungReview, refusedReview,
-	clockAhead, clockBehind,
+	clockAhead, clockBehind, swapped, rewritten,
 }
 
 // plan is what is going to happen to one call. The zero value lets it through.

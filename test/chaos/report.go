@@ -115,7 +115,7 @@ func (h *history) reportLateness(say sayer) {
 	say("  %s  %s", quantiles(touched), "touched by one")
 	say("  %6d  later than the faults explain", len(unexplained))
 	for _, l := range unexplained[:min(len(unexplained), mostStories)] {
-		say("\n  late: pod %s left node %s %s after it was due; the faults explain %s of it", l.pod.name, l.node,
+		say("\n  not explained: pod %s left node %s %s after it was due; the faults explain %s of it", l.pod.name, l.node,
 			l.by.Round(time.Millisecond), l.explanation.until.Sub(l.due).Round(time.Millisecond))
 		say("%s", h.story(l.pod.uid, l.node, l.due))
 	}

@@ -46,6 +46,7 @@ func (t *troublemaker) fallSick(ctx context.Context) error {
 		if err := t.changeNode(ctx, node, t.unset(presentTaint(now))); err != nil {
 			return err
 		}
+		t.observer.ledger.inject(swapped)
 		now, next = next, now
 	}
 	t.wait(ctx, time.Second, 10*time.Second)
@@ -59,6 +60,7 @@ func (t *troublemaker) rewrite(ctx context.Context) error {
 		if err := t.changeNode(ctx, node, t.set(presentTaint(template))); err != nil {
 			return err
 		}
+		t.observer.ledger.inject(rewritten)
 		t.wait(ctx, 300*time.Millisecond, 3*time.Second)
 	}
 	return t.changeNode(ctx, node, t.unset(presentTaint(template)))
