@@ -29,6 +29,8 @@ const (
 	mirrorPods
 	// fromSight (10): a countdown starts when the process first sees that the pod has to leave.
 	fromSight
+	// apart (no number there; in docs/differences.md): not-ready and unreachable count each from its own coming.
+	apart
 	// orphans (no number there; in docs/differences.md): a countdown goes on when its node is gone.
 	orphans
 
@@ -46,6 +48,7 @@ var defectNames = []struct {
 	{terminatingAgain, "8", "terminating pod deleted again"},
 	{mirrorPods, "9", "mirror pod deleted"},
 	{fromSight, "10", "countdown from sight"},
+	{apart, "swap", "not-ready and unreachable count apart"},
 	{orphans, "node gone", "countdown goes on"},
 }
 
