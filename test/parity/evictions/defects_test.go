@@ -27,10 +27,10 @@ const (
 	terminatingAgain
 	// mirrorPods (9): mirror pods are deleted.
 	mirrorPods
-	// fromSight (10): a countdown starts when the process first sees that the pod has to leave.
-	fromSight
 	// apart (no number there; in docs/differences.md): not-ready and unreachable count each from its own coming.
 	apart
+	// fromSight (10): a countdown starts when the process first sees that the pod has to leave.
+	fromSight
 	// orphans (no number there; in docs/differences.md): a countdown goes on when its node is gone.
 	orphans
 
