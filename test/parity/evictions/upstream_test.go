@@ -88,7 +88,7 @@ func TestUpstreamFailsWhereOursDoesNot(t *testing.T) {
 			because: fromSight, pod: "p", rule: at(24 * sec), upstream: at(35200 * ms),
 		},
 		"10: a countdown starts with timeAdded": {
-			history: happens(node, tolerantPod(21), step{12100 * ms, setTaint{"n", taint("a", 2*sec)}}),
+			history: happens(node, tolerantPod(21), step{12100 * ms, setTaint{"n", noExecute("a", 2*sec)}}),
 			because: fromSight, pod: "p", rule: at(24 * sec), upstream: at(33100 * ms),
 		},
 		"without a number: a pod whose node is gone is left to the pod garbage collection": {
@@ -126,10 +126,6 @@ func happens(node nodeSpec, pod podSpec, steps ...step) history {
 // tainted sets a NoExecute taint as kubectl does, without timeAdded.
 func tainted(key string) action {
 	return setTaint{"n", corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute}}
-}
-
-func taint(key string, added time.Duration) corev1.Taint {
-	return corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute, TimeAdded: instant(added)}
 }
 
 func tolerating(key string, seconds int64) []corev1.Toleration {

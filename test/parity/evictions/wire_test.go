@@ -157,7 +157,7 @@ func TestOursSaysCancelledOnlyOfPodsThatStayAndNamesTheUID(t *testing.T) { // 14
 	for i := range h.Pods {
 		h.Pods[i].Tolerations = tolerating("a", 31)
 	}
-	h.Steps = append(h.Steps, step{8400 * ms, setTaint{"n", taint("b", 8*sec)}})
+	h.Steps = append(h.Steps, step{8400 * ms, setTaint{"n", noExecute("b", 8*sec)}})
 	bothPlay(t, h, ours, upstream, func(t *testing.T, who string, w *world) {
 		cancelled := map[string]int{}
 		for _, event := range w.events {
@@ -182,7 +182,7 @@ func TestOursSaysCancelledOnlyOfPodsThatStayAndNamesTheUID(t *testing.T) { // 14
 func TestOursDeletesAPodOnceWhenItStartsAndUpstreamMostlyTwice(t *testing.T) { // no number
 	const pods = 200
 	h := crowd(pods)
-	h.Steps, h.Nodes[0].Taints = nil, []corev1.Taint{taint("a", 0)}
+	h.Steps, h.Nodes[0].Taints = nil, []corev1.Taint{noExecute("a", 0)}
 	for i := range h.Pods {
 		h.Pods[i].Grace = 30
 	}
