@@ -4,6 +4,7 @@
 package podwire
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -64,9 +65,27 @@ func (c codecs) SupportedMediaTypes() []runtime.SerializerInfo {
 		info.Serializer = trimming{Serializer: info.Serializer, trim: trimObject}
 		stream := *info.StreamSerializer
 		stream.Serializer = trimming{Serializer: stream.Serializer, trim: trimEvent}
+		stream.Framer = buffering{stream.Framer}
 		info.StreamSerializer = &stream
 	}
 	return supported
+}
+
+// buffering reads a stream in as large pieces as there are. Frames are read in two small ones each, and after every few
+// kilobytes that are read of it HTTP/2 writes to the API server that more may come.
+type buffering struct{ runtime.Framer }
+
+// streamBuffer is how much is read at once.
+const streamBuffer = 64 << 10
+
+// NewFrameReader implements runtime.Framer.
+func (b buffering) NewFrameReader(r io.ReadCloser) io.ReadCloser {
+	return b.Framer.NewFrameReader(bufferedReader{Reader: bufio.NewReaderSize(r, streamBuffer), Closer: r})
+}
+
+type bufferedReader struct {
+	io.Reader
+	io.Closer
 }
 
 // trimming decodes what is left after the trim.

@@ -88,8 +88,11 @@ func trimObject(data []byte) []byte { return trimmed(data, envelope) }
 // trimEvent does for the event of a watch what trimObject does for an object.
 func trimEvent(data []byte) []byte { return trimmed(data, eventFields) }
 
+// keptOfAPod is how many bytes are kept of a pod, or a few more; of a long list it is less than an eighth.
+const keptOfAPod = 1 << 10
+
 func trimmed(data []byte, as *message) []byte {
-	kept, err := appendKept(nil, data, as)
+	kept, err := appendKept(make([]byte, 0, min(len(data), keptOfAPod+len(data)/8)), data, as)
 	if err != nil || len(kept) == 0 { // no bytes at all mean something else than an empty message
 		return data
 	}
