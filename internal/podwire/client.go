@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -62,9 +63,9 @@ func (c codecs) SupportedMediaTypes() []runtime.SerializerInfo {
 		if info.MediaType != runtime.ContentTypeProtobuf || info.StreamSerializer == nil {
 			continue
 		}
-		info.Serializer = trimming{Serializer: info.Serializer, trim: trimObject}
+		info.Serializer = trimming{Serializer: info.Serializer, as: envelope}
 		stream := *info.StreamSerializer
-		stream.Serializer = trimming{Serializer: stream.Serializer, trim: trimEvent}
+		stream.Serializer = trimming{Serializer: stream.Serializer, as: eventFields}
 		stream.Framer = buffering{stream.Framer}
 		info.StreamSerializer = &stream
 	}
@@ -88,17 +89,27 @@ type bufferedReader struct {
 	io.Closer
 }
 
-// trimming decodes what is left after the trim.
+// trimming decodes what is kept of a message.
 type trimming struct {
 	runtime.Serializer
 
-	trim func([]byte) []byte
+	as *message
 }
 
-// Decode implements runtime.Decoder.
+// Decode implements runtime.Decoder. What is not understood, and objects that are no pods, are decoded as they are:
+// the ordinary decoder is the judge of that.
 func (t trimming) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	return t.Serializer.Decode(t.trim(data), defaults, into)
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	kept, err := appendKept((*buffer)[:0], data, t.as)
+	if err == nil && len(kept) > 0 { // no bytes at all mean something else than an empty message
+		*buffer, data = kept, kept
+	}
+	return t.Serializer.Decode(data, defaults, into)
 }
+
+// buffers are used again: the decoders of protobuf copy what they keep.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 var errIncomplete = errors.New("a pod that this client has read lacks most of its fields and cannot be sent; patch it instead")
 
