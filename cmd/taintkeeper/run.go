@@ -118,7 +118,7 @@ type part interface {
 	HasSynced() bool
 }
 
-// newParts makes the parts that the flags ask for. They share one client and one watch of pods.
+// newParts makes the parts that the flags ask for. They share one client, and one watch of pods on a connection of its own.
 func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) {
 	clock := &apicall.Clock{}
 	client, err := podwire.NewForConfig(clock.Listen(apicall.Config(config)))
@@ -129,7 +129,11 @@ func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) 
 	if err != nil {
 		return nil, err
 	}
-	pods, limiter := podcache.New(client), o.limiter()
+	watching, err := podwire.NewForConfig(apicall.Gathered(apicall.Config(config), podcache.Gather))
+	if err != nil {
+		return nil, err
+	}
+	pods, limiter := podcache.New(watching), o.limiter()
 	parts := []part{podWatch{pods}}
 	if o.enabled(controllerEviction) {
 		evictor, err := eviction.New(eviction.Config{

@@ -122,19 +122,37 @@ func (c *Cache) change(apply func() (Change, bool)) {
 // caller holds the lock.
 func (c *Cache) put(after *Pod) (Change, bool) {
 	before := c.pods[after.UID]
-	news := before == nil || inherit(after, before)
+	if before == nil {
+		c.add(after)
+		return Change{After: after}, true
+	}
+	news := inherit(after, before)
 	if !news && after.Version == before.Version {
 		return Change{}, false
 	}
-	after.Namespace = c.names.share(after.Namespace, after.Namespace)
-	after.Node = c.names.share(after.Node, after.Node)
-	after.Tolerations = shareTolerations(c.tolerations, after.Tolerations)
-	if before != nil {
-		c.drop(before)
-	}
-	c.pods[after.UID] = after
-	c.byNode[after.Node] = append(c.byNode[after.Node], after)
+	c.replace(before, after)
 	return Change{Before: before, After: after}, news
+}
+
+func (c *Cache) add(pod *Pod) {
+	pod.Namespace = c.names.share(pod.Namespace, pod.Namespace)
+	pod.Node = c.names.share(pod.Node, pod.Node)
+	pod.Tolerations = shareTolerations(c.tolerations, pod.Tolerations)
+	c.pods[pod.UID] = pod
+	c.byNode[pod.Node] = append(c.byNode[pod.Node], pod)
+}
+
+// replace puts a record where another of the same pod was, which is what nearly every change of a cluster comes to.
+func (c *Cache) replace(before, after *Pod) {
+	if after.Node != before.Node || after.Namespace != before.Namespace || !equalTolerations(after.Tolerations, before.Tolerations) {
+		c.drop(before)
+		c.add(after)
+		return
+	}
+	after.Namespace, after.Node, after.Tolerations = before.Namespace, before.Node, before.Tolerations
+	c.pods[after.UID] = after
+	onNode := c.byNode[after.Node]
+	onNode[slices.Index(onNode, before)] = after
 }
 
 // remove takes the record of a pod out, if there is one. The caller holds the lock.

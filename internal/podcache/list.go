@@ -5,7 +5,7 @@ package podcache
 
 import (
 	"context"
-	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +18,11 @@ import (
 
 // pageSize is how many pods are in memory at once while they are listed: client-go's own size of a page.
 const pageSize = 500
+
+// Gather is how long changes of pods may lie before they are read, for a client that reads them together; see
+// apicall.Gathered. It is small beside the time that a change takes through the API server, and much longer than the
+// time between two changes in a cluster so large that it matters.
+const Gather = 10 * time.Millisecond
 
 // lister lists and watches the pods that have a node. client-go's reflector collects a list before it
 // hands it over, so that all pods, or all records and a map of them, are in memory besides the cache. Here every pod
@@ -64,7 +69,8 @@ func (l lister) list(ctx context.Context, _ metav1.ListOptions) (runtime.Object,
 	}
 }
 
-// watch watches, after a streamed list if the options ask for one.
+// watch watches. If the options ask for a list first it returns when that is over, with a watch that
+// goes on with the event that ended the list.
 func (l lister) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	options.FieldSelector = bound
 	w, err := l.client.CoreV1().Pods(metav1.NamespaceAll).Watch(ctx, options)
@@ -72,65 +78,56 @@ func (l lister) watch(ctx context.Context, options metav1.ListOptions) (watch.In
 		return w, err
 	}
 	l.store.beginList()
-	s := &streamedList{Interface: w, store: l.store, results: make(chan watch.Event), stopped: make(chan struct{})}
-	go s.run()
-	return s, nil
-}
-
-// streamedList is a watch that begins with a list. It stores the pods of the list itself.
-type streamedList struct {
-	watch.Interface
-
-	store   store
-	results chan watch.Event
-	stopped chan struct{}
-	once    sync.Once
-}
-
-// ResultChan implements watch.Interface.
-func (s *streamedList) ResultChan() <-chan watch.Event { return s.results }
-
-// Stop implements watch.Interface.
-func (s *streamedList) Stop() {
-	s.once.Do(func() { close(s.stopped) })
-	s.Interface.Stop()
-}
-
-func (s *streamedList) run() {
-	defer close(s.results)
-	listing := true
-	for event := range s.Interface.ResultChan() {
-		if listing && event.Type == watch.Bookmark {
-			listing = !endsList(event.Object)
-		} else if listing {
-			event = s.listed(event)
-		}
+	for {
 		select {
-		case s.results <- event:
-		case <-s.stopped:
-			return
+		case <-ctx.Done():
+			w.Stop()
+			return nil, ctx.Err()
+		case event, ok := <-w.ResultChan():
+			if !ok {
+				return w, nil
+			}
+			if !l.listed(event) {
+				return continued(event, w), nil
+			}
 		}
 	}
 }
 
-// listed stores the pod of an event, and returns what the reflector is told instead: that there is progress. What is no
-// pod, an error first of all, it is told as it is.
-func (s *streamedList) listed(event watch.Event) watch.Event {
-	take := s.store.Update
+// listed keeps the pod of an event, and reports whether the list goes on: after anything but pods and bookmarks on
+// the way it is for the reflector to say.
+func (l lister) listed(event watch.Event) bool {
 	switch event.Type {
 	case watch.Added, watch.Modified:
+		return l.store.Update(event.Object) == nil
 	case watch.Deleted:
-		take = s.store.Delete
+		return l.store.Delete(event.Object) == nil
+	case watch.Bookmark:
+		pod, ok := event.Object.(*corev1.Pod)
+		return ok && pod.Annotations[metav1.InitialEventsAnnotationKey] != "true"
 	default:
-		return event
+		return false
 	}
-	if take(event.Object) == nil {
-		event.Type = watch.Bookmark
-	}
-	return event
 }
 
-func endsList(bookmark runtime.Object) bool {
-	pod, ok := bookmark.(*corev1.Pod)
-	return ok && pod.Annotations[metav1.InitialEventsAnnotationKey] == "true"
+// continuedWatch is a watch of which one event was read already. Only one goroutine may read it.
+type continuedWatch struct {
+	watch.Interface
+
+	first chan watch.Event
+}
+
+func continued(first watch.Event, w watch.Interface) continuedWatch {
+	c := continuedWatch{Interface: w, first: make(chan watch.Event, 1)}
+	c.first <- first
+	return c
+}
+
+// ResultChan implements watch.Interface. It has to be asked again after the first event, as the reflector does, so that
+// no goroutine has to carry over every later one.
+func (c continuedWatch) ResultChan() <-chan watch.Event {
+	if len(c.first) > 0 {
+		return c.first
+	}
+	return c.Interface.ResultChan()
 }

@@ -4,10 +4,12 @@
 package podwire
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -61,25 +63,53 @@ func (c codecs) SupportedMediaTypes() []runtime.SerializerInfo {
 		if info.MediaType != runtime.ContentTypeProtobuf || info.StreamSerializer == nil {
 			continue
 		}
-		info.Serializer = trimming{Serializer: info.Serializer, trim: trimObject}
+		info.Serializer = trimming{Serializer: info.Serializer, as: envelope}
 		stream := *info.StreamSerializer
-		stream.Serializer = trimming{Serializer: stream.Serializer, trim: trimEvent}
+		stream.Serializer = trimming{Serializer: stream.Serializer, as: eventFields}
+		stream.Framer = buffering{stream.Framer}
 		info.StreamSerializer = &stream
 	}
 	return supported
 }
 
-// trimming decodes what is left after the trim.
+// buffering reads a stream in as large pieces as there are. Frames are read in two small ones each, and after every few
+// kilobytes that are read of it HTTP/2 writes to the API server that more may come.
+type buffering struct{ runtime.Framer }
+
+// streamBuffer is how much is read at once.
+const streamBuffer = 64 << 10
+
+// NewFrameReader implements runtime.Framer.
+func (b buffering) NewFrameReader(r io.ReadCloser) io.ReadCloser {
+	return b.Framer.NewFrameReader(bufferedReader{Reader: bufio.NewReaderSize(r, streamBuffer), Closer: r})
+}
+
+type bufferedReader struct {
+	io.Reader
+	io.Closer
+}
+
+// trimming decodes what is kept of a message.
 type trimming struct {
 	runtime.Serializer
 
-	trim func([]byte) []byte
+	as *message
 }
 
-// Decode implements runtime.Decoder.
+// Decode implements runtime.Decoder. What is not understood, and objects that are no pods, are decoded as they are:
+// the ordinary decoder is the judge of that.
 func (t trimming) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	return t.Serializer.Decode(t.trim(data), defaults, into)
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	kept, err := appendKept((*buffer)[:0], data, t.as)
+	if err == nil && len(kept) > 0 { // no bytes at all mean something else than an empty message
+		*buffer, data = kept, kept
+	}
+	return t.Serializer.Decode(data, defaults, into)
 }
+
+// buffers are used again: the decoders of protobuf copy what they keep.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 var errIncomplete = errors.New("a pod that this client has read lacks most of its fields and cannot be sent; patch it instead")
 

@@ -245,6 +245,36 @@ func TestWhatIsCutShortIsAnErrorWhereItIsOneToKubernetes(t *testing.T) {
 	}
 }
 
+func TestWhatWasReadStaysWhenTheNextIsRead(t *testing.T) {
+	object, event := serializers(t, codecs{ordinary()})
+	var events []metav1.WatchEvent
+	var pods []runtime.Object
+	for i := range 10 {
+		pod := fullPod()
+		pod.Name = fmt.Sprint("pod-", i)
+		wire := encoded(t, pod, "Pod")
+		var got metav1.WatchEvent
+		if _, _, err := event.Decode(encodedEvent(t, "ADDED", wire), nil, &got); err != nil {
+			t.Fatal(err)
+		}
+		read, _, err := object.Decode(wire, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		events, pods = append(events, got), append(pods, read)
+	}
+	for i, pod := range pods {
+		want := fmt.Sprint("pod-", i)
+		if got := pod.(*corev1.Pod).Name; got != want {
+			t.Errorf("%s became %s", want, got)
+		}
+		read, _, err := object.Decode(events[i].Object.Raw, nil, nil)
+		if err != nil || read.(*corev1.Pod).Name != want {
+			t.Errorf("%s became %v, %v", want, read, err)
+		}
+	}
+}
+
 func BenchmarkEvent(b *testing.B) {
 	wire := encodedEvent(b, "MODIFIED", golden(b, "core.v1.Pod.pb")[0])
 	for name, from := range map[string]runtime.NegotiatedSerializer{"ordinary": ordinary(), "trimmed": codecs{ordinary()}} {

@@ -16,16 +16,23 @@ import (
 
 // message says what is kept of a message of the wire.
 type message struct {
-	fields map[protowire.Number]*message // those that are kept; nil keeps the message as it is
-	keys   []string                      // if any: the message is the entry of a map, and is kept only with one of these keys
+	fields []*message // by their numbers; nil are those that are not kept
+	keys   []string   // if any: the message is the entry of a map, and is kept only with one of these keys
+}
+
+func (m *message) field(number protowire.Number) *message {
+	if int(number) >= len(m.fields) {
+		return nil
+	}
+	return m.fields[number]
 }
 
 var (
-	whole = &message{}
+	whole = &message{} // is kept as it is
 
 	// podFields is what is kept of a pod; the numbers are those of k8s.io/api/core/v1/generated.proto.
-	podFields = &message{fields: map[protowire.Number]*message{
-		1: {fields: map[protowire.Number]*message{ // metadata
+	podFields = &message{fields: []*message{
+		1: {fields: []*message{ // metadata
 			1: whole, // name
 			3: whole, // namespace
 			5: whole, // uid
@@ -37,18 +44,18 @@ var (
 				keys: []string{corev1.MirrorPodAnnotationKey, metav1.InitialEventsAnnotationKey},
 			},
 		}},
-		2: {fields: map[protowire.Number]*message{ // spec
+		2: {fields: []*message{ // spec
 			10: whole, // nodeName
 			22: whole, // tolerations
 			25: whole, // priority
 		}},
-		3: {fields: map[protowire.Number]*message{ // status
+		3: {fields: []*message{ // status
 			1: whole, // phase
 			2: whole, // conditions
 		}},
 	}}
 
-	podListFields = &message{fields: map[protowire.Number]*message{
+	podListFields = &message{fields: []*message{
 		1: whole,     // metadata
 		2: podFields, // items
 	}}
@@ -58,16 +65,16 @@ var (
 	podEnvelope  = enveloped(podFields)
 	listEnvelope = enveloped(podListFields)
 
-	eventFields = &message{fields: map[protowire.Number]*message{
+	eventFields = &message{fields: []*message{
 		1: whole, // type
-		2: {fields: map[protowire.Number]*message{ // object
+		2: {fields: []*message{ // object
 			1: envelope, // raw
 		}},
 	}}
 )
 
 func enveloped(object *message) *message {
-	return &message{fields: map[protowire.Number]*message{
+	return &message{fields: []*message{
 		1: whole,  // typeMeta
 		2: object, // raw
 	}}
@@ -81,22 +88,7 @@ var (
 	errUnusual = errors.New("not as the API server writes it")
 )
 
-// trimObject cuts out of a pod, or a list of pods, what is not kept. Anything else, and what it does not understand,
-// it returns as it is: the ordinary decoder is the judge of that.
-func trimObject(data []byte) []byte { return trimmed(data, envelope) }
-
-// trimEvent does for the event of a watch what trimObject does for an object.
-func trimEvent(data []byte) []byte { return trimmed(data, eventFields) }
-
-func trimmed(data []byte, as *message) []byte {
-	kept, err := appendKept(nil, data, as)
-	if err != nil || len(kept) == 0 { // no bytes at all mean something else than an empty message
-		return data
-	}
-	return kept
-}
-
-// appendKept appends what is kept of a message. Fields stay in their order, so that what the order decides, which
+// appendKept appends what is kept of a message, or fails where that cannot be told. Fields stay in their order, so that what the order decides, which
 // of two values counts, is decided by k8s.io/api.
 func appendKept(to, data []byte, as *message) ([]byte, error) {
 	if as == envelope {
@@ -107,7 +99,7 @@ func appendKept(to, data []byte, as *message) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if to, err = appendField(to, f, as.fields[f.number]); err != nil {
+		if to, err = appendField(to, f, as.field(f.number)); err != nil {
 			return nil, err
 		}
 		data = rest
@@ -153,7 +145,7 @@ func appendEntry(to []byte, entry field, keys []string) ([]byte, error) {
 		}
 		data = rest
 	}
-	if !slices.Contains(keys, string(key)) {
+	if !slices.ContainsFunc(keys, func(kept string) bool { return kept == string(key) }) {
 		return to, nil
 	}
 	return append(to, entry.encoded...), nil
