@@ -51,7 +51,7 @@ func (g *gatekeeper) obstruct(ctx context.Context, fault faultKind) error {
 	if err := g.gather(ctx, nodes); err != nil {
 		return err
 	}
-	changed := g.chance(0.4)
+	changed := g.chance(0.5)
 	err := g.during(fault, func() error {
 		g.say("%s: %s", fault, asked)
 		if err := g.changeNodes(ctx, nodes, g.set(isolated)); err != nil {
