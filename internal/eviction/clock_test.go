@@ -67,6 +67,22 @@ func TestAWrongClockMakesNoEvictionEarly(t *testing.T) {
 	}
 }
 
+func TestAPodThatToleratesNothingDoesNotWaitForAClockThatIsBehindOurs(t *testing.T) {
+	for _, ahead := range []time.Duration{5 * time.Minute, 3 * sec} {
+		play(t, func(t *testing.T, w *world) {
+			w.addNode("n")
+			w.addPod("p", ofAnHourAgo)
+			w.run(w.serverAhead(-ahead))
+			w.until(10 * sec)
+			w.taint("n", "k:NoExecute")
+			w.pass(hour)
+			if at := w.did("delete p"); len(at) != 1 || at[0] > 12*sec {
+				t.Errorf("ours is %v ahead, and the node was tainted at 10 s; deleted at %v", ahead, at)
+			}
+		})
+	}
+}
+
 func TestTimeAddedIsWrittenByTheAPIServersClock(t *testing.T) {
 	for _, ahead := range []time.Duration{-5 * time.Minute, 5 * time.Minute} {
 		play(t, func(t *testing.T, w *world) {

@@ -128,7 +128,8 @@ func boundAt(known *knownPod) time.Duration {
 	return toTheSecond(recorded.Sub(arena.Epoch), known.seen)
 }
 
-// forEver are the tolerationSeconds of a toleration that sets none.
+// forEver are the tolerationSeconds of a toleration that sets none. As many seconds as that, if they are set, are not for
+// ever.
 const forEver = math.MaxInt64
 
 // ages is an instant that no history reaches, and that yet is not never: a countdown runs.
@@ -151,7 +152,7 @@ func tolerationSeconds(tolerations []corev1.Toleration, taint *corev1.Taint) (se
 		if tolerations[i].TolerationSeconds == nil {
 			return forEver, true
 		}
-		return max(*tolerations[i].TolerationSeconds, 0), true
+		return min(max(*tolerations[i].TolerationSeconds, 0), forEver-1), true
 	}
 	return 0, false
 }
