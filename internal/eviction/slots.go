@@ -214,8 +214,8 @@ func (q queue) Get() (req PodRequest, shutdown bool) {
 	return req, shutdown
 }
 
-// Done gives the slot back.
+// Done gives the slot back, and only then lets another worker have the same request.
 func (q queue) Done(req PodRequest) {
-	q.PriorityQueue.Done(req)
 	q.slots.done(req)
+	q.PriorityQueue.Done(req)
 }

@@ -10,10 +10,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
 
 var errWebhook = apierrors.NewInternalError(errors.New("failed calling webhook: context deadline exceeded"))
@@ -192,4 +194,41 @@ func TestTheOrderOfThoseThatAreDue(t *testing.T) {
 	if !slices.IsSorted(names) {
 		t.Errorf("the order is %q", names)
 	}
+}
+
+// slowToReturn is a queue that another worker takes the same request from before Done returns.
+type slowToReturn struct {
+	priorityqueue.PriorityQueue[PodRequest]
+}
+
+func (q slowToReturn) Done(req PodRequest) {
+	q.PriorityQueue.Done(req)
+	synctest.Wait()
+}
+
+func TestAnEvictionThatIsBegunAgainAtOnceKeepsItsSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slots := newSlots(2)
+		q := queue{PriorityQueue: slowToReturn{priorityqueue.New[PodRequest]("")}, slots: slots}
+		req := PodRequest{Name: "p"}
+		work := func(takes time.Duration) {
+			got, _, _ := q.GetWithPriority()
+			try, _ := slots.begin(t.Context(), got, "n", &attempt{})
+			time.Sleep(takes) //nolint:forbidigo // virtual time in a synctest bubble
+			if err := slots.end(try); err != nil {
+				t.Errorf("aborted: %v", err)
+			}
+			q.Done(got)
+		}
+		q.Add(req)
+		go work(2 * patience) // it hangs
+		synctest.Wait()
+		q.Add(req) // the pod has to leave again
+		go work(patience / 2)
+		time.Sleep(time.Minute) //nolint:forbidigo // virtual time in a synctest bubble
+		if taken, hanging := len(slots.free), slots.hangingInAll(); taken != 0 || hanging != 0 {
+			t.Errorf("%d slots are taken and %d evictions hang when all are over", taken, hanging)
+		}
+		q.ShutDown()
+	})
 }
