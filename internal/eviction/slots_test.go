@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
@@ -231,4 +232,38 @@ func TestAnEvictionThatIsBegunAgainAtOnceKeepsItsSlot(t *testing.T) {
 		}
 		q.ShutDown()
 	})
+}
+
+// What waits for our own limit does not hang: more evictions would only wait, too.
+func TestUnderALimitOfOurOwnTheFirstPodLeavesEarlyAndNoEvictionIsAborted(t *testing.T) {
+	for _, perSecond := range []int{20, 200} {
+		t.Run(fmt.Sprint(perSecond, " calls a second"), func(t *testing.T) {
+			playMany(t, func(t *testing.T, w *world) {
+				const pods = 1000
+				server := w.slow(func(string, string) (time.Duration, error) { return 20 * ms, nil })
+				for i := range 10 {
+					w.addStampedNode(fmt.Sprint("n", i), "k:NoExecute")
+				}
+				for i := range pods {
+					w.addPod(fmt.Sprint("p-", i), onNode(fmt.Sprint("n", i%10)))
+				}
+				w.run(server.behind, func(c *Config) { c.Limiter = rate.NewLimiter(rate.Limit(perSecond), 1) })
+				w.pass(time.Minute * 200 / time.Duration(perSecond))
+				at := w.did("delete ")
+				if len(at) != pods {
+					t.Errorf("%d of %d pods left", len(at), pods)
+				}
+				if first := 3 * sec * 20 / time.Duration(perSecond); at[0] > first {
+					t.Errorf("the first pod left after %v, want within %v", at[0], first)
+				}
+				// Two calls a pod, and reads of its node: one serves for half a second.
+				if all := pods * 7 / 2 * sec / time.Duration(perSecond); at[len(at)-1] > all {
+					t.Errorf("the last pod left after %v, want within %v", at[len(at)-1], all)
+				}
+				if aborted, _ := w.metric("taintkeeper_retries_total", "Aborted"); aborted != 0 {
+					t.Errorf("%v evictions were aborted", aborted)
+				}
+			})
+		})
+	}
 }
