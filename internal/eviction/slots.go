@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
@@ -33,8 +34,9 @@ var (
 // that in a storm the first pod leaves early. An eviction that hangs goes on without one. When too many do, one of
 // the node with the most is aborted for each that joins them. Safe for concurrent use.
 type slots struct {
-	free chan struct{} // one element for each slot that is taken
-	most int           // evictions that may hang
+	free    chan struct{} // one element for each slot that is taken
+	most    int           // evictions that may hang
+	waiting atomic.Int32  // evictions that wait for our own rate limit
 
 	mu      sync.Mutex
 	open    map[PodRequest]*try
@@ -76,6 +78,7 @@ func (s *slots) onHang(hang func(node string)) {
 // begin notes that a try begins, of a pod on the given node, and returns the context in which it can be aborted.
 func (s *slots) begin(ctx context.Context, req PodRequest, node string, attempt *attempt) (*try, context.Context) {
 	ctx, abort := apicall.Abortable(ctx)
+	ctx = context.WithValue(ctx, waitingKey{}, &s.waiting)
 	t := &try{req: req, attempt: attempt, abort: abort, node: node, began: time.Now()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,11 +122,19 @@ func (s *slots) hangs(node string) bool {
 	return s.hanging[node] > 0
 }
 
-// outlast takes the slot from a try that has held it for too long.
+// waitingKey is of the value of a try's context that counts the evictions that wait for our own rate limit.
+type waitingKey struct{}
+
+// outlast takes the slot from a try that has held it for too long. While our own rate limit is what evictions wait
+// for, it is not too long: whatever was begun in its place would only wait, too.
 func (s *slots) outlast(t *try) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open[t.req] != t || t.hangs {
+		return
+	}
+	if s.waiting.Load() > 0 {
+		t.timer.Reset(patience)
 		return
 	}
 	if s.hangingInAll() >= s.most {
@@ -214,8 +225,8 @@ func (q queue) Get() (req PodRequest, shutdown bool) {
 	return req, shutdown
 }
 
-// Done gives the slot back.
+// Done gives the slot back, and only then lets another worker have the same request.
 func (q queue) Done(req PodRequest) {
-	q.PriorityQueue.Done(req)
 	q.slots.done(req)
+	q.PriorityQueue.Done(req)
 }
