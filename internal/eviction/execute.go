@@ -203,11 +203,12 @@ func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Po
 
 // confirm decides about a pod from the taints that a live read confirms, and by both clocks.
 func (x *executor) confirm(pod *podcache.Pod, tainted *node, live, passed *corev1.Node) (verdict.Verdict, error) {
-	v, leaves := decide(x.rule, pod, tainted.confirmedBy(live, passed))
+	byOurs, byServers := tainted.confirmedBy(live, passed)
+	v, leaves := decide(x.rule, pod, byOurs)
 	if !leaves || !v.DueAt(now()) {
 		return v, errUnconfirmed
 	}
-	if wait := x.clock.Until(v.Due); wait > 0 {
+	if wait := x.clock.Until(x.rule.Decide(pod.RuleAsRecorded(), byServers).Due); wait > 0 {
 		return v, tooEarlyError{wait}
 	}
 	return v, nil
