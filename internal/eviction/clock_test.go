@@ -111,12 +111,12 @@ func TestAStepOfTheClockFiresNothing(t *testing.T) {
 		var known *node
 		known = known.advance(object, sight{at: date.Add(-10 * time.Minute), byServer: date.Add(-10 * time.Minute)})
 		pod := &podcache.Pod{Tolerations: []corev1.Toleration{{Key: "k", TolerationSeconds: new(int64(600 - 1))}}}
-		if _, err := executor.confirm(pod, known, object, nil); err != nil {
+		if _, err := executor.confirm(pod, known, liveRead{node: object}, liveRead{}); err != nil {
 			t.Errorf("a pod that is due by both clocks: %v", err)
 		}
 		clock.Heard(date.Add(-5*time.Minute), date) // ours was set forward by five minutes
 		var early tooEarlyError
-		if _, err := executor.confirm(pod, known, object, nil); !errors.As(err, &early) || early.wait < 4*time.Minute {
+		if _, err := executor.confirm(pod, known, liveRead{node: object}, liveRead{}); !errors.As(err, &early) || early.wait < 4*time.Minute {
 			t.Errorf("after a step of the clock: %v, want to wait for the API server's", err)
 		}
 	})
@@ -164,7 +164,7 @@ func TestWhatWasSeenByAClockThatWasLateIsNotDueWhenTheClockIsSet(t *testing.T) {
 				known, pod := see(t, object)
 				executor.clock.Heard(time.Now().Truncate(sec), time.Now())
 				var early tooEarlyError
-				if _, err := executor.confirm(pod, known, object, nil); !errors.As(err, &early) || early.wait < 2*time.Minute {
+				if _, err := executor.confirm(pod, known, liveRead{node: object}, liveRead{}); !errors.As(err, &early) || early.wait < 2*time.Minute {
 					t.Errorf("%v, want to wait for the end of the 300 s by the API server's clock", err)
 				}
 			})

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -195,16 +194,22 @@ func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Po
 			pod = livePod
 		}
 		x.warnOfClocks(ctx)
-		v, err := x.confirm(pod, tainted, live.node, x.live.passed(pod.Node, tainted.version, after))
+		v, err := x.confirm(pod, tainted, live, x.live.passed(pod.Node, tainted.version, after))
 		return pod, v, "", err
 	}
 	return nil, verdict.Verdict{}, done, nil
 }
 
-// confirm decides about a pod from the taints that a live read confirms, and by both clocks.
-func (x *executor) confirm(pod *podcache.Pod, tainted *node, live, passed *corev1.Node) (verdict.Verdict, error) {
-	byOurs, byServers := tainted.confirmedBy(live, passed)
+// confirm decides about a pod from the taints that a live read confirms, and by both clocks. A read that the watch has passed
+// since says what had to happen when it was made, as long as the newest still shows the same.
+func (x *executor) confirm(pod *podcache.Pod, tainted *node, newest, passed liveRead) (verdict.Verdict, error) {
+	byOurs, byServers := tainted.confirmedBy(newest.node, nil)
 	v, leaves := decide(x.rule, pod, byOurs)
+	if !leaves && passed.node != nil {
+		byOurs, byServers = tainted.confirmedBy(newest.node, passed.node)
+		v, leaves = decide(x.rule, pod, byOurs)
+		leaves = leaves && v.DueAt(passed.started)
+	}
 	if !leaves || !v.DueAt(now()) {
 		return v, errUnconfirmed
 	}

@@ -22,7 +22,7 @@ const (
 	// second of an accepted untaint no pod is deleted any more, whatever the watch is doing.
 	confirmedFor = 500 * time.Millisecond
 	// passedFor is how long a live read is remembered until the watch passes it: how far the watch may lag.
-	passedFor = 30 * time.Second
+	passedFor = 10 * time.Second
 )
 
 // liveNodes reads nodes from the API server itself, once per node and moment. Safe for concurrent use.
@@ -103,12 +103,12 @@ func (l *liveNodes) read(ctx context.Context, name string) (liveRead, error) {
 // passed returns the newest read of a node that started after the given instant and that the watch has passed, by
 // the version that it has brought. A node that changes all the time, under a watch that lags, is never read in the
 // version that the watch has just brought; but what was read now will soon be passed.
-func (l *liveNodes) passed(name, version string, after time.Time) *corev1.Node {
+func (l *liveNodes) passed(name, version string, after time.Time) liveRead {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	known, ok := l.reads[name]
 	if !ok {
-		return nil
+		return liveRead{}
 	}
 	if known.ahead.node == nil || time.Since(known.ahead.started) > passedFor {
 		known.ahead = known.newest
@@ -118,9 +118,9 @@ func (l *liveNodes) passed(name, version string, after time.Time) *corev1.Node {
 	}
 	l.reads[name] = known
 	if known.passed.started.Before(after) || time.Since(known.passed.started) > passedFor {
-		return nil
+		return liveRead{}
 	}
-	return known.passed.node
+	return known.passed
 }
 
 // confirmedBy returns the taints of a node that a live read shows too, as far as it can be told that they are the
@@ -148,16 +148,10 @@ func (n *node) confirms(known run, taint corev1.Taint, live, passed *corev1.Node
 	switch {
 	case known.Key != taint.Key || known.Value != taint.Value:
 		return false
-	case known.coversVersion(live.ResourceVersion, n.version), known.stampedAs(taint):
+	case known.coversVersion(live.ResourceVersion, n.version), known.tells(taint.TimeAdded):
 		return true
 	case passed == nil || passed.UID != n.uid:
 		return false
 	}
 	return taint.TimeAdded.Equal(known.TimeAdded) && known.coversVersion(passed.ResourceVersion, n.version)
-}
-
-// stampedAs reports whether a taint of the same key and value is this one, by its timeAdded: it has the same, or was given
-// the one that it should have.
-func (r run) stampedAs(taint corev1.Taint) bool {
-	return !taint.TimeAdded.IsZero() && (taint.TimeAdded.Equal(r.TimeAdded) || taint.TimeAdded.Equal(r.add))
 }

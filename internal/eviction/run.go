@@ -22,9 +22,10 @@ type run struct {
 
 	byServer verdict.Taint // the same by the API server's: this machine's may have been wrong, and be set since
 
-	seen sight        // of the run's first taint, by this process
-	from string       // the resourceVersion of the node in which it was first seen
-	add  *metav1.Time // what its timeAdded should be: the earliest that it had, or the first sight
+	seen  sight        // of the run's first taint, by this process
+	shown time.Time    // when this process first saw the present timeAdded, by the API server's clock
+	from  string       // the resourceVersion of the node in which the run was first seen
+	add   *metav1.Time // what its timeAdded should be: the earliest that it had, or the first sight
 }
 
 // sight is an instant at which this process saw something.
@@ -39,6 +40,7 @@ func begin(taint corev1.Taint, seen sight, version string) run {
 		Taint:    verdict.Taint{Taint: taint, Since: verdict.Since(taint.TimeAdded, seen.at)},
 		byServer: verdict.Taint{Taint: taint, Since: verdict.Since(taint.TimeAdded, seen.byServer)},
 		seen:     seen,
+		shown:    seen.byServer,
 		from:     version,
 		add:      taint.TimeAdded,
 	}
@@ -68,8 +70,12 @@ func (r run) after(known run) run {
 		Taint:    continued(known.Taint, r.Taint),
 		byServer: continued(known.byServer, r.byServer),
 		seen:     known.seen,
+		shown:    r.shown,
 		from:     known.from,
 		add:      r.add,
+	}
+	if r.TimeAdded.Equal(known.TimeAdded) {
+		next.shown = known.shown
 	}
 	if !otherValue(known.Taint, r.Taint) && known.add.Before(next.add) {
 		next.add = known.add
@@ -125,6 +131,12 @@ func (r run) same(other run) bool {
 
 // unstamped reports whether the taint's timeAdded does not say from when it counts: it has none, or a later one.
 func (r run) unstamped() bool { return r.TimeAdded.IsZero() || r.add.Before(r.TimeAdded) }
+
+// tells reports whether a taint of the same key and effect is this one, by its timeAdded: it has the same, or was given the one
+// that it should have. One that was in the future when it was seen tells nothing: it can be that of a later setting.
+func (r run) tells(timeAdded *metav1.Time) bool {
+	return !timeAdded.IsZero() && !timeAdded.After(r.shown) && (timeAdded.Equal(r.TimeAdded) || timeAdded.Equal(r.add))
+}
 
 // coversVersion reports whether the node had the taint in one of its versions for certain: it lies between the one in
 // which the run was first seen and the newest that the watch has brought.
