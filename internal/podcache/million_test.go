@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -165,7 +166,7 @@ func (g *generator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if list {
 		g.event(frames, watch.Bookmark, endOfList())
 	}
-	g.change(w, frames, r.Context())
+	g.change(r.Context(), w, frames)
 }
 
 func (g *generator) page(w http.ResponseWriter, query url.Values) {
@@ -182,12 +183,14 @@ func (g *generator) page(w http.ResponseWriter, query url.Values) {
 }
 
 // change sends changes evenly, each by itself, for as long as somebody listens.
-func (g *generator) change(w http.ResponseWriter, frames interface{ Write([]byte) (int, error) }, ctx context.Context) {
+func (g *generator) change(ctx context.Context, w http.ResponseWriter, frames io.Writer) {
 	flush := http.NewResponseController(w).Flush
 	_ = flush()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
 	sent, began := 0, time.Now()
 	for ctx.Err() == nil {
-		time.Sleep(time.Millisecond)
+		<-tick.C
 		for due := int(time.Since(began).Seconds() * changesPerSecond); sent < due; sent++ {
 			pod := g.encoder.pod(sent * 7919 % millionPods)
 			pod.ResourceVersion = strconv.Itoa(millionPods + sent)
@@ -202,7 +205,7 @@ func (g *generator) change(w http.ResponseWriter, frames interface{ Write([]byte
 
 type marshaler interface{ Marshal() ([]byte, error) }
 
-func (g *generator) event(frames interface{ Write([]byte) (int, error) }, kind watch.EventType, pod *corev1.Pod) {
+func (g *generator) event(frames io.Writer, kind watch.EventType, pod *corev1.Pod) {
 	event := metav1.WatchEvent{Type: string(kind), Object: kruntime.RawExtension{Raw: enveloped("Pod", pod)}}
 	_, _ = frames.Write(encode(&event))
 }
