@@ -113,8 +113,9 @@ func (s *streamedList) run() {
 	}
 }
 
-// listed stores the pod of an event, and returns what the reflector is told instead: that there is progress. What is no
-// pod, an error first of all, it is told as it is.
+// listed stores the pod of an event, and returns what the reflector is told instead: that there is progress, in a
+// bookmark that has nothing else of the pod, which could have the annotation that ends a list. What is no pod, an error
+// first of all, it is told as it is.
 func (s *streamedList) listed(event watch.Event) watch.Event {
 	take := s.store.Update
 	switch event.Type {
@@ -124,10 +125,19 @@ func (s *streamedList) listed(event watch.Event) watch.Event {
 	default:
 		return event
 	}
-	if take(event.Object) == nil {
-		event.Type = watch.Bookmark
+	if take(event.Object) != nil {
+		return event
 	}
-	return event
+	return watch.Event{Type: watch.Bookmark, Object: progress(event.Object)}
+}
+
+// progress is what a bookmark of a pod's version has.
+func progress(object runtime.Object) runtime.Object {
+	bookmark := &corev1.Pod{}
+	if pod, ok := object.(*corev1.Pod); ok {
+		bookmark.ResourceVersion = pod.ResourceVersion
+	}
+	return bookmark
 }
 
 func endsList(bookmark runtime.Object) bool {
