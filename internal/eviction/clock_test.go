@@ -84,6 +84,22 @@ func TestAPodThatToleratesNothingDoesNotWaitForAClockThatIsBehindOurs(t *testing
 	}
 }
 
+func TestAnotherTaintBringsAnEvictionForwardThatWaitsForTheAPIServersClock(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addNode("n")
+		w.addPod("p", tolerating("k", 300), ofAnHourAgo)
+		w.run(w.serverAhead(-5 * time.Minute))
+		w.until(10 * sec)
+		w.taintedByServer("n", "k", -5*time.Minute)
+		w.until(20 * sec)
+		w.taint("n", "other:NoExecute")
+		w.pass(hour)
+		if at := w.did("delete p"); len(at) != 1 || at[0] < 20*sec || at[0] > 22*sec {
+			t.Errorf("nothing tolerates the taint of 20 s; deleted at %v", at)
+		}
+	})
+}
+
 func TestTimeAddedIsWrittenByTheAPIServersClock(t *testing.T) {
 	for _, ahead := range []time.Duration{-5 * time.Minute, 5 * time.Minute} {
 		play(t, func(t *testing.T, w *world) {

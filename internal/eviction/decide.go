@@ -14,6 +14,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -30,15 +31,16 @@ type decider struct {
 	rule      verdict.Rule
 	nodes     *nodes
 	pods      *podcache.Cache
+	clock     *apicall.Clock
 	decisions *decisions
 	events    *events
 	execute   *handover
 }
 
-// Reconcile decides about all pods of one node, hands over those that are due and comes back
-// when the next one is.
+// Reconcile decides about all pods of one node, hands over those that are due by both clocks and comes back
+// when the next one is. One that was handed over before would wait there, whatever else made it due meanwhile.
 func (d *decider) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Result, error) {
-	at := now()
+	at := sight{at: now(), byServer: d.clock.Time()}.first()
 	next := d.decide(req.Name)
 	previous := d.decisions.put(req.Name, next)
 	d.withdraw(ctx, req.Name, at, previous, next)

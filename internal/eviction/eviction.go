@@ -179,7 +179,8 @@ func (e *Evictor) addControllers(decisions *decisions, attempts *attempts, metri
 			return priorityqueue.New[NodeRequest](nodeQueue)
 		},
 		Reconciler: &decider{
-			rule: e.config.Rule, nodes: e.nodes, pods: e.pods, decisions: decisions, events: e.events, execute: due,
+			rule: e.config.Rule, nodes: e.nodes, pods: e.pods, clock: e.config.Clock,
+			decisions: decisions, events: e.events, execute: due,
 		},
 	}, changes{e: e, due: due})
 	if err != nil {
