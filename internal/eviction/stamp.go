@@ -122,7 +122,11 @@ func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 	if s.backoff.NumRequeues(req) == troubleAfter {
 		logf.FromContext(ctx).Info("Cannot write timeAdded of a NoExecute taint: its countdowns will not survive a restart; still trying", "node", req.Name, "reason", err.Error())
 	}
-	return reconcile.Result{RequeueAfter: s.backoff.When(req)}, nil
+	wait := s.backoff.When(req)
+	if refused(err) {
+		wait = retryAfter(err, s.backoff.NumRequeues(req))
+	}
+	return reconcile.Result{RequeueAfter: wait}, nil
 }
 
 func (s *stamper) past(req NodeRequest) stamps {
