@@ -193,10 +193,7 @@ func (e *Evictor) addControllers(decisions *decisions, attempts *attempts, metri
 	}
 	stamp, err := stage.New(e.config.Logger, "eviction-stamp", controller.TypedOptions[NodeRequest]{
 		MaxConcurrentReconciles: concurrentNodes,
-		Reconciler: &stamper{
-			nodes: e.nodes, live: live, api: calls, metrics: metrics,
-			backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[NodeRequest](firstBackoff, lastBackoff),
-		},
+		Reconciler:              newStamper(e.nodes, live, calls, metrics),
 	}, taintChanges{e: e, after: stampAfter})
 	if err != nil {
 		return err

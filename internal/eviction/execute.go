@@ -67,12 +67,21 @@ func (x *executor) Reconcile(ctx context.Context, req PodRequest) (reconcile.Res
 	if result == resultDryRun { // it is remembered for as long as it would leave, so that it is said once
 		return again(attempt, lastRefused), nil
 	}
+	return x.over(req, attempt, result), nil
+}
+
+// over ends an eviction.
+func (x *executor) over(req PodRequest, attempt *attempt, result result) reconcile.Result {
 	x.attempts.over(req, attempt)
 	if result == resultGone && !attempt.announced { // never begun, or handed over again while it ended
-		return reconcile.Result{}, nil
+		return reconcile.Result{}
 	}
 	x.metrics.evictions.WithLabelValues(string(result)).Inc()
-	return reconcile.Result{}, nil
+	if _, _, done := x.cached(req); result == resultCancelled && done == "" {
+		// The pod has to leave again, and was not handed over as long as this eviction was known as begun.
+		return again(attempt, firstBackoff)
+	}
+	return reconcile.Result{}
 }
 
 func (x *executor) nodeOf(req PodRequest) string {
