@@ -40,8 +40,8 @@ type decider struct {
 // Reconcile decides about all pods of one node, hands over those that are due by both clocks and comes back
 // when the next one is. One that was handed over before would wait there, whatever else made it due meanwhile.
 func (d *decider) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Result, error) {
-	at := sight{at: now(), byServer: d.clock.Time()}.first()
-	next := d.decide(req.Name)
+	at := now()
+	next := d.decide(req.Name, at)
 	previous := d.decisions.put(req.Name, next)
 	d.withdraw(ctx, req.Name, at, previous, next)
 	nap := next.nap(at)
@@ -94,7 +94,7 @@ func (d decision) dueAt(at time.Time) []leaving {
 	return due
 }
 
-func (d *decider) decide(name string) decision {
+func (d *decider) decide(name string, at time.Time) decision {
 	tainted, ok := d.nodes.get(name)
 	if !ok {
 		return nil
@@ -102,10 +102,19 @@ func (d *decider) decide(name string) decision {
 	next := decision{}
 	for _, pod := range d.pods.OnNode(name) {
 		if v, ok := judge(d.rule, pod, tainted); ok {
-			next[pod.UID] = leaving{pod: pod, due: v.Due}
+			next[pod.UID] = leaving{pod: pod, due: d.byBoth(pod, tainted, v.Due, at)}
 		}
 	}
 	return next
+}
+
+// byBoth returns when a pod that is due by this machine's clock at an instant is due by the API server's, too.
+func (d *decider) byBoth(pod *podcache.Pod, tainted *node, due, at time.Time) time.Time {
+	if due.After(at) {
+		return due
+	}
+	byServers := d.rule.Decide(pod.RuleAsRecorded(), tainted.byServer).Due.Truncate(time.Second)
+	return later(due, at.Add(byServers.Sub(d.clock.Time())))
 }
 
 // judge returns the verdict over a pod on a tainted node, if it has to leave. Mirror pods can only

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -21,7 +22,7 @@ const (
 	// second of an accepted untaint no pod is deleted any more, whatever the watch is doing.
 	confirmedFor = 500 * time.Millisecond
 	// passedFor is how long a live read is remembered until the watch passes it: how far the watch may lag.
-	passedFor = 30 * time.Second
+	passedFor = 10 * time.Second
 )
 
 // liveNodes reads nodes from the API server itself, once per node and moment. Safe for concurrent use.
@@ -47,8 +48,8 @@ type liveRead struct {
 
 // node returns the node as the API server had it after the given instant, at which the newest of
 // what is to be confirmed was seen, pod or taints: by a read of its own, or another's that started at most confirmedFor
-// ago. It stops waiting, and leaves the read to others, when the eviction is aborted.
-func (l *liveNodes) node(ctx context.Context, aborted <-chan struct{}, name string, after time.Time) (liveRead, error) {
+// ago. It stops waiting, and leaves the read to others, when the context is aborted.
+func (l *liveNodes) node(ctx context.Context, name string, after time.Time) (liveRead, error) {
 	asked := time.Now()
 	if read, ok := l.recent(name); ok && !read.started.Before(after) {
 		return read, nil
@@ -58,11 +59,11 @@ func (l *liveNodes) node(ctx context.Context, aborted <-chan struct{}, name stri
 			if read, ok := l.recent(name); ok && !read.started.Before(after) { // it ended while we came here
 				return read, nil
 			}
-			return l.read(ctx, name)
+			return l.read(apicall.Shared(ctx), name)
 		})
 		select {
-		case <-aborted:
-			return liveRead{}, context.Canceled
+		case <-apicall.Aborted(ctx):
+			return liveRead{}, apicall.AbortCause(ctx)
 		case answer := <-result:
 			if answer.Err != nil {
 				return liveRead{}, answer.Err
@@ -102,12 +103,12 @@ func (l *liveNodes) read(ctx context.Context, name string) (liveRead, error) {
 // passed returns the newest read of a node that started after the given instant and that the watch has passed, by
 // the version that it has brought. A node that changes all the time, under a watch that lags, is never read in the
 // version that the watch has just brought; but what was read now will soon be passed.
-func (l *liveNodes) passed(name, version string, after time.Time) *corev1.Node {
+func (l *liveNodes) passed(name, version string, after time.Time) liveRead {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	known, ok := l.reads[name]
 	if !ok {
-		return nil
+		return liveRead{}
 	}
 	if known.ahead.node == nil || time.Since(known.ahead.started) > passedFor {
 		known.ahead = known.newest
@@ -117,26 +118,27 @@ func (l *liveNodes) passed(name, version string, after time.Time) *corev1.Node {
 	}
 	l.reads[name] = known
 	if known.passed.started.Before(after) || time.Since(known.passed.started) > passedFor {
-		return nil
+		return liveRead{}
 	}
-	return known.passed.node
+	return known.passed
 }
 
 // confirmedBy returns the taints of a node that a live read shows too, as far as it can be told that they are the
-// same and not taken off and set again since. passed is another read, that the watch has passed since, or nil.
-func (n *node) confirmedBy(live, passed *corev1.Node) []verdict.Taint {
+// same and not taken off and set again since: as they count by this machine's clock, and by the API server's. passed is
+// another read, that the watch has passed since, or nil.
+func (n *node) confirmedBy(live, passed *corev1.Node) (byOurs, byServers []verdict.Taint) {
 	if live.UID != n.uid {
-		return nil
+		return nil, nil
 	}
-	var confirmed []verdict.Taint
 	for _, taint := range taints.NoExecute(live.Spec.Taints) {
 		for _, known := range n.taints {
 			if n.confirms(known, taint, live, passed) {
-				confirmed = append(confirmed, verdict.Taint{Taint: taint, Since: known.Since, Before: known.Before})
+				byOurs = append(byOurs, verdict.Taint{Taint: taint, Since: known.Since, Before: known.Before})
+				byServers = append(byServers, known.byServer)
 			}
 		}
 	}
-	return confirmed
+	return byOurs, byServers
 }
 
 // confirms reports whether a taint that was read live is the known one: the watch has passed the version that was
@@ -146,16 +148,10 @@ func (n *node) confirms(known run, taint corev1.Taint, live, passed *corev1.Node
 	switch {
 	case known.Key != taint.Key || known.Value != taint.Value:
 		return false
-	case known.coversVersion(live.ResourceVersion, n.version), known.stampedAs(taint):
+	case known.coversVersion(live.ResourceVersion, n.version), known.tells(taint.TimeAdded):
 		return true
 	case passed == nil || passed.UID != n.uid:
 		return false
 	}
 	return taint.TimeAdded.Equal(known.TimeAdded) && known.coversVersion(passed.ResourceVersion, n.version)
-}
-
-// stampedAs reports whether a taint of the same key and value is this one, by its timeAdded: it has the same, or was given
-// the one that it should have.
-func (r run) stampedAs(taint corev1.Taint) bool {
-	return !taint.TimeAdded.IsZero() && (taint.TimeAdded.Equal(r.TimeAdded) || taint.TimeAdded.Equal(r.add))
 }

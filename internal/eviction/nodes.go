@@ -162,12 +162,13 @@ func (n *nodes) notify(name string) {
 
 // node is what the eviction needs to know of a node with NoExecute taints. It is never modified.
 type node struct {
-	uid     types.UID
-	version string // the resourceVersion of the object that said so
-	list    int64  // after how many lists this process saw that object
-	taints  []run
-	facts   []verdict.Taint // the same, as the rule takes them
-	changed time.Time       // when this process saw the taints become what they are
+	uid      types.UID
+	version  string // the resourceVersion of the object that said so
+	list     int64  // after how many lists this process saw that object
+	taints   []run
+	facts    []verdict.Taint // the same, as the rule takes them
+	byServer []verdict.Taint // the same by the API server's clock
+	changed  time.Time       // when this process saw the taints become what they are
 }
 
 // advance returns what is known of a node after its object was seen: a taint that goes on keeps its start. It is
@@ -195,6 +196,7 @@ func (n *node) advance(object *corev1.Node, seen sight) *node {
 	joinCauses(next.taints)
 	for _, known := range next.taints {
 		next.facts = append(next.facts, known.Taint)
+		next.byServer = append(next.byServer, known.byServer)
 	}
 	if n.sameTaints(next) {
 		next.changed = n.changed
@@ -215,7 +217,7 @@ func (n *node) before(object *corev1.Node) []run {
 // off and set again; then only a timeAdded that stayed the same says that it was not.
 func (n *node) unbroken(known run, taint corev1.Taint, object *corev1.Node) bool {
 	return n.list == object.Generation || n.version == object.ResourceVersion ||
-		known.Key == taint.Key && !known.TimeAdded.IsZero() && known.TimeAdded.Equal(taint.TimeAdded)
+		known.Key == taint.Key && known.tells(taint.TimeAdded)
 }
 
 // unbrokenUntil returns what is known as if nothing had happened unseen before the given version of

@@ -7,9 +7,12 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 )
 
 const (
@@ -31,8 +34,9 @@ var (
 // that in a storm the first pod leaves early. An eviction that hangs goes on without one. When too many do, one of
 // the node with the most is aborted for each that joins them. Safe for concurrent use.
 type slots struct {
-	free chan struct{} // one element for each slot that is taken
-	most int           // evictions that may hang
+	free    chan struct{} // one element for each slot that is taken
+	most    int           // evictions that may hang
+	waiting atomic.Int32  // evictions that wait for our own rate limit
 
 	mu      sync.Mutex
 	open    map[PodRequest]*try
@@ -54,17 +58,14 @@ func newSlots(count int) *slots {
 type try struct {
 	req     PodRequest
 	attempt *attempt
-	// calls is the context of calls: it ends when the try is aborted, but not at a shutdown, which lets a call that
-	// has begun come to its end.
-	calls context.Context
-	abort context.CancelCauseFunc
+	abort   context.CancelCauseFunc
 
 	node  string
 	began time.Time
 	timer *time.Timer // for as long as it has a slot
 	hangs bool        // it has none any more
-
-	withdrawn, over bool
+	cause error       // why it was aborted
+	over  bool        // it cannot be aborted any more
 }
 
 // onHang sets the function that is called with the name of a node when the first of its evictions hangs.
@@ -74,15 +75,16 @@ func (s *slots) onHang(hang func(node string)) {
 	s.hang = hang
 }
 
-// begin notes that a try begins, of a pod on the given node.
-func (s *slots) begin(ctx context.Context, req PodRequest, node string, attempt *attempt) *try {
-	t := &try{req: req, attempt: attempt, node: node, began: time.Now()}
-	t.calls, t.abort = context.WithCancelCause(context.WithoutCancel(ctx))
+// begin notes that a try begins, of a pod on the given node, and returns the context in which it can be aborted.
+func (s *slots) begin(ctx context.Context, req PodRequest, node string, attempt *attempt) (*try, context.Context) {
+	ctx, abort := apicall.Abortable(ctx)
+	ctx = context.WithValue(ctx, waitingKey{}, &s.waiting)
+	t := &try{req: req, attempt: attempt, abort: abort, node: node, began: time.Now()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open[req] = t
 	t.timer = time.AfterFunc(patience, func() { s.outlast(t) })
-	return t
+	return t, ctx
 }
 
 // end says that a try is over, and returns why it was aborted, if it was.
@@ -90,10 +92,15 @@ func (s *slots) end(t *try) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.over = true
-	if t.withdrawn {
-		return errWithdrawn
+	return t.cause
+}
+
+// giveUp aborts a try. That the pod has not to leave now is the stronger reason. The caller holds the lock.
+func (t *try) giveUp(cause error) {
+	if !errors.Is(t.cause, errWithdrawn) {
+		t.cause = cause
 	}
-	return context.Cause(t.calls)
+	t.abort(cause)
 }
 
 // withdraw aborts the eviction of a pod if it is carried out now, and reports whether it is.
@@ -104,8 +111,7 @@ func (s *slots) withdraw(req PodRequest) bool {
 	if !ok || t.over {
 		return false
 	}
-	t.withdrawn = true
-	t.abort(errWithdrawn)
+	t.giveUp(errWithdrawn)
 	return true
 }
 
@@ -116,15 +122,23 @@ func (s *slots) hangs(node string) bool {
 	return s.hanging[node] > 0
 }
 
-// outlast takes the slot from a try that has held it for too long.
+// waitingKey is of the value of a try's context that counts the evictions that wait for our own rate limit.
+type waitingKey struct{}
+
+// outlast takes the slot from a try that has held it for too long. While our own rate limit is what evictions wait
+// for, it is not too long: whatever was begun in its place would only wait, too.
 func (s *slots) outlast(t *try) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open[t.req] != t || t.hangs {
 		return
 	}
+	if s.waiting.Load() > 0 {
+		t.timer.Reset(patience)
+		return
+	}
 	if s.hangingInAll() >= s.most {
-		s.victimFor(t).abort(errNoRoom)
+		s.victimFor(t).giveUp(errNoRoom)
 	}
 	t.hangs = true
 	s.hanging[t.node]++
@@ -148,7 +162,7 @@ func (s *slots) victimFor(newcomer *try) *try {
 	victim := newcomer
 	most := s.hanging[newcomer.node] + 1
 	for _, t := range s.open {
-		if !t.hangs || t.calls.Err() != nil {
+		if !t.hangs || t.cause != nil {
 			continue
 		}
 		count := s.hanging[t.node]
@@ -211,8 +225,8 @@ func (q queue) Get() (req PodRequest, shutdown bool) {
 	return req, shutdown
 }
 
-// Done gives the slot back.
+// Done gives the slot back, and only then lets another worker have the same request.
 func (q queue) Done(req PodRequest) {
-	q.PriorityQueue.Done(req)
 	q.slots.done(req)
+	q.PriorityQueue.Done(req)
 }

@@ -30,7 +30,7 @@ type sayer func(format string, args ...any)
 
 func (h *history) reportFaults(say sayer, done map[disruption]int) {
 	total := 0
-	say("\nFaults injected between the replicas and the API server")
+	say("\nFaults injected")
 	for _, kind := range faultKinds {
 		say("  %6d  %s", h.injected[kind], kind)
 		total += h.injected[kind]
@@ -98,24 +98,27 @@ func (h *history) ended(p *pod) bool {
 }
 
 func (h *history) reportLateness(say sayer) {
-	all := h.lateness()
-	var touched, untouched, unexplained []late
-	for _, l := range all {
+	var guarded, touched, untouched, unexplained []late
+	for _, l := range h.lateness() {
 		if l.unexplained() {
 			unexplained = append(unexplained, l)
 		}
-		if l.explanation.touched {
+		switch {
+		case l.pod.guarded():
+			guarded = append(guarded, l)
+		case l.explanation.touched:
 			touched = append(touched, l)
-		} else {
+		default:
 			untouched = append(untouched, l)
 		}
 	}
 	say("\nLateness: from due until the API server had accepted the DELETE")
 	say("  %s  %s", quantiles(untouched), "not touched by a fault")
 	say("  %s  %s", quantiles(touched), "touched by one")
+	say("  %s  %s", quantiles(guarded), "of pods that the webhook is asked about")
 	say("  %6d  later than the faults explain", len(unexplained))
 	for _, l := range unexplained[:min(len(unexplained), mostStories)] {
-		say("\n  late: pod %s left node %s %s after it was due; the faults explain %s of it", l.pod.name, l.node,
+		say("\n  not explained: pod %s left node %s %s after it was due; the faults explain %s of it", l.pod.name, l.node,
 			l.by.Round(time.Millisecond), l.explanation.until.Sub(l.due).Round(time.Millisecond))
 		say("%s", h.story(l.pod.uid, l.node, l.due))
 	}
