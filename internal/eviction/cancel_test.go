@@ -5,13 +5,21 @@ package eviction
 
 import (
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/bubble"
+	"github.com/taintkeeper/taintkeeper/internal/podcache"
 )
 
 // slowDelete makes each delete take 10 s.
@@ -115,5 +123,48 @@ func TestRefusalsBackOffAndAreNamed(t *testing.T) {
 		w.taint("n", "k-")
 		w.pass(sec)
 		w.wantNoMetric("taintkeeper_refused_evictions")
+	})
+}
+
+// The delete of a pod comes back at the very moment at which its node is untainted.
+func TestNothingIsSaidToBeCancelledThatIsDeletedAtThatMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"}, Spec: corev1.PodSpec{NodeName: "n"}}
+		client := fake.NewClientset(pod)
+		nodes, err := newNodes(client, &apicall.Clock{})
+		if err == nil {
+			err = nodes.informer.GetStore().Add(node)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods := podcache.New(client)
+		bubble.Run(t, "the cache of pods", pods.Run)
+		record, _ := pods.Get("p")
+		was := leaving{pod: record, due: time.Now()}
+
+		slots, under := newSlots(1), &attempts{under: map[PodRequest]*attempt{}}
+		events := newEvents(Evict)
+		defer events.broadcaster.Shutdown()
+		said := 0
+		defer events.broadcaster.StartEventWatcher(func(*corev1.Event) { said++ }).Stop()
+		d := &decider{nodes: nodes, pods: pods, events: events, execute: newHandover(under, slots)}
+		slots.take()
+		try, _ := slots.begin(t.Context(), was.request(), "n", under.get(was.request()))
+
+		slots.mu.Lock() // the decider is on its way to ask whether the eviction is carried out now
+		go d.withdraw(t.Context(), "n", time.Now(), decision{"p": was}, nil)
+		for under.begun(was.request()) {
+			runtime.Gosched()
+		}
+		pods.MarkTerminating("p")
+		try.over = true
+		slots.mu.Unlock()
+		synctest.Wait()
+		slots.done(was.request())
+		if said != 0 {
+			t.Error("'Cancelling deletion' was said of a pod that was deleted")
+		}
 	})
 }

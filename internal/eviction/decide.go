@@ -140,11 +140,12 @@ func (d *decider) withdraw(ctx context.Context, name string, at time.Time, previ
 		if leaves && (!is.due.After(at) || was.due.After(at)) {
 			continue
 		}
-		if pod, ok := d.pods.Get(uid); !ok || pod.Flags.Has(podcache.Terminating) || !d.nodes.exists(name) {
+		if !d.there(uid) || !d.nodes.exists(name) {
 			continue
 		}
 		// Of a pod whose eviction is being carried out the second stage says it, as only that knows what became of it.
-		if inFlight := d.execute.withdraw(was.request()); !inFlight && !leaves {
+		// One that ended just now may have deleted the pod.
+		if inFlight := d.execute.withdraw(was.request()); !inFlight && !leaves && d.there(uid) {
 			d.events.cancelled(was.pod)
 			cancelled++
 		}
@@ -152,6 +153,12 @@ func (d *decider) withdraw(ctx context.Context, name string, at time.Time, previ
 	if cancelled > 0 {
 		logf.FromContext(ctx).Info("Evictions cancelled: the pods are tolerated on their node now", "node", name, "pods", cancelled)
 	}
+}
+
+// there reports whether a pod is there and does not terminate.
+func (d *decider) there(uid types.UID) bool {
+	pod, ok := d.pods.Get(uid)
+	return ok && !pod.Flags.Has(podcache.Terminating)
 }
 
 // concerns reports whether a change of a pod can change the decision about its node.

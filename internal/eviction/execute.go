@@ -93,7 +93,7 @@ func (x *executor) retry(ctx context.Context, req PodRequest, attempt *attempt, 
 	wait := attempt.fail(err)
 	x.attempts.postpone(attempt, time.Now().Add(wait), err)
 	x.metrics.retries.WithLabelValues(reason(err)).Inc()
-	log := logf.FromContext(ctx).WithValues("pod", klog.KRef(req.Namespace, req.Name), "failures", attempt.failures, "unconfirmed", attempt.unconfirmed, "after", wait.String(), "reason", err.Error())
+	log := logf.FromContext(ctx).WithValues("pod", klog.KRef(req.Namespace, req.Name), "failures", attempt.failures, "unconfirmed", attempt.unconfirmed, "aborted", attempt.aborted, "after", wait.String(), "reason", err.Error())
 	if x.worthALine(attempt, err) {
 		log.Info("Evictions fail and are tried again; this is one of them")
 		return wait
@@ -104,7 +104,7 @@ func (x *executor) retry(ctx context.Context, req PodRequest, attempt *attempt, 
 
 func (x *executor) worthALine(attempt *attempt, err error) bool {
 	var early tooEarlyError
-	often := max(attempt.failures, attempt.unconfirmed) >= troubleAfter || errors.As(err, &early)
+	often := max(attempt.failures, attempt.unconfirmed, attempt.aborted) >= troubleAfter || errors.As(err, &early)
 	return often && x.trouble.worthALine(reason(err), time.Now())
 }
 

@@ -6,11 +6,13 @@ package eviction
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -32,7 +34,10 @@ type liveNodes struct {
 
 	mu    sync.Mutex
 	reads map[string]reads
+	swept time.Time // when those that say nothing any more were forgotten
 }
+
+func newLiveNodes(api api) *liveNodes { return &liveNodes{api: api, reads: map[string]reads{}} }
 
 // reads are the live reads of one node that still say something.
 type reads struct {
@@ -90,14 +95,32 @@ func (l *liveNodes) read(ctx context.Context, name string) (liveRead, error) {
 	if err != nil {
 		return liveRead{}, err
 	}
-	read := liveRead{started: started, node: node}
+	read := liveRead{started: started, node: remembered(node)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	maps.DeleteFunc(l.reads, func(_ string, old reads) bool { return started.Sub(old.newest.started) >= passedFor })
+	if started.Sub(l.swept) >= passedFor {
+		maps.DeleteFunc(l.reads, func(_ string, old reads) bool { return started.Sub(old.newest.started) >= passedFor })
+		l.swept = started
+	}
 	known := l.reads[name]
 	known.newest = read
 	l.reads[name] = known
 	return read, nil
+}
+
+// remembered returns what is needed of a node that was read live: most of it, such as its images, is not.
+func remembered(node *corev1.Node) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            node.Name,
+			UID:             node.UID,
+			ResourceVersion: node.ResourceVersion,
+			ManagedFields: slices.DeleteFunc(slices.Clone(node.ManagedFields), func(entry metav1.ManagedFieldsEntry) bool {
+				return entry.Operation != metav1.ManagedFieldsOperationApply
+			}),
+		},
+		Spec: corev1.NodeSpec{Taints: node.Spec.Taints},
+	}
 }
 
 // passed returns the newest read of a node that started after the given instant and that the watch has passed, by

@@ -4,6 +4,7 @@
 package eviction
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -60,12 +61,13 @@ type try struct {
 	attempt *attempt
 	abort   context.CancelCauseFunc
 
-	node  string
-	began time.Time
-	timer *time.Timer // for as long as it has a slot
-	hangs bool        // it has none any more
-	cause error       // why it was aborted
-	over  bool        // it cannot be aborted any more
+	node     string
+	failures int // of the tries before
+	began    time.Time
+	timer    *time.Timer // for as long as it has a slot
+	hangs    bool        // it has none any more
+	cause    error       // why it was aborted
+	over     bool        // it cannot be aborted any more
 }
 
 // onHang sets the function that is called with the name of a node when the first of its evictions hangs.
@@ -79,7 +81,7 @@ func (s *slots) onHang(hang func(node string)) {
 func (s *slots) begin(ctx context.Context, req PodRequest, node string, attempt *attempt) (*try, context.Context) {
 	ctx, abort := apicall.Abortable(ctx)
 	ctx = context.WithValue(ctx, waitingKey{}, &s.waiting)
-	t := &try{req: req, attempt: attempt, abort: abort, node: node, began: time.Now()}
+	t := &try{req: req, attempt: attempt, abort: abort, node: node, failures: attempt.failures, began: time.Now()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open[req] = t
@@ -156,17 +158,20 @@ func (s *slots) hangingInAll() int {
 	return all
 }
 
-// victimFor returns which eviction is aborted so that one more may hang: the youngest of the node of which most hang,
-// or the new one itself if its own node has as many.
+// victimFor returns which eviction is aborted so that one more may hang: one of the node of which most would hang. Of
+// these it is the one that has failed most often, as it will most likely fail again, and then the youngest, the new one
+// itself first of all.
 func (s *slots) victimFor(newcomer *try) *try {
-	victim := newcomer
-	most := s.hanging[newcomer.node] + 1
+	victim, most := newcomer, s.hanging[newcomer.node]+1
 	for _, t := range s.open {
 		if !t.hangs || t.cause != nil {
 			continue
 		}
 		count := s.hanging[t.node]
-		if count > most || victim != newcomer && count == most && t.began.After(victim.began) {
+		if t.node == newcomer.node {
+			count++
+		}
+		if cmp.Or(cmp.Compare(count, most), cmp.Compare(t.failures, victim.failures), t.began.Compare(victim.began)) > 0 {
 			victim, most = t, count
 		}
 	}

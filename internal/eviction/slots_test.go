@@ -267,3 +267,27 @@ func TestUnderALimitOfOurOwnTheFirstPodLeavesEarlyAndNoEvictionIsAborted(t *test
 		})
 	}
 }
+
+// Nothing tells the slow one from those that hang until they have failed once.
+func TestWhereOneEvictionOfEachOfManyNodesHangsTheSlowOneOfAnotherLeavesOnceTheyHaveFailed(t *testing.T) {
+	playMany(t, func(t *testing.T, w *world) {
+		hang := hangingDeletes(30 * sec)
+		server := w.slow(func(verb, name string) (time.Duration, error) {
+			if name == "slow" {
+				return sec, nil
+			}
+			return hang(verb, name)
+		})
+		for i := range 600 {
+			w.addStampedNode(fmt.Sprint("n", i), "k:NoExecute")
+			w.addPod(fmt.Sprint("stuck-", i), onNode(fmt.Sprint("n", i)))
+		}
+		w.addStampedNode("m", "k:NoExecute")
+		w.addPod("slow", tolerating("k", 2), onNode("m"))
+		w.run(server.behind)
+		w.pass(10 * time.Minute)
+		if at := w.did("delete slow"); len(at) != 1 || at[0] > time.Minute {
+			t.Errorf("deleted at %v, want within a minute", at)
+		}
+	})
+}
