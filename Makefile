@@ -85,7 +85,7 @@ bin/defects:
 	@CGO_ENABLED=0 $(GO) build -o $@ ./test/defects
 
 .PHONY: chaos
-chaos: build controlplane bin/chaos ## break everything around two replicas and keep the book of every eviction (DURATION=3m SEED=...)
+chaos: controlplane bin/chaos bin/chaos-taintkeeper ## break everything around two replicas and keep the book of every eviction (DURATION=3m SEED=...)
 	@bin/chaos $(if $(DURATION),-duration=$(DURATION)) $(if $(SEED),-seed=$(SEED))
 
 .PHONY: bin/chaos
@@ -93,6 +93,11 @@ bin/chaos:
 	@CGO_ENABLED=0 $(GO) build -o $@ ./test/chaos
 
 # BENCH holds flags, for example: make bench BENCH='-only storm -rounds 5'
+# Taintkeeper, with a wall clock that can be set. The first build compiles nearly everything once more.
+.PHONY: bin/chaos-taintkeeper
+bin/chaos-taintkeeper:
+	@$(GO) run ./test/chaos/wallclock/build $@ ./cmd/taintkeeper
+
 .PHONY: bench
 bench: build controlplane bin/bench ## measure storms, lateness, heartbeats and memory beside the built-in controllers (20 minutes; docs/evaluation.md)
 	@$(GO) test -run '^$$' -bench '^BenchmarkRecord150k$$' -benchtime 1x ./internal/podcache

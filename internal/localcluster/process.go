@@ -42,12 +42,12 @@ type process struct {
 // command builds the command line of a component that serves on the given port.
 type command func(port int) (args []string, health string)
 
-// startProcess starts a binary as a component and waits until it is healthy.
-func (c *Cluster) startProcess(ctx context.Context, component Component, binary string, build command) (*process, error) {
+// startProcess starts a binary as a component and waits until it is healthy. It has this program's environment and env.
+func (c *Cluster) startProcess(ctx context.Context, component Component, binary string, build command, env ...string) (*process, error) {
 	var err error
 	for range portAttempts {
 		var p *process
-		if p, err = c.tryProcess(ctx, component, binary, build); err == nil {
+		if p, err = c.tryProcess(ctx, component, binary, build, env); err == nil {
 			return p, nil
 		}
 		if !strings.Contains(err.Error(), "address already in use") {
@@ -57,13 +57,13 @@ func (c *Cluster) startProcess(ctx context.Context, component Component, binary 
 	return nil, err
 }
 
-func (c *Cluster) tryProcess(ctx context.Context, component Component, binary string, build command) (*process, error) {
+func (c *Cluster) tryProcess(ctx context.Context, component Component, binary string, build command, env []string) (*process, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, fmt.Errorf("find a port for %s: %w", component, err)
 	}
 	args, health := build(port)
-	p, err := c.processes.add(component, func() (*process, error) { return c.launch(component, binary, args) })
+	p, err := c.processes.add(component, func() (*process, error) { return c.launch(component, binary, args, env) })
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (c *Cluster) tryProcess(ctx context.Context, component Component, binary st
 	return p, nil
 }
 
-func (c *Cluster) launch(component Component, binary string, args []string) (*process, error) {
+func (c *Cluster) launch(component Component, binary string, args, env []string) (*process, error) {
 	launcher, err := c.lifeline.launcher(component, binary)
 	if err != nil {
 		return nil, err
@@ -89,6 +89,7 @@ func (c *Cluster) launch(component Component, binary string, args []string) (*pr
 	p := &process{component: component, lifeline: c.lifeline, ended: make(chan struct{})}
 	p.cmd = exec.Command(launcher, args...)
 	p.cmd.Dir = c.dir
+	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	isolate(p.cmd)
 	if err := p.cmd.Start(); err != nil {

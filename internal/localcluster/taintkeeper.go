@@ -26,6 +26,8 @@ type TaintkeeperConfig struct {
 	Access *rest.Config
 	// Args are added to its command line, and win over the default that it takes no part in an election.
 	Args []string
+	// Env is added to its environment, each as name=value.
+	Env []string
 }
 
 const defaultTaintkeeper = "bin/taintkeeper"
@@ -71,7 +73,7 @@ func (c *Cluster) StartTaintkeeper(ctx context.Context, cfg TaintkeeperConfig) (
 			"--metrics-bind-address=" + t.metrics,
 			"--health-probe-bind-address=" + t.health,
 		}, cfg.Args), t.ReadyURL()
-	})
+	}, cfg.Env...)
 	if err != nil {
 		return nil, err
 	}

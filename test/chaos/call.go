@@ -59,6 +59,9 @@ func (c *call) accepted() bool { return c.answer >= 200 && c.answer < 300 }
 // delivered reports whether the replica knows that the call was carried out.
 func (c *call) delivered() bool { return c.heard >= 200 && c.heard < 300 }
 
+// refused reports whether the replica was told that it must not do this.
+func (c *call) refused() bool { return c.heard == http.StatusForbidden }
+
 // unanswered reports whether the call may have been carried out without anybody's knowing.
 func (c *call) unanswered() bool { return !c.forwarded.IsZero() && c.answer == 0 }
 

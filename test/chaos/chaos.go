@@ -17,6 +17,10 @@ const (
 	wreckerSource
 	schedulerSource
 	electionSource
+	webhookSource
+	gatekeeperSource
+	controllersSource
+	clockSource
 	firstTroublemaker
 )
 
@@ -33,9 +37,20 @@ func (s *stage) chaos(ctx context.Context) error {
 		group.Go(func() error { r.proxy.disturb(lasting); return nil })
 	}
 	for i := range uint64(troublemakers) {
-		t := s.troublemaker(i)
-		group.Go(func() error { return t.run(lasting) })
+		t := s.troublemaker(firstTroublemaker+i, string(rune('a'+i)))
+		group.Go(func() error { return t.run(lasting, t.users()) })
 	}
+	again := s.troublemaker(controllersSource, "c")
+	group.Go(func() error { return again.run(lasting, again.controllers()) })
+	gates := &gatekeeper{
+		troublemaker: s.troublemaker(gatekeeperSource, "g"), webhook: s.webhook, ledger: s.ledger, say: s.say, length: s.pace(),
+	}
+	group.Go(func() error { return gates.run(lasting) })
+	clocks := &timekeeper{
+		replicas: s.replicas, ledger: s.ledger, random: s.source(clockSource), say: s.say,
+		farthest: min(s.duration/2, farthestClock), length: s.pace(),
+	}
+	group.Go(func() error { clocks.run(lasting); return nil })
 	binds := &scheduler{client: s.client, random: s.source(schedulerSource), nodes: s.nodes}
 	group.Go(func() error { return binds.run(lasting) })
 	wrecks := &wrecker{cluster: s.cluster, replicas: s.replicas, ledger: s.ledger, random: s.source(wreckerSource), say: s.say, done: s.done}
@@ -46,11 +61,8 @@ func (s *stage) chaos(ctx context.Context) error {
 	return s.finale(ctx, wrecks)
 }
 
-func (s *stage) troublemaker(number uint64) *troublemaker {
-	return &troublemaker{
-		client: s.client, observer: s.observer, nodes: s.nodes,
-		random: s.source(firstTroublemaker + number), series: string(rune('a' + number)),
-	}
+func (s *stage) troublemaker(source uint64, series string) *troublemaker {
+	return &troublemaker{client: s.client, observer: s.observer, nodes: s.nodes, random: s.source(source), series: series}
 }
 
 // finale lets pods become due while the API server is down, and nothing happen afterwards that could remind anybody of them:
@@ -60,7 +72,7 @@ func (s *stage) finale(ctx context.Context, wrecks *wrecker) error {
 	for _, r := range s.replicas {
 		r.proxy.weather.set(storm)
 	}
-	t := s.troublemaker(troublemakers)
+	t := s.troublemaker(firstTroublemaker+troublemakers, "z")
 	for _, name := range s.nodes[:len(s.nodes)/2] {
 		if err := t.changeNode(ctx, name, t.set(t.finalTaints()...)); err != nil {
 			return err

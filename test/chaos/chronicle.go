@@ -20,6 +20,7 @@ type podFacts struct {
 	recorded    time.Time // its binding, to the second
 	mirror      bool
 	terminating bool // or gone
+	guarded     bool // the webhook is asked about it
 }
 
 func factsOfPod(pod *corev1.Pod) podFacts {
@@ -30,6 +31,7 @@ func factsOfPod(pod *corev1.Pod) podFacts {
 		terminating: pod.DeletionTimestamp != nil,
 	}
 	_, facts.mirror = pod.Annotations[corev1.MirrorPodAnnotationKey]
+	_, facts.guarded = pod.Labels[guarded]
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionTrue {
 			facts.recorded = condition.LastTransitionTime.Time
@@ -66,6 +68,16 @@ func (c *chronicle[F]) at(number uint64) *version[F] {
 		c.versions[number] = &version[F]{number: number}
 	}
 	return c.versions[number]
+}
+
+// anyVersion reports whether something holds of one of the versions of an object.
+func anyVersion[F any](c *chronicle[F], holds func(F) bool) bool {
+	for _, v := range c.versions {
+		if holds(v.facts) {
+			return true
+		}
+	}
+	return false
 }
 
 // number is a resource version as the number that it is; etcd counts them.

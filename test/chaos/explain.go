@@ -18,27 +18,44 @@ type explanation struct {
 type excuse struct{ span }
 
 // backoff says how long a replica waits after a call that failed, given how many have before.
-type backoff func(failures int) time.Duration
+type backoff func(failed *call, failures int) time.Duration
 
-// usualBackoff is what the replicas wait: 100 ms, doubling up to 30 s.
-func usualBackoff(failures int) time.Duration {
-	const doublings = 9
-	return min(100*time.Millisecond<<min(failures, doublings), 30*time.Second)
+// usualBackoff is what the replicas wait: 100 ms, doubling up to 30 s, and up to five minutes after a call that was refused.
+func usualBackoff(failed *call, failures int) time.Duration {
+	const doublings = 12
+	wait := 100 * time.Millisecond << min(failures, doublings)
+	if failed.refused() {
+		return min(time.Duration(jitter*float64(wait)), mostWait(failed))
+	}
+	return min(wait, mostWait(failed))
 }
 
+// jitter is by how much the wait after a refusal may be longer than without it.
+const jitter = 1.5
+
 // longestBackoff is the longest that they wait; how often they had failed before cannot be seen from without.
-func longestBackoff(int) time.Duration { return 30 * time.Second }
+func longestBackoff(failed *call, _ int) time.Duration { return mostWait(failed) }
+
+func mostWait(failed *call) time.Duration {
+	if failed.refused() {
+		return 5 * time.Minute
+	}
+	return 30 * time.Second
+}
 
 // explain says how far the faults explain that a pod has not left until an end. They can have hidden its taints when they came:
 // a taint without a timeAdded counts from its first sight, and what was seen late is due as much later.
 func (h *history) explain(s stretch, end time.Time, wait backoff) explanation {
 	general := h.excuses()
-	explained := chain(append(h.excusesByCalls(s, end, wait), append(h.excusesByWatches(h.led), general...)...), s.due)
+	all := slices.Concat(h.excusesByCalls(s, end, wait), h.excusesByReviews(s.pod), h.excusesByClocks(s), h.excusesByGaps(s), h.excusesByWatches(h.led), general)
+	explained := chain(all, s.due)
 	for _, sight := range s.sights {
 		// What was seen late while a run did not lead yet counts, too, once it leads.
 		seen := chain(append(h.excusesByWatches(h.everLed), general...), sight)
-		explained.until = later(explained.until, s.due.Add(seen.until.Sub(sight)))
-		explained.touched = explained.touched || seen.touched
+		if seen.touched {
+			explained.until = later(explained.until, chain(all, s.due.Add(seen.until.Sub(sight))).until)
+			explained.touched = true
+		}
 	}
 	return explained
 }
@@ -76,7 +93,7 @@ func (h *history) excusesByCalls(s stretch, end time.Time, wait backoff) []excus
 		}
 		until := c.told
 		if !c.delivered() {
-			until = c.told.Add(max(wait(failures), c.retry))
+			until = c.told.Add(max(wait(c, failures), c.retry))
 			failures++
 		}
 		if !c.delivered() || len(c.faults) > 0 || c.told.Sub(c.received) > haste {
@@ -84,6 +101,87 @@ func (h *history) excusesByCalls(s stretch, end time.Time, wait backoff) []excus
 		}
 	}
 	return excuses
+}
+
+// excusesByReviews are the times during which the webhook was in the way of the pod, whether it was asked about it or there
+// was no room for another call that waits for it.
+func (h *history) excusesByReviews(p *pod) []excuse {
+	if !p.guarded() {
+		return nil
+	}
+	var excuses []excuse
+	for _, episode := range h.reviews {
+		excuses = append(excuses, excuse{episode.span})
+	}
+	return excuses
+}
+
+// excusesByClocks are the times during which a replica that led had a wrong clock, and could take the pod for one that is
+// not due yet: not for longer than the clock was wrong by, nor for longer than it takes to notice that it was set right.
+func (h *history) excusesByClocks(s stretch) []excuse {
+	var excuses []excuse
+	for _, life := range h.lives {
+		for _, led := range h.led(life) {
+			for _, k := range h.skews {
+				until := earlier(s.due.Add(k.offset.Abs()), k.latest.Add(noticed))
+				if k.replica == life.replica && led.meets(span{k.earliest, until}) {
+					excuses = append(excuses, excuse{span{later(k.earliest, led.earliest), earlier(until, led.latest.Add(deaf))}})
+				}
+			}
+		}
+	}
+	return excuses
+}
+
+// noticed is how long it may take until a replica notices that its clock was set: timers follow the monotonic clock, but a
+// node whose pods have to leave is looked at once a minute, whatever its timer says.
+const noticed = time.Minute
+
+// excusesByGaps are the times during which a replica led that had not seen everything that became of the node's taints, and
+// was right to count them anew: one that began only then, or whose watch of nodes was broken.
+func (h *history) excusesByGaps(s stretch) []excuse {
+	var excuses []excuse
+	counted := span{earliestOf(s.sights, s.due), s.ended}
+	for _, life := range h.lives {
+		led := h.led(life)
+		if len(led) == 0 {
+			continue
+		}
+		for _, gap := range h.unwatched(life, watchNodes) {
+			gap.latest = gap.latest.Add(deaf)
+			if !gap.meets(counted) {
+				continue
+			}
+			due := h.dueAnew(s, gap)
+			for _, during := range led {
+				if e := (span{later(gap.earliest, during.earliest), earlier(due, during.latest)}); e.earliest.Before(e.latest) {
+					excuses = append(excuses, excuse{e})
+				}
+			}
+		}
+	}
+	return excuses
+}
+
+// dueAnew says by when the pod has to leave for one who sees the taints of its node within a time, and nothing before. It is
+// the zero time if it does not have to.
+func (h *history) dueAnew(s stretch, seen span) time.Time {
+	var latest time.Time
+	for i, state := range s.pod.states {
+		if !held(s.pod.states, i, h.end).meets(span{s.due, s.ended}) {
+			continue
+		}
+		nodes := h.nodes[s.node]
+		for j, node := range nodes {
+			if !held(nodes, j, h.end).meets(seen) {
+				continue
+			}
+			if due, leaves := dueOf(state.tolerations, state.bound, anew(node.taints, seen.latest)); leaves {
+				latest = later(latest, due.latest)
+			}
+		}
+	}
+	return latest
 }
 
 // excusesByElection are the times during which nobody led: from when the leader ended, or gave the Lease back, until the

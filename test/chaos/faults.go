@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// faultKind is a kind of fault that a proxy injects into a call or into a watch.
+// faultKind is a kind of fault that a proxy injects into a call or into a watch, the webhook into a
+// review, the timekeeper into a clock, or a troublemaker into taints.
 type faultKind string
 
 const (
@@ -27,10 +28,32 @@ const (
 	stalledWatch  faultKind = "watch stalled"
 )
 
+// What can happen to a review by the admission webhook.
+const (
+	slowReview    faultKind = "admission slow"
+	hungReview    faultKind = "admission hanging"
+	refusedReview faultKind = "admission refused"
+)
+
+var reviewFaults = []faultKind{slowReview, hungReview, refusedReview}
+
+// What can happen to the wall clock of a replica.
+const (
+	clockAhead  faultKind = "clock of a replica set ahead"
+	clockBehind faultKind = "clock of a replica set behind"
+)
+
+// What controllers do to the taints of a node again and again.
+const (
+	swapped   faultKind = "not-ready and unreachable swapped"
+	rewritten faultKind = "taint written again with the present time"
+)
+
 // faultKinds are all kinds, in the order in which they are reported.
 var faultKinds = []faultKind{
 	delayedCall, delayedAnswer, droppedCall, droppedAnswer, conflict, tooMany, internalError, unavailable,
-	cutWatch, cutAll, stalledWatch, refusedWatch,
+	cutWatch, cutAll, stalledWatch, refusedWatch, slowReview, hungReview, refusedReview,
+	clockAhead, clockBehind, swapped, rewritten,
 }
 
 // plan is what is going to happen to one call. The zero value lets it through.

@@ -30,6 +30,18 @@ type nodeState struct {
 	writer string
 }
 
+func (s podState) written() span  { return s.from }
+func (s nodeState) written() span { return s.from }
+
+// held is when one of several states can have held that follow one another: from when it was written until the next was.
+func held[S interface{ written() span }](states []S, i int, end time.Time) span {
+	all := span{states[i].written().earliest, end}
+	if i+1 < len(states) {
+		all.latest = states[i+1].written().latest
+	}
+	return all
+}
+
 // pod is the history of a pod.
 type pod struct {
 	uid       types.UID
@@ -170,4 +182,9 @@ func (p *pod) left() (podState, bool) {
 func (p *pod) byKeeper() bool {
 	state, ok := p.left()
 	return ok && state.writer == keeperUser
+}
+
+// guarded reports whether the webhook is asked about the pod.
+func (p *pod) guarded() bool {
+	return slices.ContainsFunc(p.states, func(state podState) bool { return state.guarded })
 }

@@ -48,6 +48,14 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
+// earliestOf is the earliest of some instants.
+func earliestOf(all []time.Time, one time.Time) time.Time {
+	for _, instant := range all {
+		one = earlier(one, instant)
+	}
+	return one
+}
+
 // endOfSecond is when the second ends to which the API rounded an instant down.
 func endOfSecond(recorded time.Time) time.Time {
 	return recorded.Truncate(time.Second).Add(time.Second)

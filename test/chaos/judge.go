@@ -17,12 +17,13 @@ type charge string
 
 const (
 	lost  charge = "lost"  // a pod that had to leave and was not made to
+	tardy charge = "late"  // a pod that was made to leave long after it had to
 	early charge = "early" // a pod that was made to leave before its time
 	wrong charge = "wrong" // a pod that did not have to leave at all
 	twice charge = "twice" // a pod that was known to leave already
 )
 
-var charges = []charge{lost, early, wrong, twice}
+var charges = []charge{lost, tardy, early, wrong, twice}
 
 // finding is one thing that went wrong.
 type finding struct {
@@ -42,7 +43,7 @@ func (h *history) judge() []finding {
 		}
 	}
 	found = append(found, h.judgeStamps()...)
-	found = append(found, h.judgeLosses()...)
+	found = append(found, h.judgeDelays()...)
 	slices.SortStableFunc(found, func(a, b finding) int { return cmp.Or(a.when.Compare(b.when), cmp.Compare(a.name, b.name)) })
 	return found
 }
@@ -68,6 +69,8 @@ func (h *history) judgeCall(c *call) []finding {
 	}
 	known := h.knowledge(c, pod)
 	switch {
+	case known.due && h.shouldHaveAborted(c, pod):
+		return charged(wrong, "was carried out %s after it was sent, long after the pod had no longer to leave: it was not aborted", c.answered.Sub(c.received).Round(time.Millisecond))
 	case known.due:
 		return nil
 	case known.onlyTerminating && pod.byKeeper():
@@ -78,6 +81,20 @@ func (h *history) judgeCall(c *call) []finding {
 		return charged(early, "comes %s before the pod can be due", known.earliest.Sub(c.received).Round(time.Millisecond))
 	}
 	return charged(wrong, "is about a pod that does not have to leave, by nothing that the replica can have known since %s before", c.received.Sub(known.nodeSince).Round(time.Millisecond))
+}
+
+// abortedWithin is how long it may take to abort a DELETE after the watch has brought that the pod has no longer to leave.
+const abortedWithin = time.Second
+
+// shouldHaveAborted reports whether a DELETE was carried out although its sender must have known for long that the pod had
+// no longer to leave.
+func (h *history) shouldHaveAborted(c *call, p *pod) bool {
+	by := c.answered.Add(-abortedWithin)
+	if c.kind != deletePod || !c.accepted() || by.Before(c.received) {
+		return false
+	}
+	known := h.watched(c, p, by)
+	return !known.leaves && !known.onlyTerminating
 }
 
 // delivered returns an earlier DELETE of the same pod of which this very process knows that it was accepted.

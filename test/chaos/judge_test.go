@@ -6,6 +6,7 @@ package main
 import (
 	"slices"
 	"testing"
+	"time"
 )
 
 // evicts is a whole eviction without a fault: the live read, the condition, the DELETE, and the end of the pod.
@@ -154,6 +155,24 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 			},
 			want: []charge{early, early},
 		},
+		"a DELETE that hangs is carried out long after the untaint": {
+			history: func(w *world) { w.tainted(10, noExecute("off")); w.tainted(12); w.hangs(20) },
+			want:    []charge{wrong},
+		},
+		"a DELETE that hangs is carried out soon after the untaint": {
+			history: func(w *world) { w.tainted(10, noExecute("off")); w.tainted(12); w.hangs(13.4) },
+		},
+		"a DELETE that hangs is carried out long after the untaint, which no watch brings": {
+			history: func(w *world) {
+				w.tainted(10, noExecute("off"))
+				w.watch("a", watchNodes).stalls = []span{{sec(11), sec(20)}}
+				w.tainted(12)
+				w.hangs(20)
+			},
+		},
+		"a DELETE that hangs is carried out long after, and the pod still has to leave": {
+			history: func(w *world) { w.tainted(10, noExecute("off")); w.hangs(20) },
+		},
 		"a DELETE has no UID": {
 			history: func(w *world) { w.tainted(10, noExecute("off")); w.evicts(10.05).uid = "" },
 			want:    []charge{wrong},
@@ -216,7 +235,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 			history: func(w *world) {
 				w.episodes = []episode{{span: span{sec(9), sec(40)}, what: "outage"}}
 				w.tainted(9.5, noExecute("off"))
-				w.tainted(48)
+				w.tainted(44)
 			},
 		},
 		"an outage that begins when the pod should have left long ago explains nothing": {
@@ -232,7 +251,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 				w.lives[0].ended = sec(9)
 				w.reigns = append(w.reigns, reign{from: sec(40), holder: "holder-b"})
 				w.tainted(10, noExecute("off"))
-				w.tainted(48)
+				w.tainted(44)
 			},
 		},
 		"a pod that has to leave is not seen to, because no watch can be opened": {
@@ -246,8 +265,188 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 			history: func(w *world) { w.tainted(10, noExecute("off")); w.calls(deletePod, 10.05).fails(); w.tainted(60) },
 			want:    []charge{lost},
 		},
-		"a pod waits for the backoff after a call that failed": {
+		"a pod is left alone after one call that failed for longer than the backoff of one": {
 			history: func(w *world) { w.tainted(10, noExecute("off")); w.calls(deletePod, 10.05).fails(); w.tainted(45) },
+			want:    []charge{tardy},
+		},
+		"a pod waits for the backoff of many calls that failed": {
+			history: func(w *world) {
+				w.tainted(10, noExecute("off"))
+				for _, failed := range []float64{10.05, 10.2, 10.4, 10.8, 11.6, 13.2, 16.4, 22.8} {
+					w.calls(deletePod, failed).fails()
+				}
+				w.tainted(39)
+			},
+		},
+		"a healthy pod leaves 20 s late because the deletes of others hang": {
+			history: func(w *world) {
+				w.reviews = []episode{{span: span{sec(9), sec(29)}, what: string(hungReview)}}
+				w.tainted(10, noExecute("off"))
+				w.evicts(30)
+			},
+			want: []charge{lost},
+		},
+		"a healthy pod leaves 6 s late because the deletes of others hang": {
+			history: func(w *world) {
+				w.reviews = []episode{{span: span{sec(9), sec(29)}, what: string(hungReview)}}
+				w.tainted(10, noExecute("off"))
+				w.evicts(16)
+			},
+			want: []charge{tardy},
+		},
+		"a guarded pod leaves when the webhook answers again": {
+			history: func(w *world) {
+				w.guards()
+				w.reviews = []episode{{span: span{sec(9), sec(29)}, what: string(hungReview)}}
+				w.tainted(10, noExecute("off"))
+				w.evicts(30)
+			},
+		},
+		"a guarded pod leaves long after the webhook answers again": {
+			history: func(w *world) {
+				w.guards()
+				w.reviews = []episode{{span: span{sec(9), sec(29)}, what: string(hungReview)}}
+				w.tainted(10, noExecute("off"))
+				w.evicts(36)
+			},
+			want: []charge{tardy},
+		},
+		"a guarded pod waits as long as it was refused often": {
+			history: func(w *world) {
+				w.guards()
+				w.reviews = []episode{{span: span{sec(9), sec(23)}, what: string(refusedReview)}}
+				w.tainted(10, noExecute("off"))
+				for _, failed := range []float64{10.05, 10.2, 10.4, 10.8, 11.6, 13.2, 16.4, 22.8} {
+					w.calls(deletePod, failed).isRefused()
+				}
+				w.evicts(41)
+			},
+		},
+		"a guarded pod waits longer than it was refused often": {
+			history: func(w *world) {
+				w.guards()
+				w.reviews = []episode{{span: span{sec(9), sec(23)}, what: string(refusedReview)}}
+				w.tainted(10, noExecute("off"))
+				w.calls(deletePod, 10.05).isRefused()
+				w.calls(deletePod, 22.9).isRefused()
+				w.evicts(41)
+			},
+			want: []charge{tardy},
+		},
+		"a pod is evicted early by a replica whose clock is ahead": {
+			history: func(w *world) {
+				w.tolerates(1, tolerating("off", 60))
+				w.skews = []skew{{span: span{sec(5), sec(100)}, replica: "a", offset: 5 * time.Minute}}
+				w.tainted(10, noExecute("off"))
+				w.evicts(11)
+			},
+			want: []charge{early, early},
+		},
+		"a pod is evicted late by a leader whose clock is behind, but not by more than it is behind": {
+			history: func(w *world) {
+				w.skews = []skew{{span: span{sec(5), sec(180)}, replica: "a", offset: -20 * time.Second}}
+				w.tainted(10, noExecute("off"))
+				w.evicts(31)
+			},
+		},
+		"a pod is evicted late by a leader whose clock is behind, by more than it is behind": {
+			history: func(w *world) {
+				w.skews = []skew{{span: span{sec(5), sec(180)}, replica: "a", offset: -20 * time.Second}}
+				w.tainted(10, noExecute("off"))
+				w.evicts(37)
+			},
+			want: []charge{tardy},
+		},
+		"a pod is evicted late by a leader that does not notice that its clock was set right": {
+			history: func(w *world) {
+				w.skews = []skew{{span: span{sec(5), sec(12)}, replica: "a", offset: -5 * time.Minute}}
+				w.tainted(10, noExecute("off"))
+				w.evicts(12 + 60 + 6)
+			},
+			want: []charge{tardy},
+		},
+		"a pod is evicted late by a leader whose clock is right, while another's is behind": {
+			history: func(w *world) {
+				w.skews = []skew{{span: span{sec(5), sec(180)}, replica: "b", offset: -5 * time.Minute}}
+				w.tainted(10, noExecute("off"))
+				w.evicts(31)
+			},
+			want: []charge{lost},
+		},
+		"a swap of not-ready and unreachable begins the count anew": {
+			history: func(w *world) { w.swaps(); w.evicts(46) },
+			want:    []charge{lost},
+		},
+		"a swap of not-ready and unreachable goes on with the count": {
+			history: func(w *world) { w.swaps(); w.evicts(31.05) },
+		},
+		"a swap of not-ready and unreachable goes on with a count from before the first": {
+			history: func(w *world) { w.swaps(); w.evicts(29) },
+			want:    []charge{early, early},
+		},
+		"a swap begins the count anew for a leader whose watch of nodes was broken meanwhile": {
+			history: func(w *world) {
+				w.watch("a", watchNodes).closed = sec(24)
+				w.streams = append(w.streams, stream{replica: "a", run: 1, kind: watchNodes, opened: sec(26)})
+				w.swaps()
+				w.evicts(46.05)
+			},
+		},
+		"a swap begins the count anew for a leader that began only then": {
+			history: func(w *world) { w.reignsFrom(26); w.swaps(); w.evicts(46.05) },
+		},
+		"a swap begins the count even later for a leader that began only then": {
+			history: func(w *world) { w.reignsFrom(26); w.swaps(); w.evicts(52) },
+			want:    []charge{tardy},
+		},
+		"a swap begins the count anew for a leader, while the standby's watch is broken": {
+			history: func(w *world) {
+				w.watch("b", watchNodes).closed = sec(24)
+				w.swaps()
+				w.evicts(46.05)
+			},
+			want: []charge{lost},
+		},
+		"a timeAdded that is written again and again puts the count off": {
+			history: func(w *world) { w.rewrites(10, 15, 20, 25); w.evicts(46) },
+			want:    []charge{lost},
+		},
+		"a timeAdded that is written again and again puts the count off for a leader, but only since it began": {
+			history: func(w *world) { w.reignsFrom(18); w.rewrites(10, 15, 20, 25); w.evicts(46) },
+			want:    []charge{tardy},
+		},
+		"a timeAdded that was put off is written back": {
+			history: func(w *world) {
+				w.tolerates(1, forEver("off"))
+				w.tainted(10.3, added(noExecute("off"), 10))
+				w.tainted(20.3, added(noExecute("off"), 20))
+				w.taintedBy(keeperUser, 20.6, added(noExecute("off"), 10))
+			},
+		},
+		"a timeAdded is written back that never was": {
+			history: func(w *world) {
+				w.tolerates(1, forEver("off"))
+				w.tainted(10.3, added(noExecute("off"), 10))
+				w.tainted(20.3, added(noExecute("off"), 20))
+				w.taintedBy(keeperUser, 20.6, added(noExecute("off"), 8))
+			},
+			want: []charge{early},
+		},
+		"a timeAdded is put off by a replica": {
+			history: func(w *world) {
+				w.tolerates(1, forEver("off"))
+				w.tainted(10.3, added(noExecute("off"), 10))
+				w.taintedBy(keeperUser, 20.6, added(noExecute("off"), 20))
+			},
+			want: []charge{wrong},
+		},
+		"a timeAdded is written by a clock that is ahead": {
+			history: func(w *world) {
+				w.tolerates(1, forEver("off"))
+				w.tainted(10.3, noExecute("off"))
+				w.taintedBy(keeperUser, 10.6, added(noExecute("off"), 70))
+			},
+			want: []charge{tardy},
 		},
 		"a timeAdded is written that is the first sight": {
 			history: func(w *world) {

@@ -41,10 +41,30 @@ type knowledge struct {
 }
 
 func (h *history) knowledge(c *call, p *pod) knowledge {
+	return h.known(p, c.received, h.podKnownSince(c), func(node string) time.Time { return h.nodeKnownSince(c, node) })
+}
+
+// watched is what the watches of the replica that sent a call must have brought by an instant, while the call was under way.
+func (h *history) watched(c *call, p *pod, by time.Time) knowledge {
+	return h.known(p, by, h.watchedSince(c, watchPods, by), func(string) time.Time { return h.watchedSince(c, watchNodes, by) })
+}
+
+// watchedSince says how old the newest can be that a watch of a call's sender has brought by an instant.
+func (h *history) watchedSince(c *call, kind callKind, by time.Time) time.Time {
+	var since time.Time
+	for _, s := range h.streams {
+		if s.replica == c.replica && s.run == c.run && s.kind == kind {
+			since = later(since, s.inOrderUntil(by))
+		}
+	}
+	return since.Add(-h.hasteAt(by))
+}
+
+// known puts together what can have been known at an instant, given how old it can be.
+func (h *history) known(p *pod, by, podSince time.Time, nodeSince func(node string) time.Time) knowledge {
 	known := knowledge{onlyTerminating: true}
-	podSince := h.podKnownSince(c)
 	for i, state := range p.states {
-		if state.from.earliest.After(c.received) || p.visibleUntil(i).Before(podSince) {
+		if state.from.earliest.After(by) || p.visibleUntil(i).Before(podSince) {
 			continue
 		}
 		if state.terminating {
@@ -54,8 +74,8 @@ func (h *history) knowledge(c *call, p *pod) knowledge {
 		if state.mirror || state.node == "" {
 			continue
 		}
-		known.nodeSince = h.nodeKnownSince(c, state.node)
-		known.consider(c.received, state, h.nodes[state.node])
+		known.nodeSince = nodeSince(state.node)
+		known.consider(by, state, h.nodes[state.node])
 	}
 	return known
 }
@@ -108,13 +128,7 @@ func (h *history) nodeKnownSince(c *call, node string) time.Time {
 // watch of pods was in order, and no older than its process. A DELETE is decided by the pod as the API server has just shown it,
 // in its answer to the PATCH of the condition or to a GET.
 func (h *history) podKnownSince(c *call) time.Time {
-	since := h.beginOf(c).Add(haste)
-	for _, s := range h.streams {
-		if s.replica == c.replica && s.run == c.run && s.kind == watchPods {
-			since = later(since, s.inOrderUntil(c.received))
-		}
-	}
-	since = since.Add(-h.hasteAt(c.received))
+	since := later(h.watchedSince(c, watchPods, c.received), h.beginOf(c).Add(haste-h.hasteAt(c.received)))
 	if c.kind == deletePod {
 		since = later(since, h.shown(c))
 	}

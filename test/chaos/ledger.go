@@ -37,6 +37,14 @@ type episode struct {
 	what string
 }
 
+// skew is a time during which the wall clock of a replica was wrong by an offset.
+type skew struct {
+	span
+
+	replica string
+	offset  time.Duration
+}
+
 // reign is a time during which the Lease had one holder, empty for none. It ends with the next one.
 type reign struct {
 	from   time.Time
@@ -50,6 +58,8 @@ type ledger struct {
 	streams  []*stream
 	lives    []*life
 	episodes []episode
+	reviews  []episode
+	skews    []skew
 	reigns   []reign
 	halts    []span
 	injected map[faultKind]int
@@ -121,6 +131,27 @@ func (l *ledger) tell(what string, from, to time.Time) {
 	l.episodes = append(l.episodes, episode{span: span{from, to}, what: what})
 }
 
+// obstruct notes that the webhook was in the way.
+func (l *ledger) obstruct(what string, from, to time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reviews = append(l.reviews, episode{span: span{from, to}, what: what})
+}
+
+// wind notes that the clock of a replica is wrong by an offset from now on.
+func (l *ledger) wind(replica string, offset time.Duration, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.skews {
+		if l.skews[i].replica == replica {
+			l.skews[i].latest = earlier(l.skews[i].latest, now)
+		}
+	}
+	if offset != 0 {
+		l.skews = append(l.skews, skew{span: span{now, distantFuture}, replica: replica, offset: offset})
+	}
+}
+
 // holds notes who holds the Lease.
 func (l *ledger) holds(holder string, seen time.Time) {
 	l.mu.Lock()
@@ -164,6 +195,8 @@ type page struct {
 	streams  []stream
 	lives    []life
 	episodes []episode
+	reviews  []episode // while the webhook was in the way
+	skews    []skew
 	reigns   []reign
 	halts    []span // when the machine stood still, as far as this program could notice
 	injected map[faultKind]int
@@ -176,6 +209,8 @@ func (l *ledger) page() page {
 	p := page{
 		calls:    slices.Clone(l.calls),
 		episodes: slices.Clone(l.episodes),
+		reviews:  slices.Clone(l.reviews),
+		skews:    slices.Clone(l.skews),
 		reigns:   slices.Clone(l.reigns),
 		halts:    slices.Clone(l.halts),
 		injected: maps.Clone(l.injected),

@@ -3,13 +3,15 @@
 
 // Command chaos runs two replicas of Taintkeeper in a real control plane on this machine while everything goes wrong: taints
 // come and go, pods are created, replaced and re-tolerated, calls between the replicas and the API server are delayed,
-// dropped and refused, watches are cut and held up, the API server and etcd are restarted, and the leader is killed.
+// dropped and refused, watches are cut and held up, a webhook that guards some pods is slow, hangs and refuses, the replicas'
+// clocks are set, the API server and etcd are restarted, and the leader is killed.
 //
 // An observer with a watch of its own keeps the book of what should have happened, by the rule of docs/concepts.md alone, and
-// compares it with what the API server accepted: no eviction may be lost, early, of the wrong pod, or carried out twice.
-// What is late is reported.
+// compares it with what the API server accepted: no eviction may be lost, early, of the wrong pod, or carried out twice, nor
+// much later than the faults explain that touched it. What is a little later is reported.
 //
-// It needs bin/taintkeeper (make build) and the control plane (make controlplane); make chaos sees to both. It exits with 0
+// It needs bin/chaos-taintkeeper (make bin/chaos-taintkeeper) and the control plane (make controlplane); make chaos sees to
+// both. It exits with 0
 // when nothing went wrong, with 130 when it was interrupted, and with 1 otherwise. The seed decides what is done and which
 // faults are drawn, but not when processes get their turn: with the same seed a run is much alike, and not the same.
 package main
@@ -38,7 +40,7 @@ func main() {
 	cfg := config{out: os.Stdout}
 	flag.DurationVar(&cfg.duration, "duration", 3*time.Minute, "how long chaos reigns; starting and settling take another minute or two")
 	flag.Uint64Var(&cfg.seed, "seed", rand.Uint64(), "what chance draws; by default another one each time")
-	flag.StringVar(&cfg.taintkeeper, "taintkeeper", "bin/taintkeeper", "the binary to run")
+	flag.StringVar(&cfg.taintkeeper, "taintkeeper", "bin/chaos-taintkeeper", "the binary to run, with a wall clock that can be set")
 	flag.Parse()
 	if cfg.duration <= 0 {
 		fmt.Fprintf(os.Stderr, "chaos: -duration=%s: it must be more than zero, for example 3m\n", cfg.duration)

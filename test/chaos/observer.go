@@ -217,3 +217,16 @@ func (o *observer) present() map[types.UID]string {
 	}
 	return names
 }
+
+// unguarded counts the pods that were not seen to leave and that the webhook is not asked about.
+func (o *observer) unguarded() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := 0
+	for _, known := range o.pods {
+		if known.gone.IsZero() && !anyVersion(known, func(facts podFacts) bool { return facts.guarded }) {
+			n++
+		}
+	}
+	return n
+}

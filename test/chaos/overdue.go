@@ -80,10 +80,11 @@ func (h *history) stretchesOf(p *pod, i int) []stretch {
 	return found
 }
 
+// sights are when the taints could be seen first, and the values that they had before.
 func sights(taints []counting) []time.Time {
-	all := make([]time.Time, len(taints))
+	var all []time.Time
 	for i := range taints {
-		all[i] = taints[i].sight.latest
+		all = append(append(all, taints[i].sight.latest), sights(taints[i].values)...)
 	}
 	return all
 }
@@ -131,27 +132,55 @@ func (l late) unexplained() bool {
 // resolution is how much later than it would otherwise be an eviction can be after a restart: timeAdded has seconds.
 const resolution = time.Second
 
-// lostAfter is how long after everything that explains a delay a pod must have left.
-const lostAfter = 10 * time.Second
+const (
+	// lostAfter is how long after everything that explains a delay a pod must have left, or else it was forgotten.
+	lostAfter = 10 * time.Second
+	// lateAfter is how long after everything that touched it a pod must have left, whatever happened to others meanwhile.
+	lateAfter = 5 * time.Second
+)
 
-// judgeLosses finds the pods that had to leave for longer than the faults explain: those that never did, and those that were
-// made to so late that it must have been for another reason.
-func (h *history) judgeLosses() []finding {
+// judgeDelays finds the pods that had to leave for longer than the faults explain: those that never did, those that were
+// made to so late that it must have been for another reason, and those that waited for others.
+func (h *history) judgeDelays() []finding {
 	var found []finding
 	for _, s := range h.stretches() {
 		ended := s.ended
 		if s.evicted != nil {
 			ended = s.evicted.received
 		}
-		explained := h.explain(s, ended, longestBackoff)
-		if ended.Sub(explained.until) <= lostAfter && !h.settledInVain(s) {
+		as, explained := h.delayed(s, ended)
+		if as == "" {
 			continue
 		}
 		why := fmt.Sprintf("had to leave node %s for %s, %s; the faults explain %s", s.node,
 			ended.Sub(s.due).Round(time.Millisecond), s.fate(), explained.until.Sub(s.due).Round(time.Millisecond))
-		found = append(found, finding{charge: lost, uid: s.pod.uid, name: s.pod.name, when: s.due, why: why})
+		found = append(found, finding{charge: as, uid: s.pod.uid, name: s.pod.name, when: s.due, why: why})
 	}
 	return found
+}
+
+// delayed says what a replica is charged with that left a pod where it was until an end, and what excuses it in vain.
+func (h *history) delayed(s stretch, ended time.Time) (charge, explanation) {
+	explained := h.explain(s, ended, longestBackoff)
+	if ended.Sub(explained.until) > lostAfter || h.settledInVain(s) {
+		return lost, explained
+	}
+	explained = h.explain(s, ended, usualBackoff)
+	if ended.Sub(explained.until)-h.stoodStill(span{explained.until, ended}) > lateAfter {
+		return tardy, explained
+	}
+	return "", explained
+}
+
+// stoodStill is for how long the machine stood still within a time.
+func (h *history) stoodStill(within span) time.Duration {
+	all := time.Duration(0)
+	for _, halt := range h.halts {
+		if halt.meets(within) {
+			all += halt.latest.Sub(halt.earliest)
+		}
+	}
+	return all
 }
 
 // settledInVain reports whether a pod is still there after the longest settling, whatever explains it.

@@ -59,3 +59,17 @@ func TestATaintThatNobodyCouldSeeWhenItCameIsDueAsMuchLater(t *testing.T) {
 		t.Errorf("%+v, want one that was due at 14 s and is explained by the outage", late)
 	}
 }
+
+func TestATaintThatWasSeenLateIsDueAsMuchLaterAndMayBeDueWhenNobodyLeads(t *testing.T) {
+	w := newWorld()
+	w.tolerates(1, tolerating("off", 5))
+	w.episodes = []episode{{span: span{sec(5), sec(12)}, what: "outage"}}
+	w.tainted(9, noExecute("off")) // seen after the outage, at 12 s
+	w.lives[0].ended = sec(16)
+	w.reigns = append(w.reigns, reign{from: sec(22), holder: "holder-b"})
+	w.evicts(22.5).replica = "b"
+	late := w.lateness()
+	if len(late) != 1 || late[0].unexplained() {
+		t.Errorf("%+v, want one that is explained by the outage and then by the election", late)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/chaos/wallclock"
 )
 
 // election is how replicas elect their leader, as arguments.
@@ -46,6 +47,7 @@ type replica struct {
 	elect   election
 	cluster *localcluster.Cluster
 	proxy   *proxy
+	clock   *wallclock.Clock
 	ledger  *ledger
 
 	mu      sync.Mutex
@@ -69,7 +71,7 @@ func (r *replica) keep(ctx context.Context) error {
 // live runs one process to its end, and returns how long the replica is down afterwards.
 func (r *replica) live(ctx context.Context, life *life) (time.Duration, error) {
 	process, err := r.cluster.StartTaintkeeper(ctx, localcluster.TaintkeeperConfig{
-		Binary: r.binary, Name: r.name, Access: r.proxy.access(),
+		Binary: r.binary, Name: r.name, Access: r.proxy.access(), Env: []string{r.clock.Env()},
 		Args: append([]string{"--leader-elect=true", "--v=1"}, r.elect.args...), // --v=1: a line per eviction
 	})
 	if err != nil {

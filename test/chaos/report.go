@@ -30,7 +30,7 @@ type sayer func(format string, args ...any)
 
 func (h *history) reportFaults(say sayer, done map[disruption]int) {
 	total := 0
-	say("\nFaults injected between the replicas and the API server")
+	say("\nFaults injected")
 	for _, kind := range faultKinds {
 		say("  %6d  %s", h.injected[kind], kind)
 		total += h.injected[kind]
@@ -115,7 +115,7 @@ func (h *history) reportLateness(say sayer) {
 	say("  %s  %s", quantiles(touched), "touched by one")
 	say("  %6d  later than the faults explain", len(unexplained))
 	for _, l := range unexplained[:min(len(unexplained), mostStories)] {
-		say("\n  late: pod %s left node %s %s after it was due; the faults explain %s of it", l.pod.name, l.node,
+		say("\n  not explained: pod %s left node %s %s after it was due; the faults explain %s of it", l.pod.name, l.node,
 			l.by.Round(time.Millisecond), l.explanation.until.Sub(l.due).Round(time.Millisecond))
 		say("%s", h.story(l.pod.uid, l.node, l.due))
 	}

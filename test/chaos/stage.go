@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/chaos/wallclock"
 )
 
 // config is what a run is made of.
@@ -48,6 +49,7 @@ type stage struct {
 	ledger   *ledger
 	observer *observer
 	replicas []*replica
+	webhook  *webhook
 	nodes    []string
 	elect    election
 	done     map[disruption]int
@@ -58,8 +60,8 @@ type stage struct {
 // run sets everything up, lets chaos reign, judges, and takes everything down. It reports whether nothing went wrong. The
 // state folder is kept when something did.
 func run(ctx context.Context, cfg config) (clean bool, err error) {
-	if _, err := os.Stat(cfg.taintkeeper); err != nil {
-		return false, fmt.Errorf("find taintkeeper: %w; build it with `make build`", err)
+	if err := wallclock.Check(cfg.taintkeeper); err != nil {
+		return false, fmt.Errorf("%w; build it with `make bin/chaos-taintkeeper`", err)
 	}
 	dir, err := os.MkdirTemp("", "taintkeeper-chaos-")
 	if err != nil {
@@ -103,6 +105,10 @@ func (s *stage) play(ctx context.Context) (clean bool, err error) {
 	if err := s.startCluster(ctx); err != nil {
 		return false, err
 	}
+	if s.webhook, err = newWebhook(s.source(webhookSource), s.ledger); err != nil {
+		return false, err
+	}
+	defer func() { _ = s.webhook.close() }() // nobody asks it any more
 	observing, stopObserving := context.WithCancel(ctx)
 	defer stopObserving()
 	var observer sync.WaitGroup
@@ -130,7 +136,12 @@ func (s *stage) startCluster(ctx context.Context) error {
 	}
 	var err error
 	s.cluster, err = localcluster.Start(ctx, localcluster.Config{
-		Dir: filepath.Join(s.dir, "cluster"), Audit: true, APIServerArgs: []string{"--audit-policy-file=" + policy},
+		Dir: filepath.Join(s.dir, "cluster"), Audit: true,
+		APIServerArgs: []string{
+			"--audit-policy-file=" + policy,
+			"--default-not-ready-toleration-seconds=" + conditionSeconds, "--default-unreachable-toleration-seconds=" + conditionSeconds,
+		},
+		ControllerManagerArgs: []string{"--controllers=-node-lifecycle-controller"},
 	})
 	if err != nil {
 		return err
@@ -170,7 +181,12 @@ func (s *stage) playWithReplicas(ctx context.Context) (calmed, end time.Time, er
 			return calmed, end, err
 		}
 		defer func() { _ = proxy.close() }() // it serves nobody any more
-		r := &replica{name: name, binary: s.taintkeeper, elect: s.elect, cluster: s.cluster, proxy: proxy, ledger: s.ledger}
+		clock, err := wallclock.New(filepath.Join(s.dir, name+".clock"))
+		if err != nil {
+			return calmed, end, err
+		}
+		defer func() { _ = clock.Close() }() // nobody sets it any more
+		r := &replica{name: name, binary: s.taintkeeper, elect: s.elect, cluster: s.cluster, proxy: proxy, clock: clock, ledger: s.ledger}
 		s.replicas = append(s.replicas, r)
 		group.Go(func() error { return r.keep(running) })
 	}

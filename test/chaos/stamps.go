@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// judgeStamps judges what the replicas wrote to nodes: the timeAdded of taints that had none, and nothing else. It must not
-// make a taint count from before it was there.
+// judgeStamps judges what the replicas wrote to nodes: the timeAdded of taints that had none, or a later one than they count
+// from, and nothing else. It must not make a taint count from before it was there, nor from a time that is yet to come.
 func (h *history) judgeStamps() []finding {
 	var found []finding
 	for name, states := range h.nodes {
@@ -17,7 +17,7 @@ func (h *history) judgeStamps() []finding {
 			if states[i].writer != keeperUser {
 				continue
 			}
-			if as, why := stampFault(states[i-1].taints, states[i].taints); why != "" {
+			if as, why := stampFault(states[i-1].taints, states[i]); why != "" {
 				found = append(found, finding{charge: as, name: name, when: states[i].from.latest, why: why})
 			}
 		}
@@ -25,7 +25,8 @@ func (h *history) judgeStamps() []finding {
 	return found
 }
 
-func stampFault(before, after []counting) (as charge, why string) {
+func stampFault(before []counting, stamped nodeState) (as charge, why string) {
+	after := stamped.taints
 	if len(before) != len(after) {
 		return wrong, fmt.Sprintf("a PATCH of the node by a replica changes the number of its NoExecute taints from %d to %d", len(before), len(after))
 	}
@@ -35,11 +36,14 @@ func stampFault(before, after []counting) (as charge, why string) {
 		case was == nil || was.Value != after[i].Value:
 			return wrong, fmt.Sprintf("a PATCH of the node by a replica brings the taint %s", is)
 		case was.TimeAdded.Equal(after[i].TimeAdded):
-		case !was.TimeAdded.IsZero():
-			return wrong, fmt.Sprintf("a PATCH of the node by a replica changes timeAdded of the taint %s", is)
+		case !was.TimeAdded.IsZero() && (after[i].TimeAdded.IsZero() || was.TimeAdded.Before(after[i].TimeAdded)):
+			return wrong, fmt.Sprintf("a PATCH of the node by a replica puts timeAdded of the taint %s off", is)
 		case endOfSecond(after[i].TimeAdded.Time).Before(was.since.earliest):
 			return early, fmt.Sprintf("a replica writes that the taint %s is there since %s, but it came %s later: all its deadlines are too early", is,
 				after[i].TimeAdded.UTC().Format(time.TimeOnly), was.since.earliest.Sub(endOfSecond(after[i].TimeAdded.Time)).Round(time.Millisecond))
+		case after[i].TimeAdded.After(stamped.from.latest.Add(resolution)):
+			return tardy, fmt.Sprintf("a replica writes that the taint %s is there since %s, which is %s ahead: all its deadlines are too late", is,
+				after[i].TimeAdded.UTC().Format(time.TimeOnly), after[i].TimeAdded.Sub(stamped.from.latest).Round(time.Millisecond))
 		}
 	}
 	return "", ""

@@ -37,8 +37,11 @@ func (h *history) story(uid types.UID, name string, around time.Time) string {
 		}
 	}
 	lines = append(lines, h.storyOfNodes(nodes)...)
-	for _, e := range h.episodes {
+	for _, e := range slices.Concat(h.episodes, h.reviews) {
 		lines = append(lines, line{e.earliest, e.what + ": begins"}, line{e.latest, e.what + ": ends"})
+	}
+	for _, k := range h.skews {
+		lines = append(lines, line{k.earliest, fmt.Sprintf("the clock of %s is wrong by %s", k.replica, k.offset.Round(time.Second))}, line{k.latest, fmt.Sprintf("the clock of %s is set again", k.replica)})
 	}
 	for _, l := range h.lives {
 		lines = append(lines, line{l.began, fmt.Sprintf("run %d of %s begins", l.run, l.replica)}, line{l.ended, fmt.Sprintf("run %d of %s %s", l.run, l.replica, l.how)})

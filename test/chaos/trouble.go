@@ -26,7 +26,7 @@ type troublemaker struct {
 	made     int    // pods, for their names
 }
 
-// mostPods bounds the pods that there are at the same time.
+// mostPods bounds the pods that there are at the same time, besides those of a crowd.
 const mostPods = 110
 
 // deed is one thing that the troublemaker does, and how often compared with the others.
@@ -35,7 +35,8 @@ type deed struct {
 	do     func(context.Context) error
 }
 
-func (t *troublemaker) deeds() []deed {
+// users are those who taint nodes and run pods.
+func (t *troublemaker) users() []deed {
 	return []deed{
 		{weight: 20, do: t.taint},
 		{weight: 17, do: t.untaint},
@@ -50,8 +51,7 @@ func (t *troublemaker) deeds() []deed {
 }
 
 // run makes trouble until the context ends.
-func (t *troublemaker) run(ctx context.Context) error {
-	deeds := t.deeds()
+func (t *troublemaker) run(ctx context.Context, deeds []deed) error {
 	total := 0
 	for _, d := range deeds {
 		total += d.weight

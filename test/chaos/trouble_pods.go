@@ -24,16 +24,15 @@ const deleteDelay = "pod-delete.stage.kwok.x-k8s.io/delay"
 
 // createPod creates a pod, most often on a node of its own choice.
 func (t *troublemaker) createPod(ctx context.Context) error {
-	if len(t.observer.present()) >= mostPods {
+	if t.observer.unguarded() >= mostPods {
 		return nil
 	}
 	t.made++
-	return t.create(ctx, fmt.Sprintf("%s-%d", t.series, t.made))
+	return t.create(ctx, t.aNewPod(fmt.Sprintf("%s-%d", t.series, t.made)))
 }
 
-func (t *troublemaker) create(ctx context.Context, name string) error {
-	pod := t.aNewPod(name)
-	return persist(ctx, "create pod "+name, func(ctx context.Context) error {
+func (t *troublemaker) create(ctx context.Context, pod *corev1.Pod) error {
+	return persist(ctx, "create pod "+pod.Name, func(ctx context.Context) error {
 		_, err := t.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 		return err
 	})
@@ -41,7 +40,7 @@ func (t *troublemaker) create(ctx context.Context, name string) error {
 
 func (t *troublemaker) aNewPod(name string) *corev1.Pod {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Annotations: map[string]string{}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Annotations: map[string]string{}, Labels: map[string]string{}},
 		Spec: corev1.PodSpec{
 			AutomountServiceAccountToken:  new(false),
 			TerminationGracePeriodSeconds: new(int64(0)),
@@ -59,6 +58,9 @@ func (t *troublemaker) aNewPod(name string) *corev1.Pod {
 		pod.Spec.TerminationGracePeriodSeconds = new(int64(30))
 		pod.Annotations[deleteDelay] = (time.Duration(500+t.random.IntN(14000)) * time.Millisecond).String()
 	}
+	if t.chance(0.1) {
+		pod.Labels[guarded] = ""
+	}
 	if pod.Spec.NodeName != "" && t.chance(0.06) {
 		pod.Annotations[corev1.MirrorPodAnnotationKey] = "static"
 	}
@@ -68,7 +70,7 @@ func (t *troublemaker) aNewPod(name string) *corev1.Pod {
 // tolerations draws a list: of every form that the API allows, also several for one taint, of which the first counts.
 func (t *troublemaker) tolerations() []corev1.Toleration {
 	var all []corev1.Toleration
-	for range t.random.IntN(4) {
+	for range t.random.IntN(5) {
 		all = append(all, t.aToleration())
 	}
 	return all
@@ -79,9 +81,9 @@ func (t *troublemaker) aToleration() corev1.Toleration {
 	switch drawn := t.random.IntN(10); {
 	case drawn < 1: // every taint
 	case drawn < 6:
-		toleration.Key = pick(t.random, taintKeys...)
+		toleration.Key = pick(t.random, toleratedKeys...)
 	default:
-		toleration.Key = pick(t.random, taintKeys...)
+		toleration.Key = pick(t.random, toleratedKeys...)
 		toleration.Operator = pick(t.random, corev1.TolerationOpEqual, "")
 		toleration.Value = pick(t.random, taintValues...)
 	}
@@ -132,7 +134,7 @@ func (t *troublemaker) replacePod(ctx context.Context) error {
 	if t.chance(0.6) {
 		pause(ctx, time.Duration(20+t.random.IntN(200))*time.Millisecond)
 	}
-	return t.create(ctx, name)
+	return t.create(ctx, t.aNewPod(name))
 }
 
 // tolerateMore adds a toleration to a pod.

@@ -16,9 +16,11 @@ import (
 var (
 	taintKeys   = []string{"power", "maintenance", "spot"}
 	taintValues = []string{"", "off", "soon"}
+	// toleratedKeys are those that pods tolerate, now and then.
+	toleratedKeys = append([]string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, template}, taintKeys...)
 )
 
-// ours reports whether a taint is the troublemaker's, and not the node-lifecycle controller's.
+// ours reports whether a taint is one of those that users set, and not a controller's.
 func ours(taint corev1.Taint) bool { return slices.Contains(taintKeys, taint.Key) }
 
 func (t *troublemaker) aTaint() corev1.Taint {
@@ -78,6 +80,10 @@ func (t *troublemaker) set(added ...corev1.Taint) func([]corev1.Taint) []corev1.
 	}
 }
 
+func (t *troublemaker) unset(gone corev1.Taint) func([]corev1.Taint) []corev1.Taint {
+	return func(taints []corev1.Taint) []corev1.Taint { return without(taints, gone) }
+}
+
 func without(taints []corev1.Taint, gone corev1.Taint) []corev1.Taint {
 	return slices.DeleteFunc(slices.Clone(taints), func(taint corev1.Taint) bool { return taint.MatchTaint(&gone) })
 }
@@ -126,8 +132,7 @@ func (t *troublemaker) taintAgain(ctx context.Context) error {
 	name := pick(t.random, t.nodes...)
 	taint := t.aTaint()
 	set := t.set(taint)
-	take := func(taints []corev1.Taint) []corev1.Taint { return without(taints, taint) }
-	for _, step := range []func([]corev1.Taint) []corev1.Taint{set, take, set} {
+	for _, step := range []func([]corev1.Taint) []corev1.Taint{set, t.unset(taint), set} {
 		if err := t.changeNode(ctx, name, step); err != nil {
 			return err
 		}

@@ -100,6 +100,31 @@ func (w *world) taintedBy(writer string, from float64, taints ...corev1.Taint) {
 	w.nodes[theNode] = append(states, nodeState{from: at(sec(from)), taints: next, writer: writer})
 }
 
+// swaps makes the node not ready at 10 s and unreachable at 25 s, which the pod tolerates for 20 s.
+func (w *world) swaps() {
+	const sick, silent = 10, 25
+	notReady, unreachable := noExecute(corev1.TaintNodeNotReady), noExecute(corev1.TaintNodeUnreachable)
+	w.tolerates(1, tolerating(notReady.Key, 20), tolerating(unreachable.Key, 20))
+	w.tainted(sick+0.9, added(notReady, sick))
+	w.tainted(silent+0.9, added(notReady, sick), added(unreachable, silent))
+	w.tainted(silent+0.91, added(unreachable, silent))
+}
+
+// rewrites sets a taint, which the pod tolerates for 20 s, at several instants, each time with the present timeAdded.
+func (w *world) rewrites(instants ...float64) {
+	w.tolerates(1, tolerating("off", 20))
+	for _, instant := range instants {
+		w.tainted(instant, added(noExecute("off"), instant))
+	}
+}
+
+// reignsFrom makes the leader one that began, and came to lead, only at an instant.
+func (w *world) reignsFrom(seconds float64) {
+	began := sec(seconds)
+	w.lives[0].began, w.reigns[0].from = began.Add(-2*time.Second), began
+	w.watch("a", watchPods).opened, w.watch("a", watchNodes).opened = began.Add(-time.Second), began.Add(-time.Second)
+}
+
 // calls is a call of replica a that goes through without a fault.
 func (w *world) calls(kind callKind, when float64) *call {
 	c := &call{
@@ -117,6 +142,20 @@ func (w *world) calls(kind callKind, when float64) *call {
 func (c *call) fails() {
 	c.forwarded, c.answered, c.answer, c.heard, c.faults = time.Time{}, time.Time{}, 0, 500, []faultKind{internalError}
 }
+
+// isRefused makes a call one that admission refused.
+func (c *call) isRefused() { c.answer, c.heard = 403, 403 }
+
+// hangs is an eviction whose DELETE is sent at 10 s and answered only at an instant.
+func (w *world) hangs(answered float64) {
+	w.calls(getNode, 10.03)
+	c := w.calls(deletePod, 10.05)
+	c.answered, c.told = sec(answered), sec(answered+0.001)
+	w.gone(answered, keeperUser)
+}
+
+// guards puts the pod behind the webhook.
+func (w *world) guards() { w.pods[thePod].states[0].guarded = true }
 
 // loses makes a call one that was carried out without the replica's being told.
 func (c *call) loses() { c.heard, c.faults = 0, []faultKind{droppedAnswer} }

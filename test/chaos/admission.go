@@ -1,0 +1,109 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// quarantine is the key of the taint that makes guarded pods leave. Nobody else sets it, and takes it off.
+const quarantine = "quarantine"
+
+// crowd is how many guarded pods have to leave at once: more than a replica has workers.
+const crowd = 40
+
+// gatekeeper makes the webhook slow, hanging and refusing in turn, each time while many pods that it guards have to leave.
+type gatekeeper struct {
+	*troublemaker
+
+	webhook *webhook
+	ledger  *ledger
+	say     func(format string, args ...any)
+	length  time.Duration // of one obstruction; about as long is none then
+}
+
+// run obstructs until the context ends.
+func (g *gatekeeper) run(ctx context.Context) error {
+	defer g.webhook.set("")
+	for ctx.Err() == nil {
+		for _, i := range g.random.Perm(len(reviewFaults)) {
+			if err := g.obstruct(ctx, reviewFaults[i]); err != nil && ctx.Err() == nil {
+				return fmt.Errorf("%s: %w", reviewFaults[i], err)
+			}
+		}
+	}
+	return nil
+}
+
+// obstruct makes a crowd leave that the webhook is in the way of, and then lets it leave. Now and then it has no longer to
+// before: while its DELETEs wait.
+func (g *gatekeeper) obstruct(ctx context.Context, fault faultKind) error {
+	asked := aScope(g.random)
+	if err := g.webhook.register(ctx, g.client, asked); err != nil {
+		return err
+	}
+	nodes := []string{pick(g.random, g.nodes...), pick(g.random, g.nodes...)}
+	if err := g.gather(ctx, nodes); err != nil {
+		return err
+	}
+	changed := g.chance(0.4)
+	err := g.during(fault, func() error {
+		g.say("%s: %s", fault, asked)
+		if err := g.changeNodes(ctx, nodes, g.set(isolated)); err != nil {
+			return err
+		}
+		pause(ctx, g.length/2)
+		if changed {
+			return g.changeNodes(ctx, nodes, g.unset(isolated))
+		}
+		pause(ctx, g.length/2)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	pause(ctx, time.Duration((0.5+g.random.Float64()/2)*float64(g.length)))
+	return g.changeNodes(ctx, nodes, g.unset(isolated)) // which fails at the end of the run: who has to leave then is to leave
+}
+
+// isolated is the taint of a node whose pods have to leave at once.
+var isolated = corev1.Taint{Key: quarantine, Effect: corev1.TaintEffectNoExecute}
+
+// during does something while a fault happens to the reviews.
+func (g *gatekeeper) during(fault faultKind, do func() error) error {
+	began := time.Now()
+	g.webhook.set(fault)
+	err := do()
+	g.webhook.set("")
+	g.ledger.obstruct(string(fault), began, time.Now())
+	return err
+}
+
+// gather creates guarded pods on nodes.
+func (g *gatekeeper) gather(ctx context.Context, nodes []string) error {
+	for range crowd {
+		g.made++
+		pod := g.aNewPod(fmt.Sprintf("%s-%d", g.series, g.made))
+		pod.Labels[guarded] = ""
+		pod.Spec.NodeName, pod.Spec.SchedulerName, pod.Spec.Tolerations = pick(g.random, nodes...), "", nil
+		delete(pod.Annotations, corev1.MirrorPodAnnotationKey)
+		if err := g.create(ctx, pod); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *gatekeeper) changeNodes(ctx context.Context, nodes []string, change func([]corev1.Taint) []corev1.Taint) error {
+	for _, name := range nodes {
+		if err := g.changeNode(ctx, name, change); err != nil {
+			return err
+		}
+	}
+	return nil
+}

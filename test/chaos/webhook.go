@@ -1,0 +1,208 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/cert"
+)
+
+// guarded is the label of the pods that the webhook is asked about; its value does not matter.
+const guarded = "chaos.taintkeeper.dev/guarded"
+
+const (
+	// shortestReview and longestReview bound how long a slow webhook takes.
+	shortestReview = 200 * time.Millisecond
+	longestReview  = 10 * time.Second
+	// mostRefusals is how often one pod is refused. After eight refusals in a row a replica may already wait for half a
+	// minute before it tries again, and the run has to see the end of it.
+	mostRefusals = 8
+)
+
+// webhook is a validating admission webhook that the API server asks about what the replicas do to some of the pods. It
+// admits everything at once, unless it is told otherwise. Safe for concurrent use.
+type webhook struct {
+	ledger *ledger
+	server *http.Server
+	url    string
+	bundle []byte // of the authority that signed its certificate
+
+	mu      sync.Mutex
+	random  *rand.Rand
+	fault   faultKind     // what happens to a review; empty for nothing
+	over    chan struct{} // closed when that is over
+	refused map[types.UID]int
+}
+
+// newWebhook makes a webhook. It serves until close.
+func newWebhook(random *rand.Rand, ledger *ledger) (*webhook, error) {
+	const host = "127.0.0.1"
+	chain, key, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate for the webhook: %w", err)
+	}
+	certificate, err := tls.X509KeyPair(chain, key)
+	if err != nil {
+		return nil, fmt.Errorf("read the certificate of the webhook: %w", err)
+	}
+	listener, err := net.Listen("tcp", host+":0")
+	if err != nil {
+		return nil, fmt.Errorf("listen for the webhook: %w", err)
+	}
+	w := &webhook{
+		ledger: ledger, url: "https://" + listener.Addr().String(), bundle: chain,
+		random: random, over: make(chan struct{}), refused: map[types.UID]int{},
+	}
+	w.server = &http.Server{
+		Handler:           w,
+		ReadHeaderTimeout: time.Minute,
+		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
+		ErrorLog:          log.New(io.Discard, "", 0), // an API server that was killed hangs up
+	}
+	go func() { _ = w.server.ServeTLS(listener, "", "") }() // until close
+	return w, nil
+}
+
+func (w *webhook) close() error { return w.server.Close() }
+
+// set says what happens to all reviews from now on, also to those that are under way: they are admitted.
+func (w *webhook) set(fault faultKind) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.over)
+	w.fault, w.over = fault, make(chan struct{})
+}
+
+// ServeHTTP implements http.Handler.
+func (w *webhook) ServeHTTP(out http.ResponseWriter, request *http.Request) {
+	var review admissionv1.AdmissionReview
+	if err := json.NewDecoder(io.LimitReader(request.Body, largestBody)).Decode(&review); err != nil || review.Request == nil {
+		http.Error(out, "this is no admission review", http.StatusBadRequest)
+		return
+	}
+	var old metav1.PartialObjectMetadata
+	if err := json.Unmarshal(review.Request.OldObject.Raw, &old); err != nil {
+		http.Error(out, err.Error(), http.StatusBadRequest)
+		return
+	}
+	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: w.admit(request.Context(), old.UID)}
+	if !review.Response.Allowed {
+		review.Response.Result = &metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "injected"}
+	}
+	review.Request = nil
+	out.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(out).Encode(review) // an API server that does not wait any more needs no answer
+}
+
+// admit reviews a change of a pod, and takes its time over it.
+func (w *webhook) admit(ctx context.Context, uid types.UID) bool {
+	fault, wait, over := w.draw(uid)
+	if fault == "" {
+		return true
+	}
+	w.ledger.inject(fault)
+	if fault == refusedReview {
+		return false
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-over:
+	case <-ctx.Done():
+	}
+	return true
+}
+
+// draw says what happens to the review of a pod, how long it lasts, and by which channel it is over earlier.
+func (w *webhook) draw(uid types.UID) (fault faultKind, wait time.Duration, over <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch w.fault {
+	case slowReview:
+		wait = shortestReview + time.Duration(w.random.Int64N(int64(longestReview-shortestReview)))
+	case hungReview:
+		wait = time.Hour
+	case refusedReview:
+		if w.refused[uid] == mostRefusals {
+			return "", 0, w.over
+		}
+		w.refused[uid]++
+	}
+	return w.fault, wait, w.over
+}
+
+// scope is what the API server asks the webhook about, and what it makes of its silence.
+type scope struct {
+	resource  string // pods or pods/status
+	operation admissionregistrationv1.OperationType
+	failure   admissionregistrationv1.FailurePolicyType
+	timeout   int32 // in seconds
+}
+
+func (s scope) String() string {
+	return fmt.Sprintf("%s %s, failurePolicy %s, timeout %d s", s.operation, s.resource, s.failure, s.timeout)
+}
+
+// aScope draws one.
+func aScope(random *rand.Rand) scope {
+	s := scope{
+		resource: "pods", operation: admissionregistrationv1.Delete,
+		failure: pick(random, admissionregistrationv1.Fail, admissionregistrationv1.Ignore),
+		timeout: pick(random, int32(2), 10, 30),
+	}
+	if random.IntN(3) == 0 { // the condition that a replica sets before it deletes
+		s.resource, s.operation = "pods/status", admissionregistrationv1.Update
+	}
+	return s
+}
+
+// register makes the API server ask the webhook, and nobody but the replicas wait for it.
+func (w *webhook) register(ctx context.Context, client kubernetes.Interface, s scope) error {
+	configurations := client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	wanted := w.configuration(s)
+	return persist(ctx, "register the webhook", func(ctx context.Context) error {
+		if err := configurations.Delete(ctx, wanted.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+		_, err := configurations.Create(ctx, wanted, metav1.CreateOptions{})
+		return err
+	})
+}
+
+func (w *webhook) configuration(s scope) *admissionregistrationv1.ValidatingWebhookConfiguration {
+	return &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "chaos"},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name:         "guard.chaos.taintkeeper.dev",
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &w.url, CABundle: w.bundle},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{s.operation},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{s.resource}},
+			}},
+			ObjectSelector:  &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: guarded, Operator: metav1.LabelSelectorOpExists}}},
+			MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "replicas", Expression: fmt.Sprintf("request.userInfo.username == %q", keeperUser)}},
+			FailurePolicy:   &s.failure, TimeoutSeconds: &s.timeout,
+			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+			AdmissionReviewVersions: []string{"v1"},
+		}},
+	}
+}
