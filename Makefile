@@ -96,7 +96,7 @@ bin/chaos:
 # Taintkeeper, with a wall clock that can be set. The first build compiles nearly everything once more.
 .PHONY: bin/chaos-taintkeeper
 bin/chaos-taintkeeper:
-	@$(GO) run ./test/chaos/wallclock/build $@ ./cmd/taintkeeper
+	@$(GO) run ./test/wallclock/build $@ ./cmd/taintkeeper
 
 .PHONY: bench
 bench: build controlplane bin/bench ## measure storms, lateness, heartbeats and memory beside the built-in controllers (20 minutes; docs/evaluation.md)

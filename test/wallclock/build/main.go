@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/taintkeeper/taintkeeper/test/chaos/wallclock"
+	"github.com/taintkeeper/taintkeeper/test/wallclock"
 )
 
 func main() {
