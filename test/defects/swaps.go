@@ -1,0 +1,140 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+)
+
+// playSwaps lets the node-lifecycle controller swap the taints of a sick node, once and again and again.
+func playSwaps(ctx context.Context, s *scene) (finding, error) {
+	return s.playParts(ctx,
+		part{"one swap", func(ctx context.Context, s *scene) (departure, error) { return s.playSwapsOf(ctx, "once", 1) }},
+		part{"three swaps", func(ctx context.Context, s *scene) (departure, error) { return s.playSwapsOf(ctx, "often", 3) }},
+	)
+}
+
+// playSwapsOf swaps the taints of a node so often, every few seconds, and a last time so late that a countdown that began
+// anew would end well after the one that began with the first taint.
+func (s *scene) playSwapsOf(ctx context.Context, name string, swaps int) (departure, error) {
+	const between = 5 * time.Second
+	tolerated := time.Duration(swaps)*between + 3*time.Second
+	pod, began, err := s.podOfSickNode(ctx, name, tolerated)
+	if err != nil {
+		return departure{}, err
+	}
+	for i := range swaps {
+		if err := pause(ctx, time.Until(began.Add(time.Duration(i+1)*between))); err != nil {
+			return departure{}, err
+		}
+		next := []sickness{silent, unwell}[i%2]
+		if _, err := s.sicken(ctx, pod.Spec.NodeName, next); err != nil {
+			return departure{}, err
+		}
+	}
+	return s.observer.departure(ctx, pod, began, tolerated, tolerated+20*time.Second)
+}
+
+// playSwapAndRestart restarts the contestant while a countdown runs that began before a swap.
+func playSwapAndRestart(ctx context.Context, s *scene) (finding, error) {
+	const tolerated = 10 * time.Second
+	pod, began, err := s.podOfSickNode(ctx, "counted", tolerated)
+	if err != nil {
+		return finding{}, err
+	}
+	if _, err := s.sicken(ctx, pod.Spec.NodeName, silent); err != nil {
+		return finding{}, err
+	}
+	if err := pause(ctx, time.Until(began.Add(tolerated*6/10))); err != nil {
+		return finding{}, err
+	}
+	if err := s.contestant.restart(ctx); err != nil {
+		return finding{}, err
+	}
+	d, err := s.observer.departure(ctx, pod, began, tolerated, time.Minute)
+	return d.finding(), err
+}
+
+// sickness is what the condition Ready of a node says, and the taint that the node-lifecycle controller makes of it.
+type sickness struct {
+	ready corev1.ConditionStatus
+	taint string
+}
+
+var (
+	unwell = sickness{corev1.ConditionFalse, corev1.TaintNodeNotReady}
+	silent = sickness{corev1.ConditionUnknown, corev1.TaintNodeUnreachable}
+)
+
+// podOfSickNode makes a pod that tolerates both sicknesses for some time, and lets its node be unwell. The instant is that of
+// the taint, or a moment before.
+func (s *scene) podOfSickNode(ctx context.Context, name string, tolerated time.Duration) (*corev1.Pod, time.Time, error) {
+	seconds := int64(tolerated.Seconds())
+	pod, err := s.lonelyPod(ctx, name, tolerating(unwell.taint, seconds), tolerating(silent.taint, seconds))
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	began, err := s.sicken(ctx, pod.Spec.NodeName, unwell)
+	return pod, began, err
+}
+
+// sicken changes the condition of a node, as its kubelet and the controller that misses it do, and returns when the
+// node-lifecycle controller has tainted it accordingly, with an instant at which it had not yet.
+func (s *scene) sicken(ctx context.Context, name string, to sickness) (before time.Time, err error) {
+	before = time.Now()
+	if err := s.setReady(ctx, name, to.ready); err != nil {
+		return before, err
+	}
+	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		asked := time.Now()
+		node, err := s.admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil || slices.Equal(noExecuteKeys(node), []string{to.taint}) {
+			return err == nil, err
+		}
+		if !slices.Contains(noExecuteKeys(node), to.taint) {
+			before = asked
+		}
+		return false, nil
+	})
+	if err != nil {
+		return before, fmt.Errorf("wait until node %s has the taint %s alone: %w", name, to.taint, err)
+	}
+	return before, nil
+}
+
+func noExecuteKeys(node *corev1.Node) []string {
+	var keys []string
+	for _, taint := range node.Spec.Taints {
+		if taint.Effect == corev1.TaintEffectNoExecute {
+			keys = append(keys, taint.Key)
+		}
+	}
+	return keys
+}
+
+func (s *scene) setReady(ctx context.Context, name string, status corev1.ConditionStatus) error {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		node, err := s.admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		node.Status.Conditions = []corev1.NodeCondition{{
+			Type: corev1.NodeReady, Status: status, Reason: "Played", LastTransitionTime: metav1.Now(),
+		}}
+		_, err = s.admin.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("set the condition Ready of node %s to %s: %w", name, status, err)
+	}
+	return nil
+}
