@@ -31,7 +31,7 @@ test: build controlplane ## run all tests with the race detector, and the fuzz t
 	@$(GO) test -race -timeout 40m $$($(GO) list ./... | grep -v /test/)
 	@$(GO) test -race -timeout 40m -p 1 ./test/...
 	@for module in $(PROOFS); do (cd $$module && $(GO) test -race -timeout 40m ./...) || exit 1; done
-	@for target in taints:FuzzParse taints:FuzzApply verdict:FuzzDecide; do \
+	@for target in taints:FuzzParse taints:FuzzApply verdict:FuzzDecide internal/podwire:FuzzPods internal/podwire:FuzzWire; do \
 		$(GO) test -run '^$$' -fuzz "^$${target#*:}$$" -fuzztime 20000x "./$${target%:*}" || exit 1; \
 	done
 

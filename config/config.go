@@ -18,7 +18,7 @@ var RBAC []byte
 //go:embed crd.yaml
 var CRD []byte
 
-// Deployment is deployment.yaml: two replicas in the cluster itself.
+// Deployment is deployment.yaml: two replicas in the cluster itself, and their PodDisruptionBudget.
 //
 //go:embed deployment.yaml
 var Deployment []byte

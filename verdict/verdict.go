@@ -17,7 +17,8 @@
 //	due(p)      = the earliest of them
 //
 // A taint whose value changes goes on: a deadline that one value has set stays while the next is tolerated for
-// a while only, so that writing values again and again postpones nothing.
+// a while only, so that writing values again and again postpones nothing. A pod that is bound when the next value
+// is there owes nothing to the one before.
 //
 // That the first matching toleration in list order is the one that counts is Kubernetes' rule
 // (GetMatchingTolerations in k8s.io/kubernetes/pkg/apis/core/v1/helper, as used by
@@ -121,11 +122,13 @@ func (r Rule) Decide(pod Pod, nodeTaints []Taint) Verdict {
 // Judge returns what one taint alone means for a pod.
 func (r Rule) Judge(pod Pod, taint Taint) Reason {
 	reason := r.judge(pod, taint)
+	next := taint
 	for i := range taint.Before {
 		earlier := r.judge(pod, taint.Before[i])
-		if !reason.counts() || !earlier.counts() {
+		if !reason.counts() || !earlier.counts() || !pod.Bound.Before(next.Since) {
 			break
 		}
+		next = taint.Before[i]
 		if earlier.Due.Before(reason.Due) {
 			earlier.Taint = taint
 			reason = earlier

@@ -36,6 +36,8 @@ type NodeTaintRule struct {
 }
 
 // NodeTaintRuleSpec says which nodes get which taint when.
+//
+// +kubebuilder:validation:XValidation:rule="self.taint.effect != 'NoExecute' || has(self.maxTainted)",message="a rule with the effect NoExecute evicts pods and needs maxTainted: set it to the most nodes that may have the taint at once"
 type NodeTaintRuleSpec struct {
 	// The condition of a node that brings the taint.
 	// +required
@@ -43,7 +45,8 @@ type NodeTaintRuleSpec struct {
 
 	// The nodes that the rule is about. All nodes by default.
 	// +optional
-	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+	// +structType=atomic
+	NodeSelector *NodeTaintRuleSelector `json:"nodeSelector,omitempty"`
 
 	// The taint. It cannot be changed: delete the rule, which takes its taints off, and create another.
 	// +required
@@ -68,8 +71,8 @@ type NodeTaintRuleSpec struct {
 	ClearAfter metav1.Duration `json:"clearAfter,omitzero"`
 
 	// The most nodes that have the rule's taint at once, as a number or as a percentage of the selected nodes,
-	// rounded down. Beyond that the rule holds: further nodes wait until others have lost the taint. Without
-	// it there is no bound.
+	// rounded down. Beyond that the rule holds: further nodes wait until others have lost the taint. It is
+	// required with the effect NoExecute; otherwise there is no bound without it.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 2147483647 : type(self) == string && self.matches('^(100|[1-9]?[0-9])%$')",message="it is a number of nodes, 0 or more, or a percentage from 0% to 100%"
@@ -80,7 +83,11 @@ type NodeTaintRuleSpec struct {
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
-// NodeTaintRuleCondition is a condition of a node.
+// NodeTaintRuleCondition is a condition of a node. What becomes Unknown on all nodes at once when the control plane is
+// disrupted is left to node health, which knows zones.
+//
+// +kubebuilder:validation:XValidation:rule="self.type != 'Ready'",message="a rule about Ready would taint nodes without regard to the state of their zones: use the taints node.kubernetes.io/not-ready and node.kubernetes.io/unreachable, which node health sets"
+// +kubebuilder:validation:XValidation:rule="self.status != 'Unknown' || !(self.type in ['MemoryPressure', 'DiskPressure', 'PIDPressure'])",message="MemoryPressure, DiskPressure and PIDPressure become Unknown on all nodes at once when the control plane is disrupted: use the status True, or the taint node.kubernetes.io/unreachable, which node health sets"
 type NodeTaintRuleCondition struct {
 	// The type, for example KernelDeadlock.
 	// +required
@@ -94,6 +101,51 @@ type NodeTaintRuleCondition struct {
 	// +kubebuilder:validation:Enum="True";"False";Unknown
 	Status corev1.ConditionStatus `json:"status"`
 }
+
+// NodeTaintRuleSelector selects nodes by their labels, as Kubernetes' label selectors do: a node must match all of it.
+type NodeTaintRuleSelector struct {
+	// Labels and their values.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(key, key.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$') && (key.contains('/') ? key.split('/')[0].size() <= 253 && key.split('/')[1].size() <= 63 : key.size() <= 63))",message="a key is not the key of a label: it is a name of at most 63 characters, after a DNS prefix of at most 253 and a slash if there is one"
+	MatchLabels map[string]NodeTaintRuleLabelValue `json:"matchLabels,omitempty"`
+
+	// Requirements on labels.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	MatchExpressions []NodeTaintRuleRequirement `json:"matchExpressions,omitempty"`
+}
+
+// NodeTaintRuleRequirement is a requirement on a label.
+//
+// +kubebuilder:validation:XValidation:rule="(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",message="the operators In and NotIn need values, Exists and DoesNotExist take none"
+type NodeTaintRuleRequirement struct {
+	// The key of the label.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self.contains('/') ? self.split('/')[0].size() <= 253 && self.split('/')[1].size() <= 63 : self.size() <= 63",message="it is a name of at most 63 characters, after a prefix of at most 253 and a slash if there is one"
+	Key string `json:"key"`
+
+	// In, NotIn, Exists or DoesNotExist.
+	// +required
+	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
+	Operator metav1.LabelSelectorOperator `json:"operator"`
+
+	// The values, for In and NotIn.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	Values []NodeTaintRuleLabelValue `json:"values,omitempty"`
+}
+
+// NodeTaintRuleLabelValue is the value of a label.
+//
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
+type NodeTaintRuleLabelValue string
 
 // NodeTaintRuleTaint is a taint as kubectl taint takes it.
 type NodeTaintRuleTaint struct {

@@ -42,6 +42,7 @@ type options struct {
 	kubeAPIQPS          float32
 	kubeAPIBurst        int
 	metricsAddress      string
+	metricsCertDir      string
 	healthAddress       string
 	logFormat           string
 	logLevel            int
@@ -94,10 +95,11 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 0, "calls per second to the API server; 0: no limit here, the API server's priority and fairness decides")
 	flags.IntVar(&o.kubeAPIBurst, "kube-api-burst", 0, "calls above the rate in one burst, when --kube-api-qps is set; 0: twice the rate")
 	o.nodeHealth.addFlags(flags)
-	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "127.0.0.1:8080", "address of /metrics; 0: none")
+	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "127.0.0.1:8080", "address of /metrics; 0: none; beyond the loopback interface by TLS, and only for those who may get the URL /metrics")
+	flags.StringVar(&o.metricsCertDir, "metrics-cert-dir", "", "folder of tls.crt and tls.key for /metrics beyond the loopback interface; without it a self-signed certificate is made")
 	flags.StringVar(&o.healthAddress, "health-probe-bind-address", "127.0.0.1:8081", "address of /healthz and /readyz; 0: none")
 	flags.StringVar(&o.logFormat, "log-format", "text", "text or json")
-	flags.IntVarP(&o.logLevel, "v", "v", 0, "log verbosity: 0 is quiet in a storm, 1 has a line per eviction")
+	flags.IntVarP(&o.logLevel, "v", "v", 0, fmt.Sprintf("log verbosity, from 0 to %d: 0 has a line per eviction, 1 also one per failed try, 6 also every request to the API server", maxLogLevel))
 	flags.BoolVar(&o.election.enabled, "leader-elect", true, "elect a leader among the replicas; the others stand by with warm caches (a dry run takes no part)")
 	flags.DurationVar(&o.election.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "how long a standby waits before it takes over from a silent leader")
 	flags.DurationVar(&o.election.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "how long a leader tries to renew before it gives up")
@@ -116,8 +118,9 @@ func (o *options) validate() error {
 		require(o.kubeAPIBurst >= 0, "--kube-api-burst=%d: it cannot be negative; 0 means twice --kube-api-qps", o.kubeAPIBurst),
 		require(o.kubeAPIBurst <= 0 || o.kubeAPIQPS > 0, "--kube-api-burst=%d: it means nothing without --kube-api-qps, which is not limited; set both or none", o.kubeAPIBurst),
 		require(o.logFormat == "text" || o.logFormat == "json", "--log-format=%q: it is text or json", o.logFormat),
-		require(o.logLevel >= 0, "--v=%d: it cannot be negative", o.logLevel),
+		require(o.logLevel >= 0 && o.logLevel <= maxLogLevel, "--v=%d: it is a level from 0 to %d", o.logLevel, maxLogLevel),
 		validateAddress("--metrics-bind-address", o.metricsAddress),
+		o.validateMetricsCertDir(),
 		validateAddress("--health-probe-bind-address", o.healthAddress),
 		o.election.validate(),
 		o.nodeHealth.validate(),

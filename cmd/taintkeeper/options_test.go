@@ -4,12 +4,15 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
 
+	"github.com/taintkeeper/taintkeeper/config"
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
 )
 
@@ -46,8 +49,13 @@ func TestABadValueIsNamedWithWhatIsAllowed(t *testing.T) {
 		{"--node-monitor-period=-1s", "leave it out"},
 		{"--secondary-node-eviction-rate=Inf", "it is a number"},
 		{"--log-format=xml", "it is text or json"},
-		{"--v=-1", "it cannot be negative"},
+		{"--v=-1", "--v=-1: it is a level from 0 to 7"},
+		{"--v=8", "--v=8: it is a level from 0 to 7"},
+		{"--v=129", "--v=129: it is a level from 0 to 7"},
+		{"--v=256", "--v=256: it is a level from 0 to 7"},
 		{"--metrics-bind-address=8080", "it is host:port"},
+		{"--metrics-cert-dir=/certs", "--metrics-bind-address=127.0.0.1:8080 is on the loopback interface, where metrics are served without TLS"},
+		{"--metrics-bind-address=:8443 --metrics-cert-dir=/nowhere", "/nowhere/tls.crt"},
 		{"--health-probe-bind-address=127.0.0.1:99999", "it is host:port"},
 		{"--feature-gates=AllAlpha=true", "TaintTolerationComparisonOperators"},
 		{"--feature-gates=TaintTolerationComparisonOperators=maybe", "it is true or false"},
@@ -60,7 +68,7 @@ func TestABadValueIsNamedWithWhatIsAllowed(t *testing.T) {
 		{"--leader-elect-resource-name=", "--leader-elect-resource-name"},
 	} {
 		t.Run(test.args, func(t *testing.T) {
-			err := parse(t, test.args).validate()
+			err := parse(t, strings.Fields(test.args)...).validate()
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want a sentence with %q", err, test.want)
 			}
@@ -119,6 +127,59 @@ func TestTheDefaultsAreValidAndSafe(t *testing.T) {
 		if !strings.HasPrefix(address, "127.0.0.1:") {
 			t.Errorf("%s is not on the loopback interface", address)
 		}
+	}
+}
+
+func TestMetricsAreGuardedUnlessTheyStayOnTheLoopbackInterface(t *testing.T) {
+	for address, want := range map[string]bool{
+		"0":                      false, // there are none
+		"127.0.0.1:8080":         false,
+		"127.1.2.3:8080":         false,
+		"[::1]:8080":             false,
+		"[::ffff:127.0.0.1]:80":  false,
+		"localhost:8080":         false,
+		":8443":                  true,
+		"0.0.0.0:8443":           true,
+		"[::]:8443":              true,
+		"10.0.0.1:8443":          true,
+		"[fe80::1%eth0]:8443":    true,
+		"localhost.example:8443": true,
+		"metrics.example:8443":   true,
+	} {
+		o := parse(t, "--dry-run", "--metrics-bind-address="+address)
+		asked := slices.ContainsFunc(neededPermissions(o), func(p permission) bool { return p.resource == "tokenreviews" })
+		served := o.metricsServer()
+		if served.SecureServing != want || (served.FilterProvider != nil) != want || asked != want {
+			t.Errorf("%s: TLS %t, a filter %t, rights asked for %t; want %t", address, served.SecureServing, served.FilterProvider != nil, asked, want)
+		}
+		if err := o.validate(); err != nil {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+func TestTheFlagsOfTheDeploymentAreValidAndServeItsPorts(t *testing.T) {
+	objects, err := config.Objects(config.Deployment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deployment, ok := objects[0].(*appsv1.Deployment)
+	if !ok {
+		t.Fatalf("the first object is a %T", objects[0])
+	}
+	container := deployment.Spec.Template.Spec.Containers[0]
+	o := parse(t, container.Args...)
+	if err := o.validate(); err != nil {
+		t.Error(err)
+	}
+	served := map[string]string{"https": o.metricsAddress, "health": o.healthAddress}
+	for _, port := range container.Ports {
+		if want := fmt.Sprintf(":%d", port.ContainerPort); served[port.Name] != want {
+			t.Errorf("port %s is %s, and %q is served", port.Name, want, served[port.Name])
+		}
+	}
+	if !o.guardsMetrics() {
+		t.Error("everybody in the cluster may read metrics")
 	}
 }
 

@@ -111,6 +111,12 @@ func neededPermissions(o *options) []permission {
 	if o.elects() {
 		needed = append(needed, permission{verbs: []string{"get", "create", "update"}, resource: "leases", group: "coordination.k8s.io", namespace: o.election.namespace})
 	}
+	if o.guardsMetrics() {
+		needed = append(needed,
+			permission{verbs: []string{"create"}, resource: "tokenreviews", group: "authentication.k8s.io"},
+			permission{verbs: []string{"create"}, resource: "subjectaccessreviews", group: "authorization.k8s.io"},
+		)
+	}
 	return needed
 }
 

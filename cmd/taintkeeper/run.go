@@ -8,28 +8,26 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
-	"go.uber.org/zap/zapcore"
 	"golang.org/x/time/rate"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
 	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/podwire"
 	"github.com/taintkeeper/taintkeeper/internal/stage"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -39,10 +37,10 @@ import (
 const shutdownTimeout = 40 * time.Second
 
 func run(ctx context.Context, o *options) error {
-	log := newLogger(o)
-	ctrl.SetLogger(log)
-	klog.SetLogger(log)
-
+	log := newLogger(o, os.Stderr)
+	if err := shareLogger(log, o.logLevel); err != nil {
+		return err
+	}
 	config, err := loadConfig(o.kubeconfig)
 	if err != nil {
 		return err
@@ -101,7 +99,7 @@ func eventConfig(config *rest.Config) *rest.Config {
 func newManager(config *rest.Config, log logr.Logger, o *options) (manager.Manager, error) {
 	return ctrl.NewManager(config, manager.Options{
 		Logger:                        log,
-		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddress},
+		Metrics:                       o.metricsServer(),
 		HealthProbeBindAddress:        o.healthAddress,
 		GracefulShutdownTimeout:       new(shutdownTimeout),
 		LeaderElection:                o.elects(),
@@ -120,10 +118,10 @@ type part interface {
 	HasSynced() bool
 }
 
-// newParts makes the parts that the flags ask for. They share one client and one watch of pods.
+// newParts makes the parts that the flags ask for. They share one client, and one watch of pods on a connection of its own.
 func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) {
 	clock := &apicall.Clock{}
-	client, err := kubernetes.NewForConfig(clock.Listen(apicall.Config(config)))
+	client, err := podwire.NewForConfig(clock.Listen(apicall.Config(config)))
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +129,11 @@ func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) 
 	if err != nil {
 		return nil, err
 	}
-	pods, limiter := podcache.New(client), o.limiter()
+	watching, err := podwire.NewForConfig(apicall.Gathered(apicall.Config(config), podcache.Gather))
+	if err != nil {
+		return nil, err
+	}
+	pods, limiter := podcache.New(watching), o.limiter()
 	parts := []part{podWatch{pods}}
 	if o.enabled(controllerEviction) {
 		evictor, err := eviction.New(eviction.Config{
@@ -204,12 +206,4 @@ func addHealth(mgr manager.Manager, parts []part) error {
 		}
 		return nil
 	})
-}
-
-func newLogger(o *options) logr.Logger {
-	encode := zap.ConsoleEncoder()
-	if o.logFormat == "json" {
-		encode = zap.JSONEncoder()
-	}
-	return zap.New(encode, zap.Level(zapcore.Level(-o.logLevel)), zap.StacktraceLevel(zapcore.PanicLevel))
 }

@@ -27,9 +27,42 @@ func Turn(ctx context.Context, limiter *rate.Limiter) error {
 }
 
 // InFlight returns the context of a call that has begun. It goes on when the given one ends: shutting
-// down stops the next call, not the one in flight.
+// down stops the next call, not the one in flight. It ends when the given one is aborted, see Abortable.
 func InFlight(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+	aborted, ok := ctx.Value(abortKey{}).(context.Context)
+	if !ok {
+		return call, cancel
+	}
+	stop := context.AfterFunc(aborted, cancel)
+	return call, func() { stop(); cancel() }
+}
+
+type abortKey struct{}
+
+// Abortable returns a context whose calls in flight can be aborted, for a reason.
+func Abortable(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	aborted, abort := context.WithCancelCause(context.WithoutCancel(ctx))
+	return context.WithValue(ctx, abortKey{}, aborted), abort
+}
+
+// Shared returns the context for a call that others wait for as well: it is not aborted with the given one.
+func Shared(ctx context.Context) context.Context { return context.WithValue(ctx, abortKey{}, nil) }
+
+// Aborted returns a channel that is closed when the context is aborted; nil if it cannot be.
+func Aborted(ctx context.Context) <-chan struct{} {
+	if aborted, ok := ctx.Value(abortKey{}).(context.Context); ok {
+		return aborted.Done()
+	}
+	return nil
+}
+
+// AbortCause returns why the context was aborted; nil if it was not.
+func AbortCause(ctx context.Context) error {
+	if aborted, ok := ctx.Value(abortKey{}).(context.Context); ok {
+		return context.Cause(aborted) //nolint:contextcheck // it is the given context's own
+	}
+	return nil
 }
 
 // Stopping reports whether the process is told to end: no call may begin any more.

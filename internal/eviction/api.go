@@ -23,8 +23,7 @@ import (
 // (pkg/controller/tainteviction/taint_eviction.go).
 const conditionMessage = "Taint manager: deleting due to NoExecute taint"
 
-// api makes the API calls of an eviction. Those for a pod end when their context does, which is not that of the process:
-// see try.
+// api makes the API calls of an eviction.
 type api struct {
 	client  kubernetes.Interface
 	limiter *rate.Limiter // nil: no limit
@@ -43,25 +42,30 @@ func (a api) node(ctx context.Context, name string) (*corev1.Node, error) {
 	return a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 }
 
+// refusedMessage is the message of the condition of a pod whose delete is refused.
+func refusedMessage(refuser string) string {
+	return conditionMessage + "; the deletion is refused by " + refuser
+}
+
 // patchCondition sets the condition DisruptionTarget on exactly this pod, as the UID in the patch
 // is a precondition, and returns the pod as it is then.
-func (a api) patchCondition(ctx context.Context, pod *podcache.Pod) (*corev1.Pod, error) {
-	patch, err := conditionPatch(pod, now())
+func (a api) patchCondition(ctx context.Context, pod *podcache.Pod, message string) (*corev1.Pod, error) {
+	patch, err := conditionPatch(pod, message, now())
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, apicall.Timeout)
+	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
 	return a.client.CoreV1().Pods(pod.Namespace).
 		Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 }
 
-func conditionPatch(pod *podcache.Pod, at time.Time) ([]byte, error) {
+func conditionPatch(pod *podcache.Pod, message string, at time.Time) ([]byte, error) {
 	condition := map[string]any{
 		"type":    corev1.DisruptionTarget,
 		"status":  corev1.ConditionTrue,
 		"reason":  podcache.EvictionReason,
-		"message": conditionMessage,
+		"message": message,
 	}
 	if pod.Generation > 0 { // servers before 1.33 set none, and warn of the field
 		condition["observedGeneration"] = pod.Generation
@@ -77,7 +81,7 @@ func conditionPatch(pod *podcache.Pod, at time.Time) ([]byte, error) {
 
 // delete deletes exactly this pod, with its own grace period.
 func (a api) delete(ctx context.Context, pod *podcache.Pod) error {
-	ctx, cancel := context.WithTimeout(ctx, apicall.Timeout)
+	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
 	return a.client.CoreV1().Pods(pod.Namespace).
 		Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
@@ -85,7 +89,7 @@ func (a api) delete(ctx context.Context, pod *podcache.Pod) error {
 
 // pod reads the pod that has the name now, consistently.
 func (a api) pod(ctx context.Context, pod *podcache.Pod) (*corev1.Pod, error) {
-	ctx, cancel := context.WithTimeout(ctx, apicall.Timeout)
+	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
 	return a.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 }

@@ -27,6 +27,7 @@ type attempt struct {
 	live         *podcache.Pod // as the API server itself showed it last
 	unmarked     error         // why the condition could not be set in this try
 	announced    bool
+	refuser      string // who was said to refuse the delete
 
 	// Guarded by attempts.
 	notBefore time.Time // by the monotonic clock: a wait, not a deadline
@@ -66,10 +67,10 @@ func (a *attempt) shown(live *podcache.Pod) *podcache.Pod {
 	return live
 }
 
-// newest returns the pod as the API server showed it last, unless the watch has brought at least as
-// much since; then it is nil.
+// newest returns the pod as the API server showed it last, unless the watch has brought a newer one
+// since; then it is nil. Versions tell, as servers before 1.33 count no generation of pods.
 func (a *attempt) newest(cached *podcache.Pod) *podcache.Pod {
-	if a.live == nil || a.live.Generation <= cached.Generation {
+	if a.live == nil || a.live.Version < cached.Version {
 		return nil
 	}
 	return a.live

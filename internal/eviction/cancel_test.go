@@ -5,9 +5,11 @@ package eviction
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clienttesting "k8s.io/client-go/testing"
 )
@@ -106,6 +108,9 @@ func TestRefusalsBackOffAndAreNamed(t *testing.T) {
 		w.wantMetric("taintkeeper_refused_evictions", "policy keep", 1)
 		if said := w.did("event Eviction of Pod default/p is refused by policy keep"); len(said) != 1 {
 			t.Errorf("the refusal was said at %v, want once", said)
+		}
+		if got := w.pod("p").Status.Conditions[0]; got.Type != corev1.DisruptionTarget || !strings.HasSuffix(got.Message, "; the deletion is refused by policy keep") {
+			t.Errorf("the condition is %v, want that it names the policy", got)
 		}
 		w.taint("n", "k-")
 		w.pass(sec)

@@ -63,15 +63,11 @@ func (e *events) unmarked(pod *podcache.Pod, err error) {
 }
 
 // refused says that a pod stays although it is due, and who refuses its eviction.
-func (e *events) refused(req PodRequest, err error) {
-	e.recorder.Eventf(req.reference(), corev1.EventTypeWarning, "EvictionRefused",
-		"Eviction of Pod %s is refused by %s, and tried again at least every %s: %v", req, refuser(err), lastRefused, err)
-}
-
-func (r PodRequest) reference() *corev1.ObjectReference {
-	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: r.Namespace, Name: r.Name, UID: r.UID}
+func (e *events) refused(pod *podcache.Pod, err error) {
+	e.recorder.Eventf(reference(pod), corev1.EventTypeWarning, "EvictionRefused",
+		"Eviction of Pod %s is refused by %s, and tried again at least every %s: %v", pod.Key(), refuser(err), lastRefused, err)
 }
 
 func reference(pod *podcache.Pod) *corev1.ObjectReference {
-	return leaving{pod: pod}.request().reference()
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 }

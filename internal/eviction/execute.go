@@ -4,6 +4,7 @@
 package eviction
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,14 +52,14 @@ func (x *executor) Reconcile(ctx context.Context, req PodRequest) (reconcile.Res
 	if wait := time.Until(attempt.notBefore); wait > 0 {
 		return again(attempt, wait), nil
 	}
-	t := x.slots.begin(ctx, req, x.nodeOf(req), attempt)
-	result, err := x.evict(ctx, t)
+	t, trying := x.slots.begin(ctx, req, x.nodeOf(req), attempt)
+	result, err := x.evict(trying, t)
 	aborted := x.slots.end(t)
 	switch {
 	case result == "" && apicall.Stopping(ctx): // shutting down: the next process goes on
 		return reconcile.Result{}, nil
 	case errors.Is(aborted, errWithdrawn):
-		result, err = x.settle(ctx, t, result, err)
+		result, err = x.settle(ctx, req, result, err), nil
 	case err != nil && aborted != nil:
 		err = aborted
 	}
@@ -93,9 +94,6 @@ func (x *executor) retry(ctx context.Context, req PodRequest, attempt *attempt, 
 	wait := attempt.fail(err)
 	x.attempts.postpone(attempt, time.Now().Add(wait), err)
 	x.metrics.retries.WithLabelValues(reason(err)).Inc()
-	if refused(err) && attempt.failures == troubleAfter {
-		x.events.refused(req, err)
-	}
 	log := logf.FromContext(ctx).WithValues("pod", klog.KRef(req.Namespace, req.Name), "failures", attempt.failures, "unconfirmed", attempt.unconfirmed, "after", wait.String(), "reason", err.Error())
 	if x.worthALine(attempt, err) {
 		log.Info("Evictions fail and are tried again; this is one of them")
@@ -113,28 +111,28 @@ func (x *executor) worthALine(attempt *attempt, err error) bool {
 
 // settle finds out what became of an eviction that was aborted because the pod has not to leave now: its delete may have
 // been carried out all the same.
-func (x *executor) settle(ctx context.Context, t *try, done result, failure error) (result, error) {
+func (x *executor) settle(ctx context.Context, req PodRequest, done result, failure error) result {
 	if failure == nil && done != resultCancelled {
-		return done, nil
+		return done
 	}
-	pod, ok := x.pods.Get(t.req.UID)
+	pod, ok := x.pods.Get(req.UID)
 	if !ok || pod.Flags.Has(podcache.Terminating) {
-		return resultGone, nil
+		return resultGone
 	}
 	if failure != nil {
-		_, done, err := x.look(context.WithoutCancel(ctx), pod)
+		_, done, err := x.look(ctx, pod)
 		if done != "" {
-			return done, nil
+			return done
 		}
 		if err != nil {
-			logf.FromContext(ctx).Info("Cannot tell whether an eviction was cancelled in time", "pod", klog.KRef(t.req.Namespace, t.req.Name), "reason", err.Error())
-			return resultCancelled, nil
+			logf.FromContext(ctx).Info("Cannot tell whether an eviction was cancelled in time", "pod", klog.KRef(req.Namespace, req.Name), "reason", err.Error())
+			return resultCancelled
 		}
 	}
 	if tainted, ok := x.nodes.get(pod.Node); !ok || !x.leaves(pod, tainted) {
 		x.events.cancelled(pod)
 	}
-	return resultCancelled, nil
+	return resultCancelled
 }
 
 func (x *executor) leaves(pod *podcache.Pod, tainted *node) bool {
@@ -180,11 +178,11 @@ func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Po
 	pod, tainted, done := x.cached(t.req)
 	for done == "" {
 		after := later(pod.Seen(), tainted.changed)
-		live, err := x.live.node(ctx, t.calls.Done(), pod.Node, after)
+		live, err := x.live.node(ctx, pod.Node, after)
 		if err != nil {
 			return nil, verdict.Verdict{}, "", fmt.Errorf("confirm the taints of node %s: %w", pod.Node, err)
 		}
-		if err := errors.Join(ctx.Err(), t.calls.Err()); err != nil {
+		if err := cmp.Or(ctx.Err(), apicall.AbortCause(ctx)); err != nil {
 			return nil, verdict.Verdict{}, "", err
 		}
 		// The read, and the wait for its turn, took time: what the watches brought meanwhile counts,
@@ -196,6 +194,7 @@ func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Po
 		if livePod != nil {
 			pod = livePod
 		}
+		x.warnOfClocks(ctx)
 		v, err := x.confirm(pod, tainted, live.node, x.live.passed(pod.Node, tainted.version, after))
 		return pod, v, "", err
 	}
@@ -212,6 +211,16 @@ func (x *executor) confirm(pod *podcache.Pod, tainted *node, live, passed *corev
 		return v, tooEarlyError{wait}
 	}
 	return v, nil
+}
+
+// clocksDiffer is from when on a difference of the clocks is worth a warning: deadlines are kept to the second.
+const clocksDiffer = 5 * time.Second
+
+// warnOfClocks says now and then that this machine's clock and the API server's differ: evictions come late by that.
+func (x *executor) warnOfClocks(ctx context.Context) {
+	if offset := x.clock.Offset(); offset.Abs() >= clocksDiffer && x.trouble.worthALine("clocks differ", time.Now()) {
+		logf.FromContext(ctx).Info("This machine's clock and the API server's differ, so evictions can come late; set them right, with NTP for example", "serverAhead", offset.String())
+	}
 }
 
 func later(a, b time.Time) time.Time {
@@ -247,10 +256,11 @@ func (x *executor) announce(ctx context.Context, pod *podcache.Pod, v verdict.Ve
 }
 
 func (x *executor) delete(ctx context.Context, t *try, pod *podcache.Pod, v verdict.Verdict) (result, error) {
-	if err := x.api.delete(t.calls, pod); err != nil {
-		if done, err := x.ended(t.calls, pod, err); done != "" || err != nil {
+	if err := x.api.delete(ctx, pod); err != nil {
+		if done, err := x.ended(ctx, pod, err); done != "" || err != nil {
 			return done, err
 		}
+		x.tellRefusal(ctx, t, pod, err)
 		return "", fmt.Errorf("delete pod %s: %w", pod.Key(), err)
 	}
 	if t.attempt.unmarked != nil {
@@ -260,4 +270,16 @@ func (x *executor) delete(ctx context.Context, t *try, pod *podcache.Pod, v verd
 	x.metrics.deleted(now().Sub(v.Due))
 	logf.FromContext(ctx).Info("Evicted", "pod", klog.KRef(pod.Namespace, pod.Name), "node", pod.Node, "taint", v.Taint.ToString(), "due", v.Due)
 	return resultDeleted, nil
+}
+
+// tellRefusal says who refuses the delete of a pod, in an event and in the condition, once it is more than a passing trouble.
+func (x *executor) tellRefusal(ctx context.Context, t *try, pod *podcache.Pod, err error) {
+	if !refused(err) || t.attempt.failures+1 < troubleAfter || t.attempt.refuser == refuser(err) {
+		return
+	}
+	t.attempt.refuser = refuser(err)
+	x.events.refused(pod, err)
+	if _, err := x.api.patchCondition(ctx, pod, refusedMessage(t.attempt.refuser)); err != nil {
+		logf.FromContext(ctx).V(1).Info("Cannot say in the condition who refuses an eviction", "pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -47,8 +48,8 @@ type liveRead struct {
 
 // node returns the node as the API server had it after the given instant, at which the newest of
 // what is to be confirmed was seen, pod or taints: by a read of its own, or another's that started at most confirmedFor
-// ago. It stops waiting, and leaves the read to others, when the eviction is aborted.
-func (l *liveNodes) node(ctx context.Context, aborted <-chan struct{}, name string, after time.Time) (liveRead, error) {
+// ago. It stops waiting, and leaves the read to others, when the context is aborted.
+func (l *liveNodes) node(ctx context.Context, name string, after time.Time) (liveRead, error) {
 	asked := time.Now()
 	if read, ok := l.recent(name); ok && !read.started.Before(after) {
 		return read, nil
@@ -58,11 +59,11 @@ func (l *liveNodes) node(ctx context.Context, aborted <-chan struct{}, name stri
 			if read, ok := l.recent(name); ok && !read.started.Before(after) { // it ended while we came here
 				return read, nil
 			}
-			return l.read(ctx, name)
+			return l.read(apicall.Shared(ctx), name)
 		})
 		select {
-		case <-aborted:
-			return liveRead{}, context.Canceled
+		case <-apicall.Aborted(ctx):
+			return liveRead{}, apicall.AbortCause(ctx)
 		case answer := <-result:
 			if answer.Err != nil {
 				return liveRead{}, answer.Err

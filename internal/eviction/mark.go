@@ -27,7 +27,7 @@ func (x *executor) mark(ctx context.Context, t *try, pod *podcache.Pod) (*podcac
 	attempt := t.attempt
 	attempt.unmarked = nil
 	if attempt.marked || pod.Flags.Has(podcache.MarkedByTaint) {
-		live, done, err := x.look(t.calls, pod)
+		live, done, err := x.look(ctx, pod)
 		if err != nil && !attempt.blocks(err) {
 			return attempt.newest(pod), "", nil // it must not block the delete
 		}
@@ -39,13 +39,13 @@ func (x *executor) mark(ctx context.Context, t *try, pod *podcache.Pod) (*podcac
 			return nil, done, err
 		}
 	}
-	answer, err := x.api.patchCondition(t.calls, pod)
+	answer, err := x.api.patchCondition(ctx, pod, conditionMessage)
 	if err == nil {
 		live, done := x.show(pod, answer)
 		return attempt.shown(live), done, nil
 	}
 	// A conflict that cannot be looked into is a refusal like any other: it must not block the delete.
-	if done, _ := x.ended(t.calls, pod, err); done != "" {
+	if done, _ := x.ended(ctx, pod, err); done != "" {
 		return nil, done, nil
 	}
 	if attempt.blocks(err) {
@@ -55,7 +55,7 @@ func (x *executor) mark(ctx context.Context, t *try, pod *podcache.Pod) (*podcac
 	if err := x.api.turn(ctx); err != nil {
 		return nil, "", err
 	}
-	live, done, lookErr := x.look(t.calls, pod)
+	live, done, lookErr := x.look(ctx, pod)
 	if lookErr != nil { // nor must this block the delete
 		live = attempt.newest(pod)
 	}

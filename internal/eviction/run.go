@@ -31,9 +31,13 @@ type sight struct {
 	byServer time.Time // by the API server's, where that is known to differ
 }
 
+// first is the earlier of the two: whoever is not tolerated at all must not have to wait for the clock that is behind, and
+// for the others nothing is due before both clocks say so.
+func (s sight) first() time.Time { return earlier(s.at, s.byServer) }
+
 // begin returns the run of a taint that is seen for the first time.
 func begin(taint corev1.Taint, seen sight, version string) run {
-	r := run{Taint: verdict.Taint{Taint: taint, Since: verdict.Since(taint.TimeAdded, seen.at)}, seen: seen, from: version, add: taint.TimeAdded}
+	r := run{Taint: verdict.Taint{Taint: taint, Since: verdict.Since(taint.TimeAdded, seen.first())}, seen: seen, from: version, add: taint.TimeAdded}
 	if taint.TimeAdded.IsZero() {
 		r.add = &metav1.Time{Time: seen.byServer.Truncate(time.Second)}
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 )
 
 const (
@@ -54,17 +56,14 @@ func newSlots(count int) *slots {
 type try struct {
 	req     PodRequest
 	attempt *attempt
-	// calls is the context of calls: it ends when the try is aborted, but not at a shutdown, which lets a call that
-	// has begun come to its end.
-	calls context.Context
-	abort context.CancelCauseFunc
+	abort   context.CancelCauseFunc
 
 	node  string
 	began time.Time
 	timer *time.Timer // for as long as it has a slot
 	hangs bool        // it has none any more
-
-	withdrawn, over bool
+	cause error       // why it was aborted
+	over  bool        // it cannot be aborted any more
 }
 
 // onHang sets the function that is called with the name of a node when the first of its evictions hangs.
@@ -74,15 +73,15 @@ func (s *slots) onHang(hang func(node string)) {
 	s.hang = hang
 }
 
-// begin notes that a try begins, of a pod on the given node.
-func (s *slots) begin(ctx context.Context, req PodRequest, node string, attempt *attempt) *try {
-	t := &try{req: req, attempt: attempt, node: node, began: time.Now()}
-	t.calls, t.abort = context.WithCancelCause(context.WithoutCancel(ctx))
+// begin notes that a try begins, of a pod on the given node, and returns the context in which it can be aborted.
+func (s *slots) begin(ctx context.Context, req PodRequest, node string, attempt *attempt) (*try, context.Context) {
+	ctx, abort := apicall.Abortable(ctx)
+	t := &try{req: req, attempt: attempt, abort: abort, node: node, began: time.Now()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open[req] = t
 	t.timer = time.AfterFunc(patience, func() { s.outlast(t) })
-	return t
+	return t, ctx
 }
 
 // end says that a try is over, and returns why it was aborted, if it was.
@@ -90,10 +89,15 @@ func (s *slots) end(t *try) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.over = true
-	if t.withdrawn {
-		return errWithdrawn
+	return t.cause
+}
+
+// giveUp aborts a try. That the pod has not to leave now is the stronger reason. The caller holds the lock.
+func (t *try) giveUp(cause error) {
+	if !errors.Is(t.cause, errWithdrawn) {
+		t.cause = cause
 	}
-	return context.Cause(t.calls)
+	t.abort(cause)
 }
 
 // withdraw aborts the eviction of a pod if it is carried out now, and reports whether it is.
@@ -104,8 +108,7 @@ func (s *slots) withdraw(req PodRequest) bool {
 	if !ok || t.over {
 		return false
 	}
-	t.withdrawn = true
-	t.abort(errWithdrawn)
+	t.giveUp(errWithdrawn)
 	return true
 }
 
@@ -124,7 +127,7 @@ func (s *slots) outlast(t *try) {
 		return
 	}
 	if s.hangingInAll() >= s.most {
-		s.victimFor(t).abort(errNoRoom)
+		s.victimFor(t).giveUp(errNoRoom)
 	}
 	t.hangs = true
 	s.hanging[t.node]++
@@ -148,7 +151,7 @@ func (s *slots) victimFor(newcomer *try) *try {
 	victim := newcomer
 	most := s.hanging[newcomer.node] + 1
 	for _, t := range s.open {
-		if !t.hangs || t.calls.Err() != nil {
+		if !t.hangs || t.cause != nil {
 			continue
 		}
 		count := s.hanging[t.node]

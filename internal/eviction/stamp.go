@@ -127,7 +127,7 @@ func (s *stamper) stamp(ctx context.Context, name string) error {
 	if !ok {
 		return nil
 	}
-	live, err := s.live.node(ctx, ctx.Done(), name, known.changed)
+	live, err := s.live.node(ctx, name, known.changed)
 	if err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func hasStamps(node *corev1.Node, written []corev1.Taint) bool {
 // timeAdded would make all of it ours, and the next apply of the very same configuration a conflict.
 func applierOfTaints(node *corev1.Node) string {
 	for _, entry := range node.ManagedFields {
-		if entry.Operation == metav1.ManagedFieldsOperationApply && entry.FieldsV1 != nil && ownsTaints(entry.FieldsV1.Raw) {
+		if entry.Operation == metav1.ManagedFieldsOperationApply && entry.FieldsV1 != nil && ownsTaints(entry.FieldsV1.GetRawBytes()) {
 			return entry.Manager
 		}
 	}

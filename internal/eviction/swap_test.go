@@ -186,3 +186,23 @@ func TestAValueThatIsToleratedForEverEndsTheCountdown(t *testing.T) {
 		w.wantDeletes(map[string]time.Duration{"p": hour + 60*sec})
 	})
 }
+
+func TestAPodThatComesLaterOwesNothingToTheValueThatATaintHadBefore(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		value := func(value string, seconds int64) func(*corev1.Pod) {
+			return func(pod *corev1.Pod) {
+				pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: "k", Value: value, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds})
+			}
+		}
+		w.addNode("n")
+		w.run()
+		w.until(10 * sec)
+		w.taint("n", "k=x:NoExecute")
+		w.until(20 * sec)
+		w.taint("n", "k=y:NoExecute")
+		w.until(30 * sec)
+		w.addPod("p", value("x", 5), value("y", 60))
+		w.pass(hour)
+		w.wantDeletes(map[string]time.Duration{"p": 90 * sec})
+	})
+}

@@ -42,7 +42,7 @@ func play(t *testing.T, test func(t *testing.T, w *world)) {
 // playMany is play for many objects, whose managed fields are not kept: they cost the fake clientset milliseconds a call.
 func playMany(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
-	playIn(t, fake.NewSimpleClientset, test) //nolint:staticcheck // see above; there is no other way
+	playIn(t, fake.NewSimpleClientset, test)
 }
 
 func playIn(t *testing.T, newClientset func(objects ...runtime.Object) *fake.Clientset, test func(t *testing.T, w *world)) {
@@ -149,6 +149,15 @@ func (w *world) node(name string) *corev1.Node {
 	return node
 }
 
+func (w *world) pod(name string) *corev1.Pod {
+	w.t.Helper()
+	pod, err := w.client.CoreV1().Pods("default").Get(w.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return pod
+}
+
 func (w *world) updateNode(node *corev1.Node) {
 	w.t.Helper()
 	w.must(w.client.CoreV1().Nodes().Update(w.t.Context(), node, metav1.UpdateOptions{}))
@@ -182,10 +191,7 @@ func (w *world) addPod(name string, change ...func(*corev1.Pod)) {
 // changePod updates a pod.
 func (w *world) changePod(name string, change func(*corev1.Pod)) {
 	w.t.Helper()
-	pod, err := w.client.CoreV1().Pods("default").Get(w.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	pod := w.pod(name)
 	change(pod)
 	w.must(w.client.CoreV1().Pods("default").Update(w.t.Context(), pod, metav1.UpdateOptions{}))
 	synctest.Wait()

@@ -371,7 +371,7 @@ func TestAnOlderRuleThatIsInvalidDoesNotStopAYoungerOne(t *testing.T) {
 	playRules(t, func(_ *testing.T, w *ruleWorld) {
 		w.addZone("a", 3)
 		w.addRule("old", func(r *v1alpha1.NodeTaintRule) {
-			r.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: "Sometimes"}}}
+			r.Spec.NodeSelector = &v1alpha1.NodeTaintRuleSelector{MatchExpressions: []v1alpha1.NodeTaintRuleRequirement{{Key: "x", Operator: "Sometimes"}}}
 		})
 		w.sleep(time.Second)
 		w.addRule("young")
@@ -743,7 +743,7 @@ func TestAPlaceBelowMaxTaintedIsFreeWhenAWriteWasNotDone(t *testing.T) {
 		w.locks("a-0", "a-1") // a-0 comes first
 		w.run()
 		w.changeRule(func(r *v1alpha1.NodeTaintRule) {
-			r.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "one"}}
+			r.Spec.NodeSelector = &v1alpha1.NodeTaintRuleSelector{MatchLabels: map[string]v1alpha1.NodeTaintRuleLabelValue{"pool": "one"}}
 		})
 		w.settle()
 		away.Store(false)
@@ -772,7 +772,7 @@ func TestMaxTaintedHoldsWhenTheAnswerToAWriteIsLost(t *testing.T) {
 		w.run()
 		w.settle()
 		w.changeRule(func(r *v1alpha1.NodeTaintRule) {
-			r.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "one"}}
+			r.Spec.NodeSelector = &v1alpha1.NodeTaintRuleSelector{MatchLabels: map[string]v1alpha1.NodeTaintRuleLabelValue{"pool": "one"}}
 		})
 		for range 40 {
 			w.sleep(500 * time.Millisecond)

@@ -6,9 +6,12 @@ package nodehealth
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -23,11 +26,23 @@ type marker struct {
 	pods   *podcache.Cache
 	api    api
 	events *events
+
+	mu     sync.Mutex
+	failed map[string]failures // by node
+}
+
+// failures are the pods of a node that could not be marked.
+type failures map[types.UID]failure
+
+// failure is when a pod that could not be marked is tried again, and the backoff of which that is the end.
+type failure struct {
+	again   time.Time
+	backoff time.Duration
 }
 
 // Reconcile marks the pods of one node. It comes back until all are done.
 func (m *marker) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Result, error) {
-	var failed []error
+	before, after := m.failuresOf(req.Name), failures{}
 	for _, pod := range m.pods.OnNode(req.Name) {
 		if !pod.Flags.Has(podcache.Ready) {
 			continue
@@ -35,19 +50,71 @@ func (m *marker) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Resu
 		if !m.silent(req.Name) || apicall.Stopping(ctx) {
 			break
 		}
+		known := before[pod.UID]
+		if known.again.After(time.Now()) {
+			after[pod.UID] = known
+			continue
+		}
 		if err := m.mark(ctx, pod); err != nil {
-			failed = append(failed, err)
+			after[pod.UID] = known.next(err, time.Now())
+			logf.FromContext(ctx).V(1).Info("A pod of a silent node could not be marked; trying again", "pod", pod.Key(), "node", req.Name, "again", after[pod.UID].again, "reason", err.Error())
 		}
 	}
-	if len(failed) == 0 || apicall.Stopping(ctx) {
+	m.remember(req.Name, after)
+	if len(after) == 0 || apicall.Stopping(ctx) {
 		return reconcile.Result{}, nil
 	}
-	logf.FromContext(ctx).V(1).Info("Pods of a silent node could not be marked; trying again", "node", req.Name, "pods", len(failed), "reason", failed[0].Error())
-	return reconcile.Result{RequeueAfter: markAgainAfter}, nil
+	return reconcile.Result{RequeueAfter: max(time.Until(after.first()), time.Nanosecond)}, nil
 }
 
-// markAgainAfter is how long to wait before pods that could not be marked are tried again.
-const markAgainAfter = time.Second
+func (m *marker) failuresOf(node string) failures {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.failed[node]
+}
+
+// remember notes which pods of a node could not be marked. It keeps nothing of a node without any.
+func (m *marker) remember(node string, failed failures) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(failed) == 0 {
+		delete(m.failed, node)
+		return
+	}
+	if m.failed == nil {
+		m.failed = map[string]failures{}
+	}
+	m.failed[node] = failed
+}
+
+// first returns when the first pod is tried again.
+func (f failures) first() time.Time {
+	var first time.Time
+	for _, failed := range f {
+		if first.IsZero() || failed.again.Before(first) {
+			first = failed.again
+		}
+	}
+	return first
+}
+
+// The backoff between tries to mark a pod. It grows to lastBackoff as long as it is not known what would become of another
+// try, and to refusedMarkBackoff if the API server refuses the change.
+const (
+	firstMarkBackoff   = time.Second
+	refusedMarkBackoff = 5 * time.Minute
+)
+
+// next returns the failure of another try, after which the backoff doubles. Up to a quarter of it is left out, so that
+// pods that failed together are not tried together for ever.
+func (f failure) next(err error, now time.Time) failure {
+	longest := lastBackoff
+	if apicall.Refused(err) {
+		longest = refusedMarkBackoff
+	}
+	backoff := min(max(2*f.backoff, firstMarkBackoff), longest)
+	return failure{again: now.Add(backoff - rand.N(backoff/4)), backoff: backoff}
+}
 
 func (m *marker) silent(name string) bool {
 	node, ok := m.nodes.get(name)

@@ -4,6 +4,7 @@
 package nodehealth
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,6 +29,8 @@ type rule struct {
 	onlyReports bool
 	// asIf: nothing is written, so what would be done counts as done.
 	asIf bool
+	// frozen: the rule cannot be meant as it is, so the taints that it has brought stay as they are, and no others come.
+	frozen bool
 }
 
 // taint returns what a node gets, without an instant.
@@ -63,6 +66,11 @@ type ruling struct {
 
 func (r ruling) accepted() bool { return r.reason == v1alpha1.ReasonAccepted }
 
+// flawed reports whether the rule cannot do its work, whatever others there are.
+func (r ruling) flawed() bool {
+	return r.reason == v1alpha1.ReasonInvalid || r.reason == v1alpha1.ReasonBuiltInKey
+}
+
 // judge says whether a rule does its work, beside all the others there are. One that cannot do its own, or is
 // being deleted, leaves its taint to the next.
 func judge(object *v1alpha1.NodeTaintRule, all []*v1alpha1.NodeTaintRule) ruling {
@@ -83,20 +91,67 @@ func judge(object *v1alpha1.NodeTaintRule, all []*v1alpha1.NodeTaintRule) ruling
 	return ruling{v1alpha1.ReasonAccepted, "The rule does its work."}
 }
 
-// flawOf returns what keeps a rule from doing its work, whatever others there are.
+// flawOf returns what keeps a rule from doing its work, whatever others there are. The API server refuses most of it, but
+// not in rules that it has taken before it knew of that.
 func flawOf(object *v1alpha1.NodeTaintRule) (ruling, bool) {
 	if key := object.Spec.Taint.Key; builtIn(key) {
-		return ruling{v1alpha1.ReasonBuiltInKey, fmt.Sprintf("Taint key %s belongs to Kubernetes itself: create the rule anew with a key of your own.", key)}, true
+		return ruling{v1alpha1.ReasonBuiltInKey, fmt.Sprintf("Taint key %s belongs to Kubernetes itself: create the rule anew with a key of your own. %s", key, untilMended)}, true
 	}
-	if _, err := metav1.LabelSelectorAsSelector(object.Spec.NodeSelector); err != nil {
-		return ruling{v1alpha1.ReasonInvalid, fmt.Sprintf("nodeSelector cannot be used: %v.", err)}, true
-	}
-	if bound := object.Spec.MaxTainted; bound != nil {
-		if _, err := intstr.GetScaledValueFromIntOrPercent(bound, 100, false); err != nil {
-			return ruling{v1alpha1.ReasonInvalid, fmt.Sprintf("maxTainted cannot be used: %v.", err)}, true
-		}
+	if err := validate(object.Spec); err != nil {
+		return ruling{v1alpha1.ReasonInvalid, fmt.Sprintf("Invalid %v. %s", err, untilMended)}, true
 	}
 	return ruling{}, false
+}
+
+// What is said of rules that must not do their work, by the API server (config/crd.yaml), too.
+const (
+	aboutReady    = "a rule about Ready would taint nodes without regard to the state of their zones: use the taints node.kubernetes.io/not-ready and node.kubernetes.io/unreachable, which node health sets"
+	aboutUnknown  = "MemoryPressure, DiskPressure and PIDPressure become Unknown on all nodes at once when the control plane is disrupted: use the status True, or the taint node.kubernetes.io/unreachable, which node health sets"
+	withoutABound = "a rule with the effect NoExecute evicts pods and needs maxTainted: set it to the most nodes that may have the taint at once"
+	untilMended   = "Until that is mended the rule neither taints a node nor takes a taint off."
+)
+
+// validate says which field of a rule cannot be used, and why.
+func validate(spec v1alpha1.NodeTaintRuleSpec) error {
+	kind := spec.Condition.Type
+	if kind == corev1.NodeReady {
+		return fmt.Errorf("condition: %s", aboutReady)
+	}
+	if spec.Condition.Status == corev1.ConditionUnknown && slices.Contains(kubeletConditions, kind) {
+		return fmt.Errorf("condition: %s", aboutUnknown)
+	}
+	if _, err := selectorOf(spec); err != nil {
+		return fmt.Errorf("nodeSelector: %w", err)
+	}
+	if spec.MaxTainted == nil {
+		if spec.Taint.Effect == corev1.TaintEffectNoExecute {
+			return errors.New(withoutABound)
+		}
+		return nil
+	}
+	if _, err := intstr.GetScaledValueFromIntOrPercent(spec.MaxTainted, 100, false); err != nil {
+		return fmt.Errorf("maxTainted: %w", err)
+	}
+	return nil
+}
+
+// selectorOf returns what a rule selects nodes by; all, if it does not say.
+func selectorOf(spec v1alpha1.NodeTaintRuleSpec) (labels.Selector, error) {
+	if spec.NodeSelector == nil {
+		return labels.Everything(), nil
+	}
+	said := &metav1.LabelSelector{MatchLabels: map[string]string{}}
+	for key, value := range spec.NodeSelector.MatchLabels {
+		said.MatchLabels[key] = string(value)
+	}
+	for _, requirement := range spec.NodeSelector.MatchExpressions {
+		next := metav1.LabelSelectorRequirement{Key: requirement.Key, Operator: requirement.Operator}
+		for _, value := range requirement.Values {
+			next.Values = append(next.Values, string(value))
+		}
+		said.MatchExpressions = append(said.MatchExpressions, next)
+	}
+	return metav1.LabelSelectorAsSelector(said)
 }
 
 // builtIn reports whether a taint key is in a domain that is reserved for Kubernetes
@@ -125,21 +180,19 @@ func compareAge(a, b *v1alpha1.NodeTaintRule) int {
 }
 
 // newRule returns a rule as it is planned. One that is not accepted, or is being deleted, selects no node.
-func newRule(object *v1alpha1.NodeTaintRule, accepted, dryRun bool) *rule {
+func newRule(object *v1alpha1.NodeTaintRule, verdict ruling, dryRun bool) *rule {
+	deleted := !object.DeletionTimestamp.IsZero()
 	r := &rule{
 		name: object.Name, uid: object.UID, selector: labels.Nothing(), spec: object.Spec,
 		onlyReports: object.Spec.DryRun, asIf: object.Spec.DryRun || dryRun,
+		frozen: verdict.flawed() && !deleted,
 	}
 	taint := r.taint()
 	r.text = taint.ToString()
-	if !accepted || !object.DeletionTimestamp.IsZero() {
+	if !verdict.accepted() || deleted {
 		return r
 	}
-	if object.Spec.NodeSelector == nil {
-		r.selector = labels.Everything()
-		return r
-	}
-	if selector, err := metav1.LabelSelectorAsSelector(object.Spec.NodeSelector); err == nil {
+	if selector, err := selectorOf(object.Spec); err == nil {
 		r.selector = selector
 	}
 	return r

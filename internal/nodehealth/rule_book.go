@@ -82,7 +82,9 @@ func (b *rulebook) enter(r *rule, plan rulePlan, nodes []*corev1.Node) []string 
 	differs := next.differsFromNode
 	if before != nil && before.rule.uid == r.uid {
 		next.holding, next.said = before.holding, before.said
-		differs = func(node *corev1.Node) bool { return before.wants(node) != next.wants(node) }
+		if !before.rule.frozen { // whose nodes say what they said before
+			differs = func(node *corev1.Node) bool { return before.wants(node) != next.wants(node) }
+		}
 	}
 	if before != nil && before.rule.text != r.text { // made anew
 		b.departed.Add(departure{r.name, before.rule.text}, nil)
@@ -221,6 +223,8 @@ func (b pages) says(node *corev1.Node, name, taint string) entry {
 		return takenOff
 	case !ok, taint != known.rule.text:
 		return dropped
+	case known.rule.frozen:
+		return kept
 	case known.wants(node):
 		return wanted
 	}

@@ -80,7 +80,7 @@ func (r *ruler) gone(name string) {
 // rule plans one rule and returns when to do so again.
 func (r *ruler) rule(ctx context.Context, object *v1alpha1.NodeTaintRule, now time.Time) (time.Time, error) {
 	verdict := judge(object, r.watch.all())
-	planned := newRule(object, verdict.accepted(), r.dryRun)
+	planned := newRule(object, verdict, r.dryRun)
 	memory, planBefore := r.book.memory(planned)
 	nodes := r.nodes.all()
 	plan := planRule(planned, nodes, memory, now)
@@ -151,11 +151,11 @@ func (r *ruler) writeStatus(ctx context.Context, object *v1alpha1.NodeTaintRule,
 		if err := r.api.writeRuleStatus(ctx, r.client, object, status); err != nil {
 			return err
 		}
-		if !verdict.accepted() && !saysRefused(object) {
+		if !verdict.accepted() && saysRefused(object) != verdict.reason {
 			logf.FromContext(ctx).Info("A rule is not accepted", "rule", object.Name, "reason", verdict.reason, "message", verdict.message)
 			r.events.refused(object, verdict)
 		}
-		if verdict.accepted() && saysRefused(object) {
+		if verdict.accepted() && saysRefused(object) != "" {
 			logf.FromContext(ctx).Info("A rule is accepted now", "rule", object.Name)
 			r.events.accepted(object, verdict)
 		}

@@ -64,6 +64,10 @@ type rulePlan struct {
 	next time.Time
 }
 
+func newPlan() *rulePlan {
+	return &rulePlan{ruleMemory: ruleMemory{claims: map[string]claim{}, sightings: map[string]sighting{}, refusals: map[string]refusal{}}, bound: -1}
+}
+
 // candidate is a node that had the condition for long enough, and has no taint yet.
 type candidate struct {
 	node    *corev1.Node
@@ -76,7 +80,11 @@ type candidate struct {
 // once. One that was refused comes last. It goes when the condition has been over for long enough, or at once when the node is no longer selected.
 // A taint that had not arrived when the condition was over does not come.
 func planRule(r *rule, nodes []*corev1.Node, memory ruleMemory, now time.Time) rulePlan {
-	p := &rulePlan{ruleMemory: ruleMemory{claims: map[string]claim{}, sightings: map[string]sighting{}, refusals: map[string]refusal{}}, bound: -1}
+	p := newPlan()
+	if r.frozen {
+		p.freeze(r, nodes, memory)
+		return *p
+	}
 	var candidates []candidate
 	for _, node := range nodes {
 		since, ripe := p.place(r, node, memory, now)
@@ -90,6 +98,9 @@ func planRule(r *rule, nodes []*corev1.Node, memory ruleMemory, now time.Time) r
 	}
 	free := len(candidates)
 	if most, bounded := r.bound(p.selected); bounded {
+		if len(p.claims) > most {
+			p.yield(r, nodes)
+		}
 		p.bound, free = most, min(free, max(most-len(p.claims), 0))
 	}
 	slices.SortFunc(candidates, func(a, b candidate) int {
@@ -106,6 +117,20 @@ func planRule(r *rule, nodes []*corev1.Node, memory ruleMemory, now time.Time) r
 		p.tainted = len(p.claims)
 	}
 	return *p
+}
+
+// freeze claims nothing for a rule that is frozen, and gives up the choices of nodes that are not tainted yet. What the
+// annotations of nodes say stays.
+func (p *rulePlan) freeze(r *rule, nodes []*corev1.Node, memory ruleMemory) {
+	for _, node := range nodes {
+		owned, _ := standing(r, node)
+		if owned && hasTaint(node, r) {
+			p.tainted++
+		}
+		if _, claimed := claimOf(memory, node); claimed && !owned && !r.asIf {
+			p.claims[node.Name] = claim{uid: node.UID}
+		}
+	}
 }
 
 // place counts a node and claims what does not depend on others. It returns whether the node is a candidate,
@@ -154,6 +179,22 @@ func (p *rulePlan) place(r *rule, node *corev1.Node, memory ruleMemory, now time
 		return since, true
 	}
 	return time.Time{}, false
+}
+
+// yield gives up the choices whose taint is not on the node, since more are claimed than the bound allows: it was lowered.
+// They are made anew once it is known that no write of a taint is under way. In a dry run what is chosen has the taint.
+func (p *rulePlan) yield(r *rule, nodes []*corev1.Node) {
+	for _, node := range nodes {
+		chosen, claimed := p.claims[node.Name]
+		waits := chosen.wanted || r.selects(node) && r.matches(node)
+		if !claimed || !waits || r.asIf || hasTaint(node, r) {
+			continue
+		}
+		p.claims[node.Name] = claim{uid: node.UID}
+		if _, counted := p.refusals[node.Name]; !counted {
+			p.held++
+		}
+	}
 }
 
 // hasTaint reports whether a node has exactly the taint of a rule, whoever set it.

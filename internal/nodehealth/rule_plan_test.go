@@ -32,7 +32,7 @@ func aRule(change ...func(*v1alpha1.NodeTaintRule)) *rule {
 	for _, apply := range change {
 		apply(object)
 	}
-	return newRule(object, true, false)
+	return newRule(object, judge(object, nil), false)
 }
 
 // aNode is a node with the condition in a status since so many seconds after noon.
@@ -64,7 +64,7 @@ func without(node *corev1.Node) { node.Status.Conditions = nil }
 func labelled(node *corev1.Node) { node.Labels = map[string]string{"pool": "x"} }
 
 func onlyPoolX(r *v1alpha1.NodeTaintRule) {
-	r.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "x"}}
+	r.Spec.NodeSelector = &v1alpha1.NodeTaintRuleSelector{MatchLabels: map[string]v1alpha1.NodeTaintRuleLabelValue{"pool": "x"}}
 }
 
 func TestPlanOfARule(t *testing.T) {
@@ -106,6 +106,12 @@ func TestPlanOfARule(t *testing.T) {
 		{name: "so do those whose write may be under way", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", no, 99), aNode("b", yes, 0)}, memory: claimed(true, "a"), now: 100, counts: [4]int{2, 1, 0, 1}, leaving: []string{"a"}},
 		{name: "none is taken off when there are more than the bound", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 0, fromRule), aNode("b", yes, 0, fromRule)}, now: 100, want: []string{"a", "b"}, counts: [4]int{2, 2, 2, 0}},
 		{name: "a percentage is of the selected nodes and rounded down", rule: aRule(onlyPoolX, atMost(intstr.FromString("67%"))), nodes: []*corev1.Node{aNode("a", yes, 0, labelled), aNode("b", yes, 0, labelled), aNode("c", no, 0)}, now: 100, want: []string{"a"}, counts: [4]int{2, 2, 0, 1}},
+		{name: "none is taken off a node whose annotation somebody took away either", rule: aRule(atMost(intstr.FromInt32(0))), nodes: []*corev1.Node{aNode("a", yes, 0, fromOthers)}, memory: claimed(true, "a"), now: 100, want: []string{"a"}, counts: [4]int{1, 1, 0, 0}},
+		{name: "a choice that is not written yields to a bound that was lowered", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 0, fromRule), aNode("b", yes, 0)}, memory: claimed(true, "a", "b"), now: 100, want: []string{"a"}, counts: [4]int{2, 2, 1, 1}, leaving: []string{"b"}},
+		{name: "and is held until it is made anew", rule: aRule(atMost(intstr.FromInt32(0))), nodes: []*corev1.Node{aNode("a", yes, 0)}, memory: claimed(false, "a"), now: 100, counts: [4]int{1, 1, 0, 1}, leaving: []string{"a"}},
+		{name: "unless the condition is over by then", rule: aRule(atMost(intstr.FromInt32(0))), nodes: []*corev1.Node{aNode("a", no, 99)}, memory: claimed(false, "a"), now: 100, counts: [4]int{1, 0, 0, 0}, leaving: []string{"a"}},
+		{name: "so does one whose taint somebody took off", rule: aRule(atMost(intstr.FromInt32(0))), nodes: []*corev1.Node{aNode("a", yes, 0, fromRule, func(n *corev1.Node) { n.Spec.Taints = nil })}, memory: claimed(true, "a"), now: 100, counts: [4]int{1, 1, 1, 1}, leaving: []string{"a"}},
+		{name: "in a dry run none yields: what was chosen has the taint", rule: aRule(dryRun, atMost(intstr.FromInt32(0))), nodes: []*corev1.Node{aNode("a", yes, 0)}, memory: claimed(true, "a"), now: 100, want: []string{"a"}, counts: [4]int{1, 1, 1, 0}},
 		{name: "a bound of none holds all", rule: aRule(atMost(intstr.FromInt32(0))), nodes: []*corev1.Node{aNode("a", yes, 0)}, now: 100, counts: [4]int{1, 1, 0, 1}},
 		{name: "a claim of another node with the name is none", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 99, func(n *corev1.Node) { n.UID = "another" })}, memory: claimed(true, "a"), now: 100, counts: [4]int{1, 1, 0, 0}, next: 109},
 		{name: "a node that is not settled is no candidate", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 0)}, memory: claimed(false, "a"), now: 100, counts: [4]int{1, 1, 0, 0}, leaving: []string{"a"}},
@@ -170,7 +176,7 @@ func BenchmarkTwentyRulesOf15000Nodes(b *testing.B) {
 		o := &v1alpha1.NodeTaintRule{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("deadlock-", i), UID: types.UID(fmt.Sprint("u", i))}}
 		o.Spec.Condition = v1alpha1.NodeTaintRuleCondition{Type: deadlock, Status: corev1.ConditionTrue}
 		o.Spec.Taint = v1alpha1.NodeTaintRuleTaint{Key: fmt.Sprint("example.com/deadlock-", i), Effect: corev1.TaintEffectNoSchedule}
-		rules = append(rules, newRule(o, true, false))
+		rules = append(rules, newRule(o, judge(o, nil), false))
 	}
 	b.ResetTimer()
 	for range b.N {

@@ -66,7 +66,7 @@ func nodesDo(count int, one, several string) string {
 }
 
 func taintOf(object *v1alpha1.NodeTaintRule) string {
-	return newRule(object, false, false).text
+	return newRule(object, ruling{}, false).text
 }
 
 // saysHolding returns what the status of a rule says about nodes that wait, as a reason.
@@ -77,7 +77,11 @@ func saysHolding(object *v1alpha1.NodeTaintRule) string {
 	return v1alpha1.ReasonNoNodeHeld
 }
 
-// saysRefused reports whether the status of a rule says that it is not accepted.
-func saysRefused(object *v1alpha1.NodeTaintRule) bool {
-	return meta.IsStatusConditionFalse(object.Status.Conditions, v1alpha1.ConditionAccepted)
+// saysRefused returns for which reason the status of a rule says that it is not accepted; empty if it does not.
+func saysRefused(object *v1alpha1.NodeTaintRule) string {
+	said := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionAccepted)
+	if said == nil || said.Status != metav1.ConditionFalse {
+		return ""
+	}
+	return said.Reason
 }

@@ -314,7 +314,7 @@ func TestANodeThatIsNoLongerSelectedLosesTheTaintAtOnce(t *testing.T) {
 		w.addZone("b", 2)
 		selects := func(zone string) func(r *v1alpha1.NodeTaintRule) {
 			return func(r *v1alpha1.NodeTaintRule) {
-				r.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelTopologyZone: zone}}
+				r.Spec.NodeSelector = &v1alpha1.NodeTaintRuleSelector{MatchLabels: map[string]v1alpha1.NodeTaintRuleLabelValue{corev1.LabelTopologyZone: v1alpha1.NodeTaintRuleLabelValue(zone)}}
 			}
 		}
 		w.addRule("deadlock", goesAfter(time.Hour), selects("a"))
@@ -388,6 +388,70 @@ func TestNeverMoreThanMaxTaintedHaveTheTaintHoweverTheWritesGo(t *testing.T) {
 		if got := most(); got != 2 {
 			t.Errorf("up to %d nodes were tainted at once, want 2", got)
 		}
+	})
+}
+
+func TestALoweredMaxTaintedStopsNodesThatWereChosenAndNotYetTainted(t *testing.T) {
+	for name, test := range map[string]struct {
+		bound     intstr.IntOrString
+		meanwhile int32 // held
+		want      []string
+		counts    [4]int32
+		reason    string
+	}{
+		"to none":     {intstr.FromInt32(0), 8, nil, [4]int32{8, 8, 0, 8}, "MaxTainted"},
+		"to some":     {intstr.FromInt32(2), 8, []string{"a-6", "a-7"}, [4]int32{8, 8, 2, 6}, "MaxTainted"},
+		"to a share":  {intstr.FromString("40%"), 8, []string{"a-5", "a-6", "a-7"}, [4]int32{8, 8, 3, 5}, "MaxTainted"},
+		"to too many": {intstr.FromInt32(9), 0, []string{"a-0", "a-1", "a-2", "a-3", "a-4", "a-5", "a-6", "a-7"}, [4]int32{8, 8, 8, 0}, "NoNodeHeld"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			playRules(t, func(t *testing.T, w *ruleWorld) {
+				nodes := w.addZone("a", 8)
+				w.addRule("deadlock")
+				w.run()
+				var away atomic.Bool
+				away.Store(true)
+				w.on("nodes", "", func() error {
+					if away.Load() {
+						return apierrors.NewInternalError(errors.New("failed calling webhook"))
+					}
+					return nil
+				})
+				for _, node := range slices.Backward(nodes) {
+					w.locks(node)
+					w.sleep(2 * time.Second)
+				}
+				most := w.mostDeadlocked()
+				w.changeRule(atMost(test.bound))
+				w.until(time.Minute)
+				w.wantStatus("deadlock", [4]int32{8, 8, 0, test.meanwhile}, "Accepted", test.reason)
+				away.Store(false)
+				w.until(3 * time.Minute)
+				w.wantDeadlocked(test.want...)
+				w.wantStatus("deadlock", test.counts, "Accepted", test.reason)
+				if got := int(most()); got != len(test.want) {
+					t.Errorf("up to %d nodes were tainted at once, want %d", got, len(test.want))
+				}
+				if events := w.did("event deadlock TaintNoLongerHeld"); len(events) != 0 {
+					t.Errorf("told at %v that no node waits any more", events)
+				}
+			})
+		})
+	}
+}
+
+func TestALoweredMaxTaintedTakesNoTaintOff(t *testing.T) {
+	playRules(t, func(_ *testing.T, w *ruleWorld) {
+		nodes := w.addZone("a", 4)
+		w.addRule("deadlock")
+		w.run()
+		w.locks(nodes[:3]...)
+		w.settle()
+		w.changeRule(atMost(intstr.FromInt32(1)))
+		w.locks(nodes[3])
+		w.settle()
+		w.wantDeadlocked(nodes[:3]...)
+		w.wantStatus("deadlock", [4]int32{4, 4, 3, 1}, "Accepted", "MaxTainted")
 	})
 }
 
@@ -611,14 +675,21 @@ func TestARulesTaintThatSomebodyTakesOffComesAgainAndOneThatSomebodyOverwritesIs
 func TestRulesAndReadinessShareOnePatch(t *testing.T) {
 	playRules(t, func(_ *testing.T, w *ruleWorld) {
 		w.addZone("a", 5)
-		w.addRule("unknown", func(r *v1alpha1.NodeTaintRule) {
-			r.Spec.Condition = v1alpha1.NodeTaintRuleCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse}
-		})
+		w.addRule("deadlock")
 		w.run()
-		w.report("a-0", corev1.NodeReady, corev1.ConditionFalse)
+		posts := func(locked, ready corev1.ConditionStatus) {
+			w.update("a-0", func(n *corev1.Node) {
+				now := metav1.Now()
+				n.Status.Conditions = with(n, []corev1.NodeCondition{
+					{Type: deadlock, Status: locked, LastTransitionTime: now},
+					{Type: corev1.NodeReady, Status: ready, LastHeartbeatTime: now, LastTransitionTime: now},
+				}).Status.Conditions
+			})
+		}
+		posts(corev1.ConditionTrue, corev1.ConditionFalse)
 		w.settle()
 		w.wantTaints("a-0", deadlocked, notReadyNoExecute, notReadyNoSchedule)
-		w.report("a-0", corev1.NodeReady, corev1.ConditionTrue)
+		posts(corev1.ConditionFalse, corev1.ConditionTrue)
 		w.settle()
 		w.wantTaints("a-0")
 	})

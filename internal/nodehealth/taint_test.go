@@ -77,3 +77,39 @@ func TestRetaintKeepsWhatStaysAsItIsAndTouchesNothingElse(t *testing.T) {
 		t.Error("a change, where nothing has to change")
 	}
 }
+
+func TestTheTaintThatIsLeftForReadinessCountsFromTheEarlierOfTheTwo(t *testing.T) {
+	at := func(key string, seconds int) corev1.Taint {
+		return corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: after(seconds)}}
+	}
+	const notReady, unreachable = corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable
+	undated := func(key string) corev1.Taint { return corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute} }
+	foreign := corev1.Taint{Key: "team", Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: after(-1000)}}
+	noSchedule := corev1.Taint{Key: unreachable, Effect: corev1.TaintEffectNoSchedule, TimeAdded: &metav1.Time{Time: after(-1000)}}
+	for name, test := range map[string]struct {
+		current, want []corev1.Taint
+		keys          []string
+	}{
+		"one for the other":              {[]corev1.Taint{at(notReady, 10)}, []corev1.Taint{at(unreachable, 10)}, []string{unreachable}},
+		"the earlier of both stays":      {[]corev1.Taint{at(notReady, 10), at(unreachable, 20)}, []corev1.Taint{at(notReady, 10)}, []string{notReady}},
+		"the later of both stays":        {[]corev1.Taint{at(notReady, 10), at(unreachable, 20)}, []corev1.Taint{at(unreachable, 10)}, []string{unreachable}},
+		"one without a timeAdded stays":  {[]corev1.Taint{at(notReady, 10), undated(unreachable)}, []corev1.Taint{at(unreachable, 10)}, []string{unreachable}},
+		"one without a timeAdded leaves": {[]corev1.Taint{undated(notReady), at(unreachable, 20)}, []corev1.Taint{at(unreachable, 20)}, []string{unreachable}},
+		"for one without a timeAdded":    {[]corev1.Taint{undated(notReady)}, []corev1.Taint{at(unreachable, 100)}, []string{unreachable}},
+		"for one of the future":          {[]corev1.Taint{at(notReady, 200)}, []corev1.Taint{at(unreachable, 100)}, []string{unreachable}},
+		"the first":                      {[]corev1.Taint{foreign, noSchedule}, []corev1.Taint{foreign, noSchedule, at(unreachable, 100)}, []string{unreachable}},
+		"none is left":                   {[]corev1.Taint{at(notReady, 10), foreign}, []corev1.Taint{foreign}, nil},
+		"nothing changes":                {[]corev1.Taint{undated(notReady)}, []corev1.Taint{undated(notReady)}, []string{notReady}},
+		"nobody knows which":             {[]corev1.Taint{at(notReady, 20), at(unreachable, 10)}, []corev1.Taint{at(notReady, 20), at(unreachable, 10)}, []string{notReady, unreachable}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, changed := retaintNoExecute(test.current, test.keys, after(100))
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if want := !cmp.Equal(test.current, test.want); changed != want {
+				t.Errorf("changed: %t, want %t", changed, want)
+			}
+		})
+	}
+}

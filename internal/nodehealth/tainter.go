@@ -239,7 +239,7 @@ func with(node *corev1.Node, conditions []corev1.NodeCondition) *corev1.Node {
 func (t *tainter) retaint(ctx context.Context, node *corev1.Node, ready corev1.ConditionStatus) (time.Duration, error) {
 	now := time.Now()
 	keys, wait := t.noExecute(node, ready, now)
-	taints, executing := retaint(node.Spec.Taints, ownsNoExecute, corev1.TaintEffectNoExecute, keys, now)
+	taints, executing := retaintNoExecute(node.Spec.Taints, keys, now)
 	taints, scheduling := retaint(taints, ownsNoSchedule, corev1.TaintEffectNoSchedule, noSchedule(node), now)
 	ruled, labels := t.rules.part(node, taints, now), legacyLabels(node)
 	all := edit{taints: ruled.taints, labels: labels, rules: &ruled, first: executing && len(keys) > 0}

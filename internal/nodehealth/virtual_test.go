@@ -5,6 +5,8 @@ package nodehealth
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 const (
@@ -136,6 +140,61 @@ func TestNotReadyAndUnreachableTakeEachOthersPlaceAtOnce(t *testing.T) {
 		w.falls("a-0")
 		w.until(55 * time.Second)
 		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+	})
+}
+
+// noExecuteSince returns since when a node has had its NoExecute taint for its readiness, by its own word, and checks that
+// it is this one.
+func (w *world) noExecuteSince(name, key string) time.Duration {
+	w.t.Helper()
+	for _, taint := range w.node(name).Spec.Taints {
+		if taint.Key == key && taint.Effect == corev1.TaintEffectNoExecute && taint.TimeAdded != nil {
+			return taint.TimeAdded.Sub(w.start)
+		}
+	}
+	w.t.Errorf("after %s node %s has no taint %s:NoExecute with a timeAdded: %v", time.Since(w.start), name, key, w.node(name).Spec.Taints)
+	return 0
+}
+
+func TestTheCountdownOfPodsGoesOnWhenNotReadyAndUnreachableTakeEachOthersPlace(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 5)
+		w.run()
+		w.until(12 * time.Second)
+		w.report("a-0", corev1.NodeReady, corev1.ConditionFalse)
+		want := w.noExecuteSince("a-0", corev1.TaintNodeNotReady)
+		wants := func(key string) {
+			t.Helper()
+			if got := w.noExecuteSince("a-0", key); got != want {
+				t.Errorf("after %s taint %s:NoExecute says that it was added at %s, want %s", time.Since(w.start), key, got, want)
+			}
+		}
+		w.falls("a-0")
+		w.until(2 * time.Minute)
+		wants(corev1.TaintNodeUnreachable)
+		w.report("a-0", corev1.NodeReady, corev1.ConditionFalse) // its kubelet is back for a moment
+		wants(corev1.TaintNodeNotReady)
+		w.stop()
+		w.run(func(c *Config) { c.DryRun = true })
+		w.until(3 * time.Minute)
+		wants(corev1.TaintNodeNotReady)
+		w.stop()
+		w.run()
+		w.until(5 * time.Minute)
+		wants(corev1.TaintNodeUnreachable)
+
+		w.resumes("a-0")
+		w.wantTaints("a-0")
+		w.until(6 * time.Minute)
+		w.report("a-0", corev1.NodeReady, corev1.ConditionFalse)
+		want = 6 * time.Minute // it was ready in between
+		wants(corev1.TaintNodeNotReady)
+		w.stop()
+		w.update("a-0", func(n *corev1.Node) { n.Spec.Taints = nil }) // an administrator
+		w.until(7 * time.Minute)
+		w.run()
+		want = 7 * time.Minute
+		wants(corev1.TaintNodeNotReady)
 	})
 }
 
@@ -348,6 +407,60 @@ func TestThePodsOfASilentNodeAreMarkedNotReadyUntilAllAreDone(t *testing.T) {
 			t.Errorf("a pod that was bound to a silent node: %+v", c)
 		}
 	})
+}
+
+func TestPodsThatCannotBeMarkedAreTriedLessAndLessOftenAndOthersAtOnce(t *testing.T) {
+	for name, test := range map[string]struct {
+		answer         error
+		most           time.Duration // between two tries
+		fewest, mostly int           // tries of one pod within an hour
+	}{
+		"refused":    {forbidden(), 5 * time.Minute, 12, 30},
+		"not at all": {apierrors.NewInternalError(errors.New("not now")), 30 * time.Second, 110, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(t *testing.T, w *world) {
+				w.addZone("a", 5)
+				var mended atomic.Bool
+				for i := range 10 {
+					w.addPod(fmt.Sprint("p", i), "a-0")
+				}
+				w.client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+					if pod := action.(clienttesting.PatchAction).GetName(); mended.Load() || !strings.HasPrefix(pod, "p") {
+						return false, nil, nil
+					}
+					w.book.Note(action)
+					return true, nil, test.answer
+				})
+				w.run()
+				w.falls("a-0")
+				w.until(30 * time.Minute)
+				w.addPod("late", "a-0")
+				if c := w.podReady("late"); c.Status != corev1.ConditionFalse {
+					t.Errorf("a pod that can be marked waits for those that cannot: %+v", c)
+				}
+				w.until(61 * time.Minute)
+				together := map[time.Duration]int{}
+				for i := range 10 {
+					tries := w.did(fmt.Sprintf("patch pods p%d/", i))
+					if got := len(tries); got < test.fewest || got > test.mostly {
+						t.Errorf("pod p%d was tried %d times within an hour, want %d to %d", i, got, test.fewest, test.mostly)
+					}
+					together[tries[len(tries)-1]]++
+				}
+				if len(together) < 5 {
+					t.Errorf("the last tries of ten pods were at %v, want them apart", together)
+				}
+				mended.Store(true)
+				w.until(61*time.Minute + test.most)
+				for i := range 10 {
+					if c := w.podReady(fmt.Sprint("p", i)); c.Status != corev1.ConditionFalse {
+						t.Errorf("pod p%d %s after it could be marked: %+v", i, test.most, c)
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestARestartChangesNothingAndDelaysASilentNodeByOneGracePeriodAtMost(t *testing.T) {

@@ -5,22 +5,17 @@ package podcache
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
 
-// Change is one change of a record: before is nil for a pod that came, after for one that went.
+// Change is one change of a record: before is nil for a pod that came, after for one that went. That a pod has
+// another version and is the same in everything else is not told.
 type Change struct {
 	Before, After *Pod
 }
@@ -34,7 +29,9 @@ type Cache struct {
 	mu          sync.RWMutex
 	pods        map[types.UID]*Pod
 	byNode      map[string][]*Pod
-	tolerations interner
+	names       interner[string] // of namespaces and nodes
+	tolerations interner[[]corev1.Toleration]
+	unlisted    map[types.UID]struct{} // records that the list under way has not shown yet
 	subscribers []func(Change)
 }
 
@@ -44,28 +41,14 @@ func New(client kubernetes.Interface) *Cache {
 		synced:      make(chan struct{}),
 		pods:        map[types.UID]*Pod{},
 		byNode:      map[string][]*Pod{},
-		tolerations: interner{},
+		names:       interner[string]{},
+		tolerations: interner[[]corev1.Toleration]{},
 	}
-	c.reflector = cache.NewReflectorWithOptions(boundPods(client), &corev1.Pod{}, door{c}, cache.ReflectorOptions{
+	c.reflector = cache.NewReflectorWithOptions(boundPods(client, store{c}), &corev1.Pod{}, store{c}, cache.ReflectorOptions{
 		Name:            "podcache",
 		TypeDescription: "bound pods",
 	})
 	return c
-}
-
-// boundPods lists and watches the pods that have a node. The list is streamed where the server can.
-func boundPods(client kubernetes.Interface) cache.ListerWatcher {
-	bound := fields.OneTermNotEqualSelector("spec.nodeName", "").String()
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.FieldSelector = bound
-			return client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.FieldSelector = bound
-			return client.CoreV1().Pods(metav1.NamespaceAll).Watch(ctx, options)
-		},
-	}, client)
 }
 
 // Run keeps the records up to date until the context ends. Errors of list and watch are logged
@@ -135,19 +118,41 @@ func (c *Cache) change(apply func() (Change, bool)) {
 	}
 }
 
-// put stores a record, unless it says nothing new. The caller holds the lock.
+// put stores a record, unless there is nothing new in it, and reports whether it says more than a newer version. The
+// caller holds the lock.
 func (c *Cache) put(after *Pod) (Change, bool) {
 	before := c.pods[after.UID]
-	if before != nil && !inherit(after, before) {
+	if before == nil {
+		c.add(after)
+		return Change{After: after}, true
+	}
+	news := inherit(after, before)
+	if !news && after.Version == before.Version {
 		return Change{}, false
 	}
-	after.Tolerations = c.tolerations.share(after.Tolerations)
-	if before != nil {
+	c.replace(before, after)
+	return Change{Before: before, After: after}, news
+}
+
+func (c *Cache) add(pod *Pod) {
+	pod.Namespace = c.names.share(pod.Namespace, pod.Namespace)
+	pod.Node = c.names.share(pod.Node, pod.Node)
+	pod.Tolerations = shareTolerations(c.tolerations, pod.Tolerations)
+	c.pods[pod.UID] = pod
+	c.byNode[pod.Node] = append(c.byNode[pod.Node], pod)
+}
+
+// replace puts a record where another of the same pod was, which is what nearly every change of a cluster comes to.
+func (c *Cache) replace(before, after *Pod) {
+	if after.Node != before.Node || after.Namespace != before.Namespace || !equalTolerations(after.Tolerations, before.Tolerations) {
 		c.drop(before)
+		c.add(after)
+		return
 	}
+	after.Namespace, after.Node, after.Tolerations = before.Namespace, before.Node, before.Tolerations
 	c.pods[after.UID] = after
-	c.byNode[after.Node] = append(c.byNode[after.Node], after)
-	return Change{Before: before, After: after}, true
+	onNode := c.byNode[after.Node]
+	onNode[slices.Index(onNode, before)] = after
 }
 
 // remove takes the record of a pod out, if there is one. The caller holds the lock.
@@ -161,8 +166,14 @@ func (c *Cache) remove(uid types.UID) (Change, bool) {
 }
 
 func (c *Cache) drop(pod *Pod) {
-	c.tolerations.release(pod.Tolerations)
 	delete(c.pods, pod.UID)
+	c.dropFromNode(pod)
+	c.names.release(pod.Namespace)
+	c.names.release(pod.Node)
+	releaseTolerations(c.tolerations, pod.Tolerations)
+}
+
+func (c *Cache) dropFromNode(pod *Pod) {
 	onNode := c.byNode[pod.Node]
 	last := len(onNode) - 1
 	if last == 0 {
@@ -175,7 +186,7 @@ func (c *Cache) drop(pod *Pod) {
 }
 
 // inherit carries over what an older record of the same pod knows and a newer object does not
-// say, and reports whether the newer record says anything else than the older one.
+// say, and reports whether the newer record says anything else than the older one, its version aside.
 func inherit(after, before *Pod) bool {
 	after.Flags |= before.Flags & Terminating
 	if after.Node == before.Node {
@@ -187,85 +198,4 @@ func inherit(after, before *Pod) bool {
 		after.Generation != before.Generation ||
 		after.Priority != before.Priority ||
 		!equalTolerations(after.Tolerations, before.Tolerations)
-}
-
-// door is the cache as client-go's reflector sees it.
-type door struct{ *Cache }
-
-var (
-	_ cache.DoneChecker       = (*Cache)(nil)
-	_ cache.ReflectorStore    = door{}
-	_ cache.TransformingStore = door{}
-)
-
-// Transformer makes records of a streamed list's pods before the reflector collects them.
-func (d door) Transformer() cache.TransformFunc { return transform }
-
-// Add is called for a pod that appeared.
-func (d door) Add(object any) error { return d.Update(object) }
-
-// Update is called for a pod that appeared or changed.
-func (d door) Update(object any) error {
-	pod, err := asRecord(object)
-	if err != nil {
-		return err
-	}
-	if pod.Node == "" {
-		return nil
-	}
-	d.change(func() (Change, bool) { return d.put(pod) })
-	return nil
-}
-
-// Delete is called for a pod that is gone.
-func (d door) Delete(object any) error {
-	pod, err := asRecord(object)
-	if err != nil {
-		return err
-	}
-	d.change(func() (Change, bool) { return d.remove(pod.UID) })
-	return nil
-}
-
-// Replace is called with a complete list.
-func (d door) Replace(objects []any, _ string) error {
-	listed := make(map[types.UID]*Pod, len(objects))
-	for _, object := range objects {
-		pod, err := asRecord(object)
-		if err != nil {
-			return err
-		}
-		listed[pod.UID] = pod
-	}
-	for _, uid := range d.uids() {
-		if listed[uid] == nil {
-			d.change(func() (Change, bool) { return d.remove(uid) })
-		}
-	}
-	for _, pod := range listed {
-		if err := d.Update(pod); err != nil {
-			return err
-		}
-	}
-	d.syncOnce.Do(func() { close(d.synced) })
-	return nil
-}
-
-// Resync has no meaning here.
-func (d door) Resync() error { return nil }
-
-func (d door) uids() []types.UID {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	return slices.Collect(maps.Keys(d.pods))
-}
-
-func asRecord(object any) (*Pod, error) {
-	switch object := object.(type) {
-	case *Pod:
-		return object, nil
-	case *corev1.Pod:
-		return record(object), nil
-	}
-	return nil, fmt.Errorf("the watch of pods brought a %T", object)
 }

@@ -22,22 +22,22 @@ import (
 func TestOnlyBoundPodsAreKept(t *testing.T) {
 	tests := []struct {
 		name string
-		do   func(d door) error
+		do   func(s store) error
 		want []string
 	}{
-		{"a bound pod is added", func(d door) error { return d.Add(newPod("a")) }, []string{"a"}},
-		{"a pod without a node is added", func(d door) error { return d.Add(newPod("a", onNode(""))) }, nil},
-		{"a pod without a node is updated", func(d door) error { return d.Update(newPod("a", onNode(""))) }, nil},
-		{"a pod without a node is deleted", func(d door) error { return d.Delete(newPod("a", onNode(""))) }, nil},
-		{"a list has some of both", func(d door) error {
-			return d.Replace([]any{newPod("a"), newPod("b", onNode("")), newPod("c")}, "1")
+		{"a bound pod is added", func(s store) error { return s.Add(newPod("a")) }, []string{"a"}},
+		{"a pod without a node is added", func(s store) error { return s.Add(newPod("a", onNode(""))) }, nil},
+		{"a pod without a node is updated", func(s store) error { return s.Update(newPod("a", onNode(""))) }, nil},
+		{"a pod without a node is deleted", func(s store) error { return s.Delete(newPod("a", onNode(""))) }, nil},
+		{"a list has some of both", func(s store) error {
+			return listed(s.Cache, newPod("a"), newPod("b", onNode("")), newPod("c"))
 		}, []string{"a", "c"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCache()
 			notes := watching(c)
-			must(t, test.do(door{c}))
+			must(t, test.do(store{c}))
 			checkNames(t, c, test.want...)
 			if got := len(notes.take()); got != len(test.want) {
 				t.Errorf("%d notifications, want %d", got, len(test.want))
@@ -48,9 +48,9 @@ func TestOnlyBoundPodsAreKept(t *testing.T) {
 
 func TestAPodThatIsBoundLaterIsKeptFromThenOn(t *testing.T) {
 	c := newCache()
-	must(t, door{c}.Add(newPod("a", onNode(""))))
+	must(t, store{c}.Add(newPod("a", onNode(""))))
 	notes := watching(c)
-	must(t, door{c}.Update(newPod("a")))
+	must(t, store{c}.Update(newPod("a")))
 
 	checkNames(t, c, "a")
 	record := get(t, c, "uid-a")
@@ -63,10 +63,10 @@ func samePointer(a, b *Pod) bool { return a == b }
 
 func TestRecordsAreKeptByUIDAndNotByName(t *testing.T) {
 	c := newCache()
-	d := door{c}
+	s := store{c}
 	older, newer := newPod("db-0", withUID("older")), newPod("db-0", withUID("newer"), onNode("n2"))
-	must(t, d.Add(older))
-	must(t, d.Add(newer))
+	must(t, s.Add(older))
+	must(t, s.Add(newer))
 	checkNames(t, c, "db-0", "db-0")
 	if get(t, c, "older").Node != "n1" || get(t, c, "newer").Node != "n2" {
 		t.Error("the replacement and the pod it replaces are mixed up")
@@ -74,8 +74,8 @@ func TestRecordsAreKeptByUIDAndNotByName(t *testing.T) {
 
 	notes := watching(c)
 	gone := get(t, c, "older")
-	must(t, d.Delete(older))
-	must(t, d.Delete(older))
+	must(t, s.Delete(older))
+	must(t, s.Delete(older))
 	checkNames(t, c, "db-0")
 	if diff := cmp.Diff([]Change{{Before: gone}}, notes.take(), cmp.Comparer(samePointer)); diff != "" {
 		t.Errorf("not told once as a pod that went (-want +got):\n%s", diff)
@@ -95,7 +95,7 @@ func TestAnUpdateThatSaysNothingNewChangesNothing(t *testing.T) {
 		edit edit
 	}{
 		{"the same once more", func(*corev1.Pod) {}},
-		{"another resource version", func(pod *corev1.Pod) { pod.ResourceVersion = "2" }},
+		{"a version that cannot be compared", withVersion("abc")},
 		{"labels", func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "db"} }},
 		{"annotations", func(pod *corev1.Pod) { pod.Annotations = map[string]string{"checked": "yes"} }},
 		{"the pod runs", inPhase(corev1.PodRunning)},
@@ -111,11 +111,11 @@ func TestAnUpdateThatSaysNothingNewChangesNothing(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCache()
-			must(t, door{c}.Add(newPod("a")))
+			must(t, store{c}.Add(newPod("a")))
 			before := get(t, c, "uid-a")
 			notes := watching(c)
-			must(t, door{c}.Update(newPod("a", test.edit)))
-			must(t, door{c}.Replace([]any{newPod("a", test.edit)}, "2"))
+			must(t, store{c}.Update(newPod("a", test.edit)))
+			must(t, listed(c, newPod("a", test.edit)))
 			if got := notes.take(); got != nil {
 				t.Errorf("told %v, want nothing", got)
 			}
@@ -125,6 +125,27 @@ func TestAnUpdateThatSaysNothingNewChangesNothing(t *testing.T) {
 			checkNames(t, c, "a")
 		})
 	}
+}
+
+func TestAnUpdateThatOnlyHasAnotherVersionIsKeptAndNotTold(t *testing.T) {
+	c := newCache()
+	must(t, store{c}.Add(newPod("a", withVersion("7"), withGeneration(1))))
+	before := get(t, c, "uid-a")
+	notes := watching(c)
+	must(t, store{c}.Update(newPod("a", withVersion("8"), withGeneration(1))))
+	must(t, listed(c, newPod("a", withVersion("9"), withGeneration(1))))
+	if got := notes.take(); got != nil {
+		t.Errorf("told %v, want nothing", got)
+	}
+	want := *before
+	want.Version = 9
+	if diff := cmp.Diff(&want, get(t, c, "uid-a"), cmp.AllowUnexported(Pod{})); diff != "" {
+		t.Errorf("another record (-want +got):\n%s", diff)
+	}
+	if before.Version != 7 {
+		t.Error("the old record was modified")
+	}
+	checkNames(t, c, "a")
 }
 
 func TestAnUpdateThatSaysSomethingNewMakesANewRecordAndOneNotification(t *testing.T) {
@@ -151,12 +172,12 @@ func TestAnUpdateThatSaysSomethingNewMakesANewRecordAndOneNotification(t *testin
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCache()
-			must(t, door{c}.Add(newPod("a")))
-			must(t, door{c}.Add(newPod("neighbour")))
+			must(t, store{c}.Add(newPod("a")))
+			must(t, store{c}.Add(newPod("neighbour")))
 			before := get(t, c, "uid-a")
 			asItWas := *before
 			notes := watching(c)
-			must(t, door{c}.Update(newPod("a", test.edit)))
+			must(t, store{c}.Update(newPod("a", test.edit)))
 
 			after := get(t, c, "uid-a")
 			if diff := cmp.Diff([]Change{{Before: before, After: after}}, notes.take(), cmp.Comparer(samePointer)); diff != "" {
@@ -165,7 +186,7 @@ func TestAnUpdateThatSaysSomethingNewMakesANewRecordAndOneNotification(t *testin
 			if after == before {
 				t.Error("the record was modified, want a new one")
 			}
-			if diff := cmp.Diff(asItWas, *before, cmp.AllowUnexported(Pod{}), sameNames); diff != "" {
+			if diff := cmp.Diff(asItWas, *before, cmp.AllowUnexported(Pod{})); diff != "" {
 				t.Errorf("the old record was modified (-before +after):\n%s", diff)
 			}
 			checkNames(t, c, "a", "neighbour")
@@ -185,9 +206,9 @@ func TestSubscribersAreToldOnceTheCacheShowsTheChange(t *testing.T) {
 		pod, ok := c.Get(change.After.UID)
 		told = append(told, fmt.Sprintf("there %t, %d on its node", ok && pod == change.After, len(c.OnNode(pod.Node))))
 	})
-	must(t, door{c}.Add(newPod("a")))
-	must(t, door{c}.Update(newPod("a", terminating)))
-	must(t, door{c}.Delete(newPod("a", terminating)))
+	must(t, store{c}.Add(newPod("a")))
+	must(t, store{c}.Update(newPod("a", terminating)))
+	must(t, store{c}.Delete(newPod("a", terminating)))
 	want := []string{"there true, 1 on its node", "there true, 1 on its node", "gone true, 0 left"}
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -198,20 +219,20 @@ func TestTerminatingIsNeverTakenBack(t *testing.T) {
 	older := newPod("a", withGeneration(2))
 	tests := []struct {
 		name  string
-		event func(d door) error
+		event func(s store) error
 	}{
-		{"by an older update", func(d door) error { return d.Update(older) }},
-		{"by an older add", func(d door) error { return d.Add(older) }},
-		{"by an older list", func(d door) error { return d.Replace([]any{older}, "1") }},
-		{"by an older update that says nothing else", func(d door) error { return d.Update(newPod("a")) }},
-		{"by an older update to another node", func(d door) error { return d.Update(newPod("a", onNode("n2"))) }},
+		{"by an older update", func(s store) error { return s.Update(older) }},
+		{"by an older add", func(s store) error { return s.Add(older) }},
+		{"by an older list", func(s store) error { return listed(s.Cache, older) }},
+		{"by an older update that says nothing else", func(s store) error { return s.Update(newPod("a")) }},
+		{"by an older update to another node", func(s store) error { return s.Update(newPod("a", onNode("n2"))) }},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCache()
-			must(t, door{c}.Add(newPod("a")))
+			must(t, store{c}.Add(newPod("a")))
 			c.MarkTerminating("uid-a")
-			must(t, test.event(door{c}))
+			must(t, test.event(store{c}))
 			if flags := get(t, c, "uid-a").Flags; !flags.Has(Terminating) {
 				t.Errorf("flags %05b, want terminating", flags)
 			}
@@ -222,12 +243,12 @@ func TestTerminatingIsNeverTakenBack(t *testing.T) {
 
 func TestMarkTerminatingMakesANewRecordOnce(t *testing.T) {
 	c := newCache()
-	must(t, door{c}.Add(newPod("a", withGeneration(3), inPhase(corev1.PodFailed))))
+	must(t, store{c}.Add(newPod("a", withGeneration(3), inPhase(corev1.PodFailed))))
 	before := get(t, c, "uid-a")
 	notes := watching(c)
 	c.MarkTerminating("uid-a")
 	c.MarkTerminating("uid-a")
-	must(t, door{c}.Update(newPod("a", withGeneration(3), inPhase(corev1.PodFailed), terminating)))
+	must(t, store{c}.Update(newPod("a", withGeneration(3), inPhase(corev1.PodFailed), terminating)))
 
 	after := get(t, c, "uid-a")
 	if diff := cmp.Diff([]Change{{Before: before, After: after}}, notes.take(), cmp.Comparer(samePointer)); diff != "" {
@@ -235,7 +256,7 @@ func TestMarkTerminatingMakesANewRecordOnce(t *testing.T) {
 	}
 	want := *before
 	want.Flags = Finished | Terminating
-	if diff := cmp.Diff(want, *after, cmp.AllowUnexported(Pod{}), sameNames); diff != "" {
+	if diff := cmp.Diff(want, *after, cmp.AllowUnexported(Pod{})); diff != "" {
 		t.Errorf("more than the flag changed (-want +got):\n%s", diff)
 	}
 	if before.Flags.Has(Terminating) {
@@ -250,11 +271,11 @@ func TestMarkTerminatingOfAnUnknownPodMakesNoGhost(t *testing.T) {
 	c.MarkTerminating("uid-a")
 	checkNames(t, c)
 
-	must(t, door{c}.Add(newPod("a")))
+	must(t, store{c}.Add(newPod("a")))
 	if get(t, c, "uid-a").Flags.Has(Terminating) {
 		t.Error("terminating before it was there")
 	}
-	must(t, door{c}.Delete(newPod("a")))
+	must(t, store{c}.Delete(newPod("a")))
 	c.MarkTerminating("uid-a")
 	checkNames(t, c)
 	if got := len(notes.take()); got != 2 {
@@ -267,9 +288,9 @@ func TestTheFirstSightIsKept(t *testing.T) {
 		name  string
 		event func(c *Cache) error
 	}{
-		{"over an update", func(c *Cache) error { return door{c}.Update(newPod("a", withGeneration(2))) }},
-		{"over a second add", func(c *Cache) error { return door{c}.Add(newPod("a", withGeneration(2))) }},
-		{"over a list", func(c *Cache) error { return door{c}.Replace([]any{newPod("a", withGeneration(2))}, "2") }},
+		{"over an update", func(c *Cache) error { return store{c}.Update(newPod("a", withGeneration(2))) }},
+		{"over a second add", func(c *Cache) error { return store{c}.Add(newPod("a", withGeneration(2))) }},
+		{"over a list", func(c *Cache) error { return listed(c, newPod("a", withGeneration(2))) }},
 		{"over a mark", func(c *Cache) error { c.MarkTerminating("uid-a"); return nil }},
 	}
 	for _, test := range tests {
@@ -277,7 +298,7 @@ func TestTheFirstSightIsKept(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCache()
 				first := time.Now()
-				must(t, door{c}.Add(newPod("a")))
+				must(t, store{c}.Add(newPod("a")))
 				before := get(t, c, "uid-a")
 				pass(time.Hour)
 				must(t, test.event(c))
@@ -293,15 +314,15 @@ func TestTheFirstSightIsKept(t *testing.T) {
 func TestAPodIsSeenAnewWhenItComesBackOrOnAnotherNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCache()
-		must(t, door{c}.Add(newPod("a")))
+		must(t, store{c}.Add(newPod("a")))
 		pass(time.Hour)
-		must(t, door{c}.Update(newPod("a", onNode("n2"))))
+		must(t, store{c}.Update(newPod("a", onNode("n2"))))
 		if got := get(t, c, "uid-a").Seen(); !got.Equal(time.Now()) {
 			t.Errorf("on another node seen %s, want now, %s", got, time.Now())
 		}
-		must(t, door{c}.Delete(newPod("a")))
+		must(t, store{c}.Delete(newPod("a")))
 		pass(time.Hour)
-		must(t, door{c}.Add(newPod("a")))
+		must(t, store{c}.Add(newPod("a")))
 		if got := get(t, c, "uid-a").Seen(); !got.Equal(time.Now()) {
 			t.Errorf("back again seen %s, want now, %s", got, time.Now())
 		}
@@ -311,13 +332,12 @@ func TestAPodIsSeenAnewWhenItComesBackOrOnAnotherNode(t *testing.T) {
 func TestAListRemovesWhatIsGoneAndKeepsWhatIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCache()
-		d := door{c}
 		first := time.Now()
-		must(t, d.Replace([]any{newPod("same"), newPod("changed"), newPod("gone", onNode("n3")), newPod("db-0", withUID("older"))}, "1"))
+		must(t, listed(c, newPod("same"), newPod("changed"), newPod("gone", onNode("n3")), newPod("db-0", withUID("older"))))
 		same, changed, gone, older := get(t, c, "uid-same"), get(t, c, "uid-changed"), get(t, c, "uid-gone"), get(t, c, "older")
 		notes := watching(c)
 		pass(time.Minute)
-		must(t, d.Replace([]any{newPod("same"), newPod("changed", terminating), newPod("new"), newPod("db-0", withUID("newer"))}, "9"))
+		must(t, listed(c, newPod("same"), newPod("changed", terminating), newPod("new"), newPod("db-0", withUID("newer"))))
 
 		checkNames(t, c, "changed", "db-0", "new", "same")
 		want := []Change{
@@ -352,14 +372,14 @@ func uidOf(change Change) types.UID {
 
 func TestTheCacheHasSyncedAfterTheFirstList(t *testing.T) {
 	c := newCache()
-	must(t, door{c}.Add(newPod("a")))
+	must(t, store{c}.Add(newPod("a")))
 	if c.HasSynced() || isClosed(c.Done()) {
 		t.Error("synced before the first list")
 	}
 	synced := true
 	c.Subscribe(func(Change) { synced = c.HasSynced() })
-	must(t, door{c}.Replace(nil, "1"))
-	must(t, door{c}.Replace(nil, "2"))
+	must(t, listed(c))
+	must(t, listed(c))
 	if !c.HasSynced() || !isClosed(c.Done()) {
 		t.Error("not synced after an empty list")
 	}
@@ -384,19 +404,20 @@ func isClosed(done <-chan struct{}) bool {
 func TestWhatIsNoPodIsRefusedAndChangesNothing(t *testing.T) {
 	tests := []struct {
 		name string
-		do   func(d door) error
+		do   func(s store) error
+		want string
 	}{
-		{"added", func(d door) error { return d.Add(&corev1.Node{}) }},
-		{"updated", func(d door) error { return d.Update(nil) }},
-		{"deleted", func(d door) error { return d.Delete(&metav1.Status{}) }},
-		{"listed", func(d door) error { return d.Replace([]any{newPod("b"), &corev1.Node{}}, "1") }},
+		{"added", func(s store) error { return s.Add(&corev1.Node{}) }, "the watch of pods brought a *v1.Node"},
+		{"updated", func(s store) error { return s.Update(nil) }, "the watch of pods brought a <nil>"},
+		{"deleted", func(s store) error { return s.Delete(&metav1.Status{}) }, "the watch of pods brought a *v1.Status"},
+		{"collected by the reflector", func(s store) error { return s.Replace([]any{newPod("b")}, "1") }, "1 pods"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCache()
-			must(t, door{c}.Add(newPod("a")))
-			if err := test.do(door{c}); err == nil || !strings.Contains(err.Error(), "the watch of pods brought a ") {
-				t.Errorf("error %v, want one that says what the watch brought", err)
+			must(t, store{c}.Add(newPod("a")))
+			if err := test.do(store{c}); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want one that says %q", err, test.want)
 			}
 			if c.HasSynced() {
 				t.Error("synced by a list that was refused")
@@ -408,9 +429,9 @@ func TestWhatIsNoPodIsRefusedAndChangesNothing(t *testing.T) {
 
 func TestWhatOnNodeReturnsIsTheCallersOwn(t *testing.T) {
 	c := newCache()
-	must(t, door{c}.Replace([]any{newPod("a"), newPod("b"), newPod("c")}, "1"))
+	must(t, listed(c, newPod("a"), newPod("b"), newPod("c")))
 	mine := c.OnNode("n1")
-	must(t, door{c}.Delete(newPod("a")))
+	must(t, store{c}.Delete(newPod("a")))
 	for i, pod := range mine {
 		if pod == nil {
 			t.Errorf("a delete took record %d out of the caller's list", i)
@@ -425,9 +446,9 @@ func TestWhatOnNodeReturnsIsTheCallersOwn(t *testing.T) {
 
 func TestAResyncChangesNothing(t *testing.T) {
 	c := newCache()
-	must(t, door{c}.Add(newPod("a")))
+	must(t, store{c}.Add(newPod("a")))
 	notes := watching(c)
-	must(t, door{c}.Resync())
+	must(t, store{c}.Resync())
 	checkNames(t, c, "a")
 	if got := notes.take(); got != nil {
 		t.Errorf("told %v, want nothing", got)
@@ -458,7 +479,7 @@ func TestTheNotificationsAddUpToTheCache(t *testing.T) {
 			t.Fatalf("the notifications add up to something else (-told +kept):\n%s", diff)
 		}
 	}
-	must(t, door{c}.Replace(nil, ""))
+	must(t, listed(c))
 	checkNames(t, c)
 }
 
@@ -466,18 +487,18 @@ func somethingHappens(random *rand.Rand, c *Cache) error {
 	pod := randomPod(random)
 	switch random.IntN(20) {
 	case 0:
-		var list []any
+		var list []*corev1.Pod
 		for range random.IntN(12) {
 			list = append(list, randomPod(random))
 		}
-		return door{c}.Replace(list, "")
+		return listed(c, list...)
 	case 1, 2, 3, 4:
-		return door{c}.Delete(pod)
+		return store{c}.Delete(pod)
 	case 5, 6:
 		c.MarkTerminating(pod.UID)
 		return nil
 	}
-	return door{c}.Update(pod)
+	return store{c}.Update(pod)
 }
 
 func randomPod(random *rand.Rand) *corev1.Pod {

@@ -11,46 +11,51 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// interner keeps one copy of every toleration list in use: a cluster of a hundred thousand pods
-// has a handful of different ones. Not safe for concurrent use.
-type interner map[string]*sharedList
+// interner keeps one copy of every value in use, by a key: a cluster of a hundred thousand pods has a handful of
+// different toleration lists. Not safe for concurrent use.
+type interner[T any] map[string]*shared[T]
 
-type sharedList struct {
-	list []corev1.Toleration
-	uses int
+type shared[T any] struct {
+	value T
+	uses  int
 }
 
-// share returns the one copy of a list, and counts one more use of it.
-func (in interner) share(list []corev1.Toleration) []corev1.Toleration {
+// share returns the one copy of a value, and counts one more use of it.
+func (in interner[T]) share(key string, value T) T {
+	one, ok := in[key]
+	if !ok {
+		one = &shared[T]{value: value}
+		in[key] = one
+	}
+	one.uses++
+	return one.value
+}
+
+// release ends one use of a value that share returned.
+func (in interner[T]) release(key string) {
+	one := in[key]
+	one.uses--
+	if one.uses == 0 {
+		delete(in, key)
+	}
+}
+
+func shareTolerations(in interner[[]corev1.Toleration], list []corev1.Toleration) []corev1.Toleration {
 	if len(list) == 0 {
 		return nil
 	}
-	key := identity(list)
-	shared, ok := in[string(key)]
-	if !ok {
-		shared = &sharedList{list: slices.Clip(list)}
-		in[string(key)] = shared
-	}
-	shared.uses++
-	return shared.list
+	return in.share(identity(list), slices.Clip(list))
 }
 
-// release ends one use of a list that share returned.
-func (in interner) release(list []corev1.Toleration) {
-	if len(list) == 0 {
-		return
-	}
-	key := identity(list)
-	shared := in[string(key)]
-	shared.uses--
-	if shared.uses == 0 {
-		delete(in, string(key))
+func releaseTolerations(in interner[[]corev1.Toleration], list []corev1.Toleration) {
+	if len(list) > 0 {
+		in.release(identity(list))
 	}
 }
 
 // identity writes a list down so that equal lists, and only they, are written alike: no field of
 // a valid toleration holds a NUL.
-func identity(list []corev1.Toleration) []byte {
+func identity(list []corev1.Toleration) string {
 	key := make([]byte, 0, 256)
 	for i := range list {
 		t := &list[i]
@@ -62,7 +67,7 @@ func identity(list []corev1.Toleration) []byte {
 		}
 		key = append(key, 0)
 	}
-	return key
+	return string(key)
 }
 
 // SameTolerations reports whether two records have equal toleration lists.

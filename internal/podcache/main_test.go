@@ -4,9 +4,15 @@
 package podcache
 
 import (
+	"os"
 	"testing"
 
 	"github.com/taintkeeper/taintkeeper/internal/bubble"
 )
 
-func TestMain(m *testing.M) { bubble.Main(m) }
+func TestMain(m *testing.M) {
+	if mode := os.Getenv(serveEnvironment); mode != "" {
+		serveGenerated(mode)
+	}
+	bubble.Main(m)
+}

@@ -4,13 +4,11 @@
 package podcache
 
 import (
+	"strconv"
 	"time"
-	"unique"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -48,11 +46,9 @@ type Pod struct {
 	Node        string
 	Tolerations []corev1.Toleration // shared by all pods with an equal list
 	Generation  int64
+	Version     uint64 // its resourceVersion; 0 if that is no number
 	Priority    int32
 	Flags       Flags
-
-	// The handles keep Namespace and Node shared: without one, each collection forgets the string.
-	namespace, node unique.Handle[string]
 
 	bound int64 // as recorded by the API, seconds since 1970
 	seen  int64 // nanoseconds since 1970
@@ -82,26 +78,16 @@ func (p *Pod) AsOf(live *corev1.Pod) *Pod {
 	return newer
 }
 
-// GetObjectMeta makes a record acceptable to the store in which client-go's reflector collects a
-// streamed list; nothing else calls it.
-func (p *Pod) GetObjectMeta() metav1.Object {
-	return &metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID}
-}
-
-var _ metav1.ObjectMetaAccessor = (*Pod)(nil)
-
-// record makes the record of a pod that is first seen now. Its tolerations are not shared yet.
+// record makes the record of a pod that is first seen now. Nothing in it is shared yet.
 func record(pod *corev1.Pod) *Pod {
-	namespace, node := unique.Make(pod.Namespace), unique.Make(pod.Spec.NodeName)
 	p := &Pod{
-		namespace:   namespace,
-		node:        node,
-		Namespace:   namespace.Value(),
+		Namespace:   pod.Namespace,
 		Name:        pod.Name,
 		UID:         pod.UID,
-		Node:        node.Value(),
+		Node:        pod.Spec.NodeName,
 		Tolerations: pod.Spec.Tolerations,
 		Generation:  pod.Generation,
+		Version:     version(pod.ResourceVersion),
 		Flags:       flagsOf(pod),
 	}
 	if pod.Spec.Priority != nil {
@@ -110,6 +96,16 @@ func record(pod *corev1.Pod) *Pod {
 	p.bound = verdict.Bound(pod).Unix()
 	p.seen = time.Now().UnixNano()
 	return p
+}
+
+// version makes a number of a resourceVersion, so that versions of one pod can be compared: Kubernetes promises the
+// order of those that are decimal numbers, as all of the API server's own are.
+func version(resourceVersion string) uint64 {
+	number, err := strconv.ParseUint(resourceVersion, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return number
 }
 
 func flagsOf(pod *corev1.Pod) Flags {
@@ -138,13 +134,3 @@ func flagsOf(pod *corev1.Pod) Flags {
 	}
 	return flags
 }
-
-// transform is the door: every pod that arrives leaves it as a record.
-func transform(object any) (any, error) {
-	if pod, ok := object.(*corev1.Pod); ok {
-		return record(pod), nil
-	}
-	return object, nil
-}
-
-var _ cache.TransformFunc = transform

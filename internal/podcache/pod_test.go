@@ -7,7 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unique"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -58,7 +57,7 @@ func TestFlagsOfAPod(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCache()
-			must(t, door{c}.Add(newPod("a", test.edits...)))
+			must(t, store{c}.Add(newPod("a", test.edits...)))
 			if got := get(t, c, "uid-a").Flags; got != test.want {
 				t.Errorf("flags %05b, want %05b", got, test.want)
 			}
@@ -68,8 +67,8 @@ func TestFlagsOfAPod(t *testing.T) {
 
 func TestFlagsThatAnUpdateTakesBackAreTakenBack(t *testing.T) {
 	c := newCache()
-	must(t, door{c}.Add(newPod("a", withCondition(corev1.DisruptionTarget, corev1.ConditionTrue, EvictionReason))))
-	must(t, door{c}.Update(newPod("a", withCondition(corev1.DisruptionTarget, corev1.ConditionFalse, EvictionReason))))
+	must(t, store{c}.Add(newPod("a", withCondition(corev1.DisruptionTarget, corev1.ConditionTrue, EvictionReason))))
+	must(t, store{c}.Update(newPod("a", withCondition(corev1.DisruptionTarget, corev1.ConditionFalse, EvictionReason))))
 	if got := get(t, c, "uid-a").Flags; got != 0 {
 		t.Errorf("flags %05b, want none", got)
 	}
@@ -88,15 +87,14 @@ func TestHasAsksForAllOfTheFlags(t *testing.T) {
 func TestARecordSaysWhatTheRuleAndTheDeleteCallAskFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		scheduled := time.Now().Add(-5 * time.Minute)
-		pod := newPod("a", withGeneration(7), scheduledAt(scheduled), func(pod *corev1.Pod) { pod.Spec.Priority = ptr.To[int32](-3) })
+		pod := newPod("a", withGeneration(7), scheduledAt(scheduled), withVersion("42"), func(pod *corev1.Pod) { pod.Spec.Priority = ptr.To[int32](-3) })
 		got := record(pod)
 		want := &Pod{
-			Namespace: "default", Name: "a", UID: "uid-a", Node: "n1", Generation: 7, Priority: -3,
+			Namespace: "default", Name: "a", UID: "uid-a", Node: "n1", Generation: 7, Version: 42, Priority: -3,
 			Tolerations: []corev1.Toleration{tolerated("disk", 300)},
-			namespace:   unique.Make("default"), node: unique.Make("n1"),
-			bound: scheduled.Unix(), seen: time.Now().UnixNano(),
+			bound:       scheduled.Unix(), seen: time.Now().UnixNano(),
 		}
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(Pod{}), sameNames); diff != "" {
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(Pod{})); diff != "" {
 			t.Errorf("another record (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff(types.NamespacedName{Namespace: "default", Name: "a"}, got.Key()); diff != "" {
@@ -128,7 +126,7 @@ func TestThePreciseInstantOfBinding(t *testing.T) {
 				start := time.Now()
 				c := newCache()
 				pass(test.wait)
-				must(t, door{c}.Add(newPod("a", test.edit)))
+				must(t, store{c}.Add(newPod("a", test.edit)))
 				pass(time.Hour)
 				if got := get(t, c, "uid-a").Bound(); !got.Equal(start.Add(test.want)) {
 					t.Errorf("bound %s after the second began, want %s", got.Sub(start), test.want)
@@ -147,10 +145,13 @@ func atTheStart(at func(time.Time) edit) edit {
 	return at(time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC))
 }
 
-func TestARecordIsKeyedAsItsPodInTheStoreOfAStreamedList(t *testing.T) {
-	pod := newPod("a")
-	got := record(pod).GetObjectMeta()
-	if got.GetNamespace() != pod.Namespace || got.GetName() != pod.Name || got.GetUID() != pod.UID {
-		t.Errorf("%s/%s %s, want those of the pod", got.GetNamespace(), got.GetName(), got.GetUID())
+func TestTheVersionOfARecordIsANumberOrZero(t *testing.T) {
+	for resourceVersion, want := range map[string]uint64{
+		"": 0, "0": 0, "1": 1, "18446744073709551615": 1<<64 - 1,
+		"18446744073709551616": 0, "-1": 0, "abc": 0, "1a": 0, "1.5": 0,
+	} {
+		if got := record(newPod("a", withVersion(resourceVersion))).Version; got != want {
+			t.Errorf("resourceVersion %q is version %d, want %d", resourceVersion, got, want)
+		}
 	}
 }

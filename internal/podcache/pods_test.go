@@ -9,9 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unique"
+	"unsafe"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -55,6 +54,10 @@ func withGeneration(generation int64) edit {
 	return func(pod *corev1.Pod) { pod.Generation = generation }
 }
 
+func withVersion(resourceVersion string) edit {
+	return func(pod *corev1.Pod) { pod.ResourceVersion = resourceVersion }
+}
+
 func inPhase(phase corev1.PodPhase) edit { return func(pod *corev1.Pod) { pod.Status.Phase = phase } }
 
 func terminating(pod *corev1.Pod) {
@@ -75,10 +78,21 @@ func scheduledAt(instant time.Time) edit {
 	}
 }
 
-// newCache returns a cache that nothing feeds but its door.
+// newCache returns a cache that nothing feeds but the test.
 func newCache() *Cache { return New(nil) }
 
-// must fails the test when the door refuses.
+// listed plays a complete list.
+func listed(c *Cache, pods ...*corev1.Pod) error {
+	store{c}.beginList()
+	for _, pod := range pods {
+		if err := (store{c}).Update(pod); err != nil {
+			return err
+		}
+	}
+	return store{c}.Replace(nil, "")
+}
+
+// must fails the test when there is an error.
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -167,18 +181,25 @@ func checkConsistent(t *testing.T, c *Cache) {
 
 func checkShared(t *testing.T, c *Cache) {
 	t.Helper()
-	uses := map[*corev1.Toleration]int{}
+	lists, names := map[*corev1.Toleration]int{}, map[*byte]int{}
 	for _, pod := range c.pods {
 		if len(pod.Tolerations) > 0 {
-			uses[&pod.Tolerations[0]]++
+			lists[&pod.Tolerations[0]]++
+		}
+		names[unsafe.StringData(pod.Node)]++
+		names[unsafe.StringData(pod.Namespace)]++
+	}
+	if len(lists) != len(c.tolerations) || len(names) != len(c.names) {
+		t.Errorf("%d toleration lists and %d names in use, %d and %d kept", len(lists), len(names), len(c.tolerations), len(c.names))
+	}
+	for _, one := range c.tolerations {
+		if got := lists[&one.value[0]]; got != one.uses {
+			t.Errorf("%v is used by %d records and counted %d times", one.value, got, one.uses)
 		}
 	}
-	if len(uses) != len(c.tolerations) {
-		t.Errorf("%d toleration lists in use, %d kept", len(uses), len(c.tolerations))
-	}
-	for _, shared := range c.tolerations {
-		if got := uses[&shared.list[0]]; got != shared.uses {
-			t.Errorf("%v is used by %d records and counted %d times", shared.list, got, shared.uses)
+	for name, one := range c.names {
+		if got := names[unsafe.StringData(one.value)]; got != one.uses {
+			t.Errorf("%s is used %d times and counted %d times", name, got, one.uses)
 		}
 	}
 }
@@ -188,9 +209,6 @@ func pass(duration time.Duration) {
 	time.Sleep(duration) //nolint:forbidigo // virtual: it is called in synctest's bubbles only
 	synctest.Wait()
 }
-
-// sameNames compares the handles of names as what they are, comparable values.
-var sameNames = cmp.Comparer(func(a, b unique.Handle[string]) bool { return a == b })
 
 // Len returns the number of records.
 func (c *Cache) Len() int {

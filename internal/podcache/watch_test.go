@@ -165,13 +165,10 @@ func TestAfterAWatchThatExpiredAListSaysWhatWasMissed(t *testing.T) {
 // streaming hides that the fake clientset cannot stream a list.
 type streaming struct{ kubernetes.Interface }
 
-func TestAStreamedListGoesThroughTheDoorWhileItArrives(t *testing.T) {
+func TestAStreamedListIsKeptWhileItArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
-		stream := watch.NewRaceFreeFake()
-		client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
-			return true, stream, nil
-		})
+		stream := streamOf(client)
 		c := New(streaming{client})
 		notes := watching(c)
 		start(t, c)
@@ -181,12 +178,15 @@ func TestAStreamedListGoesThroughTheDoorWhileItArrives(t *testing.T) {
 		for _, pod := range []*corev1.Pod{newPod("a"), newPod("gone"), newPod("waiting", onNode("")), newPod("db-0", withUID("older"))} {
 			stream.Add(pod)
 		}
+		stream.Modify(newPod("a", withGeneration(2)))
 		stream.Delete(newPod("gone"))
 		stream.Delete(newPod("db-0", withUID("older")))
 		stream.Add(newPod("db-0", withUID("newer")))
+		stream.Action(watch.Bookmark, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "8"}})
 		pass(5 * time.Second)
-		if c.HasSynced() || c.Len() > 0 {
-			t.Errorf("synced %t with %d records before the stream of the list ended", c.HasSynced(), c.Len())
+		checkNames(t, c, "a", "db-0")
+		if c.HasSynced() {
+			t.Error("synced before the stream of the list ended")
 		}
 		stream.Action(watch.Bookmark, endOfList())
 		synctest.Wait()
@@ -194,14 +194,11 @@ func TestAStreamedListGoesThroughTheDoorWhileItArrives(t *testing.T) {
 			t.Error("not synced when the stream of the list ended")
 		}
 		checkNames(t, c, "a", "db-0")
-		for _, record := range []*Pod{get(t, c, "uid-a"), get(t, c, "newer")} {
-			// Had the reflector collected pods, the records would be as young as the end of the list.
-			if !record.Seen().Equal(arrived) {
-				t.Errorf("%s was seen %s after it arrived", record.Key(), record.Seen().Sub(arrived))
-			}
+		if got := get(t, c, "uid-a"); got.Generation != 2 || !got.Seen().Equal(arrived) {
+			t.Errorf("generation %d, seen %s after it arrived", got.Generation, got.Seen().Sub(arrived))
 		}
-		if got := len(notes.take()); got != 2 {
-			t.Errorf("%d notifications, want one for each pod of the list", got)
+		if got := len(notes.take()); got != 7 {
+			t.Errorf("%d notifications, want one for each event of a pod that is bound", got)
 		}
 
 		stream.Modify(newPod("a", terminating))
@@ -211,6 +208,70 @@ func TestAStreamedListGoesThroughTheDoorWhileItArrives(t *testing.T) {
 		if got := get(t, c, "uid-a"); !got.Flags.Has(Terminating) || !got.Seen().Equal(arrived) {
 			t.Errorf("flags %05b, seen %s after it arrived, want terminating and seen as before", got.Flags, got.Seen().Sub(arrived))
 		}
+	})
+}
+
+// streamOf makes the client answer every watch of pods with the one that is returned, as long as it is open.
+func streamOf(client *fake.Clientset) *watch.RaceFreeFakeWatcher {
+	stream := watch.NewRaceFreeFake()
+	client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
+		return true, stream, nil
+	})
+	return stream
+}
+
+func TestAListThatBreaksOffTakesNothingAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		var streams []*watch.RaceFreeFakeWatcher
+		client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
+			streams = append(streams, watch.NewRaceFreeFake())
+			return true, streams[len(streams)-1], nil
+		})
+		newest := func() *watch.RaceFreeFakeWatcher { return streams[len(streams)-1] }
+		c := New(streaming{client})
+		start(t, c)
+		newest().Add(newPod("a"))
+		newest().Add(newPod("b"))
+		newest().Action(watch.Bookmark, endOfList())
+		pass(time.Second)
+		checkNames(t, c, "a", "b")
+
+		expired := &apierrors.NewResourceExpired("too old resource version").ErrStatus
+		newest().Error(expired) // the next watch begins with a list
+		pass(time.Minute)
+		newest().Add(newPod("b"))
+		newest().Add(newPod("c"))
+		newest().Error(expired)
+		pass(time.Minute)
+		checkNames(t, c, "a", "b", "c")
+
+		newest().Add(newPod("b"))
+		newest().Action(watch.Bookmark, endOfList())
+		pass(time.Second)
+		checkNames(t, c, "b")
+		if len(streams) != 3 {
+			t.Errorf("%d watches, want 3", len(streams))
+		}
+	})
+}
+
+func TestAStreamThatIsStoppedWhileItListsEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		stream := streamOf(client)
+		ctx, cancel := context.WithCancel(t.Context())
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			_ = New(streaming{client}).Run(ctx)
+		}()
+		synctest.Wait()
+		cancel()
+		for i := range 5 { // nobody reads the results any more, and no goroutine may wait for ever for one who does
+			stream.Add(newPod(string(rune('a' + i))))
+		}
+		<-stopped
 	})
 }
 
@@ -239,13 +300,4 @@ func endOfList() *corev1.Pod {
 		ResourceVersion: "9",
 		Annotations:     map[string]string{metav1.InitialEventsAnnotationKey: "true"},
 	}}
-}
-
-func TestTheDoorLeavesAloneWhatIsNoPod(t *testing.T) {
-	for _, object := range []any{&corev1.Node{}, record(newPod("a"))} {
-		got, err := door{newCache()}.Transformer()(object)
-		if err != nil || got != object {
-			t.Errorf("%T became %v, %v", object, got, err)
-		}
-	}
 }

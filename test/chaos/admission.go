@@ -51,7 +51,7 @@ func (g *gatekeeper) obstruct(ctx context.Context, fault faultKind) error {
 	if err := g.gather(ctx, nodes); err != nil {
 		return err
 	}
-	changed := g.chance(0.4)
+	changed := g.chance(0.5)
 	err := g.during(fault, func() error {
 		g.say("%s: %s", fault, asked)
 		if err := g.changeNodes(ctx, nodes, g.set(isolated)); err != nil {
@@ -59,7 +59,9 @@ func (g *gatekeeper) obstruct(ctx context.Context, fault faultKind) error {
 		}
 		pause(ctx, g.length/2)
 		if changed {
-			return g.changeNodes(ctx, nodes, g.unset(isolated))
+			if err := g.changeNodes(ctx, nodes, g.unset(isolated)); err != nil {
+				return err
+			}
 		}
 		pause(ctx, g.length/2)
 		return nil
@@ -84,13 +86,16 @@ func (g *gatekeeper) during(fault faultKind, do func() error) error {
 	return err
 }
 
-// gather creates guarded pods on nodes.
+// gather creates guarded pods on nodes, which tolerate everything but to be isolated: nothing else makes them leave.
 func (g *gatekeeper) gather(ctx context.Context, nodes []string) error {
 	for range crowd {
 		g.made++
 		pod := g.aNewPod(fmt.Sprintf("%s-%d", g.series, g.made))
 		pod.Labels[guarded] = ""
 		pod.Spec.NodeName, pod.Spec.SchedulerName, pod.Spec.Tolerations = pick(g.random, nodes...), "", nil
+		for _, key := range toleratedKeys {
+			pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists})
+		}
 		delete(pod.Annotations, corev1.MirrorPodAnnotationKey)
 		if err := g.create(ctx, pod); err != nil {
 			return err

@@ -153,6 +153,9 @@ func (h *history) excusesByGaps(s stretch) []excuse {
 				continue
 			}
 			due := h.dueAnew(s, gap)
+			if !due.After(s.due.Add(resolution)) {
+				continue // as it would be by what was there before, but for the second
+			}
 			for _, during := range led {
 				if e := (span{later(gap.earliest, during.earliest), earlier(due, during.latest)}); e.earliest.Before(e.latest) {
 					excuses = append(excuses, excuse{e})

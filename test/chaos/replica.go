@@ -72,7 +72,7 @@ func (r *replica) keep(ctx context.Context) error {
 func (r *replica) live(ctx context.Context, life *life) (time.Duration, error) {
 	process, err := r.cluster.StartTaintkeeper(ctx, localcluster.TaintkeeperConfig{
 		Binary: r.binary, Name: r.name, Access: r.proxy.access(), Env: []string{r.clock.Env()},
-		Args: append([]string{"--leader-elect=true", "--v=1"}, r.elect.args...), // --v=1: a line per eviction
+		Args: append([]string{"--leader-elect=true", "--v=1"}, r.elect.args...), // --v=1: a line per failed try
 	})
 	if err != nil {
 		r.ledger.end(life, time.Now(), endedUnready)

@@ -98,21 +98,24 @@ func (h *history) ended(p *pod) bool {
 }
 
 func (h *history) reportLateness(say sayer) {
-	all := h.lateness()
-	var touched, untouched, unexplained []late
-	for _, l := range all {
+	var guarded, touched, untouched, unexplained []late
+	for _, l := range h.lateness() {
 		if l.unexplained() {
 			unexplained = append(unexplained, l)
 		}
-		if l.explanation.touched {
+		switch {
+		case l.pod.guarded():
+			guarded = append(guarded, l)
+		case l.explanation.touched:
 			touched = append(touched, l)
-		} else {
+		default:
 			untouched = append(untouched, l)
 		}
 	}
 	say("\nLateness: from due until the API server had accepted the DELETE")
 	say("  %s  %s", quantiles(untouched), "not touched by a fault")
 	say("  %s  %s", quantiles(touched), "touched by one")
+	say("  %s  %s", quantiles(guarded), "of pods that the webhook is asked about")
 	say("  %6d  later than the faults explain", len(unexplained))
 	for _, l := range unexplained[:min(len(unexplained), mostStories)] {
 		say("\n  not explained: pod %s left node %s %s after it was due; the faults explain %s of it", l.pod.name, l.node,

@@ -47,7 +47,7 @@ func (r run) start(ctx context.Context, cluster *localcluster.Cluster) (stop fun
 
 func taintkeeper(args ...string) evictor {
 	return func(ctx context.Context, cluster *localcluster.Cluster) (func() error, error) {
-		args := append([]string{"--v=1"}, args...) // a line per eviction
+		args := append([]string{"--v=1"}, args...) // a line per failed try
 		keeper, err := cluster.StartTaintkeeper(ctx, localcluster.TaintkeeperConfig{Args: args})
 		if err != nil {
 			return nil, err

@@ -53,6 +53,17 @@ func (s sighting) gone(pod *corev1.Pod, at time.Time) sighting {
 	return s
 }
 
+// corrected returns the sighting with better instants of what was seen, where there are any.
+func (s sighting) corrected(bound, left time.Time) sighting {
+	if !s.bound.IsZero() && !bound.IsZero() {
+		s.bound = bound
+	}
+	if !s.left.IsZero() && !left.IsZero() {
+		s.left = left
+	}
+	return s
+}
+
 func isMarked(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == evictionReason
@@ -69,9 +80,6 @@ func (s sighting) running() bool {
 func (s sighting) rule() verdict.Pod {
 	return verdict.Pod{Tolerations: s.pod.Spec.Tolerations, Bound: verdict.Precise(verdict.Bound(s.pod), s.bound)}
 }
-
-// earliestBound is the beginning of the second in which the pod was bound.
-func (s sighting) earliestBound() time.Time { return verdict.Bound(s.pod).Truncate(time.Second) }
 
 // observer watches all pods of the demo and remembers when it saw what. It is safe for concurrent use.
 type observer struct {

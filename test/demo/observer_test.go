@@ -33,14 +33,20 @@ func TestSightingRemembersWhenItSawWhatFirst(t *testing.T) {
 	}
 }
 
-func TestSightingKnowsABindingToTheSecondAndToWhatWasSeen(t *testing.T) {
+func TestSightingCountsABindingFromWhereTheAPIServerKnowsOfIt(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: west1}}
 	pod.Status.Conditions = []corev1.PodCondition{{
 		Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: start.Truncate(time.Second)},
 	}}
-	s := sighting{}.see(pod, start)
-	if !s.rule().Bound.Equal(start) || !s.earliestBound().Equal(start.Truncate(time.Second)) {
-		t.Errorf("bound at %v, not before %v", s.rule().Bound, s.earliestBound())
+	s := sighting{}.see(pod, after(0.03)).corrected(start, after(1))
+	if !s.rule().Bound.Equal(start) || !s.left.IsZero() {
+		t.Errorf("bound at %v, want %v; left at %v, and it was not seen to leave", s.rule().Bound, start, s.left)
+	}
+	if s = s.gone(pod, after(1.05)).corrected(start, after(1)); !s.left.Equal(after(1)) {
+		t.Errorf("left at %v, want %v", s.left, after(1))
+	}
+	if s = s.corrected(time.Time{}, time.Time{}); !s.left.Equal(after(1)) || !s.bound.Equal(start) {
+		t.Errorf("without better instants, bound at %v and left at %v", s.bound, s.left)
 	}
 }
 

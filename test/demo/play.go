@@ -50,7 +50,7 @@ func (s *stage) introduce() {
 	s.say("")
 	s.say("%sA real control plane, Kubernetes %s, with %d simulated nodes in three zones and %d pods.", indent, s.version, len(nodes), len(s.observer.sightings()))
 	s.say("%sThe taint eviction and the node lifecycle that are built in are off; bin/taintkeeper runs as its own service account.", indent)
-	s.say("%sWhat is promised is computed by package verdict; what happens is seen by a watch of the demo's own.", indent)
+	s.say("%sWhat is promised is computed by package verdict; what happens is read in the API server's audit log.", indent)
 	s.say("%sTimes count from the instant at which the act's first command was sent.", indent)
 }
 
@@ -128,7 +128,11 @@ func (s *stage) perform(ctx context.Context, a act) (report, error) {
 		if t, err = s.advance(ctx, a, t); err != nil {
 			return report{}, err
 		}
-		now, seen := time.Now(), s.observer.sightings()
+		now := time.Now()
+		seen, err := s.ledger.correct(s.observer.sightings())
+		if err != nil {
+			return report{}, err
+		}
 		rows := rowsOf(rule, seen, a.node, t)
 		if len(t) == len(a.steps) && over(rows, t, now) {
 			s.finish(tableOf(rows, t, now, afterAct))

@@ -61,9 +61,6 @@ type promise struct {
 	why verdict.Reason
 	// replaced is the last verdict that a change of the taints made void before it was carried out, nil if there is none.
 	replaced *verdict.Verdict
-	// notBefore is the earliest instant at which the pod may leave. It is the due instant, but for a pod that was bound
-	// while the taint was there: when exactly it was bound is known to the second only.
-	notBefore time.Time
 }
 
 // cancelled reports whether the pod was due once, and now stays.
@@ -84,17 +81,8 @@ func (p promise) settledBy() time.Time {
 	return time.Time{}
 }
 
-// expect says what is promised to a pod that was bound no earlier than earliest and, as far as is known, at pod.Bound, by
-// taints that came no earlier than early says and, as far as is known, as t says.
-func expect(rule verdict.Rule, pod verdict.Pod, earliest time.Time, early, t timeline) promise {
-	result := decide(rule, pod, t)
-	pod.Bound = earliest
-	result.notBefore = decide(rule, pod, early).Due
-	return result
-}
-
-// decide goes through the phases until the pod leaves.
-func decide(rule verdict.Rule, pod verdict.Pod, t timeline) promise {
+// expect says what is promised to a pod. It goes through the phases until the pod leaves.
+func expect(rule verdict.Rule, pod verdict.Pod, t timeline) promise {
 	var result promise
 	for i := range t {
 		end := t.end(i)
@@ -152,7 +140,7 @@ func judge(p promise, s sighting, now time.Time) outcome {
 		return judgePresent(p, now)
 	case p.Stays():
 		return broken
-	case s.left.Before(p.notBefore):
+	case s.left.Before(p.Due):
 		return tooEarly
 	case s.left.Sub(p.Due) > tolerableLateness:
 		return tooLate
@@ -172,8 +160,5 @@ func judgePresent(p promise, now time.Time) outcome {
 	return waiting
 }
 
-// lateness is how long after it was due a pod was seen to leave. The due instant of a pod that was bound while the
-// taint was there may be known a moment too late, so it is not negative.
-func lateness(p promise, s sighting) time.Duration {
-	return max(0, s.left.Sub(p.Due))
-}
+// lateness is how long after it was due a pod left.
+func lateness(p promise, s sighting) time.Duration { return s.left.Sub(p.Due) }

@@ -67,7 +67,7 @@ func TestExpect(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := expect(rule, verdict.Pod{Tolerations: tt.tolerations, Bound: tt.bound}, tt.bound, tt.timeline, tt.timeline)
+			got := expect(rule, verdict.Pod{Tolerations: tt.tolerations, Bound: tt.bound}, tt.timeline)
 			if got.Leaves == tt.due.IsZero() || !got.Due.Equal(tt.due) {
 				t.Errorf("leaves %t, due %v, want %v", got.Leaves, got.Due, tt.due)
 			}
@@ -85,15 +85,6 @@ func TestExpect(t *testing.T) {
 	}
 }
 
-func TestExpectKnowsTheEarliestInstantOfAPodWhoseBindingWasSeenLate(t *testing.T) {
-	pod := verdict.Pod{Tolerations: []corev1.Toleration{forSeconds(maintenance, 3)}, Bound: after(2.1)}
-	line := script(0.0, []corev1.Taint{noExecute(maintenance)})
-	got := expect(rule, pod, after(1.75), line, line)
-	if !got.notBefore.Equal(after(4.75)) || !got.Due.Equal(after(5.1)) {
-		t.Errorf("not before %v, due %v; want %v, %v", got.notBefore, got.Due, after(4.75), after(5.1))
-	}
-}
-
 func TestTimelineKeepsTheInstantOfATaintThatWasStampedMeanwhile(t *testing.T) {
 	stamped := noExecute(maintenance)
 	stamped.TimeAdded = &metav1.Time{Time: start.Truncate(time.Second)}
@@ -108,9 +99,7 @@ func TestTimelineKeepsTheInstantOfATaintThatWasStampedMeanwhile(t *testing.T) {
 }
 
 func TestJudge(t *testing.T) {
-	due := promise{Verdict: verdict.Verdict{Reason: verdict.Reason{Leaves: true, Due: after(5)}}, notBefore: after(5)}
-	vague := due
-	vague.notBefore = after(4.5)
+	due := promise{Verdict: verdict.Verdict{Reason: verdict.Reason{Leaves: true, Due: after(5)}}}
 	forever := promise{}
 	evictedAt := func(seconds float64) sighting { return sighting{left: after(seconds), marked: true} }
 
@@ -126,8 +115,6 @@ func TestJudge(t *testing.T) {
 		{"a pod that was due long ago is left over", due, sighting{}, after(10.5), leftOver},
 		{"a pod that left when it was due is evicted", due, evictedAt(5.02), after(6), evicted},
 		{"a pod that left before it was due is too early", due, evictedAt(4.999), after(6), tooEarly},
-		{"a binding that was seen late excuses an earlier eviction", vague, evictedAt(4.999), after(6), evicted},
-		{"a binding that was seen late does not excuse any", vague, evictedAt(4.4), after(6), tooEarly},
 		{"a pod that left long after it was due is too late", due, evictedAt(10.5), after(11), tooLate},
 		{"a pod that somebody else deleted was not evicted", due, sighting{left: after(5.1)}, after(6), unmarked},
 		{"a pod that stays has stayed", forever, sighting{}, after(6), stayed},

@@ -28,17 +28,12 @@ func (r row) original(t timeline) bool { return !r.bound.After(t[0].from) }
 // rowsOf picks the pods that are on a node, or were since the timeline began, each with what is promised to it.
 // They are in the order in which they are due; those that stay come last.
 func rowsOf(rule verdict.Rule, seen []sighting, node string, t timeline) []row {
-	return rowsBetween(rule, seen, node, t, t)
-}
-
-// rowsBetween is rowsOf for taints that came no earlier than one timeline says, and no later than the other.
-func rowsBetween(rule verdict.Rule, seen []sighting, node string, early, t timeline) []row {
 	var rows []row
 	for _, s := range seen {
 		if s.pod.Spec.NodeName != node || s.leftBefore(t[0].from) {
 			continue
 		}
-		rows = append(rows, row{s, expect(rule, s.rule(), s.earliestBound(), early, t)})
+		rows = append(rows, row{s, expect(rule, s.rule(), t)})
 	}
 	slices.SortFunc(rows, func(a, b row) int {
 		return cmp.Or(a.order().Compare(b.order()), strings.Compare(a.pod.Name, b.pod.Name))

@@ -75,10 +75,14 @@ func (s *stage) keepVigil(ctx context.Context, v *vigil) (report, error) {
 	defer frames.Stop()
 	back := false
 	for {
-		if err := v.look(ctx, s.client); err != nil {
+		now := time.Now()
+		seen, err := s.ledger.correct(s.observer.sightings())
+		if err != nil {
 			return report{}, err
 		}
-		now, seen := time.Now(), s.observer.sightings()
+		if err := v.look(s.ledger); err != nil {
+			return report{}, err
+		}
 		switch {
 		case back && v.over(seen, now):
 			return s.endVigil(v, seen, now), nil

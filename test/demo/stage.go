@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -33,10 +34,14 @@ type stage struct {
 	binary     string
 	keeper     *localcluster.Taintkeeper
 	observer   *observer
+	ledger     ledger
 
 	// unwatch ends the observer's watch.
 	unwatch context.CancelFunc
 }
+
+// stateDir is the state folder of the cluster, with its logs.
+func (s *stage) stateDir() string { return filepath.Join(s.dir, "cluster") }
 
 // errInterrupted is why a stage was taken down that did not fail.
 var errInterrupted = errors.New("interrupted")
@@ -75,13 +80,19 @@ func (s *stage) setUp(ctx context.Context, binary string) error {
 // startCluster starts a cluster that outlives ctx, so that the stage is taken down in order also after Ctrl-C.
 func (s *stage) startCluster(ctx context.Context) error {
 	progress("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok ...")
+	policy := filepath.Join(s.dir, "demo-audit-policy.yaml")
+	if err := writeAuditPolicy(policy); err != nil {
+		return err
+	}
 	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	giveUp := context.AfterFunc(ctx, cancel)
 	defer giveUp()
 	cluster, err := localcluster.Start(lasting, localcluster.Config{
-		Dir: s.dir, Log: os.Stderr,
+		Dir: s.stateDir(), Log: os.Stderr,
+		Audit:                 true,
 		ControllerManagerArgs: []string{"--controllers=-node-lifecycle-controller"},
 		APIServerArgs: []string{
+			"--audit-policy-file=" + policy,
 			fmt.Sprintf("--default-unreachable-toleration-seconds=%d", int(tolerated.Seconds())),
 			fmt.Sprintf("--default-not-ready-toleration-seconds=%d", int(tolerated.Seconds())),
 		},
@@ -92,6 +103,7 @@ func (s *stage) startCluster(ctx context.Context) error {
 		return err
 	}
 	s.cluster = cluster
+	s.ledger = ledger{localcluster.NewAuditLog(cluster.AuditLog())}
 	if s.kubeconfig, err = cluster.Kubeconfig("admin", cluster.AdminConfig()); err != nil {
 		return err
 	}
@@ -113,7 +125,6 @@ func (s *stage) startKeeper(ctx context.Context) error {
 	s.keeper, err = s.cluster.StartTaintkeeper(ctx, localcluster.TaintkeeperConfig{
 		Binary: s.binary,
 		Args: []string{
-			"--v=1", // a line per eviction
 			"--controllers=*",
 			"--node-monitor-grace-period=" + grace.String(),
 			fmt.Sprintf("--node-eviction-rate=%g", 1/taintEvery.Seconds()),
@@ -202,7 +213,7 @@ func (s *stage) takeDown(cause error) error {
 		failed = errors.Join(cause, failed)
 	}
 	if failed != nil {
-		return fmt.Errorf("%w\nThe logs are in %s", failed, s.dir)
+		return fmt.Errorf("%w\nThe logs are in %s", failed, s.stateDir())
 	}
 	return errors.Join(cause, os.RemoveAll(s.dir))
 }

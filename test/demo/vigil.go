@@ -12,13 +12,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// between is when something happened, as far as can be told from reading again and again: after the last read without
-// it was sent, and before the first read with it was answered.
+// between is when something was stored: after the call that did it was received, and before it was answered.
 type between struct{ after, before time.Time }
 
 func (b between) happened() bool { return !b.before.IsZero() }
@@ -33,23 +33,22 @@ type watched struct {
 	free    between   // both had gone
 	halved  bool      // one of the two was seen without the other after the return
 
-	// What the node's NoExecute taint means for its pods: at the latest, and at the earliest.
-	latest, earliest timeline
+	version string   // the newest that was seen
+	taints  timeline // what there was of NoExecute
 }
 
-// vigil watches the nodes of a silent zone by reading them live, so that the instants are bounds and no guesses.
+// vigil watches the nodes of a silent zone in the API server's audit log, so that the instants are bounds and no guesses.
 type vigil struct {
 	began, back time.Time
-	sent        time.Time // the last read
+	seen        int // changes of nodes
 	nodes       []*watched
 	strangers   []string // nodes of other zones that had a taint
 }
 
 func newVigil(names []string, began time.Time) *vigil {
-	v := &vigil{began: began, sent: began}
+	v := &vigil{began: began}
 	for _, name := range names {
-		first := timeline(nil).next(began, nil)
-		v.nodes = append(v.nodes, &watched{name: name, latest: first, earliest: first})
+		v.nodes = append(v.nodes, &watched{name: name, version: "1", taints: timeline(nil).next(began, nil)})
 	}
 	return v
 }
@@ -62,31 +61,30 @@ func (v *vigil) names() []string {
 	return names
 }
 
-// look reads all nodes, and notes what is new.
-func (v *vigil) look(ctx context.Context, client kubernetes.Interface) error {
-	sent := time.Now()
-	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+// look reads the log on, and notes what is new.
+func (v *vigil) look(log ledger) error {
+	changes, err := log.changes(v.began, v.seen)
 	if err != nil {
-		return fmt.Errorf("read the nodes: %w", err)
+		return err
 	}
-	v.note(list.Items, between{after: v.sent, before: time.Now()})
-	v.sent = sent
+	v.seen += len(changes)
+	for _, c := range changes {
+		if err := v.note(c); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// note takes down what a read has brought that the one before had not.
-func (v *vigil) note(nodes []corev1.Node, at between) {
-	for i := range nodes {
-		node := &nodes[i]
-		w := v.find(node.Name)
-		if w != nil {
-			w.note(node, !v.back.IsZero(), at)
-			continue
-		}
-		if len(node.Spec.Taints) > 0 && !slices.Contains(v.strangers, node.Name) {
-			v.strangers = append(v.strangers, node.Name)
-		}
+// note takes down what a change has brought.
+func (v *vigil) note(c change) error {
+	if w := v.find(c.node.Name); w != nil {
+		return w.note(c, !v.back.IsZero() && c.at.after.After(v.back))
 	}
+	if len(c.node.Spec.Taints) > 0 && !slices.Contains(v.strangers, c.node.Name) {
+		v.strangers = append(v.strangers, c.node.Name)
+	}
+	return nil
 }
 
 func (v *vigil) find(name string) *watched {
@@ -97,16 +95,27 @@ func (v *vigil) find(name string) *watched {
 	return v.nodes[i]
 }
 
-func (w *watched) note(node *corev1.Node, back bool, at between) {
+// note takes down a change, unless a newer one was answered before it.
+func (w *watched) note(c change, back bool) error {
+	node, at := c.node, c.at
+	order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, w.version)
+	if err != nil {
+		return fmt.Errorf("compare versions of node %s: %w", w.name, err)
+	}
+	if order <= 0 {
+		return nil
+	}
+	w.version = node.ResourceVersion
 	noNew, leave := unreachable(node, corev1.TaintEffectNoSchedule), unreachable(node, corev1.TaintEffectNoExecute)
 	once(&w.unknown, readyUnknown(node), at)
 	once(&w.noNew, noNew, at)
 	once(&w.leave, leave, at)
 	once(&w.free, back && !noNew && !leave, at)
 	w.halved = w.halved || back && noNew != leave && w.leave.happened()
-	if now := taints.NoExecute(node.Spec.Taints); len(now) != len(w.latest[len(w.latest)-1].taints) {
-		w.latest, w.earliest = w.latest.next(at.before, now), w.earliest.next(at.after, now)
+	if now := taints.NoExecute(node.Spec.Taints); len(now) != len(w.taints[len(w.taints)-1].taints) {
+		w.taints = w.taints.next(at.after, now)
 	}
+	return nil
 }
 
 // once notes the first time that something is so.
@@ -153,8 +162,8 @@ func (v *vigil) rows(seen []sighting) []row {
 }
 
 func (w *watched) rows(seen []sighting) []row {
-	rows := rowsBetween(rule, seen, w.name, w.earliest, w.latest)
-	return slices.DeleteFunc(rows, func(r row) bool { return !r.original(w.latest) })
+	rows := rowsOf(rule, seen, w.name, w.taints)
+	return slices.DeleteFunc(rows, func(r row) bool { return !r.original(w.taints) })
 }
 
 // cue reports whether the zone may come back: all nodes are tainted, and those whose pods are due have none left that is.
@@ -174,7 +183,7 @@ func (v *vigil) cue(seen []sighting, now time.Time) bool {
 // over reports whether nothing more is to be expected.
 func (v *vigil) over(seen []sighting, now time.Time) bool {
 	return !slices.ContainsFunc(v.nodes, func(w *watched) bool {
-		return !w.free.happened() || !over(w.rows(seen), w.latest, now)
+		return !w.free.happened() || !over(w.rows(seen), w.taints, now)
 	})
 }
 
@@ -219,5 +228,5 @@ func (v *vigil) cell(at between) string {
 	if !at.happened() {
 		return "-"
 	}
-	return seconds(at.before.Sub(v.began))
+	return seconds(at.after.Sub(v.began))
 }

@@ -116,10 +116,22 @@ func TestTheBinaryAnswersProbesTakesTheLeaseAndGivesItBack(t *testing.T) {
 	if tainted := gauge(t, p, "taintkeeper_tainted_nodes"); tainted != 1 {
 		t.Errorf("%v tainted nodes, want 1", tainted)
 	}
+	checkLeads(t, p)
 	p.terminate(t)
 	if holder := leader(t); holder != "" {
 		t.Errorf("%s still has the lease: a standby has to wait for its end", holder)
 	}
+}
+
+// checkLeads checks what the alert of docs/metrics.md looks at.
+func checkLeads(t *testing.T, p *process) {
+	t.Helper()
+	for _, metric := range family(t, p, "leader_election_master_status").GetMetric() {
+		if metric.GetLabel()[0].GetValue() == "taintkeeper" && metric.GetGauge().GetValue() == 1 {
+			return
+		}
+	}
+	t.Error("its metrics do not say that it leads")
 }
 
 func lease(ctx context.Context) (*coordinationv1.Lease, error) {

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -56,17 +57,54 @@ func newRuleCluster(t *testing.T) *ruleCluster {
 	return c
 }
 
-// install installs the resource and waits until it is served.
-func (c *ruleCluster) install(t *testing.T) {
+// installLenient installs the resource without what refuses a rule, and waits until it is served.
+func (c *ruleCluster) installLenient(t *testing.T) {
 	t.Helper()
-	objects, err := config.Objects(config.CRD)
-	must(t, err)
-	for _, object := range objects {
-		must(t, c.admin.Create(t.Context(), object))
-	}
+	lenient := crd(t)
+	relax(lenient.Spec.Versions[0].Schema.OpenAPIV3Schema)
+	must(t, c.admin.Create(t.Context(), lenient))
 	eventually(t, "the resource is served", func(ctx context.Context) error {
 		return c.admin.List(ctx, &v1alpha1.NodeTaintRuleList{})
 	})
+}
+
+// install installs the resource as it is, in the place of the lenient one, and waits until it refuses what it should.
+func (c *ruleCluster) install(t *testing.T) {
+	t.Helper()
+	next := crd(t)
+	var known apiextensionsv1.CustomResourceDefinition
+	must(t, c.admin.Get(t.Context(), client.ObjectKeyFromObject(next), &known))
+	known.Spec = next.Spec
+	must(t, c.admin.Update(t.Context(), &known))
+	eventually(t, "the resource refuses rules", func(ctx context.Context) error {
+		err := c.admin.Create(ctx, rule("refused", with("Maybe", "condition", "status")), client.DryRunAll)
+		if !apierrors.IsInvalid(err) {
+			return fmt.Errorf("one that is wrong is answered by %w", err)
+		}
+		return nil
+	})
+}
+
+func crd(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	objects, err := config.Objects(config.CRD)
+	must(t, err)
+	return objects[0].(*apiextensionsv1.CustomResourceDefinition)
+}
+
+// relax takes away what refuses a value.
+func relax(schema *apiextensionsv1.JSONSchemaProps) {
+	schema.XValidations, schema.Enum, schema.Pattern = nil, nil, ""
+	for name, property := range schema.Properties {
+		relax(&property)
+		schema.Properties[name] = property
+	}
+	if schema.Items != nil {
+		relax(schema.Items.Schema)
+	}
+	if schema.AdditionalProperties != nil {
+		relax(schema.AdditionalProperties.Schema)
+	}
 }
 
 // keep runs node health as the user that config/rbac.yaml makes, until it is stopped or the test ends. It never finds a
@@ -155,17 +193,83 @@ func with(value any, path ...string) func(map[string]any) {
 	}
 }
 
+// about makes a rule be about a condition.
+func about(kind, status string) func(map[string]any) {
+	return with(map[string]any{"type": kind, "status": status}, "condition")
+}
+
+// requires gives a rule a selector with requirements on labels.
+func requires(requirements ...any) func(map[string]any) {
+	return with(requirements, "nodeSelector", "matchExpressions")
+}
+
 func TestRulesOnARealAPIServer(t *testing.T) {
 	t.Parallel()
 	c := newRuleCluster(t)
 	stop := c.keep(t) // it waits for the resource, and notices that it is there
-	c.install(t)
+	c.addOldRules(t)
+	t.Run("what got in before is told what is wrong with it", func(t *testing.T) { c.testOldRules(t) })
 	t.Run("what cannot be meant is refused", func(t *testing.T) { c.testRefusals(t) })
 	t.Run("a rule taints and is shown", func(t *testing.T) { c.testLife(t) })
 	stop()
 	c.keep(t)
 	t.Run("a restart changes nothing", func(t *testing.T) { c.testRestart(t) })
 	t.Run("a rule that is deleted takes its taints with it", func(t *testing.T) { c.testEnd(t) })
+}
+
+// oldRules are refused since a newer version of the resource.
+var oldRules = map[string]struct {
+	edit func(map[string]any)
+	says string
+}{
+	"ready":     {with("Ready", "condition", "type"), "use the taints node.kubernetes.io/not-ready"},
+	"unknown":   {about("DiskPressure", "Unknown"), "use the status True"},
+	"unbounded": {with("NoExecute", "taint", "effect"), "needs maxTainted"},
+	"selector":  {requires(map[string]any{"key": "pool", "operator": "in", "values": []any{"batch"}}), `"in" is not a valid label selector operator`},
+}
+
+// addOldRules creates them in the lenient resource, and installs the newer version.
+func (c *ruleCluster) addOldRules(t *testing.T) {
+	t.Helper()
+	c.installLenient(t)
+	for name, old := range oldRules {
+		object := rule(name, old.edit, with("example.com/"+name, "taint", "key"))
+		object.SetFinalizers([]string{v1alpha1.Finalizer}) // it has tainted nodes
+		must(t, c.admin.Create(t.Context(), object))
+	}
+	c.install(t)
+}
+
+func (c *ruleCluster) testOldRules(t *testing.T) {
+	for name, old := range oldRules {
+		eventually(t, "rule "+name+" says what is wrong with it", func(ctx context.Context) error {
+			var read v1alpha1.NodeTaintRule
+			if err := c.admin.Get(ctx, client.ObjectKey{Name: name}, &read); err != nil {
+				return err
+			}
+			accepted := meta.FindStatusCondition(read.Status.Conditions, v1alpha1.ConditionAccepted)
+			if accepted == nil || accepted.Reason != v1alpha1.ReasonInvalid || !strings.Contains(accepted.Message, old.says) {
+				return fmt.Errorf("it says %v", accepted)
+			}
+			return nil
+		})
+	}
+	for name := range oldRules {
+		must(t, c.admin.Delete(t.Context(), rule(name)))
+		c.gone(t, name)
+	}
+}
+
+// gone waits until a rule is gone.
+func (c *ruleCluster) gone(t *testing.T, name string) {
+	t.Helper()
+	eventually(t, "the deleted rule "+name+" is gone", func(ctx context.Context) error {
+		err := c.admin.Get(ctx, client.ObjectKey{Name: name}, &v1alpha1.NodeTaintRule{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("it is there, or %w", err)
+	})
 }
 
 func (c *ruleCluster) testRefusals(t *testing.T) {
@@ -191,6 +295,29 @@ func (c *ruleCluster) testRefusals(t *testing.T) {
 		{"a number as text", with("5", "maxTainted"), "percentage"},
 		{"a negative number of nodes", with(int64(-1), "maxTainted"), "percentage"},
 		{"more nodes than can be counted", with(int64(1)<<40, "maxTainted"), "percentage"},
+		{"a rule about Ready False", about("Ready", "False"), "use the taints node.kubernetes.io/not-ready and node.kubernetes.io/unreachable, which node health sets"},
+		{"a rule about Ready Unknown", about("Ready", "Unknown"), "a rule about Ready would taint nodes without regard to the state of their zones"},
+		{"a rule about Ready True", about("Ready", "True"), "a rule about Ready would taint nodes without regard to the state of their zones"},
+		{"a rule about MemoryPressure Unknown", about("MemoryPressure", "Unknown"), "become Unknown on all nodes at once when the control plane is disrupted: use the status True"},
+		{"a rule about DiskPressure Unknown", about("DiskPressure", "Unknown"), "become Unknown on all nodes at once when the control plane is disrupted: use the status True"},
+		{"a rule about PIDPressure Unknown", about("PIDPressure", "Unknown"), "become Unknown on all nodes at once when the control plane is disrupted: use the status True"},
+		{"NoExecute without a bound", with("NoExecute", "taint", "effect"), "set it to the most nodes that may have the taint at once"},
+		{"an operator in small letters", requires(map[string]any{"key": "pool", "operator": "in", "values": []any{"batch"}}), `supported values: "In", "NotIn", "Exists", "DoesNotExist"`},
+		{"an operator of node affinity", requires(map[string]any{"key": "pool", "operator": "Gt", "values": []any{"1"}}), `supported values: "In", "NotIn", "Exists", "DoesNotExist"`},
+		{"no operator", requires(map[string]any{"key": "pool"}), "operator: Required value"},
+		{"In without values", requires(map[string]any{"key": "pool", "operator": "In"}), "In and NotIn need values"},
+		{"NotIn without values", requires(map[string]any{"key": "pool", "operator": "NotIn", "values": []any{}}), "In and NotIn need values"},
+		{"Exists with a value", requires(map[string]any{"key": "pool", "operator": "Exists", "values": []any{"batch"}}), "Exists and DoesNotExist take none"},
+		{"DoesNotExist with a value", requires(map[string]any{"key": "pool", "operator": "DoesNotExist", "values": []any{"batch"}}), "Exists and DoesNotExist take none"},
+		{"a required label with a key that is no key", requires(map[string]any{"key": "node pool", "operator": "Exists"}), "matchExpressions[0].key"},
+		{"a required label without a key", requires(map[string]any{"key": "", "operator": "Exists"}), "matchExpressions[0].key"},
+		{"a required label with too long a name", requires(map[string]any{"key": "example.com/" + strings.Repeat("x", 64), "operator": "Exists"}), "at most 63"},
+		{"a required label with a value that is none", requires(map[string]any{"key": "pool", "operator": "In", "values": []any{"a b"}}), "matchExpressions[0].values[0]"},
+		{"a label with a key that is no key", with(map[string]any{"node pool": "x"}, "nodeSelector", "matchLabels"), "a key is not the key of a label"},
+		{"a label with two slashes in its key", with(map[string]any{"a/b/c": "x"}, "nodeSelector", "matchLabels"), "a key is not the key of a label"},
+		{"a label with too long a name", with(map[string]any{"example.com/" + strings.Repeat("x", 64): "x"}, "nodeSelector", "matchLabels"), "a key is not the key of a label"},
+		{"a label with a value that is none", with(map[string]any{"pool": "a b"}, "nodeSelector", "matchLabels"), "matchLabels.pool"},
+		{"a label with too long a value", with(map[string]any{"pool": strings.Repeat("x", 64)}, "nodeSelector", "matchLabels"), "matchLabels.pool"},
 	}
 	for _, refusal := range refusals {
 		t.Run(refusal.name, func(t *testing.T) {
@@ -201,9 +328,22 @@ func (c *ruleCluster) testRefusals(t *testing.T) {
 		})
 	}
 	accepted := map[string][]func(map[string]any){
-		"all":   {with("1h30m", "after"), with("500ms", "clearAfter"), with("10%", "maxTainted"), with("a.b_c-1", "taint", "value"), with(true, "dryRun")},
-		"zero":  {with(int64(0), "maxTainted"), with("0s", "after"), with("plain", "taint", "key")},
-		"alike": {with("kubernetes.io.example.com/x", "taint", "key"), with("100%", "maxTainted")},
+		"all":            {with("1h30m", "after"), with("500ms", "clearAfter"), with("10%", "maxTainted"), with("a.b_c-1", "taint", "value"), with(true, "dryRun")},
+		"zero":           {with(int64(0), "maxTainted"), with("0s", "after"), with("plain", "taint", "key")},
+		"alike":          {with("kubernetes.io.example.com/x", "taint", "key"), with("100%", "maxTainted")},
+		"bounded":        {with("NoExecute", "taint", "effect"), with(int64(3), "maxTainted")},
+		"stopped":        {with("NoExecute", "taint", "effect"), with(int64(0), "maxTainted")},
+		"pressure":       {about("MemoryPressure", "True")},
+		"no-pressure":    {about("DiskPressure", "False")},
+		"network":        {about("NetworkUnavailable", "Unknown")},
+		"other-unknown":  {about("KernelDeadlock", "Unknown")},
+		"other-ready":    {about("RuntimeReady", "False")},
+		"empty-selector": {with(map[string]any{}, "nodeSelector")},
+		"labels":         {with(map[string]any{"pool": "batch", "topology.kubernetes.io/zone": "a", "empty": ""}, "nodeSelector", "matchLabels")},
+		"operators": {requires(
+			map[string]any{"key": "pool", "operator": "In", "values": []any{"batch", ""}}, map[string]any{"key": "example.com/x.y_z", "operator": "NotIn", "values": []any{"A-1"}},
+			map[string]any{"key": "a", "operator": "Exists"}, map[string]any{"key": "b", "operator": "DoesNotExist", "values": []any{}},
+		)},
 	}
 	for name, edits := range accepted {
 		must(t, c.admin.Create(t.Context(), rule(name, edits...)))
@@ -263,13 +403,7 @@ func (c *ruleCluster) testRestart(t *testing.T) {
 func (c *ruleCluster) testEnd(t *testing.T) {
 	must(t, c.admin.Delete(t.Context(), rule("late")))
 	must(t, c.admin.Delete(t.Context(), rule("deadlock")))
-	eventually(t, "the deleted rule is gone", func(ctx context.Context) error {
-		err := c.admin.Get(ctx, client.ObjectKey{Name: "deadlock"}, &v1alpha1.NodeTaintRule{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("it is there, or %w", err)
-	})
+	c.gone(t, "deadlock")
 	c.tainted(t)
 }
 

@@ -79,6 +79,26 @@ func TestPodsLeaveANodeThatIsNotReadyOrSilentWhenTheirTolerationEnds(t *testing.
 	s.wantStory(t, fine)
 }
 
+func TestPodsLeaveANodeThatFellSilentAfterItWasNotReadyAsIfItHadOneTaint(t *testing.T) {
+	s := newScene(t)
+	k := s.node(t, "sick", "a", excluded)
+	s.node(t, "fine", "a", excluded)
+	s.keep(t, "--controllers=*")
+	const seconds = 20
+	pod := s.pod(t, "on-sick", k, append(forSeconds(seconds)(corev1.TaintNodeNotReady), forSeconds(seconds)(corev1.TaintNodeUnreachable)...)...)
+
+	k.posts(t, map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionFalse})
+	s.becomes(t, k, notReady)
+	k.falls(t)
+	s.becomes(t, k, unreachable)
+	s.wantStory(t, k, notReady, silent, unreachable)
+	first, swapped := s.writes(t, k)[0], s.writes(t, k)[2]
+	if before, after := timeAdded(first), timeAdded(swapped); !after.Equal(before) {
+		t.Errorf("the taint that took the place of one of %v was added at %v", before, after)
+	}
+	leaves(t, pod, first.Received.Truncate(time.Second).Add(seconds*time.Second))
+}
+
 // podsTolerating makes a pod for each way of tolerating a taint.
 func (s *scene) podsTolerating(t *testing.T, k *kubelet, key string) map[string]*corev1.Pod {
 	t.Helper()

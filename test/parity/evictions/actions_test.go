@@ -13,8 +13,18 @@ import (
 
 // action makes the next step's action; nil when what was drawn is not possible now.
 func (g *generator) action() action {
+	g.soon = false
+	if len(g.planned) > 0 && g.chance(75) {
+		do := g.planned[0]
+		g.planned = g.planned[1:]
+		return do()
+	}
 	node := pick(g, g.history.Nodes...).Name
 	switch n := g.IntN(100); {
+	case n < 5:
+		return g.sicken(node)
+	case n < 8:
+		return g.template(node)
 	case n < 28:
 		taint := g.taint()
 		g.keys[node] = append(g.keys[node], taint.Key)
@@ -29,6 +39,59 @@ func (g *generator) action() action {
 		return g.changeNode(node)
 	}
 	return g.editPod()
+}
+
+// sicken taints a node as the node-lifecycle controller does, and makes it not ready now and unreachable then for a while.
+func (g *generator) sicken(node string) action {
+	name := pick(g, corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable)
+	first := setTaint{node, noExecute(name, g.at)}
+	g.planned = nil
+	for range g.between(1, 5) {
+		from, to := name, otherName(name)
+		g.planned = append(g.planned, func() action { return g.swap(node, from, to) })
+		name = to
+	}
+	if g.chance(50) {
+		g.planned = append(g.planned, func() action { return untaint{node, name} })
+	}
+	g.keys[node] = append(g.keys[node], corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable)
+	return first
+}
+
+// otherName is the other name of a node that is not ready.
+func otherName(name string) string {
+	if name == corev1.TaintNodeNotReady {
+		return corev1.TaintNodeUnreachable
+	}
+	return corev1.TaintNodeNotReady
+}
+
+// swap makes one name the other: in one write, or, as upstream does, in two, of which the second mostly follows soon.
+func (g *generator) swap(node, from, to string) action {
+	if g.chance(30) {
+		return swap{node, from, to, g.at}
+	}
+	g.soon = g.chance(80)
+	g.planned = append([]func() action{func() action { return untaint{node, from} }}, g.planned...)
+	return setTaint{node, noExecute(to, g.at)}
+}
+
+// template makes a controller write one taint again and again: with another value, another timeAdded, or without.
+func (g *generator) template(node string) action {
+	key := g.key()
+	g.keys[node] = append(g.keys[node], key)
+	again := func() action {
+		taint := corev1.Taint{Key: key, Value: g.value(), Effect: corev1.TaintEffectNoExecute}
+		if g.chance(60) {
+			taint.TimeAdded = instant(g.at)
+		}
+		return setTaint{node, taint}
+	}
+	g.planned = nil
+	for range g.between(1, 6) {
+		g.planned = append(g.planned, again)
+	}
+	return again()
 }
 
 func (g *generator) editTaint(node string) action {

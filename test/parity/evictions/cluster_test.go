@@ -68,10 +68,12 @@ func (c *cluster) apply(s step) {
 				taint.TimeAdded = instant(*do.TimeAdded)
 			}
 		})
-	case untaint:
+	case swap:
 		c.editTaints(do.Node, func(taints []corev1.Taint) []corev1.Taint {
-			return slices.DeleteFunc(taints, func(taint corev1.Taint) bool { return taint.Key == do.Key })
+			return withTaint(withoutTaint(taints, do.From), noExecute(do.To, do.TimeAdded))
 		})
+	case untaint:
+		c.editTaints(do.Node, func(taints []corev1.Taint) []corev1.Taint { return withoutTaint(taints, do.Key) })
 	case removeNode:
 		c.putNode(do.Node, nil)
 	case addNode:
@@ -116,6 +118,14 @@ func withTaint(taints []corev1.Taint, taint corev1.Taint) []corev1.Taint {
 		return taints
 	}
 	return append(taints, taint)
+}
+
+func withoutTaint(taints []corev1.Taint, key string) []corev1.Taint {
+	return slices.DeleteFunc(taints, func(taint corev1.Taint) bool { return taint.Key == key })
+}
+
+func noExecute(key string, added time.Duration) corev1.Taint {
+	return corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute, TimeAdded: instant(added)}
 }
 
 func (c *cluster) editTaint(node, key string, edit func(*corev1.Taint)) {

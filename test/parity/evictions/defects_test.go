@@ -27,6 +27,8 @@ const (
 	terminatingAgain
 	// mirrorPods (9): mirror pods are deleted.
 	mirrorPods
+	// apart (no number there; in docs/differences.md): not-ready and unreachable count each from its own coming.
+	apart
 	// fromSight (10): a countdown starts when the process first sees that the pod has to leave.
 	fromSight
 	// orphans (no number there; in docs/differences.md): a countdown goes on when its node is gone.
@@ -46,6 +48,7 @@ var defectNames = []struct {
 	{terminatingAgain, "8", "terminating pod deleted again"},
 	{mirrorPods, "9", "mirror pod deleted"},
 	{fromSight, "10", "countdown from sight"},
+	{apart, "swap", "not-ready and unreachable count apart"},
 	{orphans, "node gone", "countdown goes on"},
 }
 

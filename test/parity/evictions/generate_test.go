@@ -50,6 +50,9 @@ type generator struct {
 	pods  map[string]*podSpec // by name, the last that was created
 	nodes map[string]bool     // that are there
 	uids  int
+
+	planned []func() action // that come next, mostly
+	soon    bool            // the next step follows within the second, if there is room
 }
 
 func (g *generator) between(least, most int) int { return least + g.IntN(most-least+1) }
@@ -87,7 +90,7 @@ func (g *generator) begin() {
 func (g *generator) advance() {
 	second := g.at.Truncate(sec)
 	least := 20
-	if into := int((g.at - second) / ms); g.chance(15) && into < 300 {
+	if into := int((g.at - second) / ms); (g.soon || g.chance(15)) && into < 300 {
 		least = into + int(spacing/ms)
 	} else {
 		second += time.Duration(pick(g, 2, 2, 4, 4, 6, 8, 10, 12)) * sec
@@ -138,7 +141,10 @@ func (g *generator) seconds() *int64 {
 	return new(pick[int64](g, 1, 3, 5, 7, 9, 11, 15, 21, int64(longestCountdown/sec)))
 }
 
-func (g *generator) key() string   { return pick(g, "a", "a", "b", "b", "c") }
+func (g *generator) key() string {
+	return pick(g, "a", "a", "a", "b", "b", "b", "c", corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable)
+}
+
 func (g *generator) value() string { return pick(g, "", "", "x", "5", "12", "09", "-7") }
 
 func (g *generator) toleration() corev1.Toleration {
@@ -166,6 +172,25 @@ func (g *generator) tolerations() []corev1.Toleration {
 	var list []corev1.Toleration
 	for range pick(g, 0, 1, 1, 1, 2, 2, 3, 4) {
 		list = append(list, g.toleration())
+	}
+	if g.chance(35) {
+		list = append(list, g.defaultTolerations()...)
+	}
+	return list
+}
+
+// defaultTolerations are those that the API server gives to pods, mostly with the same seconds for both.
+func (g *generator) defaultTolerations() []corev1.Toleration {
+	list := []corev1.Toleration{
+		{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
+		{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
+	}
+	both := new(pick[int64](g, 5, 15, 21, 31))
+	for i := range list {
+		list[i].TolerationSeconds = both
+		if g.chance(25) {
+			list[i].TolerationSeconds = g.seconds()
+		}
 	}
 	return list
 }

@@ -105,6 +105,11 @@ type (
 		Node, Key string
 		TimeAdded *time.Duration // nil: it is dropped
 	}
+	// swap puts a NoExecute taint with timeAdded into the place of another, in one write.
+	swap struct {
+		Node, From, To string
+		TimeAdded      time.Duration
+	}
 	// untaint removes the taints of a key.
 	untaint struct{ Node, Key string }
 	// removeNode removes a node. Its pods stay, as if the pod garbage collection had not come yet.

@@ -35,7 +35,7 @@ type model struct {
 	nodes    map[string]*knownNode
 	pods     map[string]*knownPod
 	stamps   map[string]time.Duration // by node: when timeAdded is to be written
-	stamped  map[string]time.Duration // by node: when it was last
+	stamped  map[string]stamped       // by node
 	relistAt time.Duration
 }
 
@@ -94,7 +94,7 @@ func (m *model) start() {
 	}
 	m.running = true
 	m.nodes, m.pods = map[string]*knownNode{}, map[string]*knownPod{}
-	m.stamps, m.stamped = map[string]time.Duration{}, map[string]time.Duration{}
+	m.stamps, m.stamped = map[string]time.Duration{}, map[string]stamped{}
 	for _, node := range arena.Sorted(m.cluster.nodes) {
 		m.seeNode(node)
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 	"github.com/taintkeeper/taintkeeper/test/parity/seed"
 )
@@ -79,11 +81,13 @@ func forgets(h *history) bool {
 	return slices.ContainsFunc(h.Steps, func(s step) bool {
 		switch do := s.Do.(type) {
 		case setTaint:
-			return do.Taint.TimeAdded == nil && !untouchedFor(h, s.At) || do.Taint.TimeAdded != nil && do.Taint.TimeAdded.Sub(arena.Epoch) > s.At
-		case changeValue:
-			return !untouchedFor(h, s.At)
+			return forgetsTaint(h, s.At, do)
+		case changeValue: // which deadline the value before has set is not written down anywhere
+			return true
+		case swap:
+			return !untouchedFor(h, s.At, untilWritten)
 		case retime:
-			return do.TimeAdded == nil && !untouchedFor(h, s.At) || do.TimeAdded != nil && *do.TimeAdded > s.At
+			return !untouchedFor(h, s.At, untilWritten) || do.TimeAdded != nil && *do.TimeAdded > s.At
 		case addNode:
 			return len(do.Node.Taints) > 0
 		}
@@ -91,11 +95,38 @@ func forgets(h *history) bool {
 	})
 }
 
-// untouchedFor reports whether the controller runs at an instant and long enough afterwards to
-// write a timeAdded.
-func untouchedFor(h *history, from time.Duration) bool {
-	const longEnough = 2 * sec
-	return !away(h, from-longEnough, from+longEnough)
+func forgetsTaint(h *history, at time.Duration, do setTaint) bool {
+	switch added := do.Taint.TimeAdded; {
+	case added != nil && added.Sub(arena.Epoch) > at:
+		return true
+	case wasThere(h, at, do.Node, do.Taint.Key): // with another value, maybe
+		return true
+	case do.Taint.Key == corev1.TaintNodeNotReady || do.Taint.Key == corev1.TaintNodeUnreachable:
+		return !untouchedFor(h, at, untilWritten)
+	default:
+		return added == nil && !untouchedFor(h, at, untilStamped)
+	}
+}
+
+// wasThere reports whether a node may have had a taint of a key before.
+func wasThere(h *history, at time.Duration, node, key string) bool {
+	return slices.ContainsFunc(h.Nodes, func(n nodeSpec) bool {
+		return n.Name == node && slices.ContainsFunc(n.Taints, func(taint corev1.Taint) bool { return taint.Key == key })
+	}) || slices.ContainsFunc(h.Steps, func(s step) bool {
+		do, ok := s.Do.(setTaint)
+		return ok && s.At < at && do.Node == node && do.Taint.Key == key
+	})
+}
+
+// A taint that comes is given its timeAdded soon. One that does not stay as it is written is written less and less often.
+const (
+	untilStamped = 2 * sec
+	untilWritten = 40 * sec
+)
+
+// untouchedFor reports whether the controller runs at an instant, and for long enough afterwards.
+func untouchedFor(h *history, from, longEnough time.Duration) bool {
+	return !away(h, from-untilStamped, from+longEnough)
 }
 
 // away reports whether the controller is away at some time between two instants.

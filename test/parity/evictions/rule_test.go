@@ -47,8 +47,8 @@ func (m *model) due(known *knownPod) due {
 			earliest.untolerated = true
 		}
 		shortest = min(shortest, seconds)
-		if seconds != forEver {
-			earliest.at = min(earliest.at, after(m.startOf(known, &node.taints[i]), seconds))
+		for _, countdown := range m.countdowns(known, &node.taints[i]) {
+			earliest.at = min(earliest.at, after(countdown.start, countdown.seconds))
 		}
 	}
 	if m.has.has(overflow) && earliest.at == ages {
@@ -63,23 +63,58 @@ func (m *model) due(known *knownPod) due {
 func (m *model) earliestStart(known *knownPod, node *knownNode) time.Duration {
 	start := never
 	for i := range node.taints {
-		start = min(start, m.startOf(known, &node.taints[i]))
+		start = min(start, m.startOf(known, node.taints[i].spells()[0]))
 	}
 	return start
 }
 
+// countdown is what one value of a taint sets in motion for a pod.
+type countdown struct {
+	of      spell
+	start   time.Duration
+	seconds int64
+}
+
+// countdowns returns which countdowns of a taint run for a pod. That of a value goes on when another follows that the
+// pod tolerates for a while only, and ends with one that it tolerates for ever, or not at all. It does not begin for a
+// pod that comes to the node when the value is another.
+func (m *model) countdowns(known *knownPod, taint *knownTaint) []countdown {
+	var all []countdown
+	for i, value := range taint.spells() {
+		seconds, tolerated := tolerationSeconds(known.object.Spec.Tolerations, &value.Taint)
+		present := countdown{value, m.startOf(known, value), seconds}
+		switch {
+		case i == 0 && !tolerated:
+			return []countdown{present}
+		case seconds == forEver || !tolerated || i > 0 && (m.has.has(frozen) || !m.begun(known, value, taint.spells()[i-1])):
+			return all
+		}
+		all = append(all, present)
+	}
+	return all
+}
+
+// begun reports whether a pod was there before a value of a taint was followed by the next.
+func (m *model) begun(known *knownPod, value, next spell) bool {
+	if m.has.has(fromSight) {
+		_, ok := known.begun[m.nameOf(value)]
+		return ok
+	}
+	return boundAt(known) < next.since
+}
+
 // startOf is the instant from which the seconds of a toleration count.
-func (m *model) startOf(known *knownPod, taint *knownTaint) time.Duration {
+func (m *model) startOf(known *knownPod, value spell) time.Duration {
 	switch {
 	case m.has.has(fromSight) && m.has.has(frozen):
 		return m.at
 	case m.has.has(fromSight):
-		if begun, ok := known.begun[countdownOf(taint)]; ok {
+		if begun, ok := known.begun[m.nameOf(value)]; ok {
 			return begun
 		}
 		return m.at
 	}
-	return max(taint.since, boundAt(known))
+	return max(value.since, boundAt(known))
 }
 
 // boundAt is when a pod was bound.
@@ -93,7 +128,8 @@ func boundAt(known *knownPod) time.Duration {
 	return toTheSecond(recorded.Sub(arena.Epoch), known.seen)
 }
 
-// forEver are the tolerationSeconds of a toleration that sets none.
+// forEver are the tolerationSeconds of a toleration that sets none. As many seconds as that, if they are set, are not for
+// ever.
 const forEver = math.MaxInt64
 
 // ages is an instant that no history reaches, and that yet is not never: a countdown runs.
@@ -116,7 +152,7 @@ func tolerationSeconds(tolerations []corev1.Toleration, taint *corev1.Taint) (se
 		if tolerations[i].TolerationSeconds == nil {
 			return forEver, true
 		}
-		return max(*tolerations[i].TolerationSeconds, 0), true
+		return min(max(*tolerations[i].TolerationSeconds, 0), forEver-1), true
 	}
 	return 0, false
 }
@@ -183,8 +219,8 @@ func (m *model) remember() {
 		begun := map[string]time.Duration{}
 		if node := m.nodes[known.object.Spec.NodeName]; node != nil {
 			for i := range node.taints {
-				if seconds, _ := tolerationSeconds(known.object.Spec.Tolerations, &node.taints[i].Taint); seconds != forEver {
-					begun[countdownOf(&node.taints[i])] = m.startOf(known, &node.taints[i])
+				for _, countdown := range m.countdowns(known, &node.taints[i]) {
+					begun[m.nameOf(countdown.of)] = countdown.start
 				}
 			}
 		}
@@ -192,4 +228,10 @@ func (m *model) remember() {
 	}
 }
 
-func countdownOf(taint *knownTaint) string { return taint.Key + "=" + taint.Value }
+// nameOf names the countdown of a value of a taint.
+func (m *model) nameOf(value spell) string {
+	if m.oneCause(value.Key, corev1.TaintNodeNotReady) {
+		return "not ready=" + value.Value
+	}
+	return value.Key + "=" + value.Value
+}

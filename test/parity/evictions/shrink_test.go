@@ -91,6 +91,8 @@ func plainerActions(do action) []action {
 		for i := range do.Tolerations {
 			all = append(all, tolerate{do.UID, without(do.Tolerations, i)})
 		}
+	case swap:
+		all = append(all, untaint{do.Node, do.From}, setTaint{do.Node, noExecute(do.To, do.TimeAdded)})
 	case setTaint:
 		if do.Taint.TimeAdded != nil {
 			do.Taint.TimeAdded = nil

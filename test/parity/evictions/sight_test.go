@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
@@ -19,10 +20,23 @@ type knownNode struct {
 	taints []knownTaint // those with effect NoExecute
 }
 
+// knownTaint is a NoExecute taint that is on its node without a break, as far as the model's process knows.
 type knownTaint struct {
 	corev1.Taint
-	seen  time.Duration // when it was first seen
+	since  time.Duration // from when it counts with the value that it has
+	past   []spell       // the values that it had before, the latest first
+	record *metav1.Time  // what its timeAdded should be
+}
+
+// spell is the time in which a taint has one value.
+type spell struct {
+	corev1.Taint
 	since time.Duration // from when it counts
+}
+
+// spells returns the values of a taint, the present one first.
+func (t *knownTaint) spells() []spell {
+	return append([]spell{{t.Taint, t.since}}, t.past...)
 }
 
 // knownPod is a pod as the model's process knows it.
@@ -115,38 +129,63 @@ func (n *knownNode) noExecute() []corev1.Taint {
 func (m *model) know(before *knownNode, object *corev1.Node) *knownNode {
 	next := &knownNode{object: object}
 	for _, taint := range next.noExecute() {
-		known := knownTaint{Taint: taint, seen: m.at, since: m.at}
-		if earlier := before.same(object, taint); earlier != nil {
-			known.seen, known.since = earlier.seen, earlier.since
-		}
-		if taint.TimeAdded != nil {
-			known.since = toTheSecond(taint.TimeAdded.Sub(arena.Epoch), known.seen)
-		} else {
-			known.seen = known.since // the first sight serves, also after timeAdded was lost
+		known := m.comes(taint)
+		for _, earlier := range before.of(object) {
+			switch {
+			case earlier.Key != taint.Key && m.oneCause(earlier.Key, taint.Key):
+				known.countFrom(earlier)
+			case earlier.Key == taint.Key && earlier.Value != taint.Value:
+				known.past = earlier.spells()
+			case earlier.Key == taint.Key:
+				known.countFrom(earlier)
+				known.past = earlier.past
+			}
 		}
 		next.taints = append(next.taints, known)
 	}
+	m.countTogether(next.taints)
 	return next
 }
 
-// same returns the known taint that goes on in a given one, or nil if that counts anew: a taint
-// that has no timeAdded goes on if it keeps its value, one that has it if it keeps it or if it
-// lies before the instant from which the taint counts anyway.
-func (n *knownNode) same(object *corev1.Node, taint corev1.Taint) *knownTaint {
+// comes returns what is known of a taint that the process sees for the first time.
+func (m *model) comes(taint corev1.Taint) knownTaint {
+	if taint.TimeAdded == nil {
+		return knownTaint{Taint: taint, since: m.at, record: instant(m.at)}
+	}
+	return knownTaint{Taint: taint, since: toTheSecond(taint.TimeAdded.Sub(arena.Epoch), m.at), record: taint.TimeAdded}
+}
+
+// of returns the known taints of a node that is the same as the given one; none of a nil node.
+func (n *knownNode) of(object *corev1.Node) []knownTaint {
 	if n == nil || n.object.UID != object.UID {
 		return nil
 	}
-	for i := range n.taints {
-		known := &n.taints[i]
-		if known.Key != taint.Key {
-			continue
-		}
-		if taint.TimeAdded == nil && known.Value == taint.Value ||
-			taint.TimeAdded != nil && (taint.TimeAdded.Equal(known.TimeAdded) || taint.TimeAdded.Sub(arena.Epoch) <= known.since) {
-			return known
+	return n.taints
+}
+
+// countFrom makes a taint count from the start of another, if that is earlier.
+func (t *knownTaint) countFrom(other knownTaint) {
+	t.since = min(t.since, other.since)
+	if other.record.Before(t.record) {
+		t.record = other.record
+	}
+}
+
+// oneCause reports whether two keys are two names of one cause: that the node is not ready.
+func (m *model) oneCause(a, b string) bool {
+	notReady := func(key string) bool { return key == corev1.TaintNodeNotReady || key == corev1.TaintNodeUnreachable }
+	return a == b || notReady(a) && notReady(b) && !m.has.has(apart)
+}
+
+// countTogether makes two taints of one cause on one node count from the earlier of the two.
+func (m *model) countTogether(taints []knownTaint) {
+	for i := range taints {
+		for _, other := range taints {
+			if m.oneCause(taints[i].Key, other.Key) {
+				taints[i].countFrom(other)
+			}
 		}
 	}
-	return nil
 }
 
 // toTheSecond is the instant of something that was recorded to the second, rounded down, and first
@@ -177,14 +216,23 @@ func (m *model) forgetNodes() {
 	}
 }
 
-// stampAfter is how long a taint without timeAdded is known before it gets one, and stampEvery how
-// long it takes until the same node's taints get another.
+// stampAfter is how long a taint is known before its timeAdded is written, and stampAgain how long it takes until the
+// same node's taints get another. Each that follows soon takes twice as long.
 const (
 	stampAfter = 250 * ms
-	stampEvery = time.Second
+	stampAgain = time.Second
 )
 
-// nextStamp returns the node whose taints are looked at next for a missing timeAdded. A controller
+// stamped is how often in a row timeAdded was written to a node's taints, and when it was last.
+type stamped struct {
+	times int
+	last  time.Duration
+}
+
+// rest is how long the node's taints are left alone.
+func (s stamped) rest() time.Duration { return stampAgain << (s.times - 1) }
+
+// nextStamp returns the node whose taints are looked at next for a timeAdded that is to be written. A controller
 // for which a countdown starts with its sight does not care.
 func (m *model) nextStamp() (node string, at time.Duration) {
 	at = never
@@ -199,33 +247,39 @@ func (m *model) nextStamp() (node string, at time.Duration) {
 	return node, at
 }
 
-// stamp writes the timeAdded that is missing: the first sight of the taint, to the second. For the
-// process itself that is no news.
+// unrecorded reports whether timeAdded does not say from when a taint counts.
+func (t knownTaint) unrecorded() bool { return t.TimeAdded == nil || t.record.Before(t.TimeAdded) }
+
+// stamp writes the timeAdded from which the taints of a node count, to the second. For the process itself that is
+// no news.
 func (m *model) stamp(name string) {
 	delete(m.stamps, name)
 	known := m.nodes[name]
-	if known == nil || !slices.ContainsFunc(known.taints, func(taint knownTaint) bool { return taint.TimeAdded == nil }) {
+	if known == nil || !slices.ContainsFunc(known.taints, knownTaint.unrecorded) {
 		return
 	}
-	if last, ok := m.stamped[name]; ok && m.at < last+stampEvery {
-		m.stamps[name] = last + stampEvery
+	past, again := m.stamped[name]
+	if again && m.at < past.last+past.rest() {
+		m.stamps[name] = past.last + past.rest()
 		return
 	}
-	m.stamped[name] = m.at
+	if again && m.at > past.last+2*past.rest() {
+		past.times = 0
+	}
+	m.stamped[name] = stamped{past.times + 1, m.at}
+	after := *m.cluster.nodes[name]
+	after.Spec.Taints = slices.Clone(after.Spec.Taints)
 	for i := range known.taints {
-		if known.taints[i].TimeAdded == nil {
-			known.taints[i].TimeAdded = instant(known.taints[i].seen)
+		if !known.taints[i].unrecorded() {
+			continue
 		}
-	}
-	stamped := *m.cluster.nodes[name]
-	stamped.Spec.Taints = slices.Clone(stamped.Spec.Taints)
-	for i := range stamped.Spec.Taints {
-		for _, taint := range known.taints {
-			if taint.MatchTaint(&stamped.Spec.Taints[i]) {
-				stamped.Spec.Taints[i].TimeAdded = taint.TimeAdded
+		known.taints[i].TimeAdded = known.taints[i].record
+		for j := range after.Spec.Taints {
+			if known.taints[i].MatchTaint(&after.Spec.Taints[j]) {
+				after.Spec.Taints[j].TimeAdded = known.taints[i].record
 			}
 		}
 	}
-	known.object = &stamped
-	m.cluster.putNode(name, &stamped)
+	known.object = &after
+	m.cluster.putNode(name, &after)
 }

@@ -4,6 +4,7 @@
 package evictions
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -88,7 +89,7 @@ func TestUpstreamFailsWhereOursDoesNot(t *testing.T) {
 			because: fromSight, pod: "p", rule: at(24 * sec), upstream: at(35200 * ms),
 		},
 		"10: a countdown starts with timeAdded": {
-			history: happens(node, tolerantPod(21), step{12100 * ms, setTaint{"n", taint("a", 2*sec)}}),
+			history: happens(node, tolerantPod(21), step{12100 * ms, setTaint{"n", noExecute("a", 2*sec)}}),
 			because: fromSight, pod: "p", rule: at(24 * sec), upstream: at(33100 * ms),
 		},
 		"without a number: a pod whose node is gone is left to the pod garbage collection": {
@@ -97,23 +98,77 @@ func TestUpstreamFailsWhereOursDoesNot(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			trial := contest{ours, upstream}.try(t, &s.history)
-			for _, fault := range trial.Faults() {
-				t.Error(fault)
-			}
-			if !near(trial.ours[s.pod], s.rule, exactly) {
-				t.Errorf("ours deleted pod %s at %s, want %s", s.pod, when(trial.ours[s.pod]), when(s.rule))
-			}
-			if !near(trial.upstream[s.pod], s.upstream, exactly) {
-				t.Errorf("upstream deleted pod %s at %s, want %s", s.pod, when(trial.upstream[s.pod]), when(s.upstream))
-			}
-			if got := trial.explain()[s.pod]; got != s.because {
-				t.Errorf("the difference is explained by %q, want %q", got, s.because)
-			}
-			if t.Failed() {
-				t.Log("\n" + trial.Timetable())
-			}
+			s.check(t)
 		})
+	}
+}
+
+// check plays the history to both.
+func (s shown) check(t *testing.T) {
+	t.Helper()
+	trial := contest{ours, upstream}.try(t, &s.history)
+	for _, fault := range trial.Faults() {
+		t.Error(fault)
+	}
+	if !near(trial.ours[s.pod], s.rule, exactly) {
+		t.Errorf("ours deleted pod %s at %s, want %s", s.pod, when(trial.ours[s.pod]), when(s.rule))
+	}
+	if !near(trial.upstream[s.pod], s.upstream, exactly) {
+		t.Errorf("upstream deleted pod %s at %s, want %s", s.pod, when(trial.upstream[s.pod]), when(s.upstream))
+	}
+	if got := trial.explain()[s.pod]; got != s.because {
+		t.Errorf("the difference is explained by %q, want %q", got, s.because)
+	}
+	if t.Failed() {
+		t.Log("\n" + trial.Timetable())
+	}
+}
+
+// What is written again and again, and what has two names.
+func TestBothGoOnCountingThroughSwapsAndRewritesAndOursAlsoThroughRestarts(t *testing.T) {
+	const notReady, unreachable = corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable
+	pod := func(tolerations ...corev1.Toleration) podSpec {
+		return podSpec{UID: "p", Name: "p", Node: "n", Phase: corev1.PodRunning, Scheduled: new(-10 * sec), Tolerations: tolerations}
+	}
+	forEver := corev1.Toleration{Key: notReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
+	usual := slices.Concat(tolerating(notReady, 21), tolerating(unreachable, 21))
+	node := nodeSpec{Name: "n"}
+	sick := step{2100 * ms, setTaint{"n", noExecute(notReady, 2*sec)}}
+	swapped := []step{sick, {12200 * ms, setTaint{"n", noExecute(unreachable, 12*sec)}}, {12300 * ms, untaint{"n", notReady}}}
+	value := func(at time.Duration, value string) step {
+		taint := noExecute("a", at)
+		taint.Value = value
+		return step{at, setTaint{"n", taint}}
+	}
+	equal := func(value string, seconds int64) corev1.Toleration {
+		return corev1.Toleration{Key: "a", Value: value, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds}
+	}
+	for name, s := range map[string]shown{
+		"a swap in two writes": {
+			history: happens(node, pod(usual...), swapped...), pod: "p", rule: at(23100 * ms), upstream: at(23100 * ms),
+		},
+		"a swap in one write": {
+			history: happens(node, pod(usual...), sick, step{12200 * ms, swap{"n", notReady, unreachable, 12 * sec}}),
+			pod:     "p", rule: at(23100 * ms), upstream: at(23100 * ms),
+		},
+		"10: a swap and a restart": {
+			history: happens(node, pod(usual...), append(swapped[:3:3], step{16400 * ms, restart{}})...),
+			because: fromSight, pod: "p", rule: at(24 * sec), upstream: at(37400 * ms),
+		},
+		"without a number: a pod that tolerates the one for ever": {
+			history: happens(node, pod(append(tolerating(unreachable, 21), forEver)...), swapped...),
+			because: apart, pod: "p", rule: at(23100 * ms), upstream: at(33200 * ms),
+		},
+		"a template that has another value and timeAdded each time": {
+			history: happens(node, pod(tolerating("a", 15)...), value(2100*ms, "x"), value(8200*ms, "y"), value(14300*ms, "x")),
+			pod:     "p", rule: at(17100 * ms), upstream: at(17100 * ms),
+		},
+		"4: a value that is tolerated for less than the one before": {
+			history: happens(node, pod(equal("x", 31), equal("y", 5)), value(2100*ms, "x"), value(8200*ms, "y")),
+			because: frozen, pod: "p", rule: at(13200 * ms), upstream: at(33100 * ms),
+		},
+	} {
+		t.Run(name, func(t *testing.T) { s.check(t) })
 	}
 }
 
@@ -126,10 +181,6 @@ func happens(node nodeSpec, pod podSpec, steps ...step) history {
 // tainted sets a NoExecute taint as kubectl does, without timeAdded.
 func tainted(key string) action {
 	return setTaint{"n", corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute}}
-}
-
-func taint(key string, added time.Duration) corev1.Taint {
-	return corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute, TimeAdded: instant(added)}
 }
 
 func tolerating(key string, seconds int64) []corev1.Toleration {

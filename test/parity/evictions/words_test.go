@@ -30,6 +30,10 @@ func (a retime) String() string {
 	return fmt.Sprintf("node %s: taint %s gets timeAdded %s", a.Node, a.Key, clock(a.TimeAdded.Truncate(sec)))
 }
 
+func (a swap) String() string {
+	return fmt.Sprintf("node %s: taint %s becomes %s (timeAdded %s)", a.Node, a.From, a.To, clock(a.TimeAdded.Truncate(sec)))
+}
+
 func (a untaint) String() string    { return fmt.Sprintf("node %s: taint %s removed", a.Node, a.Key) }
 func (a removeNode) String() string { return fmt.Sprintf("node %s: removed", a.Node) }
 func (a addNode) String() string    { return a.Node.String() }

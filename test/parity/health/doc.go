@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package health plays random histories of nodes, kubelets and zones, in virtual time, to Kubernetes'
-// own node-lifecycle controller and to Taintkeeper's, and compares which taints and which readiness
+// own node-lifecycle controller and to Taintkeeper's, and compares which taints, since when, and which readiness
 // each node had over time.
 //
 // A difference is not explained by looking at it. One small model predicts ours: it acts when

@@ -115,11 +115,11 @@ const tolerance = period + 11*tick
 func agree(ours, upstream []look) bool {
 	for _, part := range []func(look) look{
 		func(l look) look { return look{at: l.at, gone: l.gone, ready: l.ready, noSchedule: l.noSchedule} },
-		func(l look) look { return look{at: l.at, gone: l.gone, noExecute: l.noExecute} },
+		func(l look) look { return look{at: l.at, gone: l.gone, noExecute: l.noExecute, since: l.since} },
 	} {
 		if !slices.EqualFunc(aspect(ours, part), aspect(upstream, part), func(a, b look) bool {
 			late := b.at - a.at
-			return a.same(b) && late >= -exactly && late <= tolerance
+			return a.same(b, tolerance+resolution) && late >= -exactly && late <= tolerance
 		}) {
 			return false
 		}
@@ -131,7 +131,7 @@ func agree(ours, upstream []look) bool {
 func aspect(looks []look, part func(look) look) []look {
 	var found []look
 	for _, l := range looks {
-		if next := part(l); len(found) == 0 || !found[len(found)-1].same(next) {
+		if next := part(l); len(found) == 0 || !found[len(found)-1].same(next, 0) {
 			found = append(found, next)
 		}
 	}

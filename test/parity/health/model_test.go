@@ -60,6 +60,22 @@ func (c *cluster) setNoExecute(name, wanted string, at time.Duration) {
 	}
 }
 
+// exchangeNoExecute leaves a node that has one of the NoExecute taints for readiness that one, since when it has had any.
+func (c *cluster) exchangeNoExecute(name, wanted string, at time.Duration) {
+	since, stays := undated, false
+	if node := c.nodes[name]; node != nil {
+		since = executedSince(node)
+		stays = hasTaint(node, wanted, corev1.TaintEffectNoExecute) && !hasTaint(node, opposite(wanted), corev1.TaintEffectNoExecute)
+	}
+	if stays {
+		return
+	}
+	c.setNoExecute(name, wanted, at)
+	if since != undated {
+		c.setTaint(name, wanted, corev1.TaintEffectNoExecute, true, since)
+	}
+}
+
 func (c *cluster) setTaint(name, key string, effect corev1.TaintEffect, there bool, at time.Duration) {
 	c.edit(name, func(node *corev1.Node) {
 		if there {

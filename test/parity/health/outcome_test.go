@@ -9,6 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
 // look is how a node looks from an instant on: its readiness, and those of its taints that a
@@ -18,11 +20,18 @@ type look struct {
 	ready      corev1.ConditionStatus // empty: no condition Ready
 	noSchedule string
 	noExecute  string
+	since      time.Duration // of noExecute: the earliest timeAdded, in whole seconds
 	gone       bool
 }
 
-// same reports whether two looks are the same, whenever.
-func (l look) same(other look) bool {
+// undated is the since of what has no timeAdded.
+const undated = -time.Hour
+
+// same reports whether two looks are the same, whenever, and with timeAdded so far apart at most.
+func (l look) same(other look, apart time.Duration) bool {
+	if (l.since - other.since).Abs() <= apart {
+		l.since = other.since
+	}
 	l.at = other.at
 	return l == other
 }
@@ -36,18 +45,19 @@ const blink = ms
 
 // note notes how a node looks after a change; after is nil when it is gone.
 func (o outcome) note(name string, after *corev1.Node, at time.Duration) {
-	next := look{at: at, gone: after == nil}
+	next := look{at: at, since: undated, gone: after == nil}
 	if after != nil {
 		next.ready = readiness(after)
 		next.noSchedule = owned(after, corev1.TaintEffectNoSchedule, noScheduleKeys)
 		next.noExecute = owned(after, corev1.TaintEffectNoExecute, noExecuteKeys)
+		next.since = executedSince(after)
 	}
 	looks := o[name]
 	if n := len(looks); n > 0 && at-looks[n-1].at < blink {
 		next.at = looks[n-1].at
 		looks = looks[:n-1]
 	}
-	if n := len(looks); n == 0 || !looks[n-1].same(next) {
+	if n := len(looks); n == 0 || !looks[n-1].same(next, 0) {
 		looks = append(looks, next)
 	}
 	o[name] = looks
@@ -79,11 +89,28 @@ func owned(node *corev1.Node, effect corev1.TaintEffect, keys []string) string {
 	return strings.Join(found, ",")
 }
 
+// executedSince is the earliest timeAdded of a node's NoExecute taints for readiness.
+func executedSince(node *corev1.Node) time.Duration {
+	since := undated
+	for _, t := range node.Spec.Taints {
+		if t.Effect != corev1.TaintEffectNoExecute || !slices.Contains(noExecuteKeys, t.Key) || t.TimeAdded == nil {
+			continue
+		}
+		if at := t.TimeAdded.Sub(arena.Epoch).Truncate(resolution); since == undated || at < since {
+			since = at
+		}
+	}
+	return since
+}
+
+// resolution is that of timeAdded.
+const resolution = sec
+
 // exactly is how far two equal instants may be apart: calls take microseconds, and ours comes back a
 // millisecond after its turn.
 const exactly = 5 * ms
 
 // equal reports whether a node looked the same over time.
 func equal(a, b []look) bool {
-	return slices.EqualFunc(a, b, func(a, b look) bool { return a.same(b) && (a.at-b.at).Abs() <= exactly })
+	return slices.EqualFunc(a, b, func(a, b look) bool { return a.same(b, resolution) && (a.at-b.at).Abs() <= exactly })
 }

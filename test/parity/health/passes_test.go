@@ -225,10 +225,20 @@ func (p *passes) taintNoExecute(node *corev1.Node, ready corev1.ConditionStatus)
 	case key == "":
 		p.markReachable(node)
 	case hasTaint(node, opposite(key), corev1.TaintEffectNoExecute):
-		p.cluster.setNoExecute(node.Name, key, p.now)
+		p.exchange(node.Name, key)
 	default:
 		p.markForTainting(node, key)
 	}
+}
+
+// exchange leaves a node one of the NoExecute taints, whatever it had.
+func (p *passes) exchange(name, key string) {
+	if !p.quirks.has(newTimeAdded) {
+		p.cluster.exchangeNoExecute(name, key, p.now)
+		return
+	}
+	p.cluster.setNoExecute(name, key, p.now)
+	p.cluster.setTaint(name, key, corev1.TaintEffectNoExecute, true, p.now)
 }
 
 func opposite(key string) string {

@@ -84,7 +84,7 @@ func (p *passes) tick(q *queue) {
 			name := head.name
 			q.done(name)
 			if key := readinessTaint(readiness(node)); key != "" {
-				p.cluster.setNoExecute(name, key, p.now)
+				p.exchange(name, key)
 			}
 		}
 	}

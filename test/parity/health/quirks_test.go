@@ -51,9 +51,12 @@ const (
 	// its start-up grace period anew.
 	// handleDisruption: for i := range nodes { v := nc.nodeHealthMap.getDeepCopy(...); v.probeTimestamp = now }.
 	graceForUnheard
+	// newTimeAdded: a NoExecute taint that takes the place of the other has a new timeAdded, so that the countdowns of
+	// the node's pods begin anew. util/node.SwapNodeControllerTaint: taintToAdd.TimeAdded = &now.
+	newTimeAdded
 
 	none quirks = 0
-	all         = graceForUnheard<<1 - 1
+	all         = newTimeAdded<<1 - 1
 )
 
 var quirkNames = []struct {
@@ -70,6 +73,7 @@ var quirkNames = []struct {
 	{newLimiter, "new limiter"},
 	{turnAtStart, "turn at the start"},
 	{graceForUnheard, "grace for the unheard"},
+	{newTimeAdded, "new timeAdded"},
 }
 
 func (q quirks) has(other quirks) bool { return q&other != 0 }

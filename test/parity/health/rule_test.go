@@ -239,7 +239,7 @@ func (r *rule) taintNoExecute(name string) {
 		r.cluster.setNoExecute(name, "", r.now)
 		lane.join(name, r.now)
 	case has:
-		r.cluster.setNoExecute(name, key, r.now)
+		r.cluster.exchangeNoExecute(name, key, r.now)
 		lane.leave(name)
 	default:
 		lane.join(name, r.now)

@@ -4,12 +4,8 @@
 package health
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -21,13 +17,8 @@ import (
 	"k8s.io/client-go/informers"
 	coordinationinformers "k8s.io/client-go/informers/coordination/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	coordinationlisters "k8s.io/client-go/listers/coordination/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/rest"
-	restfake "k8s.io/client-go/rest/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/controller/nodelifecycle"
 
@@ -48,7 +39,7 @@ func runUpstream(ctx context.Context, w *world, rate float32) error {
 	daemonSets := factory.Apps().V1().DaemonSets()
 	controller, err := nodelifecycle.NewNodeLifecycleController(ctx,
 		orderedLeases{leases, order}, core.Pods(), orderedNodes{nodes, order}, daemonSets,
-		clientset{w.client, w}, period, grace.Startup, grace.Monitor,
+		arena.WithEvents(w.client, w.takeEvent), period, grace.Startup, grace.Monitor,
 		rate, policy.SecondaryRate, int32(policy.LargeZone), policy.UnhealthyShare)
 	if err != nil {
 		return fmt.Errorf("make upstream's controller: %w", err)
@@ -149,45 +140,6 @@ func (l leasesOf) Get(name string) (*coordinationv1.Lease, error) {
 	return l.LeaseNamespaceLister.Get(name)
 }
 
-// clientset is the fake one with what upstream's events need: a REST client.
-type clientset struct {
-	kubernetes.Interface
-
-	world *world
-}
-
-func (c clientset) CoreV1() typedcorev1.CoreV1Interface {
-	return coreV1{c.Interface.CoreV1(), c.world}
-}
-
-type coreV1 struct {
-	typedcorev1.CoreV1Interface
-
-	world *world
-}
-
-func (c coreV1) RESTClient() rest.Interface {
-	return &restfake.RESTClient{
-		NegotiatedSerializer: scheme.Codecs.WithoutConversion(),
-		GroupVersion:         corev1.SchemeGroupVersion,
-		VersionedAPIPath:     "/api/v1",
-		Client:               restfake.CreateHTTPClient(c.world.takeEvent),
-	}
-}
-
-// takeEvent answers the creation of an event.
-func (w *world) takeEvent(request *http.Request) (*http.Response, error) {
-	body, err := io.ReadAll(request.Body)
-	if err != nil {
-		return nil, err
-	}
-	event := &corev1.Event{}
-	if err := json.Unmarshal(body, event); err != nil {
-		return nil, err
-	}
+func (w *world) takeEvent(event *corev1.Event) {
 	w.locked(func() { w.events = append(w.events, event) })
-	return &http.Response{
-		StatusCode: http.StatusCreated, Header: http.Header{"Content-Type": {"application/json"}},
-		Body: io.NopCloser(bytes.NewReader(body)),
-	}, nil
 }

@@ -72,6 +72,9 @@ func (l look) String() string {
 	}
 	if l.noExecute != "" {
 		words = append(words, "NoExecute:"+l.noExecute)
+		if l.since != undated {
+			words = append(words, fmt.Sprintf("since %s", l.since))
+		}
 	}
 	return strings.Join(words, " ")
 }

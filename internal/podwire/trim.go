@@ -1,0 +1,226 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podwire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// message says what is kept of a message of the wire.
+type message struct {
+	fields []*message // by their numbers; nil are those that are not kept
+	keys   []string   // if any: the message is the entry of a map, and is kept only with one of these keys
+}
+
+func (m *message) field(number protowire.Number) *message {
+	if int(number) >= len(m.fields) {
+		return nil
+	}
+	return m.fields[number]
+}
+
+var (
+	whole = &message{} // is kept as it is
+
+	// podFields is what is kept of a pod; the numbers are those of k8s.io/api/core/v1/generated.proto.
+	podFields = &message{fields: []*message{
+		1: {fields: []*message{ // metadata
+			1: whole, // name
+			3: whole, // namespace
+			5: whole, // uid
+			6: whole, // resourceVersion
+			7: whole, // generation
+			8: whole, // creationTimestamp
+			9: whole, // deletionTimestamp
+			12: { // annotations: of static pods' mirrors, and of the bookmark that ends a streamed list
+				keys: []string{corev1.MirrorPodAnnotationKey, metav1.InitialEventsAnnotationKey},
+			},
+		}},
+		2: {fields: []*message{ // spec
+			10: whole, // nodeName
+			22: whole, // tolerations
+			25: whole, // priority
+		}},
+		3: {fields: []*message{ // status
+			1: whole, // phase
+			2: whole, // conditions
+		}},
+	}}
+
+	podListFields = &message{fields: []*message{
+		1: whole,     // metadata
+		2: podFields, // items
+	}}
+
+	// envelope is an object as it is sent: a prefix, and a message that says of what kind it is and has it encoded.
+	envelope     = &message{}
+	podEnvelope  = enveloped(podFields)
+	listEnvelope = enveloped(podListFields)
+
+	eventFields = &message{fields: []*message{
+		1: whole, // type
+		2: {fields: []*message{ // object
+			1: envelope, // raw
+		}},
+	}}
+)
+
+func enveloped(object *message) *message {
+	return &message{fields: []*message{
+		1: whole,  // typeMeta
+		2: object, // raw
+	}}
+}
+
+// envelopePrefix is in front of every object that is not embedded in another; see the serializer of apimachinery.
+var envelopePrefix = []byte{'k', '8', 's', 0}
+
+var (
+	errNoPod   = errors.New("neither a pod nor a list of pods")
+	errUnusual = errors.New("not as the API server writes it")
+)
+
+// appendKept appends what is kept of a message, or fails where that cannot be told. Fields stay in their order, so that what the order decides, which
+// of two values counts, is decided by k8s.io/api.
+func appendKept(to, data []byte, as *message) ([]byte, error) {
+	if as == envelope {
+		return appendObject(to, data)
+	}
+	for len(data) > 0 {
+		f, rest, err := next(data)
+		if err != nil {
+			return nil, err
+		}
+		if to, err = appendField(to, f, as.field(f.number)); err != nil {
+			return nil, err
+		}
+		data = rest
+	}
+	return to, nil
+}
+
+// appendField appends what is kept of a field. A message that is not encoded as one stays as it is, and is an error
+// to whoever decodes it.
+func appendField(to []byte, f field, as *message) ([]byte, error) {
+	switch {
+	case as == nil:
+		return to, nil
+	case as == whole || f.wire != protowire.BytesType:
+		return append(to, f.encoded...), nil
+	case as.keys != nil:
+		return appendEntry(to, f, as.keys)
+	}
+	begin := len(to)
+	to, err := appendKept(to, f.value, as)
+	if err != nil {
+		return nil, err
+	}
+	var header [2 * binary.MaxVarintLen64]byte
+	head := protowire.AppendTag(header[:0], f.number, protowire.BytesType)
+	head = protowire.AppendVarint(head, uint64(len(to)-begin))
+	return slices.Insert(to, begin, head...), nil
+}
+
+// appendEntry appends the entry of a map if it has one of the keys.
+func appendEntry(to []byte, entry field, keys []string) ([]byte, error) {
+	var key []byte
+	for data := entry.value; len(data) > 0; {
+		f, rest, err := next(data)
+		if err != nil {
+			return nil, err
+		}
+		if f.number <= 2 && f.wire != protowire.BytesType { // the key is 1, the value 2
+			return nil, errUnusual
+		}
+		if f.number == 1 {
+			key = f.value
+		}
+		data = rest
+	}
+	if !slices.ContainsFunc(keys, func(kept string) bool { return kept == string(key) }) {
+		return to, nil
+	}
+	return append(to, entry.encoded...), nil
+}
+
+// appendObject appends what is kept of an object in its envelope.
+func appendObject(to, data []byte) ([]byte, error) {
+	data, ok := bytes.CutPrefix(data, envelopePrefix)
+	if !ok {
+		return nil, errUnusual
+	}
+	as, err := contents(data)
+	if err != nil {
+		return nil, err
+	}
+	return appendKept(append(to, envelopePrefix...), data, as)
+}
+
+// contents says what is kept of an envelope, by the kind of the object that it says it has.
+func contents(envelope []byte) (*message, error) {
+	var typeMeta []byte
+	for len(envelope) > 0 {
+		f, rest, err := next(envelope)
+		if err != nil {
+			return nil, err
+		}
+		if f.number == 1 {
+			if typeMeta != nil { // two are merged
+				return nil, errUnusual
+			}
+			typeMeta = f.value
+		}
+		envelope = rest
+	}
+	switch string(typeMeta) {
+	case podType:
+		return podEnvelope, nil
+	case podListType:
+		return listEnvelope, nil
+	}
+	return nil, errNoPod
+}
+
+// What the API server writes as the type of a pod and of a list of pods.
+var (
+	podType     = encodedType("Pod")
+	podListType = encodedType("PodList")
+)
+
+func encodedType(kind string) string {
+	encoded := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), corev1.SchemeGroupVersion.String())
+	return string(protowire.AppendString(protowire.AppendTag(encoded, 2, protowire.BytesType), kind))
+}
+
+// next returns the first field of a message and what comes after it.
+func next(data []byte) (f field, rest []byte, err error) {
+	number, wire, tag := protowire.ConsumeTag(data)
+	if tag < 0 {
+		return field{}, nil, protowire.ParseError(tag)
+	}
+	size := protowire.ConsumeFieldValue(number, wire, data[tag:])
+	if size < 0 {
+		return field{}, nil, protowire.ParseError(size)
+	}
+	f = field{number: number, wire: wire, encoded: data[:tag+size]}
+	if wire == protowire.BytesType {
+		f.value, _ = protowire.ConsumeBytes(data[tag:])
+	}
+	return f, data[tag+size:], nil
+}
+
+// field is a field as it is on the wire.
+type field struct {
+	number  protowire.Number
+	wire    protowire.Type
+	encoded []byte // with its tag
+	value   []byte // of the type for bytes, strings and messages
+}

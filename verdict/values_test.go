@@ -1,0 +1,53 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+func TestADeadlineStaysWhenTheValueOfItsTaintChanges(t *testing.T) {
+	epoch := time.Date(2026, time.March, 1, 0, 0, 0, 0, time.UTC)
+	at := func(seconds int) time.Time { return epoch.Add(time.Duration(seconds) * time.Second) }
+	with := func(value string, since int, before ...verdict.Taint) verdict.Taint {
+		return verdict.Taint{Taint: corev1.Taint{Key: "k", Value: value, Effect: corev1.TaintEffectNoExecute}, Since: at(since), Before: before}
+	}
+	tolerations := []corev1.Toleration{
+		{Key: "k", Value: "short", TolerationSeconds: new(int64(60))},
+		{Key: "k", Value: "long", TolerationSeconds: new(int64(600))},
+		{Key: "k", Value: "ever"},
+	}
+	for name, test := range map[string]struct {
+		bound int
+		taint verdict.Taint
+		due   int // -1: never
+	}{
+		"the earlier value's is the earlier":                {0, with("long", 40, with("short", 10)), 70},
+		"the present value's is the earlier":                {0, with("short", 40, with("long", 10)), 100},
+		"the first of three values has the earliest":        {0, with("long", 50, with("long", 40), with("short", 10)), 70},
+		"a value that is not tolerated makes the pod leave": {0, with("none", 40, with("short", 10)), 40},
+		"a value that is tolerated for ever ends it":        {0, with("ever", 40, with("short", 10)), -1},
+		"what came before such a value stays ended":         {0, with("long", 50, with("ever", 40), with("short", 10)), 650},
+		"a pod that was bound while the value was there":    {20, with("long", 40, with("short", 10)), 80},
+		"a pod that was bound after the value had gone":     {45, with("long", 40, with("short", 10)), 645},
+		"a pod that was bound in the second of three":       {45, with("long", 50, with("long", 40), with("short", 10)), 645},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := verdict.Rule{}.Decide(verdict.Pod{Tolerations: tolerations, Bound: at(test.bound)}, []verdict.Taint{test.taint})
+			switch {
+			case test.due < 0 && got.Leaves:
+				t.Errorf("due at %s, want never", got.Due.Sub(epoch))
+			case test.due >= 0 && (!got.Leaves || !got.Due.Equal(at(test.due))):
+				t.Errorf("leaves: %t, due at %s, want at %d s", got.Leaves, got.Due.Sub(epoch), test.due)
+			case got.Taint.Value != test.taint.Value:
+				t.Errorf("the verdict names value %q, want the present one, %q", got.Taint.Value, test.taint.Value)
+			}
+		})
+	}
+}
