@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -16,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// post asks a webhook as an API server does.
-func post(t *testing.T, webhook *Webhook, body string) *http.Response {
+// post asks a webhook as an API server does, and returns the code and the body of its answer.
+func post(t *testing.T, webhook *Webhook, body string) (code int, answer []byte) {
 	t.Helper()
 	authorities := x509.NewCertPool()
 	if !authorities.AppendCertsFromPEM(webhook.Bundle) {
@@ -33,8 +34,12 @@ func post(t *testing.T, webhook *Webhook, body string) *http.Response {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = response.Body.Close() })
-	return response
+	defer response.Body.Close()
+	answer, err = io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, answer
 }
 
 // refuseKept refuses what is called kept.
@@ -58,9 +63,9 @@ func serve(t *testing.T) *Webhook {
 func TestTheAnswerIsThatOfTheReviewer(t *testing.T) {
 	webhook := serve(t)
 	for name, allowed := range map[string]bool{"kept": false, "other": true} {
-		response := post(t, webhook, `{"request":{"uid":"review","oldObject":{"metadata":{"name":"`+name+`"}}}}`)
+		_, body := post(t, webhook, `{"request":{"uid":"review","oldObject":{"metadata":{"name":"`+name+`"}}}}`)
 		var answer admissionv1.AdmissionReview
-		if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || answer.Response == nil {
+		if err := json.Unmarshal(body, &answer); err != nil || answer.Response == nil {
 			t.Fatalf("%s: answered %+v, %v", name, answer, err)
 		}
 		got := answer.Response
@@ -73,8 +78,8 @@ func TestTheAnswerIsThatOfTheReviewer(t *testing.T) {
 func TestWhatIsNoReviewIsABadRequest(t *testing.T) {
 	webhook := serve(t)
 	for _, body := range []string{"", "{}", `{"request":{"uid":"review","oldObject":[]}}`} {
-		if response := post(t, webhook, body); response.StatusCode != http.StatusBadRequest {
-			t.Errorf("%q: %s", body, response.Status)
+		if code, _ := post(t, webhook, body); code != http.StatusBadRequest {
+			t.Errorf("%q: %d", body, code)
 		}
 	}
 }
