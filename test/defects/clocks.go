@@ -68,15 +68,15 @@ func (s *scene) awaitWrongEvents(ctx context.Context) error {
 	return nil
 }
 
-// podOfStampedNode makes a pod that tolerates a taint for some time, and sets the taint, with its timeAdded. The instant
-// is that one, or a moment before.
+// podOfStampedNode makes a pod that tolerates a taint for some time, and sets the taint, with its timeAdded, which is the
+// instant.
 func (s *scene) podOfStampedNode(ctx context.Context, name string, tolerated time.Duration) (*corev1.Pod, time.Time, error) {
 	pod, err := s.lonelyPod(ctx, name, tolerating("gone", int64(tolerated.Seconds())))
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	taint := noExecute("gone")
-	taint.TimeAdded = new(metav1.Now())
-	began, err := s.taint(ctx, pod.Spec.NodeName, taint)
+	taint, began := noExecute("gone"), time.Now()
+	taint.TimeAdded = new(metav1.NewTime(began))
+	_, err = s.taint(ctx, pod.Spec.NodeName, taint)
 	return pod, began, err
 }

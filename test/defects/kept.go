@@ -21,8 +21,8 @@ func keptRows() []row {
 			number:   18,
 			scenario: "A node is not ready, and becomes unreachable before the toleration ends",
 			should:   "The pod leaves when the time is over that it tolerates, from the first taint on: 8 s and 18 s",
-			how: "The scenario sets the condition Ready to False, 5 s later to Unknown, and in the second case every 5 s to the other of the two. The " +
-				"node-lifecycle controller, which runs beside both, swaps the NoExecute taints accordingly, each with its own timeAdded.",
+			how: "The scenario sets a node's condition Ready to False, 5 s later to Unknown, and in the second case every 5 s to the other of the two. The " +
+				"node-lifecycle controller, which runs beside both, swaps the NoExecute taints accordingly, each with its own timeAdded. Times count from the first taint's.",
 			play: playSwaps,
 		},
 		{

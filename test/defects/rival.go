@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // playRival plays somebody who manages the taints of a node from a template without timeAdded, and takes it off whenever it
@@ -19,6 +20,9 @@ func playRival(ctx context.Context, s *scene) (finding, error) {
 	const tolerated, watched = 12 * time.Second, 20 * time.Second
 	pod, err := s.lonelyPod(ctx, "managed", tolerating("gone", int64(tolerated.Seconds())))
 	if err != nil {
+		return finding{}, err
+	}
+	if err := s.awaitUntainted(ctx, pod.Spec.NodeName); err != nil {
 		return finding{}, err
 	}
 	began, err := s.taint(ctx, pod.Spec.NodeName, noExecute("gone"))
@@ -42,6 +46,19 @@ func playRival(ctx context.Context, s *scene) (finding, error) {
 		return finding{}, err
 	}
 	return judgeRival(d, nodeWrites(since(calls, began), pod.Spec.NodeName)), nil
+}
+
+// awaitUntainted returns when the node-lifecycle controller, who is the same user as upstream's evictor, has taken off the taint
+// with which every node begins.
+func (s *scene) awaitUntainted(ctx context.Context, name string) error {
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		node, err := s.admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		return err == nil && len(node.Spec.Taints) == 0, err
+	})
+	if err != nil {
+		return fmt.Errorf("wait until node %s has no taint: %w", name, err)
+	}
+	return nil
 }
 
 func (s *scene) stripTimeAdded(ctx context.Context, name string) error {

@@ -75,8 +75,8 @@ var (
 	silent = sickness{corev1.ConditionUnknown, corev1.TaintNodeUnreachable}
 )
 
-// podOfSickNode makes a pod that tolerates both sicknesses for some time, and lets its node be unwell. The instant is that of
-// the taint, or a moment before.
+// podOfSickNode makes a pod that tolerates both sicknesses for some time, and lets its node be unwell. The instant is that from
+// which the taint counts, or a moment before.
 func (s *scene) podOfSickNode(ctx context.Context, name string, tolerated time.Duration) (*corev1.Pod, time.Time, error) {
 	seconds := int64(tolerated.Seconds())
 	pod, err := s.lonelyPod(ctx, name, tolerating(unwell.taint, seconds), tolerating(silent.taint, seconds))
@@ -88,37 +88,33 @@ func (s *scene) podOfSickNode(ctx context.Context, name string, tolerated time.D
 }
 
 // sicken changes the condition of a node, as its kubelet and the controller that misses it do, and returns when the
-// node-lifecycle controller has tainted it accordingly, with an instant at which it had not yet.
-func (s *scene) sicken(ctx context.Context, name string, to sickness) (before time.Time, err error) {
-	before = time.Now()
+// node-lifecycle controller has tainted it accordingly. The taint counts from its timeAdded, which is before it can be seen and
+// is written to the second; but not from before the condition was changed.
+func (s *scene) sicken(ctx context.Context, name string, to sickness) (began time.Time, err error) {
+	began = time.Now()
 	if err := s.setReady(ctx, name, to.ready); err != nil {
-		return before, err
+		return began, err
 	}
+	var taints []corev1.Taint
 	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		asked := time.Now()
 		node, err := s.admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-		if err != nil || slices.Equal(noExecuteKeys(node), []string{to.taint}) {
-			return err == nil, err
+		if err != nil {
+			return false, err
 		}
-		if !slices.Contains(noExecuteKeys(node), to.taint) {
-			before = asked
-		}
-		return false, nil
+		taints = noExecuteTaints(node)
+		return len(taints) == 1 && taints[0].Key == to.taint && taints[0].TimeAdded != nil, nil
 	})
 	if err != nil {
-		return before, fmt.Errorf("wait until node %s has the taint %s alone: %w", name, to.taint, err)
+		return began, fmt.Errorf("wait until node %s has the taint %s alone: %w", name, to.taint, err)
 	}
-	return before, nil
+	if added := taints[0].TimeAdded.Time; added.After(began) {
+		began = added
+	}
+	return began, nil
 }
 
-func noExecuteKeys(node *corev1.Node) []string {
-	var keys []string
-	for _, taint := range node.Spec.Taints {
-		if taint.Effect == corev1.TaintEffectNoExecute {
-			keys = append(keys, taint.Key)
-		}
-	}
-	return keys
+func noExecuteTaints(node *corev1.Node) []corev1.Taint {
+	return slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Effect != corev1.TaintEffectNoExecute })
 }
 
 func (s *scene) setReady(ctx context.Context, name string, status corev1.ConditionStatus) error {
