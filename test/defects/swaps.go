@@ -44,17 +44,20 @@ func (s *scene) playSwapsOf(ctx context.Context, name string, swaps int) (depart
 	return s.observer.departure(ctx, pod, began, tolerated, tolerated+20*time.Second)
 }
 
-// playSwapAndRestart restarts the contestant while a countdown runs that began before a swap.
+// playSwapAndRestart restarts the contestant soon after a swap, while a countdown runs that began long before it.
 func playSwapAndRestart(ctx context.Context, s *scene) (finding, error) {
-	const tolerated = 10 * time.Second
+	const tolerated, swapAfter = 12 * time.Second, 5 * time.Second
 	pod, began, err := s.podOfSickNode(ctx, "counted", tolerated)
 	if err != nil {
+		return finding{}, err
+	}
+	if err := pause(ctx, time.Until(began.Add(swapAfter))); err != nil {
 		return finding{}, err
 	}
 	if _, err := s.sicken(ctx, pod.Spec.NodeName, silent); err != nil {
 		return finding{}, err
 	}
-	if err := pause(ctx, time.Until(began.Add(tolerated*6/10))); err != nil {
+	if err := pause(ctx, time.Second); err != nil {
 		return finding{}, err
 	}
 	if err := s.contestant.restart(ctx); err != nil {
