@@ -106,7 +106,7 @@ bin/chaos-taintkeeper:
 
 .PHONY: bench
 bench: build controlplane bin/bench ## measure storms, lateness, heartbeats and memory beside the built-in controllers (20 minutes; docs/evaluation.md)
-	@$(GO) test -run '^$$' -bench '^BenchmarkRecord150k$$' -benchtime 1x ./internal/podcache
+	@$(GO) test -run '^$$' -bench '^Benchmark(Record150k|Million)$$' -benchtime 1x ./internal/podcache
 	@bin/bench $(BENCH)
 
 .PHONY: bin/bench

@@ -458,3 +458,22 @@ func TestAPodIsBoundWhenItWasScheduledElseWhenItWasCreated(t *testing.T) {
 		})
 	}
 }
+
+func TestAValueThatWasGoneBeforeThePodCameSetsItNoDeadline(t *testing.T) {
+	tolerating := func(value string, seconds int64) corev1.Toleration {
+		return corev1.Toleration{Key: "k", Value: value, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds}
+	}
+	taint := since(noExecute("k", "z"), noon.Add(200*time.Second))
+	taint.Before = []verdict.Taint{since(noExecute("k", "y"), noon.Add(100*time.Second)), since(noExecute("k", "x"), noon)}
+	for name, c := range map[string]struct{ bound, want time.Duration }{
+		"it came before all":                 {0, 10 * time.Second},
+		"it came while the second was there": {150 * time.Second, 170 * time.Second},
+		"it came with the third":             {200 * time.Second, 1200 * time.Second},
+		"it came when the third was there":   {300 * time.Second, 1300 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := verdict.Pod{Bound: noon.Add(c.bound), Tolerations: []corev1.Toleration{tolerating("x", 10), tolerating("y", 20), tolerating("z", 1000)}}
+			checkDue(t, verdict.Rule{}.Decide(pod, []verdict.Taint{taint}), noon.Add(c.want))
+		})
+	}
+}

@@ -22,6 +22,7 @@ import (
 type attempt struct {
 	failures     int
 	unconfirmed  int           // tries in a row that had to wait for a watch
+	aborted      int           // tries in a row that had to make room for others
 	markFailures int           // since it was last known to be marked
 	marked       bool          // an earlier try has set the condition, whatever the watch shows
 	live         *podcache.Pod // as the API server itself showed it last
@@ -43,8 +44,11 @@ func (a *attempt) fail(err error) time.Duration {
 	case errors.Is(err, errUnconfirmed): // to wait for a watch is no failure
 		a.unconfirmed++
 		return doubled(firstUnconfirmed, a.unconfirmed, lastUnconfirmed)
+	case errors.Is(err, errNoRoom): // to make room for others is none either
+		a.aborted++
+		return doubled(firstBackoff, a.aborted, lastBackoff)
 	}
-	a.unconfirmed = 0
+	a.unconfirmed, a.aborted = 0, 0
 	a.failures++
 	return retryAfter(err, a.failures)
 }

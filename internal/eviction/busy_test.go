@@ -123,3 +123,32 @@ func TestAnUntaintThatTheWatchHasNotBroughtStopsAnEviction(t *testing.T) {
 		w.wantDeletes(nil)
 	})
 }
+
+func TestATaintSetAgainUnderALaggingWatchIsNotStampedWithTheFirstOnesTime(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.laggingNodeWatch(3 * sec)
+		w.addNode("n")
+		w.heartbeat("n")
+		w.run()
+		w.until(sec)
+		w.heartbeat("n")
+		w.taint("n", "k:NoExecute")
+		for range 20 {
+			w.pass(50 * ms)
+			w.heartbeat("n")
+		}
+		w.until(4*sec + 200*ms) // the watch has just brought the taint
+		w.heartbeat("n")
+		w.taint("n", "k-")
+		w.heartbeat("n")
+		w.taint("n", "k:NoExecute")
+		for range 100 {
+			w.pass(50 * ms)
+			w.heartbeat("n")
+		}
+		w.pass(10 * sec)
+		if added := w.node("n").Spec.Taints[0].TimeAdded; added == nil || added.Time.Before(w.start.Add(4*sec)) {
+			t.Errorf("timeAdded is %v; the taint was set at 1 s, and again at 4.2 s", added)
+		}
+	})
+}

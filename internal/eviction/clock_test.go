@@ -6,6 +6,7 @@ package eviction
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,7 +45,7 @@ func TestAWrongClockMakesNoEvictionEarly(t *testing.T) {
 		deadline time.Duration // the latest at which the pod leaves
 	}{
 		"ours is five minutes ahead":  {-5 * time.Minute, 312 * sec},
-		"ours is five minutes behind": {5 * time.Minute, 310 * sec},
+		"ours is five minutes behind": {5 * time.Minute, 311 * sec},
 		"ours is right":               {0, 310 * sec},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,15 +109,65 @@ func TestAStepOfTheClockFiresNothing(t *testing.T) {
 		object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "n"}}
 		object.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
 		var known *node
-		known = known.advance(object, sight{at: date.Add(-10 * time.Minute), byServer: date})
+		known = known.advance(object, sight{at: date.Add(-10 * time.Minute), byServer: date.Add(-10 * time.Minute)})
 		pod := &podcache.Pod{Tolerations: []corev1.Toleration{{Key: "k", TolerationSeconds: new(int64(600 - 1))}}}
-		if _, err := executor.confirm(pod, known, object, nil); err != nil {
+		if _, err := executor.confirm(pod, known, liveRead{node: object}, liveRead{}); err != nil {
 			t.Errorf("a pod that is due by both clocks: %v", err)
 		}
 		clock.Heard(date.Add(-5*time.Minute), date) // ours was set forward by five minutes
 		var early tooEarlyError
-		if _, err := executor.confirm(pod, known, object, nil); !errors.As(err, &early) || early.wait < 4*time.Minute {
+		if _, err := executor.confirm(pod, known, liveRead{node: object}, liveRead{}); !errors.As(err, &early) || early.wait < 4*time.Minute {
 			t.Errorf("after a step of the clock: %v, want to wait for the API server's", err)
 		}
 	})
+}
+
+// A machine that has just started or been resumed has a clock that is late, until it is set.
+func TestWhatWasSeenByAClockThatWasLateIsNotDueWhenTheClockIsSet(t *testing.T) {
+	const behind, ago = hour, time.Minute
+	tolerating300s := []corev1.Toleration{{Key: "k", TolerationSeconds: new(int64(300))}}
+	timeAdded := func(at time.Time) corev1.Taint {
+		return corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: at.Truncate(sec)}}
+	}
+	// see plays a sight of ours; what the API server's clock says then, and this machine's behind it. In the end both are right.
+	for name, see := range map[string]func(t *testing.T, object *corev1.Node) (*node, *podcache.Pod){
+		"a taint": func(_ *testing.T, object *corev1.Node) (*node, *podcache.Pod) {
+			at := time.Now().Add(-ago)
+			object.Spec.Taints = []corev1.Taint{timeAdded(at)}
+			var known *node
+			return known.advance(object, sight{at: at.Add(-behind), byServer: at}), &podcache.Pod{Tolerations: tolerating300s}
+		},
+		"a taint that was rewritten": func(_ *testing.T, object *corev1.Node) (*node, *podcache.Pod) {
+			at := time.Now().Add(-ago)
+			object.Spec.Taints = []corev1.Taint{timeAdded(at.Add(-ago))}
+			var known *node
+			known = known.advance(object, sight{at: at.Add(-ago), byServer: at.Add(-ago)})
+			object.Spec.Taints = []corev1.Taint{timeAdded(at)}
+			return known.advance(object, sight{at: at.Add(-behind), byServer: at}), &podcache.Pod{Tolerations: tolerating300s}
+		},
+		"a pod": func(_ *testing.T, object *corev1.Node) (*node, *podcache.Pod) {
+			object.Spec.Taints = []corev1.Taint{timeAdded(time.Now().Add(-2 * hour))}
+			var known *node
+			known = known.advance(object, sight{at: time.Now(), byServer: time.Now()})
+			pod := (&podcache.Pod{}).AsOf(&corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(time.Now().Add(behind))},
+				Spec:       corev1.PodSpec{Tolerations: tolerating300s},
+			})
+			time.Sleep(behind + ago) //nolint:forbidigo // virtual time in a synctest bubble
+			return known, pod
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				executor := &executor{clock: &apicall.Clock{}}
+				object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "n"}}
+				known, pod := see(t, object)
+				executor.clock.Heard(time.Now().Truncate(sec), time.Now())
+				var early tooEarlyError
+				if _, err := executor.confirm(pod, known, liveRead{node: object}, liveRead{}); !errors.As(err, &early) || early.wait < 2*time.Minute {
+					t.Errorf("%v, want to wait for the end of the 300 s by the API server's clock", err)
+				}
+			})
+		})
+	}
 }

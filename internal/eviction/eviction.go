@@ -155,7 +155,7 @@ func (e *Evictor) HasSynced() bool { return e.nodes.handler.HasSynced() && e.pod
 
 func (e *Evictor) addControllers(decisions *decisions, attempts *attempts, metrics *metrics) error {
 	calls := api{client: e.config.Client, limiter: e.config.Limiter}
-	live := &liveNodes{api: calls, reads: map[string]reads{}}
+	live := newLiveNodes(calls)
 	slots := newSlots(e.config.ConcurrentEvictions)
 	due := newHandover(attempts, slots)
 	execute, err := stage.New(e.config.Logger, "eviction-execute", controller.TypedOptions[PodRequest]{

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -94,7 +93,7 @@ func (x *executor) retry(ctx context.Context, req PodRequest, attempt *attempt, 
 	wait := attempt.fail(err)
 	x.attempts.postpone(attempt, time.Now().Add(wait), err)
 	x.metrics.retries.WithLabelValues(reason(err)).Inc()
-	log := logf.FromContext(ctx).WithValues("pod", klog.KRef(req.Namespace, req.Name), "failures", attempt.failures, "unconfirmed", attempt.unconfirmed, "after", wait.String(), "reason", err.Error())
+	log := logf.FromContext(ctx).WithValues("pod", klog.KRef(req.Namespace, req.Name), "failures", attempt.failures, "unconfirmed", attempt.unconfirmed, "aborted", attempt.aborted, "after", wait.String(), "reason", err.Error())
 	if x.worthALine(attempt, err) {
 		log.Info("Evictions fail and are tried again; this is one of them")
 		return wait
@@ -105,7 +104,7 @@ func (x *executor) retry(ctx context.Context, req PodRequest, attempt *attempt, 
 
 func (x *executor) worthALine(attempt *attempt, err error) bool {
 	var early tooEarlyError
-	often := max(attempt.failures, attempt.unconfirmed) >= troubleAfter || errors.As(err, &early)
+	often := max(attempt.failures, attempt.unconfirmed, attempt.aborted) >= troubleAfter || errors.As(err, &early)
 	return often && x.trouble.worthALine(reason(err), time.Now())
 }
 
@@ -195,19 +194,26 @@ func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Po
 			pod = livePod
 		}
 		x.warnOfClocks(ctx)
-		v, err := x.confirm(pod, tainted, live.node, x.live.passed(pod.Node, tainted.version, after))
+		v, err := x.confirm(pod, tainted, live, x.live.passed(pod.Node, tainted.version, after))
 		return pod, v, "", err
 	}
 	return nil, verdict.Verdict{}, done, nil
 }
 
-// confirm decides about a pod from the taints that a live read confirms, and by both clocks.
-func (x *executor) confirm(pod *podcache.Pod, tainted *node, live, passed *corev1.Node) (verdict.Verdict, error) {
-	v, leaves := decide(x.rule, pod, tainted.confirmedBy(live, passed))
+// confirm decides about a pod from the taints that a live read confirms, and by both clocks. A read that the watch has passed
+// since says what had to happen when it was made, as long as the newest still shows the same.
+func (x *executor) confirm(pod *podcache.Pod, tainted *node, newest, passed liveRead) (verdict.Verdict, error) {
+	byOurs, byServers := tainted.confirmedBy(newest.node, nil)
+	v, leaves := decide(x.rule, pod, byOurs)
+	if !leaves && passed.node != nil {
+		byOurs, byServers = tainted.confirmedBy(newest.node, passed.node)
+		v, leaves = decide(x.rule, pod, byOurs)
+		leaves = leaves && v.DueAt(passed.started)
+	}
 	if !leaves || !v.DueAt(now()) {
 		return v, errUnconfirmed
 	}
-	if wait := x.clock.Until(v.Due); wait > 0 {
+	if wait := x.clock.Until(x.rule.Decide(pod.RuleAsRecorded(), byServers).Due); wait > 0 {
 		return v, tooEarlyError{wait}
 	}
 	return v, nil

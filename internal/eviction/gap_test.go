@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
@@ -325,6 +326,28 @@ func TestAnUntaintDuringTheReadForTheStampDoesNotSayThatStampingIsAllowed(t *tes
 		w.until(10 * time.Minute)
 		if at := w.did("delete patient"); len(at) != 1 || at[0] > late {
 			t.Errorf("deleted at %v, want once when the 100 s are over", at)
+		}
+	})
+}
+
+func TestATimeAddedInTheFutureDoesNotTellOneSettingFromAnother(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		watch := w.breakableNodeWatch()
+		w.addNode("n")
+		w.addPod("p", tolerating("k", 60))
+		w.run()
+		future := corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: w.start.Add(hour)}}
+		w.setTaints("n", future)
+		w.until(30 * sec)
+		watch.breaks()
+		w.setTaints("n")
+		w.setTaints("n", future)
+		w.heartbeat("n")
+		w.pass(sec)
+		watch.broken.Store(false)
+		w.pass(hour)
+		if at := w.did("delete p"); len(at) != 1 || at[0] < 90*sec {
+			t.Errorf("deleted at %v, want once, 60 s after the taint was set again", at)
 		}
 	})
 }

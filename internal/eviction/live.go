@@ -6,11 +6,13 @@ package eviction
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -22,7 +24,7 @@ const (
 	// second of an accepted untaint no pod is deleted any more, whatever the watch is doing.
 	confirmedFor = 500 * time.Millisecond
 	// passedFor is how long a live read is remembered until the watch passes it: how far the watch may lag.
-	passedFor = 30 * time.Second
+	passedFor = 10 * time.Second
 )
 
 // liveNodes reads nodes from the API server itself, once per node and moment. Safe for concurrent use.
@@ -32,7 +34,10 @@ type liveNodes struct {
 
 	mu    sync.Mutex
 	reads map[string]reads
+	swept time.Time // when those that say nothing any more were forgotten
 }
+
+func newLiveNodes(api api) *liveNodes { return &liveNodes{api: api, reads: map[string]reads{}} }
 
 // reads are the live reads of one node that still say something.
 type reads struct {
@@ -90,25 +95,43 @@ func (l *liveNodes) read(ctx context.Context, name string) (liveRead, error) {
 	if err != nil {
 		return liveRead{}, err
 	}
-	read := liveRead{started: started, node: node}
+	read := liveRead{started: started, node: remembered(node)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	maps.DeleteFunc(l.reads, func(_ string, old reads) bool { return started.Sub(old.newest.started) >= passedFor })
+	if started.Sub(l.swept) >= passedFor {
+		maps.DeleteFunc(l.reads, func(_ string, old reads) bool { return started.Sub(old.newest.started) >= passedFor })
+		l.swept = started
+	}
 	known := l.reads[name]
 	known.newest = read
 	l.reads[name] = known
 	return read, nil
 }
 
+// remembered returns what is needed of a node that was read live: most of it, such as its images, is not.
+func remembered(node *corev1.Node) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            node.Name,
+			UID:             node.UID,
+			ResourceVersion: node.ResourceVersion,
+			ManagedFields: slices.DeleteFunc(slices.Clone(node.ManagedFields), func(entry metav1.ManagedFieldsEntry) bool {
+				return entry.Operation != metav1.ManagedFieldsOperationApply
+			}),
+		},
+		Spec: corev1.NodeSpec{Taints: node.Spec.Taints},
+	}
+}
+
 // passed returns the newest read of a node that started after the given instant and that the watch has passed, by
 // the version that it has brought. A node that changes all the time, under a watch that lags, is never read in the
 // version that the watch has just brought; but what was read now will soon be passed.
-func (l *liveNodes) passed(name, version string, after time.Time) *corev1.Node {
+func (l *liveNodes) passed(name, version string, after time.Time) liveRead {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	known, ok := l.reads[name]
 	if !ok {
-		return nil
+		return liveRead{}
 	}
 	if known.ahead.node == nil || time.Since(known.ahead.started) > passedFor {
 		known.ahead = known.newest
@@ -118,26 +141,27 @@ func (l *liveNodes) passed(name, version string, after time.Time) *corev1.Node {
 	}
 	l.reads[name] = known
 	if known.passed.started.Before(after) || time.Since(known.passed.started) > passedFor {
-		return nil
+		return liveRead{}
 	}
-	return known.passed.node
+	return known.passed
 }
 
 // confirmedBy returns the taints of a node that a live read shows too, as far as it can be told that they are the
-// same and not taken off and set again since. passed is another read, that the watch has passed since, or nil.
-func (n *node) confirmedBy(live, passed *corev1.Node) []verdict.Taint {
+// same and not taken off and set again since: as they count by this machine's clock, and by the API server's. passed is
+// another read, that the watch has passed since, or nil.
+func (n *node) confirmedBy(live, passed *corev1.Node) (byOurs, byServers []verdict.Taint) {
 	if live.UID != n.uid {
-		return nil
+		return nil, nil
 	}
-	var confirmed []verdict.Taint
 	for _, taint := range taints.NoExecute(live.Spec.Taints) {
 		for _, known := range n.taints {
 			if n.confirms(known, taint, live, passed) {
-				confirmed = append(confirmed, verdict.Taint{Taint: taint, Since: known.Since, Before: known.Before})
+				byOurs = append(byOurs, verdict.Taint{Taint: taint, Since: known.Since, Before: known.Before})
+				byServers = append(byServers, known.byServer)
 			}
 		}
 	}
-	return confirmed
+	return byOurs, byServers
 }
 
 // confirms reports whether a taint that was read live is the known one: the watch has passed the version that was
@@ -147,16 +171,10 @@ func (n *node) confirms(known run, taint corev1.Taint, live, passed *corev1.Node
 	switch {
 	case known.Key != taint.Key || known.Value != taint.Value:
 		return false
-	case known.coversVersion(live.ResourceVersion, n.version), known.stampedAs(taint):
+	case known.coversVersion(live.ResourceVersion, n.version), known.tells(taint.TimeAdded):
 		return true
 	case passed == nil || passed.UID != n.uid:
 		return false
 	}
 	return taint.TimeAdded.Equal(known.TimeAdded) && known.coversVersion(passed.ResourceVersion, n.version)
-}
-
-// stampedAs reports whether a taint of the same key and value is this one, by its timeAdded: it has the same, or was given
-// the one that it should have.
-func (r run) stampedAs(taint corev1.Taint) bool {
-	return !taint.TimeAdded.IsZero() && (taint.TimeAdded.Equal(r.TimeAdded) || taint.TimeAdded.Equal(r.add))
 }

@@ -215,7 +215,7 @@ func (n *node) before(object *corev1.Node) []run {
 // off and set again; then only a timeAdded that stayed the same says that it was not.
 func (n *node) unbroken(known run, taint corev1.Taint, object *corev1.Node) bool {
 	return n.list == object.Generation || n.version == object.ResourceVersion ||
-		known.Key == taint.Key && !known.TimeAdded.IsZero() && known.TimeAdded.Equal(taint.TimeAdded)
+		known.Key == taint.Key && known.tells(taint.TimeAdded)
 }
 
 // unbrokenUntil returns what is known as if nothing had happened unseen before the given version of

@@ -18,11 +18,14 @@ import (
 // while the node has a taint of the same key and effect, whatever becomes of its value and its timeAdded, and
 // while not-ready becomes unreachable or the other way round: that is one cause with two names.
 type run struct {
-	verdict.Taint
+	verdict.Taint // by this machine's clock
 
-	seen sight        // of the run's first taint, by this process
-	from string       // the resourceVersion of the node in which it was first seen
-	add  *metav1.Time // what its timeAdded should be: the earliest that it had, or the first sight
+	byServer verdict.Taint // the same by the API server's: this machine's may have been wrong, and be set since
+
+	seen  sight        // of the run's first taint, by this process
+	shown time.Time    // when this process first saw the present timeAdded, by the API server's clock
+	from  string       // the resourceVersion of the node in which the run was first seen
+	add   *metav1.Time // what its timeAdded should be: the earliest that it had, or the first sight
 }
 
 // sight is an instant at which this process saw something.
@@ -31,13 +34,16 @@ type sight struct {
 	byServer time.Time // by the API server's, where that is known to differ
 }
 
-// first is the earlier of the two: whoever is not tolerated at all must not have to wait for the clock that is behind, and
-// for the others nothing is due before both clocks say so.
-func (s sight) first() time.Time { return earlier(s.at, s.byServer) }
-
 // begin returns the run of a taint that is seen for the first time.
 func begin(taint corev1.Taint, seen sight, version string) run {
-	r := run{Taint: verdict.Taint{Taint: taint, Since: verdict.Since(taint.TimeAdded, seen.first())}, seen: seen, from: version, add: taint.TimeAdded}
+	r := run{
+		Taint:    verdict.Taint{Taint: taint, Since: verdict.Since(taint.TimeAdded, seen.at)},
+		byServer: verdict.Taint{Taint: taint, Since: verdict.Since(taint.TimeAdded, seen.byServer)},
+		seen:     seen,
+		shown:    seen.byServer,
+		from:     version,
+		add:      taint.TimeAdded,
+	}
 	if taint.TimeAdded.IsZero() {
 		r.add = &metav1.Time{Time: seen.byServer.Truncate(time.Second)}
 	}
@@ -60,27 +66,46 @@ func (r run) after(known run) run {
 		known.seen.at = r.seen.at
 		known.Since = earlier(known.Since, r.seen.at)
 	}
-	next := run{Taint: r.Taint, seen: known.seen, from: known.from, add: r.add}
-	if r.Key == known.Key && r.Value != known.Value {
+	next := run{
+		Taint:    continued(known.Taint, r.Taint),
+		byServer: continued(known.byServer, r.byServer),
+		seen:     known.seen,
+		shown:    r.shown,
+		from:     known.from,
+		add:      r.add,
+	}
+	if r.TimeAdded.Equal(known.TimeAdded) {
+		next.shown = known.shown
+	}
+	if !otherValue(known.Taint, r.Taint) && known.add.Before(next.add) {
+		next.add = known.add
+	}
+	return next
+}
+
+// continued returns a taint as the continuation of one that was known before.
+func continued(known, next verdict.Taint) verdict.Taint {
+	if otherValue(known, next) {
 		next.Before = withBefore(known)
 		return next
 	}
-	next.Since = earlier(known.Since, r.Since)
-	if known.add.Before(next.add) {
-		next.add = known.add
-	}
-	if r.Key == known.Key {
+	next.Since = earlier(known.Since, next.Since)
+	if next.Key == known.Key {
 		next.Before = known.Before
 	}
 	return next
 }
 
+func otherValue(known, next verdict.Taint) bool {
+	return next.Key == known.Key && next.Value != known.Value
+}
+
 // mostValues is how many values of one taint are remembered. Of more the first is kept, as deadlines are mostly its.
 const mostValues = 16
 
-// withBefore returns all values that a run has had, newest first.
-func withBefore(known run) []verdict.Taint {
-	all := slices.Concat([]verdict.Taint{{Taint: known.Taint.Taint, Since: known.Since}}, known.Before)
+// withBefore returns all values that a taint has had, newest first.
+func withBefore(known verdict.Taint) []verdict.Taint {
+	all := slices.Concat([]verdict.Taint{{Taint: known.Taint, Since: known.Since}}, known.Before)
 	if len(all) > mostValues {
 		all = slices.Delete(all, mostValues-1, len(all)-1)
 	}
@@ -106,6 +131,12 @@ func (r run) same(other run) bool {
 
 // unstamped reports whether the taint's timeAdded does not say from when it counts: it has none, or a later one.
 func (r run) unstamped() bool { return r.TimeAdded.IsZero() || r.add.Before(r.TimeAdded) }
+
+// tells reports whether a taint of the same key and effect is this one, by its timeAdded: it has the same, or was given the one
+// that it should have. One that was in the future when it was seen tells nothing: it can be that of a later setting.
+func (r run) tells(timeAdded *metav1.Time) bool {
+	return !timeAdded.IsZero() && !timeAdded.After(r.shown) && (timeAdded.Equal(r.TimeAdded) || timeAdded.Equal(r.add))
+}
 
 // coversVersion reports whether the node had the taint in one of its versions for certain: it lies between the one in
 // which the run was first seen and the newest that the watch has brought.

@@ -4,9 +4,11 @@
 package eviction
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
@@ -33,8 +35,9 @@ var (
 // that in a storm the first pod leaves early. An eviction that hangs goes on without one. When too many do, one of
 // the node with the most is aborted for each that joins them. Safe for concurrent use.
 type slots struct {
-	free chan struct{} // one element for each slot that is taken
-	most int           // evictions that may hang
+	free    chan struct{} // one element for each slot that is taken
+	most    int           // evictions that may hang
+	waiting atomic.Int32  // evictions that wait for our own rate limit
 
 	mu      sync.Mutex
 	open    map[PodRequest]*try
@@ -58,12 +61,13 @@ type try struct {
 	attempt *attempt
 	abort   context.CancelCauseFunc
 
-	node  string
-	began time.Time
-	timer *time.Timer // for as long as it has a slot
-	hangs bool        // it has none any more
-	cause error       // why it was aborted
-	over  bool        // it cannot be aborted any more
+	node     string
+	failures int // of the tries before
+	began    time.Time
+	timer    *time.Timer // for as long as it has a slot
+	hangs    bool        // it has none any more
+	cause    error       // why it was aborted
+	over     bool        // it cannot be aborted any more
 }
 
 // onHang sets the function that is called with the name of a node when the first of its evictions hangs.
@@ -76,7 +80,8 @@ func (s *slots) onHang(hang func(node string)) {
 // begin notes that a try begins, of a pod on the given node, and returns the context in which it can be aborted.
 func (s *slots) begin(ctx context.Context, req PodRequest, node string, attempt *attempt) (*try, context.Context) {
 	ctx, abort := apicall.Abortable(ctx)
-	t := &try{req: req, attempt: attempt, abort: abort, node: node, began: time.Now()}
+	ctx = context.WithValue(ctx, waitingKey{}, &s.waiting)
+	t := &try{req: req, attempt: attempt, abort: abort, node: node, failures: attempt.failures, began: time.Now()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open[req] = t
@@ -119,11 +124,19 @@ func (s *slots) hangs(node string) bool {
 	return s.hanging[node] > 0
 }
 
-// outlast takes the slot from a try that has held it for too long.
+// waitingKey is of the value of a try's context that counts the evictions that wait for our own rate limit.
+type waitingKey struct{}
+
+// outlast takes the slot from a try that has held it for too long. While our own rate limit is what evictions wait
+// for, it is not too long: whatever was begun in its place would only wait, too.
 func (s *slots) outlast(t *try) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open[t.req] != t || t.hangs {
+		return
+	}
+	if s.waiting.Load() > 0 {
+		t.timer.Reset(patience)
 		return
 	}
 	if s.hangingInAll() >= s.most {
@@ -145,17 +158,20 @@ func (s *slots) hangingInAll() int {
 	return all
 }
 
-// victimFor returns which eviction is aborted so that one more may hang: the youngest of the node of which most hang,
-// or the new one itself if its own node has as many.
+// victimFor returns which eviction is aborted so that one more may hang: one of the node of which most would hang. Of
+// these it is the one that has failed most often, as it will most likely fail again, and then the youngest, the new one
+// itself first of all.
 func (s *slots) victimFor(newcomer *try) *try {
-	victim := newcomer
-	most := s.hanging[newcomer.node] + 1
+	victim, most := newcomer, s.hanging[newcomer.node]+1
 	for _, t := range s.open {
 		if !t.hangs || t.cause != nil {
 			continue
 		}
 		count := s.hanging[t.node]
-		if count > most || victim != newcomer && count == most && t.began.After(victim.began) {
+		if t.node == newcomer.node {
+			count++
+		}
+		if cmp.Or(cmp.Compare(count, most), cmp.Compare(t.failures, victim.failures), t.began.Compare(victim.began)) > 0 {
 			victim, most = t, count
 		}
 	}
@@ -214,8 +230,8 @@ func (q queue) Get() (req PodRequest, shutdown bool) {
 	return req, shutdown
 }
 
-// Done gives the slot back.
+// Done gives the slot back, and only then lets another worker have the same request.
 func (q queue) Done(req PodRequest) {
-	q.PriorityQueue.Done(req)
 	q.slots.done(req)
+	q.PriorityQueue.Done(req)
 }

@@ -10,10 +10,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
 
 var errWebhook = apierrors.NewInternalError(errors.New("failed calling webhook: context deadline exceeded"))
@@ -192,4 +195,99 @@ func TestTheOrderOfThoseThatAreDue(t *testing.T) {
 	if !slices.IsSorted(names) {
 		t.Errorf("the order is %q", names)
 	}
+}
+
+// slowToReturn is a queue that another worker takes the same request from before Done returns.
+type slowToReturn struct {
+	priorityqueue.PriorityQueue[PodRequest]
+}
+
+func (q slowToReturn) Done(req PodRequest) {
+	q.PriorityQueue.Done(req)
+	synctest.Wait()
+}
+
+func TestAnEvictionThatIsBegunAgainAtOnceKeepsItsSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slots := newSlots(2)
+		q := queue{PriorityQueue: slowToReturn{priorityqueue.New[PodRequest]("")}, slots: slots}
+		req := PodRequest{Name: "p"}
+		work := func(takes time.Duration) {
+			got, _, _ := q.GetWithPriority()
+			try, _ := slots.begin(t.Context(), got, "n", &attempt{})
+			time.Sleep(takes) //nolint:forbidigo // virtual time in a synctest bubble
+			if err := slots.end(try); err != nil {
+				t.Errorf("aborted: %v", err)
+			}
+			q.Done(got)
+		}
+		q.Add(req)
+		go work(2 * patience) // it hangs
+		synctest.Wait()
+		q.Add(req) // the pod has to leave again
+		go work(patience / 2)
+		time.Sleep(time.Minute) //nolint:forbidigo // virtual time in a synctest bubble
+		if taken, hanging := len(slots.free), slots.hangingInAll(); taken != 0 || hanging != 0 {
+			t.Errorf("%d slots are taken and %d evictions hang when all are over", taken, hanging)
+		}
+		q.ShutDown()
+	})
+}
+
+// What waits for our own limit does not hang: more evictions would only wait, too.
+func TestUnderALimitOfOurOwnTheFirstPodLeavesEarlyAndNoEvictionIsAborted(t *testing.T) {
+	for _, perSecond := range []int{20, 200} {
+		t.Run(fmt.Sprint(perSecond, " calls a second"), func(t *testing.T) {
+			playMany(t, func(t *testing.T, w *world) {
+				const pods = 1000
+				server := w.slow(func(string, string) (time.Duration, error) { return 20 * ms, nil })
+				for i := range 10 {
+					w.addStampedNode(fmt.Sprint("n", i), "k:NoExecute")
+				}
+				for i := range pods {
+					w.addPod(fmt.Sprint("p-", i), onNode(fmt.Sprint("n", i%10)))
+				}
+				w.run(server.behind, func(c *Config) { c.Limiter = rate.NewLimiter(rate.Limit(perSecond), 1) })
+				w.pass(time.Minute * 200 / time.Duration(perSecond))
+				at := w.did("delete ")
+				if len(at) != pods {
+					t.Errorf("%d of %d pods left", len(at), pods)
+				}
+				if first := 3 * sec * 20 / time.Duration(perSecond); at[0] > first {
+					t.Errorf("the first pod left after %v, want within %v", at[0], first)
+				}
+				// Two calls a pod, and reads of its node: one serves for half a second.
+				if all := pods * 7 / 2 * sec / time.Duration(perSecond); at[len(at)-1] > all {
+					t.Errorf("the last pod left after %v, want within %v", at[len(at)-1], all)
+				}
+				if aborted, _ := w.metric("taintkeeper_retries_total", "Aborted"); aborted != 0 {
+					t.Errorf("%v evictions were aborted", aborted)
+				}
+			})
+		})
+	}
+}
+
+// Nothing tells the slow one from those that hang until they have failed once.
+func TestWhereOneEvictionOfEachOfManyNodesHangsTheSlowOneOfAnotherLeavesOnceTheyHaveFailed(t *testing.T) {
+	playMany(t, func(t *testing.T, w *world) {
+		hang := hangingDeletes(30 * sec)
+		server := w.slow(func(verb, name string) (time.Duration, error) {
+			if name == "slow" {
+				return sec, nil
+			}
+			return hang(verb, name)
+		})
+		for i := range 600 {
+			w.addStampedNode(fmt.Sprint("n", i), "k:NoExecute")
+			w.addPod(fmt.Sprint("stuck-", i), onNode(fmt.Sprint("n", i)))
+		}
+		w.addStampedNode("m", "k:NoExecute")
+		w.addPod("slow", tolerating("k", 2), onNode("m"))
+		w.run(server.behind)
+		w.pass(10 * time.Minute)
+		if at := w.did("delete slow"); len(at) != 1 || at[0] > time.Minute {
+			t.Errorf("deleted at %v, want within a minute", at)
+		}
+	})
 }

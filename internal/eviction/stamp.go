@@ -139,7 +139,7 @@ func (s *stamper) stamp(ctx context.Context, name string) error {
 	if !ok || !known.unstamped() {
 		return nil
 	}
-	all, complete := known.stamp(live.node, s.live.passed(name, known.version, known.changed))
+	all, complete := known.stamp(live.node, s.unconfirmed(NodeRequest{name}))
 	if !complete {
 		return errUnconfirmed
 	}
@@ -161,13 +161,23 @@ func (s *stamper) stamp(ctx context.Context, name string) error {
 	return err
 }
 
+// unconfirmed returns what is written of a taint that the watch does not confirm: nothing at first; after two tries, in which
+// the watch has lagged, the present. That is later than the truth, which is written once the watch has brought the
+// stamp, and so shown that the taint is the same.
+func (s *stamper) unconfirmed(req NodeRequest) *metav1.Time {
+	if s.backoff.NumRequeues(req) < 2 {
+		return nil
+	}
+	return &metav1.Time{Time: s.nodes.clock.Time().Truncate(time.Second)}
+}
+
 // unstamped reports whether the timeAdded of a NoExecute taint is to be written.
 func (n *node) unstamped() bool { return slices.ContainsFunc(n.taints, run.unstamped) }
 
 // stamp returns all taints of the node as it was read, with the timeAdded of its NoExecute taints as they should be, and
-// whether all that are to be written are confirmed. Read again after a restart, a timeAdded counts from the end of its
-// second, so never earlier than now.
-func (n *node) stamp(live, passed *corev1.Node) (all []corev1.Taint, complete bool) {
+// whether there is one for all. Those that the read does not confirm get the given one, if there is one. Read again after
+// a restart, a timeAdded counts from the end of its second, so never earlier than now.
+func (n *node) stamp(live *corev1.Node, unconfirmed *metav1.Time) (all []corev1.Taint, complete bool) {
 	all = slices.Clone(live.Spec.Taints)
 	if live.UID != n.uid {
 		return all, false
@@ -176,13 +186,15 @@ func (n *node) stamp(live, passed *corev1.Node) (all []corev1.Taint, complete bo
 		if !known.unstamped() {
 			continue
 		}
-		i := slices.IndexFunc(all, func(taint corev1.Taint) bool {
-			return taint.Effect == known.Effect && n.confirms(known, taint, live, passed)
-		})
-		if i < 0 {
+		i := slices.IndexFunc(all, func(taint corev1.Taint) bool { return taint.MatchTaint(&known.Taint.Taint) })
+		switch {
+		case i >= 0 && n.confirms(known, all[i], live, nil):
+			all[i].TimeAdded = known.add
+		case i >= 0 && all[i].TimeAdded.IsZero() && unconfirmed != nil:
+			all[i].TimeAdded = unconfirmed
+		default:
 			return all, false
 		}
-		all[i].TimeAdded = known.add
 	}
 	return all, true
 }

@@ -4,9 +4,9 @@
 package podcache
 
 import (
-	"bytes"
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -131,7 +131,7 @@ func productionPod() *corev1.Pod {
 	for _, manager := range []string{"kube-controller-manager", "kubelet"} {
 		pod.ManagedFields = append(pod.ManagedFields, metav1.ManagedFieldsEntry{
 			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &created, FieldsType: "FieldsV1",
-			FieldsV1: &metav1.FieldsV1{Raw: bytes.Repeat([]byte(`"f:something":{".":{},"f:other":{}},`), 30)},
+			FieldsV1: metav1.NewFieldsV1(strings.Repeat(`"f:something":{".":{},"f:other":{}},`, 30)),
 		})
 	}
 	pod.OwnerReferences = []metav1.OwnerReference{{

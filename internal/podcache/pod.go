@@ -70,6 +70,11 @@ func (p *Pod) Rule() verdict.Pod {
 	return verdict.Pod{Tolerations: p.Tolerations, Bound: p.Bound()}
 }
 
+// RuleAsRecorded is what the rule needs to know of the pod by the API server's clock alone, to the second.
+func (p *Pod) RuleAsRecorded() verdict.Pod {
+	return verdict.Pod{Tolerations: p.Tolerations, Bound: time.Unix(p.bound, 0)}
+}
+
 // AsOf returns the record of the same pod as the API server itself has just shown it, which can be
 // newer than what the watch has brought. The cache keeps its own.
 func (p *Pod) AsOf(live *corev1.Pod) *Pod {

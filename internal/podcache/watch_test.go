@@ -211,6 +211,27 @@ func TestAStreamedListIsKeptWhileItArrives(t *testing.T) {
 	})
 }
 
+func TestAPodThatLooksLikeTheEndOfTheListEndsItNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		stream := streamOf(client)
+		c := New(streaming{client})
+		start(t, c)
+		stream.Add(newPod("a", func(pod *corev1.Pod) { pod.Annotations = endOfList().Annotations }))
+		pass(time.Second)
+		if c.HasSynced() {
+			t.Error("synced by a pod that has the annotation of the bookmark that ends a list")
+		}
+		stream.Add(newPod("b"))
+		stream.Action(watch.Bookmark, endOfList())
+		pass(time.Second)
+		if !c.HasSynced() {
+			t.Error("not synced when the stream of the list ended")
+		}
+		checkNames(t, c, "a", "b")
+	})
+}
+
 // streamOf makes the client answer every watch of pods with the one that is returned, as long as it is open.
 func streamOf(client *fake.Clientset) *watch.RaceFreeFakeWatcher {
 	stream := watch.NewRaceFreeFake()
