@@ -77,12 +77,18 @@ parity: ## play random histories to Kubernetes' own code and to ours in virtual 
 
 # MACHINE says in words what it runs on. ONLY=6,15 plays those rows alone and writes nothing.
 .PHONY: defects
-defects: build controlplane bin/defects ## play every known defect to the built-in controller and to ours, and write docs/defects.md (3 minutes)
+defects: build controlplane bin/defects bin/chaos-taintkeeper bin/settable-kube-controller-manager ## play every known defect, and what must not be lost, to the built-in controller and to ours, and write docs/defects.md (4 minutes)
 	@bin/defects $(if $(ONLY),-only=$(ONLY),-write=docs/defects.md) $(if $(MACHINE),-machine='$(MACHINE)')
 
 .PHONY: bin/defects
 bin/defects:
 	@CGO_ENABLED=0 $(GO) build -o $@ ./test/defects
+
+# As bin/controlplane's, with a wall clock that can be set.
+bin/settable-kube-controller-manager: tools/controlplane/go.mod tools/controlplane/go.sum
+	@echo "building kube-controller-manager from source, with a wall clock that can be set (the first build takes 5 minutes on two cores)"
+	@$(GO) build -o bin/wallclock-build ./test/wallclock/build
+	@cd tools/controlplane && ../../bin/wallclock-build ../../$@ k8s.io/kubernetes/cmd/kube-controller-manager -ldflags '$(KUBE_LDFLAGS)'
 
 .PHONY: chaos
 chaos: controlplane bin/chaos bin/chaos-taintkeeper ## break everything around two replicas and keep the book of every eviction (DURATION=3m SEED=...)
@@ -96,7 +102,7 @@ bin/chaos:
 # Taintkeeper, with a wall clock that can be set. The first build compiles nearly everything once more.
 .PHONY: bin/chaos-taintkeeper
 bin/chaos-taintkeeper:
-	@$(GO) run ./test/chaos/wallclock/build $@ ./cmd/taintkeeper
+	@$(GO) run ./test/wallclock/build $@ ./cmd/taintkeeper
 
 .PHONY: bench
 bench: build controlplane bin/bench ## measure storms, lateness, heartbeats and memory beside the built-in controllers (20 minutes; docs/evaluation.md)

@@ -48,11 +48,11 @@ type Cluster struct {
 	granted atomic.Bool
 
 	// mu is held while the control plane starts and stops, or a part of it. It guards what follows.
-	mu          sync.Mutex
-	managerArgs []string
-	down        sets.Set[Component] // those of envtest that were stopped on purpose
-	stopped     bool
-	stopErr     error
+	mu      sync.Mutex
+	manager ControllerManagerConfig
+	down    sets.Set[Component] // those of envtest that were stopped on purpose
+	stopped bool
+	stopErr error
 }
 
 // Start starts the cluster and returns once all its components are healthy. When ctx ends, so does the cluster, as by
@@ -81,7 +81,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 }
 
 func newCluster(cfg Config) (*Cluster, error) {
-	c := &Cluster{cfg: cfg, began: time.Now(), managerArgs: cfg.ControllerManagerArgs, down: sets.New[Component]()}
+	c := &Cluster{cfg: cfg, began: time.Now(), manager: ControllerManagerConfig{Args: cfg.ControllerManagerArgs}, down: sets.New[Component]()}
 	dir, temporary, err := stateFolder(cfg.Dir)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@
 package localcluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,9 +25,10 @@ func (c *Cluster) startControllerManager(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.startProcess(ctx, ControllerManager, c.binary(ControllerManager), func(port int) ([]string, string) {
-		return slices.Concat(c.controllerManagerArgs(kubeconfig), securePort(port), c.managerArgs), secureHealth(port)
-	})
+	binary := cmp.Or(c.manager.Binary, c.binary(ControllerManager))
+	_, err = c.startProcess(ctx, ControllerManager, binary, func(port int) ([]string, string) {
+		return slices.Concat(c.controllerManagerArgs(kubeconfig), securePort(port), c.manager.Args), secureHealth(port)
+	}, c.manager.Env...)
 	if err != nil {
 		return err
 	}
@@ -115,21 +117,32 @@ func (c *Cluster) ControllerManagerURL() string {
 	return ""
 }
 
-// RestartControllerManager ends kube-controller-manager and starts it again, with args in place of
-// [Config.ControllerManagerArgs]. It returns once the new process is healthy; its controllers may still be starting.
-func (c *Cluster) RestartControllerManager(ctx context.Context, args ...string) error {
+// ControllerManagerConfig describes how kube-controller-manager runs. The zero value is what is in [Config.Binaries], with
+// its defaults.
+type ControllerManagerConfig struct {
+	// Binary is the program, if it is another.
+	Binary string
+	// Args are added to its command line, as [Config.ControllerManagerArgs] are.
+	Args []string
+	// Env is added to its environment, each as name=value.
+	Env []string
+}
+
+// RestartControllerManager ends kube-controller-manager and starts it again as described, whatever [Config] says. It
+// returns once the new process is healthy; its controllers may still be starting.
+func (c *Cluster) RestartControllerManager(ctx context.Context, manager ControllerManagerConfig) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stopped {
 		return errStopped
 	}
-	manager := c.processes.get(ControllerManager)
-	if manager == nil {
+	running := c.processes.get(ControllerManager)
+	if running == nil {
 		return errors.New("kube-controller-manager was left out: remove it from Config.Without")
 	}
-	if err := manager.stop(); err != nil {
+	if err := running.stop(); err != nil {
 		return err
 	}
-	c.managerArgs = args
+	c.manager = manager
 	return c.startControllerManager(ctx)
 }

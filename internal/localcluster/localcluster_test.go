@@ -171,7 +171,7 @@ func TestWholeControlPlane(t *testing.T) {
 	})
 	step("kube-controller-manager restarts as another process", func(t *testing.T) {
 		before := cluster.ControllerManagerPID()
-		if err := cluster.RestartControllerManager(t.Context(), "--kube-api-qps=500"); err != nil {
+		if err := cluster.RestartControllerManager(t.Context(), ControllerManagerConfig{Args: []string{"--kube-api-qps=500"}}); err != nil {
 			t.Fatal(err)
 		}
 		if after := cluster.ControllerManagerPID(); before == 0 || after == 0 || before == after {

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taintkeeper/taintkeeper/test/chaos/wallclock"
+	"github.com/taintkeeper/taintkeeper/test/wallclock"
 )
 
 func TestMain(m *testing.M) {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/taintkeeper/taintkeeper/internal/localcluster"
-	"github.com/taintkeeper/taintkeeper/test/chaos/wallclock"
+	"github.com/taintkeeper/taintkeeper/test/wallclock"
 )
 
 // election is how replicas elect their leader, as arguments.

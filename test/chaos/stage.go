@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/taintkeeper/taintkeeper/internal/localcluster"
-	"github.com/taintkeeper/taintkeeper/test/chaos/wallclock"
+	"github.com/taintkeeper/taintkeeper/test/wallclock"
 )
 
 // config is what a run is made of.

@@ -5,24 +5,19 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"encoding/json"
 	"fmt"
-	"io"
-	"log"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"sync"
 	"time"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/cert"
+
+	"github.com/taintkeeper/taintkeeper/test/admission"
 )
 
 // guarded is the label of the pods that the webhook is asked about; its value does not matter.
@@ -41,7 +36,7 @@ const (
 // admits everything at once, unless it is told otherwise. Safe for concurrent use.
 type webhook struct {
 	ledger *ledger
-	server *http.Server
+	server *admission.Webhook
 	url    string
 	bundle []byte // of the authority that signed its certificate
 
@@ -54,30 +49,12 @@ type webhook struct {
 
 // newWebhook makes a webhook. It serves until close.
 func newWebhook(random *rand.Rand, ledger *ledger) (*webhook, error) {
-	const host = "127.0.0.1"
-	chain, key, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
+	w := &webhook{ledger: ledger, random: random, over: make(chan struct{}), refused: map[types.UID]int{}}
+	server, err := admission.Serve(w.review)
 	if err != nil {
-		return nil, fmt.Errorf("make a certificate for the webhook: %w", err)
+		return nil, err
 	}
-	certificate, err := tls.X509KeyPair(chain, key)
-	if err != nil {
-		return nil, fmt.Errorf("read the certificate of the webhook: %w", err)
-	}
-	listener, err := net.Listen("tcp", host+":0")
-	if err != nil {
-		return nil, fmt.Errorf("listen for the webhook: %w", err)
-	}
-	w := &webhook{
-		ledger: ledger, url: "https://" + listener.Addr().String(), bundle: chain,
-		random: random, over: make(chan struct{}), refused: map[types.UID]int{},
-	}
-	w.server = &http.Server{
-		Handler:           w,
-		ReadHeaderTimeout: time.Minute,
-		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
-		ErrorLog:          log.New(io.Discard, "", 0), // an API server that was killed hangs up
-	}
-	go func() { _ = w.server.ServeTLS(listener, "", "") }() // until close
+	w.server, w.url, w.bundle = server, server.URL, server.Bundle
 	return w, nil
 }
 
@@ -91,25 +68,12 @@ func (w *webhook) set(fault faultKind) {
 	w.fault, w.over = fault, make(chan struct{})
 }
 
-// ServeHTTP implements http.Handler.
-func (w *webhook) ServeHTTP(out http.ResponseWriter, request *http.Request) {
-	var review admissionv1.AdmissionReview
-	if err := json.NewDecoder(io.LimitReader(request.Body, largestBody)).Decode(&review); err != nil || review.Request == nil {
-		http.Error(out, "this is no admission review", http.StatusBadRequest)
-		return
+// review is an [admission.Reviewer].
+func (w *webhook) review(ctx context.Context, pod *metav1.PartialObjectMetadata) *metav1.Status {
+	if w.admit(ctx, pod.UID) {
+		return nil
 	}
-	var old metav1.PartialObjectMetadata
-	if err := json.Unmarshal(review.Request.OldObject.Raw, &old); err != nil {
-		http.Error(out, err.Error(), http.StatusBadRequest)
-		return
-	}
-	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: w.admit(request.Context(), old.UID)}
-	if !review.Response.Allowed {
-		review.Response.Result = &metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "injected"}
-	}
-	review.Request = nil
-	out.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(out).Encode(review) // an API server that does not wait any more needs no answer
+	return &metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "injected"}
 }
 
 // admit reviews a change of a pod, and takes its time over it.

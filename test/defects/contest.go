@@ -85,19 +85,33 @@ func perform(ctx context.Context, name string, start starter, o options) (outcom
 	}
 	outcomes = map[int]outcome{}
 	for _, a := range programme() {
-		numbers := slices.DeleteFunc(slices.Clone(a.rows), func(number int) bool { return !o.chosen(number) })
-		if len(numbers) == 0 {
-			continue
-		}
-		if err := s.launch(ctx, a.launch); err != nil {
-			return nil, "", fmt.Errorf("start %s: %w", name, err)
-		}
-		s.playTogether(ctx, numbers, outcomes)
-		if ctx.Err() != nil {
-			return nil, "", context.Cause(ctx)
+		a.rows = slices.DeleteFunc(a.rows, func(number int) bool { return !o.chosen(number) })
+		if err := s.playAct(ctx, a, outcomes); err != nil {
+			return nil, "", err
 		}
 	}
 	return outcomes, s.version, nil
+}
+
+// playAct plays an act, unless the contestant cannot run as it wants.
+func (s *stage) playAct(ctx context.Context, a act, outcomes map[int]outcome) error {
+	if len(a.rows) == 0 {
+		return nil
+	}
+	if err := s.contestant.canRun(a.launch); err != nil {
+		for _, number := range a.rows {
+			outcomes[number] = outcome{err: err}
+		}
+		return nil
+	}
+	if err := s.launch(ctx, a.launch); err != nil {
+		return fmt.Errorf("start %s: %w", s.name, err)
+	}
+	s.playTogether(ctx, a.rows, outcomes)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 // playTogether plays some scenarios side by side.
@@ -116,6 +130,11 @@ func (s *stage) playTogether(ctx context.Context, numbers []int, outcomes map[in
 		})
 	}
 	group.Wait()
+}
+
+// of returns the results of a section.
+func (r report) of(s section) []result {
+	return slices.DeleteFunc(slices.Clone(r.results), func(result result) bool { return result.section != s })
 }
 
 // wrong returns an error that says what ours did not do right, or could not be shown to do.

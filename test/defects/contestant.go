@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/wallclock"
 )
 
 // launch is a way to start a contestant.
@@ -19,11 +20,21 @@ const (
 	usual launch = iota
 	// limited is with at most 20 calls per second and bursts of 30, which are kube-controller-manager's defaults.
 	limited
+	// unlimited is with as many calls per second as it wants, which is taintkeeper's default.
+	unlimited
 	// alone is without the controllers that make an index of pods by node, in its process or beside it.
 	alone
 	// lagging is behind a gate.
 	lagging
+	// settable is with a wall clock that can be set.
+	settable
 )
+
+// surroundings is what a contestant may run behind or by.
+type surroundings struct {
+	gate  *gate
+	clock *wallclock.Clock
+}
 
 // contestant is a program that evicts.
 type contestant interface {
@@ -31,8 +42,10 @@ type contestant interface {
 	user() string
 	// access is how it reaches the API server through a gate.
 	access() (*rest.Config, error)
+	// canRun returns why it cannot run in some way, if it cannot.
+	canRun(l launch) error
 	// start makes it run in some way and returns when it serves. It may not evict yet.
-	start(ctx context.Context, l launch, through *gate) error
+	start(ctx context.Context, l launch, in surroundings) error
 	// restart ends it by SIGTERM and starts it again as it was.
 	restart(ctx context.Context) error
 	// scrape reads its metrics.
@@ -62,9 +75,10 @@ func clusterConfig(binaries string) localcluster.Config {
 	}
 }
 
-// managerArgs are for kube-controller-manager, evicting or not. The node-lifecycle controller shall not miss the kubelets.
+// managerArgs are for kube-controller-manager, evicting or not. The node-lifecycle controller shall not miss the kubelets,
+// and taint a node soon after it is said not to be ready.
 func managerArgs(more ...string) []string {
 	return append([]string{
-		comparisonOperators, "--node-monitor-grace-period=24h", "--node-startup-grace-period=24h",
+		comparisonOperators, "--node-monitor-grace-period=24h", "--node-startup-grace-period=24h", "--node-monitor-period=1s",
 	}, more...)
 }

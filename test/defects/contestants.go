@@ -14,13 +14,14 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/wallclock"
 )
 
 // upstream is kube-controller-manager.
 type upstream struct {
-	cluster  *localcluster.Cluster
-	binaries string
-	args     []string // with which it runs
+	cluster *localcluster.Cluster
+	options options
+	config  localcluster.ControllerManagerConfig // with which it runs
 }
 
 // startUpstream starts a cluster in which kube-controller-manager evicts.
@@ -28,7 +29,8 @@ func startUpstream(ctx context.Context, o options) (*localcluster.Cluster, conte
 	config := clusterConfig(o.plane)
 	config.TaintEviction = localcluster.BuiltInOn
 	cluster, err := localcluster.Start(ctx, config)
-	return cluster, &upstream{cluster: cluster, binaries: o.plane, args: config.ControllerManagerArgs}, err
+	running := localcluster.ControllerManagerConfig{Args: config.ControllerManagerArgs}
+	return cluster, &upstream{cluster: cluster, options: o, config: running}, err
 }
 
 func (*upstream) user() string { return "system:serviceaccount:kube-system:node-controller" }
@@ -36,30 +38,44 @@ func (*upstream) user() string { return "system:serviceaccount:kube-system:node-
 // access is the administrator's: behind a gate, which has one identity, the controllers cannot have one each.
 func (u *upstream) access() (*rest.Config, error) { return u.cluster.AdminConfig(), nil }
 
+func (u *upstream) canRun(l launch) error {
+	if l != settable {
+		return nil
+	}
+	return wallclock.Check(u.options.settablePlane)
+}
+
 // start does nothing when two ways are the same for it: limited is its default.
-func (u *upstream) start(ctx context.Context, l launch, through *gate) error {
-	args, err := u.command(l, through)
-	if err != nil || slices.Equal(args, u.args) {
+func (u *upstream) start(ctx context.Context, l launch, in surroundings) error {
+	config, err := u.configFor(l, in)
+	if err != nil || config.Binary == u.config.Binary && slices.Equal(config.Args, u.config.Args) {
 		return err
 	}
-	u.args = args
+	u.config = config
 	return u.restart(ctx)
 }
 
-func (u *upstream) command(l launch, through *gate) ([]string, error) {
+func (u *upstream) configFor(l launch, in surroundings) (localcluster.ControllerManagerConfig, error) {
+	config := localcluster.ControllerManagerConfig{Args: managerArgs()}
 	switch l {
+	case unlimited:
+		config.Args = managerArgs("--kube-api-qps=10000", "--kube-api-burst=10000")
 	case alone:
-		return managerArgs(withoutIndex), nil
+		config.Args = managerArgs(withoutIndex)
 	case lagging:
-		kubeconfig, err := u.cluster.Kubeconfig("gate", through.access())
-		return managerArgs("--use-service-account-credentials=false", "--kubeconfig="+kubeconfig), err
-	default:
-		return managerArgs(), nil
+		kubeconfig, err := u.cluster.Kubeconfig("gate", in.gate.access())
+		if err != nil {
+			return config, err
+		}
+		config.Args = managerArgs("--use-service-account-credentials=false", "--kubeconfig="+kubeconfig)
+	case settable:
+		config.Binary, config.Env = u.options.settablePlane, []string{in.clock.Env()}
 	}
+	return config, nil
 }
 
 func (u *upstream) restart(ctx context.Context) error {
-	return u.cluster.RestartControllerManager(ctx, u.args...)
+	return u.cluster.RestartControllerManager(ctx, u.config)
 }
 
 // scrape asks as the administrator. The serving certificate is kube-controller-manager's own and vouched for by nobody.
@@ -77,12 +93,13 @@ func (u *upstream) scrape(ctx context.Context) (metrics, error) {
 func (u *upstream) log() string { return u.cluster.LogPath(localcluster.ControllerManager) }
 
 func (u *upstream) program() string {
-	return filepath.Join(u.binaries, string(localcluster.ControllerManager))
+	return filepath.Join(u.options.plane, string(localcluster.ControllerManager))
 }
 
 // ours is taintkeeper, beside a kube-controller-manager that does not evict.
 type ours struct {
 	cluster *localcluster.Cluster
+	options options
 	config  localcluster.TaintkeeperConfig // with which it runs
 	process *localcluster.Taintkeeper
 }
@@ -93,7 +110,7 @@ func startOurs(ctx context.Context, o options) (*localcluster.Cluster, contestan
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &ours{cluster: cluster, config: localcluster.TaintkeeperConfig{Binary: o.ours, Args: []string{comparisonOperators}}}
+	c := &ours{cluster: cluster, options: o, config: localcluster.TaintkeeperConfig{Binary: o.ours, Args: []string{comparisonOperators}}}
 	c.process, err = cluster.StartTaintkeeper(ctx, c.config)
 	return cluster, c, err
 }
@@ -102,17 +119,27 @@ func (*ours) user() string { return localcluster.TaintkeeperUser }
 
 func (c *ours) access() (*rest.Config, error) { return c.cluster.TaintkeeperAccess() }
 
-func (c *ours) start(ctx context.Context, l launch, through *gate) error {
-	c.config.Args, c.config.Access = []string{comparisonOperators}, nil
+func (c *ours) canRun(l launch) error {
+	if l != settable {
+		return nil
+	}
+	return wallclock.Check(c.options.settableOurs)
+}
+
+func (c *ours) start(ctx context.Context, l launch, in surroundings) error {
+	c.config = localcluster.TaintkeeperConfig{Binary: c.options.ours, Args: []string{comparisonOperators}}
 	switch l {
 	case limited:
 		c.config.Args = append(c.config.Args, "--kube-api-qps=20", "--kube-api-burst=30")
 	case lagging:
-		c.config.Access = through.access()
+		c.config.Access = in.gate.access()
 	case alone:
-		if err := c.cluster.RestartControllerManager(ctx, managerArgs(withoutIndex)...); err != nil {
+		withoutIndex := localcluster.ControllerManagerConfig{Args: managerArgs(withoutIndex)}
+		if err := c.cluster.RestartControllerManager(ctx, withoutIndex); err != nil {
 			return err
 		}
+	case settable:
+		c.config.Binary, c.config.Env = c.options.settableOurs, []string{in.clock.Env()}
 	}
 	return c.restart(ctx)
 }
@@ -133,4 +160,4 @@ func (c *ours) scrape(ctx context.Context) (metrics, error) {
 
 func (c *ours) log() string { return c.process.LogPath() }
 
-func (c *ours) program() string { return c.config.Binary }
+func (c *ours) program() string { return c.options.ours }

@@ -17,22 +17,19 @@ import (
 // longTime is a toleration in seconds that outlasts every scenario.
 const longTime = 600
 
-// playChanges is four scenarios side by side, each with a pod whose deadline changes after the taint is there.
-func playChanges(ctx context.Context, s *scene) (finding, error) {
-	scenarios := []struct {
-		what string
-		play func(context.Context, *scene) (departure, error)
-	}{
-		{"second, shorter taint", playSecondTaint},
-		{"shorter one removed", playRemovedTaint},
-		{"seconds shortened", playShortenedSeconds},
-		{"seconds lengthened", playLengthenedSeconds},
-	}
-	departures := make([]departure, len(scenarios))
+// part is one of several things that a scenario plays side by side, each with a pod of its own.
+type part struct {
+	what string
+	play func(context.Context, *scene) (departure, error)
+}
+
+// playParts plays them and tells of each.
+func (s *scene) playParts(ctx context.Context, parts ...part) (finding, error) {
+	departures := make([]departure, len(parts))
 	group, ctx := errgroup.WithContext(ctx)
-	for i, scenario := range scenarios {
+	for i, p := range parts {
 		group.Go(func() (err error) {
-			departures[i], err = scenario.play(ctx, s)
+			departures[i], err = p.play(ctx, s)
 			return err
 		})
 	}
@@ -41,9 +38,19 @@ func playChanges(ctx context.Context, s *scene) (finding, error) {
 	}
 	all := finding{right: true}
 	for i, d := range departures {
-		all = all.and(scenarios[i].what+": "+d.String(), d.right())
+		all = all.and(parts[i].what+": "+d.String(), d.right())
 	}
 	return all, nil
+}
+
+// playChanges is four scenarios side by side, each with a pod whose deadline changes after the taint is there.
+func playChanges(ctx context.Context, s *scene) (finding, error) {
+	return s.playParts(ctx,
+		part{"second, shorter taint", playSecondTaint},
+		part{"shorter one removed", playRemovedTaint},
+		part{"seconds shortened", playShortenedSeconds},
+		part{"seconds lengthened", playLengthenedSeconds},
+	)
 }
 
 func playSecondTaint(ctx context.Context, s *scene) (departure, error) {

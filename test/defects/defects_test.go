@@ -5,14 +5,25 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"testing"
+
+	"github.com/taintkeeper/taintkeeper/test/wallclock"
 )
 
 // TestEveryDefectIsUpstreamsAndNotOurs plays all scenarios once, as the program does. It needs bin/taintkeeper and
-// bin/controlplane: make build controlplane.
+// bin/controlplane: make build controlplane. What needs a kube-controller-manager whose clock can be set, which takes minutes to
+// build, is played to that only where make defects has built it.
 func TestEveryDefectIsUpstreamsAndNotOurs(t *testing.T) {
 	silenceLogs()
-	o := options{ours: "../../bin/taintkeeper", plane: "../../bin/controlplane", progress: t.Output()}
+	o := options{
+		ours: "../../bin/taintkeeper", settableOurs: filepath.Join(t.TempDir(), "taintkeeper"),
+		plane: "../../bin/controlplane", settablePlane: "../../bin/settable-kube-controller-manager",
+		progress: t.Output(),
+	}
+	if err := wallclock.Build(t.Context(), o.settableOurs, "github.com/taintkeeper/taintkeeper/cmd/taintkeeper"); err != nil {
+		t.Fatal(err)
+	}
 	if err := o.resolve(); err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +40,7 @@ func TestEveryDefectIsUpstreamsAndNotOurs(t *testing.T) {
 				t.Errorf("ours: %s", result.ours)
 			}
 			// Every defect is certain in its scenario: where upstream is right, the scenario proves nothing.
-			if result.upstream.err != nil || result.upstream.right {
+			if result.section == fixes && (result.upstream.err != nil || result.upstream.right) {
 				t.Errorf("upstream: %s", result.upstream)
 			}
 		})

@@ -192,3 +192,35 @@ func TestGoroutinesMayNotFollowThePods(t *testing.T) {
 		t.Error("a goroutine per pod that is pending is right")
 	}
 }
+
+func TestACancelIsRightWhenThePodStays(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "spared"}}
+	said := []corev1.Event{
+		{InvolvedObject: corev1.ObjectReference{Name: "spared"}, Message: "Marking for deletion Pod a/spared"},
+		{InvolvedObject: corev1.ObjectReference{Name: "spared"}, Message: "Cancelling deletion of Pod a/spared"},
+		{InvolvedObject: corev1.ObjectReference{Name: "other"}, Message: "Cancelling deletion of Pod a/other"},
+	}
+	stays := departure{due: never, watched: 10 * time.Second}
+	leaves := departure{due: never, left: true, after: 4 * time.Second}
+	check(t, judgeCancel(stays, said, pod), finding{"still there after 10.0 s; 'Cancelling deletion' said once", true})
+	check(t, judgeCancel(leaves, said, pod), finding{"left after 4.0 s; 'Cancelling deletion' said once", false})
+	check(t, judgeCancel(leaves, nil, pod), finding{"left after 4.0 s; 'Cancelling deletion' said never", false})
+}
+
+func TestARivalIsNotFoughtAndDelaysNothing(t *testing.T) {
+	const due = 12 * time.Second
+	inTime := departure{due: due, left: true, after: due}
+	check(t, judgeRival(inTime, 0), finding{"left after 12.0 s; 0 writes of the node", true})
+	check(t, judgeRival(inTime, 20), finding{"left after 12.0 s; 20 writes of the node", false})
+	check(t, judgeRival(departure{due: due, watched: 20 * time.Second}, 1), finding{"still there after 20.0 s; 1 write of the node", false})
+}
+
+func TestOnlyWritesOfTheNodeItselfAreCounted(t *testing.T) {
+	calls := []call{
+		{Verb: "patch", Resource: "nodes", Name: "n"}, {Verb: "update", Resource: "nodes", Name: "n"},
+		{Verb: "get", Resource: "nodes", Name: "n"}, {Verb: "patch", Resource: "nodes/status", Name: "n"}, {Verb: "patch", Resource: "nodes", Name: "m"},
+	}
+	if n := nodeWrites(calls, "n"); n != 2 {
+		t.Errorf("%d writes, want 2", n)
+	}
+}

@@ -71,12 +71,14 @@ func silenceLogs() {
 
 // options are the flags.
 type options struct {
-	only     numbers
-	ours     string
-	plane    string
-	file     string
-	machine  string
-	progress io.Writer
+	only  numbers
+	ours  string
+	plane string
+	// The same programs, built so that their wall clock can be set.
+	settableOurs, settablePlane string
+	file                        string
+	machine                     string
+	progress                    io.Writer
 }
 
 // numbers is a flag with several numbers, separated by commas.
@@ -103,6 +105,8 @@ func parseFlags() (options, error) {
 	flag.Var(&o.only, "only", "scenarios to play, by number, separated by commas; all by default")
 	flag.StringVar(&o.ours, "taintkeeper", "bin/taintkeeper", "the program to play them to")
 	flag.StringVar(&o.plane, "controlplane", "bin/controlplane", "folder with the binaries of the control plane")
+	flag.StringVar(&o.settableOurs, "settable-taintkeeper", "bin/chaos-taintkeeper", "the program, with a wall clock that can be set")
+	flag.StringVar(&o.settablePlane, "settable-kube-controller-manager", "bin/settable-kube-controller-manager", "kube-controller-manager, with a wall clock that can be set")
 	flag.StringVar(&o.file, "write", "", "file to write the results to as Markdown, for example docs/defects.md")
 	flag.StringVar(&o.machine, "machine", fmt.Sprintf("%d processors, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH), "the machine in words, for that file")
 	flag.Parse()
@@ -118,7 +122,7 @@ func parseFlags() (options, error) {
 // resolve makes the paths absolute: a program with a name like bin/taintkeeper is looked up in the working directory of
 // whoever starts it.
 func (o *options) resolve() error {
-	for _, path := range []*string{&o.ours, &o.plane} {
+	for _, path := range []*string{&o.ours, &o.plane, &o.settableOurs, &o.settablePlane} {
 		absolute, err := filepath.Abs(*path)
 		if err != nil {
 			return fmt.Errorf("resolve %s: %w", *path, err)

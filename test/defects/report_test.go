@@ -21,6 +21,9 @@ func TestEveryRowIsPlayedOnceAndSaysWhatItIsAbout(t *testing.T) {
 		if r.number != i+1 || i >= len(played) || played[i] != r.number {
 			t.Errorf("row %d: number %d; the programme plays %v", i+1, r.number, played)
 		}
+		if wanted := map[bool]section{true: fixes, false: keeps}[i < 16]; r.section != wanted {
+			t.Errorf("row %d is in section %d, want %d", r.number, r.section, wanted)
+		}
 		if r.scenario == "" || r.should == "" || r.how == "" || r.play == nil {
 			t.Errorf("row %d lacks something: %+v", r.number, r)
 		}
@@ -99,8 +102,8 @@ func TestTheDocumentHoldsWhatWasMeasuredAndHow(t *testing.T) {
 		"Kubernetes v1.36.3,",
 		"    make defects\n",
 		"on a machine with two shared virtual cores; all scenarios together took 2m20s.",
-		"Of 1 scenario, upstream is right in 0 and Taintkeeper in 1.",
-		"| # | scenario | what should happen | upstream | ours |\n",
+		"\n## What Taintkeeper fixes\n",
+		"\nOf 1 scenario, upstream is right in 0 and Taintkeeper in 1.\n\n| # | scenario | what should happen | upstream | ours |\n",
 		`| 10 | The controller restarts | The pod leaves \| in time | **wrong**: still there after 60.0 s | right: left after 20.0 s |` + "\n",
 		"\n10. By a watch. Upstream: [#108268](https://github.com/kubernetes/kubernetes/issues/108268), [#141311](https://github.com/kubernetes/kubernetes/pull/141311).\n",
 	} {
@@ -110,6 +113,22 @@ func TestTheDocumentHoldsWhatWasMeasuredAndHow(t *testing.T) {
 	}
 	if again := document(sample(bad, good), "two shared virtual cores"); again != text {
 		t.Errorf("a second time it is\n%s", again)
+	}
+}
+
+func TestWhatIsFixedAndWhatIsKeptIsCountedApart(t *testing.T) {
+	r := sample(bad, good)
+	kept := r.results[0]
+	kept.section, kept.number, kept.upstream = keeps, 17, good
+	r.results = append(r.results, kept)
+	var printed strings.Builder
+	printTable(&printed, r)
+	for _, text := range []string{document(r, "two shared virtual cores"), printed.String()} {
+		fixed, kept, found := strings.Cut(text, "What a replacement must not lose")
+		if !found || !strings.Contains(fixed, "Of 1 scenario, upstream is right in 0 and Taintkeeper in 1.") ||
+			!strings.Contains(kept, "Of 1 scenario, upstream is right in 1 and Taintkeeper in 1.") {
+			t.Errorf("the two are not told apart in\n%s", text)
+		}
 	}
 }
 
@@ -123,7 +142,9 @@ func TestAScenarioThatUpstreamPassesIsShownSo(t *testing.T) {
 func TestThePrintedTableFitsItsColumns(t *testing.T) {
 	var out strings.Builder
 	printTable(&out, sample(bad, good))
-	want := `#   scenario                    what should happen        upstream                          ours
+	want := `What Taintkeeper fixes
+
+#   scenario                    what should happen        upstream                          ours
 ----------------------------------------------------------------------------------------------------------------------------
 10  The controller restarts     The pod leaves | in time  wrong: still there after 60.0 s   right: left after 20.0 s
 ----------------------------------------------------------------------------------------------------------------------------
@@ -156,7 +177,7 @@ func TestTextIsWrappedBetweenWords(t *testing.T) {
 
 func TestOnlyScenariosThatThereAreCanBeChosen(t *testing.T) {
 	var o options
-	if !o.chosen(1) || !o.chosen(16) {
+	if !o.chosen(1) || !o.chosen(22) {
 		t.Error("without a choice, not all are played")
 	}
 	if err := o.only.Set("3,16"); err != nil {
@@ -165,8 +186,8 @@ func TestOnlyScenariosThatThereAreCanBeChosen(t *testing.T) {
 	if !o.chosen(3) || !o.chosen(16) || o.chosen(1) {
 		t.Errorf("chosen: %s", &o.only)
 	}
-	for _, nonsense := range []string{"0", "17", "x", "1,,2"} {
-		if err := o.only.Set(nonsense); err == nil || !strings.Contains(err.Error(), "there are 1 to 16") {
+	for _, nonsense := range []string{"0", "23", "x", "1,,2"} {
+		if err := o.only.Set(nonsense); err == nil || !strings.Contains(err.Error(), "there are 1 to 22") {
 			t.Errorf("%q: %v", nonsense, err)
 		}
 	}

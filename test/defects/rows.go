@@ -3,11 +3,24 @@
 
 package main
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
-// row is a scenario, one per defect of kube-controller-manager v1.36.3 that Taintkeeper fixes, under the same numbers as
-// in the README.
+// section is what a row is about.
+type section int
+
+const (
+	// fixes are the defects of kube-controller-manager v1.36.3 that Taintkeeper fixes, under the same numbers as in the README.
+	fixes section = iota
+	// keeps is what users rely on, and a replacement can lose.
+	keeps
+)
+
+// row is a scenario.
 type row struct {
+	section  section
 	number   int
 	scenario string
 	should   string
@@ -19,7 +32,9 @@ type row struct {
 }
 
 // rows returns all scenarios, in order.
-func rows() []row {
+func rows() []row { return slices.Concat(fixedRows(), keptRows()) }
+
+func fixedRows() []row {
 	return []row{
 		{
 			number:   1,
@@ -171,13 +186,16 @@ type act struct {
 // not wait until it is empty, the process starts anew. Beside ours, the controllers that scenario 11 switches off stay off.
 func programme() []act {
 	return []act{
-		{usual, []int{3, 4, 5, 6, 8, 9, 14, 15, 16}},
+		{usual, []int{3, 4, 5, 6, 8, 9, 14, 15, 16, 18, 20, 22}},
 		{usual, []int{10}},
+		{usual, []int{19}},
+		{unlimited, []int{17}},
 		{limited, []int{1}},
 		{limited, []int{2}},
 		{limited, []int{7}},
 		{alone, []int{11}},
 		{lagging, []int{13}},
+		{settable, []int{21}},
 		{limited, []int{12}},
 	}
 }

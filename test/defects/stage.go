@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -16,18 +17,19 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/wallclock"
 )
 
 // stage is a cluster with one contestant in it.
 type stage struct {
-	name       string // the contestant's
-	version    string // of Kubernetes
-	out        io.Writer
-	cluster    *localcluster.Cluster
-	admin      kubernetes.Interface
-	observer   *observer
-	audit      audit
-	gate       *gate
+	name     string // the contestant's
+	version  string // of Kubernetes
+	out      io.Writer
+	cluster  *localcluster.Cluster
+	admin    kubernetes.Interface
+	observer *observer
+	audit    audit
+	surroundings
 	contestant contestant
 	running    launch
 	canaries   atomic.Int32
@@ -59,6 +61,9 @@ func setUp(ctx context.Context, name string, start starter, o options) (*stage, 
 	if s.gate, err = newGate(ctx, access); err != nil {
 		return s, err
 	}
+	if s.clock, err = wallclock.New(filepath.Join(s.cluster.Dir(), "clock")); err != nil {
+		return s, err
+	}
 	if s.observer, err = observe(ctx, s.admin); err != nil {
 		return s, err
 	}
@@ -70,7 +75,11 @@ func (s *stage) takeDown() error {
 	if s.cluster == nil {
 		return nil
 	}
-	return s.cluster.Stop()
+	err := s.cluster.Stop()
+	if s.clock != nil {
+		err = errors.Join(err, s.clock.Close())
+	}
+	return err
 }
 
 func (s *stage) say(format string, args ...any) {
@@ -81,7 +90,7 @@ func (s *stage) say(format string, args ...any) {
 // launch makes the contestant run in some way, and evict.
 func (s *stage) launch(ctx context.Context, l launch) error {
 	if s.running != l {
-		if err := s.contestant.start(ctx, l, s.gate); err != nil {
+		if err := s.contestant.start(ctx, l, s.surroundings); err != nil {
 			return err
 		}
 	}

@@ -14,19 +14,43 @@ import (
 // columns are the widths of the printed table, in characters.
 var columns = []int{2, 26, 24, 32, 32}
 
+// chapter is how the results of a section are introduced.
+type chapter struct {
+	section section
+	title   string
+	about   string
+}
+
+var chapters = []chapter{
+	{fixes, "What Taintkeeper fixes", "Each is a defect of upstream's, under the same number as in the README."},
+	{keeps, "What a replacement must not lose", "What a user may rely on, upstream's defects apart; of most of it upstream takes care without effort, as it asks " +
+		"no clock, keeps nothing\nin the cluster and has a goroutine per eviction. Each was wrong in an early version of Taintkeeper."},
+}
+
 // printTable prints the results for a terminal.
 func printTable(out io.Writer, r report) {
+	var lines []string
+	for _, c := range chapters {
+		if results := r.of(c.section); len(results) > 0 {
+			lines = append(lines, c.title, "")
+			lines = append(lines, tableLines(results)...)
+			lines = append(lines, "")
+		}
+	}
+	// A result that cannot be shown is in the exit code too.
+	_, _ = fmt.Fprint(out, strings.Join(lines, "\n"))
+}
+
+func tableLines(results []result) []string {
 	rule := strings.Repeat("-", sum(columns)+2*(len(columns)-1))
 	lines := layOut([]string{"#", "scenario", "what should happen", "upstream", "ours"})
-	for _, result := range r.results {
+	for _, result := range results {
 		lines = append(lines, rule)
 		lines = append(lines, layOut([]string{
 			fmt.Sprint(result.number), result.scenario, result.should, result.upstream.String(), result.ours.String(),
 		})...)
 	}
-	lines = append(lines, rule, summary(r))
-	// A result that cannot be shown is in the exit code too.
-	_, _ = fmt.Fprintln(out, strings.Join(lines, "\n"))
+	return append(lines, rule, summary(results))
 }
 
 func sum(all []int) int {
@@ -78,9 +102,9 @@ func wrap(text string, width int) []string {
 }
 
 // summary counts who was right.
-func summary(r report) string {
+func summary(results []result) string {
 	upstream, our := 0, 0
-	for _, result := range r.results {
+	for _, result := range results {
 		if result.upstream.isRight() {
 			upstream++
 		}
@@ -88,16 +112,17 @@ func summary(r report) string {
 			our++
 		}
 	}
-	return fmt.Sprintf("Of %s, upstream is right in %d and Taintkeeper in %d.", counted(len(r.results), "scenario", "scenarios"), upstream, our)
+	return fmt.Sprintf("Of %s, upstream is right in %d and Taintkeeper in %d.", counted(len(results), "scenario", "scenarios"), upstream, our)
 }
 
 // document returns the results as Markdown.
 func document(r report, machine string) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, documentHead, r.version, machine, r.took.Round(10*time.Second).String(), summary(r))
-	for _, result := range r.results {
-		fmt.Fprintf(&text, "| %d | %s | %s | %s | %s |\n", result.number, cell(result.scenario), cell(result.should),
-			verdictCell(result.upstream), verdictCell(result.ours))
+	fmt.Fprintf(&text, documentHead, r.version, machine, r.took.Round(10*time.Second).String())
+	for _, c := range chapters {
+		if results := r.of(c.section); len(results) > 0 {
+			c.write(&text, results)
+		}
 	}
 	text.WriteString("\n## How each is measured\n\n")
 	for _, result := range r.results {
@@ -106,11 +131,19 @@ func document(r report, machine string) string {
 	return text.String()
 }
 
+func (c chapter) write(text *strings.Builder, results []result) {
+	fmt.Fprintf(text, "\n## %s\n\n%s\n\n%s\n\n%s", c.title, c.about, summary(results), tableHead)
+	for _, result := range results {
+		fmt.Fprintf(text, "| %d | %s | %s | %s | %s |\n", result.number, cell(result.scenario), cell(result.should),
+			verdictCell(result.upstream), verdictCell(result.ours))
+	}
+}
+
 const documentHead = `# Defects side by side
 
-Each defect of kube-controller-manager's taint-eviction-controller that Taintkeeper fixes, played to both on a real API
-server: Kubernetes %s, its kube-controller-manager and ` + "`bin/taintkeeper`" + `, each in a cluster of its own. This file is written
-by the program that plays them; repeat it with
+Each defect of kube-controller-manager's taint-eviction-controller that Taintkeeper fixes, and some of what both must do, played to
+both on a real API server: Kubernetes %s, its kube-controller-manager and ` + "`bin/taintkeeper`" + `, each in a cluster of its own. This
+file is written by the program that plays them; repeat it with
 
     make defects
 
@@ -120,11 +153,11 @@ that is what it is about. An eviction is wrong when it comes before it was due, 
 can be the machine. A scenario that upstream passes is reported so.
 
 There is no kubelet: a pod that is deleted keeps terminating. kube-controller-manager has its defaults but for a feature gate
-(see 16) and the node-lifecycle controller's grace periods, which are a day, so that it does not miss the kubelets.
+(see 16) and two flags of the node-lifecycle controller: its grace periods are a day, so that it does not miss the kubelets, and it
+looks at nodes every second, not every five.
+`
 
-%s
-
-| # | scenario | what should happen | upstream | ours |
+const tableHead = `| # | scenario | what should happen | upstream | ours |
 | --: | --- | --- | --- | --- |
 `
 

@@ -12,12 +12,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
-// Build builds a program, named as for `go build`, whose wall clock can be set by a [Clock]. The first build takes minutes:
-// nearly every package depends on package time.
-func Build(ctx context.Context, output, program string) error {
+// Build builds a program, named as for `go build`, with its flags, whose wall clock can be set by a [Clock]. The first build
+// takes minutes: nearly every package depends on package time.
+func Build(ctx context.Context, output, program string, flags ...string) error {
 	dir, err := os.MkdirTemp("", "wallclock-")
 	if err != nil {
 		return fmt.Errorf("make a folder for package time: %w", err)
@@ -27,7 +28,8 @@ func Build(ctx context.Context, output, program string) error {
 	if err != nil {
 		return err
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "-o", output, program)
+	args := slices.Concat([]string{"build", "-overlay", overlay, "-o", output}, flags, []string{program})
+	build := exec.CommandContext(ctx, "go", args...)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s with a wall clock that can be set: %w\n%s", program, err, said)
