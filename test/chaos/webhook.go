@@ -5,13 +5,9 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"fmt"
-	"io"
-	"log"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -22,7 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/cert"
+
+	"github.com/taintkeeper/taintkeeper/internal/localcluster"
 )
 
 // guarded is the label of the pods that the webhook is asked about; its value does not matter.
@@ -41,9 +38,7 @@ const (
 // admits everything at once, unless it is told otherwise. Safe for concurrent use.
 type webhook struct {
 	ledger *ledger
-	server *http.Server
-	url    string
-	bundle []byte // of the authority that signed its certificate
+	server *localcluster.Webhook
 
 	mu      sync.Mutex
 	random  *rand.Rand
@@ -54,31 +49,10 @@ type webhook struct {
 
 // newWebhook makes a webhook. It serves until close.
 func newWebhook(random *rand.Rand, ledger *ledger) (*webhook, error) {
-	const host = "127.0.0.1"
-	chain, key, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
-	if err != nil {
-		return nil, fmt.Errorf("make a certificate for the webhook: %w", err)
-	}
-	certificate, err := tls.X509KeyPair(chain, key)
-	if err != nil {
-		return nil, fmt.Errorf("read the certificate of the webhook: %w", err)
-	}
-	listener, err := net.Listen("tcp", host+":0")
-	if err != nil {
-		return nil, fmt.Errorf("listen for the webhook: %w", err)
-	}
-	w := &webhook{
-		ledger: ledger, url: "https://" + listener.Addr().String(), bundle: chain,
-		random: random, over: make(chan struct{}), refused: map[types.UID]int{},
-	}
-	w.server = &http.Server{
-		Handler:           w,
-		ReadHeaderTimeout: time.Minute,
-		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
-		ErrorLog:          log.New(io.Discard, "", 0), // an API server that was killed hangs up
-	}
-	go func() { _ = w.server.ServeTLS(listener, "", "") }() // until close
-	return w, nil
+	w := &webhook{ledger: ledger, random: random, over: make(chan struct{}), refused: map[types.UID]int{}}
+	var err error
+	w.server, err = localcluster.StartWebhook(w.review)
+	return w, err
 }
 
 func (w *webhook) close() error { return w.server.Close() }
@@ -91,25 +65,16 @@ func (w *webhook) set(fault faultKind) {
 	w.fault, w.over = fault, make(chan struct{})
 }
 
-// ServeHTTP implements http.Handler.
-func (w *webhook) ServeHTTP(out http.ResponseWriter, request *http.Request) {
-	var review admissionv1.AdmissionReview
-	if err := json.NewDecoder(io.LimitReader(request.Body, largestBody)).Decode(&review); err != nil || review.Request == nil {
-		http.Error(out, "this is no admission review", http.StatusBadRequest)
-		return
-	}
+// review answers the API server.
+func (w *webhook) review(ctx context.Context, request *admissionv1.AdmissionRequest) *metav1.Status {
 	var old metav1.PartialObjectMetadata
-	if err := json.Unmarshal(review.Request.OldObject.Raw, &old); err != nil {
-		http.Error(out, err.Error(), http.StatusBadRequest)
-		return
+	if err := json.Unmarshal(request.OldObject.Raw, &old); err != nil {
+		return &metav1.Status{Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest, Message: err.Error()}
 	}
-	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: w.admit(request.Context(), old.UID)}
-	if !review.Response.Allowed {
-		review.Response.Result = &metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "injected"}
+	if !w.admit(ctx, old.UID) {
+		return &metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "injected"}
 	}
-	review.Request = nil
-	out.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(out).Encode(review) // an API server that does not wait any more needs no answer
+	return nil
 }
 
 // admit reviews a change of a pod, and takes its time over it.
@@ -193,7 +158,7 @@ func (w *webhook) configuration(s scope) *admissionregistrationv1.ValidatingWebh
 		ObjectMeta: metav1.ObjectMeta{Name: "chaos"},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name:         "guard.chaos.taintkeeper.dev",
-			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &w.url, CABundle: w.bundle},
+			ClientConfig: w.server.ClientConfig(),
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{s.operation},
 				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{s.resource}},

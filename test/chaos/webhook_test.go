@@ -33,12 +33,13 @@ func newTestWebhook(t *testing.T) (*webhook, reviewer) {
 	}
 	t.Cleanup(func() { _ = w.close() })
 	authorities := x509.NewCertPool()
-	if !authorities.AppendCertsFromPEM(w.bundle) {
+	access := w.server.ClientConfig()
+	if !authorities.AppendCertsFromPEM(access.CABundle) {
 		t.Fatal("the webhook has no authority")
 	}
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authorities}}}
 	t.Cleanup(client.CloseIdleConnections)
-	return w, reviewer{client: client, url: w.url}
+	return w, reviewer{client: client, url: *access.URL}
 }
 
 // ask asks about the deletion of the pod, for as long as the context lasts.
