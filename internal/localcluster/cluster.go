@@ -205,6 +205,11 @@ func (c *Cluster) LogPath(component Component) string {
 	return filepath.Join(c.dir, string(component)+".log")
 }
 
+// EtcdURL returns where etcd is, which wants no credentials.
+func (c *Cluster) EtcdURL() string {
+	return c.plane.Etcd.URL.String()
+}
+
 // AuditLog returns the file with the audit log; it exists with [Config.Audit] only.
 func (c *Cluster) AuditLog() string {
 	return filepath.Join(c.dir, auditLogName)

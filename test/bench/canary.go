@@ -23,7 +23,7 @@ const (
 // startLimit is how long a contestant may take before it acts.
 const startLimit = 5 * time.Minute
 
-// launch starts a contestant and returns once it is ready and idle.
+// launch starts a contestant and returns as soon as it is ready.
 func (b *bench) launch(ctx context.Context, c contestant) (*process, error) {
 	mark, err := b.audit.mark()
 	if err != nil {
@@ -37,13 +37,13 @@ func (b *bench) launch(ctx context.Context, c contestant) (*process, error) {
 		return nil, err
 	}
 	p.mark = mark
-	if err := errors.Join(c.ready(ctx, p), pause(ctx, settleTime)); err != nil {
+	if err := c.ready(ctx, p); err != nil {
 		return nil, errors.Join(fmt.Errorf("wait for %s to be ready: %w", c.name, err), p.stop())
 	}
 	return p, nil
 }
 
-// settleTime is how long a process that has just started is left alone.
+// settleTime is how long a process is left alone, so that nothing is under way any more.
 const settleTime = 2 * time.Second
 
 func (b *bench) createCanary(ctx context.Context) error {

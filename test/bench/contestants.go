@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,9 +22,13 @@ import (
 const (
 	nameFloor     = "floor"
 	nameOurs      = "taintkeeper"
+	namePrevious  = "previous"  // another build of taintkeeper, see the flag -previous
 	nameUnlimited = "unlimited" // kube-controller-manager without its client limits
 	nameBuiltIn   = "built-in"  // kube-controller-manager as it comes
 )
+
+// allContestants are in the order of the report's columns.
+var allContestants = []string{nameFloor, nameOurs, namePrevious, nameUnlimited, nameBuiltIn}
 
 // contestant is a program that evicts.
 type contestant struct {
@@ -31,6 +36,8 @@ type contestant struct {
 	args []string // its command line, the program first
 	// ready returns once the process is up and has nothing to do.
 	ready func(context.Context, *process) error
+	// learn is called before each storm, when its pods are there.
+	learn func(*process) error
 	// begin is called when the first taint is accepted.
 	begin func(*process) error
 }
@@ -75,6 +82,7 @@ func (b *bench) grant(ctx context.Context) error {
 		Subjects: []rbacv1.Subject{
 			{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: serviceAccount(nameFloor)},
 			{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: serviceAccount(nameOurs)},
+			{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: serviceAccount(namePrevious)},
 		},
 	}, metav1.CreateOptions{})
 	return err
@@ -100,8 +108,9 @@ func (b *bench) writeKubeconfig(name string, config *rest.Config, err error) (st
 // contestants returns those of the given names that are not left out.
 func (b *bench) contestants(wanted ...string) ([]contestant, error) {
 	makers := map[string]func() (contestant, error){
-		nameFloor: b.floor,
-		nameOurs:  b.taintkeeper,
+		nameFloor:    b.floor,
+		nameOurs:     func() (contestant, error) { return b.taintkeeper(nameOurs, b.ours) },
+		namePrevious: func() (contestant, error) { return b.taintkeeper(namePrevious, b.previous) },
 		nameUnlimited: func() (contestant, error) {
 			return b.builtIn(nameUnlimited, "--kube-api-qps=5000", "--kube-api-burst=5000")
 		},
@@ -109,7 +118,7 @@ func (b *bench) contestants(wanted ...string) ([]contestant, error) {
 	}
 	var all []contestant
 	for _, name := range wanted {
-		if slices.Contains(b.without, name) {
+		if slices.Contains(b.without, name) || name == namePrevious && b.previous == "" {
 			continue
 		}
 		c, err := makers[name]()
@@ -134,23 +143,27 @@ func (b *bench) floor() (contestant, error) {
 		name:  nameFloor,
 		args:  []string{self, floorCommand, "-kubeconfig=" + kubeconfig, "-workers=" + strconv.Itoa(b.workers)},
 		ready: func(_ context.Context, p *process) error { return p.expectLine() },
+		learn: func(p *process) error { return errors.Join(p.sendLine(), p.expectLine()) },
 		begin: func(p *process) error { return p.sendLine() },
 	}, nil
 }
 
-func (b *bench) taintkeeper() (contestant, error) {
-	kubeconfig, err := b.kubeconfig(nameOurs)
+func (b *bench) taintkeeper(name, program string) (contestant, error) {
+	kubeconfig, err := b.kubeconfig(name)
 	if err != nil {
 		return contestant{}, err
 	}
-	if _, err := os.Stat(b.ours); err != nil {
-		return contestant{}, fmt.Errorf("%s is missing: run `make build`, and this in the root of the repository", b.ours)
+	if _, err := os.Stat(program); err != nil {
+		return contestant{}, fmt.Errorf("%s is missing: run `make build`, and this in the root of the repository", program)
 	}
 	args := []string{
-		b.ours, "--kubeconfig=" + kubeconfig, "--leader-elect=false",
+		program, "--kubeconfig=" + kubeconfig, "--leader-elect=false",
 		"--metrics-bind-address=0", "--health-probe-bind-address=0",
 	}
-	return contestant{name: nameOurs, args: append(args, strings.Fields(b.args)...), ready: b.awaitCanary, begin: nothing}, nil
+	if name == nameOurs {
+		args = append(args, strings.Fields(b.args)...)
+	}
+	return contestant{name: name, args: args, ready: b.awaitCanary, learn: nothing, begin: nothing}, nil
 }
 
 const builtInControllers = "--controllers=taint-eviction-controller,daemonset-controller"
@@ -169,7 +182,7 @@ func (b *bench) builtIn(name string, limits ...string) (contestant, error) {
 		"--leader-elect=false", "--secure-port=0", "--use-service-account-credentials=true",
 		builtInControllers,
 	}
-	return contestant{name: name, args: append(args, limits...), ready: b.awaitCanary, begin: nothing}, nil
+	return contestant{name: name, args: append(args, limits...), ready: b.awaitCanary, learn: nothing, begin: nothing}, nil
 }
 
 func nothing(*process) error { return nil }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 
 	"golang.org/x/sync/errgroup"
@@ -22,8 +23,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 )
 
-// floorCommand makes this program the floor: a process that is told beforehand which pods to evict, and does nothing but
-// the two calls for each of them. No eviction that sets the condition before it deletes can be faster with as many workers.
+// floorCommand makes this program the floor: a process that learns beforehand which pods to evict, and does nothing but
+// the two calls for each of them. It watches pods and nodes as every evictor has to, without a look at what the watches bring.
+// No eviction that sets the condition before it deletes can be faster with as many workers.
 const floorCommand = "floor"
 
 func runFloor(ctx context.Context, args []string) error {
@@ -37,19 +39,38 @@ func runFloor(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	pods, err := told(ctx, client)
-	if err != nil {
+	if err := watchBlindly(ctx, client); err != nil {
 		return err
 	}
 	fmt.Println("ready")
-	input := bufio.NewReader(os.Stdin)
-	if !goesOn(input) {
-		return nil
+	for input := bufio.NewReader(os.Stdin); goesOn(input); {
+		pods, err := learn(ctx, client)
+		if err != nil {
+			return err
+		}
+		fmt.Println("learnt")
+		if !goesOn(input) {
+			break
+		}
+		if err := evictAll(ctx, client, pods, *workers); err != nil {
+			return err
+		}
 	}
-	if err := evictAll(ctx, client, pods, *workers); err != nil {
-		return err
+	return nil
+}
+
+// watchBlindly watches pods and nodes until the process ends.
+func watchBlindly(ctx context.Context, client kubernetes.Interface) error {
+	for _, resource := range []string{"pods", "nodes"} {
+		stream, err := client.CoreV1().RESTClient().Get().Resource(resource).Param("watch", "true").Stream(ctx)
+		if err != nil {
+			return fmt.Errorf("watch %s: %w", resource, err)
+		}
+		go func() {
+			defer stream.Close()
+			_, _ = io.Copy(io.Discard, stream) // until the process ends
+		}()
 	}
-	goesOn(input) // stay to be weighed
 	return nil
 }
 
@@ -76,7 +97,7 @@ type target struct {
 	generation      int64
 }
 
-func told(ctx context.Context, client kubernetes.Interface) ([]target, error) {
+func learn(ctx context.Context, client kubernetes.Interface) ([]target, error) {
 	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: partLabel})
 	if err != nil {
 		return nil, fmt.Errorf("list the pods: %w", err)

@@ -34,7 +34,7 @@ type heartbeatResult struct {
 
 // heartbeats lets all nodes renew their lease every ten seconds, as kubelets do, and measures who watches over them.
 func (b *bench) heartbeats(ctx context.Context) error {
-	b.say("\nheartbeats: %d nodes renew a lease every %s", b.leases, renewEvery)
+	b.say("\nheartbeats: %d nodes renew a lease every %s", b.nodes, renewEvery)
 	if err := b.createHealthyNodes(ctx); err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (b *bench) heartbeats(ctx context.Context) error {
 		b.report.Heartbeats[c.name] = result
 		b.say("  %s: %s of processor time in a minute, load %s", c.name, seconds(result.CPU), loadAverage())
 	}
-	b.report.printHeartbeats(b.out, b.leases)
+	b.report.printHeartbeats(b.out, b.nodes)
 	return nil
 }
 
@@ -76,7 +76,7 @@ func (b *bench) healthContestants() ([]contestant, error) {
 func (b *bench) createHealthyNodes(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(creators)
-	for i := range b.leases {
+	for i := range b.nodes {
 		group.Go(func() error {
 			if err := b.createHealthyNode(ctx, leasedNode(i), fmt.Sprintf("zone-%d", i%3)); err != nil {
 				return fmt.Errorf("create node %s: %w", leasedNode(i), err)
@@ -112,9 +112,9 @@ func (b *bench) createHealthyNode(ctx context.Context, name, zone string) error 
 func (b *bench) renew(ctx context.Context) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(creators)
-	tick := time.NewTicker(renewEvery / time.Duration(b.leases))
+	tick := time.NewTicker(renewEvery / time.Duration(b.nodes))
 	defer tick.Stop()
-	for i := 0; ctx.Err() == nil; i = (i + 1) % b.leases {
+	for i := 0; ctx.Err() == nil; i = (i + 1) % b.nodes {
 		select {
 		case <-ctx.Done():
 		case <-tick.C:

@@ -65,6 +65,9 @@ func (b *bench) latenessOf(ctx context.Context, c contestant) (result latenessRe
 	if err != nil {
 		return result, err
 	}
+	if err := pause(ctx, settleTime); err != nil {
+		return result, errors.Join(err, p.stop())
+	}
 	result, err = b.minute(ctx, p, pods)
 	return result, errors.Join(err, p.stop(), b.untaintAll(ctx, nodeNames(stormNodes)), b.removePods(ctx))
 }

@@ -48,13 +48,15 @@ type options struct {
 	without names
 	rounds  int
 	pods    int
-	leases  int
+	nodes   int
 	settle  time.Duration
 	workers int
 	args    string
 	ours    string
-	plane   string
-	file    string
+	// previous is an older build of taintkeeper; empty for none.
+	previous string
+	plane    string
+	file     string
 }
 
 // names is a flag with several values, separated by commas.
@@ -70,15 +72,16 @@ func (n *names) Set(value string) error {
 
 func parseFlags() (options, error) {
 	var o options
-	flag.Var(&o.only, "only", "parts to run, separated by commas: storm, lateness, heartbeats, memory; all by default")
-	flag.Var(&o.without, "without", "contestants to leave out, separated by commas: floor, taintkeeper, unlimited, built-in")
-	flag.IntVar(&o.rounds, "rounds", 3, "rounds of the storm; the median counts")
-	flag.IntVar(&o.pods, "pods", 50_000, "pods in the cluster of the memory part, a hundred to a node")
-	flag.IntVar(&o.leases, "nodes", 5000, "nodes that renew a lease in the heartbeats part")
+	flag.Var(&o.only, "only", "parts to run, separated by commas: "+strings.Join(allParts, ", ")+"; all by default")
+	flag.Var(&o.without, "without", "contestants to leave out, separated by commas: "+strings.Join(allContestants, ", "))
+	flag.IntVar(&o.rounds, "rounds", 3, "rounds of the storms and of the scale part; the median counts")
+	flag.IntVar(&o.pods, "pods", 150_000, "pods in the cluster of the scale part")
+	flag.IntVar(&o.nodes, "nodes", 5000, "nodes in the cluster of the scale part, and nodes that renew a lease in the heartbeats part")
 	flag.DurationVar(&o.settle, "settle", 130*time.Second, "time that a process has to give memory back before it is weighed; Go collects garbage at least every two minutes")
 	flag.IntVar(&o.workers, "workers", eviction.DefaultConcurrentEvictions, "workers of the floor")
 	flag.StringVar(&o.args, "taintkeeper-args", "", "arguments for taintkeeper, separated by spaces, to try others than the defaults")
 	flag.StringVar(&o.ours, "taintkeeper", "bin/taintkeeper", "the program to measure")
+	flag.StringVar(&o.previous, "previous", "", "an older build of the same, to be measured beside it; none by default")
 	flag.StringVar(&o.plane, "controlplane", "bin/controlplane", "folder with the binaries of the control plane")
 	flag.StringVar(&o.file, "out", "bin/bench.json", "file for the figures as JSON")
 	flag.Parse()
@@ -89,13 +92,13 @@ func (o *options) validate() error {
 	if flag.NArg() > 0 {
 		return fmt.Errorf("%q: there are flags only; see -help", flag.Args())
 	}
-	if min(o.rounds, o.pods, o.leases, o.workers) < 1 {
-		return fmt.Errorf("-rounds=%d -pods=%d -nodes=%d -workers=%d: each needs at least 1", o.rounds, o.pods, o.leases, o.workers)
+	if min(o.rounds, o.pods, o.nodes, o.workers) < 1 {
+		return fmt.Errorf("-rounds=%d -pods=%d -nodes=%d -workers=%d: each needs at least 1", o.rounds, o.pods, o.nodes, o.workers)
 	}
-	if err := known("-only", o.only, []string{partStorm, partLateness, partHeartbeats, partMemory}); err != nil {
+	if err := known("-only", o.only, allParts); err != nil {
 		return err
 	}
-	return known("-without", o.without, []string{nameFloor, nameOurs, nameUnlimited, nameBuiltIn})
+	return known("-without", o.without, allContestants)
 }
 
 func known(flag string, given names, all []string) error {

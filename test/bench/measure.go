@@ -19,13 +19,17 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/localcluster"
 )
 
-// The parts, in the order in which they run: the one with many pods last, so that they burden no other.
+// The parts.
 const (
 	partStorm      = "storm"
+	partSlow       = "slow"
 	partLateness   = "lateness"
 	partHeartbeats = "heartbeats"
-	partMemory     = "memory"
+	partScale      = "scale"
 )
+
+// allParts are in the order in which they run: the one with many pods last, so that they burden no other.
+var allParts = []string{partStorm, partSlow, partLateness, partHeartbeats, partScale}
 
 // adminUser is how the API server calls this program.
 const adminUser = "admin"
@@ -38,7 +42,7 @@ type bench struct {
 	audit   audit
 	out     io.Writer
 	report  report
-	nodes   int // how many there are, besides the canaries'
+	created int // nodes for storms
 	serial  int // makes names of canaries unique
 }
 
@@ -56,7 +60,7 @@ func measure(ctx context.Context, o options) (err error) {
 	}
 	defer func() { err = errors.Join(err, cluster.Stop()) }()
 
-	admin, err := kubernetes.NewForConfig(protobuf(cluster.AdminConfig()))
+	admin, err := kubernetes.NewForConfig(inProtobuf(cluster.AdminConfig()))
 	if err != nil {
 		return fmt.Errorf("make a client for the API server: %w", err)
 	}
@@ -73,9 +77,10 @@ func (b *bench) runParts(ctx context.Context) error {
 		run  func(context.Context) error
 	}{
 		{partStorm, b.storm},
+		{partSlow, b.slow},
 		{partLateness, b.lateness},
 		{partHeartbeats, b.heartbeats},
-		{partMemory, b.memory},
+		{partScale, b.scale},
 	} {
 		if len(b.only) > 0 && !slices.Contains(b.only, part.name) {
 			continue
@@ -105,8 +110,8 @@ func (b *bench) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(b.out, format+"\n", args...) // progress that cannot be shown is no reason to fail
 }
 
-// protobuf makes a client that writes and reads pods as controllers do.
-func protobuf(config *rest.Config) *rest.Config {
+// inProtobuf makes a client that writes and reads pods as controllers do.
+func inProtobuf(config *rest.Config) *rest.Config {
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	return config

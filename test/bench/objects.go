@@ -67,8 +67,8 @@ func (b *bench) createNodes(ctx context.Context, names []string) error {
 
 // ensureNodes creates what is missing of so many nodes.
 func (b *bench) ensureNodes(ctx context.Context, count int) error {
-	missing := nodeNames(count)[min(b.nodes, count):]
-	b.nodes = max(b.nodes, count)
+	missing := nodeNames(count)[min(b.created, count):]
+	b.created = max(b.created, count)
 	return b.createNodes(ctx, missing)
 }
 

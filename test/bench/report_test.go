@@ -7,29 +7,44 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestGoals(t *testing.T) {
 	r := newReport()
-	r.Storm[nameFloor] = []stormRound{{Total: 10 * time.Second}, {Total: 30 * time.Second}, {Total: 12 * time.Second}}
-	r.Storm[nameOurs] = []stormRound{{Total: 15 * time.Second, First: 100 * time.Millisecond, Calls: map[string]int{
-		"delete pods": stormPods, "patch pods/status": stormPods, "get nodes": 80, "create events": stormPods,
-	}}}
-	r.Storm[nameUnlimited] = []stormRound{{Total: 30 * time.Second, First: 8 * time.Second}}
+	for _, total := range []time.Duration{10 * time.Second, 30 * time.Second, 12 * time.Second} {
+		r.addStorm(stormWarm, nameFloor, stormRound{Total: total})
+		r.addStorm(stormWarm, nameUnlimited, stormRound{Total: 30 * time.Second, First: 8 * time.Second})
+		r.addStorm(stormWarm, namePrevious, stormRound{CPU: 2 * time.Second})
+		r.addStorm(stormWarm, nameOurs, stormRound{Total: 15 * time.Second, First: 100 * time.Millisecond, CPU: time.Second, Calls: map[string]int{
+			"delete pods": stormPods, "patch pods/status": stormPods, "get nodes": 80, "create events": stormPods,
+		}})
+	}
 	r.setGoals()
 
 	var printed strings.Builder
 	r.printGoals(&printed)
 	for _, want := range []string{
-		"multiple of the floor's", "1.25", "missed", // 15 s by the median of 10, 12 and 30 s
-		"2.00", "80.00", "2.08", "reached",
+		"multiple of the floor's", "1.25", "missed", // the median of 15/10, 15/30 and 15/12
+		"80.00", "2.08", "0.50", "reached",
 	} {
 		if !strings.Contains(printed.String(), want) {
 			t.Errorf("%q is not in\n%s", want, printed.String())
 		}
 	}
-	if strings.Contains(printed.String(), "lateness") {
-		t.Errorf("what was not measured is compared:\n%s", printed.String())
+	for _, unwanted := range []string{"lateness", stormFresh, stormSlow} {
+		if strings.Contains(printed.String(), unwanted) {
+			t.Errorf("%s was not measured, and is compared:\n%s", unwanted, printed.String())
+		}
+	}
+}
+
+func TestRatiosAreThoseOfOneRound(t *testing.T) {
+	ours := []stormRound{{Total: 3 * time.Second}, {Total: 5 * time.Second}, {Total: 7 * time.Second}}
+	floor := []stormRound{{Total: 2 * time.Second}, {Total: 5 * time.Second}}
+	if diff := cmp.Diff([]float64{1.5, 1}, ratios(ours, floor)); diff != "" {
+		t.Errorf("a round that the other did not have is compared, or another one's (-want +got):\n%s", diff)
 	}
 }
 

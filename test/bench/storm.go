@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,62 +46,67 @@ func (r stormRound) callsPerPod() float64 {
 	return float64(calls) / stormPods
 }
 
-// storm taints all nodes at once, for each contestant in turn.
+// The storms, by their names in the report.
+const (
+	stormFresh = "right after a start"  // the process has evicted its first pod a moment ago
+	stormWarm  = "warm"                 // the same process has had a storm before
+	stormSlow  = "with slow admissions" // see slow
+)
+
+// storm lets each contestant in turn pass two storms: one right after its start, and another.
 func (b *bench) storm(ctx context.Context) error {
 	if err := b.ensureNodes(ctx, stormNodes); err != nil {
 		return err
 	}
-	once, err := b.contestants(nameBuiltIn)
-	if err != nil {
-		return err
-	}
-	repeated, err := b.contestants(nameFloor, nameOurs, nameUnlimited)
-	if err != nil {
-		return err
-	}
 	b.say("\nstorm: %d pods on %d nodes are due at once", stormPods, stormNodes)
+	err := b.inRounds(ctx, b.stormsOf, []string{nameFloor, nameOurs, namePrevious, nameUnlimited}, []string{nameBuiltIn})
+	b.report.printStorm(b.out, stormFresh)
+	b.report.printStorm(b.out, stormWarm)
+	return err
+}
+
+// inRounds measures some contestants in every round, one after the other, and those that take minutes once.
+func (b *bench) inRounds(ctx context.Context, measure func(context.Context, contestant) error, repeated, once []string) error {
 	for round := range b.rounds {
-		for _, c := range repeated {
-			if err := b.stormOf(ctx, c, round+1); err != nil {
-				return err
+		names := repeated
+		if round == 0 {
+			names = slices.Concat(repeated, once)
+		}
+		all, err := b.contestants(names...)
+		if err != nil {
+			return err
+		}
+		for _, c := range all {
+			if err := measure(ctx, c); err != nil {
+				return fmt.Errorf("round %d of %s: %w", round+1, c.name, err)
 			}
 		}
 	}
-	for _, c := range once {
-		if err := b.stormOf(ctx, c, 1); err != nil {
-			return err
-		}
-	}
-	b.report.printStorm(b.out)
 	return nil
 }
 
-func (b *bench) stormOf(ctx context.Context, c contestant, round int) error {
-	r, err := b.stormRound(ctx, c)
-	if err != nil {
-		return fmt.Errorf("round %d of %s: %w", round, c.name, err)
-	}
-	b.report.Storm[c.name] = append(b.report.Storm[c.name], r)
-	b.say("  round %d, %s: %s, the first after %s, load %s", round, c.name, seconds(r.Total), milliseconds(r.First), loadAverage())
-	return nil
-}
-
-func (b *bench) stormRound(ctx context.Context, c contestant) (r stormRound, err error) {
-	if err := b.createStormPods(ctx); err != nil {
-		return r, err
+func (b *bench) stormsOf(ctx context.Context, c contestant) (err error) {
+	if err := b.createStormPods(ctx, stormNodes); err != nil {
+		return err
 	}
 	p, err := b.launch(ctx, c)
 	if err != nil {
-		return r, err
+		return err
 	}
-	r, err = b.weather(ctx, p)
-	return r, errors.Join(err, p.stop(), b.untaintAll(ctx, nodeNames(stormNodes)), b.removePods(ctx))
+	defer func() { err = errors.Join(err, p.stop()) }()
+	if err := b.weather(ctx, p, stormFresh, stormNodes); err != nil {
+		return err
+	}
+	if err := errors.Join(b.createStormPods(ctx, stormNodes), pause(ctx, settleTime)); err != nil {
+		return err
+	}
+	return b.weather(ctx, p, stormWarm, stormNodes)
 }
 
-func (b *bench) createStormPods(ctx context.Context) error {
+func (b *bench) createStormPods(ctx context.Context, nodes int) error {
 	var pods []*corev1.Pod
 	for i := range stormPods {
-		pods = append(pods, productionPod(partStorm, i, nodeName(i%stormNodes)))
+		pods = append(pods, productionPod(partStorm, i, nodeName(i%nodes)))
 	}
 	created, err := b.createPods(ctx, pods)
 	if err != nil {
@@ -110,8 +116,22 @@ func (b *bench) createStormPods(ctx context.Context) error {
 	return nil
 }
 
-// weather is the storm itself.
-func (b *bench) weather(ctx context.Context, p *process) (stormRound, error) {
+// weather lets a process pass a storm, notes how it did, and clears up.
+func (b *bench) weather(ctx context.Context, p *process, storm string, nodes int) error {
+	r, err := b.stormRound(ctx, p, nodes)
+	if err != nil {
+		return fmt.Errorf("storm %s: %w", storm, err)
+	}
+	b.report.addStorm(storm, p.name, r)
+	b.say("  %s, %s: %s, the first after %s, load %s", p.name, storm, seconds(r.Total), milliseconds(r.First), loadAverage())
+	return errors.Join(b.untaintAll(ctx, nodeNames(nodes)), b.removePods(ctx))
+}
+
+// stormRound is the storm itself.
+func (b *bench) stormRound(ctx context.Context, p *process, nodes int) (stormRound, error) {
+	if err := p.learn(p); err != nil {
+		return stormRound{}, err
+	}
 	before, err := b.usage(ctx, p)
 	if err != nil {
 		return stormRound{}, err
@@ -120,7 +140,7 @@ func (b *bench) weather(ctx context.Context, p *process) (stormRound, error) {
 	if err != nil {
 		return stormRound{}, err
 	}
-	if err := b.taintAtOnce(ctx, p, nodeNames(stormNodes)); err != nil {
+	if err := b.taintAtOnce(ctx, p, nodeNames(nodes)); err != nil {
 		return stormRound{}, err
 	}
 	if _, err := b.audit.awaitDeletes(ctx, mark, stormPods, stormLimit); err != nil {

@@ -1,0 +1,244 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+const (
+	// perTransaction is how many objects are written to etcd at once.
+	perTransaction = 100
+	// writers is how many transactions go on at the same time.
+	writers = 4
+	// podsPerReplicaSet is how many pods have an owner in common.
+	podsPerReplicaSet = 30
+	// fillLimit is how long the API server may take to read what was written.
+	fillLimit = 5 * time.Minute
+	// registry is where API servers store what they have.
+	registry = "/registry"
+)
+
+// stored writes and reads objects as an API server stores them.
+var stored = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
+
+// fill fills the cluster. One node and one pod are created by the API, as kubelets and controllers do it. The others are
+// copies of what the API server has stored of these, under names of their own, and are written past it: it learns of them
+// by its watch of etcd, as of what another API server has written. To create each by the API would take a quarter of an hour.
+func (b *bench) fill(ctx context.Context) error {
+	store := etcd{b.cluster.EtcdURL()}
+	node, err := b.storedNode(ctx, store)
+	if err != nil {
+		return err
+	}
+	b.report.ScaleNodeBytes = node.Size()
+	err = store.fill(ctx, b.nodes, func(i int) (string, runtime.Object) {
+		another := anotherNode(node, i)
+		return path.Join(registry, "minions", another.Name), another
+	})
+	if err != nil {
+		return fmt.Errorf("create nodes: %w", err)
+	}
+	pod, err := b.storedPod(ctx, store)
+	if err != nil {
+		return err
+	}
+	b.report.ScalePodBytes = pod.Size()
+	err = store.fill(ctx, b.pods, func(i int) (string, runtime.Object) {
+		another := anotherPod(pod, i, b.nodes)
+		return path.Join(registry, "pods", another.Namespace, another.Name), another
+	})
+	if err != nil {
+		return fmt.Errorf("create pods: %w", err)
+	}
+	return b.awaitPods(ctx, anotherPod(pod, b.pods-1, b.nodes))
+}
+
+// fill writes so many objects; the last one last.
+func (e etcd) fill(ctx context.Context, count int, object func(i int) (key string, object runtime.Object)) error {
+	last := count - 1
+	group, parallel := errgroup.WithContext(ctx)
+	group.SetLimit(writers)
+	for first := 0; first < last; first += perTransaction {
+		group.Go(func() error { return e.putRange(parallel, first, min(first+perTransaction, last), object) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return e.putRange(ctx, last, count, object)
+}
+
+func (e etcd) putRange(ctx context.Context, first, end int, object func(i int) (string, runtime.Object)) error {
+	var batch []keyValue
+	for i := first; i < end; i++ {
+		key, o := object(i)
+		value, err := runtime.Encode(stored, o)
+		if err != nil {
+			return fmt.Errorf("encode %s: %w", key, err)
+		}
+		batch = append(batch, keyValue{Key: []byte(key), Value: value})
+	}
+	return e.put(ctx, batch)
+}
+
+// awaitPods waits until the API server's cache has a pod that was written last, and thereby all.
+func (b *bench) awaitPods(ctx context.Context, last *corev1.Pod) error {
+	cached := metav1.GetOptions{ResourceVersion: "0"}
+	err := wait.PollUntilContextTimeout(ctx, time.Second, fillLimit, true, func(ctx context.Context) (bool, error) {
+		_, err := b.admin.CoreV1().Pods(last.Namespace).Get(ctx, last.Name, cached)
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if err != nil {
+		return fmt.Errorf("wait until the API server has read all pods: %w", err)
+	}
+	return nil
+}
+
+func decodeStored(content []byte, into runtime.Object) error {
+	_, kind, err := stored.Decode(content, nil, into)
+	if err != nil {
+		return fmt.Errorf("decode what the API server has stored: %w", err)
+	}
+	into.GetObjectKind().SetGroupVersionKind(*kind)
+	return nil
+}
+
+// storedNode creates a node and returns it as it is stored.
+func (b *bench) storedNode(ctx context.Context, store etcd) (*corev1.Node, error) {
+	created, err := b.admin.CoreV1().Nodes().Create(ctx, productionNode("node-template"), metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("create a node: %w", err)
+	}
+	content, err := store.get(ctx, path.Join(registry, "minions", created.Name))
+	if err != nil {
+		return nil, err
+	}
+	node := &corev1.Node{}
+	return node, decodeStored(content, node)
+}
+
+// storedPod creates a pod, lets it run, and returns it as it is stored.
+func (b *bench) storedPod(ctx context.Context, store etcd) (*corev1.Pod, error) {
+	pods := b.admin.CoreV1().Pods(namespace(0))
+	created, err := pods.Create(ctx, smallPod(b.nodes), metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("create a pod: %w", err)
+	}
+	created.Status = runningStatus(created)
+	if _, err := pods.UpdateStatus(ctx, created, metav1.UpdateOptions{}); err != nil {
+		return nil, fmt.Errorf("let a pod run: %w", err)
+	}
+	content, err := store.get(ctx, path.Join(registry, "pods", created.Namespace, created.Name))
+	if err != nil {
+		return nil, err
+	}
+	pod := &corev1.Pod{}
+	return pod, decodeStored(content, pod)
+}
+
+func scaleNodeName(i int) string { return fmt.Sprintf("worker-%05d", i) }
+
+func anotherNode(node *corev1.Node, i int) *corev1.Node {
+	another := node.DeepCopy()
+	another.Name = scaleNodeName(i)
+	another.UID = uuid.NewUUID()
+	another.Labels[corev1.LabelHostname] = another.Name
+	another.Status.Addresses = addresses(another.Name, hostIP(i))
+	return another
+}
+
+func anotherPod(pod *corev1.Pod, i, nodes int) *corev1.Pod {
+	another := pod.DeepCopy()
+	set := i / podsPerReplicaSet
+	another.Name = fmt.Sprintf("shop-%010x-%05d", set, i)
+	another.Namespace = namespace(set)
+	another.UID = uuid.NewUUID()
+	another.Labels["app.kubernetes.io/instance"] = fmt.Sprintf("shop-%d", set)
+	another.OwnerReferences[0].Name = fmt.Sprintf("shop-%010x", set)
+	another.Spec.NodeName = scaleNodeName(i % nodes)
+	another.Status.HostIP = hostIP(i % nodes)
+	another.Status.HostIPs = []corev1.HostIP{{IP: another.Status.HostIP}}
+	another.Status.PodIP = fmt.Sprintf("10.%d.%d.%d", 64+i>>16, i>>8&255, i&255)
+	another.Status.PodIPs = []corev1.PodIP{{IP: another.Status.PodIP}}
+	another.Status.ContainerStatuses[0].ContainerID = "containerd://" + string(another.UID)
+	return another
+}
+
+func hostIP(i int) string { return fmt.Sprintf("10.0.%d.%d", i>>8&255, i&255) }
+
+// smallPod is a pod with one container, of a ReplicaSet. The API server adds what else an ordinary pod has, such as the
+// tolerations of not-ready and unreachable.
+func smallPod(nodes int) *corev1.Pod {
+	pod := productionPod(partScale, 0, scaleNodeName(nodes-1))
+	pod.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "shop", UID: uuid.NewUUID(), Controller: new(true), BlockOwnerDeletion: new(true),
+	}}
+	application := &pod.Spec.Containers[0]
+	application.Env = application.Env[len(application.Env)-3:]
+	pod.Spec.Containers = pod.Spec.Containers[:1]
+	return pod
+}
+
+// runningStatus is what a kubelet says of a pod that runs.
+func runningStatus(pod *corev1.Pod) corev1.PodStatus {
+	began := metav1.NewTime(pod.CreationTimestamp.Add(time.Second))
+	status := corev1.PodStatus{
+		Phase: corev1.PodRunning, QOSClass: corev1.PodQOSBurstable, StartTime: &began,
+		HostIP: "10.0.0.1", HostIPs: []corev1.HostIP{{IP: "10.0.0.1"}}, PodIP: "10.64.0.1", PodIPs: []corev1.PodIP{{IP: "10.64.0.1"}},
+	}
+	for _, kind := range []corev1.PodConditionType{
+		corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled,
+	} {
+		status.Conditions = append(status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: began})
+	}
+	for _, container := range pod.Spec.Containers {
+		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
+			Name: container.Name, Image: container.Image, ImageID: container.Image, ContainerID: "containerd://0",
+			Ready: true, Started: new(true), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: began}},
+		})
+	}
+	return status
+}
+
+// productionNode is a node that a kubelet has reported about: fifty images are most of it, as of any node.
+func productionNode(name string) *corev1.Node {
+	const images = 50
+	object := node(name)
+	object.Status.Addresses = addresses(name, hostIP(0))
+	object.Status.Capacity = corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("110"),
+	}
+	object.Status.Allocatable = object.Status.Capacity
+	object.Status.NodeInfo = corev1.NodeSystemInfo{
+		KernelVersion: "6.12.48", OSImage: "Linux", ContainerRuntimeVersion: "containerd://2.1.4", KubeletVersion: "v1.36.3", OperatingSystem: "linux", Architecture: "amd64",
+	}
+	for i := range images {
+		object.Status.Images = append(object.Status.Images, corev1.ContainerImage{
+			Names:     []string{fmt.Sprintf("%s-%02d", container("application", 8080).Image, i), fmt.Sprintf("registry.example.com/storefront/application-%02d:2026.11.3", i)},
+			SizeBytes: 1 << 27,
+		})
+	}
+	return object
+}
+
+func addresses(name, ip string) []corev1.NodeAddress {
+	return []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}, {Type: corev1.NodeHostName, Address: name}}
+}
