@@ -31,8 +31,9 @@ test: build controlplane ## run all tests with the race detector, and the fuzz t
 	@$(GO) test -race -timeout 40m $$($(GO) list ./... | grep -v /test/)
 	@$(GO) test -race -timeout 40m -p 1 ./test/...
 	@for module in $(PROOFS); do (cd $$module && $(GO) test -race -timeout 40m ./...) || exit 1; done
-	@for target in taints:FuzzParse taints:FuzzApply verdict:FuzzDecide internal/podwire:FuzzPods internal/podwire:FuzzWire; do \
-		$(GO) test -run '^$$' -fuzz "^$${target#*:}$$" -fuzztime 20000x "./$${target%:*}" || exit 1; \
+	@for target in taints:FuzzParse:20000x taints:FuzzApply:20000x verdict:FuzzDecide:20000x internal/podwire:FuzzPods:2000x internal/podwire:FuzzWire:20000x; do \
+		set -- $$(echo $$target | tr : ' '); \
+		$(GO) test -run '^$$' -fuzz "^$$2$$" -fuzztime $$3 "./$$1" || exit 1; \
 	done
 
 .PHONY: demo
