@@ -63,6 +63,13 @@ func (s *slowServer) count(calls int) {
 	s.most = max(s.most, s.open)
 }
 
+// mostOpen is how many calls were open at the same time at most.
+func (s *slowServer) mostOpen() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.most
+}
+
 type slowCore struct {
 	typedcorev1.CoreV1Interface
 
