@@ -100,6 +100,32 @@ func TestAnotherTaintBringsAnEvictionForwardThatWaitsForTheAPIServersClock(t *te
 	})
 }
 
+// One of several API servers has a clock that is late, and answers just when a taint without timeAdded is seen.
+func TestATimeAddedThatWasWrittenByAWrongDateBringsNothingForward(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		clock := &apicall.Clock{}
+		tell := func(clienttesting.Action) (bool, runtimeObject, error) {
+			date := time.Now()
+			if time.Since(w.start) <= 20*sec {
+				date = date.Add(-5 * time.Minute)
+			}
+			clock.Heard(date.Truncate(sec), time.Now())
+			return false, nil, nil
+		}
+		w.client.PrependReactor("list", "nodes", tell)
+		w.client.PrependReactor("get", "nodes", tell)
+		w.addNode("n")
+		w.addPod("p", tolerating("k", 300), ofAnHourAgo)
+		w.run(func(c *Config) { c.Clock = clock })
+		w.until(20 * sec)
+		w.taint("n", "k:NoExecute")
+		w.pass(hour)
+		if at := w.did("delete p"); len(at) != 1 || at[0] < 320*sec || at[0] > 322*sec {
+			t.Errorf("tainted at 20 s and tolerated for 300 s; deleted at %v", at)
+		}
+	})
+}
+
 func TestTimeAddedIsWrittenByTheAPIServersClock(t *testing.T) {
 	for _, ahead := range []time.Duration{-5 * time.Minute, 5 * time.Minute} {
 		play(t, func(t *testing.T, w *world) {

@@ -66,6 +66,9 @@ func (r run) after(known run) run {
 		known.seen.at = r.seen.at
 		known.Since = earlier(known.Since, r.seen.at)
 	}
+	if r.TimeAdded.Equal(known.add) { // nothing that is not known, and maybe written by a clock that is wrong: ours
+		r.Since, r.byServer.Since = known.Since, known.byServer.Since
+	}
 	next := run{
 		Taint:    continued(known.Taint, r.Taint),
 		byServer: continued(known.byServer, r.byServer),
