@@ -113,7 +113,7 @@ func (d *decider) byBoth(pod *podcache.Pod, tainted *node, due, at time.Time) ti
 	if due.After(at) {
 		return due
 	}
-	byServers := d.rule.Decide(pod.RuleAsRecorded(), tainted.byServer).Due.Truncate(time.Second)
+	byServers := d.rule.Decide(pod.RuleAsRecorded(), tainted.byServer).Due
 	return later(due, at.Add(byServers.Sub(d.clock.Time())))
 }
 
