@@ -4,6 +4,7 @@
 package eviction
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/bubble"
@@ -133,10 +135,10 @@ func TestNothingIsSaidToBeCancelledThatIsDeletedAtThatMoment(t *testing.T) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"}, Spec: corev1.PodSpec{NodeName: "n"}}
 		client := fake.NewClientset(pod)
 		nodes, err := newNodes(client, &apicall.Clock{})
-		if err == nil {
-			err = nodes.informer.GetStore().Add(node)
-		}
 		if err != nil {
+			t.Fatal(err)
+		}
+		if err := nodes.informer.GetStore().Add(node); err != nil {
 			t.Fatal(err)
 		}
 		pods := podcache.New(client)
@@ -167,4 +169,61 @@ func TestNothingIsSaidToBeCancelledThatIsDeletedAtThatMoment(t *testing.T) {
 			t.Error("'Cancelling deletion' was said of a pod that was deleted")
 		}
 	})
+}
+
+// atTurn is a context that does something when a try asks whether its turn has come.
+type atTurn struct {
+	context.Context
+
+	do func()
+}
+
+func (c atTurn) Err() error {
+	c.do()
+	return c.Context.Err()
+}
+
+// A node is untainted, and tainted again when the eviction has seen that it need not go on and is still known as begun.
+func TestAnEvictionThatWasHandedOverWhileItEndedComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"}, Spec: corev1.PodSpec{NodeName: "n"}}
+		client := fake.NewClientset(pod)
+		nodes, err := newNodes(client, &apicall.Clock{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods := podcache.New(client)
+		bubble.Run(t, "the cache of pods", pods.Run)
+		slots, under, req := newSlots(1), &attempts{under: map[PodRequest]*attempt{}}, PodRequest{Namespace: "default", Name: "p", UID: "p"}
+		x := &executor{nodes: nodes, pods: pods, attempts: under, slots: slots, metrics: newMetrics()}
+		defer slots.done(req)
+		slots.take()
+
+		var result reconcile.Result
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			result, _ = x.Reconcile(atTurn{t.Context(), under.mu.Lock}, req)
+		}()
+		for slots.withdrawable(req) {
+			runtime.Gosched()
+		}
+		nodes.observe(&corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "n"},
+			Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}},
+		})
+		under.mu.Unlock()
+		<-ended
+		if result.RequeueAfter == 0 {
+			t.Error("the eviction is over, although it was begun when the node was tainted again")
+		}
+	})
+}
+
+// withdrawable reports whether a try has not begun or is not over.
+func (s *slots) withdrawable(req PodRequest) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, ok := s.open[req]
+	return !ok || !t.over
 }

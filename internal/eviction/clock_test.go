@@ -117,9 +117,9 @@ func TestTimeAddedIsWrittenByTheAPIServersClock(t *testing.T) {
 }
 
 func TestAStepOfTheClockFiresNothing(t *testing.T) {
-	play(t, func(t *testing.T, w *world) {
+	play(t, func(t *testing.T, _ *world) {
 		clock := &apicall.Clock{}
-		executor := &executor{clock: clock, pods: podcache.New(w.client)}
+		executor := &executor{judge: judge{clock: clock}}
 		date := time.Now()
 		clock.Heard(date, date)
 		object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "n"}}
@@ -175,10 +175,10 @@ func TestWhatWasSeenByAClockThatWasLateIsNotDueWhenTheClockIsSet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				executor := &executor{clock: &apicall.Clock{}}
+				executor := &executor{judge: judge{clock: &apicall.Clock{}}}
 				object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "n"}}
 				known, pod := see(t, object)
-				executor.clock.Heard(time.Now().Truncate(sec), time.Now())
+				executor.judge.clock.Heard(time.Now().Truncate(sec), time.Now())
 				var early tooEarlyError
 				if _, err := executor.confirm(pod, known, liveRead{node: object}, liveRead{}); !errors.As(err, &early) || early.wait < 2*time.Minute {
 					t.Errorf("%v, want to wait for the end of the 300 s by the API server's clock", err)

@@ -14,9 +14,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
-	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // NodeRequest asks for a decision about the pods of a node.
@@ -28,20 +26,19 @@ const longestNap = time.Minute
 
 // decider is the first stage.
 type decider struct {
-	rule      verdict.Rule
+	judge     judge
 	nodes     *nodes
 	pods      *podcache.Cache
-	clock     *apicall.Clock
 	decisions *decisions
 	events    *events
 	execute   *handover
 }
 
-// Reconcile decides about all pods of one node, hands over those that are due by both clocks and comes back
-// when the next one is. One that was handed over before would wait there, whatever else made it due meanwhile.
+// Reconcile decides about all pods of one node, hands over those that are due and comes back
+// when the next one is.
 func (d *decider) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Result, error) {
 	at := now()
-	next := d.decide(req.Name, at)
+	next := d.decide(req.Name)
 	previous := d.decisions.put(req.Name, next)
 	d.withdraw(ctx, req.Name, at, previous, next)
 	nap := next.nap(at)
@@ -94,41 +91,18 @@ func (d decision) dueAt(at time.Time) []leaving {
 	return due
 }
 
-func (d *decider) decide(name string, at time.Time) decision {
+func (d *decider) decide(name string) decision {
 	tainted, ok := d.nodes.get(name)
 	if !ok {
 		return nil
 	}
 	next := decision{}
 	for _, pod := range d.pods.OnNode(name) {
-		if v, ok := judge(d.rule, pod, tainted); ok {
-			next[pod.UID] = leaving{pod: pod, due: d.byBoth(pod, tainted, v.Due, at)}
+		if v, ok := d.judge.over(pod, tainted); ok {
+			next[pod.UID] = leaving{pod: pod, due: v.Due}
 		}
 	}
 	return next
-}
-
-// byBoth returns when a pod that is due by this machine's clock at an instant is due by the API server's, too.
-func (d *decider) byBoth(pod *podcache.Pod, tainted *node, due, at time.Time) time.Time {
-	if due.After(at) {
-		return due
-	}
-	byServers := d.rule.Decide(pod.RuleAsRecorded(), tainted.byServer).Due
-	return later(due, at.Add(byServers.Sub(d.clock.Time())))
-}
-
-// judge returns the verdict over a pod on a tainted node, if it has to leave. Mirror pods can only
-// be ended by their kubelet (kubernetes/kubernetes#96363), and terminating ones leave already.
-func judge(rule verdict.Rule, pod *podcache.Pod, tainted *node) (verdict.Verdict, bool) {
-	if pod.Flags&(podcache.Mirror|podcache.Terminating) != 0 {
-		return verdict.Verdict{}, false
-	}
-	return decide(rule, pod, tainted.facts)
-}
-
-func decide(rule verdict.Rule, pod *podcache.Pod, facts []verdict.Taint) (verdict.Verdict, bool) {
-	v := rule.Decide(pod.Rule(), facts)
-	return v, v.Leaves
 }
 
 // withdraw ends the evictions of pods that were due and are not due any more, and says of each pod that had to leave and

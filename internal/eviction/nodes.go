@@ -21,7 +21,6 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/taints"
-	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // nodes knows the nodes that have NoExecute taints, and since when each taint counts.
@@ -162,13 +161,12 @@ func (n *nodes) notify(name string) {
 
 // node is what the eviction needs to know of a node with NoExecute taints. It is never modified.
 type node struct {
-	uid      types.UID
-	version  string // the resourceVersion of the object that said so
-	list     int64  // after how many lists this process saw that object
-	taints   []run
-	facts    []verdict.Taint // the same, as the rule takes them
-	byServer []verdict.Taint // the same by the API server's clock
-	changed  time.Time       // when this process saw the taints become what they are
+	uid     types.UID
+	version string // the resourceVersion of the object that said so
+	list    int64  // after how many lists this process saw that object
+	taints  []run
+	facts   facts     // the same, as the rule takes them
+	changed time.Time // when this process saw the taints become what they are
 }
 
 // advance returns what is known of a node after its object was seen: a taint that goes on keeps its start. It is
@@ -195,8 +193,7 @@ func (n *node) advance(object *corev1.Node, seen sight) *node {
 	}
 	joinCauses(next.taints)
 	for _, known := range next.taints {
-		next.facts = append(next.facts, known.Taint)
-		next.byServer = append(next.byServer, known.byServer)
+		next.facts.add(known)
 	}
 	if n.sameTaints(next) {
 		next.changed = n.changed
