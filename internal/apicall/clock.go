@@ -64,14 +64,17 @@ func (c *Clock) bounds() (from, to time.Time, known bool) {
 	return c.date.Add(time.Since(c.heard)), c.date.Add(time.Since(c.asked) + time.Second), true
 }
 
-// Until returns how long it takes until the API server's clock reaches the second of an instant; zero if it has,
-// or if nothing is known.
+// Until returns how long it takes until the API server's clock reaches an instant for certain; zero if it has,
+// or if nothing is known. Where the two clocks agree as far as can be told, its second is enough.
 func (c *Clock) Until(instant time.Time) time.Duration {
 	from, _, known := c.bounds()
 	if !known {
 		return 0
 	}
-	return max(instant.Truncate(time.Second).Sub(from), 0)
+	if c.Offset() == 0 {
+		instant = instant.Truncate(time.Second)
+	}
+	return max(instant.Sub(from), 0)
 }
 
 // Ours returns what this machine's clock shows when the API server's shows an instant, as far as the two are known to differ.

@@ -70,9 +70,15 @@ func (p *Pod) Rule() verdict.Pod {
 	return verdict.Pod{Tolerations: p.Tolerations, Bound: p.Bound()}
 }
 
-// RuleAsRecorded is what the rule needs to know of the pod by the API server's clock alone, to the second.
+// RuleAsRecorded is what the rule needs to know of the pod by the API server's clock: the binding as it was recorded, so
+// the end of its second, unless this machine's clock was right to the second when it saw the pod.
 func (p *Pod) RuleAsRecorded() verdict.Pod {
-	return verdict.Pod{Tolerations: p.Tolerations, Bound: time.Unix(p.bound, 0)}
+	recorded := time.Unix(p.bound, 0)
+	bound := recorded.Add(time.Second)
+	if seen := p.Seen(); !seen.Before(recorded) && seen.Before(bound) {
+		bound = seen
+	}
+	return verdict.Pod{Tolerations: p.Tolerations, Bound: bound}
 }
 
 // AsOf returns the record of the same pod as the API server itself has just shown it, which can be

@@ -186,16 +186,30 @@ func TestOursDeletesAPodOnceWhenItStartsAndUpstreamMostlyTwice(t *testing.T) { /
 	for i := range h.Pods {
 		h.Pods[i].Grace = 30
 	}
-	bothPlay(t, h, ours, upstream, func(t *testing.T, who string, w *world) {
-		again := 0
-		for _, deletes := range w.deletes {
-			again += len(deletes) - 1
+	// Which of its goroutines comes first is a matter of luck, of which there is more on a busy machine.
+	const tries = 10
+	twice := func(t *testing.T, c contestant) (again int) {
+		t.Helper()
+		playAndLook(t, h, c, func(w *world) {
+			if len(w.deletes) != pods {
+				t.Errorf("%d of %d pods deleted", len(w.deletes), pods)
+			}
+			for _, deletes := range w.deletes {
+				again += len(deletes) - 1
+			}
+		})
+		return again
+	}
+	if again := twice(t, ours); again > 0 {
+		t.Errorf("ours deleted %d of %d pods twice", again, pods)
+	}
+	for range tries {
+		if again := twice(t, upstream); again > 0 {
+			t.Logf("upstream deleted %d of %d pods twice", again, pods)
+			return
 		}
-		t.Logf("%s deleted %d pods, %d of them twice", who, len(w.deletes), again)
-		if once := again == 0; once != (who == "ours") || len(w.deletes) != pods {
-			t.Errorf("%s deleted %d of %d pods, %d of them twice", who, len(w.deletes), pods, again)
-		}
-	})
+	}
+	t.Errorf("upstream deleted no pod twice in %d starts", tries)
 }
 
 // slow makes the call that ends an eviction take a while.
