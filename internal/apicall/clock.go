@@ -74,6 +74,9 @@ func (c *Clock) Until(instant time.Time) time.Duration {
 	return max(instant.Truncate(time.Second).Sub(from), 0)
 }
 
+// Ours returns what this machine's clock shows when the API server's shows an instant, as far as the two are known to differ.
+func (c *Clock) Ours(instant time.Time) time.Time { return instant.Add(-c.Offset()) }
+
 // Time returns the wall clock of this machine, or of the API server where the two are known to differ: then the
 // latest that it can be.
 func (c *Clock) Time() time.Time {

@@ -4,10 +4,12 @@
 package eviction
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
 )
@@ -121,6 +123,32 @@ func TestAnUntaintThatTheWatchHasNotBroughtStopsAnEviction(t *testing.T) {
 		w.taint("n", "k-")
 		w.pass(hour)
 		w.wantDeletes(nil)
+	})
+}
+
+// The API server takes no write for two minutes. What fails is tried again after up to 30 s; a watch that lags is not
+// waited for in such steps.
+func TestABusyNodeIsStampedSoonAfterItCanBe(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.on("patch", "nodes", "", func() error {
+			if time.Since(w.start) < 2*time.Minute {
+				return apierrors.NewInternalError(errors.New("not now"))
+			}
+			return nil
+		})
+		w.laggingNodeWatch(1500 * ms)
+		w.addNode("n")
+		w.run()
+		w.until(sec)
+		w.heartbeat("n")
+		w.taint("n", "k:NoExecute")
+		for time.Since(w.start) < 3*time.Minute {
+			w.pass(sec)
+			w.heartbeat("n")
+		}
+		if w.node("n").Spec.Taints[0].TimeAdded == nil {
+			t.Error("timeAdded is not written a minute after it can be")
+		}
 	})
 }
 

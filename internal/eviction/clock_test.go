@@ -84,6 +84,22 @@ func TestAPodThatToleratesNothingDoesNotWaitForAClockThatIsBehindOurs(t *testing
 	}
 }
 
+func TestAnotherTaintBringsAnEvictionForwardThatWaitsForTheAPIServersClock(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addNode("n")
+		w.addPod("p", tolerating("k", 300), ofAnHourAgo)
+		w.run(w.serverAhead(-5 * time.Minute))
+		w.until(10 * sec)
+		w.taintedByServer("n", "k", -5*time.Minute)
+		w.until(20 * sec)
+		w.taint("n", "other:NoExecute")
+		w.pass(hour)
+		if at := w.did("delete p"); len(at) != 1 || at[0] < 20*sec || at[0] > 22*sec {
+			t.Errorf("nothing tolerates the taint of 20 s; deleted at %v", at)
+		}
+	})
+}
+
 func TestTimeAddedIsWrittenByTheAPIServersClock(t *testing.T) {
 	for _, ahead := range []time.Duration{-5 * time.Minute, 5 * time.Minute} {
 		play(t, func(t *testing.T, w *world) {
@@ -101,9 +117,9 @@ func TestTimeAddedIsWrittenByTheAPIServersClock(t *testing.T) {
 }
 
 func TestAStepOfTheClockFiresNothing(t *testing.T) {
-	play(t, func(t *testing.T, w *world) {
+	play(t, func(t *testing.T, _ *world) {
 		clock := &apicall.Clock{}
-		executor := &executor{clock: clock, pods: podcache.New(w.client)}
+		executor := &executor{judge: judge{clock: clock}}
 		date := time.Now()
 		clock.Heard(date, date)
 		object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "n"}}
@@ -159,10 +175,10 @@ func TestWhatWasSeenByAClockThatWasLateIsNotDueWhenTheClockIsSet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				executor := &executor{clock: &apicall.Clock{}}
+				executor := &executor{judge: judge{clock: &apicall.Clock{}}}
 				object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "n"}}
 				known, pod := see(t, object)
-				executor.clock.Heard(time.Now().Truncate(sec), time.Now())
+				executor.judge.clock.Heard(time.Now().Truncate(sec), time.Now())
 				var early tooEarlyError
 				if _, err := executor.confirm(pod, known, liveRead{node: object}, liveRead{}); !errors.As(err, &early) || early.wait < 2*time.Minute {
 					t.Errorf("%v, want to wait for the end of the 300 s by the API server's clock", err)

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
-	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // NodeRequest asks for a decision about the pods of a node.
@@ -27,7 +26,7 @@ const longestNap = time.Minute
 
 // decider is the first stage.
 type decider struct {
-	rule      verdict.Rule
+	judge     judge
 	nodes     *nodes
 	pods      *podcache.Cache
 	decisions *decisions
@@ -99,25 +98,11 @@ func (d *decider) decide(name string) decision {
 	}
 	next := decision{}
 	for _, pod := range d.pods.OnNode(name) {
-		if v, ok := judge(d.rule, pod, tainted); ok {
+		if v, ok := d.judge.over(pod, tainted); ok {
 			next[pod.UID] = leaving{pod: pod, due: v.Due}
 		}
 	}
 	return next
-}
-
-// judge returns the verdict over a pod on a tainted node, if it has to leave. Mirror pods can only
-// be ended by their kubelet (kubernetes/kubernetes#96363), and terminating ones leave already.
-func judge(rule verdict.Rule, pod *podcache.Pod, tainted *node) (verdict.Verdict, bool) {
-	if pod.Flags&(podcache.Mirror|podcache.Terminating) != 0 {
-		return verdict.Verdict{}, false
-	}
-	return decide(rule, pod, tainted.facts)
-}
-
-func decide(rule verdict.Rule, pod *podcache.Pod, facts []verdict.Taint) (verdict.Verdict, bool) {
-	v := rule.Decide(pod.Rule(), facts)
-	return v, v.Leaves
 }
 
 // withdraw ends the evictions of pods that were due and are not due any more, and says of each pod that had to leave and
@@ -129,11 +114,12 @@ func (d *decider) withdraw(ctx context.Context, name string, at time.Time, previ
 		if leaves && (!is.due.After(at) || was.due.After(at)) {
 			continue
 		}
-		if pod, ok := d.pods.Get(uid); !ok || pod.Flags.Has(podcache.Terminating) || !d.nodes.exists(name) {
+		if !d.there(uid) || !d.nodes.exists(name) {
 			continue
 		}
 		// Of a pod whose eviction is being carried out the second stage says it, as only that knows what became of it.
-		if inFlight := d.execute.withdraw(was.request()); !inFlight && !leaves {
+		// One that ended just now may have deleted the pod.
+		if inFlight := d.execute.withdraw(was.request()); !inFlight && !leaves && d.there(uid) {
 			d.events.cancelled(was.pod)
 			cancelled++
 		}
@@ -141,6 +127,12 @@ func (d *decider) withdraw(ctx context.Context, name string, at time.Time, previ
 	if cancelled > 0 {
 		logf.FromContext(ctx).Info("Evictions cancelled: the pods are tolerated on their node now", "node", name, "pods", cancelled)
 	}
+}
+
+// there reports whether a pod is there and does not terminate.
+func (d *decider) there(uid types.UID) bool {
+	pod, ok := d.pods.Get(uid)
+	return ok && !pod.Flags.Has(podcache.Terminating)
 }
 
 // concerns reports whether a change of a pod can change the decision about its node.

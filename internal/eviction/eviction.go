@@ -158,14 +158,15 @@ func (e *Evictor) addControllers(decisions *decisions, attempts *attempts, metri
 	live := newLiveNodes(calls)
 	slots := newSlots(e.config.ConcurrentEvictions)
 	due := newHandover(attempts, slots)
+	judge := judge{rule: e.config.Rule, clock: e.config.Clock}
 	execute, err := stage.New(e.config.Logger, "eviction-execute", controller.TypedOptions[PodRequest]{
 		MaxConcurrentReconciles: e.config.ConcurrentEvictions * inFlightPerSlot,
 		NewQueue: func(string, workqueue.TypedRateLimiter[PodRequest]) workqueue.TypedRateLimitingInterface[PodRequest] {
 			return queue{PriorityQueue: priorityqueue.New[PodRequest](""), slots: slots}
 		},
 		Reconciler: &executor{
-			rule: e.config.Rule, mode: e.config.Mode, nodes: e.nodes, pods: e.pods,
-			live: live, api: calls, clock: e.config.Clock,
+			judge: judge, mode: e.config.Mode, nodes: e.nodes, pods: e.pods,
+			live: live, api: calls,
 			attempts: attempts, slots: slots,
 			events: e.events, metrics: metrics,
 		},
@@ -179,7 +180,8 @@ func (e *Evictor) addControllers(decisions *decisions, attempts *attempts, metri
 			return priorityqueue.New[NodeRequest](nodeQueue)
 		},
 		Reconciler: &decider{
-			rule: e.config.Rule, nodes: e.nodes, pods: e.pods, decisions: decisions, events: e.events, execute: due,
+			judge: judge, nodes: e.nodes, pods: e.pods,
+			decisions: decisions, events: e.events, execute: due,
 		},
 	}, changes{e: e, due: due})
 	if err != nil {
@@ -191,10 +193,7 @@ func (e *Evictor) addControllers(decisions *decisions, attempts *attempts, metri
 	}
 	stamp, err := stage.New(e.config.Logger, "eviction-stamp", controller.TypedOptions[NodeRequest]{
 		MaxConcurrentReconciles: concurrentNodes,
-		Reconciler: &stamper{
-			nodes: e.nodes, live: live, api: calls, metrics: metrics,
-			backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[NodeRequest](firstBackoff, lastBackoff),
-		},
+		Reconciler:              newStamper(e.nodes, live, calls, metrics),
 	}, taintChanges{e: e, after: stampAfter})
 	if err != nil {
 		return err

@@ -30,13 +30,12 @@ func (r PodRequest) String() string { return r.Namespace + "/" + r.Name }
 
 // executor is the second stage.
 type executor struct {
-	rule     verdict.Rule
+	judge    judge
 	mode     Mode
 	nodes    *nodes
 	pods     *podcache.Cache
 	live     *liveNodes
 	api      api
-	clock    *apicall.Clock
 	attempts *attempts
 	slots    *slots
 	events   *events
@@ -68,12 +67,21 @@ func (x *executor) Reconcile(ctx context.Context, req PodRequest) (reconcile.Res
 	if result == resultDryRun { // it is remembered for as long as it would leave, so that it is said once
 		return again(attempt, lastRefused), nil
 	}
+	return x.over(req, attempt, result), nil
+}
+
+// over ends an eviction.
+func (x *executor) over(req PodRequest, attempt *attempt, result result) reconcile.Result {
 	x.attempts.over(req, attempt)
 	if result == resultGone && !attempt.announced { // never begun, or handed over again while it ended
-		return reconcile.Result{}, nil
+		return reconcile.Result{}
 	}
 	x.metrics.evictions.WithLabelValues(string(result)).Inc()
-	return reconcile.Result{}, nil
+	if _, _, done := x.cached(req); result == resultCancelled && done == "" {
+		// The pod has to leave again, and was not handed over as long as this eviction was known as begun.
+		return again(attempt, firstBackoff)
+	}
+	return reconcile.Result{}
 }
 
 func (x *executor) nodeOf(req PodRequest) string {
@@ -135,7 +143,7 @@ func (x *executor) settle(ctx context.Context, req PodRequest, done result, fail
 }
 
 func (x *executor) leaves(pod *podcache.Pod, tainted *node) bool {
-	_, leaves := judge(x.rule, pod, tainted)
+	_, leaves := x.judge.over(pod, tainted)
 	return leaves
 }
 
@@ -200,20 +208,19 @@ func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Po
 	return nil, verdict.Verdict{}, done, nil
 }
 
-// confirm decides about a pod from the taints that a live read confirms, and by both clocks. A read that the watch has passed
+// confirm decides about a pod from the taints that a live read confirms, by one clock and then by the other. A read that the watch has passed
 // since says what had to happen when it was made, as long as the newest still shows the same.
 func (x *executor) confirm(pod *podcache.Pod, tainted *node, newest, passed liveRead) (verdict.Verdict, error) {
-	byOurs, byServers := tainted.confirmedBy(newest.node, nil)
-	v, leaves := decide(x.rule, pod, byOurs)
-	if !leaves && passed.node != nil {
-		byOurs, byServers = tainted.confirmedBy(newest.node, passed.node)
-		v, leaves = decide(x.rule, pod, byOurs)
-		leaves = leaves && v.DueAt(passed.started)
+	confirmed := tainted.confirmedBy(newest.node, nil)
+	v, at := x.judge.byOurs(confirmed, pod), now()
+	if !v.Leaves && passed.node != nil {
+		confirmed = tainted.confirmedBy(newest.node, passed.node)
+		v, at = x.judge.byOurs(confirmed, pod), earlier(at, passed.started)
 	}
-	if !leaves || !v.DueAt(now()) {
+	if !v.DueAt(at) {
 		return v, errUnconfirmed
 	}
-	if wait := x.clock.Until(x.rule.Decide(pod.RuleAsRecorded(), byServers).Due); wait > 0 {
+	if wait := x.judge.clock.Until(x.judge.byServers(confirmed, pod).Due); wait > 0 {
 		return v, tooEarlyError{wait}
 	}
 	return v, nil
@@ -224,16 +231,9 @@ const clocksDiffer = 5 * time.Second
 
 // warnOfClocks says now and then that this machine's clock and the API server's differ: evictions come late by that.
 func (x *executor) warnOfClocks(ctx context.Context) {
-	if offset := x.clock.Offset(); offset.Abs() >= clocksDiffer && x.trouble.worthALine("clocks differ", time.Now()) {
+	if offset := x.judge.clock.Offset(); offset.Abs() >= clocksDiffer && x.trouble.worthALine("clocks differ", time.Now()) {
 		logf.FromContext(ctx).Info("This machine's clock and the API server's differ, so evictions can come late; set them right, with NTP for example", "serverAhead", offset.String())
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // cached decides from the caches alone. It returns a result when there is nothing left to do.
@@ -246,7 +246,7 @@ func (x *executor) cached(req PodRequest) (*podcache.Pod, *node, result) {
 	if !ok {
 		return nil, nil, resultCancelled
 	}
-	if v, leaves := judge(x.rule, pod, tainted); !leaves || !v.DueAt(now()) {
+	if v, leaves := x.judge.over(pod, tainted); !leaves || !v.DueAt(now()) {
 		return nil, nil, resultCancelled
 	}
 	return pod, tainted, ""

@@ -16,7 +16,6 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/taints"
-	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 const (
@@ -147,21 +146,20 @@ func (l *liveNodes) passed(name, version string, after time.Time) liveRead {
 }
 
 // confirmedBy returns the taints of a node that a live read shows too, as far as it can be told that they are the
-// same and not taken off and set again since: as they count by this machine's clock, and by the API server's. passed is
-// another read, that the watch has passed since, or nil.
-func (n *node) confirmedBy(live, passed *corev1.Node) (byOurs, byServers []verdict.Taint) {
+// same and not taken off and set again since. passed is another read, that the watch has passed since, or nil.
+func (n *node) confirmedBy(live, passed *corev1.Node) facts {
+	var confirmed facts
 	if live.UID != n.uid {
-		return nil, nil
+		return confirmed
 	}
 	for _, taint := range taints.NoExecute(live.Spec.Taints) {
 		for _, known := range n.taints {
 			if n.confirms(known, taint, live, passed) {
-				byOurs = append(byOurs, verdict.Taint{Taint: taint, Since: known.Since, Before: known.Before})
-				byServers = append(byServers, known.byServer)
+				confirmed.add(known)
 			}
 		}
 	}
-	return byOurs, byServers
+	return confirmed
 }
 
 // confirms reports whether a taint that was read live is the known one: the watch has passed the version that was

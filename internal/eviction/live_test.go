@@ -18,7 +18,7 @@ import (
 // A node is tens of kilobytes, mostly of images, and three of each are remembered for half a minute.
 func TestOfALiveNodeIsRememberedWhatIsNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		owned := &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:taints":{}}}`)}
+		owned := metav1.NewFieldsV1(`{"f:spec":{"f:taints":{}}}`)
 		full := &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: "n", UID: "u", ResourceVersion: "7", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},

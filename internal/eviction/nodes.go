@@ -21,7 +21,6 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/taints"
-	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // nodes knows the nodes that have NoExecute taints, and since when each taint counts.
@@ -166,8 +165,8 @@ type node struct {
 	version string // the resourceVersion of the object that said so
 	list    int64  // after how many lists this process saw that object
 	taints  []run
-	facts   []verdict.Taint // the same, as the rule takes them
-	changed time.Time       // when this process saw the taints become what they are
+	facts   facts     // the same, as the rule takes them
+	changed time.Time // when this process saw the taints become what they are
 }
 
 // advance returns what is known of a node after its object was seen: a taint that goes on keeps its start. It is
@@ -194,7 +193,7 @@ func (n *node) advance(object *corev1.Node, seen sight) *node {
 	}
 	joinCauses(next.taints)
 	for _, known := range next.taints {
-		next.facts = append(next.facts, known.Taint)
+		next.facts.add(known)
 	}
 	if n.sameTaints(next) {
 		next.changed = n.changed

@@ -63,6 +63,13 @@ func (s *slowServer) count(calls int) {
 	s.most = max(s.most, s.open)
 }
 
+// mostOpen returns how many calls were open at once.
+func (s *slowServer) mostOpen() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.most
+}
+
 type slowCore struct {
 	typedcorev1.CoreV1Interface
 

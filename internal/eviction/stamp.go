@@ -30,7 +30,22 @@ type stamper struct {
 	api     api
 	metrics *metrics
 	backoff workqueue.TypedRateLimiter[NodeRequest]
-	stamps  sync.Map // NodeRequest -> stamps
+	lag     workqueue.TypedRateLimiter[NodeRequest] // how long to wait for the watch, which is no failure
+	stamps  sync.Map                                // NodeRequest -> stamps
+}
+
+func newStamper(nodes *nodes, live *liveNodes, api api, metrics *metrics) *stamper {
+	return &stamper{
+		nodes: nodes, live: live, api: api, metrics: metrics,
+		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[NodeRequest](firstBackoff, lastBackoff),
+		lag:     workqueue.NewTypedItemExponentialFailureRateLimiter[NodeRequest](firstUnconfirmed, lastUnconfirmed),
+	}
+}
+
+// forget ends the waits of a node.
+func (s *stamper) forget(req NodeRequest) {
+	s.backoff.Forget(req)
+	s.lag.Forget(req)
 }
 
 // stampAfter is how long a taint is known before it is stamped. Pods that are due at once go first:
@@ -77,7 +92,7 @@ func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 		s.stamps.Delete(req)
 	}
 	if !ok || !known.unstamped() {
-		s.backoff.Forget(req)
+		s.forget(req)
 		return reconcile.Result{}, nil
 	}
 	past := s.past(req)
@@ -89,22 +104,29 @@ func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 	case apicall.Stopping(ctx): // the next process goes on
 		return reconcile.Result{}, nil
 	case err == nil || errors.Is(err, errStripped):
-		s.backoff.Forget(req)
+		s.forget(req)
 		past = past.another(time.Now())
 		s.stamps.Store(req, past)
 		return reconcile.Result{RequeueAfter: past.rest()}, nil
 	case apicall.IsNotFound(err) || errors.Is(err, errApplied):
-		s.backoff.Forget(req)
+		s.forget(req)
 		return reconcile.Result{}, nil
 	}
 	s.metrics.retries.WithLabelValues(reason(err)).Inc()
+	if errors.Is(err, errUnconfirmed) {
+		return reconcile.Result{RequeueAfter: s.lag.When(req)}, nil
+	}
 	if s.backoff.NumRequeues(req) >= refusedAfter && apicall.Answered(err) {
 		s.nodes.unstampable.Store(req.Name, struct{}{})
 	}
 	if s.backoff.NumRequeues(req) == troubleAfter {
 		logf.FromContext(ctx).Info("Cannot write timeAdded of a NoExecute taint: its countdowns will not survive a restart; still trying", "node", req.Name, "reason", err.Error())
 	}
-	return reconcile.Result{RequeueAfter: s.backoff.When(req)}, nil
+	wait := s.backoff.When(req)
+	if refused(err) {
+		wait = retryAfter(err, s.backoff.NumRequeues(req))
+	}
+	return reconcile.Result{RequeueAfter: wait}, nil
 }
 
 func (s *stamper) past(req NodeRequest) stamps {

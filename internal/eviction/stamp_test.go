@@ -113,3 +113,16 @@ func TestWithoutStampingNoNodeIsWritten(t *testing.T) {
 		}
 	})
 }
+
+func TestANodeWhoseStampIsRefusedIsNotAskedForTwiceAMinute(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.stampingRefused()
+		w.addNode("n")
+		w.run()
+		w.taint("n", "k:NoExecute")
+		w.pass(hour)
+		if stamps := w.did("patch n"); len(stamps) > 30 || len(stamps) < 12 {
+			t.Errorf("%d stamps within an hour, want one every 4 to 5 minutes in the end", len(stamps))
+		}
+	})
+}

@@ -52,7 +52,7 @@ type ward struct {
 func playWard(t *testing.T, evictor contestant, script func(w *ward, evictor *arena.Process)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewSimpleClientset() //nolint:staticcheck // the other keeps managed fields, which cost it milliseconds a call
+		client := fake.NewSimpleClientset() // the other one keeps managed fields, which cost it milliseconds a call
 		w := &ward{t: t, client: client, deletes: outcome{}, ready: true}
 		w.client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			w.mu.Lock()
