@@ -116,6 +116,7 @@ func (s *stage) playAct(ctx context.Context, a act, outcomes map[int]outcome) er
 
 // playTogether plays some scenarios side by side.
 func (s *stage) playTogether(ctx context.Context, numbers []int, outcomes map[int]outcome) {
+	s.meeting = newMeeting(len(numbers))
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	for _, r := range rows() {

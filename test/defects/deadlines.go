@@ -149,7 +149,7 @@ func playOverflow(ctx context.Context, s *scene) (finding, error) {
 
 // playRestart restarts the contestant while a countdown runs.
 func playRestart(ctx context.Context, s *scene) (finding, error) {
-	const tolerated = 12 * time.Second
+	const tolerated = 15 * time.Second
 	pod, err := s.lonelyPod(ctx, "counted", tolerating("gone", int64(tolerated.Seconds())))
 	if err != nil {
 		return finding{}, err
@@ -158,10 +158,10 @@ func playRestart(ctx context.Context, s *scene) (finding, error) {
 	if err != nil {
 		return finding{}, err
 	}
-	if err := pause(ctx, tolerated/2); err != nil {
+	if err := pause(ctx, tolerated/3); err != nil {
 		return finding{}, err
 	}
-	if err := s.contestant.restart(ctx); err != nil {
+	if err := s.restart(ctx); err != nil {
 		return finding{}, err
 	}
 	d, err := s.observer.departure(ctx, pod, began, tolerated, time.Minute)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -24,10 +25,17 @@ const creators = 16
 type scene struct {
 	*stage
 	namespace string
+	attend    func() // the meeting of its act; to do it again does nothing
 }
 
 func (s *stage) newScene(ctx context.Context, name string) (*scene, error) {
-	return &scene{stage: s, namespace: name}, s.createNamespace(ctx, name)
+	return &scene{stage: s, namespace: name, attend: sync.OnceFunc(s.meeting.leave)}, s.createNamespace(ctx, name)
+}
+
+// restart restarts the contestant, once for all scenarios that are played now.
+func (s *scene) restart(ctx context.Context) error {
+	s.attend()
+	return s.meeting.together(ctx, s.contestant.restart)
 }
 
 // clear removes what the scenario has made. The pods go first: nobody else shall take an interest in them.

@@ -32,6 +32,7 @@ type stage struct {
 	surroundings
 	contestant contestant
 	running    launch
+	meeting    *meeting // of the act that is played
 	canaries   atomic.Int32
 }
 
@@ -143,6 +144,7 @@ func (s *stage) createNamespace(ctx context.Context, name string) error {
 // contestant.
 func (s *stage) play(ctx context.Context, r row) outcome {
 	scene, err := s.newScene(ctx, fmt.Sprintf("row-%02d", r.number))
+	defer scene.attend()
 	if err != nil {
 		return outcome{err: err}
 	}

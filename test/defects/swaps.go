@@ -60,7 +60,7 @@ func playSwapAndRestart(ctx context.Context, s *scene) (finding, error) {
 	if err := pause(ctx, time.Second); err != nil {
 		return finding{}, err
 	}
-	if err := s.contestant.restart(ctx); err != nil {
+	if err := s.restart(ctx); err != nil {
 		return finding{}, err
 	}
 	d, err := s.observer.departure(ctx, pod, began, tolerated, time.Minute)
