@@ -36,7 +36,7 @@ func (j judge) over(pod *podcache.Pod, tainted *node) (verdict.Verdict, bool) {
 	}
 	v := j.byOurs(tainted.facts, pod)
 	if v.Leaves {
-		v.Due = later(v.Due, j.clock.Ours(j.byServers(tainted.facts, pod).Due))
+		v.Due = later(v.Due, j.clock.Ours(j.byServers(tainted.facts, pod).Due.Truncate(time.Second)))
 	}
 	return v, v.Leaves
 }
