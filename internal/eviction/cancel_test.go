@@ -195,7 +195,7 @@ func TestAnEvictionThatWasHandedOverWhileItEndedComesBack(t *testing.T) {
 		pods := podcache.New(client)
 		bubble.Run(t, "the cache of pods", pods.Run)
 		slots, under, req := newSlots(1), &attempts{under: map[PodRequest]*attempt{}}, PodRequest{Namespace: "default", Name: "p", UID: "p"}
-		x := &executor{nodes: nodes, pods: pods, attempts: under, slots: slots, metrics: newMetrics()}
+		x := &executor{judge: judge{clock: &apicall.Clock{}}, nodes: nodes, pods: pods, attempts: under, slots: slots, metrics: newMetrics()}
 		defer slots.done(req)
 		slots.take()
 
