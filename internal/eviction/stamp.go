@@ -187,7 +187,7 @@ func (s *stamper) stamp(ctx context.Context, name string) error {
 // the watch has lagged, the present. That is later than the truth, which is written once the watch has brought the
 // stamp, and so shown that the taint is the same.
 func (s *stamper) unconfirmed(req NodeRequest) *metav1.Time {
-	if s.backoff.NumRequeues(req) < 2 {
+	if s.lag.NumRequeues(req) < 2 {
 		return nil
 	}
 	return &metav1.Time{Time: s.nodes.clock.Time().Truncate(time.Second)}
