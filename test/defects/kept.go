@@ -14,7 +14,8 @@ func keptRows() []row {
 			how: "200 pods of one node are due; a validating webhook on their DELETE (`timeoutSeconds: 10`, `failurePolicy: Fail`) does not answer. " +
 				"When the first waits for it, another node is tainted, whose pod tolerates that for 5 s. Neither controller has a limit of calls per " +
 				"second: kube-controller-manager runs with `--kube-api-qps=10000`, Taintkeeper with its defaults. By the API server's own flow control, which is " +
-				"as it comes, calls of both share some 100 seats with all service accounts of kube-system: calls that hang keep theirs.",
+				"as it comes, calls of both share some 100 seats with all service accounts of kube-system: calls that hang keep theirs. How many there are depends on the " +
+				"load of the minute before: in other runs the pod was up to 10 s late with Taintkeeper and 5 s with upstream.",
 			play: playHang,
 		},
 		{

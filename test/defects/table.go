@@ -23,8 +23,8 @@ type chapter struct {
 
 var chapters = []chapter{
 	{fixes, "What Taintkeeper fixes", "Each is a defect of upstream's, under the same number as in the README."},
-	{keeps, "What a replacement must not lose", "What a user may rely on, upstream's defects apart; of most of it upstream takes care without effort, as it asks " +
-		"no clock, keeps nothing\nin the cluster and has a goroutine per eviction. Each was wrong in an early version of Taintkeeper."},
+	{keeps, "What a replacement must not lose", "What a user may rely on, upstream's defects apart. Upstream does most of it right by what it is: it counts with timers of its " +
+		"own, writes\nnothing to nodes and has a goroutine per eviction. Each was wrong in an early version of Taintkeeper."},
 }
 
 // printTable prints the results for a terminal.
