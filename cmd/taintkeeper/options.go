@@ -90,7 +90,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.controllers, "controllers", []string{controllerEviction}, "controllers to run, in kube-controller-manager's syntax: '*' all, 'name' this one, '-name' not this one; there are: "+strings.Join(knownControllers, ", "))
 	flags.StringToStringVar(&o.featureGates, "feature-gates", nil, "Kubernetes feature gates to follow, as the API server has them: "+comparisonOperators+"=true|false (default false)")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "observe, log, count and write events marked as a dry run, but change nothing")
-	flags.IntVar(&o.concurrentEvictions, "concurrent-evictions", eviction.DefaultConcurrentEvictions, "evictions carried out at the same time while the API server answers promptly; of those that hang 31 times as many may go on beside them")
+	flags.IntVar(&o.concurrentEvictions, "concurrent-evictions", eviction.DefaultConcurrentEvictions, "evictions carried out at the same time while the API server answers promptly; of those that hang 4 times as many may go on beside them")
 	flags.BoolVar(&o.stampTaints, "stamp-taints", true, "write timeAdded on NoExecute taints that have none, so that countdowns survive a restart; without it the right to patch nodes is not needed for evictions")
 	flags.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 0, "calls per second to the API server; 0: no limit here, the API server's priority and fairness decides")
 	flags.IntVar(&o.kubeAPIBurst, "kube-api-burst", 0, "calls above the rate in one burst, when --kube-api-qps is set; 0: twice the rate")

@@ -35,6 +35,9 @@ type attempt struct {
 	refusal   error     // of the last try
 }
 
+// tried reports whether there was a try that failed or was aborted.
+func (a *attempt) tried() bool { return a.failures+a.aborted > 0 }
+
 // fail notes why a try ended without a result, and returns how long to wait before the next.
 func (a *attempt) fail(err error) time.Duration {
 	var early tooEarlyError
@@ -46,7 +49,7 @@ func (a *attempt) fail(err error) time.Duration {
 		return doubled(firstUnconfirmed, a.unconfirmed, lastUnconfirmed)
 	case errors.Is(err, errNoRoom): // to make room for others is none either
 		a.aborted++
-		return doubled(firstBackoff, a.aborted, lastBackoff)
+		return doubled(firstUnconfirmed, a.aborted, lastUnconfirmed)
 	}
 	a.unconfirmed, a.aborted = 0, 0
 	a.failures++

@@ -63,7 +63,7 @@ type Config struct {
 	// NeverStamp leaves NoExecute taints without timeAdded as they are. Their countdowns begin anew when the process does.
 	NeverStamp bool
 	// ConcurrentEvictions bounds the evictions that are carried out at the same time, as long as they are answered within a
-	// quarter of a second, and 32 times as many in all; zero means DefaultConcurrentEvictions.
+	// quarter of a second, and 5 times as many in all; zero means DefaultConcurrentEvictions.
 	ConcurrentEvictions int
 	// Limiter bounds the rate of calls; nil means no limit. A limit belongs here and not into
 	// Client, where decisions would wait behind it and grow old.

@@ -50,7 +50,11 @@ func (x *executor) Reconcile(ctx context.Context, req PodRequest) (reconcile.Res
 	if wait := time.Until(attempt.notBefore); wait > 0 {
 		return again(attempt, wait), nil
 	}
-	t, trying := x.slots.begin(ctx, req, x.nodeOf(req), attempt)
+	node := x.nodeOf(req)
+	if attempt.tried() && x.slots.full(node) {
+		return again(attempt, firstUnconfirmed), nil
+	}
+	t, trying := x.slots.begin(ctx, req, node, attempt)
 	result, err := x.evict(trying, t)
 	aborted := x.slots.end(t)
 	switch {

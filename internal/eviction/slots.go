@@ -20,8 +20,11 @@ const (
 	// patience is how long an eviction may hold a slot. One that takes longer, because a webhook hangs or the
 	// API server is slow, goes on without, so that evictions are never begun more slowly than this.
 	patience = 250 * time.Millisecond
-	// inFlightPerSlot bounds the evictions that are carried out at the same time, those without a slot included.
-	inFlightPerSlot = 32
+	// inFlightPerSlot bounds the evictions that are carried out at the same time, those without a slot included. With the
+	// default that is 80. A call that hangs keeps a seat of the API server's priority level, which all service accounts of
+	// kube-system share and which has 98 by default (workload-high): whoever takes them all holds up its own other calls,
+	// and everybody else's.
+	inFlightPerSlot = 5
 )
 
 var (
@@ -148,6 +151,14 @@ func (s *slots) outlast(t *try) {
 		s.hang(t.node)
 	}
 	s.put()
+}
+
+// full reports whether evictions of a node hang, and no more may: a retry of another of its pods waits then, rather than to be
+// begun and aborted.
+func (s *slots) full(node string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hanging[node] > 0 && s.hangingInAll() >= s.most
 }
 
 func (s *slots) hangingInAll() int {

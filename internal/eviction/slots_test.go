@@ -61,7 +61,7 @@ func TestDeletesThatHangHoldUpNobody(t *testing.T) {
 					w.pass(10 * time.Minute)
 					w.wantWithin("of-another-node", 29*sec) // the taints were set a second before the world began
 					w.wantWithin("webhook", 0)
-					if most := 32 * DefaultConcurrentEvictions; server.mostOpen() > most+2 { // the reads of the two nodes
+					if most := 5 * DefaultConcurrentEvictions; server.mostOpen() > most+2 { // the reads of the two nodes
 						t.Errorf("%d calls were open at once, want %d at most", server.mostOpen(), most)
 					}
 				})
@@ -117,7 +117,8 @@ func TestWhatFailsForLongIsDeletedSoonAfterItCanBe(t *testing.T) {
 	})
 }
 
-func TestAThousandPodsLeaveASlowServerWithinAMinute(t *testing.T) {
+// Each eviction takes 8 s, two reads included, of which the reads are shared: 80 at a time need 100 s.
+func TestAThousandPodsLeaveASlowServerNearlyAsFastAsItsSeatsAllow(t *testing.T) {
 	playMany(t, func(t *testing.T, w *world) {
 		server := w.slow(func(string, string) (time.Duration, error) { return 2 * sec, nil })
 		for i := range 100 {
@@ -127,14 +128,15 @@ func TestAThousandPodsLeaveASlowServerWithinAMinute(t *testing.T) {
 			w.addPod(fmt.Sprintf("p-%d", i), onNode(fmt.Sprintf("n%d", i%100)))
 		}
 		w.run(server.behind)
-		w.pass(time.Minute)
+		w.pass(150 * sec)
 		if got := len(w.deleted()); got != 1000 {
-			t.Errorf("%d pods left within a minute, want all 1000", got)
+			t.Errorf("%d pods left within two and a half minutes, want all 1000", got)
 		}
 	})
 }
 
-// A webhook that takes its time and then allows it: what was begun is not given up for what comes after it.
+// A webhook that takes its time and then allows it: what was begun is not given up for what comes after it. 64 at a time need
+// 313 s.
 func TestSlowDeletesOfOneNodeComeToTheirEnd(t *testing.T) {
 	playMany(t, func(t *testing.T, w *world) {
 		server := w.slow(func(verb, _ string) (time.Duration, error) {
@@ -148,9 +150,9 @@ func TestSlowDeletesOfOneNodeComeToTheirEnd(t *testing.T) {
 			w.addPod(fmt.Sprintf("p-%d", i))
 		}
 		w.run(server.behind)
-		w.pass(4 * time.Minute)
+		w.pass(6 * time.Minute)
 		if got := len(w.deleted()); got != 2000 {
-			t.Errorf("%d of 2000 pods left within 4 minutes", got)
+			t.Errorf("%d of 2000 pods left within 6 minutes", got)
 		}
 	})
 }
@@ -278,7 +280,7 @@ func TestWhereOneEvictionOfEachOfManyNodesHangsTheSlowOneOfAnotherLeavesOnceThey
 			}
 			return hang(verb, name)
 		})
-		for i := range 600 {
+		for i := range 80 {
 			w.addStampedNode(fmt.Sprint("n", i), "k:NoExecute")
 			w.addPod(fmt.Sprint("stuck-", i), onNode(fmt.Sprint("n", i)))
 		}

@@ -133,7 +133,7 @@ func TestOursNeedsNoIndexOfAnotherController(t *testing.T) { // 11
 }
 
 func TestOursHasBoundedWorkersAndUpstreamAGoroutineForEachPod(t *testing.T) { // 12
-	const pods, bound = 1500, 700 // 512 workers, and what watches
+	const pods, bound = 600, 300 // 80 workers, and what watches
 	for who, c := range map[string]contestant{"ours": ours, "upstream": upstream} {
 		t.Run(who, func(t *testing.T) {
 			before, most := runtime.NumGoroutine(), 0
