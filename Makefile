@@ -106,7 +106,7 @@ bin/chaos-taintkeeper:
 	@$(GO) run ./test/wallclock/build $@ ./cmd/taintkeeper
 
 .PHONY: bench
-bench: build controlplane bin/bench ## measure storms, lateness, heartbeats and memory beside the built-in controllers (20 minutes; docs/evaluation.md)
+bench: build controlplane bin/bench ## measure storms, slow admissions, lateness, heartbeats and 150,000 pods beside the built-in controllers (half an hour; docs/evaluation.md)
 	@$(GO) test -run '^$$' -bench '^Benchmark(Record150k|Million)$$' -benchtime 1x ./internal/podcache
 	@bin/bench $(BENCH)
 

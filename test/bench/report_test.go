@@ -43,7 +43,7 @@ func TestGoals(t *testing.T) {
 func TestRatiosAreThoseOfOneRound(t *testing.T) {
 	ours := []stormRound{{Total: 3 * time.Second}, {Total: 5 * time.Second}, {Total: 7 * time.Second}}
 	floor := []stormRound{{Total: 2 * time.Second}, {Total: 5 * time.Second}}
-	if diff := cmp.Diff([]float64{1.5, 1}, ratios(ours, floor)); diff != "" {
+	if diff := cmp.Diff([]float64{1.5, 1}, ratios(ours, floor, stormRound.total)); diff != "" {
 		t.Errorf("a round that the other did not have is compared, or another one's (-want +got):\n%s", diff)
 	}
 }

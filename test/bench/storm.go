@@ -35,6 +35,11 @@ type stormRound struct {
 	ServerCPU time.Duration `json:"serverCPU"` // of the API server
 }
 
+func (r stormRound) total() time.Duration { return r.Total }
+
+// work is the processor time of the process and of the API server.
+func (r stormRound) work() time.Duration { return r.CPU + r.ServerCPU }
+
 // callsPerPod leaves events out.
 func (r stormRound) callsPerPod() float64 {
 	calls := 0
