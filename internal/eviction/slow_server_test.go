@@ -48,6 +48,9 @@ func (s *slowServer) wait(ctx context.Context, verb, name string) error {
 	s.count(1)
 	defer s.count(-1)
 	takes, err := s.takes(verb, name)
+	if takes == 0 { // timers of a bubble that end at once, on several threads, crash the race detector of Go 1.26
+		return err
+	}
 	select {
 	case <-time.After(takes):
 		return err
