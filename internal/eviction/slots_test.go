@@ -229,6 +229,7 @@ func TestAnEvictionThatIsBegunAgainAtOnceKeepsItsSlot(t *testing.T) {
 		q.Add(req) // the pod has to leave again
 		go work(patience / 2)
 		time.Sleep(time.Minute) //nolint:forbidigo // virtual time in a synctest bubble
+		synctest.Wait()
 		if taken, hanging := len(slots.free), slots.hangingInAll(); taken != 0 || hanging != 0 {
 			t.Errorf("%d slots are taken and %d evictions hang when all are over", taken, hanging)
 		}
