@@ -43,7 +43,7 @@ func (a *attempt) fail(err error) time.Duration {
 	var early tooEarlyError
 	switch {
 	case errors.As(err, &early):
-		return min(max(early.wait, firstUnconfirmed), longestNap)
+		return min(max(early.wait, firstBackoff), longestNap)
 	case errors.Is(err, errUnconfirmed): // to wait for a watch is no failure
 		a.unconfirmed++
 		return doubled(firstUnconfirmed, a.unconfirmed, lastUnconfirmed)
