@@ -88,7 +88,8 @@ type attempts struct {
 	under map[PodRequest]*attempt
 }
 
-func (a *attempts) get(req PodRequest) *attempt {
+// get returns the eviction of a pod, and whether it begins now.
+func (a *attempts) get(req PodRequest) (_ *attempt, begins bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	known, ok := a.under[req]
@@ -96,7 +97,7 @@ func (a *attempts) get(req PodRequest) *attempt {
 		known = &attempt{}
 		a.under[req] = known
 	}
-	return known
+	return known, !ok
 }
 
 // begun reports whether an eviction was begun and is not over. It comes back by itself.

@@ -153,7 +153,8 @@ func TestNothingIsSaidToBeCancelledThatIsDeletedAtThatMoment(t *testing.T) {
 		defer events.broadcaster.StartEventWatcher(func(*corev1.Event) { said++ }).Stop()
 		d := &decider{nodes: nodes, pods: pods, events: events, execute: newHandover(under, slots)}
 		slots.take()
-		try, _ := slots.begin(t.Context(), was.request(), "n", under.get(was.request()))
+		begun, _ := under.get(was.request())
+		try, _ := slots.begin(t.Context(), was.request(), "n", begun)
 
 		slots.mu.Lock() // the decider is on its way to ask whether the eviction is carried out now
 		go d.withdraw(t.Context(), "n", time.Now(), decision{"p": was}, nil)
@@ -195,7 +196,7 @@ func TestAnEvictionThatWasHandedOverWhileItEndedComesBack(t *testing.T) {
 		pods := podcache.New(client)
 		bubble.Run(t, "the cache of pods", pods.Run)
 		slots, under, req := newSlots(1), &attempts{under: map[PodRequest]*attempt{}}, PodRequest{Namespace: "default", Name: "p", UID: "p"}
-		x := &executor{judge: judge{clock: &apicall.Clock{}}, nodes: nodes, pods: pods, attempts: under, slots: slots, metrics: newMetrics()}
+		x := &executor{judge: judge{clock: &apicall.Clock{}}, nodes: nodes, pods: pods, attempts: under, slots: slots, turns: &turns{}, metrics: newMetrics()}
 		defer slots.done(req)
 		slots.take()
 

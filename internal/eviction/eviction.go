@@ -167,7 +167,7 @@ func (e *Evictor) addControllers(decisions *decisions, attempts *attempts, metri
 		Reconciler: &executor{
 			judge: judge, mode: e.config.Mode, nodes: e.nodes, pods: e.pods,
 			live: live, api: calls,
-			attempts: attempts, slots: slots,
+			attempts: attempts, slots: slots, turns: &due.turns,
 			events: e.events, metrics: metrics,
 		},
 	}, due)

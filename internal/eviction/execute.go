@@ -38,6 +38,7 @@ type executor struct {
 	api      api
 	attempts *attempts
 	slots    *slots
+	turns    *turns
 	events   *events
 	metrics  *metrics
 	trouble  trouble
@@ -46,11 +47,14 @@ type executor struct {
 // Reconcile evicts one pod: done when the pod is gone, was replaced or has no longer to leave;
 // otherwise it comes back, however often it takes.
 func (x *executor) Reconcile(ctx context.Context, req PodRequest) (reconcile.Result, error) {
-	attempt := x.attempts.get(req)
+	node := x.nodeOf(req)
+	attempt, begins := x.attempts.get(req)
+	if begins {
+		x.turns.begin(node)
+	}
 	if wait := time.Until(attempt.notBefore); wait > 0 {
 		return again(attempt, wait), nil
 	}
-	node := x.nodeOf(req)
 	if attempt.tried() && x.slots.full(node) {
 		return again(attempt, firstUnconfirmed), nil
 	}

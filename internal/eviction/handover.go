@@ -19,6 +19,7 @@ type handover struct {
 	queue    priorityqueue.PriorityQueue[PodRequest]
 	attempts *attempts
 	slots    *slots
+	turns    turns
 }
 
 func newHandover(attempts *attempts, slots *slots) *handover {
@@ -39,8 +40,8 @@ func (h *handover) Start(_ context.Context, queue workqueue.TypedRateLimitingInt
 // String names the source in the log.
 func (h *handover) String() string { return "pods that are due" }
 
-// add hands over the due pods of a node, in their order. Nodes take turns: the first pod of each comes before the
-// second of any, so that no node has to wait for all pods of another.
+// add hands over the due pods of a node, in their order. Nodes take turns, so that none has to wait for all pods of
+// another.
 //
 // While evictions of the node hang, its most important pods take every other turn: what hangs may be waiting for one
 // of them, such as the pods of a webhook.
@@ -49,8 +50,9 @@ func (h *handover) add(node string, due []leaving) {
 	if h.slots.hangs(node) {
 		due = fromBothEnds(due)
 	}
-	for rank, l := range due {
-		h.queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(turnOf(rank, l.due, l.pod.Priority))}, l.request())
+	rank := h.turns.rank(node, len(due))
+	for i, l := range due {
+		h.queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(turnOf(turn(rank+i), l.due, l.pod.Priority))}, l.request())
 	}
 }
 
@@ -74,20 +76,20 @@ func fromBothEnds(due []leaving) []leaving {
 }
 
 // The queue of the second stage serves the greatest number first. From the highest bit down: what was never tried before
-// what was; the rank among the pods of the node, or how often it failed; the due second; the pod priority, in steps of 65,536.
+// what was; the turn of the node, or how often it failed; the due second; the pod priority, in steps of 65,536.
 const (
 	bitsOfPriority = 16
 	bitsOfSecond   = 32
-	lastRank       = 1<<14 - 1
+	lastTurn       = 1<<14 - 1
 	retries        = 1 << 62
 )
 
 // turnOf orders a pod that was never tried.
-func turnOf(rank int, due time.Time, podPriority int32) int {
+func turnOf(turn int, due time.Time, podPriority int32) int {
 	const half = 1 << (bitsOfPriority - 1)
 	second := min(max(due.Unix(), 0), 1<<bitsOfSecond-1)
 	step := int(podPriority>>bitsOfPriority) + half
-	return ^(min(rank, lastRank)<<(bitsOfSecond+bitsOfPriority) | int(second)<<bitsOfPriority | step)
+	return ^(min(turn, lastTurn)<<(bitsOfSecond+bitsOfPriority) | int(second)<<bitsOfPriority | step)
 }
 
 // turnOfRetry orders a pod that failed: those that failed less often first.
