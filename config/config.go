@@ -19,13 +19,13 @@ var RBAC []byte
 //go:embed crd.yaml
 var CRD []byte
 
-// Coexistence is coexistence.yaml: what keeps the built-in taint-eviction-controller from evicting while Taintkeeper is
-// alive.
-//
-//go:embed coexistence.yaml
-var Coexistence []byte
-
 // Deployment is deployment.yaml: two replicas in the cluster itself, and their PodDisruptionBudget.
 //
 //go:embed deployment.yaml
 var Deployment []byte
+
+// Coexistence is coexistence.yaml: the admission policy that keeps the built-in taint-eviction-controller from evicting,
+// and the eviction clock by which it goes.
+//
+//go:embed coexistence.yaml
+var Coexistence []byte

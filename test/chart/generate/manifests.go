@@ -37,7 +37,9 @@ var known = []manifest{
 	},
 	{
 		path: "config/coexistence.yaml",
-		about: "# Rendered from charts/taintkeeper by make generate: not to be edited. Taintkeeper needs the flag --coexist with it.\n" +
+		about: "# Keeps the built-in taint-eviction-controller from evicting while Taintkeeper does, in a cluster whose\n" +
+			"# kube-controller-manager runs with its defaults. Start Taintkeeper with --coexist. Needs Kubernetes 1.31 or later.\n" +
+			"# Rendered from charts/taintkeeper by make generate: not to be edited.\n" +
 			"#\n#   kubectl apply -f config/coexistence.yaml\n#\n",
 		templates: []string{"coexistence.yaml"},
 		values:    coexisting(enforce("eviction")),
