@@ -24,6 +24,8 @@ type TaintkeeperConfig struct {
 	Name string
 	// Access is how it reaches the API server; by default it is [Cluster.TaintkeeperAccess].
 	Access *rest.Config
+	// Granted says that Access has its rights already: config/rbac.yaml is not installed.
+	Granted bool
 	// Args are added to its command line, and win over the default that it takes no part in an election.
 	Args []string
 	// Env is added to its environment, each as name=value.
@@ -40,7 +42,7 @@ type Taintkeeper struct {
 	health  string // address
 }
 
-// StartTaintkeeper grants taintkeeper its rights, starts it and returns once its caches are complete. A name may be used
+// StartTaintkeeper grants taintkeeper its rights if it needs them, starts it and returns once its caches are complete. A name may be used
 // again once its bearer has ended.
 func (c *Cluster) StartTaintkeeper(ctx context.Context, cfg TaintkeeperConfig) (*Taintkeeper, error) {
 	if err := c.processes.refusal(); err != nil {
@@ -53,8 +55,10 @@ func (c *Cluster) StartTaintkeeper(ctx context.Context, cfg TaintkeeperConfig) (
 	if err != nil {
 		return nil, err
 	}
-	if err := c.GrantTaintkeeper(ctx); err != nil {
-		return nil, err
+	if !cfg.Granted {
+		if err := c.GrantTaintkeeper(ctx); err != nil {
+			return nil, err
+		}
 	}
 	kubeconfig, err := c.taintkeeperKubeconfig(cfg)
 	if err != nil {
