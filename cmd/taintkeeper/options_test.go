@@ -35,6 +35,8 @@ func TestABadValueIsNamedWithWhatIsAllowed(t *testing.T) {
 		{"--controllers=foo", `there is no controller "foo"; there are: eviction, node-health`},
 		{"--controllers=-eviction", "this leaves nothing to run"},
 		{"--controllers=*,-eviction,-node-health", "this leaves nothing to run"},
+		{"--shadow --dry-run", "choose one"},
+		{"--shadow --controllers=*", "leave node-health out of --controllers"},
 		{"--node-monitor-grace-period=0s", "more than zero"},
 		{"--node-startup-grace-period=-1s", "more than zero"},
 		{"--node-eviction-rate=-1", "0 means that no node is tainted"},
