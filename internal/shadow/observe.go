@@ -4,7 +4,6 @@
 package shadow
 
 import (
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,24 +12,10 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// ourMark is how the message of the condition begins when Taintkeeper has set it, and not the built-in.
-const ourMark = "Taintkeeper:"
-
-// marked reports whether the built-in has marked the pod for deletion.
-func marked(pod *corev1.Pod) bool {
-	for i := range pod.Status.Conditions {
-		condition := &pod.Status.Conditions[i]
-		if condition.Type == corev1.DisruptionTarget && condition.Status == corev1.ConditionTrue &&
-			condition.Reason == podcache.EvictionReason && !strings.HasPrefix(condition.Message, ourMark) {
-			return true
-		}
-	}
-	return false
-}
-
-// deletedAt returns when the API server accepted the delete of a pod that was seen terminating at an instant.
+// deletedAt returns when the API server accepted the delete of a pod that was seen to go at an instant: what its object
+// says, or that instant.
 func deletedAt(pod *corev1.Pod, ours func(time.Time) time.Time, seen time.Time) time.Time {
-	if pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil {
+	if pod == nil || pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil {
 		return seen
 	}
 	grace := time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
@@ -45,8 +30,11 @@ func (b *book) observe(change podcache.Change, ours func(time.Time) time.Time, a
 		return
 	}
 	before, after := change.Before, change.After
-	went := after == nil || after.Flags.Has(podcache.Terminating)
-	byBuiltIn := change.Object != nil && marked(change.Object)
+	went, newest := after == nil, before
+	if after != nil {
+		went, newest = after.Flags.Has(podcache.Terminating), after
+	}
+	byBuiltIn := newest.Flags.Has(podcache.MarkedByBuiltIn)
 	switch {
 	case before.Flags.Has(podcache.Terminating):
 		b.observeTerminating(before, after, byBuiltIn, at)
@@ -92,11 +80,8 @@ func (b *book) observeOther(pod *podcache.Pod, at time.Time) {
 // observeTerminating notes what becomes of a pod that terminates.
 func (b *book) observeTerminating(before, after *podcache.Pod, byBuiltIn bool, at time.Time) {
 	p := b.byNode[before.Node][before.UID]
-	if after == nil || !byBuiltIn || p != nil {
-		return // it is gone; or it goes, and that was noted
-	}
-	if before.Flags.Has(podcache.MarkedByTaint) || !after.Flags.Has(podcache.MarkedByTaint) {
-		return
+	if after == nil || p != nil || !byBuiltIn || before.Flags.Has(podcache.MarkedByBuiltIn) {
+		return // it is gone; or that it goes was noted; or nothing is new
 	}
 	p = b.promise(before)
 	p.left, p.leftSeen, p.settled = at, at, true
