@@ -130,12 +130,12 @@ func (b *book) judge(p *promise, at time.Time) time.Time {
 		b.report.count(outcome)
 	}
 	p.settled = true
-	b.went(p, at)
-	if !outcome.differs() {
+	if outcome.differs() {
+		b.tell(p, outcome, b.why(p, outcome), at)
+	} else {
 		b.forget(p)
-		return at.Add(remembered)
 	}
-	b.tell(p, outcome, b.why(p, outcome), at)
+	b.went(p, at)
 	return p.leftSeen.Add(remembered)
 }
 

@@ -54,6 +54,9 @@ func (b *book) whyEarly(p *promise) string {
 func (b *book) whyLate(p *promise) string {
 	began := p.left.Add(-time.Duration(min(p.tolerated(), overflows)) * time.Second)
 	switch {
+	case renamed(p, began):
+		return fmt.Sprintf("the built-in counted the %d s from %s, when %s came, and not from %s, when the node became not ready",
+			p.tolerated(), clock(began), name(p.reason.Taint.Taint), clock(p.reason.Start))
 	case b.kept(p):
 		return b.whyKept(p)
 	case !p.marked.IsZero() && p.left.Sub(p.marked) > Tolerance:
@@ -62,12 +65,17 @@ func (b *book) whyLate(p *promise) string {
 		return b.whyQueued(p)
 	case p.tolerated() == 0:
 		return "why cannot be told from what was seen"
-	case p.reason.Taint.TimeAdded != nil && near(began, p.reason.Taint.TimeAdded.Time):
-		return fmt.Sprintf("the built-in counted the %d s from %s, when %s came, and not from %s, when the node became not ready",
-			p.tolerated(), clock(began), name(p.reason.Taint.Taint), clock(p.reason.Start))
 	}
 	return fmt.Sprintf("the built-in began its countdown of %d s anew at %s, probably because it was restarted; it was to begin at %s",
 		p.tolerated(), clock(began), clock(p.reason.Start))
+}
+
+// renamed reports whether a countdown that began at an instant began when a node that was not ready became unreachable, or
+// the other way round.
+func renamed(p *promise, began time.Time) bool {
+	taint := p.reason.Taint
+	notReady := taint.Key == corev1.TaintNodeNotReady || taint.Key == corev1.TaintNodeUnreachable
+	return notReady && p.tolerated() > 0 && taint.TimeAdded != nil && near(began, taint.TimeAdded.Time) && !near(began, p.reason.Start)
 }
 
 // kept reports whether the pod was evicted, or is not yet, because the built-in goes on with the countdown that it began

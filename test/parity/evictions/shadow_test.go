@@ -1,0 +1,129 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package evictions
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/taintkeeper/taintkeeper/internal/bubble"
+	"github.com/taintkeeper/taintkeeper/internal/shadow"
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
+)
+
+// witness is a client whose watches go on when those of the contestant are interrupted.
+func (w *world) witness() *fake.Clientset {
+	client, news := &fake.Clientset{}, arena.NewNews()
+	nodeChanged, podChanged := w.cluster.nodeChanged, w.cluster.podChanged
+	w.cluster.nodeChanged = func(before, after *corev1.Node) {
+		nodeChanged(before, after)
+		arena.Tell(news, "nodes", before, after, w.cluster.version)
+	}
+	w.cluster.podChanged = func(before, after *corev1.Pod) {
+		podChanged(before, after)
+		arena.Tell(news, "pods", before, after, w.cluster.version)
+	}
+	client.AddReactor("list", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		object, err := w.list(action.(clienttesting.ListActionImpl))
+		return true, object, err
+	})
+	client.AddReactor("create", "events", w.react)
+	client.AddReactor("patch", "events", w.react)
+	client.AddWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return true, news.Watch(action, changesOfAPod*len(w.cluster.pods)+changesOfOthers), nil
+	})
+	return client
+}
+
+// compared plays a history to a contestant and returns what the shadow beside it has to report.
+func compared(t *testing.T, h *history, c contestant) shadow.Report {
+	t.Helper()
+	var report shadow.Report
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(h)
+		comparison, err := shadow.New(shadow.Config{Client: w.witness()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := bubble.Run(t, "the shadow", comparison.Run)
+		w.play(h, &arena.Process{T: t, Run: func(ctx context.Context) error { return c(ctx, w.client) }})
+		report = comparison.Report()
+		stop()
+	})
+	return report
+}
+
+// seen is what the shadow has to say about the one pod of a history.
+type seen struct {
+	outcome shadow.Outcome
+	because string
+}
+
+func TestTheShadowShowsEachDefectAsWhatItIs(t *testing.T) {
+	histories := failures()
+	for name, s := range rewrites() {
+		histories[name] = s
+	}
+	wants := map[string]seen{
+		"4: a second, shorter taint brings the eviction forward":            {shadow.Late, "a second taint with a shorter toleration was ignored"},
+		"4: removing the shorter taint pushes the eviction back":            {shadow.Early, "went on with the first countdown, of 5 s for b, after that taint was taken off"},
+		"4: longer tolerationSeconds take effect":                           {shadow.Early, "that tolerationSeconds became 31 was ignored"},
+		"4: shorter tolerationSeconds take effect":                          {shadow.Late, "that tolerationSeconds became 5 was ignored"},
+		"4: a value that is tolerated for less than the one before":         {shadow.Late, "that tolerationSeconds became 5 was ignored"},
+		"6: tolerationSeconds of 585 years do not evict in 0.3 s":           {shadow.Early, "overflow"},
+		"7: a replacement of the same name on a healthy node stays":         {shadow.Twice, "the built-in deletes by name"},
+		"7: a replacement does not inherit the countdown of the pod before": {shadow.Early, "the countdown of the pod that had this name before"},
+		"8: a pod that somebody else deleted is not deleted again":          {shadow.Twice, "terminating already"},
+		"9: a mirror pod is left alone":                                     {shadow.Stayed, "mirror of a static pod"},
+		"10: a restart does not start a countdown anew":                     {shadow.Late, "evicted 12 s late: the built-in began its countdown of 21 s anew at 00:00:14, probably because it was restarted; it was to begin at 00:00:02"},
+		"10: a countdown starts with timeAdded":                             {shadow.Late, "when it first saw taint a"},
+		"10: a swap and a restart":                                          {shadow.Late, "anew at 00:00:16"},
+		"without a number: a pod that tolerates the one for ever":           {shadow.Late, "when taint node.kubernetes.io/unreachable came"},
+		// The second delete leaves no trace.
+		"8: a terminating pod is not deleted again when the taints change": {outcome: shadow.OnTime},
+		"a swap in two writes": {outcome: shadow.OnTime},
+		"a swap in one write":  {outcome: shadow.OnTime},
+		"a template that has another value and timeAdded each time":                        {outcome: shadow.OnTime},
+		"without a number: a pod whose node is gone is left to the pod garbage collection": {outcome: shadow.Unjudged},
+	}
+	for name, s := range histories {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want, ok := wants[name]
+			if !ok {
+				t.Fatal("nobody said what the shadow is to show")
+			}
+			report := compared(t, &s.history, upstream)
+			if report.Pods[want.outcome] != 1 {
+				t.Errorf("outcomes %v, want one %s", report.Pods, want.outcome)
+			}
+			checkDifferences(t, report, want)
+		})
+	}
+}
+
+func checkDifferences(t *testing.T, report shadow.Report, want seen) {
+	t.Helper()
+	if want.because == "" {
+		if len(report.Differences) > 0 {
+			t.Errorf("differences %v, want none", report.Differences)
+		}
+		return
+	}
+	if len(report.Differences) != 1 || report.Differences[0].Outcome != want.outcome || !strings.Contains(report.Differences[0].Sentence, want.because) {
+		t.Errorf("differences %+v, want one %s with %q", report.Differences, want.outcome, want.because)
+	}
+}
