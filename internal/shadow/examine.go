@@ -52,7 +52,7 @@ func (b *book) decide(node string, at time.Time) {
 			continue
 		}
 		if v, leaves := b.forecast.Over(pod); leaves {
-			b.promise(pod).leaving(v, at, unsure)
+			b.promise(pod).leaving(v, at, unsure || v.Due.Before(b.began))
 		} else if p := b.byNode[node][pod.UID]; p != nil {
 			p.staying(at, untainted)
 		}
@@ -114,7 +114,7 @@ func (b *book) await(p *promise, at time.Time) time.Time {
 // judge judges an eviction. One that the rule does not explain is judged a little later.
 func (b *book) judge(p *promise, at time.Time) time.Time {
 	if v, leaves := b.forecast.Over(p.pod); leaves && !v.Due.After(p.left.Add(Tolerance)) && !p.justified() {
-		p.leaving(v, at, b.unsure(p.pod.Node)) // the watch of nodes was behind
+		p.leaving(v, p.left, b.unsure(p.pod.Node)) // the watch of nodes was behind
 	}
 	if end := p.leftSeen.Add(settle); !p.justified() && at.Before(end) {
 		return end

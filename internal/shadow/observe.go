@@ -59,7 +59,7 @@ func (b *book) observeEviction(pod *podcache.Pod, left, at time.Time) {
 	b.evictions++
 	p := b.promise(pod)
 	if v, leaves := b.forecast.Over(pod); leaves && !p.leaves {
-		p.leaving(v, at, b.unsure(pod.Node))
+		p.leaving(v, left, b.unsure(pod.Node))
 	}
 	p.left, p.leftSeen = left, at
 }

@@ -57,7 +57,8 @@ type countdown struct {
 	due     time.Time // zero: it is not known
 }
 
-// leaving notes that the pod has to leave by the newest verdict.
+// leaving notes that the pod has to leave by the newest verdict. Nobody can evict it before it can be seen that it has to:
+// a taint may come with a timeAdded of long ago, and a shorter toleration when it is over already.
 func (p *promise) leaving(v verdict.Verdict, at time.Time, unsure bool) {
 	if !p.leaves {
 		p.first = countdown{}
@@ -65,7 +66,13 @@ func (p *promise) leaving(v verdict.Verdict, at time.Time, unsure bool) {
 			p.first = begins(v.Reason, at)
 		}
 	}
-	p.leaves, p.due, p.reason, p.unsure = true, v.Due, v.Reason, unsure
+	switch {
+	case v.Due.After(at):
+		p.due = v.Due
+	case !p.leaves || p.due.After(at):
+		p.due = at
+	}
+	p.leaves, p.reason, p.unsure = true, v.Reason, unsure
 	p.ended, p.untainted = time.Time{}, false
 }
 

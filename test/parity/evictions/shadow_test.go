@@ -5,7 +5,10 @@ package evictions
 
 import (
 	"context"
+	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -115,6 +118,17 @@ func TestTheShadowShowsEachDefectAsWhatItIs(t *testing.T) {
 	}
 }
 
+// downMeanwhile reports whether upstream was started only when the pod was due: late is late, whoever it was that did not run.
+func downMeanwhile(h *history, late shadow.Difference) bool {
+	if late.Outcome != shadow.Late {
+		return false
+	}
+	return slices.ContainsFunc(h.occasions(), func(o occasion) bool {
+		started := arena.Epoch.Add(o.at)
+		return o.step == nil && started.After(late.Due.Time) && !started.After(late.Evicted.Time)
+	})
+}
+
 func checkDifferences(t *testing.T, report shadow.Report, want seen) {
 	t.Helper()
 	if want.because == "" {
@@ -125,5 +139,42 @@ func checkDifferences(t *testing.T, report shadow.Report, want seen) {
 	}
 	if len(report.Differences) != 1 || report.Differences[0].Outcome != want.outcome || !strings.Contains(report.Differences[0].Sentence, want.because) {
 		t.Errorf("differences %+v, want one %s with %q", report.Differences, want.outcome, want.because)
+	}
+}
+
+func TestTheShadowAccusesUpstreamOfNothingWhereItKeepsTheRule(t *testing.T) {
+	const histories, seed = 300, 1
+	var kept, broken, shown atomic.Int32
+	t.Run("histories", func(t *testing.T) {
+		for index := range uint64(histories) {
+			t.Run(strconv.FormatUint(index, 10), func(t *testing.T) {
+				t.Parallel()
+				h := generate(seed, index)
+				trial := contest{ours, upstream}.try(t, h)
+				report := compared(t, h, upstream)
+				accused := map[string]shadow.Difference{}
+				for _, difference := range report.Differences {
+					accused[string(difference.UID)] = difference
+				}
+				for _, uid := range trial.uids() {
+					difference, differs := accused[uid]
+					switch {
+					case !near(trial.rule[uid], trial.upstream[uid], roughly):
+						broken.Add(1)
+						if differs {
+							shown.Add(1)
+						}
+					case differs && !downMeanwhile(h, difference):
+						t.Errorf("pod %s, which upstream treated as the rule says: %+v\n%s", uid, difference, trial.Timetable())
+					default:
+						kept.Add(1)
+					}
+				}
+			})
+		}
+	})
+	t.Logf("pods that upstream treated as the rule says: %d; otherwise: %d, of which %d are shown", kept.Load(), broken.Load(), shown.Load())
+	if kept.Load() == 0 || shown.Load() < broken.Load()/2 {
+		t.Error("the histories are no test")
 	}
 }
