@@ -36,8 +36,8 @@ func (b *book) examine(node string, at time.Time) time.Duration {
 // abandon forgets the promises about a node that is gone: its pods are left to the pod garbage collection.
 func (b *book) abandon(node string) {
 	for _, p := range b.byNode[node] {
-		if !p.left.IsZero() && !p.settled {
-			b.report.count(Unjudged)
+		if !p.left.IsZero() {
+			b.count(p, Unjudged)
 		}
 		b.forget(p)
 	}
@@ -62,7 +62,7 @@ func (b *book) decide(node string, at time.Time) {
 // look says what there is to say about a promise, and returns when to look again.
 func (b *book) look(p *promise, at time.Time) time.Time {
 	switch {
-	case p.settled && !p.left.IsZero():
+	case p.judged:
 		return b.until(p, p.leftSeen.Add(remembered), at)
 	case !p.left.IsZero():
 		return b.judge(p, at)
@@ -72,11 +72,19 @@ func (b *book) look(p *promise, at time.Time) time.Time {
 		return b.until(p, p.marked.Add(remembered), at)
 	}
 	b.setOverdue(p, false)
-	if p.reported && !p.settled {
-		p.settled = true
-		b.report.count(Never)
+	if p.reported {
+		b.count(p, Never)
 	}
 	return b.until(p, p.ended.Add(remembered), at)
+}
+
+// count counts a pod, once.
+func (b *book) count(p *promise, outcome Outcome) {
+	if p.counted {
+		return
+	}
+	p.counted = true
+	b.report.count(outcome)
 }
 
 // until forgets a promise at an instant.
@@ -104,10 +112,7 @@ func (b *book) await(p *promise, at time.Time) time.Time {
 	if at.Before(never) {
 		return never
 	}
-	if !p.settled {
-		p.settled = true
-		b.report.count(Never)
-	}
+	b.count(p, Never)
 	return at.Add(remembered)
 }
 
@@ -119,23 +124,23 @@ func (b *book) judge(p *promise, at time.Time) time.Time {
 	if end := p.leftSeen.Add(settle); !p.justified() && at.Before(end) {
 		return end
 	}
-	b.setOverdue(p, false)
 	outcome := b.outcome(p)
 	if !p.due.IsZero() && p.hadToLeave(p.left) && outcome != Unjudged {
 		b.report.observe(p.left.Sub(p.due))
 	}
-	if p.settled { // it was counted
-		outcome = Never
-	} else {
-		b.report.count(outcome)
+	if p.counted && outcome == Late {
+		outcome = Never // which cannot be taken back
 	}
-	p.settled = true
+	b.count(p, outcome)
 	if outcome.differs() {
 		b.tell(p, outcome, b.why(p, outcome), at)
-	} else {
+	}
+	p.judged = true
+	b.went(p, at)
+	b.setOverdue(p, false)
+	if !outcome.differs() {
 		b.forget(p)
 	}
-	b.went(p, at)
 	return p.leftSeen.Add(remembered)
 }
 

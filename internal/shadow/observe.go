@@ -70,8 +70,8 @@ func (b *book) observeOther(pod *podcache.Pod, at time.Time) {
 	if p == nil {
 		return
 	}
-	if p.reported && !p.settled {
-		b.report.count(Never)
+	if p.reported {
+		b.count(p, Never)
 	}
 	b.went(p, at)
 	b.forget(p)
@@ -84,7 +84,7 @@ func (b *book) observeTerminating(before, after *podcache.Pod, byBuiltIn bool, a
 		return // it is gone; or that it goes was noted; or nothing is new
 	}
 	p = b.promise(before)
-	p.left, p.leftSeen, p.settled = at, at, true
-	b.report.count(Twice)
+	p.left, p.leftSeen, p.judged = at, at, true
+	b.count(p, Twice)
 	b.tell(p, Twice, "it was terminating already when the built-in marked it for deletion", at)
 }

@@ -47,7 +47,8 @@ type promise struct {
 	overdue  bool   // it is due, and there
 	ahead    uint64 // how many evictions had been seen when it became due
 	reported bool   // as not evicted
-	settled  bool   // there is nothing more to say
+	counted  bool   // it is in the counter
+	judged   bool   // there is nothing more to say
 }
 
 // countdown is one that the built-in may have begun, by what it could see.

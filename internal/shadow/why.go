@@ -59,10 +59,10 @@ func (b *book) whyLate(p *promise) string {
 			p.tolerated(), clock(began), name(p.reason.Taint.Taint), clock(p.reason.Start))
 	case b.kept(p):
 		return b.whyKept(p)
-	case !p.marked.IsZero() && p.left.Sub(p.marked) > Tolerance:
-		return fmt.Sprintf("the built-in marked it for deletion at %s, and its delete was accepted only %s later", clock(p.marked), duration(p.left.Sub(p.marked)))
 	case b.queued(p, p.left):
 		return b.whyQueued(p)
+	case !p.marked.IsZero() && p.left.Sub(p.marked) > Tolerance:
+		return fmt.Sprintf("the built-in marked it for deletion at %s, and its delete was accepted only %s later", clock(p.marked), duration(p.left.Sub(p.marked)))
 	case p.tolerated() == 0:
 		return "why cannot be told from what was seen"
 	}

@@ -5,6 +5,7 @@ package evictions
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +14,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
@@ -234,4 +237,73 @@ func (p podSpec) number() int {
 		panic(err)
 	}
 	return n
+}
+
+// limited is upstream with the default limit of kube-controller-manager: 20 calls a second.
+func limited(ctx context.Context, client *fake.Clientset) error {
+	limiter := rate.NewLimiter(20, 30)
+	client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if action.GetVerb() == "list" {
+			return false, nil, nil
+		}
+		var err error
+		arena.TakeTime(client, func() { err = limiter.Wait(ctx) })
+		return err != nil, nil, err
+	})
+	return upstream(ctx, client)
+}
+
+// refused is upstream while the API server refuses every delete of a pod until an instant.
+func refused(until time.Duration) contestant {
+	return func(ctx context.Context, client *fake.Clientset) error {
+		client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if arena.Now() >= until {
+				return false, nil, nil
+			}
+			return true, nil, apierrors.NewForbidden(podsResource, action.(clienttesting.DeleteAction).GetName(), errors.New("not now"))
+		})
+		return upstream(ctx, client)
+	}
+}
+
+func TestTheShadowShowsWhatOnlyAStormOrARefusalBringsOut(t *testing.T) {
+	storm := func(steps ...step) history {
+		h := history{Start: 20 * ms, Nodes: []nodeSpec{{Name: "n"}}, Steps: steps}
+		h.Pods = neighbours("n", 200, func(pod *podSpec) { pod.Grace = 30 })
+		return h
+	}
+	one := podSpec{UID: "p", Name: "p", Node: "n", Phase: corev1.PodRunning, Scheduled: new(-10 * sec), Grace: 30}
+	for name, test := range map[string]struct {
+		history    history
+		contestant contestant
+		want       seen
+		atLeast    int
+	}{
+		"1: untainting does not stop what waits": {
+			storm(step{2100 * ms, tainted("a")}, step{6300 * ms, untaint{"n", "a"}}, step{time.Hour, untaint{"n", "none"}}),
+			limited, seen{shadow.Stayed, "the built-in kept killing after the untaint at 00:00:06"}, 150,
+		},
+		"2: a storm is late": {
+			storm(step{2100 * ms, tainted("a")}, step{time.Hour, untaint{"n", "none"}}),
+			limited, seen{shadow.Late, "probably it waited in the built-in's queue"}, 150,
+		},
+		"3: an eviction that is refused for a moment is forgotten": {
+			happens(nodeSpec{Name: "n"}, one, step{2100 * ms, tainted("a")}, step{time.Hour, untaint{"n", "none"}}),
+			refused(5 * sec), seen{shadow.Never, "marked it for deletion at 00:00:02, but it was not deleted; it tries five times"}, 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			report := compared(t, &test.history, test.contestant)
+			said := 0
+			for _, difference := range report.Differences {
+				if difference.Outcome == test.want.outcome && strings.Contains(difference.Sentence, test.want.because) {
+					said++
+				}
+			}
+			if said < test.atLeast || report.Pods[test.want.outcome] < said {
+				t.Errorf("outcomes %v, and %d differences are %s with %q, want %d; the newest: %+v",
+					report.Pods, said, test.want.outcome, test.want.because, test.atLeast, report.Differences[:min(3, len(report.Differences))])
+			}
+		})
+	}
 }
