@@ -170,17 +170,7 @@ func (o *options) validateControllers() error {
 
 // enabled reports whether a controller is to run, by kube-controller-manager's rule: the first
 // item that names it decides, otherwise a '*' anywhere.
-func (o *options) enabled(controller string) bool {
-	for _, item := range o.controllers {
-		switch item {
-		case controller:
-			return true
-		case "-" + controller:
-			return false
-		}
-	}
-	return slices.Contains(o.controllers, "*")
-}
+func (o *options) enabled(controller string) bool { return switchedOn(controller, o.controllers) }
 
 // running returns the names of the controllers that are to run.
 func (o *options) running() []string {

@@ -49,7 +49,7 @@ func run(ctx context.Context, o *options) error {
 	}
 	config.UserAgent = "taintkeeper/" + version
 	config.QPS = -1 // see eviction.Config.Limiter
-	if err := preflight(ctx, config, o); err != nil {
+	if err := preflight(ctx, config, log, o); err != nil {
 		return err
 	}
 	mgr, err := newManager(config, log, o)
