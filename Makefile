@@ -155,7 +155,7 @@ fmt: bin/golangci-lint ## format the code the way make lint wants it
 
 # goreleaser is big, so no other target needs it.
 bin/goreleaser bin/ko: tools/release/go.mod tools/release/go.sum
-	@echo "building $(@F) from source (goreleaser's first build takes 10 minutes on two cores)"
+	@echo "building $(@F) from source (goreleaser's first build takes 5 to 10 minutes on two cores)"
 	@cd tools/release && CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o ../../$@ $$($(GO) list tool | grep -E '/$(@F)(/v[0-9]+)?$$')
 
 bin/actionlint: tools/workflows/go.mod tools/workflows/go.sum
@@ -181,4 +181,6 @@ release-snapshot: bin/goreleaser ## build the archives of a release into dist/, 
 
 .PHONY: diagram
 diagram: bin/d2 ## draw docs/cluster.svg from docs/cluster.d2
-	@bin/d2 --layout=elk --theme=0 --dark-theme=200 --pad=24 docs/cluster.d2 docs/cluster.svg
+	@bin/d2 --elk-nodeNodeBetweenLayers=30 --elk-edgeNodeBetweenLayers=20 \
+		--elk-padding='[top=45,left=25,bottom=45,right=25]' docs/cluster.d2 docs/cluster.svg
+	@chmod 644 docs/cluster.svg

@@ -2,6 +2,7 @@ module github.com/taintkeeper/taintkeeper/tools/diagram
 
 go 1.26.0
 
+// d2 draws docs/cluster.svg from its text, in Go alone and the same bytes each time.
 tool oss.terrastruct.com/d2
 
 require (
