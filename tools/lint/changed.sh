@@ -12,7 +12,7 @@ changed() {
 	{
 		git diff --name-only --diff-filter=d "$base" -- '*.go'
 		git ls-files --others --exclude-standard -- '*.go'
-	} | xargs -r dirname | sort -u | grep -v '/testdata' | while read -r folder; do
+	} | xargs -r dirname | sort -u | sed '/testdata/d' | while read -r folder; do
 		module=$folder
 		until [ -e "$module/go.mod" ]; do module=$(dirname "$module"); done
 		printf '%s ./%s\n' "$module" "$(realpath --relative-to="$module" "$folder")"
