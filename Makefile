@@ -9,8 +9,8 @@ KUBE_LDFLAGS := -s -w \
 	-X k8s.io/component-base/version.gitMajor=1 \
 	-X k8s.io/component-base/version.gitMinor=$(KUBE_MINOR)
 
-# The proofs that import Kubernetes itself, or Helm, are Go modules of their own.
-PROOFS := test/parity test/conformance test/chart
+# The proofs that import Kubernetes itself, or Helm, are Go modules of their own, and so are the tests of the release's files.
+PROOFS := test/parity test/conformance test/chart tools/workflows
 
 VERSION := $(or $(shell git describe --tags --always --dirty 2>/dev/null),(devel))
 
@@ -35,6 +35,16 @@ test: build controlplane ## run all tests with the race detector, and the fuzz t
 		set -- $$(echo $$target | tr : ' '); \
 		$(GO) test -run '^$$' -fuzz "^$$2$$" -fuzztime $$3 "./$$1" || exit 1; \
 	done
+
+# What needs neither the control plane nor the race detector: the unit tests, and whole controllers in virtual time.
+CHECKED = $$($(GO) list ./... | grep -vE '/test/|/internal/localcluster$$')
+
+# BASE is what the lint compares with: the packages changed since then are linted. `make lint` lints all.
+.PHONY: check
+check: bin/golangci-lint ## the quick check before a commit: format, lint of what changed, unit and virtual-time tests (BASE=main)
+	@bin/golangci-lint fmt --diff
+	@tools/lint/changed.sh $(BASE)
+	@$(GO) test -timeout 10m $(CHECKED)
 
 .PHONY: demo
 demo: build controlplane bin/demo ## play five acts, of evictions and of silent nodes, in a real control plane on this machine, and check them (1 minute)
@@ -146,3 +156,35 @@ generate: bin/controller-gen ## generate the deep copies, the CRD, config/ and t
 .PHONY: fmt
 fmt: bin/golangci-lint ## format the code the way make lint wants it
 	@bin/golangci-lint fmt
+
+# goreleaser is big, so no other target needs it.
+bin/goreleaser bin/ko: tools/release/go.mod tools/release/go.sum
+	@echo "building $(@F) from source (goreleaser's first build takes 5 to 10 minutes on two cores)"
+	@cd tools/release && CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o ../../$@ $$($(GO) list tool | grep -E '/$(@F)(/v[0-9]+)?$$')
+
+bin/actionlint: tools/workflows/go.mod tools/workflows/go.sum
+	@cd tools/workflows && CGO_ENABLED=0 $(GO) build -o ../../$@ github.com/rhysd/actionlint/cmd/actionlint
+
+bin/helm: tools/helm/go.mod tools/helm/go.sum
+	@echo "building helm from source"
+	@cd tools/helm && CGO_ENABLED=0 $(GO) build -o ../../$@ helm.sh/helm/v4/cmd/helm
+
+bin/d2: tools/diagram/go.mod tools/diagram/go.sum
+	@echo "building d2 from source (the first build takes a minute on two cores)"
+	@cd tools/diagram && CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o ../../$@ oss.terrastruct.com/d2
+
+.PHONY: release-check
+release-check: bin/goreleaser bin/actionlint ## check what releases are made of: goreleaser's configuration, the workflows, the tests of both
+	@bin/goreleaser check
+	@bin/actionlint
+	@cd tools/workflows && $(GO) test ./...
+
+.PHONY: release-snapshot
+release-snapshot: bin/goreleaser ## build the archives of a release into dist/, and publish nothing
+	@bin/goreleaser release --snapshot --clean --skip=ko,sign,sbom
+
+.PHONY: diagram
+diagram: bin/d2 ## draw docs/cluster.svg from docs/cluster.d2
+	@bin/d2 --elk-nodeNodeBetweenLayers=30 --elk-edgeNodeBetweenLayers=20 \
+		--elk-padding='[top=45,left=25,bottom=45,right=25]' docs/cluster.d2 docs/cluster.svg
+	@chmod 644 docs/cluster.svg
