@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
+	apiversion "k8s.io/apimachinery/pkg/version"
 
 	"github.com/taintkeeper/taintkeeper/config"
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
@@ -42,6 +43,9 @@ func TestABadValueIsNamedWithWhatIsAllowed(t *testing.T) {
 		{"--zone-full-disruption-eviction-rate=-2", "but for -1"},
 		{"--large-cluster-size-threshold=-1", "it cannot be negative"},
 		{"--unhealthy-zone-threshold=55", "at most 1"},
+		{"--coexist --controllers=node-health", "does not evict either"},
+		{"--coexist --dry-run", "nobody would evict"},
+		{"--leader-elect=false --leader-elect-resource-namespace=Not_A_Name", "--leader-elect-resource-namespace"},
 		{"--concurrent-evictions=0", "at least 1 is needed"},
 		{"--kube-api-qps=-1", "0 means no limit"},
 		{"--kube-api-burst=-1", "0 means twice --kube-api-qps"},
@@ -202,5 +206,14 @@ func TestALimitAllowsABurstOfTwiceItsRateUnlessSaid(t *testing.T) {
 	}
 	if got := parse(t, "--kube-api-qps=20", "--kube-api-burst=30").limiter().Burst(); got != 30 {
 		t.Errorf("burst is %d, want 30", got)
+	}
+}
+
+func TestBeforeKubernetes131TheBuiltInCannotBeKeptFromEvicting(t *testing.T) {
+	for minor, works := range map[string]bool{"30": false, "30+": false, "31": true, "36+": true, "of their own": true} {
+		err := checkCoexistence(&apiversion.Info{Major: "1", Minor: minor, GitVersion: "v1." + minor + ".0"})
+		if (err == nil) != works {
+			t.Errorf("1.%s: %v", minor, err)
+		}
 	}
 }

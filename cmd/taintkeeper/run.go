@@ -24,6 +24,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/coexist"
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
 	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
@@ -69,6 +70,11 @@ func run(ctx context.Context, o *options) error {
 	log.Info("Starting", "version", version, "server", config.Host, "controllers", o.running(), "dryRun", o.dryRun, "leaderElect", o.elects())
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("stopped: %w", err)
+	}
+	for _, part := range parts {
+		if keeper, ok := part.(*coexist.Keeper); ok {
+			return keeper.HandBack(context.WithoutCancel(ctx))
+		}
 	}
 	return nil
 }
@@ -139,6 +145,7 @@ func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) 
 		evictor, err := eviction.New(eviction.Config{
 			Client: client, EventClient: eventClient, Pods: pods, Clock: clock,
 			NeverStamp:          !o.stampTaints,
+			BesideBuiltIn:       o.coexist,
 			Rule:                verdict.Rule{Matcher: o.matcher()},
 			Mode:                o.mode(),
 			Limiter:             limiter,
@@ -150,6 +157,13 @@ func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) 
 			return nil, err
 		}
 		parts = append(parts, evictor)
+		if o.coexist {
+			keeper, err := newCoexistence(client, clock, pods, evictor, log, o)
+			if err != nil {
+				return nil, err
+			}
+			parts = append(parts, keeper)
+		}
 	}
 	if o.enabled(controllerNodeHealth) {
 		rules, err := rulesClient(config)
@@ -175,6 +189,19 @@ func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) 
 		parts = append(parts, keeper)
 	}
 	return parts, nil
+}
+
+func newCoexistence(client kubernetes.Interface, clock *apicall.Clock, pods *podcache.Cache, evictor *eviction.Evictor, log logr.Logger, o *options) (*coexist.Keeper, error) {
+	config := coexist.Config{
+		Client: client, Clock: clock, Pods: pods, Evictor: evictor,
+		Namespace:  o.election.namespace,
+		Registerer: metrics.Registry,
+		Logger:     log,
+	}
+	if o.elects() {
+		config.Lease, config.TakeOver = o.election.name, o.election.takeOver()
+	}
+	return coexist.New(config)
 }
 
 // rulesClient makes a client for NodeTaintRules. Whether there is such a resource is found out later, and again.

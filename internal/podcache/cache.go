@@ -90,6 +90,18 @@ func (c *Cache) OnNode(node string) []*Pod {
 	return slices.Clone(c.byNode[node])
 }
 
+// Each calls the function for every record, and holds up all changes meanwhile.
+func (c *Cache) Each(do func(*Pod)) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, pod := range c.pods {
+		do(pod)
+	}
+}
+
+// LastSyncResourceVersion returns the version that the watch has come to.
+func (c *Cache) LastSyncResourceVersion() string { return c.reflector.LastSyncResourceVersion() }
+
 // MarkTerminating notes that the API server has accepted the delete of a pod. Its answer is newer
 // than what the watch has brought so far, and a deletionTimestamp is never taken back.
 func (c *Cache) MarkTerminating(uid types.UID) {
