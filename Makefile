@@ -106,10 +106,10 @@ $(SETTABLE): tools/$(PLANE)/go.mod tools/$(PLANE)/go.sum
 	@$(GO) build -o bin/wallclock-build ./test/wallclock/build
 	@cd tools/$(PLANE) && ../../bin/wallclock-build ../../$@ k8s.io/kubernetes/cmd/kube-controller-manager -ldflags '$(call kube_ldflags,$(PLANE_VERSION))'
 
-# SUITES=coexist runs that one alone and records nothing.
+# SUITES=integration,nodehealth runs those alone.
 .PHONY: compatibility
 compatibility: build controlplane bin/compatibility ## run the tests that need a control plane on that of KUBE=1.35, and record the outcome in docs/compatibility.md
-	@bin/compatibility $(if $(SUITES),-suites=$(SUITES),-write=docs/compatibility.md)
+	@bin/compatibility -write=docs/compatibility.md $(if $(SUITES),-suites=$(SUITES))
 
 .PHONY: bin/compatibility
 bin/compatibility:

@@ -57,40 +57,43 @@ func TestTheOutcomeOfASuiteIsThatOfItsTests(t *testing.T) {
 	}
 }
 
-func TestARowTakesThePlaceOfTheOlderOneOfItsVersion(t *testing.T) {
+func TestWhatWasMeasuredTakesThePlaceOfWhatIsOlder(t *testing.T) {
 	const text = `# Title
 
 | Kubernetes | test/a | test/b | date |
 | --- | --- | --- | --- |
 | v1.36.3 | 1 of 1 | 2 of 2 | 2026-01-02 |
-| v1.34.4 | 0 of 1 | 2 of 2 | 2026-01-02 |
+| v1.34.4 | 0 of 1 | 1 of 2 | 2026-01-02 |
 
 After it.
 `
-	of := func(version string) row {
-		return row{
-			version: version, date: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC),
-			results: []result{{suite: "a", ok: true, ran: 1}, {suite: "b", ok: true, ran: 2}},
-		}
-	}
+	a, b := result{suite: "a", ok: true, ran: 1}, result{suite: "b", ok: true, ran: 2}
 	tests := map[string]struct {
-		row      row
+		version  string
+		results  []result
 		old, new string
 	}{
 		"a version that is there": {
-			row: of("v1.34.4"),
-			old: "| v1.34.4 | 0 of 1 | 2 of 2 | 2026-01-02 |",
-			new: "| v1.34.4 | 1 of 1 | 2 of 2 | 2026-03-04 |",
+			version: "v1.34.4", results: []result{a, b},
+			old: "| v1.34.4 | 0 of 1 | 1 of 2 | 2026-01-02 |", new: "| v1.34.4 | 1 of 1 | 2 of 2 | 2026-03-04 |",
+		},
+		"one suite of it": {
+			version: "v1.34.4", results: []result{b},
+			old: "| v1.34.4 | 0 of 1 | 1 of 2 | 2026-01-02 |", new: "| v1.34.4 | 0 of 1 | 2 of 2 | 2026-03-04 |",
 		},
 		"a version between two": {
-			row: of("v1.35.4"),
-			old: "| v1.34.4",
-			new: "| v1.35.4 | 1 of 1 | 2 of 2 | 2026-03-04 |\n| v1.34.4",
+			version: "v1.35.4", results: []result{a, b},
+			old: "| v1.34.4", new: "| v1.35.4 | 1 of 1 | 2 of 2 | 2026-03-04 |\n| v1.34.4",
+		},
+		"one suite of a version that is new": {
+			version: "v1.35.4", results: []result{b},
+			old: "| v1.34.4", new: "| v1.35.4 | not run | 2 of 2 | 2026-03-04 |\n| v1.34.4",
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := withRow(text, test.row)
+			m := measurement{test.version, test.results, time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)}
+			got, err := with(text, []string{"a", "b"}, m)
 			if want := strings.Replace(text, test.old, test.new, 1); err != nil || got != want {
 				t.Errorf("error %v, text:\n%s\nwant:\n%s", err, got, want)
 			}
@@ -99,7 +102,7 @@ After it.
 }
 
 func TestADocumentWithoutTheTableIsRefused(t *testing.T) {
-	_, err := withRow("# Title\n", row{version: "v1.36.3", results: []result{{suite: "a"}}})
+	_, err := with("# Title\n", []string{"a"}, measurement{version: "v1.36.3"})
 	const want = `it has no table that begins with "| Kubernetes | test/a | date |"`
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)

@@ -6,49 +6,85 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
 	"time"
 )
 
-// row is what was measured with one version of Kubernetes.
-type row struct {
+// measurement is what was measured with one version of Kubernetes.
+type measurement struct {
 	version string
 	results []result
 	date    time.Time
 }
 
-// String returns the row of the table. It begins as [row.key] says.
-func (r row) String() string {
-	cells := make([]string, len(r.results))
-	for i, result := range r.results {
-		cells[i] = result.String()
-	}
-	return r.key() + strings.Join(cells, " | ") + " | " + r.date.UTC().Format(time.DateOnly) + " |"
-}
-
-func (r row) key() string { return "| " + r.version + " | " }
-
 // failures returns an error that names the suites in which something failed, or nil.
-func (r row) failures() error {
+func (m measurement) failures() error {
 	var all []error
-	for _, result := range r.results {
+	for _, result := range m.results {
 		if !result.right() {
-			all = append(all, fmt.Errorf("test/%s on Kubernetes %s: %s", result.suite, r.version, result))
+			all = append(all, fmt.Errorf("test/%s on Kubernetes %s: %s", result.suite, m.version, result))
 		}
 	}
 	return errors.Join(all...)
 }
 
-// header returns the two lines above the rows.
-func header(suites []string) string {
-	names := "| Kubernetes | test/" + strings.Join(suites, " | test/") + " | date |\n"
-	return names + strings.Repeat("| --- ", len(suites)+2) + "|"
+// table is what the document says of all versions: the row of each, with a cell per suite and the date of the last run.
+type table struct {
+	suites []string
+	rows   map[string][]string
 }
 
-// record puts the row into the table of a file; without a file it does nothing.
-func record(file string, r row) error {
+const (
+	// notRun is the cell of a suite that was never run with a version.
+	notRun    = "not run"
+	separator = " | "
+)
+
+// header returns the two lines above the rows.
+func (t table) header() string {
+	names := "| Kubernetes | test/" + strings.Join(t.suites, " | test/") + " | date |\n"
+	return names + strings.Repeat("| --- ", len(t.suites)+2) + "|\n"
+}
+
+// String returns the table, the newest version first.
+func (t table) String() string {
+	lines := []string{t.header()}
+	versions := slices.Sorted(maps.Keys(t.rows))
+	for _, version := range slices.Backward(versions) {
+		lines = append(lines, fmt.Sprintf("| %s | %s |\n", version, strings.Join(t.rows[version], separator)))
+	}
+	return strings.Join(lines, "")
+}
+
+// read takes over the rows that a text begins with, and returns what follows them.
+func (t table) read(text string) (rest string) {
+	for strings.HasPrefix(text, "| ") {
+		line, after, _ := strings.Cut(text, "\n")
+		cells := strings.Split(strings.Trim(line, "| "), separator)
+		t.rows[cells[0]] = cells[1:]
+		text = after
+	}
+	return text
+}
+
+// add puts in what was measured. What was not measured this time stays.
+func (t table) add(m measurement) {
+	cells := t.rows[m.version]
+	if len(cells) != len(t.suites)+1 {
+		cells = slices.Repeat([]string{notRun}, len(t.suites)+1)
+	}
+	for _, result := range m.results {
+		cells[slices.Index(t.suites, result.suite)] = result.String()
+	}
+	cells[len(t.suites)] = m.date.UTC().Format(time.DateOnly)
+	t.rows[m.version] = cells
+}
+
+// record puts what was measured into the table of a file; without a file it does nothing.
+func record(file string, m measurement) error {
 	if file == "" {
 		return nil
 	}
@@ -56,7 +92,7 @@ func record(file string, r row) error {
 	if err != nil {
 		return fmt.Errorf("read the table: %w", err)
 	}
-	updated, err := withRow(string(text), r)
+	updated, err := with(string(text), allSuites, m)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
@@ -66,27 +102,14 @@ func record(file string, r row) error {
 	return nil
 }
 
-// withRow returns a text whose table has the row, in the place of an older one of that version. The rows stand by
-// version, the newest first, and begin with `| v`. Everything else stays.
-func withRow(text string, r row) (string, error) {
-	suites := make([]string, len(r.results))
-	for i, result := range r.results {
-		suites[i] = result.suite
-	}
-	head := header(suites) + "\n"
-	before, table, found := strings.Cut(text, head)
+// with returns a document whose table of these suites has what was measured. Everything else stays.
+func with(text string, suites []string, m measurement) (string, error) {
+	t := table{suites: suites, rows: map[string][]string{}}
+	before, after, found := strings.Cut(text, t.header())
 	if !found {
-		return "", fmt.Errorf("it has no table that begins with %q", strings.Split(head, "\n")[0])
+		return "", fmt.Errorf("it has no table that begins with %q", strings.Split(t.header(), "\n")[0])
 	}
-	rows := []string{r.String() + "\n"}
-	for strings.HasPrefix(table, "| v") {
-		line, rest, _ := strings.Cut(table, "\n")
-		if !strings.HasPrefix(line, r.key()) {
-			rows = append(rows, line+"\n")
-		}
-		table = rest
-	}
-	slices.Sort(rows)
-	slices.Reverse(rows)
-	return before + head + strings.Join(rows, "") + table, nil
+	rest := t.read(after)
+	t.add(m)
+	return before + t.String() + rest, nil
 }

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 )
 
 // allSuites are the folders of test/ that are run, in the order of the table's columns.
-var allSuites = []string{"integration", "nodehealth", "deployment"}
+var allSuites = []string{"integration", "coexist", "nodehealth", "deployment"}
 
 func main() {
 	if err := run(context.Background()); err != nil {
@@ -32,7 +33,7 @@ func main() {
 
 func run(ctx context.Context) error {
 	suites := flag.String("suites", strings.Join(allSuites, ","), "folders of test/ to run, separated by commas")
-	file := flag.String("write", "", "Markdown file whose table gets the row, for example docs/compatibility.md")
+	file := flag.String("write", "", "Markdown file whose table gets the outcome, for example docs/compatibility.md")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		return fmt.Errorf("%q: there are flags only; see -help", flag.Args())
@@ -41,16 +42,19 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r := row{version: version, date: time.Now()}
+	m := measurement{version: version, date: time.Now()}
 	for suite := range strings.SplitSeq(*suites, ",") {
+		if !slices.Contains(allSuites, suite) {
+			return fmt.Errorf("-suites=%s: there are %s", suite, strings.Join(allSuites, ", "))
+		}
 		result, err := runSuite(ctx, version, suite)
 		if err != nil {
 			return err
 		}
-		r.results = append(r.results, result)
+		m.results = append(m.results, result)
+		fmt.Printf("Kubernetes %s: test/%s: %s\n", version, suite, result)
 	}
-	fmt.Printf("%s\n%s\n", header(strings.Split(*suites, ",")), r)
-	return errors.Join(r.failures(), record(*file, r))
+	return errors.Join(m.failures(), record(*file, m))
 }
 
 // versionOf returns the version of the API server in a folder, for example v1.35.4.
