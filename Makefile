@@ -22,8 +22,8 @@ kube_ldflags = -s -w \
 	-X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(1)))
 KUBE_LDFLAGS := $(call kube_ldflags,$(KUBE_VERSION))
 
-# The proofs that import Kubernetes itself are Go modules of their own.
-PROOFS := test/parity test/conformance
+# The proofs that import Kubernetes itself, or Helm, are Go modules of their own.
+PROOFS := test/parity test/conformance test/chart
 
 VERSION := $(or $(shell git describe --tags --always --dirty 2>/dev/null),(devel))
 
@@ -165,10 +165,14 @@ lint: bin/golangci-lint ## check the code with golangci-lint (.golangci.yml)
 bin/controller-gen: tools/generate/go.mod tools/generate/go.sum
 	@cd tools/generate && CGO_ENABLED=0 $(GO) build -o ../../$@ sigs.k8s.io/controller-tools/cmd/controller-gen
 
+# From the types in api/ follow the deep copies and the CRD, from the chart follow the other manifests in config/ and the
+# table of values in its README.
 .PHONY: generate
-generate: bin/controller-gen ## generate config/crd.yaml and the deep copies from api/
+generate: bin/controller-gen ## generate the deep copies, the CRD, config/ and the chart's table of values
 	@bin/controller-gen object:headerFile=tools/generate/header.txt paths=./api/...
-	@{ cat tools/generate/crd-header.txt; bin/controller-gen crd paths=./api/... output:stdout | sed 1d; } > config/crd.yaml
+	@bin/controller-gen crd paths=./api/... output:stdout | sed 1d > charts/taintkeeper/files/nodetaintrules.yaml
+	@cat tools/generate/crd-header.txt charts/taintkeeper/files/nodetaintrules.yaml > config/crd.yaml
+	@cd test/chart && $(GO) run ./generate
 
 .PHONY: fmt
 fmt: bin/golangci-lint ## format the code the way make lint wants it
