@@ -174,6 +174,7 @@ release-check: bin/goreleaser bin/actionlint ## check what releases are made of:
 	@bin/goreleaser check
 	@bin/actionlint
 	@cd tools/workflows && $(GO) test ./...
+	@cd tools/release && $(GO) test -timeout 30m ./...
 
 .PHONY: release-snapshot
 release-snapshot: bin/goreleaser ## build the archives of a release into dist/, and publish nothing
