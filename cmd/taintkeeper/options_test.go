@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
+	apiversion "k8s.io/apimachinery/pkg/version"
 
 	"github.com/taintkeeper/taintkeeper/config"
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
@@ -35,6 +36,9 @@ func TestABadValueIsNamedWithWhatIsAllowed(t *testing.T) {
 		{"--controllers=foo", `there is no controller "foo"; there are: eviction, node-health`},
 		{"--controllers=-eviction", "this leaves nothing to run"},
 		{"--controllers=*,-eviction,-node-health", "this leaves nothing to run"},
+		{"--shadow --dry-run", "choose one"},
+		{"--shadow --coexist", "choose one"},
+		{"--shadow --controllers=*", "leave node-health out of --controllers"},
 		{"--node-monitor-grace-period=0s", "more than zero"},
 		{"--node-startup-grace-period=-1s", "more than zero"},
 		{"--node-eviction-rate=-1", "0 means that no node is tainted"},
@@ -42,6 +46,9 @@ func TestABadValueIsNamedWithWhatIsAllowed(t *testing.T) {
 		{"--zone-full-disruption-eviction-rate=-2", "but for -1"},
 		{"--large-cluster-size-threshold=-1", "it cannot be negative"},
 		{"--unhealthy-zone-threshold=55", "at most 1"},
+		{"--coexist --controllers=node-health", "does not evict either"},
+		{"--coexist --dry-run", "nobody would evict"},
+		{"--leader-elect=false --leader-elect-resource-namespace=Not_A_Name", "--leader-elect-resource-namespace"},
 		{"--concurrent-evictions=0", "at least 1 is needed"},
 		{"--kube-api-qps=-1", "0 means no limit"},
 		{"--kube-api-burst=-1", "0 means twice --kube-api-qps"},
@@ -196,11 +203,37 @@ func TestADryRunTakesNoPartInAnElectionAndNeedsNoRightToChange(t *testing.T) {
 	}
 }
 
+func TestAShadowTakesNoPartInAnElectionAndNeedsNoRightButToLook(t *testing.T) {
+	o := parse(t, "--shadow")
+	if err := o.validate(); err != nil || o.elects() {
+		t.Errorf("a shadow takes part in the election, or is refused: %v", err)
+	}
+	var needed []string
+	for _, right := range neededPermissions(o) {
+		for _, verb := range right.verbs {
+			needed = append(needed, verb+" "+right.String())
+		}
+	}
+	want := []string{"list pods", "watch pods", "list nodes", "watch nodes", "create events", "patch events"}
+	if !slices.Equal(needed, want) {
+		t.Errorf("a shadow asks for %q, want %q", needed, want)
+	}
+}
+
 func TestALimitAllowsABurstOfTwiceItsRateUnlessSaid(t *testing.T) {
 	if got := parse(t, "--kube-api-qps=20").limiter().Burst(); got != 40 {
 		t.Errorf("burst is %d, want 40", got)
 	}
 	if got := parse(t, "--kube-api-qps=20", "--kube-api-burst=30").limiter().Burst(); got != 30 {
 		t.Errorf("burst is %d, want 30", got)
+	}
+}
+
+func TestBeforeKubernetes131TheBuiltInCannotBeKeptFromEvicting(t *testing.T) {
+	for minor, works := range map[string]bool{"30": false, "30+": false, "31": true, "36+": true, "of their own": true} {
+		err := checkCoexistence(&apiversion.Info{Major: "1", Minor: minor, GitVersion: "v1." + minor + ".0"})
+		if (err == nil) != works {
+			t.Errorf("1.%s: %v", minor, err)
+		}
 	}
 }

@@ -7,18 +7,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/coexist"
 )
 
 // preflightTimeout bounds the questions that are asked before anything starts.
@@ -43,20 +47,57 @@ func loadConfig(kubeconfig string) (*rest.Config, error) {
 }
 
 // preflight asks the API server whether it is there and whether we may do what we will have to.
-func preflight(ctx context.Context, config *rest.Config, o *options) error {
+func preflight(ctx context.Context, config *rest.Config, log logr.Logger, o *options) error {
 	config = rest.CopyConfig(config)
 	config.Timeout = preflightTimeout
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("use the configuration of the API server: %w", err)
 	}
-	if _, err := client.Discovery().ServerVersion(); err != nil && !apierrors.IsForbidden(err) {
-		if apierrors.IsUnauthorized(err) {
-			return fmt.Errorf("the API server at %s does not accept the credentials: check the kubeconfig or the service account", config.Host)
-		}
+	server, err := client.Discovery().ServerVersion()
+	switch {
+	case apierrors.IsForbidden(err): // it is there, and does not say which it is
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("the API server at %s does not accept the credentials: check the kubeconfig or the service account", config.Host)
+	case err != nil:
 		return fmt.Errorf("cannot reach the API server at %s: %w; check the address and that it runs", config.Host, err)
+	case o.coexist:
+		if err := checkCoexistence(server); err != nil {
+			return err
+		}
 	}
-	return checkPermissions(ctx, client, o)
+	if err := checkPermissions(ctx, client, o); err != nil {
+		return err
+	}
+	return o.avoidRival(ctx, client, log)
+}
+
+// avoidRival gives node-health up where the built-in node-lifecycle-controller runs: there the evictions go by its taints.
+func (o *options) avoidRival(ctx context.Context, client kubernetes.Interface, log logr.Logger) error {
+	if !o.enabled(controllerNodeHealth) || o.dryRun {
+		return nil
+	}
+	seen, err := rival(ctx, client, time.Now())
+	if err != nil || seen == "" {
+		return err
+	}
+	const advice = "switch it off with kube-controller-manager --controllers=*,-node-lifecycle-controller, wait ten minutes, and start again"
+	if !o.enabled(controllerEviction) {
+		return fmt.Errorf("node-health cannot run beside the built-in node-lifecycle-controller, which runs: %s; %s", seen, advice)
+	}
+	log.Error(nil, "Node-health is left out, as it cannot run beside the built-in node-lifecycle-controller; evictions go by the built-in's taints", "seen", seen, "advice", advice)
+	o.controllers = []string{controllerEviction}
+	return nil
+}
+
+// checkCoexistence refuses a server whose built-in may evict without the condition that the admission policy refuses: before
+// 1.31 the feature gate PodDisruptionConditions could be off.
+func checkCoexistence(server *apiversion.Info) error {
+	const firstMinor = 31
+	if minor, err := strconv.Atoi(strings.TrimRight(server.Minor, "+")); err == nil && server.Major == "1" && minor < firstMinor {
+		return fmt.Errorf("--coexist: the API server is Kubernetes %s, and its built-in controller may evict without the condition by which the admission policy knows it; it takes 1.%d or later, or kube-controller-manager --controllers=*,-taint-eviction-controller and --coexist=false", server.GitVersion, firstMinor)
+	}
+	return nil
 }
 
 // permission is one right that is needed.
@@ -66,6 +107,7 @@ type permission struct {
 	subresource string
 	group       string
 	namespace   string
+	name        string // of the one object that it is about; "" for all. A create is never about one
 }
 
 func (p permission) String() string {
@@ -85,19 +127,22 @@ func (p permission) String() string {
 func neededPermissions(o *options) []permission {
 	needed := []permission{
 		{verbs: []string{"list", "watch"}, resource: "pods"},
-		{verbs: []string{"get", "list", "watch"}, resource: "nodes"},
+		{verbs: []string{"list", "watch"}, resource: "nodes"},
 		{verbs: []string{"create", "patch"}, resource: "events"},
 	}
-	if !o.dryRun && o.enabled(controllerEviction) {
+	if !o.shadow {
+		needed = append(needed, permission{verbs: []string{"get"}, resource: "nodes"})
+	}
+	if o.changes() && o.enabled(controllerEviction) {
 		needed = append(needed, permission{verbs: []string{"get", "delete"}, resource: "pods"})
 	}
-	if !o.dryRun {
+	if o.changes() {
 		needed = append(needed, permission{verbs: []string{"patch"}, resource: "pods", subresource: "status"})
 	}
-	if !o.dryRun && (o.stampTaints || o.enabled(controllerNodeHealth)) {
+	if o.changes() && (o.stampTaints || o.enabled(controllerNodeHealth)) {
 		needed = append(needed, permission{verbs: []string{"patch"}, resource: "nodes"})
 	}
-	if !o.dryRun && o.enabled(controllerNodeHealth) {
+	if o.changes() && o.enabled(controllerNodeHealth) {
 		needed = append(needed,
 			permission{verbs: []string{"patch"}, resource: "nodes", subresource: "status"},
 			permission{verbs: []string{"patch"}, resource: "nodetaintrules", group: v1alpha1.GroupVersion.Group},
@@ -109,7 +154,10 @@ func neededPermissions(o *options) []permission {
 		needed = append(needed, permission{verbs: []string{"get", "list", "watch"}, resource: "leases", group: "coordination.k8s.io", namespace: corev1.NamespaceNodeLease})
 	}
 	if o.elects() {
-		needed = append(needed, permission{verbs: []string{"get", "create", "update"}, resource: "leases", group: "coordination.k8s.io", namespace: o.election.namespace})
+		needed = append(needed, permission{verbs: []string{"get", "create", "update"}, resource: "leases", group: "coordination.k8s.io", namespace: o.election.namespace, name: o.election.name})
+	}
+	if o.coexist {
+		needed = append(needed, permission{verbs: []string{"patch"}, resource: "serviceaccounts", namespace: o.election.namespace, name: coexist.ServiceAccount})
 	}
 	if o.guardsMetrics() {
 		needed = append(needed,
@@ -125,7 +173,7 @@ func neededPermissions(o *options) []permission {
 func checkPermissions(ctx context.Context, client kubernetes.Interface, o *options) error {
 	var missing []string
 	for _, needed := range neededPermissions(o) {
-		verbs, err := refused(ctx, client, needed, o)
+		verbs, err := refused(ctx, client, needed)
 		if err != nil {
 			return fmt.Errorf("ask the API server for our permissions: %w", err)
 		}
@@ -134,19 +182,19 @@ func checkPermissions(ctx context.Context, client kubernetes.Interface, o *optio
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("missing permissions: %s; grant them with config/rbac.yaml and start again", strings.Join(missing, "; "))
+		return fmt.Errorf("missing permissions: %s; grant them with config/rbac.yaml (for --coexist also config/coexistence.yaml) and start again", strings.Join(missing, "; "))
 	}
 	return nil
 }
 
-func refused(ctx context.Context, client kubernetes.Interface, needed permission, o *options) ([]string, error) {
+func refused(ctx context.Context, client kubernetes.Interface, needed permission) ([]string, error) {
 	var verbs []string
 	for _, verb := range needed.verbs {
 		attributes := &authorizationv1.ResourceAttributes{
 			Verb: verb, Group: needed.group, Resource: needed.resource, Subresource: needed.subresource, Namespace: needed.namespace,
 		}
-		if needed.resource == "leases" && needed.namespace != corev1.NamespaceNodeLease && verb != "create" {
-			attributes.Name = o.election.name
+		if verb != "create" {
+			attributes.Name = needed.name
 		}
 		review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes},

@@ -24,10 +24,12 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/coexist"
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
 	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/podwire"
+	"github.com/taintkeeper/taintkeeper/internal/shadow"
 	"github.com/taintkeeper/taintkeeper/internal/stage"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -47,7 +49,7 @@ func run(ctx context.Context, o *options) error {
 	}
 	config.UserAgent = "taintkeeper/" + version
 	config.QPS = -1 // see eviction.Config.Limiter
-	if err := preflight(ctx, config, o); err != nil {
+	if err := preflight(ctx, config, log, o); err != nil {
 		return err
 	}
 	mgr, err := newManager(config, log, o)
@@ -66,9 +68,14 @@ func run(ctx context.Context, o *options) error {
 	if err := addHealth(mgr, parts); err != nil {
 		return fmt.Errorf("add the health checks: %w", err)
 	}
-	log.Info("Starting", "version", version, "server", config.Host, "controllers", o.running(), "dryRun", o.dryRun, "leaderElect", o.elects())
+	log.Info("Starting", "version", version, "server", config.Host, "controllers", o.running(), "dryRun", o.dryRun, "shadow", o.shadow, "leaderElect", o.elects())
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("stopped: %w", err)
+	}
+	for _, part := range parts {
+		if keeper, ok := part.(*coexist.Keeper); ok {
+			return keeper.HandBack(context.WithoutCancel(ctx))
+		}
 	}
 	return nil
 }
@@ -135,10 +142,23 @@ func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) 
 	}
 	pods, limiter := podcache.New(watching), o.limiter()
 	parts := []part{podWatch{pods}}
+	if o.shadow {
+		comparison, err := shadow.New(shadow.Config{
+			Client: client, EventClient: eventClient, Pods: pods, Clock: clock,
+			Rule:       verdict.Rule{Matcher: o.matcher()},
+			Registerer: metrics.Registry,
+			Logger:     log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return append(parts, comparison), nil
+	}
 	if o.enabled(controllerEviction) {
 		evictor, err := eviction.New(eviction.Config{
 			Client: client, EventClient: eventClient, Pods: pods, Clock: clock,
 			NeverStamp:          !o.stampTaints,
+			BesideBuiltIn:       o.coexist,
 			Rule:                verdict.Rule{Matcher: o.matcher()},
 			Mode:                o.mode(),
 			Limiter:             limiter,
@@ -150,6 +170,13 @@ func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) 
 			return nil, err
 		}
 		parts = append(parts, evictor)
+		if o.coexist {
+			keeper, err := newCoexistence(client, clock, pods, evictor, log, o)
+			if err != nil {
+				return nil, err
+			}
+			parts = append(parts, keeper)
+		}
 	}
 	if o.enabled(controllerNodeHealth) {
 		rules, err := rulesClient(config)
@@ -175,6 +202,19 @@ func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) 
 		parts = append(parts, keeper)
 	}
 	return parts, nil
+}
+
+func newCoexistence(client kubernetes.Interface, clock *apicall.Clock, pods *podcache.Cache, evictor *eviction.Evictor, log logr.Logger, o *options) (*coexist.Keeper, error) {
+	config := coexist.Config{
+		Client: client, Clock: clock, Pods: pods, Evictor: evictor,
+		Namespace:  o.election.namespace,
+		Registerer: metrics.Registry,
+		Logger:     log,
+	}
+	if o.elects() {
+		config.Lease, config.TakeOver = o.election.name, o.election.takeOver()
+	}
+	return coexist.New(config)
 }
 
 // rulesClient makes a client for NodeTaintRules. Whether there is such a resource is found out later, and again.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -20,9 +21,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 )
 
-// conditionMessage is upstream's message of the condition, letter for letter
+// conditionMessage is the message of the condition. Upstream's begins with "Taint manager:" and is the same otherwise
 // (pkg/controller/tainteviction/taint_eviction.go).
-const conditionMessage = "Taint manager: deleting due to NoExecute taint"
+const conditionMessage = podcache.MarkPrefix + " deleting due to NoExecute taint"
 
 // api makes the API calls of an eviction.
 type api struct {
@@ -57,9 +58,27 @@ func refusedMessage(refuser string) string {
 // patchCondition sets the condition DisruptionTarget on exactly this pod, as the UID in the patch
 // is a precondition, and returns the pod as it is then.
 func (a api) patchCondition(ctx context.Context, pod *podcache.Pod, message string) (*corev1.Pod, error) {
-	patch, err := conditionPatch(pod, message, now())
+	metadata := map[string]any{"uid": pod.UID}
+	return a.patchStatus(ctx, pod, metadata, condition(pod, corev1.ConditionTrue, message, now()))
+}
+
+// patchConditionOf is patchCondition for either status, on the condition that the pod has not changed since it was cached.
+func (a api) patchConditionOf(ctx context.Context, pod *podcache.Pod, status corev1.ConditionStatus, message string) error {
+	metadata := map[string]any{"uid": pod.UID}
+	if pod.Version > 0 {
+		metadata["resourceVersion"] = strconv.FormatUint(pod.Version, 10)
+	}
+	_, err := a.patchStatus(ctx, pod, metadata, condition(pod, status, message, now()))
+	return err
+}
+
+func (a api) patchStatus(ctx context.Context, pod *podcache.Pod, metadata, condition map[string]any) (*corev1.Pod, error) {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": metadata,
+		"status":   map[string]any{"conditions": []any{condition}},
+	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("write down the condition of pod %s: %w", pod.Key(), err)
 	}
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
@@ -67,23 +86,20 @@ func (a api) patchCondition(ctx context.Context, pod *podcache.Pod, message stri
 		Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 }
 
-func conditionPatch(pod *podcache.Pod, message string, at time.Time) ([]byte, error) {
+func condition(pod *podcache.Pod, status corev1.ConditionStatus, message string, at time.Time) map[string]any {
 	condition := map[string]any{
 		"type":    corev1.DisruptionTarget,
-		"status":  corev1.ConditionTrue,
+		"status":  status,
 		"reason":  podcache.EvictionReason,
 		"message": message,
 	}
 	if pod.Generation > 0 { // servers before 1.33 set none, and warn of the field
 		condition["observedGeneration"] = pod.Generation
 	}
-	if !pod.Flags.Has(podcache.DisruptionTarget) { // else the status stays True: no transition
+	if was := pod.Flags.Has(podcache.DisruptionTarget); was != (status == corev1.ConditionTrue) {
 		condition["lastTransitionTime"] = metav1.NewTime(at)
 	}
-	return json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": pod.UID},
-		"status":   map[string]any{"conditions": []any{condition}},
-	})
+	return condition
 }
 
 // delete deletes exactly this pod, with its own grace period.

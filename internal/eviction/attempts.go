@@ -68,7 +68,7 @@ func (a *attempt) blocks(err error) bool {
 // shown notes the pod as the API server has shown it.
 func (a *attempt) shown(live *podcache.Pod) *podcache.Pod {
 	a.live = live
-	if live.Flags.Has(podcache.MarkedByTaint) {
+	if live.Flags.Has(podcache.MarkedByUs) {
 		a.marked, a.markFailures = true, 0
 	}
 	return live

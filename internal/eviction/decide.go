@@ -192,6 +192,17 @@ func (d *decisions) at(at time.Time) backlog {
 	return b
 }
 
+// dueBefore returns the pods that were due at an instant, of all nodes.
+func (d *decisions) dueBefore(at time.Time) []leaving {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var due []leaving
+	for _, decision := range d.byNode {
+		due = append(due, decision.dueAt(at)...)
+	}
+	return due
+}
+
 func (b *backlog) count(due, at time.Time) {
 	if !due.After(at) {
 		b.due++

@@ -62,6 +62,9 @@ type Config struct {
 	Mode Mode
 	// NeverStamp leaves NoExecute taints without timeAdded as they are. Their countdowns begin anew when the process does.
 	NeverStamp bool
+	// BesideBuiltIn rewrites the marks of the built-in controller, for a cluster in which that runs and is kept from
+	// evicting by the admission policy of config/coexistence.yaml.
+	BesideBuiltIn bool
 	// ConcurrentEvictions bounds the evictions that are carried out at the same time, as long as they are answered within a
 	// quarter of a second, and 5 times as many in all; zero means DefaultConcurrentEvictions.
 	ConcurrentEvictions int
@@ -103,6 +106,10 @@ type Evictor struct {
 	pods   *podcache.Cache
 	events *events
 	play   stage.Play
+
+	decisions *decisions
+	attempts  *attempts
+	turns     *turns
 }
 
 // New assembles an Evictor. Nothing runs before Run is called or a manager to which it was added starts.
@@ -129,15 +136,15 @@ func New(config Config) (*Evictor, error) {
 		e.play.Everywhere(e.pods.Run)
 	}
 	nodes.neverStamped = config.NeverStamp || config.Mode == DryRun
-	decisions := &decisions{byNode: map[string]decision{}}
-	attempts := &attempts{under: map[PodRequest]*attempt{}}
+	e.decisions = &decisions{byNode: map[string]decision{}}
+	e.attempts = &attempts{under: map[PodRequest]*attempt{}}
 	metrics := newMetrics()
 	if config.Registerer != nil {
-		if err := metrics.register(config.Registerer, backlogCollector{nodes: nodes, decisions: decisions, attempts: attempts, clock: config.Clock}); err != nil {
+		if err := metrics.register(config.Registerer, backlogCollector{nodes: nodes, decisions: e.decisions, attempts: e.attempts, clock: config.Clock}); err != nil {
 			return nil, fmt.Errorf("register the metrics: %w", err)
 		}
 	}
-	if err := e.addControllers(decisions, attempts, metrics); err != nil {
+	if err := e.addControllers(metrics); err != nil {
 		return nil, err
 	}
 	return e, nil
@@ -153,11 +160,12 @@ func (e *Evictor) AddTo(mgr manager.Manager) error { return e.play.AddTo(mgr) }
 // HasSynced reports whether the caches are complete: the Evictor is ready, to act or to stand by.
 func (e *Evictor) HasSynced() bool { return e.nodes.handler.HasSynced() && e.pods.HasSynced() }
 
-func (e *Evictor) addControllers(decisions *decisions, attempts *attempts, metrics *metrics) error {
+func (e *Evictor) addControllers(metrics *metrics) error {
 	calls := api{client: e.config.Client, limiter: e.config.Limiter}
 	live := newLiveNodes(calls)
 	slots := newSlots(e.config.ConcurrentEvictions)
-	due := newHandover(attempts, slots)
+	due := newHandover(e.attempts, slots)
+	e.turns = &due.turns
 	judge := judge{rule: e.config.Rule, clock: e.config.Clock}
 	execute, err := stage.New(e.config.Logger, "eviction-execute", controller.TypedOptions[PodRequest]{
 		MaxConcurrentReconciles: e.config.ConcurrentEvictions * inFlightPerSlot,
@@ -167,7 +175,7 @@ func (e *Evictor) addControllers(decisions *decisions, attempts *attempts, metri
 		Reconciler: &executor{
 			judge: judge, mode: e.config.Mode, nodes: e.nodes, pods: e.pods,
 			live: live, api: calls,
-			attempts: attempts, slots: slots, turns: &due.turns,
+			attempts: e.attempts, slots: slots, turns: e.turns,
 			events: e.events, metrics: metrics,
 		},
 	}, due)
@@ -181,15 +189,15 @@ func (e *Evictor) addControllers(decisions *decisions, attempts *attempts, metri
 		},
 		Reconciler: &decider{
 			judge: judge, nodes: e.nodes, pods: e.pods,
-			decisions: decisions, events: e.events, execute: due,
+			decisions: e.decisions, events: e.events, execute: due,
 		},
 	}, changes{e: e, due: due})
 	if err != nil {
 		return err
 	}
 	e.play.Leading(execute, decide)
-	if e.nodes.neverStamped {
-		return nil
+	if err := e.addReclaim(judge, calls); err != nil || e.nodes.neverStamped {
+		return err
 	}
 	stamp, err := stage.New(e.config.Logger, "eviction-stamp", controller.TypedOptions[NodeRequest]{
 		MaxConcurrentReconciles: concurrentNodes,
@@ -199,6 +207,21 @@ func (e *Evictor) addControllers(decisions *decisions, attempts *attempts, metri
 		return err
 	}
 	e.play.Leading(stamp)
+	return nil
+}
+
+func (e *Evictor) addReclaim(judge judge, calls api) error {
+	if !e.config.BesideBuiltIn || e.config.Mode == DryRun {
+		return nil
+	}
+	reclaim, err := stage.New(e.config.Logger, "eviction-reclaim", controller.TypedOptions[PodRequest]{
+		MaxConcurrentReconciles: concurrentNodes,
+		Reconciler:              &reclaimer{judge: judge, nodes: e.nodes, pods: e.pods, api: calls},
+	}, foreignMarks{e})
+	if err != nil {
+		return err
+	}
+	e.play.Leading(reclaim)
 	return nil
 }
 

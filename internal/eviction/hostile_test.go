@@ -68,9 +68,7 @@ func TestACancelSeenWhileTheNodeIsReadLiveWins(t *testing.T) {
 				armed := w.slowRead(10 * sec)
 				w.addStampedNode("n", "k:NoExecute")
 				w.addPod("p", tolerating("k", 5))
-				w.addPod("marked", tolerating("k", 5), func(pod *corev1.Pod) { // by the process before
-					pod.Status.Conditions = []corev1.PodCondition{{Type: "DisruptionTarget", Status: "True", Reason: "DeletionByTaintManager"}}
-				})
+				w.addPod("marked", tolerating("k", 5), markedByTaint) // by the process before
 				w.run()
 				w.until(4 * sec)
 				armed.Store(true)

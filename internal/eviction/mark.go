@@ -26,12 +26,12 @@ const markTries = 3
 func (x *executor) mark(ctx context.Context, t *try, pod *podcache.Pod) (*podcache.Pod, result, error) {
 	attempt := t.attempt
 	attempt.unmarked = nil
-	if attempt.marked || pod.Flags.Has(podcache.MarkedByTaint) {
+	if attempt.marked || pod.Flags.Has(podcache.MarkedByUs) {
 		live, done, err := x.look(ctx, pod)
 		if err != nil && !attempt.blocks(err) {
 			return attempt.newest(pod), "", nil // it must not block the delete
 		}
-		if err != nil || done != "" || attempt.shown(live).Flags.Has(podcache.MarkedByTaint) {
+		if err != nil || done != "" || attempt.shown(live).Flags.Has(podcache.MarkedByUs) {
 			return live, done, err
 		}
 		// Someone took it off again.

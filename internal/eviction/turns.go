@@ -3,7 +3,10 @@
 
 package eviction
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // podsPerTurn is how many pods of a node are evicted before it is another node's turn. One live read of the node serves
 // for them all, which it would not if nodes took turns pod by pod.
@@ -15,6 +18,7 @@ type turns struct {
 	mu    sync.Mutex
 	clock int            // where the node stood whose pod was begun last
 	begun map[string]int // where each node stands that has pods to come
+	last  time.Time      // when a first try was begun
 }
 
 // rank returns the rank of the first of the pods of a node that were never tried; the second's is one more. A node that
@@ -42,10 +46,18 @@ func (t *turns) rank(node string, pods int) int {
 func (t *turns) begin(node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.last = time.Now()
 	if at, ok := t.begun[node]; ok {
 		t.clock = at
 		t.begun[node] = at + 1
 	}
+}
+
+// lastBegun returns when the first try of a pod was begun last.
+func (t *turns) lastBegun() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.last
 }
 
 // turn is the turn of the pod of a given rank. The first pod of a node is one by itself, so that each node loses one soon.

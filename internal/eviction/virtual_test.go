@@ -401,7 +401,7 @@ func TestTheConditionIsThereBeforeTheDelete(t *testing.T) {
 			conditions := pod.(*corev1.Pod).Status.Conditions
 			want := corev1.PodCondition{
 				Type: "DisruptionTarget", Status: "True", Reason: "DeletionByTaintManager",
-				Message: "Taint manager: deleting due to NoExecute taint", ObservedGeneration: 7,
+				Message: "Taintkeeper: deleting due to NoExecute taint", ObservedGeneration: 7,
 				LastTransitionTime: metav1.NewTime(w.start.Add(5 * sec)),
 			}
 			if len(conditions) != 1 || !conditions[0].LastTransitionTime.Equal(&want.LastTransitionTime) {
@@ -617,7 +617,7 @@ func TestAPodIsDecidedAboutAsTheAPIServerHasItNotAsItsWatchDoes(t *testing.T) {
 
 func markedByTaint(pod *corev1.Pod) {
 	pod.Status.Conditions = []corev1.PodCondition{{
-		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: podcache.EvictionReason,
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: podcache.EvictionReason, Message: conditionMessage,
 	}}
 }
 

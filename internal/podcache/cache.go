@@ -18,6 +18,9 @@ import (
 // another version and is the same in everything else is not told.
 type Change struct {
 	Before, After *Pod
+	// Object is the pod as the watch or the list has just brought it; of one that went, as it was last. It is nil
+	// where the change came another way. It must not be kept: the records are small because objects are not.
+	Object *corev1.Pod
 }
 
 // Cache holds the records. It is safe for concurrent use; Run must be called once.
@@ -89,6 +92,18 @@ func (c *Cache) OnNode(node string) []*Pod {
 	defer c.mu.RUnlock()
 	return slices.Clone(c.byNode[node])
 }
+
+// Each calls the function for every record, and holds up all changes meanwhile.
+func (c *Cache) Each(do func(*Pod)) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, pod := range c.pods {
+		do(pod)
+	}
+}
+
+// LastSyncResourceVersion returns the version that the watch has come to.
+func (c *Cache) LastSyncResourceVersion() string { return c.reflector.LastSyncResourceVersion() }
 
 // MarkTerminating notes that the API server has accepted the delete of a pod. Its answer is newer
 // than what the watch has brought so far, and a deletionTimestamp is never taken back.

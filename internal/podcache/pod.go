@@ -5,6 +5,7 @@ package podcache
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,9 +14,14 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// EvictionReason is the reason of the condition DisruptionTarget that a taint eviction sets,
-// as upstream's taint-eviction-controller writes it.
-const EvictionReason = "DeletionByTaintManager"
+const (
+	// EvictionReason is the reason of the condition DisruptionTarget that a taint eviction sets,
+	// as upstream's taint-eviction-controller writes it.
+	EvictionReason = "DeletionByTaintManager"
+	// MarkPrefix begins the message of that condition when Taintkeeper sets it. It tells our mark from upstream's, which
+	// the admission policy of config/coexistence.yaml refuses while Taintkeeper is alive.
+	MarkPrefix = "Taintkeeper:"
+)
 
 // Flags are the yes-or-no facts of a pod.
 type Flags uint8
@@ -29,8 +35,11 @@ const (
 	Finished
 	// DisruptionTarget marks a pod whose condition of that type is True, whoever set it.
 	DisruptionTarget
-	// MarkedByTaint marks a pod whose condition DisruptionTarget is True with [EvictionReason].
-	MarkedByTaint
+	// MarkedByUs marks a pod whose condition DisruptionTarget is True with [EvictionReason] and a message that begins
+	// with [MarkPrefix].
+	MarkedByUs
+	// MarkedByBuiltIn marks a pod whose condition is the same with any other message: kube-controller-manager's.
+	MarkedByBuiltIn
 	// Ready marks a pod that has a condition Ready, and not one that is False.
 	Ready
 )
@@ -139,8 +148,12 @@ func flagsOf(pod *corev1.Pod) Flags {
 			continue
 		}
 		flags |= DisruptionTarget
-		if condition.Reason == EvictionReason {
-			flags |= MarkedByTaint
+		switch {
+		case condition.Reason != EvictionReason:
+		case strings.HasPrefix(condition.Message, MarkPrefix):
+			flags |= MarkedByUs
+		default:
+			flags |= MarkedByBuiltIn
 		}
 	}
 	return flags

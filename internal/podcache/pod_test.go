@@ -35,7 +35,9 @@ func TestFlagsOfAPod(t *testing.T) {
 		{"succeeded", []edit{inPhase(corev1.PodSucceeded)}, Finished},
 		{"failed", []edit{inPhase(corev1.PodFailed)}, Finished},
 		{"phase unknown", []edit{inPhase(corev1.PodUnknown)}, 0},
-		{"marked by a taint eviction", []edit{withCondition(corev1.DisruptionTarget, corev1.ConditionTrue, EvictionReason)}, DisruptionTarget | MarkedByTaint},
+		{"marked by us", []edit{markedBy(ourMessage)}, DisruptionTarget | MarkedByUs},
+		{"marked by the built-in", []edit{markedBy(upstreams)}, DisruptionTarget | MarkedByBuiltIn},
+		{"marked by an evictor without a message", []edit{markedBy("")}, DisruptionTarget | MarkedByBuiltIn},
 		{"marked by preemption", []edit{withCondition(corev1.DisruptionTarget, corev1.ConditionTrue, corev1.PodReasonPreemptionByScheduler)}, DisruptionTarget},
 		{"marked without a reason", []edit{withCondition(corev1.DisruptionTarget, corev1.ConditionTrue, "")}, DisruptionTarget},
 		{"no longer marked by a taint eviction", []edit{withCondition(corev1.DisruptionTarget, corev1.ConditionFalse, EvictionReason)}, 0},
@@ -46,13 +48,13 @@ func TestFlagsOfAPod(t *testing.T) {
 		{"nobody knows whether it is ready", []edit{withCondition(corev1.PodReady, corev1.ConditionUnknown, "")}, Ready},
 		{"among other conditions", []edit{
 			withCondition(corev1.PodReady, corev1.ConditionTrue, ""),
-			withCondition(corev1.DisruptionTarget, corev1.ConditionTrue, EvictionReason),
+			markedBy(ourMessage),
 			withCondition(corev1.PodScheduled, corev1.ConditionTrue, ""),
-		}, DisruptionTarget | MarkedByTaint | Ready},
+		}, DisruptionTarget | MarkedByUs | Ready},
 		{"everything at once", []edit{
 			annotated(corev1.MirrorPodAnnotationKey, "0c1d"), terminating, inPhase(corev1.PodFailed),
-			withCondition(corev1.DisruptionTarget, corev1.ConditionTrue, EvictionReason),
-		}, Mirror | Terminating | Finished | DisruptionTarget | MarkedByTaint},
+			markedBy(ourMessage),
+		}, Mirror | Terminating | Finished | DisruptionTarget | MarkedByUs},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -67,7 +69,7 @@ func TestFlagsOfAPod(t *testing.T) {
 
 func TestFlagsThatAnUpdateTakesBackAreTakenBack(t *testing.T) {
 	c := newCache()
-	must(t, store{c}.Add(newPod("a", withCondition(corev1.DisruptionTarget, corev1.ConditionTrue, EvictionReason))))
+	must(t, store{c}.Add(newPod("a", markedBy(ourMessage))))
 	must(t, store{c}.Update(newPod("a", withCondition(corev1.DisruptionTarget, corev1.ConditionFalse, EvictionReason))))
 	if got := get(t, c, "uid-a").Flags; got != 0 {
 		t.Errorf("flags %05b, want none", got)

@@ -70,6 +70,20 @@ func withCondition(kind corev1.PodConditionType, status corev1.ConditionStatus, 
 	}
 }
 
+// markedBy makes a pod one that a taint eviction has marked, with a message.
+func markedBy(message string) edit {
+	return func(pod *corev1.Pod) {
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: EvictionReason, Message: message,
+		})
+	}
+}
+
+const (
+	ourMessage = "Taintkeeper: deleting due to NoExecute taint"
+	upstreams  = "Taint manager: deleting due to NoExecute taint"
+)
+
 func scheduledAt(instant time.Time) edit {
 	return func(pod *corev1.Pod) {
 		pod.Status.Conditions = []corev1.PodCondition{
@@ -122,7 +136,7 @@ func watching(c *Cache) *notebook {
 	c.Subscribe(func(change Change) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		n.changes = append(n.changes, change)
+		n.changes = append(n.changes, Change{Before: change.Before, After: change.After})
 	})
 	return n
 }

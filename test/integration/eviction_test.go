@@ -77,7 +77,7 @@ func checkCondition(t *testing.T, pod *corev1.Pod) {
 	found.LastTransitionTime = metav1.Time{}
 	want := corev1.PodCondition{
 		Type: "DisruptionTarget", Status: "True", Reason: "DeletionByTaintManager",
-		Message:            "Taint manager: deleting due to NoExecute taint",
+		Message:            "Taintkeeper: deleting due to NoExecute taint",
 		ObservedGeneration: before.Generation,
 	}
 	if found != want || before.Generation == 0 {

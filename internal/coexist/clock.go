@@ -1,0 +1,83 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package coexist
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// needed are the rights without which nothing is evicted.
+var needed = []authorizationv1.ResourceAttributes{
+	{Verb: "patch", Resource: "pods", Subresource: "status"},
+	{Verb: "delete", Resource: "pods"},
+	{Verb: "get", Resource: "nodes"},
+}
+
+// renew asks the API server whether we still may evict, and writes its time into the clock. A server that does not
+// answer within the time between two renewals counts as gone.
+func (k *Keeper) renew(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, renewEvery)
+	defer cancel()
+	if err := k.mayEvict(ctx); err != nil {
+		return err
+	}
+	at := time.Now()
+	if err := k.write(ctx, k.config.Clock.Time().UTC().Format(time.RFC3339)); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	k.renewed = at
+	k.mu.Unlock()
+	k.metrics.renewed.Set(float64(at.Unix()))
+	return nil
+}
+
+func (k *Keeper) mayEvict(ctx context.Context) error {
+	for _, attributes := range needed {
+		review, err := k.config.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("ask the API server for our permissions: %w", err)
+		}
+		if !review.Status.Allowed {
+			return fmt.Errorf("missing permission: %s %s", attributes.Verb, attributes.Resource)
+		}
+	}
+	return nil
+}
+
+// write sets the clock, or takes it away if the value is nil.
+func (k *Keeper) write(ctx context.Context, value any) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{Annotation: value}},
+	})
+	if err != nil {
+		return fmt.Errorf("write down the eviction clock: %w", err)
+	}
+	_, err = k.config.Client.CoreV1().ServiceAccounts(k.config.Namespace).
+		Patch(ctx, ServiceAccount, types.MergePatchType, patch, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("there is no ServiceAccount %s in namespace %s: apply config/coexistence.yaml, or set --coexist=false", ServiceAccount, k.config.Namespace)
+	}
+	if err != nil {
+		return fmt.Errorf("renew the eviction clock: %w", err)
+	}
+	return nil
+}
+
+// fresh reports whether the built-in is kept from evicting by a renewal of ours.
+func (k *Keeper) fresh() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !k.renewed.IsZero() && time.Since(k.renewed) < validFor-renewEvery
+}

@@ -1,0 +1,120 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package coexist
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
+)
+
+// handBackTimeout bounds a hand-back, so that a shutdown ends.
+const handBackTimeout = 10 * time.Second
+
+// HandBack gives the evictions back to the built-in at once, when this process led and no other takes over. It takes the
+// clock away, and touches the timeAdded of the nodes with pods that are due: the built-in has forgotten those, and decides
+// about a node anew when a taint changes. What their pods tolerate counts from then on again.
+func (k *Keeper) HandBack(ctx context.Context) error {
+	k.mu.Lock()
+	led, term := k.leads, k.term
+	k.mu.Unlock()
+	if !led {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.config.TakeOver+handBackTimeout)
+	defer cancel()
+	if k.config.Lease != "" && k.succeeded(ctx, term) {
+		return nil
+	}
+	if err := k.write(ctx, nil); err != nil {
+		return fmt.Errorf("hand the evictions back to kube-controller-manager: %w", err)
+	}
+	var failed []error
+	nodes := k.config.Evictor.OverdueNodes()
+	for _, name := range nodes {
+		failed = append(failed, k.touch(ctx, name))
+	}
+	k.config.Logger.Info("Handed the evictions back to kube-controller-manager", "nodesWithDuePods", len(nodes))
+	return errors.Join(failed...)
+}
+
+// noteTerm notes the transitions of the Lease under which this process leads.
+func (k *Keeper) noteTerm(ctx context.Context) {
+	k.mu.Lock()
+	known := k.term >= 0
+	k.mu.Unlock()
+	if known || k.config.Lease == "" {
+		return
+	}
+	if term, err := k.transitions(ctx); err == nil {
+		k.mu.Lock()
+		k.term = term
+		k.mu.Unlock()
+	}
+}
+
+// succeeded waits for as long as a standby may take to see that the Lease is free, and reports whether another took it.
+func (k *Keeper) succeeded(ctx context.Context, term int32) bool {
+	const every = 500 * time.Millisecond
+	err := wait.PollUntilContextTimeout(ctx, every, k.config.TakeOver, true, func(ctx context.Context) (bool, error) {
+		now, err := k.transitions(ctx)
+		return err == nil && now > term, nil
+	})
+	return err == nil
+}
+
+// transitions returns how often the Lease has changed hands.
+func (k *Keeper) transitions(ctx context.Context) (int32, error) {
+	ctx, cancel := context.WithTimeout(ctx, renewEvery)
+	defer cancel()
+	lease, err := k.config.Client.CoordinationV1().Leases(k.config.Namespace).Get(ctx, k.config.Lease, metav1.GetOptions{})
+	if err != nil {
+		return 0, err
+	}
+	return ptr.Deref(lease.Spec.LeaseTransitions, 0), nil
+}
+
+// touch sets the timeAdded of a node's NoExecute taints to now.
+func (k *Keeper) touch(ctx context.Context, name string) error {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		node, err := k.config.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		patch, err := touching(node, k.config.Clock.Time())
+		if err != nil {
+			return err
+		}
+		_, err = k.config.Client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+		return err
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("touch the taints of node %s, so that kube-controller-manager tries its pods again: %w", name, err)
+	}
+	return nil
+}
+
+// touching is a patch of a node as it was read: the list of taints is replaced as a whole.
+func touching(node *corev1.Node, at time.Time) ([]byte, error) {
+	taints := node.DeepCopy().Spec.Taints
+	for i := range taints {
+		if taints[i].Effect == corev1.TaintEffectNoExecute {
+			taints[i].TimeAdded = &metav1.Time{Time: at}
+		}
+	}
+	return json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion},
+		"spec":     map[string]any{"taints": taints},
+	})
+}

@@ -1,0 +1,193 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package coexist
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/stage"
+)
+
+const (
+	// ServiceAccount is the name of the ServiceAccount that carries the eviction clock. Nothing runs as it. It is of this
+	// kind because every API server watches ServiceAccounts anyway: the policy finds it from the first request after a
+	// start on, which it does not with a resource of our own (kubernetes/kubernetes#124237).
+	ServiceAccount = "taintkeeper-eviction-clock"
+	// Annotation is the eviction clock: the instant of the last renewal by the API server's clock, in RFC 3339.
+	Annotation = "taintkeeper.dev/renewed"
+
+	// validFor is how long a renewal keeps the built-in from evicting, as config/coexistence.yaml has it.
+	validFor = 30 * time.Second
+	// renewEvery is how often the clock is renewed, and retryEvery how often that is tried when it failed.
+	renewEvery = 5 * time.Second
+	retryEvery = time.Second
+	// silentFor is how long the API server may say nothing by a watch, not even by a bookmark, which it sends every minute.
+	silentFor = 90 * time.Second
+	// stalledAfter is how long pods may be due without that any eviction is begun.
+	stalledAfter = 30 * time.Second
+)
+
+// Evictor is what has to be able to evict; see eviction.Evictor.
+type Evictor interface {
+	HasSynced() bool
+	Versions() []string
+	Stalled(after time.Duration) bool
+	OverdueNodes() []string
+}
+
+// Config is what a Keeper needs.
+type Config struct {
+	Client kubernetes.Interface
+	// Clock listens to the answers that Client gets.
+	Clock   *apicall.Clock
+	Pods    *podcache.Cache
+	Evictor Evictor
+	// Namespace is where the ServiceAccount is, and the Lease.
+	Namespace string
+	// Lease is the name of the Lease by which replicas elect a leader; empty if they do not. TakeOver is how long a standby
+	// takes at most to see that it is free.
+	Lease    string
+	TakeOver time.Duration
+	// Registerer takes the metrics; nil means none are registered.
+	Registerer prometheus.Registerer
+	Logger     logr.Logger
+}
+
+// Keeper renews the eviction clock. It is safe for concurrent use.
+type Keeper struct {
+	config  Config
+	metrics *metrics
+	play    stage.Play
+
+	mu       sync.Mutex
+	leads    bool      // or has led
+	term     int32     // the transitions of the Lease when this process led; -1 as long as they are not known
+	renewed  time.Time // when the last renewal was accepted; zero for none
+	versions []string  // of the watches
+	moved    []time.Time
+	said     string // why the clock is not renewed, as the log has it
+}
+
+// New makes a Keeper. Nothing is renewed before Run is called, or a manager to which it was added starts and leads.
+func New(config Config) (*Keeper, error) {
+	k := &Keeper{config: config, metrics: newMetrics()}
+	if config.Registerer != nil {
+		if err := k.metrics.register(config.Registerer); err != nil {
+			return nil, fmt.Errorf("register the metrics: %w", err)
+		}
+	}
+	k.play.Leading(manager.RunnableFunc(k.lead))
+	return k, nil
+}
+
+// Run renews the clock, without a manager or an election, until the context ends.
+func (k *Keeper) Run(ctx context.Context) error { return k.play.Run(ctx) }
+
+// AddTo adds the Keeper to a manager: it renews in the leader.
+func (k *Keeper) AddTo(mgr manager.Manager) error { return k.play.AddTo(mgr) }
+
+// HasSynced reports that the Keeper waits for nothing of its own.
+func (k *Keeper) HasSynced() bool { return true }
+
+func (k *Keeper) lead(ctx context.Context) error {
+	k.mu.Lock()
+	k.leads, k.term = true, -1
+	k.mu.Unlock()
+	k.config.Pods.Subscribe(k.observe)
+	for ctx.Err() == nil {
+		timer := time.NewTimer(k.turn(ctx))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+	return nil
+}
+
+// turn renews the clock if this process can evict, and says why if it does not. It returns when it is time for the next.
+func (k *Keeper) turn(ctx context.Context) time.Duration {
+	k.noteTerm(ctx)
+	err := k.unable(time.Now())
+	if err == nil {
+		err = k.renew(ctx)
+	}
+	if err == nil {
+		k.metrics.renewals.WithLabelValues(renewalDone).Inc()
+		k.say(nil)
+		return renewEvery
+	}
+	k.metrics.renewals.WithLabelValues(renewalNotDone).Inc()
+	k.say(err)
+	return retryEvery
+}
+
+// Why the clock is not renewed.
+var (
+	errNotSynced = errors.New("the lists of nodes and pods are not complete yet")
+	errSilent    = errors.New("the API server has said nothing by a watch of nodes or pods for too long")
+	errStalled   = errors.New("pods are due and no eviction is begun")
+)
+
+// unable returns why this process cannot evict, as far as it knows itself.
+func (k *Keeper) unable(at time.Time) error {
+	switch {
+	case !k.config.Evictor.HasSynced():
+		return errNotSynced
+	case !k.hears(at):
+		return errSilent
+	case k.config.Evictor.Stalled(stalledAfter):
+		return errStalled
+	}
+	return nil
+}
+
+// hears reports whether both watches have brought something lately.
+func (k *Keeper) hears(at time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	versions := k.config.Evictor.Versions()
+	if len(k.moved) == 0 {
+		k.moved = make([]time.Time, len(versions))
+		k.versions = make([]string, len(versions))
+	}
+	hears := true
+	for i, version := range versions {
+		if version != k.versions[i] || k.moved[i].IsZero() {
+			k.versions[i], k.moved[i] = version, at
+		}
+		hears = hears && at.Sub(k.moved[i]) <= silentFor
+	}
+	return hears
+}
+
+// say writes to the log when what keeps the clock from being renewed changes.
+func (k *Keeper) say(err error) {
+	now := ""
+	if err != nil {
+		now = err.Error()
+	}
+	k.mu.Lock()
+	before := k.said
+	k.said = now
+	k.mu.Unlock()
+	switch {
+	case now == before:
+	case err != nil:
+		k.config.Logger.Info("The eviction clock is not renewed; kube-controller-manager evicts once it is 30 s old", "reason", now)
+	default:
+		k.config.Logger.Info("The eviction clock is renewed again; kube-controller-manager does not evict")
+	}
+}

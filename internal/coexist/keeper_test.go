@@ -1,0 +1,315 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package coexist
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/bubble"
+	"github.com/taintkeeper/taintkeeper/internal/podcache"
+)
+
+const namespace = "kube-system"
+
+// evictor is what a test makes of this process. Its watches bring something every minute unless they are silent.
+type evictor struct {
+	mu       sync.Mutex
+	unsynced bool
+	silent   bool
+	stalled  bool
+	overdue  []string
+	heard    time.Time
+}
+
+func (e *evictor) set(change func(*evictor)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	change(e)
+}
+
+func (e *evictor) HasSynced() bool            { e.mu.Lock(); defer e.mu.Unlock(); return !e.unsynced }
+func (e *evictor) Stalled(time.Duration) bool { e.mu.Lock(); defer e.mu.Unlock(); return e.stalled }
+func (e *evictor) OverdueNodes() []string     { e.mu.Lock(); defer e.mu.Unlock(); return e.overdue }
+
+func (e *evictor) Versions() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.silent {
+		e.heard = time.Now()
+	}
+	return []string{strconv.FormatInt(e.heard.Unix()/60, 10)}
+}
+
+// scene is a Keeper in virtual time.
+type scene struct {
+	t       *testing.T
+	client  *fake.Clientset
+	evictor *evictor
+	keeper  *Keeper
+	stop    func()
+	allowed map[string]bool
+}
+
+func play(t *testing.T, test func(s *scene), change ...func(*Config)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: ServiceAccount}}
+		s := &scene{t: t, client: fake.NewClientset(account), evictor: &evictor{}, allowed: map[string]bool{"patch": true, "delete": true, "get": true}}
+		s.client.PrependReactor("create", "selfsubjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
+			review.Status.Allowed = s.allowed[review.Spec.ResourceAttributes.Verb]
+			return true, review, nil
+		})
+		config := Config{
+			Client: s.client, Clock: &apicall.Clock{}, Pods: podcache.New(s.client), Evictor: s.evictor,
+			Namespace: namespace, Logger: logr.Discard(),
+		}
+		for _, apply := range change {
+			apply(&config)
+		}
+		keeper, err := New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.keeper = keeper
+		s.stop = bubble.Run(t, "the Keeper", keeper.Run)
+		test(s)
+	})
+}
+
+func (s *scene) pass(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // virtual time in a synctest bubble
+	synctest.Wait()
+}
+
+// age returns how old the clock is; false if there is none.
+func (s *scene) age() (time.Duration, bool) {
+	s.t.Helper()
+	account, err := s.client.CoreV1().ServiceAccounts(namespace).Get(s.t.Context(), ServiceAccount, metav1.GetOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	value, ok := account.Annotations[Annotation]
+	if !ok {
+		return 0, false
+	}
+	renewed, err := time.Parse(time.RFC3339, value)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return time.Since(renewed), true
+}
+
+func (s *scene) wantRenewed() {
+	s.t.Helper()
+	if age, ok := s.age(); !ok || age > renewEvery+time.Second {
+		s.t.Errorf("the clock is there: %t, and %v old; want it renewed every %v", ok, age, renewEvery)
+	}
+}
+
+func (s *scene) wantNotRenewedFor(d time.Duration) {
+	s.t.Helper()
+	if age, ok := s.age(); ok && age < d-renewEvery {
+		s.t.Errorf("the clock is %v old, want it not renewed for %v", age, d)
+	}
+}
+
+func TestTheClockIsRenewedEvery5Seconds(t *testing.T) {
+	play(t, func(s *scene) {
+		for range 60 {
+			s.pass(7 * time.Second)
+			s.wantRenewed()
+		}
+	})
+}
+
+func TestTheClockIsRenewedOnlyWhileThisProcessCanEvict(t *testing.T) {
+	for name, trouble := range map[string]struct{ begin, end func(s *scene) }{
+		"its caches are not complete": {
+			func(s *scene) { s.evictor.set(func(e *evictor) { e.unsynced = true }) },
+			func(s *scene) { s.evictor.set(func(e *evictor) { e.unsynced = false }) },
+		},
+		"it begins no eviction": {
+			func(s *scene) { s.evictor.set(func(e *evictor) { e.stalled = true }) },
+			func(s *scene) { s.evictor.set(func(e *evictor) { e.stalled = false }) },
+		},
+		"a watch is silent": {
+			func(s *scene) {
+				s.evictor.set(func(e *evictor) { e.silent = true })
+				s.pass(silentFor + time.Minute)
+			},
+			func(s *scene) {
+				s.evictor.set(func(e *evictor) { e.silent = false })
+			},
+		},
+		"it may not delete pods any more": {
+			func(s *scene) { s.allowed["delete"] = false },
+			func(s *scene) { s.allowed["delete"] = true },
+		},
+		"it may not set their condition": {
+			func(s *scene) { s.allowed["patch"] = false },
+			func(s *scene) { s.allowed["patch"] = true },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(s *scene) {
+				s.pass(time.Minute)
+				s.wantRenewed()
+				trouble.begin(s)
+				s.pass(validFor)
+				s.wantNotRenewedFor(validFor)
+				trouble.end(s)
+				s.pass(renewEvery + time.Second)
+				s.wantRenewed()
+			})
+		})
+	}
+}
+
+func TestAnAPIServerThatDoesNotAnswerGetsNoRenewal(t *testing.T) {
+	play(t, func(s *scene) {
+		s.pass(time.Minute)
+		hangs := true
+		s.client.PrependReactor("create", "selfsubjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return hangs, nil, context.DeadlineExceeded
+		})
+		s.pass(validFor)
+		s.wantNotRenewedFor(validFor)
+		hangs = false
+		s.pass(renewEvery + time.Second)
+		s.wantRenewed()
+	})
+}
+
+func TestWhoHasLostTheLeadRenewsNoMore(t *testing.T) {
+	play(t, func(s *scene) {
+		s.pass(time.Minute)
+		s.stop()
+		s.pass(time.Minute)
+		s.wantNotRenewedFor(time.Minute)
+	})
+}
+
+// taintedNode has a NoExecute taint of an hour ago, and another.
+func taintedNode() *corev1.Node {
+	before := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n"},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{
+			{Key: "k", Effect: corev1.TaintEffectNoExecute, TimeAdded: &before},
+			{Key: "k", Effect: corev1.TaintEffectNoSchedule, TimeAdded: &before},
+		}},
+	}
+}
+
+func (s *scene) handBack() (touched bool) {
+	s.t.Helper()
+	if _, err := s.client.CoreV1().Nodes().Create(s.t.Context(), taintedNode(), metav1.CreateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.evictor.set(func(e *evictor) { e.overdue = []string{"n", "gone"} })
+	if err := s.keeper.HandBack(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	node, err := s.client.CoreV1().Nodes().Get(s.t.Context(), "n", metav1.GetOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if since := time.Since(node.Spec.Taints[1].TimeAdded.Time); since < time.Hour-time.Second {
+		s.t.Errorf("the NoSchedule taint is touched, too: it is %v old", since)
+	}
+	return time.Since(node.Spec.Taints[0].TimeAdded.Time) < 20*time.Second
+}
+
+func TestAShutdownWithoutAStandbyHandsTheEvictionsBackAtOnce(t *testing.T) {
+	play(t, func(s *scene) {
+		s.pass(time.Minute)
+		s.stop()
+		if !s.handBack() {
+			t.Error("the taint of the node with due pods is not touched")
+		}
+		if age, ok := s.age(); ok {
+			t.Errorf("the clock is still there, %v old", age)
+		}
+	})
+}
+
+// underLease makes the Keeper one of a replica that was elected.
+func underLease(c *Config) { c.Lease, c.TakeOver = "taintkeeper", 5*time.Second }
+
+func (s *scene) lease(transitions int32) {
+	s.t.Helper()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "taintkeeper"}}
+	lease.Spec.LeaseTransitions = &transitions
+	leases := s.client.CoordinationV1().Leases(namespace)
+	_, err := leases.Update(s.t.Context(), lease, metav1.UpdateOptions{})
+	if err != nil {
+		_, err = leases.Create(s.t.Context(), lease, metav1.CreateOptions{})
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestAShutdownUnderAnElectionHandsBackWhenNobodyTakesOver(t *testing.T) {
+	play(t, func(s *scene) {
+		s.lease(3)
+		s.pass(time.Minute)
+		s.stop()
+		if !s.handBack() {
+			t.Error("nobody took over, and the taint of the node with due pods is not touched")
+		}
+	}, underLease)
+}
+
+func TestAShutdownWithAStandbyHandsNothingBack(t *testing.T) {
+	play(t, func(s *scene) {
+		s.lease(3)
+		s.pass(time.Minute)
+		s.stop()
+		go func() {
+			s.pass(2 * time.Second)
+			s.lease(4)
+		}()
+		if s.handBack() {
+			t.Error("another took over, and the taint of the node with due pods is touched")
+		}
+		if _, ok := s.age(); !ok {
+			t.Error("the clock is taken away from the one who took over")
+		}
+	}, underLease)
+}
+
+func TestAReplicaThatNeverLedHandsNothingBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			t.Errorf("%s %s", action.GetVerb(), action.GetResource().Resource)
+			return true, nil, errors.New("refused")
+		})
+		keeper, err := New(Config{Client: client, Clock: &apicall.Clock{}, Evictor: &evictor{}, Logger: logr.Discard()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := keeper.HandBack(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
