@@ -205,7 +205,7 @@ bin/d2: tools/diagram/go.mod tools/diagram/go.sum
 	@cd tools/diagram && CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o ../../$@ oss.terrastruct.com/d2
 
 .PHONY: release-check
-release-check: bin/goreleaser bin/actionlint ## check what releases are made of: goreleaser's configuration, the workflows, the tests of both
+release-check: bin/goreleaser bin/ko bin/actionlint ## check what releases are made of: the configuration, the workflows, the image for two architectures
 	@bin/goreleaser check
 	@bin/actionlint
 	@cd tools/workflows && $(GO) test ./...
