@@ -30,8 +30,9 @@ const (
 
 	// validFor is how long a renewal keeps the built-in from evicting, as config/coexistence.yaml has it.
 	validFor = 30 * time.Second
-	// renewEvery is how often the clock is renewed. Five renewals in a row may fail.
+	// renewEvery is how often the clock is renewed, and retryEvery how often that is tried when it failed.
 	renewEvery = 5 * time.Second
+	retryEvery = time.Second
 	// silentFor is how long the API server may say nothing by a watch, not even by a bookmark, which it sends every minute.
 	silentFor = 90 * time.Second
 	// stalledAfter is how long pods may be due without that any eviction is begun.
@@ -105,23 +106,19 @@ func (k *Keeper) lead(ctx context.Context) error {
 	k.leads, k.term = true, -1
 	k.mu.Unlock()
 	k.config.Pods.Subscribe(k.observe)
-	tick := time.NewTicker(renewEvery)
-	defer tick.Stop()
-	for {
-		k.turn(ctx)
+	for ctx.Err() == nil {
+		timer := time.NewTimer(k.turn(ctx))
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-tick.C:
+			timer.Stop()
+		case <-timer.C:
 		}
 	}
+	return nil
 }
 
-// turn renews the clock if this process can evict, and says why if it does not.
-func (k *Keeper) turn(ctx context.Context) {
-	if ctx.Err() != nil {
-		return
-	}
+// turn renews the clock if this process can evict, and says why if it does not. It returns when it is time for the next.
+func (k *Keeper) turn(ctx context.Context) time.Duration {
 	k.noteTerm(ctx)
 	err := k.unable(time.Now())
 	if err == nil {
@@ -130,10 +127,11 @@ func (k *Keeper) turn(ctx context.Context) {
 	if err == nil {
 		k.metrics.renewals.WithLabelValues(renewalDone).Inc()
 		k.say(nil)
-		return
+		return renewEvery
 	}
 	k.metrics.renewals.WithLabelValues(renewalNotDone).Inc()
 	k.say(err)
+	return retryEvery
 }
 
 // Why the clock is not renewed.

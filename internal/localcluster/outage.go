@@ -16,6 +16,16 @@ func (c *Cluster) StopAPIServer(ctx context.Context) error {
 	return c.takeDown(ctx, APIServer, c.plane.APIServer.Stop)
 }
 
+// KillAPIServer is StopAPIServer by SIGKILL.
+func (c *Cluster) KillAPIServer(ctx context.Context) error {
+	return c.takeDown(ctx, APIServer, func() error {
+		if err := c.lifeline.kill(APIServer); err != nil {
+			return err
+		}
+		return c.plane.APIServer.Stop()
+	})
+}
+
 // StartAPIServer starts the API server after [Cluster.StopAPIServer], on the same port and with the same certificates
 // and data, and returns once it is ready.
 func (c *Cluster) StartAPIServer(ctx context.Context) error {

@@ -24,8 +24,10 @@ type TaintkeeperConfig struct {
 	Name string
 	// Access is how it reaches the API server; by default it is [Cluster.TaintkeeperAccess].
 	Access *rest.Config
-	// Granted says that Access has its rights already: config/rbac.yaml is not installed.
+	// Granted says that Access has its rights already: nothing of config/ is installed.
 	Granted bool
+	// Coexist installs config/coexistence.yaml and starts it with --coexist, for a cluster whose built-in evicts, too.
+	Coexist bool
 	// Args are added to its command line, and win over the default that it takes no part in an election.
 	Args []string
 	// Env is added to its environment, each as name=value.
@@ -42,8 +44,8 @@ type Taintkeeper struct {
 	health  string // address
 }
 
-// StartTaintkeeper grants taintkeeper its rights if it needs them, starts it and returns once its caches are complete. A name may be used
-// again once its bearer has ended.
+// StartTaintkeeper grants taintkeeper its rights if it needs them, starts it and returns once its caches are complete. A
+// name may be used again once its bearer has ended.
 func (c *Cluster) StartTaintkeeper(ctx context.Context, cfg TaintkeeperConfig) (*Taintkeeper, error) {
 	if err := c.processes.refusal(); err != nil {
 		return nil, err
@@ -55,10 +57,11 @@ func (c *Cluster) StartTaintkeeper(ctx context.Context, cfg TaintkeeperConfig) (
 	if err != nil {
 		return nil, err
 	}
-	if !cfg.Granted {
-		if err := c.GrantTaintkeeper(ctx); err != nil {
-			return nil, err
-		}
+	if err := c.prepareFor(ctx, cfg); err != nil {
+		return nil, err
+	}
+	if cfg.Coexist {
+		cfg.Args = append([]string{"--coexist"}, cfg.Args...)
 	}
 	kubeconfig, err := c.taintkeeperKubeconfig(cfg)
 	if err != nil {
@@ -82,6 +85,17 @@ func (c *Cluster) StartTaintkeeper(ctx context.Context, cfg TaintkeeperConfig) (
 		return nil, err
 	}
 	return t, nil
+}
+
+// prepareFor installs what a taintkeeper needs in the cluster.
+func (c *Cluster) prepareFor(ctx context.Context, cfg TaintkeeperConfig) error {
+	if cfg.Granted {
+		return nil
+	}
+	if err := c.GrantTaintkeeper(ctx); err != nil || !cfg.Coexist {
+		return err
+	}
+	return c.install(ctx, "coexistence.yaml", config.Coexistence)
 }
 
 func taintkeeperBinary(path string) (string, error) {
@@ -115,20 +129,28 @@ func (c *Cluster) GrantTaintkeeper(ctx context.Context) error {
 	if c.granted.Load() {
 		return nil
 	}
-	manifests, err := config.Objects(config.RBAC)
+	if err := c.install(ctx, "rbac.yaml", config.RBAC); err != nil {
+		return err
+	}
+	c.granted.Store(true)
+	return nil
+}
+
+// install creates what one of the manifests in config/ has and is not there yet.
+func (c *Cluster) install(ctx context.Context, name string, manifest []byte) error {
+	objects, err := config.Objects(manifest)
 	if err != nil {
-		return fmt.Errorf("read config/rbac.yaml: %w", err)
+		return fmt.Errorf("read config/%s: %w", name, err)
 	}
 	writer, err := client.New(c.AdminConfig(), client.Options{})
 	if err != nil {
 		return fmt.Errorf("make a client for the API server: %w", err)
 	}
-	for _, object := range manifests {
+	for _, object := range objects {
 		if err := client.IgnoreAlreadyExists(writer.Create(ctx, object)); err != nil {
-			return fmt.Errorf("install config/rbac.yaml: %w", err)
+			return fmt.Errorf("install config/%s: %w", name, err)
 		}
 	}
-	c.granted.Store(true)
 	return nil
 }
 

@@ -93,7 +93,7 @@ func (s suite) playIn(ctx context.Context, folder string, res *result) (ran []ou
 	}
 	res.state = filepath.Join(folder, "cluster")
 	cluster, err := localcluster.Start(ctx, localcluster.Config{
-		Dir: res.state, TaintEviction: res.builtIn, ControllerManagerArgs: res.managerArgs(), Log: os.Stderr,
+		Dir: res.state, TaintEviction: res.builtIn, ControllerManagerArgs: res.managerArgs(), Audit: res.allOurs, Log: os.Stderr,
 	})
 	if err != nil {
 		return nil, err
@@ -107,7 +107,32 @@ func (s suite) playIn(ctx context.Context, folder string, res *result) (ran []ou
 		return nil, err
 	}
 	ran, err = s.playSpecs(ctx, cluster, folder, res)
-	return ran, errors.Join(err, stop())
+	err = errors.Join(err, stop())
+	if res.allOurs {
+		err = errors.Join(err, allOurs(cluster.AuditLog()))
+	}
+	return ran, err
+}
+
+// allOurs checks that we have evicted, and the built-in has not: of the controllers that run as node-controller, only
+// taint-eviction deletes pods. The log is read once all is over.
+func allOurs(path string) error {
+	const builtIn, ours = "system:serviceaccount:kube-system:node-controller", "system:serviceaccount:kube-system:taintkeeper"
+	deleted := map[string]int{}
+	_, err := localcluster.NewAuditLog(path).Events(func(e localcluster.AuditEvent) bool {
+		if e.Verb == "delete" && e.Resource == "pods" && e.Accepted() {
+			deleted[e.User]++
+		}
+		return false
+	})
+	if err != nil {
+		return err
+	}
+	if deleted[builtIn] > 0 || deleted[ours] == 0 {
+		return fmt.Errorf("by the audit log the built-in has deleted %d pods and Taintkeeper %d; want all by Taintkeeper", deleted[builtIn], deleted[ours])
+	}
+	progress("by the audit log Taintkeeper has deleted %d pods, and the built-in none", deleted[ours])
+	return nil
 }
 
 // playSpecs runs upstream's binary against the cluster, and returns what it reports.

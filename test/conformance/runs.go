@@ -18,6 +18,7 @@ type run struct {
 	about   string
 	builtIn localcluster.TaintEviction
 	evictor evictor // beside the control plane, or nil
+	allOurs bool    // every eviction has to be the evictor's, by the audit log
 	off     string  // what else is switched off in kube-controller-manager, as in --controllers
 }
 
@@ -27,10 +28,14 @@ type evictor func(context.Context, *localcluster.Cluster) (stop func() error, er
 var runs = []run{
 	{name: "built-in", about: "kube-controller-manager evicts", builtIn: localcluster.BuiltInOn},
 	{name: "nobody", about: "nobody evicts: the specs that wait for an eviction must fail"},
-	{name: "taintkeeper", about: "bin/taintkeeper evicts", evictor: taintkeeper()},
+	{name: "taintkeeper", about: "bin/taintkeeper evicts", evictor: ours(localcluster.TaintkeeperConfig{})},
+	{
+		name: "taintkeeper-beside", about: "bin/taintkeeper evicts, beside a kube-controller-manager that runs with its defaults",
+		builtIn: localcluster.BuiltInOn, evictor: ours(localcluster.TaintkeeperConfig{Coexist: true}), allOurs: true,
+	},
 	{
 		name: "taintkeeper-all", about: "bin/taintkeeper evicts, and taints nodes in the node-lifecycle-controller's place",
-		evictor: taintkeeper("--controllers=*"), off: "-node-lifecycle-controller",
+		evictor: ours(localcluster.TaintkeeperConfig{Args: []string{"--controllers=*"}}), off: "-node-lifecycle-controller",
 	},
 }
 
@@ -45,10 +50,11 @@ func (r run) start(ctx context.Context, cluster *localcluster.Cluster) (stop fun
 	return r.evictor(ctx, cluster)
 }
 
-func taintkeeper(args ...string) evictor {
+// ours starts Taintkeeper, with a line in its log per failed try.
+func ours(config localcluster.TaintkeeperConfig) evictor {
 	return func(ctx context.Context, cluster *localcluster.Cluster) (func() error, error) {
-		args := append([]string{"--v=1"}, args...) // a line per failed try
-		keeper, err := cluster.StartTaintkeeper(ctx, localcluster.TaintkeeperConfig{Args: args})
+		config.Args = append([]string{"--v=1"}, config.Args...)
+		keeper, err := cluster.StartTaintkeeper(ctx, config)
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,223 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package coexist
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+)
+
+func TestBesideTheBuiltInEveryEvictionIsOurs(t *testing.T) {
+	withBothCredentials(t, func(t *testing.T) {
+		s := newScene(t)
+		s.keeper(t, "taintkeeper")
+		pods := s.pods(t, "pod", 0, 0, 1, 2, 3)
+		s.taint(t)
+		for _, pod := range pods {
+			s.leavesBy(t, pod, byUs)
+		}
+		s.untouchedByBuiltIn(t)
+		s.onceEach(t)
+	})
+}
+
+// The ways in which a pod can be marked already when the built-in comes to it.
+var marked = []struct {
+	name            string
+	reason, message string
+	// exact: the built-in finds its own mark and deletes without setting it.
+	exact bool
+}{
+	{name: "not", reason: ""},
+	{name: "by us", reason: "DeletionByTaintManager", message: "Taintkeeper: deleting due to NoExecute taint"},
+	{name: "by the built-in", reason: "DeletionByTaintManager", message: "Taint manager: deleting due to NoExecute taint", exact: true},
+	{name: "by preemption", reason: "PreemptionByScheduler", message: "default-scheduler: preempting to accommodate a higher priority pod"},
+	{name: "by the Eviction API", reason: "EvictionByEvictionAPI", message: "Eviction API: evicting"},
+}
+
+func (s *scene) markedPods(t *testing.T) []*corev1.Pod {
+	t.Helper()
+	var pods []*corev1.Pod
+	for i, m := range marked {
+		var conditions []corev1.PodCondition
+		if m.reason != "" {
+			conditions = append(conditions, condition(m.reason, m.message))
+		}
+		pods = append(pods, s.pod(t, fmt.Sprintf("marked-%d", i), 0, conditions...))
+	}
+	return pods
+}
+
+func TestWhileTheClockIsFreshTheBuiltInDeletesNoPodHoweverItIsMarked(t *testing.T) {
+	withBothCredentials(t, func(t *testing.T) {
+		s := newScene(t)
+		pods := s.markedPods(t)
+		now := time.Now()
+		must(t, s.setClock(t.Context(), &now)) // as if we were alive, and did nothing
+		s.taint(t)
+		for i, m := range marked {
+			if m.exact { // that is why we rewrite such a mark
+				s.leavesBy(t, pods[i], byBuiltIn)
+				continue
+			}
+			s.triedByBuiltIn(t, pods[i])
+			if calls := s.calls(t, byBuiltIn, deletes, of(pods[i])); len(calls) > 0 {
+				t.Errorf("marked %s: %v", m.name, calls)
+			}
+		}
+	})
+}
+
+func TestOnceTheClockIsStaleTheBuiltInEvictsEveryPodHoweverItIsMarked(t *testing.T) {
+	withBothCredentials(t, func(t *testing.T) {
+		for name, at := range map[string]time.Time{
+			"a minute ago": time.Now().Add(-time.Minute), "in the year 9999": time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC),
+		} {
+			t.Run("renewed "+name, func(t *testing.T) {
+				s := newScene(t)
+				must(t, s.setClock(t.Context(), &at))
+				pods := s.markedPods(t)
+				s.taint(t)
+				for _, pod := range pods {
+					s.leavesBy(t, pod, byBuiltIn)
+				}
+			})
+		}
+	})
+}
+
+func TestWithoutAClockTheBuiltInEvicts(t *testing.T) {
+	s := newScene(t)
+	pod := s.pod(t, "pod", 0)
+	s.taint(t)
+	s.leavesBy(t, pod, byBuiltIn)
+}
+
+func TestAMarkOfTheBuiltInsIsRewrittenWhenWeTakeOver(t *testing.T) {
+	s := newScene(t)
+	pod := s.pod(t, "stays", 3600, condition("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"))
+	s.keeper(t, "taintkeeper")
+	eventually(t, "the mark is ours", func(ctx context.Context) error {
+		live, err := admin.CoreV1().Pods(s.namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if mark := markOf(live); mark.Status != corev1.ConditionFalse || !ours(mark.Message) {
+			return fmt.Errorf("it is %s %q", mark.Status, mark.Message)
+		}
+		return nil
+	})
+}
+
+// The policy is in force from the first request on that an API server takes after it has started.
+func TestNoRestartOfTheAPIServerLetsTheBuiltInEvict(t *testing.T) {
+	s := newScene(t)
+	s.keeper(t, "taintkeeper")
+	const restarts = 6
+	var tolerate []int64
+	for second := range int64(90) { // one is due in every moment of the restarts
+		tolerate = append(tolerate, second)
+	}
+	pods := s.pods(t, "pod", tolerate...)
+	s.taint(t)
+	for i := range restarts {
+		stop := cluster.StopAPIServer
+		if i%2 == 1 {
+			stop = cluster.KillAPIServer
+		}
+		stopped := time.Now()
+		must(t, stop(t.Context()))
+		must(t, cluster.StartAPIServer(t.Context()))
+		eventually(t, "the eviction clock is renewed again", func(ctx context.Context) error {
+			return s.checkClock(ctx, func(age time.Duration) bool { return age < time.Since(stopped)-time.Second })
+		})
+	}
+	for _, pod := range pods {
+		s.leavesBy(t, pod, anybody)
+	}
+	s.noForeignMarkUnderAFreshClock(t)
+}
+
+func election(more ...string) []string {
+	return append([]string{"--leader-elect=true"}, more...)
+}
+
+func TestWhenTheLeaderIsKilledItsStandbyGoesOnAndWhenBothAreTheBuiltInDoes(t *testing.T) {
+	s := newScene(t)
+	leader := s.keeper(t, "leader", election()...)
+	standby, err := cluster.StartTaintkeeper(t.Context(), localcluster.TaintkeeperConfig{
+		Binary: binary, Name: "standby", Coexist: true, Args: election(),
+	})
+	must(t, err)
+	t.Cleanup(func() { must(t, standby.Kill()) })
+
+	// One is due every second while the standby takes over.
+	var tolerate []int64
+	for second := range int64(30) {
+		tolerate = append(tolerate, second)
+	}
+	first := s.pods(t, "first", tolerate...)
+	s.taint(t)
+	s.leavesBy(t, first[2], byUs)
+	must(t, leader.Kill())
+	for _, pod := range first {
+		s.leavesBy(t, pod, byUs)
+	}
+	s.untouchedByBuiltIn(t)
+
+	must(t, standby.Kill())
+	s.changeTaints(t, func(taints []corev1.Taint) []corev1.Taint { return nil })
+	until(t, time.Now().Add(validFor+5*time.Second))
+	second := s.pods(t, "second", 0, 0)
+	s.taint(t)
+	for _, pod := range second {
+		s.leavesBy(t, pod, byBuiltIn)
+	}
+
+	s.changeTaints(t, func(taints []corev1.Taint) []corev1.Taint { return nil })
+	s.keeper(t, "again", election()...)
+	third := s.pods(t, "third", 0, 3)
+	tainted := time.Now()
+	s.taint(t)
+	for i, pod := range third {
+		deleted := s.leavesBy(t, pod, byUs)
+		if due := tainted.Add(time.Duration(i) * 3 * time.Second); deleted.Received.Before(due) {
+			t.Errorf("pod %s was deleted %v early", pod.Name, due.Sub(deleted.Received))
+		}
+	}
+	s.onceEach(t)
+}
+
+func TestACleanShutdownHandsOverduePodsBackAtOnce(t *testing.T) {
+	s := newScene(t)
+	must(t, s.protect(t))
+	keeper := s.keeper(t, "taintkeeper")
+	pod := s.pod(t, "kept", 0)
+	s.taint(t)
+	eventually(t, "our delete is refused", func(context.Context) error {
+		if len(s.calls(t, byUs, deletes, of(pod))) == 0 {
+			return fmt.Errorf("the calls about it: %v", s.calls(t, of(pod)))
+		}
+		return nil
+	})
+	s.untouchedByBuiltIn(t)
+	s.triedByBuiltIn(t, pod)
+	must(t, keeper.Stop())
+	eventually(t, "the built-in tries again", func(context.Context) error {
+		if len(s.calls(t, byBuiltIn, marks, accepted, of(pod))) == 0 {
+			return fmt.Errorf("the calls about it: %v", s.calls(t, byBuiltIn, of(pod)))
+		}
+		return nil
+	})
+	if err := s.checkClock(t.Context(), func(time.Duration) bool { return true }); err == nil {
+		t.Error("the clock is still there")
+	}
+}

@@ -1,0 +1,306 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package coexist
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+)
+
+const (
+	clockName  = "taintkeeper-eviction-clock"
+	annotation = "taintkeeper.dev/renewed"
+)
+
+// The built-in's names, with and without --use-service-account-credentials.
+const (
+	asServiceAccount = "system:serviceaccount:kube-system:node-controller"
+	asItself         = "system:kube-controller-manager"
+	taintkeeper      = "system:serviceaccount:kube-system:taintkeeper"
+)
+
+// withBothCredentials restarts kube-controller-manager with each kind of its credentials and runs a test with each.
+func withBothCredentials(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	for name, use := range map[string]string{asServiceAccount: "true", asItself: "false"} {
+		t.Run("the built-in is "+name, func(t *testing.T) {
+			must(t, cluster.RestartControllerManager(t.Context(), localcluster.ControllerManagerConfig{
+				Args: []string{"--use-service-account-credentials=" + use},
+			}))
+			test(t)
+		})
+	}
+}
+
+// scene is what one test has for itself.
+type scene struct {
+	node, namespace string
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	node := fmt.Sprintf("n%d", time.Now().UnixNano())
+	must(t, cluster.AddNodes(t.Context(), localcluster.NodeSpec{Name: node}))
+	namespace, err := admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
+	must(t, err)
+	s := &scene{node: node, namespace: namespace.Name}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		must(t, admin.CoreV1().Namespaces().Delete(ctx, s.namespace, metav1.DeleteOptions{}))
+		must(t, admin.CoreV1().Nodes().Delete(ctx, s.node, metav1.DeleteOptions{}))
+		must(t, s.setClock(ctx, nil))
+	})
+	return s
+}
+
+// keeper starts Taintkeeper beside the built-in, and returns when it has renewed the clock.
+func (s *scene) keeper(t *testing.T, name string, args ...string) *localcluster.Taintkeeper {
+	t.Helper()
+	keeper, err := cluster.StartTaintkeeper(t.Context(), localcluster.TaintkeeperConfig{
+		Binary: binary, Name: name, Coexist: true, Args: args,
+	})
+	must(t, err)
+	t.Cleanup(func() { must(t, keeper.Kill()) })
+	eventually(t, "the eviction clock is renewed", func(ctx context.Context) error {
+		return s.checkClock(ctx, func(age time.Duration) bool { return age < validFor/2 })
+	})
+	return keeper
+}
+
+func (s *scene) checkClock(ctx context.Context, right func(age time.Duration) bool) error {
+	account, err := admin.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Get(ctx, clockName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	renewed, err := time.Parse(time.RFC3339, account.Annotations[annotation])
+	if err != nil {
+		return err
+	}
+	if age := time.Since(renewed); !right(age) {
+		return fmt.Errorf("it is %v old", age)
+	}
+	return nil
+}
+
+// setClock writes the eviction clock as if Taintkeeper had, or takes it away.
+func (s *scene) setClock(ctx context.Context, at *time.Time) error {
+	value := "null"
+	if at != nil {
+		value = fmt.Sprintf("%q", at.UTC().Format(time.RFC3339))
+	}
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, annotation, value)
+	_, err := admin.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Patch(ctx, clockName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	return err
+}
+
+// pods creates pods on the node that tolerate its taint for so many seconds each.
+func (s *scene) pods(t *testing.T, prefix string, tolerate ...int64) []*corev1.Pod {
+	t.Helper()
+	var pods []*corev1.Pod
+	for i, seconds := range tolerate {
+		pods = append(pods, s.pod(t, fmt.Sprintf("%s-%d", prefix, i), seconds))
+	}
+	return pods
+}
+
+func (s *scene) pod(t *testing.T, name string, seconds int64, conditions ...corev1.PodCondition) *corev1.Pod {
+	t.Helper()
+	pod, err := admin.CoreV1().Pods(s.namespace).Create(t.Context(), localcluster.NewPod(name, s.node, func(pod *corev1.Pod) {
+		pod.Spec.Tolerations = []corev1.Toleration{{
+			Key: s.key(), Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds,
+		}}
+	}), metav1.CreateOptions{})
+	must(t, err)
+	if len(conditions) == 0 {
+		return pod
+	}
+	must(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		live, err := admin.CoreV1().Pods(s.namespace).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		live.Status.Conditions = append(live.Status.Conditions, conditions...)
+		_, err = admin.CoreV1().Pods(s.namespace).UpdateStatus(t.Context(), live, metav1.UpdateOptions{})
+		return err
+	}))
+	return pod
+}
+
+func (s *scene) key() string { return "test/" + s.namespace }
+
+// taint sets a NoExecute taint of the test's own on the node.
+func (s *scene) taint(t *testing.T) {
+	t.Helper()
+	s.changeTaints(t, func(taints []corev1.Taint) []corev1.Taint {
+		return append(taints, corev1.Taint{Key: s.key(), Effect: corev1.TaintEffectNoExecute})
+	})
+}
+
+func (s *scene) changeTaints(t *testing.T, change func([]corev1.Taint) []corev1.Taint) {
+	t.Helper()
+	must(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		node, err := admin.CoreV1().Nodes().Get(t.Context(), s.node, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		node.Spec.Taints = change(node.Spec.Taints)
+		_, err = admin.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{})
+		return err
+	}))
+}
+
+// call is a call as the API server saw it.
+type call = localcluster.AuditEvent
+
+func (s *scene) calls(t *testing.T, wanted ...func(call) bool) []call {
+	t.Helper()
+	calls, err := audit.Events(append(wanted, func(c call) bool { return c.Namespace == s.namespace })...)
+	must(t, err)
+	return calls
+}
+
+// Filters of calls.
+
+func byBuiltIn(c call) bool { return c.User == asServiceAccount || c.User == asItself }
+func anybody(call) bool     { return true }
+func byUs(c call) bool      { return c.User == taintkeeper }
+func marks(c call) bool     { return c.Verb == "patch" && c.Resource == "pods/status" }
+func deletes(c call) bool   { return c.Verb == "delete" && c.Resource == "pods" }
+func accepted(c call) bool  { return c.Accepted() }
+func forbidden(c call) bool { return c.Code == 403 }
+
+func of(pod *corev1.Pod) func(call) bool { return func(c call) bool { return c.Name == pod.Name } }
+
+// leavesBy waits until a pod is deleted, and checks by whom.
+func (s *scene) leavesBy(t *testing.T, pod *corev1.Pod, whom func(call) bool) call {
+	t.Helper()
+	var deleted []call
+	eventually(t, "pod "+pod.Name+" is deleted", func(context.Context) error {
+		if deleted = s.calls(t, deletes, accepted, of(pod)); len(deleted) == 0 {
+			return fmt.Errorf("the calls about it: %v", s.calls(t, of(pod)))
+		}
+		return nil
+	})
+	if !whom(deleted[0]) {
+		t.Errorf("pod %s was deleted by %s", pod.Name, deleted[0].User)
+	}
+	return deleted[0]
+}
+
+// triedByBuiltIn waits until the built-in has tried to evict a pod, was refused and has given up.
+func (s *scene) triedByBuiltIn(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	const tries = 5 // pkg/controller/tainteviction/taint_eviction.go
+	eventually(t, "the built-in has given up pod "+pod.Name, func(context.Context) error {
+		if refused := s.calls(t, byBuiltIn, marks, forbidden, of(pod)); len(refused) < tries {
+			return fmt.Errorf("it was refused %d times; its calls: %v", len(refused), s.calls(t, byBuiltIn, of(pod)))
+		}
+		return nil
+	})
+}
+
+// untouchedByBuiltIn checks that the built-in has neither marked nor deleted any pod.
+func (s *scene) untouchedByBuiltIn(t *testing.T) {
+	t.Helper()
+	for _, c := range s.calls(t, byBuiltIn, accepted) {
+		if marks(c) || deletes(c) {
+			t.Errorf("%s: %v", c.User, c)
+		}
+	}
+}
+
+// noForeignMarkUnderAFreshClock checks that the built-in has marked no pod within the validity of a renewal. An API server
+// that takes long to start makes the clock stale, and then it may.
+func (s *scene) noForeignMarkUnderAFreshClock(t *testing.T) {
+	t.Helper()
+	renewals, err := audit.Events(byUs, accepted, func(c call) bool { return c.Resource == "serviceaccounts" && c.Verb == "patch" })
+	must(t, err)
+	for _, mark := range s.calls(t, byBuiltIn, marks, accepted) {
+		for _, renewal := range renewals {
+			// The clock has whole seconds, and so has the time of the mark.
+			if age := mark.Received.Sub(renewal.Received); age > 0 && age < validFor-2*time.Second {
+				t.Errorf("%v after a renewal: %v", age, mark)
+			}
+		}
+	}
+}
+
+// onceEach checks that no pod was deleted twice. Kubelets, which kwok plays, finish a delete with one of their own.
+func (s *scene) onceEach(t *testing.T) {
+	t.Helper()
+	seen := map[string]call{}
+	for _, c := range s.calls(t, deletes, accepted, func(c call) bool { return byUs(c) || byBuiltIn(c) }) {
+		if first, twice := seen[c.Name]; twice {
+			t.Errorf("pod %s was deleted twice: %v, %v", c.Name, first, c)
+		}
+		seen[c.Name] = c
+	}
+}
+
+// until lets real time pass to an instant.
+func until(t *testing.T, at time.Time) {
+	t.Helper()
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.Context().Done():
+		t.Fatal(context.Cause(t.Context()))
+	}
+}
+
+// eventually waits for something that cannot be subscribed to.
+func eventually(t *testing.T, what string, check func(context.Context) error) {
+	t.Helper()
+	last := errors.New("it was never looked at")
+	err := wait.PollUntilContextTimeout(t.Context(), lookAgain, waitLimit, true, func(ctx context.Context) (bool, error) {
+		last = check(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("waited in vain until %s: %v", what, cmp.Or(last, err))
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+}
+
+// condition is a condition DisruptionTarget that is True.
+func condition(reason, message string) corev1.PodCondition {
+	return corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, Message: message,
+		// Long before the clock was renewed, and not yet so long that kube-controller-manager's disruption controller
+		// takes the condition for stale, after two minutes.
+		LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute)),
+	}
+}
+
+func markOf(pod *corev1.Pod) corev1.PodCondition {
+	at := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
+	if at < 0 {
+		return corev1.PodCondition{}
+	}
+	return pod.Status.Conditions[at]
+}
+
+func ours(message string) bool { return strings.HasPrefix(message, "Taintkeeper:") }
