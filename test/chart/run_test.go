@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -203,7 +204,8 @@ var errNotRefused = errors.New("it is not refused")
 
 // markAsBuiltIn sends what the built-in sends, without effect.
 func (p *plane) markAsBuiltIn(ctx context.Context) error {
-	const patch = `{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","reason":"DeletionByTaintManager","message":"Taint manager: deleting due to NoExecute taint"}]}}`
+	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","lastTransitionTime":%q,
+		"reason":"DeletionByTaintManager","message":"Taint manager: deleting due to NoExecute taint"}]}}`, time.Now().UTC().Format(time.RFC3339))
 	_, err := p.admin.CoreV1().Pods(workloads).Patch(ctx, "probe", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, "status")
 	return err
 }
