@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,7 +47,7 @@ func loadConfig(kubeconfig string) (*rest.Config, error) {
 }
 
 // preflight asks the API server whether it is there and whether we may do what we will have to.
-func preflight(ctx context.Context, config *rest.Config, o *options) error {
+func preflight(ctx context.Context, config *rest.Config, log logr.Logger, o *options) error {
 	config = rest.CopyConfig(config)
 	config.Timeout = preflightTimeout
 	client, err := kubernetes.NewForConfig(config)
@@ -65,7 +66,28 @@ func preflight(ctx context.Context, config *rest.Config, o *options) error {
 			return err
 		}
 	}
-	return checkPermissions(ctx, client, o)
+	if err := checkPermissions(ctx, client, o); err != nil {
+		return err
+	}
+	return o.avoidRival(ctx, client, log)
+}
+
+// avoidRival gives node-health up where the built-in node-lifecycle-controller runs: there the evictions go by its taints.
+func (o *options) avoidRival(ctx context.Context, client kubernetes.Interface, log logr.Logger) error {
+	if !o.enabled(controllerNodeHealth) || o.dryRun {
+		return nil
+	}
+	seen, err := rival(ctx, client, time.Now())
+	if err != nil || seen == "" {
+		return err
+	}
+	const advice = "switch it off with kube-controller-manager --controllers=*,-node-lifecycle-controller, wait ten minutes, and start again"
+	if !o.enabled(controllerEviction) {
+		return fmt.Errorf("node-health cannot run beside the built-in node-lifecycle-controller, which runs: %s; %s", seen, advice)
+	}
+	log.Error(nil, "Node-health is left out, as it cannot run beside the built-in node-lifecycle-controller; evictions go by the built-in's taints", "seen", seen, "advice", advice)
+	o.controllers = []string{controllerEviction}
+	return nil
 }
 
 // checkCoexistence refuses a server whose built-in may evict without the condition that the admission policy refuses: before
@@ -105,19 +127,22 @@ func (p permission) String() string {
 func neededPermissions(o *options) []permission {
 	needed := []permission{
 		{verbs: []string{"list", "watch"}, resource: "pods"},
-		{verbs: []string{"get", "list", "watch"}, resource: "nodes"},
+		{verbs: []string{"list", "watch"}, resource: "nodes"},
 		{verbs: []string{"create", "patch"}, resource: "events"},
 	}
-	if !o.dryRun && o.enabled(controllerEviction) {
+	if !o.shadow {
+		needed = append(needed, permission{verbs: []string{"get"}, resource: "nodes"})
+	}
+	if o.changes() && o.enabled(controllerEviction) {
 		needed = append(needed, permission{verbs: []string{"get", "delete"}, resource: "pods"})
 	}
-	if !o.dryRun {
+	if o.changes() {
 		needed = append(needed, permission{verbs: []string{"patch"}, resource: "pods", subresource: "status"})
 	}
-	if !o.dryRun && (o.stampTaints || o.enabled(controllerNodeHealth)) {
+	if o.changes() && (o.stampTaints || o.enabled(controllerNodeHealth)) {
 		needed = append(needed, permission{verbs: []string{"patch"}, resource: "nodes"})
 	}
-	if !o.dryRun && o.enabled(controllerNodeHealth) {
+	if o.changes() && o.enabled(controllerNodeHealth) {
 		needed = append(needed,
 			permission{verbs: []string{"patch"}, resource: "nodes", subresource: "status"},
 			permission{verbs: []string{"patch"}, resource: "nodetaintrules", group: v1alpha1.GroupVersion.Group},

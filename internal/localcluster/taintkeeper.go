@@ -24,10 +24,10 @@ type TaintkeeperConfig struct {
 	Name string
 	// Access is how it reaches the API server; by default it is [Cluster.TaintkeeperAccess].
 	Access *rest.Config
-	// Granted says that Access has its rights already: nothing of config/ is installed.
-	Granted bool
 	// Coexist installs config/coexistence.yaml and starts it with --coexist, for a cluster whose built-in evicts, too.
 	Coexist bool
+	// Granted says that Access has its rights already: nothing of config/ is installed.
+	Granted bool
 	// Args are added to its command line, and win over the default that it takes no part in an election.
 	Args []string
 	// Env is added to its environment, each as name=value.

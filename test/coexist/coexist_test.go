@@ -6,6 +6,8 @@ package coexist
 import (
 	"context"
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -220,4 +222,18 @@ func TestACleanShutdownHandsOverduePodsBackAtOnce(t *testing.T) {
 	if err := s.checkClock(t.Context(), func(time.Duration) bool { return true }); err == nil {
 		t.Error("the clock is still there")
 	}
+}
+
+func TestNodeHealthIsLeftOutBesideTheBuiltInAndEvictionsGoOn(t *testing.T) {
+	s := newScene(t)
+	s.cordoned(t)
+	keeper := s.keeper(t, "taintkeeper", "--controllers=*")
+	log, err := os.ReadFile(keeper.LogPath())
+	must(t, err)
+	if !strings.Contains(string(log), "Node-health is left out") {
+		t.Errorf("it does not say that node-health is left out:\n%s", log)
+	}
+	pod := s.pod(t, "pod", 0)
+	s.taint(t)
+	s.leavesBy(t, pod, byUs)
 }

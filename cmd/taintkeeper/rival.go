@@ -1,0 +1,113 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+const (
+	controllerManager = "kube-controller-manager"
+	// rivalSeenFor is how long a write of the built-in node-lifecycle-controller says that it runs.
+	rivalSeenFor = 10 * time.Minute
+)
+
+// rival looks for signs that the built-in node-lifecycle-controller runs, and returns the one that it found, in words; ""
+// if there is none. Two controllers would taint nodes at twice the rate and take each other's taints off; unlike an
+// eviction, a taint that is taken off leaves no time by which an admission policy could go.
+func rival(ctx context.Context, client kubernetes.Interface, now time.Time) (string, error) {
+	pods, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "component=" + controllerManager})
+	if err != nil {
+		return "", fmt.Errorf("look for the pods of kube-controller-manager: %w", err)
+	}
+	for i := range pods.Items {
+		if runsNodeLifecycle(&pods.Items[i]) {
+			return fmt.Sprintf("pod %s/%s runs kube-controller-manager without --controllers=*,-node-lifecycle-controller", pods.Items[i].Namespace, pods.Items[i].Name), nil
+		}
+	}
+	if len(pods.Items) > 0 {
+		return "", nil
+	}
+	const page = 500
+	for options := (metav1.ListOptions{Limit: page}); ; {
+		nodes, err := client.CoreV1().Nodes().List(ctx, options)
+		if err != nil {
+			return "", fmt.Errorf("look for what kube-controller-manager has written on nodes: %w", err)
+		}
+		for i := range nodes.Items {
+			if at, ok := writtenByNodeLifecycle(&nodes.Items[i]); ok && now.Sub(at) < rivalSeenFor {
+				return fmt.Sprintf("kube-controller-manager wrote the taints or conditions of node %s at %s", nodes.Items[i].Name, at.UTC().Format(time.RFC3339)), nil
+			}
+		}
+		if options.Continue = nodes.Continue; options.Continue == "" {
+			return "", nil
+		}
+	}
+}
+
+// runsNodeLifecycle reports whether a pod is of a kube-controller-manager with the controller on, by its command line.
+func runsNodeLifecycle(pod *corev1.Pod) bool {
+	for _, container := range pod.Spec.Containers {
+		command := slices.Concat(container.Command, container.Args)
+		if !slices.ContainsFunc(command, func(word string) bool { return strings.HasSuffix(word, controllerManager) }) {
+			continue
+		}
+		list := []string{"*"}
+		for _, word := range command {
+			if value, ok := strings.CutPrefix(word, "--controllers="); ok {
+				list = strings.Split(value, ",")
+			}
+		}
+		return switchedOn("node-lifecycle-controller", list) && switchedOn("nodelifecycle", list)
+	}
+	return false
+}
+
+// switchedOn reports whether a list in kube-controller-manager's syntax has a controller on.
+func switchedOn(controller string, list []string) bool {
+	for _, item := range list {
+		switch item {
+		case controller:
+			return true
+		case "-" + controller:
+			return false
+		}
+	}
+	return slices.Contains(list, "*")
+}
+
+// writtenByNodeLifecycle returns when kube-controller-manager last wrote taints or conditions of a node. Of its
+// controllers only this one does.
+func writtenByNodeLifecycle(node *corev1.Node) (time.Time, bool) {
+	var last time.Time
+	for _, entry := range node.ManagedFields {
+		if entry.Manager != controllerManager || entry.Time == nil || entry.FieldsV1 == nil {
+			continue
+		}
+		var fields struct {
+			Spec struct {
+				Taints json.RawMessage `json:"f:taints"`
+			} `json:"f:spec"`
+			Status struct {
+				Conditions json.RawMessage `json:"f:conditions"`
+			} `json:"f:status"`
+		}
+		if err := json.Unmarshal(entry.FieldsV1.Raw, &fields); err != nil {
+			continue
+		}
+		if (fields.Spec.Taints != nil || fields.Status.Conditions != nil) && entry.Time.After(last) {
+			last = entry.Time.Time
+		}
+	}
+	return last, !last.IsZero()
+}
