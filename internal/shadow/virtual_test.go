@@ -24,11 +24,11 @@ func TestAnEvictionWithinTheToleranceIsOnTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(w *world) {
-				w.addNode("n")
+				w.addNode()
 				w.addPod("p", 20)
 				w.run()
 				w.until(10 * sec)
-				w.taint("n", "k:NoExecute")
+				w.taint("k:NoExecute")
 				w.until(test.at)
 				w.evict("p")
 				w.until(2 * time.Minute)
@@ -40,20 +40,20 @@ func TestAnEvictionWithinTheToleranceIsOnTime(t *testing.T) {
 
 func TestWhatOthersDeleteIsNotTheBuiltIns(t *testing.T) {
 	play(t, func(w *world) {
-		w.addNode("n")
+		w.addNode()
 		for _, name := range []string{"before-due", "after-due", "ours", "untouched"} {
 			w.addPod(name, 20)
 		}
 		w.run()
 		w.until(10 * sec)
-		w.taint("n", "k:NoExecute")
+		w.taint("k:NoExecute")
 		w.until(20 * sec)
 		w.end("before-due")
 		w.until(60 * sec)
 		w.end("after-due")
 		w.mark("ours", "Taintkeeper: deleting due to NoExecute taint")
 		w.end("ours")
-		w.taint("n", "k-")
+		w.taint("k-")
 		w.until(time.Hour)
 		w.wantPods(nil)
 		w.wantSaid()
@@ -64,11 +64,11 @@ func TestAPodThatIsDueForLongIsReportedOnceAndCorrectedWhenItGoes(t *testing.T) 
 	story := func(at time.Duration, want Outcome, counted map[Outcome]int, sentence string) {
 		t.Run(string(want), func(t *testing.T) {
 			play(t, func(w *world) {
-				w.addNode("n")
+				w.addNode()
 				w.addPod("p", 0)
 				w.run()
 				w.until(10 * sec)
-				w.taint("n", "k:NoExecute")
+				w.taint("k:NoExecute")
 				w.until(69 * sec)
 				w.wantSaid()
 				w.until(71 * sec)
@@ -92,15 +92,15 @@ func TestAPodThatIsDueForLongIsReportedOnceAndCorrectedWhenItGoes(t *testing.T) 
 func TestWhatWasReportedAsNotEvictedIsCountedWhenItGoesAnotherWay(t *testing.T) {
 	for name, goes := range map[string]func(w *world){
 		"deleted by its owner":  func(w *world) { w.remove("p") },
-		"the node is untainted": func(w *world) { w.taint("n", "k-") },
+		"the node is untainted": func(w *world) { w.taint("k-") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(w *world) {
-				w.addNode("n")
+				w.addNode()
 				w.addPod("p", 0)
 				w.run()
 				w.until(10 * sec)
-				w.taint("n", "k:NoExecute")
+				w.taint("k:NoExecute")
 				w.until(3 * time.Minute)
 				w.wantPods(nil)
 				goes(w)
@@ -113,11 +113,11 @@ func TestWhatWasReportedAsNotEvictedIsCountedWhenItGoesAnotherWay(t *testing.T) 
 
 func TestWhatHappenedBeforeTheStartIsNotJudged(t *testing.T) {
 	play(t, func(w *world) {
-		w.addNode("n")
+		w.addNode()
 		w.addPod("gone-already", 0)
 		w.addPod("sooner", 60)
 		w.addPod("later", 60)
-		w.taint("n", "k:NoExecute")
+		w.taint("k:NoExecute")
 		w.evict("gone-already")
 		w.until(40 * sec)
 		w.run()
@@ -133,13 +133,13 @@ func TestWhatHappenedBeforeTheStartIsNotJudged(t *testing.T) {
 
 func TestATaintThatComesLaterThanWhatItCausesExplainsIt(t *testing.T) {
 	play(t, func(w *world) {
-		w.addNode("n")
+		w.addNode()
 		w.addPod("p", 0)
 		w.run()
 		w.until(10 * sec)
 		w.evict("p") // the watch of nodes is behind by a second
 		w.until(11 * sec)
-		w.taint("n", "k:NoExecute")
+		w.taint("k:NoExecute")
 		w.until(time.Minute)
 		w.wantPods(map[Outcome]int{OnTime: 1})
 	})
@@ -149,13 +149,13 @@ func TestAnUntaintJustBeforeTheDeleteIsNoFault(t *testing.T) {
 	for after, want := range map[time.Duration]Outcome{sec: OnTime, 5 * sec: Stayed} {
 		t.Run(after.String(), func(t *testing.T) {
 			play(t, func(w *world) {
-				w.addNode("n")
+				w.addNode()
 				w.addPod("p", 20)
 				w.run()
 				w.until(10 * sec)
-				w.taint("n", "k:NoExecute")
+				w.taint("k:NoExecute")
 				w.until(30 * sec)
-				w.taint("n", "k-")
+				w.taint("k-")
 				w.until(30*sec + after)
 				w.evict("p")
 				w.until(time.Minute)
@@ -167,13 +167,13 @@ func TestAnUntaintJustBeforeTheDeleteIsNoFault(t *testing.T) {
 
 func TestThereIsOneEventPerNodeKindAndHour(t *testing.T) {
 	play(t, func(w *world) {
-		w.addNode("n")
+		w.addNode()
 		for i := range 6 {
 			w.addPod(fmt.Sprintf("p-%d", i), 0)
 		}
 		w.run()
 		w.until(10 * sec)
-		w.taint("n", "k:NoExecute")
+		w.taint("k:NoExecute")
 		for i := range 4 {
 			w.until(time.Duration(20+i) * sec)
 			w.evict(fmt.Sprintf("p-%d", i))
@@ -198,11 +198,11 @@ func TestThereIsOneEventPerNodeKindAndHour(t *testing.T) {
 
 func TestNothingIsChangedButEvents(t *testing.T) {
 	play(t, func(w *world) {
-		w.addNode("n")
+		w.addNode()
 		w.addPod("p", 0)
 		w.run()
 		w.until(10 * sec)
-		w.taint("n", "k:NoExecute")
+		w.taint("k:NoExecute")
 		w.client.ClearActions()
 		w.until(time.Hour)
 		for _, action := range w.client.Actions() {
@@ -219,21 +219,21 @@ func TestNothingIsChangedButEvents(t *testing.T) {
 
 func TestTheBookForgets(t *testing.T) {
 	play(t, func(w *world) {
-		w.addNode("n")
+		w.addNode()
 		w.run()
 		for i := range 100 {
 			w.addPod(fmt.Sprintf("p-%d", i), 20)
 		}
 		w.until(10 * sec)
-		w.taint("n", "k:NoExecute")
+		w.taint("k:NoExecute")
 		w.until(30 * sec)
 		for i := range 50 {
 			w.evict(fmt.Sprintf("p-%d", i))
 		}
 		w.until(40 * sec)
-		w.taint("n", "k-")
+		w.taint("k-")
 		w.until(time.Hour)
-		w.taint("n", "other:NoSchedule") // no news; the last look is over
+		w.taint("other:NoSchedule") // no news; the last look is over
 		w.until(2 * time.Hour)
 		b := w.comparison.book
 		b.mu.Lock()
@@ -246,11 +246,11 @@ func TestTheBookForgets(t *testing.T) {
 
 func TestThePodsOfANodeThatIsGoneAreNotJudged(t *testing.T) {
 	play(t, func(w *world) {
-		w.addNode("n")
+		w.addNode()
 		w.addPod("p", 20)
 		w.run()
 		w.until(10 * sec)
-		w.taint("n", "k:NoExecute")
+		w.taint("k:NoExecute")
 		w.until(15 * sec)
 		w.must(nil, w.client.CoreV1().Nodes().Delete(t.Context(), "n", metav1.DeleteOptions{}))
 		w.until(30 * sec)
