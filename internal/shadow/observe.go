@@ -37,7 +37,11 @@ func (b *book) observe(change podcache.Change, ours func(time.Time) time.Time, a
 	byBuiltIn := newest.Flags.Has(podcache.MarkedByBuiltIn)
 	switch {
 	case before.Flags.Has(podcache.Terminating):
-		b.observeTerminating(before, after, byBuiltIn, at)
+		if after != nil && byBuiltIn && !before.Flags.Has(podcache.MarkedByBuiltIn) {
+			b.observeAgain(before, deletedAt(change.Object, ours, at), at)
+		}
+	case went && byBuiltIn && change.Object == nil:
+		b.observeUnseen(before)
 	case went && byBuiltIn:
 		b.observeEviction(before, deletedAt(change.Object, ours, at), at)
 	case went:
@@ -77,13 +81,23 @@ func (b *book) observeOther(pod *podcache.Pod, at time.Time) {
 	b.forget(p)
 }
 
-// observeTerminating notes what becomes of a pod that terminates.
-func (b *book) observeTerminating(before, after *podcache.Pod, byBuiltIn bool, at time.Time) {
-	p := b.byNode[before.Node][before.UID]
-	if after == nil || p != nil || !byBuiltIn || before.Flags.Has(podcache.MarkedByBuiltIn) {
-		return // it is gone; or that it goes was noted; or nothing is new
+// observeUnseen notes that a pod that the built-in has marked went while the watch of pods was interrupted: nobody can tell
+// when.
+func (b *book) observeUnseen(pod *podcache.Pod) {
+	p := b.promise(pod)
+	b.count(p, Unjudged)
+	b.report.takeBack(pod.UID)
+	b.forget(p)
+}
+
+// observeAgain notes that the built-in has marked a pod that terminated already. One that came to terminate just before is
+// no fault: the built-in had not seen it yet.
+func (b *book) observeAgain(pod *podcache.Pod, left, at time.Time) {
+	const crossed = time.Second / 2
+	if b.byNode[pod.Node][pod.UID] != nil || at.Sub(left) <= crossed {
+		return
 	}
-	p = b.promise(before)
+	p := b.promise(pod)
 	p.left, p.leftSeen, p.judged = at, at, true
 	b.count(p, Twice)
 	b.tell(p, Twice, "it was terminating already when the built-in marked it for deletion", at)

@@ -8,7 +8,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/internal/podcache"
 )
 
 func TestAnEvictionWithinTheToleranceIsOnTime(t *testing.T) {
@@ -258,4 +261,52 @@ func TestThePodsOfANodeThatIsGoneAreNotJudged(t *testing.T) {
 		w.until(time.Hour)
 		w.wantPods(map[Outcome]int{Unjudged: 1})
 	})
+}
+
+func TestWhatWentWhileTheWatchOfPodsWasInterruptedIsNotCalledLate(t *testing.T) {
+	play(t, func(w *world) {
+		w.addNode()
+		w.addPod("gone", 0)
+		w.addPod("terminating", 0)
+		w.run()
+		w.until(10 * sec)
+		w.taint("k:NoExecute")
+		w.mark("gone", builtInMark)
+		pods, ours := w.comparison.pods, w.comparison.clock.Ours
+		w.until(3 * time.Minute) // nothing is heard meanwhile
+		if got := len(w.comparison.Report().Differences); got != 2 {
+			t.Errorf("%d pods are reported as not evicted, want 2", got)
+		}
+		w.changePod("terminating", func(pod *corev1.Pod) {
+			at := metav1.NewTime(w.start.Add(11*sec + 30*time.Minute))
+			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &at, new(int64(1800))
+			pod.Status.Conditions = []corev1.PodCondition{{
+				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: podcache.EvictionReason, Message: builtInMark,
+			}}
+		})
+		w.until(4 * time.Minute)
+		gone, _ := pods.Get("uid-of-gone")
+		w.comparison.book.observe(podcache.Change{Before: gone}, ours, now())
+		w.wantPods(map[Outcome]int{OnTime: 1, Unjudged: 1})
+		w.wantSaid()
+	})
+}
+
+func TestAMarkOnAPodThatTerminatesIsASecondEvictionUnlessTheyCrossed(t *testing.T) {
+	for after, want := range map[time.Duration]map[Outcome]int{sec: nil, 10 * sec: {Twice: 1}} {
+		t.Run(after.String(), func(t *testing.T) {
+			play(t, func(w *world) {
+				w.addNode()
+				w.addPod("p", 0)
+				w.run()
+				w.until(10 * sec)
+				w.end("p")
+				w.until(10*sec + after)
+				w.taint("k:NoExecute")
+				w.mark("p", builtInMark)
+				w.until(time.Hour)
+				w.wantPods(want)
+			})
+		})
+	}
 }
