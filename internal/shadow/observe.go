@@ -42,13 +42,41 @@ func (b *book) observe(change podcache.Change, ours func(time.Time) time.Time, a
 		}
 	case went && byBuiltIn && change.Object == nil:
 		b.observeUnseen(before)
-	case went && byBuiltIn:
-		b.observeEviction(before, deletedAt(change.Object, ours, at), at)
-	case went:
+	case went && byBuiltIn && b.stale(change, ours, at), went && !byBuiltIn:
 		b.observeOther(before, at)
-	case byBuiltIn:
+	case went:
+		b.observeEviction(before, deletedAt(change.Object, ours, at), at)
+	case byBuiltIn && !before.Flags.Has(podcache.MarkedByBuiltIn):
 		b.observeMark(after, at)
 	}
+}
+
+// markHolds is for how long a mark says that it is the built-in that deletes a pod which is not due: it deletes right after
+// it marks, or later by what its queue takes in a storm. Marks of evictions that failed stay on their pods.
+const markHolds = 5 * time.Minute
+
+// stale reports whether a marked pod was deleted so long after the mark, and without being due, that somebody else did it.
+func (b *book) stale(change podcache.Change, ours func(time.Time) time.Time, at time.Time) bool {
+	if !change.Before.Flags.Has(podcache.MarkedByBuiltIn) {
+		return false // it was marked just now
+	}
+	marked, left := ours(markedAt(change.Object)), deletedAt(change.Object, ours, at)
+	p := b.byNode[change.Before.Node][change.Before.UID]
+	if p != nil && p.marked.After(marked) {
+		marked = p.marked
+	}
+	due := p != nil && p.leaves && !p.due.After(left.Add(Tolerance))
+	return !due && left.Sub(marked) > markHolds
+}
+
+// markedAt returns when a pod was marked, by its own account: that is too early if it had the condition for another reason.
+func markedAt(pod *corev1.Pod) time.Time {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == corev1.DisruptionTarget {
+			return pod.Status.Conditions[i].LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
 }
 
 // observeMark notes that the built-in is about to delete a pod.

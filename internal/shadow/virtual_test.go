@@ -310,3 +310,24 @@ func TestAMarkOnAPodThatTerminatesIsASecondEvictionUnlessTheyCrossed(t *testing.
 		})
 	}
 }
+
+func TestAMarkThatAFailedEvictionLeftDoesNotMakeALaterDeleteTheBuiltIns(t *testing.T) {
+	for after, want := range map[time.Duration]map[Outcome]int{time.Minute: {Stayed: 1}, time.Hour: nil} {
+		t.Run(after.String(), func(t *testing.T) {
+			play(t, func(w *world) {
+				w.addNode()
+				w.addPod("p", 0)
+				w.run()
+				w.until(10 * sec)
+				w.taint("k:NoExecute")
+				w.mark("p", builtInMark)
+				w.until(20 * sec)
+				w.taint("k-")
+				w.until(20*sec + after)
+				w.end("p")
+				w.until(2 * time.Hour)
+				w.wantPods(want)
+			})
+		})
+	}
+}

@@ -38,11 +38,12 @@ func TestARestartOfKubeControllerManagerDuringACountdownIsLate(t *testing.T) {
 	observer := beside(t)
 
 	taint(t, "quiet")
-	eventually(t, "two evictions are on time", func(context.Context) error {
-		if report := observer.report(t); report.Pods[shadow.OnTime] != 2 || len(report.Differences) > 0 {
-			return fmt.Errorf("outcomes %v, differences %+v", report.Pods, report.Differences)
+	eventually(t, "two evictions are on time", func(ctx context.Context) error {
+		report, err := observer.report(ctx)
+		if err == nil && (report.Pods[shadow.OnTime] != 2 || len(report.Differences) > 0) {
+			err = fmt.Errorf("outcomes %v, differences %+v", report.Pods, report.Differences)
 		}
-		return nil
+		return err
 	})
 	tainted := time.Now()
 	taint(t, "restarted")
@@ -50,11 +51,12 @@ func TestARestartOfKubeControllerManagerDuringACountdownIsLate(t *testing.T) {
 	must(t, cluster.RestartControllerManager(t.Context(), localcluster.ControllerManagerConfig{}))
 
 	var report shadow.Report
-	eventually(t, "the late eviction is reported", func(context.Context) error {
-		if report = observer.report(t); report.Pods[shadow.Late] != 1 {
-			return fmt.Errorf("outcomes %v", report.Pods)
+	eventually(t, "the late eviction is reported", func(ctx context.Context) error {
+		var err error
+		if report, err = observer.report(ctx); err == nil && report.Pods[shadow.Late] != 1 {
+			err = fmt.Errorf("outcomes %v", report.Pods)
 		}
-		return nil
+		return err
 	})
 	difference := report.Differences[0]
 	t.Logf("pod %s: %s", difference.Pod, difference.Sentence)
@@ -70,7 +72,7 @@ func TestARestartOfKubeControllerManagerDuringACountdownIsLate(t *testing.T) {
 
 func TestAnEvictionThatAPolicyRefusedForAMomentIsNeverCarriedOut(t *testing.T) {
 	must(t, cluster.AddNodes(t.Context(), localcluster.NodeSpec{Name: "refused"}))
-	addPod(t, "forgotten", "refused", 0, func(pod *corev1.Pod) { pod.Finalizers = nil; pod.Labels = map[string]string{"keep": "me"} })
+	addPod(t, "forgotten", "refused", 0)
 	observer := beside(t)
 	allow := denyDeletes(t)
 	taint(t, "refused")
@@ -82,8 +84,12 @@ func TestAnEvictionThatAPolicyRefusedForAMomentIsNeverCarriedOut(t *testing.T) {
 		return nil
 	})
 	allow()
-	eventually(t, "the pod is reported", func(context.Context) error {
-		for _, difference := range observer.report(t).Differences {
+	eventually(t, "the pod is reported", func(ctx context.Context) error {
+		report, err := observer.report(ctx)
+		if err != nil {
+			return err
+		}
+		for _, difference := range report.Differences {
 			if difference.Pod == "forgotten" && difference.Outcome == shadow.Never && strings.Contains(difference.Sentence, "but it was not deleted") {
 				return nil
 			}
@@ -108,22 +114,23 @@ func beside(t *testing.T) observer {
 	return observer{strings.TrimSuffix(process.MetricsURL(), "/metrics") + shadow.Path + "?format=json"}
 }
 
-func (o observer) report(t *testing.T) shadow.Report {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, o.url, http.NoBody)
-	must(t, err)
+func (o observer) report(ctx context.Context) (report shadow.Report, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, o.url, http.NoBody)
+	if err != nil {
+		return report, err
+	}
 	answer, err := http.DefaultClient.Do(request)
-	must(t, err)
+	if err != nil {
+		return report, err
+	}
 	defer answer.Body.Close()
-	var report shadow.Report
-	must(t, json.NewDecoder(answer.Body).Decode(&report))
-	return report
+	return report, json.NewDecoder(answer.Body).Decode(&report)
 }
 
 // addPod makes a pod that tolerates the key k for some seconds, or not at all.
-func addPod(t *testing.T, name, node string, seconds int64, edits ...func(*corev1.Pod)) {
+func addPod(t *testing.T, name, node string, seconds int64) {
 	t.Helper()
-	pod := localcluster.NewPod(name, node, edits...)
+	pod := localcluster.NewPod(name, node)
 	if seconds > 0 {
 		pod.Spec.Tolerations = []corev1.Toleration{{
 			Key: "k", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds,
