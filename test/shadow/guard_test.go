@@ -4,6 +4,7 @@
 package shadow
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
@@ -25,6 +26,13 @@ func TestBeyondTheLoopbackInterfaceTheReportIsForThoseWhoMayReadIt(t *testing.T)
 	})
 	must(t, err)
 	t.Cleanup(func() { must(t, process.Stop()) })
+	eventually(t, "the report is served; to make a certificate takes a moment", func(ctx context.Context) error {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
 	for name, test := range map[string]struct {
 		token string
 		want  int
