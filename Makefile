@@ -1,16 +1,29 @@
 # Everything a contributor or a stranger runs. `make help` lists the targets.
 
 GO ?= go
-CONTROLPLANE := etcd kube-apiserver kube-controller-manager kube-scheduler kwok
+COMPONENTS := etcd kube-apiserver kube-controller-manager kube-scheduler kwok
+# KUBE chooses the version of the control plane: the default in tools/controlplane, or one of those that only
+# make compatibility needs, in Go modules of their own.
 KUBE_VERSION := $(shell sed -n 's/^\tk8s.io\/kubernetes \(v[0-9.]*\).*/\1/p' tools/controlplane/go.mod)
-KUBE_MINOR := $(word 2,$(subst ., ,$(KUBE_VERSION)))
-KUBE_LDFLAGS := -s -w \
-	-X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
-	-X k8s.io/component-base/version.gitMajor=1 \
-	-X k8s.io/component-base/version.gitMinor=$(KUBE_MINOR)
+KUBE_DEFAULT := $(subst v,,$(basename $(KUBE_VERSION)))
+KUBE_OTHERS := $(sort $(patsubst tools/controlplane-%/go.mod,%,$(wildcard tools/controlplane-*/go.mod)))
+KUBE ?= $(KUBE_DEFAULT)
+ifeq ($(filter $(KUBE),$(KUBE_OTHERS) $(KUBE_DEFAULT)),)
+$(error KUBE=$(KUBE) is not among the control planes that can be built here: choose one of $(KUBE_OTHERS) $(KUBE_DEFAULT))
+endif
+PLANE := controlplane$(if $(filter $(KUBE),$(KUBE_OTHERS)),-$(KUBE))
+PLANE_VERSION := $(shell sed -n 's/^\tk8s.io\/kubernetes \(v[0-9.]*\).*/\1/p' tools/$(PLANE)/go.mod)
+# Which binaries internal/localcluster starts.
+export CONTROLPLANE := bin/$(PLANE)
 
-# The proofs that import Kubernetes itself are Go modules of their own.
-PROOFS := test/parity test/conformance
+kube_ldflags = -s -w \
+	-X k8s.io/component-base/version.gitVersion=$(1) \
+	-X k8s.io/component-base/version.gitMajor=1 \
+	-X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(1)))
+KUBE_LDFLAGS := $(call kube_ldflags,$(KUBE_VERSION))
+
+# The proofs that import Kubernetes itself, or Helm, are Go modules of their own, and so are the tests of the release's files.
+PROOFS := test/parity test/conformance test/chart tools/workflows
 
 VERSION := $(or $(shell git describe --tags --always --dirty 2>/dev/null),(devel))
 
@@ -35,6 +48,16 @@ test: build controlplane ## run all tests with the race detector, and the fuzz t
 		set -- $$(echo $$target | tr : ' '); \
 		$(GO) test -run '^$$' -fuzz "^$$2$$" -fuzztime $$3 "./$$1" || exit 1; \
 	done
+
+# What needs neither the control plane nor the race detector: the unit tests, and whole controllers in virtual time.
+CHECKED = $$($(GO) list ./... | grep -vE '/test/|/internal/localcluster$$')
+
+# BASE is what the lint compares with: the packages changed since then are linted. `make lint` lints all.
+.PHONY: check
+check: bin/golangci-lint ## the quick check before a commit: format, lint of what changed, unit and virtual-time tests (BASE=main)
+	@bin/golangci-lint fmt --diff
+	@tools/lint/changed.sh $(BASE)
+	@$(GO) test -timeout 10m $(CHECKED)
 
 .PHONY: demo
 demo: build controlplane bin/demo ## play five acts, of evictions and of silent nodes, in a real control plane on this machine, and check them (1 minute)
@@ -76,20 +99,31 @@ parity: ## play random histories to Kubernetes' own code and to ours in virtual 
 	@case '$(N)$(SEED)' in *[!0-9]*) echo "make parity: N and SEED are whole numbers, for example N=100000 SEED=1"; exit 1;; esac
 	@cd test/parity && $(GO) test -count=1 -timeout 0 -v ./evictions ./health ./matching ./scheduling ./kubectltaint -args $(if $(N),-n=$(N)) $(if $(SEED),-seed=$(SEED))
 
-# MACHINE says in words what it runs on. ONLY=6,15 plays those rows alone and writes nothing.
+# MACHINE says in words what it runs on. ONLY=6,15 plays those rows alone and writes nothing; nor is anything written of an
+# older Kubernetes (KUBE=1.35).
+SETTABLE := bin/settable-kube-controller-manager$(PLANE:controlplane%=%)
 .PHONY: defects
-defects: build controlplane bin/defects bin/chaos-taintkeeper bin/settable-kube-controller-manager ## play every known defect, and what must not be lost, to the built-in controller and to ours, and write docs/defects.md (4 minutes)
-	@bin/defects $(if $(ONLY),-only=$(ONLY),-write=docs/defects.md) $(if $(MACHINE),-machine='$(MACHINE)')
+defects: build controlplane bin/defects bin/chaos-taintkeeper $(SETTABLE) ## play every known defect, and what must not be lost, to the built-in controller and to ours, and write docs/defects.md (4 minutes)
+	@bin/defects -settable-kube-controller-manager=$(SETTABLE) $(if $(ONLY),-only=$(ONLY),$(if $(filter $(KUBE),$(KUBE_DEFAULT)),-write=docs/defects.md)) $(if $(MACHINE),-machine='$(MACHINE)')
 
 .PHONY: bin/defects
 bin/defects:
 	@CGO_ENABLED=0 $(GO) build -o $@ ./test/defects
 
-# As bin/controlplane's, with a wall clock that can be set.
-bin/settable-kube-controller-manager: tools/controlplane/go.mod tools/controlplane/go.sum
-	@echo "building kube-controller-manager from source, with a wall clock that can be set (the first build takes 5 minutes on two cores)"
+# As that of the control plane, with a wall clock that can be set.
+$(SETTABLE): tools/$(PLANE)/go.mod tools/$(PLANE)/go.sum
+	@echo "building kube-controller-manager $(PLANE_VERSION) from source, with a wall clock that can be set (the first build takes 5 minutes on two cores)"
 	@$(GO) build -o bin/wallclock-build ./test/wallclock/build
-	@cd tools/controlplane && ../../bin/wallclock-build ../../$@ k8s.io/kubernetes/cmd/kube-controller-manager -ldflags '$(KUBE_LDFLAGS)'
+	@cd tools/$(PLANE) && ../../bin/wallclock-build ../../$@ k8s.io/kubernetes/cmd/kube-controller-manager -ldflags '$(call kube_ldflags,$(PLANE_VERSION))'
+
+# SUITES=integration,nodehealth runs those alone.
+.PHONY: compatibility
+compatibility: build controlplane bin/compatibility ## run the tests that need a control plane on that of KUBE=1.35, and record the outcome in docs/compatibility.md
+	@bin/compatibility -write=docs/compatibility.md $(if $(SUITES),-suites=$(SUITES))
+
+.PHONY: bin/compatibility
+bin/compatibility:
+	@CGO_ENABLED=0 $(GO) build -o $@ ./test/compatibility
 
 .PHONY: chaos
 chaos: controlplane bin/chaos bin/chaos-taintkeeper ## break everything around two replicas and keep the book of every eviction (DURATION=3m SEED=...)
@@ -115,12 +149,19 @@ bin/bench:
 	@CGO_ENABLED=0 $(GO) build -o $@ ./test/bench
 
 .PHONY: controlplane
-controlplane: $(CONTROLPLANE:%=bin/controlplane/%) ## build etcd, the Kubernetes control plane and kwok from source into bin/controlplane
+controlplane: $(COMPONENTS:%=bin/$(PLANE)/%) ## build etcd, the Kubernetes control plane and kwok from source into bin/controlplane (KUBE=1.35 into bin/controlplane-1.35)
 
 # One line of progress per binary; a binary is current when it is newer than the pins.
 bin/controlplane/%: tools/controlplane/go.mod tools/controlplane/go.sum
 	@echo "building $* from source (the first build of all five takes 5 to 10 minutes on two cores)"
 	@cd tools/controlplane && CGO_ENABLED=0 $(GO) build -ldflags '$(KUBE_LDFLAGS)' -o ../../$@ $$($(GO) list tool | grep -E '/($*|$*/server/v3)$$')
+
+# Another version's; etcd and kwok are the same.
+bin/controlplane-$(KUBE)/kube-%: tools/controlplane-$(KUBE)/go.mod tools/controlplane-$(KUBE)/go.sum
+	@echo "building kube-$* $(PLANE_VERSION) from source (the first build of all three takes 5 to 10 minutes on two cores)"
+	@cd tools/$(PLANE) && CGO_ENABLED=0 $(GO) build -ldflags '$(call kube_ldflags,$(PLANE_VERSION))' -o ../../$@ k8s.io/kubernetes/cmd/kube-$*
+bin/controlplane-$(KUBE)/%: bin/controlplane/%
+	@mkdir -p $(@D) && ln -f $< $@
 
 # Like the control plane, the linter is current when it is newer than its pins.
 bin/golangci-lint: tools/lint/go.mod tools/lint/go.sum
@@ -134,11 +175,47 @@ lint: bin/golangci-lint ## check the code with golangci-lint (.golangci.yml)
 bin/controller-gen: tools/generate/go.mod tools/generate/go.sum
 	@cd tools/generate && CGO_ENABLED=0 $(GO) build -o ../../$@ sigs.k8s.io/controller-tools/cmd/controller-gen
 
+# From the types in api/ follow the deep copies and the CRD, from the chart follow the other manifests in config/ and the
+# table of values in its README.
 .PHONY: generate
-generate: bin/controller-gen ## generate config/crd.yaml and the deep copies from api/
+generate: bin/controller-gen ## generate the deep copies, the CRD, config/ and the chart's table of values
 	@bin/controller-gen object:headerFile=tools/generate/header.txt paths=./api/...
-	@{ cat tools/generate/crd-header.txt; bin/controller-gen crd paths=./api/... output:stdout | sed 1d; } > config/crd.yaml
+	@bin/controller-gen crd paths=./api/... output:stdout | sed 1d > charts/taintkeeper/files/nodetaintrules.yaml
+	@cat tools/generate/crd-header.txt charts/taintkeeper/files/nodetaintrules.yaml > config/crd.yaml
+	@cd test/chart && $(GO) run ./generate
 
 .PHONY: fmt
 fmt: bin/golangci-lint ## format the code the way make lint wants it
 	@bin/golangci-lint fmt
+
+# goreleaser is big, so no other target needs it.
+bin/goreleaser bin/ko: tools/release/go.mod tools/release/go.sum
+	@echo "building $(@F) from source (goreleaser's first build takes 5 to 10 minutes on two cores)"
+	@cd tools/release && CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o ../../$@ $$($(GO) list tool | grep -E '/$(@F)(/v[0-9]+)?$$')
+
+bin/actionlint: tools/workflows/go.mod tools/workflows/go.sum
+	@cd tools/workflows && CGO_ENABLED=0 $(GO) build -o ../../$@ github.com/rhysd/actionlint/cmd/actionlint
+
+bin/helm: tools/helm/go.mod tools/helm/go.sum
+	@echo "building helm from source"
+	@cd tools/helm && CGO_ENABLED=0 $(GO) build -o ../../$@ helm.sh/helm/v4/cmd/helm
+
+bin/d2: tools/diagram/go.mod tools/diagram/go.sum
+	@echo "building d2 from source (the first build takes a minute on two cores)"
+	@cd tools/diagram && CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o ../../$@ oss.terrastruct.com/d2
+
+.PHONY: release-check
+release-check: bin/goreleaser bin/actionlint ## check what releases are made of: goreleaser's configuration, the workflows, the tests of both
+	@bin/goreleaser check
+	@bin/actionlint
+	@cd tools/workflows && $(GO) test ./...
+
+.PHONY: release-snapshot
+release-snapshot: bin/goreleaser ## build the archives of a release into dist/, and publish nothing
+	@bin/goreleaser release --snapshot --clean --skip=ko,sign,sbom
+
+.PHONY: diagram
+diagram: bin/d2 ## draw docs/cluster.svg from docs/cluster.d2
+	@bin/d2 --elk-nodeNodeBetweenLayers=30 --elk-edgeNodeBetweenLayers=20 \
+		--elk-padding='[top=45,left=25,bottom=45,right=25]' docs/cluster.d2 docs/cluster.svg
+	@chmod 644 docs/cluster.svg

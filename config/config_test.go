@@ -4,8 +4,11 @@
 package config
 
 import (
+	"slices"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
@@ -29,6 +32,22 @@ func TestRBACManifestsAreObjectsOfKubernetes(t *testing.T) {
 	}
 	if len(objects) != 7 || roles != 1 {
 		t.Errorf("%d objects with %d cluster roles, want 7 with 1", len(objects), roles)
+	}
+}
+
+func TestCoexistenceAddsARightToOneObjectOnly(t *testing.T) {
+	role := theOne[*rbacv1.Role](t, Coexistence)
+	clock := theOne[*corev1.ServiceAccount](t, Coexistence)
+	if len(role.Rules) != 1 || !slices.Equal(role.Rules[0].ResourceNames, []string{clock.Name}) || role.Namespace != clock.Namespace {
+		t.Errorf("rights %+v in %s, want one to %s/%s", role.Rules, role.Namespace, clock.Namespace, clock.Name)
+	}
+	rejectWildcards(t, role.Rules)
+	binding := theOne[*admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, Coexistence)
+	if param := binding.Spec.ParamRef; param.Name != clock.Name || param.Namespace != clock.Namespace {
+		t.Errorf("the policy looks at %s/%s, not at the clock", param.Namespace, param.Name)
+	}
+	if policy := theOne[*admissionregistrationv1.ValidatingAdmissionPolicy](t, Coexistence); binding.Spec.PolicyName != policy.Name {
+		t.Errorf("the binding is about %s, not about %s", binding.Spec.PolicyName, policy.Name)
 	}
 }
 

@@ -47,9 +47,9 @@ func shipped(t *testing.T) *appsv1.Deployment {
 	return theOne[*appsv1.Deployment](t, Deployment)
 }
 
-var commentedOut = regexp.MustCompile(`(?m)^( *)# (- --controllers|- key:|  operator:|  effect:)`)
+var commentedOut = regexp.MustCompile(`(?m)^( *)# (- key:|  operator:|  effect:)`)
 
-// withNodeHealth is the Deployment with the lines in it that are for node health.
+// withNodeHealth is the Deployment with the tolerations in it that are for node health.
 func withNodeHealth(t *testing.T) *appsv1.Deployment {
 	t.Helper()
 	return theOne[*appsv1.Deployment](t, commentedOut.ReplaceAll(Deployment, []byte("$1$2")))
@@ -129,9 +129,6 @@ func TestWhereTheSchedulerPutsAReplica(t *testing.T) {
 // node health takes off: in a cluster whose nodes are all new it must be able to start.
 func TestWithNodeHealthAReplicaMayComeToANodeThatIsNew(t *testing.T) {
 	pod := withNodeHealth(t).Spec.Template.Spec
-	if args := pod.Containers[0].Args; !slices.Contains(args, "--controllers=*") {
-		t.Errorf("args %q are without node health", args)
-	}
 	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeNetworkUnavailable} {
 		if _, found := (taints.Matcher{}).Untolerated([]corev1.Taint{taint(key, corev1.TaintEffectNoSchedule)}, pod.Tolerations); found {
 			t.Errorf("a new node with the taint %s is refused", key)

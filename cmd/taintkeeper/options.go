@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
+	"github.com/taintkeeper/taintkeeper/internal/shadow"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -37,6 +38,7 @@ type options struct {
 	controllers         []string
 	featureGates        map[string]string
 	dryRun              bool
+	shadow              bool
 	coexist             bool
 	concurrentEvictions int
 	stampTaints         bool
@@ -94,6 +96,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.controllers, "controllers", []string{controllerEviction}, "controllers to run, in kube-controller-manager's syntax: '*' all, 'name' this one, '-name' not this one; there are: "+strings.Join(knownControllers, ", "))
 	flags.StringToStringVar(&o.featureGates, "feature-gates", nil, "Kubernetes feature gates to follow, as the API server has them: "+comparisonOperators+"=true|false (default false)")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "observe, log, count and write events marked as a dry run, but change nothing")
+	flags.BoolVar(&o.shadow, "shadow", false, "compare what the built-in taint-eviction-controller does with what taints and tolerations promise, report the differences at "+shadow.Path+" beside the metrics, and change nothing")
 	flags.BoolVar(&o.coexist, "coexist", false, "keep the built-in taint-eviction-controller, where it runs, from evicting while this process can, by the admission policy of config/coexistence.yaml; the built-in evicts again when this process is gone")
 	flags.IntVar(&o.concurrentEvictions, "concurrent-evictions", eviction.DefaultConcurrentEvictions, "evictions carried out at the same time while the API server answers promptly; of those that hang 4 times as many may go on beside them")
 	flags.BoolVar(&o.stampTaints, "stamp-taints", true, "write timeAdded on NoExecute taints that have none, so that countdowns survive a restart; without it the right to patch nodes is not needed for evictions")
@@ -105,7 +108,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.healthAddress, "health-probe-bind-address", "127.0.0.1:8081", "address of /healthz and /readyz; 0: none")
 	flags.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	flags.IntVarP(&o.logLevel, "v", "v", 0, fmt.Sprintf("log verbosity, from 0 to %d: 0 has a line per eviction, 1 also one per failed try, 6 also every request to the API server", maxLogLevel))
-	flags.BoolVar(&o.election.enabled, "leader-elect", true, "elect a leader among the replicas; the others stand by with warm caches (a dry run takes no part)")
+	flags.BoolVar(&o.election.enabled, "leader-elect", true, "elect a leader among the replicas; the others stand by with warm caches (a dry run and a shadow take no part)")
 	flags.DurationVar(&o.election.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "how long a standby waits before it takes over from a silent leader")
 	flags.DurationVar(&o.election.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "how long a leader tries to renew before it gives up")
 	flags.DurationVar(&o.election.retryPeriod, "leader-elect-retry-period", 2*time.Second, "time between tries to acquire or renew")
@@ -117,6 +120,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 func (o *options) validate() error {
 	return errors.Join(
 		o.validateControllers(),
+		o.validateShadow(),
 		o.validateFeatureGates(),
 		require(!o.coexist || o.enabled(controllerEviction), "--coexist: it keeps kube-controller-manager from evicting, and --controllers=%s does not evict either; leave one of the two out", strings.Join(o.controllers, ",")),
 		require(!o.coexist || !o.dryRun, "--coexist: with --dry-run nobody would evict; leave one of the two out"),
@@ -197,9 +201,24 @@ func (o *options) mode() eviction.Mode {
 	return eviction.Evict
 }
 
-// elects reports whether to take part in an election. A dry run does not: it acts beside whoever
+// validateShadow refuses what makes no sense beside the built-in controller, which goes on evicting.
+func (o *options) validateShadow() error {
+	if !o.shadow {
+		return nil
+	}
+	return errors.Join(
+		require(!o.dryRun, "--shadow and --dry-run: choose one; --dry-run says what would be evicted, --shadow compares it with what the built-in controller evicts"),
+		require(!o.coexist, "--shadow and --coexist: choose one; --coexist keeps the built-in controller from evicting, and --shadow compares what it evicts"),
+		require(!o.enabled(controllerNodeHealth), "--shadow compares evictions only: leave node-health out of --controllers"),
+	)
+}
+
+// changes reports whether anything but events is to be changed.
+func (o *options) changes() bool { return !o.dryRun && !o.shadow }
+
+// elects reports whether to take part in an election. A dry run and a shadow do not: they act beside whoever
 // is the leader, and a Lease would be a change.
-func (o *options) elects() bool { return o.election.enabled && !o.dryRun }
+func (o *options) elects() bool { return o.election.enabled && o.changes() }
 
 func validateAddress(flag, address string) error {
 	if address == "0" {

@@ -36,6 +36,9 @@ func TestABadValueIsNamedWithWhatIsAllowed(t *testing.T) {
 		{"--controllers=foo", `there is no controller "foo"; there are: eviction, node-health`},
 		{"--controllers=-eviction", "this leaves nothing to run"},
 		{"--controllers=*,-eviction,-node-health", "this leaves nothing to run"},
+		{"--shadow --dry-run", "choose one"},
+		{"--shadow --coexist", "choose one"},
+		{"--shadow --controllers=*", "leave node-health out of --controllers"},
 		{"--node-monitor-grace-period=0s", "more than zero"},
 		{"--node-startup-grace-period=-1s", "more than zero"},
 		{"--node-eviction-rate=-1", "0 means that no node is tainted"},
@@ -197,6 +200,23 @@ func TestADryRunTakesNoPartInAnElectionAndNeedsNoRightToChange(t *testing.T) {
 		if changes && needed.resource != "events" {
 			t.Errorf("a dry run asks for %v %s", needed.verbs, needed)
 		}
+	}
+}
+
+func TestAShadowTakesNoPartInAnElectionAndNeedsNoRightButToLook(t *testing.T) {
+	o := parse(t, "--shadow")
+	if err := o.validate(); err != nil || o.elects() {
+		t.Errorf("a shadow takes part in the election, or is refused: %v", err)
+	}
+	var needed []string
+	for _, right := range neededPermissions(o) {
+		for _, verb := range right.verbs {
+			needed = append(needed, verb+" "+right.String())
+		}
+	}
+	want := []string{"list pods", "watch pods", "list nodes", "watch nodes", "create events", "patch events"}
+	if !slices.Equal(needed, want) {
+		t.Errorf("a shadow asks for %q, want %q", needed, want)
 	}
 }
 

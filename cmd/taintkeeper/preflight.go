@@ -127,19 +127,22 @@ func (p permission) String() string {
 func neededPermissions(o *options) []permission {
 	needed := []permission{
 		{verbs: []string{"list", "watch"}, resource: "pods"},
-		{verbs: []string{"get", "list", "watch"}, resource: "nodes"},
+		{verbs: []string{"list", "watch"}, resource: "nodes"},
 		{verbs: []string{"create", "patch"}, resource: "events"},
 	}
-	if !o.dryRun && o.enabled(controllerEviction) {
+	if !o.shadow {
+		needed = append(needed, permission{verbs: []string{"get"}, resource: "nodes"})
+	}
+	if o.changes() && o.enabled(controllerEviction) {
 		needed = append(needed, permission{verbs: []string{"get", "delete"}, resource: "pods"})
 	}
-	if !o.dryRun {
+	if o.changes() {
 		needed = append(needed, permission{verbs: []string{"patch"}, resource: "pods", subresource: "status"})
 	}
-	if !o.dryRun && (o.stampTaints || o.enabled(controllerNodeHealth)) {
+	if o.changes() && (o.stampTaints || o.enabled(controllerNodeHealth)) {
 		needed = append(needed, permission{verbs: []string{"patch"}, resource: "nodes"})
 	}
-	if !o.dryRun && o.enabled(controllerNodeHealth) {
+	if o.changes() && o.enabled(controllerNodeHealth) {
 		needed = append(needed,
 			permission{verbs: []string{"patch"}, resource: "nodes", subresource: "status"},
 			permission{verbs: []string{"patch"}, resource: "nodetaintrules", group: v1alpha1.GroupVersion.Group},

@@ -29,6 +29,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/podwire"
+	"github.com/taintkeeper/taintkeeper/internal/shadow"
 	"github.com/taintkeeper/taintkeeper/internal/stage"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -67,7 +68,7 @@ func run(ctx context.Context, o *options) error {
 	if err := addHealth(mgr, parts); err != nil {
 		return fmt.Errorf("add the health checks: %w", err)
 	}
-	log.Info("Starting", "version", version, "server", config.Host, "controllers", o.running(), "dryRun", o.dryRun, "leaderElect", o.elects())
+	log.Info("Starting", "version", version, "server", config.Host, "controllers", o.running(), "dryRun", o.dryRun, "shadow", o.shadow, "leaderElect", o.elects())
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("stopped: %w", err)
 	}
@@ -141,6 +142,18 @@ func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) 
 	}
 	pods, limiter := podcache.New(watching), o.limiter()
 	parts := []part{podWatch{pods}}
+	if o.shadow {
+		comparison, err := shadow.New(shadow.Config{
+			Client: client, EventClient: eventClient, Pods: pods, Clock: clock,
+			Rule:       verdict.Rule{Matcher: o.matcher()},
+			Registerer: metrics.Registry,
+			Logger:     log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return append(parts, comparison), nil
+	}
 	if o.enabled(controllerEviction) {
 		evictor, err := eviction.New(eviction.Config{
 			Client: client, EventClient: eventClient, Pods: pods, Clock: clock,

@@ -30,6 +30,7 @@ type nodes struct {
 	handler  cache.ResourceEventHandlerRegistration
 	clock    *apicall.Clock
 	lists    atomic.Int64 // that were begun; only between two of them does the watch bring every version
+	listed   atomic.Int64 // when the last of them began, nanoseconds since 1970
 	// neverStamped: no timeAdded is written, to no node.
 	neverStamped bool
 	// unstampable are the names of the nodes whose timeAdded may not be written.
@@ -59,16 +60,21 @@ func newNodes(client kubernetes.Interface, clock *apicall.Clock) (*nodes, error)
 func (n *nodes) listerWatcher(client kubernetes.Interface) cache.ListerWatcher {
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			n.lists.Add(1)
+			n.beginList()
 			return client.CoreV1().Nodes().List(ctx, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			if ptr.Deref(options.SendInitialEvents, false) {
-				n.lists.Add(1)
+				n.beginList()
 			}
 			return client.CoreV1().Nodes().Watch(ctx, options)
 		},
 	}, client)
+}
+
+func (n *nodes) beginList() {
+	n.lists.Add(1)
+	n.listed.Store(time.Now().UnixNano())
 }
 
 // slim drops everything of a node that plays no part in an eviction before it is stored. It notes

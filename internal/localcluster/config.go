@@ -4,12 +4,14 @@
 package localcluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // Component is a process of the control plane, called as its binary is.
@@ -39,7 +41,7 @@ const (
 
 // Config describes a cluster. The zero value is a whole control plane with the built-in taint eviction off.
 type Config struct {
-	// Binaries is the folder with the binaries; by default bin/controlplane of the Go module that the working
+	// Binaries is the folder with the binaries; by default [DefaultBinaries] of the Go module that the working
 	// directory belongs to.
 	Binaries string
 	// Dir is the state folder: data, certificates, kubeconfig files and a log per component. It must be new or
@@ -88,18 +90,32 @@ func (cfg Config) has(component Component) bool {
 	return !slices.Contains(cfg.Without, component)
 }
 
-const defaultBinaries = "bin/controlplane"
+const (
+	// binariesVariable is the environment variable that chooses another version of Kubernetes for all tests at once.
+	binariesVariable = "CONTROLPLANE"
+	defaultBinaries  = "bin/controlplane"
+)
+
+// DefaultBinaries returns the folder with the binaries when none is named: what the environment variable CONTROLPLANE
+// says, or bin/controlplane. It is relative to the root of the Go module, or absolute.
+func DefaultBinaries() string {
+	return cmp.Or(os.Getenv(binariesVariable), defaultBinaries)
+}
 
 // binariesFolder returns folder as an absolute path, or the default folder when it is empty.
 func binariesFolder(folder string) (string, error) {
 	if folder != "" {
 		return absolute(folder)
 	}
+	folder = filepath.FromSlash(DefaultBinaries())
+	if filepath.IsAbs(folder) {
+		return folder, nil
+	}
 	root, err := moduleRoot()
 	if err != nil {
 		return "", fmt.Errorf("find the control plane binaries: %w", err)
 	}
-	return filepath.Join(root, filepath.FromSlash(defaultBinaries)), nil
+	return filepath.Join(root, folder), nil
 }
 
 // moduleRoot returns the nearest folder with a go.mod, from the working directory upwards.
@@ -123,10 +139,18 @@ func requireBinaries(cfg Config) error {
 		if !cfg.has(component) || isFile(filepath.Join(cfg.Binaries, string(component))) {
 			continue
 		}
-		return fmt.Errorf("%s is missing: run `make controlplane` (the first build takes minutes)",
-			shortPath(filepath.Join(cfg.Binaries, string(component))))
+		return fmt.Errorf("%s is missing: run `%s` (the first build takes minutes)",
+			shortPath(filepath.Join(cfg.Binaries, string(component))), buildCommand(cfg.Binaries))
 	}
 	return nil
+}
+
+// buildCommand returns what builds the binaries of a folder, whose name ends with the version unless it is the default.
+func buildCommand(folder string) string {
+	if version, ok := strings.CutPrefix(filepath.Base(folder), "controlplane-"); ok {
+		return "make controlplane KUBE=" + version
+	}
+	return "make controlplane"
 }
 
 // shortPath shows a path in the default folder relative to the module root, as make does.

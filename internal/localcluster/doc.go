@@ -6,7 +6,8 @@
 // they are released, and kwok, which plays the nodes and their pods. Beside them it runs bin/taintkeeper as
 // its service account, for those who want it.
 //
-// The binaries are built by `make controlplane`. etcd and kube-apiserver are configured by controller-runtime's
+// The binaries are built by `make controlplane`, those of an older Kubernetes by `make controlplane KUBE=1.35`; the
+// environment variable CONTROLPLANE=bin/controlplane-1.35 chooses them. etcd and kube-apiserver are configured by controller-runtime's
 // envtest, the others here. Every cluster has its own ports, certificates and state folder, so that several can
 // run at once.
 //

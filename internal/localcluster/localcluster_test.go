@@ -388,16 +388,25 @@ func TestAKilledProgramLeavesNeitherProcessNorFolder(t *testing.T) {
 
 func TestConfigThatCannotWorkIsRefusedWithAdvice(t *testing.T) {
 	tests := map[string]struct {
-		cfg  Config
-		want string
+		cfg         Config
+		environment string
+		want        string
 	}{
 		"a missing binary": {
-			cfg:  Config{},
 			want: "bin/controlplane/etcd is missing: run `make controlplane` (the first build takes minutes)",
 		},
+		"a missing binary of the version that the environment chooses": {
+			environment: "bin/controlplane-1.35",
+			want:        "bin/controlplane-1.35/etcd is missing: run `make controlplane KUBE=1.35` (the first build takes minutes)",
+		},
+		"a missing binary in a folder that the environment names from the root": {
+			environment: "/elsewhere",
+			want:        "/elsewhere/etcd is missing: run `make controlplane` (the first build takes minutes)",
+		},
 		"a missing binary in a folder of the user's": {
-			cfg:  Config{Binaries: "/nowhere"},
-			want: "/nowhere/etcd is missing: run `make controlplane` (the first build takes minutes)",
+			cfg:         Config{Binaries: "/nowhere"},
+			environment: "bin/controlplane-1.35",
+			want:        "/nowhere/etcd is missing: run `make controlplane` (the first build takes minutes)",
 		},
 		"a cluster without an API server": {
 			cfg:  Config{Without: []Component{APIServer}},
@@ -411,6 +420,7 @@ func TestConfigThatCannotWorkIsRefusedWithAdvice(t *testing.T) {
 	t.Chdir(root)
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			t.Setenv(binariesVariable, test.environment)
 			if _, err := Start(t.Context(), test.cfg); err == nil || err.Error() != test.want {
 				t.Errorf("error %v, want %s", err, test.want)
 			}

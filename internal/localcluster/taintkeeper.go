@@ -26,6 +26,8 @@ type TaintkeeperConfig struct {
 	Access *rest.Config
 	// Coexist installs config/coexistence.yaml and starts it with --coexist, for a cluster whose built-in evicts, too.
 	Coexist bool
+	// Granted says that Access has its rights already: config/rbac.yaml is not installed.
+	Granted bool
 	// Args are added to its command line, and win over the default that it takes no part in an election.
 	Args []string
 	// Env is added to its environment, each as name=value.
@@ -42,7 +44,7 @@ type Taintkeeper struct {
 	health  string // address
 }
 
-// StartTaintkeeper grants taintkeeper its rights, starts it and returns once its caches are complete. A name may be used
+// StartTaintkeeper grants taintkeeper its rights if it needs them, starts it and returns once its caches are complete. A name may be used
 // again once its bearer has ended.
 func (c *Cluster) StartTaintkeeper(ctx context.Context, cfg TaintkeeperConfig) (*Taintkeeper, error) {
 	if err := c.processes.refusal(); err != nil {
@@ -55,8 +57,10 @@ func (c *Cluster) StartTaintkeeper(ctx context.Context, cfg TaintkeeperConfig) (
 	if err != nil {
 		return nil, err
 	}
-	if err := c.GrantTaintkeeper(ctx); err != nil {
-		return nil, err
+	if !cfg.Granted {
+		if err := c.GrantTaintkeeper(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if cfg.Coexist {
 		cfg.Args = append([]string{"--coexist"}, cfg.Args...)

@@ -18,6 +18,9 @@ import (
 // another version and is the same in everything else is not told.
 type Change struct {
 	Before, After *Pod
+	// Object is the pod as the watch or the list has just brought it; of one that went, as it was last. It is nil
+	// where the change came another way. It must not be kept: the records are small because objects are not.
+	Object *corev1.Pod
 }
 
 // Cache holds the records. It is safe for concurrent use; Run must be called once.

@@ -136,7 +136,7 @@ func watching(c *Cache) *notebook {
 	c.Subscribe(func(change Change) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		n.changes = append(n.changes, change)
+		n.changes = append(n.changes, Change{Before: change.Before, After: change.After})
 	})
 	return n
 }

@@ -36,7 +36,9 @@ func (s store) Update(object any) error {
 	after := record(pod)
 	s.change(func() (Change, bool) {
 		delete(s.unlisted, after.UID)
-		return s.put(after)
+		change, news := s.put(after)
+		change.Object = pod
+		return change, news
 	})
 	return nil
 }
@@ -47,7 +49,11 @@ func (s store) Delete(object any) error {
 	if err != nil {
 		return err
 	}
-	s.change(func() (Change, bool) { return s.remove(pod.UID) })
+	s.change(func() (Change, bool) {
+		change, news := s.remove(pod.UID)
+		change.Object = pod
+		return change, news
+	})
 	return nil
 }
 

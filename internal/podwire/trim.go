@@ -33,13 +33,14 @@ var (
 	// podFields is what is kept of a pod; the numbers are those of k8s.io/api/core/v1/generated.proto.
 	podFields = &message{fields: []*message{
 		1: {fields: []*message{ // metadata
-			1: whole, // name
-			3: whole, // namespace
-			5: whole, // uid
-			6: whole, // resourceVersion
-			7: whole, // generation
-			8: whole, // creationTimestamp
-			9: whole, // deletionTimestamp
+			1:  whole, // name
+			3:  whole, // namespace
+			5:  whole, // uid
+			6:  whole, // resourceVersion
+			7:  whole, // generation
+			8:  whole, // creationTimestamp
+			9:  whole, // deletionTimestamp
+			10: whole, // deletionGracePeriodSeconds
 			12: { // annotations: of static pods' mirrors, and of the bookmark that ends a streamed list
 				keys: []string{corev1.MirrorPodAnnotationKey, metav1.InitialEventsAnnotationKey},
 			},

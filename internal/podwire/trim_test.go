@@ -37,6 +37,8 @@ func slim(pod *corev1.Pod) *corev1.Pod {
 			Generation:        pod.Generation,
 			CreationTimestamp: pod.CreationTimestamp,
 			DeletionTimestamp: pod.DeletionTimestamp,
+
+			DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds,
 		},
 		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName, Tolerations: pod.Spec.Tolerations, Priority: pod.Spec.Priority},
 		Status: corev1.PodStatus{Phase: pod.Status.Phase, Conditions: pod.Status.Conditions},

@@ -225,7 +225,8 @@ func TestACleanShutdownHandsOverduePodsBackAtOnce(t *testing.T) {
 }
 
 func TestNodeHealthIsLeftOutBesideTheBuiltInAndEvictionsGoOn(t *testing.T) {
-	s := newScene(t) // the built-in takes a taint off each new node
+	s := newScene(t)
+	s.cordoned(t)
 	keeper := s.keeper(t, "taintkeeper", "--controllers=*")
 	log, err := os.ReadFile(keeper.LogPath())
 	must(t, err)

@@ -152,6 +152,23 @@ func (s *scene) taint(t *testing.T) {
 	})
 }
 
+// cordoned cordons the node, and waits until the built-in node-lifecycle-controller has tainted it for that.
+func (s *scene) cordoned(t *testing.T) {
+	t.Helper()
+	_, err := admin.CoreV1().Nodes().Patch(t.Context(), s.node, types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
+	must(t, err)
+	eventually(t, "the built-in has tainted node "+s.node, func(ctx context.Context) error {
+		node, err := admin.CoreV1().Nodes().Get(ctx, s.node, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == corev1.TaintNodeUnschedulable }) {
+			return fmt.Errorf("its taints are %v", node.Spec.Taints)
+		}
+		return nil
+	})
+}
+
 func (s *scene) changeTaints(t *testing.T, change func([]corev1.Taint) []corev1.Taint) {
 	t.Helper()
 	must(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {

@@ -26,6 +26,8 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/taintkeeper/taintkeeper/internal/localcluster"
 )
 
 func main() { os.Exit(runUntilSignal()) }
@@ -104,7 +106,7 @@ func parseFlags() (options, error) {
 	o := options{progress: os.Stderr}
 	flag.Var(&o.only, "only", "scenarios to play, by number, separated by commas; all by default")
 	flag.StringVar(&o.ours, "taintkeeper", "bin/taintkeeper", "the program to play them to")
-	flag.StringVar(&o.plane, "controlplane", "bin/controlplane", "folder with the binaries of the control plane")
+	flag.StringVar(&o.plane, "controlplane", localcluster.DefaultBinaries(), "folder with the binaries of the control plane")
 	flag.StringVar(&o.settableOurs, "settable-taintkeeper", "bin/chaos-taintkeeper", "the program, with a wall clock that can be set")
 	flag.StringVar(&o.settablePlane, "settable-kube-controller-manager", "bin/settable-kube-controller-manager", "kube-controller-manager, with a wall clock that can be set")
 	flag.StringVar(&o.file, "write", "", "file to write the results to as Markdown, for example docs/defects.md")

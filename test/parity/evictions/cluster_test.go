@@ -218,7 +218,9 @@ func (c *cluster) delete(name string, at time.Duration) {
 	if !held {
 		c.removals[name] = at + kubeletAfter(grace)
 	}
-	c.editPod(string(pod.UID), func(pod *corev1.Pod) { pod.DeletionTimestamp = instant(at + time.Duration(grace)*sec) })
+	c.editPod(string(pod.UID), func(pod *corev1.Pod) {
+		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = instant(at+time.Duration(grace)*sec), &grace
+	})
 }
 
 // nextRemoval is when the next kubelet has ended a terminating pod, or never.

@@ -21,6 +21,13 @@ type shown struct {
 }
 
 func TestUpstreamFailsWhereOursDoesNot(t *testing.T) {
+	for name, s := range failures() {
+		t.Run(name, func(t *testing.T) { s.check(t) })
+	}
+}
+
+// failures are the minimal histories in which upstream fails.
+func failures() map[string]shown {
 	node := nodeSpec{Name: "n"}
 	tolerantPod := func(seconds int64) podSpec {
 		return podSpec{UID: "p", Name: "p", Node: "n", Phase: corev1.PodRunning, Scheduled: new(-10 * sec), Tolerations: tolerating("a", seconds)}
@@ -37,7 +44,7 @@ func TestUpstreamFailsWhereOursDoesNot(t *testing.T) {
 		UID: "p", Name: "p", Node: "n", Phase: corev1.PodRunning, Scheduled: new(-10 * sec),
 		Tolerations: append(tolerating("a", 31), tolerating("b", 5)...),
 	}
-	for name, s := range map[string]shown{
+	return map[string]shown{
 		"4: a second, shorter taint brings the eviction forward": {
 			history: happens(node, twoTaints, step{2100 * ms, tainted("a")}, step{4200 * ms, tainted("b")}),
 			because: frozen, pod: "p", rule: at(9200 * ms), upstream: at(33100 * ms),
@@ -96,10 +103,6 @@ func TestUpstreamFailsWhereOursDoesNot(t *testing.T) {
 			history: happens(node, tolerantPod(21), step{2100 * ms, tainted("a")}, step{6200 * ms, removeNode{"n"}}),
 			because: orphans, pod: "p", upstream: at(23100 * ms),
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s.check(t)
-		})
 	}
 }
 
@@ -126,6 +129,12 @@ func (s shown) check(t *testing.T) {
 
 // What is written again and again, and what has two names.
 func TestBothGoOnCountingThroughSwapsAndRewritesAndOursAlsoThroughRestarts(t *testing.T) {
+	for name, s := range rewrites() {
+		t.Run(name, func(t *testing.T) { s.check(t) })
+	}
+}
+
+func rewrites() map[string]shown {
 	const notReady, unreachable = corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable
 	pod := func(tolerations ...corev1.Toleration) podSpec {
 		return podSpec{UID: "p", Name: "p", Node: "n", Phase: corev1.PodRunning, Scheduled: new(-10 * sec), Tolerations: tolerations}
@@ -143,7 +152,7 @@ func TestBothGoOnCountingThroughSwapsAndRewritesAndOursAlsoThroughRestarts(t *te
 	equal := func(value string, seconds int64) corev1.Toleration {
 		return corev1.Toleration{Key: "a", Value: value, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds}
 	}
-	for name, s := range map[string]shown{
+	return map[string]shown{
 		"a swap in two writes": {
 			history: happens(node, pod(usual...), swapped...), pod: "p", rule: at(23100 * ms), upstream: at(23100 * ms),
 		},
@@ -167,8 +176,6 @@ func TestBothGoOnCountingThroughSwapsAndRewritesAndOursAlsoThroughRestarts(t *te
 			history: happens(node, pod(equal("x", 31), equal("y", 5)), value(2100*ms, "x"), value(8200*ms, "y")),
 			because: frozen, pod: "p", rule: at(13200 * ms), upstream: at(33100 * ms),
 		},
-	} {
-		t.Run(name, func(t *testing.T) { s.check(t) })
 	}
 }
 

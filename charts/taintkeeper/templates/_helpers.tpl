@@ -1,0 +1,49 @@
+{{/* Labels of every object. */}}
+{{- define "taintkeeper.labels" -}}
+{{ include "taintkeeper.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/* Labels by which the pods are selected. They cannot change in an upgrade. */}}
+{{- define "taintkeeper.selectorLabels" -}}
+app.kubernetes.io/name: taintkeeper
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{/* What is on. Each is "true" or empty, as templates return text. */}}
+{{- define "taintkeeper.enforces" -}}
+{{- if eq .Values.mode "enforce" }}true{{ end }}
+{{- end }}
+
+{{- define "taintkeeper.evicts" -}}
+{{- if and (include "taintkeeper.enforces" .) (has "eviction" .Values.controllers) }}true{{ end }}
+{{- end }}
+
+{{- define "taintkeeper.nodeHealth" -}}
+{{- if and (include "taintkeeper.enforces" .) (has "node-health" .Values.controllers) }}true{{ end }}
+{{- end }}
+
+{{- define "taintkeeper.coexists" -}}
+{{- if and (include "taintkeeper.evicts" .) .Values.coexist.enabled }}true{{ end }}
+{{- end }}
+
+{{- define "taintkeeper.replicas" -}}
+{{- if include "taintkeeper.enforces" . }}{{ .Values.replicas | int }}{{ else }}1{{ end }}
+{{- end }}
+
+{{- define "taintkeeper.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+{{- end }}
+
+{{/* Who Taintkeeper is, as a subject of a binding. */}}
+{{- define "taintkeeper.subject" -}}
+- kind: ServiceAccount
+  name: taintkeeper
+  namespace: {{ .Release.Namespace }}
+{{- end }}

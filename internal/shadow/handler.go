@@ -1,0 +1,105 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package shadow
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"html/template"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+//go:embed page.html
+var pageText string
+
+var page = template.Must(template.New("page").Funcs(template.FuncMap{
+	"clock": func(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05") },
+}).Parse(pageText))
+
+// Handler serves the report: as JSON for whoever asks for that, by ?format=json or in the header Accept, and otherwise as
+// a page for people.
+func (c *Comparison) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "the report can only be read", http.StatusMethodNotAllowed)
+			return
+		}
+		write, kind := writePage, "text/html; charset=utf-8"
+		if wantsJSON(r) {
+			write, kind = writeJSON, "application/json"
+		}
+		var body bytes.Buffer
+		if err := write(&body, c.Report()); err != nil {
+			http.Error(w, "the report cannot be written: "+err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", kind)
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("Vary", "Accept")
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+		_, _ = body.WriteTo(w) // whoever asked has gone
+	})
+}
+
+// wantsJSON reports whether JSON is asked for: by the query, or by an Accept that names it and no HTML, as browsers do.
+func wantsJSON(r *http.Request) bool {
+	if format := r.URL.Query().Get("format"); format != "" {
+		return format == "json"
+	}
+	accept := r.Header.Get("Accept")
+	return strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html")
+}
+
+func writeJSON(to io.Writer, report Report) error {
+	encoder := json.NewEncoder(to)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(report)
+}
+
+func writePage(to io.Writer, report Report) error { return page.Execute(to, rows{report}) }
+
+// rows is the report as the page shows it.
+type rows struct{ Report }
+
+// Row is a line of the table of outcomes.
+type row struct {
+	Outcome Outcome
+	Pods    int
+	Meaning string
+	Differs bool
+}
+
+// Rows returns the table of outcomes.
+func (r rows) Rows() []row {
+	all := make([]row, 0, len(outcomes))
+	for _, outcome := range outcomes {
+		all = append(all, row{outcome, r.Pods[outcome], outcome.meaning(), outcome.differs() && r.Pods[outcome] > 0})
+	}
+	return all
+}
+
+// meaning says in a few words what an outcome is.
+func (o Outcome) meaning() string {
+	switch o {
+	case OnTime:
+		return "evicted when the rule says, within " + Tolerance.String()
+	case Early:
+		return "evicted before"
+	case Late:
+		return "evicted after"
+	case Never:
+		return "due, and not evicted"
+	case Stayed:
+		return "evicted, and should have stayed"
+	case Twice:
+		return "evicted again: it terminated already, or its predecessor of the same name had to leave"
+	default:
+		return "the countdown began before it could be seen"
+	}
+}

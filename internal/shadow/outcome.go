@@ -1,0 +1,49 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package shadow
+
+// Outcome is what became of a pod that had to leave, or that the built-in evicted.
+type Outcome string
+
+const (
+	// OnTime is an eviction when the rule says, within [Tolerance].
+	OnTime Outcome = "on_time"
+	// Early is an eviction before.
+	Early Outcome = "early"
+	// Late is an eviction after.
+	Late Outcome = "late"
+	// Never is a pod that is due and still there after [NeverAfter], or that was due for [MissedAfter] and then went
+	// another way or did not have to leave any more.
+	Never Outcome = "never"
+	// Stayed is a pod that was evicted and should have stayed.
+	Stayed Outcome = "should_have_stayed"
+	// Twice is a pod that was evicted again: it terminated already, or it is the successor of one that had to leave and
+	// had its name.
+	Twice Outcome = "twice"
+	// Unjudged is an eviction of which the rule cannot tell whether it was on time, as the countdown began before it
+	// could be seen.
+	Unjudged Outcome = "unjudged"
+)
+
+// outcomes are all there are.
+var outcomes = []Outcome{OnTime, Early, Late, Never, Stayed, Twice, Unjudged}
+
+// differs reports whether the outcome is a difference from the rule.
+func (o Outcome) differs() bool { return o != OnTime && o != Unjudged }
+
+// eventReason is the reason of the event on the node.
+func (o Outcome) eventReason() string {
+	switch o {
+	case Early:
+		return "BuiltInEvictedEarly"
+	case Late:
+		return "BuiltInEvictedLate"
+	case Never:
+		return "BuiltInDidNotEvict"
+	case Twice:
+		return "BuiltInEvictedTwice"
+	default:
+		return "BuiltInEvictedWithoutCause"
+	}
+}

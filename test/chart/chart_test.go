@@ -1,0 +1,234 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package chart
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+	appsv1 "k8s.io/api/apps/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/taintkeeper/taintkeeper/config"
+	"github.com/taintkeeper/taintkeeper/test/chart/render"
+)
+
+const root = "../.."
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func load(t *testing.T) *chartv2.Chart {
+	t.Helper()
+	loaded, err := render.Load(root)
+	must(t, err)
+	return loaded
+}
+
+// rendered returns the templates of a release in kube-system.
+func rendered(t *testing.T, v values) render.Templates {
+	t.Helper()
+	templates, err := render.Render(load(t), "kube-system", v.plain())
+	must(t, err)
+	return templates
+}
+
+// the returns the object of a type and a name among those of a release.
+func the[T client.Object](t *testing.T, templates render.Templates, name string) T {
+	t.Helper()
+	objects, err := config.Objects([]byte(templates.Manifest()))
+	must(t, err)
+	for _, object := range objects {
+		if match, ok := object.(T); ok && object.GetName() == name {
+			return match
+		}
+	}
+	var none T
+	t.Fatalf("there is no %T %s", none, name)
+	return none
+}
+
+func TestHelmHasNothingToSayAgainstTheChart(t *testing.T) {
+	for name, v := range map[string]values{"shadow": shadow, "enforce": enforce.with(both)} {
+		t.Run(name, func(t *testing.T) {
+			linter := lint.RunAll(render.Folder(root), v.plain(), "kube-system")
+			for _, message := range linter.Messages {
+				if message.Severity > support.InfoSev {
+					t.Error(message)
+				}
+			}
+		})
+	}
+}
+
+func TestValuesThatMakeNoSenseAreRefusedWithASentence(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		values values
+		says   string
+	}{
+		{"node health in shadow mode", shadow.with(both), "take node-health out of controllers, or set mode to enforce"},
+		{"shadow mode without what it compares", shadow.with(nodeHealth), "mode shadow"},
+		{"a mode that there is not", values{"mode": "audit"}, "'shadow', 'enforce'"},
+		{"a controller that there is not", values{"controllers": list("pod-gc")}, "'eviction', 'node-health'"},
+		{"no controller", enforce.with(values{"controllers": list()}), "minItems: got 0, want 1"},
+		{"a controller twice", enforce.with(values{"controllers": list("eviction", "eviction")}), "at '/controllers': items at 0 and 1 are equal"},
+		{"a controller that is no list", values{"controllers": "eviction"}, "at '/controllers': got string, want array"},
+		{"no replica", enforce.with(values{"replicas": 0}), "at '/replicas': minimum: got 0, want 1"},
+		{"a value with a slip of the pen", values{"replica": 3}, "'replica' not allowed"},
+		{"one further in", values{"coexist": values{"enable": true}}, "at '/coexist': additional properties 'enable' not allowed"},
+		{"a log level beyond the last", values{"log": values{"level": 8}}, "at '/log/level': maximum: got 8, want 7"},
+		{"a digest that is none", values{"image": values{"digest": "latest"}}, "at '/image/digest'"},
+		{"a certificate for a port that is closed", values{"metrics": values{"expose": false, "certSecret": "tls"}}, "leave it empty, or set metrics.expose to true"},
+		{"a monitor of a port that is closed", values{"metrics": values{"expose": false, "serviceMonitor": values{"enabled": true}}}, "set metrics.expose to true"},
+		{"a flag with dashes", values{"extraFlags": values{"--v": 1}}, "extraFlags.--v: write the flag without dashes, v"},
+		{"a flag that is a list", values{"extraFlags": values{"feature-gates": list("a")}}, "at '/extraFlags/feature-gates'"},
+		{"the controllers by a flag", values{"extraFlags": values{"controllers": "*"}}, "extraFlags.controllers: this flag is set by controllers"},
+		{"the mode by a flag", values{"extraFlags": values{"shadow": false}}, "extraFlags.shadow: this flag is set by mode"},
+		{"a dry run by a flag", values{"extraFlags": values{"dry-run": true}}, "extraFlags.dry-run: this flag is set by mode"},
+		{"coexistence by a flag", values{"extraFlags": values{"coexist": true}}, "extraFlags.coexist: this flag is set by coexist.enabled"},
+		{"an election by a flag", values{"extraFlags": values{"leader-elect": false}}, "extraFlags.leader-elect: this flag is set by replicas"},
+		{"another Lease", values{"extraFlags": values{"leader-elect-resource-name": "mine"}}, "this flag is set by the chart, with the right for it"},
+		{"another kubeconfig", values{"extraFlags": values{"kubeconfig": "/a"}}, "this flag is set by nobody"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := render.Render(load(t), "kube-system", tt.values.plain())
+			if err == nil || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("it says %v, want %q", err, tt.says)
+			}
+		})
+	}
+}
+
+func TestEveryCombinationOfValuesRendersObjectsOfKubernetes(t *testing.T) {
+	loaded, number := load(t), 0
+	combinations(func(v values) {
+		templates, err := render.Render(loaded, "kube-system", v.plain())
+		if err != nil {
+			t.Fatalf("%v: %v", v, err)
+		}
+		delete(templates, "metrics.yaml") // a ServiceMonitor is no object of Kubernetes
+		if _, err := config.Objects([]byte(templates.Manifest())); err != nil {
+			t.Fatalf("%v: %v", v, err)
+		}
+		number++
+	})
+	t.Logf("%d combinations", number)
+}
+
+func TestFlagsKeepTheirValues(t *testing.T) {
+	for want, value := range map[string]any{"0.2": 0.2, "1000000": float64(1000000), "20": int64(20), "true": true, "30s": "30s", "A=true,B=false": "A=true,B=false"} {
+		d := the[*appsv1.Deployment](t, rendered(t, values{"extraFlags": values{"flag": value}}), "taintkeeper")
+		if args := d.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--flag="+want) {
+			t.Errorf("%v becomes %q", value, args)
+		}
+	}
+}
+
+func TestTheDefaultChangesNothing(t *testing.T) {
+	templates := rendered(t, nil)
+	if _, found := templates["coexistence.yaml"]; found {
+		t.Error("there is a policy against the built-in controller, and nobody who evicts in its place")
+	}
+	if notes := templates.Notes(); !strings.Contains(notes, "SHADOW") || !strings.Contains(notes, "--set mode=enforce") {
+		t.Errorf("the notes do not say what is on, or how to go on:\n%s", notes)
+	}
+}
+
+func TestTheNotesSayWhatIsOn(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		values values
+		says   []string
+		not    string
+	}{
+		{"shadow", shadow, []string{"SHADOW", "port-forward deployment/taintkeeper 8443", "/shadow"}, "ENFORCE"},
+		{"shadow without a port", values{"metrics": values{"expose": false}}, []string{"http://localhost:8080/shadow"}, "8443"},
+		{"enforce", enforce, []string{"ENFORCE", "eviction clock", "in 2 replica(s)", "--set mode=shadow"}, "node-lifecycle"},
+		{"enforce alone", enforce.with(alone), []string{"Coexistence is off", "-taint-eviction-controller"}, "eviction clock"},
+		{"with node health", enforce.with(both), []string{"eviction and node-health", "-node-lifecycle-controller", "'controllers={eviction}'"}, "Coexistence is off"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			notes := rendered(t, tt.values).Notes()
+			for _, words := range tt.says {
+				if !strings.Contains(notes, words) {
+					t.Errorf("the notes do not say %q:\n%s", words, notes)
+				}
+			}
+			if strings.Contains(notes, tt.not) {
+				t.Errorf("the notes say %q:\n%s", tt.not, notes)
+			}
+		})
+	}
+}
+
+func TestTheChartBringsTheCRDOfTheAPI(t *testing.T) {
+	objects, err := config.Objects(config.CRD)
+	must(t, err)
+	want := objects[0].(*apiextensionsv1.CustomResourceDefinition)
+	got := the[*apiextensionsv1.CustomResourceDefinition](t, rendered(t, nil), want.Name)
+	if a, b := mustJSON(t, got.Spec), mustJSON(t, want.Spec); a != b {
+		t.Errorf("the chart's is %s\nwant %s", a, b)
+	}
+	if got.Annotations["helm.sh/resource-policy"] != "keep" {
+		t.Error("an uninstall takes all rules along")
+	}
+}
+
+func mustJSON(t *testing.T, value any) string {
+	t.Helper()
+	text, err := json.Marshal(value)
+	must(t, err)
+	return string(text)
+}
+
+// TestTheSchemaKnowsEveryValue keeps a value from being added to values.yaml alone, where the schema would refuse it, and
+// the other way round.
+func TestTheSchemaKnowsEveryValue(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(render.Folder(root), "values.schema.json"))
+	must(t, err)
+	var schema node
+	must(t, json.Unmarshal(text, &schema))
+	delete(schema.Properties, "global") // of Helm itself
+	compare(t, "", schema, load(t).Values)
+}
+
+type node struct {
+	AdditionalProperties any
+	Properties           map[string]node
+}
+
+func compare(t *testing.T, path string, schema node, standard map[string]any) {
+	t.Helper()
+	if len(standard) == 0 || schema.Properties == nil {
+		return // free, or a type of Kubernetes
+	}
+	if path == ".resources" {
+		return
+	}
+	if schema.AdditionalProperties != false {
+		t.Errorf("%s: the schema takes values that there are not", path)
+	}
+	if got, want := slices.Sorted(maps.Keys(schema.Properties)), slices.Sorted(maps.Keys(standard)); !slices.Equal(got, want) {
+		t.Errorf("%s: the schema has %v, values.yaml has %v", path, got, want)
+	}
+	for name, value := range standard {
+		if inner, ok := value.(map[string]any); ok {
+			compare(t, path+"."+name, schema.Properties[name], inner)
+		}
+	}
+}

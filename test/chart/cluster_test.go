@@ -1,0 +1,106 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package chart
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+)
+
+const (
+	// waitLimit is how long a test waits before it gives up.
+	waitLimit = 2 * time.Minute
+	lookAgain = 100 * time.Millisecond
+)
+
+// auditPolicy notes every finished call of service accounts, and what others do with pods.
+const auditPolicy = `
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+omitManagedFields: true
+rules:
+- level: Metadata
+  userGroups: ["system:serviceaccounts:` + metav1.NamespaceSystem + `", "system:serviceaccounts:` + elsewhere + `"]
+- level: None
+`
+
+// elsewhere is a namespace that is not kube-system.
+const elsewhere = "platform"
+
+// plane is a control plane like any other, with the built-in taint eviction on.
+type plane struct {
+	*localcluster.Cluster
+
+	admin   kubernetes.Interface
+	objects dynamic.Interface
+	audit   *localcluster.AuditLog
+}
+
+func newPlane(t *testing.T, without ...localcluster.Component) *plane {
+	t.Helper()
+	klog.SetLogger(logr.Discard())
+	logf.SetLogger(logr.Discard())
+	policy := filepath.Join(t.TempDir(), "audit-policy.yaml")
+	must(t, os.WriteFile(policy, []byte(auditPolicy), 0o600))
+	cluster, err := localcluster.Start(context.WithoutCancel(t.Context()), localcluster.Config{
+		Binaries:      filepath.Join(root, "bin", "controlplane"),
+		TaintEviction: localcluster.BuiltInOn,
+		Without:       append(without, localcluster.Scheduler),
+		Audit:         true,
+		APIServerArgs: []string{"--audit-policy-file=" + policy},
+	})
+	must(t, err)
+	t.Cleanup(func() { must(t, cluster.Stop()) })
+	p := &plane{Cluster: cluster, audit: localcluster.NewAuditLog(cluster.AuditLog())}
+	p.admin, err = kubernetes.NewForConfig(cluster.AdminConfig())
+	must(t, err)
+	p.objects, err = dynamic.NewForConfig(cluster.AdminConfig())
+	must(t, err)
+	return p
+}
+
+// makeNamespace makes a namespace, and returns when the control plane has put into it what every namespace has.
+func (p *plane) makeNamespace(t *testing.T, name string) {
+	t.Helper()
+	_, err := p.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		must(t, err)
+	}
+	eventually(t, "the namespace is complete", func(ctx context.Context) error {
+		if _, err := p.admin.CoreV1().ConfigMaps(name).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{}); err != nil {
+			return err
+		}
+		_, err := p.admin.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+}
+
+// eventually waits until something holds.
+func eventually(t *testing.T, what string, holds func(context.Context) error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), lookAgain, waitLimit, true, func(ctx context.Context) (bool, error) {
+		last = holds(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", what, last)
+	}
+}

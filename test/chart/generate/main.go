@@ -1,0 +1,47 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command generate writes what follows from charts/taintkeeper: the manifests in config/, for those who install without
+// Helm, and the table of values in the chart's README. So there is one truth. `make generate` runs it.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+func main() {
+	root := flag.String("root", "../..", "folder of the checkout")
+	flag.Parse()
+	if err := write(*root); err != nil {
+		fmt.Fprintf(os.Stderr, "generate: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func write(root string) error {
+	files, err := generated(root)
+	if err != nil {
+		return err
+	}
+	for path, content := range files {
+		if err := os.WriteFile(filepath.Join(root, path), []byte(content), 0o644); err != nil {
+			return fmt.Errorf("write %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// generated returns the content of every file that is generated from the chart, by its path in the checkout.
+func generated(root string) (map[string]string, error) {
+	files, err := manifests(root)
+	if err != nil {
+		return nil, fmt.Errorf("render config/ from the chart: %w", err)
+	}
+	if files[readme], err = withValues(root); err != nil {
+		return nil, fmt.Errorf("document the values of the chart: %w", err)
+	}
+	return files, nil
+}

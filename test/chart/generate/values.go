@@ -1,0 +1,99 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	readme = "charts/taintkeeper/README.md"
+
+	// The table of values stands between these lines.
+	begin = "<!-- values.yaml: begin -->\n"
+	end   = "<!-- values.yaml: end -->\n"
+)
+
+// withValues returns the chart's README with the table of values as values.yaml documents them.
+func withValues(root string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(root, readme))
+	if err != nil {
+		return "", err
+	}
+	before, rest, found := strings.Cut(string(text), begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		return "", fmt.Errorf("%s has no place for the values, between the lines %s and %s", readme, strings.TrimSpace(begin), strings.TrimSpace(end))
+	}
+	values, err := os.ReadFile(filepath.Join(root, "charts", "taintkeeper", "values.yaml"))
+	if err != nil {
+		return "", err
+	}
+	table, err := table(values)
+	if err != nil {
+		return "", fmt.Errorf("values.yaml: %w", err)
+	}
+	return before + begin + table + end + after, nil
+}
+
+// table documents values: one row for each that has a comment.
+func table(values []byte) (string, error) {
+	var document yaml.Node
+	if err := yaml.Unmarshal(values, &document); err != nil {
+		return "", err
+	}
+	rows, err := rows("", document.Content[0])
+	return "| value | default | meaning |\n| --- | --- | --- |\n" + strings.Join(rows, ""), err
+}
+
+// rows returns the rows of a mapping's values. Each value is documented, or is a mapping of such.
+func rows(prefix string, mapping *yaml.Node) ([]string, error) {
+	var all []string
+	for i := 0; i < len(mapping.Content); i += 2 {
+		key, value := mapping.Content[i], mapping.Content[i+1]
+		name := prefix + key.Value
+		if key.HeadComment != "" {
+			row, err := row(name, key.HeadComment, value)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			all = append(all, row)
+			continue
+		}
+		if value.Kind != yaml.MappingNode || len(value.Content) == 0 {
+			return nil, fmt.Errorf("%s: %w", name, errUndocumented)
+		}
+		inner, err := rows(name+".", value)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, inner...)
+	}
+	return all, nil
+}
+
+var errUndocumented = errors.New("it has no comment that says what it means")
+
+func row(name, comment string, value *yaml.Node) (string, error) {
+	var decoded any
+	if err := value.Decode(&decoded); err != nil {
+		return "", err
+	}
+	standard, err := json.Marshal(decoded)
+	if err != nil {
+		return "", err
+	}
+	var lines []string
+	for line := range strings.Lines(comment) {
+		lines = append(lines, strings.TrimSpace(strings.TrimPrefix(line, "#")))
+	}
+	return fmt.Sprintf("| `%s` | `%s` | %s |\n", name, standard, strings.Join(lines, " ")), nil
+}

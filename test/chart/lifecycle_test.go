@@ -1,0 +1,277 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package chart
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/restmapper"
+
+	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/chart/render"
+)
+
+const (
+	policy = "taintkeeper-coexistence"
+	clock  = "taintkeeper-eviction-clock"
+	crd    = "nodetaintrules.taintkeeper.dev"
+)
+
+// TestTheAPIServerTakesEveryCombinationOfValues sends what the chart renders as a dry run. Most combinations share most
+// objects, so each different object is sent once.
+func TestTheAPIServerTakesEveryCombinationOfValues(t *testing.T) {
+	p := newPlane(t, localcluster.ControllerManager, localcluster.Kwok)
+	p.knowServiceMonitors(t)
+	_, err := p.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}}, metav1.CreateOptions{})
+	must(t, err)
+	loaded, different := load(t), sets.New[string]()
+	for _, namespace := range []string{metav1.NamespaceSystem, elsewhere} {
+		combinations(func(v values) {
+			templates, err := render.Render(loaded, namespace, v.plain())
+			must(t, err)
+			different.Insert(strings.Split(templates.Manifest(), "\n---\n")...)
+		})
+	}
+	mapper := p.mapper(t)
+	for object := range different {
+		if err := p.tryOut(t, mapper, object); err != nil {
+			t.Errorf("%v\n%s", err, object)
+		}
+	}
+	t.Logf("%d different objects", different.Len())
+}
+
+// knowServiceMonitors gives the API server a resource of the Prometheus operator, of which it checks nothing but the name.
+func (p *plane) knowServiceMonitors(t *testing.T) {
+	t.Helper()
+	definition := map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": "servicemonitors.monitoring.coreos.com"},
+		"spec": map[string]any{
+			"group": "monitoring.coreos.com", "scope": "Namespaced",
+			"names": map[string]any{"plural": "servicemonitors", "kind": "ServiceMonitor"},
+			"versions": list(map[string]any{
+				"name": "v1", "served": true, "storage": true,
+				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+			}),
+		},
+	}
+	_, err := p.objects.Resource(crds).Create(t.Context(), &unstructured.Unstructured{Object: definition}, metav1.CreateOptions{})
+	must(t, err)
+	monitors := schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: "v1", Resource: "servicemonitors"}
+	eventually(t, "ServiceMonitors are served", func(ctx context.Context) error {
+		_, err := p.objects.Resource(monitors).List(ctx, metav1.ListOptions{})
+		return err
+	})
+}
+
+var (
+	crds     = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	policies = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicies"}
+)
+
+func (p *plane) mapper(t *testing.T) meta.RESTMapper {
+	t.Helper()
+	client, err := discovery.NewDiscoveryClientForConfig(p.AdminConfig())
+	must(t, err)
+	return restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client))
+}
+
+// tryOut applies an object without effect. What the API server does not know, it refuses.
+func (p *plane) tryOut(t *testing.T, mapper meta.RESTMapper, manifest string) error {
+	t.Helper()
+	var object unstructured.Unstructured
+	if err := yaml.Unmarshal([]byte(manifest), &object.Object); err != nil {
+		return err
+	}
+	mapping, err := mapper.RESTMapping(object.GroupVersionKind().GroupKind(), object.GroupVersionKind().Version)
+	if err != nil {
+		return err
+	}
+	text, err := object.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	_, err = p.objects.Resource(mapping.Resource).Namespace(object.GetNamespace()).Patch(t.Context(), object.GetName(), types.ApplyPatchType, text,
+		metav1.PatchOptions{FieldManager: "helm", DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
+	return err
+}
+
+// TestAReleaseIsChangedBackAndForthAndLeavesNoTrace goes the way of the notes, as Helm 4 applies objects and as Helm 3 does.
+func TestAReleaseIsChangedBackAndForthAndLeavesNoTrace(t *testing.T) {
+	p := newPlane(t, localcluster.Kwok)
+	p.makeNamespace(t, elsewhere)
+	p.makeNamespace(t, metav1.NamespaceSystem)
+	for _, tt := range []struct {
+		name       string
+		namespace  string
+		serverSide bool
+	}{
+		{"applied by the API server in kube-system", metav1.NamespaceSystem, true},
+		{"applied by Helm in another namespace", elsewhere, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before := p.everything(t)
+			r := p.release(t, tt.namespace, tt.serverSide)
+
+			must(t, r.install(t, nil))
+			p.checkMode(t, r, shadow)
+
+			r.upgrade(t, enforce)
+			p.checkMode(t, r, enforce)
+			kept := p.uid(t, policies, policy)
+			p.renew(t, r)
+
+			r.upgrade(t, values{"replicas": 3})
+			p.checkMode(t, r, enforce)
+			if now := p.uid(t, policies, policy); now != kept {
+				t.Error("an upgrade took the policy away and brought it back: the built-in could evict in between")
+			}
+			if p.renewed(t, r) == "" {
+				t.Error("an upgrade took what the leader had written")
+			}
+
+			r.upgrade(t, shadow)
+			p.checkMode(t, r, shadow)
+
+			r.rollback(t, 3)
+			p.checkMode(t, r, enforce)
+
+			r.uninstall(t)
+			p.checkLeft(t, before, "CustomResourceDefinition /"+crd, "APIService /v1alpha1.taintkeeper.dev")
+			p.remove(t)
+		})
+	}
+}
+
+// checkMode checks that the built-in is held off in enforce mode, and that nothing can be changed in shadow mode.
+func (p *plane) checkMode(t *testing.T, r *release, mode values) {
+	t.Helper()
+	enforces := mode["mode"] == "enforce"
+	_, err := p.objects.Resource(policies).Get(t.Context(), policy, metav1.GetOptions{})
+	if held := err == nil; held != enforces || (err != nil && !apierrors.IsNotFound(err)) {
+		t.Errorf("%v: there is a policy: %t (%v)", mode, held, err)
+	}
+	_, err = p.admin.CoreV1().ServiceAccounts(r.namespace).Get(t.Context(), clock, metav1.GetOptions{})
+	if found := err == nil; found != enforces {
+		t.Errorf("%v: there is a clock: %t (%v)", mode, found, err)
+	}
+	role, err := p.admin.RbacV1().ClusterRoles().Get(t.Context(), "taintkeeper", metav1.GetOptions{})
+	must(t, err)
+	for _, rule := range role.Rules {
+		changes := slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) })
+		harmless := slices.Contains([]string{"events", "tokenreviews", "subjectaccessreviews"}, rule.Resources[0])
+		if changes && !harmless && !enforces {
+			t.Errorf("in shadow mode it may %v %v", rule.Verbs, rule.Resources)
+		}
+	}
+}
+
+func (p *plane) uid(t *testing.T, resource schema.GroupVersionResource, name string) types.UID {
+	t.Helper()
+	object, err := p.objects.Resource(resource).Get(t.Context(), name, metav1.GetOptions{})
+	must(t, err)
+	return object.GetUID()
+}
+
+const renewedAnnotation = "taintkeeper.dev/renewed"
+
+// renew writes what the leader writes.
+func (p *plane) renew(t *testing.T, r *release) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"2026-01-01T00:00:00Z"}}}`, renewedAnnotation)
+	_, err := p.admin.CoreV1().ServiceAccounts(r.namespace).Patch(t.Context(), clock, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "taintkeeper"})
+	must(t, err)
+}
+
+func (p *plane) renewed(t *testing.T, r *release) string {
+	t.Helper()
+	account, err := p.admin.CoreV1().ServiceAccounts(r.namespace).Get(t.Context(), clock, metav1.GetOptions{})
+	must(t, err)
+	return account.Annotations[renewedAnnotation]
+}
+
+// everything returns the names of all objects in the cluster but events, which end by themselves.
+func (p *plane) everything(t *testing.T) sets.Set[string] {
+	t.Helper()
+	client, err := discovery.NewDiscoveryClientForConfig(p.AdminConfig())
+	must(t, err)
+	groups, err := client.ServerPreferredResources()
+	must(t, err)
+	all := sets.New[string]()
+	for _, resources := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "delete"}}, groups) {
+		version, err := schema.ParseGroupVersion(resources.GroupVersion)
+		must(t, err)
+		for _, resource := range resources.APIResources {
+			if resource.Kind != "Event" {
+				all = all.Union(p.names(t, version.WithResource(resource.Name)))
+			}
+		}
+	}
+	return all
+}
+
+func (p *plane) names(t *testing.T, resource schema.GroupVersionResource) sets.Set[string] {
+	t.Helper()
+	objects, err := p.objects.Resource(resource).List(t.Context(), metav1.ListOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil // it was just removed
+	}
+	must(t, err)
+	names := sets.New[string]()
+	for _, object := range objects.Items {
+		names.Insert(fmt.Sprintf("%s %s/%s", object.GetKind(), object.GetNamespace(), object.GetName()))
+	}
+	return names
+}
+
+// checkLeft checks that nothing is left but what there was before, and what is documented.
+func (p *plane) checkLeft(t *testing.T, before sets.Set[string], documented ...string) {
+	t.Helper()
+	eventually(t, "the uninstall is complete", func(context.Context) error {
+		left := p.everything(t).Difference(before)
+		if !left.Equal(sets.New(documented...)) {
+			return fmt.Errorf("what is left is %q, want %q", sets.List(left), documented)
+		}
+		return nil
+	})
+}
+
+// remove removes what an uninstall leaves, as the README of the chart says.
+func (p *plane) remove(t *testing.T) {
+	t.Helper()
+	must(t, p.objects.Resource(crds).Delete(t.Context(), crd, metav1.DeleteOptions{}))
+	eventually(t, "the resource is gone", func(ctx context.Context) error {
+		_, err := p.objects.Resource(crds).Get(ctx, crd, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it is there: %w", err)
+		}
+		return nil
+	})
+}
+
+func TestHelmRefusesASecondReleaseInTheCluster(t *testing.T) {
+	p := newPlane(t, localcluster.ControllerManager, localcluster.Kwok)
+	_, err := p.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}}, metav1.CreateOptions{})
+	must(t, err)
+	must(t, p.release(t, metav1.NamespaceSystem, true).install(t, nil))
+	if err := p.release(t, elsewhere, true).install(t, nil); err == nil || !strings.Contains(err.Error(), "cannot be imported into the current release") {
+		t.Errorf("it says %v", err)
+	}
+}

@@ -1,0 +1,69 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package chart
+
+import (
+	"log/slog"
+	"strconv"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/kube"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+)
+
+// release is the release taintkeeper in a cluster, as Helm keeps it.
+type release struct {
+	config    *action.Configuration
+	namespace string
+	// serverSide says whether objects are applied by the API server, as Helm 4 does, or by Helm, as Helm 3 does.
+	serverSide bool
+}
+
+func (p *plane) release(t *testing.T, namespace string, serverSide bool) *release {
+	t.Helper()
+	kubeconfig, err := p.Kubeconfig("helm", p.AdminConfig())
+	must(t, err)
+	flags := genericclioptions.NewConfigFlags(false)
+	flags.KubeConfig, flags.Namespace, flags.CacheDir = &kubeconfig, &namespace, new(t.TempDir())
+	config := action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler))
+	must(t, config.Init(flags, namespace, ""))
+	return &release{config, namespace, serverSide}
+}
+
+func (r *release) install(t *testing.T, v values) error {
+	t.Helper()
+	install := action.NewInstall(r.config)
+	install.ReleaseName, install.Namespace = "taintkeeper", r.namespace
+	install.ServerSideApply, install.WaitStrategy = r.serverSide, kube.HookOnlyStrategy
+	_, err := install.Run(load(t), v.plain())
+	return err
+}
+
+// upgrade changes the release as the notes say: what was chosen before stays.
+func (r *release) upgrade(t *testing.T, v values) {
+	t.Helper()
+	upgrade := action.NewUpgrade(r.config)
+	upgrade.Namespace, upgrade.ResetThenReuseValues = r.namespace, true
+	upgrade.ServerSideApply, upgrade.WaitStrategy = strconv.FormatBool(r.serverSide), kube.HookOnlyStrategy
+	_, err := upgrade.Run("taintkeeper", load(t), v.plain())
+	must(t, err)
+}
+
+// rollback goes back to what the release was when it had a revision.
+func (r *release) rollback(t *testing.T, revision int) {
+	t.Helper()
+	rollback := action.NewRollback(r.config)
+	rollback.Version = revision
+	rollback.ServerSideApply, rollback.WaitStrategy = strconv.FormatBool(r.serverSide), kube.HookOnlyStrategy
+	must(t, rollback.Run("taintkeeper"))
+}
+
+func (r *release) uninstall(t *testing.T) {
+	t.Helper()
+	uninstall := action.NewUninstall(r.config)
+	uninstall.WaitStrategy = kube.HookOnlyStrategy
+	_, err := uninstall.Run("taintkeeper")
+	must(t, err)
+}

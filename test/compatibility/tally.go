@@ -1,0 +1,94 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// event is a line of go test -json; see `go doc test2json`.
+type event struct {
+	Action string
+	Test   string
+	Output string
+}
+
+// tally counts the tests of one package, subtests apart.
+type tally struct {
+	started []string
+	passed  map[string]bool
+}
+
+// readTally reads events to their end, and writes what the tests print to log.
+func readTally(events io.Reader, log io.Writer) (tally, error) {
+	t := tally{passed: map[string]bool{}}
+	decoder := json.NewDecoder(events)
+	for {
+		var e event
+		err := decoder.Decode(&e)
+		if errors.Is(err, io.EOF) {
+			return t, nil
+		}
+		if err != nil {
+			return t, err
+		}
+		if _, err := io.WriteString(log, e.Output); err != nil {
+			return t, err
+		}
+		t.count(e)
+	}
+}
+
+func (t *tally) count(e event) {
+	if e.Test == "" || strings.Contains(e.Test, "/") {
+		return
+	}
+	switch e.Action {
+	case "run":
+		t.started = append(t.started, e.Test)
+	case "pass":
+		t.passed[e.Test] = true
+	}
+}
+
+// result returns how the tests of a suite ended. A test that was skipped, or cut off by a panic, has not passed.
+func (t *tally) result(suite string, ok bool) result {
+	r := result{suite: suite, ok: ok, ran: len(t.started)}
+	for _, test := range t.started {
+		if !t.passed[test] {
+			r.failed = append(r.failed, test)
+		}
+	}
+	slices.Sort(r.failed)
+	return r
+}
+
+// result is how the tests of a suite ended.
+type result struct {
+	suite string
+	// ok is the word of go test: what tests share can fail when no test does.
+	ok     bool
+	ran    int
+	failed []string
+}
+
+// String returns the cell of the table.
+func (r result) String() string {
+	count := fmt.Sprintf("%d of %d", r.ran-len(r.failed), r.ran)
+	switch {
+	case len(r.failed) > 0:
+		return count + ", **not** " + strings.Join(r.failed, ", ")
+	case !r.ok:
+		return count + ", **but not** what they share"
+	}
+	return count
+}
+
+// right says whether every test passed, and there was one.
+func (r result) right() bool { return r.ok && len(r.failed) == 0 && r.ran > 0 }
