@@ -63,6 +63,14 @@ check: bin/golangci-lint ## the quick check before a commit: format, lint of wha
 demo: build controlplane bin/demo ## play five acts, of evictions and of silent nodes, in a real control plane on this machine, and check them (1 minute)
 	@bin/demo
 
+.PHONY: try
+try: build controlplane bin/try ## install the chart beside the built-in controllers, in shadow mode and then in enforce mode, in a control plane on this machine (1 minute)
+	@bin/try
+
+.PHONY: bin/try
+bin/try:
+	@cd test/chart && CGO_ENABLED=0 $(GO) build -o ../../$@ ./try
+
 .PHONY: playground
 playground: build controlplane bin/demo ## keep that control plane up, with taintkeeper and workloads, to try things out
 	@bin/demo -playground
