@@ -102,7 +102,7 @@ func writtenByNodeLifecycle(node *corev1.Node) (time.Time, bool) {
 				Conditions json.RawMessage `json:"f:conditions"`
 			} `json:"f:status"`
 		}
-		if err := json.Unmarshal(entry.FieldsV1.Raw, &fields); err != nil {
+		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
 			continue
 		}
 		if (fields.Spec.Taints != nil || fields.Status.Conditions != nil) && entry.Time.After(last) {

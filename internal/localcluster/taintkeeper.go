@@ -5,6 +5,7 @@ package localcluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -24,7 +25,8 @@ type TaintkeeperConfig struct {
 	Name string
 	// Access is how it reaches the API server; by default it is [Cluster.TaintkeeperAccess].
 	Access *rest.Config
-	// Coexist installs config/coexistence.yaml and starts it with --coexist, for a cluster whose built-in evicts, too.
+	// Coexist installs config/coexistence.yaml and starts it with --coexist, for a cluster whose built-in evicts, too. That
+	// is kept from evicting once it has started.
 	Coexist bool
 	// Granted says that Access has its rights already: nothing of config/ is installed.
 	Granted bool
@@ -83,6 +85,11 @@ func (c *Cluster) StartTaintkeeper(ctx context.Context, cfg TaintkeeperConfig) (
 	}, cfg.Env...)
 	if err != nil {
 		return nil, err
+	}
+	if cfg.Coexist {
+		if err := c.waitHeldOff(ctx); err != nil {
+			return nil, errors.Join(err, t.Kill())
+		}
 	}
 	return t, nil
 }

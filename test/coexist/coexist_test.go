@@ -176,7 +176,7 @@ func TestWhenTheLeaderIsKilledItsStandbyGoesOnAndWhenBothAreTheBuiltInDoes(t *te
 	s.untouchedByBuiltIn(t)
 
 	must(t, standby.Kill())
-	s.changeTaints(t, func(taints []corev1.Taint) []corev1.Taint { return nil })
+	s.changeTaints(t, func([]corev1.Taint) []corev1.Taint { return nil })
 	until(t, time.Now().Add(validFor+5*time.Second))
 	second := s.pods(t, "second", 0, 0)
 	s.taint(t)
@@ -184,7 +184,7 @@ func TestWhenTheLeaderIsKilledItsStandbyGoesOnAndWhenBothAreTheBuiltInDoes(t *te
 		s.leavesBy(t, pod, byBuiltIn)
 	}
 
-	s.changeTaints(t, func(taints []corev1.Taint) []corev1.Taint { return nil })
+	s.changeTaints(t, func([]corev1.Taint) []corev1.Taint { return nil })
 	s.keeper(t, "again", election()...)
 	third := s.pods(t, "third", 0, 3)
 	tainted := time.Now()

@@ -1,0 +1,44 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package localcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+)
+
+// waitHeldOff waits until the API server refuses what the built-in would send: that takes a moment after the policy was
+// created and the clock renewed. It asks by a dry run, about a pod that nobody schedules.
+func (c *Cluster) waitHeldOff(ctx context.Context) error {
+	const probe = "probe-of-coexistence"
+	client, err := kubernetes.NewForConfig(c.AdminConfig())
+	if err != nil {
+		return fmt.Errorf("make a client for the API server: %w", err)
+	}
+	pods := client.CoreV1().Pods(metav1.NamespaceDefault)
+	unscheduled := NewPod(probe, "", func(pod *corev1.Pod) { pod.Spec.SchedulerName = "nobody" })
+	if _, err := pods.Create(ctx, unscheduled, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create a pod to ask about: %w", err)
+	}
+	mark := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","lastTransitionTime":%q,
+		"reason":"DeletionByTaintManager","message":"Taint manager: deleting due to NoExecute taint"}]}}`, time.Now().UTC().Format(time.RFC3339))
+	var last error
+	err = wait.PollUntilContextTimeout(ctx, healthPeriod, startTimeout, true, func(ctx context.Context) (bool, error) {
+		_, last = pods.Patch(ctx, probe, types.StrategicMergePatchType, mark, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, "status")
+		return apierrors.IsForbidden(last), nil
+	})
+	if err != nil {
+		return fmt.Errorf("the built-in is not kept from evicting: %w", errors.Join(err, last))
+	}
+	return pods.Delete(ctx, probe, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+}
