@@ -127,11 +127,8 @@ func (p permission) String() string {
 func neededPermissions(o *options) []permission {
 	needed := []permission{
 		{verbs: []string{"list", "watch"}, resource: "pods"},
-		{verbs: []string{"list", "watch"}, resource: "nodes"},
+		{verbs: nodeVerbs(o), resource: "nodes"},
 		{verbs: []string{"create", "patch"}, resource: "events"},
-	}
-	if !o.shadow {
-		needed = append(needed, permission{verbs: []string{"get"}, resource: "nodes"})
 	}
 	if o.changes() && o.enabled(controllerEviction) {
 		needed = append(needed, permission{verbs: []string{"get", "delete"}, resource: "pods"})
@@ -166,6 +163,14 @@ func neededPermissions(o *options) []permission {
 		)
 	}
 	return needed
+}
+
+// nodeVerbs are what is needed of nodes. Shadow mode evicts nobody, so it needs no live read before an eviction.
+func nodeVerbs(o *options) []string {
+	if o.shadow {
+		return []string{"list", "watch"}
+	}
+	return []string{"get", "list", "watch"}
 }
 
 // checkPermissions names everything that is missing at once. Where the API server will not say,

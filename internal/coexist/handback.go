@@ -22,6 +22,10 @@ import (
 // handBackTimeout bounds a hand-back, so that a shutdown ends.
 const handBackTimeout = 10 * time.Second
 
+// seenAfter is how long the API servers have to see, by their watches, that the clock is gone. Whoever of them has not
+// refuses the built-in still, and it forgets a pod again after five tries within some 50 ms.
+const seenAfter = time.Second
+
 // HandBack gives the evictions back to the built-in at once, when this process led and no other takes over. It takes the
 // clock away, and touches the timeAdded of the nodes with pods that are due: the built-in has forgotten those, and decides
 // about a node anew when a taint changes. What their pods tolerate counts from then on again.
@@ -40,6 +44,7 @@ func (k *Keeper) HandBack(ctx context.Context) error {
 	if err := k.write(ctx, nil); err != nil {
 		return fmt.Errorf("hand the evictions back to kube-controller-manager: %w", err)
 	}
+	pause(ctx, seenAfter)
 	var failed []error
 	nodes := k.config.Evictor.OverdueNodes()
 	for _, name := range nodes {
@@ -47,6 +52,16 @@ func (k *Keeper) HandBack(ctx context.Context) error {
 	}
 	k.config.Logger.Info("Handed the evictions back to kube-controller-manager", "nodesWithDuePods", len(nodes))
 	return errors.Join(failed...)
+}
+
+// pause returns after a while, or when the context ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
 }
 
 // noteTerm notes the transitions of the Lease under which this process leads.
@@ -105,16 +120,26 @@ func (k *Keeper) touch(ctx context.Context, name string) error {
 	return nil
 }
 
-// touching is a patch of a node as it was read: the list of taints is replaced as a whole.
+// touching is a patch of a node as it was read: the list of taints is replaced as a whole. The API keeps whole seconds: what
+// was added within this one is dated a second later, or else nothing would change and the built-in would not look again.
 func touching(node *corev1.Node, at time.Time) ([]byte, error) {
 	taints := node.DeepCopy().Spec.Taints
 	for i := range taints {
 		if taints[i].Effect == corev1.TaintEffectNoExecute {
-			taints[i].TimeAdded = &metav1.Time{Time: at}
+			taints[i].TimeAdded = otherThan(taints[i].TimeAdded, at)
 		}
 	}
 	return json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion},
 		"spec":     map[string]any{"taints": taints},
 	})
+}
+
+// otherThan is an instant, to the second, or a second later if it is that already.
+func otherThan(is *metav1.Time, at time.Time) *metav1.Time {
+	at = at.Truncate(time.Second)
+	if is != nil && is.Truncate(time.Second).Equal(at) {
+		at = at.Add(time.Second)
+	}
+	return &metav1.Time{Time: at}
 }

@@ -5,6 +5,7 @@ package coexist
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strconv"
 	"sync"
@@ -247,6 +248,50 @@ func TestAShutdownWithoutAStandbyHandsTheEvictionsBackAtOnce(t *testing.T) {
 		}
 		if age, ok := s.age(); ok {
 			t.Errorf("the clock is still there, %v old", age)
+		}
+	})
+}
+
+func TestATaintThatIsHandedBackChangesEvenIfItIsOfThisVerySecond(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 600_000_000, time.UTC)
+	for name, test := range map[string]struct {
+		added *metav1.Time
+		want  string
+	}{
+		"it has no timeAdded":       {nil, "2026-01-02T03:04:05Z"},
+		"it is older":               {&metav1.Time{Time: at.Add(-time.Second)}, "2026-01-02T03:04:05Z"},
+		"it is of this very second": {&metav1.Time{Time: at.Truncate(time.Second)}, "2026-01-02T03:04:06Z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := taintedNode()
+			node.Spec.Taints[0].TimeAdded = test.added
+			patch, err := touching(node, at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got corev1.Node
+			if err := json.Unmarshal(patch, &got); err != nil {
+				t.Fatal(err)
+			}
+			if added := got.Spec.Taints[0].TimeAdded.UTC().Format(time.RFC3339); added != test.want {
+				t.Errorf("timeAdded is %s, want %s", added, test.want)
+			}
+		})
+	}
+}
+
+func TestTheAPIServersHaveASecondToSeeThatTheClockIsGoneBeforeTheBuiltInTriesAgain(t *testing.T) {
+	play(t, func(s *scene) {
+		s.pass(time.Minute)
+		s.stop()
+		patched := map[string]time.Time{}
+		s.client.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			patched[action.GetResource().Resource] = time.Now()
+			return false, nil, nil
+		})
+		s.handBack()
+		if after := patched["nodes"].Sub(patched["serviceaccounts"]); after < seenAfter {
+			t.Errorf("the taints are touched %v after the clock is gone", after)
 		}
 	})
 }

@@ -1,0 +1,58 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command try plays the way of a new user, in a real control plane on this machine whose built-in controllers are all on:
+// `make try`. It installs the chart in shadow mode, shows what the report says of the built-in controller, upgrades to
+// enforce mode and shows who evicts then.
+//
+// Nodes are simulated, so the pods of the Deployment do not run: the program runs beside the cluster, with the arguments of
+// the Deployment and a token of its service account.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	klog.SetLogger(logr.Discard())
+	logf.SetLogger(logr.Discard())
+	if err := run(ctx); err != nil {
+		fmt.Fprintf(os.Stderr, "try: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) (err error) {
+	s, err := newStage(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if stopErr := s.cluster.Stop(); err == nil {
+			err = stopErr
+		}
+	}()
+	if err := s.playShadow(ctx); err != nil {
+		return fmt.Errorf("shadow mode: %w", err)
+	}
+	if err := s.playEnforce(ctx); err != nil {
+		return fmt.Errorf("enforce mode: %w", err)
+	}
+	return nil
+}
+
+// say prints a line of the story.
+func say(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+
+// command prints what a user would have typed.
+func command(format string, args ...any) { fmt.Printf("\n$ "+format+"\n", args...) }
