@@ -119,7 +119,7 @@ func checkUsed() error {
 	role := &rbacv1.ClusterRole{Rules: []rbacv1.PolicyRule{{Resources: []string{"nodes/status"}, Verbs: []string{"patch"}}}}
 	leases := &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease},
-		Rules:      []rbacv1.PolicyRule{{Resources: []string{"leases"}, Verbs: []string{"get", "list", "watch"}}},
+		Rules:      []rbacv1.PolicyRule{{Resources: []string{"leases"}, Verbs: []string{"get", "watch"}}}, // an older API server wants lists, too
 	}
 	if unused := localcluster.UnusedRights([]client.Object{role, leases}, calls); len(unused) > 0 {
 		return fmt.Errorf("charts/taintkeeper/templates/rbac.yaml gives node health rights that nothing used: %v", unused)
