@@ -12,7 +12,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/taintkeeper/taintkeeper/internal/localcluster"
 )
@@ -236,4 +238,16 @@ func TestNodeHealthIsLeftOutBesideTheBuiltInAndEvictionsGoOn(t *testing.T) {
 	pod := s.pod(t, "pod", 0)
 	s.taint(t)
 	s.leavesBy(t, pod, byUs)
+}
+
+// The built-in always writes it; whoever else sends such a mark must not find a way past the policy.
+func TestAMarkWithoutATimeOfItsOwnIsRefusedToo(t *testing.T) {
+	s := newScene(t)
+	s.keeper(t, "taintkeeper")
+	pod := s.pod(t, "pod", 3600)
+	const mark = `{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","reason":"DeletionByTaintManager","message":"Taint manager: deleting due to NoExecute taint"}]}}`
+	_, err := admin.CoreV1().Pods(s.namespace).Patch(t.Context(), pod.Name, types.StrategicMergePatchType, []byte(mark), metav1.PatchOptions{}, "status")
+	if !apierrors.IsForbidden(err) {
+		t.Errorf("it is answered by %v, want it forbidden", err)
+	}
 }

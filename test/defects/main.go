@@ -102,7 +102,15 @@ func (n *numbers) Set(value string) error {
 	return nil
 }
 
-func (o options) chosen(number int) bool { return len(o.only) == 0 || slices.Contains(o.only, number) }
+// rowOfEvents is not played beside the built-in: that writes its own "Marking for deletion" events all the same.
+const rowOfEvents = 14
+
+func (o options) chosen(number int) bool {
+	if o.beside && number == rowOfEvents {
+		return false
+	}
+	return len(o.only) == 0 || slices.Contains(o.only, number)
+}
 
 func parseFlags() (options, error) {
 	o := options{progress: os.Stderr}
