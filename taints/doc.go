@@ -6,6 +6,6 @@
 // taint, and what the scheduler's TaintToleration plugin says about a node.
 //
 // It is pure: it knows no client, no clock and no goroutine, and writes no log. Every function may be called
-// concurrently as long as nobody changes its arguments meanwhile. When a taint makes a pod leave is the business of
-// package verdict.
+// concurrently as long as nobody changes its arguments meanwhile. Package verdict says when a taint makes a pod
+// leave.
 package taints

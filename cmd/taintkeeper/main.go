@@ -1,9 +1,9 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command taintkeeper is the controller process: it makes pods leave nodes whose NoExecute taints they do
-// not tolerate, in the place of kube-controller-manager's taint-eviction-controller, and taints nodes that
-// are not healthy, in the place of its node-lifecycle-controller.
+// Command taintkeeper is the controller process. It makes pods leave nodes whose NoExecute taints they do not
+// tolerate, beside kube-controller-manager's taint-eviction-controller or in its place, and taints nodes that are
+// not healthy, in the place of its node-lifecycle-controller.
 package main
 
 import (

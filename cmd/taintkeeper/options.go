@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/leaderelection"
 
+	"github.com/taintkeeper/taintkeeper/internal/coexist"
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
 	"github.com/taintkeeper/taintkeeper/internal/shadow"
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -123,6 +124,7 @@ func (o *options) validate() error {
 		o.validateShadow(),
 		o.validateFeatureGates(),
 		require(!o.coexist || o.enabled(controllerEviction), "--coexist: it keeps kube-controller-manager from evicting, and --controllers=%s does not evict either; leave one of the two out", strings.Join(o.controllers, ",")),
+		require(!o.coexist || !o.elects() || o.election.leaseDuration+o.election.takeOver() <= coexist.Lapse, "--leader-elect-lease-duration=%s: with --coexist a standby has to take over before kube-controller-manager does, so this and --leader-elect-retry-period (%s) are too long; take at most 18s and 2s", o.election.leaseDuration, o.election.retryPeriod),
 		require(!o.coexist || !o.dryRun, "--coexist: with --dry-run nobody would evict; leave one of the two out"),
 		require(o.concurrentEvictions >= 1, "--concurrent-evictions=%d: at least 1 is needed", o.concurrentEvictions),
 		require(o.kubeAPIQPS >= 0, "--kube-api-qps=%g: it cannot be negative; 0 means no limit", o.kubeAPIQPS),

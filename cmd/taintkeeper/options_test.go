@@ -47,6 +47,7 @@ func TestABadValueIsNamedWithWhatIsAllowed(t *testing.T) {
 		{"--large-cluster-size-threshold=-1", "it cannot be negative"},
 		{"--unhealthy-zone-threshold=55", "at most 1"},
 		{"--coexist --controllers=node-health", "does not evict either"},
+		{"--coexist --leader-elect-lease-duration=30s", "before kube-controller-manager does"},
 		{"--coexist --dry-run", "nobody would evict"},
 		{"--leader-elect=false --leader-elect-resource-namespace=Not_A_Name", "--leader-elect-resource-namespace"},
 		{"--concurrent-evictions=0", "at least 1 is needed"},

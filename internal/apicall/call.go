@@ -1,9 +1,9 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apicall says how Taintkeeper calls the API server: a call waits for its turn before it is
-// decided about, is finished once it has begun, and is never repeated unseen; what went wrong has one of
-// a few names.
+// Package apicall says how Taintkeeper calls the API server. A call waits for its turn before it is decided
+// about, is finished once it has begun, and is never repeated behind the caller's back. What went wrong has one
+// of a few names.
 package apicall
 
 import (

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package bubble is for tests that play a whole controller in virtual time, in a bubble of
-// testing/synctest, with client-go's fake clientset in the place of an API server: it runs the
-// controller and keeps the book of its calls.
+// testing/synctest, with client-go's fake clientset in the place of an API server. It runs the
+// controller and records its calls.
 package bubble
 
 import (

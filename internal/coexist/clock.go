@@ -79,5 +79,5 @@ func (k *Keeper) write(ctx context.Context, value any) error {
 func (k *Keeper) fresh() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return !k.renewed.IsZero() && time.Since(k.renewed) < validFor-renewEvery
+	return !k.renewed.IsZero() && time.Since(k.renewed) < Lapse
 }

@@ -33,6 +33,9 @@ const (
 	// renewEvery is how often the clock is renewed, and retryEvery how often that is tried when it failed.
 	renewEvery = 5 * time.Second
 	retryEvery = time.Second
+	// Lapse is how long after the death of a leader another has to renew the clock, so that the built-in does not evict
+	// in between: the leader may just have been about to.
+	Lapse = validFor - renewEvery
 	// silentFor is how long the API server may say nothing by a watch, not even by a bookmark, which it sends every minute.
 	silentFor = 90 * time.Second
 	// stalledAfter is how long pods may be due without that any eviction is begun.

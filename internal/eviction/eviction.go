@@ -170,7 +170,7 @@ func (e *Evictor) addControllers(metrics *metrics) error {
 	execute, err := stage.New(e.config.Logger, "eviction-execute", controller.TypedOptions[PodRequest]{
 		MaxConcurrentReconciles: e.config.ConcurrentEvictions * inFlightPerSlot,
 		NewQueue: func(string, workqueue.TypedRateLimiter[PodRequest]) workqueue.TypedRateLimitingInterface[PodRequest] {
-			return queue{PriorityQueue: priorityqueue.New[PodRequest](""), slots: slots}
+			return queue{PriorityQueue: priorityqueue.New[PodRequest](""), slots: slots, turns: e.turns}
 		},
 		Reconciler: &executor{
 			judge: judge, mode: e.config.Mode, nodes: e.nodes, pods: e.pods,

@@ -92,5 +92,10 @@ func turnOf(turn int, due time.Time, podPriority int32) int {
 	return ^(min(turn, lastTurn)<<(bitsOfSecond+bitsOfPriority) | int(second)<<bitsOfPriority | step)
 }
 
+// turnIn returns the turn that a priority has, unless it is a retry's.
+func turnIn(priority int) (turn int, first bool) {
+	return ^priority >> (bitsOfSecond + bitsOfPriority), priority >= -retries
+}
+
 // turnOfRetry orders a pod that failed: those that failed less often first.
 func turnOfRetry(failures int, from time.Time) int { return turnOf(failures, from, 0) - retries }

@@ -222,6 +222,7 @@ type queue struct {
 	priorityqueue.PriorityQueue[PodRequest]
 
 	slots *slots
+	turns *turns
 }
 
 // GetWithPriority waits for a slot and then for the next eviction. That is the order: whoever comes when a slot is
@@ -231,6 +232,9 @@ func (q queue) GetWithPriority() (req PodRequest, priority int, shutdown bool) {
 	req, priority, shutdown = q.PriorityQueue.GetWithPriority()
 	if shutdown {
 		q.slots.put()
+	}
+	if turn, first := turnIn(priority); first && !shutdown {
+		q.turns.serve(turn)
 	}
 	return req, priority, shutdown
 }

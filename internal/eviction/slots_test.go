@@ -197,6 +197,12 @@ func TestTheOrderOfThoseThatAreDue(t *testing.T) {
 	if !slices.IsSorted(names) {
 		t.Errorf("the order is %q", names)
 	}
+	if turn, first := turnIn(turnOf(7, at, -1)); turn != 7 || !first {
+		t.Errorf("the pod of turn 7 is of turn %d; a first try: %t", turn, first)
+	}
+	if _, first := turnIn(turnOfRetry(1, at)); first {
+		t.Error("a retry is taken for a first try")
+	}
 }
 
 // slowToReturn is a queue that another worker takes the same request from before Done returns.
@@ -212,7 +218,7 @@ func (q slowToReturn) Done(req PodRequest) {
 func TestAnEvictionThatIsBegunAgainAtOnceKeepsItsSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slots := newSlots(2)
-		q := queue{PriorityQueue: slowToReturn{priorityqueue.New[PodRequest]("")}, slots: slots}
+		q := queue{PriorityQueue: slowToReturn{priorityqueue.New[PodRequest]("")}, slots: slots, turns: &turns{}}
 		req := PodRequest{Name: "p"}
 		work := func(takes time.Duration) {
 			got, _, _ := q.GetWithPriority()

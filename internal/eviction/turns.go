@@ -13,11 +13,11 @@ import (
 const podsPerTurn = DefaultConcurrentEvictions
 
 // turns lets nodes take turns while there are more due pods than slots: by start-time fair queueing, whose virtual clock
-// counts the pods of one node. Safe for concurrent use.
+// is the turn of the pod that was begun last. Safe for concurrent use.
 type turns struct {
 	mu    sync.Mutex
-	clock int            // where the node stood whose pod was begun last
-	begun map[string]int // where each node stands that has pods to come
+	clock int
+	begun map[string]int // the rank of the next pod, of each node that has pods to come
 	last  time.Time      // when a first try was begun
 }
 
@@ -37,19 +37,25 @@ func (t *turns) rank(node string, pods int) int {
 		if t.begun == nil {
 			t.begun = map[string]int{}
 		}
-		t.begun[node] = t.clock
+		t.begun[node] = t.clock * podsPerTurn
 	}
 	return t.begun[node]
 }
 
-// begin notes that the first try of a pod begins.
+// serve notes that a pod of a turn is the next.
+func (t *turns) serve(turn int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.clock = turn
+}
+
+// begin notes that the first try of a pod of a node begins.
 func (t *turns) begin(node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.last = time.Now()
-	if at, ok := t.begun[node]; ok {
-		t.clock = at
-		t.begun[node] = at + 1
+	if _, ok := t.begun[node]; ok {
+		t.begun[node]++
 	}
 }
 

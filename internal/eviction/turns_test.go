@@ -21,15 +21,16 @@ func TestTurns(t *testing.T) {
 	want("the turn of its second", turn(turns.rank("n", 40)+1), 1)
 	want("the turn of its 17th", turn(turns.rank("n", 40)+16), 1)
 	want("the turn of its 18th", turn(turns.rank("n", 40)+17), 2)
-	for range 10 {
+	for range 40 {
 		turns.begin("n")
 	}
-	want("the rank of the first of those that are left", turns.rank("n", 30), 10)
-	want("the rank of a node whose pods come late", turns.rank("late", 5), 9)
+	want("the rank of the first of those that are left", turns.rank("n", 30), 40)
+	turns.serve(2)
+	want("the turn of a node whose pods come late", turn(turns.rank("late", 5)), 2)
 	turns.begin("late")
-	want("its next", turns.rank("late", 4), 10)
+	want("the turn of its next", turn(turns.rank("late", 4)), 3)
 	want("the rank of a node without pods", turns.rank("n", 0), 0)
-	want("its rank when it has some again", turns.rank("n", 1), 9)
+	want("its turn when it has some again", turn(turns.rank("n", 1)), 2)
 	turns.rank("n", 0)
 	turns.rank("late", 0)
 	want("the rank of a node after all were idle", turns.rank("late", 1), 0)

@@ -3,8 +3,8 @@
 
 // Package localcluster runs a real Kubernetes control plane on the loopback interface, for the demo, the
 // integration tests and the benchmarks: etcd, kube-apiserver, kube-controller-manager and kube-scheduler as
-// they are released, and kwok, which plays the nodes and their pods. Beside them it runs bin/taintkeeper as
-// its service account, for those who want it.
+// they are released, and kwok, which simulates the nodes and their pods. On request it also runs
+// bin/taintkeeper as its service account.
 //
 // The binaries are built by `make controlplane`, those of an older Kubernetes by `make controlplane KUBE=1.35`; the
 // environment variable CONTROLPLANE=bin/controlplane-1.35 chooses them. etcd and kube-apiserver are configured by controller-runtime's

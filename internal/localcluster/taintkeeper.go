@@ -26,7 +26,7 @@ type TaintkeeperConfig struct {
 	Access *rest.Config
 	// Coexist installs config/coexistence.yaml and starts it with --coexist, for a cluster whose built-in evicts, too.
 	Coexist bool
-	// Granted says that Access has its rights already: config/rbac.yaml is not installed.
+	// Granted says that Access has its rights already: nothing of config/ is installed.
 	Granted bool
 	// Args are added to its command line, and win over the default that it takes no part in an election.
 	Args []string
@@ -44,8 +44,8 @@ type Taintkeeper struct {
 	health  string // address
 }
 
-// StartTaintkeeper grants taintkeeper its rights if it needs them, starts it and returns once its caches are complete. A name may be used
-// again once its bearer has ended.
+// StartTaintkeeper grants taintkeeper its rights if it needs them, starts it and returns once its caches are complete. A
+// name may be used again once its bearer has ended.
 func (c *Cluster) StartTaintkeeper(ctx context.Context, cfg TaintkeeperConfig) (*Taintkeeper, error) {
 	if err := c.processes.refusal(); err != nil {
 		return nil, err
@@ -57,16 +57,11 @@ func (c *Cluster) StartTaintkeeper(ctx context.Context, cfg TaintkeeperConfig) (
 	if err != nil {
 		return nil, err
 	}
-	if !cfg.Granted {
-		if err := c.GrantTaintkeeper(ctx); err != nil {
-			return nil, err
-		}
+	if err := c.prepareFor(ctx, cfg); err != nil {
+		return nil, err
 	}
 	if cfg.Coexist {
 		cfg.Args = append([]string{"--coexist"}, cfg.Args...)
-		if err := c.install(ctx, "coexistence.yaml", config.Coexistence); err != nil {
-			return nil, err
-		}
 	}
 	kubeconfig, err := c.taintkeeperKubeconfig(cfg)
 	if err != nil {
@@ -90,6 +85,17 @@ func (c *Cluster) StartTaintkeeper(ctx context.Context, cfg TaintkeeperConfig) (
 		return nil, err
 	}
 	return t, nil
+}
+
+// prepareFor installs what a taintkeeper needs in the cluster.
+func (c *Cluster) prepareFor(ctx context.Context, cfg TaintkeeperConfig) error {
+	if cfg.Granted {
+		return nil
+	}
+	if err := c.GrantTaintkeeper(ctx); err != nil || !cfg.Coexist {
+		return err
+	}
+	return c.install(ctx, "coexistence.yaml", config.Coexistence)
 }
 
 func taintkeeperBinary(path string) (string, error) {

@@ -13,5 +13,5 @@
 //	         the node comes back at the instant at which its assessment changes
 //	marker   keyed by node: set the Ready condition of a silent node's pods to False
 //
-// Nothing polls: a node that renews its lease costs one look per grace period.
+// Nothing polls: a node that renews its lease is looked at once per grace period.
 package nodehealth

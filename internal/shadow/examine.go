@@ -134,6 +134,8 @@ func (b *book) judge(p *promise, at time.Time) time.Time {
 	b.count(p, outcome)
 	if outcome.differs() {
 		b.tell(p, outcome, b.why(p, outcome), at)
+	} else {
+		b.report.takeBack(p.pod.UID)
 	}
 	p.judged = true
 	b.went(p, at)
@@ -151,13 +153,13 @@ func (p *promise) justified() bool {
 
 func (b *book) outcome(p *promise) Outcome {
 	switch {
+	case !p.justified() && (p.unsure || b.forecast.Listed().After(p.left)):
+		return Unjudged // a taint may have come and gone unseen
 	case !p.hadToLeave(p.left):
 		if f, ok := b.former[p.pod.Key()]; ok && f.uid != p.pod.UID {
 			return Twice
 		}
 		return Stayed
-	case !p.justified() && p.unsure:
-		return Unjudged
 	case !p.justified():
 		return Early
 	case p.left.Sub(p.due) > Tolerance:

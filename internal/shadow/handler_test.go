@@ -55,11 +55,11 @@ func TestTheReportIsJSONForThoseWhoAskAndAPageForPeople(t *testing.T) {
 
 func TestTheReportSaysWhatHappenedInBothForms(t *testing.T) {
 	play(t, func(w *world) {
-		w.addNode("n")
+		w.addNode()
 		w.addPod("p", 20)
 		w.run()
 		w.until(10 * sec)
-		w.taint("n", "k:NoExecute")
+		w.taint("k:NoExecute")
 		w.until(71 * sec)
 		w.evict("p")
 		w.until(80 * sec)
@@ -128,12 +128,12 @@ func TestTheReportKeepsTheLastThousandDifferencesOnePerPod(t *testing.T) {
 
 func TestTheMetricsAreWellFormed(t *testing.T) {
 	play(t, func(w *world) {
-		w.addNode("n")
+		w.addNode()
 		w.addPod("p", 0)
 		w.addPod("q", 3600)
 		w.run()
 		w.until(10 * sec)
-		w.taint("n", "k:NoExecute")
+		w.taint("k:NoExecute")
 		w.until(20 * sec)
 		if problems, err := testutil.GatherAndLint(w.registry); err != nil || len(problems) > 0 {
 			t.Errorf("%v %v", problems, err)

@@ -37,14 +37,46 @@ func (b *book) observe(change podcache.Change, ours func(time.Time) time.Time, a
 	byBuiltIn := newest.Flags.Has(podcache.MarkedByBuiltIn)
 	switch {
 	case before.Flags.Has(podcache.Terminating):
-		b.observeTerminating(before, after, byBuiltIn, at)
-	case went && byBuiltIn:
-		b.observeEviction(before, deletedAt(change.Object, ours, at), at)
-	case went:
+		if after != nil && byBuiltIn && !before.Flags.Has(podcache.MarkedByBuiltIn) {
+			b.observeAgain(before, deletedAt(change.Object, ours, at), at)
+		}
+	case went && byBuiltIn && change.Object == nil:
+		b.observeUnseen(before)
+	case went && byBuiltIn && b.stale(change, ours, at), went && !byBuiltIn:
 		b.observeOther(before, at)
-	case byBuiltIn:
+	case went:
+		b.observeEviction(before, deletedAt(change.Object, ours, at), at)
+	case byBuiltIn && !before.Flags.Has(podcache.MarkedByBuiltIn):
 		b.observeMark(after, at)
 	}
+}
+
+// markHolds is for how long a mark says that it is the built-in that deletes a pod which is not due: it deletes right after
+// it marks, or later by what its queue takes in a storm. Marks of evictions that failed stay on their pods.
+const markHolds = 5 * time.Minute
+
+// stale reports whether a marked pod was deleted so long after the mark, and without being due, that somebody else did it.
+func (b *book) stale(change podcache.Change, ours func(time.Time) time.Time, at time.Time) bool {
+	if !change.Before.Flags.Has(podcache.MarkedByBuiltIn) {
+		return false // it was marked just now
+	}
+	marked, left := ours(markedAt(change.Object)), deletedAt(change.Object, ours, at)
+	p := b.byNode[change.Before.Node][change.Before.UID]
+	if p != nil && p.marked.After(marked) {
+		marked = p.marked
+	}
+	due := p != nil && p.leaves && !p.due.After(left.Add(Tolerance))
+	return !due && left.Sub(marked) > markHolds
+}
+
+// markedAt returns when a pod was marked, by its own account: that is too early if it had the condition for another reason.
+func markedAt(pod *corev1.Pod) time.Time {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == corev1.DisruptionTarget {
+			return pod.Status.Conditions[i].LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
 }
 
 // observeMark notes that the built-in is about to delete a pod.
@@ -77,13 +109,23 @@ func (b *book) observeOther(pod *podcache.Pod, at time.Time) {
 	b.forget(p)
 }
 
-// observeTerminating notes what becomes of a pod that terminates.
-func (b *book) observeTerminating(before, after *podcache.Pod, byBuiltIn bool, at time.Time) {
-	p := b.byNode[before.Node][before.UID]
-	if after == nil || p != nil || !byBuiltIn || before.Flags.Has(podcache.MarkedByBuiltIn) {
-		return // it is gone; or that it goes was noted; or nothing is new
+// observeUnseen notes that a pod that the built-in has marked went while the watch of pods was interrupted: nobody can tell
+// when.
+func (b *book) observeUnseen(pod *podcache.Pod) {
+	p := b.promise(pod)
+	b.count(p, Unjudged)
+	b.report.takeBack(pod.UID)
+	b.forget(p)
+}
+
+// observeAgain notes that the built-in has marked a pod that terminated already. One that came to terminate just before is
+// no fault: the built-in had not seen it yet.
+func (b *book) observeAgain(pod *podcache.Pod, left, at time.Time) {
+	const crossed = time.Second / 2
+	if b.byNode[pod.Node][pod.UID] != nil || at.Sub(left) <= crossed {
+		return
 	}
-	p = b.promise(before)
+	p := b.promise(pod)
 	p.left, p.leftSeen, p.judged = at, at, true
 	b.count(p, Twice)
 	b.tell(p, Twice, "it was terminating already when the built-in marked it for deletion", at)

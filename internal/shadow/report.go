@@ -90,11 +90,22 @@ func (r *report) observe(difference time.Duration) {
 func (r *report) add(d Difference) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.differences = slices.DeleteFunc(r.differences, func(said Difference) bool { return said.UID == d.UID })
+	r.drop(d.UID)
 	r.differences = append(r.differences, d)
 	if surplus := len(r.differences) - mostDifferences; surplus > 0 {
 		r.differences = slices.Delete(r.differences, 0, surplus)
 	}
+}
+
+// takeBack takes back what was said of a pod: it was wrong.
+func (r *report) takeBack(uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drop(uid)
+}
+
+func (r *report) drop(uid types.UID) {
+	r.differences = slices.DeleteFunc(r.differences, func(said Difference) bool { return said.UID == uid })
 }
 
 // fill fills in what the report has.

@@ -8,7 +8,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/internal/podcache"
 )
 
 func TestAnEvictionWithinTheToleranceIsOnTime(t *testing.T) {
@@ -24,11 +27,11 @@ func TestAnEvictionWithinTheToleranceIsOnTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(w *world) {
-				w.addNode("n")
+				w.addNode()
 				w.addPod("p", 20)
 				w.run()
 				w.until(10 * sec)
-				w.taint("n", "k:NoExecute")
+				w.taint("k:NoExecute")
 				w.until(test.at)
 				w.evict("p")
 				w.until(2 * time.Minute)
@@ -40,20 +43,20 @@ func TestAnEvictionWithinTheToleranceIsOnTime(t *testing.T) {
 
 func TestWhatOthersDeleteIsNotTheBuiltIns(t *testing.T) {
 	play(t, func(w *world) {
-		w.addNode("n")
+		w.addNode()
 		for _, name := range []string{"before-due", "after-due", "ours", "untouched"} {
 			w.addPod(name, 20)
 		}
 		w.run()
 		w.until(10 * sec)
-		w.taint("n", "k:NoExecute")
+		w.taint("k:NoExecute")
 		w.until(20 * sec)
 		w.end("before-due")
 		w.until(60 * sec)
 		w.end("after-due")
 		w.mark("ours", "Taintkeeper: deleting due to NoExecute taint")
 		w.end("ours")
-		w.taint("n", "k-")
+		w.taint("k-")
 		w.until(time.Hour)
 		w.wantPods(nil)
 		w.wantSaid()
@@ -64,11 +67,11 @@ func TestAPodThatIsDueForLongIsReportedOnceAndCorrectedWhenItGoes(t *testing.T) 
 	story := func(at time.Duration, want Outcome, counted map[Outcome]int, sentence string) {
 		t.Run(string(want), func(t *testing.T) {
 			play(t, func(w *world) {
-				w.addNode("n")
+				w.addNode()
 				w.addPod("p", 0)
 				w.run()
 				w.until(10 * sec)
-				w.taint("n", "k:NoExecute")
+				w.taint("k:NoExecute")
 				w.until(69 * sec)
 				w.wantSaid()
 				w.until(71 * sec)
@@ -92,15 +95,15 @@ func TestAPodThatIsDueForLongIsReportedOnceAndCorrectedWhenItGoes(t *testing.T) 
 func TestWhatWasReportedAsNotEvictedIsCountedWhenItGoesAnotherWay(t *testing.T) {
 	for name, goes := range map[string]func(w *world){
 		"deleted by its owner":  func(w *world) { w.remove("p") },
-		"the node is untainted": func(w *world) { w.taint("n", "k-") },
+		"the node is untainted": func(w *world) { w.taint("k-") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(w *world) {
-				w.addNode("n")
+				w.addNode()
 				w.addPod("p", 0)
 				w.run()
 				w.until(10 * sec)
-				w.taint("n", "k:NoExecute")
+				w.taint("k:NoExecute")
 				w.until(3 * time.Minute)
 				w.wantPods(nil)
 				goes(w)
@@ -113,11 +116,11 @@ func TestWhatWasReportedAsNotEvictedIsCountedWhenItGoesAnotherWay(t *testing.T) 
 
 func TestWhatHappenedBeforeTheStartIsNotJudged(t *testing.T) {
 	play(t, func(w *world) {
-		w.addNode("n")
+		w.addNode()
 		w.addPod("gone-already", 0)
 		w.addPod("sooner", 60)
 		w.addPod("later", 60)
-		w.taint("n", "k:NoExecute")
+		w.taint("k:NoExecute")
 		w.evict("gone-already")
 		w.until(40 * sec)
 		w.run()
@@ -133,13 +136,13 @@ func TestWhatHappenedBeforeTheStartIsNotJudged(t *testing.T) {
 
 func TestATaintThatComesLaterThanWhatItCausesExplainsIt(t *testing.T) {
 	play(t, func(w *world) {
-		w.addNode("n")
+		w.addNode()
 		w.addPod("p", 0)
 		w.run()
 		w.until(10 * sec)
 		w.evict("p") // the watch of nodes is behind by a second
 		w.until(11 * sec)
-		w.taint("n", "k:NoExecute")
+		w.taint("k:NoExecute")
 		w.until(time.Minute)
 		w.wantPods(map[Outcome]int{OnTime: 1})
 	})
@@ -149,13 +152,13 @@ func TestAnUntaintJustBeforeTheDeleteIsNoFault(t *testing.T) {
 	for after, want := range map[time.Duration]Outcome{sec: OnTime, 5 * sec: Stayed} {
 		t.Run(after.String(), func(t *testing.T) {
 			play(t, func(w *world) {
-				w.addNode("n")
+				w.addNode()
 				w.addPod("p", 20)
 				w.run()
 				w.until(10 * sec)
-				w.taint("n", "k:NoExecute")
+				w.taint("k:NoExecute")
 				w.until(30 * sec)
-				w.taint("n", "k-")
+				w.taint("k-")
 				w.until(30*sec + after)
 				w.evict("p")
 				w.until(time.Minute)
@@ -167,13 +170,13 @@ func TestAnUntaintJustBeforeTheDeleteIsNoFault(t *testing.T) {
 
 func TestThereIsOneEventPerNodeKindAndHour(t *testing.T) {
 	play(t, func(w *world) {
-		w.addNode("n")
+		w.addNode()
 		for i := range 6 {
 			w.addPod(fmt.Sprintf("p-%d", i), 0)
 		}
 		w.run()
 		w.until(10 * sec)
-		w.taint("n", "k:NoExecute")
+		w.taint("k:NoExecute")
 		for i := range 4 {
 			w.until(time.Duration(20+i) * sec)
 			w.evict(fmt.Sprintf("p-%d", i))
@@ -198,11 +201,11 @@ func TestThereIsOneEventPerNodeKindAndHour(t *testing.T) {
 
 func TestNothingIsChangedButEvents(t *testing.T) {
 	play(t, func(w *world) {
-		w.addNode("n")
+		w.addNode()
 		w.addPod("p", 0)
 		w.run()
 		w.until(10 * sec)
-		w.taint("n", "k:NoExecute")
+		w.taint("k:NoExecute")
 		w.client.ClearActions()
 		w.until(time.Hour)
 		for _, action := range w.client.Actions() {
@@ -219,21 +222,21 @@ func TestNothingIsChangedButEvents(t *testing.T) {
 
 func TestTheBookForgets(t *testing.T) {
 	play(t, func(w *world) {
-		w.addNode("n")
+		w.addNode()
 		w.run()
 		for i := range 100 {
 			w.addPod(fmt.Sprintf("p-%d", i), 20)
 		}
 		w.until(10 * sec)
-		w.taint("n", "k:NoExecute")
+		w.taint("k:NoExecute")
 		w.until(30 * sec)
 		for i := range 50 {
 			w.evict(fmt.Sprintf("p-%d", i))
 		}
 		w.until(40 * sec)
-		w.taint("n", "k-")
+		w.taint("k-")
 		w.until(time.Hour)
-		w.taint("n", "other:NoSchedule") // no news; the last look is over
+		w.taint("other:NoSchedule") // no news; the last look is over
 		w.until(2 * time.Hour)
 		b := w.comparison.book
 		b.mu.Lock()
@@ -246,11 +249,11 @@ func TestTheBookForgets(t *testing.T) {
 
 func TestThePodsOfANodeThatIsGoneAreNotJudged(t *testing.T) {
 	play(t, func(w *world) {
-		w.addNode("n")
+		w.addNode()
 		w.addPod("p", 20)
 		w.run()
 		w.until(10 * sec)
-		w.taint("n", "k:NoExecute")
+		w.taint("k:NoExecute")
 		w.until(15 * sec)
 		w.must(nil, w.client.CoreV1().Nodes().Delete(t.Context(), "n", metav1.DeleteOptions{}))
 		w.until(30 * sec)
@@ -258,4 +261,73 @@ func TestThePodsOfANodeThatIsGoneAreNotJudged(t *testing.T) {
 		w.until(time.Hour)
 		w.wantPods(map[Outcome]int{Unjudged: 1})
 	})
+}
+
+func TestWhatWentWhileTheWatchOfPodsWasInterruptedIsNotCalledLate(t *testing.T) {
+	play(t, func(w *world) {
+		w.addNode()
+		w.addPod("gone", 0)
+		w.addPod("terminating", 0)
+		w.run()
+		w.until(10 * sec)
+		w.taint("k:NoExecute")
+		w.mark("gone", builtInMark)
+		pods, ours := w.comparison.pods, w.comparison.clock.Ours
+		w.until(3 * time.Minute) // nothing is heard meanwhile
+		if got := len(w.comparison.Report().Differences); got != 2 {
+			t.Errorf("%d pods are reported as not evicted, want 2", got)
+		}
+		w.changePod("terminating", func(pod *corev1.Pod) {
+			at := metav1.NewTime(w.start.Add(11*sec + 30*time.Minute))
+			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &at, new(int64(1800))
+			pod.Status.Conditions = []corev1.PodCondition{{
+				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: podcache.EvictionReason, Message: builtInMark,
+			}}
+		})
+		w.until(4 * time.Minute)
+		gone, _ := pods.Get("uid-of-gone")
+		w.comparison.book.observe(podcache.Change{Before: gone}, ours, now())
+		w.wantPods(map[Outcome]int{OnTime: 1, Unjudged: 1})
+		w.wantSaid()
+	})
+}
+
+func TestAMarkOnAPodThatTerminatesIsASecondEvictionUnlessTheyCrossed(t *testing.T) {
+	for after, want := range map[time.Duration]map[Outcome]int{sec: nil, 10 * sec: {Twice: 1}} {
+		t.Run(after.String(), func(t *testing.T) {
+			play(t, func(w *world) {
+				w.addNode()
+				w.addPod("p", 0)
+				w.run()
+				w.until(10 * sec)
+				w.end("p")
+				w.until(10*sec + after)
+				w.taint("k:NoExecute")
+				w.mark("p", builtInMark)
+				w.until(time.Hour)
+				w.wantPods(want)
+			})
+		})
+	}
+}
+
+func TestAMarkThatAFailedEvictionLeftDoesNotMakeALaterDeleteTheBuiltIns(t *testing.T) {
+	for after, want := range map[time.Duration]map[Outcome]int{time.Minute: {Stayed: 1}, time.Hour: nil} {
+		t.Run(after.String(), func(t *testing.T) {
+			play(t, func(w *world) {
+				w.addNode()
+				w.addPod("p", 0)
+				w.run()
+				w.until(10 * sec)
+				w.taint("k:NoExecute")
+				w.mark("p", builtInMark)
+				w.until(20 * sec)
+				w.taint("k-")
+				w.until(20*sec + after)
+				w.end("p")
+				w.until(2 * time.Hour)
+				w.wantPods(want)
+			})
+		})
+	}
 }

@@ -134,6 +134,8 @@ func (b *book) whyNever(p *promise, at time.Time) string {
 	switch {
 	case !p.marked.IsZero():
 		return fmt.Sprintf("the built-in marked it for deletion at %s, but it was not deleted; it tries five times within 50 ms and then forgets the pod", clock(p.marked))
+	case p.pod.Flags.Has(podcache.MarkedByBuiltIn):
+		return "the built-in had marked it for deletion before this comparison began, and did not delete it"
 	case b.kept(p) && p.first.due.After(at):
 		return b.whyKept(p)
 	case b.queued(p, at):

@@ -76,16 +76,17 @@ func (w *world) must(_ any, err error) {
 	synctest.Wait()
 }
 
-func (w *world) addNode(name string) {
+// addNode adds node "n".
+func (w *world) addNode() {
 	w.t.Helper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name)}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "uid-of-n"}}
 	w.must(w.client.CoreV1().Nodes().Create(w.t.Context(), node, metav1.CreateOptions{}))
 }
 
-// taint edits a node's taints as kubectl does.
-func (w *world) taint(name string, specs ...string) {
+// taint edits the node's taints as kubectl does.
+func (w *world) taint(specs ...string) {
 	w.t.Helper()
-	node, err := w.client.CoreV1().Nodes().Get(w.t.Context(), name, metav1.GetOptions{})
+	node, err := w.client.CoreV1().Nodes().Get(w.t.Context(), "n", metav1.GetOptions{})
 	w.must(node, err)
 	edit, err := taints.ParseEdit(specs...)
 	w.must(edit, err)

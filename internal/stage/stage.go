@@ -1,9 +1,9 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stage assembles what Taintkeeper's controllers consist of, so that they run in a manager as
-// in a test without one: stages, which are controllers of controller-runtime and run in the leader
-// alone, and what feeds them, which runs in every replica.
+// Package stage assembles the parts of Taintkeeper's controllers, so that they run in a manager, and in a test
+// without one. The parts are stages, which are controllers of controller-runtime and run in the leader alone, and
+// what feeds them, which runs in every replica.
 package stage
 
 import (

@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admission serves a validating admission webhook that an API server on the same machine can ask, so that what is
-// played can hang, be slow or refuse where webhooks of real clusters do.
+// Package admission serves a validating admission webhook to an API server on the same machine, so that a test can
+// hang, be slow or refuse where webhooks of real clusters do.
 package admission
 
 import (

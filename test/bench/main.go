@@ -4,8 +4,8 @@
 // Command bench measures Taintkeeper beside kube-controller-manager, and beside the least that any
 // eviction costs, one after the other on one real API server: `make bench`.
 //
-// It prints what it measured next to the targets, and writes the same as JSON. Nothing is asserted:
-// on a machine that is shared or slow every figure is worse, and the ratios are what counts.
+// It prints what it measured next to the targets, and writes the same as JSON. Nothing is asserted, because on a
+// machine that is shared or slow every figure is worse. What counts are the ratios.
 package main
 
 import (

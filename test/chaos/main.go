@@ -1,19 +1,20 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command chaos runs two replicas of Taintkeeper in a real control plane on this machine while everything goes wrong: taints
-// come and go, pods are created, replaced and re-tolerated, calls between the replicas and the API server are delayed,
-// dropped and refused, watches are cut and held up, a webhook that guards some pods is slow, hangs and refuses, the replicas'
-// clocks are set, the API server and etcd are restarted, and the leader is killed.
+// Command chaos runs two replicas of Taintkeeper in a real control plane on this machine while everything goes wrong.
+// Taints come and go, and pods are created, replaced and given other tolerations. Calls between the replicas and the
+// API server are delayed, dropped and refused, and watches are cut and held up. A webhook that guards some pods is
+// slow, hangs and refuses. The replicas' clocks are set, the API server and etcd are restarted, and the leader is
+// killed.
 //
-// An observer with a watch of its own keeps the book of what should have happened, by the rule of docs/concepts.md alone, and
-// compares it with what the API server accepted: no eviction may be lost, early, of the wrong pod, or carried out twice, nor
-// much later than the faults explain that touched it. What is a little later is reported.
+// An observer with a watch of its own records what should have happened, by the rule of docs/concepts.md alone, and
+// compares it with what the API server accepted. No eviction may be lost, early, of the wrong pod, or carried out
+// twice, nor come much later than the faults that touched it explain. What is a little later is reported.
 //
-// It needs bin/chaos-taintkeeper (make bin/chaos-taintkeeper) and the control plane (make controlplane); make chaos sees to
-// both. It exits with 0
-// when nothing went wrong, with 130 when it was interrupted, and with 1 otherwise. The seed decides what is done and which
-// faults are drawn, but not when processes get their turn: with the same seed a run is much alike, and not the same.
+// It needs bin/chaos-taintkeeper (make bin/chaos-taintkeeper) and the control plane (make controlplane); make chaos
+// sees to both. It exits with 0 when nothing went wrong, with 130 when it was interrupted, and with 1 otherwise. The
+// seed decides what is done and which faults are drawn, but not when processes get their turn: two runs with the same
+// seed are much alike, and not the same.
 package main
 
 import (

@@ -88,7 +88,7 @@ func TestValuesThatMakeNoSenseAreRefusedWithASentence(t *testing.T) {
 		{"no controller", enforce.with(values{"controllers": list()}), "minItems: got 0, want 1"},
 		{"a controller twice", enforce.with(values{"controllers": list("eviction", "eviction")}), "at '/controllers': items at 0 and 1 are equal"},
 		{"a controller that is no list", values{"controllers": "eviction"}, "at '/controllers': got string, want array"},
-		{"no replica", enforce.with(values{"replicas": 0}), "at '/replicas': minimum: got 0, want 1"},
+		{"less than no replica", enforce.with(values{"replicas": -1}), "at '/replicas': minimum: got -1, want 0"},
 		{"a value with a slip of the pen", values{"replica": 3}, "'replica' not allowed"},
 		{"one further in", values{"coexist": values{"enable": true}}, "at '/coexist': additional properties 'enable' not allowed"},
 		{"a log level beyond the last", values{"log": values{"level": 8}}, "at '/log/level': maximum: got 8, want 7"},

@@ -127,7 +127,7 @@ func TestAReleaseIsChangedBackAndForthAndLeavesNoTrace(t *testing.T) {
 		{"applied by Helm in another namespace", elsewhere, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			before := p.everything(t)
+			before := p.everything(t.Context(), t)
 			r := p.release(t, tt.namespace, tt.serverSide)
 
 			must(t, r.install(t, nil))
@@ -208,7 +208,7 @@ func (p *plane) renewed(t *testing.T, r *release) string {
 }
 
 // everything returns the names of all objects in the cluster but events, which end by themselves.
-func (p *plane) everything(t *testing.T) sets.Set[string] {
+func (p *plane) everything(ctx context.Context, t *testing.T) sets.Set[string] {
 	t.Helper()
 	client, err := discovery.NewDiscoveryClientForConfig(p.AdminConfig())
 	must(t, err)
@@ -220,16 +220,16 @@ func (p *plane) everything(t *testing.T) sets.Set[string] {
 		must(t, err)
 		for _, resource := range resources.APIResources {
 			if resource.Kind != "Event" {
-				all = all.Union(p.names(t, version.WithResource(resource.Name)))
+				all = all.Union(p.names(ctx, t, version.WithResource(resource.Name)))
 			}
 		}
 	}
 	return all
 }
 
-func (p *plane) names(t *testing.T, resource schema.GroupVersionResource) sets.Set[string] {
+func (p *plane) names(ctx context.Context, t *testing.T, resource schema.GroupVersionResource) sets.Set[string] {
 	t.Helper()
-	objects, err := p.objects.Resource(resource).List(t.Context(), metav1.ListOptions{})
+	objects, err := p.objects.Resource(resource).List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil // it was just removed
 	}
@@ -244,8 +244,8 @@ func (p *plane) names(t *testing.T, resource schema.GroupVersionResource) sets.S
 // checkLeft checks that nothing is left but what there was before, and what is documented.
 func (p *plane) checkLeft(t *testing.T, before sets.Set[string], documented ...string) {
 	t.Helper()
-	eventually(t, "the uninstall is complete", func(context.Context) error {
-		left := p.everything(t).Difference(before)
+	eventually(t, "the uninstall is complete", func(ctx context.Context) error {
+		left := p.everything(ctx, t).Difference(before)
 		if !left.Equal(sets.New(documented...)) {
 			return fmt.Errorf("what is left is %q, want %q", sets.List(left), documented)
 		}

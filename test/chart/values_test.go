@@ -50,7 +50,7 @@ var choices = [][]values{
 	{shadow, enforce, enforce.with(nodeHealth), enforce.with(both)},
 	{{}, alone},
 	{{}, {"stampTaints": false}},
-	{{}, {"replicas": 1}},
+	{{}, {"replicas": 0}},
 	{{}, {"metrics": values{"expose": false}}, {"metrics": values{"certSecret": "metrics-tls", "serviceMonitor": values{"enabled": true, "labels": values{"release": "prometheus"}}}}},
 	{{}, {"crds": values{"keep": false}}, {"crds": values{"install": false}}},
 	{{}, {

@@ -4,7 +4,7 @@
 // Command conformance plays upstream's own e2e specs of taints in local clusters: with the eviction that is built in,
 // with nobody in its place, and with bin/taintkeeper there.
 //
-// The second run is the control: the specs that wait for an eviction must fail in it, each with its own words for a pod
+// The second run is the control: the specs that wait for an eviction must fail in it, each in its own words for a pod
 // that did not go. Without it nobody would know that they can fail.
 //
 // It needs the binaries that `make conformance` builds, and is run in the root of the repository. Progress goes to

@@ -52,14 +52,21 @@ func compare(ctx context.Context, o options) (report, error) {
 	var upstreams, our map[int]outcome
 	var version string
 	group, playing := errgroup.WithContext(ctx)
-	group.Go(func() (err error) {
-		upstreams, version, err = perform(playing, "upstream", startUpstream, o)
-		return err
-	})
-	group.Go(func() (err error) {
-		our, _, err = perform(playing, "ours", startOurs, o)
-		return err
-	})
+	if o.beside {
+		group.Go(func() (err error) {
+			our, version, err = perform(playing, "ours beside the built-in", startBeside, o)
+			return err
+		})
+	} else {
+		group.Go(func() (err error) {
+			upstreams, version, err = perform(playing, "upstream", startUpstream, o)
+			return err
+		})
+		group.Go(func() (err error) {
+			our, _, err = perform(playing, "ours", startOurs, o)
+			return err
+		})
+	}
 	if err := group.Wait(); err != nil {
 		return report{}, err
 	}

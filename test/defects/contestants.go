@@ -100,6 +100,7 @@ func (u *upstream) program() string {
 type ours struct {
 	cluster *localcluster.Cluster
 	options options
+	beside  bool                           // a built-in that evicts, too
 	config  localcluster.TaintkeeperConfig // with which it runs
 	process *localcluster.Taintkeeper
 }
@@ -110,9 +111,28 @@ func startOurs(ctx context.Context, o options) (*localcluster.Cluster, contestan
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &ours{cluster: cluster, options: o, config: localcluster.TaintkeeperConfig{Binary: o.ours, Args: []string{comparisonOperators}}}
+	c := &ours{cluster: cluster, options: o}
+	c.config = c.usual()
 	c.process, err = cluster.StartTaintkeeper(ctx, c.config)
 	return cluster, c, err
+}
+
+// startBeside starts a cluster in which kube-controller-manager would evict, and taintkeeper does.
+func startBeside(ctx context.Context, o options) (*localcluster.Cluster, contestant, error) {
+	config := clusterConfig(o.plane)
+	config.TaintEviction = localcluster.BuiltInOn
+	cluster, err := localcluster.Start(ctx, config)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := &ours{cluster: cluster, options: o, beside: true}
+	c.config = c.usual()
+	c.process, err = cluster.StartTaintkeeper(ctx, c.config)
+	return cluster, c, err
+}
+
+func (c *ours) usual() localcluster.TaintkeeperConfig {
+	return localcluster.TaintkeeperConfig{Binary: c.options.ours, Coexist: c.beside, Args: []string{comparisonOperators}}
 }
 
 func (*ours) user() string { return localcluster.TaintkeeperUser }
@@ -127,7 +147,7 @@ func (c *ours) canRun(l launch) error {
 }
 
 func (c *ours) start(ctx context.Context, l launch, in surroundings) error {
-	c.config = localcluster.TaintkeeperConfig{Binary: c.options.ours, Args: []string{comparisonOperators}}
+	c.config = c.usual()
 	switch l {
 	case limited:
 		c.config.Args = append(c.config.Args, "--kube-api-qps=20", "--kube-api-burst=30")

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command defects plays each defect of kube-controller-manager's taint eviction that Taintkeeper fixes, one scenario per row
-// of the table in the README, to both, on a real API server each: `make defects`. It prints what it saw, and writes
+// of the table in docs/evaluation.md, to both, on a real API server each: `make defects`. It prints what it saw, and writes
 // docs/defects.md when it is told to.
 //
 // It exits with 0 when Taintkeeper was right in every scenario, whatever upstream did, and with 1 otherwise.
@@ -73,9 +73,11 @@ func silenceLogs() {
 
 // options are the flags.
 type options struct {
-	only  numbers
-	ours  string
-	plane string
+	only numbers
+	// beside plays ours beside a kube-controller-manager that evicts, too, and kube-controller-manager alone not at all.
+	beside bool
+	ours   string
+	plane  string
 	// The same programs, built so that their wall clock can be set.
 	settableOurs, settablePlane string
 	file                        string
@@ -105,6 +107,7 @@ func (o options) chosen(number int) bool { return len(o.only) == 0 || slices.Con
 func parseFlags() (options, error) {
 	o := options{progress: os.Stderr}
 	flag.Var(&o.only, "only", "scenarios to play, by number, separated by commas; all by default")
+	flag.BoolVar(&o.beside, "beside", false, "play them to taintkeeper beside a kube-controller-manager that evicts, too, and to nobody else")
 	flag.StringVar(&o.ours, "taintkeeper", "bin/taintkeeper", "the program to play them to")
 	flag.StringVar(&o.plane, "controlplane", localcluster.DefaultBinaries(), "folder with the binaries of the control plane")
 	flag.StringVar(&o.settableOurs, "settable-taintkeeper", "bin/chaos-taintkeeper", "the program, with a wall clock that can be set")
@@ -117,6 +120,9 @@ func parseFlags() (options, error) {
 	}
 	if o.file != "" && len(o.only) > 0 {
 		return o, errors.New("-write and -only: the file holds all scenarios; leave one of the two out")
+	}
+	if o.file != "" && o.beside {
+		return o, errors.New("-write and -beside: the file is about both contestants, each by itself; leave one of the two out")
 	}
 	return o, o.resolve()
 }

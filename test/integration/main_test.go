@@ -59,6 +59,10 @@ func run(m *testing.M) int {
 		return 1
 	}
 	code := m.Run()
+	if err := checkRights(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
 	if err := stopAll(); err != nil {
 		fmt.Fprintln(os.Stderr, "stop what the integration tests share:", err)
 		return max(code, 1)
@@ -111,11 +115,10 @@ func start(ctx context.Context) (stop func() error, err error) {
 
 // startCluster starts the control plane and makes the clients of those who take part.
 func startCluster(ctx context.Context, dir string) error {
-	policy := filepath.Join(dir, "audit-policy.yaml")
-	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
+	policy, err := writeAuditPolicy(dir)
+	if err != nil {
 		return err
 	}
-	var err error
 	cluster, err = localcluster.Start(ctx, localcluster.Config{
 		Without:       []localcluster.Component{localcluster.ControllerManager, localcluster.Scheduler},
 		Audit:         true,
@@ -133,4 +136,9 @@ func startCluster(ctx context.Context, dir string) error {
 	}
 	recorded = newRecorder(admin)
 	return cluster.GrantTaintkeeper(ctx)
+}
+
+func writeAuditPolicy(dir string) (path string, err error) {
+	path = filepath.Join(dir, "audit-policy.yaml")
+	return path, os.WriteFile(path, []byte(auditPolicy), 0o600)
 }

@@ -41,11 +41,18 @@ type ruleCluster struct {
 
 func newRuleCluster(t *testing.T) *ruleCluster {
 	t.Helper()
+	policy, err := writeAuditPolicy(t.TempDir())
+	must(t, err)
 	own, err := localcluster.Start(context.WithoutCancel(t.Context()), localcluster.Config{
-		Without: []localcluster.Component{localcluster.ControllerManager, localcluster.Scheduler, localcluster.Kwok},
+		Without:       []localcluster.Component{localcluster.ControllerManager, localcluster.Scheduler, localcluster.Kwok},
+		Audit:         true,
+		APIServerArgs: []string{"--audit-policy-file=" + policy},
 	})
 	must(t, err)
-	t.Cleanup(func() { must(t, own.Stop()) })
+	t.Cleanup(func() {
+		must(t, note(auditLog{localcluster.NewAuditLog(own.AuditLog())}))
+		must(t, own.Stop())
+	})
 	must(t, own.GrantTaintkeeper(t.Context()))
 	known := runtime.NewScheme()
 	must(t, errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), v1alpha1.AddToScheme(known)))

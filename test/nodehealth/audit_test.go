@@ -5,11 +5,16 @@ package nodehealth
 
 import (
 	"encoding/json"
+	"flag"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/taintkeeper/taintkeeper/internal/localcluster"
 )
@@ -99,3 +104,27 @@ func taintsOf(node *corev1.Node) string {
 func executes(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute })
 }
+
+// checkUsed checks that the rights which only node health has are used, for test/integration, which sees the others used.
+func checkUsed() error {
+	for _, name := range []string{"test.run", "test.skip", "test.list"} {
+		if f := flag.Lookup(name); f != nil && f.Value.String() != "" {
+			return nil // not all tests were run
+		}
+	}
+	calls, err := audit.Events(accepted)
+	if err != nil {
+		return err
+	}
+	role := &rbacv1.ClusterRole{Rules: []rbacv1.PolicyRule{{Resources: []string{"nodes/status"}, Verbs: []string{"patch"}}}}
+	leases := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease},
+		Rules:      []rbacv1.PolicyRule{{Resources: []string{"leases"}, Verbs: []string{"get", "list", "watch"}}},
+	}
+	if unused := localcluster.UnusedRights([]client.Object{role, leases}, calls); len(unused) > 0 {
+		return fmt.Errorf("charts/taintkeeper/templates/rbac.yaml gives node health rights that nothing used: %v", unused)
+	}
+	return nil
+}
+
+func accepted(c call) bool { return c.Accepted() }

@@ -56,12 +56,13 @@ func run(m *testing.M) int {
 	code := 1
 	if err = start(ctx, dir); err == nil {
 		code = m.Run()
+		err = checkUsed()
 	}
 	if cluster != nil {
 		err = errors.Join(err, cluster.Stop())
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "start and stop what the tests of node health share:", err)
+		fmt.Fprintln(os.Stderr, "the tests of node health:", err)
 		return 1
 	}
 	return code

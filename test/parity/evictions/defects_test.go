@@ -13,7 +13,7 @@ import (
 // defects is a set of ways in which upstream differs from the rule, the switches of the model.
 type defects uint
 
-// The numbers are those of the table in the README.
+// The numbers are those of docs/defects.md.
 const (
 	// frozen (4): once a countdown runs for a pod, other taints and other tolerationSeconds do not
 	// change it; only the end of all taints, of the pod, or a toleration for ever ends it, and a

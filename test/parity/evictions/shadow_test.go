@@ -6,6 +6,7 @@ package evictions
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,9 +82,7 @@ type seen struct {
 
 func TestTheShadowShowsEachDefectAsWhatItIs(t *testing.T) {
 	histories := failures()
-	for name, s := range rewrites() {
-		histories[name] = s
-	}
+	maps.Copy(histories, rewrites())
 	wants := map[string]seen{
 		"4: a second, shorter taint brings the eviction forward":            {shadow.Late, "a second taint with a shorter toleration was ignored"},
 		"4: removing the shorter taint pushes the eviction back":            {shadow.Early, "went on with the first countdown, of 5 s for b, after that taint was taken off"},

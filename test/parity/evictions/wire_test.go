@@ -23,8 +23,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
-// What a history does not show: failures, calls, events, goroutines. The numbers are those of the
-// table in the README.
+// What a history does not show: failures, calls, events, goroutines. The numbers are those of
+// docs/defects.md.
 
 // crowd is a history in which a node with many pods is tainted after two seconds.
 func crowd(pods int, steps ...step) *history {

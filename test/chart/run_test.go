@@ -1,0 +1,353 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package chart
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/taintkeeper/taintkeeper/config"
+	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+)
+
+const (
+	// us is who Taintkeeper is in these tests, and builtIn who the built-in taint-eviction-controller is.
+	us      = "system:serviceaccount:" + elsewhere + ":taintkeeper"
+	builtIn = "system:serviceaccount:" + metav1.NamespaceSystem + ":node-controller"
+
+	workloads = "default"
+)
+
+// TestWhatIsInstalledEvictsInThePlaceOfTheBuiltIn runs the program as the Deployment of a release would, with a token of its
+// service account, beside a kube-controller-manager that runs with its defaults.
+func TestWhatIsInstalledEvictsInThePlaceOfTheBuiltIn(t *testing.T) {
+	p := newPlane(t)
+	p.makeNamespace(t, elsewhere)
+	must(t, p.AddNodes(t.Context(), localcluster.NodeSpec{Name: "first"}, localcluster.NodeSpec{Name: "second"}))
+	r := p.release(t, elsewhere, true)
+	must(t, r.install(t, enforce))
+	token := p.token(t, "taintkeeper")
+	metrics := guarded(t)
+	keeper := p.start(t, token, metrics)
+
+	p.checkPriority(t, token)
+	p.waitHeldOff(t)
+	p.makePods(t, "first", 10)
+	p.taint(t, "first")
+	p.waitGone(t, "first")
+	p.checkEvictedBy(t, "first", us)
+	p.checkRefused(t, "first")
+	p.checkMetrics(t, metrics, "/metrics")
+
+	must(t, keeper.Stop())
+	p.checkRights(t)
+	p.checkClock(t)
+	r.uninstall(t)
+	eventually(t, "the built-in is free again", p.markAsBuiltIn)
+	p.makePods(t, "second", 1)
+	p.taint(t, "second")
+	p.waitGone(t, "second")
+	p.checkEvictedBy(t, "second", builtIn)
+}
+
+// TestWhatIsInstalledFirstChangesNothing runs the program as the default values have it, and sees the built-in evict.
+func TestWhatIsInstalledFirstChangesNothing(t *testing.T) {
+	p := newPlane(t)
+	p.makeNamespace(t, elsewhere)
+	must(t, p.AddNodes(t.Context(), localcluster.NodeSpec{Name: "first"}))
+	must(t, p.release(t, elsewhere, true).install(t, nil))
+	metrics := guarded(t)
+	keeper := p.start(t, p.token(t, "taintkeeper"), metrics)
+	p.checkMetrics(t, metrics, "/metrics", "/shadow")
+
+	p.makePods(t, "first", 1)
+	p.taint(t, "first")
+	p.waitGone(t, "first")
+	p.checkEvictedBy(t, "first", builtIn)
+	must(t, keeper.Stop())
+
+	objects, err := config.Objects([]byte(rendered(t, nil).Manifest()))
+	must(t, err)
+	calls := p.calls(t, func(c localcluster.AuditEvent) bool { return c.User == us })
+	p.checkRights(t)
+	for _, right := range localcluster.UnusedRights(objects, calls) {
+		// A quiet minute brings no event, and this API server streams lists by a watch, as older ones do not.
+		if right.Resource != "events" && right.Verb != "list" {
+			t.Errorf("in shadow mode nothing used the right to %v", right)
+		}
+	}
+	for _, c := range calls {
+		if !slices.Contains([]string{"get", "list", "watch"}, c.Verb) && !slices.Contains(questions, c.Resource) {
+			t.Errorf("in shadow mode it did %v", c)
+		}
+	}
+}
+
+// questions are what is created to ask the API server, and events. They change nothing.
+var questions = []string{"tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews", "events"}
+
+// token returns what the kubelet would mount into a pod of a service account.
+func (p *plane) token(t *testing.T, account string) string {
+	t.Helper()
+	request, err := p.admin.CoreV1().ServiceAccounts(elsewhere).CreateToken(t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	must(t, err)
+	return request.Status.Token
+}
+
+func (p *plane) access(token string) *rest.Config {
+	config := rest.AnonymousClientConfig(p.AdminConfig())
+	config.BearerToken = token
+	return config
+}
+
+// start runs the program of these sources with the arguments of the Deployment, but for the addresses: those are of a pod.
+func (p *plane) start(t *testing.T, token, metrics string) *localcluster.Taintkeeper {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "taintkeeper")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/taintkeeper")
+	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build taintkeeper: %v\n%s", err, output)
+	}
+	d, err := p.admin.AppsV1().Deployments(elsewhere).Get(t.Context(), "taintkeeper", metav1.GetOptions{})
+	must(t, err)
+	keeper, err := p.StartTaintkeeper(t.Context(), localcluster.TaintkeeperConfig{
+		Binary: binary, Access: p.access(token), Granted: true,
+		Args: append(arguments(d), "--leader-elect", "--metrics-bind-address="+metrics),
+	})
+	must(t, err)
+	return keeper
+}
+
+func arguments(d *appsv1.Deployment) []string {
+	return slices.DeleteFunc(slices.Clone(d.Spec.Template.Spec.Containers[0].Args), func(arg string) bool {
+		return strings.HasPrefix(arg, "--metrics-bind-address=") || strings.HasPrefix(arg, "--health-probe-bind-address=")
+	})
+}
+
+// guarded returns a free address of the loopback interface that the program does not take for one: names other than
+// localhost, in just this spelling, could be anything. So metrics are guarded there as they are in a pod.
+func guarded(t *testing.T) string {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	must(t, err)
+	return net.JoinHostPort("LOCALHOST", port)
+}
+
+// checkMetrics checks that what is served is for those who have the role of the chart.
+func (p *plane) checkMetrics(t *testing.T, address string, paths ...string) {
+	t.Helper()
+	const reader = "reader"
+	_, err := p.admin.CoreV1().ServiceAccounts(elsewhere).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: reader}}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = p.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: reader},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "taintkeeper-metrics-reader"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: elsewhere, Name: reader}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	for account, want := range map[string]int{reader: http.StatusOK, "default": http.StatusForbidden} {
+		token := p.token(t, account)
+		for _, path := range paths {
+			eventually(t, account+" is answered by what its rights say", func(ctx context.Context) error {
+				if got, err := scrape(ctx, address+path, token); err != nil || got != want {
+					return fmt.Errorf("%s: status %d, want %d: %w", path, got, want, err)
+				}
+				return nil
+			})
+		}
+	}
+}
+
+// scrape returns the status of an answer.
+func scrape(ctx context.Context, url, token string) (int, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+url, http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // its certificate is its own
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	return response.StatusCode, response.Body.Close()
+}
+
+// checkPriority checks by what the API server answers that calls have kube-controller-manager's priority level.
+func (p *plane) checkPriority(t *testing.T, token string) {
+	t.Helper()
+	flow, err := p.admin.FlowcontrolV1().FlowSchemas().Get(t.Context(), "taintkeeper", metav1.GetOptions{})
+	must(t, err)
+	level, err := p.admin.FlowcontrolV1().PriorityLevelConfigurations().Get(t.Context(), "workload-high", metav1.GetOptions{})
+	must(t, err)
+	config := p.access(token)
+	client, err := rest.HTTPClientFor(config)
+	must(t, err)
+	eventually(t, "calls have the priority level workload-high", func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+"/api/v1/nodes/first", http.NoBody)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if got := response.Header.Get("X-Kubernetes-Pf-Flowschema-Uid"); got != string(flow.UID) {
+			return fmt.Errorf("status %d by the FlowSchema %q, want %s", response.StatusCode, got, flow.UID)
+		}
+		if got := response.Header.Get("X-Kubernetes-Pf-Prioritylevel-Uid"); got != string(level.UID) {
+			return fmt.Errorf("the priority level is %q, want %s", got, level.UID)
+		}
+		return nil
+	})
+}
+
+// waitHeldOff waits until the API server refuses what the built-in does.
+func (p *plane) waitHeldOff(t *testing.T) {
+	t.Helper()
+	must(t, p.makePod(t.Context(), "probe", "first"))
+	eventually(t, "the policy holds the built-in off", func(ctx context.Context) error {
+		if err := p.markAsBuiltIn(ctx); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("a mark is answered by %w", errors.Join(err, errNotRefused))
+		}
+		return nil
+	})
+}
+
+var errNotRefused = errors.New("it is not refused")
+
+// markAsBuiltIn sends what the built-in sends, without effect.
+func (p *plane) markAsBuiltIn(ctx context.Context) error {
+	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","lastTransitionTime":%q,
+		"reason":"DeletionByTaintManager","message":"Taint manager: deleting due to NoExecute taint"}]}}`, time.Now().UTC().Format(time.RFC3339))
+	_, err := p.admin.CoreV1().Pods(workloads).Patch(ctx, "probe", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, "status")
+	return err
+}
+
+// makePod makes a pod on a node. It tolerates every taint if it is the probe.
+func (p *plane) makePod(ctx context.Context, name, node string) error {
+	pod := localcluster.NewPod(name, node, func(pod *corev1.Pod) {
+		pod.Labels = map[string]string{"on": node}
+		if name == "probe" {
+			pod.Labels = nil
+			pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		}
+	})
+	_, err := p.admin.CoreV1().Pods(workloads).Create(ctx, pod, metav1.CreateOptions{})
+	return err
+}
+
+func (p *plane) makePods(t *testing.T, node string, number int) {
+	t.Helper()
+	for i := range number {
+		must(t, p.makePod(t.Context(), fmt.Sprintf("%s-%d", node, i), node))
+	}
+}
+
+func (p *plane) taint(t *testing.T, name string) {
+	t.Helper()
+	nodes := p.admin.CoreV1().Nodes()
+	must(t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		node, err := nodes.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoExecute})
+		_, err = nodes.Update(t.Context(), node, metav1.UpdateOptions{})
+		return err
+	}))
+}
+
+func (p *plane) waitGone(t *testing.T, node string) {
+	t.Helper()
+	eventually(t, "all pods have left node "+node, func(ctx context.Context) error {
+		left, err := p.admin.CoreV1().Pods(workloads).List(ctx, metav1.ListOptions{LabelSelector: "on=" + node})
+		if err == nil && len(left.Items) > 0 {
+			err = fmt.Errorf("%d are there", len(left.Items))
+		}
+		return err
+	})
+}
+
+// checkEvictedBy checks who deleted the pods of a node. The pods' end by the kubelet, which kwok plays, is no eviction.
+func (p *plane) checkEvictedBy(t *testing.T, node, want string) {
+	t.Helper()
+	deletes := p.calls(t, func(c localcluster.AuditEvent) bool {
+		return c.Verb == "delete" && c.Resource == "pods" && strings.HasPrefix(c.Name, node+"-") && c.Accepted()
+	})
+	if len(deletes) == 0 {
+		t.Errorf("nobody evicted the pods of node %s", node)
+	}
+	for _, c := range deletes {
+		if c.User != want {
+			t.Errorf("%s deleted pod %s, want %s", c.User, c.Name, want)
+		}
+	}
+}
+
+// checkRefused checks that the built-in tried to evict, and was refused.
+func (p *plane) checkRefused(t *testing.T, node string) {
+	t.Helper()
+	tries := p.calls(t, func(c localcluster.AuditEvent) bool {
+		return c.User == builtIn && c.Verb == "patch" && c.Resource == "pods/status" && strings.HasPrefix(c.Name, node+"-")
+	})
+	refused := slices.ContainsFunc(tries, func(c localcluster.AuditEvent) bool { return c.Code == http.StatusForbidden })
+	if !refused || slices.ContainsFunc(tries, localcluster.AuditEvent.Accepted) {
+		t.Errorf("the built-in's tries were answered so: %v", tries)
+	}
+}
+
+func (p *plane) calls(t *testing.T, wanted func(localcluster.AuditEvent) bool) []localcluster.AuditEvent {
+	t.Helper()
+	calls, err := p.audit.Events(wanted)
+	must(t, err)
+	return calls
+}
+
+// checkRights checks that Taintkeeper was refused nothing.
+func (p *plane) checkRights(t *testing.T) {
+	t.Helper()
+	for _, c := range p.calls(t, func(c localcluster.AuditEvent) bool { return c.User == us }) {
+		if c.Code == http.StatusForbidden {
+			t.Errorf("the rights of the chart do not suffice: %v", c)
+		}
+	}
+}
+
+// checkClock checks that the right which no other test sees used is needed: to renew the eviction clock.
+func (p *plane) checkClock(t *testing.T) {
+	t.Helper()
+	renewals := p.calls(t, func(c localcluster.AuditEvent) bool {
+		return c.User == us && c.Verb == "patch" && c.Resource == "serviceaccounts" && c.Name == clock && c.Accepted()
+	})
+	if len(renewals) == 0 {
+		t.Error("the eviction clock was never renewed")
+	}
+}
