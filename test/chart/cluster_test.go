@@ -53,6 +53,15 @@ type plane struct {
 	audit   *localcluster.AuditLog
 }
 
+// binaries is where the control plane is, seen from this Go module.
+func binaries(root string) string {
+	folder := localcluster.DefaultBinaries()
+	if filepath.IsAbs(folder) {
+		return folder
+	}
+	return filepath.Join(root, folder)
+}
+
 func newPlane(t *testing.T, without ...localcluster.Component) *plane {
 	t.Helper()
 	klog.SetLogger(logr.Discard())
@@ -60,7 +69,7 @@ func newPlane(t *testing.T, without ...localcluster.Component) *plane {
 	policy := filepath.Join(t.TempDir(), "audit-policy.yaml")
 	must(t, os.WriteFile(policy, []byte(auditPolicy), 0o600))
 	cluster, err := localcluster.Start(context.WithoutCancel(t.Context()), localcluster.Config{
-		Binaries:      filepath.Join(root, "bin", "controlplane"),
+		Binaries:      binaries(root),
 		TaintEviction: localcluster.BuiltInOn,
 		Without:       append(without, localcluster.Scheduler),
 		Audit:         true,
