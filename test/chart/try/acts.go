@@ -144,7 +144,7 @@ func (s *stage) judge(ctx context.Context, pods int) error {
 			return err
 		}
 		if ours < pods || refused == 0 {
-			return fmt.Errorf("Taintkeeper has evicted %d of %d pods, and the built-in was refused %d times", ours, pods, refused)
+			return fmt.Errorf("%d of %d pods were evicted by Taintkeeper, and the built-in was refused %d times", ours, pods, refused)
 		}
 		return nil
 	})

@@ -22,14 +22,18 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	klog.SetLogger(logr.Discard())
 	logf.SetLogger(logr.Discard())
-	if err := run(ctx); err != nil {
+	if err := runUntilSignal(); err != nil {
 		fmt.Fprintf(os.Stderr, "try: %v\n", err)
 		os.Exit(1)
 	}
+}
+
+func runUntilSignal() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return run(ctx)
 }
 
 func run(ctx context.Context) (err error) {
