@@ -9,6 +9,7 @@ import (
 	"errors"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,17 +66,22 @@ type scene struct {
 	evictor *evictor
 	keeper  *Keeper
 	stop    func()
-	allowed map[string]bool
+	hangs   atomic.Bool
+	denied  sync.Map // verbs that this process has no right to
 }
 
 func play(t *testing.T, test func(s *scene), change ...func(*Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: ServiceAccount}}
-		s := &scene{t: t, client: fake.NewClientset(account), evictor: &evictor{}, allowed: map[string]bool{"patch": true, "delete": true, "get": true}}
+		s := &scene{t: t, client: fake.NewClientset(account), evictor: &evictor{}}
 		s.client.PrependReactor("create", "selfsubjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
-			review.Status.Allowed = s.allowed[review.Spec.ResourceAttributes.Verb]
+			if s.hangs.Load() {
+				return true, nil, context.DeadlineExceeded
+			}
+			_, denied := s.denied.Load(review.Spec.ResourceAttributes.Verb)
+			review.Status.Allowed = !denied
 			return true, review, nil
 		})
 		config := Config{
@@ -161,12 +167,12 @@ func TestTheClockIsRenewedOnlyWhileThisProcessCanEvict(t *testing.T) {
 			},
 		},
 		"it may not delete pods any more": {
-			func(s *scene) { s.allowed["delete"] = false },
-			func(s *scene) { s.allowed["delete"] = true },
+			func(s *scene) { s.denied.Store("delete", true) },
+			func(s *scene) { s.denied.Delete("delete") },
 		},
 		"it may not set their condition": {
-			func(s *scene) { s.allowed["patch"] = false },
-			func(s *scene) { s.allowed["patch"] = true },
+			func(s *scene) { s.denied.Store("patch", true) },
+			func(s *scene) { s.denied.Delete("patch") },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -187,13 +193,10 @@ func TestTheClockIsRenewedOnlyWhileThisProcessCanEvict(t *testing.T) {
 func TestAnAPIServerThatDoesNotAnswerGetsNoRenewal(t *testing.T) {
 	play(t, func(s *scene) {
 		s.pass(time.Minute)
-		hangs := true
-		s.client.PrependReactor("create", "selfsubjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return hangs, nil, context.DeadlineExceeded
-		})
+		s.hangs.Store(true)
 		s.pass(validFor)
 		s.wantNotRenewedFor(validFor)
-		hangs = false
+		s.hangs.Store(false)
 		s.pass(renewEvery + time.Second)
 		s.wantRenewed()
 	})

@@ -15,11 +15,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/taintkeeper/taintkeeper/config"
 )
 
-// waitHeldOff waits until the API server refuses what the built-in would send: that takes a moment after the policy was
+// InstallCoexistence creates what config/coexistence.yaml has and is not there yet.
+func (c *Cluster) InstallCoexistence(ctx context.Context) error {
+	return c.install(ctx, "coexistence.yaml", config.Coexistence)
+}
+
+// WaitHeldOff waits until the API server refuses what the built-in would send: that takes a moment after the policy was
 // created and the clock renewed. It asks by a dry run, about a pod that nobody schedules.
-func (c *Cluster) waitHeldOff(ctx context.Context) error {
+func (c *Cluster) WaitHeldOff(ctx context.Context) error {
 	const probe = "probe-of-coexistence"
 	client, err := kubernetes.NewForConfig(c.AdminConfig())
 	if err != nil {

@@ -87,7 +87,7 @@ func (c *Cluster) StartTaintkeeper(ctx context.Context, cfg TaintkeeperConfig) (
 		return nil, err
 	}
 	if cfg.Coexist {
-		if err := c.waitHeldOff(ctx); err != nil {
+		if err := c.WaitHeldOff(ctx); err != nil {
 			return nil, errors.Join(err, t.Kill())
 		}
 	}

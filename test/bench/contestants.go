@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,12 +24,13 @@ const (
 	nameFloor     = "floor"
 	nameOurs      = "taintkeeper"
 	namePrevious  = "previous"  // another build of taintkeeper, see the flag -previous
+	nameBeside    = "beside"    // taintkeeper with --coexist, beside a kube-controller-manager as it comes
 	nameUnlimited = "unlimited" // kube-controller-manager without its client limits
 	nameBuiltIn   = "built-in"  // kube-controller-manager as it comes
 )
 
 // allContestants are in the order of the report's columns.
-var allContestants = []string{nameFloor, nameOurs, namePrevious, nameUnlimited, nameBuiltIn}
+var allContestants = []string{nameFloor, nameOurs, namePrevious, nameBeside, nameUnlimited, nameBuiltIn}
 
 // contestant is a program that evicts.
 type contestant struct {
@@ -111,6 +113,7 @@ func (b *bench) contestants(wanted ...string) ([]contestant, error) {
 		nameFloor:    b.floor,
 		nameOurs:     func() (contestant, error) { return b.taintkeeper(nameOurs, b.ours) },
 		namePrevious: func() (contestant, error) { return b.taintkeeper(namePrevious, b.previous) },
+		nameBeside:   b.beside,
 		nameUnlimited: func() (contestant, error) {
 			return b.builtIn(nameUnlimited, "--kube-api-qps=5000", "--kube-api-burst=5000")
 		},
@@ -165,6 +168,32 @@ func (b *bench) taintkeeper(name, program string) (contestant, error) {
 	}
 	return contestant{name: name, args: args, ready: b.awaitCanary, learn: nothing, begin: nothing}, nil
 }
+
+// beside is taintkeeper with the identity that config/coexistence.yaml names, and a built-in that is refused.
+func (b *bench) beside() (contestant, error) {
+	c, err := b.taintkeeper(nameOurs, b.ours)
+	if err != nil {
+		return contestant{}, err
+	}
+	rival, err := b.builtIn("refused")
+	if err != nil {
+		return contestant{}, err
+	}
+	c.name, c.args = nameBeside, append(c.args, "--coexist")
+	c.ready = func(ctx context.Context, p *process) error {
+		if err := errors.Join(b.awaitCanary(ctx, p), b.cluster.WaitHeldOff(ctx)); err != nil {
+			return err
+		}
+		var err error
+		p.rival, err = b.start(rival)
+		return errors.Join(err, pause(ctx, rivalStart))
+	}
+	return c, nil
+}
+
+// rivalStart is how long kube-controller-manager has to list what it watches. It has nobody to evict then, and no canary
+// could say that it is ready.
+const rivalStart = 15 * time.Second
 
 const builtInControllers = "--controllers=taint-eviction-controller,daemonset-controller"
 

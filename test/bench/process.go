@@ -26,6 +26,7 @@ type process struct {
 	started time.Time
 	mark    int64         // of the audit log, before the process started
 	startup time.Duration // from the start of the process to its first delete
+	rival   *process      // that runs beside it, if any
 }
 
 // start starts a contestant. Its log goes to the state folder of the cluster, for whoever looks into a failure.
@@ -71,6 +72,9 @@ func (p *process) sendLine() error {
 // stop ends the process and waits until it has.
 func (p *process) stop() error {
 	const grace = 20 * time.Second
+	if p.rival != nil {
+		defer func() { _ = p.rival.stop() }() // after ours, which hands back
+	}
 	_ = p.stdin.Close()
 	err := p.cmd.Process.Signal(syscall.SIGTERM)
 	if err != nil && !errors.Is(err, os.ErrProcessDone) {

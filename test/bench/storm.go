@@ -64,7 +64,10 @@ func (b *bench) storm(ctx context.Context) error {
 		return err
 	}
 	b.say("\nstorm: %d pods on %d nodes are due at once", stormPods, stormNodes)
-	err := b.inRounds(ctx, b.stormsOf, []string{nameFloor, nameOurs, namePrevious, nameUnlimited}, []string{nameBuiltIn})
+	if err := b.cluster.InstallCoexistence(ctx); err != nil { // all contestants have the policy in their way
+		return err
+	}
+	err := b.inRounds(ctx, b.stormsOf, []string{nameFloor, nameOurs, namePrevious, nameBeside, nameUnlimited}, []string{nameBuiltIn})
 	b.report.printStorm(b.out, stormFresh)
 	b.report.printStorm(b.out, stormWarm)
 	return err
