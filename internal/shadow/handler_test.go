@@ -59,6 +59,9 @@ func TestTheReportSaysWhatHappenedInBothForms(t *testing.T) {
 		w.addPod("p", 20)
 		w.run()
 		w.until(10 * sec)
+		if early := ask(t, w.comparison.Handler(), http.MethodGet, "/shadow?format=json", "").Body.String(); !strings.Contains(early, `"differences": []`) {
+			t.Errorf("without a difference the list is not empty:\n%s", early)
+		}
 		w.taint("k:NoExecute")
 		w.until(71 * sec)
 		w.evict("p")

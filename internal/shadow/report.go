@@ -116,7 +116,8 @@ func (r *report) fill(to *Report) {
 	for _, outcome := range outcomes {
 		to.Pods[outcome] = r.pods[outcome]
 	}
-	to.Differences = slices.Clone(r.differences)
+	// Never nil: in JSON that would be null, and no list.
+	to.Differences = append([]Difference{}, r.differences...)
 	slices.Reverse(to.Differences)
 }
 
