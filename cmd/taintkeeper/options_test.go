@@ -191,6 +191,16 @@ func TestTheFlagsOfTheDeploymentAreValidAndServeItsPorts(t *testing.T) {
 	}
 }
 
+// The hand-back touches taints.
+func TestCoexistenceNeedsTheRightToPatchNodesWithoutStampsToo(t *testing.T) {
+	o := &options{controllers: []string{controllerEviction}, coexist: true}
+	if !slices.ContainsFunc(neededPermissions(o), func(p permission) bool {
+		return p.resource == "nodes" && slices.Contains(p.verbs, "patch")
+	}) {
+		t.Error("it is not asked for at the start")
+	}
+}
+
 func TestADryRunTakesNoPartInAnElectionAndNeedsNoRightToChange(t *testing.T) {
 	o := parse(t, "--dry-run", "--controllers=*")
 	if o.elects() || o.mode() != eviction.DryRun {

@@ -136,7 +136,7 @@ func neededPermissions(o *options) []permission {
 	if o.changes() {
 		needed = append(needed, permission{verbs: []string{"patch"}, resource: "pods", subresource: "status"})
 	}
-	if o.changes() && (o.stampTaints || o.enabled(controllerNodeHealth)) {
+	if o.changes() && (o.stampTaints || o.coexist || o.enabled(controllerNodeHealth)) {
 		needed = append(needed, permission{verbs: []string{"patch"}, resource: "nodes"})
 	}
 	if o.changes() && o.enabled(controllerNodeHealth) {

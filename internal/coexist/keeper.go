@@ -36,10 +36,14 @@ const (
 	// Lapse is how long after the death of a leader another has to renew the clock, so that the built-in does not evict
 	// in between: the leader may just have been about to.
 	Lapse = validFor - renewEvery
-	// silentFor is how long the API server may say nothing by a watch, not even by a bookmark, which it sends every minute.
-	silentFor = 90 * time.Second
+	// silentFor is how long the API server may say nothing by a watch. Where nothing happens it sends the first bookmark
+	// after two minutes and then one a minute. A connection that hangs is noticed sooner, by the pings of HTTP/2.
+	silentFor = 150 * time.Second
 	// stalledAfter is how long pods may be due without that any eviction is begun.
 	stalledAfter = 30 * time.Second
+	// giveUpAfter is how long this process may be deaf or stalled before it gives up the lead: as long as it holds the
+	// Lease no standby can take over.
+	giveUpAfter = validFor
 )
 
 // Evictor is what has to be able to evict; see eviction.Evictor.
@@ -109,32 +113,34 @@ func (k *Keeper) lead(ctx context.Context) error {
 	k.leads, k.term = true, -1
 	k.mu.Unlock()
 	k.config.Pods.Subscribe(k.observe)
+	able := time.Now()
 	for ctx.Err() == nil {
-		timer := time.NewTimer(k.turn(ctx))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-		case <-timer.C:
+		next, err := k.turn(ctx)
+		if !errors.Is(err, errSilent) && !errors.Is(err, errStalled) {
+			able = time.Now()
 		}
+		if unable := time.Since(able); unable > giveUpAfter {
+			return fmt.Errorf("give up the lead, so that another replica or a new process evicts: for %s %w", unable.Round(time.Second), err)
+		}
+		pause(ctx, next)
 	}
 	return nil
 }
 
-// turn renews the clock if this process can evict, and says why if it does not. It returns when it is time for the next.
-func (k *Keeper) turn(ctx context.Context) time.Duration {
+// turn renews the clock if this process can evict, and returns why if it does not, and when it is time for the next.
+func (k *Keeper) turn(ctx context.Context) (time.Duration, error) {
 	k.noteTerm(ctx)
 	err := k.unable(time.Now())
 	if err == nil {
 		err = k.renew(ctx)
 	}
-	if err == nil {
-		k.metrics.renewals.WithLabelValues(renewalDone).Inc()
-		k.say(nil)
-		return renewEvery
-	}
-	k.metrics.renewals.WithLabelValues(renewalNotDone).Inc()
 	k.say(err)
-	return retryEvery
+	if err != nil {
+		k.metrics.renewals.WithLabelValues(renewalNotDone).Inc()
+		return retryEvery, err
+	}
+	k.metrics.renewals.WithLabelValues(renewalDone).Inc()
+	return renewEvery, nil
 }
 
 // Why the clock is not renewed.
@@ -191,6 +197,6 @@ func (k *Keeper) say(err error) {
 	case err != nil:
 		k.config.Logger.Info("The eviction clock is not renewed; kube-controller-manager evicts once it is 30 s old", "reason", now)
 	default:
-		k.config.Logger.Info("The eviction clock is renewed again; kube-controller-manager does not evict")
+		k.config.Logger.Info("The eviction clock is renewed; kube-controller-manager does not evict")
 	}
 }

@@ -7,7 +7,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -160,7 +162,7 @@ func TestTheClockIsRenewedOnlyWhileThisProcessCanEvict(t *testing.T) {
 		"a watch is silent": {
 			func(s *scene) {
 				s.evictor.set(func(e *evictor) { e.silent = true })
-				s.pass(silentFor + time.Minute)
+				s.pass(silentFor)
 			},
 			func(s *scene) {
 				s.evictor.set(func(e *evictor) { e.silent = false })
@@ -185,6 +187,33 @@ func TestTheClockIsRenewedOnlyWhileThisProcessCanEvict(t *testing.T) {
 				trouble.end(s)
 				s.pass(renewEvery + time.Second)
 				s.wantRenewed()
+			})
+		})
+	}
+}
+
+// As long as it holds the Lease no standby can take over.
+func TestAProcessThatCannotEvictGivesUpTheLead(t *testing.T) {
+	for name, test := range map[string]struct {
+		begin func(*evictor)
+		after time.Duration
+	}{
+		"it begins no eviction": {func(e *evictor) { e.stalled = true }, 0},
+		"a watch is silent":     {func(e *evictor) { e.silent = true }, silentFor},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, evictor := fake.NewClientset(), &evictor{}
+				keeper, err := New(Config{Client: client, Clock: &apicall.Clock{}, Pods: podcache.New(client), Evictor: evictor, Namespace: namespace, Logger: logr.Discard()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				evictor.set(test.begin)
+				began := time.Now()
+				err = keeper.Run(t.Context())
+				if took := time.Since(began); err == nil || took > test.after+giveUpAfter+2*renewEvery {
+					t.Errorf("it gave up the lead after %v: %v", took, err)
+				}
 			})
 		})
 	}
@@ -251,6 +280,21 @@ func TestAShutdownWithoutAStandbyHandsTheEvictionsBackAtOnce(t *testing.T) {
 		}
 		if age, ok := s.age(); ok {
 			t.Errorf("the clock is still there, %v old", age)
+		}
+	})
+}
+
+func TestAHandBackThatFailsForManyNodesIsToldInOneSentence(t *testing.T) {
+	play(t, func(s *scene) {
+		s.pass(time.Minute)
+		s.stop()
+		s.evictor.set(func(e *evictor) { e.overdue = slices.Repeat([]string{"n"}, 1000) })
+		s.client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, errors.New("refused")
+		})
+		err := s.keeper.HandBack(s.t.Context())
+		if err == nil || !strings.Contains(err.Error(), "1000 of 1000 nodes") || strings.Count(err.Error(), "refused") != 1 {
+			t.Errorf("told as %v", err)
 		}
 	})
 }

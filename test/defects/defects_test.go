@@ -11,11 +11,10 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/wallclock"
 )
 
-// program is what both tests play with. They need bin/taintkeeper and bin/controlplane: make build controlplane. What needs a
-// kube-controller-manager whose clock can be set, which takes minutes to build, is played to that only where make defects
-// has built it.
-func program(t *testing.T) options {
-	t.Helper()
+// TestEveryDefectIsUpstreamsAndNotOurs plays all scenarios once, as the program does. It needs bin/taintkeeper and
+// bin/controlplane: make build controlplane. What needs a kube-controller-manager whose clock can be set, which takes minutes to
+// build, is played to that only where make defects has built it.
+func TestEveryDefectIsUpstreamsAndNotOurs(t *testing.T) {
 	silenceLogs()
 	o := options{
 		ours: "../../bin/taintkeeper", settableOurs: filepath.Join(t.TempDir(), "taintkeeper"),
@@ -28,28 +27,6 @@ func program(t *testing.T) options {
 	if err := o.resolve(); err != nil {
 		t.Fatal(err)
 	}
-	return o
-}
-
-// TestBesideTheBuiltInOursDecides plays all scenarios to ours in a cluster whose built-in evicts, too.
-func TestBesideTheBuiltInOursDecides(t *testing.T) {
-	o := program(t)
-	o.beside = true
-	r, err := compare(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := len(rows()) - 1; len(r.results) != want { // all but rowOfEvents
-		t.Errorf("%d of %d scenarios were played", len(r.results), want)
-	}
-	if err := r.wrong(); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestEveryDefectIsUpstreamsAndNotOurs plays all scenarios once, as the program does.
-func TestEveryDefectIsUpstreamsAndNotOurs(t *testing.T) {
-	o := program(t)
 	r, err := compare(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
