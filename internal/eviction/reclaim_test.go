@@ -58,10 +58,10 @@ func TestTheBuiltInsMarkOfAPodWhoseCountdownRunsIsTakenOffAndSetAgainByUs(t *tes
 	play(t, func(_ *testing.T, w *world) {
 		w.addStampedNode("n", "k:NoExecute")
 		w.addPod("p", tolerating("k", 61), markedByBuiltIn)
+		w.on("delete", "pods", "", func() error { return errors.New("not now") })
 		w.run(besideBuiltIn)
 		w.pass(sec)
 		w.wantMark("p", corev1.ConditionFalse, keptMessage)
-		w.on("delete", "pods", "", func() error { return errors.New("not now") })
 		w.pass(time.Minute)
 		w.wantMark("p", corev1.ConditionTrue, conditionMessage)
 	})
