@@ -65,14 +65,11 @@ func (c *Clock) bounds() (from, to time.Time, known bool) {
 }
 
 // Until returns how long it takes until the API server's clock reaches an instant for certain; zero if it has,
-// or if nothing is known. Where the two clocks agree as far as can be told, its second is enough.
+// or if nothing is known.
 func (c *Clock) Until(instant time.Time) time.Duration {
 	from, _, known := c.bounds()
 	if !known {
 		return 0
-	}
-	if c.Offset() == 0 {
-		instant = instant.Truncate(time.Second)
 	}
 	return max(instant.Sub(from), 0)
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestTheAPIServersClockIsBelievedToTheSecond(t *testing.T) {
+func TestTheAPIServersClockIsKnownToTheSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var clock Clock
 		if wait := clock.Until(time.Now().Add(time.Hour)); wait != 0 {
@@ -17,13 +17,13 @@ func TestTheAPIServersClockIsBelievedToTheSecond(t *testing.T) {
 		}
 		date := time.Now().Truncate(time.Second)
 		clock.Heard(date, time.Now())
-		for due, want := range map[time.Duration]time.Duration{-time.Hour: 0, 0: 0, 999 * time.Millisecond: 0, time.Second: time.Second, 90 * time.Second: 90 * time.Second} {
+		for due, want := range map[time.Duration]time.Duration{-time.Hour: 0, 0: 0, 999 * time.Millisecond: 999 * time.Millisecond, time.Second: time.Second, 90 * time.Second: 90 * time.Second} {
 			if got := clock.Until(date.Add(due)); got != want {
 				t.Errorf("an instant in %v is reached in %v, want %v", due, got, want)
 			}
 		}
 		if offset := clock.Offset(); offset != 0 {
-			t.Errorf("two clocks that agree to the secondond differ by %v", offset)
+			t.Errorf("two clocks that agree to the second differ by %v", offset)
 		}
 		clock.Heard(date.Add(-time.Minute), time.Now())
 		if offset := clock.Offset(); offset != -59*time.Second {

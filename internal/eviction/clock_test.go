@@ -213,3 +213,24 @@ func TestWhatWasSeenByAClockThatWasLateIsNotDueWhenTheClockIsSet(t *testing.T) {
 		})
 	}
 }
+
+// A Date tells the second: whoever trusts it alone waits for the second to end, as the clock that began the countdown was late.
+func TestAClockThatIsSetRightBringsNoEvictionForwardByAPartOfASecond(t *testing.T) {
+	play(t, func(t *testing.T, _ *world) {
+		clock, behind := &apicall.Clock{}, 11*sec
+		executor := &executor{judge: judge{clock: clock}}
+		tainted := time.Now().Truncate(sec).Add(900 * time.Millisecond)
+		object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "n"}}
+		object.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
+		var known *node
+		known = known.advance(object, sight{at: tainted.Add(-behind), byServer: tainted})
+		pod := &podcache.Pod{Tolerations: []corev1.Toleration{{Key: "k", TolerationSeconds: new(int64(3))}}}
+
+		time.Sleep(3 * sec) //nolint:forbidigo // virtual time in a synctest bubble
+		clock.Heard(time.Now().Truncate(sec), time.Now())
+		var early tooEarlyError
+		if _, err := executor.confirm(pod, known, liveRead{node: object}, liveRead{}); !errors.As(err, &early) || early.wait != 900*time.Millisecond {
+			t.Errorf("900 ms before the pod is due: %v, want to wait for so long", err)
+		}
+	})
+}

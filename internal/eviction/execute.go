@@ -228,7 +228,7 @@ func (x *executor) confirm(pod *podcache.Pod, tainted *node, newest, passed live
 	if !v.DueAt(at) {
 		return v, errUnconfirmed
 	}
-	if wait := x.judge.clock.Until(x.judge.byServers(confirmed, pod).Due); wait > 0 {
+	if wait := x.judge.clock.Until(x.judge.dueByServers(confirmed, pod, v)); wait > 0 {
 		return v, tooEarlyError{wait}
 	}
 	return v, nil
