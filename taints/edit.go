@@ -93,15 +93,18 @@ func (e Edit) with(spec string) (Edit, error) {
 }
 
 // String gives the edit as the arguments of a kubectl taint command, additions first, separated by spaces.
-func (e Edit) String() string {
-	var specs []string
+func (e Edit) String() string { return strings.Join(e.Specs(), " ") }
+
+// Specs gives the edit as the arguments of a kubectl taint command, additions first.
+func (e Edit) Specs() []string {
+	specs := make([]string, 0, len(e.Add)+len(e.Remove))
 	for _, taint := range e.Add {
 		specs = append(specs, Format(taint))
 	}
 	for _, removal := range e.Remove {
 		specs = append(specs, removal.String())
 	}
-	return strings.Join(specs, " ")
+	return specs
 }
 
 // Validate reports everything that makes the edit one that [ParseEdit] would not return: parts outside the grammar, two

@@ -21,6 +21,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // nodes knows the nodes that have NoExecute taints, and since when each taint counts.
@@ -192,7 +193,7 @@ func (n *node) advance(object *corev1.Node, seen sight) *node {
 	for i, taint := range noExecute {
 		next.taints[i] = begin(taint, seen, next.version)
 		for _, known := range n.before(object) {
-			if known.continues(taint) && n.unbroken(known, taint, object) {
+			if verdict.Continues(known.Taint.Taint, taint) && n.unbroken(known, taint, object) {
 				next.taints[i] = next.taints[i].after(known)
 			}
 		}

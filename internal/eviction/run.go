@@ -4,7 +4,6 @@
 package eviction
 
 import (
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,16 +49,6 @@ func begin(taint corev1.Taint, seen sight, version string) run {
 	return r
 }
 
-// continues reports whether a taint goes on in another.
-func (r run) continues(taint corev1.Taint) bool {
-	return r.Key == taint.Key || isNotReady(r.Key) && isNotReady(taint.Key)
-}
-
-// isNotReady tells the two names of one cause: the node is not ready.
-func isNotReady(key string) bool {
-	return key == corev1.TaintNodeNotReady || key == corev1.TaintNodeUnreachable
-}
-
 // after returns the run as the continuation of one that was known before: it began with that one.
 func (r run) after(known run) run {
 	if known.seen.at.After(r.seen.at) { // the wall clock was set back
@@ -70,8 +59,8 @@ func (r run) after(known run) run {
 		r.Since, r.byServer.Since = known.Since, known.byServer.Since
 	}
 	next := run{
-		Taint:    continued(known.Taint, r.Taint),
-		byServer: continued(known.byServer, r.byServer),
+		Taint:    verdict.Continue(known.Taint, r.Taint),
+		byServer: verdict.Continue(known.byServer, r.byServer),
 		seen:     known.seen,
 		shown:    r.shown,
 		from:     known.from,
@@ -80,46 +69,17 @@ func (r run) after(known run) run {
 	if r.TimeAdded.Equal(known.TimeAdded) {
 		next.shown = known.shown
 	}
-	if !otherValue(known.Taint, r.Taint) && known.add.Before(next.add) {
+	if !verdict.HasOtherValue(known.Taint, r.Taint) && known.add.Before(next.add) {
 		next.add = known.add
 	}
 	return next
-}
-
-// continued returns a taint as the continuation of one that was known before.
-func continued(known, next verdict.Taint) verdict.Taint {
-	if otherValue(known, next) {
-		next.Before = withBefore(known)
-		return next
-	}
-	next.Since = earlier(known.Since, next.Since)
-	if next.Key == known.Key {
-		next.Before = known.Before
-	}
-	return next
-}
-
-func otherValue(known, next verdict.Taint) bool {
-	return next.Key == known.Key && next.Value != known.Value
-}
-
-// mostValues is how many values of one taint are remembered. Of more the first is kept, as deadlines are mostly its.
-const mostValues = 16
-
-// withBefore returns all values that a taint has had, newest first.
-func withBefore(known verdict.Taint) []verdict.Taint {
-	all := slices.Concat([]verdict.Taint{{Taint: known.Taint, Since: known.Since}}, known.Before)
-	if len(all) > mostValues {
-		all = slices.Delete(all, mostValues-1, len(all)-1)
-	}
-	return all
 }
 
 // joinCauses makes not-ready and unreachable, when a node has both, count from the earlier of the two.
 func joinCauses(runs []run) {
 	for i := range runs {
 		for _, other := range runs {
-			if runs[i].Key != other.Key && runs[i].continues(other.Taint.Taint) {
+			if runs[i].Key != other.Key && verdict.Continues(other.Taint.Taint, runs[i].Taint.Taint) {
 				runs[i] = runs[i].after(other)
 			}
 		}
