@@ -1,0 +1,143 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// TaintPlan is what a change of taints would do to a cluster as it stands.
+//
+// +kubebuilder:object:root=true
+type TaintPlan struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// At is the instant for which the plan is made: the taints are added then.
+	At metav1.MicroTime `json:"at"`
+	// Taints are the arguments of the plan, in kubectl's grammar: additions, and removals with a trailing "-".
+	Taints []string `json:"taints"`
+	// Summary counts.
+	Summary PlanSummary `json:"summary"`
+	// Notes are sentences about what could not be known, and what follows for the plan.
+	Notes []string `json:"notes,omitempty"`
+	// Nodes are the nodes whose taints change, by name.
+	Nodes []PlannedNode `json:"nodes"`
+	// Pods are all pods on these nodes: those that leave first, soonest first, then those that stay, by name.
+	Pods []PlannedPod `json:"pods"`
+	// Workloads are the owners of the pods that leave, those that lose every replica first.
+	Workloads []PlannedWorkload `json:"workloads,omitempty"`
+	// Budgets are the PodDisruptionBudgets that cover pods that leave. Evictions by taint do not ask them.
+	Budgets []PlannedBudget `json:"budgets,omitempty"`
+}
+
+// PlanSummary counts the pods of a plan.
+type PlanSummary struct {
+	// Nodes is the number of nodes whose taints change, and Emptied of those that no pod but static ones stays on.
+	Nodes   int `json:"nodes"`
+	Emptied int `json:"emptied"`
+	// Pods is the number of pods on these nodes: Leave of them leave, AtOnce of these at the instant of the plan.
+	Pods   int `json:"pods"`
+	Leave  int `json:"leave"`
+	AtOnce int `json:"atOnce"`
+	// Changed is the number of pods for which the plan changes something.
+	Changed int `json:"changed"`
+	// WorkloadsLost is the number of workloads that lose every replica.
+	WorkloadsLost int `json:"workloadsLost"`
+	// BudgetsBreached is the number of PodDisruptionBudgets of which more pods leave than they allow.
+	BudgetsBreached int `json:"budgetsBreached"`
+	// Last is when the last pod leaves.
+	Last *metav1.MicroTime `json:"last,omitempty"`
+}
+
+// PlannedNode is a node whose taints change.
+type PlannedNode struct {
+	Name   string   `json:"name"`
+	Before []string `json:"before"`
+	After  []string `json:"after"`
+	Pods   int      `json:"pods"`
+	Leave  int      `json:"leave"`
+	// Emptied: all pods leave but static ones, which only their kubelet can end.
+	Emptied bool `json:"emptied"`
+	// Zone is the node's label topology.kubernetes.io/zone.
+	Zone string `json:"zone,omitempty"`
+}
+
+// Change says how a plan differs for a pod from what is the case without it.
+type Change string
+
+// Changes. The empty one is none.
+const (
+	ChangeNone    Change = ""
+	ChangeLeaves  Change = "Leaves"  // it stays without the plan
+	ChangeStays   Change = "Stays"   // it leaves without the plan
+	ChangeEarlier Change = "Earlier" // it leaves earlier than without the plan
+	ChangeLater   Change = "Later"   // it leaves later than without the plan
+)
+
+// PlannedPod is a pod on a node whose taints change.
+type PlannedPod struct {
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid"`
+	Node      string    `json:"node"`
+	// Leaves is true if a NoExecute taint makes the pod leave, now or later.
+	Leaves bool `json:"leaves"`
+	// Due is when it has to leave; absent for a pod that stays.
+	Due *metav1.MicroTime `json:"due,omitempty"`
+	// Taint is the one that decides, and Toleration what counts against it: absent if nothing tolerates it.
+	Taint      string             `json:"taint,omitempty"`
+	Toleration *corev1.Toleration `json:"toleration,omitempty"`
+	// Reason says why a pod stays that no toleration keeps.
+	Reason string `json:"reason,omitempty"`
+	// Change says how the plan differs from what is the case without it, and DueBefore when the pod has to leave then.
+	Change    Change            `json:"change,omitempty"`
+	DueBefore *metav1.MicroTime `json:"dueBefore,omitempty"`
+	Owner     *Owner            `json:"owner,omitempty"`
+	Priority  int32             `json:"priority"`
+	// GracePeriodSeconds is how long the pod may take to end.
+	GracePeriodSeconds int64 `json:"gracePeriodSeconds"`
+	// Budgets are the names of the PodDisruptionBudgets that cover the pod.
+	Budgets []string `json:"budgets,omitempty"`
+	// WhereTo says where the pod's successor would go; absent if that was not asked, or if it has none.
+	WhereTo *WhereTo `json:"whereTo,omitempty"`
+}
+
+// Owner is the workload that a pod belongs to: the topmost owner that is known, a Deployment and not its ReplicaSet.
+type Owner struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+}
+
+// WhereTo says where the successor of a pod that leaves would go, by the scheduler's own filters.
+type WhereTo struct {
+	// Node is the one on which the plan places it, as if all pods before it were placed already.
+	Node string `json:"node,omitempty"`
+	// Fits is the number of nodes that would take it, and Nodes names them, a hundred at the most.
+	Fits  int      `json:"fits"`
+	Nodes []string `json:"nodes,omitempty"`
+	// Warnings are sentences: nowhere, back onto the tainted node, zone spread broken, volume bound to the node.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// PlannedWorkload is the owner of pods that leave.
+type PlannedWorkload struct {
+	Owner     `json:",inline"`
+	Namespace string `json:"namespace"`
+	// Replicas is the number of its pods in the cluster that run or are to run, and Leave of those that leave.
+	Replicas int `json:"replicas"`
+	Leave    int `json:"leave"`
+}
+
+// PlannedBudget is a PodDisruptionBudget that covers pods that leave.
+type PlannedBudget struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Allowed is how many disruptions it allows now, and Leave how many of its pods leave.
+	Allowed int32 `json:"allowed"`
+	Leave   int   `json:"leave"`
+	// Breach is by how many more pods leave than it allows; 0 if it is kept.
+	Breach int `json:"breach"`
+}

@@ -1,0 +1,195 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/pager"
+
+	"github.com/taintkeeper/taintkeeper/internal/plan"
+)
+
+// patience is how long one call may take if --request-timeout says nothing else: a context that does not answer must not
+// keep anybody waiting for ever.
+const patience = 30 * time.Second
+
+// apiReader reads the objects of a cluster from its API server, in pages.
+type apiReader struct {
+	server   string
+	clients  kubernetes.Interface
+	metadata metadata.Interface
+	progress *progress
+	cluster  *plan.Cluster
+}
+
+// readAPI returns what a command wants of a cluster. Nodes and pods have to be there; of the rest the cluster says what is missing.
+func readAPI(ctx context.Context, config *rest.Config, wanted wants, progress *progress) (*plan.Cluster, error) {
+	config = rest.CopyConfig(config)
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.QPS = -1 // the API server does the flow control
+	if config.Timeout == 0 {
+		config.Timeout = patience
+	}
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	metadataClient, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	defer progress.end()
+	r := &apiReader{
+		server: config.Host, clients: clients, metadata: metadataClient, progress: progress,
+		cluster: &plan.Cluster{Controllers: map[types.UID]metav1.OwnerReference{}},
+	}
+	return r.cluster, r.read(ctx, wanted)
+}
+
+func (r *apiReader) read(ctx context.Context, wanted wants) error {
+	if err := r.required(ctx); err != nil {
+		return err
+	}
+	if wanted.budgets {
+		if err := r.disruption(ctx); err != nil {
+			return err
+		}
+	}
+	if wanted.scheduling {
+		return r.scheduling(ctx)
+	}
+	return nil
+}
+
+func (r *apiReader) required(ctx context.Context) error {
+	err := listAll(ctx, r, "nodes", r.clients.CoreV1().Nodes().List, func(node *corev1.Node) {
+		r.cluster.Nodes = append(r.cluster.Nodes, plan.SlimNode(node))
+	})
+	if err != nil {
+		return err
+	}
+	return listAll(ctx, r, "pods", r.clients.CoreV1().Pods(metav1.NamespaceAll).List, func(pod *corev1.Pod) {
+		r.cluster.Pods = append(r.cluster.Pods, plan.SlimPod(pod))
+	})
+}
+
+func (r *apiReader) disruption(ctx context.Context) error {
+	err := listAll(ctx, r, "poddisruptionbudgets", r.clients.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll).List, keep(&r.cluster.Budgets))
+	if err := r.without(err, "no PodDisruptionBudget is taken into account"); err != nil {
+		return err
+	}
+	for _, kind := range []schema.GroupVersionResource{
+		{Group: "apps", Version: "v1", Resource: "replicasets"},
+		{Group: "batch", Version: "v1", Resource: "jobs"},
+	} {
+		list := func(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+			return r.metadata.Resource(kind).List(ctx, options)
+		}
+		err := listAll(ctx, r, kind.Resource, list, func(object *metav1.PartialObjectMetadata) {
+			if controller := metav1.GetControllerOfNoCopy(object); controller != nil {
+				r.cluster.Controllers[object.UID] = *controller
+			}
+		})
+		if err := r.without(err, "who controls them is guessed, or not known"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *apiReader) scheduling(ctx context.Context) error {
+	const follows = "where pods would go is told without them"
+	core, storage := r.clients.CoreV1(), r.clients.StorageV1()
+	for _, err := range []error{
+		listAll(ctx, r, "namespaces", core.Namespaces().List, keep(&r.cluster.Namespaces)),
+		listAll(ctx, r, "persistentvolumeclaims", core.PersistentVolumeClaims(metav1.NamespaceAll).List, keep(&r.cluster.Claims)),
+		listAll(ctx, r, "persistentvolumes", core.PersistentVolumes().List, keep(&r.cluster.Volumes)),
+		listAll(ctx, r, "storageclasses", storage.StorageClasses().List, keep(&r.cluster.StorageClasses)),
+		listAll(ctx, r, "csinodes", storage.CSINodes().List, keep(&r.cluster.CSINodes)),
+	} {
+		if err := r.without(err, follows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keep appends each object as it is, but for who managed it.
+func keep[T any, P interface {
+	*T
+	metav1.Object
+}](all *[]P) func(P) {
+	return func(object P) {
+		object.SetManagedFields(nil)
+		*all = append(*all, object)
+	}
+}
+
+// without goes on without a kind that may not be read, and says what follows.
+func (r *apiReader) without(err error, follows string) error {
+	var denied deniedError
+	if !errors.As(err, &denied) {
+		return err
+	}
+	r.cluster.Missing = append(r.cluster.Missing, fmt.Sprintf("You may not list %s, so %s.", denied.kind, follows))
+	return nil
+}
+
+// deniedError: the API server does not let us list a kind.
+type deniedError struct {
+	kind string
+	error
+}
+
+// listAll lists all objects of a kind, page by page, so that no more than one page is held as a whole.
+func listAll[L runtime.Object, T any](ctx context.Context, r *apiReader, kind string, list func(context.Context, metav1.ListOptions) (L, error), each func(*T)) error {
+	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return list(ctx, options)
+	})
+	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
+		typed, ok := object.(any).(*T)
+		if !ok {
+			return fmt.Errorf("the API server sent %T", object)
+		}
+		each(typed)
+		r.progress.count(kind)
+		return nil
+	})
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("list %s: interrupted", kind)
+	case apierrors.IsForbidden(err):
+		return deniedError{kind, fmt.Errorf("list %s: %w: ask for the right to list them, or name files with -f", kind, err)}
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("list %s: the API server %s does not know you: %w: log in again", kind, r.server, err)
+	case isSilence(err):
+		return fmt.Errorf("list %s: the API server %s does not answer: %w: check the context (kubectl config current-context) and the network, or give it longer with --request-timeout", kind, r.server, err)
+	}
+	return fmt.Errorf("list %s: %w", kind, err)
+}
+
+// isSilence reports whether no answer came.
+func isSilence(err error) bool {
+	var network net.Error
+	var request *url.Error
+	return errors.As(err, &network) || errors.As(err, &request) || errors.Is(err, context.DeadlineExceeded)
+}

@@ -1,0 +1,138 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/resource"
+
+	"github.com/taintkeeper/taintkeeper/internal/plan"
+)
+
+// readFiles returns the objects that files hold. Kinds that play no part are passed over.
+func readFiles(in io.Reader, files resource.FilenameOptions) (*plan.Cluster, error) {
+	builder := resource.NewLocalBuilder().Unstructured().ContinueOnError().Flatten()
+	if i := slices.Index(files.Filenames, "-"); i >= 0 {
+		builder = builder.Stream(in, "stdin")
+		files.Filenames = slices.Delete(slices.Clone(files.Filenames), i, i+1)
+	}
+	if len(files.Filenames) > 0 {
+		builder = builder.FilenameParam(false, &files)
+	}
+	collected := collector{cluster: &plan.Cluster{Controllers: map[types.UID]metav1.OwnerReference{}}, seen: map[types.UID]bool{}}
+	err := builder.Do().Visit(func(info *resource.Info, err error) error {
+		if err != nil {
+			return err
+		}
+		object, ok := info.Object.(*unstructured.Unstructured)
+		if !ok {
+			return fmt.Errorf("%s: holds %T, which is no object", info.Source, info.Object)
+		}
+		if err := collected.add(object); err != nil {
+			return fmt.Errorf("%s: %s %s: %w", info.Source, object.GetKind(), object.GetName(), err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read files: %w", err)
+	}
+	return collected.result()
+}
+
+// collector sorts objects by kind.
+type collector struct {
+	cluster *plan.Cluster
+	seen    map[types.UID]bool
+	passed  int // objects of kinds that play no part
+}
+
+// add takes one object. The same in two files counts once.
+func (c *collector) add(object *unstructured.Unstructured) error {
+	if uid := object.GetUID(); uid != "" {
+		if c.seen[uid] {
+			return nil
+		}
+		c.seen[uid] = true
+	}
+	switch object.GroupVersionKind().GroupKind() {
+	case schema.GroupKind{Kind: "Node"}:
+		return addTo(&c.cluster.Nodes, object, plan.SlimNode)
+	case schema.GroupKind{Kind: "Pod"}:
+		return addTo(&c.cluster.Pods, object, plan.SlimPod)
+	case schema.GroupKind{Kind: "Namespace"}:
+		return addTo(&c.cluster.Namespaces, object, same[corev1.Namespace])
+	case schema.GroupKind{Kind: "PersistentVolume"}:
+		return addTo(&c.cluster.Volumes, object, same[corev1.PersistentVolume])
+	case schema.GroupKind{Kind: "PersistentVolumeClaim"}:
+		return addTo(&c.cluster.Claims, object, same[corev1.PersistentVolumeClaim])
+	case schema.GroupKind{Group: policyv1.GroupName, Kind: "PodDisruptionBudget"}:
+		return addTo(&c.cluster.Budgets, object, same[policyv1.PodDisruptionBudget])
+	case schema.GroupKind{Group: storagev1.GroupName, Kind: "StorageClass"}:
+		return addTo(&c.cluster.StorageClasses, object, same[storagev1.StorageClass])
+	case schema.GroupKind{Group: storagev1.GroupName, Kind: "CSINode"}:
+		return addTo(&c.cluster.CSINodes, object, same[storagev1.CSINode])
+	case schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, schema.GroupKind{Group: "batch", Kind: "Job"}:
+		if controller := metav1.GetControllerOfNoCopy(object); controller != nil {
+			c.cluster.Controllers[object.GetUID()] = *controller
+		}
+		return nil
+	}
+	c.passed++
+	return nil
+}
+
+func same[T any](object *T) *T { return object }
+
+// addTo converts an object and appends what is needed of it.
+func addTo[T any](all *[]*T, object *unstructured.Unstructured, slim func(*T) *T) error {
+	typed := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
+		return err
+	}
+	*all = append(*all, slim(typed))
+	return nil
+}
+
+func (c *collector) result() (*plan.Cluster, error) {
+	if len(c.cluster.Nodes) == 0 {
+		return nil, errors.New("the files hold no node: write them with 'kubectl get nodes,pods,pdb,replicasets -A -o yaml', or with 'kubectl taintkeeper snapshot'")
+	}
+	c.note(len(c.cluster.Pods) == 0, "The files hold no pod.")
+	c.note(len(c.cluster.Budgets) == 0, "The files hold no PodDisruptionBudget.")
+	c.noteStrangers()
+	return c.cluster, nil
+}
+
+func (c *collector) note(is bool, sentence string) {
+	if is {
+		c.cluster.Missing = append(c.cluster.Missing, sentence)
+	}
+}
+
+// noteStrangers says of how many pods the node is not among the files.
+func (c *collector) noteStrangers() {
+	known := map[string]bool{"": true}
+	for _, node := range c.cluster.Nodes {
+		known[node.Name] = true
+	}
+	strangers := 0
+	for _, pod := range c.cluster.Pods {
+		if !known[pod.Spec.NodeName] {
+			strangers++
+		}
+	}
+	c.note(strangers > 0, fmt.Sprintf("The files hold %d pods whose nodes they do not hold.", strangers))
+}

@@ -1,0 +1,102 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plan"
+	"github.com/taintkeeper/taintkeeper/taints"
+)
+
+// planOptions are those of kubectl taintkeeper plan.
+type planOptions struct {
+	source    source
+	output    output
+	nodes     nodeSelection
+	overwrite bool
+
+	edit taints.Edit
+}
+
+func newPlan(env Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+	o := &planOptions{source: newSource(env, config), output: newOutput(env)}
+	cmd := &cobra.Command{
+		Use:   "plan (NODE... | -l SELECTOR | --all) TAINT...",
+		Short: "Say what taints would do: who leaves, when and why",
+		Long: `Say what taints would do, without setting them: which pods leave, when and why, what that means for their
+workloads and PodDisruptionBudgets, and which nodes are emptied.
+
+Taints are written as for kubectl taint, additions and removals mixed: key=value:Effect, key:Effect, key:Effect-, key-.`,
+		Example: `  # Who would leave if node worker-1 got this taint?
+  kubectl taintkeeper plan worker-1 maintenance=now:NoExecute
+
+  # The same for a whole zone, without a cluster
+  kubectl taintkeeper plan -f cluster.json -l topology.kubernetes.io/zone=a maintenance=now:NoExecute`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.complete(args); err != nil {
+				return err
+			}
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	o.source.addFlags(cmd)
+	o.output.addFlags(cmd)
+	o.nodes.addFlags(cmd)
+	cmd.Flags().BoolVar(&o.overwrite, "overwrite", false, "Put taints in the place of those with the same key and effect, as kubectl taint --overwrite does.")
+	return cmd
+}
+
+func (o *planOptions) complete(args []string) error {
+	nodes, specs, err := splitTaints(args)
+	if err != nil {
+		return err
+	}
+	o.nodes.complete(nodes)
+	if o.edit, err = taints.ParseEdit(specs...); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+func (o *planOptions) validate() error {
+	if err := o.nodes.validate(); err != nil {
+		return err
+	}
+	return o.output.validate()
+}
+
+func (o *planOptions) run(ctx context.Context) error {
+	made, err := o.make(ctx)
+	if err != nil {
+		return err
+	}
+	if printed, err := o.output.object(made); printed {
+		return err
+	}
+	return printPlan(&o.output, made)
+}
+
+func (o *planOptions) make(ctx context.Context) (*cliv1alpha1.TaintPlan, error) {
+	cluster, err := o.source.read(ctx, wants{budgets: true})
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := o.nodes.of(cluster)
+	if err != nil {
+		return nil, err
+	}
+	policy := taints.KeepExisting
+	if o.overwrite {
+		policy = taints.OverwriteExisting
+	}
+	return plan.Make(cluster, plan.Request{Nodes: nodes, Edit: o.edit, Overwrite: policy, At: o.source.env.Clock.Now()})
+}

@@ -1,0 +1,43 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// covering is a PodDisruptionBudget with its selector, read once.
+type covering struct {
+	*policyv1.PodDisruptionBudget
+
+	selector labels.Selector
+}
+
+// budgets are the PodDisruptionBudgets of each namespace.
+type budgets map[string][]covering
+
+// coverage reads the selectors. One that cannot be read covers nothing, as for the disruption controller.
+func coverage(all []*policyv1.PodDisruptionBudget) budgets {
+	byNamespace := budgets{}
+	for _, budget := range all {
+		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+		if err == nil {
+			byNamespace[budget.Namespace] = append(byNamespace[budget.Namespace], covering{budget, selector})
+		}
+	}
+	return byNamespace
+}
+
+func (b budgets) of(pod *corev1.Pod) []covering {
+	var all []covering
+	for _, budget := range b[pod.Namespace] {
+		if budget.selector.Matches(labels.Set(pod.Labels)) {
+			all = append(all, budget)
+		}
+	}
+	return all
+}

@@ -1,0 +1,104 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+)
+
+// Cluster holds the objects from which a plan is made. They are read, never modified. What is missing is nil, and
+// Missing says so in sentences.
+type Cluster struct {
+	Nodes   []*corev1.Node
+	Pods    []*corev1.Pod
+	Budgets []*policyv1.PodDisruptionBudget
+	// Controllers are the controllers of what owns pods, by the UID of the owner: a ReplicaSet's Deployment, a Job's CronJob.
+	Controllers map[types.UID]metav1.OwnerReference
+
+	// What the scheduler asks for besides, when a plan says where pods would go.
+	Namespaces     []*corev1.Namespace
+	Claims         []*corev1.PersistentVolumeClaim
+	Volumes        []*corev1.PersistentVolume
+	StorageClasses []*storagev1.StorageClass
+	CSINodes       []*storagev1.CSINode
+
+	// Missing says what could not be read, and what follows.
+	Missing []string
+}
+
+// Node returns the node of that name, nil if there is none.
+func (c *Cluster) Node(name string) *corev1.Node {
+	i := slices.IndexFunc(c.Nodes, func(node *corev1.Node) bool { return node.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return c.Nodes[i]
+}
+
+// ByNode returns the pods that are bound, by node.
+func (c *Cluster) ByNode() map[string][]*corev1.Pod {
+	byNode := map[string][]*corev1.Pod{}
+	for _, pod := range c.Pods {
+		if pod.Spec.NodeName != "" {
+			byNode[pod.Spec.NodeName] = append(byNode[pod.Spec.NodeName], pod)
+		}
+	}
+	return byNode
+}
+
+// templateHash is the label with which the Deployment controller names a ReplicaSet and its pods.
+const templateHash = "pod-template-hash"
+
+// Owner returns the topmost owner of a pod that is known, nil for a pod without a controller.
+func (c *Cluster) Owner(pod *corev1.Pod) *cliv1alpha1.Owner {
+	controller := metav1.GetControllerOfNoCopy(pod)
+	if controller == nil {
+		return nil
+	}
+	owner := &cliv1alpha1.Owner{Kind: controller.Kind, Name: controller.Name}
+	if above, ok := c.Controllers[controller.UID]; ok {
+		return &cliv1alpha1.Owner{Kind: above.Kind, Name: above.Name}
+	}
+	if hash := pod.Labels[templateHash]; hash != "" && controller.Kind == "ReplicaSet" {
+		if deployment, ok := strings.CutSuffix(controller.Name, "-"+hash); ok {
+			return &cliv1alpha1.Owner{Kind: "Deployment", Name: deployment}
+		}
+	}
+	return owner
+}
+
+// isStatic reports whether a pod is the mirror image of a static pod: only its kubelet can end it.
+func isStatic(pod *corev1.Pod) bool {
+	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	return mirror
+}
+
+// isOver reports whether a pod has finished, or is about to go.
+func isOver(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// isReady reports whether nothing says that the pod is not ready.
+func isReady(pod *corev1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if condition := &pod.Status.Conditions[i]; condition.Type == corev1.PodReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return !isOver(pod)
+}
+
+func byName(a, b *corev1.Pod) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}

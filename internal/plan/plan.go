@@ -1,0 +1,182 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// Request says which taints change, where and when.
+type Request struct {
+	// Nodes are the nodes whose taints change.
+	Nodes []*corev1.Node
+	// Edit is the change.
+	Edit taints.Edit
+	// Overwrite says what becomes of a taint that is there already.
+	Overwrite taints.Overwrite
+	// At is when it is made.
+	At time.Time
+	// Rule decides; the zero value is Kubernetes' default.
+	Rule verdict.Rule
+}
+
+// Make returns what the change would do. A node to which it cannot be made is named in the notes; if there is no other it
+// is an error.
+func Make(cluster *Cluster, request Request) (*cliv1alpha1.TaintPlan, error) {
+	plan := &cliv1alpha1.TaintPlan{
+		At:     metav1.NewMicroTime(request.At),
+		Taints: request.Edit.Specs(),
+		Notes:  slices.Clone(cluster.Missing),
+		Nodes:  []cliv1alpha1.PlannedNode{},
+		Pods:   []cliv1alpha1.PlannedPod{},
+	}
+	plan.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("TaintPlan"))
+	changes, errs := changesOf(request)
+	if len(changes) == 0 {
+		return nil, errors.Join(errs...)
+	}
+	for _, err := range errs {
+		plan.Notes = append(plan.Notes, "Left out "+err.Error()+".")
+	}
+	byNode := cluster.ByNode()
+	for _, change := range changes {
+		plan.Nodes = append(plan.Nodes, change.node())
+		plan.Notes = append(plan.Notes, change.notes()...)
+		for _, pod := range byNode[change.name] {
+			planned := change.judge(request, pod)
+			planned.Owner = cluster.Owner(pod)
+			plan.Pods = append(plan.Pods, planned)
+		}
+	}
+	sortPods(plan.Pods)
+	weigh(plan, cluster)
+	return plan, nil
+}
+
+// change is what becomes of the taints of one node.
+type change struct {
+	name, zone    string
+	taints        []corev1.Taint
+	edited        []corev1.Taint
+	before, after []verdict.Taint
+}
+
+// changesOf returns what becomes of the nodes, by name, and an error for each to which the change cannot be made.
+func changesOf(request Request) ([]change, []error) {
+	var all []change
+	var errs []error
+	for _, node := range request.Nodes {
+		edited, err := request.Edit.Apply(node.Spec.Taints, request.Overwrite)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("node %s: %w", node.Name, err))
+			continue
+		}
+		before := verdict.Advance(nil, node.Spec.Taints, request.At)
+		all = append(all, change{
+			name: node.Name, zone: node.Labels[corev1.LabelTopologyZone],
+			taints: node.Spec.Taints, edited: edited,
+			before: before, after: verdict.Advance(before, edited, request.At),
+		})
+	}
+	slices.SortFunc(all, func(a, b change) int { return cmp.Compare(a.name, b.name) })
+	return all, errs
+}
+
+func (c change) node() cliv1alpha1.PlannedNode {
+	return cliv1alpha1.PlannedNode{Name: c.name, Zone: c.zone, Before: formatAll(c.taints), After: formatAll(c.edited)}
+}
+
+func formatAll(all []corev1.Taint) []string {
+	specs := make([]string, 0, len(all))
+	for _, taint := range all {
+		specs = append(specs, taints.Format(taint))
+	}
+	return specs
+}
+
+// notes says which taints count from an instant that nobody has written down.
+func (c change) notes() []string {
+	var notes []string
+	for _, taint := range taints.NoExecute(c.taints) {
+		if taint.TimeAdded.IsZero() {
+			notes = append(notes, fmt.Sprintf("Node %s: taint %s has no timeAdded, so it is taken to count from now; whoever has seen it before counts from then.", c.name, taints.Format(taint)))
+		}
+	}
+	return notes
+}
+
+// judge returns what becomes of one pod of the node.
+func (c change) judge(request Request, pod *corev1.Pod) cliv1alpha1.PlannedPod {
+	planned := cliv1alpha1.PlannedPod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: c.name}
+	if pod.Spec.Priority != nil {
+		planned.Priority = *pod.Spec.Priority
+	}
+	if planned.GracePeriodSeconds = corev1.DefaultTerminationGracePeriodSeconds; pod.Spec.TerminationGracePeriodSeconds != nil {
+		planned.GracePeriodSeconds = *pod.Spec.TerminationGracePeriodSeconds
+	}
+	switch {
+	case isStatic(pod):
+		planned.Reason = "A static pod: only its kubelet can end it."
+		return planned
+	case pod.DeletionTimestamp != nil:
+		planned.Reason = "It is terminating already."
+		return planned
+	}
+	facts := verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: verdict.Precise(verdict.Bound(pod), request.At)}
+	before, after := request.Rule.Decide(facts, c.before), request.Rule.Decide(facts, c.after)
+	planned.Change = changeOf(before, after)
+	planned.Leaves, planned.Toleration = after.Leaves, after.Toleration.DeepCopy()
+	if after.Taint.Key != "" {
+		planned.Taint = taints.Format(after.Taint.Taint)
+	}
+	planned.Due, planned.DueBefore = dueOf(after), dueOf(before)
+	return planned
+}
+
+func changeOf(before, after verdict.Verdict) cliv1alpha1.Change {
+	switch {
+	case !before.Leaves && after.Leaves:
+		return cliv1alpha1.ChangeLeaves
+	case before.Leaves && !after.Leaves:
+		return cliv1alpha1.ChangeStays
+	case after.Due.Before(before.Due):
+		return cliv1alpha1.ChangeEarlier
+	case before.Due.Before(after.Due):
+		return cliv1alpha1.ChangeLater
+	}
+	return cliv1alpha1.ChangeNone
+}
+
+func dueOf(v verdict.Verdict) *metav1.MicroTime {
+	if !v.Leaves {
+		return nil
+	}
+	due := metav1.NewMicroTime(v.Due)
+	return &due
+}
+
+// sortPods puts the pods that leave first, soonest first.
+func sortPods(pods []cliv1alpha1.PlannedPod) {
+	slices.SortFunc(pods, func(a, b cliv1alpha1.PlannedPod) int {
+		if a.Leaves != b.Leaves {
+			return map[bool]int{true: -1, false: 1}[a.Leaves]
+		}
+		order := 0
+		if a.Leaves {
+			order = a.Due.Compare(b.Due.Time)
+		}
+		return cmp.Or(order, cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+}

@@ -1,0 +1,109 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// SlimPod returns what a plan needs of a pod. It names everything that is kept, so that what should not leave a cluster
+// does not by oversight: environment, commands, annotations, names of secrets.
+func SlimPod(pod *corev1.Pod) *corev1.Pod {
+	slim := &corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: slimMeta(&pod.ObjectMeta),
+		Spec: corev1.PodSpec{
+			NodeName:                      pod.Spec.NodeName,
+			NodeSelector:                  pod.Spec.NodeSelector,
+			Affinity:                      pod.Spec.Affinity,
+			Tolerations:                   pod.Spec.Tolerations,
+			TopologySpreadConstraints:     pod.Spec.TopologySpreadConstraints,
+			Priority:                      pod.Spec.Priority,
+			PriorityClassName:             pod.Spec.PriorityClassName,
+			SchedulerName:                 pod.Spec.SchedulerName,
+			SchedulingGates:               pod.Spec.SchedulingGates,
+			TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds,
+			HostNetwork:                   pod.Spec.HostNetwork,
+			Overhead:                      pod.Spec.Overhead,
+			Resources:                     pod.Spec.Resources,
+			Containers:                    slimContainers(pod.Spec.Containers),
+			InitContainers:                slimContainers(pod.Spec.InitContainers),
+			Volumes:                       slimVolumes(pod.Spec.Volumes),
+		},
+		Status: corev1.PodStatus{
+			Phase:             pod.Status.Phase,
+			QOSClass:          pod.Status.QOSClass,
+			NominatedNodeName: pod.Status.NominatedNodeName,
+			Conditions:        slimConditions(pod.Status.Conditions),
+		},
+	}
+	if _, static := pod.Annotations[corev1.MirrorPodAnnotationKey]; static {
+		slim.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "true"}
+	}
+	return slim
+}
+
+func slimMeta(meta *metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID, ResourceVersion: meta.ResourceVersion,
+		Labels: meta.Labels, OwnerReferences: meta.OwnerReferences, Finalizers: meta.Finalizers,
+		CreationTimestamp: meta.CreationTimestamp, DeletionTimestamp: meta.DeletionTimestamp,
+		DeletionGracePeriodSeconds: meta.DeletionGracePeriodSeconds,
+	}
+}
+
+func slimContainers(containers []corev1.Container) []corev1.Container {
+	var all []corev1.Container
+	for i := range containers {
+		container := corev1.Container{Name: containers[i].Name, Resources: containers[i].Resources, RestartPolicy: containers[i].RestartPolicy}
+		for _, port := range containers[i].Ports {
+			if port.HostPort != 0 {
+				container.Ports = append(container.Ports, port)
+			}
+		}
+		all = append(all, container)
+	}
+	return all
+}
+
+// slimVolumes keeps the volumes that bind a pod to a node or to a zone.
+func slimVolumes(volumes []corev1.Volume) []corev1.Volume {
+	var all []corev1.Volume
+	for i := range volumes {
+		switch source := &volumes[i].VolumeSource; {
+		case source.PersistentVolumeClaim != nil:
+			all = append(all, corev1.Volume{Name: volumes[i].Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: source.PersistentVolumeClaim}})
+		case source.Ephemeral != nil:
+			all = append(all, corev1.Volume{Name: volumes[i].Name, VolumeSource: corev1.VolumeSource{Ephemeral: source.Ephemeral}})
+		}
+	}
+	return all
+}
+
+// slimConditions keeps what says when a pod was bound, whether it is ready, and who disrupts it.
+func slimConditions(conditions []corev1.PodCondition) []corev1.PodCondition {
+	var all []corev1.PodCondition
+	for i := range conditions {
+		condition := conditions[i]
+		switch condition.Type {
+		case corev1.PodScheduled, corev1.PodReady, corev1.DisruptionTarget:
+			all = append(all, corev1.PodCondition{
+				Type: condition.Type, Status: condition.Status, Reason: condition.Reason, Message: condition.Message,
+				LastTransitionTime: condition.LastTransitionTime,
+			})
+		}
+	}
+	return all
+}
+
+// SlimNode returns what a plan needs of a node.
+func SlimNode(node *corev1.Node) *corev1.Node {
+	return &corev1.Node{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+		ObjectMeta: slimMeta(&node.ObjectMeta),
+		Spec:       corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable},
+		Status:     corev1.NodeStatus{Allocatable: node.Status.Allocatable, Capacity: node.Status.Capacity, Conditions: node.Status.Conditions},
+	}
+}

@@ -1,0 +1,150 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+)
+
+// weigh adds what the departures of a plan mean for nodes, workloads and budgets, and counts.
+func weigh(plan *cliv1alpha1.TaintPlan, cluster *Cluster) {
+	pods := map[types.UID]*corev1.Pod{}
+	for _, pod := range cluster.Pods {
+		pods[pod.UID] = pod
+	}
+	weighNodes(plan, pods)
+	weighWorkloads(plan, cluster)
+	weighBudgets(plan, cluster, pods)
+	plan.Summary = summaryOf(plan)
+}
+
+func weighNodes(plan *cliv1alpha1.TaintPlan, pods map[types.UID]*corev1.Pod) {
+	leave, stay := map[string]int{}, map[string]int{}
+	static := map[string]int{}
+	for i := range plan.Pods {
+		pod := &plan.Pods[i]
+		switch {
+		case pod.Leaves:
+			leave[pod.Node]++
+		case isStatic(pods[pod.UID]):
+			static[pod.Node]++
+		default:
+			stay[pod.Node]++
+		}
+	}
+	for i := range plan.Nodes {
+		node := &plan.Nodes[i]
+		node.Leave, node.Pods = leave[node.Name], leave[node.Name]+stay[node.Name]+static[node.Name]
+		node.Emptied = node.Leave > 0 && stay[node.Name] == 0
+	}
+}
+
+// workloadKey is a workload's name in the whole cluster.
+type workloadKey struct {
+	namespace string
+	owner     cliv1alpha1.Owner
+}
+
+func weighWorkloads(plan *cliv1alpha1.TaintPlan, cluster *Cluster) {
+	leaving := map[types.UID]bool{}
+	workloads := map[workloadKey]*cliv1alpha1.PlannedWorkload{}
+	for i := range plan.Pods {
+		if pod := &plan.Pods[i]; pod.Leaves && pod.Owner != nil {
+			leaving[pod.UID] = true
+			workloads[workloadKey{pod.Namespace, *pod.Owner}] = &cliv1alpha1.PlannedWorkload{Owner: *pod.Owner, Namespace: pod.Namespace}
+		}
+	}
+	if len(workloads) == 0 {
+		return
+	}
+	for _, pod := range cluster.Pods {
+		owner := cluster.Owner(pod)
+		if owner == nil || isOver(pod) {
+			continue
+		}
+		if workload := workloads[workloadKey{pod.Namespace, *owner}]; workload != nil {
+			workload.Replicas++
+			if leaving[pod.UID] {
+				workload.Leave++
+			}
+		}
+	}
+	for workload := range maps.Values(workloads) {
+		if workload.Leave > 0 { // else only pods of it leave that have finished
+			plan.Workloads = append(plan.Workloads, *workload)
+		}
+	}
+	slices.SortFunc(plan.Workloads, func(a, b cliv1alpha1.PlannedWorkload) int {
+		return cmp.Or(cmp.Compare(left(a), left(b)), cmp.Compare(b.Leave, a.Leave), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// left is 0 for a workload that loses every replica, else 1.
+func left(w cliv1alpha1.PlannedWorkload) int { return min(w.Replicas-w.Leave, 1) }
+
+func weighBudgets(plan *cliv1alpha1.TaintPlan, cluster *Cluster, pods map[types.UID]*corev1.Pod) {
+	covers := coverage(cluster.Budgets)
+	weighed := map[string]*cliv1alpha1.PlannedBudget{}
+	disrupted := map[string]int{}
+	for i := range plan.Pods {
+		planned := &plan.Pods[i]
+		pod := pods[planned.UID]
+		if !planned.Leaves || isOver(pod) {
+			continue
+		}
+		for _, budget := range covers.of(pod) {
+			planned.Budgets = append(planned.Budgets, budget.Name)
+			key := budget.Namespace + "/" + budget.Name
+			if weighed[key] == nil {
+				weighed[key] = &cliv1alpha1.PlannedBudget{Namespace: budget.Namespace, Name: budget.Name, Allowed: budget.Status.DisruptionsAllowed}
+			}
+			weighed[key].Leave++
+			if isReady(pod) {
+				disrupted[key]++
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(weighed)) {
+		budget := weighed[key]
+		budget.Breach = max(disrupted[key]-int(budget.Allowed), 0)
+		plan.Budgets = append(plan.Budgets, *budget)
+	}
+}
+
+func summaryOf(plan *cliv1alpha1.TaintPlan) cliv1alpha1.PlanSummary {
+	summary := cliv1alpha1.PlanSummary{Nodes: len(plan.Nodes), Pods: len(plan.Pods)}
+	for _, node := range plan.Nodes {
+		summary.Emptied += count(node.Emptied)
+	}
+	for i := range plan.Pods {
+		pod := &plan.Pods[i]
+		summary.Changed += count(pod.Change != cliv1alpha1.ChangeNone)
+		if pod.Leaves {
+			summary.Leave++
+			summary.AtOnce += count(!pod.Due.After(plan.At.Time))
+			summary.Last = pod.Due
+		}
+	}
+	for _, workload := range plan.Workloads {
+		summary.WorkloadsLost += count(left(workload) == 0)
+	}
+	for _, budget := range plan.Budgets {
+		summary.BudgetsBreached += count(budget.Breach > 0)
+	}
+	return summary
+}
+
+func count(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
