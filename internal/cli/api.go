@@ -85,8 +85,9 @@ func (r *apiReader) required(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var sharer plan.Sharer
 	return listAll(ctx, r, "pods", r.clients.CoreV1().Pods(metav1.NamespaceAll).List, func(pod *corev1.Pod) {
-		r.cluster.Pods = append(r.cluster.Pods, plan.SlimPod(pod))
+		r.cluster.Pods = append(r.cluster.Pods, sharer.Share(plan.SlimPod(pod)))
 	})
 }
 

@@ -56,6 +56,7 @@ func readFiles(in io.Reader, files resource.FilenameOptions) (*plan.Cluster, err
 type collector struct {
 	cluster *plan.Cluster
 	seen    map[types.UID]bool
+	sharer  plan.Sharer
 	passed  int // objects of kinds that play no part
 }
 
@@ -71,7 +72,7 @@ func (c *collector) add(object *unstructured.Unstructured) error {
 	case schema.GroupKind{Kind: "Node"}:
 		return addTo(&c.cluster.Nodes, object, plan.SlimNode)
 	case schema.GroupKind{Kind: "Pod"}:
-		return addTo(&c.cluster.Pods, object, plan.SlimPod)
+		return addTo(&c.cluster.Pods, object, func(pod *corev1.Pod) *corev1.Pod { return c.sharer.Share(plan.SlimPod(pod)) })
 	case schema.GroupKind{Kind: "Namespace"}:
 		return addTo(&c.cluster.Namespaces, object, same[corev1.Namespace])
 	case schema.GroupKind{Kind: "PersistentVolume"}:
