@@ -228,3 +228,38 @@ func (s *slots) withdrawable(req PodRequest) bool {
 	t, ok := s.open[req]
 	return !ok || !t.over
 }
+
+// The watch is late, and the node is untainted while the third refusal takes its time: the condition of a pod that stays is left alone.
+func TestARefusalIsNotSaidOfAPodThatStaysByNow(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		tries := 0
+		server := w.slow(func(verb, _ string) (time.Duration, error) {
+			if verb != "delete" {
+				return 0, nil
+			}
+			tries++
+			takes := time.Duration(0)
+			if tries == troubleAfter {
+				takes = 2 * sec
+			}
+			return takes, apierrors.NewForbidden(podsResource, "p", errors.New("ValidatingAdmissionPolicy 'keep' with binding 'all' denied request: not now"))
+		})
+		w.laggingNodeWatch(10 * sec)
+		w.addNode("n", "k:NoExecute")
+		w.addPod("p")
+		w.run(server.behind)
+		for range 100 {
+			if w.pass(100 * ms); tries == troubleAfter {
+				break
+			}
+		}
+		w.taint("n", "k-")
+		w.pass(time.Minute)
+		if tries != troubleAfter {
+			t.Errorf("the delete was tried %d times, want %d: the last one is refused after the node is untainted", tries, troubleAfter)
+		}
+		if got := w.pod("p").Status.Conditions[0]; strings.Contains(got.Message, "refused") {
+			t.Errorf("the condition of a pod that stays was set again: %q", got.Message)
+		}
+	})
+}

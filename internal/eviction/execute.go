@@ -291,6 +291,9 @@ func (x *executor) tellRefusal(ctx context.Context, t *try, pod *podcache.Pod, e
 	if !refused(err) || t.attempt.failures+1 < troubleAfter || t.attempt.refuser == refuser(err) {
 		return
 	}
+	if _, _, done, err := x.decideAgain(ctx, t, nil); done != "" || err != nil { // the refusal took its time, too
+		return
+	}
 	t.attempt.refuser = refuser(err)
 	x.events.refused(pod, err)
 	if _, err := x.api.patchCondition(ctx, pod, refusedMessage(t.attempt.refuser)); err != nil {

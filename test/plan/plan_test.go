@@ -1,0 +1,260 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"slices"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+	"github.com/taintkeeper/taintkeeper/taints"
+)
+
+const (
+	// late is how long after its instant an eviction may come here: this machine runs a whole control plane and more besides.
+	late = 5 * time.Second
+	// horizon is for how long pods tolerate at the most that are waited for. Others tolerate for an hour.
+	horizon  = 8
+	patience = time.Minute
+)
+
+// TestAPlanComesTrue makes random clusters, plans random sets of taints, sets them, and compares.
+func TestAPlanComesTrue(t *testing.T) {
+	t.Logf("%d rounds of seed %d", *rounds, *seed)
+	random := rand.New(rand.NewPCG(*seed, 1))
+	worst, all := time.Duration(0), 0
+	for i := range *rounds {
+		r := &round{t: t, random: random, namespace: fmt.Sprintf("round-%d", i), taintedAt: map[string]time.Time{}}
+		r.populate()
+		r.plan()
+		r.taint()
+		n, lateness := r.compare()
+		all, worst = all+n, max(worst, lateness)
+		r.clear()
+	}
+	if all == 0 {
+		t.Error("no pod was to leave in any round: nothing was compared")
+	}
+	t.Logf("%d pods left as planned, the last of them %s after its instant", all, worst.Round(time.Millisecond))
+}
+
+// round is one random cluster and one set of taints.
+type round struct {
+	t         *testing.T
+	random    *rand.Rand
+	namespace string
+
+	nodes     []string
+	specs     []string
+	planned   *cliv1alpha1.TaintPlan
+	taintedAt map[string]time.Time // when the API server had accepted a node's taints
+	audit     *localcluster.AuditLog
+}
+
+func pick[T any](random *rand.Rand, all ...T) T { return all[random.IntN(len(all))] }
+
+func (r *round) must(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// await polls until a condition holds.
+func (r *round) await(what string, holds func(context.Context) (bool, error)) {
+	r.t.Helper()
+	if err := wait.PollUntilContextTimeout(r.t.Context(), 100*time.Millisecond, patience, true, holds); err != nil {
+		r.t.Fatalf("%s: %s: %v", r.namespace, what, err)
+	}
+}
+
+var keys = []string{"power", "maintenance", "spot"}
+
+func (r *round) tolerations() []corev1.Toleration {
+	var all []corev1.Toleration
+	for _, key := range keys {
+		switch r.random.IntN(4) {
+		case 0:
+			all = append(all, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists})
+		case 1:
+			seconds := pick(r.random, int64(r.random.IntN(horizon)), 3600)
+			all = append(all, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds})
+		case 2:
+			seconds := int64(r.random.IntN(horizon))
+			all = append(all, corev1.Toleration{Key: key, Value: pick(r.random, "", "now"), TolerationSeconds: &seconds, Effect: corev1.TaintEffectNoExecute})
+		}
+	}
+	return all
+}
+
+// populate makes Deployments, and returns once all their pods run.
+func (r *round) populate() {
+	ctx := r.t.Context()
+	_, err := admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}}, metav1.CreateOptions{})
+	r.must(err)
+	replicas := 0
+	for i := range 8 {
+		n := 1 + r.random.IntN(5)
+		replicas += n
+		_, err := admin.AppsV1().Deployments(r.namespace).Create(ctx, r.deployment(fmt.Sprintf("app-%d", i), int32(n)), metav1.CreateOptions{})
+		r.must(err)
+	}
+	r.await("all pods run", func(ctx context.Context) (bool, error) {
+		pods, err := admin.CoreV1().Pods(r.namespace).List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Running"})
+		return err == nil && len(pods.Items) == replicas, nil
+	})
+}
+
+func (r *round) deployment(name string, replicas int32) *appsv1.Deployment {
+	labels := map[string]string{"app": name}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					Tolerations:                   r.tolerations(),
+					TerminationGracePeriodSeconds: new(int64(1)),
+					Containers:                    []corev1.Container{{Name: "main", Image: "registry.example/main"}},
+				},
+			},
+		},
+	}
+}
+
+// plan draws nodes and taints, and asks what they would do.
+func (r *round) plan() {
+	for i := range 9 {
+		if r.random.IntN(2) == 0 {
+			r.nodes = append(r.nodes, fmt.Sprintf("node-%d", i))
+		}
+	}
+	if len(r.nodes) == 0 {
+		r.nodes = []string{"node-0"}
+	}
+	for _, i := range r.random.Perm(len(keys))[:1+r.random.IntN(2)] {
+		r.specs = append(r.specs, keys[i]+pick(r.random, "", "=now", "=soon")+":"+pick(r.random, "NoExecute", "NoExecute", "NoExecute", "NoSchedule"))
+	}
+	args := slices.Concat([]string{"--kubeconfig", kubeconfig, "plan", "-o", "json"}, r.nodes, r.specs)
+	output, err := exec.CommandContext(r.t.Context(), plugin, args...).Output()
+	if err != nil {
+		r.t.Fatalf("%v: %v: %s", args, err, output)
+	}
+	r.must(json.Unmarshal(output, &r.planned))
+	r.audit = localcluster.NewAuditLog(cluster.AuditLog())
+}
+
+// taint sets the taints as kubectl taint does.
+func (r *round) taint() {
+	edit, err := taints.ParseEdit(r.specs...)
+	r.must(err)
+	r.changeTaints(func(current []corev1.Taint) ([]corev1.Taint, error) { return edit.Apply(current, taints.KeepExisting) })
+}
+
+func (r *round) changeTaints(change func([]corev1.Taint) ([]corev1.Taint, error)) {
+	for _, name := range r.nodes {
+		r.await("change the taints of "+name, func(ctx context.Context) (bool, error) {
+			node, err := admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return false, err
+			}
+			if node.Spec.Taints, err = change(node.Spec.Taints); err != nil {
+				return false, err
+			}
+			_, err = admin.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{})
+			if apierrors.IsConflict(err) {
+				return false, nil
+			}
+			r.taintedAt[name] = time.Now()
+			return err == nil, err
+		})
+	}
+}
+
+// compare waits for what is to happen, and returns how many pods left as planned and how late the latest was. A Deployment
+// gives no name twice, so names tell the pods apart.
+func (r *round) compare() (int, time.Duration) {
+	due, planned := map[string]time.Time{}, map[string]bool{}
+	for i := range r.planned.Pods {
+		pod := &r.planned.Pods[i]
+		name := pod.Namespace + "/" + pod.Name
+		planned[name] = true
+		if pod.Leaves && pod.Due.Sub(r.planned.At.Time) <= horizon*time.Second {
+			due[name] = pod.Due.Add(r.taintedAt[pod.Node].Sub(r.planned.At.Time))
+		}
+	}
+	left := r.departures(planned, len(due))
+	worst := time.Duration(0)
+	for name := range planned {
+		at, gone := left[name]
+		instant, leaves := due[name]
+		switch lateness := at.Sub(instant); {
+		case !gone && !leaves:
+		case !gone:
+			r.t.Errorf("%s has not left, and by the plan of %v on %v it leaves at %s", name, r.specs, r.nodes, instant)
+		case !leaves:
+			r.t.Errorf("%s left at %s, and by the plan of %v on %v it does not", name, at, r.specs, r.nodes)
+		case lateness < -time.Second || lateness > late:
+			r.t.Errorf("%s left %s after the instant of the plan of %v on %v", name, lateness, r.specs, r.nodes)
+		default:
+			worst = max(worst, lateness)
+		}
+	}
+	return len(due), worst
+}
+
+// departures returns when the deletes of planned pods were accepted, once nothing more is to come.
+func (r *round) departures(planned map[string]bool, expected int) map[string]time.Time {
+	left := map[string]time.Time{}
+	until := time.Now().Add(patience)
+	for time.Now().Before(until) && (len(left) < expected || time.Now().Before(r.end())) {
+		deletes, err := r.audit.Events(func(e localcluster.AuditEvent) bool {
+			return e.Resource == "pods" && e.Verb == "delete" && e.Accepted() && planned[e.Namespace+"/"+e.Name]
+		})
+		r.must(err)
+		for _, e := range deletes {
+			left[e.Namespace+"/"+e.Name] = e.Answered
+		}
+		<-time.After(100 * time.Millisecond)
+	}
+	return left
+}
+
+// end is when all that is waited for has happened, and whoever leaves too many would have.
+func (r *round) end() time.Time {
+	var last time.Time
+	for _, at := range r.taintedAt {
+		if at.After(last) {
+			last = at
+		}
+	}
+	return last.Add((horizon + 1) * time.Second)
+}
+
+// clear takes the taints off, and the pods.
+func (r *round) clear() {
+	r.changeTaints(func(current []corev1.Taint) ([]corev1.Taint, error) {
+		return slices.DeleteFunc(current, func(taint corev1.Taint) bool { return slices.Contains(keys, taint.Key) }), nil
+	})
+	r.must(admin.AppsV1().Deployments(r.namespace).DeleteCollection(r.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	r.await("all pods go", func(ctx context.Context) (bool, error) {
+		pods, err := admin.CoreV1().Pods(r.namespace).List(ctx, metav1.ListOptions{})
+		return err == nil && len(pods.Items) == 0, nil
+	})
+}
