@@ -30,6 +30,7 @@ type board struct {
 	wide, headers bool
 	width, height int
 
+	known  bool // what is pending has been told
 	pods   []cliv1alpha1.PendingPod
 	marks  map[types.UID]mark
 	passed []cliv1alpha1.PendingChange // gone or cancelled, and still in sight
@@ -109,7 +110,7 @@ func (b *board) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 
 // take shows what is pending now. News are a sign that the watches work.
 func (b *board) take(update update) {
-	b.pods, b.note = update.list.Pods, ""
+	b.known, b.pods, b.note = true, update.list.Pods, ""
 	until := b.clock.Now().Add(lingers)
 	for _, change := range update.changes {
 		b.marks[change.Pod.UID] = mark{change.Change, until}
@@ -170,6 +171,8 @@ func (b *board) title() string {
 		}
 	}
 	switch {
+	case !b.known:
+		return "Reading nodes and pods."
 	case len(b.pods) == 0:
 		return "No pod has to leave."
 	case late == len(b.pods):

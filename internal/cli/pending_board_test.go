@@ -76,6 +76,8 @@ func pendingPod(name string, in time.Duration) cliv1alpha1.PendingPod {
 
 func TestABoardCountsDownEachSecond(t *testing.T) {
 	s := newShown()
+	s.shows(t, "Reading nodes and pods.")
+	s.pending()
 	s.shows(t, "No pod has to leave.")
 	s.pending(pendingPod("p", 3*time.Second+500*time.Millisecond), pendingPod("q", time.Hour))
 	s.shows(t,
@@ -181,6 +183,7 @@ func TestABoardFitsTheTerminal(t *testing.T) {
 
 func TestTroubleIsShownUntilThereIsNews(t *testing.T) {
 	s := newShown()
+	s.pending()
 	s.Update(trouble("The watch of pods is broken."))
 	s.shows(t, "No pod has to leave.", "Note: The watch of pods is broken.")
 	s.pass(time.Minute)

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"path"
 	"sync"
 	"time"
 
@@ -73,6 +75,10 @@ func (o *pendingOptions) runWatch(ctx context.Context) error {
 	f := o.follower(config, clients)
 	if err := f.probe(ctx, timeout); err != nil {
 		return err
+	}
+	config.Wrap(f.noticing)
+	if f.clients, err = kubernetes.NewForConfig(config); err != nil {
+		return fmt.Errorf("make a client: %w", err)
 	}
 	if isTerminal(o.source.env.Out) && (o.output.format == formatTable || o.output.format == formatWide) {
 		return o.runBoard(ctx, f)
@@ -247,18 +253,39 @@ func (f *follower) broken(kind string) cache.WatchErrorHandlerWithContext {
 			}
 			return
 		}
-		f.mu.Lock()
-		now := f.clock.Now()
-		again := now.Sub(f.told[kind]) >= troubleEvery
-		if again {
-			f.told[kind] = now
-		}
-		f.mu.Unlock()
-		if again {
-			f.note(fmt.Sprintf("The watch of %s is broken and is begun again; until then it is told what was seen last: %v.", kind, err))
-		}
+		f.trouble(kind, err)
 	}
 }
+
+// trouble tells that a watch is broken, not more often than once in a while.
+func (f *follower) trouble(kind string, err error) {
+	f.mu.Lock()
+	now := f.clock.Now()
+	again := now.Sub(f.told[kind]) >= troubleEvery
+	if again {
+		f.told[kind] = now
+	}
+	f.mu.Unlock()
+	if again {
+		f.note(fmt.Sprintf("The watch of %s is broken and is begun again; until then it is told what was seen last: %v.", kind, err))
+	}
+}
+
+// noticing tells of requests that get no answer: an informer begins anew without a word while connections are refused.
+func (f *follower) noticing(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(request)
+		if err != nil && request.Context().Err() == nil {
+			f.trouble(path.Base(request.URL.Path), err)
+		}
+		return response, err
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 // observe takes news and says that there are some.
 func (f *follower) observe(take func(at time.Time)) {

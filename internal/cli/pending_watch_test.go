@@ -7,8 +7,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,9 +39,30 @@ type scene struct {
 	clients *fake.Clientset
 	options *pendingOptions
 
-	out, errOut bytes.Buffer
+	out, errOut transcript
 	done        chan error
 	stop        context.CancelFunc
+}
+
+// transcript is what a command has printed; the command writes while the scene reads.
+type transcript struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (t *transcript) Write(data []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.Write(data)
+}
+
+// take returns what was printed since it was last taken.
+func (t *transcript) take() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	defer t.text.Reset()
+	return t.text.String()
 }
 
 // play runs a scene.
@@ -79,8 +104,7 @@ func (s *scene) pass(d time.Duration) {
 // says checks what was printed since it was last asked.
 func (s *scene) says(lines ...string) {
 	s.t.Helper()
-	said := strings.Split(strings.TrimSuffix(s.out.String(), "\n"), "\n")
-	s.out.Reset()
+	said := strings.Split(strings.TrimSuffix(s.out.take(), "\n"), "\n")
 	if len(lines) == 0 {
 		lines = []string{""}
 	}
@@ -222,10 +246,10 @@ func TestOnlyTheNodesAndTheNamespaceThatWereAskedForAreTold(t *testing.T) {
 
 func TestAWatchThatBreaksIsBegunAgainAndWhatWasMissedIsTold(t *testing.T) {
 	play(t, func(s *scene) {
-		down := false
+		var down atomic.Bool
 		var watches []watch.Interface
 		s.clients.PrependWatchReactor("pods", func(action clienttesting.Action) (bool, watch.Interface, error) {
-			if down {
+			if down.Load() {
 				return true, nil, errors.New("connection refused")
 			}
 			begun, err := s.clients.Tracker().Watch(action.GetResource(), action.GetNamespace())
@@ -233,15 +257,15 @@ func TestAWatchThatBreaksIsBegunAgainAndWhatWasMissedIsTold(t *testing.T) {
 			return true, begun, err
 		})
 		s.clients.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return down, nil, errors.New("connection refused")
+			return down.Load(), nil, errors.New("connection refused")
 		})
 		s.taint("n", "k")
 		s.pod("p", "n", 300)
 		s.pod("q", "n", 300)
 		s.watch()
-		s.out.Reset()
+		s.out.take()
 
-		down = true
+		down.Store(true)
 		for _, begun := range watches {
 			begun.Stop()
 		}
@@ -252,20 +276,42 @@ func TestAWatchThatBreaksIsBegunAgainAndWhatWasMissedIsTold(t *testing.T) {
 		s.pod("q", "n", 300, func(pod *corev1.Pod) { pod.UID = "another of the same name" })
 		s.pass(10 * time.Second)
 		s.says()
-		if notes := s.errOut.String(); strings.Count(notes, "\n") != 1 || !strings.HasPrefix(notes, "Note: The watch of pods is broken and is begun again; until then it is told what was seen last: ") {
+		if notes := s.errOut.take(); strings.Count(notes, "\n") != 1 || !strings.HasPrefix(notes, "Note: The watch of pods is broken and is begun again; until then it is told what was seen last: ") {
 			t.Errorf("the notes are %q, want one", notes)
 		}
 
-		down = false
+		down.Store(false)
 		s.pass(2 * time.Minute)
 		var whats []string
-		for line := range strings.Lines(s.out.String()) {
+		for line := range strings.Lines(s.out.take()) {
 			whats = append(whats, strings.Join(strings.Fields(line)[2:7], " "))
 		}
 		slices.Sort(whats)
 		want := []string{"a/p on node n is", "a/q on node n is", "a/q on node n leaves", "a/r on node n leaves"}
 		if !slices.Equal(whats, want) {
 			t.Errorf("after the break it says %q, want %q", whats, want)
+		}
+	})
+}
+
+func TestRequestsThatGetNoAnswerAreToldOnceAMinute(t *testing.T) {
+	play(t, func(s *scene) {
+		if err := s.options.validate(); err != nil {
+			s.t.Fatal(err)
+		}
+		f := s.options.follower(&rest.Config{}, s.clients)
+		refused := f.noticing(roundTripper(func(*http.Request) (*http.Response, error) { return nil, errors.New("connection refused") }))
+		for range 90 {
+			request := httptest.NewRequestWithContext(s.t.Context(), http.MethodGet, "https://example.com/api/v1/namespaces/a/pods", http.NoBody)
+			if response, err := refused.RoundTrip(request); err == nil {
+				_ = response.Body.Close()
+				s.t.Error("it answers")
+			}
+			s.pass(time.Second)
+		}
+		note := "Note: The watch of pods is broken and is begun again; until then it is told what was seen last: connection refused.\n"
+		if got := s.errOut.take(); got != note+note {
+			s.t.Errorf("the notes are %q, want two", got)
 		}
 	})
 }
@@ -337,7 +383,7 @@ func TestEveryFormatTellsEachChange(t *testing.T) {
 					pod.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Name: "s", Controller: new(true)}}
 				})
 				s.watch()
-				if got := s.out.String(); got != want {
+				if got := s.out.take(); got != want {
 					t.Errorf("it prints\n%s\nwant\n%s", got, want)
 				}
 			})
