@@ -40,13 +40,7 @@ type apiReader struct {
 
 // readAPI returns what a command wants of a cluster. Nodes and pods have to be there; of the rest the cluster says what is missing.
 func readAPI(ctx context.Context, config *rest.Config, wanted wants, progress *progress) (*plan.Cluster, error) {
-	config = rest.CopyConfig(config)
-	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	config.ContentType = runtime.ContentTypeProtobuf
-	config.QPS = -1 // the API server does the flow control
-	if config.Timeout == 0 {
-		config.Timeout = patience
-	}
+	config = forReading(config)
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
@@ -61,6 +55,18 @@ func readAPI(ctx context.Context, config *rest.Config, wanted wants, progress *p
 		cluster: &plan.Cluster{Controllers: map[types.UID]metav1.OwnerReference{}},
 	}
 	return r.cluster, r.read(ctx, wanted)
+}
+
+// forReading returns a configuration with which much is read.
+func forReading(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.QPS = -1 // the API server does the flow control
+	if config.Timeout == 0 {
+		config.Timeout = patience
+	}
+	return config
 }
 
 func (r *apiReader) read(ctx context.Context, wanted wants) error {
@@ -153,7 +159,7 @@ func (r *apiReader) without(err error, follows string) error {
 	return nil
 }
 
-// deniedError: the API server does not let us list a kind.
+// deniedError: the API server does not let us read a kind.
 type deniedError struct {
 	kind string
 	error
@@ -173,19 +179,25 @@ func listAll[L runtime.Object, T any](ctx context.Context, r *apiReader, kind st
 		r.progress.count(kind)
 		return nil
 	})
+	return failed(ctx, r.server, "list", kind, err)
+}
+
+// failed says why a call failed, and what to do. Without an error it is nil.
+func failed(ctx context.Context, server, verb, kind string, err error) error {
+	doing := verb + " " + kind
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return fmt.Errorf("list %s: interrupted", kind)
+		return fmt.Errorf("%s: interrupted", doing)
 	case apierrors.IsForbidden(err):
-		return deniedError{kind, fmt.Errorf("list %s: %w: ask for the right to list them, or name files with -f", kind, err)}
+		return deniedError{kind, fmt.Errorf("%s: %w: ask for the right to %s them, or name files with -f", doing, err, verb)}
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("list %s: the API server %s does not know you: %w: log in again", kind, r.server, err)
+		return fmt.Errorf("%s: the API server %s does not know you: %w: log in again", doing, server, err)
 	case isSilence(err):
-		return fmt.Errorf("list %s: the API server %s does not answer: %w: check the context (kubectl config current-context) and the network, or give it longer with --request-timeout", kind, r.server, err)
+		return fmt.Errorf("%s: the API server %s does not answer: %w: check the context (kubectl config current-context) and the network, or give it longer with --request-timeout", doing, server, err)
 	}
-	return fmt.Errorf("list %s: %w", kind, err)
+	return fmt.Errorf("%s: %w", doing, err)
 }
 
 // isSilence reports whether no answer came.

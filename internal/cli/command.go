@@ -55,6 +55,8 @@ also takes files (-f), so a plan can be made without a cluster.`,
 	})
 	config.AddFlags(root.PersistentFlags())
 	root.AddCommand(
+		newExplain(env, config),
+		newPending(env, config),
 		newPlan(env, config),
 		newSnapshot(env, config),
 		newTaints(env, config),

@@ -32,7 +32,10 @@ func readFiles(in io.Reader, files resource.FilenameOptions) (*plan.Cluster, err
 	if len(files.Filenames) > 0 {
 		builder = builder.FilenameParam(false, &files)
 	}
-	collected := collector{cluster: &plan.Cluster{Controllers: map[types.UID]metav1.OwnerReference{}}, seen: map[types.UID]bool{}}
+	collected := collector{cluster: &plan.Cluster{
+		Controllers: map[types.UID]metav1.OwnerReference{},
+		Templates:   map[types.UID]*plan.Template{},
+	}, seen: map[types.UID]bool{}}
 	err := builder.Do().Visit(func(info *resource.Info, err error) error {
 		if err != nil {
 			return err
@@ -68,6 +71,9 @@ func (c *collector) add(object *unstructured.Unstructured) error {
 		}
 		c.seen[uid] = true
 	}
+	if err := c.addTemplate(object); err != nil {
+		return err
+	}
 	switch object.GroupVersionKind().GroupKind() {
 	case schema.GroupKind{Kind: "Node"}:
 		return addTo(&c.cluster.Nodes, object, plan.SlimNode)
@@ -92,6 +98,22 @@ func (c *collector) add(object *unstructured.Unstructured) error {
 		return nil
 	}
 	c.passed++
+	return nil
+}
+
+// addTemplate takes the pod template of a workload. Snapshots have none.
+func (c *collector) addTemplate(object *unstructured.Unstructured) error {
+	if _, ok := templated[object.GroupVersionKind().GroupKind()]; !ok {
+		return nil
+	}
+	if _, ok, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "template"); !ok {
+		return nil
+	}
+	template, err := plan.TemplateOf(object)
+	if err != nil {
+		return err
+	}
+	c.cluster.Templates[object.GetUID()] = template
 	return nil
 }
 

@@ -41,9 +41,14 @@ func (s *source) read(ctx context.Context, wanted wants) (*plan.Cluster, error) 
 	}
 	rest, err := s.config.ToRESTConfig()
 	if err != nil {
-		return nil, fmt.Errorf("find a cluster: %w: set a context (kubectl config use-context), or name files with -f", err)
+		return nil, s.notFound(err)
 	}
 	return readAPI(ctx, rest, wanted, newProgress(s.env))
+}
+
+// notFound says that no cluster is configured.
+func (s *source) notFound(err error) error {
+	return fmt.Errorf("find a cluster: %w: set a context (kubectl config use-context), or name files with -f", err)
 }
 
 // wants says what a command needs besides nodes and pods.

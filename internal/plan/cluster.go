@@ -25,6 +25,8 @@ type Cluster struct {
 	Budgets []*policyv1.PodDisruptionBudget
 	// Controllers are the controllers of what owns pods, by the UID of the owner: a ReplicaSet's Deployment, a Job's CronJob.
 	Controllers map[types.UID]metav1.OwnerReference
+	// Templates are the pod templates of workloads by their UID, read from files alone.
+	Templates map[types.UID]*Template
 
 	// What the scheduler asks for besides, when a plan says where pods would go.
 	Namespaces     []*corev1.Namespace

@@ -1,0 +1,293 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+)
+
+// lingers is how long what has changed stays marked, and a pod that is gone stays in sight.
+const lingers = 5 * time.Second
+
+// board is what a terminal shows of pods that are pending: a countdown that runs.
+type board struct {
+	clock         clock.PassiveClock
+	wide, headers bool
+	width, height int
+
+	known  bool // what is pending has been told
+	pods   []cliv1alpha1.PendingPod
+	marks  map[types.UID]mark
+	passed []cliv1alpha1.PendingChange // gone or cancelled, and still in sight
+	note   string
+}
+
+// mark says until when a pod stands out, and why.
+type mark struct {
+	event cliv1alpha1.PendingEvent
+	until time.Time
+}
+
+// What a board is told besides keys and sizes.
+type (
+	tick    struct{}
+	trouble string
+)
+
+func newBoard(o *pendingOptions) *board {
+	return &board{
+		clock: o.source.env.Clock, wide: o.output.format == formatWide, headers: !o.output.noHeaders,
+		marks: map[types.UID]mark{},
+	}
+}
+
+// runBoard shows a board until somebody quits.
+func (o *pendingOptions) runBoard(ctx context.Context, f *follower) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithOutput(o.source.env.Out), tea.WithoutSignalHandler()}
+	if isTerminal(o.source.env.In) {
+		options = append(options, tea.WithInput(o.source.env.In))
+	}
+	program := tea.NewProgram(newBoard(o), options...)
+	f.note = func(sentence string) { program.Send(trouble(sentence)) }
+	done := make(chan error, 1)
+	go func() {
+		done <- f.follow(ctx, func(update update) { program.Send(update) })
+		program.Quit()
+	}()
+	_, err := program.Run()
+	stopped := ctx.Err() != nil
+	cancel()
+	if followed := <-done; followed != nil {
+		return followed
+	}
+	if err != nil && !stopped && !errors.Is(err, tea.ErrInterrupted) {
+		return fmt.Errorf("show what is pending: %w", err)
+	}
+	return nil
+}
+
+// Init implements tea.Model.
+func (b *board) Init() tea.Cmd { return nextTick() }
+
+func nextTick() tea.Cmd { return tea.Tick(time.Second, func(time.Time) tea.Msg { return tick{} }) }
+
+// Update implements tea.Model.
+func (b *board) Update(message tea.Msg) (tea.Model, tea.Cmd) {
+	switch message := message.(type) {
+	case tea.KeyPressMsg:
+		if slices.Contains([]string{"q", "esc", "ctrl+c"}, message.String()) {
+			return b, tea.Quit
+		}
+	case tea.WindowSizeMsg:
+		b.width, b.height = message.Width, message.Height
+	case update:
+		b.take(message)
+	case trouble:
+		b.note = string(message)
+	case tick:
+		b.forget()
+		return b, nextTick()
+	}
+	return b, nil
+}
+
+// take shows what is pending now. News are a sign that the watches work.
+func (b *board) take(update update) {
+	b.known, b.pods, b.note = true, update.list.Pods, ""
+	until := b.clock.Now().Add(lingers)
+	for _, change := range update.changes {
+		b.marks[change.Pod.UID] = mark{change.Change, until}
+		switch change.Change {
+		case cliv1alpha1.PendingGone, cliv1alpha1.PendingCancelled:
+			b.passed = append(b.passed, change)
+		}
+	}
+	b.forget()
+}
+
+// forget lets go of marks that have stood long enough, and of pods that are gone.
+func (b *board) forget() {
+	now := b.clock.Now()
+	for uid, mark := range b.marks {
+		if !now.Before(mark.until) {
+			delete(b.marks, uid)
+		}
+	}
+	b.passed = slices.DeleteFunc(b.passed, func(change cliv1alpha1.PendingChange) bool {
+		return b.marks[change.Pod.UID].event != change.Change
+	})
+}
+
+// Styles of a board. Colours are the terminal's own sixteen, so that they fit what the user has chosen.
+var (
+	styleBold = lipgloss.NewStyle().Bold(true)
+	styleLate = lipgloss.NewStyle().Foreground(lipgloss.Red)
+	styleNew  = lipgloss.NewStyle().Foreground(lipgloss.Green)
+	styleGone = lipgloss.NewStyle().Faint(true)
+)
+
+// View implements tea.Model.
+func (b *board) View() tea.View {
+	lines := []string{styleBold.Render(b.title()), ""}
+	lines = append(lines, b.table()...)
+	if b.note != "" {
+		lines = append(lines, "", styleLate.Render("Note: "+b.note))
+	}
+	lines = append(lines, "", styleGone.Render("q quits"))
+	if b.width > 0 {
+		for i := range lines {
+			lines[i] = ansi.Truncate(lines[i], b.width, "…")
+		}
+	}
+	view := tea.NewView(strings.Join(lines, "\n"))
+	view.AltScreen = true
+	return view
+}
+
+// title counts.
+func (b *board) title() string {
+	now := b.clock.Now()
+	late := 0
+	for i := range b.pods {
+		if !b.pods[i].Due.After(now) {
+			late++
+		}
+	}
+	switch {
+	case !b.known:
+		return "Reading nodes and pods."
+	case len(b.pods) == 0:
+		return "No pod has to leave."
+	case late == len(b.pods):
+		return fmt.Sprintf("%s due and still there.", areOf(late, "pod"))
+	case late == 0:
+		return fmt.Sprintf("%s to leave, the next in %s.", areOf(len(b.pods), "pod"), countdown(now, b.pods[0].Due.Time))
+	}
+	return fmt.Sprintf("%s to leave: %d due and still there, the next in %s.", areOf(len(b.pods), "pod"), late, countdown(now, b.pods[late].Due.Time))
+}
+
+// areOf says "1 pod is", "2 pods are".
+func areOf(n int, what string) string {
+	if n == 1 {
+		return "1 " + what + " is"
+	}
+	return counted(n, what) + " are"
+}
+
+// boardRow is one line of the table before it is aligned.
+type boardRow struct {
+	pod    *cliv1alpha1.PendingPod
+	leaves string
+	style  lipgloss.Style
+}
+
+func (b *board) rows() []boardRow {
+	now := b.clock.Now()
+	var rows []boardRow
+	for i := range b.passed {
+		change := &b.passed[i]
+		rows = append(rows, boardRow{&change.Pod, strings.ToLower(string(change.Change)), styleGone})
+	}
+	for i := range b.pods {
+		pod := &b.pods[i]
+		row := boardRow{pod, countdown(now, pod.Due.Time), lipgloss.NewStyle()}
+		switch marked, ok := b.marks[pod.UID]; {
+		case !pod.Due.After(now):
+			row.style = styleLate
+		case ok && marked.event != cliv1alpha1.PendingDueNow:
+			row.style = styleNew
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// besides is how many lines a board has besides the rows: title, column names, what is left out, note, keys, and space.
+const besides = 9
+
+// table returns as many rows as fit.
+func (b *board) table() []string {
+	rows := b.rows()
+	if len(rows) == 0 {
+		return nil
+	}
+	most := len(rows)
+	if b.height > 0 {
+		most = min(most, max(b.height-besides, 1))
+	}
+	lines := b.aligned(rows[:most])
+	for i := range most {
+		line := &lines[len(lines)-most+i]
+		*line = rows[i].style.Render(*line)
+	}
+	if left := len(rows) - most; left > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", left))
+	}
+	return lines
+}
+
+// aligned writes rows below column names, plain.
+func (b *board) aligned(rows []boardRow) []string {
+	var text strings.Builder
+	columns := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
+	if b.headers {
+		var names []string
+		for _, column := range pendingColumns {
+			if name, wide := strings.CutPrefix(column, "+"); b.wide || !wide {
+				names = append(names, strings.ToUpper(name))
+			}
+		}
+		fmt.Fprintln(columns, strings.Join(names, "\t"))
+	}
+	for _, row := range rows {
+		var cells []string
+		for i, cell := range pendingRow(row.pod, row.leaves) {
+			if b.wide || !strings.HasPrefix(pendingColumns[i], "+") {
+				cells = append(cells, fmt.Sprint(cell))
+			}
+		}
+		fmt.Fprintln(columns, strings.Join(cells, "\t"))
+	}
+	_ = columns.Flush() // a builder takes everything
+	lines := strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return lines
+}
+
+// countdown says to the second how long it is until an instant, or how late it is. A second that has begun counts, so that
+// nothing is due before it says so.
+func countdown(now, due time.Time) string {
+	if late := now.Sub(due); late >= 0 {
+		return inSeconds(late.Truncate(time.Second)) + " late"
+	}
+	left := due.Sub(now)
+	return inSeconds(max((left + time.Second - 1).Truncate(time.Second), 0))
+}
+
+// inSeconds writes a span as 3d4h, 1h2m3s, 2m3s or 3s.
+func inSeconds(span time.Duration) string {
+	const day = 24 * time.Hour
+	if span < day {
+		return span.String()
+	}
+	return fmt.Sprintf("%dd%dh", span/day, span%day/time.Hour)
+}

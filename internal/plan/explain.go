@@ -1,0 +1,214 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// Subject is what an explanation is made from: one pod and what there is to know around it.
+type Subject struct {
+	Pod *corev1.Pod
+	// Node is the pod's, nil if the pod has none or if it could not be read. NodeGone says that its object does not exist.
+	Node     *corev1.Node
+	NodeGone bool
+	// Nodes are all nodes, for a pod that is not bound.
+	Nodes []*corev1.Node
+	Owner *cliv1alpha1.Owner
+	// Template is the pod template of the owner, and Namespace the pod's; nil if they could not be read.
+	Template  *Template
+	Namespace *corev1.Namespace
+	// Missing says what could not be read, and what follows.
+	Missing []string
+	At      time.Time
+	// Rule decides; the zero value is Kubernetes' default.
+	Rule verdict.Rule
+}
+
+// Explain says whether and when a pod leaves its node, and why. Of a pod that has no node it says which nodes refuse it.
+func Explain(s Subject) *cliv1alpha1.Explanation {
+	e := &cliv1alpha1.Explanation{
+		At:        metav1.NewMicroTime(s.At),
+		Namespace: s.Pod.Namespace, Name: s.Pod.Name, UID: s.Pod.UID, Node: s.Pod.Spec.NodeName,
+		State: s.state(), Owner: s.Owner,
+		Taints:      []cliv1alpha1.ExplainedTaint{},
+		Tolerations: []cliv1alpha1.ExplainedToleration{},
+		Notes:       slices.Clone(s.Missing),
+	}
+	e.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("Explanation"))
+	e.Reason = s.reason(e.State)
+	for i := range s.Pod.Spec.Tolerations {
+		e.Tolerations = append(e.Tolerations, s.toleration(i))
+	}
+	switch {
+	case s.Node != nil:
+		s.explainNode(e)
+	case e.State == cliv1alpha1.PodPending:
+		s.explainPending(e)
+	}
+	if note := s.writers(); note != "" {
+		e.Notes = append(e.Notes, note)
+	}
+	return e
+}
+
+func (s *Subject) state() cliv1alpha1.PodState {
+	switch {
+	case isStatic(s.Pod):
+		return cliv1alpha1.PodStatic
+	case s.Pod.DeletionTimestamp != nil:
+		return cliv1alpha1.PodTerminating
+	case s.NodeGone:
+		return cliv1alpha1.PodNodeGone
+	case s.Pod.Spec.NodeName != "" && s.Node == nil:
+		return cliv1alpha1.PodNodeUnknown
+	case isOver(s.Pod):
+		return cliv1alpha1.PodFinished
+	case s.Pod.Spec.NodeName == "":
+		return cliv1alpha1.PodPending
+	}
+	return cliv1alpha1.PodBound
+}
+
+// reason says why taints do not decide over a pod in this state; empty if they do.
+func (s *Subject) reason(state cliv1alpha1.PodState) string {
+	switch state {
+	case cliv1alpha1.PodStatic:
+		return "A static pod: only its kubelet can end it."
+	case cliv1alpha1.PodTerminating:
+		return "It is terminating already."
+	case cliv1alpha1.PodNodeGone:
+		return fmt.Sprintf("There is no node %s any more: pod garbage collection deletes the pod, not a taint.", s.Pod.Spec.NodeName)
+	case cliv1alpha1.PodNodeUnknown:
+		return fmt.Sprintf("Node %s could not be read, so its taints are not known.", s.Pod.Spec.NodeName)
+	}
+	return ""
+}
+
+// facts are what the rule needs to know of the pod.
+func (s *Subject) facts() verdict.Pod {
+	return verdict.Pod{Tolerations: s.Pod.Spec.Tolerations, Bound: verdict.Precise(verdict.Bound(s.Pod), s.At)}
+}
+
+// explainNode adds what the taints of the pod's node mean for it.
+func (s *Subject) explainNode(e *cliv1alpha1.Explanation) {
+	facts, onNode := s.facts(), verdict.Advance(nil, s.Node.Spec.Taints, s.At)
+	decided := s.Rule.Decide(facts, onNode)
+	for i := range s.Node.Spec.Taints {
+		taint := &s.Node.Spec.Taints[i]
+		explained := s.explainTaint(facts, taint, onNode)
+		explained.Decides = decided.Leaves && taint.Effect == corev1.TaintEffectNoExecute && taint.Key == decided.Taint.Key
+		e.Taints = append(e.Taints, explained)
+		s.matrix(e, taint)
+	}
+	if e.Reason != "" {
+		return
+	}
+	if e.Leaves, e.Due, e.Toleration = decided.Leaves, dueOf(decided), decided.Toleration.DeepCopy(); decided.Taint.Key != "" {
+		e.Taint = taints.Format(decided.Taint.Taint)
+	}
+	if decided.Leaves {
+		e.Clock = s.clock(facts, decided)
+	}
+	e.Notes = append(e.Notes, change{name: s.Node.Name, taints: s.Node.Spec.Taints}.notes()...)
+	e.Notes = append(e.Notes, oneCause(decided)...)
+	e.Notes = append(e.Notes, s.unmoved(facts)...)
+	e.Changes = s.changesOnNode(facts, onNode, decided)
+}
+
+// unmoved says it of a pod that hardly a taint can make leave.
+func (s *Subject) unmoved(facts verdict.Pod) []string {
+	unknown := s.Rule.Judge(facts, verdict.Taint{Taint: anyTaint, Since: s.At})
+	switch {
+	case unknown.Leaves:
+		return nil
+	case unknown.TolerationIndex == 0:
+		return []string{"tolerations[0] matches every NoExecute taint, for ever: no taint can make the pod leave."}
+	}
+	return []string{fmt.Sprintf("tolerations[%d] matches every NoExecute taint, for ever: only one that an earlier toleration matches can make the pod leave.", unknown.TolerationIndex)}
+}
+
+// explainTaint says how the pod takes one taint of its node.
+func (s *Subject) explainTaint(facts verdict.Pod, taint *corev1.Taint, onNode []verdict.Taint) cliv1alpha1.ExplainedTaint {
+	explained := cliv1alpha1.ExplainedTaint{
+		Taint: taints.Format(*taint), Effect: taint.Effect, TimeAdded: taint.TimeAdded, Tolerated: cliv1alpha1.ToleratedNotAtAll,
+	}
+	// Judge matches a taint of any effect; the instants count for NoExecute alone.
+	counted := verdict.Taint{Taint: *taint}
+	if i := slices.IndexFunc(onNode, func(other verdict.Taint) bool { return other.MatchTaint(taint) }); i >= 0 {
+		counted = onNode[i]
+	}
+	reason := s.Rule.Judge(facts, counted)
+	if reason.Toleration != nil {
+		explained.Tolerated, explained.Toleration, explained.Shadowed = cliv1alpha1.ToleratedForEver, new(reason.TolerationIndex), reason.Shadowed
+	}
+	if taint.Effect != corev1.TaintEffectNoExecute || !reason.Leaves {
+		return explained
+	}
+	if reason.Toleration != nil {
+		explained.Tolerated = cliv1alpha1.ToleratedForAWhile
+	}
+	explained.Due = new(metav1.NewMicroTime(reason.Due))
+	return explained
+}
+
+// matrix notes at the tolerations which of them match a taint of the node, and which one counts.
+func (s *Subject) matrix(e *cliv1alpha1.Explanation, taint *corev1.Taint) {
+	first, _ := s.Rule.Matcher.First(s.Pod.Spec.Tolerations, taint)
+	for i := range e.Tolerations {
+		if toleration := &e.Tolerations[i]; s.Rule.Matcher.Tolerates(&toleration.Toleration, taint) {
+			toleration.Matches = append(toleration.Matches, taints.Format(*taint))
+			if i == first {
+				toleration.Counts = append(toleration.Counts, taints.Format(*taint))
+			}
+		}
+	}
+}
+
+// clock says what a due instant is made of.
+func (s *Subject) clock(facts verdict.Pod, decided verdict.Verdict) *cliv1alpha1.EvictionClock {
+	clock := &cliv1alpha1.EvictionClock{
+		Since: metav1.NewMicroTime(decided.Taint.Since), SinceFrom: cliv1alpha1.FromTimeAdded,
+		Bound: metav1.NewMicroTime(facts.Bound), BoundFrom: s.boundFrom(),
+		Start: metav1.NewMicroTime(decided.Start),
+		Due:   metav1.NewMicroTime(decided.Due),
+	}
+	if decided.Toleration != nil {
+		clock.TolerationSeconds = decided.Toleration.TolerationSeconds
+	}
+	if !decided.Taint.Since.Before(s.At) {
+		clock.SinceFrom = cliv1alpha1.FromNow
+	}
+	return clock
+}
+
+func (s *Subject) boundFrom() cliv1alpha1.ClockSource {
+	switch bound := verdict.Bound(s.Pod); {
+	case bound.IsZero() || bound.After(s.At):
+		return cliv1alpha1.FromNow
+	case slices.ContainsFunc(s.Pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+		return condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionTrue
+	}):
+		return cliv1alpha1.FromPodScheduled
+	}
+	return cliv1alpha1.FromCreationTimestamp
+}
+
+// oneCause says it if a taint counts from before it was added: not-ready and unreachable are one cause.
+func oneCause(decided verdict.Verdict) []string {
+	added := decided.Taint.TimeAdded
+	if !decided.Leaves || added.IsZero() || !decided.Taint.Since.Before(added.Time) {
+		return nil
+	}
+	return []string{fmt.Sprintf("Taint %s counts from before it was added: not-ready and unreachable are one cause, and the other was there first.", taints.Format(decided.Taint.Taint))}
+}

@@ -1,0 +1,245 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+)
+
+// This file tells where a pod's tolerations come from. The API server keeps no record of what its admission plugins
+// add, so it is told from the owner's template where that is known, and else from a toleration's form alone.
+
+// Template is what the owner of a pod writes into its pods.
+type Template struct {
+	// Kind and Name are those of the owner.
+	Kind, Name  string
+	Tolerations []corev1.Toleration
+	// Writers are the field managers that wrote the tolerations of the template; empty if that is not recorded.
+	Writers []string
+}
+
+// TemplateOf returns the pod template of a workload: spec.template.
+func TemplateOf(object *unstructured.Unstructured) (*Template, error) {
+	listed, _, err := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "tolerations")
+	if err != nil {
+		return nil, fmt.Errorf("read the template of %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	var template struct {
+		Tolerations []corev1.Toleration `json:"tolerations"`
+	}
+	fields := map[string]any{"tolerations": listed}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &template); err != nil {
+		return nil, fmt.Errorf("read the template of %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	return &Template{
+		Kind: object.GetKind(), Name: object.GetName(), Tolerations: template.Tolerations,
+		Writers: WritersOf(object.GetManagedFields(), "spec", "template", "spec", "tolerations"),
+	}, nil
+}
+
+// WritersOf returns the managers of a field, by managed fields.
+func WritersOf(managed []metav1.ManagedFieldsEntry, path ...string) []string {
+	var writers []string
+	for _, entry := range managed {
+		if entry.FieldsV1 != nil && owns(entry.FieldsV1.GetRawBytes(), path) && !slices.Contains(writers, entry.Manager) {
+			writers = append(writers, entry.Manager)
+		}
+	}
+	slices.Sort(writers)
+	return writers
+}
+
+// owns reports whether a set of managed fields holds a field.
+func owns(fields []byte, path []string) bool {
+	for _, name := range path {
+		var below map[string]json.RawMessage
+		if err := json.Unmarshal(fields, &below); err != nil {
+			return false
+		}
+		found, ok := below["f:"+name]
+		if !ok {
+			return false
+		}
+		fields = found
+	}
+	return true
+}
+
+// toleration says of one toleration of the pod where it comes from, and whether it can ever count.
+func (s *Subject) toleration(i int) cliv1alpha1.ExplainedToleration {
+	all := s.Pod.Spec.Tolerations
+	explained := cliv1alpha1.ExplainedToleration{Toleration: *all[i].DeepCopy()}
+	if by := slices.IndexFunc(all[:i], func(earlier corev1.Toleration) bool { return Covers(earlier, all[i]) }); by >= 0 {
+		explained.ShadowedBy = &by
+	}
+	explained.Origin, explained.OriginDetail, explained.Certain = s.origin(i)
+	return explained
+}
+
+// Covers reports whether one toleration matches every taint that another matches, so that the other never counts behind it.
+func Covers(one, other corev1.Toleration) bool {
+	if one.Effect != "" && one.Effect != other.Effect || one.Key != "" && one.Key != other.Key {
+		return false
+	}
+	if one.Operator == corev1.TolerationOpExists {
+		return true
+	}
+	return isEqual(one) == isEqual(other) && (isEqual(one) || one.Operator == other.Operator) && one.Value == other.Value
+}
+
+// isEqual reports whether a toleration asks for a value: no operator means Equal.
+func isEqual(toleration corev1.Toleration) bool {
+	return toleration.Operator == "" || toleration.Operator == corev1.TolerationOpEqual
+}
+
+// origin says who put a toleration into the pod, and whether that is more than a guess by its form.
+func (s *Subject) origin(i int) (origin cliv1alpha1.TolerationOrigin, detail string, certain bool) {
+	toleration := &s.Pod.Spec.Tolerations[i]
+	byForm, detail := s.byForm(i)
+	switch {
+	case isStatic(s.Pod) && byForm == "":
+		return cliv1alpha1.OriginManifest, "the static pod's file", true
+	case s.Template.has(toleration):
+		return cliv1alpha1.OriginTemplate, s.Template.String(), true
+	case byForm != "":
+		return byForm, detail, s.Template != nil || isStatic(s.Pod)
+	case s.Template != nil:
+		return cliv1alpha1.OriginUnknown, fmt.Sprintf("not in the template of %s %s: a policy, a webhook, or somebody who changed the pod", s.Template.Kind, s.Template.Name), false
+	case metav1.GetControllerOfNoCopy(s.Pod) == nil:
+		return cliv1alpha1.OriginUnknown, "the pod has no owner: whoever created it, or a policy", false
+	}
+	return cliv1alpha1.OriginUnknown, "the owner's template could not be read: it, or a policy", false
+}
+
+// has reports whether the template holds a toleration.
+func (t *Template) has(toleration *corev1.Toleration) bool {
+	return t != nil && slices.ContainsFunc(t.Tolerations, func(other corev1.Toleration) bool { return sameToleration(&other, toleration) })
+}
+
+func sameToleration(a, b *corev1.Toleration) bool {
+	return isEqual(*a) == isEqual(*b) && (isEqual(*a) || a.Operator == b.Operator) &&
+		a.Key == b.Key && a.Value == b.Value && a.Effect == b.Effect && equality.Semantic.DeepEqual(a.TolerationSeconds, b.TolerationSeconds)
+}
+
+// String says whose template it is, and who wrote its tolerations.
+func (t *Template) String() string {
+	words := "the template of " + t.Kind + " " + t.Name
+	if len(t.Writers) > 0 {
+		words += ", written by " + strings.Join(t.Writers, ", ")
+	}
+	return words
+}
+
+// defaultSeconds is what DefaultTolerationSeconds adds unless a flag of the API server says otherwise.
+const defaultSeconds = 300
+
+// byForm says who adds tolerations that look like this one; empty if nobody is known to.
+func (s *Subject) byForm(i int) (origin cliv1alpha1.TolerationOrigin, detail string) {
+	t := &s.Pod.Spec.Tolerations[i]
+	switch {
+	case s.isNamespaceDefault(t):
+		return cliv1alpha1.OriginPodTolerationRestriction, "the API server, by the default tolerations of namespace " + s.Pod.Namespace
+	case t.Operator != corev1.TolerationOpExists:
+		return "", ""
+	case isStatic(s.Pod) && t.Key == "" && t.Effect == corev1.TaintEffectNoExecute && t.TolerationSeconds == nil:
+		return cliv1alpha1.OriginKubelet, "the kubelet, for every static pod"
+	case s.isOfDaemonSet() && isDaemonToleration(t):
+		return cliv1alpha1.OriginDaemonSetController, "the DaemonSet controller, for every pod of a DaemonSet"
+	case s.isDefaultSeconds(i):
+		return cliv1alpha1.OriginDefaultTolerationSeconds, fmt.Sprintf("the API server, for every pod that says nothing about %s", strings.TrimPrefix(t.Key, "node.kubernetes.io/"))
+	case s.isForMemoryPressure(t):
+		return cliv1alpha1.OriginPodTolerationRestriction, fmt.Sprintf("the API server, for its QoS class %s", s.Pod.Status.QOSClass)
+	case t.Effect == corev1.TaintEffectNoSchedule && t.TolerationSeconds == nil && s.requests(t.Key):
+		return cliv1alpha1.OriginExtendedResourceToleration, "the API server, because it requests " + t.Key
+	}
+	return "", ""
+}
+
+// defaultTolerations is the annotation of a namespace from which the admission plugin PodTolerationRestriction takes tolerations.
+const defaultTolerations = "scheduler.alpha.kubernetes.io/defaultTolerations"
+
+func (s *Subject) isNamespaceDefault(t *corev1.Toleration) bool {
+	if s.Namespace == nil || s.Namespace.Annotations[defaultTolerations] == "" {
+		return false
+	}
+	var defaults []corev1.Toleration
+	if err := json.Unmarshal([]byte(s.Namespace.Annotations[defaultTolerations]), &defaults); err != nil {
+		return false // the API server would refuse every pod
+	}
+	return slices.ContainsFunc(defaults, func(other corev1.Toleration) bool { return sameToleration(&other, t) })
+}
+
+func (s *Subject) isOfDaemonSet() bool {
+	controller := metav1.GetControllerOfNoCopy(s.Pod)
+	return controller != nil && controller.Kind == "DaemonSet"
+}
+
+// isDaemonToleration reports whether the DaemonSet controller adds this toleration to its pods.
+func isDaemonToleration(t *corev1.Toleration) bool {
+	if t.TolerationSeconds != nil {
+		return false
+	}
+	switch t.Key {
+	case corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable:
+		return t.Effect == corev1.TaintEffectNoExecute
+	case corev1.TaintNodeDiskPressure, corev1.TaintNodeMemoryPressure, corev1.TaintNodePIDPressure,
+		corev1.TaintNodeUnschedulable, corev1.TaintNodeNetworkUnavailable:
+		return t.Effect == corev1.TaintEffectNoSchedule
+	}
+	return false
+}
+
+// isDefaultSeconds: the API server adds it where nothing before tolerates the key. The seconds are a flag of the API
+// server, so that without a template only the usual ones tell something.
+func (s *Subject) isDefaultSeconds(i int) bool {
+	t := &s.Pod.Spec.Tolerations[i]
+	if t.Key != corev1.TaintNodeNotReady && t.Key != corev1.TaintNodeUnreachable || t.Effect != corev1.TaintEffectNoExecute {
+		return false
+	}
+	if t.TolerationSeconds == nil || *t.TolerationSeconds != defaultSeconds && s.Template == nil {
+		return false
+	}
+	return !slices.ContainsFunc(s.Pod.Spec.Tolerations[:i], func(earlier corev1.Toleration) bool {
+		return (earlier.Key == "" || earlier.Key == t.Key) && (earlier.Effect == "" || earlier.Effect == t.Effect)
+	})
+}
+
+func (s *Subject) isForMemoryPressure(t *corev1.Toleration) bool {
+	return t.Key == corev1.TaintNodeMemoryPressure && t.Effect == corev1.TaintEffectNoSchedule && t.TolerationSeconds == nil &&
+		s.Pod.Status.QOSClass != "" && s.Pod.Status.QOSClass != corev1.PodQOSBestEffort
+}
+
+// requests reports whether a container requests an extended resource of that name.
+func (s *Subject) requests(name string) bool {
+	if !strings.Contains(name, "/") || strings.Contains(name, corev1.ResourceDefaultNamespacePrefix) {
+		return false
+	}
+	return slices.ContainsFunc(slices.Concat(s.Pod.Spec.InitContainers, s.Pod.Spec.Containers), func(container corev1.Container) bool {
+		_, requested := container.Resources.Requests[corev1.ResourceName(name)]
+		return requested
+	})
+}
+
+// controllerManager creates the pods of workloads, so that it is no news as the writer of their tolerations.
+const controllerManager = "kube-controller-manager"
+
+// writers says who else has written the pod's tolerations, by its managed fields.
+func (s *Subject) writers() string {
+	others := slices.DeleteFunc(WritersOf(s.Pod.ManagedFields, "spec", "tolerations"), func(name string) bool { return name == controllerManager })
+	if len(others) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("The pod's own tolerations were last written by %s, by its managed fields.", strings.Join(others, ", "))
+}

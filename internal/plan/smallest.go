@@ -1,0 +1,219 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// This file looks for the smallest changes that alter a verdict. Each is tried with the rule before it is named.
+//
+// What the API server allows: tolerations of a pod may be added and put in another order, and their tolerationSeconds may
+// change; none may be taken away, and only one with effect NoExecute may have tolerationSeconds.
+
+// trial is a change to try: the pod's tolerations and the node's taints with it.
+type trial struct {
+	change      cliv1alpha1.SmallestChange
+	tolerations []corev1.Toleration
+	taints      []verdict.Taint
+}
+
+// changesOnNode returns the smallest changes that would alter the verdict over a pod on its node.
+func (s *Subject) changesOnNode(facts verdict.Pod, onNode []verdict.Taint, decided verdict.Verdict) []cliv1alpha1.SmallestChange {
+	trials := s.toMakeItLeave(facts, onNode, decided)
+	if decided.Leaves {
+		trials = s.toLetItStay(facts, onNode)
+	}
+	var changes []cliv1alpha1.SmallestChange
+	for _, trial := range trials {
+		then := s.Rule.Decide(verdict.Pod{Tolerations: trial.tolerations, Bound: facts.Bound}, trial.taints)
+		if then.Leaves == decided.Leaves && then.Due.Equal(decided.Due) {
+			continue
+		}
+		trial.change.Leaves, trial.change.Due = then.Leaves, dueOf(then)
+		changes = append(changes, trial.change)
+	}
+	return changes
+}
+
+// toLetItStay returns what could let a pod stay, or leave later.
+func (s *Subject) toLetItStay(facts verdict.Pod, onNode []verdict.Taint) []trial {
+	var causes []verdict.Reason
+	for _, taint := range onNode {
+		if reason := s.Rule.Judge(facts, taint); reason.Leaves {
+			causes = append(causes, reason)
+		}
+	}
+	slices.SortStableFunc(causes, func(a, b verdict.Reason) int {
+		return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Taint.Key, b.Taint.Key))
+	})
+	var trials []trial
+	if len(causes) > 1 {
+		trials = append(trials, s.withoutTaints(facts, onNode, causes[:1]))
+	}
+	trials = append(trials, s.withoutTaints(facts, onNode, causes), tolerating(facts, onNode, causes))
+	if longer, ok := s.longer(facts, onNode, causes[0]); ok {
+		trials = append(trials, longer)
+	}
+	return trials
+}
+
+// withoutTaints takes taints off the node.
+func (s *Subject) withoutTaints(facts verdict.Pod, onNode []verdict.Taint, causes []verdict.Reason) trial {
+	removals, specs := make([]string, 0, len(causes)), make([]string, 0, len(causes))
+	left := slices.Clone(onNode)
+	for _, cause := range causes {
+		specs = append(specs, taints.Format(cause.Taint.Taint))
+		removals = append(removals, taints.Removal{Key: cause.Taint.Key, Effect: cause.Taint.Effect}.String())
+		left = slices.DeleteFunc(left, func(taint verdict.Taint) bool { return taint.Key == cause.Taint.Key })
+	}
+	return trial{
+		change: cliv1alpha1.SmallestChange{
+			What:    fmt.Sprintf("Take %s %s off node %s.", plural("taint", len(specs)), enumerate(specs), s.Node.Name),
+			Command: fmt.Sprintf("kubectl taint nodes %s %s", s.Node.Name, strings.Join(removals, " ")),
+		},
+		tolerations: facts.Tolerations, taints: left,
+	}
+}
+
+func plural(word string, n int) string {
+	if n == 1 {
+		return word
+	}
+	return word + "s"
+}
+
+// listed is a toleration with the position that it has in the pod.
+type listed struct {
+	corev1.Toleration
+
+	position int
+}
+
+// tolerating changes the pod so that it tolerates each cause for ever: by putting first what comes too late, by taking
+// tolerationSeconds away, or by one toleration more.
+func tolerating(facts verdict.Pod, onNode []verdict.Taint, causes []verdict.Reason) trial {
+	var list []listed
+	for i, toleration := range facts.Tolerations {
+		list = append(list, listed{*toleration.DeepCopy(), i})
+	}
+	var parts []string
+	var added []corev1.Toleration
+	for _, cause := range causes {
+		late := slices.IndexFunc(cause.Shadowed, func(i int) bool { return facts.Tolerations[i].TolerationSeconds == nil })
+		switch {
+		case cause.Toleration == nil:
+			toleration := tolerationOf(cause.Taint.Taint)
+			added = append(added, toleration)
+			list = append(list, listed{toleration, -1})
+			parts = append(parts, "add a toleration of "+taints.Format(cause.Taint.Taint))
+		case late >= 0:
+			list = movedBefore(list, cause.Shadowed[late], cause.TolerationIndex)
+			parts = append(parts, fmt.Sprintf("put tolerations[%d] before tolerations[%d]", cause.Shadowed[late], cause.TolerationIndex))
+		default:
+			list[indexOf(list, cause.TolerationIndex)].TolerationSeconds = nil
+			parts = append(parts, fmt.Sprintf("take tolerationSeconds out of tolerations[%d]", cause.TolerationIndex))
+		}
+	}
+	slices.Sort(parts)
+	return trial{
+		change:      cliv1alpha1.SmallestChange{What: "In the pod, " + enumerate(slices.Compact(parts)) + ".", Tolerations: added},
+		tolerations: unlisted(list), taints: onNode,
+	}
+}
+
+func indexOf(list []listed, position int) int {
+	return slices.IndexFunc(list, func(one listed) bool { return one.position == position })
+}
+
+// movedBefore puts a toleration before another one; both are named by their positions in the pod.
+func movedBefore(list []listed, which, before int) []listed {
+	from, to := indexOf(list, which), indexOf(list, before)
+	if from < to {
+		return list // it has been moved already
+	}
+	moved := list[from]
+	return slices.Insert(slices.Delete(list, from, from+1), to, moved)
+}
+
+func unlisted(list []listed) []corev1.Toleration {
+	all := make([]corev1.Toleration, 0, len(list))
+	for _, one := range list {
+		all = append(all, one.Toleration)
+	}
+	return all
+}
+
+// longer gives a pod that is late just enough tolerationSeconds for not being due yet.
+func (s *Subject) longer(facts verdict.Pod, onNode []verdict.Taint, cause verdict.Reason) (trial, bool) {
+	if cause.Toleration == nil || cause.Due.After(s.At) {
+		return trial{}, false
+	}
+	seconds := int64(s.At.Sub(cause.Start)/time.Second) + 1
+	tolerations := withSeconds(facts.Tolerations, cause.TolerationIndex, seconds)
+	return trial{
+		change: cliv1alpha1.SmallestChange{
+			What: fmt.Sprintf("In the pod, raise tolerationSeconds of tolerations[%d] from %d to %d or more.", cause.TolerationIndex, *cause.Toleration.TolerationSeconds, seconds),
+		},
+		tolerations: tolerations, taints: onNode,
+	}, true
+}
+
+func withSeconds(tolerations []corev1.Toleration, i int, seconds int64) []corev1.Toleration {
+	changed := slices.Clone(tolerations)
+	changed[i].TolerationSeconds = &seconds
+	return changed
+}
+
+// anyTaint stands for a taint that nobody knows.
+var anyTaint = corev1.Taint{Key: "example.com/any", Effect: corev1.TaintEffectNoExecute}
+
+// toMakeItLeave returns what could make a pod leave that stays.
+func (s *Subject) toMakeItLeave(facts verdict.Pod, onNode []verdict.Taint, decided verdict.Verdict) []trial {
+	one := s.Rule.Judge(facts, verdict.Taint{Taint: anyTaint, Since: s.At})
+	tainted := trial{
+		change:      cliv1alpha1.SmallestChange{What: fmt.Sprintf("Set a NoExecute taint on node %s that no toleration matches.", s.Node.Name)},
+		tolerations: facts.Tolerations, taints: append(slices.Clone(onNode), one.Taint),
+	}
+	if one.Toleration != nil {
+		tainted.change.What = fmt.Sprintf("Set any NoExecute taint on node %s: tolerations[%d] matches them all, and no longer than for its tolerationSeconds.", s.Node.Name, one.TolerationIndex)
+	}
+	if decided.Toleration == nil {
+		return []trial{tainted}
+	}
+	return []trial{s.withoutPatience(facts, onNode, decided), tainted}
+}
+
+// withoutPatience ends the toleration that keeps a pod on its node.
+func (s *Subject) withoutPatience(facts verdict.Pod, onNode []verdict.Taint, decided verdict.Verdict) trial {
+	i := decided.TolerationIndex
+	if decided.Toleration.Effect == corev1.TaintEffectNoExecute {
+		return trial{
+			change:      cliv1alpha1.SmallestChange{What: fmt.Sprintf("In the pod, set tolerationSeconds of tolerations[%d]: they count from %s, so 0 means at once.", i, decided.Start.UTC().Format(time.RFC3339))},
+			tolerations: withSeconds(facts.Tolerations, i, 0), taints: onNode,
+		}
+	}
+	left := slices.DeleteFunc(slices.Clone(facts.Tolerations), func(toleration corev1.Toleration) bool {
+		return s.Rule.Matcher.Tolerates(&toleration, &decided.Taint.Taint)
+	})
+	matching := append([]int{i}, decided.Shadowed...)
+	names := make([]string, 0, len(matching))
+	for _, position := range matching {
+		names = append(names, fmt.Sprintf("tolerations[%d]", position))
+	}
+	return trial{
+		change:      cliv1alpha1.SmallestChange{What: fmt.Sprintf("In the pod's template, leave out %s (none can be taken from a pod that is there).", enumerate(names))},
+		tolerations: left, taints: onNode,
+	}
+}
