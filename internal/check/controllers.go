@@ -349,8 +349,10 @@ func (t *task) why() string {
 	switch {
 	case t.ours == unknown && t.builtIn == unknown:
 		return "neither Taintkeeper nor kube-controller-manager has left enough signs"
+	case t.ours == unknown && t.builtIn == runs:
+		return "the built-in does, and nothing shows whether Taintkeeper does as well"
 	case t.ours == unknown:
-		return "Taintkeeper has not left enough signs"
+		return "the built-in does not, and nothing shows whether Taintkeeper does"
 	case t.ours == runs:
 		return "Taintkeeper does, but nothing shows whether the built-in is off"
 	}

@@ -34,11 +34,13 @@ type Workload struct {
 
 	// Replicas is how many pods there are; of a template, how many it is to make.
 	Replicas int
+	// Pod is one of them, or what the template makes.
+	Pod *corev1.Pod
 	// Lists are the different lists of tolerations of its pods. There is one, but for a rollout.
 	Lists []*List
 }
 
-// List is a list of tolerations, and the pods that have it.
+// List is a list of tolerations, and the pods that have it: none of a template.
 type List struct {
 	// Written is the list as it is in the pod or the template, and Effective what pods have of it: Kubernetes adds
 	// tolerations to what a template has.
@@ -58,7 +60,7 @@ func newFacts(cluster *plan.Cluster) *Facts {
 			object.Owner = *owner
 		}
 		if workloads[object] == nil {
-			workloads[object] = &Workload{CheckedObject: object}
+			workloads[object] = &Workload{CheckedObject: object, Pod: pod}
 		}
 		workloads[object].add(pod)
 	}
@@ -101,7 +103,7 @@ func fromTemplate(object cliv1alpha1.CheckedObject, template plan.Template) *Wor
 			effective = append(effective, added)
 		}
 	}
-	return &Workload{CheckedObject: object, Replicas: template.Replicas, Lists: []*List{{Written: written, Effective: effective, Pods: []*corev1.Pod{template.Pod}}}}
+	return &Workload{CheckedObject: object, Replicas: template.Replicas, Pod: template.Pod, Lists: []*List{{Written: written, Effective: effective}}}
 }
 
 // names returns those of some pods.

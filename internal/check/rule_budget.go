@@ -72,8 +72,8 @@ func judge(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod) (Finding, b
 		return Finding{}, false // nobody has worked out what it allows, or it keeps its promise
 	default:
 		return Finding{
-			Message: fmt.Sprintf("It allows %s, and %d of its %s are on node %s: a NoExecute taint on that node alone makes them leave without asking it.",
-				count(allowed, "disruption"), len(together), count(covered, "pod"), most),
+			Message: fmt.Sprintf("It allows %s, and node %s has %d of its %s: a NoExecute taint on that node alone makes them leave without asking it.",
+				count(allowed, "disruption"), most, len(together), count(covered, "pod")),
 			Names: together,
 		}, true
 	}

@@ -33,7 +33,7 @@ var parts = []string{
 
 // isControlPlane reports whether the pods of the workload are a part of the control plane, and not static.
 func (w *Workload) isControlPlane() bool {
-	pod := w.Lists[0].Pods[0]
+	pod := w.Pod
 	return !isStatic(pod) && (pod.Labels["tier"] == "control-plane" || slices.ContainsFunc(
 		[]string{"component", "k8s-app", "app.kubernetes.io/name", "app.kubernetes.io/component"},
 		func(label string) bool { return slices.Contains(parts, pod.Labels[label]) },

@@ -73,6 +73,6 @@ const systemPriority = 2_000_000_000
 
 // isCritical reports whether the workload is a part of the system, by its priority.
 func (w *Workload) isCritical() bool {
-	pod := w.Lists[0].Pods[0]
+	pod := w.Pod
 	return strings.HasPrefix(pod.Spec.PriorityClassName, "system-") || pod.Spec.Priority != nil && *pod.Spec.Priority >= systemPriority
 }

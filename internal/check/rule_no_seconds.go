@@ -19,7 +19,7 @@ var noSeconds = Rule{
 	Advice:   "Leave the toleration out, or give it as many tolerationSeconds as the pod needs.",
 	Find: func(facts *Facts) []Finding {
 		return facts.perToleration(func(list []corev1.Toleration, i int) Finding {
-			if seconds := list[i].TolerationSeconds; seconds == nil || *seconds > 0 {
+			if seconds := list[i].TolerationSeconds; seconds == nil || *seconds > 0 || len(faultsOf(list[i])) > 0 {
 				return Finding{}
 			}
 			return Finding{Message: fmt.Sprintf("Toleration %s lets pods be scheduled to a node with this taint, and they have to leave it at once.", literal(list[i]))}

@@ -40,7 +40,11 @@ func printSARIF(o *output, report *cliv1alpha1.CheckReport) error {
 	}
 	whole := sarif.NewReport()
 	whole.AddRun(run)
-	return whole.PrettyWrite(o.env.Out)
+	if err := whole.PrettyWrite(o.env.Out); err != nil {
+		return fmt.Errorf("write SARIF: %w", err)
+	}
+	o.line("") // the end of the last line
+	return nil
 }
 
 // resultOf returns a finding as SARIF has it. Its place is an object of Kubernetes, and the file if there is one.
@@ -88,7 +92,7 @@ func printJUnit(o *output, report *cliv1alpha1.CheckReport, fails func(*cliv1alp
 			}
 		}
 		if suite.Tests == 0 {
-			suite.AddTestcase(junit.Testcase{Name: rule.Title, Classname: rule.ID})
+			suite.AddTestcase(junit.Testcase{Name: "nothing found", Classname: rule.ID})
 		}
 		suites.AddSuite(suite)
 	}

@@ -114,7 +114,11 @@ func addTo[T any](all *[]*T, object *unstructured.Unstructured, slim func(*T) *T
 }
 
 func (c *collector) result() (*plan.Cluster, error) {
-	if len(c.cluster.Nodes) == 0 && (!c.wants.templates || len(c.cluster.Templates) == 0) {
+	switch {
+	case len(c.cluster.Nodes) > 0:
+	case c.wants.templates && len(c.cluster.Pods)+len(c.cluster.Templates) == 0:
+		return nil, errors.New("the files hold no node and no workload: name manifests, or write them with 'kubectl taintkeeper snapshot'")
+	case !c.wants.templates:
 		return nil, errors.New("the files hold no node: write them with 'kubectl get nodes,pods,pdb,replicasets -A -o yaml', or with 'kubectl taintkeeper snapshot'")
 	}
 	c.note(len(c.cluster.Nodes) == 0, "The files hold no node.")

@@ -147,10 +147,7 @@ func (c *collector) addTemplate(object *unstructured.Unstructured) error {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(template, pod); err != nil {
 		return fmt.Errorf("read its pod template: %w", err)
 	}
-	if pod.Namespace = object.GetNamespace(); pod.Namespace == "" {
-		pod.Namespace = metav1.NamespaceDefault
-	}
-	pod.Name = object.GetName()
+	pod.Namespace, pod.Name = namespaceOf(object), object.GetName()
 	replicas, found, err := unstructured.NestedInt64(object.Object, "spec", "replicas")
 	if err != nil || !found {
 		replicas = 1
@@ -163,6 +160,15 @@ func (c *collector) addTemplate(object *unstructured.Unstructured) error {
 	return nil
 }
 
+// namespaceOf returns the namespace that an object is in, or gets: manifests of workloads need not have one.
+func namespaceOf(object *unstructured.Unstructured) string {
+	namespace := object.GetNamespace()
+	if _, ok := templated[object.GroupVersionKind().GroupKind()]; ok && namespace == "" {
+		return metav1.NamespaceDefault
+	}
+	return namespace
+}
+
 // trace notes which file an object is from, for those who want to point at it.
 func (c *collector) trace(source string, object *unstructured.Unstructured) {
 	if !c.wants.templates || source == stdin {
@@ -172,7 +178,7 @@ func (c *collector) trace(source string, object *unstructured.Unstructured) {
 		c.cluster.Sources = map[cliv1alpha1.CheckedObject]string{}
 	}
 	c.cluster.Sources[cliv1alpha1.CheckedObject{
-		Owner: cliv1alpha1.Owner{Kind: object.GetKind(), Name: object.GetName()}, Namespace: object.GetNamespace(),
+		Owner: cliv1alpha1.Owner{Kind: object.GetKind(), Name: object.GetName()}, Namespace: namespaceOf(object),
 	}] = filepath.ToSlash(source)
 }
 
@@ -192,4 +198,9 @@ func (c *collector) hear() {
 			}
 		}
 	}
+	if !c.wants.templates || len(c.cluster.Nodes) == 0 {
+		return
+	}
+	c.note(!signs.LeasesKnown, "The files hold no Lease: 'kubectl get leases,serviceaccounts,events -A -o yaml' writes what tells who evicts.")
+	c.note(signs.LeasesKnown, "The files tell of controllers as of "+absolute(signs.At)+".")
 }
