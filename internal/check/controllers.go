@@ -57,7 +57,7 @@ const (
 	nodeHealth = "node-health"
 )
 
-// sides are the two programs that can do a task, and the names that their controllers for it have.
+// controllerNames are the names that the controllers for a task have in the two programs.
 var controllerNames = map[string]map[string][]string{
 	eviction: {
 		plan.Taintkeeper:       {"eviction"},

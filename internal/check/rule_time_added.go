@@ -17,7 +17,7 @@ var noTimeAdded = Rule{
 	ID:       "no-time-added",
 	Severity: cliv1alpha1.SeverityWarning,
 	Title:    "A NoExecute taint has no timeAdded",
-	Advice:   "Run Taintkeeper, which writes timeAdded, or write it when you set the taint.",
+	Advice:   "Write timeAdded with the taint, or let Taintkeeper evict, which writes it where it may.",
 	Find:     findNoTimeAdded,
 }
 
