@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
 
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/plan"
 )
 
@@ -40,7 +42,8 @@ type apiReader struct {
 
 // readAPI returns what a command wants of a cluster. Nodes and pods have to be there; of the rest the cluster says what is missing.
 func readAPI(ctx context.Context, config *rest.Config, wanted wants, progress *progress) (*plan.Cluster, error) {
-	config = forReading(config)
+	clock := &apicall.Clock{}
+	config = clock.Listen(forReading(config))
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
@@ -54,7 +57,9 @@ func readAPI(ctx context.Context, config *rest.Config, wanted wants, progress *p
 		server: config.Host, clients: clients, metadata: metadataClient, progress: progress,
 		cluster: &plan.Cluster{Controllers: map[types.UID]metav1.OwnerReference{}},
 	}
-	return r.cluster, r.read(ctx, wanted)
+	err = r.read(ctx, wanted)
+	r.cluster.Signs.At = clock.Time()
+	return r.cluster, err
 }
 
 // forReading returns a configuration with which much is read.
@@ -79,7 +84,12 @@ func (r *apiReader) read(ctx context.Context, wanted wants) error {
 		}
 	}
 	if wanted.scheduling {
-		return r.scheduling(ctx)
+		if err := r.scheduling(ctx); err != nil {
+			return err
+		}
+	}
+	if wanted.signs {
+		return r.signs(ctx)
 	}
 	return nil
 }
@@ -165,12 +175,17 @@ type deniedError struct {
 	error
 }
 
-// listAll lists all objects of a kind, page by page, so that no more than one page is held as a whole.
+// listAll lists all objects of a kind.
 func listAll[L runtime.Object, T any](ctx context.Context, r *apiReader, kind string, list func(context.Context, metav1.ListOptions) (L, error), each func(*T)) error {
+	return listSome(ctx, r, kind, fields.Everything(), list, each)
+}
+
+// listSome lists objects of a kind, page by page, so that no more than one page is held as a whole.
+func listSome[L runtime.Object, T any](ctx context.Context, r *apiReader, kind string, which fields.Selector, list func(context.Context, metav1.ListOptions) (L, error), each func(*T)) error {
 	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return list(ctx, options)
 	})
-	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
+	err := pages.EachListItem(ctx, metav1.ListOptions{FieldSelector: which.String()}, func(object runtime.Object) error {
 		typed, ok := object.(any).(*T)
 		if !ok {
 			return fmt.Errorf("the API server sent %T", object)

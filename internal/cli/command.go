@@ -20,6 +20,7 @@ const (
 	ExitOK     = 0
 	ExitFailed = 1 // something could not be done; stderr says what
 	ExitUsage  = 2 // the command line is wrong
+	ExitFound  = 3 // check found what --fail-on asks for
 )
 
 // Env is what commands take from outside.
@@ -55,6 +56,7 @@ also takes files (-f), so a plan can be made without a cluster.`,
 	})
 	config.AddFlags(root.PersistentFlags())
 	root.AddCommand(
+		newCheck(env, config),
 		newExplain(env, config),
 		newPending(env, config),
 		newPlan(env, config),
@@ -79,6 +81,9 @@ func Fail(out io.Writer, err error) int {
 	}
 	if _, ok := errors.AsType[usageError](err); ok {
 		return ExitUsage
+	}
+	if _, ok := errors.AsType[foundError](err); ok {
+		return ExitFound
 	}
 	return ExitFailed
 }

@@ -95,7 +95,7 @@ func (o *explainOptions) run(ctx context.Context) error {
 // subject returns the pod and what there is to know around it.
 func (o *explainOptions) subject(ctx context.Context) (plan.Subject, error) {
 	if o.source.offline() {
-		cluster, err := readFiles(o.source.env.In, o.source.files)
+		cluster, err := readFiles(o.source.env.In, o.source.files, wants{})
 		if err != nil {
 			return plan.Subject{}, err
 		}

@@ -22,17 +22,20 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plan"
 )
 
+// stdin is what is read for "-", in messages.
+const stdin = "stdin"
+
 // readFiles returns the objects that files hold. Kinds that play no part are passed over.
-func readFiles(in io.Reader, files resource.FilenameOptions) (*plan.Cluster, error) {
+func readFiles(in io.Reader, files resource.FilenameOptions, wanted wants) (*plan.Cluster, error) {
 	builder := resource.NewLocalBuilder().Unstructured().ContinueOnError().Flatten()
 	if i := slices.Index(files.Filenames, "-"); i >= 0 {
-		builder = builder.Stream(in, "stdin")
+		builder = builder.Stream(in, stdin)
 		files.Filenames = slices.Delete(slices.Clone(files.Filenames), i, i+1)
 	}
 	if len(files.Filenames) > 0 {
 		builder = builder.FilenameParam(false, &files)
 	}
-	collected := collector{cluster: &plan.Cluster{
+	collected := collector{wants: wanted, cluster: &plan.Cluster{
 		Controllers: map[types.UID]metav1.OwnerReference{},
 		Templates:   map[types.UID]*plan.Template{},
 	}, seen: map[types.UID]bool{}}
@@ -44,6 +47,7 @@ func readFiles(in io.Reader, files resource.FilenameOptions) (*plan.Cluster, err
 		if !ok {
 			return fmt.Errorf("%s: holds %T, which is no object", info.Source, info.Object)
 		}
+		collected.trace(info.Source, object)
 		if err := collected.add(object); err != nil {
 			return fmt.Errorf("%s: %s %s: %w", info.Source, object.GetKind(), object.GetName(), err)
 		}
@@ -52,15 +56,16 @@ func readFiles(in io.Reader, files resource.FilenameOptions) (*plan.Cluster, err
 	if err != nil {
 		return nil, fmt.Errorf("read files: %w", err)
 	}
+	collected.hear()
 	return collected.result()
 }
 
 // collector sorts objects by kind.
 type collector struct {
+	wants   wants
 	cluster *plan.Cluster
 	seen    map[types.UID]bool
 	sharer  plan.Sharer
-	passed  int // objects of kinds that play no part
 }
 
 // add takes one object. The same in two files counts once.
@@ -91,14 +96,15 @@ func (c *collector) add(object *unstructured.Unstructured) error {
 		return addTo(&c.cluster.StorageClasses, object, same[storagev1.StorageClass])
 	case schema.GroupKind{Group: storagev1.GroupName, Kind: "CSINode"}:
 		return addTo(&c.cluster.CSINodes, object, same[storagev1.CSINode])
+	case leaseKind, clockKind, eventKind:
+		return c.addSign(object)
 	case schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, schema.GroupKind{Group: "batch", Kind: "Job"}:
 		if controller := metav1.GetControllerOfNoCopy(object); controller != nil {
 			c.cluster.Controllers[object.GetUID()] = *controller
+			return nil
 		}
-		return nil
 	}
-	c.passed++
-	return nil
+	return c.addWorkload(object)
 }
 
 // addTemplate takes the pod template of a workload. Snapshots have none.
@@ -130,9 +136,14 @@ func addTo[T any](all *[]*T, object *unstructured.Unstructured, slim func(*T) *T
 }
 
 func (c *collector) result() (*plan.Cluster, error) {
-	if len(c.cluster.Nodes) == 0 {
+	switch {
+	case len(c.cluster.Nodes) > 0:
+	case c.wants.templates && len(c.cluster.Pods)+len(c.cluster.Workloads) == 0:
+		return nil, errors.New("the files hold no node and no workload: name manifests, or write them with 'kubectl taintkeeper snapshot'")
+	case !c.wants.templates:
 		return nil, errors.New("the files hold no node: write them with 'kubectl get nodes,pods,pdb,replicasets -A -o yaml', or with 'kubectl taintkeeper snapshot'")
 	}
+	c.note(len(c.cluster.Nodes) == 0, "The files hold no node.")
 	c.note(len(c.cluster.Pods) == 0, "The files hold no pod.")
 	c.note(len(c.cluster.Budgets) == 0, "The files hold no PodDisruptionBudget.")
 	c.noteStrangers()

@@ -150,7 +150,7 @@ func (o *pendingOptions) pending(cluster *plan.Cluster, nodes []*corev1.Node) *c
 // read returns the nodes, and no more pods than can be listed.
 func (o *pendingOptions) read(ctx context.Context) (*plan.Cluster, error) {
 	if o.source.offline() {
-		return readFiles(o.source.env.In, o.source.files)
+		return readFiles(o.source.env.In, o.source.files, wants{})
 	}
 	config, err := o.source.config.ToRESTConfig()
 	if err != nil {

@@ -35,7 +35,8 @@ func newSnapshot(env Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 the scheduler asks for, as one JSON object a line.
 
 Nothing else leaves the cluster: no environment variables, commands, images, annotations, secrets or configuration.
-Names and labels do.`,
+Names and labels do, and what says which controllers evict and taint: their Leases, the eviction clock, who wrote the
+taints of nodes, and the flag --controllers of kube-controller-manager and its like.`,
 		Example: `  kubectl taintkeeper snapshot > cluster.json
   kubectl taintkeeper plan -f cluster.json worker-1 maintenance=now:NoExecute`,
 		Args: cobra.NoArgs,
@@ -46,7 +47,7 @@ Names and labels do.`,
 }
 
 func (o *snapshotOptions) run(ctx context.Context) error {
-	cluster, err := o.source.read(ctx, wants{budgets: true, scheduling: true})
+	cluster, err := o.source.read(ctx, wants{budgets: true, scheduling: true, signs: true})
 	if err != nil {
 		return err
 	}
@@ -73,6 +74,8 @@ func objectsOf(cluster *plan.Cluster) []runtime.Object {
 	all = appendOf(all, "v1", "PersistentVolume", cluster.Volumes)
 	all = appendOf(all, "v1", "PersistentVolumeClaim", cluster.Claims)
 	all = appendOf(all, "policy/v1", "PodDisruptionBudget", cluster.Budgets)
+	all = appendOf(all, "coordination.k8s.io/v1", "Lease", cluster.Signs.Leases)
+	all = appendOf(all, "v1", "ServiceAccount", cluster.Signs.Clocks)
 	for _, uid := range slices.Sorted(maps.Keys(cluster.Controllers)) {
 		all = append(all, ownedBy(uid, cluster.Controllers[uid]))
 	}

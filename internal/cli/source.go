@@ -37,7 +37,7 @@ func (s *source) offline() bool { return len(s.files.Filenames) > 0 }
 // read returns the objects of the cluster.
 func (s *source) read(ctx context.Context, wanted wants) (*plan.Cluster, error) {
 	if s.offline() {
-		return readFiles(s.env.In, s.files)
+		return readFiles(s.env.In, s.files, wanted)
 	}
 	rest, err := s.config.ToRESTConfig()
 	if err != nil {
@@ -55,4 +55,6 @@ func (s *source) notFound(err error) error {
 type wants struct {
 	budgets    bool // PodDisruptionBudgets, and who controls ReplicaSets and Jobs
 	scheduling bool // what the scheduler asks for
+	signs      bool // traces of the controllers that evict and taint
+	templates  bool // workloads whose pods files do not hold; then they need not hold nodes either
 }

@@ -35,6 +35,12 @@ type Cluster struct {
 	StorageClasses []*storagev1.StorageClass
 	CSINodes       []*storagev1.CSINode
 
+	// Signs are traces of the controllers that evict and taint, and Workloads those of which there is no more than a template; both for a check.
+	Signs     Signs
+	Workloads []WorkloadTemplate
+	// Sources are the files that objects were read from, by their kind, namespace and name; for a check, too.
+	Sources map[cliv1alpha1.CheckedObject]string
+
 	// Missing says what could not be read, and what follows.
 	Missing []string
 }

@@ -57,7 +57,7 @@ func slimMeta(meta *metav1.ObjectMeta) metav1.ObjectMeta {
 func slimContainers(containers []corev1.Container) []corev1.Container {
 	var all []corev1.Container
 	for i := range containers {
-		container := corev1.Container{Name: containers[i].Name, Resources: containers[i].Resources, RestartPolicy: containers[i].RestartPolicy}
+		container := corev1.Container{Name: containers[i].Name, Resources: containers[i].Resources, RestartPolicy: containers[i].RestartPolicy, Command: controllerCommand(&containers[i])}
 		for _, port := range containers[i].Ports {
 			if port.HostPort != 0 {
 				container.Ports = append(container.Ports, port)
@@ -100,9 +100,11 @@ func slimConditions(conditions []corev1.PodCondition) []corev1.PodCondition {
 
 // SlimNode returns what a plan needs of a node.
 func SlimNode(node *corev1.Node) *corev1.Node {
+	meta := slimMeta(&node.ObjectMeta)
+	meta.ManagedFields = slimManagers(node.ManagedFields)
 	return &corev1.Node{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
-		ObjectMeta: slimMeta(&node.ObjectMeta),
+		ObjectMeta: meta,
 		Spec:       corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable},
 		Status:     corev1.NodeStatus{Allocatable: node.Status.Allocatable, Capacity: node.Status.Capacity, Conditions: node.Status.Conditions},
 	}

@@ -1,0 +1,76 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+)
+
+// evictionControllers: one has to evict, and one alone.
+var evictionControllers = Rule{
+	ID:       "eviction-controllers",
+	Severity: cliv1alpha1.SeverityError,
+	Title:    "Not exactly one controller evicts",
+	Advice:   "Run Taintkeeper with --coexist, or switch the built-in off with --controllers=*,-taint-eviction-controller.",
+	Find: func(facts *Facts) []Finding {
+		task := &facts.eviction
+		switch {
+		case task.Who == cliv1alpha1.WhoNobody:
+			return task.found(Finding{
+				Message: "Nobody evicts: pods stay on nodes with NoExecute taints that they do not tolerate.",
+				Advice:  "Start Taintkeeper, or switch the built-in taint-eviction-controller on.",
+			})
+		case task.Who == cliv1alpha1.WhoBoth && task.clock == staleClock:
+			return task.found(Finding{
+				Message: "Taintkeeper leads but does not renew its eviction clock, so the built-in evicts as well.",
+				Advice:  "Read Taintkeeper's log, which says why it does not renew the clock.",
+			})
+		case task.Who == cliv1alpha1.WhoBoth:
+			return task.found(Finding{Message: "Taintkeeper and the built-in both evict, so deadlines that survive a restart are of no use."})
+		case task.ours == off && task.clock == staleClock:
+			return task.found(Finding{
+				Severity: cliv1alpha1.SeverityWarning,
+				Message:  "Taintkeeper is installed but does not run: its eviction clock is stale, so the built-in evicts if it is on.",
+				Advice:   "See why Taintkeeper does not run, or uninstall it.",
+			})
+		case task.ours == runs && task.builtIn == unknown && !task.held():
+			return task.found(Finding{
+				Severity: cliv1alpha1.SeverityWarning,
+				Message:  "Taintkeeper evicts, and nothing shows whether the built-in does as well.",
+			})
+		}
+		return nil
+	},
+}
+
+// nodeHealthControllers: two would taint at twice the rate, and undo each other's work.
+var nodeHealthControllers = Rule{
+	ID:       "node-health-controllers",
+	Severity: cliv1alpha1.SeverityError,
+	Title:    "Not exactly one controller taints nodes that are not healthy",
+	Advice:   "Take node-health out of Taintkeeper's --controllers, or switch the built-in node-lifecycle-controller off.",
+	Find: func(facts *Facts) []Finding {
+		task := &facts.nodeHealth
+		switch {
+		case task.Who == cliv1alpha1.WhoNobody:
+			return task.found(Finding{
+				Message: "Nobody taints nodes that are not healthy: pods stay on nodes that have failed.",
+				Advice:  "Switch the built-in node-lifecycle-controller on, or Taintkeeper's node-health.",
+			})
+		case task.Who == cliv1alpha1.WhoBoth:
+			return task.found(Finding{Message: "Taintkeeper and the built-in both taint nodes, at twice the rate, and undo each other's work."})
+		case task.ours == runs && task.builtIn == unknown:
+			return task.found(Finding{
+				Severity: cliv1alpha1.SeverityWarning,
+				Message:  "Taintkeeper taints nodes, and nothing shows whether the built-in does as well.",
+			})
+		}
+		return nil
+	},
+}
+
+func (t *task) found(finding Finding) []Finding {
+	finding.Object = cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "Controller", Name: t.Task}}
+	return []Finding{finding}
+}

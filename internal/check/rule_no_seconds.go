@@ -1,0 +1,28 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+)
+
+// noSeconds: the scheduler looks at no tolerationSeconds, so it brings such a pod to the node that it has to leave at once.
+var noSeconds = Rule{
+	ID:       "no-seconds",
+	Severity: cliv1alpha1.SeverityWarning,
+	Title:    "A toleration tolerates for no time at all",
+	Advice:   "Leave the toleration out, or give it as many tolerationSeconds as the pod needs.",
+	Find: func(facts *Facts) []Finding {
+		return facts.perToleration(func(list []corev1.Toleration, i int) Finding {
+			if seconds := list[i].TolerationSeconds; seconds == nil || *seconds > 0 || len(faultsOf(list[i])) > 0 {
+				return Finding{}
+			}
+			return Finding{Message: fmt.Sprintf("Toleration %s lets pods be scheduled to a node with this taint, and they have to leave it at once.", literal(list[i]))}
+		})
+	},
+}

@@ -1,0 +1,95 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+)
+
+// printCheck prints a report for a person: how much there is, who does what, the findings, and what to do about them.
+func printCheck(o *output, report *cliv1alpha1.CheckReport) error {
+	if !o.noHeaders {
+		o.line("%s", found(report))
+		for _, task := range report.Controllers {
+			o.line("%s", task.Message)
+			if o.format == formatWide {
+				for _, sign := range task.Signs {
+					o.line("  %s", sign)
+				}
+			}
+		}
+		for _, note := range report.Notes {
+			o.line("Note: %s", note)
+		}
+	}
+	if len(report.Findings) == 0 {
+		return nil
+	}
+	if !o.noHeaders {
+		o.line("")
+	}
+	rows := make([][]any, 0, len(report.Findings))
+	for i := range report.Findings {
+		rows = append(rows, findingRow(&report.Findings[i]))
+	}
+	if err := o.table([]string{"Severity", "Rule", "Namespace", "Object", "Count", "Finding", "+Advice", "+Examples", "+Source"}, rows); err != nil {
+		return err
+	}
+	if !o.noHeaders && o.format != formatWide {
+		printAdvice(o, report)
+	}
+	return nil
+}
+
+// found is the first line.
+func found(report *cliv1alpha1.CheckReport) string {
+	s := report.Summary
+	return fmt.Sprintf("%s, %s, %s: %s, %s, %s and %s checked.",
+		counted(s.Errors, "error"), counted(s.Warnings, "warning"), counted(s.Infos, "info"),
+		counted(s.Nodes, "node"), counted(s.Pods, "pod"), counted(s.Workloads, "workload"), counted(s.Budgets, "PodDisruptionBudget"))
+}
+
+func findingRow(finding *cliv1alpha1.CheckFinding) []any {
+	number := ""
+	if finding.Count > 0 {
+		number = strconv.Itoa(finding.Count)
+	}
+	return []any{
+		strings.ToLower(string(finding.Severity)), finding.Rule, finding.Object.Namespace, objectOf(finding), number, finding.Message,
+		finding.Advice, strings.Join(finding.Examples, ","), finding.Source,
+	}
+}
+
+func objectOf(finding *cliv1alpha1.CheckFinding) string {
+	return finding.Object.Kind + "/" + finding.Object.Name
+}
+
+// printAdvice prints once what to do about each kind of finding.
+func printAdvice(o *output, report *cliv1alpha1.CheckReport) {
+	o.line("")
+	var said []string
+	for i := range report.Findings {
+		advice := report.Findings[i].Rule + ": " + report.Findings[i].Advice
+		if !slices.Contains(said, advice) {
+			said = append(said, advice)
+			o.line("%s", advice)
+		}
+	}
+}
+
+// printNames prints each object that a finding is about, once.
+func printNames(o *output, report *cliv1alpha1.CheckReport) {
+	said := map[cliv1alpha1.CheckedObject]bool{}
+	for i := range report.Findings {
+		if object := report.Findings[i].Object; !said[object] {
+			said[object] = true
+			o.line("%s/%s", strings.ToLower(object.Kind), object.Name)
+		}
+	}
+}

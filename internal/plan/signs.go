@@ -1,0 +1,191 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"bytes"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+)
+
+// The names by which the controllers that evict and taint are known: their programs, the Leases by which their replicas
+// elect a leader, and the managers of the fields that they write.
+const (
+	Taintkeeper       = "taintkeeper"
+	ControllerManager = "kube-controller-manager"
+)
+
+// The eviction clock, as package coexist writes it: an annotation of a ServiceAccount.
+const (
+	EvictionClock           = "taintkeeper-eviction-clock"
+	EvictionClockAnnotation = "taintkeeper.dev/renewed"
+)
+
+// EvictionReason is the reason of the events that both controllers write when they evict.
+const EvictionReason = "TaintManagerEviction"
+
+// Signs are traces that controllers leave in a cluster. What was not read, or was not in the files, is not known; that is
+// something else than none.
+type Signs struct {
+	// At is the instant for which they count: of reading, or the newest renewal that files hold. Zero if there is none.
+	At time.Time
+
+	// Leases are those named Taintkeeper and ControllerManager; all of them if LeasesKnown.
+	Leases      []*coordinationv1.Lease
+	LeasesKnown bool
+	// Clocks are the eviction clocks; all of them if ClocksKnown.
+	Clocks      []*corev1.ServiceAccount
+	ClocksKnown bool
+	// Evictions are the events of evictions, by Taintkeeper or ControllerManager.
+	Evictions map[string]Trace
+}
+
+// Trace is what somebody did: how often, and when last.
+type Trace struct {
+	Count int
+	Last  time.Time
+}
+
+// AddLease takes a Lease: the controllers' are kept.
+func (s *Signs) AddLease(lease *coordinationv1.Lease) {
+	if lease.Name != Taintkeeper && lease.Name != ControllerManager {
+		return
+	}
+	s.Leases = append(s.Leases, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name, UID: lease.UID},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: lease.Spec.HolderIdentity, LeaseDurationSeconds: lease.Spec.LeaseDurationSeconds, RenewTime: lease.Spec.RenewTime,
+		},
+	})
+}
+
+// AddClock takes a ServiceAccount: of an eviction clock the one annotation is kept, of others nothing.
+func (s *Signs) AddClock(account *corev1.ServiceAccount) {
+	if account.Name != EvictionClock {
+		return
+	}
+	kept := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: account.Name, UID: account.UID}}
+	if renewed, ok := account.Annotations[EvictionClockAnnotation]; ok {
+		kept.Annotations = map[string]string{EvictionClockAnnotation: renewed}
+	}
+	s.Clocks = append(s.Clocks, kept)
+}
+
+// AddEvent counts the event of an eviction. Both controllers write it with the same source: it is the field manager, or
+// the pod's UID, which the built-in leaves out, that says whose it is. A dry run evicts nobody.
+func (s *Signs) AddEvent(event *corev1.Event) {
+	if event.Reason != EvictionReason || strings.HasSuffix(event.Message, "(dry run)") {
+		return
+	}
+	who := ControllerManager
+	if event.InvolvedObject.UID != "" || slices.ContainsFunc(event.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == Taintkeeper }) {
+		who = Taintkeeper
+	}
+	at := event.LastTimestamp.Time
+	if event.EventTime.After(at) {
+		at = event.EventTime.Time
+	}
+	if s.Evictions == nil {
+		s.Evictions = map[string]Trace{}
+	}
+	trace := s.Evictions[who]
+	trace.Count++
+	if at.After(trace.Last) {
+		trace.Last = at
+	}
+	s.Evictions[who] = trace
+}
+
+// Heard notes that the cluster was alive at an instant: files say by it when they were written.
+func (s *Signs) Heard(at time.Time) {
+	if at.After(s.At) {
+		s.At = at
+	}
+}
+
+// WorkloadTemplate is a workload of which files hold the template, and not the pods.
+type WorkloadTemplate struct {
+	Owner    cliv1alpha1.Owner
+	Replicas int
+	// Pod is what the template makes.
+	Pod *corev1.Pod
+}
+
+// flagsKept are the flags of the two programs that say which of their controllers run.
+var flagsKept = []string{"--controllers", "--coexist", "--shadow", "--dry-run", "--leader-elect"}
+
+// controllerCommand returns the program and the flags that say what it runs, nil for any program but the two. An image's
+// entrypoint is in no pod, so a container without a command goes by its name.
+func controllerCommand(container *corev1.Container) []string {
+	words := slices.Concat(container.Command, container.Args)
+	program := ""
+	for _, word := range words {
+		if base := path.Base(word); !strings.HasPrefix(word, "-") && (base == Taintkeeper || base == ControllerManager) {
+			program = base
+			break
+		}
+	}
+	if program == "" && len(container.Command) == 0 && (container.Name == Taintkeeper || container.Name == ControllerManager) {
+		program = container.Name
+	}
+	if program == "" {
+		return nil
+	}
+	command := []string{program}
+	for _, word := range words {
+		if name, _, _ := strings.Cut(word, "="); slices.Contains(flagsKept, name) {
+			command = append(command, word)
+		}
+	}
+	return command
+}
+
+// What is left of the fields that somebody manages on a node.
+var (
+	fieldsTaints     = metav1.NewFieldsV1(`{"f:spec":{"f:taints":{}}}`)
+	fieldsConditions = metav1.NewFieldsV1(`{"f:status":{"f:conditions":{}}}`)
+)
+
+// slimManagers keeps of who writes a node who writes its taints, and the conditions but for its kubelet.
+func slimManagers(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+	var kept []metav1.ManagedFieldsEntry
+	for _, entry := range entries {
+		if entry.FieldsV1 == nil {
+			continue
+		}
+		raw := entry.FieldsV1.GetRawBytes()
+		if bytes.Contains(raw, []byte(`"f:taints"`)) {
+			kept = append(kept, managed(entry, fieldsTaints))
+		}
+		if entry.Manager != "kubelet" && bytes.Contains(raw, []byte(`"f:conditions"`)) {
+			kept = append(kept, managed(entry, fieldsConditions))
+		}
+	}
+	return kept
+}
+
+func managed(entry metav1.ManagedFieldsEntry, fields *metav1.FieldsV1) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{
+		Manager: entry.Manager, Operation: entry.Operation, APIVersion: entry.APIVersion, Time: entry.Time,
+		FieldsType: entry.FieldsType, FieldsV1: fields, Subresource: entry.Subresource,
+	}
+}
+
+// WritesTaints reports whether an entry of a slim node is about its taints.
+func WritesTaints(entry *metav1.ManagedFieldsEntry) bool { return writes(entry, `"f:taints"`) }
+
+// WritesConditions reports whether an entry of a slim node is about its conditions.
+func WritesConditions(entry *metav1.ManagedFieldsEntry) bool { return writes(entry, `"f:conditions"`) }
+
+func writes(entry *metav1.ManagedFieldsEntry, field string) bool {
+	return entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(field))
+}
