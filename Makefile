@@ -244,6 +244,10 @@ release-check: bin/goreleaser bin/ko bin/actionlint ## check what releases are m
 release-snapshot: bin/goreleaser ## build the archives of a release into dist/, and publish nothing
 	@bin/goreleaser release --snapshot --clean --skip=ko,sign,sbom
 
+.PHONY: screenshots
+screenshots: ## take docs/plan-light.png and docs/plan-dark.png of a plan's page (needs Chromium)
+	@$(GO) run ./test/page/screenshot
+
 .PHONY: diagram
 diagram: bin/d2 ## draw docs/cluster.svg from docs/cluster.d2
 	@bin/d2 --elk-nodeNodeBetweenLayers=30 --elk-edgeNodeBetweenLayers=20 \

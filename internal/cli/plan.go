@@ -25,7 +25,7 @@ type planOptions struct {
 }
 
 func newPlan(env Env, config *genericclioptions.ConfigFlags) *cobra.Command {
-	o := &planOptions{source: newSource(env, config), output: newOutput(env)}
+	o := &planOptions{source: newSource(env, config), output: newOutput(env, formatHTML)}
 	cmd := &cobra.Command{
 		Use:   "plan (NODE... | -l SELECTOR | --all) TAINT...",
 		Short: "Say what taints would do: who leaves, when and why",
@@ -37,7 +37,10 @@ Taints are written as for kubectl taint, additions and removals mixed: key=value
   kubectl taintkeeper plan worker-1 maintenance=now:NoExecute
 
   # The same for a whole zone, without a cluster
-  kubectl taintkeeper plan -f cluster.json -l topology.kubernetes.io/zone=a maintenance=now:NoExecute`,
+  kubectl taintkeeper plan -f cluster.json -l topology.kubernetes.io/zone=a maintenance=now:NoExecute
+
+  # As a page for a browser, with a timeline
+  kubectl taintkeeper plan worker-1 maintenance=now:NoExecute -o html > plan.html`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.complete(args); err != nil {
 				return err
@@ -81,6 +84,9 @@ func (o *planOptions) run(ctx context.Context) error {
 	}
 	if printed, err := o.output.object(made); printed {
 		return err
+	}
+	if o.output.format == formatHTML {
+		return printPage(&o.output, made)
 	}
 	return printPlan(&o.output, made)
 }

@@ -1,0 +1,211 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"math"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Where the timeline begins and ends, in the units of its drawing. With a later part the linear one ends at the break.
+const (
+	chartWidth = 960.0
+	chartLeft  = 30.0
+	chartRight = chartWidth - 46
+	breakLeft  = 640.0
+	breakRight = 734.0
+)
+
+// A linear axis squeezes what lies in its first part of so many. At most one in mostSqueezed may lie there.
+const (
+	parts        = 25
+	mostSqueezed = 4
+	// neverBroken is short enough to be read as it is.
+	neverBroken = 5 * time.Minute
+)
+
+// axis says where an instant is drawn, as the time from that of the plan. It is linear; if that squeezed many instants
+// because of a few that are far away, it is linear up to a break and logarithmic behind it.
+type axis struct {
+	step   time.Duration // of the ticks of the linear part
+	linear time.Duration // where the linear part ends
+	// What lies behind the break; zero if nothing does.
+	first, last time.Duration
+}
+
+// newAxis returns the axis for instants; there may be many at one.
+func newAxis(offsets []time.Duration) axis {
+	later := slices.DeleteFunc(slices.Clone(offsets), func(offset time.Duration) bool { return offset <= 0 })
+	if len(later) == 0 {
+		return axis{step: time.Minute, linear: time.Minute}
+	}
+	slices.Sort(later)
+	end := linearEnd(later)
+	a := axis{step: stepOf(end)}
+	a.linear = roundUp(end, a.step)
+	if behind := upTo(later, a.linear); behind < len(later) {
+		a.first, a.last = later[behind], later[len(later)-1]
+	}
+	return a
+}
+
+// linearEnd returns the last of the sorted instants up to which a linear axis can be read.
+func linearEnd(sorted []time.Duration) time.Duration {
+	distinct := slices.Compact(slices.Clone(sorted))
+	for i := len(distinct) - 1; i > 0; i-- {
+		end := distinct[i]
+		if end <= neverBroken || !squeezes(sorted, end) && !squeezes(distinct, end) {
+			return end
+		}
+	}
+	return distinct[0]
+}
+
+// squeezes reports whether a linear axis that ends there squeezes too many of the sorted instants.
+func squeezes(sorted []time.Duration, end time.Duration) bool {
+	return upTo(sorted, end/parts-1)*mostSqueezed >= upTo(sorted, end)
+}
+
+// upTo returns how many of the sorted instants are not later than one.
+func upTo(sorted []time.Duration, end time.Duration) int {
+	return sort.Search(len(sorted), func(i int) bool { return sorted[i] > end })
+}
+
+// broken reports whether something lies behind the linear part.
+func (a axis) broken() bool { return a.last > 0 }
+
+// x returns where an instant is drawn. What is overdue is drawn at now.
+func (a axis) x(offset time.Duration) float64 {
+	right := chartRight
+	if a.broken() {
+		right = breakLeft
+	}
+	switch {
+	case offset <= 0:
+		return chartLeft
+	case offset <= a.linear || !a.broken():
+		return chartLeft + (right-chartLeft)*offset.Seconds()/a.linear.Seconds()
+	case a.first == a.last:
+		return (breakRight + chartRight) / 2
+	}
+	share := math.Log(offset.Seconds()/a.first.Seconds()) / math.Log(a.last.Seconds()/a.first.Seconds())
+	return breakRight + (chartRight-breakRight)*share
+}
+
+// tick is a labelled line of the axis.
+type tick struct {
+	X           string
+	Label, When string
+}
+
+// ticks returns those of the linear part, then those behind the break.
+func (a axis) ticks(at time.Time) []tick {
+	var all []tick
+	for i := range int(a.linear/a.step) + 1 {
+		all = append(all, a.tick(at, time.Duration(i)*a.step))
+	}
+	for _, offset := range a.laterTicks() {
+		all = append(all, a.tick(at, offset))
+	}
+	return all
+}
+
+func (a axis) tick(at time.Time, offset time.Duration) tick {
+	label := "now"
+	if offset > 0 {
+		label = "+" + short(offset)
+	}
+	return tick{X: number(a.x(offset)), Label: label, When: a.when(at, offset)}
+}
+
+// when writes an instant as short as it is still clear.
+func (a axis) when(at time.Time, offset time.Duration) string {
+	at = at.UTC()
+	then := at.Add(offset)
+	switch {
+	case offset >= 48*time.Hour:
+		return then.Format("2006-01-02")
+	case then.YearDay() != at.YearDay():
+		return then.Format("01-02 15:04")
+	case offset == 0 || a.step < time.Minute:
+		return then.Format(time.TimeOnly)
+	}
+	return then.Format("15:04")
+}
+
+// laterTicks are the first and the last instant behind the break, and round ones between them where there is room.
+func (a axis) laterTicks() []time.Duration {
+	const apart = 72
+	if !a.broken() {
+		return nil
+	}
+	ticks := []time.Duration{a.first}
+	if a.x(a.last)-a.x(a.first) < apart {
+		return ticks
+	}
+	for _, round := range []time.Duration{10 * time.Minute, time.Hour, 6 * time.Hour, day, week, 30 * day, year, 10 * year, 100 * year} {
+		if round > a.first && round < a.last && a.x(round)-a.x(ticks[len(ticks)-1]) >= apart && a.x(a.last)-a.x(round) >= apart {
+			ticks = append(ticks, round)
+		}
+	}
+	return append(ticks, a.last)
+}
+
+const (
+	day  = 24 * time.Hour
+	week = 7 * day
+	year = 365 * day
+)
+
+// stepOf returns the distance of ticks that divides a span into a handful.
+func stepOf(span time.Duration) time.Duration {
+	steps := []time.Duration{
+		time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second,
+		time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute,
+		time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour,
+		day, 2 * day, week, 30 * day, 90 * day, year, 2 * year, 5 * year, 10 * year,
+	}
+	for _, step := range steps {
+		if span <= 7*step {
+			return step
+		}
+	}
+	return 50 * year
+}
+
+// roundUp returns the next multiple of a step, if there is one.
+func roundUp(span, step time.Duration) time.Duration {
+	beyond := span % step
+	if up := span - beyond + step; beyond > 0 && up > span {
+		return up
+	}
+	return span
+}
+
+// short writes a span in its largest units: 1h30m, 3d, 2y.
+func short(span time.Duration) string {
+	switch {
+	case span >= year:
+		return strconv.FormatFloat(math.Floor(10*span.Hours()/year.Hours())/10, 'f', -1, 64) + "y"
+	case span >= day:
+		return strconv.FormatFloat(math.Floor(10*span.Hours()/day.Hours())/10, 'f', -1, 64) + "d"
+	case span < time.Second:
+		return span.Round(time.Millisecond).String()
+	}
+	written := span.Round(time.Second).String()
+	if cut, ok := strings.CutSuffix(written, "m0s"); ok {
+		written = cut + "m"
+	}
+	if cut, ok := strings.CutSuffix(written, "h0m"); ok {
+		written = cut + "h"
+	}
+	return written
+}
+
+// number writes a coordinate.
+func number(x float64) string { return strconv.FormatFloat(math.Round(x*10)/10, 'f', -1, 64) }

@@ -1,0 +1,97 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+
+// kind is what becomes of a pod by a plan: it has a colour, a shape and a word. It is also the name of the shape in the page.
+type kind string
+
+const (
+	kindNone    kind = ""
+	kindLeaves  kind = "leaves"
+	kindEarlier kind = "earlier"
+	kindLater   kind = "later"
+	kindSame    kind = "same"
+	kindStays   kind = "stays"
+)
+
+// kinds are in the order in which they are drawn and explained.
+var kinds = []kind{kindLeaves, kindEarlier, kindLater, kindSame, kindStays}
+
+// kindOf returns none for a pod that stays with the plan and without it.
+func kindOf(pod *cliv1alpha1.PlannedPod) kind {
+	switch pod.Change {
+	case cliv1alpha1.ChangeLeaves:
+		return kindLeaves
+	case cliv1alpha1.ChangeEarlier:
+		return kindEarlier
+	case cliv1alpha1.ChangeLater:
+		return kindLater
+	case cliv1alpha1.ChangeStays:
+		return kindStays
+	}
+	if pod.Leaves {
+		return kindSame
+	}
+	return kindNone
+}
+
+// Word is what the table calls it.
+func (k kind) Word() string {
+	if k == kindSame || k == kindNone {
+		return "none"
+	}
+	return string(k)
+}
+
+// Meaning explains it.
+func (k kind) Meaning() string {
+	switch k {
+	case kindLeaves:
+		return "leaves, and stays without the plan"
+	case kindEarlier:
+		return "leaves earlier than without the plan"
+	case kindLater:
+		return "leaves later than without the plan"
+	case kindSame:
+		return "leaves at the same instant without the plan"
+	case kindStays:
+		return "stays, and leaves at this instant without the plan"
+	}
+	return "stays with and without the plan"
+}
+
+// verb is what so many pods do.
+func (k kind) verb(n int) string {
+	verb, s := "leave", ""
+	if n == 1 {
+		s = "s"
+	}
+	switch k {
+	case kindEarlier:
+		return verb + s + " earlier"
+	case kindLater:
+		return verb + s + " later"
+	case kindSame:
+		return verb + s + " as without the plan"
+	case kindStays:
+		return "stay" + s + " that would have left"
+	}
+	return verb + s
+}
+
+// shape is how a kind is drawn, around the origin.
+type shape struct {
+	Kind kind
+	Path string
+}
+
+var shapes = []shape{
+	{kindLeaves, "M-6.5 0a6.5 6.5 0 1 0 13 0a6.5 6.5 0 1 0 -13 0z"},
+	{kindEarlier, "M-7.5 0L5.5 -7.5V7.5z"},
+	{kindLater, "M7.5 0L-5.5 -7.5V7.5z"},
+	{kindSame, "M0 -7.5L7.5 0L0 7.5L-7.5 0z"},
+	{kindStays, "M-5.5 -5.5h11v11h-11z"},
+}

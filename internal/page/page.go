@@ -1,0 +1,223 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package page writes a plan as one HTML page: the answer, a timeline, and tables. The page needs nothing but itself, and its
+// Content-Security-Policy lets it ask for nothing. Without JavaScript it shows the same and does not move.
+package page
+
+import (
+	"crypto/sha256"
+	_ "embed" // the page's parts
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+)
+
+// How much of a plan the page holds, so that a browser opens it.
+const (
+	mostPods   = 2000
+	mostListed = 300 // nodes, workloads, budgets, notes
+	mostLosses = 12
+)
+
+var (
+	//go:embed page.html
+	markup string
+	//go:embed page.css
+	style string
+	//go:embed page.js
+	script string
+
+	parsed = template.Must(template.New("page").Funcs(template.FuncMap{
+		"minus": func(a, b int) int { return a - b },
+	}).Parse(markup))
+)
+
+// Page is what is written.
+type Page struct {
+	Plan *cliv1alpha1.TaintPlan
+	// Answer is the plan in one sentence, and Losses are sentences about what is lost besides pods.
+	Answer string
+	Losses []string
+	// Words returns how the plan puts a pod into words. It is called for the pods that the page lists.
+	Words func(*cliv1alpha1.PlannedPod) Words
+}
+
+// Words are what is said of a pod.
+type Words struct {
+	// Leaves is how long it is until the pod is due, At the instant, and Before the instant without the plan; empty if there is none.
+	Leaves, At, Before string
+	// Toleration is what counts against the taint, or why nothing does.
+	Toleration string
+}
+
+// Write writes the page.
+func Write(out io.Writer, page Page) error {
+	if err := parsed.Execute(out, newView(page)); err != nil {
+		return fmt.Errorf("write the page: %w", err)
+	}
+	return nil
+}
+
+// view is what the template shows.
+type view struct {
+	Page
+
+	Title, Policy, Made string
+	Style               template.CSS
+	Script              template.JS
+	MoreLosses          int
+	Figures             []figure
+	Kinds               []shape
+	Timeline            timeline
+	Rows                []podRow
+	HasWhereTo          bool
+	// Listed is the plan as far as the page holds it, and LeftOut says of each list what it does not hold.
+	Listed  *cliv1alpha1.TaintPlan
+	LeftOut leftOut
+}
+
+// leftOut are sentences, empty where nothing is left out.
+type leftOut struct{ Pods, Nodes, Workloads, Budgets, Notes string }
+
+// figure is a number of the summary.
+type figure struct {
+	Name, Label, Of string
+	Value           any
+}
+
+// podRow is a pod of the table.
+type podRow struct {
+	*cliv1alpha1.PlannedPod
+	Words
+
+	Kind kind
+}
+
+func newView(page Page) view {
+	plan := page.Plan
+	order := listed(plan)
+	v := view{
+		Page:   page,
+		Title:  strings.Join(plan.Taints, " "),
+		Policy: policy(),
+		Made:   plan.At.UTC().Format(time.RFC3339),
+		Style:  template.CSS(style), Script: template.JS(script),
+		Figures: figuresOf(plan),
+		Kinds:   shapes,
+	}
+	if len(v.Losses) > mostLosses {
+		v.MoreLosses = len(v.Losses) - mostLosses
+		v.Losses = v.Losses[:mostLosses]
+	}
+	v.Listed, v.LeftOut = shorten(plan, order)
+	places := make(map[int]int, len(order))
+	for place, index := range order {
+		pod := &plan.Pods[index]
+		places[index] = place
+		v.Rows = append(v.Rows, podRow{pod, page.Words(pod), kindOf(pod)})
+		v.HasWhereTo = v.HasWhereTo || pod.WhereTo != nil
+	}
+	v.Timeline = newTimeline(plan, places)
+	return v
+}
+
+// policy is the Content-Security-Policy: the page's own style and script, and nothing else. The empty icon keeps browsers
+// from asking for one.
+func policy() string {
+	return fmt.Sprintf("default-src 'none'; img-src data:; style-src '%s'; script-src '%s'; base-uri 'none'; form-action 'none'", hash(style), hash(script))
+}
+
+func hash(source string) string {
+	sum := sha256.Sum256([]byte(source))
+	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// listed returns the indexes of the pods that the page lists: all, or, of many, first those for which something changes.
+func listed(plan *cliv1alpha1.TaintPlan) []int {
+	var first, then []int
+	for i := range plan.Pods {
+		pod := &plan.Pods[i]
+		if len(plan.Pods) <= mostPods || pod.Leaves || pod.Change != cliv1alpha1.ChangeNone {
+			first = append(first, i)
+		} else {
+			then = append(then, i)
+		}
+	}
+	all := slices.Concat(first, then)
+	return all[:min(len(all), mostPods)]
+}
+
+// shorten returns the plan as far as the page holds it, with a note if that is not the whole.
+func shorten(plan *cliv1alpha1.TaintPlan, order []int) (*cliv1alpha1.TaintPlan, leftOut) {
+	short := *plan
+	short.Pods = make([]cliv1alpha1.PlannedPod, 0, len(order))
+	for _, index := range order {
+		short.Pods = append(short.Pods, plan.Pods[index])
+	}
+	left := leftOut{Pods: remainder(len(order), len(plan.Pods), "pods")}
+	short.Nodes, left.Nodes = cut(byEmptied(plan.Nodes), "nodes")
+	short.Workloads, left.Workloads = cut(plan.Workloads, "workloads")
+	short.Budgets, left.Budgets = cut(plan.Budgets, "PodDisruptionBudgets")
+	short.Notes, left.Notes = cut(plan.Notes, "notes")
+	short.Notes = slices.Clone(short.Notes)
+	for _, sentence := range []string{left.Pods, left.Nodes, left.Workloads, left.Budgets, left.Notes} {
+		if sentence != "" {
+			short.Notes = append(short.Notes, sentence)
+		}
+	}
+	return &short, left
+}
+
+// byEmptied returns the nodes as they are, or, of many, those that are emptied first.
+func byEmptied(nodes []cliv1alpha1.PlannedNode) []cliv1alpha1.PlannedNode {
+	if len(nodes) <= mostListed {
+		return nodes
+	}
+	emptied := slices.DeleteFunc(slices.Clone(nodes), func(node cliv1alpha1.PlannedNode) bool { return !node.Emptied })
+	others := slices.DeleteFunc(slices.Clone(nodes), func(node cliv1alpha1.PlannedNode) bool { return node.Emptied })
+	return slices.Concat(emptied, others)
+}
+
+func cut[T any](all []T, what string) ([]T, string) {
+	most := min(len(all), mostListed)
+	return all[:most], remainder(most, len(all), what)
+}
+
+func remainder(shown, all int, what string) string {
+	if shown == all {
+		return ""
+	}
+	return fmt.Sprintf("This page lists %d of %d %s; with -o json the plan has them all.", shown, all, what)
+}
+
+func figuresOf(plan *cliv1alpha1.TaintPlan) []figure {
+	s := plan.Summary
+	last := figure{Name: "last", Label: "last one leaves", Value: "never"}
+	if s.Last != nil {
+		last.Value, last.Of = relative(s.Last.Sub(plan.At.Time)), dayOrClock(plan.At.UTC(), s.Last.UTC())
+	}
+	return []figure{
+		{Name: "leave", Label: "pods leave", Value: s.Leave, Of: fmt.Sprintf("of %d", s.Pods)},
+		{Name: "atOnce", Label: "of them at once", Value: s.AtOnce},
+		last,
+		{Name: "changed", Label: "pods change", Value: s.Changed, Of: "against now"},
+		{Name: "workloadsLost", Label: "workloads lose every replica", Value: s.WorkloadsLost},
+		{Name: "budgetsBreached", Label: "budgets breached", Value: s.BudgetsBreached},
+		{Name: "emptied", Label: "nodes emptied", Value: s.Emptied, Of: fmt.Sprintf("of %d", s.Nodes)},
+	}
+}
+
+// dayOrClock writes an instant as short as it is still clear.
+func dayOrClock(today, instant time.Time) string {
+	if instant.Format(time.DateOnly) == today.Format(time.DateOnly) {
+		return "at " + instant.Format("15:04:05Z07:00")
+	}
+	return "on " + instant.Format(time.DateOnly)
+}
