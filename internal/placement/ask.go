@@ -15,6 +15,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
+
+	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // farSighted are the filters whose answer for a node follows from more than that node and the pod.
@@ -23,14 +25,24 @@ var farSighted = []string{
 	names.VolumeRestrictions, names.NodeVolumeLimits, names.VolumeBinding, names.VolumeZone,
 }
 
+// podsPerQuestion is how many pods a far-sighted filter counts in the time in which a node answers.
+const podsPerQuestion = 10
+
 // group are pods that are equal to the scheduler.
 type group struct {
+	shape *shape
+	// last is the last answer, nil before the first.
+	last *answer
+	// again are the nodes that would take these pods and that they would have to leave again, nil before that is known.
+	again map[string]verdict.Verdict
+}
+
+// shape are pods that are equal to the filters that look at one node alone, whatever workload they are of.
+type shape struct {
 	// left is how many of them are still to be asked for.
 	left int
 	// known is what the nodes said before, by their place among all nodes. It counts as long as a node has not changed.
 	known []heard
-	// last is the last answer, nil before the first.
-	last *answer
 }
 
 // heard is what one node said to a pod.
@@ -122,30 +134,34 @@ func (q question) candidates(result *fwk.PreFilterResult) []int {
 	return indexes
 }
 
-// filter returns what nodes say. A node that has not changed since an equal pod asked is not asked again, if no filter looks
+// filter returns what nodes say. A node that has not changed since a pod of the same shape asked is not asked again, if no filter looks
 // further than the node.
 func (q question) filter(ctx context.Context, state fwk.CycleState, indexes []int) []*fwk.Status {
 	said := make([]*fwk.Status, len(indexes))
 	toAsk := make([]int, 0, len(indexes))
 	near := q.nearSighted(state)
-	if near && q.group.known == nil && q.group.left > 1 && q.only == "" {
-		q.group.known = make([]heard, len(q.nodes))
+	shape := q.group.shape
+	if near && shape.known == nil && shape.left > 1 && q.only == "" {
+		shape.known = make([]heard, len(q.nodes))
 	}
-	remember := near && q.group.known != nil
+	remember := near && shape.known != nil
 	for i, index := range indexes {
-		if remember && q.group.known[index].generation == q.nodes[index].GetGeneration() {
-			said[i] = q.group.known[index].status
+		if remember && shape.known[index].generation == q.nodes[index].GetGeneration() {
+			said[i] = shape.known[index].status
 			continue
 		}
 		toAsk = append(toAsk, i)
 	}
 	*q.asked += len(toAsk)
+	if !near {
+		*q.asked += q.scheduler.pods / podsPerQuestion
+	}
 	q.framework.Parallelizer().Until(ctx, len(toAsk), func(piece int) {
 		i := toAsk[piece]
 		index := indexes[i]
 		said[i] = q.framework.RunFilterPlugins(ctx, state, q.pod, q.nodes[index])
 		if remember {
-			q.group.known[index] = heard{q.nodes[index].GetGeneration(), q.interned(said[i])}
+			shape.known[index] = heard{q.nodes[index].GetGeneration(), q.interned(said[i])}
 		}
 	}, metrics.Filter)
 	return said

@@ -20,7 +20,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// DefaultQuestions is how often nodes are asked whether they take a pod, unless [Options] say otherwise: half a minute on two cores.
+// DefaultQuestions is how often nodes are asked whether they take a pod, unless [Options] say otherwise: that takes less than
+// a minute on two cores.
 const DefaultQuestions = 10_000_000
 
 // mostNamed is how many nodes an answer names.
@@ -28,8 +29,9 @@ const mostNamed = 100
 
 // Options bound the work.
 type Options struct {
-	// Questions is how often nodes may be asked whether they take a pod; 0 is [DefaultQuestions]. After that, pods are told
-	// what a pod equal to them was told, as a bound.
+	// Questions is how often nodes may be asked whether they take a pod; 0 is [DefaultQuestions]. Counting all pods of a cluster,
+	// for affinity and spread, is worth a tenth of a question for each. After that, pods are told what a pod equal to them
+	// was told, as a bound.
 	Questions int
 }
 
@@ -39,6 +41,9 @@ type Options struct {
 // placed in the order of the scheduler's queue, by priority, each as if those before were placed already. A successor that
 // no node takes is not tried again when others leave later.
 func Place(ctx context.Context, cluster *plan.Cluster, made *cliv1alpha1.TaintPlan, options Options) error {
+	if made.Summary.Leave == 0 {
+		return nil
+	}
 	ctx, cancel := context.WithCancel(ctx) // ends what the scheduler runs in the background
 	defer cancel()
 	p, err := newPlacer(ctx, cluster, made, cmp.Or(options.Questions, DefaultQuestions))
@@ -132,7 +137,7 @@ func nodesAfter(cluster *plan.Cluster, made *cliv1alpha1.TaintPlan) ([]*corev1.N
 
 // line makes the successors, and finds those that are equal.
 func (p *placer) line(made *cliv1alpha1.TaintPlan, pods map[types.NamespacedName]*corev1.Pod) error {
-	groups := map[string]*group{}
+	equals := register{groups: map[string]*group{}, shapes: map[string]*shape{}}
 	for i := range made.Pods {
 		planned := &made.Pods[i]
 		pod := pods[types.NamespacedName{Namespace: planned.Namespace, Name: planned.Name}]
@@ -149,15 +154,9 @@ func (p *placer) line(made *cliv1alpha1.TaintPlan, pods map[types.NamespacedName
 		if l.leaveOut(p.storage) > 0 {
 			p.unknown++
 		}
-		key, err := l.equalTo()
-		if err != nil {
+		if err := equals.enter(l); err != nil {
 			return err
 		}
-		if groups[key] == nil {
-			groups[key] = &group{}
-		}
-		l.group = groups[key]
-		l.group.left++
 	}
 	return nil
 }
@@ -202,8 +201,8 @@ func (p *placer) leave(ctx context.Context, batch []*leaver) error {
 			return errors.New("interrupted")
 		}
 		l.planned.WhereTo = p.whereTo(ctx, l)
-		if l.group.left--; l.group.left == 0 {
-			l.group.known = nil
+		if l.group.shape.left--; l.group.shape.left == 0 {
+			l.group.shape.known = nil
 		}
 	}
 	return nil

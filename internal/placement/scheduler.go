@@ -46,6 +46,7 @@ type scheduler struct {
 	snapshot  *schedulercache.Snapshot
 	framework framework.Framework
 	nodes     []fwk.NodeInfo // all of them, in the scheduler's order
+	pods      int            // how many there are at first
 	next      int            // where the next sample of nodes begins, as in the scheduler
 	said      sync.Map       // what nodes say, by its words
 }
@@ -57,7 +58,7 @@ func newScheduler(ctx context.Context, cluster *plan.Cluster, nodes []*corev1.No
 	if err != nil {
 		return nil, err
 	}
-	s := &scheduler{cache: schedulercache.New(ctx, nil, false), snapshot: schedulercache.NewEmptySnapshot()}
+	s := &scheduler{cache: schedulercache.New(ctx, nil, false), snapshot: schedulercache.NewEmptySnapshot(), pods: len(pods)}
 	for _, node := range nodes {
 		s.cache.AddNode(silent, node)
 	}

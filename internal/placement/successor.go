@@ -77,20 +77,72 @@ var ordinalLabels = []string{appsv1.StatefulSetPodNameLabel, appsv1.PodIndexLabe
 
 // equalTo returns the same for pods that are equal to the scheduler.
 func (l *leaver) equalTo() (string, error) {
-	var key strings.Builder
 	labels := map[string]string{}
 	for name, value := range l.successor.Labels {
 		if !slices.Contains(ordinalLabels, name) {
 			labels[name] = value
 		}
 	}
+	return l.keyOf(l.successor.Namespace, labels, l.only, &l.successor.Spec)
+}
+
+// shapedAs returns the same for pods that are equal to the filters that look at one node alone.
+func (l *leaver) shapedAs() (string, error) {
+	spec := &l.successor.Spec
+	shape := corev1.PodSpec{
+		NodeSelector: spec.NodeSelector, Tolerations: spec.Tolerations, Overhead: spec.Overhead, Resources: spec.Resources,
+		HostNetwork: spec.HostNetwork, Containers: nameless(spec.Containers), InitContainers: nameless(spec.InitContainers),
+	}
+	if spec.Affinity != nil {
+		shape.Affinity = &corev1.Affinity{NodeAffinity: spec.Affinity.NodeAffinity}
+	}
+	return l.keyOf(l.only, &shape)
+}
+
+func nameless(containers []corev1.Container) []corev1.Container {
+	all := slices.Clone(containers)
+	for i := range all {
+		all[i].Name = ""
+	}
+	return all
+}
+
+func (l *leaver) keyOf(parts ...any) (string, error) {
+	var key strings.Builder
 	encoder := json.NewEncoder(&key)
-	for _, part := range []any{l.successor.Namespace, labels, l.only, &l.successor.Spec} {
+	for _, part := range parts {
 		if err := encoder.Encode(part); err != nil {
 			return "", fmt.Errorf("compare pod %s/%s with others: %w", l.pod.Namespace, l.pod.Name, err)
 		}
 	}
 	return key.String(), nil
+}
+
+// register is where equal pods find each other.
+type register struct {
+	groups map[string]*group
+	shapes map[string]*shape
+}
+
+// enter finds the group and the shape of a pod.
+func (r register) enter(l *leaver) error {
+	equal, err := l.equalTo()
+	if err != nil {
+		return err
+	}
+	shaped, err := l.shapedAs()
+	if err != nil {
+		return err
+	}
+	if r.shapes[shaped] == nil {
+		r.shapes[shaped] = &shape{}
+	}
+	if r.groups[equal] == nil {
+		r.groups[equal] = &group{shape: r.shapes[shaped]}
+	}
+	l.group = r.groups[equal]
+	l.group.shape.left++
+	return nil
 }
 
 // byPriority orders pods as the scheduler's queue does: the one that matters most first.

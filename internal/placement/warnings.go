@@ -65,33 +65,43 @@ func departuresOf(nodes []*corev1.Node, at time.Time) departures {
 
 // message says that a successor would come to a node and leave it again, empty if there is no such node among those that fit.
 func (d departures) message(l *leaver, said *answer, node string) string {
-	if v := d.verdict(l.successor, node); v.Leaves {
-		return fmt.Sprintf("It goes %s and out again after %s: it tolerates %s for a while only.", d.to(l, node), d.after(v), taints.Format(v.Taint.Taint))
+	if l.group.again == nil {
+		l.group.again = d.of(l.successor)
+	}
+	if len(l.group.again) == 0 {
+		return ""
+	}
+	if v, ok := l.group.again[node]; ok {
+		return d.sentence("goes", l, node, v)
 	}
 	for _, fit := range said.fits {
-		name := fit.Node().Name
-		if v := d.verdict(l.successor, name); v.Leaves {
-			return fmt.Sprintf("It may go %s and out again after %s: it tolerates %s for a while only.", d.to(l, name), d.after(v), taints.Format(v.Taint.Taint))
+		if v, ok := l.group.again[fit.Node().Name]; ok {
+			return d.sentence("may go", l, fit.Node().Name, v)
 		}
 	}
 	return ""
 }
 
-func (d departures) to(l *leaver, node string) string {
+func (d departures) sentence(goes string, l *leaver, node string, v verdict.Verdict) string {
+	to := "to "
 	if node == l.pod.Spec.NodeName {
-		return "back to " + node
+		to = "back to "
 	}
-	return "to " + node
+	return fmt.Sprintf("It %s %s and out again after %s: it tolerates %s for a while only.",
+		goes, to+node, duration.HumanDuration(v.Due.Sub(d.at)), taints.Format(v.Taint.Taint))
 }
 
-func (d departures) after(v verdict.Verdict) string { return duration.HumanDuration(v.Due.Sub(d.at)) }
-
-// verdict is the controller's own, as if the successor were bound at once.
-func (d departures) verdict(pod *corev1.Pod, node string) verdict.Verdict {
-	if len(d.taints[node]) == 0 {
-		return verdict.Verdict{}
+// of returns the nodes that a pod would have to leave although it may come there, with the controller's own verdict, as if it were
+// bound at once.
+func (d departures) of(pod *corev1.Pod) map[string]verdict.Verdict {
+	all := map[string]verdict.Verdict{}
+	for node, tainted := range d.taints {
+		v := verdict.Rule{}.Decide(verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: d.at}, tainted)
+		if v.Leaves && v.Toleration != nil {
+			all[node] = v
+		}
 	}
-	return verdict.Rule{}.Decide(verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: d.at}, d.taints[node])
+	return all
 }
 
 // notes says what was not asked, and how far the answers reach.
