@@ -154,7 +154,7 @@ func (q question) filter(ctx context.Context, state fwk.CycleState, indexes []in
 	}
 	*q.asked += len(toAsk)
 	if !near {
-		*q.asked += q.scheduler.pods / podsPerQuestion
+		*q.asked += q.pods / podsPerQuestion
 	}
 	q.framework.Parallelizer().Until(ctx, len(toAsk), func(piece int) {
 		i := toAsk[piece]
