@@ -4,7 +4,10 @@
 package plan
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -41,8 +44,8 @@ func SlimPod(pod *corev1.Pod) *corev1.Pod {
 			Conditions:        slimConditions(pod.Status.Conditions),
 
 			// What a pod holds is more than it asks for while it is being resized.
-			ContainerStatuses:     slimStatuses(pod.Status.ContainerStatuses),
-			InitContainerStatuses: slimStatuses(pod.Status.InitContainerStatuses),
+			ContainerStatuses:     slimStatuses(pod.Status.ContainerStatuses, pod.Spec.Containers),
+			InitContainerStatuses: slimStatuses(pod.Status.InitContainerStatuses, pod.Spec.InitContainers),
 			Resources:             pod.Status.Resources,
 			AllocatedResources:    pod.Status.AllocatedResources,
 		},
@@ -76,15 +79,26 @@ func slimContainers(containers []corev1.Container) []corev1.Container {
 	return all
 }
 
-// slimStatuses keeps the resources that the kubelet has granted.
-func slimStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+// slimStatuses keeps the resources that the kubelet has granted, of containers that ask for others by now.
+func slimStatuses(statuses []corev1.ContainerStatus, containers []corev1.Container) []corev1.ContainerStatus {
+	requested := map[string]corev1.ResourceList{}
+	for i := range containers {
+		requested[containers[i].Name] = containers[i].Resources.Requests
+	}
 	var all []corev1.ContainerStatus
 	for i := range statuses {
-		if status := &statuses[i]; status.Resources != nil || status.AllocatedResources != nil {
+		status, requests := &statuses[i], requested[statuses[i].Name]
+		resized := status.Resources != nil && !sameResources(status.Resources.Requests, requests) ||
+			status.AllocatedResources != nil && !sameResources(status.AllocatedResources, requests)
+		if resized {
 			all = append(all, corev1.ContainerStatus{Name: status.Name, Resources: status.Resources, AllocatedResources: status.AllocatedResources})
 		}
 	}
 	return all
+}
+
+func sameResources(a, b corev1.ResourceList) bool {
+	return maps.EqualFunc(a, b, func(x, y resource.Quantity) bool { return x.Cmp(y) == 0 })
 }
 
 // slimVolumes keeps the volumes that bind a pod to a node or to a zone, and those that two pods cannot share.
