@@ -18,6 +18,9 @@ var schedulingAnnotations = []string{
 	"pv.kubernetes.io/bound-by-controller",
 	"pv.kubernetes.io/migrated-to",
 	"volume.kubernetes.io/selected-node",
+	// Of namespaces, for the admission plugin PodTolerationRestriction.
+	"scheduler.alpha.kubernetes.io/defaultTolerations",
+	"scheduler.alpha.kubernetes.io/tolerationsWhitelist",
 }
 
 // slimAnnotated is slimMeta with the annotations that scheduling reads.
@@ -31,11 +34,12 @@ func slimAnnotated(meta *metav1.ObjectMeta) metav1.ObjectMeta {
 	return slim
 }
 
-// SlimNamespace returns what a plan needs of a namespace: pod affinity selects namespaces by label.
+// SlimNamespace returns what a plan needs of a namespace: pod affinity selects namespaces by label, and tolerations may come
+// from annotations.
 func SlimNamespace(namespace *corev1.Namespace) *corev1.Namespace {
 	return &corev1.Namespace{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
-		ObjectMeta: slimMeta(&namespace.ObjectMeta),
+		ObjectMeta: slimAnnotated(&namespace.ObjectMeta),
 	}
 }
 
