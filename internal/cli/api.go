@@ -108,7 +108,7 @@ func (r *apiReader) required(ctx context.Context) error {
 }
 
 func (r *apiReader) disruption(ctx context.Context) error {
-	err := listAll(ctx, r, "poddisruptionbudgets", r.clients.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll).List, keep(&r.cluster.Budgets))
+	err := listAll(ctx, r, "poddisruptionbudgets", r.clients.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll).List, keep(&r.cluster.Budgets, plan.SlimBudget))
 	if err := r.without(err, "no PodDisruptionBudget is taken into account"); err != nil {
 		return err
 	}
@@ -135,11 +135,11 @@ func (r *apiReader) scheduling(ctx context.Context) error {
 	const follows = "where pods would go is told without them"
 	core, storage := r.clients.CoreV1(), r.clients.StorageV1()
 	for _, err := range []error{
-		listAll(ctx, r, "namespaces", core.Namespaces().List, keep(&r.cluster.Namespaces)),
-		listAll(ctx, r, "persistentvolumeclaims", core.PersistentVolumeClaims(metav1.NamespaceAll).List, keep(&r.cluster.Claims)),
-		listAll(ctx, r, "persistentvolumes", core.PersistentVolumes().List, keep(&r.cluster.Volumes)),
-		listAll(ctx, r, "storageclasses", storage.StorageClasses().List, keep(&r.cluster.StorageClasses)),
-		listAll(ctx, r, "csinodes", storage.CSINodes().List, keep(&r.cluster.CSINodes)),
+		listAll(ctx, r, "namespaces", core.Namespaces().List, keep(&r.cluster.Namespaces, plan.SlimNamespace)),
+		listAll(ctx, r, "persistentvolumeclaims", core.PersistentVolumeClaims(metav1.NamespaceAll).List, keep(&r.cluster.Claims, plan.SlimClaim)),
+		listAll(ctx, r, "persistentvolumes", core.PersistentVolumes().List, keep(&r.cluster.Volumes, plan.SlimVolume)),
+		listAll(ctx, r, "storageclasses", storage.StorageClasses().List, keep(&r.cluster.StorageClasses, plan.SlimStorageClass)),
+		listAll(ctx, r, "csinodes", storage.CSINodes().List, keep(&r.cluster.CSINodes, plan.SlimCSINode)),
 	} {
 		if err := r.without(err, follows); err != nil {
 			return err
@@ -148,15 +148,9 @@ func (r *apiReader) scheduling(ctx context.Context) error {
 	return nil
 }
 
-// keep appends each object as it is, but for who managed it.
-func keep[T any, P interface {
-	*T
-	metav1.Object
-}](all *[]P) func(P) {
-	return func(object P) {
-		object.SetManagedFields(nil)
-		*all = append(*all, object)
-	}
+// keep appends what is needed of each object.
+func keep[T any](all *[]*T, slim func(*T) *T) func(*T) {
+	return func(object *T) { *all = append(*all, slim(object)) }
 }
 
 // without goes on without a kind that may not be read, and says what follows.

@@ -100,7 +100,7 @@ func (r *subjectReader) pod(ctx context.Context, namespace, name string) (*corev
 func (r *subjectReader) node(ctx context.Context, subject *plan.Subject) error {
 	name := subject.Pod.Spec.NodeName
 	if name == "" {
-		return listAll(ctx, r.api, "nodes", r.api.clients.CoreV1().Nodes().List, keep(&subject.Nodes))
+		return listAll(ctx, r.api, "nodes", r.api.clients.CoreV1().Nodes().List, keep(&subject.Nodes, plan.SlimNode))
 	}
 	node, err := r.api.clients.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	switch {

@@ -85,17 +85,17 @@ func (c *collector) add(object *unstructured.Unstructured) error {
 	case schema.GroupKind{Kind: "Pod"}:
 		return addTo(&c.cluster.Pods, object, func(pod *corev1.Pod) *corev1.Pod { return c.sharer.Share(plan.SlimPod(pod)) })
 	case schema.GroupKind{Kind: "Namespace"}:
-		return addTo(&c.cluster.Namespaces, object, same[corev1.Namespace])
+		return addTo(&c.cluster.Namespaces, object, plan.SlimNamespace)
 	case schema.GroupKind{Kind: "PersistentVolume"}:
-		return addTo(&c.cluster.Volumes, object, same[corev1.PersistentVolume])
+		return addTo(&c.cluster.Volumes, object, plan.SlimVolume)
 	case schema.GroupKind{Kind: "PersistentVolumeClaim"}:
-		return addTo(&c.cluster.Claims, object, same[corev1.PersistentVolumeClaim])
+		return addTo(&c.cluster.Claims, object, plan.SlimClaim)
 	case schema.GroupKind{Group: policyv1.GroupName, Kind: "PodDisruptionBudget"}:
-		return addTo(&c.cluster.Budgets, object, same[policyv1.PodDisruptionBudget])
+		return addTo(&c.cluster.Budgets, object, plan.SlimBudget)
 	case schema.GroupKind{Group: storagev1.GroupName, Kind: "StorageClass"}:
-		return addTo(&c.cluster.StorageClasses, object, same[storagev1.StorageClass])
+		return addTo(&c.cluster.StorageClasses, object, plan.SlimStorageClass)
 	case schema.GroupKind{Group: storagev1.GroupName, Kind: "CSINode"}:
-		return addTo(&c.cluster.CSINodes, object, same[storagev1.CSINode])
+		return addTo(&c.cluster.CSINodes, object, plan.SlimCSINode)
 	case leaseKind, clockKind, eventKind:
 		return c.addSign(object)
 	case schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, schema.GroupKind{Group: "batch", Kind: "Job"}:
@@ -122,8 +122,6 @@ func (c *collector) addTemplate(object *unstructured.Unstructured) error {
 	c.cluster.Templates[object.GetUID()] = template
 	return nil
 }
-
-func same[T any](object *T) *T { return object }
 
 // addTo converts an object and appends what is needed of it.
 func addTo[T any](all *[]*T, object *unstructured.Unstructured, slim func(*T) *T) error {

@@ -166,7 +166,7 @@ func (o *pendingOptions) read(ctx context.Context) (*plan.Cluster, error) {
 
 func (o *pendingOptions) readFrom(ctx context.Context, api *apiReader) (*plan.Cluster, error) {
 	defer api.progress.end()
-	if err := listAll(ctx, api, "nodes", api.clients.CoreV1().Nodes().List, keep(&api.cluster.Nodes)); err != nil {
+	if err := listAll(ctx, api, "nodes", api.clients.CoreV1().Nodes().List, keep(&api.cluster.Nodes, plan.SlimNode)); err != nil {
 		return nil, err
 	}
 	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plan"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
@@ -20,6 +21,7 @@ type planOptions struct {
 	output    output
 	nodes     nodeSelection
 	overwrite bool
+	whereTo   bool
 
 	edit taints.Edit
 }
@@ -32,9 +34,16 @@ func newPlan(env Env, config *genericclioptions.ConfigFlags) *cobra.Command {
 		Long: `Say what taints would do, without setting them: which pods leave, when and why, what that means for their
 workloads and PodDisruptionBudgets, and which nodes are emptied.
 
+With --where-to it also says which nodes would take the pods that leave. It asks the filters and scores of the scheduler
+itself, and places one pod after the other. Scores decide between nodes that fit, and the scheduler draws lots where they
+are equal, so a pod may go to another of the nodes that would take it.
+
 Taints are written as for kubectl taint, additions and removals mixed: key=value:Effect, key:Effect, key:Effect-, key-.`,
 		Example: `  # Who would leave if node worker-1 got this taint?
   kubectl taintkeeper plan worker-1 maintenance=now:NoExecute
+
+  # And where would they go?
+  kubectl taintkeeper plan worker-1 maintenance=now:NoExecute --where-to
 
   # The same for a whole zone, without a cluster
   kubectl taintkeeper plan -f cluster.json -l topology.kubernetes.io/zone=a maintenance=now:NoExecute
@@ -55,6 +64,7 @@ Taints are written as for kubectl taint, additions and removals mixed: key=value
 	o.output.addFlags(cmd)
 	o.nodes.addFlags(cmd)
 	cmd.Flags().BoolVar(&o.overwrite, "overwrite", false, "Put taints in the place of those with the same key and effect, as kubectl taint --overwrite does.")
+	cmd.Flags().BoolVar(&o.whereTo, "where-to", false, "Say which nodes would take the pods that leave.")
 	return cmd
 }
 
@@ -92,7 +102,7 @@ func (o *planOptions) run(ctx context.Context) error {
 }
 
 func (o *planOptions) make(ctx context.Context) (*cliv1alpha1.TaintPlan, error) {
-	cluster, err := o.source.read(ctx, wants{budgets: true})
+	cluster, err := o.source.read(ctx, wants{budgets: true, scheduling: o.whereTo})
 	if err != nil {
 		return nil, err
 	}
@@ -104,5 +114,9 @@ func (o *planOptions) make(ctx context.Context) (*cliv1alpha1.TaintPlan, error) 
 	if o.overwrite {
 		policy = taints.OverwriteExisting
 	}
-	return plan.Make(cluster, plan.Request{Nodes: nodes, Edit: o.edit, Overwrite: policy, At: o.source.env.Clock.Now()})
+	made, err := plan.Make(cluster, plan.Request{Nodes: nodes, Edit: o.edit, Overwrite: policy, At: o.source.env.Clock.Now()})
+	if err != nil || !o.whereTo {
+		return made, err
+	}
+	return made, placement.Place(ctx, cluster, made, placement.Options{})
 }

@@ -30,6 +30,9 @@ func printPlan(o *output, plan *cliv1alpha1.TaintPlan) error {
 		for _, line := range losses(plan) {
 			o.line("%s", line)
 		}
+		for _, line := range whereToLines(plan) {
+			o.line("%s", line)
+		}
 		for _, note := range plan.Notes {
 			o.line("Note: %s", note)
 		}
@@ -44,7 +47,11 @@ func printPlan(o *output, plan *cliv1alpha1.TaintPlan) error {
 	for i := range plan.Pods {
 		rows = append(rows, podRow(plan, &plan.Pods[i]))
 	}
-	return o.table([]string{"Namespace", "Pod", "Node", "Leaves", "At", "Change", "Taint", "Toleration", "Owner", "+Priority", "+Grace", "+Budgets", "+Before"}, rows)
+	columns := []string{"Namespace", "Pod", "Node", "Leaves", "At", "Change", "Taint", "Toleration", "Owner", "+Priority", "+Grace", "+Budgets", "+Before"}
+	if asksWhereTo(plan) {
+		columns, rows = withWhereTo(plan, columns, rows)
+	}
+	return o.table(columns, rows)
 }
 
 // answer is the first line.

@@ -243,7 +243,7 @@ func TestNamesOfAnyKindStayText(t *testing.T) {
 			p := &plan.Pods[i]
 			p.Namespace, p.Name, p.Node, p.Taint, p.Reason, p.Owner, p.Budgets = name, name, name, name, name, &cliv1alpha1.Owner{Kind: name, Name: name}, []string{name}
 			p.Toleration = &corev1.Toleration{Key: name, Value: name}
-			p.WhereTo = &cliv1alpha1.WhereTo{Node: name, Warnings: []string{name}}
+			p.WhereTo = &cliv1alpha1.WhereTo{Node: name, Warnings: []cliv1alpha1.PlacementWarning{{Message: name}}}
 		}
 		plan.Workloads[0].Owner, plan.Budgets[0].Name = cliv1alpha1.Owner{Kind: name, Name: name}, name
 		_, document := written(t, plan)
@@ -305,7 +305,7 @@ func TestWhereToIsAColumnOnlyIfItWasAsked(t *testing.T) {
 	if head := text(find(withID(t, document, "pods"), func(node *html.Node) bool { return node.Data == "thead" })[0]); strings.Contains(head, "Where to") {
 		t.Error("a column without content")
 	}
-	plan.Pods[0].WhereTo = &cliv1alpha1.WhereTo{Node: "node-9", Fits: 3, Warnings: []string{"Its volume is bound to the node."}}
+	plan.Pods[0].WhereTo = &cliv1alpha1.WhereTo{Node: "node-9", Fits: 3, Warnings: []cliv1alpha1.PlacementWarning{{Message: "Its volume is bound to the node."}}}
 	plan.Pods[1].WhereTo = &cliv1alpha1.WhereTo{}
 	_, document = written(t, plan)
 	rows := rowsOf(t, document, "pods")

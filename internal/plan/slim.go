@@ -4,7 +4,10 @@
 package plan
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -22,6 +25,7 @@ func SlimPod(pod *corev1.Pod) *corev1.Pod {
 			TopologySpreadConstraints:     pod.Spec.TopologySpreadConstraints,
 			Priority:                      pod.Spec.Priority,
 			PriorityClassName:             pod.Spec.PriorityClassName,
+			PreemptionPolicy:              pod.Spec.PreemptionPolicy,
 			SchedulerName:                 pod.Spec.SchedulerName,
 			SchedulingGates:               pod.Spec.SchedulingGates,
 			TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds,
@@ -31,12 +35,19 @@ func SlimPod(pod *corev1.Pod) *corev1.Pod {
 			Containers:                    slimContainers(pod.Spec.Containers),
 			InitContainers:                slimContainers(pod.Spec.InitContainers),
 			Volumes:                       slimVolumes(pod.Spec.Volumes),
+			ResourceClaims:                pod.Spec.ResourceClaims,
 		},
 		Status: corev1.PodStatus{
 			Phase:             pod.Status.Phase,
 			QOSClass:          pod.Status.QOSClass,
 			NominatedNodeName: pod.Status.NominatedNodeName,
 			Conditions:        slimConditions(pod.Status.Conditions),
+
+			// What a pod holds is more than it asks for while it is being resized.
+			ContainerStatuses:     slimStatuses(pod.Status.ContainerStatuses, pod.Spec.Containers),
+			InitContainerStatuses: slimStatuses(pod.Status.InitContainerStatuses, pod.Spec.InitContainers),
+			Resources:             pod.Status.Resources,
+			AllocatedResources:    pod.Status.AllocatedResources,
 		},
 	}
 	if _, static := pod.Annotations[corev1.MirrorPodAnnotationKey]; static {
@@ -68,7 +79,29 @@ func slimContainers(containers []corev1.Container) []corev1.Container {
 	return all
 }
 
-// slimVolumes keeps the volumes that bind a pod to a node or to a zone.
+// slimStatuses keeps the resources that the kubelet has granted, of containers that ask for others by now.
+func slimStatuses(statuses []corev1.ContainerStatus, containers []corev1.Container) []corev1.ContainerStatus {
+	requested := map[string]corev1.ResourceList{}
+	for i := range containers {
+		requested[containers[i].Name] = containers[i].Resources.Requests
+	}
+	var all []corev1.ContainerStatus
+	for i := range statuses {
+		status, requests := &statuses[i], requested[statuses[i].Name]
+		resized := status.Resources != nil && !sameResources(status.Resources.Requests, requests) ||
+			status.AllocatedResources != nil && !sameResources(status.AllocatedResources, requests)
+		if resized {
+			all = append(all, corev1.ContainerStatus{Name: status.Name, Resources: status.Resources, AllocatedResources: status.AllocatedResources})
+		}
+	}
+	return all
+}
+
+func sameResources(a, b corev1.ResourceList) bool {
+	return maps.EqualFunc(a, b, func(x, y resource.Quantity) bool { return x.Cmp(y) == 0 })
+}
+
+// slimVolumes keeps the volumes that bind a pod to a node or to a zone, and those that two pods cannot share.
 func slimVolumes(volumes []corev1.Volume) []corev1.Volume {
 	var all []corev1.Volume
 	for i := range volumes {
@@ -76,19 +109,49 @@ func slimVolumes(volumes []corev1.Volume) []corev1.Volume {
 		case source.PersistentVolumeClaim != nil:
 			all = append(all, corev1.Volume{Name: volumes[i].Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: source.PersistentVolumeClaim}})
 		case source.Ephemeral != nil:
-			all = append(all, corev1.Volume{Name: volumes[i].Name, VolumeSource: corev1.VolumeSource{Ephemeral: source.Ephemeral}})
+			all = append(all, corev1.Volume{Name: volumes[i].Name, VolumeSource: corev1.VolumeSource{Ephemeral: slimEphemeral(source.Ephemeral)}})
+		default:
+			if disk, ok := slimDisk(source); ok {
+				all = append(all, corev1.Volume{Name: volumes[i].Name, VolumeSource: disk})
+			}
 		}
 	}
 	return all
 }
 
-// slimConditions keeps what says when a pod was bound, whether it is ready, and who disrupts it.
+func slimEphemeral(source *corev1.EphemeralVolumeSource) *corev1.EphemeralVolumeSource {
+	if source.VolumeClaimTemplate == nil {
+		return source
+	}
+	claim := SlimClaim(&corev1.PersistentVolumeClaim{Spec: source.VolumeClaimTemplate.Spec})
+	return &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: claim.Spec}}
+}
+
+// slimDisk keeps what tells one disk from another, for those that are named in the pod itself.
+func slimDisk(source *corev1.VolumeSource) (corev1.VolumeSource, bool) {
+	switch {
+	case source.GCEPersistentDisk != nil:
+		return corev1.VolumeSource{GCEPersistentDisk: source.GCEPersistentDisk}, true
+	case source.AWSElasticBlockStore != nil:
+		return corev1.VolumeSource{AWSElasticBlockStore: source.AWSElasticBlockStore}, true
+	case source.ISCSI != nil:
+		return corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{IQN: source.ISCSI.IQN, ReadOnly: source.ISCSI.ReadOnly}}, true
+	case source.RBD != nil:
+		return corev1.VolumeSource{RBD: &corev1.RBDVolumeSource{
+			CephMonitors: source.RBD.CephMonitors, RBDPool: source.RBD.RBDPool, RBDImage: source.RBD.RBDImage, ReadOnly: source.RBD.ReadOnly,
+		}}, true
+	}
+	return corev1.VolumeSource{}, false
+}
+
+// slimConditions keeps what says when a pod was bound, whether it is ready, and who disrupts it,
+// and whether it can be resized.
 func slimConditions(conditions []corev1.PodCondition) []corev1.PodCondition {
 	var all []corev1.PodCondition
 	for i := range conditions {
 		condition := conditions[i]
 		switch condition.Type {
-		case corev1.PodScheduled, corev1.PodReady, corev1.DisruptionTarget:
+		case corev1.PodScheduled, corev1.PodReady, corev1.DisruptionTarget, corev1.PodResizePending:
 			all = append(all, corev1.PodCondition{
 				Type: condition.Type, Status: condition.Status, Reason: condition.Reason, Message: condition.Message,
 				LastTransitionTime: condition.LastTransitionTime,

@@ -48,6 +48,11 @@ type PlanSummary struct {
 	WorkloadsLost int `json:"workloadsLost"`
 	// BudgetsBreached is the number of PodDisruptionBudgets of which more pods leave than they allow.
 	BudgetsBreached int `json:"budgetsBreached"`
+	// Placed is the number of pods whose successors have a node in the plan, Nowhere of those that no node would take, and
+	// Bounds of those for which only a bound is known. All are 0 if where they go was not asked.
+	Placed  int `json:"placed,omitempty"`
+	Nowhere int `json:"nowhere,omitempty"`
+	Bounds  int `json:"bounds,omitempty"`
 	// Last is when the last pod leaves.
 	Last *metav1.MicroTime `json:"last,omitempty"`
 }
@@ -101,7 +106,7 @@ type PlannedPod struct {
 	GracePeriodSeconds int64 `json:"gracePeriodSeconds"`
 	// Budgets are the names of the PodDisruptionBudgets that cover the pod.
 	Budgets []string `json:"budgets,omitempty"`
-	// WhereTo says where the pod's successor would go; absent if that was not asked, or if it has none.
+	// WhereTo says where the successor of a pod that leaves would go; absent if that was not asked.
 	WhereTo *WhereTo `json:"whereTo,omitempty"`
 }
 
@@ -113,14 +118,40 @@ type Owner struct {
 
 // WhereTo says where the successor of a pod that leaves would go, by the scheduler's own filters.
 type WhereTo struct {
-	// Node is the one on which the plan places it, as if all pods before it were placed already.
+	// Reason says why no node was asked: the pod has no successor, or the scheduler cannot be asked about it. The rest is empty then.
+	Reason string `json:"reason,omitempty"`
+	// Node is the one on which the plan places it: of those that would take it, the scheduler's scores prefer this one. Where
+	// scores are equal the scheduler draws lots, so it may choose another. Empty if none would take it, and for a bound.
 	Node string `json:"node,omitempty"`
-	// Fits is the number of nodes that would take it, and Nodes names them, a hundred at the most.
+	// Fits is the number of nodes that would take it when it is its turn, as if all pods before it were placed already.
+	// Nodes names them, a hundred at the most.
 	Fits  int      `json:"fits"`
 	Nodes []string `json:"nodes,omitempty"`
-	// Warnings are sentences: nowhere, back onto the tainted node, zone spread broken, volume bound to the node.
-	Warnings []string `json:"warnings,omitempty"`
+	// Bound is true where Fits and Nodes are not the answer for this pod but the last one for a pod equal to it: pods placed
+	// since may have filled some of these nodes.
+	Bound bool `json:"bound,omitempty"`
+	// Warnings say what to look at.
+	Warnings []PlacementWarning `json:"warnings,omitempty"`
 }
+
+// PlacementWarning is something to look at before a pod leaves.
+type PlacementWarning struct {
+	Type PlacementWarningType `json:"type"`
+	// Message is a sentence. Pods that are warned of the same have the same.
+	Message string `json:"message"`
+}
+
+// PlacementWarningType says what a warning is about.
+type PlacementWarningType string
+
+// Warnings about where a successor would go.
+const (
+	WarningNowhere    PlacementWarningType = "Nowhere"    // no node would take it
+	WarningOutAgain   PlacementWarningType = "OutAgain"   // a node would take it whose taint makes it leave again
+	WarningZoneSpread PlacementWarningType = "ZoneSpread" // its workload would be in one zone only
+	WarningSkew       PlacementWarningType = "Skew"       // its workload would be spread less evenly than it asks for
+	WarningVolume     PlacementWarningType = "Volume"     // a volume binds it to a node, or to a zone without room
+)
 
 // PlannedWorkload is the owner of pods that leave.
 type PlannedWorkload struct {

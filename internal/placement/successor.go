@@ -1,0 +1,167 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package placement
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+)
+
+// leaver is a pod that leaves, and its successor if it has one.
+type leaver struct {
+	planned *cliv1alpha1.PlannedPod
+	pod     *corev1.Pod
+	// successor is the pod that its controller would make.
+	successor *corev1.Pod
+	// only is the node on which alone the successor may run, for a DaemonSet's pod.
+	only  string
+	group *group
+}
+
+// reasonWithout says why a pod has no successor; empty if it has one.
+func reasonWithout(pod *corev1.Pod) string {
+	switch {
+	case metav1.GetControllerOfNoCopy(pod) == nil:
+		return "It has no controller, so nothing makes a successor."
+	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+		return "It has finished, so it needs no successor."
+	}
+	return ""
+}
+
+// succeed makes the successor: the pod as it was made, bound to no node.
+func (l *leaver) succeed() {
+	successor := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: l.pod.Namespace, Name: l.pod.Name, UID: l.pod.UID + "-successor",
+			Labels: l.pod.Labels, OwnerReferences: l.pod.OwnerReferences,
+		},
+		Spec: l.pod.Spec,
+	}
+	successor.Spec.NodeName = ""
+	successor.Spec.ResourceClaims = nil
+	l.successor = successor
+	if controller := metav1.GetControllerOfNoCopy(l.pod); controller.Kind == "DaemonSet" {
+		l.only = l.pod.Spec.NodeName
+	}
+}
+
+// leaveOut takes away the volumes about which nothing is known, and returns how many those are.
+func (l *leaver) leaveOut(known storage) int {
+	volumes := slices.DeleteFunc(slices.Clone(l.successor.Spec.Volumes), func(volume corev1.Volume) bool {
+		switch {
+		case volume.Ephemeral != nil:
+			return true // its claim is made with the successor
+		case volume.PersistentVolumeClaim != nil:
+			return !known.has(l.pod.Namespace, volume.PersistentVolumeClaim.ClaimName)
+		}
+		return false
+	})
+	left := len(l.successor.Spec.Volumes) - len(volumes)
+	l.successor.Spec.Volumes = volumes
+	return left
+}
+
+// Labels that tell one pod of a workload from another and that no workload selects by.
+var ordinalLabels = []string{appsv1.StatefulSetPodNameLabel, appsv1.PodIndexLabel}
+
+// equalTo returns the same for pods that are equal to the scheduler.
+func (l *leaver) equalTo() (string, error) {
+	labels := map[string]string{}
+	for name, value := range l.successor.Labels {
+		if !slices.Contains(ordinalLabels, name) {
+			labels[name] = value
+		}
+	}
+	return l.keyOf(l.successor.Namespace, labels, l.only, &l.successor.Spec)
+}
+
+// shapedAs returns the same for pods that are equal to the filters that look at one node alone.
+func (l *leaver) shapedAs() (string, error) {
+	spec := &l.successor.Spec
+	shape := corev1.PodSpec{
+		NodeSelector: spec.NodeSelector, Tolerations: spec.Tolerations, Overhead: spec.Overhead, Resources: spec.Resources,
+		HostNetwork: spec.HostNetwork, Containers: nameless(spec.Containers), InitContainers: nameless(spec.InitContainers),
+	}
+	if spec.Affinity != nil {
+		shape.Affinity = &corev1.Affinity{NodeAffinity: spec.Affinity.NodeAffinity}
+	}
+	return l.keyOf(l.only, &shape)
+}
+
+func nameless(containers []corev1.Container) []corev1.Container {
+	all := slices.Clone(containers)
+	for i := range all {
+		all[i].Name = ""
+	}
+	return all
+}
+
+func (l *leaver) keyOf(parts ...any) (string, error) {
+	var key strings.Builder
+	encoder := json.NewEncoder(&key)
+	for _, part := range parts {
+		if err := encoder.Encode(part); err != nil {
+			return "", fmt.Errorf("compare pod %s/%s with others: %w", l.pod.Namespace, l.pod.Name, err)
+		}
+	}
+	return key.String(), nil
+}
+
+// register is where equal pods find each other.
+type register struct {
+	groups map[string]*group
+	shapes map[string]*shape
+}
+
+// enter finds the group and the shape of a pod.
+func (r register) enter(l *leaver) error {
+	equal, err := l.equalTo()
+	if err != nil {
+		return err
+	}
+	shaped, err := l.shapedAs()
+	if err != nil {
+		return err
+	}
+	if r.shapes[shaped] == nil {
+		r.shapes[shaped] = &shape{}
+	}
+	if r.groups[equal] == nil {
+		r.groups[equal] = &group{shape: r.shapes[shaped]}
+	}
+	l.group = r.groups[equal]
+	l.group.shape.left++
+	return nil
+}
+
+// byPriority orders pods as the scheduler's queue does: the one that matters most first.
+func byPriority(a, b *leaver) int {
+	switch {
+	case a.planned.Priority != b.planned.Priority && a.planned.Priority > b.planned.Priority:
+		return -1
+	case a.planned.Priority != b.planned.Priority:
+		return 1
+	}
+	return strings.Compare(a.planned.Namespace+"/"+a.planned.Name, b.planned.Namespace+"/"+b.planned.Name)
+}
+
+// withUID gives a pod a UID if it has none, as in some files: the scheduler tells pods apart by it.
+func withUID(pod *corev1.Pod) *corev1.Pod {
+	if pod.UID != "" {
+		return pod
+	}
+	named := *pod
+	named.UID = types.UID(pod.Namespace + "/" + pod.Name)
+	return &named
+}

@@ -1,0 +1,124 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The annotations that the scheduler reads, or whoever binds volumes for it. No other leaves a cluster.
+var schedulingAnnotations = []string{
+	corev1.BetaStorageClassAnnotation,
+	corev1.MigratedPluginsAnnotationKey,
+	"pv.kubernetes.io/bind-completed",
+	"pv.kubernetes.io/bound-by-controller",
+	"pv.kubernetes.io/migrated-to",
+	"volume.kubernetes.io/selected-node",
+	// Of namespaces, for the admission plugin PodTolerationRestriction.
+	"scheduler.alpha.kubernetes.io/defaultTolerations",
+	"scheduler.alpha.kubernetes.io/tolerationsWhitelist",
+}
+
+// slimAnnotated is slimMeta with the annotations that scheduling reads.
+func slimAnnotated(meta *metav1.ObjectMeta) metav1.ObjectMeta {
+	slim := slimMeta(meta)
+	for _, key := range schedulingAnnotations {
+		if value, ok := meta.Annotations[key]; ok {
+			metav1.SetMetaDataAnnotation(&slim, key, value)
+		}
+	}
+	return slim
+}
+
+// SlimNamespace returns what a plan needs of a namespace: pod affinity selects namespaces by label, and tolerations may come
+// from annotations.
+func SlimNamespace(namespace *corev1.Namespace) *corev1.Namespace {
+	return &corev1.Namespace{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: slimAnnotated(&namespace.ObjectMeta),
+	}
+}
+
+// SlimBudget returns what a plan needs of a PodDisruptionBudget.
+func SlimBudget(budget *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
+	return &policyv1.PodDisruptionBudget{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
+		ObjectMeta: slimMeta(&budget.ObjectMeta),
+		Spec:       budget.Spec,
+		Status: policyv1.PodDisruptionBudgetStatus{
+			ObservedGeneration: budget.Status.ObservedGeneration, DisruptionsAllowed: budget.Status.DisruptionsAllowed,
+			CurrentHealthy: budget.Status.CurrentHealthy, DesiredHealthy: budget.Status.DesiredHealthy, ExpectedPods: budget.Status.ExpectedPods,
+		},
+	}
+}
+
+// SlimClaim returns what the scheduler reads of a PersistentVolumeClaim.
+func SlimClaim(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
+		ObjectMeta: slimAnnotated(&claim.ObjectMeta),
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: claim.Spec.AccessModes, Selector: claim.Spec.Selector, Resources: claim.Spec.Resources,
+			VolumeName: claim.Spec.VolumeName, StorageClassName: claim.Spec.StorageClassName, VolumeMode: claim.Spec.VolumeMode,
+			VolumeAttributesClassName: claim.Spec.VolumeAttributesClassName,
+		},
+		Status: corev1.PersistentVolumeClaimStatus{Phase: claim.Status.Phase},
+	}
+}
+
+// SlimVolume returns what the scheduler reads of a PersistentVolume: where it can be used and how it is counted, nothing of how
+// it is reached.
+func SlimVolume(volume *corev1.PersistentVolume) *corev1.PersistentVolume {
+	slim := &corev1.PersistentVolume{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolume"},
+		ObjectMeta: slimAnnotated(&volume.ObjectMeta),
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity: volume.Spec.Capacity, AccessModes: volume.Spec.AccessModes, StorageClassName: volume.Spec.StorageClassName,
+			VolumeMode: volume.Spec.VolumeMode, NodeAffinity: volume.Spec.NodeAffinity, VolumeAttributesClassName: volume.Spec.VolumeAttributesClassName,
+		},
+		Status: corev1.PersistentVolumeStatus{Phase: volume.Status.Phase},
+	}
+	if claim := volume.Spec.ClaimRef; claim != nil {
+		slim.Spec.ClaimRef = &corev1.ObjectReference{APIVersion: claim.APIVersion, Kind: claim.Kind, Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
+	}
+	switch source := &volume.Spec.PersistentVolumeSource; {
+	case source.CSI != nil:
+		slim.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: source.CSI.Driver, VolumeHandle: source.CSI.VolumeHandle}
+	case source.AWSElasticBlockStore != nil:
+		slim.Spec.AWSElasticBlockStore = source.AWSElasticBlockStore
+	case source.GCEPersistentDisk != nil:
+		slim.Spec.GCEPersistentDisk = source.GCEPersistentDisk
+	case source.AzureDisk != nil:
+		slim.Spec.AzureDisk = source.AzureDisk
+	}
+	return slim
+}
+
+// SlimStorageClass returns what the scheduler reads of a StorageClass.
+func SlimStorageClass(class *storagev1.StorageClass) *storagev1.StorageClass {
+	return &storagev1.StorageClass{
+		TypeMeta:          metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "StorageClass"},
+		ObjectMeta:        slimMeta(&class.ObjectMeta),
+		Provisioner:       class.Provisioner,
+		VolumeBindingMode: class.VolumeBindingMode,
+		AllowedTopologies: class.AllowedTopologies,
+	}
+}
+
+// SlimCSINode returns what the scheduler reads of a CSINode.
+func SlimCSINode(node *storagev1.CSINode) *storagev1.CSINode {
+	slim := &storagev1.CSINode{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "CSINode"},
+		ObjectMeta: slimAnnotated(&node.ObjectMeta),
+	}
+	for _, driver := range node.Spec.Drivers {
+		slim.Spec.Drivers = append(slim.Spec.Drivers, storagev1.CSINodeDriver{
+			Name: driver.Name, NodeID: driver.NodeID, TopologyKeys: driver.TopologyKeys, Allocatable: driver.Allocatable,
+		})
+	}
+	return slim
+}
