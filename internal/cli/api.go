@@ -40,6 +40,15 @@ type apiReader struct {
 
 // readAPI returns what a command wants of a cluster. Nodes and pods have to be there; of the rest the cluster says what is missing.
 func readAPI(ctx context.Context, config *rest.Config, wanted wants, progress *progress) (*plan.Cluster, error) {
+	r, err := newAPIReader(config, progress)
+	if err != nil {
+		return nil, err
+	}
+	defer progress.end()
+	return r.cluster, r.read(ctx, wanted)
+}
+
+func newAPIReader(config *rest.Config, progress *progress) (*apiReader, error) {
 	config = forReading(config)
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -49,12 +58,10 @@ func readAPI(ctx context.Context, config *rest.Config, wanted wants, progress *p
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	defer progress.end()
-	r := &apiReader{
+	return &apiReader{
 		server: config.Host, clients: clients, metadata: metadataClient, progress: progress,
 		cluster: &plan.Cluster{Controllers: map[types.UID]metav1.OwnerReference{}},
-	}
-	return r.cluster, r.read(ctx, wanted)
+	}, nil
 }
 
 // forReading returns a configuration with which much is read.

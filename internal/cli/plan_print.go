@@ -26,12 +26,8 @@ func printPlan(o *output, plan *cliv1alpha1.TaintPlan) error {
 		return nil
 	}
 	if !o.noHeaders {
-		o.line("%s", answer(plan))
-		for _, line := range losses(plan) {
+		for _, line := range summary(plan) {
 			o.line("%s", line)
-		}
-		for _, note := range plan.Notes {
-			o.line("Note: %s", note)
 		}
 	}
 	if len(plan.Pods) == 0 {
@@ -45,6 +41,15 @@ func printPlan(o *output, plan *cliv1alpha1.TaintPlan) error {
 		rows = append(rows, podRow(plan, &plan.Pods[i]))
 	}
 	return o.table([]string{"Namespace", "Pod", "Node", "Leaves", "At", "Change", "Taint", "Toleration", "Owner", "+Priority", "+Grace", "+Budgets", "+Before"}, rows)
+}
+
+// summary is what a plan says before it names every pod: the answer, what is lost, and what could not be known.
+func summary(plan *cliv1alpha1.TaintPlan) []string {
+	lines := append([]string{answer(plan)}, losses(plan)...)
+	for _, note := range plan.Notes {
+		lines = append(lines, "Note: "+note)
+	}
+	return lines
 }
 
 // answer is the first line.
