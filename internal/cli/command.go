@@ -58,7 +58,9 @@ also takes files (-f), so a plan can be made without a cluster.`,
 		newPending(env, config),
 		newPlan(env, config),
 		newSnapshot(env, config),
+		newTaint(env, config),
 		newTaints(env, config),
+		newUntaint(env, config),
 	)
 	completeGlobalFlags(root, config)
 	return root
