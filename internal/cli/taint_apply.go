@@ -53,7 +53,7 @@ func (t *tainting) apply(ctx context.Context, nodes []*corev1.Node) ([]changed, 
 }
 
 // conflicts is how often a node is read again that others change at the same time, and how long that takes: about 10 s.
-var conflicts = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 10}
+var conflicts = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 9}
 
 // change changes one node that was planned as it was read then. What others change meanwhile is not undone: the patch holds
 // for the version that was read alone.

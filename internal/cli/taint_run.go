@@ -56,7 +56,11 @@ func (t *tainting) run(ctx context.Context) error {
 		return err
 	}
 	done, failed := t.apply(ctx, nodes)
-	return errors.Join(left, failed, t.print(done), t.follow(ctx, done))
+	failed = errors.Join(left, failed, t.print(done))
+	if failed != nil && (t.wait || t.stay) {
+		t.tell("Not all is done, and the rest goes on: %v", failed)
+	}
+	return errors.Join(failed, t.follow(ctx, done))
 }
 
 // read reads the cluster. Who may not list pods can taint nodes all the same, but not wait.

@@ -114,7 +114,7 @@ func (t *tainting) takeOff(ctx context.Context, one changed) error {
 			t.tell("Node %s is another now, of the same name: its taints stay.", node.Name)
 			return nil
 		}
-		left, foreign := without(node.Spec.Taints, t.edit.Add, one.at)
+		left, foreign := without(node.Spec.Taints, t.edit.Add)
 		for _, taint := range foreign {
 			t.tell("Node %s: %s was set by somebody else meanwhile, so it stays.", node.Name, taints.Format(taint))
 		}
@@ -129,17 +129,17 @@ func (t *tainting) takeOff(ctx context.Context, one changed) error {
 	})
 }
 
-// without returns the taints of a node without those that were added at an instant, and those that have the same key and
-// effect but are somebody else's: with another value, or added later.
-func without(current, added []corev1.Taint, at time.Time) (left, foreign []corev1.Taint) {
+// without returns the taints of a node without those that were added, and those that have the same key and effect but are
+// somebody else's: their value is another.
+func without(current, added []corev1.Taint) (left, foreign []corev1.Taint) {
 	for _, taint := range current {
 		i := slices.IndexFunc(added, func(ours corev1.Taint) bool { return ours.MatchTaint(&taint) })
-		if i < 0 {
-			left = append(left, taint)
+		if i >= 0 && taint.Value == added[i].Value {
 			continue
 		}
-		if taint.Value != added[i].Value || !taint.TimeAdded.IsZero() && taint.TimeAdded.After(at) {
-			left, foreign = append(left, taint), append(foreign, taint)
+		left = append(left, taint)
+		if i >= 0 {
+			foreign = append(foreign, taint)
 		}
 	}
 	return left, foreign

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,8 +44,27 @@ type scene struct {
 	*testing.T
 
 	client   *fake.Clientset
+	clock    apicall.Clock
 	in       string
-	out, err bytes.Buffer
+	out, err transcript
+}
+
+// transcript is what a command writes, which can be read while it runs.
+type transcript struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (t *transcript) Write(data []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.Write(data)
+}
+
+func (t *transcript) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.String()
 }
 
 func play(t *testing.T, test func(*scene), objects ...runtime.Object) {
@@ -78,7 +98,7 @@ func (s *scene) run(ctx context.Context, command func(*taintOptions) *cobra.Comm
 		return &apiReader{
 			server: "test", clients: s.client, metadata: metadatafake.NewSimpleMetadataClient(scheme), progress: newProgress(env),
 			cluster: &plan.Cluster{Controllers: map[types.UID]metav1.OwnerReference{}},
-		}, &apicall.Clock{}, nil
+		}, &s.clock, nil
 	}
 	cmd := command(o)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
@@ -159,10 +179,10 @@ func (s *scene) becomes(node string, specs ...string) {
 	}
 }
 
-// refuses lets the first calls of a verb on nodes fail.
-func (s *scene) refuses(verb string, times int, err func(name string) error) {
+// refuses lets so many calls of a verb on nodes fail, from some time on; -1 is all.
+func (s *scene) refuses(from time.Duration, verb string, times int, err func(name string) error) {
 	s.client.PrependReactor(verb, "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		if times == 0 {
+		if times == 0 || time.Since(virtual) < from {
 			return false, nil, nil
 		}
 		times--
@@ -244,6 +264,15 @@ func TestTimeAddedIsSetOnNoExecuteTaintsToTheSecond(t *testing.T) {
 	}, nodeWith("n", "c:NoExecute"))
 }
 
+func TestTimeAddedIsByTheClockOfTheAPIServerIfThatOfThisMachineIsWrong(t *testing.T) {
+	play(t, func(s *scene) {
+		s.clock.Heard(virtual.Add(10*time.Minute), time.Now())
+		s.must(s.taint("n", "m:NoExecute", "--yes"))
+		s.mustHave("n", "m:NoExecute +10m0s")
+		s.mustSay(s.err.String(), "Note: This machine's clock and the API server's differ by 10m0s; timeAdded is set by the API server's.\n")
+	}, nodeWith("n"))
+}
+
 func TestATaintThatIsOverwrittenKeepsItsTimeAddedIfNothingElseChanges(t *testing.T) {
 	play(t, func(s *scene) {
 		s.must(s.taint("n", "a=1:NoExecute", "b=1:NoExecute", "--yes"))
@@ -296,7 +325,7 @@ func TestThePatchHoldsForTheVersionThatWasRead(t *testing.T) {
 func TestAfterAConflictTheNodeIsReadAndPlannedAgain(t *testing.T) {
 	play(t, func(s *scene) {
 		s.in = "y\ny\n"
-		s.refuses("patch", 1, func(name string) error {
+		s.refuses(0, "patch", 1, func(name string) error {
 			s.becomes(name, "other:NoExecute")
 			return apierrors.NewConflict(nodesResource, name, errors.New("changed"))
 		})
@@ -312,7 +341,7 @@ func TestAfterAConflictTheNodeIsReadAndPlannedAgain(t *testing.T) {
 func TestAConflictAboutSomethingElseIsNotWorthAWord(t *testing.T) {
 	play(t, func(s *scene) {
 		s.in = "y\n"
-		s.refuses("patch", 3, func(name string) error { return apierrors.NewConflict(nodesResource, name, errors.New("changed")) })
+		s.refuses(0, "patch", 3, func(name string) error { return apierrors.NewConflict(nodesResource, name, errors.New("changed")) })
 		s.must(s.taint("n", "m:NoSchedule"))
 		s.mustHave("n", "m:NoSchedule")
 		if strings.Contains(s.err.String(), "again") {
@@ -323,7 +352,7 @@ func TestAConflictAboutSomethingElseIsNotWorthAWord(t *testing.T) {
 
 func TestEndlessConflictsAreAnError(t *testing.T) {
 	play(t, func(s *scene) {
-		s.refuses("patch", -1, func(name string) error { return apierrors.NewConflict(nodesResource, name, errors.New("changed")) })
+		s.refuses(0, "patch", -1, func(name string) error { return apierrors.NewConflict(nodesResource, name, errors.New("changed")) })
 		s.mustFail(s.taint("n", "m:NoSchedule", "--yes"), "node n: others change it all the time", "try again")
 	}, nodeWith("n"))
 }
@@ -457,13 +486,46 @@ func TestWaitEndsWhenSomebodyTakesTheTaintOff(t *testing.T) {
 
 func TestWaitGoesOnWhenTheAPIServerDoesNotAnswerForAWhile(t *testing.T) {
 	play(t, func(s *scene) {
-		s.later(2500*time.Millisecond, func() {
-			s.refuses("get", 3, func(string) error { return errors.New("no answer") })
-		})
+		s.refuses(2500*time.Millisecond, "get", 3, func(string) error { return errors.New("no answer") })
 		s.ends(time.Minute, "p")
 		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait"))
 		s.mustSay(s.err.String(), "Waiting, and trying again: get node n: no answer\n")
 	}, nodeWith("n"), podOn("n", "p"))
+}
+
+func TestAnAPIServerThatHangsDoesNotHoldUpTheTimeout(t *testing.T) {
+	play(t, func(s *scene) {
+		s.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if time.Since(virtual) < 10*time.Second {
+				return false, nil, nil
+			}
+			pause(s.Context(), 2*time.Second) // the deadline is the call's: the fake knows none
+			return true, nil, context.DeadlineExceeded
+		})
+		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), "after 1m0s 1 pod has not left", "list the pods of node n: context deadline exceeded")
+	}, nodeWith("n"), podOn("n", "p"))
+}
+
+func TestANodeThatIsDeletedKeepsNobodyWaiting(t *testing.T) {
+	play(t, func(s *scene) {
+		s.later(time.Minute, func() {
+			if err := s.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("nodes"), "", "n"); err != nil {
+				s.Error(err)
+			}
+		})
+		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "2m"))
+	}, nodeWith("n"), podOn("n", "p"))
+}
+
+func TestWhatFailsIsSaidBeforeALongWait(t *testing.T) {
+	play(t, func(s *scene) {
+		s.later(time.Minute, func() {
+			s.mustSay(s.err.String(), `Not all is done, and the rest goes on: node b: add taint "m:NoSchedule": the node already has`)
+		})
+		s.mustFail(s.taint("--all", "m:NoSchedule", "--yes", "--for", "5m", "--stay"), "node b: add taint")
+		s.mustHave("a")
+		s.mustHave("b", "m:NoSchedule")
+	}, nodeWith("a"), nodeWith("b", "m:NoSchedule"))
 }
 
 func TestWaitCanBeInterrupted(t *testing.T) {
@@ -578,7 +640,7 @@ func TestForIsInterruptedAndSaysWhatTakesTheTaintOff(t *testing.T) {
 
 func TestTheTaintIsTakenOffAsSoonAsTheAPIServerAnswersAgain(t *testing.T) {
 	play(t, func(s *scene) {
-		s.later(4*time.Minute, func() { s.refuses("get", 3, func(string) error { return errors.New("no answer") }) })
+		s.refuses(4*time.Minute, "get", 3, func(string) error { return errors.New("no answer") })
 		s.must(s.taint("n", "m:NoExecute", "--yes", "--for", "5m", "--stay"))
 		s.mustHave("n")
 		if took := time.Since(virtual); took != 5*time.Minute+15*time.Second {
@@ -589,9 +651,7 @@ func TestTheTaintIsTakenOffAsSoonAsTheAPIServerAnswersAgain(t *testing.T) {
 
 func TestATaintThatMayNotBeTakenOffIsSaidToStay(t *testing.T) {
 	play(t, func(s *scene) {
-		s.later(time.Minute, func() {
-			s.refuses("patch", -1, func(name string) error { return apierrors.NewForbidden(nodesResource, name, errors.New("no")) })
-		})
+		s.refuses(time.Minute, "patch", -1, func(name string) error { return apierrors.NewForbidden(nodesResource, name, errors.New("no")) })
 		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--for", "5m", "--stay"),
 			"node n: the taint stays: the API server refuses the change: ", "take it off with: kubectl taintkeeper untaint n m:NoExecute-")
 	}, nodeWith("n"))

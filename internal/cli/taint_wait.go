@@ -62,7 +62,7 @@ func (t *tainting) await(ctx context.Context, done []changed, end time.Time) err
 	v := newVigil(t, done)
 	said := ""
 	for {
-		left, err := v.look(ctx)
+		left, err := v.look(ctx, v.untilEnd(t.now().Round(0), began, end))
 		if err != nil {
 			return err
 		}
@@ -89,9 +89,12 @@ func (t *tainting) await(ctx context.Context, done []changed, end time.Time) err
 	}
 }
 
-// look reads all nodes with pods that have to leave, and returns how many do. What goes wrong is tried again, but for a lack
-// of rights.
-func (v *vigil) look(ctx context.Context) (int, error) {
+// look reads all nodes and the pods on them, within some time, and returns how many have to leave yet. What goes wrong is
+// tried again, but for a lack of rights.
+func (v *vigil) look(ctx context.Context, within time.Duration) (int, error) {
+	const least = 2 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, max(within, least))
+	defer cancel()
 	left := 0
 	v.failing = nil
 	for _, node := range v.nodes {
@@ -151,11 +154,9 @@ func (v *vigil) left() []duePod {
 // progress says how far it is, if that has changed; on a terminal it counts down. It returns what it has said.
 func (v *vigil) progress(said string, left int, now time.Time) string {
 	line := fmt.Sprintf("Waiting: %d of %s left", len(v.seen)-left, has(len(v.seen)))
-	if pods := v.left(); len(pods) > 0 {
-		if next := slices.IndexFunc(pods, func(pod duePod) bool { return pod.verdict.PendingAt(now) }); next >= 0 {
-			line += ", the next is due " + v.when(pods[next].verdict.Due, now)
-		}
-		line += ", the last " + v.when(pods[len(pods)-1].verdict.Due, now)
+	pods := v.left()
+	if next := slices.IndexFunc(pods, func(pod duePod) bool { return pod.verdict.PendingAt(now) }); next >= 0 {
+		line += ", the next is due " + v.when(pods[next].verdict.Due, now) + ", the last " + v.when(pods[len(pods)-1].verdict.Due, now)
 	}
 	if v.failing != nil {
 		line = "Waiting, and trying again: " + v.failing.Error()
@@ -177,10 +178,7 @@ func has(n int) string {
 
 // when says an instant: relative where somebody watches it count down, else absolute, so that the line does not change.
 func (v *vigil) when(at, now time.Time) string {
-	switch {
-	case !at.After(now):
-		return "now"
-	case v.reader.progress.moves:
+	if v.reader.progress.moves {
 		return "in " + relative(now, at)
 	}
 	return "at " + absolute(at)
@@ -195,18 +193,22 @@ func (v *vigil) farewell() string {
 	return "All pods have left that have to."
 }
 
-// untilNext returns how long to pause: some 50 nodes are read in a second, each at least once in half a minute where that is
-// possible, and at once when something ends.
+// untilNext returns how long to pause, so that some 50 nodes are read in a second.
 func (v *vigil) untilNext(now, began, end time.Time) time.Duration {
 	const each, least = 20 * time.Millisecond, time.Second
-	next := max(time.Duration(len(v.nodes))*each, least)
+	return min(max(time.Duration(len(v.nodes))*each, least), v.untilEnd(now, began, end))
+}
+
+// untilEnd returns how long it takes until --timeout or --for is over: a long time if there is neither.
+func (v *vigil) untilEnd(now, began, end time.Time) time.Duration {
+	left := time.Hour
 	if v.timeout > 0 {
-		next = min(next, began.Add(v.timeout).Sub(now))
+		left = min(left, began.Add(v.timeout).Sub(now))
 	}
 	if !end.IsZero() {
-		next = min(next, end.Sub(now))
+		left = min(left, end.Sub(now))
 	}
-	return max(next, 0)
+	return max(left, 0)
 }
 
 // giveUp says of each pod that is left what keeps it.

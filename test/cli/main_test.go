@@ -20,6 +20,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
@@ -89,13 +90,20 @@ func start(ctx context.Context) error {
 }
 
 // said is what a command has written.
-type said struct{ out, err string }
+type said struct{ out, err bytes.Buffer }
 
-// run runs a command in this process, as whom the kubeconfig says.
-func run(ctx context.Context, kubeconfig string, args ...string) (said, error) {
-	var out, errOut bytes.Buffer
-	root := cli.New(env(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut}))
+// command is a command in this process, as whom the kubeconfig says.
+func command(kubeconfig string, args ...string) (*cobra.Command, *said) {
+	said := &said{}
+	root := cli.New(env(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &said.out, ErrOut: &said.err}))
 	root.SetArgs(append(args, "--kubeconfig="+kubeconfig))
-	err := root.ExecuteContext(ctx)
-	return said{out.String(), errOut.String()}, err
+	return root, said
+}
+
+// run runs a command to its end.
+func run(t *testing.T, kubeconfig string, args ...string) (out, errOut string, err error) {
+	t.Helper()
+	root, said := command(kubeconfig, args...)
+	err = root.ExecuteContext(t.Context())
+	return said.out.String(), said.err.String(), err
 }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -125,10 +126,10 @@ func TestWaitReturnsWhenTheLastPodHasLeft(t *testing.T) {
 		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	})
 	began := time.Now().Truncate(time.Second)
-	said, err := run(t.Context(), kubeconfig, "taint", node, "m=1:NoExecute", "--yes", "--wait", "--timeout=1m")
+	out, errOut, err := run(t, kubeconfig, "taint", node, "m=1:NoExecute", "--yes", "--wait", "--timeout=1m")
 	must(t, err)
-	mustSay(t, said.out, "node/"+node+" tainted\n")
-	mustSay(t, said.err, "2 of 3 pods on 1 node leave, 1 at once, 1 more within 3s.\n", "All pods have left that have to.\n")
+	mustSay(t, out, "node/"+node+" tainted\n")
+	mustSay(t, errOut, "2 of 3 pods on 1 node leave, 1 at once, 1 more within 3s.\n", "All pods have left that have to.\n")
 	if took := time.Since(began); took < 3*time.Second {
 		t.Errorf("it takes %s", took)
 	}
@@ -148,7 +149,7 @@ func TestOnATimeoutTheObstaclesAreNamed(t *testing.T) {
 		pod.Finalizers, pod.Spec.TerminationGracePeriodSeconds = []string{"example.com/f"}, new(int64(1))
 	})
 	newPod(t, node, "-later", tolerating(3600))
-	_, err := run(t.Context(), kubeconfig, "taint", node, "m:NoExecute", "--yes", "--wait", "--timeout=4s")
+	_, _, err := run(t, kubeconfig, "taint", node, "m:NoExecute", "--yes", "--wait", "--timeout=4s")
 	mustFail(t, err, "after 4s 2 pods have not left, and the taints stay\n",
 		"-held on node "+node+": is terminating: finalizer example.com/f keeps it",
 		"-later on node "+node+": is due only in ", "m:NoExecute is tolerated: m=*:NoExecute for 3600s")
@@ -159,12 +160,12 @@ func TestForTakesOffWhatItSet(t *testing.T) {
 	t.Parallel()
 	node := newNode(t)
 	began := time.Now()
-	said, err := run(t.Context(), kubeconfig, "taint", node, "m:NoSchedule", "n:NoExecute", "--yes", "--for=2s", "--stay")
+	_, errOut, err := run(t, kubeconfig, "taint", node, "m:NoSchedule", "n:NoExecute", "--yes", "--for=2s", "--stay")
 	must(t, err)
 	if took := time.Since(began); took < 2*time.Second {
 		t.Errorf("it takes %s", took)
 	}
-	mustSay(t, said.err, "node/"+node+" untainted\n")
+	mustSay(t, errOut, "node/"+node+" untainted\n")
 	mustHave(t, node)
 }
 
@@ -174,7 +175,8 @@ func TestForThatIsInterruptedLeavesTheTaintAndSaysSo(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		_, err := run(ctx, kubeconfig, "taint", node, "m:NoSchedule", "--yes", "--for=10m", "--stay")
+		root, _ := command(kubeconfig, "taint", node, "m:NoSchedule", "--yes", "--for=10m", "--stay")
+		err := root.ExecuteContext(ctx)
 		if err == nil || !strings.Contains(err.Error(), "m:NoSchedule stays on "+node+": take it off with: kubectl taintkeeper untaint --kubeconfig="+kubeconfig+" "+node+" m:NoSchedule-") {
 			t.Error(err)
 		}
@@ -186,7 +188,7 @@ func TestForThatIsInterruptedLeavesTheTaintAndSaysSo(t *testing.T) {
 	stop()
 	running.Wait()
 	mustHave(t, node, "m:NoSchedule")
-	_, err := run(t.Context(), kubeconfig, "untaint", node, "m:NoSchedule-", "--yes")
+	_, _, err := run(t, kubeconfig, "untaint", node, "m:NoSchedule-", "--yes")
 	must(t, err)
 	mustHave(t, node)
 }
@@ -196,16 +198,14 @@ type interferer struct {
 	*httputil.ReverseProxy
 
 	node string
-	once sync.Once
+	done atomic.Bool
 	err  error
 }
 
 func (i *interferer) ServeHTTP(w http.ResponseWriter, request *http.Request) {
-	if request.Method == http.MethodPatch {
-		i.once.Do(func() {
-			patch := []byte(`{"spec":{"taints":[{"key":"theirs","effect":"NoSchedule"}]}}`)
-			_, i.err = admin.CoreV1().Nodes().Patch(request.Context(), i.node, types.MergePatchType, patch, metav1.PatchOptions{})
-		})
+	if request.Method == http.MethodPatch && !i.done.Swap(true) {
+		patch := []byte(`{"spec":{"taints":[{"key":"theirs","effect":"NoSchedule"}]}}`)
+		_, i.err = admin.CoreV1().Nodes().Patch(request.Context(), i.node, types.MergePatchType, patch, metav1.PatchOptions{})
 	}
 	i.ReverseProxy.ServeHTTP(w, request)
 }
@@ -224,19 +224,19 @@ func TestATaintThatSomebodyElseSetsAtTheSameTimeIsNotLost(t *testing.T) {
 	defer server.Close()
 	through, err := cluster.Kubeconfig("through-"+node, &rest.Config{Host: server.URL})
 	must(t, err)
-	said, err := run(t.Context(), through, "taint", node, "ours:NoSchedule", "--yes")
+	_, errOut, err := run(t, through, "taint", node, "ours:NoSchedule", "--yes")
 	must(t, err)
 	must(t, proxy.err)
-	mustSay(t, said.err, "The taints of node "+node+" have changed meanwhile, so this is planned again.\n")
+	mustSay(t, errOut, "The taints of node "+node+" have changed meanwhile, so this is planned again.\n")
 	mustHave(t, node, "ours:NoSchedule", "theirs:NoSchedule")
 }
 
 func TestTheServersDryRunChangesNothing(t *testing.T) {
 	t.Parallel()
 	node := newNode(t)
-	said, err := run(t.Context(), kubeconfig, "taint", node, "m:NoExecute", "--dry-run=server", "-o", "yaml")
+	out, _, err := run(t, kubeconfig, "taint", node, "m:NoExecute", "--dry-run=server", "-o", "yaml")
 	must(t, err)
-	mustSay(t, said.out, "kind: Node\n", "effect: NoExecute\n", "key: m\n", "timeAdded: ")
+	mustSay(t, out, "kind: Node\n", "effect: NoExecute\n", "key: m\n", "timeAdded: ")
 	mustHave(t, node)
 }
 
@@ -244,14 +244,14 @@ func TestARightThatIsMissingIsNamed(t *testing.T) {
 	t.Parallel()
 	node := newNode(t)
 	reader := as(t, "reader-"+node, rbacv1.PolicyRule{Verbs: []string{"get", "list"}, APIGroups: []string{"*"}, Resources: []string{"*"}})
-	_, err := run(t.Context(), reader, "taint", node, "m:NoExecute", "--yes")
+	_, _, err := run(t, reader, "taint", node, "m:NoExecute", "--yes")
 	mustFail(t, err, "node "+node+": ", `cannot patch resource "nodes"`, "ask for the right to patch nodes")
 	mustHave(t, node)
 
 	tainter := as(t, "tainter-"+node, rbacv1.PolicyRule{Verbs: []string{"get", "list", "patch"}, APIGroups: []string{""}, Resources: []string{"nodes"}})
-	said, err := run(t.Context(), tainter, "taint", node, "m:NoExecute", "--yes")
+	_, errOut, err := run(t, tainter, "taint", node, "m:NoExecute", "--yes")
 	must(t, err)
-	mustSay(t, said.err, "Note: You may not list pods, so nobody can say who leaves.\n")
+	mustSay(t, errOut, "Note: You may not list pods, so nobody can say who leaves.\n")
 	mustHave(t, node, "m:NoExecute")
 }
 
