@@ -172,10 +172,10 @@ func TestForTakesOffWhatItSet(t *testing.T) {
 func TestForThatIsInterruptedLeavesTheTaintAndSaysSo(t *testing.T) {
 	t.Parallel()
 	node := newNode(t)
+	root, _ := command(kubeconfig, "taint", node, "m:NoSchedule", "--yes", "--for=10m", "--stay")
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		root, _ := command(kubeconfig, "taint", node, "m:NoSchedule", "--yes", "--for=10m", "--stay")
 		err := root.ExecuteContext(ctx)
 		if err == nil || !strings.Contains(err.Error(), "m:NoSchedule stays on "+node+": take it off with: kubectl taintkeeper untaint --kubeconfig="+kubeconfig+" "+node+" m:NoSchedule-") {
 			t.Error(err)
