@@ -40,7 +40,7 @@ type apiReader struct {
 
 // readAPI returns what a command wants of a cluster. Nodes and pods have to be there; of the rest the cluster says what is missing.
 func readAPI(ctx context.Context, config *rest.Config, wanted wants, progress *progress) (*plan.Cluster, error) {
-	r, err := newAPIReader(config, progress)
+	r, err := connectAPI(config, progress)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func readAPI(ctx context.Context, config *rest.Config, wanted wants, progress *p
 	return r.cluster, r.read(ctx, wanted)
 }
 
-func newAPIReader(config *rest.Config, progress *progress) (*apiReader, error) {
+func connectAPI(config *rest.Config, progress *progress) (*apiReader, error) {
 	config = forReading(config)
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -277,7 +277,7 @@ func (o *taintOptions) dial() (*apiReader, *apicall.Clock, error) {
 		return nil, nil, fmt.Errorf("find a cluster: %w: set a context (kubectl config use-context)", err)
 	}
 	clock := &apicall.Clock{}
-	reader, err := newAPIReader(clock.Listen(config), newProgress(o.env))
+	reader, err := connectAPI(clock.Listen(config), newProgress(o.env))
 	return reader, clock, err
 }
 

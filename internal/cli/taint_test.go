@@ -36,57 +36,57 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// virtual is when virtual time begins.
-var virtual = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
+// virtualStart is when virtualStart time begins.
+var virtualStart = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// scene is a cluster in virtual time, and somebody at a terminal.
-type scene struct {
+// taintScene is a cluster in virtualStart time, and somebody at a terminal.
+type taintScene struct {
 	*testing.T
 
 	client   *fake.Clientset
 	clock    apicall.Clock
 	in       string
-	out, err transcript
+	out, err taintTranscript
 }
 
-// transcript is what a command writes, which can be read while it runs.
-type transcript struct {
+// taintTranscript is what a command writes, which can be read while it runs.
+type taintTranscript struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (t *transcript) Write(data []byte) (int, error) {
+func (t *taintTranscript) Write(data []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.text.Write(data)
 }
 
-func (t *transcript) String() string {
+func (t *taintTranscript) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.text.String()
 }
 
-func play(t *testing.T, test func(*scene), objects ...runtime.Object) {
+func playTaint(t *testing.T, test func(*taintScene), objects ...runtime.Object) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		test(&scene{T: t, client: fake.NewClientset(objects...)})
+		test(&taintScene{T: t, client: fake.NewClientset(objects...)})
 	})
 }
 
 // taint runs the command taint with its arguments.
-func (s *scene) taint(args ...string) error {
+func (s *taintScene) taint(args ...string) error {
 	return s.run(s.Context(), (*taintOptions).taintCommand, args)
 }
 
-func (s *scene) untaint(args ...string) error {
+func (s *taintScene) untaint(args ...string) error {
 	return s.run(s.Context(), (*taintOptions).untaintCommand, args)
 }
 
-func (s *scene) run(ctx context.Context, command func(*taintOptions) *cobra.Command, args []string) error {
+func (s *taintScene) run(ctx context.Context, command func(*taintOptions) *cobra.Command, args []string) error {
 	env := Env{
 		IOStreams: genericiooptions.IOStreams{In: strings.NewReader(s.in), Out: &s.out, ErrOut: &s.err},
-		Clock:     clock.RealClock{}, // virtual
+		Clock:     clock.RealClock{}, // virtualStart
 	}
 	o := newTaintOptions(env, genericclioptions.NewConfigFlags(true))
 	o.asks = true
@@ -106,8 +106,8 @@ func (s *scene) run(ctx context.Context, command func(*taintOptions) *cobra.Comm
 	return cmd.ExecuteContext(ctx)
 }
 
-// taints returns the taints of a node, each with its timeAdded as seconds since the scene began.
-func (s *scene) taints(node string) []string {
+// taints returns the taints of a node, each with its timeAdded as seconds since the taintScene began.
+func (s *taintScene) taints(node string) []string {
 	s.Helper()
 	read, err := s.client.CoreV1().Nodes().Get(s.Context(), node, metav1.GetOptions{})
 	if err != nil {
@@ -117,14 +117,14 @@ func (s *scene) taints(node string) []string {
 	for _, taint := range read.Spec.Taints {
 		spec := taints.Format(taint)
 		if !taint.TimeAdded.IsZero() {
-			spec += fmt.Sprintf(" +%v", taint.TimeAdded.Sub(virtual))
+			spec += fmt.Sprintf(" +%v", taint.TimeAdded.Sub(virtualStart))
 		}
 		all = append(all, spec)
 	}
 	return all
 }
 
-func (s *scene) mustHave(node string, want ...string) {
+func (s *taintScene) mustHave(node string, want ...string) {
 	s.Helper()
 	if diff := cmp.Diff(want, s.taints(node), cmpopts.EquateEmpty()); diff != "" {
 		s.Errorf("taints of node %s (-want +got):\n%s", node, diff)
@@ -132,7 +132,7 @@ func (s *scene) mustHave(node string, want ...string) {
 }
 
 // mustSay fails unless a text has all parts.
-func (s *scene) mustSay(text string, parts ...string) {
+func (s *taintScene) mustSay(text string, parts ...string) {
 	s.Helper()
 	for _, part := range parts {
 		if !strings.Contains(text, part) {
@@ -141,14 +141,14 @@ func (s *scene) mustSay(text string, parts ...string) {
 	}
 }
 
-func (s *scene) must(err error) {
+func (s *taintScene) must(err error) {
 	s.Helper()
 	if err != nil {
 		s.Fatalf("%v\n%s", err, s.err.String())
 	}
 }
 
-func (s *scene) mustFail(err error, parts ...string) {
+func (s *taintScene) mustFail(err error, parts ...string) {
 	s.Helper()
 	if err == nil {
 		s.Fatal("there is no error")
@@ -157,13 +157,13 @@ func (s *scene) mustFail(err error, parts ...string) {
 }
 
 // later does something when so much time has passed.
-func (s *scene) later(after time.Duration, do func()) {
+func (s *taintScene) later(after time.Duration, do func()) {
 	timer := time.AfterFunc(after, do)
 	s.Cleanup(func() { timer.Stop() })
 }
 
 // ends lets a pod leave when so much time has passed.
-func (s *scene) ends(after time.Duration, name string) {
+func (s *taintScene) ends(after time.Duration, name string) {
 	s.later(after, func() {
 		if err := s.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "default", name); err != nil {
 			s.Error(err)
@@ -172,17 +172,17 @@ func (s *scene) ends(after time.Duration, name string) {
 }
 
 // becomes replaces the taints of a node, as somebody else does.
-func (s *scene) becomes(node string, specs ...string) {
-	changed := nodeWith(node, specs...)
+func (s *taintScene) becomes(node string, specs ...string) {
+	changed := taintedNode(node, specs...)
 	if err := s.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), changed, ""); err != nil {
 		s.Error(err)
 	}
 }
 
 // refuses lets so many calls of a verb on nodes fail, from some time on; -1 is all.
-func (s *scene) refuses(from time.Duration, verb string, times int, err func(name string) error) {
+func (s *taintScene) refuses(from time.Duration, verb string, times int, err func(name string) error) {
 	s.client.PrependReactor(verb, "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		if times == 0 || time.Since(virtual) < from {
+		if times == 0 || time.Since(virtualStart) < from {
 			return false, nil, nil
 		}
 		times--
@@ -194,9 +194,9 @@ func (s *scene) refuses(from time.Duration, verb string, times int, err func(nam
 	})
 }
 
-var nodesResource = schema.GroupResource{Resource: "nodes"}
+var taintedNodes = schema.GroupResource{Resource: "nodes"}
 
-func nodeWith(name string, specs ...string) *corev1.Node {
+func taintedNode(name string, specs ...string) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: "7", Annotations: map[string]string{"a": "b"}}}
 	for _, spec := range specs {
 		taint, err := taints.Parse(spec)
@@ -208,9 +208,9 @@ func nodeWith(name string, specs ...string) *corev1.Node {
 	return node
 }
 
-func podOn(node, name string, change ...func(*corev1.Pod)) *corev1.Pod {
+func podOnNode(node, name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(virtual.Add(-time.Hour))},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(virtualStart.Add(-time.Hour))},
 		Spec:       corev1.PodSpec{NodeName: node},
 		Status:     corev1.PodStatus{Phase: corev1.PodRunning},
 	}
@@ -220,7 +220,7 @@ func podOn(node, name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-func tolerating(seconds int64) func(*corev1.Pod) {
+func toleratingTaint(seconds int64) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Spec.Tolerations = []corev1.Toleration{{Key: "m", Operator: corev1.TolerationOpExists, TolerationSeconds: &seconds}}
 	}
@@ -229,7 +229,7 @@ func tolerating(seconds int64) func(*corev1.Pod) {
 func TestThePlanIsShownAndAQuestionAsked(t *testing.T) {
 	for answer, changes := range map[string]bool{"y\n": true, "Yes\n": true, "n\n": false, "\n": false, "": false, "yep\n": false} {
 		t.Run(fmt.Sprintf("%q", answer), func(t *testing.T) {
-			play(t, func(s *scene) {
+			playTaint(t, func(s *taintScene) {
 				s.in = answer
 				err := s.taint("n", "m=1:NoExecute")
 				s.mustSay(s.err.String(), "1 of 1 pod on 1 node leave, all of them at once.\n", "m=1:NoExecute on 1 node: n\nGo on? [y/N] ")
@@ -241,46 +241,46 @@ func TestThePlanIsShownAndAQuestionAsked(t *testing.T) {
 				}
 				s.mustFail(err, "the answer was not yes: nothing was changed")
 				s.mustHave("n")
-			}, nodeWith("n"), podOn("n", "p"))
+			}, taintedNode("n"), podOnNode("n", "p"))
 		})
 	}
 }
 
 func TestAQuestionCanBeInterrupted(t *testing.T) {
-	play(t, func(s *scene) {
+	playTaint(t, func(s *taintScene) {
 		ctx, stop := context.WithCancel(s.Context())
 		stop()
 		s.mustFail(s.run(ctx, (*taintOptions).taintCommand, []string{"n", "m:NoExecute"}), "interrupted")
 		s.mustHave("n")
-	}, nodeWith("n"))
+	}, taintedNode("n"))
 }
 
 func TestTimeAddedIsSetOnNoExecuteTaintsToTheSecond(t *testing.T) {
-	play(t, func(s *scene) {
+	playTaint(t, func(s *taintScene) {
 		pause(s.Context(), 90500*time.Millisecond)
 		s.must(s.taint("n", "a:NoExecute", "b:NoSchedule", "c:NoExecute-", "--yes"))
 		s.mustHave("n", "a:NoExecute +1m30s", "b:NoSchedule")
 		s.mustSay(s.out.String(), "node/n modified\n")
-	}, nodeWith("n", "c:NoExecute"))
+	}, taintedNode("n", "c:NoExecute"))
 }
 
 func TestTimeAddedIsByTheClockOfTheAPIServerIfThatOfThisMachineIsWrong(t *testing.T) {
-	play(t, func(s *scene) {
-		s.clock.Heard(virtual.Add(10*time.Minute), time.Now())
+	playTaint(t, func(s *taintScene) {
+		s.clock.Heard(virtualStart.Add(10*time.Minute), time.Now())
 		s.must(s.taint("n", "m:NoExecute", "--yes"))
 		s.mustHave("n", "m:NoExecute +10m0s")
 		s.mustSay(s.err.String(), "Note: This machine's clock and the API server's differ by 10m0s; timeAdded is set by the API server's.\n")
-	}, nodeWith("n"))
+	}, taintedNode("n"))
 }
 
 func TestATaintThatIsOverwrittenKeepsItsTimeAddedIfNothingElseChanges(t *testing.T) {
-	play(t, func(s *scene) {
+	playTaint(t, func(s *taintScene) {
 		s.must(s.taint("n", "a=1:NoExecute", "b=1:NoExecute", "--yes"))
 		pause(s.Context(), time.Minute)
 		s.must(s.taint("n", "a=1:NoExecute", "b=2:NoExecute", "--yes", "--overwrite"))
 		s.mustHave("n", "a=1:NoExecute +0s", "b=2:NoExecute +1m0s")
 		s.mustSay(s.out.String(), "node/n tainted\nnode/n modified\n")
-	}, nodeWith("n"))
+	}, taintedNode("n"))
 }
 
 func TestADryRunChangesNothing(t *testing.T) {
@@ -289,14 +289,14 @@ func TestADryRunChangesNothing(t *testing.T) {
 		says string
 	}{"client": {0, "node/n tainted (dry run)\n"}, "server": {1, "node/n tainted (server dry run)\n"}} {
 		t.Run(how, func(t *testing.T) {
-			play(t, func(s *scene) {
+			playTaint(t, func(s *taintScene) {
 				sent := 0
 				s.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 					sent++
 					if diff := cmp.Diff([]string{"All"}, action.(clienttesting.PatchActionImpl).PatchOptions.DryRun); diff != "" {
 						s.Error(diff)
 					}
-					return true, nodeWith("n", "m:NoExecute"), nil
+					return true, taintedNode("n", "m:NoExecute"), nil
 				})
 				s.must(s.taint("n", "m:NoExecute", "--dry-run="+how))
 				s.mustHave("n")
@@ -304,13 +304,13 @@ func TestADryRunChangesNothing(t *testing.T) {
 				if sent != test.sent {
 					s.Errorf("%d patches are sent", sent)
 				}
-			}, nodeWith("n"))
+			}, taintedNode("n"))
 		})
 	}
 }
 
 func TestThePatchHoldsForTheVersionThatWasRead(t *testing.T) {
-	play(t, func(s *scene) {
+	playTaint(t, func(s *taintScene) {
 		s.must(s.taint("n", "m:NoSchedule", "--yes"))
 		for _, action := range s.client.Actions() {
 			if patch, ok := action.(clienttesting.PatchAction); ok {
@@ -319,15 +319,15 @@ func TestThePatchHoldsForTheVersionThatWasRead(t *testing.T) {
 			}
 		}
 		s.Error("there is no patch")
-	}, nodeWith("n"))
+	}, taintedNode("n"))
 }
 
 func TestAfterAConflictTheNodeIsReadAndPlannedAgain(t *testing.T) {
-	play(t, func(s *scene) {
+	playTaint(t, func(s *taintScene) {
 		s.in = "y\ny\n"
 		s.refuses(0, "patch", 1, func(name string) error {
 			s.becomes(name, "other:NoExecute")
-			return apierrors.NewConflict(nodesResource, name, errors.New("changed"))
+			return apierrors.NewConflict(taintedNodes, name, errors.New("changed"))
 		})
 		s.must(s.taint("n", "m:NoExecute"))
 		s.mustHave("n", "m:NoExecute +0s", "other:NoExecute")
@@ -335,35 +335,35 @@ func TestAfterAConflictTheNodeIsReadAndPlannedAgain(t *testing.T) {
 		if n := strings.Count(s.err.String(), "Go on? [y/N]"); n != 2 {
 			s.Errorf("it is asked %d times", n)
 		}
-	}, nodeWith("n"), podOn("n", "p"))
+	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
 func TestAConflictAboutSomethingElseIsNotWorthAWord(t *testing.T) {
-	play(t, func(s *scene) {
+	playTaint(t, func(s *taintScene) {
 		s.in = "y\n"
-		s.refuses(0, "patch", 3, func(name string) error { return apierrors.NewConflict(nodesResource, name, errors.New("changed")) })
+		s.refuses(0, "patch", 3, func(name string) error { return apierrors.NewConflict(taintedNodes, name, errors.New("changed")) })
 		s.must(s.taint("n", "m:NoSchedule"))
 		s.mustHave("n", "m:NoSchedule")
 		if strings.Contains(s.err.String(), "again") {
 			s.Error(s.err.String())
 		}
-	}, nodeWith("n"))
+	}, taintedNode("n"))
 }
 
 func TestEndlessConflictsAreAnError(t *testing.T) {
-	play(t, func(s *scene) {
-		s.refuses(0, "patch", -1, func(name string) error { return apierrors.NewConflict(nodesResource, name, errors.New("changed")) })
+	playTaint(t, func(s *taintScene) {
+		s.refuses(0, "patch", -1, func(name string) error { return apierrors.NewConflict(taintedNodes, name, errors.New("changed")) })
 		s.mustFail(s.taint("n", "m:NoSchedule", "--yes"), "node n: others change it all the time", "try again")
-	}, nodeWith("n"))
+	}, taintedNode("n"))
 }
 
 func TestANodeThatCannotBeChangedKeepsNoneOfTheOthers(t *testing.T) {
-	play(t, func(s *scene) {
+	playTaint(t, func(s *taintScene) {
 		s.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			if action.(clienttesting.PatchAction).GetName() != "forbidden" {
 				return false, nil, nil
 			}
-			return true, nil, apierrors.NewForbidden(nodesResource, "forbidden", errors.New(`User "u" cannot patch resource "nodes"`))
+			return true, nil, apierrors.NewForbidden(taintedNodes, "forbidden", errors.New(`User "u" cannot patch resource "nodes"`))
 		})
 		s.mustFail(s.taint("--all", "m:NoSchedule", "--yes"),
 			`node tainted: add taint "m:NoSchedule": the node already has "m:NoSchedule"`,
@@ -374,17 +374,17 @@ func TestANodeThatCannotBeChangedKeepsNoneOfTheOthers(t *testing.T) {
 		if diff := cmp.Diff("node/first tainted\nnode/last tainted\n", s.out.String()); diff != "" {
 			s.Error(diff)
 		}
-	}, nodeWith("first"), nodeWith("forbidden"), nodeWith("last"), nodeWith("tainted", "m:NoSchedule"))
+	}, taintedNode("first"), taintedNode("forbidden"), taintedNode("last"), taintedNode("tainted", "m:NoSchedule"))
 }
 
 func TestWhoMayNotListPodsIsToldSo(t *testing.T) {
-	forbid := func(s *scene) {
+	forbid := func(s *taintScene) {
 		s.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
 		})
 	}
 	t.Run("and can taint", func(t *testing.T) {
-		play(t, func(s *scene) {
+		playTaint(t, func(s *taintScene) {
 			forbid(s)
 			s.must(s.taint("n", "m:NoExecute", "--yes"))
 			s.mustHave("n", "m:NoExecute +0s")
@@ -392,14 +392,14 @@ func TestWhoMayNotListPodsIsToldSo(t *testing.T) {
 			if strings.Contains(s.err.String(), "No pod leaves") {
 				s.Error(s.err.String())
 			}
-		}, nodeWith("n"))
+		}, taintedNode("n"))
 	})
 	t.Run("but not wait", func(t *testing.T) {
-		play(t, func(s *scene) {
+		playTaint(t, func(s *taintScene) {
 			forbid(s)
 			s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait"), "list pods: ", "ask for the right to list them")
 			s.mustHave("n")
-		}, nodeWith("n"))
+		}, taintedNode("n"))
 	})
 }
 
@@ -416,12 +416,12 @@ func TestUntaintTakesKeysBehindNodes(t *testing.T) {
 		"a m:NoExecute m":          {"", "m:NoExecute m:NoSchedule"},
 	} {
 		t.Run(args, func(t *testing.T) {
-			play(t, func(s *scene) {
+			playTaint(t, func(s *taintScene) {
 				s.must(s.untaint(append(strings.Fields(args), "--yes")...))
 				s.mustHave("a", strings.Fields(want[0])...)
 				s.mustHave("b", strings.Fields(want[1])...)
 				s.mustSay(s.out.String(), "node/a untainted\n")
-			}, nodeWith("a", "m:NoExecute", "m:NoSchedule"), nodeWith("b", "m:NoExecute", "m:NoSchedule"))
+			}, taintedNode("a", "m:NoExecute", "m:NoSchedule"), taintedNode("b", "m:NoExecute", "m:NoSchedule"))
 		})
 	}
 }
@@ -435,10 +435,10 @@ func TestUntaintSaysWhatIsWrong(t *testing.T) {
 		"a b -- -x": "parse removal",
 	} {
 		t.Run(args, func(t *testing.T) {
-			play(t, func(s *scene) {
+			playTaint(t, func(s *taintScene) {
 				s.mustFail(s.untaint(append([]string{"--yes"}, strings.Fields(args)...)...), says)
 				s.mustHave("a", "m:NoExecute")
-			}, nodeWith("a", "m:NoExecute"), nodeWith("b"))
+			}, taintedNode("a", "m:NoExecute"), taintedNode("b"))
 		})
 	}
 }
@@ -452,96 +452,96 @@ func TestTheOutputIsThatOfKubectlTaint(t *testing.T) {
 		"json": {`"kind": "Node"`, `"key": "m"`},
 	} {
 		t.Run(format, func(t *testing.T) {
-			play(t, func(s *scene) {
+			playTaint(t, func(s *taintScene) {
 				s.must(s.taint("--all", "m:NoSchedule", "--yes", "-o", format))
 				s.mustSay(s.out.String(), want...)
-			}, nodeWith("a"), nodeWith("b", "k:NoSchedule"))
+			}, taintedNode("a"), taintedNode("b", "k:NoSchedule"))
 		})
 	}
 }
 
 func TestWaitEndsWhenAllPodsHaveLeft(t *testing.T) {
-	play(t, func(s *scene) {
+	playTaint(t, func(s *taintScene) {
 		s.ends(10*time.Second, "now")
 		s.ends(310*time.Second, "later")
 		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait"))
-		if took := time.Since(virtual); took < 310*time.Second || took > 312*time.Second {
+		if took := time.Since(virtualStart); took < 310*time.Second || took > 312*time.Second {
 			s.Errorf("it takes %s", took)
 		}
 		s.mustSay(s.err.String(), "Waiting: 0 of 2 pods have left", "Waiting: 1 of 2 pods have left, the next is due at ", "All pods have left that have to.\n")
-	}, nodeWith("n"), podOn("n", "now"), podOn("n", "later", tolerating(300)), podOn("n", "for-ever", func(pod *corev1.Pod) {
+	}, taintedNode("n"), podOnNode("n", "now"), podOnNode("n", "later", toleratingTaint(300)), podOnNode("n", "for-ever", func(pod *corev1.Pod) {
 		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	}), podOn("elsewhere", "other"))
+	}), podOnNode("elsewhere", "other"))
 }
 
 func TestWaitEndsWhenSomebodyTakesTheTaintOff(t *testing.T) {
-	play(t, func(s *scene) {
+	playTaint(t, func(s *taintScene) {
 		s.later(time.Minute, func() { s.becomes("n") })
 		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait"))
-		if took := time.Since(virtual); took > 62*time.Second {
+		if took := time.Since(virtualStart); took > 62*time.Second {
 			s.Errorf("it takes %s", took)
 		}
-	}, nodeWith("n"), podOn("n", "p", tolerating(300)))
+	}, taintedNode("n"), podOnNode("n", "p", toleratingTaint(300)))
 }
 
 func TestWaitGoesOnWhenTheAPIServerDoesNotAnswerForAWhile(t *testing.T) {
-	play(t, func(s *scene) {
+	playTaint(t, func(s *taintScene) {
 		s.refuses(2500*time.Millisecond, "get", 3, func(string) error { return errors.New("no answer") })
 		s.ends(time.Minute, "p")
 		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait"))
 		s.mustSay(s.err.String(), "Waiting, and trying again: get node n: no answer\n")
-	}, nodeWith("n"), podOn("n", "p"))
+	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
 func TestAnAPIServerThatHangsDoesNotHoldUpTheTimeout(t *testing.T) {
-	play(t, func(s *scene) {
+	playTaint(t, func(s *taintScene) {
 		s.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			if time.Since(virtual) < 10*time.Second {
+			if time.Since(virtualStart) < 10*time.Second {
 				return false, nil, nil
 			}
 			pause(s.Context(), 2*time.Second) // the deadline is the call's: the fake knows none
 			return true, nil, context.DeadlineExceeded
 		})
 		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), "after 1m0s 1 pod has not left", "list the pods of node n: context deadline exceeded")
-	}, nodeWith("n"), podOn("n", "p"))
+	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
 func TestANodeThatIsDeletedKeepsNobodyWaiting(t *testing.T) {
-	play(t, func(s *scene) {
+	playTaint(t, func(s *taintScene) {
 		s.later(time.Minute, func() {
 			if err := s.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("nodes"), "", "n"); err != nil {
 				s.Error(err)
 			}
 		})
 		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "2m"))
-	}, nodeWith("n"), podOn("n", "p"))
+	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
 func TestWhatFailsIsSaidBeforeALongWait(t *testing.T) {
-	play(t, func(s *scene) {
+	playTaint(t, func(s *taintScene) {
 		s.later(time.Minute, func() {
 			s.mustSay(s.err.String(), `Not all is done, and the rest goes on: node b: add taint "m:NoSchedule": the node already has`)
 		})
 		s.mustFail(s.taint("--all", "m:NoSchedule", "--yes", "--for", "5m", "--stay"), "node b: add taint")
 		s.mustHave("a")
 		s.mustHave("b", "m:NoSchedule")
-	}, nodeWith("a"), nodeWith("b", "m:NoSchedule"))
+	}, taintedNode("a"), taintedNode("b", "m:NoSchedule"))
 }
 
 func TestWaitCanBeInterrupted(t *testing.T) {
-	play(t, func(s *scene) {
+	playTaint(t, func(s *taintScene) {
 		ctx, stop := context.WithCancel(s.Context())
 		s.later(time.Minute, stop)
 		err := s.run(ctx, (*taintOptions).taintCommand, []string{"n", "m:NoExecute", "--yes", "--wait"})
 		s.mustFail(err, "interrupted: 1 pod has not left", "m:NoExecute stays on n: take it off with: kubectl taintkeeper untaint n m:NoExecute-")
 		s.mustHave("n", "m:NoExecute +0s")
-	}, nodeWith("n"), podOn("n", "p"))
+	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
 func TestOnATimeoutItIsSaidWhatKeepsEachPod(t *testing.T) {
 	deleted := func(at time.Duration, finalizers ...string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
-			stamp := metav1.NewTime(virtual.Add(at))
+			stamp := metav1.NewTime(virtualStart.Add(at))
 			pod.DeletionTimestamp, pod.Finalizers = &stamp, finalizers
 		}
 	}
@@ -559,7 +559,7 @@ func TestOnATimeoutItIsSaidWhatKeepsEachPod(t *testing.T) {
 		also   []runtime.Object
 		says   string
 	}{
-		"it is due later":            {tolerating(90), nil, "is due only in 30s, at 2000-01-01T00:01:30Z: m:NoExecute is tolerated: m=* for 90s"},
+		"it is due later":            {toleratingTaint(90), nil, "is due only in 30s, at 2000-01-01T00:01:30Z: m:NoExecute is tolerated: m=* for 90s"},
 		"its grace period lasts":     {deleted(80 * time.Second), nil, "is terminating: its grace period ends in 20s"},
 		"and a finalizer then":       {deleted(80*time.Second, "example.com/f"), nil, "its grace period ends in 20s, and then finalizer example.com/f still keeps it"},
 		"a finalizer keeps it":       {deleted(30*time.Second, "example.com/f", "example.com/g"), nil, "is terminating: finalizer example.com/f, example.com/g keeps it"},
@@ -572,89 +572,89 @@ func TestOnATimeoutItIsSaidWhatKeepsEachPod(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-controller-manager"},
 			Spec: coordinationv1.LeaseSpec{
 				LeaseDurationSeconds: new(int32(15)),
-				RenewTime:            &metav1.MicroTime{Time: virtual.Add(50 * time.Second)},
+				RenewTime:            &metav1.MicroTime{Time: virtualStart.Add(50 * time.Second)},
 			},
 		}}, "kube-controller-manager runs, as its lease says, but has not begun"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := podOn("n", "p")
+			pod := podOnNode("n", "p")
 			if test.change != nil {
 				test.change(pod)
 			}
-			play(t, func(s *scene) {
+			playTaint(t, func(s *taintScene) {
 				err := s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m")
 				s.mustFail(err, "after 1m0s 1 pod has not left, and the taints stay\n", "pod default/p on node n: ", test.says)
-				if took := time.Since(virtual); took != time.Minute {
+				if took := time.Since(virtualStart); took != time.Minute {
 					s.Errorf("it takes %s", took)
 				}
-			}, append(test.also, nodeWith("n"), pod)...)
+			}, append(test.also, taintedNode("n"), pod)...)
 		})
 	}
 }
 
 func TestForTakesTheTaintOffAgain(t *testing.T) {
-	play(t, func(s *scene) {
+	playTaint(t, func(s *taintScene) {
 		s.later(10*time.Minute, func() {
 			s.mustHave("a", "m:NoExecute +0s", "k:NoSchedule")
 			s.becomes("b", "m:NoExecute", "other:NoSchedule")
 		})
 		s.must(s.taint("--all", "m:NoExecute", "--yes", "--for", "30m", "--stay"))
-		if took := time.Since(virtual); took != 30*time.Minute {
+		if took := time.Since(virtualStart); took != 30*time.Minute {
 			s.Errorf("it takes %s", took)
 		}
 		s.mustHave("a", "k:NoSchedule")
 		s.mustHave("b", "other:NoSchedule")
 		s.mustSay(s.err.String(), "Staying until 2000-01-01T00:30:00Z to take it off again: m:NoExecute.", "node/a untainted\nnode/b untainted\n")
-	}, nodeWith("a", "k:NoSchedule"), nodeWith("b"))
+	}, taintedNode("a", "k:NoSchedule"), taintedNode("b"))
 }
 
 func TestForAndWaitEndTogether(t *testing.T) {
-	play(t, func(s *scene) {
+	playTaint(t, func(s *taintScene) {
 		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait", "--for", "5m", "--stay"))
-		if took := time.Since(virtual); took != 5*time.Minute {
+		if took := time.Since(virtualStart); took != 5*time.Minute {
 			s.Errorf("it takes %s", took)
 		}
 		s.mustHave("n")
 		s.mustSay(s.err.String(), "The 5m0s are over, and 1 pod has not left.\n")
-	}, nodeWith("n"), podOn("n", "p"))
+	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
 func TestWhatSomebodyElseSetMeanwhileStays(t *testing.T) {
-	play(t, func(s *scene) {
+	playTaint(t, func(s *taintScene) {
 		s.later(time.Minute, func() { s.becomes("n", "m=theirs:NoSchedule") })
 		s.must(s.taint("n", "m=ours:NoSchedule", "--yes", "--for", "5m", "--stay"))
 		s.mustHave("n", "m=theirs:NoSchedule")
 		s.mustSay(s.err.String(), "Node n: m=theirs:NoSchedule was set by somebody else meanwhile, so it stays.\n")
-	}, nodeWith("n"))
+	}, taintedNode("n"))
 }
 
 func TestForIsInterruptedAndSaysWhatTakesTheTaintOff(t *testing.T) {
-	play(t, func(s *scene) {
+	playTaint(t, func(s *taintScene) {
 		ctx, stop := context.WithCancel(s.Context())
 		s.later(time.Minute, stop)
 		err := s.run(ctx, (*taintOptions).taintCommand, []string{"a", "b", "m=1:NoExecute", "--yes", "--for", "5m", "--stay"})
 		s.mustFail(err, "interrupted: m=1:NoExecute stays on a, b: take it off with: kubectl taintkeeper untaint a b m:NoExecute-")
 		s.mustHave("a", "m=1:NoExecute +0s")
-	}, nodeWith("a"), nodeWith("b"))
+	}, taintedNode("a"), taintedNode("b"))
 }
 
 func TestTheTaintIsTakenOffAsSoonAsTheAPIServerAnswersAgain(t *testing.T) {
-	play(t, func(s *scene) {
+	playTaint(t, func(s *taintScene) {
 		s.refuses(4*time.Minute, "get", 3, func(string) error { return errors.New("no answer") })
 		s.must(s.taint("n", "m:NoExecute", "--yes", "--for", "5m", "--stay"))
 		s.mustHave("n")
-		if took := time.Since(virtual); took != 5*time.Minute+15*time.Second {
+		if took := time.Since(virtualStart); took != 5*time.Minute+15*time.Second {
 			s.Errorf("it takes %s", took)
 		}
-	}, nodeWith("n"))
+	}, taintedNode("n"))
 }
 
 func TestATaintThatMayNotBeTakenOffIsSaidToStay(t *testing.T) {
-	play(t, func(s *scene) {
-		s.refuses(time.Minute, "patch", -1, func(name string) error { return apierrors.NewForbidden(nodesResource, name, errors.New("no")) })
+	playTaint(t, func(s *taintScene) {
+		s.refuses(time.Minute, "patch", -1, func(name string) error { return apierrors.NewForbidden(taintedNodes, name, errors.New("no")) })
 		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--for", "5m", "--stay"),
 			"node n: the taint stays: the API server refuses the change: ", "take it off with: kubectl taintkeeper untaint n m:NoExecute-")
-	}, nodeWith("n"))
+	}, taintedNode("n"))
 }
 
 func TestPodsAreCompletedFromFiles(t *testing.T) {
