@@ -43,7 +43,18 @@ type apiReader struct {
 // readAPI returns what a command wants of a cluster. Nodes and pods have to be there; of the rest the cluster says what is missing.
 func readAPI(ctx context.Context, config *rest.Config, wanted wants, progress *progress) (*plan.Cluster, error) {
 	clock := &apicall.Clock{}
-	config = clock.Listen(forReading(config))
+	r, err := connectAPI(clock.Listen(config), progress)
+	if err != nil {
+		return nil, err
+	}
+	defer progress.end()
+	err = r.read(ctx, wanted)
+	r.cluster.Signs.At = clock.Time()
+	return r.cluster, err
+}
+
+func connectAPI(config *rest.Config, progress *progress) (*apiReader, error) {
+	config = forReading(config)
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
@@ -52,14 +63,10 @@ func readAPI(ctx context.Context, config *rest.Config, wanted wants, progress *p
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	defer progress.end()
-	r := &apiReader{
+	return &apiReader{
 		server: config.Host, clients: clients, metadata: metadataClient, progress: progress,
 		cluster: &plan.Cluster{Controllers: map[types.UID]metav1.OwnerReference{}},
-	}
-	err = r.read(ctx, wanted)
-	r.cluster.Signs.At = clock.Time()
-	return r.cluster, err
+	}, nil
 }
 
 // forReading returns a configuration with which much is read.

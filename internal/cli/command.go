@@ -42,11 +42,10 @@ func New(env Env) *cobra.Command {
 
 Nothing has to be installed in the cluster. Only taint and untaint change anything. Every command that reads
 also takes files (-f), so a plan can be made without a cluster.`,
-		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl taintkeeper"},
-		Version:           env.Version,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl taintkeeper"},
+		Version:       env.Version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
 	}
 	root.SetIn(env.In)
 	root.SetOut(env.Out)
@@ -61,8 +60,11 @@ also takes files (-f), so a plan can be made without a cluster.`,
 		newPending(env, config),
 		newPlan(env, config),
 		newSnapshot(env, config),
+		newTaint(env, config),
 		newTaints(env, config),
+		newUntaint(env, config),
 	)
+	completeGlobalFlags(root, config)
 	return root
 }
 

@@ -6,5 +6,6 @@
 //
 //	source     where the objects come from: the API server, or files
 //	output     -o, tables that fit the terminal, JSON and YAML of api/cli/v1alpha1
+//	completion what a shell completes, from the cluster or from files
 //	plan, ...  one file for each command, and one more for what it prints
 package cli

@@ -53,6 +53,7 @@ a pod is looked for in all namespaces unless -n names one.`,
 	}
 	o.source.addFlags(cmd)
 	o.output.addFlags(cmd)
+	cmd.ValidArgsFunction = completePods(&o.source)
 	return cmd
 }
 

@@ -32,19 +32,29 @@ func (s *nodeSelection) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.all, "all", false, "All nodes.")
 }
 
+// nodeWords are how kubectl names the kind: in front of the names, or of nothing with --selector or --all.
+var nodeWords = []string{"node", "nodes", "no"}
+
 // complete takes node names as kubectl does: NAME, node/NAME, and behind the word node or nodes.
 func (s *nodeSelection) complete(args []string) {
-	if len(args) > 1 && slices.Contains([]string{"node", "nodes", "no"}, args[0]) {
-		args = args[1:]
-	}
-	for _, arg := range args {
-		if kind, name, ok := strings.Cut(arg, "/"); ok && slices.Contains([]string{"node", "nodes", "no"}, kind) {
+	for _, arg := range s.withoutWord(args) {
+		if kind, name, ok := strings.Cut(arg, "/"); ok && slices.Contains(nodeWords, strings.ToLower(kind)) {
 			arg = name
 		}
 		if !slices.Contains(s.names, arg) {
 			s.names = append(s.names, arg)
 		}
 	}
+}
+
+func (s *nodeSelection) withoutWord(args []string) []string {
+	if len(args) == 0 || !slices.Contains(nodeWords, strings.ToLower(args[0])) {
+		return args
+	}
+	if len(args) > 1 || s.all || s.selector != "" {
+		return args[1:]
+	}
+	return args
 }
 
 func (s *nodeSelection) validate() error {
@@ -122,8 +132,8 @@ func suggest(name string, names []string) string {
 // splitTaints parts the arguments as kubectl taint does: nodes first, then taints, which have a "=", a ":" or a "-" at their end.
 func splitTaints(args []string) (nodes, taints []string, err error) {
 	for _, arg := range args {
-		switch isTaint := strings.ContainsAny(arg, "=:") || strings.HasSuffix(arg, "-"); {
-		case isTaint:
+		switch {
+		case looksLikeTaint(arg):
 			taints = append(taints, arg)
 		case len(taints) > 0:
 			return nil, nil, usageError{fmt.Errorf("%q comes after a taint: name all nodes first; a taint is written key=value:Effect, or key:Effect- to take it off", arg)}
@@ -132,4 +142,8 @@ func splitTaints(args []string) (nodes, taints []string, err error) {
 		}
 	}
 	return nodes, taints, nil
+}
+
+func looksLikeTaint(arg string) bool {
+	return strings.ContainsAny(arg, "=:") || strings.HasSuffix(arg, "-")
 }

@@ -63,6 +63,7 @@ Taints are written as for kubectl taint, additions and removals mixed: key=value
 	o.source.addFlags(cmd)
 	o.output.addFlags(cmd)
 	o.nodes.addFlags(cmd)
+	cmd.ValidArgsFunction = completeTaints(&o.source)
 	cmd.Flags().BoolVar(&o.overwrite, "overwrite", false, "Put taints in the place of those with the same key and effect, as kubectl taint --overwrite does.")
 	cmd.Flags().BoolVar(&o.whereTo, "where-to", false, "Say which nodes would take the pods that leave.")
 	return cmd

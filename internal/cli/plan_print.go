@@ -5,6 +5,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,15 +27,8 @@ func printPlan(o *output, plan *cliv1alpha1.TaintPlan) error {
 		return nil
 	}
 	if !o.noHeaders {
-		o.line("%s", answer(plan))
-		for _, line := range losses(plan) {
+		for _, line := range summary(plan) {
 			o.line("%s", line)
-		}
-		for _, line := range whereToLines(plan) {
-			o.line("%s", line)
-		}
-		for _, note := range plan.Notes {
-			o.line("Note: %s", note)
 		}
 	}
 	if len(plan.Pods) == 0 {
@@ -52,6 +46,15 @@ func printPlan(o *output, plan *cliv1alpha1.TaintPlan) error {
 		columns, rows = withWhereTo(plan, columns, rows)
 	}
 	return o.table(columns, rows)
+}
+
+// summary is what a plan says before it names every pod: the answer, what is lost, and what could not be known.
+func summary(plan *cliv1alpha1.TaintPlan) []string {
+	lines := slices.Concat([]string{answer(plan)}, losses(plan), whereToLines(plan))
+	for _, note := range plan.Notes {
+		lines = append(lines, "Note: "+note)
+	}
+	return lines
 }
 
 // answer is the first line.

@@ -6,6 +6,7 @@ package cli_test
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -45,6 +46,11 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("NOW", "2026-11-22T09:00:00.25Z")
 			env.Setenv("KUBECONFIG", env.WorkDir+"/none")
+			complete, err := filepath.Abs("../../cmd/kubectl-taintkeeper/kubectl_complete-taintkeeper")
+			if err != nil {
+				return err
+			}
+			env.Setenv("COMPLETE", complete)
 			return os.CopyFS(env.WorkDir+"/examples", os.DirFS("../../examples"))
 		},
 	})

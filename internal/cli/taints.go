@@ -53,6 +53,8 @@ func newTaints(env Env, config *genericclioptions.ConfigFlags) *cobra.Command {
 	o.nodes.addFlags(cmd)
 	cmd.Flags().StringVar(&o.key, "key", "", "Only taints with this key.")
 	cmd.Flags().StringVar(&o.effect, "effect", "", "Only taints with this effect: "+strings.Join(effects, ", ")+".")
+	cmd.ValidArgsFunction = completeNodes(&o.source)
+	_ = cmd.RegisterFlagCompletionFunc("key", completeKeys(&o.source))
 	_ = cmd.RegisterFlagCompletionFunc("effect", cobra.FixedCompletions(effects, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }

@@ -42,13 +42,7 @@ func current(r *rand.Rand) []corev1.Taint {
 	if r.IntN(8) == 0 {
 		return all
 	}
-	var unique []corev1.Taint
-	for _, taint := range all {
-		if !slices.ContainsFunc(unique, func(other corev1.Taint) bool { return other.MatchTaint(&taint) }) {
-			unique = append(unique, taint)
-		}
-	}
-	return unique
+	return unique(all)
 }
 
 func currentTaint(r *rand.Rand) corev1.Taint {

@@ -41,17 +41,25 @@ type fatal struct{ message string }
 
 func newKubectl(t *testing.T) *kubectl {
 	t.Helper()
+	k := &kubectl{}
+	k.factory = newFactory(t, k.serve)
+	return k
+}
+
+// newFactory makes what a kubectl command needs, with an API server that is a function.
+func newFactory(t *testing.T, serve func(*http.Request) (*http.Response, error)) *cmdtesting.TestFactory {
+	t.Helper()
 	cmdutil.BehaviorOnFatal(func(message string, _ int) { panic(fatal{message}) })
 	t.Cleanup(cmdutil.DefaultBehaviorOnFatal)
-	k := &kubectl{factory: cmdtesting.NewTestFactory()}
-	t.Cleanup(k.factory.Cleanup)
-	k.factory.ClientConfigVal = cmdtesting.DefaultClientConfig()
-	k.factory.Client = &fake.RESTClient{
+	factory := cmdtesting.NewTestFactory()
+	t.Cleanup(factory.Cleanup)
+	factory.ClientConfigVal = cmdtesting.DefaultClientConfig()
+	factory.Client = &fake.RESTClient{
 		NegotiatedSerializer: scheme.Codecs.WithoutConversion(),
 		GroupVersion:         corev1.SchemeGroupVersion,
-		Client:               fake.CreateHTTPClient(k.serve),
+		Client:               fake.CreateHTTPClient(serve),
 	}
-	return k
+	return factory
 }
 
 // step is how far a command comes.
@@ -84,7 +92,7 @@ func (k *kubectl) run(c command) (outcome, error) {
 		Spec:       corev1.NodeSpec{Taints: c.Current},
 	}
 	k.asked, k.patched = false, false
-	message, failed := k.execute(c)
+	_, message, failed := execute(k.factory, arguments(c))
 	switch {
 	case failed && k.patched:
 		return outcome{}, fmt.Errorf("kubectl changed the node and failed: %s", message)
@@ -102,24 +110,24 @@ func (k *kubectl) run(c command) (outcome, error) {
 	return outcome{}, fmt.Errorf("kubectl failed for a reason of its own: %s", message)
 }
 
-// execute tells what kubectl wrote to the standard error, and whether it ended with an error.
-func (k *kubectl) execute(c command) (message string, failed bool) {
+// execute tells what kubectl wrote to the standard output and the standard error, and whether it ended with an error.
+func execute(factory cmdutil.Factory, args []string) (printed, message string, failed bool) {
+	streams, _, out, errOut := genericiooptions.NewTestIOStreams()
 	defer func() {
 		switch ended := recover().(type) {
 		case nil:
 		case fatal:
-			message, failed = ended.message, true
+			printed, message, failed = out.String(), ended.message, true
 		default:
 			panic(ended)
 		}
 	}()
-	streams, _, _, errOut := genericiooptions.NewTestIOStreams()
-	cmd := taint.NewCmdTaint(k.factory, streams)
+	cmd := taint.NewCmdTaint(factory, streams)
 	cmd.SilenceUsage = true
 	cmd.SetErr(errOut)
-	cmd.SetArgs(arguments(c))
+	cmd.SetArgs(args)
 	err := cmd.Execute()
-	return errOut.String(), err != nil
+	return out.String(), errOut.String(), err != nil
 }
 
 // arguments has a "--" before the specs, so that none of them is taken for a flag.

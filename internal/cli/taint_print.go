@@ -1,0 +1,71 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/taintkeeper/taintkeeper/taints"
+)
+
+// operation is what kubectl taint calls the change.
+func (t *tainting) operation() string {
+	done := "untainted"
+	switch {
+	case t.overwrite, len(t.edit.Add) > 0 && len(t.edit.Remove) > 0:
+		done = "modified"
+	case len(t.edit.Add) > 0:
+		done = "tainted"
+	}
+	switch t.dryRun {
+	case dryRunClient:
+		return done + " (dry run)"
+	case dryRunServer:
+		return done + " (server dry run)"
+	}
+	return done
+}
+
+// printOne prints a node as soon as it is changed, unless a table is wanted.
+func (t *tainting) printOne(one changed) error {
+	if t.output.format == formatWide {
+		return nil
+	}
+	if t.printed++; t.printed > 1 && t.output.format == formatYAML {
+		t.output.line("---")
+	}
+	node := one.node.DeepCopy()
+	node.ManagedFields = nil
+	if printed, err := t.output.object(withKind(node, "v1", "Node")); printed {
+		return err
+	}
+	if t.output.format == formatName {
+		t.output.line("node/%s", node.Name)
+		return nil
+	}
+	t.output.line("node/%s %s", node.Name, t.operation())
+	return nil
+}
+
+// print prints the table of -o wide.
+func (t *tainting) print(all []changed) error {
+	if t.output.format != formatWide || len(all) == 0 {
+		return nil
+	}
+	rows := make([][]any, 0, len(all))
+	for _, one := range all {
+		rows = append(rows, []any{one.node.Name, t.operation(), specsOf(one.before), specsOf(one.node.Spec.Taints)})
+	}
+	return t.output.table([]string{"Node", "Result", "Before", "After"}, rows)
+}
+
+func specsOf(all []corev1.Taint) string {
+	specs := make([]string, 0, len(all))
+	for _, taint := range all {
+		specs = append(specs, taints.Format(taint))
+	}
+	return strings.Join(specs, ",")
+}

@@ -1,0 +1,109 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli proves what kubectl taintkeeper changes on a real control plane, whose kube-controller-manager evicts with its
+// built-in taint-eviction-controller: nothing of Taintkeeper has to be installed for it.
+//
+// All tests share one cluster, and each has a node for itself.
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/taintkeeper/taintkeeper/internal/cli"
+	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+)
+
+// What all tests share, set once.
+var (
+	cluster    *localcluster.Cluster
+	admin      kubernetes.Interface
+	kubeconfig string // of the administrator
+)
+
+// TestMain is kubectl-taintkeeper where a script runs that, and the tests everywhere else.
+func TestMain(m *testing.M) {
+	testscript.Main(tests{m}, map[string]func(){"kubectl-taintkeeper": plugin})
+}
+
+func plugin() {
+	root := cli.New(env(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}))
+	os.Exit(cli.Fail(os.Stderr, root.Execute()))
+}
+
+func env(streams genericiooptions.IOStreams) cli.Env {
+	return cli.Env{IOStreams: streams, Clock: clock.RealClock{}}
+}
+
+// tests are the tests with the cluster around them.
+type tests struct{ *testing.M }
+
+// Run implements testscript.TestingM.
+func (m tests) Run() int {
+	klog.SetLogger(logr.Discard())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // there is no test yet
+	defer stop()
+	code, err := 1, start(ctx)
+	if err == nil {
+		code = m.M.Run()
+	}
+	if cluster != nil {
+		err = errors.Join(err, cluster.Stop())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "start and stop what the tests of the commands share:", err)
+		return 1
+	}
+	return code
+}
+
+func start(ctx context.Context) error {
+	var err error
+	cluster, err = localcluster.Start(context.WithoutCancel(ctx), localcluster.Config{
+		TaintEviction: localcluster.BuiltInOn,
+		Without:       []localcluster.Component{localcluster.Scheduler},
+	})
+	if err != nil {
+		return err
+	}
+	if admin, err = kubernetes.NewForConfig(cluster.AdminConfig()); err != nil {
+		return err
+	}
+	kubeconfig, err = cluster.Kubeconfig("person", cluster.AdminConfig())
+	return err
+}
+
+// said is what a command has written.
+type said struct{ out, err bytes.Buffer }
+
+// command is a command in this process, as whom the kubeconfig says.
+func command(kubeconfig string, args ...string) (*cobra.Command, *said) {
+	said := &said{}
+	root := cli.New(env(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &said.out, ErrOut: &said.err}))
+	root.SetArgs(append(args, "--kubeconfig="+kubeconfig))
+	return root, said
+}
+
+// run runs a command to its end.
+func run(t *testing.T, kubeconfig string, args ...string) (out, errOut string, err error) {
+	t.Helper()
+	root, said := command(kubeconfig, args...)
+	err = root.ExecuteContext(t.Context())
+	return said.out.String(), said.err.String(), err
+}

@@ -1,0 +1,291 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/testscript"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+
+	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+	"github.com/taintkeeper/taintkeeper/taints"
+)
+
+const (
+	waitLimit = time.Minute
+	lookAgain = 50 * time.Millisecond
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newNode adds a node for one test.
+func newNode(t *testing.T) string {
+	t.Helper()
+	name := fmt.Sprintf("n%d", time.Now().UnixNano())
+	must(t, cluster.AddNodes(t.Context(), localcluster.NodeSpec{Name: name}))
+	t.Cleanup(func() {
+		must(t, admin.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}))
+	})
+	return name
+}
+
+// newPod binds a pod to a node.
+func newPod(t *testing.T, node, name string, edits ...func(*corev1.Pod)) {
+	t.Helper()
+	pods := admin.CoreV1().Pods(metav1.NamespaceDefault)
+	_, err := pods.Create(t.Context(), localcluster.NewPod(node+name, node, edits...), metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		_, _ = pods.Patch(ctx, node+name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}) // it may be gone
+		_ = pods.Delete(ctx, node+name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+	})
+}
+
+func isThere(t *testing.T, node, name string) bool {
+	t.Helper()
+	_, err := admin.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), node+name, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		must(t, err)
+	}
+	return err == nil
+}
+
+func tolerating(seconds int64) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Spec.Tolerations = []corev1.Toleration{{Key: "m", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds}}
+	}
+}
+
+func getNode(t *testing.T, name string) *corev1.Node {
+	t.Helper()
+	node, err := admin.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	must(t, err)
+	return node
+}
+
+func mustHave(t *testing.T, name string, want ...string) {
+	t.Helper()
+	got := []string{}
+	for _, taint := range getNode(t, name).Spec.Taints {
+		got = append(got, taints.Format(taint))
+	}
+	if diff := cmp.Diff(append([]string{}, want...), got); diff != "" {
+		t.Errorf("taints of node %s (-want +got):\n%s", name, diff)
+	}
+}
+
+func mustSay(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is not said, but\n%s", part, text)
+		}
+	}
+}
+
+func mustFail(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatal("there is no error")
+	}
+	mustSay(t, err.Error(), parts...)
+}
+
+func TestWaitReturnsWhenTheLastPodHasLeft(t *testing.T) {
+	t.Parallel()
+	node := newNode(t)
+	newPod(t, node, "-now")
+	newPod(t, node, "-later", tolerating(3))
+	newPod(t, node, "-stays", func(pod *corev1.Pod) {
+		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	})
+	began := time.Now().Truncate(time.Second)
+	out, errOut, err := run(t, kubeconfig, "taint", node, "m=1:NoExecute", "--yes", "--wait", "--timeout=1m")
+	must(t, err)
+	mustSay(t, out, "node/"+node+" tainted\n")
+	mustSay(t, errOut, "2 of 3 pods on 1 node leave, 1 at once, 1 more within 3s.\n", "All pods have left that have to.\n")
+	if took := time.Since(began); took < 3*time.Second {
+		t.Errorf("it takes %s", took)
+	}
+	if isThere(t, node, "-now") || isThere(t, node, "-later") || !isThere(t, node, "-stays") {
+		t.Error("other pods have left than those that have to")
+	}
+	mustHave(t, node, "m=1:NoExecute")
+	if added := getNode(t, node).Spec.Taints[0].TimeAdded; added.Time.Before(began) || added.After(time.Now()) {
+		t.Errorf("timeAdded is %s", added)
+	}
+}
+
+func TestOnATimeoutTheObstaclesAreNamed(t *testing.T) {
+	t.Parallel()
+	node := newNode(t)
+	newPod(t, node, "-held", func(pod *corev1.Pod) {
+		pod.Finalizers, pod.Spec.TerminationGracePeriodSeconds = []string{"example.com/f"}, new(int64(1))
+	})
+	newPod(t, node, "-later", tolerating(3600))
+	_, _, err := run(t, kubeconfig, "taint", node, "m:NoExecute", "--yes", "--wait", "--timeout=4s")
+	mustFail(t, err, "after 4s 2 pods have not left, and the taints stay\n",
+		"-held on node "+node+": is terminating: finalizer example.com/f keeps it",
+		"-later on node "+node+": is due only in ", "m:NoExecute is tolerated: m=*:NoExecute for 3600s")
+	mustHave(t, node, "m:NoExecute")
+}
+
+func TestForTakesOffWhatItSet(t *testing.T) {
+	t.Parallel()
+	node := newNode(t)
+	began := time.Now()
+	_, errOut, err := run(t, kubeconfig, "taint", node, "m:NoSchedule", "n:NoExecute", "--yes", "--for=2s", "--stay")
+	must(t, err)
+	if took := time.Since(began); took < 2*time.Second {
+		t.Errorf("it takes %s", took)
+	}
+	mustSay(t, errOut, "node/"+node+" untainted\n")
+	mustHave(t, node)
+}
+
+func TestForThatIsInterruptedLeavesTheTaintAndSaysSo(t *testing.T) {
+	t.Parallel()
+	node := newNode(t)
+	root, _ := command(kubeconfig, "taint", node, "m:NoSchedule", "--yes", "--for=10m", "--stay")
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		err := root.ExecuteContext(ctx)
+		if err == nil || !strings.Contains(err.Error(), "m:NoSchedule stays on "+node+": take it off with: kubectl taintkeeper untaint --kubeconfig="+kubeconfig+" "+node+" m:NoSchedule-") {
+			t.Error(err)
+		}
+	})
+	must(t, wait.PollUntilContextTimeout(ctx, lookAgain, waitLimit, true, func(ctx context.Context) (bool, error) {
+		read, err := admin.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		return err == nil && len(read.Spec.Taints) > 0, err
+	}))
+	stop()
+	running.Wait()
+	mustHave(t, node, "m:NoSchedule")
+	_, _, err := run(t, kubeconfig, "untaint", node, "m:NoSchedule-", "--yes")
+	must(t, err)
+	mustHave(t, node)
+}
+
+// interferer passes on what a command sends, and before the first patch of a node taints that.
+type interferer struct {
+	*httputil.ReverseProxy
+
+	node string
+	done atomic.Bool
+	err  error
+}
+
+func (i *interferer) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	if request.Method == http.MethodPatch && !i.done.Swap(true) {
+		patch := []byte(`{"spec":{"taints":[{"key":"theirs","effect":"NoSchedule"}]}}`)
+		_, i.err = admin.CoreV1().Nodes().Patch(request.Context(), i.node, types.MergePatchType, patch, metav1.PatchOptions{})
+	}
+	i.ReverseProxy.ServeHTTP(w, request)
+}
+
+func TestATaintThatSomebodyElseSetsAtTheSameTimeIsNotLost(t *testing.T) {
+	t.Parallel()
+	node := newNode(t)
+	target, err := url.Parse(cluster.AdminConfig().Host)
+	must(t, err)
+	transport, err := rest.TransportFor(cluster.AdminConfig())
+	must(t, err)
+	proxy := &interferer{ReverseProxy: &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport,
+	}, node: node}
+	server := httptest.NewServer(proxy)
+	defer server.Close()
+	through, err := cluster.Kubeconfig("through-"+node, &rest.Config{Host: server.URL})
+	must(t, err)
+	_, errOut, err := run(t, through, "taint", node, "ours:NoSchedule", "--yes")
+	must(t, err)
+	must(t, proxy.err)
+	mustSay(t, errOut, "The taints of node "+node+" have changed meanwhile, so this is planned again.\n")
+	mustHave(t, node, "ours:NoSchedule", "theirs:NoSchedule")
+}
+
+func TestTheServersDryRunChangesNothing(t *testing.T) {
+	t.Parallel()
+	node := newNode(t)
+	out, _, err := run(t, kubeconfig, "taint", node, "m:NoExecute", "--dry-run=server", "-o", "yaml")
+	must(t, err)
+	mustSay(t, out, "kind: Node\n", "effect: NoExecute\n", "key: m\n", "timeAdded: ")
+	mustHave(t, node)
+}
+
+func TestARightThatIsMissingIsNamed(t *testing.T) {
+	t.Parallel()
+	node := newNode(t)
+	reader := as(t, "reader-"+node, rbacv1.PolicyRule{Verbs: []string{"get", "list"}, APIGroups: []string{"*"}, Resources: []string{"*"}})
+	_, _, err := run(t, reader, "taint", node, "m:NoExecute", "--yes")
+	mustFail(t, err, "node "+node+": ", `cannot patch resource "nodes"`, "ask for the right to patch nodes")
+	mustHave(t, node)
+
+	tainter := as(t, "tainter-"+node, rbacv1.PolicyRule{Verbs: []string{"get", "list", "patch"}, APIGroups: []string{""}, Resources: []string{"nodes"}})
+	_, errOut, err := run(t, tainter, "taint", node, "m:NoExecute", "--yes")
+	must(t, err)
+	mustSay(t, errOut, "Note: You may not list pods, so nobody can say who leaves.\n")
+	mustHave(t, node, "m:NoExecute")
+}
+
+// as returns the kubeconfig of somebody with few rights.
+func as(t *testing.T, user string, rule rbacv1.PolicyRule) string {
+	t.Helper()
+	config, err := cluster.ConfigFor(user)
+	must(t, err)
+	path, err := cluster.Kubeconfig(user, config)
+	must(t, err)
+	_, err = admin.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	return path
+}
+
+// TestScripts plays what needs a terminal, and what kubectl asks to complete.
+func TestScripts(t *testing.T) {
+	node := newNode(t)
+	complete, err := filepath.Abs("../../cmd/kubectl-taintkeeper/kubectl_complete-taintkeeper")
+	must(t, err)
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("KUBECONFIG", kubeconfig)
+			env.Setenv("NODE", node)
+			env.Setenv("COMPLETE", complete)
+			return nil
+		},
+	})
+}

@@ -1,0 +1,297 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectltaint
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"iter"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/clock"
+
+	"github.com/taintkeeper/taintkeeper/internal/cli"
+	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/test/parity/seed"
+)
+
+// invocation is a command as somebody types it behind "kubectl taint" or "kubectl taintkeeper taint", and the taints that
+// the nodes n1, n2 and n3 have.
+type invocation struct {
+	Args    []string
+	Current [3][]corev1.Taint
+}
+
+// aftermath is what becomes of it.
+type aftermath struct {
+	Taints  [3][]corev1.Taint
+	Failed  bool
+	Printed []string // lines of the standard output, sorted
+	message string   // of the standard error, for people only
+}
+
+// plugins plays invocations to both commands.
+type plugins struct {
+	t       *testing.T
+	server  *server
+	url     string
+	kubectl func(args []string) (printed, message string, failed bool)
+}
+
+func newPlugins(t *testing.T) *plugins {
+	t.Helper()
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	s := &server{}
+	factory := newFactory(t, s.serve)
+	return &plugins{
+		t: t, server: s, url: s.listen(t).URL,
+		kubectl: func(args []string) (string, string, bool) { return execute(factory, args) },
+	}
+}
+
+// nodes are n1 and n2 in zone a, and n3 in zone b.
+func (in invocation) nodes() []*corev1.Node {
+	var nodes []*corev1.Node
+	for i, zone := range []string{"a", "a", "b"} {
+		name := fmt.Sprintf("n%d", i+1)
+		nodes = append(nodes, &corev1.Node{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: "1", Labels: map[string]string{"zone": zone}},
+			Spec:       corev1.NodeSpec{Taints: in.Current[i]},
+		})
+	}
+	return nodes
+}
+
+// play lets one of the commands meet the nodes.
+func (p *plugins) play(in invocation, command func(args []string) (printed, message string, failed bool)) aftermath {
+	p.server.nodes = in.nodes()
+	printed, message, failed := command(in.Args)
+	after := aftermath{Failed: failed, message: message}
+	for i, node := range p.server.nodes {
+		after.Taints[i] = node.Spec.Taints
+	}
+	for line := range strings.Lines(printed) {
+		after.Printed = append(after.Printed, strings.TrimSpace(line))
+	}
+	slices.Sort(after.Printed)
+	return after
+}
+
+// ours is the command of the plugin.
+func (p *plugins) ours(args []string) (printed, message string, failed bool) {
+	var out, errOut bytes.Buffer
+	root := cli.New(cli.Env{
+		IOStreams: genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: io.Discard},
+		Clock:     clock.RealClock{},
+	})
+	root.SetArgs(append([]string{"taint", "--yes", "--server=" + p.url}, args...))
+	failed = cli.Fail(&errOut, root.ExecuteContext(p.t.Context())) != cli.ExitOK
+	return out.String(), errOut.String(), failed
+}
+
+// sameButTimeAdded compares what becomes of an invocation. kubectl sets no timeAdded.
+var sameButTimeAdded = cmp.Options{
+	cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(aftermath{}), cmpopts.IgnoreFields(corev1.Taint{}, "TimeAdded"),
+}
+
+func (p *plugins) compare(in invocation) error {
+	theirs, ours := p.play(in, p.kubectl), p.play(in, p.ours)
+	if diff := cmp.Diff(theirs, ours, sameButTimeAdded); diff != "" {
+		return fmt.Errorf("%q (-kubectl +ours):\n%skubectl says: %s\nours says: %s", in.Args, diff, theirs.message, ours.message)
+	}
+	return checkTimeAdded(in, ours)
+}
+
+// checkTimeAdded: on a node that was changed each NoExecute taint that was added has its timeAdded, and every other taint the
+// one that it had.
+func checkTimeAdded(in invocation, ours aftermath) error {
+	for i, all := range ours.Taints {
+		name := fmt.Sprintf("n%d", i+1)
+		changed := slices.ContainsFunc(ours.Printed, func(line string) bool { return strings.HasPrefix(line, "node/"+name) })
+		for _, taint := range all {
+			was := slices.IndexFunc(in.Current[i], func(old corev1.Taint) bool { return old.MatchTaint(&taint) && old.Value == taint.Value })
+			switch added := changed && in.adds(taint); {
+			case added && taint.Effect == corev1.TaintEffectNoExecute && taint.TimeAdded.IsZero():
+				return fmt.Errorf("%q: node %s: %s has no timeAdded", in.Args, name, taints.Format(taint))
+			case !added && was >= 0 && !taint.TimeAdded.Equal(in.Current[i][was].TimeAdded):
+				return fmt.Errorf("%q: node %s: %s has another timeAdded", in.Args, name, taints.Format(taint))
+			}
+		}
+	}
+	return nil
+}
+
+func (in invocation) adds(taint corev1.Taint) bool {
+	return slices.ContainsFunc(in.Args, func(arg string) bool {
+		spec, err := taints.Parse(arg)
+		return err == nil && spec.MatchTaint(&taint)
+	})
+}
+
+func TestTheCommandDoesWhatKubectlTaintDoes(t *testing.T) {
+	p := newPlugins(t)
+	current := [3][]corev1.Taint{
+		{{Key: "a", Value: "1", Effect: "NoExecute", TimeAdded: &added}},
+		{{Key: "a", Value: "2", Effect: "NoSchedule"}, {Key: "b", Effect: "NoExecute"}},
+		nil,
+	}
+	for _, line := range []string{
+		"node n1 k=v:NoExecute",
+		"nodes n1 n2 k=v:NoSchedule",
+		"nodes n3 k:PreferNoSchedule",
+		"Node n3 k:NoExecute",
+		"node n1 a:NoExecute-",
+		"node n1 n2 a-",
+		"node n1 a=1:NoExecute-",
+		"node n1 k:NoExecute a-",
+		"node n1 a=2:NoExecute",
+		"node n1 a=2:NoExecute --overwrite",
+		"node n1 a=1:NoExecute --overwrite",
+		"node n3 a=2:NoExecute --overwrite",
+		"node n1 a- --overwrite",
+		"nodes --all k:NoExecute",
+		"nodes --all a=3:NoExecute",
+		"nodes --all a-",
+		"nodes --all a=3:NoExecute --overwrite",
+		"nodes -l zone=a k:NoSchedule",
+		"nodes -l zone!=a k:NoSchedule",
+		"nodes --selector=zone=b k:NoSchedule",
+		"nodes -l zone=a --all k:NoSchedule",
+		"node n1 b-",
+		"node n1 k:NoExecute k:NoExecute-",
+		"node n1 k:NoExecute k=1:NoExecute",
+		"node n1 k:NoExec",
+		"node n1 k",
+		"node n1",
+		"node k:NoExecute n1",
+		"node n1 k:NoExecute --dry-run=none",
+		"node n1 k:NoExecute --dry-run=client -o name",
+		"node n1 k:NoExecute --dry-run=all",
+		"node n1 k:NoExecute -o name",
+		"node n1 n3 a=x:NoExecute -o name",
+	} {
+		t.Run(line, func(t *testing.T) {
+			if err := p.compare(invocation{Args: strings.Fields(line), Current: current}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// These are different on purpose: kubectl changes what may not have been meant, or does not say what it did.
+func TestTheCommandIsClearerThanKubectlTaint(t *testing.T) {
+	p := newPlugins(t)
+	for line, says := range map[string]string{
+		"node n1 n9 k:NoExecute":               `there is no node "n9"`,        // kubectl changes n1
+		"node n1 -l zone=b k:NoExecute":        "nodes are given twice",        // kubectl changes n3 and not n1
+		"node n1 --all k:NoExecute":            "nodes are given twice",        // kubectl changes all
+		"nodes -l zone=none k:NoExecute":       "no node matches the selector", // kubectl says nothing, and succeeds
+		"node n1 k:NoExecute --dry-run=client": "",                             // kubectl prints what it prints when the node is tainted
+	} {
+		t.Run(line, func(t *testing.T) {
+			in := invocation{Args: strings.Fields(line)}
+			theirs, ours := p.play(in, p.kubectl), p.play(in, p.ours)
+			if cmp.Equal(theirs, ours, sameButTimeAdded) {
+				t.Error("they do the same")
+			}
+			if ours.Failed != (says != "") || !strings.Contains(ours.message, says) {
+				t.Errorf("ours says: %s", ours.message)
+			}
+			if diff := cmp.Diff([3][]corev1.Taint{}, ours.Taints, cmpopts.EquateEmpty()); ours.Failed && diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestTheCommandDoesWhatKubectlTaintDoesWithAnything(t *testing.T) {
+	p := newPlugins(t)
+	seed.Property[invocation]{Usual: 1000, Generate: generateInvocation, Smaller: smallerInvocation, Check: p.compare}.Hold(t)
+}
+
+// A comparison that finds nothing wrong with a wrong command proves nothing.
+func TestAWrongCommandIsFound(t *testing.T) {
+	p := newPlugins(t)
+	for name, wrong := range map[string]func(args []string) []string{
+		"it always overwrites": func(args []string) []string { return append([]string{"--overwrite"}, args...) },
+		"it never overwrites": func(args []string) []string {
+			return slices.DeleteFunc(args, func(arg string) bool { return arg == "--overwrite" })
+		},
+		"it leaves out the last word": func(args []string) []string { return args[:len(args)-1] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := seed.Property[invocation]{Generate: generateInvocation, Smaller: smallerInvocation, Check: func(in invocation) error {
+				theirs, ours := p.play(in, p.kubectl), p.play(in, func(args []string) (string, string, bool) { return p.ours(wrong(slices.Clone(args))) })
+				if diff := cmp.Diff(theirs, ours, sameButTimeAdded); diff != "" {
+					return fmt.Errorf("%s", diff)
+				}
+				return nil
+			}}.Search(seed.Seed(), 300)
+			if found == nil {
+				t.Error("it is not found")
+			}
+		})
+	}
+}
+
+func generateInvocation(r *rand.Rand) invocation {
+	in := invocation{}
+	for i := range in.Current {
+		in.Current[i] = unique(seed.List(r, 3, currentTaint))
+	}
+	in.Args = append(in.Args, seed.Pick(r, []string{"node", "nodes", "Node"}))
+	in.Args = append(in.Args, seed.Pick(r, [][]string{{"n1"}, {"n2"}, {"n3", "n1"}, {"n1", "n2", "n3"}, {"--all"}, {"-l", "zone=a"}, {"--selector=zone in (b)"}})...)
+	if r.IntN(2) == 0 {
+		in.Args = append(in.Args, "--overwrite")
+	}
+	in.Args = append(in.Args, "--")
+	specs := seed.List(r, 3, spec)
+	if !namesAnotherNode(specs) {
+		in.Args = append(in.Args, specs...)
+	}
+	return in
+}
+
+func unique(all []corev1.Taint) []corev1.Taint {
+	var kept []corev1.Taint
+	for _, taint := range all {
+		if !slices.ContainsFunc(kept, func(other corev1.Taint) bool { return other.MatchTaint(&taint) }) {
+			kept = append(kept, taint)
+		}
+	}
+	return kept
+}
+
+// smallerInvocation takes away an argument behind the nodes, or a taint that a node has.
+func smallerInvocation(in invocation) iter.Seq[invocation] {
+	return func(yield func(invocation) bool) {
+		behind := slices.Index(in.Args, "--") + 1
+		for i := behind; i < len(in.Args); i++ {
+			if !yield(invocation{Args: without(in.Args, i), Current: in.Current}) {
+				return
+			}
+		}
+		for node := range in.Current {
+			for i := range in.Current[node] {
+				fewer := invocation{Args: in.Args, Current: in.Current}
+				fewer.Current[node] = without(in.Current[node], i)
+				if !yield(fewer) {
+					return
+				}
+			}
+		}
+	}
+}
