@@ -93,6 +93,10 @@ func (o *observer) auditPod(e localcluster.AuditEvent, deletions map[types.UID][
 		}
 	}
 	v := o.pod(pod.UID, pod.Namespace+"/"+pod.Name).at(number(pod.ResourceVersion))
+	known := v.writer != "" || !v.seen.IsZero()
+	if known && !v.facts.terminating && e.Verb == "delete" {
+		return nil // of two DELETEs at once the second changes nothing, and is answered with the version before and a deletionTimestamp
+	}
 	v.facts = factsOfPod(&pod)
 	attest(v, e)
 	return nil

@@ -219,3 +219,18 @@ func TestABrokenWatchIsResumedAndOneThatIsTooOldBeginsAnew(t *testing.T) {
 		t.Errorf("noted %v, want the one event that is none of a bookmark or an error", noted)
 	}
 }
+
+// Of two DELETEs at once the second finds the pod terminating, and is answered with the version from which it began.
+func TestTheAnswerToASecondDeleteDoesNotMakeAnEarlierVersionTerminate(t *testing.T) {
+	o := newTestObserver()
+	const ending = `,"deletionTimestamp":"2026-03-01T00:00:20Z","deletionGracePeriodSeconds":30`
+	h := historyOf(t, o,
+		auditLine("create", "", "admin", 201, 1, 1.1, "{}", podJSON("5", `"nodeName":"node"`, "")),
+		auditLine("delete", "", "admin", 200, 20, 20.2, "{}", podJSON("6", `"nodeName":"node"`, ending)),
+		auditLine("delete", "", keeperUser, 200, 20.1, 20.3, "{}", podJSON("5", `"nodeName":"node"`, ending)),
+	)
+	states := h.pods[thePod].states
+	if len(states) != 2 || states[0].terminating || !states[1].terminating || states[1].number != 6 {
+		t.Errorf("%v, want version 5 to be there, and version 6 to terminate", states)
+	}
+}
