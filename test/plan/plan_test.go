@@ -36,20 +36,21 @@ const (
 func TestAPlanComesTrue(t *testing.T) {
 	t.Logf("%d rounds of seed %d", *rounds, *seed)
 	random := rand.New(rand.NewPCG(*seed, 1))
-	worst, all := time.Duration(0), 0
+	worst, all, placed := time.Duration(0), 0, 0
 	for i := range *rounds {
-		r := &round{t: t, random: random, namespace: fmt.Sprintf("round-%d", i), taintedAt: map[string]time.Time{}}
+		r := &round{t: t, random: random, namespace: fmt.Sprintf("round-%d", i), wasThere: map[string]bool{}, taintedAt: map[string]time.Time{}}
 		r.populate()
 		r.plan()
 		r.taint()
 		n, lateness := r.compare()
+		placed += r.compareNodes()
 		all, worst = all+n, max(worst, lateness)
 		r.clear()
 	}
 	if all == 0 {
 		t.Error("no pod was to leave in any round: nothing was compared")
 	}
-	t.Logf("%d pods left as planned, the last of them %s after its instant", all, worst.Round(time.Millisecond))
+	t.Logf("%d pods left as planned, the last of them %s after its instant, and %d came back on nodes that the plan names", all, worst.Round(time.Millisecond), placed)
 }
 
 // round is one random cluster and one set of taints.
@@ -61,6 +62,7 @@ type round struct {
 	nodes     []string
 	specs     []string
 	planned   *cliv1alpha1.TaintPlan
+	wasThere  map[string]bool      // pods before the taints
 	taintedAt map[string]time.Time // when the API server had accepted a node's taints
 	audit     *localcluster.AuditLog
 }
@@ -151,13 +153,18 @@ func (r *round) plan() {
 	for _, i := range r.random.Perm(len(keys))[:1+r.random.IntN(2)] {
 		r.specs = append(r.specs, keys[i]+pick(r.random, "", "=now", "=soon")+":"+pick(r.random, "NoExecute", "NoExecute", "NoExecute", "NoSchedule"))
 	}
-	args := slices.Concat([]string{"--kubeconfig", kubeconfig, "plan", "-o", "json"}, r.nodes, r.specs)
+	args := slices.Concat([]string{"--kubeconfig", kubeconfig, "plan", "--where-to", "-o", "json"}, r.nodes, r.specs)
 	output, err := exec.CommandContext(r.t.Context(), plugin, args...).Output()
 	if err != nil {
 		r.t.Fatalf("%v: %v: %s", args, err, output)
 	}
 	r.must(json.Unmarshal(output, &r.planned))
 	r.audit = localcluster.NewAuditLog(cluster.AuditLog())
+	pods, err := admin.CoreV1().Pods(r.namespace).List(r.t.Context(), metav1.ListOptions{})
+	r.must(err)
+	for i := range pods.Items {
+		r.wasThere[pods.Items[i].Name] = true
+	}
 }
 
 // taint sets the taints as kubectl taint does.
@@ -217,6 +224,33 @@ func (r *round) compare() (int, time.Duration) {
 		}
 	}
 	return len(due), worst
+}
+
+// compareNodes returns how many pods took the place of those that left. Each must be on a node that the plan named for one of its workload.
+func (r *round) compareNodes() int {
+	fits, planned := map[string][]string{}, map[string]bool{}
+	for i := range r.planned.Pods {
+		pod := &r.planned.Pods[i]
+		planned[pod.Name] = true
+		if pod.WhereTo != nil && pod.Owner != nil {
+			fits[pod.Owner.Name] = append(fits[pod.Owner.Name], pod.WhereTo.Nodes...)
+		}
+	}
+	pods, err := admin.CoreV1().Pods(r.namespace).List(r.t.Context(), metav1.ListOptions{})
+	r.must(err)
+	placed := 0
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		app := pod.Labels["app"]
+		if _, left := fits[app]; !left || planned[pod.Name] || pod.Spec.NodeName == "" || r.wasThere[pod.Name] {
+			continue
+		}
+		placed++
+		if !slices.Contains(fits[app], pod.Spec.NodeName) {
+			r.t.Errorf("%s/%s went to %s, and by the plan of %v on %v only %v would take it", pod.Namespace, pod.Name, pod.Spec.NodeName, r.specs, r.nodes, fits[app])
+		}
+	}
+	return placed
 }
 
 // departures returns when the deletes of planned pods were accepted, once nothing more is to come.
