@@ -8,6 +8,7 @@ import (
 	"errors"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -232,14 +233,13 @@ func (s *slots) withdrawable(req PodRequest) bool {
 // The watch is late, and the node is untainted while the third refusal takes its time: the condition of a pod that stays is left alone.
 func TestARefusalIsNotSaidOfAPodThatStaysByNow(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		tries := 0
+		var tries atomic.Int32
 		server := w.slow(func(verb, _ string) (time.Duration, error) {
 			if verb != "delete" {
 				return 0, nil
 			}
-			tries++
 			takes := time.Duration(0)
-			if tries == troubleAfter {
+			if tries.Add(1) == troubleAfter {
 				takes = 2 * sec
 			}
 			return takes, apierrors.NewForbidden(podsResource, "p", errors.New("ValidatingAdmissionPolicy 'keep' with binding 'all' denied request: not now"))
@@ -249,14 +249,14 @@ func TestARefusalIsNotSaidOfAPodThatStaysByNow(t *testing.T) {
 		w.addPod("p")
 		w.run(server.behind)
 		for range 100 {
-			if w.pass(100 * ms); tries == troubleAfter {
+			if w.pass(100 * ms); tries.Load() == troubleAfter {
 				break
 			}
 		}
 		w.taint("n", "k-")
 		w.pass(time.Minute)
-		if tries != troubleAfter {
-			t.Errorf("the delete was tried %d times, want %d: the last one is refused after the node is untainted", tries, troubleAfter)
+		if n := tries.Load(); n != troubleAfter {
+			t.Errorf("the delete was tried %d times, want %d: the last one is refused after the node is untainted", n, troubleAfter)
 		}
 		if got := w.pod("p").Status.Conditions[0]; strings.Contains(got.Message, "refused") {
 			t.Errorf("the condition of a pod that stays was set again: %q", got.Message)
