@@ -28,15 +28,16 @@ func (f *facts) add(r run) {
 	f.byServers = append(f.byServers, r.byServer)
 }
 
-// over returns the verdict over a pod on a tainted node, if it has to leave. Its due instant is one of this machine's clock. Mirror pods can only
-// be ended by their kubelet (kubernetes/kubernetes#96363), and terminating ones leave already.
+// over returns the verdict over a pod on a tainted node, if it has to leave. Its due instant is one of this machine's clock, and not the last
+// word: by the API server's it is rounded down, as each answer moves what is known of that clock. Mirror pods can only be ended by
+// their kubelet (kubernetes/kubernetes#96363), and terminating ones leave already.
 func (j judge) over(pod *podcache.Pod, tainted *node) (verdict.Verdict, bool) {
 	if pod.Flags&(podcache.Mirror|podcache.Terminating) != 0 {
 		return verdict.Verdict{}, false
 	}
 	v := j.byOurs(tainted.facts, pod)
 	if v.Leaves {
-		v.Due = later(v.Due, j.clock.Ours(j.dueByServers(tainted.facts, pod, v)))
+		v.Due = later(v.Due, j.clock.Ours(j.dueByServers(tainted.facts, pod, v).Truncate(time.Second)))
 	}
 	return v, v.Leaves
 }
