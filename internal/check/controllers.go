@@ -332,7 +332,7 @@ func switchedOn(names, list []string) bool {
 func processesOf(cluster *plan.Cluster) map[string][]process {
 	all := map[string][]process{}
 	for _, pod := range cluster.Pods {
-		if isOver(pod) {
+		if plan.IsOver(pod) {
 			continue
 		}
 		for i := range pod.Spec.Containers {

@@ -52,7 +52,7 @@ func newFacts(cluster *plan.Cluster) *Facts {
 	facts := &Facts{Cluster: cluster}
 	workloads := map[cliv1alpha1.CheckedObject]*Workload{}
 	for _, pod := range cluster.Pods {
-		if isOver(pod) {
+		if plan.IsOver(pod) {
 			continue
 		}
 		object := cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "Pod", Name: pod.Name}, Namespace: pod.Namespace}
@@ -113,17 +113,6 @@ func names(pods []*corev1.Pod) []string {
 		all = append(all, pod.Name)
 	}
 	return all
-}
-
-// isStatic reports whether a pod is the mirror image of a static pod: only its kubelet can end it.
-func isStatic(pod *corev1.Pod) bool {
-	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	return mirror
-}
-
-// isOver reports whether a pod has finished, or is about to go.
-func isOver(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // defaultSeconds is for how long pods tolerate a failed node that say nothing about it.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plan"
 )
 
 // falseComfort: an eviction by a taint is a delete, and asks no PodDisruptionBudget.
@@ -23,7 +24,7 @@ var falseComfort = Rule{
 	Find: func(facts *Facts) []Finding {
 		byNamespace := map[string][]*corev1.Pod{}
 		for _, pod := range facts.Pods {
-			if !isOver(pod) {
+			if !plan.IsOver(pod) {
 				byNamespace[pod.Namespace] = append(byNamespace[pod.Namespace], pod)
 			}
 		}
@@ -54,7 +55,7 @@ func judge(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod) (Finding, b
 			continue
 		}
 		covered++
-		if node := pod.Spec.NodeName; node != "" && !isStatic(pod) && leaves(pod.Spec.Tolerations, unforeseen) {
+		if node := pod.Spec.NodeName; node != "" && !plan.IsStatic(pod) && leaves(pod.Spec.Tolerations, unforeseen) {
 			leaving[node] = append(leaving[node], pod.Name)
 			if n := len(leaving[node]); n > len(leaving[most]) || n == len(leaving[most]) && node < most {
 				most = node

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plan"
 )
 
 // controlPlaneLeaves: a control plane of static pods stays, as nobody but a kubelet can end those.
@@ -34,7 +35,7 @@ var parts = []string{
 // isControlPlane reports whether the pods of the workload are a part of the control plane, and not static.
 func (w *Workload) isControlPlane() bool {
 	pod := w.Pod
-	return !isStatic(pod) && (pod.Labels["tier"] == "control-plane" || slices.ContainsFunc(
+	return !plan.IsStatic(pod) && (pod.Labels["tier"] == "control-plane" || slices.ContainsFunc(
 		[]string{"component", "k8s-app", "app.kubernetes.io/name", "app.kubernetes.io/component"},
 		func(label string) bool { return slices.Contains(parts, pod.Labels[label]) },
 	))

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/taintkeeper/taintkeeper/internal/plan"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -127,7 +128,7 @@ func (v *vigil) visit(ctx context.Context, watched *watchedNode) error {
 	now := v.now()
 	watched.node, watched.taints, watched.pods = node, verdict.Advance(watched.taints, node.Spec.Taints, now), nil
 	for _, pod := range pods {
-		if _, static := pod.Annotations[corev1.MirrorPodAnnotationKey]; static {
+		if plan.IsStatic(pod) {
 			continue
 		}
 		facts := verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: verdict.Precise(verdict.Bound(pod), now)}

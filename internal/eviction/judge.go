@@ -37,7 +37,7 @@ func (j judge) over(pod *podcache.Pod, tainted *node) (verdict.Verdict, bool) {
 	}
 	v := j.byOurs(tainted.facts, pod)
 	if v.Leaves {
-		v.Due = later(v.Due, j.clock.Ours(j.dueByServers(tainted.facts, pod, v).Truncate(time.Second)))
+		v.Due = later(v.Due, j.clock.Ours(j.byServers(tainted.facts, pod).Due.Truncate(time.Second)))
 	}
 	return v, v.Leaves
 }
@@ -47,10 +47,15 @@ func (j judge) byOurs(f facts, pod *podcache.Pod) verdict.Verdict {
 	return j.rule.Decide(pod.Rule(), f.byOurs)
 }
 
+// byServers returns the verdict by the API server's clock alone.
+func (j judge) byServers(f facts, pod *podcache.Pod) verdict.Verdict {
+	return j.rule.Decide(pod.RuleAsRecorded(), f.byServers)
+}
+
 // dueByServers returns when a pod that leaves is due by the API server's clock, given the verdict by this machine's. A Date tells
 // the second. What lies within it is left to this machine's clock if the two agree, and agreed when the countdown began.
 func (j judge) dueByServers(f facts, pod *podcache.Pod, byOurs verdict.Verdict) time.Time {
-	due := j.rule.Decide(pod.RuleAsRecorded(), f.byServers).Due
+	due := j.byServers(f, pod).Due
 	if j.clock.Offset() == 0 && byOurs.Due.Sub(due).Abs() < time.Second {
 		due = due.Truncate(time.Second)
 	}

@@ -86,14 +86,14 @@ func (c *Cluster) Owner(pod *corev1.Pod) *cliv1alpha1.Owner {
 	return owner
 }
 
-// isStatic reports whether a pod is the mirror image of a static pod: only its kubelet can end it.
-func isStatic(pod *corev1.Pod) bool {
+// IsStatic reports whether a pod is the mirror image of a static pod: only its kubelet can end it.
+func IsStatic(pod *corev1.Pod) bool {
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return mirror
 }
 
-// isOver reports whether a pod has finished, or is about to go.
-func isOver(pod *corev1.Pod) bool {
+// IsOver reports whether a pod has finished, or is about to go.
+func IsOver(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
@@ -104,7 +104,7 @@ func isReady(pod *corev1.Pod) bool {
 			return condition.Status == corev1.ConditionTrue
 		}
 	}
-	return !isOver(pod)
+	return !IsOver(pod)
 }
 
 func byName(a, b *corev1.Pod) int {

@@ -64,7 +64,7 @@ func Explain(s Subject) *cliv1alpha1.Explanation {
 
 func (s *Subject) state() cliv1alpha1.PodState {
 	switch {
-	case isStatic(s.Pod):
+	case IsStatic(s.Pod):
 		return cliv1alpha1.PodStatic
 	case s.Pod.DeletionTimestamp != nil:
 		return cliv1alpha1.PodTerminating
@@ -72,7 +72,7 @@ func (s *Subject) state() cliv1alpha1.PodState {
 		return cliv1alpha1.PodNodeGone
 	case s.Pod.Spec.NodeName != "" && s.Node == nil:
 		return cliv1alpha1.PodNodeUnknown
-	case isOver(s.Pod):
+	case IsOver(s.Pod):
 		return cliv1alpha1.PodFinished
 	case s.Pod.Spec.NodeName == "":
 		return cliv1alpha1.PodPending

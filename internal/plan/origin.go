@@ -109,12 +109,12 @@ func (s *Subject) origin(i int) (origin cliv1alpha1.TolerationOrigin, detail str
 	toleration := &s.Pod.Spec.Tolerations[i]
 	byForm, detail := s.byForm(i)
 	switch {
-	case isStatic(s.Pod) && byForm == "":
+	case IsStatic(s.Pod) && byForm == "":
 		return cliv1alpha1.OriginManifest, "the static pod's file", true
 	case s.Template.has(toleration):
 		return cliv1alpha1.OriginTemplate, s.Template.String(), true
 	case byForm != "":
-		return byForm, detail, s.Template != nil || isStatic(s.Pod)
+		return byForm, detail, s.Template != nil || IsStatic(s.Pod)
 	case s.Template != nil:
 		return cliv1alpha1.OriginUnknown, fmt.Sprintf("not in the template of %s %s: a policy, a webhook, or somebody who changed the pod", s.Template.Kind, s.Template.Name), false
 	case metav1.GetControllerOfNoCopy(s.Pod) == nil:
@@ -153,7 +153,7 @@ func (s *Subject) byForm(i int) (origin cliv1alpha1.TolerationOrigin, detail str
 		return cliv1alpha1.OriginPodTolerationRestriction, "the API server, by the default tolerations of namespace " + s.Pod.Namespace
 	case t.Operator != corev1.TolerationOpExists:
 		return "", ""
-	case isStatic(s.Pod) && t.Key == "" && t.Effect == corev1.TaintEffectNoExecute && t.TolerationSeconds == nil:
+	case IsStatic(s.Pod) && t.Key == "" && t.Effect == corev1.TaintEffectNoExecute && t.TolerationSeconds == nil:
 		return cliv1alpha1.OriginKubelet, "the kubelet, for every static pod"
 	case s.isOfDaemonSet() && isDaemonToleration(t):
 		return cliv1alpha1.OriginDaemonSetController, "the DaemonSet controller, for every pod of a DaemonSet"

@@ -62,7 +62,7 @@ func (c *Countdowns) DeleteNode(name string) { delete(c.nodes, name) }
 // that a taint can make leave.
 func (c *Countdowns) SetPod(pod *corev1.Pod, at time.Time) {
 	node := pod.Spec.NodeName
-	if node == "" || isStatic(pod) || pod.DeletionTimestamp != nil {
+	if node == "" || IsStatic(pod) || pod.DeletionTimestamp != nil {
 		c.DeletePod(pod.UID)
 		return
 	}

@@ -127,7 +127,7 @@ func (c change) judge(request Request, pod *corev1.Pod) cliv1alpha1.PlannedPod {
 		planned.GracePeriodSeconds = *pod.Spec.TerminationGracePeriodSeconds
 	}
 	switch {
-	case isStatic(pod):
+	case IsStatic(pod):
 		planned.Reason = "A static pod: only its kubelet can end it."
 		return planned
 	case pod.DeletionTimestamp != nil:

@@ -50,7 +50,7 @@ func SlimPod(pod *corev1.Pod) *corev1.Pod {
 			AllocatedResources:    pod.Status.AllocatedResources,
 		},
 	}
-	if _, static := pod.Annotations[corev1.MirrorPodAnnotationKey]; static {
+	if IsStatic(pod) {
 		slim.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "true"}
 	}
 	return slim

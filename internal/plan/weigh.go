@@ -34,7 +34,7 @@ func weighNodes(plan *cliv1alpha1.TaintPlan, pods map[types.UID]*corev1.Pod) {
 		switch {
 		case pod.Leaves:
 			leave[pod.Node]++
-		case isStatic(pods[pod.UID]):
+		case IsStatic(pods[pod.UID]):
 			static[pod.Node]++
 		default:
 			stay[pod.Node]++
@@ -67,7 +67,7 @@ func weighWorkloads(plan *cliv1alpha1.TaintPlan, cluster *Cluster) {
 	}
 	for _, pod := range cluster.Pods {
 		owner := cluster.Owner(pod)
-		if owner == nil || isOver(pod) {
+		if owner == nil || IsOver(pod) {
 			continue
 		}
 		if workload := workloads[workloadKey{pod.Namespace, *owner}]; workload != nil {
@@ -97,7 +97,7 @@ func weighBudgets(plan *cliv1alpha1.TaintPlan, cluster *Cluster, pods map[types.
 	for i := range plan.Pods {
 		planned := &plan.Pods[i]
 		pod := pods[planned.UID]
-		if !planned.Leaves || isOver(pod) {
+		if !planned.Leaves || IsOver(pod) {
 			continue
 		}
 		for _, budget := range covers.of(pod) {
