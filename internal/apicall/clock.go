@@ -11,15 +11,19 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Clock is what is known of the API server's clock: the Date of its newest answer, to the second, and how long
-// ago that came by the monotonic clock of this process, which nobody sets. The zero value knows nothing yet.
-// It is safe for concurrent use.
+// Clock is what is known of the API server's clock, from the Date of its answers: each tells, to the second, what that clock
+// showed at some time between the question and the answer. What several answers tell is combined, so one that was held up
+// makes nothing less certain. Between answers the monotonic clock of this process counts, which nobody sets. The zero value
+// knows nothing yet. It is safe for concurrent use.
 type Clock struct {
-	mu    sync.Mutex
-	date  time.Time // of the newest answer, rounded down to the second
-	asked time.Time // when it was asked for
-	heard time.Time // when it came
+	mu       sync.Mutex
+	at       time.Time // when an answer came last
+	from, to time.Time // between which instants the API server's clock was then
 }
+
+// drift is by how much a second of this machine and a second of the API server's may differ, in parts of it: twice what NTP
+// slews a clock.
+const drift = 1000
 
 // Listen returns the configuration of a client whose answers tell the time.
 func (c *Clock) Listen(config *rest.Config) *rest.Config {
@@ -47,21 +51,38 @@ func (t timekeeper) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// Heard notes the Date of an answer that has just come to a question of the given instant.
+// Heard notes the Date of an answer that has just come to a question of the given instant. A Date that contradicts the
+// earlier ones is believed alone: the API server's clock was set, or another API server answered.
 func (c *Clock) Heard(date, asked time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.date, c.asked, c.heard = date, asked, time.Now()
+	now := time.Now()
+	from, to := date, date.Add(time.Second+now.Sub(asked))
+	if earlier, later, known := c.boundsAt(now); known && !earlier.After(to) && !later.Before(from) {
+		if earlier.After(from) {
+			from = earlier
+		}
+		if later.Before(to) {
+			to = later
+		}
+	}
+	c.at, c.from, c.to = now, from, to
 }
 
 // bounds returns between which instants the API server's clock is now.
 func (c *Clock) bounds() (from, to time.Time, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.heard.IsZero() {
+	return c.boundsAt(time.Now())
+}
+
+// boundsAt returns the same for an instant of this process; c.mu is held.
+func (c *Clock) boundsAt(now time.Time) (from, to time.Time, known bool) {
+	if c.at.IsZero() {
 		return time.Time{}, time.Time{}, false
 	}
-	return c.date.Add(time.Since(c.heard)), c.date.Add(time.Since(c.asked) + time.Second), true
+	since := now.Sub(c.at)
+	return c.from.Add(since - since/drift), c.to.Add(since + since/drift), true
 }
 
 // Until returns how long it takes until the API server's clock reaches an instant for certain; zero if it has,

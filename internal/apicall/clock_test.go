@@ -35,3 +35,31 @@ func TestTheAPIServersClockIsKnownToTheSecond(t *testing.T) {
 		}
 	})
 }
+
+func TestAnAnswerThatWasHeldUpMakesTheAPIServersClockNoLessCertain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var clock Clock
+		ahead := time.Now().Add(time.Hour) // the API server's clock, on the second
+		for range 10 {                     // ten answers in a second narrow it down to a tenth
+			clock.Heard(ahead.Truncate(time.Second), time.Now())
+			time.Sleep(100 * time.Millisecond)
+			ahead = ahead.Add(100 * time.Millisecond)
+		}
+		clock.Heard(ahead.Truncate(time.Second), time.Now().Add(-5*time.Second))
+		if from, to, _ := clock.bounds(); from.After(ahead) || to.Before(ahead) || to.Sub(from) > 150*time.Millisecond {
+			t.Errorf("after ten prompt answers and one of 5 s the clock is between %v and %v of what it shows", from.Sub(ahead), to.Sub(ahead))
+		}
+	})
+}
+
+func TestTheAPIServersClockIsLessCertainTheLongerItWasNotHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var clock Clock
+		date := time.Now()
+		clock.Heard(date, time.Now())
+		time.Sleep(1000 * time.Second)
+		if from, to, _ := clock.bounds(); !from.Equal(date.Add(999*time.Second)) || !to.Equal(date.Add(1002*time.Second)) {
+			t.Errorf("1,000 s after an answer its clock is between %v and %v", from.Sub(date), to.Sub(date))
+		}
+	})
+}
