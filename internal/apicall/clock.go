@@ -95,8 +95,15 @@ func (c *Clock) Until(instant time.Time) time.Duration {
 	return max(instant.Sub(from), 0)
 }
 
-// Ours returns what this machine's clock shows when the API server's shows an instant, as far as the two are known to differ.
-func (c *Clock) Ours(instant time.Time) time.Time { return instant.Add(-c.Offset()) }
+// Ours returns what this machine's clock shows when the API server's shows an instant: the same, or the earliest that it
+// can be where the two are known to differ.
+func (c *Clock) Ours(instant time.Time) time.Time {
+	if c.Offset() == 0 {
+		return instant
+	}
+	_, to, _ := c.bounds()
+	return instant.Add(time.Now().Round(0).Sub(to.Round(0)))
+}
 
 // Time returns the wall clock of this machine, or of the API server where the two are known to differ: then the
 // latest that it can be.

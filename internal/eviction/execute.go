@@ -244,7 +244,8 @@ func (x *executor) warnOfClocks(ctx context.Context) {
 	}
 }
 
-// cached decides from the caches alone. It returns a result when there is nothing left to do.
+// cached decides from the caches and by this machine's clock alone. It returns a result when there is nothing left to do. Whether
+// a pod is due by the API server's clock, too, is told by the answer to a live read: until then it is early, and not cancelled.
 func (x *executor) cached(req PodRequest) (*podcache.Pod, *node, result) {
 	pod, ok := x.pods.Get(req.UID)
 	if !ok || pod.Flags.Has(podcache.Terminating) {
@@ -254,7 +255,7 @@ func (x *executor) cached(req PodRequest) (*podcache.Pod, *node, result) {
 	if !ok {
 		return nil, nil, resultCancelled
 	}
-	if v, leaves := x.judge.over(pod, tainted); !leaves || !v.DueAt(now()) {
+	if !x.judge.byOurs(tainted.facts, pod).DueAt(now()) {
 		return nil, nil, resultCancelled
 	}
 	return pod, tainted, ""

@@ -28,13 +28,9 @@ func (f *facts) add(r run) {
 	f.byServers = append(f.byServers, r.byServer)
 }
 
-// over returns the verdict over a pod on a tainted node, if it has to leave. Its due instant is one of this machine's clock, and not the last
-// word: by the API server's it is rounded down, as each answer moves what is known of that clock. Mirror pods can only be ended by
-// their kubelet (kubernetes/kubernetes#96363), and terminating ones leave already.
+// over returns the verdict over a pod on a tainted node, if it has to leave. Its due instant is one of this machine's clock, and not the
+// last word: by the API server's it is the earliest that can be, as each answer moves what is known of that clock.
 func (j judge) over(pod *podcache.Pod, tainted *node) (verdict.Verdict, bool) {
-	if pod.Flags&(podcache.Mirror|podcache.Terminating) != 0 {
-		return verdict.Verdict{}, false
-	}
 	v := j.byOurs(tainted.facts, pod)
 	if v.Leaves {
 		v.Due = later(v.Due, j.clock.Ours(j.byServers(tainted.facts, pod).Due.Truncate(time.Second)))
@@ -42,8 +38,12 @@ func (j judge) over(pod *podcache.Pod, tainted *node) (verdict.Verdict, bool) {
 	return v, v.Leaves
 }
 
-// byOurs returns the verdict by this machine's clock alone.
+// byOurs returns the verdict by this machine's clock alone. Mirror pods can only be ended by their kubelet
+// (kubernetes/kubernetes#96363), and terminating ones leave already.
 func (j judge) byOurs(f facts, pod *podcache.Pod) verdict.Verdict {
+	if pod.Flags&(podcache.Mirror|podcache.Terminating) != 0 {
+		return verdict.Verdict{}
+	}
 	return j.rule.Decide(pod.Rule(), f.byOurs)
 }
 
