@@ -229,6 +229,9 @@ bin/helm: tools/helm/go.mod tools/helm/go.sum
 	@echo "building helm from source"
 	@cd tools/helm && CGO_ENABLED=0 $(GO) build -o ../../$@ helm.sh/helm/v4/cmd/helm
 
+bin/validate-krew-manifest: tools/krew/go.mod tools/krew/go.sum
+	@cd tools/krew && CGO_ENABLED=0 $(GO) build -o ../../$@ sigs.k8s.io/krew/cmd/validate-krew-manifest
+
 bin/d2: tools/diagram/go.mod tools/diagram/go.sum
 	@echo "building d2 from source (the first build takes a minute on two cores)"
 	@cd tools/diagram && CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o ../../$@ oss.terrastruct.com/d2
@@ -241,8 +244,9 @@ release-check: bin/goreleaser bin/ko bin/actionlint ## check what releases are m
 	@cd tools/release && $(GO) test -count=1 -timeout 30m ./...
 
 .PHONY: release-snapshot
-release-snapshot: bin/goreleaser ## build the archives of a release into dist/, and publish nothing
+release-snapshot: bin/goreleaser bin/validate-krew-manifest ## build the archives of a release into dist/, check the manifest for krew, and publish nothing
 	@bin/goreleaser release --snapshot --clean --skip=ko,sign,sbom
+	@bin/validate-krew-manifest -skip-install -manifest dist/krew/taintkeeper.yaml
 
 .PHONY: screenshots
 screenshots: ## take docs/plan-light.png and docs/plan-dark.png of a plan's page (needs Chromium)
