@@ -351,3 +351,35 @@ func TestATimeAddedInTheFutureDoesNotTellOneSettingFromAnother(t *testing.T) {
 		}
 	})
 }
+
+// What a timeAdded that was written over said before is not known of a taint that was set again with the same.
+func TestATaintSetAgainWithItsTimeAddedWhileTheWatchIsBrokenCountsFromThatTime(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		watch := w.breakableNodeWatch()
+		w.addNode("n")
+		w.addPod("p", tolerating("k", 100))
+		w.on("patch", "nodes", "", func() error { // the earlier timeAdded is not written back
+			if time.Since(w.start) < 60*sec {
+				return errors.New("no connection")
+			}
+			return nil
+		})
+		w.run()
+		w.until(10 * sec)
+		w.taintedByServer("n", "k", 0)
+		w.until(40 * sec)
+		w.taintedByServer("n", "k", 0)
+		again := w.node("n").Spec.Taints[0]
+		w.pass(sec)
+		watch.breaks()
+		w.setTaints("n")
+		w.setTaints("n", again)
+		w.heartbeat("n")
+		w.pass(sec)
+		watch.broken.Store(false)
+		w.pass(hour)
+		if at := w.did("delete p"); len(at) != 1 || at[0] < 140*sec || at[0] > 141*sec {
+			t.Errorf("the taint says that it is there since 40 s, and is tolerated for 100 s; deleted at %v", at)
+		}
+	})
+}

@@ -95,10 +95,11 @@ func (r run) same(other run) bool {
 // unstamped reports whether the taint's timeAdded does not say from when it counts: it has none, or a later one.
 func (r run) unstamped() bool { return r.TimeAdded.IsZero() || r.add.Before(r.TimeAdded) }
 
-// tells reports whether a taint of the same key and effect is this one, by its timeAdded: it has the same, or was given the one
-// that it should have. One that was in the future when it was seen tells nothing: it can be that of a later setting.
+// tells reports whether a taint of the same key and effect is this one, by its timeAdded: the one that it should have. One that was
+// in the future when it was seen tells nothing, and neither does one with which somebody wrote over an earlier: it can be that of a
+// later setting.
 func (r run) tells(timeAdded *metav1.Time) bool {
-	return !timeAdded.IsZero() && !timeAdded.After(r.shown) && (timeAdded.Equal(r.TimeAdded) || timeAdded.Equal(r.add))
+	return !timeAdded.IsZero() && !timeAdded.After(r.shown) && timeAdded.Equal(r.add)
 }
 
 // coversVersion reports whether the node had the taint in one of its versions for certain: it lies between the one in
