@@ -168,8 +168,9 @@ bin/chaos-taintkeeper:
 	@$(GO) run ./test/wallclock/build $@ ./cmd/taintkeeper
 
 .PHONY: bench
-bench: build controlplane bin/bench ## measure storms, slow admissions, lateness, heartbeats and 150,000 pods beside the built-in controllers (half an hour; docs/evaluation.md)
+bench: build controlplane bin/bench ## measure storms, slow admissions, lateness, heartbeats, 150,000 pods beside the built-in controllers, and plans (half an hour; docs/evaluation.md)
 	@$(GO) test -run '^$$' -bench '^Benchmark(Record150k|Million)$$' -benchtime 1x ./internal/podcache
+	@$(GO) test -run '^$$' -bench '^Benchmark(PlanOf150k|Place)$$' -benchtime 1x ./internal/cli ./internal/placement
 	@bin/bench $(BENCH)
 
 .PHONY: bin/bench

@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/taintkeeper/taintkeeper/internal/plan"
@@ -39,21 +41,7 @@ func readFiles(in io.Reader, files resource.FilenameOptions, wanted wants) (*pla
 		Controllers: map[types.UID]metav1.OwnerReference{},
 		Templates:   map[types.UID]*plan.Template{},
 	}, seen: map[types.UID]bool{}}
-	err := builder.Do().Visit(func(info *resource.Info, err error) error {
-		if err != nil {
-			return err
-		}
-		object, ok := info.Object.(*unstructured.Unstructured)
-		if !ok {
-			return fmt.Errorf("%s: holds %T, which is no object", info.Source, info.Object)
-		}
-		collected.trace(info.Source, object)
-		if err := collected.add(object); err != nil {
-			return fmt.Errorf("%s: %s %s: %w", info.Source, object.GetKind(), object.GetName(), err)
-		}
-		return nil
-	})
-	if err != nil {
+	if err := collected.takeAll(builder.Do()); err != nil {
 		return nil, fmt.Errorf("read files: %w", err)
 	}
 	collected.hear()
@@ -66,6 +54,46 @@ type collector struct {
 	cluster *plan.Cluster
 	seen    map[types.UID]bool
 	sharer  plan.Sharer
+}
+
+// decoded is an object of a file, as far as it could be read.
+type decoded struct {
+	source string
+	object runtime.Object
+}
+
+// takeAll takes all objects. Reading them and sorting them take about as long, so that is done side by side, in the order of the files.
+func (c *collector) takeAll(files *resource.Result) error {
+	objects := make(chan decoded, 64)
+	var group errgroup.Group
+	group.Go(func() error {
+		defer close(objects)
+		return files.Visit(func(info *resource.Info, err error) error {
+			if err == nil {
+				objects <- decoded{info.Source, info.Object}
+			}
+			return err
+		})
+	})
+	var failed []error
+	for next := range objects {
+		if err := c.take(next); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return utilerrors.Flatten(utilerrors.NewAggregate(append([]error{group.Wait()}, failed...)))
+}
+
+func (c *collector) take(next decoded) error {
+	object, ok := next.object.(*unstructured.Unstructured)
+	if !ok {
+		return fmt.Errorf("%s: holds %T, which is no object", next.source, next.object)
+	}
+	c.trace(next.source, object)
+	if err := c.add(object); err != nil {
+		return fmt.Errorf("%s: %s %s: %w", next.source, object.GetKind(), object.GetName(), err)
+	}
+	return nil
 }
 
 // add takes one object. The same in two files counts once.
