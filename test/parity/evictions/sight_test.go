@@ -136,6 +136,9 @@ func (m *model) know(before *knownNode, object *corev1.Node) *knownNode {
 				known.countFrom(earlier)
 			case earlier.Key == taint.Key && earlier.Value != taint.Value:
 				known.past = earlier.spells()
+				if taint.TimeAdded != nil && taint.TimeAdded.Equal(earlier.record) { // it tells nothing that is not known
+					known.since = earlier.since
+				}
 			case earlier.Key == taint.Key:
 				known.countFrom(earlier)
 				known.past = earlier.past
