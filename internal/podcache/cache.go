@@ -12,6 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/taintkeeper/taintkeeper/internal/intern"
+	"github.com/taintkeeper/taintkeeper/internal/listwatch"
 )
 
 // Change is one change of a record: before is nil for a pod that came, after for one that went. That a pod has
@@ -32,8 +35,8 @@ type Cache struct {
 	mu          sync.RWMutex
 	pods        map[types.UID]*Pod
 	byNode      map[string][]*Pod
-	names       interner[string] // of namespaces and nodes
-	tolerations interner[[]corev1.Toleration]
+	names       intern.Pool[string] // of namespaces and nodes
+	tolerations intern.Pool[[]corev1.Toleration]
 	unlisted    map[types.UID]struct{} // records that the list under way has not shown yet
 	subscribers []func(Change)
 }
@@ -44,10 +47,10 @@ func New(client kubernetes.Interface) *Cache {
 		synced:      make(chan struct{}),
 		pods:        map[types.UID]*Pod{},
 		byNode:      map[string][]*Pod{},
-		names:       interner[string]{},
-		tolerations: interner[[]corev1.Toleration]{},
+		names:       intern.Pool[string]{},
+		tolerations: intern.Pool[[]corev1.Toleration]{},
 	}
-	c.reflector = cache.NewReflectorWithOptions(boundPods(client, store{c}), &corev1.Pod{}, store{c}, cache.ReflectorOptions{
+	c.reflector = cache.NewReflectorWithOptions(listwatch.New(boundPods(client), client, store{c}), &corev1.Pod{}, store{c}, cache.ReflectorOptions{
 		Name:            "podcache",
 		TypeDescription: "bound pods",
 	})
@@ -150,8 +153,8 @@ func (c *Cache) put(after *Pod) (Change, bool) {
 }
 
 func (c *Cache) add(pod *Pod) {
-	pod.Namespace = c.names.share(pod.Namespace, pod.Namespace)
-	pod.Node = c.names.share(pod.Node, pod.Node)
+	pod.Namespace = c.names.Share(pod.Namespace, pod.Namespace)
+	pod.Node = c.names.Share(pod.Node, pod.Node)
 	pod.Tolerations = shareTolerations(c.tolerations, pod.Tolerations)
 	c.pods[pod.UID] = pod
 	c.byNode[pod.Node] = append(c.byNode[pod.Node], pod)
@@ -183,8 +186,8 @@ func (c *Cache) remove(uid types.UID) (Change, bool) {
 func (c *Cache) drop(pod *Pod) {
 	delete(c.pods, pod.UID)
 	c.dropFromNode(pod)
-	c.names.release(pod.Namespace)
-	c.names.release(pod.Node)
+	c.names.Release(pod.Namespace)
+	c.names.Release(pod.Node)
 	releaseTolerations(c.tolerations, pod.Tolerations)
 }
 

@@ -97,7 +97,7 @@ func newCache() *Cache { return New(nil) }
 
 // listed plays a complete list.
 func listed(c *Cache, pods ...*corev1.Pod) error {
-	store{c}.beginList()
+	store{c}.BeginList()
 	for _, pod := range pods {
 		if err := (store{c}).Update(pod); err != nil {
 			return err
@@ -207,13 +207,13 @@ func checkShared(t *testing.T, c *Cache) {
 		t.Errorf("%d toleration lists and %d names in use, %d and %d kept", len(lists), len(names), len(c.tolerations), len(c.names))
 	}
 	for _, one := range c.tolerations {
-		if got := lists[&one.value[0]]; got != one.uses {
-			t.Errorf("%v is used by %d records and counted %d times", one.value, got, one.uses)
+		if got := lists[&one.Value[0]]; got != one.Uses {
+			t.Errorf("%v is used by %d records and counted %d times", one.Value, got, one.Uses)
 		}
 	}
 	for name, one := range c.names {
-		if got := names[unsafe.StringData(one.value)]; got != one.uses {
-			t.Errorf("%s is used %d times and counted %d times", name, got, one.uses)
+		if got := names[unsafe.StringData(one.Value)]; got != one.Uses {
+			t.Errorf("%s is used %d times and counted %d times", name, got, one.Uses)
 		}
 	}
 }

@@ -11,14 +11,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/taintkeeper/taintkeeper/internal/listwatch"
 )
 
 // store is the cache as client-go's reflector sees it.
 type store struct{ *Cache }
 
 var (
-	_ cache.DoneChecker    = (*Cache)(nil)
-	_ cache.ReflectorStore = store{}
+	_ cache.DoneChecker = (*Cache)(nil)
+	_ listwatch.Store   = store{}
 )
 
 // Add is called for a pod that appeared.
@@ -57,9 +59,8 @@ func (s store) Delete(object any) error {
 	return nil
 }
 
-// beginList is called when a list begins: from now on updates are of the pods that are listed, too. A list that is
-// broken off is followed by another.
-func (s store) beginList() {
+// BeginList implements listwatch.Store.
+func (s store) BeginList() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unlisted = make(map[types.UID]struct{}, len(s.pods))
@@ -68,7 +69,7 @@ func (s store) beginList() {
 	}
 }
 
-// Replace is called when a list is complete. Its pods came one by one; see [lister].
+// Replace is called when a list is complete. Its pods came one by one.
 func (s store) Replace(objects []any, _ string) error {
 	if len(objects) > 0 {
 		return fmt.Errorf("%d pods are in the list of those that are left", len(objects))

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/taintkeeper/taintkeeper/internal/intern"
 )
 
 func TestEqualTolerationListsAreSharedAndReleased(t *testing.T) {
@@ -51,7 +53,7 @@ func checkLists(t *testing.T, c *Cache, want int) {
 
 func TestAListThatMightGrowIsNotSharedWithItsSpareRoom(t *testing.T) {
 	roomy := append(make([]corev1.Toleration, 0, 8), tolerated("disk", 300))
-	shared := shareTolerations(interner[[]corev1.Toleration]{}, roomy)
+	shared := shareTolerations(intern.Pool[[]corev1.Toleration]{}, roomy)
 	if cap(shared) != 1 {
 		t.Errorf("room for %d, want 1: an append would write into another pod's list", cap(shared))
 	}
@@ -77,7 +79,7 @@ func TestListsThatDifferInAnyWayAreKeptApart(t *testing.T) {
 		{tolerated("a", 11)},
 		{tolerated("a", 1)},
 	}
-	in := interner[[]corev1.Toleration]{}
+	in := intern.Pool[[]corev1.Toleration]{}
 	for i, list := range lists {
 		shared := shareTolerations(in, list)
 		if diff := cmp.Diff(list, shared); diff != "" {
@@ -101,7 +103,7 @@ func TestListsThatDifferInAnyWayAreKeptApart(t *testing.T) {
 }
 
 func TestAnEmptyListIsNothingToKeep(t *testing.T) {
-	in := interner[[]corev1.Toleration]{}
+	in := intern.Pool[[]corev1.Toleration]{}
 	for _, empty := range [][]corev1.Toleration{nil, {}} {
 		if got := shareTolerations(in, empty); got != nil {
 			t.Errorf("%v, want nil", got)

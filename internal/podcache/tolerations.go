@@ -9,47 +9,20 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/taintkeeper/taintkeeper/internal/intern"
 )
 
-// interner keeps one copy of every value in use, by a key: a cluster of a hundred thousand pods has a handful of
-// different toleration lists. Not safe for concurrent use.
-type interner[T any] map[string]*shared[T]
-
-type shared[T any] struct {
-	value T
-	uses  int
-}
-
-// share returns the one copy of a value, and counts one more use of it.
-func (in interner[T]) share(key string, value T) T {
-	one, ok := in[key]
-	if !ok {
-		one = &shared[T]{value: value}
-		in[key] = one
-	}
-	one.uses++
-	return one.value
-}
-
-// release ends one use of a value that share returned.
-func (in interner[T]) release(key string) {
-	one := in[key]
-	one.uses--
-	if one.uses == 0 {
-		delete(in, key)
-	}
-}
-
-func shareTolerations(in interner[[]corev1.Toleration], list []corev1.Toleration) []corev1.Toleration {
+func shareTolerations(in intern.Pool[[]corev1.Toleration], list []corev1.Toleration) []corev1.Toleration {
 	if len(list) == 0 {
 		return nil
 	}
-	return in.share(identity(list), slices.Clip(list))
+	return in.Share(identity(list), slices.Clip(list))
 }
 
-func releaseTolerations(in interner[[]corev1.Toleration], list []corev1.Toleration) {
+func releaseTolerations(in intern.Pool[[]corev1.Toleration], list []corev1.Toleration) {
 	if len(list) > 0 {
-		in.release(identity(list))
+		in.Release(identity(list))
 	}
 }
 

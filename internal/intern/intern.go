@@ -1,0 +1,35 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package intern keeps one copy of values that many records have in common.
+package intern
+
+// Pool keeps one copy of every value in use, by a key: a cluster of a hundred thousand pods has a handful of
+// different toleration lists. Not safe for concurrent use.
+type Pool[T any] map[string]*Shared[T]
+
+// Shared is a value of a pool.
+type Shared[T any] struct {
+	Value T
+	Uses  int
+}
+
+// Share returns the one copy of a value, and counts one more use of it.
+func (p Pool[T]) Share(key string, value T) T {
+	one, ok := p[key]
+	if !ok {
+		one = &Shared[T]{Value: value}
+		p[key] = one
+	}
+	one.Uses++
+	return one.Value
+}
+
+// Release ends one use of a value that Share returned.
+func (p Pool[T]) Release(key string) {
+	one := p[key]
+	one.Uses--
+	if one.Uses == 0 {
+		delete(p, key)
+	}
+}
