@@ -1,0 +1,391 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodecache
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func samePointer(a, b *Node) bool { return a == b }
+
+func TestAChangeIsToldOnceWithTheRecordsBeforeAndAfter(t *testing.T) {
+	tests := []struct {
+		name string
+		edit edit
+	}{
+		{"another version and nothing else", withVersion("8")},
+		{"a heartbeat", heartbeat(created.Add(time.Minute))},
+		{"a taint", withTaints(noExecute("off"))},
+		{"labels", withLabels(map[string]string{"zone": "b"})},
+		{"it is cordoned", func(node *corev1.Node) { node.Spec.Unschedulable = true }},
+		{"it is made anew", withUID("newer")},
+		{"it is being deleted", func(node *corev1.Node) { node.DeletionTimestamp = &created }},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := newCache()
+			must(t, listed(c, newNode("n", withVersion("7")), newNode("neighbour")))
+			before := get(t, c, "n")
+			asItWas := *before
+			notes := watching(c)
+			must(t, store{c}.Update(newNode("n", withVersion("7"), test.edit)))
+			want := []Change{{Before: before, After: get(t, c, "n")}}
+			if diff := cmp.Diff(want, notes.take(), cmp.Comparer(samePointer)); diff != "" {
+				t.Errorf("told something else (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(asItWas, *before); diff != "" {
+				t.Errorf("the old record was modified (-before +after):\n%s", diff)
+			}
+			checkNames(t, c, "n", "neighbour")
+		})
+	}
+}
+
+func TestWhatSaysNothingNewIsNotTold(t *testing.T) {
+	c := newCache()
+	must(t, listed(c, newNode("n", withVersion("7"), withTaints(noExecute("off")))))
+	before := get(t, c, "n")
+	notes := watching(c)
+	again := newNode("n", withVersion("7"), withTaints(noExecute("off")), func(node *corev1.Node) {
+		node.Status.Images = []corev1.ContainerImage{{Names: []string{"nothing.example.com/that/is:kept"}}}
+	})
+	must(t, store{c}.Update(again))
+	must(t, listed(c, again))
+	must(t, store{c}.Resync())
+	if got := notes.take(); got != nil {
+		t.Errorf("told %v, want nothing", got)
+	}
+	if get(t, c, "n") != before {
+		t.Error("another record, want the same pointer")
+	}
+}
+
+func TestARecordHasWhatIsReadAndNothingElse(t *testing.T) {
+	full := newNode("n", withVersion("7"), withTaints(corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}))
+	full.DeletionTimestamp = &created
+	full.Spec.Unschedulable = true
+	full.Annotations = map[string]string{"taintkeeper.dev/node-taint-rules": `{"r":"x:NoSchedule"}`}
+	want := full.DeepCopy()
+	full.Annotations["other"] = "y"
+	full.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
+	full.Spec.PodCIDR = "10.0.0.0/24"
+	full.Status.Conditions[0].Reason, full.Status.Conditions[0].Message = "KubeletReady", "told"
+	full.Status.Images = []corev1.ContainerImage{{Names: []string{"registry.example.com/shop/api:1.48.2"}}}
+	full.Status.NodeInfo.KernelVersion = "6.12"
+	c := newCache()
+	must(t, store{c}.Add(full))
+	if diff := cmp.Diff(want, get(t, c, "n").Node, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("kept something else (-want +got):\n%s", diff)
+	}
+}
+
+func TestOnlyAListCanMissVersionsInBetween(t *testing.T) {
+	tests := []struct {
+		name  string
+		event func(c *Cache) error
+		want  bool
+	}{
+		{"an update of the watch", func(c *Cache) error { return store{c}.Update(newNode("n", withVersion("8"))) }, false},
+		{"a list that shows another version", func(c *Cache) error { return listed(c, newNode("n", withVersion("8"))) }, true},
+		{"a list that shows another node of the name", func(c *Cache) error {
+			return listed(c, newNode("n", withVersion("8"), withUID("newer")))
+		}, true},
+		{"the watch after a list that shows the same version", func(c *Cache) error {
+			must(t, listed(c, newNode("n", withVersion("7"))))
+			return store{c}.Update(newNode("n", withVersion("8")))
+		}, false},
+		{"an update while a list goes on that has shown the node", func(c *Cache) error {
+			store{c}.BeginList()
+			must(t, store{c}.Update(newNode("n", withVersion("7"))))
+			return store{c}.Update(newNode("n", withVersion("8")))
+		}, false},
+		{"a list after one that broke off", func(c *Cache) error {
+			store{c}.BeginList()
+			must(t, store{c}.Update(newNode("n", withVersion("7"))))
+			store{c}.BeginList()
+			return store{c}.Update(newNode("n", withVersion("8")))
+		}, true},
+		{"a node that came back while a list went on", func(c *Cache) error {
+			store{c}.BeginList()
+			must(t, store{c}.Delete(newNode("n")))
+			return store{c}.Update(newNode("n", withVersion("8")))
+		}, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := newCache()
+			must(t, listed(c, newNode("n", withVersion("7"))))
+			notes := watching(c)
+			must(t, test.event(c))
+			told := notes.take()
+			if last := told[len(told)-1]; last.Gap != test.want {
+				t.Errorf("a gap: %t, want %t", last.Gap, test.want)
+			}
+		})
+	}
+}
+
+func TestATaintIsFirstSeenWhenItIsSeenAsItIsNow(t *testing.T) {
+	stamped := noExecute("off")
+	stamped.TimeAdded = &created
+	other := noExecute("off")
+	other.Value = "other"
+	tests := []struct {
+		name  string
+		event func(c *Cache) error
+		anew  bool
+	}{
+		{"a heartbeat", func(c *Cache) error {
+			return store{c}.Update(newNode("n", withVersion("8"), withTaints(noExecute("off"))))
+		}, false},
+		{"a taint beside it", func(c *Cache) error {
+			return store{c}.Update(newNode("n", withVersion("8"), withTaints(noExecute("other"), noExecute("off"))))
+		}, false},
+		{"a list that shows the same version", func(c *Cache) error {
+			return listed(c, newNode("n", withVersion("7"), withTaints(noExecute("off"))))
+		}, false},
+		{"a list that shows another version", func(c *Cache) error {
+			return listed(c, newNode("n", withVersion("8"), withTaints(noExecute("off"))))
+		}, true},
+		{"its timeAdded is written", func(c *Cache) error {
+			return store{c}.Update(newNode("n", withVersion("8"), withTaints(stamped)))
+		}, true},
+		{"it has another value", func(c *Cache) error {
+			return store{c}.Update(newNode("n", withVersion("8"), withTaints(other)))
+		}, true},
+		{"it is taken off and set again", func(c *Cache) error {
+			must(t, store{c}.Update(newNode("n", withVersion("8"))))
+			return store{c}.Update(newNode("n", withVersion("9"), withTaints(noExecute("off"))))
+		}, true},
+		{"the node is made anew", func(c *Cache) error {
+			return store{c}.Update(newNode("n", withVersion("8"), withUID("newer"), withTaints(noExecute("off"))))
+		}, true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCache()
+				want := time.Now()
+				must(t, listed(c, newNode("n", withVersion("7"), withTaints(noExecute("off")))))
+				pass(time.Hour)
+				must(t, test.event(c))
+				if test.anew {
+					want = time.Now()
+				}
+				pass(time.Hour)
+				if got := firstSeen(t, c, "n", "off"); !got.Equal(want) {
+					t.Errorf("first seen %s, want %s", got, want)
+				}
+			})
+		})
+	}
+}
+
+func TestOnlyTaintsThatMakePodsLeaveHaveAFirstSight(t *testing.T) {
+	c := newCache()
+	must(t, store{c}.Add(newNode("n", withTaints(corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}, noExecute("off")))))
+	if got := get(t, c, "n"); len(got.NoExecute) != 1 || got.NoExecute[0].Key != "off" || len(got.Spec.Taints) != 2 {
+		t.Errorf("taints %v, NoExecute %v", got.Spec.Taints, got.NoExecute)
+	}
+}
+
+func TestAFirstSightIsNeverInTheFuture(t *testing.T) {
+	later := created.Add(time.Hour)
+	before := record(newNode("n", withTaints(noExecute("off"))), Change{}, later)
+	after := record(newNode("n", withTaints(noExecute("off"))), Change{Before: before}, created.Time)
+	if got := after.NoExecute[0].FirstSeen; !got.Equal(created.Time) {
+		t.Errorf("first seen %s, want %s, when the clock had been set back", got, created)
+	}
+}
+
+func TestAListRemovesWhatIsGoneAndKeepsWhatIsThere(t *testing.T) {
+	c := newCache()
+	must(t, listed(c, newNode("same", withVersion("1")), newNode("changed", withVersion("2")), newNode("gone"), newNode("anew", withVersion("3"))))
+	same, changed, gone, older := get(t, c, "same"), get(t, c, "changed"), get(t, c, "gone"), get(t, c, "anew")
+	notes := watching(c)
+	must(t, listed(c, newNode("same", withVersion("1")), newNode("changed", withVersion("9")), newNode("new"),
+		newNode("anew", withVersion("8"), withUID("newer"))))
+	checkNames(t, c, "anew", "changed", "new", "same")
+	want := []Change{
+		{Before: changed, After: get(t, c, "changed"), Gap: true},
+		{After: get(t, c, "new")},
+		{Before: older, After: get(t, c, "anew"), Gap: true},
+		{Before: gone},
+	}
+	if diff := cmp.Diff(want, notes.take(), cmp.Comparer(samePointer)); diff != "" {
+		t.Errorf("told something else (-want +got):\n%s", diff)
+	}
+	if get(t, c, "same") != same {
+		t.Error("what the list does not change has another record")
+	}
+}
+
+func TestTheCacheHasSyncedWhenTheFirstListIsTold(t *testing.T) {
+	c := newCache()
+	if c.Name() == "" {
+		t.Error("whoever waits for the cache cannot say for what")
+	}
+	var initial []bool
+	c.Subscribe(func(change Change) {
+		initial = append(initial, change.Initial)
+		if change.Initial == c.HasSynced() {
+			t.Errorf("initial: %t, synced: %t", change.Initial, c.HasSynced())
+		}
+	})
+	store{c}.BeginList()
+	must(t, store{c}.Update(newNode("a")))
+	if c.HasSynced() {
+		t.Error("synced before the first list is complete")
+	}
+	must(t, store{c}.Replace(nil, ""))
+	select {
+	case <-c.Done():
+	default:
+		t.Error("not synced after the first list")
+	}
+	must(t, store{c}.Update(newNode("b")))
+	must(t, listed(c, newNode("c")))
+	if got, want := fmt.Sprint(initial), "[true false false false false]"; got != want {
+		t.Errorf("initial were %s of the changes, want %s", got, want)
+	}
+}
+
+func TestWhoSubscribesLateIsToldOfWhatIsThere(t *testing.T) {
+	c := newCache()
+	must(t, listed(c, newNode("a"), newNode("b")))
+	told := map[string]Change{}
+	c.Subscribe(func(change Change) { told[change.After.Name] = change })
+	want := map[string]Change{"a": {After: get(t, c, "a"), Initial: true}, "b": {After: get(t, c, "b"), Initial: true}}
+	if diff := cmp.Diff(want, told, cmp.Comparer(samePointer)); diff != "" {
+		t.Errorf("told something else (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheInstantOfAListIsThatOfItsBeginning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCache()
+		want := time.Now()
+		store{c}.BeginList()
+		pass(time.Minute)
+		must(t, store{c}.Replace(nil, ""))
+		if got := c.Listed(); !got.Equal(want) {
+			t.Errorf("listed at %s, want %s", got, want)
+		}
+	})
+}
+
+func TestWhatIsNoNodeIsRefusedAndChangesNothing(t *testing.T) {
+	tests := []struct {
+		name string
+		do   func(s store) error
+		want string
+	}{
+		{"added", func(s store) error { return s.Add(&corev1.Pod{}) }, "the watch of nodes brought a *v1.Pod"},
+		{"updated", func(s store) error { return s.Update(nil) }, "the watch of nodes brought a <nil>"},
+		{"deleted", func(s store) error { return s.Delete(&metav1.Status{}) }, "the watch of nodes brought a *v1.Status"},
+		{"collected by the reflector", func(s store) error { return s.Replace([]any{newNode("b")}, "1") }, "1 nodes"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := newCache()
+			must(t, store{c}.Add(newNode("a")))
+			if err := test.do(store{c}); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want one that says %q", err, test.want)
+			}
+			if c.HasSynced() {
+				t.Error("synced by a list that was refused")
+			}
+			checkNames(t, c, "a")
+		})
+	}
+}
+
+func TestTheStringsOfLabelsAreSharedAndReleased(t *testing.T) {
+	c := newCache()
+	must(t, listed(c, newNode("a"), newNode("b")))
+	checkNames(t, c, "a", "b")
+	if got := len(c.strings); got != 3 {
+		t.Errorf("%d strings are kept, want 3: two keys and the zone", got)
+	}
+	labels := get(t, c, "a").Labels
+	must(t, store{c}.Update(newNode("a", withVersion("8"))))
+	labels["same"] = "map"
+	if get(t, c, "a").Labels["same"] != "map" {
+		t.Error("equal labels of one node are kept twice")
+	}
+	delete(labels, "same")
+	must(t, store{c}.Update(newNode("a", withLabels(map[string]string{"other": "b"}))))
+	checkNames(t, c, "a", "b")
+	must(t, listed(c))
+	checkNames(t, c)
+}
+
+// What the changes tell, taken together, is what the cache shows, whatever happens in whatever order.
+func TestTheNotificationsAddUpToTheCache(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	c := newCache()
+	told := map[string]*Node{}
+	c.Subscribe(func(change Change) {
+		node := change.After
+		if node == nil {
+			node = change.Before
+		}
+		if told[node.Name] != change.Before {
+			t.Errorf("told a change of %s from a record that was not the last one", node.Name)
+		}
+		if told[node.Name] = change.After; change.After == nil {
+			delete(told, node.Name)
+		}
+	})
+	for range 5000 {
+		must(t, somethingHappens(random, c))
+		checkShared(t, c)
+		if diff := cmp.Diff(told, c.nodes, cmp.Comparer(samePointer)); diff != "" {
+			t.Fatalf("the notifications add up to something else (-told +kept):\n%s", diff)
+		}
+	}
+	must(t, listed(c))
+	checkNames(t, c)
+}
+
+func somethingHappens(random *rand.Rand, c *Cache) error {
+	switch random.IntN(20) {
+	case 0:
+		var list []*corev1.Node
+		for range random.IntN(12) {
+			list = append(list, randomNode(random))
+		}
+		return listed(c, list...)
+	case 1: // a list that breaks off
+		store{c}.BeginList()
+		return store{c}.Update(randomNode(random))
+	case 2, 3, 4:
+		return store{c}.Delete(randomNode(random))
+	}
+	return store{c}.Update(randomNode(random))
+}
+
+func randomNode(random *rand.Rand) *corev1.Node {
+	some := []edit{
+		withVersion("8"), withUID("newer"), withTaints(noExecute("off")), withLabels(nil),
+		withLabels(map[string]string{"n1": "n2", "n2": "n1"}), withLabels(map[string]string{"n1": "n1"}),
+	}
+	node := newNode(fmt.Sprint("n", random.IntN(12)))
+	for range random.IntN(3) {
+		some[random.IntN(len(some))](node)
+	}
+	return node
+}

@@ -1,0 +1,9 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodecache keeps a small record of every node. It is the one watch of nodes of the process.
+//
+// Besides what the objects say it tells two things that only a watcher knows: when this process first saw a NoExecute
+// taint, and whether versions of a node may have been missed between two that were seen. What follows from them is
+// decided elsewhere. Records are made of nodes one by one, as they arrive, as in package podcache.
+package nodecache

@@ -1,0 +1,41 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodecache
+
+import "maps"
+
+// Labels are most of a record, and most of their strings are those of many nodes: keys, zones, instance types. There is one
+// copy of each. Taints and conditions have too few strings for that to pay.
+
+// shareLabels makes a new record use what is kept already: all labels of the record before it if they are the same, as they
+// are in nearly every change, or else the one copy of every string. The caller holds the lock.
+func (c *Cache) shareLabels(after, before *Node) {
+	if before != nil && maps.Equal(before.Labels, after.Labels) {
+		after.Labels = before.Labels
+		return
+	}
+	shared := make(map[string]string, len(after.Labels))
+	for key, value := range after.Labels {
+		if value == after.Name { // the hostname: no other node has it
+			value = after.Name
+		} else {
+			value = c.strings.Share(value, value)
+		}
+		shared[c.strings.Share(key, key)] = value
+	}
+	after.Labels = shared
+	if before != nil {
+		c.releaseLabels(before)
+	}
+}
+
+// releaseLabels ends the use of the labels of a record that goes. The caller holds the lock.
+func (c *Cache) releaseLabels(node *Node) {
+	for key, value := range node.Labels {
+		c.strings.Release(key)
+		if value != node.Name {
+			c.strings.Release(value)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodecache
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// created is when the nodes of these tests were created. A bubble's time begins in the year 2000.
+var created = metav1.Date(1999, time.December, 31, 23, 0, 0, 0, time.UTC)
+
+type edit func(*corev1.Node)
+
+// newNode returns a node that is ready, made different by the edits. Its UID is derived from its name.
+func newNode(name string, edits ...edit) *corev1.Node {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: types.UID("uid-" + name), CreationTimestamp: created,
+			Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelTopologyZone: "zone-a"},
+		},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{
+			Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: created, LastTransitionTime: created,
+		}}},
+	}
+	for _, edit := range edits {
+		edit(node)
+	}
+	return node
+}
+
+func withUID(uid types.UID) edit { return func(node *corev1.Node) { node.UID = uid } }
+
+func withVersion(resourceVersion string) edit {
+	return func(node *corev1.Node) { node.ResourceVersion = resourceVersion }
+}
+
+func withLabels(labels map[string]string) edit {
+	return func(node *corev1.Node) { node.Labels = labels }
+}
+
+func withTaints(taints ...corev1.Taint) edit {
+	return func(node *corev1.Node) { node.Spec.Taints = taints }
+}
+
+func noExecute(key string) corev1.Taint {
+	return corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute}
+}
+
+func heartbeat(at time.Time) edit {
+	return func(node *corev1.Node) { node.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(at) }
+}
+
+// newCache returns a cache that nothing feeds but the test.
+func newCache() *Cache { return New(nil) }
+
+// listed plays a complete list.
+func listed(c *Cache, nodes ...*corev1.Node) error {
+	store{c}.BeginList()
+	for _, node := range nodes {
+		if err := (store{c}).Update(node); err != nil {
+			return err
+		}
+	}
+	return store{c}.Replace(nil, "")
+}
+
+// must fails the test when there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// get returns the record of a node that has to have one.
+func get(t *testing.T, c *Cache, name string) *Node {
+	t.Helper()
+	node, ok := c.Get(name)
+	if !ok {
+		t.Fatalf("there is no record of %s", name)
+	}
+	return node
+}
+
+// firstSeen returns when a NoExecute taint that a node has to have was first seen.
+func firstSeen(t *testing.T, c *Cache, name, key string) time.Time {
+	t.Helper()
+	for _, taint := range get(t, c, name).NoExecute {
+		if taint.Key == key {
+			return taint.FirstSeen
+		}
+	}
+	t.Fatalf("node %s has no NoExecute taint %s", name, key)
+	return time.Time{}
+}
+
+// notebook writes down the changes that a cache tells.
+type notebook struct {
+	mu      sync.Mutex
+	changes []Change
+}
+
+// watching returns a notebook of the changes from now on.
+func watching(c *Cache) *notebook {
+	n := &notebook{}
+	c.Subscribe(func(change Change) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.changes = append(n.changes, change)
+	})
+	n.take() // of what is there already
+	return n
+}
+
+// take returns what was written down since it was called last.
+func (n *notebook) take() []Change {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	taken := n.changes
+	n.changes = nil
+	return taken
+}
+
+// checkNames compares the names of the nodes that have a record, in any order.
+func checkNames(t *testing.T, c *Cache, want ...string) {
+	t.Helper()
+	var got []string
+	for _, node := range c.All() {
+		got = append(got, node.Name)
+	}
+	slices.Sort(got)
+	if !slices.Equal(want, got) {
+		t.Errorf("records of %v, want %v", got, want)
+	}
+	checkShared(t, c)
+}
+
+// checkShared: every string of the labels is the shared one and counted as often as it is used, but for the hostname.
+func checkShared(t *testing.T, c *Cache) {
+	t.Helper()
+	uses := map[*byte]int{}
+	for _, node := range c.All() {
+		for key, value := range node.Labels {
+			uses[unsafe.StringData(key)]++
+			if value != node.Name {
+				uses[unsafe.StringData(value)]++
+			}
+		}
+	}
+	if len(uses) != len(c.strings) {
+		t.Errorf("%d strings in use, %d kept", len(uses), len(c.strings))
+	}
+	for text, one := range c.strings {
+		if got := uses[unsafe.StringData(one.Value)]; got != one.Uses {
+			t.Errorf("%s is used %d times and counted %d times", text, got, one.Uses)
+		}
+	}
+}
+
+// pass lets virtual time pass, and returns when everything has come to rest.
+func pass(duration time.Duration) {
+	time.Sleep(duration) //nolint:forbidigo // virtual: it is called in synctest's bubbles only
+	synctest.Wait()
+}
