@@ -22,6 +22,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/bubble"
+	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 )
 
@@ -134,15 +135,9 @@ func TestNothingIsSaidToBeCancelledThatIsDeletedAtThatMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"}, Spec: corev1.PodSpec{NodeName: "n"}}
-		client := fake.NewClientset(pod)
-		nodes, err := newNodes(client, &apicall.Clock{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := nodes.informer.GetStore().Add(node); err != nil {
-			t.Fatal(err)
-		}
-		pods := podcache.New(client)
+		client := fake.NewClientset(pod, node)
+		nodes, pods := newNodes(nodecache.New(client), &apicall.Clock{}), podcache.New(client)
+		bubble.Run(t, "the cache of nodes", nodes.cache.Run)
 		bubble.Run(t, "the cache of pods", pods.Run)
 		record, _ := pods.Get("p")
 		was := leaving{pod: record, due: time.Now()}
@@ -190,11 +185,7 @@ func TestAnEvictionThatWasHandedOverWhileItEndedComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"}, Spec: corev1.PodSpec{NodeName: "n"}}
 		client := fake.NewClientset(pod)
-		nodes, err := newNodes(client, &apicall.Clock{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		pods := podcache.New(client)
+		nodes, pods := newNodes(nodecache.New(client), &apicall.Clock{}), podcache.New(client)
 		bubble.Run(t, "the cache of pods", pods.Run)
 		slots, under, req := newSlots(1), &attempts{under: map[PodRequest]*attempt{}}, PodRequest{Namespace: "default", Name: "p", UID: "p"}
 		x := &executor{judge: judge{clock: &apicall.Clock{}}, nodes: nodes, pods: pods, attempts: under, slots: slots, turns: &turns{}, metrics: newMetrics()}
@@ -210,10 +201,10 @@ func TestAnEvictionThatWasHandedOverWhileItEndedComesBack(t *testing.T) {
 		for slots.withdrawable(req) {
 			runtime.Gosched()
 		}
-		nodes.observe(&corev1.Node{
+		nodes.observe(seenAt(time.Now(), &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: "n"},
 			Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}},
-		})
+		}))
 		under.mu.Unlock()
 		<-ended
 		if result.RequeueAfter == 0 {

@@ -151,7 +151,7 @@ func TestAStepOfTheClockFiresNothing(t *testing.T) {
 		object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "n"}}
 		object.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
 		var known *node
-		known = known.advance(object, sight{at: date.Add(-10 * time.Minute), byServer: date.Add(-10 * time.Minute)})
+		known = known.see(object, sight{at: date.Add(-10 * time.Minute), byServer: date.Add(-10 * time.Minute)})
 		pod := &podcache.Pod{Tolerations: []corev1.Toleration{{Key: "k", TolerationSeconds: new(int64(600 - 1))}}}
 		if _, err := executor.confirm(pod, known, liveRead{node: object}, liveRead{}); err != nil {
 			t.Errorf("a pod that is due by both clocks: %v", err)
@@ -177,20 +177,20 @@ func TestWhatWasSeenByAClockThatWasLateIsNotDueWhenTheClockIsSet(t *testing.T) {
 			at := time.Now().Add(-ago)
 			object.Spec.Taints = []corev1.Taint{timeAdded(at)}
 			var known *node
-			return known.advance(object, sight{at: at.Add(-behind), byServer: at}), &podcache.Pod{Tolerations: tolerating300s}
+			return known.see(object, sight{at: at.Add(-behind), byServer: at}), &podcache.Pod{Tolerations: tolerating300s}
 		},
 		"a taint that was rewritten": func(_ *testing.T, object *corev1.Node) (*node, *podcache.Pod) {
 			at := time.Now().Add(-ago)
 			object.Spec.Taints = []corev1.Taint{timeAdded(at.Add(-ago))}
 			var known *node
-			known = known.advance(object, sight{at: at.Add(-ago), byServer: at.Add(-ago)})
+			known = known.see(object, sight{at: at.Add(-ago), byServer: at.Add(-ago)})
 			object.Spec.Taints = []corev1.Taint{timeAdded(at)}
-			return known.advance(object, sight{at: at.Add(-behind), byServer: at}), &podcache.Pod{Tolerations: tolerating300s}
+			return known.see(object, sight{at: at.Add(-behind), byServer: at}), &podcache.Pod{Tolerations: tolerating300s}
 		},
 		"a pod": func(_ *testing.T, object *corev1.Node) (*node, *podcache.Pod) {
 			object.Spec.Taints = []corev1.Taint{timeAdded(time.Now().Add(-2 * hour))}
 			var known *node
-			known = known.advance(object, sight{at: time.Now(), byServer: time.Now()})
+			known = known.see(object, sight{at: time.Now(), byServer: time.Now()})
 			pod := (&podcache.Pod{}).AsOf(&corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(time.Now().Add(behind))},
 				Spec:       corev1.PodSpec{Tolerations: tolerating300s},
@@ -223,7 +223,7 @@ func TestAClockThatIsSetRightBringsNoEvictionForwardByAPartOfASecond(t *testing.
 		object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "n"}}
 		object.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
 		var known *node
-		known = known.advance(object, sight{at: tainted.Add(-behind), byServer: tainted})
+		known = known.see(object, sight{at: tainted.Add(-behind), byServer: tainted})
 		pod := &podcache.Pod{Tolerations: []corev1.Toleration{{Key: "k", TolerationSeconds: new(int64(3))}}}
 
 		time.Sleep(3 * sec) //nolint:forbidigo // virtual time in a synctest bubble

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/stage"
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -51,9 +52,10 @@ type Config struct {
 	// EventClient writes the events; Client does when it is nil. With one of its own the events
 	// do not compete with evictions for the connection.
 	EventClient kubernetes.Interface
-	// Pods are the bound pods, if they are watched already; whoever made the cache runs it. nil: a cache
-	// of its own.
-	Pods *podcache.Cache
+	// Nodes and Pods are the nodes and the bound pods, if they are watched already; whoever made the caches runs them.
+	// nil: caches of its own.
+	Nodes *nodecache.Cache
+	Pods  *podcache.Cache
 	// Rule decides; the zero value is Kubernetes' default.
 	Rule verdict.Rule
 	// Clock is the API server's, as the answers to Client tell it; nil: this machine's alone is believed.
@@ -117,30 +119,18 @@ func New(config Config) (*Evictor, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	nodes, err := newNodes(config.Client, config.Clock)
-	if err != nil {
-		return nil, fmt.Errorf("prepare the watch of nodes: %w", err)
-	}
-	e := &Evictor{
-		config: config,
-		nodes:  nodes,
-		pods:   config.Pods,
-		events: newEvents(config.Mode),
-	}
-	e.play.Everywhere(
-		func(ctx context.Context) error { nodes.informer.RunWithContext(ctx); return nil },
-		func(ctx context.Context) error { e.events.run(ctx, config.EventClient); return nil },
-	)
+	e := &Evictor{config: config, pods: config.Pods, events: newEvents(config.Mode)}
+	e.play.Everywhere(func(ctx context.Context) error { e.events.run(ctx, config.EventClient); return nil })
 	if e.pods == nil {
 		e.pods = podcache.New(config.Client)
 		e.play.Everywhere(e.pods.Run)
 	}
-	nodes.neverStamped = config.NeverStamp || config.Mode == DryRun
+	e.watchNodes()
 	e.decisions = &decisions{byNode: map[string]decision{}}
 	e.attempts = &attempts{under: map[PodRequest]*attempt{}}
 	metrics := newMetrics()
 	if config.Registerer != nil {
-		if err := metrics.register(config.Registerer, backlogCollector{nodes: nodes, decisions: e.decisions, attempts: e.attempts, clock: config.Clock}); err != nil {
+		if err := metrics.register(config.Registerer, backlogCollector{nodes: e.nodes, decisions: e.decisions, attempts: e.attempts, clock: config.Clock}); err != nil {
 			return nil, fmt.Errorf("register the metrics: %w", err)
 		}
 	}
@@ -148,6 +138,17 @@ func New(config Config) (*Evictor, error) {
 		return nil, err
 	}
 	return e, nil
+}
+
+func (e *Evictor) watchNodes() {
+	nodes := e.config.Nodes
+	if nodes == nil {
+		nodes = nodecache.New(e.config.Client)
+		e.play.Everywhere(nodes.Run)
+	}
+	e.nodes = newNodes(nodes, e.config.Clock)
+	e.nodes.neverStamped = e.config.NeverStamp || e.config.Mode == DryRun
+	e.nodes.follow()
 }
 
 // Run runs the Evictor alone, without a manager or an election, until the context ends.
@@ -158,7 +159,7 @@ func (e *Evictor) Run(ctx context.Context) error { return e.play.Run(ctx) }
 func (e *Evictor) AddTo(mgr manager.Manager) error { return e.play.AddTo(mgr) }
 
 // HasSynced reports whether the caches are complete: the Evictor is ready, to act or to stand by.
-func (e *Evictor) HasSynced() bool { return e.nodes.handler.HasSynced() && e.pods.HasSynced() }
+func (e *Evictor) HasSynced() bool { return e.nodes.cache.HasSynced() && e.pods.HasSynced() }
 
 func (e *Evictor) addControllers(metrics *metrics) error {
 	calls := api{client: e.config.Client, limiter: e.config.Limiter}
@@ -246,7 +247,7 @@ func (s taintChanges) String() string { return "changes of NoExecute taints" }
 
 // WaitForSync implements source.TypedSyncingSource.
 func (s taintChanges) WaitForSync(ctx context.Context) error {
-	cache.WaitFor(ctx, "", s.e.nodes.handler.HasSyncedChecker(), s.e.pods)
+	cache.WaitFor(ctx, "", s.e.nodes.cache, s.e.pods)
 	return ctx.Err()
 }
 

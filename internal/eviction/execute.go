@@ -183,7 +183,7 @@ func (x *executor) evict(ctx context.Context, t *try) (result, error) {
 // returns a result when there is nothing left to do, and an error when the pod must leave by what
 // is cached, but what is live does not confirm it.
 //
-// Live reads are needed because informers are not in step: a pod can be seen bound to a node
+// Live reads are needed because the watches are not in step: a pod can be seen bound to a node
 // whose taint is already gone, while the cached node still shows it (kubernetes/kubernetes#119862),
 // and the cached pod can lack a toleration that it has by now.
 func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Pod) (*podcache.Pod, verdict.Verdict, result, error) {

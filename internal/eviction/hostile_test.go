@@ -404,8 +404,8 @@ func TestAClockSetBackDoesNotKeepATaintInTheFuture(t *testing.T) {
 	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}}
 	object.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
 	var known *node
-	known = known.advance(object, sight{wrong, wrong})
-	known = known.advance(object, sight{right, right})
+	known = known.see(object, sight{wrong, wrong})
+	known = known.see(object, sight{right, right})
 	if since := known.taints[0].Since; since.After(right) {
 		t.Errorf("the taint counts from %v after now", since.Sub(right))
 	}

@@ -38,7 +38,7 @@ func (e *Evictor) Stalled(after time.Duration) bool {
 // Versions returns the resourceVersions that the watches of nodes and of pods have come to. Where the API server is
 // heard they change at least once a minute, with its bookmarks.
 func (e *Evictor) Versions() []string {
-	return []string{e.nodes.informer.LastSyncResourceVersion(), e.pods.LastSyncResourceVersion()}
+	return []string{e.nodes.cache.LastSyncResourceVersion(), e.pods.LastSyncResourceVersion()}
 }
 
 // overdueBy returns the pods that have been due for longer than the given time and are still there.

@@ -19,6 +19,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/internal/bubble"
+	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -81,6 +82,20 @@ func (w *world) run(change ...func(*Config)) {
 		w.t.Fatal(err)
 	}
 	w.stop = bubble.Run(w.t, "the Evictor", evictor.Run)
+}
+
+// seenAt is a node that is seen at an instant, as the cache of nodes tells it.
+func seenAt(at time.Time, object *corev1.Node) nodecache.Change {
+	seen := &nodecache.Node{Node: object}
+	for _, taint := range taints.NoExecute(object.Spec.Taints) {
+		seen.NoExecute = append(seen.NoExecute, nodecache.Taint{Taint: taint, FirstSeen: at})
+	}
+	return nodecache.Change{After: seen}
+}
+
+// see is advance after an object was seen.
+func (n *node) see(object *corev1.Node, seen sight) *node {
+	return n.advance(seenAt(seen.at, object), seen)
 }
 
 // pass lets virtual time pass.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
+	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/stage"
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -31,13 +32,14 @@ const Path = "/shadow"
 
 // Config configures a Comparison.
 type Config struct {
-	// Client lists and watches nodes.
+	// Client lists and watches.
 	Client kubernetes.Interface
 	// EventClient writes the events; Client does when it is nil.
 	EventClient kubernetes.Interface
-	// Pods are the bound pods, if they are watched already; whoever made the cache runs it. nil: a cache
-	// of its own.
-	Pods *podcache.Cache
+	// Nodes and Pods are the nodes and the bound pods, if they are watched already; whoever made the caches runs them.
+	// nil: caches of its own.
+	Nodes *nodecache.Cache
+	Pods  *podcache.Cache
 	// Rule decides; the zero value is Kubernetes' default.
 	Rule verdict.Rule
 	// Clock is the API server's, as the answers to Client tell it; nil: this machine's alone is believed.
@@ -68,6 +70,7 @@ func (c *Config) complete() error {
 type Comparison struct {
 	clock    *apicall.Clock
 	forecast *eviction.Forecast
+	nodes    *nodecache.Cache
 	pods     *podcache.Cache
 	book     *book
 	play     stage.Play
@@ -78,21 +81,19 @@ func New(config Config) (*Comparison, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	forecast, err := eviction.NewForecast(eviction.ForecastConfig{Client: config.Client, Rule: config.Rule, Clock: config.Clock})
-	if err != nil {
-		return nil, err
-	}
-	c := &Comparison{clock: config.Clock, forecast: forecast, pods: config.Pods}
+	c := &Comparison{clock: config.Clock, nodes: config.Nodes, pods: config.Pods}
 	teller := newTeller(config.Logger)
-	c.play.Everywhere(
-		forecast.Run,
-		func(ctx context.Context) error { teller.run(ctx, config.EventClient); return nil },
-	)
+	c.play.Everywhere(func(ctx context.Context) error { teller.run(ctx, config.EventClient); return nil })
+	if c.nodes == nil {
+		c.nodes = nodecache.New(config.Client)
+		c.play.Everywhere(c.nodes.Run)
+	}
+	c.forecast = eviction.NewForecast(eviction.ForecastConfig{Nodes: c.nodes, Rule: config.Rule, Clock: config.Clock})
 	if c.pods == nil {
 		c.pods = podcache.New(config.Client)
 		c.play.Everywhere(c.pods.Run)
 	}
-	c.book = newBook(forecast, c.pods, newReport(), teller)
+	c.book = newBook(c.forecast, c.pods, newReport(), teller)
 	if config.Registerer != nil {
 		if err := c.book.report.metrics.register(config.Registerer, func() (int, int) { return c.book.backlog(now()) }); err != nil {
 			return nil, fmt.Errorf("register the metrics: %w", err)
@@ -120,7 +121,7 @@ func (c *Comparison) AddTo(mgr manager.Manager) error {
 }
 
 // HasSynced reports whether the caches are complete.
-func (c *Comparison) HasSynced() bool { return c.forecast.HasSynced() && c.pods.HasSynced() }
+func (c *Comparison) HasSynced() bool { return c.nodes.HasSynced() && c.pods.HasSynced() }
 
 // Report returns what the comparison has come to.
 func (c *Comparison) Report() Report {
@@ -158,7 +159,7 @@ func (s changes) Start(_ context.Context, queue workqueue.TypedRateLimitingInter
 
 // WaitForSync implements source.TypedSyncingSource. The comparison begins when everything is seen.
 func (s changes) WaitForSync(ctx context.Context) error {
-	cache.WaitFor(ctx, "", s.c.forecast.Synced(), s.c.pods)
+	cache.WaitFor(ctx, "", s.c.nodes, s.c.pods)
 	if ctx.Err() == nil {
 		s.c.book.begin(now())
 	}
