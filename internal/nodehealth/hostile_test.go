@@ -15,7 +15,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,6 +25,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/bubble"
+	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 )
 
 func forbidden() error {
@@ -286,8 +286,7 @@ func TestAStandbyForgetsNodesThatWent(t *testing.T) {
 		k, err := New(Config{Client: w.client})
 		w.must(nil, err)
 		defer k.events.broadcaster.Shutdown()
-		go k.nodes.informer.RunWithContext(t.Context())
-		synctest.Wait()
+		bubble.Run(t, "the cache of nodes", k.nodes.cache.Run)
 		w.comeAndGo(100)
 		if got := len(k.looks.early); got != 0 {
 			t.Errorf("%d nodes that are gone are remembered", got)
@@ -804,26 +803,6 @@ func TestANodeOfWhichAPatchSaysThatItIsNotThereIsLookedAtAgain(t *testing.T) {
 	})
 }
 
-// client-go transforms the nodes of a first list that is streamed twice.
-func TestSlimTwiceIsSlimOnce(t *testing.T) {
-	full := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{v1alpha1.OwnedAnnotation: `{"r":"x:NoSchedule"}`, "other": "y"}},
-		Spec:       corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoSchedule}}, PodCIDR: "10.0.0.0/24"},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Message: "told"}}},
-	}
-	once, err := slim(full)
-	if err != nil {
-		t.Fatal(err)
-	}
-	twice, err := slim(once)
-	if err != nil || !apiequality.Semantic.DeepEqual(once, twice) {
-		t.Errorf("twice it is %v (%v), once %v", twice, err, once)
-	}
-	if got := ownedBy(twice.(*corev1.Node)); got["r"] != "x:NoSchedule" {
-		t.Errorf("it owns %v", got)
-	}
-}
-
 // A connection that dies without a word is noticed after 45 s, when the grace periods of many are over.
 func TestLiveNodesAreNotCalledSilentWhileTheWatchOfLeasesHangs(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
@@ -862,15 +841,24 @@ func TestWhileTheLiveReadOfALeaseFailsNobodyIsCalledSilent(t *testing.T) {
 	})
 }
 
-func TestANodeWhoseHandlerHasNotRunIsNotSilent(t *testing.T) {
+func TestANodeOfWhichTheKeeperIsNotToldYetIsNotSilent(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		k, err := New(Config{Client: w.client, Grace: defaultGrace})
+		nodes := nodecache.New(w.client)
+		var k *Keeper
+		var told, silent atomic.Bool
+		nodes.Subscribe(func(nodecache.Change) { // it is told first, and the cache shows the node
+			told.Store(true)
+			silent.Store(k.silent("n", time.Now()))
+		})
+		k, err := New(Config{Client: w.client, Nodes: nodes, Grace: defaultGrace})
 		w.must(nil, err)
 		defer k.events.broadcaster.Shutdown()
-		// The store has a node before the handlers are told.
-		w.must(nil, k.nodes.informer.GetStore().Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", CreationTimestamp: metav1.Now()}}))
-		if k.silent("n", time.Now()) {
-			t.Error("a node that was made just now is called silent")
+		w.must(w.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "n", CreationTimestamp: metav1.Now()},
+		}, metav1.CreateOptions{}))
+		bubble.Run(t, "the cache of nodes", nodes.Run)
+		if !told.Load() || silent.Load() {
+			t.Errorf("told: %t, and a node that was made just now is called silent: %t", told.Load(), silent.Load())
 		}
 	})
 }

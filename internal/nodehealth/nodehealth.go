@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/stage"
 )
@@ -54,9 +55,10 @@ type Config struct {
 	Client kubernetes.Interface
 	// LeaseClient watches the leases, and EventClient writes the events; Client does when they are nil.
 	LeaseClient, EventClient kubernetes.Interface
-	// Pods are the bound pods, if they are watched already; whoever made the cache runs it. nil: a cache
-	// of its own.
-	Pods *podcache.Cache
+	// Nodes and Pods are the nodes and the bound pods, if they are watched already; whoever made the caches runs them.
+	// nil: caches of its own.
+	Nodes *nodecache.Cache
+	Pods  *podcache.Cache
 	// Rules reads, watches and writes NodeTaintRules; nil: there are none.
 	Rules client.WithWatch
 	// Grace is for how long nodes may be silent.
@@ -113,13 +115,13 @@ func New(config Config) (*Keeper, error) {
 	}
 	k := &Keeper{config: config, pods: config.Pods, probes: newProbes(config.Grace), events: newEvents(config.DryRun), zones: newZones(config.Policy, config.Logger), rules: newRulebook()}
 	k.leases = newLeases(k.probes)
-	var err error
-	k.nodes, err = newNodes(config.Client, k.probes, observers{changed: k.changed, came: k.came, went: k.went})
-	if err != nil {
-		return nil, fmt.Errorf("prepare the watch of nodes: %w", err)
+	from := config.Nodes
+	if from == nil {
+		from = nodecache.New(config.Client)
+		k.play.Everywhere(from.Run)
 	}
+	k.nodes = newNodes(from, k.probes, observers{changed: k.changed, came: k.came, went: k.went})
 	k.play.Everywhere(
-		func(ctx context.Context) error { k.nodes.informer.RunWithContext(ctx); return nil },
 		func(ctx context.Context) error { k.leases.run(ctx, config.LeaseClient); return nil },
 		func(ctx context.Context) error { k.events.run(ctx, config.EventClient); return nil },
 	)
@@ -146,7 +148,7 @@ func (k *Keeper) AddTo(mgr manager.Manager) error { return k.play.AddTo(mgr) }
 
 // HasSynced reports whether the watches have brought their first lists.
 func (k *Keeper) HasSynced() bool {
-	return k.nodes.handler.HasSynced() && cache.IsDone(k.leases) && k.pods.HasSynced()
+	return k.nodes.cache.HasSynced() && cache.IsDone(k.leases) && k.pods.HasSynced()
 }
 
 // changed asks for a look at a node, and for plans of the rules.

@@ -74,7 +74,7 @@ func (b begin) Start(ctx context.Context, queue workqueue.TypedRateLimitingInter
 
 // WaitForSync implements source.TypedSyncingSource.
 func (b begin) WaitForSync(ctx context.Context) error {
-	cache.WaitFor(ctx, "", b.k.nodes.handler.HasSyncedChecker(), b.k.leases, b.k.pods)
+	cache.WaitFor(ctx, "", b.k.nodes.cache, b.k.leases, b.k.pods)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

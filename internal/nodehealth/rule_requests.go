@@ -21,7 +21,7 @@ const togetherWithin = 250 * time.Millisecond
 
 // addRules adds the watch of the rules and their controller.
 func (k *Keeper) addRules(calls api, metrics *metrics) error {
-	requests := &ruleRequests{nodes: k.nodes.handler.HasSyncedChecker(), orphans: k.wakeOwners}
+	requests := &ruleRequests{nodes: k.nodes.cache, orphans: k.wakeOwners}
 	watch, err := newRuleWatch(k.config.Rules, k.config.Logger, requests.ruleChanged)
 	if err != nil {
 		return fmt.Errorf("prepare the watch of rules: %w", err)

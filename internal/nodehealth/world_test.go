@@ -363,7 +363,7 @@ func (w *world) wantMetric(name string, labels map[string]string, want float64) 
 func (w *world) watchNodesFromTheirList() {
 	var begun watch.Interface
 	w.client.PrependReactor("list", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		if list, ok := action.(clienttesting.ListActionImpl); !ok || list.ListOptions.ResourceVersion == "" {
+		if list, ok := action.(clienttesting.ListActionImpl); !ok || list.ListOptions.Limit == 0 {
 			return false, nil, nil // not a reflector
 		}
 		if begun != nil {
