@@ -26,6 +26,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/coexist"
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
+	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/podwire"
@@ -125,26 +126,41 @@ type part interface {
 	HasSynced() bool
 }
 
-// newParts makes the parts that the flags ask for. They share one client, and one watch of pods on a connection of its own.
+// newParts makes the parts that the flags ask for.
 func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) {
-	clock := &apicall.Clock{}
-	client, err := podwire.NewForConfig(clock.Listen(apicall.Config(config)))
+	clients, err := newClients(config)
 	if err != nil {
 		return nil, err
 	}
-	eventClient, err := kubernetes.NewForConfig(eventConfig(config))
-	if err != nil {
-		return nil, err
-	}
-	watching, err := podwire.NewForConfig(apicall.Gathered(apicall.Config(config), podcache.Gather))
-	if err != nil {
-		return nil, err
-	}
-	pods, limiter := podcache.New(watching), o.limiter()
-	parts := []part{podWatch{pods}}
+	return clients.parts(log, o)
+}
+
+// clients are those of the process. What is watched in great numbers has a connection of its own.
+type clients struct {
+	api, events, pods, leases kubernetes.Interface
+
+	clock *apicall.Clock // the API server's, as the answers to api tell it
+	rules client.WithWatch
+}
+
+func newClients(config *rest.Config) (*clients, error) {
+	c := &clients{clock: &apicall.Clock{}}
+	var errs [5]error
+	c.api, errs[0] = podwire.NewForConfig(c.clock.Listen(apicall.Config(config)))
+	c.events, errs[1] = kubernetes.NewForConfig(eventConfig(config))
+	c.pods, errs[2] = podwire.NewForConfig(apicall.Gathered(apicall.Config(config), podcache.Gather))
+	c.leases, errs[3] = kubernetes.NewForConfig(apicall.Gathered(apicall.Config(config), nodehealth.GatherLeases))
+	c.rules, errs[4] = rulesClient(config)
+	return c, errors.Join(errs[:]...)
+}
+
+// parts makes the parts that the flags ask for. They share one watch of nodes and one of pods.
+func (c *clients) parts(log logr.Logger, o *options) ([]part, error) {
+	nodes, pods, limiter := nodecache.New(c.api), podcache.New(c.pods), o.limiter()
+	parts := []part{watched{nodes}, watched{pods}}
 	if o.shadow {
 		comparison, err := shadow.New(shadow.Config{
-			Client: client, EventClient: eventClient, Pods: pods, Clock: clock,
+			Client: c.api, EventClient: c.events, Nodes: nodes, Pods: pods, Clock: c.clock,
 			Rule:       verdict.Rule{Matcher: o.matcher()},
 			Registerer: metrics.Registry,
 			Logger:     log,
@@ -156,7 +172,7 @@ func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) 
 	}
 	if o.enabled(controllerEviction) {
 		evictor, err := eviction.New(eviction.Config{
-			Client: client, EventClient: eventClient, Pods: pods, Clock: clock,
+			Client: c.api, EventClient: c.events, Nodes: nodes, Pods: pods, Clock: c.clock,
 			NeverStamp:          !o.stampTaints,
 			BesideBuiltIn:       o.coexist,
 			Rule:                verdict.Rule{Matcher: o.matcher()},
@@ -171,7 +187,7 @@ func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) 
 		}
 		parts = append(parts, evictor)
 		if o.coexist {
-			keeper, err := newCoexistence(client, clock, pods, evictor, log, o)
+			keeper, err := newCoexistence(c.api, c.clock, pods, evictor, log, o)
 			if err != nil {
 				return nil, err
 			}
@@ -179,16 +195,8 @@ func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) 
 		}
 	}
 	if o.enabled(controllerNodeHealth) {
-		rules, err := rulesClient(config)
-		if err != nil {
-			return nil, err
-		}
-		leases, err := kubernetes.NewForConfig(apicall.Gathered(apicall.Config(config), nodehealth.GatherLeases))
-		if err != nil {
-			return nil, err
-		}
 		keeper, err := nodehealth.New(nodehealth.Config{
-			Client: client, LeaseClient: leases, EventClient: eventClient, Pods: pods, Rules: rules,
+			Client: c.api, LeaseClient: c.leases, EventClient: c.events, Nodes: nodes, Pods: pods, Rules: c.rules,
 			Grace:      o.nodeHealth.grace(),
 			Policy:     o.nodeHealth.policy(),
 			DryRun:     o.dryRun,
@@ -226,11 +234,16 @@ func rulesClient(config *rest.Config) (client.WithWatch, error) {
 	return client.NewWithWatch(config, client.Options{Scheme: scheme})
 }
 
-// podWatch runs the watch of pods that the other parts share.
-type podWatch struct{ *podcache.Cache }
+type cached interface {
+	Run(ctx context.Context) error
+	HasSynced() bool
+}
 
-// AddTo adds it to a manager, in every replica.
-func (w podWatch) AddTo(mgr manager.Manager) error {
+// watched is a cache that the other parts share.
+type watched struct{ cached }
+
+// AddTo adds its watch to a manager, in every replica.
+func (w watched) AddTo(mgr manager.Manager) error {
 	var play stage.Play
 	play.Everywhere(w.Run)
 	return play.AddTo(mgr)

@@ -1,0 +1,55 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/bubble"
+)
+
+func TestMain(m *testing.M) { bubble.Main(m) }
+
+func TestTheProcessHasOneWatchOfNodesAndOneOfPods(t *testing.T) {
+	for name, args := range map[string][]string{
+		"all controllers": {"--controllers=*"},
+		"a shadow":        {"--shadow"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := fake.NewClientset()
+				all := &clients{api: api, events: api, pods: api, leases: api, clock: &apicall.Clock{}}
+				parts, err := all.parts(logr.Discard(), parse(t, args...))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, part := range parts {
+					bubble.Run(t, "a part of the process", part.(interface {
+						Run(ctx context.Context) error
+					}).Run)
+				}
+				for _, part := range parts {
+					if !part.HasSynced() {
+						t.Errorf("%T has not synced", part)
+					}
+				}
+				asked := map[string]int{}
+				for _, action := range api.Actions() {
+					asked[action.GetVerb()+" "+action.GetResource().Resource]++
+				}
+				for _, call := range []string{"list nodes", "watch nodes", "list pods", "watch pods"} {
+					if asked[call] != 1 {
+						t.Errorf("%d times %s, want once", asked[call], call)
+					}
+				}
+			})
+		})
+	}
+}
