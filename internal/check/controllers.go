@@ -15,6 +15,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plan"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // state says whether a controller runs.
@@ -216,7 +217,7 @@ func (d *detective) builtInWrote() bool {
 func (d *detective) evicted(program string) (time.Time, bool) {
 	trace, ok := d.Signs.Evictions[program]
 	if ok {
-		d.sign("%s wrote %s of evictions, the last at %s.", program, count(trace.Count, "event"), instant(trace.Last))
+		d.sign("%s wrote %s of evictions, the last at %s.", program, sentence.Counted(trace.Count, "event"), instant(trace.Last))
 	}
 	return trace.Last, ok
 }

@@ -221,10 +221,3 @@ func (f *Facts) source(object cliv1alpha1.CheckedObject, names []string) string 
 	}
 	return f.Sources[part]
 }
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}

@@ -13,6 +13,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plan"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // falseComfort: an eviction by a taint is a delete, and asks no PodDisruptionBudget.
@@ -74,7 +75,7 @@ func judge(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod) (Finding, b
 	default:
 		return Finding{
 			Message: fmt.Sprintf("It allows %s, and node %s has %d of its %s: a NoExecute taint on that node alone makes them leave without asking it.",
-				count(allowed, "disruption"), most, len(together), count(covered, "pod")),
+				sentence.Counted(allowed, "disruption"), most, len(together), sentence.Counted(covered, "pod")),
 			Names: together,
 		}, true
 	}

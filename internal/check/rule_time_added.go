@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -35,7 +36,7 @@ func findNoTimeAdded(facts *Facts) []Finding {
 	for _, spec := range slices.Sorted(maps.Keys(nodes)) {
 		all = append(all, Finding{
 			Object:  cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "Taint", Name: spec}},
-			Message: fmt.Sprintf("It has no timeAdded on %s, so its tolerationSeconds count anew when the controller that evicts restarts.", count(len(nodes[spec]), "node")),
+			Message: fmt.Sprintf("It has no timeAdded on %s, so its tolerationSeconds count anew when the controller that evicts restarts.", sentence.Counted(len(nodes[spec]), "node")),
 			Names:   nodes[spec],
 		})
 	}

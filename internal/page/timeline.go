@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // How much of a plan gets a row, a mark, or a name in one.
@@ -226,7 +227,7 @@ func (z zone) row() row {
 	for _, node := range z.nodes {
 		pods, leaving = pods+node.Pods, leaving+node.Leave
 	}
-	r := row{Kind: "Zone", Name: z.name, Detail: counted(len(z.nodes), "node"), Answer: fmt.Sprintf("%d of %s", leaving, leave(pods))}
+	r := row{Kind: "Zone", Name: z.name, Detail: sentence.Counted(len(z.nodes), "node"), Answer: fmt.Sprintf("%d of %s", leaving, leave(pods))}
 	if z.name == "" {
 		r.Name = "unknown"
 	}
@@ -289,7 +290,7 @@ func newMark(r *row, of []moment, y float64, at time.Time) mark {
 		m.Count = compact(len(of))
 		m.Scale = number(1.1 + min(math.Log10(float64(len(of)))*0.1, 0.4))
 	}
-	m.Title = fmt.Sprintf("%s %s, %s: %s %s", r.Kind, r.Name, span(of, at), counted(len(of), "pod"), m.Kind.verb(len(of)))
+	m.Title = fmt.Sprintf("%s %s, %s: %s %s", r.Kind, r.Name, span(of, at), sentence.Counted(len(of), "pod"), m.Kind.verb(len(of)))
 	m.Names = named(of)
 	return m
 }
@@ -345,11 +346,4 @@ func compact(n int) string {
 		return strconv.FormatFloat(math.Round(float64(n)/100)/10, 'f', -1, 64) + "k"
 	}
 	return strconv.Itoa((n+500)/1000) + "k"
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

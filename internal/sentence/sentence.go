@@ -1,0 +1,15 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sentence holds what the sentences of commands, checks and pages have in common.
+package sentence
+
+import "fmt"
+
+// Counted says how many of something there are: 1 pod, 2 pods.
+func Counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
