@@ -5,6 +5,7 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -160,20 +161,38 @@ func keep[T any](all *[]*T, slim func(*T) *T) func(*T) {
 	return func(object *T) { *all = append(*all, slim(object)) }
 }
 
-// without goes on without a kind that may not be read, and says what follows.
+// without goes on without a kind that may not be read or that the API server does not have, and says what follows.
 func (r *apiReader) without(err error, follows string) error {
-	var denied deniedError
-	if !errors.As(err, &denied) {
-		return err
+	if denied, ok := errors.AsType[deniedError](err); ok {
+		r.cluster.Missing = append(r.cluster.Missing, fmt.Sprintf("You may not list %s, so %s.", denied.kind, follows))
+		return nil
 	}
-	r.cluster.Missing = append(r.cluster.Missing, fmt.Sprintf("You may not list %s, so %s.", denied.kind, follows))
-	return nil
+	if absent, ok := errors.AsType[absentError](err); ok {
+		r.cluster.Missing = append(r.cluster.Missing, fmt.Sprintf("The API server does not have %s, so %s.", absent.kind, follows))
+		return nil
+	}
+	return err
 }
 
 // deniedError: the API server does not let us read a kind.
 type deniedError struct {
 	kind string
 	error
+}
+
+// absentError: the API server does not have a kind.
+type absentError struct {
+	kind string
+	error
+}
+
+func (e absentError) Unwrap() error { return e.error }
+
+// isUnreadable reports whether a kind may not be read, or is not there.
+func isUnreadable(err error) bool {
+	_, denied := errors.AsType[deniedError](err)
+	_, absent := errors.AsType[absentError](err)
+	return denied || absent
 }
 
 // listAll lists all objects of a kind.
@@ -210,10 +229,22 @@ func failed(ctx context.Context, server, verb, kind string, err error) error {
 		return deniedError{kind, fmt.Errorf("%s: %w: ask for the right to %s them, or name files with -f", doing, err, verb)}
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%s: the API server %s does not know you: %w: log in again", doing, server, err)
+	case apierrors.IsNotFound(err):
+		return absentError{kind, fmt.Errorf("%s: the API server %s does not have them: %w: check the context (kubectl config current-context)", doing, server, err)}
+	case isDistrust(err):
+		return fmt.Errorf("%s: the API server %s is not who the kubeconfig says: %w: check the server and its certificate authority there", doing, server, err)
 	case isSilence(err):
 		return fmt.Errorf("%s: the API server %s does not answer: %w: check the context (kubectl config current-context) and the network, or give it longer with --request-timeout", doing, server, err)
+	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
+		return fmt.Errorf("%s: %s does not answer as an API server does: %w: check the context (kubectl config current-context)", doing, server, err)
 	}
-	return fmt.Errorf("%s: %w", doing, err)
+	return fmt.Errorf("%s: the API server %s fails: %w: try again", doing, server, err)
+}
+
+// isDistrust reports whether the API server's certificate is not one to trust.
+func isDistrust(err error) bool {
+	_, ok := errors.AsType[*tls.CertificateVerificationError](err)
+	return ok
 }
 
 // isSilence reports whether no answer came.

@@ -5,6 +5,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/check"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // Formats of check for programs that show findings.
@@ -72,14 +74,9 @@ Rules:
 
   # All rules but one
   kubectl taintkeeper check --rules='*,-single-replica'`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("%q: check takes no arguments: name files with -f, or a namespace with -n", args[0])}
-			}
-			return nil
-		},
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.complete(config)
+			o.namespace = *config.Namespace
 			if err := o.validate(); err != nil {
 				return err
 			}
@@ -113,12 +110,6 @@ func ruleNames() []string {
 	return names
 }
 
-func (o *checkOptions) complete(config *genericclioptions.ConfigFlags) {
-	if config.Namespace != nil && !o.allNamespaces {
-		o.namespace = *config.Namespace
-	}
-}
-
 func (o *checkOptions) validate() error {
 	if !slices.Contains(failOns, o.failOn) {
 		return usageError{fmt.Errorf("--fail-on=%s: choose one of %s", o.failOn, strings.Join(failOns, ", "))}
@@ -127,6 +118,12 @@ func (o *checkOptions) validate() error {
 		if name := strings.TrimPrefix(item, "-"); item != "*" && !slices.Contains(ruleNames(), name) {
 			return usageError{fmt.Errorf("--rules: there is no rule %q%s; there are %s", name, suggest(name, ruleNames()), strings.Join(ruleNames(), ", "))}
 		}
+	}
+	if o.allNamespaces && *o.source.config.Namespace != "" {
+		return usageError{errors.New("namespaces are given twice: use --all-namespaces or --namespace")}
+	}
+	if err := o.source.validate(); err != nil {
+		return err
 	}
 	if len(o.chosen()) == 0 {
 		return usageError{fmt.Errorf("--rules=%s: this leaves no rule to apply", strings.Join(o.rules, ","))}
@@ -164,6 +161,9 @@ func (o *checkOptions) print(report *cliv1alpha1.CheckReport) error {
 	if printed, err := o.output.object(report); printed {
 		return err
 	}
+	if o.output.noHeaders || !slices.Contains([]string{formatTable, formatWide}, o.output.format) {
+		o.output.notes(report.Notes)
+	}
 	switch o.output.format {
 	case formatSARIF:
 		return printSARIF(&o.output, report)
@@ -192,7 +192,7 @@ func (o *checkOptions) verdict(report *cliv1alpha1.CheckReport) error {
 	if failed == 0 {
 		return nil
 	}
-	return foundError{fmt.Errorf("%s at or above --fail-on=%s", counted(failed, "finding"), o.failOn)}
+	return foundError{fmt.Errorf("%s at or above --fail-on=%s", sentence.Counted(failed, "finding"), o.failOn)}
 }
 
 // foundError is no failure of the command: it found what it was asked to look for.

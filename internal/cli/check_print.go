@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // printCheck prints a report for a person: how much there is, who does what, the findings, and what to do about them.
@@ -51,8 +52,8 @@ func printCheck(o *output, report *cliv1alpha1.CheckReport) error {
 func found(report *cliv1alpha1.CheckReport) string {
 	s := report.Summary
 	return fmt.Sprintf("%s, %s, %s: %s, %s, %s and %s checked.",
-		counted(s.Errors, "error"), counted(s.Warnings, "warning"), counted(s.Infos, "info"),
-		counted(s.Nodes, "node"), counted(s.Pods, "pod"), counted(s.Workloads, "workload"), counted(s.Budgets, "PodDisruptionBudget"))
+		sentence.Counted(s.Errors, "error"), sentence.Counted(s.Warnings, "warning"), sentence.Counted(s.Infos, "info"),
+		sentence.Counted(s.Nodes, "node"), sentence.Counted(s.Pods, "pod"), sentence.Counted(s.Workloads, "workload"), sentence.Counted(s.Budgets, "PodDisruptionBudget"))
 }
 
 func findingRow(finding *cliv1alpha1.CheckFinding) []any {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -35,6 +36,8 @@ type Env struct {
 // New returns the command with all its subcommands.
 func New(env Env) *cobra.Command {
 	config := genericclioptions.NewConfigFlags(true)
+	out := &written{Writer: env.Out}
+	env.Out = out
 	root := &cobra.Command{
 		Use:   "kubectl-taintkeeper",
 		Short: "Say what a taint would do, before it is set",
@@ -44,6 +47,8 @@ Nothing has to be installed in the cluster. Only taint and untaint change anythi
 also takes files (-f), so a plan can be made without a cluster.`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl taintkeeper"},
 		Version:       env.Version,
+		Args:          cobra.ArbitraryArgs, // see runRoot
+		RunE:          runRoot,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -64,8 +69,56 @@ also takes files (-f), so a plan can be made without a cluster.`,
 		newTaints(env, config),
 		newUntaint(env, config),
 	)
+	for _, cmd := range root.Commands() {
+		checkPrinted(cmd, out)
+	}
 	completeGlobalFlags(root, config)
 	return root
+}
+
+// runRoot is what the command does without any of its subcommands.
+func runRoot(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	var names []string
+	for _, sub := range cmd.Commands() {
+		names = append(names, sub.Name())
+	}
+	return usageError{fmt.Errorf("there is no command %q%s: see %s --help", args[0], suggest(args[0], names), cmd.CommandPath())}
+}
+
+// checkPrinted lets a command fail if not all that it printed could be written.
+func checkPrinted(cmd *cobra.Command, out *written) {
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		err := run(cmd, args)
+		if out.err != nil {
+			return printError{fmt.Errorf("print: %w", out.err)}
+		}
+		return err
+	}
+}
+
+// printError: what was printed could not be written.
+type printError struct{ error }
+
+func (e printError) Unwrap() error { return e.error }
+
+// noArgs is for commands that take flags alone.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usageError{fmt.Errorf("%q: %s takes no arguments: name files with -f, or see %s --help", args[0], cmd.Name(), cmd.CommandPath())}
+}
+
+// aboutAll refuses a namespace for a command that is about nodes and all pods on them, whose output would have pods of others.
+func aboutAll(config *genericclioptions.ConfigFlags) error {
+	if *config.Namespace == "" {
+		return nil
+	}
+	return usageError{fmt.Errorf("--namespace=%s: nodes have pods of all namespaces, and so has what this command says: leave it out", *config.Namespace)}
 }
 
 // usageError is a mistake on the command line.
@@ -78,8 +131,11 @@ func Fail(out io.Writer, err error) int {
 	if err == nil {
 		return ExitOK
 	}
+	if _, ok := errors.AsType[printError](err); ok && errors.Is(err, syscall.EPIPE) {
+		return ExitFailed // whoever read has heard enough
+	}
 	for line := range strings.SplitSeq(strings.TrimSpace(err.Error()), "\n") {
-		fmt.Fprintf(out, "error: %s\n", line)
+		fmt.Fprintf(out, "error: %s\n", printable(line))
 	}
 	if _, ok := errors.AsType[usageError](err); ok {
 		return ExitUsage

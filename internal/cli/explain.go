@@ -45,6 +45,9 @@ a pod is looked for in all namespaces unless -n names one.`,
 			if err := o.complete(args); err != nil {
 				return err
 			}
+			if err := o.source.validate(); err != nil {
+				return err
+			}
 			if err := o.output.validate(); err != nil {
 				return err
 			}

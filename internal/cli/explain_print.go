@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // explainer prints an explanation for a person: the answer, what it rests on, and what would alter it.
@@ -24,6 +25,7 @@ type explainer struct {
 func printExplanation(o *output, explanation *cliv1alpha1.Explanation) error {
 	e := explainer{o, explanation}
 	if o.format == formatName {
+		o.notes(e.Notes)
 		o.line("pod/%s", e.Name)
 		return nil
 	}
@@ -111,11 +113,11 @@ func (e *explainer) refusals() string {
 	case all == 0:
 		return "there is no node that it could go to"
 	case refuse == 0:
-		return fmt.Sprintf("taints are not the reason, none of %s refuses it for its taints", counted(all, "node"))
+		return fmt.Sprintf("taints are not the reason, none of %s refuses it for its taints", sentence.Counted(all, "node"))
 	case refuse == all:
 		return fmt.Sprintf("every node refuses it for its taints, %d of %d", refuse, all)
 	}
-	return fmt.Sprintf("%d of %s refuse it for their taints, and %d do not", refuse, counted(all, "node"), all-refuse)
+	return fmt.Sprintf("%d of %s refuse it for their taints, and %d do not", refuse, sentence.Counted(all, "node"), all-refuse)
 }
 
 // section begins a part of the text.
@@ -170,7 +172,7 @@ func (e *explainer) printTaints() error {
 		taint := &e.Taints[i]
 		age := "unknown"
 		if !taint.TimeAdded.IsZero() {
-			age = span(taint.TimeAdded.Time, e.At.Time)
+			age = ageOf(taint.TimeAdded.Time, e.At.Time)
 		}
 		by := ""
 		if taint.Toleration != nil {
@@ -316,6 +318,14 @@ func (e *explainer) printNotes() {
 	for _, note := range e.Notes {
 		e.line("Note: %s", note)
 	}
+}
+
+// ageOf says how old something is. The clock of whoever wrote down when it began may be ahead.
+func ageOf(began, now time.Time) string {
+	if began.After(now) {
+		return "in " + relative(now, began)
+	}
+	return span(began, now)
 }
 
 // span says how long it is from one instant to a later one.

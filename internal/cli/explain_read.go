@@ -20,16 +20,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plan"
 )
 
-// templated are the workloads whose spec.template is the template of their pods.
-var templated = map[schema.GroupKind]schema.GroupVersionResource{
-	{Group: "apps", Kind: "ReplicaSet"}:        {Group: "apps", Version: "v1", Resource: "replicasets"},
-	{Group: "apps", Kind: "StatefulSet"}:       {Group: "apps", Version: "v1", Resource: "statefulsets"},
-	{Group: "apps", Kind: "DaemonSet"}:         {Group: "apps", Version: "v1", Resource: "daemonsets"},
-	{Group: "apps", Kind: "Deployment"}:        {Group: "apps", Version: "v1", Resource: "deployments"},
-	{Group: "batch", Kind: "Job"}:              {Group: "batch", Version: "v1", Resource: "jobs"},
-	{Group: "", Kind: "ReplicationController"}: {Version: "v1", Resource: "replicationcontrollers"},
-}
-
 // subjectReader reads one pod and what there is to know around it from an API server, and nothing else of the cluster.
 type subjectReader struct {
 	api       *apiReader
@@ -38,13 +28,13 @@ type subjectReader struct {
 
 // newSubjectReader returns a reader, and the namespace in which kubectl would look.
 func newSubjectReader(source *source) (string, *subjectReader, error) {
-	namespace, _, err := source.config.ToRawKubeConfigLoader().Namespace()
+	config, err := source.restConfig()
 	if err != nil {
-		return "", nil, source.notFound(err)
+		return "", nil, err
 	}
-	config, err := source.config.ToRESTConfig()
+	namespace, err := source.namespace()
 	if err != nil {
-		return "", nil, source.notFound(err)
+		return "", nil, err
 	}
 	config = forReading(config)
 	clients, err := kubernetes.NewForConfig(config)
@@ -153,7 +143,7 @@ func (r *subjectReader) climb(ctx context.Context, subject *plan.Subject) error 
 	if object == nil {
 		return err
 	}
-	subject.Template.Writers = plan.WritersOf(object.GetManagedFields(), "spec", "template", "spec", "tolerations")
+	subject.Template.Writers = plan.WritersOf(object.GetManagedFields(), workloadKinds[object.GroupVersionKind().GroupKind()].in("spec", "tolerations")...)
 	return nil
 }
 
@@ -162,16 +152,16 @@ func (r *subjectReader) workload(ctx context.Context, namespace string, owner *m
 	if owner == nil {
 		return nil, nil
 	}
-	resource, ok := templated[schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()]
+	kind, ok := workloadKinds[schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()]
 	if !ok {
 		return nil, nil
 	}
-	object, err := r.workloads.Resource(resource).Namespace(namespace).Get(ctx, owner.Name, metav1.GetOptions{})
+	object, err := r.workloads.Resource(kind.resource).Namespace(namespace).Get(ctx, owner.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err), err == nil && object.GetUID() != owner.UID:
 		return nil, nil
 	case err != nil:
-		return nil, r.without(failed(ctx, r.api.server, "get", resource.Resource, err), "the origin of tolerations is told by their form")
+		return nil, r.without(failed(ctx, r.api.server, "get", kind.resource.Resource, err), "the origin of tolerations is told by their form")
 	}
 	return object, nil
 }

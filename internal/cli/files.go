@@ -29,7 +29,7 @@ const stdin = "stdin"
 
 // readFiles returns the objects that files hold. Kinds that play no part are passed over.
 func readFiles(in io.Reader, files resource.FilenameOptions, wanted wants) (*plan.Cluster, error) {
-	builder := resource.NewLocalBuilder().Unstructured().ContinueOnError().Flatten()
+	builder := resource.NewLocalBuilder().Unstructured().ContinueOnError()
 	if i := slices.Index(files.Filenames, "-"); i >= 0 {
 		builder = builder.Stream(in, stdin)
 		files.Filenames = slices.Delete(slices.Clone(files.Filenames), i, i+1)
@@ -40,9 +40,9 @@ func readFiles(in io.Reader, files resource.FilenameOptions, wanted wants) (*pla
 	collected := collector{wants: wanted, cluster: &plan.Cluster{
 		Controllers: map[types.UID]metav1.OwnerReference{},
 		Templates:   map[types.UID]*plan.Template{},
-	}, seen: map[types.UID]bool{}}
+	}, seen: map[types.UID]bool{}, named: map[objectName]types.UID{}}
 	if err := collected.takeAll(builder.Do()); err != nil {
-		return nil, fmt.Errorf("read files: %w", err)
+		return nil, inFiles(err)
 	}
 	collected.hear()
 	return collected.result()
@@ -53,6 +53,7 @@ type collector struct {
 	wants   wants
 	cluster *plan.Cluster
 	seen    map[types.UID]bool
+	named   map[objectName]types.UID // nodes and pods
 	sharer  plan.Sharer
 }
 
@@ -84,7 +85,21 @@ func (c *collector) takeAll(files *resource.Result) error {
 	return utilerrors.Flatten(utilerrors.NewAggregate(append([]error{group.Wait()}, failed...)))
 }
 
+// take takes an object, or all that are in a list. A list can hold lists.
 func (c *collector) take(next decoded) error {
+	if list, ok := next.object.(runtime.Unstructured); ok && list.IsList() {
+		var failed []error
+		err := list.EachListItem(func(item runtime.Object) error {
+			if err := c.take(decoded{next.source, item}); err != nil {
+				failed = append(failed, err)
+			}
+			return nil
+		})
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: holds a list without items: %w", next.source, err))
+		}
+		return utilerrors.NewAggregate(failed)
+	}
 	object, ok := next.object.(*unstructured.Unstructured)
 	if !ok {
 		return fmt.Errorf("%s: holds %T, which is no object", next.source, next.object)
@@ -98,20 +113,23 @@ func (c *collector) take(next decoded) error {
 
 // add takes one object. The same in two files counts once.
 func (c *collector) add(object *unstructured.Unstructured) error {
-	if uid := object.GetUID(); uid != "" {
-		if c.seen[uid] {
-			return nil
-		}
-		c.seen[uid] = true
+	if known, err := c.knows(object); known || err != nil {
+		return err
 	}
 	if err := c.addTemplate(object); err != nil {
 		return err
 	}
 	switch object.GroupVersionKind().GroupKind() {
-	case schema.GroupKind{Kind: "Node"}:
-		return addTo(&c.cluster.Nodes, object, plan.SlimNode)
-	case schema.GroupKind{Kind: "Pod"}:
-		return addTo(&c.cluster.Pods, object, func(pod *corev1.Pod) *corev1.Pod { return c.sharer.Share(plan.SlimPod(pod)) })
+	case nodeKind:
+		if err := addTo(&c.cluster.Nodes, object, plan.SlimNode); err != nil {
+			return err
+		}
+		return checkTaints(c.cluster.Nodes[len(c.cluster.Nodes)-1].Spec.Taints)
+	case podKind:
+		if err := checkSeconds(object, "spec"); err != nil {
+			return err
+		}
+		return addTo(&c.cluster.Pods, object, func(pod *corev1.Pod) *corev1.Pod { return c.sharer.Share(plan.SlimPod(identified(pod))) })
 	case schema.GroupKind{Kind: "Namespace"}:
 		return addTo(&c.cluster.Namespaces, object, plan.SlimNamespace)
 	case schema.GroupKind{Kind: "PersistentVolume"}:
@@ -137,11 +155,15 @@ func (c *collector) add(object *unstructured.Unstructured) error {
 
 // addTemplate takes the pod template of a workload. Snapshots have none.
 func (c *collector) addTemplate(object *unstructured.Unstructured) error {
-	if _, ok := templated[object.GroupVersionKind().GroupKind()]; !ok {
+	kind, ok := workloadKinds[object.GroupVersionKind().GroupKind()]
+	if !ok {
 		return nil
 	}
 	if _, ok, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "template"); !ok {
 		return nil
+	}
+	if err := checkSeconds(object, kind.in("spec")...); err != nil {
+		return fmt.Errorf("read its pod template: %w", err)
 	}
 	template, err := plan.TemplateOf(object)
 	if err != nil {
@@ -154,7 +176,7 @@ func (c *collector) addTemplate(object *unstructured.Unstructured) error {
 // addTo converts an object and appends what is needed of it.
 func addTo[T any](all *[]*T, object *unstructured.Unstructured, slim func(*T) *T) error {
 	typed := new(T)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
+	if err := convert(object.Object, typed); err != nil {
 		return err
 	}
 	*all = append(*all, slim(typed))
@@ -171,7 +193,7 @@ func (c *collector) result() (*plan.Cluster, error) {
 	}
 	c.note(len(c.cluster.Nodes) == 0, "The files hold no node.")
 	c.note(len(c.cluster.Pods) == 0, "The files hold no pod.")
-	c.note(len(c.cluster.Budgets) == 0, "The files hold no PodDisruptionBudget.")
+	c.note(c.wants.budgets && len(c.cluster.Budgets) == 0, "The files hold no PodDisruptionBudget.")
 	c.noteStrangers()
 	return c.cluster, nil
 }

@@ -50,6 +50,9 @@ func (o *output) validate() error {
 	if o.format != formatTable && !slices.Contains(o.formats, o.format) {
 		return usageError{fmt.Errorf("--output=%s: choose one of %s", o.format, strings.Join(o.formats, ", "))}
 	}
+	if o.noHeaders && o.format == formatHTML {
+		return usageError{fmt.Errorf("--no-headers is for tables: leave it out with --output=%s", o.format)}
+	}
 	return nil
 }
 
@@ -59,7 +62,10 @@ func (o *output) object(object runtime.Object) (bool, error) {
 	case formatJSON:
 		return true, (&printers.JSONPrinter{}).PrintObj(object, o.env.Out)
 	case formatYAML:
-		return true, (&printers.YAMLPrinter{}).PrintObj(object, o.env.Out)
+		if err := (&printers.YAMLPrinter{}).PrintObj(object, o.env.Out); err != nil {
+			return true, fmt.Errorf("print as YAML: %w: --output=json may do", err)
+		}
+		return true, nil
 	}
 	return false, nil
 }
@@ -76,6 +82,11 @@ func (o *output) table(columns []string, rows [][]any) error {
 		table.ColumnDefinitions = append(table.ColumnDefinitions, definition)
 	}
 	for _, row := range rows {
+		for i, cell := range row {
+			if text, ok := cell.(string); ok {
+				row[i] = printable(text)
+			}
+		}
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: row})
 	}
 	options := printers.PrintOptions{NoHeaders: o.noHeaders, Wide: o.format == formatWide}
@@ -84,7 +95,16 @@ func (o *output) table(columns []string, rows [][]any) error {
 }
 
 // line prints one line.
-func (o *output) line(format string, args ...any) { fmt.Fprintf(o.env.Out, format+"\n", args...) }
+func (o *output) line(format string, args ...any) {
+	fmt.Fprintln(o.env.Out, printable(fmt.Sprintf(format, args...)))
+}
+
+// notes says on stderr what could not be known, where stdout has no place for it.
+func (o *output) notes(sentences []string) {
+	for _, sentence := range sentences {
+		fmt.Fprintln(o.env.ErrOut, "Note:", printable(sentence))
+	}
+}
 
 // fitting cuts lines to the width of a terminal, so that a table stays one. Zero cuts nothing.
 type fitting struct {
@@ -113,17 +133,27 @@ func (f *fitting) Write(data []byte) (int, error) {
 }
 
 // isTerminal reports whether somebody reads along.
-func isTerminal(out any) bool {
-	file, ok := out.(*os.File)
+func isTerminal(stream any) bool {
+	file, ok := fileOf(stream)
 	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// fileOf returns the file that a stream is, if it is one.
+func fileOf(stream any) (*os.File, bool) {
+	if written, ok := stream.(*written); ok {
+		stream = written.Writer
+	}
+	file, ok := stream.(*os.File)
+	return file, ok
 }
 
 // widthOf returns the width of a terminal, 0 for anything else.
 func widthOf(out io.Writer) int {
-	if !isTerminal(out) {
+	file, ok := fileOf(out)
+	if !ok {
 		return 0
 	}
-	width, _, err := term.GetSize(int(out.(*os.File).Fd()))
+	width, _, err := term.GetSize(int(file.Fd()))
 	if err != nil {
 		return 0
 	}

@@ -51,7 +51,7 @@ PendingChange.`,
 
   # The same of two nodes, as it happens
   kubectl taintkeeper pending -A --node worker-1 --node worker-2 --watch`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
 				return err
@@ -87,6 +87,9 @@ func (o *pendingOptions) validate() error {
 	if err := o.nodes.validate(); err != nil {
 		return err
 	}
+	if err := o.source.validate(); err != nil {
+		return err
+	}
 	return o.output.validate()
 }
 
@@ -99,12 +102,9 @@ func (o *pendingOptions) complete() error {
 		o.namespace = *o.source.config.Namespace
 		return nil
 	}
-	namespace, _, err := o.source.config.ToRawKubeConfigLoader().Namespace()
-	if err != nil {
-		return o.source.notFound(err)
-	}
-	o.namespace = namespace
-	return nil
+	var err error
+	o.namespace, err = o.source.namespace()
+	return err
 }
 
 func (o *pendingOptions) run(ctx context.Context) error {
@@ -152,9 +152,9 @@ func (o *pendingOptions) read(ctx context.Context) (*plan.Cluster, error) {
 	if o.source.offline() {
 		return readFiles(o.source.env.In, o.source.files, wants{})
 	}
-	config, err := o.source.config.ToRESTConfig()
+	config, err := o.source.restConfig()
 	if err != nil {
-		return nil, o.source.notFound(err)
+		return nil, err
 	}
 	config = forReading(config)
 	clients, err := kubernetes.NewForConfig(config)
@@ -219,14 +219,12 @@ func tolerationOfPending(pod *cliv1alpha1.PendingPod) string {
 }
 
 func (o *pendingOptions) print(list *cliv1alpha1.PendingList) error {
+	o.output.notes(list.Notes)
 	if o.output.format == formatName {
 		for i := range list.Pods {
 			o.output.line("pod/%s", list.Pods[i].Name)
 		}
 		return nil
-	}
-	for _, note := range list.Notes {
-		fmt.Fprintln(o.output.env.ErrOut, "Note:", note)
 	}
 	if len(list.Pods) == 0 {
 		fmt.Fprintln(o.output.env.ErrOut, "No pod has to leave.")

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // lingers is how long what has changed stays marked, and a pod that is gone stays in sight.
@@ -60,7 +61,8 @@ func newBoard(o *pendingOptions) *board {
 func (o *pendingOptions) runBoard(ctx context.Context, f *follower) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithOutput(o.source.env.Out), tea.WithoutSignalHandler()}
+	terminal, _ := fileOf(o.source.env.Out)
+	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithOutput(terminal), tea.WithoutSignalHandler()}
 	if isTerminal(o.source.env.In) {
 		options = append(options, tea.WithInput(o.source.env.In))
 	}
@@ -148,7 +150,7 @@ func (b *board) View() tea.View {
 	lines := []string{styleBold.Render(b.title()), ""}
 	lines = append(lines, b.table()...)
 	if b.note != "" {
-		lines = append(lines, "", styleLate.Render("Note: "+b.note))
+		lines = append(lines, "", styleLate.Render("Note: "+printable(b.note)))
 	}
 	lines = append(lines, "", styleGone.Render("q quits"))
 	if b.width > 0 {
@@ -188,7 +190,7 @@ func areOf(n int, what string) string {
 	if n == 1 {
 		return "1 " + what + " is"
 	}
-	return counted(n, what) + " are"
+	return sentence.Counted(n, what) + " are"
 }
 
 // boardRow is one line of the table before it is aligned.
@@ -260,7 +262,7 @@ func (b *board) aligned(rows []boardRow) []string {
 		var cells []string
 		for i, cell := range pendingRow(row.pod, row.leaves) {
 			if b.wide || !strings.HasPrefix(pendingColumns[i], "+") {
-				cells = append(cells, fmt.Sprint(cell))
+				cells = append(cells, printable(fmt.Sprint(cell)))
 			}
 		}
 		fmt.Fprintln(columns, strings.Join(cells, "\t"))

@@ -46,7 +46,7 @@ func (o *pendingOptions) changePrinter() func(*cliv1alpha1.PendingChange) error 
 		return func(change *cliv1alpha1.PendingChange) error { return printer.PrintObj(change, out) }
 	case formatName:
 		return func(change *cliv1alpha1.PendingChange) error {
-			_, err := fmt.Fprintf(out, "pod/%s\n", change.Pod.Name)
+			_, err := fmt.Fprintf(out, "pod/%s\n", printable(change.Pod.Name))
 			return err
 		}
 	}
@@ -55,7 +55,7 @@ func (o *pendingOptions) changePrinter() func(*cliv1alpha1.PendingChange) error 
 		if o.output.format == formatWide {
 			line += fmt.Sprintf(", tolerated by %s, of %s, priority %d", tolerationOfPending(&change.Pod), ownerOf(&change.Pod), change.Pod.Priority)
 		}
-		_, err := fmt.Fprintln(out, line)
+		_, err := fmt.Fprintln(out, printable(line))
 		return err
 	}
 }

@@ -58,9 +58,9 @@ type follower struct {
 }
 
 func (o *pendingOptions) runWatch(ctx context.Context) error {
-	config, err := o.source.config.ToRESTConfig()
+	config, err := o.source.restConfig()
 	if err != nil {
-		return o.source.notFound(err)
+		return err
 	}
 	timeout := config.Timeout
 	config = forReading(config)
@@ -90,7 +90,7 @@ func (o *pendingOptions) follower(config *rest.Config, clients kubernetes.Interf
 	f := &follower{
 		server: config.Host, clients: clients, clock: o.source.env.Clock,
 		namespace: o.namespace, selects: o.nodes.selects, narrow: o.narrow,
-		note:    func(sentence string) { fmt.Fprintln(o.source.env.ErrOut, "Note:", sentence) },
+		note:    func(sentence string) { o.output.notes([]string{sentence}) },
 		told:    map[string]time.Time{},
 		changed: make(chan struct{}, 1), failed: make(chan error, 1),
 	}

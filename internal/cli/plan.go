@@ -5,6 +5,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -82,10 +83,18 @@ func (o *planOptions) complete(args []string) error {
 }
 
 func (o *planOptions) validate() error {
-	if err := o.nodes.validate(); err != nil {
+	if err := aboutAll(o.source.config); err != nil {
 		return err
 	}
-	return o.output.validate()
+	if o.whereTo && o.output.format == formatName {
+		return usageError{errors.New("--where-to has no place among names: leave it out, or choose another --output")}
+	}
+	for _, check := range []func() error{o.nodes.validate, o.source.validate, o.output.validate} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (o *planOptions) run(ctx context.Context) error {

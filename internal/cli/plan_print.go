@@ -14,10 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // printPlan prints a plan for a person: the answer, what to look at, and then every pod.
 func printPlan(o *output, plan *cliv1alpha1.TaintPlan) error {
+	if o.format == formatName || o.noHeaders {
+		o.notes(plan.Notes)
+	}
 	if o.format == formatName {
 		for i := range plan.Pods {
 			if pod := &plan.Pods[i]; pod.Leaves {
@@ -61,9 +65,9 @@ func summary(plan *cliv1alpha1.TaintPlan) []string {
 func answer(plan *cliv1alpha1.TaintPlan) string {
 	s := plan.Summary
 	if s.Leave == 0 {
-		return fmt.Sprintf("No pod leaves: %s on %s may stay.", counted(s.Pods, "pod"), counted(s.Nodes, "node"))
+		return fmt.Sprintf("No pod leaves: %s on %s may stay.", sentence.Counted(s.Pods, "pod"), sentence.Counted(s.Nodes, "node"))
 	}
-	parts := []string{fmt.Sprintf("%d of %s on %s leave", s.Leave, counted(s.Pods, "pod"), counted(s.Nodes, "node"))}
+	parts := []string{fmt.Sprintf("%d of %s on %s leave", s.Leave, sentence.Counted(s.Pods, "pod"), sentence.Counted(s.Nodes, "node"))}
 	switch later := s.Leave - s.AtOnce; {
 	case later == 0:
 		parts = append(parts, "all of them at once")
@@ -85,7 +89,7 @@ func losses(plan *cliv1alpha1.TaintPlan) []string {
 	}
 	for _, budget := range plan.Budgets {
 		if budget.Breach > 0 {
-			lines = append(lines, fmt.Sprintf("PodDisruptionBudget %s/%s allows %s, and %s leave that it covers: evictions by taint do not ask it.", budget.Namespace, budget.Name, counted(int(budget.Allowed), "disruption"), counted(budget.Leave, "pod")))
+			lines = append(lines, fmt.Sprintf("PodDisruptionBudget %s/%s allows %s, and %s leave that it covers: evictions by taint do not ask it.", budget.Namespace, budget.Name, sentence.Counted(int(budget.Allowed), "disruption"), sentence.Counted(budget.Leave, "pod")))
 		}
 	}
 	var emptied []string
@@ -95,7 +99,7 @@ func losses(plan *cliv1alpha1.TaintPlan) []string {
 		}
 	}
 	if len(emptied) > 0 {
-		lines = append(lines, fmt.Sprintf("%s emptied: %s.", counted(len(emptied), "node"), enumerate(emptied)))
+		lines = append(lines, fmt.Sprintf("%s emptied: %s.", sentence.Counted(len(emptied), "node"), enumerate(emptied)))
 	}
 	return lines
 }
@@ -166,13 +170,6 @@ func relative(from, to time.Time) string {
 }
 
 func absolute(at time.Time) string { return at.UTC().Format(time.RFC3339) }
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
 
 // enumerate names some, and counts the rest.
 func enumerate(names []string) string {

@@ -54,11 +54,12 @@ func (p *progress) every() time.Duration {
 }
 
 func (p *progress) say(format string, args ...any) {
+	line := printable(fmt.Sprintf(format, args...))
 	if p.moves {
-		fmt.Fprintf(p.out, "\r\x1b[K"+format, args...)
+		fmt.Fprint(p.out, "\r\x1b[K"+line)
 		return
 	}
-	fmt.Fprintf(p.out, format+"\n", args...)
+	fmt.Fprintln(p.out, line)
 }
 
 // end takes the line away.

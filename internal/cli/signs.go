@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,7 +39,7 @@ func (r *apiReader) leases(ctx context.Context) error {
 	var refused error
 	for _, name := range []string{plan.Taintkeeper, plan.ControllerManager} {
 		err := named(ctx, r, "leases", name, all.List, one.Get, r.cluster.Signs.AddLease)
-		if _, denied := errors.AsType[deniedError](err); err != nil && !denied {
+		if err != nil && !isUnreadable(err) {
 			return err
 		}
 		refused = cmp.Or(refused, err)
@@ -88,7 +87,6 @@ var (
 // addSign takes an object that tells of controllers. The newest renewal tells when the files were written.
 func (c *collector) addSign(object *unstructured.Unstructured) error {
 	signs := &c.cluster.Signs
-	convert := runtime.DefaultUnstructuredConverter.FromUnstructured
 	switch object.GroupVersionKind().GroupKind() {
 	case leaseKind:
 		lease := &coordinationv1.Lease{}
@@ -120,31 +118,24 @@ func (c *collector) addSign(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// templatePlaces are the kinds of workloads with the path of their pod template.
-var templatePlaces = map[schema.GroupKind][]string{
-	{Group: "apps", Kind: "Deployment"}:         {"spec", "template"},
-	{Group: "apps", Kind: "ReplicaSet"}:         {"spec", "template"},
-	{Group: "apps", Kind: "StatefulSet"}:        {"spec", "template"},
-	{Group: "apps", Kind: "DaemonSet"}:          {"spec", "template"},
-	{Group: batchv1.GroupName, Kind: "Job"}:     {"spec", "template"},
-	{Group: batchv1.GroupName, Kind: "CronJob"}: {"spec", "jobTemplate", "spec", "template"},
-}
-
 // addWorkload takes the pod template of a workload, if it is wanted and the object has one.
 func (c *collector) addWorkload(object *unstructured.Unstructured) error {
-	place, ok := templatePlaces[object.GroupVersionKind().GroupKind()]
+	kind, ok := workloadKinds[object.GroupVersionKind().GroupKind()]
 	if !ok || !c.wants.templates {
 		return nil
 	}
-	template, found, err := unstructured.NestedMap(object.Object, place...)
+	template, found, err := unstructured.NestedMap(object.Object, kind.template...)
 	if err != nil {
 		return fmt.Errorf("read its pod template: %w", err)
 	}
 	if !found {
 		return nil
 	}
+	if err := checkSeconds(object, kind.in("spec")...); err != nil {
+		return fmt.Errorf("read its pod template: %w", err)
+	}
 	pod := &corev1.Pod{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(template, pod); err != nil {
+	if err := convert(template, pod); err != nil {
 		return fmt.Errorf("read its pod template: %w", err)
 	}
 	pod.Namespace, pod.Name = namespaceOf(object), object.GetName()
@@ -163,7 +154,7 @@ func (c *collector) addWorkload(object *unstructured.Unstructured) error {
 // namespaceOf returns the namespace that an object is in, or gets: manifests of workloads need not have one.
 func namespaceOf(object *unstructured.Unstructured) string {
 	namespace := object.GetNamespace()
-	if _, ok := templatePlaces[object.GroupVersionKind().GroupKind()]; ok && namespace == "" {
+	if _, ok := workloadKinds[object.GroupVersionKind().GroupKind()]; ok && namespace == "" {
 		return metav1.NamespaceDefault
 	}
 	return namespace

@@ -39,8 +39,16 @@ Names and labels do, and what says which controllers evict and taint: their Leas
 taints of nodes, and the flag --controllers of kube-controller-manager and its like.`,
 		Example: `  kubectl taintkeeper snapshot > cluster.json
   kubectl taintkeeper plan -f cluster.json worker-1 maintenance=now:NoExecute`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := aboutAll(config); err != nil {
+				return err
+			}
+			if err := o.source.validate(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
 	}
 	o.source.addFlags(cmd)
 	return cmd
@@ -52,7 +60,7 @@ func (o *snapshotOptions) run(ctx context.Context) error {
 		return err
 	}
 	for _, sentence := range cluster.Missing {
-		fmt.Fprintln(o.source.env.ErrOut, "Note:", sentence)
+		fmt.Fprintln(o.source.env.ErrOut, "Note:", printable(sentence))
 	}
 	out := bufio.NewWriter(o.source.env.Out)
 	encoder := json.NewEncoder(out)

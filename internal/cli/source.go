@@ -5,11 +5,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/rest"
 
 	"github.com/taintkeeper/taintkeeper/internal/plan"
 )
@@ -34,22 +36,64 @@ func (s *source) addFlags(cmd *cobra.Command) {
 // offline reports whether files take the place of a cluster.
 func (s *source) offline() bool { return len(s.files.Filenames) > 0 }
 
+func (s *source) validate() error {
+	if s.files.Recursive && !s.offline() {
+		return usageError{errors.New("--recursive is for the folders of --filename: name some, or leave it out")}
+	}
+	return nil
+}
+
 // read returns the objects of the cluster.
 func (s *source) read(ctx context.Context, wanted wants) (*plan.Cluster, error) {
 	if s.offline() {
 		return readFiles(s.env.In, s.files, wanted)
 	}
-	rest, err := s.config.ToRESTConfig()
+	rest, err := s.restConfig()
 	if err != nil {
-		return nil, s.notFound(err)
+		return nil, err
 	}
 	return readAPI(ctx, rest, wanted, newProgress(s.env))
 }
 
-// notFound says that no cluster is configured.
-func (s *source) notFound(err error) error {
-	return fmt.Errorf("find a cluster: %w: set a context (kubectl config use-context), or name files with -f", err)
+// restConfig says how to reach the cluster.
+func (s *source) restConfig() (*rest.Config, error) {
+	config, err := restConfigOf(s.config)
+	if err != nil {
+		return nil, fmt.Errorf("%w, or name files with -f", err)
+	}
+	return config, nil
 }
+
+// namespace returns the namespace in which kubectl would look.
+func (s *source) namespace() (string, error) {
+	namespace, _, err := s.config.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return "", fmt.Errorf("find a namespace: %w: set a context (kubectl config use-context), or name files with -f", err)
+	}
+	return namespace, nil
+}
+
+// restConfigOf says how to reach the cluster that flags and kubeconfig name. Where they name none, kubectl asks
+// localhost:8080, which has never heard of a cluster either.
+func restConfigOf(flags *genericclioptions.ConfigFlags) (*rest.Config, error) {
+	const advice = "set a context (kubectl config use-context)"
+	config, err := flags.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find a cluster: %w: %s", err, advice)
+	}
+	raw, err := flags.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find a cluster: %w: %s", err, advice)
+	}
+	named := raw.CurrentContext + *flags.Context + *flags.ClusterName + *flags.APIServer
+	if named == "" && config.Host == nobody {
+		return nil, fmt.Errorf("find a cluster: no context is chosen: %s", advice)
+	}
+	return config, nil
+}
+
+// nobody is the API server that kubectl asks if none is named.
+const nobody = "http://localhost:8080"
 
 // wants says what a command needs besides nodes and pods.
 type wants struct {

@@ -206,6 +206,9 @@ func (o *taintOptions) settle(cluster *plan.Cluster) error {
 }
 
 func (o *taintOptions) validate() error {
+	if err := aboutAll(o.config); err != nil {
+		return err
+	}
 	for _, check := range []func() error{o.nodes.validate, o.output.validate, o.validateDryRun, o.validateWait, o.validateFor, o.validateQuestion} {
 		if err := check(); err != nil {
 			return err
@@ -272,9 +275,9 @@ func (o *taintOptions) policy() taints.Overwrite {
 
 // dial connects to the cluster of the kubeconfig. The API server's answers say its time, too.
 func (o *taintOptions) dial() (*apiReader, *apicall.Clock, error) {
-	config, err := o.config.ToRESTConfig()
+	config, err := restConfigOf(o.config)
 	if err != nil {
-		return nil, nil, fmt.Errorf("find a cluster: %w: set a context (kubectl config use-context)", err)
+		return nil, nil, err
 	}
 	clock := &apicall.Clock{}
 	reader, err := connectAPI(clock.Listen(config), newProgress(o.env))

@@ -16,6 +16,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/plan"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // tainting is one run of taint or untaint against a cluster.
@@ -58,7 +59,7 @@ func (t *tainting) run(ctx context.Context) error {
 	done, failed := t.apply(ctx, nodes)
 	failed = errors.Join(left, failed, t.print(done))
 	if failed != nil && (t.wait || t.stay) {
-		t.tell("Not all is done, and the rest goes on: %v", failed)
+		t.tell("Not all is done, and the rest goes on: %s", strings.ReplaceAll(failed.Error(), "\n", "; "))
 	}
 	return errors.Join(failed, t.follow(ctx, done))
 }
@@ -80,7 +81,9 @@ func (t *tainting) read(ctx context.Context) error {
 // now is the time of the API server, where the clock of this machine is known to differ: timeAdded is read by others.
 func (t *tainting) now() time.Time { return t.env.Clock.Now().Add(t.clock.Offset()) }
 
-func (t *tainting) tell(format string, args ...any) { fmt.Fprintf(t.env.ErrOut, format+"\n", args...) }
+func (t *tainting) tell(format string, args ...any) {
+	fmt.Fprintln(t.env.ErrOut, printable(fmt.Sprintf(format, args...)))
+}
 
 func (t *tainting) plan(nodes []*corev1.Node) (*cliv1alpha1.TaintPlan, error) {
 	return plan.Make(t.cluster, plan.Request{Nodes: nodes, Edit: t.edit, Overwrite: t.policy(), At: t.now()})
@@ -120,7 +123,7 @@ func (t *tainting) confirm(ctx context.Context, nodes []*corev1.Node) error {
 	if t.yes || t.dry() {
 		return nil
 	}
-	t.tell("%s on %s: %s", t.edit, counted(len(nodes), "node"), enumerate(namesOf(nodes)))
+	t.tell("%s on %s: %s", t.edit, sentence.Counted(len(nodes), "node"), enumerate(namesOf(nodes)))
 	fmt.Fprint(t.env.ErrOut, "Go on? [y/N] ")
 	if t.answers == nil {
 		t.answers = bufio.NewReader(t.env.In)

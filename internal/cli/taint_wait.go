@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/taintkeeper/taintkeeper/internal/plan"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -174,7 +175,7 @@ func has(n int) string {
 	if n == 1 {
 		return "1 pod has"
 	}
-	return counted(n, "pod") + " have"
+	return sentence.Counted(n, "pod") + " have"
 }
 
 // when says an instant: relative where somebody watches it count down, else absolute, so that the line does not change.

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
@@ -66,10 +65,15 @@ func (o *taintsOptions) validate() error {
 	if o.effect != "" && !slices.Contains(effects, o.effect) {
 		return usageError{fmt.Errorf("--effect=%s: choose one of %s", o.effect, strings.Join(effects, ", "))}
 	}
-	if err := o.nodes.validate(); err != nil {
+	if err := aboutAll(o.source.config); err != nil {
 		return err
 	}
-	return o.output.validate()
+	for _, check := range []func() error{o.nodes.validate, o.source.validate, o.output.validate} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (o *taintsOptions) run(ctx context.Context) error {
@@ -93,6 +97,7 @@ func (o *taintsOptions) run(ctx context.Context) error {
 }
 
 func (o *taintsOptions) print(list *cliv1alpha1.TaintList) error {
+	o.output.notes(list.Notes)
 	if o.output.format == formatName {
 		var names []string
 		for i := range list.Taints {
@@ -112,7 +117,7 @@ func (o *taintsOptions) print(list *cliv1alpha1.TaintList) error {
 		taint := &list.Taints[i]
 		age, added := "unknown", ""
 		if !taint.TimeAdded.IsZero() {
-			age, added = duration.HumanDuration(list.At.Sub(taint.TimeAdded.Time)), absolute(taint.TimeAdded.Time)
+			age, added = ageOf(taint.TimeAdded.Time, list.At.Time), absolute(taint.TimeAdded.Time)
 		}
 		rows = append(rows, []any{taint.Node, taint.Key, taint.Value, string(taint.Effect), age, taint.ForEver, taint.ForAWhile, taint.NotAtAll, added})
 	}

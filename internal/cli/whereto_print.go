@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // asksWhereTo reports whether a plan says where pods would go.
@@ -73,7 +74,7 @@ func whereToLines(plan *cliv1alpha1.TaintPlan) []string {
 		lines = append(lines, fmt.Sprintf("%s: %s", enumerate(remark.pods), remark.message))
 	}
 	if more := len(remarks) - mostWarned; more > 0 {
-		lines = append(lines, fmt.Sprintf("%s more: -o json and -o yaml list them.", counted(more, "warning")))
+		lines = append(lines, fmt.Sprintf("%s more: -o json and -o yaml list them.", sentence.Counted(more, "warning")))
 	}
 	return lines
 }

@@ -121,7 +121,7 @@ func (s *Subject) explainNode(e *cliv1alpha1.Explanation) {
 		e.Clock = s.clock(facts, decided)
 	}
 	e.Notes = append(e.Notes, change{name: s.Node.Name, taints: s.Node.Spec.Taints}.notes()...)
-	e.Notes = append(e.Notes, oneCause(decided)...)
+	e.Notes = append(e.Notes, s.oneCause(decided)...)
 	e.Notes = append(e.Notes, s.unmoved(facts)...)
 	e.Changes = s.changesOnNode(facts, onNode, decided)
 }
@@ -204,10 +204,11 @@ func (s *Subject) boundFrom() cliv1alpha1.ClockSource {
 	return cliv1alpha1.FromCreationTimestamp
 }
 
-// oneCause says it if a taint counts from before it was added: not-ready and unreachable are one cause.
-func oneCause(decided verdict.Verdict) []string {
+// oneCause says it if a taint counts from before it was added: not-ready and unreachable are one cause. A taint that is to be
+// added yet, by a clock that is ahead, counts from now.
+func (s *Subject) oneCause(decided verdict.Verdict) []string {
 	added := decided.Taint.TimeAdded
-	if !decided.Leaves || added.IsZero() || !decided.Taint.Since.Before(added.Time) {
+	if !decided.Leaves || added.IsZero() || added.After(s.At) || !decided.Taint.Since.Before(added.Time) {
 		return nil
 	}
 	return []string{fmt.Sprintf("Taint %s counts from before it was added: not-ready and unreachable are one cause, and the other was there first.", taints.Format(decided.Taint.Taint))}
