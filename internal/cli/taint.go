@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/rest"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/plan"
@@ -279,6 +280,7 @@ func (o *taintOptions) dial() (*apiReader, *apicall.Clock, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	config.WarningHandler = rest.NewWarningWriter(o.env.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
 	clock := &apicall.Clock{}
 	reader, err := connectAPI(clock.Listen(config), newProgress(o.env))
 	return reader, clock, err
