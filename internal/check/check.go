@@ -5,6 +5,7 @@ package check
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -61,6 +62,9 @@ func Make(cluster *plan.Cluster, rules []Rule, namespace string, now time.Time) 
 		},
 	}
 	report.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("CheckReport"))
+	if namespace != "" && !slices.ContainsFunc(facts.Workloads, func(workload *Workload) bool { return workload.Namespace == namespace }) {
+		report.Notes = append(report.Notes, fmt.Sprintf("Namespace %s has no workload to check.", namespace))
+	}
 	for _, rule := range rules {
 		found := slices.DeleteFunc(rule.Find(facts), func(finding Finding) bool {
 			return namespace != "" && finding.Object.Namespace != "" && finding.Object.Namespace != namespace
