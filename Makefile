@@ -154,8 +154,8 @@ bin/compatibility:
 	@CGO_ENABLED=0 $(GO) build -o $@ ./test/compatibility
 
 .PHONY: chaos
-chaos: controlplane bin/chaos bin/chaos-taintkeeper ## break everything around two replicas and keep the book of every eviction (DURATION=3m SEED=...)
-	@bin/chaos $(if $(DURATION),-duration=$(DURATION)) $(if $(SEED),-seed=$(SEED))
+chaos: controlplane bin/chaos bin/chaos-taintkeeper ## break everything around two replicas and keep the book of every eviction (DURATION=3m SEED=... BESIDE=1)
+	@bin/chaos $(if $(BESIDE),-beside) $(if $(DURATION),-duration=$(DURATION)) $(if $(SEED),-seed=$(SEED))
 
 .PHONY: bin/chaos
 bin/chaos:

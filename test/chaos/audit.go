@@ -14,7 +14,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/localcluster"
 )
 
-// auditPolicy makes the API server note all changes of pods and nodes.
+// auditPolicy makes the API server note all changes of pods, nodes and the eviction clock.
 //
 //go:embed audit-policy.yaml
 var auditPolicy []byte
@@ -29,38 +29,51 @@ type deletion struct {
 	user string
 }
 
+// audited is what the audit log alone knows.
+type audited struct {
+	deletions map[types.UID][]deletion
+	foreign   []foreignCall
+	clock     localcluster.EvictionClock
+	marked    map[types.UID]bool // the pods that have a mark of the built-in now
+}
+
 // readAudit adds to the chronicles what the audit log has: who wrote which version and when, and versions that the watch
-// missed. It returns the deletions of each pod. A change that was under way when the API server was killed is not there.
-func (o *observer) readAudit(path string) (map[types.UID][]deletion, error) {
+// missed. It returns the rest. A change that was under way when the API server was killed is not there.
+func (o *observer) readAudit(path string) (audited, error) {
+	found := audited{deletions: map[types.UID][]deletion{}, marked: map[types.UID]bool{}}
 	lines, err := localcluster.ReadAudit(path, 0)
 	if err != nil {
-		return nil, err
+		return found, err
 	}
 	changes, err := lines.Events()
 	if err != nil {
-		return nil, err
+		return found, err
+	}
+	if found.clock, err = localcluster.EvictionClockOf(changes); err != nil {
+		return found, err
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	deletions := map[types.UID][]deletion{}
 	bindings := map[types.UID]localcluster.AuditEvent{}
 	for _, e := range changes {
 		if !e.Accepted() {
 			continue
 		}
-		if e.Resource == "nodes" {
+		switch e.Resource {
+		case "serviceaccounts":
+		case "nodes":
 			err = o.auditNode(e)
-		} else {
-			err = o.auditPod(e, deletions, bindings)
+		default:
+			err = o.auditPod(e, &found, bindings)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("understand what became of %s in the audit log: %w", e.Name, err)
+			return found, fmt.Errorf("understand what became of %s in the audit log: %w", e.Name, err)
 		}
 	}
 	for uid, e := range bindings {
 		o.auditBinding(uid, e)
 	}
-	return deletions, nil
+	return found, nil
 }
 
 func (o *observer) auditNode(e localcluster.AuditEvent) error {
@@ -77,7 +90,7 @@ func (o *observer) auditNode(e localcluster.AuditEvent) error {
 	return nil
 }
 
-func (o *observer) auditPod(e localcluster.AuditEvent, deletions map[types.UID][]deletion, bindings map[types.UID]localcluster.AuditEvent) error {
+func (o *observer) auditPod(e localcluster.AuditEvent, found *audited, bindings map[types.UID]localcluster.AuditEvent) error {
 	if e.Resource == "pods/binding" {
 		bindings[e.UID] = e
 		return nil
@@ -86,8 +99,9 @@ func (o *observer) auditPod(e localcluster.AuditEvent, deletions map[types.UID][
 	if err := json.Unmarshal(e.Response, &pod); err != nil {
 		return err
 	}
+	found.noteForeign(e, &pod)
 	if e.Verb == "delete" {
-		deletions[pod.UID] = append(deletions[pod.UID], deletion{span: span{e.Received, e.Answered}, user: e.User})
+		found.deletions[pod.UID] = append(found.deletions[pod.UID], deletion{span: span{e.Received, e.Answered}, user: e.User})
 		if pod.DeletionGracePeriodSeconds == nil || *pod.DeletionGracePeriodSeconds == 0 {
 			return nil // it was gone at once; what is answered is its last version
 		}

@@ -10,8 +10,10 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -23,6 +25,7 @@ type callKind string
 const (
 	deletePod  callKind = "DELETE pod"
 	patchPod   callKind = "PATCH pod status"
+	keepPod    callKind = "PATCH pod status, against a mark of the built-in"
 	getPod     callKind = "GET pod"
 	patchNode  callKind = "PATCH node"
 	getNode    callKind = "GET node"
@@ -109,12 +112,23 @@ func readCall(request *http.Request, received time.Time) (*call, error) {
 		c.uid, err = preconditionOfDelete(body)
 		return c, err
 	}
-	var patch struct{ Metadata struct{ UID types.UID } }
+	var patch struct {
+		Metadata struct{ UID types.UID }
+		Status   struct{ Conditions []corev1.PodCondition }
+	}
 	if err := json.Unmarshal(body, &patch); err != nil {
 		return nil, fmt.Errorf("understand a patch: %w", err)
 	}
 	c.uid = patch.Metadata.UID
+	if slices.ContainsFunc(patch.Status.Conditions, keeps) {
+		c.kind = keepPod
+	}
 	return c, nil
+}
+
+// keeps reports whether a condition says that a pod does not leave.
+func keeps(c corev1.PodCondition) bool {
+	return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionFalse
 }
 
 var (

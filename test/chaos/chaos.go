@@ -53,7 +53,7 @@ func (s *stage) chaos(ctx context.Context) error {
 	group.Go(func() error { clocks.run(lasting); return nil })
 	binds := &scheduler{client: s.client, random: s.source(schedulerSource), nodes: s.nodes}
 	group.Go(func() error { return binds.run(lasting) })
-	wrecks := &wrecker{cluster: s.cluster, replicas: s.replicas, ledger: s.ledger, random: s.source(wreckerSource), say: s.say, done: s.done}
+	wrecks := &wrecker{cluster: s.cluster, replicas: s.replicas, ledger: s.ledger, random: s.source(wreckerSource), say: s.say, plays: s.disruptions(), done: s.done}
 	group.Go(func() error { return wrecks.run(lasting, s.pace()) })
 	if err := group.Wait(); err != nil {
 		return err
@@ -142,7 +142,7 @@ func (s *stage) settle(ctx context.Context) {
 func (s *stage) overdue() int {
 	now := time.Now()
 	overdue := 0
-	for _, stretch := range s.observer.history(nil, now, now).stretches() {
+	for _, stretch := range s.observer.history(audited{}, now, now).stretches() {
 		if stretch.open && now.Sub(stretch.due) > haste {
 			overdue++
 		}

@@ -35,7 +35,7 @@ func TestAShortChaosLosesNothing(t *testing.T) {
 	if !clean {
 		t.Fatalf("what went wrong, by the seed that is in the first line:\n%s", out.String())
 	}
-	for _, verdict := range []string{"lost   0", "late   0", "early  0", "wrong  0", "twice  0"} {
+	for _, verdict := range []string{"lost    0", "late    0", "early   0", "wrong   0", "twice   0", "foreign 0"} {
 		if !strings.Contains(out.String(), verdict) {
 			t.Errorf("the verdict %q is missing", verdict)
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/taintkeeper/taintkeeper/internal/localcluster"
@@ -22,14 +23,15 @@ const (
 	restartServer  disruption = "API server restarted"
 	restartEtcd    disruption = "etcd restarted"
 	restartStorage disruption = "etcd and API server restarted"
+	killAll        disruption = "all replicas killed, for longer than the eviction clock is fresh"
 )
 
-// disruptions are all there are, in the order in which they are reported.
+// disruptions are all there are but killAll, which is played beside the built-in, in the order in which they are reported.
 var disruptions = []disruption{killLeader, killStandby, restartServer, restartEtcd, restartStorage}
 
 // round is how the disruptions follow one another: each round in an order of its own, the leader twice.
-func round(random *rand.Rand) []disruption {
-	all := append([]disruption{killLeader}, disruptions...)
+func round(random *rand.Rand, plays []disruption) []disruption {
+	all := append([]disruption{killLeader}, plays...)
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all
 }
@@ -41,6 +43,7 @@ type wrecker struct {
 	ledger   *ledger
 	random   *rand.Rand
 	say      func(format string, args ...any)
+	plays    []disruption
 	done     map[disruption]int
 }
 
@@ -48,7 +51,7 @@ type wrecker struct {
 func (w *wrecker) run(ctx context.Context, pace time.Duration) error {
 	pause(ctx, pace/2)
 	for ctx.Err() == nil {
-		for _, next := range round(w.random) {
+		for _, next := range round(w.random, w.plays) {
 			if ctx.Err() != nil {
 				break
 			}
@@ -69,7 +72,7 @@ func (w *wrecker) play(ctx context.Context, next disruption) error {
 	}
 	w.done[next]++
 	w.say("%s (%.1f s)", next, time.Since(began).Seconds())
-	if next != killLeader && next != killStandby {
+	if next != killLeader && next != killStandby && next != killAll {
 		w.ledger.tell(string(next), began, time.Now())
 	}
 	return err
@@ -81,6 +84,8 @@ func (w *wrecker) act(ctx context.Context, next disruption) error {
 	switch next {
 	case killLeader, killStandby:
 		return w.kill(next, 2*time.Second+down)
+	case killAll:
+		return w.killAll(clockOutlived + down)
 	case restartServer:
 		return w.outage(ctx, down, w.cluster.StopAPIServer, w.cluster.StartAPIServer)
 	case restartEtcd:
@@ -115,4 +120,21 @@ func (w *wrecker) kill(which disruption, down time.Duration) error {
 		}
 	}
 	return errNotRunning
+}
+
+// clockOutlived is how long all replicas stay down at least when they are killed together: the eviction clock, which is
+// fresh for 30 s, is stale for some seconds before one is up again.
+const clockOutlived = 35 * time.Second
+
+// killAll kills all replicas, if all run: one that comes up a moment later would go on.
+func (w *wrecker) killAll(down time.Duration) error {
+	if slices.ContainsFunc(w.replicas, func(r *replica) bool { return !r.running() }) {
+		return errNotRunning
+	}
+	for _, r := range w.replicas {
+		if err := r.kill(down); err != nil {
+			return err
+		}
+	}
+	return nil
 }

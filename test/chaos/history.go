@@ -53,6 +53,7 @@ type pod struct {
 // history is everything that is known after a run, and all that it is judged by.
 type history struct {
 	page
+	audited
 
 	pods  map[types.UID]*pod
 	nodes map[string][]nodeState
@@ -61,12 +62,12 @@ type history struct {
 }
 
 // history makes the history of what was observed until now.
-func (o *observer) history(deletions map[types.UID][]deletion, calm, end time.Time) *history {
-	h := &history{page: o.ledger.page(), pods: map[types.UID]*pod{}, nodes: map[string][]nodeState{}, calm: calm, end: end}
+func (o *observer) history(known audited, calm, end time.Time) *history {
+	h := &history{page: o.ledger.page(), audited: known, pods: map[types.UID]*pod{}, nodes: map[string][]nodeState{}, calm: calm, end: end}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for uid, known := range o.pods {
-		h.pods[uid] = &pod{uid: uid, name: known.name, states: podStates(known, deletions[uid]), deletions: deletions[uid]}
+		h.pods[uid] = &pod{uid: uid, name: known.name, states: podStates(known, h.deletions[uid]), deletions: h.deletions[uid]}
 	}
 	for name, known := range o.nodes {
 		h.nodes[name] = nodeStates(known)

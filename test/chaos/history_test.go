@@ -59,11 +59,11 @@ func historyOf(t *testing.T, o *observer, lines ...string) *history {
 	if err := os.WriteFile(path, []byte(joined(lines)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	deletions, err := o.readAudit(path)
+	known, err := o.readAudit(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return o.history(deletions, sec(100), sec(100))
+	return o.history(known, sec(100), sec(100))
 }
 
 func joined(lines []string) string {
@@ -165,7 +165,7 @@ func TestAWriteThatTheAuditLogDoesNotHaveLiesBetweenTheVersionBeforeAndItsSight(
 	known := o.node(theNode)
 	known.at(3).facts, known.at(3).written, known.at(3).writer = nil, span{sec(1), sec(1.1)}, "admin"
 	known.at(5).facts, known.at(5).seen = []corev1.Taint{noExecute("off")}, sec(9)
-	states := o.history(nil, sec(100), sec(100)).nodes[theNode]
+	states := o.history(audited{}, sec(100), sec(100)).nodes[theNode]
 	if len(states) != 2 || states[1].from != (span{sec(1), sec(9)}) {
 		t.Fatalf("%+v, want the taint to have come between 1 s and 9 s", states)
 	}

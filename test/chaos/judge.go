@@ -21,9 +21,11 @@ const (
 	early charge = "early" // a pod that was made to leave before its time
 	wrong charge = "wrong" // a pod that did not have to leave at all
 	twice charge = "twice" // a pod that was known to leave already
+
+	foreign charge = "foreign" // a pod that the built-in evicted although the eviction clock was fresh
 )
 
-var charges = []charge{lost, tardy, early, wrong, twice}
+var charges = []charge{lost, tardy, early, wrong, twice, foreign}
 
 // finding is one thing that went wrong.
 type finding struct {
@@ -44,6 +46,7 @@ func (h *history) judge() []finding {
 	}
 	found = append(found, h.judgeStamps()...)
 	found = append(found, h.judgeDelays()...)
+	found = append(found, h.judgeForeign()...)
 	slices.SortStableFunc(found, func(a, b finding) int { return cmp.Or(a.when.Compare(b.when), cmp.Compare(a.name, b.name)) })
 	return found
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,6 +46,7 @@ type replica struct {
 	name    string
 	binary  string
 	elect   election
+	flags   []string // that it has besides
 	cluster *localcluster.Cluster
 	proxy   *proxy
 	clock   *wallclock.Clock
@@ -72,7 +74,7 @@ func (r *replica) keep(ctx context.Context) error {
 func (r *replica) live(ctx context.Context, life *life) (time.Duration, error) {
 	process, err := r.cluster.StartTaintkeeper(ctx, localcluster.TaintkeeperConfig{
 		Binary: r.binary, Name: r.name, Access: r.proxy.access(), Env: []string{r.clock.Env()},
-		Args: append([]string{"--leader-elect=true", "--v=1"}, r.elect.args...), // --v=1: a line per failed try
+		Args: slices.Concat([]string{"--leader-elect=true", "--v=1"}, r.elect.args, r.flags), // --v=1: a line per failed try
 	})
 	if err != nil {
 		r.ledger.end(life, time.Now(), endedUnready)

@@ -37,7 +37,10 @@ func (h *history) reportFaults(say sayer, done map[disruption]int) {
 	}
 	say("  %6d  in all, in %d calls", total, len(h.calls))
 	say("\nDisruptions")
-	for _, kind := range disruptions {
+	for _, kind := range append(disruptions, killAll) {
+		if kind == killAll && done[kind] == 0 {
+			continue
+		}
 		say("  %6d  %s", done[kind], kind)
 	}
 	how := map[string]int{}
@@ -66,13 +69,15 @@ func (h *history) longestBlindness() time.Duration {
 
 // reportPods returns how many pods were evicted.
 func (h *history) reportPods(say sayer) (evicted int) {
-	others, stayed := 0, 0
+	others, foreign, stayed := 0, 0, 0
 	for _, p := range h.pods {
 		switch _, left := p.left(); {
 		case !left:
 			stayed++
 		case p.byKeeper() || h.ended(p):
 			evicted++
+		case p.byBuiltIn():
+			foreign++
 		default:
 			others++
 		}
@@ -84,6 +89,9 @@ func (h *history) reportPods(say sayer) (evicted int) {
 	say("\nPods")
 	say("  %6d  were there", len(h.pods))
 	say("  %6d  evicted", evicted)
+	if foreign > 0 {
+		say("  %6d  evicted by the built-in", foreign)
+	}
 	say("  %6d  deleted by others first", others)
 	say("  %6d  stayed to the end", stayed)
 	say("  %6d  DELETEs and %d PATCHes of a pod, and %d PATCHes of a node, were sent by the replicas", calls[deletePod], calls[patchPod], calls[patchNode])
@@ -148,7 +156,7 @@ func (h *history) reportFindings(say sayer) (clean bool) {
 	}
 	say("\nVerdict")
 	for _, c := range charges {
-		say("  %-6s %d", c, count[c])
+		say("  %-7s %d", c, count[c])
 	}
 	return len(found) == 0
 }

@@ -26,7 +26,7 @@ func TestTheReportCountsWhatHappenedAndFindsNothingWrong(t *testing.T) {
 		"       3  500", "       4  admission hanging", "       1  clock of a replica set behind", "       6  not-ready and unreachable swapped", "       2  watch cut", "      16  in all, in 3 calls", "       4  leader killed",
 		"       1  runs of a replica ended by itself", "       4  seconds a running replica was without a watch", "       2  were there", "       1  evicted", "       0  deleted by others first",
 		"       1 evicted, half within 55ms, 9 in 10 within 55ms, 99 in 100 within 55ms, all within 55ms  not touched by a fault",
-		"       0  later than the faults explain", "  lost   0", "  late   0", "  twice  0",
+		"       0  later than the faults explain", "  lost    0", "  late    0", "  twice   0", "  foreign 0",
 	} {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("%q is missing in\n%s", line, out.String())
@@ -43,7 +43,7 @@ func TestTheReportTellsTheStoryOfWhatIsWrong(t *testing.T) {
 	if w.report(&out, nil) {
 		t.Error("nothing is said to be wrong")
 	}
-	for _, line := range []string{"  wrong  2", "wrong: default/pod: DELETE pod of run 1 of a", "[off Exists for ever]", "DELETE pod default/pod"} {
+	for _, line := range []string{"  wrong   2", "wrong: default/pod: DELETE pod of run 1 of a", "[off Exists for ever]", "DELETE pod default/pod"} {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("%q is missing in\n%s", line, out.String())
 		}

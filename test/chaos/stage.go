@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,6 +29,7 @@ type config struct {
 	duration    time.Duration // of the chaos, without start and settling
 	seed        uint64
 	taintkeeper string // the binary
+	beside      bool   // the built-in taint-eviction-controller runs, too
 	out         io.Writer
 }
 
@@ -69,7 +71,7 @@ func run(ctx context.Context, cfg config) (clean bool, err error) {
 	}
 	s := &stage{config: cfg, began: time.Now(), dir: dir, ledger: newLedger(), done: map[disruption]int{}}
 	s.elect = elections[s.source(electionSource).IntN(len(elections))]
-	s.say("seed %d, %s of chaos, leases of %s", cfg.seed, cfg.duration, s.elect.lease)
+	s.say("seed %d, %s of chaos, leases of %s%s", cfg.seed, cfg.duration, s.elect.lease, s.company())
 	clean, err = s.play(ctx)
 	s.stopCluster()
 	if ctx.Err() != nil { // whatever failed then, failed because of it
@@ -121,11 +123,11 @@ func (s *stage) play(ctx context.Context) (clean bool, err error) {
 	}
 	stopObserving()
 	observer.Wait()
-	deletions, err := s.observer.readAudit(s.cluster.AuditLog())
+	known, err := s.observer.readAudit(s.cluster.AuditLog())
 	if err != nil {
 		return false, err
 	}
-	return s.observer.history(deletions, calm, end).report(s.out, s.done), nil
+	return s.observer.history(known, calm, end).report(s.out, s.done), nil
 }
 
 func (s *stage) startCluster(ctx context.Context) error {
@@ -141,10 +143,16 @@ func (s *stage) startCluster(ctx context.Context) error {
 			"--audit-policy-file=" + policy,
 			"--default-not-ready-toleration-seconds=" + conditionSeconds, "--default-unreachable-toleration-seconds=" + conditionSeconds,
 		},
+		TaintEviction:         s.builtIn(),
 		ControllerManagerArgs: []string{"--controllers=-node-lifecycle-controller"},
 	})
 	if err != nil {
 		return err
+	}
+	if s.beside {
+		if err := s.cluster.InstallCoexistence(ctx); err != nil {
+			return err
+		}
 	}
 	if s.client, err = kubernetes.NewForConfig(s.cluster.AdminConfig()); err != nil {
 		return fmt.Errorf("make a client: %w", err)
@@ -163,6 +171,29 @@ func (s *stage) startCluster(ctx context.Context) error {
 		return fmt.Errorf("create a StatefulSet: %w", err)
 	}
 	return nil
+}
+
+// company says in words who evicts besides the replicas.
+func (s *stage) company() string {
+	if s.beside {
+		return ", beside the built-in"
+	}
+	return ""
+}
+
+func (s *stage) builtIn() localcluster.TaintEviction {
+	if s.beside {
+		return localcluster.BuiltInOn
+	}
+	return localcluster.BuiltInOff
+}
+
+// disruptions are those that are played. Beside the built-in all replicas die together, too, so that it evicts for a while.
+func (s *stage) disruptions() []disruption {
+	if s.beside {
+		return append(slices.Clone(disruptions), killAll)
+	}
+	return disruptions
 }
 
 // playWithReplicas runs the replicas from before the chaos until after the settling. It returns when the last fault and when
@@ -187,6 +218,9 @@ func (s *stage) playWithReplicas(ctx context.Context) (calmed, end time.Time, er
 		}
 		defer func() { _ = clock.Close() }() // nobody sets it any more
 		r := &replica{name: name, binary: s.taintkeeper, elect: s.elect, cluster: s.cluster, proxy: proxy, clock: clock, ledger: s.ledger}
+		if s.beside {
+			r.flags = []string{"--coexist"}
+		}
 		s.replicas = append(s.replicas, r)
 		group.Go(func() error { return r.keep(running) })
 	}

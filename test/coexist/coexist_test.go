@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/taintkeeper/taintkeeper/internal/localcluster"
 )
@@ -64,8 +63,7 @@ func TestWhileTheClockIsFreshTheBuiltInDeletesNoPodHoweverItIsMarked(t *testing.
 	withBothCredentials(t, func(t *testing.T) {
 		s := newScene(t)
 		pods := s.markedPods(t)
-		now := time.Now()
-		must(t, s.setClock(t.Context(), &now)) // as if we were alive, and did nothing
+		s.holdOff(t)
 		s.taint(t)
 		for i, m := range marked {
 			if m.exact { // that is why we rewrite such a mark
@@ -246,8 +244,61 @@ func TestAMarkWithoutATimeOfItsOwnIsRefusedToo(t *testing.T) {
 	s.keeper(t, "taintkeeper")
 	pod := s.pod(t, "pod", 3600)
 	const mark = `{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","reason":"DeletionByTaintManager","message":"Taint manager: deleting due to NoExecute taint"}]}}`
-	_, err := admin.CoreV1().Pods(s.namespace).Patch(t.Context(), pod.Name, types.StrategicMergePatchType, []byte(mark), metav1.PatchOptions{}, "status")
-	if !apierrors.IsForbidden(err) {
+	if err := s.patchStatus(t, pod, mark); !apierrors.IsForbidden(err) {
 		t.Errorf("it is answered by %v, want it forbidden", err)
+	}
+}
+
+// The built-in's patch has only what differs from the pod as it was read. The pod can have changed since.
+func TestAMarkOfWhichTheRestWasTakenBackMeanwhileIsRefusedToo(t *testing.T) {
+	s := newScene(t)
+	s.holdOff(t)
+	for name, taken := range map[string]struct{ reason, message string }{
+		"by-us":                        {"DeletionByTaintManager", "Taintkeeper: marked by kube-controller-manager, and does not have to leave now"},
+		"by-the-disruption-controller": {"", ""},
+	} {
+		back := condition(taken.reason, taken.message)
+		back.Status = corev1.ConditionFalse
+		pod := s.pod(t, name, 3600, back)
+		const message = `{"status":{"conditions":[{"type":"DisruptionTarget","message":"Taint manager: deleting due to NoExecute taint"}]}}`
+		if err := s.patchStatus(t, pod, message); !apierrors.IsForbidden(err) {
+			t.Errorf("taken back %s: its message alone is answered by %v, want it forbidden", name, err)
+		}
+	}
+}
+
+// The clock of a replica that marked a pod can be wrong, and so the time of that mark.
+func TestAMarkOfAPodThatWasMarkedByAClockThatIsAheadIsRefusedToo(t *testing.T) {
+	s := newScene(t)
+	ours := condition("DeletionByTaintManager", "Taintkeeper: deleting due to NoExecute taint")
+	ours.LastTransitionTime = metav1.NewTime(time.Now().Add(5 * time.Minute))
+	pod := s.pod(t, "pod", 3600, ours)
+	s.holdOff(t)
+	const mark = `{"status":{"conditions":[{"type":"DisruptionTarget","message":"Taint manager: deleting due to NoExecute taint"}]}}`
+	if err := s.patchStatus(t, pod, mark); !apierrors.IsForbidden(err) {
+		t.Errorf("it is answered by %v, want it forbidden", err)
+	}
+}
+
+// Kubelets must be able to write the status of every pod.
+func TestWhoeverWritesTheStatusOfAPodThatWasMarkedBeforeIsNotRefused(t *testing.T) {
+	s := newScene(t)
+	var pods []*corev1.Pod
+	for name, status := range map[string]corev1.ConditionStatus{"marked": corev1.ConditionTrue, "kept": corev1.ConditionFalse} {
+		foreign := condition("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
+		foreign.Status = status
+		pods = append(pods, s.pod(t, name, 3600, foreign))
+	}
+	s.holdOff(t)
+	for _, pod := range pods {
+		if err := s.patchStatus(t, pod, `{"status":{"message":"said by a kubelet"}}`); err != nil {
+			t.Errorf("%s: %v", pod.Name, err)
+		}
+		if err := s.patchStatus(t, pod, `{"status":{"conditions":[{"type":"DisruptionTarget","status":"False"}]}}`); err != nil {
+			t.Errorf("%s, and then not any more: %v", pod.Name, err)
+		}
+		if err := s.patchStatus(t, pod, `{"status":{"conditions":[{"type":"DisruptionTarget","status":"True"}]}}`); !apierrors.IsForbidden(err) {
+			t.Errorf("%s, and then again: answered by %v, want it forbidden", pod.Name, err)
+		}
 	}
 }

@@ -58,11 +58,16 @@ rules:
   resources:
   - group: ""
     resources: [pods, pods/status]
+- level: RequestResponse
+  verbs: [patch]
+  resources:
+  - group: ""
+    resources: [serviceaccounts]
 - level: Metadata
   verbs: [patch]
   resources:
   - group: ""
-    resources: [serviceaccounts, nodes]
+    resources: [nodes]
 - level: None
 `
 

@@ -1,0 +1,146 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+)
+
+// renews renews the eviction clock at some instants. It was never renewed otherwise.
+func (w *world) renews(instants ...float64) {
+	var writes []localcluster.AuditEvent
+	for _, instant := range instants {
+		writes = append(writes, localcluster.AuditEvent{
+			Verb: "patch", Resource: "serviceaccounts", Name: localcluster.EvictionClockName, Code: 200, Received: sec(instant), Answered: sec(instant),
+			Response: json.RawMessage(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, localcluster.EvictionClockAnnotation, sec(instant).Format(time.RFC3339))),
+		})
+	}
+	clock, err := localcluster.EvictionClockOf(writes)
+	if err != nil {
+		panic(err)
+	}
+	w.clock = clock
+}
+
+// byBuiltIn is a call of the built-in about the pod that the API server accepts.
+func (w *world) byBuiltIn(kind callKind, when float64) {
+	w.foreign = append(w.foreign, foreignCall{span: at(sec(when)), kind: kind, uid: thePod, name: theName})
+}
+
+// leavesByBuiltIn is a whole eviction by the built-in at 10.05 s, which waits its turn for a while before the DELETE.
+func (w *world) leavesByBuiltIn(deleted float64) {
+	w.byBuiltIn(patchPod, 10.05)
+	w.byBuiltIn(deletePod, deleted)
+	w.gone(deleted, localcluster.BuiltInAsServiceAccount)
+}
+
+func TestWhatTheBuiltInMayEvict(t *testing.T) {
+	for name, test := range map[string]struct {
+		history func(*world)
+		want    []charge
+	}{
+		"a pod, while nobody has ever renewed the eviction clock": {
+			history: func(w *world) { w.leavesByBuiltIn(10.06) },
+		},
+		"a pod, when the eviction clock is stale": {
+			history: func(w *world) { w.renews(-25); w.leavesByBuiltIn(10.06) },
+		},
+		"no pod while it is fresh: neither a mark nor a DELETE": {
+			history: func(w *world) { w.renews(-70, -45, -20, 5); w.leavesByBuiltIn(10.06) },
+			want:    []charge{foreign, foreign},
+		},
+		"a pod that it marked just before the eviction clock was renewed": {
+			history: func(w *world) { w.renews(10.1); w.leavesByBuiltIn(15) },
+		},
+		"no pod that it did not mark, when the eviction clock was fresh for long": {
+			history: func(w *world) {
+				w.renews(-70, -45, -20, 5)
+				w.byBuiltIn(deletePod, 10.05)
+				w.gone(10.06, localcluster.BuiltInAsItself)
+			},
+			want: []charge{foreign},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			test.history(w)
+			w.tainted(10, noExecute("off"))
+			var got []charge
+			for _, f := range w.judge() {
+				got = append(got, f.charge)
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("found %v, want %v", w.judge(), test.want)
+			}
+		})
+	}
+}
+
+func TestAPodThatTheBuiltInEvictedMustNotBeDeletedLongAfter(t *testing.T) {
+	w := newWorld()
+	w.tainted(10, noExecute("off"))
+	w.leavesByBuiltIn(10.06)
+	w.calls(deletePod, 12)
+	if found := w.judge(); len(found) != 1 || found[0].charge != wrong {
+		t.Errorf("found %v, want that our DELETE is wrong", found)
+	}
+}
+
+func TestWhatAReplicaWritesWhenItIsStoppedIsAHandBack(t *testing.T) {
+	w := newWorld()
+	w.tolerates(1, forEver("off"))
+	w.tainted(10, added(noExecute("off"), 10))
+	w.taintedBy(keeperUser, 201, added(noExecute("off"), 201))
+	if found := w.judge(); len(found) > 0 {
+		t.Errorf("found %v", found)
+	}
+}
+
+func TestTheAuditLogSaysWhatTheBuiltInDoes(t *testing.T) {
+	const refused, accepted = 403, 200
+	pod := podJSON("8", `"nodeName":"node"`, "")
+	gone := podJSON("8", `"nodeName":"node"`, `,"deletionGracePeriodSeconds":0`)
+	o := newTestObserver()
+	o.notePod(watch.Added, aPod("5", bound))
+	o.listed(nil)
+	marked := strings.TrimSuffix(pod, "}") + `,"status":{"conditions":[{"type":"DisruptionTarget","status":"True","message":"Taint manager: deleting"}]}}`
+	h := historyOf(t, o,
+		auditLine("patch", "status", localcluster.BuiltInAsServiceAccount, refused, 1, 1.1, "{}", `{"kind":"Status"}`),
+		auditLine("patch", "status", localcluster.BuiltInAsServiceAccount, accepted, 2, 2.1, "{}", marked),
+		auditLine("patch", "status", localcluster.BuiltInAsServiceAccount, accepted, 2.5, 2.6, "{}", marked),
+		auditLine("patch", "status", keeperUser, accepted, 3, 3.1, "{}", pod),
+		auditLine("delete", "", localcluster.BuiltInAsItself, accepted, 4, 4.1, "{}", gone),
+		auditLine("delete", "", "kwok", accepted, 5, 5.1, "{}", gone),
+	)
+	want := []foreignCall{
+		{span{sec(2), sec(2.1)}, patchPod, thePod, theName},
+		{span{sec(4), sec(4.1)}, deletePod, thePod, theName},
+	}
+	if !slices.Equal(h.foreign, want) {
+		t.Errorf("got %v, want %v", h.foreign, want)
+	}
+	if !h.pods[thePod].byBuiltIn() {
+		t.Error("the pod does not count as evicted by the built-in, which deleted it first")
+	}
+}
+
+func TestAPatchAgainstAMarkOfTheBuiltInIsNoEviction(t *testing.T) {
+	for status, want := range map[string]callKind{"True": patchPod, "False": keepPod} {
+		body := fmt.Sprintf(`{"metadata":{"uid":"u"},"status":{"conditions":[{"type":"DisruptionTarget","status":%q}]}}`, status)
+		c, err := readCall(httptest.NewRequest("PATCH", "/api/v1/namespaces/ns/pods/p/status", strings.NewReader(body)), time.Now())
+		if err != nil || c.kind != want || c.uid != "u" {
+			t.Errorf("%s: %+v, %v; want %s", status, c, err, want)
+		}
+	}
+}
