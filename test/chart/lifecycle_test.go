@@ -24,7 +24,6 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/taintkeeper/taintkeeper/internal/localcluster"
-	"github.com/taintkeeper/taintkeeper/test/chart/render"
 )
 
 const (
@@ -40,14 +39,7 @@ func TestTheAPIServerTakesEveryCombinationOfValues(t *testing.T) {
 	p.knowServiceMonitors(t)
 	_, err := p.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}}, metav1.CreateOptions{})
 	must(t, err)
-	loaded, different := load(t), sets.New[string]()
-	for _, namespace := range []string{metav1.NamespaceSystem, elsewhere} {
-		combinations(func(v values) {
-			templates, err := render.Render(loaded, namespace, v.plain())
-			must(t, err)
-			different.Insert(strings.Split(templates.Manifest(), "\n---\n")...)
-		})
-	}
+	different := differentObjects(t)
 	mapper := p.mapper(t)
 	for object := range different {
 		if err := p.tryOut(t, mapper, object); err != nil {
