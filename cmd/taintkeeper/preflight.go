@@ -69,23 +69,26 @@ func preflight(ctx context.Context, config *rest.Config, log logr.Logger, o *opt
 	if err := checkPermissions(ctx, client, o); err != nil {
 		return err
 	}
-	return o.avoidRival(ctx, client, log)
+	all, err := newRivals(client, config)
+	if err != nil {
+		return fmt.Errorf("use the configuration of the API server: %w", err)
+	}
+	return o.avoidRival(ctx, all, log)
 }
 
 // avoidRival gives node-health up where the built-in node-lifecycle-controller runs: there the evictions go by its taints.
-func (o *options) avoidRival(ctx context.Context, client kubernetes.Interface, log logr.Logger) error {
+func (o *options) avoidRival(ctx context.Context, all rivals, log logr.Logger) error {
 	if !o.enabled(controllerNodeHealth) || o.dryRun {
 		return nil
 	}
-	seen, err := rival(ctx, client, time.Now())
+	seen, err := all.find(ctx, time.Now())
 	if err != nil || seen == "" {
 		return err
 	}
-	const advice = "switch it off with kube-controller-manager --controllers=*,-node-lifecycle-controller, wait ten minutes, and start again"
 	if !o.enabled(controllerEviction) {
-		return fmt.Errorf("node-health cannot run beside the built-in node-lifecycle-controller, which runs: %s; %s", seen, advice)
+		return fmt.Errorf("node-health cannot run beside the built-in node-lifecycle-controller, which runs: %s; %s", seen, adviceOnRival)
 	}
-	log.Error(nil, "Node-health is left out, as it cannot run beside the built-in node-lifecycle-controller; evictions go by the built-in's taints", "seen", seen, "advice", advice)
+	log.Error(nil, "Node-health is left out, as it cannot run beside the built-in node-lifecycle-controller; evictions go by the built-in's taints", "seen", seen, "advice", adviceOnRival)
 	o.controllers = []string{controllerEviction}
 	return nil
 }

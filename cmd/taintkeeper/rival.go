@@ -11,22 +11,41 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
 const (
 	controllerManager = "kube-controller-manager"
 	// rivalSeenFor is how long a write of the built-in node-lifecycle-controller says that it runs.
 	rivalSeenFor = 10 * time.Minute
+	// rivalLookEvery is how often the leader looks for it again, so that each of its writes is seen.
+	rivalLookEvery = rivalSeenFor / 2
+	// adviceOnRival is what to do about it.
+	adviceOnRival = "switch it off with kube-controller-manager --controllers=*,-node-lifecycle-controller, wait ten minutes, and start again"
 )
 
-// rival looks for signs that the built-in node-lifecycle-controller runs, and returns the one that it found, in words; ""
+// rivals looks for a built-in node-lifecycle-controller.
+type rivals struct {
+	client kubernetes.Interface
+	nodes  metadata.Interface // with which no more is read of a node than its metadata
+}
+
+func newRivals(client kubernetes.Interface, config *rest.Config) (rivals, error) {
+	nodes, err := metadata.NewForConfig(config)
+	return rivals{client, nodes}, err
+}
+
+// find looks for signs that the built-in node-lifecycle-controller runs, and returns the one that it found, in words; ""
 // if there is none. Two controllers would taint nodes at twice the rate and take each other's taints off; unlike an
 // eviction, a taint that is taken off leaves no time by which an admission policy could go.
-func rival(ctx context.Context, client kubernetes.Interface, now time.Time) (string, error) {
-	pods, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "component=" + controllerManager})
+func (r rivals) find(ctx context.Context, now time.Time) (string, error) {
+	pods, err := r.client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "component=" + controllerManager})
 	if err != nil {
 		return "", fmt.Errorf("look for the pods of kube-controller-manager: %w", err)
 	}
@@ -40,7 +59,7 @@ func rival(ctx context.Context, client kubernetes.Interface, now time.Time) (str
 	}
 	const page = 500
 	for options := (metav1.ListOptions{Limit: page}); ; {
-		nodes, err := client.CoreV1().Nodes().List(ctx, options)
+		nodes, err := r.nodes.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).List(ctx, options)
 		if err != nil {
 			return "", fmt.Errorf("look for what kube-controller-manager has written on nodes: %w", err)
 		}
@@ -88,7 +107,7 @@ func switchedOn(controller string, list []string) bool {
 
 // writtenByNodeLifecycle returns when kube-controller-manager last wrote taints or conditions of a node. Of its
 // controllers only this one does.
-func writtenByNodeLifecycle(node *corev1.Node) (time.Time, bool) {
+func writtenByNodeLifecycle(node *metav1.PartialObjectMetadata) (time.Time, bool) {
 	var last time.Time
 	for _, entry := range node.ManagedFields {
 		if entry.Manager != controllerManager || entry.Time == nil || entry.FieldsV1 == nil {
@@ -111,3 +130,38 @@ func writtenByNodeLifecycle(node *corev1.Node) (time.Time, bool) {
 	}
 	return last, !last.IsZero()
 }
+
+// rivalWatch looks for the built-in node-lifecycle-controller again now and then. One that cannot be seen at the start
+// shows itself by the first taint or condition that it writes.
+type rivalWatch struct {
+	rivals
+
+	log logr.Logger
+}
+
+// Run ends with an error when the built-in is seen, and so ends the process: the one that starts in its place sees the same,
+// and leaves node-health out.
+func (w rivalWatch) Run(ctx context.Context) error {
+	turns := time.NewTicker(rivalLookEvery)
+	defer turns.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-turns.C:
+		}
+		seen, err := w.find(ctx, time.Now())
+		switch {
+		case err != nil:
+			w.log.Info("Cannot look for a built-in node-lifecycle-controller; it is tried again", "error", err.Error(), "in", rivalLookEvery.String())
+		case seen != "":
+			return fmt.Errorf("node-health cannot run beside the built-in node-lifecycle-controller, which runs: %s; this process ends, and the next leaves node-health out: %s", seen, adviceOnRival)
+		}
+	}
+}
+
+// AddTo adds it to a manager: the leader looks.
+func (w rivalWatch) AddTo(mgr manager.Manager) error { return mgr.Add(manager.RunnableFunc(w.Run)) }
+
+// HasSynced reports that it waits for nothing.
+func (w rivalWatch) HasSynced() bool { return true }

@@ -4,14 +4,21 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 func managerPod(command ...string) *corev1.Pod {
@@ -26,6 +33,34 @@ func writtenNode(manager, fields string, at time.Time) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", ManagedFields: []metav1.ManagedFieldsEntry{{
 		Manager: manager, Time: &written, FieldsV1: metav1.NewFieldsV1(fields),
 	}}}}
+}
+
+// rivalsAmong looks among objects.
+func rivalsAmong(t *testing.T, objects ...runtime.Object) rivals {
+	t.Helper()
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	found := rivals{fake.NewClientset(objects...), metadatafake.NewSimpleMetadataClient(scheme)}
+	for _, object := range objects {
+		if node, ok := object.(*corev1.Node); ok {
+			writeNode(t, found, node)
+		}
+	}
+	return found
+}
+
+// writeNode brings a node, as far as its metadata goes.
+func writeNode(t *testing.T, among rivals, node *corev1.Node) {
+	t.Helper()
+	nodes := among.nodes.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).(metadatafake.MetadataClient)
+	_, err := nodes.CreateFake(&metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: node.ObjectMeta,
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestTheBuiltInNodeLifecycleControllerIsSeen(t *testing.T) {
@@ -47,7 +82,7 @@ func TestTheBuiltInNodeLifecycleControllerIsSeen(t *testing.T) {
 		"somebody else wrote taints":            {writtenNode("kubectl-taint", taints, now.Add(-time.Minute)), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := rival(t.Context(), fake.NewClientset(test.object), now)
+			got, err := rivalsAmong(t, test.object).find(t.Context(), now)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,4 +91,49 @@ func TestTheBuiltInNodeLifecycleControllerIsSeen(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestABuiltInNodeLifecycleControllerThatShowsItselfLaterEndsTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		among := rivalsAmong(t)
+		ended := make(chan error, 1)
+		go func() { ended <- rivalWatch{among, logr.Discard()}.Run(t.Context()) }()
+		time.Sleep(time.Hour) //nolint:forbidigo // virtual time in a synctest bubble
+		select {
+		case err := <-ended:
+			t.Fatalf("it ends although nobody else is there: %v", err)
+		default:
+		}
+		wrote := time.Now()
+		writeNode(t, among, writtenNode("kube-controller-manager", `{"f:spec":{"f:taints":{}}}`, wrote))
+		err := <-ended
+		if err == nil || !strings.Contains(err.Error(), "node n at ") || !strings.Contains(err.Error(), "-node-lifecycle-controller") {
+			t.Errorf("it says %v", err)
+		}
+		if took := time.Since(wrote); took > rivalLookEvery {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+func TestWhoCannotLookForTheBuiltInGoesOnAndLooksAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		var asked atomic.Int32
+		client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			asked.Add(1)
+			return true, nil, errors.New("not now")
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- rivalWatch{rivals{client, nil}, logr.Discard()}.Run(ctx) }()
+		time.Sleep(time.Hour) //nolint:forbidigo // virtual time in a synctest bubble
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("it ends with %v", err)
+		}
+		if looked := asked.Load(); looked < 2 {
+			t.Errorf("it looked %d times", looked)
+		}
+	})
 }

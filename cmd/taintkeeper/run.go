@@ -141,16 +141,19 @@ type clients struct {
 
 	clock *apicall.Clock // the API server's, as the answers to api tell it
 	rules client.WithWatch
+
+	rivals rivals
 }
 
 func newClients(config *rest.Config) (*clients, error) {
 	c := &clients{clock: &apicall.Clock{}}
-	var errs [5]error
+	var errs [6]error
 	c.api, errs[0] = podwire.NewForConfig(c.clock.Listen(apicall.Config(config)))
 	c.events, errs[1] = kubernetes.NewForConfig(eventConfig(config))
 	c.pods, errs[2] = podwire.NewForConfig(apicall.Gathered(apicall.Config(config), podcache.Gather))
 	c.leases, errs[3] = kubernetes.NewForConfig(apicall.Gathered(apicall.Config(config), nodehealth.GatherLeases))
 	c.rules, errs[4] = rulesClient(config)
+	c.rivals, errs[5] = newRivals(c.api, apicall.Config(config))
 	return c, errors.Join(errs[:]...)
 }
 
@@ -208,6 +211,9 @@ func (c *clients) parts(log logr.Logger, o *options) ([]part, error) {
 			return nil, err
 		}
 		parts = append(parts, keeper)
+	}
+	if o.enabled(controllerNodeHealth) && !o.dryRun {
+		parts = append(parts, rivalWatch{c.rivals, log})
 	}
 	return parts, nil
 }
