@@ -27,6 +27,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/coexist"
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
 	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
+	"github.com/taintkeeper/taintkeeper/internal/nodetaintrule"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/podwire"
 	"github.com/taintkeeper/taintkeeper/internal/shadow"
@@ -179,16 +180,12 @@ func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) 
 		}
 	}
 	if o.enabled(controllerNodeHealth) {
-		rules, err := rulesClient(config)
-		if err != nil {
-			return nil, err
-		}
 		leases, err := kubernetes.NewForConfig(apicall.Gathered(apicall.Config(config), nodehealth.GatherLeases))
 		if err != nil {
 			return nil, err
 		}
 		keeper, err := nodehealth.New(nodehealth.Config{
-			Client: client, LeaseClient: leases, EventClient: eventClient, Pods: pods, Rules: rules,
+			Client: client, LeaseClient: leases, EventClient: eventClient, Pods: pods,
 			Grace:      o.nodeHealth.grace(),
 			Policy:     o.nodeHealth.policy(),
 			DryRun:     o.dryRun,
@@ -199,7 +196,21 @@ func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) 
 		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, keeper)
+		rules, err := rulesClient(config)
+		if err != nil {
+			return nil, err
+		}
+		follower, err := nodetaintrule.New(nodetaintrule.Config{
+			Client: client, EventClient: eventClient, Rules: rules, Nodes: nodetaintrule.FromInformer(keeper.Nodes()),
+			DryRun:     o.dryRun,
+			Limiter:    limiter,
+			Registerer: metrics.Registry,
+			Logger:     log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, keeper, follower)
 	}
 	return parts, nil
 }

@@ -56,16 +56,12 @@ func (a api) patchConditions(ctx context.Context, read *corev1.Node, conditions 
 	}, "status")
 }
 
-// patchNodeTaints writes the taints of a node and sets labels and annotations, if there are any, in one call
-// and on the same condition. An annotation that is nil is taken away.
-func (a api) patchNodeTaints(ctx context.Context, read *corev1.Node, taints []corev1.Taint, labels map[string]string, annotations map[string]any) (*corev1.Node, error) {
+// patchNodeTaints writes the taints of a node and sets labels, if there are any, in one call and on the same condition.
+func (a api) patchNodeTaints(ctx context.Context, read *corev1.Node, taints []corev1.Taint, labels map[string]string) (*corev1.Node, error) {
 	if err := a.turn(ctx); err != nil {
 		return nil, err
 	}
 	metadata := locked(read)
-	if len(annotations) > 0 {
-		metadata["annotations"] = annotations
-	}
 	if len(labels) > 0 {
 		metadata["labels"] = labels
 	}

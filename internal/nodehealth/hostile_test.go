@@ -4,7 +4,6 @@
 package nodehealth
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -20,11 +19,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/bubble"
 )
 
@@ -225,25 +222,6 @@ func (w *world) looks() uint64 {
 	return 0
 }
 
-func TestMaxTaintedHoldsWhenSomebodyRemovesTheAnnotation(t *testing.T) {
-	playRules(t, func(_ *testing.T, w *ruleWorld) {
-		w.addZone("a", 5)
-		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
-		w.run()
-		w.locks("a-0", "a-1")
-		w.settle()
-		w.wantDeadlocked("a-0")
-		w.update("a-0", func(n *corev1.Node) { n.Annotations = nil })
-		w.settle()
-		w.settle()
-		w.wantDeadlocked("a-0")
-		w.unlocks("a-0", "a-1")
-		w.settle()
-		w.settle()
-		w.wantDeadlocked()
-	})
-}
-
 func TestALivingKubeletIsNotFoughtOverItsPods(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
@@ -318,41 +296,6 @@ func (w *world) comeAndGo(count int, change ...func(*corev1.Node)) {
 	}
 }
 
-func TestRulesThatWentAreForgottenButForTheLatest(t *testing.T) {
-	b := newRulebook()
-	for i := range 2 * departuresKept {
-		name := fmt.Sprint("r-", i)
-		b.enter(&rule{name: name, text: "a=b:NoSchedule"}, rulePlan{}, nil)
-		b.forget(name)
-	}
-	if got := b.departed.Len(); got != departuresKept {
-		t.Errorf("%d rules that are gone are remembered, want %d", got, departuresKept)
-	}
-	if got := (pages{b}).says(&corev1.Node{}, fmt.Sprint("r-", 2*departuresKept-1), "a=b:NoSchedule"); got != takenOff {
-		t.Errorf("the taint of the latest is %v, want it taken off", got)
-	}
-}
-
-func TestTaintsChangeThoughTheConditionsOfANodeCannotBeWritten(t *testing.T) {
-	playRules(t, func(t *testing.T, w *ruleWorld) {
-		w.addZone("a", 5)
-		w.addRule("deadlock")
-		w.run()
-		w.locks("a-0")
-		w.settle()
-		w.wantDeadlocked("a-0")
-		w.refuses("a-0", "status")
-		w.falls("a-0")
-		w.until(2 * time.Minute)
-		w.deleteRule("deadlock")
-		w.until(time.Hour)
-		w.wantDeadlocked()
-		if !w.isGone("deadlock") {
-			t.Error("the rule cannot be deleted")
-		}
-	})
-}
-
 func TestANodeWhoseConditionsCannotBeWrittenIsTaintedAllTheSame(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 5)
@@ -364,36 +307,6 @@ func TestANodeWhoseConditionsCannotBeWrittenIsTaintedAllTheSame(t *testing.T) {
 		w.update("a-0", func(n *corev1.Node) { n.Spec.Unschedulable = true })
 		w.until(10 * time.Minute)
 		w.wantTaints("a-0", "unreachable:NoExecute", "unreachable:NoSchedule", "unschedulable:NoSchedule")
-	})
-}
-
-func TestAnOlderRuleThatIsInvalidDoesNotStopAYoungerOne(t *testing.T) {
-	playRules(t, func(_ *testing.T, w *ruleWorld) {
-		w.addZone("a", 3)
-		w.addRule("old", func(r *v1alpha1.NodeTaintRule) {
-			r.Spec.NodeSelector = &v1alpha1.NodeTaintRuleSelector{MatchExpressions: []v1alpha1.NodeTaintRuleRequirement{{Key: "x", Operator: "Sometimes"}}}
-		})
-		w.sleep(time.Second)
-		w.addRule("young")
-		w.run()
-		w.locks("a-0")
-		w.settle()
-		w.wantDeadlocked("a-0")
-	})
-}
-
-func TestAnAnnotationCannotTakeOffATaintThatNoRuleOwned(t *testing.T) {
-	playRules(t, func(_ *testing.T, w *ruleWorld) {
-		w.addNode("n", "a", func(n *corev1.Node) {
-			n.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "secure", Effect: corev1.TaintEffectNoSchedule}}
-		})
-		w.addZone("a", 2)
-		w.run()
-		w.update("n", func(n *corev1.Node) { // what a kubelet may write; it may not change its node's taints
-			n.Annotations = map[string]string{v1alpha1.OwnedAnnotation: `{"ghost":"dedicated=secure:NoSchedule"}`}
-		})
-		w.settle()
-		w.wantTaints("n", "dedicated=secure:NoSchedule")
 	})
 }
 
@@ -469,18 +382,6 @@ func TestRestartsGiveNoTurnsToAZone(t *testing.T) {
 	})
 }
 
-func TestANodeWhoseTaintIsRefusedDoesNotKeepTheOthersFromTheirs(t *testing.T) {
-	playRules(t, func(_ *testing.T, w *ruleWorld) {
-		w.addZone("a", 5)
-		w.refuses("a-0", "")
-		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
-		w.run()
-		w.locks("a-0", "a-1")
-		w.until(10 * time.Minute)
-		w.wantDeadlocked("a-1")
-	})
-}
-
 func TestRestartsGiveNoTurnsToALargeZoneInPartialDisruption(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("b", 1)
@@ -513,87 +414,6 @@ func TestNodesWhoseConditionsCannotBeWrittenAreTaintedAtTheRateOfTheirZone(t *te
 	})
 }
 
-func TestARulesTaintThatIsRefusedDoesNotKeepANodeFromItsOthers(t *testing.T) {
-	playRules(t, func(_ *testing.T, w *ruleWorld) {
-		w.addZone("a", 5)
-		w.refusesTaint("a-0", "example.com/deadlock")
-		w.addRule("deadlock")
-		w.run()
-		w.locks("a-0")
-		w.settle()
-		w.falls("a-0")
-		w.until(10 * time.Minute)
-		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
-	})
-}
-
-func TestARefusedNodeThatLostItsTaintIsNotTriedWithoutPause(t *testing.T) {
-	playRules(t, func(t *testing.T, w *ruleWorld) {
-		w.addZone("a", 5)
-		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
-		w.run()
-		w.locks("a-0")
-		w.settle()
-		w.wantDeadlocked("a-0")
-		tries := w.refusesTaint("a-0", "example.com/deadlock")
-		w.update("a-0", func(n *corev1.Node) { n.Spec.Taints = nil })
-		w.until(10 * time.Minute)
-		if n := tries.Load(); n == 0 || n > 20 {
-			t.Errorf("%d tries within ten minutes to write a taint that is refused, want about one a minute", n)
-		}
-		w.locks("a-1")
-		w.until(15 * time.Minute)
-		w.wantDeadlocked("a-1")
-	})
-}
-
-func TestATaintOfARuleThatWasMadeAnewWithAnotherGoes(t *testing.T) {
-	playRules(t, func(_ *testing.T, w *ruleWorld) {
-		w.addZone("a", 3)
-		w.addRule("deadlock")
-		w.run()
-		w.locks("a-0")
-		w.settle()
-		w.wantDeadlocked("a-0")
-		rule := w.rule("deadlock")
-		rule.Finalizers = nil // by force
-		w.must(nil, w.rules.Update(w.t.Context(), rule))
-		w.must(nil, w.rules.Delete(w.t.Context(), rule))
-		w.addRule("deadlock", func(r *v1alpha1.NodeTaintRule) { r.Spec.Taint.Key = "example.com/other" })
-		w.until(time.Minute)
-		w.wantTaints("a-0", "example.com/other:NoSchedule")
-	})
-}
-
-// refusesTaint makes a webhook refuse a taint of a node, and returns how often it did.
-func (w *world) refusesTaint(node, key string) *atomic.Int32 {
-	var count atomic.Int32
-	w.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		patch := action.(clienttesting.PatchActionImpl)
-		if patch.Name != node || patch.GetSubresource() != "" || !strings.Contains(string(patch.Patch), fmt.Sprintf("%q:%q", "key", key)) {
-			return false, nil, nil
-		}
-		count.Add(1)
-		return true, nil, forbidden()
-	})
-	return &count
-}
-
-// The mirror image of TestARulesTaintThatIsRefusedDoesNotKeepANodeFromItsOthers.
-func TestATaintOfItsConditionsThatIsRefusedDoesNotKeepANodeFromThatOfARule(t *testing.T) {
-	playRules(t, func(_ *testing.T, w *ruleWorld) {
-		w.addZone("a", 5)
-		w.refusesTaint("a-0", corev1.TaintNodeUnschedulable)
-		w.addRule("deadlock")
-		w.run()
-		w.update("a-0", func(n *corev1.Node) { n.Spec.Unschedulable = true })
-		w.locks("a-0")
-		w.until(time.Minute)
-		w.wantDeadlocked("a-0")
-		w.wantStatus("deadlock", [4]int32{5, 1, 1, 0}, "Accepted", "NoNodeHeld")
-	})
-}
-
 // A policy lets nobody change labels of nodes.
 func TestALabelThatIsRefusedDoesNotKeepANodeFromItsTaints(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
@@ -606,33 +426,6 @@ func TestALabelThatIsRefusedDoesNotKeepANodeFromItsTaints(t *testing.T) {
 		w.falls("n")
 		w.until(2 * time.Minute)
 		w.wantTaints("n", unreachableNoExecute, unreachableNoSchedule)
-	})
-}
-
-// The label cannot be written, and so never together with what the rule has to say.
-func TestARulesClaimIsSettledThoughALabelOfTheNodeIsRefused(t *testing.T) {
-	playRules(t, func(_ *testing.T, w *ruleWorld) {
-		w.addNode("a-0", "a", func(n *corev1.Node) { n.Labels[corev1.LabelOSStable] = "linux" })
-		w.addNode("a-1", "a")
-		w.addNode("a-2", "a")
-		var busy atomic.Bool
-		w.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			if strings.Contains(string(action.(clienttesting.PatchActionImpl).Patch), "beta.kubernetes.io/os") {
-				return true, nil, forbidden()
-			}
-			return busy.Load(), nil, apierrors.NewTooManyRequests("slow down", 1)
-		})
-		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
-		w.run()
-		busy.Store(true)
-		w.locks("a-0")
-		w.settle()
-		w.unlocks("a-0") // before its taint could come
-		w.settle()
-		busy.Store(false)
-		w.locks("a-1")
-		w.until(2 * time.Minute)
-		w.wantDeadlocked("a-1")
 	})
 }
 
@@ -683,33 +476,6 @@ func TestAConflictAboutASilentNodeTakesNoTaintOffAnother(t *testing.T) {
 	})
 }
 
-// wantRuleDeletedWhileANodeIsSilent checks that a rule that has tainted a-0, which then falls silent, can be deleted,
-// and that its taint is gone by an instant.
-func (w *ruleWorld) wantRuleDeletedWhileANodeIsSilent(by time.Duration) {
-	w.t.Helper()
-	w.addRule("deadlock")
-	w.run()
-	w.locks("a-0")
-	w.settle()
-	w.wantDeadlocked("a-0")
-	w.falls("a-0")
-	w.until(80 * time.Second)
-	w.deleteRule("deadlock")
-	w.until(by)
-	w.wantDeadlocked()
-	if !w.isGone("deadlock") {
-		w.t.Error("the rule cannot be deleted")
-	}
-}
-
-func TestARuleCanBeDeletedThoughTheConditionsOfASilentNodeCannotBeWrittenForNow(t *testing.T) {
-	playRules(t, func(_ *testing.T, w *ruleWorld) {
-		w.addZone("a", 3)
-		w.statusFailsFor("a-0")
-		w.wantRuleDeletedWhileANodeIsSilent(3 * time.Minute)
-	})
-}
-
 func TestANodeThatWentWhileTheWatchWasInterruptedIsSaidToHaveGone(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
@@ -723,66 +489,6 @@ func TestANodeThatWentWhileTheWatchWasInterruptedIsSaidToHaveGone(t *testing.T) 
 		if said := w.did("event a-0 RemovingNode"); len(said) != 1 {
 			t.Errorf("that node a-0 went was said %d times, want once", len(said))
 		}
-	})
-}
-
-// A write of which the answer was lost was not done, and no change of the node will say so.
-func TestAPlaceBelowMaxTaintedIsFreeWhenAWriteWasNotDone(t *testing.T) {
-	playRules(t, func(_ *testing.T, w *ruleWorld) {
-		w.addZone("a", 3)
-		w.update("a-1", func(n *corev1.Node) { n.Labels["pool"] = "one" })
-		var away atomic.Bool
-		away.Store(true)
-		w.on("nodes", "", func() error {
-			if away.Load() {
-				return context.DeadlineExceeded
-			}
-			return nil
-		})
-		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
-		w.locks("a-0", "a-1") // a-0 comes first
-		w.run()
-		w.changeRule(func(r *v1alpha1.NodeTaintRule) {
-			r.Spec.NodeSelector = &v1alpha1.NodeTaintRuleSelector{MatchLabels: map[string]v1alpha1.NodeTaintRuleLabelValue{"pool": "one"}}
-		})
-		w.settle()
-		away.Store(false)
-		w.until(time.Minute)
-		w.wantDeadlocked("a-1")
-	})
-}
-
-// A write of which the answer was lost is done, and the watch is too late to say so.
-func TestMaxTaintedHoldsWhenTheAnswerToAWriteIsLost(t *testing.T) {
-	playRules(t, func(t *testing.T, w *ruleWorld) {
-		w.addZone("a", 3)
-		w.update("a-1", func(n *corev1.Node) { n.Labels["pool"] = "one" })
-		w.late = &lateWatch{}
-		var lose atomic.Bool
-		w.slow.wrote = func(context.Context) error {
-			if !lose.Swap(false) {
-				return nil
-			}
-			w.late.hold()
-			return context.DeadlineExceeded
-		}
-		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
-		lose.Store(true)
-		w.locks("a-0", "a-1") // a-0 comes first; both are known before the watch is late
-		w.run()
-		w.settle()
-		w.changeRule(func(r *v1alpha1.NodeTaintRule) {
-			r.Spec.NodeSelector = &v1alpha1.NodeTaintRuleSelector{MatchLabels: map[string]v1alpha1.NodeTaintRuleLabelValue{"pool": "one"}}
-		})
-		for range 40 {
-			w.sleep(500 * time.Millisecond)
-			if got := w.deadlocked(); len(got) > 1 {
-				t.Fatalf("after %s the nodes %q have the taint, want 1 at most", time.Since(w.start), got)
-			}
-		}
-		w.late.release()
-		w.until(2 * time.Minute)
-		w.wantDeadlocked("a-1")
 	})
 }
 
@@ -807,7 +513,7 @@ func TestANodeOfWhichAPatchSaysThatItIsNotThereIsLookedAtAgain(t *testing.T) {
 // client-go transforms the nodes of a first list that is streamed twice.
 func TestSlimTwiceIsSlimOnce(t *testing.T) {
 	full := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{v1alpha1.OwnedAnnotation: `{"r":"x:NoSchedule"}`, "other": "y"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"other": "y"}},
 		Spec:       corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoSchedule}}, PodCIDR: "10.0.0.0/24"},
 		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Message: "told"}}},
 	}
@@ -818,9 +524,6 @@ func TestSlimTwiceIsSlimOnce(t *testing.T) {
 	twice, err := slim(once)
 	if err != nil || !apiequality.Semantic.DeepEqual(once, twice) {
 		t.Errorf("twice it is %v (%v), once %v", twice, err, once)
-	}
-	if got := ownedBy(twice.(*corev1.Node)); got["r"] != "x:NoSchedule" {
-		t.Errorf("it owns %v", got)
 	}
 }
 

@@ -30,8 +30,8 @@ func newMetrics() *metrics {
 	}
 }
 
-func (m *metrics) register(registry prometheus.Registerer, zones *zones, rules *rulebook) error {
-	for _, collector := range []prometheus.Collector{m.updateNode, m.retries, zoneCollector{zones}, ruleCollector{rules}} {
+func (m *metrics) register(registry prometheus.Registerer, zones *zones) error {
+	for _, collector := range []prometheus.Collector{m.updateNode, m.retries, zoneCollector{zones}} {
 		if err := registry.Register(collector); err != nil {
 			return err
 		}

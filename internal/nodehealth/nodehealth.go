@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -57,8 +56,6 @@ type Config struct {
 	// Pods are the bound pods, if they are watched already; whoever made the cache runs it. nil: a cache
 	// of its own.
 	Pods *podcache.Cache
-	// Rules reads, watches and writes NodeTaintRules; nil: there are none.
-	Rules client.WithWatch
 	// Grace is for how long nodes may be silent.
 	Grace Grace
 	// Policy is how fast nodes are tainted.
@@ -100,10 +97,7 @@ type Keeper struct {
 	events   *events
 	looks    requests
 	markings requests
-	rules    *rulebook
-	// ruleRequests is nil without Rules.
-	ruleRequests *ruleRequests
-	play         stage.Play
+	play     stage.Play
 }
 
 // New assembles a Keeper. Nothing runs before Run is called or a manager to which it was added starts.
@@ -111,10 +105,10 @@ func New(config Config) (*Keeper, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	k := &Keeper{config: config, pods: config.Pods, probes: newProbes(config.Grace), events: newEvents(config.DryRun), zones: newZones(config.Policy, config.Logger), rules: newRulebook()}
+	k := &Keeper{config: config, pods: config.Pods, probes: newProbes(config.Grace), events: newEvents(config.DryRun), zones: newZones(config.Policy, config.Logger)}
 	k.leases = newLeases(k.probes)
 	var err error
-	k.nodes, err = newNodes(config.Client, k.probes, observers{changed: k.changed, came: k.came, went: k.went})
+	k.nodes, err = newNodes(config.Client, k.probes, observers{changed: k.looks.add, came: k.came, went: k.went})
 	if err != nil {
 		return nil, fmt.Errorf("prepare the watch of nodes: %w", err)
 	}
@@ -130,7 +124,7 @@ func New(config Config) (*Keeper, error) {
 	k.zones.silent, k.zones.wake, k.zones.recovered = k.silent, k.looks.add, k.probes.restart
 	metrics := newMetrics()
 	if config.Registerer != nil {
-		if err := metrics.register(config.Registerer, k.zones, k.rules); err != nil {
+		if err := metrics.register(config.Registerer, k.zones); err != nil {
 			return nil, fmt.Errorf("register the metrics: %w", err)
 		}
 	}
@@ -144,17 +138,12 @@ func (k *Keeper) Run(ctx context.Context) error { return k.play.Run(ctx) }
 // heard for itself when nodes gave signs of life; the controllers run in the leader.
 func (k *Keeper) AddTo(mgr manager.Manager) error { return k.play.AddTo(mgr) }
 
+// Nodes returns the informer of the nodes, which the Keeper runs. It has of each what an assessment needs.
+func (k *Keeper) Nodes() cache.SharedIndexInformer { return k.nodes.informer }
+
 // HasSynced reports whether the watches have brought their first lists.
 func (k *Keeper) HasSynced() bool {
 	return k.nodes.handler.HasSynced() && cache.IsDone(k.leases) && k.pods.HasSynced()
-}
-
-// changed asks for a look at a node, and for plans of the rules.
-func (k *Keeper) changed(name string) {
-	k.looks.add(name)
-	if k.ruleRequests != nil {
-		k.ruleRequests.nodesChanged()
-	}
 }
 
 // came and went tell of nodes, if this replica is the one that acts.
@@ -189,7 +178,7 @@ func (k *Keeper) addControllers(metrics *metrics) error {
 		MaxConcurrentReconciles: concurrentNodes,
 		Reconciler: &tainter{
 			dryRun: k.config.DryRun, grace: k.config.Grace,
-			nodes: k.nodes, probes: k.probes, zones: k.zones, rules: k.rules,
+			nodes: k.nodes, probes: k.probes, zones: k.zones,
 			api: calls, events: k.events, metrics: metrics, unready: k.markings.add, backoff: backoff,
 		},
 	}, begin{k})
@@ -197,11 +186,6 @@ func (k *Keeper) addControllers(metrics *metrics) error {
 		return err
 	}
 	k.play.Leading(taint)
-	if k.config.Rules != nil {
-		if err := k.addRules(calls, metrics); err != nil {
-			return err
-		}
-	}
 	if k.config.DryRun {
 		return nil
 	}

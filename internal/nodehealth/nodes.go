@@ -13,8 +13,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
 // nodes watches the nodes, of which it keeps what an assessment needs.
@@ -95,7 +93,6 @@ func concerns(before, after *corev1.Node) bool {
 	return before.UID != after.UID ||
 		before.Spec.Unschedulable != after.Spec.Unschedulable ||
 		!apiequality.Semantic.DeepEqual(before.Labels, after.Labels) ||
-		before.Annotations[v1alpha1.OwnedAnnotation] != after.Annotations[v1alpha1.OwnedAnnotation] ||
 		!apiequality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
 		!slices.EqualFunc(before.Status.Conditions, after.Status.Conditions, func(a, b corev1.NodeCondition) bool {
 			return a.Type == b.Type && a.Status == b.Status && a.LastTransitionTime.Equal(&b.LastTransitionTime)
@@ -115,9 +112,6 @@ func slim(object any) (any, error) {
 			CreationTimestamp: full.CreationTimestamp, Labels: full.Labels,
 		},
 		Spec: corev1.NodeSpec{Taints: full.Spec.Taints, Unschedulable: full.Spec.Unschedulable},
-	}
-	if owned, ok := full.Annotations[v1alpha1.OwnedAnnotation]; ok {
-		node.Annotations = map[string]string{v1alpha1.OwnedAnnotation: owned}
 	}
 	for _, c := range full.Status.Conditions {
 		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{

@@ -18,7 +18,6 @@ type notes struct {
 	would   map[string][]string // in a dry run
 	unheard map[string]string   // versions of nodes that are silent, in a dry run
 	changed map[string][]string // versions of nodes that changes of ours were made to
-	doubts  map[string]string   // versions of nodes to which a change of ours was perhaps made
 }
 
 // wait is why a node is held back, and since when.
@@ -54,31 +53,6 @@ func (n *notes) changes(before, after *corev1.Node) {
 		n.changed = map[string][]string{}
 	}
 	n.changed[before.Name] = append(n.changed[before.Name], before.ResourceVersion)
-}
-
-// doubt notes that it is not known whether a node was changed: the call failed, and perhaps its answer alone.
-func (n *notes) doubt(node *corev1.Node) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.doubts == nil {
-		n.doubts = map[string]string{}
-	}
-	n.doubts[node.Name] = node.ResourceVersion
-}
-
-// doubted reports whether it is not known that a node is as it seems.
-func (n *notes) doubted(node *corev1.Node) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	version, ok := n.doubts[node.Name]
-	return ok && version == node.ResourceVersion
-}
-
-// trust notes that a node was as it seemed: a change under the lock of its version was taken.
-func (n *notes) trust(node *corev1.Node) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.doubts, node.Name)
 }
 
 // held notes that a node is held back. It reports whether that is to be said now, and otherwise in what time it may have
@@ -154,5 +128,4 @@ func (n *notes) forget(name string) {
 	delete(n.would, name)
 	delete(n.unheard, name)
 	delete(n.changed, name)
-	delete(n.doubts, name)
 }

@@ -10,8 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
 // What a history allows the Keeper.
@@ -48,7 +46,6 @@ func (h *history) look() {
 		}
 		h.known[list.Items[i].Name].remembers(&list.Items[i])
 	}
-	h.noMoreThanMaxTaintedHaveTheRulesTaint()
 }
 
 func (w *witness) remembers(node *corev1.Node) {
@@ -157,13 +154,6 @@ func (h *history) forgetsTurns() {
 	}
 }
 
-// noMoreThanMaxTaintedHaveTheRulesTaint also while rules come and go and writes are refused.
-func (h *history) noMoreThanMaxTaintedHaveTheRulesTaint() {
-	if got := h.deadlocked(); len(got) > mostDeadlocked {
-		h.violated("the nodes %q have the rule's taint, want %d at most", got, mostDeadlocked)
-	}
-}
-
 // notices counts a time that has passed, for those invariants that say that something happens in the end.
 //
 // Silence goes unnoticed without blame while leases can neither be watched nor read, or writes are refused, and some
@@ -210,35 +200,13 @@ func (h *history) everyZoneMayBeDisrupted() bool {
 	})
 }
 
-// onlyTheRulesTaintIsLeft is for a cluster that has healed.
-func (h *history) onlyTheRulesTaintIsLeft() {
-	locked := 0
+// onlyTheForeignTaintIsLeft is for a cluster that has healed.
+func (h *history) onlyTheForeignTaintIsLeft() {
 	for _, name := range h.nodes {
-		node := h.node(name)
-		c := condition(node, deadlock)
-		hasIt := c != nil && c.Status == corev1.ConditionTrue
-		if hasIt {
-			locked++
-		}
-		for _, taint := range node.Spec.Taints {
-			if taint != foreign && (taint.Key != "example.com/deadlock" || !hasIt) {
+		for _, taint := range h.node(name).Spec.Taints {
+			if taint != foreign {
 				h.violated("healed node %s has %s", name, taint.ToString())
 			}
-		}
-	}
-	if got := h.deadlocked(); len(got) != min(mostDeadlocked, locked) {
-		h.violated("the nodes %q have the rule's taint, want %d of %d", got, mostDeadlocked, locked)
-	}
-}
-
-func (h *history) nothingOfTheRuleIsLeft() {
-	h.wantDeadlocked()
-	if !h.isGone("deadlock") {
-		h.violated("the rule is still there")
-	}
-	for _, name := range h.nodes {
-		if text, ok := h.node(name).Annotations[v1alpha1.OwnedAnnotation]; ok {
-			h.violated("node %s still says that it has taints of rules: %s", name, text)
 		}
 	}
 }

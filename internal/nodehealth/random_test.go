@@ -16,25 +16,20 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	clienttesting "k8s.io/client-go/testing"
-
-	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
 const (
 	randomHistories  = 3
 	actionsOfHistory = 300
 	longestPause     = 12 // seconds, after an action
-	mostDeadlocked   = 2  // nodes that the rule of a history may taint
 )
 
 // TestRandomHistories plays random histories of a cluster to the whole Keeper, and checks the invariants after each
 // action and each second. A history is the same for the same seed; only in which order the Keeper's goroutines
 // run in an instant is not. To play others, raise randomHistories.
 //
-// Three are enough: with each of three faults put into the Keeper (a zone whose rate changes begins a full limiter, one
-// node more than maxTainted, a lease that is gone takes its last sign of life with it) at least one of them fails. 62
+// Three are enough: with each of two faults put into the Keeper (a zone whose rate changes begins a full limiter, a lease that is gone takes its last sign of life with it) at least one of them fails. 62
 // of them found nothing more in a Keeper without.
 func TestRandomHistories(t *testing.T) { playHistories(t, func(*history) {}) }
 
@@ -74,7 +69,7 @@ func playHistories(t *testing.T, harsh func(*history)) {
 	t.Helper()
 	for seed := range uint64(randomHistories) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			playRules(t, func(_ *testing.T, w *ruleWorld) {
+			play(t, func(_ *testing.T, w *world) {
 				h := newHistory(w, seed)
 				harsh(h)
 				defer h.tell()
@@ -90,9 +85,9 @@ func (h *history) takes(most time.Duration) time.Duration {
 	return time.Duration(rand.New(rand.NewPCG(h.seed, h.calls.Add(1))).Int64N(int64(most)))
 }
 
-// history is a random one: three zones of six nodes, one rule, and what can befall them.
+// history is a random one: three zones of six nodes, and what can befall them.
 type history struct {
-	*ruleWorld
+	*world
 
 	seed   uint64
 	random *rand.Rand // of the next action
@@ -138,9 +133,9 @@ var leasesResource = coordinationv1.SchemeGroupVersion.WithResource("leases")
 // foreign is a taint of somebody else, which each node has.
 var foreign = corev1.Taint{Key: "foreign", Value: "x", Effect: corev1.TaintEffectNoExecute}
 
-func newHistory(w *ruleWorld, seed uint64) *history {
+func newHistory(w *world, seed uint64) *history {
 	h := &history{
-		ruleWorld: w, seed: seed, watch: w.breakableLeases(), renewed: time.Now(), troubled: time.Now(),
+		world: w, seed: seed, watch: w.breakableLeases(), renewed: time.Now(), troubled: time.Now(),
 		known: map[string]*witness{}, turns: map[string][]time.Time{}, lost: map[string][]time.Time{},
 	}
 	w.client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -189,7 +184,7 @@ func (h *history) play() {
 	}
 }
 
-// heal ends all trouble. Then every node and taint must be as its kubelet and the rule say, and the Keeper as able as
+// heal ends all trouble. Then every node and taint must be as its kubelet says, and the Keeper as able as
 // ever.
 func (h *history) heal() {
 	if h.t.Failed() {
@@ -200,27 +195,14 @@ func (h *history) heal() {
 	for _, name := range h.nodes {
 		h.resume(name)
 	}
-	if h.isGone("deadlock") {
-		h.addRule("deadlock", atMost(intstr.FromInt32(mostDeadlocked)))
-	}
-	h.pass(time.Minute) // a rule that was being deleted is gone by now
-	if h.isGone("deadlock") {
-		h.addRule("deadlock", atMost(intstr.FromInt32(mostDeadlocked)))
-	}
-	h.changeRule(func(r *v1alpha1.NodeTaintRule) { r.Spec.DryRun = false })
-	h.pass(5 * time.Minute)
-	h.onlyTheRulesTaintIsLeft()
+	h.pass(6 * time.Minute)
+	h.onlyTheForeignTaintIsLeft()
 
 	h.say("two nodes fall")
 	h.report(h.nodes[0], corev1.NodeReady, corev1.ConditionFalse)
 	h.silence(h.nodes[1])
 	h.pass(2*time.Minute + 30*time.Second)
 	h.wantTainted(2, h.nodes[:2]...)
-
-	h.say("the rule goes")
-	h.deleteRule("deadlock")
-	h.pass(time.Minute)
-	h.nothingOfTheRuleIsLeft()
 }
 
 // pass lets virtual time pass, and looks at the cluster each second.

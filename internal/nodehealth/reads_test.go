@@ -294,14 +294,6 @@ func TestANodeWhoseLeaseCannotBeReadHasItsOtherTaints(t *testing.T) {
 	}
 }
 
-func TestARuleCanBeDeletedThoughTheLeaseOfASilentNodeCannotBeRead(t *testing.T) {
-	playRules(t, func(_ *testing.T, w *ruleWorld) {
-		w.addZone("a", 3)
-		w.readsFail(15*time.Second, forbidden())
-		w.wantRuleDeletedWhileANodeIsSilent(2 * time.Minute)
-	})
-}
-
 func TestNothingIsTriedWithoutPauseWhileLiveReadsFail(t *testing.T) {
 	for name, err := range map[string]error{
 		"for want of a right": forbidden(),

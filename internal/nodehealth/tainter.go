@@ -30,7 +30,6 @@ type tainter struct {
 	nodes   *nodes
 	probes  *probes
 	zones   *zones
-	rules   *rulebook
 	api     api
 	events  *events
 	metrics *metrics
@@ -241,17 +240,11 @@ func (t *tainter) retaint(ctx context.Context, node *corev1.Node, ready corev1.C
 	keys, wait := t.noExecute(node, ready, now)
 	taints, executing := retaintNoExecute(node.Spec.Taints, keys, now)
 	taints, scheduling := retaint(taints, ownsNoSchedule, corev1.TaintEffectNoSchedule, noSchedule(node), now)
-	ruled, labels := t.rules.part(node, taints, now), legacyLabels(node)
-	all := edit{taints: ruled.taints, labels: labels, rules: &ruled, first: executing && len(keys) > 0}
+	labels := legacyLabels(node)
+	all := edit{taints: taints, labels: labels, first: executing && len(keys) > 0}
 	var parts []edit
 	if executing || scheduling {
 		parts = append(parts, edit{taints: taints, first: all.first})
-	}
-	if ruled.changed() || t.notes.doubted(node) { // a write of nothing tells whether one before was done
-		alone := t.rules.part(node, node.Spec.Taints, now)
-		parts = append(parts, edit{taints: alone.taints, rules: &alone})
-	} else { // whatever becomes of the rest
-		t.rules.settled(node, ruled)
 	}
 	if len(labels) > 0 {
 		parts = append(parts, edit{taints: node.Spec.Taints, labels: labels})
@@ -260,8 +253,8 @@ func (t *tainter) retaint(ctx context.Context, node *corev1.Node, ready corev1.C
 		return wait, nil
 	}
 	if t.dryRun {
-		if t.notes.taints(node, ruled.taints) {
-			logf.FromContext(ctx).Info("Dry run: would taint", "node", node.Name, "taints", ruled.taints)
+		if t.notes.taints(node, taints) {
+			logf.FromContext(ctx).Info("Dry run: would taint", "node", node.Name, "taints", taints)
 		}
 		return wait, nil
 	}
@@ -272,12 +265,11 @@ func (t *tainter) retaint(ctx context.Context, node *corev1.Node, ready corev1.C
 type edit struct {
 	taints []corev1.Taint
 	labels map[string]string
-	rules  *rulePart // what is written for rules; nil: nothing
-	first  bool      // a NoExecute taint for its readiness, in its turn
+	first  bool // a NoExecute taint for its readiness, in its turn
 }
 
 // writeOr writes an edit; if it is refused, the first of its parts that is not. What has to do with its readiness and
-// conditions, what rules want and its labels have nothing to do with one another. The rest is for the next look.
+// conditions and its labels have nothing to do with one another. The rest is for the next look.
 func (t *tainter) writeOr(ctx context.Context, node *corev1.Node, all edit, parts []edit) error {
 	err := t.write(ctx, node, all)
 	if !apicall.Refused(err) {
@@ -291,30 +283,16 @@ func (t *tainter) writeOr(ctx context.Context, node *corev1.Node, all edit, part
 		if !apicall.Refused(why) {
 			return errors.Join(err, why)
 		}
-		if part.rules != nil {
-			t.rules.refused(node, *part.rules, why, time.Now())
-		}
 	}
 	return err
 }
 
 func (t *tainter) write(ctx context.Context, node *corev1.Node, e edit) error {
-	var annotations map[string]any
-	if e.rules != nil {
-		annotations = e.rules.annotations
-	}
-	changed, err := t.api.patchNodeTaints(ctx, node, e.taints, e.labels, annotations)
+	changed, err := t.api.patchNodeTaints(ctx, node, e.taints, e.labels)
 	if err != nil {
-		if !apicall.Refused(err) {
-			t.notes.doubt(node)
-		}
 		return fmt.Errorf("write the taints of node %s: %w", node.Name, err)
 	}
-	t.notes.trust(node)
 	t.notes.changes(node, changed)
-	if e.rules != nil {
-		t.rules.settled(node, *e.rules)
-	}
 	if e.first {
 		t.zones.used(node.Name)
 	}
