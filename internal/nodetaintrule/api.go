@@ -32,8 +32,8 @@ type api struct {
 // turn waits until the rate limit allows one more call.
 func (a api) turn(ctx context.Context) error { return apicall.Turn(ctx, a.limiter) }
 
-// patchNode writes the taints and the labels of a node in one call, on the condition that nobody has changed the node since
-// it was read, and returns the node as it is then. Whoever calls it has waited for the turn.
+// patchNode writes the taints and the labels of a node in one call, on the condition that nobody has changed the node
+// since it was read, and returns the node as it is then. Whoever calls it has waited for the turn.
 func (a api) patchNode(ctx context.Context, e edit) (*corev1.Node, error) {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": e.node.UID, "resourceVersion": e.node.ResourceVersion, "labels": e.labels},
@@ -71,34 +71,42 @@ func (a api) labelled(ctx context.Context, label string) ([]corev1.Node, error) 
 	return list.Items, nil
 }
 
-// patchFinalizers writes the finalizers of a rule, on the condition that nobody has changed it since it was read.
-func (a api) patchFinalizers(ctx context.Context, read *v1alpha1.NodeTaintRule, finalizers []string) (*v1alpha1.NodeTaintRule, error) {
+// patchFinalizers writes the finalizers of a rule, on the condition that nobody has changed it since it was read. It
+// returns the rule as it is then.
+func (a api) patchFinalizers(
+	ctx context.Context, read *v1alpha1.NodeTaintRule, finalizers []string,
+) (*v1alpha1.NodeTaintRule, error) {
 	changed := read.DeepCopy()
 	changed.Finalizers = finalizers
-	if err := a.turn(ctx); err != nil {
-		return nil, err
-	}
-	ctx, cancel := apicall.InFlight(ctx)
-	defer cancel()
-	if err := a.rules.Patch(ctx, changed, client.MergeFromWithOptions(read, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := a.patchRule(ctx, func(ctx context.Context) error {
+		return a.rules.Patch(ctx, changed, client.MergeFromWithOptions(read, client.MergeFromWithOptimisticLock{}))
+	}); err != nil {
 		return nil, fmt.Errorf("write the finalizers of rule %s: %w", read.Name, err)
 	}
 	return changed, nil
 }
 
-// patchStatus writes the status of a rule. Nobody else does.
-func (a api) patchStatus(ctx context.Context, read *v1alpha1.NodeTaintRule, status v1alpha1.NodeTaintRuleStatus) (*v1alpha1.NodeTaintRule, error) {
+// patchStatus writes the status of a rule, which nobody else does, and returns the rule as it is then.
+func (a api) patchStatus(
+	ctx context.Context, read *v1alpha1.NodeTaintRule, status v1alpha1.NodeTaintRuleStatus,
+) (*v1alpha1.NodeTaintRule, error) {
 	changed := read.DeepCopy()
 	changed.Status = status
-	if err := a.turn(ctx); err != nil {
-		return nil, err
-	}
-	ctx, cancel := apicall.InFlight(ctx)
-	defer cancel()
-	if err := a.rules.Status().Patch(ctx, changed, client.MergeFrom(read)); err != nil {
+	if err := a.patchRule(ctx, func(ctx context.Context) error {
+		return a.rules.Status().Patch(ctx, changed, client.MergeFrom(read))
+	}); err != nil {
 		return nil, fmt.Errorf("write the status of rule %s: %w", read.Name, err)
 	}
 	return changed, nil
+}
+
+func (a api) patchRule(ctx context.Context, patch func(context.Context) error) error {
+	if err := a.turn(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	return patch(ctx)
 }
 
 // briefly returns what the API server says, so that it fits into an event.

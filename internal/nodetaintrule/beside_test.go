@@ -44,7 +44,8 @@ func (w *world) runBesideNodeHealth() {
 	w.sleep(planningTime)
 }
 
-// posts makes a node report whether it is deadlocked and ready in one update, so that both writers want the same version.
+// posts makes a node report whether it is deadlocked and ready in one update, so that both writers want the same
+// version.
 func (w *world) posts(name string, locked, ready corev1.ConditionStatus) {
 	w.t.Helper()
 	w.update(name, func(n *corev1.Node) {
@@ -75,7 +76,7 @@ func TestRulesAndNodeHealthWriteTheirTaintsOfOneNode(t *testing.T) {
 func TestARulesTaintThatIsRefusedDoesNotKeepANodeFromItsOthers(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 5)
-		w.refusesTaint("a-0", "example.com/deadlock")
+		w.refusesTaint("example.com/deadlock")
 		w.addRule("deadlock")
 		w.runBesideNodeHealth()
 		w.posts("a-0", corev1.ConditionTrue, corev1.ConditionFalse)
@@ -88,7 +89,7 @@ func TestARulesTaintThatIsRefusedDoesNotKeepANodeFromItsOthers(t *testing.T) {
 func TestATaintOfItsConditionsThatIsRefusedDoesNotKeepANodeFromThatOfARule(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 5)
-		w.refusesTaint("a-0", corev1.TaintNodeUnschedulable)
+		w.refusesTaint(corev1.TaintNodeUnschedulable)
 		w.addRule("deadlock")
 		w.runBesideNodeHealth()
 		w.update("a-0", func(n *corev1.Node) { n.Spec.Unschedulable = true })

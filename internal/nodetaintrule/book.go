@@ -19,9 +19,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
-// book is what is known of the rules and of the nodes that they are concerned with. A change of a node costs what it changes:
-// a rule is planned again only if it sees something else of the node, and only for the nodes that have its condition or its
-// taint. It makes no calls and asks no clock. Safe for concurrent use.
+// book is what is known of the rules and of the nodes that they are concerned with. A change of a node costs what it
+// changes: a rule is planned again only if it sees something else of the node, and only for the nodes that have its
+// condition or its taint. It makes no calls and asks no clock. Safe for concurrent use.
 type book struct {
 	dryRun bool
 
@@ -38,8 +38,8 @@ type known struct {
 	ahead bool // an answer of the API server brought it, and not the watch yet
 }
 
-// doubt is about a taint that may have been written: the call was not answered. While the node has the version that the call
-// was bound to, the taint may still come, until the call has ended in the API server, too.
+// doubt is about a taint that may have been written: the call was not answered. While the node has the version that the
+// call was bound to, the taint may still come, until the call has ended in the API server, too.
 type doubt struct {
 	version string
 	until   time.Time
@@ -84,16 +84,17 @@ func (b *book) setRules(all []*v1alpha1.NodeTaintRule, now time.Time) bool {
 
 func (b *book) setRule(object *v1alpha1.NodeTaintRule, verdict ruling, now time.Time) bool {
 	p, ok := b.rules[object.UID]
+	if ok && p.verdict == verdict && sameSpec(p.object, object) {
+		return false
+	}
 	if !ok {
 		p = &planned{}
 		b.rules[object.UID] = p
-		maps.DeleteFunc(b.rules, func(_ types.UID, old *planned) bool { // what it has left is the new one's
-			return old.gone && old.rule.label == v1alpha1.TaintedLabelPrefix+object.Name && old.rule.text == newRule(object, verdict, b.dryRun).text
-		})
-	} else if p.verdict == verdict && p.object.Generation == object.Generation && p.object.DeletionTimestamp.Equal(object.DeletionTimestamp) {
-		return false
 	}
 	b.define(p, object, verdict, now)
+	maps.DeleteFunc(b.rules, func(_ types.UID, old *planned) bool { // what it has left is the new one's
+		return old.gone && old.rule.label == p.rule.label && old.rule.print == p.rule.print
+	})
 	return true
 }
 
@@ -134,8 +135,8 @@ func (p *planned) sees(known *place, before, after *corev1.Node, now time.Time) 
 	p.places[after.Name] = next
 }
 
-// brought notes what the watch has brought of a node: the node before, nil if it came, and after, nil if it went. It reports
-// whether a rule has to be planned again because of it.
+// brought notes what the watch has brought of a node: the node before, nil if it came, and after, nil if it went. It
+// reports whether a rule has to be planned again because of it.
 func (b *book) brought(before, after *corev1.Node, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -188,8 +189,9 @@ func (b *book) put(node *corev1.Node, ahead bool, now time.Time) bool {
 
 // sameForRules reports whether no rule can see a difference between two versions of a node.
 func sameForRules(a, b *corev1.Node) bool {
+	same := func(x, y corev1.NodeCondition) bool { return x.Type == y.Type && x.Status == y.Status }
 	return maps.Equal(a.Labels, b.Labels) && apiequality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) &&
-		slices.EqualFunc(a.Status.Conditions, b.Status.Conditions, func(x, y corev1.NodeCondition) bool { return x.Type == y.Type && x.Status == y.Status })
+		slices.EqualFunc(a.Status.Conditions, b.Status.Conditions, same)
 }
 
 func (p *planned) update(before *known, node *corev1.Node, now time.Time) bool {
@@ -229,7 +231,8 @@ func (b *book) forget(name string) bool {
 	return true
 }
 
-// plan plans the rules that have to be, and returns the next instant at which that can be different by time alone; zero: never.
+// plan plans the rules that have to be, and returns the next instant at which that can be different by time alone;
+// zero: never.
 func (b *book) plan(now time.Time) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -295,8 +298,8 @@ func (b *book) pending() []string {
 	return slices.Compact(names)
 }
 
-// edit returns what has to be written of a node, decided from the newest that is known; false: nothing. only limits it to
-// the taints of one rule, if it is not empty.
+// edit returns what has to be written of a node, decided from the newest that is known; false: nothing. only limits it
+// to the taints of one rule, if it is not empty.
 func (b *book) edit(name string, only types.UID, now time.Time) (edit, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -366,8 +369,8 @@ func (e *edit) add(p *planned, now time.Time) {
 	}
 }
 
-// refused notes that the API server refused to have a node tainted for rules, for certain. They are tried again later, and
-// others take their places below the bounds.
+// refused notes that the API server refused to have a node tainted for rules, for certain. They are tried again later,
+// and others take their places below the bounds.
 func (b *book) refused(e edit, why string, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -378,7 +381,8 @@ func (b *book) refused(e edit, why string, now time.Time) {
 	}
 }
 
-// unanswered notes that it is not known whether taints were written, by a call that has ended by an instant for certain.
+// unanswered notes that it is not known whether taints were written, by a call that has ended by an instant for
+// certain.
 func (b *book) unanswered(e edit, until time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -49,13 +49,17 @@ func (e *events) holding(p page) {
 	if p.rule.onlyReports {
 		suffix = " (dry run)"
 	}
+	rule := reference(p.object)
 	if p.outcome.held == 0 {
-		e.recorder.Eventf(reference(p.object), corev1.EventTypeNormal, "TaintNoLongerHeld", "No node waits for taint %s any more.%s", p.rule.text, suffix)
+		e.recorder.Eventf(rule, corev1.EventTypeNormal, "TaintNoLongerHeld",
+			"No node waits for taint %s any more.%s", p.rule.text, suffix)
 		return
 	}
-	e.recorder.Eventf(reference(p.object), corev1.EventTypeWarning, "TaintHeld", "%s%s", heldMessage(p), suffix)
+	e.recorder.Eventf(rule, corev1.EventTypeWarning, "TaintHeld", "%s%s", heldMessage(p), suffix)
 }
 
 func reference(rule *v1alpha1.NodeTaintRule) *corev1.ObjectReference {
-	return &corev1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeTaintRule", Name: rule.Name, UID: rule.UID}
+	return &corev1.ObjectReference{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeTaintRule", Name: rule.Name, UID: rule.UID,
+	}
 }

@@ -171,7 +171,7 @@ func TestAnInvalidRuleStopsNodesThatWereChosenAndNotYetTainted(t *testing.T) {
 		w.run()
 		var away atomic.Bool
 		away.Store(true)
-		w.on("nodes", "", func() error {
+		w.onPatch(func() error {
 			if away.Load() {
 				return apierrors.NewInternalError(errors.New("failed calling webhook"))
 			}

@@ -29,7 +29,8 @@ import (
 // togetherWithin is for how long changes of nodes are gathered before the rules are planned again.
 const togetherWithin = 250 * time.Millisecond
 
-// Nodes is a watch of the nodes: of each its name, UID, version, labels, taints and conditions are read. Whoever made it runs it.
+// Nodes is a watch of the nodes: of each its name, UID, version, labels, taints and conditions are read. Whoever made
+// it runs it.
 type Nodes interface {
 	// Subscribe calls the function with each node that there is, and then with each that came, changed or went: before
 	// (nil: it came) and after (nil: it went). The calls come one after another, in the order of the changes.
@@ -127,8 +128,8 @@ func New(config Config) (*Controller, error) {
 // Run runs the Controller alone, without a manager or an election, until the context ends.
 func (c *Controller) Run(ctx context.Context) error { return c.play.Run(ctx) }
 
-// AddTo adds the Controller to a manager: the watch and the events run in every replica, so that a standby has seen for itself
-// when conditions changed; the reconciler runs in the leader.
+// AddTo adds the Controller to a manager: the watch and the events run in every replica, so that a standby has seen for
+// itself when conditions changed; the reconciler runs in the leader.
 func (c *Controller) AddTo(mgr manager.Manager) error { return c.play.AddTo(mgr) }
 
 // HasSynced reports whether the nodes are known. Rules need not be: there may be no such resource.

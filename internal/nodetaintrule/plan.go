@@ -48,13 +48,16 @@ type place struct {
 	refusal *refusal  // nil: none
 }
 
-// has reports whether the node counts as one with the rule's taint. Of a rule that writes nothing, what it wanted counts as done.
+// has reports whether the node counts as one with the rule's taint. Of a rule that writes nothing, what it wanted
+// counts as done.
 func (p *place) has(r *rule) bool { return p.owned || r.asIf && p.wanted }
 
 // settled reports whether the node is as the newest plan wants it.
 func (p *place) settled(r *rule) bool {
-	want := p.wanted && !r.onlyReports
-	return r.frozen || want == p.owned && want == p.labelled
+	if p.wanted && !r.onlyReports {
+		return p.owned && p.labelled
+	}
+	return r.frozen || !p.owned && !p.labelled
 }
 
 // refusal is when the API server last refused to have a node tainted, and what it said.
@@ -66,9 +69,9 @@ type refusal struct {
 // refusedFor is how long a node whose taint was refused waits for the next try.
 const refusedFor = time.Minute
 
-// sinceWhen returns since when the condition of a node holds, or does not. What this process saw change counts by its own
-// clock; lastTransitionTime, which is by the node's clock and up to whoever reports it, serves for what was so at first
-// sight. The condition that has not changed never begins anew.
+// sinceWhen returns since when the condition of a node holds, or does not. What this process saw change counts by its
+// own clock; lastTransitionTime, which is by the node's clock and up to whoever reports it, serves for what was so at
+// first sight. The condition that has not changed never begins anew.
 func sinceWhen(r *rule, known *place, before, after *corev1.Node, holds bool, now time.Time) time.Time {
 	if known != nil && !known.since.IsZero() && known.holds == holds {
 		return known.since
@@ -105,12 +108,14 @@ type candidate struct {
 	refused time.Time // zero: never
 }
 
-// plan says which nodes are to have the taint of a rule, in the places themselves. The taint comes when the condition has held
-// for long enough: to the nodes that have had it longest first, then by name, and to no more than the bound at once; those
-// that were refused come last. It goes when the condition has been over for long enough, and at once when the node is no
-// longer selected. doubts are the nodes that may have the taint without showing it. blocked reports whether a
-// node has another's taint of the same key and effect.
-func plan(r *rule, selected int, places map[string]*place, doubts []string, blocked func(string, *place) bool, now time.Time) outcome {
+// plan says which nodes are to have the taint of a rule, in the places themselves. The taint comes when the condition
+// has held for long enough: to the nodes that have had it longest first, then by name, and to no more than the bound at
+// once; those that were refused come last. It goes when the condition has been over for long enough, and at once when
+// the node is no longer selected. doubts are the nodes that may have the taint without showing it. blocked reports
+// whether a node has another's taint of the same key and effect.
+func plan(
+	r *rule, selected int, places map[string]*place, doubts []string, blocked func(string, *place) bool, now time.Time,
+) outcome {
 	o := outcome{selected: selected, bound: -1}
 	var candidates []candidate
 	taken := 0 // of the places below the bound, by nodes that are no candidates
@@ -135,7 +140,8 @@ func plan(r *rule, selected int, places map[string]*place, doubts []string, bloc
 		p.wanted = ripe && has
 	}
 	for _, name := range doubts {
-		if p := places[name]; p == nil || !p.owned && !slices.ContainsFunc(candidates, func(c candidate) bool { return c.name == name }) {
+		chosen := slices.ContainsFunc(candidates, func(c candidate) bool { return c.name == name })
+		if p := places[name]; p == nil || !p.owned && !chosen {
 			taken++
 		}
 	}
@@ -184,7 +190,8 @@ func (o *outcome) choose(r *rule, candidates []candidate, taken int) {
 		o.bound, free = most, min(free, max(most-taken, 0))
 	}
 	slices.SortFunc(candidates, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.turn, b.turn), a.refused.Compare(b.refused), a.since.Compare(b.since), cmp.Compare(a.name, b.name))
+		byTime := cmp.Or(a.refused.Compare(b.refused), a.since.Compare(b.since))
+		return cmp.Or(cmp.Compare(a.turn, b.turn), byTime, cmp.Compare(a.name, b.name))
 	})
 	for i, c := range candidates {
 		c.wanted = i < free

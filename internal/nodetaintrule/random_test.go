@@ -36,8 +36,8 @@ const (
 // foreign is a taint of somebody else, which each node has.
 var foreign = corev1.Taint{Key: "foreign", Value: "x", Effect: corev1.TaintEffectNoExecute}
 
-// history is a random one: eight nodes, a rule, and what can befall them. It is the same for the same seed; only in which
-// order goroutines run in an instant is not.
+// history is a random one: eight nodes, a rule, and what can befall them. It is the same for the same seed; only in
+// which order goroutines run in an instant is not.
 type history struct {
 	*world
 
@@ -131,8 +131,8 @@ func has(node *corev1.Node, status corev1.ConditionStatus) bool {
 	return c != nil && c.Status == status
 }
 
-// Of five seeds at least one fails with each of these faults: one node more than maxTainted, no doubt about a call that was
-// not answered, a watch that is believed though an answer is newer.
+// Of five seeds at least one fails with each of these faults: one node more than maxTainted, and a label whose loss makes
+// the taint somebody else's. What becomes of calls that are not answered, and of a watch that is late, has tests of its own.
 func TestRandomHistories(t *testing.T) { playHistories(t, func(*history) {}) }
 
 // A write is done though its answer says that it failed, and the watch of nodes does not say so at once.

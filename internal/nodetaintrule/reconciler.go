@@ -29,8 +29,8 @@ type Request struct{}
 // concurrentNodes is how many nodes are changed at the same time.
 const concurrentNodes = 8
 
-// reconciler plans the rules and writes what the plan says. It is the only one that writes rules' taints and labels, and it
-// plans only between its writes, so that no plan has to reckon with writes under way.
+// reconciler plans the rules and writes what the plan says. It is the only one that writes rules' taints and labels,
+// and it plans only between its writes, so that no plan has to reckon with writes under way.
 type reconciler struct {
 	dryRun   bool
 	watch    *ruleWatch
@@ -90,8 +90,8 @@ func (r *reconciler) again(next time.Time, wrote bool) {
 	}
 }
 
-// prepare makes sure, before a node is tainted, that it is known which nodes have the taint already, and that the rule stays
-// until its taints are off. Until that is done, the rule taints no node.
+// prepare makes sure, before a node is tainted, that it is known which nodes have the taint already, and that the rule
+// stays until its taints are off. Until that is done, the rule taints no node.
 func (r *reconciler) prepare(ctx context.Context, p page) error {
 	if p.rule.asIf || p.rule.frozen || p.clean || !p.object.DeletionTimestamp.IsZero() {
 		return nil
@@ -116,8 +116,8 @@ func (r *reconciler) prepare(ctx context.Context, p page) error {
 	return err
 }
 
-// confirm asks the API server, once for each rule, which nodes have the taint. This process may have become the leader just
-// now, and its watch be behind what the one before wrote.
+// confirm asks the API server, once for each rule, which nodes have the taint. This process may have become the leader
+// just now, and its watch be behind what the one before wrote.
 func (r *reconciler) confirm(ctx context.Context, p page) error {
 	if r.note(p).confirmed {
 		return nil
@@ -160,8 +160,8 @@ func (r *reconciler) writeNodes(ctx context.Context) (bool, error) {
 	return wrote, errors.Join(failed...)
 }
 
-// writeNode makes a node what the rules want, or only one of them, and reports whether it has changed the node. If the API
-// server does not take the taints of several, each is tried alone.
+// writeNode makes a node what the rules want, or only one of them, and reports whether it has changed the node. If the
+// API server does not take the taints of several, each is tried alone.
 func (r *reconciler) writeNode(ctx context.Context, name string, only types.UID) (bool, error) {
 	if err := r.api.turn(ctx); err != nil {
 		return false, err
@@ -221,8 +221,8 @@ func (r *reconciler) endDoubts(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// report says what becomes of a rule: it lets go of one that is deleted when no node has its taint any more, or writes its
-// status.
+// report says what becomes of a rule: it lets go of one that is deleted when no node has its taint any more, or writes
+// its status.
 func (r *reconciler) report(ctx context.Context, p page) error {
 	return r.try("status of rule "+p.rule.name, func() error {
 		if !p.object.DeletionTimestamp.IsZero() {
@@ -246,7 +246,7 @@ func (r *reconciler) release(ctx context.Context, p page) error {
 	for i := range nodes {
 		if nodes[i].Labels[p.rule.label] == p.rule.print {
 			r.book.learned(&nodes[i], time.Now())
-			return fmt.Errorf("node %s still has the taint of the deleted rule %s, and the watch of nodes is late", nodes[i].Name, p.rule.name)
+			return fmt.Errorf("node %s still has the taint of the deleted rule %s: the watch is late", nodes[i].Name, p.rule.name)
 		}
 	}
 	left := slices.DeleteFunc(slices.Clone(object.Finalizers), func(f string) bool { return f == v1alpha1.Finalizer })
@@ -307,7 +307,8 @@ func (r *reconciler) writeStatus(ctx context.Context, p page) error {
 		return err
 	}
 	if !p.verdict.accepted() && said != p.verdict.reason {
-		logf.FromContext(ctx).Info("A rule is not accepted", "rule", object.Name, "reason", p.verdict.reason, "message", p.verdict.message)
+		logf.FromContext(ctx).Info("A rule is not accepted", "rule", object.Name,
+			"reason", p.verdict.reason, "message", p.verdict.message)
 		r.events.refused(object, p.verdict)
 	}
 	if p.verdict.accepted() && said != "" {

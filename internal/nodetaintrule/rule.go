@@ -31,7 +31,8 @@ type rule struct {
 	onlyReports bool
 	// asIf: nothing is written, so what would be done counts as done.
 	asIf bool
-	// frozen: the rule cannot be meant as it is, so the taints that it has brought stay as they are, and no others come.
+	// frozen: the rule cannot be meant as it is, so the taints that it has brought stay as they are, and no others
+	// come.
 	frozen bool
 }
 
@@ -93,8 +94,8 @@ func judge(object *v1alpha1.NodeTaintRule, all []*v1alpha1.NodeTaintRule) ruling
 	return ruling{v1alpha1.ReasonAccepted, "The rule does its work."}
 }
 
-// flawOf returns what keeps a rule from doing its work, whatever others there are. The API server refuses most of it, but
-// not in rules that it has taken before it knew of that.
+// flawOf returns what keeps a rule from doing its work, whatever others there are. The API server refuses most of it,
+// but not in rules that it has taken before it knew of that.
 func flawOf(object *v1alpha1.NodeTaintRule) (ruling, bool) {
 	if key := object.Spec.Taint.Key; builtIn(key) {
 		return ruling{v1alpha1.ReasonBuiltInKey, fmt.Sprintf("Taint key %s belongs to Kubernetes itself: create the rule anew with a key of your own. %s", key, untilMended)}, true

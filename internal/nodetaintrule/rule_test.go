@@ -17,8 +17,10 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
@@ -44,7 +46,7 @@ func TestARulesTaintComesWhenTheConditionHasHeldForLongEnough(t *testing.T) {
 		}
 		w.settle()
 		w.wantStatus("deadlock", [4]int32{3, 1, 1, 0}, "Accepted", "NoNodeHeld")
-		w.wantMetric("taintkeeper_rule_nodes", map[string]string{"rule": "deadlock", "state": "tainted"}, 1)
+		w.wantMetric("tainted", 1)
 		w.wantDeadlocked("a-0")
 	})
 }
@@ -148,7 +150,7 @@ func TestBeyondMaxTaintedNodesWaitAndAreReleasedInTheOrderOfTheirConditions(t *t
 				w.settle()
 				w.wantDeadlocked("a-3", "a-7")
 				w.wantStatus("deadlock", [4]int32{10, 5, 2, 3}, "Accepted", "MaxTainted")
-				w.wantMetric("taintkeeper_rule_nodes", map[string]string{"rule": "deadlock", "state": "held"}, 3)
+				w.wantMetric("held", 3)
 				if events := w.did("event deadlock TaintHeld 1 node waits for taint " + deadlocked); len(events) != 1 {
 					t.Errorf("told at %v that nodes wait, want once", events)
 				}
@@ -173,7 +175,7 @@ func TestNeverMoreThanMaxTaintedHaveTheTaintHoweverTheWritesGo(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		nodes := w.addZone("a", 8)
 		var calls atomic.Int32
-		w.on("nodes", "", func() error {
+		w.onPatch(func() error {
 			if calls.Add(1)%3 != 0 {
 				return apierrors.NewInternalError(errors.New("not now"))
 			}
@@ -213,7 +215,7 @@ func TestALoweredMaxTaintedStopsNodesThatWereChosenAndNotYetTainted(t *testing.T
 				w.run()
 				var away atomic.Bool
 				away.Store(true)
-				w.on("nodes", "", func() error {
+				w.onPatch(func() error {
 					if away.Load() {
 						return apierrors.NewInternalError(errors.New("failed calling webhook"))
 					}
@@ -327,7 +329,7 @@ func TestADeletedRuleStaysUntilItsTaintsAreOffAllNodes(t *testing.T) {
 		}
 		var refuse atomic.Bool
 		refuse.Store(true)
-		w.on("nodes", "", func() error {
+		w.onPatch(func() error {
 			if refuse.Load() {
 				return apierrors.NewInternalError(errors.New("not now"))
 			}
@@ -395,8 +397,8 @@ func TestAProcessInADryRunWritesNothingAboutRules(t *testing.T) {
 		if calls := append(w.did("patch"), w.did("event deadlock")...); len(calls) != 0 || w.writes.Load() != 0 {
 			t.Errorf("calls at %v and %d writes of rules", calls, w.writes.Load())
 		}
-		w.wantMetric("taintkeeper_rule_nodes", map[string]string{"rule": "deadlock", "state": "tainted"}, 1)
-		w.wantMetric("taintkeeper_rule_nodes", map[string]string{"rule": "deadlock", "state": "held"}, 1)
+		w.wantMetric("tainted", 1)
+		w.wantMetric("held", 1)
 	})
 }
 
@@ -478,7 +480,7 @@ func TestAConflictAboutARulesTaintIsTriedAgain(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
 		var tries atomic.Int32
-		w.on("nodes", "", func() error {
+		w.onPatch(func() error {
 			if tries.Add(1) < 10 {
 				return apierrors.NewConflict(corev1.Resource("nodes"), "a-0", errors.New("changed"))
 			}
@@ -497,7 +499,7 @@ func TestATaintThatCouldNotBeWrittenInTimeDoesNotComeAnyMore(t *testing.T) {
 		w.addZone("a", 3)
 		var refuse atomic.Bool
 		refuse.Store(true)
-		w.on("nodes", "", func() error {
+		w.onPatch(func() error {
 			if refuse.Load() {
 				return apierrors.NewInternalError(errors.New("not now"))
 			}
@@ -574,8 +576,8 @@ func TestAnOlderRuleThatIsInvalidDoesNotStopAYoungerOne(t *testing.T) {
 	})
 }
 
-// NodeRestriction keeps kubelets from taints and from such labels, and from nothing else of their nodes' metadata that matters
-// here: see test/integration.
+// NodeRestriction keeps kubelets from taints and from such labels, and from nothing else of their nodes' metadata that
+// matters here: see test/integration.
 func TestNothingThatAKubeletMayWriteTakesATaintOff(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
@@ -711,7 +713,7 @@ func TestATakeOverWaitsForARuleThatCannotTaintYet(t *testing.T) {
 
 // A standby whose watch lags takes over: on a rolling update that takes two seconds.
 func TestMaxTaintedHoldsWhenTheNextLeaderIsBehind(t *testing.T) {
-	play(t, func(t *testing.T, w *world) {
+	play(t, func(_ *testing.T, w *world) {
 		nodes := w.addZone("a", 6)
 		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
 		w.late = &lateWatch{}
@@ -779,7 +781,7 @@ func TestANodeThatIsAlwaysNewerThanTheWatchIsTainted(t *testing.T) {
 func TestOfSeveralRulesTaintsTheOneThatIsRefusedKeepsNoOtherOff(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 2)
-		w.refusesTaint("a-0", "example.com/refused")
+		w.refusesTaint("example.com/refused")
 		w.addRule("deadlock")
 		w.addRule("refused", func(r *v1alpha1.NodeTaintRule) { r.Spec.Taint.Key = "example.com/refused" })
 		w.run()
@@ -810,7 +812,7 @@ func TestARefusedNodeThatLostItsTaintIsNotTriedWithoutPause(t *testing.T) {
 		w.locks("a-0")
 		w.settle()
 		w.wantDeadlocked("a-0")
-		tries := w.refusesTaint("a-0", "example.com/deadlock")
+		tries := w.refusesTaint("example.com/deadlock")
 		w.update("a-0", func(n *corev1.Node) { n.Spec.Taints = nil })
 		w.until(10 * time.Minute)
 		if n := tries.Load(); n == 0 || n > 20 {
@@ -847,7 +849,7 @@ func TestAPlaceBelowMaxTaintedIsFreeWhenAWriteWasNotDone(t *testing.T) {
 		w.update("a-1", func(n *corev1.Node) { n.Labels["pool"] = "one" })
 		var away atomic.Bool
 		away.Store(true)
-		w.on("nodes", "", func() error {
+		w.onPatch(func() error {
 			if away.Load() {
 				return context.DeadlineExceeded
 			}
@@ -868,6 +870,12 @@ func TestAPlaceBelowMaxTaintedIsFreeWhenAWriteWasNotDone(t *testing.T) {
 
 // A write of which the answer was lost is done, and the watch is too late to say so.
 func TestMaxTaintedHoldsWhenTheAnswerToAWriteIsLost(t *testing.T) {
+	t.Run("and the node can be read", func(t *testing.T) { playLostAnswer(t, false) })
+	t.Run("and the node cannot be read either", func(t *testing.T) { playLostAnswer(t, true) })
+}
+
+func playLostAnswer(t *testing.T, unreadable bool) {
+	t.Helper()
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.update("a-1", func(n *corev1.Node) { n.Labels["pool"] = "one" })
@@ -883,17 +891,23 @@ func TestMaxTaintedHoldsWhenTheAnswerToAWriteIsLost(t *testing.T) {
 		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
 		lose.Store(true)
 		w.locks("a-0", "a-1") // a-0 comes first; both are known before the watch is late
+		var away atomic.Bool
+		away.Store(unreadable)
+		w.client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return away.Load(), nil, apierrors.NewInternalError(errors.New("etcdserver: no leader"))
+		})
 		w.run()
 		w.settle()
 		w.changeRule(func(r *v1alpha1.NodeTaintRule) {
 			r.Spec.NodeSelector = &v1alpha1.NodeTaintRuleSelector{MatchLabels: map[string]v1alpha1.NodeTaintRuleLabelValue{"pool": "one"}}
 		})
-		for range 40 {
+		for range 120 {
 			w.sleep(500 * time.Millisecond)
 			if got := w.deadlocked(); len(got) > 1 {
 				t.Fatalf("after %s the nodes %q have the taint, want 1 at most", time.Since(w.start), got)
 			}
 		}
+		away.Store(false)
 		w.late.release()
 		w.until(2 * time.Minute)
 		w.wantDeadlocked("a-1")

@@ -32,7 +32,8 @@ type ruleWatch struct {
 
 // newRuleWatch calls changed with all rules whenever a rule came, went, or has another spec.
 func newRuleWatch(from client.WithWatch, log logr.Logger, changed func(all []*v1alpha1.NodeTaintRule)) (*ruleWatch, error) {
-	w := &ruleWatch{client: from, log: log, informer: cache.NewSharedIndexInformer(ruleLister(from), &v1alpha1.NodeTaintRule{}, 0, cache.Indexers{})}
+	w := &ruleWatch{client: from, log: log}
+	w.informer = cache.NewSharedIndexInformer(ruleLister(from), &v1alpha1.NodeTaintRule{}, 0, cache.Indexers{})
 	if err := w.informer.SetWatchErrorHandlerWithContext(w.trouble); err != nil {
 		return nil, err
 	}
@@ -41,13 +42,17 @@ func newRuleWatch(from client.WithWatch, log logr.Logger, changed func(all []*v1
 		AddFunc:    func(any) { changed(w.all()) },
 		DeleteFunc: func(any) { changed(w.all()) },
 		UpdateFunc: func(before, after any) {
-			was, is := before.(*v1alpha1.NodeTaintRule), after.(*v1alpha1.NodeTaintRule)
-			if was.UID != is.UID || was.Generation != is.Generation || !was.DeletionTimestamp.Equal(is.DeletionTimestamp) {
+			if !sameSpec(before.(*v1alpha1.NodeTaintRule), after.(*v1alpha1.NodeTaintRule)) {
 				changed(w.all())
 			}
 		},
 	})
 	return w, err
+}
+
+// sameSpec reports whether two versions of a rule are to be followed alike.
+func sameSpec(a, b *v1alpha1.NodeTaintRule) bool {
+	return a.UID == b.UID && a.Generation == b.Generation && a.DeletionTimestamp.Equal(b.DeletionTimestamp)
 }
 
 func ruleLister(from client.WithWatch) cache.ListerWatcher {

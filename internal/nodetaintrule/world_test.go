@@ -342,12 +342,12 @@ func (w *world) wantTaints(name string, want ...string) {
 // did returns the instants of the calls whose description begins with the given words.
 func (w *world) did(words string) []time.Duration { return w.book.When(words) }
 
-// on makes the API server answer patches of a resource by an error for as long as the function returns one.
-func (w *world) on(resource, subresource string, answer func() error) {
-	w.book.Refuse("patch", resource, subresource, answer)
-}
+// onPatch makes the API server answer patches of nodes by an error for as long as the function returns one.
+func (w *world) onPatch(answer func() error) { w.book.Refuse("patch", "nodes", "", answer) }
 
-func (w *world) wantMetric(name string, labels map[string]string, want float64) {
+// wantMetric wants a number of nodes in a state of rule deadlock.
+func (w *world) wantMetric(state string, want float64) {
+	name, labels := "taintkeeper_rule_nodes", map[string]string{"rule": "deadlock", "state": state}
 	w.t.Helper()
 	families, err := w.registry.Gather()
 	w.must(nil, err)
@@ -484,12 +484,12 @@ func (w *world) refuses(node, subresource string) {
 	})
 }
 
-// refusesTaint makes a webhook refuse a taint of a node, and returns how often it did.
-func (w *world) refusesTaint(node, key string) *atomic.Int32 {
+// refusesTaint makes a webhook refuse a taint of node a-0, and returns how often it did.
+func (w *world) refusesTaint(key string) *atomic.Int32 {
 	var count atomic.Int32
 	w.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		patch := action.(clienttesting.PatchActionImpl)
-		if patch.Name != node || patch.GetSubresource() != "" || !strings.Contains(string(patch.Patch), fmt.Sprintf("%q:%q", "key", key)) {
+		if patch.Name != "a-0" || patch.GetSubresource() != "" || !strings.Contains(string(patch.Patch), fmt.Sprintf("%q:%q", "key", key)) {
 			return false, nil, nil
 		}
 		count.Add(1)
