@@ -228,8 +228,8 @@ const (
 // Finalizer keeps a rule until its taints are off all nodes.
 const Finalizer = "taintkeeper.dev/taints"
 
-// TaintedLabelPrefix, before a rule's name, is the key of a label of the nodes that have a taint from the rule. The admission
-// plugin NodeRestriction keeps kubelets from labels of node-restriction.kubernetes.io, as from the taints of their nodes.
+// TaintedLabelPrefix begins the key of a label of the nodes that have a taint from a rule; the rule's name ends it. The
+// admission plugin NodeRestriction keeps kubelets from labels of node-restriction.kubernetes.io, as from their nodes' taints.
 const TaintedLabelPrefix = "taintkeeper.dev.node-restriction.kubernetes.io/"
 
 // LongestName is how long the name of a rule may be: as the name of a label.

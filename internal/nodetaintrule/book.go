@@ -307,18 +307,9 @@ func (b *book) edit(name string, only types.UID, now time.Time) (edit, bool) {
 	if !ok {
 		return edit{}, false
 	}
-	var wanting, leaving []*planned
-	for _, p := range b.rules {
-		place := p.places[name]
-		switch {
-		case place == nil, p.rule.frozen:
-		case place.changed: // the next plan decides
-			return edit{}, false
-		case place.wanted && !p.rule.onlyReports:
-			wanting = append(wanting, p)
-		case place.owned || place.labelled:
-			leaving = append(leaving, p)
-		}
+	wanting, leaving, planned := b.concerned(name)
+	if !planned {
+		return edit{}, false
 	}
 	e := edit{node: node.Node, taints: slices.Clone(node.Spec.Taints), labels: map[string]any{}}
 	for _, p := range leaving {
@@ -330,6 +321,24 @@ func (b *book) edit(name string, only types.UID, now time.Time) (edit, bool) {
 		}
 	}
 	return e, len(e.labels) > 0 || len(e.adds) > 0
+}
+
+// concerned returns the rules that want their taint on a node, and those that want it off. planned is false if
+// something has changed for one of them since its plan.
+func (b *book) concerned(name string) (wanting, leaving []*planned, planned bool) {
+	for _, p := range b.rules {
+		place := p.places[name]
+		switch {
+		case place == nil, p.rule.frozen:
+		case place.changed: // the next plan decides
+			return nil, nil, false
+		case place.wanted && !p.rule.onlyReports:
+			wanting = append(wanting, p)
+		case place.owned || place.labelled:
+			leaving = append(leaving, p)
+		}
+	}
+	return wanting, leaving, true
 }
 
 // may reports whether a rule may taint a node in an edit that is limited to the taints of one rule, if it is not empty.

@@ -52,6 +52,14 @@ type place struct {
 // counts as done.
 func (p *place) has(r *rule) bool { return p.owned || r.asIf && p.wanted }
 
+// counts reports whether the node counts as tainted.
+func (p *place) counts(r *rule) bool {
+	if r.asIf && !r.frozen {
+		return p.wanted
+	}
+	return p.owned
+}
+
 // settled reports whether the node is as the newest plan wants it.
 func (p *place) settled(r *rule) bool {
 	if p.wanted && !r.onlyReports {
@@ -120,38 +128,48 @@ func plan(
 	var candidates []candidate
 	taken := 0 // of the places below the bound, by nodes that are no candidates
 	for name, p := range places {
-		p.changed = false
-		if p.matches() {
-			o.matching++
-		}
-		has := p.has(r)
-		ripe := p.ripe(r, blocked, name, now, &o)
-		switch {
-		case ripe && !has:
-			if c, ok := o.candidate(name, p, now); ok {
-				if slices.Contains(doubts, name) {
-					c.turn = 0
-				}
-				candidates = append(candidates, c)
-			}
-		case has && (ripe || !r.asIf):
+		ripe, has := o.look(r, name, p, blocked, now)
+		if has && (ripe || !r.asIf) {
 			taken++
 		}
-		p.wanted = ripe && has
-	}
-	for _, name := range doubts {
-		chosen := slices.ContainsFunc(candidates, func(c candidate) bool { return c.name == name })
-		if p := places[name]; p == nil || !p.owned && !chosen {
-			taken++
+		if c, may := o.candidate(name, p, now, ripe && !has); may {
+			candidates = append(candidates, c)
 		}
 	}
-	o.choose(r, candidates, taken)
+	o.choose(r, candidates, taken+reserve(candidates, places, doubts))
 	for _, p := range places {
-		if p.owned && (r.frozen || !r.asIf) || r.asIf && p.wanted {
+		if p.counts(r) {
 			o.tainted++
 		}
 	}
 	return o
+}
+
+// look counts a node, and reports whether it is to have the taint if the bound allows it, and whether it has.
+func (o *outcome) look(
+	r *rule, name string, p *place, blocked func(string, *place) bool, now time.Time,
+) (ripe, has bool) {
+	if p.matches() {
+		o.matching++
+	}
+	has, ripe = p.has(r), p.ripe(r, blocked, name, now, o)
+	p.changed, p.wanted = false, ripe && has
+	return ripe, has
+}
+
+// reserve puts the candidates that may have the taint already before the others: their places are taken. It returns how
+// many more places are, by nodes in doubt that are no candidates.
+func reserve(candidates []candidate, places map[string]*place, doubts []string) int {
+	taken := 0
+	for _, name := range doubts {
+		i := slices.IndexFunc(candidates, func(c candidate) bool { return c.name == name })
+		if i >= 0 {
+			candidates[i].turn = 0
+		} else if p := places[name]; p == nil || !p.owned {
+			taken++
+		}
+	}
+	return taken
 }
 
 // ripe reports whether a node is to have the taint, as far as time and the node itself decide.
@@ -168,11 +186,11 @@ func (p *place) ripe(r *rule, blocked func(string, *place) bool, name string, no
 	return p.labelled && p.standing == "" || o.over(p.since.Add(r.spec.After.Duration), now)
 }
 
-// candidate counts a refusal of a node that is to have the taint, and reports whether it may have it now.
-func (o *outcome) candidate(name string, p *place, now time.Time) (candidate, bool) {
+// candidate reports whether a node may be given the taint now, if it waits for it. It counts a refusal.
+func (o *outcome) candidate(name string, p *place, now time.Time, waits bool) (candidate, bool) {
 	c := candidate{place: p, name: name, turn: 1}
-	if p.refusal == nil {
-		return c, true
+	if !waits || p.refusal == nil {
+		return c, waits
 	}
 	o.held++
 	o.refused++

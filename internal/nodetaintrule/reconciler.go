@@ -246,7 +246,7 @@ func (r *reconciler) release(ctx context.Context, p page) error {
 	for i := range nodes {
 		if nodes[i].Labels[p.rule.label] == p.rule.print {
 			r.book.learned(&nodes[i], time.Now())
-			return fmt.Errorf("node %s still has the taint of the deleted rule %s: the watch is late", nodes[i].Name, p.rule.name)
+			return fmt.Errorf("node %s still has the taint of deleted rule %s: the watch is late", nodes[i].Name, p.rule.name)
 		}
 	}
 	left := slices.DeleteFunc(slices.Clone(object.Finalizers), func(f string) bool { return f == v1alpha1.Finalizer })
