@@ -12,6 +12,7 @@ import (
 // NodeTaintRule turns a condition of nodes into a taint: while a selected node has the condition, it has the
 // taint. It is for conditions that Kubernetes itself makes nothing of, such as those of node-problem-detector.
 //
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="the name of a rule has at most 63 characters, since nodes that it taints get a label with it: create the rule under a shorter name"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=ntr
@@ -53,7 +54,7 @@ type NodeTaintRuleSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="the taint of a rule cannot be changed: delete the rule, which takes its taints off, and create another"
 	Taint NodeTaintRuleTaint `json:"taint"`
 
-	// How long the condition must have held, by its lastTransitionTime, before the taint comes, for example
+	// How long the condition must have held before the taint comes, for example
 	// 30s, 5m or 1h30m.
 	// +optional
 	// +kubebuilder:default="0s"
@@ -62,7 +63,7 @@ type NodeTaintRuleSpec struct {
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
 	After metav1.Duration `json:"after,omitzero"`
 
-	// How long the condition must have been over, by its lastTransitionTime, before the taint goes.
+	// How long the condition must have been over before the taint goes.
 	// +optional
 	// +kubebuilder:default="0s"
 	// +kubebuilder:validation:Type=string
@@ -227,9 +228,12 @@ const (
 // Finalizer keeps a rule until its taints are off all nodes.
 const Finalizer = "taintkeeper.dev/taints"
 
-// OwnedAnnotation says on a node which of its taints came from rules: a JSON object of a rule's name to a
-// taint as key=value:Effect.
-const OwnedAnnotation = "taintkeeper.dev/node-taint-rules"
+// TaintedLabelPrefix begins the key of a label of the nodes that have a taint from a rule; the rule's name ends it. The
+// admission plugin NodeRestriction keeps kubelets from labels of node-restriction.kubernetes.io, as from their nodes' taints.
+const TaintedLabelPrefix = "taintkeeper.dev.node-restriction.kubernetes.io/"
+
+// LongestName is how long the name of a rule may be: as the name of a label.
+const LongestName = 63
 
 // NodeTaintRuleList is a list of rules.
 //

@@ -23,6 +23,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/coexist"
+	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
 )
 
 // preflightTimeout bounds the questions that are asked before anything starts.
@@ -145,13 +146,14 @@ func neededPermissions(o *options) []permission {
 	if o.changes() && o.enabled(controllerNodeHealth) {
 		needed = append(needed,
 			permission{verbs: []string{"patch"}, resource: "nodes", subresource: "status"},
+			permission{verbs: []string{"patch"}, resource: "leases", group: "coordination.k8s.io", namespace: corev1.NamespaceNodeLease, name: nodehealth.OwnLease},
 			permission{verbs: []string{"patch"}, resource: "nodetaintrules", group: v1alpha1.GroupVersion.Group},
 			permission{verbs: []string{"patch"}, resource: "nodetaintrules", subresource: "status", group: v1alpha1.GroupVersion.Group},
 		)
 	}
 	if o.enabled(controllerNodeHealth) {
 		needed = append(needed, permission{verbs: []string{"list", "watch"}, resource: "nodetaintrules", group: v1alpha1.GroupVersion.Group})
-		needed = append(needed, permission{verbs: []string{"get", "list", "watch"}, resource: "leases", group: "coordination.k8s.io", namespace: corev1.NamespaceNodeLease})
+		needed = append(needed, permission{verbs: []string{"list", "watch"}, resource: "leases", group: "coordination.k8s.io", namespace: corev1.NamespaceNodeLease})
 	}
 	if o.elects() {
 		needed = append(needed, permission{verbs: []string{"get", "create", "update"}, resource: "leases", group: "coordination.k8s.io", namespace: o.election.namespace, name: o.election.name})

@@ -28,6 +28,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
 	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
+	"github.com/taintkeeper/taintkeeper/internal/nodetaintrule"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/podwire"
 	"github.com/taintkeeper/taintkeeper/internal/shadow"
@@ -137,23 +138,27 @@ func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) 
 
 // clients are those of the process. What is watched in great numbers has a connection of its own.
 type clients struct {
-	api, events, pods, leases kubernetes.Interface
+	api, events, pods, leases, echo kubernetes.Interface
 
-	clock *apicall.Clock // the API server's, as the answers to api tell it
-	rules client.WithWatch
-
-	rivals rivals
+	reconnect func()         // closes the connection of leases
+	clock     *apicall.Clock // the API server's, as the answers to api tell it
+	rules     client.WithWatch
+	rivals    rivals
 }
 
 func newClients(config *rest.Config) (*clients, error) {
 	c := &clients{clock: &apicall.Clock{}}
-	var errs [6]error
+	leases, reconnect := apicall.Apart(apicall.Gathered(apicall.Config(config), nodehealth.GatherLeases))
+	echo, _ := apicall.Apart(apicall.Config(config))
+	c.reconnect = reconnect
+	var errs [7]error
 	c.api, errs[0] = podwire.NewForConfig(c.clock.Listen(apicall.Config(config)))
 	c.events, errs[1] = kubernetes.NewForConfig(eventConfig(config))
 	c.pods, errs[2] = podwire.NewForConfig(apicall.Gathered(apicall.Config(config), podcache.Gather))
-	c.leases, errs[3] = kubernetes.NewForConfig(apicall.Gathered(apicall.Config(config), nodehealth.GatherLeases))
-	c.rules, errs[4] = rulesClient(config)
-	c.rivals, errs[5] = newRivals(c.api, apicall.Config(config))
+	c.leases, errs[3] = kubernetes.NewForConfig(leases)
+	c.echo, errs[4] = kubernetes.NewForConfig(echo)
+	c.rules, errs[5] = rulesClient(config)
+	c.rivals, errs[6] = newRivals(c.api, apicall.Config(config))
 	return c, errors.Join(errs[:]...)
 }
 
@@ -199,7 +204,7 @@ func (c *clients) parts(log logr.Logger, o *options) ([]part, error) {
 	}
 	if o.enabled(controllerNodeHealth) {
 		keeper, err := nodehealth.New(nodehealth.Config{
-			Client: c.api, LeaseClient: c.leases, EventClient: c.events, Nodes: nodes, Pods: pods, Rules: c.rules,
+			Client: c.api, LeaseClient: c.leases, EchoClient: c.echo, EventClient: c.events, Reconnect: c.reconnect, Nodes: nodes, Pods: pods,
 			Grace:      o.nodeHealth.grace(),
 			Policy:     o.nodeHealth.policy(),
 			DryRun:     o.dryRun,
@@ -210,7 +215,17 @@ func (c *clients) parts(log logr.Logger, o *options) ([]part, error) {
 		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, keeper)
+		follower, err := nodetaintrule.New(nodetaintrule.Config{
+			Client: c.api, EventClient: c.events, Rules: c.rules, Nodes: nodes,
+			DryRun:     o.dryRun,
+			Limiter:    limiter,
+			Registerer: metrics.Registry,
+			Logger:     log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, keeper, follower)
 	}
 	if o.enabled(controllerNodeHealth) && !o.dryRun {
 		parts = append(parts, rivalWatch{c.rivals, log})
@@ -258,6 +273,13 @@ func (w watched) AddTo(mgr manager.Manager) error {
 func addHealth(mgr manager.Manager, parts []part) error {
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return err
+	}
+	for _, p := range parts {
+		if able, ok := p.(interface{ Ready() error }); ok {
+			if err := mgr.AddReadyzCheck("silence", func(*http.Request) error { return able.Ready() }); err != nil {
+				return err
+			}
+		}
 	}
 	return mgr.AddReadyzCheck("caches", func(*http.Request) error {
 		if slices.ContainsFunc(parts, func(p part) bool { return !p.HasSynced() }) {

@@ -10,7 +10,9 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/kubernetes/fake"
+	fakerules "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/bubble"
 )
@@ -25,7 +27,14 @@ func TestTheProcessHasOneWatchOfNodesAndOneOfPods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := fake.NewClientset()
-				all := &clients{api: api, events: api, pods: api, leases: api, clock: &apicall.Clock{}}
+				known, err := v1alpha1.NewScheme()
+				if err != nil {
+					t.Fatal(err)
+				}
+				all := &clients{
+					api: api, events: api, pods: api, leases: api, echo: api, reconnect: func() {}, clock: &apicall.Clock{},
+					rules: fakerules.NewClientBuilder().WithScheme(known).Build(),
+				}
 				parts, err := all.parts(logr.Discard(), parse(t, args...))
 				if err != nil {
 					t.Fatal(err)

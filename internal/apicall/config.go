@@ -5,14 +5,17 @@ package apicall
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/connrotation"
 )
 
 // Config returns the configuration of the client of Taintkeeper's controllers: protobuf on the
@@ -27,6 +30,16 @@ func Config(config *rest.Config) *rest.Config {
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return impatient{next} })
 	return config
+}
+
+// Apart returns the configuration of a client with a connection of its own, and what closes it: its calls fail then, and its
+// watches begin anew on another.
+func Apart(config *rest.Config) (*rest.Config, func()) {
+	const limit = 30 * time.Second // client-go's own
+	dialer := connrotation.NewDialer((&net.Dialer{Timeout: limit, KeepAlive: limit}).DialContext)
+	config = rest.CopyConfig(config)
+	config.Dial = dialer.DialContext
+	return config, dialer.CloseAll
 }
 
 // impatient turns the answers that client-go would wait for and repeat into errors.

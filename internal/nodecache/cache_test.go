@@ -75,9 +75,8 @@ func TestARecordHasWhatIsReadAndNothingElse(t *testing.T) {
 	full := newNode("n", withVersion("7"), withTaints(corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}))
 	full.DeletionTimestamp = &created
 	full.Spec.Unschedulable = true
-	full.Annotations = map[string]string{"taintkeeper.dev/node-taint-rules": `{"r":"x:NoSchedule"}`}
 	want := full.DeepCopy()
-	full.Annotations["other"] = "y"
+	full.Annotations = map[string]string{"other": "y"}
 	full.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
 	full.Spec.PodCIDR = "10.0.0.0/24"
 	full.Status.Conditions[0].Reason, full.Status.Conditions[0].Message = "KubeletReady", "told"

@@ -11,7 +11,6 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -31,6 +30,14 @@ type Taint struct {
 	corev1.Taint
 
 	FirstSeen time.Time
+}
+
+// Object returns the trimmed object of a record; nil of none.
+func (n *Node) Object() *corev1.Node {
+	if n == nil {
+		return nil
+	}
+	return n.Node
 }
 
 // record makes the record of a node that is seen now, after what is known of it.
@@ -74,9 +81,6 @@ func trimmed(full *corev1.Node) *corev1.Node {
 			Labels: full.Labels,
 		},
 		Spec: corev1.NodeSpec{Taints: slices.Clone(full.Spec.Taints), Unschedulable: full.Spec.Unschedulable},
-	}
-	if owned, ok := full.Annotations[v1alpha1.OwnedAnnotation]; ok {
-		node.Annotations = map[string]string{v1alpha1.OwnedAnnotation: owned}
 	}
 	node.Status.Conditions = make([]corev1.NodeCondition, 0, len(full.Status.Conditions))
 	for i := range full.Status.Conditions {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,7 +19,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 )
 
-// api makes the calls that change something, and the live read before a node is called silent.
+// api makes the calls about nodes and pods.
 type api struct {
 	client  kubernetes.Interface
 	limiter *rate.Limiter // nil: no limit
@@ -29,43 +28,31 @@ type api struct {
 // turn waits until the rate limit allows one more call.
 func (a api) turn(ctx context.Context) error { return apicall.Turn(ctx, a.limiter) }
 
-// readLimit bounds a live read. It is longer than the API server lets a call wait among others, which is a quarter of
-// its --request-timeout of a minute, and shorter than other calls may take: a read that hangs has changed nothing.
-const readLimit = 20 * time.Second
-
-// lease reads the lease of a node. Whoever calls it has waited for the turn.
-func (a api) lease(ctx context.Context, node string) (*coordinationv1.Lease, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readLimit)
-	defer cancel()
-	return a.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, node, metav1.GetOptions{})
-}
-
-// patchConditions writes conditions of a node, on the condition that nobody has changed the node since
-// it was read, and returns the node as it is then. It follows a live read at once, which must not grow old: the turn that it
-// takes is waited for by the call after it.
-func (a api) patchConditions(ctx context.Context, read *corev1.Node, conditions []corev1.NodeCondition) (*corev1.Node, error) {
-	if err := ctx.Err(); err != nil { // told to end during the read
+// readNode reads a node live. Whoever calls it was told by the API server that the node is not as it was.
+func (a api) readNode(ctx context.Context, name string) (*corev1.Node, error) {
+	if err := a.turn(ctx); err != nil {
 		return nil, err
 	}
-	if a.limiter != nil {
-		a.limiter.Reserve()
-	}
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	return a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+}
+
+// patchConditions writes conditions of a node, on the condition that nobody has changed the node since it was read, and returns the
+// node as it is then. Whoever calls it has waited for the turn.
+func (a api) patchConditions(ctx context.Context, read *corev1.Node, conditions []corev1.NodeCondition) (*corev1.Node, error) {
 	return a.patchNode(ctx, read, types.StrategicMergePatchType, map[string]any{
 		"metadata": locked(read),
 		"status":   map[string]any{"conditions": conditions},
 	}, "status")
 }
 
-// patchNodeTaints writes the taints of a node and sets labels and annotations, if there are any, in one call
-// and on the same condition. An annotation that is nil is taken away.
-func (a api) patchNodeTaints(ctx context.Context, read *corev1.Node, taints []corev1.Taint, labels map[string]string, annotations map[string]any) (*corev1.Node, error) {
+// patchTaints writes the taints of a node and sets labels, if there are any, in one call and on the same condition.
+func (a api) patchTaints(ctx context.Context, read *corev1.Node, taints []corev1.Taint, labels map[string]string) (*corev1.Node, error) {
 	if err := a.turn(ctx); err != nil {
 		return nil, err
 	}
 	metadata := locked(read)
-	if len(annotations) > 0 {
-		metadata["annotations"] = annotations
-	}
 	if len(labels) > 0 {
 		metadata["labels"] = labels
 	}

@@ -13,7 +13,6 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 )
 
@@ -28,9 +27,7 @@ const inDryRun = " (dry run)"
 type events struct {
 	broadcaster record.EventBroadcaster
 	recorder    record.EventRecorder
-	// ruleRecorder is for what upstream has not.
-	ruleRecorder record.EventRecorder
-	suffix       string
+	suffix      string
 }
 
 func newEvents(dryRun bool) *events {
@@ -40,10 +37,9 @@ func newEvents(dryRun bool) *events {
 		suffix = inDryRun
 	}
 	return &events{
-		suffix:       suffix,
-		broadcaster:  broadcaster,
-		recorder:     broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource}),
-		ruleRecorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "taintkeeper"}),
+		suffix:      suffix,
+		broadcaster: broadcaster,
+		recorder:    broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource}),
 	}
 }
 
@@ -76,32 +72,14 @@ func (e *events) held(node *corev1.Node, key string, held Held) {
 	e.recorder.Eventf(nodeReference(node), corev1.EventTypeWarning, "NoExecuteTaintHeld", "Taint %s:NoExecute is held back: %s%s", key, held, e.suffix)
 }
 
-// refused says that a rule does not do its work.
-func (e *events) refused(rule *v1alpha1.NodeTaintRule, why ruling) {
-	e.ruleRecorder.Eventf(ruleReference(rule), corev1.EventTypeWarning, why.reason, "%s", why.message)
-}
-
-// accepted says that a rule that did not do its work does it now.
-func (e *events) accepted(rule *v1alpha1.NodeTaintRule, why ruling) {
-	e.ruleRecorder.Eventf(ruleReference(rule), corev1.EventTypeNormal, why.reason, "%s", why.message)
-}
-
-func ruleReference(rule *v1alpha1.NodeTaintRule) *corev1.ObjectReference {
-	return &corev1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeTaintRule", Name: rule.Name, UID: rule.UID}
-}
-
-// holding says that a rule has begun to hold nodes back, or has ended it.
-func (e *events) holding(rule *v1alpha1.NodeTaintRule, plan rulePlan) {
-	reference := ruleReference(rule)
-	suffix := ""
-	if rule.Spec.DryRun {
-		suffix = inDryRun
-	}
-	if plan.held == 0 {
-		e.ruleRecorder.Eventf(reference, corev1.EventTypeNormal, "TaintNoLongerHeld", "No node waits for taint %s any more.%s", taintOf(rule), suffix)
+// deafness says that no node can be called silent, and why; nil: that they can again.
+func (e *events) deafness(why error) {
+	lease := &corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: corev1.NamespaceNodeLease, Name: OwnLease}
+	if why == nil {
+		e.recorder.Eventf(lease, corev1.EventTypeNormal, "SilenceKnown", "Nodes can be called silent again%s", e.suffix)
 		return
 	}
-	e.ruleRecorder.Eventf(reference, corev1.EventTypeWarning, "TaintHeld", "%s%s", heldMessage(rule, plan), suffix)
+	e.recorder.Eventf(lease, corev1.EventTypeWarning, "SilenceUnknown", "%v%s", why, e.suffix)
 }
 
 // String says it in a sentence.

@@ -4,8 +4,10 @@
 package nodehealth
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,65 +20,35 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// leases watches the leases that kubelets renew, and keeps nothing of them but when that was seen.
-// 15,000 nodes renew 1,500 leases a second, so there is no informer and no store between the watch and
-// the probes.
+// leases watches the leases that kubelets renew, and our own among them, and keeps nothing of them but when that was seen.
+// 15,000 nodes renew 1,500 leases a second, so there is no informer and no store between the watch and the clock of silence.
 type leases struct {
-	probes *probes
-	synced chan struct{}
-	once   sync.Once
+	silence *silence
+	echoes  *echoes
+	echoed  func() // is called after each echo
+	synced  chan struct{}
+	once    sync.Once
 }
 
-func newLeases(probes *probes) *leases { return &leases{probes: probes, synced: make(chan struct{})} }
+func newLeases(silence *silence, echoes *echoes, echoed func()) *leases {
+	return &leases{silence: silence, echoes: echoes, echoed: echoed, synced: make(chan struct{})}
+}
 
 // run watches until the context ends. Errors are logged and retried with backoff, for ever.
 func (l *leases) run(ctx context.Context, client kubernetes.Interface) {
-	cache.NewReflectorWithOptions(l.listerWatcher(client), &coordinationv1.Lease{}, l, cache.ReflectorOptions{
+	api := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	watches := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return api.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return api.Watch(ctx, options)
+		},
+	}, client)
+	cache.NewReflectorWithOptions(watches, &coordinationv1.Lease{}, l, cache.ReflectorOptions{
 		Name:            "nodehealth",
 		TypeDescription: "leases of nodes",
 	}).RunWithContext(ctx)
-}
-
-// listerWatcher notes when leases cannot be seen: from a call that failed, or the end of a watch, to the next
-// call that succeeds. After an outage a watch may be opened and end at once, because it asks for what the
-// API server no longer has; the next try can be a minute away.
-func (l *leases) listerWatcher(client kubernetes.Interface) cache.ListerWatcher {
-	seen := func(err error) {
-		if err != nil {
-			l.probes.cannotSee(time.Now())
-			return
-		}
-		l.probes.canSee(time.Now())
-	}
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			list, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, options)
-			seen(err)
-			return list, err
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			stream, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Watch(ctx, options)
-			seen(err)
-			if err != nil {
-				return nil, err
-			}
-			return leaseStream{Interface: stream, ended: func() { l.probes.cannotSee(time.Now()) }}, nil
-		},
-	}, client)
-}
-
-// leaseStream is a watch that tells of its end: the reflector stops each watch that it does not go on with,
-// before it begins another.
-type leaseStream struct {
-	watch.Interface
-
-	ended func()
-}
-
-// Stop implements watch.Interface.
-func (s leaseStream) Stop() {
-	s.ended()
-	s.Interface.Stop()
 }
 
 // Name and Done make it a cache.DoneChecker: the channel is closed when the first list is complete.
@@ -97,8 +69,23 @@ func (l *leases) Update(object any) error {
 	if err != nil {
 		return err
 	}
-	l.probes.renewed(lease.Name, renewTime(lease), time.Now())
+	l.echoes.came()
+	l.see(lease, time.Now())
 	return nil
+}
+
+func (l *leases) see(lease *coordinationv1.Lease, now time.Time) {
+	if lease.Name == OwnLease {
+		if begun, ours := l.echoes.begunAt(lease); ours && l.silence.echo(begun) {
+			l.echoed()
+		}
+		return
+	}
+	l.silence.renewed(lease.Name, renewTime(lease), now)
+	// One a second is enough: each makes all nodes be counted.
+	if l.echoes.without() && l.silence.sinceEcho(now) >= renewEach && l.silence.mostAreHeard(now) && l.silence.echo(now) {
+		l.echoed()
+	}
 }
 
 // renewTime returns when a kubelet last renewed its lease, by its clock; zero: it does not say.
@@ -115,32 +102,40 @@ func (l *leases) Delete(object any) error {
 	if err != nil {
 		return err
 	}
-	l.probes.forgetLease(lease.Name)
+	l.echoes.came()
+	l.silence.forgetLease(lease.Name)
 	return nil
 }
 
-// Replace is called with a complete list.
+// Replace is called with a complete list. Our own lease is an echo of all others in it.
 func (l *leases) Replace(objects []any, _ string) error {
-	listed := make(map[string]bool, len(objects))
+	l.echoes.came()
+	all := make([]*coordinationv1.Lease, 0, len(objects))
+	there := make(map[string]bool, len(objects))
 	for _, object := range objects {
 		lease, err := asLease(object)
 		if err != nil {
 			return err
 		}
-		listed[lease.Name] = true
+		there[lease.Name] = true
+		all = append(all, lease)
 	}
-	for _, name := range l.probes.leases() {
-		if !listed[name] {
-			l.probes.missLease(name, time.Now())
-		}
-	}
-	for _, object := range objects {
-		if err := l.Update(object); err != nil {
-			return err
-		}
+	l.silence.listed(there)
+	slices.SortStableFunc(all, func(a, b *coordinationv1.Lease) int { return cmp.Compare(place(a), place(b)) })
+	now := time.Now()
+	for _, lease := range all {
+		l.see(lease, now)
 	}
 	l.once.Do(func() { close(l.synced) })
 	return nil
+}
+
+// place puts our own lease behind all others.
+func place(lease *coordinationv1.Lease) int {
+	if lease.Name == OwnLease {
+		return 1
+	}
+	return 0
 }
 
 // Resync has no meaning here.

@@ -16,13 +16,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 )
 
 // marker sets the condition Ready of the pods of a silent node to False, so that no Service sends them
 // anything. Their own kubelet would do it, were it not silent.
 type marker struct {
-	nodes  *nodes
+	nodes  *nodecache.Cache
 	pods   *podcache.Cache
 	api    api
 	events *events
@@ -117,11 +118,11 @@ func (f failure) next(err error, now time.Time) failure {
 }
 
 func (m *marker) silent(name string) bool {
-	node, ok := m.nodes.get(name)
+	node, ok := m.nodes.Get(name)
 	if !ok {
 		return false
 	}
-	ready := condition(node, corev1.NodeReady)
+	ready := condition(node.Node, corev1.NodeReady)
 	return ready != nil && ready.Status == corev1.ConditionUnknown
 }
 

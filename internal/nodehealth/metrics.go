@@ -4,6 +4,8 @@
 package nodehealth
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -30,8 +32,8 @@ func newMetrics() *metrics {
 	}
 }
 
-func (m *metrics) register(registry prometheus.Registerer, zones *zones, rules *rulebook) error {
-	for _, collector := range []prometheus.Collector{m.updateNode, m.retries, zoneCollector{zones}, ruleCollector{rules}} {
+func (m *metrics) register(registry prometheus.Registerer, zones *zones, silence *silence) error {
+	for _, collector := range []prometheus.Collector{m.updateNode, m.retries, zoneCollector{zones}, echoCollector{silence}} {
 		if err := registry.Register(collector); err != nil {
 			return err
 		}
@@ -97,4 +99,18 @@ func (at *zone) health() float64 {
 		return 100
 	}
 	return 100 * float64(at.size-at.notReady) / float64(at.size)
+}
+
+// echoCollector says how long ago the latest echo of our own renewals was begun.
+type echoCollector struct{ silence *silence }
+
+var sinceEchoDesc = prometheus.NewDesc("taintkeeper_node_health_seconds_since_echo",
+	"Seconds since the renewal of our own lease began that was the last to come back by the watch of leases. Beyond 5, no node is called silent.", nil, nil)
+
+// Describe implements prometheus.Collector.
+func (c echoCollector) Describe(descs chan<- *prometheus.Desc) { descs <- sinceEchoDesc }
+
+// Collect implements prometheus.Collector.
+func (c echoCollector) Collect(metrics chan<- prometheus.Metric) {
+	metrics <- prometheus.MustNewConstMetric(sinceEchoDesc, prometheus.GaugeValue, c.silence.sinceEcho(time.Now()).Seconds())
 }

@@ -12,11 +12,9 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -55,12 +53,14 @@ type Config struct {
 	Client kubernetes.Interface
 	// LeaseClient watches the leases, and EventClient writes the events; Client does when they are nil.
 	LeaseClient, EventClient kubernetes.Interface
+	// EchoClient renews our own lease. It must not have to wait for anything else, nor for a limit; nil: Client.
+	EchoClient kubernetes.Interface
+	// Reconnect closes the connection of LeaseClient, whose watch then begins anew; nil: it cannot be closed.
+	Reconnect func()
 	// Nodes and Pods are the nodes and the bound pods, if they are watched already; whoever made the caches runs them.
 	// nil: caches of its own.
 	Nodes *nodecache.Cache
 	Pods  *podcache.Cache
-	// Rules reads, watches and writes NodeTaintRules; nil: there are none.
-	Rules client.WithWatch
 	// Grace is for how long nodes may be silent.
 	Grace Grace
 	// Policy is how fast nodes are tainted.
@@ -85,6 +85,12 @@ func (c *Config) complete() error {
 	if c.EventClient == nil {
 		c.EventClient = c.Client
 	}
+	if c.EchoClient == nil {
+		c.EchoClient = c.Client
+	}
+	if c.Reconnect == nil {
+		c.Reconnect = func() {}
+	}
 	if c.Logger.GetSink() == nil {
 		c.Logger = logr.Discard()
 	}
@@ -95,17 +101,16 @@ func (c *Config) complete() error {
 type Keeper struct {
 	config   Config
 	pods     *podcache.Cache
-	probes   *probes
+	silence  *silence
+	echoes   *echoes
 	leases   *leases
-	nodes    *nodes
+	nodes    *nodecache.Cache
 	zones    *zones
 	events   *events
 	looks    requests
 	markings requests
-	rules    *rulebook
-	// ruleRequests is nil without Rules.
-	ruleRequests *ruleRequests
-	play         stage.Play
+	echo     awaiting
+	play     stage.Play
 }
 
 // New assembles a Keeper. Nothing runs before Run is called or a manager to which it was added starts.
@@ -113,26 +118,30 @@ func New(config Config) (*Keeper, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	k := &Keeper{config: config, pods: config.Pods, probes: newProbes(config.Grace), events: newEvents(config.DryRun), zones: newZones(config.Policy, config.Logger), rules: newRulebook()}
-	k.leases = newLeases(k.probes)
-	from := config.Nodes
-	if from == nil {
-		from = nodecache.New(config.Client)
-		k.play.Everywhere(from.Run)
+	k := &Keeper{
+		config: config, nodes: config.Nodes, pods: config.Pods,
+		silence: newSilence(config.Grace, time.Now()), zones: newZones(config.Policy, config.Logger), events: newEvents(config.DryRun),
+		echoes: newEchoes(config.EchoClient, config.Reconnect, config.DryRun),
 	}
-	k.nodes = newNodes(from, k.probes, observers{changed: k.changed, came: k.came, went: k.went})
+	k.leases = newLeases(k.silence, k.echoes, k.count)
+	if k.nodes == nil {
+		k.nodes = nodecache.New(config.Client)
+		k.play.Everywhere(k.nodes.Run)
+	}
+	k.nodes.Subscribe(k.observe)
 	k.play.Everywhere(
 		func(ctx context.Context) error { k.leases.run(ctx, config.LeaseClient); return nil },
+		func(ctx context.Context) error { k.tellDeafness(ctx); return nil },
+		func(ctx context.Context) error { k.echoes.run(logr.NewContext(ctx, config.Logger)); return nil },
 		func(ctx context.Context) error { k.events.run(ctx, config.EventClient); return nil },
 	)
 	if k.pods == nil {
 		k.pods = podcache.New(config.Client)
 		k.play.Everywhere(k.pods.Run)
 	}
-	k.zones.silent, k.zones.wake, k.zones.recovered = k.silent, k.looks.add, k.probes.restart
 	metrics := newMetrics()
 	if config.Registerer != nil {
-		if err := metrics.register(config.Registerer, k.zones, k.rules); err != nil {
+		if err := metrics.register(config.Registerer, k.zones, k.silence); err != nil {
 			return nil, fmt.Errorf("register the metrics: %w", err)
 		}
 	}
@@ -148,40 +157,61 @@ func (k *Keeper) AddTo(mgr manager.Manager) error { return k.play.AddTo(mgr) }
 
 // HasSynced reports whether the watches have brought their first lists.
 func (k *Keeper) HasSynced() bool {
-	return k.nodes.cache.HasSynced() && cache.IsDone(k.leases) && k.pods.HasSynced()
+	return k.nodes.HasSynced() && cache.IsDone(k.leases) && k.pods.HasSynced()
 }
 
-// changed asks for a look at a node, and for plans of the rules.
-func (k *Keeper) changed(name string) {
-	k.looks.add(name)
-	if k.ruleRequests != nil {
-		k.ruleRequests.nodesChanged()
+// observe notes a change of a node.
+func (k *Keeper) observe(change nodecache.Change) {
+	now := time.Now()
+	if change.After == nil {
+		gone := change.Before.Node
+		k.silence.forgetNode(gone.Name)
+		k.follow(k.zones.remove(gone.Name, now), now)
+		k.looks.gone(gone.Name)
+		k.markings.gone(gone.Name)
+		if k.acts() {
+			k.events.removed(gone)
+		}
+		return
 	}
-}
-
-// came and went tell of nodes, if this replica is the one that acts.
-func (k *Keeper) came(node *corev1.Node) {
-	if k.looks.started() && !k.config.DryRun {
+	node := change.After.Node
+	k.silence.saw(node, now)
+	k.follow(k.zones.put(node, k.silence.of(node.Name), now), now)
+	if change.Before == nil || concerns(change.Before.Node, node) {
+		k.looks.add(node.Name)
+	}
+	if change.Before == nil && !change.Initial && k.acts() {
 		k.events.registered(node)
 	}
 }
 
-func (k *Keeper) went(node *corev1.Node) {
-	k.looks.drop(node.Name)
-	k.markings.drop(node.Name)
-	if k.looks.started() && !k.config.DryRun {
-		k.events.removed(node)
+// acts reports whether this replica is the one that acts.
+func (k *Keeper) acts() bool { return k.looks.started() && !k.config.DryRun }
+
+// count finds all silent nodes after an echo, and tells the zones.
+func (k *Keeper) count() {
+	now := time.Now()
+	k.follow(k.zones.count(k.silence.all(), now), now)
+	k.looks.add(k.echo.take()...)
+}
+
+// lead begins to act: every node is counted before the first is looked at.
+func (k *Keeper) lead(now time.Time) {
+	k.silence.lead()
+	all := k.nodes.All()
+	k.follow(k.zones.begin(all, k.silence.all(), now), now)
+	for _, node := range all {
+		k.looks.add(node.Name)
 	}
 }
 
-// silent reports whether the grace period of a node is over, also when its conditions say so already, or it only has
-// more time since then.
-func (k *Keeper) silent(name string, now time.Time) bool {
-	node, ok := k.nodes.get(name)
-	if !ok || !k.probes.knows(node) {
-		return false
+// follow does what follows from a change of zones.
+func (k *Keeper) follow(told news, now time.Time) {
+	k.looks.add(told.wake...)
+	if told.recovered {
+		k.silence.forgive(now)
+		k.count()
 	}
-	return k.probes.isExcused(name) || Assess(node, k.probes.of(name, now), k.config.Grace, now).Ready == corev1.ConditionUnknown
 }
 
 func (k *Keeper) addControllers(metrics *metrics) error {
@@ -189,21 +219,15 @@ func (k *Keeper) addControllers(metrics *metrics) error {
 	backoff := workqueue.NewTypedItemExponentialFailureRateLimiter[NodeRequest](firstBackoff, lastBackoff)
 	taint, err := stage.New(k.config.Logger, "node-health-taint", controller.TypedOptions[NodeRequest]{
 		MaxConcurrentReconciles: concurrentNodes,
-		Reconciler: &tainter{
-			dryRun: k.config.DryRun, grace: k.config.Grace,
-			nodes: k.nodes, probes: k.probes, zones: k.zones, rules: k.rules,
-			api: calls, events: k.events, metrics: metrics, unready: k.markings.add, backoff: backoff,
+		Reconciler: &reconciler{
+			dryRun: k.config.DryRun, nodes: k.nodes, silence: k.silence, zones: k.zones,
+			api: calls, events: k.events, metrics: metrics, looks: &k.looks, unready: &k.markings, echo: &k.echo, backoff: backoff,
 		},
 	}, begin{k})
 	if err != nil {
 		return err
 	}
 	k.play.Leading(taint)
-	if k.config.Rules != nil {
-		if err := k.addRules(calls, metrics); err != nil {
-			return err
-		}
-	}
 	if k.config.DryRun {
 		return nil
 	}

@@ -9,16 +9,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
 // notes remembers what was said of each node, so that it is said once. Safe for concurrent use.
 type notes struct {
 	mu      sync.Mutex
 	waiting map[string]wait
-	would   map[string][]string // in a dry run
-	unheard map[string]string   // versions of nodes that are silent, in a dry run
-	changed map[string][]string // versions of nodes that changes of ours were made to
-	doubts  map[string]string   // versions of nodes to which a change of ours was perhaps made
+	would   map[string][]string     // in a dry run
+	unheard map[string]string       // versions of nodes that are silent, in a dry run
+	written map[string]*corev1.Node // nodes as changes of ours left them, until the watch has brought that
 }
 
 // wait is why a node is held back, and since when.
@@ -32,53 +32,29 @@ type wait struct {
 // changes within moments.
 const sayAfter = time.Second
 
-// superseded reports whether a node is as it was before a change of ours: the watch has not brought that yet.
-func (n *notes) superseded(node *corev1.Node) bool {
+// newest returns a node as the watch or an answer to a change of ours showed it, whichever is newer.
+func (n *notes) newest(node *corev1.Node) *corev1.Node {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if slices.Contains(n.changed[node.Name], node.ResourceVersion) {
-		return true
+	written, ok := n.written[node.Name]
+	if !ok {
+		return node
 	}
-	delete(n.changed, node.Name)
-	return false
+	if order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, written.ResourceVersion); written.UID != node.UID || err != nil || order >= 0 {
+		delete(n.written, node.Name)
+		return node
+	}
+	return written
 }
 
-// changes notes that a node was changed.
-func (n *notes) changes(before, after *corev1.Node) {
-	if before.ResourceVersion == after.ResourceVersion {
-		return
+// wrote notes how a change of ours left a node.
+func (n *notes) wrote(node *corev1.Node) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.written == nil {
+		n.written = map[string]*corev1.Node{}
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.changed == nil {
-		n.changed = map[string][]string{}
-	}
-	n.changed[before.Name] = append(n.changed[before.Name], before.ResourceVersion)
-}
-
-// doubt notes that it is not known whether a node was changed: the call failed, and perhaps its answer alone.
-func (n *notes) doubt(node *corev1.Node) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.doubts == nil {
-		n.doubts = map[string]string{}
-	}
-	n.doubts[node.Name] = node.ResourceVersion
-}
-
-// doubted reports whether it is not known that a node is as it seems.
-func (n *notes) doubted(node *corev1.Node) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	version, ok := n.doubts[node.Name]
-	return ok && version == node.ResourceVersion
-}
-
-// trust notes that a node was as it seemed: a change under the lock of its version was taken.
-func (n *notes) trust(node *corev1.Node) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.doubts, node.Name)
+	n.written[node.Name] = node
 }
 
 // held notes that a node is held back. It reports whether that is to be said now, and otherwise in what time it may have
@@ -153,6 +129,5 @@ func (n *notes) forget(name string) {
 	delete(n.waiting, name)
 	delete(n.would, name)
 	delete(n.unheard, name)
-	delete(n.changed, name)
-	delete(n.doubts, name)
+	delete(n.written, name)
 }

@@ -15,9 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
-
-	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
 // action is something that happens, more or less often. The node that it gets is a random one.
@@ -39,15 +36,10 @@ var actions = []action{
 	{"is made anew:", 2, (*history).isMadeAnew},
 	{"is made anew and never posts:", 2, (*history).isMadeAnewAndNeverPosts},
 	{"loses its lease:", 6, (*history).losesItsLease},
-	{"lives with a kernel deadlock:", 4, func(h *history, node string) { h.locks(node) }},
-	{"lives without a kernel deadlock:", 2, func(h *history, node string) { h.unlocks(node) }},
-	{"loses the rule's taint:", 2, (*history).losesTheRulesTaint},
-	{"the rule comes or goes, near", 2, (*history).ruleComesOrGoes},
-	{"the rule changes, near", 2, (*history).ruleChanges},
 	{"the Keeper restarts, near", 1, (*history).restarts},
 	{"the watch of leases breaks, near", 2, (*history).leasesBreak},
 	{"the watch of leases hangs, near", 2, (*history).leasesHang},
-	{"live reads of leases fail, near", 2, (*history).readsFail},
+	{"leases cannot be written, near", 2, (*history).leasesCannotBeWritten},
 	{"writes are refused, perhaps of", 2, (*history).writesAreRefused},
 	{"all trouble ends, near", 5, (*history).troubleEnds},
 }
@@ -179,29 +171,6 @@ func (h *history) deleteLease(name string) {
 	}
 }
 
-func (h *history) losesTheRulesTaint(name string) {
-	h.update(name, func(n *corev1.Node) {
-		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "example.com/deadlock" })
-	})
-}
-
-func (h *history) ruleComesOrGoes(string) {
-	if !h.isGone("deadlock") {
-		h.deleteRule("deadlock") // again, if it is on its way
-		return
-	}
-	seconds := func() time.Duration { return time.Duration(h.random.IntN(10)) * time.Second }
-	h.addRule("deadlock", atMost(intstr.FromInt32(mostDeadlocked)), comesAfter(seconds()), goesAfter(seconds()))
-}
-
-// ruleChanges makes the rule report only, or do its work again.
-func (h *history) ruleChanges(string) {
-	if h.isGone("deadlock") || !h.rule("deadlock").DeletionTimestamp.IsZero() {
-		return
-	}
-	h.changeRule(func(r *v1alpha1.NodeTaintRule) { r.Spec.DryRun = !r.Spec.DryRun })
-}
-
 // restarts restarts the Keeper, unless it could not even begin: one that ends before its lists are complete says so as
 // an error.
 func (h *history) restarts(string) {
@@ -210,7 +179,7 @@ func (h *history) restarts(string) {
 	}
 	h.stop()
 	h.forgetsTurns()
-	h.run()
+	h.run(h.connectsAnew)
 	h.forgives()
 }
 
@@ -228,7 +197,7 @@ func (h *history) leasesHang(string) {
 	}
 }
 
-func (h *history) readsFail(string) { h.unreadable.Store(true) }
+func (h *history) leasesCannotBeWritten(string) { h.unwritable.Store(true) }
 
 func (h *history) writesAreRefused(name string) {
 	h.refusal.Store(&refusedWrites{
@@ -246,12 +215,11 @@ func (h *history) troubleEnds(string) {
 		h.troubled = time.Now()
 	}
 	h.watch.mends()
-	h.unreadable.Store(false)
+	h.unwritable.Store(false)
 	h.refusal.Store(nil)
 }
 
-// inTrouble reports whether the Keeper can at present not be expected to notice silence. That the watch of leases hangs
-// is no trouble: there are the live reads.
+// inTrouble reports whether the Keeper can at present not be expected to notice silence.
 func (h *history) inTrouble() bool {
-	return h.watch.broken.Load() || h.unreadable.Load() || h.refusal.Load() != nil
+	return h.watch.broken.Load() || h.watch.hung.Load() || h.unwritable.Load() || h.refusal.Load() != nil
 }

@@ -10,8 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
 // What a history allows the Keeper.
@@ -19,11 +17,10 @@ const (
 	// seesAgain is for how long an outage can last for the Keeper after its end: client-go tries to open a watch again,
 	// and the Keeper to change a node, every 30 s at the least.
 	seesAgain = time.Minute
-	// noticesWithin is twice the longer grace period: a renewal that a watch that hangs kept
-	// back is a sign of life when a live read brings it.
+	// noticesWithin is twice the longer grace period: gaps between echoes count for little.
 	noticesWithin = 2 * DefaultStartupGrace
-	// untaintsWithin is the longest pause between tries to write.
-	untaintsWithin = lastBackoff + 5*time.Second
+	// untaintsWithin is the longest pause between tries to write, with what a try and the watch take where they are slow.
+	untaintsWithin = lastBackoff + 10*time.Second
 	// aTurn is how long a turn of a zone lasts at DefaultRate, used or not.
 	aTurn = 10 * time.Second
 )
@@ -32,6 +29,7 @@ const (
 var invariants = []func(h *history, node *corev1.Node){
 	(*history).nobodyTouchesAForeignTaint,
 	(*history).noNodeIsCalledSilentBeforeItsGracePeriodIsOver,
+	(*history).nobodyWhoLivesIsCalledSilent,
 	(*history).aSilentNodeIsCalledSo,
 	(*history).aReadyNodeLosesItsTaints,
 	(*history).zonesTaintAtTheirRate,
@@ -48,7 +46,6 @@ func (h *history) look() {
 		}
 		h.known[list.Items[i].Name].remembers(&list.Items[i])
 	}
-	h.noMoreThanMaxTaintedHaveTheRulesTaint()
 }
 
 func (w *witness) remembers(node *corev1.Node) {
@@ -80,6 +77,13 @@ func (h *history) noNodeIsCalledSilentBeforeItsGracePeriodIsOver(node *corev1.No
 	}
 }
 
+// nobodyWhoLivesIsCalledSilent whatever the Keeper and the kubelets can see of the API server.
+func (h *history) nobodyWhoLivesIsCalledSilent(node *corev1.Node) {
+	if calledSilent(node) && !h.known[node.Name].silent && !h.silent[node.Name] {
+		h.violated("node %s lives, and is called silent", node.Name)
+	}
+}
+
 // calledSilent reports whether a node's condition or its taints say that it is silent: either can be there alone
 // while the other is refused.
 func calledSilent(node *corev1.Node) bool {
@@ -90,7 +94,7 @@ func calledSilent(node *corev1.Node) bool {
 
 // aSilentNodeIsCalledSo counts only the time in which the Keeper has a fair chance, see notices.
 func (h *history) aSilentNodeIsCalledSo(node *corev1.Node) {
-	if known := h.known[node.Name]; known.unnoticed > noticesWithin && !calledSilent(node) {
+	if known := h.known[node.Name]; known.unnoticed > h.noticesWithin && !calledSilent(node) {
 		h.violated("node %s, silent for %s and %s of them with nothing in the way, is not called so", node.Name, time.Since(known.lastSign), known.unnoticed)
 	}
 }
@@ -157,30 +161,22 @@ func (h *history) forgetsTurns() {
 	}
 }
 
-// noMoreThanMaxTaintedHaveTheRulesTaint also while rules come and go and writes are refused.
-func (h *history) noMoreThanMaxTaintedHaveTheRulesTaint() {
-	if got := h.deadlocked(); len(got) > mostDeadlocked {
-		h.violated("the nodes %q have the rule's taint, want %d at most", got, mostDeadlocked)
-	}
-}
-
 // notices counts a time that has passed, for those invariants that say that something happens in the end.
 //
-// Silence goes unnoticed without blame while leases can neither be watched nor read, or writes are refused, and some
-// time thereafter. While the watch hangs it does not: there are the live reads. What forgives silence begins the
-// count anew: a restart, and that not every zone is fully disrupted any longer; but neither forgives a
-// node that was never heard of.
+// Silence goes unnoticed without blame while leases can be neither written nor watched, or writes are refused, and some
+// time thereafter. What forgives silence begins the count anew: a restart, and that not every zone is fully disrupted
+// any longer; but neither forgives a node that was never heard of.
 func (h *history) notices(passed time.Duration) {
 	if h.refusal.Load() != nil {
 		h.refused = time.Now()
 	}
-	if h.watch.hung.Load() || h.watch.broken.Load() && time.Since(h.deaf) < seesAgain {
+	if h.watch.hung.Load() || h.watch.broken.Load() {
 		h.deaf = time.Now()
 	}
 	if h.everyZoneMayBeDisrupted() {
 		h.forgives()
 	}
-	fair := !h.inTrouble() && time.Since(h.troubled) > seesAgain
+	fair := !h.inTrouble() && time.Since(h.troubled) > seesAgain && time.Since(h.deaf) > seesAgain
 	for name, known := range h.known {
 		known.ready += passed
 		switch {
@@ -210,35 +206,13 @@ func (h *history) everyZoneMayBeDisrupted() bool {
 	})
 }
 
-// onlyTheRulesTaintIsLeft is for a cluster that has healed.
-func (h *history) onlyTheRulesTaintIsLeft() {
-	locked := 0
+// onlyTheForeignTaintIsLeft is for a cluster that has healed.
+func (h *history) onlyTheForeignTaintIsLeft() {
 	for _, name := range h.nodes {
-		node := h.node(name)
-		c := condition(node, deadlock)
-		hasIt := c != nil && c.Status == corev1.ConditionTrue
-		if hasIt {
-			locked++
-		}
-		for _, taint := range node.Spec.Taints {
-			if taint != foreign && (taint.Key != "example.com/deadlock" || !hasIt) {
+		for _, taint := range h.node(name).Spec.Taints {
+			if taint != foreign {
 				h.violated("healed node %s has %s", name, taint.ToString())
 			}
-		}
-	}
-	if got := h.deadlocked(); len(got) != min(mostDeadlocked, locked) {
-		h.violated("the nodes %q have the rule's taint, want %d of %d", got, mostDeadlocked, locked)
-	}
-}
-
-func (h *history) nothingOfTheRuleIsLeft() {
-	h.wantDeadlocked()
-	if !h.isGone("deadlock") {
-		h.violated("the rule is still there")
-	}
-	for _, name := range h.nodes {
-		if text, ok := h.node(name).Annotations[v1alpha1.OwnedAnnotation]; ok {
-			h.violated("node %s still says that it has taints of rules: %s", name, text)
 		}
 	}
 }

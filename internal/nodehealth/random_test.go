@@ -16,32 +16,33 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	clienttesting "k8s.io/client-go/testing"
-
-	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
 const (
 	randomHistories  = 3
 	actionsOfHistory = 300
 	longestPause     = 12 // seconds, after an action
-	mostDeadlocked   = 2  // nodes that the rule of a history may taint
 )
 
 // TestRandomHistories plays random histories of a cluster to the whole Keeper, and checks the invariants after each
 // action and each second. A history is the same for the same seed; only in which order the Keeper's goroutines
 // run in an instant is not. To play others, raise randomHistories.
 //
-// Three are enough: with each of three faults put into the Keeper (a zone whose rate changes begins a full limiter, one
-// node more than maxTainted, a lease that is gone takes its last sign of life with it) at least one of them fails. 62
-// of them found nothing more in a Keeper without.
+// Three are enough: with each of two faults put into the Keeper (a zone whose rate changes begins a full limiter, a lease that is gone takes its last sign of life with it) at least one of them fails.
 func TestRandomHistories(t *testing.T) { playHistories(t, func(*history) {}) }
 
-// Meanwhile a watch can bring what makes the answer to a live read old.
-func TestRandomHistoriesInWhichLiveReadsTakeTime(t *testing.T) {
+// Echoes then come in bursts, and out of order.
+func TestRandomHistoriesInWhichOurOwnRenewalsTakeTime(t *testing.T) {
 	playHistories(t, func(h *history) {
-		h.readsTake(func(string) time.Duration { return h.takes(5 * time.Second) })
+		h.slow.renew = func(ctx context.Context) error { return takes(ctx, h.takes(4*time.Second)) }
+	})
+}
+
+func TestRandomHistoriesInWhichOurOwnRenewalsAreRefused(t *testing.T) {
+	playHistories(t, func(h *history) {
+		h.renewalsRefused()
+		h.noticesWithin = time.Hour // all renew at once here, so echoes are gaps; and there is none while more than half are silent
 	})
 }
 
@@ -74,7 +75,7 @@ func playHistories(t *testing.T, harsh func(*history)) {
 	t.Helper()
 	for seed := range uint64(randomHistories) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			playRules(t, func(_ *testing.T, w *ruleWorld) {
+			play(t, func(_ *testing.T, w *world) {
 				h := newHistory(w, seed)
 				harsh(h)
 				defer h.tell()
@@ -90,9 +91,9 @@ func (h *history) takes(most time.Duration) time.Duration {
 	return time.Duration(rand.New(rand.NewPCG(h.seed, h.calls.Add(1))).Int64N(int64(most)))
 }
 
-// history is a random one: three zones of six nodes, one rule, and what can befall them.
+// history is a random one: three zones of six nodes, and what can befall them.
 type history struct {
-	*ruleWorld
+	*world
 
 	seed   uint64
 	random *rand.Rand // of the next action
@@ -100,17 +101,18 @@ type history struct {
 	watch  *leaseWatch
 	log    []string
 
-	unreadable atomic.Bool // live reads of leases fail
-	calls      atomic.Uint64
-	refusal    atomic.Pointer[refusedWrites]
+	calls   atomic.Uint64
+	refusal atomic.Pointer[refusedWrites]
 
 	renewed  time.Time // when the kubelets last did
 	troubled time.Time // when the last trouble ended, or the world began
 	deaf     time.Time // when the watch of leases last hung, or had not come back from that
 	refused  time.Time // when a write could last be refused
 	known    map[string]*witness
-	turns    map[string][]time.Time // of zones: when a first NoExecute taint came
-	lost     map[string][]time.Time // of zones: when a restart found no taint that tells of the latest turn
+
+	noticesWithin time.Duration
+	turns         map[string][]time.Time // of zones: when a first NoExecute taint came
+	lost          map[string][]time.Time // of zones: when a restart found no taint that tells of the latest turn
 }
 
 // witness is what a history knows of a node.
@@ -138,14 +140,11 @@ var leasesResource = coordinationv1.SchemeGroupVersion.WithResource("leases")
 // foreign is a taint of somebody else, which each node has.
 var foreign = corev1.Taint{Key: "foreign", Value: "x", Effect: corev1.TaintEffectNoExecute}
 
-func newHistory(w *ruleWorld, seed uint64) *history {
+func newHistory(w *world, seed uint64) *history {
 	h := &history{
-		ruleWorld: w, seed: seed, watch: w.breakableLeases(), renewed: time.Now(), troubled: time.Now(),
-		known: map[string]*witness{}, turns: map[string][]time.Time{}, lost: map[string][]time.Time{},
+		world: w, seed: seed, watch: w.breakableLeases(), renewed: time.Now(), troubled: time.Now(),
+		noticesWithin: noticesWithin, known: map[string]*witness{}, turns: map[string][]time.Time{}, lost: map[string][]time.Time{},
 	}
-	w.client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return h.unreadable.Load(), nil, apierrors.NewInternalError(fmt.Errorf("etcdserver: no leader"))
-	})
 	w.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		patch, refused := action.(clienttesting.PatchActionImpl), h.refusal.Load()
 		if refused == nil || refused.sub != patch.GetSubresource() || refused.node != "" && refused.node != patch.Name {
@@ -168,7 +167,7 @@ func withForeignTaint(node *corev1.Node) { node.Spec.Taints = []corev1.Taint{for
 
 // play lets things happen, each with random numbers of its own, so that what one draws changes no other.
 func (h *history) play() {
-	h.run()
+	h.run(h.connectsAnew)
 	var deck []action
 	for _, a := range actions {
 		for range a.weight {
@@ -189,7 +188,7 @@ func (h *history) play() {
 	}
 }
 
-// heal ends all trouble. Then every node and taint must be as its kubelet and the rule say, and the Keeper as able as
+// heal ends all trouble. Then every node and taint must be as its kubelet says, and the Keeper as able as
 // ever.
 func (h *history) heal() {
 	if h.t.Failed() {
@@ -200,27 +199,14 @@ func (h *history) heal() {
 	for _, name := range h.nodes {
 		h.resume(name)
 	}
-	if h.isGone("deadlock") {
-		h.addRule("deadlock", atMost(intstr.FromInt32(mostDeadlocked)))
-	}
-	h.pass(time.Minute) // a rule that was being deleted is gone by now
-	if h.isGone("deadlock") {
-		h.addRule("deadlock", atMost(intstr.FromInt32(mostDeadlocked)))
-	}
-	h.changeRule(func(r *v1alpha1.NodeTaintRule) { r.Spec.DryRun = false })
-	h.pass(5 * time.Minute)
-	h.onlyTheRulesTaintIsLeft()
+	h.pass(6 * time.Minute)
+	h.onlyTheForeignTaintIsLeft()
 
 	h.say("two nodes fall")
 	h.report(h.nodes[0], corev1.NodeReady, corev1.ConditionFalse)
 	h.silence(h.nodes[1])
-	h.pass(2*time.Minute + 30*time.Second)
+	h.pass(min(h.noticesWithin, 5*time.Minute) + 30*time.Second)
 	h.wantTainted(2, h.nodes[:2]...)
-
-	h.say("the rule goes")
-	h.deleteRule("deadlock")
-	h.pass(time.Minute)
-	h.nothingOfTheRuleIsLeft()
 }
 
 // pass lets virtual time pass, and looks at the cluster each second.
@@ -244,10 +230,15 @@ func (h *history) pass(d time.Duration) {
 	}
 }
 
-// renews renews a kubelet's lease, or makes it anew as kubelets do. The API server takes that also while the Keeper
-// cannot read.
+// connectsAnew ends a watch of leases that hangs when the Keeper asks for that.
+func (h *history) connectsAnew(c *Config) { c.Reconnect = h.watch.reconnects }
+
+// renews renews a kubelet's lease, or makes it anew as kubelets do.
 func (h *history) renews(name string) {
 	h.t.Helper()
+	if h.unwritable.Load() {
+		return
+	}
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: corev1.NamespaceNodeLease},
 		Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: time.Now()}},

@@ -35,23 +35,28 @@ func (r *requests) Start(_ context.Context, queue workqueue.TypedRateLimitingInt
 // String names the source in the log.
 func (r *requests) String() string { return "nodes to look at" }
 
-func (r *requests) add(name string) {
+func (r *requests) add(names ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, name := range names {
+		if r.queue != nil {
+			r.queue.Add(NodeRequest{name})
+			continue
+		}
+		if r.early == nil {
+			r.early = map[string]struct{}{}
+		}
+		r.early[name] = struct{}{}
+	}
+}
+
+// gone tells of a node that is gone. Before the controller starts nothing is known of it that would have to be forgotten.
+func (r *requests) gone(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.queue != nil {
 		r.queue.Add(NodeRequest{name})
-		return
 	}
-	if r.early == nil {
-		r.early = map[string]struct{}{}
-	}
-	r.early[name] = struct{}{}
-}
-
-// drop forgets a node that is gone before the controller starts.
-func (r *requests) drop(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	delete(r.early, name)
 }
 
@@ -61,7 +66,28 @@ func (r *requests) started() bool {
 	return r.queue != nil
 }
 
-// begin is the source of the tainter: it counts all nodes before the first is looked at.
+// awaiting are the nodes about which something can be done once there is an echo. Safe for concurrent use.
+type awaiting struct {
+	mu    sync.Mutex
+	names []string
+}
+
+func (a *awaiting) add(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.names = append(a.names, name)
+}
+
+// take returns them, and has none from then on.
+func (a *awaiting) take() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	names := a.names
+	a.names = nil
+	return names
+}
+
+// begin is the source of the reconciler: all nodes are counted before the first is looked at.
 type begin struct{ k *Keeper }
 
 // String names the source in the log.
@@ -74,17 +100,10 @@ func (b begin) Start(ctx context.Context, queue workqueue.TypedRateLimitingInter
 
 // WaitForSync implements source.TypedSyncingSource.
 func (b begin) WaitForSync(ctx context.Context) error {
-	cache.WaitFor(ctx, "", b.k.nodes.cache, b.k.leases, b.k.pods)
+	cache.WaitFor(ctx, "", b.k.nodes, b.k.leases, b.k.pods)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	// A standby has read nothing, and what cost the leader its place may have kept kubelets from renewing their leases:
-	// those that have missed a renewal by now. A process that has just started has seen everybody just now.
-	b.k.probes.cannotRead(time.Now().Add(-longBlindness))
-	all := b.k.nodes.all()
-	b.k.zones.prime(all, time.Now())
-	for _, node := range all {
-		b.k.looks.add(node.Name)
-	}
+	b.k.lead(time.Now())
 	return nil
 }

@@ -27,9 +27,9 @@ var conditionTaints = []conditionTaint{
 	{corev1.NodeNetworkUnavailable, corev1.ConditionTrue, corev1.TaintNodeNetworkUnavailable},
 }
 
-// noSchedule returns the keys of the NoSchedule taints that a node should have of those that are owned
+// noScheduleKeys returns the keys of the NoSchedule taints that a node should have of those that are owned
 // here.
-func noSchedule(node *corev1.Node) []string {
+func noScheduleKeys(node *corev1.Node) []string {
 	var keys []string
 	for _, rule := range conditionTaints {
 		if c := condition(node, rule.condition); c != nil && c.Status == rule.status {
@@ -42,27 +42,24 @@ func noSchedule(node *corev1.Node) []string {
 	return keys
 }
 
-// ownsNoSchedule reports whether a taint is one that noSchedule decides about.
+// ownsNoSchedule reports whether a taint is one that noScheduleKeys decides about.
 func ownsNoSchedule(t corev1.Taint) bool {
 	return t.Effect == corev1.TaintEffectNoSchedule && (t.Key == corev1.TaintNodeUnschedulable ||
 		slices.ContainsFunc(conditionTaints, func(rule conditionTaint) bool { return rule.key == t.Key }))
 }
 
-// noExecute returns the key of the NoExecute taint that a node should have by its readiness; empty for
-// none. A node whose kubelet has not reported yet says nothing: decided is false.
-func noExecute(ready corev1.ConditionStatus) (key string, decided bool) {
-	switch ready {
-	case corev1.ConditionFalse:
-		return corev1.TaintNodeNotReady, true
-	case corev1.ConditionUnknown:
-		return corev1.TaintNodeUnreachable, true
-	case corev1.ConditionTrue:
-		return "", true
+// noExecuteKeys returns the keys of the NoExecute taints for readiness that a node has.
+func noExecuteKeys(node *corev1.Node) []string {
+	var keys []string
+	for _, t := range node.Spec.Taints {
+		if ownsNoExecute(t) {
+			keys = append(keys, t.Key)
+		}
 	}
-	return "", false
+	return keys
 }
 
-// ownsNoExecute reports whether a taint is one that noExecute decides about.
+// ownsNoExecute reports whether a taint is a NoExecute taint for readiness.
 func ownsNoExecute(t corev1.Taint) bool {
 	return t.Effect == corev1.TaintEffectNoExecute && (t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable)
 }

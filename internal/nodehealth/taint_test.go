@@ -29,27 +29,10 @@ func TestTheNoSchedulePartOfANode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			node := nodeWith(test.conditions)
 			node.Spec.Unschedulable = test.cordoned
-			if got := noSchedule(node); !slices.Equal(got, test.want) {
+			if got := noScheduleKeys(node); !slices.Equal(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
-	}
-}
-
-func TestTheNoExecutePartOfANode(t *testing.T) {
-	for ready, want := range map[corev1.ConditionStatus]struct {
-		key     string
-		decided bool
-	}{
-		corev1.ConditionTrue:    {"", true},
-		corev1.ConditionFalse:   {corev1.TaintNodeNotReady, true},
-		corev1.ConditionUnknown: {corev1.TaintNodeUnreachable, true},
-		"":                      {"", false},
-		"Maybe":                 {"", false},
-	} {
-		if key, decided := noExecute(ready); key != want.key || decided != want.decided {
-			t.Errorf("Ready %q: %q, %t, want %q, %t", ready, key, decided, want.key, want.decided)
-		}
 	}
 }
 

@@ -321,7 +321,7 @@ func TestWhenTheLastFullDisruptionEndsEveryNodeHasItsGracePeriodAnew(t *testing.
 		if got := condition(w.node("a-2"), corev1.NodeReady).Status; got != corev1.ConditionFalse {
 			t.Errorf("Ready is %s, want what its kubelet posted", got)
 		}
-		w.until(70*time.Second + defaultGrace.Monitor + time.Second)
+		w.until(silentBy(70 * time.Second))
 		if got := condition(w.node("a-2"), corev1.NodeReady).Status; got != corev1.ConditionUnknown {
 			t.Errorf("Ready is %s, want Unknown", got)
 		}
@@ -479,7 +479,7 @@ func TestARestartChangesNothingAndDelaysASilentNodeByOneGracePeriodAtMost(t *tes
 		if now := len(w.did("patch nodes")); now != patches {
 			t.Errorf("%d patches after the restart, want none", now-patches)
 		}
-		w.until(141 * time.Second)
+		w.until(silentBy(90 * time.Second))
 		w.wantTaints("a-1", unreachableNoExecute, unreachableNoSchedule)
 		w.wantTaints("a-2")
 	})
@@ -496,7 +496,7 @@ func TestWhileLeasesCannotBeSeenNobodyIsCalledSilent(t *testing.T) {
 		w.until(5 * time.Minute)
 		w.wantTainted(0, nodes...)
 		leases.mends()
-		w.until(5*time.Minute + 29*time.Second) // of its grace period 20 s were over
+		w.until(5*time.Minute + 24*time.Second) // of its grace period 20 s were over, and the gap counts 5 s
 		w.wantTainted(0, nodes...)
 		w.until(7 * time.Minute) // the watch does not come back at once
 		w.wantTainted(1, nodes...)

@@ -4,6 +4,7 @@
 package nodehealth
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -45,7 +46,10 @@ type world struct {
 	silent   map[string]bool
 	leases   clienttesting.ObjectTracker
 	slow     slowClient // the Keeper's, if anything of it is set
-	late     *lateWatch // of nodes; nil: it is never late
+
+	unwritable atomic.Bool  // leases, also for kubelets
+	renewals   atomic.Int32 // of our own lease
+	late       *lateWatch   // of nodes; nil: it is never late
 }
 
 // renewEvery is how often kubelets renew their lease.
@@ -58,7 +62,7 @@ func play(t *testing.T, test func(t *testing.T, w *world)) {
 		w := &world{t: t, client: client, start: time.Now(), silent: map[string]bool{}}
 		w.watchNodesFromTheirList()
 		w.book = bubble.NewBook(client, describe)
-		w.leases = trackLeases(client)
+		w.leases = w.trackLeases()
 		w.client.PrependReactor("patch", "nodes", w.lock)
 		test(t, w)
 	})
@@ -66,14 +70,36 @@ func play(t *testing.T, test func(t *testing.T, w *world)) {
 
 // trackLeases keeps leases where nobody keeps book of who manages which of their fields: for each renewal that takes the fake
 // clientset longer than all else.
-func trackLeases(client *fake.Clientset) clienttesting.ObjectTracker {
+func (w *world) trackLeases() clienttesting.ObjectTracker {
 	tracker := clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())
-	client.PrependReactor("*", "leases", clienttesting.ObjectReaction(tracker))
-	client.PrependWatchReactor("leases", func(action clienttesting.Action) (bool, watch.Interface, error) {
+	w.client.PrependReactor("*", "leases", clienttesting.ObjectReaction(tracker))
+	w.client.PrependReactor("patch", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		return w.applyOwnLease(tracker, action.(clienttesting.PatchActionImpl))
+	})
+	w.client.PrependWatchReactor("leases", func(action clienttesting.Action) (bool, watch.Interface, error) {
 		stream, err := tracker.Watch(action.GetResource(), action.GetNamespace())
 		return true, stream, err
 	})
 	return tracker
+}
+
+// applyOwnLease takes a renewal of our own lease, unless leases cannot be written.
+func (w *world) applyOwnLease(tracker clienttesting.ObjectTracker, patch clienttesting.PatchActionImpl) (bool, runtime.Object, error) {
+	w.renewals.Add(1)
+	if w.unwritable.Load() {
+		return true, nil, apierrors.NewInternalError(errors.New("etcdserver: no leader"))
+	}
+	lease := &coordinationv1.Lease{}
+	if err := json.Unmarshal(patch.Patch, lease); err != nil {
+		return true, nil, err
+	}
+	if patch.PatchType != types.ApplyPatchType || lease.Name != OwnLease {
+		return true, nil, fmt.Errorf("%s of lease %s", patch.PatchType, patch.Name)
+	}
+	if _, err := tracker.Get(leasesResource, lease.Namespace, lease.Name); err != nil {
+		return true, lease, tracker.Create(leasesResource, lease, lease.Namespace)
+	}
+	return true, lease, tracker.Update(leasesResource, lease, lease.Namespace)
 }
 
 // lock is the optimistic lock of the API server, which the fake clientset has not: a patch of another
@@ -133,7 +159,7 @@ func (w *world) config(change ...func(*Config)) Config {
 			LargeZone: DefaultLargeZone, UnhealthyShare: DefaultUnhealthyShare,
 		},
 	}
-	if w.slow.read != nil || w.slow.wrote != nil {
+	if w.slow.renew != nil || w.slow.wrote != nil {
 		w.slow.Clientset = w.client
 		config.Client, config.LeaseClient = w.slow, w.client
 	}
@@ -173,9 +199,9 @@ func (w *world) renewAll() {
 }
 
 func (w *world) renew(name string) {
-	object, err := w.leases.Get(leasesResource, corev1.NamespaceNodeLease, name) // also when the Keeper cannot read
-	if err != nil {
-		return // a node whose kubelet has no lease
+	object, err := w.leases.Get(leasesResource, corev1.NamespaceNodeLease, name)
+	if err != nil || w.unwritable.Load() {
+		return // a node whose kubelet has no lease, or cannot renew it
 	}
 	lease := object.(*coordinationv1.Lease).DeepCopy()
 	lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
@@ -489,6 +515,15 @@ func (l *leaseWatch) hangs() { l.hung.Store(true) }
 func (l *leaseWatch) isFoundDead() {
 	l.breaks()
 	l.hung.Store(false)
+}
+
+// reconnects ends it, too. What the watch kept back comes with a list: the fake clientset's next watch does not bring it, as a
+// real API server's does.
+func (l *leaseWatch) reconnects() {
+	if l.hung.Load() {
+		l.isFoundDead()
+		time.AfterFunc(time.Second, l.mends)
+	}
 }
 
 // through passes on what a watch brings while it does not hang.

@@ -13,49 +13,44 @@ import (
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/node/topology"
+
+	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 )
 
 // excludedFromDisruption is the label of nodes that do not count when the state of a zone is told.
 const excludedFromDisruption = "node.kubernetes.io/exclude-disruption"
 
-// zones counts the nodes of each zone that are not ready, and says whose turn it is to be tainted
-// NoExecute. Safe for concurrent use.
+// zones counts the nodes of each zone that are not ready, and says whose turn it is to be tainted NoExecute. It calls nobody:
+// what follows from a change is returned as news. Safe for concurrent use.
 type zones struct {
 	policy Policy
 	log    logr.Logger
-	// silent reports whether the grace period of a node is over: such a node counts as not ready even before a live
-	// read has shown that it is, since what many have in common must be known before the first is tainted.
-	silent func(name string, now time.Time) bool
-	// wake makes a node be looked at again. It is called with the lock held.
-	wake func(name string)
-	// recovered is called when it is no longer certain that every zone is fully disrupted.
-	recovered func(now time.Time)
 
-	mu      sync.Mutex
-	members map[string]member
-	zones   map[string]*zone
-	swept   time.Time // when all nodes were last looked at
-	allFull bool      // every zone is fully disrupted: nobody is tainted NoExecute
-	certain bool      // and that was certain once, of every node: nobody keeps such a taint either
+	mu        sync.Mutex
+	begun     bool // all nodes were counted once: of some of them alone no state can be told
+	members   map[string]member
+	zones     map[string]*zone
+	full      bool // every zone is fully disrupted: nobody is tainted NoExecute
+	disrupted bool // and that was certain once, of every node: nobody keeps such a taint either
 }
-
-// sweepEvery bounds how often all nodes are looked at because some fell silent: when 15,000 do within ten
-// seconds, each of them would otherwise be a reason.
-const sweepEvery = 100 * time.Millisecond
 
 // member is a node as it counts in its zone.
 type member struct {
 	zone   string
-	counts bool // it is not excluded from disruption checks
-	ready  bool
-	// suspected: it counts as not ready, but nobody knows yet whether it is. That holds others back, and takes nothing off.
-	suspected bool
+	counts bool     // it is not excluded from disruption checks
+	ready  bool     // it says so
+	heard  standing // when all were counted last
 }
+
+func (m member) down() bool { return !m.ready || m.heard != heard }
+
+// unsure: it counts as not ready, but may be. That holds others back, and takes nothing off.
+func (m member) unsure() bool { return m.ready && m.heard == doubtful }
 
 // zone is a zone that was seen once. It stays known when its nodes have gone.
 type zone struct {
 	size, notReady int // of the nodes that count
-	suspected      int // of those that are not ready
+	unsure         int // of those that are not ready
 	state          State
 	rate           float32
 	limiter        *rate.Limiter
@@ -64,11 +59,14 @@ type zone struct {
 	tainted        int                  // how many turns were used
 }
 
+// news is what follows from a change.
+type news struct {
+	wake      []string // the nodes whose plan can be another
+	recovered bool     // every zone was fully disrupted, and is no longer
+}
+
 func newZones(policy Policy, log logr.Logger) *zones {
-	return &zones{
-		policy: policy, log: log, members: map[string]member{}, zones: map[string]*zone{},
-		silent: func(string, time.Time) bool { return false }, wake: func(string) {}, recovered: func(time.Time) {},
-	}
+	return &zones{policy: policy, log: log, members: map[string]member{}, zones: map[string]*zone{}}
 }
 
 // Turn is the answer to a node that asks to be tainted NoExecute.
@@ -79,6 +77,8 @@ type Turn struct {
 	Wait time.Duration
 	// Held says what holds it back.
 	Held Held
+	// Next is the node that is next now, if the turn made it so.
+	Next []string
 }
 
 // Held is why a node has to wait. It is comparable, to tell whether something new can be said.
@@ -91,68 +91,88 @@ type Held struct {
 	AllZones bool
 }
 
-// put notes a node, as it is now.
-func (z *zones) put(node *corev1.Node, ready bool, now time.Time) {
-	z.note(node, memberOf(node, ready), now)
-}
-
-// suspect notes a node that seems silent, when nobody can tell yet whether it is.
-func (z *zones) suspect(node *corev1.Node, now time.Time) {
-	next := memberOf(node, false)
-	next.suspected = isReady(node)
-	z.note(node, next, now)
-}
-
-func (z *zones) note(node *corev1.Node, next member, now time.Time) {
+// put notes what a node's object says. It may show that the node is heard again; that it is not is for a count of all to say.
+func (z *zones) put(node *corev1.Node, is standing, now time.Time) news {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	known, seen := z.members[node.Name]
+	next := memberOf(node)
+	next.heard = min(known.heard, is)
 	if seen && known == next {
-		return
+		return news{}
 	}
-	if seen {
-		z.uncount(known)
-		if known.zone != next.zone {
-			z.leave(node.Name, known.zone)
-		}
+	var moved []string
+	if seen && known.zone != next.zone {
+		moved = z.leave(node.Name, known.zone)
 	}
-	z.members[node.Name] = next
-	z.count(next)
-	if !next.ready && now.Sub(z.swept) >= sweepEvery { // all that fell at this moment at once: states in between would cost the zone a turn
-		z.countSilent(now)
-	}
-	z.evaluate(now)
+	z.set(node.Name, next)
+	return z.evaluate(now, moved)
 }
 
-// prime notes all nodes at once, before the first is looked at: of some of them alone no state can be told. The
-// latest turn of a zone is the one that its taints tell of, so that a restart gives no other.
-func (z *zones) prime(nodes []*corev1.Node, now time.Time) {
+// remove notes that a node is gone.
+func (z *zones) remove(name string, now time.Time) news {
 	z.mu.Lock()
 	defer z.mu.Unlock()
+	known, seen := z.members[name]
+	if !seen {
+		return news{}
+	}
+	z.uncount(known)
+	next := z.leave(name, known.zone)
+	delete(z.members, name)
+	return z.evaluate(now, next)
+}
+
+// count notes which nodes are not heard, all at once: what many have in common must be known before the first is tainted.
+func (z *zones) count(unheard map[string]standing, now time.Time) news {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return z.evaluate(now, z.countAll(unheard))
+}
+
+func (z *zones) countAll(unheard map[string]standing) (changed []string) {
+	for name, m := range z.members {
+		if m.heard != unheard[name] {
+			m.heard = unheard[name]
+			z.set(name, m)
+			changed = append(changed, name)
+		}
+	}
+	return changed
+}
+
+// begin begins to tell states. The latest turn of a zone is the one that the taints of its nodes tell of, so that a restart gives
+// no other.
+func (z *zones) begin(nodes []*nodecache.Node, unheard map[string]standing, now time.Time) news {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.begun = true
 	turns := map[string]time.Time{}
 	for _, node := range nodes {
-		m := memberOf(node, isReady(node))
-		if known, seen := z.members[node.Name]; seen {
-			z.uncount(known)
-		}
-		z.members[node.Name] = m
-		z.count(m)
-		if at := taintedAt(node); at.After(turns[m.zone]) {
+		m := memberOf(node.Node)
+		z.set(node.Name, m)
+		if at := taintedAt(node.Node); at.After(turns[m.zone]) {
 			turns[m.zone] = at
 		}
 	}
-	z.evaluate(now) // since its latest turn a zone has had the rate that it has now
+	told := z.evaluate(now, z.countAll(unheard)) // since its latest turn a zone has had the rate that it has now
 	for key, at := range turns {
 		if at.After(now) {
 			at = now
 		}
 		z.zone(key).limiter.AllowN(at, 1)
 	}
+	return told
 }
 
-func memberOf(node *corev1.Node, ready bool) member {
+func memberOf(node *corev1.Node) member {
 	_, excluded := node.Labels[excludedFromDisruption]
-	return member{zone: topology.GetZoneKey(node), counts: !excluded, ready: ready}
+	return member{zone: topology.GetZoneKey(node), counts: !excluded, ready: isReady(node)}
+}
+
+func isReady(node *corev1.Node) bool {
+	ready := condition(node, corev1.NodeReady)
+	return ready != nil && ready.Status == corev1.ConditionTrue
 }
 
 // taintedAt returns when a node was tainted NoExecute for its readiness; zero if it was not, or nobody knows.
@@ -166,54 +186,41 @@ func taintedAt(node *corev1.Node) time.Time {
 	return latest
 }
 
-func isReady(node *corev1.Node) bool {
-	ready := condition(node, corev1.NodeReady)
-	return ready != nil && ready.Status == corev1.ConditionTrue
-}
-
-// forget notes that a node is gone.
-func (z *zones) forget(name string, now time.Time) {
+// silent reports whether a node was silent when all were counted last.
+func (z *zones) silent(name string) bool {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	known, seen := z.members[name]
-	if !seen {
-		return
-	}
-	z.uncount(known)
-	z.leave(name, known.zone)
-	delete(z.members, name)
-	z.evaluate(now)
+	return z.members[name].heard == silent
 }
 
 // allDisrupted reports whether it is certain that every zone is fully disrupted.
 func (z *zones) allDisrupted() bool {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	return z.certain
+	return z.disrupted
 }
 
-// turn asks, for a node that was put before, whether it may be tainted NoExecute now. A turn that was
-// granted stays so until it is used or given up, so that a patch that fails costs no second one.
+// turn asks, for a node that was put before, whether it may be tainted NoExecute now. A turn that was granted stays so until it is
+// used or given up, so that a patch that fails costs no second one.
 func (z *zones) turn(name string, now time.Time) Turn {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	at := z.zone(z.members[name].zone)
+	key := z.members[name].zone
+	at := z.zone(key)
 	if at.rate > 0 && now.Before(at.granted[name]) {
 		return Turn{Granted: true}
 	}
 	if !slices.Contains(at.line, name) {
 		at.line = append(at.line, name)
 	}
-	if at.line[0] == name && at.ripe(now) {
-		z.countSilent(now)
-		if at.rate > 0 && slices.Contains(at.line, name) && at.limiter.AllowN(now, 1) {
-			z.leave(name, z.members[name].zone)
-			at.granted[name] = now.Add(time.Duration(float64(time.Second) / float64(at.rate)))
-			return Turn{Granted: true}
-		}
+	first := at.line[0] == name
+	if first && at.ripe(now) && at.limiter.AllowN(now, 1) {
+		next := z.leave(name, key)
+		at.granted[name] = now.Add(time.Duration(float64(time.Second) / float64(at.rate)))
+		return Turn{Granted: true, Next: next}
 	}
-	turn := Turn{Held: z.held(z.members[name].zone)}
-	if at.rate > 0 && at.line[0] == name {
+	turn := Turn{Held: z.held(key)}
+	if at.rate > 0 && first {
 		turn.Wait = at.ripeIn(now)
 	}
 	return turn
@@ -230,13 +237,14 @@ func (z *zones) used(name string) {
 	}
 }
 
-// giveUp notes that a node need not be tainted any more.
-func (z *zones) giveUp(name string) {
+// giveUp notes that a node need not be tainted any more, and returns the node that is next then.
+func (z *zones) giveUp(name string) []string {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if known, seen := z.members[name]; seen {
-		z.leave(name, known.zone)
+		return z.leave(name, known.zone)
 	}
+	return nil
 }
 
 func (z *zones) zone(key string) *zone {
@@ -251,109 +259,97 @@ func (z *zones) zone(key string) *zone {
 	return known
 }
 
-func (z *zones) count(m member) {
-	at := z.zone(m.zone)
+// set counts a node as it is now.
+func (z *zones) set(name string, m member) {
+	if known, seen := z.members[name]; seen {
+		z.uncount(known)
+	}
+	z.members[name] = m
+	z.zone(m.zone).add(m, 1)
+}
+
+func (z *zones) uncount(m member) { z.zone(m.zone).add(m, -1) }
+
+func (at *zone) add(m member, count int) {
 	if !m.counts {
 		return
 	}
-	at.size++
-	if !m.ready {
-		at.notReady++
+	at.size += count
+	if m.down() {
+		at.notReady += count
 	}
-	if m.suspected {
-		at.suspected++
-	}
-}
-
-func (z *zones) uncount(m member) {
-	at := z.zone(m.zone)
-	if !m.counts {
-		return
-	}
-	at.size--
-	if !m.ready {
-		at.notReady--
-	}
-	if m.suspected {
-		at.suspected--
+	if m.unsure() {
+		at.unsure += count
 	}
 }
 
-// leave takes a node out of the line of its zone, and wakes the one that is next then.
-func (z *zones) leave(name, key string) {
+// leave takes a node out of the line of its zone, and returns the one that is next then.
+func (z *zones) leave(name, key string) []string {
 	at := z.zone(key)
 	delete(at.granted, name)
 	i := slices.Index(at.line, name)
 	if i < 0 {
-		return
+		return nil
 	}
 	at.line = slices.Delete(at.line, i, i+1)
-	if i == 0 && len(at.line) > 0 {
-		z.wake(at.line[0])
+	if i > 0 {
+		return nil
 	}
+	return at.next()
 }
 
-// countSilent counts the nodes as not ready whose grace period is over.
-func (z *zones) countSilent(now time.Time) {
-	z.swept = now
-	found := false
-	for name, m := range z.members {
-		if !m.ready || !z.silent(name, now) {
-			continue
-		}
-		z.uncount(m)
-		m.ready, m.suspected = false, true
-		z.members[name] = m
-		z.count(m)
-		found = true
+// next returns the node that is next, if any waits.
+func (at *zone) next() []string {
+	if len(at.line) == 0 {
+		return nil
 	}
-	if found {
-		z.evaluate(now)
-	}
+	return []string{at.line[0]}
 }
 
 // evaluate tells the state and rate of each zone from its counts, and what follows.
-func (z *zones) evaluate(now time.Time) {
-	was := z.certain
-	z.allFull = z.everyZoneFull()
-	z.certain = z.allFull && (was || z.nobodyIsSuspected())
+func (z *zones) evaluate(now time.Time, wake []string) news {
+	if !z.begun {
+		return news{}
+	}
+	told := news{wake: wake}
+	was := z.disrupted
+	z.full = z.everyZoneFull()
+	z.disrupted = z.full && (was || z.everybodyIsSure())
 	for key, at := range z.zones {
-		state := z.policy.State(at.size, at.notReady)
-		next := z.policy.RateOf(state, at.size)
-		if z.allFull {
-			next = 0
-		}
-		if state != at.state {
-			z.log.Info("A zone is in another state", "zone", ZoneName(key), "state", state, "before", at.state, "nodes", at.size, "notReady", at.notReady, "nodesPerSecond", next)
-		}
-		at.state = state
-		if next != at.rate {
-			at.setRate(next, now)
-			if len(at.line) > 0 {
-				z.wake(at.line[0])
-			}
+		if z.retell(key, at, now) {
+			told.wake = append(told.wake, at.next()...)
 		}
 	}
-	if z.certain == was {
-		return
+	if z.disrupted == was {
+		return told
 	}
-	if z.certain {
+	if z.disrupted {
 		z.log.Info("Every zone is fully disrupted, so the control plane is the likelier culprit: NoExecute taints for readiness are taken off, and none is set")
 	} else {
 		z.log.Info("Some nodes are ready again: every node has its grace period anew, and zones taint at their rate")
-		z.recovered(now)
+		told.recovered = true
 	}
 	for name := range z.members {
-		z.wake(name)
+		told.wake = append(told.wake, name)
 	}
+	return told
 }
 
-func (z *zones) nobodyIsSuspected() bool {
-	for _, at := range z.zones {
-		if at.suspected > 0 {
-			return false
-		}
+// retell tells the state and rate of a zone, and reports whether its rate has changed.
+func (z *zones) retell(key string, at *zone, now time.Time) bool {
+	state := z.policy.State(at.size, at.notReady)
+	next := z.policy.RateOf(state, at.size)
+	if z.full {
+		next = 0
 	}
+	if state != at.state {
+		z.log.Info("A zone is in another state", "zone", ZoneName(key), "state", state, "before", at.state, "nodes", at.size, "notReady", at.notReady, "nodesPerSecond", next)
+	}
+	at.state = state
+	if next == at.rate {
+		return false
+	}
+	at.setRate(next, now)
 	return true
 }
 
@@ -372,9 +368,18 @@ func (z *zones) everyZoneFull() bool {
 	return found
 }
 
+func (z *zones) everybodyIsSure() bool {
+	for _, at := range z.zones {
+		if at.unsure > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 func (z *zones) held(key string) Held {
 	at := z.zone(key)
-	return Held{Zone: ZoneName(key), State: at.state, Size: at.size, NotReady: at.notReady, Rate: at.rate, AllZones: z.allFull}
+	return Held{Zone: ZoneName(key), State: at.state, Size: at.size, NotReady: at.notReady, Rate: at.rate, AllZones: z.full}
 }
 
 // setRate changes how fast turns come. What has gathered of a turn is kept, or one node that flaps could

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -28,7 +30,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/config"
 	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
+	"github.com/taintkeeper/taintkeeper/internal/nodetaintrule"
 )
 
 // ruleCluster is a cluster of its own for rules, since what follows them looks at every node.
@@ -46,7 +50,7 @@ func newRuleCluster(t *testing.T) *ruleCluster {
 	own, err := localcluster.Start(context.WithoutCancel(t.Context()), localcluster.Config{
 		Without:       []localcluster.Component{localcluster.ControllerManager, localcluster.Scheduler, localcluster.Kwok},
 		Audit:         true,
-		APIServerArgs: []string{"--audit-policy-file=" + policy},
+		APIServerArgs: []string{"--audit-policy-file=" + policy, "--enable-admission-plugins=NodeRestriction"},
 	})
 	must(t, err)
 	t.Cleanup(func() {
@@ -114,7 +118,7 @@ func relax(schema *apiextensionsv1.JSONSchemaProps) {
 	}
 }
 
-// keep runs node health as the user that config/rbac.yaml makes, until it is stopped or the test ends. It never finds a
+// keep runs node health and the rules as the user that config/rbac.yaml makes, until it is stopped or the test ends. It never finds a
 // node silent.
 func (c *ruleCluster) keep(t *testing.T) (stop func()) {
 	t.Helper()
@@ -126,14 +130,19 @@ func (c *ruleCluster) keep(t *testing.T) (stop func()) {
 	must(t, err)
 	rules, err := client.NewWithWatch(access, client.Options{Scheme: known})
 	must(t, err)
-	keeper, err := nodehealth.New(nodehealth.Config{Client: clients, Rules: rules, Grace: nodehealth.Grace{Monitor: time.Hour, Startup: time.Hour}})
+	nodes := nodecache.New(clients)
+	keeper, err := nodehealth.New(nodehealth.Config{Client: clients, Nodes: nodes, Grace: nodehealth.Grace{Monitor: time.Hour, Startup: time.Hour}})
+	must(t, err)
+	follower, err := nodetaintrule.New(nodetaintrule.Config{Client: clients, Rules: rules, Nodes: nodes})
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- keeper.Run(ctx) }()
+	var running errgroup.Group
+	running.Go(func() error { return nodes.Run(ctx) })
+	running.Go(func() error { return keeper.Run(ctx) })
+	running.Go(func() error { return follower.Run(ctx) })
 	stop = sync.OnceFunc(func() {
 		cancel()
-		must(t, <-ended)
+		must(t, running.Wait())
 	})
 	t.Cleanup(stop)
 	eventually(t, "the keeper knows the nodes", func(context.Context) error {
@@ -218,6 +227,7 @@ func TestRulesOnARealAPIServer(t *testing.T) {
 	t.Run("what got in before is told what is wrong with it", func(t *testing.T) { c.testOldRules(t) })
 	t.Run("what cannot be meant is refused", func(t *testing.T) { c.testRefusals(t) })
 	t.Run("a rule taints and is shown", func(t *testing.T) { c.testLife(t) })
+	t.Run("a kubelet cannot say whose a taint is", func(t *testing.T) { c.testKubelet(t) })
 	stop()
 	c.keep(t)
 	t.Run("a restart changes nothing", func(t *testing.T) { c.testRestart(t) })
@@ -334,6 +344,9 @@ func (c *ruleCluster) testRefusals(t *testing.T) {
 			}
 		})
 	}
+	if err := c.admin.Create(t.Context(), rule(strings.Repeat("x", v1alpha1.LongestName+1))); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "a shorter name") {
+		t.Errorf("a rule with too long a name is answered by %v", err)
+	}
 	accepted := map[string][]func(map[string]any){
 		"all":            {with("1h30m", "after"), with("500ms", "clearAfter"), with("10%", "maxTainted"), with("a.b_c-1", "taint", "value"), with(true, "dryRun")},
 		"zero":           {with(int64(0), "maxTainted"), with("0s", "after"), with("plain", "taint", "key")},
@@ -388,6 +401,40 @@ func (c *ruleCluster) testLife(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// testKubelet tries what a kubelet could do about the taints of its own node. node-c has the rule's.
+func (c *ruleCluster) testKubelet(t *testing.T) {
+	config := rest.CopyConfig(c.AdminConfig())
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:node:node-c", Groups: []string{"system:nodes", "system:masters"}} // what RBAC lets it do is not the question
+	kubelet, err := kubernetes.NewForConfig(config)
+	must(t, err)
+	label := v1alpha1.TaintedLabelPrefix + "deadlock"
+	node, err := c.clients.CoreV1().Nodes().Get(t.Context(), "node-c", metav1.GetOptions{})
+	must(t, err)
+	if node.Labels[label] == "" {
+		t.Fatalf("node-c has no label %s: %v", label, node.Labels)
+	}
+	for what, patch := range map[string]string{
+		"its taints":       `{"spec":{"taints":null}}`,
+		"the rule's label": `{"metadata":{"labels":{"` + label + `":null}}}`,
+		"its value":        `{"metadata":{"labels":{"` + label + `":"other"}}}`,
+		"another such one": `{"metadata":{"labels":{"` + v1alpha1.TaintedLabelPrefix + `late":"` + node.Labels[label] + `"}}}`,
+	} {
+		for _, subresource := range [][]string{nil, {"status"}} {
+			_, err := kubelet.CoreV1().Nodes().Patch(t.Context(), "node-c", types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresource...)
+			if what == "its taints" && subresource != nil && err == nil {
+				continue // the API server leaves them as they are
+			}
+			if !apierrors.IsForbidden(err) {
+				t.Errorf("a kubelet may change %s of its node (%s): %v", what, subresource, err)
+			}
+		}
+	}
+	if _, err := kubelet.CoreV1().Nodes().Patch(t.Context(), "node-c", types.MergePatchType, []byte(`{"metadata":{"annotations":{"x":"y"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Errorf("a kubelet may not annotate its node: %v", err) // then the above would say nothing
+	}
+	c.tainted(t, "node-a", "node-c")
 }
 
 // testRestart adds a node after a restart: what the next plan says of all follows from what is written on them. The nodes

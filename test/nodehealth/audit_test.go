@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
 )
 
 // auditPolicy notes every finished call of Taintkeeper's, those that change a node with what came of it.
@@ -119,7 +120,11 @@ func checkUsed() error {
 	role := &rbacv1.ClusterRole{Rules: []rbacv1.PolicyRule{{Resources: []string{"nodes/status"}, Verbs: []string{"patch"}}}}
 	leases := &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease},
-		Rules:      []rbacv1.PolicyRule{{Resources: []string{"leases"}, Verbs: []string{"get", "watch"}}}, // an older API server wants lists, too
+		Rules: []rbacv1.PolicyRule{
+			{Resources: []string{"leases"}, Verbs: []string{"watch"}}, // an older API server wants lists, too
+			{Resources: []string{"leases"}, ResourceNames: []string{nodehealth.OwnLease}, Verbs: []string{"patch"}},
+			{Resources: []string{"namespaces"}, ResourceNames: []string{corev1.NamespaceNodeLease}, Verbs: []string{"get"}},
+		},
 	}
 	if unused := localcluster.UnusedRights([]client.Object{role, leases}, calls); len(unused) > 0 {
 		return fmt.Errorf("charts/taintkeeper/templates/rbac.yaml gives node health rights that nothing used: %v", unused)

@@ -31,7 +31,8 @@ func TestTheNodesOfASilentZoneAreTaintedAtItsRateAndOtherZonesAreUntouched(t *te
 		}
 	}
 	tainted := s.executions(t, a)
-	if gap := tainted[1].Received.Sub(answered); gap < rate {
+	const noted = 20 * time.Millisecond // after an answer was sent the audit log notes it
+	if gap := tainted[1].Received.Sub(answered); gap < rate-noted {
 		t.Errorf("the second node was tainted %s after the first turn, want at least %s", gap, rate)
 	}
 	// A restart gives no turn: of the latest the taint's timeAdded tells, which knows whole seconds only.

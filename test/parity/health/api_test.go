@@ -4,6 +4,7 @@
 package health
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
@@ -116,10 +118,18 @@ func (w *world) update(action clienttesting.UpdateActionImpl) (runtime.Object, e
 	return w.write(&after), nil
 }
 
-// patch answers the patches there are: of a node, of its status, and of an event that is told again.
+// patch answers the patches there are: of a node, of its status, of our own lease, and of an event that is told again.
 func (w *world) patch(action clienttesting.PatchActionImpl) (runtime.Object, error) {
 	if action.Resource.Resource == "events" {
 		return &corev1.Event{}, nil
+	}
+	if action.Resource.Resource == "leases" && action.PatchType == types.ApplyPatchType {
+		lease := &coordinationv1.Lease{}
+		if err := json.Unmarshal(action.Patch, lease); err != nil {
+			return nil, err
+		}
+		w.cluster.putLease(lease.Name, lease)
+		return lease, nil
 	}
 	if action.Resource.Resource != "nodes" {
 		return nil, arena.Unexpected(action)

@@ -107,7 +107,7 @@ func (t *trial) explain() map[string]agreement {
 // in the next pass, within a period. The grace period is a multiple of it, and a pass comes a few
 // microseconds later than a period after the last, so the pass in which it is over finds it over. A
 // turn is then taken at the next tick, and each turn before it was late by a tick as well: the nodes
-// of a history's zone are ten at most. Ours in turn comes back a millisecond late.
+// of a history's zone are ten at most. Ours in turn finds silence with its next echo, and comes back a millisecond late.
 const tolerance = period + 11*tick
 
 // agree reports whether upstream does what ours does, somewhat later. What depends on more than the
@@ -119,7 +119,7 @@ func agree(ours, upstream []look) bool {
 	} {
 		if !slices.EqualFunc(aspect(ours, part), aspect(upstream, part), func(a, b look) bool {
 			late := b.at - a.at
-			return a.same(b, tolerance+resolution) && late >= -exactly && late <= tolerance
+			return a.same(b, tolerance+resolution) && late >= -exactly-echoEach && late <= tolerance
 		}) {
 			return false
 		}

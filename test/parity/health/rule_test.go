@@ -15,7 +15,8 @@ import (
 )
 
 // rule predicts ours: whatever follows from what happens follows at once, and silence counts from the
-// instant at which the last sign of life was seen. A NoExecute taint waits for its turn in its zone.
+// instant at which the last sign of life was seen. It is found with the next echo of ours. A NoExecute taint waits for its turn
+// in its zone.
 //
 // Where several nodes began to wait at the same instant it follows ours: who is first of them is a
 // matter of luck.
@@ -24,6 +25,7 @@ type rule struct {
 	looks   outcome
 	ours    outcome // what is followed
 	now     time.Duration
+	began   time.Duration // the process that runs
 	running bool
 
 	heartbeats map[string]sign
@@ -104,7 +106,7 @@ func (r *rule) start() {
 	if r.running {
 		return
 	}
-	r.running = true
+	r.running, r.began = true, r.now
 	r.heartbeats, r.renewals = map[string]sign{}, map[string]sign{}
 	r.lanes, r.allFull = map[string]*lane{}, false
 	for _, node := range r.cluster.nodes {
@@ -140,7 +142,13 @@ func (r *rule) seeLease(lease *coordinationv1.Lease) {
 	}
 }
 
-// silentAt is when the grace period of a node is over; never if it is Unknown already.
+// echoEach is how long it takes from one echo to the next, and settling what a node is given by a process that begins.
+const (
+	echoEach = sec
+	settling = 20 * sec
+)
+
+// silentAt is the echo after the grace period of a node; never if it is Unknown already.
 func (r *rule) silentAt(node *corev1.Node) time.Duration {
 	if readiness(node) == corev1.ConditionUnknown {
 		return never
@@ -149,8 +157,12 @@ func (r *rule) silentAt(node *corev1.Node) time.Duration {
 	if renewed, ok := r.renewals[node.Name]; ok {
 		seen = max(seen, renewed.seen)
 	}
-	return seen + graceOf(node)
+	over := seen + graceOf(node) - r.began
+	over = max(over, min(over+settling, settling-1))
+	return r.began + over - mod(over, echoEach) + echoEach
 }
+
+func mod(a, b time.Duration) time.Duration { return (a%b + b) % b }
 
 // never is after the end of every history.
 const never = time.Duration(1<<63 - 1)

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package nodehealth
+package nodetaintrule
 
 import (
 	"encoding/json"
@@ -66,7 +66,7 @@ func TestTheAPIServerSaysTheSameAsTheController(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, sentence := range []string{aboutReady, aboutUnknown, withoutABound} {
+	for _, sentence := range []string{aboutReady, aboutUnknown, withoutABound, tooLong} {
 		if !strings.Contains(string(text), `"message":"`+sentence+`"`) {
 			t.Errorf("config/crd.yaml does not say %q", sentence)
 		}
@@ -76,7 +76,7 @@ func TestTheAPIServerSaysTheSameAsTheController(t *testing.T) {
 func TestARuleThatBecomesInvalidFreezesWhatStands(t *testing.T) {
 	for name, flaw := range flaws {
 		t.Run(name, func(t *testing.T) {
-			playRules(t, func(t *testing.T, w *ruleWorld) {
+			play(t, func(t *testing.T, w *world) {
 				w.addZone("a", 6)
 				w.addRule("deadlock", evicts, atMost(intstr.FromInt32(4)))
 				w.run()
@@ -119,8 +119,17 @@ func TestARuleThatBecomesInvalidFreezesWhatStands(t *testing.T) {
 	}
 }
 
+func TestTheNameOfARuleHasToFitIntoALabel(t *testing.T) {
+	for length, want := range map[int]string{v1alpha1.LongestName: v1alpha1.ReasonAccepted, v1alpha1.LongestName + 1: v1alpha1.ReasonInvalid} {
+		object := aRule(func(r *v1alpha1.NodeTaintRule) { r.Name = strings.Repeat("x", length) })
+		if got := judge(object, nil); got.reason != want {
+			t.Errorf("a name of %d characters is %s: %s", length, got.reason, got.message)
+		}
+	}
+}
+
 // wantInvalid wants the status and an event to say in one sentence what is wrong with the rule.
-func (w *ruleWorld) wantInvalid(says string) {
+func (w *world) wantInvalid(says string) {
 	w.t.Helper()
 	rule := w.rule("deadlock")
 	accepted := rule.Status.Conditions[0]
@@ -138,12 +147,11 @@ func (w *ruleWorld) wantInvalid(says string) {
 func TestARuleThatIsInvalidFromTheBeginningTaintsNothing(t *testing.T) {
 	for name, flaw := range flaws {
 		t.Run(name, func(t *testing.T) {
-			playRules(t, func(_ *testing.T, w *ruleWorld) {
+			play(t, func(_ *testing.T, w *world) {
 				nodes := w.addZone("a", 3)
 				w.addRule("deadlock", evicts, atMost(intstr.FromInt32(3)), flaw.edit)
 				w.run()
 				w.locks(nodes...)
-				w.falls(nodes...)
 				w.until(5 * time.Minute)
 				w.wantDeadlocked()
 				w.wantInvalid(flaw.says)
@@ -157,13 +165,13 @@ func TestARuleThatIsInvalidFromTheBeginningTaintsNothing(t *testing.T) {
 }
 
 func TestAnInvalidRuleStopsNodesThatWereChosenAndNotYetTainted(t *testing.T) {
-	playRules(t, func(_ *testing.T, w *ruleWorld) {
+	play(t, func(_ *testing.T, w *world) {
 		nodes := w.addZone("a", 4)
 		w.addRule("deadlock")
 		w.run()
 		var away atomic.Bool
 		away.Store(true)
-		w.on("nodes", "", func() error {
+		w.onPatch(func() error {
 			if away.Load() {
 				return apierrors.NewInternalError(errors.New("failed calling webhook"))
 			}
@@ -185,7 +193,7 @@ func TestAnInvalidRuleStopsNodesThatWereChosenAndNotYetTainted(t *testing.T) {
 // A rule may be about a pressure, as long as it is not about what a disruption makes of it.
 func TestARuleAboutAPressureWorks(t *testing.T) {
 	for _, status := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse} {
-		playRules(t, func(_ *testing.T, w *ruleWorld) {
+		play(t, func(_ *testing.T, w *world) {
 			w.addNode("n", "a", func(n *corev1.Node) {
 				n.Status.Conditions = slices.DeleteFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodePIDPressure })
 			})

@@ -1,12 +1,11 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package nodehealth
+package nodetaintrule
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -15,214 +14,19 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
-const (
-	deadlock     = corev1.NodeConditionType("KernelDeadlock")
-	deadlocked   = "example.com/deadlock:NoSchedule"
-	planningTime = togetherWithin + time.Millisecond
-)
-
-// ruleWorld is a world with rules.
-type ruleWorld struct {
-	*world
-
-	rules   client.WithWatch
-	writes  atomic.Int32 // of rules
-	missing atomic.Bool  // the resource is not installed
-}
-
-// plainLister tells client-go that the fake client cannot send a list through a watch.
-type plainLister struct{ client.WithWatch }
-
-func (plainLister) IsWatchListSemanticsUnSupported() bool { return true }
-
-func playRules(t *testing.T, test func(t *testing.T, w *ruleWorld)) {
-	t.Helper()
-	play(t, func(t *testing.T, plain *world) {
-		w := &ruleWorld{world: plain}
-		scheme, err := v1alpha1.NewScheme()
-		w.must(nil, err)
-		var begun watch.Interface // with a list, so that nothing is lost before the watch
-		w.rules = plainLister{fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.NodeTaintRule{}).WithInterceptorFuncs(interceptor.Funcs{
-			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-				if w.missing.Load() {
-					return &meta.NoKindMatchError{GroupKind: v1alpha1.GroupVersion.WithKind("NodeTaintRule").GroupKind()}
-				}
-				if isReflectors(options) {
-					var err error
-					if begun, err = c.Watch(ctx, list, options...); err != nil {
-						return err
-					}
-				}
-				return c.List(ctx, list, options...)
-			},
-			Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
-				if stream := begun; stream != nil {
-					begun = nil
-					return stream, nil
-				}
-				return c.Watch(ctx, list, options...)
-			},
-			Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
-				w.writes.Add(1)
-				return c.Patch(ctx, object, patch, options...)
-			},
-			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
-				w.writes.Add(1)
-				return c.SubResource(sub).Patch(ctx, object, patch, options...)
-			},
-		}).Build()}
-		test(t, w)
-	})
-}
-
-// isReflectors reports whether a list is a reflector's, which says how old it may be.
-func isReflectors(options []client.ListOption) bool {
-	var all client.ListOptions
-	all.ApplyOptions(options)
-	return all.Raw != nil && all.Raw.ResourceVersion != ""
-}
-
-// run starts a Keeper that follows the rules.
-func (w *ruleWorld) run(change ...func(*Config)) {
-	w.t.Helper()
-	w.world.run(append([]func(*Config){func(c *Config) { c.Rules = w.rules }}, change...)...)
-	w.sleep(planningTime)
-}
-
-// addRule creates a rule for KernelDeadlock True.
-func (w *ruleWorld) addRule(name string, change ...func(*v1alpha1.NodeTaintRule)) {
-	w.t.Helper()
-	rule := &v1alpha1.NodeTaintRule{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(fmt.Sprint("uid-of-", name, time.Now().UnixNano())), CreationTimestamp: metav1.Now(), Generation: 1},
-		Spec: v1alpha1.NodeTaintRuleSpec{
-			Condition: v1alpha1.NodeTaintRuleCondition{Type: deadlock, Status: corev1.ConditionTrue},
-			Taint:     v1alpha1.NodeTaintRuleTaint{Key: "example.com/deadlock", Effect: corev1.TaintEffectNoSchedule},
-		},
-	}
-	for _, apply := range change {
-		apply(rule)
-	}
-	w.must(nil, w.rules.Create(w.t.Context(), rule))
-	w.settle()
-}
-
-// settle lets what was begun come to its end.
-func (w *ruleWorld) settle() {
-	for range 3 {
-		w.sleep(planningTime)
-	}
-}
-
-func (w *ruleWorld) rule(name string) *v1alpha1.NodeTaintRule {
-	w.t.Helper()
-	rule := &v1alpha1.NodeTaintRule{}
-	w.must(nil, w.rules.Get(w.t.Context(), client.ObjectKey{Name: name}, rule))
-	return rule
-}
-
-func (w *ruleWorld) changeRule(change func(*v1alpha1.NodeTaintRule)) {
-	w.t.Helper()
-	rule := w.rule("deadlock")
-	change(rule)
-	rule.Generation++
-	w.must(nil, w.rules.Update(w.t.Context(), rule))
-	w.settle()
-}
-
-func (w *ruleWorld) deleteRule(name string) {
-	w.t.Helper()
-	w.must(nil, w.rules.Delete(w.t.Context(), w.rule(name)))
-	w.settle()
-}
-
-func (w *ruleWorld) isGone(name string) bool {
-	return apierrors.IsNotFound(w.rules.Get(w.t.Context(), client.ObjectKey{Name: name}, &v1alpha1.NodeTaintRule{}))
-}
-
-// locks makes nodes report KernelDeadlock True, unlocks False.
-func (w *ruleWorld) locks(names ...string) {
-	w.t.Helper()
-	for _, name := range names {
-		w.report(name, deadlock, corev1.ConditionTrue)
-	}
-}
-
-func (w *ruleWorld) unlocks(names ...string) {
-	w.t.Helper()
-	for _, name := range names {
-		w.report(name, deadlock, corev1.ConditionFalse)
-	}
-}
-
-// deadlocked returns which nodes have a taint of the rules here.
-func (w *ruleWorld) deadlocked() []string {
-	w.t.Helper()
-	nodes, err := w.client.CoreV1().Nodes().List(w.t.Context(), metav1.ListOptions{})
-	w.must(nil, err)
-	var names []string
-	for _, node := range nodes.Items {
-		if slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "example.com/deadlock" }) {
-			names = append(names, node.Name)
-		}
-	}
-	return names
-}
-
-func (w *ruleWorld) wantDeadlocked(want ...string) {
-	w.t.Helper()
-	if got := w.deadlocked(); !slices.Equal(got, want) {
-		w.t.Errorf("after %s the nodes %q have the rule's taint, want %q", time.Since(w.start), got, want)
-	}
-}
-
-// wantStatus wants selected, matching, tainted and held, and the reasons of the conditions.
-func (w *ruleWorld) wantStatus(name string, counts [4]int32, reasons ...string) {
-	w.t.Helper()
-	rule := w.rule(name)
-	if got := [4]int32{rule.Status.Selected, rule.Status.Matching, rule.Status.Tainted, rule.Status.Held}; got != counts {
-		w.t.Errorf("after %s rule %s counts %v (selected, matching, tainted, held), want %v", time.Since(w.start), name, got, counts)
-	}
-	var got []string
-	for _, c := range rule.Status.Conditions {
-		got = append(got, c.Reason)
-	}
-	if !slices.Equal(got, reasons) {
-		w.t.Errorf("after %s rule %s has conditions with reasons %q, want %q: %v", time.Since(w.start), name, got, reasons, rule.Status.Conditions)
-	}
-	if rule.Status.ObservedGeneration != rule.Generation {
-		w.t.Errorf("the status of rule %s is about generation %d, not %d", name, rule.Status.ObservedGeneration, rule.Generation)
-	}
-}
-
-func atMost(bound intstr.IntOrString) func(*v1alpha1.NodeTaintRule) {
-	return func(r *v1alpha1.NodeTaintRule) { r.Spec.MaxTainted = &bound }
-}
-
-func comesAfter(d time.Duration) func(*v1alpha1.NodeTaintRule) {
-	return func(r *v1alpha1.NodeTaintRule) { r.Spec.After.Duration = d }
-}
-
-func goesAfter(d time.Duration) func(*v1alpha1.NodeTaintRule) {
-	return func(r *v1alpha1.NodeTaintRule) { r.Spec.ClearAfter.Duration = d }
-}
-
-func dryRun(r *v1alpha1.NodeTaintRule) { r.Spec.DryRun = true }
-
 func TestARulesTaintComesWhenTheConditionHasHeldForLongEnough(t *testing.T) {
-	playRules(t, func(t *testing.T, w *ruleWorld) {
+	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.addRule("deadlock", comesAfter(time.Minute))
 		w.run()
@@ -242,13 +46,13 @@ func TestARulesTaintComesWhenTheConditionHasHeldForLongEnough(t *testing.T) {
 		}
 		w.settle()
 		w.wantStatus("deadlock", [4]int32{3, 1, 1, 0}, "Accepted", "NoNodeHeld")
-		w.wantMetric("taintkeeper_rule_nodes", map[string]string{"rule": "deadlock", "state": "tainted"}, 1)
+		w.wantMetric("tainted", 1)
 		w.wantDeadlocked("a-0")
 	})
 }
 
 func TestAConditionThatFlapsNeverTaints(t *testing.T) {
-	playRules(t, func(t *testing.T, w *ruleWorld) {
+	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.addRule("deadlock", comesAfter(30*time.Second))
 		w.run()
@@ -264,7 +68,7 @@ func TestAConditionThatFlapsNeverTaints(t *testing.T) {
 }
 
 func TestARulesTaintGoesWhenTheConditionHasBeenOverForLongEnough(t *testing.T) {
-	playRules(t, func(t *testing.T, w *ruleWorld) {
+	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.addRule("deadlock", goesAfter(time.Minute))
 		w.run()
@@ -282,8 +86,8 @@ func TestARulesTaintGoesWhenTheConditionHasBeenOverForLongEnough(t *testing.T) {
 		w.wantDeadlocked("a-0", "a-1", "a-2")
 		w.until(72 * time.Second)
 		w.wantDeadlocked("a-1")
-		if text, ok := w.node("a-0").Annotations[v1alpha1.OwnedAnnotation]; ok {
-			t.Errorf("node a-0 still says that it has taints of rules: %s", text)
+		if label, ok := w.node("a-0").Labels[v1alpha1.TaintedLabelPrefix+"deadlock"]; ok {
+			t.Errorf("node a-0 still has the label of the rule: %s", label)
 		}
 		w.until(5 * time.Minute)
 		w.wantDeadlocked("a-1")
@@ -291,7 +95,7 @@ func TestARulesTaintGoesWhenTheConditionHasBeenOverForLongEnough(t *testing.T) {
 }
 
 func TestAConditionOfTheFutureCountsFromWhenItWasSeen(t *testing.T) {
-	playRules(t, func(_ *testing.T, w *ruleWorld) {
+	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 2)
 		w.addRule("deadlock", comesAfter(30*time.Second))
 		w.run()
@@ -309,7 +113,7 @@ func TestAConditionOfTheFutureCountsFromWhenItWasSeen(t *testing.T) {
 }
 
 func TestANodeThatIsNoLongerSelectedLosesTheTaintAtOnce(t *testing.T) {
-	playRules(t, func(_ *testing.T, w *ruleWorld) {
+	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 2)
 		w.addZone("b", 2)
 		selects := func(zone string) func(r *v1alpha1.NodeTaintRule) {
@@ -335,7 +139,7 @@ func TestANodeThatIsNoLongerSelectedLosesTheTaintAtOnce(t *testing.T) {
 func TestBeyondMaxTaintedNodesWaitAndAreReleasedInTheOrderOfTheirConditions(t *testing.T) {
 	for name, bound := range map[string]intstr.IntOrString{"as a number": intstr.FromInt32(2), "as a percentage, rounded down": intstr.FromString("29%")} {
 		t.Run(name, func(t *testing.T) {
-			playRules(t, func(t *testing.T, w *ruleWorld) {
+			play(t, func(t *testing.T, w *world) {
 				w.addZone("a", 10)
 				w.addRule("deadlock", atMost(bound))
 				w.run()
@@ -346,7 +150,7 @@ func TestBeyondMaxTaintedNodesWaitAndAreReleasedInTheOrderOfTheirConditions(t *t
 				w.settle()
 				w.wantDeadlocked("a-3", "a-7")
 				w.wantStatus("deadlock", [4]int32{10, 5, 2, 3}, "Accepted", "MaxTainted")
-				w.wantMetric("taintkeeper_rule_nodes", map[string]string{"rule": "deadlock", "state": "held"}, 3)
+				w.wantMetric("held", 3)
 				if events := w.did("event deadlock TaintHeld 1 node waits for taint " + deadlocked); len(events) != 1 {
 					t.Errorf("told at %v that nodes wait, want once", events)
 				}
@@ -368,10 +172,10 @@ func TestBeyondMaxTaintedNodesWaitAndAreReleasedInTheOrderOfTheirConditions(t *t
 }
 
 func TestNeverMoreThanMaxTaintedHaveTheTaintHoweverTheWritesGo(t *testing.T) {
-	playRules(t, func(t *testing.T, w *ruleWorld) {
+	play(t, func(t *testing.T, w *world) {
 		nodes := w.addZone("a", 8)
 		var calls atomic.Int32
-		w.on("nodes", "", func() error {
+		w.onPatch(func() error {
 			if calls.Add(1)%3 != 0 {
 				return apierrors.NewInternalError(errors.New("not now"))
 			}
@@ -400,18 +204,18 @@ func TestALoweredMaxTaintedStopsNodesThatWereChosenAndNotYetTainted(t *testing.T
 		reason    string
 	}{
 		"to none":     {intstr.FromInt32(0), 8, nil, [4]int32{8, 8, 0, 8}, "MaxTainted"},
-		"to some":     {intstr.FromInt32(2), 8, []string{"a-6", "a-7"}, [4]int32{8, 8, 2, 6}, "MaxTainted"},
-		"to a share":  {intstr.FromString("40%"), 8, []string{"a-5", "a-6", "a-7"}, [4]int32{8, 8, 3, 5}, "MaxTainted"},
+		"to some":     {intstr.FromInt32(2), 6, []string{"a-6", "a-7"}, [4]int32{8, 8, 2, 6}, "MaxTainted"},
+		"to a share":  {intstr.FromString("40%"), 5, []string{"a-5", "a-6", "a-7"}, [4]int32{8, 8, 3, 5}, "MaxTainted"},
 		"to too many": {intstr.FromInt32(9), 0, []string{"a-0", "a-1", "a-2", "a-3", "a-4", "a-5", "a-6", "a-7"}, [4]int32{8, 8, 8, 0}, "NoNodeHeld"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			playRules(t, func(t *testing.T, w *ruleWorld) {
+			play(t, func(t *testing.T, w *world) {
 				nodes := w.addZone("a", 8)
 				w.addRule("deadlock")
 				w.run()
 				var away atomic.Bool
 				away.Store(true)
-				w.on("nodes", "", func() error {
+				w.onPatch(func() error {
 					if away.Load() {
 						return apierrors.NewInternalError(errors.New("failed calling webhook"))
 					}
@@ -441,7 +245,7 @@ func TestALoweredMaxTaintedStopsNodesThatWereChosenAndNotYetTainted(t *testing.T
 }
 
 func TestALoweredMaxTaintedTakesNoTaintOff(t *testing.T) {
-	playRules(t, func(_ *testing.T, w *ruleWorld) {
+	play(t, func(_ *testing.T, w *world) {
 		nodes := w.addZone("a", 4)
 		w.addRule("deadlock")
 		w.run()
@@ -456,7 +260,7 @@ func TestALoweredMaxTaintedTakesNoTaintOff(t *testing.T) {
 }
 
 // mostDeadlocked watches how many nodes have the taint at once, and returns what tells the most so far.
-func (w *ruleWorld) mostDeadlocked() func() int32 {
+func (w *world) mostDeadlocked() func() int32 {
 	w.t.Helper()
 	stream, err := w.client.CoreV1().Nodes().Watch(w.t.Context(), metav1.ListOptions{})
 	w.must(nil, err)
@@ -467,7 +271,7 @@ func (w *ruleWorld) mostDeadlocked() func() int32 {
 		for event := range stream.ResultChan() {
 			node := event.Object.(*corev1.Node)
 			delete(tainted, node.Name)
-			if ownedBy(node) != nil {
+			if slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "example.com/deadlock" }) {
 				tainted[node.Name] = true
 			}
 			most.Store(max(most.Load(), int32(len(tainted))))
@@ -477,7 +281,7 @@ func (w *ruleWorld) mostDeadlocked() func() int32 {
 }
 
 func TestOfTwoRulesWithOneTaintTheOlderWinsAndTheOtherTakesOverWhenItGoes(t *testing.T) {
-	playRules(t, func(t *testing.T, w *ruleWorld) {
+	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.addRule("z-first")
 		w.until(5 * time.Second)
@@ -501,7 +305,7 @@ func TestOfTwoRulesWithOneTaintTheOlderWinsAndTheOtherTakesOverWhenItGoes(t *tes
 }
 
 func TestARuleMayNotOwnAKeyOfKubernetes(t *testing.T) {
-	playRules(t, func(_ *testing.T, w *ruleWorld) {
+	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.addRule("taken", func(r *v1alpha1.NodeTaintRule) { r.Spec.Taint.Key = "node.kubernetes.io/not-ready" })
 		w.run()
@@ -513,7 +317,7 @@ func TestARuleMayNotOwnAKeyOfKubernetes(t *testing.T) {
 }
 
 func TestADeletedRuleStaysUntilItsTaintsAreOffAllNodes(t *testing.T) {
-	playRules(t, func(t *testing.T, w *ruleWorld) {
+	play(t, func(t *testing.T, w *world) {
 		nodes := w.addZone("a", 5)
 		w.addRule("deadlock", goesAfter(time.Hour))
 		w.run()
@@ -525,7 +329,7 @@ func TestADeletedRuleStaysUntilItsTaintsAreOffAllNodes(t *testing.T) {
 		}
 		var refuse atomic.Bool
 		refuse.Store(true)
-		w.on("nodes", "", func() error {
+		w.onPatch(func() error {
 			if refuse.Load() {
 				return apierrors.NewInternalError(errors.New("not now"))
 			}
@@ -547,7 +351,7 @@ func TestADeletedRuleStaysUntilItsTaintsAreOffAllNodes(t *testing.T) {
 }
 
 func TestTheTaintsOfARuleThatIsGoneGoWithOrWithoutAFinalizer(t *testing.T) {
-	playRules(t, func(_ *testing.T, w *ruleWorld) {
+	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.addRule("deadlock")
 		w.run()
@@ -564,7 +368,7 @@ func TestTheTaintsOfARuleThatIsGoneGoWithOrWithoutAFinalizer(t *testing.T) {
 }
 
 func TestADryRunOfARuleOnlyReports(t *testing.T) {
-	playRules(t, func(t *testing.T, w *ruleWorld) {
+	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 4)
 		w.addRule("deadlock", dryRun, atMost(intstr.FromInt32(2)))
 		w.run()
@@ -584,7 +388,7 @@ func TestADryRunOfARuleOnlyReports(t *testing.T) {
 }
 
 func TestAProcessInADryRunWritesNothingAboutRules(t *testing.T) {
-	playRules(t, func(t *testing.T, w *ruleWorld) {
+	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 4)
 		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
 		w.run(func(c *Config) { c.DryRun = true })
@@ -593,13 +397,13 @@ func TestAProcessInADryRunWritesNothingAboutRules(t *testing.T) {
 		if calls := append(w.did("patch"), w.did("event deadlock")...); len(calls) != 0 || w.writes.Load() != 0 {
 			t.Errorf("calls at %v and %d writes of rules", calls, w.writes.Load())
 		}
-		w.wantMetric("taintkeeper_rule_nodes", map[string]string{"rule": "deadlock", "state": "tainted"}, 1)
-		w.wantMetric("taintkeeper_rule_nodes", map[string]string{"rule": "deadlock", "state": "held"}, 1)
+		w.wantMetric("tainted", 1)
+		w.wantMetric("held", 1)
 	})
 }
 
 func TestARestartChangesNothingAboutRules(t *testing.T) {
-	playRules(t, func(t *testing.T, w *ruleWorld) {
+	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 6)
 		w.addRule("deadlock", comesAfter(30*time.Second), goesAfter(time.Minute), atMost(intstr.FromInt32(3)))
 		w.run()
@@ -622,7 +426,7 @@ func TestARestartChangesNothingAboutRules(t *testing.T) {
 }
 
 func TestRulesNeverTouchATaintOfOthersNorTakeItOver(t *testing.T) {
-	playRules(t, func(t *testing.T, w *ruleWorld) {
+	play(t, func(t *testing.T, w *world) {
 		w.addNode("n", "a", func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: "example.com/deadlock", Value: "mine", Effect: corev1.TaintEffectNoSchedule}}
 		})
@@ -652,7 +456,7 @@ func TestRulesNeverTouchATaintOfOthersNorTakeItOver(t *testing.T) {
 }
 
 func TestARulesTaintThatSomebodyTakesOffComesAgainAndOneThatSomebodyOverwritesIsTheirs(t *testing.T) {
-	playRules(t, func(t *testing.T, w *ruleWorld) {
+	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 2)
 		w.addRule("deadlock")
 		w.run()
@@ -672,34 +476,11 @@ func TestARulesTaintThatSomebodyTakesOffComesAgainAndOneThatSomebodyOverwritesIs
 	})
 }
 
-func TestRulesAndReadinessShareOnePatch(t *testing.T) {
-	playRules(t, func(_ *testing.T, w *ruleWorld) {
-		w.addZone("a", 5)
-		w.addRule("deadlock")
-		w.run()
-		posts := func(locked, ready corev1.ConditionStatus) {
-			w.update("a-0", func(n *corev1.Node) {
-				now := metav1.Now()
-				n.Status.Conditions = with(n, []corev1.NodeCondition{
-					{Type: deadlock, Status: locked, LastTransitionTime: now},
-					{Type: corev1.NodeReady, Status: ready, LastHeartbeatTime: now, LastTransitionTime: now},
-				}).Status.Conditions
-			})
-		}
-		posts(corev1.ConditionTrue, corev1.ConditionFalse)
-		w.settle()
-		w.wantTaints("a-0", deadlocked, notReadyNoExecute, notReadyNoSchedule)
-		posts(corev1.ConditionFalse, corev1.ConditionTrue)
-		w.settle()
-		w.wantTaints("a-0")
-	})
-}
-
 func TestAConflictAboutARulesTaintIsTriedAgain(t *testing.T) {
-	playRules(t, func(_ *testing.T, w *ruleWorld) {
+	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
 		var tries atomic.Int32
-		w.on("nodes", "", func() error {
+		w.onPatch(func() error {
 			if tries.Add(1) < 10 {
 				return apierrors.NewConflict(corev1.Resource("nodes"), "a-0", errors.New("changed"))
 			}
@@ -714,11 +495,11 @@ func TestAConflictAboutARulesTaintIsTriedAgain(t *testing.T) {
 }
 
 func TestATaintThatCouldNotBeWrittenInTimeDoesNotComeAnyMore(t *testing.T) {
-	playRules(t, func(_ *testing.T, w *ruleWorld) {
+	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
 		var refuse atomic.Bool
 		refuse.Store(true)
-		w.on("nodes", "", func() error {
+		w.onPatch(func() error {
 			if refuse.Load() {
 				return apierrors.NewInternalError(errors.New("not now"))
 			}
@@ -737,23 +518,398 @@ func TestATaintThatCouldNotBeWrittenInTimeDoesNotComeAnyMore(t *testing.T) {
 }
 
 func TestWithoutTheResourceThereAreNoRulesUntilItIsInstalled(t *testing.T) {
-	playRules(t, func(_ *testing.T, w *ruleWorld) {
+	play(t, func(_ *testing.T, w *world) {
 		w.missing.Store(true)
 		w.addZone("a", 5)
 		w.addNode("n", "b", func(n *corev1.Node) {
-			n.Annotations = map[string]string{v1alpha1.OwnedAnnotation: `{"deadlock":"` + deadlocked + `"}`}
-			n.Spec.Taints = []corev1.Taint{{Key: "example.com/deadlock", Effect: corev1.TaintEffectNoSchedule}}
+			n.Labels[v1alpha1.TaintedLabelPrefix+"other"] = fingerprint(deadlocked)
+			fromOthers(n)
 		})
 		synctest.Wait()
 		w.run()
-		w.report("a-0", corev1.NodeDiskPressure, corev1.ConditionTrue)
-		w.wantTaints("a-0", "disk-pressure:NoSchedule") // all else works
 		w.locks("a-1")
 		w.until(10 * time.Minute)
 		w.wantDeadlocked("n") // nobody knows that there is no such rule
 		w.addRule("deadlock")
 		w.missing.Store(false)
 		w.until(11 * time.Minute)
+		w.wantDeadlocked("a-1", "n") // nor whether that is so because this process came late
+		w.addRule("other")
+		w.until(12 * time.Minute)
+		w.deleteRule("other")
+		w.until(13 * time.Minute)
+		w.wantDeadlocked("a-1")
+	})
+}
+
+func TestMaxTaintedHoldsWhenSomebodyRemovesTheLabel(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 5)
+		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
+		w.run()
+		w.locks("a-0", "a-1")
+		w.settle()
+		w.wantDeadlocked("a-0")
+		w.update("a-0", func(n *corev1.Node) { delete(n.Labels, v1alpha1.TaintedLabelPrefix+"deadlock") })
+		w.settle()
+		w.settle()
+		w.wantDeadlocked("a-0")
+		w.unlocks("a-0", "a-1")
+		w.settle()
+		w.settle()
+		w.wantDeadlocked()
+	})
+}
+
+func TestAnOlderRuleThatIsInvalidDoesNotStopAYoungerOne(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.addRule("old", func(r *v1alpha1.NodeTaintRule) {
+			r.Spec.NodeSelector = &v1alpha1.NodeTaintRuleSelector{MatchExpressions: []v1alpha1.NodeTaintRuleRequirement{{Key: "x", Operator: "Sometimes"}}}
+		})
+		w.sleep(time.Second)
+		w.addRule("young")
+		w.run()
+		w.locks("a-0")
+		w.settle()
+		w.wantDeadlocked("a-0")
+	})
+}
+
+// NodeRestriction keeps kubelets from taints and from such labels, and from nothing else of their nodes' metadata that
+// matters here: see test/integration.
+func TestNothingThatAKubeletMayWriteTakesATaintOff(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.addRule("deadlock")
+		w.run()
+		w.unlocks("a-0")
+		w.update("a-0", fromOthers) // an administrator's, who looks into the node
+		w.settle()
+		w.update("a-0", func(n *corev1.Node) {
+			n.Annotations = map[string]string{
+				"taintkeeper.dev/node-taint-rules":       `{"deadlock":"example.com/deadlock:NoSchedule"}`,
+				v1alpha1.TaintedLabelPrefix + "deadlock": fingerprint(deadlocked),
+			}
+			n.Labels["taintkeeper.dev/deadlock"] = fingerprint(deadlocked)
+		})
+		w.settle()
+		w.wantDeadlocked("a-0")
+		w.locks("a-0")
+		w.settle()
+		w.unlocks("a-0")
+		w.settle()
+		w.wantDeadlocked("a-0")
+	})
+}
+
+func TestALabelCannotTakeOffATaintThatNoRuleHas(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addNode("n", "a", func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "secure", Effect: corev1.TaintEffectNoSchedule}}
+			n.Labels[v1alpha1.TaintedLabelPrefix+"ghost"] = fingerprint("dedicated=secure:NoSchedule")
+			n.Labels[v1alpha1.TaintedLabelPrefix+"deadlock"] = fingerprint("dedicated=secure:NoSchedule")
+		})
+		w.addRule("deadlock")
+		w.run()
+		w.settle()
+		w.wantTaints("n", "dedicated=secure:NoSchedule")
+	})
+}
+
+func TestAReporterThatRefreshesItsTransitionTimeKeepsNoRuleFromTainting(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 2)
+		w.addRule("deadlock", comesAfter(time.Minute))
+		w.run()
+		for range 3 {
+			w.locks("a-0") // True, and never anything else
+			w.sleep(25 * time.Second)
+		}
+		w.wantDeadlocked("a-0")
+	})
+}
+
+func TestANodeWhoseClockIsSlowIsNotTaintedAndUntaintedWhileItsConditionFlaps(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 2)
+		w.addRule("deadlock", comesAfter(time.Minute), goesAfter(time.Minute))
+		w.run()
+		for i := range 20 {
+			status := []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse}[i%2]
+			w.reportSince("a-0", deadlock, status, time.Now().Add(-10*time.Minute))
+			w.sleep(5 * time.Second)
+		}
+		if patches := w.did("patch nodes a-0/"); len(patches) != 0 {
+			t.Errorf("patches at %v, want none", patches)
+		}
+	})
+}
+
+func TestATakeOverBetweenTwoRulesWithOneTaintChangesOnlyTheOwner(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.addRule("older")
+		w.sleep(time.Second)
+		w.addRule("younger")
+		w.run()
+		w.locks("a-0", "a-1")
+		w.settle()
+		w.unlocks("a-2")
+		before := w.node("a-0")
+		w.sleep(5 * time.Second)
+		stream, err := w.client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{})
+		w.must(nil, err)
+		t.Cleanup(stream.Stop)
+		var seen, changed atomic.Int32
+		go func() {
+			for event := range stream.ResultChan() {
+				if node := event.Object.(*corev1.Node); node.Name == before.Name && event.Type == watch.Modified {
+					seen.Add(1)
+					if !apiequality.Semantic.DeepEqual(node.Spec.Taints, before.Spec.Taints) {
+						changed.Add(1)
+					}
+				}
+			}
+		}()
+		w.deleteRule("older")
+		w.settle()
+		w.wantDeadlocked("a-0", "a-1")
+		if seen.Load() != 1 || changed.Load() != 0 {
+			t.Errorf("the node changed %d times, and %d times it had other taints, want one change of the owner", seen.Load(), changed.Load())
+		}
+		if !w.isGone("older") {
+			t.Error("the deleted rule is still there")
+		}
+		w.unlocks("a-0")
+		w.settle()
+		w.wantDeadlocked("a-1")
+		w.wantStatus("younger", [4]int32{3, 1, 1, 0}, "Accepted", "NoNodeHeld")
+	})
+}
+
+// The finalizer of the younger one cannot be written for now.
+func TestATakeOverWaitsForARuleThatCannotTaintYet(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.addRule("older")
+		w.sleep(time.Second)
+		w.addRule("younger")
+		w.run()
+		w.locks("a-0")
+		w.settle()
+		w.unwritable.Store(true)
+		w.deleteRule("older")
+		w.sleep(time.Minute)
+		w.wantDeadlocked("a-0")
+		w.unwritable.Store(false)
+		w.sleep(time.Minute)
+		w.wantDeadlocked("a-0")
+		if !w.isGone("older") {
+			t.Error("the deleted rule is still there")
+		}
+	})
+}
+
+// A standby whose watch lags takes over: on a rolling update that takes two seconds.
+func TestMaxTaintedHoldsWhenTheNextLeaderIsBehind(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		nodes := w.addZone("a", 6)
+		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
+		w.late = &lateWatch{}
+		late := w.late
+		lead := w.standBy()
+		w.late = nil
+		w.run()
+		w.locks(nodes[:4]...)
+		w.settle()
+		w.wantDeadlocked("a-0")
+		w.sleep(8 * time.Second)
+		late.hold()
+		w.unlocks("a-0")
+		w.settle()
+		w.wantDeadlocked("a-1")
+		w.stop()
+		lead()
+		w.settle()
+		w.wantDeadlocked("a-1")
+		late.release()
+		w.settle()
+		w.wantDeadlocked("a-1")
+	})
+}
+
+func TestARuleIsNotLetGoWhileANodeHasItsTaintThatTheWatchHasNotBrought(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.addRule("deadlock")
+		w.late = &lateWatch{}
+		late := w.late
+		lead := w.standBy()
+		w.late = nil
+		w.run()
+		late.hold()
+		w.locks("a-0")
+		w.settle()
+		w.wantDeadlocked("a-0")
+		w.stop()
+		w.deleteRule("deadlock")
+		lead()
+		w.sleep(10 * time.Second)
+		w.wantDeadlocked()
+		if !w.isGone("deadlock") {
+			t.Error("the deleted rule is still there")
+		}
+	})
+}
+
+// Others write the node faster than the watch brings it.
+func TestANodeThatIsAlwaysNewerThanTheWatchIsTainted(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.late = &lateWatch{}
+		w.addRule("deadlock")
+		w.run()
+		w.locks("a-0")
+		w.late.hold()
+		w.update("a-0", func(n *corev1.Node) { n.Labels["somebody"] = "else" })
+		w.sleep(5 * time.Second)
+		w.wantDeadlocked("a-0")
+	})
+}
+
+func TestOfSeveralRulesTaintsTheOneThatIsRefusedKeepsNoOtherOff(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 2)
+		w.refusesTaint("example.com/refused")
+		w.addRule("deadlock")
+		w.addRule("refused", func(r *v1alpha1.NodeTaintRule) { r.Spec.Taint.Key = "example.com/refused" })
+		w.run()
+		w.locks("a-0")
+		w.until(10 * time.Second)
+		w.wantTaints("a-0", deadlocked)
+		w.wantStatus("refused", [4]int32{2, 1, 0, 1}, "Accepted", "Refused")
+	})
+}
+
+func TestANodeWhoseTaintIsRefusedDoesNotKeepTheOthersFromTheirs(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 5)
+		w.refuses("a-0", "")
+		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
+		w.run()
+		w.locks("a-0", "a-1")
+		w.until(10 * time.Minute)
+		w.wantDeadlocked("a-1")
+	})
+}
+
+func TestARefusedNodeThatLostItsTaintIsNotTriedWithoutPause(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 5)
+		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
+		w.run()
+		w.locks("a-0")
+		w.settle()
+		w.wantDeadlocked("a-0")
+		tries := w.refusesTaint("example.com/deadlock")
+		w.update("a-0", func(n *corev1.Node) { n.Spec.Taints = nil })
+		w.until(10 * time.Minute)
+		if n := tries.Load(); n == 0 || n > 20 {
+			t.Errorf("%d tries within ten minutes to write a taint that is refused, want about one a minute", n)
+		}
+		w.locks("a-1")
+		w.until(15 * time.Minute)
+		w.wantDeadlocked("a-1")
+	})
+}
+
+func TestATaintOfARuleThatWasMadeAnewWithAnotherGoes(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.addRule("deadlock")
+		w.run()
+		w.locks("a-0")
+		w.settle()
+		w.wantDeadlocked("a-0")
+		rule := w.rule("deadlock")
+		rule.Finalizers = nil // by force
+		w.must(nil, w.rules.Update(w.t.Context(), rule))
+		w.must(nil, w.rules.Delete(w.t.Context(), rule))
+		w.addRule("deadlock", func(r *v1alpha1.NodeTaintRule) { r.Spec.Taint.Key = "example.com/other" })
+		w.until(time.Minute)
+		w.wantTaints("a-0", "example.com/other:NoSchedule")
+	})
+}
+
+// A write of which the answer was lost was not done, and no change of the node will say so.
+func TestAPlaceBelowMaxTaintedIsFreeWhenAWriteWasNotDone(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.update("a-1", func(n *corev1.Node) { n.Labels["pool"] = "one" })
+		var away atomic.Bool
+		away.Store(true)
+		w.onPatch(func() error {
+			if away.Load() {
+				return context.DeadlineExceeded
+			}
+			return nil
+		})
+		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
+		w.locks("a-0", "a-1") // a-0 comes first
+		w.run()
+		w.changeRule(func(r *v1alpha1.NodeTaintRule) {
+			r.Spec.NodeSelector = &v1alpha1.NodeTaintRuleSelector{MatchLabels: map[string]v1alpha1.NodeTaintRuleLabelValue{"pool": "one"}}
+		})
+		w.settle()
+		away.Store(false)
+		w.until(time.Minute)
+		w.wantDeadlocked("a-1")
+	})
+}
+
+// A write of which the answer was lost is done, and the watch is too late to say so.
+func TestMaxTaintedHoldsWhenTheAnswerToAWriteIsLost(t *testing.T) {
+	t.Run("and the node can be read", func(t *testing.T) { playLostAnswer(t, false) })
+	t.Run("and the node cannot be read either", func(t *testing.T) { playLostAnswer(t, true) })
+}
+
+func playLostAnswer(t *testing.T, unreadable bool) {
+	t.Helper()
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.update("a-1", func(n *corev1.Node) { n.Labels["pool"] = "one" })
+		w.late = &lateWatch{}
+		var lose atomic.Bool
+		w.wrote = func(context.Context) error {
+			if !lose.Swap(false) {
+				return nil
+			}
+			w.late.hold()
+			return context.DeadlineExceeded
+		}
+		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
+		lose.Store(true)
+		w.locks("a-0", "a-1") // a-0 comes first; both are known before the watch is late
+		var away atomic.Bool
+		away.Store(unreadable)
+		w.client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return away.Load(), nil, apierrors.NewInternalError(errors.New("etcdserver: no leader"))
+		})
+		w.run()
+		w.settle()
+		w.changeRule(func(r *v1alpha1.NodeTaintRule) {
+			r.Spec.NodeSelector = &v1alpha1.NodeTaintRuleSelector{MatchLabels: map[string]v1alpha1.NodeTaintRuleLabelValue{"pool": "one"}}
+		})
+		for range 120 {
+			w.sleep(500 * time.Millisecond)
+			if got := w.deadlocked(); len(got) > 1 {
+				t.Fatalf("after %s the nodes %q have the taint, want 1 at most", time.Since(w.start), got)
+			}
+		}
+		away.Store(false)
+		w.late.release()
+		w.until(2 * time.Minute)
 		w.wantDeadlocked("a-1")
 	})
 }

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package nodehealth
+package nodetaintrule
 
 import (
 	"fmt"
@@ -14,18 +14,19 @@ import (
 )
 
 // statusOf returns the status of a rule by its newest plan.
-func statusOf(object *v1alpha1.NodeTaintRule, verdict ruling, plan rulePlan) v1alpha1.NodeTaintRuleStatus {
+func statusOf(object *v1alpha1.NodeTaintRule, p page) v1alpha1.NodeTaintRuleStatus {
+	plan, verdict, generation := p.outcome, p.verdict, p.object.Generation
 	status := *object.Status.DeepCopy()
-	status.ObservedGeneration = object.Generation
+	status.ObservedGeneration = generation
 	status.Selected, status.Matching = int32(plan.selected), int32(plan.matching)
 	status.Tainted, status.Held = int32(plan.tainted), int32(plan.held)
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionAccepted, Status: statusIf(verdict.accepted()),
-		Reason: verdict.reason, Message: verdict.message, ObservedGeneration: object.Generation,
+		Reason: verdict.reason, Message: verdict.message, ObservedGeneration: generation,
 	})
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionHolding, Status: statusIf(plan.held > 0),
-		Reason: plan.holding(), Message: heldMessage(object, plan), ObservedGeneration: object.Generation,
+		Reason: plan.holding(), Message: heldMessage(p), ObservedGeneration: generation,
 	})
 	return status
 }
@@ -38,19 +39,20 @@ func statusIf(holds bool) metav1.ConditionStatus {
 }
 
 // heldMessage says in sentences why nodes wait.
-func heldMessage(object *v1alpha1.NodeTaintRule, plan rulePlan) string {
+func heldMessage(p page) string {
+	plan := p.outcome
 	var sentences []string
 	if waiting := plan.held - plan.refused; waiting > 0 {
 		bound := fmt.Sprint(plan.bound)
-		if text := object.Spec.MaxTainted.String(); text != bound {
+		if text := p.rule.spec.MaxTainted.String(); text != bound {
 			bound = fmt.Sprintf("%s, %d", text, plan.bound)
 		}
 		sentences = append(sentences, fmt.Sprintf("%s for taint %s: the rule taints at most %s of the %d nodes that it selects.",
-			nodesDo(waiting, "waits", "wait"), taintOf(object), bound, plan.selected))
+			nodesDo(waiting, "waits", "wait"), p.rule.text, bound, plan.selected))
 	}
 	if plan.refused > 0 {
 		sentences = append(sentences, fmt.Sprintf("%s have taint %s, which is tried again every minute: of node %s the API server says: %s",
-			nodesDo(plan.refused, "may not", "may not"), taintOf(object), plan.example, plan.why))
+			nodesDo(plan.refused, "may not", "may not"), p.rule.text, plan.example, plan.why))
 	}
 	if len(sentences) == 0 {
 		return "No node waits for the taint."
@@ -63,10 +65,6 @@ func nodesDo(count int, one, several string) string {
 		return "1 node " + one
 	}
 	return fmt.Sprintf("%d nodes %s", count, several)
-}
-
-func taintOf(object *v1alpha1.NodeTaintRule) string {
-	return newRule(object, ruling{}, false).text
 }
 
 // saysHolding returns what the status of a rule says about nodes that wait, as a reason.

@@ -1,9 +1,11 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package nodehealth
+package nodetaintrule
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
@@ -21,15 +22,17 @@ import (
 // rule is a NodeTaintRule as it is planned.
 type rule struct {
 	name     string
-	uid      types.UID
 	text     string // its taint, as key=value:Effect
+	label    string // the key of the label of the nodes that have the taint from this rule
+	print    string // the label's value
 	selector labels.Selector
 	spec     v1alpha1.NodeTaintRuleSpec
 	// onlyReports: no node gets the taint from this rule, and one that has it loses it.
 	onlyReports bool
 	// asIf: nothing is written, so what would be done counts as done.
 	asIf bool
-	// frozen: the rule cannot be meant as it is, so the taints that it has brought stay as they are, and no others come.
+	// frozen: the rule cannot be meant as it is, so the taints that it has brought stay as they are, and no others
+	// come.
 	frozen bool
 }
 
@@ -38,12 +41,12 @@ func (r *rule) taint() corev1.Taint {
 	return corev1.Taint{Key: r.spec.Taint.Key, Value: r.spec.Taint.Value, Effect: r.spec.Taint.Effect}
 }
 
-func (r *rule) selects(node *corev1.Node) bool { return r.selector.Matches(labels.Set(node.Labels)) }
-
-// matches reports whether a node has the condition now.
-func (r *rule) matches(node *corev1.Node) bool {
-	c := condition(node, r.spec.Condition.Type)
-	return c != nil && c.Status == r.spec.Condition.Status
+// fingerprint is the value of the label for a taint. It tells a rule's taint from one that a rule of the same name had
+// before; who may write the label may write the taint, see [v1alpha1.TaintedLabelPrefix].
+func fingerprint(taint string) string {
+	const enough = 8
+	sum := sha256.Sum256([]byte(taint))
+	return hex.EncodeToString(sum[:enough])
 }
 
 // bound returns the most nodes that may have the taint at once, and whether there is a bound.
@@ -91,33 +94,41 @@ func judge(object *v1alpha1.NodeTaintRule, all []*v1alpha1.NodeTaintRule) ruling
 	return ruling{v1alpha1.ReasonAccepted, "The rule does its work."}
 }
 
-// flawOf returns what keeps a rule from doing its work, whatever others there are. The API server refuses most of it, but
-// not in rules that it has taken before it knew of that.
+// flawOf returns what keeps a rule from doing its work, whatever others there are. The API server refuses most of it,
+// but not in rules that it has taken before it knew of that.
 func flawOf(object *v1alpha1.NodeTaintRule) (ruling, bool) {
 	if key := object.Spec.Taint.Key; builtIn(key) {
 		return ruling{v1alpha1.ReasonBuiltInKey, fmt.Sprintf("Taint key %s belongs to Kubernetes itself: create the rule anew with a key of your own. %s", key, untilMended)}, true
 	}
-	if err := validate(object.Spec); err != nil {
+	if err := validate(object); err != nil {
 		return ruling{v1alpha1.ReasonInvalid, fmt.Sprintf("Invalid %v. %s", err, untilMended)}, true
 	}
 	return ruling{}, false
 }
+
+// pressures are the conditions, beside Ready, that become Unknown when a kubelet is silent.
+var pressures = []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure}
 
 // What is said of rules that must not do their work, by the API server (config/crd.yaml), too.
 const (
 	aboutReady    = "a rule about Ready would taint nodes without regard to the state of their zones: use the taints node.kubernetes.io/not-ready and node.kubernetes.io/unreachable, which node health sets"
 	aboutUnknown  = "MemoryPressure, DiskPressure and PIDPressure become Unknown on all nodes at once when the control plane is disrupted: use the status True, or the taint node.kubernetes.io/unreachable, which node health sets"
 	withoutABound = "a rule with the effect NoExecute evicts pods and needs maxTainted: set it to the most nodes that may have the taint at once"
+	tooLong       = "the name of a rule has at most 63 characters, since nodes that it taints get a label with it: create the rule under a shorter name"
 	untilMended   = "Until that is mended the rule neither taints a node nor takes a taint off."
 )
 
 // validate says which field of a rule cannot be used, and why.
-func validate(spec v1alpha1.NodeTaintRuleSpec) error {
+func validate(object *v1alpha1.NodeTaintRule) error {
+	if len(object.Name) > v1alpha1.LongestName {
+		return fmt.Errorf("metadata.name: %s", tooLong)
+	}
+	spec := object.Spec
 	kind := spec.Condition.Type
 	if kind == corev1.NodeReady {
 		return fmt.Errorf("condition: %s", aboutReady)
 	}
-	if spec.Condition.Status == corev1.ConditionUnknown && slices.Contains(kubeletConditions, kind) {
+	if spec.Condition.Status == corev1.ConditionUnknown && slices.Contains(pressures, kind) {
 		return fmt.Errorf("condition: %s", aboutUnknown)
 	}
 	if _, err := selectorOf(spec); err != nil {
@@ -183,12 +194,13 @@ func compareAge(a, b *v1alpha1.NodeTaintRule) int {
 func newRule(object *v1alpha1.NodeTaintRule, verdict ruling, dryRun bool) *rule {
 	deleted := !object.DeletionTimestamp.IsZero()
 	r := &rule{
-		name: object.Name, uid: object.UID, selector: labels.Nothing(), spec: object.Spec,
+		name: object.Name, label: v1alpha1.TaintedLabelPrefix + object.Name, selector: labels.Nothing(), spec: object.Spec,
 		onlyReports: object.Spec.DryRun, asIf: object.Spec.DryRun || dryRun,
 		frozen: verdict.flawed() && !deleted,
 	}
 	taint := r.taint()
 	r.text = taint.ToString()
+	r.print = fingerprint(r.text)
 	if !verdict.accepted() || deleted {
 		return r
 	}
@@ -196,4 +208,14 @@ func newRule(object *v1alpha1.NodeTaintRule, verdict ruling, dryRun bool) *rule 
 		r.selector = selector
 	}
 	return r
+}
+
+// condition returns the condition of a node of a type, nil if there is none.
+func condition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == kind {
+			return &node.Status.Conditions[i]
+		}
+	}
+	return nil
 }

@@ -1,11 +1,10 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package nodehealth
+package nodetaintrule
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -18,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/apicall"
 )
 
 // lookForRules is how often to look whether the resource NodeTaintRule is installed by now.
@@ -32,29 +30,29 @@ type ruleWatch struct {
 	handler  cache.ResourceEventHandlerRegistration
 }
 
-// newRuleWatch calls changed whenever a rule came, went, or has another spec.
-func newRuleWatch(from client.WithWatch, log logr.Logger, changed func(name string)) (*ruleWatch, error) {
-	w := &ruleWatch{client: from, log: log, informer: cache.NewSharedIndexInformer(ruleLister(from), &v1alpha1.NodeTaintRule{}, 0, cache.Indexers{})}
+// newRuleWatch calls changed with all rules whenever a rule came, went, or has another spec.
+func newRuleWatch(from client.WithWatch, log logr.Logger, changed func(all []*v1alpha1.NodeTaintRule)) (*ruleWatch, error) {
+	w := &ruleWatch{client: from, log: log}
+	w.informer = cache.NewSharedIndexInformer(ruleLister(from), &v1alpha1.NodeTaintRule{}, 0, cache.Indexers{})
 	if err := w.informer.SetWatchErrorHandlerWithContext(w.trouble); err != nil {
 		return nil, err
 	}
-	tell := func(object any) {
-		if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
-			changed(name)
-		}
-	}
 	var err error
 	w.handler, err = w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    tell,
-		DeleteFunc: tell,
+		AddFunc:    func(any) { changed(w.all()) },
+		DeleteFunc: func(any) { changed(w.all()) },
 		UpdateFunc: func(before, after any) {
-			was, is := before.(*v1alpha1.NodeTaintRule), after.(*v1alpha1.NodeTaintRule)
-			if was.UID != is.UID || was.Generation != is.Generation || !was.DeletionTimestamp.Equal(is.DeletionTimestamp) {
-				tell(after)
+			if !sameSpec(before.(*v1alpha1.NodeTaintRule), after.(*v1alpha1.NodeTaintRule)) {
+				changed(w.all())
 			}
 		},
 	})
 	return w, err
+}
+
+// sameSpec reports whether two versions of a rule are to be followed alike.
+func sameSpec(a, b *v1alpha1.NodeTaintRule) bool {
+	return a.UID == b.UID && a.Generation == b.Generation && a.DeletionTimestamp.Equal(b.DeletionTimestamp)
 }
 
 func ruleLister(from client.WithWatch) cache.ListerWatcher {
@@ -123,11 +121,6 @@ func (w *ruleWatch) get(name string) (*v1alpha1.NodeTaintRule, bool) {
 	return object.(*v1alpha1.NodeTaintRule), true
 }
 
-func (w *ruleWatch) exists(name string) bool {
-	_, ok := w.get(name)
-	return ok
-}
-
 // all returns every rule. They must not be modified.
 func (w *ruleWatch) all() []*v1alpha1.NodeTaintRule {
 	objects := w.informer.GetStore().List()
@@ -136,37 +129,4 @@ func (w *ruleWatch) all() []*v1alpha1.NodeTaintRule {
 		all = append(all, object.(*v1alpha1.NodeTaintRule))
 	}
 	return all
-}
-
-// writeFinalizers writes the finalizers of a rule, on the condition that nobody has changed it since it was read.
-func (a api) writeFinalizers(ctx context.Context, rules client.Client, read *v1alpha1.NodeTaintRule, finalizers []string) error {
-	changed := read.DeepCopy()
-	changed.Finalizers = finalizers
-	if err := a.patchRule(ctx, func(ctx context.Context) error {
-		return rules.Patch(ctx, changed, client.MergeFromWithOptions(read, client.MergeFromWithOptimisticLock{}))
-	}); err != nil {
-		return fmt.Errorf("write the finalizers of rule %s: %w", read.Name, err)
-	}
-	return nil
-}
-
-// writeRuleStatus writes the status of a rule. Nobody else does.
-func (a api) writeRuleStatus(ctx context.Context, rules client.Client, read *v1alpha1.NodeTaintRule, status v1alpha1.NodeTaintRuleStatus) error {
-	changed := read.DeepCopy()
-	changed.Status = status
-	if err := a.patchRule(ctx, func(ctx context.Context) error {
-		return rules.Status().Patch(ctx, changed, client.MergeFrom(read))
-	}); err != nil {
-		return fmt.Errorf("write the status of rule %s: %w", read.Name, err)
-	}
-	return nil
-}
-
-func (a api) patchRule(ctx context.Context, patch func(context.Context) error) error {
-	if err := a.turn(ctx); err != nil {
-		return err
-	}
-	ctx, cancel := apicall.InFlight(ctx)
-	defer cancel()
-	return patch(ctx)
 }

@@ -1,0 +1,506 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodehealth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	coordinationconfig "k8s.io/client-go/applyconfigurations/coordination/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/taintkeeper/taintkeeper/internal/bubble"
+)
+
+// slowClient is a client whose calls about nodes may take their time, and lose their answers.
+type slowClient struct {
+	*fake.Clientset
+
+	// renew is called before our own lease is renewed, and says what becomes of that; nil: it is renewed.
+	renew func(ctx context.Context) error
+	// wrote is told of a patch of a node that was done, and says what its caller hears; nil: that it was.
+	wrote func(ctx context.Context) error
+}
+
+// CoordinationV1 implements kubernetes.Interface.
+func (c slowClient) CoordinationV1() coordinationclient.CoordinationV1Interface {
+	return slowCoordination{c.Clientset.CoordinationV1(), c}
+}
+
+// CoreV1 implements kubernetes.Interface.
+func (c slowClient) CoreV1() coreclient.CoreV1Interface { return slowCore{c.Clientset.CoreV1(), c} }
+
+type slowCoordination struct {
+	coordinationclient.CoordinationV1Interface
+
+	client slowClient
+}
+
+// Leases implements coordinationclient.CoordinationV1Interface.
+func (c slowCoordination) Leases(namespace string) coordinationclient.LeaseInterface {
+	return slowLeases{c.CoordinationV1Interface.Leases(namespace), c.client}
+}
+
+type slowLeases struct {
+	coordinationclient.LeaseInterface
+
+	client slowClient
+}
+
+// Apply implements coordinationclient.LeaseInterface.
+func (l slowLeases) Apply(ctx context.Context, lease *coordinationconfig.LeaseApplyConfiguration, options metav1.ApplyOptions) (*coordinationv1.Lease, error) {
+	if l.client.renew != nil {
+		if err := l.client.renew(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return l.LeaseInterface.Apply(ctx, lease, options)
+}
+
+type slowCore struct {
+	coreclient.CoreV1Interface
+
+	client slowClient
+}
+
+// Nodes implements coreclient.CoreV1Interface.
+func (c slowCore) Nodes() coreclient.NodeInterface {
+	return slowNodes{c.CoreV1Interface.Nodes(), c.client}
+}
+
+type slowNodes struct {
+	coreclient.NodeInterface
+
+	client slowClient
+}
+
+// Patch implements coreclient.NodeInterface.
+func (n slowNodes) Patch(ctx context.Context, name string, kind types.PatchType, patch []byte, options metav1.PatchOptions, subresources ...string) (*corev1.Node, error) {
+	changed, err := n.NodeInterface.Patch(ctx, name, kind, patch, options, subresources...)
+	if err == nil && n.client.wrote != nil {
+		err = n.client.wrote(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return changed, nil
+}
+
+func takes(ctx context.Context, d time.Duration) error {
+	if d == 0 {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// wantUntouched checks that nodes were not changed since the world began.
+func (w *world) wantUntouched(names ...string) {
+	w.t.Helper()
+	for _, name := range names {
+		if at := w.did("patch nodes " + name + "/"); len(at) > 0 {
+			w.t.Errorf("live node %s was changed at %v: it has %q", name, at, w.taints(name))
+		}
+	}
+}
+
+// renewalsTake makes renewals of our own lease take some time.
+func (w *world) renewalsTake(d time.Duration) {
+	w.slow.renew = func(ctx context.Context) error { return takes(ctx, d) }
+}
+
+// renewalsRefused makes renewals of our own lease fail for good.
+func (w *world) renewalsRefused() {
+	w.slow.renew = func(context.Context) error {
+		return apierrors.NewForbidden(coordinationv1.Resource("leases"), OwnLease, errors.New("no"))
+	}
+}
+
+func (w *world) wantUnknown(names ...string) {
+	w.t.Helper()
+	for _, name := range names {
+		if c := condition(w.node(name), corev1.NodeReady); c == nil || c.Status != corev1.ConditionUnknown {
+			w.t.Errorf("after %s node %s is not called silent", time.Since(w.start), name)
+		}
+	}
+}
+
+// silentBy is when a node that fell silent at an instant is called so at the latest: kubelets renew every 10 s, and echoes come
+// once a second.
+func silentBy(fell time.Duration) time.Duration { return fell + defaultGrace.Monitor + 2*renewEach }
+
+// Reads work and writes do not: a policy on the namespace of the leases, or an etcd without space.
+func TestNobodyIsCalledSilentWhileLeasesCannotBeWritten(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		nodes := w.addZone("a", 40)
+		w.run()
+		w.until(25 * time.Second)
+		w.unwritable.Store(true)
+		w.until(10 * time.Minute)
+		w.unwritable.Store(false)
+		w.sleep(9 * time.Second)
+		w.renewAll()
+		w.until(15 * time.Minute)
+		w.wantUntouched(nodes...)
+	})
+}
+
+func TestKubeletsHaveTimeToRenewAfterATimeInWhichLeasesCouldNotBeWritten(t *testing.T) {
+	for _, end := range []time.Duration{63 * time.Second, 95 * time.Second, 137 * time.Second, 317 * time.Second} {
+		t.Run(end.String(), func(t *testing.T) {
+			play(t, func(_ *testing.T, w *world) {
+				nodes := w.addZone("a", 40)
+				w.run()
+				w.until(15 * time.Second)
+				w.unwritable.Store(true)
+				w.falls(nodes...)
+				w.until(end)
+				w.unwritable.Store(false)
+				w.sleep(19 * time.Second)
+				clear(w.silent)
+				w.renewAll()
+				w.until(8 * time.Minute)
+				w.wantUntouched(nodes...)
+			})
+		})
+	}
+}
+
+// The network to the API server is away for a while, or the connection hangs, and nothing says so.
+func TestALateWatchOfLeasesCallsNobodySilentAndTakesNoTaintOff(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		nodes := w.addZone("a", 6)
+		leases := w.breakableLeases()
+		w.run()
+		w.falls("a-0")
+		w.until(125 * time.Second)
+		w.wantTainted(1, nodes...)
+		leases.hangs()
+		was := w.node("a-0").ResourceVersion
+		w.until(10 * time.Minute)
+		if w.node("a-0").ResourceVersion != was {
+			t.Errorf("dead node a-0 was changed at %v", w.did("patch nodes a-0/"))
+		}
+		w.wantUntouched(nodes[1:]...)
+	})
+}
+
+func TestAWatchOfLeasesThatHangsIsConnectedAnewAndDeadNodesAreFound(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		nodes := w.addZone("a", 9)
+		leases := w.breakableLeases()
+		var reconnected []time.Duration
+		w.run(func(c *Config) {
+			c.Reconnect = func() {
+				reconnected = append(reconnected, time.Since(w.start))
+				leases.reconnects()
+			}
+		})
+		w.until(15 * time.Second)
+		w.falls(nodes[:4]...)
+		leases.hangs()
+		w.until(15*time.Second + defaultGrace.Monitor + settling + hangsAfter)
+		w.wantUnknown(nodes[:4]...)
+		w.wantUntouched(nodes[4:]...)
+		if len(reconnected) != 1 || reconnected[0] > 27*time.Second {
+			t.Errorf("connected anew at %v, want once, 10 s after the last event", reconnected)
+		}
+	})
+}
+
+func TestAWatchThatGoesOnHangingIsConnectedAnewLessAndLessOften(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 3)
+		leases := w.breakableLeases()
+		reconnected := 0
+		w.run(func(c *Config) { c.Reconnect = func() { reconnected++ } })
+		leases.hangs()
+		w.until(time.Hour)
+		if reconnected < 12 || reconnected > 17 { // after 10, 20, 40, 80, 160, and then each 300 s
+			t.Errorf("connected anew %d times within an hour", reconnected)
+		}
+	})
+}
+
+// Each renewal takes longer than a verdict lasts. Nothing can be said of a cluster in which that is so.
+func TestNobodyIsCalledSilentWhileRenewalsTakeSevenSeconds(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		nodes := w.addZone("a", 10)
+		w.renewalsTake(7 * time.Second)
+		w.run()
+		w.falls(nodes[0])
+		w.until(10 * time.Minute)
+		w.wantUntouched(nodes...)
+	})
+}
+
+func TestADeadNodeIsFoundWhileRenewalsTakeTwoSeconds(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		nodes := w.addZone("a", 10)
+		w.renewalsTake(2 * time.Second)
+		w.run()
+		w.falls(nodes[0])
+		w.until(silentBy(0) + 2*time.Second)
+		w.wantUnknown(nodes[0])
+		w.wantUntouched(nodes[1:]...)
+	})
+}
+
+// Our own right is missing, and kubelets renew.
+func TestWithoutRenewalsOfOurOwnKubeletsServe(t *testing.T) {
+	for name, change := range map[string]func(*world){
+		"refused":   (*world).renewalsRefused,
+		"they hang": func(w *world) { w.renewalsTake(time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(_ *testing.T, w *world) {
+				nodes := w.addZone("a", 10)
+				change(w)
+				w.run()
+				w.until(25 * time.Second)
+				w.falls(nodes[0])
+				w.until(125 * time.Second) // an echo each ten seconds is a gap
+				w.wantUntouched(nodes[1:]...)
+				w.until(5 * time.Minute)
+				w.wantUnknown(nodes[0])
+				w.falls(nodes[1:7]...) // more than half are gone: it may as well be we who do not hear
+				w.until(time.Hour)
+				w.wantUntouched(nodes[1:]...)
+			})
+		})
+	}
+}
+
+func TestOurOwnLeaseMayBeDeletedOrCopied(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		nodes := w.addZone("a", 3)
+		w.run()
+		w.falls(nodes[0])
+		for at := 5 * time.Second; at < silentBy(0); at += 5 * time.Second {
+			w.until(at)
+			object, err := w.leases.Get(leasesResource, corev1.NamespaceNodeLease, OwnLease)
+			w.must(nil, err)
+			copied := object.(*coordinationv1.Lease).DeepCopy()
+			copied.Name = nodes[0]
+			w.must(nil, w.leases.Update(leasesResource, copied, copied.Namespace))
+			w.must(nil, w.leases.Delete(leasesResource, corev1.NamespaceNodeLease, OwnLease))
+		}
+		w.until(50*time.Second + silentBy(0))
+		w.wantUnknown(nodes[0])
+		w.wantUntouched(nodes[1:]...)
+	})
+}
+
+func TestAShutdownWhileRenewalsHangEnds(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 20)
+		w.renewalsTake(time.Hour)
+		w.run()
+		w.until(30 * time.Second)
+		began := time.Now()
+		w.stop()
+		if took := time.Since(began); took > renewEach {
+			t.Errorf("the shutdown took %s", took)
+		}
+	})
+}
+
+func TestOneLeaseIsRenewedOnceASecondAndNotInADryRun(t *testing.T) {
+	for dryRun, want := range map[bool]int32{false: 61, true: 0} {
+		t.Run(fmt.Sprintf("dry run %t", dryRun), func(t *testing.T) {
+			play(t, func(t *testing.T, w *world) {
+				w.addZone("a", 3)
+				w.run(func(c *Config) { c.DryRun = dryRun })
+				w.until(time.Minute)
+				if got := w.renewals.Load(); got != want {
+					t.Errorf("%d renewals within a minute, want %d", got, want)
+				}
+			})
+		})
+	}
+}
+
+func TestAVerdictThatWaitsForItsTurnIsNotCarriedOutOnceTheNodeIsHeard(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		nodes := w.addZone("a", 20)
+		w.run(func(c *Config) { c.Limiter = rate.NewLimiter(0.1, 1) }) // a call in ten seconds
+		w.falls(nodes...)
+		w.addZone("b", 30)
+		w.until(silentBy(0))
+		clear(w.silent)
+		w.renewAll()
+		w.until(10 * time.Minute)
+		called := 0
+		for _, name := range nodes {
+			called += len(w.did("patch nodes " + name + "/status"))
+		}
+		if called > 1 {
+			w.t.Errorf("%d nodes were called silent, of which all but one were heard before their turn", called)
+		}
+	})
+}
+
+// What cost the leader its place may have cut off kubelets, too.
+func TestKubeletsHaveTimeToRenewWhenAStandbyBecomesTheLeader(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		nodes := w.addZone("a", 40)
+		leads := w.standsBy()
+		w.until(15 * time.Second)
+		w.unwritable.Store(true)
+		w.falls(nodes...)
+		w.until(70 * time.Second)
+		w.unwritable.Store(false)
+		leads()
+		w.sleep(19 * time.Second)
+		clear(w.silent)
+		w.renewAll()
+		w.until(5 * time.Minute)
+		w.wantUntouched(nodes...)
+	})
+}
+
+// replica is a manager of a replica: what runs everywhere, and what runs in the leader.
+type replica struct {
+	manager.Manager
+
+	all []manager.Runnable
+}
+
+// Add implements manager.Manager.
+func (r *replica) Add(runnable manager.Runnable) error {
+	r.all = append(r.all, runnable)
+	return nil
+}
+
+func (r *replica) run(ctx context.Context, leading bool) error {
+	var group errgroup.Group
+	for _, runnable := range r.all {
+		elected, ok := runnable.(manager.LeaderElectionRunnable)
+		if (!ok || elected.NeedLeaderElection()) == leading {
+			group.Go(func() error { return runnable.Start(ctx) })
+		}
+	}
+	return group.Wait()
+}
+
+// standsBy starts a Keeper in a replica that is not the leader, which it becomes by the function that is returned.
+func (w *world) standsBy() (leads func()) {
+	w.t.Helper()
+	keeper, err := New(w.config())
+	w.must(nil, err)
+	standby := &replica{}
+	w.must(nil, keeper.AddTo(standby))
+	bubble.Run(w.t, "the standby", func(ctx context.Context) error { return standby.run(ctx, false) })
+	return func() {
+		bubble.Run(w.t, "the leader", func(ctx context.Context) error { return standby.run(ctx, true) })
+	}
+}
+
+// cutOff makes nodes fall, the first two 5 s before the others. When it returns the first has had a turn, the second
+// is next, in 10 s, and the others have not seemed silent yet.
+func (w *world) cutOff(nodes []string) {
+	w.falls(nodes...)
+	w.sleep(5 * time.Second)
+	for _, name := range nodes[2:] {
+		w.renew(name)
+	}
+	w.until(54 * time.Second)
+}
+
+func TestAZoneInPartialDisruptionHasNoTurnsWhenAStandbyBecomesTheLeader(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		nodes := w.addZone("a", 10)
+		w.addZone("b", 3)
+		leads := w.standsBy()
+		w.run()
+		w.cutOff(nodes[:8])
+		w.wantTainted(1, nodes...)
+		w.stop()
+		w.until(69 * time.Second)
+		leads()
+		w.until(5 * time.Minute)
+		w.wantTainted(1, nodes...)
+	})
+}
+
+// The watches of a large cluster take a while to bring their first lists.
+func TestAProcessThatHasJustStartedGivesNobodyMoreTimeThanTheGracePeriod(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.falls("a-0")
+		leads := w.standsBy()
+		w.sleep(3 * time.Second)
+		leads()
+		w.until(silentBy(0))
+		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+	})
+}
+
+func TestANodeOfWhichNothingWasHeardHasNoMoreTimeAfterARestart(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.addNode("mute", "a", func(n *corev1.Node) { n.Status.Conditions = nil })
+		w.must(nil, w.leases.Delete(leasesResource, corev1.NamespaceNodeLease, "mute"))
+		w.until(15 * time.Second)
+		w.run()
+		w.until(defaultGrace.Startup + 2*renewEach)
+		if c := condition(w.node("mute"), corev1.NodeReady); c == nil || c.Status != corev1.ConditionUnknown {
+			w.t.Errorf("the condition Ready is %v, want Unknown", c)
+		}
+	})
+}
+
+// A node that is really silent is called so, however often leases cannot be written in between.
+func TestTimesInWhichLeasesCannotBeWrittenDoNotForgiveSilenceForEver(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.run()
+		w.falls("a-0")
+		for at := 20 * time.Second; at < 5*time.Minute; at += 40 * time.Second {
+			w.until(at)
+			w.unwritable.Store(true)
+			w.until(at + 10*time.Second)
+			w.unwritable.Store(false)
+		}
+		w.wantUnknown("a-0")
+	})
+}
+
+func TestThatNobodyCanBeHeardIsSaid(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.run()
+		w.until(20 * time.Second)
+		w.wantMetric("taintkeeper_node_health_seconds_since_echo", nil, 0)
+		w.unwritable.Store(true)
+		w.until(105 * time.Second)
+		w.wantMetric("taintkeeper_node_health_seconds_since_echo", nil, 85)
+		said := w.did("event " + OwnLease + " SilenceUnknown no renewal of our own lease")
+		if len(said) != 1 || said[0] > 110*time.Second {
+			t.Errorf("that no node can be called silent was said at %v", said)
+		}
+		w.unwritable.Store(false)
+		w.until(3 * time.Minute)
+		if said := w.did("event " + OwnLease + " SilenceKnown"); len(said) != 1 {
+			t.Errorf("that nodes can be called silent again was said at %v", said)
+		}
+	})
+}

@@ -1,0 +1,132 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodehealth
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var noon = time.Date(2026, time.November, 21, 12, 0, 0, 0, time.UTC)
+
+// nodeWith is a node with conditions of these statuses, all since an hour.
+func nodeWith(statuses map[corev1.NodeConditionType]corev1.ConditionStatus) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour))}}
+	for kind, status := range statuses {
+		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
+			Type: kind, Status: status, Reason: "Told", LastHeartbeatTime: metav1.NewTime(noon), LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour)),
+		})
+	}
+	return node
+}
+
+func TestTheConditionsOfASilentNodeBecomeUnknown(t *testing.T) {
+	ready := map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionTrue}
+	for name, test := range map[string]struct {
+		node    map[corev1.NodeConditionType]corev1.ConditionStatus
+		heard   bool
+		unknown []corev1.NodeConditionType
+	}{
+		"it was ready":                        {ready, false, kubeletConditions},
+		"it is heard":                         {ready, true, nil},
+		"it was not ready, by its kubelet":    {map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionFalse}, false, kubeletConditions},
+		"it never posted":                     {nil, false, kubeletConditions},
+		"Unknown already, whatever else":      {map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionUnknown, corev1.NodeDiskPressure: corev1.ConditionTrue}, false, nil},
+		"what is Unknown already is left out": {map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionTrue, corev1.NodePIDPressure: corev1.ConditionUnknown}, false, []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var unknown []corev1.NodeConditionType
+			for _, c := range planFor(facts{node: nodeWith(test.node), silent: !test.heard, now: noon}).conditions {
+				unknown = append(unknown, c.Type)
+				if c.Status != corev1.ConditionUnknown || !c.LastTransitionTime.Time.Equal(noon) {
+					t.Errorf("condition %+v, want it Unknown since now", c)
+				}
+			}
+			if !slices.Equal(unknown, test.unknown) {
+				t.Errorf("%q change, want %q", unknown, test.unknown)
+			}
+		})
+	}
+}
+
+func TestNetworkUnavailableIsTheControlPlanesAndStays(t *testing.T) {
+	node := nodeWith(map[corev1.NodeConditionType]corev1.ConditionStatus{
+		corev1.NodeReady: corev1.ConditionTrue, corev1.NodeNetworkUnavailable: corev1.ConditionFalse,
+	})
+	for _, c := range planFor(facts{node: node, silent: true, now: noon}).conditions {
+		if c.Type == corev1.NodeNetworkUnavailable {
+			t.Errorf("changed: %+v", c)
+		}
+	}
+}
+
+func TestAConditionThatWasPostedKeepsItsHeartbeatAndOneThatNeverWasHasTheNodesCreation(t *testing.T) {
+	node := nodeWith(map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionTrue})
+	for _, c := range planFor(facts{node: node, silent: true, now: noon}).conditions {
+		want, reason := node.CreationTimestamp.Time, "NodeStatusNeverUpdated"
+		if c.Type == corev1.NodeReady {
+			want, reason = noon, "NodeStatusUnknown"
+		}
+		if !c.LastHeartbeatTime.Time.Equal(want) || c.Reason != reason {
+			t.Errorf("%s: heartbeat %s and reason %s, want %s and %s", c.Type, c.LastHeartbeatTime, c.Reason, want, reason)
+		}
+	}
+}
+
+func TestTheNoExecuteTaintOfANode(t *testing.T) {
+	const (
+		none    = ""
+		away    = corev1.TaintNodeUnreachable
+		unready = corev1.TaintNodeNotReady
+	)
+	type c struct {
+		ready                        corev1.ConditionStatus // none: it was never posted
+		has                          string
+		granted, disrupted, doubtful bool
+		want                         string
+		asks                         bool
+	}
+	for name, test := range map[string]c{
+		"ready":                                     {ready: "True", want: none},
+		"ready again":                               {ready: "True", has: away, want: none},
+		"never posted":                              {has: none, want: none},
+		"never posted, and tainted":                 {has: unready, want: unready},
+		"a status that nobody knows":                {ready: "Maybe", has: away, want: away},
+		"not ready, waits":                          {ready: "False", want: none, asks: true},
+		"not ready, in its turn":                    {ready: "False", granted: true, want: unready},
+		"Unknown, waits":                            {ready: "Unknown", want: none, asks: true},
+		"Unknown, in its turn":                      {ready: "Unknown", granted: true, want: away},
+		"one for the other":                         {ready: "Unknown", has: unready, want: away},
+		"has it":                                    {ready: "False", has: unready, want: unready},
+		"every zone is disrupted":                   {ready: "Unknown", has: away, disrupted: true, want: none, asks: true},
+		"every zone is disrupted, granted before":   {ready: "Unknown", granted: true, disrupted: true, want: none, asks: true},
+		"silent, and its status cannot be written":  {ready: "True", doubtful: true, want: none},
+		"the same, tainted":                         {ready: "True", has: away, doubtful: true, want: away},
+		"the same, not ready by its kubelet before": {ready: "False", doubtful: true, granted: true, want: unready},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := nodeWith(nil)
+			if test.ready != "" {
+				node = nodeWith(map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: test.ready})
+			}
+			if test.has != none {
+				node.Spec.Taints = []corev1.Taint{{Key: test.has, Effect: corev1.TaintEffectNoExecute}}
+			}
+			p := planFor(facts{node: node, granted: test.granted, disrupted: test.disrupted, doubtful: test.doubtful, now: noon})
+			got := none
+			for _, taint := range p.taints {
+				if taint.Effect == corev1.TaintEffectNoExecute {
+					got += taint.Key
+				}
+			}
+			if got != test.want || p.asks != test.asks {
+				t.Errorf("taint %q, asks for a turn: %t; want %q, %t", got, p.asks, test.want, test.asks)
+			}
+		})
+	}
+}

@@ -1,0 +1,243 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodehealth
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/nodecache"
+)
+
+// NodeRequest asks for a look at one node.
+type NodeRequest struct{ Name string }
+
+// reconciler makes a node what its plan says. It is the only writer of conditions and of taints for readiness.
+type reconciler struct {
+	dryRun  bool
+	nodes   *nodecache.Cache
+	silence *silence
+	zones   *zones
+	api     api
+	events  *events
+	metrics *metrics
+	looks   *requests // of nodes whose plan can be another
+	unready *requests // of nodes whose pods are not ready
+	echo    *awaiting // nodes that wait for one
+	backoff workqueue.TypedRateLimiter[NodeRequest]
+	notes   notes
+}
+
+// errStale: by the time of the call, it was no longer known that the node is silent.
+var errStale = errors.New("the latest echo of our own renewals is too old")
+
+// Reconcile looks at one node. Echoes, changes of nodes and turns of zones ask for it.
+func (r *reconciler) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Result, error) {
+	began := time.Now()
+	defer func() { r.metrics.updateNode.Observe(time.Since(began).Seconds()) }()
+	known, ok := r.nodes.Get(req.Name)
+	if !ok {
+		r.backoff.Forget(req)
+		r.notes.forget(req.Name)
+		return reconcile.Result{}, nil
+	}
+	next, err := r.look(ctx, r.notes.newest(known.Node))
+	switch {
+	case apicall.Stopping(ctx): // the next process goes on
+		return reconcile.Result{}, nil
+	case errors.Is(err, errStale):
+		r.echo.add(req.Name)
+		return reconcile.Result{RequeueAfter: next}, nil
+	case apicall.IsNotFound(err): // the watch will say that it is gone; unless it is not
+		return reconcile.Result{RequeueAfter: lastBackoff}, nil
+	case err != nil:
+		return reconcile.Result{RequeueAfter: sooner(next, r.retry(ctx, req, err))}, nil // its turn may come before
+	}
+	r.backoff.Forget(req)
+	return reconcile.Result{RequeueAfter: next}, nil
+}
+
+// retry notes a failure and returns how long to wait. Nothing is ever given up.
+func (r *reconciler) retry(ctx context.Context, req NodeRequest, err error) time.Duration {
+	r.metrics.retries.WithLabelValues(apicall.Reason(err)).Inc()
+	wait := r.backoff.When(req)
+	if failures := r.backoff.NumRequeues(req); failures == troubleAfter {
+		logf.FromContext(ctx).Info("A node cannot be changed; still trying", "node", req.Name, "failures", failures, "reason", err.Error())
+	}
+	return wait
+}
+
+// look makes one node what it should be, and returns in what time its turn comes; zero: it waits for none, or is woken. Kubelets
+// and others write the same object, so conflicts are ordinary: a live read then shows it as it is, which may be a sign of life.
+func (r *reconciler) look(ctx context.Context, node *corev1.Node) (time.Duration, error) {
+	wait, err := r.settle(ctx, node)
+	if !apierrors.IsConflict(err) {
+		return wait, err
+	}
+	r.metrics.retries.WithLabelValues(apicall.Reason(err)).Inc()
+	live, err := r.api.readNode(ctx, node.Name)
+	if err != nil {
+		return 0, fmt.Errorf("read node %s, which others have changed: %w", node.Name, err)
+	}
+	if live.UID != node.UID { // the watch will bring the new one
+		return 0, nil
+	}
+	r.silence.saw(live, time.Now())
+	return r.settle(ctx, live)
+}
+
+// settle writes what the plan of a node says: first its conditions, and then, in one patch, its taints and labels.
+func (r *reconciler) settle(ctx context.Context, node *corev1.Node) (time.Duration, error) {
+	f := r.factsOf(node)
+	var failed error
+	if p := planFor(f); len(p.conditions) > 0 {
+		changed, err := r.setUnknown(ctx, node, p.conditions)
+		switch {
+		case err == nil:
+			f.node = changed
+		case apicall.Refused(err): // its taints can be right all the same
+			f.node, failed = with(node, p.conditions), err
+		case apierrors.IsConflict(err), errors.Is(err, errStale):
+			return 0, err
+		default: // all else can be right
+			f.silent, f.doubtful, failed = false, true, err
+		}
+	}
+	wait, err := r.retaint(ctx, f)
+	if failed != nil { // that is what is tried again
+		err = failed
+	}
+	return wait, err
+}
+
+func (r *reconciler) factsOf(node *corev1.Node) facts {
+	return facts{node: node, silent: r.isSilent(node), disrupted: r.zones.allDisrupted(), now: time.Now()}
+}
+
+// isSilent reports whether a node is silent now, and was when all nodes were counted: nobody is called silent of whom the zones
+// do not know.
+func (r *reconciler) isSilent(node *corev1.Node) bool {
+	return r.zones.silent(node.Name) && r.silence.knows(node) && r.silence.of(node.Name) == silent
+}
+
+// setUnknown writes conditions of a silent node and returns it as it is then; in a dry run, as it would be.
+func (r *reconciler) setUnknown(ctx context.Context, node *corev1.Node, conditions []corev1.NodeCondition) (*corev1.Node, error) {
+	log := logf.FromContext(ctx).WithValues("node", node.Name)
+	if r.dryRun {
+		if r.notes.silent(node) {
+			log.Info("Dry run: a node is silent, its grace period is over")
+		}
+		return with(node, conditions), nil
+	}
+	if err := r.api.turn(ctx); err != nil {
+		return nil, err
+	}
+	if !r.isSilent(node) || !r.silence.freshAt(time.Now()) { // it waited for its turn
+		return nil, errStale
+	}
+	changed, err := r.api.patchConditions(ctx, node, conditions)
+	if err != nil {
+		return nil, fmt.Errorf("set the conditions of silent node %s to Unknown: %w", node.Name, err)
+	}
+	log.Info("A node is silent: its grace period is over")
+	r.notes.wrote(changed)
+	if isReady(node) {
+		r.events.notReady(node)
+	}
+	return changed, nil
+}
+
+// retaint writes the taints and labels of a node, in one patch if the API server takes it, if they are not as they should be.
+func (r *reconciler) retaint(ctx context.Context, f facts) (time.Duration, error) {
+	p, wait, stale := r.planInTurn(f)
+	if p.state == unreachable {
+		r.unready.add(f.node.Name)
+	}
+	switch {
+	case !p.retaints && len(p.labels) == 0:
+		return wait, stale
+	case r.dryRun:
+		if r.notes.taints(f.node, p.taints) {
+			logf.FromContext(ctx).Info("Dry run: would taint", "node", f.node.Name, "taints", p.taints)
+		}
+		return wait, stale
+	}
+	err := cmp.Or(r.write(ctx, f.node, p), stale)
+	if !apicall.Refused(err) || !p.retaints || len(p.labels) == 0 {
+		return wait, err
+	}
+	// Taints and labels have nothing to do with one another: one of them may be taken.
+	taints, labels := p, p
+	taints.labels = nil
+	labels.taints, labels.executes = f.node.Spec.Taints, false
+	if why := r.write(ctx, f.node, taints); !apicall.Refused(why) {
+		return wait, errors.Join(err, why)
+	}
+	return wait, errors.Join(err, r.write(ctx, f.node, labels))
+}
+
+// planInTurn plans a node's taints, and asks its zone for a turn if it needs one. It returns how long to wait for that, and whether
+// it was not asked because the turn would be lost: nobody can tell now whether the node is still silent.
+func (r *reconciler) planInTurn(f facts) (p plan, wait time.Duration, stale error) {
+	p = planFor(f)
+	name := f.node.Name
+	if !p.asks {
+		r.looks.add(r.zones.giveUp(name)...)
+		r.notes.released(name)
+		return p, 0, nil
+	}
+	if p.state == unreachable && !r.silence.freshAt(f.now) {
+		return p, 0, errStale
+	}
+	turn := r.zones.turn(name, f.now)
+	r.looks.add(turn.Next...)
+	if turn.Granted {
+		r.notes.released(name)
+		f.granted = true
+		return planFor(f), 0, nil
+	}
+	tell, in := r.notes.held(name, turn.Held, f.now)
+	if tell {
+		r.events.held(f.node, p.state.key(), turn.Held)
+	}
+	return p, sooner(in, turn.Wait), nil
+}
+
+func (r *reconciler) write(ctx context.Context, node *corev1.Node, p plan) error {
+	if err := r.api.turn(ctx); err != nil {
+		return err
+	}
+	if p.executes && p.state == unreachable && !r.silence.freshAt(time.Now()) {
+		return errStale
+	}
+	changed, err := r.api.patchTaints(ctx, node, p.taints, p.labels)
+	if err != nil {
+		return fmt.Errorf("write the taints of node %s: %w", node.Name, err)
+	}
+	r.notes.wrote(changed)
+	if p.executes {
+		r.zones.used(node.Name)
+	}
+	logf.FromContext(ctx).V(1).Info("Wrote taints and labels", "node", klog.KObj(changed), "taints", p.taints)
+	return nil
+}
+
+// sooner returns the shorter of two waits, of which either may be none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}

@@ -1,0 +1,242 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodetaintrule
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+)
+
+// facts are what a rule knows of a node.
+type facts struct {
+	selected bool
+	holds    bool   // the condition has the status that brings the taint
+	labelled bool   // the node's label says that it has the taint from this rule
+	standing string // its taint of the rule's key and effect, as text; empty: it has none
+}
+
+func (r *rule) facts(node *corev1.Node) facts {
+	f := facts{selected: r.selector.Matches(labels.Set(node.Labels)), labelled: node.Labels[r.label] == r.print}
+	if c := condition(node, r.spec.Condition.Type); c != nil {
+		f.holds = c.Status == r.spec.Condition.Status
+	}
+	for i := range node.Spec.Taints {
+		if t := &node.Spec.Taints[i]; t.Key == r.spec.Taint.Key && t.Effect == r.spec.Taint.Effect {
+			f.standing = t.ToString()
+		}
+	}
+	return f
+}
+
+func (f facts) matches() bool { return f.selected && f.holds }
+
+// place is a node that a rule is concerned with: the node has the condition, or the rule's taint.
+type place struct {
+	facts
+
+	since   time.Time // since when the condition holds, or does not
+	owned   bool      // the node has the taint from this rule
+	wanted  bool      // it is to have it, by the newest plan
+	changed bool      // the facts have changed since that plan
+	refusal *refusal  // nil: none
+}
+
+// has reports whether the node counts as one with the rule's taint. Of a rule that writes nothing, what it wanted
+// counts as done.
+func (p *place) has(r *rule) bool { return p.owned || r.asIf && p.wanted }
+
+// counts reports whether the node counts as tainted.
+func (p *place) counts(r *rule) bool {
+	if r.asIf && !r.frozen {
+		return p.wanted
+	}
+	return p.owned
+}
+
+// settled reports whether the node is as the newest plan wants it.
+func (p *place) settled(r *rule) bool {
+	if p.wanted && !r.onlyReports {
+		return p.owned && p.labelled
+	}
+	return r.frozen || !p.owned && !p.labelled
+}
+
+// refusal is when the API server last refused to have a node tainted, and what it said.
+type refusal struct {
+	at  time.Time
+	why string
+}
+
+// refusedFor is how long a node whose taint was refused waits for the next try.
+const refusedFor = time.Minute
+
+// sinceWhen returns since when the condition of a node holds, or does not. What this process saw change counts by its
+// own clock; lastTransitionTime, which is by the node's clock and up to whoever reports it, serves for what was so at
+// first sight. The condition that has not changed never begins anew.
+func sinceWhen(r *rule, known *place, before, after *corev1.Node, holds bool, now time.Time) time.Time {
+	if known != nil && !known.since.IsZero() && known.holds == holds {
+		return known.since
+	}
+	if before != nil && r.facts(before).holds != holds {
+		return now
+	}
+	c := condition(after, r.spec.Condition.Type)
+	if c == nil || c.LastTransitionTime.IsZero() || c.LastTransitionTime.After(now) {
+		return now
+	}
+	return c.LastTransitionTime.Time
+}
+
+// outcome is what a plan of a rule comes to.
+type outcome struct {
+	// selected, matching and held count nodes; tainted those that have the taint, refused those of the held that the
+	// API server refuses to have tainted.
+	selected, matching, tainted, held, refused int
+	// example is the first of the refused by name, and why what was said of it.
+	example, why string
+	// bound is the most that may be tainted at once; -1: any number.
+	bound int
+	// next is the next instant at which anything changes by time alone; zero: none.
+	next time.Time
+}
+
+// candidate is a node that is to have the taint if the bound allows it.
+type candidate struct {
+	*place
+
+	name    string
+	turn    int       // 0: it may have the taint already, so its place is taken; 1: otherwise
+	refused time.Time // zero: never
+}
+
+// plan says which nodes are to have the taint of a rule, in the places themselves. The taint comes when the condition
+// has held for long enough: to the nodes that have had it longest first, then by name, and to no more than the bound at
+// once; those that were refused come last. It goes when the condition has been over for long enough, and at once when
+// the node is no longer selected. doubts are the nodes that may have the taint without showing it. blocked reports
+// whether a node has another's taint of the same key and effect.
+func plan(
+	r *rule, selected int, places map[string]*place, doubts []string, blocked func(string, *place) bool, now time.Time,
+) outcome {
+	o := outcome{selected: selected, bound: -1}
+	var candidates []candidate
+	taken := 0 // of the places below the bound, by nodes that are no candidates
+	for name, p := range places {
+		ripe, has := o.look(r, name, p, blocked, now)
+		if has && (ripe || !r.asIf) {
+			taken++
+		}
+		if c, may := o.candidate(name, p, now, ripe && !has); may {
+			candidates = append(candidates, c)
+		}
+	}
+	o.choose(r, candidates, taken+reserve(candidates, places, doubts))
+	for _, p := range places {
+		if p.counts(r) {
+			o.tainted++
+		}
+	}
+	return o
+}
+
+// look counts a node, and reports whether it is to have the taint if the bound allows it, and whether it has.
+func (o *outcome) look(
+	r *rule, name string, p *place, blocked func(string, *place) bool, now time.Time,
+) (ripe, has bool) {
+	if p.matches() {
+		o.matching++
+	}
+	has, ripe = p.has(r), p.ripe(r, blocked, name, now, o)
+	p.changed, p.wanted = false, ripe && has
+	return ripe, has
+}
+
+// reserve puts the candidates that may have the taint already before the others: their places are taken. It returns how
+// many more places are, by nodes in doubt that are no candidates.
+func reserve(candidates []candidate, places map[string]*place, doubts []string) int {
+	taken := 0
+	for _, name := range doubts {
+		i := slices.IndexFunc(candidates, func(c candidate) bool { return c.name == name })
+		if i >= 0 {
+			candidates[i].turn = 0
+		} else if p := places[name]; p == nil || !p.owned {
+			taken++
+		}
+	}
+	return taken
+}
+
+// ripe reports whether a node is to have the taint, as far as time and the node itself decide.
+func (p *place) ripe(r *rule, blocked func(string, *place) bool, name string, now time.Time, o *outcome) bool {
+	switch {
+	case r.frozen || !p.selected:
+		return false
+	case p.has(r):
+		return p.holds || !o.over(p.since.Add(r.spec.ClearAfter.Duration), now)
+	case !p.holds || blocked(name, p):
+		return false
+	}
+	// A taint that somebody else took off comes again at once.
+	return p.labelled && p.standing == "" || o.over(p.since.Add(r.spec.After.Duration), now)
+}
+
+// candidate reports whether a node may be given the taint now, if it waits for it. It counts a refusal.
+func (o *outcome) candidate(name string, p *place, now time.Time, waits bool) (candidate, bool) {
+	c := candidate{place: p, name: name, turn: 1}
+	if !waits || p.refusal == nil {
+		return c, waits
+	}
+	o.held++
+	o.refused++
+	if o.example == "" || name < o.example {
+		o.example, o.why = name, p.refusal.why
+	}
+	c.refused = p.refusal.at
+	return c, o.over(c.refused.Add(refusedFor), now)
+}
+
+// choose takes as many candidates as the bound leaves free places. Those that may have the taint already have theirs.
+func (o *outcome) choose(r *rule, candidates []candidate, taken int) {
+	free := len(candidates)
+	if most, bounded := r.bound(o.selected); bounded {
+		o.bound, free = most, min(free, max(most-taken, 0))
+	}
+	slices.SortFunc(candidates, func(a, b candidate) int {
+		byTime := cmp.Or(a.refused.Compare(b.refused), a.since.Compare(b.since))
+		return cmp.Or(cmp.Compare(a.turn, b.turn), byTime, cmp.Compare(a.name, b.name))
+	})
+	for i, c := range candidates {
+		c.wanted = i < free
+		if !c.wanted && c.refused.IsZero() {
+			o.held++
+		}
+	}
+}
+
+// holding is the reason of the condition Holding.
+func (o *outcome) holding() string {
+	switch {
+	case o.held > o.refused:
+		return v1alpha1.ReasonMaxTainted
+	case o.held > 0:
+		return v1alpha1.ReasonRefused
+	}
+	return v1alpha1.ReasonNoNodeHeld
+}
+
+// over reports whether an instant has come, and otherwise notes that it will.
+func (o *outcome) over(at, now time.Time) bool {
+	if !at.After(now) {
+		return true
+	}
+	if o.next.IsZero() || at.Before(o.next) {
+		o.next = at
+	}
+	return false
+}
