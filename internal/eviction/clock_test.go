@@ -29,12 +29,12 @@ func (w *world) serverAhead(by time.Duration) func(*Config) {
 	return func(c *Config) { c.Clock = clock }
 }
 
-// taintedByServer sets a taint as somebody with the API server's clock does.
-func (w *world) taintedByServer(name, key string, ahead time.Duration) {
+// taintedByServer sets taint k of node n as somebody with the API server's clock does.
+func (w *world) taintedByServer(ahead time.Duration) {
 	w.t.Helper()
-	taint := noExecute(key)
+	taint := noExecute("k")
 	taint.TimeAdded = &metav1.Time{Time: time.Now().Add(ahead).Truncate(sec)}
-	w.setTaints(name, taint)
+	w.setTaints("n", taint)
 }
 
 func ofAnHourAgo(pod *corev1.Pod) { pod.CreationTimestamp = metav1.NewTime(time.Now().Add(-hour)) }
@@ -54,7 +54,7 @@ func TestAWrongClockMakesNoEvictionEarly(t *testing.T) {
 				w.addPod("p", tolerating("k", 300), ofAnHourAgo)
 				w.run(w.serverAhead(c.server))
 				w.until(10 * sec)
-				w.taintedByServer("n", "k", c.server)
+				w.taintedByServer(c.server)
 				offset, _ := w.metric("taintkeeper_clock_offset_seconds", "")
 				if d := offset - c.server.Seconds(); d < -1 || d > 1 {
 					t.Errorf("the metric says that the server's clock is %v s ahead, want %v s", offset, c.server.Seconds())
@@ -90,7 +90,7 @@ func TestAnotherTaintBringsAnEvictionForwardThatWaitsForTheAPIServersClock(t *te
 		w.addPod("p", tolerating("k", 300), ofAnHourAgo)
 		w.run(w.serverAhead(-5 * time.Minute))
 		w.until(10 * sec)
-		w.taintedByServer("n", "k", -5*time.Minute)
+		w.taintedByServer(-5*time.Minute)
 		w.until(20 * sec)
 		w.taint("n", "other:NoExecute")
 		w.pass(hour)

@@ -366,9 +366,9 @@ func TestATaintSetAgainWithItsTimeAddedWhileTheWatchIsBrokenCountsFromThatTime(t
 		})
 		w.run()
 		w.until(10 * sec)
-		w.taintedByServer("n", "k", 0)
+		w.taintedByServer(0)
 		w.until(40 * sec)
-		w.taintedByServer("n", "k", 0)
+		w.taintedByServer(0)
 		again := w.node("n").Spec.Taints[0]
 		w.pass(sec)
 		watch.breaks()
