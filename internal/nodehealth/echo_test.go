@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,6 +31,8 @@ import (
 type slowClient struct {
 	*fake.Clientset
 
+	// list is called before leases are listed, and says what becomes of that; nil: they are listed.
+	list func(ctx context.Context) error
 	// renew is called before our own lease is renewed, and says what becomes of that; nil: it is renewed.
 	renew func(ctx context.Context) error
 	// wrote is told of a patch of a node that was done, and says what its caller hears; nil: that it was.
@@ -59,6 +62,16 @@ type slowLeases struct {
 	coordinationclient.LeaseInterface
 
 	client slowClient
+}
+
+// List implements coordinationclient.LeaseInterface.
+func (l slowLeases) List(ctx context.Context, options metav1.ListOptions) (*coordinationv1.LeaseList, error) {
+	if l.client.list != nil {
+		if err := l.client.list(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return l.LeaseInterface.List(ctx, options)
 }
 
 // Apply implements coordinationclient.LeaseInterface.
@@ -222,6 +235,35 @@ func TestAWatchOfLeasesThatHangsIsConnectedAnewAndDeadNodesAreFound(t *testing.T
 		w.wantUntouched(nodes[4:]...)
 		if len(reconnected) != 1 || reconnected[0] > 27*time.Second {
 			t.Errorf("connected anew at %v, want once, 10 s after the last event", reconnected)
+		}
+	})
+}
+
+// The first connection is closed before the list is complete, and the second is given the time.
+func TestAListThatTakesFifteenSecondsGetsThrough(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		nodes := w.addZone("a", 3)
+		var closed atomic.Pointer[context.CancelFunc]
+		reconnected := 0
+		slow := slowClient{Clientset: w.client, list: func(ctx context.Context) error {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			closed.Store(&cancel)
+			return takes(ctx, 15*time.Second)
+		}}
+		w.run(func(c *Config) {
+			c.LeaseClient = slow
+			c.Reconnect = func() {
+				reconnected++
+				(*closed.Load())()
+			}
+		})
+		w.falls(nodes[0])
+		w.until(3 * time.Minute)
+		w.wantUnknown(nodes[0])
+		w.wantUntouched(nodes[1:]...)
+		if reconnected != 1 {
+			t.Errorf("connected anew %d times, want once", reconnected)
 		}
 	})
 }
