@@ -145,7 +145,7 @@ func (f *follower) follow(ctx context.Context, tell func(update)) error {
 }
 
 // await waits until both watches have brought what there is, or one of them may not be watched.
-func (f *follower) await(ctx context.Context, synced []cache.InformerSynced) error {
+func (f *follower) await(ctx context.Context, synced []cache.DoneChecker) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	outcome := make(chan error, 1)
@@ -158,7 +158,7 @@ func (f *follower) await(ctx context.Context, synced []cache.InformerSynced) err
 			outcome <- nil
 		}
 	}()
-	cache.WaitForCacheSync(ctx.Done(), synced...)
+	cache.WaitFor(ctx, "", synced...)
 	cancel()
 	return <-outcome
 }
@@ -201,10 +201,10 @@ func untilNext(list *cliv1alpha1.PendingList, now time.Time) time.Duration {
 }
 
 // watch begins to watch both kinds.
-func (f *follower) watch(ctx context.Context, running *sync.WaitGroup) ([]cache.InformerSynced, error) {
+func (f *follower) watch(ctx context.Context, running *sync.WaitGroup) ([]cache.DoneChecker, error) {
 	nodes := coreinformers.NewNodeInformer(f.clients, 0, nil)
 	pods := coreinformers.NewFilteredPodInformer(f.clients, f.namespace, 0, nil, f.narrow)
-	var synced []cache.InformerSynced
+	var synced []cache.DoneChecker
 	for _, kind := range []struct {
 		name     string
 		informer cache.SharedIndexInformer
@@ -224,7 +224,7 @@ func (f *follower) watch(ctx context.Context, running *sync.WaitGroup) ([]cache.
 		if err != nil {
 			return nil, fmt.Errorf("watch %s: %w", kind.name, err)
 		}
-		synced = append(synced, handled.HasSynced)
+		synced = append(synced, handled.HasSyncedChecker())
 		running.Go(func() { kind.informer.RunWithContext(ctx) })
 	}
 	return synced, nil

@@ -161,7 +161,7 @@ func TestAWatchTellsALineForEachChange(t *testing.T) {
 		s.taint("n", "k")
 		s.pod("first", "n", 300)
 		s.watch()
-		s.says("2000-01-01T00:00:00Z pod a/first on node n leaves in 4m59s, at 2000-01-01T00:05:00Z, by taint k:NoExecute")
+		s.says("2000-01-01T00:00:00Z pod a/first on node n leaves in 5m, at 2000-01-01T00:05:00Z, by taint k:NoExecute")
 
 		s.pass(59 * time.Second)
 		s.pod("second", "n", 600)
@@ -193,7 +193,7 @@ func TestAPodThatTerminatesIsGoneAndOneThatIsNotToleratedAtAllLeavesNow(t *testi
 		s.taint("n", "k")
 		s.pod("early", "n", 300)
 		s.watch()
-		s.says("2000-01-01T00:00:00Z pod a/early on node n leaves in 4m59s, at 2000-01-01T00:05:00Z, by taint k:NoExecute")
+		s.says("2000-01-01T00:00:00Z pod a/early on node n leaves in 5m, at 2000-01-01T00:05:00Z, by taint k:NoExecute")
 
 		s.pod("early", "n", 300, func(pod *corev1.Pod) { pod.DeletionTimestamp = new(metav1.Now()) })
 		s.pod("bare", "n", 0, func(pod *corev1.Pod) { pod.Spec.Tolerations = nil })
@@ -211,7 +211,7 @@ func TestATaintWithoutTimeAddedCountsFromWhenTheWatchSawItFirst(t *testing.T) {
 		s.put(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, bare, "")
 		s.pod("p", "n", 300)
 		s.watch()
-		s.says("2000-01-01T00:00:00Z pod a/p on node n leaves in 4m59s, at 2000-01-01T00:05:00Z, by taint k:NoExecute")
+		s.says("2000-01-01T00:00:00Z pod a/p on node n leaves in 5m, at 2000-01-01T00:05:00Z, by taint k:NoExecute")
 		s.pass(time.Minute)
 		heartbeat := bare.DeepCopy()
 		heartbeat.Labels = map[string]string{"beat": "1"}
@@ -223,7 +223,7 @@ func TestATaintWithoutTimeAddedCountsFromWhenTheWatchSawItFirst(t *testing.T) {
 
 func TestOnlyTheNodesAndTheNamespaceThatWereAskedForAreTold(t *testing.T) {
 	elsewhere := func(pod *corev1.Pod) { pod.Namespace = "b" }
-	wanted := "2000-01-01T00:00:00Z pod a/p on node n leaves in 4m59s, at 2000-01-01T00:05:00Z, by taint k:NoExecute"
+	wanted := "2000-01-01T00:00:00Z pod a/p on node n leaves in 5m, at 2000-01-01T00:05:00Z, by taint k:NoExecute"
 	for name, choose := range map[string]func(*pendingOptions){
 		"by name":  func(o *pendingOptions) { o.nodes.names = []string{"n", "none"} },
 		"by label": func(o *pendingOptions) { o.nodes.selector = "name in (n)" },
@@ -366,11 +366,11 @@ func TestAWatchEndsWithoutAnErrorWhenItIsInterrupted(t *testing.T) {
 func TestEveryFormatTellsEachChange(t *testing.T) {
 	for format, want := range map[string]string{
 		formatName: "pod/p\n",
-		formatWide: "2000-01-01T00:00:00Z pod a/p on node n leaves in 4m59s, at 2000-01-01T00:05:00Z, by taint k:NoExecute, tolerated by k=*:NoExecute for 300s, of StatefulSet/s, priority 7\n",
-		formatJSON: `{"kind":"PendingChange","apiVersion":"cli.taintkeeper.dev/v1alpha1","at":"2000-01-01T00:00:00.100000Z","change":"Leaves",` +
+		formatWide: "2000-01-01T00:00:00Z pod a/p on node n leaves in 5m, at 2000-01-01T00:05:00Z, by taint k:NoExecute, tolerated by k=*:NoExecute for 300s, of StatefulSet/s, priority 7\n",
+		formatJSON: `{"kind":"PendingChange","apiVersion":"cli.taintkeeper.dev/v1alpha1","at":"2000-01-01T00:00:00.000000Z","change":"Leaves",` +
 			`"pod":{"namespace":"a","name":"p","uid":"p","node":"n","due":"2000-01-01T00:05:00.000000Z","taint":"k:NoExecute",` +
 			`"toleration":{"key":"k","operator":"Exists","effect":"NoExecute","tolerationSeconds":300},"owner":{"kind":"StatefulSet","name":"s"},"priority":7}}` + "\n",
-		formatYAML: "apiVersion: cli.taintkeeper.dev/v1alpha1\nat: \"2000-01-01T00:00:00.100000Z\"\nchange: Leaves\nkind: PendingChange\npod:\n  due: \"2000-01-01T00:05:00.000000Z\"\n" +
+		formatYAML: "apiVersion: cli.taintkeeper.dev/v1alpha1\nat: \"2000-01-01T00:00:00.000000Z\"\nchange: Leaves\nkind: PendingChange\npod:\n  due: \"2000-01-01T00:05:00.000000Z\"\n" +
 			"  name: p\n  namespace: a\n  node: \"n\"\n  owner:\n    kind: StatefulSet\n    name: s\n  priority: 7\n  taint: k:NoExecute\n" +
 			"  toleration:\n    effect: NoExecute\n    key: k\n    operator: Exists\n    tolerationSeconds: 300\n  uid: p\n",
 	} {

@@ -90,7 +90,7 @@ func TestAnotherTaintBringsAnEvictionForwardThatWaitsForTheAPIServersClock(t *te
 		w.addPod("p", tolerating("k", 300), ofAnHourAgo)
 		w.run(w.serverAhead(-5 * time.Minute))
 		w.until(10 * sec)
-		w.taintedByServer(-5*time.Minute)
+		w.taintedByServer(-5 * time.Minute)
 		w.until(20 * sec)
 		w.taint("n", "other:NoExecute")
 		w.pass(hour)
