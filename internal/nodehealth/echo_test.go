@@ -375,6 +375,14 @@ func TestOneLeaseIsRenewedOnceASecondAndNotInADryRun(t *testing.T) {
 				if got := w.renewals.Load(); got != want {
 					t.Errorf("%d renewals within a minute, want %d", got, want)
 				}
+				if dryRun {
+					return
+				}
+				object, err := w.leases.Get(leasesResource, corev1.NamespaceNodeLease, OwnLease)
+				w.must(nil, err)
+				if owners := object.(*coordinationv1.Lease).OwnerReferences; len(owners) != 1 || owners[0].Kind != "Namespace" || owners[0].UID != "uid-of-the-namespace" {
+					t.Errorf("it is owned by %v, want by its namespace", owners)
+				}
 			})
 		})
 	}

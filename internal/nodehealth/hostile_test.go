@@ -387,10 +387,10 @@ func TestRestartsGiveNoTurnsToALargeZoneInPartialDisruption(t *testing.T) {
 func TestNodesWhoseConditionsCannotBeWrittenAreTaintedAtTheRateOfTheirZone(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		nodes := w.addZone("a", 30)
-		w.run()
 		for _, name := range nodes[:10] {
 			w.refuses(name, "status")
 		}
+		w.run()
 		w.falls(nodes[:10]...)
 		w.until(60*time.Second + 110*time.Second)
 		w.wantTainted(10, nodes...)
@@ -423,11 +423,11 @@ func (w *world) statusFailsFor(node string) {
 func TestTaintsAreTakenOffInFullDisruptionThoughTheConditionsOfANodeCannotBeWrittenForNow(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		nodes := w.addZone("a", 4)
+		w.statusFailsFor("a-3")
 		w.run()
 		w.falls("a-0")
 		w.until(80 * time.Second)
 		w.wantTainted(1, nodes...)
-		w.statusFailsFor("a-3")
 		w.falls(nodes...)
 		w.until(4 * time.Minute)
 		w.wantTainted(0, nodes...)

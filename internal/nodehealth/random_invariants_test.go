@@ -19,8 +19,8 @@ const (
 	seesAgain = time.Minute
 	// noticesWithin is twice the longer grace period: gaps between echoes count for little.
 	noticesWithin = 2 * DefaultStartupGrace
-	// untaintsWithin is the longest pause between tries to write, with what a try and the watch take where they are slow.
-	untaintsWithin = lastBackoff + 10*time.Second
+	// untaintsWithin is the longest pause between tries to write.
+	untaintsWithin = lastBackoff + 5*time.Second
 	// aTurn is how long a turn of a zone lasts at DefaultRate, used or not.
 	aTurn = 10 * time.Second
 )
@@ -100,10 +100,10 @@ func (h *history) aSilentNodeIsCalledSo(node *corev1.Node) {
 }
 
 // aReadyNodeLosesItsTaints when its kubelet says that it is ready: each taint for its readiness, as soon as it can be
-// written.
+// written. What a kubelet said before it fell silent, and could not be written over, does not count.
 func (h *history) aReadyNodeLosesItsTaints(node *corev1.Node) {
 	known := h.known[node.Name]
-	if !isReady(node) || h.refusal.Load() != nil {
+	if !isReady(node) || h.silent[node.Name] || h.refusal.Load() != nil {
 		known.ready = 0
 		return
 	}

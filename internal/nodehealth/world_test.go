@@ -64,6 +64,9 @@ func play(t *testing.T, test func(t *testing.T, w *world)) {
 		w.book = bubble.NewBook(client, describe)
 		w.leases = w.trackLeases()
 		w.client.PrependReactor("patch", "nodes", w.lock)
+		w.must(client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: corev1.NamespaceNodeLease, UID: "uid-of-the-namespace"},
+		}, metav1.CreateOptions{}))
 		test(t, w)
 	})
 }
