@@ -446,6 +446,7 @@ func TestAConflictMeansALiveReadThatMayBeASignOfLife(t *testing.T) {
 		w.report("a-0", corev1.NodeReady, corev1.ConditionTrue)
 		w.until(90 * time.Second)
 		w.late.release()
+		w.sleep(time.Second)
 		if c := condition(w.node("a-0"), corev1.NodeReady); c.Status != corev1.ConditionTrue {
 			t.Errorf("Ready is %s", c.Status)
 		}
@@ -468,6 +469,7 @@ func TestADeadNodeWhoseObjectOthersChangeFasterThanTheWatchBringsItIsCalledSilen
 		}
 		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
 		w.late.release()
+		w.sleep(time.Second)
 	})
 }
 
