@@ -47,11 +47,9 @@ func (a api) patchConditions(ctx context.Context, read *corev1.Node, conditions 
 	}, "status")
 }
 
-// patchTaints writes the taints of a node and sets labels, if there are any, in one call and on the same condition.
+// patchTaints writes the taints of a node and sets labels, if there are any, in one call and on the same condition. Whoever calls
+// it has waited for the turn.
 func (a api) patchTaints(ctx context.Context, read *corev1.Node, taints []corev1.Taint, labels map[string]string) (*corev1.Node, error) {
-	if err := a.turn(ctx); err != nil {
-		return nil, err
-	}
 	metadata := locked(read)
 	if len(labels) > 0 {
 		metadata["labels"] = labels

@@ -438,14 +438,14 @@ func TestTaintsAreTakenOffInFullDisruptionThoughTheConditionsOfANodeCannotBeWrit
 func TestAConflictMeansALiveReadThatMayBeASignOfLife(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
-		w.late = &lateWatch{}
+		w.late = &bubble.LateWatch{}
 		w.run()
 		w.must(nil, w.leases.Delete(leasesResource, corev1.NamespaceNodeLease, "a-0"))
 		w.until(45 * time.Second)
-		w.late.hold()
+		w.late.Hold()
 		w.report("a-0", corev1.NodeReady, corev1.ConditionTrue)
 		w.until(90 * time.Second)
-		w.late.release()
+		w.late.Release()
 		w.sleep(time.Second)
 		if c := condition(w.node("a-0"), corev1.NodeReady); c.Status != corev1.ConditionTrue {
 			t.Errorf("Ready is %s", c.Status)
@@ -458,17 +458,17 @@ func TestAConflictMeansALiveReadThatMayBeASignOfLife(t *testing.T) {
 func TestADeadNodeWhoseObjectOthersChangeFasterThanTheWatchBringsItIsCalledSilent(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
-		w.late = &lateWatch{}
+		w.late = &bubble.LateWatch{}
 		w.run()
 		w.falls("a-0")
 		w.until(40 * time.Second)
-		w.late.hold()
+		w.late.Hold()
 		for second := 41; second <= 60; second++ {
 			w.update("a-0", func(n *corev1.Node) { n.Labels["written"] = strconv.Itoa(second) })
 			w.until(time.Duration(second) * time.Second)
 		}
 		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
-		w.late.release()
+		w.late.Release()
 		w.sleep(time.Second)
 	})
 }
@@ -476,12 +476,12 @@ func TestADeadNodeWhoseObjectOthersChangeFasterThanTheWatchBringsItIsCalledSilen
 func TestANodeThatWentWhileTheWatchWasInterruptedIsSaidToHaveGone(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
-		w.late = &lateWatch{}
+		w.late = &bubble.LateWatch{}
 		w.run()
 		w.until(5 * time.Second)
-		w.late.hold()
+		w.late.Hold()
 		w.must(nil, w.client.CoreV1().Nodes().Delete(t.Context(), "a-0", metav1.DeleteOptions{}))
-		w.late.breaks()
+		w.late.Breaks()
 		w.until(time.Minute)
 		if said := w.did("event a-0 RemovingNode"); len(said) != 1 {
 			t.Errorf("that node a-0 went was said %d times, want once", len(said))

@@ -84,13 +84,6 @@ func (n *notes) released(name string) {
 	delete(n.waiting, name)
 }
 
-// count returns how many nodes are held back.
-func (n *notes) count() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return len(n.waiting)
-}
-
 // taints reports whether it is news that a node would get these taints.
 func (n *notes) taints(node *corev1.Node, taints []corev1.Taint) bool {
 	next := make([]string, 0, len(taints))

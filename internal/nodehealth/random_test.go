@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/taintkeeper/taintkeeper/internal/bubble"
 )
 
 const (
@@ -49,13 +51,13 @@ func TestRandomHistoriesInWhichOurOwnRenewalsAreRefused(t *testing.T) {
 // A write is done though its answer says that it failed, and the watch of nodes does not say so at once.
 func TestRandomHistoriesInWhichAnswersAreLateOrLost(t *testing.T) {
 	playHistories(t, func(h *history) {
-		h.late = &lateWatch{}
+		h.late = &bubble.LateWatch{}
 		var held atomic.Bool
 		h.slow.wrote = func(ctx context.Context) error {
 			if h.takes(time.Second) > 800*time.Millisecond && !held.Swap(true) {
-				h.late.hold()
+				h.late.Hold()
 				time.AfterFunc(3*time.Second, func() {
-					h.late.release()
+					h.late.Release()
 					held.Store(false)
 				})
 			}

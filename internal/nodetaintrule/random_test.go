@@ -23,6 +23,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+
+	"github.com/taintkeeper/taintkeeper/internal/bubble"
 )
 
 const (
@@ -138,14 +140,14 @@ func TestRandomHistories(t *testing.T) { playHistories(t, func(*history) {}) }
 // A write is done though its answer says that it failed, and the watch of nodes does not say so at once.
 func TestRandomHistoriesInWhichAnswersAreLateOrLost(t *testing.T) {
 	playHistories(t, func(h *history) {
-		h.late = &lateWatch{}
+		h.late = &bubble.LateWatch{}
 		var held atomic.Bool
 		h.wrote = func(ctx context.Context) error {
 			if h.takes(time.Second) > 800*time.Millisecond && !held.Swap(true) {
 				late := h.late
-				late.hold()
+				late.Hold()
 				time.AfterFunc(3*time.Second, func() {
-					late.release()
+					late.Release()
 					held.Store(false)
 				})
 			}

@@ -23,6 +23,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+
+	"github.com/taintkeeper/taintkeeper/internal/bubble"
 )
 
 func TestARulesTaintComesWhenTheConditionHasHeldForLongEnough(t *testing.T) {
@@ -716,7 +718,7 @@ func TestMaxTaintedHoldsWhenTheNextLeaderIsBehind(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		nodes := w.addZone("a", 6)
 		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
-		w.late = &lateWatch{}
+		w.late = &bubble.LateWatch{}
 		late := w.late
 		lead := w.standBy()
 		w.late = nil
@@ -725,7 +727,7 @@ func TestMaxTaintedHoldsWhenTheNextLeaderIsBehind(t *testing.T) {
 		w.settle()
 		w.wantDeadlocked("a-0")
 		w.sleep(8 * time.Second)
-		late.hold()
+		late.Hold()
 		w.unlocks("a-0")
 		w.settle()
 		w.wantDeadlocked("a-1")
@@ -733,7 +735,7 @@ func TestMaxTaintedHoldsWhenTheNextLeaderIsBehind(t *testing.T) {
 		lead()
 		w.settle()
 		w.wantDeadlocked("a-1")
-		late.release()
+		late.Release()
 		w.settle()
 		w.wantDeadlocked("a-1")
 	})
@@ -743,12 +745,12 @@ func TestARuleIsNotLetGoWhileANodeHasItsTaintThatTheWatchHasNotBrought(t *testin
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.addRule("deadlock")
-		w.late = &lateWatch{}
+		w.late = &bubble.LateWatch{}
 		late := w.late
 		lead := w.standBy()
 		w.late = nil
 		w.run()
-		late.hold()
+		late.Hold()
 		w.locks("a-0")
 		w.settle()
 		w.wantDeadlocked("a-0")
@@ -767,11 +769,11 @@ func TestARuleIsNotLetGoWhileANodeHasItsTaintThatTheWatchHasNotBrought(t *testin
 func TestANodeThatIsAlwaysNewerThanTheWatchIsTainted(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
-		w.late = &lateWatch{}
+		w.late = &bubble.LateWatch{}
 		w.addRule("deadlock")
 		w.run()
 		w.locks("a-0")
-		w.late.hold()
+		w.late.Hold()
 		w.update("a-0", func(n *corev1.Node) { n.Labels["somebody"] = "else" })
 		w.sleep(5 * time.Second)
 		w.wantDeadlocked("a-0")
@@ -879,13 +881,13 @@ func playLostAnswer(t *testing.T, unreadable bool) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.update("a-1", func(n *corev1.Node) { n.Labels["pool"] = "one" })
-		w.late = &lateWatch{}
+		w.late = &bubble.LateWatch{}
 		var lose atomic.Bool
 		w.wrote = func(context.Context) error {
 			if !lose.Swap(false) {
 				return nil
 			}
-			w.late.hold()
+			w.late.Hold()
 			return context.DeadlineExceeded
 		}
 		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
@@ -908,7 +910,7 @@ func playLostAnswer(t *testing.T, unreadable bool) {
 			}
 		}
 		away.Store(false)
-		w.late.release()
+		w.late.Release()
 		w.until(2 * time.Minute)
 		w.wantDeadlocked("a-1")
 	})

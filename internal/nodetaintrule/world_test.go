@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -53,7 +52,7 @@ type world struct {
 	registry *prometheus.Registry
 	start    time.Time
 	stop     func()
-	late     *lateWatch                      // of nodes; nil: it is never late
+	late     *bubble.LateWatch               // of nodes; nil: it is never late
 	wrote    func(ctx context.Context) error // is told of a patch of a node that was done, and says what its caller hears
 
 	rules   client.WithWatch
@@ -68,7 +67,7 @@ func play(t *testing.T, test func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		w := &world{t: t, client: client, start: time.Now()}
-		w.watchNodesFromTheirList()
+		bubble.WatchNodesFromTheirList(client, func() *bubble.LateWatch { return w.late })
 		w.book = bubble.NewBook(client, describe)
 		w.client.PrependReactor("patch", "nodes", w.lock)
 		w.makeRules()
@@ -369,104 +368,6 @@ func (w *world) wantMetric(state string, want float64) {
 		}
 	}
 	w.t.Errorf("%s%v is absent, want %v", name, labels, want)
-}
-
-// watchNodesFromTheirList closes the gap that the fake clientset leaves between a reflector's list and its watch. What
-// changes in between is lost; a real API server goes on from the version of the list.
-func (w *world) watchNodesFromTheirList() {
-	var begun watch.Interface
-	w.client.PrependReactor("list", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		if list, ok := action.(clienttesting.ListActionImpl); !ok || list.ListOptions.ResourceVersion == "" {
-			return false, nil, nil // not a reflector
-		}
-		if begun != nil {
-			begun.Stop()
-		}
-		var err error
-		begun, err = w.client.Tracker().Watch(action.GetResource(), action.GetNamespace())
-		return err != nil, nil, err
-	})
-	w.client.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, watch.Interface, error) {
-		stream := begun
-		begun = nil
-		if stream != nil && w.late != nil {
-			stream = w.late.through(stream)
-		}
-		return stream != nil, stream, nil
-	})
-}
-
-// lateWatch keeps what a watch brings back for a while, in its order.
-type lateWatch struct {
-	mu   sync.Mutex
-	held bool
-	kept []watch.Event
-	to   *watch.RaceFreeFakeWatcher
-}
-
-func (l *lateWatch) hold() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.held = true
-}
-
-// breaks ends the watch, and with it what was kept back: only a list will tell of it.
-func (l *lateWatch) breaks() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.held, l.kept = false, nil
-	tooOld := apierrors.NewResourceExpired("too old").Status()
-	l.to.Error(&tooOld)
-	l.to.Stop()
-}
-
-func (l *lateWatch) release() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.held = false
-	for _, event := range l.kept {
-		l.to.Action(event.Type, event.Object)
-	}
-	l.kept = nil
-}
-
-func (l *lateWatch) through(stream watch.Interface) watch.Interface {
-	passed := watch.NewRaceFreeFake()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.to, l.kept = passed, nil
-	go func() {
-		defer passed.Stop()
-		for event := range stream.ResultChan() {
-			l.brings(event, passed)
-		}
-	}()
-	return passedOn{passed, stream}
-}
-
-func (l *lateWatch) brings(event watch.Event, to *watch.RaceFreeFakeWatcher) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case to != l.to: // nobody watches it any more
-	case l.held:
-		l.kept = append(l.kept, event)
-	default:
-		to.Action(event.Type, event.Object)
-	}
-}
-
-// passedOn is a watch that gets its events from another, and stops it, too.
-type passedOn struct {
-	watch.Interface
-
-	from watch.Interface
-}
-
-// Stop implements watch.Interface.
-func (p passedOn) Stop() {
-	p.from.Stop()
-	p.Interface.Stop()
 }
 
 func forbidden() error {
