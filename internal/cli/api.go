@@ -203,6 +203,7 @@ func listAll[L runtime.Object, T any](ctx context.Context, r *apiReader, kind st
 // listSome lists objects of a kind, page by page, so that no more than one page is held as a whole.
 func listSome[L runtime.Object, T any](ctx context.Context, r *apiReader, kind string, which fields.Selector, list func(context.Context, metav1.ListOptions) (L, error), each func(*T)) error {
 	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		defer r.progress.waitFor(r.server, kind)()
 		return list(ctx, options)
 	})
 	err := pages.EachListItem(ctx, metav1.ListOptions{FieldSelector: which.String()}, func(object runtime.Object) error {

@@ -6,6 +6,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -21,10 +22,12 @@ type progress struct {
 	out   io.Writer
 	clock clock.PassiveClock
 	moves bool // out is a terminal
+	began time.Time
 
-	began, said time.Time
-	kind        string
-	objects     int
+	mu      sync.Mutex
+	said    time.Time
+	kind    string
+	objects int
 }
 
 func newProgress(env Env) *progress {
@@ -33,16 +36,38 @@ func newProgress(env Env) *progress {
 
 // count notes one more object of a kind.
 func (p *progress) count(kind string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.kind != kind {
 		p.kind, p.objects = kind, 0
 	}
 	p.objects++
-	now := p.clock.Now()
-	if now.Sub(p.began) < progressAfter || now.Sub(p.said) < p.every() {
-		return
+	if p.clock.Since(p.began) >= progressAfter {
+		p.now("Reading %s: %d", p.kind, p.objects)
 	}
-	p.said = now
-	p.say("Reading %s: %d", p.kind, p.objects)
+}
+
+// waitFor says that a server is waited for if it has not answered within a second. The caller stops the wait once it has.
+func (p *progress) waitFor(server, kind string) (stop func()) {
+	timer := time.AfterFunc(progressAfter, func() {
+		p.update("Waiting for the API server %s to list %s", server, kind)
+	})
+	return func() { timer.Stop() }
+}
+
+// update says how far something is, unless it has just said something else.
+func (p *progress) update(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.now(format, args...)
+}
+
+// now is update for a caller that holds the lock.
+func (p *progress) now(format string, args ...any) {
+	if now := p.clock.Now(); now.Sub(p.said) >= p.every() {
+		p.said = now
+		p.say(format, args...)
+	}
 }
 
 // every is how often it says something: a file that stderr goes to should not be filled.
@@ -64,6 +89,8 @@ func (p *progress) say(format string, args ...any) {
 
 // end takes the line away.
 func (p *progress) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.moves && !p.said.IsZero() {
 		fmt.Fprint(p.out, "\r\x1b[K")
 	}

@@ -79,8 +79,7 @@ func (t *tainting) until(ctx context.Context, end time.Time) bool {
 			return true
 		}
 		if progress.moves {
-			progress.said = now
-			progress.say("%s left", end.Sub(now).Round(time.Second))
+			progress.update("%s left", end.Sub(now).Round(time.Second))
 		}
 		if !pause(ctx, min(end.Sub(now), time.Second)) {
 			return false
