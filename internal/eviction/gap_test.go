@@ -179,6 +179,43 @@ func TestATaintSetAgainWhileTheWatchIsBrokenCountsFromItsSecondSetting(t *testin
 	})
 }
 
+// A timeAdded says it to the second: what was set again in the second of the first reads the same.
+func TestATaintSetAgainWithinTheSameSecondWhileTheWatchIsBrokenCountsFromTheEndOfThatSecond(t *testing.T) {
+	for name, mended := range map[string]time.Duration{
+		"the watch is back before the pod is due": 5 * time.Second,
+		"it is not, and the live read decides":    30 * time.Second,
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(t *testing.T, w *world) { //nolint:thelper // the test itself
+				watch := w.breakableNodeWatch()
+				w.addNode("n")
+				w.addPod("patient", tolerating("off", 10))
+				w.run()
+				set := func() {
+					node := w.node("n")
+					node.Spec.Taints = w.edit(nil, "off:NoExecute")
+					node.Spec.Taints[0].TimeAdded = &metav1.Time{Time: w.start.Add(time.Second)}
+					w.updateNode(node)
+				}
+				w.until(1400 * time.Millisecond)
+				set()
+				w.until(1500 * time.Millisecond)
+				watch.breaks()
+				w.taint("n", "off:NoExecute-")
+				w.until(1900 * time.Millisecond)
+				set()
+				w.heartbeat("n")
+				w.until(mended)
+				watch.broken.Store(false)
+				w.until(time.Minute)
+				if at := w.did("delete patient"); len(at) != 1 || at[0] < 11900*time.Millisecond || at[0] > 16*time.Second {
+					t.Errorf("deleted at %v, want once and soon after 11.9 s", at)
+				}
+			})
+		})
+	}
+}
+
 func TestWaitingForTheWatchDoesNotLengthenTheBackoffOfAFailedCall(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		watch := w.breakableNodeWatch()

@@ -154,25 +154,32 @@ func (n *node) confirmedBy(live, passed *corev1.Node) facts {
 	}
 	for _, taint := range taints.NoExecute(live.Spec.Taints) {
 		for _, known := range n.taints {
-			if n.confirms(known, taint, live, passed) {
-				confirmed.add(known)
+			if certain, ok := n.confirm(known, taint, live, passed); ok {
+				confirmed.add(certain)
 			}
 		}
 	}
 	return confirmed
 }
 
-// confirms reports whether a taint that was read live is the known one: the watch has passed the version that was
-// read and the taint was there all along, or its timeAdded says so, or it reads the same and the watch has passed
-// another read of a moment ago.
-func (n *node) confirms(known run, taint corev1.Taint, live, passed *corev1.Node) bool {
+// confirm returns the known taint as far as one that was read live confirms it: as it is, if the watch has passed the version that was
+// read and the taint was there all along, or if it reads the same and the watch has passed another read of a moment ago; to the
+// second, if its timeAdded says that it is the same.
+func (n *node) confirm(known run, taint corev1.Taint, live, passed *corev1.Node) (run, bool) {
 	switch {
 	case known.Key != taint.Key || known.Value != taint.Value:
-		return false
-	case known.coversVersion(live.ResourceVersion, n.version), known.tells(taint.TimeAdded):
-		return true
-	case passed == nil || passed.UID != n.uid:
-		return false
+		return run{}, false
+	case known.coversVersion(live.ResourceVersion, n.version):
+		return known, true
+	case passed != nil && passed.UID == n.uid && taint.TimeAdded.Equal(known.TimeAdded) &&
+		known.coversVersion(passed.ResourceVersion, n.version):
+		return known, true
 	}
-	return taint.TimeAdded.Equal(known.TimeAdded) && known.coversVersion(passed.ResourceVersion, n.version)
+	return known.toTheSecond(), known.tells(taint.TimeAdded)
+}
+
+// confirms reports whether a taint that was read live is the known one.
+func (n *node) confirms(known run, taint corev1.Taint, live *corev1.Node) bool {
+	_, same := n.confirm(known, taint, live, nil)
+	return same
 }

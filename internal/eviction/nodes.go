@@ -137,8 +137,12 @@ func (n *node) advance(change nodecache.Change, seen sight) *node {
 	for i, taint := range after.NoExecute {
 		next.taints[i] = begin(taint.Taint, sight{at: taint.FirstSeen, byServer: seen.byServer}, next.version)
 		for _, known := range n.before(after) {
-			if verdict.Continues(known.Taint.Taint, taint.Taint) && (!change.Gap || known.outlasts(taint.Taint)) {
+			switch {
+			case !verdict.Continues(known.Taint.Taint, taint.Taint):
+			case !change.Gap:
 				next.taints[i] = next.taints[i].after(known)
+			case known.outlasts(taint.Taint):
+				next.taints[i] = next.taints[i].after(known.toTheSecond())
 			}
 		}
 	}

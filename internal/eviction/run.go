@@ -4,6 +4,7 @@
 package eviction
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -104,6 +105,22 @@ func (r run) outlasts(taint corev1.Taint) bool { return r.Key == taint.Key && r.
 // later setting.
 func (r run) tells(timeAdded *metav1.Time) bool {
 	return !timeAdded.IsZero() && !timeAdded.After(r.shown) && timeAdded.Equal(r.add)
+}
+
+// toTheSecond returns the run as its timeAdded alone tells it: one that was taken off and set again unseen, within the same second,
+// has the same. So it counts from the end of that second.
+func (r run) toTheSecond() run {
+	r.Taint, r.byServer = endOfSecond(r.Taint), endOfSecond(r.byServer)
+	return r
+}
+
+func endOfSecond(taint verdict.Taint) verdict.Taint {
+	taint.Since = taint.Since.Add(time.Second - 1).Truncate(time.Second)
+	taint.Before = slices.Clone(taint.Before)
+	for i, before := range taint.Before {
+		taint.Before[i] = endOfSecond(before)
+	}
+	return taint
 }
 
 // coversVersion reports whether the node had the taint in one of its versions for certain: it lies between the one in

@@ -210,7 +210,7 @@ func (n *node) stamp(live *corev1.Node, unconfirmed *metav1.Time) (all []corev1.
 		}
 		i := slices.IndexFunc(all, func(taint corev1.Taint) bool { return taint.MatchTaint(&known.Taint.Taint) })
 		switch {
-		case i >= 0 && n.confirms(known, all[i], live, nil):
+		case i >= 0 && n.confirms(known, all[i], live):
 			all[i].TimeAdded = known.add
 		case i >= 0 && all[i].TimeAdded.IsZero() && unconfirmed != nil:
 			all[i].TimeAdded = unconfirmed
