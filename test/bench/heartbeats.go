@@ -171,7 +171,7 @@ func (b *bench) quietMinute(ctx context.Context, p *process) (heartbeatResult, e
 }
 
 // awaitCordon returns once the process has tainted a node that is cordoned: then it does its work.
-func (b *bench) awaitCordon(ctx context.Context, _ *process) error {
+func (b *bench) awaitCordon(ctx context.Context, p *process) error {
 	b.serial++
 	name := fmt.Sprintf("cordoned-%03d", b.serial)
 	object := node(name)
@@ -180,6 +180,9 @@ func (b *bench) awaitCordon(ctx context.Context, _ *process) error {
 		return fmt.Errorf("create a cordoned node: %w", err)
 	}
 	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, startLimit, true, func(ctx context.Context) (bool, error) {
+		if _, err := p.memory(); err != nil {
+			return false, err
+		}
 		found, err := b.admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return false, fmt.Errorf("read the cordoned node: %w", err)
