@@ -35,11 +35,19 @@ func Config(config *rest.Config) *rest.Config {
 // Apart returns the configuration of a client with a connection of its own, and what closes it: its calls fail then, and its
 // watches begin anew on another.
 func Apart(config *rest.Config) (*rest.Config, func()) {
-	const limit = 30 * time.Second // client-go's own
-	dialer := connrotation.NewDialer((&net.Dialer{Timeout: limit, KeepAlive: limit}).DialContext)
+	dialer := connrotation.NewDialer(dialOf(config))
 	config = rest.CopyConfig(config)
 	config.Dial = dialer.DialContext
 	return config, dialer.CloseAll
+}
+
+// dialOf returns how the client of a configuration connects.
+func dialOf(config *rest.Config) connrotation.DialFunc {
+	if config.Dial != nil {
+		return config.Dial
+	}
+	const limit = 30 * time.Second // client-go's own
+	return (&net.Dialer{Timeout: limit, KeepAlive: limit}).DialContext
 }
 
 // impatient turns the answers that client-go would wait for and repeat into errors.

@@ -16,11 +16,8 @@ import (
 // urgent: what the API server sends is read at most once in so long, unless it is much. Nearly all that such an
 // event costs is to wake up for it. The client has a connection of its own.
 func Gathered(config *rest.Config, every time.Duration) *rest.Config {
+	dial := dialOf(config)
 	config = rest.CopyConfig(config)
-	dial := config.Dial
-	if dial == nil {
-		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
-	}
 	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
 		if err != nil {

@@ -72,7 +72,15 @@ func (l *line) Read(p []byte) (int, error) {
 
 func gathered(t *testing.T, l *line) net.Conn {
 	t.Helper()
-	config := Gathered(&rest.Config{Dial: func(context.Context, string, string) (net.Conn, error) { return l, nil }}, every)
+	return connect(t, Gathered(dialing(l), every))
+}
+
+func dialing(l *line) *rest.Config {
+	return &rest.Config{Dial: func(context.Context, string, string) (net.Conn, error) { return l, nil }}
+}
+
+func connect(t *testing.T, config *rest.Config) net.Conn {
+	t.Helper()
 	conn, err := config.Dial(t.Context(), "tcp", "")
 	if err != nil {
 		t.Fatal(err)
@@ -88,28 +96,40 @@ func sleep(d time.Duration) {
 func TestSmallEventsAreReadTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine()
-		conn := gathered(t, l)
-		var got bytes.Buffer
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			_, _ = io.Copy(&got, conn)
-		}()
-		event := []byte("an event")
-		for range 100 {
-			l.send(event)
-			sleep(10 * time.Millisecond)
-		}
-		sleep(every)
-		l.end()
-		<-ended
-		if want := bytes.Repeat(event, 100); !bytes.Equal(got.Bytes(), want) {
-			t.Errorf("%d bytes arrived, want %d", got.Len(), len(want))
-		}
-		if l.reads > 11 {
-			t.Errorf("the connection was read %d times within a second, want 11 at most", l.reads)
-		}
+		smallEventsAreReadTogether(t, l, gathered(t, l))
 	})
+}
+
+func TestSmallEventsAreReadTogetherOnAConnectionThatCanBeClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine()
+		apart, _ := Apart(Gathered(dialing(l), every))
+		smallEventsAreReadTogether(t, l, connect(t, apart))
+	})
+}
+
+func smallEventsAreReadTogether(t *testing.T, l *line, conn net.Conn) {
+	t.Helper()
+	var got bytes.Buffer
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = io.Copy(&got, conn)
+	}()
+	event := []byte("an event")
+	for range 100 {
+		l.send(event)
+		sleep(10 * time.Millisecond)
+	}
+	sleep(every)
+	l.end()
+	<-ended
+	if want := bytes.Repeat(event, 100); !bytes.Equal(got.Bytes(), want) {
+		t.Errorf("%d bytes arrived, want %d", got.Len(), len(want))
+	}
+	if l.reads > 11 {
+		t.Errorf("the connection was read %d times within a second, want 11 at most", l.reads)
+	}
 }
 
 func TestAnEventAfterAPauseIsReadAtOnce(t *testing.T) {
