@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
@@ -199,16 +197,9 @@ func (t *tainting) write(ctx context.Context, read *corev1.Node, edited []corev1
 
 // patch replaces the taints of a node, on the condition that nobody has changed the node since it was read.
 func (t *tainting) patch(ctx context.Context, read *corev1.Node, edited []corev1.Taint, options metav1.PatchOptions) (*corev1.Node, error) {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": read.UID, "resourceVersion": read.ResourceVersion},
-		"spec":     map[string]any{"taints": edited},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("write down the taints: %w", err)
-	}
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
-	return t.reader.clients.CoreV1().Nodes().Patch(ctx, read.Name, types.MergePatchType, patch, options)
+	return apicall.PatchTaints(ctx, t.reader.clients, read, apicall.NodeEdit{Taints: edited}, options)
 }
 
 func (t *tainting) node(ctx context.Context, name string) (*corev1.Node, error) {

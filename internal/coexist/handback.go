@@ -5,8 +5,8 @@ package coexist
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -14,10 +14,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
+
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 )
 
 // handBackTimeout bounds a hand-back, so that a shutdown ends.
@@ -128,11 +129,8 @@ func (k *Keeper) touch(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		patch, err := touching(node, k.config.Clock.Time())
-		if err != nil {
-			return err
-		}
-		_, err = k.config.Client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+		edit := apicall.NodeEdit{Taints: touched(node.Spec.Taints, k.config.Clock.Time())}
+		_, err = apicall.PatchTaints(ctx, k.config.Client, node, edit, metav1.PatchOptions{})
 		return err
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -141,19 +139,16 @@ func (k *Keeper) touch(ctx context.Context, name string) error {
 	return nil
 }
 
-// touching is a patch of a node as it was read: the list of taints is replaced as a whole. The API keeps whole seconds: what
-// was added within this one is dated a second later, or else nothing would change and the built-in would not look again.
-func touching(node *corev1.Node, at time.Time) ([]byte, error) {
-	taints := node.DeepCopy().Spec.Taints
+// touched returns the taints with another timeAdded where the effect is NoExecute. The API keeps whole seconds: what was
+// added within this one is dated a second later, or else nothing would change and the built-in would not look again.
+func touched(taints []corev1.Taint, at time.Time) []corev1.Taint {
+	taints = slices.Clone(taints)
 	for i := range taints {
 		if taints[i].Effect == corev1.TaintEffectNoExecute {
 			taints[i].TimeAdded = otherThan(taints[i].TimeAdded, at)
 		}
 	}
-	return json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion},
-		"spec":     map[string]any{"taints": taints},
-	})
+	return taints
 }
 
 // otherThan is an instant, to the second, or a second later if it is that already.

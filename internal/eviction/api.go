@@ -5,8 +5,6 @@ package eviction
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -14,7 +12,6 @@ import (
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
@@ -58,32 +55,25 @@ func refusedMessage(refuser string) string {
 // patchCondition sets the condition DisruptionTarget on exactly this pod, as the UID in the patch
 // is a precondition, and returns the pod as it is then.
 func (a api) patchCondition(ctx context.Context, pod *podcache.Pod, message string) (*corev1.Pod, error) {
-	metadata := map[string]any{"uid": pod.UID}
-	return a.patchStatus(ctx, pod, metadata, condition(pod, corev1.ConditionTrue, message, now()))
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	return apicall.PatchPodCondition(ctx, a.client, exactly(pod), condition(pod, corev1.ConditionTrue, message, now()))
 }
 
 // patchConditionOf is patchCondition for either status, on the condition that the pod has not changed since it was cached.
 func (a api) patchConditionOf(ctx context.Context, pod *podcache.Pod, status corev1.ConditionStatus, message string) error {
-	metadata := map[string]any{"uid": pod.UID}
+	unchanged := exactly(pod)
 	if pod.Version > 0 {
-		metadata["resourceVersion"] = strconv.FormatUint(pod.Version, 10)
-	}
-	_, err := a.patchStatus(ctx, pod, metadata, condition(pod, status, message, now()))
-	return err
-}
-
-func (a api) patchStatus(ctx context.Context, pod *podcache.Pod, metadata, condition map[string]any) (*corev1.Pod, error) {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": metadata,
-		"status":   map[string]any{"conditions": []any{condition}},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("write down the condition of pod %s: %w", pod.Key(), err)
+		unchanged.ResourceVersion = strconv.FormatUint(pod.Version, 10)
 	}
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
-	return a.client.CoreV1().Pods(pod.Namespace).
-		Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err := apicall.PatchPodCondition(ctx, a.client, unchanged, condition(pod, status, message, now()))
+	return err
+}
+
+func exactly(pod *podcache.Pod) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 }
 
 func condition(pod *podcache.Pod, status corev1.ConditionStatus, message string, at time.Time) map[string]any {
@@ -117,18 +107,10 @@ func (a api) pod(ctx context.Context, pod *podcache.Pod) (*corev1.Pod, error) {
 	return a.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 }
 
-// patchTaints writes the taints of a node, on the condition that nobody has changed the node
-// since it was read: the list is replaced as a whole, and must not undo another's change. It returns the node as it is
-// then.
+// patchTaints writes the taints of a node, on the condition that nobody has changed the node since it was read. It
+// returns the node as it is then. Whoever calls it has waited for the turn.
 func (a api) patchTaints(ctx context.Context, read *corev1.Node, taints []corev1.Taint) (*corev1.Node, error) {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": read.UID, "resourceVersion": read.ResourceVersion},
-		"spec":     map[string]any{"taints": taints},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("write down the taints of node %s: %w", read.Name, err)
-	}
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
-	return a.client.CoreV1().Nodes().Patch(ctx, read.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return apicall.PatchTaints(ctx, a.client, read, apicall.NodeEdit{Taints: taints}, metav1.PatchOptions{})
 }

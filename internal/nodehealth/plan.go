@@ -58,7 +58,7 @@ type plan struct {
 	retaints bool
 	// executes: a NoExecute taint comes with them that the node has not had.
 	executes bool
-	labels   map[string]string
+	labels   map[string]*string
 }
 
 // planFor says what a node should become. It is pure. Its rules are those of pkg/controller/nodelifecycle.
@@ -167,15 +167,15 @@ func with(node *corev1.Node, conditions []corev1.NodeCondition) *corev1.Node {
 
 // legacyLabels returns the labels for the operating system and the architecture that have to be set so
 // that the beta ones are equal to the stable ones.
-func legacyLabels(node *corev1.Node) map[string]string {
-	labels := map[string]string{}
+func legacyLabels(node *corev1.Node) map[string]*string {
+	labels := map[string]*string{}
 	for stable, beta := range map[string]string{
 		corev1.LabelOSStable:   "beta.kubernetes.io/os",
 		corev1.LabelArchStable: "beta.kubernetes.io/arch",
 	} {
 		known, has := node.Labels[beta]
 		if value, ok := node.Labels[stable]; ok && (!has || known != value) {
-			labels[beta] = value
+			labels[beta] = new(value)
 		}
 	}
 	return labels

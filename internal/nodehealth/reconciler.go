@@ -222,7 +222,7 @@ func (r *reconciler) write(ctx context.Context, node *corev1.Node, p plan) error
 	if p.executes && p.state == unreachable && !r.silence.freshAt(time.Now()) {
 		return errStale
 	}
-	changed, err := r.api.patchTaints(ctx, node, p.taints, p.labels)
+	changed, err := r.api.patchTaints(ctx, node, apicall.NodeEdit{Taints: p.taints, Labels: p.labels})
 	if err != nil {
 		return fmt.Errorf("write the taints of node %s: %w", node.Name, err)
 	}

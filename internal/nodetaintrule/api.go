@@ -5,7 +5,6 @@ package nodetaintrule
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,16 +33,9 @@ func (a api) turn(ctx context.Context) error { return apicall.Turn(ctx, a.limite
 // patchNode writes the taints and the labels of a node in one call, on the condition that nobody has changed the node
 // since it was read, and returns the node as it is then. Whoever calls it has waited for the turn.
 func (a api) patchNode(ctx context.Context, e edit) (*corev1.Node, error) {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": e.node.UID, "resourceVersion": e.node.ResourceVersion, "labels": e.labels},
-		"spec":     map[string]any{"taints": e.taints},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("write down a patch of node %s: %w", e.node.Name, err)
-	}
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
-	return a.client.CoreV1().Nodes().Patch(ctx, e.node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return apicall.PatchTaints(ctx, a.client, e.node, e.NodeEdit, metav1.PatchOptions{})
 }
 
 // node reads a node.

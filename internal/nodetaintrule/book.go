@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 )
 
 // book is what is known of the rules and of the nodes that they are concerned with. A change of a node costs what it
@@ -273,10 +274,9 @@ func (b *book) blocked(name string, of *place) bool {
 
 // edit is what has to be written of a node for its rules.
 type edit struct {
-	node   *corev1.Node
-	taints []corev1.Taint
-	labels map[string]any // nil takes a label away
-	adds   []types.UID    // the rules whose taint comes with it
+	apicall.NodeEdit
+	node *corev1.Node
+	adds []types.UID // the rules whose taint comes with it
 }
 
 // pending returns the nodes that are not as the rules want them.
@@ -311,7 +311,8 @@ func (b *book) edit(name string, only types.UID, now time.Time) (edit, bool) {
 	if !planned {
 		return edit{}, false
 	}
-	e := edit{node: node.Node, taints: slices.Clone(node.Spec.Taints), labels: map[string]any{}}
+	e := edit{node: node.Node}
+	e.Taints, e.Labels = slices.Clone(node.Spec.Taints), map[string]*string{}
 	for _, p := range leaving {
 		e.leave(p, wanting, only)
 	}
@@ -320,7 +321,7 @@ func (b *book) edit(name string, only types.UID, now time.Time) (edit, bool) {
 			e.add(p, now)
 		}
 	}
-	return e, len(e.labels) > 0 || len(e.adds) > 0
+	return e, len(e.Labels) > 0 || len(e.adds) > 0
 }
 
 // concerned returns the rules that want their taint on a node, and those that want it off. planned is false if
@@ -354,10 +355,10 @@ func (e *edit) leave(p *planned, wanting []*planned, only types.UID) {
 	}
 	place := p.places[e.node.Name]
 	if place.labelled {
-		e.labels[p.rule.label] = nil
+		e.Labels[p.rule.label] = nil
 	}
 	if place.owned && heir < 0 {
-		e.taints = slices.DeleteFunc(e.taints, func(t corev1.Taint) bool { return t.ToString() == p.rule.text })
+		e.Taints = slices.DeleteFunc(e.Taints, func(t corev1.Taint) bool { return t.ToString() == p.rule.text })
 	}
 }
 
@@ -365,16 +366,16 @@ func (e *edit) leave(p *planned, wanting []*planned, only types.UID) {
 func (e *edit) add(p *planned, now time.Time) {
 	place := p.places[e.node.Name]
 	if !place.labelled {
-		e.labels[p.rule.label] = p.rule.print
+		e.Labels[p.rule.label] = new(p.rule.print)
 	}
 	if place.owned {
 		return
 	}
 	e.adds = append(e.adds, p.object.UID)
-	if !slices.ContainsFunc(e.taints, func(t corev1.Taint) bool { return t.ToString() == p.rule.text }) {
+	if !slices.ContainsFunc(e.Taints, func(t corev1.Taint) bool { return t.ToString() == p.rule.text }) {
 		next := p.rule.taint()
 		next.TimeAdded = &metav1.Time{Time: now}
-		e.taints = append(e.taints, next)
+		e.Taints = append(e.Taints, next)
 	}
 }
 

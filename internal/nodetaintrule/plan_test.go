@@ -281,8 +281,8 @@ func TestRulesThatWentAreForgottenWhenTheirTaintsAreOff(t *testing.T) {
 	b.setRules(nil, after(101))
 	b.plan(after(101))
 	e, ok := b.edit("a", "", after(101))
-	if !ok || len(e.taints) != 0 || len(b.rules) != 1 {
-		t.Errorf("of the rule that went the taints %v stay (%v), and %d rules are known", e.taints, ok, len(b.rules))
+	if !ok || len(e.Taints) != 0 || len(b.rules) != 1 {
+		t.Errorf("of the rule that went the taints %v stay (%v), and %d rules are known", e.Taints, ok, len(b.rules))
 	}
 	b.brought(node, as(node, func(n *corev1.Node) { n.Labels, n.Spec.Taints = nil, nil }), after(102))
 	b.plan(after(102))

@@ -174,7 +174,7 @@ func (r *reconciler) writeNode(ctx context.Context, name string, only types.UID)
 	changed, err := r.api.patchNode(ctx, e)
 	if err == nil {
 		r.book.learned(changed, time.Now())
-		logf.FromContext(ctx).V(1).Info("Wrote taints of rules", "node", name, "taints", e.taints)
+		logf.FromContext(ctx).V(1).Info("Wrote taints of rules", "node", name, "taints", e.Taints)
 		return true, nil
 	}
 	wrote := false

@@ -1,0 +1,92 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apicall
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+// NodeEdit is what [PatchTaints] makes of a node.
+type NodeEdit struct {
+	// Taints are all taints that the node is to have: the API server replaces the list as a whole.
+	Taints []corev1.Taint
+	// Labels are set in the same call; a nil one is taken away. All others stay.
+	Labels map[string]*string
+}
+
+// PatchTaints writes the taints of a node and labels that go with them, on the condition that nobody has changed the
+// node since it was read: otherwise the list would undo another's change, and the API server answers with a conflict.
+// It returns the node as it is then. The context bounds the call; see [InFlight].
+func PatchTaints(
+	ctx context.Context, client kubernetes.Interface, read *corev1.Node, edit NodeEdit, options metav1.PatchOptions,
+) (*corev1.Node, error) {
+	return patchNode(ctx, client, read, types.MergePatchType, change{
+		Metadata: metadata{UID: read.UID, ResourceVersion: &read.ResourceVersion, Labels: edit.Labels},
+		Spec:     map[string]any{"taints": edit.Taints},
+	}, options)
+}
+
+// PatchNodeConditions sets conditions of a node, on the same condition as [PatchTaints], and returns the node as it is
+// then.
+func PatchNodeConditions(
+	ctx context.Context, client kubernetes.Interface, read *corev1.Node, conditions []corev1.NodeCondition,
+) (*corev1.Node, error) {
+	return patchNode(ctx, client, read, types.StrategicMergePatchType, change{
+		Metadata: metadata{UID: read.UID, ResourceVersion: &read.ResourceVersion},
+		Status:   map[string]any{"conditions": conditions},
+	}, metav1.PatchOptions{}, "status")
+}
+
+// PatchPodCondition sets a condition of exactly this pod, of which the UID must be given: one of the same name is not
+// patched, see [IsAnotherUID]. If a resourceVersion is given, too, the pod must not have changed since. It returns the
+// pod as it is then.
+func PatchPodCondition(
+	ctx context.Context, client kubernetes.Interface, pod metav1.ObjectMeta, condition map[string]any,
+) (*corev1.Pod, error) {
+	change := change{
+		Metadata: metadata{UID: pod.UID},
+		Status:   map[string]any{"conditions": []any{condition}},
+	}
+	if pod.ResourceVersion != "" {
+		change.Metadata.ResourceVersion = &pod.ResourceVersion
+	}
+	patch, err := json.Marshal(change)
+	if err != nil {
+		return nil, fmt.Errorf("write down a patch of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return client.CoreV1().Pods(pod.Namespace).
+		Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+}
+
+// change is the body of a patch.
+type change struct {
+	Metadata metadata       `json:"metadata"`
+	Spec     map[string]any `json:"spec,omitempty"`
+	Status   map[string]any `json:"status,omitempty"`
+}
+
+// metadata says of which object, and of which version of it, a patch is. The API server refuses it for any other.
+type metadata struct {
+	UID             types.UID          `json:"uid"`
+	ResourceVersion *string            `json:"resourceVersion,omitempty"`
+	Labels          map[string]*string `json:"labels,omitempty"`
+}
+
+func patchNode(
+	ctx context.Context, client kubernetes.Interface, read *corev1.Node,
+	kind types.PatchType, change change, options metav1.PatchOptions, subresources ...string,
+) (*corev1.Node, error) {
+	patch, err := json.Marshal(change)
+	if err != nil {
+		return nil, fmt.Errorf("write down a patch of node %s: %w", read.Name, err)
+	}
+	return client.CoreV1().Nodes().Patch(ctx, read.Name, kind, patch, options, subresources...)
+}
