@@ -144,9 +144,7 @@ func TestNothingIsSaidToBeCancelledThatIsDeletedAtThatMoment(t *testing.T) {
 
 		slots, under := newSlots(1), &attempts{under: map[PodRequest]*attempt{}}
 		events := newEvents(Evict)
-		defer events.broadcaster.Shutdown()
-		said := 0
-		defer events.broadcaster.StartEventWatcher(func(*corev1.Event) { said++ }).Stop()
+		bubble.Run(t, "the events", func(ctx context.Context) error { events.Run(ctx, client); return nil })
 		d := &decider{nodes: nodes, pods: pods, events: events, execute: newHandover(under, slots)}
 		slots.take()
 		begun, _ := under.get(was.request())
@@ -162,7 +160,7 @@ func TestNothingIsSaidToBeCancelledThatIsDeletedAtThatMoment(t *testing.T) {
 		slots.mu.Unlock()
 		synctest.Wait()
 		slots.done(was.request())
-		if said != 0 {
+		if said, err := client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{}); err != nil || len(said.Items) != 0 {
 			t.Error("'Cancelling deletion' was said of a pod that was deleted")
 		}
 	})

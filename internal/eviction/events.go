@@ -4,14 +4,9 @@
 package eviction
 
 import (
-	"context"
-
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/record"
 
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 )
 
@@ -24,47 +19,36 @@ const (
 // events writes events on pods, in the background. Unlike upstream's they carry the pod's UID, so
 // that `kubectl describe pod` shows them.
 type events struct {
-	broadcaster record.EventBroadcaster
-	recorder    record.EventRecorder
-	suffix      string
+	*apicall.Recorder
+
+	suffix string
 }
 
 func newEvents(mode Mode) *events {
-	broadcaster := record.NewBroadcaster()
-	e := &events{
-		broadcaster: broadcaster,
-		recorder:    broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource}),
-	}
+	e := &events{Recorder: apicall.NewRecorder(eventSource)}
 	if mode == DryRun {
 		e.suffix = " (dry run)"
 	}
 	return e
 }
 
-// run sends the events to the API server until the context ends.
-func (e *events) run(ctx context.Context, client kubernetes.Interface) {
-	e.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	<-ctx.Done()
-	e.broadcaster.Shutdown()
-}
-
 func (e *events) marking(pod *podcache.Pod) {
-	e.recorder.Eventf(reference(pod), corev1.EventTypeNormal, eventReason, "Marking for deletion Pod %s%s", pod.Key(), e.suffix)
+	e.Eventf(reference(pod), corev1.EventTypeNormal, eventReason, "Marking for deletion Pod %s%s", pod.Key(), e.suffix)
 }
 
 func (e *events) cancelled(pod *podcache.Pod) {
-	e.recorder.Eventf(reference(pod), corev1.EventTypeNormal, eventReason, "Cancelling deletion of Pod %s%s", pod.Key(), e.suffix)
+	e.Eventf(reference(pod), corev1.EventTypeNormal, eventReason, "Cancelling deletion of Pod %s%s", pod.Key(), e.suffix)
 }
 
 // unmarked says that a pod was deleted without the condition DisruptionTarget.
 func (e *events) unmarked(pod *podcache.Pod, err error) {
-	e.recorder.Eventf(reference(pod), corev1.EventTypeWarning, "DisruptionTargetNotSet",
+	e.Eventf(reference(pod), corev1.EventTypeWarning, "DisruptionTargetNotSet",
 		"Deleted Pod %s without the condition DisruptionTarget, which could not be set: %v", pod.Key(), err)
 }
 
 // refused says that a pod stays although it is due, and who refuses its eviction.
 func (e *events) refused(pod *podcache.Pod, err error) {
-	e.recorder.Eventf(reference(pod), corev1.EventTypeWarning, "EvictionRefused",
+	e.Eventf(reference(pod), corev1.EventTypeWarning, "EvictionRefused",
 		"Eviction of Pod %s is refused by %s, and tried again at least every %s: %v", pod.Key(), refuser(err), lastRefused, err)
 }
 

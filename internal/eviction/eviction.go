@@ -120,7 +120,7 @@ func New(config Config) (*Evictor, error) {
 		return nil, err
 	}
 	e := &Evictor{config: config, pods: config.Pods, events: newEvents(config.Mode)}
-	e.play.Everywhere(func(ctx context.Context) error { e.events.run(ctx, config.EventClient); return nil })
+	e.play.Everywhere(func(ctx context.Context) error { e.events.Run(ctx, config.EventClient); return nil })
 	if e.pods == nil {
 		e.pods = podcache.New(config.Client)
 		e.play.Everywhere(e.pods.Run)

@@ -4,6 +4,7 @@
 package nodehealth
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -247,7 +248,7 @@ func TestAStandbyForgetsNodesThatWent(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		k, err := New(Config{Client: w.client})
 		w.must(nil, err)
-		defer k.events.broadcaster.Shutdown()
+		bubble.Run(t, "the events", func(ctx context.Context) error { k.events.Run(ctx, w.client); return nil })
 		bubble.Run(t, "the cache of nodes", k.nodes.Run)
 		w.comeAndGo(100)
 		if got := len(k.looks.early); got != 0 {

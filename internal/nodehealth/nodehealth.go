@@ -133,7 +133,7 @@ func New(config Config) (*Keeper, error) {
 		func(ctx context.Context) error { k.leases.run(ctx, config.LeaseClient); return nil },
 		func(ctx context.Context) error { k.tellDeafness(ctx); return nil },
 		func(ctx context.Context) error { k.echoes.run(logr.NewContext(ctx, config.Logger)); return nil },
-		func(ctx context.Context) error { k.events.run(ctx, config.EventClient); return nil },
+		func(ctx context.Context) error { k.events.Run(ctx, config.EventClient); return nil },
 	)
 	if k.pods == nil {
 		k.pods = podcache.New(config.Client)

@@ -4,43 +4,25 @@
 package nodetaintrule
 
 import (
-	"context"
-
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/record"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 )
 
 // events writes events on rules, in the background.
-type events struct {
-	broadcaster record.EventBroadcaster
-	recorder    record.EventRecorder
-}
+type events struct{ *apicall.Recorder }
 
-func newEvents() *events {
-	broadcaster := record.NewBroadcaster()
-	return &events{broadcaster, broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "taintkeeper"})}
-}
-
-// run sends the events to the API server until the context ends.
-func (e *events) run(ctx context.Context, client kubernetes.Interface) {
-	e.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	<-ctx.Done()
-	e.broadcaster.Shutdown()
-}
+func newEvents() *events { return &events{apicall.NewRecorder("taintkeeper")} }
 
 // refused says that a rule does not do its work.
 func (e *events) refused(rule *v1alpha1.NodeTaintRule, why ruling) {
-	e.recorder.Eventf(reference(rule), corev1.EventTypeWarning, why.reason, "%s", why.message)
+	e.Eventf(reference(rule), corev1.EventTypeWarning, why.reason, "%s", why.message)
 }
 
 // accepted says that a rule that did not do its work does it now.
 func (e *events) accepted(rule *v1alpha1.NodeTaintRule, why ruling) {
-	e.recorder.Eventf(reference(rule), corev1.EventTypeNormal, why.reason, "%s", why.message)
+	e.Eventf(reference(rule), corev1.EventTypeNormal, why.reason, "%s", why.message)
 }
 
 // holding says that a rule has begun to hold nodes back, or has ended it.
@@ -51,11 +33,11 @@ func (e *events) holding(p page) {
 	}
 	rule := reference(p.object)
 	if p.outcome.held == 0 {
-		e.recorder.Eventf(rule, corev1.EventTypeNormal, "TaintNoLongerHeld",
+		e.Eventf(rule, corev1.EventTypeNormal, "TaintNoLongerHeld",
 			"No node waits for taint %s any more.%s", p.rule.text, suffix)
 		return
 	}
-	e.recorder.Eventf(rule, corev1.EventTypeWarning, "TaintHeld", "%s%s", heldMessage(p), suffix)
+	e.Eventf(rule, corev1.EventTypeWarning, "TaintHeld", "%s%s", heldMessage(p), suffix)
 }
 
 func reference(rule *v1alpha1.NodeTaintRule) *corev1.ObjectReference {

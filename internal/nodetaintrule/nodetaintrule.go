@@ -107,7 +107,7 @@ func New(config Config) (*Controller, error) {
 	}
 	c.play.Everywhere(
 		func(ctx context.Context) error { watch.run(ctx); return nil },
-		func(ctx context.Context) error { events.run(ctx, config.EventClient); return nil },
+		func(ctx context.Context) error { events.Run(ctx, config.EventClient); return nil },
 	)
 	c.play.Leading(reconciles)
 	return c, nil

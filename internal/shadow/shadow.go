@@ -83,7 +83,7 @@ func New(config Config) (*Comparison, error) {
 	}
 	c := &Comparison{clock: config.Clock, nodes: config.Nodes, pods: config.Pods}
 	teller := newTeller(config.Logger)
-	c.play.Everywhere(func(ctx context.Context) error { teller.run(ctx, config.EventClient); return nil })
+	c.play.Everywhere(func(ctx context.Context) error { teller.Run(ctx, config.EventClient); return nil })
 	if c.nodes == nil {
 		c.nodes = nodecache.New(config.Client)
 		c.play.Everywhere(c.nodes.Run)

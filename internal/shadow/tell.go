@@ -4,18 +4,15 @@
 package shadow
 
 import (
-	"context"
 	"maps"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
+
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 )
 
 // eventEvery is how often there is an event of one kind on one node.
@@ -24,10 +21,10 @@ const eventEvery = time.Hour
 // teller says in the log, and once per kind and hour on the node, that the built-in differs from the rule. It is not safe
 // for concurrent use.
 type teller struct {
-	log         logr.Logger
-	broadcaster record.EventBroadcaster
-	recorder    record.EventRecorder
-	told        map[kindOnNode]time.Time
+	*apicall.Recorder
+
+	log  logr.Logger
+	told map[kindOnNode]time.Time
 }
 
 type kindOnNode struct {
@@ -36,20 +33,7 @@ type kindOnNode struct {
 }
 
 func newTeller(log logr.Logger) *teller {
-	broadcaster := record.NewBroadcaster()
-	return &teller{
-		log:         log,
-		broadcaster: broadcaster,
-		recorder:    broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "taintkeeper"}),
-		told:        map[kindOnNode]time.Time{},
-	}
-}
-
-// run sends the events to the API server until the context ends.
-func (t *teller) run(ctx context.Context, client kubernetes.Interface) {
-	t.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	<-ctx.Done()
-	t.broadcaster.Shutdown()
+	return &teller{Recorder: apicall.NewRecorder("taintkeeper"), log: log, told: map[kindOnNode]time.Time{}}
 }
 
 // tell tells of a difference.
@@ -62,7 +46,7 @@ func (t *teller) tell(d Difference, at time.Time) {
 	}
 	maps.DeleteFunc(t.told, func(_ kindOnNode, last time.Time) bool { return at.Sub(last) >= eventEvery })
 	t.told[kind] = at
-	t.recorder.Eventf(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: d.Node, UID: types.UID(d.Node)},
+	t.Eventf(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: d.Node, UID: types.UID(d.Node)},
 		corev1.EventTypeWarning, d.Outcome.eventReason(),
 		"Pod %s/%s: %s. More of this kind within the hour are in Taintkeeper's report at /shadow.", d.Namespace, d.Pod, d.Sentence)
 }

@@ -1,0 +1,41 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apicall
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// The bubble of synctest says that nothing of a Recorder is left when it was told to end.
+func TestARecorderWritesEventsUntilItIsToldToEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		recorder := NewRecorder("node-controller")
+		ctx, stop := context.WithCancel(t.Context())
+		go recorder.Run(ctx, client)
+		synctest.Wait()
+		node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "n", UID: "u"}
+		recorder.Eventf(node, corev1.EventTypeNormal, "NodeNotReady", "Node %s status is now: NodeNotReady", "n")
+		synctest.Wait()
+		stop()
+		synctest.Wait()
+		recorder.Event(node, corev1.EventTypeNormal, "TooLate", "")
+		synctest.Wait()
+		actions := client.Actions()
+		if len(actions) != 1 {
+			t.Fatalf("%d calls, want one for the event of before the end", len(actions))
+		}
+		got := actions[0].(clienttesting.CreateAction).GetObject().(*corev1.Event)
+		if got.Source.Component != "node-controller" || got.InvolvedObject.UID != "u" || got.Reason != "NodeNotReady" ||
+			got.Message != "Node n status is now: NodeNotReady" {
+			t.Errorf("wrote %+v", got)
+		}
+	})
+}
