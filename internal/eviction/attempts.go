@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -43,13 +42,13 @@ func (a *attempt) fail(err error) time.Duration {
 	var early tooEarlyError
 	switch {
 	case errors.As(err, &early):
-		return min(max(early.wait, firstBackoff), longestNap)
+		return min(max(early.wait, apicall.FirstBackoff), longestNap)
 	case errors.Is(err, errUnconfirmed): // to wait for a watch is no failure
 		a.unconfirmed++
-		return doubled(firstUnconfirmed, a.unconfirmed, lastUnconfirmed)
+		return apicall.Doubled(firstUnconfirmed, a.unconfirmed, lastUnconfirmed)
 	case errors.Is(err, errNoRoom): // to make room for others is none either
 		a.aborted++
-		return doubled(firstUnconfirmed, a.aborted, lastUnconfirmed)
+		return apicall.Doubled(firstUnconfirmed, a.aborted, lastUnconfirmed)
 	}
 	a.unconfirmed, a.aborted = 0, 0
 	a.failures++
@@ -147,12 +146,7 @@ func (a *attempts) refused() map[string]int {
 	return counts
 }
 
-// The backoff between tries, unless the API server names a time of its own.
 const (
-	firstBackoff = 100 * time.Millisecond
-	lastBackoff  = 30 * time.Second
-	// What is refused is mostly refused again: by a policy, a webhook, or for want of a right.
-	lastRefused = 5 * time.Minute
 	// A watch that lags is waited for in steps of their own: it mostly catches up at once.
 	firstUnconfirmed = confirmedFor
 	lastUnconfirmed  = 4 * time.Second
@@ -172,26 +166,16 @@ func (e tooEarlyError) Error() string {
 	return fmt.Sprintf("due by this machine's clock, but not by the API server's for another %s; check the clocks", e.wait)
 }
 
-// retryAfter returns how long to wait after the given number of failures.
+// retryAfter returns how long to wait after the given number of failures: the time that the API server names, or else the
+// backoff.
 func retryAfter(err error, failures int) time.Duration {
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && apierrors.IsTooManyRequests(err) {
 		return min(time.Duration(max(seconds, 1))*time.Second, longestRetryAfter)
 	}
 	if refused(err) {
-		return jittered(doubled(firstBackoff, failures, lastRefused))
+		return apicall.Jittered(apicall.Doubled(apicall.FirstBackoff, failures, apicall.LastRefused))
 	}
-	return doubled(firstBackoff, failures, lastBackoff)
-}
-
-// doubled is the first wait the first time, and double the one before each time after that, up to the last.
-func doubled(first time.Duration, times int, last time.Duration) time.Duration {
-	const doublings = 12 // past the last, whichever of ours it is
-	return min(first<<min(max(times-1, 0), doublings), last)
-}
-
-// jittered takes up to a fifth off a wait, so that what was refused together is not tried again together.
-func jittered(wait time.Duration) time.Duration {
-	return wait - time.Duration(rand.Int64N(int64(wait)/5)) //nolint:gosec // no secret
+	return apicall.Doubled(apicall.FirstBackoff, failures, apicall.LastBackoff)
 }
 
 // reason names an error in a metric.

@@ -49,7 +49,7 @@ func (e *events) unmarked(pod *podcache.Pod, err error) {
 // refused says that a pod stays although it is due, and who refuses its eviction.
 func (e *events) refused(pod *podcache.Pod, err error) {
 	e.Eventf(reference(pod), corev1.EventTypeWarning, "EvictionRefused",
-		"Eviction of Pod %s is refused by %s, and tried again at least every %s: %v", pod.Key(), refuser(err), lastRefused, err)
+		"Eviction of Pod %s is refused by %s, and tried again at least every %s: %v", pod.Key(), refuser(err), apicall.LastRefused, err)
 }
 
 func reference(pod *podcache.Pod) *corev1.ObjectReference {

@@ -73,7 +73,7 @@ func (x *executor) Reconcile(ctx context.Context, req PodRequest) (reconcile.Res
 		return again(attempt, x.retry(ctx, req, attempt, err)), nil
 	}
 	if result == resultDryRun { // it is remembered for as long as it would leave, so that it is said once
-		return again(attempt, lastRefused), nil
+		return again(attempt, apicall.LastRefused), nil
 	}
 	return x.over(req, attempt, result), nil
 }
@@ -87,7 +87,7 @@ func (x *executor) over(req PodRequest, attempt *attempt, result result) reconci
 	x.metrics.evictions.WithLabelValues(string(result)).Inc()
 	if _, _, done := x.cached(req); result == resultCancelled && done == "" {
 		// The pod has to leave again, and was not handed over as long as this eviction was known as begun.
-		return again(attempt, firstBackoff)
+		return again(attempt, apicall.FirstBackoff)
 	}
 	return reconcile.Result{}
 }

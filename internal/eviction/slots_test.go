@@ -17,6 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 )
 
 var errWebhook = apierrors.NewInternalError(errors.New("failed calling webhook: context deadline exceeded"))
@@ -106,7 +108,7 @@ func TestWhatFailsForLongIsDeletedSoonAfterItCanBe(t *testing.T) {
 		w.run(server.behind)
 		w.until(hour / 2)
 		repaired.Store(true)
-		w.pass(lastBackoff + 15*sec)
+		w.pass(apicall.LastBackoff + 15*sec)
 		left := map[string]bool{}
 		for _, name := range w.deleted() {
 			left[name] = true

@@ -37,7 +37,7 @@ type stamper struct {
 func newStamper(nodes *nodes, live *liveNodes, api api, metrics *metrics) *stamper {
 	return &stamper{
 		nodes: nodes, live: live, api: api, metrics: metrics,
-		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[NodeRequest](firstBackoff, lastBackoff),
+		backoff: apicall.RateLimiter[NodeRequest](),
 		lag:     workqueue.NewTypedItemExponentialFailureRateLimiter[NodeRequest](firstUnconfirmed, lastUnconfirmed),
 	}
 }
@@ -69,7 +69,9 @@ type stamps struct {
 }
 
 // rest is how long the node is left alone. Stamps that lasted for so long once more are forgotten.
-func (s stamps) rest() time.Duration { return doubled(firstStampAgain, s.count, lastStampAgain) }
+func (s stamps) rest() time.Duration {
+	return apicall.Doubled(firstStampAgain, s.count, lastStampAgain)
+}
 
 func (s stamps) wait(at time.Time) time.Duration {
 	if s.count == 0 {

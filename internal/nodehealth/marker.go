@@ -6,7 +6,6 @@ package nodehealth
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -35,10 +34,10 @@ type marker struct {
 // failures are the pods of a node that could not be marked.
 type failures map[types.UID]failure
 
-// failure is when a pod that could not be marked is tried again, and the backoff of which that is the end.
+// failure is how often in a row a pod could not be marked, and when it is tried again.
 type failure struct {
-	again   time.Time
-	backoff time.Duration
+	count int
+	again time.Time
 }
 
 // Reconcile marks the pods of one node. It comes back until all are done.
@@ -99,22 +98,18 @@ func (f failures) first() time.Time {
 	return first
 }
 
-// The backoff between tries to mark a pod. It grows to lastBackoff as long as it is not known what would become of another
-// try, and to refusedMarkBackoff if the API server refuses the change.
-const (
-	firstMarkBackoff   = time.Second
-	refusedMarkBackoff = 5 * time.Minute
-)
+// firstMarkBackoff is the first backoff between tries to mark a pod.
+const firstMarkBackoff = time.Second
 
-// next returns the failure of another try, after which the backoff doubles. Up to a quarter of it is left out, so that
-// pods that failed together are not tried together for ever.
+// next returns the failure of another try. What the API server refuses has the longer backoff.
 func (f failure) next(err error, now time.Time) failure {
-	longest := lastBackoff
+	last := apicall.LastBackoff
 	if apicall.Refused(err) {
-		longest = refusedMarkBackoff
+		last = apicall.LastRefused
 	}
-	backoff := min(max(2*f.backoff, firstMarkBackoff), longest)
-	return failure{again: now.Add(backoff - rand.N(backoff/4)), backoff: backoff}
+	f.count++
+	f.again = now.Add(apicall.Jittered(apicall.Doubled(firstMarkBackoff, f.count, last)))
+	return f
 }
 
 func (m *marker) silent(name string) bool {

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/stage"
@@ -36,12 +36,8 @@ const (
 // concurrentNodes is how many nodes are changed at the same time, as upstream's workers.
 const concurrentNodes = 8
 
-// The backoff between tries to change a node, and after how many a line is logged.
-const (
-	firstBackoff = 100 * time.Millisecond
-	lastBackoff  = 30 * time.Second
-	troubleAfter = 3
-)
+// troubleAfter is how many failures in a row to change a node are worth a line in the log: the first few are ordinary.
+const troubleAfter = 3
 
 // GatherLeases is for how long renewals of leases may be gathered before they are read. Kubelets renew every ten
 // seconds.
@@ -216,7 +212,7 @@ func (k *Keeper) follow(told news, now time.Time) {
 
 func (k *Keeper) addControllers(metrics *metrics) error {
 	calls := api{client: k.config.Client, limiter: k.config.Limiter}
-	backoff := workqueue.NewTypedItemExponentialFailureRateLimiter[NodeRequest](firstBackoff, lastBackoff)
+	backoff := apicall.RateLimiter[NodeRequest]()
 	taint, err := stage.New(k.config.Logger, "node-health-taint", controller.TypedOptions[NodeRequest]{
 		MaxConcurrentReconciles: concurrentNodes,
 		Reconciler: &reconciler{

@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 )
 
 // What a history allows the Keeper.
@@ -20,7 +22,7 @@ const (
 	// noticesWithin is twice the longer grace period: gaps between echoes count for little.
 	noticesWithin = 2 * DefaultStartupGrace
 	// untaintsWithin is the longest pause between tries to write.
-	untaintsWithin = lastBackoff + 5*time.Second
+	untaintsWithin = apicall.LastBackoff + 5*time.Second
 	// aTurn is how long a turn of a zone lasts at DefaultRate, used or not.
 	aTurn = 10 * time.Second
 )

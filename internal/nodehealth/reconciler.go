@@ -61,7 +61,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req NodeRequest) (reconcile.
 		r.echo.add(req.Name)
 		return reconcile.Result{RequeueAfter: next}, nil
 	case apicall.IsNotFound(err): // the watch will say that it is gone; unless it is not
-		return reconcile.Result{RequeueAfter: lastBackoff}, nil
+		return reconcile.Result{RequeueAfter: apicall.LastBackoff}, nil
 	case err != nil:
 		return reconcile.Result{RequeueAfter: sooner(next, r.retry(ctx, req, err))}, nil // its turn may come before
 	}

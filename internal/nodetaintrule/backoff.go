@@ -7,51 +7,48 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/client-go/util/workqueue"
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 )
 
-// The backoff between tries of a call.
-const (
-	firstBackoff = 100 * time.Millisecond
-	lastBackoff  = 30 * time.Second
-	// forgottenAfter is longer than the pause after a refusal.
-	forgottenAfter = 10 * time.Minute
-)
+// forgottenAfter is longer than any backoff.
+const forgottenAfter = 10 * time.Minute
 
 // backoff says when what has failed may be tried again. One node that cannot be written holds up no other. Safe for
 // concurrent use.
 type backoff struct {
-	limiter workqueue.TypedRateLimiter[string]
-
-	mu    sync.Mutex
-	until map[string]time.Time
+	mu     sync.Mutex
+	failed map[string]failure
 }
 
-func newBackoff() *backoff {
-	return &backoff{
-		limiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstBackoff, lastBackoff),
-		until:   map[string]time.Time{},
-	}
+// failure is how often in a row something failed, and when it may be tried again.
+type failure struct {
+	count int
+	again time.Time
 }
+
+func newBackoff() *backoff { return &backoff{failed: map[string]failure{}} }
 
 // over reports whether something may be tried.
 func (b *backoff) over(what string, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !b.until[what].After(now)
+	return !b.failed[what].again.After(now)
 }
 
-func (b *backoff) failed(what string, now time.Time) {
+// fail notes that something failed.
+func (b *backoff) fail(what string, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.until[what] = now.Add(b.limiter.When(what))
+	count := b.failed[what].count + 1
+	again := now.Add(apicall.Doubled(apicall.FirstBackoff, count, apicall.LastBackoff))
+	b.failed[what] = failure{count: count, again: again}
 }
 
+// forget notes that something did not fail, or needs not be tried any more.
 func (b *backoff) forget(what string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.limiter.Forget(what)
-	delete(b.until, what)
+	delete(b.failed, what)
 }
 
 // next returns the next instant after now at which something may be tried again; zero: none.
@@ -59,13 +56,12 @@ func (b *backoff) next(now time.Time) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var next time.Time
-	for what, at := range b.until {
+	for what, failed := range b.failed {
 		switch {
-		case at.After(now):
-			next = earliest(next, at)
-		case now.Sub(at) > forgottenAfter: // there is nothing to be tried any more
-			b.limiter.Forget(what)
-			delete(b.until, what)
+		case failed.again.After(now):
+			next = earliest(next, failed.again)
+		case now.Sub(failed.again) > forgottenAfter: // there is nothing to be tried any more
+			delete(b.failed, what)
 		}
 	}
 	return next

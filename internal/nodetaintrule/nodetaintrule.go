@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/stage"
 )
@@ -95,7 +96,7 @@ func New(config Config) (*Controller, error) {
 		}
 	})
 	reconciles, err := stage.New(config.Logger, "node-taint-rule", controller.TypedOptions[Request]{
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[Request](firstBackoff, lastBackoff),
+		RateLimiter: apicall.RateLimiter[Request](),
 		Reconciler: &reconciler{
 			dryRun: config.DryRun, watch: watch, book: book, events: events, metrics: metrics, requests: requests,
 			api:     api{client: config.Client, rules: config.Rules, limiter: config.Limiter},

@@ -363,6 +363,6 @@ func (r *reconciler) try(what string, do func() error) error {
 		return nil
 	}
 	r.metrics.retries.WithLabelValues(apicall.Reason(err)).Inc()
-	r.backoff.failed(what, time.Now())
+	r.backoff.fail(what, time.Now())
 	return err
 }

@@ -1,0 +1,39 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apicall
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+)
+
+// The backoff between tries of a call. It begins with the first, and doubles up to the last.
+const (
+	FirstBackoff = 100 * time.Millisecond
+	LastBackoff  = 30 * time.Second
+	// LastRefused is the last where a call is refused: by a policy, a webhook, or for want of a right. It mostly is again.
+	LastRefused = 5 * time.Minute
+)
+
+// Doubled is the backoff after so many failures in a row: the first after one, and double the one before after each
+// that follows, up to the last.
+func Doubled(first time.Duration, failures int, last time.Duration) time.Duration {
+	backoff := first
+	for i := 1; i < failures && backoff < last; i++ {
+		backoff *= 2
+	}
+	return min(backoff, last)
+}
+
+// Jittered takes up to a fifth off a backoff, so that what failed together is not tried again together.
+func Jittered(backoff time.Duration) time.Duration {
+	return backoff - rand.N(max(backoff/5, 1))
+}
+
+// RateLimiter returns the backoff of a controller's queue, from [FirstBackoff] to [LastBackoff] for each request.
+func RateLimiter[request comparable]() workqueue.TypedRateLimiter[request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[request](FirstBackoff, LastBackoff)
+}

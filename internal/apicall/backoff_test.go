@@ -1,0 +1,51 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apicall
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+func TestTheBackoffDoublesUpToTheLast(t *testing.T) {
+	for failures, want := range map[int]time.Duration{
+		0: 100 * time.Millisecond, 1: 100 * time.Millisecond, 2: 200 * time.Millisecond, 3: 400 * time.Millisecond,
+		9: 25600 * time.Millisecond, 10: LastBackoff, math.MaxInt: LastBackoff,
+	} {
+		if got := Doubled(FirstBackoff, failures, LastBackoff); got != want {
+			t.Errorf("after %d failures %v, want %v", failures, got, want)
+		}
+	}
+	if got := Doubled(time.Minute, 1, time.Second); got != time.Second {
+		t.Errorf("%v, want no more than the last", got)
+	}
+}
+
+func TestTheQueueOfAControllerBacksOffInTheSameSteps(t *testing.T) {
+	limiter := RateLimiter[string]()
+	for failures := 1; failures <= 12; failures++ {
+		if got, want := limiter.When("n"), Doubled(FirstBackoff, failures, LastBackoff); got != want {
+			t.Errorf("after %d failures %v, want %v", failures, got, want)
+		}
+	}
+}
+
+func TestWhatFailedTogetherIsTriedAgainApartAndNeverLaterThanTheBackoff(t *testing.T) {
+	const backoff = 10 * time.Second
+	waits := map[time.Duration]bool{}
+	for range 1000 {
+		wait := Jittered(backoff)
+		if wait <= backoff*4/5 || wait > backoff {
+			t.Fatalf("%v, want more than four fifths of %v", wait, backoff)
+		}
+		waits[wait] = true
+	}
+	if len(waits) < 900 {
+		t.Errorf("only %d of 1000 waits differ", len(waits))
+	}
+	if wait := Jittered(1); wait != 1 {
+		t.Errorf("a backoff of 1 ns became %v", wait)
+	}
+}
