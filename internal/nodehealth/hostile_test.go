@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+	runtimemetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/taintkeeper/taintkeeper/internal/bubble"
 )
@@ -396,6 +397,49 @@ func TestNodesWhoseConditionsCannotBeWrittenAreTaintedAtTheRateOfTheirZone(t *te
 		w.until(60*time.Second + 110*time.Second)
 		w.wantTainted(10, nodes...)
 	})
+}
+
+// A node whose turn has come cannot be tainted. controller-runtime counts each try that failed, as our own metric does.
+func TestWhatControllerRuntimeCountsAsErrorsIsTrue(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 5)
+		w.on("nodes", "", func() error {
+			if time.Since(w.start) > 3*time.Minute {
+				return nil
+			}
+			return apierrors.NewInternalError(errors.New("admission webhook: no endpoints"))
+		})
+		w.run()
+		w.until(7 * time.Second)
+		before := reconcileErrors(t)
+		w.falls("a-0")
+		w.until(2 * time.Minute)
+		failed := reconcileErrors(t) - before
+		if failed < 5 {
+			t.Errorf("controller-runtime counts %v errors, want those of all tries", failed)
+		}
+		w.wantMetric("taintkeeper_node_health_retries_total", map[string]string{"reason": "InternalError"}, failed)
+		w.until(4 * time.Minute)
+		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+	})
+}
+
+// reconcileErrors is what controller-runtime counts, for all Keepers of this process.
+func reconcileErrors(t *testing.T) float64 {
+	t.Helper()
+	families, err := runtimemetrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if family.GetName() == "controller_runtime_reconcile_errors_total" &&
+				metric.GetLabel()[0].GetValue() == "node-health-taint" {
+				return metric.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
 }
 
 // A policy lets nobody change labels of nodes.

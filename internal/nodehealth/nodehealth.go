@@ -213,8 +213,9 @@ func (k *Keeper) follow(told news, now time.Time) {
 func (k *Keeper) addControllers(metrics *metrics) error {
 	calls := api{client: k.config.Client, limiter: k.config.Limiter}
 	backoff := apicall.RateLimiter[NodeRequest]()
-	taint, err := stage.New(k.config.Logger, "node-health-taint", controller.TypedOptions[NodeRequest]{
+	taint, err := stage.New(stage.QuietErrors(k.config.Logger), "node-health-taint", controller.TypedOptions[NodeRequest]{
 		MaxConcurrentReconciles: concurrentNodes,
+		RateLimiter:             backoff,
 		Reconciler: &reconciler{
 			dryRun: k.config.DryRun, nodes: k.nodes, silence: k.silence, zones: k.zones,
 			api: calls, events: k.events, metrics: metrics, looks: &k.looks, unready: &k.markings, echo: &k.echo, backoff: backoff,

@@ -33,10 +33,10 @@ type reconciler struct {
 	api     api
 	events  *events
 	metrics *metrics
-	looks   *requests // of nodes whose plan can be another
-	unready *requests // of nodes whose pods are not ready
-	echo    *awaiting // nodes that wait for one
-	backoff workqueue.TypedRateLimiter[NodeRequest]
+	looks   *requests                               // of nodes whose plan can be another
+	unready *requests                               // of nodes whose pods are not ready
+	echo    *awaiting                               // nodes that wait for one
+	backoff workqueue.TypedRateLimiter[NodeRequest] // the queue's
 	notes   notes
 }
 
@@ -49,7 +49,6 @@ func (r *reconciler) Reconcile(ctx context.Context, req NodeRequest) (reconcile.
 	defer func() { r.metrics.updateNode.Observe(time.Since(began).Seconds()) }()
 	known, ok := r.nodes.Get(req.Name)
 	if !ok {
-		r.backoff.Forget(req)
 		r.notes.forget(req.Name)
 		return reconcile.Result{}, nil
 	}
@@ -63,20 +62,20 @@ func (r *reconciler) Reconcile(ctx context.Context, req NodeRequest) (reconcile.
 	case apicall.IsNotFound(err): // the watch will say that it is gone; unless it is not
 		return reconcile.Result{RequeueAfter: apicall.LastBackoff}, nil
 	case err != nil:
-		return reconcile.Result{RequeueAfter: sooner(next, r.retry(ctx, req, err))}, nil // its turn may come before
+		r.failed(ctx, req, err)
+		r.looks.addAfter(req.Name, next) // its turn may come before the queue's backoff is over
+		return reconcile.Result{}, err
 	}
-	r.backoff.Forget(req)
 	return reconcile.Result{RequeueAfter: next}, nil
 }
 
-// retry notes a failure and returns how long to wait. Nothing is ever given up.
-func (r *reconciler) retry(ctx context.Context, req NodeRequest, err error) time.Duration {
+// failed notes a failure, before the queue does. Nothing is ever given up.
+func (r *reconciler) failed(ctx context.Context, req NodeRequest, err error) {
 	r.metrics.retries.WithLabelValues(apicall.Reason(err)).Inc()
-	wait := r.backoff.When(req)
-	if failures := r.backoff.NumRequeues(req); failures == troubleAfter {
-		logf.FromContext(ctx).Info("A node cannot be changed; still trying", "node", req.Name, "failures", failures, "reason", err.Error())
+	if failures := r.backoff.NumRequeues(req) + 1; failures == troubleAfter {
+		logf.FromContext(ctx).Info("A node cannot be changed; still trying",
+			"node", req.Name, "failures", failures, "reason", err.Error())
 	}
-	return wait
 }
 
 // look makes one node what it should be, and returns in what time its turn comes; zero: it waits for none, or is woken. Kubelets

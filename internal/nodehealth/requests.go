@@ -50,6 +50,16 @@ func (r *requests) add(names ...string) {
 	}
 }
 
+// addAfter asks for a look at a node in a while at most; zero: not for any.
+func (r *requests) addAfter(name string, wait time.Duration) {
+	if wait == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queue.AddAfter(NodeRequest{name}, wait)
+}
+
 // gone tells of a node that is gone. Before the controller starts nothing is known of it that would have to be forgotten.
 func (r *requests) gone(name string) {
 	r.mu.Lock()
