@@ -11,18 +11,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Clock is what is known of the API server's clock, from the Date of its answers: each tells, to the second, what that clock
-// showed at some time between the question and the answer. What several answers tell is combined, so one that was held up
-// makes nothing less certain. Between answers the monotonic clock of this process counts, which nobody sets. The zero value
-// knows nothing yet. It is safe for concurrent use.
+// Clock is what is known of the API server's clock, from the Date of its answers: each tells, to the second, what that
+// clock showed at some time between the question and the answer. What several answers tell is combined, so one that was
+// held up makes nothing less certain. Between answers the monotonic clock of this process counts, which nobody sets.
+// The zero value knows nothing yet. It is safe for concurrent use.
 type Clock struct {
 	mu       sync.Mutex
 	at       time.Time // when an answer came last
 	from, to time.Time // between which instants the API server's clock was then
 }
 
-// drift is by how much a second of this machine and a second of the API server's may differ, in parts of it: twice what NTP
-// slews a clock.
+// drift is by how much a second of this machine and a second of the API server's may differ, in parts of it: twice what
+// NTP slews a clock.
 const drift = 1000
 
 // Listen returns the configuration of a client whose answers tell the time.
@@ -95,8 +95,8 @@ func (c *Clock) Until(instant time.Time) time.Duration {
 	return max(instant.Sub(from), 0)
 }
 
-// Ours returns what this machine's clock shows when the API server's shows an instant: the same, or the earliest that it
-// can be where the two are known to differ.
+// Ours returns what this machine's clock shows when the API server's shows an instant: the same, or the earliest that
+// it can be where the two are known to differ.
 func (c *Clock) Ours(instant time.Time) time.Time {
 	if c.Offset() == 0 {
 		return instant

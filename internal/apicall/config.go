@@ -32,8 +32,8 @@ func Config(config *rest.Config) *rest.Config {
 	return config
 }
 
-// Apart returns the configuration of a client with a connection of its own, and what closes it: its calls fail then, and its
-// watches begin anew on another.
+// Apart returns the configuration of a client with a connection of its own, and what closes it: its calls fail then,
+// and its watches begin anew on another.
 func Apart(config *rest.Config) (*rest.Config, func()) {
 	dialer := connrotation.NewDialer(dialOf(config))
 	config = rest.CopyConfig(config)

@@ -28,9 +28,9 @@ const handBackTimeout = 10 * time.Second
 // refuses the built-in still, and it forgets a pod again after five tries within some 50 ms.
 const seenAfter = time.Second
 
-// HandBack gives the evictions back to the built-in at once, when this process led and no other takes over. It takes the
-// clock away, and touches the timeAdded of the nodes with pods that are due: the built-in has forgotten those, and decides
-// about a node anew when a taint changes. What their pods tolerate counts from then on again.
+// HandBack gives the evictions back to the built-in at once, when this process led and no other takes over. It takes
+// the clock away, and touches the timeAdded of the nodes with pods that are due: the built-in has forgotten those, and
+// decides about a node anew when a taint changes. What their pods tolerate counts from then on again.
 func (k *Keeper) HandBack(ctx context.Context) error {
 	k.mu.Lock()
 	led, term := k.leads, k.term
@@ -139,8 +139,9 @@ func (k *Keeper) touch(ctx context.Context, name string) error {
 	return nil
 }
 
-// touched returns the taints with another timeAdded where the effect is NoExecute. The API keeps whole seconds: what was
-// added within this one is dated a second later, or else nothing would change and the built-in would not look again.
+// touched returns the taints with another timeAdded where the effect is NoExecute. The API keeps whole seconds: what
+// was added within this one is dated a second later, or else nothing would change and the built-in would not look
+// again.
 func touched(taints []corev1.Taint, at time.Time) []corev1.Taint {
 	taints = slices.Clone(taints)
 	for i := range taints {

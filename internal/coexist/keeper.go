@@ -63,8 +63,8 @@ type Config struct {
 	Evictor Evictor
 	// Namespace is where the ServiceAccount is, and the Lease.
 	Namespace string
-	// Lease is the name of the Lease by which replicas elect a leader; empty if they do not. TakeOver is how long a standby
-	// takes at most to see that it is free.
+	// Lease is the name of the Lease by which replicas elect a leader; empty if they do not. TakeOver is how long a
+	// standby takes at most to see that it is free.
 	Lease    string
 	TakeOver time.Duration
 	// Registerer takes the metrics; nil means none are registered.

@@ -60,7 +60,8 @@ func (a api) patchCondition(ctx context.Context, pod *podcache.Pod, message stri
 	return apicall.PatchPodCondition(ctx, a.client, exactly(pod), condition(pod, corev1.ConditionTrue, message, now()))
 }
 
-// patchConditionOf is patchCondition for either status, on the condition that the pod has not changed since it was cached.
+// patchConditionOf is patchCondition for either status, on the condition that the pod has not changed since it was
+// cached.
 func (a api) patchConditionOf(ctx context.Context, pod *podcache.Pod, status corev1.ConditionStatus, message string) error {
 	unchanged := exactly(pod)
 	if pod.Version > 0 {

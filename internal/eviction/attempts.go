@@ -166,8 +166,8 @@ func (e tooEarlyError) Error() string {
 	return fmt.Sprintf("due by this machine's clock, but not by the API server's for another %s; check the clocks", e.wait)
 }
 
-// retryAfter returns how long to wait after the given number of failures: the time that the API server names, or else the
-// backoff.
+// retryAfter returns how long to wait after the given number of failures: the time that the API server names, or else
+// the backoff.
 func retryAfter(err error, failures int) time.Duration {
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && apierrors.IsTooManyRequests(err) {
 		return min(time.Duration(max(seconds, 1))*time.Second, longestRetryAfter)

@@ -105,8 +105,8 @@ func (d *decider) decide(name string) decision {
 	return next
 }
 
-// withdraw ends the evictions of pods that were due and are not due any more, and says of each pod that had to leave and
-// now stays that it does. A pod that went another way, or whose node is gone, does not stay.
+// withdraw ends the evictions of pods that were due and are not due any more, and says of each pod that had to leave
+// and now stays that it does. A pod that went another way, or whose node is gone, does not stay.
 func (d *decider) withdraw(ctx context.Context, name string, at time.Time, previous, next decision) {
 	cancelled := 0
 	for uid, was := range previous {

@@ -67,8 +67,8 @@ type Config struct {
 	// BesideBuiltIn rewrites the marks of the built-in controller, for a cluster in which that runs and is kept from
 	// evicting by the admission policy of config/coexistence.yaml.
 	BesideBuiltIn bool
-	// ConcurrentEvictions bounds the evictions that are carried out at the same time, as long as they are answered within a
-	// quarter of a second, and 5 times as many in all; zero means DefaultConcurrentEvictions.
+	// ConcurrentEvictions bounds the evictions that are carried out at the same time, as long as they are answered within
+	// a quarter of a second, and 5 times as many in all; zero means DefaultConcurrentEvictions.
 	ConcurrentEvictions int
 	// Limiter bounds the rate of calls; nil means no limit. A limit belongs here and not into
 	// Client, where decisions would wait behind it and grow old.
@@ -226,8 +226,8 @@ func (e *Evictor) addReclaim(judge judge, calls api) error {
 	return nil
 }
 
-// nodeQueue is the name of the first stage's queue in the workqueue metrics: upstream's. The second stage's has none, see
-// queue.
+// nodeQueue is the name of the first stage's queue in the workqueue metrics: upstream's. The second stage's has none,
+// see queue.
 const nodeQueue = "noexec_taint_node"
 
 // taintChanges brings the nodes whose NoExecute taints change.

@@ -124,8 +124,8 @@ func (x *executor) worthALine(attempt *attempt, err error) bool {
 	return often && x.trouble.worthALine(reason(err), time.Now())
 }
 
-// settle finds out what became of an eviction that was aborted because the pod has not to leave now: its delete may have
-// been carried out all the same.
+// settle finds out what became of an eviction that was aborted because the pod has not to leave now: its delete may
+// have been carried out all the same.
 func (x *executor) settle(ctx context.Context, req PodRequest, done result, failure error) result {
 	if failure == nil && done != resultCancelled {
 		return done
@@ -216,8 +216,8 @@ func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Po
 	return nil, verdict.Verdict{}, done, nil
 }
 
-// confirm decides about a pod from the taints that a live read confirms, by one clock and then by the other. A read that the watch has passed
-// since says what had to happen when it was made, as long as the newest still shows the same.
+// confirm decides about a pod from the taints that a live read confirms, by one clock and then by the other. A read
+// that the watch has passed since says what had to happen when it was made, as long as the newest still shows the same.
 func (x *executor) confirm(pod *podcache.Pod, tainted *node, newest, passed liveRead) (verdict.Verdict, error) {
 	confirmed := tainted.confirmedBy(newest.node, nil)
 	v, at := x.judge.byOurs(confirmed, pod), now()
@@ -244,8 +244,9 @@ func (x *executor) warnOfClocks(ctx context.Context) {
 	}
 }
 
-// cached decides from the caches and by this machine's clock alone. It returns a result when there is nothing left to do. Whether
-// a pod is due by the API server's clock, too, is told by the answer to a live read: until then it is early, and not cancelled.
+// cached decides from the caches and by this machine's clock alone. It returns a result when there is nothing left to
+// do. Whether a pod is due by the API server's clock, too, is told by the answer to a live read: until then it is
+// early, and not cancelled.
 func (x *executor) cached(req PodRequest) (*podcache.Pod, *node, result) {
 	pod, ok := x.pods.Get(req.UID)
 	if !ok || pod.Flags.Has(podcache.Terminating) {
@@ -287,7 +288,8 @@ func (x *executor) delete(ctx context.Context, t *try, pod *podcache.Pod, v verd
 	return resultDeleted, nil
 }
 
-// tellRefusal says who refuses the delete of a pod, in an event and in the condition, once it is more than a passing trouble.
+// tellRefusal says who refuses the delete of a pod, in an event and in the condition, once it is more than a passing
+// trouble.
 func (x *executor) tellRefusal(ctx context.Context, t *try, pod *podcache.Pod, err error) {
 	if !refused(err) || t.attempt.failures+1 < troubleAfter || t.attempt.refuser == refuser(err) {
 		return

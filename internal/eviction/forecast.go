@@ -50,7 +50,8 @@ func (f *Forecast) Listed() time.Time { return f.nodes.cache.Listed() }
 // Exists reports whether there is a node of that name.
 func (f *Forecast) Exists(node string) bool { return f.nodes.exists(node) }
 
-// Taints returns the NoExecute taints of a node, with the instants from which they count. They are read, never modified.
+// Taints returns the NoExecute taints of a node, with the instants from which they count. They are read, never
+// modified.
 func (f *Forecast) Taints(node string) []verdict.Taint {
 	tainted, ok := f.nodes.get(node)
 	if !ok {

@@ -75,8 +75,8 @@ func fromBothEnds(due []leaving) []leaving {
 	return mixed
 }
 
-// The queue of the second stage serves the greatest number first. From the highest bit down: what was never tried before
-// what was; the turn of the node, or how often it failed; the due second; the pod priority, in steps of 65,536.
+// The queue of the second stage serves the greatest number first. From the highest bit down: what was never tried
+// before what was; the turn of the node, or how often it failed; the due second; the pod priority, in steps of 65,536.
 const (
 	bitsOfPriority = 16
 	bitsOfSecond   = 32

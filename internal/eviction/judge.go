@@ -11,7 +11,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// judge decides which pods have to leave, and when: by this machine's clock and by the API server's, whichever is later.
+// judge decides which pods have to leave, and when: by this machine's clock and by the API server's, whichever is
+// later.
 type judge struct {
 	rule  verdict.Rule
 	clock *apicall.Clock
@@ -28,8 +29,9 @@ func (f *facts) add(r run) {
 	f.byServers = append(f.byServers, r.byServer)
 }
 
-// over returns the verdict over a pod on a tainted node, if it has to leave. Its due instant is one of this machine's clock, and not the
-// last word: by the API server's it is the earliest that can be, as each answer moves what is known of that clock.
+// over returns the verdict over a pod on a tainted node, if it has to leave. Its due instant is one of this machine's
+// clock, and not the last word: by the API server's it is the earliest that can be, as each answer moves what is known
+// of that clock.
 func (j judge) over(pod *podcache.Pod, tainted *node) (verdict.Verdict, bool) {
 	v := j.byOurs(tainted.facts, pod)
 	if v.Leaves {
@@ -52,8 +54,9 @@ func (j judge) byServers(f facts, pod *podcache.Pod) verdict.Verdict {
 	return j.rule.Decide(pod.RuleAsRecorded(), f.byServers)
 }
 
-// dueByServers returns when a pod that leaves is due by the API server's clock, given the verdict by this machine's. A Date tells
-// the second. What lies within it is left to this machine's clock if the two agree, and agreed when the countdown began.
+// dueByServers returns when a pod that leaves is due by the API server's clock, given the verdict by this machine's. A
+// Date tells the second. What lies within it is left to this machine's clock if the two agree, and agreed when the
+// countdown began.
 func (j judge) dueByServers(f facts, pod *podcache.Pod, byOurs verdict.Verdict) time.Time {
 	due := j.byServers(f, pod).Due
 	if j.clock.Offset() == 0 && byOurs.Due.Sub(due).Abs() < time.Second {

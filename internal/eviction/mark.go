@@ -44,6 +44,14 @@ func (x *executor) mark(ctx context.Context, t *try, pod *podcache.Pod) (*podcac
 		live, done := x.show(pod, answer)
 		return attempt.shown(live), done, nil
 	}
+	return x.unmarked(ctx, attempt, pod, err)
+}
+
+// unmarked says what becomes of a pod on which the condition could not be set. The error is one only as long as the
+// delete waits for the condition.
+func (x *executor) unmarked(
+	ctx context.Context, attempt *attempt, pod *podcache.Pod, err error,
+) (*podcache.Pod, result, error) {
 	// A conflict that cannot be looked into is a refusal like any other: it must not block the delete.
 	if done, _ := x.ended(ctx, pod, err); done != "" {
 		return nil, done, nil

@@ -91,8 +91,8 @@ func (n *nodes) observe(change nodecache.Change) {
 	}
 }
 
-// firstSightServes reports whether a taint of the node that has no timeAdded gets none. Then gaps of the watch count for
-// nothing: there would be no end of countdowns that each list begins anew.
+// firstSightServes reports whether a taint of the node that has no timeAdded gets none. Then gaps of the watch count
+// for nothing: there would be no end of countdowns that each list begins anew.
 func (n *nodes) firstSightServes(name string) bool {
 	_, refused := n.unstampable.Load(name)
 	return n.neverStamped || refused

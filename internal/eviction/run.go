@@ -96,13 +96,13 @@ func (r run) same(other run) bool {
 // unstamped reports whether the taint's timeAdded does not say from when it counts: it has none, or a later one.
 func (r run) unstamped() bool { return r.TimeAdded.IsZero() || r.add.Before(r.TimeAdded) }
 
-// outlasts reports whether a taint that is seen after a gap of the watch is this one, and was not taken off and set again
-// unseen: only its timeAdded says so.
+// outlasts reports whether a taint that is seen after a gap of the watch is this one, and was not taken off and set
+// again unseen: only its timeAdded says so.
 func (r run) outlasts(taint corev1.Taint) bool { return r.Key == taint.Key && r.tells(taint.TimeAdded) }
 
-// tells reports whether a taint of the same key and effect is this one, by its timeAdded: the one that it should have. One that was
-// in the future when it was seen tells nothing, and neither does one with which somebody wrote over an earlier: it can be that of a
-// later setting.
+// tells reports whether a taint of the same key and effect is this one, by its timeAdded: the one that it should have.
+// One that was in the future when it was seen tells nothing, and neither does one with which somebody wrote over an
+// earlier: it can be that of a later setting.
 func (r run) tells(timeAdded *metav1.Time) bool {
 	return !timeAdded.IsZero() && !timeAdded.After(r.shown) && timeAdded.Equal(r.add)
 }

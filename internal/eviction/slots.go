@@ -153,8 +153,8 @@ func (s *slots) outlast(t *try) {
 	s.put()
 }
 
-// full reports whether evictions of a node hang, and no more may: a retry of another of its pods waits then, rather than to be
-// begun and aborted.
+// full reports whether evictions of a node hang, and no more may: a retry of another of its pods waits then, rather
+// than to be begun and aborted.
 func (s *slots) full(node string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -55,8 +55,8 @@ const stampAfter = 250 * time.Millisecond
 // refusedAfter is how many failures in a row, within some 25 s, are as good as a refusal.
 const refusedAfter = 8
 
-// How often one node is stamped at most. Whoever writes its taints without timeAdded, or with another, again and again is
-// not fought: each stamp that does not last doubles the time to the next.
+// How often one node is stamped at most. Whoever writes its taints without timeAdded, or with another, again and again
+// is not fought: each stamp that does not last doubles the time to the next.
 const (
 	firstStampAgain = time.Second
 	lastStampAgain  = time.Hour
@@ -114,21 +114,28 @@ func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 		s.forget(req)
 		return reconcile.Result{}, nil
 	}
+	return reconcile.Result{RequeueAfter: s.retry(ctx, req, err)}, nil
+}
+
+// retry notes why a node could not be stamped, and returns how long to wait before the next try.
+func (s *stamper) retry(ctx context.Context, req NodeRequest, err error) time.Duration {
 	s.metrics.retries.WithLabelValues(reason(err)).Inc()
 	if errors.Is(err, errUnconfirmed) {
-		return reconcile.Result{RequeueAfter: s.lag.When(req)}, nil
+		return s.lag.When(req)
 	}
-	if s.backoff.NumRequeues(req) >= refusedAfter && apicall.Answered(err) {
+	failures := s.backoff.NumRequeues(req)
+	if failures >= refusedAfter && apicall.Answered(err) {
 		s.nodes.unstampable.Store(req.Name, struct{}{})
 	}
-	if s.backoff.NumRequeues(req) == troubleAfter {
-		logf.FromContext(ctx).Info("Cannot write timeAdded of a NoExecute taint: its countdowns will not survive a restart; still trying", "node", req.Name, "reason", err.Error())
+	if failures == troubleAfter {
+		logf.FromContext(ctx).Info("Cannot write timeAdded of a NoExecute taint: its countdowns will not survive "+
+			"a restart; still trying", "node", req.Name, "reason", err.Error())
 	}
 	wait := s.backoff.When(req)
 	if refused(err) {
-		wait = retryAfter(err, s.backoff.NumRequeues(req))
+		return retryAfter(err, failures+1)
 	}
-	return reconcile.Result{RequeueAfter: wait}, nil
+	return wait
 }
 
 func (s *stamper) past(req NodeRequest) stamps {
@@ -185,9 +192,9 @@ func (s *stamper) stamp(ctx context.Context, name string) error {
 	return err
 }
 
-// unconfirmed returns what is written of a taint that the watch does not confirm: nothing at first; after two tries, in which
-// the watch has lagged, the present. That is later than the truth, which is written once the watch has brought the
-// stamp, and so shown that the taint is the same.
+// unconfirmed returns what is written of a taint that the watch does not confirm: nothing at first; after two tries, in
+// which the watch has lagged, the present. That is later than the truth, which is written once the watch has brought
+// the stamp, and so shown that the taint is the same.
 func (s *stamper) unconfirmed(req NodeRequest) *metav1.Time {
 	if s.lag.NumRequeues(req) < 2 {
 		return nil
@@ -198,9 +205,9 @@ func (s *stamper) unconfirmed(req NodeRequest) *metav1.Time {
 // unstamped reports whether the timeAdded of a NoExecute taint is to be written.
 func (n *node) unstamped() bool { return slices.ContainsFunc(n.taints, run.unstamped) }
 
-// stamp returns all taints of the node as it was read, with the timeAdded of its NoExecute taints as they should be, and
-// whether there is one for all. Those that the read does not confirm get the given one, if there is one. Read again after
-// a restart, a timeAdded counts from the end of its second, so never earlier than now.
+// stamp returns all taints of the node as it was read, with the timeAdded of its NoExecute taints as they should be,
+// and whether there is one for all. Those that the read does not confirm get the given one, if there is one. Read again
+// after a restart, a timeAdded counts from the end of its second, so never earlier than now.
 func (n *node) stamp(live *corev1.Node, unconfirmed *metav1.Time) (all []corev1.Taint, complete bool) {
 	all = slices.Clone(live.Spec.Taints)
 	if live.UID != n.uid {
@@ -232,8 +239,8 @@ func hasStamps(node *corev1.Node, written []corev1.Taint) bool {
 	})
 }
 
-// applierOfTaints returns who manages the taints of a node by server-side apply, if somebody does. The list is atomic: our
-// timeAdded would make all of it ours, and the next apply of the very same configuration a conflict.
+// applierOfTaints returns who manages the taints of a node by server-side apply, if somebody does. The list is atomic:
+// our timeAdded would make all of it ours, and the next apply of the very same configuration a conflict.
 func applierOfTaints(node *corev1.Node) string {
 	for _, entry := range node.ManagedFields {
 		if entry.Operation == metav1.ManagedFieldsOperationApply && entry.FieldsV1 != nil && ownsTaints(entry.FieldsV1.GetRawBytes()) {

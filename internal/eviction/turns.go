@@ -12,8 +12,8 @@ import (
 // for them all, which it would not if nodes took turns pod by pod.
 const podsPerTurn = DefaultConcurrentEvictions
 
-// turns lets nodes take turns while there are more due pods than slots: by start-time fair queueing, whose virtual clock
-// is the turn of the pod that was begun last. Safe for concurrent use.
+// turns lets nodes take turns while there are more due pods than slots: by start-time fair queueing, whose virtual
+// clock is the turn of the pod that was begun last. Safe for concurrent use.
 type turns struct {
 	mu    sync.Mutex
 	clock int
@@ -66,5 +66,6 @@ func (t *turns) lastBegun() time.Time {
 	return t.last
 }
 
-// turn is the turn of the pod of a given rank. The first pod of a node is one by itself, so that each node loses one soon.
+// turn is the turn of the pod of a given rank. The first pod of a node is one by itself, so that each node loses one
+// soon.
 func turn(rank int) int { return (rank + podsPerTurn - 1) / podsPerTurn }

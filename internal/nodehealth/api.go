@@ -45,8 +45,8 @@ func (a api) patchConditions(
 	return apicall.PatchNodeConditions(ctx, a.client, read, conditions)
 }
 
-// patchTaints writes the taints and labels of a node in one call, on the same condition. Whoever calls it has waited for
-// the turn.
+// patchTaints writes the taints and labels of a node in one call, on the same condition. Whoever calls it has waited
+// for the turn.
 func (a api) patchTaints(ctx context.Context, read *corev1.Node, edit apicall.NodeEdit) (*corev1.Node, error) {
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()

@@ -9,13 +9,15 @@ import (
 	"time"
 )
 
-// deafAfter is how long there has been no echo when this process is not ready, and says so: no node is called silent meanwhile.
+// deafAfter is how long there has been no echo when this process is not ready, and says so: no node is called silent
+// meanwhile.
 const deafAfter = time.Minute
 
 // lookForDeafness is how often it is found out.
 const lookForDeafness = 10 * time.Second
 
-// Ready returns why no node can be called silent at present; nil if nodes can be, or there was only a short time without.
+// Ready returns why no node can be called silent at present; nil if nodes can be, or there was only a short time
+// without.
 func (k *Keeper) Ready() error {
 	if since := k.silence.sinceEcho(time.Now()); since > deafAfter {
 		return fmt.Errorf("no renewal of our own lease %s in kube-node-lease has come back by the watch for %s, so no node is called silent; see docs/node-health.md",

@@ -31,12 +31,14 @@ const (
 	renewalLimit  = 10 * time.Second // how long a renewal may take
 	renewalsAtOne = 10               // how many may be under way
 
-	// A watch that brings nothing for as long after a renewal was accepted hangs. After each reconnection it has twice the time.
+	// A watch that brings nothing for as long after a renewal was accepted hangs. After each reconnection it has twice the
+	// time.
 	hangsAfter    = 10 * time.Second
 	hangsAfterMax = 300 * time.Second
 )
 
-// echoes renews our own lease, and knows its renewals again when the watch of leases brings them. Safe for concurrent use.
+// echoes renews our own lease, and knows its renewals again when the watch of leases brings them. Safe for concurrent
+// use.
 type echoes struct {
 	client    kubernetes.Interface
 	reconnect func() // closes the connection of the watch of leases
@@ -177,7 +179,8 @@ func (e *echoes) begunAt(lease *coordinationv1.Lease) (time.Time, bool) {
 	return begun, ours
 }
 
-// without reports whether there are no echoes of our own: nothing is written, or our renewals fail. Then a kubelet's renewal serves.
+// without reports whether there are no echoes of our own: nothing is written, or our renewals fail. Then a kubelet's
+// renewal serves.
 func (e *echoes) without() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -20,8 +20,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// leases watches the leases that kubelets renew, and our own among them, and keeps nothing of them but when that was seen.
-// 15,000 nodes renew 1,500 leases a second, so there is no informer and no store between the watch and the clock of silence.
+// leases watches the leases that kubelets renew, and our own among them, and keeps nothing of them but when that was
+// seen. 15,000 nodes renew 1,500 leases a second, so there is no informer and no store between the watch and the clock
+// of silence.
 type leases struct {
 	silence *silence
 	echoes  *echoes

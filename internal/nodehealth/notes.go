@@ -57,8 +57,8 @@ func (n *notes) wrote(node *corev1.Node) {
 	n.written[node.Name] = node
 }
 
-// held notes that a node is held back. It reports whether that is to be said now, and otherwise in what time it may have
-// to be; zero: it was said. The counts alone are no news.
+// held notes that a node is held back. It reports whether that is to be said now, and otherwise in what time it may
+// have to be; zero: it was said. The counts alone are no news.
 func (n *notes) held(name string, held Held, now time.Time) (tell bool, in time.Duration) {
 	held.Size, held.NotReady = 0, 0
 	n.mu.Lock()

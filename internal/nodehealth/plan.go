@@ -116,8 +116,8 @@ var kubeletConditions = []corev1.NodeConditionType{
 	corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
 }
 
-// unknownConditions returns the conditions of a silent node that are not Unknown yet, as they should be; none if its Ready
-// condition is Unknown already, or it is not silent.
+// unknownConditions returns the conditions of a silent node that are not Unknown yet, as they should be; none if its
+// Ready condition is Unknown already, or it is not silent.
 func (f facts) unknownConditions() []corev1.NodeCondition {
 	if posted := condition(f.node, corev1.NodeReady); !f.silent || posted != nil && posted.Status == corev1.ConditionUnknown {
 		return nil

@@ -78,8 +78,9 @@ func (r *reconciler) failed(ctx context.Context, req NodeRequest, err error) {
 	}
 }
 
-// look makes one node what it should be, and returns in what time its turn comes; zero: it waits for none, or is woken. Kubelets
-// and others write the same object, so conflicts are ordinary: a live read then shows it as it is, which may be a sign of life.
+// look makes one node what it should be, and returns in what time its turn comes; zero: it waits for none, or is woken.
+// Kubelets and others write the same object, so conflicts are ordinary: a live read then shows it as it is, which may
+// be a sign of life.
 func (r *reconciler) look(ctx context.Context, node *corev1.Node) (time.Duration, error) {
 	wait, err := r.settle(ctx, node)
 	if !apierrors.IsConflict(err) {
@@ -125,8 +126,8 @@ func (r *reconciler) factsOf(node *corev1.Node) facts {
 	return facts{node: node, silent: r.isSilent(node), disrupted: r.zones.allDisrupted(), now: time.Now()}
 }
 
-// isSilent reports whether a node is silent now, and was when all nodes were counted: nobody is called silent of whom the zones
-// do not know.
+// isSilent reports whether a node is silent now, and was when all nodes were counted: nobody is called silent of whom
+// the zones do not know.
 func (r *reconciler) isSilent(node *corev1.Node) bool {
 	return r.zones.silent(node.Name) && r.silence.knows(node) && r.silence.of(node.Name) == silent
 }
@@ -158,7 +159,8 @@ func (r *reconciler) setUnknown(ctx context.Context, node *corev1.Node, conditio
 	return changed, nil
 }
 
-// retaint writes the taints and labels of a node, in one patch if the API server takes it, if they are not as they should be.
+// retaint writes the taints and labels of a node, in one patch if the API server takes it, if they are not as they
+// should be.
 func (r *reconciler) retaint(ctx context.Context, f facts) (time.Duration, error) {
 	p, wait, stale := r.planInTurn(f)
 	if p.state == unreachable {
@@ -187,8 +189,8 @@ func (r *reconciler) retaint(ctx context.Context, f facts) (time.Duration, error
 	return wait, errors.Join(err, r.write(ctx, f.node, labels))
 }
 
-// planInTurn plans a node's taints, and asks its zone for a turn if it needs one. It returns how long to wait for that, and whether
-// it was not asked because the turn would be lost: nobody can tell now whether the node is still silent.
+// planInTurn plans a node's taints, and asks its zone for a turn if it needs one. It returns how long to wait for that,
+// and whether it was not asked because the turn would be lost: nobody can tell now whether the node is still silent.
 func (r *reconciler) planInTurn(f facts) (p plan, wait time.Duration, stale error) {
 	p = planFor(f)
 	name := f.node.Name

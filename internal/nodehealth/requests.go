@@ -60,7 +60,8 @@ func (r *requests) addAfter(name string, wait time.Duration) {
 	r.queue.AddAfter(NodeRequest{name}, wait)
 }
 
-// gone tells of a node that is gone. Before the controller starts nothing is known of it that would have to be forgotten.
+// gone tells of a node that is gone. Before the controller starts nothing is known of it that would have to be
+// forgotten.
 func (r *requests) gone(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -27,9 +27,10 @@ const (
 	settling = 20 * time.Second
 )
 
-// silence tells which nodes are silent. Its clock runs only while this process hears its own renewals: an echo of one that was
-// begun at b shows that whatever kubelets had stored before b has come, too. So time in which nobody could have been heard, or in
-// which this process stood still, is no node's silence. See "Node health on one page" in docs/design.md. Safe for concurrent use.
+// silence tells which nodes are silent. Its clock runs only while this process hears its own renewals: an echo of one
+// that was begun at b shows that whatever kubelets had stored before b has come, too. So time in which nobody could
+// have been heard, or in which this process stood still, is no node's silence. See "Node health on one page" in
+// docs/design.md. Safe for concurrent use.
 type silence struct {
 	grace Grace
 
@@ -79,7 +80,8 @@ func (s *silence) echo(begun time.Time) bool {
 	return true
 }
 
-// lead notes that this process is the leader from now on: what cost the one before its place may have cut off kubelets, too.
+// lead notes that this process is the leader from now on: what cost the one before its place may have cut off kubelets,
+// too.
 func (s *silence) lead() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,8 +105,8 @@ func (s *silence) sinceEcho(now time.Time) time.Duration {
 	return now.Sub(s.echoed)
 }
 
-// saw notes what a node's object says. The first that is seen of a node is a sign of life, unless it never posted its status:
-// then its creation is.
+// saw notes what a node's object says. The first that is seen of a node is a sign of life, unless it never posted its
+// status: then its creation is.
 func (s *silence) saw(node *corev1.Node, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,8 +125,8 @@ func (s *silence) saw(node *corev1.Node, now time.Time) {
 	s.nodes[node.Name] = next
 }
 
-// renewed notes that a lease was seen, with the time of its renewal by the kubelet's clock. Any other than before is a sign of
-// life: that clock may be set back.
+// renewed notes that a lease was seen, with the time of its renewal by the kubelet's clock. Any other than before is a
+// sign of life: that clock may be set back.
 func (s *silence) renewed(name string, last, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,8 +164,8 @@ func (s *silence) dropLease(name string) {
 	delete(s.leases, name)
 }
 
-// listed notes which leases there are. With one that is gone went renewals that nobody saw, so its kubelet has time to make it
-// anew, once.
+// listed notes which leases there are. With one that is gone went renewals that nobody saw, so its kubelet has time to
+// make it anew, once.
 func (s *silence) listed(there map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,8 +181,8 @@ func (s *silence) listed(there map[string]bool) {
 	}
 }
 
-// forgive makes now a sign of life of every node that ever gave one: what was silent before proves nothing. One that was never
-// heard of has its start-up grace period once, however often zones fall and recover.
+// forgive makes now a sign of life of every node that ever gave one: what was silent before proves nothing. One that
+// was never heard of has its start-up grace period once, however often zones fall and recover.
 func (s *silence) forgive(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +194,8 @@ func (s *silence) forgive(now time.Time) {
 	}
 }
 
-// knows reports whether a node was seen. One that was made anew under its name must not be judged by the signs of the one before.
+// knows reports whether a node was seen. One that was made anew under its name must not be judged by the signs of the
+// one before.
 func (s *silence) knows(node *corev1.Node) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -256,8 +259,8 @@ func (s *silence) graceOf(known sign) time.Duration {
 	return s.grace.Startup
 }
 
-// mostAreHeard reports whether at least half of the leases were renewed lately: without an echo of our own, a kubelet's renewal
-// then is one.
+// mostAreHeard reports whether at least half of the leases were renewed lately: without an echo of our own, a kubelet's
+// renewal then is one.
 func (s *silence) mostAreHeard(now time.Time) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -20,8 +20,8 @@ import (
 // excludedFromDisruption is the label of nodes that do not count when the state of a zone is told.
 const excludedFromDisruption = "node.kubernetes.io/exclude-disruption"
 
-// zones counts the nodes of each zone that are not ready, and says whose turn it is to be tainted NoExecute. It calls nobody:
-// what follows from a change is returned as news. Safe for concurrent use.
+// zones counts the nodes of each zone that are not ready, and says whose turn it is to be tainted NoExecute. It calls
+// nobody: what follows from a change is returned as news. Safe for concurrent use.
 type zones struct {
 	policy Policy
 	log    logr.Logger
@@ -91,7 +91,8 @@ type Held struct {
 	AllZones bool
 }
 
-// put notes what a node's object says. It may show that the node is heard again; that it is not is for a count of all to say.
+// put notes what a node's object says. It may show that the node is heard again; that it is not is for a count of all
+// to say.
 func (z *zones) put(node *corev1.Node, is standing, now time.Time) news {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -123,7 +124,8 @@ func (z *zones) remove(name string, now time.Time) news {
 	return z.evaluate(now, next)
 }
 
-// count notes which nodes are not heard, all at once: what many have in common must be known before the first is tainted.
+// count notes which nodes are not heard, all at once: what many have in common must be known before the first is
+// tainted.
 func (z *zones) count(unheard map[string]standing, now time.Time) news {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -141,8 +143,8 @@ func (z *zones) countAll(unheard map[string]standing) (changed []string) {
 	return changed
 }
 
-// begin begins to tell states. The latest turn of a zone is the one that the taints of its nodes tell of, so that a restart gives
-// no other.
+// begin begins to tell states. The latest turn of a zone is the one that the taints of its nodes tell of, so that a
+// restart gives no other.
 func (z *zones) begin(nodes []*nodecache.Node, unheard map[string]standing, now time.Time) news {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -200,8 +202,8 @@ func (z *zones) allDisrupted() bool {
 	return z.disrupted
 }
 
-// turn asks, for a node that was put before, whether it may be tainted NoExecute now. A turn that was granted stays so until it is
-// used or given up, so that a patch that fails costs no second one.
+// turn asks, for a node that was put before, whether it may be tainted NoExecute now. A turn that was granted stays so
+// until it is used or given up, so that a patch that fails costs no second one.
 func (z *zones) turn(name string, now time.Time) Turn {
 	z.mu.Lock()
 	defer z.mu.Unlock()

@@ -23,8 +23,8 @@ type forecast interface {
 	Listed() time.Time
 }
 
-// book has the promises. It is safe for concurrent use. What it holds follows what is tainted: a promise is forgotten when
-// its pod went as promised, and [remembered] after it ended otherwise.
+// book has the promises. It is safe for concurrent use. What it holds follows what is tainted: a promise is forgotten
+// when its pod went as promised, and [remembered] after it ended otherwise.
 type book struct {
 	forecast forecast
 	pods     *podcache.Cache
@@ -158,8 +158,8 @@ func (b *book) sweep(at time.Time) {
 	maps.DeleteFunc(b.former, func(_ types.NamespacedName, f former) bool { return at.Sub(f.gone) > remembered })
 }
 
-// unsure reports whether the node has a NoExecute taint of which nobody can say since when it is there: it has no timeAdded,
-// and was there already when this process began to see, or came between two lists.
+// unsure reports whether the node has a NoExecute taint of which nobody can say since when it is there: it has no
+// timeAdded, and was there already when this process began to see, or came between two lists.
 func (b *book) unsure(node string) bool {
 	const listing = time.Minute // longer than a list of nodes takes
 	listed := b.forecast.Listed()

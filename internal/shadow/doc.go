@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shadow compares, pod by pod, what the rule says with what Kubernetes' built-in taint eviction does, and changes
-// nothing.
+// Package shadow compares, pod by pod, what the rule says with what Kubernetes' built-in taint eviction does, and
+// changes nothing.
 //
 // What the rule says comes from package eviction, which decides the same way when it evicts. What the built-in does is
 // read from the pods: it sets the condition DisruptionTarget with the reason DeletionByTaintManager, and then deletes.

@@ -118,9 +118,7 @@ func (b *book) await(p *promise, at time.Time) time.Time {
 
 // judge judges an eviction. One that the rule does not explain is judged a little later.
 func (b *book) judge(p *promise, at time.Time) time.Time {
-	if v, leaves := b.forecast.Over(p.pod); leaves && !v.Due.After(p.left.Add(Tolerance)) && !p.justified() {
-		p.leaving(v, p.left, b.unsure(p.pod.Node)) // the watch of nodes was behind
-	}
+	b.justify(p)
 	if end := p.leftSeen.Add(settle); !p.justified() && at.Before(end) {
 		return end
 	}
@@ -144,6 +142,13 @@ func (b *book) judge(p *promise, at time.Time) time.Time {
 		b.forget(p)
 	}
 	return p.leftSeen.Add(remembered)
+}
+
+// justify looks again for what explains an eviction that was not: the watch of nodes was behind.
+func (b *book) justify(p *promise) {
+	if v, leaves := b.forecast.Over(p.pod); leaves && !v.Due.After(p.left.Add(Tolerance)) && !p.justified() {
+		p.leaving(v, p.left, b.unsure(p.pod.Node))
+	}
 }
 
 // justified reports whether the pod was due when it was evicted.

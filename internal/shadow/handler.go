@@ -21,8 +21,8 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"clock": func(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05") },
 }).Parse(pageText))
 
-// Handler serves the report: as JSON for whoever asks for that, by ?format=json or in the header Accept, and otherwise as
-// a page for people.
+// Handler serves the report: as JSON for whoever asks for that, by ?format=json or in the header Accept, and otherwise
+// as a page for people.
 func (c *Comparison) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {

@@ -30,32 +30,42 @@ func (b *book) observe(change podcache.Change, ours func(time.Time) time.Time, a
 		return
 	}
 	before, after := change.Before, change.After
-	went, newest := after == nil, before
-	if after != nil {
-		went, newest = after.Flags.Has(podcache.Terminating), after
-	}
-	byBuiltIn := newest.Flags.Has(podcache.MarkedByBuiltIn)
+	marked := after != nil && after.Flags.Has(podcache.MarkedByBuiltIn) && !before.Flags.Has(podcache.MarkedByBuiltIn)
 	switch {
 	case before.Flags.Has(podcache.Terminating):
-		if after != nil && byBuiltIn && !before.Flags.Has(podcache.MarkedByBuiltIn) {
+		if marked {
 			b.observeAgain(before, deletedAt(change.Object, ours, at), at)
 		}
-	case went && byBuiltIn && change.Object == nil:
-		b.observeUnseen(before)
-	case went && byBuiltIn && b.stale(change, ours, at), went && !byBuiltIn:
-		b.observeOther(before, at)
-	case went:
-		b.observeEviction(before, deletedAt(change.Object, ours, at), at)
-	case byBuiltIn && !before.Flags.Has(podcache.MarkedByBuiltIn):
+	case after == nil || after.Flags.Has(podcache.Terminating):
+		b.observeDelete(change, ours, at)
+	case marked:
 		b.observeMark(after, at)
 	}
 }
 
-// markHolds is for how long a mark says that it is the built-in that deletes a pod which is not due: it deletes right after
-// it marks, or later by what its queue takes in a storm. Marks of evictions that failed stay on their pods.
+// observeDelete notes that a pod was deleted, by the built-in or by somebody else.
+func (b *book) observeDelete(change podcache.Change, ours func(time.Time) time.Time, at time.Time) {
+	newest := change.Before
+	if change.After != nil {
+		newest = change.After
+	}
+	byBuiltIn := newest.Flags.Has(podcache.MarkedByBuiltIn)
+	switch {
+	case byBuiltIn && change.Object == nil:
+		b.observeUnseen(change.Before)
+	case !byBuiltIn || b.stale(change, ours, at):
+		b.observeOther(change.Before, at)
+	default:
+		b.observeEviction(change.Before, deletedAt(change.Object, ours, at), at)
+	}
+}
+
+// markHolds is for how long a mark says that it is the built-in that deletes a pod which is not due: it deletes right
+// after it marks, or later by what its queue takes in a storm. Marks of evictions that failed stay on their pods.
 const markHolds = 5 * time.Minute
 
-// stale reports whether a marked pod was deleted so long after the mark, and without being due, that somebody else did it.
+// stale reports whether a marked pod was deleted so long after the mark, and without being due, that somebody else did
+// it.
 func (b *book) stale(change podcache.Change, ours func(time.Time) time.Time, at time.Time) bool {
 	if !change.Before.Flags.Has(podcache.MarkedByBuiltIn) {
 		return false // it was marked just now
@@ -69,7 +79,8 @@ func (b *book) stale(change podcache.Change, ours func(time.Time) time.Time, at 
 	return !due && left.Sub(marked) > markHolds
 }
 
-// markedAt returns when a pod was marked, by its own account: that is too early if it had the condition for another reason.
+// markedAt returns when a pod was marked, by its own account: that is too early if it had the condition for another
+// reason.
 func markedAt(pod *corev1.Pod) time.Time {
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == corev1.DisruptionTarget {
@@ -109,8 +120,8 @@ func (b *book) observeOther(pod *podcache.Pod, at time.Time) {
 	b.forget(p)
 }
 
-// observeUnseen notes that a pod that the built-in has marked went while the watch of pods was interrupted: nobody can tell
-// when.
+// observeUnseen notes that a pod that the built-in has marked went while the watch of pods was interrupted: nobody can
+// tell when.
 func (b *book) observeUnseen(pod *podcache.Pod) {
 	p := b.promise(pod)
 	b.count(p, Unjudged)
@@ -118,8 +129,8 @@ func (b *book) observeUnseen(pod *podcache.Pod) {
 	b.forget(p)
 }
 
-// observeAgain notes that the built-in has marked a pod that terminated already. One that came to terminate just before is
-// no fault: the built-in had not seen it yet.
+// observeAgain notes that the built-in has marked a pod that terminated already. One that came to terminate just before
+// is no fault: the built-in had not seen it yet.
 func (b *book) observeAgain(pod *podcache.Pod, left, at time.Time) {
 	const crossed = time.Second / 2
 	if b.byNode[pod.Node][pod.UID] != nil || at.Sub(left) <= crossed {

@@ -58,8 +58,8 @@ type countdown struct {
 	due     time.Time // zero: it is not known
 }
 
-// leaving notes that the pod has to leave by the newest verdict. Nobody can evict it before it can be seen that it has to:
-// a taint may come with a timeAdded of long ago, and a shorter toleration when it is over already.
+// leaving notes that the pod has to leave by the newest verdict. Nobody can evict it before it can be seen that it has
+// to: a taint may come with a timeAdded of long ago, and a shorter toleration when it is over already.
 func (p *promise) leaving(v verdict.Verdict, at time.Time, unsure bool) {
 	if !p.leaves {
 		p.first = countdown{}

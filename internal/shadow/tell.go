@@ -18,8 +18,8 @@ import (
 // eventEvery is how often there is an event of one kind on one node.
 const eventEvery = time.Hour
 
-// teller says in the log, and once per kind and hour on the node, that the built-in differs from the rule. It is not safe
-// for concurrent use.
+// teller says in the log, and once per kind and hour on the node, that the built-in differs from the rule. It is not
+// safe for concurrent use.
 type teller struct {
 	*apicall.Recorder
 

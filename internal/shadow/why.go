@@ -13,12 +13,12 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 )
 
-// overflows is the number of tolerationSeconds beyond which the built-in computes with a number that is too large for it:
-// nanoseconds in 64 bits.
+// overflows is the number of tolerationSeconds beyond which the built-in computes with a number that is too large for
+// it: nanoseconds in 64 bits.
 const overflows = math.MaxInt64 / int64(time.Second)
 
-// evictionsPerSecond is about how many pods the built-in evicts in a second by its default limit: 20 calls, of which a pod
-// takes three, and its event a fourth.
+// evictionsPerSecond is about how many pods the built-in evicts in a second by its default limit: 20 calls, of which a
+// pod takes three, and its event a fourth.
 const evictionsPerSecond = 5
 
 // why explains a difference, as far as that can be seen. What is inferred, and not seen, says "probably".
@@ -70,16 +70,16 @@ func (b *book) whyLate(p *promise) string {
 		p.tolerated(), clock(began), clock(p.reason.Start))
 }
 
-// renamed reports whether a countdown that began at an instant began when a node that was not ready became unreachable, or
-// the other way round.
+// renamed reports whether a countdown that began at an instant began when a node that was not ready became unreachable,
+// or the other way round.
 func renamed(p *promise, began time.Time) bool {
 	taint := p.reason.Taint
 	notReady := taint.Key == corev1.TaintNodeNotReady || taint.Key == corev1.TaintNodeUnreachable
 	return notReady && p.tolerated() > 0 && taint.TimeAdded != nil && near(began, taint.TimeAdded.Time) && !near(began, p.reason.Start)
 }
 
-// kept reports whether the pod was evicted, or is not yet, because the built-in goes on with the countdown that it began
-// with: what changed since, it ignores.
+// kept reports whether the pod was evicted, or is not yet, because the built-in goes on with the countdown that it
+// began with: what changed since, it ignores.
 func (b *book) kept(p *promise) bool {
 	return !p.first.due.IsZero() && !near(p.first.due, p.due) && (p.left.IsZero() || near(p.left, p.first.due))
 }
@@ -109,8 +109,8 @@ func (b *book) has(node, key string) bool {
 	return false
 }
 
-// queued reports whether the time from due to an instant is no longer than the built-in takes for all the pods that were
-// due with it.
+// queued reports whether the time from due to an instant is no longer than the built-in takes for all the pods that
+// were due with it.
 func (b *book) queued(p *promise, at time.Time) bool {
 	return at.Sub(p.due) <= time.Duration(b.company(p))*time.Second/evictionsPerSecond
 }
