@@ -265,9 +265,9 @@ type watched struct{ cached }
 
 // AddTo adds its watch to a manager, in every replica.
 func (w watched) AddTo(mgr manager.Manager) error {
-	var play stage.Play
-	play.Everywhere(w.Run)
-	return play.AddTo(mgr)
+	var parts stage.Parts
+	parts.InEveryReplica(w.Run)
+	return parts.AddTo(mgr)
 }
 
 func addHealth(mgr manager.Manager, parts []part) error {

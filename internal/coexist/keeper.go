@@ -76,7 +76,7 @@ type Config struct {
 type Keeper struct {
 	config  Config
 	metrics *metrics
-	play    stage.Play
+	parts   stage.Parts
 
 	mu       sync.Mutex
 	leads    bool      // or has led
@@ -95,15 +95,15 @@ func New(config Config) (*Keeper, error) {
 			return nil, fmt.Errorf("register the metrics: %w", err)
 		}
 	}
-	k.play.Leading(manager.RunnableFunc(k.lead))
+	k.parts.InLeader(manager.RunnableFunc(k.lead))
 	return k, nil
 }
 
 // Run renews the clock, without a manager or an election, until the context ends.
-func (k *Keeper) Run(ctx context.Context) error { return k.play.Run(ctx) }
+func (k *Keeper) Run(ctx context.Context) error { return k.parts.Run(ctx) }
 
 // AddTo adds the Keeper to a manager: it renews in the leader.
-func (k *Keeper) AddTo(mgr manager.Manager) error { return k.play.AddTo(mgr) }
+func (k *Keeper) AddTo(mgr manager.Manager) error { return k.parts.AddTo(mgr) }
 
 // HasSynced reports that the Keeper waits for nothing of its own.
 func (k *Keeper) HasSynced() bool { return true }

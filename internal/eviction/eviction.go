@@ -107,7 +107,7 @@ type Evictor struct {
 	nodes  *nodes
 	pods   *podcache.Cache
 	events *events
-	play   stage.Play
+	parts  stage.Parts
 
 	decisions *decisions
 	attempts  *attempts
@@ -120,10 +120,10 @@ func New(config Config) (*Evictor, error) {
 		return nil, err
 	}
 	e := &Evictor{config: config, pods: config.Pods, events: newEvents(config.Mode)}
-	e.play.Everywhere(func(ctx context.Context) error { e.events.Run(ctx, config.EventClient); return nil })
+	e.parts.InEveryReplica(func(ctx context.Context) error { e.events.Run(ctx, config.EventClient); return nil })
 	if e.pods == nil {
 		e.pods = podcache.New(config.Client)
-		e.play.Everywhere(e.pods.Run)
+		e.parts.InEveryReplica(e.pods.Run)
 	}
 	e.watchNodes()
 	e.decisions = &decisions{byNode: map[string]decision{}}
@@ -144,7 +144,7 @@ func (e *Evictor) watchNodes() {
 	nodes := e.config.Nodes
 	if nodes == nil {
 		nodes = nodecache.New(e.config.Client)
-		e.play.Everywhere(nodes.Run)
+		e.parts.InEveryReplica(nodes.Run)
 	}
 	e.nodes = newNodes(nodes, e.config.Clock)
 	e.nodes.neverStamped = e.config.NeverStamp || e.config.Mode == DryRun
@@ -152,11 +152,11 @@ func (e *Evictor) watchNodes() {
 }
 
 // Run runs the Evictor alone, without a manager or an election, until the context ends.
-func (e *Evictor) Run(ctx context.Context) error { return e.play.Run(ctx) }
+func (e *Evictor) Run(ctx context.Context) error { return e.parts.Run(ctx) }
 
 // AddTo adds the Evictor to a manager: caches and events run in every replica, so that a standby
 // is warm and has seen for itself when taints came; the controllers run in the leader.
-func (e *Evictor) AddTo(mgr manager.Manager) error { return e.play.AddTo(mgr) }
+func (e *Evictor) AddTo(mgr manager.Manager) error { return e.parts.AddTo(mgr) }
 
 // HasSynced reports whether the caches are complete: the Evictor is ready, to act or to stand by.
 func (e *Evictor) HasSynced() bool { return e.nodes.cache.HasSynced() && e.pods.HasSynced() }
@@ -196,7 +196,7 @@ func (e *Evictor) addControllers(metrics *metrics) error {
 	if err != nil {
 		return err
 	}
-	e.play.Leading(execute, decide)
+	e.parts.InLeader(execute, decide)
 	if err := e.addReclaim(judge, calls); err != nil || e.nodes.neverStamped {
 		return err
 	}
@@ -207,7 +207,7 @@ func (e *Evictor) addControllers(metrics *metrics) error {
 	if err != nil {
 		return err
 	}
-	e.play.Leading(stamp)
+	e.parts.InLeader(stamp)
 	return nil
 }
 
@@ -222,7 +222,7 @@ func (e *Evictor) addReclaim(judge judge, calls api) error {
 	if err != nil {
 		return err
 	}
-	e.play.Leading(reclaim)
+	e.parts.InLeader(reclaim)
 	return nil
 }
 

@@ -106,7 +106,7 @@ type Keeper struct {
 	looks    requests
 	markings requests
 	echo     awaiting
-	play     stage.Play
+	parts    stage.Parts
 }
 
 // New assembles a Keeper. Nothing runs before Run is called or a manager to which it was added starts.
@@ -122,10 +122,10 @@ func New(config Config) (*Keeper, error) {
 	k.leases = newLeases(k.silence, k.echoes, k.count)
 	if k.nodes == nil {
 		k.nodes = nodecache.New(config.Client)
-		k.play.Everywhere(k.nodes.Run)
+		k.parts.InEveryReplica(k.nodes.Run)
 	}
 	k.nodes.Subscribe(k.observe)
-	k.play.Everywhere(
+	k.parts.InEveryReplica(
 		func(ctx context.Context) error { k.leases.run(ctx, config.LeaseClient); return nil },
 		func(ctx context.Context) error { k.tellDeafness(ctx); return nil },
 		func(ctx context.Context) error { k.echoes.run(logr.NewContext(ctx, config.Logger)); return nil },
@@ -133,7 +133,7 @@ func New(config Config) (*Keeper, error) {
 	)
 	if k.pods == nil {
 		k.pods = podcache.New(config.Client)
-		k.play.Everywhere(k.pods.Run)
+		k.parts.InEveryReplica(k.pods.Run)
 	}
 	metrics := newMetrics()
 	if config.Registerer != nil {
@@ -145,11 +145,11 @@ func New(config Config) (*Keeper, error) {
 }
 
 // Run runs the Keeper alone, without a manager or an election, until the context ends.
-func (k *Keeper) Run(ctx context.Context) error { return k.play.Run(ctx) }
+func (k *Keeper) Run(ctx context.Context) error { return k.parts.Run(ctx) }
 
 // AddTo adds the Keeper to a manager: watches and events run in every replica, so that a standby has
 // heard for itself when nodes gave signs of life; the controllers run in the leader.
-func (k *Keeper) AddTo(mgr manager.Manager) error { return k.play.AddTo(mgr) }
+func (k *Keeper) AddTo(mgr manager.Manager) error { return k.parts.AddTo(mgr) }
 
 // HasSynced reports whether the watches have brought their first lists.
 func (k *Keeper) HasSynced() bool {
@@ -224,7 +224,7 @@ func (k *Keeper) addControllers(metrics *metrics) error {
 	if err != nil {
 		return err
 	}
-	k.play.Leading(taint)
+	k.parts.InLeader(taint)
 	if k.config.DryRun {
 		return nil
 	}
@@ -236,7 +236,7 @@ func (k *Keeper) addControllers(metrics *metrics) error {
 	if err != nil {
 		return err
 	}
-	k.play.Leading(mark)
+	k.parts.InLeader(mark)
 	k.pods.Subscribe(func(change podcache.Change) {
 		pod := change.After
 		if pod == nil || change.Before != nil && change.Before.Node == pod.Node { // its kubelet may live, and know better

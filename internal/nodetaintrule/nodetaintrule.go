@@ -66,7 +66,7 @@ func (c *Config) complete() error {
 // Controller is the whole of the rules: their watch, their events and their reconciler.
 type Controller struct {
 	nodes *nodecache.Cache
-	play  stage.Play
+	parts stage.Parts
 }
 
 // New assembles a Controller. Nothing runs before Run is called or a manager to which it was added starts.
@@ -106,20 +106,20 @@ func New(config Config) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.play.Everywhere(
+	c.parts.InEveryReplica(
 		func(ctx context.Context) error { watch.run(ctx); return nil },
 		func(ctx context.Context) error { events.Run(ctx, config.EventClient); return nil },
 	)
-	c.play.Leading(reconciles)
+	c.parts.InLeader(reconciles)
 	return c, nil
 }
 
 // Run runs the Controller alone, without a manager or an election, until the context ends.
-func (c *Controller) Run(ctx context.Context) error { return c.play.Run(ctx) }
+func (c *Controller) Run(ctx context.Context) error { return c.parts.Run(ctx) }
 
 // AddTo adds the Controller to a manager: the watch and the events run in every replica, so that a standby has seen for
 // itself when conditions changed; the reconciler runs in the leader.
-func (c *Controller) AddTo(mgr manager.Manager) error { return c.play.AddTo(mgr) }
+func (c *Controller) AddTo(mgr manager.Manager) error { return c.parts.AddTo(mgr) }
 
 // HasSynced reports whether the nodes are known. Rules need not be: there may be no such resource.
 func (c *Controller) HasSynced() bool { return c.nodes.HasSynced() }

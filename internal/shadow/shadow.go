@@ -73,7 +73,7 @@ type Comparison struct {
 	nodes    *nodecache.Cache
 	pods     *podcache.Cache
 	book     *book
-	play     stage.Play
+	parts    stage.Parts
 }
 
 // New assembles a Comparison. Nothing runs before Run is called or a manager to which it was added starts.
@@ -83,15 +83,15 @@ func New(config Config) (*Comparison, error) {
 	}
 	c := &Comparison{clock: config.Clock, nodes: config.Nodes, pods: config.Pods}
 	teller := newTeller(config.Logger)
-	c.play.Everywhere(func(ctx context.Context) error { teller.Run(ctx, config.EventClient); return nil })
+	c.parts.InEveryReplica(func(ctx context.Context) error { teller.Run(ctx, config.EventClient); return nil })
 	if c.nodes == nil {
 		c.nodes = nodecache.New(config.Client)
-		c.play.Everywhere(c.nodes.Run)
+		c.parts.InEveryReplica(c.nodes.Run)
 	}
 	c.forecast = eviction.NewForecast(eviction.ForecastConfig{Nodes: c.nodes, Rule: config.Rule, Clock: config.Clock})
 	if c.pods == nil {
 		c.pods = podcache.New(config.Client)
-		c.play.Everywhere(c.pods.Run)
+		c.parts.InEveryReplica(c.pods.Run)
 	}
 	c.book = newBook(c.forecast, c.pods, newReport(), teller)
 	if config.Registerer != nil {
@@ -105,19 +105,19 @@ func New(config Config) (*Comparison, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.play.Leading(compare)
+	c.parts.InLeader(compare)
 	return c, nil
 }
 
 // Run runs the Comparison alone, without a manager, until the context ends.
-func (c *Comparison) Run(ctx context.Context) error { return c.play.Run(ctx) }
+func (c *Comparison) Run(ctx context.Context) error { return c.parts.Run(ctx) }
 
 // AddTo adds the Comparison to a manager, and its report to the manager's server of metrics.
 func (c *Comparison) AddTo(mgr manager.Manager) error {
 	if err := mgr.AddMetricsServerExtraHandler(Path, c.Handler()); err != nil {
 		return fmt.Errorf("serve the report: %w", err)
 	}
-	return c.play.AddTo(mgr)
+	return c.parts.AddTo(mgr)
 }
 
 // HasSynced reports whether the caches are complete.

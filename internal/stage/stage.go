@@ -18,27 +18,27 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Play is everything that runs together.
-type Play struct {
-	everywhere []manager.Runnable
-	leading    []manager.Runnable
+// Parts are all that runs together. The zero value has none.
+type Parts struct {
+	everyReplica []manager.Runnable
+	leader       []manager.Runnable
 }
 
-// Everywhere adds what runs in every replica, so that a standby is warm: watches and events.
-func (p *Play) Everywhere(run ...func(context.Context) error) {
+// InEveryReplica adds what runs in every replica, so that a standby is warm: watches and events.
+func (p *Parts) InEveryReplica(run ...func(context.Context) error) {
 	for _, f := range run {
-		p.everywhere = append(p.everywhere, manager.RunnableFunc(f))
+		p.everyReplica = append(p.everyReplica, manager.RunnableFunc(f))
 	}
 }
 
-// Leading adds what runs in the leader.
-func (p *Play) Leading(stages ...manager.Runnable) { p.leading = append(p.leading, stages...) }
+// InLeader adds what runs in the leader alone: whatever changes something.
+func (p *Parts) InLeader(stages ...manager.Runnable) { p.leader = append(p.leader, stages...) }
 
 // Run runs everything, without a manager or an election, until the context ends. It returns the first
 // error, after which everything is stopped.
-func (p *Play) Run(ctx context.Context) error {
+func (p *Parts) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, runnables := range [][]manager.Runnable{p.everywhere, p.leading} {
+	for _, runnables := range [][]manager.Runnable{p.everyReplica, p.leader} {
 		for _, runnable := range runnables {
 			group.Go(func() error { return runnable.Start(ctx) })
 		}
@@ -47,13 +47,13 @@ func (p *Play) Run(ctx context.Context) error {
 }
 
 // AddTo adds everything to a manager.
-func (p *Play) AddTo(mgr manager.Manager) error {
-	for _, runnable := range p.everywhere {
-		if err := mgr.Add(inEveryReplica{runnable}); err != nil {
+func (p *Parts) AddTo(mgr manager.Manager) error {
+	for _, runnable := range p.everyReplica {
+		if err := mgr.Add(withoutElection{runnable}); err != nil {
 			return err
 		}
 	}
-	for _, runnable := range p.leading {
+	for _, runnable := range p.leader {
 		if err := mgr.Add(runnable); err != nil {
 			return err
 		}
@@ -62,7 +62,9 @@ func (p *Play) AddTo(mgr manager.Manager) error {
 }
 
 // New makes a stage that takes its requests from a source. Several of one name may live in one process.
-func New[request comparable](logger logr.Logger, name string, options controller.TypedOptions[request], from source.TypedSource[request]) (manager.Runnable, error) {
+func New[request comparable](
+	logger logr.Logger, name string, options controller.TypedOptions[request], from source.TypedSource[request],
+) (manager.Runnable, error) {
 	options.SkipNameValidation = new(true)
 	options.Logger = logger
 	options.CacheSyncTimeout = math.MaxInt64 // the watches keep trying, and /readyz says that they do
@@ -76,8 +78,8 @@ func New[request comparable](logger logr.Logger, name string, options controller
 	return c, nil
 }
 
-// inEveryReplica makes a runnable that does not wait for an election.
-type inEveryReplica struct{ manager.Runnable }
+// withoutElection makes a runnable that does not wait for an election.
+type withoutElection struct{ manager.Runnable }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (inEveryReplica) NeedLeaderElection() bool { return false }
+func (withoutElection) NeedLeaderElection() bool { return false }
