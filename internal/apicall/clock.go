@@ -51,6 +51,10 @@ func (t timekeeper) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
+// WrappedRoundTripper implements net.RoundTripperWrapper of k8s.io/apimachinery: client-go cancels a request that it
+// gives up at the connection below.
+func (t timekeeper) WrappedRoundTripper() http.RoundTripper { return t.next }
+
 // Heard notes the Date of an answer that has just come to a question of the given instant. A Date that contradicts the
 // earlier ones is believed alone: the API server's clock was set, or another API server answered.
 func (c *Clock) Heard(date, asked time.Time) {

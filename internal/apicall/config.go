@@ -67,6 +67,9 @@ func (i impatient) RoundTrip(request *http.Request) (*http.Response, error) {
 	return nil, refusal(request, response, after)
 }
 
+// WrappedRoundTripper implements net.RoundTripperWrapper of k8s.io/apimachinery, as timekeeper's.
+func (i impatient) WrappedRoundTripper() http.RoundTripper { return i.next }
+
 func refusal(request *http.Request, response *http.Response, after string) error {
 	const enough = 4096
 	said, _ := io.ReadAll(io.LimitReader(response.Body, enough))

@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -272,20 +273,26 @@ func (f *follower) trouble(kind string, err error) {
 }
 
 // noticing tells of requests that get no answer: an informer begins anew without a word while connections are refused.
-func (f *follower) noticing(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(request *http.Request) (*http.Response, error) {
-		response, err := next.RoundTrip(request)
-		if err != nil && request.Context().Err() == nil {
-			f.trouble(path.Base(request.URL.Path), err)
-		}
-		return response, err
-	})
+func (f *follower) noticing(next http.RoundTripper) http.RoundTripper { return noticing{next, f} }
+
+type noticing struct {
+	next     http.RoundTripper
+	follower *follower
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
-
 // RoundTrip implements http.RoundTripper.
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+func (n noticing) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := n.next.RoundTrip(request)
+	if err != nil && request.Context().Err() == nil {
+		n.follower.trouble(path.Base(request.URL.Path), err)
+	}
+	return response, err
+}
+
+var _ utilnet.RoundTripperWrapper = noticing{}
+
+// WrappedRoundTripper shows client-go the connection below, so that it can cancel requests.
+func (n noticing) WrappedRoundTripper() http.RoundTripper { return n.next }
 
 // observe takes news and says that there are some.
 func (f *follower) observe(take func(at time.Time)) {

@@ -294,6 +294,10 @@ func TestAWatchThatBreaksIsBegunAgainAndWhatWasMissedIsTold(t *testing.T) {
 	})
 }
 
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
 func TestRequestsThatGetNoAnswerAreToldOnceAMinute(t *testing.T) {
 	play(t, func(s *scene) {
 		if err := s.options.validate(); err != nil {
