@@ -29,6 +29,7 @@ type leases struct {
 	echoed  func() // is called after each echo
 	synced  chan struct{}
 	once    sync.Once
+	counted time.Time // when it was last found out whether most are heard
 }
 
 func newLeases(silence *silence, echoes *echoes, echoed func()) *leases {
@@ -83,8 +84,12 @@ func (l *leases) see(lease *coordinationv1.Lease, now time.Time) {
 		return
 	}
 	l.silence.renewed(lease.Name, renewTime(lease), now)
-	// One a second is enough: each makes all nodes be counted.
-	if l.echoes.without() && l.silence.sinceEcho(now) >= renewEach && l.silence.mostAreHeard(now) && l.silence.echo(now) {
+	// Once a second is enough: all leases are counted, and with an echo all nodes.
+	if !l.echoes.without() || l.silence.sinceEcho(now) < renewEach || now.Sub(l.counted) < renewEach {
+		return
+	}
+	l.counted = now
+	if l.silence.mostAreHeard(now) && l.silence.echo(now) {
 		l.echoed()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -233,5 +234,30 @@ func TestWithoutEchoesOfOurOwnAKubeletsRenewalServesWhileHalfOfThemAreHeard(t *t
 		if got := s.mostAreHeard(after(now)); got != want {
 			t.Errorf("after %d s most are heard: %t, want %t", now, got, want)
 		}
+	}
+}
+
+// 15,000 kubelets renew 1,500 leases a second, and each would have all leases counted.
+func TestWithoutEchoesOfOurOwnTheLeasesAreCountedOnceASecond(t *testing.T) {
+	s := echoing()
+	echoed := 0
+	l := newLeases(s, newEchoes(nil, nil, true), func() { echoed++ })
+	renews := func(name string, at time.Time) {
+		l.see(&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: at}},
+		}, at)
+	}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		s.renewed(name, noon, noon)
+	}
+	renews("a", after(30)) // one of four is heard
+	renews("b", after(30).Add(renewEach/2))
+	if echoed != 0 {
+		t.Error("half of the leases were counted within a second of the count before")
+	}
+	renews("a", after(31))
+	if echoed != 1 {
+		t.Errorf("%d echoes, want one as half of the leases are heard", echoed)
 	}
 }
