@@ -5,6 +5,7 @@ package apicall
 
 import (
 	"errors"
+	"net/http"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -52,7 +53,21 @@ func IsAnotherUID(err error) bool {
 	})
 }
 
-// Refused reports whether the API server, or a webhook, does not take a change and would not take it again.
+// Refused reports whether the API server, or a webhook, does not take a change and would not take it again: by a policy,
+// or for want of a right. Answers that ask for another try soon are no refusal, nor are a 404 and the lack of an answer.
 func Refused(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+		return true // with whatever code a webhook gives it
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch code := status.Status().Code; code {
+	case http.StatusUnauthorized, http.StatusNotFound, http.StatusRequestTimeout, http.StatusConflict,
+		http.StatusTooManyRequests:
+		return false
+	default:
+		return code >= http.StatusBadRequest && code < http.StatusInternalServerError
+	}
 }

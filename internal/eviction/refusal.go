@@ -4,27 +4,16 @@
 package eviction
 
 import (
-	"errors"
-	"net/http"
 	"regexp"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 )
 
-// refused reports whether a call was refused, and would be again: by a policy, a webhook, or for want of a right.
-// Answers that ask for another try soon are none, nor is the lack of an answer.
-func refused(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return false
-	}
-	switch code := status.Status().Code; code {
-	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
-		return false
-	default:
-		return code >= http.StatusBadRequest && code < http.StatusInternalServerError
-	}
-}
+// refused reports whether a call about a pod was refused, and would be again. A 404 is a refusal here: as the pod is
+// there, it is a webhook's.
+func refused(err error) bool { return apicall.Refused(err) || apierrors.IsNotFound(err) }
 
 // The words by which the API server names what refused a call (k8s.io/apiserver/pkg/admission/plugin).
 var (
