@@ -6,6 +6,7 @@ package apicall
 import (
 	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -30,6 +31,18 @@ func TestTheQueueOfAControllerBacksOffInTheSameSteps(t *testing.T) {
 			t.Errorf("after %d failures %v, want %v", failures, got, want)
 		}
 	}
+}
+
+func TestAQueueComesBackWhenTheReconcilerSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		again := map[string]time.Time{"over": time.Now().Add(-time.Hour), "n": time.Now().Add(time.Minute)}
+		limiter := Until[string](func(of string) time.Time { return again[of] })
+		for of, want := range map[string]time.Duration{"n": time.Minute, "over": 0, "never failed": 0} {
+			if got := limiter.When(of); got != want {
+				t.Errorf("%s comes back in %v, want %v", of, got, want)
+			}
+		}
+	})
 }
 
 func TestWhatFailedTogetherIsTriedAgainApartAndNeverLaterThanTheBackoff(t *testing.T) {

@@ -37,22 +37,23 @@ type attempt struct {
 // tried reports whether there was a try that failed or was aborted.
 func (a *attempt) tried() bool { return a.failures+a.aborted > 0 }
 
-// fail notes why a try ended without a result, and returns how long to wait before the next.
-func (a *attempt) fail(err error) time.Duration {
+// fail notes why a try ended without a result, and returns how long to wait before the next. To wait for a clock or for
+// a watch, or to make room for others, is no failure.
+func (a *attempt) fail(err error) (wait time.Duration, failed bool) {
 	var early tooEarlyError
 	switch {
 	case errors.As(err, &early):
-		return min(max(early.wait, apicall.FirstBackoff), longestNap)
-	case errors.Is(err, errUnconfirmed): // to wait for a watch is no failure
+		return min(max(early.wait, apicall.FirstBackoff), longestNap), false
+	case errors.Is(err, errUnconfirmed):
 		a.unconfirmed++
-		return apicall.Doubled(firstUnconfirmed, a.unconfirmed, lastUnconfirmed)
-	case errors.Is(err, errNoRoom): // to make room for others is none either
+		return apicall.Doubled(firstUnconfirmed, a.unconfirmed, lastUnconfirmed), false
+	case errors.Is(err, errNoRoom):
 		a.aborted++
-		return apicall.Doubled(firstUnconfirmed, a.aborted, lastUnconfirmed)
+		return apicall.Doubled(firstUnconfirmed, a.aborted, lastUnconfirmed), false
 	}
 	a.unconfirmed, a.aborted = 0, 0
 	a.failures++
-	return retryAfter(err, a.failures)
+	return retryAfter(err, a.failures), true
 }
 
 // blocks reports whether what has just failed on the way to the delete still keeps it back. What did
@@ -131,6 +132,16 @@ func (a *attempts) postpone(attempt *attempt, until time.Time, err error) {
 	if refused(err) {
 		attempt.refusal = err
 	}
+}
+
+// again returns when an eviction may be tried again; zero if it is not under way.
+func (a *attempts) again(req PodRequest) time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if known, ok := a.under[req]; ok {
+		return known.notBefore
+	}
+	return time.Time{}
 }
 
 // refused counts the evictions that are refused, by who refuses them.

@@ -168,10 +168,14 @@ func (e *Evictor) addControllers(metrics *metrics) error {
 	due := newHandover(e.attempts, slots)
 	e.turns = &due.turns
 	judge := judge{rule: e.config.Rule, clock: e.config.Clock}
-	execute, err := stage.New(e.config.Logger, "eviction-execute", controller.TypedOptions[PodRequest]{
+	log := stage.QuietErrors(e.config.Logger)
+	execute, err := stage.New(log, "eviction-execute", controller.TypedOptions[PodRequest]{
 		MaxConcurrentReconciles: e.config.ConcurrentEvictions * inFlightPerSlot,
-		NewQueue: func(string, workqueue.TypedRateLimiter[PodRequest]) workqueue.TypedRateLimitingInterface[PodRequest] {
-			return queue{PriorityQueue: priorityqueue.New[PodRequest](""), slots: slots, turns: e.turns}
+		RateLimiter:             apicall.Until[PodRequest](e.attempts.again),
+		NewQueue: func(
+			_ string, backoff workqueue.TypedRateLimiter[PodRequest],
+		) workqueue.TypedRateLimitingInterface[PodRequest] {
+			return newQueue(backoff, slots, e.turns)
 		},
 		Reconciler: &executor{
 			judge: judge, mode: e.config.Mode, nodes: e.nodes, pods: e.pods,
@@ -200,9 +204,11 @@ func (e *Evictor) addControllers(metrics *metrics) error {
 	if err := e.addReclaim(judge, calls); err != nil || e.nodes.neverStamped {
 		return err
 	}
-	stamp, err := stage.New(e.config.Logger, "eviction-stamp", controller.TypedOptions[NodeRequest]{
+	stamper := newStamper(e.nodes, live, calls, metrics)
+	stamp, err := stage.New(log, "eviction-stamp", controller.TypedOptions[NodeRequest]{
 		MaxConcurrentReconciles: concurrentNodes,
-		Reconciler:              newStamper(e.nodes, live, calls, metrics),
+		RateLimiter:             apicall.Until[NodeRequest](stamper.again),
+		Reconciler:              stamper,
 	}, taintChanges{e: e, after: stampAfter})
 	if err != nil {
 		return err
@@ -217,6 +223,7 @@ func (e *Evictor) addReclaim(judge judge, calls api) error {
 	}
 	reclaim, err := stage.New(e.config.Logger, "eviction-reclaim", controller.TypedOptions[PodRequest]{
 		MaxConcurrentReconciles: concurrentNodes,
+		RateLimiter:             apicall.RateLimiter[PodRequest](),
 		Reconciler:              &reclaimer{judge: judge, nodes: e.nodes, pods: e.pods, api: calls},
 	}, foreignMarks{e})
 	if err != nil {

@@ -70,7 +70,7 @@ func (x *executor) Reconcile(ctx context.Context, req PodRequest) (reconcile.Res
 		err = aborted
 	}
 	if err != nil {
-		return again(attempt, x.retry(ctx, req, attempt, err)), nil
+		return x.retry(ctx, req, attempt, err)
 	}
 	if result == resultDryRun { // it is remembered for as long as it would leave, so that it is said once
 		return again(attempt, apicall.LastRefused), nil
@@ -104,18 +104,28 @@ func again(attempt *attempt, wait time.Duration) reconcile.Result {
 	return reconcile.Result{RequeueAfter: wait, Priority: new(turnOfRetry(attempt.failures, attempt.notBefore))}
 }
 
-// retry notes a failed attempt and returns how long to wait before the next.
-func (x *executor) retry(ctx context.Context, req PodRequest, attempt *attempt, err error) time.Duration {
-	wait := attempt.fail(err)
+// retry notes a try without a result. The eviction comes back when it may be tried again, whether that is an error or
+// not.
+func (x *executor) retry(ctx context.Context, req PodRequest, attempt *attempt, err error) (reconcile.Result, error) {
+	wait, failed := attempt.fail(err)
 	x.attempts.postpone(attempt, time.Now().Add(wait), err)
 	x.metrics.retries.WithLabelValues(reason(err)).Inc()
-	log := logf.FromContext(ctx).WithValues("pod", klog.KRef(req.Namespace, req.Name), "failures", attempt.failures, "unconfirmed", attempt.unconfirmed, "aborted", attempt.aborted, "after", wait.String(), "reason", err.Error())
+	x.logRetry(ctx, req, attempt, wait, err)
+	if !failed {
+		return again(attempt, wait), nil
+	}
+	return again(attempt, 0), err // the queue asks attempts for the wait
+}
+
+func (x *executor) logRetry(ctx context.Context, req PodRequest, attempt *attempt, wait time.Duration, err error) {
+	log := logf.FromContext(ctx).WithValues(
+		"pod", klog.KRef(req.Namespace, req.Name), "failures", attempt.failures, "unconfirmed", attempt.unconfirmed,
+		"aborted", attempt.aborted, "after", wait.String(), "reason", err.Error())
 	if x.worthALine(attempt, err) {
 		log.Info("Evictions fail and are tried again; this is one of them")
-		return wait
+		return
 	}
 	log.V(1).Info("Eviction will be tried again")
-	return wait
 }
 
 func (x *executor) worthALine(attempt *attempt, err error) bool {

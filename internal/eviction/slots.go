@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
@@ -223,6 +224,11 @@ type queue struct {
 
 	slots *slots
 	turns *turns
+}
+
+func newQueue(backoff workqueue.TypedRateLimiter[PodRequest], slots *slots, turns *turns) queue {
+	inner := priorityqueue.New("", func(o *priorityqueue.Opts[PodRequest]) { o.RateLimiter = backoff })
+	return queue{PriorityQueue: inner, slots: slots, turns: turns}
 }
 
 // GetWithPriority waits for a slot and then for the next eviction. That is the order: whoever comes when a slot is

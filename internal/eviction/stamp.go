@@ -29,7 +29,6 @@ type stamper struct {
 	live    *liveNodes
 	api     api
 	metrics *metrics
-	backoff workqueue.TypedRateLimiter[NodeRequest]
 	lag     workqueue.TypedRateLimiter[NodeRequest] // how long to wait for the watch, which is no failure
 	stamps  sync.Map                                // NodeRequest -> stamps
 }
@@ -37,16 +36,21 @@ type stamper struct {
 func newStamper(nodes *nodes, live *liveNodes, api api, metrics *metrics) *stamper {
 	return &stamper{
 		nodes: nodes, live: live, api: api, metrics: metrics,
-		backoff: apicall.RateLimiter[NodeRequest](),
-		lag:     workqueue.NewTypedItemExponentialFailureRateLimiter[NodeRequest](firstUnconfirmed, lastUnconfirmed),
+		lag: workqueue.NewTypedItemExponentialFailureRateLimiter[NodeRequest](firstUnconfirmed, lastUnconfirmed),
 	}
 }
 
 // forget ends the waits of a node.
 func (s *stamper) forget(req NodeRequest) {
-	s.backoff.Forget(req)
+	if past := s.past(req); past.failures > 0 {
+		past.failures, past.again = 0, time.Time{}
+		s.stamps.Store(req, past)
+	}
 	s.lag.Forget(req)
 }
+
+// again returns when a node that could not be stamped is tried again.
+func (s *stamper) again(req NodeRequest) time.Time { return s.past(req).again }
 
 // stampAfter is how long a taint is known before it is stamped. Pods that are due at once go first:
 // in the outage of a zone every node has to be read and written, just when the first pods must leave.
@@ -62,10 +66,13 @@ const (
 	lastStampAgain  = time.Hour
 )
 
-// stamps is how often a node was stamped in a row, and when the last time.
+// stamps is how often a node was stamped in a row, and when the last time; and how often since it could not be, and
+// when it is tried again.
 type stamps struct {
-	count int
-	last  time.Time
+	count    int
+	last     time.Time
+	failures int
+	again    time.Time
 }
 
 // rest is how long the node is left alone. Stamps that lasted for so long once more are forgotten.
@@ -114,28 +121,27 @@ func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 		s.forget(req)
 		return reconcile.Result{}, nil
 	}
-	return reconcile.Result{RequeueAfter: s.retry(ctx, req, err)}, nil
-}
-
-// retry notes why a node could not be stamped, and returns how long to wait before the next try.
-func (s *stamper) retry(ctx context.Context, req NodeRequest, err error) time.Duration {
 	s.metrics.retries.WithLabelValues(reason(err)).Inc()
 	if errors.Is(err, errUnconfirmed) {
-		return s.lag.When(req)
+		return reconcile.Result{RequeueAfter: s.lag.When(req)}, nil
 	}
-	failures := s.backoff.NumRequeues(req)
-	if failures >= refusedAfter && apicall.Answered(err) {
+	s.fail(ctx, req, err)
+	return reconcile.Result{}, err // the queue asks for the wait
+}
+
+// fail notes why a node could not be stamped.
+func (s *stamper) fail(ctx context.Context, req NodeRequest, err error) {
+	past := s.past(req)
+	if past.failures >= refusedAfter && apicall.Answered(err) {
 		s.nodes.unstampable.Store(req.Name, struct{}{})
 	}
-	if failures == troubleAfter {
+	if past.failures == troubleAfter {
 		logf.FromContext(ctx).Info("Cannot write timeAdded of a NoExecute taint: its countdowns will not survive "+
 			"a restart; still trying", "node", req.Name, "reason", err.Error())
 	}
-	wait := s.backoff.When(req)
-	if refused(err) {
-		return retryAfter(err, failures+1)
-	}
-	return wait
+	past.failures++
+	past.again = time.Now().Add(retryAfter(err, past.failures))
+	s.stamps.Store(req, past)
 }
 
 func (s *stamper) past(req NodeRequest) stamps {

@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
-	runtimemetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/taintkeeper/taintkeeper/internal/bubble"
 )
@@ -411,10 +410,10 @@ func TestWhatControllerRuntimeCountsAsErrorsIsTrue(t *testing.T) {
 		})
 		w.run()
 		w.until(7 * time.Second)
-		before := reconcileErrors(t)
+		before := bubble.ReconcileErrors(t, "node-health-taint")
 		w.falls("a-0")
 		w.until(2 * time.Minute)
-		failed := reconcileErrors(t) - before
+		failed := bubble.ReconcileErrors(t, "node-health-taint") - before
 		if failed < 5 {
 			t.Errorf("controller-runtime counts %v errors, want those of all tries", failed)
 		}
@@ -422,24 +421,6 @@ func TestWhatControllerRuntimeCountsAsErrorsIsTrue(t *testing.T) {
 		w.until(4 * time.Minute)
 		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
 	})
-}
-
-// reconcileErrors is what controller-runtime counts, for all Keepers of this process.
-func reconcileErrors(t *testing.T) float64 {
-	t.Helper()
-	families, err := runtimemetrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		for _, metric := range family.GetMetric() {
-			if family.GetName() == "controller_runtime_reconcile_errors_total" &&
-				metric.GetLabel()[0].GetValue() == "node-health-taint" {
-				return metric.GetCounter().GetValue()
-			}
-		}
-	}
-	return 0
 }
 
 // A policy lets nobody change labels of nodes.

@@ -5,13 +5,13 @@ package nodehealth
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
@@ -43,6 +43,7 @@ type failure struct {
 // Reconcile marks the pods of one node. It comes back until all are done.
 func (m *marker) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Result, error) {
 	before, after := m.failuresOf(req.Name), failures{}
+	var failed []error
 	for _, pod := range m.pods.OnNode(req.Name) {
 		if !pod.Flags.Has(podcache.Ready) {
 			continue
@@ -57,15 +58,21 @@ func (m *marker) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Resu
 		}
 		if err := m.mark(ctx, pod); err != nil {
 			after[pod.UID] = known.next(err, time.Now())
-			logf.FromContext(ctx).V(1).Info("A pod of a silent node could not be marked; trying again", "pod", pod.Key(), "node", req.Name, "again", after[pod.UID].again, "reason", err.Error())
+			failed = append(failed, err)
 		}
 	}
 	m.remember(req.Name, after)
-	if len(after) == 0 || apicall.Stopping(ctx) {
+	switch {
+	case len(after) == 0 || apicall.Stopping(ctx):
 		return reconcile.Result{}, nil
+	case len(failed) > 0:
+		return reconcile.Result{}, errors.Join(failed...) // the queue asks when the first pod is tried again
 	}
 	return reconcile.Result{RequeueAfter: max(time.Until(after.first()), time.Nanosecond)}, nil
 }
+
+// again returns when the first pod of a node that could not be marked is tried again.
+func (m *marker) again(req NodeRequest) time.Time { return m.failuresOf(req.Name).first() }
 
 func (m *marker) failuresOf(node string) failures {
 	m.mu.Lock()

@@ -213,7 +213,8 @@ func (k *Keeper) follow(told news, now time.Time) {
 func (k *Keeper) addControllers(metrics *metrics) error {
 	calls := api{client: k.config.Client, limiter: k.config.Limiter}
 	backoff := apicall.RateLimiter[NodeRequest]()
-	taint, err := stage.New(stage.QuietErrors(k.config.Logger), "node-health-taint", controller.TypedOptions[NodeRequest]{
+	log := stage.QuietErrors(k.config.Logger)
+	taint, err := stage.New(log, "node-health-taint", controller.TypedOptions[NodeRequest]{
 		MaxConcurrentReconciles: concurrentNodes,
 		RateLimiter:             backoff,
 		Reconciler: &reconciler{
@@ -229,8 +230,9 @@ func (k *Keeper) addControllers(metrics *metrics) error {
 		return nil
 	}
 	marker := &marker{nodes: k.nodes, pods: k.pods, api: calls, events: k.events}
-	mark, err := stage.New(k.config.Logger, "node-health-mark", controller.TypedOptions[NodeRequest]{
+	mark, err := stage.New(log, "node-health-mark", controller.TypedOptions[NodeRequest]{
 		MaxConcurrentReconciles: concurrentNodes,
+		RateLimiter:             apicall.Until[NodeRequest](marker.again),
 		Reconciler:              marker,
 	}, &k.markings)
 	if err != nil {

@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/taintkeeper/taintkeeper/internal/bubble"
 )
 
 const (
@@ -461,6 +463,30 @@ func TestPodsThatCannotBeMarkedAreTriedLessAndLessOftenAndOthersAtOnce(t *testin
 			})
 		})
 	}
+}
+
+func TestEachFailedTryToMarkAPodIsAReconcileError(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 5)
+		w.addPod("p", "a-0")
+		var tried atomic.Int32
+		w.on("pods", "status", func() error {
+			if tried.Add(1) <= 3 {
+				return apierrors.NewInternalError(errors.New("not now"))
+			}
+			return nil
+		})
+		before := bubble.ReconcileErrors(t, "node-health-mark")
+		w.run()
+		w.falls("a-0")
+		w.until(2 * time.Minute)
+		if c := w.podReady("p"); c.Status != corev1.ConditionFalse {
+			t.Errorf("pod p: %+v", c)
+		}
+		if failed := bubble.ReconcileErrors(t, "node-health-mark") - before; failed != 3 {
+			t.Errorf("controller-runtime counts %v errors, want 3", failed)
+		}
+	})
 }
 
 func TestARestartChangesNothingAndDelaysASilentNodeByOneGracePeriodAtMost(t *testing.T) {

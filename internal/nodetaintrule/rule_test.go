@@ -794,6 +794,29 @@ func TestOfSeveralRulesTaintsTheOneThatIsRefusedKeepsNoOtherOff(t *testing.T) {
 	})
 }
 
+func TestEachFailedTryToTaintANodeIsAReconcileError(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 3)
+		var failed atomic.Int32
+		w.onPatch(func() error {
+			if failed.Load() == 5 {
+				return nil
+			}
+			failed.Add(1)
+			return apierrors.NewInternalError(errors.New("not now"))
+		})
+		w.addRule("deadlock")
+		before := bubble.ReconcileErrors(t, "node-taint-rule")
+		w.run()
+		w.locks("a-0")
+		w.until(time.Minute)
+		w.wantDeadlocked("a-0")
+		if got := bubble.ReconcileErrors(t, "node-taint-rule") - before; got != 5 {
+			t.Errorf("controller-runtime counts %v errors, want 5", got)
+		}
+	})
+}
+
 func TestANodeWhoseTaintIsRefusedDoesNotKeepTheOthersFromTheirs(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 5)

@@ -1,0 +1,103 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/taintkeeper/taintkeeper/internal/bubble"
+)
+
+// wantReconcileErrors wants that controller-runtime counts as many errors of a controller as there are in a test.
+func wantReconcileErrors(t *testing.T, controller string, want int, test func()) {
+	t.Helper()
+	before := bubble.ReconcileErrors(t, controller)
+	test()
+	if got := bubble.ReconcileErrors(t, controller) - before; got != float64(want) {
+		t.Errorf("controller-runtime counts %v errors of %s, want %d", got, controller, want)
+	}
+}
+
+func TestEachFailedTryToDeleteAPodIsAReconcileError(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		const fails = 7
+		var tried atomic.Int32
+		w.on("delete", "pods", "", func() error {
+			if tried.Add(1) <= fails {
+				return apierrors.NewInternalError(errors.New("not now"))
+			}
+			return nil
+		})
+		w.addNode("n", "k:NoExecute")
+		w.addPod("p")
+		wantReconcileErrors(t, "eviction-execute", fails, func() {
+			w.run()
+			w.pass(time.Minute)
+		})
+		w.wantMetric("taintkeeper_retries_total", "InternalError", fails)
+		if tries := w.did("delete p"); len(tries) != fails+1 || tries[fails]-tries[fails-1] != 6400*ms {
+			t.Errorf("tries at %v, want %d, the last after 6.4 s", tries, fails+1)
+		}
+	})
+}
+
+func TestToWaitForTheWatchIsNoReconcileError(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.laggingNodeWatch(10 * sec)
+		w.addStampedNode("n", "k:NoExecute")
+		w.addPod("p")
+		wantReconcileErrors(t, "eviction-execute", 0, func() {
+			w.run()
+			w.pass(sec)
+			w.taint("n", "k-")
+			w.addPod("q")
+			w.pass(5 * sec)
+		})
+		if retries, ok := w.metric("taintkeeper_retries_total", "Unconfirmed"); !ok || retries == 0 {
+			t.Error("no eviction waited for the watch")
+		}
+	})
+}
+
+func TestEachFailedTryToStampANodeIsAReconcileError(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.stampingRefused()
+		w.addNode("n")
+		before := bubble.ReconcileErrors(t, "eviction-stamp")
+		w.run()
+		w.taint("n", "k:NoExecute")
+		w.pass(10 * time.Minute)
+		tries := len(w.did("patch n"))
+		if got := bubble.ReconcileErrors(t, "eviction-stamp") - before; tries == 0 || got != float64(tries) {
+			t.Errorf("controller-runtime counts %v errors, want those of all %d tries", got, tries)
+		}
+	})
+}
+
+func TestEachFailedTryToRewriteAMarkIsAReconcileError(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		const fails = 3
+		var tried atomic.Int32
+		w.on("patch", "pods", "status", func() error {
+			if tried.Add(1) <= fails {
+				return apierrors.NewInternalError(errors.New("not now"))
+			}
+			return nil
+		})
+		w.addNode("n")
+		w.addPod("p")
+		wantReconcileErrors(t, "eviction-reclaim", fails, func() {
+			w.run(besideBuiltIn)
+			w.changePod("p", markedByBuiltIn)
+			w.pass(time.Minute)
+		})
+		w.wantMark("p", corev1.ConditionFalse, keptMessage)
+	})
+}
