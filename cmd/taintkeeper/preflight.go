@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -143,17 +144,8 @@ func neededPermissions(o *options) []permission {
 	if o.changes() && (o.stampTaints || o.coexist || o.enabled(controllerNodeHealth)) {
 		needed = append(needed, permission{verbs: []string{"patch"}, resource: "nodes"})
 	}
-	if o.changes() && o.enabled(controllerNodeHealth) {
-		needed = append(needed,
-			permission{verbs: []string{"patch"}, resource: "nodes", subresource: "status"},
-			permission{verbs: []string{"patch"}, resource: "leases", group: "coordination.k8s.io", namespace: corev1.NamespaceNodeLease, name: nodehealth.OwnLease},
-			permission{verbs: []string{"patch"}, resource: "nodetaintrules", group: v1alpha1.GroupVersion.Group},
-			permission{verbs: []string{"patch"}, resource: "nodetaintrules", subresource: "status", group: v1alpha1.GroupVersion.Group},
-		)
-	}
 	if o.enabled(controllerNodeHealth) {
-		needed = append(needed, permission{verbs: []string{"list", "watch"}, resource: "nodetaintrules", group: v1alpha1.GroupVersion.Group})
-		needed = append(needed, permission{verbs: []string{"list", "watch"}, resource: "leases", group: "coordination.k8s.io", namespace: corev1.NamespaceNodeLease})
+		needed = append(needed, neededForNodeHealth(o)...)
 	}
 	if o.elects() {
 		needed = append(needed, permission{verbs: []string{"get", "create", "update"}, resource: "leases", group: "coordination.k8s.io", namespace: o.election.namespace, name: o.election.name})
@@ -168,6 +160,27 @@ func neededPermissions(o *options) []permission {
 		)
 	}
 	return needed
+}
+
+// neededForNodeHealth are the permissions that only node health and NodeTaintRules need.
+func neededForNodeHealth(o *options) []permission {
+	leases, rules := coordinationv1.GroupName, v1alpha1.GroupVersion.Group
+	needed := []permission{
+		{verbs: []string{"list", "watch"}, resource: "nodetaintrules", group: rules},
+		{verbs: []string{"list", "watch"}, resource: "leases", group: leases, namespace: corev1.NamespaceNodeLease},
+	}
+	if !o.changes() {
+		return needed
+	}
+	return append(needed,
+		permission{verbs: []string{"patch"}, resource: "nodes", subresource: "status"},
+		permission{
+			verbs: []string{"patch"}, resource: "leases", group: leases,
+			namespace: corev1.NamespaceNodeLease, name: nodehealth.OwnLease,
+		},
+		permission{verbs: []string{"patch"}, resource: "nodetaintrules", group: rules},
+		permission{verbs: []string{"patch"}, resource: "nodetaintrules", subresource: "status", group: rules},
+	)
 }
 
 // nodeVerbs are what is needed of nodes. Shadow mode evicts nobody, so it needs no live read before an eviction.

@@ -50,7 +50,7 @@ func judge(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod) (Finding, b
 		return Finding{Message: fmt.Sprintf("Its selector cannot be read, so it covers no pod: %v.", err), Advice: "Correct the selector."}, true
 	}
 	covered := 0
-	leaving, most := map[string][]string{}, ""
+	leaving := map[string][]string{}
 	for _, pod := range pods {
 		if !selector.Matches(labels.Set(pod.Labels)) {
 			continue
@@ -58,12 +58,10 @@ func judge(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod) (Finding, b
 		covered++
 		if node := pod.Spec.NodeName; node != "" && !plan.IsStatic(pod) && leaves(pod.Spec.Tolerations, unforeseen) {
 			leaving[node] = append(leaving[node], pod.Name)
-			if n := len(leaving[node]); n > len(leaving[most]) || n == len(leaving[most]) && node < most {
-				most = node
-			}
 		}
 	}
 	allowed := int(budget.Status.DisruptionsAllowed)
+	most := withMost(leaving)
 	switch together := leaving[most]; {
 	case covered == 0:
 		return Finding{
@@ -79,4 +77,15 @@ func judge(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod) (Finding, b
 			Names: together,
 		}, true
 	}
+}
+
+// withMost returns the node that most pods leave, the first by name of several; empty if none leaves any.
+func withMost(leaving map[string][]string) string {
+	most := ""
+	for node, pods := range leaving {
+		if n := len(pods); n > len(leaving[most]) || n == len(leaving[most]) && node < most {
+			most = node
+		}
+	}
+	return most
 }

@@ -119,29 +119,11 @@ func (c *collector) add(object *unstructured.Unstructured) error {
 	if err := c.addTemplate(object); err != nil {
 		return err
 	}
-	switch object.GroupVersionKind().GroupKind() {
+	switch kind := object.GroupVersionKind().GroupKind(); kind {
 	case nodeKind:
-		if err := addTo(&c.cluster.Nodes, object, plan.SlimNode); err != nil {
-			return err
-		}
-		return checkTaints(c.cluster.Nodes[len(c.cluster.Nodes)-1].Spec.Taints)
+		return c.addNode(object)
 	case podKind:
-		if err := checkSeconds(object, "spec"); err != nil {
-			return err
-		}
-		return addTo(&c.cluster.Pods, object, func(pod *corev1.Pod) *corev1.Pod { return c.sharer.Share(plan.SlimPod(identified(pod))) })
-	case schema.GroupKind{Kind: "Namespace"}:
-		return addTo(&c.cluster.Namespaces, object, plan.SlimNamespace)
-	case schema.GroupKind{Kind: "PersistentVolume"}:
-		return addTo(&c.cluster.Volumes, object, plan.SlimVolume)
-	case schema.GroupKind{Kind: "PersistentVolumeClaim"}:
-		return addTo(&c.cluster.Claims, object, plan.SlimClaim)
-	case schema.GroupKind{Group: policyv1.GroupName, Kind: "PodDisruptionBudget"}:
-		return addTo(&c.cluster.Budgets, object, plan.SlimBudget)
-	case schema.GroupKind{Group: storagev1.GroupName, Kind: "StorageClass"}:
-		return addTo(&c.cluster.StorageClasses, object, plan.SlimStorageClass)
-	case schema.GroupKind{Group: storagev1.GroupName, Kind: "CSINode"}:
-		return addTo(&c.cluster.CSINodes, object, plan.SlimCSINode)
+		return c.addPod(object)
 	case leaseKind, clockKind, eventKind:
 		return c.addSign(object)
 	case schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, schema.GroupKind{Group: "batch", Kind: "Job"}:
@@ -149,8 +131,50 @@ func (c *collector) add(object *unstructured.Unstructured) error {
 			c.cluster.Controllers[object.GetUID()] = *controller
 			return nil
 		}
+	default:
+		if add, ok := surroundings[kind]; ok {
+			return add(c.cluster, object)
+		}
 	}
 	return c.addWorkload(object)
+}
+
+// surroundings take the objects on which it depends where pods can be, and whether they may leave.
+var surroundings = map[schema.GroupKind]func(*plan.Cluster, *unstructured.Unstructured) error{
+	{Kind: "Namespace"}: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
+		return addTo(&cluster.Namespaces, object, plan.SlimNamespace)
+	},
+	{Kind: "PersistentVolume"}: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
+		return addTo(&cluster.Volumes, object, plan.SlimVolume)
+	},
+	{Kind: "PersistentVolumeClaim"}: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
+		return addTo(&cluster.Claims, object, plan.SlimClaim)
+	},
+	{Group: policyv1.GroupName, Kind: "PodDisruptionBudget"}: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
+		return addTo(&cluster.Budgets, object, plan.SlimBudget)
+	},
+	{Group: storagev1.GroupName, Kind: "StorageClass"}: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
+		return addTo(&cluster.StorageClasses, object, plan.SlimStorageClass)
+	},
+	{Group: storagev1.GroupName, Kind: "CSINode"}: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
+		return addTo(&cluster.CSINodes, object, plan.SlimCSINode)
+	},
+}
+
+func (c *collector) addNode(object *unstructured.Unstructured) error {
+	if err := addTo(&c.cluster.Nodes, object, plan.SlimNode); err != nil {
+		return err
+	}
+	return checkTaints(c.cluster.Nodes[len(c.cluster.Nodes)-1].Spec.Taints)
+}
+
+func (c *collector) addPod(object *unstructured.Unstructured) error {
+	if err := checkSeconds(object, "spec"); err != nil {
+		return err
+	}
+	return addTo(&c.cluster.Pods, object, func(pod *corev1.Pod) *corev1.Pod {
+		return c.sharer.Share(plan.SlimPod(identified(pod)))
+	})
 }
 
 // addTemplate takes the pod template of a workload. Snapshots have none.

@@ -70,19 +70,27 @@ func TestEveryFlagWorksWithEveryOutputOrIsRefused(t *testing.T) {
 				continue
 			}
 			for name, flag := range flagsWithOutputs {
-				args := append(slices.Clone(base), flag.args...)
-				got := run(t, args...)
-				same := got.out == plain.out && got.err == plain.err && got.code == plain.code
-				switch mayBeSame := flag.nothing != nil && flag.nothing(command, format); {
-				case got.code == cli.ExitUsage:
-					wantRefusal(t, args, got, "--"+name, "nodes are given twice", "in "+flag.args[0])
-				case same && !mayBeSame:
-					t.Errorf("%q is silently ignored: what is printed is the same as without it", args)
-				case !same && mayBeSame:
-					t.Errorf("%q prints\n%s%s\nwant what it prints without it:\n%s%s", args, got.out, got.err, plain.out, plain.err)
-				}
+				mayBeSame := flag.nothing != nil && flag.nothing(command, format)
+				wantHeeded(t, base, plain, name, flag.args, mayBeSame)
 			}
 		}
+	}
+}
+
+// wantHeeded wants that a flag changes what is printed, or is refused; or that it changes nothing if it asks for what
+// is the case anyway.
+func wantHeeded(t *testing.T, base []string, plain printed, name string, flag []string, anyway bool) {
+	t.Helper()
+	args := append(slices.Clone(base), flag...)
+	got := run(t, args...)
+	same := got.out == plain.out && got.err == plain.err && got.code == plain.code
+	switch {
+	case got.code == cli.ExitUsage:
+		wantRefusal(t, args, got, "--"+name, "nodes are given twice", "in "+flag[0])
+	case same && !anyway:
+		t.Errorf("%q is silently ignored: what is printed is the same as without it", args)
+	case !same && anyway:
+		t.Errorf("%q prints\n%s%s\nwant what it prints without it:\n%s%s", args, got.out, got.err, plain.out, plain.err)
 	}
 }
 

@@ -31,7 +31,7 @@ func TestAServerThatDoesNotAnswerIsSaidToBeWaitedForAfterASecond(t *testing.T) {
 				env.ErrOut = &stderr
 				r := &apiReader{server: "https://slow", progress: newProgress(env)}
 				list := func(context.Context, metav1.ListOptions) (*corev1.NodeList, error) {
-					time.Sleep(test.takes) // of the bubble
+					time.Sleep(test.takes) //nolint:forbidigo // the time is virtual
 					return &corev1.NodeList{}, nil
 				}
 				if err := listAll(t.Context(), r, "nodes", list, func(*corev1.Node) {}); err != nil {

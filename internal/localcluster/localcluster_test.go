@@ -62,148 +62,177 @@ func TestWholeControlPlane(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cluster.Stop() })
-	client := clientFor(t, cluster.AdminConfig())
-
-	step := func(name string, run func(*testing.T)) {
-		if !t.Run(name, run) {
+	whole := wholeControlPlane{cluster, clientFor(t, cluster.AdminConfig())}
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"the API server answers as the pinned release, with RBAC", whole.answersAsThePinnedRelease},
+		{"a user may do only what RBAC allows, through a private kubeconfig", whole.allowsWhatRBACAllows},
+		{"nodes become ready, with a lease, a zone and no taint", whole.addsNodes},
+		{"a bound pod runs, and is gone after its delete whatever its grace period", whole.runsPods},
+		{"a Job is scheduled and completes", whole.completesJobs},
+		{"the built-in controller evicts under its own service account", whole.evicts},
+		{"the API server comes back at the same address with the same data", whole.restartsTheAPIServer},
+		{"etcd comes back with the same data", whole.restartsEtcd},
+		{"kube-controller-manager restarts as another process", whole.restartsTheControllerManager},
+		{"Stop leaves neither process nor folder, and may be repeated", whole.stops},
+	} {
+		if !t.Run(step.name, step.run) {
 			t.FailNow()
 		}
 	}
-	step("the API server answers as the pinned release, with RBAC", func(t *testing.T) {
-		version, err := client.Discovery().ServerVersion()
-		if err != nil {
-			t.Fatal(err)
+}
+
+// wholeControlPlane is what the steps of TestWholeControlPlane share.
+type wholeControlPlane struct {
+	cluster *Cluster
+	client  kubernetes.Interface
+}
+
+func (w wholeControlPlane) answersAsThePinnedRelease(t *testing.T) {
+	version, err := w.client.Discovery().ServerVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(version.GitVersion, "v1.36.") {
+		t.Errorf("version %s, want v1.36", version.GitVersion)
+	}
+	const role = "system:controller:node-controller"
+	if _, err := w.client.RbacV1().ClusterRoles().Get(t.Context(), role, metav1.GetOptions{}); err != nil {
+		t.Errorf("bootstrap role: %v", err)
+	}
+}
+
+func (w wholeControlPlane) allowsWhatRBACAllows(t *testing.T) {
+	cfg, err := w.cluster.ConfigFor("jane", "developers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := clientFor(t, fromKubeconfig(t, w.cluster, "jane", cfg))
+	_, err = reader.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `"jane"`) {
+		t.Errorf("list nodes: %v, want forbidden to jane", err)
+	}
+}
+
+func (w wholeControlPlane) addsNodes(t *testing.T) {
+	if err := w.cluster.AddNodes(t.Context(), NodeSpec{Name: "a", Zone: "west"}, NodeSpec{Name: "b", Labels: map[string]string{"pool": "spare"}}); err != nil {
+		t.Fatal(err)
+	}
+	a, b := getNode(t, w.client, "a"), getNode(t, w.client, "b")
+	if a.Labels[corev1.LabelTopologyZone] != "west" || a.Labels[corev1.LabelTopologyRegion] != Region || b.Labels["pool"] != "spare" {
+		t.Errorf("labels: a %v, b %v", a.Labels, b.Labels)
+	}
+	if len(a.Spec.Taints)+len(b.Spec.Taints) > 0 {
+		t.Errorf("taints: a %v, b %v, want none", a.Spec.Taints, b.Spec.Taints)
+	}
+	if pods := a.Status.Allocatable.Pods().Value(); pods < 5000 {
+		t.Errorf("room for %d pods, want 5000 or more", pods)
+	}
+	if _, err := w.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), "b", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func (w wholeControlPlane) runsPods(t *testing.T) {
+	createPod(t, w.client, boundPod("bound", "a"))
+	waitRunning(t, w.client, "bound")
+	if err := w.client.CoreV1().Pods("default").Delete(t.Context(), "bound", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waitGone(t, w.client, "bound")
+}
+
+func (w wholeControlPlane) completesJobs(t *testing.T) {
+	createJob(t, w.client, "once")
+	eventually(t, func(ctx context.Context) error {
+		job, err := w.client.BatchV1().Jobs("default").Get(ctx, "once", metav1.GetOptions{})
+		if err == nil && job.Status.Succeeded != 1 {
+			err = fmt.Errorf("job: %+v", job.Status)
 		}
-		if !strings.HasPrefix(version.GitVersion, "v1.36.") {
-			t.Errorf("version %s, want v1.36", version.GitVersion)
-		}
-		const role = "system:controller:node-controller"
-		if _, err := client.RbacV1().ClusterRoles().Get(t.Context(), role, metav1.GetOptions{}); err != nil {
-			t.Errorf("bootstrap role: %v", err)
-		}
+		return err
 	})
-	step("a user may do only what RBAC allows, through a private kubeconfig", func(t *testing.T) {
-		cfg, err := cluster.ConfigFor("jane", "developers")
-		if err != nil {
-			t.Fatal(err)
-		}
-		reader := clientFor(t, fromKubeconfig(t, cluster, "jane", cfg))
-		_, err = reader.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `"jane"`) {
-			t.Errorf("list nodes: %v, want forbidden to jane", err)
-		}
+}
+
+func (w wholeControlPlane) evicts(t *testing.T) {
+	createPod(t, w.client, boundPod("evicted", "a"))
+	waitRunning(t, w.client, "evicted")
+	patch := []byte(`{"spec":{"taints":[{"key":"test","effect":"NoExecute"}]}}`)
+	if _, err := w.client.CoreV1().Nodes().Patch(t.Context(), "a", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waitGone(t, w.client, "evicted")
+}
+
+func (w wholeControlPlane) restartsTheAPIServer(t *testing.T) {
+	if err := w.cluster.StopAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{}); err == nil {
+		t.Error("the API server answers after it was stopped")
+	}
+	if err := w.cluster.StartAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := getNode(t, w.client, "a").Spec.Taints; len(got) == 0 {
+		t.Error("the taint is lost")
+	}
+	createPod(t, w.client, boundPod("after", "b"))
+	waitRunning(t, w.client, "after")
+}
+
+func (w wholeControlPlane) restartsEtcd(t *testing.T) {
+	if err := w.cluster.StopEtcd(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.cluster.StartEtcd(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func(ctx context.Context) error {
+		_, err := w.client.CoreV1().Pods("default").Get(ctx, "after", metav1.GetOptions{})
+		return err
 	})
-	step("nodes become ready, with a lease, a zone and no taint", func(t *testing.T) {
-		if err := cluster.AddNodes(t.Context(), NodeSpec{Name: "a", Zone: "west"}, NodeSpec{Name: "b", Labels: map[string]string{"pool": "spare"}}); err != nil {
-			t.Fatal(err)
-		}
-		a, b := getNode(t, client, "a"), getNode(t, client, "b")
-		if a.Labels[corev1.LabelTopologyZone] != "west" || a.Labels[corev1.LabelTopologyRegion] != Region || b.Labels["pool"] != "spare" {
-			t.Errorf("labels: a %v, b %v", a.Labels, b.Labels)
-		}
-		if len(a.Spec.Taints)+len(b.Spec.Taints) > 0 {
-			t.Errorf("taints: a %v, b %v, want none", a.Spec.Taints, b.Spec.Taints)
-		}
-		if pods := a.Status.Allocatable.Pods().Value(); pods < 5000 {
-			t.Errorf("room for %d pods, want 5000 or more", pods)
-		}
-		if _, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), "b", metav1.GetOptions{}); err != nil {
-			t.Error(err)
-		}
-	})
-	step("a bound pod runs, and is gone after its delete whatever its grace period", func(t *testing.T) {
-		createPod(t, client, boundPod("bound", "a"))
-		waitRunning(t, client, "bound")
-		if err := client.CoreV1().Pods("default").Delete(t.Context(), "bound", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		waitGone(t, client, "bound")
-	})
-	step("a Job is scheduled and completes", func(t *testing.T) {
-		createJob(t, client, "once")
-		eventually(t, func(ctx context.Context) error {
-			job, err := client.BatchV1().Jobs("default").Get(ctx, "once", metav1.GetOptions{})
-			if err == nil && job.Status.Succeeded != 1 {
-				err = fmt.Errorf("job: %+v", job.Status)
-			}
-			return err
-		})
-	})
-	step("the built-in controller evicts under its own service account", func(t *testing.T) {
-		createPod(t, client, boundPod("evicted", "a"))
-		waitRunning(t, client, "evicted")
-		patch := []byte(`{"spec":{"taints":[{"key":"test","effect":"NoExecute"}]}}`)
-		if _, err := client.CoreV1().Nodes().Patch(t.Context(), "a", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		waitGone(t, client, "evicted")
-	})
-	step("the API server comes back at the same address with the same data", func(t *testing.T) {
-		if err := cluster.StopAPIServer(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{}); err == nil {
-			t.Error("the API server answers after it was stopped")
-		}
-		if err := cluster.StartAPIServer(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if got := getNode(t, client, "a").Spec.Taints; len(got) == 0 {
-			t.Error("the taint is lost")
-		}
-		createPod(t, client, boundPod("after", "b"))
-		waitRunning(t, client, "after")
-	})
-	step("etcd comes back with the same data", func(t *testing.T) {
-		if err := cluster.StopEtcd(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := cluster.StartEtcd(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, func(ctx context.Context) error {
-			_, err := client.CoreV1().Pods("default").Get(ctx, "after", metav1.GetOptions{})
-			return err
-		})
-		if err := cluster.StartEtcd(t.Context()); err == nil || !strings.Contains(err.Error(), "stop it first") {
-			t.Errorf("to start etcd while it runs: %v", err)
-		}
-	})
-	step("kube-controller-manager restarts as another process", func(t *testing.T) {
-		before := cluster.ControllerManagerPID()
-		if err := cluster.RestartControllerManager(t.Context(), ControllerManagerConfig{Args: []string{"--kube-api-qps=500"}}); err != nil {
-			t.Fatal(err)
-		}
-		if after := cluster.ControllerManagerPID(); before == 0 || after == 0 || before == after {
-			t.Errorf("process %d before, %d after", before, after)
-		}
-		if !healthy(t.Context(), loopbackClient(), cluster.ControllerManagerURL()+"/healthz") {
-			t.Errorf("it does not answer at %q", cluster.ControllerManagerURL())
-		}
-	})
-	step("Stop leaves neither process nor folder, and may be repeated", func(t *testing.T) {
-		if got := len(processesOf(t.Context(), t, cluster.Dir())); got < 5 {
-			t.Fatalf("%d processes before Stop: the test looks for the wrong thing", got)
-		}
-		lines, err := ReadAudit(cluster.AuditLog(), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		audit, err := lines.Events()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(cluster.Stop(), cluster.Stop()); err != nil {
-			t.Fatal(err)
-		}
-		if left := processesOf(t.Context(), t, cluster.Dir()); len(left) > 0 {
-			t.Errorf("left: %v", left)
-		}
-		if _, err := os.Stat(cluster.Dir()); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("the folder is left: %v", err)
-		}
-		checkAudit(t, audit)
-	})
+	if err := w.cluster.StartEtcd(t.Context()); err == nil || !strings.Contains(err.Error(), "stop it first") {
+		t.Errorf("to start etcd while it runs: %v", err)
+	}
+}
+
+func (w wholeControlPlane) restartsTheControllerManager(t *testing.T) {
+	before := w.cluster.ControllerManagerPID()
+	if err := w.cluster.RestartControllerManager(t.Context(), ControllerManagerConfig{Args: []string{"--kube-api-qps=500"}}); err != nil {
+		t.Fatal(err)
+	}
+	if after := w.cluster.ControllerManagerPID(); before == 0 || after == 0 || before == after {
+		t.Errorf("process %d before, %d after", before, after)
+	}
+	if !healthy(t.Context(), loopbackClient(), w.cluster.ControllerManagerURL()+"/healthz") {
+		t.Errorf("it does not answer at %q", w.cluster.ControllerManagerURL())
+	}
+}
+
+func (w wholeControlPlane) stops(t *testing.T) {
+	if got := len(processesOf(t.Context(), t, w.cluster.Dir())); got < 5 {
+		t.Fatalf("%d processes before Stop: the test looks for the wrong thing", got)
+	}
+	lines, err := ReadAudit(w.cluster.AuditLog(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	audit, err := lines.Events()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.cluster.Stop(), w.cluster.Stop()); err != nil {
+		t.Fatal(err)
+	}
+	if left := processesOf(t.Context(), t, w.cluster.Dir()); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	if _, err := os.Stat(w.cluster.Dir()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder is left: %v", err)
+	}
+	checkAudit(t, audit)
 }
 
 func TestSmallClusterEndsWithItsContextAndTellsOfACrash(t *testing.T) {
@@ -239,12 +268,7 @@ func TestSmallClusterEndsWithItsContextAndTellsOfACrash(t *testing.T) {
 		return nil
 	})
 	cancel()
-	eventually(t, func(ctx context.Context) error {
-		if left := processesOf(ctx, t, dir); len(left) > 0 {
-			return fmt.Errorf("left: %v", left)
-		}
-		return nil
-	})
+	waitForNoProcess(t, dir)
 	const want = "kube-apiserver failed (exit status 137): it ended by itself"
 	if err := cluster.Stop(); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want %s", err, want)
@@ -254,6 +278,16 @@ func TestSmallClusterEndsWithItsContextAndTellsOfACrash(t *testing.T) {
 	}
 }
 
+func waitForNoProcess(t *testing.T, dir string) {
+	t.Helper()
+	eventually(t, func(ctx context.Context) error {
+		if left := processesOf(ctx, t, dir); len(left) > 0 {
+			return fmt.Errorf("left: %v", left)
+		}
+		return nil
+	})
+}
+
 func TestTaintkeeperRunsAsItsServiceAccountAndEndsWithTheCluster(t *testing.T) {
 	t.Parallel()
 	cluster, err := Start(t.Context(), Config{Without: []Component{ControllerManager, Scheduler, Kwok}, Log: t.Output()})
@@ -261,36 +295,20 @@ func TestTaintkeeperRunsAsItsServiceAccountAndEndsWithTheCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cluster.Stop() })
-	start := func(cfg TaintkeeperConfig) *Taintkeeper {
-		t.Helper()
-		keeper, err := cluster.StartTaintkeeper(t.Context(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return keeper
-	}
-	first, second := start(TaintkeeperConfig{}), start(TaintkeeperConfig{Name: "second", Args: []string{"--v=1"}})
-	for _, keeper := range []*Taintkeeper{first, second} {
-		if !healthy(t.Context(), http.DefaultClient, keeper.MetricsURL()) || !healthy(t.Context(), http.DefaultClient, keeper.ReadyURL()) {
-			t.Errorf("process %d does not serve its metrics and its readiness", keeper.PID())
-		}
-	}
+	first := startTaintkeeper(t, cluster, TaintkeeperConfig{})
+	startTaintkeeper(t, cluster, TaintkeeperConfig{Name: "second", Args: []string{"--v=1"}})
 	if err := errors.Join(first.Kill(), first.Kill()); err != nil {
 		t.Errorf("to kill it twice: %v", err)
 	}
 	if err := first.Stop(); err == nil || !strings.Contains(err.Error(), "ended by itself") || !strings.Contains(err.Error(), first.LogPath()) {
 		t.Errorf("to stop what has ended: %v", err)
 	}
-	again := start(TaintkeeperConfig{})
+	again := startTaintkeeper(t, cluster, TaintkeeperConfig{})
 	if err := again.Stop(); err != nil {
 		t.Error(err)
 	}
-	if _, err := cluster.StartTaintkeeper(t.Context(), TaintkeeperConfig{Args: []string{"--concurrent-evictions=0"}}); err == nil || !strings.Contains(err.Error(), "at least 1 is needed") {
-		t.Errorf("with an argument it refuses: %v, want its own words", err)
-	}
-	if _, err := cluster.StartTaintkeeper(t.Context(), TaintkeeperConfig{Binary: "no-such-file"}); err == nil || !strings.Contains(err.Error(), "run `make build`") {
-		t.Errorf("without a binary: %v", err)
-	}
+	wantRefused(t, cluster, TaintkeeperConfig{Args: []string{"--concurrent-evictions=0"}}, "at least 1 is needed")
+	wantRefused(t, cluster, TaintkeeperConfig{Binary: "no-such-file"}, "run `make build`")
 	if err := cluster.Stop(); err != nil {
 		t.Error(err)
 	}
@@ -300,6 +318,29 @@ func TestTaintkeeperRunsAsItsServiceAccountAndEndsWithTheCluster(t *testing.T) {
 	if _, err := cluster.StartTaintkeeper(t.Context(), TaintkeeperConfig{}); !errors.Is(err, errStopped) {
 		t.Errorf("after the end of the cluster: %v", err)
 	}
+}
+
+// wantRefused wants that no Taintkeeper starts, and that it is said why: in its own words where it has said something.
+func wantRefused(t *testing.T, cluster *Cluster, config TaintkeeperConfig, want string) {
+	t.Helper()
+	if _, err := cluster.StartTaintkeeper(t.Context(), config); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("with %+v: %v, want %q", config, err, want)
+	}
+}
+
+// startTaintkeeper starts a Taintkeeper that serves its metrics and its readiness.
+func startTaintkeeper(t *testing.T, cluster *Cluster, config TaintkeeperConfig) *Taintkeeper {
+	t.Helper()
+	keeper, err := cluster.StartTaintkeeper(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, url := range []string{keeper.MetricsURL(), keeper.ReadyURL()} {
+		if !healthy(t.Context(), http.DefaultClient, url) {
+			t.Errorf("process %d does not serve %s", keeper.PID(), url)
+		}
+	}
+	return keeper
 }
 
 func TestABrokenComponentIsNamedAndNothingRuns(t *testing.T) {

@@ -85,21 +85,57 @@ func aBook(rule *v1alpha1.NodeTaintRule, at time.Time, nodes ...*corev1.Node) (*
 	return b, b.rules[rule.UID]
 }
 
+// aPlan is what a rule and nodes are, and what becomes of them.
+type aPlan struct {
+	name    string
+	rule    *v1alpha1.NodeTaintRule
+	nodes   []*corev1.Node
+	chosen  []string // by the plan before
+	doubted []string // nodes of which a write of the taint was not answered
+	refused map[string]int
+	now     int
+	want    []string // to have the taint
+	counts  [4]int   // selected, matching, tainted, held
+	next    int      // seconds after noon; 0: never
+	leaving []string
+}
+
+// planned plans, after all that came before.
+func (a aPlan) planned() *planned {
+	b, p := aBook(a.rule, after(a.now), a.nodes...)
+	for _, name := range a.chosen {
+		if p.places[name] == nil { // it had the condition then
+			p.places[name] = &place{facts: facts{selected: true}, since: after(95)}
+		}
+		p.places[name].wanted = true
+	}
+	for name, at := range a.refused {
+		p.places[name].refusal = &refusal{at: after(at)}
+	}
+	for _, name := range a.doubted {
+		b.doubts[name] = doubt{version: b.nodes[name].ResourceVersion, rules: []types.UID{a.rule.UID}}
+	}
+	b.plan(after(a.now))
+	return p
+}
+
+// nodesOf returns the nodes that are to have the taint of a rule, and those that are to lose it.
+func nodesOf(p *planned) (want, leaving []string) {
+	for name, place := range p.places {
+		switch {
+		case place.wanted:
+			want = append(want, name)
+		case place.owned || place.labelled:
+			leaving = append(leaving, name)
+		}
+	}
+	slices.Sort(want)
+	return want, leaving
+}
+
 func TestPlanOfARule(t *testing.T) {
 	const yes, no = corev1.ConditionTrue, corev1.ConditionFalse
-	tests := []struct {
-		name    string
-		rule    *v1alpha1.NodeTaintRule
-		nodes   []*corev1.Node
-		chosen  []string // by the plan before
-		doubted []string // nodes of which a write of the taint was not answered
-		refused map[string]int
-		now     int
-		want    []string // to have the taint
-		counts  [4]int   // selected, matching, tainted, held
-		next    int      // seconds after noon; 0: never
-		leaving []string
-	}{
+	tests := []aPlan{
 		{name: "no node", rule: aRule(), now: 100},
 		{name: "the condition has not held for long enough", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 95)}, now: 100, counts: [4]int{1, 1, 0, 0}, next: 105},
 		{name: "it has", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 95)}, now: 105, want: []string{"a"}, counts: [4]int{1, 1, 0, 0}},
@@ -131,30 +167,8 @@ func TestPlanOfARule(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			b, p := aBook(test.rule, after(test.now), test.nodes...)
-			for _, name := range test.chosen {
-				if p.places[name] == nil { // it had the condition then
-					p.places[name] = &place{facts: facts{selected: true}, since: after(95)}
-				}
-				p.places[name].wanted = true
-			}
-			for name, at := range test.refused {
-				p.places[name].refusal = &refusal{at: after(at)}
-			}
-			for _, name := range test.doubted {
-				b.doubts[name] = doubt{version: b.nodes[name].ResourceVersion, rules: []types.UID{test.rule.UID}}
-			}
-			b.plan(after(test.now))
-			var want, leaving []string
-			for name, place := range p.places {
-				switch {
-				case place.wanted:
-					want = append(want, name)
-				case place.owned || place.labelled:
-					leaving = append(leaving, name)
-				}
-			}
-			slices.Sort(want)
+			p := test.planned()
+			want, leaving := nodesOf(p)
 			if !slices.Equal(want, test.want) || !slices.Equal(leaving, test.leaving) {
 				t.Errorf("wants the taint on %q and off %q, want %q and %q", want, leaving, test.want, test.leaving)
 			}
@@ -162,7 +176,11 @@ func TestPlanOfARule(t *testing.T) {
 			if got := [4]int{o.selected, o.matching, o.tainted, o.held}; got != test.counts {
 				t.Errorf("counts %v (selected, matching, tainted, held), want %v", got, test.counts)
 			}
-			if test.next == 0 && !o.next.IsZero() || test.next != 0 && !o.next.Equal(after(test.next)) {
+			var next time.Time
+			if test.next != 0 {
+				next = after(test.next)
+			}
+			if !o.next.Equal(next) {
 				t.Errorf("next at %s, want %d s after noon", o.next, test.next)
 			}
 		})

@@ -248,23 +248,29 @@ func TestNamesOfAnyKindStayText(t *testing.T) {
 		plan.Workloads[0].Owner, plan.Budgets[0].Name = cliv1alpha1.Owner{Kind: name, Name: name}, name
 		_, document := written(t, plan)
 
-		for _, node := range find(document, func(node *html.Node) bool { return node.Data == "script" || node.Data == "img" }) {
-			if id := attribute(node, "id"); id != "plan" && !strings.Contains(text(node), "'use strict'") {
-				t.Errorf("%q made an element <%s>", name, node.Data)
-			}
-		}
-		for _, node := range find(document, func(*html.Node) bool { return true }) {
-			for _, attribute := range node.Attr {
-				if strings.HasPrefix(attribute.Key, "on") || attribute.Key == "style" {
-					t.Errorf("%q made an attribute %s", name, attribute.Key)
-				}
-			}
-		}
+		wantOnlyOurElements(t, name, document)
 		if got := dataOf(t, document).Pods[0].Name; got != name {
 			t.Errorf("the data names a pod %q, want %q", got, name)
 		}
 		if rows := rowsOf(t, document, "nodes"); !strings.Contains(rows[0], strings.Join(strings.Fields(name), " ")) {
 			t.Errorf("the table of nodes does not show %q: %s", name, rows[0])
+		}
+	}
+}
+
+// wantOnlyOurElements wants that a name made no element that loads or runs something, nor an attribute.
+func wantOnlyOurElements(t *testing.T, name string, document *html.Node) {
+	t.Helper()
+	for _, node := range find(document, func(node *html.Node) bool { return node.Data == "script" || node.Data == "img" }) {
+		if id := attribute(node, "id"); id != "plan" && !strings.Contains(text(node), "'use strict'") {
+			t.Errorf("%q made an element <%s>", name, node.Data)
+		}
+	}
+	for _, node := range find(document, func(*html.Node) bool { return true }) {
+		for _, attribute := range node.Attr {
+			if strings.HasPrefix(attribute.Key, "on") || attribute.Key == "style" {
+				t.Errorf("%q made an attribute %s", name, attribute.Key)
+			}
 		}
 	}
 }

@@ -59,13 +59,8 @@ func (p *placer) workloads(cluster *plan.Cluster) map[workloadKey]*workload {
 		if all[key] == nil {
 			all[key] = &workload{owner: key.owner, namespace: key.namespace, known: true}
 		}
-		w := all[key]
-		w.leavers = append(w.leavers, l)
+		all[key].leave(l)
 		leaving[types.NamespacedName{Namespace: l.pod.Namespace, Name: l.pod.Name}] = true
-		w.known = w.known && !l.planned.WhereTo.Bound && l.planned.WhereTo.Reason == ""
-		if node := l.planned.WhereTo.Node; node != "" {
-			w.after = append(w.after, node)
-		}
 	}
 	for _, pod := range cluster.Pods {
 		owner := cluster.Owner(pod)
@@ -80,6 +75,15 @@ func (p *placer) workloads(cluster *plan.Cluster) map[workloadKey]*workload {
 		}
 	}
 	return all
+}
+
+// leave adds a pod that leaves.
+func (w *workload) leave(l *leaver) {
+	w.leavers = append(w.leavers, l)
+	w.known = w.known && !l.planned.WhereTo.Bound && l.planned.WhereTo.Reason == ""
+	if node := l.planned.WhereTo.Node; node != "" {
+		w.after = append(w.after, node)
+	}
 }
 
 func holdsNode(pod *corev1.Pod) bool {

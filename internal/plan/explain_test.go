@@ -142,26 +142,7 @@ func TestTheClockOfAPodIsTheLaterOfItsTaintAndItsBindingAndTheSecondsOfItsTolera
 }
 
 func TestOneTolerationCoversAnotherIfItMatchesEveryTaintThatTheOtherMatches(t *testing.T) {
-	effects := []corev1.TaintEffect{"", corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule}
-	operators := []corev1.TolerationOperator{"", corev1.TolerationOpEqual, corev1.TolerationOpExists, corev1.TolerationOpGt}
-	var all []corev1.Toleration
-	var every []corev1.Taint
-	for _, key := range []string{"a", "b", "unheard"} {
-		for _, value := range []string{"", "1", "2", "unheard"} {
-			for _, effect := range effects[1:] {
-				every = append(every, corev1.Taint{Key: key, Value: value, Effect: effect})
-			}
-		}
-	}
-	for _, key := range []string{"", "a", "b"} {
-		for _, operator := range operators {
-			for _, value := range []string{"", "1"} {
-				for _, effect := range effects {
-					all = append(all, corev1.Toleration{Key: key, Operator: operator, Value: value, Effect: effect})
-				}
-			}
-		}
-	}
+	all, every := allTolerations(), everyTaint()
 	matcher := taints.Matcher{}
 	for _, one := range all {
 		for _, other := range all {
@@ -177,6 +158,34 @@ func TestOneTolerationCoversAnotherIfItMatchesEveryTaintThatTheOtherMatches(t *t
 			}
 		}
 	}
+}
+
+func allTolerations() []corev1.Toleration {
+	operators := []corev1.TolerationOperator{"", corev1.TolerationOpEqual, corev1.TolerationOpExists, corev1.TolerationOpGt}
+	effects := []corev1.TaintEffect{"", corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule}
+	var all []corev1.Toleration
+	for _, key := range []string{"", "a", "b"} {
+		for _, operator := range operators {
+			for _, value := range []string{"", "1"} {
+				for _, effect := range effects {
+					all = append(all, corev1.Toleration{Key: key, Operator: operator, Value: value, Effect: effect})
+				}
+			}
+		}
+	}
+	return all
+}
+
+func everyTaint() []corev1.Taint {
+	var every []corev1.Taint
+	for _, key := range []string{"a", "b", "unheard"} {
+		for _, value := range []string{"", "1", "2", "unheard"} {
+			for _, effect := range []corev1.TaintEffect{corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule} {
+				every = append(every, corev1.Taint{Key: key, Value: value, Effect: effect})
+			}
+		}
+	}
+	return every
 }
 
 func TestATolerationBehindOneThatMatchesAllOfItNeverCounts(t *testing.T) {

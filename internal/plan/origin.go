@@ -153,7 +153,7 @@ func (s *Subject) byForm(i int) (origin cliv1alpha1.TolerationOrigin, detail str
 		return cliv1alpha1.OriginPodTolerationRestriction, "the API server, by the default tolerations of namespace " + s.Pod.Namespace
 	case t.Operator != corev1.TolerationOpExists:
 		return "", ""
-	case IsStatic(s.Pod) && t.Key == "" && t.Effect == corev1.TaintEffectNoExecute && t.TolerationSeconds == nil:
+	case IsStatic(s.Pod) && isOfStaticPods(t):
 		return cliv1alpha1.OriginKubelet, "the kubelet, for every static pod"
 	case s.isOfDaemonSet() && isDaemonToleration(t):
 		return cliv1alpha1.OriginDaemonSetController, "the DaemonSet controller, for every pod of a DaemonSet"
@@ -161,7 +161,7 @@ func (s *Subject) byForm(i int) (origin cliv1alpha1.TolerationOrigin, detail str
 		return cliv1alpha1.OriginDefaultTolerationSeconds, fmt.Sprintf("the API server, for every pod that says nothing about %s", strings.TrimPrefix(t.Key, "node.kubernetes.io/"))
 	case s.isForMemoryPressure(t):
 		return cliv1alpha1.OriginPodTolerationRestriction, fmt.Sprintf("the API server, for its QoS class %s", s.Pod.Status.QOSClass)
-	case t.Effect == corev1.TaintEffectNoSchedule && t.TolerationSeconds == nil && s.requests(t.Key):
+	case s.isForRequest(t):
 		return cliv1alpha1.OriginExtendedResourceToleration, "the API server, because it requests " + t.Key
 	}
 	return "", ""
@@ -181,9 +181,19 @@ func (s *Subject) isNamespaceDefault(t *corev1.Toleration) bool {
 	return slices.ContainsFunc(defaults, func(other corev1.Toleration) bool { return sameToleration(&other, t) })
 }
 
+// isForRequest reports whether ExtendedResourceToleration adds this toleration to a pod that requests what is its key.
+func (s *Subject) isForRequest(t *corev1.Toleration) bool {
+	return t.Effect == corev1.TaintEffectNoSchedule && t.TolerationSeconds == nil && s.requests(t.Key)
+}
+
 func (s *Subject) isOfDaemonSet() bool {
 	controller := metav1.GetControllerOfNoCopy(s.Pod)
 	return controller != nil && controller.Kind == "DaemonSet"
+}
+
+// isOfStaticPods reports whether the kubelet adds this toleration to its static pods.
+func isOfStaticPods(t *corev1.Toleration) bool {
+	return t.Key == "" && t.Effect == corev1.TaintEffectNoExecute && t.TolerationSeconds == nil
 }
 
 // isDaemonToleration reports whether the DaemonSet controller adds this toleration to its pods.

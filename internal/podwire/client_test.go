@@ -188,9 +188,9 @@ func TestAWatchBringsPodsBookmarksAndErrors(t *testing.T) {
 			modified, bookmark, failure := <-w.ResultChan(), <-w.ResultChan(), <-w.ResultChan()
 			pod, ok := modified.Object.(*corev1.Pod)
 			if modified.Type != watch.Modified || !ok || pod.Spec.NodeName != "n1" {
-				t.Errorf("first %v, want the pod", modified)
+				t.Fatalf("first %v, want the pod", modified)
 			}
-			if slimmed := server.contentType == runtime.ContentTypeProtobuf; ok && slimmed != (pod.Spec.Containers == nil) {
+			if slimmed := server.contentType == runtime.ContentTypeProtobuf; slimmed != (pod.Spec.Containers == nil) {
 				t.Errorf("containers %v", pod.Spec.Containers)
 			}
 			end, ok := bookmark.Object.(*corev1.Pod)

@@ -67,11 +67,7 @@ func TestTheReportSaysWhatHappenedInBothForms(t *testing.T) {
 		w.evict("p")
 		w.until(80 * sec)
 
-		var report Report
-		answer := ask(t, w.comparison.Handler(), http.MethodGet, "/shadow?format=json", "")
-		if err := json.Unmarshal(answer.Body.Bytes(), &report); err != nil {
-			t.Fatal(err)
-		}
+		report := reportOf(t, w.comparison)
 		if report.Kind != "ShadowReport" || report.APIVersion != "taintkeeper.dev/v1alpha1" || report.Since == nil {
 			t.Errorf("it is a %s of %s since %v", report.Kind, report.APIVersion, report.Since)
 		}
@@ -88,6 +84,16 @@ func TestTheReportSaysWhatHappenedInBothForms(t *testing.T) {
 		}
 		checkMarkup(t, page)
 	})
+}
+
+func reportOf(t *testing.T, comparison *Comparison) Report {
+	t.Helper()
+	var report Report
+	answer := ask(t, comparison.Handler(), http.MethodGet, "/shadow?format=json", "")
+	if err := json.Unmarshal(answer.Body.Bytes(), &report); err != nil {
+		t.Fatal(err)
+	}
+	return report
 }
 
 // checkMarkup checks that every element is closed.

@@ -87,8 +87,7 @@ func (h *history) excusesByCalls(s stretch, end time.Time, wait backoff) []excus
 	var excuses []excuse
 	failures := 0
 	for _, c := range h.calls {
-		mine := c.uid == s.pod.uid && c.writes() || c.kind == getPod && c.name == s.pod.name || c.kind == getNode && c.name == s.node
-		if !mine || c.told.Before(s.due.Add(-time.Minute)) || c.received.After(end) {
+		if !s.concerns(c) || c.told.Before(s.due.Add(-time.Minute)) || c.received.After(end) {
 			continue
 		}
 		until := c.told
@@ -101,6 +100,17 @@ func (h *history) excusesByCalls(s stretch, end time.Time, wait backoff) []excus
 		}
 	}
 	return excuses
+}
+
+// concerns reports whether a call is about the pod or its node.
+func (s stretch) concerns(c *call) bool {
+	switch c.kind {
+	case getPod:
+		return c.name == s.pod.name
+	case getNode:
+		return c.name == s.node
+	}
+	return c.uid == s.pod.uid && c.writes()
 }
 
 // excusesByReviews are the times during which the webhook was in the way of the pod, whether it was asked about it or there

@@ -65,10 +65,8 @@ func (h *history) judgeCall(c *call) []finding {
 	if pod == nil || pod.name != c.name {
 		return charged(wrong, "has UID %s, which no pod of that name ever had", c.uid)
 	}
-	if c.kind == deletePod {
-		if before := h.delivered(c); before != nil {
-			return charged(twice, "comes %s after another one was accepted, which it was told", c.received.Sub(before.told).Round(time.Millisecond))
-		}
+	if before := h.delivered(c); before != nil {
+		return charged(twice, "comes %s after another one was accepted, which it was told", c.received.Sub(before.told).Round(time.Millisecond))
 	}
 	known := h.knowledge(c, pod)
 	switch {
@@ -100,8 +98,11 @@ func (h *history) shouldHaveAborted(c *call, p *pod) bool {
 	return !known.leaves && !known.onlyTerminating
 }
 
-// delivered returns an earlier DELETE of the same pod of which this very process knows that it was accepted.
+// delivered returns, for a DELETE, an earlier one of the same pod of which this very process knows that it was accepted.
 func (h *history) delivered(c *call) *call {
+	if c.kind != deletePod {
+		return nil
+	}
 	for _, before := range h.calls {
 		if !before.received.Before(c.received) {
 			return nil

@@ -165,9 +165,13 @@ func checkLedger(t *testing.T, p *proxy, fault faultKind, carriedOut bool, heard
 	if times := []time.Time{c.received, c.told}; c.told.IsZero() || !slices.IsSortedFunc(times, time.Time.Compare) {
 		t.Errorf("received %s, told %s", c.received, c.told)
 	}
-	if fault == "" {
-		return
+	if fault != "" {
+		checkFault(t, p, c, fault)
 	}
+}
+
+func checkFault(t *testing.T, p *proxy, c *call, fault faultKind) {
+	t.Helper()
 	if page := p.ledger.page(); page.injected[fault] != 1 || !slices.Equal(c.faults, []faultKind{fault}) {
 		t.Errorf("counted %v, noted %v, want one %s", page.injected, c.faults, fault)
 	}

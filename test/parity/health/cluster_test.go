@@ -79,17 +79,9 @@ func (c *cluster) happen(o occasion) {
 func (c *cluster) apply(s step) {
 	switch do := s.Do.(type) {
 	case fall:
-		for _, name := range do.Nodes {
-			if kubelet := c.kubelets[name]; kubelet != nil {
-				kubelet.silent = true
-			}
-		}
+		c.silence(do.Nodes)
 	case resume:
-		if kubelet := c.kubelets[do.Node]; kubelet != nil {
-			kubelet.silent, kubelet.posts = false, true
-			c.renew(do.Node, s.At)
-			c.post(do.Node, s.At)
-		}
+		c.resume(do.Node, s.At)
 	case ready:
 		c.know(do.Node, corev1.NodeReady, do.Status, s.At)
 	case pressure:
@@ -114,6 +106,22 @@ func (c *cluster) apply(s step) {
 		delete(c.kubelets, do.Node)
 		c.putLease(do.Node, nil)
 		c.put(do.Node, nil)
+	}
+}
+
+func (c *cluster) silence(names []string) {
+	for _, name := range names {
+		if kubelet := c.kubelets[name]; kubelet != nil {
+			kubelet.silent = true
+		}
+	}
+}
+
+func (c *cluster) resume(name string, at time.Duration) {
+	if kubelet := c.kubelets[name]; kubelet != nil {
+		kubelet.silent, kubelet.posts = false, true
+		c.renew(name, at)
+		c.post(name, at)
 	}
 }
 

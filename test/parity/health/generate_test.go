@@ -118,10 +118,8 @@ func (g *generator) names() []string {
 
 // action makes the next step's action; nil when what was drawn is not possible now.
 func (g *generator) action() action {
-	if n := len(g.history.Steps); n > 0 && len(g.gone) > 0 && g.chance(40) {
-		if _, ok := g.history.Steps[n-1].Do.(removeNode); ok {
-			return g.comeBack()
-		}
+	if g.comesBack() {
+		return g.comeBack()
 	}
 	name := pick(g, g.names()...)
 	switch n := g.IntN(100); {
@@ -143,6 +141,16 @@ func (g *generator) action() action {
 		return g.restart()
 	}
 	return g.fall(name)
+}
+
+// comesBack reports whether a node that the latest step has removed comes back at once.
+func (g *generator) comesBack() bool {
+	n := len(g.history.Steps)
+	if n == 0 || len(g.gone) == 0 || !g.chance(40) {
+		return false
+	}
+	_, removed := g.history.Steps[n-1].Do.(removeNode)
+	return removed
 }
 
 // fall makes a node, some, a zone, or all nodes fall silent.

@@ -281,22 +281,17 @@ func (p *passes) disrupt(zones map[string]tally, nodes []*corev1.Node) {
 		wasFull = wasFull && p.states[key] == nodehealth.FullDisruption
 	}
 	p.allFull = allFull(zones)
-	if p.allFull && (!wasFull || !p.quirks.has(offOnce)) {
-		for _, node := range nodes {
-			p.markReachable(node)
-			if !p.quirks.has(offOnce) {
-				p.cluster.setNoExecute(node.Name, "", p.now)
-			}
-		}
+	switch {
+	case p.allFull && (!wasFull || !p.quirks.has(offOnce)):
+		p.takeOff(nodes)
+	case wasFull && !p.allFull:
+		p.probeAnew(nodes)
 	}
-	if wasFull && !p.allFull {
-		for _, node := range nodes {
-			if known := p.records[node.Name]; known.posted || known.lease != nil || p.quirks.has(graceForUnheard) {
-				known.probe = p.now
-				p.records[node.Name] = known
-			}
-		}
-	}
+	p.setStates(zones, wasFull)
+}
+
+// setStates tells the states and rates of the zones, given whether all were in full disruption before.
+func (p *passes) setStates(zones map[string]tally, wasFull bool) {
 	for key, zone := range zones {
 		state := zone.state()
 		switch {
@@ -307,6 +302,26 @@ func (p *passes) disrupt(zones map[string]tally, nodes []*corev1.Node) {
 			p.setRate(key, zone.rate(state))
 		}
 		p.states[key] = state
+	}
+}
+
+// takeOff takes the NoExecute taints of all nodes off, in full disruption.
+func (p *passes) takeOff(nodes []*corev1.Node) {
+	for _, node := range nodes {
+		p.markReachable(node)
+		if !p.quirks.has(offOnce) {
+			p.cluster.setNoExecute(node.Name, "", p.now)
+		}
+	}
+}
+
+// probeAnew gives nodes their grace period anew after full disruption.
+func (p *passes) probeAnew(nodes []*corev1.Node) {
+	for _, node := range nodes {
+		if known := p.records[node.Name]; known.posted || known.lease != nil || p.quirks.has(graceForUnheard) {
+			known.probe = p.now
+			p.records[node.Name] = known
+		}
 	}
 }
 

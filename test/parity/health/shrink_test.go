@@ -36,17 +36,25 @@ func reductions(h *history) []*history {
 		}
 	}
 	for i := range h.Steps {
-		switch do := h.Steps[i].Do.(type) {
-		case fall:
-			for j := range do.Nodes {
-				if len(do.Nodes) > 1 {
-					add(func(s *history) { s.Steps[i].Do = fall{slices.Delete(slices.Clone(do.Nodes), j, j+1)} })
-				}
+		for _, do := range smallerActions(h.Steps[i].Do) {
+			add(func(s *history) { s.Steps[i].Do = do })
+		}
+	}
+	return all
+}
+
+// smallerActions returns what a step can do that is one thing less.
+func smallerActions(do action) (all []action) {
+	switch do := do.(type) {
+	case fall:
+		for j := range do.Nodes {
+			if len(do.Nodes) > 1 {
+				all = append(all, fall{slices.Delete(slices.Clone(do.Nodes), j, j+1)})
 			}
-		case restart:
-			if do.Down > 0 {
-				add(func(s *history) { s.Steps[i].Do = restart{} })
-			}
+		}
+	case restart:
+		if do.Down > 0 {
+			all = append(all, restart{})
 		}
 	}
 	return all
