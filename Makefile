@@ -13,7 +13,7 @@ $(error KUBE=$(KUBE) is not among the control planes that can be built here: cho
 endif
 PLANE := controlplane$(if $(filter $(KUBE),$(KUBE_OTHERS)),-$(KUBE))
 PLANE_VERSION := $(shell sed -n 's/^\tk8s.io\/kubernetes \(v[0-9.]*\).*/\1/p' tools/$(PLANE)/go.mod)
-# Which binaries internal/localcluster starts.
+# Which binaries test/rig/localcluster starts.
 export CONTROLPLANE := bin/$(PLANE)
 
 kube_ldflags = -s -w \
@@ -53,7 +53,7 @@ test: build controlplane ## run all tests with the race detector, and the fuzz t
 
 .PHONY: test-real-time
 test-real-time:
-	@$(GO) test -race -timeout 40m -p 1 ./internal/localcluster ./test/...
+	@$(GO) test -race -timeout 40m -p 1 ./test/...
 	@for module in $(UNCACHED); do (cd $$module && $(GO) test -race -count=1 -timeout 40m ./...) || exit 1; done
 
 .PHONY: test-virtual-time
@@ -66,7 +66,7 @@ test-virtual-time:
 	done
 
 # What needs neither the control plane nor the race detector: the unit tests, and whole controllers in virtual time.
-CHECKED = $$($(GO) list ./... | grep -vE '/test/|/internal/localcluster$$')
+CHECKED = $$($(GO) list ./... | grep -v /test/)
 
 # BASE is what the lint compares with: the packages changed since then are linted. `make lint` lints all.
 .PHONY: check

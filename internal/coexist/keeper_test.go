@@ -25,8 +25,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
-	"github.com/taintkeeper/taintkeeper/internal/bubble"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
 const namespace = "kube-system"

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/taintkeeper/taintkeeper/internal/bubble"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
 // wantReconcileErrors wants that controller-runtime counts as many errors of a controller as there are in a test.

@@ -6,7 +6,7 @@ package eviction
 import (
 	"testing"
 
-	"github.com/taintkeeper/taintkeeper/internal/bubble"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
 func TestMain(m *testing.M) { bubble.Main(m) }

@@ -24,7 +24,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 
-	"github.com/taintkeeper/taintkeeper/internal/bubble"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/taintkeeper/taintkeeper/internal/bubble"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
 func TestMain(m *testing.M) {

@@ -10,7 +10,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
 // call is a call that the API server has answered.

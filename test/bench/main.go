@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
-	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
 func main() {

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
 // disruption is something that happens to the whole at once.

@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
 // renews renews the eviction clock at some instants. It was never renewed otherwise.

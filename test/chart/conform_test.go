@@ -25,8 +25,8 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/openapi"
 
-	"github.com/taintkeeper/taintkeeper/internal/localcluster"
 	"github.com/taintkeeper/taintkeeper/test/chart/render"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
 // TestKubeconformFindsNothingWrong validates config/ and what the chart renders by the schemas that the API server

@@ -29,7 +29,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/taintkeeper/taintkeeper/config"
-	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
 const (

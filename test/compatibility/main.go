@@ -18,7 +18,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
 // allSuites are the folders of test/ that are run, in the order of the table's columns.

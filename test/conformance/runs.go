@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
 // run is who evicts in a cluster. The same specs are played in each.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
 // call is a call that the API server has answered.

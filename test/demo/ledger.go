@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
 // auditPolicy notes what the demo judges by: bindings and deletes of pods with their UIDs, and nodes as they are after

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
 // holdPlayground says how to use the cluster, and keeps it until ctx ends.

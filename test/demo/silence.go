@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
 // The last act is not begun by a taint: the kubelets of a zone fall silent, and taintkeeper sets the taints.

@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	"github.com/taintkeeper/taintkeeper/config"
-	"github.com/taintkeeper/taintkeeper/internal/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
 // callsForRules are the calls of our user in the clusters that tests have for rules.

@@ -29,10 +29,10 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/config"
-	"github.com/taintkeeper/taintkeeper/internal/localcluster"
 	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
 	"github.com/taintkeeper/taintkeeper/internal/nodetaintrule"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
 // ruleCluster is a cluster of its own for rules, since what follows them looks at every node.

@@ -16,8 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/taintkeeper/taintkeeper/internal/localcluster"
 	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
 // auditPolicy notes every finished call of Taintkeeper's, those that change a node with what came of it.

@@ -15,8 +15,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/taintkeeper/taintkeeper/internal/localcluster"
 	"github.com/taintkeeper/taintkeeper/internal/shadow"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
 func TestBeyondTheLoopbackInterfaceTheReportIsForThoseWhoMayReadIt(t *testing.T) {

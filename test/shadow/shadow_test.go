@@ -19,8 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 
-	"github.com/taintkeeper/taintkeeper/internal/localcluster"
 	"github.com/taintkeeper/taintkeeper/internal/shadow"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
 const (

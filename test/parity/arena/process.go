@@ -8,7 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/taintkeeper/taintkeeper/internal/bubble"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
 // Process is the process of a contestant, which a history starts and kills, one run after the other.

@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/controller/nodelifecycle"
 
-	"github.com/taintkeeper/taintkeeper/internal/bubble"
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
 // Here upstream's node-lifecycle controller itself sets the taints, and swaps them, as kubelets come and go. The

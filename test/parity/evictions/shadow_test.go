@@ -23,9 +23,9 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/taintkeeper/taintkeeper/internal/bubble"
 	"github.com/taintkeeper/taintkeeper/internal/shadow"
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
 // witness is a client whose watches go on when those of the contestant are interrupted.
