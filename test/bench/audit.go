@@ -10,11 +10,11 @@ import (
 	"os"
 	"time"
 
-	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 )
 
 // call is a call that the API server has answered.
-type call = localcluster.AuditEvent
+type call = auditlog.Event
 
 // audit is the API server's audit log. It has a line for each answered call, in the order of the answers.
 type audit struct{ path string }
@@ -30,7 +30,7 @@ func (a audit) mark() (int64, error) {
 
 // since reads the calls from a position on.
 func (a audit) since(mark int64) ([]call, error) {
-	lines, err := localcluster.ReadAudit(a.path, mark)
+	lines, err := auditlog.Read(a.path, mark)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (a audit) awaitDeletes(ctx context.Context, mark int64, pods int, limit tim
 	defer tick.Stop()
 	position, seen := mark, 0
 	for {
-		lines, err := localcluster.ReadAudit(a.path, position)
+		lines, err := auditlog.Read(a.path, position)
 		if err != nil {
 			return nil, err
 		}

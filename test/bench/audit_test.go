@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 )
 
 const (
@@ -60,7 +60,7 @@ func TestOnlyWhatFollowsTheMarkIsRead(t *testing.T) {
 
 func parsed(t *testing.T, lines ...string) []call {
 	t.Helper()
-	calls, err := localcluster.AuditLines(strings.Join(lines, "")).Events()
+	calls, err := auditlog.Lines(strings.Join(lines, "")).Events()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
@@ -52,7 +53,7 @@ func measure(ctx context.Context, o options) (err error) {
 	cluster, err := localcluster.Start(ctx, localcluster.Config{
 		// Nothing else shall evict, remove pods or take processor time: see docs/evaluation.md.
 		Without:  []localcluster.Component{localcluster.ControllerManager, localcluster.Scheduler, localcluster.Kwok},
-		Audit:    true,
+		Audit:    auditlog.Calls,
 		Binaries: o.plane,
 	})
 	if err != nil {

@@ -4,20 +4,17 @@
 package main
 
 import (
-	_ "embed"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
-
-// auditPolicy makes the API server note all changes of pods, nodes and the eviction clock.
-//
-//go:embed audit-policy.yaml
-var auditPolicy []byte
 
 // keeperUser is who the replicas are for the API server.
 const keeperUser = localcluster.TaintkeeperUser
@@ -33,7 +30,7 @@ type deletion struct {
 type audited struct {
 	deletions map[types.UID][]deletion
 	foreign   []foreignCall
-	clock     localcluster.EvictionClock
+	clock     auditlog.EvictionClock
 	marked    map[types.UID]bool // the pods that have a mark of the built-in now
 }
 
@@ -41,29 +38,22 @@ type audited struct {
 // missed. It returns the rest. A change that was under way when the API server was killed is not there.
 func (o *observer) readAudit(path string) (audited, error) {
 	found := audited{deletions: map[types.UID][]deletion{}, marked: map[types.UID]bool{}}
-	lines, err := localcluster.ReadAudit(path, 0)
+	changes, err := auditlog.New(path, auditlog.Accepted).Events()
 	if err != nil {
 		return found, err
 	}
-	changes, err := lines.Events()
-	if err != nil {
-		return found, err
-	}
-	if found.clock, err = localcluster.EvictionClockOf(changes); err != nil {
+	if found.clock, err = auditlog.EvictionClockOf(changes); err != nil {
 		return found, err
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	bindings := map[types.UID]localcluster.AuditEvent{}
+	bindings := map[types.UID]auditlog.Event{}
 	for _, e := range changes {
-		if !e.Accepted() {
-			continue
-		}
-		switch e.Resource {
-		case "serviceaccounts":
-		case "nodes":
+		switch {
+		case !writes(e):
+		case e.Resource == "nodes":
 			err = o.auditNode(e)
-		default:
+		case strings.HasPrefix(e.Resource, "pods"):
 			err = o.auditPod(e, &found, bindings)
 		}
 		if err != nil {
@@ -76,7 +66,12 @@ func (o *observer) readAudit(path string) (audited, error) {
 	return found, nil
 }
 
-func (o *observer) auditNode(e localcluster.AuditEvent) error {
+// writes reports whether the call was to change something: of the replicas the log has what they read, too.
+func writes(e auditlog.Event) bool {
+	return !slices.Contains([]string{"get", "list", "watch"}, e.Verb)
+}
+
+func (o *observer) auditNode(e auditlog.Event) error {
 	if e.Verb == "delete" {
 		return nil
 	}
@@ -90,7 +85,7 @@ func (o *observer) auditNode(e localcluster.AuditEvent) error {
 	return nil
 }
 
-func (o *observer) auditPod(e localcluster.AuditEvent, found *audited, bindings map[types.UID]localcluster.AuditEvent) error {
+func (o *observer) auditPod(e auditlog.Event, found *audited, bindings map[types.UID]auditlog.Event) error {
 	if e.Resource == "pods/binding" {
 		bindings[e.UID] = e
 		return nil
@@ -117,14 +112,14 @@ func (o *observer) auditPod(e localcluster.AuditEvent, found *audited, bindings 
 }
 
 // attest notes when a version was written. A change that changed nothing has the version that was there before.
-func attest[F any](v *version[F], e localcluster.AuditEvent) {
+func attest[F any](v *version[F], e auditlog.Event) {
 	if v.writer == "" {
 		v.written, v.writer = span{e.Received, e.Answered}, e.User
 	}
 }
 
 // auditBinding notes when the version was written that has a node first. A binding is not answered with the pod.
-func (o *observer) auditBinding(uid types.UID, e localcluster.AuditEvent) {
+func (o *observer) auditBinding(uid types.UID, e auditlog.Event) {
 	known := o.pods[uid]
 	if known == nil {
 		return

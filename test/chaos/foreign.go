@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 )
 
 // foreignCall is a call by which the built-in evicts and that the API server accepted: it marks a pod, or deletes one.
@@ -26,7 +26,7 @@ type foreignCall struct {
 // noteForeign notes a change of a pod if the built-in made it: a DELETE, or a patch that brings a mark. Of its controllers that
 // bear this name only the one that evicts changes pods here. A mark that is there already is brought again by a late patch,
 // of which nothing is left to refuse.
-func (a *audited) noteForeign(e localcluster.AuditEvent, pod *corev1.Pod) {
+func (a *audited) noteForeign(e auditlog.Event, pod *corev1.Pod) {
 	c := foreignCall{span: span{e.Received, e.Answered}, uid: pod.UID, name: pod.Namespace + "/" + pod.Name}
 	marks := !a.marked[pod.UID]
 	a.marked[pod.UID] = slices.ContainsFunc(pod.Status.Conditions, byBuiltIn)
@@ -73,5 +73,5 @@ func (h *history) judgeForeign() []finding {
 // byBuiltIn reports whether the pod began to leave because the built-in deleted it.
 func (p *pod) byBuiltIn() bool {
 	state, ok := p.left()
-	return ok && localcluster.AuditEvent{User: state.writer}.ByBuiltIn()
+	return ok && auditlog.Event{User: state.writer}.ByBuiltIn()
 }

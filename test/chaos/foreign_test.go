@@ -14,19 +14,19 @@ import (
 
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 )
 
 // renews renews the eviction clock at some instants. It was never renewed otherwise.
 func (w *world) renews(instants ...float64) {
-	var writes []localcluster.AuditEvent
+	var writes []auditlog.Event
 	for _, instant := range instants {
-		writes = append(writes, localcluster.AuditEvent{
-			Verb: "patch", Resource: "serviceaccounts", Name: localcluster.EvictionClockName, Code: 200, Received: sec(instant), Answered: sec(instant),
-			Response: json.RawMessage(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, localcluster.EvictionClockAnnotation, sec(instant).Format(time.RFC3339))),
+		writes = append(writes, auditlog.Event{
+			Verb: "patch", Resource: "serviceaccounts", Name: auditlog.EvictionClockName, Code: 200, Received: sec(instant), Answered: sec(instant),
+			Response: json.RawMessage(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, auditlog.EvictionClockAnnotation, sec(instant).Format(time.RFC3339))),
 		})
 	}
-	clock, err := localcluster.EvictionClockOf(writes)
+	clock, err := auditlog.EvictionClockOf(writes)
 	if err != nil {
 		panic(err)
 	}
@@ -42,7 +42,7 @@ func (w *world) byBuiltIn(kind callKind, when float64) {
 func (w *world) leavesByBuiltIn(deleted float64) {
 	w.byBuiltIn(patchPod, 10.05)
 	w.byBuiltIn(deletePod, deleted)
-	w.gone(deleted, localcluster.BuiltInAsServiceAccount)
+	w.gone(deleted, auditlog.BuiltInAsServiceAccount)
 }
 
 func TestWhatTheBuiltInMayEvict(t *testing.T) {
@@ -67,7 +67,7 @@ func TestWhatTheBuiltInMayEvict(t *testing.T) {
 			history: func(w *world) {
 				w.renews(-70, -45, -20, 5)
 				w.byBuiltIn(deletePod, 10.05)
-				w.gone(10.06, localcluster.BuiltInAsItself)
+				w.gone(10.06, auditlog.BuiltInAsItself)
 			},
 			want: []charge{foreign},
 		},
@@ -116,11 +116,11 @@ func TestTheAuditLogSaysWhatTheBuiltInDoes(t *testing.T) {
 	o.listed(nil)
 	marked := strings.TrimSuffix(pod, "}") + `,"status":{"conditions":[{"type":"DisruptionTarget","status":"True","message":"Taint manager: deleting"}]}}`
 	h := historyOf(t, o,
-		auditLine("patch", "status", localcluster.BuiltInAsServiceAccount, refused, 1, 1.1, "{}", `{"kind":"Status"}`),
-		auditLine("patch", "status", localcluster.BuiltInAsServiceAccount, accepted, 2, 2.1, "{}", marked),
-		auditLine("patch", "status", localcluster.BuiltInAsServiceAccount, accepted, 2.5, 2.6, "{}", marked),
+		auditLine("patch", "status", auditlog.BuiltInAsServiceAccount, refused, 1, 1.1, "{}", `{"kind":"Status"}`),
+		auditLine("patch", "status", auditlog.BuiltInAsServiceAccount, accepted, 2, 2.1, "{}", marked),
+		auditLine("patch", "status", auditlog.BuiltInAsServiceAccount, accepted, 2.5, 2.6, "{}", marked),
 		auditLine("patch", "status", keeperUser, accepted, 3, 3.1, "{}", pod),
-		auditLine("delete", "", localcluster.BuiltInAsItself, accepted, 4, 4.1, "{}", gone),
+		auditLine("delete", "", auditlog.BuiltInAsItself, accepted, 4, 4.1, "{}", gone),
 		auditLine("delete", "", "kwok", accepted, 5, 5.1, "{}", gone),
 	)
 	want := []foreignCall{

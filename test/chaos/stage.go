@@ -20,7 +20,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/observer"
 	"github.com/taintkeeper/taintkeeper/test/wallclock"
 )
 
@@ -132,15 +134,10 @@ func (s *stage) play(ctx context.Context) (clean bool, err error) {
 
 func (s *stage) startCluster(ctx context.Context) error {
 	s.say("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok")
-	policy := filepath.Join(s.dir, "audit-policy.yaml")
-	if err := os.WriteFile(policy, auditPolicy, 0o600); err != nil {
-		return fmt.Errorf("write the audit policy: %w", err)
-	}
 	var err error
 	s.cluster, err = localcluster.Start(ctx, localcluster.Config{
-		Dir: filepath.Join(s.dir, "cluster"), Audit: true,
+		Dir: filepath.Join(s.dir, "cluster"), Audit: auditlog.Changes,
 		APIServerArgs: []string{
-			"--audit-policy-file=" + policy,
 			"--default-not-ready-toleration-seconds=" + conditionSeconds, "--default-unreachable-toleration-seconds=" + conditionSeconds,
 		},
 		TaintEviction:         s.builtIn(),

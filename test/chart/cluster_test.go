@@ -5,7 +5,6 @@ package chart
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
@@ -29,19 +29,7 @@ const (
 	lookAgain = 100 * time.Millisecond
 )
 
-// auditPolicy notes every finished call of service accounts, and what others do with pods.
-const auditPolicy = `
-apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-omitManagedFields: true
-rules:
-- level: Metadata
-  userGroups: ["system:serviceaccounts:` + metav1.NamespaceSystem + `", "system:serviceaccounts:` + elsewhere + `"]
-- level: None
-`
-
-// elsewhere is a namespace that is not kube-system.
+// elsewhere is a namespace that is not kube-system. The audit policy knows it.
 const elsewhere = "platform"
 
 // plane is a control plane like any other, with the built-in taint eviction on.
@@ -50,7 +38,7 @@ type plane struct {
 
 	admin   kubernetes.Interface
 	objects dynamic.Interface
-	audit   *localcluster.AuditLog
+	audit   *auditlog.Log
 }
 
 // binaries is where the control plane is, seen from this Go module.
@@ -66,18 +54,15 @@ func newPlane(t *testing.T, without ...localcluster.Component) *plane {
 	t.Helper()
 	klog.SetLogger(logr.Discard())
 	logf.SetLogger(logr.Discard())
-	policy := filepath.Join(t.TempDir(), "audit-policy.yaml")
-	must(t, os.WriteFile(policy, []byte(auditPolicy), 0o600))
 	cluster, err := localcluster.Start(context.WithoutCancel(t.Context()), localcluster.Config{
 		Binaries:      binaries(root),
 		TaintEviction: localcluster.BuiltInOn,
 		Without:       append(without, localcluster.Scheduler),
-		Audit:         true,
-		APIServerArgs: []string{"--audit-policy-file=" + policy},
+		Audit:         auditlog.Changes,
 	})
 	must(t, err)
 	t.Cleanup(func() { must(t, cluster.Stop()) })
-	p := &plane{Cluster: cluster, audit: localcluster.NewAuditLog(cluster.AuditLog())}
+	p := &plane{Cluster: cluster, audit: auditlog.New(cluster.AuditLog())}
 	p.admin, err = kubernetes.NewForConfig(cluster.AdminConfig())
 	must(t, err)
 	p.objects, err = dynamic.NewForConfig(cluster.AdminConfig())

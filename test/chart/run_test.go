@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/taintkeeper/taintkeeper/config"
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
@@ -90,9 +91,9 @@ func TestWhatIsInstalledFirstChangesNothing(t *testing.T) {
 
 	objects, err := config.Objects([]byte(rendered(t, nil).Manifest()))
 	must(t, err)
-	calls := p.calls(t, func(c localcluster.AuditEvent) bool { return c.User == us })
+	calls := p.audit.All(t, auditlog.By(us))
 	p.checkRights(t)
-	for _, right := range localcluster.UnusedRights(objects, calls) {
+	for _, right := range auditlog.UnusedRights(objects, calls) {
 		// A quiet minute brings no event, and this API server streams lists by a watch, as older ones do not.
 		if right.Resource != "events" && right.Verb != "list" {
 			t.Errorf("in shadow mode nothing used the right to %v", right)
@@ -299,9 +300,7 @@ func (p *plane) waitGone(t *testing.T, node string) {
 // checkEvictedBy checks who deleted the pods of a node. The pods' end by the kubelet, which kwok plays, is no eviction.
 func (p *plane) checkEvictedBy(t *testing.T, node, want string) {
 	t.Helper()
-	deletes := p.calls(t, func(c localcluster.AuditEvent) bool {
-		return c.Verb == "delete" && c.Resource == "pods" && strings.HasPrefix(c.Name, node+"-") && c.Accepted()
-	})
+	deletes := p.audit.All(t, auditlog.Deletes, auditlog.Accepted, func(c auditlog.Event) bool { return strings.HasPrefix(c.Name, node+"-") })
 	if len(deletes) == 0 {
 		t.Errorf("nobody evicted the pods of node %s", node)
 	}
@@ -315,26 +314,17 @@ func (p *plane) checkEvictedBy(t *testing.T, node, want string) {
 // checkRefused checks that the built-in tried to evict, and was refused.
 func (p *plane) checkRefused(t *testing.T, node string) {
 	t.Helper()
-	tries := p.calls(t, func(c localcluster.AuditEvent) bool {
-		return c.User == builtIn && c.Verb == "patch" && c.Resource == "pods/status" && strings.HasPrefix(c.Name, node+"-")
-	})
-	refused := slices.ContainsFunc(tries, func(c localcluster.AuditEvent) bool { return c.Code == http.StatusForbidden })
-	if !refused || slices.ContainsFunc(tries, localcluster.AuditEvent.Accepted) {
+	tries := p.audit.All(t, auditlog.By(builtIn), auditlog.StatusPatches, func(c auditlog.Event) bool { return strings.HasPrefix(c.Name, node+"-") })
+	refused := slices.ContainsFunc(tries, func(c auditlog.Event) bool { return c.Code == http.StatusForbidden })
+	if !refused || slices.ContainsFunc(tries, auditlog.Event.Accepted) {
 		t.Errorf("the built-in's tries were answered so: %v", tries)
 	}
-}
-
-func (p *plane) calls(t *testing.T, wanted func(localcluster.AuditEvent) bool) []localcluster.AuditEvent {
-	t.Helper()
-	calls, err := p.audit.Events(wanted)
-	must(t, err)
-	return calls
 }
 
 // checkRights checks that Taintkeeper was refused nothing.
 func (p *plane) checkRights(t *testing.T) {
 	t.Helper()
-	for _, c := range p.calls(t, func(c localcluster.AuditEvent) bool { return c.User == us }) {
+	for _, c := range p.audit.All(t, auditlog.By(us)) {
 		if c.Code == http.StatusForbidden {
 			t.Errorf("the rights of the chart do not suffice: %v", c)
 		}
@@ -344,8 +334,8 @@ func (p *plane) checkRights(t *testing.T) {
 // checkClock checks that the right which no other test sees used is needed: to renew the eviction clock.
 func (p *plane) checkClock(t *testing.T) {
 	t.Helper()
-	renewals := p.calls(t, func(c localcluster.AuditEvent) bool {
-		return c.User == us && c.Verb == "patch" && c.Resource == "serviceaccounts" && c.Name == clock && c.Accepted()
+	renewals := p.audit.All(t, auditlog.By(us), auditlog.Named(clock), auditlog.Accepted, func(c auditlog.Event) bool {
+		return c.Verb == "patch" && c.Resource == "serviceaccounts"
 	})
 	if len(renewals) == 0 {
 		t.Error("the eviction clock was never renewed")

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
@@ -71,7 +72,7 @@ func TestWhileTheClockIsFreshTheBuiltInDeletesNoPodHoweverItIsMarked(t *testing.
 				continue
 			}
 			s.triedByBuiltIn(t, pods[i])
-			if calls := s.calls(t, byBuiltIn, deletes, of(pods[i])); len(calls) > 0 {
+			if calls := s.calls(t, byBuiltIn, auditlog.Deletes, of(pods[i])); len(calls) > 0 {
 				t.Errorf("marked %s: %v", m.name, calls)
 			}
 		}
@@ -205,7 +206,7 @@ func TestACleanShutdownHandsOverduePodsBackAtOnce(t *testing.T) {
 	pod := s.pod(t, "kept", 0)
 	s.taint(t)
 	eventually(t, "our delete is refused", func(context.Context) error {
-		if len(s.calls(t, byUs, deletes, of(pod))) == 0 {
+		if len(s.calls(t, byUs, auditlog.Deletes, of(pod))) == 0 {
 			return fmt.Errorf("the calls about it: %v", s.calls(t, of(pod)))
 		}
 		return nil
@@ -214,7 +215,7 @@ func TestACleanShutdownHandsOverduePodsBackAtOnce(t *testing.T) {
 	s.triedByBuiltIn(t, pod)
 	must(t, keeper.Stop())
 	eventually(t, "the built-in tries again", func(context.Context) error {
-		if len(s.calls(t, byBuiltIn, marks, accepted, of(pod))) == 0 {
+		if len(s.calls(t, byBuiltIn, auditlog.StatusPatches, auditlog.Accepted, of(pod))) == 0 {
 			return fmt.Errorf("the calls about it: %v", s.calls(t, byBuiltIn, of(pod)))
 		}
 		return nil

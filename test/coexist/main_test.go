@@ -28,6 +28,7 @@ import (
 	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
@@ -36,7 +37,7 @@ var (
 	cluster *localcluster.Cluster
 	admin   kubernetes.Interface
 	binary  string
-	audit   *localcluster.AuditLog
+	audit   *auditlog.Log
 )
 
 const (
@@ -46,30 +47,6 @@ const (
 	waitLimit = time.Minute
 	lookAgain = 50 * time.Millisecond
 )
-
-const auditPolicy = `
-apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-omitManagedFields: true
-rules:
-- level: Request
-  verbs: [patch, update, delete]
-  resources:
-  - group: ""
-    resources: [pods, pods/status]
-- level: RequestResponse
-  verbs: [patch]
-  resources:
-  - group: ""
-    resources: [serviceaccounts]
-- level: Metadata
-  verbs: [patch]
-  resources:
-  - group: ""
-    resources: [nodes]
-- level: None
-`
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
@@ -107,21 +84,16 @@ func start(ctx context.Context, dir string) error {
 	if output, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build taintkeeper: %w\n%s", err, output)
 	}
-	policy := filepath.Join(dir, "audit-policy.yaml")
-	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
-		return err
-	}
 	var err error
 	cluster, err = localcluster.Start(context.WithoutCancel(ctx), localcluster.Config{
 		TaintEviction: localcluster.BuiltInOn,
 		Without:       []localcluster.Component{localcluster.Scheduler},
-		Audit:         true,
-		APIServerArgs: []string{"--audit-policy-file=" + policy},
+		Audit:         auditlog.Changes,
 	})
 	if err != nil {
 		return err
 	}
-	audit = localcluster.NewAuditLog(cluster.AuditLog())
+	audit = auditlog.New(cluster.AuditLog())
 	if admin, err = kubernetes.NewForConfig(cluster.AdminConfig()); err != nil {
 		return err
 	}

@@ -20,17 +20,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
 const (
-	clockName  = localcluster.EvictionClockName
-	annotation = localcluster.EvictionClockAnnotation
+	clockName  = auditlog.EvictionClockName
+	annotation = auditlog.EvictionClockAnnotation
 )
 
 const (
-	asServiceAccount = localcluster.BuiltInAsServiceAccount
-	asItself         = localcluster.BuiltInAsItself
+	asServiceAccount = auditlog.BuiltInAsServiceAccount
+	asItself         = auditlog.BuiltInAsItself
 	taintkeeper      = localcluster.TaintkeeperUser
 )
 
@@ -197,13 +198,11 @@ func (s *scene) changeTaints(t *testing.T, change func([]corev1.Taint) []corev1.
 }
 
 // call is a call as the API server saw it.
-type call = localcluster.AuditEvent
+type call = auditlog.Event
 
 func (s *scene) calls(t *testing.T, wanted ...func(call) bool) []call {
 	t.Helper()
-	calls, err := audit.Events(append(wanted, func(c call) bool { return c.Namespace == s.namespace })...)
-	must(t, err)
-	return calls
+	return audit.All(t, append(wanted, auditlog.In(s.namespace))...)
 }
 
 // Filters of calls.
@@ -211,19 +210,16 @@ func (s *scene) calls(t *testing.T, wanted ...func(call) bool) []call {
 func byBuiltIn(c call) bool { return c.ByBuiltIn() }
 func anybody(call) bool     { return true }
 func byUs(c call) bool      { return c.User == taintkeeper }
-func marks(c call) bool     { return c.Verb == "patch" && c.Resource == "pods/status" }
-func deletes(c call) bool   { return c.Verb == "delete" && c.Resource == "pods" }
-func accepted(c call) bool  { return c.Accepted() }
 func forbidden(c call) bool { return c.Code == 403 }
 
-func of(pod *corev1.Pod) func(call) bool { return func(c call) bool { return c.Name == pod.Name } }
+func of(pod *corev1.Pod) auditlog.Filter { return auditlog.Named(pod.Name) }
 
 // leavesBy waits until a pod is deleted, and checks by whom.
 func (s *scene) leavesBy(t *testing.T, pod *corev1.Pod, whom func(call) bool) call {
 	t.Helper()
 	var deleted []call
 	eventually(t, "pod "+pod.Name+" is deleted", func(context.Context) error {
-		if deleted = s.calls(t, deletes, accepted, of(pod)); len(deleted) == 0 {
+		if deleted = s.calls(t, auditlog.Deletes, auditlog.Accepted, of(pod)); len(deleted) == 0 {
 			return fmt.Errorf("the calls about it: %v", s.calls(t, of(pod)))
 		}
 		return nil
@@ -239,7 +235,7 @@ func (s *scene) triedByBuiltIn(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	const tries = 5 // pkg/controller/tainteviction/taint_eviction.go
 	eventually(t, "the built-in has given up pod "+pod.Name, func(context.Context) error {
-		if refused := s.calls(t, byBuiltIn, marks, forbidden, of(pod)); len(refused) < tries {
+		if refused := s.calls(t, byBuiltIn, auditlog.StatusPatches, forbidden, of(pod)); len(refused) < tries {
 			return fmt.Errorf("it was refused %d times; its calls: %v", len(refused), s.calls(t, byBuiltIn, of(pod)))
 		}
 		return nil
@@ -249,8 +245,8 @@ func (s *scene) triedByBuiltIn(t *testing.T, pod *corev1.Pod) {
 // untouchedByBuiltIn checks that the built-in has neither marked nor deleted any pod.
 func (s *scene) untouchedByBuiltIn(t *testing.T) {
 	t.Helper()
-	for _, c := range s.calls(t, byBuiltIn, accepted) {
-		if marks(c) || deletes(c) {
+	for _, c := range s.calls(t, byBuiltIn, auditlog.Accepted) {
+		if auditlog.StatusPatches(c) || auditlog.Deletes(c) {
 			t.Errorf("%s: %v", c.User, c)
 		}
 	}
@@ -260,11 +256,9 @@ func (s *scene) untouchedByBuiltIn(t *testing.T) {
 // takes long to start makes it stale, and then it may.
 func (s *scene) noForeignMarkUnderAFreshClock(t *testing.T) {
 	t.Helper()
-	calls, err := audit.Events()
+	clock, err := auditlog.EvictionClockOf(audit.All(t))
 	must(t, err)
-	clock, err := localcluster.EvictionClockOf(calls)
-	must(t, err)
-	for _, mark := range s.calls(t, byBuiltIn, marks, accepted) {
+	for _, mark := range s.calls(t, byBuiltIn, auditlog.StatusPatches, auditlog.Accepted) {
 		if clock.Fresh(mark.Received, mark.Answered) {
 			t.Errorf("while the clock was fresh: %v", mark)
 		}
@@ -275,7 +269,7 @@ func (s *scene) noForeignMarkUnderAFreshClock(t *testing.T) {
 func (s *scene) onceEach(t *testing.T) {
 	t.Helper()
 	seen := map[string]call{}
-	for _, c := range s.calls(t, deletes, accepted, func(c call) bool { return byUs(c) || byBuiltIn(c) }) {
+	for _, c := range s.calls(t, auditlog.Deletes, auditlog.Accepted, func(c call) bool { return byUs(c) || byBuiltIn(c) }) {
 		if first, twice := seen[c.Name]; twice {
 			t.Errorf("pod %s was deleted twice: %v, %v", c.Name, first, c)
 		}

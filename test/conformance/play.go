@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
@@ -93,7 +94,7 @@ func (s suite) playIn(ctx context.Context, folder string, res *result) (ran []ou
 	}
 	res.state = filepath.Join(folder, "cluster")
 	cluster, err := localcluster.Start(ctx, localcluster.Config{
-		Dir: res.state, TaintEviction: res.builtIn, ControllerManagerArgs: res.managerArgs(), Audit: res.allOurs, Log: os.Stderr,
+		Dir: res.state, TaintEviction: res.builtIn, ControllerManagerArgs: res.managerArgs(), Audit: auditlog.Calls, Log: os.Stderr,
 	})
 	if err != nil {
 		return nil, err
@@ -117,16 +118,14 @@ func (s suite) playIn(ctx context.Context, folder string, res *result) (ran []ou
 // allOurs checks that we have evicted, and the built-in has not: of the controllers that run as node-controller, only
 // taint-eviction deletes pods. The log is read once all is over.
 func allOurs(path string) error {
-	const builtIn, ours = "system:serviceaccount:kube-system:node-controller", "system:serviceaccount:kube-system:taintkeeper"
+	const builtIn, ours = auditlog.BuiltInAsServiceAccount, localcluster.TaintkeeperUser
 	deleted := map[string]int{}
-	_, err := localcluster.NewAuditLog(path).Events(func(e localcluster.AuditEvent) bool {
-		if e.Verb == "delete" && e.Resource == "pods" && e.Accepted() {
-			deleted[e.User]++
-		}
-		return false
-	})
+	deletes, err := auditlog.New(path, auditlog.Deletes, auditlog.Accepted).Events()
 	if err != nil {
 		return err
+	}
+	for _, e := range deletes {
+		deleted[e.User]++
 	}
 	if deleted[builtIn] > 0 || deleted[ours] == 0 {
 		return fmt.Errorf("by the audit log the built-in has deleted %d pods and Taintkeeper %d; want all by Taintkeeper", deleted[builtIn], deleted[ours])

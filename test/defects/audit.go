@@ -4,27 +4,13 @@
 package main
 
 import (
-	"slices"
 	"time"
 
-	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 )
 
 // call is a call that the API server has answered.
-type call = localcluster.AuditEvent
-
-// audit is the API server's audit log. It has a line for each answered call, in the order of the answers.
-type audit struct{ path string }
-
-// calls returns the calls of a user in a namespace so far.
-func (a audit) calls(user, namespace string) ([]call, error) {
-	lines, err := localcluster.ReadAudit(a.path, 0)
-	if err != nil {
-		return nil, err
-	}
-	all, err := lines.Events()
-	return slices.DeleteFunc(all, func(c call) bool { return c.User != user || c.Namespace != namespace }), err
-}
+type call = auditlog.Event
 
 // podDeletes returns the accepted deletes of pods among some calls.
 func podDeletes(calls []call) []call {

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	"github.com/taintkeeper/taintkeeper/test/wallclock"
 )
@@ -69,7 +70,7 @@ func clusterConfig(binaries string) localcluster.Config {
 	return localcluster.Config{
 		Binaries:              binaries,
 		Without:               []localcluster.Component{localcluster.Scheduler, localcluster.Kwok},
-		Audit:                 true,
+		Audit:                 auditlog.Calls,
 		APIServerArgs:         []string{comparisonOperators},
 		ControllerManagerArgs: managerArgs(),
 	}

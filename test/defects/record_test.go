@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 )
 
 func podOf(uid types.UID) *corev1.Pod { return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}} }
@@ -86,7 +88,7 @@ func TestCallsAreThoseOfAUserInANamespaceThatAreCompleteInTheLog(t *testing.T) {
 	if err := os.WriteFile(path, []byte(auditLines), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	calls, err := audit{path}.calls("us", "n")
+	calls, err := auditlog.New(path).Events(auditlog.By("us"), auditlog.In("n"))
 	if err != nil || len(calls) != 4 || calls[1].Resource != "pods/status" {
 		t.Fatalf("%+v, %v", calls, err)
 	}

@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 )
 
 // playRival plays somebody who manages the taints of a node from a template without timeAdded, and takes it off whenever it
@@ -41,7 +43,7 @@ func playRival(ctx context.Context, s *scene) (finding, error) {
 	if err != nil {
 		return finding{}, err
 	}
-	calls, err := s.audit.calls(s.contestant.user(), metav1.NamespaceNone)
+	calls, err := s.audit.Events(auditlog.By(s.contestant.user()), auditlog.In(metav1.NamespaceNone))
 	if err != nil {
 		return finding{}, err
 	}

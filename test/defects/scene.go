@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
@@ -163,4 +164,6 @@ func (s *scene) remove(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // calls returns what the contestant has called in the scene's namespace so far.
-func (s *scene) calls() ([]call, error) { return s.audit.calls(s.contestant.user(), s.namespace) }
+func (s *scene) calls() ([]call, error) {
+	return s.audit.Events(auditlog.By(s.contestant.user()), auditlog.In(s.namespace))
+}

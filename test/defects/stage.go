@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	"github.com/taintkeeper/taintkeeper/test/wallclock"
 )
@@ -28,7 +29,7 @@ type stage struct {
 	cluster  *localcluster.Cluster
 	admin    kubernetes.Interface
 	observer *observer
-	audit    audit
+	audit    *auditlog.Log
 	surroundings
 	contestant contestant
 	running    launch
@@ -46,7 +47,7 @@ func setUp(ctx context.Context, name string, start starter, o options) (*stage, 
 	if s.cluster, s.contestant, err = start(ctx, o); err != nil {
 		return s, fmt.Errorf("start a cluster with %s: %w", name, err)
 	}
-	s.audit = audit{path: s.cluster.AuditLog()}
+	s.audit = auditlog.New(s.cluster.AuditLog())
 	if s.admin, err = kubernetes.NewForConfig(s.cluster.AdminConfig()); err != nil {
 		return s, fmt.Errorf("make a client: %w", err)
 	}

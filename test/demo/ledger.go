@@ -6,58 +6,25 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 )
 
-// auditPolicy notes what the demo judges by: bindings and deletes of pods with their UIDs, and nodes as they are after
-// each change. Of the status of nodes, which kwok renews all the time, it notes what taintkeeper writes.
-const auditPolicy = `
-apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-omitManagedFields: true
-rules:
-- level: Request
-  verbs: [create]
-  resources: [{group: "", resources: [pods/binding]}]
-- level: Request
-  verbs: [delete]
-  resources: [{group: "", resources: [pods]}]
-- level: RequestResponse
-  verbs: [update, patch]
-  resources: [{group: "", resources: [nodes]}]
-- level: RequestResponse
-  users: ["` + localcluster.TaintkeeperUser + `"]
-  verbs: [update, patch]
-  resources: [{group: "", resources: [nodes/status]}]
-- level: None
-`
-
-// writeAuditPolicy makes the file of the policy.
-func writeAuditPolicy(path string) error {
-	if err := os.WriteFile(path, []byte(auditPolicy), 0o600); err != nil {
-		return fmt.Errorf("write the audit policy: %w", err)
-	}
-	return nil
-}
-
 // call is a call that the API server has answered.
-type call = localcluster.AuditEvent
+type call = auditlog.Event
 
 // ledger knows from the API server's audit log when what was stored. Nobody, taintkeeper included, can know of a change
 // before its call was received, so whatever counts from a change counts from there; a pod has left when the call that deleted
 // it was answered. What is due by this reckoning is therefore never due too late, and who left before it left too early.
-type ledger struct{ *localcluster.AuditLog }
+type ledger struct{ *auditlog.Log }
 
 // correct replaces the instants at which pods were seen by those of the API server, where the log has them already.
 func (l ledger) correct(seen []sighting) ([]sighting, error) {
-	calls, err := l.Events(accepted, ofPods)
+	calls, err := l.Events(auditlog.Accepted, ofPods)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +57,7 @@ type change struct {
 
 // changes returns the changes of nodes since an instant, but for the first so many, in the order of the answers.
 func (l ledger) changes(since time.Time, but int) ([]change, error) {
-	calls, err := l.Events(accepted, ofNodes, func(c call) bool { return !c.Received.Before(since) })
+	calls, err := l.Events(auditlog.Accepted, ofNodes, auditlog.Since(since))
 	if err != nil {
 		return nil, err
 	}
@@ -104,8 +71,6 @@ func (l ledger) changes(since time.Time, but int) ([]change, error) {
 	}
 	return all, nil
 }
-
-func accepted(c call) bool { return c.Accepted() }
 
 // ofPods wants the calls that say which pod they are about: a name can come again.
 func ofPods(c call) bool {

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 )
 
 // written is a ledger whose log has these lines.
@@ -32,7 +32,7 @@ func written(t *testing.T, lines ...any) ledger {
 	if err := os.WriteFile(path, log, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return ledger{localcluster.NewAuditLog(path)}
+	return ledger{auditlog.New(path)}
 }
 
 // line is one of the audit log, about a call that took a tenth of a second.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
@@ -80,19 +81,14 @@ func (s *stage) setUp(ctx context.Context, binary string) error {
 // startCluster starts a cluster that outlives ctx, so that the stage is taken down in order also after Ctrl-C.
 func (s *stage) startCluster(ctx context.Context) error {
 	progress("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok ...")
-	policy := filepath.Join(s.dir, "demo-audit-policy.yaml")
-	if err := writeAuditPolicy(policy); err != nil {
-		return err
-	}
 	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	giveUp := context.AfterFunc(ctx, cancel)
 	defer giveUp()
 	cluster, err := localcluster.Start(lasting, localcluster.Config{
 		Dir: s.stateDir(), Log: os.Stderr,
-		Audit:                 true,
+		Audit:                 auditlog.Changes,
 		ControllerManagerArgs: []string{"--controllers=-node-lifecycle-controller"},
 		APIServerArgs: []string{
-			"--audit-policy-file=" + policy,
 			fmt.Sprintf("--default-unreachable-toleration-seconds=%d", int(tolerated.Seconds())),
 			fmt.Sprintf("--default-not-ready-toleration-seconds=%d", int(tolerated.Seconds())),
 		},
@@ -103,7 +99,7 @@ func (s *stage) startCluster(ctx context.Context) error {
 		return err
 	}
 	s.cluster = cluster
-	s.ledger = ledger{localcluster.NewAuditLog(cluster.AuditLog())}
+	s.ledger = ledger{auditlog.New(cluster.AuditLog())}
 	if s.kubeconfig, err = cluster.Kubeconfig("admin", cluster.AdminConfig()); err != nil {
 		return err
 	}

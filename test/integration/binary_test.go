@@ -22,6 +22,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 )
 
 func TestTheVersionIsTold(t *testing.T) {
@@ -218,13 +220,13 @@ func TestSIGTERMFinishesTheCallInFlightAndStartsNoOther(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	until(t, time.Now().Add(time.Second))
-	if deletes := audit.all(t, deletes, in(s.namespace)); len(deletes) != 1 || !deletes[0].Accepted() || len(calls.get()) != 1 {
+	if deletes := audit.All(t, auditlog.Deletes, auditlog.In(s.namespace)); len(deletes) != 1 || !deletes[0].Accepted() || len(calls.get()) != 1 {
 		t.Errorf("deletes %v, want the one that was in flight", deletes)
 	}
-	if marks := audit.all(t, statusPatches, in(s.namespace)); len(marks) != 1 {
+	if marks := audit.All(t, auditlog.StatusPatches, auditlog.In(s.namespace)); len(marks) != 1 {
 		t.Errorf("patches %v, want that of the pod in flight", marks)
 	}
-	left := slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return len(audit.all(t, deletes, of(pod.UID))) > 0 })
+	left := slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return len(audit.All(t, auditlog.Deletes, auditlog.Of(pod.UID))) > 0 })
 	for _, pod := range left {
 		stays(t, pod)
 	}
@@ -303,7 +305,7 @@ func TestADryRunChangesNothing(t *testing.T) {
 		theEvent(t, pod, "Marking for deletion Pod "+s.namespace+"/"+pod.Name+" (dry run)")
 	}
 	p.says(t, "Dry run: would evict")
-	for _, c := range audit.all(t, writes, since(began)) {
+	for _, c := range audit.All(t, writes, auditlog.Since(began)) {
 		if c.Resource == "events" || c.Resource == "selfsubjectaccessreviews" {
 			continue
 		}

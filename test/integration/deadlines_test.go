@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 )
 
 func TestTolerationSecondsCountFromTheTaint(t *testing.T) {
@@ -110,7 +112,7 @@ func TestWritingTimeAddedNeverUndoesAnothersChange(t *testing.T) {
 	if len(taints) != rounds+1 {
 		t.Errorf("taints %v, want one of ours and %d of others", taints, rounds)
 	}
-	if lost := audit.all(t, nodePatches, named(node), refusals); len(lost) != rounds {
+	if lost := audit.All(t, nodePatches, auditlog.Named(node), auditlog.Refused); len(lost) != rounds {
 		t.Errorf("%d patches were refused, want %d: %v", len(lost), rounds, lost)
 	}
 }

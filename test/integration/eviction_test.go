@@ -16,6 +16,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 )
 
 func TestATaintThatNobodyToleratesEvictsAtOnce(t *testing.T) {
@@ -33,7 +35,7 @@ func TestATaintThatNobodyToleratesEvictsAtOnce(t *testing.T) {
 	deleted := leaves(t, leaving, promised(t, leaving, tainting{noExecute("gone"), came}))
 
 	t.Run("the condition is there before the delete, letter for letter", func(t *testing.T) {
-		marks := audit.all(t, statusPatches, accepted, of(leaving.UID))
+		marks := audit.All(t, auditlog.StatusPatches, auditlog.Accepted, auditlog.Of(leaving.UID))
 		if len(marks) != 1 || marks[0].Answered.After(deleted.Received) {
 			t.Errorf("patches of the status %v, want one before %v", marks, deleted)
 		}
@@ -54,7 +56,7 @@ func TestATaintThatNobodyToleratesEvictsAtOnce(t *testing.T) {
 		}
 	})
 	t.Run("one read of the node and two calls per pod are enough", func(t *testing.T) {
-		if calls := audit.all(t, changesOfPods, in(s.namespace)); len(calls) != 2 {
+		if calls := audit.All(t, changesOfPods, auditlog.In(s.namespace)); len(calls) != 2 {
 			t.Errorf("calls %v, want a patch and a delete", calls)
 		}
 	})
@@ -189,10 +191,10 @@ func TestPodsThatAreNotOursToEvictAreLeftAlone(t *testing.T) {
 
 	stays(t, mirror)
 	stays(t, orphan)
-	if calls := audit.all(t, changesOfPods, of(terminating.UID)); len(calls) > 0 {
+	if calls := audit.All(t, changesOfPods, auditlog.Of(terminating.UID)); len(calls) > 0 {
 		t.Errorf("the terminating pod was touched: %v", calls)
 	}
-	if calls := audit.all(t, changesOfPods, of(ordinary.UID)); len(calls) != 2 {
+	if calls := audit.All(t, changesOfPods, auditlog.Of(ordinary.UID)); len(calls) != 2 {
 		t.Errorf("a second taint touches the evicted pod again: %v", calls)
 	}
 }
@@ -239,7 +241,7 @@ func TestNoDeleteIsAnsweredWithAnythingElseThanExpected(t *testing.T) {
 		leaves(t, pod, promised(t, pod, tainting{noExecute("gone"), came}))
 		gone(t, pod)
 	}
-	for _, c := range audit.all(t, changesOfPods, in(s.namespace)) {
+	for _, c := range audit.All(t, changesOfPods, auditlog.In(s.namespace)) {
 		if c.Code != http.StatusOK {
 			t.Errorf("without anybody's interference: %v", c)
 		}

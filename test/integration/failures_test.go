@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
@@ -32,7 +33,7 @@ func TestDeletesThatAPolicyRefusesAreRetriedUntilItAllowsThem(t *testing.T) {
 	came := taint(t, node, noExecute("gone"))
 	until(t, came.to.Add(4*time.Second))
 	for _, pod := range pods {
-		if tries := audit.all(t, deletes, refusals, of(pod.UID)); len(tries) < 3 {
+		if tries := audit.All(t, auditlog.Deletes, auditlog.Refused, auditlog.Of(pod.UID)); len(tries) < 3 {
 			t.Errorf("pod %s: %d deletes were refused, want at least 3: %v", pod.Name, len(tries), tries)
 		}
 		remains(t, pod)
@@ -133,7 +134,7 @@ func TestAnOutageOfTheAPIServerLosesNoEvictionAndDoublesNone(t *testing.T) {
 	waitStamped(t, node)
 	atOnce := taint(t, busy, noExecute("gone"))
 	eventually(t, "some pods are deleted", func(context.Context) error {
-		if done := audit.all(t, deletes, accepted, in(s.namespace)); len(done) < 5 {
+		if done := audit.All(t, auditlog.Deletes, auditlog.Accepted, auditlog.In(s.namespace)); len(done) < 5 {
 			return fmt.Errorf("%d are", len(done))
 		}
 		return nil
@@ -237,7 +238,7 @@ func TestFailedDeletesAreRetriedWithDoublingWaits(t *testing.T) {
 		}
 		wait *= 2
 	}
-	if marks := audit.all(t, statusPatches, of(pod.UID)); len(marks) != 1 {
+	if marks := audit.All(t, auditlog.StatusPatches, auditlog.Of(pod.UID)); len(marks) != 1 {
 		t.Errorf("the condition was set %d times, want once: %v", len(marks), marks)
 	}
 }

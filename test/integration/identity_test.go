@@ -12,6 +12,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 )
 
 func TestAReplacementOfTheSameNameOnAHealthyNodeSurvives(t *testing.T) {
@@ -25,7 +27,7 @@ func TestAReplacementOfTheSameNameOnAHealthyNodeSurvives(t *testing.T) {
 	must(t, err)
 	until(t, due.latest.Add(quiet))
 	stays(t, replacement)
-	if calls := audit.all(t, changesOfPods, of(pending.UID)); len(calls) > 0 {
+	if calls := audit.All(t, changesOfPods, auditlog.Of(pending.UID)); len(calls) > 0 {
 		t.Errorf("calls about the pod that was replaced: %v", calls)
 	}
 }
@@ -40,7 +42,7 @@ func TestAReplacementOfTheSameNameOnTheTaintedNodeLeavesToo(t *testing.T) {
 	replacement, err := s.replace(t.Context(), "web-0", node, tolerating("gone", 2))
 	must(t, err)
 	leaves(t, replacement, promised(t, replacement, tainting{noExecute("gone"), span{created, time.Now()}}))
-	if calls := audit.all(t, changesOfPods, of(pending.UID)); len(calls) > 0 {
+	if calls := audit.All(t, changesOfPods, auditlog.Of(pending.UID)); len(calls) > 0 {
 		t.Errorf("calls about the pod that was replaced: %v", calls)
 	}
 }
@@ -118,7 +120,7 @@ func TestAPodWhoseReplacementIsNotSeenYetIsDoneAtTheFirstAnswer(t *testing.T) {
 			must(t, receive(t, happened))
 			waitEvictions(t, e.metrics, "replaced", 1)
 			until(t, time.Now().Add(time.Second))
-			if calls := audit.all(t, changesOfPods, of(pod.UID)); len(calls) != test.calls {
+			if calls := audit.All(t, changesOfPods, auditlog.Of(pod.UID)); len(calls) != test.calls {
 				t.Errorf("calls %v, want %d", calls, test.calls)
 			}
 			if events := recorded.eventsOn(pod.UID); len(events) != 1 {
@@ -161,7 +163,7 @@ func checkOneRefusal(t *testing.T, pod *corev1.Pod, code int) {
 	t.Helper()
 	var refused []call
 	eventually(t, "the refusal is in the audit log", func(context.Context) error {
-		if refused = audit.all(t, changesOfPods, refusals, of(pod.UID)); len(refused) == 0 {
+		if refused = audit.All(t, changesOfPods, auditlog.Refused, auditlog.Of(pod.UID)); len(refused) == 0 {
 			return errors.New("it is not")
 		}
 		return nil
@@ -169,7 +171,7 @@ func checkOneRefusal(t *testing.T, pod *corev1.Pod, code int) {
 	if len(refused) != 1 || refused[0].Code != code {
 		t.Errorf("refusals %v, want one with code %d", refused, code)
 	}
-	if done := audit.all(t, deletes, accepted, of(pod.UID)); len(done) > 0 {
+	if done := audit.All(t, auditlog.Deletes, auditlog.Accepted, auditlog.Of(pod.UID)); len(done) > 0 {
 		t.Errorf("deletes of a pod that was not there any more: %v", done)
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
@@ -26,6 +25,7 @@ import (
 	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
@@ -39,7 +39,7 @@ var (
 	admin      kubernetes.Interface
 	userConfig *rest.Config
 	recorded   *recorder
-	audit      auditLog
+	audit      *auditlog.Log // of the calls of our user
 )
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -92,21 +92,17 @@ func waitTogether() error {
 // started, also after an error.
 func start(ctx context.Context) (stop func() error, err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	dir, err := os.MkdirTemp("", "taintkeeper-integration-")
-	if err != nil {
-		return func() error { cancel(); return nil }, err
-	}
 	var watching sync.WaitGroup
 	stop = func() error {
 		stopResident()
 		cancel()
 		watching.Wait()
 		if cluster == nil {
-			return os.RemoveAll(dir)
+			return nil
 		}
-		return errors.Join(cluster.Stop(), os.RemoveAll(dir))
+		return cluster.Stop()
 	}
-	if err := startCluster(context.WithoutCancel(ctx), dir); err != nil {
+	if err := startCluster(context.WithoutCancel(ctx)); err != nil {
 		return stop, err
 	}
 	watching.Go(func() { recorded.run(ctx) })
@@ -114,20 +110,16 @@ func start(ctx context.Context) (stop func() error, err error) {
 }
 
 // startCluster starts the control plane and makes the clients of those who take part.
-func startCluster(ctx context.Context, dir string) error {
-	policy, err := writeAuditPolicy(dir)
-	if err != nil {
-		return err
-	}
+func startCluster(ctx context.Context) error {
+	var err error
 	cluster, err = localcluster.Start(ctx, localcluster.Config{
-		Without:       []localcluster.Component{localcluster.ControllerManager, localcluster.Scheduler},
-		Audit:         true,
-		APIServerArgs: []string{"--audit-policy-file=" + policy},
+		Without: []localcluster.Component{localcluster.ControllerManager, localcluster.Scheduler},
+		Audit:   auditlog.Changes,
 	})
 	if err != nil {
 		return err
 	}
-	audit = auditLog{localcluster.NewAuditLog(cluster.AuditLog())}
+	audit = auditlog.New(cluster.AuditLog(), auditlog.By(user))
 	if admin, err = kubernetes.NewForConfig(cluster.AdminConfig()); err != nil {
 		return err
 	}
@@ -136,9 +128,4 @@ func startCluster(ctx context.Context, dir string) error {
 	}
 	recorded = newRecorder(admin)
 	return cluster.GrantTaintkeeper(ctx)
-}
-
-func writeAuditPolicy(dir string) (path string, err error) {
-	path = filepath.Join(dir, "audit-policy.yaml")
-	return path, os.WriteFile(path, []byte(auditPolicy), 0o600)
 }

@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	"github.com/taintkeeper/taintkeeper/config"
-	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 )
 
 // callsForRules are the calls of our user in the clusters that tests have for rules.
@@ -53,9 +53,9 @@ func checkRights() error {
 	}
 	callsForRules.Lock()
 	defer callsForRules.Unlock()
-	unused := localcluster.UnusedRights(objects, slices.Concat(calls, callsForRules.all))
+	unused := auditlog.UnusedRights(objects, slices.Concat(calls, callsForRules.all))
 	known := slices.Concat(usedByNodeHealth, neededElsewhere)
-	unused = slices.DeleteFunc(unused, func(right localcluster.Right) bool { return slices.Contains(known, right.String()) })
+	unused = slices.DeleteFunc(unused, func(right auditlog.Right) bool { return slices.Contains(known, right.String()) })
 	if len(unused) > 0 {
 		return fmt.Errorf("charts/taintkeeper/templates/rbac.yaml gives rights that nothing used: %v", unused)
 	}
@@ -65,7 +65,7 @@ func checkRights() error {
 func allowed(c call) bool { return c.Code != http.StatusForbidden }
 
 // note keeps the calls of a cluster of its own, which ends with its test.
-func note(log auditLog) error {
+func note(log *auditlog.Log) error {
 	calls, err := log.Events(allowed)
 	callsForRules.Lock()
 	defer callsForRules.Unlock()

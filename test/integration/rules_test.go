@@ -32,6 +32,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
 	"github.com/taintkeeper/taintkeeper/internal/nodetaintrule"
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
@@ -45,16 +46,14 @@ type ruleCluster struct {
 
 func newRuleCluster(t *testing.T) *ruleCluster {
 	t.Helper()
-	policy, err := writeAuditPolicy(t.TempDir())
-	must(t, err)
 	own, err := localcluster.Start(context.WithoutCancel(t.Context()), localcluster.Config{
 		Without:       []localcluster.Component{localcluster.ControllerManager, localcluster.Scheduler, localcluster.Kwok},
-		Audit:         true,
-		APIServerArgs: []string{"--audit-policy-file=" + policy, "--enable-admission-plugins=NodeRestriction"},
+		Audit:         auditlog.Changes,
+		APIServerArgs: []string{"--enable-admission-plugins=NodeRestriction"},
 	})
 	must(t, err)
 	t.Cleanup(func() {
-		must(t, note(auditLog{localcluster.NewAuditLog(own.AuditLog())}))
+		must(t, note(auditlog.New(own.AuditLog(), auditlog.By(user))))
 		must(t, own.Stop())
 	})
 	must(t, own.GrantTaintkeeper(t.Context()))

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -58,7 +59,7 @@ func newScene(t *testing.T) *scene {
 func (s *scene) checkDeletes(t *testing.T) {
 	t.Helper()
 	done := map[types.UID]call{}
-	for _, c := range audit.all(t, deletes, in(s.namespace)) {
+	for _, c := range audit.All(t, auditlog.Deletes, auditlog.In(s.namespace)) {
 		if c.Code == http.StatusForbidden {
 			continue // refused before its body was read
 		}
@@ -223,8 +224,8 @@ func leaves(t *testing.T, pod *corev1.Pod, due promise) call {
 	t.Helper()
 	var done []call
 	eventually(t, "pod "+pod.Name+" is deleted", func(context.Context) error {
-		if done = audit.all(t, deletes, accepted, of(pod.UID)); len(done) == 0 {
-			return fmt.Errorf("no delete of %s was accepted; %s; calls %v", pod.UID, recorded.history(pod.UID), audit.all(t, changesOfPods, of(pod.UID)))
+		if done = audit.All(t, auditlog.Deletes, auditlog.Accepted, auditlog.Of(pod.UID)); len(done) == 0 {
+			return fmt.Errorf("no delete of %s was accepted; %s; calls %v", pod.UID, recorded.history(pod.UID), audit.All(t, changesOfPods, auditlog.Of(pod.UID)))
 		}
 		return nil
 	})
@@ -239,7 +240,7 @@ func leaves(t *testing.T, pod *corev1.Pod, due promise) call {
 func checkNotBefore(t *testing.T, pod *corev1.Pod, earliest time.Time) {
 	t.Helper()
 	earliest = earliest.Truncate(time.Microsecond) // as the audit log writes it
-	for _, c := range audit.all(t, changesOfPods, of(pod.UID)) {
+	for _, c := range audit.All(t, changesOfPods, auditlog.Of(pod.UID)) {
 		if c.Received.Before(earliest) {
 			t.Errorf("%s too early: %v", earliest.Sub(c.Received), c)
 		}
@@ -252,7 +253,7 @@ func checkNotBefore(t *testing.T, pod *corev1.Pod, earliest time.Time) {
 // stays checks that a pod is there, not terminating, and that our user never touched it.
 func stays(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
-	if calls := audit.all(t, changesOfPods, of(pod.UID)); len(calls) > 0 {
+	if calls := audit.All(t, changesOfPods, auditlog.Of(pod.UID)); len(calls) > 0 {
 		t.Errorf("pod %s was to be left alone: %v", pod.Name, calls)
 	}
 	remains(t, pod)

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 )
 
 // stopsWithin is how long after an accepted untaint the last delete may be made: what the live
@@ -30,7 +31,7 @@ func TestAnUntaintStopsTheEvictionsThatAreStillWaiting(t *testing.T) {
 
 	taint(t, node, noExecute("gone"))
 	eventually(t, "some pods are deleted", func(context.Context) error {
-		if done := len(audit.all(t, deletes, accepted, in(s.namespace))); done < already {
+		if done := len(audit.All(t, auditlog.Deletes, auditlog.Accepted, auditlog.In(s.namespace))); done < already {
 			return fmt.Errorf("%d are", done)
 		}
 		return nil
@@ -38,12 +39,12 @@ func TestAnUntaintStopsTheEvictionsThatAreStillWaiting(t *testing.T) {
 	untainted := untaint(t, node, "gone")
 	until(t, untainted.to.Add(stopsWithin+quiet))
 
-	if more := audit.all(t, deletes, in(s.namespace), since(untainted.to.Add(stopsWithin))); len(more) > 0 {
+	if more := audit.All(t, auditlog.Deletes, auditlog.In(s.namespace), auditlog.Since(untainted.to.Add(stopsWithin))); len(more) > 0 {
 		t.Errorf("%d deletes later than %s after the untaint, the first %v", len(more), stopsWithin, more[0])
 	}
 	left := 0
 	for _, pod := range pods {
-		if len(audit.all(t, deletes, accepted, of(pod.UID))) > 0 {
+		if len(audit.All(t, auditlog.Deletes, auditlog.Accepted, auditlog.Of(pod.UID))) > 0 {
 			left++
 			continue
 		}
@@ -71,11 +72,11 @@ func TestAPodCacheThatIsAheadOfTheNodeCacheEvictsNothing(t *testing.T) {
 
 	watches.begin()
 	untaint(t, node, "gone")
-	reads := len(audit.all(t, nodeReads, named(node)))
+	reads := len(audit.All(t, nodeReads, auditlog.Named(node)))
 	bound := s.pod(t, "bound", node)
 	until(t, time.Now().Add(quiet))
 	stays(t, bound)
-	if more := len(audit.all(t, nodeReads, named(node))); more == reads {
+	if more := len(audit.All(t, nodeReads, auditlog.Named(node))); more == reads {
 		t.Error("the node was not read: the test does not show what it is about")
 	}
 	if due := gauge(t, behind.metrics, "taintkeeper_due_evictions"); due != 1 {
@@ -109,7 +110,7 @@ func TestAPodWhoseNewTolerationIsNotSeenYetIsNotDeleted(t *testing.T) {
 	watches.begin()
 	setTolerationSeconds(t, pod, new(int64(600)))
 	eventually(t, "it is due by what was seen of it", func(context.Context) error {
-		if len(audit.all(t, changesOfPods, of(pod.UID))) == 0 {
+		if len(audit.All(t, changesOfPods, auditlog.Of(pod.UID))) == 0 {
 			return errors.New("there was no call")
 		}
 		return nil
@@ -119,7 +120,7 @@ func TestAPodWhoseNewTolerationIsNotSeenYetIsNotDeleted(t *testing.T) {
 
 	watches.end()
 	waitPending(t, behind.metrics, 1)
-	if tries := audit.all(t, deletes, of(pod.UID)); len(tries) > 0 {
+	if tries := audit.All(t, auditlog.Deletes, auditlog.Of(pod.UID)); len(tries) > 0 {
 		t.Errorf("calls %v, want no delete", tries)
 	}
 }

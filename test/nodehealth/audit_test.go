@@ -17,38 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
-	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 )
 
-// auditPolicy notes every finished call of Taintkeeper's, those that change a node with what came of it.
-const auditPolicy = `
-apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-omitManagedFields: true
-rules:
-- level: RequestResponse
-  users: ["` + localcluster.TaintkeeperUser + `"]
-  verbs: [patch]
-  resources: [{group: "", resources: [nodes, nodes/status]}]
-- level: Request
-  users: ["` + localcluster.TaintkeeperUser + `"]
-- level: None
-`
-
 // call is a call of Taintkeeper's as the API server saw it.
-type call = localcluster.AuditEvent
-
-// auditLog is the API server's audit log. Safe for concurrent use.
-type auditLog struct{ *localcluster.AuditLog }
-
-// all returns every finished call so far that all the filters want.
-func (a auditLog) all(t *testing.T, wanted ...func(call) bool) []call {
-	t.Helper()
-	found, err := a.Events(wanted...)
-	must(t, err)
-	return found
-}
+type call = auditlog.Event
 
 // write is a change of a node by Taintkeeper, and the node as it was then.
 type write struct {
@@ -58,11 +31,11 @@ type write struct {
 }
 
 // writes returns all changes of a node so far that were accepted, in order.
-func (a auditLog) writes(t *testing.T, node string) []write {
+func writes(t *testing.T, node string) []write {
 	t.Helper()
 	var all []write
-	for _, c := range a.all(t, func(c call) bool {
-		return c.Verb == "patch" && strings.HasPrefix(c.Resource, "nodes") && c.Name == node && c.Accepted()
+	for _, c := range audit.All(t, auditlog.Accepted, auditlog.Named(node), func(c call) bool {
+		return c.Verb == "patch" && strings.HasPrefix(c.Resource, "nodes")
 	}) {
 		w := write{call: c}
 		must(t, json.Unmarshal(c.Response, &w.node))
@@ -113,7 +86,7 @@ func checkUsed() error {
 			return nil // not all tests were run
 		}
 	}
-	calls, err := audit.Events(accepted)
+	calls, err := audit.Events(auditlog.Accepted)
 	if err != nil {
 		return err
 	}
@@ -126,10 +99,8 @@ func checkUsed() error {
 			{Resources: []string{"namespaces"}, ResourceNames: []string{corev1.NamespaceNodeLease}, Verbs: []string{"get"}},
 		},
 	}
-	if unused := localcluster.UnusedRights([]client.Object{role, leases}, calls); len(unused) > 0 {
+	if unused := auditlog.UnusedRights([]client.Object{role, leases}, calls); len(unused) > 0 {
 		return fmt.Errorf("charts/taintkeeper/templates/rbac.yaml gives node health rights that nothing used: %v", unused)
 	}
 	return nil
 }
-
-func accepted(c call) bool { return c.Accepted() }

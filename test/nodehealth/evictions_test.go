@@ -140,7 +140,7 @@ func secondsTolerated(pod *corev1.Pod, key string) int64 {
 
 func deletesOf(t *testing.T, uid types.UID) []call {
 	t.Helper()
-	return audit.all(t, func(c call) bool { return c.Verb == "delete" && c.Resource == "pods" && c.UID == uid })
+	return audit.All(t, func(c call) bool { return c.Verb == "delete" && c.Resource == "pods" && c.UID == uid })
 }
 
 // leaves waits until Taintkeeper has deleted a pod, and checks when, and that the pod says why.

@@ -28,6 +28,7 @@ import (
 	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
@@ -36,7 +37,7 @@ var (
 	cluster *localcluster.Cluster
 	admin   kubernetes.Interface
 	binary  string
-	audit   auditLog
+	audit   *auditlog.Log // of the calls of Taintkeeper
 )
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -76,22 +77,17 @@ func start(ctx context.Context, dir string) error {
 	if output, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build taintkeeper: %w\n%s", err, output)
 	}
-	policy := filepath.Join(dir, "audit-policy.yaml")
-	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
-		return err
-	}
 	var err error
 	cluster, err = localcluster.Start(context.WithoutCancel(ctx), localcluster.Config{
 		// The tests are the kubelets: kwok renews no lease as exactly as they have to know it.
 		Without:               []localcluster.Component{localcluster.Kwok},
 		ControllerManagerArgs: []string{"--controllers=-node-lifecycle-controller"},
-		Audit:                 true,
-		APIServerArgs:         []string{"--audit-policy-file=" + policy},
+		Audit:                 auditlog.Changes,
 	})
 	if err != nil {
 		return err
 	}
-	audit = auditLog{localcluster.NewAuditLog(cluster.AuditLog())}
+	audit = auditlog.New(cluster.AuditLog(), auditlog.By(localcluster.TaintkeeperUser))
 	admin, err = kubernetes.NewForConfig(cluster.AdminConfig())
 	return err
 }

@@ -142,7 +142,7 @@ func (s *scene) stopKeeper(t *testing.T) {
 // checkRights checks that Taintkeeper was refused nothing for want of a right.
 func (s *scene) checkRights(t *testing.T) {
 	t.Helper()
-	for _, c := range audit.all(t, func(c call) bool { return c.Code == http.StatusForbidden && c.Received.After(s.made) }) {
+	for _, c := range audit.All(t, func(c call) bool { return c.Code == http.StatusForbidden && c.Received.After(s.made) }) {
 		if !slices.ContainsFunc(s.outages, func(o outage) bool { return o.covers(c) }) {
 			t.Errorf("config/rbac.yaml does not suffice: %v", c)
 		}
@@ -161,7 +161,7 @@ func (s *scene) restart(t *testing.T) time.Time {
 // writes returns how Taintkeeper has changed a node since the scene began.
 func (s *scene) writes(t *testing.T, k *kubelet) []write {
 	t.Helper()
-	return slices.DeleteFunc(audit.writes(t, k.node.Name), func(w write) bool { return w.Received.Before(s.began) })
+	return slices.DeleteFunc(writes(t, k.node.Name), func(w write) bool { return w.Received.Before(s.began) })
 }
 
 // story returns what became of a node by each of the writes.

@@ -23,6 +23,7 @@ import (
 	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
@@ -81,7 +82,7 @@ func start(ctx context.Context, dir string) error {
 	}
 	plugin = filepath.Join(dir, "kubectl-taintkeeper")
 	var err error
-	if cluster, err = localcluster.Start(context.WithoutCancel(ctx), localcluster.Config{Audit: true}); err != nil {
+	if cluster, err = localcluster.Start(context.WithoutCancel(ctx), localcluster.Config{Audit: auditlog.Calls}); err != nil {
 		return err
 	}
 	if admin, err = kubernetes.NewForConfig(cluster.AdminConfig()); err != nil {

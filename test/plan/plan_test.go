@@ -21,7 +21,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/taints"
-	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 )
 
 const (
@@ -64,7 +64,7 @@ type round struct {
 	planned   *cliv1alpha1.TaintPlan
 	wasThere  map[string]bool      // pods before the taints
 	taintedAt map[string]time.Time // when the API server had accepted a node's taints
-	audit     *localcluster.AuditLog
+	audit     *auditlog.Log
 }
 
 func pick[T any](random *rand.Rand, all ...T) T { return all[random.IntN(len(all))] }
@@ -159,7 +159,7 @@ func (r *round) plan() {
 		r.t.Fatalf("%v: %v: %s", args, err, output)
 	}
 	r.must(json.Unmarshal(output, &r.planned))
-	r.audit = localcluster.NewAuditLog(cluster.AuditLog())
+	r.audit = auditlog.New(cluster.AuditLog())
 	pods, err := admin.CoreV1().Pods(r.namespace).List(r.t.Context(), metav1.ListOptions{})
 	r.must(err)
 	for i := range pods.Items {
@@ -258,11 +258,7 @@ func (r *round) departures(planned map[string]bool, expected int) map[string]tim
 	left := map[string]time.Time{}
 	until := time.Now().Add(patience)
 	for time.Now().Before(until) && (len(left) < expected || time.Now().Before(r.end())) {
-		deletes, err := r.audit.Events(func(e localcluster.AuditEvent) bool {
-			return e.Resource == "pods" && e.Verb == "delete" && e.Accepted() && planned[e.Namespace+"/"+e.Name]
-		})
-		r.must(err)
-		for _, e := range deletes {
+		for _, e := range r.audit.All(r.t, auditlog.Deletes, auditlog.Accepted, func(e auditlog.Event) bool { return planned[e.Namespace+"/"+e.Name] }) {
 			left[e.Namespace+"/"+e.Name] = e.Answered
 		}
 		<-time.After(100 * time.Millisecond)

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/taintkeeper/taintkeeper/test/chart/render"
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
@@ -42,7 +43,7 @@ const (
 type stage struct {
 	cluster *localcluster.Cluster
 	admin   kubernetes.Interface
-	audit   *localcluster.AuditLog
+	audit   *auditlog.Log
 	helm    *action.Configuration
 	keeper  *localcluster.Taintkeeper
 }
@@ -53,12 +54,12 @@ func newStage(ctx context.Context) (*stage, error) {
 		Binaries:      "bin/controlplane",
 		TaintEviction: localcluster.BuiltInOn,
 		Without:       []localcluster.Component{localcluster.Scheduler},
-		Audit:         true,
+		Audit:         auditlog.Calls,
 	})
 	if err != nil {
 		return nil, err
 	}
-	s := &stage{cluster: cluster, audit: localcluster.NewAuditLog(cluster.AuditLog())}
+	s := &stage{cluster: cluster, audit: auditlog.New(cluster.AuditLog())}
 	if err := s.prepare(ctx); err != nil {
 		return nil, errors.Join(err, cluster.Stop())
 	}
@@ -186,7 +187,7 @@ func (s *stage) eventually(ctx context.Context, what string, holds func(context.
 
 // calls counts the calls of somebody about pods, by whether they were accepted.
 func (s *stage) calls(user, verb, resource string) (accepted, refused int, err error) {
-	events, err := s.audit.Events(func(e localcluster.AuditEvent) bool {
+	events, err := s.audit.Events(func(e auditlog.Event) bool {
 		return e.User == user && e.Verb == verb && e.Resource == resource && e.Namespace == workloads
 	})
 	for _, event := range events {

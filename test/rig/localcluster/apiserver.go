@@ -5,7 +5,6 @@ package localcluster
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"net/http"
@@ -19,9 +18,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
-
-//go:embed audit-policy.yaml
-var auditPolicy []byte
 
 // Names of files in the state folder.
 const (
@@ -57,7 +53,7 @@ func (c *Cluster) configureAPIServer() error {
 		// It taints every new node not-ready; only the node-lifecycle controller takes that away again.
 		args.Append("disable-admission-plugins", "TaintNodesByCondition")
 	}
-	if c.cfg.Audit {
+	if c.cfg.Audit != "" {
 		if err := c.configureAudit(args); err != nil {
 			return err
 		}
@@ -69,7 +65,7 @@ func (c *Cluster) configureAPIServer() error {
 // than a write to a file.
 func (c *Cluster) configureAudit(args *envtest.Arguments) error {
 	policy := filepath.Join(c.dir, auditPolicyName)
-	if err := os.WriteFile(policy, auditPolicy, 0o600); err != nil {
+	if err := os.WriteFile(policy, []byte(c.cfg.Audit), 0o600); err != nil {
 		return fmt.Errorf("write the audit policy: %w", err)
 	}
 	args.Set("audit-policy-file", policy)

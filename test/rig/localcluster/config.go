@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 )
 
 // Component is a process of the control plane, called as its binary is.
@@ -61,9 +63,9 @@ type Config struct {
 	// NodeLeaseSeconds is how long the leases of kwok's nodes last, in seconds; each is renewed four times in it. By
 	// default it is 40, as with a kubelet.
 	NodeLeaseSeconds int
-	// Audit makes the API server write one line per finished request on pods, their subresources, nodes and
-	// events to audit.log in the state folder: who, what, when, with which result, without bodies.
-	Audit bool
+	// Audit makes the API server write audit.log into the state folder, one line per finished request that the policy
+	// is about. Package auditlog has the policies and reads the log.
+	Audit auditlog.Policy
 	// Log receives a line per step; nil is silent.
 	Log io.Writer
 }

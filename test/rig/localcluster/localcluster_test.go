@@ -28,6 +28,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 )
 
 // victimVariable makes the test binary a program that starts a cluster and never stops it.
@@ -57,7 +59,7 @@ func beVictim() int {
 // TestWholeControlPlane shares one cluster among its steps, which build on one another.
 func TestWholeControlPlane(t *testing.T) {
 	t.Parallel()
-	cluster, err := Start(t.Context(), Config{TaintEviction: BuiltInOn, Audit: true, Log: t.Output()})
+	cluster, err := Start(t.Context(), Config{TaintEviction: BuiltInOn, Audit: auditlog.Calls, Log: t.Output()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +217,7 @@ func (w wholeControlPlane) stops(t *testing.T) {
 	if got := len(processesOf(t.Context(), t, w.cluster.Dir())); got < 5 {
 		t.Fatalf("%d processes before Stop: the test looks for the wrong thing", got)
 	}
-	lines, err := ReadAudit(w.cluster.AuditLog(), 0)
+	lines, err := auditlog.Read(w.cluster.AuditLog(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -628,11 +630,11 @@ func waitGone(t *testing.T, client kubernetes.Interface, name string) {
 }
 
 // checkAudit looks for what the steps of TestWholeControlPlane did.
-func checkAudit(t *testing.T, events []AuditEvent) {
+func checkAudit(t *testing.T, events []auditlog.Event) {
 	t.Helper()
 	const builtIn = "system:serviceaccount:kube-system:node-controller"
 	has := func(user, verb, resource, name string) bool {
-		return slices.ContainsFunc(events, func(e AuditEvent) bool {
+		return slices.ContainsFunc(events, func(e auditlog.Event) bool {
 			return e.User == user && e.Verb == verb && e.Resource == resource && e.Name == name
 		})
 	}

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package localcluster
+package auditlog
 
 import (
 	"encoding/json"
@@ -22,12 +22,12 @@ const (
 )
 
 func TestAnAuditEventSaysWhoCalledForWhatAndWhatTheAnswerWas(t *testing.T) {
-	got, err := AuditLines(bindingLine + refusedLine).Events()
+	got, err := Lines(bindingLine + refusedLine).Events()
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
-	want := []AuditEvent{{
+	want := []Event{{
 		Stage: "ResponseComplete", Verb: "create", User: "scheduler", Resource: "pods/binding", Namespace: "n", Name: "p", Code: 201,
 		Received: at.Add(time.Second + time.Microsecond), Answered: at.Add(time.Second + 2*time.Microsecond),
 		UID: "1", Response: json.RawMessage(`{"kind":"Status"}`),
@@ -44,7 +44,7 @@ func TestAnAuditEventSaysWhoCalledForWhatAndWhatTheAnswerWas(t *testing.T) {
 }
 
 func TestAnAuditLogIsReadByWholeLinesFromAPosition(t *testing.T) {
-	path := filepath.Join(t.TempDir(), auditLogName)
+	path := filepath.Join(t.TempDir(), "audit.log")
 	position := int64(0)
 	for _, step := range []struct{ name, log, want string }{
 		{"a log without a line", "", ""},
@@ -56,7 +56,7 @@ func TestAnAuditLogIsReadByWholeLinesFromAPosition(t *testing.T) {
 		if err := os.WriteFile(path, []byte(step.log), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		lines, err := ReadAudit(path, position)
+		lines, err := Read(path, position)
 		if err != nil || string(lines) != step.want {
 			t.Errorf("%s: %q, %v; want %q", step.name, lines, err, step.want)
 		}
@@ -65,9 +65,9 @@ func TestAnAuditLogIsReadByWholeLinesFromAPosition(t *testing.T) {
 }
 
 func TestAnAuditLogThatGrowsIsReadOn(t *testing.T) {
-	path := filepath.Join(t.TempDir(), auditLogName)
-	log := NewAuditLog(path)
-	refused := func(e AuditEvent) bool { return !e.Accepted() }
+	path := filepath.Join(t.TempDir(), "audit.log")
+	log := New(path)
+	refused := func(e Event) bool { return !e.Accepted() }
 	for _, step := range []struct {
 		name, log    string
 		all, refused int
@@ -91,13 +91,13 @@ func TestAnAuditLogThatGrowsIsReadOn(t *testing.T) {
 }
 
 func TestAnAuditLogThatCannotBeReadIsAnError(t *testing.T) {
-	if _, err := ReadAudit(filepath.Join(t.TempDir(), auditLogName), 0); err == nil {
+	if _, err := Read(filepath.Join(t.TempDir(), "audit.log"), 0); err == nil {
 		t.Error("there is none")
 	}
 }
 
 func TestALineThatIsNoAuditEventIsAnErrorThatShowsIt(t *testing.T) {
-	if _, err := AuditLines(bindingLine + "what?\n").Events(); err == nil || !strings.Contains(err.Error(), "what?") {
+	if _, err := Lines(bindingLine + "what?\n").Events(); err == nil || !strings.Contains(err.Error(), "what?") {
 		t.Errorf("%v, want an error that shows the line", err)
 	}
 }

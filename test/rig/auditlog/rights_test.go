@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package localcluster
+package auditlog
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ func TestARightIsUsedByACallThatNeedsIt(t *testing.T) {
 		}},
 		&rbacv1.ClusterRoleBinding{},
 	}
-	calls := []AuditEvent{
+	calls := []Event{
 		{Verb: "get", Resource: "pods", Namespace: "anywhere", Name: "a"},
 		{Verb: "patch", Resource: "pods/status", Namespace: "anywhere", Name: "a"},
 		{Verb: "get", Resource: "leases", Namespace: "n", Name: "ours"},

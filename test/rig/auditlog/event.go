@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package localcluster
+package auditlog
 
 import (
 	"bytes"
@@ -14,12 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// AuditLines are complete lines of an API server's audit log. It has one for each answered call, in the order of the
+// Lines are complete lines of an API server's audit log. It has one for each answered call, in the order of the
 // answers.
-type AuditLines []byte
+type Lines []byte
 
-// AuditEvent is what a line of the audit log says of a call: what the tests want to know of an Event of audit.k8s.io/v1.
-type AuditEvent struct {
+// Event is what a line of the audit log says of a call: what the tests want to know of an Event of audit.k8s.io/v1.
+type Event struct {
 	Stage     string
 	Verb      string
 	User      string
@@ -38,15 +38,15 @@ type AuditEvent struct {
 }
 
 // Accepted tells whether the call was answered with success.
-func (e AuditEvent) Accepted() bool { return e.Code >= 200 && e.Code < 300 }
+func (e Event) Accepted() bool { return e.Code >= 200 && e.Code < 300 }
 
-func (e AuditEvent) String() string {
+func (e Event) String() string {
 	return fmt.Sprintf("%s %s %s %s/%s of UID %q: %d", e.Received.Format(time.StampMicro), e.Verb, e.Resource, e.Namespace, e.Name, e.UID, e.Code)
 }
 
-// ReadAudit returns the complete lines of an audit log (see [Cluster.AuditLog]) from the line at a position in bytes on. The
-// line that is being written is left for the next time: read on from the position plus the length of what is returned.
-func ReadAudit(path string, from int64) (AuditLines, error) {
+// Read returns the complete lines of an audit log from the line at a position in bytes on. The line that is being written
+// is left for the next time: read on from the position plus the length of what is returned.
+func Read(path string, from int64) (Lines, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open the audit log: %w", err)
@@ -60,10 +60,10 @@ func ReadAudit(path string, from int64) (AuditLines, error) {
 }
 
 // Events returns what the lines say. A line that is no event is an error, which shows it.
-func (l AuditLines) Events() ([]AuditEvent, error) {
-	var events []AuditEvent
+func (l Lines) Events() ([]Event, error) {
+	var events []Event
 	for line := range bytes.Lines(l) {
-		event, err := parseAuditEvent(line)
+		event, err := parseEvent(line)
 		if err != nil {
 			return nil, fmt.Errorf("understand a line of the audit log: %w: %q", err, line)
 		}
@@ -72,7 +72,7 @@ func (l AuditLines) Events() ([]AuditEvent, error) {
 	return events, nil
 }
 
-func parseAuditEvent(line []byte) (AuditEvent, error) {
+func parseEvent(line []byte) (Event, error) {
 	var e struct {
 		Stage, Verb              string
 		User                     struct{ Username string }
@@ -87,9 +87,9 @@ func parseAuditEvent(line []byte) (AuditEvent, error) {
 		ResponseObject json.RawMessage
 	}
 	if err := json.Unmarshal(line, &e); err != nil {
-		return AuditEvent{}, err
+		return Event{}, err
 	}
-	event := AuditEvent{
+	event := Event{
 		Stage: e.Stage, Verb: e.Verb, User: e.User.Username,
 		Resource: e.ObjectRef.Resource, Namespace: e.ObjectRef.Namespace, Name: e.ObjectRef.Name,
 		Code: e.ResponseStatus.Code, Received: e.RequestReceivedTimestamp, Answered: e.StageTimestamp,

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package localcluster
+package auditlog
 
 import (
 	"cmp"
@@ -27,7 +27,7 @@ const (
 
 // ByBuiltIn reports whether the built-in taint-eviction-controller sent the call, if it is about a pod: no other controller
 // of the same name marks or deletes one.
-func (e AuditEvent) ByBuiltIn() bool {
+func (e Event) ByBuiltIn() bool {
 	return e.User == BuiltInAsServiceAccount || e.User == BuiltInAsItself
 }
 
@@ -48,7 +48,7 @@ type clockWrite struct {
 
 // EvictionClockOf returns the writes of the eviction clock among some calls. The audit policy's level must be
 // RequestResponse for patches of ServiceAccounts.
-func EvictionClockOf(calls []AuditEvent) (EvictionClock, error) {
+func EvictionClockOf(calls []Event) (EvictionClock, error) {
 	clock := EvictionClock{{}} // before the first write there is none
 	for _, c := range calls {
 		if !c.Accepted() || c.Verb != "patch" || c.Resource != "serviceaccounts" || c.Name != EvictionClockName {

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package localcluster
+package auditlog
 
 import (
 	"slices"
@@ -31,12 +31,12 @@ func (r Right) String() string {
 }
 
 // covers reports whether a call needed the right. A create has no name yet.
-func (r Right) covers(call AuditEvent) bool {
+func (r Right) covers(call Event) bool {
 	return r.Verb == call.Verb && r.Resource == call.Resource && (r.Namespace == "" || r.Namespace == call.Namespace) && (r.Name == "" || r.Name == call.Name)
 }
 
 // UnusedRights returns the rights that the roles among some objects give and that none of a user's calls used.
-func UnusedRights(objects []client.Object, calls []AuditEvent) []Right {
+func UnusedRights(objects []client.Object, calls []Event) []Right {
 	return slices.DeleteFunc(rights(objects), func(right Right) bool { return slices.ContainsFunc(calls, right.covers) })
 }
 
