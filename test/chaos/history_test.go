@@ -4,18 +4,14 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -171,52 +167,6 @@ func TestAWriteThatTheAuditLogDoesNotHaveLiesBetweenTheVersionBeforeAndItsSight(
 	}
 	if due, leaves := dueOf(nil, at(sec(0)), states[1].taints); !leaves || due != (span{sec(1), sec(9)}) {
 		t.Errorf("due %s", clock(due))
-	}
-}
-
-func TestABrokenWatchIsResumedAndOneThatIsTooOldBeginsAnew(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	lists, opened := 0, []string{}
-	brings := func(events ...watch.Event) watch.Interface {
-		w := watch.NewFakeWithChanSize(len(events), false)
-		for _, event := range events {
-			w.Action(event.Type, event.Object)
-		}
-		w.Stop()
-		return w
-	}
-	watches := []func() (watch.Interface, error){
-		func() (watch.Interface, error) {
-			return brings(watch.Event{Type: watch.Added, Object: aPod("11", bound)}), nil
-		},
-		func() (watch.Interface, error) {
-			return brings(watch.Event{Type: watch.Bookmark, Object: aPod("15", bound)}), nil
-		},
-		func() (watch.Interface, error) {
-			return brings(watch.Event{Type: watch.Error, Object: &metav1.Status{Code: 410}}), nil
-		},
-		func() (watch.Interface, error) { return nil, errors.New("the API server is down") },
-		func() (watch.Interface, error) {
-			cancel()
-			return brings(), nil
-		},
-	}
-	var noted []types.UID
-	follow(ctx, func(context.Context) (string, error) {
-		lists++
-		if lists == 2 {
-			return "", errors.New("the API server is down")
-		}
-		return fmt.Sprint(lists * 10), nil
-	}, func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
-		opened = append(opened, options.ResourceVersion)
-		return watches[len(opened)-1]()
-	}, func(_ watch.EventType, pod *corev1.Pod) { noted = append(noted, pod.UID) })
-	if want := []string{"10", "11", "15", "30", "40"}; !slices.Equal(opened, want) {
-		t.Errorf("watches from versions %v, want %v", opened, want)
-	}
-	if len(noted) != 1 || noted[0] != thePod {
-		t.Errorf("noted %v, want the one event that is none of a bookmark or an error", noted)
 	}
 }
 

@@ -11,10 +11,11 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+
+	rig "github.com/taintkeeper/taintkeeper/test/rig/observer"
 )
 
 // observer watches nodes, pods and the Lease at the API server itself, and keeps every version that it sees. What a break of
@@ -40,84 +41,31 @@ func newObserver(client kubernetes.Interface, ledger *ledger) *observer {
 // callTimeout bounds one call of this program itself: an API server without etcd answers late.
 const callTimeout = 5 * time.Second
 
-// run observes until the context ends. Errors of list and watch are the outages that it has to survive.
+// run observes until the context ends.
 func (o *observer) run(ctx context.Context) {
 	var group sync.WaitGroup
-	pods, nodes, leases := o.client.CoreV1().Pods(metav1.NamespaceAll), o.client.CoreV1().Nodes(), o.client.CoordinationV1().Leases(metav1.NamespaceSystem)
-	group.Go(func() {
-		follow(ctx, func(ctx context.Context) (string, error) {
-			ctx, cancel := context.WithTimeout(ctx, callTimeout)
-			defer cancel()
-			list, err := pods.List(ctx, metav1.ListOptions{})
-			if err != nil {
-				return "", err
-			}
-			o.listed(list.Items)
-			return list.ResourceVersion, nil
-		}, pods.Watch, o.notePod)
-	})
-	group.Go(func() {
-		follow(ctx, func(ctx context.Context) (string, error) {
-			ctx, cancel := context.WithTimeout(ctx, callTimeout)
-			defer cancel()
-			list, err := nodes.List(ctx, metav1.ListOptions{})
-			if err != nil {
-				return "", err
-			}
-			for i := range list.Items {
-				o.noteNode(watch.Modified, &list.Items[i])
-			}
-			return list.ResourceVersion, nil
-		}, nodes.Watch, o.noteNode)
-	})
-	group.Go(func() { o.followLease(ctx, leases.Get) })
+	group.Go(func() { rig.Follow(ctx, o.client.CoreV1().Pods(metav1.NamespaceAll), podNotes{o}) })
+	group.Go(func() { rig.Follow(ctx, o.client.CoreV1().Nodes(), nodeNotes{o}) })
+	group.Go(func() { o.followLease(ctx, o.client.CoordinationV1().Leases(metav1.NamespaceSystem).Get) })
 	group.Wait()
 }
 
-// follow lists, and watches from there on; a watch that ends is resumed where it ended, as far as the API server can.
-func follow[O runtime.Object](ctx context.Context, list func(context.Context) (string, error),
-	open func(context.Context, metav1.ListOptions) (watch.Interface, error), note func(watch.EventType, O),
-) {
-	const again = 100 * time.Millisecond
-	from := ""
-	for ctx.Err() == nil {
-		if from == "" {
-			var err error
-			if from, err = list(ctx); err != nil {
-				pause(ctx, again)
-				continue
-			}
-		}
-		w, err := open(ctx, metav1.ListOptions{ResourceVersion: from, AllowWatchBookmarks: true})
-		if err != nil {
-			from = ""
-			pause(ctx, again)
-			continue
-		}
-		from = read(w, from, note)
+// podNotes and nodeNotes are what takes down pods and nodes.
+type (
+	podNotes  struct{ *observer }
+	nodeNotes struct{ *observer }
+)
+
+func (o podNotes) Listed(all []*corev1.Pod)                       { o.listed(all) }
+func (o podNotes) Changed(event watch.EventType, pod *corev1.Pod) { o.notePod(event, pod) }
+
+func (o nodeNotes) Listed(all []*corev1.Node) {
+	for _, node := range all {
+		o.noteNode(node)
 	}
 }
 
-// read notes the events of a watch to its end. It returns the version from which to watch on, empty if there is none.
-func read[O runtime.Object](w watch.Interface, from string, note func(watch.EventType, O)) string {
-	defer w.Stop()
-	for event := range w.ResultChan() {
-		if event.Type == watch.Error {
-			return ""
-		}
-		object, ok := event.Object.(O)
-		if !ok {
-			return ""
-		}
-		if meta, ok := event.Object.(metav1.Object); ok {
-			from = meta.GetResourceVersion()
-		}
-		if event.Type != watch.Bookmark {
-			note(event.Type, object)
-		}
-	}
-	return from
-}
+func (o nodeNotes) Changed(_ watch.EventType, node *corev1.Node) { o.noteNode(node) }
 
 func (o *observer) notePod(event watch.EventType, pod *corev1.Pod) {
 	seen := o.now()
@@ -147,11 +95,11 @@ func (o *observer) see(v *version[podFacts], facts podFacts, seen time.Time) {
 }
 
 // listed notes all pods there are: those that are known and not among them are gone.
-func (o *observer) listed(pods []corev1.Pod) {
+func (o *observer) listed(pods []*corev1.Pod) {
 	present := map[types.UID]bool{}
-	for i := range pods {
-		present[pods[i].UID] = true
-		o.notePod(watch.Modified, &pods[i])
+	for _, pod := range pods {
+		present[pod.UID] = true
+		o.notePod(watch.Modified, pod)
 	}
 	seen := o.now()
 	o.mu.Lock()
@@ -163,7 +111,7 @@ func (o *observer) listed(pods []corev1.Pod) {
 	}
 }
 
-func (o *observer) noteNode(_ watch.EventType, node *corev1.Node) {
+func (o *observer) noteNode(node *corev1.Node) {
 	seen := o.now()
 	o.mu.Lock()
 	defer o.mu.Unlock()

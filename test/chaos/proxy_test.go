@@ -77,13 +77,13 @@ func (s *server) count(method string) int {
 }
 
 // newTestProxy is a proxy before a server that does to each call what is planned.
-func newTestProxy(t *testing.T, s *server, planned plan) *proxy {
+func newTestProxy(t *testing.T, s *server, planned plan) *replicaProxy {
 	t.Helper()
 	p, err := newProxy("a", &rest.Config{Host: s.URL}, newWeather(rand.New(rand.NewPCG(1, 1))), newLedger())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = p.close() })
+	t.Cleanup(func() { _ = p.Close() })
 	p.run.Store(1)
 	p.draw = func(*call) plan { return planned }
 	return p
@@ -136,10 +136,10 @@ func TestEachFaultOfACallDoesWhatItSays(t *testing.T) {
 }
 
 // remove deletes a pod through the proxy, with a UID precondition.
-func remove(t *testing.T, p *proxy) (status int, retryAfter string, err error) {
+func remove(t *testing.T, p *replicaProxy) (status int, retryAfter string, err error) {
 	t.Helper()
 	body := `{"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":"1234"}}`
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, p.address+"/api/v1/namespaces/default/pods/pod", strings.NewReader(body))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, p.Access().Host+"/api/v1/namespaces/default/pods/pod", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func remove(t *testing.T, p *proxy) (status int, retryAfter string, err error) {
 	return answer.StatusCode, answer.Header.Get("Retry-After"), err
 }
 
-func checkLedger(t *testing.T, p *proxy, fault faultKind, carriedOut bool, heard int) {
+func checkLedger(t *testing.T, p *replicaProxy, fault faultKind, carriedOut bool, heard int) {
 	t.Helper()
 	c := waitForCall(t, p)
 	if c.kind != deletePod || c.name != "default/pod" || c.uid != "1234" || c.replica != "a" || c.run != 1 {
@@ -170,7 +170,7 @@ func checkLedger(t *testing.T, p *proxy, fault faultKind, carriedOut bool, heard
 	}
 }
 
-func checkFault(t *testing.T, p *proxy, c *call, fault faultKind) {
+func checkFault(t *testing.T, p *replicaProxy, c *call, fault faultKind) {
 	t.Helper()
 	if page := p.ledger.page(); page.injected[fault] != 1 || !slices.Equal(c.faults, []faultKind{fault}) {
 		t.Errorf("counted %v, noted %v, want one %s", page.injected, c.faults, fault)
@@ -178,7 +178,7 @@ func checkFault(t *testing.T, p *proxy, c *call, fault faultKind) {
 }
 
 // waitForCall waits until the ledger has the call, which it gets when the proxy is done with it.
-func waitForCall(t *testing.T, p *proxy) *call {
+func waitForCall(t *testing.T, p *replicaProxy) *call {
 	t.Helper()
 	for {
 		if page := p.ledger.page(); len(page.calls) > 0 {
@@ -192,9 +192,9 @@ func waitForCall(t *testing.T, p *proxy) *call {
 }
 
 // openWatch opens a watch of pods through the proxy, and returns its lines.
-func openWatch(t *testing.T, p *proxy) (status int, lines *bufio.Scanner) {
+func openWatch(t *testing.T, p *replicaProxy) (status int, lines *bufio.Scanner) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.address+"/api/v1/pods?watch=true", http.NoBody)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.Access().Host+"/api/v1/pods?watch=true", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestTheProxyUnderstandsWhatAClientSends(t *testing.T) {
 	s := newServer(t)
 	p := newTestProxy(t, s, plan{})
 	for _, contentType := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
-		config := p.access()
+		config := p.Access()
 		config.ContentType = contentType
 		client, err := kubernetes.NewForConfig(config)
 		if err != nil {

@@ -48,7 +48,7 @@ type replica struct {
 	elect   election
 	flags   []string // that it has besides
 	cluster *localcluster.Cluster
-	proxy   *proxy
+	proxy   *replicaProxy
 	clock   *wallclock.Clock
 	ledger  *ledger
 
@@ -73,7 +73,7 @@ func (r *replica) keep(ctx context.Context) error {
 // live runs one process to its end, and returns how long the replica is down afterwards.
 func (r *replica) live(ctx context.Context, life *life) (time.Duration, error) {
 	process, err := r.cluster.StartTaintkeeper(ctx, localcluster.TaintkeeperConfig{
-		Binary: r.binary, Name: r.name, Access: r.proxy.access(), Env: []string{r.clock.Env()},
+		Binary: r.binary, Name: r.name, Access: r.proxy.Access(), Env: []string{r.clock.Env()},
 		Args: slices.Concat([]string{"--leader-elect=true", "--v=1"}, r.elect.args, r.flags), // --v=1: a line per failed try
 	})
 	if err != nil {

@@ -22,7 +22,6 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
-	"github.com/taintkeeper/taintkeeper/test/rig/observer"
 	"github.com/taintkeeper/taintkeeper/test/wallclock"
 )
 
@@ -204,17 +203,17 @@ func (s *stage) playWithReplicas(ctx context.Context) (calmed, end time.Time, er
 		if err != nil {
 			return calmed, end, err
 		}
-		proxy, err := newProxy(name, access, newWeather(s.source(uint64(i))), s.ledger)
+		behind, err := newProxy(name, access, newWeather(s.source(uint64(i))), s.ledger)
 		if err != nil {
 			return calmed, end, err
 		}
-		defer func() { _ = proxy.close() }() // it serves nobody any more
+		defer func() { _ = behind.Close() }() // it serves nobody any more
 		clock, err := wallclock.New(filepath.Join(s.dir, name+".clock"))
 		if err != nil {
 			return calmed, end, err
 		}
 		defer func() { _ = clock.Close() }() // nobody sets it any more
-		r := &replica{name: name, binary: s.taintkeeper, elect: s.elect, cluster: s.cluster, proxy: proxy, clock: clock, ledger: s.ledger}
+		r := &replica{name: name, binary: s.taintkeeper, elect: s.elect, cluster: s.cluster, proxy: behind, clock: clock, ledger: s.ledger}
 		if s.beside {
 			r.flags = []string{"--coexist"}
 		}

@@ -5,16 +5,18 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/proxy"
 )
 
 // watches are the open watches of one replica: they can be cut, held up and, for a while, refused. Safe for concurrent use.
 type watches struct {
 	ledger *ledger
+	gate   proxy.Gate
 
 	mu           sync.Mutex
 	open         []*watchBody
@@ -24,24 +26,20 @@ type watches struct {
 
 func newWatches(ledger *ledger) *watches { return &watches{ledger: ledger} }
 
-var errCut = errors.New("the watch is cut")
-
 // watchBody is the answer to a watch.
 type watchBody struct {
-	io.ReadCloser
+	*proxy.Stream
+
 	watches *watches
 	stream  *stream
-	cut     chan struct{} // closed when the watch is cut
-	once    sync.Once
 }
 
 // admit makes an answer one that can be cut and held up.
-func (w *watches) admit(c *call, body io.ReadCloser) io.ReadCloser {
+func (w *watches) admit(ctx context.Context, c *call, body io.ReadCloser) io.ReadCloser {
 	b := &watchBody{
-		ReadCloser: body,
-		watches:    w,
-		stream:     &stream{replica: c.replica, run: c.run, kind: c.kind, opened: time.Now()},
-		cut:        make(chan struct{}),
+		Stream:  w.gate.Stream(ctx, body),
+		watches: w,
+		stream:  &stream{replica: c.replica, run: c.run, kind: c.kind, opened: time.Now()},
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -53,45 +51,12 @@ func (w *watches) admit(c *call, body io.ReadCloser) io.ReadCloser {
 	return b
 }
 
-// Read implements io.Reader. What came while the watch is held up, or had begun to come before, is returned afterwards.
-func (b *watchBody) Read(into []byte) (int, error) {
-	n, err := b.ReadCloser.Read(into)
-	for {
-		select {
-		case <-b.cut:
-			return 0, errCut
-		default:
-		}
-		wait := b.watches.held()
-		if wait <= 0 {
-			return n, err
-		}
-		b.wait(wait)
-	}
-}
-
-func (b *watchBody) wait(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-b.cut:
-	}
-}
-
 // Close implements io.Closer.
 func (b *watchBody) Close() error {
-	b.end()
+	err := b.Stream.Close()
 	b.watches.ledger.close(b.stream, time.Now())
 	b.watches.forget(b)
-	return b.ReadCloser.Close()
-}
-
-// end cuts the watch: the replica's connection is closed in the middle of the stream.
-func (b *watchBody) end() {
-	b.once.Do(func() { close(b.cut) })
-	// It ends a read that is waiting for the API server. An error changes nothing.
-	_ = b.ReadCloser.Close()
+	return err
 }
 
 func (w *watches) forget(b *watchBody) {
@@ -106,7 +71,7 @@ func (w *watches) cutSome(pick func(open []*watchBody) []*watchBody) int {
 	picked := slices.Clone(pick(w.open))
 	w.mu.Unlock()
 	for _, b := range picked {
-		b.end()
+		b.Cut()
 	}
 	return len(picked)
 }
@@ -117,15 +82,20 @@ func (w *watches) hold(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.heldUntil = later(w.heldUntil, now.Add(d))
+	w.gate.Hold()
+	time.AfterFunc(d, w.letGo)
 	for _, b := range w.open {
 		w.ledger.stall(b.stream, span{now, w.heldUntil})
 	}
 }
 
-func (w *watches) held() time.Duration {
+// letGo ends the while for which watches are held up, unless it has become longer.
+func (w *watches) letGo() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return time.Until(w.heldUntil)
+	if !time.Now().Before(w.heldUntil) {
+		w.gate.Release()
+	}
 }
 
 // refuse refuses new watches for a while.
@@ -140,6 +110,7 @@ func (w *watches) release() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.heldUntil, w.refusedUntil = time.Time{}, time.Time{}
+	w.gate.Release()
 }
 
 func (w *watches) refused(at time.Time) bool {
@@ -149,7 +120,7 @@ func (w *watches) refused(at time.Time) bool {
 }
 
 // disturb injects faults into the watches as the weather has it, until the context ends.
-func (p *proxy) disturb(ctx context.Context) {
+func (p *replicaProxy) disturb(ctx context.Context) {
 	const look = 250 * time.Millisecond
 	for ctx.Err() == nil {
 		next, ok := p.weather.next()
@@ -166,7 +137,7 @@ func (p *proxy) disturb(ctx context.Context) {
 
 // inject injects one fault into the watches. New ones are refused for a while after all are cut, else it would be noticed by
 // few.
-func (p *proxy) inject(fault faultKind, length time.Duration) {
+func (p *replicaProxy) inject(fault faultKind, length time.Duration) {
 	all := func(open []*watchBody) []*watchBody { return open }
 	switch fault {
 	case cutWatch:
@@ -189,7 +160,7 @@ func (p *proxy) inject(fault faultKind, length time.Duration) {
 }
 
 // one picks one of the open watches, if there are any.
-func (p *proxy) one(open []*watchBody) []*watchBody {
+func (p *replicaProxy) one(open []*watchBody) []*watchBody {
 	if len(open) == 0 {
 		return nil
 	}

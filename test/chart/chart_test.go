@@ -21,21 +21,15 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/config"
 	"github.com/taintkeeper/taintkeeper/test/chart/render"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 const root = "../.."
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func load(t *testing.T) *chartv2.Chart {
 	t.Helper()
 	loaded, err := render.Load(root)
-	must(t, err)
+	await.Must(t, err)
 	return loaded
 }
 
@@ -43,7 +37,7 @@ func load(t *testing.T) *chartv2.Chart {
 func rendered(t *testing.T, v values) render.Templates {
 	t.Helper()
 	templates, err := render.Render(load(t), "kube-system", v.plain())
-	must(t, err)
+	await.Must(t, err)
 	return templates
 }
 
@@ -51,7 +45,7 @@ func rendered(t *testing.T, v values) render.Templates {
 func the[T client.Object](t *testing.T, templates render.Templates, name string) T {
 	t.Helper()
 	objects, err := config.Objects([]byte(templates.Manifest()))
-	must(t, err)
+	await.Must(t, err)
 	for _, object := range objects {
 		if match, ok := object.(T); ok && object.GetName() == name {
 			return match
@@ -178,7 +172,7 @@ func TestTheNotesSayWhatIsOn(t *testing.T) {
 
 func TestTheChartBringsTheCRDOfTheAPI(t *testing.T) {
 	objects, err := config.Objects(config.CRD)
-	must(t, err)
+	await.Must(t, err)
 	want := objects[0].(*apiextensionsv1.CustomResourceDefinition)
 	got := the[*apiextensionsv1.CustomResourceDefinition](t, rendered(t, nil), want.Name)
 	if a, b := mustJSON(t, got.Spec), mustJSON(t, want.Spec); a != b {
@@ -192,7 +186,7 @@ func TestTheChartBringsTheCRDOfTheAPI(t *testing.T) {
 func mustJSON(t *testing.T, value any) string {
 	t.Helper()
 	text, err := json.Marshal(value)
-	must(t, err)
+	await.Must(t, err)
 	return string(text)
 }
 
@@ -200,9 +194,9 @@ func mustJSON(t *testing.T, value any) string {
 // the other way round.
 func TestTheSchemaKnowsEveryValue(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(render.Folder(root), "values.schema.json"))
-	must(t, err)
+	await.Must(t, err)
 	var schema node
-	must(t, json.Unmarshal(text, &schema))
+	await.Must(t, json.Unmarshal(text, &schema))
 	delete(schema.Properties, "global") // of Helm itself
 	compare(t, "", schema, load(t).Values)
 }

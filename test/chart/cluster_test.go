@@ -7,26 +7,17 @@ import (
 	"context"
 	"path/filepath"
 	"testing"
-	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/klog/v2"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
-)
-
-const (
-	// waitLimit is how long a test waits before it gives up.
-	waitLimit = 2 * time.Minute
-	lookAgain = 100 * time.Millisecond
+	"github.com/taintkeeper/taintkeeper/test/rig/suite"
 )
 
 // elsewhere is a namespace that is not kube-system. The audit policy knows it.
@@ -52,21 +43,20 @@ func binaries(root string) string {
 
 func newPlane(t *testing.T, without ...localcluster.Component) *plane {
 	t.Helper()
-	klog.SetLogger(logr.Discard())
-	logf.SetLogger(logr.Discard())
+	suite.SilenceLogs()
 	cluster, err := localcluster.Start(context.WithoutCancel(t.Context()), localcluster.Config{
 		Binaries:      binaries(root),
 		TaintEviction: localcluster.BuiltInOn,
 		Without:       append(without, localcluster.Scheduler),
 		Audit:         auditlog.Changes,
 	})
-	must(t, err)
-	t.Cleanup(func() { must(t, cluster.Stop()) })
+	await.Must(t, err)
+	t.Cleanup(func() { await.Must(t, cluster.Stop()) })
 	p := &plane{Cluster: cluster, audit: auditlog.New(cluster.AuditLog())}
 	p.admin, err = kubernetes.NewForConfig(cluster.AdminConfig())
-	must(t, err)
+	await.Must(t, err)
 	p.objects, err = dynamic.NewForConfig(cluster.AdminConfig())
-	must(t, err)
+	await.Must(t, err)
 	return p
 }
 
@@ -75,26 +65,13 @@ func (p *plane) makeNamespace(t *testing.T, name string) {
 	t.Helper()
 	_, err := p.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) {
-		must(t, err)
+		await.Must(t, err)
 	}
-	eventually(t, "the namespace is complete", func(ctx context.Context) error {
+	await.Eventually(t, "the namespace is complete", func(ctx context.Context) error {
 		if _, err := p.admin.CoreV1().ConfigMaps(name).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{}); err != nil {
 			return err
 		}
 		_, err := p.admin.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
-}
-
-// eventually waits until something holds.
-func eventually(t *testing.T, what string, holds func(context.Context) error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), lookAgain, waitLimit, true, func(ctx context.Context) (bool, error) {
-		last = holds(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("%s: %v", what, last)
-	}
 }

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/openapi"
 
 	"github.com/taintkeeper/taintkeeper/test/chart/render"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
@@ -39,13 +40,13 @@ func TestKubeconformFindsNothingWrong(t *testing.T) {
 		validates.manifest(t, "the chart", object)
 	}
 	files, err := filepath.Glob(filepath.Join(root, "config", "*.yaml"))
-	must(t, err)
+	await.Must(t, err)
 	if len(files) == 0 {
 		t.Error("there are no manifests")
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		must(t, err)
+		await.Must(t, err)
 		for _, document := range documents(t, text) {
 			validates.manifest(t, file, document)
 		}
@@ -71,7 +72,7 @@ func differentObjects(t *testing.T) sets.Set[string] {
 	for _, namespace := range []string{metav1.NamespaceSystem, elsewhere} {
 		combinations(func(v values) {
 			templates, err := render.Render(loaded, namespace, v.plain())
-			must(t, err)
+			await.Must(t, err)
 			different.Insert(strings.Split(templates.Manifest(), "\n---\n")...)
 		})
 	}
@@ -88,7 +89,7 @@ func documents(t *testing.T, manifest []byte) []string {
 		if errors.Is(err, io.EOF) {
 			return all
 		}
-		must(t, err)
+		await.Must(t, err)
 		all = append(all, string(document))
 	}
 }
@@ -97,7 +98,7 @@ func documents(t *testing.T, manifest []byte) []string {
 func documentedRule(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "docs", "node-taint-rules.md"))
-	must(t, err)
+	await.Must(t, err)
 	_, example, _ := strings.Cut(string(text), "```yaml\n")
 	example, _, found := strings.Cut(example, "```")
 	if !found {
@@ -110,11 +111,11 @@ func documentedRule(t *testing.T) string {
 func (p *plane) knowRules(t *testing.T) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(render.Folder(root), "files", "nodetaintrules.yaml"))
-	must(t, err)
+	await.Must(t, err)
 	var definition unstructured.Unstructured
-	must(t, yaml.Unmarshal(text, &definition.Object))
+	await.Must(t, yaml.Unmarshal(text, &definition.Object))
 	_, err = p.objects.Resource(crds).Create(t.Context(), &definition, metav1.CreateOptions{})
-	must(t, err)
+	await.Must(t, err)
 }
 
 // schemas validates manifests by kubeconform.
@@ -124,9 +125,9 @@ type schemas struct{ validator.Validator }
 func (p *plane) schemas(t *testing.T) schemas {
 	t.Helper()
 	client, err := discovery.NewDiscoveryClientForConfig(p.AdminConfig())
-	must(t, err)
+	await.Must(t, err)
 	var published map[string]openapi.GroupVersion
-	eventually(t, "the schema of NodeTaintRule is published", func(context.Context) error {
+	await.Eventually(t, "the schema of NodeTaintRule is published", func(context.Context) error {
 		if published, err = client.OpenAPIV3().Paths(); err == nil && published["apis/taintkeeper.dev/v1alpha1"] == nil {
 			err = errors.New("it is not")
 		}
@@ -135,14 +136,14 @@ func (p *plane) schemas(t *testing.T) schemas {
 	folder := t.TempDir()
 	for name, version := range published {
 		text, err := version.Schema("application/json")
-		must(t, err)
-		must(t, writeSchemas(folder, strings.ReplaceAll(name, "/", "_")+".json", text))
+		await.Must(t, err)
+		await.Must(t, writeSchemas(folder, strings.ReplaceAll(name, "/", "_")+".json", text))
 	}
 	all, err := validator.New([]string{filepath.Join(folder, "{{.Group}}_{{.ResourceAPIVersion}}_{{.ResourceKind}}.json")}, validator.Opts{
 		Strict:    true,
 		SkipKinds: map[string]struct{}{"monitoring.coreos.com/v1/ServiceMonitor": {}}, // of the Prometheus operator, which is not there
 	})
-	must(t, err)
+	await.Must(t, err)
 	return schemas{all}
 }
 

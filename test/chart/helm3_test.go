@@ -17,18 +17,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/test/chart/render"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 // renderedByHelm3 is what Helm 3 makes of the chart, as [render.Render] is what Helm 4 does.
 func renderedByHelm3(t *testing.T, namespace string, v values) render.Templates {
 	t.Helper()
 	loaded, err := helm3loader.Load(render.Folder(root))
-	must(t, err)
+	await.Must(t, err)
 	release := helm3util.ReleaseOptions{Name: "taintkeeper", Namespace: namespace, Revision: 1, IsInstall: true}
 	all, err := helm3util.ToRenderValues(loaded, v.plain(), release, nil)
-	must(t, err)
+	await.Must(t, err)
 	rendered, err := helm3engine.Render(loaded, all)
-	must(t, err)
+	await.Must(t, err)
 	templates := render.Templates{}
 	for name, text := range rendered {
 		if text = strings.TrimSpace(text); text != "" {
@@ -43,7 +44,7 @@ func TestHelm3RendersWhatHelm4Does(t *testing.T) {
 	for _, namespace := range []string{metav1.NamespaceSystem, elsewhere} {
 		combinations(func(v values) {
 			want, err := render.Render(loaded, namespace, v.plain())
-			must(t, err)
+			await.Must(t, err)
 			if diff := cmp.Diff(want, renderedByHelm3(t, namespace, v)); diff != "" {
 				t.Fatalf("%v in %s (-Helm 4 +Helm 3):\n%s", v, namespace, diff)
 			}
@@ -65,7 +66,7 @@ func TestHelm3HasNothingToSayAgainstTheChart(t *testing.T) {
 
 func TestHelm3RefusesValuesThatMakeNoSense(t *testing.T) {
 	loaded, err := helm3loader.Load(render.Folder(root))
-	must(t, err)
+	await.Must(t, err)
 	for name, tt := range map[string]struct {
 		values values
 		says   string

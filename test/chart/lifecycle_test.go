@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/restmapper"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
@@ -38,7 +39,7 @@ func TestTheAPIServerTakesEveryCombinationOfValues(t *testing.T) {
 	p := newPlane(t, localcluster.ControllerManager, localcluster.Kwok)
 	p.knowServiceMonitors(t)
 	_, err := p.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}}, metav1.CreateOptions{})
-	must(t, err)
+	await.Must(t, err)
 	different := differentObjects(t)
 	mapper := p.mapper(t)
 	for object := range different {
@@ -65,9 +66,9 @@ func (p *plane) knowServiceMonitors(t *testing.T) {
 		},
 	}
 	_, err := p.objects.Resource(crds).Create(t.Context(), &unstructured.Unstructured{Object: definition}, metav1.CreateOptions{})
-	must(t, err)
+	await.Must(t, err)
 	monitors := schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: "v1", Resource: "servicemonitors"}
-	eventually(t, "ServiceMonitors are served", func(ctx context.Context) error {
+	await.Eventually(t, "ServiceMonitors are served", func(ctx context.Context) error {
 		_, err := p.objects.Resource(monitors).List(ctx, metav1.ListOptions{})
 		return err
 	})
@@ -81,7 +82,7 @@ var (
 func (p *plane) mapper(t *testing.T) meta.RESTMapper {
 	t.Helper()
 	client, err := discovery.NewDiscoveryClientForConfig(p.AdminConfig())
-	must(t, err)
+	await.Must(t, err)
 	return restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client))
 }
 
@@ -122,7 +123,7 @@ func TestAReleaseIsChangedBackAndForthAndLeavesNoTrace(t *testing.T) {
 			before := p.everything(t.Context(), t)
 			r := p.release(t, tt.namespace, tt.serverSide)
 
-			must(t, r.install(t, nil))
+			await.Must(t, r.install(t, nil))
 			p.checkMode(t, r, shadow)
 
 			r.upgrade(t, enforce)
@@ -165,7 +166,7 @@ func (p *plane) checkMode(t *testing.T, r *release, mode values) {
 		t.Errorf("%v: there is a clock: %t (%v)", mode, found, err)
 	}
 	role, err := p.admin.RbacV1().ClusterRoles().Get(t.Context(), "taintkeeper", metav1.GetOptions{})
-	must(t, err)
+	await.Must(t, err)
 	for _, rule := range role.Rules {
 		changes := slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) })
 		harmless := slices.Contains([]string{"events", "tokenreviews", "subjectaccessreviews"}, rule.Resources[0])
@@ -178,7 +179,7 @@ func (p *plane) checkMode(t *testing.T, r *release, mode values) {
 func (p *plane) uid(t *testing.T, resource schema.GroupVersionResource, name string) types.UID {
 	t.Helper()
 	object, err := p.objects.Resource(resource).Get(t.Context(), name, metav1.GetOptions{})
-	must(t, err)
+	await.Must(t, err)
 	return object.GetUID()
 }
 
@@ -189,13 +190,13 @@ func (p *plane) renew(t *testing.T, r *release) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"2026-01-01T00:00:00Z"}}}`, renewedAnnotation)
 	_, err := p.admin.CoreV1().ServiceAccounts(r.namespace).Patch(t.Context(), clock, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "taintkeeper"})
-	must(t, err)
+	await.Must(t, err)
 }
 
 func (p *plane) renewed(t *testing.T, r *release) string {
 	t.Helper()
 	account, err := p.admin.CoreV1().ServiceAccounts(r.namespace).Get(t.Context(), clock, metav1.GetOptions{})
-	must(t, err)
+	await.Must(t, err)
 	return account.Annotations[renewedAnnotation]
 }
 
@@ -203,13 +204,13 @@ func (p *plane) renewed(t *testing.T, r *release) string {
 func (p *plane) everything(ctx context.Context, t *testing.T) sets.Set[string] {
 	t.Helper()
 	client, err := discovery.NewDiscoveryClientForConfig(p.AdminConfig())
-	must(t, err)
+	await.Must(t, err)
 	groups, err := client.ServerPreferredResources()
-	must(t, err)
+	await.Must(t, err)
 	all := sets.New[string]()
 	for _, resources := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "delete"}}, groups) {
 		version, err := schema.ParseGroupVersion(resources.GroupVersion)
-		must(t, err)
+		await.Must(t, err)
 		for _, resource := range resources.APIResources {
 			if resource.Kind != "Event" {
 				all = all.Union(p.names(ctx, t, version.WithResource(resource.Name)))
@@ -225,7 +226,7 @@ func (p *plane) names(ctx context.Context, t *testing.T, resource schema.GroupVe
 	if apierrors.IsNotFound(err) {
 		return nil // it was just removed
 	}
-	must(t, err)
+	await.Must(t, err)
 	names := sets.New[string]()
 	for _, object := range objects.Items {
 		names.Insert(fmt.Sprintf("%s %s/%s", object.GetKind(), object.GetNamespace(), object.GetName()))
@@ -236,7 +237,7 @@ func (p *plane) names(ctx context.Context, t *testing.T, resource schema.GroupVe
 // checkLeft checks that nothing is left but what there was before, and what is documented.
 func (p *plane) checkLeft(t *testing.T, before sets.Set[string], documented ...string) {
 	t.Helper()
-	eventually(t, "the uninstall is complete", func(ctx context.Context) error {
+	await.Eventually(t, "the uninstall is complete", func(ctx context.Context) error {
 		left := p.everything(ctx, t).Difference(before)
 		if !left.Equal(sets.New(documented...)) {
 			return fmt.Errorf("what is left is %q, want %q", sets.List(left), documented)
@@ -248,8 +249,8 @@ func (p *plane) checkLeft(t *testing.T, before sets.Set[string], documented ...s
 // remove removes what an uninstall leaves, as the README of the chart says.
 func (p *plane) remove(t *testing.T) {
 	t.Helper()
-	must(t, p.objects.Resource(crds).Delete(t.Context(), crd, metav1.DeleteOptions{}))
-	eventually(t, "the resource is gone", func(ctx context.Context) error {
+	await.Must(t, p.objects.Resource(crds).Delete(t.Context(), crd, metav1.DeleteOptions{}))
+	await.Eventually(t, "the resource is gone", func(ctx context.Context) error {
 		_, err := p.objects.Resource(crds).Get(ctx, crd, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("it is there: %w", err)
@@ -261,8 +262,8 @@ func (p *plane) remove(t *testing.T) {
 func TestHelmRefusesASecondReleaseInTheCluster(t *testing.T) {
 	p := newPlane(t, localcluster.ControllerManager, localcluster.Kwok)
 	_, err := p.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}}, metav1.CreateOptions{})
-	must(t, err)
-	must(t, p.release(t, metav1.NamespaceSystem, true).install(t, nil))
+	await.Must(t, err)
+	await.Must(t, p.release(t, metav1.NamespaceSystem, true).install(t, nil))
 	if err := p.release(t, elsewhere, true).install(t, nil); err == nil || !strings.Contains(err.Error(), "cannot be imported into the current release") {
 		t.Errorf("it says %v", err)
 	}

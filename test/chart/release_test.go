@@ -11,6 +11,8 @@ import (
 	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/kube"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 // release is the release taintkeeper in a cluster, as Helm keeps it.
@@ -24,11 +26,11 @@ type release struct {
 func (p *plane) release(t *testing.T, namespace string, serverSide bool) *release {
 	t.Helper()
 	kubeconfig, err := p.Kubeconfig("helm", p.AdminConfig())
-	must(t, err)
+	await.Must(t, err)
 	flags := genericclioptions.NewConfigFlags(false)
 	flags.KubeConfig, flags.Namespace, flags.CacheDir = &kubeconfig, &namespace, new(t.TempDir())
 	config := action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler))
-	must(t, config.Init(flags, namespace, ""))
+	await.Must(t, config.Init(flags, namespace, ""))
 	return &release{config, namespace, serverSide}
 }
 
@@ -48,7 +50,7 @@ func (r *release) upgrade(t *testing.T, v values) {
 	upgrade.Namespace, upgrade.ResetThenReuseValues = r.namespace, true
 	upgrade.ServerSideApply, upgrade.WaitStrategy = strconv.FormatBool(r.serverSide), kube.HookOnlyStrategy
 	_, err := upgrade.Run("taintkeeper", load(t), v.plain())
-	must(t, err)
+	await.Must(t, err)
 }
 
 // rollback goes back to what the release was when it had a revision.
@@ -57,7 +59,7 @@ func (r *release) rollback(t *testing.T, revision int) {
 	rollback := action.NewRollback(r.config)
 	rollback.Version = revision
 	rollback.ServerSideApply, rollback.WaitStrategy = strconv.FormatBool(r.serverSide), kube.HookOnlyStrategy
-	must(t, rollback.Run("taintkeeper"))
+	await.Must(t, rollback.Run("taintkeeper"))
 }
 
 func (r *release) uninstall(t *testing.T) {
@@ -65,5 +67,5 @@ func (r *release) uninstall(t *testing.T) {
 	uninstall := action.NewUninstall(r.config)
 	uninstall.WaitStrategy = kube.HookOnlyStrategy
 	_, err := uninstall.Run("taintkeeper")
-	must(t, err)
+	await.Must(t, err)
 }

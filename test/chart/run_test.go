@@ -26,11 +26,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/taintkeeper/taintkeeper/config"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
 const (
@@ -46,9 +47,9 @@ const (
 func TestWhatIsInstalledEvictsInThePlaceOfTheBuiltIn(t *testing.T) {
 	p := newPlane(t)
 	p.makeNamespace(t, elsewhere)
-	must(t, p.AddNodes(t.Context(), localcluster.NodeSpec{Name: "first"}, localcluster.NodeSpec{Name: "second"}))
+	await.Must(t, p.AddNodes(t.Context(), localcluster.NodeSpec{Name: "first"}, localcluster.NodeSpec{Name: "second"}))
 	r := p.release(t, elsewhere, true)
-	must(t, r.install(t, enforce))
+	await.Must(t, r.install(t, enforce))
 	token := p.token(t, "taintkeeper")
 	metrics := guarded(t)
 	keeper := p.start(t, token, metrics)
@@ -62,11 +63,11 @@ func TestWhatIsInstalledEvictsInThePlaceOfTheBuiltIn(t *testing.T) {
 	p.checkRefused(t, "first")
 	p.checkMetrics(t, metrics, "/metrics")
 
-	must(t, keeper.Stop())
+	await.Must(t, keeper.Stop())
 	p.checkRights(t)
 	p.checkClock(t)
 	r.uninstall(t)
-	eventually(t, "the built-in is free again", p.markAsBuiltIn)
+	await.Eventually(t, "the built-in is free again", p.markAsBuiltIn)
 	p.makePods(t, "second", 1)
 	p.taint(t, "second")
 	p.waitGone(t, "second")
@@ -77,8 +78,8 @@ func TestWhatIsInstalledEvictsInThePlaceOfTheBuiltIn(t *testing.T) {
 func TestWhatIsInstalledFirstChangesNothing(t *testing.T) {
 	p := newPlane(t)
 	p.makeNamespace(t, elsewhere)
-	must(t, p.AddNodes(t.Context(), localcluster.NodeSpec{Name: "first"}))
-	must(t, p.release(t, elsewhere, true).install(t, nil))
+	await.Must(t, p.AddNodes(t.Context(), localcluster.NodeSpec{Name: "first"}))
+	await.Must(t, p.release(t, elsewhere, true).install(t, nil))
 	metrics := guarded(t)
 	keeper := p.start(t, p.token(t, "taintkeeper"), metrics)
 	p.checkMetrics(t, metrics, "/metrics", "/shadow")
@@ -87,10 +88,10 @@ func TestWhatIsInstalledFirstChangesNothing(t *testing.T) {
 	p.taint(t, "first")
 	p.waitGone(t, "first")
 	p.checkEvictedBy(t, "first", builtIn)
-	must(t, keeper.Stop())
+	await.Must(t, keeper.Stop())
 
 	objects, err := config.Objects([]byte(rendered(t, nil).Manifest()))
-	must(t, err)
+	await.Must(t, err)
 	calls := p.audit.All(t, auditlog.By(us))
 	p.checkRights(t)
 	for _, right := range auditlog.UnusedRights(objects, calls) {
@@ -113,7 +114,7 @@ var questions = []string{"tokenreviews", "subjectaccessreviews", "selfsubjectacc
 func (p *plane) token(t *testing.T, account string) string {
 	t.Helper()
 	request, err := p.admin.CoreV1().ServiceAccounts(elsewhere).CreateToken(t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	must(t, err)
+	await.Must(t, err)
 	return request.Status.Token
 }
 
@@ -133,12 +134,12 @@ func (p *plane) start(t *testing.T, token, metrics string) *localcluster.Taintke
 		t.Fatalf("build taintkeeper: %v\n%s", err, output)
 	}
 	d, err := p.admin.AppsV1().Deployments(elsewhere).Get(t.Context(), "taintkeeper", metav1.GetOptions{})
-	must(t, err)
+	await.Must(t, err)
 	keeper, err := p.StartTaintkeeper(t.Context(), localcluster.TaintkeeperConfig{
 		Binary: binary, Access: p.access(token), Granted: true,
 		Args: append(arguments(d), "--leader-elect", "--metrics-bind-address="+metrics),
 	})
-	must(t, err)
+	await.Must(t, err)
 	return keeper
 }
 
@@ -153,10 +154,10 @@ func arguments(d *appsv1.Deployment) []string {
 func guarded(t *testing.T) string {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
+	await.Must(t, err)
 	defer listener.Close()
 	_, port, err := net.SplitHostPort(listener.Addr().String())
-	must(t, err)
+	await.Must(t, err)
 	return net.JoinHostPort("LOCALHOST", port)
 }
 
@@ -165,17 +166,17 @@ func (p *plane) checkMetrics(t *testing.T, address string, paths ...string) {
 	t.Helper()
 	const reader = "reader"
 	_, err := p.admin.CoreV1().ServiceAccounts(elsewhere).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: reader}}, metav1.CreateOptions{})
-	must(t, err)
+	await.Must(t, err)
 	_, err = p.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: reader},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "taintkeeper-metrics-reader"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: elsewhere, Name: reader}},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	await.Must(t, err)
 	for account, want := range map[string]int{reader: http.StatusOK, "default": http.StatusForbidden} {
 		token := p.token(t, account)
 		for _, path := range paths {
-			eventually(t, account+" is answered by what its rights say", func(ctx context.Context) error {
+			await.Eventually(t, account+" is answered by what its rights say", func(ctx context.Context) error {
 				if got, err := scrape(ctx, address+path, token); err != nil || got != want {
 					return fmt.Errorf("%s: status %d, want %d: %w", path, got, want, err)
 				}
@@ -204,13 +205,13 @@ func scrape(ctx context.Context, url, token string) (int, error) {
 func (p *plane) checkPriority(t *testing.T, token string) {
 	t.Helper()
 	flow, err := p.admin.FlowcontrolV1().FlowSchemas().Get(t.Context(), "taintkeeper", metav1.GetOptions{})
-	must(t, err)
+	await.Must(t, err)
 	level, err := p.admin.FlowcontrolV1().PriorityLevelConfigurations().Get(t.Context(), "workload-high", metav1.GetOptions{})
-	must(t, err)
+	await.Must(t, err)
 	config := p.access(token)
 	client, err := rest.HTTPClientFor(config)
-	must(t, err)
-	eventually(t, "calls have the priority level workload-high", func(ctx context.Context) error {
+	await.Must(t, err)
+	await.Eventually(t, "calls have the priority level workload-high", func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+"/api/v1/nodes/first", http.NoBody)
 		if err != nil {
 			return err
@@ -233,8 +234,8 @@ func (p *plane) checkPriority(t *testing.T, token string) {
 // waitHeldOff waits until the API server refuses what the built-in does.
 func (p *plane) waitHeldOff(t *testing.T) {
 	t.Helper()
-	must(t, p.makePod(t.Context(), "probe", "first"))
-	eventually(t, "the policy holds the built-in off", func(ctx context.Context) error {
+	await.Must(t, p.makePod(t.Context(), "probe", "first"))
+	await.Eventually(t, "the policy holds the built-in off", func(ctx context.Context) error {
 		if err := p.markAsBuiltIn(ctx); !apierrors.IsForbidden(err) {
 			return fmt.Errorf("a mark is answered by %w", errors.Join(err, errNotRefused))
 		}
@@ -268,27 +269,19 @@ func (p *plane) makePod(ctx context.Context, name, node string) error {
 func (p *plane) makePods(t *testing.T, node string, number int) {
 	t.Helper()
 	for i := range number {
-		must(t, p.makePod(t.Context(), fmt.Sprintf("%s-%d", node, i), node))
+		await.Must(t, p.makePod(t.Context(), fmt.Sprintf("%s-%d", node, i), node))
 	}
 }
 
 func (p *plane) taint(t *testing.T, name string) {
 	t.Helper()
-	nodes := p.admin.CoreV1().Nodes()
-	must(t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		node, err := nodes.Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoExecute})
-		_, err = nodes.Update(t.Context(), node, metav1.UpdateOptions{})
-		return err
-	}))
+	_, err := scene.Taint(t.Context(), p.admin, name, scene.NoExecute("maintenance"))
+	await.Must(t, err)
 }
 
 func (p *plane) waitGone(t *testing.T, node string) {
 	t.Helper()
-	eventually(t, "all pods have left node "+node, func(ctx context.Context) error {
+	await.Eventually(t, "all pods have left node "+node, func(ctx context.Context) error {
 		left, err := p.admin.CoreV1().Pods(workloads).List(ctx, metav1.ListOptions{LabelSelector: "on=" + node})
 		if err == nil && len(left.Items) > 0 {
 			err = fmt.Errorf("%d are there", len(left.Items))

@@ -10,24 +10,19 @@ package cli
 import (
 	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"testing"
 
-	"github.com/go-logr/logr"
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/taintkeeper/taintkeeper/internal/cli"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/suite"
 )
 
 // What all tests share, set once.
@@ -55,34 +50,15 @@ func env(streams genericiooptions.IOStreams) cli.Env {
 type tests struct{ *testing.M }
 
 // Run implements testscript.TestingM.
-func (m tests) Run() int {
-	klog.SetLogger(logr.Discard())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // there is no test yet
-	defer stop()
-	code, err := 1, start(ctx)
-	if err == nil {
-		code = m.M.Run()
-	}
-	if cluster != nil {
-		err = errors.Join(err, cluster.Stop())
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "start and stop what the tests of the commands share:", err)
-		return 1
-	}
-	return code
-}
+func (m tests) Run() int { return suite.Run(m.M, start) }
 
-func start(ctx context.Context) error {
+func start(ctx context.Context, shared *suite.Suite) error {
 	var err error
-	cluster, err = localcluster.Start(context.WithoutCancel(ctx), localcluster.Config{
+	cluster, admin, err = shared.StartCluster(ctx, localcluster.Config{
 		TaintEviction: localcluster.BuiltInOn,
 		Without:       []localcluster.Component{localcluster.Scheduler},
 	})
 	if err != nil {
-		return err
-	}
-	if admin, err = kubernetes.NewForConfig(cluster.AdminConfig()); err != nil {
 		return err
 	}
 	kubeconfig, err = cluster.Kubeconfig("person", cluster.AdminConfig())

@@ -5,6 +5,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -24,32 +25,20 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
 	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
-
-const (
-	waitLimit = time.Minute
-	lookAgain = 50 * time.Millisecond
-)
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // newNode adds a node for one test.
 func newNode(t *testing.T) string {
 	t.Helper()
 	name := fmt.Sprintf("n%d", time.Now().UnixNano())
-	must(t, cluster.AddNodes(t.Context(), localcluster.NodeSpec{Name: name}))
+	await.Must(t, cluster.AddNodes(t.Context(), localcluster.NodeSpec{Name: name}))
 	t.Cleanup(func() {
-		must(t, admin.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}))
+		await.Must(t, admin.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}))
 	})
 	return name
 }
@@ -59,7 +48,7 @@ func newPod(t *testing.T, node, name string, edits ...func(*corev1.Pod)) {
 	t.Helper()
 	pods := admin.CoreV1().Pods(metav1.NamespaceDefault)
 	_, err := pods.Create(t.Context(), localcluster.NewPod(node+name, node, edits...), metav1.CreateOptions{})
-	must(t, err)
+	await.Must(t, err)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		_, _ = pods.Patch(ctx, node+name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}) // it may be gone
@@ -71,7 +60,7 @@ func isThere(t *testing.T, node, name string) bool {
 	t.Helper()
 	_, err := admin.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), node+name, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
-		must(t, err)
+		await.Must(t, err)
 	}
 	return err == nil
 }
@@ -85,7 +74,7 @@ func tolerating(seconds int64) func(*corev1.Pod) {
 func getNode(t *testing.T, name string) *corev1.Node {
 	t.Helper()
 	node, err := admin.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
-	must(t, err)
+	await.Must(t, err)
 	return node
 }
 
@@ -127,7 +116,7 @@ func TestWaitReturnsWhenTheLastPodHasLeft(t *testing.T) {
 	})
 	began := time.Now().Truncate(time.Second)
 	out, errOut, err := run(t, kubeconfig, "taint", node, "m=1:NoExecute", "--yes", "--wait", "--timeout=1m")
-	must(t, err)
+	await.Must(t, err)
 	mustSay(t, out, "node/"+node+" tainted\n")
 	mustSay(t, errOut, "2 of 3 pods on 1 node leave, 1 at once, 1 more within 3s.\n", "All pods have left that have to.\n")
 	if took := time.Since(began); took < 3*time.Second {
@@ -161,7 +150,7 @@ func TestForTakesOffWhatItSet(t *testing.T) {
 	node := newNode(t)
 	began := time.Now()
 	_, errOut, err := run(t, kubeconfig, "taint", node, "m:NoSchedule", "n:NoExecute", "--yes", "--for=2s", "--stay")
-	must(t, err)
+	await.Must(t, err)
 	if took := time.Since(began); took < 2*time.Second {
 		t.Errorf("it takes %s", took)
 	}
@@ -181,15 +170,18 @@ func TestForThatIsInterruptedLeavesTheTaintAndSaysSo(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	must(t, wait.PollUntilContextTimeout(ctx, lookAgain, waitLimit, true, func(ctx context.Context) (bool, error) {
+	await.Eventually(t, "the node is tainted", func(ctx context.Context) error {
 		read, err := admin.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-		return err == nil && len(read.Spec.Taints) > 0, err
-	}))
+		if err == nil && len(read.Spec.Taints) == 0 {
+			err = errors.New("it is not")
+		}
+		return err
+	})
 	stop()
 	running.Wait()
 	mustHave(t, node, "m:NoSchedule")
 	_, _, err := run(t, kubeconfig, "untaint", node, "m:NoSchedule-", "--yes")
-	must(t, err)
+	await.Must(t, err)
 	mustHave(t, node)
 }
 
@@ -214,19 +206,19 @@ func TestATaintThatSomebodyElseSetsAtTheSameTimeIsNotLost(t *testing.T) {
 	t.Parallel()
 	node := newNode(t)
 	target, err := url.Parse(cluster.AdminConfig().Host)
-	must(t, err)
+	await.Must(t, err)
 	transport, err := rest.TransportFor(cluster.AdminConfig())
-	must(t, err)
+	await.Must(t, err)
 	proxy := &interferer{ReverseProxy: &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport,
 	}, node: node}
 	server := httptest.NewServer(proxy)
 	defer server.Close()
 	through, err := cluster.Kubeconfig("through-"+node, &rest.Config{Host: server.URL})
-	must(t, err)
+	await.Must(t, err)
 	_, errOut, err := run(t, through, "taint", node, "ours:NoSchedule", "--yes")
-	must(t, err)
-	must(t, proxy.err)
+	await.Must(t, err)
+	await.Must(t, proxy.err)
 	mustSay(t, errOut, "The taints of node "+node+" have changed meanwhile, so this is planned again.\n")
 	mustHave(t, node, "ours:NoSchedule", "theirs:NoSchedule")
 }
@@ -235,7 +227,7 @@ func TestTheServersDryRunChangesNothing(t *testing.T) {
 	t.Parallel()
 	node := newNode(t)
 	out, _, err := run(t, kubeconfig, "taint", node, "m:NoExecute", "--dry-run=server", "-o", "yaml")
-	must(t, err)
+	await.Must(t, err)
 	mustSay(t, out, "kind: Node\n", "effect: NoExecute\n", "key: m\n", "timeAdded: ")
 	mustHave(t, node)
 }
@@ -250,7 +242,7 @@ func TestARightThatIsMissingIsNamed(t *testing.T) {
 
 	tainter := as(t, "tainter-"+node, rbacv1.PolicyRule{Verbs: []string{"get", "list", "patch"}, APIGroups: []string{""}, Resources: []string{"nodes"}})
 	_, errOut, err := run(t, tainter, "taint", node, "m:NoExecute", "--yes")
-	must(t, err)
+	await.Must(t, err)
 	mustSay(t, errOut, "Note: You may not list pods, so nobody can say who leaves.\n")
 	mustHave(t, node, "m:NoExecute")
 }
@@ -259,17 +251,17 @@ func TestARightThatIsMissingIsNamed(t *testing.T) {
 func as(t *testing.T, user string, rule rbacv1.PolicyRule) string {
 	t.Helper()
 	config, err := cluster.ConfigFor(user)
-	must(t, err)
+	await.Must(t, err)
 	path, err := cluster.Kubeconfig(user, config)
-	must(t, err)
+	await.Must(t, err)
 	_, err = admin.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{})
-	must(t, err)
+	await.Must(t, err)
 	_, err = admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: user},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	await.Must(t, err)
 	return path
 }
 
@@ -277,7 +269,7 @@ func as(t *testing.T, user string, rule rbacv1.PolicyRule) string {
 func TestScripts(t *testing.T) {
 	node := newNode(t)
 	complete, err := filepath.Abs("../../cmd/kubectl-taintkeeper/kubectl_complete-taintkeeper")
-	must(t, err)
+	await.Must(t, err)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,

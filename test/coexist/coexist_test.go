@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
@@ -86,7 +87,7 @@ func TestOnceTheClockIsStaleTheBuiltInEvictsEveryPodHoweverItIsMarked(t *testing
 		} {
 			t.Run("renewed "+name, func(t *testing.T) {
 				s := newScene(t)
-				must(t, s.setClock(t.Context(), &at))
+				await.Must(t, s.setClock(t.Context(), &at))
 				pods := s.markedPods(t)
 				s.taint(t)
 				for _, pod := range pods {
@@ -108,8 +109,8 @@ func TestAMarkOfTheBuiltInsIsRewrittenWhenWeTakeOver(t *testing.T) {
 	s := newScene(t)
 	pod := s.pod(t, "stays", 3600, condition("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"))
 	s.keeper(t, "taintkeeper")
-	eventually(t, "the mark is ours", func(ctx context.Context) error {
-		live, err := admin.CoreV1().Pods(s.namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	await.Eventually(t, "the mark is ours", func(ctx context.Context) error {
+		live, err := admin.CoreV1().Pods(s.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -137,9 +138,9 @@ func TestNoRestartOfTheAPIServerLetsTheBuiltInEvict(t *testing.T) {
 			stop = cluster.KillAPIServer
 		}
 		stopped := time.Now()
-		must(t, stop(t.Context()))
-		must(t, cluster.StartAPIServer(t.Context()))
-		eventually(t, "the eviction clock is renewed again", func(ctx context.Context) error {
+		await.Must(t, stop(t.Context()))
+		await.Must(t, cluster.StartAPIServer(t.Context()))
+		await.Eventually(t, "the eviction clock is renewed again", func(ctx context.Context) error {
 			return s.checkClock(ctx, func(age time.Duration) bool { return age < time.Since(stopped)-time.Second })
 		})
 	}
@@ -159,8 +160,8 @@ func TestWhenTheLeaderIsKilledItsStandbyGoesOnAndWhenBothAreTheBuiltInDoes(t *te
 	standby, err := cluster.StartTaintkeeper(t.Context(), localcluster.TaintkeeperConfig{
 		Binary: binary, Name: "standby", Coexist: true, Args: election(),
 	})
-	must(t, err)
-	t.Cleanup(func() { must(t, standby.Kill()) })
+	await.Must(t, err)
+	t.Cleanup(func() { await.Must(t, standby.Kill()) })
 
 	// One is due every second while the standby takes over.
 	var tolerate []int64
@@ -170,15 +171,15 @@ func TestWhenTheLeaderIsKilledItsStandbyGoesOnAndWhenBothAreTheBuiltInDoes(t *te
 	first := s.pods(t, "first", tolerate...)
 	s.taint(t)
 	s.leavesBy(t, first[2], byUs)
-	must(t, leader.Kill())
+	await.Must(t, leader.Kill())
 	for _, pod := range first {
 		s.leavesBy(t, pod, byUs)
 	}
 	s.untouchedByBuiltIn(t)
 
-	must(t, standby.Kill())
+	await.Must(t, standby.Kill())
 	s.changeTaints(t, func([]corev1.Taint) []corev1.Taint { return nil })
-	until(t, time.Now().Add(validFor+5*time.Second))
+	await.Until(t, time.Now().Add(validFor+5*time.Second))
 	second := s.pods(t, "second", 0, 0)
 	s.taint(t)
 	for _, pod := range second {
@@ -201,11 +202,13 @@ func TestWhenTheLeaderIsKilledItsStandbyGoesOnAndWhenBothAreTheBuiltInDoes(t *te
 
 func TestACleanShutdownHandsOverduePodsBackAtOnce(t *testing.T) {
 	s := newScene(t)
-	must(t, s.protect(t))
-	keeper := s.keeper(t, "taintkeeper")
 	pod := s.pod(t, "kept", 0)
+	allow, err := s.RefuseDeletes(t.Context(), pod)
+	await.Must(t, err)
+	t.Cleanup(func() { await.Must(t, allow()) })
+	keeper := s.keeper(t, "taintkeeper")
 	s.taint(t)
-	eventually(t, "our delete is refused", func(context.Context) error {
+	await.Eventually(t, "our delete is refused", func(context.Context) error {
 		if len(s.calls(t, byUs, auditlog.Deletes, of(pod))) == 0 {
 			return fmt.Errorf("the calls about it: %v", s.calls(t, of(pod)))
 		}
@@ -213,8 +216,8 @@ func TestACleanShutdownHandsOverduePodsBackAtOnce(t *testing.T) {
 	})
 	s.untouchedByBuiltIn(t)
 	s.triedByBuiltIn(t, pod)
-	must(t, keeper.Stop())
-	eventually(t, "the built-in tries again", func(context.Context) error {
+	await.Must(t, keeper.Stop())
+	await.Eventually(t, "the built-in tries again", func(context.Context) error {
 		if len(s.calls(t, byBuiltIn, auditlog.StatusPatches, auditlog.Accepted, of(pod))) == 0 {
 			return fmt.Errorf("the calls about it: %v", s.calls(t, byBuiltIn, of(pod)))
 		}
@@ -230,7 +233,7 @@ func TestNodeHealthIsLeftOutBesideTheBuiltInAndEvictionsGoOn(t *testing.T) {
 	s.cordoned(t)
 	keeper := s.keeper(t, "taintkeeper", "--controllers=*")
 	log, err := os.ReadFile(keeper.LogPath())
-	must(t, err)
+	await.Must(t, err)
 	if !strings.Contains(string(log), "Node-health is left out") {
 		t.Errorf("it does not say that node-health is left out:\n%s", log)
 	}

@@ -10,26 +10,17 @@ package coexist
 
 import (
 	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"os"
-	"os/exec"
-	"os/signal"
-	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/klog/v2"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/suite"
 )
 
 // What all tests share, set once by TestMain.
@@ -40,52 +31,18 @@ var (
 	audit   *auditlog.Log
 )
 
-const (
-	// validFor is how long a renewal keeps the built-in from evicting.
-	validFor = 30 * time.Second
-	// waitLimit is how long a test waits before it gives up, lookAgain how often it looks.
-	waitLimit = time.Minute
-	lookAgain = 50 * time.Millisecond
-)
+// validFor is how long a renewal keeps the built-in from evicting.
+const validFor = 30 * time.Second
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	flag.Parse()
-	klog.SetLogger(logr.Discard())
-	logf.SetLogger(logr.Discard())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // there is no test yet
-	defer stop()
-	dir, err := os.MkdirTemp("", "taintkeeper-coexist-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	code := 1
-	if err = start(ctx, dir); err == nil {
-		code = m.Run()
-	}
-	if cluster != nil {
-		err = errors.Join(err, cluster.Stop())
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "start and stop what the tests of coexistence share:", err)
-		return 1
-	}
-	return code
-}
+func TestMain(m *testing.M) { os.Exit(suite.Run(m, start)) }
 
 // start builds the binary of these sources and starts a cluster whose built-in controllers are all on.
-func start(ctx context.Context, dir string) error {
-	binary = filepath.Join(dir, "taintkeeper")
-	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "github.com/taintkeeper/taintkeeper/cmd/taintkeeper")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build taintkeeper: %w\n%s", err, output)
-	}
+func start(ctx context.Context, shared *suite.Suite) error {
 	var err error
-	cluster, err = localcluster.Start(context.WithoutCancel(ctx), localcluster.Config{
+	if binary, err = suite.Build(ctx, shared.Dir, "taintkeeper"); err != nil {
+		return err
+	}
+	cluster, admin, err = shared.StartCluster(ctx, localcluster.Config{
 		TaintEviction: localcluster.BuiltInOn,
 		Without:       []localcluster.Component{localcluster.Scheduler},
 		Audit:         auditlog.Changes,
@@ -94,9 +51,6 @@ func start(ctx context.Context, dir string) error {
 		return err
 	}
 	audit = auditlog.New(cluster.AuditLog())
-	if admin, err = kubernetes.NewForConfig(cluster.AdminConfig()); err != nil {
-		return err
-	}
 	_, err = admin.RbacV1().ClusterRoleBindings().Create(ctx, rightsOfAllControllers(), metav1.CreateOptions{})
 	return err
 }

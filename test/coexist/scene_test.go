@@ -4,9 +4,7 @@
 package coexist
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,14 +12,15 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
 const (
@@ -40,7 +39,7 @@ func withBothCredentials(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	for name, use := range map[string]string{asServiceAccount: "true", asItself: "false"} {
 		t.Run("the built-in is "+name, func(t *testing.T) {
-			must(t, cluster.RestartControllerManager(t.Context(), localcluster.ControllerManagerConfig{
+			await.Must(t, cluster.RestartControllerManager(t.Context(), localcluster.ControllerManagerConfig{
 				Args: []string{"--use-service-account-credentials=" + use},
 			}))
 			test(t)
@@ -50,21 +49,23 @@ func withBothCredentials(t *testing.T, test func(t *testing.T)) {
 
 // scene is what one test has for itself.
 type scene struct {
-	node, namespace string
+	rig.Scene
+
+	node string
 }
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	node := fmt.Sprintf("n%d", time.Now().UnixNano())
-	must(t, cluster.AddNodes(t.Context(), localcluster.NodeSpec{Name: node}))
-	namespace, err := admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
-	must(t, err)
-	s := &scene{node: node, namespace: namespace.Name}
+	await.Must(t, cluster.AddNodes(t.Context(), localcluster.NodeSpec{Name: node}))
+	made, err := rig.New(t.Context(), admin, "test-"+node)
+	await.Must(t, err)
+	s := &scene{Scene: made, node: node}
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
-		must(t, admin.CoreV1().Namespaces().Delete(ctx, s.namespace, metav1.DeleteOptions{}))
-		must(t, admin.CoreV1().Nodes().Delete(ctx, s.node, metav1.DeleteOptions{}))
-		must(t, s.setClock(ctx, nil))
+		await.Must(t, client.IgnoreNotFound(admin.CoreV1().Namespaces().Delete(ctx, s.Namespace, metav1.DeleteOptions{})))
+		await.Must(t, client.IgnoreNotFound(admin.CoreV1().Nodes().Delete(ctx, s.node, metav1.DeleteOptions{})))
+		await.Must(t, client.IgnoreNotFound(s.setClock(ctx, nil)))
 	})
 	return s
 }
@@ -75,9 +76,9 @@ func (s *scene) keeper(t *testing.T, name string, args ...string) *localcluster.
 	keeper, err := cluster.StartTaintkeeper(t.Context(), localcluster.TaintkeeperConfig{
 		Binary: binary, Name: name, Coexist: true, Args: args,
 	})
-	must(t, err)
-	t.Cleanup(func() { must(t, keeper.Kill()) })
-	eventually(t, "the eviction clock is renewed", func(ctx context.Context) error {
+	await.Must(t, err)
+	t.Cleanup(func() { await.Must(t, keeper.Kill()) })
+	await.Eventually(t, "the eviction clock is renewed", func(ctx context.Context) error {
 		return s.checkClock(ctx, func(age time.Duration) bool { return age < validFor/2 })
 	})
 	return keeper
@@ -113,9 +114,9 @@ func (s *scene) setClock(ctx context.Context, at *time.Time) error {
 func (s *scene) holdOff(t *testing.T) {
 	t.Helper()
 	now := time.Now()
-	must(t, cluster.InstallCoexistence(t.Context()))
-	must(t, s.setClock(t.Context(), &now))
-	must(t, cluster.WaitHeldOff(t.Context()))
+	await.Must(t, cluster.InstallCoexistence(t.Context()))
+	await.Must(t, s.setClock(t.Context(), &now))
+	await.Must(t, cluster.WaitHeldOff(t.Context()))
 }
 
 // pods creates pods on the node that tolerate its taint for so many seconds each.
@@ -130,22 +131,18 @@ func (s *scene) pods(t *testing.T, prefix string, tolerate ...int64) []*corev1.P
 
 func (s *scene) pod(t *testing.T, name string, seconds int64, conditions ...corev1.PodCondition) *corev1.Pod {
 	t.Helper()
-	pod, err := admin.CoreV1().Pods(s.namespace).Create(t.Context(), localcluster.NewPod(name, s.node, func(pod *corev1.Pod) {
-		pod.Spec.Tolerations = []corev1.Toleration{{
-			Key: s.key(), Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds,
-		}}
-	}), metav1.CreateOptions{})
-	must(t, err)
+	pod, err := s.Pod(t.Context(), name, s.node, rig.Tolerating(s.key(), seconds))
+	await.Must(t, err)
 	if len(conditions) == 0 {
 		return pod
 	}
-	must(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		live, err := admin.CoreV1().Pods(s.namespace).Get(t.Context(), name, metav1.GetOptions{})
+	await.Must(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		live, err := admin.CoreV1().Pods(s.Namespace).Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		live.Status.Conditions = append(live.Status.Conditions, conditions...)
-		_, err = admin.CoreV1().Pods(s.namespace).UpdateStatus(t.Context(), live, metav1.UpdateOptions{})
+		_, err = admin.CoreV1().Pods(s.Namespace).UpdateStatus(t.Context(), live, metav1.UpdateOptions{})
 		return err
 	}))
 	return pod
@@ -153,26 +150,25 @@ func (s *scene) pod(t *testing.T, name string, seconds int64, conditions ...core
 
 func (s *scene) patchStatus(t *testing.T, pod *corev1.Pod, patch string) error {
 	t.Helper()
-	_, err := admin.CoreV1().Pods(s.namespace).Patch(t.Context(), pod.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	_, err := admin.CoreV1().Pods(s.Namespace).Patch(t.Context(), pod.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
 	return err
 }
 
-func (s *scene) key() string { return "test/" + s.namespace }
+func (s *scene) key() string { return "test/" + s.Namespace }
 
 // taint sets a NoExecute taint of the test's own on the node.
 func (s *scene) taint(t *testing.T) {
 	t.Helper()
-	s.changeTaints(t, func(taints []corev1.Taint) []corev1.Taint {
-		return append(taints, corev1.Taint{Key: s.key(), Effect: corev1.TaintEffectNoExecute})
-	})
+	_, err := rig.Taint(t.Context(), admin, s.node, rig.NoExecute(s.key()))
+	await.Must(t, err)
 }
 
 // cordoned cordons the node, and waits until the built-in node-lifecycle-controller has tainted it for that.
 func (s *scene) cordoned(t *testing.T) {
 	t.Helper()
 	_, err := admin.CoreV1().Nodes().Patch(t.Context(), s.node, types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
-	must(t, err)
-	eventually(t, "the built-in has tainted node "+s.node, func(ctx context.Context) error {
+	await.Must(t, err)
+	await.Eventually(t, "the built-in has tainted node "+s.node, func(ctx context.Context) error {
 		node, err := admin.CoreV1().Nodes().Get(ctx, s.node, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -186,15 +182,8 @@ func (s *scene) cordoned(t *testing.T) {
 
 func (s *scene) changeTaints(t *testing.T, change func([]corev1.Taint) []corev1.Taint) {
 	t.Helper()
-	must(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		node, err := admin.CoreV1().Nodes().Get(t.Context(), s.node, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		node.Spec.Taints = change(node.Spec.Taints)
-		_, err = admin.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{})
-		return err
-	}))
+	_, err := rig.ChangeTaints(t.Context(), admin, s.node, change)
+	await.Must(t, err)
 }
 
 // call is a call as the API server saw it.
@@ -202,7 +191,7 @@ type call = auditlog.Event
 
 func (s *scene) calls(t *testing.T, wanted ...func(call) bool) []call {
 	t.Helper()
-	return audit.All(t, append(wanted, auditlog.In(s.namespace))...)
+	return audit.All(t, append(wanted, auditlog.In(s.Namespace))...)
 }
 
 // Filters of calls.
@@ -218,7 +207,7 @@ func of(pod *corev1.Pod) auditlog.Filter { return auditlog.Named(pod.Name) }
 func (s *scene) leavesBy(t *testing.T, pod *corev1.Pod, whom func(call) bool) call {
 	t.Helper()
 	var deleted []call
-	eventually(t, "pod "+pod.Name+" is deleted", func(context.Context) error {
+	await.Eventually(t, "pod "+pod.Name+" is deleted", func(context.Context) error {
 		if deleted = s.calls(t, auditlog.Deletes, auditlog.Accepted, of(pod)); len(deleted) == 0 {
 			return fmt.Errorf("the calls about it: %v", s.calls(t, of(pod)))
 		}
@@ -234,7 +223,7 @@ func (s *scene) leavesBy(t *testing.T, pod *corev1.Pod, whom func(call) bool) ca
 func (s *scene) triedByBuiltIn(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	const tries = 5 // pkg/controller/tainteviction/taint_eviction.go
-	eventually(t, "the built-in has given up pod "+pod.Name, func(context.Context) error {
+	await.Eventually(t, "the built-in has given up pod "+pod.Name, func(context.Context) error {
 		if refused := s.calls(t, byBuiltIn, auditlog.StatusPatches, forbidden, of(pod)); len(refused) < tries {
 			return fmt.Errorf("it was refused %d times; its calls: %v", len(refused), s.calls(t, byBuiltIn, of(pod)))
 		}
@@ -257,7 +246,7 @@ func (s *scene) untouchedByBuiltIn(t *testing.T) {
 func (s *scene) noForeignMarkUnderAFreshClock(t *testing.T) {
 	t.Helper()
 	clock, err := auditlog.EvictionClockOf(audit.All(t))
-	must(t, err)
+	await.Must(t, err)
 	for _, mark := range s.calls(t, byBuiltIn, auditlog.StatusPatches, auditlog.Accepted) {
 		if clock.Fresh(mark.Received, mark.Answered) {
 			t.Errorf("while the clock was fresh: %v", mark)
@@ -274,38 +263,6 @@ func (s *scene) onceEach(t *testing.T) {
 			t.Errorf("pod %s was deleted twice: %v, %v", c.Name, first, c)
 		}
 		seen[c.Name] = c
-	}
-}
-
-// until lets real time pass to an instant.
-func until(t *testing.T, at time.Time) {
-	t.Helper()
-	timer := time.NewTimer(time.Until(at))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-t.Context().Done():
-		t.Fatal(context.Cause(t.Context()))
-	}
-}
-
-// eventually waits for something that cannot be subscribed to.
-func eventually(t *testing.T, what string, check func(context.Context) error) {
-	t.Helper()
-	last := errors.New("it was never looked at")
-	err := wait.PollUntilContextTimeout(t.Context(), lookAgain, waitLimit, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waited in vain until %s: %v", what, cmp.Or(last, err))
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil && !apierrors.IsNotFound(err) {
-		t.Fatal(err)
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
 // clockError is by how much the clock of a contestant is ahead.
@@ -54,7 +56,7 @@ func playClock(ctx context.Context, s *scene) (finding, error) {
 // awaitWrongEvents returns once an event shows that the contestant's clock is wrong.
 func (s *scene) awaitWrongEvents(ctx context.Context) error {
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
-		events, err := s.admin.CoreV1().Events(s.namespace).List(ctx, metav1.ListOptions{})
+		events, err := s.admin.CoreV1().Events(s.Namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err
 		}
@@ -71,11 +73,11 @@ func (s *scene) awaitWrongEvents(ctx context.Context) error {
 // podOfStampedNode makes a pod that tolerates a taint for some time, and sets the taint, with its timeAdded, which is the
 // instant.
 func (s *scene) podOfStampedNode(ctx context.Context, name string, tolerated time.Duration) (*corev1.Pod, time.Time, error) {
-	pod, err := s.lonelyPod(ctx, name, tolerating("gone", int64(tolerated.Seconds())))
+	pod, err := s.lonelyPod(ctx, name, rig.Tolerating("gone", int64(tolerated.Seconds())))
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	taint, began := noExecute("gone"), time.Now()
+	taint, began := rig.NoExecute("gone"), time.Now()
 	taint.TimeAdded = new(metav1.NewTime(began))
 	_, err = s.taint(ctx, pod.Spec.NodeName, taint)
 	return pod, began, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/proxy"
 	"github.com/taintkeeper/taintkeeper/test/wallclock"
 )
 
@@ -33,8 +34,9 @@ const (
 
 // surroundings is what a contestant may run behind or by.
 type surroundings struct {
-	gate  *gate
-	clock *wallclock.Clock
+	gate    *proxy.Gate  // for what watches of nodes bring
+	through *rest.Config // how to reach the API server behind the gate
+	clock   *wallclock.Clock
 }
 
 // contestant is a program that evicts.

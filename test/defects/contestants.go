@@ -63,7 +63,7 @@ func (u *upstream) configFor(l launch, in surroundings) (localcluster.Controller
 	case alone:
 		config.Args = managerArgs(withoutIndex)
 	case lagging:
-		kubeconfig, err := u.cluster.Kubeconfig("gate", in.gate.access())
+		kubeconfig, err := u.cluster.Kubeconfig("gate", in.through)
 		if err != nil {
 			return config, err
 		}
@@ -152,7 +152,7 @@ func (c *ours) start(ctx context.Context, l launch, in surroundings) error {
 	case limited:
 		c.config.Args = append(c.config.Args, "--kube-api-qps=20", "--kube-api-burst=30")
 	case lagging:
-		c.config.Access = in.gate.access()
+		c.config.Access = in.through
 	case alone:
 		withoutIndex := localcluster.ControllerManagerConfig{Args: managerArgs(withoutIndex)}
 		if err := c.cluster.RestartControllerManager(ctx, withoutIndex); err != nil {

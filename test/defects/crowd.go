@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
 const crowd = 2000
@@ -21,21 +23,21 @@ func playCrowd(ctx context.Context, s *scene) (finding, error) {
 	if err != nil {
 		return finding{}, err
 	}
-	if _, err := s.pods(ctx, crowd, node, tolerating("soon", longTime)); err != nil {
+	if _, err := s.Pods(ctx, crowd, node, rig.Tolerating("soon", longTime)); err != nil {
 		return finding{}, err
 	}
 	before, err := s.weigh(ctx)
 	if err != nil {
 		return finding{}, err
 	}
-	if _, err := s.taint(ctx, node, noExecute("soon")); err != nil {
+	if _, err := s.taint(ctx, node, rig.NoExecute("soon")); err != nil {
 		return finding{}, err
 	}
 	pending, err := s.weigh(ctx)
 	if err != nil {
 		return finding{}, err
 	}
-	if _, err := s.taint(ctx, node, noExecute("now")); err != nil {
+	if _, err := s.taint(ctx, node, rig.NoExecute("now")); err != nil {
 		return finding{}, err
 	}
 	due, err := s.weigh(ctx)

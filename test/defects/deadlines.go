@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
+
+	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
 // longTime is a toleration in seconds that outlasts every scenario.
@@ -54,17 +56,17 @@ func playChanges(ctx context.Context, s *scene) (finding, error) {
 }
 
 func playSecondTaint(ctx context.Context, s *scene) (departure, error) {
-	pod, err := s.lonelyPod(ctx, "second", tolerating("long", longTime), tolerating("short", 3))
+	pod, err := s.lonelyPod(ctx, "second", rig.Tolerating("long", longTime), rig.Tolerating("short", 3))
 	if err != nil {
 		return departure{}, err
 	}
-	if _, err := s.taint(ctx, pod.Spec.NodeName, noExecute("long")); err != nil {
+	if _, err := s.taint(ctx, pod.Spec.NodeName, rig.NoExecute("long")); err != nil {
 		return departure{}, err
 	}
 	if err := pause(ctx, time.Second); err != nil {
 		return departure{}, err
 	}
-	began, err := s.taint(ctx, pod.Spec.NodeName, noExecute("short"))
+	began, err := s.taint(ctx, pod.Spec.NodeName, rig.NoExecute("short"))
 	if err != nil {
 		return departure{}, err
 	}
@@ -72,11 +74,11 @@ func playSecondTaint(ctx context.Context, s *scene) (departure, error) {
 }
 
 func playRemovedTaint(ctx context.Context, s *scene) (departure, error) {
-	pod, err := s.lonelyPod(ctx, "removed", tolerating("long", 15), tolerating("short", 5))
+	pod, err := s.lonelyPod(ctx, "removed", rig.Tolerating("long", 15), rig.Tolerating("short", 5))
 	if err != nil {
 		return departure{}, err
 	}
-	began, err := s.taint(ctx, pod.Spec.NodeName, noExecute("long"), noExecute("short"))
+	began, err := s.taint(ctx, pod.Spec.NodeName, rig.NoExecute("long"), rig.NoExecute("short"))
 	if err != nil {
 		return departure{}, err
 	}
@@ -99,11 +101,11 @@ func playLengthenedSeconds(ctx context.Context, s *scene) (departure, error) {
 
 // playChangedSeconds changes the seconds of a toleration while they run.
 func (s *scene) playChangedSeconds(ctx context.Context, name string, before, after int64) (departure, error) {
-	pod, err := s.lonelyPod(ctx, name, tolerating("long", before))
+	pod, err := s.lonelyPod(ctx, name, rig.Tolerating("long", before))
 	if err != nil {
 		return departure{}, err
 	}
-	began, err := s.taint(ctx, pod.Spec.NodeName, noExecute("long"))
+	began, err := s.taint(ctx, pod.Spec.NodeName, rig.NoExecute("long"))
 	if err != nil {
 		return departure{}, err
 	}
@@ -119,12 +121,12 @@ func (s *scene) playChangedSeconds(ctx context.Context, name string, before, aft
 // setSeconds changes the tolerationSeconds of a pod's own toleration, the first.
 func (s *scene) setSeconds(ctx context.Context, pod *corev1.Pod, seconds int64) error {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		found, err := s.admin.CoreV1().Pods(s.namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		found, err := s.admin.CoreV1().Pods(s.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		found.Spec.Tolerations[0].TolerationSeconds = &seconds
-		_, err = s.admin.CoreV1().Pods(s.namespace).Update(ctx, found, metav1.UpdateOptions{})
+		_, err = s.admin.CoreV1().Pods(s.Namespace).Update(ctx, found, metav1.UpdateOptions{})
 		return err
 	})
 	if err != nil {
@@ -135,11 +137,11 @@ func (s *scene) setSeconds(ctx context.Context, pod *corev1.Pod, seconds int64) 
 
 // playOverflow has a toleration of 585 years, which in nanoseconds is more than 64 bits hold.
 func playOverflow(ctx context.Context, s *scene) (finding, error) {
-	pod, err := s.lonelyPod(ctx, "patient", tolerating("gone", 18_446_744_074))
+	pod, err := s.lonelyPod(ctx, "patient", rig.Tolerating("gone", 18_446_744_074))
 	if err != nil {
 		return finding{}, err
 	}
-	began, err := s.taint(ctx, pod.Spec.NodeName, noExecute("gone"))
+	began, err := s.taint(ctx, pod.Spec.NodeName, rig.NoExecute("gone"))
 	if err != nil {
 		return finding{}, err
 	}
@@ -150,11 +152,11 @@ func playOverflow(ctx context.Context, s *scene) (finding, error) {
 // playRestart restarts the contestant while a countdown runs.
 func playRestart(ctx context.Context, s *scene) (finding, error) {
 	const tolerated = 15 * time.Second
-	pod, err := s.lonelyPod(ctx, "counted", tolerating("gone", int64(tolerated.Seconds())))
+	pod, err := s.lonelyPod(ctx, "counted", rig.Tolerating("gone", int64(tolerated.Seconds())))
 	if err != nil {
 		return finding{}, err
 	}
-	began, err := s.taint(ctx, pod.Spec.NodeName, noExecute("gone"))
+	began, err := s.taint(ctx, pod.Spec.NodeName, rig.NoExecute("gone"))
 	if err != nil {
 		return finding{}, err
 	}

@@ -11,6 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
 // playTerminating changes the taints under a pod that terminates, five times.
@@ -21,7 +23,7 @@ func playTerminating(ctx context.Context, s *scene) (finding, error) {
 		return finding{}, err
 	}
 	for i := range changes {
-		if _, err := s.taint(ctx, pod.Spec.NodeName, noExecute(fmt.Sprintf("gone-%d", i))); err != nil {
+		if _, err := s.taint(ctx, pod.Spec.NodeName, rig.NoExecute(fmt.Sprintf("gone-%d", i))); err != nil {
 			return finding{}, err
 		}
 		if err := pause(ctx, 1500*time.Millisecond); err != nil {
@@ -43,7 +45,7 @@ func playMirror(ctx context.Context, s *scene) (finding, error) {
 	if err != nil {
 		return finding{}, err
 	}
-	mirror, err := s.pod(ctx, "mirror", node, goneAtOnce, mirrored)
+	mirror, err := s.Pod(ctx, "mirror", node, goneAtOnce, mirrored)
 	if err != nil {
 		return finding{}, err
 	}
@@ -51,7 +53,7 @@ func playMirror(ctx context.Context, s *scene) (finding, error) {
 	if err != nil {
 		return finding{}, err
 	}
-	began, err := s.taint(ctx, node, noExecute("gone"))
+	began, err := s.taint(ctx, node, rig.NoExecute("gone"))
 	if err != nil {
 		return finding{}, err
 	}
@@ -60,7 +62,7 @@ func playMirror(ctx context.Context, s *scene) (finding, error) {
 		return finding{}, err
 	}
 	seen := fmt.Sprintf("mirror pod %s in %.0f s", deleted(deletes), watched.Seconds())
-	if _, left := s.observer.leftAt(completed.UID); left {
+	if _, left := s.observer.Left(completed.UID); left {
 		return finding{seen: seen + "; completed pod deleted", right: deletes == 0}, nil
 	}
 	return finding{seen: seen + "; completed pod left alone", right: deletes == 0}, nil
@@ -69,14 +71,14 @@ func playMirror(ctx context.Context, s *scene) (finding, error) {
 // countReturns puts a pod back whenever it is gone, and returns how often it went.
 func (s *scene) countReturns(ctx context.Context, pod *corev1.Pod, until time.Time) (int, error) {
 	for went := 0; ; went++ {
-		left, err := s.observer.await(ctx, until, pod)
+		left, err := s.observer.Await(ctx, until, pod)
 		if err != nil || left > 0 {
 			return went, err
 		}
 		if err := pause(ctx, time.Second); err != nil {
 			return went, err
 		}
-		if pod, err = s.pod(ctx, pod.Name, pod.Spec.NodeName, goneAtOnce, mirrored); err != nil {
+		if pod, err = s.Pod(ctx, pod.Name, pod.Spec.NodeName, goneAtOnce, mirrored); err != nil {
 			return went, err
 		}
 	}
@@ -87,12 +89,12 @@ func mirrored(pod *corev1.Pod) {
 }
 
 func (s *scene) completedPod(ctx context.Context, node string) (*corev1.Pod, error) {
-	pod, err := s.pod(ctx, "completed", node)
+	pod, err := s.Pod(ctx, "completed", node)
 	if err != nil {
 		return nil, err
 	}
 	pod.Status.Phase = corev1.PodSucceeded
-	pod, err = s.admin.CoreV1().Pods(s.namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+	pod, err = s.admin.CoreV1().Pods(s.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("complete a pod: %w", err)
 	}
@@ -102,32 +104,32 @@ func (s *scene) completedPod(ctx context.Context, node string) (*corev1.Pod, err
 // playEvents deletes a pod whose eviction is pending, and looks at what the contestant says of it and of one that it
 // has evicted.
 func playEvents(ctx context.Context, s *scene) (finding, error) {
-	pending, err := s.lonelyPod(ctx, "pending", goneAtOnce, tolerating("gone", longTime))
+	pending, err := s.lonelyPod(ctx, "pending", goneAtOnce, rig.Tolerating("gone", longTime))
 	if err != nil {
 		return finding{}, err
 	}
-	due, err := s.pod(ctx, "due", pending.Spec.NodeName)
+	due, err := s.Pod(ctx, "due", pending.Spec.NodeName)
 	if err != nil {
 		return finding{}, err
 	}
-	began, err := s.taint(ctx, pending.Spec.NodeName, noExecute("gone"))
+	began, err := s.taint(ctx, pending.Spec.NodeName, rig.NoExecute("gone"))
 	if err != nil {
 		return finding{}, err
 	}
-	if _, err := s.observer.await(ctx, began.Add(time.Minute), due); err != nil {
+	if _, err := s.observer.Await(ctx, began.Add(time.Minute), due); err != nil {
 		return finding{}, err
 	}
 	if err := pause(ctx, time.Second); err != nil {
 		return finding{}, err
 	}
-	if err := s.remove(ctx, pending); err != nil {
+	if err := s.Remove(ctx, pending.Name); err != nil {
 		return finding{}, err
 	}
 	// Events are written in the background, at a rate that is limited.
 	if err := pause(ctx, 6*time.Second); err != nil {
 		return finding{}, err
 	}
-	events, err := s.admin.CoreV1().Events(s.namespace).List(ctx, metav1.ListOptions{})
+	events, err := s.admin.CoreV1().Events(s.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return finding{}, fmt.Errorf("list events: %w", err)
 	}

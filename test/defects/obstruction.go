@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/test/admission"
+	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
 // obstruction is a webhook that the API server asks before the contestant may delete some pods of a scene. It admits
@@ -85,11 +86,11 @@ func (s *scene) obstruct(ctx context.Context, length time.Duration) (o *obstruct
 		close(o.over)
 		return errors.Join(
 			configurations.Delete(ctx, wanted.Name, metav1.DeleteOptions{}),
-			s.awaitDeletable(ctx, probe, true),
+			s.AwaitDeletable(ctx, probe, true),
 			server.Close(),
 		)
 	}
-	if err := s.awaitDeletable(ctx, probe, false); err != nil {
+	if err := s.AwaitDeletable(ctx, probe, false); err != nil {
 		return nil, nil, errors.Join(err, undo())
 	}
 	return o, undo, nil
@@ -98,7 +99,7 @@ func (s *scene) obstruct(ctx context.Context, length time.Duration) (o *obstruct
 func (s *scene) webhookConfiguration(server *admission.Webhook) *admissionv1.ValidatingWebhookConfiguration {
 	asked := fmt.Sprintf("request.name == %q || request.userInfo.username == %q", probeName, s.contestant.user())
 	return &admissionv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "obstruct-" + s.namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: "obstruct-" + s.Namespace},
 		Webhooks: []admissionv1.ValidatingWebhook{{
 			Name:         "obstruction.taintkeeper.dev",
 			ClientConfig: admissionv1.WebhookClientConfig{URL: &server.URL, CABundle: server.Bundle},
@@ -106,7 +107,7 @@ func (s *scene) webhookConfiguration(server *admission.Webhook) *admissionv1.Val
 				Operations: []admissionv1.OperationType{admissionv1.Delete},
 				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
 			}},
-			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.namespace}},
+			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.Namespace}},
 			ObjectSelector:          &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: reviewLabel, Operator: metav1.LabelSelectorOpExists}}},
 			MatchConditions:         []admissionv1.MatchCondition{{Name: "asked", Expression: asked}},
 			FailurePolicy:           new(admissionv1.Fail),
@@ -144,20 +145,20 @@ func playHang(ctx context.Context, s *scene) (found finding, err error) {
 	if err != nil {
 		return finding{}, err
 	}
-	if _, err := s.pods(ctx, hungPods, stuck, reviewed); err != nil {
+	if _, err := s.Pods(ctx, hungPods, stuck, reviewed); err != nil {
 		return finding{}, err
 	}
-	healthy, err := s.lonelyPod(ctx, "healthy", tolerating("gone", int64(tolerated.Seconds())))
+	healthy, err := s.lonelyPod(ctx, "healthy", rig.Tolerating("gone", int64(tolerated.Seconds())))
 	if err != nil {
 		return finding{}, err
 	}
-	if _, err := s.taint(ctx, stuck, noExecute("gone")); err != nil {
+	if _, err := s.taint(ctx, stuck, rig.NoExecute("gone")); err != nil {
 		return finding{}, err
 	}
 	if err := o.awaitFirst(ctx); err != nil {
 		return finding{}, err
 	}
-	began, err := s.taint(ctx, healthy.Spec.NodeName, noExecute("gone"))
+	began, err := s.taint(ctx, healthy.Spec.NodeName, rig.NoExecute("gone"))
 	if err != nil {
 		return finding{}, err
 	}
@@ -181,7 +182,7 @@ func playCancelInFlight(ctx context.Context, s *scene) (found finding, err error
 	if err != nil {
 		return finding{}, err
 	}
-	if _, err := s.taint(ctx, pod.Spec.NodeName, noExecute("gone")); err != nil {
+	if _, err := s.taint(ctx, pod.Spec.NodeName, rig.NoExecute("gone")); err != nil {
 		return finding{}, err
 	}
 	if err := errors.Join(o.awaitFirst(ctx), pause(ctx, untaintAfter)); err != nil {
@@ -195,7 +196,7 @@ func playCancelInFlight(ctx context.Context, s *scene) (found finding, err error
 	if err != nil {
 		return finding{}, err
 	}
-	events, err := s.admin.CoreV1().Events(s.namespace).List(ctx, metav1.ListOptions{})
+	events, err := s.admin.CoreV1().Events(s.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return finding{}, fmt.Errorf("list events: %w", err)
 	}

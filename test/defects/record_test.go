@@ -12,59 +12,43 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/observer"
 )
 
-func podOf(uid types.UID) *corev1.Pod { return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}} }
-
-func terminating(uid types.UID) *corev1.Pod {
-	pod := podOf(uid)
-	pod.DeletionTimestamp = new(metav1.Now())
-	return pod
-}
-
-func TestAPodHasLeftWhenItIsFirstSeenTerminating(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o, start := newObserver(), time.Now()
-		go func() {
-			o.see(podOf("a"))
-			pass(t, 3*time.Second)
-			o.see(terminating("a"))
-			pass(t, time.Second)
-			o.see(terminating("a"))
-			o.miss(podOf("a"))
-		}()
-		got, err := o.departure(t.Context(), podOf("a"), start, 3*time.Second, time.Minute)
-		if want := (departure{due: 3 * time.Second, left: true, after: 3 * time.Second, watched: time.Minute}); err != nil || got != want {
-			t.Errorf("%+v, %v; want %+v", got, err, want)
-		}
-		pass(t, time.Minute)
-		if at, _ := o.leftAt("a"); !at.Equal(start.Add(3 * time.Second)) {
-			t.Errorf("it left after %s, as was seen later", at.Sub(start))
-		}
-	})
-}
-
-func TestAPodThatIsGoneHasLeft(t *testing.T) {
-	o := newObserver()
-	o.miss(cache.DeletedFinalStateUnknown{Obj: podOf("a")})
-	if _, left := o.leftAt("a"); !left {
-		t.Error("it has not")
+func TestADepartureIsWhenAPodLeftAfterItsBeginning(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}}
+	terminating := pod.DeepCopy()
+	terminating.DeletionTimestamp = new(metav1.Now())
+	for name, test := range map[string]struct {
+		seen []*corev1.Pod
+		want departure
+	}{
+		"it leaves": {[]*corev1.Pod{terminating}, departure{due: 3 * time.Second, left: true, after: 3 * time.Second, watched: time.Minute}},
+		"it stays":  {nil, departure{due: 3 * time.Second, watched: time.Minute}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o, start := observed{observer.NewPods()}, time.Now()
+				go func() {
+					o.Changed(watch.Added, pod)
+					for _, version := range test.seen {
+						pass(t, 3*time.Second)
+						o.Changed(watch.Modified, version)
+					}
+				}()
+				got, err := o.departure(t.Context(), pod, start, 3*time.Second, time.Minute)
+				if err != nil || got != test.want {
+					t.Errorf("%+v, %v; want %+v", got, err, test.want)
+				}
+				if watched := time.Since(start); !got.left && watched != time.Minute {
+					t.Errorf("a pod that stays was watched for %s", watched)
+				}
+			})
+		})
 	}
-}
-
-func TestAPodThatStaysIsWatchedToTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o, start := newObserver(), time.Now()
-		o.see(terminating("another"))
-		got, err := o.departure(t.Context(), podOf("a"), start, never, time.Minute)
-		if err != nil || got.left || time.Since(start) != time.Minute {
-			t.Errorf("%+v, %v after %s", got, err, time.Since(start))
-		}
-	})
 }
 
 // pass lets virtual time pass.

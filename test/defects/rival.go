@@ -14,20 +14,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
 // playRival plays somebody who manages the taints of a node from a template without timeAdded, and takes it off whenever it
 // is there.
 func playRival(ctx context.Context, s *scene) (finding, error) {
 	const tolerated, watched = 12 * time.Second, 20 * time.Second
-	pod, err := s.lonelyPod(ctx, "managed", tolerating("gone", int64(tolerated.Seconds())))
+	pod, err := s.lonelyPod(ctx, "managed", rig.Tolerating("gone", int64(tolerated.Seconds())))
 	if err != nil {
 		return finding{}, err
 	}
 	if err := s.awaitUntainted(ctx, pod.Spec.NodeName); err != nil {
 		return finding{}, err
 	}
-	began, err := s.taint(ctx, pod.Spec.NodeName, noExecute("gone"))
+	began, err := s.taint(ctx, pod.Spec.NodeName, rig.NoExecute("gone"))
 	if err != nil {
 		return finding{}, err
 	}

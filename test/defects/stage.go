@@ -15,9 +15,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/observer"
+	"github.com/taintkeeper/taintkeeper/test/rig/proxy"
+	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 	"github.com/taintkeeper/taintkeeper/test/wallclock"
 )
 
@@ -28,7 +32,7 @@ type stage struct {
 	out      io.Writer
 	cluster  *localcluster.Cluster
 	admin    kubernetes.Interface
-	observer *observer
+	observer observed
 	audit    *auditlog.Log
 	surroundings
 	contestant contestant
@@ -60,17 +64,32 @@ func setUp(ctx context.Context, name string, start starter, o options) (*stage, 
 	if err != nil {
 		return s, err
 	}
-	if s.gate, err = newGate(ctx, access); err != nil {
+	if err := s.serveGate(ctx, access); err != nil {
 		return s, err
 	}
 	if s.clock, err = wallclock.New(filepath.Join(s.cluster.Dir(), "clock")); err != nil {
 		return s, err
 	}
-	if s.observer, err = observe(ctx, s.admin); err != nil {
+	if s.observer.Pods, err = observer.WatchPods(ctx, s.admin, metav1.NamespaceAll); err != nil {
 		return s, err
 	}
 	s.say("up, Kubernetes %s", s.version)
 	return s, s.startCanaries(ctx)
+}
+
+// serveGate starts a proxy that reaches the API server as the user of access, with the gate before its watches of nodes. It
+// ends with ctx.
+func (s *stage) serveGate(ctx context.Context, access *rest.Config) error {
+	s.gate = &proxy.Gate{}
+	faults := &proxy.Faults{}
+	faults.Add(proxy.WatchesOfNodes, s.gate.Answer)
+	p, err := proxy.Serve(proxy.Config{Access: access, Over: faults.Over})
+	if err != nil {
+		return err
+	}
+	context.AfterFunc(ctx, func() { _ = p.Close() }) // nobody calls it any more
+	s.through = p.Access()
+	return nil
 }
 
 func (s *stage) takeDown() error {
@@ -103,42 +122,31 @@ func (s *stage) launch(ctx context.Context, l launch) error {
 // Canaries are pods that are due when they are made, on a node that has always been tainted. The end of one says that the
 // contestant does its work.
 const (
-	canaryNode      = "canary"
+	canaryNode      = "node"
 	canaryNamespace = "canary"
 	canaryLimit     = 2 * time.Minute
 )
 
 func (s *stage) startCanaries(ctx context.Context) error {
-	if err := s.createNamespace(ctx, canaryNamespace); err != nil {
+	made, err := rig.New(ctx, s.admin, canaryNamespace)
+	if err != nil {
 		return err
 	}
-	node := newNode(canaryNode)
-	node.Spec.Taints = []corev1.Taint{noExecute("canary")}
-	if _, err := s.admin.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("create node %s: %w", canaryNode, err)
-	}
-	return nil
+	_, err = made.Node(ctx, canaryNode, healthy, func(node *corev1.Node) { node.Spec.Taints = []corev1.Taint{rig.NoExecute("canary")} })
+	return err
 }
 
 func (s *stage) awaitCanary(ctx context.Context) error {
-	pod := localcluster.NewPod(fmt.Sprintf("canary-%d", s.canaries.Add(1)), canaryNode)
-	pod, err := s.admin.CoreV1().Pods(canaryNamespace).Create(ctx, pod, metav1.CreateOptions{})
+	canaries := rig.Scene{Admin: s.admin, Namespace: canaryNamespace}
+	pod, err := canaries.Pod(ctx, fmt.Sprintf("canary-%d", s.canaries.Add(1)), canaries.NodeName(canaryNode))
 	if err != nil {
-		return fmt.Errorf("create a canary: %w", err)
+		return err
 	}
-	left, err := s.observer.await(ctx, time.Now().Add(canaryLimit), pod)
+	left, err := s.observer.Await(ctx, time.Now().Add(canaryLimit), pod)
 	if err == nil && left > 0 {
 		err = fmt.Errorf("%s has evicted nothing for %s; see %s", s.name, canaryLimit, s.contestant.log())
 	}
 	return err
-}
-
-func (s *stage) createNamespace(ctx context.Context, name string) error {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if _, err := s.admin.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("create namespace %s: %w", name, err)
-	}
-	return nil
 }
 
 // play plays a scenario in a namespace of its own, and clears up after it. An error is one of the scene, not of the
@@ -153,7 +161,7 @@ func (s *stage) play(ctx context.Context, r row) outcome {
 	if ctx.Err() != nil {
 		return outcome{err: context.Cause(ctx)} // the cluster goes, and the scene with it
 	}
-	o := outcome{finding: found, err: errors.Join(err, scene.clear(ctx))}
+	o := outcome{finding: found, err: errors.Join(err, scene.Clear(ctx))}
 	s.say("scenario %d (%s): %s", r.number, r.scenario, o)
 	return o
 }

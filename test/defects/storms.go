@@ -10,6 +10,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
 const (
@@ -31,11 +33,11 @@ func playUntaint(ctx context.Context, s *scene) (finding, error) {
 	if err != nil {
 		return finding{}, err
 	}
-	pods, err := s.pods(ctx, untaintPods, node)
+	pods, err := s.Pods(ctx, untaintPods, node)
 	if err != nil {
 		return finding{}, err
 	}
-	if _, err := s.taint(ctx, node, noExecute("gone")); err != nil {
+	if _, err := s.taint(ctx, node, rig.NoExecute("gone")); err != nil {
 		return finding{}, err
 	}
 	if err := pause(ctx, 2*time.Second); err != nil {
@@ -67,7 +69,7 @@ func judgeUntaint(deletes []call, untainted time.Time) finding {
 func (s *scene) awaitQuiet(ctx context.Context, pods []*corev1.Pod) error {
 	const quiet = 15 * time.Second // longer than reading all pods takes at 20 calls per second
 	for before := -1; ; {
-		left, err := s.observer.await(ctx, time.Now().Add(quiet), pods...)
+		left, err := s.observer.Await(ctx, time.Now().Add(quiet), pods...)
 		if err != nil || left == 0 || left == before {
 			return err
 		}
@@ -81,15 +83,15 @@ func playStorm(ctx context.Context, s *scene) (finding, error) {
 	if err != nil {
 		return finding{}, err
 	}
-	pods, err := s.pods(ctx, stormPods, node)
+	pods, err := s.Pods(ctx, stormPods, node)
 	if err != nil {
 		return finding{}, err
 	}
-	began, err := s.taint(ctx, node, noExecute("gone"))
+	began, err := s.taint(ctx, node, rig.NoExecute("gone"))
 	if err != nil {
 		return finding{}, err
 	}
-	if _, err := s.observer.await(ctx, began.Add(stormLimit), pods...); err != nil {
+	if _, err := s.observer.Await(ctx, began.Add(stormLimit), pods...); err != nil {
 		return finding{}, err
 	}
 	calls, err := s.calls()
@@ -144,7 +146,7 @@ func (s *scene) replaceInQueue(ctx context.Context) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.pods(ctx, queuePods, crowded); err != nil {
+	if _, err := s.Pods(ctx, queuePods, crowded); err != nil {
 		return nil, err
 	}
 	healthy, err := s.node(ctx, "healthy")
@@ -155,23 +157,23 @@ func (s *scene) replaceInQueue(ctx context.Context) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.taint(ctx, crowded, noExecute("gone")); err != nil {
+	if _, err := s.taint(ctx, crowded, rig.NoExecute("gone")); err != nil {
 		return nil, err
 	}
 	if err := pause(ctx, time.Second); err != nil {
 		return nil, err
 	}
-	if _, err := s.taint(ctx, victim.Spec.NodeName, noExecute("gone")); err != nil {
+	if _, err := s.taint(ctx, victim.Spec.NodeName, rig.NoExecute("gone")); err != nil {
 		return nil, err
 	}
 	if err := pause(ctx, time.Second); err != nil {
 		return nil, err
 	}
-	if _, left := s.observer.leftAt(victim.UID); left {
+	if _, left := s.observer.Left(victim.UID); left {
 		return nil, errors.New("the pod was evicted before it could be replaced: the queue ahead of it was too short")
 	}
-	if err := s.remove(ctx, victim); err != nil {
+	if err := s.Remove(ctx, victim.Name); err != nil {
 		return nil, err
 	}
-	return s.pod(ctx, victim.Name, healthy)
+	return s.Pod(ctx, victim.Name, healthy)
 }

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
 // playAlone taints a node while the contestant runs without the controllers that usually run with it.
@@ -17,7 +19,7 @@ func playAlone(ctx context.Context, s *scene) (finding, error) {
 	if err != nil {
 		return finding{}, err
 	}
-	began, err := s.taint(ctx, pod.Spec.NodeName, noExecute("gone"))
+	began, err := s.taint(ctx, pod.Spec.NodeName, rig.NoExecute("gone"))
 	if err != nil {
 		return finding{}, err
 	}
@@ -46,23 +48,23 @@ func playLag(ctx context.Context, s *scene) (finding, error) {
 	if err != nil {
 		return finding{}, err
 	}
-	began, err := s.taint(ctx, before.Spec.NodeName, noExecute("gone"))
+	began, err := s.taint(ctx, before.Spec.NodeName, rig.NoExecute("gone"))
 	if err != nil {
 		return finding{}, err
 	}
-	left, err := s.observer.await(ctx, began.Add(time.Minute), before)
+	left, err := s.observer.Await(ctx, began.Add(time.Minute), before)
 	if err != nil {
 		return finding{}, err
 	}
 	if left > 0 {
 		return finding{}, errors.New("the pod that was to show that the taint is seen was not evicted")
 	}
-	s.gate.hold()
-	defer s.gate.release()
+	s.gate.Hold()
+	defer s.gate.Release()
 	if _, err := s.untaint(ctx, before.Spec.NodeName, "gone"); err != nil {
 		return finding{}, err
 	}
-	pod, err := s.pod(ctx, "after", before.Spec.NodeName)
+	pod, err := s.Pod(ctx, "after", before.Spec.NodeName)
 	if err != nil {
 		return finding{}, err
 	}

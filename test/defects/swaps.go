@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
+
+	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
 // playSwaps lets the node-lifecycle controller swap the taints of a sick node, once and again and again.
@@ -82,7 +84,7 @@ var (
 // which the taint counts, or a moment before.
 func (s *scene) podOfSickNode(ctx context.Context, name string, tolerated time.Duration) (*corev1.Pod, time.Time, error) {
 	seconds := int64(tolerated.Seconds())
-	pod, err := s.lonelyPod(ctx, name, tolerating(unwell.taint, seconds), tolerating(silent.taint, seconds))
+	pod, err := s.lonelyPod(ctx, name, rig.Tolerating(unwell.taint, seconds), rig.Tolerating(silent.taint, seconds))
 	if err != nil {
 		return nil, time.Time{}, err
 	}

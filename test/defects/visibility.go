@@ -13,6 +13,8 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
+
+	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
 const durationMetric = "taint_eviction_controller_pod_deletion_duration_seconds"
@@ -23,15 +25,15 @@ func playDuration(ctx context.Context, s *scene) (finding, error) {
 	if err != nil {
 		return finding{}, err
 	}
-	pods, err := s.pods(ctx, 5, node)
+	pods, err := s.Pods(ctx, 5, node)
 	if err != nil {
 		return finding{}, err
 	}
-	began, err := s.taint(ctx, node, noExecute("gone"))
+	began, err := s.taint(ctx, node, rig.NoExecute("gone"))
 	if err != nil {
 		return finding{}, err
 	}
-	if _, err := s.observer.await(ctx, began.Add(time.Minute), pods...); err != nil {
+	if _, err := s.observer.Await(ctx, began.Add(time.Minute), pods...); err != nil {
 		return finding{}, err
 	}
 	took := time.Since(began)
@@ -68,11 +70,11 @@ func judgeDuration(h *dto.Histogram) finding {
 
 // playVisibility looks for what an operator can see of evictions, while one is pending.
 func playVisibility(ctx context.Context, s *scene) (finding, error) {
-	pod, err := s.lonelyPod(ctx, "pending", tolerating("gone", longTime))
+	pod, err := s.lonelyPod(ctx, "pending", rig.Tolerating("gone", longTime))
 	if err != nil {
 		return finding{}, err
 	}
-	if _, err := s.taint(ctx, pod.Spec.NodeName, noExecute("gone")); err != nil {
+	if _, err := s.taint(ctx, pod.Spec.NodeName, rig.NoExecute("gone")); err != nil {
 		return finding{}, err
 	}
 	if err := pause(ctx, 2*time.Second); err != nil {
@@ -126,7 +128,7 @@ func playJunk(ctx context.Context, s *scene) (finding, error) {
 	if err != nil {
 		return finding{}, err
 	}
-	value := noExecute("quality")
+	value := rig.NoExecute("quality")
 	value.Value = junk
 	began, err := s.taint(ctx, pod.Spec.NodeName, value)
 	if err != nil {
@@ -136,7 +138,7 @@ func playJunk(ctx context.Context, s *scene) (finding, error) {
 		if err := pause(ctx, time.Second); err != nil {
 			return finding{}, err
 		}
-		if _, err := s.taint(ctx, pod.Spec.NodeName, noExecute(fmt.Sprintf("other-%d", i))); err != nil {
+		if _, err := s.taint(ctx, pod.Spec.NodeName, rig.NoExecute(fmt.Sprintf("other-%d", i))); err != nil {
 			return finding{}, err
 		}
 	}

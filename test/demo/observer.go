@@ -4,19 +4,12 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/observer"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -81,53 +74,23 @@ func (s sighting) rule() verdict.Pod {
 	return verdict.Pod{Tolerations: s.pod.Spec.Tolerations, Bound: verdict.Precise(verdict.Bound(s.pod), s.bound)}
 }
 
-// observer watches all pods of the demo and remembers when it saw what. It is safe for concurrent use.
-type observer struct {
-	mu   sync.Mutex
-	seen map[types.UID]sighting
-}
-
-// observe starts a watch, which ends with ctx, and returns once all pods that there are have been seen.
-func observe(ctx context.Context, client kubernetes.Interface) (*observer, error) {
-	o := &observer{seen: map[types.UID]sighting{}}
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace))
-	pods := factory.Core().V1().Pods().Informer()
-	_, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { o.record(object, sighting.see) },
-		UpdateFunc: func(_, object any) { o.record(object, sighting.see) },
-		DeleteFunc: func(object any) { o.record(object, sighting.gone) },
-	})
-	if err != nil {
-		return nil, fmt.Errorf("watch the pods of the demo: %w", err)
-	}
-	factory.StartWithContext(ctx)
-	if !cache.WaitForCacheSync(ctx.Done(), pods.HasSynced) {
-		return nil, errors.New("watch the pods of the demo: interrupted")
-	}
-	return o, nil
-}
-
-func (o *observer) record(object any, change func(sighting, *corev1.Pod, time.Time) sighting) {
-	at := time.Now()
-	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = tombstone.Obj
-	}
-	pod, ok := object.(*corev1.Pod)
-	if !ok {
-		return
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.seen[pod.UID] = change(o.seen[pod.UID], pod, at)
-}
-
 // sightings returns what was seen of all pods until now, in no order.
-func (o *observer) sightings() []sighting {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	all := make([]sighting, 0, len(o.seen))
-	for _, s := range o.seen {
-		all = append(all, s)
+func sightings(seen *observer.Pods) []sighting {
+	var all []sighting
+	for _, h := range seen.All() {
+		all = append(all, sightingIn(h))
 	}
 	return all
+}
+
+// sightingIn returns what the demo wants to know of a pod's history.
+func sightingIn(h observer.History) sighting {
+	var s sighting
+	for _, version := range h.Sightings {
+		s = s.see(version.Pod, version.At)
+	}
+	if h.Gone.IsZero() {
+		return s
+	}
+	return s.gone(s.pod, h.Gone)
 }

@@ -48,7 +48,7 @@ func playDemo(ctx context.Context, s *stage) error {
 func (s *stage) introduce() {
 	s.title("Taintkeeper keeps the promise a toleration makes: five acts.")
 	s.say("")
-	s.say("%sA real control plane, Kubernetes %s, with %d simulated nodes in three zones and %d pods.", indent, s.version, len(nodes), len(s.observer.sightings()))
+	s.say("%sA real control plane, Kubernetes %s, with %d simulated nodes in three zones and %d pods.", indent, s.version, len(nodes), len(sightings(s.seen)))
 	s.say("%sThe taint eviction and the node lifecycle that are built in are off; bin/taintkeeper runs as its own service account.", indent)
 	s.say("%sWhat is promised is computed by package verdict; what happens is read in the API server's audit log.", indent)
 	s.say("%sTimes count from the instant at which the act's first command was sent.", indent)
@@ -80,7 +80,7 @@ func (s *stage) announce(a act) error {
 	for _, step := range a.steps {
 		s.say("%s%s", indent, command(a.node, step))
 	}
-	s.say("%sPromised: %s", indent, foretell(rowsOf(rule, s.observer.sightings(), a.node, planned), planned))
+	s.say("%sPromised: %s", indent, foretell(rowsOf(rule, sightings(s.seen), a.node, planned), planned))
 	s.say("")
 	return nil
 }
@@ -129,7 +129,7 @@ func (s *stage) perform(ctx context.Context, a act) (report, error) {
 			return report{}, err
 		}
 		now := time.Now()
-		seen, err := s.ledger.correct(s.observer.sightings())
+		seen, err := s.ledger.correct(sightings(s.seen))
 		if err != nil {
 			return report{}, err
 		}

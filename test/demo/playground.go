@@ -15,7 +15,7 @@ import (
 func holdPlayground(ctx context.Context, s *stage) error {
 	s.title("The playground is open. Ctrl-C closes it.")
 	s.say("")
-	s.say("%sKubernetes %s with %d simulated nodes and %d pods in namespace %s; taintkeeper does the evictions, and taints silent nodes.", indent, s.version, len(nodes), len(s.observer.sightings()), namespace)
+	s.say("%sKubernetes %s with %d simulated nodes and %d pods in namespace %s; taintkeeper does the evictions, and taints silent nodes.", indent, s.version, len(nodes), len(sightings(s.seen)), namespace)
 	s.say("")
 	s.say("%sexport KUBECONFIG=%s", indent, s.kubeconfig)
 	for _, hint := range s.hints() {

@@ -76,7 +76,7 @@ func (s *stage) keepVigil(ctx context.Context, v *vigil) (report, error) {
 	back := false
 	for {
 		now := time.Now()
-		seen, err := s.ledger.correct(s.observer.sightings())
+		seen, err := s.ledger.correct(sightings(s.seen))
 		if err != nil {
 			return report{}, err
 		}

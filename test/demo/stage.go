@@ -19,6 +19,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/observer"
 )
 
 // runningTimeout is how long the workloads may take to run, at the beginning and after an act.
@@ -34,7 +35,7 @@ type stage struct {
 	client     kubernetes.Interface
 	binary     string
 	keeper     *localcluster.Taintkeeper
-	observer   *observer
+	seen       *observer.Pods
 	ledger     ledger
 
 	// unwatch ends the observer's watch.
@@ -134,7 +135,7 @@ func (s *stage) startWorkloads(ctx context.Context) error {
 	watching, cancel := context.WithCancel(ctx)
 	s.unwatch = cancel
 	var err error
-	if s.observer, err = observe(watching, s.client); err != nil {
+	if s.seen, err = observer.WatchPods(watching, s.client, namespace); err != nil {
 		return err
 	}
 	if err := s.create(ctx, workloads()); err != nil {
@@ -167,7 +168,7 @@ func (s *stage) waitRunning(ctx context.Context, wanted map[string]int) error {
 	tick := time.NewTicker(framePeriod)
 	defer tick.Stop()
 	for {
-		missing := missing(s.observer.sightings(), wanted)
+		missing := missing(sightings(s.seen), wanted)
 		if len(missing) == 0 {
 			return nil
 		}

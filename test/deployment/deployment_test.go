@@ -11,13 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -26,20 +23,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/taintkeeper/taintkeeper/config"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/suite"
 )
 
 const (
-	// waitLimit is how long a test waits before it gives up.
-	waitLimit = 2 * time.Minute
+	// settle is for how long a test looks that something does not happen, lookAgain how often.
+	settle    = 3 * time.Second
 	lookAgain = 100 * time.Millisecond
-	// settle is for how long it looks that something does not happen.
-	settle = 3 * time.Second
 
 	name      = "taintkeeper"
 	selection = "app.kubernetes.io/name=" + name
@@ -53,45 +48,35 @@ type scene struct {
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	klog.SetLogger(logr.Discard())
-	logf.SetLogger(logr.Discard())
+	suite.SilenceLogs()
 	cluster, err := localcluster.Start(context.WithoutCancel(t.Context()), localcluster.Config{
 		// A node that is silent for 8 s has failed; kwok renews leases each second.
 		ControllerManagerArgs: []string{"--node-monitor-period=1s", "--node-monitor-grace-period=8s"},
 		NodeLeaseSeconds:      4,
 	})
-	must(t, err)
-	t.Cleanup(func() { must(t, cluster.Stop()) })
-	must(t, cluster.AddNodes(t.Context(), localcluster.NodeSpec{Name: "a", Zone: "one"}, localcluster.NodeSpec{Name: "b", Zone: "two"}))
+	await.Must(t, err)
+	t.Cleanup(func() { await.Must(t, cluster.Stop()) })
+	await.Must(t, cluster.AddNodes(t.Context(), localcluster.NodeSpec{Name: "a", Zone: "one"}, localcluster.NodeSpec{Name: "b", Zone: "two"}))
 	admin, err := kubernetes.NewForConfig(cluster.AdminConfig())
-	must(t, err)
+	await.Must(t, err)
 	s := &scene{cluster, admin}
-	_, err = cluster.StartTaintkeeper(t.Context(), localcluster.TaintkeeperConfig{Binary: build(t)})
-	must(t, err)
+	binary, err := suite.Build(t.Context(), t.TempDir(), name)
+	await.Must(t, err)
+	_, err = cluster.StartTaintkeeper(t.Context(), localcluster.TaintkeeperConfig{Binary: binary})
+	await.Must(t, err)
 	s.apply(t)
 	return s
-}
-
-// build makes the binary of these sources.
-func build(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	output, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "github.com/taintkeeper/taintkeeper/cmd/taintkeeper").CombinedOutput()
-	if err != nil {
-		t.Fatalf("build taintkeeper: %v\n%s", err, output)
-	}
-	return path
 }
 
 // apply creates everything that deployment.yaml has.
 func (s *scene) apply(t *testing.T) {
 	t.Helper()
 	objects, err := config.Objects(config.Deployment)
-	must(t, err)
+	await.Must(t, err)
 	writer, err := client.New(s.AdminConfig(), client.Options{})
-	must(t, err)
+	await.Must(t, err)
 	for _, object := range objects {
-		must(t, writer.Create(t.Context(), object))
+		await.Must(t, writer.Create(t.Context(), object))
 	}
 }
 
@@ -132,9 +117,9 @@ func (s *scene) update(t *testing.T, version string) {
 	patch := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"version":%q}}}}}`, version)
 	deployments := s.admin.AppsV1().Deployments(metav1.NamespaceSystem)
 	d, err := deployments.Patch(t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
-	must(t, err)
+	await.Must(t, err)
 	wanted := d.Generation
-	eventually(t, "the update is over", func(ctx context.Context) error {
+	await.Eventually(t, "the update is over", func(ctx context.Context) error {
 		d, err := deployments.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -158,7 +143,7 @@ func isAvailable(d *appsv1.Deployment) error {
 // TestTheDeploymentKeepsTaintkeeperAvailable is one story in one cluster: each part begins where the one before it ended.
 func TestTheDeploymentKeepsTaintkeeperAvailable(t *testing.T) {
 	s := newScene(t)
-	eventually(t, "each node has a replica", s.on("a", "b"))
+	await.Eventually(t, "each node has a replica", s.on("a", "b"))
 	parts := []struct {
 		name string
 		play func(t *testing.T)
@@ -166,21 +151,21 @@ func TestTheDeploymentKeepsTaintkeeperAvailable(t *testing.T) {
 		{"replicas stay when every node gets a taint", s.everyNodeGetsATaint},
 		{"an update ends with a replica on each node", func(t *testing.T) {
 			s.update(t, "two")
-			eventually(t, "each node has a replica", s.on("a", "b"))
+			await.Eventually(t, "each node has a replica", s.on("a", "b"))
 		}},
 		{"a replica leaves a node that failed, and its successor does not join the other", func(t *testing.T) {
-			must(t, s.SilenceNodes(t.Context(), "b"))
-			eventually(t, "the replica has left, and its successor waits", s.on("", "a"))
+			await.Must(t, s.SilenceNodes(t.Context(), "b"))
+			await.Eventually(t, "the replica has left, and its successor waits", s.on("", "a"))
 			always(t, "it waits for another node", s.on("", "a"))
 		}},
 		{"a drain does not take the only replica that runs", s.drainOfTheOnlyReplica},
 		{"an update with one node ends, too", func(t *testing.T) {
 			s.update(t, "three")
-			eventually(t, "one runs", s.on("", "a"))
+			await.Eventually(t, "one runs", s.on("", "a"))
 		}},
 		{"the successor comes to a node that is new", func(t *testing.T) {
-			must(t, s.AddNodes(t.Context(), localcluster.NodeSpec{Name: "c", Zone: "two"}))
-			eventually(t, "both run", s.on("a", "c"))
+			await.Must(t, s.AddNodes(t.Context(), localcluster.NodeSpec{Name: "c", Zone: "two"}))
+			await.Eventually(t, "both run", s.on("a", "c"))
 		}},
 	}
 	for _, part := range parts {
@@ -206,13 +191,13 @@ func (s *scene) setTaints(t *testing.T, taints string) {
 	patch := []byte(`{"spec":{"taints":` + taints + `}}`)
 	for _, node := range []string{"a", "b"} {
 		_, err := s.admin.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{})
-		must(t, err)
+		await.Must(t, err)
 	}
 }
 
 func (s *scene) drainOfTheOnlyReplica(t *testing.T) {
 	pods, err := s.replicas(t.Context())
-	must(t, err)
+	await.Must(t, err)
 	i := slices.IndexFunc(pods, func(pod corev1.Pod) bool { return pod.Spec.NodeName == "a" })
 	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pods[i].Name}}
 	if err := s.admin.CoreV1().Pods(metav1.NamespaceSystem).EvictV1(t.Context(), eviction); !apierrors.IsTooManyRequests(err) {
@@ -224,26 +209,12 @@ func (s *scene) drainOfTheOnlyReplica(t *testing.T) {
 func (s *scene) names(t *testing.T) map[string]bool {
 	t.Helper()
 	pods, err := s.replicas(t.Context())
-	must(t, err)
+	await.Must(t, err)
 	names := map[string]bool{}
 	for i := range pods {
 		names[pods[i].Name] = true
 	}
 	return names
-}
-
-func eventually(t *testing.T, what string, check func(context.Context) error) {
-	t.Helper()
-	began := time.Now()
-	last := errors.New("nobody looked")
-	err := wait.PollUntilContextTimeout(t.Context(), lookAgain, waitLimit, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waited in vain until %s: %v", what, last)
-	}
-	t.Logf("%s after %s", what, time.Since(began).Round(lookAgain))
 }
 
 // always looks for a while that something stays so.
@@ -254,12 +225,5 @@ func always(t *testing.T, what string, check func(context.Context) error) {
 	})
 	if !wait.Interrupted(err) {
 		t.Fatalf("not so: %s: %v", what, err)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -24,6 +24,9 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/proxy"
+	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
 func TestTheVersionIsTold(t *testing.T) {
@@ -74,13 +77,13 @@ func checkRefusal(t *testing.T, p *process, want string) {
 
 func TestAnAPIServerThatCannotBeUsedIsToldInASentence(t *testing.T) {
 	nobody, err := cluster.ConfigFor("nobody")
-	must(t, err)
+	await.Must(t, err)
 	tests := map[string]struct {
 		config *rest.Config
 		want   string
 	}{
 		"nobody listens": {
-			config: &rest.Config{Host: "https://" + freeAddress(t)},
+			config: &rest.Config{Host: "https://" + rig.FreeAddress(t)},
 			want:   "cannot reach the API server at https://127.0.0.1:",
 		},
 		"the credentials are wrong": {
@@ -111,8 +114,8 @@ func TestTheBinaryAnswersProbesTakesTheLeaseAndGivesItBack(t *testing.T) {
 		}
 	}
 	waitLeader(t, "")
-	came := taint(t, node, noExecute("gone"))
-	leaves(t, pod, promised(t, pod, tainting{noExecute("gone"), came}))
+	came := taint(t, node, rig.NoExecute("gone"))
+	leaves(t, pod, promised(t, pod, tainting{rig.NoExecute("gone"), came}))
 	waitEvictions(t, p, "deleted", 1)
 	checkCounters(t, p, "taint_eviction_controller_pod_deletions_total", map[string]float64{"": 1})
 	if tainted := gauge(t, p, "taintkeeper_tainted_nodes"); tainted != 1 {
@@ -143,7 +146,7 @@ func lease(ctx context.Context) (*coordinationv1.Lease, error) {
 func leader(t *testing.T) string {
 	t.Helper()
 	found, err := lease(t.Context())
-	must(t, err)
+	await.Must(t, err)
 	return *found.Spec.HolderIdentity
 }
 
@@ -151,7 +154,7 @@ func leader(t *testing.T) string {
 func waitLeader(t *testing.T, before string) string {
 	t.Helper()
 	var holder string
-	eventually(t, "there is a leader", func(ctx context.Context) error {
+	await.Eventually(t, "there is a leader", func(ctx context.Context) error {
 		found, err := lease(ctx)
 		if err != nil {
 			return err
@@ -168,24 +171,24 @@ func waitLeader(t *testing.T, before string) string {
 func TestAStandbyKeepsTheDeadlinesOfALeaderThatWasKilled(t *testing.T) {
 	s := newScene(t)
 	node := s.node(t, "tainted")
-	meanwhile := s.pod(t, "meanwhile", node, tolerating("gone", 3))
-	pending := s.pod(t, "pending", node, tolerating("gone", 12))
+	meanwhile := s.pod(t, "meanwhile", node, rig.Tolerating("gone", 3))
+	pending := s.pod(t, "pending", node, rig.Tolerating("gone", 12))
 	quick := []string{"--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms"}
 	first := serve(t, userConfig, quick...)
 	killed := waitLeader(t, "")
 	serve(t, userConfig, quick...)
 
-	came := taint(t, node, noExecute("gone"))
+	came := taint(t, node, rig.NoExecute("gone"))
 	waitStamped(t, node)
 	first.signal(t, os.Kill)
 	first.exit(t)
 	after := waitLeader(t, killed)
 	took := time.Now()
 
-	missed := promised(t, meanwhile, tainting{noExecute("gone"), came})
+	missed := promised(t, meanwhile, tainting{rig.NoExecute("gone"), came})
 	missed.latest = later(missed.latest, took)
 	leaves(t, meanwhile, missed)
-	leaves(t, pending, promised(t, pending, tainting{noExecute("gone"), came}).afterRestart())
+	leaves(t, pending, promised(t, pending, tainting{rig.NoExecute("gone"), came}).afterRestart())
 	if leader := leader(t); leader != after {
 		t.Errorf("the leader changed again, from %s to %s", after, leader)
 	}
@@ -195,23 +198,23 @@ func TestSIGTERMFinishesTheCallInFlightAndStartsNoOther(t *testing.T) {
 	s := newScene(t)
 	node := s.livelyNode(t, "tainted")
 	pods := s.pods(t, 5, node)
-	faults := newFaults()
-	calls, arrived, release := &instants{}, make(chan struct{}, 1), make(chan struct{})
-	faults.add(t, podDeletes(s.namespace), func(request *http.Request, next http.RoundTripper) (*http.Response, error) {
-		if calls.note() == 1 {
+	faults := &proxy.Faults{}
+	calls, arrived, release := &proxy.Instants{}, make(chan struct{}, 1), make(chan struct{})
+	faults.During(t, proxy.PodDeletes(s.Namespace), func(request *http.Request, next http.RoundTripper) (*http.Response, error) {
+		if calls.Note() == 1 {
 			arrived <- struct{}{}
 			<-release
 		}
 		return next.RoundTrip(request)
 	})
-	p := serve(t, faults.proxy(t), "--leader-elect=false", "--concurrent-evictions=1")
+	p := serve(t, proxy.During(t, proxy.Config{Access: userConfig, Over: faults.Over}).Access(), "--leader-elect=false", "--concurrent-evictions=1")
 	finish := sync.OnceFunc(func() { close(release) })
 	t.Cleanup(finish) // before the proxy waits for the calls in flight
 
-	taint(t, node, noExecute("gone"))
-	receive(t, arrived)
+	taint(t, node, rig.NoExecute("gone"))
+	await.Receive(t, arrived)
 	p.signal(t, syscall.SIGTERM)
-	until(t, time.Now().Add(2*time.Second))
+	await.Until(t, time.Now().Add(2*time.Second))
 	if p.hasEnded() {
 		t.Error("it did not wait for the call in flight")
 	}
@@ -219,11 +222,11 @@ func TestSIGTERMFinishesTheCallInFlightAndStartsNoOther(t *testing.T) {
 	if code := p.exit(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	until(t, time.Now().Add(time.Second))
-	if deletes := audit.All(t, auditlog.Deletes, auditlog.In(s.namespace)); len(deletes) != 1 || !deletes[0].Accepted() || len(calls.get()) != 1 {
+	await.Until(t, time.Now().Add(time.Second))
+	if deletes := audit.All(t, auditlog.Deletes, auditlog.In(s.Namespace)); len(deletes) != 1 || !deletes[0].Accepted() || len(calls.All()) != 1 {
 		t.Errorf("deletes %v, want the one that was in flight", deletes)
 	}
-	if marks := audit.All(t, auditlog.StatusPatches, auditlog.In(s.namespace)); len(marks) != 1 {
+	if marks := audit.All(t, auditlog.StatusPatches, auditlog.In(s.Namespace)); len(marks) != 1 {
 		t.Errorf("patches %v, want that of the pod in flight", marks)
 	}
 	left := slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return len(audit.All(t, auditlog.Deletes, auditlog.Of(pod.UID))) > 0 })
@@ -239,12 +242,12 @@ func TestPermissionsThatAreTakenAwayAreNamedAndEvictionsGoOnWhenTheyAreBack(t *t
 	p := serve(t, userConfig, "--leader-elect=false")
 	giveBack := takeAwayDelete(t)
 
-	came := taint(t, node, noExecute("gone"))
+	came := taint(t, node, rig.NoExecute("gone"))
 	p.says(t, "cannot delete resource")
 	waitRetried(t, p, "Forbidden")
 	remains(t, pod)
 	giveBack()
-	due := promised(t, pod, tainting{noExecute("gone"), came})
+	due := promised(t, pod, tainting{rig.NoExecute("gone"), came})
 	due.latest = time.Now().Add(patience) // the backoff has grown meanwhile
 	leaves(t, pod, due)
 	if p.hasEnded() {
@@ -258,7 +261,7 @@ func takeAwayDelete(t *testing.T) (giveBack func()) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	original, err := admin.RbacV1().ClusterRoles().Get(ctx, "taintkeeper", metav1.GetOptions{})
-	must(t, err)
+	await.Must(t, err)
 	setRules := func(rules []rbacv1.PolicyRule) error {
 		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 			role, err := admin.RbacV1().ClusterRoles().Get(ctx, "taintkeeper", metav1.GetOptions{})
@@ -280,7 +283,7 @@ func takeAwayDelete(t *testing.T) (giveBack func()) {
 	for i := range less {
 		less[i].Verbs = slices.DeleteFunc(less[i].Verbs, func(verb string) bool { return verb == "delete" })
 	}
-	must(t, setRules(less))
+	await.Must(t, setRules(less))
 	return giveBack
 }
 
@@ -288,21 +291,21 @@ func TestADryRunChangesNothing(t *testing.T) {
 	s := newScene(t)
 	node := s.node(t, "tainted")
 	due := s.pod(t, "due", node)
-	soon := s.pod(t, "soon", node, tolerating("gone", 3))
+	soon := s.pod(t, "soon", node, rig.Tolerating("gone", 3))
 	began := time.Now()
 	p := serve(t, userConfig, "--leader-elect=false", "--dry-run")
 
-	came := taint(t, node, noExecute("gone"))
-	soonest := promised(t, soon, tainting{noExecute("gone"), came})
+	came := taint(t, node, rig.NoExecute("gone"))
+	soonest := promised(t, soon, tainting{rig.NoExecute("gone"), came})
 	waitEvictions(t, p, "dry_run", 2)
 	if now := time.Now(); now.Before(soonest.earliest) {
 		t.Errorf("both are said to leave %s before the second is due", soonest.earliest.Sub(now))
 	}
-	until(t, time.Now().Add(quiet))
+	await.Until(t, time.Now().Add(quiet))
 
 	for _, pod := range []*corev1.Pod{due, soon} {
 		stays(t, pod)
-		theEvent(t, pod, "Marking for deletion Pod "+s.namespace+"/"+pod.Name+" (dry run)")
+		theEvent(t, pod, "Marking for deletion Pod "+s.Namespace+"/"+pod.Name+" (dry run)")
 	}
 	p.says(t, "Dry run: would evict")
 	for _, c := range audit.All(t, writes, auditlog.Since(began)) {
@@ -312,7 +315,7 @@ func TestADryRunChangesNothing(t *testing.T) {
 		t.Errorf("a dry run writes: %v", c)
 	}
 	found, err := admin.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
-	must(t, err)
+	await.Must(t, err)
 	if !slices.ContainsFunc(found.Spec.Taints, unstamped) {
 		t.Errorf("taints %v: the timeAdded was written", found.Spec.Taints)
 	}

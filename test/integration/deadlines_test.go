@@ -17,22 +17,25 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/proxy"
+	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
 func TestTolerationSecondsCountFromTheTaint(t *testing.T) {
 	resident(t)
 	s := newScene(t)
 	node := s.node(t, "tainted")
-	short := s.pod(t, "short", node, tolerating("gone", 3))
-	long := s.pod(t, "long", node, tolerating("gone", 6))
+	short := s.pod(t, "short", node, rig.Tolerating("gone", 3))
+	long := s.pod(t, "long", node, rig.Tolerating("gone", 6))
 
-	came := taint(t, node, noExecute("gone"))
-	late := s.pod(t, "late", node, tolerating("gone", 3))
-	created := span{came.to, time.Now()}
+	came := taint(t, node, rig.NoExecute("gone"))
+	late := s.pod(t, "late", node, rig.Tolerating("gone", 3))
+	created := span{From: came.To, To: time.Now()}
 
-	leaves(t, short, promised(t, short, tainting{noExecute("gone"), came}))
-	leaves(t, long, promised(t, long, tainting{noExecute("gone"), came}))
-	leaves(t, late, promised(t, late, tainting{noExecute("gone"), created}))
+	leaves(t, short, promised(t, short, tainting{rig.NoExecute("gone"), came}))
+	leaves(t, long, promised(t, long, tainting{rig.NoExecute("gone"), came}))
+	leaves(t, late, promised(t, late, tainting{rig.NoExecute("gone"), created}))
 }
 
 func TestAMissingTimeAddedIsWrittenAndNothingElse(t *testing.T) {
@@ -55,7 +58,7 @@ func TestAMissingTimeAddedIsWrittenAndNothingElse(t *testing.T) {
 	if bare.Key != "bare" || bare.Value != "z" || bare.Effect != corev1.TaintEffectNoExecute {
 		t.Errorf("the taint became %v", bare)
 	}
-	if at := bare.TimeAdded.Time; at.Before(came.from.Truncate(time.Second)) || at.After(time.Now()) {
+	if at := bare.TimeAdded.Time; at.Before(came.From.Truncate(time.Second)) || at.After(time.Now()) {
 		t.Errorf("timeAdded %v, the taint came at %v", at, came)
 	}
 }
@@ -68,7 +71,7 @@ func equalTaints(a, b corev1.Taint) bool {
 func waitStamped(t *testing.T, node string) []corev1.Taint {
 	t.Helper()
 	var taints []corev1.Taint
-	eventually(t, "every taint has its timeAdded", func(ctx context.Context) error {
+	await.Eventually(t, "every taint has its timeAdded", func(ctx context.Context) error {
 		found, err := admin.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -95,18 +98,18 @@ func TestWritingTimeAddedNeverUndoesAnothersChange(t *testing.T) {
 	// Each patch of ours arrives just after somebody else has changed the taints.
 	intruded := make(chan error, 100)
 	round := 0
-	shared.faults.add(t, patchesOfNode(node), func(request *http.Request, next http.RoundTripper) (*http.Response, error) {
+	shared.faults.During(t, proxy.PatchesOfNode(node), func(request *http.Request, next http.RoundTripper) (*http.Response, error) {
 		if round < rounds {
 			round++
 			other := corev1.Taint{Key: fmt.Sprintf("other-%d", round), Effect: corev1.TaintEffectNoSchedule}
-			_, err := tryChangeTaints(request.Context(), node, func(all []corev1.Taint) []corev1.Taint { return append(all, other) })
+			_, err := rig.ChangeTaints(request.Context(), admin, node, func(all []corev1.Taint) []corev1.Taint { return append(all, other) })
 			intruded <- err
 		}
 		return next.RoundTrip(request)
 	})
-	taint(t, node, noExecute("gone"))
+	taint(t, node, rig.NoExecute("gone"))
 	for range rounds {
-		must(t, receive(t, intruded))
+		await.Must(t, await.Receive(t, intruded))
 	}
 	taints := waitStamped(t, node)
 	if len(taints) != rounds+1 {
@@ -123,7 +126,7 @@ func TestTaintsThatComeAndGoWhileTimeAddedIsWrittenAreNotLost(t *testing.T) {
 	node := s.node(t, "tainted")
 	const rounds = 15
 	for i := range rounds {
-		taint(t, node, noExecute(fmt.Sprintf("kept-%d", i)), noExecute(fmt.Sprintf("passing-%d", i)))
+		taint(t, node, rig.NoExecute(fmt.Sprintf("kept-%d", i)), rig.NoExecute(fmt.Sprintf("passing-%d", i)))
 		untaint(t, node, fmt.Sprintf("passing-%d", i))
 	}
 	taints := waitStamped(t, node)
@@ -136,22 +139,22 @@ func TestASecondShorterTaintBringsTheEvictionForward(t *testing.T) {
 	resident(t)
 	s := newScene(t)
 	node := s.node(t, "tainted")
-	pod := s.pod(t, "pod", node, tolerating("long", 600), tolerating("short", 3))
-	first := taint(t, node, noExecute("long"))
-	second := taint(t, node, noExecute("short"))
-	leaves(t, pod, promised(t, pod, tainting{noExecute("long"), first}, tainting{noExecute("short"), second}))
+	pod := s.pod(t, "pod", node, rig.Tolerating("long", 600), rig.Tolerating("short", 3))
+	first := taint(t, node, rig.NoExecute("long"))
+	second := taint(t, node, rig.NoExecute("short"))
+	leaves(t, pod, promised(t, pod, tainting{rig.NoExecute("long"), first}, tainting{rig.NoExecute("short"), second}))
 }
 
 func TestTheRemovalOfTheShorterTaintPushesTheEvictionBack(t *testing.T) {
 	resident(t)
 	s := newScene(t)
 	node := s.node(t, "tainted")
-	pod := s.pod(t, "pod", node, tolerating("long", 7), tolerating("short", 3))
-	first := taint(t, node, noExecute("long"))
-	taint(t, node, noExecute("short"))
+	pod := s.pod(t, "pod", node, rig.Tolerating("long", 7), rig.Tolerating("short", 3))
+	first := taint(t, node, rig.NoExecute("long"))
+	taint(t, node, rig.NoExecute("short"))
 	untaint(t, node, "short")
-	leaves(t, pod, promised(t, pod, tainting{noExecute("long"), first}))
-	if cancelled := eventsLike(pod, "Cancelling deletion of Pod "+s.namespace+"/pod"); len(cancelled) > 0 {
+	leaves(t, pod, promised(t, pod, tainting{rig.NoExecute("long"), first}))
+	if cancelled := eventsLike(pod, "Cancelling deletion of Pod "+s.Namespace+"/pod"); len(cancelled) > 0 {
 		t.Errorf("it was never cancelled, only put off: %v", cancelled)
 	}
 }
@@ -171,15 +174,15 @@ func TestTolerationSecondsOfARunningPodTakeEffect(t *testing.T) {
 			resident(t)
 			s := newScene(t)
 			node := s.node(t, "tainted")
-			pod := s.pod(t, "pod", node, tolerating("gone", test.before))
-			came := taint(t, node, noExecute("gone"))
+			pod := s.pod(t, "pod", node, rig.Tolerating("gone", test.before))
+			came := taint(t, node, rig.NoExecute("gone"))
 			changed := setTolerationSeconds(t, pod, &test.after)
 			if test.after == 1<<62 {
-				until(t, came.to.Add(time.Duration(test.before)*time.Second+quiet))
+				await.Until(t, came.To.Add(time.Duration(test.before)*time.Second+quiet))
 				stays(t, pod)
 				return
 			}
-			due := promised(t, changed, tainting{noExecute("gone"), came})
+			due := promised(t, changed, tainting{rig.NoExecute("gone"), came})
 			due.latest = later(due.latest, time.Now())
 			leaves(t, pod, due)
 		})
@@ -189,7 +192,7 @@ func TestTolerationSecondsOfARunningPodTakeEffect(t *testing.T) {
 func setTolerationSeconds(t *testing.T, pod *corev1.Pod, seconds *int64) *corev1.Pod {
 	t.Helper()
 	var changed *corev1.Pod
-	must(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	await.Must(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		found, err := admin.CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -217,30 +220,30 @@ func TestARestartInMidCountdownKeepsTheDeadline(t *testing.T) {
 	node := s.node(t, "tainted")
 	// A countdown that began anew would end later than the test has patience.
 	const seconds, restart = 13, patience + 3*time.Second
-	pod := s.pod(t, "pod", node, tolerating("gone", seconds))
-	first := alone(t, newFaults())
-	came := taint(t, node, noExecute("gone"))
+	pod := s.pod(t, "pod", node, rig.Tolerating("gone", seconds))
+	first := alone(t, &proxy.Faults{})
+	came := taint(t, node, rig.NoExecute("gone"))
 	waitStamped(t, node)
-	until(t, came.to.Add(restart))
-	must(t, first.stop())
-	alone(t, newFaults())
-	leaves(t, pod, promised(t, pod, tainting{noExecute("gone"), came}).afterRestart())
+	await.Until(t, came.To.Add(restart))
+	await.Must(t, first.stop())
+	alone(t, &proxy.Faults{})
+	leaves(t, pod, promised(t, pod, tainting{rig.NoExecute("gone"), came}).afterRestart())
 }
 
 func TestADeadlineThatPassedWhileNobodyRanIsMadeUpForAtOnce(t *testing.T) {
 	s := newScene(t)
 	node := s.node(t, "tainted")
-	pod := s.pod(t, "pod", node, tolerating("gone", 2))
-	first := alone(t, newFaults())
-	came := taint(t, node, noExecute("gone"))
+	pod := s.pod(t, "pod", node, rig.Tolerating("gone", 2))
+	first := alone(t, &proxy.Faults{})
+	came := taint(t, node, rig.NoExecute("gone"))
 	waitStamped(t, node)
-	must(t, first.stop())
-	due := promised(t, pod, tainting{noExecute("gone"), came}).afterRestart()
-	until(t, due.latest)
-	if _, left := recorded.left(pod.UID); left {
+	await.Must(t, first.stop())
+	due := promised(t, pod, tainting{rig.NoExecute("gone"), came}).afterRestart()
+	await.Until(t, due.latest)
+	if _, left := recorded.Left(pod.UID); left {
 		t.Fatal(errors.New("it left while nobody ran"))
 	}
-	alone(t, newFaults())
+	alone(t, &proxy.Faults{})
 	due.latest = time.Now()
 	leaves(t, pod, due)
 }

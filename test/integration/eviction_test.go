@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
 func TestATaintThatNobodyToleratesEvictsAtOnce(t *testing.T) {
@@ -31,8 +33,8 @@ func TestATaintThatNobodyToleratesEvictsAtOnce(t *testing.T) {
 	})
 	elsewhere := s.pod(t, "elsewhere", other)
 
-	came := taint(t, node, noExecute("gone"))
-	deleted := leaves(t, leaving, promised(t, leaving, tainting{noExecute("gone"), came}))
+	came := taint(t, node, rig.NoExecute("gone"))
+	deleted := leaves(t, leaving, promised(t, leaving, tainting{rig.NoExecute("gone"), came}))
 
 	t.Run("the condition is there before the delete, letter for letter", func(t *testing.T) {
 		marks := audit.All(t, auditlog.StatusPatches, auditlog.Accepted, auditlog.Of(leaving.UID))
@@ -42,21 +44,21 @@ func TestATaintThatNobodyToleratesEvictsAtOnce(t *testing.T) {
 		checkCondition(t, leaving)
 	})
 	t.Run("the pod keeps its own grace period", func(t *testing.T) {
-		found, err := admin.CoreV1().Pods(s.namespace).Get(t.Context(), leaving.Name, metav1.GetOptions{})
-		must(t, err)
+		found, err := admin.CoreV1().Pods(s.Namespace).Get(t.Context(), leaving.Name, metav1.GetOptions{})
+		await.Must(t, err)
 		if found.DeletionTimestamp == nil || *found.DeletionGracePeriodSeconds != grace {
 			t.Errorf("deletionTimestamp %v, deletionGracePeriodSeconds %v; want %d", found.DeletionTimestamp, found.DeletionGracePeriodSeconds, grace)
 		}
 	})
 	t.Run("the event is upstream's, and is about this pod", func(t *testing.T) {
-		event := theEvent(t, leaving, "Marking for deletion Pod "+s.namespace+"/leaving")
-		about := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: s.namespace, Name: "leaving", UID: leaving.UID}
+		event := theEvent(t, leaving, "Marking for deletion Pod "+s.Namespace+"/leaving")
+		about := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: s.Namespace, Name: "leaving", UID: leaving.UID}
 		if event.InvolvedObject != about {
 			t.Errorf("it is about %+v, want %+v", event.InvolvedObject, about)
 		}
 	})
 	t.Run("one read of the node and two calls per pod are enough", func(t *testing.T) {
-		if calls := audit.All(t, changesOfPods, auditlog.In(s.namespace)); len(calls) != 2 {
+		if calls := audit.All(t, changesOfPods, auditlog.In(s.Namespace)); len(calls) != 2 {
 			t.Errorf("calls %v, want a patch and a delete", calls)
 		}
 	})
@@ -75,7 +77,7 @@ func checkCondition(t *testing.T, pod *corev1.Pod) {
 		t.Fatalf("the pod was terminating before it had the condition: %v", before.Status.Conditions)
 	}
 	found := before.Status.Conditions[at]
-	if time.Since(found.LastTransitionTime.Time) > waitLimit {
+	if time.Since(found.LastTransitionTime.Time) > await.Limit {
 		t.Errorf("lastTransitionTime %v", found.LastTransitionTime)
 	}
 	found.LastTransitionTime = metav1.Time{}
@@ -94,9 +96,9 @@ func checkCondition(t *testing.T, pod *corev1.Pod) {
 func observed(t *testing.T, generation int64) int64 {
 	t.Helper()
 	server, err := admin.Discovery().ServerVersion()
-	must(t, err)
+	await.Must(t, err)
 	minor, err := strconv.Atoi(cmp.Or(server.EmulationMinor, server.Minor))
-	must(t, err)
+	await.Must(t, err)
 	if minor < 34 {
 		return 0
 	}
@@ -105,16 +107,16 @@ func observed(t *testing.T, generation int64) int64 {
 
 func lastBeforeLeaving(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
-	eventually(t, "the watch shows that the pod leaves", func(context.Context) error {
-		if _, left := recorded.left(pod.UID); !left {
+	await.Eventually(t, "the watch shows that the pod leaves", func(context.Context) error {
+		if _, left := recorded.Left(pod.UID); !left {
 			return errors.New("it does not")
 		}
 		return nil
 	})
 	var last *corev1.Pod
-	for _, s := range recorded.history(pod.UID).sightings {
-		if s.pod.DeletionTimestamp == nil {
-			last = s.pod
+	for _, s := range recorded.Of(pod.UID).Sightings {
+		if s.Pod.DeletionTimestamp == nil {
+			last = s.Pod
 		}
 	}
 	return last
@@ -125,7 +127,7 @@ func lastBeforeLeaving(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 func theEvent(t *testing.T, pod *corev1.Pod, message string) *corev1.Event {
 	t.Helper()
 	var found []*corev1.Event
-	eventually(t, "there is an event "+message, func(context.Context) error {
+	await.Eventually(t, "there is an event "+message, func(context.Context) error {
 		found = eventsLike(pod, message)
 		if len(found) == 0 {
 			return fmt.Errorf("there are %v", recorded.eventsOn(pod.UID))
@@ -155,8 +157,8 @@ func TestFinishedPodsAreDeletedAsUpstreamDoes(t *testing.T) {
 			node := s.node(t, "tainted")
 			pod := s.pod(t, "finished", node)
 			finish(t, pod, phase)
-			came := taint(t, node, noExecute("gone"))
-			leaves(t, pod, promised(t, pod, tainting{noExecute("gone"), came}))
+			came := taint(t, node, rig.NoExecute("gone"))
+			leaves(t, pod, promised(t, pod, tainting{rig.NoExecute("gone"), came}))
 		})
 	}
 }
@@ -166,7 +168,7 @@ func finish(t *testing.T, pod *corev1.Pod, phase corev1.PodPhase) {
 	pod = pod.DeepCopy()
 	pod.Status.Phase = phase
 	_, err := admin.CoreV1().Pods(pod.Namespace).UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
-	must(t, err)
+	await.Must(t, err)
 }
 
 // The wait of a test that wants to see nothing happen, after which a pod would long have left.
@@ -180,14 +182,14 @@ func TestPodsThatAreNotOursToEvictAreLeftAlone(t *testing.T) {
 		pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "static"}
 	})
 	terminating := s.pod(t, "terminating", node)
-	must(t, admin.CoreV1().Pods(s.namespace).Delete(t.Context(), terminating.Name, metav1.DeleteOptions{}))
+	await.Must(t, admin.CoreV1().Pods(s.Namespace).Delete(t.Context(), terminating.Name, metav1.DeleteOptions{}))
 	ordinary := s.pod(t, "ordinary", node)
 	orphan := s.pod(t, "orphan", "a-node-that-never-was")
 
-	came := taint(t, node, noExecute("gone"))
-	leaves(t, ordinary, promised(t, ordinary, tainting{noExecute("gone"), came}))
-	changeTaints(t, node, func(all []corev1.Taint) []corev1.Taint { return append(all, noExecute("again")) })
-	until(t, time.Now().Add(quiet))
+	came := taint(t, node, rig.NoExecute("gone"))
+	leaves(t, ordinary, promised(t, ordinary, tainting{rig.NoExecute("gone"), came}))
+	changeTaints(t, node, func(all []corev1.Taint) []corev1.Taint { return append(all, rig.NoExecute("again")) })
+	await.Until(t, time.Now().Add(quiet))
 
 	stays(t, mirror)
 	stays(t, orphan)
@@ -203,11 +205,11 @@ func TestPodsOfANodeThatIsGoneAreLeftAlone(t *testing.T) {
 	resident(t)
 	s := newScene(t)
 	node := s.node(t, "removed")
-	pod := s.pod(t, "pending", node, tolerating("gone", 3))
-	came := taint(t, node, noExecute("gone"))
-	due := promised(t, pod, tainting{noExecute("gone"), came})
-	must(t, admin.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}))
-	until(t, due.latest.Add(quiet))
+	pod := s.pod(t, "pending", node, rig.Tolerating("gone", 3))
+	came := taint(t, node, rig.NoExecute("gone"))
+	due := promised(t, pod, tainting{rig.NoExecute("gone"), came})
+	await.Must(t, admin.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}))
+	await.Until(t, due.latest.Add(quiet))
 	stays(t, pod)
 	if events := recorded.eventsOn(pod.UID); len(events) > 0 {
 		t.Errorf("events %v: a pod whose node is gone neither leaves nor stays", events)
@@ -220,12 +222,12 @@ func TestTolerationSecondsThatOverflowStay(t *testing.T) {
 	node := s.node(t, "tainted")
 	var patient []*corev1.Pod
 	for name, seconds := range map[string]int64{"two-to-the-62": 1 << 62, "largest": 1<<63 - 1, "585-years": 18446744074} {
-		patient = append(patient, s.pod(t, name, node, tolerating("gone", seconds)))
+		patient = append(patient, s.pod(t, name, node, rig.Tolerating("gone", seconds)))
 	}
-	negative := s.pod(t, "negative", node, tolerating("gone", -1<<62))
-	came := taint(t, node, noExecute("gone"))
-	leaves(t, negative, promised(t, negative, tainting{noExecute("gone"), came}))
-	until(t, time.Now().Add(quiet))
+	negative := s.pod(t, "negative", node, rig.Tolerating("gone", -1<<62))
+	came := taint(t, node, rig.NoExecute("gone"))
+	leaves(t, negative, promised(t, negative, tainting{rig.NoExecute("gone"), came}))
+	await.Until(t, time.Now().Add(quiet))
 	for _, pod := range patient {
 		stays(t, pod)
 	}
@@ -235,13 +237,13 @@ func TestNoDeleteIsAnsweredWithAnythingElseThanExpected(t *testing.T) {
 	resident(t)
 	s := newScene(t)
 	node := s.livelyNode(t, "tainted")
-	pods := s.pods(t, 20, node, tolerating("gone", 1))
-	came := taint(t, node, noExecute("gone"))
+	pods := s.pods(t, 20, node, rig.Tolerating("gone", 1))
+	came := taint(t, node, rig.NoExecute("gone"))
 	for _, pod := range pods {
-		leaves(t, pod, promised(t, pod, tainting{noExecute("gone"), came}))
+		leaves(t, pod, promised(t, pod, tainting{rig.NoExecute("gone"), came}))
 		gone(t, pod)
 	}
-	for _, c := range audit.All(t, changesOfPods, auditlog.In(s.namespace)) {
+	for _, c := range audit.All(t, changesOfPods, auditlog.In(s.Namespace)) {
 		if c.Code != http.StatusOK {
 			t.Errorf("without anybody's interference: %v", c)
 		}

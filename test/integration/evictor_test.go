@@ -15,11 +15,13 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/proxy"
 )
 
 // evictor is an Evictor that runs in this process.
 type evictor struct {
-	faults  *faults
+	faults  *proxy.Faults
 	metrics *prometheus.Registry
 	synced  func() bool
 	// stop stops the Evictor, as SIGTERM stops the process, and waits until it has ended.
@@ -27,10 +29,10 @@ type evictor struct {
 }
 
 // newEvictor starts an Evictor as the binary would, but for the faults in its transport.
-func newEvictor(ctx context.Context, faults *faults, configure ...func(*eviction.Config)) (*evictor, error) {
+func newEvictor(ctx context.Context, faults *proxy.Faults, configure ...func(*eviction.Config)) (*evictor, error) {
 	e := &evictor{faults: faults, metrics: prometheus.NewRegistry()}
 	config := rest.CopyConfig(userConfig)
-	config.Wrap(faults.over)
+	config.Wrap(faults.Over)
 	client, err := kubernetes.NewForConfig(apicall.Config(config))
 	if err != nil {
 		return nil, err
@@ -62,13 +64,13 @@ func background(ctx context.Context, run func(context.Context) error) (stop func
 
 // alone starts an Evictor that is the only one in the cluster until the test ends or stops it.
 // Tests that use it must not be parallel.
-func alone(t *testing.T, faults *faults, configure ...func(*eviction.Config)) *evictor {
+func alone(t *testing.T, faults *proxy.Faults, configure ...func(*eviction.Config)) *evictor {
 	t.Helper()
 	if theResident != nil {
 		t.Fatal("the parallel tests' Evictor runs already: a test with parallel subtests must be parallel itself")
 	}
 	e, err := newEvictor(context.WithoutCancel(t.Context()), faults, configure...)
-	must(t, err)
+	await.Must(t, err)
 	t.Cleanup(func() {
 		if err := e.stop(); err != nil {
 			t.Errorf("the Evictor ended with an error: %v", err)
@@ -90,21 +92,23 @@ var (
 func resident(t *testing.T) *evictor {
 	t.Helper()
 	t.Parallel()
-	residentOnce.Do(func() { theResident, residentErr = newEvictor(context.WithoutCancel(t.Context()), newFaults()) })
-	must(t, residentErr)
+	residentOnce.Do(func() { theResident, residentErr = newEvictor(context.WithoutCancel(t.Context()), &proxy.Faults{}) })
+	await.Must(t, residentErr)
 	ready(t, theResident)
 	return theResident
 }
 
-func stopResident() {
+// stopResident leaves it to the tests that use the Evictor what to make of its end.
+func stopResident() error {
 	if theResident != nil {
 		_ = theResident.stop()
 	}
+	return nil
 }
 
 func ready(t *testing.T, e *evictor) {
 	t.Helper()
-	eventually(t, "the caches are complete", func(context.Context) error {
+	await.Eventually(t, "the caches are complete", func(context.Context) error {
 		if !e.synced() {
 			return errors.New("they are not")
 		}

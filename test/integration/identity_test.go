@@ -14,18 +14,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/proxy"
+	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
 func TestAReplacementOfTheSameNameOnAHealthyNodeSurvives(t *testing.T) {
 	resident(t)
 	s := newScene(t)
 	node, healthy := s.node(t, "tainted"), s.node(t, "healthy")
-	pending := s.pod(t, "web-0", node, tolerating("gone", 3))
-	came := taint(t, node, noExecute("gone"))
-	due := promised(t, pending, tainting{noExecute("gone"), came})
+	pending := s.pod(t, "web-0", node, rig.Tolerating("gone", 3))
+	came := taint(t, node, rig.NoExecute("gone"))
+	due := promised(t, pending, tainting{rig.NoExecute("gone"), came})
 	replacement, err := s.replace(t.Context(), "web-0", healthy)
-	must(t, err)
-	until(t, due.latest.Add(quiet))
+	await.Must(t, err)
+	await.Until(t, due.latest.Add(quiet))
 	stays(t, replacement)
 	if calls := audit.All(t, changesOfPods, auditlog.Of(pending.UID)); len(calls) > 0 {
 		t.Errorf("calls about the pod that was replaced: %v", calls)
@@ -36,12 +39,12 @@ func TestAReplacementOfTheSameNameOnTheTaintedNodeLeavesToo(t *testing.T) {
 	resident(t)
 	s := newScene(t)
 	node := s.node(t, "tainted")
-	pending := s.pod(t, "web-0", node, tolerating("gone", 600))
-	taint(t, node, noExecute("gone"))
+	pending := s.pod(t, "web-0", node, rig.Tolerating("gone", 600))
+	taint(t, node, rig.NoExecute("gone"))
 	created := time.Now()
-	replacement, err := s.replace(t.Context(), "web-0", node, tolerating("gone", 2))
-	must(t, err)
-	leaves(t, replacement, promised(t, replacement, tainting{noExecute("gone"), span{created, time.Now()}}))
+	replacement, err := s.replace(t.Context(), "web-0", node, rig.Tolerating("gone", 2))
+	await.Must(t, err)
+	leaves(t, replacement, promised(t, replacement, tainting{rig.NoExecute("gone"), span{From: created, To: time.Now()}}))
 	if calls := audit.All(t, changesOfPods, auditlog.Of(pending.UID)); len(calls) > 0 {
 		t.Errorf("calls about the pod that was replaced: %v", calls)
 	}
@@ -51,19 +54,19 @@ func TestAReplacementOfTheSameNameOnTheTaintedNodeLeavesToo(t *testing.T) {
 func TestAPodThatIsReplacedDuringItsEvictionIsDone(t *testing.T) {
 	resident(t)
 	tests := map[string]struct {
-		concerned func(namespace string) func(*http.Request) bool
+		concerned func(namespace string) proxy.Calls
 		replaced  int // how the API server refuses a call about a UID that is not the pod's any more
 	}{
-		"before the patch":  {concerned: podStatusPatches, replaced: http.StatusUnprocessableEntity},
-		"before the delete": {concerned: podDeletes, replaced: http.StatusConflict},
+		"before the patch":  {concerned: proxy.PodStatusPatches, replaced: http.StatusUnprocessableEntity},
+		"before the delete": {concerned: proxy.PodDeletes, replaced: http.StatusConflict},
 	}
 	for when, test := range tests {
 		t.Run(when+" by one on a healthy node", func(t *testing.T) {
 			shared := resident(t)
 			s := newScene(t)
 			node, healthy := s.node(t, "tainted"), s.node(t, "healthy")
-			pod, replacement := s.replaceDuring(t, shared, test.concerned(s.namespace), node, healthy)
-			until(t, time.Now().Add(quiet))
+			pod, replacement := s.replaceDuring(t, shared, test.concerned(s.Namespace), node, healthy)
+			await.Until(t, time.Now().Add(quiet))
 			stays(t, replacement)
 			checkOneRefusal(t, pod, test.replaced)
 		})
@@ -71,7 +74,7 @@ func TestAPodThatIsReplacedDuringItsEvictionIsDone(t *testing.T) {
 			shared := resident(t)
 			s := newScene(t)
 			node := s.node(t, "tainted")
-			pod, replacement := s.replaceDuring(t, shared, test.concerned(s.namespace), node, node)
+			pod, replacement := s.replaceDuring(t, shared, test.concerned(s.Namespace), node, node)
 			leaves(t, replacement, promise{replacement.CreationTimestamp.Time, time.Now()})
 			checkOneRefusal(t, pod, test.replaced)
 		})
@@ -80,12 +83,12 @@ func TestAPodThatIsReplacedDuringItsEvictionIsDone(t *testing.T) {
 			s := newScene(t)
 			node := s.node(t, "tainted")
 			pod := s.pod(t, "web-0", node)
-			happened := s.onFirst(t, shared, test.concerned(s.namespace), func(ctx context.Context) error {
-				return admin.CoreV1().Pods(s.namespace).Delete(ctx, "web-0", atOnce())
+			happened := s.onFirst(t, shared, test.concerned(s.Namespace), func(ctx context.Context) error {
+				return admin.CoreV1().Pods(s.Namespace).Delete(ctx, "web-0", rig.AtOnce())
 			})
-			taint(t, node, noExecute("gone"))
-			must(t, receive(t, happened))
-			until(t, time.Now().Add(quiet))
+			taint(t, node, rig.NoExecute("gone"))
+			await.Must(t, await.Receive(t, happened))
+			await.Until(t, time.Now().Add(quiet))
 			checkOneRefusal(t, pod, http.StatusNotFound)
 		})
 	}
@@ -94,32 +97,32 @@ func TestAPodThatIsReplacedDuringItsEvictionIsDone(t *testing.T) {
 // A pod cache that lags behind must not make it try again: the answer of the API server says enough.
 func TestAPodWhoseReplacementIsNotSeenYetIsDoneAtTheFirstAnswer(t *testing.T) {
 	tests := map[string]struct {
-		concerned func(namespace string) func(*http.Request) bool
+		concerned func(namespace string) proxy.Calls
 		calls     int
 	}{
-		"before the patch":  {concerned: podStatusPatches, calls: 1},
-		"before the delete": {concerned: podDeletes, calls: 2},
+		"before the patch":  {concerned: proxy.PodStatusPatches, calls: 1},
+		"before the delete": {concerned: proxy.PodDeletes, calls: 2},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t)
 			node, healthy := s.node(t, "tainted"), s.node(t, "healthy")
-			watches, faults := &stall{}, newFaults()
-			faults.add(t, watchesOfPods, watches.watch)
+			watches, faults := &proxy.Gate{}, &proxy.Faults{}
+			faults.During(t, proxy.WatchesOfPods, watches.Answer)
 			e := alone(t, faults)
-			t.Cleanup(watches.end)
-			pod := s.pod(t, "web-0", node, tolerating("gone", 1))
-			taint(t, node, noExecute("gone"))
+			t.Cleanup(watches.Release)
+			pod := s.pod(t, "web-0", node, rig.Tolerating("gone", 1))
+			taint(t, node, rig.NoExecute("gone"))
 			waitPending(t, e.metrics, 1)
 
-			watches.begin()
-			happened := s.onFirst(t, e, test.concerned(s.namespace), func(ctx context.Context) error {
+			watches.Hold()
+			happened := s.onFirst(t, e, test.concerned(s.Namespace), func(ctx context.Context) error {
 				_, err := s.replace(ctx, "web-0", healthy)
 				return err
 			})
-			must(t, receive(t, happened))
+			await.Must(t, await.Receive(t, happened))
 			waitEvictions(t, e.metrics, "replaced", 1)
-			until(t, time.Now().Add(time.Second))
+			await.Until(t, time.Now().Add(time.Second))
 			if calls := audit.All(t, changesOfPods, auditlog.Of(pod.UID)); len(calls) != test.calls {
 				t.Errorf("calls %v, want %d", calls, test.calls)
 			}
@@ -131,11 +134,11 @@ func TestAPodWhoseReplacementIsNotSeenYetIsDoneAtTheFirstAnswer(t *testing.T) {
 }
 
 // onFirst lets something happen just before the first call of a kind goes on to the API server.
-func (s *scene) onFirst(t *testing.T, e *evictor, concerned func(*http.Request) bool, do func(context.Context) error) <-chan error {
+func (s *scene) onFirst(t *testing.T, e *evictor, concerned proxy.Calls, do func(context.Context) error) <-chan error {
 	t.Helper()
 	happened := make(chan error, 1)
 	var once sync.Once
-	e.faults.add(t, concerned, func(request *http.Request, next http.RoundTripper) (*http.Response, error) {
+	e.faults.During(t, concerned, func(request *http.Request, next http.RoundTripper) (*http.Response, error) {
 		once.Do(func() { happened <- do(request.Context()) })
 		return next.RoundTrip(request)
 	})
@@ -144,7 +147,7 @@ func (s *scene) onFirst(t *testing.T, e *evictor, concerned func(*http.Request) 
 
 // replaceDuring taints the node of a pod and replaces the pod when the first call of a kind about
 // it is on its way.
-func (s *scene) replaceDuring(t *testing.T, e *evictor, concerned func(*http.Request) bool, node, onto string) (pod, replacement *corev1.Pod) {
+func (s *scene) replaceDuring(t *testing.T, e *evictor, concerned proxy.Calls, node, onto string) (pod, replacement *corev1.Pod) {
 	t.Helper()
 	pod = s.pod(t, "web-0", node)
 	happened := s.onFirst(t, e, concerned, func(ctx context.Context) error {
@@ -152,8 +155,8 @@ func (s *scene) replaceDuring(t *testing.T, e *evictor, concerned func(*http.Req
 		replacement, err = s.replace(ctx, "web-0", onto)
 		return err
 	})
-	taint(t, node, noExecute("gone"))
-	must(t, receive(t, happened))
+	taint(t, node, rig.NoExecute("gone"))
+	await.Must(t, await.Receive(t, happened))
 	return pod, replacement
 }
 
@@ -162,7 +165,7 @@ func (s *scene) replaceDuring(t *testing.T, e *evictor, concerned func(*http.Req
 func checkOneRefusal(t *testing.T, pod *corev1.Pod, code int) {
 	t.Helper()
 	var refused []call
-	eventually(t, "the refusal is in the audit log", func(context.Context) error {
+	await.Eventually(t, "the refusal is in the audit log", func(context.Context) error {
 		if refused = audit.All(t, changesOfPods, auditlog.Refused, auditlog.Of(pod.UID)); len(refused) == 0 {
 			return errors.New("it is not")
 		}
@@ -181,11 +184,11 @@ func TestManyReplacementsInARowAreEachJudgedForThemselves(t *testing.T) {
 	s := newScene(t)
 	// Not a node that kwok plays: kwok deletes by name, and would take the next pod too.
 	node := s.node(t, "tainted")
-	taint(t, node, noExecute("gone"))
+	taint(t, node, rig.NoExecute("gone"))
 	for range 10 {
 		created := time.Now()
 		pod := s.pod(t, "web-0", node)
-		leaves(t, pod, promised(t, pod, tainting{noExecute("gone"), span{created, time.Now()}}))
-		must(t, admin.CoreV1().Pods(s.namespace).Delete(t.Context(), "web-0", atOnce()))
+		leaves(t, pod, promised(t, pod, tainting{rig.NoExecute("gone"), span{From: created, To: time.Now()}}))
+		await.Must(t, admin.CoreV1().Pods(s.Namespace).Delete(t.Context(), "web-0", rig.AtOnce()))
 	}
 }

@@ -8,16 +8,21 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/proxy"
+	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
 // family gathers one metric, or nil when it is not there.
 func family(t *testing.T, from prometheus.Gatherer, name string) *dto.MetricFamily {
 	t.Helper()
 	families, err := from.Gather()
-	must(t, err)
+	await.Must(t, err)
 	at := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == name })
 	if at < 0 {
 		return nil
@@ -64,7 +69,7 @@ func histogram(t *testing.T, from prometheus.Gatherer, name string) *dto.Histogr
 func TestMetricsTellWhatIsAheadAndWhatWasDone(t *testing.T) {
 	s := newScene(t)
 	node, other := s.node(t, "tainted"), s.node(t, "other")
-	faults := newFaults()
+	faults := &proxy.Faults{}
 	e := alone(t, faults)
 	for _, name := range []string{"taintkeeper_pending_evictions", "taintkeeper_due_evictions", "taintkeeper_tainted_nodes"} {
 		if ahead := gauge(t, e.metrics, name); ahead != 0 {
@@ -75,11 +80,11 @@ func TestMetricsTellWhatIsAheadAndWhatWasDone(t *testing.T) {
 		t.Errorf("nothing is next, but there is %v", next)
 	}
 
-	faults.add(t, podDeletes(s.namespace), (&refusing{times: 2, with: failing}).answer)
+	faults.During(t, proxy.PodDeletes(s.Namespace), (&proxy.Refusing{Times: 2, With: proxy.Failing}).Answer)
 	const seconds = 4
-	first := s.pod(t, "first", node, tolerating("gone", seconds))
-	second := s.pod(t, "second", node, tolerating("gone", 600))
-	came := taint(t, node, noExecute("gone"))
+	first := s.pod(t, "first", node, rig.Tolerating("gone", seconds))
+	second := s.pod(t, "second", node, rig.Tolerating("gone", 600))
+	came := taint(t, node, rig.NoExecute("gone"))
 	waitPending(t, e.metrics, 2)
 	if tainted := gauge(t, e.metrics, "taintkeeper_tainted_nodes"); tainted != 1 {
 		t.Errorf("%v nodes are tainted, want 1", tainted)
@@ -88,15 +93,15 @@ func TestMetricsTellWhatIsAheadAndWhatWasDone(t *testing.T) {
 		t.Errorf("the next eviction is %v seconds away, want more than 0 and at most %d", next, seconds)
 	}
 
-	leaves(t, first, promised(t, first, tainting{noExecute("gone"), came}))
+	leaves(t, first, promised(t, first, tainting{rig.NoExecute("gone"), came}))
 	untaint(t, node, "gone")
 	waitPending(t, e.metrics, 0)
 	remains(t, second)
 
 	// One more, whose delete is put off until its node is untainted.
 	third := s.pod(t, "third", other)
-	faults.add(t, podStatusPatches(s.namespace), (&refusing{times: 1, with: busyFor("2")}).answer)
-	taint(t, other, noExecute("gone"))
+	faults.During(t, proxy.PodStatusPatches(s.Namespace), (&proxy.Refusing{Times: 1, With: proxy.BusyFor(2 * time.Second)}).Answer)
+	taint(t, other, rig.NoExecute("gone"))
 	waitRetried(t, e.metrics, "TooManyRequests")
 	if due := gauge(t, e.metrics, "taintkeeper_due_evictions"); due != 1 {
 		t.Errorf("%v evictions are due, want 1", due)
@@ -164,7 +169,7 @@ func waitEvictions(t *testing.T, from prometheus.Gatherer, result string, want f
 
 func waitRetried(t *testing.T, from prometheus.Gatherer, reason string) {
 	t.Helper()
-	eventually(t, "something is tried again because of "+reason, func(context.Context) error {
+	await.Eventually(t, "something is tried again because of "+reason, func(context.Context) error {
 		if retries := counters(t, from, "taintkeeper_retries_total"); retries[reason] == 0 {
 			return fmt.Errorf("retries %v", retries)
 		}
@@ -174,7 +179,7 @@ func waitRetried(t *testing.T, from prometheus.Gatherer, reason string) {
 
 func waitValue(t *testing.T, what string, want float64, get func() float64) {
 	t.Helper()
-	eventually(t, what, func(context.Context) error {
+	await.Eventually(t, what, func(context.Context) error {
 		if got := get(); got != want {
 			return fmt.Errorf("it is %v", got)
 		}

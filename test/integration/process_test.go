@@ -9,11 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,18 +23,17 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"k8s.io/client-go/rest"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
+	"github.com/taintkeeper/taintkeeper/test/rig/suite"
 )
 
 const testVersion = "v0.0.0-integration"
 
 // binary builds what users run, once.
 var binary = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(cluster.Dir(), "taintkeeper")
-	build := exec.Command("go", "build", "-ldflags", "-X main.version="+testVersion, "-o", path, "github.com/taintkeeper/taintkeeper/cmd/taintkeeper")
-	if output, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build cmd/taintkeeper: %w\n%s", err, output)
-	}
-	return path, nil
+	return suite.Build(context.TODO(), cluster.Dir(), "taintkeeper", "-ldflags", "-X main.version="+testVersion) //nolint:forbidigo // for all tests
 })
 
 // output collects what a process writes. Safe for concurrent use.
@@ -70,12 +67,12 @@ type process struct {
 func launch(t *testing.T, args ...string) *process {
 	t.Helper()
 	path, err := binary()
-	must(t, err)
+	await.Must(t, err)
 	p := &process{stdout: &output{}, stderr: &output{}, ended: make(chan struct{})}
 	p.command = exec.Command(path, args...)
 	p.command.Env = []string{"HOME=" + t.TempDir()} // no kubeconfig of the user's
 	p.command.Stdout, p.command.Stderr = p.stdout, p.stderr
-	must(t, p.command.Start())
+	await.Must(t, p.command.Start())
 	go func() {
 		defer close(p.ended)
 		_ = p.command.Wait() // the state has it
@@ -93,12 +90,12 @@ func launch(t *testing.T, args ...string) *process {
 // serve starts the binary as a controller for as long as the test lasts, and returns once it is ready.
 func serve(t *testing.T, config *rest.Config, args ...string) *process {
 	t.Helper()
-	metrics, health := freeAddress(t), freeAddress(t)
+	metrics, health := rig.FreeAddress(t), rig.FreeAddress(t)
 	p := launch(t, append([]string{
 		"--kubeconfig=" + kubeconfig(t, config), "--metrics-bind-address=" + metrics, "--health-probe-bind-address=" + health,
 	}, args...)...)
 	p.metrics, p.health = metrics, health
-	eventually(t, "the process is ready", func(ctx context.Context) error {
+	await.Eventually(t, "the process is ready", func(ctx context.Context) error {
 		if p.hasEnded() {
 			return errors.New("it has ended")
 		}
@@ -128,7 +125,7 @@ func (p *process) signal(t *testing.T, signal os.Signal) {
 // exit waits for the end of the process and returns its exit code.
 func (p *process) exit(t *testing.T) int {
 	t.Helper()
-	timer := time.NewTimer(waitLimit)
+	timer := time.NewTimer(await.Limit)
 	defer timer.Stop()
 	select {
 	case <-p.ended:
@@ -182,26 +179,17 @@ func get(ctx context.Context, url string) (string, error) {
 	return string(body), err
 }
 
-// freeAddress returns an address of the loopback interface on which nobody listens at this moment.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
 func kubeconfig(t *testing.T, config *rest.Config) string {
 	t.Helper()
 	path, err := cluster.Kubeconfig(fmt.Sprintf("process-%d", scenes.Add(1)), config)
-	must(t, err)
+	await.Must(t, err)
 	return path
 }
 
 // says waits until the process has written something about a matter.
 func (p *process) says(t *testing.T, what string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("the process says %q", what), func(context.Context) error {
+	await.Eventually(t, fmt.Sprintf("the process says %q", what), func(context.Context) error {
 		if !strings.Contains(p.stderr.String(), what) {
 			return errors.New("it does not")
 		}

@@ -33,6 +33,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
 	"github.com/taintkeeper/taintkeeper/internal/nodetaintrule"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
@@ -51,19 +52,19 @@ func newRuleCluster(t *testing.T) *ruleCluster {
 		Audit:         auditlog.Changes,
 		APIServerArgs: []string{"--enable-admission-plugins=NodeRestriction"},
 	})
-	must(t, err)
+	await.Must(t, err)
 	t.Cleanup(func() {
-		must(t, note(auditlog.New(own.AuditLog(), auditlog.By(user))))
-		must(t, own.Stop())
+		await.Must(t, note(auditlog.New(own.AuditLog(), auditlog.By(user))))
+		await.Must(t, own.Stop())
 	})
-	must(t, own.GrantTaintkeeper(t.Context()))
+	await.Must(t, own.GrantTaintkeeper(t.Context()))
 	known := runtime.NewScheme()
-	must(t, errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), v1alpha1.AddToScheme(known)))
+	await.Must(t, errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), v1alpha1.AddToScheme(known)))
 	c := &ruleCluster{Cluster: own}
 	c.admin, err = client.New(own.AdminConfig(), client.Options{Scheme: known})
-	must(t, err)
+	await.Must(t, err)
 	c.clients, err = kubernetes.NewForConfig(own.AdminConfig())
-	must(t, err)
+	await.Must(t, err)
 	return c
 }
 
@@ -72,8 +73,8 @@ func (c *ruleCluster) installLenient(t *testing.T) {
 	t.Helper()
 	lenient := crd(t)
 	relax(lenient.Spec.Versions[0].Schema.OpenAPIV3Schema)
-	must(t, c.admin.Create(t.Context(), lenient))
-	eventually(t, "the resource is served", func(ctx context.Context) error {
+	await.Must(t, c.admin.Create(t.Context(), lenient))
+	await.Eventually(t, "the resource is served", func(ctx context.Context) error {
 		return c.admin.List(ctx, &v1alpha1.NodeTaintRuleList{})
 	})
 }
@@ -83,10 +84,10 @@ func (c *ruleCluster) install(t *testing.T) {
 	t.Helper()
 	next := crd(t)
 	var known apiextensionsv1.CustomResourceDefinition
-	must(t, c.admin.Get(t.Context(), client.ObjectKeyFromObject(next), &known))
+	await.Must(t, c.admin.Get(t.Context(), client.ObjectKeyFromObject(next), &known))
 	known.Spec = next.Spec
-	must(t, c.admin.Update(t.Context(), &known))
-	eventually(t, "the resource refuses rules", func(ctx context.Context) error {
+	await.Must(t, c.admin.Update(t.Context(), &known))
+	await.Eventually(t, "the resource refuses rules", func(ctx context.Context) error {
 		err := c.admin.Create(ctx, rule("refused", with("Maybe", "condition", "status")), client.DryRunAll)
 		if !apierrors.IsInvalid(err) {
 			return fmt.Errorf("one that is wrong is answered by %w", err)
@@ -98,7 +99,7 @@ func (c *ruleCluster) install(t *testing.T) {
 func crd(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	objects, err := config.Objects(config.CRD)
-	must(t, err)
+	await.Must(t, err)
 	return objects[0].(*apiextensionsv1.CustomResourceDefinition)
 }
 
@@ -122,18 +123,18 @@ func relax(schema *apiextensionsv1.JSONSchemaProps) {
 func (c *ruleCluster) keep(t *testing.T) (stop func()) {
 	t.Helper()
 	access, err := c.TaintkeeperAccess()
-	must(t, err)
+	await.Must(t, err)
 	clients, err := kubernetes.NewForConfig(access)
-	must(t, err)
+	await.Must(t, err)
 	known, err := v1alpha1.NewScheme()
-	must(t, err)
+	await.Must(t, err)
 	rules, err := client.NewWithWatch(access, client.Options{Scheme: known})
-	must(t, err)
+	await.Must(t, err)
 	nodes := nodecache.New(clients)
 	keeper, err := nodehealth.New(nodehealth.Config{Client: clients, Nodes: nodes, Grace: nodehealth.Grace{Monitor: time.Hour, Startup: time.Hour}})
-	must(t, err)
+	await.Must(t, err)
 	follower, err := nodetaintrule.New(nodetaintrule.Config{Client: clients, Rules: rules, Nodes: nodes})
-	must(t, err)
+	await.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running errgroup.Group
 	running.Go(func() error { return nodes.Run(ctx) })
@@ -141,10 +142,10 @@ func (c *ruleCluster) keep(t *testing.T) (stop func()) {
 	running.Go(func() error { return follower.Run(ctx) })
 	stop = sync.OnceFunc(func() {
 		cancel()
-		must(t, running.Wait())
+		await.Must(t, running.Wait())
 	})
 	t.Cleanup(stop)
-	eventually(t, "the keeper knows the nodes", func(context.Context) error {
+	await.Eventually(t, "the keeper knows the nodes", func(context.Context) error {
 		if !keeper.HasSynced() {
 			return errors.New("its lists are not complete")
 		}
@@ -157,16 +158,16 @@ func (c *ruleCluster) keep(t *testing.T) (stop func()) {
 func (c *ruleCluster) deadlocked(t *testing.T, name string, since time.Time) {
 	t.Helper()
 	node, err := c.clients.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	must(t, err)
+	await.Must(t, err)
 	node.Status.Conditions = []corev1.NodeCondition{{Type: "KernelDeadlock", Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(since)}}
 	_, err = c.clients.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
-	must(t, err)
+	await.Must(t, err)
 }
 
 // tainted waits until exactly these nodes have the rule's taint.
 func (c *ruleCluster) tainted(t *testing.T, want ...string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("the nodes %q have the taint", want), func(ctx context.Context) error {
+	await.Eventually(t, fmt.Sprintf("the nodes %q have the taint", want), func(ctx context.Context) error {
 		nodes, err := c.clients.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -251,14 +252,14 @@ func (c *ruleCluster) addOldRules(t *testing.T) {
 	for name, old := range oldRules {
 		object := rule(name, old.edit, with("example.com/"+name, "taint", "key"))
 		object.SetFinalizers([]string{v1alpha1.Finalizer}) // it has tainted nodes
-		must(t, c.admin.Create(t.Context(), object))
+		await.Must(t, c.admin.Create(t.Context(), object))
 	}
 	c.install(t)
 }
 
 func (c *ruleCluster) testOldRules(t *testing.T) {
 	for name, old := range oldRules {
-		eventually(t, "rule "+name+" says what is wrong with it", func(ctx context.Context) error {
+		await.Eventually(t, "rule "+name+" says what is wrong with it", func(ctx context.Context) error {
 			var read v1alpha1.NodeTaintRule
 			if err := c.admin.Get(ctx, client.ObjectKey{Name: name}, &read); err != nil {
 				return err
@@ -271,7 +272,7 @@ func (c *ruleCluster) testOldRules(t *testing.T) {
 		})
 	}
 	for name := range oldRules {
-		must(t, c.admin.Delete(t.Context(), rule(name)))
+		await.Must(t, c.admin.Delete(t.Context(), rule(name)))
 		c.gone(t, name)
 	}
 }
@@ -279,7 +280,7 @@ func (c *ruleCluster) testOldRules(t *testing.T) {
 // gone waits until a rule is gone.
 func (c *ruleCluster) gone(t *testing.T, name string) {
 	t.Helper()
-	eventually(t, "the deleted rule "+name+" is gone", func(ctx context.Context) error {
+	await.Eventually(t, "the deleted rule "+name+" is gone", func(ctx context.Context) error {
 		err := c.admin.Get(ctx, client.ObjectKey{Name: name}, &v1alpha1.NodeTaintRule{})
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -365,10 +366,10 @@ func (c *ruleCluster) testRefusals(t *testing.T) {
 		)},
 	}
 	for name, edits := range accepted {
-		must(t, c.admin.Create(t.Context(), rule(name, edits...)))
+		await.Must(t, c.admin.Create(t.Context(), rule(name, edits...)))
 	}
 	var read v1alpha1.NodeTaintRuleList
-	must(t, c.admin.List(t.Context(), &read))
+	await.Must(t, c.admin.List(t.Context(), &read))
 	if len(read.Items) != len(accepted) {
 		t.Errorf("%d rules can be read, want %d", len(read.Items), len(accepted))
 	}
@@ -376,7 +377,7 @@ func (c *ruleCluster) testRefusals(t *testing.T) {
 	if err := c.admin.Patch(t.Context(), changed, client.Merge); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "cannot be changed") {
 		t.Errorf("another taint is answered by %v, want a refusal", err)
 	}
-	must(t, c.admin.DeleteAllOf(t.Context(), &v1alpha1.NodeTaintRule{}))
+	await.Must(t, c.admin.DeleteAllOf(t.Context(), &v1alpha1.NodeTaintRule{}))
 }
 
 func (c *ruleCluster) testLife(t *testing.T) {
@@ -384,13 +385,13 @@ func (c *ruleCluster) testLife(t *testing.T) {
 	for i, name := range []string{"node-c", "node-a", "node-b"} {
 		c.deadlocked(t, name, now.Add(time.Duration(i-60)*time.Second))
 	}
-	must(t, c.admin.Create(t.Context(), rule("deadlock", with(int64(2), "maxTainted"))))
-	must(t, c.admin.Create(t.Context(), rule("late", with("late", "taint", "value"))))
+	await.Must(t, c.admin.Create(t.Context(), rule("deadlock", with(int64(2), "maxTainted"))))
+	await.Must(t, c.admin.Create(t.Context(), rule("late", with("late", "taint", "value"))))
 	c.tainted(t, "node-a", "node-c")
-	eventually(t, "the columns of the rules are right", func(ctx context.Context) error {
+	await.Eventually(t, "the columns of the rules are right", func(ctx context.Context) error {
 		return c.checkColumns(ctx)
 	})
-	eventually(t, "an event says that a node waits", func(ctx context.Context) error {
+	await.Eventually(t, "an event says that a node waits", func(ctx context.Context) error {
 		events, err := c.clients.CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=NodeTaintRule,reason=TaintHeld"})
 		if err != nil {
 			return err
@@ -407,10 +408,10 @@ func (c *ruleCluster) testKubelet(t *testing.T) {
 	config := rest.CopyConfig(c.AdminConfig())
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:node:node-c", Groups: []string{"system:nodes", "system:masters"}} // what RBAC lets it do is not the question
 	kubelet, err := kubernetes.NewForConfig(config)
-	must(t, err)
+	await.Must(t, err)
 	label := v1alpha1.TaintedLabelPrefix + "deadlock"
 	node, err := c.clients.CoreV1().Nodes().Get(t.Context(), "node-c", metav1.GetOptions{})
-	must(t, err)
+	await.Must(t, err)
 	if node.Labels[label] == "" {
 		t.Fatalf("node-c has no label %s: %v", label, node.Labels)
 	}
@@ -440,7 +441,7 @@ func (c *ruleCluster) testKubelet(t *testing.T) {
 // come in a first list that is streamed, which client-go's fake clientset cannot do.
 func (c *ruleCluster) testRestart(t *testing.T) {
 	c.deadlocked(t, "node-d", time.Now())
-	eventually(t, "the rule counts the new node, and goes on holding", func(ctx context.Context) error {
+	await.Eventually(t, "the rule counts the new node, and goes on holding", func(ctx context.Context) error {
 		var read v1alpha1.NodeTaintRule
 		if err := c.admin.Get(ctx, client.ObjectKey{Name: "deadlock"}, &read); err != nil {
 			return err
@@ -454,8 +455,8 @@ func (c *ruleCluster) testRestart(t *testing.T) {
 }
 
 func (c *ruleCluster) testEnd(t *testing.T) {
-	must(t, c.admin.Delete(t.Context(), rule("late")))
-	must(t, c.admin.Delete(t.Context(), rule("deadlock")))
+	await.Must(t, c.admin.Delete(t.Context(), rule("late")))
+	await.Must(t, c.admin.Delete(t.Context(), rule("deadlock")))
 	c.gone(t, "deadlock")
 	c.tainted(t)
 }

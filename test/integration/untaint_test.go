@@ -15,6 +15,9 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/proxy"
+	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
 // stopsWithin is how long after an accepted untaint the last delete may be made: what the live
@@ -26,20 +29,20 @@ func TestAnUntaintStopsTheEvictionsThatAreStillWaiting(t *testing.T) {
 	s := newScene(t)
 	node := s.livelyNode(t, "tainted")
 	pods := s.pods(t, count, node)
-	slow := alone(t, newFaults(), func(config *eviction.Config) { config.ConcurrentEvictions = inFlight })
-	slow.faults.add(t, podDeletes(s.namespace), delay(50*time.Millisecond).answer)
+	slow := alone(t, &proxy.Faults{}, func(config *eviction.Config) { config.ConcurrentEvictions = inFlight })
+	slow.faults.During(t, proxy.PodDeletes(s.Namespace), proxy.Delay(50*time.Millisecond))
 
-	taint(t, node, noExecute("gone"))
-	eventually(t, "some pods are deleted", func(context.Context) error {
-		if done := len(audit.All(t, auditlog.Deletes, auditlog.Accepted, auditlog.In(s.namespace))); done < already {
+	taint(t, node, rig.NoExecute("gone"))
+	await.Eventually(t, "some pods are deleted", func(context.Context) error {
+		if done := len(audit.All(t, auditlog.Deletes, auditlog.Accepted, auditlog.In(s.Namespace))); done < already {
 			return fmt.Errorf("%d are", done)
 		}
 		return nil
 	})
 	untainted := untaint(t, node, "gone")
-	until(t, untainted.to.Add(stopsWithin+quiet))
+	await.Until(t, untainted.To.Add(stopsWithin+quiet))
 
-	if more := audit.All(t, auditlog.Deletes, auditlog.In(s.namespace), auditlog.Since(untainted.to.Add(stopsWithin))); len(more) > 0 {
+	if more := audit.All(t, auditlog.Deletes, auditlog.In(s.Namespace), auditlog.Since(untainted.To.Add(stopsWithin))); len(more) > 0 {
 		t.Errorf("%d deletes later than %s after the untaint, the first %v", len(more), stopsWithin, more[0])
 	}
 	left := 0
@@ -59,22 +62,22 @@ func TestAnUntaintStopsTheEvictionsThatAreStillWaiting(t *testing.T) {
 func TestAPodCacheThatIsAheadOfTheNodeCacheEvictsNothing(t *testing.T) {
 	s := newScene(t)
 	node := s.node(t, "untainted")
-	watches := &stall{}
-	faults := newFaults()
-	faults.add(t, watchesOfNodes, watches.watch)
+	watches := &proxy.Gate{}
+	faults := &proxy.Faults{}
+	faults.During(t, proxy.WatchesOfNodes, watches.Answer)
 	behind := alone(t, faults)
-	t.Cleanup(watches.end)
+	t.Cleanup(watches.Release)
 
 	witness := s.pod(t, "witness", node)
-	came := taint(t, node, noExecute("gone"))
-	leaves(t, witness, promised(t, witness, tainting{noExecute("gone"), came}))
+	came := taint(t, node, rig.NoExecute("gone"))
+	leaves(t, witness, promised(t, witness, tainting{rig.NoExecute("gone"), came}))
 	waitStamped(t, node)
 
-	watches.begin()
+	watches.Hold()
 	untaint(t, node, "gone")
 	reads := len(audit.All(t, nodeReads, auditlog.Named(node)))
 	bound := s.pod(t, "bound", node)
-	until(t, time.Now().Add(quiet))
+	await.Until(t, time.Now().Add(quiet))
 	stays(t, bound)
 	if more := len(audit.All(t, nodeReads, auditlog.Named(node))); more == reads {
 		t.Error("the node was not read: the test does not show what it is about")
@@ -83,42 +86,42 @@ func TestAPodCacheThatIsAheadOfTheNodeCacheEvictsNothing(t *testing.T) {
 		t.Errorf("%v evictions are due, want 1: the cached node is tainted", due)
 	}
 
-	watches.end()
-	eventually(t, "the caches agree that nothing is due", func(context.Context) error {
+	watches.Release()
+	await.Eventually(t, "the caches agree that nothing is due", func(context.Context) error {
 		if due := gauge(t, behind.metrics, "taintkeeper_due_evictions"); due != 0 {
 			return fmt.Errorf("%v are", due)
 		}
 		return nil
 	})
-	until(t, time.Now().Add(stopsWithin))
+	await.Until(t, time.Now().Add(stopsWithin))
 	stays(t, bound)
-	again := taint(t, node, noExecute("again"))
-	leaves(t, bound, promised(t, bound, tainting{noExecute("again"), again}))
+	again := taint(t, node, rig.NoExecute("again"))
+	leaves(t, bound, promised(t, bound, tainting{rig.NoExecute("again"), again}))
 }
 
 func TestAPodWhoseNewTolerationIsNotSeenYetIsNotDeleted(t *testing.T) {
 	s := newScene(t)
 	node := s.node(t, "tainted")
-	watches, faults := &stall{}, newFaults()
-	faults.add(t, watchesOfPods, watches.watch)
+	watches, faults := &proxy.Gate{}, &proxy.Faults{}
+	faults.During(t, proxy.WatchesOfPods, watches.Answer)
 	behind := alone(t, faults)
-	t.Cleanup(watches.end)
-	pod := s.pod(t, "patient", node, tolerating("gone", 1))
-	taint(t, node, noExecute("gone"))
+	t.Cleanup(watches.Release)
+	pod := s.pod(t, "patient", node, rig.Tolerating("gone", 1))
+	taint(t, node, rig.NoExecute("gone"))
 	waitPending(t, behind.metrics, 1)
 
-	watches.begin()
+	watches.Hold()
 	setTolerationSeconds(t, pod, new(int64(600)))
-	eventually(t, "it is due by what was seen of it", func(context.Context) error {
+	await.Eventually(t, "it is due by what was seen of it", func(context.Context) error {
 		if len(audit.All(t, changesOfPods, auditlog.Of(pod.UID))) == 0 {
 			return errors.New("there was no call")
 		}
 		return nil
 	})
-	until(t, time.Now().Add(quiet))
+	await.Until(t, time.Now().Add(quiet))
 	remains(t, pod)
 
-	watches.end()
+	watches.Release()
 	waitPending(t, behind.metrics, 1)
 	if tries := audit.All(t, auditlog.Deletes, auditlog.Of(pod.UID)); len(tries) > 0 {
 		t.Errorf("calls %v, want no delete", tries)
@@ -141,20 +144,20 @@ func TestOnlyAPodThatStaysIsSaidToBeCancelled(t *testing.T) {
 			setTolerationSeconds(t, pod, nil)
 		}},
 		"somebody else deletes it": {end: func(t *testing.T, _ *scene, pod *corev1.Pod) {
-			must(t, admin.CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}))
+			await.Must(t, admin.CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}))
 		}},
 		"somebody else deletes it at once": {end: func(t *testing.T, _ *scene, pod *corev1.Pod) {
-			must(t, admin.CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, atOnce()))
+			await.Must(t, admin.CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, rig.AtOnce()))
 		}},
 		"it is replaced on a healthy node": {end: func(t *testing.T, s *scene, pod *corev1.Pod) {
 			_, err := s.replace(t.Context(), pod.Name, s.node(t, "healthy"))
-			must(t, err)
+			await.Must(t, err)
 		}},
 		"its node is deleted": {end: func(t *testing.T, _ *scene, pod *corev1.Pod) {
-			must(t, admin.CoreV1().Nodes().Delete(t.Context(), pod.Spec.NodeName, metav1.DeleteOptions{}))
+			await.Must(t, admin.CoreV1().Nodes().Delete(t.Context(), pod.Spec.NodeName, metav1.DeleteOptions{}))
 		}},
 		"it is deleted and its node untainted": {end: func(t *testing.T, _ *scene, pod *corev1.Pod) {
-			must(t, admin.CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}))
+			await.Must(t, admin.CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}))
 			untaint(t, pod.Spec.NodeName, "gone")
 		}},
 	}
@@ -163,10 +166,10 @@ func TestOnlyAPodThatStaysIsSaidToBeCancelled(t *testing.T) {
 			resident(t)
 			s := newScene(t)
 			node := s.node(t, "tainted")
-			pod := s.pod(t, "pending", node, tolerating("gone", 600))
+			pod := s.pod(t, "pending", node, rig.Tolerating("gone", 600))
 			witness := s.pod(t, "witness", node) // came later: once it leaves, both are decided about
-			came := taint(t, node, noExecute("gone"))
-			leaves(t, witness, promised(t, witness, tainting{noExecute("gone"), came}))
+			came := taint(t, node, rig.NoExecute("gone"))
+			leaves(t, witness, promised(t, witness, tainting{rig.NoExecute("gone"), came}))
 			test.end(t, s, pod)
 			if test.says {
 				event := theEvent(t, pod, cancelling(pod))
@@ -175,7 +178,7 @@ func TestOnlyAPodThatStaysIsSaidToBeCancelled(t *testing.T) {
 				}
 				return
 			}
-			until(t, time.Now().Add(quiet))
+			await.Until(t, time.Now().Add(quiet))
 			if events := recorded.eventsOn(pod.UID); len(events) > 0 {
 				t.Errorf("events %v", events)
 			}

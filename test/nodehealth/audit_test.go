@@ -5,7 +5,6 @@ package nodehealth
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,6 +17,8 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/suite"
 )
 
 // call is a call of Taintkeeper's as the API server saw it.
@@ -38,7 +39,7 @@ func writes(t *testing.T, node string) []write {
 		return c.Verb == "patch" && strings.HasPrefix(c.Resource, "nodes")
 	}) {
 		w := write{call: c}
-		must(t, json.Unmarshal(c.Response, &w.node))
+		await.Must(t, json.Unmarshal(c.Response, &w.node))
 		all = append(all, w)
 	}
 	return all
@@ -81,10 +82,8 @@ func executes(node *corev1.Node) bool {
 
 // checkUsed checks that the rights which only node health has are used, for test/integration, which sees the others used.
 func checkUsed() error {
-	for _, name := range []string{"test.run", "test.skip", "test.list"} {
-		if f := flag.Lookup(name); f != nil && f.Value.String() != "" {
-			return nil // not all tests were run
-		}
+	if !suite.Whole() {
+		return nil
 	}
 	calls, err := audit.Events(auditlog.Accepted)
 	if err != nil {

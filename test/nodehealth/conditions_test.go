@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 // The scenarios of upstream's TestTaintNodeByCondition (test/integration/scheduler/taint), and the way
@@ -108,7 +110,7 @@ func (k *kubelet) cordon(t *testing.T, cordoned bool) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, cordoned)
 	_, err := admin.CoreV1().Nodes().Patch(t.Context(), k.node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	must(t, err)
+	await.Must(t, err)
 }
 
 // unbound is a pod for the scheduler that may run on one node only and tolerates NoSchedule taints.
@@ -127,13 +129,13 @@ func create(t *testing.T, pods ...*corev1.Pod) {
 	t.Helper()
 	for _, pod := range pods {
 		_, err := admin.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), pod, metav1.CreateOptions{})
-		must(t, err)
+		await.Must(t, err)
 	}
 }
 
 func isBound(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
-	eventually(t, "pod "+pod.Name+" is bound", func(ctx context.Context) error {
+	await.Eventually(t, "pod "+pod.Name+" is bound", func(ctx context.Context) error {
 		found := look(ctx, t, pod)
 		if found.Spec.NodeName == "" {
 			return fmt.Errorf("it is not: %v", found.Status.Conditions)
@@ -145,7 +147,7 @@ func isBound(t *testing.T, pod *corev1.Pod) {
 // isHeldOff waits until the scheduler has found that the node's taints keep a pod away.
 func isHeldOff(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
-	eventually(t, "pod "+pod.Name+" is unschedulable", func(ctx context.Context) error {
+	await.Eventually(t, "pod "+pod.Name+" is unschedulable", func(ctx context.Context) error {
 		found := look(ctx, t, pod)
 		if found.Spec.NodeName != "" {
 			t.Fatalf("pod %s was bound to node %s, whose taints it does not tolerate", pod.Name, found.Spec.NodeName)

@@ -11,6 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 // excluded is the label of upstream's scenario, by which nodes do not count when disruption is told.
@@ -147,7 +149,7 @@ func deletesOf(t *testing.T, uid types.UID) []call {
 func leaves(t *testing.T, pod *corev1.Pod, due time.Time) {
 	t.Helper()
 	var done []call
-	eventually(t, "pod "+pod.Name+" is deleted", func(context.Context) error {
+	await.Eventually(t, "pod "+pod.Name+" is deleted", func(context.Context) error {
 		if done = deletesOf(t, pod.UID); len(done) == 0 {
 			return errors.New("it is not")
 		}

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 // renewEvery is how often a kubelet of these tests renews its lease, and callTimeout how long it waits for
@@ -47,13 +49,13 @@ var healthy = map[corev1.NodeConditionType]corev1.ConditionStatus{
 func startKubelet(t *testing.T, node *corev1.Node) *kubelet {
 	t.Helper()
 	created, err := admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
-	must(t, err)
+	await.Must(t, err)
 	k := &kubelet{node: created, stop: func() {}}
 	_, err = admin.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(t.Context(), &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: node.Name},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &node.Name, LeaseDurationSeconds: new(int32(40))},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	await.Must(t, err)
 	k.returns(t)
 	return k
 }
@@ -107,7 +109,7 @@ func (k *kubelet) renewed() time.Time {
 func (k *kubelet) falls(t *testing.T) time.Time {
 	t.Helper()
 	k.stop()
-	must(t, k.renew(t.Context()))
+	await.Must(t, k.renew(t.Context()))
 	return k.renewed()
 }
 
@@ -116,7 +118,7 @@ func (k *kubelet) falls(t *testing.T) time.Time {
 func (k *kubelet) returns(t *testing.T) time.Time {
 	t.Helper()
 	from := k.posts(t, healthy)
-	must(t, k.renew(t.Context()))
+	await.Must(t, k.renew(t.Context()))
 	k.live(t.Context())
 	return from
 }
@@ -135,17 +137,17 @@ func (k *kubelet) posts(t *testing.T, conditions map[corev1.NodeConditionType]co
 		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("110"),
 	}
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": posted, "capacity": room, "allocatable": room}})
-	must(t, err)
+	await.Must(t, err)
 	from := time.Now()
 	_, err = admin.CoreV1().Nodes().Patch(t.Context(), k.node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	must(t, err)
+	await.Must(t, err)
 	return from
 }
 
 // heardAfter waits until the kubelet has renewed its lease later than an instant.
 func (k *kubelet) heardAfter(t *testing.T, at time.Time) {
 	t.Helper()
-	eventually(t, "the kubelet of node "+k.node.Name+" reaches the API server", func(context.Context) error {
+	await.Eventually(t, "the kubelet of node "+k.node.Name+" reaches the API server", func(context.Context) error {
 		if !k.renewed().After(at) {
 			return errors.New("it does not")
 		}

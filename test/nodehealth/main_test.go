@@ -12,24 +12,15 @@ package nodehealth
 
 import (
 	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"os"
-	"os/exec"
-	"os/signal"
-	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/klog/v2"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/suite"
 )
 
 // What all tests share, set once by TestMain.
@@ -40,45 +31,15 @@ var (
 	audit   *auditlog.Log // of the calls of Taintkeeper
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	flag.Parse()
-	klog.SetLogger(logr.Discard())
-	logf.SetLogger(logr.Discard())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // there is no test yet
-	defer stop()
-	dir, err := os.MkdirTemp("", "taintkeeper-nodehealth-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	code := 1
-	if err = start(ctx, dir); err == nil {
-		code = m.Run()
-		err = checkUsed()
-	}
-	if cluster != nil {
-		err = errors.Join(err, cluster.Stop())
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "the tests of node health:", err)
-		return 1
-	}
-	return code
-}
+func TestMain(m *testing.M) { os.Exit(suite.Run(m, start)) }
 
 // start builds the binary of these sources and starts a cluster in which nobody else taints or evicts.
-func start(ctx context.Context, dir string) error {
-	binary = filepath.Join(dir, "taintkeeper")
-	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "github.com/taintkeeper/taintkeeper/cmd/taintkeeper")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build taintkeeper: %w\n%s", err, output)
-	}
+func start(ctx context.Context, shared *suite.Suite) error {
 	var err error
-	cluster, err = localcluster.Start(context.WithoutCancel(ctx), localcluster.Config{
+	if binary, err = suite.Build(ctx, shared.Dir, "taintkeeper"); err != nil {
+		return err
+	}
+	cluster, admin, err = shared.StartCluster(ctx, localcluster.Config{
 		// The tests are the kubelets: kwok renews no lease as exactly as they have to know it.
 		Without:               []localcluster.Component{localcluster.Kwok},
 		ControllerManagerArgs: []string{"--controllers=-node-lifecycle-controller"},
@@ -88,8 +49,8 @@ func start(ctx context.Context, dir string) error {
 		return err
 	}
 	audit = auditlog.New(cluster.AuditLog(), auditlog.By(localcluster.TaintkeeperUser))
-	admin, err = kubernetes.NewForConfig(cluster.AdminConfig())
-	return err
+	shared.Finally(checkUsed)
+	return nil
 }
 
 const (
@@ -101,8 +62,4 @@ const (
 	// reopens is how long it can take client-go to open a watch again after an outage: it waits longer each time, up to
 	// half a minute.
 	reopens = 30 * time.Second
-	// waitLimit is how long a test waits before it gives up.
-	waitLimit = time.Minute
-	// lookAgain is how often a test looks whether what it waits for has happened.
-	lookAgain = 25 * time.Millisecond
 )

@@ -6,6 +6,8 @@ package nodehealth
 import (
 	"testing"
 	"time"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 func TestAnOutageOfTheAPIServerMakesNoHealthyNodeSilent(t *testing.T) {
@@ -26,10 +28,10 @@ func TestAnOutageOfTheAPIServerMakesNoHealthyNodeSilent(t *testing.T) {
 	for i, played := range outages {
 		t.Run(played.name, func(t *testing.T) {
 			down := time.Now()
-			must(t, cluster.StopAPIServer(t.Context()))
+			await.Must(t, cluster.StopAPIServer(t.Context()))
 			played.during(t)
-			until(t, time.Now().Add(grace+time.Second))
-			must(t, cluster.StartAPIServer(t.Context()))
+			await.Until(t, time.Now().Add(grace+time.Second))
+			await.Must(t, cluster.StartAPIServer(t.Context()))
 			up := time.Now()
 			s.outages = append(s.outages, outage{down, up})
 			played.after(t)

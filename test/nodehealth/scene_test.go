@@ -4,7 +4,6 @@
 package nodehealth
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,8 +17,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
@@ -90,7 +89,7 @@ func (s *scene) zone(t *testing.T, zone string, nodes int) []*kubelet {
 func (s *scene) mute(t *testing.T, name, zone string) *kubelet {
 	t.Helper()
 	created, err := admin.CoreV1().Nodes().Create(t.Context(), newNode(name, zone), metav1.CreateOptions{})
-	must(t, err)
+	await.Must(t, err)
 	k := &kubelet{node: created, stop: func() {}}
 	s.kubelets = append(s.kubelets, k)
 	return k
@@ -127,7 +126,7 @@ func (s *scene) startKeeper(t *testing.T) {
 	t.Helper()
 	var err error
 	s.keeper, err = cluster.StartTaintkeeper(t.Context(), localcluster.TaintkeeperConfig{Binary: binary, Args: s.args})
-	must(t, err)
+	await.Must(t, err)
 }
 
 // stopKeeper stops Taintkeeper as Kubernetes would.
@@ -177,7 +176,7 @@ func (s *scene) story(t *testing.T, k *kubelet) []string {
 // wantStory checks that Taintkeeper has changed a node in this way, and in no other, not for a moment.
 func (s *scene) wantStory(t *testing.T, k *kubelet, want ...string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("the audit log, which is a little late, has %d writes of node %s", len(want), k.node.Name), func(context.Context) error {
+	await.Eventually(t, fmt.Sprintf("the audit log, which is a little late, has %d writes of node %s", len(want), k.node.Name), func(context.Context) error {
 		if got := s.story(t, k); len(got) < len(want) {
 			return fmt.Errorf("it became in turn %q, want %q", got, want)
 		}
@@ -191,7 +190,7 @@ func (s *scene) wantStory(t *testing.T, k *kubelet, want ...string) {
 // becomes waits until a node has these taints, and until the audit log, which is a little late, tells of it.
 func (s *scene) becomes(t *testing.T, k *kubelet, want string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("node %s has the taints %q", k.node.Name, want), func(ctx context.Context) error {
+	await.Eventually(t, fmt.Sprintf("node %s has the taints %q", k.node.Name, want), func(ctx context.Context) error {
 		node, err := admin.CoreV1().Nodes().Get(ctx, k.node.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -266,10 +265,10 @@ func (s *scene) pod(t *testing.T, name string, k *kubelet, tolerations ...corev1
 	pod := newPod(name, tolerations...)
 	pod.Spec.NodeName = k.node.Name
 	created, err := admin.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), pod, metav1.CreateOptions{})
-	must(t, err)
+	await.Must(t, err)
 	ready := []byte(`{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True","reason":"Posted"}]}}`)
 	_, err = admin.CoreV1().Pods(created.Namespace).Patch(t.Context(), name, types.StrategicMergePatchType, ready, metav1.PatchOptions{}, "status")
-	must(t, err)
+	await.Must(t, err)
 	return created
 }
 
@@ -288,7 +287,7 @@ func newPod(name string, tolerations ...corev1.Toleration) *corev1.Pod {
 func look(ctx context.Context, t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	found, err := admin.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, pod.Name, metav1.GetOptions{})
-	must(t, err)
+	await.Must(t, err)
 	return found
 }
 
@@ -304,7 +303,7 @@ func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) corev1.PodCondi
 func says(t *testing.T, about types.UID, reason, words string) corev1.Event {
 	t.Helper()
 	var found corev1.Event
-	eventually(t, fmt.Sprintf("an event %s says %q", reason, words), func(ctx context.Context) error {
+	await.Eventually(t, fmt.Sprintf("an event %s says %q", reason, words), func(ctx context.Context) error {
 		events, err := admin.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(about)})
 		if err != nil {
 			return err
@@ -320,36 +319,4 @@ func says(t *testing.T, about types.UID, reason, words string) corev1.Event {
 		return fmt.Errorf("there are %q", said)
 	})
 	return found
-}
-
-// eventually waits for something that cannot be subscribed to.
-func eventually(t *testing.T, what string, check func(context.Context) error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), lookAgain, waitLimit, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waited in vain until %s: %v", what, cmp.Or(last, err))
-	}
-}
-
-// until lets real time pass to an instant, to see that nothing happens before it.
-func until(t *testing.T, at time.Time) {
-	t.Helper()
-	timer := time.NewTimer(time.Until(at))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-t.Context().Done():
-		t.Fatal(context.Cause(t.Context()))
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 func TestTheNodesOfASilentZoneAreTaintedAtItsRateAndOtherZonesAreUntouched(t *testing.T) {
@@ -77,7 +79,7 @@ func TestWhileAllZonesAreSilentNobodyIsTaintedNoExecuteUntilOneComesBack(t *test
 
 	// Neither does a restart in the middle change anything.
 	before := s.stories(t, all)
-	until(t, s.restart(t).Add(4*time.Second))
+	await.Until(t, s.restart(t).Add(4*time.Second))
 	for i, k := range all {
 		s.wantStory(t, k, before[i]...)
 	}
@@ -114,7 +116,7 @@ func fall(t *testing.T, kubelets []*kubelet) []time.Time {
 // executed waits until so many nodes have got a NoExecute taint.
 func (s *scene) executed(t *testing.T, kubelets []*kubelet, count int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d nodes have been tainted NoExecute", count), func(context.Context) error {
+	await.Eventually(t, fmt.Sprintf("%d nodes have been tainted NoExecute", count), func(context.Context) error {
 		if done := s.executions(t, kubelets); len(done) < count {
 			return fmt.Errorf("%d have: %v", len(done), s.stories(t, kubelets))
 		}

@@ -7,24 +7,17 @@ package plan
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"os/signal"
-	"path/filepath"
-	"syscall"
 	"testing"
 
-	"github.com/go-logr/logr"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/klog/v2"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/suite"
 )
 
 var (
@@ -40,52 +33,21 @@ var (
 	kubeconfig string
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(suite.Run(m, start)) }
 
-func run(m *testing.M) int {
-	flag.Parse()
+// start builds the binaries of these sources, and starts a cluster in which Taintkeeper evicts.
+func start(ctx context.Context, shared *suite.Suite) error {
 	if *seed == 0 {
 		*seed = rand.Uint64()
 	}
-	klog.SetLogger(logr.Discard())
-	logf.SetLogger(logr.Discard())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // there is no test yet
-	defer stop()
-	dir, err := os.MkdirTemp("", "taintkeeper-plan-")
+	keeper, err := suite.Build(ctx, shared.Dir, "taintkeeper")
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	code := 1
-	if err = start(ctx, dir); err == nil {
-		code = m.Run()
-	}
-	if cluster != nil {
-		err = errors.Join(err, cluster.Stop())
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "start and stop the control plane:", err)
-		return 1
-	}
-	return code
-}
-
-// start builds the binaries of these sources, and starts a cluster in which Taintkeeper evicts.
-func start(ctx context.Context, dir string) error {
-	for _, name := range []string{"taintkeeper", "kubectl-taintkeeper"} {
-		build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, name), "github.com/taintkeeper/taintkeeper/cmd/"+name)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if output, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", name, err, output)
-		}
-	}
-	plugin = filepath.Join(dir, "kubectl-taintkeeper")
-	var err error
-	if cluster, err = localcluster.Start(context.WithoutCancel(ctx), localcluster.Config{Audit: auditlog.Calls}); err != nil {
 		return err
 	}
-	if admin, err = kubernetes.NewForConfig(cluster.AdminConfig()); err != nil {
+	if plugin, err = suite.Build(ctx, shared.Dir, "kubectl-taintkeeper"); err != nil {
+		return err
+	}
+	if cluster, admin, err = shared.StartCluster(ctx, localcluster.Config{Audit: auditlog.Calls}); err != nil {
 		return err
 	}
 	if kubeconfig, err = cluster.Kubeconfig("planner", cluster.AdminConfig()); err != nil {
@@ -94,7 +56,7 @@ func start(ctx context.Context, dir string) error {
 	if err := cluster.AddNodes(ctx, nodes()...); err != nil {
 		return err
 	}
-	_, err = cluster.StartTaintkeeper(context.WithoutCancel(ctx), localcluster.TaintkeeperConfig{Binary: filepath.Join(dir, "taintkeeper")})
+	_, err = cluster.StartTaintkeeper(context.WithoutCancel(ctx), localcluster.TaintkeeperConfig{Binary: keeper})
 	return err
 }
 

@@ -15,13 +15,13 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
 const (
@@ -176,21 +176,9 @@ func (r *round) taint() {
 
 func (r *round) changeTaints(change func([]corev1.Taint) ([]corev1.Taint, error)) {
 	for _, name := range r.nodes {
-		r.await("change the taints of "+name, func(ctx context.Context) (bool, error) {
-			node, err := admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-			if err != nil {
-				return false, err
-			}
-			if node.Spec.Taints, err = change(node.Spec.Taints); err != nil {
-				return false, err
-			}
-			_, err = admin.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{})
-			if apierrors.IsConflict(err) {
-				return false, nil
-			}
-			r.taintedAt[name] = time.Now()
-			return err == nil, err
-		})
+		took, _, err := scene.EditTaints(r.t.Context(), admin, name, change)
+		r.must(err)
+		r.taintedAt[name] = took.To
 	}
 }
 

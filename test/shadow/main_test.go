@@ -9,24 +9,16 @@ package shadow
 
 import (
 	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"os"
-	"os/exec"
-	"os/signal"
-	"path/filepath"
-	"syscall"
 	"testing"
 
-	"github.com/go-logr/logr"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/klog/v2"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
+	"github.com/taintkeeper/taintkeeper/test/rig/suite"
 )
 
 // onlooker is who the shadow is for the API server. It has the rights that docs/shadow-mode.md names.
@@ -37,55 +29,25 @@ var (
 	cluster *localcluster.Cluster
 	admin   kubernetes.Interface
 	binary  string
+	stage   rig.Scene
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	flag.Parse()
-	klog.SetLogger(logr.Discard())
-	logf.SetLogger(logr.Discard())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // there is no test yet
-	defer stop()
-	dir, err := os.MkdirTemp("", "taintkeeper-shadow-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	code := 1
-	if err = start(ctx, dir); err == nil {
-		code = m.Run()
-	}
-	if cluster != nil {
-		err = errors.Join(err, cluster.Stop())
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "start and stop what the tests of the shadow share:", err)
-		return 1
-	}
-	return code
-}
+func TestMain(m *testing.M) { os.Exit(suite.Run(m, start)) }
 
 // start builds the binary of these sources and starts a cluster whose built-in controllers are all on.
-func start(ctx context.Context, dir string) error {
-	binary = filepath.Join(dir, "taintkeeper")
-	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "github.com/taintkeeper/taintkeeper/cmd/taintkeeper")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build taintkeeper: %w\n%s", err, output)
-	}
+func start(ctx context.Context, shared *suite.Suite) error {
 	var err error
-	cluster, err = localcluster.Start(context.WithoutCancel(ctx), localcluster.Config{
+	if binary, err = suite.Build(ctx, shared.Dir, "taintkeeper"); err != nil {
+		return err
+	}
+	cluster, admin, err = shared.StartCluster(ctx, localcluster.Config{
 		TaintEviction: localcluster.BuiltInOn,
 		Without:       []localcluster.Component{localcluster.Scheduler},
 	})
 	if err != nil {
 		return err
 	}
-	if admin, err = kubernetes.NewForConfig(cluster.AdminConfig()); err != nil {
-		return err
-	}
+	stage = rig.Scene{Admin: admin, Namespace: metav1.NamespaceDefault}
 	return grant(ctx)
 }
 

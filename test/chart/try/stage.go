@@ -23,11 +23,11 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/taintkeeper/taintkeeper/test/chart/render"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
 const (
@@ -149,15 +149,8 @@ func (s *stage) makePods(ctx context.Context, node string, count int, tolerated 
 
 func (s *stage) taint(ctx context.Context, node string) error {
 	command("kubectl taint nodes %s maintenance:NoExecute", node)
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		live, err := s.admin.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		live.Spec.Taints = append(live.Spec.Taints, corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoExecute})
-		_, err = s.admin.CoreV1().Nodes().Update(ctx, live, metav1.UpdateOptions{})
-		return err
-	})
+	_, err := scene.Taint(ctx, s.admin, node, scene.NoExecute("maintenance"))
+	return err
 }
 
 // gone waits until no pod is left on a node.

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package proxy
 
 import (
 	"bufio"
@@ -35,9 +35,9 @@ func newServer(t *testing.T) (server *httptest.Server, events chan string) {
 }
 
 // watch returns the lines that come through the gate.
-func watch(t *testing.T, g *gate, path string) <-chan string {
+func watch(t *testing.T, p *Proxy, path string) <-chan string {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.access().Host+path, http.NoBody)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.Access().Host+path, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,13 +60,12 @@ func watch(t *testing.T, g *gate, path string) <-chan string {
 	return lines
 }
 
-func openGate(t *testing.T, server *httptest.Server) *gate {
+// openGate returns a gate for watches of nodes, and the proxy before the server that it is in.
+func openGate(t *testing.T, server *httptest.Server) (*Gate, *Proxy) {
 	t.Helper()
-	g, err := newGate(t.Context(), &rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	gate, faults := &Gate{}, &Faults{}
+	faults.During(t, WatchesOfNodes, gate.Answer)
+	return gate, During(t, Config{Access: &rest.Config{Host: server.URL}, Over: faults.Over})
 }
 
 func expect(t *testing.T, lines <-chan string, want string) {
@@ -83,20 +82,20 @@ func expect(t *testing.T, lines <-chan string, want string) {
 
 func TestAGateHoldsBackWatchesOfNodesUntilItIsReleased(t *testing.T) {
 	server, events := newServer(t)
-	g := openGate(t, server)
-	nodes := watch(t, g, "/api/v1/nodes?watch=true&resourceVersion=1")
+	gate, p := openGate(t, server)
+	nodes := watch(t, p, "/api/v1/nodes?watch=true&resourceVersion=1")
 	events <- "before"
 	expect(t, nodes, "before")
 
-	g.hold()
+	gate.Hold()
 	events <- "held"
 	select {
 	case got := <-nodes:
 		t.Errorf("%q came through a gate that is closed", got)
 	case <-time.After(300 * time.Millisecond):
 	}
-	g.release()
-	g.release()
+	gate.Release()
+	gate.Release()
 	expect(t, nodes, "held")
 }
 
@@ -104,9 +103,9 @@ func TestAGateLetsPassWhatIsNotAWatchOfNodes(t *testing.T) {
 	for _, path := range []string{"/api/v1/pods?watch=true", "/api/v1/nodes", "/api/v1/nodes/a?watch=false", "/apis/apps/v1/daemonsets?watch=true"} {
 		t.Run(path, func(t *testing.T) {
 			server, events := newServer(t)
-			g := openGate(t, server)
-			g.hold()
-			lines := watch(t, g, path)
+			gate, p := openGate(t, server)
+			gate.Hold()
+			lines := watch(t, p, path)
 			events <- "through"
 			expect(t, lines, "through")
 		})

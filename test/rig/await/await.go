@@ -1,0 +1,76 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package await lets a test in real time wait: for a state that cannot be subscribed to, for an instant, for a message.
+package await
+
+import (
+	"cmp"
+	"context"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+const (
+	// Limit is how long a test waits for a state before it gives up.
+	Limit = 2 * time.Minute
+	// lookAgain is how often it looks.
+	lookAgain = 25 * time.Millisecond
+)
+
+// Eventually waits until a check finds nothing wrong; what it waits for is said when it does so in vain.
+func Eventually(t testing.TB, what string, check func(context.Context) error) {
+	t.Helper()
+	if err := Poll(t.Context(), check); err != nil {
+		t.Fatalf("waited in vain until %s: %v", what, err)
+	}
+}
+
+// Poll looks again and again until there is no error, and returns the last one after [Limit].
+func Poll(ctx context.Context, check func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, lookAgain, Limit, true, func(ctx context.Context) (bool, error) {
+		last = check(ctx)
+		return last == nil, nil
+	})
+	if err == nil {
+		return nil
+	}
+	return cmp.Or(last, err)
+}
+
+// Until lets real time pass to an instant, to see that nothing happens before it.
+func Until(t testing.TB, at time.Time) {
+	t.Helper()
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.Context().Done():
+		t.Fatal(context.Cause(t.Context()))
+	}
+}
+
+// Receive waits for a message.
+func Receive[T any](t testing.TB, from <-chan T) T {
+	t.Helper()
+	timer := time.NewTimer(Limit)
+	defer timer.Stop()
+	select {
+	case told := <-from:
+		return told
+	case <-timer.C:
+		t.Fatal("waited in vain for a call that was expected")
+		panic("unreachable")
+	}
+}
+
+// Must ends a test that cannot go on after an error.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

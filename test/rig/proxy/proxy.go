@@ -1,0 +1,90 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package proxy lets things happen to the calls that somebody makes to an API server: they are refused, delayed or lost, and
+// what watches bring comes late. It sits in the transport of a client of this process, or listens on the loopback interface
+// for another process.
+package proxy
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// Config says what a proxy does with calls.
+type Config struct {
+	// Access is how the proxy reaches the API server.
+	Access *rest.Config
+	// Over returns the transport for calls, which goes on to the next one; nil: nothing happens to them. An error of it
+	// closes the caller's connection: so it looks to a client when the API server is down, too.
+	Over func(next http.RoundTripper) http.RoundTripper
+	// Before returns what calls pass before they are forwarded, and sees their end; nil: nothing.
+	Before func(next http.Handler) http.Handler
+}
+
+// Proxy stands between another process and the API server. Callers talk plain HTTP to it and have no credentials.
+type Proxy struct {
+	server *http.Server
+	host   string
+}
+
+// Serve starts a proxy, which serves until it is closed.
+func Serve(cfg Config) (*Proxy, error) {
+	transport, err := rest.TransportFor(cfg.Access)
+	if err != nil {
+		return nil, fmt.Errorf("make a transport to the API server: %w", err)
+	}
+	if cfg.Over != nil {
+		transport = cfg.Over(transport)
+	}
+	target, err := url.Parse(cfg.Access.Host)
+	if err != nil {
+		return nil, fmt.Errorf("understand the address of the API server: %w", err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen for calls to the API server: %w", err)
+	}
+	var handler http.Handler = &httputil.ReverseProxy{
+		Rewrite:       func(request *httputil.ProxyRequest) { request.SetURL(target) },
+		Transport:     transport,
+		FlushInterval: -1, // watches bring their events at once
+		ErrorHandler:  hangUp,
+		ErrorLog:      log.New(io.Discard, "", 0), // the caller gets the error, too
+	}
+	if cfg.Before != nil {
+		handler = cfg.Before(handler)
+	}
+	p := &Proxy{server: &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}, host: "http://" + listener.Addr().String()}
+	go func() { _ = p.server.Serve(listener) }() // until Close
+	return p, nil
+}
+
+// During is [Serve] until a test ends.
+func During(t testing.TB, cfg Config) *Proxy {
+	t.Helper()
+	p, err := Serve(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() }) // nobody calls it any more
+	return p
+}
+
+// hangUp closes the connection without an answer.
+func hangUp(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
+
+// Access returns how to reach the API server through the proxy, as whom [Config.Access] says.
+func (p *Proxy) Access() *rest.Config { return &rest.Config{Host: p.host, QPS: -1} }
+
+// Close ends the proxy and all connections through it.
+func (p *Proxy) Close() error { return p.server.Close() }
