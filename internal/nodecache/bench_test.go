@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 // The largest cluster that Kubernetes is built for, and more, and what a node of it may cost.
@@ -29,7 +31,7 @@ func BenchmarkRecord15k(b *testing.B) {
 		before := heapInUse()
 		c := newCache()
 		for i := range benchNodes {
-			must(b, store{c}.Add(decodedNode(b, i)))
+			await.Must(b, store{c}.Add(decodedNode(b, i)))
 		}
 		used := float64(heapInUse()-before) / benchNodes
 		b.ReportMetric(used, "bytes/node")
@@ -46,13 +48,13 @@ func BenchmarkHeartbeat(b *testing.B) {
 	nodes := make([]*corev1.Node, 0, 1000)
 	for i := range cap(nodes) {
 		nodes = append(nodes, decodedNode(b, i))
-		must(b, store{c}.Add(nodes[i]))
+		await.Must(b, store{c}.Add(nodes[i]))
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		node := nodes[i%len(nodes)]
 		node.ResourceVersion = fmt.Sprint(benchNodes + i)
-		must(b, store{c}.Update(node))
+		await.Must(b, store{c}.Update(node))
 	}
 }
 
@@ -69,9 +71,9 @@ func heapInUse() int64 {
 func decodedNode(b *testing.B, i int) *corev1.Node {
 	b.Helper()
 	wire, err := productionNode(i).Marshal()
-	must(b, err)
+	await.Must(b, err)
 	node := &corev1.Node{}
-	must(b, node.Unmarshal(wire))
+	await.Must(b, node.Unmarshal(wire))
 	return node
 }
 

@@ -15,6 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
 func samePointer(a, b *Node) bool { return a == b }
@@ -35,13 +38,13 @@ func TestAChangeIsToldOnceWithTheRecordsBeforeAndAfter(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCache()
-			must(t, listed(c, newNode("n", withVersion("7")), newNode("neighbour")))
+			await.Must(t, listed(c, newNode("n", withVersion("7")), newNode("neighbour")))
 			before := get(t, c, "n")
 			asItWas := *before
 			notes := watching(c)
-			must(t, store{c}.Update(newNode("n", withVersion("7"), test.edit)))
+			await.Must(t, store{c}.Update(newNode("n", withVersion("7"), test.edit)))
 			want := []Change{{Before: before, After: get(t, c, "n")}}
-			if diff := cmp.Diff(want, notes.take(), cmp.Comparer(samePointer)); diff != "" {
+			if diff := cmp.Diff(want, notes.Take(), cmp.Comparer(samePointer)); diff != "" {
 				t.Errorf("told something else (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(asItWas, *before); diff != "" {
@@ -54,16 +57,16 @@ func TestAChangeIsToldOnceWithTheRecordsBeforeAndAfter(t *testing.T) {
 
 func TestWhatSaysNothingNewIsNotTold(t *testing.T) {
 	c := newCache()
-	must(t, listed(c, newNode("n", withVersion("7"), withTaints(noExecute("off")))))
+	await.Must(t, listed(c, newNode("n", withVersion("7"), withTaints(noExecute("off")))))
 	before := get(t, c, "n")
 	notes := watching(c)
 	again := newNode("n", withVersion("7"), withTaints(noExecute("off")), func(node *corev1.Node) {
 		node.Status.Images = []corev1.ContainerImage{{Names: []string{"nothing.example.com/that/is:kept"}}}
 	})
-	must(t, store{c}.Update(again))
-	must(t, listed(c, again))
-	must(t, store{c}.Resync())
-	if got := notes.take(); got != nil {
+	await.Must(t, store{c}.Update(again))
+	await.Must(t, listed(c, again))
+	await.Must(t, store{c}.Resync())
+	if got := notes.Take(); got != nil {
 		t.Errorf("told %v, want nothing", got)
 	}
 	if get(t, c, "n") != before {
@@ -83,7 +86,7 @@ func TestARecordHasWhatIsReadAndNothingElse(t *testing.T) {
 	full.Status.Images = []corev1.ContainerImage{{Names: []string{"registry.example.com/shop/api:1.48.2"}}}
 	full.Status.NodeInfo.KernelVersion = "6.12"
 	c := newCache()
-	must(t, store{c}.Add(full))
+	await.Must(t, store{c}.Add(full))
 	if diff := cmp.Diff(want, get(t, c, "n").Node, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("kept something else (-want +got):\n%s", diff)
 	}
@@ -101,33 +104,33 @@ func TestOnlyAListCanMissVersionsInBetween(t *testing.T) {
 			return listed(c, newNode("n", withVersion("8"), withUID("newer")))
 		}, true},
 		{"the watch after a list that shows the same version", func(c *Cache) error {
-			must(t, listed(c, newNode("n", withVersion("7"))))
+			await.Must(t, listed(c, newNode("n", withVersion("7"))))
 			return store{c}.Update(newNode("n", withVersion("8")))
 		}, false},
 		{"an update while a list goes on that has shown the node", func(c *Cache) error {
 			store{c}.BeginList()
-			must(t, store{c}.Update(newNode("n", withVersion("7"))))
+			await.Must(t, store{c}.Update(newNode("n", withVersion("7"))))
 			return store{c}.Update(newNode("n", withVersion("8")))
 		}, false},
 		{"a list after one that broke off", func(c *Cache) error {
 			store{c}.BeginList()
-			must(t, store{c}.Update(newNode("n", withVersion("7"))))
+			await.Must(t, store{c}.Update(newNode("n", withVersion("7"))))
 			store{c}.BeginList()
 			return store{c}.Update(newNode("n", withVersion("8")))
 		}, true},
 		{"a node that came back while a list went on", func(c *Cache) error {
 			store{c}.BeginList()
-			must(t, store{c}.Delete(newNode("n")))
+			await.Must(t, store{c}.Delete(newNode("n")))
 			return store{c}.Update(newNode("n", withVersion("8")))
 		}, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCache()
-			must(t, listed(c, newNode("n", withVersion("7"))))
+			await.Must(t, listed(c, newNode("n", withVersion("7"))))
 			notes := watching(c)
-			must(t, test.event(c))
-			told := notes.take()
+			await.Must(t, test.event(c))
+			told := notes.Take()
 			if last := told[len(told)-1]; last.Gap != test.want {
 				t.Errorf("a gap: %t, want %t", last.Gap, test.want)
 			}
@@ -164,7 +167,7 @@ func TestATaintIsFirstSeenWhenItIsSeenAsItIsNow(t *testing.T) {
 			return store{c}.Update(newNode("n", withVersion("8"), withTaints(other)))
 		}, true},
 		{"it is taken off and set again", func(c *Cache) error {
-			must(t, store{c}.Update(newNode("n", withVersion("8"))))
+			await.Must(t, store{c}.Update(newNode("n", withVersion("8"))))
 			return store{c}.Update(newNode("n", withVersion("9"), withTaints(noExecute("off"))))
 		}, true},
 		{"the node is made anew", func(c *Cache) error {
@@ -176,13 +179,13 @@ func TestATaintIsFirstSeenWhenItIsSeenAsItIsNow(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCache()
 				want := time.Now()
-				must(t, listed(c, newNode("n", withVersion("7"), withTaints(noExecute("off")))))
-				pass(time.Hour)
-				must(t, test.event(c))
+				await.Must(t, listed(c, newNode("n", withVersion("7"), withTaints(noExecute("off")))))
+				bubble.Pass(time.Hour)
+				await.Must(t, test.event(c))
 				if test.anew {
 					want = time.Now()
 				}
-				pass(time.Hour)
+				bubble.Pass(time.Hour)
 				if got := firstSeen(t, c, "n", "off"); !got.Equal(want) {
 					t.Errorf("first seen %s, want %s", got, want)
 				}
@@ -193,7 +196,7 @@ func TestATaintIsFirstSeenWhenItIsSeenAsItIsNow(t *testing.T) {
 
 func TestOnlyTaintsThatMakePodsLeaveHaveAFirstSight(t *testing.T) {
 	c := newCache()
-	must(t, store{c}.Add(newNode("n", withTaints(corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}, noExecute("off")))))
+	await.Must(t, store{c}.Add(newNode("n", withTaints(corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}, noExecute("off")))))
 	if got := get(t, c, "n"); len(got.NoExecute) != 1 || got.NoExecute[0].Key != "off" || len(got.Spec.Taints) != 2 {
 		t.Errorf("taints %v, NoExecute %v", got.Spec.Taints, got.NoExecute)
 	}
@@ -210,10 +213,10 @@ func TestAFirstSightIsNeverInTheFuture(t *testing.T) {
 
 func TestAListRemovesWhatIsGoneAndKeepsWhatIsThere(t *testing.T) {
 	c := newCache()
-	must(t, listed(c, newNode("same", withVersion("1")), newNode("changed", withVersion("2")), newNode("gone"), newNode("anew", withVersion("3"))))
+	await.Must(t, listed(c, newNode("same", withVersion("1")), newNode("changed", withVersion("2")), newNode("gone"), newNode("anew", withVersion("3"))))
 	same, changed, gone, older := get(t, c, "same"), get(t, c, "changed"), get(t, c, "gone"), get(t, c, "anew")
 	notes := watching(c)
-	must(t, listed(c, newNode("same", withVersion("1")), newNode("changed", withVersion("9")), newNode("new"),
+	await.Must(t, listed(c, newNode("same", withVersion("1")), newNode("changed", withVersion("9")), newNode("new"),
 		newNode("anew", withVersion("8"), withUID("newer"))))
 	checkNames(t, c, "anew", "changed", "new", "same")
 	want := []Change{
@@ -222,7 +225,7 @@ func TestAListRemovesWhatIsGoneAndKeepsWhatIsThere(t *testing.T) {
 		{Before: older, After: get(t, c, "anew"), Gap: true},
 		{Before: gone},
 	}
-	if diff := cmp.Diff(want, notes.take(), cmp.Comparer(samePointer)); diff != "" {
+	if diff := cmp.Diff(want, notes.Take(), cmp.Comparer(samePointer)); diff != "" {
 		t.Errorf("told something else (-want +got):\n%s", diff)
 	}
 	if get(t, c, "same") != same {
@@ -243,18 +246,18 @@ func TestTheCacheHasSyncedWhenTheFirstListIsTold(t *testing.T) {
 		}
 	})
 	store{c}.BeginList()
-	must(t, store{c}.Update(newNode("a")))
+	await.Must(t, store{c}.Update(newNode("a")))
 	if c.HasSynced() {
 		t.Error("synced before the first list is complete")
 	}
-	must(t, store{c}.Replace(nil, ""))
+	await.Must(t, store{c}.Replace(nil, ""))
 	select {
 	case <-c.Done():
 	default:
 		t.Error("not synced after the first list")
 	}
-	must(t, store{c}.Update(newNode("b")))
-	must(t, listed(c, newNode("c")))
+	await.Must(t, store{c}.Update(newNode("b")))
+	await.Must(t, listed(c, newNode("c")))
 	if got, want := fmt.Sprint(initial), "[true false false false false]"; got != want {
 		t.Errorf("initial were %s of the changes, want %s", got, want)
 	}
@@ -262,7 +265,7 @@ func TestTheCacheHasSyncedWhenTheFirstListIsTold(t *testing.T) {
 
 func TestWhoSubscribesLateIsToldOfWhatIsThere(t *testing.T) {
 	c := newCache()
-	must(t, listed(c, newNode("a"), newNode("b")))
+	await.Must(t, listed(c, newNode("a"), newNode("b")))
 	told := map[string]Change{}
 	c.Subscribe(func(change Change) { told[change.After.Name] = change })
 	want := map[string]Change{"a": {After: get(t, c, "a"), Initial: true}, "b": {After: get(t, c, "b"), Initial: true}}
@@ -276,8 +279,8 @@ func TestTheInstantOfAListIsThatOfItsBeginning(t *testing.T) {
 		c := newCache()
 		want := time.Now()
 		store{c}.BeginList()
-		pass(time.Minute)
-		must(t, store{c}.Replace(nil, ""))
+		bubble.Pass(time.Minute)
+		await.Must(t, store{c}.Replace(nil, ""))
 		if got := c.Listed(); !got.Equal(want) {
 			t.Errorf("listed at %s, want %s", got, want)
 		}
@@ -298,7 +301,7 @@ func TestWhatIsNoNodeIsRefusedAndChangesNothing(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCache()
-			must(t, store{c}.Add(newNode("a")))
+			await.Must(t, store{c}.Add(newNode("a")))
 			if err := test.do(store{c}); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want one that says %q", err, test.want)
 			}
@@ -312,21 +315,21 @@ func TestWhatIsNoNodeIsRefusedAndChangesNothing(t *testing.T) {
 
 func TestTheStringsOfLabelsAreSharedAndReleased(t *testing.T) {
 	c := newCache()
-	must(t, listed(c, newNode("a"), newNode("b")))
+	await.Must(t, listed(c, newNode("a"), newNode("b")))
 	checkNames(t, c, "a", "b")
 	if got := len(c.strings); got != 3 {
 		t.Errorf("%d strings are kept, want 3: two keys and the zone", got)
 	}
 	labels := get(t, c, "a").Labels
-	must(t, store{c}.Update(newNode("a", withVersion("8"))))
+	await.Must(t, store{c}.Update(newNode("a", withVersion("8"))))
 	labels["same"] = "map"
 	if get(t, c, "a").Labels["same"] != "map" {
 		t.Error("equal labels of one node are kept twice")
 	}
 	delete(labels, "same")
-	must(t, store{c}.Update(newNode("a", withLabels(map[string]string{"other": "b"}))))
+	await.Must(t, store{c}.Update(newNode("a", withLabels(map[string]string{"other": "b"}))))
 	checkNames(t, c, "a", "b")
-	must(t, listed(c))
+	await.Must(t, listed(c))
 	checkNames(t, c)
 }
 
@@ -350,13 +353,13 @@ func TestTheNotificationsAddUpToTheCache(t *testing.T) {
 		}
 	})
 	for range 5000 {
-		must(t, somethingHappens(random, c))
+		await.Must(t, somethingHappens(random, c))
 		checkShared(t, c)
 		if diff := cmp.Diff(told, c.nodes, cmp.Comparer(samePointer)); diff != "" {
 			t.Fatalf("the notifications add up to something else (-told +kept):\n%s", diff)
 		}
 	}
-	must(t, listed(c))
+	await.Must(t, listed(c))
 	checkNames(t, c)
 }
 

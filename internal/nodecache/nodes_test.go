@@ -5,15 +5,15 @@ package nodecache
 
 import (
 	"slices"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unsafe"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
 // created is when the nodes of these tests were created. A bubble's time begins in the year 2000.
@@ -74,14 +74,6 @@ func listed(c *Cache, nodes ...*corev1.Node) error {
 	return store{c}.Replace(nil, "")
 }
 
-// must fails the test when there is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // get returns the record of a node that has to have one.
 func get(t *testing.T, c *Cache, name string) *Node {
 	t.Helper()
@@ -104,31 +96,12 @@ func firstSeen(t *testing.T, c *Cache, name, key string) time.Time {
 	return time.Time{}
 }
 
-// notebook writes down the changes that a cache tells.
-type notebook struct {
-	mu      sync.Mutex
-	changes []Change
-}
-
-// watching returns a notebook of the changes from now on.
-func watching(c *Cache) *notebook {
-	n := &notebook{}
-	c.Subscribe(func(change Change) {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.changes = append(n.changes, change)
-	})
-	n.take() // of what is there already
+// watching returns notes of the changes from now on.
+func watching(c *Cache) *bubble.Notes[Change] {
+	n := &bubble.Notes[Change]{}
+	c.Subscribe(n.Write)
+	n.Take() // of what is there already
 	return n
-}
-
-// take returns what was written down since it was called last.
-func (n *notebook) take() []Change {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	taken := n.changes
-	n.changes = nil
-	return taken
 }
 
 // checkNames compares the names of the nodes that have a record, in any order.
@@ -165,10 +138,4 @@ func checkShared(t *testing.T, c *Cache) {
 			t.Errorf("%s is used %d times and counted %d times", text, got, one.Uses)
 		}
 	}
-}
-
-// pass lets virtual time pass, and returns when everything has come to rest.
-func pass(duration time.Duration) {
-	time.Sleep(duration) //nolint:forbidigo // virtual: it is called in synctest's bubbles only
-	synctest.Wait()
 }

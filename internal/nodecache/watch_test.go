@@ -4,7 +4,6 @@
 package nodecache
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -15,46 +14,32 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-)
 
-// start runs the cache until the test ends, and returns when it has come to rest.
-func start(t *testing.T, c *Cache) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		_ = c.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-stopped
-	})
-	synctest.Wait()
-}
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
+)
 
 func TestTheCacheFollowsTheNodesOfTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(newNode("a"), newNode("b"))
 		nodes := client.CoreV1().Nodes()
 		c := New(client)
-		start(t, c)
+		bubble.Run(t, "the cache", c.Run)
 		if !c.HasSynced() {
 			t.Error("not synced after the list")
 		}
 		checkNames(t, c, "a", "b")
 		notes := watching(c)
 		_, err := nodes.Create(t.Context(), newNode("c"), metav1.CreateOptions{})
-		must(t, err)
+		await.Must(t, err)
 		_, err = nodes.Update(t.Context(), newNode("a", withTaints(noExecute("off"))), metav1.UpdateOptions{})
-		must(t, err)
-		must(t, nodes.Delete(t.Context(), "b", metav1.DeleteOptions{}))
+		await.Must(t, err)
+		await.Must(t, nodes.Delete(t.Context(), "b", metav1.DeleteOptions{}))
 		synctest.Wait()
 		checkNames(t, c, "a", "c")
-		if got := len(notes.take()); got != 3 {
+		if got := len(notes.Take()); got != 3 {
 			t.Errorf("%d changes were told, want 3", got)
 		}
 		lists, watches := 0, 0
@@ -81,11 +66,11 @@ func TestAListThatFailsIsRepeatedUntilItSucceeds(t *testing.T) {
 			return failures >= 0, nil, errors.New("the API server is not there")
 		})
 		c := New(client)
-		start(t, c)
+		bubble.Run(t, "the cache", c.Run)
 		if c.HasSynced() {
 			t.Error("synced without a list")
 		}
-		pass(10 * time.Minute)
+		bubble.Pass(10 * time.Minute)
 		if !c.HasSynced() {
 			t.Error("not synced although the list succeeds")
 		}
@@ -93,53 +78,33 @@ func TestAListThatFailsIsRepeatedUntilItSucceeds(t *testing.T) {
 	})
 }
 
-// streams are the watches of nodes that a client has begun, each of which is fed by the test.
-type streams []*watch.RaceFreeFakeWatcher
-
-// streamsOf makes the client answer every watch of nodes with one that the test feeds.
-func streamsOf(client *fake.Clientset) *streams {
-	all := &streams{}
-	client.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, watch.Interface, error) {
-		*all = append(*all, watch.NewRaceFreeFake())
-		return true, all.newest(), nil
-	})
-	return all
-}
-
-func (s *streams) newest() *watch.RaceFreeFakeWatcher { return (*s)[len(*s)-1] }
-
-// streaming is a clientset that asks for its lists by watch, as a real one does.
-type streaming struct{ kubernetes.Interface }
-
-var expired = &apierrors.NewResourceExpired("too old resource version").ErrStatus // 410 Gone
-
 func TestAfterAWatchThatExpiredAListSaysWhatWasMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(
 			newNode("same", withVersion("1")), newNode("tainted", withVersion("2"), withTaints(noExecute("off"))),
 			newNode("gone"), newNode("anew", withUID("older"), withVersion("3")))
-		watches := streamsOf(client)
+		watches := bubble.StreamsOf(client, "nodes")
 		c := New(client)
-		start(t, c)
+		bubble.Run(t, "the cache", c.Run)
 		first := time.Now()
 		notes := watching(c)
 		same, tainted, gone, older := get(t, c, "same"), get(t, c, "tainted"), get(t, c, "gone"), get(t, c, "anew")
 
 		nodes := client.CoreV1().Nodes()
-		must(t, nodes.Delete(t.Context(), "gone", metav1.DeleteOptions{}))
+		await.Must(t, nodes.Delete(t.Context(), "gone", metav1.DeleteOptions{}))
 		for _, changed := range []*corev1.Node{
 			newNode("tainted", withVersion("9"), withTaints(noExecute("off"))),
 			newNode("anew", withUID("newer"), withVersion("8")),
 		} {
 			_, err := nodes.Update(t.Context(), changed, metav1.UpdateOptions{})
-			must(t, err)
+			await.Must(t, err)
 		}
-		pass(time.Second)
-		if got := notes.take(); got != nil {
+		bubble.Pass(time.Second)
+		if got := notes.Take(); got != nil {
 			t.Fatalf("told %v by a watch that brings nothing", got)
 		}
-		watches.newest().Error(expired)
-		pass(time.Minute)
+		watches.Newest().Error(bubble.Expired())
+		bubble.Pass(time.Minute)
 
 		checkNames(t, c, "anew", "same", "tainted")
 		want := map[string]Change{
@@ -147,7 +112,7 @@ func TestAfterAWatchThatExpiredAListSaysWhatWasMissed(t *testing.T) {
 			"anew":    {Before: older, After: get(t, c, "anew"), Gap: true},
 			"gone":    {Before: gone},
 		}
-		for _, change := range notes.take() {
+		for _, change := range notes.Take() {
 			if change.Before == nil || want[change.Before.Name] != change {
 				t.Errorf("told %v", change)
 				continue
@@ -163,9 +128,9 @@ func TestAfterAWatchThatExpiredAListSaysWhatWasMissed(t *testing.T) {
 		if got := firstSeen(t, c, "tainted", "off"); !got.After(first) {
 			t.Errorf("a taint that may have been set again was first seen before the gap, at %s", got)
 		}
-		watches.newest().Modify(newNode("tainted", withVersion("10"), withTaints(noExecute("off"))))
-		pass(time.Second)
-		if told := notes.take(); len(told) != 1 || told[0].Gap {
+		watches.Newest().Modify(newNode("tainted", withVersion("10"), withTaints(noExecute("off"))))
+		bubble.Pass(time.Second)
+		if told := notes.Take(); len(told) != 1 || told[0].Gap {
 			t.Errorf("told %v, want one change without a gap", told)
 		}
 	})
@@ -174,23 +139,23 @@ func TestAfterAWatchThatExpiredAListSaysWhatWasMissed(t *testing.T) {
 func TestAWatchThatIsResumedMissesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(newNode("n", withVersion("1")))
-		watches := streamsOf(client)
+		watches := bubble.StreamsOf(client, "nodes")
 		c := New(client)
-		start(t, c)
+		bubble.Run(t, "the cache", c.Run)
 		notes := watching(c)
-		watches.newest().Action(watch.Bookmark, &corev1.Node{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "5"}})
-		pass(time.Second)
+		watches.Newest().Action(watch.Bookmark, &corev1.Node{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "5"}})
+		bubble.Pass(time.Second)
 		if got := c.LastSyncResourceVersion(); got != "5" {
 			t.Errorf("the watch has come to version %s, want 5, that of the bookmark", got)
 		}
-		watches.newest().Stop()
-		pass(time.Minute)
-		if len(*watches) != 2 {
-			t.Fatalf("%d watches, want 2", len(*watches))
+		watches.Newest().Stop()
+		bubble.Pass(time.Minute)
+		if watches.Len() != 2 {
+			t.Fatalf("%d watches, want 2", watches.Len())
 		}
-		watches.newest().Modify(newNode("n", withVersion("6")))
-		pass(time.Second)
-		if told := notes.take(); len(told) != 1 || told[0].Gap {
+		watches.Newest().Modify(newNode("n", withVersion("6")))
+		bubble.Pass(time.Second)
+		if told := notes.Take(); len(told) != 1 || told[0].Gap {
 			t.Errorf("told %v, want one change without a gap", told)
 		}
 	})
@@ -199,44 +164,39 @@ func TestAWatchThatIsResumedMissesNothing(t *testing.T) {
 func TestAStreamedListIsKeptWhileItArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
-		watches := streamsOf(client)
-		c := New(streaming{client})
-		start(t, c)
-		watches.newest().Add(newNode("a", withVersion("1")))
-		pass(time.Second)
+		watches := bubble.StreamsOf(client, "nodes")
+		c := New(bubble.Streaming(client))
+		bubble.Run(t, "the cache", c.Run)
+		watches.Newest().Add(newNode("a", withVersion("1")))
+		bubble.Pass(time.Second)
 		checkNames(t, c, "a")
 		if c.HasSynced() {
 			t.Error("synced before the list ended")
 		}
-		watches.newest().Add(newNode("b"))
-		watches.newest().Action(watch.Bookmark, endOfList())
-		pass(time.Second)
+		watches.Newest().Add(newNode("b"))
+		watches.Newest().Action(watch.Bookmark, endOfList())
+		bubble.Pass(time.Second)
 		if !c.HasSynced() {
 			t.Error("not synced when the list ended")
 		}
 		notes := watching(c)
-		watches.newest().Error(expired)
-		pass(time.Minute)
-		watches.newest().Add(newNode("a", withVersion("8")))
-		watches.newest().Action(watch.Bookmark, endOfList())
-		pass(time.Second)
+		watches.Newest().Error(bubble.Expired())
+		bubble.Pass(time.Minute)
+		watches.Newest().Add(newNode("a", withVersion("8")))
+		watches.Newest().Action(watch.Bookmark, endOfList())
+		bubble.Pass(time.Second)
 		checkNames(t, c, "a")
-		if told := notes.take(); len(told) != 2 || !told[0].Gap || told[1].After != nil {
+		if told := notes.Take(); len(told) != 2 || !told[0].Gap || told[1].After != nil {
 			t.Errorf("told %v, want a change with a gap and a node that is gone", told)
 		}
-		if len(*watches) != 2 {
-			t.Errorf("%d watches, want 2", len(*watches))
+		if watches.Len() != 2 {
+			t.Errorf("%d watches, want 2", watches.Len())
 		}
 	})
 }
 
 // endOfList is the bookmark that ends a streamed list.
-func endOfList() *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		ResourceVersion: "9",
-		Annotations:     map[string]string{metav1.InitialEventsAnnotationKey: "true"},
-	}}
-}
+func endOfList() *corev1.Node { return &corev1.Node{ObjectMeta: bubble.EndOfList()} }
 
 func TestAListThatIsNotStreamedIsReadPageByPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -258,8 +218,8 @@ func TestAListThatIsNotStreamedIsReadPageByPage(t *testing.T) {
 			return true, pages[options.Continue].DeepCopy(), nil
 		})
 		c := New(client)
-		start(t, c)
-		pass(time.Minute)
+		bubble.Run(t, "the cache", c.Run)
+		bubble.Pass(time.Minute)
 		checkNames(t, c, "a", "b", "c")
 		if len(asked) != 4 {
 			t.Errorf("asked for pages %q, want the first and the second twice, as they expired once", asked)

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 // The reference cluster, and what a pod of it may cost.
@@ -37,7 +39,7 @@ func BenchmarkRecord150k(b *testing.B) {
 			pods := encoder.decode(b, first)
 			b.StartTimer()
 			for _, pod := range pods {
-				must(b, store{c}.Add(pod))
+				await.Must(b, store{c}.Add(pod))
 			}
 			b.StopTimer()
 		}
@@ -102,9 +104,9 @@ func (e *podEncoder) decode(b *testing.B, first int) []*corev1.Pod {
 	pods := make([]*corev1.Pod, 0, podsDecodedAhead)
 	for i := range podsDecodedAhead {
 		wire, err := e.wire(first + i)
-		must(b, err)
+		await.Must(b, err)
 		pod := &corev1.Pod{}
-		must(b, pod.Unmarshal(wire))
+		await.Must(b, pod.Unmarshal(wire))
 		pods = append(pods, pod)
 	}
 	return pods

@@ -17,6 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
 func TestOnlyBoundPodsAreKept(t *testing.T) {
@@ -37,9 +40,9 @@ func TestOnlyBoundPodsAreKept(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCache()
 			notes := watching(c)
-			must(t, test.do(store{c}))
+			await.Must(t, test.do(store{c}))
 			checkNames(t, c, test.want...)
-			if got := len(notes.take()); got != len(test.want) {
+			if got := len(notes.Take()); got != len(test.want) {
 				t.Errorf("%d notifications, want %d", got, len(test.want))
 			}
 		})
@@ -48,13 +51,13 @@ func TestOnlyBoundPodsAreKept(t *testing.T) {
 
 func TestAPodThatIsBoundLaterIsKeptFromThenOn(t *testing.T) {
 	c := newCache()
-	must(t, store{c}.Add(newPod("a", onNode(""))))
+	await.Must(t, store{c}.Add(newPod("a", onNode(""))))
 	notes := watching(c)
-	must(t, store{c}.Update(newPod("a")))
+	await.Must(t, store{c}.Update(newPod("a")))
 
 	checkNames(t, c, "a")
 	record := get(t, c, "uid-a")
-	if diff := cmp.Diff([]Change{{After: record}}, notes.take(), cmp.Comparer(samePointer)); diff != "" {
+	if diff := cmp.Diff([]Change{{After: record}}, notes.Take(), cmp.Comparer(samePointer)); diff != "" {
 		t.Errorf("not told as a pod that came (-want +got):\n%s", diff)
 	}
 }
@@ -65,8 +68,8 @@ func TestRecordsAreKeptByUIDAndNotByName(t *testing.T) {
 	c := newCache()
 	s := store{c}
 	older, newer := newPod("db-0", withUID("older")), newPod("db-0", withUID("newer"), onNode("n2"))
-	must(t, s.Add(older))
-	must(t, s.Add(newer))
+	await.Must(t, s.Add(older))
+	await.Must(t, s.Add(newer))
 	checkNames(t, c, "db-0", "db-0")
 	if get(t, c, "older").Node != "n1" || get(t, c, "newer").Node != "n2" {
 		t.Error("the replacement and the pod it replaces are mixed up")
@@ -74,10 +77,10 @@ func TestRecordsAreKeptByUIDAndNotByName(t *testing.T) {
 
 	notes := watching(c)
 	gone := get(t, c, "older")
-	must(t, s.Delete(older))
-	must(t, s.Delete(older))
+	await.Must(t, s.Delete(older))
+	await.Must(t, s.Delete(older))
 	checkNames(t, c, "db-0")
-	if diff := cmp.Diff([]Change{{Before: gone}}, notes.take(), cmp.Comparer(samePointer)); diff != "" {
+	if diff := cmp.Diff([]Change{{Before: gone}}, notes.Take(), cmp.Comparer(samePointer)); diff != "" {
 		t.Errorf("not told once as a pod that went (-want +got):\n%s", diff)
 	}
 	if got := c.OnNode("n1"); got != nil {
@@ -111,12 +114,12 @@ func TestAnUpdateThatSaysNothingNewChangesNothing(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCache()
-			must(t, store{c}.Add(newPod("a")))
+			await.Must(t, store{c}.Add(newPod("a")))
 			before := get(t, c, "uid-a")
 			notes := watching(c)
-			must(t, store{c}.Update(newPod("a", test.edit)))
-			must(t, listed(c, newPod("a", test.edit)))
-			if got := notes.take(); got != nil {
+			await.Must(t, store{c}.Update(newPod("a", test.edit)))
+			await.Must(t, listed(c, newPod("a", test.edit)))
+			if got := notes.Take(); got != nil {
 				t.Errorf("told %v, want nothing", got)
 			}
 			if after := get(t, c, "uid-a"); after != before {
@@ -129,12 +132,12 @@ func TestAnUpdateThatSaysNothingNewChangesNothing(t *testing.T) {
 
 func TestAnUpdateThatOnlyHasAnotherVersionIsKeptAndNotTold(t *testing.T) {
 	c := newCache()
-	must(t, store{c}.Add(newPod("a", withVersion("7"), withGeneration(1))))
+	await.Must(t, store{c}.Add(newPod("a", withVersion("7"), withGeneration(1))))
 	before := get(t, c, "uid-a")
 	notes := watching(c)
-	must(t, store{c}.Update(newPod("a", withVersion("8"), withGeneration(1))))
-	must(t, listed(c, newPod("a", withVersion("9"), withGeneration(1))))
-	if got := notes.take(); got != nil {
+	await.Must(t, store{c}.Update(newPod("a", withVersion("8"), withGeneration(1))))
+	await.Must(t, listed(c, newPod("a", withVersion("9"), withGeneration(1))))
+	if got := notes.Take(); got != nil {
 		t.Errorf("told %v, want nothing", got)
 	}
 	want := *before
@@ -172,15 +175,15 @@ func TestAnUpdateThatSaysSomethingNewMakesANewRecordAndOneNotification(t *testin
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCache()
-			must(t, store{c}.Add(newPod("a")))
-			must(t, store{c}.Add(newPod("neighbour")))
+			await.Must(t, store{c}.Add(newPod("a")))
+			await.Must(t, store{c}.Add(newPod("neighbour")))
 			before := get(t, c, "uid-a")
 			asItWas := *before
 			notes := watching(c)
-			must(t, store{c}.Update(newPod("a", test.edit)))
+			await.Must(t, store{c}.Update(newPod("a", test.edit)))
 
 			after := get(t, c, "uid-a")
-			if diff := cmp.Diff([]Change{{Before: before, After: after}}, notes.take(), cmp.Comparer(samePointer)); diff != "" {
+			if diff := cmp.Diff([]Change{{Before: before, After: after}}, notes.Take(), cmp.Comparer(samePointer)); diff != "" {
 				t.Errorf("told something else (-want +got):\n%s", diff)
 			}
 			if after == before {
@@ -206,9 +209,9 @@ func TestSubscribersAreToldOnceTheCacheShowsTheChange(t *testing.T) {
 		pod, ok := c.Get(change.After.UID)
 		told = append(told, fmt.Sprintf("there %t, %d on its node", ok && pod == change.After, len(c.OnNode(pod.Node))))
 	})
-	must(t, store{c}.Add(newPod("a")))
-	must(t, store{c}.Update(newPod("a", terminating)))
-	must(t, store{c}.Delete(newPod("a", terminating)))
+	await.Must(t, store{c}.Add(newPod("a")))
+	await.Must(t, store{c}.Update(newPod("a", terminating)))
+	await.Must(t, store{c}.Delete(newPod("a", terminating)))
 	want := []string{"there true, 1 on its node", "there true, 1 on its node", "gone true, 0 left"}
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -230,9 +233,9 @@ func TestTerminatingIsNeverTakenBack(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCache()
-			must(t, store{c}.Add(newPod("a")))
+			await.Must(t, store{c}.Add(newPod("a")))
 			c.MarkTerminating("uid-a")
-			must(t, test.event(store{c}))
+			await.Must(t, test.event(store{c}))
 			if flags := get(t, c, "uid-a").Flags; !flags.Has(Terminating) {
 				t.Errorf("flags %05b, want terminating", flags)
 			}
@@ -243,15 +246,15 @@ func TestTerminatingIsNeverTakenBack(t *testing.T) {
 
 func TestMarkTerminatingMakesANewRecordOnce(t *testing.T) {
 	c := newCache()
-	must(t, store{c}.Add(newPod("a", withGeneration(3), inPhase(corev1.PodFailed))))
+	await.Must(t, store{c}.Add(newPod("a", withGeneration(3), inPhase(corev1.PodFailed))))
 	before := get(t, c, "uid-a")
 	notes := watching(c)
 	c.MarkTerminating("uid-a")
 	c.MarkTerminating("uid-a")
-	must(t, store{c}.Update(newPod("a", withGeneration(3), inPhase(corev1.PodFailed), terminating)))
+	await.Must(t, store{c}.Update(newPod("a", withGeneration(3), inPhase(corev1.PodFailed), terminating)))
 
 	after := get(t, c, "uid-a")
-	if diff := cmp.Diff([]Change{{Before: before, After: after}}, notes.take(), cmp.Comparer(samePointer)); diff != "" {
+	if diff := cmp.Diff([]Change{{Before: before, After: after}}, notes.Take(), cmp.Comparer(samePointer)); diff != "" {
 		t.Errorf("told something else than one change (-want +got):\n%s", diff)
 	}
 	want := *before
@@ -271,14 +274,14 @@ func TestMarkTerminatingOfAnUnknownPodMakesNoGhost(t *testing.T) {
 	c.MarkTerminating("uid-a")
 	checkNames(t, c)
 
-	must(t, store{c}.Add(newPod("a")))
+	await.Must(t, store{c}.Add(newPod("a")))
 	if get(t, c, "uid-a").Flags.Has(Terminating) {
 		t.Error("terminating before it was there")
 	}
-	must(t, store{c}.Delete(newPod("a")))
+	await.Must(t, store{c}.Delete(newPod("a")))
 	c.MarkTerminating("uid-a")
 	checkNames(t, c)
-	if got := len(notes.take()); got != 2 {
+	if got := len(notes.Take()); got != 2 {
 		t.Errorf("%d notifications, want that it came and that it went", got)
 	}
 }
@@ -298,10 +301,10 @@ func TestTheFirstSightIsKept(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCache()
 				first := time.Now()
-				must(t, store{c}.Add(newPod("a")))
+				await.Must(t, store{c}.Add(newPod("a")))
 				before := get(t, c, "uid-a")
-				pass(time.Hour)
-				must(t, test.event(c))
+				bubble.Pass(time.Hour)
+				await.Must(t, test.event(c))
 				after := get(t, c, "uid-a")
 				if after == before || !after.Seen().Equal(first) {
 					t.Errorf("seen %s, want a new record, seen %s", after.Seen(), first)
@@ -314,15 +317,15 @@ func TestTheFirstSightIsKept(t *testing.T) {
 func TestAPodIsSeenAnewWhenItComesBackOrOnAnotherNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCache()
-		must(t, store{c}.Add(newPod("a")))
-		pass(time.Hour)
-		must(t, store{c}.Update(newPod("a", onNode("n2"))))
+		await.Must(t, store{c}.Add(newPod("a")))
+		bubble.Pass(time.Hour)
+		await.Must(t, store{c}.Update(newPod("a", onNode("n2"))))
 		if got := get(t, c, "uid-a").Seen(); !got.Equal(time.Now()) {
 			t.Errorf("on another node seen %s, want now, %s", got, time.Now())
 		}
-		must(t, store{c}.Delete(newPod("a")))
-		pass(time.Hour)
-		must(t, store{c}.Add(newPod("a")))
+		await.Must(t, store{c}.Delete(newPod("a")))
+		bubble.Pass(time.Hour)
+		await.Must(t, store{c}.Add(newPod("a")))
 		if got := get(t, c, "uid-a").Seen(); !got.Equal(time.Now()) {
 			t.Errorf("back again seen %s, want now, %s", got, time.Now())
 		}
@@ -333,11 +336,11 @@ func TestAListRemovesWhatIsGoneAndKeepsWhatIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCache()
 		first := time.Now()
-		must(t, listed(c, newPod("same"), newPod("changed"), newPod("gone", onNode("n3")), newPod("db-0", withUID("older"))))
+		await.Must(t, listed(c, newPod("same"), newPod("changed"), newPod("gone", onNode("n3")), newPod("db-0", withUID("older"))))
 		same, changed, gone, older := get(t, c, "uid-same"), get(t, c, "uid-changed"), get(t, c, "uid-gone"), get(t, c, "older")
 		notes := watching(c)
-		pass(time.Minute)
-		must(t, listed(c, newPod("same"), newPod("changed", terminating), newPod("new"), newPod("db-0", withUID("newer"))))
+		bubble.Pass(time.Minute)
+		await.Must(t, listed(c, newPod("same"), newPod("changed", terminating), newPod("new"), newPod("db-0", withUID("newer"))))
 
 		checkNames(t, c, "changed", "db-0", "new", "same")
 		want := []Change{
@@ -346,7 +349,7 @@ func TestAListRemovesWhatIsGoneAndKeepsWhatIsThere(t *testing.T) {
 			{After: get(t, c, "uid-new")}, {After: get(t, c, "newer")},
 		}
 		byUID := cmpopts.SortSlices(func(a, b Change) bool { return uidOf(a) < uidOf(b) })
-		if diff := cmp.Diff(want, notes.take(), byUID, cmp.Comparer(samePointer)); diff != "" {
+		if diff := cmp.Diff(want, notes.Take(), byUID, cmp.Comparer(samePointer)); diff != "" {
 			t.Errorf("told something else (-want +got):\n%s", diff)
 		}
 		if get(t, c, "uid-same") != same {
@@ -372,14 +375,14 @@ func uidOf(change Change) types.UID {
 
 func TestTheCacheHasSyncedAfterTheFirstList(t *testing.T) {
 	c := newCache()
-	must(t, store{c}.Add(newPod("a")))
+	await.Must(t, store{c}.Add(newPod("a")))
 	if c.HasSynced() || isClosed(c.Done()) {
 		t.Error("synced before the first list")
 	}
 	synced := true
 	c.Subscribe(func(Change) { synced = c.HasSynced() })
-	must(t, listed(c))
-	must(t, listed(c))
+	await.Must(t, listed(c))
+	await.Must(t, listed(c))
 	if !c.HasSynced() || !isClosed(c.Done()) {
 		t.Error("not synced after an empty list")
 	}
@@ -415,7 +418,7 @@ func TestWhatIsNoPodIsRefusedAndChangesNothing(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCache()
-			must(t, store{c}.Add(newPod("a")))
+			await.Must(t, store{c}.Add(newPod("a")))
 			if err := test.do(store{c}); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want one that says %q", err, test.want)
 			}
@@ -429,9 +432,9 @@ func TestWhatIsNoPodIsRefusedAndChangesNothing(t *testing.T) {
 
 func TestWhatOnNodeReturnsIsTheCallersOwn(t *testing.T) {
 	c := newCache()
-	must(t, listed(c, newPod("a"), newPod("b"), newPod("c")))
+	await.Must(t, listed(c, newPod("a"), newPod("b"), newPod("c")))
 	mine := c.OnNode("n1")
-	must(t, store{c}.Delete(newPod("a")))
+	await.Must(t, store{c}.Delete(newPod("a")))
 	for i, pod := range mine {
 		if pod == nil {
 			t.Errorf("a delete took record %d out of the caller's list", i)
@@ -446,11 +449,11 @@ func TestWhatOnNodeReturnsIsTheCallersOwn(t *testing.T) {
 
 func TestAResyncChangesNothing(t *testing.T) {
 	c := newCache()
-	must(t, store{c}.Add(newPod("a")))
+	await.Must(t, store{c}.Add(newPod("a")))
 	notes := watching(c)
-	must(t, store{c}.Resync())
+	await.Must(t, store{c}.Resync())
 	checkNames(t, c, "a")
-	if got := notes.take(); got != nil {
+	if got := notes.Take(); got != nil {
 		t.Errorf("told %v, want nothing", got)
 	}
 }
@@ -473,13 +476,13 @@ func TestTheNotificationsAddUpToTheCache(t *testing.T) {
 		told[uidOf(change)] = change.After
 	})
 	for range 5000 {
-		must(t, somethingHappens(random, c))
+		await.Must(t, somethingHappens(random, c))
 		checkConsistent(t, c)
 		if diff := cmp.Diff(told, c.pods, cmp.Comparer(samePointer)); diff != "" {
 			t.Fatalf("the notifications add up to something else (-told +kept):\n%s", diff)
 		}
 	}
-	must(t, listed(c))
+	await.Must(t, listed(c))
 	checkNames(t, c)
 }
 

@@ -21,6 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 // pagingServer is an API server that cannot stream lists. Like one before 1.31 it answers a list at resource version 0
@@ -103,7 +105,7 @@ func (s *pagingServer) synced(t *testing.T) *Cache {
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
-	must(t, err)
+	await.Must(t, err)
 	c := New(client)
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan struct{})
@@ -145,7 +147,7 @@ func TestAListThatIsNotStreamedIsReadPageByPage(t *testing.T) {
 	gone := server.pods[3]
 	gone.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	event, err := json.Marshal(map[string]any{"type": "DELETED", "object": gone})
-	must(t, err)
+	await.Must(t, err)
 	server.events <- event
 	if change := <-changes; change.After != nil || change.Before.Name != "p0003" {
 		t.Errorf("told %v, want that the pod is gone", change)

@@ -29,6 +29,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/podwire"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 // The horizon, and what it may cost.
@@ -58,9 +59,9 @@ func benchmarkMillion(b *testing.B, mode string) {
 		Host:            generatingServer(b, mode),
 		TLSClientConfig: rest.TLSClientConfig{Insecure: true},
 	}), Gather))
-	must(b, err)
+	await.Must(b, err)
 	debug.FreeOSMemory()
-	must(b, os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)) // the peak begins anew
+	await.Must(b, os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)) // the peak begins anew
 	ctx, cancel := context.WithCancel(b.Context())
 	stopped := make(chan struct{})
 	c := New(client)
@@ -94,7 +95,7 @@ func benchmarkMillion(b *testing.B, mode string) {
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var usage syscall.Rusage
-	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	await.Must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
@@ -102,10 +103,10 @@ func processorTime(b *testing.B) time.Duration {
 func peakMemory(b *testing.B) int64 {
 	b.Helper()
 	status, err := os.ReadFile("/proc/self/status")
-	must(b, err)
+	await.Must(b, err)
 	_, after, _ := strings.Cut(string(status), "VmHWM:")
 	kilobytes, err := strconv.ParseInt(strings.Fields(after)[0], 10, 64)
-	must(b, err)
+	await.Must(b, err)
 	return kilobytes << 10
 }
 
@@ -116,16 +117,16 @@ const serveEnvironment = "PODCACHE_BENCH_SERVE"
 func generatingServer(b *testing.B, mode string) string {
 	b.Helper()
 	self, err := os.Executable()
-	must(b, err)
+	await.Must(b, err)
 	command := exec.CommandContext(b.Context(), self)
 	command.Env = append(os.Environ(), serveEnvironment+"="+mode)
 	command.Stderr = os.Stderr
 	out, err := command.StdoutPipe()
-	must(b, err)
-	must(b, command.Start())
+	await.Must(b, err)
+	await.Must(b, command.Start())
 	b.Cleanup(func() { _ = command.Wait() }) // the end of the context has killed it
 	address, err := bufio.NewReader(out).ReadString('\n')
-	must(b, err)
+	await.Must(b, err)
 	return strings.TrimSpace(address)
 }
 

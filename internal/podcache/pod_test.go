@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -59,7 +61,7 @@ func TestFlagsOfAPod(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCache()
-			must(t, store{c}.Add(newPod("a", test.edits...)))
+			await.Must(t, store{c}.Add(newPod("a", test.edits...)))
 			if got := get(t, c, "uid-a").Flags; got != test.want {
 				t.Errorf("flags %05b, want %05b", got, test.want)
 			}
@@ -69,8 +71,8 @@ func TestFlagsOfAPod(t *testing.T) {
 
 func TestFlagsThatAnUpdateTakesBackAreTakenBack(t *testing.T) {
 	c := newCache()
-	must(t, store{c}.Add(newPod("a", markedBy(ourMessage))))
-	must(t, store{c}.Update(newPod("a", withCondition(corev1.DisruptionTarget, corev1.ConditionFalse, EvictionReason))))
+	await.Must(t, store{c}.Add(newPod("a", markedBy(ourMessage))))
+	await.Must(t, store{c}.Update(newPod("a", withCondition(corev1.DisruptionTarget, corev1.ConditionFalse, EvictionReason))))
 	if got := get(t, c, "uid-a").Flags; got != 0 {
 		t.Errorf("flags %05b, want none", got)
 	}
@@ -127,9 +129,9 @@ func TestThePreciseInstantOfBinding(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
 				c := newCache()
-				pass(test.wait)
-				must(t, store{c}.Add(newPod("a", test.edit)))
-				pass(time.Hour)
+				bubble.Pass(test.wait)
+				await.Must(t, store{c}.Add(newPod("a", test.edit)))
+				bubble.Pass(time.Hour)
 				if got := get(t, c, "uid-a").Bound(); !got.Equal(start.Add(test.want)) {
 					t.Errorf("bound %s after the second began, want %s", got.Sub(start), test.want)
 				}

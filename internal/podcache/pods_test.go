@@ -5,15 +5,15 @@ package podcache
 
 import (
 	"slices"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unsafe"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
 // created is when the pods of these tests were created. A bubble's time begins in the year 2000.
@@ -106,14 +106,6 @@ func listed(c *Cache, pods ...*corev1.Pod) error {
 	return store{c}.Replace(nil, "")
 }
 
-// must fails the test when there is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // get returns the record of a pod that has to have one.
 func get(t *testing.T, c *Cache, uid types.UID) *Pod {
 	t.Helper()
@@ -124,30 +116,11 @@ func get(t *testing.T, c *Cache, uid types.UID) *Pod {
 	return pod
 }
 
-// notebook writes down the changes that a cache tells.
-type notebook struct {
-	mu      sync.Mutex
-	changes []Change
-}
-
-// watching returns a notebook of the changes from now on.
-func watching(c *Cache) *notebook {
-	n := &notebook{}
-	c.Subscribe(func(change Change) {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.changes = append(n.changes, Change{Before: change.Before, After: change.After})
-	})
+// watching returns notes of the changes from now on.
+func watching(c *Cache) *bubble.Notes[Change] {
+	n := &bubble.Notes[Change]{}
+	c.Subscribe(func(change Change) { n.Write(Change{Before: change.Before, After: change.After}) })
 	return n
-}
-
-// take returns what was written down since it was called last.
-func (n *notebook) take() []Change {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	taken := n.changes
-	n.changes = nil
-	return taken
 }
 
 // checkNames compares the names of the pods that have a record, in any order.
@@ -216,12 +189,6 @@ func checkShared(t *testing.T, c *Cache) {
 			t.Errorf("%s is used %d times and counted %d times", name, got, one.Uses)
 		}
 	}
-}
-
-// pass lets virtual time pass, and returns when everything has come to rest.
-func pass(duration time.Duration) {
-	time.Sleep(duration) //nolint:forbidigo // virtual: it is called in synctest's bubbles only
-	synctest.Wait()
 }
 
 // Len returns the number of records.

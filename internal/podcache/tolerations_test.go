@@ -10,15 +10,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/intern"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 func TestEqualTolerationListsAreSharedAndReleased(t *testing.T) {
 	c := newCache()
 	s := store{c}
-	must(t, s.Add(newPod("a")))
-	must(t, s.Add(newPod("b")))
-	must(t, s.Add(newPod("c", withTolerations(tolerated("net", 5)))))
-	must(t, s.Add(newPod("none", withTolerations())))
+	await.Must(t, s.Add(newPod("a")))
+	await.Must(t, s.Add(newPod("b")))
+	await.Must(t, s.Add(newPod("c", withTolerations(tolerated("net", 5)))))
+	await.Must(t, s.Add(newPod("none", withTolerations())))
 	checkLists(t, c, 2)
 	a, b, other := get(t, c, "uid-a"), get(t, c, "uid-b"), get(t, c, "uid-c")
 	if &a.Tolerations[0] != &b.Tolerations[0] {
@@ -28,18 +29,18 @@ func TestEqualTolerationListsAreSharedAndReleased(t *testing.T) {
 		t.Error("equal lists are told apart, or different ones are not")
 	}
 
-	must(t, s.Update(newPod("c")))
+	await.Must(t, s.Update(newPod("c")))
 	checkLists(t, c, 1)
-	must(t, s.Update(newPod("a", withTolerations(tolerated("net", 5)))))
+	await.Must(t, s.Update(newPod("a", withTolerations(tolerated("net", 5)))))
 	checkLists(t, c, 2)
 	c.MarkTerminating("uid-a")
 	checkLists(t, c, 2)
-	must(t, s.Delete(newPod("a")))
+	await.Must(t, s.Delete(newPod("a")))
 	checkLists(t, c, 1)
-	must(t, s.Delete(newPod("b")))
-	must(t, s.Delete(newPod("none")))
+	await.Must(t, s.Delete(newPod("b")))
+	await.Must(t, s.Delete(newPod("none")))
 	checkLists(t, c, 1)
-	must(t, listed(c))
+	await.Must(t, listed(c))
 	checkLists(t, c, 0)
 }
 

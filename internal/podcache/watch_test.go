@@ -11,32 +11,17 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
 const onlyBound = "spec.nodeName!="
-
-// start runs the cache until the test ends, and returns when it has come to rest.
-func start(t *testing.T, c *Cache) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		_ = c.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-stopped
-	})
-	synctest.Wait()
-}
 
 func TestTheCacheFollowsThePodsOfTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -46,7 +31,7 @@ func TestTheCacheFollowsThePodsOfTheCluster(t *testing.T) {
 		if c.HasSynced() {
 			t.Error("synced before it ran")
 		}
-		start(t, c)
+		bubble.Run(t, "the cache", c.Run)
 		if !c.HasSynced() {
 			t.Error("not synced after the list")
 		}
@@ -54,15 +39,15 @@ func TestTheCacheFollowsThePodsOfTheCluster(t *testing.T) {
 
 		notes := watching(c)
 		_, err := pods.Create(t.Context(), newPod("c"), metav1.CreateOptions{})
-		must(t, err)
+		await.Must(t, err)
 		_, err = pods.Update(t.Context(), newPod("waiting"), metav1.UpdateOptions{})
-		must(t, err)
+		await.Must(t, err)
 		_, err = pods.Update(t.Context(), newPod("a", inPhase(corev1.PodRunning)), metav1.UpdateOptions{})
-		must(t, err)
-		must(t, pods.Delete(t.Context(), "b", metav1.DeleteOptions{}))
+		await.Must(t, err)
+		await.Must(t, pods.Delete(t.Context(), "b", metav1.DeleteOptions{}))
 		synctest.Wait()
 		checkNames(t, c, "a", "c", "waiting")
-		if got := len(notes.take()); got != 3 {
+		if got := len(notes.Take()); got != 3 {
 			t.Errorf("%d notifications, want 3: the phase is no news", got)
 		}
 	})
@@ -71,7 +56,7 @@ func TestTheCacheFollowsThePodsOfTheCluster(t *testing.T) {
 func TestOnlyBoundPodsAreAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
-		start(t, New(client))
+		bubble.Run(t, "the cache", New(client).Run)
 		asked := map[string]int{}
 		for _, action := range client.Actions() {
 			asked[action.GetVerb()]++
@@ -107,11 +92,11 @@ func TestAListThatFailsIsRepeatedUntilItSucceeds(t *testing.T) {
 			return failures >= 0, nil, errors.New("the API server is not there")
 		})
 		c := New(client)
-		start(t, c)
+		bubble.Run(t, "the cache", c.Run)
 		if c.HasSynced() {
 			t.Error("synced by a list that failed")
 		}
-		pass(10 * time.Minute)
+		bubble.Pass(10 * time.Minute)
 		if !c.HasSynced() {
 			t.Error("not synced ten minutes after the API server came back")
 		}
@@ -131,23 +116,23 @@ func TestAfterAWatchThatExpiredAListSaysWhatWasMissed(t *testing.T) {
 		})
 		c := New(client)
 		begin := time.Now()
-		start(t, c)
+		bubble.Run(t, "the cache", c.Run)
 		checkNames(t, c, "db-0", "gone", "kept")
 		kept := get(t, c, "uid-kept")
 		c.MarkTerminating("older")
-		pass(time.Hour)
+		bubble.Pass(time.Hour)
 
 		// The broken watch brings none of this.
 		pods := client.CoreV1().Pods("default")
-		must(t, pods.Delete(t.Context(), "gone", metav1.DeleteOptions{}))
-		must(t, pods.Delete(t.Context(), "db-0", metav1.DeleteOptions{}))
+		await.Must(t, pods.Delete(t.Context(), "gone", metav1.DeleteOptions{}))
+		await.Must(t, pods.Delete(t.Context(), "db-0", metav1.DeleteOptions{}))
 		_, err := pods.Create(t.Context(), newPod("db-0", withUID("newer")), metav1.CreateOptions{})
-		must(t, err)
+		await.Must(t, err)
 		synctest.Wait()
 		checkNames(t, c, "db-0", "gone", "kept")
 
-		broken.Error(&apierrors.NewResourceExpired("too old resource version").ErrStatus)
-		pass(time.Minute)
+		broken.Error(bubble.Expired())
+		bubble.Pass(time.Minute)
 		checkNames(t, c, "db-0", "kept")
 		if get(t, c, "newer").Flags.Has(Terminating) {
 			t.Error("the replacement inherited that its predecessor terminates")
@@ -156,22 +141,20 @@ func TestAfterAWatchThatExpiredAListSaysWhatWasMissed(t *testing.T) {
 			t.Errorf("the pod that is still there has another record, seen %s, want %s", got.Seen(), begin)
 		}
 
-		must(t, pods.Delete(t.Context(), "kept", metav1.DeleteOptions{}))
+		await.Must(t, pods.Delete(t.Context(), "kept", metav1.DeleteOptions{}))
 		synctest.Wait()
 		checkNames(t, c, "db-0")
 	})
 }
 
-// streaming hides that the fake clientset cannot stream a list.
-type streaming struct{ kubernetes.Interface }
-
 func TestAStreamedListIsKeptWhileItArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
-		stream := streamOf(client)
-		c := New(streaming{client})
+		streams := bubble.StreamsOf(client, "pods")
+		c := New(bubble.Streaming(client))
 		notes := watching(c)
-		start(t, c)
+		bubble.Run(t, "the cache", c.Run)
+		stream := streams.Newest()
 		checkStreamed(t, client)
 
 		arrived := time.Now()
@@ -183,7 +166,7 @@ func TestAStreamedListIsKeptWhileItArrives(t *testing.T) {
 		stream.Delete(newPod("db-0", withUID("older")))
 		stream.Add(newPod("db-0", withUID("newer")))
 		stream.Action(watch.Bookmark, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "8"}})
-		pass(5 * time.Second)
+		bubble.Pass(5 * time.Second)
 		checkNames(t, c, "a", "db-0")
 		if c.HasSynced() {
 			t.Error("synced before the stream of the list ended")
@@ -197,7 +180,7 @@ func TestAStreamedListIsKeptWhileItArrives(t *testing.T) {
 		if got := get(t, c, "uid-a"); got.Generation != 2 || !got.Seen().Equal(arrived) {
 			t.Errorf("generation %d, seen %s after it arrived", got.Generation, got.Seen().Sub(arrived))
 		}
-		if got := len(notes.take()); got != 7 {
+		if got := len(notes.Take()); got != 7 {
 			t.Errorf("%d notifications, want one for each event of a pod that is bound", got)
 		}
 
@@ -214,17 +197,18 @@ func TestAStreamedListIsKeptWhileItArrives(t *testing.T) {
 func TestAPodThatLooksLikeTheEndOfTheListEndsItNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
-		stream := streamOf(client)
-		c := New(streaming{client})
-		start(t, c)
+		streams := bubble.StreamsOf(client, "pods")
+		c := New(bubble.Streaming(client))
+		bubble.Run(t, "the cache", c.Run)
+		stream := streams.Newest()
 		stream.Add(newPod("a", func(pod *corev1.Pod) { pod.Annotations = endOfList().Annotations }))
-		pass(time.Second)
+		bubble.Pass(time.Second)
 		if c.HasSynced() {
 			t.Error("synced by a pod that has the annotation of the bookmark that ends a list")
 		}
 		stream.Add(newPod("b"))
 		stream.Action(watch.Bookmark, endOfList())
-		pass(time.Second)
+		bubble.Pass(time.Second)
 		if !c.HasSynced() {
 			t.Error("not synced when the stream of the list ended")
 		}
@@ -232,47 +216,33 @@ func TestAPodThatLooksLikeTheEndOfTheListEndsItNot(t *testing.T) {
 	})
 }
 
-// streamOf makes the client answer every watch of pods with the one that is returned, as long as it is open.
-func streamOf(client *fake.Clientset) *watch.RaceFreeFakeWatcher {
-	stream := watch.NewRaceFreeFake()
-	client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
-		return true, stream, nil
-	})
-	return stream
-}
-
 func TestAListThatBreaksOffTakesNothingAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
-		var streams []*watch.RaceFreeFakeWatcher
-		client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
-			streams = append(streams, watch.NewRaceFreeFake())
-			return true, streams[len(streams)-1], nil
-		})
-		newest := func() *watch.RaceFreeFakeWatcher { return streams[len(streams)-1] }
-		c := New(streaming{client})
-		start(t, c)
+		streams := bubble.StreamsOf(client, "pods")
+		newest := streams.Newest
+		c := New(bubble.Streaming(client))
+		bubble.Run(t, "the cache", c.Run)
 		newest().Add(newPod("a"))
 		newest().Add(newPod("b"))
 		newest().Action(watch.Bookmark, endOfList())
-		pass(time.Second)
+		bubble.Pass(time.Second)
 		checkNames(t, c, "a", "b")
 
-		expired := &apierrors.NewResourceExpired("too old resource version").ErrStatus
-		newest().Error(expired) // the next watch begins with a list
-		pass(time.Minute)
+		newest().Error(bubble.Expired()) // the next watch begins with a list
+		bubble.Pass(time.Minute)
 		newest().Add(newPod("b"))
 		newest().Add(newPod("c"))
-		newest().Error(expired)
-		pass(time.Minute)
+		newest().Error(bubble.Expired())
+		bubble.Pass(time.Minute)
 		checkNames(t, c, "a", "b", "c")
 
 		newest().Add(newPod("b"))
 		newest().Action(watch.Bookmark, endOfList())
-		pass(time.Second)
+		bubble.Pass(time.Second)
 		checkNames(t, c, "b")
-		if len(streams) != 3 {
-			t.Errorf("%d watches, want 3", len(streams))
+		if streams.Len() != 3 {
+			t.Errorf("%d watches, want 3", streams.Len())
 		}
 	})
 }
@@ -280,14 +250,15 @@ func TestAListThatBreaksOffTakesNothingAway(t *testing.T) {
 func TestAStreamThatIsStoppedWhileItListsEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
-		stream := streamOf(client)
+		streams := bubble.StreamsOf(client, "pods")
 		ctx, cancel := context.WithCancel(t.Context())
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
-			_ = New(streaming{client}).Run(ctx)
+			_ = New(bubble.Streaming(client)).Run(ctx)
 		}()
 		synctest.Wait()
+		stream := streams.Newest()
 		cancel()
 		for i := range 5 { // nobody reads the results any more, and no goroutine may wait for ever for one who does
 			stream.Add(newPod(string(rune('a' + i))))
@@ -316,9 +287,4 @@ func checkStreamed(t *testing.T, client *fake.Clientset) {
 }
 
 // endOfList is the bookmark that ends a streamed list.
-func endOfList() *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		ResourceVersion: "9",
-		Annotations:     map[string]string{metav1.InitialEventsAnnotationKey: "true"},
-	}}
-}
+func endOfList() *corev1.Pod { return &corev1.Pod{ObjectMeta: bubble.EndOfList()} }
