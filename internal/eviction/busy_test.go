@@ -38,7 +38,7 @@ func (w *world) laggingNodeWatch(lag time.Duration) {
 		go func() {
 			for event := range onItsWay {
 				select {
-				case <-time.After(max(time.Until(event.at), 1)): // see slowServer.wait
+				case <-time.After(max(time.Until(event.at), 1)): // see bubble.Takes
 					late.Action(event.Type, event.Object)
 				case <-w.t.Context().Done():
 					return

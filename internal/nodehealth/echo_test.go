@@ -16,114 +16,10 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	coordinationconfig "k8s.io/client-go/applyconfigurations/coordination/v1"
-	"k8s.io/client-go/kubernetes/fake"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
-
-// slowClient is a client whose calls about nodes may take their time, and lose their answers.
-type slowClient struct {
-	*fake.Clientset
-
-	// list is called before leases are listed, and says what becomes of that; nil: they are listed.
-	list func(ctx context.Context) error
-	// renew is called before our own lease is renewed, and says what becomes of that; nil: it is renewed.
-	renew func(ctx context.Context) error
-	// wrote is told of a patch of a node that was done, and says what its caller hears; nil: that it was.
-	wrote func(ctx context.Context) error
-}
-
-// CoordinationV1 implements kubernetes.Interface.
-func (c slowClient) CoordinationV1() coordinationclient.CoordinationV1Interface {
-	return slowCoordination{c.Clientset.CoordinationV1(), c}
-}
-
-// CoreV1 implements kubernetes.Interface.
-func (c slowClient) CoreV1() coreclient.CoreV1Interface { return slowCore{c.Clientset.CoreV1(), c} }
-
-type slowCoordination struct {
-	coordinationclient.CoordinationV1Interface
-
-	client slowClient
-}
-
-// Leases implements coordinationclient.CoordinationV1Interface.
-func (c slowCoordination) Leases(namespace string) coordinationclient.LeaseInterface {
-	return slowLeases{c.CoordinationV1Interface.Leases(namespace), c.client}
-}
-
-type slowLeases struct {
-	coordinationclient.LeaseInterface
-
-	client slowClient
-}
-
-// List implements coordinationclient.LeaseInterface.
-func (l slowLeases) List(ctx context.Context, options metav1.ListOptions) (*coordinationv1.LeaseList, error) {
-	if l.client.list != nil {
-		if err := l.client.list(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return l.LeaseInterface.List(ctx, options)
-}
-
-// Apply implements coordinationclient.LeaseInterface.
-func (l slowLeases) Apply(ctx context.Context, lease *coordinationconfig.LeaseApplyConfiguration, options metav1.ApplyOptions) (*coordinationv1.Lease, error) {
-	if l.client.renew != nil {
-		if err := l.client.renew(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return l.LeaseInterface.Apply(ctx, lease, options)
-}
-
-type slowCore struct {
-	coreclient.CoreV1Interface
-
-	client slowClient
-}
-
-// Nodes implements coreclient.CoreV1Interface.
-func (c slowCore) Nodes() coreclient.NodeInterface {
-	return slowNodes{c.CoreV1Interface.Nodes(), c.client}
-}
-
-type slowNodes struct {
-	coreclient.NodeInterface
-
-	client slowClient
-}
-
-// Patch implements coreclient.NodeInterface.
-func (n slowNodes) Patch(ctx context.Context, name string, kind types.PatchType, patch []byte, options metav1.PatchOptions, subresources ...string) (*corev1.Node, error) {
-	changed, err := n.NodeInterface.Patch(ctx, name, kind, patch, options, subresources...)
-	if err == nil && n.client.wrote != nil {
-		err = n.client.wrote(ctx)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return changed, nil
-}
-
-func takes(ctx context.Context, d time.Duration) error {
-	if d == 0 {
-		return nil
-	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
-}
 
 // wantUntouched checks that nodes were not changed since the world began.
 func (w *world) wantUntouched(names ...string) {
@@ -137,12 +33,12 @@ func (w *world) wantUntouched(names ...string) {
 
 // renewalsTake makes renewals of our own lease take some time.
 func (w *world) renewalsTake(d time.Duration) {
-	w.slow.renew = func(ctx context.Context) error { return takes(ctx, d) }
+	w.renewing = func(ctx context.Context) error { return bubble.Takes(ctx, d) }
 }
 
 // renewalsRefused makes renewals of our own lease fail for good.
 func (w *world) renewalsRefused() {
-	w.slow.renew = func(context.Context) error {
+	w.renewing = func(context.Context) error {
 		return apierrors.NewForbidden(coordinationv1.Resource("leases"), OwnLease, errors.New("no"))
 	}
 }
@@ -245,12 +141,12 @@ func TestAListThatTakesFifteenSecondsGetsThrough(t *testing.T) {
 		nodes := w.addZone("a", 3)
 		var closed atomic.Pointer[context.CancelFunc]
 		reconnected := 0
-		slow := slowClient{Clientset: w.client, list: func(ctx context.Context) error {
+		slow := &bubble.Slow{Clientset: w.client, Before: onRequest("list", "leases", func(ctx context.Context) error {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
 			closed.Store(&cancel)
-			return takes(ctx, 15*time.Second)
-		}}
+			return bubble.Takes(ctx, 15*time.Second)
+		})}
 		w.run(func(c *Config) {
 			c.LeaseClient = slow
 			c.Reconnect = func() {

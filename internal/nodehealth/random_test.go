@@ -37,7 +37,7 @@ func TestRandomHistories(t *testing.T) { playHistories(t, func(*history) {}) }
 // Echoes then come in bursts, and out of order.
 func TestRandomHistoriesInWhichOurOwnRenewalsTakeTime(t *testing.T) {
 	playHistories(t, func(h *history) {
-		h.slow.renew = func(ctx context.Context) error { return takes(ctx, h.takes(4*time.Second)) }
+		h.renewing = func(ctx context.Context) error { return bubble.Takes(ctx, h.takes(4*time.Second)) }
 	})
 }
 
@@ -53,7 +53,7 @@ func TestRandomHistoriesInWhichAnswersAreLateOrLost(t *testing.T) {
 	playHistories(t, func(h *history) {
 		h.late = &bubble.LateWatch{}
 		var held atomic.Bool
-		h.slow.wrote = func(ctx context.Context) error {
+		h.wrote = func(ctx context.Context) error {
 			if h.takes(time.Second) > 800*time.Millisecond && !held.Swap(true) {
 				h.late.Hold()
 				time.AfterFunc(3*time.Second, func() {
@@ -61,7 +61,7 @@ func TestRandomHistoriesInWhichAnswersAreLateOrLost(t *testing.T) {
 					held.Store(false)
 				})
 			}
-			if err := takes(ctx, h.takes(4*time.Second)/2); err != nil {
+			if err := bubble.Takes(ctx, h.takes(4*time.Second)/2); err != nil {
 				return err
 			}
 			if h.takes(time.Second) > 850*time.Millisecond {

@@ -4,12 +4,11 @@
 package nodehealth
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -45,7 +44,11 @@ type world struct {
 	stop     func()
 	silent   map[string]bool
 	leases   clienttesting.ObjectTracker
-	slow     slowClient // the Keeper's, if anything of it is set
+
+	// renewing is called before our own lease is renewed, and says what becomes of that; nil: it is renewed.
+	renewing func(ctx context.Context) error
+	// wrote is told of a patch of a node that was done, and says what its caller hears; nil: that it was.
+	wrote func(ctx context.Context) error
 
 	unwritable atomic.Bool       // leases, also for kubelets
 	renewals   atomic.Int32      // of our own lease
@@ -61,9 +64,9 @@ func play(t *testing.T, test func(t *testing.T, w *world)) {
 		client := fake.NewClientset()
 		w := &world{t: t, client: client, start: time.Now(), silent: map[string]bool{}}
 		bubble.WatchNodesFromTheirList(client, func() *bubble.LateWatch { return w.late })
-		w.book = bubble.NewBook(client, describe)
+		w.book = bubble.NewBook(client, bubble.DescribeWrites)
 		w.leases = w.trackLeases()
-		w.client.PrependReactor("patch", "nodes", w.lock)
+		bubble.LockNodes(client, w.book)
 		w.must(client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
 			ObjectMeta: metav1.ObjectMeta{Name: corev1.NamespaceNodeLease, UID: "uid-of-the-namespace"},
 		}, metav1.CreateOptions{}))
@@ -105,42 +108,6 @@ func (w *world) applyOwnLease(tracker clienttesting.ObjectTracker, patch clientt
 	return true, lease, tracker.Update(leasesResource, lease, lease.Namespace)
 }
 
-// lock is the optimistic lock of the API server, which the fake clientset has not: a patch of another
-// version of a node is refused, and each makes a new one.
-func (w *world) lock(action clienttesting.Action) (bool, runtime.Object, error) {
-	w.book.Note(action)
-	patch := action.(clienttesting.PatchActionImpl)
-	object, err := w.client.Tracker().Get(patch.Resource, "", patch.Name)
-	if err != nil {
-		return true, nil, err
-	}
-	version := object.(*corev1.Node).ResourceVersion
-	said := fmt.Sprintf("%q:%q", "resourceVersion", version)
-	if !strings.Contains(string(patch.Patch), said) {
-		return true, nil, apierrors.NewConflict(corev1.Resource("nodes"), patch.Name, errors.New("it was changed"))
-	}
-	patch.Patch = []byte(strings.Replace(string(patch.Patch), said, fmt.Sprintf("%q:%q", "resourceVersion", newer(version)), 1))
-	return clienttesting.ObjectReaction(w.client.Tracker())(patch)
-}
-
-func newer(version string) string {
-	number, _ := strconv.Atoi(version)
-	return strconv.Itoa(number + 1)
-}
-
-// describe has words for calls that change something.
-func describe(action clienttesting.Action) string {
-	switch action := action.(type) {
-	case clienttesting.PatchActionImpl:
-		return fmt.Sprintf("patch %s %s/%s", action.Resource.Resource, action.Name, action.Subresource)
-	case clienttesting.CreateActionImpl:
-		if event, ok := action.Object.(*corev1.Event); ok {
-			return fmt.Sprintf("event %s %s %s", event.InvolvedObject.Name, event.Reason, event.Message)
-		}
-	}
-	return ""
-}
-
 // run starts a Keeper, and stops it when the test ends or stop is called.
 func (w *world) run(change ...func(*Config)) {
 	w.t.Helper()
@@ -162,14 +129,24 @@ func (w *world) config(change ...func(*Config)) Config {
 			LargeZone: DefaultLargeZone, UnhealthyShare: DefaultUnhealthyShare,
 		},
 	}
-	if w.slow.renew != nil || w.slow.wrote != nil {
-		w.slow.Clientset = w.client
-		config.Client, config.LeaseClient = w.slow, w.client
+	if w.renewing != nil || w.wrote != nil {
+		slow := &bubble.Slow{Clientset: w.client, Before: onRequest("apply", "leases", w.renewing), After: onRequest("patch", "nodes", w.wrote)}
+		config.Client, config.LeaseClient = slow, w.client
 	}
 	for _, apply := range change {
 		apply(&config)
 	}
 	return config
+}
+
+// onRequest lets something happen to the requests of a sort, if anything.
+func onRequest(verb, resource string, happens func(context.Context) error) bubble.Hook {
+	return func(ctx context.Context, r bubble.Request) error {
+		if happens == nil || r.Verb != verb || r.Resource != resource {
+			return nil
+		}
+		return happens(ctx)
+	}
 }
 
 // until lets virtual time pass up to an instant since the world began, in which kubelets renew.
@@ -271,7 +248,7 @@ func (w *world) report(name string, kind corev1.NodeConditionType, status corev1
 	node := w.node(name)
 	posted := corev1.NodeCondition{Type: kind, Status: status, LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}
 	changed := with(node, []corev1.NodeCondition{posted})
-	changed.ResourceVersion = newer(node.ResourceVersion)
+	changed.ResourceVersion = bubble.NextVersion(node.ResourceVersion)
 	w.must(w.client.CoreV1().Nodes().UpdateStatus(w.t.Context(), changed, metav1.UpdateOptions{}))
 	synctest.Wait()
 }
@@ -287,7 +264,7 @@ func (w *world) update(name string, change func(*corev1.Node)) {
 	w.t.Helper()
 	node := w.node(name)
 	change(node)
-	node.ResourceVersion = newer(node.ResourceVersion)
+	node.ResourceVersion = bubble.NextVersion(node.ResourceVersion)
 	w.must(w.client.CoreV1().Nodes().Update(w.t.Context(), node, metav1.UpdateOptions{}))
 	synctest.Wait()
 }
@@ -299,15 +276,10 @@ func (w *world) must(_ any, err error) {
 	}
 }
 
-// taints returns the taints of a node as key:Effect, in alphabetical order.
+// taints returns the taints of a node, as [bubble.TaintsOf] writes them.
 func (w *world) taints(name string) []string {
 	w.t.Helper()
-	var all []string
-	for _, taint := range w.node(name).Spec.Taints {
-		all = append(all, strings.TrimPrefix(taint.ToString(), "node.kubernetes.io/"))
-	}
-	slices.Sort(all)
-	return all
+	return bubble.TaintsOf(w.node(name))
 }
 
 func (w *world) wantTaints(name string, want ...string) {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -26,7 +25,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
-	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	fakerules "sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -68,47 +66,11 @@ func play(t *testing.T, test func(t *testing.T, w *world)) {
 		client := fake.NewClientset()
 		w := &world{t: t, client: client, start: time.Now()}
 		bubble.WatchNodesFromTheirList(client, func() *bubble.LateWatch { return w.late })
-		w.book = bubble.NewBook(client, describe)
-		w.client.PrependReactor("patch", "nodes", w.lock)
+		w.book = bubble.NewBook(client, bubble.DescribeWrites)
+		bubble.LockNodes(client, w.book)
 		w.makeRules()
 		test(t, w)
 	})
-}
-
-// lock is the optimistic lock of the API server, which the fake clientset has not: a patch of another
-// version of a node is refused, and each makes a new one.
-func (w *world) lock(action clienttesting.Action) (bool, runtime.Object, error) {
-	w.book.Note(action)
-	patch := action.(clienttesting.PatchActionImpl)
-	object, err := w.client.Tracker().Get(patch.Resource, "", patch.Name)
-	if err != nil {
-		return true, nil, err
-	}
-	version := object.(*corev1.Node).ResourceVersion
-	said := fmt.Sprintf("%q:%q", "resourceVersion", version)
-	if !strings.Contains(string(patch.Patch), said) {
-		return true, nil, apierrors.NewConflict(corev1.Resource("nodes"), patch.Name, errors.New("it was changed"))
-	}
-	patch.Patch = []byte(strings.Replace(string(patch.Patch), said, fmt.Sprintf("%q:%q", "resourceVersion", nextVersion(version)), 1))
-	return clienttesting.ObjectReaction(w.client.Tracker())(patch)
-}
-
-func nextVersion(version string) string {
-	number, _ := strconv.Atoi(version)
-	return strconv.Itoa(number + 1)
-}
-
-// describe has words for calls that change something.
-func describe(action clienttesting.Action) string {
-	switch action := action.(type) {
-	case clienttesting.PatchActionImpl:
-		return fmt.Sprintf("patch %s %s/%s", action.Resource.Resource, action.Name, action.Subresource)
-	case clienttesting.CreateActionImpl:
-		if event, ok := action.Object.(*corev1.Event); ok {
-			return fmt.Sprintf("event %s %s %s", event.InvolvedObject.Name, event.Reason, event.Message)
-		}
-	}
-	return ""
 }
 
 // plainLister tells client-go that the fake client cannot send a list through a watch.
@@ -180,7 +142,7 @@ func (w *world) controller(change ...func(*Config)) (*Controller, func(context.C
 	w.t.Helper()
 	w.registry = prometheus.NewRegistry()
 	nodes := nodecache.New(w.client)
-	config := Config{Client: slowClient{w.client, w}, EventClient: w.client, Rules: w.rules, Nodes: nodes, Registerer: w.registry}
+	config := Config{Client: &bubble.Slow{Clientset: w.client, After: w.answered}, EventClient: w.client, Rules: w.rules, Nodes: nodes, Registerer: w.registry}
 	for _, apply := range change {
 		apply(&config)
 	}
@@ -202,43 +164,12 @@ func (w *world) standBy() (lead func()) {
 	}
 }
 
-// slowClient is a client whose patches of nodes may take their time, and lose their answers.
-type slowClient struct {
-	*fake.Clientset
-
-	w *world
-}
-
-// CoreV1 implements kubernetes.Interface.
-func (c slowClient) CoreV1() coreclient.CoreV1Interface { return slowCore{c.Clientset.CoreV1(), c.w} }
-
-type slowCore struct {
-	coreclient.CoreV1Interface
-
-	w *world
-}
-
-// Nodes implements coreclient.CoreV1Interface.
-func (c slowCore) Nodes() coreclient.NodeInterface {
-	return slowNodes{c.CoreV1Interface.Nodes(), c.w}
-}
-
-type slowNodes struct {
-	coreclient.NodeInterface
-
-	w *world
-}
-
-// Patch implements coreclient.NodeInterface.
-func (n slowNodes) Patch(ctx context.Context, name string, kind types.PatchType, patch []byte, options metav1.PatchOptions, subresources ...string) (*corev1.Node, error) {
-	changed, err := n.NodeInterface.Patch(ctx, name, kind, patch, options, subresources...)
-	if err == nil && n.w.wrote != nil {
-		err = n.w.wrote(ctx)
+// answered tells the world of a patch of a node that was done.
+func (w *world) answered(ctx context.Context, r bubble.Request) error {
+	if w.wrote == nil || r.Verb != "patch" || r.Resource != "nodes" {
+		return nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	return changed, nil
+	return w.wrote(ctx)
 }
 
 // until lets virtual time pass up to an instant since the world began.
@@ -308,7 +239,7 @@ func (w *world) update(name string, change func(*corev1.Node)) {
 	w.t.Helper()
 	node := w.node(name)
 	change(node)
-	node.ResourceVersion = nextVersion(node.ResourceVersion)
+	node.ResourceVersion = bubble.NextVersion(node.ResourceVersion)
 	w.must(w.client.CoreV1().Nodes().Update(w.t.Context(), node, metav1.UpdateOptions{}))
 	synctest.Wait()
 }
@@ -320,15 +251,10 @@ func (w *world) must(_ any, err error) {
 	}
 }
 
-// taints returns the taints of a node as key:Effect, in alphabetical order.
+// taints returns the taints of a node, as [bubble.TaintsOf] writes them.
 func (w *world) taints(name string) []string {
 	w.t.Helper()
-	var all []string
-	for _, taint := range w.node(name).Spec.Taints {
-		all = append(all, strings.TrimPrefix(taint.ToString(), "node.kubernetes.io/"))
-	}
-	slices.Sort(all)
-	return all
+	return bubble.TaintsOf(w.node(name))
 }
 
 func (w *world) wantTaints(name string, want ...string) {

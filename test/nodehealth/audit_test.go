@@ -18,6 +18,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 	"github.com/taintkeeper/taintkeeper/test/rig/suite"
 )
 
@@ -67,12 +68,7 @@ const (
 
 // taintsOf returns the taints of a node in alphabetical order, without the prefix that they have in common.
 func taintsOf(node *corev1.Node) string {
-	var all []string
-	for _, taint := range node.Spec.Taints {
-		all = append(all, strings.TrimPrefix(taint.ToString(), "node.kubernetes.io/"))
-	}
-	slices.Sort(all)
-	return strings.Join(all, " ")
+	return strings.Join(bubble.TaintsOf(node), " ")
 }
 
 // executes reports whether the node has a NoExecute taint.
