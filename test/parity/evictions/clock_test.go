@@ -16,6 +16,8 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
+
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
 // The clock that writes timeAdded and the binding of a pod, the API server's, is not that of the contestant. What is
@@ -74,7 +76,7 @@ func TestAClockThatIsWrongNeverMakesOursEarly(t *testing.T) {
 								due += time.Duration(*seconds) * sec
 							}
 							if got := played[pod]; len(got) != 1 || got[0] < due || got[0] > due+2*sec {
-								t.Errorf("pod %s was deleted at %s, due at %s", pod, when(got), clock(due))
+								t.Errorf("pod %s was deleted at %s, due at %s", pod, when(got), arena.Clock(due))
 							}
 						}
 					}
@@ -106,7 +108,7 @@ func TestAfterARestartAClockThatIsWrongMakesOursNotEarlyEither(t *testing.T) {
 			h := skewed(2100*ms, test.ahead, new(int64(300)), false)
 			h.Steps = slices.Insert(h.Steps, 2, step{restarted, restart{down}})
 			if got := play(t, h, told(test.ahead))["p"]; len(got) != 1 || got[0] < due || got[0] > test.latest {
-				t.Errorf("pod p was deleted at %s, due at %s, and at %s at the latest", when(got), clock(due), clock(test.latest))
+				t.Errorf("pod p was deleted at %s, due at %s, and at %s at the latest", when(got), arena.Clock(due), arena.Clock(test.latest))
 			}
 		})
 	}

@@ -195,7 +195,7 @@ func (w *ward) wantDelete(name string, at time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if got := w.deletes[name]; len(got) != 1 || (got[0]-at).Abs() > sec {
-		w.t.Errorf("pod %s was deleted at %s, want once, at %s", name, when(got), clock(at))
+		w.t.Errorf("pod %s was deleted at %s, want once, at %s", name, when(got), arena.Clock(at))
 	}
 }
 

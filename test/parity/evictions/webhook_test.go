@@ -85,7 +85,7 @@ func TestAWebhookThatHangsDoesNotHoldUpAPodOfAnotherNode(t *testing.T) {
 					late := deletes[0] - due
 					t.Logf("%s: the healthy pod leaves %s late while %d deletes hang for %s", who, late, hooked, hangs)
 					if who == "ours" && (late < 0 || late > bound) {
-						t.Errorf("the healthy pod left at %s, due at %s", when(deletes), clock(due))
+						t.Errorf("the healthy pod left at %s, due at %s", when(deletes), arena.Clock(due))
 					}
 				})
 			})
@@ -106,16 +106,16 @@ func TestWhatAWebhookRefusesIsDeletedByOursWhenItStopsAndForgottenByUpstream(t *
 			t.Run(fmt.Sprintf("%s, refused after %s", who, takes), func(t *testing.T) {
 				playAndLook(t, besideHooked(due, heals+backoff+takes), behindWebhook(c, takes, refusing), func(w *world) {
 					if deletes := w.deletes["healthy"]; len(deletes) != 1 || deletes[0]-due > 5*sec {
-						t.Errorf("the healthy pod was deleted at %s, due at %s", when(deletes), clock(due))
+						t.Errorf("the healthy pod was deleted at %s, due at %s", when(deletes), arena.Clock(due))
 					}
 					last := time.Duration(0)
 					for _, deletes := range w.deletes {
 						last = max(last, deletes[0])
 					}
 					calls := w.calls["patch pods"] + w.calls["get pods"] + w.calls["get nodes"]
-					t.Logf("%s: %d of %d pods deleted, the last at %s; besides the deletes %d calls", who, len(w.deletes)-1, hooked, clock(last), calls)
+					t.Logf("%s: %d of %d pods deleted, the last at %s; besides the deletes %d calls", who, len(w.deletes)-1, hooked, arena.Clock(last), calls)
 					if all := len(w.deletes) == hooked+1; all != (who == "ours") {
-						t.Errorf("%s deleted %d of %d pods that were refused until %s", who, len(w.deletes)-1, hooked, clock(heals))
+						t.Errorf("%s deleted %d of %d pods that were refused until %s", who, len(w.deletes)-1, hooked, arena.Clock(heals))
 					}
 				})
 			})

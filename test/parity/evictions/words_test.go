@@ -27,11 +27,11 @@ func (a retime) String() string {
 	if a.TimeAdded == nil {
 		return fmt.Sprintf("node %s: taint %s loses its timeAdded", a.Node, a.Key)
 	}
-	return fmt.Sprintf("node %s: taint %s gets timeAdded %s", a.Node, a.Key, clock(a.TimeAdded.Truncate(sec)))
+	return fmt.Sprintf("node %s: taint %s gets timeAdded %s", a.Node, a.Key, arena.Clock(a.TimeAdded.Truncate(sec)))
 }
 
 func (a swap) String() string {
-	return fmt.Sprintf("node %s: taint %s becomes %s (timeAdded %s)", a.Node, a.From, a.To, clock(a.TimeAdded.Truncate(sec)))
+	return fmt.Sprintf("node %s: taint %s becomes %s (timeAdded %s)", a.Node, a.From, a.To, arena.Clock(a.TimeAdded.Truncate(sec)))
 }
 
 func (a untaint) String() string    { return fmt.Sprintf("node %s: taint %s removed", a.Node, a.Key) }
@@ -86,9 +86,9 @@ func (p podSpec) String() string {
 		words = append(words, "on "+p.Node)
 	}
 	if p.Node != "" && p.Scheduled == nil {
-		words = append(words, fmt.Sprintf("created %s, no condition PodScheduled", clock(p.Created)))
+		words = append(words, fmt.Sprintf("created %s, no condition PodScheduled", arena.Clock(p.Created)))
 	} else if p.Scheduled != nil {
-		words = append(words, "scheduled "+clock(*p.Scheduled))
+		words = append(words, "scheduled "+arena.Clock(*p.Scheduled))
 	}
 	words = append(words, "tolerates "+tolerationWords(p.Tolerations))
 	if p.Grace > 0 {
@@ -109,7 +109,7 @@ func taintWords(taint corev1.Taint) string {
 	if taint.TimeAdded == nil {
 		return taint.ToString()
 	}
-	return fmt.Sprintf("%s (timeAdded %s)", taint.ToString(), clock(taint.TimeAdded.Sub(arena.Epoch)))
+	return fmt.Sprintf("%s (timeAdded %s)", taint.ToString(), arena.Clock(taint.TimeAdded.Sub(arena.Epoch)))
 }
 
 func tolerationWords(tolerations []corev1.Toleration) string {
@@ -130,9 +130,6 @@ func tolerationWords(tolerations []corev1.Toleration) string {
 	return strings.Join(words, "; ")
 }
 
-// clock writes an instant of a history.
-func clock(at time.Duration) string { return fmt.Sprintf("%.3f s", at.Seconds()) }
-
 // when writes the instants at which a pod was deleted.
 func when(deletes []time.Duration) string {
 	if len(deletes) == 0 {
@@ -140,7 +137,7 @@ func when(deletes []time.Duration) string {
 	}
 	words := make([]string, len(deletes))
 	for i, at := range deletes {
-		words[i] = clock(at)
+		words[i] = arena.Clock(at)
 	}
 	return strings.Join(words, ", ")
 }

@@ -7,25 +7,25 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
 // Timetable implements arena.Trial: it writes down a trial: what happened when, and then, for each node, how it looked over time.
 func (t *trial) Timetable() string {
-	var text strings.Builder
+	var history arena.Timetable
 	for _, node := range t.history.Nodes {
-		fmt.Fprintf(&text, "%12s  %s\n", "before", node)
+		history.Before(node)
 	}
 	for _, next := range t.history.occasions() {
 		switch {
 		case next.starts:
-			fmt.Fprintf(&text, "%12s  the controller starts\n", clock(next.at))
+			history.Starts(next.at)
 		case next.step != nil:
-			fmt.Fprintf(&text, "%12s  %s\n", clock(next.at), next.step.Do)
+			history.At(next.at, next.step.Do)
 		}
 	}
+	var text strings.Builder
 	explanation, faults := t.explain(), t.Faults()
 	for _, name := range t.names() {
 		because := "unexplained"
@@ -34,18 +34,16 @@ func (t *trial) Timetable() string {
 		} else if ok {
 			because = "upstream differs: " + found.quirks.String()
 		}
-		if i := slices.IndexFunc(faults, func(f arena.Fault) bool { return f.Name == name }); i >= 0 {
-			because = string(faults[i].Kind)
+		if fault, ok := arena.FaultOf(name, faults); ok {
+			because = string(fault)
 		}
 		fmt.Fprintf(&text, "\nNODE %s: %s\n%s", name, because, t.columns(name))
 	}
-	return text.String()
+	return history.String() + text.String()
 }
 
 func (t *trial) columns(name string) string {
-	var text strings.Builder
-	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "RULE\tOURS\tUPSTREAM\tMODEL OF UPSTREAM")
+	rows := [][]string{{"RULE", "OURS", "UPSTREAM", "MODEL OF UPSTREAM"}}
 	columns := [][]look{t.rule[name], t.ours[name], t.upstream[name], t.model[name]}
 	for row := range slices.Max([]int{len(columns[0]), len(columns[1]), len(columns[2]), len(columns[3])}) {
 		var cells []string
@@ -56,10 +54,7 @@ func (t *trial) columns(name string) string {
 			}
 			cells = append(cells, cell)
 		}
-		fmt.Fprintln(table, strings.Join(cells, "\t"))
+		rows = append(rows, cells)
 	}
-	if err := table.Flush(); err != nil {
-		return err.Error()
-	}
-	return text.String()
+	return arena.Table(rows...)
 }

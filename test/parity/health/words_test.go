@@ -6,7 +6,8 @@ package health
 import (
 	"fmt"
 	"strings"
-	"time"
+
+	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
 // What the actions are called in a timetable.
@@ -40,7 +41,7 @@ func (a removeNode) String() string { return fmt.Sprintf("node %s: removed", a.N
 func (a restart) String() string    { return fmt.Sprintf("the controller restarts; away for %s", a.Down) }
 
 func (n nodeSpec) String() string {
-	words := []string{fmt.Sprintf("node %s in zone %s, renews at %s", n.Name, n.Zone, clock(n.Phase))}
+	words := []string{fmt.Sprintf("node %s in zone %s, renews at %s", n.Name, n.Zone, arena.Clock(n.Phase))}
 	for _, flag := range []struct {
 		is   bool
 		word string
@@ -55,18 +56,15 @@ func (n nodeSpec) String() string {
 	return strings.Join(words, ", ")
 }
 
-// clock writes an instant of a history.
-func clock(at time.Duration) string { return fmt.Sprintf("%.3f s", at.Seconds()) }
-
 func (l look) String() string {
 	if l.gone {
-		return clock(l.at) + " gone"
+		return arena.Clock(l.at) + " gone"
 	}
 	ready := string(l.ready)
 	if ready == "" {
 		ready = "-"
 	}
-	words := []string{clock(l.at), ready}
+	words := []string{arena.Clock(l.at), ready}
 	if l.noSchedule != "" {
 		words = append(words, "NoSchedule:"+l.noSchedule)
 	}
