@@ -11,12 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
@@ -323,41 +321,14 @@ func TestKubeletsHaveTimeToRenewWhenAStandbyBecomesTheLeader(t *testing.T) {
 	})
 }
 
-// replica is a manager of a replica: what runs everywhere, and what runs in the leader.
-type replica struct {
-	manager.Manager
-
-	all []manager.Runnable
-}
-
-// Add implements manager.Manager.
-func (r *replica) Add(runnable manager.Runnable) error {
-	r.all = append(r.all, runnable)
-	return nil
-}
-
-func (r *replica) run(ctx context.Context, leading bool) error {
-	var group errgroup.Group
-	for _, runnable := range r.all {
-		elected, ok := runnable.(manager.LeaderElectionRunnable)
-		if (!ok || elected.NeedLeaderElection()) == leading {
-			group.Go(func() error { return runnable.Start(ctx) })
-		}
-	}
-	return group.Wait()
-}
-
 // standsBy starts a Keeper in a replica that is not the leader, which it becomes by the function that is returned.
 func (w *world) standsBy() (leads func()) {
 	w.t.Helper()
 	keeper, err := New(w.config())
 	w.must(nil, err)
-	standby := &replica{}
+	standby := &bubble.Replica{}
 	w.must(nil, keeper.AddTo(standby))
-	bubble.Run(w.t, "the standby", func(ctx context.Context) error { return standby.run(ctx, false) })
-	return func() {
-		bubble.Run(w.t, "the leader", func(ctx context.Context) error { return standby.run(ctx, true) })
-	}
+	return standby.StandsBy(w.t)
 }
 
 // cutOff makes nodes fall, the first two 5 s before the others. When it returns the first has had a turn, the second

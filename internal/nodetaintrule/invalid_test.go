@@ -5,15 +5,12 @@ package nodetaintrule
 
 import (
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -169,14 +166,7 @@ func TestAnInvalidRuleStopsNodesThatWereChosenAndNotYetTainted(t *testing.T) {
 		nodes := w.addZone("a", 4)
 		w.addRule("deadlock")
 		w.run()
-		var away atomic.Bool
-		away.Store(true)
-		w.onPatch(func() error {
-			if away.Load() {
-				return apierrors.NewInternalError(errors.New("failed calling webhook"))
-			}
-			return nil
-		})
+		away := w.awayWebhook()
 		w.locks(nodes...)
 		w.settle()
 		w.changeRule(requires("pool", "in", "batch"))

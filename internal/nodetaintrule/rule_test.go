@@ -215,14 +215,7 @@ func TestALoweredMaxTaintedStopsNodesThatWereChosenAndNotYetTainted(t *testing.T
 				nodes := w.addZone("a", 8)
 				w.addRule("deadlock")
 				w.run()
-				var away atomic.Bool
-				away.Store(true)
-				w.onPatch(func() error {
-					if away.Load() {
-						return apierrors.NewInternalError(errors.New("failed calling webhook"))
-					}
-					return nil
-				})
+				away := w.awayWebhook()
 				for _, node := range slices.Backward(nodes) {
 					w.locks(node)
 					w.sleep(2 * time.Second)

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -29,7 +28,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	fakerules "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/nodecache"
@@ -155,13 +153,10 @@ func (w *world) controller(change ...func(*Config)) (*Controller, func(context.C
 func (w *world) standBy() (lead func()) {
 	w.t.Helper()
 	controller, runNodes := w.controller()
-	standby := &replica{}
+	standby := &bubble.Replica{}
 	w.must(nil, controller.AddTo(standby))
 	bubble.Run(w.t, "the standby's watch of nodes", runNodes)
-	bubble.Run(w.t, "the standby", func(ctx context.Context) error { return standby.run(ctx, false) })
-	return func() {
-		bubble.Run(w.t, "the new leader", func(ctx context.Context) error { return standby.run(ctx, true) })
-	}
+	return standby.StandsBy(w.t)
 }
 
 // answered tells the world of a patch of a node that was done.
@@ -444,26 +439,15 @@ func goesAfter(d time.Duration) func(*v1alpha1.NodeTaintRule) {
 
 func dryRun(r *v1alpha1.NodeTaintRule) { r.Spec.DryRun = true }
 
-// replica is a manager of a replica: what runs everywhere, and what runs in the leader.
-type replica struct {
-	manager.Manager
-
-	all []manager.Runnable
-}
-
-// Add implements manager.Manager.
-func (r *replica) Add(runnable manager.Runnable) error {
-	r.all = append(r.all, runnable)
-	return nil
-}
-
-func (r *replica) run(ctx context.Context, leading bool) error {
-	var group errgroup.Group
-	for _, runnable := range r.all {
-		elected, ok := runnable.(manager.LeaderElectionRunnable)
-		if (!ok || elected.NeedLeaderElection()) == leading {
-			group.Go(func() error { return runnable.Start(ctx) })
+// awayWebhook makes an admission webhook that keeps nodes from being patched for as long as it is away, which it is.
+func (w *world) awayWebhook() (away *atomic.Bool) {
+	away = &atomic.Bool{}
+	away.Store(true)
+	w.onPatch(func() error {
+		if away.Load() {
+			return apierrors.NewInternalError(errors.New("failed calling webhook"))
 		}
-	}
-	return group.Wait()
+		return nil
+	})
+	return away
 }
