@@ -25,15 +25,24 @@ import (
 const (
 	notReadyNoSchedule = "not-ready:NoSchedule"
 	notReadyNoExecute  = "not-ready:NoExecute"
+
+	unreachableNoSchedule = "unreachable:NoSchedule"
+	unreachableNoExecute  = "unreachable:NoExecute"
 )
 
 // runBesideNodeHealth starts a Controller on the nodes of node health, which runs, too, and never finds a node silent.
 func (w *world) runBesideNodeHealth() {
 	w.t.Helper()
+	w.runBesideNodeHealthThatWaits(24 * time.Hour)
+}
+
+// runBesideNodeHealthThatWaits is runBesideNodeHealth, with a grace after which a node is silent.
+func (w *world) runBesideNodeHealthThatWaits(grace time.Duration) {
+	w.t.Helper()
 	nodes := nodecache.New(w.client)
 	keeper, err := nodehealth.New(nodehealth.Config{
 		Client: w.client, Nodes: nodes,
-		Grace: nodehealth.Grace{Monitor: 24 * time.Hour, Startup: 24 * time.Hour},
+		Grace: nodehealth.Grace{Monitor: grace, Startup: grace},
 		Policy: nodehealth.Policy{
 			Rate: nodehealth.DefaultRate, SecondaryRate: nodehealth.DefaultSecondaryRate, FullDisruptionRate: nodehealth.DefaultRate,
 			LargeZone: nodehealth.DefaultLargeZone, UnhealthyShare: nodehealth.DefaultUnhealthyShare,
@@ -126,6 +135,33 @@ func TestALabelOfANodeThatIsRefusedTakesNoPlaceBelowMaxTainted(t *testing.T) {
 		w.locks("a-1")
 		w.until(2 * time.Minute)
 		w.wantDeadlocked("a-1")
+	})
+}
+
+func TestARuleThatIsDeletedTakesItsTaintOffASilentNodeAndNoneOfTheOthers(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.must(w.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: corev1.NamespaceNodeLease, UID: "uid-of-the-namespace"},
+		}, metav1.CreateOptions{}))
+		heard := w.addZone("a", 5)[1:]
+		w.addRule("deadlock")
+		w.runBesideNodeHealthThatWaits(40 * time.Second)
+		w.locks("a-0") // the last that its kubelet says
+		for range 10 {
+			for _, name := range heard {
+				w.report(name, corev1.NodeReady, corev1.ConditionTrue)
+			}
+			w.sleep(10 * time.Second)
+		}
+		w.wantTaints("a-0", deadlocked, unreachableNoExecute, unreachableNoSchedule)
+		w.deleteRule("deadlock")
+		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+		if !w.isGone("deadlock") {
+			t.Error("the rule cannot be deleted")
+		}
+		w.report("a-0", corev1.NodeReady, corev1.ConditionTrue)
+		w.settle()
+		w.wantTaints("a-0")
 	})
 }
 
