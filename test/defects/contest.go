@@ -17,13 +17,16 @@ import (
 // outcome is a finding, or why there is none.
 type outcome struct {
 	finding
-	err error
+	err    error
+	absent bool // the contestant did not play by itself
 }
 
 func (o outcome) isRight() bool { return o.err == nil && o.right }
 
 func (o outcome) String() string {
 	switch {
+	case o.absent:
+		return "not played"
 	case o.err != nil:
 		return "could not be played: " + o.err.Error()
 	case o.right:
@@ -73,7 +76,9 @@ func compare(ctx context.Context, o options) (report, error) {
 	r := report{version: version, took: time.Since(began)}
 	for _, row := range rows() {
 		if o.chosen(row.number) {
-			r.results = append(r.results, result{row: row, upstream: upstreams[row.number], ours: our[row.number]})
+			upstream := upstreams[row.number]
+			upstream.absent = o.beside
+			r.results = append(r.results, result{row: row, upstream: upstream, ours: our[row.number]})
 		}
 	}
 	return r, nil

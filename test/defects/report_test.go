@@ -132,6 +132,15 @@ func TestWhatIsFixedAndWhatIsKeptIsCountedApart(t *testing.T) {
 	}
 }
 
+func TestOfABuiltInThatRunsBesideOursNothingIsSaid(t *testing.T) {
+	var out strings.Builder
+	printTable(&out, sample(outcome{absent: true}, good))
+	text := out.String()
+	if !strings.Contains(text, "not played ") || !strings.Contains(text, "Of 1 scenario, Taintkeeper is right in 1.") {
+		t.Errorf("it says otherwise:\n%s", text)
+	}
+}
+
 func TestAScenarioThatUpstreamPassesIsShownSo(t *testing.T) {
 	text := document(sample(good, good), "two shared virtual cores")
 	if !strings.Contains(text, "| right: left after 20.0 s | right: left after 20.0 s |") {

@@ -104,8 +104,9 @@ func wrap(text string, width int) []string {
 
 // summary counts who was right.
 func summary(results []result) string {
-	upstream, our := 0, 0
+	upstream, our, absent := 0, 0, false
 	for _, result := range results {
+		absent = absent || result.upstream.absent
 		if result.upstream.isRight() {
 			upstream++
 		}
@@ -113,7 +114,11 @@ func summary(results []result) string {
 			our++
 		}
 	}
-	return fmt.Sprintf("Of %s, upstream is right in %d and Taintkeeper in %d.", counted(len(results), "scenario", "scenarios"), upstream, our)
+	all := counted(len(results), "scenario", "scenarios")
+	if absent {
+		return fmt.Sprintf("Of %s, Taintkeeper is right in %d.", all, our)
+	}
+	return fmt.Sprintf("Of %s, upstream is right in %d and Taintkeeper in %d.", all, upstream, our)
 }
 
 // document returns the results as Markdown.
