@@ -45,15 +45,16 @@ func run() error {
 
 // options are the flags.
 type options struct {
-	only    names
-	without names
-	rounds  int
-	pods    int
-	nodes   int
-	settle  time.Duration
-	workers int
-	args    string
-	ours    string
+	only       names
+	without    names
+	rounds     int
+	pods       int
+	nodes      int
+	renewEvery time.Duration
+	settle     time.Duration
+	workers    int
+	args       string
+	ours       string
 	// previous is an older build of taintkeeper; empty for none.
 	previous string
 	plane    string
@@ -78,6 +79,7 @@ func parseFlags() (options, error) {
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds of the storms and of the scale part; the median counts")
 	flag.IntVar(&o.pods, "pods", 150_000, "pods in the cluster of the scale part")
 	flag.IntVar(&o.nodes, "nodes", 5000, "nodes in the cluster of the scale part, and nodes that renew a lease in the heartbeats part")
+	flag.DurationVar(&o.renewEvery, "renew-every", 10*time.Second, "how often each of these nodes renews it; a kubelet by default every 10 s")
 	flag.DurationVar(&o.settle, "settle", 130*time.Second, "time that a process has to give memory back before it is weighed; Go collects garbage at least every two minutes")
 	flag.IntVar(&o.workers, "workers", eviction.DefaultConcurrentEvictions, "workers of the floor")
 	flag.StringVar(&o.args, "taintkeeper-args", "", "arguments for taintkeeper, separated by spaces, to try others than the defaults")
@@ -95,6 +97,9 @@ func (o *options) validate() error {
 	}
 	if min(o.rounds, o.pods, o.nodes, o.workers) < 1 {
 		return fmt.Errorf("-rounds=%d -pods=%d -nodes=%d -workers=%d: each needs at least 1", o.rounds, o.pods, o.nodes, o.workers)
+	}
+	if o.renewEvery <= 0 {
+		return fmt.Errorf("-renew-every=%s: it has to be longer than nothing, for example 10s", o.renewEvery)
 	}
 	if err := known("-only", o.only, allParts); err != nil {
 		return err
