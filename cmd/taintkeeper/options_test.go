@@ -114,11 +114,11 @@ func TestControllersFollowKubeControllerManagersSyntax(t *testing.T) {
 
 func TestFullyDisruptedZonesHaveTheRateOfHealthyOnesUnlessSaid(t *testing.T) {
 	o := parse(t, "--node-eviction-rate=0.5")
-	if got := o.nodeHealth.policy().FullDisruptionRate; got != 0.5 {
+	if got := o.nodeHealth.Policy().FullDisruptionRate; got != 0.5 {
 		t.Errorf("the rate is %g, want --node-eviction-rate", got)
 	}
 	o = parse(t, "--zone-full-disruption-eviction-rate=0")
-	if got := o.nodeHealth.policy().FullDisruptionRate; got != 0 {
+	if got := o.nodeHealth.Policy().FullDisruptionRate; got != 0 {
 		t.Errorf("the rate is %g, want 0", got)
 	}
 }

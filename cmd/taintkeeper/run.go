@@ -205,8 +205,8 @@ func (c *clients) parts(log logr.Logger, o *options) ([]part, error) {
 	if o.enabled(controllerNodeHealth) {
 		keeper, err := nodehealth.New(nodehealth.Config{
 			Client: c.api, LeaseClient: c.leases, EchoClient: c.echo, EventClient: c.events, Reconnect: c.reconnect, Nodes: nodes, Pods: pods,
-			Grace:      o.nodeHealth.grace(),
-			Policy:     o.nodeHealth.policy(),
+			Grace:      o.nodeHealth.Grace(),
+			Policy:     o.nodeHealth.Policy(),
 			DryRun:     o.dryRun,
 			Limiter:    limiter,
 			Registerer: metrics.Registry,

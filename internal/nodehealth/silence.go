@@ -20,6 +20,23 @@ type Grace struct {
 	Startup time.Duration
 }
 
+// of returns the grace period of a node that has posted its status, or never has.
+func (g Grace) of(posted bool) time.Duration {
+	if posted {
+		return g.Monitor
+	}
+	return g.Startup
+}
+
+// firstSign returns when a node that is seen for the first time gave a sign of life: now, or, if it never posted its status, at
+// its creation.
+func firstSign(node *corev1.Node, now time.Time) time.Time {
+	if condition(node, corev1.NodeReady) != nil || node.CreationTimestamp.After(now) {
+		return now
+	}
+	return node.CreationTimestamp.Time
+}
+
 const (
 	// countedMost is the most that the time from one echo to the next can count. A longer one is a gap.
 	countedMost = 5 * time.Second
@@ -119,8 +136,8 @@ func (s *silence) saw(node *corev1.Node, now time.Time) {
 	switch {
 	case seen && next.posted == known.posted && next.beat.Equal(&known.beat):
 		return
-	case !seen && !next.posted:
-		next.at -= max(now.Sub(node.CreationTimestamp.Time), 0)
+	case !seen:
+		next.at -= now.Sub(firstSign(node, now))
 	}
 	s.nodes[node.Name] = next
 }
@@ -175,7 +192,7 @@ func (s *silence) listed(there map[string]bool) {
 		}
 		s.dropLease(name)
 		if known, seen := s.nodes[name]; seen {
-			known.at = max(known.at, s.clock-max(s.graceOf(known)-settling, 0))
+			known.at = max(known.at, s.clock-max(s.grace.of(known.posted)-settling, 0))
 			s.nodes[name] = known
 		}
 	}
@@ -242,7 +259,7 @@ func (s *silence) standing(name string, known sign) standing {
 	if renewed, seen := s.leases[name]; seen {
 		last = max(last, renewed.at)
 	}
-	over := s.clock - last - s.graceOf(known)
+	over := s.clock - last - s.grace.of(known.posted)
 	switch {
 	case over <= 0:
 		return heard
@@ -250,13 +267,6 @@ func (s *silence) standing(name string, known sign) standing {
 		return doubtful
 	}
 	return silent
-}
-
-func (s *silence) graceOf(known sign) time.Duration {
-	if known.posted {
-		return s.grace.Monitor
-	}
-	return s.grace.Startup
 }
 
 // mostAreHeard reports whether at least half of the leases were renewed lately: without an echo of our own, a kubelet's

@@ -1,0 +1,279 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodehealth
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// scene is a cluster of which some nodes fall silent at fall.
+type scene struct {
+	build  func(w *world) (silent []string)
+	change func(*Config)
+	played time.Duration // from the fall on
+	// tainted is how many nodes the forecast has tainted NoExecute by then, and held how many are held back.
+	tainted, held int
+}
+
+// fall is when the nodes of a scene give their last sign of life.
+const fall = 30 * time.Second
+
+var scenes = map[string]scene{
+	"a healthy zone taints at its rate": {
+		build:  func(w *world) []string { return w.addZone("a", 10)[:4] },
+		played: 3 * time.Minute, tainted: 4,
+	},
+	"a small zone in partial disruption taints nobody": {
+		build: func(w *world) []string {
+			w.addZone("b", 1)
+			return w.addZone("a", 10)[:6]
+		},
+		played: 5 * time.Minute, held: 6,
+	},
+	"a large zone in partial disruption taints at the secondary rate": {
+		build: func(w *world) []string {
+			w.addZone("b", 1)
+			return w.addZone("a", 60)[:40]
+		},
+		played: 8 * time.Minute, tainted: 5, held: 0,
+	},
+	"a zone without a ready node beside a healthy one has a rate of its own": {
+		build: func(w *world) []string {
+			w.addZone("b", 3)
+			return w.addZone("a", 4)
+		},
+		change: func(c *Config) { c.Policy.FullDisruptionRate = 0.2 },
+		played: 3 * time.Minute, tainted: 4,
+	},
+	"two zones of which each has its own turns": {
+		build: func(w *world) []string {
+			w.addZone("c", 3)
+			return slices.Concat(w.addZone("a", 7)[:3], w.addZone("b", 9)[:2])
+		},
+		played: 3 * time.Minute, tainted: 5,
+	},
+	"every zone is disrupted, so nobody is tainted and taints are taken off": {
+		build: func(w *world) []string {
+			w.addNode("old", "a", notReadySince)
+			return slices.Concat(w.addZone("a", 3), w.addZone("b", 3))
+		},
+		played: 3 * time.Minute, held: 7,
+	},
+	"a node that is not ready already is exchanged at once, and its pods' countdown goes on": {
+		build: func(w *world) []string {
+			w.addNode("old", "a", notReadySince)
+			return append(w.addZone("a", 9)[:2], "old")
+		},
+		played: 3 * time.Minute, tainted: 3,
+	},
+	"a node that does not count for its zone is tainted all the same": {
+		build: func(w *world) []string {
+			w.addZone("a", 9)
+			w.addNode("x", "a", func(n *corev1.Node) { n.Labels[excludedFromDisruption] = "" })
+			return []string{"x"}
+		},
+		played: 2 * time.Minute, tainted: 1,
+	},
+	"a node that never posted its status has the start-up grace period from its creation": {
+		build: func(w *world) []string {
+			w.addZone("a", 3)
+			w.must(w.client.CoreV1().Nodes().Create(w.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+				Name: "new", UID: "new", ResourceVersion: "1", CreationTimestamp: metav1.Now(),
+				Labels: map[string]string{corev1.LabelTopologyZone: "a"},
+			}}, metav1.CreateOptions{}))
+			return []string{"new"}
+		},
+		played: 2 * time.Minute, tainted: 1,
+	},
+	"a rate of zero taints nobody": {
+		build:  func(w *world) []string { return w.addZone("a", 10)[:2] },
+		change: func(c *Config) { c.Policy.Rate = 0 },
+		played: 2 * time.Minute, held: 2,
+	},
+}
+
+// notReadySince makes a node one that is tainted for not being ready since the world began.
+func notReadySince(node *corev1.Node) {
+	now := metav1.Now()
+	condition(node, corev1.NodeReady).Status = corev1.ConditionFalse
+	for _, effect := range []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute} {
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: effect, TimeAdded: &now})
+	}
+}
+
+func TestWhatTheKeeperDoesToSilentNodesIsWhatTheForecastSaid(t *testing.T) {
+	for name, scene := range scenes {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(_ *testing.T, w *world) {
+				fallen := scene.build(w)
+				config := w.config()
+				if scene.change != nil {
+					scene.change(&config)
+				}
+				w.run(func(c *Config) { c.Grace, c.Policy = config.Grace, config.Policy })
+				w.until(fall)
+				w.falls(fallen...)
+				courses := Forecast(w.allNodes(), fallen, config.Grace, config.Policy, time.Now())
+				w.until(fall + scene.played)
+				w.wantCourses(courses, scene)
+			})
+		})
+	}
+}
+
+func (w *world) allNodes() []*corev1.Node {
+	w.t.Helper()
+	list, err := w.client.CoreV1().Nodes().List(w.t.Context(), metav1.ListOptions{})
+	w.must(nil, err)
+	var nodes []*corev1.Node
+	for i := range list.Items {
+		nodes = append(nodes, &list.Items[i])
+	}
+	return nodes
+}
+
+// wantCourses compares, zone by zone, what was forecast up to now with what is so. Who of a zone is first is a matter of luck.
+func (w *world) wantCourses(courses []Course, scene scene) {
+	w.t.Helper()
+	said, done := instants{}, instants{}
+	held := 0
+	for _, course := range courses {
+		node := w.node(course.Node)
+		said.ofCourse(course, node.Labels[corev1.LabelTopologyZone])
+		done.ofNode(node)
+		if course.Held != nil {
+			held++
+			w.wantHeld(course)
+		}
+	}
+	said.until(time.Now())
+	said.compare(w, done)
+	tainted := 0
+	for what, at := range said {
+		if strings.HasSuffix(what, corev1.TaintNodeUnreachable+":NoExecute") {
+			tainted += len(at)
+		}
+	}
+	if tainted != scene.tainted || held != scene.held {
+		w.t.Errorf("%d nodes are tainted and %d held by the forecast, want %d and %d", tainted, held, scene.tainted, scene.held)
+	}
+}
+
+// wantHeld wants the reason of a forecast to be what the Keeper tells of the node in an event.
+func (w *world) wantHeld(course Course) {
+	w.t.Helper()
+	if len(w.did("event "+course.Node+" NoExecuteTaintHeld")) == 0 {
+		w.t.Errorf("nothing was told of node %s, which by the forecast is held back", course.Node)
+	}
+	if course.Held.Rate != 0 {
+		w.t.Errorf("node %s is held back for good at %v", course.Node, course.Held)
+	}
+}
+
+// instants are when taints came that are there now, and conditions became Unknown, by zone.
+type instants map[string][]time.Time
+
+func (i instants) ofNode(node *corev1.Node) {
+	zone := node.Labels[corev1.LabelTopologyZone]
+	for _, c := range node.Status.Conditions {
+		if c.Status == corev1.ConditionUnknown {
+			i.add(zone, string(c.Type), c.LastTransitionTime.Time)
+		}
+	}
+	i.taints(zone, node.Spec.Taints)
+}
+
+func (i instants) ofCourse(course Course, zone string) {
+	for _, c := range course.Conditions {
+		i.add(zone, string(c.Type), c.LastTransitionTime.Time)
+	}
+	if last := len(course.Steps) - 1; last >= 0 {
+		i.taints(zone, course.Steps[last].Taints)
+	}
+}
+
+func (i instants) taints(zone string, taints []corev1.Taint) {
+	for _, taint := range taints {
+		i.add(zone, taint.ToString(), taint.TimeAdded.Time)
+	}
+}
+
+func (i instants) add(zone, what string, at time.Time) {
+	key := zone + " " + what
+	i[key] = append(i[key], at)
+}
+
+// until drops what comes later.
+func (i instants) until(now time.Time) {
+	for what, all := range i {
+		i[what] = slices.DeleteFunc(all, now.Before)
+	}
+}
+
+// compare wants both to have the same, to within two seconds: echoes come once in one, and the API counts in whole ones.
+func (i instants) compare(w *world, done instants) {
+	w.t.Helper()
+	for what := range maps.Keys(merged(i, done)) {
+		said, did := sorted(i[what]), sorted(done[what])
+		same := slices.EqualFunc(said, did, func(a, b time.Time) bool { return a.Sub(b).Abs() <= 2*time.Second })
+		if !same {
+			w.t.Errorf("zone and what: %s\n forecast at %v\n done at     %v", what, w.since(said), w.since(did))
+		}
+	}
+}
+
+func merged(a, b instants) instants {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
+}
+
+func sorted(all []time.Time) []time.Time {
+	return slices.SortedFunc(slices.Values(all), time.Time.Compare)
+}
+
+func (w *world) since(all []time.Time) []string {
+	var texts []string
+	for _, at := range all {
+		texts = append(texts, fmt.Sprint(at.Sub(w.start)))
+	}
+	return texts
+}
+
+func TestAForecastTakesNodesThatFallAtOneInstantByName(t *testing.T) {
+	var nodes []*corev1.Node
+	for _, name := range []string{"c", "a", "b", "d", "e"} {
+		nodes = append(nodes, called(name, 0))
+	}
+	for i, course := range Forecast(nodes, []string{"b", "a"}, defaultGrace, policy, noon)[:2] {
+		if want := noon.Add(DefaultMonitorGrace); !course.SilentAt.Equal(want) {
+			t.Errorf("node %s is silent at %s, want %s", course.Node, course.SilentAt, want)
+		}
+		first := course.Steps[0]
+		if !first.At.Equal(course.SilentAt) || len(first.Taints) != 2-i {
+			t.Errorf("at %s node %s has the taints %v, want NoSchedule at once, and NoExecute if it is first", first.At, course.Node, first.Taints)
+		}
+	}
+}
+
+func TestAForecastOfNobodyChangesNothing(t *testing.T) {
+	node := called("a", 0)
+	before := node.DeepCopy()
+	courses := Forecast([]*corev1.Node{node}, nil, defaultGrace, policy, noon)
+	if len(courses) != 1 || len(courses[0].Steps) != 0 || courses[0].Held != nil || !courses[0].SilentAt.IsZero() {
+		t.Errorf("the courses are %+v, want that of node a, on which nothing happens", courses)
+	}
+	Forecast([]*corev1.Node{node}, []string{"a", "unknown"}, defaultGrace, policy, noon)
+	if node.ResourceVersion != before.ResourceVersion || len(node.Spec.Taints) > 0 || !isReady(node) {
+		t.Errorf("the node was changed: %+v", node)
+	}
+}

@@ -1,0 +1,88 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodehealth
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// Options are the flags that say when nodes are silent and how fast they are tainted, for the controller and for a forecast. The
+// names and defaults are kube-controller-manager's, but for --zone-full-disruption-eviction-rate, which it has not.
+type Options struct {
+	monitorGrace       time.Duration
+	startupGrace       time.Duration
+	rate               float32
+	secondaryRate      float32
+	fullDisruptionRate float32
+	largeZone          int32
+	unhealthyShare     float32
+}
+
+// likeNodeEvictionRate is the default of --zone-full-disruption-eviction-rate.
+const likeNodeEvictionRate = -1
+
+// AddFlags adds the flags with their defaults.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	flags.DurationVar(&o.monitorGrace, "node-monitor-grace-period", DefaultMonitorGrace,
+		"how long a node may give no sign of life before its conditions become Unknown")
+	flags.DurationVar(&o.startupGrace, "node-startup-grace-period", DefaultStartupGrace,
+		"the same for a node that has never posted its status, from its creation")
+	flags.Float32Var(&o.rate, "node-eviction-rate", DefaultRate,
+		"nodes per second and zone that are tainted NoExecute for not being ready while the zone is healthy")
+	flags.Float32Var(&o.secondaryRate, "secondary-node-eviction-rate", DefaultSecondaryRate,
+		"the same for a zone in partial disruption; 0 if it has no more nodes than --large-cluster-size-threshold")
+	flags.Float32Var(&o.fullDisruptionRate, "zone-full-disruption-eviction-rate", likeNodeEvictionRate,
+		"the same for a zone without a ready node, while another zone has some; -1: as --node-eviction-rate")
+	flags.Int32Var(&o.largeZone, "large-cluster-size-threshold", DefaultLargeZone,
+		"number of nodes above which a zone is large")
+	flags.Float32Var(&o.unhealthyShare, "unhealthy-zone-threshold", DefaultUnhealthyShare,
+		"share of nodes that are not ready, and at least 3 of them, at which a zone is in partial disruption")
+}
+
+// Validate returns an error that names every flag whose value makes no sense, and says which would.
+func (o *Options) Validate() error {
+	const none = "; 0 means that no node is tainted"
+	return errors.Join(
+		require(o.monitorGrace > 0, "--node-monitor-grace-period=%s: it must be more than zero", o.monitorGrace),
+		require(o.startupGrace > 0, "--node-startup-grace-period=%s: it must be more than zero", o.startupGrace),
+		require(isRate(o.rate), "--node-eviction-rate=%g: it is a number and cannot be negative"+none, o.rate),
+		require(isRate(o.secondaryRate),
+			"--secondary-node-eviction-rate=%g: it is a number and cannot be negative"+none, o.secondaryRate),
+		require(isRate(o.fullDisruptionRate) || o.fullDisruptionRate == likeNodeEvictionRate,
+			"--zone-full-disruption-eviction-rate=%g: it is a number and cannot be negative, but for -1, which means --node-eviction-rate"+none,
+			o.fullDisruptionRate),
+		require(o.largeZone >= 0, "--large-cluster-size-threshold=%d: it cannot be negative", o.largeZone),
+		require(o.unhealthyShare > 0 && o.unhealthyShare <= 1,
+			"--unhealthy-zone-threshold=%g: it is a share, more than 0 and at most 1", o.unhealthyShare),
+	)
+}
+
+func require(holds bool, format string, args ...any) error {
+	if holds {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
+}
+
+func isRate(rate float32) bool { return rate >= 0 && !math.IsInf(float64(rate), 0) }
+
+// Grace returns for how long a node may be silent.
+func (o *Options) Grace() Grace { return Grace{Monitor: o.monitorGrace, Startup: o.startupGrace} }
+
+// Policy returns how fast nodes are tainted.
+func (o *Options) Policy() Policy {
+	policy := Policy{
+		Rate: o.rate, SecondaryRate: o.secondaryRate, FullDisruptionRate: o.fullDisruptionRate,
+		LargeZone: int(o.largeZone), UnhealthyShare: o.unhealthyShare,
+	}
+	if policy.FullDisruptionRate == likeNodeEvictionRate {
+		policy.FullDisruptionRate = policy.Rate
+	}
+	return policy
+}
