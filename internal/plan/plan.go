@@ -35,42 +35,77 @@ type Request struct {
 // Make returns what the change would do. A node to which it cannot be made is named in the notes; if there is no other it
 // is an error.
 func Make(cluster *Cluster, request Request) (*cliv1alpha1.TaintPlan, error) {
+	changes, errs := changesOf(request)
+	if len(changes) == 0 {
+		return nil, errors.Join(errs...)
+	}
+	plan := begin(cluster, request.At)
+	plan.Taints = request.Edit.Specs()
+	for _, err := range errs {
+		plan.Notes = append(plan.Notes, "Left out "+err.Error()+".")
+	}
+	fill(plan, cluster, request.Rule, changes)
+	return plan, nil
+}
+
+// begin returns a plan that says nothing yet.
+func begin(cluster *Cluster, at time.Time) *cliv1alpha1.TaintPlan {
 	plan := &cliv1alpha1.TaintPlan{
-		At:     metav1.NewMicroTime(request.At),
-		Taints: request.Edit.Specs(),
+		At:     metav1.NewMicroTime(at),
+		Taints: []string{},
 		Notes:  slices.Clone(cluster.Missing),
 		Nodes:  []cliv1alpha1.PlannedNode{},
 		Pods:   []cliv1alpha1.PlannedPod{},
 	}
 	plan.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("TaintPlan"))
-	changes, errs := changesOf(request)
-	if len(changes) == 0 {
-		return nil, errors.Join(errs...)
-	}
-	for _, err := range errs {
-		plan.Notes = append(plan.Notes, "Left out "+err.Error()+".")
-	}
+	return plan
+}
+
+// fill says what changes of nodes would do.
+func fill(plan *cliv1alpha1.TaintPlan, cluster *Cluster, rule verdict.Rule, changes []change) {
 	byNode := cluster.ByNode()
 	for _, change := range changes {
 		plan.Nodes = append(plan.Nodes, change.node())
 		plan.Notes = append(plan.Notes, change.notes()...)
 		for _, pod := range byNode[change.name] {
-			planned := change.judge(request, pod)
+			planned := change.judge(rule, plan.At.Time, pod)
 			planned.Owner = cluster.Owner(pod)
 			plan.Pods = append(plan.Pods, planned)
 		}
 	}
 	sortPods(plan.Pods)
 	weigh(plan, cluster)
-	return plan, nil
 }
 
 // change is what becomes of the taints of one node.
 type change struct {
-	name, zone    string
-	taints        []corev1.Taint
-	edited        []corev1.Taint
-	before, after []verdict.Taint
+	name, zone string
+	taints     []corev1.Taint
+	edited     []corev1.Taint
+	before     []verdict.Taint
+	phases     []phase
+}
+
+// phase is the NoExecute taints of a node from an instant on, until the next one.
+type phase struct {
+	from   time.Time
+	taints []verdict.Taint
+}
+
+// decide returns the verdict by which a pod leaves, or that of the last phase if it stays. Who is due already when a phase begins,
+// by a taint that counts from before, leaves then.
+func (c change) decide(rule verdict.Rule, pod verdict.Pod) verdict.Verdict {
+	var v verdict.Verdict
+	for i, phase := range c.phases {
+		v = rule.Decide(pod, phase.taints)
+		if v.Leaves && i > 0 && v.Due.Before(phase.from) {
+			v.Due = phase.from
+		}
+		if v.Leaves && (i == len(c.phases)-1 || v.Due.Before(c.phases[i+1].from)) {
+			break
+		}
+	}
+	return v
 }
 
 // changesOf returns what becomes of the nodes, by name, and an error for each to which the change cannot be made.
@@ -87,7 +122,7 @@ func changesOf(request Request) ([]change, []error) {
 		all = append(all, change{
 			name: node.Name, zone: node.Labels[corev1.LabelTopologyZone],
 			taints: node.Spec.Taints, edited: edited,
-			before: before, after: verdict.Advance(before, edited, request.At),
+			before: before, phases: []phase{{request.At, verdict.Advance(before, edited, request.At)}},
 		})
 	}
 	slices.SortFunc(all, func(a, b change) int { return cmp.Compare(a.name, b.name) })
@@ -118,7 +153,7 @@ func (c change) notes() []string {
 }
 
 // judge returns what becomes of one pod of the node.
-func (c change) judge(request Request, pod *corev1.Pod) cliv1alpha1.PlannedPod {
+func (c change) judge(rule verdict.Rule, at time.Time, pod *corev1.Pod) cliv1alpha1.PlannedPod {
 	planned := cliv1alpha1.PlannedPod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: c.name}
 	if pod.Spec.Priority != nil {
 		planned.Priority = *pod.Spec.Priority
@@ -134,8 +169,8 @@ func (c change) judge(request Request, pod *corev1.Pod) cliv1alpha1.PlannedPod {
 		planned.Reason = "It is terminating already."
 		return planned
 	}
-	facts := verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: verdict.Precise(verdict.Bound(pod), request.At)}
-	before, after := request.Rule.Decide(facts, c.before), request.Rule.Decide(facts, c.after)
+	facts := verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: verdict.Precise(verdict.Bound(pod), at)}
+	before, after := rule.Decide(facts, c.before), c.decide(rule, facts)
 	planned.Change = changeOf(before, after)
 	planned.Leaves, planned.Toleration = after.Leaves, after.Toleration.DeepCopy()
 	if after.Taint.Key != "" {

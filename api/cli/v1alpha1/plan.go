@@ -9,16 +9,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TaintPlan is what a change of taints would do to a cluster as it stands.
+// TaintPlan is what a change of taints would do to a cluster as it stands, or the silence of nodes, which has them tainted.
 //
 // +kubebuilder:object:root=true
 type TaintPlan struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// At is the instant for which the plan is made: the taints are added then.
+	// At is the instant for which the plan is made: the taints are added then, or the nodes fall silent.
 	At metav1.MicroTime `json:"at"`
-	// Taints are the arguments of the plan, in kubectl's grammar: additions, and removals with a trailing "-".
+	// Taints are the arguments of the plan, in kubectl's grammar: additions, and removals with a trailing "-". Empty if Silent.
 	Taints []string `json:"taints"`
+	// Silent: the plan is of nodes that give no sign of life from At on. Each node says when it is tainted.
+	Silent bool `json:"silent,omitempty"`
 	// Summary counts.
 	Summary PlanSummary `json:"summary"`
 	// Notes are sentences about what could not be known, and what follows for the plan.
@@ -53,6 +55,8 @@ type PlanSummary struct {
 	Placed  int `json:"placed,omitempty"`
 	Nowhere int `json:"nowhere,omitempty"`
 	Bounds  int `json:"bounds,omitempty"`
+	// Held is the number of silent nodes whose zone lets them not be tainted NoExecute.
+	Held int `json:"held,omitempty"`
 	// Last is when the last pod leaves.
 	Last *metav1.MicroTime `json:"last,omitempty"`
 }
@@ -68,6 +72,20 @@ type PlannedNode struct {
 	Emptied bool `json:"emptied"`
 	// Zone is the node's label topology.kubernetes.io/zone.
 	Zone string `json:"zone,omitempty"`
+	// SilentAt is when the conditions of a silent node become Unknown; absent if they are so already.
+	SilentAt *metav1.MicroTime `json:"silentAt,omitempty"`
+	// TaintedAt is when a silent node gets the taint node.kubernetes.io/unreachable:NoExecute; absent if it has it, or gets none.
+	TaintedAt *metav1.MicroTime `json:"taintedAt,omitempty"`
+	// Steps are the taints of a silent node, from each instant on at which they change. The last ones are After.
+	Steps []TaintStep `json:"steps,omitempty"`
+	// Held says why a silent node gets no NoExecute taint.
+	Held string `json:"held,omitempty"`
+}
+
+// TaintStep is the taints of a node from an instant on.
+type TaintStep struct {
+	At     metav1.MicroTime `json:"at"`
+	Taints []string         `json:"taints"`
 }
 
 // Change says how a plan differs for a pod from what is the case without it.
