@@ -8,6 +8,7 @@ import (
 	"errors"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
@@ -23,6 +24,7 @@ type planOptions struct {
 	nodes     nodeSelection
 	overwrite bool
 	whereTo   bool
+	silence   silence
 
 	edit taints.Edit
 }
@@ -30,10 +32,14 @@ type planOptions struct {
 func newPlan(env Env, config *genericclioptions.ConfigFlags) *cobra.Command {
 	o := &planOptions{source: newSource(env, config), output: newOutput(env, formatHTML)}
 	cmd := &cobra.Command{
-		Use:   "plan (NODE... | -l SELECTOR | --all) TAINT...",
+		Use:   "plan (NODE... | -l SELECTOR | --all) (TAINT... | --silent)",
 		Short: "Say what taints would do: who leaves, when and why",
 		Long: `Say what taints would do, without setting them: which pods leave, when and why, what that means for their
 workloads and PodDisruptionBudgets, and which nodes are emptied.
+
+With --silent it says what would happen if the nodes fell silent now: when Taintkeeper's node-health finds them
+unreachable, in whose turn their zones have them tainted NoExecute or why not, and then which pods leave. The flags with the
+controller's names are to be given as the controller has them.
 
 With --where-to it also says which nodes would take the pods that leave. It asks the filters and scores of the scheduler
 itself, and places one pod after the other. Scores decide between nodes that fit, and the scheduler draws lots where they
@@ -49,10 +55,16 @@ Taints are written as for kubectl taint, additions and removals mixed: key=value
   # The same for a whole zone, without a cluster
   kubectl taintkeeper plan -f cluster.json -l topology.kubernetes.io/zone=a maintenance=now:NoExecute
 
+  # What if the kubelets of a zone fell silent now?
+  kubectl taintkeeper plan --silent -l topology.kubernetes.io/zone=a
+
   # As a page for a browser, with a timeline
   kubectl taintkeeper plan worker-1 maintenance=now:NoExecute -o html > plan.html`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.complete(args); err != nil {
+				return err
+			}
+			if err := o.silence.validate(cmd); err != nil {
 				return err
 			}
 			if err := o.validate(); err != nil {
@@ -64,7 +76,8 @@ Taints are written as for kubectl taint, additions and removals mixed: key=value
 	o.source.addFlags(cmd)
 	o.output.addFlags(cmd)
 	o.nodes.addFlags(cmd)
-	cmd.ValidArgsFunction = completeTaints(&o.source)
+	o.silence.addFlags(cmd)
+	cmd.ValidArgsFunction = o.silence.completion(&o.source)
 	cmd.Flags().BoolVar(&o.overwrite, "overwrite", false, "Put taints in the place of those with the same key and effect, as kubectl taint --overwrite does.")
 	cmd.Flags().BoolVar(&o.whereTo, "where-to", false, "Say which nodes would take the pods that leave.")
 	return cmd
@@ -76,6 +89,9 @@ func (o *planOptions) complete(args []string) error {
 		return err
 	}
 	o.nodes.complete(nodes)
+	if o.silence.is {
+		return noTaints(specs)
+	}
 	if o.edit, err = taints.ParseEdit(specs...); err != nil {
 		return usageError{err}
 	}
@@ -120,13 +136,21 @@ func (o *planOptions) make(ctx context.Context) (*cliv1alpha1.TaintPlan, error) 
 	if err != nil {
 		return nil, err
 	}
-	policy := taints.KeepExisting
-	if o.overwrite {
-		policy = taints.OverwriteExisting
-	}
-	made, err := plan.Make(cluster, plan.Request{Nodes: nodes, Edit: o.edit, Overwrite: policy, At: o.source.env.Clock.Now()})
+	made, err := o.planOf(cluster, nodes)
 	if err != nil || !o.whereTo {
 		return made, err
 	}
 	return made, placement.Place(ctx, cluster, made, placement.Options{})
+}
+
+func (o *planOptions) planOf(cluster *plan.Cluster, nodes []*corev1.Node) (*cliv1alpha1.TaintPlan, error) {
+	now := o.source.env.Clock.Now()
+	if o.silence.is {
+		return plan.MakeSilent(cluster, plan.Silence{Nodes: nodes, At: now, Grace: o.silence.flags.Grace(), Policy: o.silence.flags.Policy()}), nil
+	}
+	policy := taints.KeepExisting
+	if o.overwrite {
+		policy = taints.OverwriteExisting
+	}
+	return plan.Make(cluster, plan.Request{Nodes: nodes, Edit: o.edit, Overwrite: policy, At: now})
 }

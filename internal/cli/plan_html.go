@@ -4,6 +4,8 @@
 package cli
 
 import (
+	"slices"
+
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/page"
 )
@@ -14,7 +16,7 @@ const formatHTML = "html"
 // printPage prints a plan as one page, in the words of the table.
 func printPage(o *output, plan *cliv1alpha1.TaintPlan) error {
 	return page.Write(o.env.Out, page.Page{
-		Plan: plan, Answer: answer(plan), Losses: losses(plan),
+		Plan: plan, Answer: answer(plan), Losses: slices.Concat(silenceLines(plan), losses(plan)),
 		Words: func(pod *cliv1alpha1.PlannedPod) page.Words {
 			words := page.Words{Leaves: "stays", Toleration: tolerationOf(pod)}
 			if pod.Leaves {

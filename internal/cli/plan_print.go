@@ -54,7 +54,7 @@ func printPlan(o *output, plan *cliv1alpha1.TaintPlan) error {
 
 // summary is what a plan says before it names every pod: the answer, what is lost, and what could not be known.
 func summary(plan *cliv1alpha1.TaintPlan) []string {
-	lines := slices.Concat([]string{answer(plan)}, losses(plan), whereToLines(plan))
+	lines := slices.Concat([]string{answer(plan)}, silenceLines(plan), losses(plan), whereToLines(plan))
 	for _, note := range plan.Notes {
 		lines = append(lines, "Note: "+note)
 	}

@@ -16,7 +16,10 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // How much of a plan the page holds, so that a browser opens it.
@@ -35,7 +38,8 @@ var (
 	script string
 
 	parsed = template.Must(template.New("page").Funcs(template.FuncMap{
-		"minus": func(a, b int) int { return a - b },
+		"minus":   func(a, b int) int { return a - b },
+		"instant": func(at metav1.MicroTime) string { return at.UTC().Format(time.RFC3339) },
 	}).Parse(markup))
 )
 
@@ -105,7 +109,7 @@ func newView(page Page) view {
 	order := listed(plan)
 	v := view{
 		Page:   page,
-		Title:  strings.Join(plan.Taints, " "),
+		Title:  titleOf(plan),
 		Policy: policy(),
 		Made:   plan.At.UTC().Format(time.RFC3339),
 		Style:  template.CSS(style), Script: template.JS(script),
@@ -126,6 +130,14 @@ func newView(page Page) view {
 	}
 	v.Timeline = newTimeline(plan, places)
 	return v
+}
+
+// titleOf names a plan by its taints, or by what happens to its nodes.
+func titleOf(plan *cliv1alpha1.TaintPlan) string {
+	if plan.Silent {
+		return sentence.Counted(len(plan.Nodes), "silent node")
+	}
+	return strings.Join(plan.Taints, " ")
 }
 
 // policy is the Content-Security-Policy: the page's own style and script, and nothing else. The empty icon keeps browsers

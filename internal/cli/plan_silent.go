@@ -1,0 +1,152 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
+)
+
+// silence is --silent, with the flags of the controller that say what follows.
+type silence struct {
+	is    bool
+	flags nodehealth.Options
+	names []string // of these flags
+}
+
+func (s *silence) addFlags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&s.is, "silent", false, "Say what would happen if the nodes fell silent now. No taint is given then.")
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	s.flags.AddFlags(flags)
+	flags.VisitAll(func(flag *pflag.Flag) {
+		s.names = append(s.names, flag.Name)
+		flag.Usage = "With --silent, as the controller has it: " + flag.Usage + "."
+		cmd.Flags().AddFlag(flag)
+	})
+}
+
+// completion completes nodes, and taints unless --silent is given.
+func (s *silence) completion(source *source) completeFunc {
+	nodes, taints := completeNodes(source), completeTaints(source)
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		if s.is {
+			return nodes(cmd, args, word)
+		}
+		return taints(cmd, args, word)
+	}
+}
+
+// validate refuses flags that would change nothing.
+func (s *silence) validate(cmd *cobra.Command) error {
+	if s.is {
+		if cmd.Flags().Changed("overwrite") {
+			return usageError{errors.New("--overwrite is for taints that are given: leave it out with --silent")}
+		}
+		if err := s.flags.Validate(); err != nil {
+			return usageError{err}
+		}
+		return nil
+	}
+	for _, name := range s.names {
+		if cmd.Flags().Changed(name) {
+			return usageError{fmt.Errorf("--%s is for nodes that fall silent: give --silent, or leave it out", name)}
+		}
+	}
+	return nil
+}
+
+// noTaints refuses taints beside --silent.
+func noTaints(specs []string) error {
+	if len(specs) == 0 {
+		return nil
+	}
+	return usageError{fmt.Errorf("--silent says which taints silent nodes get: leave out %s, or --silent", strings.Join(specs, " "))}
+}
+
+// silenceLines say when the nodes of a plan fall silent, when they are tainted NoExecute, and which are held back.
+func silenceLines(plan *cliv1alpha1.TaintPlan) []string {
+	if !plan.Silent {
+		return nil
+	}
+	silent := func(node cliv1alpha1.PlannedNode) *metav1.MicroTime { return node.SilentAt }
+	tainted := func(node cliv1alpha1.PlannedNode) *metav1.MicroTime { return node.TaintedAt }
+	var falls, turns, held lines
+	for _, node := range sortedBy(silent, plan.Nodes) {
+		if node.SilentAt == nil {
+			falls.add("Unknown already", node.Name)
+		} else {
+			falls.add("Silent "+in(plan, node.SilentAt), node.Name)
+		}
+		if node.Held != "" {
+			held.add("Held back, as "+node.Held, node.Name)
+		}
+	}
+	for _, node := range sortedBy(tainted, plan.Nodes) {
+		if node.TaintedAt != nil {
+			turns.add("Tainted NoExecute, zone "+cmp.Or(node.Zone, "(none)"), node.Name+" "+in(plan, node.TaintedAt))
+		}
+	}
+	return slices.Concat(falls, turns, held).all()
+}
+
+func sortedBy(instant func(cliv1alpha1.PlannedNode) *metav1.MicroTime, nodes []cliv1alpha1.PlannedNode) []cliv1alpha1.PlannedNode {
+	return slices.SortedStableFunc(slices.Values(nodes), func(a, b cliv1alpha1.PlannedNode) int {
+		return compareInstants(instant(a), instant(b))
+	})
+}
+
+// compareInstants orders instants; none is first.
+func compareInstants(a, b *metav1.MicroTime) int {
+	switch {
+	case a == nil && b == nil:
+		return 0
+	case a == nil:
+		return -1
+	case b == nil:
+		return 1
+	}
+	return a.Compare(b.Time)
+}
+
+// in says how long it is to an instant of a plan.
+func in(plan *cliv1alpha1.TaintPlan, at *metav1.MicroTime) string {
+	if text := relative(plan.At.Time, at.Time); text != "now" {
+		return "in " + text
+	}
+	return "now"
+}
+
+// line is names, or what there is to say of each, of nodes that have something in common.
+type line struct {
+	what  string
+	names []string
+}
+
+type lines []line
+
+func (l *lines) add(what, name string) {
+	i := slices.IndexFunc(*l, func(known line) bool { return known.what == what })
+	if i < 0 {
+		*l, i = append(*l, line{what: what}), len(*l)
+	}
+	(*l)[i].names = append((*l)[i].names, name)
+}
+
+func (l lines) all() []string {
+	var all []string
+	for _, line := range l {
+		all = append(all, fmt.Sprintf("%s: %s.", line.what, enumerate(line.names)))
+	}
+	return all
+}
