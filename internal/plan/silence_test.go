@@ -99,7 +99,7 @@ func TestAPlanOfSilentNodesSaysWhenEachIsTaintedOrWhyNot(t *testing.T) {
 	}
 	for i, want := range []*metav1.MicroTime{after(50 * time.Second), after(time.Minute), after(50 * time.Second)} {
 		node := made.Nodes[i]
-		if !node.SilentAt.Equal(after(50 * time.Second)) || node.TaintedAt == nil || node.TaintedAt.Sub(want.Time).Abs() > 10*time.Millisecond || node.Held != "" {
+		if !node.SilentAt.Equal(after(50*time.Second)) || node.TaintedAt == nil || node.TaintedAt.Sub(want.Time).Abs() > 10*time.Millisecond || node.Held != "" {
 			t.Errorf("node %s is silent at %v, tainted at %v and held back by %q; want it to be tainted at %v", node.Name, node.SilentAt, node.TaintedAt, node.Held, want)
 		}
 		if got, last := strings.Join(node.After, ","), node.Steps[len(node.Steps)-1].Taints; got != strings.Join(last, ",") || len(last) != 2 {
