@@ -55,8 +55,14 @@ func (s *stage) playSilence(ctx context.Context) (report, error) {
 	s.say("")
 	s.say("%s$ kubectl label node %s %s", indent, strings.Join(names, " "), localcluster.SilenceLabel)
 	s.say("%s$ kubectl label node %s %s   # when the pods of the first node have left", indent, strings.Join(names, " "), localcluster.ResumeLabel)
+	made, err := s.foresee(ctx, names...)
+	if err != nil {
+		return report{}, err
+	}
+	s.sayForeseen(made)
 	s.say("")
 	v := newVigil(names, time.Now())
+	v.plan = made
 	if err := s.cluster.SilenceNodes(ctx, names...); err != nil {
 		return report{}, err
 	}
@@ -109,5 +115,6 @@ func (s *stage) endVigil(v *vigil, seen []sighting, now time.Time) report {
 	s.finish(tableSince(v.rows(seen), v.began, now, afterAct))
 	result := summarise(v.rows(seen), countElsewhere(seen, v.names(), v.began), now)
 	result.problems = append(result.problems, v.problems()...)
+	result.problems = append(result.problems, v.unforeseen(v.plan, seen)...)
 	return result
 }

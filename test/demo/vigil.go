@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/kubernetes"
 
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -43,6 +44,8 @@ type vigil struct {
 	seen        int // changes of nodes
 	nodes       []*watched
 	strangers   []string // nodes of other zones that had a taint
+
+	plan *cliv1alpha1.TaintPlan // what was foreseen
 }
 
 func newVigil(names []string, began time.Time) *vigil {
