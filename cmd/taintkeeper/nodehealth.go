@@ -9,12 +9,12 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
 // nodeHealthOptions are those of node-health.
 type nodeHealthOptions struct {
-	nodehealth.Options
+	readiness.Options
 
 	monitorPeriod time.Duration
 }

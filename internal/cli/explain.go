@@ -16,6 +16,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/taintkeeper/taintkeeper/internal/plan"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // explainOptions are those of kubectl taintkeeper explain.
@@ -166,7 +167,7 @@ func podOf(cluster *plan.Cluster, namespace, name string) (*corev1.Pod, error) {
 	for _, pod := range found {
 		namespaces = append(namespaces, pod.Namespace)
 	}
-	return nil, fmt.Errorf("there is a pod %q in each of the namespaces %s: choose one with -n", name, enumerate(namespaces))
+	return nil, fmt.Errorf("there is a pod %q in each of the namespaces %s: choose one with -n", name, sentence.Enumerate(namespaces))
 }
 
 func unknownPod(namespace, name string, names []string) error {

@@ -37,9 +37,9 @@ func newPlan(env Env, config *genericclioptions.ConfigFlags) *cobra.Command {
 		Long: `Say what taints would do, without setting them: which pods leave, when and why, what that means for their
 workloads and PodDisruptionBudgets, and which nodes are emptied.
 
-With --silent it says what would happen if the nodes fell silent now: when Taintkeeper's node-health finds them
-unreachable, in whose turn their zones have them tainted NoExecute or why not, and then which pods leave. The flags with the
-controller's names are to be given as the controller has them.
+With --silent it says what would happen if the nodes fell silent now: when node health finds that they are, when each is
+tainted NoExecute at the rate of its zone, or why it is not, and which pods leave then. Flags that the controller has too
+are to be given as the controller has them.
 
 With --where-to it also says which nodes would take the pods that leave. It asks the filters and scores of the scheduler
 itself, and places one pod after the other. Scores decide between nodes that fit, and the scheduler draws lots where they
@@ -146,7 +146,9 @@ func (o *planOptions) make(ctx context.Context) (*cliv1alpha1.TaintPlan, error) 
 func (o *planOptions) planOf(cluster *plan.Cluster, nodes []*corev1.Node) (*cliv1alpha1.TaintPlan, error) {
 	now := o.source.env.Clock.Now()
 	if o.silence.is {
-		return plan.MakeSilent(cluster, plan.Silence{Nodes: nodes, At: now, Grace: o.silence.flags.Grace(), Policy: o.silence.flags.Policy()}), nil
+		return plan.MakeSilent(cluster, plan.Silence{
+			Nodes: nodes, At: now, Grace: o.silence.flags.Grace(), Policy: o.silence.flags.Policy(),
+		}), nil
 	}
 	policy := taints.KeepExisting
 	if o.overwrite {

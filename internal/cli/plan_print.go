@@ -99,7 +99,7 @@ func losses(plan *cliv1alpha1.TaintPlan) []string {
 		}
 	}
 	if len(emptied) > 0 {
-		lines = append(lines, fmt.Sprintf("%s emptied: %s.", sentence.Counted(len(emptied), "node"), enumerate(emptied)))
+		lines = append(lines, fmt.Sprintf("%s emptied: %s.", sentence.Counted(len(emptied), "node"), sentence.Enumerate(emptied)))
 	}
 	return lines
 }
@@ -170,12 +170,3 @@ func relative(from, to time.Time) string {
 }
 
 func absolute(at time.Time) string { return at.UTC().Format(time.RFC3339) }
-
-// enumerate names some, and counts the rest.
-func enumerate(names []string) string {
-	const most = 10
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
-}

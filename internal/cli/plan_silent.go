@@ -9,24 +9,28 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // silence is --silent, with the flags of the controller that say what follows.
 type silence struct {
 	is    bool
-	flags nodehealth.Options
+	flags readiness.Options
 	names []string // of these flags
 }
 
 func (s *silence) addFlags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&s.is, "silent", false, "Say what would happen if the nodes fell silent now. No taint is given then.")
+	cmd.Flags().BoolVar(&s.is, "silent", false,
+		"Say what would happen if the nodes fell silent now. No taint is given then.")
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.flags.AddFlags(flags)
 	flags.VisitAll(func(flag *pflag.Flag) {
@@ -71,7 +75,8 @@ func noTaints(specs []string) error {
 	if len(specs) == 0 {
 		return nil
 	}
-	return usageError{fmt.Errorf("--silent says which taints silent nodes get: leave out %s, or --silent", strings.Join(specs, " "))}
+	return usageError{fmt.Errorf("--silent says which taints silent nodes get: leave out %s, or --silent",
+		strings.Join(specs, " "))}
 }
 
 // silenceLines say when the nodes of a plan fall silent, when they are tainted NoExecute, and which are held back.
@@ -82,7 +87,7 @@ func silenceLines(plan *cliv1alpha1.TaintPlan) []string {
 	silent := func(node cliv1alpha1.PlannedNode) *metav1.MicroTime { return node.SilentAt }
 	tainted := func(node cliv1alpha1.PlannedNode) *metav1.MicroTime { return node.TaintedAt }
 	var falls, turns, held lines
-	for _, node := range sortedBy(silent, plan.Nodes) {
+	for _, node := range byInstant(plan.Nodes, silent) {
 		if node.SilentAt == nil {
 			falls.add("Unknown already", node.Name)
 		} else {
@@ -92,7 +97,7 @@ func silenceLines(plan *cliv1alpha1.TaintPlan) []string {
 			held.add("Held back, as "+node.Held, node.Name)
 		}
 	}
-	for _, node := range sortedBy(tainted, plan.Nodes) {
+	for _, node := range byInstant(plan.Nodes, tainted) {
 		if node.TaintedAt != nil {
 			turns.add("Tainted NoExecute, zone "+cmp.Or(node.Zone, "(none)"), node.Name+" "+in(plan, node.TaintedAt))
 		}
@@ -100,23 +105,14 @@ func silenceLines(plan *cliv1alpha1.TaintPlan) []string {
 	return slices.Concat(falls, turns, held).all()
 }
 
-func sortedBy(instant func(cliv1alpha1.PlannedNode) *metav1.MicroTime, nodes []cliv1alpha1.PlannedNode) []cliv1alpha1.PlannedNode {
+// byInstant orders nodes by an instant. Those that have none come first.
+func byInstant(
+	nodes []cliv1alpha1.PlannedNode, of func(cliv1alpha1.PlannedNode) *metav1.MicroTime,
+) []cliv1alpha1.PlannedNode {
+	at := func(node cliv1alpha1.PlannedNode) time.Time { return ptr.Deref(of(node), metav1.MicroTime{}).Time }
 	return slices.SortedStableFunc(slices.Values(nodes), func(a, b cliv1alpha1.PlannedNode) int {
-		return compareInstants(instant(a), instant(b))
+		return at(a).Compare(at(b))
 	})
-}
-
-// compareInstants orders instants; none is first.
-func compareInstants(a, b *metav1.MicroTime) int {
-	switch {
-	case a == nil && b == nil:
-		return 0
-	case a == nil:
-		return -1
-	case b == nil:
-		return 1
-	}
-	return a.Compare(b.Time)
 }
 
 // in says how long it is to an instant of a plan.
@@ -146,7 +142,7 @@ func (l *lines) add(what, name string) {
 func (l lines) all() []string {
 	var all []string
 	for _, line := range l {
-		all = append(all, fmt.Sprintf("%s: %s.", line.what, enumerate(line.names)))
+		all = append(all, fmt.Sprintf("%s: %s.", line.what, sentence.Enumerate(line.names)))
 	}
 	return all
 }

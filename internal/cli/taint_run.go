@@ -123,7 +123,7 @@ func (t *tainting) confirm(ctx context.Context, nodes []*corev1.Node) error {
 	if t.yes || t.dry() {
 		return nil
 	}
-	t.tell("%s on %s: %s", t.edit, sentence.Counted(len(nodes), "node"), enumerate(namesOf(nodes)))
+	t.tell("%s on %s: %s", t.edit, sentence.Counted(len(nodes), "node"), sentence.Enumerate(namesOf(nodes)))
 	fmt.Fprint(t.env.ErrOut, "Go on? [y/N] ")
 	if t.answers == nil {
 		t.answers = bufio.NewReader(t.env.In)

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -39,7 +40,7 @@ func (t *tainting) stayUntil(ctx context.Context, done []changed, end time.Time)
 }
 
 func (t *tainting) interrupted(left []changed) error {
-	return fmt.Errorf("interrupted: %s stays on %s: take it off with: %s", t.edit, enumerate(nodesOf(left)), t.undo(left))
+	return fmt.Errorf("interrupted: %s stays on %s: take it off with: %s", t.edit, sentence.Enumerate(nodesOf(left)), t.undo(left))
 }
 
 func nodesOf(done []changed) []string {

@@ -71,7 +71,7 @@ func whereToLines(plan *cliv1alpha1.TaintPlan) []string {
 	lines := []string{fmt.Sprintf("Where the pods that leave would go: %s.", strings.Join(parts, ", "))}
 	remarks := remarksOf(plan)
 	for _, remark := range remarks[:min(len(remarks), mostWarned)] {
-		lines = append(lines, fmt.Sprintf("%s: %s", enumerate(remark.pods), remark.message))
+		lines = append(lines, fmt.Sprintf("%s: %s", sentence.Enumerate(remark.pods), remark.message))
 	}
 	if more := len(remarks) - mostWarned; more > 0 {
 		lines = append(lines, fmt.Sprintf("%s more: -o json and -o yaml list them.", sentence.Counted(more, "warning")))

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
@@ -44,7 +45,7 @@ func (w *world) renewalsRefused() {
 func (w *world) wantUnknown(names ...string) {
 	w.t.Helper()
 	for _, name := range names {
-		if c := condition(w.node(name), corev1.NodeReady); c == nil || c.Status != corev1.ConditionUnknown {
+		if c := readiness.Condition(w.node(name), corev1.NodeReady); c == nil || c.Status != corev1.ConditionUnknown {
 			w.t.Errorf("after %s node %s is not called silent", time.Since(w.start), name)
 		}
 	}
@@ -379,7 +380,7 @@ func TestANodeOfWhichNothingWasHeardHasNoMoreTimeAfterARestart(t *testing.T) {
 		w.until(15 * time.Second)
 		w.run()
 		w.until(defaultGrace.Startup + 2*renewEach)
-		if c := condition(w.node("mute"), corev1.NodeReady); c == nil || c.Status != corev1.ConditionUnknown {
+		if c := readiness.Condition(w.node("mute"), corev1.NodeReady); c == nil || c.Status != corev1.ConditionUnknown {
 			w.t.Errorf("the condition Ready is %v, want Unknown", c)
 		}
 	})

@@ -4,12 +4,11 @@
 package nodehealth
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
 // eventSource is upstream's, letter for letter.
@@ -52,7 +51,7 @@ func (e *events) podNotReady(pod *podcache.Pod) {
 }
 
 // held says why a node that is not ready has no NoExecute taint.
-func (e *events) held(node *corev1.Node, key string, held Held) {
+func (e *events) held(node *corev1.Node, key string, held readiness.Held) {
 	e.Eventf(nodeReference(node), corev1.EventTypeWarning, "NoExecuteTaintHeld", "Taint %s:NoExecute is held back: %s%s", key, held, e.suffix)
 }
 
@@ -64,17 +63,6 @@ func (e *events) deafness(why error) {
 		return
 	}
 	e.Eventf(lease, corev1.EventTypeWarning, "SilenceUnknown", "%v%s", why, e.suffix)
-}
-
-// String says it in a sentence.
-func (h Held) String() string {
-	switch {
-	case h.AllZones:
-		return fmt.Sprintf("every zone is fully disrupted (zone %s: %d of %d nodes not ready), so the control plane is the likelier culprit and no node is tainted", h.Zone, h.NotReady, h.Size)
-	case h.Rate == 0:
-		return fmt.Sprintf("zone %s has the state %s (%d of %d nodes not ready), and none of its nodes is tainted", h.Zone, h.State, h.NotReady, h.Size)
-	}
-	return fmt.Sprintf("zone %s has the state %s (%d of %d nodes not ready), and one node of it is tainted every %g s", h.Zone, h.State, h.NotReady, h.Size, 1/h.Rate)
 }
 
 func nodeReference(node *corev1.Node) *corev1.ObjectReference {

@@ -13,6 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
 // scene is a cluster of which some nodes fall silent at fall.
@@ -78,7 +80,7 @@ var scenes = map[string]scene{
 	"a node that does not count for its zone is tainted all the same": {
 		build: func(w *world) []string {
 			w.addZone("a", 9)
-			w.addNode("x", "a", func(n *corev1.Node) { n.Labels[excludedFromDisruption] = "" })
+			w.addNode("x", "a", func(n *corev1.Node) { n.Labels[excludeDisruption] = "" })
 			return []string{"x"}
 		},
 		played: 2 * time.Minute, tainted: 1,
@@ -104,7 +106,7 @@ var scenes = map[string]scene{
 // notReadySince makes a node one that is tainted for not being ready since the world began.
 func notReadySince(node *corev1.Node) {
 	now := metav1.Now()
-	condition(node, corev1.NodeReady).Status = corev1.ConditionFalse
+	readiness.Condition(node, corev1.NodeReady).Status = corev1.ConditionFalse
 	for _, effect := range []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute} {
 		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: effect, TimeAdded: &now})
 	}
@@ -122,7 +124,7 @@ func TestWhatTheKeeperDoesToSilentNodesIsWhatTheForecastSaid(t *testing.T) {
 				w.run(func(c *Config) { c.Grace, c.Policy = config.Grace, config.Policy })
 				w.until(fall)
 				w.falls(fallen...)
-				courses := Forecast(w.allNodes(), fallen, config.Grace, config.Policy, time.Now())
+				courses := readiness.Forecast(w.allNodes(), fallen, config.Grace, config.Policy, time.Now())
 				w.until(fall + scene.played)
 				w.wantCourses(courses, scene)
 			})
@@ -142,7 +144,7 @@ func (w *world) allNodes() []*corev1.Node {
 }
 
 // wantCourses compares, zone by zone, what was forecast up to now with what is so. Who of a zone is first is a matter of luck.
-func (w *world) wantCourses(courses []Course, scene scene) {
+func (w *world) wantCourses(courses []readiness.Course, scene scene) {
 	w.t.Helper()
 	said, done := instants{}, instants{}
 	held := 0
@@ -169,7 +171,7 @@ func (w *world) wantCourses(courses []Course, scene scene) {
 }
 
 // wantHeld wants the reason of a forecast to be what the Keeper tells of the node in an event.
-func (w *world) wantHeld(course Course) {
+func (w *world) wantHeld(course readiness.Course) {
 	w.t.Helper()
 	if len(w.did("event "+course.Node+" NoExecuteTaintHeld")) == 0 {
 		w.t.Errorf("nothing was told of node %s, which by the forecast is held back", course.Node)
@@ -192,7 +194,7 @@ func (i instants) ofNode(node *corev1.Node) {
 	i.taints(zone, node.Spec.Taints)
 }
 
-func (i instants) ofCourse(course Course, zone string) {
+func (i instants) ofCourse(course readiness.Course, zone string) {
 	for _, c := range course.Conditions {
 		i.add(zone, string(c.Type), c.LastTransitionTime.Time)
 	}
@@ -247,33 +249,4 @@ func (w *world) since(all []time.Time) []string {
 		texts = append(texts, fmt.Sprint(at.Sub(w.start)))
 	}
 	return texts
-}
-
-func TestAForecastTakesNodesThatFallAtOneInstantByName(t *testing.T) {
-	var nodes []*corev1.Node
-	for _, name := range []string{"c", "a", "b", "d", "e"} {
-		nodes = append(nodes, called(name, 0))
-	}
-	for i, course := range Forecast(nodes, []string{"b", "a"}, defaultGrace, policy, noon)[:2] {
-		if want := noon.Add(DefaultMonitorGrace); !course.SilentAt.Equal(want) {
-			t.Errorf("node %s is silent at %s, want %s", course.Node, course.SilentAt, want)
-		}
-		first := course.Steps[0]
-		if !first.At.Equal(course.SilentAt) || len(first.Taints) != 2-i {
-			t.Errorf("at %s node %s has the taints %v, want NoSchedule at once, and NoExecute if it is first", first.At, course.Node, first.Taints)
-		}
-	}
-}
-
-func TestAForecastOfNobodyChangesNothing(t *testing.T) {
-	node := called("a", 0)
-	before := node.DeepCopy()
-	courses := Forecast([]*corev1.Node{node}, nil, defaultGrace, policy, noon)
-	if len(courses) != 1 || len(courses[0].Steps) != 0 || courses[0].Held != nil || !courses[0].SilentAt.IsZero() {
-		t.Errorf("the courses are %+v, want that of node a, on which nothing happens", courses)
-	}
-	Forecast([]*corev1.Node{node}, []string{"a", "unknown"}, defaultGrace, policy, noon)
-	if node.ResourceVersion != before.ResourceVersion || len(node.Spec.Taints) > 0 || !isReady(node) {
-		t.Errorf("the node was changed: %+v", node)
-	}
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
@@ -262,7 +263,7 @@ func TestADryRunForgetsNodesThatWent(t *testing.T) {
 		k, err := New(Config{Client: w.client, Grace: defaultGrace, DryRun: true})
 		w.must(nil, err)
 		w.stop = bubble.Run(t, "the Keeper", k.Run)
-		w.comeAndGo(20, func(n *corev1.Node) { condition(n, corev1.NodeReady).Status = corev1.ConditionUnknown })
+		w.comeAndGo(20, func(n *corev1.Node) { readiness.Condition(n, corev1.NodeReady).Status = corev1.ConditionUnknown })
 		if got := len(k.looks.early) + len(k.markings.early); got != 0 {
 			t.Errorf("%d nodes that are gone are remembered", got)
 		}
@@ -325,7 +326,7 @@ func TestANodeThatNeverPostsIsCalledSilentThoughAnotherFlaps(t *testing.T) {
 			w.report("a-0", corev1.NodeReady, corev1.ConditionTrue)
 			w.until(time.Since(w.start) + 20*time.Second)
 		}
-		if condition(w.node("new"), corev1.NodeReady) == nil {
+		if readiness.Condition(w.node("new"), corev1.NodeReady) == nil {
 			t.Errorf("after %s a node that never posted its status is not called silent", time.Since(w.start))
 		}
 	})
@@ -473,7 +474,7 @@ func TestAConflictMeansALiveReadThatMayBeASignOfLife(t *testing.T) {
 		w.until(90 * time.Second)
 		w.late.Release()
 		w.sleep(time.Second)
-		if c := condition(w.node("a-0"), corev1.NodeReady); c.Status != corev1.ConditionTrue {
+		if c := readiness.Condition(w.node("a-0"), corev1.NodeReady); c.Status != corev1.ConditionTrue {
 			t.Errorf("Ready is %s", c.Status)
 		}
 		w.wantTaints("a-0")

@@ -17,6 +17,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
 // marker sets the condition Ready of the pods of a silent node to False, so that no Service sends them
@@ -124,7 +125,7 @@ func (m *marker) silent(name string) bool {
 	if !ok {
 		return false
 	}
-	ready := condition(node.Node, corev1.NodeReady)
+	ready := readiness.Condition(node.Node, corev1.NodeReady)
 	return ready != nil && ready.Status == corev1.ConditionUnknown
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
 // metrics holds what is counted as it happens; zoneCollector has what is asked for at scrape time.
@@ -32,7 +34,7 @@ func newMetrics() *metrics {
 	}
 }
 
-func (m *metrics) register(registry prometheus.Registerer, zones *zones, silence *silence) error {
+func (m *metrics) register(registry prometheus.Registerer, zones *readiness.Zones, silence *silence) error {
 	for _, collector := range []prometheus.Collector{m.updateNode, m.retries, zoneCollector{zones}, echoCollector{silence}} {
 		if err := registry.Register(collector); err != nil {
 			return err
@@ -43,7 +45,7 @@ func (m *metrics) register(registry prometheus.Registerer, zones *zones, silence
 
 // zoneCollector says how zones are when it is asked. The label zone of upstream's metrics has upstream's
 // values; ours have the state beside it.
-type zoneCollector struct{ zones *zones }
+type zoneCollector struct{ zones *readiness.Zones }
 
 var (
 	zoneHealthDesc = prometheus.NewDesc("node_collector_zone_health",
@@ -71,34 +73,32 @@ func (c zoneCollector) Describe(descs chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c zoneCollector) Collect(metrics chan<- prometheus.Metric) {
-	c.zones.mu.Lock()
-	defer c.zones.mu.Unlock()
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
-	for key, at := range c.zones.zones {
-		gauge(zoneHealthDesc, at.health(), key)
-		gauge(zoneSizeDesc, float64(at.size), key)
-		gauge(zoneNotReadyDesc, float64(at.notReady), key)
-		metrics <- prometheus.MustNewConstMetric(zoneTaintedDesc, prometheus.CounterValue, float64(at.tainted), key)
-		for _, state := range []State{Normal, PartialDisruption, FullDisruption} {
+	for _, at := range c.zones.All() {
+		gauge(zoneHealthDesc, health(at), at.Key)
+		gauge(zoneSizeDesc, float64(at.Size), at.Key)
+		gauge(zoneNotReadyDesc, float64(at.NotReady), at.Key)
+		metrics <- prometheus.MustNewConstMetric(zoneTaintedDesc, prometheus.CounterValue, float64(at.Tainted), at.Key)
+		for _, state := range []readiness.State{readiness.Normal, readiness.PartialDisruption, readiness.FullDisruption} {
 			value := 0.0
-			if state == at.state {
+			if state == at.State {
 				value = 1
 			}
-			gauge(zoneStateDesc, value, ZoneName(key), string(state))
+			gauge(zoneStateDesc, value, at.Name, string(state))
 		}
-		gauge(zoneRateDesc, float64(at.rate), ZoneName(key))
-		gauge(zoneHeldDesc, float64(len(at.line)), ZoneName(key))
+		gauge(zoneRateDesc, float64(at.Rate), at.Name)
+		gauge(zoneHeldDesc, float64(at.Held), at.Name)
 	}
 }
 
 // health is the percentage of nodes that are ready; a zone without nodes is healthy.
-func (at *zone) health() float64 {
-	if at.size == 0 {
+func health(at readiness.Status) float64 {
+	if at.Size == 0 {
 		return 100
 	}
-	return 100 * float64(at.size-at.notReady) / float64(at.size)
+	return 100 * float64(at.Size-at.NotReady) / float64(at.Size)
 }
 
 // echoCollector says how long ago the latest echo of our own renewals was begun.

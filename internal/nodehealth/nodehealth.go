@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -20,17 +21,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/internal/stage"
-)
-
-// The defaults of kube-controller-manager's flags (pkg/controller/nodelifecycle/config, cmd/kube-controller-manager).
-const (
-	DefaultMonitorGrace   = 50 * time.Second
-	DefaultStartupGrace   = 60 * time.Second
-	DefaultRate           = 0.1
-	DefaultSecondaryRate  = 0.01
-	DefaultLargeZone      = 50
-	DefaultUnhealthyShare = 0.55
 )
 
 // concurrentNodes is how many nodes are changed at the same time, as upstream's workers.
@@ -58,9 +50,9 @@ type Config struct {
 	Nodes *nodecache.Cache
 	Pods  *podcache.Cache
 	// Grace is for how long nodes may be silent.
-	Grace Grace
+	Grace readiness.Grace
 	// Policy is how fast nodes are tainted.
-	Policy Policy
+	Policy readiness.Policy
 	// DryRun only says what would be done about nodes.
 	DryRun bool
 	// Limiter bounds the rate of calls; nil means no limit.
@@ -101,7 +93,7 @@ type Keeper struct {
 	echoes   *echoes
 	leases   *leases
 	nodes    *nodecache.Cache
-	zones    *zones
+	zones    *readiness.Zones
 	events   *events
 	looks    requests
 	markings requests
@@ -116,7 +108,7 @@ func New(config Config) (*Keeper, error) {
 	}
 	k := &Keeper{
 		config: config, nodes: config.Nodes, pods: config.Pods,
-		silence: newSilence(config.Grace, time.Now()), zones: newZones(config.Policy, config.Logger), events: newEvents(config.DryRun),
+		silence: newSilence(config.Grace, time.Now()), zones: readiness.NewZones(config.Policy, config.Logger), events: newEvents(config.DryRun),
 		echoes: newEchoes(config.EchoClient, config.Reconnect, config.DryRun),
 	}
 	k.leases = newLeases(k.silence, k.echoes, k.count)
@@ -162,7 +154,7 @@ func (k *Keeper) observe(change nodecache.Change) {
 	if change.After == nil {
 		gone := change.Before.Node
 		k.silence.forgetNode(gone.Name)
-		k.follow(k.zones.remove(gone.Name, now), now)
+		k.follow(k.zones.Remove(gone.Name, now), now)
 		k.looks.gone(gone.Name)
 		k.markings.gone(gone.Name)
 		if k.acts() {
@@ -172,7 +164,7 @@ func (k *Keeper) observe(change nodecache.Change) {
 	}
 	node := change.After.Node
 	k.silence.saw(node, now)
-	k.follow(k.zones.put(node, k.silence.of(node.Name), now), now)
+	k.follow(k.zones.Put(node, k.silence.of(node.Name), now), now)
 	if change.Before == nil || concerns(change.Before.Node, node) {
 		k.looks.add(node.Name)
 	}
@@ -187,24 +179,25 @@ func (k *Keeper) acts() bool { return k.looks.started() && !k.config.DryRun }
 // count finds all silent nodes after an echo, and tells the zones.
 func (k *Keeper) count() {
 	now := time.Now()
-	k.follow(k.zones.count(k.silence.all(), now), now)
+	k.follow(k.zones.Count(k.silence.all(), now), now)
 	k.looks.add(k.echo.take()...)
 }
 
 // lead begins to act: every node is counted before the first is looked at.
 func (k *Keeper) lead(now time.Time) {
 	k.silence.lead()
-	all := k.nodes.All()
-	k.follow(k.zones.begin(all, k.silence.all(), now), now)
-	for _, node := range all {
-		k.looks.add(node.Name)
+	var all []*corev1.Node
+	for _, known := range k.nodes.All() {
+		all = append(all, known.Node)
+		k.looks.add(known.Name)
 	}
+	k.follow(k.zones.Begin(all, k.silence.all(), now), now)
 }
 
 // follow does what follows from a change of zones.
-func (k *Keeper) follow(told news, now time.Time) {
-	k.looks.add(told.wake...)
-	if told.recovered {
+func (k *Keeper) follow(told readiness.News, now time.Time) {
+	k.looks.add(told.Wake...)
+	if told.Recovered {
 		k.silence.forgive(now)
 		k.count()
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
@@ -37,8 +38,10 @@ func TestASilentNodeIsTaintedWhenItsGracePeriodIsOver(t *testing.T) {
 		w.wantTaints("a-0")
 		w.until(81 * time.Second)
 		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
-		for _, kind := range kubeletConditions {
-			c := condition(w.node("a-0"), kind)
+		for _, kind := range []corev1.NodeConditionType{
+			corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
+		} {
+			c := readiness.Condition(w.node("a-0"), kind)
 			if c.Status != corev1.ConditionUnknown || c.Reason != "NodeStatusUnknown" || c.Message != "Kubelet stopped posting node status." {
 				t.Errorf("condition %s is %s, %s, %q", kind, c.Status, c.Reason, c.Message)
 			}
@@ -81,7 +84,7 @@ func TestANodeThatNeverPostsItsStatusHasTheStartUpGracePeriod(t *testing.T) {
 		w.wantTaints("new")
 		w.until(68 * time.Second)
 		w.wantTaints("new", unreachableNoExecute, unreachableNoSchedule)
-		if ready := condition(w.node("new"), corev1.NodeReady); ready.Reason != "NodeStatusNeverUpdated" || ready.Message != "Kubelet never posted node status." {
+		if ready := readiness.Condition(w.node("new"), corev1.NodeReady); ready.Reason != "NodeStatusNeverUpdated" || ready.Message != "Kubelet never posted node status." {
 			t.Errorf("Ready is %+v", ready)
 		}
 		if events := w.did("event new RegisteredNode Node new event: Registered Node new in Controller"); len(events) != 1 {
@@ -320,11 +323,11 @@ func TestWhenTheLastFullDisruptionEndsEveryNodeHasItsGracePeriodAnew(t *testing.
 		w.until(70 * time.Second)
 		w.resumes("a-0")
 		w.until(70*time.Second + defaultGrace.Monitor - time.Second)
-		if got := condition(w.node("a-2"), corev1.NodeReady).Status; got != corev1.ConditionFalse {
+		if got := readiness.Condition(w.node("a-2"), corev1.NodeReady).Status; got != corev1.ConditionFalse {
 			t.Errorf("Ready is %s, want what its kubelet posted", got)
 		}
 		w.until(silentBy(70 * time.Second))
-		if got := condition(w.node("a-2"), corev1.NodeReady).Status; got != corev1.ConditionUnknown {
+		if got := readiness.Condition(w.node("a-2"), corev1.NodeReady).Status; got != corev1.ConditionUnknown {
 			t.Errorf("Ready is %s, want Unknown", got)
 		}
 	})

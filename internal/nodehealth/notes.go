@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
 // notes remembers what was said of each node, so that it is said once. Safe for concurrent use.
@@ -23,7 +25,7 @@ type notes struct {
 
 // wait is why a node is held back, and since when.
 type wait struct {
-	held  Held
+	held  readiness.Held
 	since time.Time
 	told  bool
 }
@@ -59,7 +61,7 @@ func (n *notes) wrote(node *corev1.Node) {
 
 // held notes that a node is held back. It reports whether that is to be said now, and otherwise in what time it may
 // have to be; zero: it was said. The counts alone are no news.
-func (n *notes) held(name string, held Held, now time.Time) (tell bool, in time.Duration) {
+func (n *notes) held(name string, held readiness.Held, now time.Time) (tell bool, in time.Duration) {
 	held.Size, held.NotReady = 0, 0
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
 // What a history allows the Keeper.
@@ -20,7 +21,7 @@ const (
 	// and the Keeper to change a node, every 30 s at the least.
 	seesAgain = time.Minute
 	// noticesWithin is twice the longer grace period: gaps between echoes count for little.
-	noticesWithin = 2 * DefaultStartupGrace
+	noticesWithin = 2 * readiness.DefaultStartupGrace
 	// untaintsWithin is the longest pause between tries to write.
 	untaintsWithin = apicall.LastBackoff + 5*time.Second
 	// aTurn is how long a turn of a zone lasts at DefaultRate, used or not.
@@ -51,9 +52,9 @@ func (h *history) look() {
 }
 
 func (w *witness) remembers(node *corev1.Node) {
-	w.posted = condition(node, corev1.NodeReady) != nil
+	w.posted = readiness.Condition(node, corev1.NodeReady) != nil
 	w.silent = calledSilent(node)
-	w.executed = slices.ContainsFunc(node.Spec.Taints, ownsNoExecute)
+	w.executed = len(executing(node)) > 0
 }
 
 func (h *history) violated(format string, args ...any) {
@@ -70,9 +71,9 @@ func (h *history) nobodyTouchesAForeignTaint(node *corev1.Node) {
 // noNodeIsCalledSilentBeforeItsGracePeriodIsOver knows when each kubelet gave its last sign of life, whatever the
 // Keeper could see of it. This is the promise without any leniency.
 func (h *history) noNodeIsCalledSilentBeforeItsGracePeriodIsOver(node *corev1.Node) {
-	known, grace := h.known[node.Name], DefaultStartupGrace
+	known, grace := h.known[node.Name], readiness.DefaultStartupGrace
 	if known.posted {
-		grace = DefaultMonitorGrace
+		grace = readiness.DefaultMonitorGrace
 	}
 	if silence := time.Since(known.lastSign); calledSilent(node) && !known.silent && silence < grace {
 		h.violated("node %s is called silent %s after its last sign of life", node.Name, silence)
@@ -89,7 +90,7 @@ func (h *history) nobodyWhoLivesIsCalledSilent(node *corev1.Node) {
 // calledSilent reports whether a node's condition or its taints say that it is silent: either can be there alone
 // while the other is refused.
 func calledSilent(node *corev1.Node) bool {
-	ready := condition(node, corev1.NodeReady)
+	ready := readiness.Condition(node, corev1.NodeReady)
 	return ready != nil && ready.Status == corev1.ConditionUnknown ||
 		slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnreachable })
 }
@@ -105,7 +106,7 @@ func (h *history) aSilentNodeIsCalledSo(node *corev1.Node) {
 // written. What a kubelet said before it fell silent, and could not be written over, does not count.
 func (h *history) aReadyNodeLosesItsTaints(node *corev1.Node) {
 	known := h.known[node.Name]
-	if !isReady(node) || h.silent[node.Name] || h.refusal.Load() != nil {
+	if !readiness.IsReady(node) || h.silent[node.Name] || h.refusal.Load() != nil {
 		known.ready = 0
 		return
 	}
@@ -123,7 +124,7 @@ func forReadiness(t corev1.Taint) bool {
 // more: a turn that could not be used because writes were refused can be used shortly before the next one, and
 // a restart cannot know of a turn whose taint is gone.
 func (h *history) zonesTaintAtTheirRate(node *corev1.Node) {
-	at := taintedAt(node)
+	at := latestTurn(node)
 	if at.IsZero() || h.known[node.Name].executed {
 		return
 	}
@@ -131,7 +132,7 @@ func (h *history) zonesTaintAtTheirRate(node *corev1.Node) {
 	h.turns[zone] = append(h.turns[zone], at)
 	turns := h.turns[zone]
 	for i, from := range turns {
-		most := 1 + int((at.Sub(from)+time.Second).Seconds()*DefaultRate)
+		most := 1 + int((at.Sub(from)+time.Second).Seconds()*readiness.DefaultRate)
 		if h.refused.Add(aTurn).After(from) {
 			most++
 		}
@@ -147,12 +148,23 @@ func (h *history) zonesTaintAtTheirRate(node *corev1.Node) {
 	}
 }
 
+// latestTurn returns when a node got the NoExecute taint for readiness that it has; zero if it has none.
+func latestTurn(node *corev1.Node) time.Time {
+	var latest time.Time
+	for _, taint := range executing(node) {
+		if taint.TimeAdded != nil && taint.TimeAdded.After(latest) {
+			latest = taint.TimeAdded.Time
+		}
+	}
+	return latest
+}
+
 // forgetsTurns notes the zones in which no taint tells a Keeper that begins now of the latest turn.
 func (h *history) forgetsTurns() {
 	latest := map[string]time.Time{}
 	for _, name := range h.nodes {
 		node := h.node(name)
-		if zone, at := node.Labels[corev1.LabelTopologyZone], taintedAt(node); at.After(latest[zone]) {
+		if zone, at := node.Labels[corev1.LabelTopologyZone], latestTurn(node); at.After(latest[zone]) {
 			latest[zone] = at
 		}
 	}
@@ -203,8 +215,8 @@ func (h *history) forgives() {
 func (h *history) everyZoneMayBeDisrupted() bool {
 	return !slices.ContainsFunc(h.nodes, func(name string) bool {
 		node := h.node(name)
-		_, excluded := node.Labels[excludedFromDisruption]
-		return !excluded && isReady(node) && !h.silent[name]
+		_, excluded := node.Labels[excludeDisruption]
+		return !excluded && readiness.IsReady(node) && !h.silent[name]
 	})
 }
 

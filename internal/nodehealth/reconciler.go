@@ -19,6 +19,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/nodecache"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
 // NodeRequest asks for a look at one node.
@@ -29,7 +30,7 @@ type reconciler struct {
 	dryRun  bool
 	nodes   *nodecache.Cache
 	silence *silence
-	zones   *zones
+	zones   *readiness.Zones
 	api     api
 	events  *events
 	metrics *metrics
@@ -102,17 +103,17 @@ func (r *reconciler) look(ctx context.Context, node *corev1.Node) (time.Duration
 func (r *reconciler) settle(ctx context.Context, node *corev1.Node) (time.Duration, error) {
 	f := r.factsOf(node)
 	var failed error
-	if p := planFor(f); len(p.conditions) > 0 {
-		changed, err := r.setUnknown(ctx, node, p.conditions)
+	if conditions := f.Plan().Conditions; len(conditions) > 0 {
+		changed, err := r.setUnknown(ctx, node, conditions)
 		switch {
 		case err == nil:
-			f.node = changed
+			f.Node = changed
 		case apicall.Refused(err): // its taints can be right all the same
-			f.node, failed = with(node, p.conditions), err
+			f.Node, failed = readiness.WithConditions(node, conditions), err
 		case apierrors.IsConflict(err), errors.Is(err, errStale):
 			return 0, err
 		default: // all else can be right
-			f.silent, f.doubtful, failed = false, true, err
+			f.Standing, failed = readiness.Doubtful, err
 		}
 	}
 	wait, err := r.retaint(ctx, f)
@@ -122,14 +123,18 @@ func (r *reconciler) settle(ctx context.Context, node *corev1.Node) (time.Durati
 	return wait, err
 }
 
-func (r *reconciler) factsOf(node *corev1.Node) facts {
-	return facts{node: node, silent: r.isSilent(node), disrupted: r.zones.allDisrupted(), now: time.Now()}
+func (r *reconciler) factsOf(node *corev1.Node) readiness.Facts {
+	f := readiness.Facts{Node: node, Disrupted: r.zones.AllDisrupted(), Now: time.Now()}
+	if r.isSilent(node) {
+		f.Standing = readiness.Silent
+	}
+	return f
 }
 
 // isSilent reports whether a node is silent now, and was when all nodes were counted: nobody is called silent of whom
 // the zones do not know.
 func (r *reconciler) isSilent(node *corev1.Node) bool {
-	return r.zones.silent(node.Name) && r.silence.knows(node) && r.silence.of(node.Name) == silent
+	return r.zones.Silent(node.Name) && r.silence.knows(node) && r.silence.of(node.Name) == readiness.Silent
 }
 
 // setUnknown writes conditions of a silent node and returns it as it is then; in a dry run, as it would be.
@@ -139,7 +144,7 @@ func (r *reconciler) setUnknown(ctx context.Context, node *corev1.Node, conditio
 		if r.notes.silent(node) {
 			log.Info("Dry run: a node is silent, its grace period is over")
 		}
-		return with(node, conditions), nil
+		return readiness.WithConditions(node, conditions), nil
 	}
 	if err := r.api.turn(ctx); err != nil {
 		return nil, err
@@ -153,7 +158,7 @@ func (r *reconciler) setUnknown(ctx context.Context, node *corev1.Node, conditio
 	}
 	log.Info("A node is silent: its grace period is over")
 	r.notes.wrote(changed)
-	if isReady(node) {
+	if readiness.IsReady(node) {
 		r.events.notReady(node)
 	}
 	return changed, nil
@@ -161,77 +166,77 @@ func (r *reconciler) setUnknown(ctx context.Context, node *corev1.Node, conditio
 
 // retaint writes the taints and labels of a node, in one patch if the API server takes it, if they are not as they
 // should be.
-func (r *reconciler) retaint(ctx context.Context, f facts) (time.Duration, error) {
+func (r *reconciler) retaint(ctx context.Context, f readiness.Facts) (time.Duration, error) {
 	p, wait, stale := r.planInTurn(f)
-	if p.state == unreachable {
-		r.unready.add(f.node.Name)
+	if p.Key == corev1.TaintNodeUnreachable {
+		r.unready.add(f.Node.Name)
 	}
 	switch {
-	case !p.retaints && len(p.labels) == 0:
+	case !p.Retaints && len(p.Labels) == 0:
 		return wait, stale
 	case r.dryRun:
-		if r.notes.taints(f.node, p.taints) {
-			logf.FromContext(ctx).Info("Dry run: would taint", "node", f.node.Name, "taints", p.taints)
+		if r.notes.taints(f.Node, p.Taints) {
+			logf.FromContext(ctx).Info("Dry run: would taint", "node", f.Node.Name, "taints", p.Taints)
 		}
 		return wait, stale
 	}
-	err := cmp.Or(r.write(ctx, f.node, p), stale)
-	if !apicall.Refused(err) || !p.retaints || len(p.labels) == 0 {
+	err := cmp.Or(r.write(ctx, f.Node, p), stale)
+	if !apicall.Refused(err) || !p.Retaints || len(p.Labels) == 0 {
 		return wait, err
 	}
 	// Taints and labels have nothing to do with one another: one of them may be taken.
 	taints, labels := p, p
-	taints.labels = nil
-	labels.taints, labels.executes = f.node.Spec.Taints, false
-	if why := r.write(ctx, f.node, taints); !apicall.Refused(why) {
+	taints.Labels = nil
+	labels.Taints, labels.Executes = f.Node.Spec.Taints, false
+	if why := r.write(ctx, f.Node, taints); !apicall.Refused(why) {
 		return wait, errors.Join(err, why)
 	}
-	return wait, errors.Join(err, r.write(ctx, f.node, labels))
+	return wait, errors.Join(err, r.write(ctx, f.Node, labels))
 }
 
 // planInTurn plans a node's taints, and asks its zone for a turn if it needs one. It returns how long to wait for that,
 // and whether it was not asked because the turn would be lost: nobody can tell now whether the node is still silent.
-func (r *reconciler) planInTurn(f facts) (p plan, wait time.Duration, stale error) {
-	p = planFor(f)
-	name := f.node.Name
-	if !p.asks {
-		r.looks.add(r.zones.giveUp(name)...)
+func (r *reconciler) planInTurn(f readiness.Facts) (p readiness.Plan, wait time.Duration, stale error) {
+	p = f.Plan()
+	name := f.Node.Name
+	if !p.Asks {
+		r.looks.add(r.zones.GiveUp(name)...)
 		r.notes.released(name)
 		return p, 0, nil
 	}
-	if p.state == unreachable && !r.silence.freshAt(f.now) {
+	if p.Key == corev1.TaintNodeUnreachable && !r.silence.freshAt(f.Now) {
 		return p, 0, errStale
 	}
-	turn := r.zones.turn(name, f.now)
+	turn := r.zones.Turn(name, f.Now)
 	r.looks.add(turn.Next...)
 	if turn.Granted {
 		r.notes.released(name)
-		f.granted = true
-		return planFor(f), 0, nil
+		f.Granted = true
+		return f.Plan(), 0, nil
 	}
-	tell, in := r.notes.held(name, turn.Held, f.now)
+	tell, in := r.notes.held(name, turn.Held, f.Now)
 	if tell {
-		r.events.held(f.node, p.state.key(), turn.Held)
+		r.events.held(f.Node, p.Key, turn.Held)
 	}
 	return p, sooner(in, turn.Wait), nil
 }
 
-func (r *reconciler) write(ctx context.Context, node *corev1.Node, p plan) error {
+func (r *reconciler) write(ctx context.Context, node *corev1.Node, p readiness.Plan) error {
 	if err := r.api.turn(ctx); err != nil {
 		return err
 	}
-	if p.executes && p.state == unreachable && !r.silence.freshAt(time.Now()) {
+	if p.Executes && p.Key == corev1.TaintNodeUnreachable && !r.silence.freshAt(time.Now()) {
 		return errStale
 	}
-	changed, err := r.api.patchTaints(ctx, node, apicall.NodeEdit{Taints: p.taints, Labels: p.labels})
+	changed, err := r.api.patchTaints(ctx, node, apicall.NodeEdit{Taints: p.Taints, Labels: p.Labels})
 	if err != nil {
 		return fmt.Errorf("write the taints of node %s: %w", node.Name, err)
 	}
 	r.notes.wrote(changed)
-	if p.executes {
-		r.zones.used(node.Name)
+	if p.Executes {
+		r.zones.Used(node.Name)
 	}
-	logf.FromContext(ctx).V(1).Info("Wrote taints and labels", "node", klog.KObj(changed), "taints", p.taints)
+	logf.FromContext(ctx).V(1).Info("Wrote taints and labels", "node", klog.KObj(changed), "taints", p.Taints)
 	return nil
 }
 

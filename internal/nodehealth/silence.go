@@ -10,32 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
-
-// Grace says for how long a node may be silent.
-type Grace struct {
-	// Monitor is for a node that has posted its status before (--node-monitor-grace-period).
-	Monitor time.Duration
-	// Startup is for a node that never has, from its creation (--node-startup-grace-period).
-	Startup time.Duration
-}
-
-// of returns the grace period of a node that has posted its status, or never has.
-func (g Grace) of(posted bool) time.Duration {
-	if posted {
-		return g.Monitor
-	}
-	return g.Startup
-}
-
-// firstSign returns when a node that is seen for the first time gave a sign of life: now, or, if it never posted its status, at
-// its creation.
-func firstSign(node *corev1.Node, now time.Time) time.Time {
-	if condition(node, corev1.NodeReady) != nil || node.CreationTimestamp.After(now) {
-		return now
-	}
-	return node.CreationTimestamp.Time
-}
 
 const (
 	// countedMost is the most that the time from one echo to the next can count. A longer one is a gap.
@@ -49,7 +26,7 @@ const (
 // have been heard, or in which this process stood still, is no node's silence. See "Node health on one page" in
 // docs/design.md. Safe for concurrent use.
 type silence struct {
-	grace Grace
+	grace readiness.Grace
 
 	mu      sync.RWMutex
 	clock   time.Duration
@@ -75,7 +52,7 @@ type renewal struct {
 	last time.Time // by the kubelet's clock
 }
 
-func newSilence(grace Grace, now time.Time) *silence {
+func newSilence(grace readiness.Grace, now time.Time) *silence {
 	return &silence{grace: grace, began: now, nodes: map[string]sign{}, leases: map[string]renewal{}}
 }
 
@@ -128,7 +105,7 @@ func (s *silence) saw(node *corev1.Node, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := sign{at: s.stamp(now), uid: node.UID}
-	if ready := condition(node, corev1.NodeReady); ready != nil {
+	if ready := readiness.Condition(node, corev1.NodeReady); ready != nil {
 		next.posted, next.beat = true, ready.LastHeartbeatTime
 	}
 	known, seen := s.nodes[node.Name]
@@ -137,7 +114,7 @@ func (s *silence) saw(node *corev1.Node, now time.Time) {
 	case seen && next.posted == known.posted && next.beat.Equal(&known.beat):
 		return
 	case !seen:
-		next.at -= now.Sub(firstSign(node, now))
+		next.at -= now.Sub(readiness.FirstSign(node, now))
 	}
 	s.nodes[node.Name] = next
 }
@@ -192,7 +169,7 @@ func (s *silence) listed(there map[string]bool) {
 		}
 		s.dropLease(name)
 		if known, seen := s.nodes[name]; seen {
-			known.at = max(known.at, s.clock-max(s.grace.of(known.posted)-settling, 0))
+			known.at = max(known.at, s.clock-max(s.grace.Of(known.posted)-settling, 0))
 			s.nodes[name] = known
 		}
 	}
@@ -221,52 +198,42 @@ func (s *silence) knows(node *corev1.Node) bool {
 }
 
 // of returns the standing of a node.
-func (s *silence) of(name string) standing {
+func (s *silence) of(name string) readiness.Standing {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	known, seen := s.nodes[name]
 	if !seen {
-		return heard
+		return readiness.Heard
 	}
 	return s.standing(name, known)
 }
 
-// standing is what the clock of silence says of a node.
-type standing int
-
-const (
-	heard standing = iota
-	// doubtful: its grace period is over, and it has settling in addition. It holds its zone back like a silent one.
-	doubtful
-	silent
-)
-
 // all returns the standing of every node that is not heard.
-func (s *silence) all() map[string]standing {
+func (s *silence) all() map[string]readiness.Standing {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	all := map[string]standing{}
+	all := map[string]readiness.Standing{}
 	for name, known := range s.nodes {
-		if now := s.standing(name, known); now != heard {
+		if now := s.standing(name, known); now != readiness.Heard {
 			all[name] = now
 		}
 	}
 	return all
 }
 
-func (s *silence) standing(name string, known sign) standing {
+func (s *silence) standing(name string, known sign) readiness.Standing {
 	last := known.at
 	if renewed, seen := s.leases[name]; seen {
 		last = max(last, renewed.at)
 	}
-	over := s.clock - last - s.grace.of(known.posted)
+	over := s.clock - last - s.grace.Of(known.posted)
 	switch {
 	case over <= 0:
-		return heard
+		return readiness.Heard
 	case over <= settling && s.clock < s.settled:
-		return doubtful
+		return readiness.Doubtful
 	}
-	return silent
+	return readiness.Silent
 }
 
 // mostAreHeard reports whether at least half of the leases were renewed lately: without an echo of our own, a kubelet's

@@ -11,15 +11,25 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
+
+var noon = time.Date(2026, time.November, 21, 12, 0, 0, 0, time.UTC)
 
 func after(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
 
+// mute returns a node whose kubelet has not posted anything since the node was made.
+func mute(name string, made int) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(after(made))}}
+}
+
 // called returns a node of a name whose kubelet has posted a heartbeat.
 func called(name string, heartbeat int) *corev1.Node {
-	node := nodeWith(map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionTrue})
-	node.Name = name
-	node.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(after(heartbeat))
+	node := mute(name, -3600)
+	node.Status.Conditions = []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.NewTime(after(heartbeat)),
+	}}
 	return node
 }
 
@@ -41,7 +51,7 @@ func wantSilent(t *testing.T, s *silence, now int, want ...string) {
 	t.Helper()
 	var got []string
 	for name, now := range s.all() {
-		if now == silent {
+		if now == readiness.Silent {
 			got = append(got, name)
 		}
 	}
@@ -126,9 +136,7 @@ func TestTheFirstSightOfANodeIsASignOfLife(t *testing.T) {
 
 func TestANodeThatNeverPostedItsStatusCountsFromItsCreation(t *testing.T) {
 	s := echoing()
-	node := nodeWith(nil)
-	node.Name, node.CreationTimestamp = "n", metav1.NewTime(after(-7))
-	s.saw(node, noon)
+	s.saw(mute("n", -7), noon)
 	s.echoes(1, 53)
 	wantSilent(t, s, 53)
 	s.echoes(54, 54)
@@ -139,9 +147,7 @@ func TestANodeThatNeverPostedItsStatusCountsFromItsCreation(t *testing.T) {
 
 func TestACreationInTheFutureIsNow(t *testing.T) {
 	s := echoing()
-	node := nodeWith(nil)
-	node.Name, node.CreationTimestamp = "n", metav1.NewTime(after(3600))
-	s.saw(node, noon)
+	s.saw(mute("n", 3600), noon)
 	s.echoes(1, 60)
 	wantSilent(t, s, 60)
 	s.echoes(61, 61)
@@ -172,7 +178,7 @@ func TestOnlyAHeartbeatOrARenewalThatIsNewIsASignOfLife(t *testing.T) {
 			s.echoes(1, 10)
 			c.see(s)
 			s.echoes(11, 55)
-			if got := s.of("n"); (got == silent) == c.sign {
+			if got := s.of("n"); (got == readiness.Silent) == c.sign {
 				t.Errorf("its standing 45 s later is %d", got)
 			}
 		})
@@ -199,7 +205,7 @@ func TestALeaderGivesNodesThatSeemSilentSomeTime(t *testing.T) {
 	s.echoes(1, 60)
 	s.lead()
 	wantSilent(t, s, 60)
-	if all := s.all(); all["n"] != doubtful {
+	if all := s.all(); all["n"] != readiness.Doubtful {
 		t.Errorf("a node whose grace period was over before is %v", all["n"])
 	}
 	s.renewed("m", after(79), after(79))
@@ -209,9 +215,7 @@ func TestALeaderGivesNodesThatSeemSilentSomeTime(t *testing.T) {
 
 func TestAfterAFullDisruptionEveryNodeThatWasEverHeardIsHeardNow(t *testing.T) {
 	s := echoing()
-	mute := nodeWith(nil)
-	mute.Name, mute.CreationTimestamp = "mute", metav1.NewTime(noon)
-	s.saw(mute, noon)
+	s.saw(mute("mute", 0), noon)
 	s.saw(called("n", 0), noon)
 	s.echoes(1, 70)
 	wantSilent(t, s, 70, "mute", "n")

@@ -27,11 +27,15 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
+// excludeDisruption is upstream's label of nodes that do not count in their zone.
+const excludeDisruption = "node.kubernetes.io/exclude-disruption"
+
 // defaultGrace is that of the flags.
-var defaultGrace = Grace{Monitor: DefaultMonitorGrace, Startup: DefaultStartupGrace}
+var defaultGrace = readiness.Grace{Monitor: readiness.DefaultMonitorGrace, Startup: readiness.DefaultStartupGrace}
 
 // world is a cluster of client-go's fake clientset in virtual time, with our whole Keeper at work in it
 // and kubelets that renew their leases.
@@ -124,9 +128,9 @@ func (w *world) config(change ...func(*Config)) Config {
 	config := Config{
 		Client: w.client, Registerer: w.registry,
 		Grace: defaultGrace,
-		Policy: Policy{
-			Rate: DefaultRate, SecondaryRate: DefaultSecondaryRate, FullDisruptionRate: DefaultRate,
-			LargeZone: DefaultLargeZone, UnhealthyShare: DefaultUnhealthyShare,
+		Policy: readiness.Policy{
+			Rate: readiness.DefaultRate, SecondaryRate: readiness.DefaultSecondaryRate, FullDisruptionRate: readiness.DefaultRate,
+			LargeZone: readiness.DefaultLargeZone, UnhealthyShare: readiness.DefaultUnhealthyShare,
 		},
 	}
 	if w.renewing != nil || w.wrote != nil {
@@ -247,7 +251,7 @@ func (w *world) report(name string, kind corev1.NodeConditionType, status corev1
 	w.t.Helper()
 	node := w.node(name)
 	posted := corev1.NodeCondition{Type: kind, Status: status, LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}
-	changed := with(node, []corev1.NodeCondition{posted})
+	changed := readiness.WithConditions(node, []corev1.NodeCondition{posted})
 	changed.ResourceVersion = bubble.NextVersion(node.ResourceVersion)
 	w.must(w.client.CoreV1().Nodes().UpdateStatus(w.t.Context(), changed, metav1.UpdateOptions{}))
 	synctest.Wait()
@@ -289,12 +293,19 @@ func (w *world) wantTaints(name string, want ...string) {
 	}
 }
 
+// executing returns the NoExecute taints for readiness that a node has.
+func executing(node *corev1.Node) []corev1.Taint {
+	return slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool {
+		return t.Effect != corev1.TaintEffectNoExecute || !forReadiness(t)
+	})
+}
+
 // tainted returns which of the nodes have a NoExecute taint.
 func (w *world) tainted(names ...string) []string {
 	w.t.Helper()
 	var found []string
 	for _, name := range names {
-		if slices.ContainsFunc(w.node(name).Spec.Taints, ownsNoExecute) {
+		if len(executing(w.node(name))) > 0 {
 			found = append(found, name)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
@@ -42,10 +43,10 @@ func (w *world) runBesideNodeHealthThatWaits(grace time.Duration) {
 	nodes := nodecache.New(w.client)
 	keeper, err := nodehealth.New(nodehealth.Config{
 		Client: w.client, Nodes: nodes,
-		Grace: nodehealth.Grace{Monitor: grace, Startup: grace},
-		Policy: nodehealth.Policy{
-			Rate: nodehealth.DefaultRate, SecondaryRate: nodehealth.DefaultSecondaryRate, FullDisruptionRate: nodehealth.DefaultRate,
-			LargeZone: nodehealth.DefaultLargeZone, UnhealthyShare: nodehealth.DefaultUnhealthyShare,
+		Grace: readiness.Grace{Monitor: grace, Startup: grace},
+		Policy: readiness.Policy{
+			Rate: readiness.DefaultRate, SecondaryRate: readiness.DefaultSecondaryRate, FullDisruptionRate: readiness.DefaultRate,
+			LargeZone: readiness.DefaultLargeZone, UnhealthyShare: readiness.DefaultUnhealthyShare,
 		},
 	})
 	w.must(nil, err)

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
 	"github.com/taintkeeper/taintkeeper/internal/plan"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
 const (
@@ -33,8 +33,8 @@ func silent(pods []*corev1.Pod, nodes ...*corev1.Node) *cliv1alpha1.TaintPlan {
 	all := []*corev1.Node{reporting("x", corev1.ConditionTrue), reporting("y", corev1.ConditionTrue), reporting("z", corev1.ConditionTrue)}
 	return plan.MakeSilent(&plan.Cluster{Nodes: append(all, nodes...), Pods: pods}, plan.Silence{
 		Nodes: nodes, At: now,
-		Grace: nodehealth.Grace{Monitor: 50 * time.Second, Startup: time.Minute},
-		Policy: nodehealth.Policy{
+		Grace: readiness.Grace{Monitor: 50 * time.Second, Startup: time.Minute},
+		Policy: readiness.Policy{
 			Rate: 0.1, SecondaryRate: 0.01, FullDisruptionRate: 0.1, LargeZone: 50, UnhealthyShare: 0.55,
 		},
 	})
@@ -115,7 +115,7 @@ func TestPodsThatAreDueBeforeEveryZoneIsDisruptedLeaveAndTheOthersStay(t *testin
 	nodes := []*corev1.Node{reporting("m", corev1.ConditionTrue), reporting("n", corev1.ConditionFalse, notReady+":NoExecute")}
 	soon, late := pod("soon", tolerating(notReady, 3620)), pod("late", tolerating(notReady, 3700))
 	made := plan.MakeSilent(&plan.Cluster{Nodes: nodes, Pods: []*corev1.Pod{soon, late}}, plan.Silence{
-		Nodes: nodes, At: now, Grace: nodehealth.Grace{Monitor: 50 * time.Second},
+		Nodes: nodes, At: now, Grace: readiness.Grace{Monitor: 50 * time.Second},
 	})
 	if got := made.Pods[0]; got.Name != "soon" || !got.Leaves || got.Change != cliv1alpha1.ChangeNone {
 		t.Errorf("the first is %+v, want soon to leave as it does anyway", got)
@@ -133,8 +133,8 @@ func TestAPlanOfSilentNodesNamesOthersThatTakeTurns(t *testing.T) {
 	nodes := []*corev1.Node{reporting("m", corev1.ConditionTrue), reporting("n", corev1.ConditionTrue), waiting, node("o")}
 	made := plan.MakeSilent(&plan.Cluster{Nodes: nodes}, plan.Silence{
 		Nodes: []*corev1.Node{nodes[0], nodes[3]}, At: now,
-		Grace:  nodehealth.Grace{Monitor: 50 * time.Second, Startup: time.Minute},
-		Policy: nodehealth.Policy{Rate: 0.1, UnhealthyShare: 0.55},
+		Grace:  readiness.Grace{Monitor: 50 * time.Second, Startup: time.Minute},
+		Policy: readiness.Policy{Rate: 0.1, UnhealthyShare: 0.55},
 	})
 	if notes := strings.Join(made.Notes, "\n"); !strings.Contains(notes, "in the same time: w.") || !strings.Contains(notes, "No Ready condition is known of o:") {
 		t.Errorf("the notes are\n%s", notes)

@@ -4,7 +4,10 @@
 // Package sentence holds what the sentences of commands, checks and pages have in common.
 package sentence
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Counted says how many of something there are: 1 pod, 2 pods.
 func Counted(n int, what string) string {
@@ -12,4 +15,13 @@ func Counted(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Enumerate names some, and counts the rest.
+func Enumerate(names []string) string {
+	const most = 10
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }

@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
 	"github.com/taintkeeper/taintkeeper/internal/plan"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
 // renewal is how often a kubelet of the demo gives a sign of life. By so much a node may have been silent before the act.
@@ -39,11 +39,11 @@ func planOfSilence(nodes []corev1.Node, pods []corev1.Pod, at time.Time, names .
 	cluster := &plan.Cluster{}
 	silence := plan.Silence{
 		At: at, Rule: rule,
-		Grace: nodehealth.Grace{Monitor: grace, Startup: nodehealth.DefaultStartupGrace},
-		Policy: nodehealth.Policy{
-			Rate: float32(1 / taintEvery.Seconds()), SecondaryRate: nodehealth.DefaultSecondaryRate,
+		Grace: readiness.Grace{Monitor: grace, Startup: readiness.DefaultStartupGrace},
+		Policy: readiness.Policy{
+			Rate: float32(1 / taintEvery.Seconds()), SecondaryRate: readiness.DefaultSecondaryRate,
 			FullDisruptionRate: float32(1 / taintEvery.Seconds()),
-			LargeZone:          nodehealth.DefaultLargeZone, UnhealthyShare: nodehealth.DefaultUnhealthyShare,
+			LargeZone:          readiness.DefaultLargeZone, UnhealthyShare: readiness.DefaultUnhealthyShare,
 		},
 	}
 	for i := range nodes {

@@ -32,6 +32,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
 	"github.com/taintkeeper/taintkeeper/internal/nodetaintrule"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
@@ -131,7 +132,7 @@ func (c *ruleCluster) keep(t *testing.T) (stop func()) {
 	rules, err := client.NewWithWatch(access, client.Options{Scheme: known})
 	await.Must(t, err)
 	nodes := nodecache.New(clients)
-	keeper, err := nodehealth.New(nodehealth.Config{Client: clients, Nodes: nodes, Grace: nodehealth.Grace{Monitor: time.Hour, Startup: time.Hour}})
+	keeper, err := nodehealth.New(nodehealth.Config{Client: clients, Nodes: nodes, Grace: readiness.Grace{Monitor: time.Hour, Startup: time.Hour}})
 	await.Must(t, err)
 	follower, err := nodetaintrule.New(nodetaintrule.Config{Client: clients, Rules: rules, Nodes: nodes})
 	await.Must(t, err)

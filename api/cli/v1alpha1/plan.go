@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TaintPlan is what a change of taints would do to a cluster as it stands, or the silence of nodes, which has them tainted.
+// TaintPlan is what a change of taints, or the silence of nodes, would do to a cluster as it stands.
 //
 // +kubebuilder:object:root=true
 type TaintPlan struct {
@@ -19,7 +19,7 @@ type TaintPlan struct {
 	At metav1.MicroTime `json:"at"`
 	// Taints are the arguments of the plan, in kubectl's grammar: additions, and removals with a trailing "-". Empty if Silent.
 	Taints []string `json:"taints"`
-	// Silent: the plan is of nodes that give no sign of life from At on. Each node says when it is tainted.
+	// Silent: the plan is of nodes that give no sign of life from At on. Each says when it is tainted, or why it is not.
 	Silent bool `json:"silent,omitempty"`
 	// Summary counts.
 	Summary PlanSummary `json:"summary"`
@@ -55,7 +55,7 @@ type PlanSummary struct {
 	Placed  int `json:"placed,omitempty"`
 	Nowhere int `json:"nowhere,omitempty"`
 	Bounds  int `json:"bounds,omitempty"`
-	// Held is the number of silent nodes whose zone lets them not be tainted NoExecute.
+	// Held is the number of silent nodes that their zones keep from being tainted NoExecute.
 	Held int `json:"held,omitempty"`
 	// Last is when the last pod leaves.
 	Last *metav1.MicroTime `json:"last,omitempty"`

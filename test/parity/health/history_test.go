@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
@@ -23,10 +23,10 @@ const (
 // How both contestants are set up. The rates and the threshold are such that small zones can tell the
 // difference; the rest are kube-controller-manager's defaults.
 var (
-	grace  = nodehealth.Grace{Monitor: nodehealth.DefaultMonitorGrace, Startup: nodehealth.DefaultStartupGrace}
-	policy = nodehealth.Policy{
-		Rate: nodehealth.DefaultRate, SecondaryRate: 0.05, FullDisruptionRate: nodehealth.DefaultRate,
-		LargeZone: 4, UnhealthyShare: nodehealth.DefaultUnhealthyShare,
+	grace  = readiness.Grace{Monitor: readiness.DefaultMonitorGrace, Startup: readiness.DefaultStartupGrace}
+	policy = readiness.Policy{
+		Rate: readiness.DefaultRate, SecondaryRate: 0.05, FullDisruptionRate: readiness.DefaultRate,
+		LargeZone: 4, UnhealthyShare: readiness.DefaultUnhealthyShare,
 	}
 )
 

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
@@ -39,7 +39,7 @@ func (c *cluster) taintNoSchedule(name string) {
 	if node == nil {
 		return
 	}
-	want := map[string]bool{readinessTaint(readiness(node)): true, corev1.TaintNodeUnschedulable: node.Spec.Unschedulable}
+	want := map[string]bool{readinessTaint(readyStatus(node)): true, corev1.TaintNodeUnschedulable: node.Spec.Unschedulable}
 	for kind, key := range pressures {
 		known := condition(node, kind)
 		want[key] = known != nil && known.Status == corev1.ConditionTrue
@@ -138,7 +138,7 @@ func (c *cluster) tallies() map[string]tally {
 		}
 		zone := all[zoneOf(node)]
 		zone.size++
-		if readiness(node) != corev1.ConditionTrue {
+		if readyStatus(node) != corev1.ConditionTrue {
 			zone.notReady++
 		}
 		all[zoneOf(node)] = zone
@@ -146,19 +146,19 @@ func (c *cluster) tallies() map[string]tally {
 	return all
 }
 
-func (t tally) state() nodehealth.State {
+func (t tally) state() readiness.State {
 	switch {
 	case t.notReady > 0 && t.notReady == t.size:
-		return nodehealth.FullDisruption
+		return readiness.FullDisruption
 	case t.notReady > 2 && float32(t.notReady)/float32(t.size) >= policy.UnhealthyShare:
-		return nodehealth.PartialDisruption
+		return readiness.PartialDisruption
 	}
-	return nodehealth.Normal
+	return readiness.Normal
 }
 
-func (t tally) rate(state nodehealth.State) float32 {
+func (t tally) rate(state readiness.State) float32 {
 	switch {
-	case state != nodehealth.PartialDisruption:
+	case state != readiness.PartialDisruption:
 		return policy.Rate
 	case t.size > policy.LargeZone:
 		return policy.SecondaryRate
@@ -169,7 +169,7 @@ func (t tally) rate(state nodehealth.State) float32 {
 // allFull reports whether every zone is fully disrupted.
 func allFull(zones map[string]tally) bool {
 	for _, zone := range zones {
-		if zone.state() != nodehealth.FullDisruption {
+		if zone.state() != readiness.FullDisruption {
 			return false
 		}
 	}

@@ -47,7 +47,7 @@ const blink = ms
 func (o outcome) note(name string, after *corev1.Node, at time.Duration) {
 	next := look{at: at, since: undated, gone: after == nil}
 	if after != nil {
-		next.ready = readiness(after)
+		next.ready = readyStatus(after)
 		next.noSchedule = owned(after, corev1.TaintEffectNoSchedule, noScheduleKeys)
 		next.noExecute = owned(after, corev1.TaintEffectNoExecute, noExecuteKeys)
 		next.since = executedSince(after)
@@ -71,7 +71,7 @@ var (
 	noExecuteKeys = []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}
 )
 
-func readiness(node *corev1.Node) corev1.ConditionStatus {
+func readyStatus(node *corev1.Node) corev1.ConditionStatus {
 	if c := condition(node, corev1.NodeReady); c != nil {
 		return c.Status
 	}

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
@@ -29,7 +29,7 @@ type passes struct {
 	known   map[string]bool
 	records map[string]record
 	queues  map[string]*queue
-	states  map[string]nodehealth.State // of the pass before
+	states  map[string]readiness.State // of the pass before
 	allFull bool
 }
 
@@ -42,7 +42,7 @@ type record struct {
 }
 
 // initial is the state of a zone that was never evaluated.
-const initial = nodehealth.State("Initial")
+const initial = readiness.State("Initial")
 
 func predictUpstream(h *history, instants []time.Duration, q quirks) outcome {
 	p := &passes{cluster: newCluster(), looks: outcome{}, quirks: q}
@@ -116,7 +116,7 @@ func (p *passes) start() {
 	}
 	p.running, p.began, p.allFull = true, p.now, false
 	p.known, p.records = map[string]bool{}, map[string]record{}
-	p.queues, p.states = map[string]*queue{}, map[string]nodehealth.State{}
+	p.queues, p.states = map[string]*queue{}, map[string]readiness.State{}
 	for _, name := range p.cluster.names() {
 		p.cluster.taintNoSchedule(name)
 	}
@@ -203,7 +203,7 @@ func (p *passes) assess(node *corev1.Node) (*corev1.Node, corev1.ConditionStatus
 	if lease != nil && (known.lease == nil || known.lease.Spec.RenewTime.Before(lease.Spec.RenewTime)) {
 		next.lease, next.probe = lease, p.now
 	}
-	status := readiness(node)
+	status := readyStatus(node)
 	if p.now > next.probe+graceOf(node) && status != corev1.ConditionUnknown {
 		status = corev1.ConditionUnknown
 		if now := p.cluster.nodes[node.Name]; now != node {
@@ -278,7 +278,7 @@ func (p *passes) disrupt(zones map[string]tally, nodes []*corev1.Node) {
 			delete(p.states, key)
 			continue
 		}
-		wasFull = wasFull && p.states[key] == nodehealth.FullDisruption
+		wasFull = wasFull && p.states[key] == readiness.FullDisruption
 	}
 	p.allFull = allFull(zones)
 	switch {

@@ -77,13 +77,13 @@ func (p *passes) tick(q *queue) {
 		switch {
 		case node == nil:
 			q.done(head.name)
-		case readiness(node) == "":
+		case readyStatus(node) == "":
 			const retry = 50 * ms
 			head.ripe = p.now + retry + 1
 		default:
 			name := head.name
 			q.done(name)
-			if key := readinessTaint(readiness(node)); key != "" {
+			if key := readinessTaint(readyStatus(node)); key != "" {
 				p.exchange(name, key)
 			}
 		}
@@ -92,5 +92,5 @@ func (p *passes) tick(q *queue) {
 
 func (p *passes) needsNone(name string) bool {
 	node := p.cluster.nodes[name]
-	return node == nil || readiness(node) == "" || readiness(node) == corev1.ConditionTrue
+	return node == nil || readyStatus(node) == "" || readyStatus(node) == corev1.ConditionTrue
 }

@@ -150,7 +150,7 @@ const (
 
 // silentAt is the echo after the grace period of a node; never if it is Unknown already.
 func (r *rule) silentAt(node *corev1.Node) time.Duration {
-	if readiness(node) == corev1.ConditionUnknown {
+	if readyStatus(node) == corev1.ConditionUnknown {
 		return never
 	}
 	seen := r.heartbeats[node.Name].seen
@@ -240,10 +240,10 @@ func (r *rule) lane(zone string) *lane {
 
 func (r *rule) taintNoExecute(name string) {
 	node := r.cluster.nodes[name]
-	lane, key := r.lane(zoneOf(node)), readinessTaint(readiness(node))
+	lane, key := r.lane(zoneOf(node)), readinessTaint(readyStatus(node))
 	has := owned(node, corev1.TaintEffectNoExecute, noExecuteKeys) != ""
 	switch {
-	case readiness(node) == "":
+	case readyStatus(node) == "":
 	case key == "":
 		r.cluster.setNoExecute(name, "", r.now)
 		lane.leave(name)
@@ -269,7 +269,7 @@ func (r *rule) grant(lane *lane) {
 			}
 		}
 		lane.leave(name)
-		r.cluster.setNoExecute(name, readinessTaint(readiness(r.cluster.nodes[name])), r.now)
+		r.cluster.setNoExecute(name, readinessTaint(readyStatus(r.cluster.nodes[name])), r.now)
 	}
 }
 

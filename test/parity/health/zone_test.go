@@ -11,12 +11,12 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/kubernetes/pkg/controller/nodelifecycle"
 
-	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/parity/seed"
 )
 
 // zoneRules is upstream's controller, asked for its rules alone.
-func zoneRules(t *testing.T, p nodehealth.Policy) *nodelifecycle.Controller {
+func zoneRules(t *testing.T, p readiness.Policy) *nodelifecycle.Controller {
 	t.Helper()
 	client := &fake.Clientset{}
 	factory := informers.NewSharedInformerFactory(client, 0)
@@ -36,7 +36,7 @@ func TestTheStateAndTheRateOfAZoneAreUpstreams(t *testing.T) {
 	shares := []float32{0, 0.25, 1.0 / 3, 0.5, 0.55, 0.6, 2.0 / 3, 0.75, 1, 1.5, r.Float32(), r.Float32(), r.Float32()}
 	for _, share := range shares {
 		for _, large := range []int{0, 3, 10, 50} {
-			p := nodehealth.Policy{Rate: r.Float32(), SecondaryRate: r.Float32(), LargeZone: large, UnhealthyShare: share}
+			p := readiness.Policy{Rate: r.Float32(), SecondaryRate: r.Float32(), LargeZone: large, UnhealthyShare: share}
 			p.FullDisruptionRate = p.Rate
 			upstream := zoneRules(t, p)
 			for size := range 13 {
@@ -52,7 +52,7 @@ func TestTheStateAndTheRateOfAZoneAreUpstreams(t *testing.T) {
 	}
 }
 
-func compareZone(t *testing.T, upstream *nodelifecycle.Controller, p nodehealth.Policy, size, notReady int) {
+func compareZone(t *testing.T, upstream *nodelifecycle.Controller, p readiness.Policy, size, notReady int) {
 	t.Helper()
 	statuses := []*corev1.NodeCondition{nil, {Status: corev1.ConditionFalse}, {Status: corev1.ConditionUnknown}}
 	var conditions []*corev1.NodeCondition
@@ -67,10 +67,10 @@ func compareZone(t *testing.T, upstream *nodelifecycle.Controller, p nodehealth.
 	if got := p.State(size, notReady); string(got) != string(state) || unhealthy != notReady {
 		t.Errorf("%d of %d nodes not ready, threshold %v: ours is %s, upstream's %s of %d", notReady, size, p.UnhealthyShare, got, state, unhealthy)
 	}
-	for state, want := range map[nodehealth.State]float32{
-		nodehealth.Normal:            p.Rate,
-		nodehealth.PartialDisruption: upstream.ReducedQPSFunc(size),
-		nodehealth.FullDisruption:    upstream.HealthyQPSFunc(size),
+	for state, want := range map[readiness.State]float32{
+		readiness.Normal:            p.Rate,
+		readiness.PartialDisruption: upstream.ReducedQPSFunc(size),
+		readiness.FullDisruption:    upstream.HealthyQPSFunc(size),
 	} {
 		if got := p.RateOf(state, size); got != want {
 			t.Errorf("the rate of %d nodes in %s, large above %d: ours is %v, upstream's %v", size, state, p.LargeZone, got, want)

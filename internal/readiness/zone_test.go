@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package nodehealth
+package readiness
 
 import "testing"
 
@@ -51,7 +51,7 @@ func TestTheRateOfAZone(t *testing.T) {
 
 func TestAZoneIsNamedByItsRegionAndZone(t *testing.T) {
 	for key, want := range map[string]string{"": "(none)", "eu:\x00:eu-1": "eu/eu-1", ":\x00:a": "/a"} {
-		if got := ZoneName(key); got != want {
+		if got := zoneName(key); got != want {
 			t.Errorf("%q is called %q, want %q", key, got, want)
 		}
 	}

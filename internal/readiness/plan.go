@@ -1,10 +1,9 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package nodehealth
+package readiness
 
 import (
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,70 +31,70 @@ func (s state) key() string {
 	return ""
 }
 
-// facts are what a plan for one node is made of.
-type facts struct {
-	node *corev1.Node
-	// silent: it has given no sign of life for longer than its grace period.
-	silent bool
-	// doubtful: it seems silent, and its conditions could not be written, so its Ready condition is not believed either.
-	doubtful bool
-	// disrupted: every zone is fully disrupted.
-	disrupted bool
-	// granted: its zone lets it be tainted NoExecute now.
-	granted bool
-	now     time.Time
+// Facts are what a plan for one node is made of.
+type Facts struct {
+	Node *corev1.Node
+	// Standing: the conditions of a silent node become Unknown, and the Ready condition of a doubtful one is not believed.
+	Standing Standing
+	// Disrupted: every zone is fully disrupted.
+	Disrupted bool
+	// Granted: its zone lets it be tainted NoExecute now.
+	Granted bool
+	Now     time.Time
 }
 
-// plan is what a node should become.
-type plan struct {
-	// conditions are those that have to change, as they should be written. Only then is the rest planned.
-	conditions []corev1.NodeCondition
-	state      state
-	// asks: it should get a NoExecute taint for which its zone has to give it a turn.
-	asks bool
-	// taints are all that it should have. retaints: they are others than it has, scheduling apart from its readiness.
-	taints   []corev1.Taint
-	retaints bool
-	// executes: a NoExecute taint comes with them that the node has not had.
-	executes bool
-	labels   map[string]*string
+// Plan is what a node should become.
+type Plan struct {
+	// Conditions are those that have to change, as they should be written. Only then is the rest planned.
+	Conditions []corev1.NodeCondition
+	// Key is that of the NoExecute taint for the node's state; empty: it has none.
+	Key string
+	// Asks: it should get a NoExecute taint for which its zone has to give it a turn.
+	Asks bool
+	// Taints are all that it should have. Retaints: they are others than it has, scheduling apart from its readiness.
+	Taints   []corev1.Taint
+	Retaints bool
+	// Executes: a NoExecute taint comes with them that the node has not had.
+	Executes bool
+	Labels   map[string]*string
 }
 
-// planFor says what a node should become. It is pure. Its rules are those of pkg/controller/nodelifecycle.
-func planFor(f facts) plan {
+// Plan says what a node should become. It is pure. Its rules are those of pkg/controller/nodelifecycle.
+func (f Facts) Plan() Plan {
 	if conditions := f.unknownConditions(); len(conditions) > 0 {
-		return plan{conditions: conditions, state: unreachable}
+		return Plan{Conditions: conditions, Key: unreachable.key()}
 	}
-	p := plan{state: f.state(), labels: legacyLabels(f.node)}
-	has := noExecuteKeys(f.node)
+	is := f.state()
+	p := Plan{Key: is.key(), Labels: legacyLabels(f.Node)}
+	has := noExecuteKeys(f.Node)
 	keys := has
 	switch {
-	case p.state == ready:
+	case is == ready:
 		keys = nil
-	case p.state == undecided:
-	case f.disrupted:
-		keys, p.asks = nil, true
-	case len(has) == 0 && !f.granted:
-		p.asks = true
+	case is == undecided:
+	case f.Disrupted:
+		keys, p.Asks = nil, true
+	case len(has) == 0 && !f.Granted:
+		p.Asks = true
 	default: // one for the other at once: it has had its turn
-		keys = []string{p.state.key()}
+		keys = []string{p.Key}
 	}
-	taints, executing := retaintNoExecute(f.node.Spec.Taints, keys, f.now)
-	taints, scheduling := retaint(taints, ownsNoSchedule, corev1.TaintEffectNoSchedule, noScheduleKeys(f.node), f.now)
-	p.taints, p.retaints, p.executes = taints, executing || scheduling, executing && len(keys) > 0
+	taints, executing := retaintNoExecute(f.Node.Spec.Taints, keys, f.Now)
+	taints, scheduling := retaint(taints, ownsNoSchedule, corev1.TaintEffectNoSchedule, noScheduleKeys(f.Node), f.Now)
+	p.Taints, p.Retaints, p.Executes = taints, executing || scheduling, executing && len(keys) > 0
 	return p
 }
 
 // state returns what the node's Ready condition says.
-func (f facts) state() state {
-	posted := condition(f.node, corev1.NodeReady)
+func (f Facts) state() state {
+	posted := Condition(f.Node, corev1.NodeReady)
 	switch {
 	case posted == nil:
 	case posted.Status == corev1.ConditionFalse:
 		return notReady
 	case posted.Status == corev1.ConditionUnknown:
 		return unreachable
-	case posted.Status == corev1.ConditionTrue && !f.doubtful:
+	case posted.Status == corev1.ConditionTrue && f.Standing != Doubtful:
 		return ready
 	}
 	return undecided
@@ -118,17 +117,18 @@ var kubeletConditions = []corev1.NodeConditionType{
 
 // unknownConditions returns the conditions of a silent node that are not Unknown yet, as they should be; none if its
 // Ready condition is Unknown already, or it is not silent.
-func (f facts) unknownConditions() []corev1.NodeCondition {
-	if posted := condition(f.node, corev1.NodeReady); !f.silent || posted != nil && posted.Status == corev1.ConditionUnknown {
+func (f Facts) unknownConditions() []corev1.NodeCondition {
+	posted := Condition(f.Node, corev1.NodeReady)
+	if f.Standing != Silent || posted != nil && posted.Status == corev1.ConditionUnknown {
 		return nil
 	}
 	var changed []corev1.NodeCondition
 	for _, kind := range kubeletConditions {
-		known := condition(f.node, kind)
+		known := Condition(f.Node, kind)
 		if known == nil {
 			changed = append(changed, corev1.NodeCondition{
 				Type: kind, Status: corev1.ConditionUnknown, Reason: reasonNever, Message: messageNever,
-				LastHeartbeatTime: f.node.CreationTimestamp, LastTransitionTime: metav1.NewTime(f.now),
+				LastHeartbeatTime: f.Node.CreationTimestamp, LastTransitionTime: metav1.NewTime(f.Now),
 			})
 			continue
 		}
@@ -137,30 +137,8 @@ func (f facts) unknownConditions() []corev1.NodeCondition {
 		}
 		silent := *known
 		silent.Status, silent.Reason, silent.Message = corev1.ConditionUnknown, reasonSilent, messageSilent
-		silent.LastTransitionTime = metav1.NewTime(f.now)
+		silent.LastTransitionTime = metav1.NewTime(f.Now)
 		changed = append(changed, silent)
-	}
-	return changed
-}
-
-// condition returns the condition of a node of a type, nil if there is none.
-func condition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
-	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind })
-	if i < 0 {
-		return nil
-	}
-	return &node.Status.Conditions[i]
-}
-
-// with returns the node with some conditions in the place of its own.
-func with(node *corev1.Node, conditions []corev1.NodeCondition) *corev1.Node {
-	changed := node.DeepCopy()
-	for _, c := range conditions {
-		if known := condition(changed, c.Type); known != nil {
-			*known = c
-			continue
-		}
-		changed.Status.Conditions = append(changed.Status.Conditions, c)
 	}
 	return changed
 }

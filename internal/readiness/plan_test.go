@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package nodehealth
+package readiness
 
 import (
 	"slices"
@@ -25,23 +25,26 @@ func nodeWith(statuses map[corev1.NodeConditionType]corev1.ConditionStatus) *cor
 	return node
 }
 
+// after is so many seconds after noon.
+func after(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
+
 func TestTheConditionsOfASilentNodeBecomeUnknown(t *testing.T) {
 	ready := map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionTrue}
 	for name, test := range map[string]struct {
-		node    map[corev1.NodeConditionType]corev1.ConditionStatus
-		heard   bool
-		unknown []corev1.NodeConditionType
+		node     map[corev1.NodeConditionType]corev1.ConditionStatus
+		standing Standing
+		unknown  []corev1.NodeConditionType
 	}{
-		"it was ready":                        {ready, false, kubeletConditions},
-		"it is heard":                         {ready, true, nil},
-		"it was not ready, by its kubelet":    {map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionFalse}, false, kubeletConditions},
-		"it never posted":                     {nil, false, kubeletConditions},
-		"Unknown already, whatever else":      {map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionUnknown, corev1.NodeDiskPressure: corev1.ConditionTrue}, false, nil},
-		"what is Unknown already is left out": {map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionTrue, corev1.NodePIDPressure: corev1.ConditionUnknown}, false, []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure}},
+		"it was ready":                        {ready, Silent, kubeletConditions},
+		"it is heard":                         {ready, Heard, nil},
+		"it was not ready, by its kubelet":    {map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionFalse}, Silent, kubeletConditions},
+		"it never posted":                     {nil, Silent, kubeletConditions},
+		"Unknown already, whatever else":      {map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionUnknown, corev1.NodeDiskPressure: corev1.ConditionTrue}, Silent, nil},
+		"what is Unknown already is left out": {map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionTrue, corev1.NodePIDPressure: corev1.ConditionUnknown}, Silent, []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var unknown []corev1.NodeConditionType
-			for _, c := range planFor(facts{node: nodeWith(test.node), silent: !test.heard, now: noon}).conditions {
+			for _, c := range (Facts{Node: nodeWith(test.node), Standing: test.standing, Now: noon}).Plan().Conditions {
 				unknown = append(unknown, c.Type)
 				if c.Status != corev1.ConditionUnknown || !c.LastTransitionTime.Time.Equal(noon) {
 					t.Errorf("condition %+v, want it Unknown since now", c)
@@ -58,7 +61,7 @@ func TestNetworkUnavailableIsTheControlPlanesAndStays(t *testing.T) {
 	node := nodeWith(map[corev1.NodeConditionType]corev1.ConditionStatus{
 		corev1.NodeReady: corev1.ConditionTrue, corev1.NodeNetworkUnavailable: corev1.ConditionFalse,
 	})
-	for _, c := range planFor(facts{node: node, silent: true, now: noon}).conditions {
+	for _, c := range (Facts{Node: node, Standing: Silent, Now: noon}).Plan().Conditions {
 		if c.Type == corev1.NodeNetworkUnavailable {
 			t.Errorf("changed: %+v", c)
 		}
@@ -67,7 +70,7 @@ func TestNetworkUnavailableIsTheControlPlanesAndStays(t *testing.T) {
 
 func TestAConditionThatWasPostedKeepsItsHeartbeatAndOneThatNeverWasHasTheNodesCreation(t *testing.T) {
 	node := nodeWith(map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionTrue})
-	for _, c := range planFor(facts{node: node, silent: true, now: noon}).conditions {
+	for _, c := range (Facts{Node: node, Standing: Silent, Now: noon}).Plan().Conditions {
 		want, reason := node.CreationTimestamp.Time, "NodeStatusNeverUpdated"
 		if c.Type == corev1.NodeReady {
 			want, reason = noon, "NodeStatusUnknown"
@@ -85,11 +88,12 @@ func TestTheNoExecuteTaintOfANode(t *testing.T) {
 		unready = corev1.TaintNodeNotReady
 	)
 	type c struct {
-		ready                        corev1.ConditionStatus // none: it was never posted
-		has                          string
-		granted, disrupted, doubtful bool
-		want                         string
-		asks                         bool
+		ready              corev1.ConditionStatus // none: it was never posted
+		has                string
+		granted, disrupted bool
+		standing           Standing
+		want               string
+		asks               bool
 	}
 	for name, test := range map[string]c{
 		"ready":                                     {ready: "True", want: none},
@@ -105,9 +109,9 @@ func TestTheNoExecuteTaintOfANode(t *testing.T) {
 		"has it":                                    {ready: "False", has: unready, want: unready},
 		"every zone is disrupted":                   {ready: "Unknown", has: away, disrupted: true, want: none, asks: true},
 		"every zone is disrupted, granted before":   {ready: "Unknown", granted: true, disrupted: true, want: none, asks: true},
-		"silent, and its status cannot be written":  {ready: "True", doubtful: true, want: none},
-		"the same, tainted":                         {ready: "True", has: away, doubtful: true, want: away},
-		"the same, not ready by its kubelet before": {ready: "False", doubtful: true, granted: true, want: unready},
+		"silent, and its status cannot be written":  {ready: "True", standing: Doubtful, want: none},
+		"the same, tainted":                         {ready: "True", has: away, standing: Doubtful, want: away},
+		"the same, not ready by its kubelet before": {ready: "False", standing: Doubtful, granted: true, want: unready},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := nodeWith(nil)
@@ -117,15 +121,15 @@ func TestTheNoExecuteTaintOfANode(t *testing.T) {
 			if test.has != none {
 				node.Spec.Taints = []corev1.Taint{{Key: test.has, Effect: corev1.TaintEffectNoExecute}}
 			}
-			p := planFor(facts{node: node, granted: test.granted, disrupted: test.disrupted, doubtful: test.doubtful, now: noon})
+			p := Facts{Node: node, Granted: test.granted, Disrupted: test.disrupted, Standing: test.standing, Now: noon}.Plan()
 			got := none
-			for _, taint := range p.taints {
+			for _, taint := range p.Taints {
 				if taint.Effect == corev1.TaintEffectNoExecute {
 					got += taint.Key
 				}
 			}
-			if got != test.want || p.asks != test.asks {
-				t.Errorf("taint %q, asks for a turn: %t; want %q, %t", got, p.asks, test.want, test.asks)
+			if got != test.want || p.Asks != test.asks {
+				t.Errorf("taint %q, asks for a turn: %t; want %q, %t", got, p.Asks, test.want, test.asks)
 			}
 		})
 	}

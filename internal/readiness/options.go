@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package nodehealth
+package readiness
 
 import (
 	"errors"
@@ -12,8 +12,19 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Options are the flags that say when nodes are silent and how fast they are tainted, for the controller and for a forecast. The
-// names and defaults are kube-controller-manager's, but for --zone-full-disruption-eviction-rate, which it has not.
+// The defaults of kube-controller-manager's flags (pkg/controller/nodelifecycle/config, cmd/kube-controller-manager).
+const (
+	DefaultMonitorGrace   = 50 * time.Second
+	DefaultStartupGrace   = 60 * time.Second
+	DefaultRate           = 0.1
+	DefaultSecondaryRate  = 0.01
+	DefaultLargeZone      = 50
+	DefaultUnhealthyShare = 0.55
+)
+
+// Options are the flags that say when nodes are silent and how fast they are tainted, for the controller and for a
+// forecast. The names and defaults are kube-controller-manager's, but for --zone-full-disruption-eviction-rate, which
+// that has not.
 type Options struct {
 	monitorGrace       time.Duration
 	startupGrace       time.Duration
@@ -55,8 +66,8 @@ func (o *Options) Validate() error {
 		require(isRate(o.secondaryRate),
 			"--secondary-node-eviction-rate=%g: it is a number and cannot be negative"+none, o.secondaryRate),
 		require(isRate(o.fullDisruptionRate) || o.fullDisruptionRate == likeNodeEvictionRate,
-			"--zone-full-disruption-eviction-rate=%g: it is a number and cannot be negative, but for -1, which means --node-eviction-rate"+none,
-			o.fullDisruptionRate),
+			"--zone-full-disruption-eviction-rate=%g: it is a number and cannot be negative, "+
+				"but for -1, which means --node-eviction-rate"+none, o.fullDisruptionRate),
 		require(o.largeZone >= 0, "--large-cluster-size-threshold=%d: it cannot be negative", o.largeZone),
 		require(o.unhealthyShare > 0 && o.unhealthyShare <= 1,
 			"--unhealthy-zone-threshold=%g: it is a share, more than 0 and at most 1", o.unhealthyShare),

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package nodehealth
+package readiness
 
 import (
 	"cmp"
@@ -11,8 +11,6 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 )
 
 // Course is what becomes of a node in a forecast.
@@ -34,29 +32,30 @@ type Step struct {
 	Taints []corev1.Taint
 }
 
-// Forecast returns what becomes of all nodes, by name, if some of them give no sign of life from an instant on while the others go on
-// as they are. It is pure: plan decides about each node and zones about each turn, as in the Keeper, by a clock that jumps from one
-// instant at which something happens to the next. Of nodes that could have the same turn, the first by name has it.
+// Forecast returns what becomes of all nodes, by name, if some of them give no sign of life from an instant on while
+// the others go on as they are. Facts.Plan decides about each node and Zones about each turn, as in node health, by a
+// clock that jumps from one instant at which something happens to the next. Of nodes that could have the same turn, the
+// first by name has it.
 func Forecast(nodes []*corev1.Node, silent []string, grace Grace, policy Policy, at time.Time) []Course {
 	at = at.Round(0).UTC() // instants are keys
 	f := &forecast{
-		zones: newZones(policy, logr.Discard()),
+		zones: NewZones(policy, logr.Discard()),
 		nodes: map[string]*corev1.Node{}, courses: map[string]*Course{},
-		unheard: map[string]standing{}, falls: map[time.Time][]string{}, looks: map[time.Time][]string{},
+		unheard: map[string]Standing{}, falls: map[time.Time][]string{}, looks: map[time.Time][]string{},
 	}
-	records := make([]*nodecache.Node, 0, len(nodes))
 	for _, node := range nodes {
 		f.nodes[node.Name], f.courses[node.Name] = node, &Course{Node: node.Name}
-		records = append(records, &nodecache.Node{Node: node})
 	}
 	for _, name := range silent {
 		if node := f.nodes[name]; node != nil {
-			over := firstSign(node, at).Add(grace.of(condition(node, corev1.NodeReady) != nil))
-			over = latest(over.UTC(), at)
+			over := FirstSign(node, at).Add(grace.Of(Condition(node, corev1.NodeReady) != nil)).UTC()
+			if over.Before(at) {
+				over = at
+			}
 			f.falls[over] = append(f.falls[over], name)
 		}
 	}
-	f.zones.begin(records, nil, at)
+	f.zones.Begin(nodes, nil, at)
 	f.looks[at] = slices.Collect(maps.Keys(f.nodes))
 	for f.next() {
 	}
@@ -65,10 +64,10 @@ func Forecast(nodes []*corev1.Node, silent []string, grace Grace, policy Policy,
 
 // forecast is one under way.
 type forecast struct {
-	zones   *zones
+	zones   *Zones
 	nodes   map[string]*corev1.Node // as they are at the instant at which it is
 	courses map[string]*Course
-	unheard map[string]standing
+	unheard map[string]Standing
 	falls   map[time.Time][]string // whose grace periods are over when
 	looks   map[time.Time][]string // whose plan can be another when
 }
@@ -88,10 +87,10 @@ func (f *forecast) next() bool {
 	}
 	names := f.looks[now]
 	for _, name := range f.falls[now] {
-		f.unheard[name] = silent
+		f.unheard[name] = Silent
 	}
 	if len(f.falls[now]) > 0 { // all of them, before the first is looked at
-		names = append(names, f.zones.count(f.unheard, now).wake...)
+		names = append(names, f.zones.Count(f.unheard, now).Wake...)
 	}
 	delete(f.falls, now)
 	delete(f.looks, now)
@@ -106,41 +105,38 @@ func (f *forecast) next() bool {
 // look makes a node what its plan says, and returns whose plan can be another then.
 func (f *forecast) look(name string, now time.Time) (wake []string) {
 	course := f.courses[name]
-	known := facts{node: f.nodes[name], silent: f.zones.silent(name), disrupted: f.zones.allDisrupted(), now: now}
-	p := planFor(known)
-	if len(p.conditions) > 0 {
-		course.SilentAt, course.Conditions = now, p.conditions
-		known.node = with(known.node, p.conditions)
-		wake = f.zones.put(known.node, silent, now).wake
-		p = planFor(known)
+	facts := Facts{Node: f.nodes[name], Standing: f.unheard[name], Disrupted: f.zones.AllDisrupted(), Now: now}
+	if conditions := facts.Plan().Conditions; len(conditions) > 0 {
+		course.SilentAt, course.Conditions = now, conditions
+		facts.Node = WithConditions(facts.Node, conditions)
+		wake = f.zones.Put(facts.Node, Silent, now).Wake
 	}
-	p, next := f.planInTurn(known, p)
-	wake = append(wake, next...)
-	if p.retaints {
-		known.node = known.node.DeepCopy()
-		known.node.Spec.Taints = p.taints
-		course.Steps = append(course.Steps, Step{At: now, Taints: p.taints})
+	p, next := f.planInTurn(facts)
+	if p.Retaints {
+		facts.Node = facts.Node.DeepCopy()
+		facts.Node.Spec.Taints = p.Taints
+		course.Steps = append(course.Steps, Step{At: now, Taints: p.Taints})
 	}
-	f.nodes[name] = known.node
-	return wake
+	f.nodes[name] = facts.Node
+	return append(wake, next...)
 }
 
-// planInTurn asks the zone of a node for a turn if its plan needs one, as the reconciler does. It returns the plan then, and who is
-// next.
-func (f *forecast) planInTurn(known facts, p plan) (plan, []string) {
-	course := f.courses[known.node.Name]
+// planInTurn plans a node's taints, and asks its zone for a turn if it needs one, as the reconciler of node health
+// does. It returns who is next, too.
+func (f *forecast) planInTurn(facts Facts) (Plan, []string) {
+	course, p := f.courses[facts.Node.Name], facts.Plan()
 	course.Held = nil
-	if !p.asks {
-		return p, f.zones.giveUp(course.Node)
+	if !p.Asks {
+		return p, f.zones.GiveUp(course.Node)
 	}
-	turn := f.zones.turn(course.Node, known.now)
+	turn := f.zones.Turn(course.Node, facts.Now)
 	if turn.Granted {
-		known.granted = true
-		return planFor(known), turn.Next
+		facts.Granted = true
+		return facts.Plan(), turn.Next
 	}
 	course.Held = &turn.Held
 	if turn.Wait > 0 {
-		again := known.now.Add(turn.Wait)
+		again := facts.Now.Add(turn.Wait)
 		f.looks[again] = append(f.looks[again], course.Node)
 	}
 	return p, turn.Next
@@ -158,11 +154,4 @@ func (f *forecast) all() []Course {
 	}
 	slices.SortFunc(courses, func(a, b Course) int { return cmp.Compare(a.Node, b.Node) })
 	return courses
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

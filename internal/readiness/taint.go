@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package nodehealth
+package readiness
 
 import (
 	"slices"
@@ -32,7 +32,7 @@ var conditionTaints = []conditionTaint{
 func noScheduleKeys(node *corev1.Node) []string {
 	var keys []string
 	for _, rule := range conditionTaints {
-		if c := condition(node, rule.condition); c != nil && c.Status == rule.status {
+		if c := Condition(node, rule.condition); c != nil && c.Status == rule.status {
 			keys = append(keys, rule.key)
 		}
 	}
@@ -61,13 +61,16 @@ func noExecuteKeys(node *corev1.Node) []string {
 
 // ownsNoExecute reports whether a taint is a NoExecute taint for readiness.
 func ownsNoExecute(t corev1.Taint) bool {
-	return t.Effect == corev1.TaintEffectNoExecute && (t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable)
+	return t.Effect == corev1.TaintEffectNoExecute &&
+		(t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable)
 }
 
 // retaint returns the taints with those that are owned replaced by those of the given keys: the ones
 // that stay keep their place, value and timeAdded, new ones come last with the given one. It returns
 // whether anything changed.
-func retaint(current []corev1.Taint, owned func(corev1.Taint) bool, effect corev1.TaintEffect, keys []string, now time.Time) ([]corev1.Taint, bool) {
+func retaint(
+	current []corev1.Taint, owned func(corev1.Taint) bool, effect corev1.TaintEffect, keys []string, now time.Time,
+) ([]corev1.Taint, bool) {
 	missing := slices.Clone(keys)
 	next := make([]corev1.Taint, 0, len(current)+len(keys))
 	for _, t := range current {
@@ -113,4 +116,15 @@ func earliestNoExecute(taints []corev1.Taint) *metav1.Time {
 		}
 	}
 	return earliest
+}
+
+// taintedAt returns when a node was tainted NoExecute for its readiness; zero if it was not, or nobody knows.
+func taintedAt(node *corev1.Node) time.Time {
+	var latest time.Time
+	for _, taint := range node.Spec.Taints {
+		if ownsNoExecute(taint) && taint.TimeAdded != nil && taint.TimeAdded.After(latest) {
+			latest = taint.TimeAdded.Time
+		}
+	}
+	return latest
 }

@@ -1,0 +1,76 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package readiness
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Standing is whether a node gives signs of life.
+type Standing int
+
+const (
+	// Heard is the standing of a node that has given one within its grace period.
+	Heard Standing = iota
+	// Doubtful is that of one that seems silent, but that is not certain, or could not be written into its conditions.
+	Doubtful
+	// Silent is that of one that has given none for longer than its grace period.
+	Silent
+)
+
+// Grace says for how long a node may be silent.
+type Grace struct {
+	// Monitor is for a node that has posted its status before (--node-monitor-grace-period).
+	Monitor time.Duration
+	// Startup is for a node that never has, from its creation (--node-startup-grace-period).
+	Startup time.Duration
+}
+
+// Of returns the grace period of a node that has posted its status, or never has.
+func (g Grace) Of(posted bool) time.Duration {
+	if posted {
+		return g.Monitor
+	}
+	return g.Startup
+}
+
+// FirstSign returns when a node that is seen for the first time gave a sign of life: now, or, if it never posted its
+// status, at its creation.
+func FirstSign(node *corev1.Node, now time.Time) time.Time {
+	if Condition(node, corev1.NodeReady) != nil || node.CreationTimestamp.After(now) {
+		return now
+	}
+	return node.CreationTimestamp.Time
+}
+
+// IsReady reports whether a node says that it is ready.
+func IsReady(node *corev1.Node) bool {
+	ready := Condition(node, corev1.NodeReady)
+	return ready != nil && ready.Status == corev1.ConditionTrue
+}
+
+// Condition returns the condition of a node of a type, nil if there is none.
+func Condition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
+	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind })
+	if i < 0 {
+		return nil
+	}
+	return &node.Status.Conditions[i]
+}
+
+// WithConditions returns the node with some conditions in the place of its own.
+func WithConditions(node *corev1.Node, conditions []corev1.NodeCondition) *corev1.Node {
+	changed := node.DeepCopy()
+	for _, c := range conditions {
+		if known := Condition(changed, c.Type); known != nil {
+			*known = c
+			continue
+		}
+		changed.Status.Conditions = append(changed.Status.Conditions, c)
+	}
+	return changed
+}

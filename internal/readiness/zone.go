@@ -1,0 +1,150 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package readiness
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// State is how far a zone is disrupted. The values are upstream's.
+type State string
+
+// The states of a zone.
+const (
+	Normal            State = "Normal"
+	PartialDisruption State = "PartialDisruption"
+	FullDisruption    State = "FullDisruption"
+)
+
+// Policy says how many nodes may be tainted NoExecute per second, by the state of their zone. Rates are
+// in nodes per second and zone; zero means none.
+type Policy struct {
+	// Rate is for zones in the state Normal (--node-eviction-rate).
+	Rate float32
+	// SecondaryRate is for large zones in PartialDisruption (--secondary-node-eviction-rate); small ones have none.
+	SecondaryRate float32
+	// FullDisruptionRate is for zones in FullDisruption while another zone is not
+	// (--zone-full-disruption-eviction-rate; kubernetes/kubernetes#131182).
+	FullDisruptionRate float32
+	// LargeZone is the number of nodes above which a zone is large (--large-cluster-size-threshold).
+	LargeZone int
+	// UnhealthyShare is the share of nodes that are not ready at which a zone is in PartialDisruption
+	// (--unhealthy-zone-threshold).
+	UnhealthyShare float32
+}
+
+// State returns the state of a zone of so many nodes, of which so many are not ready. Two nodes that
+// are not ready are never a disruption, unless they are the whole zone.
+func (p Policy) State(size, notReady int) State {
+	switch {
+	case notReady > 0 && notReady == size:
+		return FullDisruption
+	case notReady > 2 && float32(notReady)/float32(size) >= p.UnhealthyShare:
+		return PartialDisruption
+	}
+	return Normal
+}
+
+// RateOf returns how many nodes of a zone may be tainted per second.
+func (p Policy) RateOf(state State, size int) float32 {
+	switch state {
+	case FullDisruption:
+		return p.FullDisruptionRate
+	case PartialDisruption:
+		if size > p.LargeZone {
+			return p.SecondaryRate
+		}
+		return 0
+	}
+	return p.Rate
+}
+
+// zone is a zone that was seen once. It stays known when its nodes have gone.
+type zone struct {
+	size, notReady int // of the nodes that count
+	unsure         int // of those that are not ready
+	state          State
+	rate           float32
+	limiter        *rate.Limiter
+	line           []string             // the nodes that wait for their turn; the first one is next
+	granted        map[string]time.Time // until when: a turn lasts as long as it takes for the next one
+	tainted        int                  // how many turns were used
+}
+
+func (at *zone) add(m member, count int) {
+	if !m.counts {
+		return
+	}
+	at.size += count
+	if m.down() {
+		at.notReady += count
+	}
+	if m.unsure() {
+		at.unsure += count
+	}
+}
+
+// next returns the node that is next, if any waits.
+func (at *zone) next() []string {
+	if len(at.line) == 0 {
+		return nil
+	}
+	return []string{at.line[0]}
+}
+
+// setRate changes how fast turns come. What has gathered of a turn is kept, or one node that flaps could
+// change its zone's rate again and again and keep all others from being tainted; upstream begins a new limiter
+// (pkg/controller/nodelifecycle/scheduler, SwapLimiter). As there, what gathered before a time without turns
+// and was not used then is lost, so that nobody is tainted at the moment at which a disruption ends.
+func (at *zone) setRate(next float32, now time.Time) {
+	unused := at.rate == 0 && at.limiter.TokensAt(now) >= 1
+	at.rate = next
+	at.limiter.SetLimitAt(now, rate.Limit(next))
+	if unused {
+		at.limiter.AllowN(now, 1)
+	}
+}
+
+func (at *zone) ripe(now time.Time) bool { return at.rate > 0 && at.limiter.TokensAt(now) >= 1 }
+
+// ripeIn returns how long it takes until the next turn.
+func (at *zone) ripeIn(now time.Time) time.Duration {
+	missing := max(1-at.limiter.TokensAt(now), 0)
+	return time.Duration(missing/float64(at.rate)*float64(time.Second)) + time.Millisecond
+}
+
+// Held is why a node has to wait. It is comparable, to tell whether something new can be said.
+type Held struct {
+	Zone           string
+	State          State
+	Size, NotReady int
+	Rate           float32
+	// AllZones: every zone is fully disrupted. The control plane is the likelier culprit.
+	AllZones bool
+}
+
+// String says it in a sentence.
+func (h Held) String() string {
+	where := fmt.Sprintf("zone %s has the state %s (%d of %d nodes not ready)", h.Zone, h.State, h.NotReady, h.Size)
+	switch {
+	case h.AllZones:
+		return fmt.Sprintf("every zone is fully disrupted (zone %s: %d of %d nodes not ready), "+
+			"so the control plane is the likelier culprit and no node is tainted", h.Zone, h.NotReady, h.Size)
+	case h.Rate == 0:
+		return where + ", and none of its nodes is tainted"
+	}
+	return fmt.Sprintf("%s, and one node of it is tainted every %g s", where, 1/h.Rate)
+}
+
+// zoneName names a zone for people: its region and zone labels.
+func zoneName(key string) string {
+	if key == "" {
+		return "(none)"
+	}
+	return strings.Replace(key, ":\x00:", "/", 1)
+}
