@@ -1,0 +1,142 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package readiness
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// zoned returns ready nodes of these names. The first letter of a name is the node's zone.
+func zoned(names ...string) []*corev1.Node {
+	var nodes []*corev1.Node
+	for _, name := range names {
+		node := readyNode(name)
+		node.Labels = map[string]string{corev1.LabelTopologyZone: name[:1]}
+		nodes = append(nodes, node)
+	}
+	return nodes
+}
+
+// begun returns zones that have counted nodes at noon.
+func begun(nodes ...*corev1.Node) *Zones {
+	z := NewZones(policy, logr.Discard())
+	z.Begin(nodes, nil, noon)
+	return z
+}
+
+// standing is the count of nodes that are all silent, or all doubtful.
+func standing(is Standing, names ...string) map[string]Standing {
+	all := map[string]Standing{}
+	for _, name := range names {
+		all[name] = is
+	}
+	return all
+}
+
+func (z *Zones) wantTurn(t *testing.T, name string, seconds int, granted bool, wait time.Duration) {
+	t.Helper()
+	got := z.Turn(name, after(seconds))
+	if got.Granted != granted || (got.Wait-wait).Abs() > 10*time.Millisecond {
+		t.Errorf("after %d s node %s is granted its turn: %t, in %v; want %t, in %v", seconds, name, got.Granted, got.Wait, granted, wait)
+	}
+}
+
+func TestAZoneGivesTurnsAtItsRateInTheOrderInWhichNodesAsk(t *testing.T) {
+	z := begun(zoned("a1", "a2", "a3", "a4", "a5", "a6", "a7", "b1")...)
+	z.Count(standing(Silent, "a1", "a2", "a3", "b1"), noon)
+	z.wantTurn(t, "a2", 0, true, 0)
+	z.wantTurn(t, "a3", 0, false, 10*time.Second)
+	z.wantTurn(t, "a1", 0, false, 0) // it is woken when it is next
+	z.wantTurn(t, "b1", 0, true, 0)
+	z.wantTurn(t, "a2", 5, true, 0) // a turn lasts until the next one
+	z.wantTurn(t, "a3", 4, false, 6*time.Second)
+	if got := z.Turn("a3", after(10)); !got.Granted || !slices.Equal(got.Next, []string{"a1"}) {
+		t.Errorf("after 10 s: %+v, want the turn of a3, and a1 next", got)
+	}
+	z.wantTurn(t, "a1", 10, false, 10*time.Second)
+}
+
+func TestWhoeverGivesUpItsPlaceMakesTheNextOneFirst(t *testing.T) {
+	z := begun(zoned("a1", "a2", "a3", "a4", "a5", "a6")...)
+	z.Count(standing(Silent, "a1", "a2", "a3"), noon)
+	z.wantTurn(t, "a1", 0, true, 0)
+	z.wantTurn(t, "a2", 0, false, 10*time.Second)
+	z.wantTurn(t, "a3", 0, false, 0)
+	if next := z.GiveUp("a2"); !slices.Equal(next, []string{"a3"}) {
+		t.Errorf("%q are next, want a3", next)
+	}
+	z.wantTurn(t, "a3", 1, false, 9*time.Second)
+}
+
+func TestWhileEveryZoneIsDisruptedNobodyHasATurn(t *testing.T) {
+	z := begun(zoned("a1", "a2", "b1")...)
+	told := z.Count(standing(Silent, "a1", "a2", "b1"), noon)
+	if slices.Sort(told.Wake); !z.AllDisrupted() || !slices.Equal(slices.Compact(told.Wake), []string{"a1", "a2", "b1"}) {
+		t.Errorf("all are disrupted: %t, and %q are woken; want all", z.AllDisrupted(), told.Wake)
+	}
+	if got := z.Turn("a1", noon); got.Granted || got.Wait != 0 || !got.Held.AllZones {
+		t.Errorf("the turn is %+v, want it to be held back for all zones", got)
+	}
+	told = z.Put(zoned("b1")[0], Heard, after(100))
+	if z.AllDisrupted() || !told.Recovered || !slices.Contains(told.Wake, "a1") {
+		t.Errorf("all are disrupted: %t, and the news is %+v; want everybody to be told of the recovery", z.AllDisrupted(), told)
+	}
+	z.wantTurn(t, "a1", 100, false, 3333*time.Millisecond) // at the rate of zones without a ready node, and not at once
+}
+
+func TestDoubtfulNodesHoldTheirZonesBackButTakeNoTaintsOff(t *testing.T) {
+	z := begun(zoned("a1", "b1")...)
+	z.Count(standing(Doubtful, "a1", "b1"), noon)
+	if got := z.Turn("a1", noon); z.AllDisrupted() || !got.Held.AllZones {
+		t.Errorf("all are disrupted for certain: %t, and the turn is %+v; want it to be held back, and nothing certain", z.AllDisrupted(), got)
+	}
+	if z.Count(standing(Silent, "a1", "b1"), noon); !z.AllDisrupted() {
+		t.Error("all are silent, and nothing is certain")
+	}
+}
+
+func TestTheObjectOfANodeMayShowThatItIsHeardAndNotThatItIsSilent(t *testing.T) {
+	nodes := zoned("a1", "a2")
+	z := begun(nodes...)
+	if z.Put(nodes[0], Silent, noon); z.Silent("a1") {
+		t.Error("a node became silent without a count of all")
+	}
+	z.Count(standing(Silent, "a1"), noon)
+	if z.Put(nodes[0], Heard, noon); z.Silent("a1") {
+		t.Error("a node that is heard is silent")
+	}
+}
+
+func TestThatNodesAreTaintedTellsARestartOfTheLatestTurn(t *testing.T) {
+	nodes := zoned("a1", "a2", "a3", "a4", "a5", "a6")
+	nodes[0].Spec.Taints = []corev1.Taint{{
+		Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: after(-4)},
+	}}
+	z := begun(nodes...)
+	z.Count(standing(Silent, "a2"), noon)
+	z.wantTurn(t, "a2", 0, false, 6*time.Second)
+}
+
+func TestANodeThatMovesOrGoesCountsWhereItIs(t *testing.T) {
+	nodes := zoned("a1", "a2", "b1")
+	z := begun(nodes...)
+	z.Count(standing(Silent, "a1"), noon)
+	moved := nodes[0].DeepCopy()
+	moved.Labels[corev1.LabelTopologyZone] = "b"
+	z.Put(moved, Silent, noon)
+	z.Remove("a2", noon)
+	got := map[string][2]int{}
+	for _, at := range z.All() {
+		got[at.Name] = [2]int{at.Size, at.NotReady}
+	}
+	if got["/a"] != [2]int{0, 0} || got["/b"] != [2]int{2, 1} {
+		t.Errorf("nodes and those that are not ready are %v, want none in zone a, and two in zone b of which one is not ready", got)
+	}
+}
