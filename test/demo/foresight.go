@@ -5,72 +5,54 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os/exec"
 	"slices"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plan"
-	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
-// renewal is how often a kubelet of the demo gives a sign of life. By so much a node may have been silent before the act.
+// renewal is how often a kubelet of the demo gives a sign of life. By so much a node may have been silent before the
+// act.
 const renewal = leaseSeconds * time.Second / 4
 
-// foresee returns what `kubectl taintkeeper plan --silent` says of nodes before they fall silent.
+// healthFlags are those of taintkeeper and of the plan.
+var healthFlags = []string{
+	"--node-monitor-grace-period=" + grace.String(),
+	fmt.Sprintf("--node-eviction-rate=%g", 1/taintEvery.Seconds()),
+}
+
+// foresee asks the kubectl plugin what would happen if nodes fell silent now.
 func (s *stage) foresee(ctx context.Context, names ...string) (*cliv1alpha1.TaintPlan, error) {
-	nodes, err := s.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	args := slices.Concat([]string{"plan", "--silent"}, names, healthFlags)
+	s.say("%s$ kubectl taintkeeper %s", indent, strings.Join(args, " "))
+	out, err := exec.CommandContext(ctx, s.plugin, append(args, "--output=json", "--kubeconfig="+s.kubeconfig)...).Output()
 	if err != nil {
-		return nil, fmt.Errorf("list nodes for a plan: %w", err)
+		return nil, fmt.Errorf("%s %s: %w%s", s.plugin, strings.Join(args, " "), err, stderrOf(err))
 	}
-	pods, err := s.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("list pods for a plan: %w", err)
+	made := &cliv1alpha1.TaintPlan{}
+	if err := json.Unmarshal(out, made); err != nil {
+		return nil, fmt.Errorf("read the plan of %s: %w", s.plugin, err)
 	}
-	return planOfSilence(nodes.Items, pods.Items, time.Now(), names...), nil
-}
-
-// planOfSilence makes the plan with the flags that the taintkeeper of the demo has.
-func planOfSilence(nodes []corev1.Node, pods []corev1.Pod, at time.Time, names ...string) *cliv1alpha1.TaintPlan {
-	cluster := &plan.Cluster{}
-	silence := plan.Silence{
-		At: at, Rule: rule,
-		Grace: readiness.Grace{Monitor: grace, Startup: readiness.DefaultStartupGrace},
-		Policy: readiness.Policy{
-			Rate: float32(1 / taintEvery.Seconds()), SecondaryRate: readiness.DefaultSecondaryRate,
-			FullDisruptionRate: float32(1 / taintEvery.Seconds()),
-			LargeZone:          readiness.DefaultLargeZone, UnhealthyShare: readiness.DefaultUnhealthyShare,
-		},
-	}
-	for i := range nodes {
-		cluster.Nodes = append(cluster.Nodes, &nodes[i])
-		if slices.Contains(names, nodes[i].Name) {
-			silence.Nodes = append(silence.Nodes, &nodes[i])
-		}
-	}
-	for i := range pods {
-		cluster.Pods = append(cluster.Pods, &pods[i])
-	}
-	return plan.MakeSilent(cluster, silence)
-}
-
-// sayForeseen says what a plan has the nodes' taints and pods do.
-func (s *stage) sayForeseen(made *cliv1alpha1.TaintPlan) {
-	var names, taints []string
-	for _, node := range made.Nodes {
-		names = append(names, node.Name)
-	}
+	var taints []string
 	for _, at := range turnsOf(made) {
 		taints = append(taints, fmt.Sprintf("%d s", int(at.Sub(made.At.Time).Seconds())))
 	}
-	s.say("%s$ kubectl taintkeeper plan --silent %s --node-monitor-grace-period=%s --node-eviction-rate=%g", indent,
-		strings.Join(names, " "), grace, 1/taintEvery.Seconds())
-	s.say("%sForeseen: NoExecute after %s; %d of %s would leave if the zone did not come back.", indent,
+	s.say("%sForeseen: NoExecute after %s; then %d of %s leave, if the zone does not come back.", indent,
 		strings.Join(taints, " and "), made.Summary.Leave, plural(made.Summary.Pods, "pod"))
+	return made, nil
+}
+
+// stderrOf returns what a program printed that failed.
+func stderrOf(err error) string {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return ": " + strings.TrimSpace(string(exit.Stderr))
+	}
+	return ""
 }
 
 // turnsOf returns when the nodes of a plan are tainted NoExecute, in turn.
@@ -85,7 +67,8 @@ func turnsOf(made *cliv1alpha1.TaintPlan) []time.Time {
 	return all
 }
 
-// unforeseen says where what happened differs from a plan that was made before. Which node comes first is a matter of luck.
+// unforeseen says where what happened differs from a plan that was made before. Which node comes first is a matter of
+// luck.
 func (v *vigil) unforeseen(made *cliv1alpha1.TaintPlan, seen []sighting) []string {
 	turns := turnsOf(made)
 	if len(turns) != len(v.nodes) {
@@ -97,33 +80,40 @@ func (v *vigil) unforeseen(made *cliv1alpha1.TaintPlan, seen []sighting) []strin
 		if late := w.leave.before.Sub(turns[i]); !foreseen(late) {
 			all = append(all, fmt.Sprintf("node %s was tainted %s from when the plan said", w.name, late.Round(time.Millisecond)))
 		}
-		all = append(all, w.unforeseen(made, seen)...)
+		for _, r := range w.rows(seen) {
+			if problem := v.unforeseenPod(w, r, made); problem != "" {
+				all = append(all, problem)
+			}
+		}
 	}
 	return all
 }
 
-// unforeseen says which pods of a node left otherwise than by the plan: from the node's taint on, as the order of nodes is luck.
-func (w *watched) unforeseen(made *cliv1alpha1.TaintPlan, seen []sighting) []string {
+// unforeseenPod says how a pod left otherwise than by the plan, from its node's taint on. The zone comes back before all
+// have left who were to.
+func (v *vigil) unforeseenPod(w *watched, r row, made *cliv1alpha1.TaintPlan) string {
+	i := slices.IndexFunc(made.Pods, func(p cliv1alpha1.PlannedPod) bool { return p.UID == r.pod.UID })
+	switch {
+	case i < 0:
+		return fmt.Sprintf("pod %s is not in the plan", r.pod.Name)
+	case !made.Pods[i].Leaves && !r.left.IsZero():
+		return fmt.Sprintf("pod %s left, and the plan had it stay", r.pod.Name)
+	case !made.Pods[i].Leaves:
+		return ""
+	}
 	tainted := made.Nodes[slices.IndexFunc(made.Nodes, func(n cliv1alpha1.PlannedNode) bool { return n.Name == w.name })].TaintedAt
-	var all []string
-	for _, r := range w.rows(seen) {
-		if r.left.IsZero() { // the report says whether it was due
-			continue
-		}
-		i := slices.IndexFunc(made.Pods, func(p cliv1alpha1.PlannedPod) bool { return p.UID == r.pod.UID })
-		switch {
-		case i < 0 || !made.Pods[i].Leaves:
-			all = append(all, fmt.Sprintf("pod %s left, and the plan had it stay", r.pod.Name))
-		case !foreseen(r.left.Sub(w.leave.after) - made.Pods[i].Due.Sub(tainted.Time)):
-			all = append(all, fmt.Sprintf("pod %s left %s after its node's taint, and the plan said %s", r.pod.Name,
-				seconds(r.left.Sub(w.leave.after)), seconds(made.Pods[i].Due.Sub(tainted.Time))))
-		}
+	planned, done := made.Pods[i].Due.Sub(tainted.Time), r.left.Sub(w.leave.after)
+	switch {
+	case r.left.IsZero() && w.leave.before.Add(planned+tolerableLateness).Before(v.back):
+		return fmt.Sprintf("pod %s stayed, and the plan had it leave", r.pod.Name)
+	case !r.left.IsZero() && !foreseen(done-planned):
+		return fmt.Sprintf("pod %s left %s after its node's taint, and the plan said %s", r.pod.Name, seconds(done), seconds(planned))
 	}
-	return all
+	return ""
 }
 
-// foreseen reports whether something came as a plan said: no longer before than kubelets may have been silent already, with what
-// an instant to the second hides, and no later than still counts as kept.
+// foreseen reports whether something came as a plan said: no longer before than kubelets may have been silent already,
+// with what an instant to the second hides, and no later than still counts as kept.
 func foreseen(late time.Duration) bool {
 	return late >= -renewal-100*time.Millisecond && late <= tolerableLateness
 }

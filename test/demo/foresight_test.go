@@ -7,26 +7,36 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plan"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
 // foreseenFor is the plan of the last act, made at its start, with these pods.
 func foreseenFor(seen ...sighting) *cliv1alpha1.TaintPlan {
-	var all []corev1.Node
+	const rate = float32(time.Second) / float32(taintEvery)
+	cluster := &plan.Cluster{}
+	silence := plan.Silence{
+		At: start, Grace: readiness.Grace{Monitor: grace},
+		Policy: readiness.Policy{Rate: rate, FullDisruptionRate: rate, UnhealthyShare: 1},
+	}
 	for _, spec := range nodes {
 		node := seenNode(spec.Name, corev1.ConditionTrue)
 		node.Labels = map[string]string{corev1.LabelTopologyZone: spec.Zone}
-		all = append(all, node)
+		cluster.Nodes = append(cluster.Nodes, &node)
+		if spec.Zone == silentZone {
+			silence.Nodes = append(silence.Nodes, &node)
+		}
 	}
-	var pods []corev1.Pod
 	for _, s := range seen {
-		pods = append(pods, *s.pod)
+		cluster.Pods = append(cluster.Pods, s.pod)
 	}
-	return planOfSilence(all, pods, start, north1, north2)
+	return plan.MakeSilent(cluster, silence)
 }
 
 func identified(s sighting) sighting {
@@ -49,6 +59,9 @@ func TestWhatHappensInTheLastActIsWhatThePlanOfItSaid(t *testing.T) {
 		"a node is tainted late": {func(v *vigil, _ []sighting) { v.nodes[1].leave.before = after(20) }, "node north-2 was tainted "},
 		"a node is tainted soon": {func(v *vigil, _ []sighting) { v.nodes[0].leave.before = after(6) }, "node north-1 was tainted "},
 		"a pod leaves early":     {func(_ *vigil, seen []sighting) { seen[0] = seen[0].evictedAfter(12) }, "pod here left "},
+		"a pod stays that was to leave": {
+			func(v *vigil, seen []sighting) { seen[0], v.back = here, after(20) }, "pod here stayed, and the plan had it leave",
+		},
 		"a pod leaves that was to stay": {
 			func(_ *vigil, seen []sighting) { seen[1] = seen[1].evictedAfter(13) }, "pod there left, and the plan had it stay",
 		},

@@ -92,7 +92,7 @@ func TestAPodIsBoundFromTheCallOnAndHasLeftWithTheAnswer(t *testing.T) {
 func TestChangesOfNodesAreReadOnceAndFromAnInstantOn(t *testing.T) {
 	log := written(t,
 		patched(seenNode(west1, corev1.ConditionTrue), -1), binding("a", 201, 1),
-		patched(seenNode(north1, corev1.ConditionTrue), 2), patched(seenNode(north2, corev1.ConditionTrue, sentAway), 3),
+		patched(seenNode(north1, corev1.ConditionTrue), 2), line("get", "nodes", "", 200, 2.5), patched(seenNode(north2, corev1.ConditionTrue, sentAway), 3),
 	)
 	all, err := log.changes(start, 0)
 	if err != nil || len(all) != 2 || all[0].node.Name != north1 {

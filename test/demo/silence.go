@@ -53,13 +53,13 @@ func (s *stage) playSilence(ctx context.Context) (report, error) {
 		s.say("%s%s", indent, line)
 	}
 	s.say("")
-	s.say("%s$ kubectl label node %s %s", indent, strings.Join(names, " "), localcluster.SilenceLabel)
-	s.say("%s$ kubectl label node %s %s   # when the pods of the first node have left", indent, strings.Join(names, " "), localcluster.ResumeLabel)
 	made, err := s.foresee(ctx, names...)
 	if err != nil {
 		return report{}, err
 	}
-	s.sayForeseen(made)
+	s.say("")
+	s.say("%s$ kubectl label node %s %s", indent, strings.Join(names, " "), localcluster.SilenceLabel)
+	s.say("%s$ kubectl label node %s %s   # when the pods of the first node have left", indent, strings.Join(names, " "), localcluster.ResumeLabel)
 	s.say("")
 	v := newVigil(names, time.Now())
 	v.plan = made

@@ -33,7 +33,8 @@ type stage struct {
 	kubeconfig string // the administrator's
 	cluster    *localcluster.Cluster
 	client     kubernetes.Interface
-	binary     string
+	binary     string // taintkeeper
+	plugin     string // kubectl-taintkeeper, beside it
 	keeper     *localcluster.Taintkeeper
 	seen       *observer.Pods
 	ledger     ledger
@@ -72,7 +73,7 @@ func (s *stage) setUp(ctx context.Context, binary string) error {
 	if err := s.startCluster(ctx); err != nil {
 		return err
 	}
-	s.binary = binary
+	s.binary, s.plugin = binary, filepath.Join(filepath.Dir(binary), "kubectl-taintkeeper")
 	if err := s.startKeeper(ctx); err != nil {
 		return err
 	}
@@ -121,11 +122,7 @@ func (s *stage) startKeeper(ctx context.Context) error {
 	var err error
 	s.keeper, err = s.cluster.StartTaintkeeper(ctx, localcluster.TaintkeeperConfig{
 		Binary: s.binary,
-		Args: []string{
-			"--controllers=*",
-			"--node-monitor-grace-period=" + grace.String(),
-			fmt.Sprintf("--node-eviction-rate=%g", 1/taintEvery.Seconds()),
-		},
+		Args:   append([]string{"--controllers=*"}, healthFlags...),
 	})
 	return err
 }
