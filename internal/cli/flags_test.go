@@ -52,28 +52,49 @@ var flagsWithOutputs = map[string]struct {
 	"where-to":       {[]string{"--where-to"}, nil},
 	"watch":          {[]string{"--watch"}, nil},
 	"recursive":      {[]string{"-R"}, func(string, string) bool { return true }},
+	"overwrite":      {[]string{"--overwrite"}, func(string, string) bool { return true }},
+	"silent":         {[]string{"--silent"}, func(string, string) bool { return true }},
+
+	"node-eviction-rate":        {[]string{"--node-eviction-rate=0"}, nil},
+	"node-monitor-grace-period": {[]string{"--node-monitor-grace-period=9s"}, func(_, format string) bool { return format == "name" }},
+}
+
+// argumentsOf are what each command that reads is tried with.
+func argumentsOf(command string) [][]string {
+	switch command {
+	case "plan":
+		return [][]string{{"worker-a1", "m:NoExecute"}, {"worker-a1", "--silent"}}
+	case "explain":
+		return [][]string{{"cart-0"}}
+	}
+	return [][]string{nil}
 }
 
 func TestEveryFlagWorksWithEveryOutputOrIsRefused(t *testing.T) {
 	file := snapshotOf(t, "../../examples/cluster.yaml")
-	arguments := map[string][]string{"plan": {"worker-a1", "m:NoExecute"}, "explain": {"cart-0"}}
 	for _, command := range commandsThatRead() {
-		line := append([]string{command, "-f", file}, arguments[command]...)
-		for _, format := range []string{"", "wide", "name", "json", "yaml", "html", "sarif", "junit"} {
-			base := line
-			if format != "" {
-				base = append(slices.Clone(line), "-o", format)
-			}
-			plain := run(t, base...)
-			if plain.code == cli.ExitUsage {
-				wantRefusal(t, base, plain, "output", "-o")
-				continue
-			}
-			for name, flag := range flagsWithOutputs {
-				mayBeSame := flag.nothing != nil && flag.nothing(command, format)
-				wantHeeded(t, base, plain, name, flag.args, mayBeSame)
+		for _, arguments := range argumentsOf(command) {
+			for _, format := range []string{"", "wide", "name", "json", "yaml", "html", "sarif", "junit"} {
+				wantFlagsHeeded(t, command, format, append([]string{command, "-f", file}, arguments...))
 			}
 		}
+	}
+}
+
+// wantFlagsHeeded tries a command line in a format with each flag.
+func wantFlagsHeeded(t *testing.T, command, format string, line []string) {
+	t.Helper()
+	if format != "" {
+		line = append(line, "-o", format)
+	}
+	plain := run(t, line...)
+	if plain.code == cli.ExitUsage {
+		wantRefusal(t, line, plain, "output", "-o")
+		return
+	}
+	for name, flag := range flagsWithOutputs {
+		mayBeSame := flag.nothing != nil && flag.nothing(command, format)
+		wantHeeded(t, line, plain, name, flag.args, mayBeSame)
 	}
 }
 
