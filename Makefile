@@ -80,8 +80,8 @@ plan-comes-true: controlplane ## make random clusters, plan random taints, set t
 	@$(GO) test ./test/plan -count=1 -v -timeout 0 -args -rounds=$(or $(ROUNDS),20) $(if $(SEED),-seed=$(SEED))
 
 .PHONY: demo
-demo: build controlplane bin/demo ## play five acts, of evictions and of silent nodes, in a real control plane on this machine, and check them (1 minute)
-	@bin/demo
+demo: build controlplane bin/demo ## play five acts, of evictions and of silent nodes, in a real control plane on this machine, and check them (1 minute; BOARD=1: beside the board)
+	@bin/demo $(if $(BOARD),-board)
 
 .PHONY: try
 try: build controlplane bin/try ## install the chart beside the built-in controllers, in shadow mode and then in enforce mode, in a control plane on this machine (1 minute)
@@ -92,7 +92,7 @@ bin/try:
 	@cd test/chart && CGO_ENABLED=0 $(GO) build -o ../../$@ ./try
 
 .PHONY: playground
-playground: build controlplane bin/demo ## keep that control plane up, with taintkeeper and workloads, to try things out
+playground: build controlplane bin/demo ## keep that control plane up, with taintkeeper, workloads and the board, to try things out
 	@bin/demo -playground
 
 # Built and not run by `go run`, which would hide the exit status and keep a SIGTERM to itself.

@@ -60,6 +60,7 @@ also takes files (-f), so a plan can be made without a cluster.`,
 	})
 	config.AddFlags(root.PersistentFlags())
 	root.AddCommand(
+		newBoard(env, config),
 		newCheck(env, config),
 		newExplain(env, config),
 		newPending(env, config),

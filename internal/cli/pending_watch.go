@@ -82,7 +82,7 @@ func (o *pendingOptions) runWatch(ctx context.Context) error {
 		return fmt.Errorf("make a client: %w", err)
 	}
 	if isTerminal(o.source.env.Out) && (o.output.format == formatTable || o.output.format == formatWide) {
-		return o.runBoard(ctx, f)
+		return o.runScreen(ctx, f)
 	}
 	return o.runLines(ctx, f)
 }
@@ -105,20 +105,20 @@ func (f *follower) probe(ctx context.Context, timeout time.Duration) error {
 	defer cancel()
 	one := metav1.ListOptions{Limit: 1}
 	if _, err := f.clients.CoreV1().Nodes().List(ctx, one); err != nil {
-		return probed(ctx, f.server, "nodes", err)
+		return probed(ctx, f.server, "list", "nodes", err)
 	}
 	if _, err := f.clients.CoreV1().Pods(f.namespace).List(ctx, one); err != nil {
-		return probed(ctx, f.server, "pods", err)
+		return probed(ctx, f.server, "list", "pods", err)
 	}
 	return nil
 }
 
 // probed tells a server that did not answer in time from somebody who has interrupted.
-func probed(ctx context.Context, server, kind string, err error) error {
+func probed(ctx context.Context, server, verb, kind string, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		ctx = context.WithoutCancel(ctx)
 	}
-	return failed(ctx, server, "list", kind, err)
+	return failed(ctx, server, verb, kind, err)
 }
 
 // follow tells what is pending, at first and after every change, until the context ends.

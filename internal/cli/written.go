@@ -5,9 +5,8 @@ package cli
 
 import (
 	"io"
-	"strconv"
-	"strings"
-	"unicode"
+
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // written is where a command prints. It keeps the first error, so that a line that is lost does not pass for printed: a full
@@ -27,22 +26,5 @@ func (w *written) Write(data []byte) (int, error) {
 	return n, err
 }
 
-// printable makes characters visible that would move the cursor of a terminal, change its colours, or turn the direction of
-// the text around them: names and messages are written by others.
-func printable(text string) string {
-	if !strings.ContainsFunc(text, moves) {
-		return text
-	}
-	var b strings.Builder
-	for _, r := range text {
-		if moves(r) {
-			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
-
-// moves reports whether a terminal obeys a character instead of showing it.
-func moves(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
+// printable makes characters visible that a terminal would obey: names and messages are written by others.
+func printable(text string) string { return sentence.Printable(text) }

@@ -32,10 +32,15 @@ const (
 var (
 	//go:embed page.html
 	markup string
+	// BaseStyle is what all pages have in common: colours in light and dark, text, tables, figures, the filter.
+	//go:embed base.css
+	BaseStyle string
 	//go:embed page.css
-	style string
+	ownStyle string
 	//go:embed page.js
 	script string
+
+	style = BaseStyle + ownStyle
 
 	parsed = template.Must(template.New("page").Funcs(template.FuncMap{
 		"minus":   func(a, b int) int { return a - b },

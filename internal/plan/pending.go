@@ -103,36 +103,62 @@ func (c *Countdowns) Has(uid types.UID) bool {
 	return ok
 }
 
+// NodeOf returns the node of a pod that is known, else none.
+func (c *Countdowns) NodeOf(uid types.UID) string { return c.where[uid] }
+
+// Taints returns the NoExecute taints of a node, with the instants from which they count.
+func (c *Countdowns) Taints(node string) []verdict.Taint { return c.nodes[node].taints }
+
+// Of returns what is pending of one pod, if it has to leave.
+func (c *Countdowns) Of(uid types.UID) (cliv1alpha1.PendingPod, bool) {
+	node := c.where[uid]
+	return c.pods[node][uid].decide(c.Rule, c.nodes[node].taints)
+}
+
+// On returns the pods of a node that have to leave, in no particular order.
+func (c *Countdowns) On(node string) []cliv1alpha1.PendingPod {
+	known := c.nodes[node].taints
+	if len(known) == 0 {
+		return nil
+	}
+	var pods []cliv1alpha1.PendingPod
+	for _, pod := range c.pods[node] {
+		if pending, leaves := pod.decide(c.Rule, known); leaves {
+			pods = append(pods, pending)
+		}
+	}
+	return pods
+}
+
 // Pending returns all pods that have to leave, soonest first.
 func (c *Countdowns) Pending(at time.Time) *cliv1alpha1.PendingList {
 	list := &cliv1alpha1.PendingList{At: metav1.NewMicroTime(at), Pods: []cliv1alpha1.PendingPod{}}
 	list.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("PendingList"))
 	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
-		node := c.nodes[name]
-		if len(node.taints) == 0 {
-			continue
-		}
-		before := len(list.Pods)
-		for _, pod := range c.pods[name] {
-			if decided := c.Rule.Decide(pod.facts, node.taints); decided.Leaves {
-				list.Pods = append(list.Pods, pod.pending(decided))
-			}
-		}
-		if len(list.Pods) > before {
-			list.Notes = append(list.Notes, node.notes...)
+		if pods := c.On(name); len(pods) > 0 {
+			list.Pods = append(list.Pods, pods...)
+			list.Notes = append(list.Notes, c.nodes[name].notes...)
 		}
 	}
-	slices.SortFunc(list.Pods, func(a, b cliv1alpha1.PendingPod) int {
-		return cmp.Or(a.Due.Compare(b.Due.Time), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(list.Pods, SoonestFirst)
 	return list
 }
 
-func (p boundPod) pending(decided verdict.Verdict) cliv1alpha1.PendingPod {
+// SoonestFirst compares pods that have to leave: by their instants, and of one instant the lowest priority first.
+func SoonestFirst(a, b cliv1alpha1.PendingPod) int {
+	return cmp.Or(a.Due.Compare(b.Due.Time), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// decide returns what is pending of a pod whose node has these taints, if it has to leave.
+func (p boundPod) decide(rule verdict.Rule, known []verdict.Taint) (cliv1alpha1.PendingPod, bool) {
+	decided := rule.Decide(p.facts, known)
+	if !decided.Leaves {
+		return cliv1alpha1.PendingPod{}, false
+	}
 	pod := p.listed
 	pod.Due = metav1.NewMicroTime(decided.Due)
 	pod.Taint, pod.Toleration = taints.Format(decided.Taint.Taint), decided.Toleration.DeepCopy()
-	return pod
+	return pod, true
 }
 
 // ChangesSince says what has changed since an earlier list: first of the pods that are no longer pending, then of those that

@@ -31,8 +31,12 @@ const (
 func main() {
 	binary := flag.String("taintkeeper", "bin/taintkeeper", "the binary to run")
 	playground := flag.Bool("playground", false, "keep the cluster up for experiments until Ctrl-C, and play nothing")
+	board := flag.Bool("board", false, "serve kubectl taintkeeper board while the demo plays, and wait for Ctrl-C at its end")
 	flag.Parse()
 	show := playDemo
+	if *board {
+		show = playBesideBoard
+	}
 	if *playground {
 		show = holdPlayground
 	}

@@ -13,9 +13,18 @@ import (
 
 // holdPlayground says how to use the cluster, and keeps it until ctx ends.
 func holdPlayground(ctx context.Context, s *stage) error {
+	address, closeBoard, err := s.openBoard(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeBoard()
 	s.title("The playground is open. Ctrl-C closes it.")
 	s.say("")
 	s.say("%sKubernetes %s with %d simulated nodes and %d pods in namespace %s; taintkeeper does the evictions, and taints silent nodes.", indent, s.version, len(nodes), len(sightings(s.seen)), namespace)
+	s.say("")
+	s.say("%sIts taints on one live page, in a browser (kubectl taintkeeper board):", indent)
+	s.say("")
+	s.say("%s%s", indent, address)
 	s.say("")
 	s.say("%sexport KUBECONFIG=%s", indent, s.kubeconfig)
 	for _, hint := range s.hints() {

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package page opens pages of plans in headless Chromium, for tests and for the pictures in docs.
+// Package page opens pages in headless Chromium, for tests and for the pictures in docs: those of plans and the board.
 package page
 
 import (
@@ -99,16 +99,20 @@ func (b *Browser) Open(file string, view View) (*Tab, error) {
 	if err != nil {
 		return nil, err
 	}
+	return b.OpenAddress((&url.URL{Scheme: "file", Path: path}).String(), view)
+}
+
+// OpenAddress opens an address in a new tab. The tab ends with the browser.
+func (b *Browser) OpenAddress(address string, view View) (*Tab, error) {
 	ctx, closeTab := chromedp.NewContext(b.ctx)
 	tab := &Tab{Context: ctx, Close: closeTab}
 	if err := tab.prepare(view); err != nil {
 		closeTab()
 		return nil, fmt.Errorf("open a tab: %w", err)
 	}
-	address := url.URL{Scheme: "file", Path: path}
-	if err := chromedp.Do(ctx, chromedp.Navigate(address.String())); err != nil {
+	if err := chromedp.Do(ctx, chromedp.Navigate(address)); err != nil {
 		closeTab()
-		return nil, fmt.Errorf("open %s: %w", file, err)
+		return nil, fmt.Errorf("open %s: %w", address, err)
 	}
 	return tab, nil
 }

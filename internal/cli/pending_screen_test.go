@@ -21,9 +21,9 @@ import (
 
 var noon = time.Date(2026, time.November, 22, 12, 0, 0, 250e6, time.UTC)
 
-// shown is a board at noon, and the clock that it runs on.
+// shown is a screen at noon, and the clock that it runs on.
 type shown struct {
-	*board
+	*screen
 
 	clock *clocktesting.FakePassiveClock
 	list  *cliv1alpha1.PendingList
@@ -33,12 +33,12 @@ type shown struct {
 func newShown() *shown {
 	clock := clocktesting.NewFakePassiveClock(noon)
 	return &shown{
-		board: &board{clock: clock, headers: true, marks: map[types.UID]mark{}, width: 80, height: 24},
+		screen: &screen{clock: clock, headers: true, marks: map[types.UID]mark{}, width: 80, height: 24},
 		clock: clock, list: &cliv1alpha1.PendingList{}, there: map[types.UID]bool{},
 	}
 }
 
-// pending tells the board which pods are pending, and that the rest are gone unless they are there.
+// pending tells the screen which pods are pending, and that the rest are gone unless they are there.
 func (s *shown) pending(pods ...cliv1alpha1.PendingPod) {
 	list := &cliv1alpha1.PendingList{At: metav1.NewMicroTime(s.clock.Now()), Pods: pods}
 	changes := plan.ChangesSince(s.list, list, func(uid types.UID) bool { return s.there[uid] })
@@ -63,7 +63,7 @@ func (s *shown) lines() []string {
 func (s *shown) shows(t *testing.T, want ...string) {
 	t.Helper()
 	if got := s.lines(); !slices.Equal(got, want) {
-		t.Errorf("the board shows\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("the screen shows\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 

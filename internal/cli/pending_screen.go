@@ -25,8 +25,8 @@ import (
 // lingers is how long what has changed stays marked, and a pod that is gone stays in sight.
 const lingers = 5 * time.Second
 
-// board is what a terminal shows of pods that are pending: a countdown that runs.
-type board struct {
+// screen is what a terminal shows of pods that are pending: a countdown that runs.
+type screen struct {
 	clock         clock.PassiveClock
 	wide, headers bool
 	width, height int
@@ -44,21 +44,21 @@ type mark struct {
 	until time.Time
 }
 
-// What a board is told besides keys and sizes.
+// What a screen is told besides keys and sizes.
 type (
 	tick    struct{}
 	trouble string
 )
 
-func newBoard(o *pendingOptions) *board {
-	return &board{
+func newScreen(o *pendingOptions) *screen {
+	return &screen{
 		clock: o.source.env.Clock, wide: o.output.format == formatWide, headers: !o.output.noHeaders,
 		marks: map[types.UID]mark{},
 	}
 }
 
-// runBoard shows a board until somebody quits.
-func (o *pendingOptions) runBoard(ctx context.Context, f *follower) error {
+// runScreen shows a screen until somebody quits.
+func (o *pendingOptions) runScreen(ctx context.Context, f *follower) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	terminal, _ := fileOf(o.source.env.Out)
@@ -66,7 +66,7 @@ func (o *pendingOptions) runBoard(ctx context.Context, f *follower) error {
 	if isTerminal(o.source.env.In) {
 		options = append(options, tea.WithInput(o.source.env.In))
 	}
-	program := tea.NewProgram(newBoard(o), options...)
+	program := tea.NewProgram(newScreen(o), options...)
 	f.note = func(sentence string) { program.Send(trouble(sentence)) }
 	done := make(chan error, 1)
 	go func() {
@@ -86,58 +86,58 @@ func (o *pendingOptions) runBoard(ctx context.Context, f *follower) error {
 }
 
 // Init implements tea.Model.
-func (b *board) Init() tea.Cmd { return nextTick() }
+func (s *screen) Init() tea.Cmd { return nextTick() }
 
 func nextTick() tea.Cmd { return tea.Tick(time.Second, func(time.Time) tea.Msg { return tick{} }) }
 
 // Update implements tea.Model.
-func (b *board) Update(message tea.Msg) (tea.Model, tea.Cmd) {
+func (s *screen) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 	switch message := message.(type) {
 	case tea.KeyPressMsg:
 		if slices.Contains([]string{"q", "esc", "ctrl+c"}, message.String()) {
-			return b, tea.Quit
+			return s, tea.Quit
 		}
 	case tea.WindowSizeMsg:
-		b.width, b.height = message.Width, message.Height
+		s.width, s.height = message.Width, message.Height
 	case update:
-		b.take(message)
+		s.take(message)
 	case trouble:
-		b.note = string(message)
+		s.note = string(message)
 	case tick:
-		b.forget()
-		return b, nextTick()
+		s.forget()
+		return s, nextTick()
 	}
-	return b, nil
+	return s, nil
 }
 
 // take shows what is pending now. News are a sign that the watches work.
-func (b *board) take(update update) {
-	b.known, b.pods, b.note = true, update.list.Pods, ""
-	until := b.clock.Now().Add(lingers)
+func (s *screen) take(update update) {
+	s.known, s.pods, s.note = true, update.list.Pods, ""
+	until := s.clock.Now().Add(lingers)
 	for _, change := range update.changes {
-		b.marks[change.Pod.UID] = mark{change.Change, until}
+		s.marks[change.Pod.UID] = mark{change.Change, until}
 		switch change.Change {
 		case cliv1alpha1.PendingGone, cliv1alpha1.PendingCancelled:
-			b.passed = append(b.passed, change)
+			s.passed = append(s.passed, change)
 		}
 	}
-	b.forget()
+	s.forget()
 }
 
 // forget lets go of marks that have stood long enough, and of pods that are gone.
-func (b *board) forget() {
-	now := b.clock.Now()
-	for uid, mark := range b.marks {
+func (s *screen) forget() {
+	now := s.clock.Now()
+	for uid, mark := range s.marks {
 		if !now.Before(mark.until) {
-			delete(b.marks, uid)
+			delete(s.marks, uid)
 		}
 	}
-	b.passed = slices.DeleteFunc(b.passed, func(change cliv1alpha1.PendingChange) bool {
-		return b.marks[change.Pod.UID].event != change.Change
+	s.passed = slices.DeleteFunc(s.passed, func(change cliv1alpha1.PendingChange) bool {
+		return s.marks[change.Pod.UID].event != change.Change
 	})
 }
 
-// Styles of a board. Colours are the terminal's own sixteen, so that they fit what the user has chosen.
+// Styles of a screen. Colours are the terminal's own sixteen, so that they fit what the user has chosen.
 var (
 	styleBold = lipgloss.NewStyle().Bold(true)
 	styleLate = lipgloss.NewStyle().Foreground(lipgloss.Red)
@@ -146,16 +146,16 @@ var (
 )
 
 // View implements tea.Model.
-func (b *board) View() tea.View {
-	lines := []string{styleBold.Render(b.title()), ""}
-	lines = append(lines, b.table()...)
-	if b.note != "" {
-		lines = append(lines, "", styleLate.Render("Note: "+printable(b.note)))
+func (s *screen) View() tea.View {
+	lines := []string{styleBold.Render(s.title()), ""}
+	lines = append(lines, s.table()...)
+	if s.note != "" {
+		lines = append(lines, "", styleLate.Render("Note: "+printable(s.note)))
 	}
 	lines = append(lines, "", styleGone.Render("q quits"))
-	if b.width > 0 {
+	if s.width > 0 {
 		for i := range lines {
-			lines[i] = ansi.Truncate(lines[i], b.width, "…")
+			lines[i] = ansi.Truncate(lines[i], s.width, "…")
 		}
 	}
 	view := tea.NewView(strings.Join(lines, "\n"))
@@ -164,25 +164,25 @@ func (b *board) View() tea.View {
 }
 
 // title counts.
-func (b *board) title() string {
-	now := b.clock.Now()
+func (s *screen) title() string {
+	now := s.clock.Now()
 	late := 0
-	for i := range b.pods {
-		if !b.pods[i].Due.After(now) {
+	for i := range s.pods {
+		if !s.pods[i].Due.After(now) {
 			late++
 		}
 	}
 	switch {
-	case !b.known:
+	case !s.known:
 		return "Reading nodes and pods."
-	case len(b.pods) == 0:
+	case len(s.pods) == 0:
 		return "No pod has to leave."
-	case late == len(b.pods):
+	case late == len(s.pods):
 		return fmt.Sprintf("%s due and still there.", areOf(late, "pod"))
 	case late == 0:
-		return fmt.Sprintf("%s to leave, the next in %s.", areOf(len(b.pods), "pod"), countdown(now, b.pods[0].Due.Time))
+		return fmt.Sprintf("%s to leave, the next in %s.", areOf(len(s.pods), "pod"), countdown(now, s.pods[0].Due.Time))
 	}
-	return fmt.Sprintf("%s to leave: %d due and still there, the next in %s.", areOf(len(b.pods), "pod"), late, countdown(now, b.pods[late].Due.Time))
+	return fmt.Sprintf("%s to leave: %d due and still there, the next in %s.", areOf(len(s.pods), "pod"), late, countdown(now, s.pods[late].Due.Time))
 }
 
 // areOf says "1 pod is", "2 pods are".
@@ -193,24 +193,24 @@ func areOf(n int, what string) string {
 	return sentence.Counted(n, what) + " are"
 }
 
-// boardRow is one line of the table before it is aligned.
-type boardRow struct {
+// screenRow is one line of the table before it is aligned.
+type screenRow struct {
 	pod    *cliv1alpha1.PendingPod
 	leaves string
 	style  lipgloss.Style
 }
 
-func (b *board) rows() []boardRow {
-	now := b.clock.Now()
-	var rows []boardRow
-	for i := range b.passed {
-		change := &b.passed[i]
-		rows = append(rows, boardRow{&change.Pod, strings.ToLower(string(change.Change)), styleGone})
+func (s *screen) rows() []screenRow {
+	now := s.clock.Now()
+	var rows []screenRow
+	for i := range s.passed {
+		change := &s.passed[i]
+		rows = append(rows, screenRow{&change.Pod, strings.ToLower(string(change.Change)), styleGone})
 	}
-	for i := range b.pods {
-		pod := &b.pods[i]
-		row := boardRow{pod, countdown(now, pod.Due.Time), lipgloss.NewStyle()}
-		switch marked, ok := b.marks[pod.UID]; {
+	for i := range s.pods {
+		pod := &s.pods[i]
+		row := screenRow{pod, countdown(now, pod.Due.Time), lipgloss.NewStyle()}
+		switch marked, ok := s.marks[pod.UID]; {
 		case !pod.Due.After(now):
 			row.style = styleLate
 		case ok && marked.event != cliv1alpha1.PendingDueNow:
@@ -221,20 +221,20 @@ func (b *board) rows() []boardRow {
 	return rows
 }
 
-// besides is how many lines a board has besides the rows: title, column names, what is left out, note, keys, and space.
+// besides is how many lines a screen has besides the rows: title, column names, what is left out, note, keys, and space.
 const besides = 9
 
 // table returns as many rows as fit.
-func (b *board) table() []string {
-	rows := b.rows()
+func (s *screen) table() []string {
+	rows := s.rows()
 	if len(rows) == 0 {
 		return nil
 	}
 	most := len(rows)
-	if b.height > 0 {
-		most = min(most, max(b.height-besides, 1))
+	if s.height > 0 {
+		most = min(most, max(s.height-besides, 1))
 	}
-	lines := b.aligned(rows[:most])
+	lines := s.aligned(rows[:most])
 	for i := range most {
 		line := &lines[len(lines)-most+i]
 		*line = rows[i].style.Render(*line)
@@ -246,13 +246,13 @@ func (b *board) table() []string {
 }
 
 // aligned writes rows below column names, plain.
-func (b *board) aligned(rows []boardRow) []string {
+func (s *screen) aligned(rows []screenRow) []string {
 	var text strings.Builder
 	columns := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
-	if b.headers {
+	if s.headers {
 		var names []string
 		for _, column := range pendingColumns {
-			if name, wide := strings.CutPrefix(column, "+"); b.wide || !wide {
+			if name, wide := strings.CutPrefix(column, "+"); s.wide || !wide {
 				names = append(names, strings.ToUpper(name))
 			}
 		}
@@ -261,7 +261,7 @@ func (b *board) aligned(rows []boardRow) []string {
 	for _, row := range rows {
 		var cells []string
 		for i, cell := range pendingRow(row.pod, row.leaves) {
-			if b.wide || !strings.HasPrefix(pendingColumns[i], "+") {
+			if s.wide || !strings.HasPrefix(pendingColumns[i], "+") {
 				cells = append(cells, printable(fmt.Sprint(cell)))
 			}
 		}

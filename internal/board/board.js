@@ -1,0 +1,481 @@
+
+'use strict';
+
+// The page shows rows that it is sent, and counts down by the API server's clock. Elements are changed in place and moved as
+// they are, so that the focus stays where it was.
+(() => {
+  const byId = (id) => document.getElementById(id);
+  const setText = (element, text) => { if (element.textContent !== text) element.textContent = text; };
+  const number = new Intl.NumberFormat('en');
+  const natural = new Intl.Collator('en', { numeric: true });
+
+  // The API server's clock: what the last update said, and the time since by a clock that nobody sets.
+  let ahead = Date.now() - performance.now();
+  const now = () => performance.now() + ahead;
+
+  // Durations as kubectl writes them: two units.
+  const span = (ms) => {
+    const s = Math.floor(ms / 1000);
+    const units = [[Math.floor(s / 86400), 'd'], [Math.floor(s / 3600) % 24, 'h'], [Math.floor(s / 60) % 60, 'm'], [s % 60, 's']];
+    const first = units.findIndex(([n]) => n > 0);
+    if (first < 0) return '0s';
+    return units.slice(first, first + 2).filter(([n]) => n > 0).map(([n, unit]) => n + unit).join('');
+  };
+  const never = Date.UTC(9999, 0);
+  const countdown = (due) => {
+    const left = due - now();
+    if (due >= never) return 'in ages';
+    if (left > 0) return 'in ' + span(left + 999);
+    return left > -1000 ? 'now' : span(-left) + ' late';
+  };
+  const clockTime = (ms) => {
+    const iso = new Date(ms).toISOString();
+    return (iso.slice(0, 10) === new Date(now()).toISOString().slice(0, 10) ? '' : iso.slice(0, 10) + ' ') + iso.slice(11, 19) + 'Z';
+  };
+  const many = (n, what) => number.format(n) + ' ' + what + (n === 1 ? '' : 's');
+
+  // Parts of cells: a text, or an element as {tag, text, ...}. What moves has the instant in data-due, -since or -ago.
+  const el = (tag, text, more) => ({ tag, text, ...more });
+  const due = (ms) => el('b', '', { due: ms });
+  const at = (ms) => el('time', clockTime(ms), { class: 'sub' });
+  const code = (text) => el('code', text);
+  const nodeLink = (name) => el('a', name, { href: '#node.' + name });
+  const podName = (row) => [el('span', row.namespace + '/', { class: 'ns' }), row.name];
+
+  const moves = { due: countdown, since: (ms) => 'for ' + span(Math.max(0, now() - ms)), ago: (ms) => span(Math.max(0, now() - ms)) + ' ago' };
+  const tick = (element) => {
+    for (const kind in moves) {
+      const ms = element.dataset[kind];
+      if (ms === undefined) continue;
+      setText(element, moves[kind](Number(ms)));
+      if (kind === 'due') element.classList.toggle('late', Number(ms) < now());
+    }
+  };
+  const make = (part) => {
+    const element = document.createElement(part.tag);
+    if (part.tag === 'button') element.type = 'button';
+    return element;
+  };
+  const dress = (element, part) => {
+    if (element.className !== (part.class ?? '')) element.className = part.class ?? '';
+    if (part.href !== undefined && element.getAttribute('href') !== part.href) element.setAttribute('href', part.href);
+    for (const kind of ['due', 'since', 'ago', 'filter']) {
+      if (part[kind] === undefined) delete element.dataset[kind]; else element.dataset[kind] = part[kind];
+    }
+    if (part.due ?? part.since ?? part.ago) tick(element); else setText(element, part.text);
+  };
+  const fill = (cell, parts) => {
+    parts.forEach((part, i) => {
+      let node = cell.childNodes[i];
+      if (typeof part === 'string') {
+        if (node?.nodeType === Node.TEXT_NODE) { if (node.data !== part) node.data = part; return; }
+        const text = document.createTextNode(part);
+        if (node) node.replaceWith(text); else cell.append(text);
+        return;
+      }
+      if (node?.localName !== part.tag) {
+        const element = make(part);
+        if (node) node.replaceWith(element); else cell.append(element);
+        node = element;
+      }
+      dress(node, part);
+    });
+    while (cell.childNodes.length > parts.length) cell.lastChild.remove();
+  };
+
+  // What each kind of rows says, cell by cell.
+  const states = { Normal: 'well', PartialDisruption: 'warn', FullDisruption: 'late' };
+  const lateness = (row) => {
+    if (row.late === undefined) return [el('span', 'not known: ' + row.unknown, { class: 'ns' })];
+    if (Math.abs(row.late) <= 1) return [el('span', 'on time', { class: 'well' })];
+    return row.late > 0 ? [el('b', span(row.late * 1000) + ' late', { class: 'late' })] : [el('b', span(-row.late * 1000) + ' early', { class: 'late' })];
+  };
+  const cells = {
+    pending: (row) => [
+      podName(row), [due(row.due), ' ', at(row.due)], [nodeLink(row.node)],
+      [code(row.taint), ' ', el('span', row.tolerated, { class: 'sub' })], [row.owner ?? ''], [String(row.priority)],
+    ],
+    zones: (row) => [
+      [row.id], [el('b', row.state, { class: states[row.state] })], [number.format(row.nodes)], [number.format(row.notReady)],
+      [number.format(row.tainted)], [number.format(row.pending)],
+      [row.why ?? '', row.held ? el('span', many(row.held, 'node') + ' of it wait, says Taintkeeper', { class: 'sub' }) : ''],
+    ],
+    nodes: (row) => [
+      [row.id],
+      [row.ready === 'True' ? 'ready' : el('b', row.ready === 'False' ? 'not ready' : 'unknown', { class: 'late' }), row.cordoned ? el('span', 'cordoned', { class: 'sub' }) : ''],
+      (row.taints ?? []).flatMap((taint) => [code(taint.text), ' ', taint.since ? el('span', '', { class: 'ns', since: taint.since }) : '', ' ']),
+      row.pending ? [due(row.next), ' ', el('button', many(row.pending, 'pod'), { filter: row.id }), row.last > row.next ? el('span', 'the last at ' + clockTime(row.last), { class: 'sub' }) : ''] : [''],
+      [row.held ?? ''],
+    ],
+    rules: (row) => [
+      [row.id, row.dryRun ? el('span', 'dry run', { class: 'sub' }) : ''], [row.condition], [code(row.taint)], [number.format(row.selected)], [number.format(row.matching)],
+      [number.format(row.tainted), row.most ? el('span', 'of ' + row.most, { class: 'sub' }) : ''], [row.held ? el('b', number.format(row.held), { class: 'warn' }) : '0'], [row.problem ?? ''],
+    ],
+    evictions: (row) => [
+      podName(row), [el('span', '', { ago: row.at }), ' ', at(row.at)], lateness(row), [row.by], [nodeLink(row.node)], row.taint ? [code(row.taint)] : [''],
+    ],
+    differences: (row) => [[nodeLink(row.node)], [el('span', '', { ago: row.at }), ' ', at(row.at)], [el('b', row.kind, { class: 'late' })], [row.sentence]],
+  };
+  const words = (row) => Object.values(row).flatMap((value) => (typeof value === 'string' ? [value] : Array.isArray(value) ? value.map((taint) => taint.text) : [])).join(' ').toLowerCase();
+
+  // A list is a table in blocks of rows, of which the browser lays out those that are in sight.
+  const perBlock = 50;
+  let filter = [];
+  class List {
+    constructor(table, compare) {
+      this.table = table;
+      this.sheet = table.dataset.sheet;
+      this.compare = compare;
+      this.heads = [...table.tHead.rows[0].cells];
+      this.rows = new Map();
+      this.sorted = [];
+      this.unsorted = this.unfiltered = false;
+    }
+    set(data) {
+      let row = this.rows.get(data.id);
+      if (!row) {
+        row = { tr: document.createElement('tr') };
+        row.tr.setAttribute('role', 'row');
+        if (this.sheet === 'nodes') {
+          row.tr.id = 'node.' + data.id;
+          row.tr.tabIndex = -1;
+        }
+        this.rows.set(data.id, row);
+        this.sorted.push(row);
+        this.unsorted = true;
+      } else if (this.compare(row.data, data) !== 0) {
+        this.unsorted = true;
+      }
+      row.data = data;
+      row.words = words(data);
+      cells[this.sheet](data).forEach((parts, i) => fill(row.tr.cells[i] ?? this.cell(row.tr, i), parts));
+      this.unfiltered = true;
+    }
+    cell(tr, i) {
+      const cell = document.createElement(i === 0 ? 'th' : 'td');
+      cell.setAttribute('role', i === 0 ? 'rowheader' : 'cell');
+      cell.dataset.label = this.heads[i].textContent;
+      cell.className = this.heads[i].className;
+      tr.append(cell);
+      return cell;
+    }
+    remove(id) {
+      const row = this.rows.get(id);
+      if (!row) return;
+      if (row.tr.contains(document.activeElement)) (row.tr.nextElementSibling ?? this.table.closest('section')).focus({ preventScroll: true });
+      row.tr.remove();
+      this.rows.delete(id);
+      this.sorted.splice(this.sorted.indexOf(row), 1);
+      this.unsorted = true;
+    }
+    clear() {
+      this.table.tBodies.length && this.table.replaceChildren(this.table.tHead);
+      this.rows.clear();
+      this.sorted = [];
+    }
+    settle() {
+      if (this.unsorted) this.place();
+      if (this.unsorted || this.unfiltered) this.sift();
+      this.unsorted = this.unfiltered = false;
+    }
+    place() {
+      const focused = this.table.contains(document.activeElement) ? document.activeElement : null;
+      this.sorted.sort((a, b) => this.compare(a.data, b.data));
+      let block = null;
+      let next = null;
+      this.sorted.forEach((row, i) => {
+        if (i % perBlock === 0) {
+          block = this.table.tBodies[i / perBlock] ?? this.block();
+          next = block.firstElementChild;
+        }
+        if (next === row.tr) next = next.nextElementSibling; else block.insertBefore(row.tr, next);
+      });
+      const blocks = Math.ceil(this.sorted.length / perBlock);
+      while (this.table.tBodies.length > blocks) this.table.tBodies[blocks].remove();
+      if (focused && focused !== document.activeElement) focused.focus({ preventScroll: true });
+    }
+    block() {
+      const block = document.createElement('tbody');
+      block.setAttribute('role', 'rowgroup');
+      this.table.append(block);
+      return block;
+    }
+    // sift shows the rows that match the filter.
+    sift() {
+      this.shown = 0;
+      for (const row of this.sorted) {
+        const hidden = !filter.every((word) => row.words.includes(word));
+        if (row.tr.hidden !== hidden) row.tr.hidden = hidden;
+        if (!hidden) this.shown++;
+      }
+      for (const block of this.table.tBodies) {
+        let count = 0;
+        for (const tr of block.rows) if (!tr.hidden) count++;
+        if (block.hidden !== (count === 0)) block.hidden = count === 0;
+        const size = 'auto ' + count * 2.2 + 'rem';
+        if (block.style.containIntrinsicBlockSize !== size) block.style.containIntrinsicBlockSize = size;
+      }
+    }
+  }
+
+  const byText = (a, b) => natural.compare(a.namespace + '/' + a.name, b.namespace + '/' + b.name);
+  const listOf = (sheet, compare) => new List(document.querySelector(`table[data-sheet="${sheet}"]`), compare);
+  const newest = (a, b) => b.at - a.at || (a.id < b.id ? -1 : a.id > b.id ? 1 : 0);
+  const lists = {
+    pending: listOf('pending', (a, b) => a.due - b.due || a.priority - b.priority || byText(a, b)),
+    zones: listOf('zones', (a, b) => natural.compare(a.id, b.id)),
+    rules: listOf('rules', (a, b) => natural.compare(a.id, b.id)),
+    evictions: listOf('evictions', newest),
+    differences: listOf('differences', newest),
+  };
+
+  // Nodes: a list for each zone. Names are compared once, when a node comes, and not each time that one moves up.
+  const rank = (node) => ((node.taints ?? []).some((taint) => taint.since) ? 0 : node.ready !== 'True' ? 1 : 2);
+  const nodes = {
+    zones: new Map(), zoneOf: new Map(), ordinals: new Map(), unordered: false,
+    set(row) {
+      const before = this.zoneOf.get(row.id);
+      if (before !== row.zone) {
+        if (before !== undefined) this.zones.get(before).remove(row.id);
+        this.zoneOf.set(row.id, row.zone);
+        this.unordered = true;
+      }
+      this.list(row.zone).set(row);
+    },
+    list(zone) {
+      let list = this.zones.get(zone);
+      if (list) return list;
+      const made = byId('zone-template').content.cloneNode(true).firstElementChild;
+      made.dataset.zone = zone;
+      list = new List(made.querySelector('table'), (a, b) => rank(a) - rank(b) || this.ordinals.get(a.id) - this.ordinals.get(b.id) || 0);
+      list.table.setAttribute('aria-label', 'Nodes of zone ' + zone);
+      list.title = made.querySelector('h3');
+      this.zones.set(zone, list);
+      const after = [...byId('zone-list').children].find((other) => natural.compare(other.dataset.zone, zone) > 0);
+      byId('zone-list').insertBefore(made, after ?? null);
+      return list;
+    },
+    remove(id) {
+      this.zones.get(this.zoneOf.get(id))?.remove(id);
+      this.zoneOf.delete(id);
+    },
+    clear() {
+      for (const list of this.zones.values()) list.clear();
+      this.zoneOf.clear();
+      this.ordinals.clear();
+    },
+    settle() {
+      if (this.unordered) {
+        [...this.zoneOf.keys()].sort(natural.compare).forEach((id, i) => this.ordinals.set(id, i));
+        for (const list of this.zones.values()) list.unsorted = true;
+        this.unordered = false;
+      }
+      for (const [zone, list] of this.zones) {
+        list.settle();
+        setText(list.title, 'Zone ' + zone + ': ' + (filter.length > 0 ? number.format(list.shown) + ' of ' : '') + many(list.rows.size, 'node'));
+        list.table.closest('details').hidden = list.rows.size === 0 || filter.length > 0 && list.shown === 0;
+      }
+    },
+    get size() { return this.zoneOf.size; },
+  };
+  lists.nodes = nodes;
+
+  // What there is one of.
+  const sources = new Map();
+  let head = null;
+  const single = {
+    head: { set(row) { head = row; }, remove() {}, clear() { head = null; }, settle() {} },
+    sources: { set(row) { sources.set(row.id, row); }, remove(id) { sources.delete(id); }, clear() { sources.clear(); }, settle() {} },
+  };
+  const sheets = { ...single, ...lists };
+  const sizeOf = (list) => list.size ?? list.rows.size;
+
+  const sourceOf = { pending: 'pods', zones: 'nodes', nodes: 'nodes', rules: 'nodetaintrules', evictions: 'pods', differences: 'events' };
+  const none = {
+    pending: 'No pod has to leave.', zones: 'There is no node.', nodes: 'There is no node.', rules: 'There is no NodeTaintRule.',
+    evictions: 'No eviction was seen yet.', differences: 'Shadow mode has written no such event within the hour, or does not run.',
+  };
+  const sayNone = () => {
+    for (const element of document.querySelectorAll('[data-none]')) {
+      const sheet = element.dataset.none;
+      const source = sources.get(sourceOf[sheet]);
+      const empty = sizeOf(lists[sheet]) === 0;
+      element.hidden = !empty;
+      if (lists[sheet].table) lists[sheet].table.hidden = empty;
+      if (!empty) continue;
+      setText(element, !source || source.state === 'reading' ? 'Reading.' : source.state === 'current' ? none[sheet] : source.problem);
+    }
+  };
+
+  // Whether what is shown is current.
+  let heard = performance.now();
+  let connected = false;
+  const sayStale = () => {
+    let text = '';
+    const broken = [...sources.values()].filter((source) => source.state === 'broken');
+    if (!connected && head) {
+      text = 'Not current since ' + clockTime(heard + ahead) + ': the board does not answer. If it has ended, open it again: kubectl taintkeeper board.';
+    } else if (broken.length > 0) {
+      const since = Math.min(...broken.map((source) => source.since ?? now()));
+      text = 'Not current since ' + clockTime(since) + '. ' + (sources.get('server')?.state === 'broken' ? sources.get('server').problem : broken[0].problem);
+    }
+    const stale = byId('stale');
+    stale.hidden = text === '';
+    setText(stale, text);
+    const denied = [...sources.values()].filter((source) => source.state === 'denied').map((source) => source.problem);
+    const problems = byId('problems');
+    problems.hidden = denied.length === 0;
+    fill(problems, [...new Set(denied)].sort().map((text) => el('li', text)));
+  };
+
+  const figure = (name, text) => setText(document.querySelector(`[data-figure="${name}"]`), text);
+  const answer = () => {
+    if (!head) return 'Reading the cluster.';
+    if (!head.read && head.pending === 0) return sources.get('pods')?.state === 'denied' || sources.get('nodes')?.state === 'denied' ? 'Not all of the cluster can be read.' : 'Reading nodes and pods.';
+    if (head.pending === 0) return 'No pod has to leave.';
+    const next = lists.pending.sorted.find((row) => row.data.due > now());
+    const late = lateCount();
+    const first = many(head.pending, 'pod') + (head.pending === 1 ? ' has' : ' have') + ' to leave';
+    const overdue = late === 0 ? '' : late + (late === 1 ? ' is' : ' are') + ' due and still there';
+    const soon = next ? 'the next ' + countdown(next.data.due) : '';
+    return first + [overdue, soon].filter(Boolean).map((text, i) => (i === 0 ? ': ' : ', ') + text).join('') + '.';
+  };
+  const lateCount = () => {
+    const i = lists.pending.sorted.findIndex((row) => row.data.due > now());
+    return i < 0 ? lists.pending.sorted.length : i;
+  };
+  const sum = () => {
+    setText(byId('answer'), answer());
+    setText(byId('clock'), clockTime(now()));
+    if (!head) return;
+    document.title = (head.pending > 0 ? number.format(head.pending) + ' to leave · ' : '') + 'Board: ' + head.cluster;
+    const late = lateCount();
+    const zones = [...lists.zones.rows.values()];
+    figure('pending', number.format(head.pending));
+    figure('late', number.format(late) + (late > 0 && late === lists.pending.sorted.length && late < head.pending ? ' or more' : ''));
+    figure('tainted', number.format(head.tainted));
+    figure('nodes', 'of ' + number.format(head.nodes));
+    figure('disrupted', number.format(zones.filter((row) => row.data.state !== 'Normal').length));
+    figure('zones', 'of ' + number.format(zones.length));
+    figure('evictions', number.format(head.evictions));
+    const more = head.pending - lists.pending.sorted.length;
+    byId('pending-more').hidden = more <= 0;
+    setText(byId('pending-more'), 'The soonest ' + number.format(lists.pending.sorted.length) + ' of ' + number.format(head.pending) + ' are listed.');
+    byId('namespace').hidden = !head.namespace;
+    setText(byId('namespace').lastElementChild, head.namespace ?? '');
+  };
+
+  // The same for who hears the page: what has changed in numbers, not more often than once in five seconds.
+  let said = '';
+  const say = () => {
+    if (!head?.read) return;
+    const text = (head.pending === 0 ? 'No pod has to leave' : many(head.pending, 'pod') + ' to leave') + ', ' + many(head.tainted, 'node') + ' tainted NoExecute.';
+    if (text === said) return;
+    said = text;
+    byId('status').textContent = text;
+  };
+  setInterval(say, 5000);
+
+  const apply = (update) => {
+    ahead = update.now - performance.now();
+    if (update.reset) for (const sheet of Object.values(sheets)) sheet.clear();
+    for (const [name, changes] of Object.entries(update.sheets ?? {})) {
+      for (const id of changes.gone ?? []) sheets[name].remove(id);
+      for (const row of changes.set ?? []) sheets[name].set(row);
+    }
+    if (update.sheets) for (const list of Object.values(lists)) list.settle();
+    count();
+    sayNone();
+    sayStale();
+    sum();
+  };
+
+  // Events, as long as the page is seen: a browser has few connections for many tabs, and a page that comes back is sent all.
+  let events = null;
+  let again = 0;
+  const disconnect = () => {
+    clearTimeout(again);
+    events?.close();
+    events = null;
+  };
+  const connect = () => {
+    disconnect();
+    events = new EventSource('events');
+    events.onmessage = (event) => {
+      connected = true;
+      heard = performance.now();
+      const began = performance.now();
+      apply(JSON.parse(event.data));
+      performance.measure('update', { start: began });
+      performance.clearMeasures('update');
+    };
+    events.onerror = () => {
+      connected = false;
+      sayStale();
+      if (events?.readyState === EventSource.CLOSED) again = setTimeout(connect, 2000);
+    };
+  };
+  document.addEventListener('visibilitychange', () => { if (document.hidden) disconnect(); else connect(); });
+
+  // The countdowns move when the API server's clock does.
+  const moving = '[data-due], [data-since], [data-ago]';
+  const beat = () => {
+    if (!document.hidden) {
+      for (const element of document.querySelectorAll(moving)) tick(element);
+      if (connected && performance.now() - heard > 15_000) {
+        connected = false;
+        connect();
+      }
+      sayStale();
+      sum();
+    }
+    setTimeout(beat, 1000 - now() % 1000);
+  };
+
+  // The filter.
+  const input = byId('filter-text');
+  const count = () => {
+    const shown = [...nodes.zones.values()].reduce((n, list) => n + (list.shown ?? 0), 0);
+    setText(byId('filter-count'), filter.length === 0 ? '' : number.format(shown) + ' of ' + many(nodes.size, 'node') + ', ' + number.format(lists.pending.shown ?? 0) + ' of ' + many(lists.pending.rows.size, 'pod'));
+  };
+  const sift = () => {
+    filter = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    for (const list of [lists.pending, lists.evictions, lists.differences, ...nodes.zones.values()]) list.unfiltered = true;
+    for (const list of Object.values(lists)) list.settle();
+    count();
+  };
+  const search = (text) => { input.value = text; sift(); };
+  input.addEventListener('input', sift);
+  document.addEventListener('keydown', (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === '/' && event.target !== input) {
+      event.preventDefault();
+      input.focus();
+      input.select();
+    } else if (event.key === 'Escape' && input.value !== '') {
+      event.preventDefault();
+      search('');
+      byId('status').textContent = 'Everything is shown again.';
+    }
+  });
+  document.addEventListener('click', (event) => {
+    const button = event.target.closest('button[data-filter]');
+    if (button) {
+      search(button.dataset.filter);
+      byId('pending').scrollIntoView();
+      byId('pending').focus({ preventScroll: true });
+      return;
+    }
+    const link = event.target.closest('a[href^="#node."]');
+    const row = link && byId(link.getAttribute('href').slice(1));
+    if (!row) return;
+    event.preventDefault();
+    if (row.hidden) search('');
+    row.closest('details').open = true;
+    row.scrollIntoView({ block: 'center' });
+    row.focus({ preventScroll: true });
+  });
+
+  connect();
+  beat();
+})();

@@ -1,0 +1,110 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package board
+
+// Rows are what a page shows, one for each thing, told apart by their ids. Instants are milliseconds since 1970 by the API
+// server's clock; zero is none.
+
+// headRow is what there is one of.
+type headRow struct {
+	ID        string `json:"id"`
+	Cluster   string `json:"cluster"`
+	Namespace string `json:"namespace,omitempty"`
+	Nodes     int    `json:"nodes"`
+	Tainted   int    `json:"tainted"`
+	Pending   int    `json:"pending"`
+	Evictions int    `json:"evictions"`
+	// Read is set once nodes and pods have been read, so that none means that there is none.
+	Read bool `json:"read"`
+}
+
+// sourceRow says how current a kind of objects is.
+type sourceRow struct {
+	ID    string `json:"id"`
+	State string `json:"state"`
+	// Since is when it was current last, while it is broken.
+	Since int64 `json:"since,omitempty"`
+	// Problem is a sentence, if there is one.
+	Problem string `json:"problem,omitempty"`
+}
+
+type nodeRow struct {
+	ID       string     `json:"id"`
+	Zone     string     `json:"zone"`
+	Ready    string     `json:"ready"`
+	Cordoned bool       `json:"cordoned,omitempty"`
+	Taints   []taintRow `json:"taints,omitempty"`
+	// Pending is how many of its pods have to leave, the first at Next and the last at Last.
+	Pending int   `json:"pending,omitempty"`
+	Next    int64 `json:"next,omitempty"`
+	Last    int64 `json:"last,omitempty"`
+	// Held says why it waits for its NoExecute taint, in the words of the event.
+	Held string `json:"held,omitempty"`
+}
+
+type taintRow struct {
+	Text  string `json:"text"`
+	Since int64  `json:"since,omitempty"`
+}
+
+type zoneRow struct {
+	ID       string `json:"id"`
+	Nodes    int    `json:"nodes"`
+	NotReady int    `json:"notReady"`
+	Tainted  int    `json:"tainted"`
+	Pending  int    `json:"pending"`
+	Held     int    `json:"held"`
+	State    string `json:"state"`
+	Why      string `json:"why,omitempty"`
+}
+
+type pendingRow struct {
+	ID        string `json:"id"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Node      string `json:"node"`
+	Due       int64  `json:"due"`
+	Taint     string `json:"taint"`
+	Tolerated string `json:"tolerated"`
+	Owner     string `json:"owner,omitempty"`
+	Priority  int32  `json:"priority"`
+}
+
+type ruleRow struct {
+	ID        string `json:"id"`
+	Condition string `json:"condition"`
+	Taint     string `json:"taint"`
+	Selected  int32  `json:"selected"`
+	Matching  int32  `json:"matching"`
+	Tainted   int32  `json:"tainted"`
+	Held      int32  `json:"held"`
+	Most      string `json:"most,omitempty"`
+	DryRun    bool   `json:"dryRun,omitempty"`
+	// Problem says why it is not accepted, or why it holds.
+	Problem string `json:"problem,omitempty"`
+}
+
+type evictionRow struct {
+	ID        string `json:"id"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Node      string `json:"node"`
+	// At is when it was deleted, and Due when it had to leave, if that is known.
+	At  int64 `json:"at"`
+	Due int64 `json:"due,omitempty"`
+	// Late is by how many seconds At is after Due, to the second; absent if Due is.
+	Late  *int64 `json:"late,omitempty"`
+	By    string `json:"by"`
+	Taint string `json:"taint,omitempty"`
+	// Unknown says why nothing is known about Due.
+	Unknown string `json:"unknown,omitempty"`
+}
+
+type differenceRow struct {
+	ID       string `json:"id"`
+	Node     string `json:"node"`
+	At       int64  `json:"at"`
+	Kind     string `json:"kind"`
+	Sentence string `json:"sentence"`
+}

@@ -1,0 +1,59 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package board
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+	"github.com/taintkeeper/taintkeeper/taints"
+)
+
+func (c *cluster) setRule(object *unstructured.Unstructured) {
+	rule := &v1alpha1.NodeTaintRule{}
+	err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, rule)
+	row := newRuleRow(rule)
+	if err != nil {
+		row = ruleRow{ID: object.GetName(), Problem: sentence.Printable(fmt.Sprintf("It cannot be read: %v.", err))}
+	}
+	c.change(func(time.Time) { c.rules[object.GetUID()] = row })
+}
+
+func (c *cluster) deleteRule(uid types.UID) {
+	c.change(func(time.Time) { delete(c.rules, uid) })
+}
+
+func newRuleRow(rule *v1alpha1.NodeTaintRule) ruleRow {
+	spec, status := &rule.Spec, &rule.Status
+	taint := corev1.Taint{Key: spec.Taint.Key, Value: spec.Taint.Value, Effect: spec.Taint.Effect}
+	row := ruleRow{
+		ID: rule.Name, Condition: sentence.Printable(fmt.Sprintf("%s=%s", spec.Condition.Type, spec.Condition.Status)),
+		Taint: sentence.Printable(taints.Format(taint)), DryRun: spec.DryRun,
+		Selected: status.Selected, Matching: status.Matching, Tainted: status.Tainted, Held: status.Held,
+	}
+	if spec.MaxTainted != nil {
+		row.Most = spec.MaxTainted.String()
+	}
+	accepted := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAccepted)
+	holding := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHolding)
+	switch {
+	case accepted == nil:
+		row.Problem = "no controller has judged it yet: Taintkeeper does with --controllers='*'"
+	case accepted.Status != metav1.ConditionTrue:
+		row.Problem = sentence.Printable(cmp.Or(accepted.Message, accepted.Reason))
+	case holding != nil && holding.Status == metav1.ConditionTrue:
+		row.Problem = sentence.Printable(cmp.Or(holding.Message, holding.Reason))
+	}
+	return row
+}

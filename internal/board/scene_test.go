@@ -1,0 +1,205 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package board
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
+)
+
+func TestMain(m *testing.M) { bubble.Main(m) }
+
+// Resources of a scene.
+var (
+	nodes  = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+	pods   = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	events = schema.GroupVersionResource{Version: "v1", Resource: "events"}
+	rules  = v1alpha1.GroupVersion.WithResource(kindRules)
+)
+
+// midnight is when scenes begin: virtual time does.
+var midnight = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// scene is an API server, and a board with one page open. Time in it is virtual.
+type scene struct {
+	t       *testing.T
+	clients *fake.Clientset
+	rules   *dynamicfake.FakeDynamicClient
+	ping    func() error
+	board   *Board
+	page    page
+	shown   map[string]map[string]json.RawMessage // what the page shows, by sheet and id
+}
+
+// play runs a scene.
+func play(t *testing.T, act func(*scene)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		t.Helper()
+		kinds := map[schema.GroupVersionResource]string{rules: "NodeTaintRuleList"}
+		s := &scene{
+			t: t, clients: fake.NewClientset(), rules: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds),
+			ping: func() error { return nil }, shown: map[string]map[string]json.RawMessage{},
+		}
+		act(s)
+	})
+}
+
+// open opens the board and its page.
+func (s *scene) open() {
+	s.board = New(Config{
+		Cluster: "home", Clients: s.clients, Rules: s.rules, Now: time.Now,
+		Ping: func(context.Context) error { return s.ping() },
+	})
+	ctx, cancel := context.WithCancel(s.t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); s.board.Run(ctx) }()
+	s.t.Cleanup(func() { cancel(); <-ended })
+	s.pass(time.Second)
+}
+
+// pass lets virtual time pass, and brings the page up to date.
+func (s *scene) pass(d time.Duration) {
+	s.t.Helper()
+	time.Sleep(d) //nolint:forbidigo // the time is virtual
+	synctest.Wait()
+	update, _ := s.board.next(&s.page)
+	s.apply(update)
+}
+
+func (s *scene) apply(u update) {
+	s.t.Helper()
+	if u.Reset {
+		clear(s.shown)
+	}
+	for sheet, changes := range u.Sheets {
+		if s.shown[sheet] == nil {
+			s.shown[sheet] = map[string]json.RawMessage{}
+		}
+		for _, id := range changes.Gone {
+			if _, ok := s.shown[sheet][id]; !ok {
+				s.t.Errorf("row %s of %s goes, and was never there", id, sheet)
+			}
+			delete(s.shown[sheet], id)
+		}
+		for _, row := range changes.Set {
+			var about struct{ ID string }
+			if err := json.Unmarshal(row, &about); err != nil || about.ID == "" {
+				s.t.Errorf("row %s of %s has no id: %v", row, sheet, err)
+			}
+			s.shown[sheet][about.ID] = row
+		}
+	}
+}
+
+// row returns a row of the page.
+func row[T any](s *scene, sheet, id string) (found T) {
+	s.t.Helper()
+	encoded, ok := s.shown[sheet][id]
+	if !ok {
+		s.t.Fatalf("there is no row %s of %s, only %s", id, sheet, s.shown[sheet])
+	}
+	if err := json.Unmarshal(encoded, &found); err != nil {
+		s.t.Fatal(err)
+	}
+	return found
+}
+
+func (s *scene) put(resource schema.GroupVersionResource, object runtime.Object, namespace string) {
+	s.t.Helper()
+	tracker := s.clients.Tracker()
+	if resource == rules {
+		tracker = s.rules.Tracker()
+	}
+	err := tracker.Create(resource, object, namespace)
+	if apierrors.IsAlreadyExists(err) {
+		err = tracker.Update(resource, object, namespace)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// node puts a node of zone z that is ready.
+func (s *scene) node(name string, change ...func(*corev1.Node)) {
+	s.t.Helper()
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{corev1.LabelTopologyZone: "z"}},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	}
+	for _, change := range change {
+		change(node)
+	}
+	s.put(nodes, node, "")
+}
+
+// tainted gives a node a NoExecute taint that counts from the second that begins now.
+func tainted(key string) func(*corev1.Node) {
+	return func(node *corev1.Node) {
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute, TimeAdded: new(metav1.Now())})
+	}
+}
+
+// unready makes the condition Ready something else than True.
+func unready(status corev1.ConditionStatus) func(*corev1.Node) {
+	return func(node *corev1.Node) { node.Status.Conditions[0].Status = status }
+}
+
+// in puts a node into a zone.
+func in(zone string) func(*corev1.Node) {
+	return func(node *corev1.Node) { node.Labels[corev1.LabelTopologyZone] = zone }
+}
+
+// pod puts a pod on node n that tolerates key k for a while.
+func (s *scene) pod(name string, seconds int64, change ...func(*corev1.Pod)) {
+	s.t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(midnight.Add(-time.Hour))},
+		Spec: corev1.PodSpec{NodeName: "n", Tolerations: []corev1.Toleration{
+			{Key: "k", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds},
+		}},
+	}
+	for _, change := range change {
+		change(pod)
+	}
+	s.put(pods, pod, pod.Namespace)
+}
+
+// marked sets the condition of a taint eviction.
+func marked(message string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByTaintManager", Message: message,
+		})
+	}
+}
+
+// leaving makes a pod terminate as of the second that it is, with a grace period.
+func leaving(pod *corev1.Pod) {
+	pod.DeletionGracePeriodSeconds = new(int64(30))
+	pod.DeletionTimestamp = &metav1.Time{Time: time.Now().Truncate(time.Second).Add(30 * time.Second)}
+	pod.Finalizers = []string{"test/keep"} // the fake API server takes no object that terminates without one
+}
+
+func (s *scene) deletePod(name string) {
+	s.t.Helper()
+	if err := s.clients.Tracker().Delete(pods, "a", name); err != nil {
+		s.t.Fatal(err)
+	}
+}

@@ -1,0 +1,152 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package board
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// connection is that of a page which can stop reading.
+type connection struct {
+	mu       sync.Mutex
+	read     bytes.Buffer
+	stuck    bool
+	deadline time.Time
+}
+
+func (c *connection) Header() http.Header { return http.Header{} }
+func (c *connection) WriteHeader(int)     {}
+func (c *connection) Flush()              {}
+
+// SetWriteDeadline is for http.ResponseController.
+func (c *connection) SetWriteDeadline(at time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deadline = at
+	return nil
+}
+
+// Write implements io.Writer.
+func (c *connection) Write(data []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.stuck {
+		return c.read.Write(data)
+	}
+	<-time.After(time.Until(c.deadline))
+	return 0, os.ErrDeadlineExceeded
+}
+
+// updates returns how many updates were read.
+func (c *connection) updates() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return strings.Count(c.read.String(), "data: ")
+}
+
+func TestAPageThatDoesNotReadHoldsUpNobodyAndIsCutOff(t *testing.T) {
+	play(t, func(s *scene) {
+		s.node("n")
+		s.open()
+		quick, slow := &connection{}, &connection{stuck: true}
+		cutOff := make(chan struct{})
+		request := httptest.NewRequestWithContext(s.t.Context(), http.MethodGet, "/", http.NoBody)
+		go s.board.serveEvents(quick, request)
+		go func() { defer close(cutOff); s.board.serveEvents(slow, request) }()
+		synctest.Wait()
+		for range 5 {
+			before := quick.updates()
+			s.node("n", tainted("k"))
+			s.pass(time.Second)
+			s.node("n")
+			s.pass(time.Second)
+			if quick.updates() < before+2 {
+				t.Errorf("the quick page has read %d updates, and no more after two changes", before)
+			}
+		}
+		s.pass(time.Second)
+		select {
+		case <-cutOff:
+		default:
+			t.Error("the slow page is still connected")
+		}
+	})
+}
+
+func TestAPageIsSentTheTimeEvenIfNothingChanges(t *testing.T) {
+	play(t, func(s *scene) {
+		s.open()
+		quiet := &connection{}
+		go s.board.serveEvents(quiet, httptest.NewRequestWithContext(s.t.Context(), http.MethodGet, "/", http.NoBody))
+		synctest.Wait()
+		before := quiet.updates()
+		s.pass(time.Minute)
+		if got := quiet.updates() - before; got < 12 {
+			t.Errorf("it is sent %d updates in a minute", got)
+		}
+	})
+}
+
+// served answers one request to a board of a cluster with an odd name.
+func served(t *testing.T, method, path string) *http.Response {
+	t.Helper()
+	recorder := httptest.NewRecorder()
+	board := New(Config{Cluster: "</style><script>alert(1)</script>", Now: time.Now})
+	board.Handler("secret").ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody))
+	response := recorder.Result()
+	t.Cleanup(func() { _ = response.Body.Close() })
+	return response
+}
+
+func TestWithoutTheSecretThereIsNothing(t *testing.T) {
+	for _, path := range []string{"/", "/events", "/secre/", "/secret", "/secrets/", "/secre/events", "//secret/", "/x/secret/", "/?token=secret"} {
+		if response := served(t, http.MethodGet, path); response.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: %s", path, response.Status)
+		}
+	}
+	if response := served(t, http.MethodGet, "/secret/"); response.StatusCode != http.StatusOK {
+		t.Errorf("with the secret: %s", response.Status)
+	}
+	if response := served(t, http.MethodPost, "/secret/"); response.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("POST: %s", response.Status)
+	}
+	if a, b := NewToken(), NewToken(); a == b || len(a) < 26 {
+		t.Errorf("secrets are %q and %q", a, b)
+	}
+}
+
+func TestThePageAsksForNothingButItsEvents(t *testing.T) {
+	response := served(t, http.MethodGet, "/secret/")
+	var body bytes.Buffer
+	if _, err := body.ReadFrom(response.Body); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(body.String(), "<script>alert") {
+		t.Error("the name of the cluster is run")
+	}
+	got := response.Header.Get("Content-Security-Policy")
+	for _, want := range []string{"default-src 'none'", "connect-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the policy is %q, without %q", got, want)
+		}
+	}
+	for _, never := range []string{"unsafe", "http:", "https:", "*"} {
+		if strings.Contains(got, never) {
+			t.Errorf("the policy is %q, with %q", got, never)
+		}
+	}
+	for name, want := range map[string]string{"Referrer-Policy": "no-referrer", "Cache-Control": "no-store", "Cross-Origin-Resource-Policy": "same-origin"} {
+		if got := response.Header.Get(name); got != want {
+			t.Errorf("%s is %q", name, got)
+		}
+	}
+}

@@ -1,0 +1,150 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package board
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+)
+
+// Kinds of objects that are watched, and the API server itself.
+const (
+	kindNodes  = "nodes"
+	kindPods   = "pods"
+	kindRules  = "nodetaintrules"
+	kindEvents = "events"
+	kindServer = "server"
+)
+
+// States of a source.
+const (
+	stateReading = "reading" // the first list is not complete
+	stateCurrent = "current"
+	stateDenied  = "denied"
+	stateAbsent  = "absent" // the API server does not have the kind
+	stateBroken  = "broken" // what is shown is what was seen last
+)
+
+// lacks says what is missing on the page where a kind may not be read.
+var lacks = map[string]string{
+	kindNodes:  "nodes, zones and countdowns are missing",
+	kindPods:   "pods that have to leave and evictions are missing",
+	kindRules:  "rules are missing",
+	kindEvents: "what shadow mode found is missing, and why nodes wait for their taints",
+}
+
+// source is how current a kind is.
+type source struct {
+	read     bool      // it has been listed once
+	current  time.Time // when it was so last
+	problems map[string]problem
+}
+
+// problem is why a verb fails.
+type problem struct{ state, text string }
+
+// source returns what is known of a kind. The caller holds the lock.
+func (c *cluster) source(kind string) *source {
+	if c.sources[kind] == nil {
+		c.sources[kind] = &source{problems: map[string]problem{}}
+	}
+	return c.sources[kind]
+}
+
+// begin notes that a kind is going to be read.
+func (c *cluster) begin(kind string) {
+	c.change(func(time.Time) { c.source(kind) })
+}
+
+func (c *cluster) wasRead(kind string) bool { return c.source(kind).read }
+
+// heard notes how a call to list or to watch a kind has ended.
+func (c *cluster) heard(ctx context.Context, kind, verb string, err error) {
+	if ctx.Err() != nil || isPassing(err) {
+		return
+	}
+	c.change(func(at time.Time) {
+		s := c.source(kind)
+		if err != nil {
+			if len(s.problems) == 0 {
+				s.current = at
+			}
+			s.problems[verb] = problemOf(kind, verb, err)
+			return
+		}
+		// Who may list and not watch may still not watch.
+		if verb == "watch" || s.problems["watch"].state != stateDenied {
+			clear(s.problems)
+		}
+		delete(s.problems, verb)
+	})
+}
+
+// listed notes that a list is complete.
+func (c *cluster) listed(kind string) {
+	c.change(func(time.Time) {
+		c.source(kind).read = true
+		if kind == kindNodes || kind == kindPods {
+			for name := range c.nodes {
+				c.changed[name] = true
+			}
+		}
+	})
+}
+
+// isPassing reports whether an error is the way in which watches end, and lists that are streamed fall back.
+func isPassing(err error) bool {
+	return errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err) ||
+		apierrors.IsTimeout(err)
+}
+
+func problemOf(kind, verb string, err error) problem {
+	switch {
+	case apierrors.IsForbidden(err):
+		return problem{stateDenied, fmt.Sprintf("You may not %s %s: %s.", verb, kind, lacks[kind])}
+	case apierrors.IsUnauthorized(err):
+		return problem{stateDenied, "The API server does not know you any more: log in again, and open the board anew."}
+	case apierrors.IsNotFound(err) && kind == kindRules:
+		return problem{stateAbsent, "The cluster has no NodeTaintRules: their CustomResourceDefinition is not installed."}
+	}
+	return problem{stateBroken, sentence.Printable(fmt.Sprintf("%s cannot be read: %v.", kind, err))}
+}
+
+// answered notes whether the API server answers at all: a watch can hang without a word.
+func (c *cluster) answered(asked time.Time, err error) {
+	c.change(func(time.Time) {
+		s := c.source(kindServer)
+		clear(s.problems)
+		if err != nil {
+			s.problems["get"] = problem{stateBroken, sentence.Printable(fmt.Sprintf("The API server does not answer: %v.", err))}
+			return
+		}
+		s.read, s.current = true, asked
+	})
+}
+
+func (c *cluster) settleSources() {
+	for kind, s := range c.sources {
+		row := sourceRow{ID: kind, State: stateCurrent}
+		if !s.read {
+			row.State = stateReading
+		}
+		for _, verb := range []string{"get", "watch", "list"} {
+			if known, ok := s.problems[verb]; ok {
+				row.State, row.Problem = known.state, known.text
+			}
+		}
+		if row.State == stateBroken && !s.current.IsZero() {
+			row.Since = s.current.UnixMilli()
+		}
+		c.sheets.put(sheetSources, kind, row)
+	}
+}
