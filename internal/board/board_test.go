@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -66,21 +67,31 @@ func TestAPageShowsWhoHasToLeaveAndTheNodeItsCountdown(t *testing.T) {
 }
 
 func TestOfManyPodsTheSoonestAreListedAndAllAreCounted(t *testing.T) {
-	play(t, func(s *scene) {
-		s.node("n", tainted("k"))
-		for i := range 3 * mostPending {
-			s.pod(fmt.Sprintf("p-%04d", i), int64(10_000-i))
+	c := newCluster(headRow{}, func() time.Time { return midnight })
+	c.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{
+		Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}},
+	}})
+	const all = 5 * mostPending
+	for i := range all {
+		seconds := int64(i * 7919 % all) // all numbers up to there, in no order
+		c.setPod(&corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "p", UID: types.UID(strconv.FormatInt(seconds, 10))},
+			Spec:       corev1.PodSpec{NodeName: "n", Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists, TolerationSeconds: &seconds}}},
+		})
+	}
+	c.settle()
+	listed := 0
+	for key := range c.sheets.rows {
+		if key.sheet != sheetPending {
+			continue
 		}
-		s.open()
-		expect(t, "all", row[headRow](s, sheetHead, sheetHead).Pending, 3*mostPending)
-		expect(t, "listed", len(s.shown[sheetPending]), mostPending)
-		for i := range 3 * mostPending {
-			_, listed := s.shown[sheetPending][fmt.Sprintf("p-%04d", i)]
-			if want := i >= 2*mostPending; listed != want {
-				t.Errorf("pod %d of %d is listed: %t, want %t", i, 3*mostPending, listed, want)
-			}
+		listed++
+		if seconds, err := strconv.Atoi(key.id); err != nil || seconds >= mostPending {
+			t.Errorf("the pod that leaves after %s s is listed", key.id)
 		}
-	})
+	}
+	expect(t, "listed", listed, mostPending)
+	expect(t, "all", c.head.Pending, all)
 }
 
 func TestAnEvictionIsListedWithWhoseItIsAndHowLateItWas(t *testing.T) {
@@ -429,15 +440,12 @@ func TestAPageIsSentWhatHasChangedAndNothingElse(t *testing.T) {
 			t.Errorf("without a change it is sent %+v", update)
 		}
 		s.node("m", func(node *corev1.Node) { node.Annotations = map[string]string{"beat": "1"} })
-		synctest.Wait()
-		time.Sleep(time.Second) //nolint:forbidigo // the time is virtual
-		synctest.Wait()
+		sleep(time.Second)
 		if update, _ := s.board.next(&s.page); update.Sheets != nil {
 			t.Errorf("after a heartbeat it is sent %+v", update.Sheets)
 		}
 		s.node("m", unready(corev1.ConditionFalse))
-		time.Sleep(time.Second) //nolint:forbidigo // the time is virtual
-		synctest.Wait()
+		sleep(time.Second)
 		update, _ := s.board.next(&s.page)
 		expect(t, "nodes that are sent", len(update.Sheets[sheetNodes].Set), 1)
 		expect(t, "pods that are sent", update.Sheets[sheetPending], nil)
@@ -458,8 +466,7 @@ func TestChangesAreGatheredIntoFourUpdatesASecond(t *testing.T) {
 		end := time.Now().Add(10 * time.Second)
 		for i := 0; time.Now().Before(end); i++ {
 			s.node("n", tainted(fmt.Sprintf("k-%d", i)))
-			time.Sleep(10 * time.Millisecond) //nolint:forbidigo // the time is virtual
-			synctest.Wait()
+			sleep(50 * time.Millisecond)
 			select {
 			case <-news:
 				updates++
@@ -468,7 +475,7 @@ func TestChangesAreGatheredIntoFourUpdatesASecond(t *testing.T) {
 			}
 		}
 		if updates < 35 || updates > 41 {
-			t.Errorf("%d updates in 10 s of a change every 10 ms, want 4 a second", updates)
+			t.Errorf("%d updates in 10 s of a change every 50 ms, want 4 a second", updates)
 		}
 	})
 }

@@ -74,11 +74,16 @@ func (s *scene) open() {
 	s.pass(time.Second)
 }
 
+// sleep lets virtual time pass.
+func sleep(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // the time is virtual
+	synctest.Wait()
+}
+
 // pass lets virtual time pass, and brings the page up to date.
 func (s *scene) pass(d time.Duration) {
 	s.t.Helper()
-	time.Sleep(d) //nolint:forbidigo // the time is virtual
-	synctest.Wait()
+	sleep(d)
 	update, _ := s.board.next(&s.page)
 	s.apply(update)
 }

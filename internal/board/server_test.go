@@ -97,28 +97,20 @@ func TestAPageIsSentTheTimeEvenIfNothingChanges(t *testing.T) {
 }
 
 // served answers one request to a board of a cluster with an odd name.
-func served(t *testing.T, method, path string) *http.Response {
+func served(t *testing.T, method, path string) *httptest.ResponseRecorder {
 	t.Helper()
 	recorder := httptest.NewRecorder()
 	board := New(Config{Cluster: "</style><script>alert(1)</script>", Now: time.Now})
 	board.Handler("secret").ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody))
-	response := recorder.Result()
-	t.Cleanup(func() { _ = response.Body.Close() })
-	return response
+	return recorder
 }
 
 func TestWithoutTheSecretThereIsNothing(t *testing.T) {
 	for _, path := range []string{"/", "/events", "/secre/", "/secret", "/secrets/", "/secre/events", "//secret/", "/x/secret/", "/?token=secret"} {
-		if response := served(t, http.MethodGet, path); response.StatusCode != http.StatusNotFound {
-			t.Errorf("%s: %s", path, response.Status)
-		}
+		expect(t, path, served(t, http.MethodGet, path).Code, http.StatusNotFound)
 	}
-	if response := served(t, http.MethodGet, "/secret/"); response.StatusCode != http.StatusOK {
-		t.Errorf("with the secret: %s", response.Status)
-	}
-	if response := served(t, http.MethodPost, "/secret/"); response.StatusCode != http.StatusMethodNotAllowed {
-		t.Errorf("POST: %s", response.Status)
-	}
+	expect(t, "with the secret", served(t, http.MethodGet, "/secret/").Code, http.StatusOK)
+	expect(t, "POST", served(t, http.MethodPost, "/secret/").Code, http.StatusMethodNotAllowed)
 	if a, b := NewToken(), NewToken(); a == b || len(a) < 26 {
 		t.Errorf("secrets are %q and %q", a, b)
 	}
@@ -126,27 +118,21 @@ func TestWithoutTheSecretThereIsNothing(t *testing.T) {
 
 func TestThePageAsksForNothingButItsEvents(t *testing.T) {
 	response := served(t, http.MethodGet, "/secret/")
-	var body bytes.Buffer
-	if _, err := body.ReadFrom(response.Body); err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(body.String(), "<script>alert") {
+	if strings.Contains(response.Body.String(), "<script>alert") {
 		t.Error("the name of the cluster is run")
 	}
-	got := response.Header.Get("Content-Security-Policy")
+	policy := response.Header().Get("Content-Security-Policy")
 	for _, want := range []string{"default-src 'none'", "connect-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("the policy is %q, without %q", got, want)
+		if !strings.Contains(policy, want) {
+			t.Errorf("the policy is %q, without %q", policy, want)
 		}
 	}
 	for _, never := range []string{"unsafe", "http:", "https:", "*"} {
-		if strings.Contains(got, never) {
-			t.Errorf("the policy is %q, with %q", got, never)
+		if strings.Contains(policy, never) {
+			t.Errorf("the policy is %q, with %q", policy, never)
 		}
 	}
 	for name, want := range map[string]string{"Referrer-Policy": "no-referrer", "Cache-Control": "no-store", "Cross-Origin-Resource-Policy": "same-origin"} {
-		if got := response.Header.Get(name); got != want {
-			t.Errorf("%s is %q", name, got)
-		}
+		expect(t, name, response.Header().Get(name), want)
 	}
 }

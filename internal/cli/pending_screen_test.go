@@ -34,7 +34,7 @@ func newShown() *shown {
 	clock := clocktesting.NewFakePassiveClock(noon)
 	return &shown{
 		screen: &screen{clock: clock, headers: true, marks: map[types.UID]mark{}, width: 80, height: 24},
-		clock: clock, list: &cliv1alpha1.PendingList{}, there: map[types.UID]bool{},
+		clock:  clock, list: &cliv1alpha1.PendingList{}, there: map[types.UID]bool{},
 	}
 }
 

@@ -11,19 +11,26 @@ import (
 	"os"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
 
 	"github.com/taintkeeper/taintkeeper/internal/cli"
 )
 
+// boardCommand returns kubectl taintkeeper board, which prints its address.
+func boardCommand(kubeconfig string, out io.Writer) *cobra.Command {
+	command := cli.New(cli.Env{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: io.Discard}, Clock: clock.RealClock{}})
+	command.SetArgs([]string{"board", "--kubeconfig=" + kubeconfig})
+	return command
+}
+
 // openBoard starts kubectl taintkeeper board for the cluster, and returns its address and what ends it.
 func (s *stage) openBoard(ctx context.Context) (address string, closeBoard func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	out, in := io.Pipe()
 	ended := make(chan struct{})
-	board := cli.New(cli.Env{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(""), Out: in, ErrOut: io.Discard}, Clock: clock.RealClock{}})
-	board.SetArgs([]string{"board", "--kubeconfig=" + s.kubeconfig})
+	board := boardCommand(s.kubeconfig, in)
 	go func() {
 		defer close(ended)
 		err := board.ExecuteContext(ctx)

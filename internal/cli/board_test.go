@@ -1,0 +1,99 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/clock"
+
+	"github.com/taintkeeper/taintkeeper/internal/cli"
+)
+
+// opened is a board that is served.
+type opened struct {
+	address string // as it was printed
+	close   context.CancelFunc
+	ended   chan error
+}
+
+// openBoard opens a board of an API server that has one node.
+func openBoard(t *testing.T, args ...string) opened {
+	t.Helper()
+	out, in := io.Pipe()
+	root := cli.New(cli.Env{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(""), Out: in, ErrOut: io.Discard}, Clock: clock.RealClock{}})
+	root.SetArgs(append([]string{"board", "--server=" + answers(t, map[string]func(http.ResponseWriter){"version": status(http.StatusForbidden, "Forbidden")})}, args...))
+	ctx, cancel := context.WithCancel(t.Context())
+	o := opened{close: cancel, ended: make(chan error, 1)}
+	go func() {
+		err := root.ExecuteContext(ctx)
+		o.ended <- err
+		_ = in.CloseWithError(err)
+	}()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.address = strings.TrimSpace(line)
+	return o
+}
+
+// get asks for an address.
+func get(t *testing.T, address string) *http.Response {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = response.Body.Close() })
+	return response
+}
+
+func TestABoardIsServedUntilItIsInterruptedAndEndsItsPages(t *testing.T) {
+	o := openBoard(t)
+	if !strings.HasPrefix(o.address, "http://127.0.0.1:") {
+		t.Errorf("the address is %s", o.address)
+	}
+	events := bufio.NewReader(get(t, o.address+"events").Body)
+	for {
+		line, err := events.ReadString('\n')
+		if err != nil {
+			t.Fatalf("the page has not been sent the node: %v", err)
+		}
+		if strings.Contains(line, `"id":"n-1"`) {
+			break
+		}
+	}
+	o.close()
+	if err := <-o.ended; err != nil {
+		t.Errorf("it ends with %v", err)
+	}
+	_, _ = io.Copy(io.Discard, events) // it comes to an end
+}
+
+func TestAPortThatIsInUseIsSaid(t *testing.T) {
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	got := run(t, "board", "--server=http://127.0.0.1:1", "--port="+port)
+	want := "error: serve at port " + port + ": it is in use: choose another --port, or leave it out for one that is free\n"
+	if got.err != want || got.code != cli.ExitFailed || got.out != "" {
+		t.Errorf("it prints %q and %q with code %s, want %q", got.out, got.err, strconv.Itoa(got.code), want)
+	}
+}
