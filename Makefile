@@ -250,8 +250,9 @@ release-snapshot: bin/goreleaser bin/validate-krew-manifest ## build the archive
 	@bin/validate-krew-manifest -skip-install -manifest dist/krew/taintkeeper.yaml
 
 .PHONY: screenshots
-screenshots: ## take docs/plan-light.png and docs/plan-dark.png of a plan's page (needs Chromium)
+screenshots: ## take the pictures of a plan's page and of the board in docs/, light and dark (needs Chromium)
 	@$(GO) run ./test/page/screenshot
+	@$(GO) run ./test/board/screenshot
 
 .PHONY: diagram
 diagram: bin/d2 ## draw docs/cluster.svg from docs/cluster.d2

@@ -44,25 +44,30 @@
 
   const moves = { due: countdown, since: (ms) => 'for ' + span(Math.max(0, now() - ms)), ago: (ms) => span(Math.max(0, now() - ms)) + ' ago' };
   const tick = (element) => {
-    for (const kind in moves) {
-      const ms = element.dataset[kind];
-      if (ms === undefined) continue;
-      setText(element, moves[kind](Number(ms)));
-      if (kind === 'due') element.classList.toggle('late', Number(ms) < now());
-    }
+    const kind = element.moves;
+    const ms = Number(element.dataset[kind]);
+    setText(element, moves[kind](ms));
+    if (kind === 'due' && element.classList.contains('late') !== ms < now()) element.classList.toggle('late');
   };
   const make = (part) => {
     const element = document.createElement(part.tag);
     if (part.tag === 'button') element.type = 'button';
     return element;
   };
+  const kinds = ['due', 'since', 'ago'];
   const dress = (element, part) => {
-    if (element.className !== (part.class ?? '')) element.className = part.class ?? '';
     if (part.href !== undefined && element.getAttribute('href') !== part.href) element.setAttribute('href', part.href);
-    for (const kind of ['due', 'since', 'ago', 'filter']) {
-      if (part[kind] === undefined) delete element.dataset[kind]; else element.dataset[kind] = part[kind];
+    if (part.filter !== undefined) element.dataset.filter = part.filter;
+    const kind = kinds.find((kind) => part[kind] !== undefined);
+    if (element.moves && element.moves !== kind) delete element.dataset[element.moves];
+    element.moves = kind;
+    if (kind !== 'due' && element.className !== (part.class ?? '')) element.className = part.class ?? '';
+    if (kind === undefined) {
+      setText(element, part.text);
+      return;
     }
-    if (part.due ?? part.since ?? part.ago) tick(element); else setText(element, part.text);
+    element.dataset[kind] = part[kind];
+    tick(element);
   };
   const fill = (cell, parts) => {
     parts.forEach((part, i) => {
@@ -98,7 +103,7 @@
     zones: (row) => [
       [row.id], [el('b', row.state, { class: states[row.state] })], [number.format(row.nodes)], [number.format(row.notReady)],
       [number.format(row.tainted)], [number.format(row.pending)],
-      [row.why ?? '', row.held ? el('span', many(row.held, 'node') + ' of it wait, says Taintkeeper', { class: 'sub' }) : ''],
+      [row.why ?? '', row.held ? el('span', many(row.held, 'node') + (row.held === 1 ? ' waits' : ' wait') + ' for the taint, says Taintkeeper', { class: 'sub' }) : ''],
     ],
     nodes: (row) => [
       [row.id],
@@ -118,24 +123,44 @@
   };
   const words = (row) => Object.values(row).flatMap((value) => (typeof value === 'string' ? [value] : Array.isArray(value) ? value.map((taint) => taint.text) : [])).join(' ').toLowerCase();
 
-  // A list is a table in blocks of rows, of which the browser lays out those that are in sight.
+  // A list is a table in blocks of rows. The browser lays out those that are in sight, and only there countdowns move.
   const perBlock = 50;
+  const moving = '[data-due], [data-since], [data-ago]';
+  const inSight = new Set();
+  const sight = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) {
+      if (!isIntersecting) inSight.delete(target);
+      else if (!inSight.has(target)) {
+        inSight.add(target);
+        target.querySelectorAll(moving).forEach(tick);
+      }
+    }
+  }, { rootMargin: '50%' });
   let filter = [];
+  const matches = (row) => filter.every((word) => row.words.includes(word));
   class List {
     constructor(table, compare) {
       this.table = table;
       this.sheet = table.dataset.sheet;
       this.compare = compare;
-      this.heads = [...table.tHead.rows[0].cells];
       this.rows = new Map();
       this.sorted = [];
+      this.shown = 0;
       this.unsorted = this.unfiltered = false;
+      this.blank = document.createElement('tr');
+      this.blank.setAttribute('role', 'row');
+      [...table.tHead.rows[0].cells].forEach((head, i) => {
+        const cell = document.createElement(i === 0 ? 'th' : 'td');
+        cell.setAttribute('role', i === 0 ? 'rowheader' : 'cell');
+        cell.dataset.label = head.textContent;
+        cell.className = head.className;
+        this.blank.append(cell);
+      });
     }
     set(data) {
       let row = this.rows.get(data.id);
       if (!row) {
-        row = { tr: document.createElement('tr') };
-        row.tr.setAttribute('role', 'row');
+        row = { tr: this.blank.cloneNode(true) };
         if (this.sheet === 'nodes') {
           row.tr.id = 'node.' + data.id;
           row.tr.tabIndex = -1;
@@ -148,16 +173,8 @@
       }
       row.data = data;
       row.words = words(data);
-      cells[this.sheet](data).forEach((parts, i) => fill(row.tr.cells[i] ?? this.cell(row.tr, i), parts));
-      this.unfiltered = true;
-    }
-    cell(tr, i) {
-      const cell = document.createElement(i === 0 ? 'th' : 'td');
-      cell.setAttribute('role', i === 0 ? 'rowheader' : 'cell');
-      cell.dataset.label = this.heads[i].textContent;
-      cell.className = this.heads[i].className;
-      tr.append(cell);
-      return cell;
+      cells[this.sheet](data).forEach((parts, i) => fill(row.tr.children[i], parts));
+      if (row.tr.hidden === matches(row)) this.unfiltered = true;
     }
     remove(id) {
       const row = this.rows.get(id);
@@ -169,13 +186,15 @@
       this.unsorted = true;
     }
     clear() {
-      this.table.tBodies.length && this.table.replaceChildren(this.table.tHead);
+      for (const block of this.table.tBodies) this.forget(block);
+      this.table.replaceChildren(this.table.tHead);
       this.rows.clear();
       this.sorted = [];
     }
     settle() {
       if (this.unsorted) this.place();
-      if (this.unsorted || this.unfiltered) this.sift();
+      if (this.unfiltered || this.unsorted && filter.length > 0) this.sift();
+      if (filter.length === 0) this.shown = this.rows.size;
       this.unsorted = this.unfiltered = false;
     }
     place() {
@@ -191,20 +210,28 @@
         if (next === row.tr) next = next.nextElementSibling; else block.insertBefore(row.tr, next);
       });
       const blocks = Math.ceil(this.sorted.length / perBlock);
-      while (this.table.tBodies.length > blocks) this.table.tBodies[blocks].remove();
+      while (this.table.tBodies.length > blocks) {
+        this.forget(this.table.tBodies[blocks]);
+        this.table.tBodies[blocks].remove();
+      }
       if (focused && focused !== document.activeElement) focused.focus({ preventScroll: true });
     }
     block() {
       const block = document.createElement('tbody');
       block.setAttribute('role', 'rowgroup');
       this.table.append(block);
+      sight.observe(block);
       return block;
+    }
+    forget(block) {
+      sight.unobserve(block);
+      inSight.delete(block);
     }
     // sift shows the rows that match the filter.
     sift() {
       this.shown = 0;
       for (const row of this.sorted) {
-        const hidden = !filter.every((word) => row.words.includes(word));
+        const hidden = !matches(row);
         if (row.tr.hidden !== hidden) row.tr.hidden = hidden;
         if (!hidden) this.shown++;
       }
@@ -234,6 +261,7 @@
   const nodes = {
     zones: new Map(), zoneOf: new Map(), ordinals: new Map(), unordered: false,
     set(row) {
+      row.rank = rank(row);
       const before = this.zoneOf.get(row.id);
       if (before !== row.zone) {
         if (before !== undefined) this.zones.get(before).remove(row.id);
@@ -247,7 +275,7 @@
       if (list) return list;
       const made = byId('zone-template').content.cloneNode(true).firstElementChild;
       made.dataset.zone = zone;
-      list = new List(made.querySelector('table'), (a, b) => rank(a) - rank(b) || this.ordinals.get(a.id) - this.ordinals.get(b.id) || 0);
+      list = new List(made.querySelector('table'), (a, b) => a.rank - b.rank || this.ordinals.get(a.id) - this.ordinals.get(b.id) || 0);
       list.table.setAttribute('aria-label', 'Nodes of zone ' + zone);
       list.title = made.querySelector('h3');
       this.zones.set(zone, list);
@@ -404,10 +432,7 @@
     events.onmessage = (event) => {
       connected = true;
       heard = performance.now();
-      const began = performance.now();
       apply(JSON.parse(event.data));
-      performance.measure('update', { start: began });
-      performance.clearMeasures('update');
     };
     events.onerror = () => {
       connected = false;
@@ -418,10 +443,9 @@
   document.addEventListener('visibilitychange', () => { if (document.hidden) disconnect(); else connect(); });
 
   // The countdowns move when the API server's clock does.
-  const moving = '[data-due], [data-since], [data-ago]';
   const beat = () => {
     if (!document.hidden) {
-      for (const element of document.querySelectorAll(moving)) tick(element);
+      for (const block of inSight) block.querySelectorAll(moving).forEach(tick);
       if (connected && performance.now() - heard > 15_000) {
         connected = false;
         connect();

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
@@ -137,6 +138,20 @@ func (t *Tab) prepare(view View) error {
 	}
 	return chromedp.Do(t.Context, chromedp.EmulateViewport(view.Width, view.Height))
 }
+
+// Until waits until an expression is true in the page, which is asked before each frame.
+func (t *Tab) Until(expression string) error {
+	waiting := fmt.Sprintf("new Promise((done) => { const look = () => { if (%s) done(true); else requestAnimationFrame(look); }; look(); })", expression)
+	ctx, cancel := context.WithTimeout(t.Context, patience)
+	defer cancel()
+	if _, err := chromedp.Run(ctx, chromedp.Evaluate[bool](waiting, chromedp.EvalAwaitPromise)); err != nil {
+		return fmt.Errorf("wait for %s: %w", expression, err)
+	}
+	return nil
+}
+
+// patience is how long a page may take to become what is waited for.
+const patience = 30 * time.Second
 
 // Print makes the page look as it is printed.
 func (t *Tab) Print() error {

@@ -1,0 +1,93 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package board opens kubectl taintkeeper board in headless Chromium: of a real control plane, and of scenes that are played
+// by client-go's fakes, for large clusters and for the pictures in docs.
+package board
+
+import (
+	"context"
+	"net/http/httptest"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	live "github.com/taintkeeper/taintkeeper/internal/board"
+)
+
+// Objects are those of a scene when its board is opened.
+type Objects struct {
+	Cluster string
+	Nodes   []corev1.Node
+	Pods    []corev1.Pod
+	Events  []corev1.Event
+	Rules   []*unstructured.Unstructured
+}
+
+// Scene is a board of objects that change as they are told to.
+type Scene struct {
+	// Address is that of the page.
+	Address string
+
+	nodes, pods *watch.FakeWatcher
+	cancel      context.CancelFunc
+	server      *httptest.Server
+	running     sync.WaitGroup
+}
+
+// Open opens a scene.
+func Open(ctx context.Context, objects Objects) *Scene {
+	ctx, cancel := context.WithCancel(ctx)
+	s := &Scene{nodes: watch.NewFake(), pods: watch.NewFake(), cancel: cancel}
+	clients := fake.NewClientset()
+	one := metav1.ListMeta{ResourceVersion: "1"}
+	feed(clients, "nodes", &corev1.NodeList{ListMeta: one, Items: objects.Nodes}, s.nodes)
+	feed(clients, "pods", &corev1.PodList{ListMeta: one, Items: objects.Pods}, s.pods)
+	feed(clients, "events", &corev1.EventList{ListMeta: one, Items: objects.Events}, watch.NewFake())
+	var rules []runtime.Object
+	for _, rule := range objects.Rules {
+		rules = append(rules, rule)
+	}
+	shown := live.New(live.Config{
+		Cluster: objects.Cluster, Clients: clients, Now: time.Now,
+		Rules: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+			v1alpha1.GroupVersion.WithResource("nodetaintrules"): "NodeTaintRuleList",
+		}, rules...),
+		Ping: func(context.Context) error { return nil },
+	})
+	s.running.Go(func() { shown.Run(ctx) })
+	token := live.NewToken()
+	s.server = httptest.NewServer(shown.Handler(token))
+	s.Address = s.server.URL + "/" + token + "/"
+	return s
+}
+
+// feed answers the calls for a kind.
+func feed(clients *fake.Clientset, resource string, list runtime.Object, changes watch.Interface) {
+	clients.PrependReactor("list", resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, list, nil })
+	clients.PrependWatchReactor(resource, func(clienttesting.Action) (bool, watch.Interface, error) { return true, changes, nil })
+}
+
+// SetNode tells the board of a node that has changed.
+func (s *Scene) SetNode(node *corev1.Node) { s.nodes.Modify(node) }
+
+// SetPod tells the board of a pod that has changed.
+func (s *Scene) SetPod(pod *corev1.Pod) { s.pods.Modify(pod) }
+
+// Close ends the board and its pages.
+func (s *Scene) Close() {
+	s.cancel()
+	s.server.CloseClientConnections()
+	s.server.Close()
+	s.running.Wait()
+}

@@ -1,0 +1,72 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command screenshot takes the pictures docs/board-light.png and docs/board-dark.png of the board: make screenshots.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/taintkeeper/taintkeeper/test/board"
+	"github.com/taintkeeper/taintkeeper/test/page"
+)
+
+func main() {
+	out := flag.String("out", "docs", "the folder for the pictures")
+	flag.Parse()
+	if err := shoot(*out); err != nil {
+		fmt.Fprintf(os.Stderr, "error: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func shoot(out string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	browser, end, err := page.Start(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	for _, scheme := range []string{"light", "dark"} {
+		picture, err := take(ctx, browser, scheme)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(out, "board-"+scheme+".png"), picture, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take takes a picture of a scene that has just begun.
+func take(ctx context.Context, browser *page.Browser, scheme string) ([]byte, error) {
+	now := time.Now()
+	objects := board.Small(now)
+	scene := board.Open(ctx, objects)
+	defer scene.Close()
+	tab, err := browser.OpenAddress(scene.Address, page.View{Width: 1120, Height: 1180, Scheme: scheme})
+	if err != nil {
+		return nil, err
+	}
+	defer tab.Close()
+	if err := tab.Until(`document.querySelectorAll('[data-sheet=pending] tbody tr').length === 7`); err != nil {
+		return nil, err
+	}
+	for _, pod := range board.Evictions(objects, now) {
+		scene.SetPod(pod)
+	}
+	if err := tab.Until(`document.querySelectorAll('[data-sheet=evictions] tbody tr').length === 2`); err != nil {
+		return nil, err
+	}
+	return chromedp.Run(tab.Context, chromedp.CaptureScreenshot())
+}
