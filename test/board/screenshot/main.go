@@ -54,7 +54,7 @@ func take(ctx context.Context, browser *page.Browser, scheme string) ([]byte, er
 	objects := board.Small(now)
 	scene := board.Open(ctx, objects)
 	defer scene.Close()
-	tab, err := browser.OpenAddress(scene.Address, page.View{Width: 1120, Height: 1180, Scheme: scheme})
+	tab, err := browser.OpenAddress(scene.Address, page.View{Width: 1120, Height: 1060, Scheme: scheme})
 	if err != nil {
 		return nil, err
 	}
