@@ -226,7 +226,7 @@ type soonest struct {
 }
 
 func (s *soonest) add(pod *cliv1alpha1.PendingPod) {
-	if s.full && plan.SoonestFirst(*s.pods[mostPending-1], *pod) <= 0 {
+	if s.full && plan.SoonestFirst(s.pods[mostPending-1], pod) <= 0 {
 		return
 	}
 	s.pods = append(s.pods, pod)
@@ -236,7 +236,7 @@ func (s *soonest) add(pod *cliv1alpha1.PendingPod) {
 }
 
 func (s *soonest) cut() []*cliv1alpha1.PendingPod {
-	slices.SortFunc(s.pods, func(a, b *cliv1alpha1.PendingPod) int { return plan.SoonestFirst(*a, *b) })
+	slices.SortFunc(s.pods, plan.SoonestFirst)
 	s.full = len(s.pods) >= mostPending
 	s.pods = s.pods[:min(len(s.pods), mostPending)]
 	return s.pods

@@ -5,7 +5,7 @@ package board
 
 import (
 	"fmt"
-	"strings"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -25,20 +25,23 @@ type tolerationLists map[string][]corev1.Toleration
 const mostLists = 10_000
 
 func (l tolerationLists) share(list []corev1.Toleration) []corev1.Toleration {
-	var key strings.Builder
+	key := make([]byte, 0, 256)
 	for i := range list {
 		t := &list[i]
-		fmt.Fprintf(&key, "%q%q%q%q", t.Key, t.Operator, t.Value, t.Effect)
-		if t.TolerationSeconds != nil {
-			fmt.Fprintf(&key, "%d", *t.TolerationSeconds)
+		for _, field := range [...]string{t.Key, string(t.Operator), t.Value, string(t.Effect)} {
+			key = append(append(key, field...), 0) // no field of a valid toleration holds a NUL
 		}
+		if t.TolerationSeconds != nil {
+			key = strconv.AppendInt(key, *t.TolerationSeconds, 10)
+		}
+		key = append(key, 0)
 	}
-	if one, ok := l[key.String()]; ok {
+	if one, ok := l[string(key)]; ok {
 		return one
 	}
 	if len(l) >= mostLists {
 		clear(l)
 	}
-	l[key.String()] = list
+	l[string(key)] = list
 	return list
 }

@@ -140,12 +140,12 @@ func (c *Countdowns) Pending(at time.Time) *cliv1alpha1.PendingList {
 			list.Notes = append(list.Notes, c.nodes[name].notes...)
 		}
 	}
-	slices.SortFunc(list.Pods, SoonestFirst)
+	slices.SortFunc(list.Pods, func(a, b cliv1alpha1.PendingPod) int { return SoonestFirst(&a, &b) })
 	return list
 }
 
 // SoonestFirst compares pods that have to leave: by their instants, and of one instant the lowest priority first.
-func SoonestFirst(a, b cliv1alpha1.PendingPod) int {
+func SoonestFirst(a, b *cliv1alpha1.PendingPod) int {
 	return cmp.Or(a.Due.Compare(b.Due.Time), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 

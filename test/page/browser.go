@@ -151,7 +151,7 @@ func (t *Tab) Until(expression string) error {
 }
 
 // patience is how long a page may take to become what is waited for.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // Print makes the page look as it is printed.
 func (t *Tab) Print() error {
