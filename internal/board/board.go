@@ -14,8 +14,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// pace is how long changes are gathered: pages are sent four updates a second at most.
-const pace = time.Second / 4
+// updateEvery is how long changes are gathered: pages are sent four updates a second at most.
+const updateEvery = time.Second / 4
 
 // Config says what a board shows.
 type Config struct {
@@ -59,25 +59,25 @@ func (b *Board) Run(ctx context.Context) {
 		b.cluster.begin(f.kind)
 		running.Go(func() { b.cluster.run(ctx, f) })
 	}
-	running.Go(func() { b.cluster.ask(ctx, b.config.Ping) })
+	running.Go(func() { b.cluster.pingServer(ctx, b.config.Ping) })
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-b.cluster.news:
 		}
-		b.cluster.settle()
-		b.tell()
+		b.cluster.render()
+		b.notify()
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(pace):
+		case <-time.After(updateEvery):
 		}
 	}
 }
 
-// tell wakes all pages.
-func (b *Board) tell() {
+// notify wakes all pages.
+func (b *Board) notify() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	close(b.news)

@@ -10,8 +10,8 @@
   const natural = new Intl.Collator('en', { numeric: true });
 
   // The API server's clock: what the last update said, and the time since by a clock that nobody sets.
-  let ahead = Date.now() - performance.now();
-  const now = () => performance.now() + ahead;
+  let clockOffset = Date.now() - performance.now();
+  const now = () => performance.now() + clockOffset;
 
   // Durations as kubectl writes them: two units.
   const span = (ms) => {
@@ -24,7 +24,7 @@
   const never = Date.UTC(9999, 0);
   const countdown = (due) => {
     const left = due - now();
-    if (due >= never) return 'in ages';
+    if (due >= never) return 'practically never';
     if (left > 0) return 'in ' + span(left + 999);
     return left > -1000 ? 'now' : span(-left) + ' late';
   };
@@ -127,7 +127,7 @@
   const perBlock = 50;
   const moving = '[data-due], [data-since], [data-ago]';
   const inSight = new Set();
-  const sight = new IntersectionObserver((entries) => {
+  const visibility = new IntersectionObserver((entries) => {
     for (const { target, isIntersecting } of entries) {
       if (!isIntersecting) inSight.delete(target);
       else if (!inSight.has(target)) {
@@ -185,19 +185,14 @@
       this.sorted.splice(this.sorted.indexOf(row), 1);
       this.unsorted = true;
     }
-    clear() {
-      for (const block of this.table.tBodies) this.forget(block);
-      this.table.replaceChildren(this.table.tHead);
-      this.rows.clear();
-      this.sorted = [];
-    }
-    settle() {
-      if (this.unsorted) this.place();
-      if (this.unfiltered || this.unsorted && filter.length > 0) this.sift();
+    ids() { return [...this.rows.keys()]; }
+    render() {
+      if (this.unsorted) this.order();
+      if (this.unfiltered || this.unsorted && filter.length > 0) this.applyFilter();
       if (filter.length === 0) this.shown = this.rows.size;
       this.unsorted = this.unfiltered = false;
     }
-    place() {
+    order() {
       const focused = this.table.contains(document.activeElement) ? document.activeElement : null;
       this.sorted.sort((a, b) => this.compare(a.data, b.data));
       let block = null;
@@ -220,15 +215,15 @@
       const block = document.createElement('tbody');
       block.setAttribute('role', 'rowgroup');
       this.table.append(block);
-      sight.observe(block);
+      visibility.observe(block);
       return block;
     }
     forget(block) {
-      sight.unobserve(block);
+      visibility.unobserve(block);
       inSight.delete(block);
     }
-    // sift shows the rows that match the filter.
-    sift() {
+    // applyFilter shows the rows that match the filter.
+    applyFilter() {
       this.shown = 0;
       for (const row of this.sorted) {
         const hidden = !matches(row);
@@ -287,19 +282,15 @@
       this.zones.get(this.zoneOf.get(id))?.remove(id);
       this.zoneOf.delete(id);
     },
-    clear() {
-      for (const list of this.zones.values()) list.clear();
-      this.zoneOf.clear();
-      this.ordinals.clear();
-    },
-    settle() {
+    ids() { return [...this.zoneOf.keys()]; },
+    render() {
       if (this.unordered) {
         [...this.zoneOf.keys()].sort(natural.compare).forEach((id, i) => this.ordinals.set(id, i));
         for (const list of this.zones.values()) list.unsorted = true;
         this.unordered = false;
       }
       for (const [zone, list] of this.zones) {
-        list.settle();
+        list.render();
         setText(list.title, 'Zone ' + zone + ': ' + (filter.length > 0 ? number.format(list.shown) + ' of ' : '') + many(list.rows.size, 'node'));
         list.table.closest('details').hidden = list.rows.size === 0 || filter.length > 0 && list.shown === 0;
       }
@@ -312,8 +303,8 @@
   const sources = new Map();
   let head = null;
   const single = {
-    head: { set(row) { head = row; }, remove() {}, clear() { head = null; }, settle() {} },
-    sources: { set(row) { sources.set(row.id, row); }, remove(id) { sources.delete(id); }, clear() { sources.clear(); }, settle() {} },
+    head: { set(row) { head = row; }, remove() { head = null; }, ids: () => (head ? [head.id] : []) },
+    sources: { set(row) { sources.set(row.id, row); }, remove(id) { sources.delete(id); }, ids: () => [...sources.keys()] },
   };
   const sheets = { ...single, ...lists };
   const sizeOf = (list) => list.size ?? list.rows.size;
@@ -323,7 +314,7 @@
     pending: 'No pod has to leave.', zones: 'There is no node.', nodes: 'There is no node.', rules: 'There is no NodeTaintRule.',
     evictions: 'No eviction was seen yet.', differences: 'Shadow mode has written no such event within the hour, or does not run.',
   };
-  const sayNone = () => {
+  const renderEmpty = () => {
     for (const element of document.querySelectorAll('[data-none]')) {
       const sheet = element.dataset.none;
       const source = sources.get(sourceOf[sheet]);
@@ -338,14 +329,14 @@
   // Whether what is shown is current.
   let heard = performance.now();
   let connected = false;
-  const sayStale = () => {
+  const renderStale = () => {
     let text = '';
     const broken = [...sources.values()].filter((source) => source.state === 'broken');
     if (!connected && head) {
-      text = 'Not current since ' + clockTime(heard + ahead) + ': the board does not answer. If it has ended, open it again: kubectl taintkeeper board.';
+      text = 'Not current since ' + clockTime(heard + clockOffset) + ': the board does not answer. If it has ended, open it again: kubectl taintkeeper board.';
     } else if (broken.length > 0) {
-      const since = Math.min(...broken.map((source) => source.since ?? now()));
-      text = 'Not current since ' + clockTime(since) + '. ' + (sources.get('server')?.state === 'broken' ? sources.get('server').problem : broken[0].problem);
+      const since = Math.min(...broken.map((source) => source.since ?? Infinity));
+      text = 'Not current' + (since < Infinity ? ' since ' + clockTime(since) : '') + '. ' + (sources.get('server')?.state === 'broken' ? sources.get('server').problem : broken[0].problem);
     }
     const stale = byId('stale');
     stale.hidden = text === '';
@@ -372,7 +363,7 @@
     const i = lists.pending.sorted.findIndex((row) => row.data.due > now());
     return i < 0 ? lists.pending.sorted.length : i;
   };
-  const sum = () => {
+  const renderFigures = () => {
     setText(byId('answer'), answer());
     setText(byId('clock'), clockTime(now()));
     if (!head) return;
@@ -394,28 +385,35 @@
   };
 
   // The same for who hears the page: what has changed in numbers, not more often than once in five seconds.
-  let said = '';
-  const say = () => {
+  let announced = '';
+  const announce = () => {
     if (!head?.read) return;
     const text = (head.pending === 0 ? 'No pod has to leave' : many(head.pending, 'pod') + ' to leave') + ', ' + many(head.tainted, 'node') + ' tainted NoExecute.';
-    if (text === said) return;
-    said = text;
+    if (text === announced) return;
+    announced = text;
     byId('status').textContent = text;
   };
-  setInterval(say, 5000);
+  setInterval(announce, 5000);
 
+  // What is sent after a reset is all there is. Rows that are among it stay where they are, and with them the focus.
+  const keepOnly = (changes) => {
+    for (const [name, sheet] of Object.entries(sheets)) {
+      const kept = new Set((changes[name]?.set ?? []).map((row) => row.id));
+      for (const id of sheet.ids()) if (!kept.has(id)) sheet.remove(id);
+    }
+  };
   const apply = (update) => {
-    ahead = update.now - performance.now();
-    if (update.reset) for (const sheet of Object.values(sheets)) sheet.clear();
+    clockOffset = update.now - performance.now();
+    if (update.reset) keepOnly(update.sheets ?? {});
     for (const [name, changes] of Object.entries(update.sheets ?? {})) {
       for (const id of changes.gone ?? []) sheets[name].remove(id);
       for (const row of changes.set ?? []) sheets[name].set(row);
     }
-    if (update.sheets) for (const list of Object.values(lists)) list.settle();
+    if (update.sheets) for (const list of Object.values(lists)) list.render();
     count();
-    sayNone();
-    sayStale();
-    sum();
+    renderEmpty();
+    renderStale();
+    renderFigures();
   };
 
   // Events, as long as the page is seen: a browser has few connections for many tabs, and a page that comes back is sent all.
@@ -436,24 +434,24 @@
     };
     events.onerror = () => {
       connected = false;
-      sayStale();
+      renderStale();
       if (events?.readyState === EventSource.CLOSED) again = setTimeout(connect, 2000);
     };
   };
   document.addEventListener('visibilitychange', () => { if (document.hidden) disconnect(); else connect(); });
 
   // The countdowns move when the API server's clock does.
-  const beat = () => {
+  const tickAll = () => {
     if (!document.hidden) {
       for (const block of inSight) block.querySelectorAll(moving).forEach(tick);
       if (connected && performance.now() - heard > 15_000) {
         connected = false;
         connect();
       }
-      sayStale();
-      sum();
+      renderStale();
+      renderFigures();
     }
-    setTimeout(beat, 1000 - now() % 1000);
+    setTimeout(tickAll, 1000 - now() % 1000);
   };
 
   // The filter.
@@ -462,14 +460,14 @@
     const shown = [...nodes.zones.values()].reduce((n, list) => n + (list.shown ?? 0), 0);
     setText(byId('filter-count'), filter.length === 0 ? '' : number.format(shown) + ' of ' + many(nodes.size, 'node') + ', ' + number.format(lists.pending.shown ?? 0) + ' of ' + many(lists.pending.rows.size, 'pod'));
   };
-  const sift = () => {
+  const applyFilter = () => {
     filter = input.value.toLowerCase().split(/\s+/).filter(Boolean);
     for (const list of [lists.pending, lists.evictions, lists.differences, ...nodes.zones.values()]) list.unfiltered = true;
-    for (const list of Object.values(lists)) list.settle();
+    for (const list of Object.values(lists)) list.render();
     count();
   };
-  const search = (text) => { input.value = text; sift(); };
-  input.addEventListener('input', sift);
+  const search = (text) => { input.value = text; applyFilter(); };
+  input.addEventListener('input', applyFilter);
   document.addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === '/' && event.target !== input) {
@@ -501,5 +499,5 @@
   });
 
   connect();
-  beat();
+  tickAll();
 })();

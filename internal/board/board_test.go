@@ -26,6 +26,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
 // after is an instant so long after midnight, as rows have it.
@@ -79,7 +81,7 @@ func TestOfManyPodsTheSoonestAreListedAndAllAreCounted(t *testing.T) {
 			Spec:       corev1.PodSpec{NodeName: "n", Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists, TolerationSeconds: &seconds}}},
 		})
 	}
-	c.settle()
+	c.render()
 	listed := 0
 	for key := range c.sheets.rows {
 		if key.sheet != sheetPending {
@@ -193,9 +195,10 @@ func TestANodeThatIsMadeAnewBeginsItsTaintsAnew(t *testing.T) {
 
 func TestZonesSayWhyTheyHold(t *testing.T) {
 	for _, zone := range []struct {
-		size, notReady   int
-		everyZone        bool
-		state, sentences string
+		size, notReady int
+		everyZone      bool
+		state          nodehealth.State
+		sentences      string
 	}{
 		{size: 3, notReady: 0, state: "Normal"},
 		{size: 3, notReady: 2, state: "Normal", sentences: "2 of 3 nodes are not ready: one node in 10 s is tainted NoExecute"},
@@ -209,14 +212,15 @@ func TestZonesSayWhyTheyHold(t *testing.T) {
 		},
 	} {
 		what := fmt.Sprintf("%d of %d", zone.notReady, zone.size)
-		expect(t, what, disruption(zone.size, zone.notReady), zone.state)
-		expect(t, what, whyHeld(zone.state, zone.size, zone.notReady, zone.everyZone), zone.sentences)
+		state := defaultPolicy.State(zone.size, zone.notReady)
+		expect(t, what, state, zone.state)
+		expect(t, what, whyHeld(&zoneRow{Nodes: zone.size, NotReady: zone.notReady, State: state}, zone.everyZone), zone.sentences)
 	}
 }
 
 func TestAZoneIsCountedFromItsNodes(t *testing.T) {
 	play(t, func(s *scene) {
-		excluded := func(node *corev1.Node) { node.Labels[excludedFromDisruption] = "" }
+		excluded := func(node *corev1.Node) { node.Labels[nodehealth.ExcludedFromDisruption] = "" }
 		s.node("a-1", in("a"), unready(corev1.ConditionFalse))
 		s.node("a-2", in("a"), unready(corev1.ConditionUnknown), tainted("node.kubernetes.io/unreachable"))
 		s.node("a-3", in("a"), unready(corev1.ConditionFalse))
@@ -227,7 +231,7 @@ func TestAZoneIsCountedFromItsNodes(t *testing.T) {
 		expect(t, "zone a", row[zoneRow](s, sheetZones, "/a"), zoneRow{
 			ID: "/a", Nodes: 3, NotReady: 3, Tainted: 1, State: "FullDisruption", Why: "3 of 3 nodes are not ready: one node in 10 s is tainted NoExecute",
 		})
-		expect(t, "zone b", row[zoneRow](s, sheetZones, "/b").State, "Normal")
+		expect(t, "zone b", row[zoneRow](s, sheetZones, "/b").State, nodehealth.Normal)
 		expect(t, "the nodes without a zone", row[zoneRow](s, sheetZones, "(none)").NotReady, 1)
 
 		s.node("b-1", in("b"), unready(corev1.ConditionUnknown))
@@ -267,8 +271,8 @@ func TestWhatShadowModeFoundIsRead(t *testing.T) {
 func TestANodeSaysWhyItWaitsForItsTaintUntilItHasIt(t *testing.T) {
 	play(t, func(s *scene) {
 		s.node("n", unready(corev1.ConditionFalse))
-		s.put(events, nodeEventOf("old", reasonHeld, "held back: before", time.Second), "default")
-		s.put(events, nodeEventOf("new", reasonHeld, "held back: now", time.Minute), "default")
+		s.put(events, nodeEventOf("old", nodehealth.ReasonHeld, "held back: before", time.Second), "default")
+		s.put(events, nodeEventOf("new", nodehealth.ReasonHeld, "held back: now", time.Minute), "default")
 		s.open()
 		expect(t, "why", row[nodeRow](s, sheetNodes, "n").Held, "held back: now")
 		expect(t, "nodes of the zone that wait", row[zoneRow](s, sheetZones, "/z").Held, 1)
@@ -440,12 +444,12 @@ func TestAPageIsSentWhatHasChangedAndNothingElse(t *testing.T) {
 			t.Errorf("without a change it is sent %+v", update)
 		}
 		s.node("m", func(node *corev1.Node) { node.Annotations = map[string]string{"beat": "1"} })
-		sleep(time.Second)
+		bubble.Pass(time.Second)
 		if update, _ := s.board.next(&s.page); update.Sheets != nil {
 			t.Errorf("after a heartbeat it is sent %+v", update.Sheets)
 		}
 		s.node("m", unready(corev1.ConditionFalse))
-		sleep(time.Second)
+		bubble.Pass(time.Second)
 		update, _ := s.board.next(&s.page)
 		expect(t, "nodes that are sent", len(update.Sheets[sheetNodes].Set), 1)
 		expect(t, "pods that are sent", update.Sheets[sheetPending], nil)
@@ -466,7 +470,7 @@ func TestChangesAreGatheredIntoFourUpdatesASecond(t *testing.T) {
 		end := time.Now().Add(10 * time.Second)
 		for i := 0; time.Now().Before(end); i++ {
 			s.node("n", tainted(fmt.Sprintf("k-%d", i)))
-			sleep(50 * time.Millisecond)
+			bubble.Pass(50 * time.Millisecond)
 			select {
 			case <-news:
 				updates++

@@ -4,6 +4,7 @@
 package board
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
 	"github.com/taintkeeper/taintkeeper/internal/plan"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -27,10 +29,9 @@ type cluster struct {
 
 	mu        sync.Mutex
 	known     plan.Countdowns
-	lists     tolerationLists
 	nodes     map[string]*knownNode
 	changed   map[string]bool // the nodes whose rows can be others
-	went      map[types.UID]bool
+	counted   map[types.UID]bool
 	evictions []evictionRow // the newest last
 	evicted   int
 	events    map[types.UID]*nodeEvent
@@ -39,7 +40,7 @@ type cluster struct {
 	head      headRow
 	sheets    *sheets
 
-	news chan struct{} // something was changed since it was settled
+	news chan struct{} // something was changed since it was rendered
 }
 
 // knownNode is what counts of a node.
@@ -52,13 +53,13 @@ type knownNode struct {
 	noExecute bool
 	taints    []corev1.Taint
 	held      string
-	pending   []cliv1alpha1.PendingPod // as of when it was settled
+	pending   []cliv1alpha1.PendingPod // as of when it was rendered
 }
 
 func newCluster(head headRow, now func() time.Time) *cluster {
 	return &cluster{
-		now: now, known: plan.Countdowns{Owner: (&plan.Cluster{}).Owner}, lists: tolerationLists{},
-		nodes: map[string]*knownNode{}, changed: map[string]bool{}, went: map[types.UID]bool{},
+		now: now, known: plan.Countdowns{Owner: (&plan.Cluster{}).Owner},
+		nodes: map[string]*knownNode{}, changed: map[string]bool{}, counted: map[types.UID]bool{},
 		events: map[types.UID]*nodeEvent{}, rules: map[types.UID]ruleRow{}, sources: map[string]*source{},
 		head: head, sheets: newSheets(), news: make(chan struct{}, 1),
 	}
@@ -82,7 +83,7 @@ func (c *cluster) setNode(node *corev1.Node) {
 			c.known.DeleteNode(node.Name) // another one of its name: its taints begin anew
 		}
 		c.known.SetNode(node, at)
-		_, excluded := node.Labels[excludedFromDisruption]
+		_, excluded := node.Labels[nodehealth.ExcludedFromDisruption]
 		c.nodes[node.Name] = &knownNode{
 			uid: node.UID, zone: sentence.Printable(zoneOf(node)), ready: readyOf(node), cordoned: node.Spec.Unschedulable,
 			excluded: excluded, noExecute: len(c.known.Taints(node.Name)) > 0, taints: node.Spec.Taints,
@@ -121,9 +122,8 @@ func (c *cluster) setPod(pod *corev1.Pod) {
 		if by := evictedBy(pod); by != "" && pod.DeletionTimestamp != nil {
 			c.evict(pod, by, at)
 		}
-		pod.Spec.Tolerations = c.lists.share(pod.Spec.Tolerations)
 		c.known.SetPod(pod, at)
-		c.touch(pod.Spec.NodeName)
+		c.markChanged(pod.Spec.NodeName)
 	})
 }
 
@@ -135,39 +135,39 @@ func (c *cluster) deletePod(uid types.UID, last *corev1.Pod) {
 				c.evict(last, by, at)
 			}
 		}
-		c.touch(c.known.NodeOf(uid))
-		delete(c.went, uid)
+		c.markChanged(c.known.NodeOf(uid))
+		delete(c.counted, uid)
 		c.known.DeletePod(uid)
 	})
 }
 
-// touch notes that the pods of a node are others, which matters if it has NoExecute taints.
-func (c *cluster) touch(node string) {
+// markChanged notes that the pods of a node are others, which matters if it has NoExecute taints.
+func (c *cluster) markChanged(node string) {
 	if len(c.known.Taints(node)) > 0 {
 		c.changed[node] = true
 	}
 }
 
-// settle makes the sheets say what is known.
-func (c *cluster) settle() {
+// render makes the sheets say what is known.
+func (c *cluster) render() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.settleEvents()
+	c.renderEvents()
 	if len(c.changed) > 0 {
 		for name := range c.changed {
-			c.settleNode(name)
+			c.renderNode(name)
 		}
 		clear(c.changed)
 		replace(c.sheets, sheetZones, zoneRows(c.nodes), func(row zoneRow) string { return row.ID })
-		c.settlePending()
+		c.renderPending()
 	}
 	replace(c.sheets, sheetEvictions, c.evictions, func(row evictionRow) string { return row.ID })
 	replace(c.sheets, sheetRules, slices.Collect(maps.Values(c.rules)), func(row ruleRow) string { return row.ID })
-	c.settleSources()
-	c.settleHead()
+	c.renderSources()
+	c.renderHead()
 }
 
-func (c *cluster) settleNode(name string) {
+func (c *cluster) renderNode(name string) {
 	node := c.nodes[name]
 	if node == nil {
 		c.sheets.remove(sheetNodes, name)
@@ -202,8 +202,8 @@ func (c *cluster) taintRows(node string, all []corev1.Taint) []taintRow {
 	return rows
 }
 
-// settlePending lists the pods that have to leave soonest.
-func (c *cluster) settlePending() {
+// renderPending lists the pods that have to leave soonest.
+func (c *cluster) renderPending() {
 	c.head.Pending = 0
 	var first soonest
 	for _, node := range c.nodes {
@@ -253,7 +253,15 @@ func newPendingRow(pod *cliv1alpha1.PendingPod) pendingRow {
 	return row
 }
 
-func (c *cluster) settleHead() {
+// tolerated says for how long a taint is tolerated.
+func tolerated(toleration *corev1.Toleration) string {
+	if toleration == nil || toleration.TolerationSeconds == nil {
+		return "not tolerated"
+	}
+	return fmt.Sprintf("tolerated for %d s", *toleration.TolerationSeconds)
+}
+
+func (c *cluster) renderHead() {
 	c.head.ID, c.head.Nodes, c.head.Tainted, c.head.Evictions = sheetHead, len(c.nodes), 0, c.evicted
 	for _, node := range c.nodes {
 		if node.noExecute {

@@ -12,23 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
+	"github.com/taintkeeper/taintkeeper/internal/shadow"
 )
 
 // mostDifferences is how many differences of shadow mode are listed, the newest.
 const mostDifferences = 200
-
-// reasonHeld is the reason of the event of a node that waits for its NoExecute taint: docs/node-health.md.
-const reasonHeld = "NoExecuteTaintHeld"
-
-// differences are what the reasons of shadow mode's events say: docs/shadow-mode.md.
-var differences = map[string]string{
-	"BuiltInEvictedEarly":        "early",
-	"BuiltInEvictedLate":         "late",
-	"BuiltInDidNotEvict":         "never",
-	"BuiltInEvictedWithoutCause": "should have stayed",
-	"BuiltInEvictedTwice":        "twice",
-}
 
 // nodeEvent is an event on a node.
 type nodeEvent struct {
@@ -36,18 +26,18 @@ type nodeEvent struct {
 	at                    time.Time
 }
 
+// differenceOf says in a word what the reason of one of shadow mode's events tells; empty: it is of something else.
+func differenceOf(reason string) string {
+	outcome, _ := shadow.OutcomeOf(reason)
+	return strings.ReplaceAll(string(outcome), "_", " ")
+}
+
 func (c *cluster) setEvent(event *corev1.Event) {
-	if event.InvolvedObject.Kind != "Node" || event.Reason != reasonHeld && differences[event.Reason] == "" {
+	if event.InvolvedObject.Kind != "Node" || event.Reason != nodehealth.ReasonHeld && differenceOf(event.Reason) == "" {
 		return
 	}
-	at := event.LastTimestamp.Time
-	for _, other := range []time.Time{event.EventTime.Time, event.CreationTimestamp.Time} {
-		if at.IsZero() {
-			at = other
-		}
-	}
 	c.change(func(time.Time) {
-		c.events[event.UID] = &nodeEvent{event.InvolvedObject.Name, event.Reason, sentence.Printable(event.Message), at}
+		c.events[event.UID] = &nodeEvent{event.InvolvedObject.Name, event.Reason, sentence.Printable(event.Message), event.LastTimestamp.Time}
 	})
 }
 
@@ -55,15 +45,15 @@ func (c *cluster) deleteEvent(uid types.UID) {
 	c.change(func(time.Time) { delete(c.events, uid) })
 }
 
-// settleEvents lists the differences, and tells nodes why they wait.
-func (c *cluster) settleEvents() {
+// renderEvents lists the differences, and tells nodes why they wait.
+func (c *cluster) renderEvents() {
 	var rows []differenceRow
 	held := map[string]*nodeEvent{}
 	for uid, event := range c.events {
 		switch {
-		case event.reason != reasonHeld:
-			sentence, _, _ := strings.Cut(event.message, " More of this kind within the hour")
-			rows = append(rows, differenceRow{string(uid), event.node, event.at.UnixMilli(), differences[event.reason], sentence})
+		case event.reason != nodehealth.ReasonHeld:
+			found, _, _ := strings.Cut(event.message, " More of this kind within the hour")
+			rows = append(rows, differenceRow{string(uid), event.node, event.at.UnixMilli(), differenceOf(event.reason), found})
 		case held[event.node] == nil || held[event.node].at.Before(event.at):
 			held[event.node] = event
 		}

@@ -42,10 +42,10 @@ func evictedBy(pod *corev1.Pod) string {
 
 // evict notes an eviction, once. The caller holds the lock.
 func (c *cluster) evict(pod *corev1.Pod, by string, seen time.Time) {
-	if c.went[pod.UID] {
+	if c.counted[pod.UID] {
 		return
 	}
-	c.went[pod.UID] = true
+	c.counted[pod.UID] = true
 	c.evicted++
 	row := evictionRow{
 		ID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName, By: by, At: deletedAt(pod, seen).UnixMilli(),

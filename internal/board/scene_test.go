@@ -6,6 +6,7 @@ package board
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,7 +59,18 @@ func play(t *testing.T, act func(*scene)) {
 			ping: func() error { return nil }, shown: map[string]map[string]json.RawMessage{},
 		}
 		act(s)
+		s.onlyRead()
 	})
+}
+
+// onlyRead fails if the board has done more than to list and to watch.
+func (s *scene) onlyRead() {
+	s.t.Helper()
+	for _, action := range slices.Concat(s.clients.Actions(), s.rules.Actions()) {
+		if verb := action.GetVerb(); verb != "list" && verb != "watch" {
+			s.t.Errorf("the board wants to %s %s", verb, action.GetResource().Resource)
+		}
+	}
 }
 
 // open opens the board and its page.
@@ -74,16 +86,10 @@ func (s *scene) open() {
 	s.pass(time.Second)
 }
 
-// sleep lets virtual time pass.
-func sleep(d time.Duration) {
-	time.Sleep(d) //nolint:forbidigo // the time is virtual
-	synctest.Wait()
-}
-
 // pass lets virtual time pass, and brings the page up to date.
 func (s *scene) pass(d time.Duration) {
 	s.t.Helper()
-	sleep(d)
+	bubble.Pass(d)
 	update, _ := s.board.next(&s.page)
 	s.apply(update)
 }

@@ -12,7 +12,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	planpage "github.com/taintkeeper/taintkeeper/internal/page"
@@ -31,17 +33,17 @@ var (
 )
 
 const (
-	// beat is how often a page is sent something even if nothing has changed: the time, and that the board is there.
-	beat = 5 * time.Second
+	// keepAlive is how often a page is sent something even if nothing has changed: the time, and that the board is there.
+	keepAlive = 5 * time.Second
 	// sendTime is how long a page may take to read what it is sent.
 	sendTime = 10 * time.Second
 )
 
-// NewToken returns what makes the address of a board one that nobody can guess: neither another user of this machine, nor
-// a page of another site, by whatever name it reaches the port.
+// NewToken returns what makes the address of a board one that nobody can guess: neither another user of this machine nor a
+// page of another site.
 func NewToken() string { return rand.Text() }
 
-// Handler serves the board below a token: /TOKEN/ is the page, and /TOKEN/events what happens.
+// Handler serves the board to this machine below a token: /TOKEN/ is the page, and /TOKEN/events what happens.
 func (b *Board) Handler(token string) http.Handler {
 	pages := http.NewServeMux()
 	pages.HandleFunc("GET /{token}/{$}", b.servePage)
@@ -54,12 +56,24 @@ func (b *Board) Handler(token string) http.Handler {
 		header.Set("Referrer-Policy", "no-referrer")
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("Cache-Control", "no-store")
+		if !isLoopback(r.Host) {
+			http.Error(w, "The board answers this machine alone: at 127.0.0.1 or localhost.", http.StatusForbidden)
+			return
+		}
 		if given := firstPart(r.URL.Path); subtle.ConstantTimeCompare([]byte(given), []byte(token)) != 1 {
 			http.Error(w, "There is nothing here: use the whole address that kubectl taintkeeper board has printed.", http.StatusNotFound)
 			return
 		}
 		pages.ServeHTTP(w, r)
 	})
+}
+
+// isLoopback reports whether a Host header names this machine. A page of another site gets here by a name that its owner
+// makes point to 127.0.0.1 (DNS rebinding), and that is the name in the header then.
+func isLoopback(host string) bool {
+	name := (&url.URL{Host: host}).Hostname()
+	ip := net.ParseIP(name)
+	return name == "localhost" || ip.IsLoopback()
 }
 
 // firstPart returns what is between the first two slashes of a path.
@@ -98,7 +112,7 @@ func (b *Board) serveEvents(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	fmt.Fprint(w, "retry: 1000\n\n") // a page that loses us comes back after a second
 	stream := &stream{w: w, control: http.NewResponseController(w)}
-	alive := time.NewTicker(beat)
+	alive := time.NewTicker(keepAlive)
 	defer alive.Stop()
 	for sent := new(page); ; {
 		update, news := b.next(sent)

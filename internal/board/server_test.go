@@ -99,10 +99,40 @@ func TestAPageIsSentTheTimeEvenIfNothingChanges(t *testing.T) {
 // served answers one request to a board of a cluster with an odd name.
 func served(t *testing.T, method, path string) *httptest.ResponseRecorder {
 	t.Helper()
+	return servedAt(t, "127.0.0.1:8080", method, path)
+}
+
+// servedAt does the same for a Host header.
+func servedAt(t *testing.T, host, method, path string) *httptest.ResponseRecorder {
+	t.Helper()
 	recorder := httptest.NewRecorder()
 	board := New(Config{Cluster: "</style><script>alert(1)</script>", Now: time.Now})
-	board.Handler("secret").ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody))
+	request := httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody)
+	request.Host = host
+	request.Header.Set("Origin", "http://evil.example")
+	board.Handler("secret").ServeHTTP(recorder, request)
 	return recorder
+}
+
+func TestOnlyThisMachineIsAnswered(t *testing.T) {
+	for _, host := range []string{"127.0.0.1:8080", "localhost:8080", "[::1]:8080", "127.0.0.1", "localhost"} {
+		expect(t, host, servedAt(t, host, http.MethodGet, "/secret/").Code, http.StatusOK)
+	}
+	for _, host := range []string{"evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "192.0.2.1:8080", "0.0.0.0:8080", ""} {
+		for _, path := range []string{"/secret/", "/secret/events"} {
+			expect(t, host+path, servedAt(t, host, http.MethodGet, path).Code, http.StatusForbidden)
+		}
+	}
+}
+
+func TestNoOtherSiteMayReadIt(t *testing.T) {
+	for _, method := range []string{http.MethodGet, http.MethodOptions} {
+		for name := range served(t, method, "/secret/").Header() {
+			if strings.HasPrefix(name, "Access-Control-") {
+				t.Errorf("%s is answered with %s", method, name)
+			}
+		}
+	}
 }
 
 func TestWithoutTheSecretThereIsNothing(t *testing.T) {
@@ -110,7 +140,9 @@ func TestWithoutTheSecretThereIsNothing(t *testing.T) {
 		expect(t, path, served(t, http.MethodGet, path).Code, http.StatusNotFound)
 	}
 	expect(t, "with the secret", served(t, http.MethodGet, "/secret/").Code, http.StatusOK)
-	expect(t, "POST", served(t, http.MethodPost, "/secret/").Code, http.StatusMethodNotAllowed)
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions} {
+		expect(t, method, served(t, method, "/secret/").Code, http.StatusMethodNotAllowed)
+	}
 	if a, b := NewToken(), NewToken(); a == b || len(a) < 26 {
 		t.Errorf("secrets are %q and %q", a, b)
 	}

@@ -84,7 +84,7 @@ type page struct {
 type update struct {
 	// Now is what the API server's clock shows, in milliseconds since 1970.
 	Now int64 `json:"now"`
-	// Reset tells the page to forget what it has.
+	// Reset tells the page that there is nothing besides what it is sent.
 	Reset bool `json:"reset,omitempty"`
 	// Sheets are the changes, by sheet.
 	Sheets map[string]*sheetChanges `json:"sheets,omitempty"`

@@ -33,8 +33,8 @@ const (
 	stateBroken  = "broken" // what is shown is what was seen last
 )
 
-// lacks says what is missing on the page where a kind may not be read.
-var lacks = map[string]string{
+// missing says what is missing on the page where a kind may not be read.
+var missing = map[string]string{
 	kindNodes:  "nodes, zones and countdowns are missing",
 	kindPods:   "pods that have to leave and evictions are missing",
 	kindRules:  "rules are missing",
@@ -66,8 +66,8 @@ func (c *cluster) begin(kind string) {
 
 func (c *cluster) wasRead(kind string) bool { return c.source(kind).read }
 
-// heard notes how a call to list or to watch a kind has ended.
-func (c *cluster) heard(ctx context.Context, kind, verb string, err error) {
+// called notes how a call to list or to watch a kind has ended.
+func (c *cluster) called(ctx context.Context, kind, verb string, err error) {
 	if ctx.Err() != nil || isPassing(err) {
 		return
 	}
@@ -109,7 +109,7 @@ func isPassing(err error) bool {
 func problemOf(kind, verb string, err error) problem {
 	switch {
 	case apierrors.IsForbidden(err):
-		return problem{stateDenied, fmt.Sprintf("You may not %s %s: %s.", verb, kind, lacks[kind])}
+		return problem{stateDenied, fmt.Sprintf("You may not %s %s: %s.", verb, kind, missing[kind])}
 	case apierrors.IsUnauthorized(err):
 		return problem{stateDenied, "The API server does not know you any more: log in again, and open the board anew."}
 	case apierrors.IsNotFound(err) && kind == kindRules:
@@ -118,8 +118,8 @@ func problemOf(kind, verb string, err error) problem {
 	return problem{stateBroken, sentence.Printable(fmt.Sprintf("%s cannot be read: %v.", kind, err))}
 }
 
-// answered notes whether the API server answers at all: a watch can hang without a word.
-func (c *cluster) answered(asked time.Time, err error) {
+// pinged notes whether the API server answers at all: a watch can hang without a word.
+func (c *cluster) pinged(asked time.Time, err error) {
 	c.change(func(time.Time) {
 		s := c.source(kindServer)
 		clear(s.problems)
@@ -131,7 +131,7 @@ func (c *cluster) answered(asked time.Time, err error) {
 	})
 }
 
-func (c *cluster) settleSources() {
+func (c *cluster) renderSources() {
 	for kind, s := range c.sources {
 		row := sourceRow{ID: kind, State: stateCurrent}
 		if !s.read {

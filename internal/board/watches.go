@@ -37,6 +37,7 @@ type feed struct {
 // feeds are all that is watched.
 func (c *cluster) feeds(clients kubernetes.Interface, rules dynamic.Interface, namespace string) []feed {
 	core := clients.CoreV1()
+	nodeEvents := core.Events(metav1.NamespaceDefault) // client-go's recorder writes there what is of no namespace
 	ruleClient := rules.Resource(v1alpha1.GroupVersion.WithResource(kindRules))
 	rule := &unstructured.Unstructured{}
 	rule.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("NodeTaintRule"))
@@ -57,8 +58,8 @@ func (c *cluster) feeds(clients kubernetes.Interface, rules dynamic.Interface, n
 		},
 		{
 			kind: kindEvents, client: clients, object: &corev1.Event{},
-			calls: calls(core.Events(metav1.NamespaceAll).List, core.Events(metav1.NamespaceAll).Watch,
-				fields.SelectorFromSet(fields.Set{"involvedObject.kind": "Node", "source": "taintkeeper"})),
+			calls: calls(nodeEvents.List, nodeEvents.Watch,
+				fields.SelectorFromSet(fields.Set{"involvedObject.kind": "Node", "type": corev1.EventTypeWarning})),
 			set:  only(c.setEvent),
 			gone: func(uid types.UID, _ string, _ metav1.Object) { c.deleteEvent(uid) },
 		},
@@ -103,12 +104,12 @@ func (c *cluster) run(ctx context.Context, f feed) {
 	told := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			listed, err := f.calls.ListWithContextFunc(ctx, options)
-			c.heard(ctx, f.kind, "list", err)
+			c.called(ctx, f.kind, "list", err)
 			return listed, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			watched, err := f.calls.WatchFuncWithContext(ctx, options)
-			c.heard(ctx, f.kind, "watch", err)
+			c.called(ctx, f.kind, "watch", err)
 			return watched, err
 		},
 	}
@@ -182,23 +183,23 @@ func (s *store) Resync() error { return nil }
 
 // How often the API server is asked whether it answers, and how long it may take.
 const (
-	askEvery   = 5 * time.Second
-	answerTime = 5 * time.Second
+	pingEvery   = 5 * time.Second
+	pingTimeout = 5 * time.Second
 )
 
-// ask asks until the context ends.
-func (c *cluster) ask(ctx context.Context, ping func(context.Context) error) {
-	tick := time.NewTicker(askEvery)
+// pingServer asks until the context ends.
+func (c *cluster) pingServer(ctx context.Context, ping func(context.Context) error) {
+	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()
 	for {
 		at := c.now()
-		asking, cancel := context.WithTimeout(ctx, answerTime)
+		asking, cancel := context.WithTimeout(ctx, pingTimeout)
 		err := ping(asking)
 		cancel()
 		if ctx.Err() != nil {
 			return
 		}
-		c.answered(at, err)
+		c.pinged(at, err)
 		select {
 		case <-ctx.Done():
 			return

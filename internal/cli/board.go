@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -28,10 +27,9 @@ import (
 
 // boardOptions are those of kubectl taintkeeper board.
 type boardOptions struct {
-	env     Env
-	config  *genericclioptions.ConfigFlags
-	address string
-	port    int
+	env    Env
+	config *genericclioptions.ConfigFlags
+	port   uint16
 }
 
 func newBoard(env Env, config *genericclioptions.ConfigFlags) *cobra.Command {
@@ -42,8 +40,8 @@ func newBoard(env Env, config *genericclioptions.ConfigFlags) *cobra.Command {
 		Long: `Serve a live page of the cluster's taints: the pods that have to leave with their countdowns, zones and why they
 hold, nodes with their taints, NodeTaintRules, evictions and how late they were, and what shadow mode found.
 
-The page is served on this machine alone, at an address with a secret in it that is printed. Everything is read with your
-own rights, and what you may not read is said on the page. Nothing has to be installed in the cluster. Ctrl-C ends it.`,
+The page is served to this machine alone, at an address with a secret in it that is printed. It only reads, with your own
+rights, and says what you may not read. Nothing has to be installed in the cluster. Ctrl-C ends it.`,
 		Example: `  # Print the address, and serve until Ctrl-C
   kubectl taintkeeper board
 
@@ -55,26 +53,10 @@ own rights, and what you may not read is said on the page. Nothing has to be ins
 			}
 			return usageError{fmt.Errorf("%q: board takes no arguments: see %s --help", args[0], cmd.CommandPath())}
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.validate(); err != nil {
-				return err
-			}
-			return o.run(cmd.Context())
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
-	cmd.Flags().StringVar(&o.address, "address", "127.0.0.1", "The IP address to serve at. Whoever reaches it and knows the secret sees what you may see, and it is not encrypted.")
-	cmd.Flags().IntVar(&o.port, "port", 0, "The port to serve at; 0 takes one that is free.")
+	cmd.Flags().Uint16Var(&o.port, "port", 0, "The port of 127.0.0.1 to serve at; 0 takes one that is free.")
 	return cmd
-}
-
-func (o *boardOptions) validate() error {
-	if net.ParseIP(o.address) == nil {
-		return usageError{fmt.Errorf("--address=%s: write an IP address, for example 127.0.0.1 or ::1", o.address)}
-	}
-	if o.port < 0 || o.port > 65535 {
-		return usageError{fmt.Errorf("--port=%d: write a number from 0 to 65535", o.port)}
-	}
-	return nil
 }
 
 func (o *boardOptions) run(ctx context.Context) error {
@@ -94,12 +76,12 @@ func (o *boardOptions) run(ctx context.Context) error {
 }
 
 func (o *boardOptions) listen(ctx context.Context) (net.Listener, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(o.address, strconv.Itoa(o.port)))
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", o.port))
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return nil, fmt.Errorf("serve at port %d: it is in use: choose another --port, or leave it out for one that is free", o.port)
 	case err != nil:
-		return nil, fmt.Errorf("serve at %s: %w: choose another --address or --port", o.address, err)
+		return nil, fmt.Errorf("serve at port %d: %w", o.port, err)
 	}
 	return listener, nil
 }
@@ -183,9 +165,6 @@ func (o *boardOptions) serve(ctx context.Context, listener net.Listener, shown *
 		_ = server.Close() // what is cut off is read by nobody any more
 	})
 	fmt.Fprintf(o.env.Out, "http://%s/%s/\n", listener.Addr(), token)
-	if ip := net.ParseIP(o.address); !ip.IsLoopback() {
-		fmt.Fprintln(o.env.ErrOut, "Note: whoever reaches this address and knows the secret in it sees what you may see, and it is not encrypted.")
-	}
 	fmt.Fprintln(o.env.ErrOut, "Open this address in a browser. Ctrl-C ends the board.")
 	err := server.Serve(listener)
 	cancel()

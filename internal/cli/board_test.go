@@ -5,7 +5,6 @@ package cli_test
 
 import (
 	"bufio"
-	"context"
 	"io"
 	"net"
 	"net/http"
@@ -13,39 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/utils/clock"
-
 	"github.com/taintkeeper/taintkeeper/internal/cli"
+	"github.com/taintkeeper/taintkeeper/test/board"
 )
-
-// opened is a board that is served.
-type opened struct {
-	address string // as it was printed
-	close   context.CancelFunc
-	ended   chan error
-}
-
-// openBoard opens a board of an API server that has one node.
-func openBoard(t *testing.T, args ...string) opened {
-	t.Helper()
-	out, in := io.Pipe()
-	root := cli.New(cli.Env{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(""), Out: in, ErrOut: io.Discard}, Clock: clock.RealClock{}})
-	root.SetArgs(append([]string{"board", "--server=" + answers(t, map[string]func(http.ResponseWriter){"version": status(http.StatusForbidden, "Forbidden")})}, args...))
-	ctx, cancel := context.WithCancel(t.Context())
-	o := opened{close: cancel, ended: make(chan error, 1)}
-	go func() {
-		err := root.ExecuteContext(ctx)
-		o.ended <- err
-		_ = in.CloseWithError(err)
-	}()
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.address = strings.TrimSpace(line)
-	return o
-}
 
 // get asks for an address.
 func get(t *testing.T, address string) *http.Response {
@@ -63,11 +32,15 @@ func get(t *testing.T, address string) *http.Response {
 }
 
 func TestABoardIsServedUntilItIsInterruptedAndEndsItsPages(t *testing.T) {
-	o := openBoard(t)
-	if !strings.HasPrefix(o.address, "http://127.0.0.1:") {
-		t.Errorf("the address is %s", o.address)
+	apiServer := answers(t, map[string]func(http.ResponseWriter){"version": status(http.StatusForbidden, "Forbidden")})
+	address, end, err := board.Serve(t.Context(), "--server="+apiServer)
+	if err != nil {
+		t.Fatal(err)
 	}
-	events := bufio.NewReader(get(t, o.address+"events").Body)
+	if !strings.HasPrefix(address, "http://127.0.0.1:") {
+		t.Errorf("the address is %s", address)
+	}
+	events := bufio.NewReader(get(t, address+"events").Body)
 	for {
 		line, err := events.ReadString('\n')
 		if err != nil {
@@ -77,8 +50,7 @@ func TestABoardIsServedUntilItIsInterruptedAndEndsItsPages(t *testing.T) {
 			break
 		}
 	}
-	o.close()
-	if err := <-o.ended; err != nil {
+	if err := end(); err != nil {
 		t.Errorf("it ends with %v", err)
 	}
 	_, _ = io.Copy(io.Discard, events) // it comes to an end

@@ -43,8 +43,8 @@ func New(env Env) *cobra.Command {
 		Short: "Say what a taint would do, before it is set",
 		Long: `Say what a taint would do, before it is set: which pods leave, when, why, and where they would go.
 
-Nothing has to be installed in the cluster. Only taint and untaint change anything. Every other command also takes
-files (-f), so a plan can be made without a cluster; board alone does not.`,
+Nothing has to be installed in the cluster. Only taint and untaint change anything. Every command that reads, except
+board, also takes files (-f), so a plan can be made without a cluster.`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl taintkeeper"},
 		Version:       env.Version,
 		Args:          cobra.ArbitraryArgs, // see runRoot

@@ -14,8 +14,8 @@ import (
 	"k8s.io/component-helpers/node/topology"
 )
 
-// excludedFromDisruption is the label of nodes that do not count when the state of a zone is told.
-const excludedFromDisruption = "node.kubernetes.io/exclude-disruption"
+// ExcludedFromDisruption is the label of nodes that do not count when the state of a zone is told.
+const ExcludedFromDisruption = "node.kubernetes.io/exclude-disruption"
 
 // Zones counts the nodes of each zone that are not ready, and says whose turn it is to be tainted NoExecute. It calls
 // nobody: what follows from a change is returned as news. Safe for concurrent use.
@@ -144,7 +144,7 @@ func (z *Zones) Begin(nodes []*corev1.Node, unheard map[string]Standing, now tim
 }
 
 func memberOf(node *corev1.Node) member {
-	_, excluded := node.Labels[excludedFromDisruption]
+	_, excluded := node.Labels[ExcludedFromDisruption]
 	return member{zone: topology.GetZoneKey(node), counts: !excluded, ready: IsReady(node)}
 }
 

@@ -32,6 +32,16 @@ var outcomes = []Outcome{OnTime, Early, Late, Never, Stayed, Twice, Unjudged}
 // differs reports whether the outcome is a difference from the rule.
 func (o Outcome) differs() bool { return o != OnTime && o != Unjudged }
 
+// OutcomeOf returns the outcome that the reason of an event on a node tells of, if it is one of shadow mode.
+func OutcomeOf(eventReason string) (Outcome, bool) {
+	for _, outcome := range outcomes {
+		if outcome.differs() && outcome.eventReason() == eventReason {
+			return outcome, true
+		}
+	}
+	return "", false
+}
+
 // eventReason is the reason of the event on the node.
 func (o Outcome) eventReason() string {
 	switch o {

@@ -7,6 +7,7 @@ package board
 
 import (
 	"context"
+	"fmt"
 	"net/http/httptest"
 	"sync"
 	"time"
@@ -84,10 +85,24 @@ func (s *Scene) SetNode(node *corev1.Node) { s.nodes.Modify(node) }
 // SetPod tells the board of a pod that has changed.
 func (s *Scene) SetPod(pod *corev1.Pod) { s.pods.Modify(pod) }
 
+// Disconnect breaks the connections of all pages, which come back by themselves.
+func (s *Scene) Disconnect() { s.server.CloseClientConnections() }
+
 // Close ends the board and its pages.
 func (s *Scene) Close() {
 	s.cancel()
 	s.server.CloseClientConnections()
 	s.server.Close()
 	s.running.Wait()
+}
+
+// Rows is how many rows of a table are there, in JavaScript.
+func Rows(sheet string) string {
+	return fmt.Sprintf(`document.querySelectorAll('table[data-sheet=%s] tbody tr').length`, sheet)
+}
+
+// RowOf is the text of the row that begins with a name, in JavaScript; empty if there is none.
+func RowOf(sheet, name string) string {
+	return fmt.Sprintf(`([...document.querySelectorAll('table[data-sheet=%s] tbody tr')]`+
+		`.find((tr) => tr.cells[0].textContent.includes(%q))?.textContent ?? '')`, sheet, name)
 }

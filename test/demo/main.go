@@ -57,7 +57,7 @@ func run(binary string, show func(context.Context, *stage) error) int {
 	})
 	defer done()
 
-	err := present(ctx, binary, show)
+	err := present(ctx, newScreen(os.Stdout), binary, show)
 	switch {
 	case err == nil:
 		return 0

@@ -11,20 +11,23 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
-// holdPlayground says how to use the cluster, and keeps it until ctx ends.
+// holdPlayground says how to use the cluster, and keeps it and its board until ctx ends.
 func holdPlayground(ctx context.Context, s *stage) error {
-	address, closeBoard, err := s.openBoard(ctx)
-	if err != nil {
-		return err
-	}
-	defer closeBoard()
+	return s.besideBoard(ctx, func(address string) error {
+		s.sayPlayground(address)
+		return s.keepUp(ctx)
+	})
+}
+
+// sayPlayground says how to use the cluster.
+func (s *stage) sayPlayground(board string) {
 	s.title("The playground is open. Ctrl-C closes it.")
 	s.say("")
 	s.say("%sKubernetes %s with %d simulated nodes and %d pods in namespace %s; taintkeeper does the evictions, and taints silent nodes.", indent, s.version, len(nodes), len(sightings(s.seen)), namespace)
 	s.say("")
 	s.say("%sIts taints on one live page, in a browser (kubectl taintkeeper board):", indent)
 	s.say("")
-	s.say("%s%s", indent, address)
+	s.say("%s%s", indent, board)
 	s.say("")
 	s.say("%sexport KUBECONFIG=%s", indent, s.kubeconfig)
 	for _, hint := range s.hints() {
@@ -32,6 +35,10 @@ func holdPlayground(ctx context.Context, s *stage) error {
 		s.say("%s# %s", indent, hint.what)
 		s.say("%s%s", indent, hint.command)
 	}
+}
+
+// keepUp starts taintkeeper again whenever it ends, until ctx ends.
+func (s *stage) keepUp(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():

@@ -50,12 +50,12 @@ func (s *stage) stateDir() string { return filepath.Join(s.dir, "cluster") }
 var errInterrupted = errors.New("interrupted")
 
 // present sets up a stage, lets show use it, and takes it down again. The state folder is kept when something failed.
-func present(ctx context.Context, binary string, show func(context.Context, *stage) error) error {
+func present(ctx context.Context, told screen, binary string, show func(context.Context, *stage) error) error {
 	dir, err := os.MkdirTemp("", "taintkeeper-demo-")
 	if err != nil {
 		return fmt.Errorf("make a state folder: %w", err)
 	}
-	s := &stage{screen: newScreen(os.Stdout), dir: dir, unwatch: func() {}}
+	s := &stage{screen: told, dir: dir, unwatch: func() {}}
 	if err = s.setUp(ctx, binary); err == nil {
 		err = show(ctx, s)
 	}

@@ -150,6 +150,23 @@ func (t *Tab) Until(expression string) error {
 	return nil
 }
 
+// When returns the instant at which an expression became true in the page, by the clock of this machine. It is asked at each
+// change of the page.
+func (t *Tab) When(expression string) (time.Time, error) {
+	waiting := fmt.Sprintf(`new Promise((done) => {
+		const look = () => { if (%s) done(performance.timeOrigin + performance.now()); };
+		new MutationObserver(look).observe(document.body, { subtree: true, childList: true, characterData: true, attributes: true });
+		look();
+	})`, expression)
+	ctx, cancel := context.WithTimeout(t.Context, patience)
+	defer cancel()
+	ms, err := chromedp.Run(ctx, chromedp.Evaluate[float64](waiting, chromedp.EvalAwaitPromise))
+	if err != nil {
+		return time.Time{}, fmt.Errorf("wait for %s: %w", expression, err)
+	}
+	return time.UnixMicro(int64(ms * 1000)), nil
+}
+
 // patience is how long a page may take to become what is waited for.
 const patience = 2 * time.Minute
 

@@ -59,13 +59,13 @@ func take(ctx context.Context, browser *page.Browser, scheme string) ([]byte, er
 		return nil, err
 	}
 	defer tab.Close()
-	if err := tab.Until(`document.querySelectorAll('[data-sheet=pending] tbody tr').length === 7`); err != nil {
+	if err := tab.Until(board.Rows("pending") + ` === 7`); err != nil {
 		return nil, err
 	}
 	for _, pod := range board.Evictions(objects, now) {
 		scene.SetPod(pod)
 	}
-	if err := tab.Until(`document.querySelectorAll('[data-sheet=evictions] tbody tr').length === 2`); err != nil {
+	if err := tab.Until(board.Rows("evictions") + ` === 2`); err != nil {
 		return nil, err
 	}
 	return chromedp.Run(tab.Context, chromedp.CaptureScreenshot())

@@ -1,0 +1,165 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/kubectl/pkg/cmd/taint"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/taintkeeper/taintkeeper/test/board"
+	"github.com/taintkeeper/taintkeeper/test/page"
+	"github.com/taintkeeper/taintkeeper/test/rig/suite"
+)
+
+// playground is one as make playground opens it, and what it prints.
+type playground struct {
+	*stage
+
+	board, kubeconfig string
+}
+
+func openPlayground(t *testing.T) playground {
+	t.Helper()
+	suite.SilenceLogs()
+	binary, err := suite.Build(t.Context(), t.TempDir(), "taintkeeper")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p playground
+	out, in := io.Pipe()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() {
+		err := present(ctx, plainScreen{in}, binary, func(ctx context.Context, s *stage) error {
+			p.stage = s
+			return holdPlayground(ctx, s)
+		})
+		ended <- err
+		_ = in.CloseWithError(err) // it never fails
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	lines := bufio.NewScanner(out)
+	for p.board == "" || p.kubeconfig == "" {
+		if !lines.Scan() {
+			t.Fatalf("the playground has not opened: %v", lines.Err())
+		}
+		line := strings.TrimSpace(lines.Text())
+		if strings.HasPrefix(line, "http://127.0.0.1:") {
+			p.board = line
+		}
+		if path, ok := strings.CutPrefix(line, "export KUBECONFIG="); ok {
+			p.kubeconfig = path
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, out) }() // what else it prints is for people
+	return p
+}
+
+// kubectlTaint runs kubectl's own command, and returns when that is done.
+func (p playground) kubectlTaint(t *testing.T, args ...string) time.Time {
+	t.Helper()
+	cmdutil.BehaviorOnFatal(func(message string, _ int) { t.Fatal(message) })
+	defer cmdutil.DefaultBehaviorOnFatal()
+	flags := genericclioptions.NewConfigFlags(true)
+	flags.KubeConfig = &p.kubeconfig
+	command := taint.NewCmdTaint(cmdutil.NewFactory(flags), genericiooptions.NewTestIOStreamsDiscard())
+	command.SetArgs(args)
+	if err := command.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return time.Now()
+}
+
+// instant is when something was seen in a page.
+type instant struct {
+	at  time.Time
+	err error
+}
+
+// when looks at a page until an expression is true.
+func when(tab *page.Tab, expression string) <-chan instant {
+	seen := make(chan instant, 1)
+	go func() {
+		at, err := tab.When(expression)
+		seen <- instant{at, err}
+	}()
+	return seen
+}
+
+func TestTheBoardOfThePlayground(t *testing.T) {
+	p := openPlayground(t)
+	browser, stop, err := page.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	tab, err := browser.OpenAddress(p.board, page.View{Width: 1120, Height: 900, Scheme: "light"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tab.Until(fmt.Sprintf(`%s === %d`, board.Rows("nodes"), len(nodes))); err != nil {
+		t.Fatal(err)
+	}
+
+	// It takes a while until the nodes are called silent, and the second of them waits for seconds only.
+	if err := p.cluster.SilenceNodes(t.Context(), zoneNodes(silentZone)...); err != nil {
+		t.Fatal(err)
+	}
+	waits := when(tab, fmt.Sprintf(`[%s, %s].some((text) => text.includes('is held back: zone'))`,
+		board.RowOf("nodes", north1), board.RowOf("nodes", north2)))
+
+	t.Run("follows kubectl taint within a second", func(t *testing.T) {
+		for round := range 3 {
+			value := fmt.Sprintf("%s=v%d:NoExecute", maintenance, round)
+			there := fmt.Sprintf(`[%s, document.querySelector('table[data-sheet=pending]').textContent].every((text) => text.includes(%q))`,
+				board.RowOf("nodes", west1), value)
+			for _, change := range []struct{ taint, seen string }{
+				{value, there}, {maintenance + "-", `!` + there},
+			} {
+				seen := when(tab, change.seen)
+				set := p.kubectlTaint(t, "node", west1, change.taint)
+				shown := <-seen
+				if shown.err != nil {
+					t.Fatal(shown.err)
+				}
+				took := shown.at.Sub(set)
+				t.Logf("kubectl taint node %s %s is shown after %v", west1, change.taint, took.Round(time.Millisecond))
+				if took > time.Second {
+					t.Errorf("the page follows kubectl taint node %s %s after %v", west1, change.taint, took)
+				}
+			}
+		}
+	})
+
+	t.Run("lists Taintkeeper's eviction of a pod that tolerates nothing, with its lateness", func(t *testing.T) {
+		row := board.RowOf("evictions", "fragile")
+		if err := tab.Until(fmt.Sprintf(`%[1]s.includes('Taintkeeper') && !%[1]s.includes('not known')`, row)); err != nil {
+			t.Error(err)
+		}
+	})
+
+	t.Run("says why a silent zone and its node wait", func(t *testing.T) {
+		if seen := <-waits; seen.err != nil {
+			t.Error(seen.err)
+		}
+		if err := tab.Until(board.RowOf("zones", silentZone) + `.includes('2 of 2 nodes are not ready')`); err != nil {
+			t.Error(err)
+		}
+	})
+}
