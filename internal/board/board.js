@@ -108,9 +108,11 @@
     nodes: (row) => [
       [row.id],
       [row.ready === 'True' ? 'ready' : el('b', row.ready === 'False' ? 'not ready' : 'unknown', { class: 'late' }), row.cordoned ? el('span', 'cordoned', { class: 'sub' }) : ''],
-      (row.taints ?? []).flatMap((taint) => [code(taint.text), ' ', taint.since ? el('span', '', { class: 'ns', since: taint.since }) : '', ' ']),
+      [
+        ...(row.taints ?? []).flatMap((taint) => [code(taint.text), ' ', taint.since ? el('span', '', { class: 'ns', since: taint.since }) : '', ' ']),
+        row.held ? el('span', row.held, { class: 'sub' }) : '',
+      ],
       row.pending ? [due(row.next), ' ', el('button', many(row.pending, 'pod'), { filter: row.id }), row.last > row.next ? el('span', 'the last at ' + clockTime(row.last), { class: 'sub' }) : ''] : [''],
-      [row.held ?? ''],
     ],
     rules: (row) => [
       [row.id, row.dryRun ? el('span', 'dry run', { class: 'sub' }) : ''], [row.condition], [code(row.taint)], [number.format(row.selected)], [number.format(row.matching)],

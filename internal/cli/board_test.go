@@ -16,7 +16,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/board"
 )
 
-// get asks for an address.
+// get asks for an address. The caller closes the body.
 func get(t *testing.T, address string) *http.Response {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
@@ -27,7 +27,6 @@ func get(t *testing.T, address string) *http.Response {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = response.Body.Close() })
 	return response
 }
 
@@ -40,7 +39,9 @@ func TestABoardIsServedUntilItIsInterruptedAndEndsItsPages(t *testing.T) {
 	if !strings.HasPrefix(address, "http://127.0.0.1:") {
 		t.Errorf("the address is %s", address)
 	}
-	events := bufio.NewReader(get(t, address+"events").Body)
+	response := get(t, address+"events")
+	defer response.Body.Close()
+	events := bufio.NewReader(response.Body)
 	for {
 		line, err := events.ReadString('\n')
 		if err != nil {

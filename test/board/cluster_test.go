@@ -22,14 +22,14 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
-// real is a real control plane, whose kube-controller-manager evicts.
-type real struct {
+// realCluster is a real control plane, whose kube-controller-manager evicts.
+type realCluster struct {
 	*localcluster.Cluster
 
 	admin kubernetes.Interface
 }
 
-func startReal(t *testing.T) real {
+func startReal(t *testing.T) realCluster {
 	t.Helper()
 	cluster, err := localcluster.Start(context.WithoutCancel(t.Context()), localcluster.Config{
 		TaintEviction: localcluster.BuiltInOn, Without: []localcluster.Component{localcluster.Scheduler},
@@ -49,11 +49,11 @@ func startReal(t *testing.T) real {
 	if err := cluster.AddNodes(t.Context(), localcluster.NodeSpec{Name: "n-1", Zone: "a"}, localcluster.NodeSpec{Name: "n-2", Zone: "b"}); err != nil {
 		t.Fatal(err)
 	}
-	return real{cluster, admin}
+	return realCluster{cluster, admin}
 }
 
 // command runs kubectl taintkeeper board as somebody, and returns the address that it prints.
-func (r real) command(t *testing.T, name string, as *rest.Config) string {
+func (r realCluster) command(t *testing.T, name string, as *rest.Config) string {
 	t.Helper()
 	kubeconfig, err := r.Kubeconfig(name, as)
 	if err != nil {
@@ -72,7 +72,7 @@ func (r real) command(t *testing.T, name string, as *rest.Config) string {
 }
 
 // pod creates a pod on a node that tolerates a taint with a key for a while.
-func (r real) pod(t *testing.T, name, node, key string, seconds int64) {
+func (r realCluster) pod(t *testing.T, name, node, key string, seconds int64) {
 	t.Helper()
 	pod := localcluster.NewPod(name, node, func(pod *corev1.Pod) {
 		pod.Spec.Tolerations = []corev1.Toleration{{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds}}
@@ -83,7 +83,7 @@ func (r real) pod(t *testing.T, name, node, key string, seconds int64) {
 }
 
 // taint gives a node a NoExecute taint.
-func (r real) taint(t *testing.T, node, key string) {
+func (r realCluster) taint(t *testing.T, node, key string) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"spec":{"taints":[{"key":%q,"effect":"NoExecute"}]}}`, key)
 	if _, err := r.admin.CoreV1().Nodes().Patch(t.Context(), node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {

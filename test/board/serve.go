@@ -22,9 +22,8 @@ import (
 func Serve(ctx context.Context, flags ...string) (address string, end func() error, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	out, in := io.Pipe()
-	command := cli.New(cli.Env{
-		IOStreams: genericiooptions.IOStreams{In: strings.NewReader(""), Out: in, ErrOut: io.Discard}, Clock: clock.RealClock{},
-	})
+	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: in, ErrOut: io.Discard}
+	command := cli.New(cli.Env{IOStreams: streams, Clock: clock.RealClock{}}) //nolint:contextcheck // ExecuteContext hands it on
 	command.SetArgs(slices.Concat([]string{"board"}, flags))
 	ended := make(chan error, 1)
 	go func() {

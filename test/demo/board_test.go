@@ -118,7 +118,7 @@ func TestTheBoardOfThePlayground(t *testing.T) {
 	}
 
 	// It takes a while until the nodes are called silent, and the second of them waits for seconds only.
-	if err := p.cluster.SilenceNodes(t.Context(), zoneNodes(silentZone)...); err != nil {
+	if err := p.cluster.SilenceNodes(t.Context(), north1, north2); err != nil {
 		t.Fatal(err)
 	}
 	waits := when(tab, fmt.Sprintf(`[%s, %s].some((text) => text.includes('is held back: zone'))`,

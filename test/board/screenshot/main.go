@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/taintkeeper/taintkeeper/test/board"
 	"github.com/taintkeeper/taintkeeper/test/page"
@@ -37,7 +38,11 @@ func shoot(out string) error {
 	}
 	defer end()
 	for _, scheme := range []string{"light", "dark"} {
-		picture, err := take(ctx, browser, scheme)
+		now := time.Now()
+		objects := board.Small(now)
+		scene := board.Open(ctx, objects)
+		picture, err := take(browser, scene, board.Evictions(objects, now), scheme)
+		scene.Close()
 		if err != nil {
 			return err
 		}
@@ -48,13 +53,9 @@ func shoot(out string) error {
 	return nil
 }
 
-// take takes a picture of a scene that has just begun.
-func take(ctx context.Context, browser *page.Browser, scheme string) ([]byte, error) {
-	now := time.Now()
-	objects := board.Small(now)
-	scene := board.Open(ctx, objects)
-	defer scene.Close()
-	tab, err := browser.OpenAddress(scene.Address, page.View{Width: 1120, Height: 1060, Scheme: scheme})
+// take takes a picture of a scene that has just begun, once some pods are evicted.
+func take(browser *page.Browser, scene *board.Scene, evicted []*corev1.Pod, scheme string) ([]byte, error) {
+	tab, err := browser.OpenAddress(scene.Address, page.View{Width: 1120, Height: 990, Scheme: scheme})
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +63,7 @@ func take(ctx context.Context, browser *page.Browser, scheme string) ([]byte, er
 	if err := tab.Until(board.Rows("pending") + ` === 7`); err != nil {
 		return nil, err
 	}
-	for _, pod := range board.Evictions(objects, now) {
+	for _, pod := range evicted {
 		scene.SetPod(pod)
 	}
 	if err := tab.Until(board.Rows("evictions") + ` === 2`); err != nil {
