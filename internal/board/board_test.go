@@ -26,7 +26,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/internal/shadow"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
@@ -197,7 +198,7 @@ func TestZonesSayWhyTheyHold(t *testing.T) {
 	for _, zone := range []struct {
 		size, notReady int
 		everyZone      bool
-		state          nodehealth.State
+		state          readiness.State
 		sentences      string
 	}{
 		{size: 3, notReady: 0, state: "Normal"},
@@ -220,7 +221,7 @@ func TestZonesSayWhyTheyHold(t *testing.T) {
 
 func TestAZoneIsCountedFromItsNodes(t *testing.T) {
 	play(t, func(s *scene) {
-		excluded := func(node *corev1.Node) { node.Labels[nodehealth.ExcludedFromDisruption] = "" }
+		excluded := func(node *corev1.Node) { node.Labels[readiness.ExcludedFromDisruption] = "" }
 		s.node("a-1", in("a"), unready(corev1.ConditionFalse))
 		s.node("a-2", in("a"), unready(corev1.ConditionUnknown), tainted("node.kubernetes.io/unreachable"))
 		s.node("a-3", in("a"), unready(corev1.ConditionFalse))
@@ -231,7 +232,7 @@ func TestAZoneIsCountedFromItsNodes(t *testing.T) {
 		expect(t, "zone a", row[zoneRow](s, sheetZones, "/a"), zoneRow{
 			ID: "/a", Nodes: 3, NotReady: 3, Tainted: 1, State: "FullDisruption", Why: "3 of 3 nodes are not ready: one node in 10 s is tainted NoExecute",
 		})
-		expect(t, "zone b", row[zoneRow](s, sheetZones, "/b").State, nodehealth.Normal)
+		expect(t, "zone b", row[zoneRow](s, sheetZones, "/b").State, readiness.Normal)
 		expect(t, "the nodes without a zone", row[zoneRow](s, sheetZones, "(none)").NotReady, 1)
 
 		s.node("b-1", in("b"), unready(corev1.ConditionUnknown))
@@ -248,6 +249,14 @@ func nodeEventOf(name, reason, message string, at time.Duration) *corev1.Event {
 		InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "n"}, Reason: reason, Message: message,
 		LastTimestamp: metav1.NewTime(midnight.Add(at)), Source: corev1.EventSource{Component: "taintkeeper"},
 	}
+}
+
+func TestTheReasonsOfShadowModesEventsAreKnown(t *testing.T) {
+	words := map[string]string{}
+	for reason, outcome := range shadow.EventReasons() {
+		words[reason] = strings.ReplaceAll(string(outcome), "_", " ")
+	}
+	expect(t, "the reasons", differences, words)
 }
 
 func TestWhatShadowModeFoundIsRead(t *testing.T) {
@@ -271,8 +280,8 @@ func TestWhatShadowModeFoundIsRead(t *testing.T) {
 func TestANodeSaysWhyItWaitsForItsTaintUntilItHasIt(t *testing.T) {
 	play(t, func(s *scene) {
 		s.node("n", unready(corev1.ConditionFalse))
-		s.put(events, nodeEventOf("old", nodehealth.ReasonHeld, "held back: before", time.Second), "default")
-		s.put(events, nodeEventOf("new", nodehealth.ReasonHeld, "held back: now", time.Minute), "default")
+		s.put(events, nodeEventOf("old", readiness.ReasonHeld, "held back: before", time.Second), "default")
+		s.put(events, nodeEventOf("new", readiness.ReasonHeld, "held back: now", time.Minute), "default")
 		s.open()
 		expect(t, "why", row[nodeRow](s, sheetNodes, "n").Held, "held back: now")
 		expect(t, "nodes of the zone that wait", row[zoneRow](s, sheetZones, "/z").Held, 1)

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
 	"github.com/taintkeeper/taintkeeper/internal/plan"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
@@ -83,7 +83,7 @@ func (c *cluster) setNode(node *corev1.Node) {
 			c.known.DeleteNode(node.Name) // another one of its name: its taints begin anew
 		}
 		c.known.SetNode(node, at)
-		_, excluded := node.Labels[nodehealth.ExcludedFromDisruption]
+		_, excluded := node.Labels[readiness.ExcludedFromDisruption]
 		c.nodes[node.Name] = &knownNode{
 			uid: node.UID, zone: sentence.Printable(zoneOf(node)), ready: readyOf(node), cordoned: node.Spec.Unschedulable,
 			excluded: excluded, noExecute: len(c.known.Taints(node.Name)) > 0, taints: node.Spec.Taints,

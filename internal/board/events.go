@@ -12,9 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
-	"github.com/taintkeeper/taintkeeper/internal/shadow"
 )
 
 // mostDifferences is how many differences of shadow mode are listed, the newest.
@@ -26,14 +25,18 @@ type nodeEvent struct {
 	at                    time.Time
 }
 
-// differenceOf says in a word what the reason of one of shadow mode's events tells; empty: it is of something else.
-func differenceOf(reason string) string {
-	outcome, _ := shadow.OutcomeOf(reason)
-	return strings.ReplaceAll(string(outcome), "_", " ")
+// differences are the reasons of shadow mode's events, and what each tells. They are written again here, and held to those of
+// internal/shadow by a test: that brings the controller's framework, which the plugin does without.
+var differences = map[string]string{
+	"BuiltInEvictedEarly":        "early",
+	"BuiltInEvictedLate":         "late",
+	"BuiltInDidNotEvict":         "never",
+	"BuiltInEvictedWithoutCause": "should have stayed",
+	"BuiltInEvictedTwice":        "twice",
 }
 
 func (c *cluster) setEvent(event *corev1.Event) {
-	if event.InvolvedObject.Kind != "Node" || event.Reason != nodehealth.ReasonHeld && differenceOf(event.Reason) == "" {
+	if event.InvolvedObject.Kind != "Node" || event.Reason != readiness.ReasonHeld && differences[event.Reason] == "" {
 		return
 	}
 	c.change(func(time.Time) {
@@ -51,9 +54,9 @@ func (c *cluster) renderEvents() {
 	held := map[string]*nodeEvent{}
 	for uid, event := range c.events {
 		switch {
-		case event.reason != nodehealth.ReasonHeld:
+		case event.reason != readiness.ReasonHeld:
 			found, _, _ := strings.Cut(event.message, " More of this kind within the hour")
-			rows = append(rows, differenceRow{string(uid), event.node, event.at.UnixMilli(), differenceOf(event.reason), found})
+			rows = append(rows, differenceRow{string(uid), event.node, event.at.UnixMilli(), differences[event.reason], found})
 		case held[event.node] == nil || held[event.node].at.Before(event.at):
 			held[event.node] = event
 		}

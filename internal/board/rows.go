@@ -3,7 +3,7 @@
 
 package board
 
-import "github.com/taintkeeper/taintkeeper/internal/nodehealth"
+import "github.com/taintkeeper/taintkeeper/internal/readiness"
 
 // Rows are what a page shows, one for each thing, told apart by their ids. Instants are milliseconds since 1970 by the API
 // server's clock; zero is none.
@@ -51,14 +51,14 @@ type taintRow struct {
 }
 
 type zoneRow struct {
-	ID       string           `json:"id"`
-	Nodes    int              `json:"nodes"`
-	NotReady int              `json:"notReady"`
-	Tainted  int              `json:"tainted"`
-	Pending  int              `json:"pending"`
-	Held     int              `json:"held"`
-	State    nodehealth.State `json:"state"`
-	Why      string           `json:"why,omitempty"`
+	ID       string          `json:"id"`
+	Nodes    int             `json:"nodes"`
+	NotReady int             `json:"notReady"`
+	Tainted  int             `json:"tainted"`
+	Pending  int             `json:"pending"`
+	Held     int             `json:"held"`
+	State    readiness.State `json:"state"`
+	Why      string          `json:"why,omitempty"`
 }
 
 type pendingRow struct {

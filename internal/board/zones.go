@@ -9,14 +9,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/node/topology"
 
-	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
 // defaultPolicy is that of the default flags, in kube-controller-manager and in Taintkeeper. What the controllers of a cluster were
 // told otherwise nobody can see from outside.
-var defaultPolicy = nodehealth.Policy{
-	Rate: nodehealth.DefaultRate, SecondaryRate: nodehealth.DefaultSecondaryRate, FullDisruptionRate: nodehealth.DefaultRate,
-	LargeZone: nodehealth.DefaultLargeZone, UnhealthyShare: nodehealth.DefaultUnhealthyShare,
+var defaultPolicy = readiness.Policy{
+	Rate: readiness.DefaultRate, SecondaryRate: readiness.DefaultSecondaryRate, FullDisruptionRate: readiness.DefaultRate,
+	LargeZone: readiness.DefaultLargeZone, UnhealthyShare: readiness.DefaultUnhealthyShare,
 }
 
 // whyHeld says what the state of a zone means for its nodes that are not ready; everyZone: all zones are in FullDisruption.
@@ -35,7 +35,7 @@ func whyHeld(zone *zoneRow, everyZone bool) string {
 }
 
 // zoneOf names the zone of a node.
-func zoneOf(node *corev1.Node) string { return nodehealth.ZoneName(topology.GetZoneKey(node)) }
+func zoneOf(node *corev1.Node) string { return readiness.ZoneName(topology.GetZoneKey(node)) }
 
 // zoneRows counts nodes in their zones, and says which zones hold.
 func zoneRows(nodes map[string]*knownNode) []zoneRow {
@@ -50,7 +50,7 @@ func zoneRows(nodes map[string]*knownNode) []zoneRow {
 	}
 	full := 0
 	for _, zone := range zones {
-		if zone.State = defaultPolicy.State(zone.Nodes, zone.NotReady); zone.State == nodehealth.FullDisruption || zone.Nodes == 0 {
+		if zone.State = defaultPolicy.State(zone.Nodes, zone.NotReady); zone.State == readiness.FullDisruption || zone.Nodes == 0 {
 			full++
 		}
 	}

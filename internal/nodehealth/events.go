@@ -14,14 +14,11 @@ import (
 // eventSource is upstream's, letter for letter.
 const eventSource = "node-controller"
 
-// ReasonHeld is the reason of the event that says why a node waits for its NoExecute taint.
-const ReasonHeld = "NoExecuteTaintHeld"
-
 // inDryRun ends what is said of what only would be done.
 const inDryRun = " (dry run)"
 
 // events writes events on nodes and pods, in the background. Their reasons and messages are upstream's
-// (pkg/controller/util/node), but for ReasonHeld, which upstream has not.
+// (pkg/controller/util/node), but for [readiness.ReasonHeld], which upstream has not.
 type events struct {
 	*apicall.Recorder
 
@@ -55,7 +52,7 @@ func (e *events) podNotReady(pod *podcache.Pod) {
 
 // held says why a node that is not ready has no NoExecute taint.
 func (e *events) held(node *corev1.Node, key string, held readiness.Held) {
-	e.Eventf(nodeReference(node), corev1.EventTypeWarning, ReasonHeld, "Taint %s:NoExecute is held back: %s%s", key, held, e.suffix)
+	e.Eventf(nodeReference(node), corev1.EventTypeWarning, readiness.ReasonHeld, "Taint %s:NoExecute is held back: %s%s", key, held, e.suffix)
 }
 
 // deafness says that no node can be called silent, and why; nil: that they can again.

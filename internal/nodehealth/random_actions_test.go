@@ -104,10 +104,10 @@ func (h *history) moves(name string) {
 
 func (h *history) togglesExclusion(name string) {
 	h.update(name, func(n *corev1.Node) {
-		if _, ok := n.Labels[readiness.ExcludedFromDisruption]; ok {
-			delete(n.Labels, readiness.ExcludedFromDisruption)
+		if _, ok := n.Labels[excludeDisruption]; ok {
+			delete(n.Labels, excludeDisruption)
 		} else {
-			n.Labels[readiness.ExcludedFromDisruption] = ""
+			n.Labels[excludeDisruption] = ""
 		}
 	})
 }

@@ -215,7 +215,7 @@ func (h *history) forgives() {
 func (h *history) everyZoneMayBeDisrupted() bool {
 	return !slices.ContainsFunc(h.nodes, func(name string) bool {
 		node := h.node(name)
-		_, excluded := node.Labels[readiness.ExcludedFromDisruption]
+		_, excluded := node.Labels[excludeDisruption]
 		return !excluded && readiness.IsReady(node) && !h.silent[name]
 	})
 }

@@ -118,6 +118,9 @@ func (at *zone) ripeIn(now time.Time) time.Duration {
 	return time.Duration(missing/float64(at.rate)*float64(time.Second)) + time.Millisecond
 }
 
+// ReasonHeld is the reason of the event that says why a node waits for its NoExecute taint.
+const ReasonHeld = "NoExecuteTaintHeld"
+
 // Held is why a node has to wait. It is comparable, to tell whether something new can be said.
 type Held struct {
 	Zone           string
@@ -141,8 +144,8 @@ func (h Held) String() string {
 	return fmt.Sprintf("%s, and one node of it is tainted every %g s", where, 1/h.Rate)
 }
 
-// zoneName names a zone for people: its region and zone labels.
-func zoneName(key string) string {
+// ZoneName names a zone for people: its region and zone labels.
+func ZoneName(key string) string {
 	if key == "" {
 		return "(none)"
 	}

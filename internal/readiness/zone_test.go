@@ -51,7 +51,7 @@ func TestTheRateOfAZone(t *testing.T) {
 
 func TestAZoneIsNamedByItsRegionAndZone(t *testing.T) {
 	for key, want := range map[string]string{"": "(none)", "eu:\x00:eu-1": "eu/eu-1", ":\x00:a": "/a"} {
-		if got := zoneName(key); got != want {
+		if got := ZoneName(key); got != want {
 			t.Errorf("%q is called %q, want %q", key, got, want)
 		}
 	}

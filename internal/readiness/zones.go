@@ -229,7 +229,7 @@ func (z *Zones) All() []Status {
 	all := make([]Status, 0, len(z.zones))
 	for key, at := range z.zones {
 		all = append(all, Status{
-			Key: key, Name: zoneName(key), State: at.state, Size: at.size, NotReady: at.notReady,
+			Key: key, Name: ZoneName(key), State: at.state, Size: at.size, NotReady: at.notReady,
 			Rate: at.rate, Tainted: at.tainted, Held: len(at.line),
 		})
 	}
@@ -312,7 +312,7 @@ func (z *Zones) retell(key string, at *zone, now time.Time) bool {
 		next = 0
 	}
 	if state != at.state {
-		z.log.Info("A zone is in another state", "zone", zoneName(key), "state", state, "before", at.state,
+		z.log.Info("A zone is in another state", "zone", ZoneName(key), "state", state, "before", at.state,
 			"nodes", at.size, "notReady", at.notReady, "nodesPerSecond", next)
 	}
 	at.state = state
@@ -349,5 +349,5 @@ func (z *Zones) everybodyIsSure() bool {
 
 func (z *Zones) held(key string) Held {
 	at := z.zone(key)
-	return Held{Zone: zoneName(key), State: at.state, Size: at.size, NotReady: at.notReady, Rate: at.rate, AllZones: z.full}
+	return Held{Zone: ZoneName(key), State: at.state, Size: at.size, NotReady: at.notReady, Rate: at.rate, AllZones: z.full}
 }

@@ -32,14 +32,15 @@ var outcomes = []Outcome{OnTime, Early, Late, Never, Stayed, Twice, Unjudged}
 // differs reports whether the outcome is a difference from the rule.
 func (o Outcome) differs() bool { return o != OnTime && o != Unjudged }
 
-// OutcomeOf returns the outcome that the reason of an event on a node tells of, if it is one of shadow mode.
-func OutcomeOf(eventReason string) (Outcome, bool) {
+// EventReasons returns the reasons of shadow mode's events on nodes, and the outcome that each tells of.
+func EventReasons() map[string]Outcome {
+	reasons := map[string]Outcome{}
 	for _, outcome := range outcomes {
-		if outcome.differs() && outcome.eventReason() == eventReason {
-			return outcome, true
+		if outcome.differs() {
+			reasons[outcome.eventReason()] = outcome
 		}
 	}
-	return "", false
+	return reasons
 }
 
 // eventReason is the reason of the event on the node.
