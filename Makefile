@@ -207,12 +207,13 @@ bin/controller-gen: tools/generate/go.mod tools/generate/go.sum
 # From the types in api/ follow the deep copies and the CRD, from the chart follow the other manifests in config/ and the
 # table of values in its README.
 .PHONY: generate
-generate: bin/controller-gen ## generate the deep copies, the CRD, config/, the chart's table of values and docs/commands.md
+generate: bin/controller-gen ## generate the deep copies, the CRD, config/, the tables of values and of metrics, docs/commands.md
 	@bin/controller-gen object:headerFile=tools/generate/header.txt paths=./api/...
 	@bin/controller-gen crd paths=./api/... output:stdout | sed 1d > charts/taintkeeper/files/nodetaintrules.yaml
 	@cat tools/generate/crd-header.txt charts/taintkeeper/files/nodetaintrules.yaml > config/crd.yaml
 	@cd test/chart && $(GO) run ./generate
 	@$(GO) run ./internal/cli/reference/generate
+	@$(GO) test ./cmd/taintkeeper -run '^TestThePageOfMetricsIsCurrent$$' -count=1 -args -write >/dev/null
 
 .PHONY: fmt
 fmt: bin/golangci-lint ## format the code the way make lint wants it

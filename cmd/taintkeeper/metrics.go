@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -11,7 +12,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
@@ -58,3 +61,49 @@ func (o *options) validateMetricsCertDir() error {
 	}
 	return errors.Join(missing...)
 }
+
+// standing says in a metric whether this process acts or stands by.
+type standing struct{ leading prometheus.Gauge }
+
+// newStanding makes the metrics about the process as a whole, and registers them.
+func newStanding(registerer prometheus.Registerer, o *options) (standing, error) {
+	leading := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "taintkeeper_leading",
+		Help: "1 while this process leads, or takes part in no election; 0 while it stands by. " +
+			"The mode is enforce, shadow or dry_run.",
+	}, []string{"mode"})
+	leftOut := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "taintkeeper_node_health_left_out",
+		Help: "1 if node health is switched on, and left out because a built-in node-lifecycle-controller was seen.",
+	})
+	if o.nodeHealthLeftOut {
+		leftOut.Set(1)
+	}
+	err := errors.Join(registerer.Register(leading), registerer.Register(leftOut))
+	return standing{leading.WithLabelValues(o.modeName())}, err
+}
+
+// modeName names in a metric what the process may do.
+func (o *options) modeName() string {
+	switch {
+	case o.shadow:
+		return "shadow"
+	case o.dryRun:
+		return "dry_run"
+	}
+	return "enforce"
+}
+
+// Run leads until the context ends.
+func (s standing) Run(ctx context.Context) error {
+	s.leading.Set(1)
+	defer s.leading.Set(0)
+	<-ctx.Done()
+	return nil
+}
+
+// AddTo adds it to a manager, which runs it in the leader alone. A process that loses the lead ends.
+func (s standing) AddTo(mgr manager.Manager) error { return mgr.Add(manager.RunnableFunc(s.Run)) }
+
+// HasSynced reports that it waits for nothing.
+func (s standing) HasSynced() bool { return true }

@@ -52,6 +52,7 @@ type options struct {
 	logLevel            int
 	election            electionOptions
 	nodeHealth          nodeHealthOptions
+	nodeHealthLeftOut   bool // by avoidRival, although it is asked for
 }
 
 type electionOptions struct {

@@ -91,7 +91,7 @@ func (o *options) avoidRival(ctx context.Context, all rivals, log logr.Logger) e
 		return fmt.Errorf("node-health cannot run beside the built-in node-lifecycle-controller, which runs: %s; %s", seen, adviceOnRival)
 	}
 	log.Error(nil, "Node-health is left out, as it cannot run beside the built-in node-lifecycle-controller; evictions go by the built-in's taints", "seen", seen, "advice", adviceOnRival)
-	o.controllers = []string{controllerEviction}
+	o.controllers, o.nodeHealthLeftOut = []string{controllerEviction}, true
 	return nil
 }
 

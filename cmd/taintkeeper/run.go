@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -133,7 +134,7 @@ func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) 
 	if err != nil {
 		return nil, err
 	}
-	return clients.parts(log, o)
+	return clients.parts(log, metrics.Registry, o)
 }
 
 // clients are those of the process. What is watched in great numbers has a connection of its own.
@@ -163,14 +164,18 @@ func newClients(config *rest.Config) (*clients, error) {
 }
 
 // parts makes the parts that the flags ask for. They share one watch of nodes and one of pods.
-func (c *clients) parts(log logr.Logger, o *options) ([]part, error) {
+func (c *clients) parts(log logr.Logger, registerer prometheus.Registerer, o *options) ([]part, error) {
+	standing, err := newStanding(registerer, o)
+	if err != nil {
+		return nil, err
+	}
 	nodes, pods, limiter := nodecache.New(c.api), podcache.New(c.pods), o.limiter()
-	parts := []part{watched{nodes}, watched{pods}}
+	parts := []part{standing, watched{nodes}, watched{pods}}
 	if o.shadow {
 		comparison, err := shadow.New(shadow.Config{
 			Client: c.api, EventClient: c.events, Nodes: nodes, Pods: pods, Clock: c.clock,
 			Rule:       verdict.Rule{Matcher: o.matcher()},
-			Registerer: metrics.Registry,
+			Registerer: registerer,
 			Logger:     log,
 		})
 		if err != nil {
@@ -187,7 +192,7 @@ func (c *clients) parts(log logr.Logger, o *options) ([]part, error) {
 			Mode:                o.mode(),
 			Limiter:             limiter,
 			ConcurrentEvictions: o.concurrentEvictions,
-			Registerer:          metrics.Registry,
+			Registerer:          registerer,
 			Logger:              log,
 		})
 		if err != nil {
@@ -195,7 +200,7 @@ func (c *clients) parts(log logr.Logger, o *options) ([]part, error) {
 		}
 		parts = append(parts, evictor)
 		if o.coexist {
-			keeper, err := newCoexistence(c.api, c.clock, pods, evictor, log, o)
+			keeper, err := c.newCoexistence(pods, evictor, log, registerer, o)
 			if err != nil {
 				return nil, err
 			}
@@ -209,7 +214,7 @@ func (c *clients) parts(log logr.Logger, o *options) ([]part, error) {
 			Policy:     o.nodeHealth.Policy(),
 			DryRun:     o.dryRun,
 			Limiter:    limiter,
-			Registerer: metrics.Registry,
+			Registerer: registerer,
 			Logger:     log,
 		})
 		if err != nil {
@@ -219,25 +224,27 @@ func (c *clients) parts(log logr.Logger, o *options) ([]part, error) {
 			Client: c.api, EventClient: c.events, Rules: c.rules, Nodes: nodes,
 			DryRun:     o.dryRun,
 			Limiter:    limiter,
-			Registerer: metrics.Registry,
+			Registerer: registerer,
 			Logger:     log,
 		})
 		if err != nil {
 			return nil, err
 		}
 		parts = append(parts, keeper, follower)
-	}
-	if o.enabled(controllerNodeHealth) && !o.dryRun {
-		parts = append(parts, rivalWatch{c.rivals, log})
+		if !o.dryRun {
+			parts = append(parts, rivalWatch{c.rivals, log})
+		}
 	}
 	return parts, nil
 }
 
-func newCoexistence(client kubernetes.Interface, clock *apicall.Clock, pods *podcache.Cache, evictor *eviction.Evictor, log logr.Logger, o *options) (*coexist.Keeper, error) {
+func (c *clients) newCoexistence(
+	pods *podcache.Cache, evictor *eviction.Evictor, log logr.Logger, registerer prometheus.Registerer, o *options,
+) (*coexist.Keeper, error) {
 	config := coexist.Config{
-		Client: client, Clock: clock, Pods: pods, Evictor: evictor,
+		Client: c.api, Clock: c.clock, Pods: pods, Evictor: evictor,
 		Namespace:  o.election.namespace,
-		Registerer: metrics.Registry,
+		Registerer: registerer,
 		Logger:     log,
 	}
 	if o.elects() {

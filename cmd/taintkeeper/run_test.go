@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/kubernetes/fake"
 	fakerules "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -19,6 +20,19 @@ import (
 
 func TestMain(m *testing.M) { bubble.Main(m) }
 
+// fakeClients are clients of an API server that is not there.
+func fakeClients(t *testing.T, api *fake.Clientset) *clients {
+	t.Helper()
+	known, err := v1alpha1.NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &clients{
+		api: api, events: api, pods: api, leases: api, echo: api, reconnect: func() {}, clock: &apicall.Clock{},
+		rules: fakerules.NewClientBuilder().WithScheme(known).Build(),
+	}
+}
+
 func TestTheProcessHasOneWatchOfNodesAndOneOfPods(t *testing.T) {
 	for name, args := range map[string][]string{
 		"all controllers": {"--controllers=*"},
@@ -27,15 +41,7 @@ func TestTheProcessHasOneWatchOfNodesAndOneOfPods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := fake.NewClientset()
-				known, err := v1alpha1.NewScheme()
-				if err != nil {
-					t.Fatal(err)
-				}
-				all := &clients{
-					api: api, events: api, pods: api, leases: api, echo: api, reconnect: func() {}, clock: &apicall.Clock{},
-					rules: fakerules.NewClientBuilder().WithScheme(known).Build(),
-				}
-				parts, err := all.parts(logr.Discard(), parse(t, args...))
+				parts, err := fakeClients(t, api).parts(logr.Discard(), prometheus.NewRegistry(), parse(t, args...))
 				if err != nil {
 					t.Fatal(err)
 				}

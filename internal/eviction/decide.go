@@ -178,6 +178,7 @@ type backlog struct {
 	pending int       // due in the future
 	next    time.Time // the earliest of them
 	due     int       // due, and not done yet
+	oldest  time.Time // the earliest of those
 }
 
 func (d *decisions) at(at time.Time) backlog {
@@ -203,13 +204,28 @@ func (d *decisions) dueBefore(at time.Time) []leaving {
 	return due
 }
 
+// overdue is for how long the first of the pods that are due has been due at an instant; zero if none is.
+func (b *backlog) overdue(at time.Time) time.Duration {
+	if b.due == 0 {
+		return 0
+	}
+	return at.Sub(b.oldest)
+}
+
 func (b *backlog) count(due, at time.Time) {
 	if !due.After(at) {
 		b.due++
+		b.oldest = earliest(b.oldest, due)
 		return
 	}
 	b.pending++
-	if b.next.IsZero() || due.Before(b.next) {
-		b.next = due
+	b.next = earliest(b.next, due)
+}
+
+// earliest returns the earlier of two instants; the zero one is none.
+func earliest(known, another time.Time) time.Time {
+	if known.IsZero() {
+		return another
 	}
+	return earlier(known, another)
 }

@@ -762,6 +762,29 @@ func TestTheMetricsSayWhatIsAhead(t *testing.T) {
 	})
 }
 
+func TestTheMetricsSayForHowLongThePodThatWaitsForLongestHasBeenDue(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.on("delete", "pods", "", func() error {
+			if time.Since(w.start) < 20*sec {
+				return apierrors.NewTooManyRequests("slow down", 1)
+			}
+			return nil
+		})
+		w.addNode("n")
+		w.addPod("at-once")
+		w.addPod("ten", tolerating("k", 10))
+		w.run()
+		w.wantMetric("taintkeeper_overdue_seconds", "", 0)
+		w.until(sec)
+		w.taint("n", "k:NoExecute")
+		w.until(16 * sec)
+		w.wantMetric("taintkeeper_due_evictions", "", 2)
+		w.wantMetric("taintkeeper_overdue_seconds", "", 15)
+		w.pass(hour)
+		w.wantMetric("taintkeeper_overdue_seconds", "", 0)
+	})
+}
+
 func TestUpstreamsHistogramIsInSeconds(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		var calls atomic.Int32

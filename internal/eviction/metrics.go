@@ -53,7 +53,9 @@ func newMetrics() *metrics {
 		}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "taintkeeper_retries_total",
-			Help: "Failed tries of evictions and of writing timeAdded, each tried again, by reason: the API's reason, Unreachable, Unconfirmed, TooEarly (due by this machine's clock, not by the API server's) or Aborted (it hung, and too many others did).",
+			Help: "Failed tries of evictions and of writing timeAdded, each tried again, by reason: the API's reason, Unreachable, " +
+				"Unconfirmed (the live node or pod does not show what the cached one does), " +
+				"TooEarly (due by this machine's clock, not by the API server's) or Aborted (it hung, and too many others did).",
 		}, []string{"reason"}),
 	}
 	for _, known := range []result{resultDeleted, resultGone, resultReplaced, resultCancelled, resultDryRun} {
@@ -93,19 +95,26 @@ var (
 		"Pods that are due to leave their node in the future.", nil, nil)
 	dueDesc = prometheus.NewDesc("taintkeeper_due_evictions",
 		"Pods that are due to leave their node and whose delete has not been accepted yet.", nil, nil)
+	overdueDesc = prometheus.NewDesc("taintkeeper_overdue_seconds",
+		"Seconds for which the pod has been due that is due for longest and whose delete has not been accepted yet; "+
+			"0 when none is due.", nil, nil)
 	nextDesc = prometheus.NewDesc("taintkeeper_next_eviction_seconds",
 		"Seconds until the next pending eviction; absent when none is pending.", nil, nil)
 	refusedDesc = prometheus.NewDesc("taintkeeper_refused_evictions",
-		"Pods that are due to leave their node and whose eviction was refused the last time, by who refused it.", []string{"by"}, nil)
+		"Pods that are due to leave their node and whose eviction was refused the last time, by who refused it: "+
+			"webhook NAME, policy NAME, or the API's reason.", []string{"by"}, nil)
 	offsetDesc = prometheus.NewDesc("taintkeeper_clock_offset_seconds",
-		"By how much the API server's clock is ahead of this machine's at least, negative if it is behind; 0 if they agree to the second.", nil, nil)
+		"By how much the API server's clock is ahead of this machine's at least, negative if it is behind; "+
+			"0 if they agree to the second. More than a few seconds make evictions late.", nil, nil)
 	taintedDesc = prometheus.NewDesc("taintkeeper_tainted_nodes",
 		"Nodes with a NoExecute taint.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (c backlogCollector) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{pendingDesc, dueDesc, refusedDesc, offsetDesc, nextDesc, taintedDesc} {
+	for _, desc := range []*prometheus.Desc{
+		pendingDesc, nextDesc, dueDesc, overdueDesc, refusedDesc, offsetDesc, taintedDesc,
+	} {
 		descs <- desc
 	}
 }
@@ -119,6 +128,7 @@ func (c backlogCollector) Collect(metrics chan<- prometheus.Metric) {
 	}
 	gauge(pendingDesc, float64(ahead.pending))
 	gauge(dueDesc, float64(ahead.due))
+	gauge(overdueDesc, ahead.overdue(at).Seconds())
 	gauge(taintedDesc, float64(c.nodes.count()))
 	gauge(offsetDesc, c.clock.Offset().Seconds())
 	for by, count := range c.attempts.refused() {
