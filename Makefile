@@ -22,10 +22,11 @@ kube_ldflags = -s -w \
 	-X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(1)))
 KUBE_LDFLAGS := $(call kube_ldflags,$(KUBE_VERSION))
 
-# The proofs that import Kubernetes itself, or Helm, are Go modules of their own, and so are the tests of the release's files.
+# The proofs that import Kubernetes itself, or Helm, are Go modules of their own, and so are the tests of the release's files
+# and of the Prometheus rules.
 PROOFS := test/parity test/conformance
 # These test files outside their module, of which Go's cache of test results knows nothing.
-UNCACHED := test/chart tools/workflows
+UNCACHED := test/chart tools/promtool tools/workflows
 
 VERSION := $(or $(shell git describe --tags --always --dirty 2>/dev/null),(devel))
 
@@ -45,7 +46,7 @@ build: ## build bin/taintkeeper and bin/kubectl-taintkeeper
 # takes what is left of the processors meanwhile; it is printed at the end. The tests need the binaries, and the race
 # detector a C compiler.
 .PHONY: test
-test: build controlplane ## run all tests with the race detector, and the fuzz targets for a short while
+test: build controlplane bin/promtool ## run all tests with the race detector, and the fuzz targets for a short while
 	@mkdir -p bin; nice -n 19 $(MAKE) --no-print-directory test-virtual-time > bin/test-virtual-time.log 2>&1 & virtual=$$!; \
 	$(MAKE) --no-print-directory test-real-time; real=$$?; \
 	wait $$virtual; virtual=$$?; cat bin/test-virtual-time.log; \
@@ -146,7 +147,7 @@ $(SETTABLE): tools/$(PLANE)/go.mod tools/$(PLANE)/go.sum
 
 # SUITES=integration,nodehealth runs those alone.
 .PHONY: compatibility
-compatibility: build controlplane bin/compatibility ## run the tests that need a control plane on that of KUBE=1.35, and record the outcome in docs/compatibility.md
+compatibility: build controlplane bin/promtool bin/compatibility ## run the tests that need a control plane on that of KUBE=1.35, and record the outcome in docs/compatibility.md
 	@bin/compatibility -write=docs/compatibility.md $(if $(SUITES),-suites=$(SUITES))
 
 .PHONY: bin/compatibility
@@ -213,7 +214,7 @@ generate: bin/controller-gen ## generate the deep copies, the CRD, config/, the 
 	@cat tools/generate/crd-header.txt charts/taintkeeper/files/nodetaintrules.yaml > config/crd.yaml
 	@cd test/chart && $(GO) run ./generate
 	@$(GO) run ./internal/cli/reference/generate
-	@$(GO) test ./cmd/taintkeeper -run '^TestThePageOfMetricsIsCurrent$$' -count=1 -args -write >/dev/null
+	@$(GO) test ./cmd/taintkeeper -run '^TestThePageOfMetricsIsCurrent$$' -count=1 -args -write
 
 .PHONY: fmt
 fmt: bin/golangci-lint ## format the code the way make lint wants it
@@ -233,6 +234,11 @@ bin/helm: tools/helm/go.mod tools/helm/go.sum
 
 bin/validate-krew-manifest: tools/krew/go.mod tools/krew/go.sum
 	@cd tools/krew && CGO_ENABLED=0 $(GO) build -o ../../$@ sigs.k8s.io/krew/cmd/validate-krew-manifest
+
+# Most of promtool is what discovers targets in clouds, which plays no part in tests of rules.
+bin/promtool: tools/promtool/go.mod tools/promtool/go.sum
+	@echo "building promtool from source"
+	@cd tools/promtool && CGO_ENABLED=0 $(GO) build -tags remove_all_sd -ldflags '-s -w' -o ../../$@ github.com/prometheus/prometheus/cmd/promtool
 
 bin/d2: tools/diagram/go.mod tools/diagram/go.sum
 	@echo "building d2 from source (the first build takes a minute on two cores)"

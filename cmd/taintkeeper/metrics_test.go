@@ -218,6 +218,7 @@ func textsAboutMetrics(t *testing.T) []string {
 	var files []string
 	for _, pattern := range []string{
 		"README.md", "docs/*.md", "charts/taintkeeper/README.md", "charts/taintkeeper/templates/*",
+		"charts/taintkeeper/files/rules.yaml", "charts/taintkeeper/files/dashboard.json",
 	} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(found) == 0 {
@@ -269,15 +270,16 @@ func TestAProcessSaysThatItLeadsForAsLongAsItDoes(t *testing.T) {
 
 func TestAProcessSaysThatItLeavesNodeHealthOut(t *testing.T) {
 	for name, test := range map[string]struct {
-		command []string
-		want    float64
+		controllers string // of kube-controller-manager
+		want        float64
 	}{
-		"beside the built-in":                {[]string{"kube-controller-manager"}, 1},
-		"where the built-in is switched off": {[]string{"kube-controller-manager", "--controllers=*,-node-lifecycle-controller"}, 0},
+		"beside the built-in":                {"--controllers=*", 1},
+		"where the built-in is switched off": {"--controllers=*,-node-lifecycle-controller", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o, registry := parse(t, "--controllers=*"), prometheus.NewRegistry()
-			if err := o.avoidRival(t.Context(), rivalsAmong(t, managerPod(test.command...)), logr.Discard()); err != nil {
+			rivals := rivalsAmong(t, managerPod("kube-controller-manager", test.controllers))
+			if err := o.avoidRival(t.Context(), rivals, logr.Discard()); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := newStanding(registry, o); err != nil {

@@ -7,18 +7,19 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 // documented is a row of a table of docs/metrics.md: a metric, its labels, its type and what it means.
-var documented = regexp.MustCompile("(?m)^\\| `([a-z_]+)(?:\\{([a-z,]+)\\})?` \\| (counter|gauge|histogram) \\| (.*) \\|$")
+var documented = regexp.MustCompile(
+	"(?m)^\\| `([a-z_]+)(?:\\{([a-z,]+)\\})?` \\| (counter|gauge|histogram) \\| (.*) \\|$")
 
 // ours are metrics of Taintkeeper, with upstream's names and its own.
 var ours = regexp.MustCompile(`^(taintkeeper|taint_eviction_controller|node_collector)_`)
@@ -55,7 +56,7 @@ func TestTheProgramServesTheMetricsOfThePage(t *testing.T) {
 					t.Errorf("the page has %s, which is not served", name)
 				}
 			}
-			checkNames(t, p)
+			checkByPromtool(t, p)
 		})
 	}
 }
@@ -99,14 +100,14 @@ func checkRow(t *testing.T, row []string, family *dto.MetricFamily) {
 	}
 }
 
-// checkNames looks at all names as `promtool check metrics` does, which is this linter.
-func checkNames(t *testing.T, p *process) {
+// checkByPromtool has promtool check names, types and help texts of all that is served.
+func checkByPromtool(t *testing.T, p *process) {
 	t.Helper()
 	text, err := get(t.Context(), "http://"+p.metrics+"/metrics")
 	await.Must(t, err)
-	problems, err := promlint.New(strings.NewReader(text)).Lint()
-	await.Must(t, err)
-	for _, problem := range problems {
-		t.Errorf("%s: %s", problem.Metric, problem.Text)
+	command := exec.CommandContext(t.Context(), "../../bin/promtool", "check", "metrics")
+	command.Stdin = strings.NewReader(text)
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Errorf("promtool check metrics (make bin/promtool builds it): %v\n%s", err, output)
 	}
 }
