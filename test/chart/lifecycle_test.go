@@ -37,7 +37,8 @@ const (
 // objects, so each different object is sent once.
 func TestTheAPIServerTakesEveryCombinationOfValues(t *testing.T) {
 	p := newPlane(t, localcluster.ControllerManager, localcluster.Kwok)
-	p.knowServiceMonitors(t)
+	p.knowOperator(t, "servicemonitors", "ServiceMonitor")
+	p.knowOperator(t, "prometheusrules", "PrometheusRule")
 	_, err := p.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}}, metav1.CreateOptions{})
 	await.Must(t, err)
 	different := differentObjects(t)
@@ -50,15 +51,16 @@ func TestTheAPIServerTakesEveryCombinationOfValues(t *testing.T) {
 	t.Logf("%d different objects", different.Len())
 }
 
-// knowServiceMonitors gives the API server a resource of the Prometheus operator, of which it checks nothing but the name.
-func (p *plane) knowServiceMonitors(t *testing.T) {
+// knowOperator gives the API server a resource of the Prometheus operator, of which it checks nothing but the name. The
+// rest is TestWhatThePrometheusOperatorReadsIsOfItsTypes.
+func (p *plane) knowOperator(t *testing.T, resource, kind string) {
 	t.Helper()
 	definition := map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": "servicemonitors.monitoring.coreos.com"},
+		"metadata": map[string]any{"name": resource + ".monitoring.coreos.com"},
 		"spec": map[string]any{
 			"group": "monitoring.coreos.com", "scope": "Namespaced",
-			"names": map[string]any{"plural": "servicemonitors", "kind": "ServiceMonitor"},
+			"names": map[string]any{"plural": resource, "kind": kind},
 			"versions": list(map[string]any{
 				"name": "v1", "served": true, "storage": true,
 				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
@@ -67,9 +69,9 @@ func (p *plane) knowServiceMonitors(t *testing.T) {
 	}
 	_, err := p.objects.Resource(crds).Create(t.Context(), &unstructured.Unstructured{Object: definition}, metav1.CreateOptions{})
 	await.Must(t, err)
-	monitors := schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: "v1", Resource: "servicemonitors"}
-	await.Eventually(t, "ServiceMonitors are served", func(ctx context.Context) error {
-		_, err := p.objects.Resource(monitors).List(ctx, metav1.ListOptions{})
+	served := schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: "v1", Resource: resource}
+	await.Eventually(t, resource+" are served", func(ctx context.Context) error {
+		_, err := p.objects.Resource(served).List(ctx, metav1.ListOptions{})
 		return err
 	})
 }

@@ -42,6 +42,13 @@ var (
 	nodeHealth = values{"controllers": list("node-health")}
 	both       = values{"controllers": list("eviction", "node-health")}
 	alone      = values{"coexist": values{"enabled": false}}
+
+	labelled  = values{"enabled": true, "labels": values{"release": "prometheus"}}
+	readers   = list(values{"name": "prometheus-k8s", "namespace": "monitoring"}.plain())
+	monitored = values{
+		"metrics":    values{"certSecret": "metrics-tls", "readers": readers},
+		"monitoring": values{"serviceMonitor": labelled, "prometheusRule": labelled, "dashboard": labelled},
+	}
 )
 
 // choices are the values that decide what is rendered, one group per line, each with its alternatives. The last are each
@@ -51,7 +58,7 @@ var choices = [][]values{
 	{{}, alone},
 	{{}, {"stampTaints": false}},
 	{{}, {"replicas": 0}},
-	{{}, {"metrics": values{"expose": false}}, {"metrics": values{"certSecret": "metrics-tls", "serviceMonitor": values{"enabled": true, "labels": values{"release": "prometheus"}}}}},
+	{{}, {"metrics": values{"expose": false}}, monitored},
 	{{}, {"crds": values{"keep": false}}, {"crds": values{"install": false}}},
 	{{}, {
 		"networkPolicy": values{"enabled": true}, "flowSchema": values{"enabled": false},
