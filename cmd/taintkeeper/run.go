@@ -95,14 +95,10 @@ func (o *options) limiter() *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(o.kubeAPIQPS), burst)
 }
 
-// eventsPerSecond keeps the writing of events from competing with the evictions that they tell of:
-// an event costs the API server about as much as a delete. It is upstream's default for all its calls.
-const eventsPerSecond = 20
-
 // eventConfig is the configuration of the client that writes events.
 func eventConfig(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
-	config.QPS, config.Burst = eventsPerSecond, eventsPerSecond
+	config.QPS, config.Burst = apicall.EventsPerSecond, apicall.EventsPerSecond
 	return config
 }
 

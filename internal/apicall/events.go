@@ -18,18 +18,20 @@ type Recorder struct {
 	record.EventRecorder
 
 	broadcaster record.EventBroadcaster
+	pods        *podEvents
 }
 
 // NewRecorder makes a Recorder of events that say they come from a component. Whoever makes one also runs it.
 func NewRecorder(component string) *Recorder {
 	broadcaster := record.NewBroadcaster()
 	source := corev1.EventSource{Component: component}
-	return &Recorder{EventRecorder: broadcaster.NewRecorder(scheme.Scheme, source), broadcaster: broadcaster}
+	recorder := broadcaster.NewRecorder(scheme.Scheme, source)
+	return &Recorder{EventRecorder: recorder, broadcaster: broadcaster, pods: newPodEvents(recorder)}
 }
 
 // Run sends the events to the API server until the context ends. Events of later are dropped.
 func (r *Recorder) Run(ctx context.Context, client kubernetes.Interface) {
 	r.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	<-ctx.Done()
+	r.pods.run(ctx)
 	r.broadcaster.Shutdown()
 }

@@ -33,22 +33,24 @@ func newEvents(mode Mode) *events {
 }
 
 func (e *events) marking(pod *podcache.Pod) {
-	e.Eventf(reference(pod), corev1.EventTypeNormal, eventReason, "Marking for deletion Pod %s%s", pod.Key(), e.suffix)
+	e.OfPod(reference(pod), pod.Node, corev1.EventTypeNormal, eventReason,
+		"Marking for deletion Pod %s%s", pod.Key(), e.suffix)
 }
 
 func (e *events) cancelled(pod *podcache.Pod) {
-	e.Eventf(reference(pod), corev1.EventTypeNormal, eventReason, "Cancelling deletion of Pod %s%s", pod.Key(), e.suffix)
+	e.OfPod(reference(pod), pod.Node, corev1.EventTypeNormal, eventReason,
+		"Cancelling deletion of Pod %s%s", pod.Key(), e.suffix)
 }
 
 // unmarked says that a pod was deleted without the condition DisruptionTarget.
 func (e *events) unmarked(pod *podcache.Pod, err error) {
-	e.Eventf(reference(pod), corev1.EventTypeWarning, "DisruptionTargetNotSet",
+	e.OfPod(reference(pod), pod.Node, corev1.EventTypeWarning, "DisruptionTargetNotSet",
 		"Deleted Pod %s without the condition DisruptionTarget, which could not be set: %v", pod.Key(), err)
 }
 
 // refused says that a pod stays although it is due, and who refuses its eviction.
 func (e *events) refused(pod *podcache.Pod, err error) {
-	e.Eventf(reference(pod), corev1.EventTypeWarning, "EvictionRefused",
+	e.OfPod(reference(pod), pod.Node, corev1.EventTypeWarning, "EvictionRefused",
 		"Eviction of Pod %s is refused by %s, and tried again at least every %s: %v", pod.Key(), refuser(err), apicall.LastRefused, err)
 }
 

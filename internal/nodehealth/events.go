@@ -46,8 +46,10 @@ func (e *events) notReady(node *corev1.Node) {
 }
 
 func (e *events) podNotReady(pod *podcache.Pod) {
-	e.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
-		corev1.EventTypeWarning, "NodeNotReady", "Node is not ready")
+	reference := &corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
+	}
+	e.OfPod(reference, pod.Node, corev1.EventTypeWarning, "NodeNotReady", "Node is not ready")
 }
 
 // held says why a node that is not ready has no NoExecute taint.

@@ -2,7 +2,9 @@ module github.com/taintkeeper/taintkeeper/tools/promtool
 
 go 1.26.7
 
-// promtool, pinned, and what tests the rules, the runbooks and the dashboard by it and by Prometheus' own parser.
+// promtool, pinned, and what tests the rules, the runbooks and the dashboard by it and by Prometheus' own parser. Where
+// the proxy does not have github.com/hashicorp/nomad/api, go mod tidy needs -e: only the discovery of targets uses it,
+// without which promtool is built (remove_all_sd).
 tool github.com/prometheus/prometheus/cmd/promtool
 
 require (

@@ -1,0 +1,119 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apicall
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+)
+
+// EventsPerSecond bounds the writing of events, so that it does not compete with the evictions that they tell of: an
+// event costs the API server about as much as a delete. It is upstream's default for all its calls.
+const EventsPerSecond = 20
+
+const (
+	// podEventsAtOnce is how many events of pods are recorded in one burst: client-go's recorder keeps that many that
+	// wait, and drops the rest without a word.
+	podEventsAtOnce = 1000
+	// podEventsPerSecond leaves the other half to those that another Recorder writes by the same client.
+	podEventsPerSecond = EventsPerSecond / 2
+	// summarizeEvery is how long events are counted before they are told of.
+	summarizeEvery = 10 * time.Second
+)
+
+// podEvents records events of pods. In a storm it counts them by node, and one event of the node says how many there were,
+// so that none is lost without a trace. It is safe for concurrent use.
+type podEvents struct {
+	recorder record.EventRecorder
+	limiter  *rate.Limiter
+	news     chan struct{} // of one element: something was counted
+
+	mu      sync.Mutex
+	counted map[summary]*tally
+}
+
+// summary is what events of pods have in common that one event of their node can stand for.
+type summary struct{ node, kind, reason, format string }
+
+// tally is how many events a summary stands for, and the text of the last.
+type tally struct {
+	number int
+	last   string
+}
+
+func newPodEvents(recorder record.EventRecorder) *podEvents {
+	return &podEvents{
+		recorder: recorder,
+		limiter:  rate.NewLimiter(podEventsPerSecond, podEventsAtOnce),
+		news:     make(chan struct{}, 1),
+		counted:  map[summary]*tally{},
+	}
+}
+
+// OfPod records an event of a pod that is bound to a node. In a storm it is counted instead, and an event of the node
+// follows.
+func (r *Recorder) OfPod(pod *corev1.ObjectReference, node, kind, reason, format string, args ...any) {
+	r.pods.record(pod, summary{node, kind, reason, format}, fmt.Sprintf(format, args...))
+}
+
+// record records an event, or counts it. Once one is counted, so are all, until the nodes have been told of.
+func (p *podEvents) record(pod *corev1.ObjectReference, of summary, text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.counted) == 0 && p.limiter.Allow() {
+		p.recorder.Event(pod, of.kind, of.reason, text)
+		return
+	}
+	if p.counted[of] == nil {
+		p.counted[of] = &tally{}
+	}
+	p.counted[of].number++
+	p.counted[of].last = text
+	select {
+	case p.news <- struct{}{}:
+	default:
+	}
+}
+
+// run tells of what was counted, until the context ends.
+func (p *podEvents) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.news:
+		}
+		for left := true; left; left = p.tell() {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(summarizeEvery):
+			}
+		}
+	}
+}
+
+// tell tells of as many nodes as there is room for, and reports whether some are left.
+func (p *podEvents) tell() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for of, tally := range p.counted {
+		if !p.limiter.Allow() {
+			return true
+		}
+		// As the kubelet's, an event of a node has the node's name for a UID: kubectl describe shows both kinds.
+		node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: of.node, UID: types.UID(of.node)}
+		p.recorder.Eventf(node, of.kind, of.reason,
+			"%d events like this one, of Pods on this Node: %s", tally.number, tally.last)
+		delete(p.counted, of)
+	}
+	return false
+}

@@ -1,0 +1,109 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apicall
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// told returns what was written about pods, and how many pods each event of a node stands for.
+func told(t *testing.T, client *fake.Clientset) (ofPods int, ofNodes map[string]int) {
+	t.Helper()
+	ofNodes = map[string]int{}
+	for _, action := range client.Actions() {
+		event := action.(clienttesting.CreateAction).GetObject().(*corev1.Event)
+		if event.InvolvedObject.Kind == "Pod" {
+			ofPods++
+			continue
+		}
+		var number int
+		if _, err := fmt.Sscanf(event.Message, "%d events like this one, of Pods on this Node: ", &number); err != nil {
+			t.Errorf("an event of a node says %q", event.Message)
+		}
+		ofNodes[event.InvolvedObject.Name+" "+event.Reason] += number
+	}
+	return ofPods, ofNodes
+}
+
+// inAStorm plays with a Recorder in virtual time.
+func inAStorm(t *testing.T, play func(recorder *Recorder, client *fake.Clientset)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		client, recorder := fake.NewClientset(), NewRecorder("test")
+		client.PrependReactor("create", "events", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			return true, action.(clienttesting.CreateAction).GetObject(), nil // and keeps none, which takes long
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		go recorder.Run(ctx, client)
+		synctest.Wait()
+		play(recorder, client)
+		stop()
+		synctest.Wait()
+	})
+}
+
+func marking(recorder *Recorder, node string, pods int) {
+	for i := range pods {
+		name := fmt.Sprintf("%s-%d", node, i)
+		pod := &corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: name, UID: types.UID(name)}
+		recorder.OfPod(pod, node, corev1.EventTypeNormal, "Marking", "Marking %s", name)
+	}
+}
+
+func TestInAStormThePodsOfANodeAreCountedInOneEventAndNoneIsLost(t *testing.T) {
+	inAStorm(t, func(recorder *Recorder, client *fake.Clientset) {
+		marking(recorder, "a", 900)
+		marking(recorder, "b", 900)
+		marking(recorder, "c", 900)
+		pass(summarizeEvery + time.Second)
+		synctest.Wait()
+		ofPods, ofNodes := told(t, client)
+		if ofPods != 1000 || ofNodes["b Marking"] != 800 || ofNodes["c Marking"] != 900 || len(ofNodes) != 2 {
+			t.Errorf("%d pods have an event of their own, want 1000; the others are told of as %v", ofPods, ofNodes)
+		}
+	})
+}
+
+func TestAfterAStormPodsHaveEventsOfTheirOwnAgain(t *testing.T) {
+	inAStorm(t, func(recorder *Recorder, client *fake.Clientset) {
+		marking(recorder, "a", podEventsAtOnce+1)
+		pass(summarizeEvery + time.Second)
+		client.ClearActions()
+		marking(recorder, "b", 1)
+		synctest.Wait()
+		if ofPods, ofNodes := told(t, client); ofPods != 1 || len(ofNodes) != 0 {
+			t.Errorf("%d events of pods and %v of nodes, want one of the pod", ofPods, ofNodes)
+		}
+	})
+}
+
+func TestWhatIsCountedIsToldOfByReasonAndNoFasterThanEventsAreWritten(t *testing.T) {
+	inAStorm(t, func(recorder *Recorder, client *fake.Clientset) {
+		marking(recorder, "full", podEventsAtOnce)
+		for i := range 250 {
+			marking(recorder, fmt.Sprintf("n%d", i), 2)
+		}
+		pod := &corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "p", UID: "p"}
+		recorder.OfPod(pod, "n0", corev1.EventTypeWarning, "Refused", "Refused by %s", "somebody")
+		pass(summarizeEvery + time.Second)
+		if _, ofNodes := told(t, client); len(ofNodes) > podEventsPerSecond*11 {
+			t.Errorf("%d nodes were told of within 11 s", len(ofNodes))
+		}
+		pass(time.Minute)
+		_, ofNodes := told(t, client)
+		if len(ofNodes) != 251 || ofNodes["n0 Refused"] != 1 || ofNodes["n0 Marking"] != 2 {
+			t.Errorf("%d nodes and reasons were told of, want 251; of n0 %d and %d", len(ofNodes), ofNodes["n0 Marking"], ofNodes["n0 Refused"])
+		}
+	})
+}
