@@ -17,8 +17,8 @@ import (
 //go:embed stages.yaml
 var stages []byte
 
-// kwokUser is the name under which kwok calls the API server, as the audit log shows it.
-const kwokUser = "kwok"
+// KwokUser is the name under which kwok calls the API server, as the audit log shows it.
+const KwokUser = "kwok"
 
 // manageNode is the label by which kwok knows its nodes. With an annotation in its place it would go on renewing the lease
 // of a node that has lost it.
@@ -31,7 +31,7 @@ const (
 const defaultNodeLeaseSeconds = 40
 
 func (c *Cluster) startKwok(ctx context.Context) error {
-	kubeconfig, err := c.kubeconfigFor(Kwok, kwokUser, "system:masters")
+	kubeconfig, err := c.kubeconfigFor(Kwok, KwokUser, "system:masters")
 	if err != nil {
 		return err
 	}

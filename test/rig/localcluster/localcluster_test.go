@@ -641,7 +641,7 @@ func checkAudit(t *testing.T, events []auditlog.Event) {
 	if !has(builtIn, "patch", "pods/status", "evicted") || !has(builtIn, "delete", "pods", "evicted") {
 		t.Errorf("the eviction by %s is not in the audit log", builtIn)
 	}
-	if !has(kwokUser, "delete", "pods", "bound") {
+	if !has(KwokUser, "delete", "pods", "bound") {
 		t.Error("kwok's delete is not in the audit log")
 	}
 	for _, event := range events {
