@@ -26,9 +26,14 @@ func TestTheOutcomeOfASuiteIsThatOfItsTests(t *testing.T) {
 				{"Action":"pass","Test":"TestA"} {"Action":"fail"}`,
 			want: "1 of 2, **not** TestB",
 		},
-		"a skipped one has not passed": {
+		"a skipped one is counted apart": {
+			events: `{"Action":"run","Test":"TestA"} {"Action":"skip","Test":"TestA"}
+				{"Action":"run","Test":"TestB"} {"Action":"pass","Test":"TestB"} {"Action":"pass"}`,
+			ok: true, want: "1 of 1, 1 left out", right: true,
+		},
+		"skipped ones alone are no success": {
 			events: `{"Action":"run","Test":"TestA"} {"Action":"skip","Test":"TestA"} {"Action":"pass"}`,
-			ok:     true, want: "0 of 1, **not** TestA",
+			ok:     true, want: "0 of 0, 1 left out",
 		},
 		"one that a panic cuts off has not passed": {
 			events: `{"Action":"run","Test":"TestA"} {"Action":"fail"}`,

@@ -23,11 +23,12 @@ type event struct {
 type tally struct {
 	started []string
 	passed  map[string]bool
+	leftOut map[string]bool
 }
 
 // readTally reads events to their end, and writes what the tests print to log.
 func readTally(events io.Reader, log io.Writer) (tally, error) {
-	t := tally{passed: map[string]bool{}}
+	t := tally{passed: map[string]bool{}, leftOut: map[string]bool{}}
 	decoder := json.NewDecoder(events)
 	for {
 		var e event
@@ -54,14 +55,17 @@ func (t *tally) count(e event) {
 		t.started = append(t.started, e.Test)
 	case "pass":
 		t.passed[e.Test] = true
+	case "skip":
+		t.leftOut[e.Test] = true
 	}
 }
 
-// result returns how the tests of a suite ended. A test that was skipped, or cut off by a panic, has not passed.
+// result returns how the tests of a suite ended. A test that was cut off by a panic has not passed. One that skipped itself, because
+// the version lacks what it is about, is counted apart.
 func (t *tally) result(suite string, ok bool) result {
-	r := result{suite: suite, ok: ok, ran: len(t.started)}
+	r := result{suite: suite, ok: ok, ran: len(t.started) - len(t.leftOut), leftOut: len(t.leftOut)}
 	for _, test := range t.started {
-		if !t.passed[test] {
+		if !t.passed[test] && !t.leftOut[test] {
 			r.failed = append(r.failed, test)
 		}
 	}
@@ -73,14 +77,18 @@ func (t *tally) result(suite string, ok bool) result {
 type result struct {
 	suite string
 	// ok is the word of go test: what tests share can fail when no test does.
-	ok     bool
-	ran    int
-	failed []string
+	ok      bool
+	ran     int
+	leftOut int
+	failed  []string
 }
 
 // String returns the cell of the table.
 func (r result) String() string {
 	count := fmt.Sprintf("%d of %d", r.ran-len(r.failed), r.ran)
+	if r.leftOut > 0 {
+		count += fmt.Sprintf(", %d left out", r.leftOut)
+	}
 	switch {
 	case len(r.failed) > 0:
 		return count + ", **not** " + strings.Join(r.failed, ", ")
