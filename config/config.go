@@ -29,3 +29,8 @@ var Deployment []byte
 //
 //go:embed coexistence.yaml
 var Coexistence []byte
+
+// Policies is policies.yaml: the admission policies for tolerations, every one. They need Kubernetes 1.36.
+//
+//go:embed policies.yaml
+var Policies []byte

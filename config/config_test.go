@@ -51,6 +51,44 @@ func TestCoexistenceAddsARightToOneObjectOnly(t *testing.T) {
 	}
 }
 
+func TestEachPolicyIsBoundAndSaysWhatAnErrorMeans(t *testing.T) {
+	policies, bound := policiesAndBindings(t)
+	for name, decided := range policies {
+		if !decided || !bound[name] {
+			t.Errorf("%s: failurePolicy without a parameter object: %t, bound: %t", name, decided, bound[name])
+		}
+	}
+	if len(policies) != 11 || len(bound) != len(policies) {
+		t.Errorf("%d policies, of which %d are bound, want 11", len(policies), len(bound))
+	}
+}
+
+// policiesAndBindings returns the policies, each with whether it sets failurePolicy and has no parameter object, and those that are
+// bound.
+func policiesAndBindings(t *testing.T) (policies, bound map[string]bool) {
+	t.Helper()
+	objects, err := Objects(Policies)
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies, bound = map[string]bool{}, map[string]bool{}
+	for _, object := range objects {
+		switch object := object.(type) {
+		case *admissionregistrationv1.MutatingAdmissionPolicy:
+			policies["mutating "+object.Name] = object.Spec.FailurePolicy != nil && object.Spec.ParamKind == nil
+		case *admissionregistrationv1.ValidatingAdmissionPolicy:
+			policies["validating "+object.Name] = object.Spec.FailurePolicy != nil && object.Spec.ParamKind == nil
+		case *admissionregistrationv1.MutatingAdmissionPolicyBinding:
+			bound["mutating "+object.Spec.PolicyName] = true
+		case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
+			bound["validating "+object.Spec.PolicyName] = true
+		default:
+			t.Errorf("%T %s is no policy", object, object.GetName())
+		}
+	}
+	return policies, bound
+}
+
 func TestTheCRDIsAnObjectOfKubernetesForTheTypesOfTheAPI(t *testing.T) {
 	objects, err := Objects(CRD)
 	if err != nil {

@@ -98,6 +98,13 @@ func TestValuesThatMakeNoSenseAreRefusedWithASentence(t *testing.T) {
 		{"coexistence by a flag", values{"extraFlags": values{"coexist": true}}, "extraFlags.coexist: this flag is set by coexist.enabled"},
 		{"an election by a flag", values{"extraFlags": values{"leader-elect": false}}, "extraFlags.leader-elect: this flag is set by replicas"},
 		{"another Lease", values{"extraFlags": values{"leader-elect-resource-name": "mine"}}, "this flag is set by the chart, with the right for it"},
+		{"a policy that there is not", values{"policies": values{"spread": on}}, "at '/policies': additional properties 'spread' not allowed"},
+		{"a policy that is no map", values{"policies": values{"memoryPressure": true}}, "at '/policies/memoryPressure': got boolean, want object"},
+		{"a selector that is a list", values{"policies": values{"memoryPressure": values{"namespaceSelector": list("a")}}}, "at '/policies/memoryPressure/namespaceSelector': got array, want object"},
+		{"a label that is none", values{"policies": values{"dedicatedNodes": values{"key": "team's"}}}, "at '/policies/dedicatedNodes/key'"},
+		{"a kind with its version", values{"policies": values{"daemonTolerations": values{"ownerKinds": list("apps/v1 DaemonSet")}}}, "at '/policies/daemonTolerations/ownerKinds/0'"},
+		{"a default with an operator that there is not", values{"policies": values{"namespaceTolerations": values{"default": list(values{"key": "a", "operator": "In"}.plain())}}}, "at '/policies/namespaceTolerations/default/0/operator'"},
+		{"seconds of the cluster that are none", values{"policies": values{"tolerationSeconds": values{"clusterDefault": values{"notReady": "5m"}}}}, "at '/policies/tolerationSeconds/clusterDefault/notReady': got string, want integer"},
 		{"another kubeconfig", values{"extraFlags": values{"kubeconfig": "/a"}}, "this flag is set by nobody"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

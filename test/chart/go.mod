@@ -13,6 +13,7 @@ require (
 	github.com/taintkeeper/taintkeeper v0.0.0-00010101000000-000000000000
 	github.com/yannh/kubeconform v0.8.0
 	go.yaml.in/yaml/v3 v3.0.4
+	golang.org/x/sync v0.22.0
 	helm.sh/helm/v3 v3.21.4
 	helm.sh/helm/v4 v4.2.3
 	k8s.io/api v0.36.3
@@ -121,7 +122,6 @@ require (
 	golang.org/x/crypto v0.54.0 // indirect
 	golang.org/x/net v0.56.0 // indirect
 	golang.org/x/oauth2 v0.36.0 // indirect
-	golang.org/x/sync v0.22.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect
 	golang.org/x/term v0.45.0 // indirect
 	golang.org/x/text v0.40.0 // indirect

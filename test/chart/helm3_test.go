@@ -5,6 +5,7 @@ package chart
 
 import (
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,7 +27,9 @@ func renderedByHelm3(t *testing.T, namespace string, v values) render.Templates 
 	loaded, err := helm3loader.Load(render.Folder(root))
 	await.Must(t, err)
 	release := helm3util.ReleaseOptions{Name: "taintkeeper", Namespace: namespace, Revision: 1, IsInstall: true}
-	all, err := helm3util.ToRenderValues(loaded, v.plain(), release, nil)
+	serves := helm3util.DefaultCapabilities.Copy()
+	serves.APIVersions = append(slices.Clone(serves.APIVersions), render.MutatingPolicies)
+	all, err := helm3util.ToRenderValues(loaded, v.plain(), release, serves)
 	await.Must(t, err)
 	rendered, err := helm3engine.Render(loaded, all)
 	await.Must(t, err)

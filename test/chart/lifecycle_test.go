@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/restmapper"
 
+	"github.com/taintkeeper/taintkeeper/config"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
@@ -41,7 +42,7 @@ func TestTheAPIServerTakesEveryCombinationOfValues(t *testing.T) {
 	p.knowOperator(t, "prometheusrules", "PrometheusRule")
 	_, err := p.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}}, metav1.CreateOptions{})
 	await.Must(t, err)
-	different := differentObjects(t)
+	different := p.differentObjects(t)
 	mapper := p.mapper(t)
 	for object := range different {
 		if err := p.tryOut(t, mapper, object); err != nil {
@@ -142,11 +143,17 @@ func TestAReleaseIsChangedBackAndForthAndLeavesNoTrace(t *testing.T) {
 				t.Error("an upgrade took what the leader had written")
 			}
 
+			r.upgrade(t, p.everyPolicy(t))
+			p.checkMode(t, r, enforce)
+			p.checkPolicies(t)
+
 			r.upgrade(t, shadow)
 			p.checkMode(t, r, shadow)
+			p.checkPolicies(t)
 
-			r.rollback(t, 3)
+			r.rollback(t, 4)
 			p.checkMode(t, r, enforce)
+			p.checkPolicies(t)
 
 			r.uninstall(t)
 			p.checkLeft(t, before, "CustomResourceDefinition /"+crd, "APIService /v1alpha1.taintkeeper.dev")
@@ -174,6 +181,30 @@ func (p *plane) checkMode(t *testing.T, r *release, mode values) {
 		harmless := slices.Contains([]string{"events", "tokenreviews", "subjectaccessreviews"}, rule.Resources[0])
 		if changes && !harmless && !enforces {
 			t.Errorf("in shadow mode it may %v %v", rule.Verbs, rule.Resources)
+		}
+	}
+}
+
+// everyPolicy switches all admission policies on that the API server serves.
+func (p *plane) everyPolicy(t *testing.T) values {
+	t.Helper()
+	if p.mutatingVersion(t) == "" {
+		return values{}
+	}
+	return everyPolicy
+}
+
+// checkPolicies checks that there is each policy of config/policies.yaml, and each binding.
+func (p *plane) checkPolicies(t *testing.T) {
+	t.Helper()
+	if p.mutatingVersion(t) == "" {
+		return
+	}
+	for _, document := range documents(t, config.Policies) {
+		var object metav1.PartialObjectMetadata
+		await.Must(t, yaml.Unmarshal([]byte(document), &object))
+		if _, err := p.admission(t, object.Kind).Get(t.Context(), object.Name, metav1.GetOptions{}); err != nil {
+			t.Error(err)
 		}
 	}
 }

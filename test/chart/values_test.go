@@ -49,6 +49,14 @@ var (
 		"metrics":    values{"certSecret": "metrics-tls", "readers": readers},
 		"monitoring": values{"serviceMonitor": labelled, "prometheusRule": labelled, "dashboard": labelled},
 	}
+
+	// everyPolicy switches all admission policies on.
+	everyPolicy = values{"policies": values{
+		"tolerationSeconds": on, "memoryPressure": on, "dedicatedNodes": on, "namespaceTolerations": on,
+		"daemonTolerations": on.with(values{"ownerKinds": list("DaemonSet.apps.kruise.io")}),
+		"extendedResources": on.with(values{"afterWebhooks": true}),
+	}}
+	on = values{"enabled": true}
 )
 
 // choices are the values that decide what is rendered, one group per line, each with its alternatives. The last are each
@@ -71,8 +79,11 @@ var choices = [][]values{
 	}},
 }
 
-// combinations calls with each combination of the choices.
-func combinations(with func(values)) { combine(values{}, choices, with) }
+// combinations calls with each combination of the choices, and once with every policy: no other value makes a difference to them.
+func combinations(with func(values)) {
+	combine(values{}, choices, with)
+	with(everyPolicy)
+}
 
 func combine(chosen values, left [][]values, with func(values)) {
 	if len(left) == 0 {

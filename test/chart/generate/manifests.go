@@ -44,6 +44,26 @@ var known = []manifest{
 		templates: []string{"coexistence.yaml"},
 		values:    coexisting(enforce("eviction")),
 	},
+	{
+		path: "config/policies.yaml",
+		about: "# Admission policies for tolerations (docs/policies.md): all of them, to be applied whole or in part. They do not need Taintkeeper\n" +
+			"# itself. Kubernetes 1.36; with admissionregistration.k8s.io/v1beta1 in the place of v1, 1.34 and 1.35 behind a gate.\n" +
+			"# Rendered from charts/taintkeeper by make generate: not to be edited.\n" +
+			"#\n#   kubectl apply -f config/policies.yaml\n#\n",
+		templates: []string{
+			"tolerationseconds.yaml", "memorypressure.yaml", "daemontolerations.yaml", "extendedresources.yaml",
+			"dedicatednodes.yaml", "namespacetolerations.yaml", "namespaces.yaml",
+		},
+		values: everyPolicy("tolerationSeconds", "memoryPressure", "daemonTolerations", "extendedResources", "dedicatedNodes", "namespaceTolerations"),
+	},
+}
+
+func everyPolicy(names ...string) map[string]any {
+	policies := map[string]any{}
+	for _, name := range names {
+		policies[name] = map[string]any{"enabled": true}
+	}
+	return map[string]any{"policies": policies}
 }
 
 func enforce(controllers ...any) map[string]any {

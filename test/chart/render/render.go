@@ -34,10 +34,21 @@ func Load(root string) (*chart.Chart, error) {
 // Templates is the text of each template, by the name of its file. One without an object has none.
 type Templates map[string]string
 
-// Render renders the release taintkeeper of a namespace with values on top of the chart's own.
+// MutatingPolicies is what the API server of Kubernetes 1.36 serves and the chart asks for. Helm learns kinds from an API
+// server only.
+const MutatingPolicies = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
+
+// Render renders the release taintkeeper of a namespace with values on top of the chart's own, for Kubernetes 1.36.
 func Render(of *chart.Chart, namespace string, values map[string]any) (Templates, error) {
+	return For(of, namespace, values, MutatingPolicies)
+}
+
+// For is Render for an API server that serves these kinds besides the groups and versions that Helm knows.
+func For(of *chart.Chart, namespace string, values map[string]any, kinds ...string) (Templates, error) {
 	release := common.ReleaseOptions{Name: "taintkeeper", Namespace: namespace, Revision: 1, IsInstall: true}
-	all, err := util.ToRenderValues(of, values, release, nil)
+	serves := common.DefaultCapabilities.Copy()
+	serves.APIVersions = slices.Concat(serves.APIVersions, kinds)
+	all, err := util.ToRenderValues(of, values, release, serves)
 	if err != nil {
 		return nil, err
 	}

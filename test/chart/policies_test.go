@@ -1,0 +1,625 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package chart
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/config"
+	"github.com/taintkeeper/taintkeeper/test/chart/render"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
+)
+
+// Labels and annotations that the policies read.
+const (
+	notReadySeconds    = "taintkeeper.dev/not-ready-seconds"
+	unreachableSeconds = "taintkeeper.dev/unreachable-seconds"
+	daemonLabel        = "taintkeeper.dev/daemon"
+	dedicatedLabel     = "taintkeeper.dev/dedicated"
+	defaultTolerations = "scheduler.alpha.kubernetes.io/defaultTolerations"
+	tolerationsLabel   = "taintkeeper.dev/tolerations"
+	allowedTolerations = "scheduler.alpha.kubernetes.io/tolerationsWhitelist"
+)
+
+// What the API server's own DefaultTolerationSeconds adds.
+const (
+	notReady300    = "node.kubernetes.io/not-ready:NoExecute op=Exists for 300s"
+	unreachable300 = "node.kubernetes.io/unreachable:NoExecute op=Exists for 300s"
+)
+
+const memoryPressure = "node.kubernetes.io/memory-pressure:NoSchedule op=Exists"
+
+// defaulted are tolerations and those that the API server itself adds.
+func defaulted(all ...string) []string { return append(all, notReady300, unreachable300) }
+
+// What a namespace with other seconds has instead.
+const (
+	notReady30    = "node.kubernetes.io/not-ready:NoExecute op=Exists for 30s"
+	unreachable60 = "node.kubernetes.io/unreachable:NoExecute op=Exists for 60s"
+)
+
+// impatient are tolerations and those of a pod in such a namespace.
+func impatient(all ...string) []string { return append(all, notReady30, unreachable60) }
+
+// place is a namespace with what the policies read of it.
+type place struct {
+	labels, annotations map[string]string
+}
+
+var places = map[string]place{
+	"plain":     {},
+	"impatient": {labels: map[string]string{notReadySeconds: "30", unreachableSeconds: "60"}},
+	"half":      {labels: map[string]string{unreachableSeconds: "0"}},
+	"slip":      {labels: map[string]string{notReadySeconds: "30s", unreachableSeconds: "1.5"}},
+	"gpu-team":  {labels: map[string]string{dedicatedLabel: "gpu"}},
+	"no-team":   {labels: map[string]string{dedicatedLabel: ""}},
+	"defaults": {annotations: map[string]string{defaultTolerations: `[
+		{"key": "spot", "operator": "Exists", "effect": "NoSchedule"},
+		{"operator": "Equal", "value": "batch", "key": "pool"},
+		{"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 600}
+	]`}},
+	"forever": {annotations: map[string]string{defaultTolerations: `[{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute"},
+		{"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute","tolerationSeconds":10}]`}},
+	"needless": {annotations: map[string]string{defaultTolerations: `[{"key":"a","operator":"Exists"},{"key":"a","value":"b","effect":"NoSchedule"},{"key":"a","operator":"Exists"}]`}},
+	"strict": {annotations: map[string]string{allowedTolerations: `[
+		{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
+		{"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 600},
+		{"key": "spot", "operator": "Exists"}, {"key": "pool", "operator": "Equal", "value": "batch"}
+	]`}},
+	"empty-list":  {annotations: map[string]string{allowedTolerations: "", defaultTolerations: ""}},
+	"empty-json":  {annotations: map[string]string{allowedTolerations: " [ ] ", defaultTolerations: "[]"}},
+	"bad-default": {annotations: map[string]string{defaultTolerations: `[{"key": "spot", "operator": "exists"}]`}},
+	"bad-list":    {annotations: map[string]string{allowedTolerations: `{"key": "spot"}`}},
+	unlabelled:    {annotations: map[string]string{allowedTolerations: `[{"key":"a"}]`, defaultTolerations: `[{"key":"a"}]`}},
+	"long":        {annotations: map[string]string{allowedTolerations: longList(3990), defaultTolerations: longList(3990)}},
+	"too-long":    {annotations: map[string]string{allowedTolerations: longList(4100)}},
+}
+
+// longList is a list of as many tolerations as fit into so many characters, each as short as can be, and of all others.
+func longList(length int) string {
+	const last = `{"operator":"Exists","effect":"NoExecute"}]`
+	var list strings.Builder
+	for i := 0; list.Len() < length-len(last)-32; i++ {
+		fmt.Fprintf(&list, `{"key":"%d","effect":"NoExecute"},`, i)
+	}
+	return "[" + list.String() + last
+}
+
+// numbered are so many tolerations that differ.
+func numbered(number int) []string {
+	var all []string
+	for i := range number {
+		all = append(all, fmt.Sprintf("key-%d:NoExecute", i))
+	}
+	return all
+}
+
+// makePlaces makes the namespaces, before there are policies: afterwards some would be refused.
+func (p *plane) makePlaces(t *testing.T, all map[string]place) {
+	t.Helper()
+	for name, place := range all {
+		_, err := p.admin.CoreV1().Namespaces().Create(t.Context(), namespace(name, place), metav1.CreateOptions{})
+		await.Must(t, err)
+	}
+}
+
+// namespace is one with the label that those with annotations need.
+func namespace(name string, as place) *corev1.Namespace {
+	made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: maps.Clone(as.labels), Annotations: as.annotations}}
+	if as.annotations != nil && name != unlabelled {
+		metav1.SetMetaDataLabel(&made.ObjectMeta, tolerationsLabel, "")
+	}
+	return made
+}
+
+// unlabelled is a namespace without it.
+const unlabelled = "unlabelled"
+
+// edit makes something of a pod.
+type edit func(*corev1.Pod)
+
+func podIn(namespace string, edits ...edit) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "pod-"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "none"}}},
+	}
+	for _, edit := range edits {
+		edit(pod)
+	}
+	return pod
+}
+
+func tolerating(texts ...string) edit {
+	return func(pod *corev1.Pod) { pod.Spec.Tolerations = append(pod.Spec.Tolerations, tolerations(texts...)...) }
+}
+
+func labelled(name, value string) edit {
+	return func(pod *corev1.Pod) { metav1.SetMetaDataLabel(&pod.ObjectMeta, name, value) }
+}
+
+func onHostNetwork(pod *corev1.Pod) { pod.Spec.HostNetwork = true }
+
+func selecting(name, value string) edit {
+	return func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{name: value} }
+}
+
+// ownedBy gives a pod a controller.
+func ownedBy(apiVersion, kind string) edit {
+	return func(pod *corev1.Pod) {
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "owner", UID: "1", Controller: new(true)}}
+	}
+}
+
+func resources(list corev1.ResourceList, name corev1.ResourceName, quantity string) corev1.ResourceList {
+	if list == nil {
+		list = corev1.ResourceList{}
+	}
+	list[name] = resource.MustParse(quantity)
+	return list
+}
+
+// requesting adds a request, and for what cannot be overcommitted its limit, to the container of a pod.
+func requesting(name corev1.ResourceName, quantity string) edit {
+	return func(pod *corev1.Pod) { request(&pod.Spec.Containers[0], name, quantity) }
+}
+
+func request(container *corev1.Container, name corev1.ResourceName, quantity string) {
+	container.Resources.Requests = resources(container.Resources.Requests, name, quantity)
+	if strings.Contains(string(name), "/") {
+		container.Resources.Limits = resources(container.Resources.Limits, name, quantity)
+	}
+}
+
+func limiting(name corev1.ResourceName, quantity string) edit {
+	return func(pod *corev1.Pod) {
+		pod.Spec.Containers[0].Resources.Limits = resources(pod.Spec.Containers[0].Resources.Limits, name, quantity)
+	}
+}
+
+// withInit adds an init container that requests something; one that is restartable is a sidecar.
+func withInit(name corev1.ResourceName, quantity string, restarts ...corev1.ContainerRestartPolicy) edit {
+	return func(pod *corev1.Pod) {
+		container := corev1.Container{Name: fmt.Sprintf("init-%d", len(pod.Spec.InitContainers)), Image: "none"}
+		if len(restarts) > 0 {
+			container.RestartPolicy = &restarts[0]
+		}
+		request(&container, name, quantity)
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers, container)
+	}
+}
+
+// ofPod gives the pod itself a request; an empty one leaves resources without any.
+func ofPod(name corev1.ResourceName, quantity string) edit {
+	return func(pod *corev1.Pod) {
+		pod.Spec.Resources = &corev1.ResourceRequirements{}
+		if name != "" {
+			pod.Spec.Resources.Requests = resources(nil, name, quantity)
+		}
+	}
+}
+
+// admit asks the API server what would become of a pod.
+func (p *plane) admit(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+	return p.admin.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+}
+
+// example is a pod and what becomes of it.
+type example struct {
+	name string
+	pod  *corev1.Pod
+	// want are its tolerations afterwards, in any order.
+	want []string
+	// selects is the node selector that it has afterwards.
+	selects map[string]string
+	// refused is part of the sentence by which it is refused.
+	refused string
+	// first marks those that show that a policy is in force.
+	first bool
+}
+
+func (e example) play(ctx context.Context, p *plane) error {
+	got, err := p.admit(ctx, e.pod)
+	if e.refused != "" {
+		if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), e.refused) {
+			return fmt.Errorf("the answer is %w, want one with %q", errors.Join(err, errNotRefused), e.refused)
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	slices.Sort(e.want)
+	if have := sorted(got.Spec.Tolerations); !slices.Equal(have, e.want) {
+		return fmt.Errorf("tolerations\n\t%s\nwant\n\t%s", strings.Join(have, "\n\t"), strings.Join(e.want, "\n\t"))
+	}
+	if e.selects != nil && fmt.Sprint(got.Spec.NodeSelector) != fmt.Sprint(e.selects) {
+		return fmt.Errorf("node selector %v, want %v", got.Spec.NodeSelector, e.selects)
+	}
+	return nil
+}
+
+const (
+	gpu      = "example.com/gpu"
+	fpga     = "example.com/fpga"
+	gpuTaint = gpu + ":NoSchedule op=Exists"
+)
+
+// examples are about each policy in turn, with every one on.
+var examples = map[string][]example{
+	"tolerationSeconds": {
+		{name: "a namespace without labels has the API server's default", pod: podIn("plain"), want: defaulted()},
+		{
+			first: true, name: "the labels of the namespace count", pod: podIn("impatient"),
+			want: impatient(),
+		},
+		{
+			name: "one label without the other, and no time at all", pod: podIn("half"),
+			want: []string{notReady300, "node.kubernetes.io/unreachable:NoExecute op=Exists for 0s"},
+		},
+		{
+			name: "the pod's own label wins", pod: podIn("impatient", labelled(notReadySeconds, "5")),
+			want: []string{"node.kubernetes.io/not-ready:NoExecute op=Exists for 5s", unreachable60},
+		},
+		{
+			first: true, name: "a label of a pod in a namespace without", pod: podIn("plain", labelled(unreachableSeconds, "900")),
+			want: []string{notReady300, "node.kubernetes.io/unreachable:NoExecute op=Exists for 900s"},
+		},
+		{
+			name: "a pod's own toleration stays", pod: podIn("impatient", tolerating("node.kubernetes.io/not-ready:NoExecute op=Exists for 7s")),
+			want: []string{"node.kubernetes.io/not-ready:NoExecute op=Exists for 7s", unreachable60},
+		},
+		{
+			name: "one without an effect, too", pod: podIn("impatient", tolerating("node.kubernetes.io/not-ready op=Exists")),
+			want: []string{"node.kubernetes.io/not-ready op=Exists", unreachable60},
+		},
+		{
+			name: "and one of every taint", pod: podIn("impatient", tolerating(":NoExecute op=Exists for 9s")),
+			want: []string{":NoExecute op=Exists for 9s"},
+		},
+		{
+			name: "a toleration of another effect is about something else", pod: podIn("impatient", tolerating("node.kubernetes.io/not-ready:NoSchedule op=Exists")),
+			want: []string{
+				"node.kubernetes.io/not-ready:NoSchedule op=Exists",
+				notReady30, unreachable60,
+			},
+		},
+		{
+			name: "300 s of a pod's own cannot be told from the default", pod: podIn("impatient", tolerating(notReady300)),
+			want: impatient(),
+		},
+		{
+			name: "unless its label says the same", pod: podIn("impatient", tolerating(notReady300), labelled(notReadySeconds, "300")),
+			want: []string{notReady300, unreachable60},
+		},
+		{name: "labels of a namespace that are no seconds change nothing", pod: podIn("slip"), want: defaulted()},
+		{first: true, name: "a label of a pod that is no seconds is refused", pod: podIn("plain", labelled(notReadySeconds, "soon")), refused: `label taintkeeper.dev/not-ready-seconds of the pod is "soon": write whole seconds`},
+		{name: "nor is one that is empty", pod: podIn("plain", labelled(unreachableSeconds, "")), refused: `of the pod is ""`},
+		{name: "nor one that no toleration holds", pod: podIn("plain", labelled(notReadySeconds, "9999999999")), refused: "up to nine digits"},
+	},
+	"memoryPressure": {
+		{name: "a pod without resources is BestEffort", pod: podIn("plain"), want: defaulted()},
+		{first: true, name: "a request of memory", pod: podIn("plain", requesting(corev1.ResourceMemory, "1Mi")), want: defaulted(memoryPressure)},
+		{name: "a request of cpu", pod: podIn("plain", requesting(corev1.ResourceCPU, "1m")), want: defaulted(memoryPressure)},
+		{name: "a limit alone", pod: podIn("plain", limiting(corev1.ResourceCPU, "2")), want: defaulted(memoryPressure)},
+		{name: "a request of nothing is none", pod: podIn("plain", requesting(corev1.ResourceMemory, "0")), want: defaulted()},
+		{name: "a request of something else is none", pod: podIn("plain", requesting(corev1.ResourceEphemeralStorage, "1Gi")), want: defaulted()},
+		{name: "an init container's request", pod: podIn("plain", withInit(corev1.ResourceCPU, "1")), want: defaulted(memoryPressure)},
+		{name: "a sidecar's", pod: podIn("plain", withInit(corev1.ResourceCPU, "1", corev1.ContainerRestartPolicyAlways)), want: defaulted(memoryPressure)},
+		{name: "the pod's own", pod: podIn("plain", ofPod(corev1.ResourceMemory, "64Mi")), want: defaulted(memoryPressure)},
+		{
+			name: "a pod that tolerates it already", pod: podIn("plain", requesting(corev1.ResourceCPU, "1"), tolerating("node.kubernetes.io/memory-pressure op=Exists")),
+			want: defaulted("node.kubernetes.io/memory-pressure op=Exists"),
+		},
+		{
+			name: "a pod that tolerates all", pod: podIn("plain", requesting(corev1.ResourceCPU, "1"), tolerating("op=Exists")),
+			refused: "lets the pod run on dedicated nodes",
+		},
+		{
+			name: "one that tolerates another value of it", pod: podIn("plain", requesting(corev1.ResourceCPU, "1"), tolerating("node.kubernetes.io/memory-pressure=much:NoSchedule")),
+			want: defaulted("node.kubernetes.io/memory-pressure=much:NoSchedule", memoryPressure),
+		},
+	},
+	"daemonTolerations": {
+		{first: true, name: "a pod with the label", pod: podIn("plain", labelled(daemonLabel, "true")), want: daemon()},
+		{name: "with another value it is none", pod: podIn("plain", labelled(daemonLabel, "false")), want: defaulted()},
+		{
+			name: "on the host's network", pod: podIn("plain", labelled(daemonLabel, "true"), onHostNetwork),
+			want: daemon("node.kubernetes.io/network-unavailable:NoSchedule op=Exists"),
+		},
+		{name: "by the kind of its controller", pod: podIn("plain", ownedBy("apps.kruise.io/v1alpha1", "DaemonSet")), want: daemon()},
+		{name: "another kind of that name", pod: podIn("plain", ownedBy("apps/v1", "DaemonSet")), want: defaulted()},
+		{
+			name: "its own seconds go, as in a DaemonSet", pod: podIn("plain", labelled(daemonLabel, "true"), tolerating("node.kubernetes.io/not-ready:NoExecute op=Exists for 5s")),
+			want: daemon(),
+		},
+		{
+			name: "what it tolerates besides stays", pod: podIn("plain", labelled(daemonLabel, "true"), tolerating("spot op=Exists", ":NoExecute op=Exists")),
+			want: daemonBut([]string{"node.kubernetes.io/not-ready:NoExecute op=Exists", "node.kubernetes.io/unreachable:NoExecute op=Exists"}, "spot op=Exists", ":NoExecute op=Exists"),
+		},
+		{name: "in a namespace with other seconds", pod: podIn("impatient", labelled(daemonLabel, "true")), want: daemon()},
+	},
+	"extendedResources": {
+		{first: true, name: "a container's request", pod: podIn("plain", requesting(gpu, "1")), want: defaulted(gpuTaint)},
+		{name: "an init container's", pod: podIn("plain", withInit(gpu, "1")), want: defaulted(gpuTaint)},
+		{name: "a sidecar's", pod: podIn("plain", withInit(gpu, "1", corev1.ContainerRestartPolicyAlways)), want: defaulted(gpuTaint)},
+		{
+			name: "each once", pod: podIn("plain", requesting(gpu, "1"), requesting(fpga, "2"), withInit(gpu, "3"), withInit(fpga, "1"), withInit("a.example.com/b", "1")),
+			want: defaulted(gpuTaint, fpga+":NoSchedule op=Exists", "a.example.com/b:NoSchedule op=Exists"),
+		},
+		{name: "native resources are none", pod: podIn("plain", requesting("hugepages-2Mi", "2Mi"), limiting("hugepages-2Mi", "2Mi"), requesting(corev1.ResourceCPU, "1")), want: defaulted(memoryPressure)},
+		{name: "nor are those of kubernetes.io", pod: podIn("plain", requesting("attachable.kubernetes.io/volume", "1")), want: defaulted()},
+		{name: "a pod that tolerates it already", pod: podIn("plain", requesting(gpu, "1"), tolerating(gpu+" op=Exists")), want: defaulted(gpu + " op=Exists")},
+		{
+			name: "a pod that tolerates one value of it", pod: podIn("plain", requesting(gpu, "1"), tolerating(gpu+"=present:NoSchedule")),
+			want: defaulted(gpu+"=present:NoSchedule", gpuTaint),
+		},
+	},
+	"dedicatedNodes": {
+		{
+			first: true, name: "a pod of the group gets both", pod: podIn("gpu-team"),
+			want: defaulted("taintkeeper.dev/dedicated=gpu"), selects: map[string]string{dedicatedLabel: "gpu"},
+		},
+		{
+			name: "beside what it has", pod: podIn("gpu-team", selecting("disk", "ssd"), tolerating("spot op=Exists")),
+			want: defaulted("taintkeeper.dev/dedicated=gpu", "spot op=Exists"), selects: map[string]string{dedicatedLabel: "gpu", "disk": "ssd"},
+		},
+		{
+			name: "if it has the selector, the toleration", pod: podIn("gpu-team", selecting(dedicatedLabel, "gpu")),
+			want: defaulted("taintkeeper.dev/dedicated=gpu"), selects: map[string]string{dedicatedLabel: "gpu"},
+		},
+		{
+			name: "if it has the toleration, the selector", pod: podIn("gpu-team", tolerating("taintkeeper.dev/dedicated=gpu:NoSchedule")),
+			want: defaulted("taintkeeper.dev/dedicated=gpu:NoSchedule"), selects: map[string]string{dedicatedLabel: "gpu"},
+		},
+		{name: "nobody else gets anything", pod: podIn("plain"), want: defaulted(), selects: map[string]string{}},
+		{
+			first: true, name: "another namespace's pod that tolerates the group is refused", pod: podIn("plain", tolerating("taintkeeper.dev/dedicated=gpu:NoSchedule")),
+			refused: `toleration "taintkeeper.dev/dedicated=gpu:NoSchedule" lets the pod run on dedicated nodes (taint taintkeeper.dev/dedicated) of others, and namespace plain belongs to no group: remove it`,
+		},
+		{name: "so is one that tolerates every group", pod: podIn("plain", tolerating("taintkeeper.dev/dedicated op=Exists")), refused: `"taintkeeper.dev/dedicated op=Exists"`},
+		{name: "one that tolerates everything", pod: podIn("plain", tolerating("op=Exists")), refused: `toleration "op=Exists"`},
+		{name: "and one that tolerates every NoSchedule", pod: podIn("plain", tolerating(":NoSchedule op=Exists")), refused: `toleration ":NoSchedule op=Exists"`},
+		{name: "every NoExecute does no harm", pod: podIn("plain", tolerating(":NoExecute op=Exists")), want: []string{":NoExecute op=Exists"}},
+		{name: "a pod of the group stays away from the others", pod: podIn("gpu-team", tolerating("taintkeeper.dev/dedicated=fast:NoSchedule")), refused: "namespace gpu-team belongs to group gpu"},
+		{name: "it cannot select another group", pod: podIn("gpu-team", selecting(dedicatedLabel, "fast")), refused: "the node selector of the pod has taintkeeper.dev/dedicated=fast, and namespace gpu-team belongs to group gpu"},
+		{
+			name: "nor leave its toleration without an effect on scheduling", pod: podIn("gpu-team", tolerating("taintkeeper.dev/dedicated=gpu:NoExecute")),
+			refused: "does not tolerate taintkeeper.dev/dedicated=gpu:NoSchedule",
+		},
+		{name: "an empty group is none", pod: podIn("no-team"), want: defaulted(), selects: map[string]string{}},
+		{name: "where nobody is of that group", pod: podIn("no-team", tolerating("taintkeeper.dev/dedicated:NoSchedule")), refused: "belongs to no group"},
+		{name: "kube-system is left alone", pod: podIn(metav1.NamespaceSystem, tolerating("op=Exists")), want: []string{"op=Exists"}},
+	},
+	"namespaceTolerations": {
+		{
+			first: true, name: "a pod gets the defaults of its namespace", pod: podIn("defaults"),
+			want: []string{notReady300, "node.kubernetes.io/unreachable:NoExecute op=Exists for 600s", "spot:NoSchedule op=Exists", "pool=batch"},
+		},
+		{
+			name: "a default takes the place of what it covers", pod: podIn("defaults", tolerating("spot=cheap:NoSchedule", "pool=batch:NoExecute for 5s", "pool=web")),
+			want: []string{"pool=web", notReady300, "node.kubernetes.io/unreachable:NoExecute op=Exists for 600s", "spot:NoSchedule op=Exists", "pool=batch"},
+		},
+		{
+			name: "what covers a default stays in its place", pod: podIn("defaults", tolerating("spot op=Exists", "node.kubernetes.io/unreachable op=Exists")),
+			want: []string{"spot op=Exists", "node.kubernetes.io/unreachable op=Exists", notReady300, "pool=batch"},
+		},
+		{
+			name: "the API server's 300 s cover less, and give way to more", pod: podIn("forever"),
+			want: []string{"node.kubernetes.io/not-ready:NoExecute op=Exists", unreachable300},
+		},
+		{name: "a default that another covers is left out", pod: podIn("needless"), want: defaulted("a op=Exists")},
+		{name: "an allowed pod", pod: podIn("strict", tolerating("spot=cheap:NoSchedule", "pool=batch:NoExecute for 5s")), want: defaulted("spot=cheap:NoSchedule", "pool=batch:NoExecute for 5s")},
+		{
+			first: true, name: "one that tolerates something else is refused", pod: podIn("strict", tolerating("pool=web:NoSchedule")),
+			refused: `toleration "pool=web:NoSchedule" is not in the list of namespace strict, which allows "node.kubernetes.io/not-ready:NoExecute op=Exists", ` +
+				`"node.kubernetes.io/unreachable:NoExecute op=Exists for 600s", "spot op=Exists", "pool=batch": remove it from the pod, or let it be added to the annotation ` + allowedTolerations,
+		},
+		{name: "and one that does so for longer", pod: podIn("strict", tolerating("node.kubernetes.io/unreachable:NoExecute op=Exists for 601s")), refused: `"node.kubernetes.io/unreachable:NoExecute op=Exists for 601s" is not in the list`},
+		{name: "or without an end", pod: podIn("strict", tolerating("node.kubernetes.io/unreachable:NoExecute op=Exists")), refused: "is not in the list"},
+		{name: "what another policy adds is asked about, too", pod: podIn("strict", requesting(corev1.ResourceCPU, "1")), refused: `toleration "` + memoryPressure + `" is not in the list`},
+		{name: "an empty annotation allows all", pod: podIn("empty-list", tolerating("pool=web:NoSchedule")), want: defaulted("pool=web:NoSchedule")},
+		{name: "and so does an empty list", pod: podIn("empty-json", tolerating("pool=web:NoSchedule")), want: defaulted("pool=web:NoSchedule")},
+		{name: "defaults that are no tolerations", pod: podIn("bad-default"), refused: "annotation " + defaultTolerations + " of namespace bad-default is not a list of tolerations in JSON with up to 4000 characters: write it as"},
+		{name: "defaults and a list of 4,000 characters", pod: podIn("long", tolerating("pool=web:NoExecute")), want: []string{":NoExecute op=Exists"}},
+		{name: "a hundred tolerations and lists of 4,000 characters", pod: podIn("long", tolerating(numbered(100)...)), want: []string{":NoExecute op=Exists"}},
+		{name: "what is not in a list of 4,000 characters", pod: podIn("long", tolerating("pool=web:NoSchedule")), refused: `toleration "pool=web:NoSchedule" is not in the list of namespace long, which allows "0:NoExecute"`},
+		{name: "without the label a namespace is left alone", pod: podIn(unlabelled, tolerating("pool=web:NoSchedule")), want: defaulted("pool=web:NoSchedule")},
+		{name: "a list that is longer", pod: podIn("too-long"), refused: "annotation " + allowedTolerations + " of namespace too-long is not a list of tolerations in JSON with up to 4000 characters"},
+		{name: "a list that is none", pod: podIn("bad-list"), refused: "annotation " + allowedTolerations + " of namespace bad-list is not a list of tolerations in JSON"},
+	},
+}
+
+// daemon are the tolerations of a DaemonSet's pod, and others.
+func daemon(others ...string) []string { return daemonBut(nil, others...) }
+
+func daemonBut(without []string, others ...string) []string {
+	return slices.DeleteFunc(append(others,
+		"node.kubernetes.io/not-ready:NoExecute op=Exists", "node.kubernetes.io/unreachable:NoExecute op=Exists",
+		"node.kubernetes.io/disk-pressure:NoSchedule op=Exists", memoryPressure,
+		"node.kubernetes.io/pid-pressure:NoSchedule op=Exists", "node.kubernetes.io/unschedulable:NoSchedule op=Exists",
+	), func(text string) bool { return slices.Contains(without, text) })
+}
+
+// installPolicies installs a release in a namespace of its own.
+func (p *plane) installPolicies(t *testing.T, v values) {
+	t.Helper()
+	p.makePlaces(t, map[string]place{elsewhere: {}})
+	await.Must(t, p.release(t, elsewhere, true).install(t, v))
+}
+
+// withEveryPolicy makes the namespaces of the examples, and waits until every policy is in force.
+func (p *plane) withEveryPolicy(t *testing.T) {
+	t.Helper()
+	p.makePlaces(t, places)
+	p.installPolicies(t, everyPolicy)
+	p.awaitPolicies(t)
+}
+
+// awaitPolicies waits until every policy is in force.
+func (p *plane) awaitPolicies(t *testing.T) {
+	t.Helper()
+	for _, e := range firsts() {
+		await.Eventually(t, e.name, func(ctx context.Context) error { return e.play(ctx, p) })
+	}
+}
+
+// firsts are the examples by which the policies are seen to be in force.
+func firsts() []example {
+	var all []example
+	for _, of := range examples {
+		for _, e := range of {
+			if e.first {
+				all = append(all, e)
+			}
+		}
+	}
+	return all
+}
+
+// TestEveryPolicy looks at one API server with every policy. What comes last restarts it and breaks the policies. The flags are those
+// by which a kubelet has its rights and no more.
+func TestEveryPolicy(t *testing.T) {
+	p := newAPIServer(t, "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction")
+	p.withEveryPolicy(t)
+	t.Run("does what it says", p.doesWhatItSays)
+	t.Run("sees what others add, too", p.seesWhatOthersAdd)
+	t.Run("leaves malformed pods to the API server", p.leavesMalformedPods)
+	t.Run("has parameters that make no sense refused when they are written", p.refusesParameters)
+	t.Run("lets nothing pass when the API server restarts", p.letsNothingPass)
+	t.Run("never stops the cluster itself", p.neverStopsTheCluster)
+}
+
+func (p *plane) doesWhatItSays(t *testing.T) {
+	for policy, all := range examples {
+		for _, e := range all {
+			t.Run(policy+"/"+e.name, func(t *testing.T) {
+				if err := e.play(t.Context(), p); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// notServed begins what the chart says where no policy can be installed.
+const notServed = "the API server does not serve MutatingAdmissionPolicy. Kubernetes 1.36 does"
+
+func TestPoliciesNeedAnAPIServerThatServesThem(t *testing.T) {
+	for name, tt := range map[string]struct {
+		serves []string
+		want   string
+	}{
+		"1.36":           {[]string{render.MutatingPolicies}, "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingAdmissionPolicy\n"},
+		"1.34 by a gate": {[]string{"admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy"}, "apiVersion: admissionregistration.k8s.io/v1beta1\nkind: MutatingAdmissionPolicy\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			templates, err := render.For(load(t), elsewhere, everyPolicy.plain(), tt.serves...)
+			await.Must(t, err)
+			if !strings.Contains(templates.Manifest(), tt.want) {
+				t.Errorf("no %q in what is rendered", tt.want)
+			}
+		})
+	}
+	for name := range everyPolicy["policies"].(values) {
+		_, err := render.For(load(t), elsewhere, values{"policies": values{name: on}}.plain())
+		if err == nil || !strings.Contains(err.Error(), notServed) {
+			t.Errorf("%s: it says %v", name, err)
+		}
+	}
+	if _, err := render.For(load(t), elsewhere, enforce.plain()); err != nil {
+		t.Errorf("without policies: %v", err)
+	}
+}
+
+func TestEachPolicyIsSwitchedOnAlone(t *testing.T) {
+	for name := range everyPolicy["policies"].(values) {
+		templates := rendered(t, values{"policies": values{name: on}})
+		file := strings.ToLower(name) + ".yaml"
+		if templates[file] == "" {
+			t.Errorf("%s: nothing in %s", name, file)
+		}
+		for other := range everyPolicy["policies"].(values) {
+			if other != name && templates[strings.ToLower(other)+".yaml"] != "" {
+				t.Errorf("%s brings %s along", name, other)
+			}
+		}
+	}
+	if manifest := rendered(t, nil).Manifest(); strings.Contains(manifest, "AdmissionPolicy") {
+		t.Errorf("by default there are policies:\n%s", manifest)
+	}
+}
+
+func TestEachPolicyIsForTheNamespacesOfItsSelector(t *testing.T) {
+	selector := values{"matchLabels": values{"team": "web"}}
+	for name := range everyPolicy["policies"].(values) {
+		templates := rendered(t, values{"policies": values{name: on.with(values{"namespaceSelector": selector})}})
+		objects, err := config.Objects([]byte(templates[strings.ToLower(name)+".yaml"]))
+		await.Must(t, err)
+		bindings := 0
+		for _, object := range objects {
+			var selects *metav1.LabelSelector
+			switch object := object.(type) {
+			case *admissionregistrationv1.MutatingAdmissionPolicyBinding:
+				selects = object.Spec.MatchResources.NamespaceSelector
+			case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
+				selects = object.Spec.MatchResources.NamespaceSelector
+			default:
+				continue
+			}
+			bindings++
+			if selects == nil || selects.MatchLabels["team"] != "web" {
+				t.Errorf("%s: binding %s selects %v", name, object.GetName(), selects)
+			}
+		}
+		if bindings == 0 {
+			t.Errorf("%s has no binding", name)
+		}
+	}
+}
+
+// TestListsForAllNamespacesNeedNoLabel is about the lists in the values, which count where a namespace has none.
+func TestListsForAllNamespacesNeedNoLabel(t *testing.T) {
+	p := newAPIServer(t)
+	p.makePlaces(t, places)
+	p.installPolicies(t, values{"policies": values{"namespaceTolerations": on.with(values{
+		"namespaceSelector": values{"matchExpressions": list(
+			values{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list("impatient")}.plain(),
+		)},
+		"default": list(values{"key": "spot", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}.plain()),
+		"allowed": list(
+			values{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}.plain(), values{"key": "node.kubernetes.io/unreachable", "operator": "Exists"}.plain(),
+			values{"key": "spot", "operator": "Exists"}.plain(), values{"key": "pool", "value": "batch"}.plain(),
+		),
+	})}})
+	const spot = "spot:NoExecute op=Exists for 60s"
+	for _, e := range []example{
+		{name: "a default", pod: podIn("plain", tolerating("pool=batch")), want: defaulted("pool=batch", spot)},
+		{
+			name: "what is not allowed", pod: podIn("plain", tolerating("pool=web")),
+			refused: `toleration "pool=web" is not in the list of namespace plain, which allows "node.kubernetes.io/not-ready op=Exists", ` +
+				`"node.kubernetes.io/unreachable op=Exists", "spot op=Exists", "pool=batch": remove it from the pod, or let it be added to the chart value policies.namespaceTolerations.allowed`,
+		},
+		{name: "a namespace's own list of defaults", pod: podIn("defaults"), want: []string{
+			notReady300, "node.kubernetes.io/unreachable:NoExecute op=Exists for 600s", "spot:NoSchedule op=Exists", "pool=batch",
+		}},
+		{name: "a namespace's own list of allowed ones", pod: podIn("strict", tolerating("pool=web")), refused: "let it be added to the annotation"},
+		{name: "an empty list of its own", pod: podIn("empty-list", tolerating("pool=web")), want: defaulted("pool=web")},
+		{name: "a namespace that is not selected", pod: podIn("impatient", tolerating("pool=web")), want: defaulted("pool=web")},
+		{name: "a list without the label", pod: podIn(unlabelled, tolerating("pool=web")), refused: `which allows "a"`},
+	} {
+		await.Eventually(t, e.name, func(ctx context.Context) error { return e.play(ctx, p) })
+	}
+}
