@@ -26,11 +26,12 @@ const (
 	partSlow       = "slow"
 	partLateness   = "lateness"
 	partHeartbeats = "heartbeats"
+	partPolicies   = "policies"
 	partScale      = "scale"
 )
 
 // allParts are in the order in which they run: the one with many pods last, so that they burden no other.
-var allParts = []string{partStorm, partSlow, partLateness, partHeartbeats, partScale}
+var allParts = []string{partStorm, partSlow, partLateness, partHeartbeats, partPolicies, partScale}
 
 // adminUser is how the API server calls this program.
 const adminUser = "admin"
@@ -81,6 +82,7 @@ func (b *bench) runParts(ctx context.Context) error {
 		{partSlow, b.slow},
 		{partLateness, b.lateness},
 		{partHeartbeats, b.heartbeats},
+		{partPolicies, b.policies},
 		{partScale, b.scale},
 	} {
 		if len(b.only) > 0 && !slices.Contains(b.only, part.name) {

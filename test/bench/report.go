@@ -26,13 +26,14 @@ type report struct {
 	Load     map[string]string `json:"load"`     // the machine's when a part began
 	PodBytes int               `json:"podBytes"` // as protobuf
 	// Sizes in the scale part.
-	ScalePodBytes  int                        `json:"scalePodBytes,omitempty"`
-	ScaleNodeBytes int                        `json:"scaleNodeBytes,omitempty"`
-	Storms         storms                     `json:"storms,omitempty"`
-	Lateness       map[string]latenessResult  `json:"lateness,omitempty"`
-	Heartbeats     map[string]heartbeatResult `json:"heartbeats,omitempty"`
-	Scale          map[string][]scaleResult   `json:"scale,omitempty"`
-	Goals          []goal                     `json:"targets"`
+	ScalePodBytes  int                         `json:"scalePodBytes,omitempty"`
+	ScaleNodeBytes int                         `json:"scaleNodeBytes,omitempty"`
+	Storms         storms                      `json:"storms,omitempty"`
+	Lateness       map[string]latenessResult   `json:"lateness,omitempty"`
+	Heartbeats     map[string]heartbeatResult  `json:"heartbeats,omitempty"`
+	Scale          map[string][]scaleResult    `json:"scale,omitempty"`
+	Policies       map[string][]policiesResult `json:"policies,omitempty"`
+	Goals          []goal                      `json:"targets"`
 }
 
 // storms has the rounds by storm and contestant. The n-th rounds of all contestants follow each other.
@@ -71,7 +72,7 @@ func newReport() report {
 	return report{
 		Time: time.Now().UTC().Truncate(time.Second), Machine: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
 		Load: map[string]string{}, Storms: storms{}, Lateness: map[string]latenessResult{}, Scale: map[string][]scaleResult{},
-		Heartbeats: map[string]heartbeatResult{},
+		Heartbeats: map[string]heartbeatResult{}, Policies: map[string][]policiesResult{},
 	}
 }
 
