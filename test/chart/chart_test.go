@@ -88,7 +88,7 @@ func TestValuesThatMakeNoSenseAreRefusedWithASentence(t *testing.T) {
 		{"a log level beyond the last", values{"log": values{"level": 8}}, "at '/log/level': maximum: got 8, want 7"},
 		{"a digest that is none", values{"image": values{"digest": "latest"}}, "at '/image/digest'"},
 		{"a certificate for a port that is closed", values{"metrics": values{"expose": false, "certSecret": "tls"}}, "leave it empty, or set metrics.expose to true"},
-		{"a monitor of a port that is closed", values{"metrics": values{"expose": false}, "monitoring": values{"serviceMonitor": labelled}}, "set metrics.expose to true"},
+		{"a monitor of a port that is closed", values{"metrics": values{"expose": false}, "monitoring": values{"serviceMonitor": forPrometheus}}, "set metrics.expose to true"},
 		{"readers of a port that is closed", values{"metrics": values{"expose": false, "readers": readers}}, "metrics.readers is for port 8443"},
 		{"a flag with dashes", values{"extraFlags": values{"--v": 1}}, "extraFlags.--v: write the flag without dashes, v"},
 		{"a flag that is a list", values{"extraFlags": values{"feature-gates": list("a")}}, "at '/extraFlags/feature-gates'"},

@@ -43,11 +43,11 @@ var (
 	both       = values{"controllers": list("eviction", "node-health")}
 	alone      = values{"coexist": values{"enabled": false}}
 
-	labelled  = values{"enabled": true, "labels": values{"release": "prometheus"}}
-	readers   = list(values{"name": "prometheus-k8s", "namespace": "monitoring"}.plain())
-	monitored = values{
+	forPrometheus = values{"enabled": true, "labels": values{"release": "prometheus"}}
+	readers       = list(values{"name": "prometheus-k8s", "namespace": "monitoring"}.plain())
+	monitored     = values{
 		"metrics":    values{"certSecret": "metrics-tls", "readers": readers},
-		"monitoring": values{"serviceMonitor": labelled, "prometheusRule": labelled, "dashboard": labelled},
+		"monitoring": values{"serviceMonitor": forPrometheus, "prometheusRule": forPrometheus, "dashboard": forPrometheus},
 	}
 
 	// everyPolicy switches all admission policies on.
