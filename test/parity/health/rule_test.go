@@ -47,6 +47,7 @@ type lane struct {
 	line  []waiter
 	asked string        // who is first of the line and has asked for the turn
 	due   time.Duration // when it asks again
+	paced time.Duration // when the rate changed last
 }
 
 type waiter struct {
@@ -178,6 +179,9 @@ func (r *rule) next() time.Duration {
 	for _, lane := range r.lanes {
 		if len(lane.line) > 0 && lane.rate > 0 {
 			next = min(next, lane.due)
+			if at := lane.tells(); at > r.now {
+				next = min(next, at)
+			}
 		}
 	}
 	return next
@@ -218,7 +222,7 @@ func (r *rule) evaluate() {
 		}
 		if rate != lane.rate {
 			lane.setRate(rate, r.now)
-			lane.asked = ""
+			lane.asked, lane.paced = "", r.now
 		}
 		lane.line = slices.DeleteFunc(lane.line, func(w waiter) bool { return r.cluster.nodes[w.name] == nil })
 	}
@@ -283,11 +287,14 @@ func (l *lane) leave(name string) {
 	l.line = slices.DeleteFunc(l.line, func(w waiter) bool { return w.name == name })
 }
 
+// tells is when the first of the line says why it waits, if it still does.
+func (l *lane) tells() time.Duration { return max(l.line[0].since, l.paced) + sec }
+
 // asks reports whether the first of the line asks for its turn now and gets it: it asks when it becomes
-// the first, when the rate changes, and then, a millisecond late, when there is a turn to give.
+// the first, when the rate changes, when it says why it waits, and then, a millisecond late, when there is a turn to give.
 func (l *lane) asks(now time.Duration) bool {
 	first := l.line[0].name
-	if l.asked == first && now < l.due {
+	if l.asked == first && now < l.due && now != l.tells() {
 		return false
 	}
 	missing := 1 - l.limiter.TokensAt(arena.Epoch.Add(now))
