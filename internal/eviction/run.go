@@ -67,13 +67,28 @@ func (r run) after(known run) run {
 		from:     known.from,
 		add:      r.add,
 	}
-	if r.TimeAdded.Equal(known.TimeAdded) {
+	same := r.TimeAdded.Equal(known.TimeAdded)
+	if same {
 		next.shown = known.shown
 	}
-	if !verdict.HasOtherValue(known.Taint, r.Taint) && known.add.Before(next.add) {
+	if verdict.HasOtherValue(known.Taint, r.Taint) {
+		return next
+	}
+	if begun := known.begun(); same {
 		next.add = known.add
+	} else if begun.Before(next.add) {
+		next.add = begun
 	}
 	return next
+}
+
+// begun is what a timeAdded that somebody writes over the run's has to be: what that said, unless it was in the future
+// when it was seen. From then on the run counts.
+func (r run) begun() *metav1.Time {
+	if r.add.After(r.shown) {
+		return &metav1.Time{Time: r.shown.Truncate(time.Second)}
+	}
+	return r.add
 }
 
 // joinCauses makes not-ready and unreachable, when a node has both, count from the earlier of the two.

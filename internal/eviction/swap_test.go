@@ -101,6 +101,33 @@ func TestASwapOutlastsARestart(t *testing.T) {
 	})
 }
 
+// The clock of whoever set the taints is ahead: the first sight of the first is from when they count, and what is written.
+func TestATimeAddedInTheFutureIsNotWrittenBack(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addNode("n")
+		w.addPod("p", tolerating("k", 60))
+		w.run()
+		ahead := func(by time.Duration) corev1.Taint {
+			return corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: w.start.Add(by)}}
+		}
+		w.until(10 * sec)
+		w.setTaints("n", ahead(20*sec))
+		w.pass(sec)
+		if taint := w.node("n").Spec.Taints[0]; !taint.TimeAdded.Equal(ahead(20 * sec).TimeAdded) {
+			t.Errorf("timeAdded is %v: nobody has written over it, and it was changed", taint.TimeAdded)
+		}
+		w.setTaints("n", ahead(30*sec))
+		w.pass(sec)
+		if taint := w.node("n").Spec.Taints[0]; !taint.TimeAdded.Equal(ahead(10 * sec).TimeAdded) {
+			t.Errorf("timeAdded is %v, want the first sight, %v", taint.TimeAdded, ahead(10*sec).TimeAdded)
+		}
+		w.stop()
+		w.run()
+		w.pass(hour)
+		w.wantDeletes(map[string]time.Duration{"p": 71 * sec}) // after a restart second 10 counts from its end
+	})
+}
+
 func TestARestartInTheMiddleOfASwapCountsFromTheEarlierTaint(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addNode("n")
