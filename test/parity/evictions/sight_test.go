@@ -26,6 +26,7 @@ type knownTaint struct {
 	since  time.Duration // from when it counts with the value that it has
 	past   []spell       // the values that it had before, the latest first
 	record *metav1.Time  // what its timeAdded should be
+	shown  time.Duration // when the timeAdded that it has was first seen
 }
 
 // spell is the time in which a taint has one value.
@@ -136,6 +137,9 @@ func (m *model) know(before *knownNode, object *corev1.Node) *knownNode {
 				known.countFrom(earlier)
 			case earlier.Key == taint.Key && earlier.Value != taint.Value:
 				known.past = earlier.spells()
+				if taint.TimeAdded.Equal(earlier.TimeAdded) {
+					known.shown = earlier.shown
+				}
 				if taint.TimeAdded != nil && taint.TimeAdded.Equal(earlier.record) { // it tells nothing that is not known
 					known.since = earlier.since
 				}
@@ -153,9 +157,11 @@ func (m *model) know(before *knownNode, object *corev1.Node) *knownNode {
 // comes returns what is known of a taint that the process sees for the first time.
 func (m *model) comes(taint corev1.Taint) knownTaint {
 	if taint.TimeAdded == nil {
-		return knownTaint{Taint: taint, since: m.at, record: instant(m.at)}
+		return knownTaint{Taint: taint, since: m.at, record: instant(m.at), shown: m.at}
 	}
-	return knownTaint{Taint: taint, since: toTheSecond(taint.TimeAdded.Sub(arena.Epoch), m.at), record: taint.TimeAdded}
+	return knownTaint{
+		Taint: taint, since: toTheSecond(taint.TimeAdded.Sub(arena.Epoch), m.at), record: taint.TimeAdded, shown: m.at,
+	}
 }
 
 // of returns the known taints of a node that is the same as the given one; none of a nil node.
@@ -169,9 +175,19 @@ func (n *knownNode) of(object *corev1.Node) []knownTaint {
 // countFrom makes a taint count from the start of another, if that is earlier.
 func (t *knownTaint) countFrom(other knownTaint) {
 	t.since = min(t.since, other.since)
-	if other.record.Before(t.record) {
-		t.record = other.record
+	if t.TimeAdded.Equal(other.TimeAdded) {
+		t.record, t.shown = other.record, other.shown
+	} else if told := other.told(); told.Before(t.record) {
+		t.record = told
 	}
+}
+
+// told is what the timeAdded of a taint told when it was first seen: nothing, if it was in the future then.
+func (t *knownTaint) told() *metav1.Time {
+	if t.record.After(arena.Epoch.Add(t.shown)) {
+		return instant(t.shown)
+	}
+	return t.record
 }
 
 // oneCause reports whether two keys are two names of one cause: that the node is not ready.
