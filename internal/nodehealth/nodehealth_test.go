@@ -277,7 +277,9 @@ func TestAZoneInFullDisruptionIsTaintedAtItsRateWhileAnotherIsNot(t *testing.T) 
 		nodes := w.addZone("a", 4)
 		w.run()
 		w.falls(nodes...)
-		w.until(82 * time.Second)
+		w.until(80 * time.Second) // the first after 51 or 52 s: an echo is 1 s old
+		w.wantTainted(3, nodes...)
+		w.until(85 * time.Second)
 		w.wantTainted(4, nodes...)
 	})
 }
