@@ -24,8 +24,8 @@ var CRD []byte
 //go:embed deployment.yaml
 var Deployment []byte
 
-// Coexistence is coexistence.yaml: the admission policy that keeps the built-in taint-eviction-controller from evicting,
-// and the eviction clock by which it goes.
+// Coexistence is coexistence.yaml: the admission policy that keeps the built-in taint-eviction-controller from
+// evicting, and the eviction clock by which it goes.
 //
 //go:embed coexistence.yaml
 var Coexistence []byte

@@ -63,8 +63,8 @@ func TestEachPolicyIsBoundAndSaysWhatAnErrorMeans(t *testing.T) {
 	}
 }
 
-// policiesAndBindings returns the policies, each with whether it sets failurePolicy and has no parameter object, and those that are
-// bound.
+// policiesAndBindings returns the policies, each with whether it sets failurePolicy and has no parameter object, and
+// those that are bound.
 func policiesAndBindings(t *testing.T) (policies, bound map[string]bool) {
 	t.Helper()
 	objects, err := Objects(Policies)

@@ -11,9 +11,10 @@ import (
 // Matcher decides which tolerations match a taint. The zero value decides as Kubernetes 1.36 does by default.
 // It is a value without state: copy it freely and use it from any number of goroutines.
 type Matcher struct {
-	// ComparisonOperators mirrors the feature gate TaintTolerationComparisonOperators (KEP-5471, alpha since 1.35, off
-	// by default). With it, the operators Gt and Lt match when both values are decimal integers that fit an int64,
-	// written as the API writes them (no plus sign, no leading zero), and the taint's value is the greater or the lesser one. Without it, a toleration with Gt or Lt matches nothing.
+	// ComparisonOperators mirrors the feature gate TaintTolerationComparisonOperators (KEP-5471, alpha since 1.35, off by
+	// default). With it, the operators Gt and Lt match when both values are decimal integers that fit an int64, written as
+	// the API writes them (no plus sign, no leading zero), and the taint's value is the greater or the lesser one. Without
+	// it, a toleration with Gt or Lt matches nothing.
 	ComparisonOperators bool
 }
 

@@ -21,8 +21,8 @@ func isNotReady(key string) bool {
 	return key == corev1.TaintNodeNotReady || key == corev1.TaintNodeUnreachable
 }
 
-// Continue returns a taint as the continuation of one that was known before. With the same value it counts from the earlier
-// of the two; with another it remembers the value before, whose deadlines stay.
+// Continue returns a taint as the continuation of one that was known before. With the same value it counts from the
+// earlier of the two; with another it remembers the value before, whose deadlines stay.
 func Continue(known, next Taint) Taint {
 	if HasOtherValue(known, next) {
 		next.Before = withBefore(known)

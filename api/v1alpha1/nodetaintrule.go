@@ -229,7 +229,8 @@ const (
 const Finalizer = "taintkeeper.dev/taints"
 
 // TaintedLabelPrefix begins the key of a label of the nodes that have a taint from a rule; the rule's name ends it. The
-// admission plugin NodeRestriction keeps kubelets from labels of node-restriction.kubernetes.io, as from their nodes' taints.
+// admission plugin NodeRestriction keeps kubelets from labels of node-restriction.kubernetes.io, as from their nodes'
+// taints.
 const TaintedLabelPrefix = "taintkeeper.dev.node-restriction.kubernetes.io/"
 
 // LongestName is how long the name of a rule may be: as the name of a label.

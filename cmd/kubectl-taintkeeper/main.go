@@ -1,7 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kubectl-taintkeeper is a kubectl plugin that says what a taint would do before it is set. See docs/commands.md.
+// Command kubectl-taintkeeper is a kubectl plugin that says what a taint would do before it is set. See
+// docs/commands.md.
 package main
 
 import (

@@ -78,7 +78,8 @@ func preflight(ctx context.Context, config *rest.Config, log logr.Logger, o *opt
 	return o.avoidRival(ctx, all, log)
 }
 
-// avoidRival gives node-health up where the built-in node-lifecycle-controller runs: there the evictions go by its taints.
+// avoidRival gives node-health up where the built-in node-lifecycle-controller runs: there the evictions go by its
+// taints.
 func (o *options) avoidRival(ctx context.Context, all rivals, log logr.Logger) error {
 	if !o.enabled(controllerNodeHealth) || o.dryRun {
 		return nil
@@ -95,8 +96,8 @@ func (o *options) avoidRival(ctx context.Context, all rivals, log logr.Logger) e
 	return nil
 }
 
-// checkCoexistence refuses a server whose built-in may evict without the condition that the admission policy refuses: before
-// 1.31 the feature gate PodDisruptionConditions could be off.
+// checkCoexistence refuses a server whose built-in may evict without the condition that the admission policy refuses:
+// before 1.31 the feature gate PodDisruptionConditions could be off.
 func checkCoexistence(server *apiversion.Info) error {
 	const firstMinor = 31
 	if minor, err := strconv.Atoi(strings.TrimRight(server.Minor, "+")); err == nil && server.Major == "1" && minor < firstMinor {

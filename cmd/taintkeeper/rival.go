@@ -41,8 +41,8 @@ func newRivals(client kubernetes.Interface, config *rest.Config) (rivals, error)
 	return rivals{client, nodes}, err
 }
 
-// find looks for signs that the built-in node-lifecycle-controller runs, and returns the one that it found, in words; ""
-// if there is none. Two controllers would taint nodes at twice the rate and take each other's taints off; unlike an
+// find looks for signs that the built-in node-lifecycle-controller runs, and returns the one that it found, in words;
+// "" if there is none. Two controllers would taint nodes at twice the rate and take each other's taints off; unlike an
 // eviction, a taint that is taken off leaves no time by which an admission policy could go.
 func (r rivals) find(ctx context.Context, now time.Time) (string, error) {
 	pods, err := r.client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "component=" + controllerManager})
@@ -139,8 +139,8 @@ type rivalWatch struct {
 	log logr.Logger
 }
 
-// Run ends with an error when the built-in is seen, and so ends the process: the one that starts in its place sees the same,
-// and leaves node-health out.
+// Run ends with an error when the built-in is seen, and so ends the process: the one that starts in its place sees the
+// same, and leaves node-health out.
 func (w rivalWatch) Run(ctx context.Context) error {
 	turns := time.NewTicker(rivalLookEvery)
 	defer turns.Stop()

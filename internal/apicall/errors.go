@@ -53,8 +53,9 @@ func IsAnotherUID(err error) bool {
 	})
 }
 
-// Refused reports whether the API server, or a webhook, does not take a change and would not take it again: by a policy,
-// or for want of a right. Answers that ask for another try soon are no refusal, nor are a 404 and the lack of an answer.
+// Refused reports whether the API server, or a webhook, does not take a change and would not take it again: by a
+// policy, or for want of a right. Answers that ask for another try soon are no refusal, nor are a 404 and the lack of
+// an answer.
 func Refused(err error) bool {
 	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
 		return true // with whatever code a webhook gives it

@@ -29,8 +29,8 @@ const (
 	summarizeEvery = 10 * time.Second
 )
 
-// podEvents records events of pods. In a storm it counts them by node, and one event of the node says how many there were,
-// so that none is lost without a trace. It is safe for concurrent use.
+// podEvents records events of pods. In a storm it counts them by node, and one event of the node says how many there
+// were, so that none is lost without a trace. It is safe for concurrent use.
 type podEvents struct {
 	recorder record.EventRecorder
 	limiter  *rate.Limiter

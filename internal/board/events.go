@@ -25,8 +25,8 @@ type nodeEvent struct {
 	at                    time.Time
 }
 
-// differences are the reasons of shadow mode's events, and what each tells. They are written again here, and held to those of
-// internal/shadow by a test: that brings the controller's framework, which the plugin does without.
+// differences are the reasons of shadow mode's events, and what each tells. They are written again here, and held to
+// those of internal/shadow by a test: that brings the controller's framework, which the plugin does without.
 var differences = map[string]string{
 	"BuiltInEvictedEarly":        "early",
 	"BuiltInEvictedLate":         "late",

@@ -64,8 +64,8 @@ func (c *cluster) evict(pod *corev1.Pod, by string, seen time.Time) {
 	}
 }
 
-// deletedAt returns when the API server accepted the delete of a pod, which it records to the second; when the pod was seen
-// to go, if it went without a grace period.
+// deletedAt returns when the API server accepted the delete of a pod, which it records to the second; when the pod was
+// seen to go, if it went without a grace period.
 func deletedAt(pod *corev1.Pod, seen time.Time) time.Time {
 	if pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil {
 		return seen

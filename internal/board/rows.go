@@ -5,8 +5,8 @@ package board
 
 import "github.com/taintkeeper/taintkeeper/internal/readiness"
 
-// Rows are what a page shows, one for each thing, told apart by their ids. Instants are milliseconds since 1970 by the API
-// server's clock; zero is none.
+// Rows are what a page shows, one for each thing, told apart by their ids. Instants are milliseconds since 1970 by the
+// API server's clock; zero is none.
 
 // headRow is what there is one of.
 type headRow struct {

@@ -39,8 +39,8 @@ const (
 	sendTime = 10 * time.Second
 )
 
-// NewToken returns what makes the address of a board one that nobody can guess: neither another user of this machine nor a
-// page of another site.
+// NewToken returns what makes the address of a board one that nobody can guess: neither another user of this machine
+// nor a page of another site.
 func NewToken() string { return rand.Text() }
 
 // Handler serves the board to this machine below a token: /TOKEN/ is the page, and /TOKEN/events what happens.
@@ -68,8 +68,8 @@ func (b *Board) Handler(token string) http.Handler {
 	})
 }
 
-// isLoopback reports whether a Host header names this machine. A page of another site gets here by a name that its owner
-// makes point to 127.0.0.1 (DNS rebinding), and that is the name in the header then.
+// isLoopback reports whether a Host header names this machine. A page of another site gets here by a name that its
+// owner makes point to 127.0.0.1 (DNS rebinding), and that is the name in the header then.
 func isLoopback(host string) bool {
 	name := (&url.URL{Host: host}).Hostname()
 	ip := net.ParseIP(name)

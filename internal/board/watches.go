@@ -29,7 +29,8 @@ type feed struct {
 	client any // says whether lists can be streamed
 	object runtime.Object
 	calls  *cache.ListWatch
-	// set is called for an object that is there, and gone for one that is not: with its last state, nil if that was not seen.
+	// set is called for an object that is there, and gone for one that is not: with its last state, nil if that was not
+	// seen.
 	set  func(metav1.Object)
 	gone func(uid types.UID, name string, last metav1.Object)
 }
@@ -98,8 +99,8 @@ func calls[L runtime.Object](
 	}
 }
 
-// run watches a kind until the context ends. A watch that breaks is begun again, for ever: rights can be granted, and kinds
-// installed, while a page is open.
+// run watches a kind until the context ends. A watch that breaks is begun again, for ever: rights can be granted, and
+// kinds installed, while a page is open.
 func (c *cluster) run(ctx context.Context, f feed) {
 	told := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -118,7 +119,8 @@ func (c *cluster) run(ctx context.Context, f feed) {
 	reflector.RunWithContext(ctx)
 }
 
-// store is where client-go's reflector puts objects. It keeps no more than which there are, to tell after a gap which are gone.
+// store is where client-go's reflector puts objects. It keeps no more than which there are, to tell after a gap which
+// are gone.
 type store struct {
 	feed
 	*cluster

@@ -12,14 +12,15 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
-// defaultPolicy is that of the default flags, in kube-controller-manager and in Taintkeeper. What the controllers of a cluster were
-// told otherwise nobody can see from outside.
+// defaultPolicy is that of the default flags, in kube-controller-manager and in Taintkeeper. What the controllers of a
+// cluster were told otherwise nobody can see from outside.
 var defaultPolicy = readiness.Policy{
 	Rate: readiness.DefaultRate, SecondaryRate: readiness.DefaultSecondaryRate, FullDisruptionRate: readiness.DefaultRate,
 	LargeZone: readiness.DefaultLargeZone, UnhealthyShare: readiness.DefaultUnhealthyShare,
 }
 
-// whyHeld says what the state of a zone means for its nodes that are not ready; everyZone: all zones are in FullDisruption.
+// whyHeld says what the state of a zone means for its nodes that are not ready; everyZone: all zones are in
+// FullDisruption.
 func whyHeld(zone *zoneRow, everyZone bool) string {
 	counts := fmt.Sprintf("%d of %d nodes are not ready", zone.NotReady, zone.Nodes)
 	rate := defaultPolicy.RateOf(zone.State, zone.Nodes)

@@ -89,8 +89,8 @@ func (w *Workload) add(pod *corev1.Pod) {
 	w.Lists[i].Pods = append(w.Lists[i].Pods, pod)
 }
 
-// fromTemplate makes a workload of a template. The pods that it makes get more tolerations: from the DaemonSet controller,
-// or else from the admission plugin DefaultTolerationSeconds.
+// fromTemplate makes a workload of a template. The pods that it makes get more tolerations: from the DaemonSet
+// controller, or else from the admission plugin DefaultTolerationSeconds.
 func fromTemplate(object cliv1alpha1.CheckedObject, template plan.WorkloadTemplate) *Workload {
 	written := template.Pod.Spec.Tolerations
 	effective := slices.Clone(written)

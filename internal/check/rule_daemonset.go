@@ -14,7 +14,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// daemonSetLeaves: the DaemonSet controller adds tolerations of not-ready and unreachable, and no others with NoExecute.
+// daemonSetLeaves: the DaemonSet controller adds tolerations of not-ready and unreachable, and no others with
+// NoExecute.
 var daemonSetLeaves = Rule{
 	ID:       "daemonset-leaves",
 	Severity: cliv1alpha1.SeverityWarning,

@@ -11,7 +11,8 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 )
 
-// noSeconds: the scheduler looks at no tolerationSeconds, so it brings such a pod to the node that it has to leave at once.
+// noSeconds: the scheduler looks at no tolerationSeconds, so it brings such a pod to the node that it has to leave at
+// once.
 var noSeconds = Rule{
 	ID:       "no-seconds",
 	Severity: cliv1alpha1.SeverityWarning,

@@ -29,7 +29,8 @@ var shadowedToleration = Rule{
 	},
 }
 
-// shadowOf returns the first toleration before the one at i that matches all that this one matches, -1 if there is none.
+// shadowOf returns the first toleration before the one at i that matches all that this one matches, -1 if there is
+// none.
 func shadowOf(list []corev1.Toleration, i int) int {
 	if len(faultsOf(list[i])) > 0 {
 		return -1

@@ -28,8 +28,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plan"
 )
 
-// patience is how long one call may take if --request-timeout says nothing else: a context that does not answer must not
-// keep anybody waiting for ever.
+// patience is how long one call may take if --request-timeout says nothing else: a context that does not answer must
+// not keep anybody waiting for ever.
 const patience = 30 * time.Second
 
 // apiReader reads the objects of a cluster from its API server, in pages.
@@ -41,7 +41,8 @@ type apiReader struct {
 	cluster  *plan.Cluster
 }
 
-// readAPI returns what a command wants of a cluster. Nodes and pods have to be there; of the rest the cluster says what is missing.
+// readAPI returns what a command wants of a cluster. Nodes and pods have to be there; of the rest the cluster says what
+// is missing.
 func readAPI(ctx context.Context, config *rest.Config, wanted wants, progress *progress) (*plan.Cluster, error) {
 	clock := &apicall.Clock{}
 	r, err := connectAPI(clock.Listen(config), progress)

@@ -79,8 +79,8 @@ func fingerprint(finding *cliv1alpha1.CheckFinding) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// printJUnit prints a report as JUnit XML: a suite for each rule, and in it a test that fails for each finding that fails.
-// Other findings are what tests print.
+// printJUnit prints a report as JUnit XML: a suite for each rule, and in it a test that fails for each finding that
+// fails. Other findings are what tests print.
 func printJUnit(o *output, report *cliv1alpha1.CheckReport, fails func(*cliv1alpha1.CheckFinding) bool) error {
 	suites := junit.Testsuites{Name: "kubectl taintkeeper check"}
 	for i, rule := range report.Rules {

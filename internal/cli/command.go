@@ -114,7 +114,8 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return usageError{fmt.Errorf("%q: %s takes no arguments: name files with -f, or see %s --help", args[0], cmd.Name(), cmd.CommandPath())}
 }
 
-// aboutAll refuses a namespace for a command that is about nodes and all pods on them, whose output would have pods of others.
+// aboutAll refuses a namespace for a command that is about nodes and all pods on them, whose output would have pods of
+// others.
 func aboutAll(config *genericclioptions.ConfigFlags) error {
 	if *config.Namespace == "" {
 		return nil

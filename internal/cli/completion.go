@@ -55,8 +55,8 @@ func completeNodes(s *source) completeFunc {
 	}
 }
 
-// completePods completes the name of one pod, in the namespace of -n or of the context; with -f it is that of any pod unless
-// there is a -n.
+// completePods completes the name of one pod, in the namespace of -n or of the context; with -f it is that of any pod
+// unless there is a -n.
 func completePods(s *source) completeFunc {
 	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -77,8 +77,8 @@ func completeKeys(s *source) completeFunc {
 	}
 }
 
-// completeTaints completes the arguments of a command with kubectl taint's grammar: nodes first, then taints. Removals are
-// those that the nodes have; additions are made of what there is in the cluster.
+// completeTaints completes the arguments of a command with kubectl taint's grammar: nodes first, then taints. Removals
+// are those that the nodes have; additions are made of what there is in the cluster.
 func completeTaints(s *source) completeFunc {
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		nodes := s.listNodes()
@@ -154,7 +154,8 @@ func nodeNames(nodes []*corev1.Node, args []string, word string) []string {
 	return names
 }
 
-// additions returns how a taint can go on that is being typed: with an effect, or as one that the cluster has on some node.
+// additions returns how a taint can go on that is being typed: with an effect, or as one that the cluster has on some
+// node.
 func additions(nodes []*corev1.Node, word string) []string {
 	var words []string
 	if spec, _, ok := strings.Cut(word, ":"); ok {
@@ -210,11 +211,13 @@ func matching(typed string, words []string) []string {
 	return slices.Compact(found)
 }
 
-// nodesTemplate writes, for kubectl's helper, each node and its taints as words that it takes apart: NAME, NAME|key=value:Effect.
+// nodesTemplate writes, for kubectl's helper, each node and its taints as words that it takes apart: NAME,
+// NAME|key=value:Effect.
 const nodesTemplate = `{{ range .items }}{{ $node := .metadata.name }}{{ $node }} {{ range .spec.taints }}` +
 	`{{ $node }}|{{ .key }}{{ if .value }}={{ .value }}{{ end }}:{{ .effect }} {{ end }}{{ end }}`
 
-// listNodes returns the nodes of the cluster or of the files, with their names and taints alone; none if they cannot be read.
+// listNodes returns the nodes of the cluster or of the files, with their names and taints alone; none if they cannot be
+// read.
 func (s *source) listNodes() []*corev1.Node {
 	if s.offline() {
 		return s.readQuietly().Nodes

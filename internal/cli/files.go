@@ -63,7 +63,8 @@ type decoded struct {
 	object runtime.Object
 }
 
-// takeAll takes all objects. Reading them and sorting them take about as long, so that is done side by side, in the order of the files.
+// takeAll takes all objects. Reading them and sorting them take about as long, so that is done side by side, in the
+// order of the files.
 func (c *collector) takeAll(files *resource.Result) error {
 	objects := make(chan decoded, 64)
 	var group errgroup.Group

@@ -40,7 +40,8 @@ func run(t *testing.T, args ...string) printed {
 // tables are the formats that have headers.
 var tables = []string{"", "wide"}
 
-// flagsWithOutputs are flags that go with -o, and where they may change nothing: there, what they ask for is the case anyway.
+// flagsWithOutputs are flags that go with -o, and where they may change nothing: there, what they ask for is the case
+// anyway.
 var flagsWithOutputs = map[string]struct {
 	args    []string
 	nothing func(command, format string) bool
@@ -137,7 +138,8 @@ func snapshotOf(t *testing.T, file string) string {
 	return path
 }
 
-// wantRefusal wants a usage error of one sentence that names what is refused in one of some ways, and nothing on stdout.
+// wantRefusal wants a usage error of one sentence that names what is refused in one of some ways, and nothing on
+// stdout.
 func wantRefusal(t *testing.T, args []string, got printed, names ...string) {
 	t.Helper()
 	named := slices.ContainsFunc(names, func(name string) bool { return strings.Contains(got.err, name) })

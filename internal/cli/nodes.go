@@ -129,7 +129,8 @@ func suggest(name string, names []string) string {
 	return ": did you mean " + strings.Join(near[:min(most, len(near))], ", ") + "?"
 }
 
-// splitTaints parts the arguments as kubectl taint does: nodes first, then taints, which have a "=", a ":" or a "-" at their end.
+// splitTaints parts the arguments as kubectl taint does: nodes first, then taints, which have a "=", a ":" or a "-" at
+// their end.
 func splitTaints(args []string) (nodes, taints []string, err error) {
 	for _, arg := range args {
 		switch {

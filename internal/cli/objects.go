@@ -31,8 +31,9 @@ var (
 // objectName tells the nodes and pods of a cluster apart.
 type objectName struct{ kind, namespace, name string }
 
-// knows reports whether an object was taken already: it has the same UID or, if files leave that out, the same name. A node or
-// pod that has another UID makes no cluster with the first. Manifests are not a cluster yet, and all of them count.
+// knows reports whether an object was taken already: it has the same UID or, if files leave that out, the same name. A
+// node or pod that has another UID makes no cluster with the first. Manifests are not a cluster yet, and all of them
+// count.
 func (c *collector) knows(object *unstructured.Unstructured) (bool, error) {
 	uid := object.GetUID()
 	if uid != "" {
@@ -82,7 +83,8 @@ func checkTaints(all []corev1.Taint) error {
 	return nil
 }
 
-// checkSeconds returns an error for tolerationSeconds that are no whole number. Converted, they would be another number.
+// checkSeconds returns an error for tolerationSeconds that are no whole number. Converted, they would be another
+// number.
 func checkSeconds(object *unstructured.Unstructured, path ...string) error {
 	value, _, _ := unstructured.NestedFieldNoCopy(object.Object, append(slices.Clone(path), "tolerations")...)
 	tolerations, _ := value.([]any)
@@ -112,7 +114,8 @@ func convert(object map[string]any, typed any) error {
 	return err
 }
 
-// inFiles says what cannot be read of files, each on a line of its own, and short: some errors quote all that they were given.
+// inFiles says what cannot be read of files, each on a line of its own, and short: some errors quote all that they were
+// given.
 func inFiles(err error) error {
 	const most = 400
 	var all []error

@@ -221,7 +221,8 @@ func (s *screen) rows() []screenRow {
 	return rows
 }
 
-// besides is how many lines a screen has besides the rows: title, column names, what is left out, note, keys, and space.
+// besides is how many lines a screen has besides the rows: title, column names, what is left out, note, keys, and
+// space.
 const besides = 9
 
 // table returns as many rows as fit.
@@ -275,8 +276,8 @@ func (s *screen) aligned(rows []screenRow) []string {
 	return lines
 }
 
-// countdown says to the second how long it is until an instant, or how late it is. A second that has begun counts, so that
-// nothing is due before it says so.
+// countdown says to the second how long it is until an instant, or how late it is. A second that has begun counts, so
+// that nothing is due before it says so.
 func countdown(now, due time.Time) string {
 	if late := now.Sub(due); late >= 0 {
 		return inSeconds(late.Truncate(time.Second)) + " late"

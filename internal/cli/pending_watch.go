@@ -28,7 +28,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plan"
 )
 
-// settle is how long changes are gathered before they are told: a storm is weighed ten times a second, not at every event.
+// settle is how long changes are gathered before they are told: a storm is weighed ten times a second, not at every
+// event.
 const settle = 100 * time.Millisecond
 
 // trouble is told again after so long, if a watch stays broken.
@@ -191,7 +192,8 @@ func (f *follower) wait(ctx context.Context, list *cliv1alpha1.PendingList) erro
 	return nil
 }
 
-// untilNext is how long it is until the next pod is due. The clock may be set, so that it is asked again once in a while.
+// untilNext is how long it is until the next pod is due. The clock may be set, so that it is asked again once in a
+// while.
 func untilNext(list *cliv1alpha1.PendingList, now time.Time) time.Duration {
 	for i := range list.Pods {
 		if due := list.Pods[i].Due.Time; due.After(list.At.Time) {

@@ -47,7 +47,8 @@ func (p *progress) count(kind string) {
 	}
 }
 
-// waitFor says that a server is waited for if it has not answered within a second. The caller stops the wait once it has.
+// waitFor says that a server is waited for if it has not answered within a second. The caller stops the wait once it
+// has.
 func (p *progress) waitFor(server, kind string) (stop func()) {
 	timer := time.AfterFunc(progressAfter, func() {
 		p.update("Waiting for the API server %s to list %s", server, kind)

@@ -36,7 +36,8 @@ func command() {
 	os.Exit(cli.Fail(os.Stderr, root.Execute()))
 }
 
-// TestScripts plays testdata/script: every command and every error, with what is printed. Run with -update to write it anew.
+// TestScripts plays testdata/script: every command and every error, with what is printed. Run with -update to write it
+// anew.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",

@@ -60,8 +60,8 @@ func (r *apiReader) evictions(ctx context.Context) error {
 	return r.without(err, "it is not known from them who has evicted")
 }
 
-// named reads the objects of a name in all namespaces; where they may not be listed, the one of that name in the namespace
-// of Kubernetes.
+// named reads the objects of a name in all namespaces; where they may not be listed, the one of that name in the
+// namespace of Kubernetes.
 func named[L runtime.Object, T any, P interface {
 	*T
 	runtime.Object

@@ -187,7 +187,8 @@ func (o *taintOptions) remove(keys []string) error {
 	return nil
 }
 
-// settle takes the names of nodes among the arguments for nodes, up to the first that is none. That and what follows are keys.
+// settle takes the names of nodes among the arguments for nodes, up to the first that is none. That and what follows
+// are keys.
 func (o *taintOptions) settle(cluster *plan.Cluster) error {
 	first := slices.IndexFunc(o.unsettled, func(word string) bool { return cluster.Node(word) == nil })
 	if first < 0 {

@@ -53,8 +53,8 @@ func (t *tainting) apply(ctx context.Context, nodes []*corev1.Node) ([]changed, 
 // conflicts is how often a node is read again that others change at the same time, and how long that takes: about 10 s.
 var conflicts = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 9}
 
-// change changes one node that was planned as it was read then. What others change meanwhile is not undone: the patch holds
-// for the version that was read alone.
+// change changes one node that was planned as it was read then. What others change meanwhile is not undone: the patch
+// holds for the version that was read alone.
 func (t *tainting) change(ctx context.Context, planned *corev1.Node) (changed, error) {
 	var one changed
 	err := t.onConflict(ctx, func() error {
@@ -160,8 +160,8 @@ func (t *tainting) podsOn(ctx context.Context, node string) ([]*corev1.Pod, erro
 	return pods, nil
 }
 
-// edited returns what the edit makes of a node's taints. A NoExecute taint that is added gets its timeAdded. One that stays
-// what it was, value included, goes on and keeps its own.
+// edited returns what the edit makes of a node's taints. A NoExecute taint that is added gets its timeAdded. One that
+// stays what it was, value included, goes on and keeps its own.
 func (t *tainting) edited(current []corev1.Taint, at time.Time) ([]corev1.Taint, error) {
 	edit := t.edit
 	edit.Add = slices.Clone(t.edit.Add)

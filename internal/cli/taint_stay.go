@@ -69,8 +69,8 @@ func (t *tainting) undo(done []changed) string {
 	return strings.Join(words, " ")
 }
 
-// until waits for an instant of the wall clock, and reports whether it was not interrupted. It looks at the clock often: the
-// timers of a machine that sleeps stand still.
+// until waits for an instant of the wall clock, and reports whether it was not interrupted. It looks at the clock
+// often: the timers of a machine that sleeps stand still.
 func (t *tainting) until(ctx context.Context, end time.Time) bool {
 	progress := t.reader.progress
 	defer progress.end()
@@ -129,8 +129,8 @@ func (t *tainting) takeOff(ctx context.Context, one changed) error {
 	})
 }
 
-// without returns the taints of a node without those that were added, and those that have the same key and effect but are
-// somebody else's: their value is another.
+// without returns the taints of a node without those that were added, and those that have the same key and effect but
+// are somebody else's: their value is another.
 func without(current, added []corev1.Taint) (left, foreign []corev1.Taint) {
 	for _, taint := range current {
 		i := slices.IndexFunc(added, func(ours corev1.Taint) bool { return ours.MatchTaint(&taint) })

@@ -21,8 +21,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// vigil waits until no pod is left that a NoExecute taint makes leave. It reads the nodes again and again, and goes by what
-// it finds: a taint that somebody takes off keeps nobody waiting.
+// vigil waits until no pod is left that a NoExecute taint makes leave. It reads the nodes again and again, and goes by
+// what it finds: a taint that somebody takes off keeps nobody waiting.
 type vigil struct {
 	*tainting
 
@@ -58,7 +58,8 @@ func newVigil(t *tainting, done []changed) *vigil {
 	return v
 }
 
-// await waits until all pods have left, until --timeout, or until the taints are taken off again at an instant, if there is one.
+// await waits until all pods have left, until --timeout, or until the taints are taken off again at an instant, if
+// there is one.
 func (t *tainting) await(ctx context.Context, done []changed, end time.Time) error {
 	began := t.now().Round(0)
 	v := newVigil(t, done)
@@ -91,8 +92,8 @@ func (t *tainting) await(ctx context.Context, done []changed, end time.Time) err
 	}
 }
 
-// look reads all nodes and the pods on them, within some time, and returns how many have to leave yet. What goes wrong is
-// tried again, but for a lack of rights.
+// look reads all nodes and the pods on them, within some time, and returns how many have to leave yet. What goes wrong
+// is tried again, but for a lack of rights.
 func (v *vigil) look(ctx context.Context, within time.Duration) (int, error) {
 	const least = 2 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, max(within, least))

@@ -55,7 +55,8 @@ func fits(where *cliv1alpha1.WhereTo) string {
 // mostWarned is how many different warnings are printed above a table.
 const mostWarned = 10
 
-// whereToLines says how many pods have somewhere to go, and what to look at: one line for all pods that are warned of the same.
+// whereToLines says how many pods have somewhere to go, and what to look at: one line for all pods that are warned of
+// the same.
 func whereToLines(plan *cliv1alpha1.TaintPlan) []string {
 	if !asksWhereTo(plan) {
 		return nil

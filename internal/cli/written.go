@@ -9,8 +9,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// written is where a command prints. It keeps the first error, so that a line that is lost does not pass for printed: a full
-// disk has to end in an error, whoever printed.
+// written is where a command prints. It keeps the first error, so that a line that is lost does not pass for printed: a
+// full disk has to end in an error, whoever printed.
 type written struct {
 	io.Writer
 

@@ -219,7 +219,8 @@ func (s *slots) withdrawable(req PodRequest) bool {
 	return !ok || !t.over
 }
 
-// The watch is late, and the node is untainted while the third refusal takes its time: the condition of a pod that stays is left alone.
+// The watch is late, and the node is untainted while the third refusal takes its time: the condition of a pod that
+// stays is left alone.
 func TestARefusalIsNotSaidOfAPodThatStaysByNow(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		var tries atomic.Int32

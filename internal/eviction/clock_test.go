@@ -171,7 +171,8 @@ func TestWhatWasSeenByAClockThatWasLateIsNotDueWhenTheClockIsSet(t *testing.T) {
 	timeAdded := func(at time.Time) corev1.Taint {
 		return corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: at.Truncate(sec)}}
 	}
-	// see plays a sight of ours; what the API server's clock says then, and this machine's behind it. In the end both are right.
+	// see plays a sight of ours; what the API server's clock says then, and this machine's behind it. In the end both are
+	// right.
 	for name, see := range map[string]func(t *testing.T, object *corev1.Node) (*node, *podcache.Pod){
 		"a taint": func(_ *testing.T, object *corev1.Node) (*node, *podcache.Pod) {
 			at := time.Now().Add(-ago)
@@ -214,7 +215,8 @@ func TestWhatWasSeenByAClockThatWasLateIsNotDueWhenTheClockIsSet(t *testing.T) {
 	}
 }
 
-// A Date tells the second: whoever trusts it alone waits for the second to end, as the clock that began the countdown was late.
+// A Date tells the second: whoever trusts it alone waits for the second to end, as the clock that began the countdown
+// was late.
 func TestAClockThatIsSetRightBringsNoEvictionForwardByAPartOfASecond(t *testing.T) {
 	play(t, func(t *testing.T, _ *world) {
 		clock, behind := &apicall.Clock{}, 11*sec

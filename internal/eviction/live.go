@@ -162,9 +162,9 @@ func (n *node) confirmedBy(live, passed *corev1.Node) facts {
 	return confirmed
 }
 
-// confirm returns the known taint as far as one that was read live confirms it: as it is, if the watch has passed the version that was
-// read and the taint was there all along, or if it reads the same and the watch has passed another read of a moment ago; to the
-// second, if its timeAdded says that it is the same.
+// confirm returns the known taint as far as one that was read live confirms it: as it is, if the watch has passed the
+// version that was read and the taint was there all along, or if it reads the same and the watch has passed another
+// read of a moment ago; to the second, if its timeAdded says that it is the same.
 func (n *node) confirm(known run, taint corev1.Taint, live, passed *corev1.Node) (run, bool) {
 	switch {
 	case known.Key != taint.Key || known.Value != taint.Value:

@@ -122,8 +122,8 @@ func (r run) tells(timeAdded *metav1.Time) bool {
 	return !timeAdded.IsZero() && !timeAdded.After(r.shown) && timeAdded.Equal(r.add)
 }
 
-// toTheSecond returns the run as its timeAdded alone tells it: one that was taken off and set again unseen, within the same second,
-// has the same. So it counts from the end of that second.
+// toTheSecond returns the run as its timeAdded alone tells it: one that was taken off and set again unseen, within the
+// same second, has the same. So it counts from the end of that second.
 func (r run) toTheSecond() run {
 	r.Taint, r.byServer = endOfSecond(r.Taint), endOfSecond(r.byServer)
 	return r

@@ -138,8 +138,8 @@ func TestAThousandPodsLeaveASlowServerNearlyAsFastAsItsSeatsAllow(t *testing.T) 
 	})
 }
 
-// A webhook that takes its time and then allows it: what was begun is not given up for what comes after it. 64 at a time need
-// 313 s.
+// A webhook that takes its time and then allows it: what was begun is not given up for what comes after it. 64 at a
+// time need 313 s.
 func TestSlowDeletesOfOneNodeComeToTheirEnd(t *testing.T) {
 	playMany(t, func(t *testing.T, w *world) {
 		server := w.slow(func(verb, _ string) (time.Duration, error) {

@@ -26,8 +26,8 @@ func (w *world) setTaints(name string, list ...corev1.Taint) {
 	w.updateNode(node)
 }
 
-// swap makes not-ready unreachable, or the other way round, as the node-lifecycle-controller does: it adds the one, and then
-// takes the other off.
+// swap makes not-ready unreachable, or the other way round, as the node-lifecycle-controller does: it adds the one, and
+// then takes the other off.
 func (w *world) swap(name, from, to string) {
 	w.t.Helper()
 	added := noExecute(to)

@@ -40,7 +40,8 @@ func play(t *testing.T, test func(t *testing.T, w *world)) {
 	playIn(t, fake.NewClientset, test)
 }
 
-// playMany is play for many objects, whose managed fields are not kept: they cost the fake clientset milliseconds a call.
+// playMany is play for many objects, whose managed fields are not kept: they cost the fake clientset milliseconds a
+// call.
 func playMany(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	playIn(t, fake.NewSimpleClientset, test)

@@ -35,8 +35,8 @@ type lister struct {
 	store Store
 }
 
-// New returns what a reflector with the given store has to list and watch with. The calls are a client's own; the client
-// says whether lists can be streamed.
+// New returns what a reflector with the given store has to list and watch with. The calls are a client's own; the
+// client says whether lists can be streamed.
 func New(calls *cache.ListWatch, client any, to Store) cache.ListerWatcher {
 	l := lister{calls: calls, store: to}
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
@@ -46,8 +46,8 @@ func New(calls *cache.ListWatch, client any, to Store) cache.ListerWatcher {
 }
 
 // list lists page by page. The newest state is asked for, whatever version the reflector proposes: what is asked for at
-// version 0 many API servers answer from their cache, and then all at once. All pages are of the version of the first. If
-// that expires the list fails, and the reflector begins it again.
+// version 0 many API servers answer from their cache, and then all at once. All pages are of the version of the first.
+// If that expires the list fails, and the reflector begins it again.
 func (l lister) list(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 	l.store.BeginList()
 	version := ""
@@ -97,8 +97,8 @@ func (l lister) watch(ctx context.Context, options metav1.ListOptions) (watch.In
 	}
 }
 
-// listed keeps the object of an event, and reports whether the list goes on: after anything but objects and bookmarks on
-// the way it is for the reflector to say.
+// listed keeps the object of an event, and reports whether the list goes on: after anything but objects and bookmarks
+// on the way it is for the reflector to say.
 func (l lister) listed(event watch.Event) bool {
 	switch event.Type {
 	case watch.Added, watch.Modified:

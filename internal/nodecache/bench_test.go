@@ -24,8 +24,8 @@ const (
 	bytesPerNode = 3_300
 )
 
-// BenchmarkRecord15k makes the records of a large cluster. Run it with -benchtime 1x. Every node is decoded on its own, as
-// the client does, so that nothing is shared which would not be shared with a real API server.
+// BenchmarkRecord15k makes the records of a large cluster. Run it with -benchtime 1x. Every node is decoded on its own,
+// as the client does, so that nothing is shared which would not be shared with a real API server.
 func BenchmarkRecord15k(b *testing.B) {
 	for b.Loop() {
 		before := heapInUse()

@@ -87,8 +87,9 @@ func (c *Cache) Name() string { return "nodes" }
 // Done implements cache.DoneChecker: the channel is closed when the first list is complete.
 func (c *Cache) Done() <-chan struct{} { return c.synced }
 
-// Subscribe calls the function for every record that there is, and then after every change, once the cache shows it. The
-// calls come one after another, in the order of the changes; the function must return quickly, and must not subscribe.
+// Subscribe calls the function for every record that there is, and then after every change, once the cache shows it.
+// The calls come one after another, in the order of the changes; the function must return quickly, and must not
+// subscribe.
 func (c *Cache) Subscribe(changed func(Change)) {
 	c.telling.Lock()
 	defer c.telling.Unlock()

@@ -5,11 +5,11 @@ package nodecache
 
 import "maps"
 
-// Labels are most of a record, and most of their strings are those of many nodes: keys, zones, instance types. There is one
-// copy of each. Taints and conditions have too few strings for that to pay.
+// Labels are most of a record, and most of their strings are those of many nodes: keys, zones, instance types. There is
+// one copy of each. Taints and conditions have too few strings for that to pay.
 
-// shareLabels makes a new record use what is kept already: all labels of the record before it if they are the same, as they
-// are in nearly every change, or else the one copy of every string. The caller holds the lock.
+// shareLabels makes a new record use what is kept already: all labels of the record before it if they are the same, as
+// they are in nearly every change, or else the one copy of every string. The caller holds the lock.
 func (c *Cache) shareLabels(after, before *Node) {
 	if before != nil && maps.Equal(before.Labels, after.Labels) {
 		after.Labels = before.Labels

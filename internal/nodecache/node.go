@@ -16,8 +16,9 @@ import (
 
 // Node is the record of a node. Records are shared and never modified: a change makes a new one.
 //
-// The object in it has what somebody reads and nothing else, see [trimmed]. It is Kubernetes' own type because node health
-// and the rules decide about a node that they have just read live by the same functions, some of them Kubernetes' own.
+// The object in it has what somebody reads and nothing else, see [trimmed]. It is Kubernetes' own type because node
+// health and the rules decide about a node that they have just read live by the same functions, some of them
+// Kubernetes' own.
 type Node struct {
 	*corev1.Node
 	// NoExecute are the node's taints of that effect, in their order.
@@ -71,8 +72,8 @@ func (n *Node) same(other *Node) bool {
 	return n.ResourceVersion == other.ResourceVersion && apiequality.Semantic.DeepEqual(n.Node, other.Node)
 }
 
-// trimmed returns what is kept of a node. Reasons and messages of conditions are not: whoever writes a condition reads the
-// node first.
+// trimmed returns what is kept of a node. Reasons and messages of conditions are not: whoever writes a condition reads
+// the node first.
 func trimmed(full *corev1.Node) *corev1.Node {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{

@@ -45,7 +45,8 @@ func (s store) Delete(object any) error {
 	return nil
 }
 
-// BeginList implements listwatch.Store: versions of every node may be missing between its record and what the list shows.
+// BeginList implements listwatch.Store: versions of every node may be missing between its record and what the list
+// shows.
 func (s store) BeginList() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

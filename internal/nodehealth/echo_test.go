@@ -51,8 +51,8 @@ func (w *world) wantUnknown(names ...string) {
 	}
 }
 
-// silentBy is when a node that fell silent at an instant is called so at the latest: kubelets renew every 10 s, and echoes come
-// once a second.
+// silentBy is when a node that fell silent at an instant is called so at the latest: kubelets renew every 10 s, and
+// echoes come once a second.
 func silentBy(fell time.Duration) time.Duration { return fell + defaultGrace.Monitor + 2*renewEach }
 
 // Reads work and writes do not: a policy on the namespace of the leases, or an etcd without space.

@@ -143,7 +143,8 @@ func (w *world) allNodes() []*corev1.Node {
 	return nodes
 }
 
-// wantCourses compares, zone by zone, what was forecast up to now with what is so. Who of a zone is first is a matter of luck.
+// wantCourses compares, zone by zone, what was forecast up to now with what is so. Who of a zone is first is a matter
+// of luck.
 func (w *world) wantCourses(courses []readiness.Course, scene scene) {
 	w.t.Helper()
 	said, done := instants{}, instants{}
@@ -221,7 +222,8 @@ func (i instants) until(now time.Time) {
 	}
 }
 
-// compare wants both to have the same, to within two seconds: echoes come once in one, and the API counts in whole ones.
+// compare wants both to have the same, to within two seconds: echoes come once in one, and the API counts in whole
+// ones.
 func (i instants) compare(w *world, done instants) {
 	w.t.Helper()
 	for what := range maps.Keys(merged(i, done)) {

@@ -59,7 +59,8 @@ func TestALiveNodeIsNotCalledSilentBecauseItsLeaseWasDeletedForAMoment(t *testin
 	})
 }
 
-// The same without anybody's help: all leases are deleted every ten seconds, and kubelets make them anew a second later.
+// The same without anybody's help: all leases are deleted every ten seconds, and kubelets make them anew a second
+// later.
 func TestLiveNodesAreNotCalledSilentWhenAllLeasesAreDeleted(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		nodes := w.addZone("a", 4)

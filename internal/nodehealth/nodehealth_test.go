@@ -148,8 +148,8 @@ func TestNotReadyAndUnreachableTakeEachOthersPlaceAtOnce(t *testing.T) {
 	})
 }
 
-// noExecuteSince returns since when a node has had its NoExecute taint for its readiness, by its own word, and checks that
-// it is this one.
+// noExecuteSince returns since when a node has had its NoExecute taint for its readiness, by its own word, and checks
+// that it is this one.
 func (w *world) noExecuteSince(name, key string) time.Duration {
 	w.t.Helper()
 	for _, taint := range w.node(name).Spec.Taints {

@@ -31,7 +31,8 @@ const (
 // action and each second. A history is the same for the same seed; only in which order the Keeper's goroutines
 // run in an instant is not. To play others, raise randomHistories.
 //
-// Three are enough: with each of two faults put into the Keeper (a zone whose rate changes begins a full limiter, a lease that is gone takes its last sign of life with it) at least one of them fails.
+// Three are enough: with each of two faults put into the Keeper (a zone whose rate changes begins a full limiter, a
+// lease that is gone takes its last sign of life with it) at least one of them fails.
 func TestRandomHistories(t *testing.T) { playHistories(t, func(*history) {}) }
 
 // Echoes then come in bursts, and out of order.

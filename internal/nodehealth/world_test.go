@@ -78,8 +78,8 @@ func play(t *testing.T, test func(t *testing.T, w *world)) {
 	})
 }
 
-// trackLeases keeps leases where nobody keeps book of who manages which of their fields: for each renewal that takes the fake
-// clientset longer than all else.
+// trackLeases keeps leases where nobody keeps book of who manages which of their fields: for each renewal that takes
+// the fake clientset longer than all else.
 func (w *world) trackLeases() clienttesting.ObjectTracker {
 	tracker := clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())
 	w.client.PrependReactor("*", "leases", clienttesting.ObjectReaction(tracker))
@@ -418,8 +418,8 @@ func (l *leaseWatch) isFoundDead() {
 	l.hung.Store(false)
 }
 
-// reconnects ends it, too. What the watch kept back comes with a list: the fake clientset's next watch does not bring it, as a
-// real API server's does.
+// reconnects ends it, too. What the watch kept back comes with a list: the fake clientset's next watch does not bring
+// it, as a real API server's does.
 func (l *leaseWatch) reconnects() {
 	if l.hung.Load() {
 		l.isFoundDead()

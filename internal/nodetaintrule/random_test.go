@@ -133,8 +133,9 @@ func has(node *corev1.Node, status corev1.ConditionStatus) bool {
 	return c != nil && c.Status == status
 }
 
-// Of five seeds at least one fails with each of these faults: one node more than maxTainted, and a label whose loss makes
-// the taint somebody else's. What becomes of calls that are not answered, and of a watch that is late, has tests of its own.
+// Of five seeds at least one fails with each of these faults: one node more than maxTainted, and a label whose loss
+// makes the taint somebody else's. What becomes of calls that are not answered, and of a watch that is late, has tests
+// of its own.
 func TestRandomHistories(t *testing.T) { playHistories(t, func(*history) {}) }
 
 // A write is done though its answer says that it failed, and the watch of nodes does not say so at once.

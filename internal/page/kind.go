@@ -5,7 +5,8 @@ package page
 
 import cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 
-// kind is what becomes of a pod by a plan: it has a colour, a shape and a word. It is also the name of the shape in the page.
+// kind is what becomes of a pod by a plan: it has a colour, a shape and a word. It is also the name of the shape in the
+// page.
 type kind string
 
 const (

@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package page writes a plan as one HTML page: the answer, a timeline, and tables. The page needs nothing but itself, and its
-// Content-Security-Policy lets it ask for nothing. Without JavaScript it shows the same and does not move.
+// Package page writes a plan as one HTML page: the answer, a timeline, and tables. The page needs nothing but itself,
+// and its Content-Security-Policy lets it ask for nothing. Without JavaScript it shows the same and does not move.
 package page
 
 import (
@@ -60,7 +60,8 @@ type Page struct {
 
 // Words are what is said of a pod.
 type Words struct {
-	// Leaves is how long it is until the pod is due, At the instant, and Before the instant without the plan; empty if there is none.
+	// Leaves is how long it is until the pod is due, At the instant, and Before the instant without the plan; empty if
+	// there is none.
 	Leaves, At, Before string
 	// Toleration is what counts against the taint, or why nothing does.
 	Toleration string
@@ -145,8 +146,8 @@ func titleOf(plan *cliv1alpha1.TaintPlan) string {
 	return strings.Join(plan.Taints, " ")
 }
 
-// policy is the Content-Security-Policy: the page's own style and script, and nothing else. The empty icon keeps browsers
-// from asking for one.
+// policy is the Content-Security-Policy: the page's own style and script, and nothing else. The empty icon keeps
+// browsers from asking for one.
 func policy() string {
 	return fmt.Sprintf("default-src 'none'; img-src data:; style-src '%s'; script-src '%s'; base-uri 'none'; form-action 'none'", hash(style), hash(script))
 }
@@ -156,7 +157,8 @@ func hash(source string) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// listed returns the indexes of the pods that the page lists: all, or, of many, first those for which something changes.
+// listed returns the indexes of the pods that the page lists: all, or, of many, first those for which something
+// changes.
 func listed(plan *cliv1alpha1.TaintPlan) []int {
 	var first, then []int
 	for i := range plan.Pods {

@@ -165,7 +165,8 @@ func (t *timeline) addRows(plan *cliv1alpha1.TaintPlan, moments []moment) {
 	t.Below, t.Bottom, t.Height = number(y), number(y+20), number(y+axisHeight-6)
 }
 
-// mostChanged returns the nodes on which something changes, those that lose most pods first, and no more than have room.
+// mostChanged returns the nodes on which something changes, those that lose most pods first, and no more than have
+// room.
 func (t *timeline) mostChanged(plan *cliv1alpha1.TaintPlan, byNode map[string][]moment) []cliv1alpha1.PlannedNode {
 	changes := func(m moment) bool { return m.kind != kindSame }
 	nodes := slices.DeleteFunc(slices.Clone(plan.Nodes), func(node cliv1alpha1.PlannedNode) bool {

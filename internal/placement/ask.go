@@ -134,8 +134,8 @@ func (q question) candidates(result *fwk.PreFilterResult) []int {
 	return indexes
 }
 
-// filter returns what nodes say. A node that has not changed since a pod of the same shape asked is not asked again, if no filter looks
-// further than the node.
+// filter returns what nodes say. A node that has not changed since a pod of the same shape asked is not asked again, if
+// no filter looks further than the node.
 func (q question) filter(ctx context.Context, state fwk.CycleState, indexes []int) []*fwk.Status {
 	said := make([]*fwk.Status, len(indexes))
 	toAsk := make([]int, 0, len(indexes))
@@ -167,7 +167,8 @@ func (q question) filter(ctx context.Context, state fwk.CycleState, indexes []in
 	return said
 }
 
-// interned returns one and the same status for all that say the same, so that what is known of thousands of nodes stays small.
+// interned returns one and the same status for all that say the same, so that what is known of thousands of nodes stays
+// small.
 func (s *scheduler) interned(status *fwk.Status) *fwk.Status {
 	if status.IsSuccess() {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plan"
 )
 
-// big is a cluster of 5,000 nodes in three zones with 30 pods each. One node in thirty is called "n", and is to be tainted:
-// 167 nodes, from which 5,010 pods leave.
+// big is a cluster of 5,000 nodes in three zones with 30 pods each. One node in thirty is called "n", and is to be
+// tainted: 167 nodes, from which 5,010 pods leave.
 func big(workloads int, change func(*corev1.Pod)) *plan.Cluster {
 	cluster := &plan.Cluster{}
 	for i := range 5_000 {

@@ -62,8 +62,8 @@ func fill[P runtime.Object](factory informers.SharedInformerFactory, example P, 
 	return nil
 }
 
-// versioned gives a resource version to those objects that have none, as some files do: the scheduler compares versions when
-// it assumes that a volume is bound.
+// versioned gives a resource version to those objects that have none, as some files do: the scheduler compares versions
+// when it assumes that a volume is bound.
 func versioned[T any, P interface {
 	*T
 	GetResourceVersion() string

@@ -20,8 +20,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// DefaultQuestions is how often nodes are asked whether they take a pod, unless [Options] say otherwise: that takes less than
-// a minute on two cores.
+// DefaultQuestions is how often nodes are asked whether they take a pod, unless [Options] say otherwise: that takes
+// less than a minute on two cores.
 const DefaultQuestions = 10_000_000
 
 // mostNamed is how many nodes an answer names.
@@ -29,17 +29,17 @@ const mostNamed = 100
 
 // Options bound the work.
 type Options struct {
-	// Questions is how often nodes may be asked whether they take a pod; 0 is [DefaultQuestions]. Counting all pods of a cluster,
-	// for affinity and spread, is worth a tenth of a question for each. After that, pods are told what a pod equal to them
-	// was told, as a bound.
+	// Questions is how often nodes may be asked whether they take a pod; 0 is [DefaultQuestions]. Counting all pods of a
+	// cluster, for affinity and spread, is worth a tenth of a question for each. After that, pods are told what a pod
+	// equal to them was told, as a bound.
 	Questions int
 }
 
 // Place fills WhereTo of all pods of a plan that leave, counts them in the summary, and notes what was not asked.
 //
-// Pods leave in the order of their due instants. Those that leave at one instant are gone then, and their successors are
-// placed in the order of the scheduler's queue, by priority, each as if those before were placed already. A successor that
-// no node takes is not tried again when others leave later.
+// Pods leave in the order of their due instants. Those that leave at one instant are gone then, and their successors
+// are placed in the order of the scheduler's queue, by priority, each as if those before were placed already. A
+// successor that no node takes is not tried again when others leave later.
 func Place(ctx context.Context, cluster *plan.Cluster, made *cliv1alpha1.TaintPlan, options Options) error {
 	if made.Summary.Leave == 0 {
 		return nil
@@ -161,7 +161,8 @@ func (p *placer) line(made *cliv1alpha1.TaintPlan, pods map[types.NamespacedName
 	return nil
 }
 
-// batches returns those that leave at one instant, instant by instant. Who is due already leaves at the instant of the plan.
+// batches returns those that leave at one instant, instant by instant. Who is due already leaves at the instant of the
+// plan.
 func (p *placer) batches(at time.Time) [][]*leaver {
 	var all [][]*leaver
 	var last time.Time

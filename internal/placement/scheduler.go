@@ -27,8 +27,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plan"
 )
 
-// notAsked are plugins of the default profile that are left out: what they read is not among what a plan reads, or they act
-// and do not answer. notAskedInWords says so to a reader of the plan.
+// notAsked are plugins of the default profile that are left out: what they read is not among what a plan reads, or they
+// act and do not answer. notAskedInWords says so to a reader of the plan.
 var notAsked = []string{
 	names.DynamicResources, names.DefaultPreemption, names.NodeDeclaredFeatures, names.GangScheduling,
 	names.TopologyPlacementGenerator, names.PodGroupPodsCount,
@@ -131,8 +131,9 @@ func (s *scheduler) place(ctx context.Context, state fwk.CycleState, pod *corev1
 	return s.update()
 }
 
-// pick returns the node that the scheduler's scores prefer. It scores as many nodes as the scheduler does: a part of them in
-// a large cluster, beginning where it ended the last time. Among equals it takes the first, where the scheduler draws lots.
+// pick returns the node that the scheduler's scores prefer. It scores as many nodes as the scheduler does: a part of
+// them in a large cluster, beginning where it ended the last time. Among equals it takes the first, where the scheduler
+// draws lots.
 func (s *scheduler) pick(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, fits []fwk.NodeInfo) (string, error) {
 	if len(fits) == 1 {
 		return fits[0].Node().Name, nil

@@ -28,8 +28,8 @@ type workloadKey struct {
 	owner     cliv1alpha1.Owner
 }
 
-// warnOfSpread warns of workloads that were in several zones and come to be in one, and of those that come to be spread less
-// evenly than they ask for where the scheduler lets that happen (ScheduleAnyway).
+// warnOfSpread warns of workloads that were in several zones and come to be in one, and of those that come to be spread
+// less evenly than they ask for where the scheduler lets that happen (ScheduleAnyway).
 func (p *placer) warnOfSpread(cluster *plan.Cluster) {
 	byName := map[string]*corev1.Node{}
 	for _, node := range p.nodes {
@@ -125,8 +125,8 @@ func domains(names []string, nodes map[string]*corev1.Node, key string) map[stri
 	return counts
 }
 
-// skew is by how many replicas the fullest domain has more than the emptiest, among the domains whose nodes the workload
-// selects.
+// skew is by how many replicas the fullest domain has more than the emptiest, among the domains whose nodes the
+// workload selects.
 func (w *workload) skew(names []string, nodes map[string]*corev1.Node, key string) int {
 	counts := domains(names, nodes, key)
 	required := nodeaffinity.GetRequiredNodeAffinity(w.leavers[0].successor)

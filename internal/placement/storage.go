@@ -90,7 +90,8 @@ func volumeMessage(bound *corev1.PersistentVolume, reachable []*corev1.Node, now
 	return ""
 }
 
-// reachableFrom returns the nodes on which a volume can be used, by its node affinity and by the zone that its labels name.
+// reachableFrom returns the nodes on which a volume can be used, by its node affinity and by the zone that its labels
+// name.
 func reachableFrom(bound *corev1.PersistentVolume, nodes []*corev1.Node) []*corev1.Node {
 	var all []*corev1.Node
 	for _, node := range nodes {

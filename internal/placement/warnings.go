@@ -63,7 +63,8 @@ func departuresOf(nodes []*corev1.Node, at time.Time) departures {
 	return d
 }
 
-// message says that a successor would come to a node and leave it again, empty if there is no such node among those that fit.
+// message says that a successor would come to a node and leave it again, empty if there is no such node among those
+// that fit.
 func (d departures) message(l *leaver, said *answer, node string) string {
 	if l.group.again == nil {
 		l.group.again = d.of(l.successor)
@@ -91,8 +92,8 @@ func (d departures) sentence(goes string, l *leaver, node string, v verdict.Verd
 		goes, to+node, duration.HumanDuration(v.Due.Sub(d.at)), taints.Format(v.Taint.Taint))
 }
 
-// of returns the nodes that a pod would have to leave although it may come there, with the controller's own verdict, as if it were
-// bound at once.
+// of returns the nodes that a pod would have to leave although it may come there, with the controller's own verdict, as
+// if it were bound at once.
 func (d departures) of(pod *corev1.Pod) map[string]verdict.Verdict {
 	all := map[string]verdict.Verdict{}
 	for node, tainted := range d.taints {

@@ -23,7 +23,8 @@ type Cluster struct {
 	Nodes   []*corev1.Node
 	Pods    []*corev1.Pod
 	Budgets []*policyv1.PodDisruptionBudget
-	// Controllers are the controllers of what owns pods, by the UID of the owner: a ReplicaSet's Deployment, a Job's CronJob.
+	// Controllers are the controllers of what owns pods, by the UID of the owner: a ReplicaSet's Deployment, a Job's
+	// CronJob.
 	Controllers map[types.UID]metav1.OwnerReference
 	// Templates are the pod templates of workloads by their UID, read from files alone.
 	Templates map[types.UID]*Template
@@ -35,7 +36,8 @@ type Cluster struct {
 	StorageClasses []*storagev1.StorageClass
 	CSINodes       []*storagev1.CSINode
 
-	// Signs are traces of the controllers that evict and taint, and Workloads those of which there is no more than a template; both for a check.
+	// Signs are traces of the controllers that evict and taint, and Workloads those of which there is no more than a
+	// template; both for a check.
 	Signs     Signs
 	Workloads []WorkloadTemplate
 	// Sources are the files that objects were read from, by their kind, namespace and name; for a check, too.

@@ -35,7 +35,8 @@ type Subject struct {
 	Rule verdict.Rule
 }
 
-// Explain says whether and when a pod leaves its node, and why. Of a pod that has no node it says which nodes refuse it.
+// Explain says whether and when a pod leaves its node, and why. Of a pod that has no node it says which nodes refuse
+// it.
 func Explain(s Subject) *cliv1alpha1.Explanation {
 	e := &cliv1alpha1.Explanation{
 		At:        metav1.NewMicroTime(s.At),
@@ -204,8 +205,8 @@ func (s *Subject) boundFrom() cliv1alpha1.ClockSource {
 	return cliv1alpha1.FromCreationTimestamp
 }
 
-// oneCause says it if a taint counts from before it was added: not-ready and unreachable are one cause. A taint that is to be
-// added yet, by a clock that is ahead, counts from now.
+// oneCause says it if a taint counts from before it was added: not-ready and unreachable are one cause. A taint that is
+// to be added yet, by a clock that is ahead, counts from now.
 func (s *Subject) oneCause(decided verdict.Verdict) []string {
 	added := decided.Taint.TimeAdded
 	if !decided.Leaves || added.IsZero() || added.After(s.At) || !decided.Taint.Since.Before(added.Time) {

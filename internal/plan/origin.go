@@ -88,7 +88,8 @@ func (s *Subject) toleration(i int) cliv1alpha1.ExplainedToleration {
 	return explained
 }
 
-// Covers reports whether one toleration matches every taint that another matches, so that the other never counts behind it.
+// Covers reports whether one toleration matches every taint that another matches, so that the other never counts behind
+// it.
 func Covers(one, other corev1.Toleration) bool {
 	if one.Effect != "" && one.Effect != other.Effect || one.Key != "" && one.Key != other.Key {
 		return false
@@ -167,7 +168,8 @@ func (s *Subject) byForm(i int) (origin cliv1alpha1.TolerationOrigin, detail str
 	return "", ""
 }
 
-// defaultTolerations is the annotation of a namespace from which the admission plugin PodTolerationRestriction takes tolerations.
+// defaultTolerations is the annotation of a namespace from which the admission plugin PodTolerationRestriction takes
+// tolerations.
 const defaultTolerations = "scheduler.alpha.kubernetes.io/defaultTolerations"
 
 func (s *Subject) isNamespaceDefault(t *corev1.Toleration) bool {

@@ -18,9 +18,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// Countdowns knows nodes and pods over time, and says which pods have to leave. What it has seen of a taint stays seen, as
-// for the controller: without a timeAdded it counts from the first sight. The zero value is ready; it is not safe for
-// concurrent use.
+// Countdowns knows nodes and pods over time, and says which pods have to leave. What it has seen of a taint stays seen,
+// as for the controller: without a timeAdded it counts from the first sight. The zero value is ready; it is not safe
+// for concurrent use.
 type Countdowns struct {
 	// Rule decides; the zero value is Kubernetes' default.
 	Rule verdict.Rule
@@ -161,8 +161,8 @@ func (p boundPod) decide(rule verdict.Rule, known []verdict.Taint) (cliv1alpha1.
 	return pod, true
 }
 
-// ChangesSince says what has changed since an earlier list: first of the pods that are no longer pending, then of those that
-// are. Pods that are not pending any more are cancelled if has says that they are there still, else gone.
+// ChangesSince says what has changed since an earlier list: first of the pods that are no longer pending, then of those
+// that are. Pods that are not pending any more are cancelled if has says that they are there still, else gone.
 func ChangesSince(before, list *cliv1alpha1.PendingList, has func(types.UID) bool) []cliv1alpha1.PendingChange {
 	old, now := map[types.UID]*cliv1alpha1.PendingPod{}, map[types.UID]bool{}
 	for i := range before.Pods {

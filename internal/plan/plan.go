@@ -32,8 +32,8 @@ type Request struct {
 	Rule verdict.Rule
 }
 
-// Make returns what the change would do. A node to which it cannot be made is named in the notes; if there is no other it
-// is an error.
+// Make returns what the change would do. A node to which it cannot be made is named in the notes; if there is no other
+// it is an error.
 func Make(cluster *Cluster, request Request) (*cliv1alpha1.TaintPlan, error) {
 	changes, errs := changesOf(request)
 	if len(changes) == 0 {
@@ -92,8 +92,8 @@ type phase struct {
 	taints []verdict.Taint
 }
 
-// decide returns the verdict by which a pod leaves, or that of the last phase if it stays. Who is due already when a phase begins,
-// by a taint that counts from before, leaves then.
+// decide returns the verdict by which a pod leaves, or that of the last phase if it stays. Who is due already when a
+// phase begins, by a taint that counts from before, leaves then.
 func (c change) decide(rule verdict.Rule, pod verdict.Pod) verdict.Verdict {
 	var v verdict.Verdict
 	for i, phase := range c.phases {

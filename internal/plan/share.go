@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Sharer lets the pods of one owner share what is equal in them, which is nearly everything: a big cluster takes a third of
-// the memory. The zero value is ready; it is not safe for concurrent use.
+// Sharer lets the pods of one owner share what is equal in them, which is nearly everything: a big cluster takes a
+// third of the memory. The zero value is ready; it is not safe for concurrent use.
 type Sharer struct {
 	siblings map[types.UID]*corev1.Pod
 }

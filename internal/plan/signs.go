@@ -33,8 +33,8 @@ const (
 // EvictionReason is the reason of the events that both controllers write when they evict.
 const EvictionReason = "TaintManagerEviction"
 
-// Signs are traces that controllers leave in a cluster. What was not read, or was not in the files, is not known; that is
-// something else than none.
+// Signs are traces that controllers leave in a cluster. What was not read, or was not in the files, is not known; that
+// is something else than none.
 type Signs struct {
 	// At is the instant for which they count: of reading, or the newest renewal that files hold. Zero if there is none.
 	At time.Time
@@ -123,8 +123,8 @@ type WorkloadTemplate struct {
 // flagsKept are the flags of the two programs that say which of their controllers run.
 var flagsKept = []string{"--controllers", "--coexist", "--shadow", "--dry-run", "--leader-elect"}
 
-// controllerCommand returns the program and the flags that say what it runs, nil for any program but the two. An image's
-// entrypoint is in no pod, so a container without a command goes by its name.
+// controllerCommand returns the program and the flags that say what it runs, nil for any program but the two. An
+// image's entrypoint is in no pod, so a container without a command goes by its name.
 func controllerCommand(container *corev1.Container) []string {
 	words := slices.Concat(container.Command, container.Args)
 	program := ""

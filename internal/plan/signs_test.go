@@ -82,7 +82,8 @@ func TestAnEventOfAnEvictionIsWhoseItIs(t *testing.T) {
 	}
 }
 
-// TestTheNamesAreThoseThatTheControllerWrites: package coexist is not imported otherwise, as it brings half a controller.
+// TestTheNamesAreThoseThatTheControllerWrites: package coexist is not imported otherwise, as it brings half a
+// controller.
 func TestTheNamesAreThoseThatTheControllerWrites(t *testing.T) {
 	if plan.EvictionClock != coexist.ServiceAccount || plan.EvictionClockAnnotation != coexist.Annotation {
 		t.Errorf("the eviction clock is ServiceAccount %s with annotation %s, not %s with %s",

@@ -28,7 +28,8 @@ func reporting(name string, ready corev1.ConditionStatus, specs ...string) *core
 	return node
 }
 
-// silent returns the plan of nodes of a zone that fall silent, with the controller's defaults. There are nodes of another zone.
+// silent returns the plan of nodes of a zone that fall silent, with the controller's defaults. There are nodes of
+// another zone.
 func silent(pods []*corev1.Pod, nodes ...*corev1.Node) *cliv1alpha1.TaintPlan {
 	all := []*corev1.Node{reporting("x", corev1.ConditionTrue), reporting("y", corev1.ConditionTrue), reporting("z", corev1.ConditionTrue)}
 	return plan.MakeSilent(&plan.Cluster{Nodes: append(all, nodes...), Pods: pods}, plan.Silence{

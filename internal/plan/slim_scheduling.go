@@ -34,8 +34,8 @@ func slimAnnotated(meta *metav1.ObjectMeta) metav1.ObjectMeta {
 	return slim
 }
 
-// SlimNamespace returns what a plan needs of a namespace: pod affinity selects namespaces by label, and tolerations may come
-// from annotations.
+// SlimNamespace returns what a plan needs of a namespace: pod affinity selects namespaces by label, and tolerations may
+// come from annotations.
 func SlimNamespace(namespace *corev1.Namespace) *corev1.Namespace {
 	return &corev1.Namespace{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
@@ -70,8 +70,8 @@ func SlimClaim(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClai
 	}
 }
 
-// SlimVolume returns what the scheduler reads of a PersistentVolume: where it can be used and how it is counted, nothing of how
-// it is reached.
+// SlimVolume returns what the scheduler reads of a PersistentVolume: where it can be used and how it is counted,
+// nothing of how it is reached.
 func SlimVolume(volume *corev1.PersistentVolume) *corev1.PersistentVolume {
 	slim := &corev1.PersistentVolume{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolume"},

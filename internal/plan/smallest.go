@@ -19,8 +19,8 @@ import (
 
 // This file looks for the smallest changes that alter a verdict. Each is tried with the rule before it is named.
 //
-// What the API server allows: tolerations of a pod may be added and put in another order, and their tolerationSeconds may
-// change; none may be taken away, and only one with effect NoExecute may have tolerationSeconds.
+// What the API server allows: tolerations of a pod may be added and put in another order, and their tolerationSeconds
+// may change; none may be taken away, and only one with effect NoExecute may have tolerationSeconds.
 
 // trial is a change to try: the pod's tolerations and the node's taints with it.
 type trial struct {

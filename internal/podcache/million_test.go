@@ -40,9 +40,9 @@ const (
 	changesFor       = 30 * time.Second
 )
 
-// BenchmarkMillion reads a million pods from an API server, in a process of its own, that makes them up on the fly, and then
-// follows 5,000 changes a second, over TLS and HTTP/2. The peak is of the memory of this whole process; the cores, of
-// which a tenth is the target, are not asserted, as no time is. Run it with -benchtime 1x on Linux.
+// BenchmarkMillion reads a million pods from an API server, in a process of its own, that makes them up on the fly, and
+// then follows 5,000 changes a second, over TLS and HTTP/2. The peak is of the memory of this whole process; the cores,
+// of which a tenth is the target, are not asserted, as no time is. Run it with -benchtime 1x on Linux.
 func BenchmarkMillion(b *testing.B) {
 	for _, mode := range []string{"streamed", "paged"} {
 		b.Run(mode, func(b *testing.B) {

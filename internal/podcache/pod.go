@@ -79,8 +79,8 @@ func (p *Pod) Rule() verdict.Pod {
 	return verdict.Pod{Tolerations: p.Tolerations, Bound: p.Bound()}
 }
 
-// RuleAsRecorded is what the rule needs to know of the pod by the API server's clock: the binding as it was recorded, so
-// the end of its second, unless this machine's clock was right to the second when it saw the pod.
+// RuleAsRecorded is what the rule needs to know of the pod by the API server's clock: the binding as it was recorded,
+// so the end of its second, unless this machine's clock was right to the second when it saw the pod.
 func (p *Pod) RuleAsRecorded() verdict.Pod {
 	recorded := time.Unix(p.bound, 0)
 	bound := recorded.Add(time.Second)

@@ -89,8 +89,8 @@ var (
 	errUnusual = errors.New("not as the API server writes it")
 )
 
-// appendKept appends what is kept of a message, or fails where that cannot be told. Fields stay in their order, so that what the order decides, which
-// of two values counts, is decided by k8s.io/api.
+// appendKept appends what is kept of a message, or fails where that cannot be told. Fields stay in their order, so that
+// what the order decides, which of two values counts, is decided by k8s.io/api.
 func appendKept(to, data []byte, as *message) ([]byte, error) {
 	if as == envelope {
 		return appendObject(to, data)

@@ -9,8 +9,8 @@ import (
 	"unicode"
 )
 
-// Printable makes characters visible that would move the cursor of a terminal, change its colours, or turn the direction of
-// the text around them: names and messages are written by others.
+// Printable makes characters visible that would move the cursor of a terminal, change its colours, or turn the
+// direction of the text around them: names and messages are written by others.
 func Printable(text string) string {
 	if !strings.ContainsFunc(text, moves) {
 		return text

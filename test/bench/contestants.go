@@ -192,8 +192,8 @@ func (b *bench) beside() (contestant, error) {
 	return c, nil
 }
 
-// rivalStart is how long kube-controller-manager has to list what it watches. It has nobody to evict then, and no canary
-// could say that it is ready.
+// rivalStart is how long kube-controller-manager has to list what it watches. It has nobody to evict then, and no
+// canary could say that it is ready.
 const rivalStart = 15 * time.Second
 
 const builtInControllers = "--controllers=taint-eviction-controller,daemonset-controller"

@@ -37,9 +37,10 @@ const (
 // stored writes and reads objects as an API server stores them.
 var stored = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
 
-// fill fills the cluster. One node and one pod are created by the API, as kubelets and controllers do it. The others are
-// copies of what the API server has stored of these, under names of their own, and are written past it: it learns of them
-// by its watch of etcd, as of what another API server has written. To create each by the API would take a quarter of an hour.
+// fill fills the cluster. One node and one pod are created by the API, as kubelets and controllers do it. The others
+// are copies of what the API server has stored of these, under names of their own, and are written past it: it learns
+// of them by its watch of etcd, as of what another API server has written. To create each by the API would take a
+// quarter of an hour.
 func (b *bench) fill(ctx context.Context) error {
 	store := etcd{b.cluster.EtcdURL()}
 	node, err := b.storedNode(ctx, store)

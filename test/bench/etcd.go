@@ -13,8 +13,8 @@ import (
 	"net/http"
 )
 
-// etcd reads and writes what API servers store, as another API server of the cluster would. It speaks JSON to the gateway that
-// etcd has beside its gRPC, which no dependency is needed for.
+// etcd reads and writes what API servers store, as another API server of the cluster would. It speaks JSON to the
+// gateway that etcd has beside its gRPC, which no dependency is needed for.
 type etcd struct{ url string }
 
 // keyValue is an object as it is stored.

@@ -24,8 +24,8 @@ import (
 )
 
 // floorCommand makes this program the floor: a process that learns beforehand which pods to evict, and does nothing but
-// the two calls for each of them. It watches pods and nodes as every evictor has to, without a look at what the watches bring.
-// No eviction that sets the condition before it deletes can be faster with as many workers.
+// the two calls for each of them. It watches pods and nodes as every evictor has to, without a look at what the watches
+// bring. No eviction that sets the condition before it deletes can be faster with as many workers.
 const floorCommand = "floor"
 
 func runFloor(ctx context.Context, args []string) error {

@@ -17,8 +17,8 @@ import (
 const (
 	latenessPods    = 5000
 	latenessSeconds = 60
-	// latenessPace lies between the taints of two nodes. With twenty nodes the due instants fill every second evenly, instead
-	// of all coming at once at its beginning.
+	// latenessPace lies between the taints of two nodes. With twenty nodes the due instants fill every second evenly,
+	// instead of all coming at once at its beginning.
 	latenessPace = time.Second / stormNodes
 )
 
@@ -33,8 +33,8 @@ type latenessResult struct {
 	CPU    time.Duration `json:"cpu"`
 }
 
-// lateness lets pods become due over a minute. The built-in controller with its limits of 20 calls per second would take
-// a quarter of an hour for it, so it takes no part.
+// lateness lets pods become due over a minute. The built-in controller with its limits of 20 calls per second would
+// take a quarter of an hour for it, so it takes no part.
 func (b *bench) lateness(ctx context.Context) error {
 	if err := b.ensureNodes(ctx, stormNodes); err != nil {
 		return err
@@ -113,8 +113,8 @@ func (b *bench) minute(ctx context.Context, p *process, pods []*corev1.Pod) (lat
 	return result, err
 }
 
-// newLatenessResult compares the deletes with what package verdict says. A taint counts from the instant at which the API
-// server accepted it, which is before a controller can have seen it: lateness is overestimated by that little.
+// newLatenessResult compares the deletes with what package verdict says. A taint counts from the instant at which the
+// API server accepted it, which is before a controller can have seen it: lateness is overestimated by that little.
 func newLatenessResult(pods []*corev1.Pod, calls []call) latenessResult {
 	since := map[string]time.Time{}
 	for _, t := range taintings(calls) {

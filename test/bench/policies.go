@@ -37,8 +37,9 @@ const (
 	concernedResource = "bench.taintkeeper.dev/gpu"
 )
 
-// The crowds of pods, by their names in the report. Ordinary pods have requests, as nearly all have, and nothing else that a
-// policy is for. The others are in a namespace with every label and annotation, and request an extended resource.
+// The crowds of pods, by their names in the report. Ordinary pods have requests, as nearly all have, and nothing else
+// that a policy is for. The others are in a namespace with every label and annotation, and request an extended
+// resource.
 const (
 	crowdOrdinaryNone  = "ordinary pods, no policy"
 	crowdOrdinaryAll   = "ordinary pods, every policy"
@@ -187,8 +188,8 @@ func (b *bench) createTimed(ctx context.Context, number int, pod func(i int) *co
 	return took, group.Wait()
 }
 
-// awaitPolicies waits until a pod that concerns every policy gets so many tolerations, and one that tolerates the nodes of others is
-// refused if that is more than the API server adds by itself: until every policy is in force, or none.
+// awaitPolicies waits until a pod that concerns every policy gets so many tolerations, and one that tolerates the nodes
+// of others is refused if that is more than the API server adds by itself: until every policy is in force, or none.
 func (b *bench) awaitPolicies(ctx context.Context, tolerations int) error {
 	probe := policyPod(crowdConcernedAll)(0)
 	stranger := policyPod(crowdOrdinaryAll)(0)
@@ -209,8 +210,9 @@ func (b *bench) awaitPolicies(ctx context.Context, tolerations int) error {
 }
 
 const (
-	// addedByServer is how many tolerations the API server adds to each pod by itself, and allAdded how many there are with every
-	// policy: those, the daemon's four for pressure and cordoned nodes, the resource's, the group's, and two by default.
+	// addedByServer is how many tolerations the API server adds to each pod by itself, and allAdded how many there are
+	// with every policy: those, the daemon's four for pressure and cordoned nodes, the resource's, the group's, and two by
+	// default.
 	addedByServer = 2
 	allAdded      = addedByServer + 4 + 1 + 1 + 2
 )

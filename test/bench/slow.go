@@ -26,8 +26,8 @@ const (
 	slowWebhook = "slow.bench.taintkeeper.dev"
 )
 
-// slow is a storm whose deletes take two seconds each, as a webhook takes its time over them. The built-in with its default
-// limits would be as slow as in any storm, and the floor is what its workers make of it, so these take no part.
+// slow is a storm whose deletes take two seconds each, as a webhook takes its time over them. The built-in with its
+// default limits would be as slow as in any storm, and the floor is what its workers make of it, so these take no part.
 func (b *bench) slow(ctx context.Context) (err error) {
 	if err := b.ensureNodes(ctx, slowNodes); err != nil {
 		return err
@@ -70,7 +70,8 @@ func takeTime(ctx context.Context, _ *metav1.PartialObjectMetadata) *metav1.Stat
 	return nil
 }
 
-// slowConfiguration makes the API server ask the webhook about the pods of the storm, and only when a contestant deletes them.
+// slowConfiguration makes the API server ask the webhook about the pods of the storm, and only when a contestant
+// deletes them.
 func slowConfiguration(webhook *admission.Webhook) *admissionregistrationv1.ValidatingWebhookConfiguration {
 	return &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: slowWebhook},

@@ -125,7 +125,8 @@ func nodeEvent(name, node, reason string, at time.Time, message string) corev1.E
 	}
 }
 
-// Large returns a cluster of so many nodes in three zones, every tenth of them with a NoExecute taint, and so many pods.
+// Large returns a cluster of so many nodes in three zones, every tenth of them with a NoExecute taint, and so many
+// pods.
 func Large(nodes, pods int, now time.Time) Objects {
 	o := Objects{Cluster: "large"}
 	for i := range nodes {

@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package board opens kubectl taintkeeper board in headless Chromium: of a real control plane, and of scenes that are played
-// by client-go's fakes, for large clusters and for the pictures in docs.
+// Package board opens kubectl taintkeeper board in headless Chromium: of a real control plane, and of scenes that are
+// played by client-go's fakes, for large clusters and for the pictures in docs.
 package board
 
 import (

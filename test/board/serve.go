@@ -17,8 +17,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cli"
 )
 
-// Serve runs kubectl taintkeeper board with some flags, and returns the address that it prints. It serves until the context ends or
-// end is called, which returns why it ended if that is an error.
+// Serve runs kubectl taintkeeper board with some flags, and returns the address that it prints. It serves until the
+// context ends or end is called, which returns why it ended if that is an error.
 func Serve(ctx context.Context, flags ...string) (address string, end func() error, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	out, in := io.Pipe()

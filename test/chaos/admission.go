@@ -17,7 +17,8 @@ const quarantine = "quarantine"
 // crowd is how many guarded pods have to leave at once: more than a replica has workers.
 const crowd = 40
 
-// gatekeeper makes the webhook slow, hanging and refusing in turn, each time while many pods that it guards have to leave.
+// gatekeeper makes the webhook slow, hanging and refusing in turn, each time while many pods that it guards have to
+// leave.
 type gatekeeper struct {
 	*troublemaker
 
@@ -40,8 +41,8 @@ func (g *gatekeeper) run(ctx context.Context) error {
 	return nil
 }
 
-// obstruct makes a crowd leave that the webhook is in the way of, and then lets it leave. Now and then it has no longer to
-// before: while its DELETEs wait.
+// obstruct makes a crowd leave that the webhook is in the way of, and then lets it leave. Now and then it has no longer
+// to before: while its DELETEs wait.
 func (g *gatekeeper) obstruct(ctx context.Context, fault faultKind) error {
 	asked := aScope(g.random)
 	if err := g.webhook.register(ctx, g.client, asked); err != nil {

@@ -34,8 +34,8 @@ type audited struct {
 	marked    map[types.UID]bool // the pods that have a mark of the built-in now
 }
 
-// readAudit adds to the chronicles what the audit log has: who wrote which version and when, and versions that the watch
-// missed. It returns the rest. A change that was under way when the API server was killed is not there.
+// readAudit adds to the chronicles what the audit log has: who wrote which version and when, and versions that the
+// watch missed. It returns the rest. A change that was under way when the API server was killed is not there.
 func (o *observer) readAudit(path string) (audited, error) {
 	found := audited{deletions: map[types.UID][]deletion{}, marked: map[types.UID]bool{}}
 	changes, err := auditlog.New(path, auditlog.Accepted).Events()

@@ -192,7 +192,8 @@ func peek(request *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// preconditionOfDelete finds the UID precondition of a delete, which is sent as JSON or protobuf. Without one it is empty.
+// preconditionOfDelete finds the UID precondition of a delete, which is sent as JSON or protobuf. Without one it is
+// empty.
 func preconditionOfDelete(body []byte) (types.UID, error) {
 	if len(body) == 0 {
 		return "", nil

@@ -65,8 +65,8 @@ func (s *stage) troublemaker(source uint64, series string) *troublemaker {
 	return &troublemaker{client: s.client, observer: s.observer, nodes: s.nodes, random: s.source(source), series: series}
 }
 
-// finale lets pods become due while the API server is down, and nothing happen afterwards that could remind anybody of them:
-// what is forgotten then stays forgotten.
+// finale lets pods become due while the API server is down, and nothing happen afterwards that could remind anybody of
+// them: what is forgotten then stays forgotten.
 func (s *stage) finale(ctx context.Context, wrecks *wrecker) error {
 	s.say("the finale: half of the nodes are tainted, and the API server goes down")
 	for _, r := range s.replicas {
@@ -117,14 +117,15 @@ func (s *stage) calmDown() time.Time {
 }
 
 const (
-	// longestSettling is longer than what the faults can still cause: a watch whose reflector waits a minute before it lists
-	// again, then an eviction that waits for 30 s, and some more until it counts as lost.
+	// longestSettling is longer than what the faults can still cause: a watch whose reflector waits a minute before it
+	// lists again, then an eviction that waits for 30 s, and some more until it counts as lost.
 	longestSettling = 150 * time.Second
 	// settled is how long nothing may have been overdue.
 	settled = 6 * time.Second
 )
 
-// settle waits until no pod has to leave any more but those that are due later, or for as long as it can take at the longest.
+// settle waits until no pod has to leave any more but those that are due later, or for as long as it can take at the
+// longest.
 func (s *stage) settle(ctx context.Context) {
 	const look = time.Second
 	ctx, cancel := context.WithTimeout(ctx, longestSettling)

@@ -12,8 +12,8 @@ import (
 // farthestClock is by how much the clock of a replica is wrong at the most.
 const farthestClock = 5 * time.Minute
 
-// timekeeper sets the wall clocks of the replicas, one at a time. The other replica, the API server and the observer have
-// the clock of this machine.
+// timekeeper sets the wall clocks of the replicas, one at a time. The other replica, the API server and the observer
+// have the clock of this machine.
 type timekeeper struct {
 	replicas []*replica
 	ledger   *ledger
@@ -49,8 +49,8 @@ func (k *timekeeper) pause(ctx context.Context) {
 	pause(ctx, time.Duration((0.5+k.random.Float64())*float64(k.length)))
 }
 
-// victim picks a replica: the leader twice as often as it would be by chance, as a standby does nothing that a wrong clock
-// could spoil at once.
+// victim picks a replica: the leader twice as often as it would be by chance, as a standby does nothing that a wrong
+// clock could spoil at once.
 func (k *timekeeper) victim() *replica {
 	picked := pick(k.random, k.replicas...)
 	if leader, ok := k.ledger.leader(); ok && k.random.IntN(2) == 0 {

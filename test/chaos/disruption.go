@@ -26,7 +26,8 @@ const (
 	killAll        disruption = "all replicas killed, for longer than the eviction clock is fresh"
 )
 
-// disruptions are all there are but killAll, which is played beside the built-in, in the order in which they are reported.
+// disruptions are all there are but killAll, which is played beside the built-in, in the order in which they are
+// reported.
 var disruptions = []disruption{killLeader, killStandby, restartServer, restartEtcd, restartStorage}
 
 // round is how the disruptions follow one another: each round in an order of its own, the leader twice.
@@ -47,7 +48,8 @@ type wrecker struct {
 	done     map[disruption]int
 }
 
-// run disrupts until the context ends, with the given time between two disruptions. What has begun is brought to its end.
+// run disrupts until the context ends, with the given time between two disruptions. What has begun is brought to its
+// end.
 func (w *wrecker) run(ctx context.Context, pace time.Duration) error {
 	pause(ctx, pace/2)
 	for ctx.Err() == nil {

@@ -20,7 +20,8 @@ type excuse struct{ span }
 // backoff says how long a replica waits after a call that failed, given how many have before.
 type backoff func(failed *call, failures int) time.Duration
 
-// usualBackoff is what the replicas wait: 100 ms, doubling up to 30 s, and up to five minutes after a call that was refused.
+// usualBackoff is what the replicas wait: 100 ms, doubling up to 30 s, and up to five minutes after a call that was
+// refused.
 func usualBackoff(failed *call, failures int) time.Duration {
 	const doublings = 12
 	wait := 100 * time.Millisecond << min(failures, doublings)
@@ -43,8 +44,8 @@ func mostWait(failed *call) time.Duration {
 	return 30 * time.Second
 }
 
-// explain says how far the faults explain that a pod has not left until an end. They can have hidden its taints when they came:
-// a taint without a timeAdded counts from its first sight, and what was seen late is due as much later.
+// explain says how far the faults explain that a pod has not left until an end. They can have hidden its taints when
+// they came: a taint without a timeAdded counts from its first sight, and what was seen late is due as much later.
 func (h *history) explain(s stretch, end time.Time, wait backoff) explanation {
 	general := h.excuses()
 	all := slices.Concat(h.excusesByCalls(s, end, wait), h.excusesByReviews(s.pod), h.excusesByClocks(s), h.excusesByGaps(s), h.excusesByWatches(h.led), general)
@@ -113,8 +114,8 @@ func (s stretch) concerns(c *call) bool {
 	return c.uid == s.pod.uid && c.writes()
 }
 
-// excusesByReviews are the times during which the webhook was in the way of the pod, whether it was asked about it or there
-// was no room for another call that waits for it.
+// excusesByReviews are the times during which the webhook was in the way of the pod, whether it was asked about it or
+// there was no room for another call that waits for it.
 func (h *history) excusesByReviews(p *pod) []excuse {
 	if !p.guarded() {
 		return nil
@@ -126,8 +127,9 @@ func (h *history) excusesByReviews(p *pod) []excuse {
 	return excuses
 }
 
-// excusesByClocks are the times during which a replica that led had a wrong clock, and could take the pod for one that is
-// not due yet: not for longer than the clock was wrong by, nor for longer than it takes to notice that it was set right.
+// excusesByClocks are the times during which a replica that led had a wrong clock, and could take the pod for one that
+// is not due yet: not for longer than the clock was wrong by, nor for longer than it takes to notice that it was set
+// right.
 func (h *history) excusesByClocks(s stretch) []excuse {
 	var excuses []excuse
 	for _, life := range h.lives {
@@ -143,12 +145,12 @@ func (h *history) excusesByClocks(s stretch) []excuse {
 	return excuses
 }
 
-// noticed is how long it may take until a replica notices that its clock was set: timers follow the monotonic clock, but a
-// node whose pods have to leave is looked at once a minute, whatever its timer says.
+// noticed is how long it may take until a replica notices that its clock was set: timers follow the monotonic clock,
+// but a node whose pods have to leave is looked at once a minute, whatever its timer says.
 const noticed = time.Minute
 
-// excusesByGaps are the times during which a replica led that had not seen everything that became of the node's taints, and
-// was right to count them anew: one that began only then, or whose watch of nodes was broken.
+// excusesByGaps are the times during which a replica led that had not seen everything that became of the node's taints,
+// and was right to count them anew: one that began only then, or whose watch of nodes was broken.
 func (h *history) excusesByGaps(s stretch) []excuse {
 	var excuses []excuse
 	counted := span{earliestOf(s.sights, s.due), s.ended}
@@ -176,8 +178,8 @@ func (h *history) excusesByGaps(s stretch) []excuse {
 	return excuses
 }
 
-// dueAnew says by when the pod has to leave for one who sees the taints of its node within a time, and nothing before. It is
-// the zero time if it does not have to.
+// dueAnew says by when the pod has to leave for one who sees the taints of its node within a time, and nothing before.
+// It is the zero time if it does not have to.
 func (h *history) dueAnew(s stretch, seen span) time.Time {
 	var latest time.Time
 	for i, state := range s.pod.states {
@@ -197,8 +199,8 @@ func (h *history) dueAnew(s stretch, seen span) time.Time {
 	return latest
 }
 
-// excusesByElection are the times during which nobody led: from when the leader ended, or gave the Lease back, until the
-// next one had it.
+// excusesByElection are the times during which nobody led: from when the leader ended, or gave the Lease back, until
+// the next one had it.
 func (h *history) excusesByElection() []excuse {
 	var excuses []excuse
 	for i, reign := range h.reigns {

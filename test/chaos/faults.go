@@ -98,8 +98,8 @@ func (w *weather) intensity() intensity {
 	return w.now
 }
 
-// planFor draws what happens to a call. The election is spared half of its share: a leader that loses its Lease exits, and
-// what happens when nobody leads is soon seen.
+// planFor draws what happens to a call. The election is spared half of its share: a leader that loses its Lease exits,
+// and what happens when nobody leads is soon seen.
 func (w *weather) planFor(c *call) plan {
 	w.mu.Lock()
 	defer w.mu.Unlock()

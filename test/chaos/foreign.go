@@ -23,9 +23,9 @@ type foreignCall struct {
 	name string // of the pod, with its namespace
 }
 
-// noteForeign notes a change of a pod if the built-in made it: a DELETE, or a patch that brings a mark. Of its controllers that
-// bear this name only the one that evicts changes pods here. A mark that is there already is brought again by a late patch,
-// of which nothing is left to refuse.
+// noteForeign notes a change of a pod if the built-in made it: a DELETE, or a patch that brings a mark. Of its
+// controllers that bear this name only the one that evicts changes pods here. A mark that is there already is brought
+// again by a late patch, of which nothing is left to refuse.
 func (a *audited) noteForeign(e auditlog.Event, pod *corev1.Pod) {
 	c := foreignCall{span: span{e.Received, e.Answered}, uid: pod.UID, name: pod.Namespace + "/" + pod.Name}
 	marks := !a.marked[pod.UID]
@@ -52,8 +52,8 @@ func byBuiltIn(c corev1.PodCondition) bool {
 // allowed 20 calls a second, and with a backlog it waits its turn between the two. Nobody can stop such a DELETE.
 const markedWithin = time.Minute
 
-// judgeForeign finds the evictions by the built-in while the eviction clock was fresh: pods that it marked, and pods that it
-// deleted although it can have marked none for long.
+// judgeForeign finds the evictions by the built-in while the eviction clock was fresh: pods that it marked, and pods
+// that it deleted although it can have marked none for long.
 func (h *history) judgeForeign() []finding {
 	var found []finding
 	for _, c := range h.foreign {

@@ -33,7 +33,8 @@ type nodeState struct {
 func (s podState) written() span  { return s.from }
 func (s nodeState) written() span { return s.from }
 
-// held is when one of several states can have held that follow one another: from when it was written until the next was.
+// held is when one of several states can have held that follow one another: from when it was written until the next
+// was.
 func held[S interface{ written() span }](states []S, i int, end time.Time) span {
 	all := span{states[i].written().earliest, end}
 	if i+1 < len(states) {
@@ -109,8 +110,8 @@ func podStates(known *chronicle[podFacts], deletions []deletion) []podState {
 	return attribute(bury(states, known.gone), deletions)
 }
 
-// boundAfter says when a pod was bound: when it was first seen on its node, if that lies within the second that is recorded,
-// otherwise at the end of that second.
+// boundAfter says when a pod was bound: when it was first seen on its node, if that lies within the second that is
+// recorded, otherwise at the end of that second.
 func boundAfter(last *podState, next podState) span {
 	if last.node != next.node {
 		return next.from.notAfter(endOfSecond(next.recorded))
@@ -138,8 +139,8 @@ func bury(states []podState, gone time.Time) []podState {
 	return append(states, end)
 }
 
-// attribute says of a pod that terminates whose DELETE made it so: the first that was accepted. The audit log does not say
-// which version that wrote when the pod was gone at once.
+// attribute says of a pod that terminates whose DELETE made it so: the first that was accepted. The audit log does not
+// say which version that wrote when the pod was gone at once.
 func attribute(states []podState, deletions []deletion) []podState {
 	first := slices.IndexFunc(states, func(state podState) bool { return state.terminating })
 	if first < 0 || len(deletions) == 0 || states[first].writer != "" {

@@ -5,8 +5,8 @@ package main
 
 import "time"
 
-// span is an instant that is known within bounds, or a time from one instant to another. Everything runs on one machine,
-// so all instants are of one clock.
+// span is an instant that is known within bounds, or a time from one instant to another. Everything runs on one
+// machine, so all instants are of one clock.
 type span struct{ earliest, latest time.Time }
 
 // at is an instant that is known exactly.

@@ -51,8 +51,8 @@ func (h *history) judge() []finding {
 	return found
 }
 
-// judgeCall judges one DELETE, or one PATCH of the condition, of a replica: also one that was never carried out, because it
-// was decided on all the same.
+// judgeCall judges one DELETE, or one PATCH of the condition, of a replica: also one that was never carried out,
+// because it was decided on all the same.
 func (h *history) judgeCall(c *call) []finding {
 	charged := func(as charge, format string, args ...any) []finding {
 		why := fmt.Sprintf("%s of run %d of %s %s", c.kind, c.run, c.replica, fmt.Sprintf(format, args...))
@@ -84,11 +84,12 @@ func (h *history) judgeCall(c *call) []finding {
 	return charged(wrong, "is about a pod that does not have to leave, by nothing that the replica can have known since %s before", c.received.Sub(known.nodeSince).Round(time.Millisecond))
 }
 
-// abortedWithin is how long it may take to abort a DELETE after the watch has brought that the pod has no longer to leave.
+// abortedWithin is how long it may take to abort a DELETE after the watch has brought that the pod has no longer to
+// leave.
 const abortedWithin = time.Second
 
-// shouldHaveAborted reports whether a DELETE was carried out although its sender must have known for long that the pod had
-// no longer to leave.
+// shouldHaveAborted reports whether a DELETE was carried out although its sender must have known for long that the pod
+// had no longer to leave.
 func (h *history) shouldHaveAborted(c *call, p *pod) bool {
 	by := c.answered.Add(-abortedWithin)
 	if c.kind != deletePod || !c.accepted() || by.Before(c.received) {
@@ -98,7 +99,8 @@ func (h *history) shouldHaveAborted(c *call, p *pod) bool {
 	return !known.leaves && !known.onlyTerminating
 }
 
-// delivered returns, for a DELETE, an earlier one of the same pod of which this very process knows that it was accepted.
+// delivered returns, for a DELETE, an earlier one of the same pod of which this very process knows that it was
+// accepted.
 func (h *history) delivered(c *call) *call {
 	if c.kind != deletePod {
 		return nil

@@ -12,7 +12,8 @@ const (
 	// confirmedFor is how long one live read of a node serves; see the package eviction.
 	confirmedFor = 500 * time.Millisecond
 	// haste is how long it may take from a decision until the proxy has the call, and from an event's arrival at our watch
-	// until a replica whose watch is in order knows it: two processors run everything here, a whole control plane included.
+	// until a replica whose watch is in order knows it: two processors run everything here, a whole control plane
+	// included.
 	haste = 500 * time.Millisecond
 	// deaf is how long a watch that was opened again, or held up, may take to be up to date.
 	deaf = time.Second
@@ -30,8 +31,8 @@ func (h *history) hasteAt(instant time.Time) time.Duration {
 	return all
 }
 
-// knowledge is what a replica can have known when it sent a call: every state of the pod and of its node that it may have
-// taken for the present one, put together in every way.
+// knowledge is what a replica can have known when it sent a call: every state of the pod and of its node that it may
+// have taken for the present one, put together in every way.
 type knowledge struct {
 	nodeSince       time.Time
 	due             bool      // by some of it the pod was due
@@ -44,7 +45,8 @@ func (h *history) knowledge(c *call, p *pod) knowledge {
 	return h.known(p, c.received, h.podKnownSince(c), func(node string) time.Time { return h.nodeKnownSince(c, node) })
 }
 
-// watched is what the watches of the replica that sent a call must have brought by an instant, while the call was under way.
+// watched is what the watches of the replica that sent a call must have brought by an instant, while the call was under
+// way.
 func (h *history) watched(c *call, p *pod, by time.Time) knowledge {
 	return h.known(p, by, h.watchedSince(c, watchPods, by), func(string) time.Time { return h.watchedSince(c, watchNodes, by) })
 }
@@ -105,8 +107,8 @@ func (p *pod) visibleUntil(i int) time.Time {
 	return later(p.states[i+1].visible, p.states[i+1].from.latest)
 }
 
-// nodeKnownSince says how old the taints can be by which a call was decided. They were confirmed by a live read of the node
-// that is no older than confirmedFor, or that has just been answered, however long that took.
+// nodeKnownSince says how old the taints can be by which a call was decided. They were confirmed by a live read of the
+// node that is no older than confirmedFor, or that has just been answered, however long that took.
 func (h *history) nodeKnownSince(c *call, node string) time.Time {
 	haste := h.hasteAt(c.received)
 	oldest := c.received.Add(-haste)
@@ -124,9 +126,9 @@ func (h *history) nodeKnownSince(c *call, node string) time.Time {
 	return oldest
 }
 
-// podKnownSince says how old the pod can be by which a call was decided: as old as the last moment at which the replica's
-// watch of pods was in order, and no older than its process. A DELETE is decided by the pod as the API server has just shown it,
-// in its answer to the PATCH of the condition or to a GET.
+// podKnownSince says how old the pod can be by which a call was decided: as old as the last moment at which the
+// replica's watch of pods was in order, and no older than its process. A DELETE is decided by the pod as the API server
+// has just shown it, in its answer to the PATCH of the condition or to a GET.
 func (h *history) podKnownSince(c *call) time.Time {
 	since := later(h.watchedSince(c, watchPods, c.received), h.beginOf(c).Add(haste-h.hasteAt(c.received)))
 	if c.kind == deletePod {
@@ -135,8 +137,8 @@ func (h *history) podKnownSince(c *call) time.Time {
 	return since
 }
 
-// shown returns since when the pod can be what the API server showed last before a DELETE, the zero time if the last answer
-// did not arrive.
+// shown returns since when the pod can be what the API server showed last before a DELETE, the zero time if the last
+// answer did not arrive.
 func (h *history) shown(c *call) time.Time {
 	var last *call
 	for _, before := range h.calls {
@@ -164,7 +166,8 @@ func (h *history) beginOf(c *call) time.Time {
 	return time.Time{}
 }
 
-// inOrderUntil returns the last instant, up to the given one, at which the watch was up to date; the zero time if it never was.
+// inOrderUntil returns the last instant, up to the given one, at which the watch was up to date; the zero time if it
+// never was.
 func (s *stream) inOrderUntil(limit time.Time) time.Time {
 	last := limit
 	if !s.closed.IsZero() {

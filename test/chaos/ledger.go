@@ -161,7 +161,8 @@ func (l *ledger) holds(holder string, seen time.Time) {
 	}
 }
 
-// noteHalts notes when this program, and so most likely the replicas too, did not get a processor, until the context ends.
+// noteHalts notes when this program, and so most likely the replicas too, did not get a processor, until the context
+// ends.
 func (l *ledger) noteHalts(ctx context.Context) {
 	const (
 		step = 10 * time.Millisecond

@@ -11,9 +11,9 @@
 // compares it with what the API server accepted. No eviction may be lost, early, of the wrong pod, or carried out
 // twice, nor come much later than the faults that touched it explain. What is a little later is reported.
 //
-// With -beside the built-in taint-eviction-controller runs, too, and the replicas hold it off by the eviction clock. All
-// of them are killed now and then for longer than the clock is fresh, and then it evicts. What it evicts while the clock
-// is fresh is found as foreign, besides.
+// With -beside the built-in taint-eviction-controller runs, too, and the replicas hold it off by the eviction clock.
+// All of them are killed now and then for longer than the clock is fresh, and then it evicts. What it evicts while the
+// clock is fresh is found as foreign, besides.
 //
 // It needs bin/chaos-taintkeeper (make bin/chaos-taintkeeper) and the control plane (make controlplane); make chaos
 // sees to both. It exits with 0 when nothing went wrong, with 130 when it was interrupted, and with 1 otherwise. The

@@ -18,8 +18,8 @@ import (
 	rig "github.com/taintkeeper/taintkeeper/test/rig/observer"
 )
 
-// observer watches nodes, pods and the Lease at the API server itself, and keeps every version that it sees. What a break of
-// its watches hides is filled in from the audit log. Safe for concurrent use.
+// observer watches nodes, pods and the Lease at the API server itself, and keeps every version that it sees. What a
+// break of its watches hides is filled in from the audit log. Safe for concurrent use.
 type observer struct {
 	client kubernetes.Interface
 	ledger *ledger

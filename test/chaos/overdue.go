@@ -139,8 +139,8 @@ const (
 	lateAfter = 5 * time.Second
 )
 
-// judgeDelays finds the pods that had to leave for longer than the faults explain: those that never did, those that were
-// made to so late that it must have been for another reason, and those that waited for others.
+// judgeDelays finds the pods that had to leave for longer than the faults explain: those that never did, those that
+// were made to so late that it must have been for another reason, and those that waited for others.
 func (h *history) judgeDelays() []finding {
 	var found []finding
 	for _, s := range h.stretches() {

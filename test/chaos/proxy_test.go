@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// server stands in for the API server: it notes what arrives and answers everything with 200. A watch brings the lines that
-// it is sent.
+// server stands in for the API server: it notes what arrives and answers everything with 200. A watch brings the lines
+// that it is sent.
 type server struct {
 	*httptest.Server
 

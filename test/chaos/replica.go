@@ -21,9 +21,9 @@ type election struct {
 	args  []string
 }
 
-// elections are the two that there are. With the quick one a leader is followed within seconds, but it does not outlive an
-// outage of the API server, and the next one decides everything anew. With the patient one it does, and has to remember what
-// it could not do.
+// elections are the two that there are. With the quick one a leader is followed within seconds, but it does not outlive
+// an outage of the API server, and the next one decides everything anew. With the patient one it does, and has to
+// remember what it could not do.
 var elections = []election{
 	{lease: "4 s", args: []string{"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s"}},
 	{lease: "15 s", args: []string{"--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=13s", "--leader-elect-retry-period=1s"}},
@@ -40,8 +40,8 @@ const (
 	endedStopped = "stopped at the end"
 )
 
-// replica is one of several taintkeepers behind a proxy of its own. Its process is started again whenever it has ended, as a
-// Deployment would. Safe for concurrent use.
+// replica is one of several taintkeepers behind a proxy of its own. Its process is started again whenever it has ended,
+// as a Deployment would. Safe for concurrent use.
 type replica struct {
 	name    string
 	binary  string

@@ -53,8 +53,8 @@ func (h *history) reportFaults(say sayer, done map[disruption]int) {
 	say("  %6.0f  seconds a running replica was without a watch of nodes or pods, at the longest", h.longestBlindness().Seconds())
 }
 
-// longestBlindness is the longest time that a running replica had no watch, for whichever reason: cut, refused, or because
-// client-go waits before it tries again.
+// longestBlindness is the longest time that a running replica had no watch, for whichever reason: cut, refused, or
+// because client-go waits before it tries again.
 func (h *history) longestBlindness() time.Duration {
 	longest := time.Duration(0)
 	for _, l := range h.lives {
@@ -98,7 +98,8 @@ func (h *history) reportPods(say sayer) (evicted int) {
 	return evicted
 }
 
-// ended reports whether a DELETE of a replica reached the API server and nobody knows its answer, and no other is known.
+// ended reports whether a DELETE of a replica reached the API server and nobody knows its answer, and no other is
+// known.
 func (h *history) ended(p *pod) bool {
 	return len(p.deletions) == 0 && slices.ContainsFunc(h.calls, func(c *call) bool {
 		return c.kind == deletePod && c.uid == p.uid && c.unanswered()

@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// This file is the rule of docs/concepts.md, written a second time from its text and with bounds in the place of instants:
-// when exactly a replica saw something is not known here. The earliest bound is what no replica may undercut, however early
-// it saw the change; the latest is what one does not exceed that has seen everything at once.
+// This file is the rule of docs/concepts.md, written a second time from its text and with bounds in the place of
+// instants: when exactly a replica saw something is not known here. The earliest bound is what no replica may undercut,
+// however early it saw the change; the latest is what one does not exceed that has seen everything at once.
 
 // counting is a NoExecute taint on a node and the instant from which it counts.
 type counting struct {
@@ -28,14 +28,15 @@ func (c counting) same(other counting) bool {
 		len(c.values) == len(other.values)
 }
 
-// advance returns the NoExecute taints of a node's next version, given those of the version before and when it was written.
+// advance returns the NoExecute taints of a node's next version, given those of the version before and when it was
+// written.
 //
-// A taint without a timeAdded counts from its first sight. With one it counts from that second: from its first sight if that
-// lies within the second or before it, as of a timeAdded in the future, otherwise from the end of the second.
+// A taint without a timeAdded counts from its first sight. With one it counts from that second: from its first sight if
+// that lies within the second or before it, as of a timeAdded in the future, otherwise from the end of the second.
 //
-// A taint that is in both versions goes on, whatever its timeAdded has become: it counts from the earlier of the two. So do
-// not-ready and unreachable, which are one cause, while a node has one of them or both. What the replicas themselves write
-// makes no taint count from earlier: they write down from when it counts.
+// A taint that is in both versions goes on, whatever its timeAdded has become: it counts from the earlier of the two.
+// So do not-ready and unreachable, which are one cause, while a node has one of them or both. What the replicas
+// themselves write makes no taint count from earlier: they write down from when it counts.
 //
 // With another value it counts anew, but a deadline that it has set by the value before stays.
 func advance(before []counting, taints []corev1.Taint, written span, byKeeper bool) []counting {
@@ -97,8 +98,8 @@ func oneCause(taints []counting) []counting {
 	return taints
 }
 
-// anew returns the taints as one counts them at the latest who sees them by an instant without having seen what was before:
-// from the end of the second that timeAdded says, and from then if it says none.
+// anew returns the taints as one counts them at the latest who sees them by an instant without having seen what was
+// before: from the end of the second that timeAdded says, and from then if it says none.
 func anew(taints []counting, seen time.Time) []counting {
 	var all []counting
 	for _, t := range taints {
@@ -138,8 +139,8 @@ func dueOf(tolerations []corev1.Toleration, bound span, taints []counting) (due 
 	return due, leaves
 }
 
-// dueFor is the rule for one taint: the first toleration that matches counts. A deadline that the taint has set by a value
-// that it had before stays, as long as every value since is tolerated for a while only.
+// dueFor is the rule for one taint: the first toleration that matches counts. A deadline that the taint has set by a
+// value that it had before stays, as long as every value since is tolerated for a while only.
 func dueFor(tolerations []corev1.Toleration, bound span, taint *counting) (due span, leaves bool) {
 	due, leaves, counts := dueForValue(tolerations, bound, taint)
 	for i := range taint.values {

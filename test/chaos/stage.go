@@ -60,8 +60,8 @@ type stage struct {
 	saying sync.Mutex
 }
 
-// run sets everything up, lets chaos reign, judges, and takes everything down. It reports whether nothing went wrong. The
-// state folder is kept when something did.
+// run sets everything up, lets chaos reign, judges, and takes everything down. It reports whether nothing went wrong.
+// The state folder is kept when something did.
 func run(ctx context.Context, cfg config) (clean bool, err error) {
 	if err := wallclock.Check(cfg.taintkeeper); err != nil {
 		return false, fmt.Errorf("%w; build it with `make bin/chaos-taintkeeper`", err)
@@ -85,8 +85,8 @@ func run(ctx context.Context, cfg config) (clean bool, err error) {
 	return true, os.RemoveAll(dir)
 }
 
-// stopCluster stops the control plane. A component that did not survive the run is worth a line, and no more: it is not what
-// is judged. kube-scheduler ends itself when a pod was replaced under its name while it could not watch.
+// stopCluster stops the control plane. A component that did not survive the run is worth a line, and no more: it is not
+// what is judged. kube-scheduler ends itself when a pod was replaced under its name while it could not watch.
 func (s *stage) stopCluster() {
 	if s.cluster == nil {
 		return
@@ -184,7 +184,8 @@ func (s *stage) builtIn() localcluster.TaintEviction {
 	return localcluster.BuiltInOff
 }
 
-// disruptions are those that are played. Beside the built-in all replicas die together, too, so that it evicts for a while.
+// disruptions are those that are played. Beside the built-in all replicas die together, too, so that it evicts for a
+// while.
 func (s *stage) disruptions() []disruption {
 	if s.beside {
 		return append(slices.Clone(disruptions), killAll)
@@ -192,8 +193,8 @@ func (s *stage) disruptions() []disruption {
 	return disruptions
 }
 
-// playWithReplicas runs the replicas from before the chaos until after the settling. It returns when the last fault and when
-// the play ended.
+// playWithReplicas runs the replicas from before the chaos until after the settling. It returns when the last fault and
+// when the play ended.
 func (s *stage) playWithReplicas(ctx context.Context) (calmed, end time.Time, err error) {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
@@ -232,7 +233,8 @@ func (s *stage) playWithReplicas(ctx context.Context) (calmed, end time.Time, er
 	return calmed, end, errors.Join(err, group.Wait())
 }
 
-// source is a source of randomness of its own for each who needs one, so that one's luck does not depend on another's haste.
+// source is a source of randomness of its own for each who needs one, so that one's luck does not depend on another's
+// haste.
 func (s *stage) source(number uint64) *rand.Rand { return rand.New(rand.NewPCG(s.seed, number)) }
 
 // startTimeout is generous: the machine may be busy with a build.

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// judgeStamps judges what the replicas wrote to nodes: the timeAdded of taints that had none, or a later one than they count
-// from, and nothing else. It must not make a taint count from before it was there, nor from a time that is yet to come. What
-// they write when they are stopped at the end hands the evictions back to the built-in, and is not judged.
+// judgeStamps judges what the replicas wrote to nodes: the timeAdded of taints that had none, or a later one than they
+// count from, and nothing else. It must not make a taint count from before it was there, nor from a time that is yet to
+// come. What they write when they are stopped at the end hands the evictions back to the built-in, and is not judged.
 func (h *history) judgeStamps() []finding {
 	var found []finding
 	for name, states := range h.nodes {

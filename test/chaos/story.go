@@ -25,8 +25,8 @@ const (
 	storyAfter  = 40 * time.Second
 )
 
-// story is the timetable around an instant of one pod, by its UID, or of one node, by its name: their versions, the calls
-// about both, and what happened to the replicas and to the cluster. Times are seconds from that instant.
+// story is the timetable around an instant of one pod, by its UID, or of one node, by its name: their versions, the
+// calls about both, and what happened to the replicas and to the cluster. Times are seconds from that instant.
 func (h *history) story(uid types.UID, name string, around time.Time) string {
 	nodes := map[string]bool{name: true}
 	var lines []line

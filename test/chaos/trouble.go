@@ -75,8 +75,8 @@ func (t *troublemaker) do(ctx context.Context, deeds []deed, drawn int) error {
 	return nil
 }
 
-// persist makes a call until the API server has answered it, for as long as the context lasts. That an object is gone, is
-// there already or has changed meanwhile is an answer.
+// persist makes a call until the API server has answered it, for as long as the context lasts. That an object is gone,
+// is there already or has changed meanwhile is an answer.
 func persist(ctx context.Context, what string, call func(context.Context) error) error {
 	const again = 200 * time.Millisecond
 	for {

@@ -11,14 +11,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// template is the key of the taint that somebody writes again and again, always with the present time. Nobody else sets it.
+// template is the key of the taint that somebody writes again and again, always with the present time. Nobody else sets
+// it.
 const template = "template"
 
 // conditionSeconds is for how long every pod tolerates not-ready and unreachable that does not say otherwise.
 const conditionSeconds = "12"
 
-// controllers are those who write the same taints again and again, as the node-lifecycle controller does, which is off here
-// because all nodes are healthy.
+// controllers are those who write the same taints again and again, as the node-lifecycle controller does, which is off
+// here because all nodes are healthy.
 func (t *troublemaker) controllers() []deed {
 	return []deed{
 		{weight: 2, do: t.fallSick},
@@ -26,8 +27,8 @@ func (t *troublemaker) controllers() []deed {
 	}
 }
 
-// fallSick makes a node not ready and unreachable by turns, and then ready. Each time the one taint comes before the other
-// goes, and has the present time.
+// fallSick makes a node not ready and unreachable by turns, and then ready. Each time the one taint comes before the
+// other goes, and has the present time.
 func (t *troublemaker) fallSick(ctx context.Context) error {
 	node := pick(t.random, t.nodes...)
 	now, next := corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable

@@ -121,8 +121,8 @@ func (t *troublemaker) delete(ctx context.Context, name string) error {
 	})
 }
 
-// replacePod deletes a pod and creates another one of its name: at once, or when kwok is done with the first. It deletes by
-// name, and when it comes late it deletes the second.
+// replacePod deletes a pod and creates another one of its name: at once, or when kwok is done with the first. It
+// deletes by name, and when it comes late it deletes the second.
 func (t *troublemaker) replacePod(ctx context.Context) error {
 	name, ok := t.aPod()
 	if !ok {

@@ -112,7 +112,8 @@ func (t *troublemaker) untaint(ctx context.Context) error {
 	return nil
 }
 
-// retime gives the NoExecute taints of a node another timeAdded, or takes it from them as `kubectl taint --overwrite` does.
+// retime gives the NoExecute taints of a node another timeAdded, or takes it from them as `kubectl taint --overwrite`
+// does.
 func (t *troublemaker) retime(ctx context.Context) error {
 	timeAdded := t.timeAdded()
 	return t.change(ctx, func(taints []corev1.Taint) []corev1.Taint {
@@ -126,8 +127,8 @@ func (t *troublemaker) retime(ctx context.Context) error {
 	})
 }
 
-// taintAgain sets a taint, takes it off and sets it again, all within two seconds: a replica that cannot watch meanwhile sees
-// one taint where there were two.
+// taintAgain sets a taint, takes it off and sets it again, all within two seconds: a replica that cannot watch
+// meanwhile sees one taint where there were two.
 func (t *troublemaker) taintAgain(ctx context.Context) error {
 	name := pick(t.random, t.nodes...)
 	taint := t.aTaint()

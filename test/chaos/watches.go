@@ -13,7 +13,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/proxy"
 )
 
-// watches are the open watches of one replica: they can be cut, held up and, for a while, refused. Safe for concurrent use.
+// watches are the open watches of one replica: they can be cut, held up and, for a while, refused. Safe for concurrent
+// use.
 type watches struct {
 	ledger *ledger
 	gate   proxy.Gate
@@ -135,8 +136,8 @@ func (p *replicaProxy) disturb(ctx context.Context) {
 	}
 }
 
-// inject injects one fault into the watches. New ones are refused for a while after all are cut, else it would be noticed by
-// few.
+// inject injects one fault into the watches. New ones are refused for a while after all are cut, else it would be
+// noticed by few.
 func (p *replicaProxy) inject(fault faultKind, length time.Duration) {
 	all := func(open []*watchBody) []*watchBody { return open }
 	switch fault {

@@ -25,8 +25,8 @@ const (
 	theNode = "node"
 )
 
-// world builds a history by hand: one node, one pod that is bound to it from the beginning, and two replicas whose watches are
-// open and in order, of which the first leads.
+// world builds a history by hand: one node, one pod that is bound to it from the beginning, and two replicas whose
+// watches are open and in order, of which the first leads.
 type world struct{ history }
 
 func newWorld() *world {
@@ -63,7 +63,8 @@ func added(taint corev1.Taint, seconds float64) corev1.Taint {
 	return taint
 }
 
-// podIs says what holds of the pod from an instant on. It is on the node and was bound at the beginning, unless it says otherwise.
+// podIs says what holds of the pod from an instant on. It is on the node and was bound at the beginning, unless it says
+// otherwise.
 func (w *world) podIs(from float64, facts podFacts) {
 	if facts.node == "" {
 		facts.node = theNode

@@ -197,8 +197,8 @@ func mustJSON(t *testing.T, value any) string {
 	return string(text)
 }
 
-// TestTheSchemaKnowsEveryValue keeps a value from being added to values.yaml alone, where the schema would refuse it, and
-// the other way round.
+// TestTheSchemaKnowsEveryValue keeps a value from being added to values.yaml alone, where the schema would refuse it,
+// and the other way round.
 func TestTheSchemaKnowsEveryValue(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(render.Folder(root), "values.schema.json"))
 	await.Must(t, err)

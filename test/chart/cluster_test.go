@@ -83,8 +83,8 @@ func startPlane(t *testing.T, config localcluster.Config) *plane {
 	return p
 }
 
-// mutatingPoliciesOn are the flags with which an API server serves MutatingAdmissionPolicy. Kubernetes 1.36 needs none, and before
-// 1.34 none helps: there the API is an alpha version, which the chart does not use.
+// mutatingPoliciesOn are the flags with which an API server serves MutatingAdmissionPolicy. Kubernetes 1.36 needs none,
+// and before 1.34 none helps: there the API is an alpha version, which the chart does not use.
 func mutatingPoliciesOn(t *testing.T) []string {
 	t.Helper()
 	output, err := exec.CommandContext(t.Context(), filepath.Join(binaries(root), string(localcluster.APIServer)), "--version").Output()
@@ -124,7 +124,8 @@ func (p *plane) mutatingVersion(t *testing.T) string {
 	return ""
 }
 
-// needPolicies leaves a test out where the API server serves no MutatingAdmissionPolicy, after a look at what the chart says there.
+// needPolicies leaves a test out where the API server serves no MutatingAdmissionPolicy, after a look at what the chart
+// says there.
 func (p *plane) needPolicies(t *testing.T) {
 	t.Helper()
 	if p.mutatingVersion(t) != "" {

@@ -68,7 +68,8 @@ func TestKubeconformFindsNothingWrong(t *testing.T) {
 	}
 }
 
-// differentObjects returns each different object that the chart renders for the API server, in kube-system and elsewhere.
+// differentObjects returns each different object that the chart renders for the API server, in kube-system and
+// elsewhere.
 func (p *plane) differentObjects(t *testing.T) sets.Set[string] {
 	t.Helper()
 	loaded, different, kinds := load(t), sets.New[string](), p.kinds(t)
@@ -156,7 +157,8 @@ func (p *plane) schemas(t *testing.T) schemas {
 	return schemas{all}
 }
 
-// writeSchemas writes the schemas of a group and version into one file, and one that refers to it for each of its kinds.
+// writeSchemas writes the schemas of a group and version into one file, and one that refers to it for each of its
+// kinds.
 func writeSchemas(folder, name string, text []byte) error {
 	var document struct {
 		Components struct {

@@ -109,7 +109,8 @@ func (p *plane) tryOut(t *testing.T, mapper meta.RESTMapper, manifest string) er
 	return err
 }
 
-// TestAReleaseIsChangedBackAndForthAndLeavesNoTrace goes the way of the notes, as Helm 4 applies objects and as Helm 3 does.
+// TestAReleaseIsChangedBackAndForthAndLeavesNoTrace goes the way of the notes, as Helm 4 applies objects and as Helm 3
+// does.
 func TestAReleaseIsChangedBackAndForthAndLeavesNoTrace(t *testing.T) {
 	p := newPlane(t, localcluster.Kwok)
 	p.makeNamespace(t, elsewhere)

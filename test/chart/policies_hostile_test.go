@@ -26,8 +26,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
-// seesWhatOthersAdd has policies of somebody else's add a container with resources: one that is evaluated before ours, and one that
-// is evaluated after them, as webhooks are, too.
+// seesWhatOthersAdd has policies of somebody else's add a container with resources: one that is evaluated before ours,
+// and one that is evaluated after them, as webhooks are, too.
 func (p *plane) seesWhatOthersAdd(t *testing.T) {
 	for _, name := range []string{"zz-sidecar", "aa-sidecar"} {
 		p.addSidecars(t, name)
@@ -63,7 +63,8 @@ func (p *plane) addSidecars(t *testing.T, name string) {
 	}
 }
 
-// leavesMalformedPods sends what no policy has to understand. None of them may fail on it, or say something that hides what is wrong.
+// leavesMalformedPods sends what no policy has to understand. None of them may fail on it, or say something that hides
+// what is wrong.
 func (p *plane) leavesMalformedPods(t *testing.T) {
 	const whole = `{"containers":[{"name":"a","image":"a"}]%s}`
 	for name, tt := range map[string]struct{ metadata, spec string }{
@@ -208,8 +209,8 @@ func (p *plane) refusesParameters(t *testing.T) {
 	})
 }
 
-// letsNothingPass creates pods from the first answer of an API server on. None of the policies has a parameter object that would have
-// to be found first.
+// letsNothingPass creates pods from the first answer of an API server on. None of the policies has a parameter object
+// that would have to be found first.
 func (p *plane) letsNothingPass(t *testing.T) {
 	early := int64(0)
 	for _, stop := range []func(context.Context) error{p.StopAPIServer, p.KillAPIServer} {
@@ -223,8 +224,8 @@ func (p *plane) letsNothingPass(t *testing.T) {
 	p.awaitPolicies(t)
 }
 
-// whileStarting starts the API server, and asks it what must be refused and what must be changed until well after it is ready. A
-// wrong answer is an error. It returns how many answers came before it was ready.
+// whileStarting starts the API server, and asks it what must be refused and what must be changed until well after it is
+// ready. A wrong answer is an error. It returns how many answers came before it was ready.
 func (p *plane) whileStarting(t *testing.T) int64 {
 	t.Helper()
 	var answers atomic.Int64
@@ -270,8 +271,8 @@ func (e example) stillHolds(ctx context.Context, p *plane) (answered bool, err e
 	return true, nil
 }
 
-// neverStopsTheCluster breaks the policies that have failurePolicy Fail, so that they refuse whatever they match, and looks at what a
-// cluster needs to come up.
+// neverStopsTheCluster breaks the policies that have failurePolicy Fail, so that they refuse whatever they match, and
+// looks at what a cluster needs to come up.
 func (p *plane) neverStopsTheCluster(t *testing.T) {
 	p.breakPolicies(t)
 	for _, matches := range []*corev1.Pod{podIn("gpu-team"), podIn("plain", tolerating("op=Exists")), podIn("defaults"), podIn("strict")} {

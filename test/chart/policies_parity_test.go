@@ -128,8 +128,8 @@ func (g generator) toleration() corev1.Toleration {
 	return toleration
 }
 
-// TestThePoliciesDoWhatUpstreamsPluginsDo creates the same pods, without effect, at an API server with the policies and at one
-// with upstream's plugins DefaultTolerationSeconds, PodTolerationRestriction and ExtendedResourceToleration.
+// TestThePoliciesDoWhatUpstreamsPluginsDo creates the same pods, without effect, at an API server with the policies and
+// at one with upstream's plugins DefaultTolerationSeconds, PodTolerationRestriction and ExtendedResourceToleration.
 func TestThePoliciesDoWhatUpstreamsPluginsDo(t *testing.T) {
 	ours, theirs := newAPIServer(t), newAPIServer(t, upstreamPlugins...)
 	ours.makePlaces(t, parityPlaces())
@@ -216,8 +216,8 @@ func compareAnswers(ctx context.Context, ours, theirs *plane, pod *corev1.Pod) (
 	return theSecondTime(ctx, ours, pod, got)
 }
 
-// leaveAlike says whether pods with these tolerations leave a node with a taint at the same instant: of several that match, the
-// first counts.
+// leaveAlike says whether pods with these tolerations leave a node with a taint at the same instant: of several that
+// match, the first counts.
 func leaveAlike(some, others []corev1.Toleration) bool {
 	for _, key := range []string{"a", "b", "c", "d", corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
 		for _, value := range []string{"", "x", "y"} {
@@ -316,8 +316,8 @@ func compareDifferences(t *testing.T, ours, theirs *plane) {
 	})
 }
 
-// relabelUnderAList makes a pod, then a list that does not allow what the pod tolerates, and returns what is said to another label
-// of the pod.
+// relabelUnderAList makes a pod, then a list that does not allow what the pod tolerates, and returns what is said to
+// another label of the pod.
 func (p *plane) relabelUnderAList(t *testing.T) error {
 	t.Helper()
 	const where = "later"
@@ -397,7 +397,8 @@ func TestPodsOlderThanThePoliciesCanBeChanged(t *testing.T) {
 	}
 }
 
-// checkUpdate changes a label of a pod, and checks that nothing else changes with it, nor by an update that says nothing new.
+// checkUpdate changes a label of a pod, and checks that nothing else changes with it, nor by an update that says
+// nothing new.
 func (p *plane) checkUpdate(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	pods, before := p.admin.CoreV1().Pods(pod.Namespace), sorted(pod.Spec.Tolerations)

@@ -489,8 +489,8 @@ func firsts() []example {
 	return all
 }
 
-// TestEveryPolicy looks at one API server with every policy. What comes last restarts it and breaks the policies. The flags are those
-// by which a kubelet has its rights and no more.
+// TestEveryPolicy looks at one API server with every policy. What comes last restarts it and breaks the policies. The
+// flags are those by which a kubelet has its rights and no more.
 func TestEveryPolicy(t *testing.T) {
 	p := newAPIServer(t, "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction")
 	p.withEveryPolicy(t)

@@ -42,8 +42,8 @@ const (
 	workloads = "default"
 )
 
-// TestWhatIsInstalledEvictsInThePlaceOfTheBuiltIn runs the program as the Deployment of a release would, with a token of its
-// service account, beside a kube-controller-manager that runs with its defaults.
+// TestWhatIsInstalledEvictsInThePlaceOfTheBuiltIn runs the program as the Deployment of a release would, with a token
+// of its service account, beside a kube-controller-manager that runs with its defaults.
 func TestWhatIsInstalledEvictsInThePlaceOfTheBuiltIn(t *testing.T) {
 	p := newPlane(t)
 	p.makeNamespace(t, elsewhere)
@@ -124,7 +124,8 @@ func (p *plane) access(token string) *rest.Config {
 	return config
 }
 
-// start runs the program of these sources with the arguments of the Deployment, but for the addresses: those are of a pod.
+// start runs the program of these sources with the arguments of the Deployment, but for the addresses: those are of a
+// pod.
 func (p *plane) start(t *testing.T, token, metrics string) *localcluster.Taintkeeper {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "taintkeeper")

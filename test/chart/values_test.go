@@ -59,8 +59,8 @@ var (
 	on = values{"enabled": true}
 )
 
-// choices are the values that decide what is rendered, one group per line, each with its alternatives. The last are each
-// about a place of their own, and vary together.
+// choices are the values that decide what is rendered, one group per line, each with its alternatives. The last are
+// each about a place of their own, and vary together.
 var choices = [][]values{
 	{shadow, enforce, enforce.with(nodeHealth), enforce.with(both)},
 	{{}, alone},
@@ -79,7 +79,8 @@ var choices = [][]values{
 	}},
 }
 
-// combinations calls with each combination of the choices, and once with every policy: no other value makes a difference to them.
+// combinations calls with each combination of the choices, and once with every policy: no other value makes a
+// difference to them.
 func combinations(with func(values)) {
 	combine(values{}, choices, with)
 	with(everyPolicy)

@@ -241,8 +241,8 @@ func (s *scene) untouchedByBuiltIn(t *testing.T) {
 	}
 }
 
-// noForeignMarkUnderAFreshClock checks that the built-in has marked no pod while the clock was fresh. An API server that
-// takes long to start makes it stale, and then it may.
+// noForeignMarkUnderAFreshClock checks that the built-in has marked no pod while the clock was fresh. An API server
+// that takes long to start makes it stale, and then it may.
 func (s *scene) noForeignMarkUnderAFreshClock(t *testing.T) {
 	t.Helper()
 	clock, err := auditlog.EvictionClockOf(audit.All(t))

@@ -60,8 +60,8 @@ func (t *tally) count(e event) {
 	}
 }
 
-// result returns how the tests of a suite ended. A test that was cut off by a panic has not passed. One that skipped itself, because
-// the version lacks what it is about, is counted apart.
+// result returns how the tests of a suite ended. A test that was cut off by a panic has not passed. One that skipped
+// itself, because the version lacks what it is about, is counted apart.
 func (t *tally) result(suite string, ok bool) result {
 	r := result{suite: suite, ok: ok, ran: len(t.started) - len(t.leftOut), leftOut: len(t.leftOut)}
 	for _, test := range t.started {

@@ -29,8 +29,8 @@ type e2eRun struct {
 	home       string // folder for the caches of kubectl and for temporary files
 }
 
-// runE2E runs upstream's binary to its end and returns how it ended. That specs fail is no error. At the end of ctx it is
-// killed with all that it has started: what it would clean up goes with the cluster.
+// runE2E runs upstream's binary to its end and returns how it ended. That specs fail is no error. At the end of ctx it
+// is killed with all that it has started: what it would clean up goes with the cluster.
 func (s suite) runE2E(ctx context.Context, e e2eRun) (*os.ProcessState, error) {
 	if err := os.Mkdir(e.home, 0o700); err != nil {
 		return nil, fmt.Errorf("make a home for e2e.test: %w", err)

@@ -10,8 +10,8 @@ import (
 	"strconv"
 )
 
-// watchdogScript kills the process group $1 unless it is told, by a line, that the process has ended. Standard input is a
-// pipe from this program, and is closed when the program is gone, whichever way it went.
+// watchdogScript kills the process group $1 unless it is told, by a line, that the process has ended. Standard input is
+// a pipe from this program, and is closed when the program is gone, whichever way it went.
 const watchdogScript = `read -r _ || kill -KILL "-$1"`
 
 // guard starts the watchdog of an isolated process. The function that it returns ends the watchdog.

@@ -39,8 +39,8 @@ func (s suite) complete() (suite, error) {
 	return s, nil
 }
 
-// playAll plays runs one after the other, so that they do not disturb each other. A run that fails does not keep the next
-// from being played; the end of ctx does.
+// playAll plays runs one after the other, so that they do not disturb each other. A run that fails does not keep the
+// next from being played; the end of ctx does.
 func (s suite) playAll(ctx context.Context, chosen []run) []result {
 	var results []result
 	for _, r := range chosen {
@@ -86,8 +86,8 @@ func renew(folder string) error {
 	return nil
 }
 
-// playIn starts a cluster and the evictor of the run, plays the specs there, leaves the JUnit file in the folder, and ends
-// everything.
+// playIn starts a cluster and the evictor of the run, plays the specs there, leaves the JUnit file in the folder, and
+// ends everything.
 func (s suite) playIn(ctx context.Context, folder string, res *result) (ran []outcome, err error) {
 	if err := renew(folder); err != nil {
 		return nil, err

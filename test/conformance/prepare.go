@@ -20,8 +20,8 @@ import (
 // nodes are what the specs are played on. Two would do: one that is tainted, one that is not.
 var nodes = []localcluster.NodeSpec{{Name: "node-1"}, {Name: "node-2"}, {Name: "node-3"}}
 
-// agentName makes a node complete in the eyes of upstream. Before each spec it waits for a minute for three pods to run in
-// kube-system on every node, by parts of their names, and goes on without them after that.
+// agentName makes a node complete in the eyes of upstream. Before each spec it waits for a minute for three pods to run
+// in kube-system on every node, by parts of their names, and goes on without them after that.
 const agentName = "kube-proxy-fluentd-elasticsearch-node-problem-detector"
 
 const (

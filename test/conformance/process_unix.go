@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// isolate gives the process of cmd a process group of its own: Ctrl-C on a terminal then reaches this program only, and a
-// signal to the group reaches everything that the process started.
+// isolate gives the process of cmd a process group of its own: Ctrl-C on a terminal then reaches this program only, and
+// a signal to the group reaches everything that the process started.
 func isolate(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 }

@@ -22,7 +22,8 @@ type run struct {
 	off     string  // what else is switched off in kube-controller-manager, as in --controllers
 }
 
-// evictor starts what evicts beside the control plane, and returns how to end it. That it ended by itself is an error then.
+// evictor starts what evicts beside the control plane, and returns how to end it. That it ended by itself is an error
+// then.
 type evictor func(context.Context, *localcluster.Cluster) (stop func() error, err error)
 
 var runs = []run{

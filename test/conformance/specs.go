@@ -51,8 +51,8 @@ func (s spec) aboutEviction() bool { return strings.Contains(s.container, subjec
 // passesIn says whether the spec has to pass in a run. Else it has to fail.
 func (s spec) passesIn(r run) bool { return s.unevicted == "" || r.evicts() }
 
-// focus returns the regular expressions that select the specs. Those about eviction are selected by their subject, so that
-// one which a later version of upstream adds is played too; the judge then asks for it to be listed here.
+// focus returns the regular expressions that select the specs. Those about eviction are selected by their subject, so
+// that one which a later version of upstream adds is played too; the judge then asks for it to be listed here.
 func focus() []string {
 	all := []string{subject}
 	for _, s := range specs {
@@ -63,7 +63,8 @@ func focus() []string {
 	return all
 }
 
-// tags are the labels that upstream writes into its names, but for Conformance, which says something about what is tested.
+// tags are the labels that upstream writes into its names, but for Conformance, which says something about what is
+// tested.
 var tags = regexp.MustCompile(`\[(sig-[a-z-]+|Serial|Disruptive)\]`)
 
 // untagged returns a name without its tags.

@@ -70,8 +70,8 @@ func (s *scene) awaitWrongEvents(ctx context.Context) error {
 	return nil
 }
 
-// podOfStampedNode makes a pod that tolerates a taint for some time, and sets the taint, with its timeAdded, which is the
-// instant.
+// podOfStampedNode makes a pod that tolerates a taint for some time, and sets the taint, with its timeAdded, which is
+// the instant.
 func (s *scene) podOfStampedNode(ctx context.Context, name string, tolerated time.Duration) (*corev1.Pod, time.Time, error) {
 	pod, err := s.lonelyPod(ctx, name, rig.Tolerating("gone", int64(tolerated.Seconds())))
 	if err != nil {

@@ -63,7 +63,8 @@ type contestant interface {
 // changes nothing else.
 const comparisonOperators = "--feature-gates=TaintTolerationComparisonOperators=true"
 
-// withoutIndex switches off the controllers that make an index of pods by node. The flag adds to itself when it is repeated.
+// withoutIndex switches off the controllers that make an index of pods by node. The flag adds to itself when it is
+// repeated.
 const withoutIndex = "--controllers=-node-lifecycle-controller,-daemonset-controller"
 
 // clusterConfig is the cluster that both contestants get. There is no kubelet, real or simulated: what happens to pods
@@ -78,8 +79,8 @@ func clusterConfig(binaries string) localcluster.Config {
 	}
 }
 
-// managerArgs are for kube-controller-manager, evicting or not. The node-lifecycle controller shall not miss the kubelets,
-// and taint a node soon after it is said not to be ready.
+// managerArgs are for kube-controller-manager, evicting or not. The node-lifecycle controller shall not miss the
+// kubelets, and taint a node soon after it is said not to be ready.
 func managerArgs(more ...string) []string {
 	return append([]string{
 		comparisonOperators, "--node-monitor-grace-period=24h", "--node-startup-grace-period=24h", "--node-monitor-period=1s",

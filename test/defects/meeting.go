@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// meeting is where the scenarios of an act wait for one another, so that something is done once for all of them. It is safe
-// for concurrent use.
+// meeting is where the scenarios of an act wait for one another, so that something is done once for all of them. It is
+// safe for concurrent use.
 type meeting struct {
 	once sync.Once
 	err  error

@@ -17,8 +17,8 @@ import (
 	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
-// playRival plays somebody who manages the taints of a node from a template without timeAdded, and takes it off whenever it
-// is there.
+// playRival plays somebody who manages the taints of a node from a template without timeAdded, and takes it off
+// whenever it is there.
 func playRival(ctx context.Context, s *scene) (finding, error) {
 	const tolerated, watched = 12 * time.Second, 20 * time.Second
 	pod, err := s.lonelyPod(ctx, "managed", rig.Tolerating("gone", int64(tolerated.Seconds())))
@@ -51,8 +51,8 @@ func playRival(ctx context.Context, s *scene) (finding, error) {
 	return judgeRival(d, nodeWrites(since(calls, began), pod.Spec.NodeName)), nil
 }
 
-// awaitUntainted returns when the node-lifecycle controller, who is the same user as upstream's evictor, has taken off the taint
-// with which every node begins.
+// awaitUntainted returns when the node-lifecycle controller, who is the same user as upstream's evictor, has taken off
+// the taint with which every node begins.
 func (s *scene) awaitUntainted(ctx context.Context, name string) error {
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		node, err := s.admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})

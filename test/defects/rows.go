@@ -184,8 +184,8 @@ type act struct {
 }
 
 // programme returns the acts, in order. Those scenarios that restart the contestant do it together. Those that fill the
-// client's queue have it for themselves; after scenario 7, which does not wait until it is empty, the process starts anew.
-// Beside ours, the controllers that scenario 11 switches off stay off.
+// client's queue have it for themselves; after scenario 7, which does not wait until it is empty, the process starts
+// anew. Beside ours, the controllers that scenario 11 switches off stay off.
 func programme() []act {
 	return []act{
 		{usual, []int{3, 4, 5, 6, 8, 9, 14, 15, 16, 18, 20, 22}},

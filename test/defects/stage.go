@@ -77,8 +77,8 @@ func setUp(ctx context.Context, name string, start starter, o options) (*stage, 
 	return s, s.startCanaries(ctx)
 }
 
-// serveGate starts a proxy that reaches the API server as the user of access, with the gate before its watches of nodes. It
-// ends with ctx.
+// serveGate starts a proxy that reaches the API server as the user of access, with the gate before its watches of
+// nodes. It ends with ctx.
 func (s *stage) serveGate(ctx context.Context, access *rest.Config) error {
 	s.gate = &proxy.Gate{}
 	faults := &proxy.Faults{}
@@ -119,8 +119,8 @@ func (s *stage) launch(ctx context.Context, l launch) error {
 	return s.awaitCanary(ctx)
 }
 
-// Canaries are pods that are due when they are made, on a node that has always been tainted. The end of one says that the
-// contestant does its work.
+// Canaries are pods that are due when they are made, on a node that has always been tainted. The end of one says that
+// the contestant does its work.
 const (
 	canaryNode      = "node"
 	canaryNamespace = "canary"

@@ -126,8 +126,8 @@ func callsOnPods(calls []call) []call {
 	return found
 }
 
-// playReplacement replaces a pod whose eviction waits in the queue, under the same name and on a node without taints, as
-// a StatefulSet would.
+// playReplacement replaces a pod whose eviction waits in the queue, under the same name and on a node without taints,
+// as a StatefulSet would.
 func playReplacement(ctx context.Context, s *scene) (finding, error) {
 	replacement, err := s.replaceInQueue(ctx)
 	if err != nil {

@@ -25,8 +25,8 @@ func playSwaps(ctx context.Context, s *scene) (finding, error) {
 	)
 }
 
-// playSwapsOf swaps the taints of a node so often, every few seconds, and a last time so late that a countdown that began
-// anew would end well after the one that began with the first taint.
+// playSwapsOf swaps the taints of a node so often, every few seconds, and a last time so late that a countdown that
+// began anew would end well after the one that began with the first taint.
 func (s *scene) playSwapsOf(ctx context.Context, name string, swaps int) (departure, error) {
 	const between = 5 * time.Second
 	tolerated := time.Duration(swaps)*between + 3*time.Second
@@ -80,8 +80,8 @@ var (
 	silent = sickness{corev1.ConditionUnknown, corev1.TaintNodeUnreachable}
 )
 
-// podOfSickNode makes a pod that tolerates both sicknesses for some time, and lets its node be unwell. The instant is that from
-// which the taint counts, or a moment before.
+// podOfSickNode makes a pod that tolerates both sicknesses for some time, and lets its node be unwell. The instant is
+// that from which the taint counts, or a moment before.
 func (s *scene) podOfSickNode(ctx context.Context, name string, tolerated time.Duration) (*corev1.Pod, time.Time, error) {
 	seconds := int64(tolerated.Seconds())
 	pod, err := s.lonelyPod(ctx, name, rig.Tolerating(unwell.taint, seconds), rig.Tolerating(silent.taint, seconds))
@@ -93,8 +93,8 @@ func (s *scene) podOfSickNode(ctx context.Context, name string, tolerated time.D
 }
 
 // sicken changes the condition of a node, as its kubelet and the controller that misses it do, and returns when the
-// node-lifecycle controller has tainted it accordingly. The taint counts from its timeAdded, which is before it can be seen and
-// is written to the second; but not from before the condition was changed.
+// node-lifecycle controller has tainted it accordingly. The taint counts from its timeAdded, which is before it can be
+// seen and is written to the second; but not from before the condition was changed.
 func (s *scene) sicken(ctx context.Context, name string, to sickness) (began time.Time, err error) {
 	began = time.Now()
 	if err := s.setReady(ctx, name, to.ready); err != nil {

@@ -89,8 +89,8 @@ func (v *vigil) unforeseen(made *cliv1alpha1.TaintPlan, seen []sighting) []strin
 	return all
 }
 
-// unforeseenPod says how a pod left otherwise than by the plan, from its node's taint on. The zone comes back before all
-// have left who were to.
+// unforeseenPod says how a pod left otherwise than by the plan, from its node's taint on. The zone comes back before
+// all have left who were to.
 func (v *vigil) unforeseenPod(w *watched, r row, made *cliv1alpha1.TaintPlan) string {
 	i := slices.IndexFunc(made.Pods, func(p cliv1alpha1.PlannedPod) bool { return p.UID == r.pod.UID })
 	switch {

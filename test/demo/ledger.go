@@ -19,8 +19,9 @@ import (
 type call = auditlog.Event
 
 // ledger knows from the API server's audit log when what was stored. Nobody, taintkeeper included, can know of a change
-// before its call was received, so whatever counts from a change counts from there; a pod has left when the call that deleted
-// it was answered. What is due by this reckoning is therefore never due too late, and who left before it left too early.
+// before its call was received, so whatever counts from a change counts from there; a pod has left when the call that
+// deleted it was answered. What is due by this reckoning is therefore never due too late, and who left before it left
+// too early.
 type ledger struct{ *auditlog.Log }
 
 // correct replaces the instants at which pods were seen by those of the API server, where the log has them already.

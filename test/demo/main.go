@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo shows Taintkeeper at work in a real control plane on this machine, and checks that every pod left when it
-// was due and that no other did. With -playground it keeps the cluster for experiments instead.
+// Command demo shows Taintkeeper at work in a real control plane on this machine, and checks that every pod left when
+// it was due and that no other did. With -playground it keeps the cluster for experiments instead.
 //
 // It needs bin/taintkeeper (make build) and the control plane (make controlplane); make demo and make playground see to
 // both. The story goes to standard output, progress and errors to standard error. It exits with 0 when all promises

@@ -13,7 +13,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// evictionReason is the reason of the condition DisruptionTarget that a taint eviction sets, upstream's and Taintkeeper's.
+// evictionReason is the reason of the condition DisruptionTarget that a taint eviction sets, upstream's and
+// Taintkeeper's.
 const evictionReason = "DeletionByTaintManager"
 
 // sighting is what was seen of one pod, identified by its UID, and when. It is a value.

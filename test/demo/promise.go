@@ -69,8 +69,8 @@ func (p promise) cancelled() bool { return p.Stays() && p.replaced != nil }
 // moved reports whether the pod was due at another instant before.
 func (p promise) moved() bool { return p.Leaves && p.replaced != nil }
 
-// settledBy returns the instant after which nothing new is to be learned about the pod: when it is due or, for one whose
-// eviction was cancelled, when it was. It is zero for a pod that was never due.
+// settledBy returns the instant after which nothing new is to be learned about the pod: when it is due or, for one
+// whose eviction was cancelled, when it was. It is zero for a pod that was never due.
 func (p promise) settledBy() time.Time {
 	switch {
 	case p.Leaves:

@@ -68,9 +68,9 @@ func countElsewhere(seen []sighting, nodes []string, since time.Time) elsewhere 
 // settleTime is for how long an act goes on after the last instant of interest, to see that nothing more happens.
 const settleTime = time.Second
 
-// over reports whether an act whose steps have all been taken can end: nobody is overdue without being hopelessly so, and
-// the last due or cancelled instant of the pods that were there from the beginning is settleTime ago. The replacements of
-// evicted pods may come and go for ever; they do not hold up the end.
+// over reports whether an act whose steps have all been taken can end: nobody is overdue without being hopelessly so,
+// and the last due or cancelled instant of the pods that were there from the beginning is settleTime ago. The
+// replacements of evicted pods may come and go for ever; they do not hold up the end.
 func over(rows []row, t timeline, now time.Time) bool {
 	last := t[len(t)-1].from
 	for _, r := range rows {

@@ -38,7 +38,8 @@ type watched struct {
 	taints  timeline // what there was of NoExecute
 }
 
-// vigil watches the nodes of a silent zone in the API server's audit log, so that the instants are bounds and no guesses.
+// vigil watches the nodes of a silent zone in the API server's audit log, so that the instants are bounds and no
+// guesses.
 type vigil struct {
 	began, back time.Time
 	seen        int // changes of nodes
@@ -154,8 +155,8 @@ func (v *vigil) lastSigns(ctx context.Context, client kubernetes.Interface) erro
 	return nil
 }
 
-// rows are the pods that are on the nodes, or were, each with what is promised to it. Those that came after the taints had
-// gone are none of them.
+// rows are the pods that are on the nodes, or were, each with what is promised to it. Those that came after the taints
+// had gone are none of them.
 func (v *vigil) rows(seen []sighting) []row {
 	var all []row
 	for _, w := range v.nodes {
@@ -169,7 +170,8 @@ func (w *watched) rows(seen []sighting) []row {
 	return slices.DeleteFunc(rows, func(r row) bool { return !r.original(w.taints) })
 }
 
-// cue reports whether the zone may come back: all nodes are tainted, and those whose pods are due have none left that is.
+// cue reports whether the zone may come back: all nodes are tainted, and those whose pods are due have none left that
+// is.
 func (v *vigil) cue(seen []sighting, now time.Time) bool {
 	done := 0
 	for _, w := range v.nodes {

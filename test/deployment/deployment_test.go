@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package deployment proves that config/deployment.yaml keeps Taintkeeper available, on a real control plane with a
-// scheduler: where its replicas run, how they are updated and that one on a node that failed is replaced. The pods of the
-// Deployment are played by kwok; a Taintkeeper beside the cluster stands for the one that leads.
+// scheduler: where its replicas run, how they are updated and that one on a node that failed is replaced. The pods of
+// the Deployment are played by kwok; a Taintkeeper beside the cluster stands for the one that leads.
 package deployment
 
 import (
@@ -140,7 +140,8 @@ func isAvailable(d *appsv1.Deployment) error {
 	return errors.New("it is not available")
 }
 
-// TestTheDeploymentKeepsTaintkeeperAvailable is one story in one cluster: each part begins where the one before it ended.
+// TestTheDeploymentKeepsTaintkeeperAvailable is one story in one cluster: each part begins where the one before it
+// ended.
 func TestTheDeploymentKeepsTaintkeeperAvailable(t *testing.T) {
 	s := newScene(t)
 	await.Eventually(t, "each node has a replica", s.on("a", "b"))

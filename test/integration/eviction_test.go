@@ -91,8 +91,8 @@ func checkCondition(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// observed is what the API server keeps of a condition's observedGeneration: nothing before 1.34, where its feature gate
-// PodObservedGenerationTracking is off.
+// observed is what the API server keeps of a condition's observedGeneration: nothing before 1.34, where its feature
+// gate PodObservedGenerationTracking is off.
 func observed(t *testing.T, generation int64) int64 {
 	t.Helper()
 	server, err := admin.Discovery().ServerVersion()

@@ -24,8 +24,8 @@ var documented = regexp.MustCompile(
 // ours are metrics of Taintkeeper, with upstream's names and its own.
 var ours = regexp.MustCompile(`^(taintkeeper|taint_eviction_controller|node_collector)_`)
 
-// TestTheProgramServesTheMetricsOfThePage scrapes what is served. A vector without a series, such as that of retries, is
-// not.
+// TestTheProgramServesTheMetricsOfThePage scrapes what is served. A vector without a series, such as that of retries,
+// is not.
 func TestTheProgramServesTheMetricsOfThePage(t *testing.T) {
 	s := newScene(t)
 	s.node(t, "node")

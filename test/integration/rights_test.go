@@ -27,16 +27,16 @@ var usedByNodeHealth = []string{
 	"patch leases/taintkeeper.dev in kube-node-lease", "get namespaces/kube-node-lease in kube-node-lease",
 }
 
-// neededElsewhere are rights that this API server does not ask for: it streams lists by a watch, as older ones do not, and no
-// event comes twice in these tests, which would be counted by a patch. Our own lease is made by a patch, for which the API server asks
-// for the right to create it, too, and the audit log does not say so.
+// neededElsewhere are rights that this API server does not ask for: it streams lists by a watch, as older ones do not,
+// and no event comes twice in these tests, which would be counted by a patch. Our own lease is made by a patch, for
+// which the API server asks for the right to create it, too, and the audit log does not say so.
 var neededElsewhere = []string{
 	"list pods", "list nodes", "list nodetaintrules", "list leases in kube-node-lease", "patch events",
 	"create leases/taintkeeper.dev in kube-node-lease",
 }
 
-// checkRights checks that no right of config/rbac.yaml, which is the chart's, is there for nothing. It can only say so after
-// all tests.
+// checkRights checks that no right of config/rbac.yaml, which is the chart's, is there for nothing. It can only say so
+// after all tests.
 func checkRights() error {
 	if !suite.Whole() {
 		return nil

@@ -119,8 +119,8 @@ func relax(schema *apiextensionsv1.JSONSchemaProps) {
 	}
 }
 
-// keep runs node health and the rules as the user that config/rbac.yaml makes, until it is stopped or the test ends. It never finds a
-// node silent.
+// keep runs node health and the rules as the user that config/rbac.yaml makes, until it is stopped or the test ends. It
+// never finds a node silent.
 func (c *ruleCluster) keep(t *testing.T) (stop func()) {
 	t.Helper()
 	access, err := c.TaintkeeperAccess()
@@ -438,8 +438,8 @@ func (c *ruleCluster) testKubelet(t *testing.T) {
 	c.tainted(t, "node-a", "node-c")
 }
 
-// testRestart adds a node after a restart: what the next plan says of all follows from what is written on them. The nodes
-// come in a first list that is streamed, which client-go's fake clientset cannot do.
+// testRestart adds a node after a restart: what the next plan says of all follows from what is written on them. The
+// nodes come in a first list that is streamed, which client-go's fake clientset cannot do.
 func (c *ruleCluster) testRestart(t *testing.T) {
 	c.deadlocked(t, "node-d", time.Now())
 	await.Eventually(t, "the rule counts the new node, and goes on holding", func(ctx context.Context) error {

@@ -76,7 +76,8 @@ func executes(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute })
 }
 
-// checkUsed checks that the rights which only node health has are used, for test/integration, which sees the others used.
+// checkUsed checks that the rights which only node health has are used, for test/integration, which sees the others
+// used.
 func checkUsed() error {
 	if !suite.Whole() {
 		return nil

@@ -150,8 +150,8 @@ func (t *Tab) Until(expression string) error {
 	return nil
 }
 
-// When returns the instant at which an expression became true in the page, by the clock of this machine. It is asked at each
-// change of the page.
+// When returns the instant at which an expression became true in the page, by the clock of this machine. It is asked at
+// each change of the page.
 func (t *Tab) When(expression string) (time.Time, error) {
 	waiting := fmt.Sprintf(`new Promise((done) => {
 		const look = () => { if (%s) done(performance.timeOrigin + performance.now()); };

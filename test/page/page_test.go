@@ -21,8 +21,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/page"
 )
 
-// arguments are those of the plan that most tests look at: it has pods that leave, that leave earlier, and that leave as
-// without it.
+// arguments are those of the plan that most tests look at: it has pods that leave, that leave earlier, and that leave
+// as without it.
 var arguments = []string{"-f", "../../examples/cluster.yaml", "--all", "maintenance=planned:NoExecute"}
 
 // browser starts a browser for a test.

@@ -25,7 +25,8 @@ import (
 )
 
 const (
-	// late is how long after its instant an eviction may come here: this machine runs a whole control plane and more besides.
+	// late is how long after its instant an eviction may come here: this machine runs a whole control plane and more
+	// besides.
 	late = 5 * time.Second
 	// horizon is for how long pods tolerate at the most that are waited for. Others tolerate for an hour.
 	horizon  = 8
@@ -182,8 +183,8 @@ func (r *round) changeTaints(change func([]corev1.Taint) ([]corev1.Taint, error)
 	}
 }
 
-// compare waits for what is to happen, and returns how many pods left as planned and how late the latest was. A Deployment
-// gives no name twice, so names tell the pods apart.
+// compare waits for what is to happen, and returns how many pods left as planned and how late the latest was. A
+// Deployment gives no name twice, so names tell the pods apart.
 func (r *round) compare() (int, time.Duration) {
 	due, planned := map[string]time.Time{}, map[string]bool{}
 	for i := range r.planned.Pods {
@@ -214,7 +215,8 @@ func (r *round) compare() (int, time.Duration) {
 	return len(due), worst
 }
 
-// compareNodes returns how many pods took the place of those that left. Each must be on a node that the plan named for one of its workload.
+// compareNodes returns how many pods took the place of those that left. Each must be on a node that the plan named for
+// one of its workload.
 func (r *round) compareNodes() int {
 	fits, planned := map[string][]string{}, map[string]bool{}
 	for i := range r.planned.Pods {

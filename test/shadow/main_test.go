@@ -1,8 +1,9 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shadow proves the shadow mode beside the real built-in taint-eviction-controller: on a real control plane whose
-// kube-controller-manager runs with its defaults, with a taintkeeper that has no right but to look and to write events.
+// Package shadow proves the shadow mode beside the real built-in taint-eviction-controller: on a real control plane
+// whose kube-controller-manager runs with its defaults, with a taintkeeper that has no right but to look and to write
+// events.
 //
 // All tests share one cluster, and each has nodes for itself.
 package shadow

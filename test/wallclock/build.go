@@ -16,8 +16,8 @@ import (
 	"strings"
 )
 
-// Build builds a program, named as for `go build`, with its flags, whose wall clock can be set by a [Clock]. The first build
-// takes minutes: nearly every package depends on package time.
+// Build builds a program, named as for `go build`, with its flags, whose wall clock can be set by a [Clock]. The first
+// build takes minutes: nearly every package depends on package time.
 func Build(ctx context.Context, output, program string, flags ...string) error {
 	dir, err := os.MkdirTemp("", "wallclock-")
 	if err != nil {

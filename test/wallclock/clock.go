@@ -42,8 +42,8 @@ func New(path string) (*Clock, error) {
 	return &Clock{path: path, memory: memory, offset: (*atomic.Int64)(unsafe.Pointer(&memory[0]))}, nil
 }
 
-// Set makes the clock wrong by an offset: ahead if it is positive, right if it is zero. Every process of the clock has the
-// new time at once.
+// Set makes the clock wrong by an offset: ahead if it is positive, right if it is zero. Every process of the clock has
+// the new time at once.
 func (c *Clock) Set(offset time.Duration) { c.offset.Store(int64(offset)) }
 
 // Env is what makes a process that was built by [Build] follow the clock, as an entry of its environment.

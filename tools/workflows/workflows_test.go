@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package workflows tests what builds and releases Taintkeeper, and what no compiler looks at: GitHub's workflows and issue
-// forms, the configuration of the release, and the notes that it takes from the changelog.
+// Package workflows tests what builds and releases Taintkeeper, and what no compiler looks at: GitHub's workflows and
+// issue forms, the configuration of the release, and the notes that it takes from the changelog.
 package workflows
 
 import (

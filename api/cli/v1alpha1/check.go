@@ -100,8 +100,8 @@ type CheckFinding struct {
 	Source string `json:"source,omitempty"`
 }
 
-// CheckedObject is what a finding is about: a workload, a PodDisruptionBudget, a Taint (named by its specification) or a
-// Controller (named by its task).
+// CheckedObject is what a finding is about: a workload, a PodDisruptionBudget, a Taint (named by its specification) or
+// a Controller (named by its task).
 type CheckedObject struct {
 	Owner     `json:",inline"`
 	Namespace string `json:"namespace,omitempty"`

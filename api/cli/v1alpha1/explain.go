@@ -62,7 +62,8 @@ const (
 	PodNodeUnknown PodState = "NodeUnknown" // its node could not be read
 )
 
-// EvictionClock is what a pod's due instant is made of: the later of since and bound, and the seconds of the toleration.
+// EvictionClock is what a pod's due instant is made of: the later of since and bound, and the seconds of the
+// toleration.
 type EvictionClock struct {
 	// Since is the instant from which the taint counts, and SinceFrom what tells it: TimeAdded or Now.
 	Since     metav1.MicroTime `json:"since"`

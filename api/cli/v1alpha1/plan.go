@@ -17,7 +17,8 @@ type TaintPlan struct {
 
 	// At is the instant for which the plan is made: the taints are added then, or the nodes fall silent.
 	At metav1.MicroTime `json:"at"`
-	// Taints are the arguments of the plan, in kubectl's grammar: additions, and removals with a trailing "-". Empty if Silent.
+	// Taints are the arguments of the plan, in kubectl's grammar: additions, and removals with a trailing "-". Empty if
+	// Silent.
 	Taints []string `json:"taints"`
 	// Silent: the plan is of nodes that give no sign of life from At on. Each says when it is tainted, or why it is not.
 	Silent bool `json:"silent,omitempty"`
@@ -74,7 +75,8 @@ type PlannedNode struct {
 	Zone string `json:"zone,omitempty"`
 	// SilentAt is when the conditions of a silent node become Unknown; absent if they are so already.
 	SilentAt *metav1.MicroTime `json:"silentAt,omitempty"`
-	// TaintedAt is when a silent node gets the taint node.kubernetes.io/unreachable:NoExecute; absent if it has it, or gets none.
+	// TaintedAt is when a silent node gets the taint node.kubernetes.io/unreachable:NoExecute; absent if it has it, or
+	// gets none.
 	TaintedAt *metav1.MicroTime `json:"taintedAt,omitempty"`
 	// Steps are the taints of a silent node, from each instant on at which they change. The last ones are After.
 	Steps []TaintStep `json:"steps,omitempty"`
@@ -136,17 +138,19 @@ type Owner struct {
 
 // WhereTo says where the successor of a pod that leaves would go, by the scheduler's own filters.
 type WhereTo struct {
-	// Reason says why no node was asked: the pod has no successor, or the scheduler cannot be asked about it. The rest is empty then.
+	// Reason says why no node was asked: the pod has no successor, or the scheduler cannot be asked about it. The rest is
+	// empty then.
 	Reason string `json:"reason,omitempty"`
-	// Node is the one on which the plan places it: of those that would take it, the scheduler's scores prefer this one. Where
-	// scores are equal the scheduler draws lots, so it may choose another. Empty if none would take it, and for a bound.
+	// Node is the one on which the plan places it: of those that would take it, the scheduler's scores prefer this one.
+	// Where scores are equal the scheduler draws lots, so it may choose another. Empty if none would take it, and for a
+	// bound.
 	Node string `json:"node,omitempty"`
 	// Fits is the number of nodes that would take it when it is its turn, as if all pods before it were placed already.
 	// Nodes names them, a hundred at the most.
 	Fits  int      `json:"fits"`
 	Nodes []string `json:"nodes,omitempty"`
-	// Bound is true where Fits and Nodes are not the answer for this pod but the last one for a pod equal to it: pods placed
-	// since may have filled some of these nodes.
+	// Bound is true where Fits and Nodes are not the answer for this pod but the last one for a pod equal to it: pods
+	// placed since may have filled some of these nodes.
 	Bound bool `json:"bound,omitempty"`
 	// Warnings say what to look at.
 	Warnings []PlacementWarning `json:"warnings,omitempty"`

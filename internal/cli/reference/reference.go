@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reference writes docs/commands.md: every command with its flags, and every kind that -o json and -o yaml print,
-// from the commands and the types themselves.
+// Package reference writes docs/commands.md: every command with its flags, and every kind that -o json and -o yaml
+// print, from the commands and the types themselves.
 package reference
 
 import (

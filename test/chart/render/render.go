@@ -34,8 +34,8 @@ func Load(root string) (*chart.Chart, error) {
 // Templates is the text of each template, by the name of its file. One without an object has none.
 type Templates map[string]string
 
-// MutatingPolicies is what the API server of Kubernetes 1.36 serves and the chart asks for. Helm learns kinds from an API
-// server only.
+// MutatingPolicies is what the API server of Kubernetes 1.36 serves and the chart asks for. Helm learns kinds from an
+// API server only.
 const MutatingPolicies = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
 
 // Render renders the release taintkeeper of a namespace with values on top of the chart's own, for Kubernetes 1.36.

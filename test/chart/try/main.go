@@ -1,12 +1,12 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command try plays the way of a new user, in a real control plane on this machine whose built-in controllers are all on:
-// `make try`. It installs the chart in shadow mode, shows what the report says of the built-in controller, upgrades to
-// enforce mode and shows who evicts then.
+// Command try plays the way of a new user, in a real control plane on this machine whose built-in controllers are all
+// on: `make try`. It installs the chart in shadow mode, shows what the report says of the built-in controller, upgrades
+// to enforce mode and shows who evicts then.
 //
-// Nodes are simulated, so the pods of the Deployment do not run: the program runs beside the cluster, with the arguments of
-// the Deployment and a token of its service account.
+// Nodes are simulated, so the pods of the Deployment do not run: the program runs beside the cluster, with the
+// arguments of the Deployment and a token of its service account.
 package main
 
 import (

@@ -17,8 +17,8 @@ import (
 	restfake "k8s.io/client-go/rest/fake"
 )
 
-// WithEvents returns client-go's fake clientset with what the events of upstream's node-lifecycle controller need: a REST
-// client. Each event is given to a function.
+// WithEvents returns client-go's fake clientset with what the events of upstream's node-lifecycle controller need: a
+// REST client. Each event is given to a function.
 func WithEvents(client kubernetes.Interface, take func(*corev1.Event)) kubernetes.Interface {
 	return withEvents{client, take}
 }

@@ -23,8 +23,8 @@ import (
 // The clock that writes timeAdded and the binding of a pod, the API server's, is not that of the contestant. What is
 // promised counts by the true time that passes.
 
-// told is our controller, to which each answer of the API server tells its time: the contestant's clock is ahead of it by
-// so much.
+// told is our controller, to which each answer of the API server tells its time: the contestant's clock is ahead of it
+// by so much.
 func told(ahead time.Duration) contestant {
 	return func(ctx context.Context, client *fake.Clientset) error {
 		clock := &apicall.Clock{}
@@ -40,8 +40,8 @@ func told(ahead time.Duration) contestant {
 	}
 }
 
-// skewed is a history in which a node is tainted at an instant, and a pod comes to it 8.2 s later. Everything that the API
-// server writes is behind by so much.
+// skewed is a history in which a node is tainted at an instant, and a pod comes to it 8.2 s later. Everything that the
+// API server writes is behind by so much.
 func skewed(tainted, ahead time.Duration, seconds *int64, stamped bool) *history {
 	comes := tainted + 8200*ms
 	pod := func(name string, scheduled time.Duration) podSpec {

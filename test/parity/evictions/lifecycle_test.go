@@ -168,8 +168,8 @@ func (w *ward) until(at time.Duration) {
 	synctest.Wait()
 }
 
-// untilTainted lets time pass until the sick node has the NoExecute taint of a key and no other, and returns the instant
-// to the tenth of a second.
+// untilTainted lets time pass until the sick node has the NoExecute taint of a key and no other, and returns the
+// instant to the tenth of a second.
 func (w *ward) untilTainted(key string) time.Duration {
 	w.t.Helper()
 	for deadline := arena.Now() + 10*time.Minute; arena.Now() < deadline; w.until(arena.Now().Truncate(100*ms) + 100*ms) {

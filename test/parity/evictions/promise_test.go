@@ -118,7 +118,8 @@ func wasThere(h *history, at time.Duration, node, key string) bool {
 	})
 }
 
-// A taint that comes is given its timeAdded soon. One that does not stay as it is written is written less and less often.
+// A taint that comes is given its timeAdded soon. One that does not stay as it is written is written less and less
+// often.
 const (
 	untilStamped = 2 * sec
 	untilWritten = 40 * sec

@@ -128,8 +128,8 @@ func boundAt(known *knownPod) time.Duration {
 	return toTheSecond(recorded.Sub(arena.Epoch), known.seen)
 }
 
-// forEver are the tolerationSeconds of a toleration that sets none. As many seconds as that, if they are set, are not for
-// ever.
+// forEver are the tolerationSeconds of a toleration that sets none. As many seconds as that, if they are set, are not
+// for ever.
 const forEver = math.MaxInt64
 
 // ages is an instant that no history reaches, and that yet is not never: a countdown runs.

@@ -121,7 +121,8 @@ func TestTheShadowShowsEachDefectAsWhatItIs(t *testing.T) {
 	}
 }
 
-// downMeanwhile reports whether upstream was started only when the pod was due: late is late, whoever it was that did not run.
+// downMeanwhile reports whether upstream was started only when the pod was due: late is late, whoever it was that did
+// not run.
 func downMeanwhile(h *history, late shadow.Difference) bool {
 	if late.Outcome != shadow.Late {
 		return false

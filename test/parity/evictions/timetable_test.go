@@ -5,8 +5,8 @@ package evictions
 
 import "github.com/taintkeeper/taintkeeper/test/parity/arena"
 
-// Timetable implements arena.Trial: it writes down a trial: what happened when, and then, for each pod, when it had to leave
-// and when it was deleted.
+// Timetable implements arena.Trial: it writes down a trial: what happened when, and then, for each pod, when it had to
+// leave and when it was deleted.
 func (t *trial) Timetable() string {
 	var history arena.Timetable
 	for _, node := range t.history.Nodes {

@@ -27,8 +27,8 @@ import (
 // hooked is how many pods the webhook is asked about.
 const hooked = 300
 
-// besideHooked is a history of the webhook's pods, whose node is tainted at 2.1 s, and of one pod of another node that has
-// to leave at due. It goes on for so long.
+// besideHooked is a history of the webhook's pods, whose node is tainted at 2.1 s, and of one pod of another node that
+// has to leave at due. It goes on for so long.
 func besideHooked(due, until time.Duration) *history {
 	h := crowd(hooked, step{2200 * ms, setTaint{"other", noExecute("b", 2*sec)}}, step{until, untaint{"other", "none"}})
 	h.Nodes = append(h.Nodes, nodeSpec{Name: "other"})
@@ -39,8 +39,8 @@ func besideHooked(due, until time.Duration) *history {
 	return h
 }
 
-// behindWebhook is a contestant whose deletes of the webhook's pods take so long and end with an error for as long as there
-// is one.
+// behindWebhook is a contestant whose deletes of the webhook's pods take so long and end with an error for as long as
+// there is one.
 func behindWebhook(c contestant, takes time.Duration, answer func() error) contestant {
 	return func(ctx context.Context, client *fake.Clientset) error {
 		client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {

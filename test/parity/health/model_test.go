@@ -60,7 +60,8 @@ func (c *cluster) setNoExecute(name, wanted string, at time.Duration) {
 	}
 }
 
-// exchangeNoExecute leaves a node that has one of the NoExecute taints for readiness that one, since when it has had any.
+// exchangeNoExecute leaves a node that has one of the NoExecute taints for readiness that one, since when it has had
+// any.
 func (c *cluster) exchangeNoExecute(name, wanted string, at time.Duration) {
 	since, stays := undated, false
 	if node := c.nodes[name]; node != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
-// rule predicts ours: whatever follows from what happens follows at once, and silence counts from the
-// instant at which the last sign of life was seen. It is found with the next echo of ours. A NoExecute taint waits for its turn
-// in its zone.
+// rule predicts ours: whatever follows from what happens follows at once, and silence counts from the instant at which
+// the last sign of life was seen. It is found with the next echo of ours. A NoExecute taint waits for its turn in its
+// zone.
 //
 // Where several nodes began to wait at the same instant it follows ours: who is first of them is a
 // matter of luck.
@@ -290,8 +290,8 @@ func (l *lane) leave(name string) {
 // tells is when the first of the line says why it waits, if it still does.
 func (l *lane) tells() time.Duration { return max(l.line[0].since, l.paced) + sec }
 
-// asks reports whether the first of the line asks for its turn now and gets it: it asks when it becomes
-// the first, when the rate changes, when it says why it waits, and then, a millisecond late, when there is a turn to give.
+// asks reports whether the first of the line asks for its turn now and gets it: it asks when it becomes the first, when
+// the rate changes, when it says why it waits, and then, a millisecond late, when there is a turn to give.
 func (l *lane) asks(now time.Duration) bool {
 	first := l.line[0].name
 	if l.asked == first && now < l.due && now != l.tells() {

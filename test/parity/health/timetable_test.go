@@ -11,7 +11,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
-// Timetable implements arena.Trial: it writes down a trial: what happened when, and then, for each node, how it looked over time.
+// Timetable implements arena.Trial: it writes down a trial: what happened when, and then, for each node, how it looked
+// over time.
 func (t *trial) Timetable() string {
 	var history arena.Timetable
 	for _, node := range t.history.Nodes {

@@ -6,7 +6,8 @@
 // parser and the validation of Kubernetes (k8s.io/kubernetes/pkg/util/taints and pkg/apis/core/validation), on
 // generated arguments and nodes. It is made of tests only.
 //
-// It compares kubectl taintkeeper taint with kubectl taint in the same way, against an API server that holds some nodes.
+// It compares kubectl taintkeeper taint with kubectl taint in the same way, against an API server that holds some
+// nodes.
 //
 // Compared are what is accepted, the taints that the node ends up with, their order, and at which step a command is
 // refused. The words of a refusal are each side's own.

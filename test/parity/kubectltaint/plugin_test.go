@@ -27,8 +27,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/parity/seed"
 )
 
-// invocation is a command as somebody types it behind "kubectl taint" or "kubectl taintkeeper taint", and the taints that
-// the nodes n1, n2 and n3 have.
+// invocation is a command as somebody types it behind "kubectl taint" or "kubectl taintkeeper taint", and the taints
+// that the nodes n1, n2 and n3 have.
 type invocation struct {
 	Args    []string
 	Current [3][]corev1.Taint
@@ -115,8 +115,8 @@ func (p *plugins) compare(in invocation) error {
 	return checkTimeAdded(in, ours)
 }
 
-// checkTimeAdded: on a node that was changed each NoExecute taint that was added has its timeAdded, and every other taint the
-// one that it had.
+// checkTimeAdded: on a node that was changed each NoExecute taint that was added has its timeAdded, and every other
+// taint the one that it had.
 func checkTimeAdded(in invocation, ours aftermath) error {
 	for i, all := range ours.Taints {
 		name := fmt.Sprintf("n%d", i+1)

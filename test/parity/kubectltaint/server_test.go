@@ -22,8 +22,8 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 )
 
-// server is an API server that holds nodes and nothing else. Both commands talk to it: kubectl's in this process, ours over
-// the loopback interface.
+// server is an API server that holds nodes and nothing else. Both commands talk to it: kubectl's in this process, ours
+// over the loopback interface.
 type server struct {
 	nodes []*corev1.Node
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/parity/seed"
 )
 
-// What specs are mostly made of. There is so little of it that specs meet each other and the node's taints all the time.
+// What specs are mostly made of. There is so little of it that specs meet each other and the node's taints all the
+// time.
 var (
 	keys    = []string{"a", "a", "b", "example.com/a"}
 	values  = []string{"", "1", "2"}

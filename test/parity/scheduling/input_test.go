@@ -73,7 +73,8 @@ func manyNodes(r *rand.Rand) input {
 	return input{Tolerations: tolerations(r), Nodes: seed.List(r, 60, anyNode)}
 }
 
-// manyTaints gives one to three nodes with up to 150 taints that only lower the score, so that shares of it are rounded.
+// manyTaints gives one to three nodes with up to 150 taints that only lower the score, so that shares of it are
+// rounded.
 func manyTaints(r *rand.Rand) input {
 	return input{Tolerations: tolerations(r), Nodes: append([]node{preferOthers(r)}, seed.List(r, 2, preferOthers)...)}
 }

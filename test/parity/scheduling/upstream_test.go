@@ -39,8 +39,8 @@ type scheduler struct {
 	log    *untolerated
 }
 
-// newScheduler sets the feature gate for the duration of the test: one plugin takes it from its configuration, the other
-// from the process.
+// newScheduler sets the feature gate for the duration of the test: one plugin takes it from its configuration, the
+// other from the process.
 func newScheduler(t *testing.T, operators gate) *scheduler {
 	t.Helper()
 	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.TaintTolerationComparisonOperators, bool(operators))

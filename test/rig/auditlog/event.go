@@ -44,8 +44,8 @@ func (e Event) String() string {
 	return fmt.Sprintf("%s %s %s %s/%s of UID %q: %d", e.Received.Format(time.StampMicro), e.Verb, e.Resource, e.Namespace, e.Name, e.UID, e.Code)
 }
 
-// Read returns the complete lines of an audit log from the line at a position in bytes on. The line that is being written
-// is left for the next time: read on from the position plus the length of what is returned.
+// Read returns the complete lines of an audit log from the line at a position in bytes on. The line that is being
+// written is left for the next time: read on from the position plus the length of what is returned.
 func Read(path string, from int64) (Lines, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -19,14 +19,15 @@ const (
 	EvictionClockAnnotation = "taintkeeper.dev/renewed"
 )
 
-// The built-in taint-eviction-controller, as the API server knows it: with --use-service-account-credentials and without.
+// The built-in taint-eviction-controller, as the API server knows it: with --use-service-account-credentials and
+// without.
 const (
 	BuiltInAsServiceAccount = "system:serviceaccount:kube-system:node-controller"
 	BuiltInAsItself         = "system:kube-controller-manager"
 )
 
-// ByBuiltIn reports whether the built-in taint-eviction-controller sent the call, if it is about a pod: no other controller
-// of the same name marks or deletes one.
+// ByBuiltIn reports whether the built-in taint-eviction-controller sent the call, if it is about a pod: no other
+// controller of the same name marks or deletes one.
 func (e Event) ByBuiltIn() bool {
 	return e.User == BuiltInAsServiceAccount || e.User == BuiltInAsItself
 }

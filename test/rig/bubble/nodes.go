@@ -30,8 +30,8 @@ func DescribeWrites(action clienttesting.Action) string {
 	return ""
 }
 
-// LockNodes gives patches of nodes the optimistic lock of the API server, which the fake clientset has not: one of another
-// version is refused, and each makes a new one. They are noted in the book.
+// LockNodes gives patches of nodes the optimistic lock of the API server, which the fake clientset has not: one of
+// another version is refused, and each makes a new one. They are noted in the book.
 func LockNodes(client *fake.Clientset, book *Book) {
 	client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		book.Note(action)

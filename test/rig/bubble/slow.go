@@ -23,8 +23,9 @@ type Request struct{ Verb, Resource, Name string }
 // Hook may take its time over a request, and says how it fails, if it does.
 type Hook func(ctx context.Context, r Request) error
 
-// Slow is a clientset whose requests may take their time, be refused, or be carried out and lose their answers: those that
-// the controllers make about nodes, pods and leases. A reactor of the fake clientset cannot do that, as it holds up all others.
+// Slow is a clientset whose requests may take their time, be refused, or be carried out and lose their answers: those
+// that the controllers make about nodes, pods and leases. A reactor of the fake clientset cannot do that, as it holds
+// up all others.
 type Slow struct {
 	*fake.Clientset
 

@@ -14,8 +14,8 @@ import (
 )
 
 // WatchNodesFromTheirList closes the gap that the fake clientset leaves between a reflector's list and its watch. What
-// changes in between is lost; a real API server goes on from the version of the list. A watch that begins while late returns
-// one is late; nil: it is not.
+// changes in between is lost; a real API server goes on from the version of the list. A watch that begins while late
+// returns one is late; nil: it is not.
 func WatchNodesFromTheirList(client *fake.Clientset, late func() *LateWatch) {
 	var begun watch.Interface
 	client.PrependReactor("list", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {

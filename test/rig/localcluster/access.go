@@ -15,7 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// provisionAdmin makes the administrator, once: a restart of the API server changes neither its address nor whom it trusts.
+// provisionAdmin makes the administrator, once: a restart of the API server changes neither its address nor whom it
+// trusts.
 func (c *Cluster) provisionAdmin() error {
 	if c.admin != nil {
 		return nil
@@ -28,14 +29,14 @@ func (c *Cluster) provisionAdmin() error {
 	return nil
 }
 
-// AdminConfig returns a copy of the administrator's client configuration, who may do everything. It sets no client-side rate
-// limit; the API server's own flow control applies.
+// AdminConfig returns a copy of the administrator's client configuration, who may do everything. It sets no client-side
+// rate limit; the API server's own flow control applies.
 func (c *Cluster) AdminConfig() *rest.Config {
 	return rest.CopyConfig(c.admin)
 }
 
-// ConfigFor returns a client configuration for a user and the groups it belongs to, by a client certificate that holds for
-// a week. What the user may do is up to the cluster's RBAC. It sets no client-side rate limit.
+// ConfigFor returns a client configuration for a user and the groups it belongs to, by a client certificate that holds
+// for a week. What the user may do is up to the cluster's RBAC. It sets no client-side rate limit.
 func (c *Cluster) ConfigFor(user string, groups ...string) (*rest.Config, error) {
 	c.certs.Lock()
 	defer c.certs.Unlock()
@@ -51,8 +52,8 @@ func (c *Cluster) ConfigFor(user string, groups ...string) (*rest.Config, error)
 // TaintkeeperUser is who Taintkeeper is for the API server: the service account of config/rbac.yaml.
 const TaintkeeperUser = "system:serviceaccount:" + metav1.NamespaceSystem + ":taintkeeper"
 
-// TaintkeeperAccess returns the client configuration of Taintkeeper's service account, as by [Cluster.ConfigFor]. Its rights
-// are those that [Cluster.GrantTaintkeeper] gives.
+// TaintkeeperAccess returns the client configuration of Taintkeeper's service account, as by [Cluster.ConfigFor]. Its
+// rights are those that [Cluster.GrantTaintkeeper] gives.
 func (c *Cluster) TaintkeeperAccess() (*rest.Config, error) {
 	return c.ConfigFor(TaintkeeperUser,
 		"system:serviceaccounts", "system:serviceaccounts:"+metav1.NamespaceSystem)

@@ -27,8 +27,8 @@ const (
 	caName = "ca.crt"
 )
 
-// apiServerGrace is short, because the API server waits for the end of watches, and the clients of tests and benchmarks go on
-// watching. Nothing is lost: etcd has acknowledged every write, and the audit log is not buffered.
+// apiServerGrace is short, because the API server waits for the end of watches, and the clients of tests and benchmarks
+// go on watching. Nothing is lost: etcd has acknowledged every write, and the audit log is not buffered.
 const apiServerGrace = 2 * time.Second
 
 // configureAPIServer prepares the API server; its certificates are made at its first start.

@@ -136,9 +136,9 @@ func (c *Cluster) abandon(cause error) error {
 	return errors.Join(fmt.Errorf("start a local cluster (its files are kept in %s): %w", c.dir, cause), c.endAll())
 }
 
-// Stop ends every process, waits until all have ended, and removes the state folder if it is a temporary one. A component
-// that had ended by itself is an error, and the folder is kept then. Stop may be called more than once, and returns the
-// same each time.
+// Stop ends every process, waits until all have ended, and removes the state folder if it is a temporary one. A
+// component that had ended by itself is an error, and the folder is kept then. Stop may be called more than once, and
+// returns the same each time.
 func (c *Cluster) Stop() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -79,8 +79,8 @@ func secureHealth(port int) string {
 	return "https://" + loopback(port) + "/healthz"
 }
 
-// waitDefaultServiceAccount returns once the controllers have proved that they work by making the service account default in
-// the namespace default.
+// waitDefaultServiceAccount returns once the controllers have proved that they work by making the service account
+// default in the namespace default.
 func (c *Cluster) waitDefaultServiceAccount(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(c.AdminConfig())
 	if err != nil {
@@ -102,8 +102,8 @@ func (c *Cluster) ControllerManagerPID() int {
 	return c.lifeline.pid(ControllerManager)
 }
 
-// ControllerManagerURL returns where kube-controller-manager serves its health and, to those whom the API server would let
-// in, its metrics, or nothing when it does not run. It signs its serving certificate itself.
+// ControllerManagerURL returns where kube-controller-manager serves its health and, to those whom the API server would
+// let in, its metrics, or nothing when it does not run. It signs its serving certificate itself.
 func (c *Cluster) ControllerManagerURL() string {
 	manager := c.processes.get(ControllerManager)
 	if manager == nil {
@@ -117,8 +117,8 @@ func (c *Cluster) ControllerManagerURL() string {
 	return ""
 }
 
-// ControllerManagerConfig describes how kube-controller-manager runs. The zero value is what is in [Config.Binaries], with
-// its defaults.
+// ControllerManagerConfig describes how kube-controller-manager runs. The zero value is what is in [Config.Binaries],
+// with its defaults.
 type ControllerManagerConfig struct {
 	// Binary is the program, if it is another.
 	Binary string

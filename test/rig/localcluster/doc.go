@@ -7,9 +7,9 @@
 // bin/taintkeeper as its service account.
 //
 // The binaries are built by `make controlplane`, those of an older Kubernetes by `make controlplane KUBE=1.35`; the
-// environment variable CONTROLPLANE=bin/controlplane-1.35 chooses them. etcd and kube-apiserver are configured by controller-runtime's
-// envtest, the others here. Every cluster has its own ports, certificates and state folder, so that several can
-// run at once.
+// environment variable CONTROLPLANE=bin/controlplane-1.35 chooses them. etcd and kube-apiserver are configured by
+// controller-runtime's envtest, the others here. Every cluster has its own ports, certificates and state folder, so
+// that several can run at once.
 //
 // No process outlives the program that started it, whether that program calls [Cluster.Stop], panics, is
 // interrupted or is killed: see lifeline.go. It needs a Unix with a POSIX shell.

@@ -20,8 +20,8 @@ var stages []byte
 // KwokUser is the name under which kwok calls the API server, as the audit log shows it.
 const KwokUser = "kwok"
 
-// manageNode is the label by which kwok knows its nodes. With an annotation in its place it would go on renewing the lease
-// of a node that has lost it.
+// manageNode is the label by which kwok knows its nodes. With an annotation in its place it would go on renewing the
+// lease of a node that has lost it.
 const (
 	manageNodeKey   = "kwok.x-k8s.io/node"
 	manageNodeValue = "fake"

@@ -114,8 +114,8 @@ func (l *lifeline) kill(component Component) error {
 	return nil
 }
 
-// waitGone returns once a component that was killed is gone. Its launcher may be gone as well, so there is nothing to wait
-// for but the process id.
+// waitGone returns once a component that was killed is gone. Its launcher may be gone as well, so there is nothing to
+// wait for but the process id.
 func (l *lifeline) waitGone(component Component) error {
 	pid := l.pid(component)
 	deadline := time.Now().Add(stopGrace)

@@ -488,8 +488,8 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// eventually waits for check to succeed. It asks again and again because what it waits for cannot be subscribed to, or not
-// with less code.
+// eventually waits for check to succeed. It asks again and again because what it waits for cannot be subscribed to, or
+// not with less code.
 func eventually(t *testing.T, check func(context.Context) error) {
 	t.Helper()
 	var last error
@@ -502,7 +502,8 @@ func eventually(t *testing.T, check func(context.Context) error) {
 	}
 }
 
-// processesOf returns the command lines of all processes that name dir in theirs, which every process of a cluster does.
+// processesOf returns the command lines of all processes that name dir in theirs, which every process of a cluster
+// does.
 func processesOf(ctx context.Context, t *testing.T, dir string) []string {
 	t.Helper()
 	output, err := exec.CommandContext(ctx, "ps", "-A", "-ww", "-o", "pid=,args=").Output()

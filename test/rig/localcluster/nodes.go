@@ -44,8 +44,8 @@ type NodeSpec struct {
 	Labels map[string]string
 }
 
-// AddNodes creates nodes that kwok plays, and returns once each is Ready, has a Lease in kube-node-lease and is rid of the
-// taint that new nodes get.
+// AddNodes creates nodes that kwok plays, and returns once each is Ready, has a Lease in kube-node-lease and is rid of
+// the taint that new nodes get.
 func (c *Cluster) AddNodes(ctx context.Context, nodes ...NodeSpec) error {
 	if !c.cfg.has(Kwok) {
 		return errors.New("nodes need kwok: remove it from Config.Without")

@@ -74,8 +74,8 @@ func (c *Cluster) bringBack(ctx context.Context, component Component, start func
 	return nil
 }
 
-// endEnvtest ends a process of envtest, and kills it when it does not end in time: envtest sends the signal but does not
-// wait for its effect.
+// endEnvtest ends a process of envtest, and kills it when it does not end in time: envtest sends the signal but does
+// not wait for its effect.
 func (c *Cluster) endEnvtest(component Component, stop func() error) error {
 	stopErr := stop()
 	if c.lifeline.pid(component) == 0 {

@@ -14,7 +14,8 @@ import (
 
 const policiesName = "policies.yaml"
 
-// InstallPolicies creates what config/policies.yaml has and is not there yet. The policies are in force some moments later.
+// InstallPolicies creates what config/policies.yaml has and is not there yet. The policies are in force some moments
+// later.
 func (c *Cluster) InstallPolicies(ctx context.Context) error {
 	return c.install(ctx, policiesName, config.Policies)
 }

@@ -26,8 +26,8 @@ func (c *Cluster) SilenceNodes(ctx context.Context, names ...string) error {
 	return c.labelNodes(ctx, nil, names)
 }
 
-// ResumeNodes is the way back from [Cluster.SilenceNodes]: the leases are renewed, the nodes ready, and the pods that were
-// deleted meanwhile go.
+// ResumeNodes is the way back from [Cluster.SilenceNodes]: the leases are renewed, the nodes ready, and the pods that
+// were deleted meanwhile go.
 func (c *Cluster) ResumeNodes(ctx context.Context, names ...string) error {
 	return c.labelNodes(ctx, manageNodeValue, names)
 }

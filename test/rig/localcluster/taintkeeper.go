@@ -25,8 +25,8 @@ type TaintkeeperConfig struct {
 	Name string
 	// Access is how it reaches the API server; by default it is [Cluster.TaintkeeperAccess].
 	Access *rest.Config
-	// Coexist installs config/coexistence.yaml and starts it with --coexist, for a cluster whose built-in evicts, too. That
-	// is kept from evicting once it has started.
+	// Coexist installs config/coexistence.yaml and starts it with --coexist, for a cluster whose built-in evicts, too.
+	// That is kept from evicting once it has started.
 	Coexist bool
 	// Granted says that Access has its rights already: nothing of config/ is installed.
 	Granted bool
@@ -46,8 +46,8 @@ type Taintkeeper struct {
 	health  string // address
 }
 
-// StartTaintkeeper grants taintkeeper its rights if it needs them, starts it and returns once its caches are complete. A
-// name may be used again once its bearer has ended.
+// StartTaintkeeper grants taintkeeper its rights if it needs them, starts it and returns once its caches are complete.
+// A name may be used again once its bearer has ended.
 func (c *Cluster) StartTaintkeeper(ctx context.Context, cfg TaintkeeperConfig) (*Taintkeeper, error) {
 	if err := c.processes.refusal(); err != nil {
 		return nil, err

@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package observer watches a cluster as a bystander and remembers when it saw what. It asks the API server itself and shares
-// nothing with what it watches over, and it goes on after an outage as soon as the API server does.
+// Package observer watches a cluster as a bystander and remembers when it saw what. It asks the API server itself and
+// shares nothing with what it watches over, and it goes on after an outage as soon as the API server does.
 package observer
 
 import (
@@ -36,8 +36,8 @@ type Notes[O runtime.Object] interface {
 	Changed(event watch.EventType, object O)
 }
 
-// Follow lists, and watches from there on, until the context ends; a watch that ends is resumed where it ended, as far as
-// the API server can. Errors are the outages that it has to survive.
+// Follow lists, and watches from there on, until the context ends; a watch that ends is resumed where it ended, as far
+// as the API server can. Errors are the outages that it has to survive.
 func Follow[L, O runtime.Object](ctx context.Context, source Source[L], notes Notes[O]) {
 	from := ""
 	for ctx.Err() == nil {

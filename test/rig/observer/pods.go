@@ -62,8 +62,8 @@ func NewPods() *Pods {
 	return &Pods{listed: make(chan struct{}), known: map[types.UID]History{}, changed: make(chan struct{})}
 }
 
-// WatchPods observes the pods of a namespace, or of all, until the context ends. It returns once all pods that there are have
-// been seen.
+// WatchPods observes the pods of a namespace, or of all, until the context ends. It returns once all pods that there
+// are have been seen.
 func WatchPods(ctx context.Context, client kubernetes.Interface, namespace string) (*Pods, error) {
 	p := NewPods()
 	go Follow(ctx, client.CoreV1().Pods(namespace), p)

@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// Gate can hold up what watches bring, so that a client's cache falls behind, as it can in any cluster. The zero value is
-// open. Safe for concurrent use.
+// Gate can hold up what watches bring, so that a client's cache falls behind, as it can in any cluster. The zero value
+// is open. Safe for concurrent use.
 type Gate struct {
 	mu     sync.Mutex
 	closed chan struct{} // closed in its turn when the gate opens; nil: it is open

@@ -1,9 +1,9 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package proxy lets things happen to the calls that somebody makes to an API server: they are refused, delayed or lost, and
-// what watches bring comes late. It sits in the transport of a client of this process, or listens on the loopback interface
-// for another process.
+// Package proxy lets things happen to the calls that somebody makes to an API server: they are refused, delayed or
+// lost, and what watches bring comes late. It sits in the transport of a client of this process, or listens on the
+// loopback interface for another process.
 package proxy
 
 import (

@@ -16,7 +16,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
-// Reader makes a service account that may get some URLs of Taintkeeper's until the test ends, and returns a token of it.
+// Reader makes a service account that may get some URLs of Taintkeeper's until the test ends, and returns a token of
+// it.
 func (s Scene) Reader(t testing.TB, name string, urls ...string) (token string) {
 	t.Helper()
 	accounts, roles := s.Admin.CoreV1().ServiceAccounts(s.Namespace), s.Admin.RbacV1()

@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scene makes what a scenario on a real API server is played with: nodes, pods and taints in a namespace of its own,
-// policies that refuse, and accounts that read.
+// Package scene makes what a scenario on a real API server is played with: nodes, pods and taints in a namespace of its
+// own, policies that refuse, and accounts that read.
 package scene
 
 import (
@@ -135,8 +135,8 @@ func Untaint(ctx context.Context, admin kubernetes.Interface, node, key string) 
 	})
 }
 
-// ChangeTaints replaces the taints of a node, under an optimistic lock: what somebody else, such as Taintkeeper itself, has
-// written in between is not undone.
+// ChangeTaints replaces the taints of a node, under an optimistic lock: what somebody else, such as Taintkeeper itself,
+// has written in between is not undone.
 func ChangeTaints(ctx context.Context, admin kubernetes.Interface, node string, change func([]corev1.Taint) []corev1.Taint) (Span, error) {
 	took, _, err := EditTaints(ctx, admin, node, func(all []corev1.Taint) ([]corev1.Taint, error) { return change(all), nil })
 	return took, err

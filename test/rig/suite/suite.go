@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package suite is for tests that share a control plane and programs that are built from these sources: it sets up what they
-// share, runs them, and takes it down again, also after Ctrl-C.
+// Package suite is for tests that share a control plane and programs that are built from these sources: it sets up what
+// they share, runs them, and takes it down again, also after Ctrl-C.
 package suite
 
 import (
@@ -33,8 +33,8 @@ type Suite struct {
 	ends []func() error
 }
 
-// Run runs tests, usually a *testing.M, after start has set up what they share, and returns the exit code. The context ends with
-// the start or by a signal.
+// Run runs tests, usually a *testing.M, after start has set up what they share, and returns the exit code. The context
+// ends with the start or by a signal.
 func Run(tests interface{ Run() int }, start func(context.Context, *Suite) error) int {
 	flag.Parse()
 	SilenceLogs()
@@ -59,8 +59,8 @@ func (s *Suite) run(ctx context.Context, tests interface{ Run() int }, start fun
 	return tests.Run(), nil
 }
 
-// Finally lets something happen after the tests, or after a start that failed: what was added last comes first. An error fails the
-// run.
+// Finally lets something happen after the tests, or after a start that failed: what was added last comes first. An
+// error fails the run.
 func (s *Suite) Finally(end func() error) { s.ends = append(s.ends, end) }
 
 func (s *Suite) end() error {
@@ -71,7 +71,8 @@ func (s *Suite) end() error {
 	return errors.Join(all...)
 }
 
-// StartCluster starts a cluster that ends after the tests, and makes its administrator's client. Ctrl-C does not end it before.
+// StartCluster starts a cluster that ends after the tests, and makes its administrator's client. Ctrl-C does not end it
+// before.
 func (s *Suite) StartCluster(ctx context.Context, cfg localcluster.Config) (*localcluster.Cluster, kubernetes.Interface, error) {
 	cluster, err := localcluster.Start(context.WithoutCancel(ctx), cfg)
 	if err != nil {
@@ -82,7 +83,8 @@ func (s *Suite) StartCluster(ctx context.Context, cfg localcluster.Config) (*loc
 	return cluster, admin, err
 }
 
-// Build builds a program of cmd/ from these sources into a folder, and returns its path. The flags are those of go build.
+// Build builds a program of cmd/ from these sources into a folder, and returns its path. The flags are those of go
+// build.
 func Build(ctx context.Context, folder, program string, flags ...string) (string, error) {
 	path := filepath.Join(folder, program)
 	args := slices.Concat([]string{"build"}, flags, []string{"-o", path, "github.com/taintkeeper/taintkeeper/cmd/" + program})
@@ -94,14 +96,15 @@ func Build(ctx context.Context, folder, program string, flags ...string) (string
 	return path, nil
 }
 
-// SilenceLogs keeps client-go and controller-runtime from writing into the output of the tests. Those that are about logs bring a
-// logger of their own.
+// SilenceLogs keeps client-go and controller-runtime from writing into the output of the tests. Those that are about
+// logs bring a logger of their own.
 func SilenceLogs() {
 	klog.SetLogger(logr.Discard())
 	logf.SetLogger(logr.Discard())
 }
 
-// Whole reports whether all tests of the package are run, and not some that were chosen: only then can be said what no test did.
+// Whole reports whether all tests of the package are run, and not some that were chosen: only then can be said what no
+// test did.
 func Whole() bool {
 	return !slices.ContainsFunc([]string{"test.run", "test.skip", "test.list"}, func(name string) bool {
 		f := flag.Lookup(name)
