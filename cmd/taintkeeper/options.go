@@ -107,13 +107,15 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	o.nodeHealth.addFlags(flags)
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "127.0.0.1:8080", "address of /metrics; 0: none; beyond the loopback interface by TLS, and only for those who may get the URL /metrics")
 	flags.StringVar(&o.metricsCertDir, "metrics-cert-dir", "", "folder of tls.crt and tls.key for /metrics beyond the loopback interface; without it a self-signed certificate is made")
-	flags.StringVar(&o.healthAddress, "health-probe-bind-address", "127.0.0.1:8081", "address of /healthz and /readyz; 0: none")
+	flags.StringVar(&o.healthAddress, "health-probe-bind-address", "127.0.0.1:8081",
+		"address of /healthz and /readyz; 0: none")
 	flags.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	flags.IntVarP(&o.logLevel, "v", "v", 0, fmt.Sprintf("log verbosity, from 0 to %d: 0 has a line per eviction, 1 also one per failed try, 6 also every request to the API server", maxLogLevel))
 	flags.BoolVar(&o.election.enabled, "leader-elect", true, "elect a leader among the replicas; the others stand by with warm caches (a dry run and a shadow take no part)")
 	flags.DurationVar(&o.election.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "how long a standby waits before it takes over from a silent leader")
 	flags.DurationVar(&o.election.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "how long a leader tries to renew before it gives up")
-	flags.DurationVar(&o.election.retryPeriod, "leader-elect-retry-period", 2*time.Second, "time between tries to acquire or renew")
+	flags.DurationVar(&o.election.retryPeriod, "leader-elect-retry-period", 2*time.Second,
+		"time between tries to acquire or renew")
 	flags.StringVar(&o.election.namespace, "leader-elect-resource-namespace", "kube-system", "namespace of the Lease, and of the eviction clock of --coexist")
 	flags.StringVar(&o.election.name, "leader-elect-resource-name", "taintkeeper", "name of the Lease")
 }

@@ -100,7 +100,8 @@ func (o *options) avoidRival(ctx context.Context, all rivals, log logr.Logger) e
 // before 1.31 the feature gate PodDisruptionConditions could be off.
 func checkCoexistence(server *apiversion.Info) error {
 	const firstMinor = 31
-	if minor, err := strconv.Atoi(strings.TrimRight(server.Minor, "+")); err == nil && server.Major == "1" && minor < firstMinor {
+	minor, err := strconv.Atoi(strings.TrimRight(server.Minor, "+"))
+	if err == nil && server.Major == "1" && minor < firstMinor {
 		return fmt.Errorf("--coexist: the API server is Kubernetes %s, and its built-in controller may evict without the condition by which the admission policy knows it; it takes 1.%d or later, or kube-controller-manager --controllers=*,-taint-eviction-controller and --coexist=false", server.GitVersion, firstMinor)
 	}
 	return nil
@@ -215,12 +216,14 @@ func refused(ctx context.Context, client kubernetes.Interface, needed permission
 	var verbs []string
 	for _, verb := range needed.verbs {
 		attributes := &authorizationv1.ResourceAttributes{
-			Verb: verb, Group: needed.group, Resource: needed.resource, Subresource: needed.subresource, Namespace: needed.namespace,
+			Verb: verb, Group: needed.group, Resource: needed.resource, Subresource: needed.subresource,
+			Namespace: needed.namespace,
 		}
 		if verb != "create" {
 			attributes.Name = needed.name
 		}
-		review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		reviews := client.AuthorizationV1().SelfSubjectAccessReviews()
+		review, err := reviews.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes},
 		}, metav1.CreateOptions{})
 		if apierrors.IsForbidden(err) {

@@ -45,7 +45,8 @@ func newRivals(client kubernetes.Interface, config *rest.Config) (rivals, error)
 // "" if there is none. Two controllers would taint nodes at twice the rate and take each other's taints off; unlike an
 // eviction, a taint that is taken off leaves no time by which an admission policy could go.
 func (r rivals) find(ctx context.Context, now time.Time) (string, error) {
-	pods, err := r.client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "component=" + controllerManager})
+	pods, err := r.client.CoreV1().Pods(metav1.NamespaceSystem).
+		List(ctx, metav1.ListOptions{LabelSelector: "component=" + controllerManager})
 	if err != nil {
 		return "", fmt.Errorf("look for the pods of kube-controller-manager: %w", err)
 	}

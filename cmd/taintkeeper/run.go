@@ -71,7 +71,8 @@ func run(ctx context.Context, o *options) error {
 	if err := addHealth(mgr, parts); err != nil {
 		return fmt.Errorf("add the health checks: %w", err)
 	}
-	log.Info("Starting", "version", version, "server", config.Host, "controllers", o.running(), "dryRun", o.dryRun, "shadow", o.shadow, "leaderElect", o.elects())
+	log.Info("Starting", "version", version, "server", config.Host, "controllers", o.running(),
+		"dryRun", o.dryRun, "shadow", o.shadow, "leaderElect", o.elects())
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("stopped: %w", err)
 	}
@@ -205,7 +206,8 @@ func (c *clients) parts(log logr.Logger, registerer prometheus.Registerer, o *op
 	}
 	if o.enabled(controllerNodeHealth) {
 		keeper, err := nodehealth.New(nodehealth.Config{
-			Client: c.api, LeaseClient: c.leases, EchoClient: c.echo, EventClient: c.events, Reconnect: c.reconnect, Nodes: nodes, Pods: pods,
+			Client: c.api, LeaseClient: c.leases, EchoClient: c.echo, EventClient: c.events, Reconnect: c.reconnect,
+			Nodes: nodes, Pods: pods,
 			Grace:      o.nodeHealth.Grace(),
 			Policy:     o.nodeHealth.Policy(),
 			DryRun:     o.dryRun,

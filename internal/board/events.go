@@ -40,7 +40,10 @@ func (c *cluster) setEvent(event *corev1.Event) {
 		return
 	}
 	c.change(func(time.Time) {
-		c.events[event.UID] = &nodeEvent{event.InvolvedObject.Name, event.Reason, sentence.Printable(event.Message), event.LastTimestamp.Time}
+		c.events[event.UID] = &nodeEvent{
+			event.InvolvedObject.Name, event.Reason,
+			sentence.Printable(event.Message), event.LastTimestamp.Time,
+		}
 	})
 }
 
@@ -62,7 +65,8 @@ func (c *cluster) renderEvents() {
 		}
 	}
 	slices.SortFunc(rows, func(a, b differenceRow) int { return cmp.Or(cmp.Compare(b.At, a.At), cmp.Compare(a.ID, b.ID)) })
-	replace(c.sheets, sheetDifferences, rows[:min(len(rows), mostDifferences)], func(row differenceRow) string { return row.ID })
+	replace(c.sheets, sheetDifferences, rows[:min(len(rows), mostDifferences)],
+		func(row differenceRow) string { return row.ID })
 	for name, node := range c.nodes {
 		why := ""
 		if event := held[name]; event != nil && node.waits() {
@@ -80,6 +84,7 @@ func (n *knownNode) waits() bool {
 		return false
 	}
 	return !slices.ContainsFunc(n.taints, func(taint corev1.Taint) bool {
-		return taint.Effect == corev1.TaintEffectNoExecute && (taint.Key == corev1.TaintNodeNotReady || taint.Key == corev1.TaintNodeUnreachable)
+		return taint.Effect == corev1.TaintEffectNoExecute &&
+			(taint.Key == corev1.TaintNodeNotReady || taint.Key == corev1.TaintNodeUnreachable)
 	})
 }

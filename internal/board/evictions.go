@@ -48,11 +48,13 @@ func (c *cluster) evict(pod *corev1.Pod, by string, seen time.Time) {
 	c.counted[pod.UID] = true
 	c.evicted++
 	row := evictionRow{
-		ID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName, By: by, At: deletedAt(pod, seen).UnixMilli(),
+		ID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName,
+		By: by, At: deletedAt(pod, seen).UnixMilli(),
 	}
 	switch pending, ok := c.known.Of(pod.UID); {
 	case ok:
-		row.Taint, row.Due, row.Late = sentence.Printable(pending.Taint), pending.Due.UnixMilli(), lateness(row.At, pending.Due.Time)
+		row.Taint, row.Due = sentence.Printable(pending.Taint), pending.Due.UnixMilli()
+		row.Late = lateness(row.At, pending.Due.Time)
 	case c.known.Has(pod.UID):
 		row.Unknown = "its node had no such taint any more when this was seen"
 	default:

@@ -102,7 +102,8 @@ func (c *cluster) listed(kind string) {
 
 // isPassing reports whether an error is the way in which watches end, and lists that are streamed fall back.
 func isPassing(err error) bool {
-	return errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err) ||
+	return errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
+		apierrors.IsInvalid(err) ||
 		apierrors.IsTimeout(err)
 }
 

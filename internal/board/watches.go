@@ -44,14 +44,16 @@ func (c *cluster) feeds(clients kubernetes.Interface, rules dynamic.Interface, n
 	rule.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("NodeTaintRule"))
 	return []feed{
 		{
-			kind: kindNodes, client: clients, object: &corev1.Node{}, calls: calls(core.Nodes().List, core.Nodes().Watch, fields.Everything()),
-			set:  only(c.setNode),
-			gone: func(uid types.UID, name string, _ metav1.Object) { c.deleteNode(uid, name) },
+			kind: kindNodes, client: clients, object: &corev1.Node{},
+			calls: calls(core.Nodes().List, core.Nodes().Watch, fields.Everything()),
+			set:   only(c.setNode),
+			gone:  func(uid types.UID, name string, _ metav1.Object) { c.deleteNode(uid, name) },
 		},
 		{
 			kind: kindPods, client: clients, object: &corev1.Pod{},
-			calls: calls(core.Pods(namespace).List, core.Pods(namespace).Watch, fields.OneTermNotEqualSelector("spec.nodeName", "")),
-			set:   only(c.setPod),
+			calls: calls(core.Pods(namespace).List, core.Pods(namespace).Watch,
+				fields.OneTermNotEqualSelector("spec.nodeName", "")),
+			set: only(c.setPod),
 			gone: func(uid types.UID, _ string, last metav1.Object) {
 				pod, _ := last.(*corev1.Pod)
 				c.deletePod(uid, pod)
@@ -115,7 +117,8 @@ func (c *cluster) run(ctx context.Context, f feed) {
 		},
 	}
 	to := &store{feed: f, cluster: c, known: map[types.UID]seen{}}
-	reflector := cache.NewReflectorWithOptions(listwatch.New(told, f.client, to), f.object, to, cache.ReflectorOptions{Name: "board", TypeDescription: f.kind})
+	reflector := cache.NewReflectorWithOptions(listwatch.New(told, f.client, to), f.object, to,
+		cache.ReflectorOptions{Name: "board", TypeDescription: f.kind})
 	reflector.RunWithContext(ctx)
 }
 

@@ -51,7 +51,8 @@ func zoneRows(nodes map[string]*knownNode) []zoneRow {
 	}
 	full := 0
 	for _, zone := range zones {
-		if zone.State = defaultPolicy.State(zone.Nodes, zone.NotReady); zone.State == readiness.FullDisruption || zone.Nodes == 0 {
+		zone.State = defaultPolicy.State(zone.Nodes, zone.NotReady)
+		if zone.State == readiness.FullDisruption || zone.Nodes == 0 {
 			full++
 		}
 	}

@@ -107,5 +107,7 @@ func (r *Rule) tell(finding Finding) cliv1alpha1.CheckFinding {
 
 // Rank orders severities: the worse, the higher. It is 0 for what is none.
 func Rank(severity cliv1alpha1.Severity) int {
-	return 1 + slices.Index([]cliv1alpha1.Severity{cliv1alpha1.SeverityInfo, cliv1alpha1.SeverityWarning, cliv1alpha1.SeverityError}, severity)
+	return 1 + slices.Index([]cliv1alpha1.Severity{
+		cliv1alpha1.SeverityInfo, cliv1alpha1.SeverityWarning, cliv1alpha1.SeverityError,
+	}, severity)
 }

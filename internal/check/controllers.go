@@ -90,10 +90,16 @@ type process struct {
 // controllersOf returns who evicts, and who judges the health of nodes.
 func controllersOf(cluster *plan.Cluster) (evicting, healing task) {
 	processes := processesOf(cluster)
-	evict := &detective{Cluster: cluster, processes: processes, task: task{CheckedTask: cliv1alpha1.CheckedTask{Task: eviction}}}
+	evict := &detective{
+		Cluster: cluster, processes: processes,
+		task: task{CheckedTask: cliv1alpha1.CheckedTask{Task: eviction}},
+	}
 	evict.readClock()
 	evict.task.ours, evict.task.builtIn = evict.oursEvicts(), evict.builtIn(evict.builtInEvicted)
-	heal := &detective{Cluster: cluster, processes: processes, task: task{CheckedTask: cliv1alpha1.CheckedTask{Task: nodeHealth}}}
+	heal := &detective{
+		Cluster: cluster, processes: processes,
+		task: task{CheckedTask: cliv1alpha1.CheckedTask{Task: nodeHealth}},
+	}
 	heal.task.ours, heal.task.builtIn = heal.oursJudges(), heal.builtIn(heal.builtInWrote)
 	for _, task := range []*task{&evict.task, &heal.task} {
 		task.Who = task.who()
@@ -181,7 +187,8 @@ func (d *detective) oursEvicts() state {
 
 // oursJudges reports whether Taintkeeper judges the health of nodes, which it does not by default.
 func (d *detective) oursJudges() state {
-	led, told, wrote := d.leads(plan.Taintkeeper), d.switched(plan.Taintkeeper), d.wroteLately(plan.Taintkeeper, plan.WritesConditions)
+	led, told := d.leads(plan.Taintkeeper), d.switched(plan.Taintkeeper)
+	wrote := d.wroteLately(plan.Taintkeeper, plan.WritesConditions)
 	switch {
 	case led == off || told == off:
 		return off
@@ -210,14 +217,16 @@ func (d *detective) builtInEvicted() bool {
 }
 
 func (d *detective) builtInWrote() bool {
-	return d.wroteLately(plan.ControllerManager, plan.WritesTaints) || d.wroteLately(plan.ControllerManager, plan.WritesConditions)
+	return d.wroteLately(plan.ControllerManager, plan.WritesTaints) ||
+		d.wroteLately(plan.ControllerManager, plan.WritesConditions)
 }
 
 // evicted returns when a program last wrote the event of an eviction.
 func (d *detective) evicted(program string) (time.Time, bool) {
 	trace, ok := d.Signs.Evictions[program]
 	if ok {
-		d.sign("%s wrote %s of evictions, the last at %s.", program, sentence.Counted(trace.Count, "event"), instant(trace.Last))
+		d.sign("%s wrote %s of evictions, the last at %s.",
+			program, sentence.Counted(trace.Count, "event"), instant(trace.Last))
 	}
 	return trace.Last, ok
 }
@@ -244,7 +253,8 @@ func (d *detective) wroteLately(program string, what func(*metav1.ManagedFieldsE
 func (d *detective) leaseOf(program string) *coordinationv1.Lease {
 	var newest *coordinationv1.Lease
 	for _, lease := range d.Signs.Leases {
-		if lease.Name == program && lease.Spec.RenewTime != nil && (newest == nil || newest.Spec.RenewTime.Before(lease.Spec.RenewTime)) {
+		if lease.Name == program && lease.Spec.RenewTime != nil &&
+			(newest == nil || newest.Spec.RenewTime.Before(lease.Spec.RenewTime)) {
 			newest = lease
 		}
 	}
@@ -280,7 +290,8 @@ func (d *detective) leads(program string) state {
 
 // leadsAlone is for a program without a Lease: it runs if it was told to elect no leader.
 func (d *detective) leadsAlone(program string) state {
-	if slices.ContainsFunc(d.processes[program], func(p process) bool { return slices.Contains(p.words, "--leader-elect=false") }) {
+	electsNot := func(p process) bool { return slices.Contains(p.words, "--leader-elect=false") }
+	if slices.ContainsFunc(d.processes[program], electsNot) {
 		return runs
 	}
 	return off

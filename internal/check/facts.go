@@ -103,7 +103,10 @@ func fromTemplate(object cliv1alpha1.CheckedObject, template plan.WorkloadTempla
 			effective = append(effective, added)
 		}
 	}
-	return &Workload{CheckedObject: object, Replicas: template.Replicas, Pod: template.Pod, Lists: []*List{{Written: written, Effective: effective}}}
+	return &Workload{
+		CheckedObject: object, Replicas: template.Replicas, Pod: template.Pod,
+		Lists: []*List{{Written: written, Effective: effective}},
+	}
 }
 
 // names returns those of some pods.

@@ -117,7 +117,8 @@ func (r *apiReader) required(ctx context.Context) error {
 }
 
 func (r *apiReader) disruption(ctx context.Context) error {
-	err := listAll(ctx, r, "poddisruptionbudgets", r.clients.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll).List, keep(&r.cluster.Budgets, plan.SlimBudget))
+	budgets := r.clients.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll)
+	err := listAll(ctx, r, "poddisruptionbudgets", budgets.List, keep(&r.cluster.Budgets, plan.SlimBudget))
 	if err := r.without(err, "no PodDisruptionBudget is taken into account"); err != nil {
 		return err
 	}
@@ -143,11 +144,12 @@ func (r *apiReader) disruption(ctx context.Context) error {
 func (r *apiReader) scheduling(ctx context.Context) error {
 	const follows = "where pods would go is told without them"
 	core, storage := r.clients.CoreV1(), r.clients.StorageV1()
+	claims, classes := core.PersistentVolumeClaims(metav1.NamespaceAll), storage.StorageClasses()
 	for _, err := range []error{
 		listAll(ctx, r, "namespaces", core.Namespaces().List, keep(&r.cluster.Namespaces, plan.SlimNamespace)),
-		listAll(ctx, r, "persistentvolumeclaims", core.PersistentVolumeClaims(metav1.NamespaceAll).List, keep(&r.cluster.Claims, plan.SlimClaim)),
+		listAll(ctx, r, "persistentvolumeclaims", claims.List, keep(&r.cluster.Claims, plan.SlimClaim)),
 		listAll(ctx, r, "persistentvolumes", core.PersistentVolumes().List, keep(&r.cluster.Volumes, plan.SlimVolume)),
-		listAll(ctx, r, "storageclasses", storage.StorageClasses().List, keep(&r.cluster.StorageClasses, plan.SlimStorageClass)),
+		listAll(ctx, r, "storageclasses", classes.List, keep(&r.cluster.StorageClasses, plan.SlimStorageClass)),
 		listAll(ctx, r, "csinodes", storage.CSINodes().List, keep(&r.cluster.CSINodes, plan.SlimCSINode)),
 	} {
 		if err := r.without(err, follows); err != nil {
@@ -169,7 +171,8 @@ func (r *apiReader) without(err error, follows string) error {
 		return nil
 	}
 	if absent, ok := errors.AsType[absentError](err); ok {
-		r.cluster.Missing = append(r.cluster.Missing, fmt.Sprintf("The API server does not have %s, so %s.", absent.kind, follows))
+		missing := fmt.Sprintf("The API server does not have %s, so %s.", absent.kind, follows)
+		r.cluster.Missing = append(r.cluster.Missing, missing)
 		return nil
 	}
 	return err
@@ -197,12 +200,14 @@ func isUnreadable(err error) bool {
 }
 
 // listAll lists all objects of a kind.
-func listAll[L runtime.Object, T any](ctx context.Context, r *apiReader, kind string, list func(context.Context, metav1.ListOptions) (L, error), each func(*T)) error {
+func listAll[L runtime.Object, T any](ctx context.Context, r *apiReader, kind string,
+	list func(context.Context, metav1.ListOptions) (L, error), each func(*T)) error {
 	return listSome(ctx, r, kind, fields.Everything(), list, each)
 }
 
 // listSome lists objects of a kind, page by page, so that no more than one page is held as a whole.
-func listSome[L runtime.Object, T any](ctx context.Context, r *apiReader, kind string, which fields.Selector, list func(context.Context, metav1.ListOptions) (L, error), each func(*T)) error {
+func listSome[L runtime.Object, T any](ctx context.Context, r *apiReader, kind string, which fields.Selector,
+	list func(context.Context, metav1.ListOptions) (L, error), each func(*T)) error {
 	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		defer r.progress.waitFor(r.server, kind)()
 		return list(ctx, options)

@@ -49,7 +49,8 @@ func printSARIF(o *output, report *cliv1alpha1.CheckReport) error {
 
 // resultOf returns a finding as SARIF has it. Its place is an object of Kubernetes, and the file if there is one.
 func resultOf(finding *cliv1alpha1.CheckFinding, ruleAt map[string]int) *sarif.Result {
-	object := sarif.NewLogicalLocation().WithName(finding.Object.Name).WithKind("resource").WithFullyQualifiedName(fullName(finding))
+	object := sarif.NewLogicalLocation().WithName(finding.Object.Name).
+		WithKind("resource").WithFullyQualifiedName(fullName(finding))
 	location := sarif.NewLocation().WithLogicalLocations([]*sarif.LogicalLocation{object})
 	if finding.Source != "" {
 		// Readers of SARIF show no finding without a line. The whole file is meant.

@@ -39,7 +39,11 @@ func printCheck(o *output, report *cliv1alpha1.CheckReport) error {
 	for i := range report.Findings {
 		rows = append(rows, findingRow(&report.Findings[i]))
 	}
-	if err := o.table([]string{"Severity", "Rule", "Namespace", "Object", "Count", "Finding", "+Advice", "+Examples", "+Source"}, rows); err != nil {
+	columns := []string{
+		"Severity", "Rule", "Namespace", "Object", "Count", "Finding",
+		"+Advice", "+Examples", "+Source",
+	}
+	if err := o.table(columns, rows); err != nil {
 		return err
 	}
 	if !o.noHeaders && o.format != formatWide {
@@ -53,7 +57,8 @@ func found(report *cliv1alpha1.CheckReport) string {
 	s := report.Summary
 	return fmt.Sprintf("%s, %s, %s: %s, %s, %s and %s checked.",
 		sentence.Counted(s.Errors, "error"), sentence.Counted(s.Warnings, "warning"), sentence.Counted(s.Infos, "info"),
-		sentence.Counted(s.Nodes, "node"), sentence.Counted(s.Pods, "pod"), sentence.Counted(s.Workloads, "workload"), sentence.Counted(s.Budgets, "PodDisruptionBudget"))
+		sentence.Counted(s.Nodes, "node"), sentence.Counted(s.Pods, "pod"),
+		sentence.Counted(s.Workloads, "workload"), sentence.Counted(s.Budgets, "PodDisruptionBudget"))
 }
 
 func findingRow(finding *cliv1alpha1.CheckFinding) []any {
@@ -62,7 +67,8 @@ func findingRow(finding *cliv1alpha1.CheckFinding) []any {
 		number = strconv.Itoa(finding.Count)
 	}
 	return []any{
-		strings.ToLower(string(finding.Severity)), finding.Rule, finding.Object.Namespace, objectOf(finding), number, finding.Message,
+		strings.ToLower(string(finding.Severity)), finding.Rule,
+		finding.Object.Namespace, objectOf(finding), number, finding.Message,
 		finding.Advice, strings.Join(finding.Examples, ","), finding.Source,
 	}
 }

@@ -86,7 +86,8 @@ func runRoot(cmd *cobra.Command, args []string) error {
 	for _, sub := range cmd.Commands() {
 		names = append(names, sub.Name())
 	}
-	return usageError{fmt.Errorf("there is no command %q%s: see %s --help", args[0], suggest(args[0], names), cmd.CommandPath())}
+	near := suggest(args[0], names)
+	return usageError{fmt.Errorf("there is no command %q%s: see %s --help", args[0], near, cmd.CommandPath())}
 }
 
 // checkPrinted lets a command fail if not all that it printed could be written.

@@ -33,10 +33,11 @@ func completeGlobalFlags(root *cobra.Command, config *genericclioptions.ConfigFl
 		"user":      completion.ListUsersInConfig,
 		"namespace": func(word string) []string { return completion.CompGetResource(hurried(config), "namespace", word) },
 	} {
-		_ = root.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+		complete := func(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 			completion.SetFactoryForCompletion(factory)
 			return list(word), cobra.ShellCompDirectiveNoFileComp
-		})
+		}
+		_ = root.RegisterFlagCompletionFunc(flag, complete)
 	}
 }
 

@@ -122,7 +122,8 @@ func subjectOf(cluster *plan.Cluster, namespace, name string) (plan.Subject, err
 	subject := plan.Subject{
 		Pod: pod, Node: cluster.Node(pod.Spec.NodeName), Nodes: cluster.Nodes, Owner: cluster.Owner(pod),
 	}
-	if i := slices.IndexFunc(cluster.Namespaces, func(other *corev1.Namespace) bool { return other.Name == pod.Namespace }); i >= 0 {
+	isOfPod := func(namespace *corev1.Namespace) bool { return namespace.Name == pod.Namespace }
+	if i := slices.IndexFunc(cluster.Namespaces, isOfPod); i >= 0 {
 		subject.Namespace = cluster.Namespaces[i]
 	}
 	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil {

@@ -61,7 +61,9 @@ func (e *explainer) answer() []string {
 	case e.Due.Time.Before(e.At.Time):
 		return append([]string{fmt.Sprintf("%s was due to leave node %s %s ago, at %s, and is still there.", pod, e.Node, span(e.Due.Time, e.At.Time), absolute(e.Due.Time))}, e.why()...)
 	}
-	return append([]string{fmt.Sprintf("%s leaves node %s %s, at %s.", pod, e.Node, when(e.At.Time, e.Due.Time), absolute(e.Due.Time))}, e.why()...)
+	leaves := fmt.Sprintf("%s leaves node %s %s, at %s.",
+		pod, e.Node, when(e.At.Time, e.Due.Time), absolute(e.Due.Time))
+	return append([]string{leaves}, e.why()...)
 }
 
 func (e *explainer) finished() string {

@@ -45,7 +45,8 @@ func newSubjectReader(source *source) (string, *subjectReader, error) {
 	if err != nil {
 		return "", nil, fmt.Errorf("make a client: %w", err)
 	}
-	return namespace, &subjectReader{api: newAPIReader(config.Host, clients, newProgress(source.env)), workloads: workloads}, nil
+	api := newAPIReader(config.Host, clients, newProgress(source.env))
+	return namespace, &subjectReader{api: api, workloads: workloads}, nil
 }
 
 // newAPIReader returns a reader of single kinds.
@@ -78,7 +79,9 @@ func (r *subjectReader) pod(ctx context.Context, namespace, name string) (*corev
 		return pod, failed(ctx, r.api.server, "get", "pods", err)
 	}
 	var names []string
-	err = listAll(ctx, r.api, "pods", r.api.clients.CoreV1().Pods(namespace).List, func(pod *corev1.Pod) { names = append(names, pod.Name) })
+	err = listAll(ctx, r.api, "pods", r.api.clients.CoreV1().Pods(namespace).List, func(pod *corev1.Pod) {
+		names = append(names, pod.Name)
+	})
 	var denied deniedError
 	if err != nil && !errors.As(err, &denied) {
 		return nil, err
@@ -143,12 +146,14 @@ func (r *subjectReader) climb(ctx context.Context, subject *plan.Subject) error 
 	if object == nil {
 		return err
 	}
-	subject.Template.Writers = plan.WritersOf(object.GetManagedFields(), workloadKinds[object.GroupVersionKind().GroupKind()].in("spec", "tolerations")...)
+	kind := workloadKinds[object.GroupVersionKind().GroupKind()]
+	subject.Template.Writers = plan.WritersOf(object.GetManagedFields(), kind.in("spec", "tolerations")...)
 	return nil
 }
 
 // workload reads an owner; nil if it is of a kind whose template is not known, if it is gone, or may not be read.
-func (r *subjectReader) workload(ctx context.Context, namespace string, owner *metav1.OwnerReference) (*unstructured.Unstructured, error) {
+func (r *subjectReader) workload(ctx context.Context, namespace string,
+	owner *metav1.OwnerReference) (*unstructured.Unstructured, error) {
 	if owner == nil {
 		return nil, nil
 	}
@@ -161,7 +166,8 @@ func (r *subjectReader) workload(ctx context.Context, namespace string, owner *m
 	case apierrors.IsNotFound(err), err == nil && object.GetUID() != owner.UID:
 		return nil, nil
 	case err != nil:
-		return nil, r.without(failed(ctx, r.api.server, "get", kind.resource.Resource, err), "the origin of tolerations is told by their form")
+		err = failed(ctx, r.api.server, "get", kind.resource.Resource, err)
+		return nil, r.without(err, "the origin of tolerations is told by their form")
 	}
 	return object, nil
 }

@@ -151,10 +151,12 @@ var surroundings = map[schema.GroupKind]func(*plan.Cluster, *unstructured.Unstru
 	{Kind: "PersistentVolumeClaim"}: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
 		return addTo(&cluster.Claims, object, plan.SlimClaim)
 	},
-	{Group: policyv1.GroupName, Kind: "PodDisruptionBudget"}: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
+	{Group: policyv1.GroupName, Kind: "PodDisruptionBudget"}: func(
+		cluster *plan.Cluster, object *unstructured.Unstructured) error {
 		return addTo(&cluster.Budgets, object, plan.SlimBudget)
 	},
-	{Group: storagev1.GroupName, Kind: "StorageClass"}: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
+	{Group: storagev1.GroupName, Kind: "StorageClass"}: func(
+		cluster *plan.Cluster, object *unstructured.Unstructured) error {
 		return addTo(&cluster.StorageClasses, object, plan.SlimStorageClass)
 	},
 	{Group: storagev1.GroupName, Kind: "CSINode"}: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {

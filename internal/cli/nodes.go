@@ -124,7 +124,8 @@ func suggest(name string, names []string) string {
 		return ""
 	}
 	slices.SortFunc(near, func(a, b string) int {
-		return cmp.Or(cmp.Compare(levenshtein.ComputeDistance(name, a), levenshtein.ComputeDistance(name, b)), cmp.Compare(a, b))
+		distanceA, distanceB := levenshtein.ComputeDistance(name, a), levenshtein.ComputeDistance(name, b)
+		return cmp.Or(cmp.Compare(distanceA, distanceB), cmp.Compare(a, b))
 	})
 	return ": did you mean " + strings.Join(near[:min(most, len(near))], ", ") + "?"
 }

@@ -41,7 +41,8 @@ func newOutput(env Env, others ...string) output {
 }
 
 func (o *output) addFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&o.format, "output", "o", "", "How to print: "+strings.Join(o.formats, ", ")+"; a table without it.")
+	cmd.Flags().StringVarP(&o.format, "output", "o", "",
+		"How to print: "+strings.Join(o.formats, ", ")+"; a table without it.")
 	cmd.Flags().BoolVar(&o.noHeaders, "no-headers", false, "Print tables without headers.")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(o.formats, cobra.ShellCompDirectiveNoFileComp))
 }

@@ -166,14 +166,15 @@ func (o *pendingOptions) read(ctx context.Context) (*plan.Cluster, error) {
 
 func (o *pendingOptions) readFrom(ctx context.Context, api *apiReader) (*plan.Cluster, error) {
 	defer api.progress.end()
-	if err := listAll(ctx, api, "nodes", api.clients.CoreV1().Nodes().List, keep(&api.cluster.Nodes, plan.SlimNode)); err != nil {
+	err := listAll(ctx, api, "nodes", api.clients.CoreV1().Nodes().List, keep(&api.cluster.Nodes, plan.SlimNode))
+	if err != nil {
 		return nil, err
 	}
 	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
 		o.narrow(&options)
 		return api.clients.CoreV1().Pods(o.namespace).List(ctx, options)
 	}
-	err := listAll(ctx, api, "pods", list, func(pod *corev1.Pod) { api.cluster.Pods = append(api.cluster.Pods, plan.SlimPod(pod)) })
+	err = listAll(ctx, api, "pods", list, keep(&api.cluster.Pods, plan.SlimPod))
 	return api.cluster, err
 }
 

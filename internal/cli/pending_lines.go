@@ -53,7 +53,8 @@ func (o *pendingOptions) changePrinter() func(*cliv1alpha1.PendingChange) error 
 	return func(change *cliv1alpha1.PendingChange) error {
 		line := inLine(change)
 		if o.output.format == formatWide {
-			line += fmt.Sprintf(", tolerated by %s, of %s, priority %d", tolerationOfPending(&change.Pod), ownerOf(&change.Pod), change.Pod.Priority)
+			line += fmt.Sprintf(", tolerated by %s, of %s, priority %d",
+				tolerationOfPending(&change.Pod), ownerOf(&change.Pod), change.Pod.Priority)
 		}
 		_, err := fmt.Fprintln(out, printable(line))
 		return err
@@ -68,7 +69,8 @@ func inLine(change *cliv1alpha1.PendingChange) string {
 	case cliv1alpha1.PendingLeaves:
 		what = fmt.Sprintf("leaves %s, at %s, by taint %s", whenLeaves(now, pod.Due.Time), absolute(pod.Due.Time), pod.Taint)
 	case cliv1alpha1.PendingMoved:
-		what = fmt.Sprintf("leaves %s instead, at %s, by taint %s", whenLeaves(now, pod.Due.Time), absolute(pod.Due.Time), pod.Taint)
+		what = fmt.Sprintf("leaves %s instead, at %s, by taint %s",
+			whenLeaves(now, pod.Due.Time), absolute(pod.Due.Time), pod.Taint)
 	case cliv1alpha1.PendingDueNow:
 		what = fmt.Sprintf("is due now, by taint %s", pod.Taint)
 	case cliv1alpha1.PendingCancelled:

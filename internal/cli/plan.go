@@ -45,7 +45,7 @@ With --where-to it also says which nodes would take the pods that leave. It asks
 itself, and places one pod after the other. Scores decide between nodes that fit, and the scheduler draws lots where they
 are equal, so a pod may go to another of the nodes that would take it.
 
-Taints are written as for kubectl taint, additions and removals mixed: key=value:Effect, key:Effect, key:Effect-, key-.`,
+` + taintSyntax,
 		Example: `  # Who would leave if node worker-1 got this taint?
   kubectl taintkeeper plan worker-1 maintenance=now:NoExecute
 

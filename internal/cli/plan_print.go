@@ -45,7 +45,10 @@ func printPlan(o *output, plan *cliv1alpha1.TaintPlan) error {
 	for i := range plan.Pods {
 		rows = append(rows, podRow(plan, &plan.Pods[i]))
 	}
-	columns := []string{"Namespace", "Pod", "Node", "Leaves", "At", "Change", "Taint", "Toleration", "Owner", "+Priority", "+Grace", "+Budgets", "+Before"}
+	columns := []string{
+		"Namespace", "Pod", "Node", "Leaves", "At", "Change", "Taint", "Toleration", "Owner",
+		"+Priority", "+Grace", "+Budgets", "+Before",
+	}
 	if asksWhereTo(plan) {
 		columns, rows = withWhereTo(plan, columns, rows)
 	}
@@ -64,17 +67,19 @@ func summary(plan *cliv1alpha1.TaintPlan) []string {
 // answer is the first line.
 func answer(plan *cliv1alpha1.TaintPlan) string {
 	s := plan.Summary
+	pods, nodes := sentence.Counted(s.Pods, "pod"), sentence.Counted(s.Nodes, "node")
 	if s.Leave == 0 {
-		return fmt.Sprintf("No pod leaves: %s on %s may stay.", sentence.Counted(s.Pods, "pod"), sentence.Counted(s.Nodes, "node"))
+		return fmt.Sprintf("No pod leaves: %s on %s may stay.", pods, nodes)
 	}
-	parts := []string{fmt.Sprintf("%d of %s on %s leave", s.Leave, sentence.Counted(s.Pods, "pod"), sentence.Counted(s.Nodes, "node"))}
+	parts := []string{fmt.Sprintf("%d of %s on %s leave", s.Leave, pods, nodes)}
 	switch later := s.Leave - s.AtOnce; {
 	case later == 0:
 		parts = append(parts, "all of them at once")
 	case s.AtOnce == 0:
 		parts = append(parts, "the last in "+relative(plan.At.Time, s.Last.Time))
 	default:
-		parts = append(parts, fmt.Sprintf("%d at once", s.AtOnce), fmt.Sprintf("%d more within %s", later, relative(plan.At.Time, s.Last.Time)))
+		parts = append(parts, fmt.Sprintf("%d at once", s.AtOnce),
+			fmt.Sprintf("%d more within %s", later, relative(plan.At.Time, s.Last.Time)))
 	}
 	return strings.Join(parts, ", ") + "."
 }
@@ -84,7 +89,8 @@ func losses(plan *cliv1alpha1.TaintPlan) []string {
 	var lines []string
 	for _, workload := range plan.Workloads {
 		if workload.Leave == workload.Replicas {
-			lines = append(lines, fmt.Sprintf("%s %s/%s loses every replica: %d of %d.", workload.Kind, workload.Namespace, workload.Name, workload.Leave, workload.Replicas))
+			lines = append(lines, fmt.Sprintf("%s %s/%s loses every replica: %d of %d.",
+				workload.Kind, workload.Namespace, workload.Name, workload.Leave, workload.Replicas))
 		}
 	}
 	for _, budget := range plan.Budgets {
@@ -99,7 +105,8 @@ func losses(plan *cliv1alpha1.TaintPlan) []string {
 		}
 	}
 	if len(emptied) > 0 {
-		lines = append(lines, fmt.Sprintf("%s emptied: %s.", sentence.Counted(len(emptied), "node"), sentence.Enumerate(emptied)))
+		count := sentence.Counted(len(emptied), "node")
+		lines = append(lines, fmt.Sprintf("%s emptied: %s.", count, sentence.Enumerate(emptied)))
 	}
 	return lines
 }
@@ -117,8 +124,10 @@ func podRow(plan *cliv1alpha1.TaintPlan, pod *cliv1alpha1.PlannedPod) []any {
 		owner = pod.Owner.Kind + "/" + pod.Owner.Name
 	}
 	return []any{
-		pod.Namespace, pod.Name, pod.Node, leaves, at, strings.ToLower(string(pod.Change)), pod.Taint, tolerationOf(pod), owner,
-		strconv.Itoa(int(pod.Priority)), strconv.FormatInt(pod.GracePeriodSeconds, 10) + "s", strings.Join(pod.Budgets, ","), before,
+		pod.Namespace, pod.Name, pod.Node, leaves, at,
+		strings.ToLower(string(pod.Change)), pod.Taint, tolerationOf(pod), owner,
+		strconv.Itoa(int(pod.Priority)), strconv.FormatInt(pod.GracePeriodSeconds, 10) + "s",
+		strings.Join(pod.Budgets, ","), before,
 	}
 }
 

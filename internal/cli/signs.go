@@ -35,7 +35,8 @@ func (r *apiReader) signs(ctx context.Context) error {
 
 // leases reads the two Leases, wherever they are, or at least in the namespace of Kubernetes.
 func (r *apiReader) leases(ctx context.Context) error {
-	all, one := r.clients.CoordinationV1().Leases(metav1.NamespaceAll), r.clients.CoordinationV1().Leases(metav1.NamespaceSystem)
+	coordination := r.clients.CoordinationV1()
+	all, one := coordination.Leases(metav1.NamespaceAll), coordination.Leases(metav1.NamespaceSystem)
 	var refused error
 	for _, name := range []string{plan.Taintkeeper, plan.ControllerManager} {
 		err := named(ctx, r, "leases", name, all.List, one.Get, r.cluster.Signs.AddLease)
@@ -49,14 +50,17 @@ func (r *apiReader) leases(ctx context.Context) error {
 }
 
 func (r *apiReader) clocks(ctx context.Context) error {
-	all, one := r.clients.CoreV1().ServiceAccounts(metav1.NamespaceAll), r.clients.CoreV1().ServiceAccounts(metav1.NamespaceSystem)
+	core := r.clients.CoreV1()
+	all, one := core.ServiceAccounts(metav1.NamespaceAll), core.ServiceAccounts(metav1.NamespaceSystem)
 	err := named(ctx, r, "serviceaccounts", plan.EvictionClock, all.List, one.Get, r.cluster.Signs.AddClock)
 	r.cluster.Signs.ClocksKnown = err == nil
 	return r.without(err, "the eviction clock of Taintkeeper is not known")
 }
 
 func (r *apiReader) evictions(ctx context.Context) error {
-	err := listSome(ctx, r, "events", fields.OneTermEqualSelector("reason", plan.EvictionReason), r.clients.CoreV1().Events(metav1.NamespaceAll).List, r.cluster.Signs.AddEvent)
+	ofEvictions := fields.OneTermEqualSelector("reason", plan.EvictionReason)
+	all := r.clients.CoreV1().Events(metav1.NamespaceAll)
+	err := listSome(ctx, r, "events", ofEvictions, all.List, r.cluster.Signs.AddEvent)
 	return r.without(err, "it is not known from them who has evicted")
 }
 
@@ -65,8 +69,11 @@ func (r *apiReader) evictions(ctx context.Context) error {
 func named[L runtime.Object, T any, P interface {
 	*T
 	runtime.Object
-}](ctx context.Context, r *apiReader, kind, name string, list func(context.Context, metav1.ListOptions) (L, error), get func(context.Context, string, metav1.GetOptions) (P, error), each func(P)) error {
-	err := listSome(ctx, r, kind, fields.OneTermEqualSelector(metav1.ObjectNameField, name), list, func(object *T) { each(object) })
+}](ctx context.Context, r *apiReader, kind, name string,
+	list func(context.Context, metav1.ListOptions) (L, error),
+	get func(context.Context, string, metav1.GetOptions) (P, error), each func(P)) error {
+	ofName := fields.OneTermEqualSelector(metav1.ObjectNameField, name)
+	err := listSome(ctx, r, kind, ofName, list, func(object *T) { each(object) })
 	if _, denied := errors.AsType[deniedError](err); !denied {
 		return err
 	}
@@ -103,7 +110,8 @@ func (c *collector) addSign(object *unstructured.Unstructured) error {
 		if err := convert(object.Object, account); err != nil {
 			return err
 		}
-		if at, err := time.Parse(time.RFC3339, account.Annotations[plan.EvictionClockAnnotation]); err == nil && account.Name == plan.EvictionClock {
+		at, err := time.Parse(time.RFC3339, account.Annotations[plan.EvictionClockAnnotation])
+		if err == nil && account.Name == plan.EvictionClock {
 			signs.Heard(at)
 		}
 		signs.AddClock(account)

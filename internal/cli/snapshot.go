@@ -104,7 +104,9 @@ func withKind(object runtime.Object, apiVersion, kind string) runtime.Object {
 
 // ownedBy is a ReplicaSet or a Job of which only the controller counts.
 func ownedBy(uid types.UID, controller metav1.OwnerReference) runtime.Object {
-	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: uid, OwnerReferences: []metav1.OwnerReference{controller}}}
+	object := &metav1.PartialObjectMetadata{
+		ObjectMeta: metav1.ObjectMeta{UID: uid, OwnerReferences: []metav1.OwnerReference{controller}},
+	}
 	if controller.Kind == "CronJob" {
 		return withKind(object, "batch/v1", "Job")
 	}

@@ -60,6 +60,9 @@ func newTaintOptions(env Env, config *genericclioptions.ConfigFlags) *taintOptio
 	return o
 }
 
+// taintSyntax is how taints are given to commands that add and remove them.
+const taintSyntax = "Taints are written as for kubectl taint, additions and removals mixed: key=value:Effect, key:Effect, key:Effect-, key-."
+
 const taintOutput = `
 
 The plan and the question go to stderr. What stdout gets is what kubectl taint prints: a line for each node, or with
@@ -77,7 +80,7 @@ func (o *taintOptions) taintCommand() *cobra.Command {
 		Short: "Taint nodes as kubectl taint does, but say first what that does, and ask",
 		Long: `Change the taints of nodes as kubectl taint does, but say first who leaves, and ask.
 
-Taints are written as for kubectl taint, additions and removals mixed: key=value:Effect, key:Effect, key:Effect-, key-.
+` + taintSyntax + `
 NoExecute taints get their timeAdded, from which tolerationSeconds count. A node that somebody else has changed
 meanwhile is read again; if its taints are others now, the plan is made again, too.` + taintOutput,
 		Example: `  # Taint a node, and wait until all pods have left that have to
@@ -130,10 +133,12 @@ func (o *taintOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "Do not ask.")
 	cmd.Flags().StringVar(&o.dryRun, "dry-run", dryRunNone, "Change nothing: client prints what would be sent, server what the API server would answer; none changes it.")
 	cmd.Flags().Lookup("dry-run").NoOptDefVal = dryRunClient
-	cmd.Flags().StringVar(&o.manager, "field-manager", "kubectl-taintkeeper", "Who the API server says has changed the taints.")
+	cmd.Flags().StringVar(&o.manager, "field-manager", "kubectl-taintkeeper",
+		"Who the API server says has changed the taints.")
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "Wait until every pod has left that has to, also those that may stay for a while.")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "How long to wait at most; then it is said what keeps each pod. 0 is as long as it takes.")
-	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions([]string{dryRunNone, dryRunClient, dryRunServer}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions(
+		[]string{dryRunNone, dryRunClient, dryRunServer}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 func (o *taintOptions) execute(ctx context.Context, complete func([]string) error, args []string) error {
@@ -211,7 +216,10 @@ func (o *taintOptions) validate() error {
 	if err := aboutAll(o.config); err != nil {
 		return err
 	}
-	for _, check := range []func() error{o.nodes.validate, o.output.validate, o.validateDryRun, o.validateWait, o.validateFor, o.validateQuestion} {
+	for _, check := range []func() error{
+		o.nodes.validate, o.output.validate,
+		o.validateDryRun, o.validateWait, o.validateFor, o.validateQuestion,
+	} {
 		if err := check(); err != nil {
 			return err
 		}

@@ -107,9 +107,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // isOther reports whether a node is no longer what was planned: it has other taints, or only the name is the same.
 func isOther(planned, node *corev1.Node) bool {
-	return planned.UID != node.UID || !slices.EqualFunc(planned.Spec.Taints, node.Spec.Taints, func(a, b corev1.Taint) bool {
-		return a.MatchTaint(&b) && a.Value == b.Value
-	})
+	same := func(a, b corev1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value }
+	return planned.UID != node.UID || !slices.EqualFunc(planned.Spec.Taints, node.Spec.Taints, same)
 }
 
 // again plans again for a node that somebody has tainted or untainted meanwhile, and asks again.
@@ -137,7 +136,9 @@ func (t *tainting) reread(ctx context.Context, node *corev1.Node) error {
 		return err
 	}
 	fresh := *t.cluster
-	fresh.Pods = slices.DeleteFunc(slices.Clone(t.cluster.Pods), func(pod *corev1.Pod) bool { return pod.Spec.NodeName == node.Name })
+	fresh.Pods = slices.DeleteFunc(slices.Clone(t.cluster.Pods), func(pod *corev1.Pod) bool {
+		return pod.Spec.NodeName == node.Name
+	})
 	fresh.Pods = append(fresh.Pods, pods...)
 	t.cluster = &fresh
 	return nil
@@ -196,7 +197,8 @@ func (t *tainting) write(ctx context.Context, read *corev1.Node, edited []corev1
 }
 
 // patch replaces the taints of a node, on the condition that nobody has changed the node since it was read.
-func (t *tainting) patch(ctx context.Context, read *corev1.Node, edited []corev1.Taint, options metav1.PatchOptions) (*corev1.Node, error) {
+func (t *tainting) patch(ctx context.Context, read *corev1.Node, edited []corev1.Taint,
+	options metav1.PatchOptions) (*corev1.Node, error) {
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
 	return apicall.PatchTaints(ctx, t.reader.clients, read, apicall.NodeEdit{Taints: edited}, options)

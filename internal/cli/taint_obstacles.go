@@ -37,7 +37,8 @@ func (o *obstacles) of(ctx context.Context, pod duePod) string {
 	case pod.DeletionTimestamp != nil:
 		return terminating(pod, now)
 	case pod.verdict.PendingAt(now):
-		return fmt.Sprintf("is due only in %s, at %s: %s", relative(now, pod.verdict.Due), absolute(pod.verdict.Due), tolerated(pod))
+		return fmt.Sprintf("is due only in %s, at %s: %s",
+			relative(now, pod.verdict.Due), absolute(pod.verdict.Due), tolerated(pod))
 	}
 	due := overdue(pod.verdict.Due, now)
 	if why := refusal(pod.Pod); why != "" {
@@ -126,7 +127,8 @@ func (o *obstacles) event(ctx context.Context, pod *corev1.Pod) string {
 	var newest *corev1.Event
 	for i := range list.Items {
 		event := &list.Items[i]
-		if event.InvolvedObject.UID == pod.UID && event.Reason == "EvictionRefused" && (newest == nil || lastSeen(newest).Before(lastSeen(event))) {
+		if event.InvolvedObject.UID == pod.UID && event.Reason == "EvictionRefused" &&
+			(newest == nil || lastSeen(newest).Before(lastSeen(event))) {
 			newest = event
 		}
 	}

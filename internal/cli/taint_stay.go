@@ -40,7 +40,8 @@ func (t *tainting) stayUntil(ctx context.Context, done []changed, end time.Time)
 }
 
 func (t *tainting) interrupted(left []changed) error {
-	return fmt.Errorf("interrupted: %s stays on %s: take it off with: %s", t.edit, sentence.Enumerate(nodesOf(left)), t.undo(left))
+	nodes := sentence.Enumerate(nodesOf(left))
+	return fmt.Errorf("interrupted: %s stays on %s: take it off with: %s", t.edit, nodes, t.undo(left))
 }
 
 func nodesOf(done []changed) []string {
@@ -57,7 +58,10 @@ func (t *tainting) undo(done []changed) string {
 	for _, flag := range []struct {
 		name  string
 		value *string
-	}{{"kubeconfig", t.config.KubeConfig}, {"context", t.config.Context}, {"cluster", t.config.ClusterName}, {"user", t.config.AuthInfoName}} {
+	}{
+		{"kubeconfig", t.config.KubeConfig}, {"context", t.config.Context},
+		{"cluster", t.config.ClusterName}, {"user", t.config.AuthInfoName},
+	} {
 		if flag.value != nil && *flag.value != "" {
 			words = append(words, "--"+flag.name+"="+*flag.value)
 		}

@@ -53,7 +53,8 @@ func newVigil(t *tainting, done []changed) *vigil {
 	v := &vigil{tainting: t, seen: map[types.UID]bool{}}
 	for _, one := range done {
 		before := verdict.Advance(nil, one.before, one.at)
-		v.nodes = append(v.nodes, &watchedNode{name: one.node.Name, taints: verdict.Advance(before, one.node.Spec.Taints, one.at), node: one.node})
+		after := verdict.Advance(before, one.node.Spec.Taints, one.at)
+		v.nodes = append(v.nodes, &watchedNode{name: one.node.Name, taints: after, node: one.node})
 	}
 	return v
 }
@@ -149,7 +150,8 @@ func (v *vigil) left() []duePod {
 		all = append(all, node.pods...)
 	}
 	slices.SortFunc(all, func(a, b duePod) int {
-		return cmp.Or(a.verdict.Due.Compare(b.verdict.Due), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(a.verdict.Due.Compare(b.verdict.Due),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return all
 }
@@ -159,7 +161,8 @@ func (v *vigil) progress(said string, left int, now time.Time) string {
 	line := fmt.Sprintf("Waiting: %d of %s left", len(v.seen)-left, has(len(v.seen)))
 	pods := v.left()
 	if next := slices.IndexFunc(pods, func(pod duePod) bool { return pod.verdict.PendingAt(now) }); next >= 0 {
-		line += ", the next is due " + v.when(pods[next].verdict.Due, now) + ", the last " + v.when(pods[len(pods)-1].verdict.Due, now)
+		line += ", the next is due " + v.when(pods[next].verdict.Due, now) +
+			", the last " + v.when(pods[len(pods)-1].verdict.Due, now)
 	}
 	if v.failing != nil {
 		line = "Waiting, and trying again: " + v.failing.Error()
@@ -222,7 +225,8 @@ func (v *vigil) giveUp(ctx context.Context, left int) error {
 	}
 	obstacles := &obstacles{vigil: v}
 	for _, pod := range v.left() {
-		errs = append(errs, fmt.Errorf("pod %s/%s on node %s: %s", pod.Namespace, pod.Name, pod.node.name, obstacles.of(ctx, pod)))
+		errs = append(errs, fmt.Errorf("pod %s/%s on node %s: %s",
+			pod.Namespace, pod.Name, pod.node.name, obstacles.of(ctx, pod)))
 	}
 	return errors.Join(append(errs, obstacles.notes(ctx)...)...)
 }

@@ -19,7 +19,10 @@ import (
 )
 
 // effects are those that a taint can have.
-var effects = []string{string(corev1.TaintEffectNoSchedule), string(corev1.TaintEffectPreferNoSchedule), string(corev1.TaintEffectNoExecute)}
+var effects = []string{
+	string(corev1.TaintEffectNoSchedule), string(corev1.TaintEffectPreferNoSchedule),
+	string(corev1.TaintEffectNoExecute),
+}
 
 // taintsOptions are those of kubectl taintkeeper taints.
 type taintsOptions struct {
@@ -119,7 +122,13 @@ func (o *taintsOptions) print(list *cliv1alpha1.TaintList) error {
 		if !taint.TimeAdded.IsZero() {
 			age, added = ageOf(taint.TimeAdded.Time, list.At.Time), absolute(taint.TimeAdded.Time)
 		}
-		rows = append(rows, []any{taint.Node, taint.Key, taint.Value, string(taint.Effect), age, taint.ForEver, taint.ForAWhile, taint.NotAtAll, added})
+		rows = append(rows, []any{
+			taint.Node, taint.Key, taint.Value, string(taint.Effect), age,
+			taint.ForEver, taint.ForAWhile, taint.NotAtAll, added,
+		})
 	}
-	return o.output.table([]string{"Node", "Key", "Value", "Effect", "Age", "For ever", "For a while", "Not at all", "+Time added"}, rows)
+	return o.output.table([]string{
+		"Node", "Key", "Value", "Effect", "Age",
+		"For ever", "For a while", "Not at all", "+Time added",
+	}, rows)
 }

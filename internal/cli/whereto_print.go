@@ -89,7 +89,8 @@ type remark struct {
 
 // gravest is the order of warnings.
 var gravest = []cliv1alpha1.PlacementWarningType{
-	cliv1alpha1.WarningNowhere, cliv1alpha1.WarningVolume, cliv1alpha1.WarningOutAgain, cliv1alpha1.WarningZoneSpread, cliv1alpha1.WarningSkew,
+	cliv1alpha1.WarningNowhere, cliv1alpha1.WarningVolume, cliv1alpha1.WarningOutAgain,
+	cliv1alpha1.WarningZoneSpread, cliv1alpha1.WarningSkew,
 	noAnswer,
 }
 
@@ -120,6 +121,8 @@ func remarksOf(plan *cliv1alpha1.TaintPlan) []*remark {
 			add(warning.Type, warning.Message, name)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b *remark) int { return slices.Index(gravest, a.kind) - slices.Index(gravest, b.kind) })
+	slices.SortStableFunc(all, func(a, b *remark) int {
+		return slices.Index(gravest, a.kind) - slices.Index(gravest, b.kind)
+	})
 	return all
 }

@@ -22,8 +22,10 @@ var workloadKinds = map[schema.GroupKind]workloadKind{
 	{Group: "apps", Kind: "StatefulSet"}:       {v1("apps", "statefulsets"), []string{"spec", "template"}},
 	{Group: "apps", Kind: "DaemonSet"}:         {v1("apps", "daemonsets"), []string{"spec", "template"}},
 	{Group: "batch", Kind: "Job"}:              {v1("batch", "jobs"), []string{"spec", "template"}},
-	{Group: "batch", Kind: "CronJob"}:          {v1("batch", "cronjobs"), []string{"spec", "jobTemplate", "spec", "template"}},
 	{Group: "", Kind: "ReplicationController"}: {v1("", "replicationcontrollers"), []string{"spec", "template"}},
+	{Group: "batch", Kind: "CronJob"}: {
+		v1("batch", "cronjobs"), []string{"spec", "jobTemplate", "spec", "template"},
+	},
 }
 
 func v1(group, name string) schema.GroupVersionResource {

@@ -43,7 +43,8 @@ func (k *Keeper) renew(ctx context.Context) error {
 
 func (k *Keeper) mayEvict(ctx context.Context) error {
 	for _, attributes := range needed {
-		review, err := k.config.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		reviews := k.config.Client.AuthorizationV1().SelfSubjectAccessReviews()
+		review, err := reviews.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes},
 		}, metav1.CreateOptions{})
 		if err != nil {

@@ -62,7 +62,9 @@ func (a api) patchCondition(ctx context.Context, pod *podcache.Pod, message stri
 
 // patchConditionOf is patchCondition for either status, on the condition that the pod has not changed since it was
 // cached.
-func (a api) patchConditionOf(ctx context.Context, pod *podcache.Pod, status corev1.ConditionStatus, message string) error {
+func (a api) patchConditionOf(ctx context.Context, pod *podcache.Pod,
+	status corev1.ConditionStatus, message string,
+) error {
 	unchanged := exactly(pod)
 	if pod.Version > 0 {
 		unchanged.ResourceVersion = strconv.FormatUint(pod.Version, 10)

@@ -43,7 +43,8 @@ func (d *decider) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 	d.withdraw(ctx, req.Name, at, previous, next)
 	nap := next.nap(at)
 	if len(previous) == 0 && len(next) > 0 {
-		logf.FromContext(ctx).Info("Pods have to leave a tainted node", "node", req.Name, "pods", len(next), "nextLook", nap.String())
+		logf.FromContext(ctx).Info("Pods have to leave a tainted node",
+			"node", req.Name, "pods", len(next), "nextLook", nap.String())
 	}
 	d.execute.add(req.Name, next.dueAt(at))
 	return reconcile.Result{RequeueAfter: nap}, nil
@@ -86,7 +87,8 @@ func (d decision) dueAt(at time.Time) []leaving {
 		}
 	}
 	slices.SortFunc(due, func(a, b leaving) int {
-		return cmp.Or(cmp.Compare(a.due.Unix(), b.due.Unix()), cmp.Compare(a.pod.Priority, b.pod.Priority), cmp.Compare(a.pod.UID, b.pod.UID))
+		return cmp.Or(cmp.Compare(a.due.Unix(), b.due.Unix()), cmp.Compare(a.pod.Priority, b.pod.Priority),
+			cmp.Compare(a.pod.UID, b.pod.UID))
 	})
 	return due
 }

@@ -130,7 +130,8 @@ func New(config Config) (*Evictor, error) {
 	e.attempts = &attempts{under: map[PodRequest]*attempt{}}
 	metrics := newMetrics()
 	if config.Registerer != nil {
-		if err := metrics.register(config.Registerer, backlogCollector{nodes: e.nodes, decisions: e.decisions, attempts: e.attempts, clock: config.Clock}); err != nil {
+		backlog := backlogCollector{nodes: e.nodes, decisions: e.decisions, attempts: e.attempts, clock: config.Clock}
+		if err := metrics.register(config.Registerer, backlog); err != nil {
 			return nil, fmt.Errorf("register the metrics: %w", err)
 		}
 	}

@@ -196,7 +196,9 @@ func (x *executor) evict(ctx context.Context, t *try) (result, error) {
 // Live reads are needed because the watches are not in step: a pod can be seen bound to a node
 // whose taint is already gone, while the cached node still shows it (kubernetes/kubernetes#119862),
 // and the cached pod can lack a toleration that it has by now.
-func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Pod) (*podcache.Pod, verdict.Verdict, result, error) {
+func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Pod) (
+	*podcache.Pod, verdict.Verdict, result, error,
+) {
 	if err := x.api.turn(ctx); err != nil {
 		return nil, verdict.Verdict{}, "", err
 	}
@@ -249,7 +251,8 @@ const clocksDiffer = 5 * time.Second
 
 // warnOfClocks says now and then that this machine's clock and the API server's differ: evictions come late by that.
 func (x *executor) warnOfClocks(ctx context.Context) {
-	if offset := x.judge.clock.Offset(); offset.Abs() >= clocksDiffer && x.trouble.worthALine("clocks differ", time.Now()) {
+	offset := x.judge.clock.Offset()
+	if offset.Abs() >= clocksDiffer && x.trouble.worthALine("clocks differ", time.Now()) {
 		logf.FromContext(ctx).Info("This machine's clock and the API server's differ, so evictions can come late; set them right, with NTP for example", "serverAhead", offset.String())
 	}
 }
@@ -277,7 +280,8 @@ func (x *executor) announce(ctx context.Context, pod *podcache.Pod, v verdict.Ve
 	x.events.marking(pod)
 	if x.mode == DryRun {
 		x.metrics.evictions.WithLabelValues(string(resultDryRun)).Inc()
-		logf.FromContext(ctx).Info("Dry run: would evict", "pod", klog.KRef(pod.Namespace, pod.Name), "node", pod.Node, "taint", v.Taint.ToString(), "due", v.Due)
+		logf.FromContext(ctx).Info("Dry run: would evict", "pod", klog.KRef(pod.Namespace, pod.Name),
+			"node", pod.Node, "taint", v.Taint.ToString(), "due", v.Due)
 	}
 }
 
@@ -294,7 +298,8 @@ func (x *executor) delete(ctx context.Context, t *try, pod *podcache.Pod, v verd
 	}
 	x.pods.MarkTerminating(pod.UID)
 	x.metrics.deleted(now().Sub(v.Due))
-	logf.FromContext(ctx).Info("Evicted", "pod", klog.KRef(pod.Namespace, pod.Name), "node", pod.Node, "taint", v.Taint.ToString(), "due", v.Due)
+	logf.FromContext(ctx).Info("Evicted", "pod", klog.KRef(pod.Namespace, pod.Name),
+		"node", pod.Node, "taint", v.Taint.ToString(), "due", v.Due)
 	return resultDeleted, nil
 }
 

@@ -50,7 +50,8 @@ func (r *reclaimer) Reconcile(ctx context.Context, req PodRequest) (reconcile.Re
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("rewrite the built-in controller's mark of pod %s: %w", pod.Key(), err)
 	}
-	logf.FromContext(ctx).Info("Rewrote the built-in controller's mark of a pod", "pod", klog.KRef(pod.Namespace, pod.Name), "disruptionTarget", status)
+	logf.FromContext(ctx).Info("Rewrote the built-in controller's mark of a pod",
+		"pod", klog.KRef(pod.Namespace, pod.Name), "disruptionTarget", status)
 	return reconcile.Result{}, nil
 }
 

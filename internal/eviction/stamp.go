@@ -249,7 +249,8 @@ func hasStamps(node *corev1.Node, written []corev1.Taint) bool {
 // our timeAdded would make all of it ours, and the next apply of the very same configuration a conflict.
 func applierOfTaints(node *corev1.Node) string {
 	for _, entry := range node.ManagedFields {
-		if entry.Operation == metav1.ManagedFieldsOperationApply && entry.FieldsV1 != nil && ownsTaints(entry.FieldsV1.GetRawBytes()) {
+		if entry.Operation == metav1.ManagedFieldsOperationApply && entry.FieldsV1 != nil &&
+			ownsTaints(entry.FieldsV1.GetRawBytes()) {
 			return entry.Manager
 		}
 	}

@@ -53,7 +53,8 @@ func New(client kubernetes.Interface) *Cache {
 		nodes:   map[string]*Node{},
 		strings: intern.Pool[string]{},
 	}
-	c.reflector = cache.NewReflectorWithOptions(listwatch.New(allNodes(client), client, store{c}), &corev1.Node{}, store{c}, cache.ReflectorOptions{
+	source := listwatch.New(allNodes(client), client, store{c})
+	c.reflector = cache.NewReflectorWithOptions(source, &corev1.Node{}, store{c}, cache.ReflectorOptions{
 		Name:            "nodecache",
 		TypeDescription: "nodes",
 	})

@@ -53,7 +53,10 @@ type echoes struct {
 }
 
 func newEchoes(client kubernetes.Interface, reconnect func(), dryRun bool) *echoes {
-	return &echoes{client: client, reconnect: reconnect, dryRun: dryRun, sent: map[string]time.Time{}, patience: hangsAfter}
+	return &echoes{
+		client: client, reconnect: reconnect, dryRun: dryRun,
+		sent: map[string]time.Time{}, patience: hangsAfter,
+	}
 }
 
 // run renews the lease once a second until the context ends, also while earlier renewals are under way.

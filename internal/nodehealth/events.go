@@ -34,11 +34,13 @@ func newEvents(dryRun bool) *events {
 }
 
 func (e *events) registered(node *corev1.Node) {
-	e.Eventf(nodeReference(node), corev1.EventTypeNormal, "RegisteredNode", "Node %s event: Registered Node %s in Controller", node.Name, node.Name)
+	e.Eventf(nodeReference(node), corev1.EventTypeNormal, "RegisteredNode",
+		"Node %s event: Registered Node %s in Controller", node.Name, node.Name)
 }
 
 func (e *events) removed(node *corev1.Node) {
-	e.Eventf(nodeReference(node), corev1.EventTypeNormal, "RemovingNode", "Node %s event: Removing Node %s from Controller", node.Name, node.Name)
+	e.Eventf(nodeReference(node), corev1.EventTypeNormal, "RemovingNode",
+		"Node %s event: Removing Node %s from Controller", node.Name, node.Name)
 }
 
 func (e *events) notReady(node *corev1.Node) {
@@ -54,7 +56,8 @@ func (e *events) podNotReady(pod *podcache.Pod) {
 
 // held says why a node that is not ready has no NoExecute taint.
 func (e *events) held(node *corev1.Node, key string, held readiness.Held) {
-	e.Eventf(nodeReference(node), corev1.EventTypeWarning, readiness.ReasonHeld, "Taint %s:NoExecute is held back: %s%s", key, held, e.suffix)
+	e.Eventf(nodeReference(node), corev1.EventTypeWarning, readiness.ReasonHeld,
+		"Taint %s:NoExecute is held back: %s%s", key, held, e.suffix)
 }
 
 // deafness says that no node can be called silent, and why; nil: that they can again.

@@ -35,7 +35,8 @@ func newMetrics() *metrics {
 }
 
 func (m *metrics) register(registry prometheus.Registerer, zones *readiness.Zones, silence *silence) error {
-	for _, collector := range []prometheus.Collector{m.updateNode, m.retries, zoneCollector{zones}, echoCollector{silence}} {
+	all := []prometheus.Collector{m.updateNode, m.retries, zoneCollector{zones}, echoCollector{silence}}
+	for _, collector := range all {
 		if err := registry.Register(collector); err != nil {
 			return err
 		}
@@ -66,7 +67,9 @@ var (
 
 // Describe implements prometheus.Collector.
 func (c zoneCollector) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{zoneHealthDesc, zoneSizeDesc, zoneNotReadyDesc, zoneTaintedDesc, zoneStateDesc, zoneRateDesc, zoneHeldDesc} {
+	for _, desc := range []*prometheus.Desc{
+		zoneHealthDesc, zoneSizeDesc, zoneNotReadyDesc, zoneTaintedDesc, zoneStateDesc, zoneRateDesc, zoneHeldDesc,
+	} {
 		descs <- desc
 	}
 }
@@ -112,5 +115,6 @@ func (c echoCollector) Describe(descs chan<- *prometheus.Desc) { descs <- sinceE
 
 // Collect implements prometheus.Collector.
 func (c echoCollector) Collect(metrics chan<- prometheus.Metric) {
-	metrics <- prometheus.MustNewConstMetric(sinceEchoDesc, prometheus.GaugeValue, c.silence.sinceEcho(time.Now()).Seconds())
+	since := c.silence.sinceEcho(time.Now()).Seconds()
+	metrics <- prometheus.MustNewConstMetric(sinceEchoDesc, prometheus.GaugeValue, since)
 }

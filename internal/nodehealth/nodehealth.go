@@ -108,7 +108,8 @@ func New(config Config) (*Keeper, error) {
 	}
 	k := &Keeper{
 		config: config, nodes: config.Nodes, pods: config.Pods,
-		silence: newSilence(config.Grace, time.Now()), zones: readiness.NewZones(config.Policy, config.Logger), events: newEvents(config.DryRun),
+		silence: newSilence(config.Grace, time.Now()), zones: readiness.NewZones(config.Policy, config.Logger),
+		events: newEvents(config.DryRun),
 		echoes: newEchoes(config.EchoClient, config.Reconnect, config.DryRun),
 	}
 	k.leases = newLeases(k.silence, k.echoes, k.count)
@@ -212,7 +213,8 @@ func (k *Keeper) addControllers(metrics *metrics) error {
 		RateLimiter:             backoff,
 		Reconciler: &reconciler{
 			dryRun: k.config.DryRun, nodes: k.nodes, silence: k.silence, zones: k.zones,
-			api: calls, events: k.events, metrics: metrics, looks: &k.looks, unready: &k.markings, echo: &k.echo, backoff: backoff,
+			api: calls, events: k.events, metrics: metrics, looks: &k.looks,
+			unready: &k.markings, echo: &k.echo, backoff: backoff,
 		},
 	}, begin{k})
 	if err != nil {

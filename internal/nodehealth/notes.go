@@ -42,7 +42,8 @@ func (n *notes) newest(node *corev1.Node) *corev1.Node {
 	if !ok {
 		return node
 	}
-	if order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, written.ResourceVersion); written.UID != node.UID || err != nil || order >= 0 {
+	order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, written.ResourceVersion)
+	if written.UID != node.UID || err != nil || order >= 0 {
 		delete(n.written, node.Name)
 		return node
 	}

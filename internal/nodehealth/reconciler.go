@@ -138,7 +138,9 @@ func (r *reconciler) isSilent(node *corev1.Node) bool {
 }
 
 // setUnknown writes conditions of a silent node and returns it as it is then; in a dry run, as it would be.
-func (r *reconciler) setUnknown(ctx context.Context, node *corev1.Node, conditions []corev1.NodeCondition) (*corev1.Node, error) {
+func (r *reconciler) setUnknown(ctx context.Context, node *corev1.Node, conditions []corev1.NodeCondition) (
+	*corev1.Node, error,
+) {
 	log := logf.FromContext(ctx).WithValues("node", node.Name)
 	if r.dryRun {
 		if r.notes.silent(node) {

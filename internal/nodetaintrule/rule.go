@@ -82,7 +82,8 @@ func judge(object *v1alpha1.NodeTaintRule, all []*v1alpha1.NodeTaintRule) ruling
 	}
 	rivals := slices.DeleteFunc(slices.Clone(all), func(other *v1alpha1.NodeTaintRule) bool {
 		_, flawed := flawOf(other)
-		return flawed || other.Name == object.Name || !other.DeletionTimestamp.IsZero() || !sameTaint(other, object) || !older(other, object)
+		return flawed || other.Name == object.Name || !other.DeletionTimestamp.IsZero() ||
+			!sameTaint(other, object) || !older(other, object)
 	})
 	if len(rivals) > 0 {
 		winner := slices.MinFunc(rivals, compareAge)

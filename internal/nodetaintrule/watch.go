@@ -31,7 +31,9 @@ type ruleWatch struct {
 }
 
 // newRuleWatch calls changed with all rules whenever a rule came, went, or has another spec.
-func newRuleWatch(from client.WithWatch, log logr.Logger, changed func(all []*v1alpha1.NodeTaintRule)) (*ruleWatch, error) {
+func newRuleWatch(from client.WithWatch, log logr.Logger, changed func(all []*v1alpha1.NodeTaintRule)) (
+	*ruleWatch, error,
+) {
 	w := &ruleWatch{client: from, log: log}
 	w.informer = cache.NewSharedIndexInformer(ruleLister(from), &v1alpha1.NodeTaintRule{}, 0, cache.Indexers{})
 	if err := w.informer.SetWatchErrorHandlerWithContext(w.trouble); err != nil {

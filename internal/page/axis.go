@@ -148,8 +148,12 @@ func (a axis) laterTicks() []time.Duration {
 	if a.x(a.last)-a.x(a.first) < apart {
 		return ticks
 	}
-	for _, round := range []time.Duration{10 * time.Minute, time.Hour, 6 * time.Hour, day, week, 30 * day, year, 10 * year, 100 * year} {
-		if round > a.first && round < a.last && a.x(round)-a.x(ticks[len(ticks)-1]) >= apart && a.x(a.last)-a.x(round) >= apart {
+	for _, round := range []time.Duration{
+		10 * time.Minute, time.Hour, 6 * time.Hour,
+		day, week, 30 * day, year, 10 * year, 100 * year,
+	} {
+		if round > a.first && round < a.last &&
+			a.x(round)-a.x(ticks[len(ticks)-1]) >= apart && a.x(a.last)-a.x(round) >= apart {
 			ticks = append(ticks, round)
 		}
 	}

@@ -302,7 +302,8 @@ func span(of []moment, at time.Time) string {
 	if first == last {
 		return relative(first) + " (" + at.Add(first).UTC().Format(time.RFC3339) + ")"
 	}
-	return fmt.Sprintf("%s to %s (%s to %s)", relative(first), human(last), at.Add(first).UTC().Format(time.RFC3339), at.Add(last).UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%s to %s (%s to %s)", relative(first), human(last),
+		at.Add(first).UTC().Format(time.RFC3339), at.Add(last).UTC().Format(time.RFC3339))
 }
 
 func relative(offset time.Duration) string {

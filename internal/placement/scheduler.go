@@ -52,13 +52,17 @@ type scheduler struct {
 }
 
 // newScheduler returns a scheduler that knows nodes and pods. It lives as long as the context.
-func newScheduler(ctx context.Context, cluster *plan.Cluster, nodes []*corev1.Node, pods []*corev1.Pod) (*scheduler, error) {
+func newScheduler(ctx context.Context, cluster *plan.Cluster,
+	nodes []*corev1.Node, pods []*corev1.Pod) (*scheduler, error) {
 	initMetrics()
 	factory, err := informersOf(cluster)
 	if err != nil {
 		return nil, err
 	}
-	s := &scheduler{cache: schedulercache.New(ctx, nil, false), snapshot: schedulercache.NewEmptySnapshot(), pods: len(pods)}
+	s := &scheduler{
+		cache: schedulercache.New(ctx, nil, false), snapshot: schedulercache.NewEmptySnapshot(),
+		pods: len(pods),
+	}
 	for _, node := range nodes {
 		s.cache.AddNode(silent, node)
 	}
@@ -80,13 +84,15 @@ func newScheduler(ctx context.Context, cluster *plan.Cluster, nodes []*corev1.No
 // silent takes what the scheduler would log: a command prints its answer and nothing else.
 var silent = logr.Discard()
 
-func newFramework(ctx context.Context, factory informers.SharedInformerFactory, snapshot *schedulercache.Snapshot) (framework.Framework, error) {
+func newFramework(ctx context.Context, factory informers.SharedInformerFactory,
+	snapshot *schedulercache.Snapshot) (framework.Framework, error) {
 	defaults, err := latest.Default()
 	if err != nil {
 		return nil, fmt.Errorf("read the scheduler's default profile: %w", err)
 	}
 	profile := &defaults.Profiles[0]
-	profile.Plugins.MultiPoint.Enabled = slices.DeleteFunc(profile.Plugins.MultiPoint.Enabled, func(plugin config.Plugin) bool {
+	asked := &profile.Plugins.MultiPoint
+	asked.Enabled = slices.DeleteFunc(asked.Enabled, func(plugin config.Plugin) bool {
 		return slices.Contains(notAsked, plugin.Name)
 	})
 	made, err := runtime.NewFramework(klog.NewContext(ctx, silent), plugins.NewInTreeRegistry(), profile,
@@ -134,7 +140,8 @@ func (s *scheduler) place(ctx context.Context, state fwk.CycleState, pod *corev1
 // pick returns the node that the scheduler's scores prefer. It scores as many nodes as the scheduler does: a part of
 // them in a large cluster, beginning where it ended the last time. Among equals it takes the first, where the scheduler
 // draws lots.
-func (s *scheduler) pick(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, fits []fwk.NodeInfo) (string, error) {
+func (s *scheduler) pick(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
+	fits []fwk.NodeInfo) (string, error) {
 	if len(fits) == 1 {
 		return fits[0].Node().Name, nil
 	}

@@ -87,7 +87,8 @@ func (w *workload) leave(l *leaver) {
 }
 
 func holdsNode(pod *corev1.Pod) bool {
-	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil &&
+		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
 func (w *workload) warnings(nodes map[string]*corev1.Node) []cliv1alpha1.PlacementWarning {

@@ -23,7 +23,10 @@ type storage struct {
 }
 
 func storageOf(cluster *plan.Cluster) storage {
-	s := storage{claims: map[types.NamespacedName]*corev1.PersistentVolumeClaim{}, volumes: map[string]*corev1.PersistentVolume{}}
+	s := storage{
+		claims:  map[types.NamespacedName]*corev1.PersistentVolumeClaim{},
+		volumes: map[string]*corev1.PersistentVolume{},
+	}
 	for _, claim := range cluster.Claims {
 		s.claims[types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}] = claim
 	}

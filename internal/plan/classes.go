@@ -45,13 +45,16 @@ func (s *Subject) candidates() []*corev1.Node {
 	if names == nil {
 		return s.Nodes
 	}
-	return slices.DeleteFunc(slices.Clone(s.Nodes), func(node *corev1.Node) bool { return !slices.Contains(names, node.Name) })
+	return slices.DeleteFunc(slices.Clone(s.Nodes), func(node *corev1.Node) bool {
+		return !slices.Contains(names, node.Name)
+	})
 }
 
 // namedByAffinity returns the names of nodes that every term of a required node affinity gives; nil if one gives none.
 func namedByAffinity(pod *corev1.Pod) []string {
 	affinity := pod.Spec.Affinity
-	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+	if affinity == nil || affinity.NodeAffinity == nil ||
+		affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return nil
 	}
 	var names []string
@@ -95,7 +98,8 @@ func byTaints(nodes []*corev1.Node) []group {
 func schedulingTaints(node *corev1.Node) []corev1.Taint {
 	all := slices.Clone(node.Spec.Taints)
 	cordoned := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
-	if node.Spec.Unschedulable && !slices.ContainsFunc(all, func(taint corev1.Taint) bool { return taint.MatchTaint(&cordoned) }) {
+	saysSo := func(taint corev1.Taint) bool { return taint.MatchTaint(&cordoned) }
+	if node.Spec.Unschedulable && !slices.ContainsFunc(all, saysSo) {
 		all = append(all, cordoned)
 	}
 	slices.SortFunc(all, func(a, b corev1.Taint) int {

@@ -115,7 +115,8 @@ func (s *Subject) explainNode(e *cliv1alpha1.Explanation) {
 	if e.Reason != "" {
 		return
 	}
-	if e.Leaves, e.Due, e.Toleration = decided.Leaves, dueOf(decided), decided.Toleration.DeepCopy(); decided.Taint.Key != "" {
+	e.Leaves, e.Due, e.Toleration = decided.Leaves, dueOf(decided), decided.Toleration.DeepCopy()
+	if decided.Taint.Key != "" {
 		e.Taint = taints.Format(decided.Taint.Taint)
 	}
 	if decided.Leaves {
@@ -140,9 +141,11 @@ func (s *Subject) unmoved(facts verdict.Pod) []string {
 }
 
 // explainTaint says how the pod takes one taint of its node.
-func (s *Subject) explainTaint(facts verdict.Pod, taint *corev1.Taint, onNode []verdict.Taint) cliv1alpha1.ExplainedTaint {
+func (s *Subject) explainTaint(facts verdict.Pod, taint *corev1.Taint,
+	onNode []verdict.Taint) cliv1alpha1.ExplainedTaint {
 	explained := cliv1alpha1.ExplainedTaint{
-		Taint: taints.Format(*taint), Effect: taint.Effect, TimeAdded: taint.TimeAdded, Tolerated: cliv1alpha1.ToleratedNotAtAll,
+		Taint: taints.Format(*taint), Effect: taint.Effect, TimeAdded: taint.TimeAdded,
+		Tolerated: cliv1alpha1.ToleratedNotAtAll,
 	}
 	// Judge matches a taint of any effect; the instants count for NoExecute alone.
 	counted := verdict.Taint{Taint: *taint}
@@ -151,7 +154,8 @@ func (s *Subject) explainTaint(facts verdict.Pod, taint *corev1.Taint, onNode []
 	}
 	reason := s.Rule.Judge(facts, counted)
 	if reason.Toleration != nil {
-		explained.Tolerated, explained.Toleration, explained.Shadowed = cliv1alpha1.ToleratedForEver, new(reason.TolerationIndex), reason.Shadowed
+		explained.Tolerated = cliv1alpha1.ToleratedForEver
+		explained.Toleration, explained.Shadowed = new(reason.TolerationIndex), reason.Shadowed
 	}
 	if taint.Effect != corev1.TaintEffectNoExecute || !reason.Leaves {
 		return explained

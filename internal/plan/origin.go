@@ -126,12 +126,15 @@ func (s *Subject) origin(i int) (origin cliv1alpha1.TolerationOrigin, detail str
 
 // has reports whether the template holds a toleration.
 func (t *Template) has(toleration *corev1.Toleration) bool {
-	return t != nil && slices.ContainsFunc(t.Tolerations, func(other corev1.Toleration) bool { return sameToleration(&other, toleration) })
+	return t != nil && slices.ContainsFunc(t.Tolerations, func(other corev1.Toleration) bool {
+		return sameToleration(&other, toleration)
+	})
 }
 
 func sameToleration(a, b *corev1.Toleration) bool {
 	return isEqual(*a) == isEqual(*b) && (isEqual(*a) || a.Operator == b.Operator) &&
-		a.Key == b.Key && a.Value == b.Value && a.Effect == b.Effect && equality.Semantic.DeepEqual(a.TolerationSeconds, b.TolerationSeconds)
+		a.Key == b.Key && a.Value == b.Value && a.Effect == b.Effect &&
+		equality.Semantic.DeepEqual(a.TolerationSeconds, b.TolerationSeconds)
 }
 
 // String says whose template it is, and who wrote its tolerations.
@@ -161,7 +164,8 @@ func (s *Subject) byForm(i int) (origin cliv1alpha1.TolerationOrigin, detail str
 	case s.isDefaultSeconds(i):
 		return cliv1alpha1.OriginDefaultTolerationSeconds, fmt.Sprintf("the API server, for every pod that says nothing about %s", strings.TrimPrefix(t.Key, "node.kubernetes.io/"))
 	case s.isForMemoryPressure(t):
-		return cliv1alpha1.OriginPodTolerationRestriction, fmt.Sprintf("the API server, for its QoS class %s", s.Pod.Status.QOSClass)
+		return cliv1alpha1.OriginPodTolerationRestriction,
+			fmt.Sprintf("the API server, for its QoS class %s", s.Pod.Status.QOSClass)
 	case s.isForRequest(t):
 		return cliv1alpha1.OriginExtendedResourceToleration, "the API server, because it requests " + t.Key
 	}
@@ -217,7 +221,8 @@ func isDaemonToleration(t *corev1.Toleration) bool {
 // server, so that without a template only the usual ones tell something.
 func (s *Subject) isDefaultSeconds(i int) bool {
 	t := &s.Pod.Spec.Tolerations[i]
-	if t.Key != corev1.TaintNodeNotReady && t.Key != corev1.TaintNodeUnreachable || t.Effect != corev1.TaintEffectNoExecute {
+	if t.Key != corev1.TaintNodeNotReady && t.Key != corev1.TaintNodeUnreachable ||
+		t.Effect != corev1.TaintEffectNoExecute {
 		return false
 	}
 	if t.TolerationSeconds == nil || *t.TolerationSeconds != defaultSeconds && s.Template == nil {
@@ -229,7 +234,8 @@ func (s *Subject) isDefaultSeconds(i int) bool {
 }
 
 func (s *Subject) isForMemoryPressure(t *corev1.Toleration) bool {
-	return t.Key == corev1.TaintNodeMemoryPressure && t.Effect == corev1.TaintEffectNoSchedule && t.TolerationSeconds == nil &&
+	return t.Key == corev1.TaintNodeMemoryPressure &&
+		t.Effect == corev1.TaintEffectNoSchedule && t.TolerationSeconds == nil &&
 		s.Pod.Status.QOSClass != "" && s.Pod.Status.QOSClass != corev1.PodQOSBestEffort
 }
 
@@ -238,7 +244,8 @@ func (s *Subject) requests(name string) bool {
 	if !strings.Contains(name, "/") || strings.Contains(name, corev1.ResourceDefaultNamespacePrefix) {
 		return false
 	}
-	return slices.ContainsFunc(slices.Concat(s.Pod.Spec.InitContainers, s.Pod.Spec.Containers), func(container corev1.Container) bool {
+	containers := slices.Concat(s.Pod.Spec.InitContainers, s.Pod.Spec.Containers)
+	return slices.ContainsFunc(containers, func(container corev1.Container) bool {
 		_, requested := container.Resources.Requests[corev1.ResourceName(name)]
 		return requested
 	})
@@ -249,7 +256,9 @@ const controllerManager = "kube-controller-manager"
 
 // writers says who else has written the pod's tolerations, by its managed fields.
 func (s *Subject) writers() string {
-	others := slices.DeleteFunc(WritersOf(s.Pod.ManagedFields, "spec", "tolerations"), func(name string) bool { return name == controllerManager })
+	others := slices.DeleteFunc(WritersOf(s.Pod.ManagedFields, "spec", "tolerations"), func(name string) bool {
+		return name == controllerManager
+	})
 	if len(others) == 0 {
 		return ""
 	}

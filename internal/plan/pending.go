@@ -146,7 +146,8 @@ func (c *Countdowns) Pending(at time.Time) *cliv1alpha1.PendingList {
 
 // SoonestFirst compares pods that have to leave: by their instants, and of one instant the lowest priority first.
 func SoonestFirst(a, b *cliv1alpha1.PendingPod) int {
-	return cmp.Or(a.Due.Compare(b.Due.Time), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	return cmp.Or(a.Due.Compare(b.Due.Time), cmp.Compare(a.Priority, b.Priority),
+		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 // decide returns what is pending of a pod whose node has these taints, if it has to leave.

@@ -158,7 +158,8 @@ func (c change) judge(rule verdict.Rule, at time.Time, pod *corev1.Pod) cliv1alp
 	if pod.Spec.Priority != nil {
 		planned.Priority = *pod.Spec.Priority
 	}
-	if planned.GracePeriodSeconds = corev1.DefaultTerminationGracePeriodSeconds; pod.Spec.TerminationGracePeriodSeconds != nil {
+	planned.GracePeriodSeconds = corev1.DefaultTerminationGracePeriodSeconds
+	if pod.Spec.TerminationGracePeriodSeconds != nil {
 		planned.GracePeriodSeconds = *pod.Spec.TerminationGracePeriodSeconds
 	}
 	switch {
@@ -212,6 +213,7 @@ func sortPods(pods []cliv1alpha1.PlannedPod) {
 		if a.Leaves {
 			order = a.Due.Compare(b.Due.Time)
 		}
-		return cmp.Or(order, cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(order, cmp.Compare(a.Priority, b.Priority),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 }

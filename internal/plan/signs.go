@@ -63,7 +63,8 @@ func (s *Signs) AddLease(lease *coordinationv1.Lease) {
 	s.Leases = append(s.Leases, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name, UID: lease.UID},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: lease.Spec.HolderIdentity, LeaseDurationSeconds: lease.Spec.LeaseDurationSeconds, RenewTime: lease.Spec.RenewTime,
+			HolderIdentity:       lease.Spec.HolderIdentity,
+			LeaseDurationSeconds: lease.Spec.LeaseDurationSeconds, RenewTime: lease.Spec.RenewTime,
 		},
 	})
 }
@@ -73,7 +74,9 @@ func (s *Signs) AddClock(account *corev1.ServiceAccount) {
 	if account.Name != EvictionClock {
 		return
 	}
-	kept := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: account.Name, UID: account.UID}}
+	kept := &corev1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: account.Name, UID: account.UID},
+	}
 	if renewed, ok := account.Annotations[EvictionClockAnnotation]; ok {
 		kept.Annotations = map[string]string{EvictionClockAnnotation: renewed}
 	}
@@ -87,7 +90,8 @@ func (s *Signs) AddEvent(event *corev1.Event) {
 		return
 	}
 	who := ControllerManager
-	if event.InvolvedObject.UID != "" || slices.ContainsFunc(event.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == Taintkeeper }) {
+	isOurs := func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == Taintkeeper }
+	if event.InvolvedObject.UID != "" || slices.ContainsFunc(event.ManagedFields, isOurs) {
 		who = Taintkeeper
 	}
 	at := event.LastTimestamp.Time
@@ -134,7 +138,8 @@ func controllerCommand(container *corev1.Container) []string {
 			break
 		}
 	}
-	if program == "" && len(container.Command) == 0 && (container.Name == Taintkeeper || container.Name == ControllerManager) {
+	if program == "" && len(container.Command) == 0 &&
+		(container.Name == Taintkeeper || container.Name == ControllerManager) {
 		program = container.Name
 	}
 	if program == "" {

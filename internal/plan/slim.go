@@ -68,7 +68,10 @@ func slimMeta(meta *metav1.ObjectMeta) metav1.ObjectMeta {
 func slimContainers(containers []corev1.Container) []corev1.Container {
 	var all []corev1.Container
 	for i := range containers {
-		container := corev1.Container{Name: containers[i].Name, Resources: containers[i].Resources, RestartPolicy: containers[i].RestartPolicy, Command: controllerCommand(&containers[i])}
+		container := corev1.Container{
+			Name: containers[i].Name, Command: controllerCommand(&containers[i]),
+			Resources: containers[i].Resources, RestartPolicy: containers[i].RestartPolicy,
+		}
 		for _, port := range containers[i].Ports {
 			if port.HostPort != 0 {
 				container.Ports = append(container.Ports, port)
@@ -91,7 +94,9 @@ func slimStatuses(statuses []corev1.ContainerStatus, containers []corev1.Contain
 		resized := status.Resources != nil && !sameResources(status.Resources.Requests, requests) ||
 			status.AllocatedResources != nil && !sameResources(status.AllocatedResources, requests)
 		if resized {
-			all = append(all, corev1.ContainerStatus{Name: status.Name, Resources: status.Resources, AllocatedResources: status.AllocatedResources})
+			all = append(all, corev1.ContainerStatus{
+				Name: status.Name, Resources: status.Resources, AllocatedResources: status.AllocatedResources,
+			})
 		}
 	}
 	return all
@@ -107,9 +112,11 @@ func slimVolumes(volumes []corev1.Volume) []corev1.Volume {
 	for i := range volumes {
 		switch source := &volumes[i].VolumeSource; {
 		case source.PersistentVolumeClaim != nil:
-			all = append(all, corev1.Volume{Name: volumes[i].Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: source.PersistentVolumeClaim}})
+			claim := corev1.VolumeSource{PersistentVolumeClaim: source.PersistentVolumeClaim}
+			all = append(all, corev1.Volume{Name: volumes[i].Name, VolumeSource: claim})
 		case source.Ephemeral != nil:
-			all = append(all, corev1.Volume{Name: volumes[i].Name, VolumeSource: corev1.VolumeSource{Ephemeral: slimEphemeral(source.Ephemeral)}})
+			ephemeral := corev1.VolumeSource{Ephemeral: slimEphemeral(source.Ephemeral)}
+			all = append(all, corev1.Volume{Name: volumes[i].Name, VolumeSource: ephemeral})
 		default:
 			if disk, ok := slimDisk(source); ok {
 				all = append(all, corev1.Volume{Name: volumes[i].Name, VolumeSource: disk})
@@ -135,10 +142,13 @@ func slimDisk(source *corev1.VolumeSource) (corev1.VolumeSource, bool) {
 	case source.AWSElasticBlockStore != nil:
 		return corev1.VolumeSource{AWSElasticBlockStore: source.AWSElasticBlockStore}, true
 	case source.ISCSI != nil:
-		return corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{IQN: source.ISCSI.IQN, ReadOnly: source.ISCSI.ReadOnly}}, true
+		return corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{
+			IQN: source.ISCSI.IQN, ReadOnly: source.ISCSI.ReadOnly,
+		}}, true
 	case source.RBD != nil:
 		return corev1.VolumeSource{RBD: &corev1.RBDVolumeSource{
-			CephMonitors: source.RBD.CephMonitors, RBDPool: source.RBD.RBDPool, RBDImage: source.RBD.RBDImage, ReadOnly: source.RBD.ReadOnly,
+			CephMonitors: source.RBD.CephMonitors, ReadOnly: source.RBD.ReadOnly,
+			RBDPool: source.RBD.RBDPool, RBDImage: source.RBD.RBDImage,
 		}}, true
 	}
 	return corev1.VolumeSource{}, false
@@ -169,6 +179,9 @@ func SlimNode(node *corev1.Node) *corev1.Node {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
 		ObjectMeta: meta,
 		Spec:       corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable},
-		Status:     corev1.NodeStatus{Allocatable: node.Status.Allocatable, Capacity: node.Status.Capacity, Conditions: node.Status.Conditions},
+		Status: corev1.NodeStatus{
+			Allocatable: node.Status.Allocatable, Capacity: node.Status.Capacity,
+			Conditions: node.Status.Conditions,
+		},
 	}
 }

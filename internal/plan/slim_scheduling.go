@@ -51,7 +51,8 @@ func SlimBudget(budget *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBud
 		Spec:       budget.Spec,
 		Status: policyv1.PodDisruptionBudgetStatus{
 			ObservedGeneration: budget.Status.ObservedGeneration, DisruptionsAllowed: budget.Status.DisruptionsAllowed,
-			CurrentHealthy: budget.Status.CurrentHealthy, DesiredHealthy: budget.Status.DesiredHealthy, ExpectedPods: budget.Status.ExpectedPods,
+			CurrentHealthy: budget.Status.CurrentHealthy, DesiredHealthy: budget.Status.DesiredHealthy,
+			ExpectedPods: budget.Status.ExpectedPods,
 		},
 	}
 }
@@ -77,13 +78,18 @@ func SlimVolume(volume *corev1.PersistentVolume) *corev1.PersistentVolume {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolume"},
 		ObjectMeta: slimAnnotated(&volume.ObjectMeta),
 		Spec: corev1.PersistentVolumeSpec{
-			Capacity: volume.Spec.Capacity, AccessModes: volume.Spec.AccessModes, StorageClassName: volume.Spec.StorageClassName,
-			VolumeMode: volume.Spec.VolumeMode, NodeAffinity: volume.Spec.NodeAffinity, VolumeAttributesClassName: volume.Spec.VolumeAttributesClassName,
+			Capacity: volume.Spec.Capacity, AccessModes: volume.Spec.AccessModes,
+			VolumeMode: volume.Spec.VolumeMode, NodeAffinity: volume.Spec.NodeAffinity,
+			StorageClassName:          volume.Spec.StorageClassName,
+			VolumeAttributesClassName: volume.Spec.VolumeAttributesClassName,
 		},
 		Status: corev1.PersistentVolumeStatus{Phase: volume.Status.Phase},
 	}
 	if claim := volume.Spec.ClaimRef; claim != nil {
-		slim.Spec.ClaimRef = &corev1.ObjectReference{APIVersion: claim.APIVersion, Kind: claim.Kind, Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
+		slim.Spec.ClaimRef = &corev1.ObjectReference{
+			APIVersion: claim.APIVersion, Kind: claim.Kind,
+			Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
+		}
 	}
 	switch source := &volume.Spec.PersistentVolumeSource; {
 	case source.CSI != nil:

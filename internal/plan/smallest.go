@@ -30,7 +30,8 @@ type trial struct {
 }
 
 // changesOnNode returns the smallest changes that would alter the verdict over a pod on its node.
-func (s *Subject) changesOnNode(facts verdict.Pod, onNode []verdict.Taint, decided verdict.Verdict) []cliv1alpha1.SmallestChange {
+func (s *Subject) changesOnNode(facts verdict.Pod, onNode []verdict.Taint,
+	decided verdict.Verdict) []cliv1alpha1.SmallestChange {
 	trials := s.toMakeItLeave(facts, onNode, decided)
 	if decided.Leaves {
 		trials = s.toLetItStay(facts, onNode)
@@ -120,15 +121,17 @@ func tolerating(facts verdict.Pod, onNode []verdict.Taint, causes []verdict.Reas
 			parts = append(parts, "add a toleration of "+taints.Format(cause.Taint.Taint))
 		case late >= 0:
 			list = movedBefore(list, cause.Shadowed[late], cause.TolerationIndex)
-			parts = append(parts, fmt.Sprintf("put tolerations[%d] before tolerations[%d]", cause.Shadowed[late], cause.TolerationIndex))
+			parts = append(parts, fmt.Sprintf("put tolerations[%d] before tolerations[%d]",
+				cause.Shadowed[late], cause.TolerationIndex))
 		default:
 			list[indexOf(list, cause.TolerationIndex)].TolerationSeconds = nil
 			parts = append(parts, fmt.Sprintf("take tolerationSeconds out of tolerations[%d]", cause.TolerationIndex))
 		}
 	}
 	slices.Sort(parts)
+	what := "In the pod, " + enumerate(slices.Compact(parts)) + "."
 	return trial{
-		change:      cliv1alpha1.SmallestChange{What: "In the pod, " + enumerate(slices.Compact(parts)) + ".", Tolerations: added},
+		change:      cliv1alpha1.SmallestChange{What: what, Tolerations: added},
 		tolerations: unlisted(list), taints: onNode,
 	}
 }

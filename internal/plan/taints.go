@@ -26,7 +26,8 @@ func TaintsOf(cluster *Cluster, nodes []*corev1.Node, match func(corev1.Taint) b
 
 func nodeTaint(node string, taint corev1.Taint, pods []*corev1.Pod) cliv1alpha1.NodeTaint {
 	listed := cliv1alpha1.NodeTaint{
-		Node: node, Taint: taints.Format(taint), Key: taint.Key, Value: taint.Value, Effect: taint.Effect, TimeAdded: taint.TimeAdded,
+		Node: node, Taint: taints.Format(taint),
+		Key: taint.Key, Value: taint.Value, Effect: taint.Effect, TimeAdded: taint.TimeAdded,
 	}
 	for _, pod := range pods {
 		switch i, tolerated := (taints.Matcher{}).First(pod.Spec.Tolerations, &taint); {

@@ -59,7 +59,8 @@ func weighWorkloads(plan *cliv1alpha1.TaintPlan, cluster *Cluster) {
 	for i := range plan.Pods {
 		if pod := &plan.Pods[i]; pod.Leaves && pod.Owner != nil {
 			leaving[pod.UID] = true
-			workloads[workloadKey{pod.Namespace, *pod.Owner}] = &cliv1alpha1.PlannedWorkload{Owner: *pod.Owner, Namespace: pod.Namespace}
+			key := workloadKey{pod.Namespace, *pod.Owner}
+			workloads[key] = &cliv1alpha1.PlannedWorkload{Owner: *pod.Owner, Namespace: pod.Namespace}
 		}
 	}
 	if len(workloads) == 0 {
@@ -83,7 +84,8 @@ func weighWorkloads(plan *cliv1alpha1.TaintPlan, cluster *Cluster) {
 		}
 	}
 	slices.SortFunc(plan.Workloads, func(a, b cliv1alpha1.PlannedWorkload) int {
-		return cmp.Or(cmp.Compare(left(a), left(b)), cmp.Compare(b.Leave, a.Leave), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(left(a), left(b)), cmp.Compare(b.Leave, a.Leave),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 }
 
@@ -104,7 +106,9 @@ func weighBudgets(plan *cliv1alpha1.TaintPlan, cluster *Cluster, pods map[types.
 			planned.Budgets = append(planned.Budgets, budget.Name)
 			key := budget.Namespace + "/" + budget.Name
 			if weighed[key] == nil {
-				weighed[key] = &cliv1alpha1.PlannedBudget{Namespace: budget.Namespace, Name: budget.Name, Allowed: budget.Status.DisruptionsAllowed}
+				weighed[key] = &cliv1alpha1.PlannedBudget{
+					Namespace: budget.Namespace, Name: budget.Name, Allowed: budget.Status.DisruptionsAllowed,
+				}
 			}
 			weighed[key].Leave++
 			if isReady(pod) {

@@ -50,7 +50,8 @@ func New(client kubernetes.Interface) *Cache {
 		names:       intern.Pool[string]{},
 		tolerations: intern.Pool[[]corev1.Toleration]{},
 	}
-	c.reflector = cache.NewReflectorWithOptions(listwatch.New(boundPods(client), client, store{c}), &corev1.Pod{}, store{c}, cache.ReflectorOptions{
+	pods := listwatch.New(boundPods(client), client, store{c})
+	c.reflector = cache.NewReflectorWithOptions(pods, &corev1.Pod{}, store{c}, cache.ReflectorOptions{
 		Name:            "podcache",
 		TypeDescription: "bound pods",
 	})
@@ -162,7 +163,8 @@ func (c *Cache) add(pod *Pod) {
 
 // replace puts a record where another of the same pod was, which is what nearly every change of a cluster comes to.
 func (c *Cache) replace(before, after *Pod) {
-	if after.Node != before.Node || after.Namespace != before.Namespace || !equalTolerations(after.Tolerations, before.Tolerations) {
+	if after.Node != before.Node || after.Namespace != before.Namespace ||
+		!equalTolerations(after.Tolerations, before.Tolerations) {
 		c.drop(before)
 		c.add(after)
 		return

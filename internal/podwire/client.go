@@ -98,7 +98,8 @@ type trimming struct {
 
 // Decode implements runtime.Decoder. What is not understood, and objects that are no pods, are decoded as they are:
 // the ordinary decoder is the judge of that.
-func (t trimming) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (t trimming) Decode(data []byte, defaults *schema.GroupVersionKind,
+	into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
 	kept, err := appendKept((*buffer)[:0], data, t.as)

@@ -349,5 +349,8 @@ func (z *Zones) everybodyIsSure() bool {
 
 func (z *Zones) held(key string) Held {
 	at := z.zone(key)
-	return Held{Zone: ZoneName(key), State: at.state, Size: at.size, NotReady: at.notReady, Rate: at.rate, AllZones: z.full}
+	return Held{
+		Zone: ZoneName(key), State: at.state,
+		Size: at.size, NotReady: at.notReady, Rate: at.rate, AllZones: z.full,
+	}
 }

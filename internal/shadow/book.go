@@ -167,7 +167,8 @@ func (b *book) unsure(node string) bool {
 		if !taint.TimeAdded.IsZero() {
 			continue
 		}
-		if !taint.Since.After(b.began) || !taint.Since.Before(listed) && taint.Since.Sub(listed) < listing && listed.After(b.began) {
+		if !taint.Since.After(b.began) ||
+			!taint.Since.Before(listed) && taint.Since.Sub(listed) < listing && listed.After(b.began) {
 			return true
 		}
 	}

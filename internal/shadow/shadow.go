@@ -95,7 +95,8 @@ func New(config Config) (*Comparison, error) {
 	}
 	c.book = newBook(c.forecast, c.pods, newReport(), teller)
 	if config.Registerer != nil {
-		if err := c.book.report.metrics.register(config.Registerer, func() (int, int) { return c.book.backlog(now()) }); err != nil {
+		backlog := func() (int, int) { return c.book.backlog(now()) }
+		if err := c.book.report.metrics.register(config.Registerer, backlog); err != nil {
 			return nil, fmt.Errorf("register the metrics: %w", err)
 		}
 	}

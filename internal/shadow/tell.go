@@ -39,7 +39,8 @@ func newTeller(log logr.Logger) *teller {
 // tell tells of a difference.
 func (t *teller) tell(d Difference, at time.Time) {
 	t.log.Info("The built-in taint eviction differs from the rule",
-		"outcome", string(d.Outcome), "pod", klog.KRef(d.Namespace, d.Pod), "node", d.Node, "due", d.Due, "evicted", d.Evicted, "explanation", d.Sentence)
+		"outcome", string(d.Outcome), "pod", klog.KRef(d.Namespace, d.Pod), "node", d.Node,
+		"due", d.Due, "evicted", d.Evicted, "explanation", d.Sentence)
 	kind := kindOnNode{d.Node, d.Outcome}
 	if last, ok := t.told[kind]; ok && at.Sub(last) < eventEvery {
 		return

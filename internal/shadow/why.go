@@ -75,7 +75,8 @@ func (b *book) whyLate(p *promise) string {
 func renamed(p *promise, began time.Time) bool {
 	taint := p.reason.Taint
 	notReady := taint.Key == corev1.TaintNodeNotReady || taint.Key == corev1.TaintNodeUnreachable
-	return notReady && p.tolerated() > 0 && taint.TimeAdded != nil && near(began, taint.TimeAdded.Time) && !near(began, p.reason.Start)
+	return notReady && p.tolerated() > 0 && taint.TimeAdded != nil &&
+		near(began, taint.TimeAdded.Time) && !near(began, p.reason.Start)
 }
 
 // kept reports whether the pod was evicted, or is not yet, because the built-in goes on with the countdown that it
@@ -91,7 +92,8 @@ func (b *book) whyKept(p *promise) string {
 		return fmt.Sprintf("%s of %d s; that tolerationSeconds became %d was ignored", went, p.first.seconds, p.tolerated())
 	case p.first.key == p.reason.Taint.Key:
 		return fmt.Sprintf("the built-in counted from %s, when it first saw %s, and not from %s",
-			clock(p.first.due.Add(-time.Duration(p.first.seconds)*time.Second)), name(p.reason.Taint.Taint), clock(p.reason.Start))
+			clock(p.first.due.Add(-time.Duration(p.first.seconds)*time.Second)),
+			name(p.reason.Taint.Taint), clock(p.reason.Start))
 	case b.has(p.pod.Node, p.first.key):
 		return fmt.Sprintf("a second taint with a shorter toleration was ignored: %s goes on for %s, tolerated for %d s, and the shorter one is %s, tolerated for %d s",
 			"the first countdown", p.first.key, p.first.seconds, name(p.reason.Taint.Taint), p.tolerated())

@@ -69,7 +69,8 @@ func (w *Webhook) Close() error { return w.server.Close() }
 // ServeHTTP implements http.Handler.
 func (w *Webhook) ServeHTTP(out http.ResponseWriter, request *http.Request) {
 	var review admissionv1.AdmissionReview
-	if err := json.NewDecoder(io.LimitReader(request.Body, largestReview)).Decode(&review); err != nil || review.Request == nil {
+	err := json.NewDecoder(io.LimitReader(request.Body, largestReview)).Decode(&review)
+	if err != nil || review.Request == nil {
 		http.Error(out, "this is no admission review", http.StatusBadRequest)
 		return
 	}

@@ -70,8 +70,14 @@ func (b *bench) grant(ctx context.Context) error {
 			{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
 			{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch", "patch"}},
 			{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch"}},
-			{APIGroups: []string{"taintkeeper.dev"}, Resources: []string{"nodetaintrules", "nodetaintrules/status"}, Verbs: []string{"list", "watch", "patch"}},
-			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "list", "watch", "create", "patch"}},
+			{
+				APIGroups: []string{"taintkeeper.dev"}, Resources: []string{"nodetaintrules", "nodetaintrules/status"},
+				Verbs: []string{"list", "watch", "patch"},
+			},
+			{
+				APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
+				Verbs: []string{"get", "list", "watch", "create", "patch"},
+			},
 			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
 			{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 		},
@@ -97,7 +103,8 @@ func serviceAccount(name string) string {
 
 // kubeconfig writes the kubeconfig of a contestant that runs as a service account.
 func (b *bench) kubeconfig(name string) (string, error) {
-	config, err := b.cluster.ConfigFor(serviceAccount(name), "system:serviceaccounts", "system:serviceaccounts:"+metav1.NamespaceSystem)
+	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + metav1.NamespaceSystem}
+	config, err := b.cluster.ConfigFor(serviceAccount(name), groups...)
 	return b.writeKubeconfig(name, config, err)
 }
 

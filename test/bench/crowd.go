@@ -203,17 +203,21 @@ func runningStatus(pod *corev1.Pod) corev1.PodStatus {
 	began := metav1.NewTime(pod.CreationTimestamp.Add(time.Second))
 	status := corev1.PodStatus{
 		Phase: corev1.PodRunning, QOSClass: corev1.PodQOSBurstable, StartTime: &began,
-		HostIP: "10.0.0.1", HostIPs: []corev1.HostIP{{IP: "10.0.0.1"}}, PodIP: "10.64.0.1", PodIPs: []corev1.PodIP{{IP: "10.64.0.1"}},
+		HostIP: "10.0.0.1", HostIPs: []corev1.HostIP{{IP: "10.0.0.1"}},
+		PodIP: "10.64.0.1", PodIPs: []corev1.PodIP{{IP: "10.64.0.1"}},
 	}
 	for _, kind := range []corev1.PodConditionType{
 		corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled,
 	} {
-		status.Conditions = append(status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: began})
+		status.Conditions = append(status.Conditions, corev1.PodCondition{
+			Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: began,
+		})
 	}
 	for _, container := range pod.Spec.Containers {
 		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
 			Name: container.Name, Image: container.Image, ImageID: container.Image, ContainerID: "containerd://0",
-			Ready: true, Started: new(true), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: began}},
+			Ready: true, Started: new(true),
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: began}},
 		})
 	}
 	return status
@@ -225,11 +229,13 @@ func productionNode(name string) *corev1.Node {
 	object := node(name)
 	object.Status.Addresses = addresses(name, hostIP(0))
 	object.Status.Capacity = corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("110"),
+		corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("64Gi"),
+		corev1.ResourcePods: resource.MustParse("110"),
 	}
 	object.Status.Allocatable = object.Status.Capacity
 	object.Status.NodeInfo = corev1.NodeSystemInfo{
-		KernelVersion: "6.12.48", OSImage: "Linux", ContainerRuntimeVersion: "containerd://2.1.4", KubeletVersion: "v1.36.3", OperatingSystem: "linux", Architecture: "amd64",
+		KernelVersion: "6.12.48", OSImage: "Linux", OperatingSystem: "linux", Architecture: "amd64",
+		ContainerRuntimeVersion: "containerd://2.1.4", KubeletVersion: "v1.36.3",
 	}
 	for i := range images {
 		object.Status.Images = append(object.Status.Images, corev1.ContainerImage{

@@ -147,7 +147,8 @@ func evict(ctx context.Context, client kubernetes.Interface, pod target) error {
 		return fmt.Errorf("write down the condition: %w", err)
 	}
 	pods := client.CoreV1().Pods(pod.namespace)
-	if _, err := pods.Patch(ctx, pod.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+	_, err = pods.Patch(ctx, pod.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil {
 		return fmt.Errorf("set the condition of pod %s: %w", pod.name, err)
 	}
 	options := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.uid))}

@@ -88,8 +88,11 @@ func leasedNode(i int) string { return fmt.Sprintf("leased-%05d", i) }
 func (b *bench) createHealthyNode(ctx context.Context, name, zone string) error {
 	object := node(name)
 	object.Labels[corev1.LabelTopologyZone] = zone
-	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
-		object.Status.Conditions = append(object.Status.Conditions, corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse})
+	for _, kind := range []corev1.NodeConditionType{
+		corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
+	} {
+		condition := corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse}
+		object.Status.Conditions = append(object.Status.Conditions, condition)
 	}
 	if _, err := b.admin.CoreV1().Nodes().Create(ctx, object, metav1.CreateOptions{}); err != nil {
 		return err
@@ -99,7 +102,10 @@ func (b *bench) createHealthyNode(ctx context.Context, name, zone string) error 
 	}
 	_, err := b.admin.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: new(int32(40)), RenewTime: &metav1.MicroTime{Time: time.Now()}},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &name, LeaseDurationSeconds: new(int32(40)),
+			RenewTime: &metav1.MicroTime{Time: time.Now()},
+		},
 	}, metav1.CreateOptions{})
 	return err
 }
@@ -175,7 +181,7 @@ func (b *bench) awaitCordon(ctx context.Context, p *process) error {
 	if _, err := b.admin.CoreV1().Nodes().Create(ctx, object, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create a cordoned node: %w", err)
 	}
-	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, startLimit, true, func(ctx context.Context) (bool, error) {
+	tainted := func(ctx context.Context) (bool, error) {
 		if _, err := p.memory(); err != nil {
 			return false, err
 		}
@@ -183,6 +189,8 @@ func (b *bench) awaitCordon(ctx context.Context, p *process) error {
 		if err != nil {
 			return false, fmt.Errorf("read the cordoned node: %w", err)
 		}
-		return slices.ContainsFunc(found.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable }), nil
-	})
+		cordoned := func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable }
+		return slices.ContainsFunc(found.Spec.Taints, cordoned), nil
+	}
+	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, startLimit, true, tainted)
 }

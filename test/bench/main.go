@@ -85,7 +85,8 @@ func parseFlags() (options, error) {
 	flag.StringVar(&o.args, "taintkeeper-args", "", "arguments for taintkeeper, separated by spaces, to try others than the defaults")
 	flag.StringVar(&o.ours, "taintkeeper", "bin/taintkeeper", "the program to measure")
 	flag.StringVar(&o.previous, "previous", "", "an older build of the same, to be measured beside it; none by default")
-	flag.StringVar(&o.plane, "controlplane", localcluster.DefaultBinaries(), "folder with the binaries of the control plane")
+	flag.StringVar(&o.plane, "controlplane", localcluster.DefaultBinaries(),
+		"folder with the binaries of the control plane")
 	flag.StringVar(&o.file, "out", "bin/bench.json", "file for the figures as JSON")
 	flag.Parse()
 	return o, o.validate()

@@ -66,7 +66,10 @@ func measure(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return fmt.Errorf("make a client for the API server: %w", err)
 	}
-	b := &bench{options: o, cluster: cluster, admin: admin, audit: audit{cluster.AuditLog()}, out: os.Stdout, report: newReport()}
+	b := &bench{
+		options: o, cluster: cluster, admin: admin, audit: audit{cluster.AuditLog()},
+		out: os.Stdout, report: newReport(),
+	}
 	if err := b.prepare(ctx); err != nil {
 		return err
 	}

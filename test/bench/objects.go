@@ -45,7 +45,8 @@ func (b *bench) createNamespaces(ctx context.Context) error {
 }
 
 func (b *bench) createNamespace(ctx context.Context, name string) error {
-	_, err := b.admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	_, err := b.admin.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
 	return err
 }
 
@@ -98,7 +99,8 @@ func (b *bench) untaintAll(ctx context.Context, nodes []string) error {
 }
 
 func (b *bench) patchNode(ctx context.Context, node, patch string) error {
-	_, err := b.admin.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+	nodes := b.admin.CoreV1().Nodes()
+	_, err := nodes.Patch(ctx, node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
 	if err != nil {
 		return fmt.Errorf("change the taints of node %s: %w", node, err)
 	}
@@ -136,7 +138,7 @@ func (b *bench) removePods(ctx context.Context) error {
 func (b *bench) removePodsIn(ctx context.Context, namespace string) error {
 	pods := b.admin.CoreV1().Pods(namespace)
 	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
-	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 10*time.Minute, true, func(ctx context.Context) (bool, error) {
+	removed := func(ctx context.Context) (bool, error) {
 		if err := pods.DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
 			return false, fmt.Errorf("remove the pods in namespace %s: %w", namespace, err)
 		}
@@ -145,5 +147,6 @@ func (b *bench) removePodsIn(ctx context.Context, namespace string) error {
 			return false, fmt.Errorf("list the pods in namespace %s: %w", namespace, err)
 		}
 		return len(left.Items) == 0, nil
-	})
+	}
+	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 10*time.Minute, true, removed)
 }

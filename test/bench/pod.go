@@ -71,11 +71,15 @@ func container(name string, port int32) corev1.Container {
 		Name:  name,
 		Image: "registry.example.com/storefront/" + name + "@sha256:" + strings.Repeat("9f86d081884c7d65", 4),
 		Args:  []string{"--config=/etc/shop/config.yaml", "--listen=:" + fmt.Sprint(port), "--log-format=json"},
-		Ports: []corev1.ContainerPort{{Name: name[:4] + "-http", ContainerPort: port}, {Name: name[:4] + "-metrics", ContainerPort: port + 1}},
-		Env:   environment(name),
+		Ports: []corev1.ContainerPort{
+			{Name: name[:4] + "-http", ContainerPort: port}, {Name: name[:4] + "-metrics", ContainerPort: port + 1},
+		},
+		Env: environment(name),
 		Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
-			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")},
+			Requests: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi"),
+			},
+			Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")},
 		},
 		ReadinessProbe: probe("/ready", port),
 		LivenessProbe:  probe("/live", port),

@@ -95,8 +95,11 @@ func (b *bench) policiesRound(ctx context.Context) error {
 func (b *bench) createPolicyNamespaces(ctx context.Context) error {
 	const prefix = "taintkeeper.dev/"
 	concerned := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name:   concernedNamespace,
-		Labels: map[string]string{prefix + "not-ready-seconds": "30", prefix + "unreachable-seconds": "30", prefix + "dedicated": "bench", prefix + "tolerations": ""},
+		Name: concernedNamespace,
+		Labels: map[string]string{
+			prefix + "not-ready-seconds": "30", prefix + "unreachable-seconds": "30",
+			prefix + "dedicated": "bench", prefix + "tolerations": "",
+		},
 		Annotations: map[string]string{
 			"scheduler.alpha.kubernetes.io/defaultTolerations":   `[{"key":"spot","operator":"Exists","effect":"NoSchedule"},{"key":"pool","operator":"Equal","value":"batch"}]`,
 			"scheduler.alpha.kubernetes.io/tolerationsWhitelist": `[{"key":"spot","operator":"Exists"},{"key":"pool","operator":"Exists"},{"operator":"Exists"}]`,
@@ -134,7 +137,8 @@ func policyPod(crowd string) func(i int) *corev1.Pod {
 			pod.Namespace = concernedNamespace
 			pod.Labels["taintkeeper.dev/daemon"] = "true"
 			resources := &pod.Spec.Containers[0].Resources
-			resources.Requests[concernedResource], resources.Limits[concernedResource] = resource.MustParse("1"), resource.MustParse("1")
+			resources.Requests[concernedResource] = resource.MustParse("1")
+			resources.Limits[concernedResource] = resource.MustParse("1")
 		}
 		return pod
 	}
@@ -160,7 +164,8 @@ func (b *bench) createCrowd(ctx context.Context, pod func(i int) *corev1.Pod) (p
 	passed := time.Since(began)
 	after, err := b.serverCPU(ctx)
 	result := policiesResult{
-		PerSecond: policyPods / passed.Seconds(), P50: median(took), P99: quantile(took, 0.99), ServerCPU: (after - before) / policyPods,
+		PerSecond: policyPods / passed.Seconds(), ServerCPU: (after - before) / policyPods,
+		P50: median(took), P99: quantile(took, 0.99),
 	}
 	return result, errors.Join(err, b.removePodsIn(ctx, namespace))
 }
@@ -193,9 +198,11 @@ func (b *bench) createTimed(ctx context.Context, number int, pod func(i int) *co
 func (b *bench) awaitPolicies(ctx context.Context, tolerations int) error {
 	probe := policyPod(crowdConcernedAll)(0)
 	stranger := policyPod(crowdOrdinaryAll)(0)
-	stranger.Spec.Tolerations = []corev1.Toleration{{Key: "taintkeeper.dev/dedicated", Operator: corev1.TolerationOpExists}}
+	stranger.Spec.Tolerations = []corev1.Toleration{{
+		Key: "taintkeeper.dev/dedicated", Operator: corev1.TolerationOpExists,
+	}}
 	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
-	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	inForce := func(ctx context.Context) (bool, error) {
 		made, err := b.admin.CoreV1().Pods(probe.Namespace).Create(ctx, probe, dryRun)
 		if err != nil {
 			return false, fmt.Errorf("create a pod that every policy changes: %w", err)
@@ -206,7 +213,8 @@ func (b *bench) awaitPolicies(ctx context.Context, tolerations int) error {
 		}
 		refused := err != nil
 		return len(made.Spec.Tolerations) == tolerations && refused == (tolerations > addedByServer), nil
-	})
+	}
+	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, inForce)
 }
 
 const (
@@ -235,7 +243,8 @@ func medianPolicies(rounds []policiesResult) policiesResult {
 	var perSecond []float64
 	var p50, p99, cpu []time.Duration
 	for _, round := range rounds {
-		perSecond, p50, p99, cpu = append(perSecond, round.PerSecond), append(p50, round.P50), append(p99, round.P99), append(cpu, round.ServerCPU)
+		perSecond, cpu = append(perSecond, round.PerSecond), append(cpu, round.ServerCPU)
+		p50, p99 = append(p50, round.P50), append(p99, round.P99)
 	}
 	return policiesResult{PerSecond: median(perSecond), P50: median(p50), P99: median(p99), ServerCPU: median(cpu)}
 }

@@ -193,7 +193,9 @@ func (r *report) printStorm(out io.Writer, storm string) {
 	t.row("median delete", func(name string) string { return milliseconds(rounds[name].Median) })
 	t.row("p99 delete", func(name string) string { return milliseconds(rounds[name].P99) })
 	t.row("calls per pod", func(name string) string { return fmt.Sprintf("%.2f", rounds[name].callsPerPod()) })
-	for _, what := range []string{"get pods", "patch pods/status", "delete pods", "get nodes", "patch nodes", "create events", "patch events"} {
+	for _, what := range []string{
+		"get pods", "patch pods/status", "delete pods", "get nodes", "patch nodes", "create events", "patch events",
+	} {
 		t.row("  "+what, func(name string) string { return strconv.Itoa(rounds[name].Calls[what]) })
 	}
 	t.row("peak memory", func(name string) string { return mebibytes(rounds[name].Memory.Peak) })

@@ -15,7 +15,8 @@ import (
 // serverCPU returns the processor time that the API server has used. What an eviction costs it does not depend on what
 // else the machine has to do, as the time that the eviction takes does.
 func (b *bench) serverCPU(ctx context.Context) (time.Duration, error) {
-	metrics, err := b.admin.Discovery().RESTClient().Get().AbsPath("/metrics").SetHeader("Accept", "text/plain").Do(ctx).Raw()
+	request := b.admin.Discovery().RESTClient().Get().AbsPath("/metrics").SetHeader("Accept", "text/plain")
+	metrics, err := request.Do(ctx).Raw()
 	if err != nil {
 		return 0, fmt.Errorf("read the metrics of the API server: %w", err)
 	}

@@ -80,7 +80,9 @@ func slowConfiguration(webhook *admission.Webhook) *admissionregistrationv1.Vali
 			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &webhook.URL, CABundle: webhook.Bundle},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Delete},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+				Rule: admissionregistrationv1.Rule{
+					APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"},
+				},
 			}},
 			ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{partLabel: partStorm}},
 			MatchConditions: []admissionregistrationv1.MatchCondition{{

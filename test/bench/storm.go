@@ -67,14 +67,17 @@ func (b *bench) storm(ctx context.Context) error {
 	if err := b.cluster.InstallCoexistence(ctx); err != nil { // all contestants have the policy in their way
 		return err
 	}
-	err := b.inRounds(ctx, b.stormsOf, []string{nameFloor, nameOurs, namePrevious, nameBeside, nameUnlimited}, []string{nameBuiltIn})
+	repeated := []string{nameFloor, nameOurs, namePrevious, nameBeside, nameUnlimited}
+	err := b.inRounds(ctx, b.stormsOf, repeated, []string{nameBuiltIn})
 	b.report.printStorm(b.out, stormFresh)
 	b.report.printStorm(b.out, stormWarm)
 	return err
 }
 
 // inRounds measures some contestants in every round, one after the other, and those that take minutes once.
-func (b *bench) inRounds(ctx context.Context, measure func(context.Context, contestant) error, repeated, once []string) error {
+func (b *bench) inRounds(ctx context.Context, measure func(context.Context, contestant) error,
+	repeated, once []string,
+) error {
 	for round := range b.rounds {
 		names := repeated
 		if round == 0 {

@@ -73,10 +73,12 @@ func Evicted(pod corev1.Pod, message string, at time.Time) *corev1.Pod {
 func Small(now time.Time) Objects {
 	maintenance := NoExecute("maintenance", "planned", now.Add(-75*time.Second))
 	unreachable := NoExecute(corev1.TaintNodeUnreachable, "", now.Add(-25*time.Second))
+	gpu := corev1.Taint{Key: "nvidia.com/gpu", Value: "present", Effect: corev1.TaintEffectNoSchedule}
 	o := Objects{Cluster: "production", Nodes: []corev1.Node{
 		Node("worker-a1", "eu-1", maintenance), Node("worker-a2", "eu-1"), Node("worker-a3", "eu-1"),
-		Silent(Node("worker-b1", "eu-2", unreachable)), Silent(Node("worker-b2", "eu-2")), Silent(Node("worker-b3", "eu-2")), Node("worker-b4", "eu-2"),
-		Node("gpu-c1", "eu-3", corev1.Taint{Key: "nvidia.com/gpu", Value: "present", Effect: corev1.TaintEffectNoSchedule}), Node("worker-c2", "eu-3"),
+		Silent(Node("worker-b1", "eu-2", unreachable)), Silent(Node("worker-b2", "eu-2")),
+		Silent(Node("worker-b3", "eu-2")), Node("worker-b4", "eu-2"),
+		Node("gpu-c1", "eu-3", gpu), Node("worker-c2", "eu-3"),
 	}}
 	for i, name := range []string{"checkout-7b9d4c5f6-4xk2p", "checkout-7b9d4c5f6-9wzzr"} {
 		o.Pods = append(o.Pods, Owned(Pod("shop", name, "worker-a1", int64(120+30*i)), "ReplicaSet", "checkout-7b9d4c5f6"))
@@ -95,7 +97,8 @@ func Small(now time.Time) Objects {
 			"Pod shop/search-6d5f8c7b4-ccccc: evicted 41 s late: the built-in began its countdown of 20 s anew, probably because it was restarted. More of this kind within the hour are in Taintkeeper's report at /shadow."),
 	}
 	o.Rules = []*unstructured.Unstructured{{Object: map[string]any{
-		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "NodeTaintRule", "metadata": map[string]any{"name": "kernel-deadlock", "uid": "rule"},
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "NodeTaintRule",
+		"metadata": map[string]any{"name": "kernel-deadlock", "uid": "rule"},
 		"spec": map[string]any{
 			"condition": map[string]any{"type": "KernelDeadlock", "status": "True"},
 			"taint":     map[string]any{"key": "example.com/kernel-deadlock", "effect": "NoExecute"}, "maxTainted": "10%",

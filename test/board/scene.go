@@ -59,12 +59,13 @@ func Open(ctx context.Context, objects Objects) *Scene {
 	for _, rule := range objects.Rules {
 		rules = append(rules, rule)
 	}
+	kinds := map[schema.GroupVersionResource]string{
+		v1alpha1.GroupVersion.WithResource("nodetaintrules"): "NodeTaintRuleList",
+	}
 	shown := live.New(live.Config{
 		Cluster: objects.Cluster, Clients: clients, Now: time.Now,
-		Rules: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
-			v1alpha1.GroupVersion.WithResource("nodetaintrules"): "NodeTaintRuleList",
-		}, rules...),
-		Ping: func(context.Context) error { return nil },
+		Rules: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, rules...),
+		Ping:  func(context.Context) error { return nil },
 	})
 	s.running.Go(func() { shown.Run(ctx) })
 	token := live.NewToken()
@@ -75,8 +76,12 @@ func Open(ctx context.Context, objects Objects) *Scene {
 
 // feed answers the calls for a kind.
 func feed(clients *fake.Clientset, resource string, list runtime.Object, changes watch.Interface) {
-	clients.PrependReactor("list", resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, list, nil })
-	clients.PrependWatchReactor(resource, func(clienttesting.Action) (bool, watch.Interface, error) { return true, changes, nil })
+	clients.PrependReactor("list", resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, list, nil
+	})
+	clients.PrependWatchReactor(resource, func(clienttesting.Action) (bool, watch.Interface, error) {
+		return true, changes, nil
+	})
 }
 
 // SetNode tells the board of a node that has changed.

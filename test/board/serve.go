@@ -23,7 +23,8 @@ func Serve(ctx context.Context, flags ...string) (address string, end func() err
 	ctx, cancel := context.WithCancel(ctx)
 	out, in := io.Pipe()
 	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: in, ErrOut: io.Discard}
-	command := cli.New(cli.Env{IOStreams: streams, Clock: clock.RealClock{}}) //nolint:contextcheck // ExecuteContext hands it on
+	env := cli.Env{IOStreams: streams, Clock: clock.RealClock{}}
+	command := cli.New(env) //nolint:contextcheck // ExecuteContext hands it on
 	command.SetArgs(slices.Concat([]string{"board"}, flags))
 	ended := make(chan error, 1)
 	go func() {

@@ -71,7 +71,8 @@ func (g *gatekeeper) obstruct(ctx context.Context, fault faultKind) error {
 		return err
 	}
 	pause(ctx, time.Duration((0.5+g.random.Float64()/2)*float64(g.length)))
-	return g.changeNodes(ctx, nodes, g.unset(isolated)) // which fails at the end of the run: who has to leave then is to leave
+	// This fails at the end of the run: who has to leave then is to leave.
+	return g.changeNodes(ctx, nodes, g.unset(isolated))
 }
 
 // isolated is the taint of a node whose pods have to leave at once.
@@ -105,7 +106,9 @@ func (g *gatekeeper) gather(ctx context.Context, nodes []string) error {
 	return nil
 }
 
-func (g *gatekeeper) changeNodes(ctx context.Context, nodes []string, change func([]corev1.Taint) []corev1.Taint) error {
+func (g *gatekeeper) changeNodes(ctx context.Context, nodes []string,
+	change func([]corev1.Taint) []corev1.Taint,
+) error {
 	for _, name := range nodes {
 		if err := g.changeNode(ctx, name, change); err != nil {
 			return err

@@ -96,7 +96,8 @@ func (o *observer) auditPod(e auditlog.Event, found *audited, bindings map[types
 	}
 	found.noteForeign(e, &pod)
 	if e.Verb == "delete" {
-		found.deletions[pod.UID] = append(found.deletions[pod.UID], deletion{span: span{e.Received, e.Answered}, user: e.User})
+		deleted := deletion{span: span{e.Received, e.Answered}, user: e.User}
+		found.deletions[pod.UID] = append(found.deletions[pod.UID], deleted)
 		if pod.DeletionGracePeriodSeconds == nil || *pod.DeletionGracePeriodSeconds == 0 {
 			return nil // it was gone at once; what is answered is its last version
 		}
@@ -104,7 +105,9 @@ func (o *observer) auditPod(e auditlog.Event, found *audited, bindings map[types
 	v := o.pod(pod.UID, pod.Namespace+"/"+pod.Name).at(number(pod.ResourceVersion))
 	known := v.writer != "" || !v.seen.IsZero()
 	if known && !v.facts.terminating && e.Verb == "delete" {
-		return nil // of two DELETEs at once the second changes nothing, and is answered with the version before and a deletionTimestamp
+		// Of two DELETEs at once the second changes nothing, and is answered with the version before and a
+		// deletionTimestamp.
+		return nil
 	}
 	v.facts = factsOfPod(&pod)
 	attest(v, e)

@@ -53,7 +53,10 @@ func (s *stage) chaos(ctx context.Context) error {
 	group.Go(func() error { clocks.run(lasting); return nil })
 	binds := &scheduler{client: s.client, random: s.source(schedulerSource), nodes: s.nodes}
 	group.Go(func() error { return binds.run(lasting) })
-	wrecks := &wrecker{cluster: s.cluster, replicas: s.replicas, ledger: s.ledger, random: s.source(wreckerSource), say: s.say, plays: s.disruptions(), done: s.done}
+	wrecks := &wrecker{
+		cluster: s.cluster, replicas: s.replicas, ledger: s.ledger, random: s.source(wreckerSource),
+		say: s.say, plays: s.disruptions(), done: s.done,
+	}
 	group.Go(func() error { return wrecks.run(lasting, s.pace()) })
 	if err := group.Wait(); err != nil {
 		return err

@@ -41,7 +41,8 @@ func factsOfPod(pod *corev1.Pod) podFacts {
 }
 
 func (f podFacts) same(other podFacts) bool {
-	return f.node == other.node && f.recorded.Equal(other.recorded) && f.mirror == other.mirror && f.terminating == other.terminating &&
+	return f.node == other.node && f.recorded.Equal(other.recorded) &&
+		f.mirror == other.mirror && f.terminating == other.terminating &&
 		slices.EqualFunc(f.tolerations, other.tolerations, func(a, b corev1.Toleration) bool {
 			return a.MatchToleration(&b) && ptr.Equal(a.TolerationSeconds, b.TolerationSeconds)
 		})

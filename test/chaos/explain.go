@@ -48,7 +48,10 @@ func mostWait(failed *call) time.Duration {
 // they came: a taint without a timeAdded counts from its first sight, and what was seen late is due as much later.
 func (h *history) explain(s stretch, end time.Time, wait backoff) explanation {
 	general := h.excuses()
-	all := slices.Concat(h.excusesByCalls(s, end, wait), h.excusesByReviews(s.pod), h.excusesByClocks(s), h.excusesByGaps(s), h.excusesByWatches(h.led), general)
+	all := slices.Concat(
+		h.excusesByCalls(s, end, wait), h.excusesByReviews(s.pod), h.excusesByClocks(s), h.excusesByGaps(s),
+		h.excusesByWatches(h.led), general,
+	)
 	explained := chain(all, s.due)
 	for _, sight := range s.sights {
 		// What was seen late while a run did not lead yet counts, too, once it leads.
@@ -260,7 +263,9 @@ func (h *history) excusesByWatches(mattered func(life) []span) []excuse {
 			for _, e := range h.outOfOrder(life, kind) {
 				for _, during := range mattered(life) {
 					if e.meets(during) {
-						excuses = append(excuses, excuse{span{later(e.earliest, during.earliest), earlier(e.latest, during.latest.Add(deaf))}})
+						from := later(e.earliest, during.earliest)
+						until := earlier(e.latest, during.latest.Add(deaf))
+						excuses = append(excuses, excuse{span{from, until}})
 					}
 				}
 			}

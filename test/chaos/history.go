@@ -64,11 +64,15 @@ type history struct {
 
 // history makes the history of what was observed until now.
 func (o *observer) history(known audited, calm, end time.Time) *history {
-	h := &history{page: o.ledger.page(), audited: known, pods: map[types.UID]*pod{}, nodes: map[string][]nodeState{}, calm: calm, end: end}
+	h := &history{
+		page: o.ledger.page(), audited: known, pods: map[types.UID]*pod{}, nodes: map[string][]nodeState{},
+		calm: calm, end: end,
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for uid, known := range o.pods {
-		h.pods[uid] = &pod{uid: uid, name: known.name, states: podStates(known, h.deletions[uid]), deletions: h.deletions[uid]}
+		deletions := h.deletions[uid]
+		h.pods[uid] = &pod{uid: uid, name: known.name, states: podStates(known, deletions), deletions: deletions}
 	}
 	for name, known := range o.nodes {
 		h.nodes[name] = nodeStates(known)

@@ -48,7 +48,8 @@ func (h *history) knowledge(c *call, p *pod) knowledge {
 // watched is what the watches of the replica that sent a call must have brought by an instant, while the call was under
 // way.
 func (h *history) watched(c *call, p *pod, by time.Time) knowledge {
-	return h.known(p, by, h.watchedSince(c, watchPods, by), func(string) time.Time { return h.watchedSince(c, watchNodes, by) })
+	ofNode := func(string) time.Time { return h.watchedSince(c, watchNodes, by) }
+	return h.known(p, by, h.watchedSince(c, watchPods, by), ofNode)
 }
 
 // watchedSince says how old the newest can be that a watch of a call's sender has brought by an instant.
@@ -116,7 +117,9 @@ func (h *history) nodeKnownSince(c *call, node string) time.Time {
 		if read.received.After(c.received) {
 			break
 		}
-		if read.kind != getNode || read.name != node || read.replica != c.replica || read.run != c.run || !read.delivered() || read.told.After(c.received.Add(haste)) {
+		ofNode := read.kind == getNode && read.name == node
+		bySender := read.replica == c.replica && read.run == c.run
+		if !ofNode || !bySender || !read.delivered() || read.told.After(c.received.Add(haste)) {
 			continue
 		}
 		if read.received.After(c.received.Add(-confirmedFor-haste)) || read.told.After(c.received.Add(-haste)) {

@@ -33,11 +33,14 @@ func (h *history) stretches() []stretch {
 		}
 	}
 	merged := merge(all)
-	slices.SortFunc(merged, func(a, b stretch) int { return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.pod.uid, b.pod.uid)) })
+	slices.SortFunc(merged, func(a, b stretch) int {
+		return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.pod.uid, b.pod.uid))
+	})
 	accepted := h.evictions()
 	for i := range merged {
 		merged[i].evicted = accepted[merged[i].pod.uid]
-		if c := merged[i].evicted; c != nil && (c.received.Before(merged[i].due) || c.forwarded.After(merged[i].ended.Add(haste))) {
+		c := merged[i].evicted
+		if c != nil && (c.received.Before(merged[i].due) || c.forwarded.After(merged[i].ended.Add(haste))) {
 			merged[i].evicted = nil
 		}
 	}
@@ -74,7 +77,10 @@ func (h *history) stretchesOf(p *pod, i int) []stretch {
 		}
 		due, leaves := dueOf(state.tolerations, state.bound, node.taints)
 		if from := later(due.latest, during.earliest); leaves && from.Before(during.latest) {
-			found = append(found, stretch{pod: p, node: state.node, sights: sights(node.taints), due: from, ended: during.latest, open: during.latest.Equal(h.end)})
+			found = append(found, stretch{
+				pod: p, node: state.node, sights: sights(node.taints),
+				due: from, ended: during.latest, open: during.latest.Equal(h.end),
+			})
 		}
 	}
 	return found
@@ -91,7 +97,9 @@ func sights(taints []counting) []time.Time {
 
 // merge joins what follows upon one another with nothing between but the time that a write may have taken.
 func merge(parts []stretch) []stretch {
-	slices.SortFunc(parts, func(a, b stretch) int { return cmp.Or(cmp.Compare(a.pod.uid, b.pod.uid), a.due.Compare(b.due)) })
+	slices.SortFunc(parts, func(a, b stretch) int {
+		return cmp.Or(cmp.Compare(a.pod.uid, b.pod.uid), a.due.Compare(b.due))
+	})
 	var merged []stretch
 	for _, part := range parts {
 		last := len(merged) - 1
@@ -117,7 +125,10 @@ func (h *history) lateness() []late {
 	var all []late
 	for _, s := range h.stretches() {
 		if s.evicted != nil {
-			all = append(all, late{stretch: s, by: max(0, s.evicted.answered.Sub(s.due)), explanation: h.explain(s, s.evicted.answered, usualBackoff)})
+			all = append(all, late{
+				stretch: s, by: max(0, s.evicted.answered.Sub(s.due)),
+				explanation: h.explain(s, s.evicted.answered, usualBackoff),
+			})
 		}
 	}
 	slices.SortFunc(all, func(a, b late) int { return cmp.Compare(b.by, a.by) })

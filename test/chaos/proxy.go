@@ -31,7 +31,9 @@ type replicaProxy struct {
 
 // newProxy makes a proxy that reaches the API server by the given configuration. It serves until it is closed.
 func newProxy(replica string, access *rest.Config, weather *weather, ledger *ledger) (*replicaProxy, error) {
-	p := &replicaProxy{replica: replica, weather: weather, draw: weather.planFor, ledger: ledger, watches: newWatches(ledger)}
+	p := &replicaProxy{
+		replica: replica, weather: weather, draw: weather.planFor, ledger: ledger, watches: newWatches(ledger),
+	}
 	var err error
 	p.Proxy, err = proxy.Serve(proxy.Config{Access: access, Over: p.over, Before: p.before})
 	if err != nil {

@@ -25,8 +25,12 @@ type election struct {
 // an outage of the API server, and the next one decides everything anew. With the patient one it does, and has to
 // remember what it could not do.
 var elections = []election{
-	{lease: "4 s", args: []string{"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s"}},
-	{lease: "15 s", args: []string{"--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=13s", "--leader-elect-retry-period=1s"}},
+	{lease: "4 s", args: []string{
+		"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s",
+	}},
+	{lease: "15 s", args: []string{
+		"--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=13s", "--leader-elect-retry-period=1s",
+	}},
 }
 
 // restartAfter is how long a process that ended by itself is down.
@@ -78,7 +82,8 @@ func (r *replica) live(ctx context.Context, life *life) (time.Duration, error) {
 	})
 	if err != nil {
 		r.ledger.end(life, time.Now(), endedUnready)
-		return restartAfter, nil //nolint:nilerr // with these faults a start may fail; the next one is tried, and the count is reported
+		// With these faults a start may fail; how often it does is reported.
+		return restartAfter, nil //nolint:nilerr // the next one is tried
 	}
 	r.ready(process)
 	select {

@@ -137,7 +137,8 @@ func (s *stage) startCluster(ctx context.Context) error {
 	s.cluster, err = localcluster.Start(ctx, localcluster.Config{
 		Dir: filepath.Join(s.dir, "cluster"), Audit: auditlog.Changes,
 		APIServerArgs: []string{
-			"--default-not-ready-toleration-seconds=" + conditionSeconds, "--default-unreachable-toleration-seconds=" + conditionSeconds,
+			"--default-not-ready-toleration-seconds=" + conditionSeconds,
+			"--default-unreachable-toleration-seconds=" + conditionSeconds,
 		},
 		TaintEviction:         s.builtIn(),
 		ControllerManagerArgs: []string{"--controllers=-node-lifecycle-controller"},
@@ -214,7 +215,10 @@ func (s *stage) playWithReplicas(ctx context.Context) (calmed, end time.Time, er
 			return calmed, end, err
 		}
 		defer func() { _ = clock.Close() }() // nobody sets it any more
-		r := &replica{name: name, binary: s.taintkeeper, elect: s.elect, cluster: s.cluster, proxy: behind, clock: clock, ledger: s.ledger}
+		r := &replica{
+			name: name, binary: s.taintkeeper, elect: s.elect, cluster: s.cluster,
+			proxy: behind, clock: clock, ledger: s.ledger,
+		}
 		if s.beside {
 			r.flags = []string{"--coexist"}
 		}

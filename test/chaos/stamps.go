@@ -41,7 +41,8 @@ func stampFault(before []counting, stamped nodeState) (as charge, why string) {
 			return wrong, fmt.Sprintf("a PATCH of the node by a replica puts timeAdded of the taint %s off", is)
 		case endOfSecond(after[i].TimeAdded.Time).Before(was.since.earliest):
 			return early, fmt.Sprintf("a replica writes that the taint %s is there since %s, but it came %s later: all its deadlines are too early", is,
-				after[i].TimeAdded.UTC().Format(time.TimeOnly), was.since.earliest.Sub(endOfSecond(after[i].TimeAdded.Time)).Round(time.Millisecond))
+				after[i].TimeAdded.UTC().Format(time.TimeOnly),
+				was.since.earliest.Sub(endOfSecond(after[i].TimeAdded.Time)).Round(time.Millisecond))
 		case after[i].TimeAdded.After(stamped.from.latest.Add(resolution)):
 			return tardy, fmt.Sprintf("a replica writes that the taint %s is there since %s, which is %s ahead: all its deadlines are too late", is,
 				after[i].TimeAdded.UTC().Format(time.TimeOnly), after[i].TimeAdded.Sub(stamped.from.latest).Round(time.Millisecond))

@@ -41,10 +41,14 @@ func (h *history) story(uid types.UID, name string, around time.Time) string {
 		lines = append(lines, line{e.earliest, e.what + ": begins"}, line{e.latest, e.what + ": ends"})
 	}
 	for _, k := range h.skews {
-		lines = append(lines, line{k.earliest, fmt.Sprintf("the clock of %s is wrong by %s", k.replica, k.offset.Round(time.Second))}, line{k.latest, fmt.Sprintf("the clock of %s is set again", k.replica)})
+		lines = append(lines,
+			line{k.earliest, fmt.Sprintf("the clock of %s is wrong by %s", k.replica, k.offset.Round(time.Second))},
+			line{k.latest, fmt.Sprintf("the clock of %s is set again", k.replica)})
 	}
 	for _, l := range h.lives {
-		lines = append(lines, line{l.began, fmt.Sprintf("run %d of %s begins", l.run, l.replica)}, line{l.ended, fmt.Sprintf("run %d of %s %s", l.run, l.replica, l.how)})
+		lines = append(lines,
+			line{l.began, fmt.Sprintf("run %d of %s begins", l.run, l.replica)},
+			line{l.ended, fmt.Sprintf("run %d of %s %s", l.run, l.replica, l.how)})
 	}
 	for _, r := range h.reigns {
 		lines = append(lines, line{r.from, fmt.Sprintf("the Lease is held by %+v", h.holders[r.holder])})

@@ -85,7 +85,8 @@ func persist(ctx context.Context, what string, call func(context.Context) error)
 		switch {
 		case err == nil, apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err), apierrors.IsConflict(err):
 			return nil
-		case errors.As(err, &status) && status.Status().Code < 500 && status.Status().Code != 429 && !apierrors.IsForbidden(err):
+		case errors.As(err, &status) && status.Status().Code < 500 && status.Status().Code != 429 &&
+			!apierrors.IsForbidden(err):
 			return fmt.Errorf("%s: %w", what, err)
 		case ctx.Err() != nil:
 			return ctx.Err()

@@ -40,7 +40,9 @@ func (t *troublemaker) create(ctx context.Context, pod *corev1.Pod) error {
 
 func (t *troublemaker) aNewPod(name string) *corev1.Pod {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Annotations: map[string]string{}, Labels: map[string]string{}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: namespace, Annotations: map[string]string{}, Labels: map[string]string{},
+		},
 		Spec: corev1.PodSpec{
 			AutomountServiceAccountToken:  new(false),
 			TerminationGracePeriodSeconds: new(int64(0)),

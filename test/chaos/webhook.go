@@ -160,11 +160,17 @@ func (w *webhook) configuration(s scope) *admissionregistrationv1.ValidatingWebh
 			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &w.url, CABundle: w.bundle},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{s.operation},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{s.resource}},
+				Rule: admissionregistrationv1.Rule{
+					APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{s.resource},
+				},
 			}},
-			ObjectSelector:  &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: guarded, Operator: metav1.LabelSelectorOpExists}}},
-			MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "replicas", Expression: fmt.Sprintf("request.userInfo.username == %q", keeperUser)}},
-			FailurePolicy:   &s.failure, TimeoutSeconds: &s.timeout,
+			ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+				Key: guarded, Operator: metav1.LabelSelectorOpExists,
+			}}},
+			MatchConditions: []admissionregistrationv1.MatchCondition{{
+				Name: "replicas", Expression: fmt.Sprintf("request.userInfo.username == %q", keeperUser),
+			}},
+			FailurePolicy: &s.failure, TimeoutSeconds: &s.timeout,
 			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
 			AdmissionReviewVersions: []string{"v1"},
 		}},

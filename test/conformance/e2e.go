@@ -92,7 +92,9 @@ func runGuarded(ctx context.Context, cmd *exec.Cmd) (*os.ProcessState, error) {
 
 // contradiction is an error when the process failed and its report does not say why.
 func contradiction(status fmt.Stringer, ran []outcome) error {
-	failed := slices.ContainsFunc(ran, func(o outcome) bool { return o.status != statusPassed && o.status != statusSkipped })
+	failed := slices.ContainsFunc(ran, func(o outcome) bool {
+		return o.status != statusPassed && o.status != statusSkipped
+	})
 	if got := status.String(); !failed && got != "exit status 0" {
 		return fmt.Errorf("e2e.test ended with %s although nothing in its report failed: look into its log", got)
 	}

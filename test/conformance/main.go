@@ -32,7 +32,8 @@ const (
 )
 
 func main() {
-	names := flag.String("runs", "", "runs to play, separated by commas: "+strings.Join(runNames(), ", ")+"; all by default")
+	names := flag.String("runs", "",
+		"runs to play, separated by commas: "+strings.Join(runNames(), ", ")+"; all by default")
 	var s suite
 	flag.StringVar(&s.e2e, "e2e", "bin/conformance/e2e.test", "upstream's e2e test binary")
 	flag.StringVar(&s.kubectl, "kubectl", "bin/conformance/kubectl", "the kubectl that specs call")

@@ -94,7 +94,8 @@ func (s suite) playIn(ctx context.Context, folder string, res *result) (ran []ou
 	}
 	res.state = filepath.Join(folder, "cluster")
 	cluster, err := localcluster.Start(ctx, localcluster.Config{
-		Dir: res.state, TaintEviction: res.builtIn, ControllerManagerArgs: res.managerArgs(), Audit: auditlog.Calls, Log: os.Stderr,
+		Dir: res.state, TaintEviction: res.builtIn, ControllerManagerArgs: res.managerArgs(),
+		Audit: auditlog.Calls, Log: os.Stderr,
 	})
 	if err != nil {
 		return nil, err
@@ -135,7 +136,8 @@ func allOurs(path string) error {
 }
 
 // playSpecs runs upstream's binary against the cluster, and returns what it reports.
-func (s suite) playSpecs(ctx context.Context, cluster *localcluster.Cluster, folder string, res *result) ([]outcome, error) {
+func (s suite) playSpecs(ctx context.Context, cluster *localcluster.Cluster, folder string, res *result,
+) ([]outcome, error) {
 	kubeconfig, err := cluster.Kubeconfig("admin", cluster.AdminConfig())
 	if err != nil {
 		return nil, err

@@ -39,7 +39,8 @@ func prepare(ctx context.Context, cluster *localcluster.Cluster) error {
 	if err != nil {
 		return fmt.Errorf("make a client for the API server: %w", err)
 	}
-	if _, err := client.AppsV1().DaemonSets(metav1.NamespaceSystem).Create(ctx, agents(), metav1.CreateOptions{}); err != nil {
+	daemons := client.AppsV1().DaemonSets(metav1.NamespaceSystem)
+	if _, err := daemons.Create(ctx, agents(), metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create the agents of the nodes: %w", err)
 	}
 	if err := waitAgents(ctx, client); err != nil {

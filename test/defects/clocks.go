@@ -55,7 +55,7 @@ func playClock(ctx context.Context, s *scene) (finding, error) {
 
 // awaitWrongEvents returns once an event shows that the contestant's clock is wrong.
 func (s *scene) awaitWrongEvents(ctx context.Context) error {
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+	shown := func(ctx context.Context) (bool, error) {
 		events, err := s.admin.CoreV1().Events(s.Namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err
@@ -63,7 +63,8 @@ func (s *scene) awaitWrongEvents(ctx context.Context) error {
 		return slices.ContainsFunc(events.Items, func(event corev1.Event) bool {
 			return time.Until(event.LastTimestamp.Time) > clockError/2
 		}), nil
-	})
+	}
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 20*time.Second, true, shown)
 	if err != nil {
 		return fmt.Errorf("wait for an event that shows the wrong clock: %w", err)
 	}
@@ -72,7 +73,8 @@ func (s *scene) awaitWrongEvents(ctx context.Context) error {
 
 // podOfStampedNode makes a pod that tolerates a taint for some time, and sets the taint, with its timeAdded, which is
 // the instant.
-func (s *scene) podOfStampedNode(ctx context.Context, name string, tolerated time.Duration) (*corev1.Pod, time.Time, error) {
+func (s *scene) podOfStampedNode(ctx context.Context, name string, tolerated time.Duration,
+) (*corev1.Pod, time.Time, error) {
 	pod, err := s.lonelyPod(ctx, name, rig.Tolerating("gone", int64(tolerated.Seconds())))
 	if err != nil {
 		return nil, time.Time{}, err

@@ -86,7 +86,8 @@ func compare(ctx context.Context, o options) (report, error) {
 
 // perform plays the programme to one contestant. An error is one of the cluster; what failed in a scenario is among the
 // outcomes.
-func perform(ctx context.Context, name string, start starter, o options) (outcomes map[int]outcome, version string, err error) {
+func perform(ctx context.Context, name string, start starter, o options,
+) (outcomes map[int]outcome, version string, err error) {
 	// The cluster is taken down in order also when ctx ends, so it needs one of its own.
 	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

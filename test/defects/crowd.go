@@ -74,7 +74,8 @@ func judgeCrowd(before, pending, due weight) finding {
 	more := math.Max(pending.goroutines, due.goroutines) - before.goroutines
 	return finding{
 		seen: fmt.Sprintf("goroutines: %.0f before, %.0f with the pods pending, %.0f with them due; memory: %s, %s, %s",
-			before.goroutines, pending.goroutines, due.goroutines, mebibytes(before.bytes), mebibytes(pending.bytes), mebibytes(due.bytes)),
+			before.goroutines, pending.goroutines, due.goroutines,
+			mebibytes(before.bytes), mebibytes(pending.bytes), mebibytes(due.bytes)),
 		right: more < crowd/10,
 	}
 }

@@ -117,8 +117,10 @@ func parseFlags() (options, error) {
 	flag.Var(&o.only, "only", "scenarios to play, by number, separated by commas; all by default")
 	flag.BoolVar(&o.beside, "beside", false, "play them to taintkeeper beside a kube-controller-manager that evicts, too, and to nobody else")
 	flag.StringVar(&o.ours, "taintkeeper", "bin/taintkeeper", "the program to play them to")
-	flag.StringVar(&o.plane, "controlplane", localcluster.DefaultBinaries(), "folder with the binaries of the control plane")
-	flag.StringVar(&o.settableOurs, "settable-taintkeeper", "bin/chaos-taintkeeper", "the program, with a wall clock that can be set")
+	flag.StringVar(&o.plane, "controlplane", localcluster.DefaultBinaries(),
+		"folder with the binaries of the control plane")
+	flag.StringVar(&o.settableOurs, "settable-taintkeeper", "bin/chaos-taintkeeper",
+		"the program, with a wall clock that can be set")
 	flag.StringVar(&o.settablePlane, "settable-kube-controller-manager", "bin/settable-kube-controller-manager", "kube-controller-manager, with a wall clock that can be set")
 	flag.StringVar(&o.file, "write", "", "file to write the results to as Markdown, for example docs/defects.md")
 	flag.StringVar(&o.machine, "machine", fmt.Sprintf("%d processors, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH), "the machine in words, for that file")

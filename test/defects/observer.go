@@ -16,7 +16,8 @@ import (
 type observed struct{ *observer.Pods }
 
 // departure returns how a pod left that was due some time after began, by an instant.
-func (o observed) departure(ctx context.Context, pod *corev1.Pod, began time.Time, due, watched time.Duration) (departure, error) {
+func (o observed) departure(ctx context.Context, pod *corev1.Pod, began time.Time, due, watched time.Duration,
+) (departure, error) {
 	d := departure{due: due, watched: watched}
 	if _, err := o.Await(ctx, began.Add(watched), pod); err != nil {
 		return d, err

@@ -107,8 +107,10 @@ func (s *scene) webhookConfiguration(server *admission.Webhook) *admissionv1.Val
 				Operations: []admissionv1.OperationType{admissionv1.Delete},
 				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
 			}},
-			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.Namespace}},
-			ObjectSelector:          &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: reviewLabel, Operator: metav1.LabelSelectorOpExists}}},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.Namespace}},
+			ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+				Key: reviewLabel, Operator: metav1.LabelSelectorOpExists,
+			}}},
 			MatchConditions:         []admissionv1.MatchCondition{{Name: "asked", Expression: asked}},
 			FailurePolicy:           new(admissionv1.Fail),
 			TimeoutSeconds:          new(int32(patienceOfServer.Seconds())),

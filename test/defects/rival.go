@@ -54,10 +54,11 @@ func playRival(ctx context.Context, s *scene) (finding, error) {
 // awaitUntainted returns when the node-lifecycle controller, who is the same user as upstream's evictor, has taken off
 // the taint with which every node begins.
 func (s *scene) awaitUntainted(ctx context.Context, name string) error {
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	untainted := func(ctx context.Context) (bool, error) {
 		node, err := s.admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		return err == nil && len(node.Spec.Taints) == 0, err
-	})
+	}
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, untainted)
 	if err != nil {
 		return fmt.Errorf("wait until node %s has no taint: %w", name, err)
 	}

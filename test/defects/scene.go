@@ -41,7 +41,9 @@ func (s *scene) node(ctx context.Context, name string) (string, error) {
 
 // healthy lets a node be ready, without a kubelet that says so.
 func healthy(node *corev1.Node) {
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}
+	node.Status.Conditions = []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
+	}}
 }
 
 // lonelyPod makes a pod with a node of its own.
@@ -68,7 +70,8 @@ func (s *scene) untaint(ctx context.Context, node, key string) (time.Time, error
 	return took.To, err
 }
 
-func (s *scene) changeTaints(ctx context.Context, node string, change func([]corev1.Taint) []corev1.Taint) (time.Time, error) {
+func (s *scene) changeTaints(ctx context.Context, node string, change func([]corev1.Taint) []corev1.Taint,
+) (time.Time, error) {
 	took, err := rig.ChangeTaints(ctx, s.admin, node, change)
 	return took.From, err
 }

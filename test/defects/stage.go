@@ -132,7 +132,8 @@ func (s *stage) startCanaries(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = made.Node(ctx, canaryNode, healthy, func(node *corev1.Node) { node.Spec.Taints = []corev1.Taint{rig.NoExecute("canary")} })
+	tainted := func(node *corev1.Node) { node.Spec.Taints = []corev1.Taint{rig.NoExecute("canary")} }
+	_, err = made.Node(ctx, canaryNode, healthy, tainted)
 	return err
 }
 

@@ -82,7 +82,8 @@ var (
 
 // podOfSickNode makes a pod that tolerates both sicknesses for some time, and lets its node be unwell. The instant is
 // that from which the taint counts, or a moment before.
-func (s *scene) podOfSickNode(ctx context.Context, name string, tolerated time.Duration) (*corev1.Pod, time.Time, error) {
+func (s *scene) podOfSickNode(ctx context.Context, name string, tolerated time.Duration,
+) (*corev1.Pod, time.Time, error) {
 	seconds := int64(tolerated.Seconds())
 	pod, err := s.lonelyPod(ctx, name, rig.Tolerating(unwell.taint, seconds), rig.Tolerating(silent.taint, seconds))
 	if err != nil {
@@ -101,14 +102,15 @@ func (s *scene) sicken(ctx context.Context, name string, to sickness) (began tim
 		return began, err
 	}
 	var taints []corev1.Taint
-	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	tainted := func(ctx context.Context) (bool, error) {
 		node, err := s.admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
 		taints = noExecuteTaints(node)
 		return len(taints) == 1 && taints[0].Key == to.taint && taints[0].TimeAdded != nil, nil
-	})
+	}
+	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, tainted)
 	if err != nil {
 		return began, fmt.Errorf("wait until node %s has the taint %s alone: %w", name, to.taint, err)
 	}
@@ -119,7 +121,9 @@ func (s *scene) sicken(ctx context.Context, name string, to sickness) (began tim
 }
 
 func noExecuteTaints(node *corev1.Node) []corev1.Taint {
-	return slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Effect != corev1.TaintEffectNoExecute })
+	return slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+		return taint.Effect != corev1.TaintEffectNoExecute
+	})
 }
 
 func (s *scene) setReady(ctx context.Context, name string, status corev1.ConditionStatus) error {

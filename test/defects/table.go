@@ -147,9 +147,9 @@ func (c chapter) write(text *strings.Builder, results []result) {
 
 const documentHead = `# Defects side by side
 
-Each defect of kube-controller-manager's taint-eviction-controller that Taintkeeper fixes, and some of what both must do, played to
-both on a real API server: Kubernetes %s, its kube-controller-manager and ` + "`bin/taintkeeper`" + `, each in a cluster of its own. This
-file is written by the program that plays them; repeat it with
+Each defect of kube-controller-manager's taint-eviction-controller that Taintkeeper fixes, and some of what both must
+do, played to both on a real API server: Kubernetes %s, its kube-controller-manager and ` + "`bin/taintkeeper`" + `,
+each in a cluster of its own. This file is written by the program that plays them; repeat it with
 
     make defects
 
@@ -158,9 +158,9 @@ is seen by a watch of the program's own and in the API server's audit log, and b
 that is what it is about. An eviction is wrong when it comes before it was due, or more than 4 seconds after, as less
 can be the machine. A scenario that upstream passes is reported so.
 
-There is no kubelet: a pod that is deleted keeps terminating. kube-controller-manager has its defaults but for a feature gate
-(see 16) and two flags of the node-lifecycle controller: its grace periods are a day, so that it does not miss the kubelets, and it
-looks at nodes every second, not every five.
+There is no kubelet: a pod that is deleted keeps terminating. kube-controller-manager has its defaults but for a
+feature gate (see 16) and two flags of the node-lifecycle controller: its grace periods are a day, so that it does not
+miss the kubelets, and it looks at nodes every second, not every five.
 `
 
 const tableHead = `| # | scenario | what should happen | upstream | ours |

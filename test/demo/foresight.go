@@ -75,10 +75,13 @@ func (v *vigil) unforeseen(made *cliv1alpha1.TaintPlan, seen []sighting) []strin
 		return []string{fmt.Sprintf("by the plan %d nodes are tainted, and %d were to be", len(turns), len(v.nodes))}
 	}
 	var all []string
-	nodes := slices.SortedFunc(slices.Values(v.nodes), func(a, b *watched) int { return a.leave.after.Compare(b.leave.after) })
+	nodes := slices.SortedFunc(slices.Values(v.nodes), func(a, b *watched) int {
+		return a.leave.after.Compare(b.leave.after)
+	})
 	for i, w := range nodes {
 		if late := w.leave.before.Sub(turns[i]); !foreseen(late) {
-			all = append(all, fmt.Sprintf("node %s was tainted %s from when the plan said", w.name, late.Round(time.Millisecond)))
+			late = late.Round(time.Millisecond)
+			all = append(all, fmt.Sprintf("node %s was tainted %s from when the plan said", w.name, late))
 		}
 		for _, r := range w.rows(seen) {
 			if problem := v.unforeseenPod(w, r, made); problem != "" {
@@ -101,7 +104,8 @@ func (v *vigil) unforeseenPod(w *watched, r row, made *cliv1alpha1.TaintPlan) st
 	case !made.Pods[i].Leaves:
 		return ""
 	}
-	tainted := made.Nodes[slices.IndexFunc(made.Nodes, func(n cliv1alpha1.PlannedNode) bool { return n.Name == w.name })].TaintedAt
+	ofName := func(n cliv1alpha1.PlannedNode) bool { return n.Name == w.name }
+	tainted := made.Nodes[slices.IndexFunc(made.Nodes, ofName)].TaintedAt
 	planned, done := made.Pods[i].Due.Sub(tainted.Time), r.left.Sub(w.leave.after)
 	switch {
 	case r.left.IsZero() && w.leave.before.Add(planned+tolerableLateness).Before(v.back):

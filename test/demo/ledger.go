@@ -81,5 +81,6 @@ func ofPods(c call) bool {
 
 // ofNodes wants the calls that change nodes. What taintkeeper reads is in the log, too, without the answer.
 func ofNodes(c call) bool {
-	return (c.Resource == "nodes" || c.Resource == "nodes/status") && !slices.Contains([]string{"get", "list", "watch"}, c.Verb)
+	ofNode := c.Resource == "nodes" || c.Resource == "nodes/status"
+	return ofNode && !slices.Contains([]string{"get", "list", "watch"}, c.Verb)
 }

@@ -110,7 +110,8 @@ func foretell(rows []row, planned timeline) string {
 	}
 	var parts []string
 	if leaving > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %s to leave, the last after %d s", leaving, plural(len(rows), "pod"), int(last.Seconds())))
+		parts = append(parts, fmt.Sprintf("%d of %s to leave, the last after %d s",
+			leaving, plural(len(rows), "pod"), int(last.Seconds())))
 	}
 	if cancelled > 0 {
 		parts = append(parts, fmt.Sprintf("%d of %s to leave, but for the untaint", cancelled, plural(len(rows), "pod")))
@@ -196,7 +197,8 @@ func (s *stage) sumUp(total report, took time.Duration) error {
 		return fmt.Errorf("%s not kept; the story says which", wereOrWas(len(total.problems), "promise"))
 	}
 	s.title("Every promise was kept.")
-	for _, line := range fill(append(total.sentences(), fmt.Sprintf("The acts took %d s.", int(took.Seconds()))), lineWidth) {
+	sentences := append(total.sentences(), fmt.Sprintf("The acts took %d s.", int(took.Seconds())))
+	for _, line := range fill(sentences, lineWidth) {
 		s.say("%s%s", indent, line)
 	}
 	return nil

@@ -68,12 +68,13 @@ type hint struct{ what, command string }
 
 func (s *stage) hints() []hint {
 	taint := "kubectl taint node " + west1 + " "
+	label := "kubectl label node " + strings.Join(zoneNodes(silentZone), " ") + " "
 	return []hint{
 		{"the pods and their nodes, as they come and go", fmt.Sprintf("kubectl get pods -n %s -o wide --watch", namespace)},
 		{"a maintenance: web tolerates it for 5 s, db for 6 s", taint + "maintenance=soon:NoSchedule maintenance=soon:NoExecute"},
 		{"it is over; what is still pending is cancelled", taint + "maintenance-"},
-		{"the kubelets of a zone fall silent", "kubectl label node " + strings.Join(zoneNodes(silentZone), " ") + " " + localcluster.SilenceLabel},
-		{"and come back (kwok does not set their pods' Ready again, as kubelets do)", "kubectl label node " + strings.Join(zoneNodes(silentZone), " ") + " " + localcluster.ResumeLabel},
+		{"the kubelets of a zone fall silent", label + localcluster.SilenceLabel},
+		{"and come back (kwok does not set their pods' Ready again, as kubelets do)", label + localcluster.ResumeLabel},
 		{"why a node waits for its NoExecute taint", "kubectl get events --field-selector reason=NoExecuteTaintHeld"},
 		{"to have rules for other conditions of nodes (docs/node-taint-rules.md)", "kubectl apply -f config/crd.yaml"},
 		{"in a hurry: nobody tolerates this, but for the node agent", taint + "power=off:NoExecute"},

@@ -29,7 +29,8 @@ func newScreen(out *os.File) screen {
 	if !term.IsTerminal(int(out.Fd())) || os.Getenv("TERM") == "dumb" {
 		return plainScreen{out}
 	}
-	return &liveScreen{plainScreen: plainScreen{out}, size: func() (int, int, error) { return term.GetSize(int(out.Fd())) }}
+	size := func() (int, int, error) { return term.GetSize(int(out.Fd())) }
+	return &liveScreen{plainScreen: plainScreen{out}, size: size}
 }
 
 type plainScreen struct{ out io.Writer }

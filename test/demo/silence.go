@@ -66,7 +66,8 @@ func (s *stage) playSilence(ctx context.Context) (report, error) {
 	if err := s.cluster.SilenceNodes(ctx, names...); err != nil {
 		return report{}, err
 	}
-	limited, cancel := context.WithTimeoutCause(ctx, silenceTimeout, fmt.Errorf("the act was not over after %s", silenceTimeout))
+	overrun := fmt.Errorf("the act was not over after %s", silenceTimeout)
+	limited, cancel := context.WithTimeoutCause(ctx, silenceTimeout, overrun)
 	defer cancel()
 	result, err := s.keepVigil(limited, v)
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 
 // taintNode does what `kubectl taint node <name> <specs>` does. It returns the instant just before the change was sent,
 // so that nothing can have followed from it earlier, and the taints of the node after it.
-func taintNode(ctx context.Context, client kubernetes.Interface, name string, specs ...string) (time.Time, []corev1.Taint, error) {
+func taintNode(ctx context.Context, client kubernetes.Interface, name string, specs ...string,
+) (time.Time, []corev1.Taint, error) {
 	edit, err := taints.ParseEdit(specs...)
 	if err != nil {
 		return time.Time{}, nil, err

@@ -222,7 +222,9 @@ func (v *vigil) problems() []string {
 
 // table says when what became of the nodes.
 func (v *vigil) table() []string {
-	cells := [][]string{{"NODE", "SILENT FOR " + strings.ToUpper(grace.String()), "NoSchedule", "NoExecute", "BOTH TAKEN OFF"}}
+	cells := [][]string{{
+		"NODE", "SILENT FOR " + strings.ToUpper(grace.String()), "NoSchedule", "NoExecute", "BOTH TAKEN OFF",
+	}}
 	for _, w := range v.nodes {
 		cells = append(cells, []string{w.name, v.cell(w.unknown), v.cell(w.noNew), v.cell(w.leave), v.cell(w.free)})
 	}

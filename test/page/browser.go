@@ -155,7 +155,9 @@ func (t *Tab) Until(expression string) error {
 func (t *Tab) When(expression string) (time.Time, error) {
 	waiting := fmt.Sprintf(`new Promise((done) => {
 		const look = () => { if (%s) done(performance.timeOrigin + performance.now()); };
-		new MutationObserver(look).observe(document.body, { subtree: true, childList: true, characterData: true, attributes: true });
+		new MutationObserver(look).observe(document.body, {
+			subtree: true, childList: true, characterData: true, attributes: true,
+		});
 		look();
 	})`, expression)
 	ctx, cancel := context.WithTimeout(t.Context, patience)

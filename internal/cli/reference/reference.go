@@ -98,7 +98,8 @@ func writeFlags(out *bytes.Buffer, flags *pflag.FlagSet) {
 // defaultOf leaves out what says nothing, and the home directory of whoever runs this.
 func defaultOf(flag *pflag.Flag) string {
 	switch {
-	case flag.DefValue == "", flag.DefValue == "[]", flag.DefValue == "false", flag.DefValue == "0", flag.Name == "cache-dir":
+	case flag.DefValue == "", flag.DefValue == "[]", flag.DefValue == "false", flag.DefValue == "0",
+		flag.Name == "cache-dir":
 		return ""
 	}
 	return "`" + flag.DefValue + "`"

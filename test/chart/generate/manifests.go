@@ -54,7 +54,10 @@ var known = []manifest{
 			"tolerationseconds.yaml", "memorypressure.yaml", "daemontolerations.yaml", "extendedresources.yaml",
 			"dedicatednodes.yaml", "namespacetolerations.yaml", "namespaces.yaml",
 		},
-		values: everyPolicy("tolerationSeconds", "memoryPressure", "daemonTolerations", "extendedResources", "dedicatedNodes", "namespaceTolerations"),
+		values: everyPolicy(
+			"tolerationSeconds", "memoryPressure", "daemonTolerations", "extendedResources",
+			"dedicatedNodes", "namespaceTolerations",
+		),
 	},
 }
 

@@ -136,8 +136,9 @@ func (s *stage) playEnforce(ctx context.Context) error {
 
 // waitRenewed waits until the eviction clock runs: from then on the built-in is refused.
 func (s *stage) waitRenewed(ctx context.Context) error {
+	accounts := s.admin.CoreV1().ServiceAccounts(namespace)
 	return s.eventually(ctx, "the eviction clock is renewed", func(ctx context.Context) error {
-		account, err := s.admin.CoreV1().ServiceAccounts(namespace).Get(ctx, "taintkeeper-eviction-clock", metav1.GetOptions{})
+		account, err := accounts.Get(ctx, "taintkeeper-eviction-clock", metav1.GetOptions{})
 		if err == nil && account.Annotations["taintkeeper.dev/renewed"] == "" {
 			err = errors.New("it has not been renewed yet")
 		}

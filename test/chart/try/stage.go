@@ -76,7 +76,8 @@ func (s *stage) prepare(ctx context.Context) error {
 		return err
 	}
 	flags := genericclioptions.NewConfigFlags(false)
-	flags.KubeConfig, flags.Namespace, flags.CacheDir = &kubeconfig, new(namespace), new(filepath.Join(s.cluster.Dir(), "cache"))
+	flags.KubeConfig, flags.Namespace = &kubeconfig, new(namespace)
+	flags.CacheDir = new(filepath.Join(s.cluster.Dir(), "cache"))
 	s.helm = action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler))
 	if err := s.helm.Init(flags, namespace, ""); err != nil {
 		return err
@@ -113,7 +114,8 @@ func (s *stage) start(ctx context.Context) error {
 			return err
 		}
 	}
-	token, err := s.admin.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	accounts := s.admin.CoreV1().ServiceAccounts(namespace)
+	token, err := accounts.CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
@@ -123,7 +125,9 @@ func (s *stage) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	args := slices.DeleteFunc(deployment.Spec.Template.Spec.Containers[0].Args, func(arg string) bool { return strings.Contains(arg, "-bind-address=") })
+	args := slices.DeleteFunc(deployment.Spec.Template.Spec.Containers[0].Args, func(arg string) bool {
+		return strings.Contains(arg, "-bind-address=")
+	})
 	say("Running bin/taintkeeper as the pod of the Deployment would: %s", strings.Join(args, " "))
 	s.keeper, err = s.cluster.StartTaintkeeper(ctx, localcluster.TaintkeeperConfig{
 		Binary: "bin/taintkeeper", Access: access, Granted: true, Args: append(args, "--leader-elect"),

@@ -29,7 +29,8 @@ func main() {
 }
 
 func shoot(cluster, out string) error {
-	written, err := page.Plan("-f", cluster, "worker-a1", "worker-a2", "worker-b2", "maintenance=planned:NoExecute", "-o", "html")
+	written, err := page.Plan("-f", cluster, "worker-a1", "worker-a2", "worker-b2", "maintenance=planned:NoExecute",
+		"-o", "html")
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,8 @@ func (r Right) String() string {
 
 // covers reports whether a call needed the right. A create has no name yet.
 func (r Right) covers(call Event) bool {
-	return r.Verb == call.Verb && r.Resource == call.Resource && (r.Namespace == "" || r.Namespace == call.Namespace) && (r.Name == "" || r.Name == call.Name)
+	return r.Verb == call.Verb && r.Resource == call.Resource &&
+		(r.Namespace == "" || r.Namespace == call.Namespace) && (r.Name == "" || r.Name == call.Name)
 }
 
 // UnusedRights returns the rights that the roles among some objects give and that none of a user's calls used.

@@ -45,7 +45,8 @@ func LockNodes(client *fake.Clientset, book *Book) {
 		if !strings.Contains(string(patch.Patch), said) {
 			return true, nil, apierrors.NewConflict(corev1.Resource("nodes"), patch.Name, errors.New("it was changed"))
 		}
-		patch.Patch = []byte(strings.Replace(string(patch.Patch), said, fmt.Sprintf("%q:%q", "resourceVersion", NextVersion(version)), 1))
+		next := fmt.Sprintf("%q:%q", "resourceVersion", NextVersion(version))
+		patch.Patch = []byte(strings.Replace(string(patch.Patch), said, next, 1))
 		return clienttesting.ObjectReaction(client.Tracker())(patch)
 	})
 }

@@ -98,8 +98,8 @@ func (p slowPods) Delete(ctx context.Context, name string, options metav1.Delete
 	return err
 }
 
-func (p slowPods) Patch(ctx context.Context, name string, kind types.PatchType, patch []byte, options metav1.PatchOptions,
-	subresources ...string,
+func (p slowPods) Patch(ctx context.Context, name string, kind types.PatchType, patch []byte,
+	options metav1.PatchOptions, subresources ...string,
 ) (*corev1.Pod, error) {
 	return through(ctx, p.slow, Request{"patch", "pods", name}, func() (*corev1.Pod, error) {
 		return p.PodInterface.Patch(ctx, name, kind, patch, options, subresources...)
@@ -118,8 +118,8 @@ func (n slowNodes) Get(ctx context.Context, name string, options metav1.GetOptio
 	})
 }
 
-func (n slowNodes) Patch(ctx context.Context, name string, kind types.PatchType, patch []byte, options metav1.PatchOptions,
-	subresources ...string,
+func (n slowNodes) Patch(ctx context.Context, name string, kind types.PatchType, patch []byte,
+	options metav1.PatchOptions, subresources ...string,
 ) (*corev1.Node, error) {
 	return through(ctx, n.slow, Request{"patch", "nodes", name}, func() (*corev1.Node, error) {
 		return n.NodeInterface.Patch(ctx, name, kind, patch, options, subresources...)
@@ -148,7 +148,8 @@ func (l slowLeases) List(ctx context.Context, options metav1.ListOptions) (*coor
 	})
 }
 
-func (l slowLeases) Apply(ctx context.Context, lease *coordinationconfig.LeaseApplyConfiguration, options metav1.ApplyOptions,
+func (l slowLeases) Apply(ctx context.Context, lease *coordinationconfig.LeaseApplyConfiguration,
+	options metav1.ApplyOptions,
 ) (*coordinationv1.Lease, error) {
 	return through(ctx, l.slow, Request{"apply", "leases", *lease.Name}, func() (*coordinationv1.Lease, error) {
 		return l.LeaseInterface.Apply(ctx, lease, options)

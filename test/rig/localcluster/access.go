@@ -65,7 +65,9 @@ func (c *Cluster) Kubeconfig(name string, cfg *rest.Config) (string, error) {
 	const only = "local"
 	file := api.NewConfig()
 	file.Clusters[only] = &api.Cluster{Server: cfg.Host, CertificateAuthorityData: cfg.CAData}
-	file.AuthInfos[name] = &api.AuthInfo{ClientCertificateData: cfg.CertData, ClientKeyData: cfg.KeyData, Token: cfg.BearerToken}
+	file.AuthInfos[name] = &api.AuthInfo{
+		ClientCertificateData: cfg.CertData, ClientKeyData: cfg.KeyData, Token: cfg.BearerToken,
+	}
 	file.Contexts[only] = &api.Context{Cluster: only, AuthInfo: name}
 	file.CurrentContext = only
 

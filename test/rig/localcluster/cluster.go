@@ -81,7 +81,10 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 }
 
 func newCluster(cfg Config) (*Cluster, error) {
-	c := &Cluster{cfg: cfg, began: time.Now(), manager: ControllerManagerConfig{Args: cfg.ControllerManagerArgs}, down: sets.New[Component]()}
+	c := &Cluster{
+		cfg: cfg, began: time.Now(),
+		manager: ControllerManagerConfig{Args: cfg.ControllerManagerArgs}, down: sets.New[Component](),
+	}
 	dir, temporary, err := stateFolder(cfg.Dir)
 	if err != nil {
 		return nil, err

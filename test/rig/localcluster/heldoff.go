@@ -38,10 +38,12 @@ func (c *Cluster) WaitHeldOff(ctx context.Context) error {
 		return fmt.Errorf("create a pod to ask about: %w", err)
 	}
 	mark := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","lastTransitionTime":%q,
-		"reason":"DeletionByTaintManager","message":"Taint manager: deleting due to NoExecute taint"}]}}`, time.Now().UTC().Format(time.RFC3339))
+		"reason":"DeletionByTaintManager","message":"Taint manager: deleting due to NoExecute taint"}]}}`,
+		time.Now().UTC().Format(time.RFC3339))
+	dryRun := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
 	var last error
 	err = wait.PollUntilContextTimeout(ctx, healthPeriod, startTimeout, true, func(ctx context.Context) (bool, error) {
-		_, last = pods.Patch(ctx, probe, types.StrategicMergePatchType, mark, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, "status")
+		_, last = pods.Patch(ctx, probe, types.StrategicMergePatchType, mark, dryRun, "status")
 		return apierrors.IsForbidden(last), nil
 	})
 	if err != nil {

@@ -40,7 +40,8 @@ func (c *Cluster) startKwok(ctx context.Context) error {
 		return fmt.Errorf("write the stages of kwok: %w", err)
 	}
 	_, err = c.startProcess(ctx, Kwok, c.binary(Kwok), func(port int) ([]string, string) {
-		return append(kwokArgs(kubeconfig, config, c.cfg.NodeLeaseSeconds), "--server-address="+loopback(port)), "http://" + loopback(port) + "/healthz"
+		args := append(kwokArgs(kubeconfig, config, c.cfg.NodeLeaseSeconds), "--server-address="+loopback(port))
+		return args, "http://" + loopback(port) + "/healthz"
 	})
 	return err
 }

@@ -43,7 +43,9 @@ type process struct {
 type command func(port int) (args []string, health string)
 
 // startProcess starts a binary as a component and waits until it is healthy. It has this program's environment and env.
-func (c *Cluster) startProcess(ctx context.Context, component Component, binary string, build command, env ...string) (*process, error) {
+func (c *Cluster) startProcess(ctx context.Context, component Component, binary string, build command,
+	env ...string,
+) (*process, error) {
 	var err error
 	for range portAttempts {
 		var p *process
@@ -57,7 +59,9 @@ func (c *Cluster) startProcess(ctx context.Context, component Component, binary 
 	return nil, err
 }
 
-func (c *Cluster) tryProcess(ctx context.Context, component Component, binary string, build command, env []string) (*process, error) {
+func (c *Cluster) tryProcess(ctx context.Context, component Component, binary string, build command,
+	env []string,
+) (*process, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, fmt.Errorf("find a port for %s: %w", component, err)

@@ -114,7 +114,8 @@ func (p *Pods) Changed(event watch.EventType, pod *corev1.Pod) {
 // see and miss want the lock to be held, as does tell.
 func (p *Pods) see(pod *corev1.Pod, at time.Time) {
 	h := p.known[pod.UID]
-	if n := len(h.Sightings); n > 0 && h.Sightings[n-1].Pod.ResourceVersion == pod.ResourceVersion && pod.ResourceVersion != "" {
+	n, version := len(h.Sightings), pod.ResourceVersion
+	if n > 0 && h.Sightings[n-1].Pod.ResourceVersion == version && version != "" {
 		return // a list brings again what is known
 	}
 	h.Sightings = append(h.Sightings, Sighting{at, pod})

@@ -23,7 +23,8 @@ func PodStatusPatches(namespace string) Calls {
 func podCalls(method, namespace, suffix string) Calls {
 	prefix := "/api/v1/namespaces/" + namespace + "/pods/"
 	return func(request *http.Request) bool {
-		return request.Method == method && strings.HasPrefix(request.URL.Path, prefix) && strings.HasSuffix(request.URL.Path, suffix)
+		path := request.URL.Path
+		return request.Method == method && strings.HasPrefix(path, prefix) && strings.HasSuffix(path, suffix)
 	}
 }
 

@@ -64,7 +64,10 @@ func Serve(cfg Config) (*Proxy, error) {
 	if cfg.Before != nil {
 		handler = cfg.Before(handler)
 	}
-	p := &Proxy{server: &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}, host: "http://" + listener.Addr().String()}
+	p := &Proxy{
+		server: &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute},
+		host:   "http://" + listener.Addr().String(),
+	}
 	go func() { _ = p.server.Serve(listener) }() // until Close
 	return p, nil
 }

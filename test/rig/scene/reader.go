@@ -22,7 +22,8 @@ func (s Scene) Reader(t testing.TB, name string, urls ...string) (token string) 
 	t.Helper()
 	accounts, roles := s.Admin.CoreV1().ServiceAccounts(s.Namespace), s.Admin.RbacV1()
 	ctx, meta := t.Context(), metav1.ObjectMeta{Name: s.Namespace + "-" + name}
-	_, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	_, err := accounts.Create(ctx, account, metav1.CreateOptions{})
 	await.Must(t, err)
 	_, err = roles.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
 		ObjectMeta: meta,

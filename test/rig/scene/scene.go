@@ -74,7 +74,8 @@ func (s Scene) Node(ctx context.Context, name string, edits ...func(*corev1.Node
 
 // Pod makes a pod that is bound to a node from the start.
 func (s Scene) Pod(ctx context.Context, name, node string, edits ...func(*corev1.Pod)) (*corev1.Pod, error) {
-	pod, err := s.Admin.CoreV1().Pods(s.Namespace).Create(ctx, localcluster.NewPod(name, node, edits...), metav1.CreateOptions{})
+	bound := localcluster.NewPod(name, node, edits...)
+	pod, err := s.Admin.CoreV1().Pods(s.Namespace).Create(ctx, bound, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("create pod %s: %w", name, err)
 	}
@@ -137,8 +138,11 @@ func Untaint(ctx context.Context, admin kubernetes.Interface, node, key string) 
 
 // ChangeTaints replaces the taints of a node, under an optimistic lock: what somebody else, such as Taintkeeper itself,
 // has written in between is not undone.
-func ChangeTaints(ctx context.Context, admin kubernetes.Interface, node string, change func([]corev1.Taint) []corev1.Taint) (Span, error) {
-	took, _, err := EditTaints(ctx, admin, node, func(all []corev1.Taint) ([]corev1.Taint, error) { return change(all), nil })
+func ChangeTaints(ctx context.Context, admin kubernetes.Interface, node string,
+	change func([]corev1.Taint) []corev1.Taint,
+) (Span, error) {
+	edit := func(all []corev1.Taint) ([]corev1.Taint, error) { return change(all), nil }
+	took, _, err := EditTaints(ctx, admin, node, edit)
 	return took, err
 }
 

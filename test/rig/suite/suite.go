@@ -48,7 +48,8 @@ func Run(tests interface{ Run() int }, start func(context.Context, *Suite) error
 	return code
 }
 
-func (s *Suite) run(ctx context.Context, tests interface{ Run() int }, start func(context.Context, *Suite) error) (code int, err error) {
+func (s *Suite) run(ctx context.Context, tests interface{ Run() int }, start func(context.Context, *Suite) error,
+) (code int, err error) {
 	if s.Dir, err = os.MkdirTemp("", "taintkeeper-tests-"); err != nil {
 		return 1, err
 	}
@@ -73,7 +74,8 @@ func (s *Suite) end() error {
 
 // StartCluster starts a cluster that ends after the tests, and makes its administrator's client. Ctrl-C does not end it
 // before.
-func (s *Suite) StartCluster(ctx context.Context, cfg localcluster.Config) (*localcluster.Cluster, kubernetes.Interface, error) {
+func (s *Suite) StartCluster(ctx context.Context, cfg localcluster.Config,
+) (*localcluster.Cluster, kubernetes.Interface, error) {
 	cluster, err := localcluster.Start(context.WithoutCancel(ctx), cfg)
 	if err != nil {
 		return nil, nil, err
@@ -87,7 +89,8 @@ func (s *Suite) StartCluster(ctx context.Context, cfg localcluster.Config) (*loc
 // build.
 func Build(ctx context.Context, folder, program string, flags ...string) (string, error) {
 	path := filepath.Join(folder, program)
-	args := slices.Concat([]string{"build"}, flags, []string{"-o", path, "github.com/taintkeeper/taintkeeper/cmd/" + program})
+	source := "github.com/taintkeeper/taintkeeper/cmd/" + program
+	args := slices.Concat([]string{"build"}, flags, []string{"-o", path, source})
 	build := exec.CommandContext(ctx, "go", args...)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {
