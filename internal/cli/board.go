@@ -40,8 +40,8 @@ func newBoard(env Env, config *genericclioptions.ConfigFlags) *cobra.Command {
 		Long: `Serve a live page of the cluster's taints: the pods that have to leave with their countdowns, zones and why they
 hold, nodes with their taints, NodeTaintRules, evictions and how late they were, and what shadow mode found.
 
-The page is served to this machine alone, at an address with a secret in it that is printed. It only reads, with your own
-rights, and says what you may not read. Nothing has to be installed in the cluster. Ctrl-C ends it.`,
+The page is served to this machine alone, at an address with a secret in it that is printed. It only reads, with your
+own rights, and says what you may not read. Nothing has to be installed in the cluster. Ctrl-C ends it.`,
 		Example: `  # Print the address, and serve until Ctrl-C
   kubectl taintkeeper board
 

@@ -61,8 +61,8 @@ What cannot be told, for want of a right or because files do not hold it, is sai
 With -f, manifests are checked as well: Deployments, DaemonSets and their like without any pods or nodes.
 -o sarif and -o junit are for CI: code scanning and test reports.
 
-The exit code is 0 if there is nothing that --fail-on asks for, 1 if the check could not be made, 2 if the command line is
-wrong, and 3 if there are findings of the severity of --fail-on or a worse one.
+The exit code is 0 if there is nothing that --fail-on asks for, 1 if the check could not be made, 2 if the command line
+is wrong, and 3 if there are findings of the severity of --fail-on or a worse one.
 
 Rules:
 ` + listRules(),

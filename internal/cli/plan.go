@@ -38,12 +38,12 @@ func newPlan(env Env, config *genericclioptions.ConfigFlags) *cobra.Command {
 workloads and PodDisruptionBudgets, and which nodes are emptied.
 
 With --silent it says what would happen if the nodes fell silent now: when node health finds that they are, when each is
-tainted NoExecute at the rate of its zone, or why it is not, and which pods leave then. Flags that the controller has too
-are to be given as the controller has them.
+tainted NoExecute at the rate of its zone, or why it is not, and which pods leave then. Flags that the controller has
+too are to be given as the controller has them.
 
 With --where-to it also says which nodes would take the pods that leave. It asks the filters and scores of the scheduler
-itself, and places one pod after the other. Scores decide between nodes that fit, and the scheduler draws lots where they
-are equal, so a pod may go to another of the nodes that would take it.
+itself, and places one pod after the other. Scores decide between nodes that fit, and the scheduler draws lots where
+they are equal, so a pod may go to another of the nodes that would take it.
 
 ` + taintSyntax,
 		Example: `  # Who would leave if node worker-1 got this taint?

@@ -141,9 +141,9 @@ const (
 	OriginManifest                   TolerationOrigin = "Manifest"                   // a static pod's file
 	OriginKubelet                    TolerationOrigin = "Kubelet"                    // the kubelet, for static pods
 	OriginDaemonSetController        TolerationOrigin = "DaemonSetController"        // the DaemonSet controller
-	OriginDefaultTolerationSeconds   TolerationOrigin = "DefaultTolerationSeconds"   // that admission plugin of the API server
-	OriginPodTolerationRestriction   TolerationOrigin = "PodTolerationRestriction"   // that admission plugin of the API server
-	OriginExtendedResourceToleration TolerationOrigin = "ExtendedResourceToleration" // that admission plugin of the API server
+	OriginDefaultTolerationSeconds   TolerationOrigin = "DefaultTolerationSeconds"   // that plugin of the API server
+	OriginPodTolerationRestriction   TolerationOrigin = "PodTolerationRestriction"   // that plugin of the API server
+	OriginExtendedResourceToleration TolerationOrigin = "ExtendedResourceToleration" // that plugin of the API server
 	OriginUnknown                    TolerationOrigin = "Unknown"                    // it cannot be told
 )
 
