@@ -44,8 +44,8 @@ current namespace, of -n, or of all (-A). With files (-f), those of all namespac
 instant is past is late.
 
 With --watch a terminal shows the countdown as it runs; q ends it. Where the output goes elsewhere, each change is a
-line: a pod leaves, leaves at another instant, is due now, is gone, or is cancelled and stays; with -o json an object of kind
-PendingChange.`,
+line: a pod leaves, leaves at another instant, is due now, is gone, or is cancelled and stays; with -o json an object of
+kind PendingChange.`,
 		Example: `  # Who has to leave in the whole cluster, and when?
   kubectl taintkeeper pending -A
 
