@@ -17,8 +17,9 @@ func ExampleParse() {
 
 	_, err = taints.Parse("example.com/maintenance:NoEvict")
 	fmt.Println(err)
-	// Output: example.com/maintenance disk NoExecute <nil> parse taint "example.com/maintenance:NoEvict": there is no
-	// effect "NoEvict": use NoSchedule, PreferNoSchedule or NoExecute
+	// Output:
+	// example.com/maintenance disk NoExecute <nil>
+	// parse taint "example.com/maintenance:NoEvict": there is no effect "NoEvict": use NoSchedule, PreferNoSchedule or NoExecute
 }
 
 func ExampleEdit_Apply() {
@@ -42,9 +43,11 @@ func ExampleEdit_Apply() {
 
 	_, err = edit.Apply(result, taints.KeepExisting)
 	fmt.Println(err)
-	// Output: maintenance:NoExecute dedicated=db:NoSchedule add taint "maintenance:NoExecute": the node already has
-	// "maintenance:NoExecute" with the same key and effect: overwrite it (--overwrite) or leave it out remove taint
-	// "maintenance:NoSchedule": the node has no such taint: check the key and the effect, or leave it out
+	// Output:
+	// maintenance:NoExecute
+	// dedicated=db:NoSchedule
+	// add taint "maintenance:NoExecute": the node already has "maintenance:NoExecute" with the same key and effect: overwrite it (--overwrite) or leave it out
+	// remove taint "maintenance:NoSchedule": the node has no such taint: check the key and the effect, or leave it out
 }
 
 func ExampleMatcher_First() {
