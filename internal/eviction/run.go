@@ -68,7 +68,7 @@ func (r run) after(known run) run {
 		add:      r.add,
 	}
 	same := r.TimeAdded.Equal(known.TimeAdded)
-	if same {
+	if same && !r.TimeAdded.IsZero() {
 		next.shown = known.shown
 	}
 	if verdict.HasOtherValue(known.Taint, r.Taint) {

@@ -4,6 +4,7 @@
 package eviction
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -125,6 +126,30 @@ func TestATimeAddedInTheFutureIsNotWrittenBack(t *testing.T) {
 		w.run()
 		w.pass(hour)
 		w.wantDeletes(map[string]time.Duration{"p": 71 * sec}) // after a restart second 10 counts from its end
+	})
+}
+
+func TestTheTimeAddedOfANewValueIsNotWrittenBackToThatOfTheFirst(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addNode("n")
+		w.on("patch", "nodes", "", func() error { // nothing is written while the value changes
+			if time.Since(w.start) < 15*sec {
+				return errors.New("no connection")
+			}
+			return nil
+		})
+		w.run()
+		w.until(10 * sec)
+		w.setTaints("n", corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute})
+		w.until(13 * sec)
+		w.setTaints("n", corev1.Taint{Key: "k", Value: "soon", Effect: corev1.TaintEffectNoExecute})
+		for range 5 {
+			w.pass(time.Minute)
+			want := metav1.NewTime(w.start.Add(13 * sec))
+			if taint := w.node("n").Spec.Taints[0]; !taint.TimeAdded.Equal(&want) {
+				t.Fatalf("timeAdded is %v, want %v", taint.TimeAdded, want)
+			}
+		}
 	})
 }
 

@@ -137,7 +137,7 @@ func (m *model) know(before *knownNode, object *corev1.Node) *knownNode {
 				known.countFrom(earlier)
 			case earlier.Key == taint.Key && earlier.Value != taint.Value:
 				known.past = earlier.spells()
-				if taint.TimeAdded.Equal(earlier.TimeAdded) {
+				if taint.TimeAdded != nil && taint.TimeAdded.Equal(earlier.TimeAdded) {
 					known.shown = earlier.shown
 				}
 				if taint.TimeAdded != nil && taint.TimeAdded.Equal(earlier.record) { // it tells nothing that is not known
@@ -175,7 +175,7 @@ func (n *knownNode) of(object *corev1.Node) []knownTaint {
 // countFrom makes a taint count from the start of another, if that is earlier.
 func (t *knownTaint) countFrom(other knownTaint) {
 	t.since = min(t.since, other.since)
-	if t.TimeAdded.Equal(other.TimeAdded) {
+	if t.TimeAdded != nil && t.TimeAdded.Equal(other.TimeAdded) {
 		t.record, t.shown = other.record, other.shown
 	} else if told := other.told(); told.Before(t.record) {
 		t.record = told
