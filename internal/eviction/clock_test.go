@@ -142,6 +142,25 @@ func TestTimeAddedIsWrittenByTheAPIServersClock(t *testing.T) {
 	}
 }
 
+// The first answers were slow, and of the API server's clock little was known when the taint was seen.
+func TestNoTimeAddedIsWrittenThatIsInTheFuture(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		clock := &apicall.Clock{}
+		w.addNode("n")
+		w.run(func(c *Config) { c.Clock = clock })
+		w.until(10 * sec)
+		server := func() time.Time { return time.Now().Add(5 * time.Minute) }
+		clock.Heard(server().Truncate(sec), time.Now().Add(-5*sec))
+		w.taint("n", "k:NoExecute")
+		clock.Heard(server().Truncate(sec), time.Now())
+		w.pass(sec)
+		added, now := w.node("n").Spec.Taints[0].TimeAdded, server()
+		if added == nil || added.After(now) || added.Time.Before(now.Add(-2*sec)) {
+			t.Errorf("timeAdded is %v, and the API server's clock shows %v", added, now)
+		}
+	})
+}
+
 func TestAStepOfTheClockFiresNothing(t *testing.T) {
 	play(t, func(t *testing.T, _ *world) {
 		clock := &apicall.Clock{}

@@ -176,7 +176,7 @@ func (s *stamper) stamp(ctx context.Context, name string) error {
 	if !ok || !known.unstamped() {
 		return nil
 	}
-	all, complete := known.stamp(live.node, s.unconfirmed(NodeRequest{name}))
+	all, complete := known.stamp(live.node, s.nodes.clock.Time(), s.unconfirmed(NodeRequest{name}))
 	if !complete {
 		return errUnconfirmed
 	}
@@ -214,7 +214,7 @@ func (n *node) unstamped() bool { return slices.ContainsFunc(n.taints, run.unsta
 // stamp returns all taints of the node as it was read, with the timeAdded of its NoExecute taints as they should be,
 // and whether there is one for all. Those that the read does not confirm get the given one, if there is one. Read again
 // after a restart, a timeAdded counts from the end of its second, so never earlier than now.
-func (n *node) stamp(live *corev1.Node, unconfirmed *metav1.Time) (all []corev1.Taint, complete bool) {
+func (n *node) stamp(live *corev1.Node, now time.Time, unconfirmed *metav1.Time) (all []corev1.Taint, complete bool) {
 	all = slices.Clone(live.Spec.Taints)
 	if live.UID != n.uid {
 		return all, false
@@ -227,6 +227,9 @@ func (n *node) stamp(live *corev1.Node, unconfirmed *metav1.Time) (all []corev1.
 		switch {
 		case i >= 0 && n.confirms(known, all[i], live):
 			all[i].TimeAdded = known.add
+			if known.add.After(now) { // of the API server's clock less was known at first sight
+				all[i].TimeAdded = &metav1.Time{Time: now.Truncate(time.Second)}
+			}
 		case i >= 0 && all[i].TimeAdded.IsZero() && unconfirmed != nil:
 			all[i].TimeAdded = unconfirmed
 		default:
