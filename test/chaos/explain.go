@@ -64,12 +64,12 @@ func (h *history) explain(s stretch, end time.Time, wait backoff) explanation {
 	return explained
 }
 
-// chain follows excuses from an instant on, each beginning before the one before has ended.
+// chain follows excuses from an instant on, each beginning before the eviction had to come after the one before.
 func chain(excuses []excuse, from time.Time) explanation {
 	slices.SortFunc(excuses, func(a, b excuse) int { return a.earliest.Compare(b.earliest) })
 	explained := explanation{until: from}
 	for _, e := range excuses {
-		if e.latest.Before(from) || e.earliest.After(explained.until.Add(haste)) {
+		if e.latest.Before(from) || e.earliest.After(explained.until.Add(prompt)) {
 			continue
 		}
 		explained.until, explained.touched = later(explained.until, e.latest), true

@@ -33,6 +33,7 @@ type finding struct {
 	uid    types.UID // of the pod; empty if that is not known
 	name   string
 	when   time.Time
+	until  time.Time // it lasted; zero: no longer
 	why    string
 }
 

@@ -246,6 +246,25 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 			},
 			want: []charge{lost},
 		},
+		"the API server goes down a second after the next leader began, before anything can be late": {
+			history: func(w *world) {
+				w.lives[0].ended = sec(9)
+				w.reigns = append(w.reigns, reign{from: sec(20), holder: "holder-b"})
+				w.episodes = []episode{{span: span{sec(22.2), sec(50)}, what: "outage"}}
+				w.tainted(10, noExecute("off"))
+				w.tainted(54)
+			},
+		},
+		"the API server goes down long after the next leader began": {
+			history: func(w *world) {
+				w.lives[0].ended = sec(9)
+				w.reigns = append(w.reigns, reign{from: sec(20), holder: "holder-b"})
+				w.episodes = []episode{{span: span{sec(23), sec(50)}, what: "outage"}}
+				w.tainted(10, noExecute("off"))
+				w.tainted(54)
+			},
+			want: []charge{lost},
+		},
 		"a pod that has to leave cannot, because nobody leads": {
 			history: func(w *world) {
 				w.lives[0].ended = sec(9)

@@ -137,11 +137,14 @@ func (h *history) lateness() []late {
 
 // unexplained reports whether the eviction was later than the faults explain.
 func (l late) unexplained() bool {
-	return l.evicted.received.Sub(l.explanation.until) > resolution+haste
+	return l.evicted.received.Sub(l.explanation.until) > prompt
 }
 
 // resolution is how much later than it would otherwise be an eviction can be after a restart: timeAdded has seconds.
 const resolution = time.Second
+
+// prompt is how soon an eviction has to come when nothing holds it up any more.
+const prompt = resolution + haste
 
 const (
 	// lostAfter is how long after everything that explains a delay a pod must have left, or else it was forgotten.
@@ -165,7 +168,7 @@ func (h *history) judgeDelays() []finding {
 		}
 		why := fmt.Sprintf("had to leave node %s for %s, %s; the faults explain %s", s.node,
 			ended.Sub(s.due).Round(time.Millisecond), s.fate(), explained.until.Sub(s.due).Round(time.Millisecond))
-		found = append(found, finding{charge: as, uid: s.pod.uid, name: s.pod.name, when: s.due, why: why})
+		found = append(found, finding{charge: as, uid: s.pod.uid, name: s.pod.name, when: s.due, until: ended, why: why})
 	}
 	return found
 }

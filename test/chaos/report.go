@@ -13,17 +13,20 @@ import (
 // mostStories bounds how many stories are told of one kind; the counts are complete.
 const mostStories = 5
 
-// report writes what happened and what is found, and returns whether nothing went wrong.
+// report writes what happened and what is found, and returns whether nothing went wrong. What went wrong comes first,
+// as not everything that shows the output of a test shows all of it.
 func (h *history) report(out io.Writer, done map[disruption]int) (clean bool) {
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(out, format+"\n", args...) }
+	found := h.judge()
+	h.tellFindings(say, found)
 	h.reportFaults(say, done)
 	evicted := h.reportPods(say)
 	h.reportLateness(say)
-	clean = h.reportFindings(say)
+	reportVerdict(say, found)
 	if evicted == 0 {
 		say("\nNothing was evicted, so this proves nothing: let it last longer.")
 	}
-	return clean && evicted > 0
+	return len(found) == 0 && evicted > 0
 }
 
 type sayer func(format string, args ...any)
@@ -129,7 +132,7 @@ func (h *history) reportLateness(say sayer) {
 	for _, l := range unexplained[:min(len(unexplained), mostStories)] {
 		say("\n  not explained: pod %s left node %s %s after it was due; the faults explain %s of it", l.pod.name, l.node,
 			l.by.Round(time.Millisecond), l.explanation.until.Sub(l.due).Round(time.Millisecond))
-		say("%s", h.story(l.pod.uid, l.node, l.due))
+		say("%s", h.story(l.pod.uid, l.node, l.due, l.evicted.received))
 	}
 }
 
@@ -144,8 +147,7 @@ func quantiles(all []late) string {
 	return fmt.Sprintf("%6d evicted, half within %s, 9 in 10 within %s, 99 in 100 within %s, all within %s", len(all), q(0.5), q(0.9), q(0.99), q(1))
 }
 
-func (h *history) reportFindings(say sayer) (clean bool) {
-	found := h.judge()
+func (h *history) tellFindings(say sayer, found []finding) {
 	count := map[charge]int{}
 	for _, f := range found {
 		count[f.charge]++
@@ -153,11 +155,17 @@ func (h *history) reportFindings(say sayer) (clean bool) {
 			continue
 		}
 		say("\n  %s: %s: %s", f.charge, f.name, f.why)
-		say("%s", h.story(f.uid, f.name, f.when))
+		say("%s", h.story(f.uid, f.name, f.when, f.until))
+	}
+}
+
+func reportVerdict(say sayer, found []finding) {
+	count := map[charge]int{}
+	for _, f := range found {
+		count[f.charge]++
 	}
 	say("\nVerdict")
 	for _, c := range charges {
 		say("  %-7s %d", c, count[c])
 	}
-	return len(found) == 0
 }

@@ -19,15 +19,17 @@ type line struct {
 	what string
 }
 
-// storyBefore and storyAfter are how far a story reaches to both sides of what it is told for.
+// What led to it is told of what happened at an instant; of what lasted, most of all what held it up.
 const (
-	storyBefore = 40 * time.Second
-	storyAfter  = 40 * time.Second
+	beforeInstant = 40 * time.Second
+	beforeDelay   = 10 * time.Second
+	storyAfter    = 5 * time.Second
 )
 
-// story is the timetable around an instant of one pod, by its UID, or of one node, by its name: their versions, the
-// calls about both, and what happened to the replicas and to the cluster. Times are seconds from that instant.
-func (h *history) story(uid types.UID, name string, around time.Time) string {
+// story is the timetable from a little before an instant of one pod, by its UID, or of one node, by its name: their
+// versions, the calls about both, and what happened to the replicas and to the cluster. Times are seconds from that
+// instant. It reaches to a little after until, or after the instant if that is zero.
+func (h *history) story(uid types.UID, name string, instant, until time.Time) string {
 	nodes := map[string]bool{name: true}
 	var lines []line
 	if p := h.pods[uid]; p != nil {
@@ -54,7 +56,10 @@ func (h *history) story(uid types.UID, name string, around time.Time) string {
 		lines = append(lines, line{r.from, fmt.Sprintf("the Lease is held by %+v", h.holders[r.holder])})
 	}
 	lines = append(lines, h.storyOfStreams()...)
-	return write(lines, around)
+	if until.IsZero() {
+		return write(lines, instant, span{instant.Add(-beforeInstant), instant.Add(storyAfter)})
+	}
+	return write(lines, instant, span{instant.Add(-beforeDelay), until.Add(storyAfter)})
 }
 
 func (h *history) storyOfPod(p *pod) []line {
@@ -100,13 +105,13 @@ func (h *history) storyOfStreams() []line {
 	return lines
 }
 
-func write(lines []line, around time.Time) string {
+func write(lines []line, zero time.Time, within span) string {
 	slices.SortStableFunc(lines, func(a, b line) int { return a.when.Compare(b.when) })
 	var text strings.Builder
-	fmt.Fprintf(&text, "      times in seconds from %s\n", around.UTC().Format("15:04:05.000000"))
+	fmt.Fprintf(&text, "      times in seconds from %s\n", zero.UTC().Format("15:04:05.000000"))
 	for _, l := range lines {
-		if from := l.when.Sub(around); from >= -storyBefore && from <= storyAfter {
-			fmt.Fprintf(&text, "    %10.3f  %s\n", from.Seconds(), l.what)
+		if !l.when.Before(within.earliest) && !l.when.After(within.latest) {
+			fmt.Fprintf(&text, "    %10.3f  %s\n", l.when.Sub(zero).Seconds(), l.what)
 		}
 	}
 	return text.String()

@@ -17,7 +17,7 @@ func TestTheStoryOfAPodHasEverythingInOrder(t *testing.T) {
 	w.tainted(10, corev1.Taint{Key: "off", Value: "now", Effect: corev1.TaintEffectNoExecute})
 	w.episodes = []episode{{span: span{sec(11), sec(12)}, what: "outage"}}
 	w.evicts(14)
-	story := w.story(thePod, theNode, sec(14))
+	story := w.story(thePod, theNode, sec(14), time.Time{})
 	position := 0
 	for _, want := range []string{
 		"times in seconds from 12:00:14.000000", "[off Exists 5 s]", "off=now:NoExecute", "outage: begins", "outage: ends",
@@ -29,8 +29,11 @@ func TestTheStoryOfAPodHasEverythingInOrder(t *testing.T) {
 		}
 		position = next
 	}
-	if over := w.story(thePod, theNode, sec(14).Add(-10*time.Minute)); indexFrom(over, "DELETE", 0) >= 0 {
+	if over := w.story(thePod, theNode, sec(14).Add(-10*time.Minute), time.Time{}); indexFrom(over, "DELETE", 0) >= 0 {
 		t.Errorf("the story of another time tells of this one:\n%s", over)
+	}
+	if delay := w.story(thePod, theNode, sec(1), sec(14)); indexFrom(delay, "DELETE", 0) < 0 {
+		t.Errorf("the story of a delay does not reach to its end:\n%s", delay)
 	}
 }
 
