@@ -44,6 +44,30 @@ func (c *Cluster) StartEtcd(ctx context.Context) error {
 	return c.bringBack(ctx, Etcd, c.startEtcd)
 }
 
+// Freeze makes running components stand still, as on a machine that is paused: their connections stay open, and the
+// clock runs on. One that stands still is killed by whoever stops it.
+func (c *Cluster) Freeze(components ...Component) error {
+	return c.signal("freeze", freezeProcess, components)
+}
+
+// Thaw lets components go on that [Cluster.Freeze] made stand still.
+func (c *Cluster) Thaw(components ...Component) error {
+	return c.signal("thaw", thawProcess, components)
+}
+
+func (c *Cluster) signal(what string, send func(pid int) error, components []Component) error {
+	for _, component := range components {
+		pid := c.lifeline.pid(component)
+		if pid == 0 {
+			return fmt.Errorf("%s %s: it does not run", what, component)
+		}
+		if err := send(pid); err != nil {
+			return fmt.Errorf("%s %s (process %d): %w", what, component, pid, err)
+		}
+	}
+	return nil
+}
+
 func (c *Cluster) takeDown(ctx context.Context, component Component, stop func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err

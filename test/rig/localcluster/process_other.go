@@ -18,4 +18,8 @@ func terminateGroup(int) error { return errNotUnix }
 
 func killProcess(int) error { return errNotUnix }
 
+func freezeProcess(int) error { return errNotUnix }
+
+func thawProcess(int) error { return errNotUnix }
+
 func processExists(int) bool { return false }

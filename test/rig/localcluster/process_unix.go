@@ -26,6 +26,10 @@ func killProcess(pid int) error {
 	return ignoreGone(syscall.Kill(pid, syscall.SIGKILL))
 }
 
+func freezeProcess(pid int) error { return syscall.Kill(pid, syscall.SIGSTOP) }
+
+func thawProcess(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) }
+
 // processExists also counts a process that has ended and that its parent has not asked after yet.
 func processExists(pid int) bool {
 	return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)

@@ -170,6 +170,9 @@ func (t *Taintkeeper) ReadyURL() string { return "http://" + t.health + "/readyz
 // PID returns its process id while it runs, and 0 afterwards.
 func (t *Taintkeeper) PID() int { return t.cluster.lifeline.pid(t.process.component) }
 
+// Component returns what it is called in the cluster.
+func (t *Taintkeeper) Component() Component { return t.process.component }
+
 // LogPath returns the file with its output, and that of those who had its name before.
 func (t *Taintkeeper) LogPath() string { return t.cluster.LogPath(t.process.component) }
 
