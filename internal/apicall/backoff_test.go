@@ -4,6 +4,7 @@
 package apicall
 
 import (
+	"errors"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -60,5 +61,42 @@ func TestWhatFailedTogetherIsTriedAgainApartAndNeverLaterThanTheBackoff(t *testi
 	}
 	if wait := Jittered(1); wait != 1 {
 		t.Errorf("a backoff of 1 ns became %v", wait)
+	}
+}
+
+func TestWhatFailsIsTriedAgainByItself(t *testing.T) {
+	noon := time.Date(2026, time.November, 21, 12, 0, 0, 0, time.UTC)
+	refusal := errors.New("refused")
+	backoffs := NewBackoffs[string](func(failures int, err error) time.Duration {
+		if errors.Is(err, refusal) {
+			return time.Minute
+		}
+		return time.Duration(failures) * time.Second
+	})
+	want := func(now time.Time, what string, want time.Duration, next time.Time) {
+		t.Helper()
+		if got := backoffs.Wait(what, now); got != want {
+			t.Errorf("%s waits for %v, want %v", what, got, want)
+		}
+		if got := backoffs.Next(now); !got.Equal(next) {
+			t.Errorf("the next is tried at %v, want %v", got, next)
+		}
+	}
+	want(noon, "a", 0, time.Time{})
+	backoffs.Fail("a", errors.New("timeout"), noon)
+	backoffs.Fail("b", refusal, noon)
+	want(noon, "a", time.Second, noon.Add(time.Second))
+	want(noon, "b", time.Minute, noon.Add(time.Second))
+	later := noon.Add(time.Second)
+	want(later, "a", 0, noon.Add(time.Minute))
+	backoffs.Fail("a", errors.New("timeout"), later)
+	want(later, "a", 2*time.Second, later.Add(2*time.Second))
+	backoffs.Forget("a")
+	want(later, "a", 0, noon.Add(time.Minute))
+	backoffs.Fail("a", errors.New("timeout"), later)
+	want(later, "a", time.Second, later.Add(time.Second))
+	backoffs.Fail("c", refusal, later.Add(time.Hour))
+	if len(backoffs.failed) != 1 {
+		t.Errorf("%d failures are remembered, want that of c alone: the others are long over", len(backoffs.failed))
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,28 +22,17 @@ import (
 // marker sets the condition Ready of the pods of a silent node to False, so that no Service sends them
 // anything. Their own kubelet would do it, were it not silent.
 type marker struct {
-	nodes  *nodecache.Cache
-	pods   *podcache.Cache
-	api    api
-	events *events
-
-	mu     sync.Mutex
-	failed map[string]failures // by node
-}
-
-// failures are the pods of a node that could not be marked.
-type failures map[types.UID]failure
-
-// failure is how often in a row a pod could not be marked, and when it is tried again.
-type failure struct {
-	count int
-	again time.Time
+	nodes    *nodecache.Cache
+	pods     *podcache.Cache
+	api      api
+	events   *events
+	backoffs *apicall.Backoffs[types.UID] // of pods that could not be marked
 }
 
 // Reconcile marks the pods of one node. It comes back until all are done.
 func (m *marker) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Result, error) {
-	before, after := m.failuresOf(req.Name), failures{}
 	var failed []error
+	var next time.Duration
 	for _, pod := range m.pods.OnNode(req.Name) {
 		if !pod.Flags.Has(podcache.Ready) {
 			continue
@@ -52,72 +40,33 @@ func (m *marker) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Resu
 		if !m.silent(req.Name) || apicall.Stopping(ctx) {
 			break
 		}
-		known := before[pod.UID]
-		if known.again.After(time.Now()) {
-			after[pod.UID] = known
+		if wait := m.backoffs.Wait(pod.UID, time.Now()); wait > 0 {
+			next = sooner(next, wait)
 			continue
 		}
 		if err := m.mark(ctx, pod); err != nil {
-			after[pod.UID] = known.next(err, time.Now())
+			m.backoffs.Fail(pod.UID, err, time.Now())
 			failed = append(failed, err)
+			continue
 		}
+		m.backoffs.Forget(pod.UID)
 	}
-	m.remember(req.Name, after)
 	switch {
-	case len(after) == 0 || apicall.Stopping(ctx):
+	case apicall.Stopping(ctx):
 		return reconcile.Result{}, nil
-	case len(failed) > 0:
-		return reconcile.Result{}, errors.Join(failed...) // the queue asks when the first pod is tried again
+	case len(failed) > 0: // the next request finds that they wait
+		return reconcile.Result{}, errors.Join(failed...)
 	}
-	return reconcile.Result{RequeueAfter: max(time.Until(after.first()), time.Nanosecond)}, nil
+	return reconcile.Result{RequeueAfter: next}, nil
 }
 
-// again returns when the first pod of a node that could not be marked is tried again.
-func (m *marker) again(req NodeRequest) time.Time { return m.failuresOf(req.Name).first() }
-
-func (m *marker) failuresOf(node string) failures {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.failed[node]
-}
-
-// remember notes which pods of a node could not be marked. It keeps nothing of a node without any.
-func (m *marker) remember(node string, failed failures) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(failed) == 0 {
-		delete(m.failed, node)
-		return
-	}
-	if m.failed == nil {
-		m.failed = map[string]failures{}
-	}
-	m.failed[node] = failed
-}
-
-// first returns when the first pod is tried again.
-func (f failures) first() time.Time {
-	var first time.Time
-	for _, failed := range f {
-		if first.IsZero() || failed.again.Before(first) {
-			first = failed.again
-		}
-	}
-	return first
-}
-
-// firstMarkBackoff is the first backoff between tries to mark a pod.
-const firstMarkBackoff = time.Second
-
-// next returns the failure of another try. What the API server refuses has the longer backoff.
-func (f failure) next(err error, now time.Time) failure {
+// markBackoff is the backoff between tries to mark a pod. What the API server refuses has the longer one.
+func markBackoff(failures int, err error) time.Duration {
 	last := apicall.LastBackoff
 	if apicall.Refused(err) {
 		last = apicall.LastRefused
 	}
-	f.count++
-	f.again = now.Add(apicall.Jittered(apicall.Doubled(firstMarkBackoff, f.count, last)))
-	return f
+	return apicall.Jittered(apicall.Doubled(time.Second, failures, last))
 }
 
 func (m *marker) silent(name string) bool {

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -224,10 +225,12 @@ func (k *Keeper) addControllers(metrics *metrics) error {
 	if k.config.DryRun {
 		return nil
 	}
-	marker := &marker{nodes: k.nodes, pods: k.pods, api: calls, events: k.events}
+	marker := &marker{
+		nodes: k.nodes, pods: k.pods, api: calls, events: k.events, backoffs: apicall.NewBackoffs[types.UID](markBackoff),
+	}
 	mark, err := stage.New(log, "node-health-mark", controller.TypedOptions[NodeRequest]{
 		MaxConcurrentReconciles: concurrentNodes,
-		RateLimiter:             apicall.Until[NodeRequest](marker.again),
+		RateLimiter:             apicall.RateLimiter[NodeRequest](),
 		Reconciler:              marker,
 	}, &k.markings)
 	if err != nil {

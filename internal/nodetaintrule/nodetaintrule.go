@@ -99,8 +99,11 @@ func New(config Config) (*Controller, error) {
 		RateLimiter: apicall.RateLimiter[Request](),
 		Reconciler: &reconciler{
 			dryRun: config.DryRun, watch: watch, book: book, events: events, metrics: metrics, requests: requests,
-			api:     api{client: config.Client, rules: config.Rules, limiter: config.Limiter},
-			backoff: newBackoff(), notes: map[types.UID]*note{},
+			api: api{client: config.Client, rules: config.Rules, limiter: config.Limiter},
+			backoffs: apicall.NewBackoffs[string](func(failures int, _ error) time.Duration {
+				return apicall.Doubled(apicall.FirstBackoff, failures, apicall.LastBackoff)
+			}),
+			notes: map[types.UID]*note{},
 		},
 	}, requests)
 	if err != nil {

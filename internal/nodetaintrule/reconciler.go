@@ -39,7 +39,7 @@ type reconciler struct {
 	events   *events
 	metrics  *metrics
 	requests *requests
-	backoff  *backoff
+	backoffs *apicall.Backoffs[string] // of nodes, doubts and rules
 	notes    map[types.UID]*note
 }
 
@@ -81,7 +81,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ Request) (reconcile.Result
 func (r *reconciler) again(next time.Time, wrote bool) {
 	now := time.Now()
 	_, doubt := r.book.overdue(now)
-	next = earliest(earliest(next, doubt), r.backoff.next(now))
+	next = earliest(earliest(next, doubt), r.backoffs.Next(now))
 	if wrote && len(r.book.pending()) > 0 {
 		next = now
 	}
@@ -354,15 +354,15 @@ func (r *reconciler) newest(p page) *v1alpha1.NodeTaintRule {
 
 // try does something, unless it failed a moment ago. It counts failures, and spaces them out.
 func (r *reconciler) try(what string, do func() error) error {
-	if !r.backoff.over(what, time.Now()) {
+	if r.backoffs.Wait(what, time.Now()) > 0 {
 		return nil
 	}
 	err := do()
 	if err == nil {
-		r.backoff.forget(what)
+		r.backoffs.Forget(what)
 		return nil
 	}
 	r.metrics.retries.WithLabelValues(apicall.Reason(err)).Inc()
-	r.backoff.fail(what, time.Now())
+	r.backoffs.Fail(what, err, time.Now())
 	return err
 }

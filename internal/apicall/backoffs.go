@@ -1,0 +1,74 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apicall
+
+import (
+	"maps"
+	"sync"
+	"time"
+)
+
+// forgottenAfter is longer than any backoff.
+const forgottenAfter = 10 * time.Minute
+
+// Backoffs says when what has failed may be tried again, each thing by itself: one that cannot be written holds up no
+// other. Safe for concurrent use.
+type Backoffs[K comparable] struct {
+	wait func(failures int, err error) time.Duration
+
+	mu     sync.Mutex
+	failed map[K]failure
+	swept  time.Time
+}
+
+// failure is how often in a row something failed, and when it may be tried again.
+type failure struct {
+	count int
+	again time.Time
+}
+
+// NewBackoffs returns backoffs of which each is as long as wait says, by how often in a row something failed, and why
+// the last time.
+func NewBackoffs[K comparable](wait func(failures int, err error) time.Duration) *Backoffs[K] {
+	return &Backoffs[K]{wait: wait, failed: map[K]failure{}}
+}
+
+// Fail notes that something failed.
+func (b *Backoffs[K]) Fail(what K, err error, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if now.Sub(b.swept) > forgottenAfter { // of what is gone nobody says so
+		maps.DeleteFunc(b.failed, func(_ K, f failure) bool { return now.Sub(f.again) > forgottenAfter })
+		b.swept = now
+	}
+	count := b.failed[what].count + 1
+	b.failed[what] = failure{count: count, again: now.Add(b.wait(count, err))}
+}
+
+// Forget notes that something did not fail, or needs not be tried any more.
+func (b *Backoffs[K]) Forget(what K) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.failed, what)
+}
+
+// Wait returns how long something may not be tried yet; zero: it may be.
+func (b *Backoffs[K]) Wait(what K, now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return max(b.failed[what].again.Sub(now), 0)
+}
+
+// Next returns the next instant after now at which anything may be tried again; zero: none.
+func (b *Backoffs[K]) Next(now time.Time) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var next time.Time
+	for _, f := range b.failed {
+		if f.again.After(now) && (next.IsZero() || f.again.Before(next)) {
+			next = f.again
+		}
+	}
+	return next
+}
