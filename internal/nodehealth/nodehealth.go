@@ -157,8 +157,7 @@ func (k *Keeper) observe(change nodecache.Change) {
 		gone := change.Before.Node
 		k.silence.forgetNode(gone.Name)
 		k.follow(k.zones.Remove(gone.Name, now), now)
-		k.looks.gone(gone.Name)
-		k.markings.gone(gone.Name)
+		k.looks.add(gone.Name)
 		if k.acts() {
 			k.events.removed(gone)
 		}
@@ -186,14 +185,37 @@ func (k *Keeper) count() {
 }
 
 // lead begins to act: every node is counted before the first is looked at.
-func (k *Keeper) lead(now time.Time) {
+func (k *Keeper) lead(ctx context.Context) error {
+	all, err := k.known(ctx)
+	if err != nil {
+		return err
+	}
 	k.silence.lead()
+	now := time.Now()
+	k.follow(k.zones.Begin(all, k.silence.all(), now), now)
+	for _, node := range all {
+		k.looks.add(node.Name)
+	}
+	return nil
+}
+
+// mark begins to mark pods.
+func (k *Keeper) mark(ctx context.Context) error {
+	all, err := k.known(ctx)
+	for _, node := range all {
+		k.markings.add(node.Name)
+	}
+	return err
+}
+
+// known waits for the first lists, and returns all nodes.
+func (k *Keeper) known(ctx context.Context) ([]*corev1.Node, error) {
+	cache.WaitFor(ctx, "", k.nodes, k.leases, k.pods)
 	var all []*corev1.Node
 	for _, known := range k.nodes.All() {
 		all = append(all, known.Node)
-		k.looks.add(known.Name)
 	}
-	k.follow(k.zones.Begin(all, k.silence.all(), now), now)
+	return all, ctx.Err()
 }
 
 // follow does what follows from a change of zones.
@@ -217,7 +239,7 @@ func (k *Keeper) addControllers(metrics *metrics) error {
 			api: calls, events: k.events, metrics: metrics, looks: &k.looks,
 			unready: &k.markings, echo: &k.echo, backoff: backoff,
 		},
-	}, begin{k})
+	}, source{&k.looks, k.lead})
 	if err != nil {
 		return err
 	}
@@ -232,7 +254,7 @@ func (k *Keeper) addControllers(metrics *metrics) error {
 		MaxConcurrentReconciles: concurrentNodes,
 		RateLimiter:             apicall.RateLimiter[NodeRequest](),
 		Reconciler:              marker,
-	}, &k.markings)
+	}, source{&k.markings, k.mark})
 	if err != nil {
 		return err
 	}
