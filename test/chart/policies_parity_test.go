@@ -375,6 +375,9 @@ func TestPodsOlderThanThePoliciesCanBeChanged(t *testing.T) {
 		await.Must(t, err)
 		older[namespace] = made
 	}
+	there, err := p.admin.CoreV1().Pods("plain").Create(t.Context(), podIn("plain", onNode("gpu-1")), metav1.CreateOptions{})
+	await.Must(t, err)
+	older["plain"] = there
 	p.installPolicies(t, everyPolicy)
 	p.awaitPolicies(t)
 
@@ -387,6 +390,8 @@ func TestPodsOlderThanThePoliciesCanBeChanged(t *testing.T) {
 		{"gpu-team", "taintkeeper.dev/dedicated=gpu:NoSchedule", ""},
 		{"gpu-team", "taintkeeper.dev/dedicated=other:NoSchedule", `toleration "taintkeeper.dev/dedicated=other:NoSchedule" lets the pod run on dedicated nodes`},
 		{"gpu-team", "op=Exists", `toleration "op=Exists" lets the pod run on dedicated nodes`},
+		{"gpu-team", ":NoExecute op=Exists", ""},
+		{"plain", ":NoExecute op=Exists", `toleration ":NoExecute op=Exists" lets the pod run on dedicated nodes`},
 	} {
 		more := older[tt.namespace].DeepCopy()
 		more.Spec.Tolerations = append(more.Spec.Tolerations, tolerations(tt.adds)...)

@@ -156,6 +156,9 @@ func selecting(name, value string) edit {
 	return func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{name: value} }
 }
 
+// onNode has a pod bypass the scheduler.
+func onNode(name string) edit { return func(pod *corev1.Pod) { pod.Spec.NodeName = name } }
+
 // ownedBy gives a pod a controller.
 func ownedBy(apiVersion, kind string) edit {
 	return func(pod *corev1.Pod) {
@@ -393,6 +396,11 @@ var examples = map[string][]example{
 		{name: "one that tolerates everything", pod: podIn("plain", tolerating("op=Exists")), refused: `toleration "op=Exists"`},
 		{name: "and one that tolerates every NoSchedule", pod: podIn("plain", tolerating(":NoSchedule op=Exists")), refused: `toleration ":NoSchedule op=Exists"`},
 		{name: "every NoExecute does no harm", pod: podIn("plain", tolerating(":NoExecute op=Exists")), want: []string{":NoExecute op=Exists"}},
+		{
+			name: "but for a pod that bypasses the scheduler", pod: podIn("plain", tolerating(":NoExecute op=Exists"), onNode("gpu-1")),
+			refused: `toleration ":NoExecute op=Exists" lets the pod run on dedicated nodes`,
+		},
+		{name: "which may tolerate what is not about groups", pod: podIn("plain", tolerating("spot op=Exists"), onNode("gpu-1")), want: defaulted("spot op=Exists")},
 		{name: "a pod of the group stays away from the others", pod: podIn("gpu-team", tolerating("taintkeeper.dev/dedicated=fast:NoSchedule")), refused: "namespace gpu-team belongs to group gpu"},
 		{name: "it cannot select another group", pod: podIn("gpu-team", selecting(dedicatedLabel, "fast")), refused: "the node selector of the pod has taintkeeper.dev/dedicated=fast, and namespace gpu-team belongs to group gpu"},
 		{
