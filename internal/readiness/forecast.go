@@ -45,6 +45,7 @@ func Forecast(nodes []*corev1.Node, silent []string, grace Grace, policy Policy,
 	}
 	for _, node := range nodes {
 		f.nodes[node.Name], f.courses[node.Name] = node, &Course{Node: node.Name}
+		f.zones.Put(node, Heard, at)
 	}
 	for _, name := range silent {
 		if node := f.nodes[name]; node != nil {

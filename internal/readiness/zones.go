@@ -119,18 +119,17 @@ func (z *Zones) countAll(unheard map[string]Standing) (changed []string) {
 	return changed
 }
 
-// Begin begins to tell states. The latest turn of a zone is the one that the taints of its nodes tell of, so that a
-// restart gives no other.
+// Begin begins to tell states, of the nodes that were put. The latest turn of a zone is the one that the taints of its
+// nodes tell of, so that a restart gives no other. The nodes may be a little older than what was put and removed since.
 func (z *Zones) Begin(nodes []*corev1.Node, unheard map[string]Standing, now time.Time) News {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	z.begun = true
 	turns := map[string]time.Time{}
 	for _, node := range nodes {
-		m := memberOf(node)
-		z.set(node.Name, m)
-		if at := taintedAt(node); at.After(turns[m.zone]) {
-			turns[m.zone] = at
+		key := topology.GetZoneKey(node)
+		if at := taintedAt(node); at.After(turns[key]) {
+			turns[key] = at
 		}
 	}
 	told := z.evaluate(now, z.countAll(unheard)) // since its latest turn a zone has had the rate that it has now

@@ -27,6 +27,9 @@ func zoned(names ...string) []*corev1.Node {
 // begun returns zones that have counted nodes at noon.
 func begun(nodes ...*corev1.Node) *Zones {
 	z := NewZones(policy, logr.Discard())
+	for _, node := range nodes {
+		z.Put(node, Heard, noon)
+	}
 	z.Begin(nodes, nil, noon)
 	return z
 }
@@ -45,6 +48,25 @@ func (z *Zones) wantTurn(t *testing.T, name string, seconds int, granted bool, w
 	got := z.Turn(name, after(seconds))
 	if got.Granted != granted || (got.Wait-wait).Abs() > 10*time.Millisecond {
 		t.Errorf("after %d s node %s is granted its turn: %t, in %v; want %t, in %v", seconds, name, got.Granted, got.Wait, granted, wait)
+	}
+}
+
+// The list of all nodes is read first, and the watch goes on.
+func TestWhatChangedSinceTheNodesWereListedStaysAsItIsWhenStatesAreToldFirst(t *testing.T) {
+	z := NewZones(policy, logr.Discard())
+	listed := zoned("a1", "a2", "a3", "a4", "a5")
+	for _, node := range listed {
+		z.Put(node, Heard, noon)
+	}
+	for _, gone := range []string{"a1", "a2", "a3"} {
+		z.Remove(gone, noon)
+	}
+	failed := listed[3].DeepCopy()
+	failed.Status.Conditions[0].Status = corev1.ConditionFalse
+	z.Put(failed, Heard, noon)
+	z.Begin(listed, nil, noon)
+	if got := z.All(); len(got) != 1 || got[0].Size != 2 || got[0].NotReady != 1 {
+		t.Errorf("the zone is %+v, want one of two nodes not ready", got)
 	}
 }
 
