@@ -43,6 +43,7 @@ func TestABadValueIsNamedWithWhatIsAllowed(t *testing.T) {
 		{"--node-startup-grace-period=-1s", "more than zero"},
 		{"--node-eviction-rate=-1", "0 means that no node is tainted"},
 		{"--secondary-node-eviction-rate=-0.1", "0 means that no node is tainted"},
+		{"--node-eviction-rate=1e-12", "--node-eviction-rate=1e-12: it is a number, 0 or at least 1e-09"},
 		{"--zone-full-disruption-eviction-rate=-2", "but for -1"},
 		{"--large-cluster-size-threshold=-1", "it cannot be negative"},
 		{"--unhealthy-zone-threshold=55", "at most 1"},

@@ -58,16 +58,19 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 
 // Validate returns an error that names every flag whose value makes no sense, and says which would.
 func (o *Options) Validate() error {
-	const none = "; 0 means that no node is tainted"
+	const (
+		allowed = "it is a number, 0 or at least %g"
+		none    = "; 0 means that no node is tainted"
+	)
 	return errors.Join(
 		require(o.monitorGrace > 0, "--node-monitor-grace-period=%s: it must be more than zero", o.monitorGrace),
 		require(o.startupGrace > 0, "--node-startup-grace-period=%s: it must be more than zero", o.startupGrace),
-		require(isRate(o.rate), "--node-eviction-rate=%g: it is a number and cannot be negative"+none, o.rate),
+		require(isRate(o.rate), "--node-eviction-rate=%g: "+allowed+none, o.rate, leastRate),
 		require(isRate(o.secondaryRate),
-			"--secondary-node-eviction-rate=%g: it is a number and cannot be negative"+none, o.secondaryRate),
+			"--secondary-node-eviction-rate=%g: "+allowed+none, o.secondaryRate, leastRate),
 		require(isRate(o.fullDisruptionRate) || o.fullDisruptionRate == likeNodeEvictionRate,
-			"--zone-full-disruption-eviction-rate=%g: it is a number and cannot be negative, "+
-				"but for -1, which means --node-eviction-rate"+none, o.fullDisruptionRate),
+			"--zone-full-disruption-eviction-rate=%g: "+allowed+", "+
+				"but for -1, which means --node-eviction-rate"+none, o.fullDisruptionRate, leastRate),
 		require(o.largeZone >= 0, "--large-cluster-size-threshold=%d: it cannot be negative", o.largeZone),
 		require(o.unhealthyShare > 0 && o.unhealthyShare <= 1,
 			"--unhealthy-zone-threshold=%g: it is a share, more than 0 and at most 1", o.unhealthyShare),
@@ -81,7 +84,13 @@ func require(holds bool, format string, args ...any) error {
 	return fmt.Errorf(format, args...)
 }
 
-func isRate(rate float32) bool { return rate >= 0 && !math.IsInf(float64(rate), 0) }
+// leastRate is the least above zero: a node in some 30 years. The time between the turns of less can be too long for
+// a time.Duration.
+const leastRate = 1e-9
+
+func isRate(rate float32) bool {
+	return rate == 0 || rate >= leastRate && !math.IsInf(float64(rate), 0)
+}
 
 // Grace returns for how long a node may be silent.
 func (o *Options) Grace() Grace { return Grace{Monitor: o.monitorGrace, Startup: o.startupGrace} }
