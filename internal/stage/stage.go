@@ -75,7 +75,13 @@ func New[request comparable](
 	if err := c.Watch(from); err != nil {
 		return nil, fmt.Errorf("connect controller %s: %w", name, err)
 	}
-	return c, nil
+	return manager.RunnableFunc(func(ctx context.Context) error {
+		err := c.Start(ctx)
+		if ctx.Err() != nil { // what it was to wait for did not come before the end: that is no failure
+			return nil //nolint:nilerr // the context has ended
+		}
+		return err
+	}), nil
 }
 
 // withoutElection makes a runnable that does not wait for an election.

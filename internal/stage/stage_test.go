@@ -1,0 +1,67 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package stage
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// waits is a source that is synced when a function says so.
+type waits func(context.Context) error
+
+// Start implements source.TypedSource.
+func (waits) Start(context.Context, workqueue.TypedRateLimitingInterface[string]) error { return nil }
+
+// WaitForSync implements source.TypedSyncingSource.
+func (w waits) WaitForSync(ctx context.Context) error { return w(ctx) }
+
+func run(ctx context.Context, t *testing.T, sync waits) error {
+	t.Helper()
+	stage, err := New(logr.Discard(), "stage", controller.TypedOptions[string]{
+		Reconciler: reconcile.TypedFunc[string](func(context.Context, string) (reconcile.Result, error) {
+			return reconcile.Result{}, nil
+		}),
+	}, sync)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := &Parts{}
+	parts.InLeader(stage)
+	return parts.Run(ctx)
+}
+
+func TestAStageThatIsEndedBeforeItsListsAreCompleteDoesNotFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() {
+			ended <- run(ctx, t, func(ctx context.Context) error {
+				<-ctx.Done()
+				return ctx.Err()
+			})
+		}()
+		synctest.Wait()
+		end()
+		if err := <-ended; err != nil {
+			t.Errorf("it ended with: %v", err)
+		}
+	})
+}
+
+func TestAStageThatCannotBeginFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("broken")
+		if err := run(t.Context(), t, func(context.Context) error { return broken }); !errors.Is(err, broken) {
+			t.Errorf("it ended with: %v", err)
+		}
+	})
+}
