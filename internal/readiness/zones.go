@@ -161,12 +161,17 @@ func (z *Zones) AllDisrupted() bool {
 	return z.disrupted
 }
 
-// Turn asks, for a node that was put before, whether it may be tainted NoExecute now. A turn that was granted stays so
-// until it is used or given up, so that a patch that fails costs no second one.
+// Turn asks whether a node may be tainted NoExecute now. A turn that was granted stays so until it is used or given up,
+// so that a patch that fails costs no second one. A node that is not known, as it went while it was looked at, gets
+// into no line.
 func (z *Zones) Turn(name string, now time.Time) Turn {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	key := z.members[name].zone
+	known, seen := z.members[name]
+	if !seen {
+		return Turn{}
+	}
+	key := known.zone
 	at := z.zone(key)
 	if at.rate > 0 && now.Before(at.granted[name]) {
 		return Turn{Granted: true}
@@ -192,9 +197,11 @@ func (z *Zones) Turn(name string, now time.Time) Turn {
 func (z *Zones) Used(name string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	at := z.zone(z.members[name].zone)
-	if _, granted := at.granted[name]; granted {
-		at.tainted++
+	if known, seen := z.members[name]; seen {
+		at := z.zone(known.zone)
+		if _, granted := at.granted[name]; granted {
+			at.tainted++
+		}
 	}
 }
 

@@ -51,6 +51,17 @@ func (z *Zones) wantTurn(t *testing.T, name string, seconds int, granted bool, w
 	}
 }
 
+// Nodes without the labels of a zone are in one without a name, and so was a node that is not known.
+func TestANodeThatWentWhileItWasLookedAtStandsInNobodysWay(t *testing.T) {
+	z := begun(readyNode("gone"), readyNode("n1"), readyNode("n2"), readyNode("n3"))
+	z.Count(standing(Silent, "gone", "n1"), noon)
+	z.wantTurn(t, "gone", 0, true, 0)
+	z.Remove("gone", after(5))
+	z.wantTurn(t, "gone", 5, false, 0)
+	z.wantTurn(t, "n1", 6, false, 4*time.Second)
+	z.wantTurn(t, "n1", 10, true, 0)
+}
+
 // The list of all nodes is read first, and the watch goes on.
 func TestWhatChangedSinceTheNodesWereListedStaysAsItIsWhenStatesAreToldFirst(t *testing.T) {
 	z := NewZones(policy, logr.Discard())
