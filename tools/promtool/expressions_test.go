@@ -146,6 +146,18 @@ func TestEachExpressionOfTheDashboardIsAboutMetricsThatThereAre(t *testing.T) {
 	}
 }
 
+// A standby tells no states of zones yet, and so the rate of zones that are healthy.
+func TestTheRateOfAZoneIsThatOfTheLeader(t *testing.T) {
+	for _, panel := range readDashboard(t).Panels {
+		for _, target := range panel.Targets {
+			if strings.Contains(target.Expr, "taintkeeper_zone_taint_rate") &&
+				!strings.Contains(target.Expr, "and on (job, instance) taintkeeper_leading == 1") {
+				t.Errorf("panel %q shows the rate of standbys, too: %s", panel.Title, target.Expr)
+			}
+		}
+	}
+}
+
 func TestEachPanelOfTheDashboardHasAPlaceOfItsOwnAndSaysWhatItShows(t *testing.T) {
 	const columns = 24
 	taken, ids := map[[2]int]string{}, map[int]bool{}
