@@ -172,15 +172,17 @@ func (d *detective) readClock() {
 	}
 }
 
-// oursEvicts reports whether Taintkeeper evicts: its leader does, unless it was told to do something else.
+// oursEvicts reports whether Taintkeeper evicts: its leader does, unless it was told to do something else. One that
+// elects no leader shows by what it did.
 func (d *detective) oursEvicts() state {
 	switch told, led := d.switched(plan.Taintkeeper), d.leads(plan.Taintkeeper); {
 	case d.task.clock == freshClock:
 		return runs // only the leader that can evict renews it
 	case told == off:
 		return off
+	case d.evictedLately(plan.Taintkeeper) && d.leaseOf(plan.Taintkeeper) == nil:
+		return runs
 	default:
-		d.evicted(plan.Taintkeeper)
 		return led
 	}
 }
@@ -190,7 +192,7 @@ func (d *detective) oursJudges() state {
 	led, told := d.leads(plan.Taintkeeper), d.switched(plan.Taintkeeper)
 	wrote := d.wroteLately(plan.Taintkeeper, plan.WritesConditions)
 	switch {
-	case led == off || told == off:
+	case told == off || led == off && (d.leaseOf(plan.Taintkeeper) != nil || !wrote):
 		return off
 	case led == runs && told == runs || wrote:
 		return runs
@@ -211,24 +213,21 @@ func (d *detective) builtIn(did func() bool) state {
 	return unknown
 }
 
-func (d *detective) builtInEvicted() bool {
-	at, ok := d.evicted(plan.ControllerManager)
-	return ok && d.Signs.At.Sub(at) < writtenLately
-}
+func (d *detective) builtInEvicted() bool { return d.evictedLately(plan.ControllerManager) }
 
 func (d *detective) builtInWrote() bool {
 	return d.wroteLately(plan.ControllerManager, plan.WritesTaints) ||
 		d.wroteLately(plan.ControllerManager, plan.WritesConditions)
 }
 
-// evicted returns when a program last wrote the event of an eviction.
-func (d *detective) evicted(program string) (time.Time, bool) {
+// evictedLately reports whether a program has written the event of an eviction a short time ago.
+func (d *detective) evictedLately(program string) bool {
 	trace, ok := d.Signs.Evictions[program]
 	if ok {
 		d.sign("%s wrote %s of evictions, the last at %s.",
 			program, sentence.Counted(trace.Count, "event"), instant(trace.Last))
 	}
-	return trace.Last, ok
+	return ok && d.Signs.At.Sub(trace.Last) < writtenLately
 }
 
 // wroteLately reports whether a program has written something of nodes a short time ago, by their managed fields.
