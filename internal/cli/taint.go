@@ -83,8 +83,8 @@ func (o *taintOptions) taintCommand() *cobra.Command {
 ` + taintSyntax + `
 NoExecute taints get their timeAdded, from which tolerationSeconds count. A node that somebody else has changed
 meanwhile is read again; if its taints are others now, the plan is made again, too.` + taintOutput,
-		Example: `  # Taint a node, and wait until all pods have left that have to
-  kubectl taintkeeper taint worker-1 maintenance=now:NoExecute --wait --timeout 10m
+		Example: `  # Taint a node, keep new pods off, and wait until all have left that have to
+  kubectl taintkeeper taint worker-1 maintenance=now:NoExecute maintenance=now:NoSchedule --wait --timeout 10m
 
   # Taint a zone for half an hour: stay, and take the taint off again
   kubectl taintkeeper taint -l topology.kubernetes.io/zone=a drill:NoExecute --for 30m --stay

@@ -484,6 +484,19 @@ func TestWaitEndsWhenSomebodyTakesTheTaintOff(t *testing.T) {
 	}, taintedNode("n"), podOnNode("n", "p", toleratingTaint(300)))
 }
 
+func TestItIsSaidWhyPodsAreStillThereThatArePutOnTheNodeAgainAndAgain(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.later(20*time.Second, func() {
+			again := podOnNode("n", "again", toleratingTaint(10))
+			if err := s.client.Tracker().Add(again); err != nil {
+				s.Error(err)
+			}
+		})
+		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), "after 1m0s 2 pods have not left",
+			"1 pod was put on the nodes meanwhile: a second taint with the effect NoSchedule keeps off those that do not tolerate it")
+	}, taintedNode("n"), podOnNode("n", "p"))
+}
+
 func TestWaitGoesOnWhenTheAPIServerDoesNotAnswerForAWhile(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.refuses(2500*time.Millisecond, "get", 3, func(string) error { return errors.New("no answer") })

@@ -29,6 +29,8 @@ type vigil struct {
 	nodes []*watchedNode
 	// seen are all pods that had to leave, by UID.
 	seen map[types.UID]bool
+	// came are those of them that were put on a node since it was looked at first.
+	came int
 	// failing is what went wrong when the cluster was last looked at.
 	failing error
 }
@@ -38,6 +40,7 @@ type watchedNode struct {
 	name   string
 	taints []verdict.Taint
 	node   *corev1.Node // as it was read last
+	looked bool         // at its pods, before
 	pods   []duePod     // that have to leave yet
 }
 
@@ -137,9 +140,13 @@ func (v *vigil) visit(ctx context.Context, watched *watchedNode) error {
 		facts := verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: verdict.Precise(verdict.Bound(pod), now)}
 		if decided := (verdict.Rule{}).Decide(facts, watched.taints); decided.Leaves {
 			watched.pods = append(watched.pods, duePod{pod, watched, decided})
+			if watched.looked && !v.seen[pod.UID] {
+				v.came++
+			}
 			v.seen[pod.UID] = true
 		}
 	}
+	watched.looked = true
 	return nil
 }
 
@@ -180,6 +187,13 @@ func has(n int) string {
 		return "1 pod has"
 	}
 	return sentence.Counted(n, "pod") + " have"
+}
+
+func were(n int) string {
+	if n == 1 {
+		return "1 pod was"
+	}
+	return sentence.Counted(n, "pod") + " were"
 }
 
 // when says an instant: relative where somebody watches it count down, else absolute, so that the line does not change.
@@ -227,6 +241,10 @@ func (v *vigil) giveUp(ctx context.Context, left int) error {
 	for _, pod := range v.left() {
 		errs = append(errs, fmt.Errorf("pod %s/%s on node %s: %s",
 			pod.Namespace, pod.Name, pod.node.name, obstacles.of(ctx, pod)))
+	}
+	if v.came > 0 {
+		errs = append(errs, fmt.Errorf("%s put on the nodes meanwhile: a second taint with the effect NoSchedule keeps off those that do not tolerate it",
+			were(v.came)))
 	}
 	return errors.Join(append(errs, obstacles.notes(ctx)...)...)
 }
