@@ -34,7 +34,7 @@ VERSION := $(or $(shell git describe --tags --always --dirty 2>/dev/null),(devel
 
 .PHONY: help
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
 
 .PHONY: build
 build: ## build bin/taintkeeper and bin/kubectl-taintkeeper

@@ -8,9 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -54,7 +52,6 @@ func (s *stage) playShadow(ctx context.Context) error {
 
 // report is what is shown of the report of shadow mode.
 type report struct {
-	Pods        map[string]int
 	Differences []struct{ Pod, Sentence string }
 }
 
@@ -74,23 +71,11 @@ func (s *stage) showReport(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	command("curl 'http://127.0.0.1:8080/shadow?format=json'")
-	say("In short: %s", outcomes(told.Pods))
+	command(`curl -s 'http://127.0.0.1:8080/shadow?format=json' | jq -r '.differences[] | "\(.pod): \(.sentence)"'`)
 	for _, difference := range told.Differences {
-		say("  %s: %s", difference.Pod, difference.Sentence)
+		say("%s: %s", difference.Pod, difference.Sentence)
 	}
 	return nil
-}
-
-// outcomes says how many pods had which outcome, of those that any had.
-func outcomes(pods map[string]int) string {
-	var all []string
-	for _, outcome := range slices.Sorted(maps.Keys(pods)) {
-		if pods[outcome] > 0 {
-			all = append(all, fmt.Sprintf("%s %d", outcome, pods[outcome]))
-		}
-	}
-	return strings.Join(all, ", ")
 }
 
 func fetch(ctx context.Context, address string, into any) error {
