@@ -202,6 +202,7 @@ func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Po
 	if err := x.api.turn(ctx); err != nil {
 		return nil, verdict.Verdict{}, "", err
 	}
+	x.slots.step(t)
 	pod, tainted, done := x.cached(t.req)
 	for done == "" {
 		after := later(pod.Seen(), tainted.changed)
@@ -222,6 +223,7 @@ func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Po
 			pod = livePod
 		}
 		x.warnOfClocks(ctx)
+		x.slots.step(t)
 		v, err := x.confirm(pod, tainted, live, x.live.passed(pod.Node, tainted.version, after))
 		return pod, v, "", err
 	}

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,10 +23,17 @@ const (
 	// API server is slow, goes on without, so that evictions are never begun more slowly than this.
 	patience = 250 * time.Millisecond
 	// inFlightPerSlot bounds the evictions that are carried out at the same time, those without a slot included. With the
-	// default that is 80. A call that hangs keeps a seat of the API server's priority level, which all service accounts of
-	// kube-system share and which has 98 by default (workload-high): whoever takes them all holds up its own other calls,
-	// and everybody else's.
-	inFlightPerSlot = 5
+	// default that is 192: as many as it takes for 1,000 pods to leave within a minute where every call takes 2 s.
+	inFlightPerSlot = 12
+	// inFlightWhileStuck is the bound per slot while one of them is stuck. With the default that is 80. A call that nobody
+	// answers keeps a seat of the API server's priority level, which all service accounts of kube-system share and which
+	// has 98 by default (workload-high): whoever takes them all holds up its own other calls, and everybody else's.
+	inFlightWhileStuck = 5
+	// stuckAfter is how long one step of an eviction may take: to confirm the taints by a live read or two, to set the
+	// condition, or to delete. An API server that is only slow has answered by then.
+	stuckAfter = 4 * time.Second
+	// stuckFor is for how long after one was stuck others may be soon.
+	stuckFor = time.Minute
 )
 
 var (
@@ -36,23 +44,22 @@ var (
 )
 
 // slots says which evictions are carried out now. A slot is for calls that are answered promptly: there are few, so
-// that in a storm the first pod leaves early. An eviction that hangs goes on without one. When too many do, one of
-// the node with the most is aborted for each that joins them. Safe for concurrent use.
+// that in a storm the first pod leaves early. An eviction that hangs goes on without one. When too many do, those of the
+// node with the most are aborted. Safe for concurrent use.
 type slots struct {
 	free    chan struct{} // one element for each slot that is taken
-	most    int           // evictions that may hang
 	waiting atomic.Int32  // evictions that wait for our own rate limit
 
 	mu      sync.Mutex
 	open    map[PodRequest]*try
 	hanging map[string]int // evictions without a slot, by node
+	stuck   time.Time      // when one was last seen to be stuck
 	hang    func(node string)
 }
 
 func newSlots(count int) *slots {
 	return &slots{
 		free:    make(chan struct{}, count),
-		most:    count * (inFlightPerSlot - 1),
 		open:    map[PodRequest]*try{},
 		hanging: map[string]int{},
 		hang:    func(string) {},
@@ -68,6 +75,7 @@ type try struct {
 	node     string
 	failures int // of the tries before
 	began    time.Time
+	stepped  time.Time   // when its present step began
 	timer    *time.Timer // for as long as it has a slot
 	hangs    bool        // it has none any more
 	cause    error       // why it was aborted
@@ -85,12 +93,19 @@ func (s *slots) onHang(hang func(node string)) {
 func (s *slots) begin(ctx context.Context, req PodRequest, node string, attempt *attempt) (*try, context.Context) {
 	ctx, abort := apicall.Abortable(ctx)
 	ctx = context.WithValue(ctx, waitingKey{}, &s.waiting)
-	t := &try{req: req, attempt: attempt, abort: abort, node: node, failures: attempt.failures, began: time.Now()}
+	t := &try{req: req, attempt: attempt, abort: abort, node: node, failures: attempt.failures, began: time.Now(), stepped: time.Now()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open[req] = t
 	t.timer = time.AfterFunc(patience, func() { s.outlast(t) })
 	return t, ctx
+}
+
+// step notes that the next step of a try begins.
+func (s *slots) step(t *try) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.stepped = time.Now()
 }
 
 // end says that a try is over, and returns why it was aborted, if it was.
@@ -143,10 +158,12 @@ func (s *slots) outlast(t *try) {
 		t.timer.Reset(patience)
 		return
 	}
-	if s.hangingInAll() >= s.most {
-		s.victimFor(t).giveUp(errNoRoom)
-	}
 	t.hangs = true
+	s.makeRoom()
+	if errors.Is(t.cause, errNoRoom) { // it ends now, and with it its slot
+		t.hangs = false
+		return
+	}
 	s.hanging[t.node]++
 	if s.hanging[t.node] == 1 {
 		s.hang(t.node)
@@ -159,7 +176,7 @@ func (s *slots) outlast(t *try) {
 func (s *slots) full(node string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.hanging[node] > 0 && s.hangingInAll() >= s.most
+	return s.hanging[node] > 0 && s.hangingInAll() >= s.room()
 }
 
 func (s *slots) hangingInAll() int {
@@ -170,24 +187,42 @@ func (s *slots) hangingInAll() int {
 	return all
 }
 
-// victimFor returns which eviction is aborted so that one more may hang: one of the node of which most would hang. Of
-// these it is the one that has failed most often, as it will most likely fail again, and then the youngest, the new one
-// itself first of all.
-func (s *slots) victimFor(newcomer *try) *try {
-	victim, most := newcomer, s.hanging[newcomer.node]+1
+// room returns how many evictions may hang: fewer when some are stuck. One that waits for our own rate limit is not.
+func (s *slots) room() int {
+	now := time.Now()
 	for _, t := range s.open {
-		if !t.hangs || t.cause != nil {
-			continue
-		}
-		count := s.hanging[t.node]
-		if t.node == newcomer.node {
-			count++
-		}
-		if cmp.Or(cmp.Compare(count, most), cmp.Compare(t.failures, victim.failures), t.began.Compare(victim.began)) > 0 {
-			victim, most = t, count
+		if s.waiting.Load() == 0 && now.Sub(t.stepped) > stuckAfter {
+			s.stuck = now
 		}
 	}
-	return victim
+	perSlot := inFlightPerSlot
+	if !s.stuck.IsZero() && now.Sub(s.stuck) < stuckFor {
+		perSlot = inFlightWhileStuck
+	}
+	return cap(s.free) * (perSlot - 1)
+}
+
+// makeRoom aborts evictions until no more hang than may: each time one of the node of which most hang. Of these it is the
+// one that has failed most often, as it will most likely fail again, and then the youngest.
+func (s *slots) makeRoom() {
+	var hang []*try
+	ofNode := map[string]int{}
+	for _, t := range s.open {
+		if t.hangs && !errors.Is(t.cause, errNoRoom) {
+			hang = append(hang, t)
+			ofNode[t.node]++
+		}
+	}
+	surplus := len(hang) - s.room()
+	hang = slices.DeleteFunc(hang, func(t *try) bool { return t.cause != nil })
+	for ; surplus > 0 && len(hang) > 0; surplus-- {
+		victim := slices.MaxFunc(hang, func(a, b *try) int {
+			return cmp.Or(cmp.Compare(ofNode[a.node], ofNode[b.node]), cmp.Compare(a.failures, b.failures), a.began.Compare(b.began))
+		})
+		victim.giveUp(errNoRoom)
+		ofNode[victim.node]--
+		hang = slices.DeleteFunc(hang, func(t *try) bool { return t == victim })
+	}
 }
 
 // take waits for a slot.
