@@ -37,7 +37,7 @@ type silence struct {
 	leases  map[string]renewal
 }
 
-// sign is what a node's object told, and when on the clock that was news.
+// sign is what a node's object told, and when on the clock its latest sign of life came: that, or a renewal of its lease.
 type sign struct {
 	at     time.Duration
 	uid    types.UID
@@ -116,6 +116,9 @@ func (s *silence) saw(node *corev1.Node, now time.Time) {
 	case !seen:
 		next.at -= now.Sub(readiness.FirstSign(node, now))
 	}
+	if lease, renewed := s.leases[node.Name]; renewed {
+		next.at = max(next.at, lease.at)
+	}
 	s.nodes[node.Name] = next
 }
 
@@ -124,8 +127,14 @@ func (s *silence) saw(node *corev1.Node, now time.Time) {
 func (s *silence) renewed(name string, last, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if known, seen := s.leases[name]; !seen || !last.Equal(known.last) {
-		s.leases[name] = renewal{at: s.stamp(now), seen: now, last: last}
+	if known, seen := s.leases[name]; seen && last.Equal(known.last) {
+		return
+	}
+	at := s.stamp(now)
+	s.leases[name] = renewal{at: at, seen: now, last: last}
+	if known, seen := s.nodes[name]; seen {
+		known.at = max(known.at, at)
+		s.nodes[name] = known
 	}
 }
 
@@ -143,18 +152,10 @@ func (s *silence) forgetNode(name string) {
 	delete(s.nodes, name)
 }
 
-// forgetLease notes that a lease was deleted. Its node was alive when it was last renewed.
+// forgetLease notes that a lease was deleted. When its node was last alive stays known.
 func (s *silence) forgetLease(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.dropLease(name)
-}
-
-func (s *silence) dropLease(name string) {
-	if known, seen := s.nodes[name]; seen {
-		known.at = max(known.at, s.leases[name].at)
-		s.nodes[name] = known
-	}
 	delete(s.leases, name)
 }
 
@@ -167,7 +168,7 @@ func (s *silence) listed(there map[string]bool) {
 		if there[name] {
 			continue
 		}
-		s.dropLease(name)
+		delete(s.leases, name)
 		if known, seen := s.nodes[name]; seen {
 			known.at = max(known.at, s.clock-max(s.grace.Of(known.posted)-settling, 0))
 			s.nodes[name] = known
@@ -205,7 +206,7 @@ func (s *silence) of(name string) readiness.Standing {
 	if !seen {
 		return readiness.Heard
 	}
-	return s.standing(name, known)
+	return s.standing(known)
 }
 
 // all returns the standing of every node that is not heard.
@@ -214,19 +215,15 @@ func (s *silence) all() map[string]readiness.Standing {
 	defer s.mu.RUnlock()
 	all := map[string]readiness.Standing{}
 	for name, known := range s.nodes {
-		if now := s.standing(name, known); now != readiness.Heard {
+		if now := s.standing(known); now != readiness.Heard {
 			all[name] = now
 		}
 	}
 	return all
 }
 
-func (s *silence) standing(name string, known sign) readiness.Standing {
-	last := known.at
-	if renewed, seen := s.leases[name]; seen {
-		last = max(last, renewed.at)
-	}
-	over := s.clock - last - s.grace.Of(known.posted)
+func (s *silence) standing(known sign) readiness.Standing {
+	over := s.clock - known.at - s.grace.Of(known.posted)
 	switch {
 	case over <= 0:
 		return readiness.Heard

@@ -52,7 +52,7 @@ func (b *bench) heartbeats(ctx context.Context) error {
 
 // healthContestants are the same programs as everywhere, with the controllers that watch over nodes.
 func (b *bench) healthContestants() ([]contestant, error) {
-	all, err := b.contestants(nameOurs, nameBuiltIn)
+	all, err := b.contestants(nameOurs, namePrevious, nameBuiltIn)
 	if err != nil {
 		return nil, err
 	}
