@@ -19,6 +19,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/coexist"
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/internal/shadow"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
@@ -88,7 +89,7 @@ then does not evict while Taintkeeper does. There is no such way for node-health
 	}
 	o.addFlags(command.Flags())
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return fmt.Errorf("%w; see taintkeeper --help", err)
+		return fmt.Errorf("%w; see taintkeeper --help", sentence.OfFlag(err))
 	})
 	return command
 }

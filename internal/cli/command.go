@@ -14,6 +14,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
+
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // Exit codes of every command.
@@ -56,7 +58,7 @@ board, also takes files (-f), so a plan can be made without a cluster.`,
 	root.SetOut(env.Out)
 	root.SetErr(env.ErrOut)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
+		return usageError{fmt.Errorf("%w: see %s --help", sentence.OfFlag(err), cmd.CommandPath())}
 	})
 	config.AddFlags(root.PersistentFlags())
 	root.AddCommand(

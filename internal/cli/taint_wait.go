@@ -83,7 +83,7 @@ func (t *tainting) await(ctx context.Context, done []changed, end time.Time) err
 		switch over := !end.IsZero() && !now.Before(end); {
 		case over:
 			v.end()
-			t.tell("The %s are over, and %s not left.", t.lasts, has(left))
+			t.tell("The %s are over, and %s not left.", t.lasts, pods(left, "has", "have"))
 			return nil
 		case t.timeout > 0 && !now.Before(began.Add(t.timeout)):
 			v.end()
@@ -91,7 +91,7 @@ func (t *tainting) await(ctx context.Context, done []changed, end time.Time) err
 		}
 		if !pause(ctx, v.untilNext(now, began, end)) {
 			v.end()
-			return fmt.Errorf("interrupted: %s not left", has(left))
+			return fmt.Errorf("interrupted: %s not left", pods(left, "has", "have"))
 		}
 	}
 }
@@ -165,7 +165,7 @@ func (v *vigil) left() []duePod {
 
 // progress says how far it is, if that has changed; on a terminal it counts down. It returns what it has said.
 func (v *vigil) progress(said string, left int, now time.Time) string {
-	line := fmt.Sprintf("Waiting: %d of %s left", len(v.seen)-left, has(len(v.seen)))
+	line := fmt.Sprintf("Waiting: %d of %s left", len(v.seen)-left, pods(len(v.seen), "has", "have"))
 	pods := v.left()
 	if next := slices.IndexFunc(pods, func(pod duePod) bool { return pod.verdict.PendingAt(now) }); next >= 0 {
 		line += ", the next is due " + v.when(pods[next].verdict.Due, now) +
@@ -181,19 +181,12 @@ func (v *vigil) progress(said string, left int, now time.Time) string {
 	return line
 }
 
-// has is the subject and the verb of a sentence about pods.
-func has(n int) string {
+// pods is the subject and the verb of a sentence about pods.
+func pods(n int, ifOne, ifMore string) string {
 	if n == 1 {
-		return "1 pod has"
+		return "1 pod " + ifOne
 	}
-	return sentence.Counted(n, "pod") + " have"
-}
-
-func were(n int) string {
-	if n == 1 {
-		return "1 pod was"
-	}
-	return sentence.Counted(n, "pod") + " were"
+	return sentence.Counted(n, "pod") + " " + ifMore
 }
 
 // when says an instant: relative where somebody watches it count down, else absolute, so that the line does not change.
@@ -233,7 +226,7 @@ func (v *vigil) untilEnd(now, began, end time.Time) time.Duration {
 
 // giveUp says of each pod that is left what keeps it.
 func (v *vigil) giveUp(ctx context.Context, left int) error {
-	errs := []error{fmt.Errorf("after %s %s not left, and the taints stay", v.timeout, has(left))}
+	errs := []error{fmt.Errorf("after %s %s not left, and the taints stay", v.timeout, pods(left, "has", "have"))}
 	if v.failing != nil {
 		errs = append(errs, v.failing)
 	}
@@ -244,7 +237,7 @@ func (v *vigil) giveUp(ctx context.Context, left int) error {
 	}
 	if v.came > 0 {
 		errs = append(errs, fmt.Errorf("%s put on the nodes meanwhile: a second taint with the effect NoSchedule keeps off those that do not tolerate it",
-			were(v.came)))
+			pods(v.came, "was", "were")))
 	}
 	return errors.Join(append(errs, obstacles.notes(ctx)...)...)
 }

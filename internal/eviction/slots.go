@@ -44,8 +44,8 @@ var (
 )
 
 // slots says which evictions are carried out now. A slot is for calls that are answered promptly: there are few, so
-// that in a storm the first pod leaves early. An eviction that hangs goes on without one. When too many do, those of the
-// node with the most are aborted. Safe for concurrent use.
+// that in a storm the first pod leaves early. An eviction that hangs goes on without one. When too many do, those of
+// the node with the most are aborted. Safe for concurrent use.
 type slots struct {
 	free    chan struct{} // one element for each slot that is taken
 	waiting atomic.Int32  // evictions that wait for our own rate limit
@@ -93,7 +93,8 @@ func (s *slots) onHang(hang func(node string)) {
 func (s *slots) begin(ctx context.Context, req PodRequest, node string, attempt *attempt) (*try, context.Context) {
 	ctx, abort := apicall.Abortable(ctx)
 	ctx = context.WithValue(ctx, waitingKey{}, &s.waiting)
-	t := &try{req: req, attempt: attempt, abort: abort, node: node, failures: attempt.failures, began: time.Now(), stepped: time.Now()}
+	now := time.Now()
+	t := &try{req: req, attempt: attempt, abort: abort, node: node, failures: attempt.failures, began: now, stepped: now}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open[req] = t
@@ -202,8 +203,8 @@ func (s *slots) room() int {
 	return cap(s.free) * (perSlot - 1)
 }
 
-// makeRoom aborts evictions until no more hang than may: each time one of the node of which most hang. Of these it is the
-// one that has failed most often, as it will most likely fail again, and then the youngest.
+// makeRoom aborts evictions until no more hang than may: each time one of the node of which most hang. Of these it is
+// the one that has failed most often, as it will most likely fail again, and then the youngest.
 func (s *slots) makeRoom() {
 	var hang []*try
 	ofNode := map[string]int{}
@@ -217,7 +218,8 @@ func (s *slots) makeRoom() {
 	hang = slices.DeleteFunc(hang, func(t *try) bool { return t.cause != nil })
 	for ; surplus > 0 && len(hang) > 0; surplus-- {
 		victim := slices.MaxFunc(hang, func(a, b *try) int {
-			return cmp.Or(cmp.Compare(ofNode[a.node], ofNode[b.node]), cmp.Compare(a.failures, b.failures), a.began.Compare(b.began))
+			ofMost := cmp.Compare(ofNode[a.node], ofNode[b.node])
+			return cmp.Or(ofMost, cmp.Compare(a.failures, b.failures), a.began.Compare(b.began))
 		})
 		victim.giveUp(errNoRoom)
 		ofNode[victim.node]--

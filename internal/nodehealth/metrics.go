@@ -60,7 +60,7 @@ var (
 	zoneStateDesc = prometheus.NewDesc("taintkeeper_zone_state",
 		"1 for the state a zone is in: Normal, PartialDisruption or FullDisruption.", []string{"zone", "state"}, nil)
 	zoneRateDesc = prometheus.NewDesc("taintkeeper_zone_taint_rate",
-		"Nodes of a zone that may be tainted NoExecute per second, for not being ready.", []string{"zone"}, nil)
+		"Nodes of a zone that may be tainted NoExecute per second, for not being ready; 0 while another replica leads.", []string{"zone"}, nil)
 	zoneHeldDesc = prometheus.NewDesc("taintkeeper_zone_held_nodes",
 		"Nodes that are not ready and whose NoExecute taint their zone holds back.", []string{"zone"}, nil)
 )

@@ -37,7 +37,8 @@ type silence struct {
 	leases  map[string]renewal
 }
 
-// sign is what a node's object told, and when on the clock its latest sign of life came: that, or a renewal of its lease.
+// sign is what a node's object told, and when on the clock its latest sign of life came: that, or a renewal of its
+// lease.
 type sign struct {
 	at     time.Duration
 	uid    types.UID

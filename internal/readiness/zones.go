@@ -234,10 +234,14 @@ func (z *Zones) All() []Status {
 	defer z.mu.Unlock()
 	all := make([]Status, 0, len(z.zones))
 	for key, at := range z.zones {
-		all = append(all, Status{
+		status := Status{
 			Key: key, Name: ZoneName(key), State: at.state, Size: at.size, NotReady: at.notReady,
 			Rate: at.rate, Tainted: at.tainted, Held: len(at.line),
-		})
+		}
+		if !z.begun { // whoever stands by taints nobody
+			status.Rate = 0
+		}
+		all = append(all, status)
 	}
 	return all
 }

@@ -81,6 +81,19 @@ func TestWhatChangedSinceTheNodesWereListedStaysAsItIsWhenStatesAreToldFirst(t *
 	}
 }
 
+func TestAZoneHasNoRateUntilSomebodyLeads(t *testing.T) {
+	z := NewZones(policy, logr.Discard())
+	listed := zoned("a1")
+	z.Put(listed[0], Heard, noon)
+	if got := z.All(); len(got) != 1 || got[0].Rate != 0 {
+		t.Errorf("the zone of a standby is %+v, want a rate of 0", got)
+	}
+	z.Begin(listed, nil, noon)
+	if got := z.All(); len(got) != 1 || got[0].Rate != policy.Rate {
+		t.Errorf("the zone is %+v, want a rate of %v", got, policy.Rate)
+	}
+}
+
 func TestAZoneGivesTurnsAtItsRateInTheOrderInWhichNodesAsk(t *testing.T) {
 	z := begun(zoned("a1", "a2", "a3", "a4", "a5", "a6", "a7", "b1")...)
 	z.Count(standing(Silent, "a1", "a2", "a3", "b1"), noon)

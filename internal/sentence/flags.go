@@ -1,0 +1,35 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sentence
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/pflag"
+)
+
+// values says what a flag of a type takes.
+var values = map[string]string{
+	"bool":     "true or false",
+	"duration": "a duration, such as 30s or 5m",
+	"float32":  "a number",
+	"float64":  "a number",
+	"int":      "a whole number",
+	"int32":    "a whole number",
+	"uint16":   "a number from 0 to 65535",
+}
+
+// OfFlag returns an error of pflag as one that says which values the flag takes, where pflag only tells which of Go's
+// functions could not parse it.
+func OfFlag(err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	if takes, ok := values[invalid.GetFlag().Value.Type()]; ok {
+		return fmt.Errorf("--%s=%s: it is %s", invalid.GetFlag().Name, invalid.GetValue(), takes)
+	}
+	return err
+}
