@@ -46,7 +46,11 @@ func (d *decider) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 		logf.FromContext(ctx).Info("Pods have to leave a tainted node",
 			"node", req.Name, "pods", len(next), "nextLook", nap.String())
 	}
-	d.execute.add(req.Name, next.dueAt(at))
+	due := next.dueAt(at)
+	if tainted, ok := d.nodes.get(req.Name); ok {
+		d.execute.goOn(due, tainted.changed)
+	}
+	d.execute.add(req.Name, due)
 	return reconcile.Result{RequeueAfter: nap}, nil
 }
 
