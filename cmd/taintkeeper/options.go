@@ -101,7 +101,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.dryRun, "dry-run", false, "observe, log, count and write events marked as a dry run, but change nothing")
 	flags.BoolVar(&o.shadow, "shadow", false, "compare what the built-in taint-eviction-controller does with what taints and tolerations promise, report the differences at "+shadow.Path+" beside the metrics, and change nothing")
 	flags.BoolVar(&o.coexist, "coexist", false, "keep the built-in taint-eviction-controller, where it runs, from evicting while this process can, by the admission policy of config/coexistence.yaml; the built-in evicts again when this process is gone")
-	flags.IntVar(&o.concurrentEvictions, "concurrent-evictions", eviction.DefaultConcurrentEvictions, "evictions carried out at the same time while the API server answers promptly; slower ones go on beside them, 11 times as many at most, and 4 times as many while one of them is stuck")
+	flags.IntVar(&o.concurrentEvictions, "concurrent-evictions", eviction.DefaultConcurrentEvictions, "evictions carried out at the same time while the API server answers promptly; slower ones go on beside them, 11 times as many at most, and down to 4 times as many while some are stuck")
 	flags.BoolVar(&o.stampTaints, "stamp-taints", true, "write timeAdded on NoExecute taints that have none, so that countdowns survive a restart; without it the right to patch nodes is not needed for evictions")
 	flags.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 0, "calls per second to the API server; 0: no limit here, the API server's priority and fairness decides")
 	flags.IntVar(&o.kubeAPIBurst, "kube-api-burst", 0, "calls above the rate in one burst, when --kube-api-qps is set; 0: twice the rate")

@@ -32,7 +32,6 @@ type attempt struct {
 	// Guarded by attempts.
 	notBefore time.Time // by the monotonic clock: a wait, not a deadline
 	refusal   error     // of the last try
-	waits     time.Time // since when it waits for a watch; zero: it does not
 }
 
 // tried reports whether there was a try that failed or was aborted.
@@ -129,26 +128,10 @@ func (a *attempts) over(req PodRequest, attempt *attempt) {
 func (a *attempts) postpone(attempt *attempt, until time.Time, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	attempt.notBefore, attempt.refusal, attempt.waits = until, nil, time.Time{}
-	switch {
-	case refused(err):
+	attempt.notBefore, attempt.refusal = until, nil
+	if refused(err) {
 		attempt.refusal = err
-	case errors.Is(err, errUnconfirmed):
-		attempt.waits = time.Now()
 	}
-}
-
-// goOn lets an eviction be tried again now if it waits for a watch, and has since before the given instant. It reports
-// whether it does.
-func (a *attempts) goOn(req PodRequest, changed time.Time) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	known, ok := a.under[req]
-	if !ok || known.waits.IsZero() || known.waits.After(changed) {
-		return false
-	}
-	known.notBefore, known.waits = time.Time{}, time.Time{}
-	return true
 }
 
 // again returns when an eviction may be tried again; zero if it is not under way.

@@ -180,26 +180,3 @@ func TestATaintSetAgainUnderALaggingWatchIsNotStampedWithTheFirstOnesTime(t *tes
 		}
 	})
 }
-
-// An eviction that waits for the watch goes on when that comes, and not only at its next look.
-func TestAnEvictionGoesOnAsSoonAsTheWatchConfirmsIt(t *testing.T) {
-	for _, lag := range []time.Duration{5 * sec, 7 * sec, 9 * sec} {
-		t.Run(lag.String(), func(t *testing.T) {
-			play(t, func(t *testing.T, w *world) {
-				w.stampingRefused()
-				w.laggingNodeWatch(lag)
-				w.addNode("n")
-				w.addPod("p")
-				w.run()
-				w.until(sec)
-				w.taint("n", "k=a:NoExecute")
-				w.until(lag)
-				w.taint("n", "k=b:NoExecute") // the watch brings this one lag later, and the first one second from now
-				w.pass(time.Minute)
-				if at := w.did("delete p"); len(at) != 1 || at[0] < 2*lag || at[0] > 2*lag+sec {
-					t.Errorf("deleted at %v, want once, when the watch had brought the second value at %s", at, 2*lag)
-				}
-			})
-		})
-	}
-}

@@ -46,11 +46,7 @@ func (d *decider) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 		logf.FromContext(ctx).Info("Pods have to leave a tainted node",
 			"node", req.Name, "pods", len(next), "nextLook", nap.String())
 	}
-	due := next.dueAt(at)
-	if tainted, ok := d.nodes.get(req.Name); ok {
-		d.execute.goOn(due, tainted.changed)
-	}
-	d.execute.add(req.Name, due)
+	d.execute.add(req.Name, next.dueAt(at))
 	return reconcile.Result{RequeueAfter: nap}, nil
 }
 

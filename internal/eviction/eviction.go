@@ -68,7 +68,7 @@ type Config struct {
 	// evicting by the admission policy of config/coexistence.yaml.
 	BesideBuiltIn bool
 	// ConcurrentEvictions bounds the evictions that are carried out at the same time, as long as they are answered within
-	// a quarter of a second, and 12 times as many in all, or 5 times while one is stuck; zero means
+	// a quarter of a second, and 12 times as many in all, or down to 5 times while some are stuck; zero means
 	// DefaultConcurrentEvictions.
 	ConcurrentEvictions int
 	// Limiter bounds the rate of calls; nil means no limit. A limit belongs here and not into

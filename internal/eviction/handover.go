@@ -56,16 +56,6 @@ func (h *handover) add(node string, due []leaving) {
 	}
 }
 
-// goOn lets the evictions of due pods go on that wait for what the watch has brought now: at the given instant the
-// taints of their node changed.
-func (h *handover) goOn(due []leaving, changed time.Time) {
-	for _, l := range due {
-		if h.attempts.goOn(l.request(), changed) {
-			h.queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(turnOfRetry(0, changed))}, l.request())
-		}
-	}
-}
-
 // withdraw ends the eviction of a pod: if it has to leave again, that is another. It reports whether a try is being
 // carried out; that is aborted, and finds out what became of the pod.
 func (h *handover) withdraw(req PodRequest) bool {

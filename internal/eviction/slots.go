@@ -25,15 +25,18 @@ const (
 	// inFlightPerSlot bounds the evictions that are carried out at the same time, those without a slot included. With the
 	// default that is 192: as many as it takes for 1,000 pods to leave within a minute where every call takes 2 s.
 	inFlightPerSlot = 12
-	// inFlightWhileStuck is the bound per slot while one of them is stuck. With the default that is 80. A call that nobody
-	// answers keeps a seat of the API server's priority level, which all service accounts of kube-system share and which
-	// has 98 by default (workload-high): whoever takes them all holds up its own other calls, and everybody else's.
+	// inFlightWhileStuck is the least that this bound falls to while some of them are stuck: each of these takes the room
+	// of three. With the default it is 80. A call that nobody answers keeps a seat of the API server's priority level,
+	// which all service accounts of kube-system share and which has 98 by default (workload-high): whoever takes them all
+	// holds up its own other calls, and everybody else's.
 	inFlightWhileStuck = 5
 	// stuckAfter is how long one step of an eviction may take: to confirm the taints by a live read or two, to set the
 	// condition, or to delete. An API server that is only slow has answered by then.
 	stuckAfter = 4 * time.Second
-	// stuckFor is for how long after one was stuck others may be soon.
+	// stuckFor is for how long as many as were stuck may be stuck again.
 	stuckFor = time.Minute
+	// lookForStuck is how often it is found out how many are stuck.
+	lookForStuck = time.Second
 )
 
 var (
@@ -53,7 +56,8 @@ type slots struct {
 	mu      sync.Mutex
 	open    map[PodRequest]*try
 	hanging map[string]int // evictions without a slot, by node
-	stuck   time.Time      // when one was last seen to be stuck
+	stuck   int            // the most that were stuck lately
+	stuckAt time.Time      // when that was
 	hang    func(node string)
 }
 
@@ -76,7 +80,7 @@ type try struct {
 	failures int // of the tries before
 	began    time.Time
 	stepped  time.Time   // when its present step began
-	timer    *time.Timer // for as long as it has a slot
+	timer    *time.Timer // calls outlast
 	hangs    bool        // it has none any more
 	cause    error       // why it was aborted
 	over     bool        // it cannot be aborted any more
@@ -152,7 +156,12 @@ type waitingKey struct{}
 func (s *slots) outlast(t *try) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open[t.req] != t || t.hangs {
+	if s.open[t.req] != t {
+		return
+	}
+	if t.hangs {
+		s.makeRoom()
+		t.timer.Reset(lookForStuck)
 		return
 	}
 	if s.waiting.Load() > 0 {
@@ -169,6 +178,7 @@ func (s *slots) outlast(t *try) {
 	if s.hanging[t.node] == 1 {
 		s.hang(t.node)
 	}
+	t.timer.Reset(lookForStuck)
 	s.put()
 }
 
@@ -188,19 +198,20 @@ func (s *slots) hangingInAll() int {
 	return all
 }
 
-// room returns how many evictions may hang: fewer when some are stuck. One that waits for our own rate limit is not.
+// room returns how many evictions may hang: fewer when some are stuck. One that waits for our own rate limit is not,
+// and one that is aborted ends by itself.
 func (s *slots) room() int {
-	now := time.Now()
+	now, stuck := time.Now(), 0
 	for _, t := range s.open {
-		if s.waiting.Load() == 0 && now.Sub(t.stepped) > stuckAfter {
-			s.stuck = now
+		if t.cause == nil && s.waiting.Load() == 0 && now.Sub(t.stepped) > stuckAfter {
+			stuck++
 		}
 	}
-	perSlot := inFlightPerSlot
-	if !s.stuck.IsZero() && now.Sub(s.stuck) < stuckFor {
-		perSlot = inFlightWhileStuck
+	if stuck >= s.stuck || now.Sub(s.stuckAt) >= stuckFor {
+		s.stuck, s.stuckAt = stuck, now
 	}
-	return cap(s.free) * (perSlot - 1)
+	slots := cap(s.free)
+	return max(slots*(inFlightPerSlot-1)-2*s.stuck, slots*(inFlightWhileStuck-1))
 }
 
 // makeRoom aborts evictions until no more hang than may: each time one of the node of which most hang. Of these it is

@@ -62,10 +62,10 @@ func TestDeletesThatHangHoldUpNobody(t *testing.T) {
 				// What hangs may be waiting for it: it is due with all others, and of the highest priority.
 				w.addPod("webhook", priorityOf(2_000_000_000))
 				w.run(server.behind)
-				w.pass(stuckAfter + sec)
+				w.pass(stuckAfter + 2*sec)
 				first := server.mostOpen()
 				server.forget()
-				w.pass(2*time.Minute - stuckAfter - sec)
+				w.pass(2*time.Minute - stuckAfter - 2*sec)
 				w.wantWithin("of-another-node", 29*sec) // the taints were set a second before the world began
 				w.wantWithin("webhook", 0)
 				if most := inFlightPerSlot * DefaultConcurrentEvictions; first > most+2 { // the reads of the two nodes
@@ -150,12 +150,12 @@ func TestAThousandPodsLeaveASlowServerWithinAMinute(t *testing.T) {
 	})
 }
 
-// What hung once does not keep those slow that come long after.
-func TestAThousandPodsLeaveASlowServerWithinAMinuteAfterOneHasHung(t *testing.T) {
+// What hung once does not keep those slow that come long after, and one that hangs again and again is only one.
+func TestAThousandPodsLeaveASlowServerWithinAMinuteAfterManyHaveHungAndWhileOneDoes(t *testing.T) {
 	playMany(t, func(t *testing.T, w *world) {
 		hang := hangingDeletes(30 * sec)
 		server := w.slow(func(verb, name string) (time.Duration, error) {
-			if time.Since(w.start) < 30*sec {
+			if name == "stuck-for-ever" || time.Since(w.start) < 30*sec {
 				return hang(verb, name)
 			}
 			return 2 * sec, nil
@@ -164,12 +164,49 @@ func TestAThousandPodsLeaveASlowServerWithinAMinuteAfterOneHasHung(t *testing.T)
 		for i := range 100 {
 			w.addPod(fmt.Sprintf("stuck-%d", i))
 		}
+		w.addPod("stuck-for-ever")
 		w.addThousandPods(121) // the taints were set a second before the world began
 		w.run(server.behind)
 		w.until(3 * time.Minute)
 		if got := len(w.did("delete p-")); got != 1000 {
 			t.Errorf("%d pods left within a minute, want all 1000", got)
 		}
+	})
+}
+
+// They all begin before the first is stuck, so that none comes which would have to make room.
+func TestWhatIsStuckMakesRoomWithoutANewcomer(t *testing.T) {
+	playMany(t, func(t *testing.T, w *world) {
+		server := w.slow(hangingDeletes(30 * sec))
+		w.addStampedNode("n", "k:NoExecute")
+		for i := range 176 {
+			w.addPod(fmt.Sprintf("stuck-%d", i))
+		}
+		w.run(server.behind)
+		w.pass(stuckAfter + 3*sec)
+		server.forget()
+		w.pass(20 * sec)
+		if most := inFlightWhileStuck * DefaultConcurrentEvictions; server.mostOpen() > most+2 {
+			t.Errorf("%d calls were open at once after the first were stuck, want %d at most", server.mostOpen(), most)
+		}
+	})
+}
+
+func TestAnEvictionThatIsAbortedIsNotStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slots, req := newSlots(16), PodRequest{Name: "p"}
+		all := slots.room()
+		slots.take()
+		slots.begin(t.Context(), req, "n", &attempt{})
+		time.Sleep(stuckAfter - sec) //nolint:forbidigo // virtual time in a synctest bubble
+		slots.withdraw(req)
+		time.Sleep(2 * sec) //nolint:forbidigo // virtual time in a synctest bubble
+		slots.mu.Lock()
+		if got := slots.room(); got != all {
+			t.Errorf("there is room for %d, want %d", got, all)
+		}
+		slots.mu.Unlock()
+		slots.done(req)
 	})
 }
 
