@@ -83,7 +83,7 @@ func (t *tainting) await(ctx context.Context, done []changed, end time.Time) err
 		switch over := !end.IsZero() && !now.Before(end); {
 		case over:
 			v.end()
-			t.tell("The %s are over, and %s not left.", t.lasts, pods(left, "has", "have"))
+			t.tell("The %s are over, and %s not left.", t.lasts, podsThat(left, "has", "have"))
 			return nil
 		case t.timeout > 0 && !now.Before(began.Add(t.timeout)):
 			v.end()
@@ -91,7 +91,7 @@ func (t *tainting) await(ctx context.Context, done []changed, end time.Time) err
 		}
 		if !pause(ctx, v.untilNext(now, began, end)) {
 			v.end()
-			return fmt.Errorf("interrupted: %s not left", pods(left, "has", "have"))
+			return fmt.Errorf("interrupted: %s not left", podsThat(left, "has", "have"))
 		}
 	}
 }
@@ -165,7 +165,7 @@ func (v *vigil) left() []duePod {
 
 // progress says how far it is, if that has changed; on a terminal it counts down. It returns what it has said.
 func (v *vigil) progress(said string, left int, now time.Time) string {
-	line := fmt.Sprintf("Waiting: %d of %s left", len(v.seen)-left, pods(len(v.seen), "has", "have"))
+	line := fmt.Sprintf("Waiting: %d of %s left", len(v.seen)-left, podsThat(len(v.seen), "has", "have"))
 	pods := v.left()
 	if next := slices.IndexFunc(pods, func(pod duePod) bool { return pod.verdict.PendingAt(now) }); next >= 0 {
 		line += ", the next is due " + v.when(pods[next].verdict.Due, now) +
@@ -181,12 +181,13 @@ func (v *vigil) progress(said string, left int, now time.Time) string {
 	return line
 }
 
-// pods is the subject and the verb of a sentence about pods.
-func pods(n int, ifOne, ifMore string) string {
+// podsThat is the subject and the verb of a sentence about pods.
+func podsThat(n int, ifOne, ifMore string) string {
+	verb := ifMore
 	if n == 1 {
-		return "1 pod " + ifOne
+		verb = ifOne
 	}
-	return sentence.Counted(n, "pod") + " " + ifMore
+	return sentence.Counted(n, "pod") + " " + verb
 }
 
 // when says an instant: relative where somebody watches it count down, else absolute, so that the line does not change.
@@ -226,7 +227,7 @@ func (v *vigil) untilEnd(now, began, end time.Time) time.Duration {
 
 // giveUp says of each pod that is left what keeps it.
 func (v *vigil) giveUp(ctx context.Context, left int) error {
-	errs := []error{fmt.Errorf("after %s %s not left, and the taints stay", v.timeout, pods(left, "has", "have"))}
+	errs := []error{fmt.Errorf("after %s %s not left, and the taints stay", v.timeout, podsThat(left, "has", "have"))}
 	if v.failing != nil {
 		errs = append(errs, v.failing)
 	}
@@ -237,7 +238,7 @@ func (v *vigil) giveUp(ctx context.Context, left int) error {
 	}
 	if v.came > 0 {
 		errs = append(errs, fmt.Errorf("%s put on the nodes meanwhile: a second taint with the effect NoSchedule keeps off those that do not tolerate it",
-			pods(v.came, "was", "were")))
+			podsThat(v.came, "was", "were")))
 	}
 	return errors.Join(append(errs, obstacles.notes(ctx)...)...)
 }
