@@ -20,17 +20,27 @@
   const marks = lines.flat();
   const tip = byId('tip');
 
-  const showTip = (mark) => {
-    tip.textContent = mark.getAttribute('aria-label');
-    tip.hidden = false;
-    const at = mark.getBoundingClientRect();
+  let described = null; // the mark that the tip is about
+
+  const placeTip = () => {
+    if (!described) return;
+    const at = described.getBoundingClientRect();
     const size = tip.getBoundingClientRect();
     const left = Math.min(Math.max(8, at.left + at.width / 2 - size.width / 2), innerWidth - size.width - 8);
     const above = at.top - size.height - 8;
     tip.style.left = left + 'px';
     tip.style.top = (above > 8 ? above : at.bottom + 8) + 'px';
   };
-  const hideTip = () => { tip.hidden = true; };
+  const showTip = (mark) => {
+    described = mark;
+    tip.textContent = mark.getAttribute('aria-label');
+    tip.hidden = false;
+    placeTip();
+  };
+  const hideTip = () => {
+    described = null;
+    tip.hidden = true;
+  };
 
   const goTo = (mark) => {
     if (!mark) return;
@@ -62,7 +72,7 @@
     mark.addEventListener('blur', hideTip);
     mark.addEventListener('click', () => open(mark));
   }
-  addEventListener('scroll', hideTip, { passive: true, capture: true });
+  addEventListener('scroll', placeTip, { passive: true, capture: true });
 
   if (chart) {
     chart.addEventListener('keydown', (event) => {

@@ -291,11 +291,11 @@ func (p *plane) waitGone(t *testing.T, node string) {
 	})
 }
 
-// checkEvictedBy checks who deleted the pods of a node. The pods' end by the kubelet, which kwok plays, is no eviction.
+// checkEvictedBy checks who deleted the pods of a node.
 func (p *plane) checkEvictedBy(t *testing.T, node, want string) {
 	t.Helper()
-	deletes := p.audit.All(t, auditlog.Deletes, auditlog.Accepted, func(c auditlog.Event) bool {
-		return strings.HasPrefix(c.Name, node+"-") && c.User != localcluster.KwokUser
+	deletes := p.audit.All(t, auditlog.Deletes, auditlog.Accepted, localcluster.NotByKwok, func(c auditlog.Event) bool {
+		return strings.HasPrefix(c.Name, node+"-")
 	})
 	if len(deletes) == 0 {
 		t.Errorf("nobody evicted the pods of node %s", node)

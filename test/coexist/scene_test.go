@@ -208,7 +208,7 @@ func (s *scene) leavesBy(t *testing.T, pod *corev1.Pod, whom func(call) bool) ca
 	t.Helper()
 	var deleted []call
 	await.Eventually(t, "pod "+pod.Name+" is deleted", func(context.Context) error {
-		if deleted = s.calls(t, auditlog.Deletes, auditlog.Accepted, of(pod)); len(deleted) == 0 {
+		if deleted = s.calls(t, auditlog.Deletes, auditlog.Accepted, localcluster.NotByKwok, of(pod)); len(deleted) == 0 {
 			return fmt.Errorf("the calls about it: %v", s.calls(t, of(pod)))
 		}
 		return nil
@@ -254,11 +254,11 @@ func (s *scene) noForeignMarkUnderAFreshClock(t *testing.T) {
 	}
 }
 
-// onceEach checks that no pod was deleted twice. Kubelets, which kwok plays, finish a delete with one of their own.
+// onceEach checks that no pod was deleted twice.
 func (s *scene) onceEach(t *testing.T) {
 	t.Helper()
 	seen := map[string]call{}
-	for _, c := range s.calls(t, auditlog.Deletes, auditlog.Accepted, func(c call) bool { return byUs(c) || byBuiltIn(c) }) {
+	for _, c := range s.calls(t, auditlog.Deletes, auditlog.Accepted, localcluster.NotByKwok) {
 		if first, twice := seen[c.Name]; twice {
 			t.Errorf("pod %s was deleted twice: %v, %v", c.Name, first, c)
 		}

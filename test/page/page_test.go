@@ -237,6 +237,37 @@ func TestTheTimelineWorksByKeyboard(t *testing.T) {
 	quiet(t, tab)
 }
 
+// A mark that the focus comes to is scrolled into view, and the browser tells of that a frame later.
+func TestWhatAMarkIsStaysShownWhenTheFocusScrollsToIt(t *testing.T) {
+	low := look
+	low.Height = 200
+	tab := open(t, browser(t), write(t, arguments...), low)
+	shown := func(what string) {
+		t.Helper()
+		const besideIt = `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => {
+			const tip = document.getElementById('tip'), at = tip.getBoundingClientRect(), mark = document.activeElement.getBoundingClientRect();
+			done(!tip.hidden && tip.textContent === document.activeElement.getAttribute('aria-label')
+				&& Math.min(Math.abs(at.bottom - mark.top), Math.abs(at.top - mark.bottom)) <= 9);
+		})))`
+		got, err := chromedp.Run(tab.Context, chromedp.Evaluate[bool](besideIt, chromedp.EvalAwaitPromise))
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect(t, what, got, true)
+	}
+	for range 20 {
+		if press(t, tab, kb.Tab); value[bool](t, tab, `document.activeElement.classList.contains('mark')`) {
+			break
+		}
+	}
+	expect(t, "the page has scrolled", value[bool](t, tab, `scrollY > 0`), true)
+	shown("what the first mark is, beside it")
+	press(t, tab, kb.End)
+	shown("what the last mark is, beside it")
+	press(t, tab, kb.Escape)
+	expect(t, "it is hidden once Escape was pressed", value[bool](t, tab, `document.getElementById('tip').hidden`), true)
+}
+
 func TestTheTableOfPodsIsSortedAndFiltered(t *testing.T) {
 	tab := open(t, browser(t), write(t, arguments...), look)
 	shown := func() int {

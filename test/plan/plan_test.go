@@ -21,6 +21,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
@@ -248,7 +249,10 @@ func (r *round) departures(planned map[string]bool, expected int) map[string]tim
 	left := map[string]time.Time{}
 	until := time.Now().Add(patience)
 	for time.Now().Before(until) && (len(left) < expected || time.Now().Before(r.end())) {
-		for _, e := range r.audit.All(r.t, auditlog.Deletes, auditlog.Accepted, func(e auditlog.Event) bool { return planned[e.Namespace+"/"+e.Name] }) {
+		for _, e := range r.audit.All(r.t, auditlog.Deletes, auditlog.Accepted, localcluster.NotByKwok) {
+			if !planned[e.Namespace+"/"+e.Name] {
+				continue
+			}
 			left[e.Namespace+"/"+e.Name] = e.Answered
 		}
 		<-time.After(100 * time.Millisecond)

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 )
 
 // stages say what happens to kwok's nodes and pods, and when.
@@ -19,6 +21,10 @@ var stages []byte
 
 // KwokUser is the name under which kwok calls the API server, as the audit log shows it.
 const KwokUser = "kwok"
+
+// NotByKwok leaves out the calls of kwok, for whom deletes a pod: kubelets, which it plays, finish the delete of
+// somebody else with one of their own, and that can be in the audit log first.
+func NotByKwok(e auditlog.Event) bool { return e.User != KwokUser }
 
 // manageNode is the label by which kwok knows its nodes. With an annotation in its place it would go on renewing the
 // lease of a node that has lost it.
