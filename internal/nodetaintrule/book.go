@@ -6,7 +6,6 @@ package nodetaintrule
 import (
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/apicall"
 )
 
 // book is what is known of the rules and of the nodes that they are concerned with. A change of a node costs what it
@@ -37,14 +35,6 @@ type known struct {
 	*corev1.Node
 
 	ahead bool // an answer of the API server brought it, and not the watch yet
-}
-
-// doubt is about a taint that may have been written: the call was not answered. While the node has the version that the
-// call was bound to, the taint may still come, until the call has ended in the API server, too.
-type doubt struct {
-	version string
-	until   time.Time
-	rules   []types.UID
 }
 
 // planned is a rule with its newest plan.
@@ -240,7 +230,8 @@ func (b *book) plan(now time.Time) time.Time {
 	var next time.Time
 	for uid, p := range b.rules {
 		if at := p.outcome.next; p.dirty || !at.IsZero() && !at.After(now) {
-			p.outcome = plan(p.rule, p.selected, p.places, b.doubted(uid), b.blocked, now)
+			planning := planning{rule: p.rule, now: now, blocked: b.blocked}
+			p.outcome = planning.plan(p.selected, p.places, b.doubted(uid))
 			p.dirty, p.stopped = false, false
 		}
 		next = earliest(next, p.outcome.next)
@@ -272,113 +263,6 @@ func (b *book) blocked(name string, of *place) bool {
 	return true
 }
 
-// edit is what has to be written of a node for its rules.
-type edit struct {
-	apicall.NodeEdit
-	node *corev1.Node
-	adds []types.UID // the rules whose taint comes with it
-}
-
-// pending returns the nodes that are not as the rules want them.
-func (b *book) pending() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.dryRun {
-		return nil
-	}
-	var names []string
-	for _, p := range b.rules {
-		for name, place := range p.places {
-			if !place.settled(p.rule) {
-				names = append(names, name)
-			}
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-// edit returns what has to be written of a node, decided from the newest that is known; false: nothing. only limits it
-// to the taints of one rule, if it is not empty.
-func (b *book) edit(name string, only types.UID, now time.Time) (edit, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	node, ok := b.nodes[name]
-	if !ok {
-		return edit{}, false
-	}
-	wanting, leaving, planned := b.concerned(name)
-	if !planned {
-		return edit{}, false
-	}
-	e := edit{node: node.Node}
-	e.Taints, e.Labels = slices.Clone(node.Spec.Taints), map[string]*string{}
-	for _, p := range leaving {
-		e.leave(p, wanting, only)
-	}
-	for _, p := range wanting {
-		if p.places[name].owned || p.may(only) {
-			e.add(p, now)
-		}
-	}
-	return e, len(e.Labels) > 0 || len(e.adds) > 0
-}
-
-// concerned returns the rules that want their taint on a node, and those that want it off. planned is false if
-// something has changed for one of them since its plan.
-func (b *book) concerned(name string) (wanting, leaving []*planned, planned bool) {
-	for _, p := range b.rules {
-		place := p.places[name]
-		switch {
-		case place == nil, p.rule.frozen:
-		case place.changed: // the next plan decides
-			return nil, nil, false
-		case place.wanted && !p.rule.onlyReports:
-			wanting = append(wanting, p)
-		case place.owned || place.labelled:
-			leaving = append(leaving, p)
-		}
-	}
-	return wanting, leaving, true
-}
-
-// may reports whether a rule may taint a node in an edit that is limited to the taints of one rule, if it is not empty.
-func (p *planned) may(only types.UID) bool {
-	return !p.stopped && (only == "" || only == p.object.UID)
-}
-
-// leave takes a rule's taint off, and its label. If another rule wants the same taint, only the owner changes.
-func (e *edit) leave(p *planned, wanting []*planned, only types.UID) {
-	heir := slices.IndexFunc(wanting, func(other *planned) bool { return other.rule.text == p.rule.text })
-	if heir >= 0 && !wanting[heir].may(only) {
-		return // until that can take over
-	}
-	place := p.places[e.node.Name]
-	if place.labelled {
-		e.Labels[p.rule.label] = nil
-	}
-	if place.owned && heir < 0 {
-		e.Taints = slices.DeleteFunc(e.Taints, func(t corev1.Taint) bool { return t.ToString() == p.rule.text })
-	}
-}
-
-// add puts a rule's taint on, and its label.
-func (e *edit) add(p *planned, now time.Time) {
-	place := p.places[e.node.Name]
-	if !place.labelled {
-		e.Labels[p.rule.label] = new(p.rule.print)
-	}
-	if place.owned {
-		return
-	}
-	e.adds = append(e.adds, p.object.UID)
-	if !slices.ContainsFunc(e.Taints, func(t corev1.Taint) bool { return t.ToString() == p.rule.text }) {
-		next := p.rule.taint()
-		next.TimeAdded = &metav1.Time{Time: now}
-		e.Taints = append(e.Taints, next)
-	}
-}
-
 // refused notes that the API server refused to have a node tainted for rules, for certain. They are tried again later,
 // and others take their places below the bounds.
 func (b *book) refused(e edit, why string, now time.Time) {
@@ -391,65 +275,6 @@ func (b *book) refused(e edit, why string, now time.Time) {
 	}
 }
 
-// unanswered notes that it is not known whether taints were written, by a call that has ended by an instant for
-// certain.
-func (b *book) unanswered(e edit, until time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	is, ok := b.nodes[e.node.Name]
-	if !ok || is.UID != e.node.UID || is.ResourceVersion != e.node.ResourceVersion || len(e.adds) == 0 {
-		return
-	}
-	d := doubt{version: e.node.ResourceVersion, until: until, rules: e.adds}
-	if before, ok := b.doubts[e.node.Name]; ok {
-		d.rules = slices.Concat(before.rules, e.adds)
-	}
-	b.doubts[e.node.Name] = d
-}
-
-// doubted returns the nodes that may have a rule's taint though they do not show it.
-func (b *book) doubted(uid types.UID) []string {
-	var names []string
-	for name, d := range b.doubts {
-		if slices.Contains(d.rules, uid) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// overdue returns the nodes in doubt whose call has ended by now, and when the next does.
-func (b *book) overdue(now time.Time) (names []string, next time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for name, d := range b.doubts {
-		if d.until.After(now) {
-			next = earliest(next, d.until)
-		} else {
-			names = append(names, name)
-		}
-	}
-	return names, next
-}
-
-// believe notes that a live read has shown a node as it is known: what was in doubt was not done.
-func (b *book) believe(name string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if d, ok := b.doubts[name]; ok {
-		b.settle(name, d)
-	}
-}
-
-func (b *book) settle(name string, d doubt) {
-	delete(b.doubts, name)
-	for _, uid := range d.rules {
-		if p, ok := b.rules[uid]; ok {
-			p.dirty = true
-		}
-	}
-}
-
 // stop keeps a rule from tainting nodes until it is planned again.
 func (b *book) stop(uid types.UID) {
 	b.mu.Lock()
@@ -457,32 +282,4 @@ func (b *book) stop(uid types.UID) {
 	if p, ok := b.rules[uid]; ok {
 		p.stopped, p.dirty = true, true
 	}
-}
-
-// page is what the book says of a rule.
-type page struct {
-	object  *v1alpha1.NodeTaintRule
-	verdict ruling
-	rule    *rule
-	outcome outcome
-	clean   bool // no node has the taint, can have it, or is about to get it
-}
-
-// pages returns what the book says of the rules that there are.
-func (b *book) pages() []page {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var all []page
-	for uid, p := range b.rules {
-		if p.gone {
-			continue
-		}
-		one := page{object: p.object, verdict: p.verdict, rule: p.rule, outcome: p.outcome, clean: len(b.doubted(uid)) == 0}
-		for _, place := range p.places {
-			one.clean = one.clean && !place.owned && !place.labelled && !place.wanted
-		}
-		all = append(all, one)
-	}
-	slices.SortFunc(all, func(a, b page) int { return strings.Compare(a.rule.name, b.rule.name) })
-	return all
 }

@@ -107,118 +107,6 @@ type outcome struct {
 	next time.Time
 }
 
-// candidate is a node that is to have the taint if the bound allows it.
-type candidate struct {
-	*place
-
-	name    string
-	turn    int       // 0: it may have the taint already, so its place is taken; 1: otherwise
-	refused time.Time // zero: never
-}
-
-// plan says which nodes are to have the taint of a rule, in the places themselves. The taint comes when the condition
-// has held for long enough: to the nodes that have had it longest first, then by name, and to no more than the bound at
-// once; those that were refused come last. It goes when the condition has been over for long enough, and at once when
-// the node is no longer selected. doubts are the nodes that may have the taint without showing it. blocked reports
-// whether a node has another's taint of the same key and effect.
-func plan(
-	r *rule, selected int, places map[string]*place, doubts []string, blocked func(string, *place) bool, now time.Time,
-) outcome {
-	o := outcome{selected: selected, bound: -1}
-	var candidates []candidate
-	taken := 0 // of the places below the bound, by nodes that are no candidates
-	for name, p := range places {
-		ripe, has := o.look(r, name, p, blocked, now)
-		if has && (ripe || !r.asIf) {
-			taken++
-		}
-		if c, may := o.candidate(name, p, now, ripe && !has); may {
-			candidates = append(candidates, c)
-		}
-	}
-	o.choose(r, candidates, taken+reserve(candidates, places, doubts))
-	for _, p := range places {
-		if p.counts(r) {
-			o.tainted++
-		}
-	}
-	return o
-}
-
-// look counts a node, and reports whether it is to have the taint if the bound allows it, and whether it has.
-func (o *outcome) look(
-	r *rule, name string, p *place, blocked func(string, *place) bool, now time.Time,
-) (ripe, has bool) {
-	if p.matches() {
-		o.matching++
-	}
-	has, ripe = p.has(r), p.ripe(r, blocked, name, now, o)
-	p.changed, p.wanted = false, ripe && has
-	return ripe, has
-}
-
-// reserve puts the candidates that may have the taint already before the others: their places are taken. It returns how
-// many more places are, by nodes in doubt that are no candidates.
-func reserve(candidates []candidate, places map[string]*place, doubts []string) int {
-	taken := 0
-	for _, name := range doubts {
-		i := slices.IndexFunc(candidates, func(c candidate) bool { return c.name == name })
-		if i >= 0 {
-			candidates[i].turn = 0
-		} else if p := places[name]; p == nil || !p.owned {
-			taken++
-		}
-	}
-	return taken
-}
-
-// ripe reports whether a node is to have the taint, as far as time and the node itself decide.
-func (p *place) ripe(r *rule, blocked func(string, *place) bool, name string, now time.Time, o *outcome) bool {
-	switch {
-	case r.frozen || !p.selected:
-		return false
-	case p.has(r):
-		return p.holds || !o.over(p.since.Add(r.spec.ClearAfter.Duration), now)
-	case !p.holds || blocked(name, p):
-		return false
-	}
-	// A taint that somebody else took off comes again at once.
-	return p.labelled && p.standing == "" || o.over(p.since.Add(r.spec.After.Duration), now)
-}
-
-// candidate reports whether a node may be given the taint now, if it waits for it. It counts a refusal.
-func (o *outcome) candidate(name string, p *place, now time.Time, waits bool) (candidate, bool) {
-	c := candidate{place: p, name: name, turn: 1}
-	if !waits || p.refusal == nil {
-		return c, waits
-	}
-	o.held++
-	o.refused++
-	if o.example == "" || name < o.example {
-		o.example, o.why = name, p.refusal.why
-	}
-	c.refused = p.refusal.at
-	return c, o.over(c.refused.Add(refusedFor), now)
-}
-
-// choose takes as many candidates as the bound leaves free places. Those that may have the taint already have theirs.
-func (o *outcome) choose(r *rule, candidates []candidate, taken int) {
-	free := len(candidates)
-	if most, bounded := r.bound(o.selected); bounded {
-		o.bound, free = most, min(free, max(most-taken, 0))
-	}
-	slices.SortFunc(candidates, func(a, b candidate) int {
-		byTime := cmp.Or(a.refused.Compare(b.refused), a.since.Compare(b.since))
-		return cmp.Or(cmp.Compare(a.turn, b.turn), byTime, cmp.Compare(a.name, b.name))
-	})
-	for i, c := range candidates {
-		c.wanted = i < free
-		if !c.wanted && c.refused.IsZero() {
-			o.held++
-		}
-	}
-}
-
 // holding is the reason of the condition Holding.
 func (o *outcome) holding() string {
 	switch {
@@ -230,13 +118,124 @@ func (o *outcome) holding() string {
 	return v1alpha1.ReasonNoNodeHeld
 }
 
+// candidate is a node that is to have the taint if the bound allows it.
+type candidate struct {
+	*place
+
+	name    string
+	turn    int       // 0: it may have the taint already, so its place is taken; 1: otherwise
+	refused time.Time // zero: never
+}
+
+// planning is a plan of a rule in the making.
+type planning struct {
+	outcome
+
+	rule *rule
+	now  time.Time
+	// blocked reports whether a node has another's taint of the same key and effect.
+	blocked func(name string, of *place) bool
+}
+
+// plan says which nodes are to have the taint of a rule, in the places themselves. The taint comes when the condition
+// has held for long enough: to the nodes that have had it longest first, then by name, and to no more than the bound at
+// once; those that were refused come last. It goes when the condition has been over for long enough, and at once when
+// the node is no longer selected. doubts are the nodes that may have the taint without showing it.
+func (p *planning) plan(selected int, places map[string]*place, doubts []string) outcome {
+	p.outcome = outcome{selected: selected, bound: -1}
+	var candidates []candidate
+	taken := 0 // of the places below the bound, by nodes that are no candidates
+	for name, node := range places {
+		ripe, has := p.ripe(name, node), node.has(p.rule)
+		node.changed, node.wanted = false, ripe && has
+		if node.matches() {
+			p.matching++
+		}
+		if has && (ripe || !p.rule.asIf) {
+			taken++
+		}
+		if ripe && !has {
+			if c, may := p.candidate(name, node); may {
+				candidates = append(candidates, c)
+			}
+		}
+	}
+	p.choose(candidates, taken+reserve(candidates, places, doubts))
+	for _, node := range places {
+		if node.counts(p.rule) {
+			p.tainted++
+		}
+	}
+	return p.outcome
+}
+
+// ripe reports whether a node is to have the taint, as far as time and the node itself decide.
+func (p *planning) ripe(name string, node *place) bool {
+	switch {
+	case p.rule.frozen || !node.selected:
+		return false
+	case node.has(p.rule):
+		return node.holds || !p.over(node.since.Add(p.rule.spec.ClearAfter.Duration))
+	case !node.holds || p.blocked(name, node):
+		return false
+	}
+	// A taint that somebody else took off comes again at once.
+	return node.labelled && node.standing == "" || p.over(node.since.Add(p.rule.spec.After.Duration))
+}
+
+// candidate reports whether a node that waits for the taint may be given it now. It counts a refusal.
+func (p *planning) candidate(name string, node *place) (candidate, bool) {
+	c := candidate{place: node, name: name, turn: 1}
+	if node.refusal == nil {
+		return c, true
+	}
+	p.held++
+	p.refused++
+	if p.example == "" || name < p.example {
+		p.example, p.why = name, node.refusal.why
+	}
+	c.refused = node.refusal.at
+	return c, p.over(c.refused.Add(refusedFor))
+}
+
+// reserve puts the candidates that may have the taint already before the others: their places are taken. It returns how
+// many more places are, by nodes in doubt that are no candidates.
+func reserve(candidates []candidate, places map[string]*place, doubts []string) int {
+	taken := 0
+	for _, name := range doubts {
+		i := slices.IndexFunc(candidates, func(c candidate) bool { return c.name == name })
+		if i >= 0 {
+			candidates[i].turn = 0
+		} else if node := places[name]; node == nil || !node.owned {
+			taken++
+		}
+	}
+	return taken
+}
+
+// choose takes as many candidates as the bound leaves free places. Those that may have the taint already have theirs.
+func (p *planning) choose(candidates []candidate, taken int) {
+	free := len(candidates)
+	if most, bounded := p.rule.bound(p.selected); bounded {
+		p.bound, free = most, min(free, max(most-taken, 0))
+	}
+	slices.SortFunc(candidates, func(a, b candidate) int {
+		byTime := cmp.Or(a.refused.Compare(b.refused), a.since.Compare(b.since))
+		return cmp.Or(cmp.Compare(a.turn, b.turn), byTime, cmp.Compare(a.name, b.name))
+	})
+	for i, c := range candidates {
+		c.wanted = i < free
+		if !c.wanted && c.refused.IsZero() {
+			p.held++
+		}
+	}
+}
+
 // over reports whether an instant has come, and otherwise notes that it will.
-func (o *outcome) over(at, now time.Time) bool {
-	if !at.After(now) {
+func (p *planning) over(at time.Time) bool {
+	if !at.After(p.now) {
 		return true
 	}
-	if o.next.IsZero() || at.Before(o.next) {
-		o.next = at
-	}
+	p.next = earliest(p.next, at)
 	return false
 }
