@@ -80,8 +80,11 @@ func (w *Webhook) ServeHTTP(out http.ResponseWriter, request *http.Request) {
 		return
 	}
 	refusal := w.review(request.Context(), &old)
+	if request.Context().Err() != nil { // nobody waits any more; over TLS an answer could still arrive
+		panic(http.ErrAbortHandler)
+	}
 	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: refusal == nil, Result: refusal}
 	review.Request = nil
 	out.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(out).Encode(review) // an API server that does not wait any more needs no answer
+	_ = json.NewEncoder(out).Encode(review) // whoever hangs up now needs no answer
 }
