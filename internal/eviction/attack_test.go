@@ -1,0 +1,62 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// addStuckPods adds nodes with a pod each whose delete hangs, see hangingDeletes.
+func (w *world) addStuckPods(nodes int) {
+	for i := range nodes {
+		w.addStampedNode(fmt.Sprint("n", i), "k:NoExecute")
+		w.addPod(fmt.Sprint("stuck-", i), onNode(fmt.Sprint("n", i)))
+	}
+}
+
+// A read serves all evictions of its node, and so none of them aborts it. But nobody waits for it any more when they
+// have all been aborted.
+func TestReadsOfNodesThatHangAreAsManyAsEvictionsAtMost(t *testing.T) {
+	playMany(t, func(t *testing.T, w *world) {
+		server := w.slow(func(verb, _ string) (time.Duration, error) {
+			if verb == "get" {
+				return 30 * sec, errWebhook
+			}
+			return 0, nil
+		})
+		w.addStuckPods(1500)
+		w.run(server.behind)
+		w.pass(time.Minute)
+		// Those that are aborted end at the same instant as others begin: as many as there are slots.
+		if most := (inFlightPerSlot + 1) * DefaultConcurrentEvictions; server.mostOpen() > most {
+			t.Errorf("%d calls were open at once, want %d at most", server.mostOpen(), most)
+		}
+	})
+}
+
+// Those that are aborted have not failed, and are tried again and again: more of them than there are slots for.
+func TestADeleteThatFailedOnceIsTriedAgainSoonWhateverNumberOfOthersHang(t *testing.T) {
+	playMany(t, func(t *testing.T, w *world) {
+		var failed atomic.Bool
+		hang := hangingDeletes(30 * sec)
+		server := w.slow(func(verb, name string) (time.Duration, error) {
+			if verb == "delete" && name == "once" && !failed.Swap(true) {
+				return 0, apierrors.NewInternalError(errors.New("not now"))
+			}
+			return hang(verb, name)
+		})
+		w.addStuckPods(1000)
+		w.addStampedNode("m", "k:NoExecute")
+		w.addPod("once", tolerating("k", 60), onNode("m"))
+		w.run(server.behind)
+		w.pass(10 * time.Minute)
+		w.wantWithin("once", 59*sec)
+	})
+}
