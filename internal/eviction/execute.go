@@ -99,9 +99,10 @@ func (x *executor) nodeOf(req PodRequest) string {
 	return ""
 }
 
-// again comes back after a wait, behind all evictions that have not been tried and those that failed less often.
+// again comes back after a wait, behind all evictions that have not been tried and those that failed, or were aborted,
+// less often.
 func again(attempt *attempt, wait time.Duration) reconcile.Result {
-	return reconcile.Result{RequeueAfter: wait, Priority: new(turnOfRetry(attempt.failures, attempt.notBefore))}
+	return reconcile.Result{RequeueAfter: wait, Priority: new(turnOfRetry(attempt.failures+attempt.aborted, attempt.notBefore))}
 }
 
 // retry notes a try without a result. The eviction comes back when it may be tried again, whether that is an error or
