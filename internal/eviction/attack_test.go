@@ -60,3 +60,22 @@ func TestADeleteThatFailedOnceIsTriedAgainSoonWhateverNumberOfOthersHang(t *test
 		w.wantWithin("once", 59*sec)
 	})
 }
+
+// One read that hangs, of many that would be answered.
+func TestAPodDoesNotWaitForAReadThatWasStuckBeforeItWasDue(t *testing.T) {
+	playMany(t, func(t *testing.T, w *world) {
+		var first atomic.Bool
+		server := w.slow(func(verb, _ string) (time.Duration, error) {
+			if verb == "get" && !first.Swap(true) {
+				return time.Minute, nil
+			}
+			return 0, nil
+		})
+		w.addStampedNode("n", "k:NoExecute")
+		w.addPod("p")
+		w.addPod("q", tolerating("k", 10))
+		w.run(server.behind)
+		w.pass(2 * time.Minute)
+		w.wantWithin("q", 9*sec)
+	})
+}

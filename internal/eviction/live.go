@@ -41,6 +41,7 @@ func newLiveNodes(api api) *liveNodes {
 
 // readUnderWay is a read of a node for all who wait for it: when the last of them is aborted, so is the read.
 type readUnderWay struct {
+	began   time.Time
 	waiting int
 	abort   context.CancelCauseFunc
 	over    chan struct{} // is closed when it has ended, with what follows
@@ -87,7 +88,8 @@ func (l *liveNodes) node(ctx context.Context, name string, after time.Time) (liv
 	}
 }
 
-// join returns a read of a node that serves, or one that is under way and has to be waited for.
+// join returns a read of a node that serves, or one that is under way and has to be waited for. Whoever comes when that
+// is stuck does not wait for it.
 func (l *liveNodes) join(ctx context.Context, name string, after time.Time) (liveRead, *readUnderWay) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,9 +97,9 @@ func (l *liveNodes) join(ctx context.Context, name string, after time.Time) (liv
 		return read, nil
 	}
 	r, ok := l.underWay[name]
-	if !ok {
+	if !ok || time.Since(r.began) > stuckAfter {
 		reading, abort := apicall.Abortable(ctx)
-		r = &readUnderWay{abort: abort, over: make(chan struct{})}
+		r = &readUnderWay{began: time.Now(), abort: abort, over: make(chan struct{})}
 		l.underWay[name] = r
 		go func() {
 			defer close(r.over)
