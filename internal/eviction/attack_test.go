@@ -79,3 +79,25 @@ func TestAPodDoesNotWaitForAReadThatWasStuckBeforeItWasDue(t *testing.T) {
 		w.wantWithin("q", 9*sec)
 	})
 }
+
+// Of a node of which others hang, while there is no room for more.
+func TestWhatFailedAtOnceIsTriedAgainSoonThoughOthersOfItsNodeHang(t *testing.T) {
+	playMany(t, func(t *testing.T, w *world) {
+		var failed atomic.Bool
+		hang := hangingDeletes(30 * sec)
+		server := w.slow(func(verb, name string) (time.Duration, error) {
+			if verb == "delete" && name == "once" && !failed.Swap(true) {
+				return 0, apierrors.NewInternalError(errors.New("not now"))
+			}
+			return hang(verb, name)
+		})
+		w.addStampedNode("n", "k:NoExecute")
+		for i := range 200 {
+			w.addPod(fmt.Sprint("stuck-", i))
+		}
+		w.addPod("once", tolerating("k", 60))
+		w.run(server.behind)
+		w.pass(5 * time.Minute)
+		w.wantWithin("once", 59*sec)
+	})
+}

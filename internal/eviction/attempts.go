@@ -27,15 +27,13 @@ type attempt struct {
 	live         *podcache.Pod // as the API server itself showed it last
 	unmarked     error         // why the condition could not be set in this try
 	announced    bool
+	hung         bool   // the last try did
 	refuser      string // who was said to refuse the delete
 
 	// Guarded by attempts.
 	notBefore time.Time // by the monotonic clock: a wait, not a deadline
 	refusal   error     // of the last try
 }
-
-// tried reports whether there was a try that failed or was aborted.
-func (a *attempt) tried() bool { return a.failures+a.aborted > 0 }
 
 // fail notes why a try ended without a result, and returns how long to wait before the next. To wait for a clock or for
 // a watch, or to make room for others, is no failure.

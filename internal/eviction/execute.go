@@ -55,7 +55,7 @@ func (x *executor) Reconcile(ctx context.Context, req PodRequest) (reconcile.Res
 	if wait := time.Until(attempt.notBefore); wait > 0 {
 		return again(attempt, wait), nil
 	}
-	if attempt.tried() && x.slots.full(node) {
+	if attempt.hung && x.slots.full(node) {
 		return again(attempt, firstUnconfirmed), nil
 	}
 	t, trying := x.slots.begin(ctx, req, node, attempt)

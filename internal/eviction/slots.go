@@ -118,6 +118,7 @@ func (s *slots) end(t *try) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.over = true
+	t.attempt.hung = t.hangs || errors.Is(t.cause, errNoRoom)
 	return t.cause
 }
 
@@ -182,8 +183,8 @@ func (s *slots) outlast(t *try) {
 	s.put()
 }
 
-// full reports whether evictions of a node hang, and no more may: a retry of another of its pods waits then, rather
-// than to be begun and aborted.
+// full reports whether evictions of a node hang, and no more may: another of its pods that has hung waits then, rather
+// than to be tried and aborted.
 func (s *slots) full(node string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
