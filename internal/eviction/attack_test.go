@@ -101,3 +101,24 @@ func TestWhatFailedAtOnceIsTriedAgainSoonThoughOthersOfItsNodeHang(t *testing.T)
 		w.wantWithin("once", 59*sec)
 	})
 }
+
+// At an instant at which few are stuck, as most have just been tried again, as many as were stuck in the last minute may
+// be stuck again.
+func TestWhatWasStuckInTheLastMinuteIsNotForgottenWhenFewAreAtAnInstant(t *testing.T) {
+	playMany(t, func(t *testing.T, w *world) {
+		server := w.slow(hangingDeletes(8 * sec))
+		for i := range 300 {
+			w.addStampedNode(fmt.Sprint("n", i), "k:NoExecute")
+		}
+		for i := range 600 {
+			w.addPod(fmt.Sprint("stuck-", i), onNode(fmt.Sprint("n", i%300)))
+		}
+		w.run(server.behind)
+		w.pass(stuckAfter + 3*sec)
+		server.forget()
+		w.pass(10 * time.Minute)
+		if most := (inFlightWhileStuck + 1) * DefaultConcurrentEvictions; server.mostOpen() > most+2 {
+			t.Errorf("%d calls were open at once after the first were stuck, want %d at most", server.mostOpen(), most)
+		}
+	})
+}

@@ -56,8 +56,7 @@ type slots struct {
 	mu      sync.Mutex
 	open    map[PodRequest]*try
 	hanging map[string]int // evictions without a slot, by node
-	stuck   int            // the most that were stuck lately
-	stuckAt time.Time      // when that was
+	stuckAt []time.Time    // by i: when more than i were stuck at once last; of the last minute
 	hang    func(node string)
 }
 
@@ -208,11 +207,15 @@ func (s *slots) room() int {
 			stuck++
 		}
 	}
-	if stuck >= s.stuck || now.Sub(s.stuckAt) >= stuckFor {
-		s.stuck, s.stuckAt = stuck, now
+	s.stuckAt = append(s.stuckAt, make([]time.Time, max(stuck-len(s.stuckAt), 0))...)
+	for i := range stuck {
+		s.stuckAt[i] = now
+	}
+	for last := len(s.stuckAt) - 1; last >= 0 && now.Sub(s.stuckAt[last]) >= stuckFor; last-- { // the latest come first
+		s.stuckAt = s.stuckAt[:last]
 	}
 	slots := cap(s.free)
-	return max(slots*(inFlightPerSlot-1)-2*s.stuck, slots*(inFlightWhileStuck-1))
+	return max(slots*(inFlightPerSlot-1)-2*len(s.stuckAt), slots*(inFlightWhileStuck-1))
 }
 
 // makeRoom aborts evictions until no more hang than may: each time one of the node of which most hang. Of these it is
