@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/stage"
 )
 
 const (
@@ -280,7 +281,7 @@ type queue struct {
 
 func newQueue(backoff workqueue.TypedRateLimiter[PodRequest], slots *slots, turns *turns) queue {
 	inner := priorityqueue.New("", func(o *priorityqueue.Opts[PodRequest]) { o.RateLimiter = backoff })
-	return queue{PriorityQueue: inner, slots: slots, turns: turns}
+	return queue{PriorityQueue: stage.Queue(inner), slots: slots, turns: turns}
 }
 
 // GetWithPriority waits for a slot and then for the next eviction. That is the order: whoever comes when a slot is

@@ -14,7 +14,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
-
 // silence tells which nodes are silent. Its clock runs only while this process hears its own renewals: an echo of one
 // that was begun at b shows that whatever kubelets had stored before b has come, too. So time in which nobody could
 // have been heard, or in which this process stood still, is no node's silence. See "Node health on one page" in
