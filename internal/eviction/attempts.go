@@ -21,7 +21,7 @@ import (
 type attempt struct {
 	failures     int
 	unconfirmed  int           // tries in a row that had to wait for a watch
-	aborted      int           // tries in a row that had to make room for others
+	aborted      int           // tries that had to make room for others
 	markFailures int           // since it was last known to be marked
 	marked       bool          // an earlier try has set the condition, whatever the watch shows
 	live         *podcache.Pod // as the API server itself showed it last
@@ -49,7 +49,7 @@ func (a *attempt) fail(err error) (wait time.Duration, failed bool) {
 		a.aborted++
 		return apicall.Doubled(firstUnconfirmed, a.aborted, lastUnconfirmed), false
 	}
-	a.unconfirmed, a.aborted = 0, 0
+	a.unconfirmed = 0
 	a.failures++
 	return retryAfter(err, a.failures), true
 }

@@ -99,8 +99,7 @@ func (x *executor) nodeOf(req PodRequest) string {
 	return ""
 }
 
-// again comes back after a wait, behind all evictions that have not been tried and those that failed, or were aborted,
-// less often.
+// again comes back after a wait, behind all evictions that were not tried, or less often.
 func again(attempt *attempt, wait time.Duration) reconcile.Result {
 	return reconcile.Result{RequeueAfter: wait, Priority: new(turnOfRetry(attempt.failures+attempt.aborted, attempt.notBefore))}
 }
