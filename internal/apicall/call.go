@@ -46,9 +46,6 @@ func Abortable(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	return context.WithValue(ctx, abortKey{}, aborted), abort
 }
 
-// Shared returns the context for a call that others wait for as well: it is not aborted with the given one.
-func Shared(ctx context.Context) context.Context { return context.WithValue(ctx, abortKey{}, nil) }
-
 // Aborted returns a channel that is closed when the context is aborted; nil if it cannot be.
 func Aborted(ctx context.Context) <-chan struct{} {
 	if aborted, ok := ctx.Value(abortKey{}).(context.Context); ok {

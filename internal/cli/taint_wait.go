@@ -40,8 +40,9 @@ type watchedNode struct {
 	name   string
 	taints []verdict.Taint
 	node   *corev1.Node // as it was read last
-	looked bool         // at its pods, before
 	pods   []duePod     // that have to leave yet
+	// there are the pods that were on it when it was looked at first.
+	there map[types.UID]bool
 }
 
 // duePod is a pod that has to leave, or is leaving.
@@ -133,6 +134,12 @@ func (v *vigil) visit(ctx context.Context, watched *watchedNode) error {
 	}
 	now := v.now()
 	watched.node, watched.taints, watched.pods = node, verdict.Advance(watched.taints, node.Spec.Taints, now), nil
+	if watched.there == nil {
+		watched.there = map[types.UID]bool{}
+		for _, pod := range pods {
+			watched.there[pod.UID] = true
+		}
+	}
 	for _, pod := range pods {
 		if plan.IsStatic(pod) {
 			continue
@@ -140,13 +147,12 @@ func (v *vigil) visit(ctx context.Context, watched *watchedNode) error {
 		facts := verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: verdict.Precise(verdict.Bound(pod), now)}
 		if decided := (verdict.Rule{}).Decide(facts, watched.taints); decided.Leaves {
 			watched.pods = append(watched.pods, duePod{pod, watched, decided})
-			if watched.looked && !v.seen[pod.UID] {
+			if !watched.there[pod.UID] && !v.seen[pod.UID] {
 				v.came++
 			}
 			v.seen[pod.UID] = true
 		}
 	}
-	watched.looked = true
 	return nil
 }
 

@@ -21,21 +21,19 @@ import (
 type attempt struct {
 	failures     int
 	unconfirmed  int           // tries in a row that had to wait for a watch
-	aborted      int           // tries in a row that had to make room for others
+	aborted      int           // tries that had to make room for others
 	markFailures int           // since it was last known to be marked
 	marked       bool          // an earlier try has set the condition, whatever the watch shows
 	live         *podcache.Pod // as the API server itself showed it last
 	unmarked     error         // why the condition could not be set in this try
 	announced    bool
+	hung         bool   // the last try did
 	refuser      string // who was said to refuse the delete
 
 	// Guarded by attempts.
 	notBefore time.Time // by the monotonic clock: a wait, not a deadline
 	refusal   error     // of the last try
 }
-
-// tried reports whether there was a try that failed or was aborted.
-func (a *attempt) tried() bool { return a.failures+a.aborted > 0 }
 
 // fail notes why a try ended without a result, and returns how long to wait before the next. To wait for a clock or for
 // a watch, or to make room for others, is no failure.
@@ -51,7 +49,7 @@ func (a *attempt) fail(err error) (wait time.Duration, failed bool) {
 		a.aborted++
 		return apicall.Doubled(firstUnconfirmed, a.aborted, lastUnconfirmed), false
 	}
-	a.unconfirmed, a.aborted = 0, 0
+	a.unconfirmed = 0
 	a.failures++
 	return retryAfter(err, a.failures), true
 }

@@ -192,7 +192,7 @@ func (e *Evictor) addControllers(metrics *metrics) error {
 	decide, err := stage.New(e.config.Logger, "eviction-decide", controller.TypedOptions[NodeRequest]{
 		MaxConcurrentReconciles: concurrentNodes,
 		NewQueue: func(string, workqueue.TypedRateLimiter[NodeRequest]) workqueue.TypedRateLimitingInterface[NodeRequest] {
-			return priorityqueue.New[NodeRequest](nodeQueue)
+			return stage.Queue(priorityqueue.New[NodeRequest](nodeQueue))
 		},
 		Reconciler: &decider{
 			judge: judge, nodes: e.nodes, pods: e.pods,

@@ -55,7 +55,7 @@ func (x *executor) Reconcile(ctx context.Context, req PodRequest) (reconcile.Res
 	if wait := time.Until(attempt.notBefore); wait > 0 {
 		return again(attempt, wait), nil
 	}
-	if attempt.tried() && x.slots.full(node) {
+	if attempt.hung && x.slots.full(node) {
 		return again(attempt, firstUnconfirmed), nil
 	}
 	t, trying := x.slots.begin(ctx, req, node, attempt)
@@ -99,9 +99,9 @@ func (x *executor) nodeOf(req PodRequest) string {
 	return ""
 }
 
-// again comes back after a wait, behind all evictions that have not been tried and those that failed less often.
+// again comes back after a wait, behind all evictions that were not tried, or less often.
 func again(attempt *attempt, wait time.Duration) reconcile.Result {
-	return reconcile.Result{RequeueAfter: wait, Priority: new(turnOfRetry(attempt.failures, attempt.notBefore))}
+	return reconcile.Result{RequeueAfter: wait, Priority: new(turnOfRetry(attempt.failures+attempt.aborted, attempt.notBefore))}
 }
 
 // retry notes a try without a result. The eviction comes back when it may be tried again, whether that is an error or

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -28,15 +27,27 @@ const (
 
 // liveNodes reads nodes from the API server itself, once per node and moment. Safe for concurrent use.
 type liveNodes struct {
-	api   api
-	group singleflight.Group
+	api api
 
-	mu    sync.Mutex
-	reads map[string]reads
-	swept time.Time // when those that say nothing any more were forgotten
+	mu       sync.Mutex
+	underWay map[string]*readUnderWay
+	reads    map[string]reads
+	swept    time.Time // when those that say nothing any more were forgotten
 }
 
-func newLiveNodes(api api) *liveNodes { return &liveNodes{api: api, reads: map[string]reads{}} }
+func newLiveNodes(api api) *liveNodes {
+	return &liveNodes{api: api, underWay: map[string]*readUnderWay{}, reads: map[string]reads{}}
+}
+
+// readUnderWay is a read of a node for all who wait for it: when the last of them is aborted, so is the read.
+type readUnderWay struct {
+	began   time.Time
+	waiting int
+	abort   context.CancelCauseFunc
+	over    chan struct{} // is closed when it has ended, with what follows
+	read    liveRead
+	err     error
+}
 
 // reads are the live reads of one node that still say something.
 type reads struct {
@@ -55,38 +66,71 @@ type liveRead struct {
 // ago. It stops waiting, and leaves the read to others, when the context is aborted.
 func (l *liveNodes) node(ctx context.Context, name string, after time.Time) (liveRead, error) {
 	asked := time.Now()
-	if read, ok := l.recent(name); ok && !read.started.Before(after) {
-		return read, nil
-	}
 	for {
-		result := l.group.DoChan(name, func() (any, error) {
-			if read, ok := l.recent(name); ok && !read.started.Before(after) { // it ended while we came here
-				return read, nil
-			}
-			return l.read(apicall.Shared(ctx), name)
-		})
+		read, underWay := l.join(ctx, name, after)
+		if underWay == nil {
+			return read, nil
+		}
 		select {
 		case <-apicall.Aborted(ctx):
+			l.leave(name, underWay)
 			return liveRead{}, apicall.AbortCause(ctx)
-		case answer := <-result:
-			if answer.Err != nil {
-				return liveRead{}, answer.Err
-			}
-			// A read that was under way already may have started too early. One of our own has not, even
-			// if the wall clock was set back since.
-			if read := answer.Val.(liveRead); !read.started.Before(after) || !read.started.Before(asked) {
-				return read, nil
-			}
+		case <-underWay.over:
+		}
+		if underWay.err != nil {
+			return liveRead{}, underWay.err
+		}
+		// A read that was under way already may have started too early. One of our own has not, even
+		// if the wall clock was set back since.
+		if read := underWay.read; !read.started.Before(after) || !read.started.Before(asked) {
+			return read, nil
 		}
 	}
 }
 
-func (l *liveNodes) recent(name string) (liveRead, bool) {
+// join returns a read of a node that serves, or one that is under way and has to be waited for. Whoever comes when that
+// is stuck does not wait for it.
+func (l *liveNodes) join(ctx context.Context, name string, after time.Time) (liveRead, *readUnderWay) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	read := l.reads[name].newest
-	return read, read.node != nil && time.Since(read.started) < confirmedFor
+	if read := l.reads[name].newest; read.recent() && !read.started.Before(after) {
+		return read, nil
+	}
+	r, ok := l.underWay[name]
+	if !ok || time.Since(r.began) > stuckAfter {
+		reading, abort := apicall.Abortable(ctx)
+		r = &readUnderWay{began: time.Now(), abort: abort, over: make(chan struct{})}
+		l.underWay[name] = r
+		go func() {
+			defer close(r.over)
+			r.read, r.err = l.read(reading, name)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.end(name, r)
+		}()
+	}
+	r.waiting++
+	return liveRead{}, r
 }
+
+// leave says that somebody waits no longer for a read.
+func (l *liveNodes) leave(name string, r *readUnderWay) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.waiting--; r.waiting == 0 {
+		l.end(name, r)
+	}
+}
+
+// end says that nobody may wait for a read any more. The caller holds the lock.
+func (l *liveNodes) end(name string, r *readUnderWay) {
+	if l.underWay[name] == r {
+		delete(l.underWay, name)
+	}
+	r.abort(nil)
+}
+
+func (r liveRead) recent() bool { return r.node != nil && time.Since(r.started) < confirmedFor }
 
 func (l *liveNodes) read(ctx context.Context, name string) (liveRead, error) {
 	started := time.Now()

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/stage"
 )
 
 const (
@@ -56,8 +57,7 @@ type slots struct {
 	mu      sync.Mutex
 	open    map[PodRequest]*try
 	hanging map[string]int // evictions without a slot, by node
-	stuck   int            // the most that were stuck lately
-	stuckAt time.Time      // when that was
+	stuckAt []time.Time    // by i: when more than i were stuck at once last; of the last minute
 	hang    func(node string)
 }
 
@@ -118,6 +118,7 @@ func (s *slots) end(t *try) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.over = true
+	t.attempt.hung = t.hangs || errors.Is(t.cause, errNoRoom)
 	return t.cause
 }
 
@@ -182,8 +183,8 @@ func (s *slots) outlast(t *try) {
 	s.put()
 }
 
-// full reports whether evictions of a node hang, and no more may: a retry of another of its pods waits then, rather
-// than to be begun and aborted.
+// full reports whether evictions of a node hang, and no more may: another of its pods that has hung waits then, rather
+// than to be tried and aborted.
 func (s *slots) full(node string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,11 +208,15 @@ func (s *slots) room() int {
 			stuck++
 		}
 	}
-	if stuck >= s.stuck || now.Sub(s.stuckAt) >= stuckFor {
-		s.stuck, s.stuckAt = stuck, now
+	s.stuckAt = append(s.stuckAt, make([]time.Time, max(stuck-len(s.stuckAt), 0))...)
+	for i := range stuck {
+		s.stuckAt[i] = now
+	}
+	for last := len(s.stuckAt) - 1; last >= 0 && now.Sub(s.stuckAt[last]) >= stuckFor; last-- { // the latest come first
+		s.stuckAt = s.stuckAt[:last]
 	}
 	slots := cap(s.free)
-	return max(slots*(inFlightPerSlot-1)-2*s.stuck, slots*(inFlightWhileStuck-1))
+	return max(slots*(inFlightPerSlot-1)-2*len(s.stuckAt), slots*(inFlightWhileStuck-1))
 }
 
 // makeRoom aborts evictions until no more hang than may: each time one of the node of which most hang. Of these it is
@@ -276,7 +281,7 @@ type queue struct {
 
 func newQueue(backoff workqueue.TypedRateLimiter[PodRequest], slots *slots, turns *turns) queue {
 	inner := priorityqueue.New("", func(o *priorityqueue.Opts[PodRequest]) { o.RateLimiter = backoff })
-	return queue{PriorityQueue: inner, slots: slots, turns: turns}
+	return queue{PriorityQueue: stage.Queue(inner), slots: slots, turns: turns}
 }
 
 // GetWithPriority waits for a slot and then for the next eviction. That is the order: whoever comes when a slot is
