@@ -497,6 +497,20 @@ func TestItIsSaidWhyPodsAreStillThereThatArePutOnTheNodeAgainAndAgain(t *testing
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
+// The pod was there before the command. It has to leave since somebody else has tainted the node, too.
+func TestAPodThatWasThereAllAlongIsNotSaidToHaveBeenPutOnTheNode(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.later(20*time.Second, func() { s.becomes("n", "m:NoExecute", "node.kubernetes.io/unreachable:NoExecute") })
+		err := s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m")
+		s.mustFail(err, "2 pods have not left")
+		if strings.Contains(err.Error(), "put on the nodes meanwhile") {
+			s.Errorf("no pod was put on the node, but it is said:\n%v", err)
+		}
+	}, taintedNode("n"), podOnNode("n", "p"), podOnNode("n", "agent", func(pod *corev1.Pod) {
+		pod.Spec.Tolerations = []corev1.Toleration{{Key: "m", Operator: corev1.TolerationOpExists}}
+	}))
+}
+
 func TestWaitGoesOnWhenTheAPIServerDoesNotAnswerForAWhile(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.refuses(2500*time.Millisecond, "get", 3, func(string) error { return errors.New("no answer") })

@@ -35,6 +35,9 @@ type attempt struct {
 	refusal   error     // of the last try
 }
 
+// tries is how many tries failed or were aborted.
+func (a *attempt) tries() int { return a.failures + a.aborted }
+
 // fail notes why a try ended without a result, and returns how long to wait before the next. To wait for a clock or for
 // a watch, or to make room for others, is no failure.
 func (a *attempt) fail(err error) (wait time.Duration, failed bool) {

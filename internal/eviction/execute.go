@@ -101,7 +101,7 @@ func (x *executor) nodeOf(req PodRequest) string {
 
 // again comes back after a wait, behind all evictions that were not tried, or less often.
 func again(attempt *attempt, wait time.Duration) reconcile.Result {
-	return reconcile.Result{RequeueAfter: wait, Priority: new(turnOfRetry(attempt.failures+attempt.aborted, attempt.notBefore))}
+	return reconcile.Result{RequeueAfter: wait, Priority: new(turnOfRetry(attempt.tries(), attempt.notBefore))}
 }
 
 // retry notes a try without a result. The eviction comes back when it may be tried again, whether that is an error or

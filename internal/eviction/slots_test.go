@@ -4,8 +4,11 @@
 package eviction
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -316,6 +319,126 @@ func TestAnEvictionThatIsBegunAgainAtOnceKeepsItsSlot(t *testing.T) {
 		}
 		q.ShutDown()
 	})
+}
+
+// accounts is a queue with few slots whose workers' tries hang, fail, are slow to end and panic, at random.
+type accounts struct {
+	queue
+
+	draw chan int // random numbers
+}
+
+// work is one worker of the queue.
+func (a accounts) work(ctx context.Context) {
+	for {
+		req, _, shutdown := a.GetWithPriority()
+		if shutdown {
+			return
+		}
+		a.try(ctx, req)
+		a.Done(req)
+	}
+}
+
+func (a accounts) try(ctx context.Context, req PodRequest) {
+	if <-a.draw%10 == 0 {
+		return // not yet
+	}
+	try, ctx := a.slots.begin(ctx, req, fmt.Sprint("n", <-a.draw%5), &attempt{failures: <-a.draw % 3})
+	for range <-a.draw % 3 {
+		a.slots.step(try)
+		select {
+		case <-time.After(time.Duration(<-a.draw%9000+1) * ms):
+		case <-apicall.Aborted(ctx):
+		}
+	}
+	if <-a.draw%20 == 0 {
+		return // as after a panic
+	}
+	if a.slots.end(try) != nil && <-a.draw%3 == 0 { // it finds out what became of it
+		<-time.After(time.Duration(<-a.draw%20_000+1) * ms)
+	}
+}
+
+// check checks that what hangs is counted, and returns how many slots are taken.
+func (a accounts) check(t *testing.T) int {
+	t.Helper()
+	a.slots.mu.Lock()
+	defer a.slots.mu.Unlock()
+	hanging, all := map[string]int{}, 0
+	for _, try := range a.slots.open {
+		if try.hangs {
+			hanging[try.node]++
+			all++
+		}
+	}
+	if !maps.Equal(hanging, a.slots.hanging) || all > cap(a.slots.free)*inFlightPerSlot {
+		t.Errorf("%v are counted as hanging, and %v hang", a.slots.hanging, hanging)
+	}
+	return len(a.slots.free)
+}
+
+func TestNoSlotIsLostOverRandomHistories(t *testing.T) {
+	const histories, count, requests = 30, 4, 1500
+	for seed := range uint64(histories) {
+		synctest.Test(t, func(t *testing.T) {
+			inner := priorityqueue.New[PodRequest]("")
+			a := accounts{queue{PriorityQueue: inner, slots: newSlots(count), turns: &turns{}}, make(chan int)}
+			ctx, end := context.WithCancel(t.Context())
+			go func() {
+				for r := rand.New(rand.NewPCG(seed, 3)); ; {
+					select {
+					case a.draw <- r.IntN(1 << 30):
+					case <-ctx.Done():
+						return
+					}
+				}
+			}()
+			for range count * inFlightPerSlot {
+				go a.work(ctx)
+			}
+			for i := range requests {
+				a.Add(PodRequest{Name: fmt.Sprint(<-a.draw % 300)})
+				if i%3 == 0 {
+					a.slots.withdraw(PodRequest{Name: fmt.Sprint(<-a.draw % 300)})
+				}
+				<-time.After(time.Duration(<-a.draw%60+1) * ms)
+				a.check(t)
+			}
+			<-time.After(5 * time.Minute)
+			synctest.Wait()
+			// The workers that wait for a request have a slot each.
+			if taken := a.check(t); taken != count || len(a.slots.open) != 0 || len(a.slots.hanging) != 0 {
+				t.Errorf("seed %d: %d slots are taken, %d tries are open, %v hang", seed, taken, len(a.slots.open), a.slots.hanging)
+			}
+			a.ShutDown()
+			synctest.Wait()
+			if taken := a.check(t); taken != 0 {
+				t.Errorf("seed %d: %d slots are taken after the end", seed, taken)
+			}
+			end()
+		})
+	}
+}
+
+func TestUnderALimitOfOurOwnWhatIsStuckMakesRoom(t *testing.T) {
+	for _, perSecond := range []rate.Limit{20, 50, 200} {
+		t.Run(fmt.Sprint(perSecond, " calls a second"), func(t *testing.T) {
+			playMany(t, func(t *testing.T, w *world) {
+				server := w.slow(hangingDeletes(30 * sec))
+				w.addStuckPods(600)
+				w.run(server.behind, func(c *Config) { c.Limiter = rate.NewLimiter(perSecond, 1) })
+				w.pass(15 * sec)
+				for range 7 {
+					server.forget()
+					w.pass(15 * sec)
+					if most := (inFlightWhileStuck + 1) * DefaultConcurrentEvictions; server.mostOpen() > most {
+						t.Errorf("%d calls were open at once, want %d at most", server.mostOpen(), most)
+					}
+				}
+			})
+		})
+	}
 }
 
 // What waits for our own limit does not hang: more evictions would only wait, too.

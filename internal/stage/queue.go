@@ -7,14 +7,23 @@ import (
 	"math"
 	"sync"
 
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
 
-// Queue is controller-runtime's priority queue, but for its end: that is shut down when no worker waits for a request any
-// more. One that waits then goes without what is just being handed to it, and the queue stands still for ever
-// (kubernetes-sigs/controller-runtime#3538, mended in 0.25).
+// Queue is controller-runtime's priority queue, but for its end: it is shut down only when no worker waits for a
+// request any more. Otherwise one may go without taking what is just being handed to it, and the queue stands still for
+// ever (kubernetes-sigs/controller-runtime#3538). To be removed with controller-runtime 0.25, which is for Kubernetes
+// 1.37.
 func Queue[request comparable](inner priorityqueue.PriorityQueue[request]) priorityqueue.PriorityQueue[request] {
 	return &queue[request]{PriorityQueue: inner}
+}
+
+// newQueue makes the queue of a stage that has none of its own.
+func newQueue[request comparable](
+	name string, backoff workqueue.TypedRateLimiter[request],
+) workqueue.TypedRateLimitingInterface[request] {
+	return Queue(priorityqueue.New(name, func(o *priorityqueue.Opts[request]) { o.RateLimiter = backoff }))
 }
 
 type queue[request comparable] struct {
@@ -61,8 +70,10 @@ func (q *queue[request]) wait() bool {
 func (q *queue[request]) ShutDown() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.closing = true
-	q.letGo()
+	if !q.closing {
+		q.closing = true
+		q.letGo()
+	}
 }
 
 // letGo hands something to the next worker that waits, or ends the queue if none does. The caller holds the lock.

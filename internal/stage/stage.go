@@ -13,9 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
@@ -71,9 +69,7 @@ func New[request comparable](
 	options.Logger = logger
 	options.CacheSyncTimeout = math.MaxInt64 // the watches keep trying, and /readyz says that they do
 	if options.NewQueue == nil {
-		options.NewQueue = func(name string, backoff workqueue.TypedRateLimiter[request]) workqueue.TypedRateLimitingInterface[request] {
-			return Queue(priorityqueue.New(name, func(o *priorityqueue.Opts[request]) { o.RateLimiter = backoff }))
-		}
+		options.NewQueue = newQueue[request]
 	}
 	c, err := controller.NewTypedUnmanaged(name, options)
 	if err != nil {

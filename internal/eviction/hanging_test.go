@@ -43,7 +43,7 @@ func TestReadsOfNodesThatHangAreAsManyAsEvictionsAtMost(t *testing.T) {
 
 // Those that are aborted have not failed, and are tried again and again: more of them than there are slots for.
 func TestADeleteThatFailedOnceIsTriedAgainSoonWhateverNumberOfOthersHang(t *testing.T) {
-	playMany(t, func(t *testing.T, w *world) {
+	playMany(t, func(_ *testing.T, w *world) {
 		var failed atomic.Bool
 		hang := hangingDeletes(30 * sec)
 		server := w.slow(func(verb, name string) (time.Duration, error) {
@@ -63,7 +63,7 @@ func TestADeleteThatFailedOnceIsTriedAgainSoonWhateverNumberOfOthersHang(t *test
 
 // One read that hangs, of many that would be answered.
 func TestAPodDoesNotWaitForAReadThatWasStuckBeforeItWasDue(t *testing.T) {
-	playMany(t, func(t *testing.T, w *world) {
+	playMany(t, func(_ *testing.T, w *world) {
 		var first atomic.Bool
 		server := w.slow(func(verb, _ string) (time.Duration, error) {
 			if verb == "get" && !first.Swap(true) {
@@ -82,7 +82,7 @@ func TestAPodDoesNotWaitForAReadThatWasStuckBeforeItWasDue(t *testing.T) {
 
 // Of a node of which others hang, while there is no room for more.
 func TestWhatFailedAtOnceIsTriedAgainSoonThoughOthersOfItsNodeHang(t *testing.T) {
-	playMany(t, func(t *testing.T, w *world) {
+	playMany(t, func(_ *testing.T, w *world) {
 		var failed atomic.Bool
 		hang := hangingDeletes(30 * sec)
 		server := w.slow(func(verb, name string) (time.Duration, error) {
