@@ -80,6 +80,10 @@ func (w *Webhook) ServeHTTP(out http.ResponseWriter, request *http.Request) {
 		return
 	}
 	refusal := w.review(request.Context(), &old)
+	if request.Context().Err() != nil {
+		// While net/http closes the connection of a call that is over, it still takes an answer that comes.
+		panic(http.ErrAbortHandler)
+	}
 	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: refusal == nil, Result: refusal}
 	review.Request = nil
 	out.Header().Set("Content-Type", "application/json")
