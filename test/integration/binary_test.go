@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -25,6 +26,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	"github.com/taintkeeper/taintkeeper/test/rig/proxy"
 	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
@@ -284,6 +286,9 @@ func takeAwayDelete(t *testing.T) (giveBack func()) {
 		less[i].Verbs = slices.DeleteFunc(less[i].Verbs, func(verb string) bool { return verb == "delete" })
 	}
 	await.Must(t, setRules(less))
+	await.Must(t, localcluster.AwaitRight(t.Context(), admin, authorizationv1.SubjectAccessReviewSpec{
+		User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "delete", Resource: "pods"},
+	}, false))
 	return giveBack
 }
 
