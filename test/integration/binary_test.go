@@ -178,7 +178,7 @@ func TestAStandbyKeepsTheDeadlinesOfALeaderThatWasKilled(t *testing.T) {
 	quick := []string{"--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms"}
 	first := serve(t, userConfig, quick...)
 	killed := waitLeader(t, "")
-	serve(t, userConfig, quick...)
+	standby := serve(t, userConfig, quick...)
 
 	came := taint(t, node, rig.NoExecute("gone"))
 	waitStamped(t, node)
@@ -194,6 +194,7 @@ func TestAStandbyKeepsTheDeadlinesOfALeaderThatWasKilled(t *testing.T) {
 	if leader := leader(t); leader != after {
 		t.Errorf("the leader changed again, from %s to %s", after, leader)
 	}
+	standby.terminate(t) // else the next test would find a leader that is no more
 }
 
 func TestSIGTERMFinishesTheCallInFlightAndStartsNoOther(t *testing.T) {
