@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -73,6 +74,20 @@ func TestTheAnswerIsThatOfTheReviewer(t *testing.T) {
 			t.Errorf("%s: answered %+v, want allowed %t", name, got, allowed)
 		}
 	}
+}
+
+func TestNobodyIsAnsweredWhoDoesNotWaitAnyMore(t *testing.T) {
+	webhook := serve(t)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	body := strings.NewReader(`{"request":{"uid":"review","oldObject":{"metadata":{"name":"other"}}}}`)
+	answer := httptest.NewRecorder()
+	defer func() {
+		if aborted := recover(); aborted != http.ErrAbortHandler || answer.Body.Len() > 0 {
+			t.Errorf("the handler ends with %v and answers %q", aborted, answer.Body)
+		}
+	}()
+	webhook.ServeHTTP(answer, httptest.NewRequestWithContext(over, http.MethodPost, "/", body))
 }
 
 func TestWhatIsNoReviewIsABadRequest(t *testing.T) {

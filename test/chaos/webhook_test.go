@@ -74,13 +74,22 @@ func TestTheWebhookAdmitsEverythingAtOnceUnlessItIsToldOtherwise(t *testing.T) {
 	}
 	w.set(slowReview)
 	began := time.Now()
-	time.AfterFunc(2*shortestReview, func() { w.set("") })
+	go w.endOnceUnderWay(t.Context(), slowReview, 2*shortestReview)
 	if allowed, err := asks.ask(t.Context(), t); !allowed || err != nil || time.Since(began) < shortestReview {
 		t.Errorf("while it is slow: admitted %t, %v after %s", allowed, err, time.Since(began))
 	}
 	if got := w.ledger.page().injected; got[slowReview] != 1 || len(got) != 1 {
 		t.Errorf("injected %v, want one slow review", got)
 	}
+}
+
+// endOnceUnderWay ends a fault, a while after it has happened to somebody.
+func (w *webhook) endOnceUnderWay(ctx context.Context, fault faultKind, after time.Duration) {
+	for ctx.Err() == nil && w.ledger.page().injected[fault] == 0 {
+		pause(ctx, time.Millisecond)
+	}
+	pause(ctx, after)
+	w.set("")
 }
 
 func TestAHangingWebhookAnswersNobodyUntilItIsOver(t *testing.T) {

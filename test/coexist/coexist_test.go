@@ -87,7 +87,7 @@ func TestOnceTheClockIsStaleTheBuiltInEvictsEveryPodHoweverItIsMarked(t *testing
 		} {
 			t.Run("renewed "+name, func(t *testing.T) {
 				s := newScene(t)
-				await.Must(t, s.setClock(t.Context(), &at))
+				s.letGo(t, &at)
 				pods := s.markedPods(t)
 				s.taint(t)
 				for _, pod := range pods {
@@ -100,6 +100,7 @@ func TestOnceTheClockIsStaleTheBuiltInEvictsEveryPodHoweverItIsMarked(t *testing
 
 func TestWithoutAClockTheBuiltInEvicts(t *testing.T) {
 	s := newScene(t)
+	s.letGo(t, nil)
 	pod := s.pod(t, "pod", 0)
 	s.taint(t)
 	s.leavesBy(t, pod, byBuiltIn)
@@ -145,7 +146,7 @@ func TestNoRestartOfTheAPIServerLetsTheBuiltInEvict(t *testing.T) {
 		})
 	}
 	for _, pod := range pods {
-		s.leavesBy(t, pod, anybody)
+		s.leaves(t, pod)
 	}
 	s.noForeignMarkUnderAFreshClock(t)
 }

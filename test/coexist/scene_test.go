@@ -119,6 +119,21 @@ func (s *scene) holdOff(t *testing.T) {
 	await.Must(t, cluster.WaitHeldOff(t.Context()))
 }
 
+// letGo writes another eviction clock, or takes it away, while the policy is in force, and returns when the API server
+// has seen that: the built-in forgets a pod that is refused for a moment only.
+func (s *scene) letGo(t *testing.T, clock *time.Time) {
+	t.Helper()
+	s.holdOff(t)
+	await.Must(t, s.setClock(t.Context(), clock))
+	probe := s.pod(t, "probe", 3600)
+	const mark = `{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","reason":"DeletionByTaintManager","message":"Taint manager: deleting due to NoExecute taint"}]}}`
+	await.Eventually(t, "the built-in is not held off any more", func(ctx context.Context) error {
+		dryRun := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
+		_, err := admin.CoreV1().Pods(s.Namespace).Patch(ctx, probe.Name, types.StrategicMergePatchType, []byte(mark), dryRun, "status")
+		return err
+	})
+}
+
 // pods creates pods on the node that tolerate its taint for so many seconds each.
 func (s *scene) pods(t *testing.T, prefix string, tolerate ...int64) []*corev1.Pod {
 	t.Helper()
@@ -197,7 +212,6 @@ func (s *scene) calls(t *testing.T, wanted ...func(call) bool) []call {
 // Filters of calls.
 
 func byBuiltIn(c call) bool { return c.ByBuiltIn() }
-func anybody(call) bool     { return true }
 func byUs(c call) bool      { return c.User == taintkeeper }
 func forbidden(c call) bool { return c.Code == 403 }
 
@@ -217,6 +231,22 @@ func (s *scene) leavesBy(t *testing.T, pod *corev1.Pod, whom func(call) bool) ca
 		t.Errorf("pod %s was deleted by %s", pod.Name, deleted[0].User)
 	}
 	return deleted[0]
+}
+
+// leaves waits until a pod is gone, or terminating. An API server that is killed may have carried out a call that is not
+// in its audit log.
+func (s *scene) leaves(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	await.Eventually(t, "pod "+pod.Name+" leaves", func(ctx context.Context) error {
+		live, err := admin.CoreV1().Pods(s.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		if err == nil && live.DeletionTimestamp == nil {
+			return fmt.Errorf("the calls about it: %v", s.calls(t, of(pod)))
+		}
+		return nil
+	})
 }
 
 // triedByBuiltIn waits until the built-in has tried to evict a pod, was refused and has given up.

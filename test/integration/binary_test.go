@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -25,6 +26,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	"github.com/taintkeeper/taintkeeper/test/rig/proxy"
 	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
@@ -176,7 +178,7 @@ func TestAStandbyKeepsTheDeadlinesOfALeaderThatWasKilled(t *testing.T) {
 	quick := []string{"--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms"}
 	first := serve(t, userConfig, quick...)
 	killed := waitLeader(t, "")
-	serve(t, userConfig, quick...)
+	standby := serve(t, userConfig, quick...)
 
 	came := taint(t, node, rig.NoExecute("gone"))
 	waitStamped(t, node)
@@ -192,6 +194,7 @@ func TestAStandbyKeepsTheDeadlinesOfALeaderThatWasKilled(t *testing.T) {
 	if leader := leader(t); leader != after {
 		t.Errorf("the leader changed again, from %s to %s", after, leader)
 	}
+	standby.terminate(t) // else the next test would find a leader that is no more
 }
 
 func TestSIGTERMFinishesTheCallInFlightAndStartsNoOther(t *testing.T) {
@@ -284,6 +287,9 @@ func takeAwayDelete(t *testing.T) (giveBack func()) {
 		less[i].Verbs = slices.DeleteFunc(less[i].Verbs, func(verb string) bool { return verb == "delete" })
 	}
 	await.Must(t, setRules(less))
+	await.Must(t, localcluster.AwaitRight(t.Context(), admin, authorizationv1.SubjectAccessReviewSpec{
+		User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "delete", Resource: "pods"},
+	}, false))
 	return giveBack
 }
 

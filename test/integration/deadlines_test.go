@@ -233,11 +233,12 @@ func TestARestartInMidCountdownKeepsTheDeadline(t *testing.T) {
 func TestADeadlineThatPassedWhileNobodyRanIsMadeUpForAtOnce(t *testing.T) {
 	s := newScene(t)
 	node := s.node(t, "tainted")
-	pod := s.pod(t, "pod", node, rig.Tolerating("gone", 2))
+	pod := s.pod(t, "pod", node, rig.Tolerating("gone", 600))
 	first := alone(t, &proxy.Faults{})
 	came := taint(t, node, rig.NoExecute("gone"))
 	waitStamped(t, node)
 	await.Must(t, first.stop())
+	pod = setTolerationSeconds(t, pod, new(int64(2)))
 	due := promised(t, pod, tainting{rig.NoExecute("gone"), came}).afterRestart()
 	await.Until(t, due.latest)
 	if _, left := recorded.Left(pod.UID); left {

@@ -111,15 +111,15 @@ func TestAPodWhoseReplacementIsNotSeenYetIsDoneAtTheFirstAnswer(t *testing.T) {
 			faults.During(t, proxy.WatchesOfPods, watches.Answer)
 			e := alone(t, faults)
 			t.Cleanup(watches.Release)
-			pod := s.pod(t, "web-0", node, rig.Tolerating("gone", 1))
-			taint(t, node, rig.NoExecute("gone"))
-			waitPending(t, e.metrics, 1)
+			pod := s.pod(t, "web-0", node)
+			s.seen(t)
 
 			watches.Hold()
 			happened := s.onFirst(t, e, test.concerned(s.Namespace), func(ctx context.Context) error {
 				_, err := s.replace(ctx, "web-0", healthy)
 				return err
 			})
+			taint(t, node, rig.NoExecute("gone"))
 			await.Must(t, await.Receive(t, happened))
 			waitEvictions(t, e.metrics, "replaced", 1)
 			await.Until(t, time.Now().Add(time.Second))

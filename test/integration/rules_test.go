@@ -379,6 +379,9 @@ func (c *ruleCluster) testRefusals(t *testing.T) {
 		t.Errorf("another taint is answered by %v, want a refusal", err)
 	}
 	await.Must(t, c.admin.DeleteAllOf(t.Context(), &v1alpha1.NodeTaintRule{}))
+	for name := range accepted {
+		c.gone(t, name)
+	}
 }
 
 func (c *ruleCluster) testLife(t *testing.T) {

@@ -102,6 +102,15 @@ func (s *scene) pods(t *testing.T, count int, node string, edits ...func(*corev1
 	return pods
 }
 
+// seen waits until the Evictor knows the pods that there are: one that came after them leaves.
+func (s *scene) seen(t *testing.T) {
+	t.Helper()
+	node := s.node(t, "of-the-witness")
+	witness := s.pod(t, "witness", node)
+	came := taint(t, node, rig.NoExecute("gone"))
+	leaves(t, witness, promised(t, witness, tainting{rig.NoExecute("gone"), came}))
+}
+
 // replace puts another pod of the same name in the place of a pod, as a StatefulSet would.
 func (s *scene) replace(ctx context.Context, name, node string, edits ...func(*corev1.Pod)) (*corev1.Pod, error) {
 	if err := s.Remove(ctx, name); err != nil {

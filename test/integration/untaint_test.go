@@ -107,11 +107,11 @@ func TestAPodWhoseNewTolerationIsNotSeenYetIsNotDeleted(t *testing.T) {
 	behind := alone(t, faults)
 	t.Cleanup(watches.Release)
 	pod := s.pod(t, "patient", node, rig.Tolerating("gone", 1))
-	taint(t, node, rig.NoExecute("gone"))
-	waitPending(t, behind.metrics, 1)
+	s.seen(t)
 
 	watches.Hold()
 	setTolerationSeconds(t, pod, new(int64(600)))
+	taint(t, node, rig.NoExecute("gone"))
 	await.Eventually(t, "it is due by what was seen of it", func(context.Context) error {
 		if len(audit.All(t, changesOfPods, auditlog.Of(pod.UID))) == 0 {
 			return errors.New("there was no call")

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 	"github.com/taintkeeper/taintkeeper/test/rig/suite"
@@ -31,6 +32,7 @@ var (
 	admin   kubernetes.Interface
 	binary  string
 	stage   rig.Scene
+	audit   *auditlog.Log
 )
 
 func TestMain(m *testing.M) { os.Exit(suite.Run(m, start)) }
@@ -44,10 +46,12 @@ func start(ctx context.Context, shared *suite.Suite) error {
 	cluster, admin, err = shared.StartCluster(ctx, localcluster.Config{
 		TaintEviction: localcluster.BuiltInOn,
 		Without:       []localcluster.Component{localcluster.Scheduler},
+		Audit:         auditlog.Changes,
 	})
 	if err != nil {
 		return err
 	}
+	audit = auditlog.New(cluster.AuditLog())
 	stage = rig.Scene{Admin: admin, Namespace: metav1.NamespaceDefault}
 	return grant(ctx)
 }

@@ -4,7 +4,6 @@
 package shadow
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/shadow"
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
@@ -72,10 +72,10 @@ func TestAnEvictionThatAPolicyRefusedForAMomentIsNeverCarriedOut(t *testing.T) {
 	await.Must(t, err)
 	t.Cleanup(func() { await.Must(t, allow()) })
 	taint(t, "refused")
-	await.Eventually(t, "the built-in has tried", func(ctx context.Context) error {
-		pod, err := admin.CoreV1().Pods("default").Get(ctx, "forgotten", metav1.GetOptions{})
-		if err != nil || len(pod.Status.Conditions) == 0 {
-			return cmp.Or(err, errors.New("no condition"))
+	const tries = 5 // pkg/controller/tainteviction/taint_eviction.go
+	await.Eventually(t, "the built-in has given up", func(context.Context) error {
+		if refused := audit.All(t, auditlog.Event.ByBuiltIn, auditlog.Deletes, auditlog.Refused, auditlog.Named(pod.Name)); len(refused) < tries {
+			return fmt.Errorf("it was refused %d times", len(refused))
 		}
 		return nil
 	})

@@ -9,11 +9,13 @@ import (
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
 // Reader makes a service account that may get some URLs of Taintkeeper's until the test ends, and returns a token of
@@ -41,6 +43,12 @@ func (s Scene) Reader(t testing.TB, name string, urls ...string) (token string) 
 		await.Must(t, roles.ClusterRoleBindings().Delete(ctx, meta.Name, metav1.DeleteOptions{}))
 		await.Must(t, roles.ClusterRoles().Delete(ctx, meta.Name, metav1.DeleteOptions{}))
 	})
+	for _, url := range urls {
+		await.Must(t, localcluster.AwaitRight(ctx, s.Admin, authorizationv1.SubjectAccessReviewSpec{
+			User:                  "system:serviceaccount:" + s.Namespace + ":" + name,
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: "get", Path: url},
+		}, true))
+	}
 	request, err := accounts.CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	await.Must(t, err)
 	return request.Status.Token
