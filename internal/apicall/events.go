@@ -21,17 +21,18 @@ type Recorder struct {
 	pods        *podEvents
 }
 
-// NewRecorder makes a Recorder of events that say they come from a component. Whoever makes one also runs it.
-func NewRecorder(component string) *Recorder {
+// NewRecorder makes a Recorder of events that say they come from a component. Whoever makes one also runs it. What is
+// recorded from now on is written.
+func NewRecorder(component string, client kubernetes.Interface) *Recorder {
 	broadcaster := record.NewBroadcaster()
 	source := corev1.EventSource{Component: component}
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	recorder := broadcaster.NewRecorder(scheme.Scheme, source)
 	return &Recorder{EventRecorder: recorder, broadcaster: broadcaster, pods: newPodEvents(recorder)}
 }
 
-// Run sends the events to the API server until the context ends. Events of later are dropped.
-func (r *Recorder) Run(ctx context.Context, client kubernetes.Interface) {
-	r.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+// Run returns when the context ends. Events of later are dropped.
+func (r *Recorder) Run(ctx context.Context) {
 	r.pods.run(ctx)
 	r.broadcaster.Shutdown()
 }

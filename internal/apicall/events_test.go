@@ -17,12 +17,11 @@ import (
 func TestARecorderWritesEventsUntilItIsToldToEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
-		recorder := NewRecorder("node-controller")
+		recorder := NewRecorder("node-controller", client)
 		ctx, stop := context.WithCancel(t.Context())
-		go recorder.Run(ctx, client)
-		synctest.Wait()
 		node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "n", UID: "u"}
 		recorder.Eventf(node, corev1.EventTypeNormal, "NodeNotReady", "Node %s status is now: NodeNotReady", "n")
+		go recorder.Run(ctx) // what was recorded before counts, too
 		synctest.Wait()
 		stop()
 		synctest.Wait()

@@ -40,12 +40,13 @@ func told(t *testing.T, client *fake.Clientset) (ofPods int, ofNodes map[string]
 func inAStorm(t *testing.T, play func(recorder *Recorder, client *fake.Clientset)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		client, recorder := fake.NewClientset(), NewRecorder("test")
+		client := fake.NewClientset()
 		client.PrependReactor("create", "events", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			return true, action.(clienttesting.CreateAction).GetObject(), nil // and keeps none, which takes long
 		})
+		recorder := NewRecorder("test", client)
 		ctx, stop := context.WithCancel(t.Context())
-		go recorder.Run(ctx, client)
+		go recorder.Run(ctx)
 		synctest.Wait()
 		play(recorder, client)
 		stop()

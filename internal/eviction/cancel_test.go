@@ -143,8 +143,8 @@ func TestNothingIsSaidToBeCancelledThatIsDeletedAtThatMoment(t *testing.T) {
 		was := leaving{pod: record, due: time.Now()}
 
 		slots, under := newSlots(1), &attempts{under: map[PodRequest]*attempt{}}
-		events := newEvents(Evict)
-		bubble.Run(t, "the events", func(ctx context.Context) error { events.Run(ctx, client); return nil })
+		events := newEvents(Evict, client)
+		bubble.Run(t, "the events", func(ctx context.Context) error { events.Run(ctx); return nil })
 		d := &decider{nodes: nodes, pods: pods, events: events, execute: newHandover(under, slots)}
 		slots.take()
 		begun, _ := under.get(was.request())

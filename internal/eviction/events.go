@@ -5,6 +5,7 @@ package eviction
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
@@ -24,8 +25,8 @@ type events struct {
 	suffix string
 }
 
-func newEvents(mode Mode) *events {
-	e := &events{Recorder: apicall.NewRecorder(eventSource)}
+func newEvents(mode Mode, client kubernetes.Interface) *events {
+	e := &events{Recorder: apicall.NewRecorder(eventSource, client)}
 	if mode == DryRun {
 		e.suffix = " (dry run)"
 	}

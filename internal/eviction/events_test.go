@@ -21,9 +21,10 @@ import (
 
 func TestInAStormEveryKindOfEventIsCountedOnTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, events := fake.NewClientset(), newEvents(Evict)
+		client := fake.NewClientset()
+		events := newEvents(Evict, client)
 		bubble.Run(t, "the recorder", func(ctx context.Context) error {
-			events.Run(ctx, client)
+			events.Run(ctx)
 			return nil
 		})
 		pod := &podcache.Pod{Namespace: "default", Name: "p", UID: "uid", Node: "n"}

@@ -120,8 +120,8 @@ func New(config Config) (*Evictor, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	e := &Evictor{config: config, pods: config.Pods, events: newEvents(config.Mode)}
-	e.parts.InEveryReplica(func(ctx context.Context) error { e.events.Run(ctx, config.EventClient); return nil })
+	e := &Evictor{config: config, pods: config.Pods, events: newEvents(config.Mode, config.EventClient)}
+	e.parts.InEveryReplica(func(ctx context.Context) error { e.events.Run(ctx); return nil })
 	if e.pods == nil {
 		e.pods = podcache.New(config.Client)
 		e.parts.InEveryReplica(e.pods.Run)

@@ -5,6 +5,7 @@ package nodehealth
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
@@ -25,12 +26,12 @@ type events struct {
 	suffix string
 }
 
-func newEvents(dryRun bool) *events {
+func newEvents(dryRun bool, client kubernetes.Interface) *events {
 	suffix := ""
 	if dryRun {
 		suffix = inDryRun
 	}
-	return &events{Recorder: apicall.NewRecorder(eventSource), suffix: suffix}
+	return &events{Recorder: apicall.NewRecorder(eventSource, client), suffix: suffix}
 }
 
 func (e *events) registered(node *corev1.Node) {

@@ -250,7 +250,7 @@ func TestAStandbyForgetsNodesThatWent(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		k, err := New(Config{Client: w.client})
 		w.must(nil, err)
-		bubble.Run(t, "the events", func(ctx context.Context) error { k.events.Run(ctx, w.client); return nil })
+		bubble.Run(t, "the events", func(ctx context.Context) error { k.events.Run(ctx); return nil })
 		bubble.Run(t, "the cache of nodes", k.nodes.Run)
 		w.comeAndGo(100)
 		if got := k.remembered(); got != 0 {

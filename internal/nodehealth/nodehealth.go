@@ -110,7 +110,7 @@ func New(config Config) (*Keeper, error) {
 	k := &Keeper{
 		config: config, nodes: config.Nodes, pods: config.Pods,
 		silence: newSilence(config.Grace, time.Now()), zones: readiness.NewZones(config.Policy, config.Logger),
-		events: newEvents(config.DryRun),
+		events: newEvents(config.DryRun, config.EventClient),
 		echoes: newEchoes(config.EchoClient, config.Reconnect, config.DryRun),
 	}
 	k.leases = newLeases(k.silence, k.echoes, k.count)
@@ -123,7 +123,7 @@ func New(config Config) (*Keeper, error) {
 		func(ctx context.Context) error { k.leases.run(ctx, config.LeaseClient); return nil },
 		func(ctx context.Context) error { k.tellDeafness(ctx); return nil },
 		func(ctx context.Context) error { k.echoes.run(logr.NewContext(ctx, config.Logger)); return nil },
-		func(ctx context.Context) error { k.events.Run(ctx, config.EventClient); return nil },
+		func(ctx context.Context) error { k.events.Run(ctx); return nil },
 	)
 	if k.pods == nil {
 		k.pods = podcache.New(config.Client)

@@ -5,6 +5,7 @@ package nodetaintrule
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
@@ -13,7 +14,9 @@ import (
 // events writes events on rules, in the background.
 type events struct{ *apicall.Recorder }
 
-func newEvents() *events { return &events{apicall.NewRecorder("taintkeeper")} }
+func newEvents(client kubernetes.Interface) *events {
+	return &events{apicall.NewRecorder("taintkeeper", client)}
+}
 
 // refused says that a rule does not do its work.
 func (e *events) refused(rule *v1alpha1.NodeTaintRule, why ruling) {

@@ -75,7 +75,7 @@ func New(config Config) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{nodes: config.Nodes}
-	book, events := newBook(config.DryRun), newEvents()
+	book, events := newBook(config.DryRun), newEvents(config.EventClient)
 	metrics, err := newMetrics(config.Registerer, book)
 	if err != nil {
 		return nil, fmt.Errorf("register the metrics: %w", err)
@@ -111,7 +111,7 @@ func New(config Config) (*Controller, error) {
 	}
 	c.parts.InEveryReplica(
 		func(ctx context.Context) error { watch.run(ctx); return nil },
-		func(ctx context.Context) error { events.Run(ctx, config.EventClient); return nil },
+		func(ctx context.Context) error { events.Run(ctx); return nil },
 	)
 	c.parts.InLeader(reconciles)
 	return c, nil

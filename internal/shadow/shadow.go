@@ -82,8 +82,8 @@ func New(config Config) (*Comparison, error) {
 		return nil, err
 	}
 	c := &Comparison{clock: config.Clock, nodes: config.Nodes, pods: config.Pods}
-	teller := newTeller(config.Logger)
-	c.parts.InEveryReplica(func(ctx context.Context) error { teller.Run(ctx, config.EventClient); return nil })
+	teller := newTeller(config.Logger, config.EventClient)
+	c.parts.InEveryReplica(func(ctx context.Context) error { teller.Run(ctx); return nil })
 	if c.nodes == nil {
 		c.nodes = nodecache.New(config.Client)
 		c.parts.InEveryReplica(c.nodes.Run)

@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
@@ -32,8 +33,8 @@ type kindOnNode struct {
 	outcome Outcome
 }
 
-func newTeller(log logr.Logger) *teller {
-	return &teller{Recorder: apicall.NewRecorder("taintkeeper"), log: log, told: map[kindOnNode]time.Time{}}
+func newTeller(log logr.Logger, client kubernetes.Interface) *teller {
+	return &teller{Recorder: apicall.NewRecorder("taintkeeper", client), log: log, told: map[kindOnNode]time.Time{}}
 }
 
 // tell tells of a difference.

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -83,8 +84,9 @@ func TestNobodyIsAnsweredWhoDoesNotWaitAnyMore(t *testing.T) {
 	body := strings.NewReader(`{"request":{"uid":"review","oldObject":{"metadata":{"name":"other"}}}}`)
 	answer := httptest.NewRecorder()
 	defer func() {
-		if aborted := recover(); aborted != http.ErrAbortHandler || answer.Body.Len() > 0 {
-			t.Errorf("the handler ends with %v and answers %q", aborted, answer.Body)
+		why, _ := recover().(error)
+		if !errors.Is(why, http.ErrAbortHandler) || answer.Body.Len() > 0 {
+			t.Errorf("the handler ends with %v and answers %q", why, answer.Body)
 		}
 	}()
 	webhook.ServeHTTP(answer, httptest.NewRequestWithContext(over, http.MethodPost, "/", body))

@@ -16,7 +16,8 @@ import (
 
 // AwaitRight waits until the API server allows what is asked about, or refuses it, as wanted. It sees a change of roles
 // and bindings by a watch, so that whoever calls at once can meet the rights from before it.
-func AwaitRight(ctx context.Context, admin kubernetes.Interface, asked authorizationv1.SubjectAccessReviewSpec, wanted bool,
+func AwaitRight(
+	ctx context.Context, admin kubernetes.Interface, asked authorizationv1.SubjectAccessReviewSpec, wanted bool,
 ) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, healthPeriod, startTimeout, true, func(ctx context.Context) (bool, error) {
