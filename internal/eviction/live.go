@@ -146,7 +146,9 @@ func (l *liveNodes) read(ctx context.Context, name string) (liveRead, error) {
 		l.swept = started
 	}
 	known := l.reads[name]
-	known.newest = read
+	if !started.Before(known.newest.started) { // another may have begun later, and ended first
+		known.newest = read
+	}
 	l.reads[name] = known
 	return read, nil
 }

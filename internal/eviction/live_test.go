@@ -4,7 +4,10 @@
 package eviction
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
 // A node is tens of kilobytes, mostly of images, and three of each are remembered for half a minute.
@@ -38,6 +43,35 @@ func TestOfALiveNodeIsRememberedWhatIsNeeded(t *testing.T) {
 		read, err := live.node(t.Context(), "n", time.Time{})
 		if diff := cmp.Diff(want, read.node); err != nil || diff != "" {
 			t.Errorf("(-want +got, error %v):\n%s", err, diff)
+		}
+	})
+}
+
+func TestAReadThatEndsLateDoesNotTakeThePlaceOfANewerOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int32
+		client := &bubble.Slow{
+			Clientset: fake.NewSimpleClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}),
+			Before: func(ctx context.Context, _ bubble.Request) error {
+				if calls.Add(1) == 1 {
+					return bubble.Takes(ctx, 4*stuckAfter)
+				}
+				return nil
+			},
+		}
+		live := newLiveNodes(api{client: client})
+		late := make(chan error)
+		go func() {
+			_, err := live.node(t.Context(), "n", time.Time{})
+			late <- err
+		}()
+		<-time.After(2 * stuckAfter)
+		newer, err := live.node(t.Context(), "n", time.Time{})
+		if err := errors.Join(err, <-late); err != nil {
+			t.Error(err)
+		}
+		if got := live.reads["n"].newest.started; !got.Equal(newer.started) {
+			t.Errorf("a read that began %v before another takes its place", newer.started.Sub(got))
 		}
 	})
 }

@@ -171,8 +171,9 @@ func (s *slots) outlast(t *try) {
 	}
 	t.hangs = true
 	s.makeRoom()
-	if errors.Is(t.cause, errNoRoom) { // it ends now, and with it its slot
+	if errors.Is(t.cause, errNoRoom) { // it ends now, and gives its slot back, unless it is withdrawn in this instant
 		t.hangs = false
+		t.timer.Reset(patience)
 		return
 	}
 	s.hanging[t.node]++
