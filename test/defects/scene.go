@@ -80,3 +80,18 @@ func (s *scene) changeTaints(ctx context.Context, node string, change func([]cor
 func (s *scene) calls() ([]call, error) {
 	return s.audit.Events(auditlog.By(s.contestant.user()), auditlog.In(s.Namespace))
 }
+
+// callsWithDeletes returns the calls once so many deletes of pods are among them, or have not come for a while: the
+// watch can tell of a delete before the audit log does.
+func (s *scene) callsWithDeletes(ctx context.Context, deletes int) ([]call, error) {
+	const often, atMost = 50 * time.Millisecond, 5 * time.Second
+	for until := time.Now().Add(atMost); ; {
+		calls, err := s.calls()
+		if err != nil || len(podDeletes(calls)) >= deletes || time.Now().After(until) {
+			return calls, err
+		}
+		if err := pause(ctx, often); err != nil {
+			return nil, err
+		}
+	}
+}

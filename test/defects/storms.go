@@ -91,10 +91,11 @@ func playStorm(ctx context.Context, s *scene) (finding, error) {
 	if err != nil {
 		return finding{}, err
 	}
-	if _, err := s.observer.Await(ctx, began.Add(stormLimit), pods...); err != nil {
+	left, err := s.observer.Await(ctx, began.Add(stormLimit), pods...)
+	if err != nil {
 		return finding{}, err
 	}
-	calls, err := s.calls()
+	calls, err := s.callsWithDeletes(ctx, len(pods)-left)
 	if err != nil {
 		return finding{}, err
 	}
