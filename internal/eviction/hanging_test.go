@@ -21,6 +21,17 @@ func (w *world) addStuckPods(nodes int) {
 	}
 }
 
+// failsOnce fails the first delete of pod "once" at once.
+func failsOnce(others func(verb, name string) (time.Duration, error)) func(verb, name string) (time.Duration, error) {
+	var failed atomic.Bool
+	return func(verb, name string) (time.Duration, error) {
+		if verb == "delete" && name == "once" && !failed.Swap(true) {
+			return 0, apierrors.NewInternalError(errors.New("not now"))
+		}
+		return others(verb, name)
+	}
+}
+
 // A read serves all evictions of its node, and so none of them aborts it. But nobody waits for it any more when they
 // have all been aborted.
 func TestReadsOfNodesThatHangAreAsManyAsEvictionsAtMost(t *testing.T) {
@@ -44,14 +55,7 @@ func TestReadsOfNodesThatHangAreAsManyAsEvictionsAtMost(t *testing.T) {
 // Those that are aborted have not failed, and are tried again and again: more of them than there are slots for.
 func TestADeleteThatFailedOnceIsTriedAgainSoonWhateverNumberOfOthersHang(t *testing.T) {
 	playMany(t, func(_ *testing.T, w *world) {
-		var failed atomic.Bool
-		hang := hangingDeletes(30 * sec)
-		server := w.slow(func(verb, name string) (time.Duration, error) {
-			if verb == "delete" && name == "once" && !failed.Swap(true) {
-				return 0, apierrors.NewInternalError(errors.New("not now"))
-			}
-			return hang(verb, name)
-		})
+		server := w.slow(failsOnce(hangingDeletes(30 * sec)))
 		w.addStuckPods(1000)
 		w.addStampedNode("m", "k:NoExecute")
 		w.addPod("once", tolerating("k", 60), onNode("m"))
@@ -83,14 +87,7 @@ func TestAPodDoesNotWaitForAReadThatWasStuckBeforeItWasDue(t *testing.T) {
 // Of a node of which others hang, while there is no room for more.
 func TestWhatFailedAtOnceIsTriedAgainSoonThoughOthersOfItsNodeHang(t *testing.T) {
 	playMany(t, func(_ *testing.T, w *world) {
-		var failed atomic.Bool
-		hang := hangingDeletes(30 * sec)
-		server := w.slow(func(verb, name string) (time.Duration, error) {
-			if verb == "delete" && name == "once" && !failed.Swap(true) {
-				return 0, apierrors.NewInternalError(errors.New("not now"))
-			}
-			return hang(verb, name)
-		})
+		server := w.slow(failsOnce(hangingDeletes(30 * sec)))
 		w.addStampedNode("n", "k:NoExecute")
 		for i := range 200 {
 			w.addPod(fmt.Sprint("stuck-", i))
