@@ -31,10 +31,7 @@ type history struct {
 	deleted   map[string]time.Time
 }
 
-// before is what happens to a call that the API server has not carried out.
-func (h *history) before(ctx context.Context, q bubble.Request) error { return h.trouble(ctx, q) }
-
-// after is what happens to a call that it has.
+// after is what happens to a call that the API server has carried out.
 func (h *history) after(ctx context.Context, q bubble.Request) error {
 	if q.Verb == "delete" {
 		h.checkDelete(q.Name)
@@ -55,6 +52,7 @@ func (h *history) checkDelete(name string) {
 	}
 }
 
+// trouble is what happens to a call on its way, and to its answer.
 func (h *history) trouble(ctx context.Context, q bubble.Request) error {
 	h.mu.Lock()
 	kind, takes := h.random.IntN(12), time.Duration(h.random.IntN(30_000)+1)*ms
@@ -105,7 +103,7 @@ func TestNoEvictionIsLostDoubledOrDoneAfterAnUntaintWhereCallsHang(t *testing.T)
 						w.addPod(name, onNode(node), tolerating("k", int64(r.IntN(4)*5)))
 					}
 				}
-				slow := &bubble.Slow{Clientset: w.client, Before: h.before, After: h.after}
+				slow := &bubble.Slow{Clientset: w.client, Before: h.trouble, After: h.after}
 				w.run(func(c *Config) { c.Client, c.EventClient, c.ConcurrentEvictions = slow, w.client, 2 })
 				for range turns {
 					w.pass(time.Duration(r.IntN(4000)+1) * ms)

@@ -485,10 +485,7 @@ func TestWhereOneEvictionOfEachOfManyNodesHangsTheSlowOneOfAnotherLeavesOnceThey
 			}
 			return hang(verb, name)
 		})
-		for i := range inFlightWhileStuck * DefaultConcurrentEvictions {
-			w.addStampedNode(fmt.Sprint("n", i), "k:NoExecute")
-			w.addPod(fmt.Sprint("stuck-", i), onNode(fmt.Sprint("n", i)))
-		}
+		w.addStuckPods(inFlightWhileStuck * DefaultConcurrentEvictions)
 		w.addStampedNode("m", "k:NoExecute")
 		w.addPod("slow", tolerating("k", 2), onNode("m"))
 		w.run(server.behind)

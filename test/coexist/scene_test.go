@@ -125,13 +125,7 @@ func (s *scene) letGo(t *testing.T, clock *time.Time) {
 	t.Helper()
 	s.holdOff(t)
 	await.Must(t, s.setClock(t.Context(), clock))
-	probe := s.pod(t, "probe", 3600)
-	const mark = `{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","reason":"DeletionByTaintManager","message":"Taint manager: deleting due to NoExecute taint"}]}}`
-	await.Eventually(t, "the built-in is not held off any more", func(ctx context.Context) error {
-		dryRun := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
-		_, err := admin.CoreV1().Pods(s.Namespace).Patch(ctx, probe.Name, types.StrategicMergePatchType, []byte(mark), dryRun, "status")
-		return err
-	})
+	await.Must(t, cluster.WaitLetGo(t.Context()))
 }
 
 // pods creates pods on the node that tolerate its taint for so many seconds each.

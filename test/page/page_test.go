@@ -83,6 +83,16 @@ func press(t *testing.T, tab *page.Tab, keys ...string) {
 	}
 }
 
+// tabToMarks presses Tab until the focus is on a mark of the timeline.
+func tabToMarks(t *testing.T, tab *page.Tab) {
+	t.Helper()
+	for range 20 {
+		if press(t, tab, kb.Tab); value[bool](t, tab, `document.activeElement.classList.contains('mark')`) {
+			break
+		}
+	}
+}
+
 func expect[T comparable](t *testing.T, what string, got, want T) {
 	t.Helper()
 	if got != want {
@@ -200,11 +210,7 @@ func TestTheTimelineWorksByKeyboard(t *testing.T) {
 		before, _, _ := strings.Cut(label, " (")
 		return before
 	}
-	for range 20 {
-		if press(t, tab, kb.Tab); value[bool](t, tab, `document.activeElement.classList.contains('mark')`) {
-			break
-		}
-	}
+	tabToMarks(t, tab)
 	expect(t, "Tab reaches the first mark", focused(), "Node gpu-b1, now")
 	expect(t, "the focus is visible", value[string](t, tab, `getComputedStyle(document.activeElement.querySelector('.ring')).strokeWidth`), "3px")
 	expect(t, "what it is is shown", value[bool](t, tab, `!document.getElementById('tip').hidden && document.getElementById('tip').textContent.includes('ml/trainer')`), true)
@@ -255,11 +261,7 @@ func TestWhatAMarkIsStaysShownWhenTheFocusScrollsToIt(t *testing.T) {
 		}
 		expect(t, what, got, true)
 	}
-	for range 20 {
-		if press(t, tab, kb.Tab); value[bool](t, tab, `document.activeElement.classList.contains('mark')`) {
-			break
-		}
-	}
+	tabToMarks(t, tab)
 	expect(t, "the page has scrolled", value[bool](t, tab, `scrollY > 0`), true)
 	shown("what the first mark is, beside it")
 	press(t, tab, kb.End)

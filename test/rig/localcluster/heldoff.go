@@ -27,6 +27,23 @@ func (c *Cluster) InstallCoexistence(ctx context.Context) error {
 // WaitHeldOff waits until the API server refuses what the built-in would send: that takes a moment after the policy was
 // created and the clock renewed. It asks by a dry run, about a pod that nobody schedules.
 func (c *Cluster) WaitHeldOff(ctx context.Context) error {
+	if err := c.awaitAnswerToMark(ctx, apierrors.IsForbidden); err != nil {
+		return fmt.Errorf("the built-in is not kept from evicting: %w", err)
+	}
+	return nil
+}
+
+// WaitLetGo waits until the API server takes what the built-in would send: a while after the clock has become stale.
+func (c *Cluster) WaitLetGo(ctx context.Context) error {
+	if err := c.awaitAnswerToMark(ctx, func(err error) bool { return err == nil }); err != nil {
+		return fmt.Errorf("the built-in is kept from evicting: %w", err)
+	}
+	return nil
+}
+
+// awaitAnswerToMark asks, in a dry run, whether a pod may be marked as the built-in marks it, until the answer is as
+// wanted.
+func (c *Cluster) awaitAnswerToMark(ctx context.Context, wanted func(error) bool) error {
 	const probe = "probe-of-coexistence"
 	client, err := kubernetes.NewForConfig(c.AdminConfig())
 	if err != nil {
@@ -44,10 +61,10 @@ func (c *Cluster) WaitHeldOff(ctx context.Context) error {
 	var last error
 	err = wait.PollUntilContextTimeout(ctx, healthPeriod, startTimeout, true, func(ctx context.Context) (bool, error) {
 		_, last = pods.Patch(ctx, probe, types.StrategicMergePatchType, mark, dryRun, "status")
-		return apierrors.IsForbidden(last), nil
+		return wanted(last), nil
 	})
 	if err != nil {
-		return fmt.Errorf("the built-in is not kept from evicting: %w", errors.Join(err, last))
+		return errors.Join(err, last)
 	}
 	return pods.Delete(ctx, probe, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
 }
