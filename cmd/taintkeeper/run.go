@@ -181,23 +181,30 @@ func (c *clients) parts(log logr.Logger, registerer prometheus.Registerer, o *op
 		return append(parts, comparison), nil
 	}
 	if o.enabled(controllerEviction) {
-		evictor, err := eviction.New(eviction.Config{
+		config := eviction.Config{
 			Client: c.api, EventClient: c.events, Nodes: nodes, Pods: pods, Clock: c.clock,
 			NeverStamp:          !o.stampTaints,
-			BesideBuiltIn:       o.coexist,
 			Rule:                verdict.Rule{Matcher: o.matcher()},
 			Mode:                o.mode(),
 			Limiter:             limiter,
 			ConcurrentEvictions: o.concurrentEvictions,
 			Registerer:          registerer,
 			Logger:              log,
-		})
+		}
+		var account *coexist.Account
+		if o.coexist {
+			account = coexist.NewAccount(coexist.AccountConfig{
+				Client: c.api, Clock: c.clock, Namespace: o.election.namespace, KubeAPIQPS: o.coexistQPS,
+			})
+			config.BuiltIn = account
+		}
+		evictor, err := eviction.New(config)
 		if err != nil {
 			return nil, err
 		}
 		parts = append(parts, evictor)
 		if o.coexist {
-			keeper, err := c.newCoexistence(pods, evictor, log, registerer, o)
+			keeper, err := c.newCoexistence(account, pods, evictor, log, registerer, o)
 			if err != nil {
 				return nil, err
 			}
@@ -237,10 +244,10 @@ func (c *clients) parts(log logr.Logger, registerer prometheus.Registerer, o *op
 }
 
 func (c *clients) newCoexistence(
-	pods *podcache.Cache, evictor *eviction.Evictor, log logr.Logger, registerer prometheus.Registerer, o *options,
+	account *coexist.Account, pods *podcache.Cache, evictor *eviction.Evictor, log logr.Logger, registerer prometheus.Registerer, o *options,
 ) (*coexist.Keeper, error) {
 	config := coexist.Config{
-		Client: c.api, Clock: c.clock, Pods: pods, Evictor: evictor,
+		Client: c.api, Clock: c.clock, Account: account, Pods: pods, Evictor: evictor,
 		Namespace:  o.election.namespace,
 		Registerer: registerer,
 		Logger:     log,

@@ -5,14 +5,11 @@ package coexist
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // needed are the rights without which nothing is evicted.
@@ -31,7 +28,7 @@ func (k *Keeper) renew(ctx context.Context) error {
 		return err
 	}
 	at := time.Now()
-	if err := k.write(ctx, k.config.Clock.Time().UTC().Format(time.RFC3339)); err != nil {
+	if err := k.config.Account.Renew(ctx); err != nil {
 		return err
 	}
 	k.mu.Lock()
@@ -53,25 +50,6 @@ func (k *Keeper) mayEvict(ctx context.Context) error {
 		if !review.Status.Allowed {
 			return fmt.Errorf("missing permission: %s %s", attributes.Verb, attributes.Resource)
 		}
-	}
-	return nil
-}
-
-// write sets the clock, or takes it away if the value is nil.
-func (k *Keeper) write(ctx context.Context, value any) error {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"annotations": map[string]any{Annotation: value}},
-	})
-	if err != nil {
-		return fmt.Errorf("write down the eviction clock: %w", err)
-	}
-	_, err = k.config.Client.CoreV1().ServiceAccounts(k.config.Namespace).
-		Patch(ctx, ServiceAccount, types.MergePatchType, patch, metav1.PatchOptions{})
-	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("there is no ServiceAccount %s in namespace %s: apply config/coexistence.yaml, or set --coexist=false", ServiceAccount, k.config.Namespace)
-	}
-	if err != nil {
-		return fmt.Errorf("renew the eviction clock: %w", err)
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/taints"
 )
 
 // handBackTimeout bounds a hand-back, so that a shutdown ends.
@@ -30,7 +33,8 @@ const seenAfter = time.Second
 
 // HandBack gives the evictions back to the built-in at once, when this process led and no other takes over. It takes
 // the clock away, and touches the timeAdded of the nodes with pods that are due: the built-in has forgotten those, and
-// decides about a node anew when a taint changes. What their pods tolerate counts from then on again.
+// decides about a node again when a taint changes. What their pods tolerate counts from then on again. What is left of
+// the built-in's backlog stays refused: see hold.
 func (k *Keeper) HandBack(ctx context.Context) error {
 	k.mu.Lock()
 	led, term := k.leads, k.term
@@ -40,27 +44,74 @@ func (k *Keeper) HandBack(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, k.config.TakeOver+handBackTimeout)
 	defer cancel()
+	// An untaint that was seen last may not be recorded yet; another replica takes over what is recorded.
+	unrecorded := k.config.Account.Recorded(ctx)
 	if k.config.Lease != "" && k.succeeded(ctx, term) {
-		return nil
+		return unrecorded
 	}
-	if err := k.write(ctx, nil); err != nil {
+	overdue := k.config.Evictor.Overdue()
+	nodes, spared := k.sort(ctx, overdue)
+	tries := 0
+	for _, name := range nodes {
+		tries += overdue[name]
+	}
+	if err := k.config.Account.HandBack(ctx, spared, tries); err != nil {
 		return fmt.Errorf("hand the evictions back to kube-controller-manager: %w", err)
 	}
 	pause(ctx, seenAfter)
-	nodes := k.config.Evictor.OverdueNodes()
 	if err := k.touchAll(ctx, nodes); err != nil {
 		return err
 	}
 	k.config.Logger.Info("Handed the evictions back to kube-controller-manager", "nodesWithDuePods", len(nodes))
+	k.sayBacklog()
 	return nil
 }
 
-// touchAll touches many nodes within the time that there is: a zone can have hundreds. Of what fails the first is told.
+// sort tells the nodes with pods that are due from those that were untainted while this process was stopping.
+func (k *Keeper) sort(ctx context.Context, overdue map[string]int) (tainted, spared []string) {
+	var mu sync.Mutex
+	var group errgroup.Group
+	group.SetLimit(nodesAtOnce)
+	for name := range overdue {
+		group.Go(func() error {
+			node, err := k.config.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil && len(taints.NoExecute(node.Spec.Taints)) == 0 {
+				spared = append(spared, name)
+			} else if !apierrors.IsNotFound(err) {
+				tainted = append(tainted, name)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // a node that cannot be read is touched, which says so
+	return tainted, spared
+}
+
+// sayBacklog says what is left of the built-in's evictions.
+func (k *Keeper) sayBacklog() {
+	backlog := k.config.Account.Backlog()
+	if backlog.Until.IsZero() {
+		k.config.Logger.Info("kube-controller-manager has no backlog of evictions")
+		return
+	}
+	spared := strings.Join(backlog.Spared, " ")
+	if backlog.AllSpared {
+		spared = allNodes
+	}
+	k.config.Logger.Info("kube-controller-manager works off a backlog of evictions; the admission policy keeps it from deleting pods that should stay",
+		"until", backlog.Until.UTC().Format(time.RFC3339), "evictionsAtMost", backlog.Evictions, "sparedNodes", spared)
+}
+
+// nodesAtOnce is how many nodes are read or written at the same time: a zone can have hundreds.
+const nodesAtOnce = 16
+
+// touchAll touches many nodes within the time that there is. Of what fails the first is told.
 func (k *Keeper) touchAll(ctx context.Context, nodes []string) error {
-	const atOnce = 16
 	var failed atomic.Int32
 	var group errgroup.Group
-	group.SetLimit(atOnce)
+	group.SetLimit(nodesAtOnce)
 	for _, name := range nodes {
 		group.Go(func() error {
 			err := k.touch(ctx, name)

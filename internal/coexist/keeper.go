@@ -21,13 +21,6 @@ import (
 )
 
 const (
-	// ServiceAccount is the name of the ServiceAccount that carries the eviction clock. Nothing runs as it. It is of this
-	// kind because every API server watches ServiceAccounts anyway: the policy finds it from the first request after a
-	// start on, which it does not with a resource of our own (kubernetes/kubernetes#124237).
-	ServiceAccount = "taintkeeper-eviction-clock"
-	// Annotation is the eviction clock: the instant of the last renewal by the API server's clock, in RFC 3339.
-	Annotation = "taintkeeper.dev/renewed"
-
 	// validFor is how long a renewal keeps the built-in from evicting, as config/coexistence.yaml has it.
 	validFor = 30 * time.Second
 	// renewEvery is how often the clock is renewed, and retryEvery how often that is tried when it failed.
@@ -51,14 +44,16 @@ type Evictor interface {
 	HasSynced() bool
 	Versions() []string
 	Stalled(after time.Duration) bool
-	OverdueNodes() []string
+	Overdue() map[string]int
 }
 
 // Config is what a Keeper needs.
 type Config struct {
 	Client kubernetes.Interface
 	// Clock listens to the answers that Client gets.
-	Clock   *apicall.Clock
+	Clock *apicall.Clock
+	// Account is what is renewed, in Namespace; the Evictor tells it what the built-in does.
+	Account *Account
 	Pods    *podcache.Cache
 	Evictor Evictor
 	// Namespace is where the ServiceAccount is, and the Lease.
@@ -89,7 +84,7 @@ type Keeper struct {
 
 // New makes a Keeper. Nothing is renewed before Run is called, or a manager to which it was added starts and leads.
 func New(config Config) (*Keeper, error) {
-	k := &Keeper{config: config, metrics: newMetrics()}
+	k := &Keeper{config: config, metrics: newMetrics(config.Account)}
 	if config.Registerer != nil {
 		if err := k.metrics.register(config.Registerer); err != nil {
 			return nil, fmt.Errorf("register the metrics: %w", err)
@@ -122,9 +117,29 @@ func (k *Keeper) lead(ctx context.Context) error {
 		if unable := time.Since(able); unable > giveUpAfter {
 			return fmt.Errorf("give up the lead, so that another replica or a new process evicts: for %s %w", unable.Round(time.Second), err)
 		}
-		pause(ctx, next)
+		k.rest(ctx, next)
 	}
 	return nil
+}
+
+// rest waits for the next turn. Nodes that are spared meanwhile are recorded at once: the built-in may have begun to
+// evict their pods.
+func (k *Keeper) rest(ctx context.Context, d time.Duration) {
+	turn := time.NewTimer(d)
+	defer turn.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-turn.C:
+			return
+		case <-k.config.Account.spares:
+			if err := k.config.Account.Recorded(ctx); err != nil {
+				k.say(err)
+				return
+			}
+		}
+	}
 }
 
 // turn renews the clock if this process can evict, and returns why if it does not, and when it is time for the next.

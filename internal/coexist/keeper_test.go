@@ -6,7 +6,7 @@ package coexist
 import (
 	"context"
 	"errors"
-	"slices"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,7 +37,7 @@ type evictor struct {
 	unsynced bool
 	silent   bool
 	stalled  bool
-	overdue  []string
+	overdue  map[string]int
 	heard    time.Time
 }
 
@@ -49,7 +49,7 @@ func (e *evictor) set(change func(*evictor)) {
 
 func (e *evictor) HasSynced() bool            { e.mu.Lock(); defer e.mu.Unlock(); return !e.unsynced }
 func (e *evictor) Stalled(time.Duration) bool { e.mu.Lock(); defer e.mu.Unlock(); return e.stalled }
-func (e *evictor) OverdueNodes() []string     { e.mu.Lock(); defer e.mu.Unlock(); return e.overdue }
+func (e *evictor) Overdue() map[string]int    { e.mu.Lock(); defer e.mu.Unlock(); return e.overdue }
 
 func (e *evictor) Versions() []string {
 	e.mu.Lock()
@@ -85,10 +85,7 @@ func play(t *testing.T, test func(s *scene), change ...func(*Config)) {
 			review.Status.Allowed = !denied
 			return true, review, nil
 		})
-		config := Config{
-			Client: s.client, Clock: &apicall.Clock{}, Pods: podcache.New(s.client), Evictor: s.evictor,
-			Namespace: namespace, Logger: logr.Discard(),
-		}
+		config := s.config()
 		for _, apply := range change {
 			apply(&config)
 		}
@@ -100,6 +97,15 @@ func play(t *testing.T, test func(s *scene), change ...func(*Config)) {
 		s.stop = bubble.Run(t, "the Keeper", keeper.Run)
 		test(s)
 	})
+}
+
+func (s *scene) config() Config {
+	clock := &apicall.Clock{}
+	return Config{
+		Client: s.client, Clock: clock, Pods: podcache.New(s.client), Evictor: s.evictor,
+		Account:   NewAccount(AccountConfig{Client: s.client, Clock: clock, Namespace: namespace}),
+		Namespace: namespace, Logger: logr.Discard(),
+	}
 }
 
 func (s *scene) pass(d time.Duration) {
@@ -202,12 +208,12 @@ func TestAProcessThatCannotEvictGivesUpTheLead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client, evictor := fake.NewClientset(), &evictor{}
-				keeper, err := New(Config{Client: client, Clock: &apicall.Clock{}, Pods: podcache.New(client), Evictor: evictor, Namespace: namespace, Logger: logr.Discard()})
+				s := &scene{client: fake.NewClientset(), evictor: &evictor{}}
+				keeper, err := New(s.config())
 				if err != nil {
 					t.Fatal(err)
 				}
-				evictor.set(test.begin)
+				s.evictor.set(test.begin)
 				began := time.Now()
 				err = keeper.Run(t.Context())
 				if took := time.Since(began); err == nil || took > test.after+giveUpAfter+2*renewEvery {
@@ -256,7 +262,7 @@ func (s *scene) handBack() (touched bool) {
 	if _, err := s.client.CoreV1().Nodes().Create(s.t.Context(), taintedNode(), metav1.CreateOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
-	s.evictor.set(func(e *evictor) { e.overdue = []string{"n", "gone"} })
+	s.evictor.set(func(e *evictor) { e.overdue = map[string]int{"n": 1, "gone": 1} })
 	if err := s.keeper.HandBack(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
@@ -287,7 +293,12 @@ func TestAHandBackThatFailsForManyNodesIsToldInOneSentence(t *testing.T) {
 	play(t, func(s *scene) {
 		s.pass(time.Minute)
 		s.stop()
-		s.evictor.set(func(e *evictor) { e.overdue = slices.Repeat([]string{"n"}, 1000) })
+		s.evictor.set(func(e *evictor) {
+			e.overdue = map[string]int{}
+			for i := range 1000 {
+				e.overdue[fmt.Sprintf("n%d", i)] = 1
+			}
+		})
 		s.client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, errors.New("refused")
 		})
@@ -388,7 +399,8 @@ func TestAReplicaThatNeverLedHandsNothingBack(t *testing.T) {
 			t.Errorf("%s %s", action.GetVerb(), action.GetResource().Resource)
 			return true, nil, errors.New("refused")
 		})
-		keeper, err := New(Config{Client: client, Clock: &apicall.Clock{}, Evictor: &evictor{}, Logger: logr.Discard()})
+		s := &scene{client: client, evictor: &evictor{}}
+		keeper, err := New(s.config())
 		if err != nil {
 			t.Fatal(err)
 		}

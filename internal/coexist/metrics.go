@@ -17,9 +17,10 @@ type metrics struct {
 	renewed      prometheus.Gauge
 	renewals     *prometheus.CounterVec
 	foreignMarks *prometheus.CounterVec
+	backlog      []prometheus.Collector
 }
 
-func newMetrics() *metrics {
+func newMetrics(account *Account) *metrics {
 	m := &metrics{
 		renewed: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "taintkeeper_eviction_clock_renewed_timestamp_seconds",
@@ -33,6 +34,7 @@ func newMetrics() *metrics {
 			Name: "taintkeeper_foreign_marks_total",
 			Help: "Pods that kube-controller-manager marked for eviction, by whether the eviction clock was fresh (the admission policy should have refused it) or stale.",
 		}, []string{"clock"}),
+		backlog: backlogGauges(account),
 	}
 	for _, result := range []string{renewalDone, renewalNotDone} {
 		m.renewals.WithLabelValues(result)
@@ -44,10 +46,40 @@ func newMetrics() *metrics {
 }
 
 func (m *metrics) register(registerer prometheus.Registerer) error {
-	for _, collector := range []prometheus.Collector{m.renewed, m.renewals, m.foreignMarks} {
+	for _, collector := range append([]prometheus.Collector{m.renewed, m.renewals, m.foreignMarks}, m.backlog...) {
 		if err := registerer.Register(collector); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// backlogGauges are read from the Account when they are scraped.
+func backlogGauges(account *Account) []prometheus.Collector {
+	gauge := func(name, help string, value func(Backlog) float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			return value(account.Backlog())
+		})
+	}
+	return []prometheus.Collector{
+		gauge("taintkeeper_built_in_backlog_until_timestamp_seconds",
+			"Until when, in seconds since 1970, the admission policy refuses what is left of kube-controller-manager's evictions, as the leader knows it; 0 if nothing is left.",
+			func(b Backlog) float64 {
+				if b.Until.IsZero() {
+					return 0
+				}
+				return float64(b.Until.Unix())
+			}),
+		gauge("taintkeeper_built_in_backlog_evictions",
+			"Evictions that kube-controller-manager has begun and may still try, at most, as the leader knows it.",
+			func(b Backlog) float64 { return float64(b.Evictions) }),
+		gauge("taintkeeper_spared_nodes",
+			"Nodes with pods that were due and now stay, on which kube-controller-manager may evict no pod until its backlog is over, as the leader knows it; -1 if all nodes count as such.",
+			func(b Backlog) float64 {
+				if b.AllSpared {
+					return -1
+				}
+				return float64(len(b.Spared))
+			}),
+	}
 }

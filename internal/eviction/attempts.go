@@ -193,11 +193,14 @@ func retryAfter(err error, failures int) time.Duration {
 // reason names an error in a metric.
 func reason(err error) string {
 	var early tooEarlyError
+	var unrecorded notRecordedError
 	switch {
 	case errors.Is(err, errUnconfirmed):
 		return "Unconfirmed"
 	case errors.As(err, &early):
 		return "TooEarly"
+	case errors.As(err, &unrecorded):
+		return "NotRecorded"
 	case errors.Is(err, errNoRoom):
 		return "Aborted"
 	}

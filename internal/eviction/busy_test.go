@@ -138,6 +138,7 @@ func TestABusyNodeIsStampedSoonAfterItCanBe(t *testing.T) {
 		})
 		w.laggingNodeWatch(1500 * ms)
 		w.addNode("n")
+		w.addPod("p", tolerating("k", 3600))
 		w.run()
 		w.until(sec)
 		w.heartbeat("n")
@@ -156,6 +157,7 @@ func TestATaintSetAgainUnderALaggingWatchIsNotStampedWithTheFirstOnesTime(t *tes
 	play(t, func(t *testing.T, w *world) {
 		w.laggingNodeWatch(3 * sec)
 		w.addNode("n")
+		w.addPod("p", tolerating("k", 3600))
 		w.heartbeat("n")
 		w.run()
 		w.until(sec)

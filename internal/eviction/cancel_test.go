@@ -186,7 +186,7 @@ func TestAnEvictionThatWasHandedOverWhileItEndedComesBack(t *testing.T) {
 		nodes, pods := newNodes(nodecache.New(client), &apicall.Clock{}), podcache.New(client)
 		bubble.Run(t, "the cache of pods", pods.Run)
 		slots, under, req := newSlots(1), &attempts{under: map[PodRequest]*attempt{}}, PodRequest{Namespace: "default", Name: "p", UID: "p"}
-		x := &executor{judge: judge{clock: &apicall.Clock{}}, nodes: nodes, pods: pods, attempts: under, slots: slots, turns: &turns{}, metrics: newMetrics()}
+		x := &executor{judge: judge{clock: &apicall.Clock{}}, nodes: nodes, pods: pods, attempts: under, slots: slots, turns: &turns{}, metrics: newMetrics(), builtIn: alone{}}
 		defer slots.done(req)
 		slots.take()
 

@@ -130,6 +130,7 @@ func TestTimeAddedIsWrittenByTheAPIServersClock(t *testing.T) {
 	for _, ahead := range []time.Duration{-5 * time.Minute, 5 * time.Minute} {
 		play(t, func(t *testing.T, w *world) {
 			w.addNode("n")
+			w.addPod("counts", tolerating("k", 100_000))
 			w.run(w.serverAhead(ahead))
 			w.until(10 * sec)
 			w.taint("n", "k:NoExecute")
@@ -147,6 +148,7 @@ func TestNoTimeAddedIsWrittenThatIsInTheFuture(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		clock := &apicall.Clock{}
 		w.addNode("n")
+		w.addPod("counts", tolerating("k", 100_000))
 		w.run(func(c *Config) { c.Clock = clock })
 		w.until(10 * sec)
 		server := func() time.Time { return time.Now().Add(5 * time.Minute) }

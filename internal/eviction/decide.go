@@ -32,6 +32,7 @@ type decider struct {
 	decisions *decisions
 	events    *events
 	execute   *handover
+	builtIn   BuiltIn
 }
 
 // Reconcile decides about all pods of one node, hands over those that are due and comes back
@@ -39,6 +40,9 @@ type decider struct {
 func (d *decider) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Result, error) {
 	at := now()
 	next := d.decide(req.Name)
+	if d.nodes.keepsReplaced {
+		d.tellBuiltIn(req.Name, at, d.decisions.of(req.Name), next)
+	}
 	previous := d.decisions.put(req.Name, next)
 	d.withdraw(ctx, req.Name, at, previous, next)
 	nap := next.nap(at)
@@ -52,8 +56,9 @@ func (d *decider) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 
 // leaving is a pod that has to leave its node, now or later.
 type leaving struct {
-	pod *podcache.Pod
-	due time.Time
+	pod   *podcache.Pod
+	due   time.Time
+	tried time.Time // when the taints came for which the built-in tries it; zero if it does not
 }
 
 func (l leaving) request() PodRequest {
@@ -160,6 +165,13 @@ func concerns(change podcache.Change) bool {
 type decisions struct {
 	mu     sync.Mutex
 	byNode map[string]decision
+}
+
+// of returns the newest decision about a node.
+func (d *decisions) of(node string) decision {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.byNode[node]
 }
 
 // put stores a decision and returns the one before.

@@ -70,6 +70,7 @@ func TestEachFailedTryToStampANodeIsAReconcileError(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.stampingRefused()
 		w.addNode("n")
+		w.addPod("counts", tolerating("k", 100_000))
 		before := bubble.ReconcileErrors(t, "eviction-stamp")
 		w.run()
 		w.taint("n", "k:NoExecute")

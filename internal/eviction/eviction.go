@@ -4,6 +4,7 @@
 package eviction
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,9 +65,9 @@ type Config struct {
 	Mode Mode
 	// NeverStamp leaves NoExecute taints without timeAdded as they are. Their countdowns begin anew when the process does.
 	NeverStamp bool
-	// BesideBuiltIn rewrites the marks of the built-in controller, for a cluster in which that runs and is kept from
-	// evicting by the admission policy of config/coexistence.yaml.
-	BesideBuiltIn bool
+	// BuiltIn is told what the built-in controller is about to do, in a cluster in which that runs and the admission policy
+	// of config/coexistence.yaml keeps it from evicting. Then its marks are rewritten, too. nil: it does not run.
+	BuiltIn BuiltIn
 	// ConcurrentEvictions bounds the evictions that are carried out at the same time, as long as they are answered within
 	// a quarter of a second, and 12 times as many in all, or down to 5 times while some are stuck; zero means
 	// DefaultConcurrentEvictions.
@@ -150,6 +151,7 @@ func (e *Evictor) watchNodes() {
 	}
 	e.nodes = newNodes(nodes, e.config.Clock)
 	e.nodes.neverStamped = e.config.NeverStamp || e.config.Mode == DryRun
+	e.nodes.keepsReplaced = e.config.BuiltIn != nil
 	e.nodes.follow()
 }
 
@@ -183,7 +185,7 @@ func (e *Evictor) addControllers(metrics *metrics) error {
 			judge: judge, mode: e.config.Mode, nodes: e.nodes, pods: e.pods,
 			live: live, api: calls,
 			attempts: e.attempts, slots: slots, turns: e.turns,
-			events: e.events, metrics: metrics,
+			events: e.events, metrics: metrics, builtIn: cmp.Or[BuiltIn](e.config.BuiltIn, alone{}),
 		},
 	}, due)
 	if err != nil {
@@ -196,9 +198,9 @@ func (e *Evictor) addControllers(metrics *metrics) error {
 		},
 		Reconciler: &decider{
 			judge: judge, nodes: e.nodes, pods: e.pods,
-			decisions: e.decisions, events: e.events, execute: due,
+			decisions: e.decisions, events: e.events, execute: due, builtIn: e.config.BuiltIn,
 		},
-	}, changes{e: e, due: due})
+	}, changes{nodeChanges{e: e}, due})
 	if err != nil {
 		return err
 	}
@@ -206,12 +208,12 @@ func (e *Evictor) addControllers(metrics *metrics) error {
 	if err := e.addReclaim(judge, calls); err != nil || e.nodes.neverStamped {
 		return err
 	}
-	stamper := newStamper(e.nodes, live, calls, metrics)
+	stamper := newStamper(judge, e.nodes, e.pods, live, calls, metrics)
 	stamp, err := stage.New(log, "eviction-stamp", controller.TypedOptions[NodeRequest]{
 		MaxConcurrentReconciles: concurrentNodes,
 		RateLimiter:             apicall.Until[NodeRequest](stamper.again),
 		Reconciler:              stamper,
-	}, taintChanges{e: e, after: stampAfter})
+	}, nodeChanges{e: e, after: stampAfter})
 	if err != nil {
 		return err
 	}
@@ -220,7 +222,7 @@ func (e *Evictor) addControllers(metrics *metrics) error {
 }
 
 func (e *Evictor) addReclaim(judge judge, calls api) error {
-	if !e.config.BesideBuiltIn || e.config.Mode == DryRun {
+	if e.config.BuiltIn == nil || e.config.Mode == DryRun {
 		return nil
 	}
 	reclaim, err := stage.New(e.config.Logger, "eviction-reclaim", controller.TypedOptions[PodRequest]{
@@ -260,18 +262,19 @@ func (s taintChanges) WaitForSync(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// changes brings the nodes about which to decide: those whose taints change, and the tainted ones
-// whose pods do, or of which an eviction hangs.
-type changes struct {
-	e   *Evictor
-	due *handover
+// nodeChanges brings the nodes about which to decide: those whose taints change, and the tainted ones whose pods do.
+type nodeChanges struct {
+	e     *Evictor
+	after time.Duration // the change
 }
 
 // String names the source in the log.
-func (s changes) String() string { return "changes of NoExecute taints and of pods on tainted nodes" }
+func (s nodeChanges) String() string {
+	return "changes of NoExecute taints and of pods on tainted nodes"
+}
 
 // Start implements source.TypedSource.
-func (s changes) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[NodeRequest]) error {
+func (s nodeChanges) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[NodeRequest]) error {
 	s.e.pods.Subscribe(func(change podcache.Change) {
 		if !concerns(change) {
 			return
@@ -281,12 +284,27 @@ func (s changes) Start(ctx context.Context, queue workqueue.TypedRateLimitingInt
 				continue
 			}
 			if _, tainted := s.e.nodes.get(pod.Node); tainted {
-				queue.Add(NodeRequest{pod.Node})
+				queue.AddAfter(NodeRequest{pod.Node}, s.after)
 			}
 		}
 	})
+	return taintChanges(s).Start(ctx, queue)
+}
+
+// WaitForSync implements source.TypedSyncingSource.
+func (s nodeChanges) WaitForSync(ctx context.Context) error { return taintChanges(s).WaitForSync(ctx) }
+
+// changes brings those nodes to the first stage, and the ones of which an eviction hangs.
+type changes struct {
+	nodeChanges
+
+	due *handover
+}
+
+// Start implements source.TypedSource.
+func (s changes) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[NodeRequest]) error {
 	s.due.slots.onHang(func(node string) { queue.Add(NodeRequest{node}) })
-	return taintChanges{e: s.e}.Start(ctx, queue)
+	return s.nodeChanges.Start(ctx, queue)
 }
 
 // WaitForSync implements source.TypedSyncingSource.
@@ -296,5 +314,5 @@ func (s changes) WaitForSync(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return taintChanges{e: s.e}.WaitForSync(ctx)
+	return s.nodeChanges.WaitForSync(ctx)
 }

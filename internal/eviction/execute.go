@@ -41,6 +41,7 @@ type executor struct {
 	turns    *turns
 	events   *events
 	metrics  *metrics
+	builtIn  BuiltIn
 	trouble  trouble
 }
 
@@ -167,6 +168,9 @@ func (x *executor) leaves(pod *podcache.Pod, tainted *node) bool {
 
 // evict makes one attempt. Before each call that changes something it decides anew.
 func (x *executor) evict(ctx context.Context, t *try) (result, error) {
+	if err := x.builtIn.Recorded(ctx); err != nil {
+		return "", notRecordedError{err}
+	}
 	pod, v, done, err := x.decideAgain(ctx, t, nil)
 	if done != "" || err != nil {
 		return done, err

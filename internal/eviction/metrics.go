@@ -55,7 +55,7 @@ func newMetrics() *metrics {
 			Name: "taintkeeper_retries_total",
 			Help: "Failed tries of evictions and of writing timeAdded, each tried again, by reason: the API's reason, Unreachable, " +
 				"Unconfirmed (the live node or pod does not show what the cached one does), " +
-				"TooEarly (due by this machine's clock, not by the API server's) or Aborted (it hung, and too many others did).",
+				"TooEarly (due by this machine's clock, not by the API server's), NotRecorded (the built-in controller's backlog could not be recorded) or Aborted (it hung, and too many others did).",
 		}, []string{"reason"}),
 	}
 	for _, known := range []result{resultDeleted, resultGone, resultReplaced, resultCancelled, resultDryRun} {

@@ -25,13 +25,17 @@ type nodes struct {
 	// unstampable are the names of the nodes whose timeAdded may not be written.
 	unstampable sync.Map // string -> struct{}
 
+	// keepsReplaced: the states of a node that came and went between two decisions are kept for takeReplaced.
+	keepsReplaced bool
+
 	mu          sync.RWMutex
 	tainted     map[string]*node
+	replaced    map[string][]replaced
 	subscribers []func(name string)
 }
 
 func newNodes(from *nodecache.Cache, clock *apicall.Clock) *nodes {
-	return &nodes{cache: from, clock: clock, tainted: map[string]*node{}}
+	return &nodes{cache: from, clock: clock, tainted: map[string]*node{}, replaced: map[string][]replaced{}}
 }
 
 // follow begins to observe.
@@ -58,6 +62,9 @@ func (n *nodes) subscribe(changed func(name string)) {
 	defer n.mu.Unlock()
 	n.subscribers = append(n.subscribers, changed)
 	for name := range n.tainted {
+		changed(name)
+	}
+	for name := range n.replaced {
 		changed(name)
 	}
 }
@@ -87,8 +94,39 @@ func (n *nodes) observe(change nodecache.Change) {
 		n.tainted[name] = next
 	}
 	if !known.sameTaints(next) {
+		n.replace(name, known)
 		n.notify(name)
 	}
+}
+
+// replaced is a state of a node that another has replaced.
+type replaced struct {
+	state *node
+	at    time.Time
+}
+
+// What is kept of a node's former states: so many at most, and for so long.
+const (
+	mostReplaced = 16
+	replacedFor  = 10 * time.Minute
+)
+
+// replace keeps a state of a node that is not its state any more. A standby keeps them until it leads.
+func (n *nodes) replace(name string, known *node) {
+	if !n.keepsReplaced || known == nil {
+		return
+	}
+	kept := n.replaced[name]
+	n.replaced[name] = append(slices.Clone(kept[max(0, len(kept)-mostReplaced+1):]), replaced{known, now()})
+}
+
+// takeReplaced returns the states that a node has had since the last call, the newest of them.
+func (n *nodes) takeReplaced(name string) []replaced {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	kept := n.replaced[name]
+	delete(n.replaced, name)
+	return slices.DeleteFunc(kept, func(r replaced) bool { return now().Sub(r.at) > replacedFor })
 }
 
 // firstSightServes reports whether a taint of the node that has no timeAdded gets none. Then gaps of the watch count
@@ -102,6 +140,7 @@ func (n *nodes) forget(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.tainted, name)
+	delete(n.replaced, name)
 	n.unstampable.Delete(name)
 	n.notify(name)
 }

@@ -5,20 +5,18 @@ package eviction
 
 import (
 	"iter"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 )
 
-// OverdueNodes returns the names of the nodes with pods that are due and still there, in order.
-func (e *Evictor) OverdueNodes() []string {
-	overdue := map[string]bool{}
+// Overdue returns how many pods are due and still there, by the names of their nodes.
+func (e *Evictor) Overdue() map[string]int {
+	overdue := map[string]int{}
 	for pod := range e.overdueBy(0) {
-		overdue[pod.Node] = true
+		overdue[pod.Node]++
 	}
-	return slices.Sorted(maps.Keys(overdue))
+	return overdue
 }
 
 // Stalled reports whether pods have been due for longer than the given time although no eviction was begun in it: then

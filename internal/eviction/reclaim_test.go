@@ -14,7 +14,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 )
 
-func besideBuiltIn(c *Config) { c.BesideBuiltIn = true }
+func besideBuiltIn(c *Config) { c.BuiltIn = &backlogBook{} }
 
 // markedByBuiltIn makes a pod one that kube-controller-manager has marked and not deleted.
 func markedByBuiltIn(pod *corev1.Pod) {

@@ -18,14 +18,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/podcache"
 )
 
 // stamper writes the timeAdded of NoExecute taints from which they count. Only the node-lifecycle
 // controller sets it (not kubectl, not the API server), and writes another when not-ready becomes unreachable; without
 // the right one no deadline survives this process. Until it is written, and where that is refused, the instant of first
-// sight serves.
+// sight serves. A node without a pod whose countdown runs needs none: each write makes the built-in controller, where it
+// runs, try all due pods of the node once more.
 type stamper struct {
+	judge   judge
 	nodes   *nodes
+	pods    *podcache.Cache
 	live    *liveNodes
 	api     api
 	metrics *metrics
@@ -33,9 +37,11 @@ type stamper struct {
 	stamps  sync.Map                                // NodeRequest -> stamps
 }
 
-func newStamper(nodes *nodes, live *liveNodes, api api, metrics *metrics) *stamper {
+func newStamper(
+	judge judge, nodes *nodes, pods *podcache.Cache, live *liveNodes, api api, metrics *metrics,
+) *stamper {
 	return &stamper{
-		nodes: nodes, live: live, api: api, metrics: metrics,
+		judge: judge, nodes: nodes, pods: pods, live: live, api: api, metrics: metrics,
 		lag: workqueue.NewTypedItemExponentialFailureRateLimiter[NodeRequest](firstUnconfirmed, lastUnconfirmed),
 	}
 }
@@ -100,7 +106,7 @@ func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 	if !ok && !s.nodes.exists(req.Name) {
 		s.stamps.Delete(req)
 	}
-	if !ok || !known.unstamped() {
+	if !ok || !known.unstamped() || !s.counts(known, req.Name) {
 		s.forget(req)
 		return reconcile.Result{}, nil
 	}
@@ -127,6 +133,14 @@ func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 	}
 	s.fail(ctx, req, err)
 	return reconcile.Result{}, err // the queue asks for the wait
+}
+
+// counts reports whether the countdown of a pod runs on a node.
+func (s *stamper) counts(tainted *node, name string) bool {
+	return slices.ContainsFunc(s.pods.OnNode(name), func(pod *podcache.Pod) bool {
+		v, leaves := s.judge.over(pod, tainted)
+		return leaves && v.Due.After(now())
+	})
 }
 
 // fail notes why a node could not be stamped.

@@ -16,6 +16,7 @@ import (
 func TestARivalThatTakesTimeAddedAwayIsLeftAloneMoreAndMore(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addNode("n")
+		w.addPod("counts", tolerating("k", 100_000))
 		w.run()
 		w.taint("n", "k:NoExecute")
 		for range 6 * 3600 {
@@ -34,6 +35,7 @@ func TestARivalThatTakesTimeAddedAwayIsLeftAloneMoreAndMore(t *testing.T) {
 func TestANodeThatIsTaintedNowAndThenIsStampedEachTime(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addNode("n")
+		w.addPod("counts", tolerating("k", 100_000))
 		w.run()
 		for range 20 {
 			w.taint("n", "k:NoExecute")
@@ -118,11 +120,33 @@ func TestANodeWhoseStampIsRefusedIsNotAskedForTwiceAMinute(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.stampingRefused()
 		w.addNode("n")
+		w.addPod("counts", tolerating("k", 100_000))
 		w.run()
 		w.taint("n", "k:NoExecute")
 		w.pass(hour)
 		if stamps := w.did("patch n"); len(stamps) > 30 || len(stamps) < 12 {
 			t.Errorf("%d stamps within an hour, want one every 4 to 5 minutes in the end", len(stamps))
+		}
+	})
+}
+
+// Each stamp makes the built-in controller try all due pods of the node once more.
+func TestANodeOnWhichNoCountdownRunsIsNotStamped(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addNode("n", "k:NoExecute")
+		w.addPod("due")
+		w.addPod("stays", func(pod *corev1.Pod) {
+			pod.Spec.Tolerations = []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists}}
+		})
+		w.run()
+		w.pass(hour)
+		if at := w.did("patch n"); len(at) != 0 {
+			t.Fatalf("the node was patched at %v", at)
+		}
+		w.addPod("counts", tolerating("k", 60))
+		w.pass(sec)
+		if at := w.did("patch n"); len(at) != 1 {
+			t.Errorf("a pod came whose countdown runs, and the node was patched at %v, want once", at)
 		}
 	})
 }

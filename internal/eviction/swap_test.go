@@ -132,6 +132,7 @@ func TestATimeAddedInTheFutureIsNotWrittenBack(t *testing.T) {
 func TestTheTimeAddedOfANewValueIsNotWrittenBackToThatOfTheFirst(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addNode("n")
+		w.addPod("counts", tolerating("k", 100_000))
 		w.on("patch", "nodes", "", func() error { // nothing is written while the value changes
 			if time.Since(w.start) < 15*sec {
 				return errors.New("no connection")

@@ -1,0 +1,279 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package coexist
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/eviction"
+)
+
+const (
+	// ServiceAccount is the name of the ServiceAccount that carries the eviction clock. Nothing runs as it. It is of this
+	// kind because every API server watches ServiceAccounts anyway: the policy finds it from the first request after a
+	// start on, which it does not with a resource of our own (kubernetes/kubernetes#124237).
+	ServiceAccount = "taintkeeper-eviction-clock"
+	// Annotation is the eviction clock: the instant of the last renewal by the API server's clock, in RFC 3339.
+	Annotation = "taintkeeper.dev/renewed"
+	// BacklogSince, BacklogUntil and BacklogSpared say what the built-in may not mark although the clock is stale: until
+	// the second instant no pod that was created since the first and whose name can come again, and no pod on the nodes
+	// of the list, which spaces separate ("*": all). Instants are by the API server's clock, in RFC 3339.
+	BacklogSince  = "taintkeeper.dev/backlog-since"
+	BacklogUntil  = "taintkeeper.dev/backlog-until"
+	BacklogSpared = "taintkeeper.dev/backlog-spared"
+
+	// DefaultKubeAPIQPS is kube-controller-manager's default for --kube-api-qps.
+	DefaultKubeAPIQPS = 20
+	// stallAfter is how long no write may be accepted before the API server counts as having stood still.
+	stallAfter = 3 * renewEvery
+)
+
+// AccountConfig is what an Account needs.
+type AccountConfig struct {
+	Client kubernetes.Interface
+	// Clock listens to the answers that Client gets.
+	Clock *apicall.Clock
+	// Namespace is where the ServiceAccount is.
+	Namespace string
+	// KubeAPIQPS is how many calls a second kube-controller-manager may make; zero means DefaultKubeAPIQPS.
+	KubeAPIQPS float32
+}
+
+// Account is the ServiceAccount that tells the admission policy what the built-in may do: the eviction clock and, so
+// that a stop at any moment is safe, the hold. It is safe for concurrent use.
+type Account struct {
+	config AccountConfig
+	perTry time.Duration // of the built-in
+	spares chan struct{} // has an element when the spared nodes have changed
+
+	writing sync.Mutex // one write at a time; what follows belongs to the writer
+	known   bool       // what another process has written was read
+	version string     // the ServiceAccount's resourceVersion
+
+	mu       sync.Mutex
+	hold     hold
+	written  record
+	accepted time.Time // when the last write was
+}
+
+// NewAccount makes an Account. It calls nobody before it is asked to.
+func NewAccount(config AccountConfig) *Account {
+	qps := config.KubeAPIQPS
+	if qps == 0 {
+		qps = DefaultKubeAPIQPS
+	}
+	return &Account{
+		config: config,
+		perTry: time.Duration(callsPerTry / float64(qps) * float64(time.Second)),
+		spares: make(chan struct{}, 1),
+	}
+}
+
+// Decided implements eviction.BuiltIn.
+func (a *Account) Decided(d eviction.NodeDecision) {
+	at := a.config.Clock.Time()
+	from := at.Add(-time.Since(d.From)) // by the API server's clock
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.hold.decided(d, from, at, a.perTry)
+	if a.hold.record(at).spared != a.written.spared {
+		select {
+		case a.spares <- struct{}{}:
+		default: // it is known already
+		}
+	}
+}
+
+// Recorded implements eviction.BuiltIn: it returns when the API server has what is known of the built-in's backlog. The
+// error says why it does not.
+func (a *Account) Recorded(ctx context.Context) error {
+	if a.isRecorded() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, renewEvery)
+	defer cancel()
+	a.writing.Lock()
+	defer a.writing.Unlock()
+	if a.isRecorded() { // the last writer has written it
+		return nil
+	}
+	return a.write(ctx, nil)
+}
+
+func (a *Account) isRecorded() bool {
+	at := a.config.Clock.Time()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.written.covers(a.hold.record(at))
+}
+
+// Renew writes the eviction clock.
+func (a *Account) Renew(ctx context.Context) error {
+	a.writing.Lock()
+	defer a.writing.Unlock()
+	return a.write(ctx, map[string]any{Annotation: a.config.Clock.Time().UTC().Format(time.RFC3339)})
+}
+
+// HandBack takes the eviction clock away. Until T the built-in may still not mark what the hold says, nor a pod on the
+// given nodes, which were spared after the last decision; it is about to try so many pods once more.
+func (a *Account) HandBack(ctx context.Context, spared []string, tries int) error {
+	a.mu.Lock()
+	if at := a.config.Clock.Time(); !a.hold.over(at) || tries > 0 {
+		if a.hold.over(at) {
+			a.hold = hold{since: at.Add(-before)}
+		}
+		a.hold.add(tries, at, a.perTry)
+		for _, name := range spared {
+			a.hold.spareNode(name, nil)
+		}
+	}
+	a.mu.Unlock()
+	a.writing.Lock()
+	defer a.writing.Unlock()
+	return a.write(ctx, map[string]any{Annotation: nil})
+}
+
+// write writes the hold and the given annotations. After a standstill of the API server it writes a longer hold. The
+// caller holds a.writing.
+func (a *Account) write(ctx context.Context, annotations map[string]any) error {
+	for {
+		if !a.known {
+			if err := a.read(ctx); err != nil {
+				return err
+			}
+		}
+		at := a.config.Clock.Time()
+		a.mu.Lock()
+		next := a.hold.record(at)
+		a.mu.Unlock()
+		answer, err := a.patch(ctx, next, annotations)
+		if apierrors.IsConflict(err) { // another process has written
+			a.known = false
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if a.note(answer, next) {
+			return nil
+		}
+	}
+}
+
+// note takes in that a record was written, and reports whether that is all: after a standstill it is not.
+func (a *Account) note(answer *corev1.ServiceAccount, next record) bool {
+	a.version = answer.ResourceVersion
+	at := a.config.Clock.Time()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	gap := time.Since(a.accepted)
+	if !a.accepted.IsZero() && gap > stallAfter {
+		a.hold.stalled(at.Add(-gap), at)
+	}
+	a.accepted = time.Now()
+	if !next.until.IsZero() {
+		a.written = next
+	}
+	return a.written.covers(a.hold.record(at))
+}
+
+// read takes in what the ServiceAccount has. A patch that changes nothing needs no right to get.
+func (a *Account) read(ctx context.Context) error {
+	answer, err := a.patch(ctx, record{}, nil)
+	if err != nil {
+		return err
+	}
+	found := recordOf(answer.Annotations)
+	at := a.config.Clock.Time()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.hold.merge(found, at)
+	a.written = found
+	a.known, a.version = true, answer.ResourceVersion
+	return nil
+}
+
+// patch writes a record, if there is one, and annotations (nil: takes one away) on the condition that the ServiceAccount
+// is as it was read, if anything is to be written.
+func (a *Account) patch(ctx context.Context, r record, annotations map[string]any) (*corev1.ServiceAccount, error) {
+	all := map[string]any{}
+	for name, value := range annotations {
+		all[name] = value
+	}
+	if !r.until.IsZero() {
+		all[BacklogSince] = r.since.UTC().Format(time.RFC3339)
+		all[BacklogUntil] = r.until.UTC().Format(time.RFC3339)
+		all[BacklogSpared] = r.spared
+	}
+	body := map[string]any{}
+	if len(all) > 0 {
+		metadata := map[string]any{"annotations": all}
+		if a.version != "" {
+			metadata["resourceVersion"] = a.version
+		}
+		body["metadata"] = metadata
+	}
+	patch, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("write down the eviction clock: %w", err)
+	}
+	answer, err := a.config.Client.CoreV1().ServiceAccounts(a.config.Namespace).
+		Patch(ctx, ServiceAccount, types.MergePatchType, patch, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("ServiceAccount %s not found in namespace %s: apply config/coexistence.yaml, or set --coexist=false", ServiceAccount, a.config.Namespace)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write the eviction clock: %w", err)
+	}
+	return answer, nil
+}
+
+// recordOf reads a record from annotations; one that cannot be read is none.
+func recordOf(annotations map[string]string) record {
+	since, sinceErr := time.Parse(time.RFC3339, annotations[BacklogSince])
+	until, untilErr := time.Parse(time.RFC3339, annotations[BacklogUntil])
+	if errors.Join(sinceErr, untilErr) != nil {
+		return record{}
+	}
+	return record{since: since, until: until, spared: annotations[BacklogSpared]}
+}
+
+// Backlog is what the built-in still has to do of evictions that it began while Taintkeeper kept it from carrying them out.
+type Backlog struct {
+	// Until is the instant, by the API server's clock, at which the hold ends; zero if there is none.
+	Until time.Time
+	// Evictions is how many the built-in may still try, an upper bound.
+	Evictions int
+	// Spared are the names of the nodes with pods that were due and stay; AllSpared says that all nodes count as such.
+	Spared    []string
+	AllSpared bool
+}
+
+// Backlog returns the built-in's backlog as this process knows it.
+func (a *Account) Backlog() Backlog {
+	at := a.config.Clock.Time()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.hold.over(at) {
+		return Backlog{}
+	}
+	backlog := Backlog{
+		Until:     a.hold.until(at),
+		Evictions: int((a.hold.left(at) + a.perTry - 1) / a.perTry),
+	}
+	backlog.Spared, backlog.AllSpared = a.hold.nodes()
+	return backlog
+}

@@ -1,0 +1,247 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package coexist
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/taintkeeper/taintkeeper/internal/eviction"
+)
+
+// account returns the ServiceAccount as the API server has it.
+func (s *scene) account() *corev1.ServiceAccount {
+	s.t.Helper()
+	account, err := s.client.CoreV1().ServiceAccounts(namespace).Get(s.t.Context(), ServiceAccount, metav1.GetOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return account
+}
+
+// annotate writes the ServiceAccount as another replica would.
+func (s *scene) annotate(annotations map[string]string) {
+	s.t.Helper()
+	account := s.account()
+	if account.Annotations == nil {
+		account.Annotations = map[string]string{}
+	}
+	for name, value := range annotations {
+		account.Annotations[name] = value
+	}
+	if _, err := s.client.CoreV1().ServiceAccounts(namespace).Update(s.t.Context(), account, metav1.UpdateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// storm makes pods due.
+func (s *scene) storm(node string, tries int) {
+	s.keeper.config.Account.Decided(eviction.NodeDecision{Node: node, Tries: tries, From: time.Now()})
+}
+
+// untaint spares a node.
+func (s *scene) untaint(node string) {
+	s.keeper.config.Account.Decided(eviction.NodeDecision{Node: node, Spared: uids("pod")})
+}
+
+func (s *scene) record() error { return s.keeper.config.Account.Recorded(s.t.Context()) }
+
+func (s *scene) patches() (patches int) {
+	for _, action := range s.client.Actions() {
+		if action.Matches("patch", "serviceaccounts") {
+			patches++
+		}
+	}
+	return patches
+}
+
+func (s *scene) failPatches(err error) {
+	s.client.PrependReactor("patch", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return err != nil, nil, err
+	})
+}
+
+func TestAStormIsRecordedOnceForAllItsPods(t *testing.T) {
+	play(t, func(s *scene) {
+		s.pass(time.Second)
+		before := s.patches()
+		s.storm("n", 10)
+		for range 100 {
+			if err := s.record(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if patches := s.patches() - before; patches != 1 {
+			t.Errorf("%d patches, want one", patches)
+		}
+		found := recordOf(s.account().Annotations)
+		if found.until.Before(time.Now().Add(slack)) || found.since.After(time.Now()) {
+			t.Errorf("recorded are %+v", found)
+		}
+	})
+}
+
+func TestWithoutPodsThatAreDueNothingIsRecorded(t *testing.T) {
+	play(t, func(s *scene) {
+		s.pass(time.Minute)
+		if err := s.record(); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := s.account().Annotations[BacklogUntil]; ok {
+			t.Errorf("the annotations are %v", s.account().Annotations)
+		}
+	})
+}
+
+func TestASparedNodeIsRecordedAtOnceAndNotWithTheNextRenewal(t *testing.T) {
+	play(t, func(s *scene) {
+		s.pass(time.Second)
+		s.storm("n", 10)
+		s.untaint("n")
+		s.pass(time.Millisecond)
+		if spared := s.account().Annotations[BacklogSpared]; spared != "n" {
+			t.Errorf("recorded as spared is %q, want n", spared)
+		}
+	})
+}
+
+func TestASparedNodeThatCannotBeRecordedAtFirstIsRecordedLater(t *testing.T) {
+	play(t, func(s *scene) {
+		s.pass(time.Second)
+		s.failPatches(errors.New("no connection"))
+		s.storm("n", 10)
+		s.untaint("n")
+		s.pass(time.Minute)
+		s.client.ReactionChain = s.client.ReactionChain[1:]
+		s.pass(2 * retryEvery)
+		if spared := s.account().Annotations[BacklogSpared]; spared != "n" {
+			t.Errorf("recorded as spared is %q, want n", spared)
+		}
+	})
+}
+
+func TestTheHoldGrowsByATimeInWhichTheAPIServerStoodStill(t *testing.T) {
+	play(t, func(s *scene) {
+		s.pass(time.Second)
+		s.storm("n", 100)
+		s.pass(renewEvery)
+		before := recordOf(s.account().Annotations).until
+		s.failPatches(errors.New("etcd does not answer"))
+		s.pass(40 * time.Second)
+		s.client.ReactionChain = s.client.ReactionChain[1:]
+		s.pass(2 * retryEvery)
+		grown := recordOf(s.account().Annotations).until.Sub(before)
+		if grown < 40*time.Second || grown > 50*time.Second {
+			t.Errorf("it grew by %v, want the 40 s", grown)
+		}
+	})
+}
+
+func TestANewLeaderKeepsWhatItFinds(t *testing.T) {
+	play(t, func(s *scene) {
+		s.annotate(map[string]string{
+			BacklogSince:  time.Now().Add(-time.Minute).UTC().Format(time.RFC3339),
+			BacklogUntil:  time.Now().Add(9 * time.Minute).UTC().Format(time.RFC3339),
+			BacklogSpared: "a b",
+		})
+		found := recordOf(s.account().Annotations)
+		next := s.config().Account
+		next.Decided(eviction.NodeDecision{Node: "n", Tries: 1, From: time.Now(), Spared: uids("pod")})
+		if err := next.Recorded(s.t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want := record{since: found.since, until: found.until, spared: "a b n"}
+		if got := recordOf(s.account().Annotations); got != want {
+			t.Errorf("recorded are %+v, want %+v", got, want)
+		}
+	})
+}
+
+// A leader that was stopped and goes on must not write over what its successor has recorded.
+func TestAWriteOverAnotherReplicasIsRefusedAndMergesBoth(t *testing.T) {
+	play(t, func(s *scene) {
+		s.pass(time.Second)
+		s.storm("n", 1)
+		if err := s.record(); err != nil {
+			t.Fatal(err)
+		}
+		foreign := record{since: time.Now().Add(-time.Minute).Truncate(time.Second), until: time.Now().Add(8 * time.Minute).Truncate(time.Second), spared: "other"}
+		s.annotate(map[string]string{
+			BacklogSince: foreign.since.UTC().Format(time.RFC3339), BacklogUntil: foreign.until.UTC().Format(time.RFC3339),
+			BacklogSpared: foreign.spared,
+		})
+		conflicts := 0
+		s.client.PrependReactor("patch", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if conflicts++; conflicts > 1 {
+				return false, nil, nil
+			}
+			return true, nil, apierrors.NewConflict(corev1.Resource("serviceaccounts"), ServiceAccount, errors.New("changed"))
+		})
+		s.pass(renewEvery)
+		if got := recordOf(s.account().Annotations); !got.since.Equal(foreign.since) || !got.until.Equal(foreign.until) || got.spared != "other" {
+			t.Errorf("recorded are %+v, want all of %+v", got, foreign)
+		}
+	})
+}
+
+func TestWhileNothingCanBeRecordedTheErrorSaysWhatToDo(t *testing.T) {
+	play(t, func(s *scene) {
+		s.pass(time.Second)
+		if err := s.client.CoreV1().ServiceAccounts(namespace).Delete(s.t.Context(), ServiceAccount, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		s.storm("n", 1)
+		err := s.record()
+		if want := "ServiceAccount taintkeeper-eviction-clock not found in namespace kube-system: apply config/coexistence.yaml, or set --coexist=false"; err == nil || err.Error() != want {
+			t.Errorf("the error is %v, want %s", err, want)
+		}
+	})
+}
+
+func TestAHandBackTakesTheClockAwayAndLeavesTheHold(t *testing.T) {
+	play(t, func(s *scene) {
+		s.pass(time.Minute)
+		s.storm("n", 100)
+		s.pass(10 * time.Second)
+		s.stop()
+		before := recordOf(s.account().Annotations)
+		if !s.handBack() {
+			t.Error("the taint of the node with due pods is not touched")
+		}
+		if _, ok := s.age(); ok {
+			t.Error("the clock is still there")
+		}
+		if got := recordOf(s.account().Annotations); !got.since.Equal(before.since) || got.until.Before(before.until) {
+			t.Errorf("recorded are %+v, want what there was: %+v", got, before)
+		}
+	})
+}
+
+func TestANodeThatIsUntaintedWhileTheLeaderStopsIsSpared(t *testing.T) {
+	play(t, func(s *scene) {
+		s.pass(time.Minute)
+		s.storm("n", 100)
+		s.stop()
+		node := taintedNode()
+		node.Spec.Taints = node.Spec.Taints[1:]
+		if _, err := s.client.CoreV1().Nodes().Create(s.t.Context(), node, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		s.evictor.set(func(e *evictor) { e.overdue = map[string]int{"n": 100} })
+		if err := s.keeper.HandBack(context.WithoutCancel(s.t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		if spared := s.account().Annotations[BacklogSpared]; spared != "n" {
+			t.Errorf("recorded as spared is %q, want n", spared)
+		}
+	})
+}

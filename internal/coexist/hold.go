@@ -1,0 +1,186 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package coexist
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/internal/eviction"
+)
+
+const (
+	// callsPerTry is what one try of the built-in costs at most: an event, and five times GET and PATCH
+	// (pkg/controller/tainteviction/taint_eviction.go). Measured on v1.36.3: 320 refused tries took 155 s at 20 calls a
+	// second.
+	callsPerTry = 11
+	// slack is how much longer than computed the built-in may take: an API server that stands still, and calls that are
+	// answered by 429 or 5xx and repeated by client-go, delay it.
+	slack = 2 * time.Minute
+	// longest is how far ahead the policy heeds backlog-until; see charts/taintkeeper/templates/coexistence.yaml. The
+	// record stays below it, because API servers' clocks differ.
+	longest = 10 * time.Minute
+	ahead   = longest - 30*time.Second
+	// before is how much earlier than known a storm may have begun: the API server's clock is known to about a second.
+	before = 2 * time.Second
+	// sparedNodes is how many spared nodes the record names; with more it spares all.
+	sparedNodes = 1000
+	allNodes    = "*"
+)
+
+// hold is what the built-in may not mark for a while, fresh clock or not: what is left of evictions that it began while
+// Taintkeeper kept it from carrying them out. It works these off by name, at its client's limit of calls, whatever has
+// become of the pods and of their nodes. So until T (end and slack) it may not mark
+//
+//   - a pod that was created since the storm began, as it can have the name of one that left, nor
+//   - a pod on a spared node: one with a pod that was due in this storm and now stays.
+//
+// All instants are the API server's. A hold has no clock and no lock; the zero value holds nothing.
+type hold struct {
+	since  time.Time                         // the storm began
+	end    time.Time                         // the built-in has made all its calls
+	spared map[string]map[types.UID]struct{} // by node, the pods that were due and stay; none: not known which
+	all    bool                              // every node is spared
+}
+
+// over reports whether nothing is held at an instant.
+func (h *hold) over(at time.Time) bool { return h.end.IsZero() || !at.Before(h.end.Add(slack)) }
+
+// until is T, as far as it can be written at an instant.
+func (h *hold) until(at time.Time) time.Time { return earlier(h.end.Add(slack), at.Add(ahead)) }
+
+// decided takes in what was decided about a node. The built-in began its tries from the given instant on, and each takes
+// it so long.
+func (h *hold) decided(d eviction.NodeDecision, from, at time.Time, perTry time.Duration) {
+	if h.over(at) {
+		if d.Tries == 0 {
+			return
+		}
+		*h = hold{since: at}
+	}
+	if d.Tries > 0 {
+		h.add(d.Tries, at, perTry)
+		h.since = earlier(h.since, later(from, at.Add(-longest)).Add(-before))
+	}
+	h.spare(d)
+}
+
+// add lengthens the hold by tries of the built-in.
+func (h *hold) add(tries int, at time.Time, perTry time.Duration) {
+	h.end = later(h.end, at).Add(time.Duration(tries) * perTry)
+}
+
+// spare notes which pods of a node stay although they were due, and forgets those that are due again or gone.
+func (h *hold) spare(d eviction.NodeDecision) {
+	known, ok := h.spared[d.Node]
+	if ok && len(known) == 0 && d.Tries == 0 {
+		return // another process knew the pods: the node stays on the list until some are due again
+	}
+	spared := map[types.UID]struct{}{}
+	for _, uid := range d.Stay {
+		if _, ok := known[uid]; ok {
+			spared[uid] = struct{}{}
+		}
+	}
+	for _, uid := range d.Spared {
+		spared[uid] = struct{}{}
+	}
+	if len(spared) == 0 {
+		delete(h.spared, d.Node)
+		return
+	}
+	h.spareNode(d.Node, spared)
+}
+
+func (h *hold) spareNode(name string, pods map[types.UID]struct{}) {
+	if h.spared == nil {
+		h.spared = map[string]map[types.UID]struct{}{}
+	}
+	h.spared[name] = pods
+}
+
+// stalled lengthens a hold by the time in which the API server did not answer.
+func (h *hold) stalled(from, to time.Time) {
+	if !h.over(from) {
+		h.end = h.end.Add(to.Sub(from))
+	}
+}
+
+// left is how much the built-in still does after an instant, in time without the slack.
+func (h *hold) left(at time.Time) time.Duration { return max(h.end.Sub(at), 0) }
+
+// nodes returns the names of the spared nodes, in order; nil and true if all are.
+func (h *hold) nodes() (names []string, all bool) {
+	if h.all || len(h.spared) > sparedNodes {
+		return nil, true
+	}
+	return slices.Sorted(maps.Keys(h.spared)), false
+}
+
+// record is a hold as the annotations have it. The zero value is none.
+type record struct {
+	since, until time.Time // whole seconds
+	spared       string
+}
+
+// record returns what is to be written of a hold at an instant.
+func (h *hold) record(at time.Time) record {
+	if h.over(at) {
+		return record{}
+	}
+	names, all := h.nodes()
+	if all {
+		names = []string{allNodes}
+	}
+	return record{
+		since:  h.since.Truncate(time.Second),
+		until:  h.until(at).Add(time.Second - 1).Truncate(time.Second),
+		spared: strings.Join(names, " "),
+	}
+}
+
+// covers reports whether what is written serves for what is to be written. An earlier end does as long as little of the
+// slack is missing: otherwise each pod of a storm would be written by itself.
+func (r record) covers(want record) bool {
+	const missing = slack / 4
+	return want.until.IsZero() ||
+		!r.since.After(want.since) && r.spared == want.spared && !r.until.Add(missing).Before(want.until)
+}
+
+// merge takes in what another process has written: the later end, the earlier beginning, and all that it spared.
+func (h *hold) merge(r record, at time.Time) {
+	if !r.until.After(at) || r.until.After(at.Add(longest)) {
+		return
+	}
+	if h.over(at) {
+		*h = hold{since: r.since}
+	}
+	h.since = earlier(h.since, r.since)
+	h.end = later(h.end, r.until.Add(-slack))
+	for _, name := range strings.Fields(r.spared) {
+		if name == allNodes {
+			h.all = true
+		} else if _, ok := h.spared[name]; !ok {
+			h.spareNode(name, nil)
+		}
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
