@@ -70,8 +70,9 @@ var controllerNames = map[string]map[string][]string{
 	},
 }
 
-// defaults are the controllers that a program runs without --controllers.
-var defaults = map[string]string{plan.Taintkeeper: "eviction", plan.ControllerManager: "*"}
+// defaults are the controllers that a program runs without --controllers. Node-taint-rule is no task here: nothing
+// built-in follows rules, and what its rules write on nodes says nothing of who judges their health.
+var defaults = map[string]string{plan.Taintkeeper: "eviction,node-taint-rule", plan.ControllerManager: "*"}
 
 // detective gathers signs of one task.
 type detective struct {
