@@ -6,16 +6,11 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
@@ -25,7 +20,7 @@ func (o *options) metricsServer() metricsserver.Options {
 	server := metricsserver.Options{BindAddress: o.metricsAddress}
 	if o.guardsMetrics() {
 		server.SecureServing = true
-		server.FilterProvider = filters.WithAuthenticationAndAuthorization
+		server.FilterProvider = guardMetrics
 		server.CertDir = o.metricsCertDir
 	}
 	return server
@@ -43,23 +38,6 @@ func (o *options) guardsMetrics() bool {
 	}
 	address, err := netip.ParseAddr(host)
 	return err != nil || !address.Unmap().IsLoopback()
-}
-
-// validateMetricsCertDir looks for the certificate: without one the server would make one of its own, and say nothing.
-func (o *options) validateMetricsCertDir() error {
-	if o.metricsCertDir == "" {
-		return nil
-	}
-	if !o.guardsMetrics() {
-		return fmt.Errorf("--metrics-cert-dir=%s: --metrics-bind-address=%s is on the loopback interface, where metrics are served without TLS; leave one of the two out", o.metricsCertDir, o.metricsAddress)
-	}
-	var missing []error
-	for _, name := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
-		if _, err := os.Stat(filepath.Join(o.metricsCertDir, name)); err != nil {
-			missing = append(missing, fmt.Errorf("--metrics-cert-dir=%s: %w", o.metricsCertDir, err))
-		}
-	}
-	return errors.Join(missing...)
 }
 
 // standing says in a metric whether this process acts or stands by.
