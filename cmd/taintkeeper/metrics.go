@@ -41,7 +41,7 @@ func (o *options) guardsMetrics() bool {
 }
 
 // standing says in a metric whether this process acts or stands by.
-type standing struct{ leading prometheus.Gauge }
+type standing struct{ leading, holderUnknown prometheus.Gauge }
 
 // newStanding makes the metrics about the process as a whole, and registers them.
 func newStanding(registerer prometheus.Registerer, o *options) (standing, error) {
@@ -57,8 +57,13 @@ func newStanding(registerer prometheus.Registerer, o *options) (standing, error)
 	if o.nodeHealthLeftOut {
 		leftOut.Set(1)
 	}
-	err := errors.Join(registerer.Register(leading), registerer.Register(leftOut))
-	return standing{leading.WithLabelValues(o.modeName())}, err
+	holderUnknown := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "taintkeeper_lease_holder_unknown",
+		Help: "1 while this process stands by and the holder of the Lease has been no live replica for longer than " +
+			"twice the lease duration.",
+	})
+	err := errors.Join(registerer.Register(leading), registerer.Register(leftOut), registerer.Register(holderUnknown))
+	return standing{leading: leading.WithLabelValues(o.modeName()), holderUnknown: holderUnknown}, err
 }
 
 // modeName names in a metric what the process may do.

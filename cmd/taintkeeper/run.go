@@ -167,7 +167,8 @@ func (c *clients) parts(log logr.Logger, registerer prometheus.Registerer, o *op
 		return nil, err
 	}
 	nodes, pods, limiter := nodecache.New(c.api), podcache.New(c.pods), o.limiter()
-	parts := []part{standing, watched{nodes}, watched{pods}}
+	holders := c.newHolderWatch(pods, standing.holderUnknown, log, o)
+	parts := []part{standing, watched{nodes}, watched{pods}, holders}
 	if o.shadow {
 		comparison, err := shadow.New(shadow.Config{
 			Client: c.api, EventClient: c.events, Nodes: nodes, Pods: pods, Clock: c.clock,
