@@ -6,16 +6,11 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
@@ -25,7 +20,7 @@ func (o *options) metricsServer() metricsserver.Options {
 	server := metricsserver.Options{BindAddress: o.metricsAddress}
 	if o.guardsMetrics() {
 		server.SecureServing = true
-		server.FilterProvider = filters.WithAuthenticationAndAuthorization
+		server.FilterProvider = guardMetrics
 		server.CertDir = o.metricsCertDir
 	}
 	return server
@@ -45,25 +40,8 @@ func (o *options) guardsMetrics() bool {
 	return err != nil || !address.Unmap().IsLoopback()
 }
 
-// validateMetricsCertDir looks for the certificate: without one the server would make one of its own, and say nothing.
-func (o *options) validateMetricsCertDir() error {
-	if o.metricsCertDir == "" {
-		return nil
-	}
-	if !o.guardsMetrics() {
-		return fmt.Errorf("--metrics-cert-dir=%s: --metrics-bind-address=%s is on the loopback interface, where metrics are served without TLS; leave one of the two out", o.metricsCertDir, o.metricsAddress)
-	}
-	var missing []error
-	for _, name := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
-		if _, err := os.Stat(filepath.Join(o.metricsCertDir, name)); err != nil {
-			missing = append(missing, fmt.Errorf("--metrics-cert-dir=%s: %w", o.metricsCertDir, err))
-		}
-	}
-	return errors.Join(missing...)
-}
-
 // standing says in a metric whether this process acts or stands by.
-type standing struct{ leading prometheus.Gauge }
+type standing struct{ leading, holderUnknown prometheus.Gauge }
 
 // newStanding makes the metrics about the process as a whole, and registers them.
 func newStanding(registerer prometheus.Registerer, o *options) (standing, error) {
@@ -79,8 +57,13 @@ func newStanding(registerer prometheus.Registerer, o *options) (standing, error)
 	if o.nodeHealthLeftOut {
 		leftOut.Set(1)
 	}
-	err := errors.Join(registerer.Register(leading), registerer.Register(leftOut))
-	return standing{leading.WithLabelValues(o.modeName())}, err
+	holderUnknown := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "taintkeeper_lease_holder_unknown",
+		Help: "1 while this process stands by and the holder of the Lease has been no live replica for longer than " +
+			"twice the lease duration.",
+	})
+	err := errors.Join(registerer.Register(leading), registerer.Register(leftOut), registerer.Register(holderUnknown))
+	return standing{leading: leading.WithLabelValues(o.modeName()), holderUnknown: holderUnknown}, err
 }
 
 // modeName names in a metric what the process may do.

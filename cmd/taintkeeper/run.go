@@ -169,7 +169,7 @@ func (c *clients) parts(log logr.Logger, registerer prometheus.Registerer, o *op
 	nodes, pods, limiter := nodecache.New(c.api), podcache.New(c.pods), o.limiter()
 	parts := []part{standing, watched{nodes}}
 	if o.watchesPods() {
-		parts = append(parts, watched{pods})
+		parts = append(parts, watched{pods}, c.newHolderWatch(pods, standing.holderUnknown, log, o))
 	}
 	if o.shadow {
 		comparison, err := shadow.New(shadow.Config{

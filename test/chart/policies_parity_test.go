@@ -378,9 +378,22 @@ func TestPodsOlderThanThePoliciesCanBeChanged(t *testing.T) {
 	there, err := p.admin.CoreV1().Pods("plain").Create(t.Context(), podIn("plain", onNode("gpu-1")), metav1.CreateOptions{})
 	await.Must(t, err)
 	older["plain"] = there
+	p.makePlaces(t, map[string]place{"groupless": {}})
+	for _, name := range []string{"selects", "gated"} {
+		pod := podIn("groupless", func(pod *corev1.Pod) {
+			pod.GenerateName, pod.Name = "", name
+			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/later"}}
+		})
+		if name == "selects" {
+			selecting(dedicatedLabel, "gpu")(pod)
+		}
+		_, err := p.admin.CoreV1().Pods("groupless").Create(t.Context(), pod, metav1.CreateOptions{})
+		await.Must(t, err)
+	}
 	p.installPolicies(t, everyPolicy)
 	p.awaitPolicies(t)
 
+	p.checkSelector(t)
 	for namespace, pod := range older {
 		older[namespace] = p.checkUpdate(t, pod)
 	}
@@ -399,6 +412,26 @@ func TestPodsOlderThanThePoliciesCanBeChanged(t *testing.T) {
 		if tt.refused == "" && err != nil || tt.refused != "" && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), tt.refused)) {
 			t.Errorf("toleration %s is added in %s: %v, want %q", tt.adds, tt.namespace, err, tt.refused)
 		}
+	}
+}
+
+// checkSelector changes pods of a namespace without a group: one that has selected a group for longer than there are
+// policies, and one that has not been scheduled yet, so that its selector can still be changed.
+func (p *plane) checkSelector(t *testing.T) {
+	t.Helper()
+	pods := p.admin.CoreV1().Pods("groupless")
+	older, err := pods.Get(t.Context(), "selects", metav1.GetOptions{})
+	await.Must(t, err)
+	older.Spec.Tolerations = append(older.Spec.Tolerations, tolerations("spot op=Exists")...)
+	if _, err = pods.Update(t.Context(), older, metav1.UpdateOptions{}); err != nil {
+		t.Errorf("a pod that selected a group before gets a toleration: %v", err)
+	}
+	gated, err := pods.Get(t.Context(), "gated", metav1.GetOptions{})
+	await.Must(t, err)
+	gated.Spec.NodeSelector = map[string]string{dedicatedLabel: "gpu"}
+	const refused = "taintkeeper.dev/dedicated=gpu, and namespace groupless belongs to no group: remove it"
+	if _, err = pods.Update(t.Context(), gated, metav1.UpdateOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), refused) {
+		t.Errorf("a pod that waits to be scheduled selects a group: %v", err)
 	}
 }
 

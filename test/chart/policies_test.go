@@ -404,6 +404,12 @@ var examples = map[string][]example{
 		{name: "a pod of the group stays away from the others", pod: podIn("gpu-team", tolerating("taintkeeper.dev/dedicated=fast:NoSchedule")), refused: "namespace gpu-team belongs to group gpu"},
 		{name: "it cannot select another group", pod: podIn("gpu-team", selecting(dedicatedLabel, "fast")), refused: "the node selector of the pod has taintkeeper.dev/dedicated=fast, and namespace gpu-team belongs to group gpu"},
 		{
+			name: "nor can a pod of another namespace select a group", pod: podIn("plain", selecting(dedicatedLabel, "gpu")),
+			refused: "the node selector of the pod has taintkeeper.dev/dedicated=gpu, and namespace plain belongs to no group: remove it",
+		},
+		{name: "nor a pod of an empty group", pod: podIn("no-team", selecting(dedicatedLabel, "gpu")), refused: "namespace no-team belongs to no group"},
+		{name: "in kube-system it can", pod: podIn(metav1.NamespaceSystem, selecting(dedicatedLabel, "gpu")), want: defaulted(), selects: map[string]string{dedicatedLabel: "gpu"}},
+		{
 			name: "nor leave its toleration without an effect on scheduling", pod: podIn("gpu-team", tolerating("taintkeeper.dev/dedicated=gpu:NoExecute")),
 			refused: "does not tolerate taintkeeper.dev/dedicated=gpu:NoSchedule",
 		},

@@ -1,0 +1,171 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/taintkeeper/taintkeeper/internal/podcache"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
+)
+
+const releaseNamespace = "taintkeeper"
+
+// standby is a replica that stands by, and its cluster.
+type standby struct {
+	api      *fake.Clientset
+	registry *prometheus.Registry
+	elected  chan struct{}
+}
+
+func replicaPod(namespace, name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name)},
+		Spec:       corev1.PodSpec{NodeName: "node"},
+	}
+}
+
+// newStandby runs a replica on a host, in a cluster with the pods here (the replica) and there.
+func newStandby(t *testing.T, host, holder string) *standby {
+	t.Helper()
+	s := &standby{
+		api: fake.NewClientset(
+			replicaPod(releaseNamespace, "here"), replicaPod(releaseNamespace, "there"), replicaPod("elsewhere", "stranger"),
+			&coordinationv1.Lease{
+				ObjectMeta: metav1.ObjectMeta{Namespace: releaseNamespace, Name: "taintkeeper"},
+				Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
+			}),
+		registry: prometheus.NewRegistry(),
+		elected:  make(chan struct{}),
+	}
+	o := parse(t, "--leader-elect-resource-namespace="+releaseNamespace)
+	standing, err := newStanding(s.registry, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := podcache.New(s.api)
+	bubble.Run(t, "the watch of pods", pods.Run)
+	watch := fakeClients(t, s.api).newHolderWatch(pods, standing.holderUnknown, logr.Discard(), o)
+	watch.host, watch.elected = host, s.elected
+	bubble.Run(t, "the watch of the holder", watch.Run)
+	return s
+}
+
+// holds has another identity hold the Lease.
+func (s *standby) holds(t *testing.T, identity string) {
+	t.Helper()
+	leases := s.api.CoordinationV1().Leases(releaseNamespace)
+	lease, err := leases.Get(t.Context(), "taintkeeper", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease.Spec.HolderIdentity = &identity
+	if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// check compares what the replica says of the holder.
+func (s *standby) check(t *testing.T, when string, unknown bool, events int) {
+	t.Helper()
+	if got := valueOf(t, s.registry, "taintkeeper_lease_holder_unknown") == 1; got != unknown {
+		t.Errorf("%s: the holder is unknown: %t, want %t", when, got, unknown)
+	}
+	list, err := s.api.CoreV1().Events(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Items) != events {
+		t.Errorf("%s: %d events, want %d", when, len(list.Items), events)
+	}
+}
+
+func TestAStandbySaysThatTheHolderOfTheLeaseIsNoLiveReplica(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStandby(t, "here", "stranger_made-up")
+		bubble.Pass(29 * time.Second)
+		s.check(t, "within twice the lease duration", false, 0)
+		bubble.Pass(2 * time.Second)
+		s.check(t, "after it", true, 1)
+		list, err := s.api.CoreV1().Events(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, event := range list.Items {
+			if about := event.InvolvedObject; event.Type != corev1.EventTypeWarning || about.Kind != "Lease" || about.Name != "taintkeeper" {
+				t.Errorf("the event is %s, about %s %s", event.Type, about.Kind, about.Name)
+			}
+		}
+		bubble.Pass(time.Hour)
+		s.check(t, "an hour later", true, 1)
+		s.holds(t, "there_1")
+		bubble.Pass(15 * time.Second)
+		s.check(t, "a replica holds it again", false, 1)
+	})
+}
+
+func TestAHolderThatIsKnownOrCannotBeJudgedIsNotTold(t *testing.T) {
+	for name, test := range map[string]struct {
+		host, holder string
+		unknown      bool
+	}{
+		"another replica leads":              {"here", "there_1", false},
+		"nobody holds the Lease":             {"here", "", false},
+		"this replica runs outside":          {"laptop", "stranger_1", false},
+		"a pod of another namespace":         {"here", "stranger_1", true},
+		"this replica's own pod, yet not it": {"here", "here_1", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStandby(t, test.host, test.holder)
+				bubble.Pass(time.Minute)
+				events := 0
+				if test.unknown {
+					events = 1
+				}
+				s.check(t, "after a minute", test.unknown, events)
+			})
+		})
+	}
+}
+
+func TestAChangeOfLeadersIsNoUnknownHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStandby(t, "here", "gone_1")
+		bubble.Pass(20 * time.Second) // twice seen: its Lease lapses
+		s.holds(t, "there_1")
+		bubble.Pass(20 * time.Second)
+		s.holds(t, "gone_2")
+		bubble.Pass(20 * time.Second)
+		s.check(t, "after two changes", false, 0)
+	})
+}
+
+func TestAReplicaThatLeadsLooksNoLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStandby(t, "here", "stranger_made-up")
+		bubble.Pass(40 * time.Second)
+		s.check(t, "standing by", true, 1)
+		close(s.elected)
+		bubble.Pass(time.Second)
+		s.check(t, "leading", false, 1)
+		s.api.ClearActions()
+		bubble.Pass(time.Hour)
+		for _, action := range s.api.Actions() {
+			if action.GetResource().Resource == "leases" {
+				t.Errorf("a leader still asks: %s", action.GetVerb())
+			}
+		}
+	})
+}
