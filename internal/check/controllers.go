@@ -161,7 +161,6 @@ func (d *detective) readClock() {
 		renewed, err := time.Parse(time.RFC3339, account.Annotations[plan.EvictionClockAnnotation])
 		switch {
 		case err != nil:
-			d.task.clock = max(d.task.clock, staleClock)
 			d.sign("The eviction clock in namespace %s is not set: it was handed back, or never renewed.", account.Namespace)
 		case d.Signs.At.Sub(renewed).Abs() <= clockValidFor:
 			d.task.clock = freshClock

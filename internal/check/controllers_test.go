@@ -126,7 +126,7 @@ func TestWhoEvicts(t *testing.T) {
 		"ours runs alone, without an election":                     {[]sign{process("taintkeeper", "--leader-elect=false"), managerWithout}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
 		"ours leads, and of the built-in nothing is known":         {[]sign{taintkeeperLeads, managerLeads}, cliv1alpha1.WhoUnknown, "nothing shows whether the built-in is off", warningThat("nothing shows")},
 		"the clock is dead, and the built-in is there":             {[]sign{lease("taintkeeper", time.Hour), staleClock, managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in taint-eviction-controller evicts.", warningThat("Taintkeeper does not run")},
-		"the clock was handed back":                                {[]sign{released("taintkeeper"), clock(""), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", warningThat("Taintkeeper does not run")},
+		"the clock was handed back":                                {[]sign{released("taintkeeper"), clock(""), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
 		"the clock is of the year 9999":                            {[]sign{lease("taintkeeper", time.Hour), clock("9999-01-01T00:00:00Z"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", warningThat("stale")},
 		"ours leads but does not renew its clock":                  {[]sign{taintkeeperLeads, staleClock, managerWithAll}, cliv1alpha1.WhoBoth, "both evict", errorThat("does not renew its eviction clock")},
 		"both, without a clock":                                    {[]sign{taintkeeperLeads, managerLeads, managerWithAll}, cliv1alpha1.WhoBoth, "both evict", errorThat("both evict")},

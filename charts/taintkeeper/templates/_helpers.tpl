@@ -33,6 +33,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- if and (include "taintkeeper.evicts" .) .Values.coexist.enabled }}true{{ end }}
 {{- end }}
 
+{{/* The policy and the clock are there in shadow mode, too: after a change from enforce mode they protect pods from the
+     built-in's backlog, and a rollback finds them. Without a clock that runs they refuse nothing. */}}
+{{- define "taintkeeper.coexistence" -}}
+{{- if and (has "eviction" .Values.controllers) .Values.coexist.enabled }}true{{ end }}
+{{- end }}
+
 {{- define "taintkeeper.replicas" -}}
 {{- if include "taintkeeper.enforces" . }}{{ .Values.replicas | int }}{{ else }}1{{ end }}
 {{- end }}
