@@ -118,9 +118,10 @@ var sections = []struct {
 	name string
 	args []string
 }{
-	{"eviction", nil},
-	{"coexistence", []string{"--coexist"}},
+	{"eviction", []string{"--controllers=eviction"}},
+	{"coexistence", []string{"--controllers=eviction", "--coexist"}},
 	{"node health", []string{"--controllers=node-health"}},
+	{"rules", []string{"--controllers=node-taint-rule"}},
 	{"shadow", []string{"--shadow"}},
 }
 

@@ -26,11 +26,15 @@ import (
 
 // The controllers there are, by the names of the flag --controllers.
 const (
-	controllerEviction   = "eviction"
-	controllerNodeHealth = "node-health"
+	controllerEviction      = "eviction"
+	controllerNodeHealth    = "node-health"
+	controllerNodeTaintRule = "node-taint-rule"
 )
 
-var knownControllers = []string{controllerEviction, controllerNodeHealth}
+var knownControllers = []string{controllerEviction, controllerNodeHealth, controllerNodeTaintRule}
+
+// defaultControllers are those that run next to a kube-controller-manager with its defaults.
+var defaultControllers = []string{controllerEviction, controllerNodeTaintRule}
 
 // comparisonOperators is the one feature gate of Kubernetes that matters here (KEP-5471).
 const comparisonOperators = "TaintTolerationComparisonOperators"
@@ -76,7 +80,10 @@ func newCommand() *cobra.Command {
   node-health   kube-controller-manager --controllers=*,-node-lifecycle-controller
 
 Where kube-controller-manager's flags cannot be changed, apply config/coexistence.yaml and set --coexist: the built-in
-then does not evict while Taintkeeper does. There is no such way for node-health.`,
+then does not evict while Taintkeeper does. There is no such way for node-health.
+
+  node-taint-rule   taints nodes by NodeTaintRules. It replaces nothing, and runs next to kube-controller-manager as it
+                    is. Without the resource NodeTaintRule (config/crd.yaml) it waits for it.`,
 		Version:       version,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -97,7 +104,7 @@ then does not evict while Taintkeeper does. There is no such way for node-health
 
 func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; without it the in-cluster configuration, then the usual kubeconfig rules")
-	flags.StringSliceVar(&o.controllers, "controllers", []string{controllerEviction}, "controllers to run, in kube-controller-manager's syntax: '*' all, 'name' this one, '-name' not this one; there are: "+strings.Join(knownControllers, ", "))
+	flags.StringSliceVar(&o.controllers, "controllers", defaultControllers, "controllers to run, in kube-controller-manager's syntax: '*' all, 'name' this one, '-name' not this one; there are: "+strings.Join(knownControllers, ", "))
 	flags.StringToStringVar(&o.featureGates, "feature-gates", nil, "Kubernetes feature gates to follow, as the API server has them: "+comparisonOperators+"=true|false (default false)")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "observe, log, count and write events marked as a dry run, but change nothing")
 	flags.BoolVar(&o.shadow, "shadow", false, "compare what the built-in taint-eviction-controller does with what taints and tolerations promise, report the differences at "+shadow.Path+" beside the metrics, and change nothing")
@@ -177,9 +184,12 @@ func (o *options) validateControllers() error {
 	return require(len(o.running()) > 0, "--controllers=%s: this leaves nothing to run", strings.Join(o.controllers, ","))
 }
 
-// enabled reports whether a controller is to run, by kube-controller-manager's rule: the first
-// item that names it decides, otherwise a '*' anywhere.
-func (o *options) enabled(controller string) bool { return switchedOn(controller, o.controllers) }
+// enabled reports whether a controller runs, using kube-controller-manager's rule: the first item that names it
+// decides, otherwise a '*' anywhere. A shadow only compares evictions, so it follows no rules although they are on by
+// default.
+func (o *options) enabled(controller string) bool {
+	return switchedOn(controller, o.controllers) && (!o.shadow || controller != controllerNodeTaintRule)
+}
 
 // running returns the names of the controllers that are to run.
 func (o *options) running() []string {
@@ -219,7 +229,18 @@ func (o *options) validateShadow() error {
 		require(!o.dryRun, "--shadow and --dry-run: choose one; --dry-run says what would be evicted, --shadow compares it with what the built-in controller evicts"),
 		require(!o.coexist, "--shadow and --coexist: choose one; --coexist keeps the built-in controller from evicting, and --shadow compares what it evicts"),
 		require(!o.enabled(controllerNodeHealth), "--shadow compares evictions only: leave node-health out of --controllers"),
+		require(o.enabled(controllerEviction), "--shadow compares evictions: add eviction to --controllers"),
 	)
+}
+
+// watchesPods reports whether anything that runs looks at pods.
+func (o *options) watchesPods() bool {
+	return o.enabled(controllerEviction) || o.enabled(controllerNodeHealth)
+}
+
+// stampsTaints reports whether evictions patch nodes: the hand-back of coexistence touches taints, too.
+func (o *options) stampsTaints() bool {
+	return o.enabled(controllerEviction) && (o.stampTaints || o.coexist)
 }
 
 // changes reports whether anything but events is to be changed.

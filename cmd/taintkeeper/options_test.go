@@ -33,11 +33,12 @@ func TestABadValueIsNamedWithWhatIsAllowed(t *testing.T) {
 		args string
 		want string
 	}{
-		{"--controllers=foo", `there is no controller "foo"; there are: eviction, node-health`},
+		{"--controllers=foo", `there is no controller "foo"; there are: eviction, node-health, node-taint-rule`},
 		{"--controllers=-eviction", "this leaves nothing to run"},
-		{"--controllers=*,-eviction,-node-health", "this leaves nothing to run"},
+		{"--controllers=*,-eviction,-node-health,-node-taint-rule", "this leaves nothing to run"},
 		{"--shadow --dry-run", "choose one"},
 		{"--shadow --coexist", "choose one"},
+		{"--shadow --controllers=node-taint-rule", "this leaves nothing to run"},
 		{"--shadow --controllers=*", "leave node-health out of --controllers"},
 		{"--node-monitor-grace-period=0s", "more than zero"},
 		{"--node-startup-grace-period=-1s", "more than zero"},
@@ -48,6 +49,7 @@ func TestABadValueIsNamedWithWhatIsAllowed(t *testing.T) {
 		{"--large-cluster-size-threshold=-1", "it cannot be negative"},
 		{"--unhealthy-zone-threshold=55", "at most 1"},
 		{"--coexist --controllers=node-health", "does not evict either"},
+		{"--coexist --controllers=node-taint-rule", "does not evict either"},
 		{"--coexist --leader-elect-lease-duration=30s", "before kube-controller-manager does"},
 		{"--coexist --dry-run", "nobody would evict"},
 		{"--leader-elect=false --leader-elect-resource-namespace=Not_A_Name", "--leader-elect-resource-namespace"},
@@ -94,11 +96,13 @@ func TestEveryBadValueIsNamedAtOnce(t *testing.T) {
 
 func TestControllersFollowKubeControllerManagersSyntax(t *testing.T) {
 	for list, want := range map[string][]string{
-		"*":                  {"eviction", "node-health"},
+		"*":                  {"eviction", "node-health", "node-taint-rule"},
 		"eviction":           {"eviction"},
 		"node-health":        {"node-health"},
-		"*,-eviction":        {"node-health"},
-		"-eviction,*":        {"node-health"},
+		"node-taint-rule":    {"node-taint-rule"},
+		"*,-node-taint-rule": {"eviction", "node-health"},
+		"*,-eviction":        {"node-health", "node-taint-rule"},
+		"-eviction,*":        {"node-health", "node-taint-rule"},
 		"-eviction":          nil,
 		"eviction,-eviction": {"eviction"},
 		"-eviction,eviction": nil,
@@ -108,8 +112,8 @@ func TestControllersFollowKubeControllerManagersSyntax(t *testing.T) {
 			t.Errorf("--controllers=%s runs %q, want %q", list, got, want)
 		}
 	}
-	if got := parse(t).running(); !slices.Equal(got, []string{"eviction"}) {
-		t.Errorf("by default %q run; who has not switched the built-in node-lifecycle-controller off must get eviction alone", got)
+	if got := parse(t).running(); !slices.Equal(got, []string{"eviction", "node-taint-rule"}) {
+		t.Errorf("by default %q run; next to the built-in node-lifecycle-controller it must be all but node-health", got)
 	}
 }
 
@@ -156,7 +160,7 @@ func TestMetricsAreGuardedUnlessTheyStayOnTheLoopbackInterface(t *testing.T) {
 		"metrics.example:8443":   true,
 	} {
 		o := parse(t, "--dry-run", "--metrics-bind-address="+address)
-		asked := slices.ContainsFunc(neededPermissions(o), func(p permission) bool { return p.resource == "tokenreviews" })
+		asked := slices.ContainsFunc(neededPermissions(o, true), func(p permission) bool { return p.resource == "tokenreviews" })
 		served := o.metricsServer()
 		if served.SecureServing != want || (served.FilterProvider != nil) != want || asked != want {
 			t.Errorf("%s: TLS %t, a filter %t, rights asked for %t; want %t", address, served.SecureServing, served.FilterProvider != nil, asked, want)
@@ -195,7 +199,7 @@ func TestTheFlagsOfTheDeploymentAreValidAndServeItsPorts(t *testing.T) {
 // The hand-back touches taints.
 func TestCoexistenceNeedsTheRightToPatchNodesWithoutStampsToo(t *testing.T) {
 	o := &options{controllers: []string{controllerEviction}, coexist: true}
-	if !slices.ContainsFunc(neededPermissions(o), func(p permission) bool {
+	if !slices.ContainsFunc(neededPermissions(o, true), func(p permission) bool {
 		return p.resource == "nodes" && slices.Contains(p.verbs, "patch")
 	}) {
 		t.Error("it is not asked for at the start")
@@ -207,7 +211,7 @@ func TestADryRunTakesNoPartInAnElectionAndNeedsNoRightToChange(t *testing.T) {
 	if o.elects() || o.mode() != eviction.DryRun {
 		t.Error("a dry run takes part in the election, or is none")
 	}
-	for _, needed := range neededPermissions(o) {
+	for _, needed := range neededPermissions(o, true) {
 		changes := slices.ContainsFunc(needed.verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) })
 		if changes && needed.resource != "events" {
 			t.Errorf("a dry run asks for %v %s", needed.verbs, needed)
@@ -220,15 +224,51 @@ func TestAShadowTakesNoPartInAnElectionAndNeedsNoRightButToLook(t *testing.T) {
 	if err := o.validate(); err != nil || o.elects() {
 		t.Errorf("a shadow takes part in the election, or is refused: %v", err)
 	}
+	want := []string{"list, watch pods", "list, watch nodes", "create, patch events"}
+	if needed := permissionsOf(o, true); !slices.Equal(needed, want) {
+		t.Errorf("a shadow asks for %q, want %q", needed, want)
+	}
+}
+
+// permissionsOf returns the permissions that flags make necessary, without those for the election.
+func permissionsOf(o *options, rulesServed bool) []string {
 	var needed []string
-	for _, right := range neededPermissions(o) {
-		for _, verb := range right.verbs {
-			needed = append(needed, verb+" "+right.String())
+	for _, right := range neededPermissions(o, rulesServed) {
+		if right.namespace != "kube-system" {
+			needed = append(needed, strings.Join(right.verbs, ", ")+" "+right.String())
 		}
 	}
-	want := []string{"list pods", "watch pods", "list nodes", "watch nodes", "create events", "patch events"}
-	if !slices.Equal(needed, want) {
-		t.Errorf("a shadow asks for %q, want %q", needed, want)
+	return needed
+}
+
+func TestEachControllerAsksForItsOwnRights(t *testing.T) {
+	const (
+		pods, evict, mark           = "list, watch pods", "get, delete pods", "patch pods/status"
+		nodes, events, patch        = "get, list, watch nodes", "create, patch events", "patch nodes"
+		leases, conditions, own     = "list, watch leases.coordination.k8s.io in namespace kube-node-lease", "patch nodes/status", "patch leases.coordination.k8s.io in namespace kube-node-lease"
+		rules, finalizers, statuses = "list, watch nodetaintrules.taintkeeper.dev", "patch nodetaintrules.taintkeeper.dev", "patch nodetaintrules.taintkeeper.dev/status"
+	)
+	for name, test := range map[string]struct {
+		args    []string
+		without bool // the resource NodeTaintRule
+		want    []string
+	}{
+		"eviction":                           {args: []string{"--controllers=eviction"}, want: []string{pods, evict, mark, nodes, events, patch}},
+		"eviction that never stamps":         {args: []string{"--controllers=eviction", "--stamp-taints=false"}, want: []string{pods, evict, mark, nodes, events}},
+		"node health":                        {args: []string{"--controllers=node-health"}, want: []string{pods, mark, nodes, events, patch, leases, conditions, own}},
+		"rules":                              {args: []string{"--controllers=node-taint-rule"}, want: []string{nodes, events, patch, rules, finalizers, statuses}},
+		"rules without the resource":         {args: []string{"--controllers=node-taint-rule"}, without: true, want: []string{nodes, events}},
+		"rules in a dry run":                 {args: []string{"--controllers=node-taint-rule", "--dry-run"}, want: []string{nodes, events, rules}},
+		"the default":                        {want: []string{pods, evict, mark, nodes, events, patch, rules, finalizers, statuses}},
+		"the default without the resource":   {without: true, want: []string{pods, evict, mark, nodes, events, patch}},
+		"all of them, without the resource":  {args: []string{"--controllers=*"}, without: true, want: []string{pods, evict, mark, nodes, events, patch, leases, conditions, own}},
+		"rules and evictions without stamps": {args: []string{"--stamp-taints=false"}, want: []string{pods, evict, mark, nodes, events, patch, rules, finalizers, statuses}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := permissionsOf(parse(t, test.args...), !test.without); !slices.Equal(got, test.want) {
+				t.Errorf("it asks for\n%q, want\n%q", got, test.want)
+			}
+		})
 	}
 }
 

@@ -27,6 +27,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
 )
 
+// rulesResource is the resource NodeTaintRule, as rights name it.
+const rulesResource = "nodetaintrules"
+
 // preflightTimeout bounds the questions that are asked before anything starts.
 const preflightTimeout = 10 * time.Second
 
@@ -79,7 +82,7 @@ func preflight(ctx context.Context, config *rest.Config, log logr.Logger, o *opt
 }
 
 // avoidRival gives node-health up where the built-in node-lifecycle-controller runs: there the evictions go by its
-// taints.
+// taints. The other controllers run next to it.
 func (o *options) avoidRival(ctx context.Context, all rivals, log logr.Logger) error {
 	if !o.enabled(controllerNodeHealth) || o.dryRun {
 		return nil
@@ -88,11 +91,12 @@ func (o *options) avoidRival(ctx context.Context, all rivals, log logr.Logger) e
 	if err != nil || seen == "" {
 		return err
 	}
-	if !o.enabled(controllerEviction) {
+	if len(o.running()) == 1 {
 		return fmt.Errorf("node-health cannot run beside the built-in node-lifecycle-controller, which runs: %s; %s", seen, adviceOnRival)
 	}
 	log.Error(nil, "Node-health is left out, as it cannot run beside the built-in node-lifecycle-controller; evictions go by the built-in's taints", "seen", seen, "advice", adviceOnRival)
-	o.controllers, o.nodeHealthLeftOut = []string{controllerEviction}, true
+	o.controllers = append([]string{"-" + controllerNodeHealth}, o.controllers...) // the first that names it decides
+	o.nodeHealthLeftOut = true
 	return nil
 }
 
@@ -131,23 +135,21 @@ func (p permission) String() string {
 	return resource
 }
 
-func neededPermissions(o *options) []permission {
-	needed := []permission{
-		{verbs: []string{"list", "watch"}, resource: "pods"},
-		{verbs: nodeVerbs(o), resource: "nodes"},
-		{verbs: []string{"create", "patch"}, resource: "events"},
-	}
-	if o.changes() && o.enabled(controllerEviction) {
-		needed = append(needed, permission{verbs: []string{"get", "delete"}, resource: "pods"})
-	}
-	if o.changes() {
-		needed = append(needed, permission{verbs: []string{"patch"}, resource: "pods", subresource: "status"})
-	}
-	if o.changes() && (o.stampTaints || o.coexist || o.enabled(controllerNodeHealth)) {
+// neededPermissions are those that the flags make necessary. Rules need none while there is no such resource.
+func neededPermissions(o *options, rulesServed bool) []permission {
+	followsRules := o.enabled(controllerNodeTaintRule) && rulesServed
+	needed := append(neededForPods(o),
+		permission{verbs: nodeVerbs(o), resource: "nodes"},
+		permission{verbs: []string{"create", "patch"}, resource: "events"},
+	)
+	if o.changes() && (o.stampsTaints() || o.enabled(controllerNodeHealth) || followsRules) {
 		needed = append(needed, permission{verbs: []string{"patch"}, resource: "nodes"})
 	}
 	if o.enabled(controllerNodeHealth) {
 		needed = append(needed, neededForNodeHealth(o)...)
+	}
+	if followsRules {
+		needed = append(needed, neededForRules(o)...)
 	}
 	if o.elects() {
 		needed = append(needed, permission{verbs: []string{"get", "create", "update"}, resource: "leases", group: "coordination.k8s.io", namespace: o.election.namespace, name: o.election.name})
@@ -164,11 +166,38 @@ func neededPermissions(o *options) []permission {
 	return needed
 }
 
-// neededForNodeHealth are the permissions that only node health and NodeTaintRules need.
+// neededForPods are the permissions about pods.
+func neededForPods(o *options) []permission {
+	if !o.watchesPods() {
+		return nil
+	}
+	needed := []permission{{verbs: []string{"list", "watch"}, resource: "pods"}}
+	if o.changes() && o.enabled(controllerEviction) {
+		needed = append(needed, permission{verbs: []string{"get", "delete"}, resource: "pods"})
+	}
+	if o.changes() {
+		needed = append(needed, permission{verbs: []string{"patch"}, resource: "pods", subresource: "status"})
+	}
+	return needed
+}
+
+// neededForRules are the permissions that only NodeTaintRules need.
+func neededForRules(o *options) []permission {
+	group := v1alpha1.GroupVersion.Group
+	needed := []permission{{verbs: []string{"list", "watch"}, resource: rulesResource, group: group}}
+	if !o.changes() {
+		return needed
+	}
+	return append(needed,
+		permission{verbs: []string{"patch"}, resource: rulesResource, group: group},
+		permission{verbs: []string{"patch"}, resource: rulesResource, subresource: "status", group: group},
+	)
+}
+
+// neededForNodeHealth are the permissions that only node health needs.
 func neededForNodeHealth(o *options) []permission {
-	leases, rules := coordinationv1.GroupName, v1alpha1.GroupVersion.Group
+	leases := coordinationv1.GroupName
 	needed := []permission{
-		{verbs: []string{"list", "watch"}, resource: "nodetaintrules", group: rules},
 		{verbs: []string{"list", "watch"}, resource: "leases", group: leases, namespace: corev1.NamespaceNodeLease},
 	}
 	if !o.changes() {
@@ -180,8 +209,6 @@ func neededForNodeHealth(o *options) []permission {
 			verbs: []string{"patch"}, resource: "leases", group: leases,
 			namespace: corev1.NamespaceNodeLease, name: nodehealth.OwnLease,
 		},
-		permission{verbs: []string{"patch"}, resource: "nodetaintrules", group: rules},
-		permission{verbs: []string{"patch"}, resource: "nodetaintrules", subresource: "status", group: rules},
 	)
 }
 
@@ -196,8 +223,12 @@ func nodeVerbs(o *options) []string {
 // checkPermissions names everything that is missing at once. Where the API server will not say,
 // the first call will.
 func checkPermissions(ctx context.Context, client kubernetes.Interface, o *options) error {
+	served, err := servesRules(client)
+	if err != nil {
+		return fmt.Errorf("ask the API server whether it has the resource NodeTaintRule: %w", err)
+	}
 	var missing []string
-	for _, needed := range neededPermissions(o) {
+	for _, needed := range neededPermissions(o, served) {
 		verbs, err := refused(ctx, client, needed)
 		if err != nil {
 			return fmt.Errorf("ask the API server for our permissions: %w", err)
@@ -210,6 +241,16 @@ func checkPermissions(ctx context.Context, client kubernetes.Interface, o *optio
 		return fmt.Errorf("missing permissions: %s; grant them with config/rbac.yaml (for --coexist also config/coexistence.yaml) and start again", strings.Join(missing, "; "))
 	}
 	return nil
+}
+
+// servesRules reports whether the resource NodeTaintRule is installed. If the API server does not tell, it is taken for
+// missing: the controller looks again, and says what it lacks when it reads rules.
+func servesRules(client kubernetes.Interface) (bool, error) {
+	_, err := client.Discovery().ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 func refused(ctx context.Context, client kubernetes.Interface, needed permission) ([]string, error) {

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -90,6 +92,42 @@ func TestTheBuiltInNodeLifecycleControllerIsSeen(t *testing.T) {
 				t.Errorf("%q, want %q in it", got, test.want)
 			}
 		})
+	}
+}
+
+func TestBesideTheBuiltInOnlyNodeHealthIsLeftOut(t *testing.T) {
+	for list, want := range map[string][]string{
+		"*":                           {"eviction", "node-taint-rule"},
+		"*,-eviction":                 {"node-taint-rule"},
+		"eviction,node-health":        {"eviction"},
+		"node-health,node-taint-rule": {"node-taint-rule"},
+		"node-taint-rule":             {"node-taint-rule"},
+		"node-health":                 nil, // it ends
+	} {
+		o := parse(t, "--controllers="+list)
+		err := o.avoidRival(t.Context(), rivalsAmong(t, managerPod("kube-controller-manager")), logr.Discard())
+		if ends := want == nil; (err != nil) != ends {
+			t.Errorf("--controllers=%s: it says %v", list, err)
+		}
+		if got := o.running(); err == nil && !slices.Equal(got, want) {
+			t.Errorf("--controllers=%s runs %q, want %q", list, got, want)
+		}
+		if asked := parse(t, "--controllers="+list).enabled(controllerNodeHealth); err == nil && o.nodeHealthLeftOut != asked {
+			t.Errorf("--controllers=%s: that node-health is left out is said: %t", list, o.nodeHealthLeftOut)
+		}
+	}
+}
+
+func TestOnlyNodeHealthIsWatchedForTheBuiltIn(t *testing.T) {
+	for list, want := range map[string]bool{"*": true, "node-health": true, "eviction,node-taint-rule": false, "node-taint-rule": false} {
+		parts, err := fakeClients(t, fake.NewClientset()).parts(logr.Discard(), prometheus.NewRegistry(), parse(t, "--controllers="+list))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := slices.ContainsFunc(parts, func(p part) bool { _, watches := p.(rivalWatch); return watches })
+		if got != want {
+			t.Errorf("--controllers=%s: the built-in node-lifecycle-controller is watched for: %t, want %t", list, got, want)
+		}
 	}
 }
 

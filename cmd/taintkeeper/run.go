@@ -167,8 +167,10 @@ func (c *clients) parts(log logr.Logger, registerer prometheus.Registerer, o *op
 		return nil, err
 	}
 	nodes, pods, limiter := nodecache.New(c.api), podcache.New(c.pods), o.limiter()
-	holders := c.newHolderWatch(pods, standing.holderUnknown, log, o)
-	parts := []part{standing, watched{nodes}, watched{pods}, holders}
+	parts := []part{standing, watched{nodes}}
+	if o.watchesPods() {
+		parts = append(parts, watched{pods}, c.newHolderWatch(pods, standing.holderUnknown, log, o))
+	}
 	if o.shadow {
 		comparison, err := shadow.New(shadow.Config{
 			Client: c.api, EventClient: c.events, Nodes: nodes, Pods: pods, Clock: c.clock,
@@ -213,35 +215,44 @@ func (c *clients) parts(log logr.Logger, registerer prometheus.Registerer, o *op
 		}
 	}
 	if o.enabled(controllerNodeHealth) {
-		keeper, err := nodehealth.New(nodehealth.Config{
-			Client: c.api, LeaseClient: c.leases, EchoClient: c.echo, EventClient: c.events, Reconnect: c.reconnect,
-			Nodes: nodes, Pods: pods,
-			Grace:      o.nodeHealth.Grace(),
-			Policy:     o.nodeHealth.Policy(),
-			DryRun:     o.dryRun,
-			Limiter:    limiter,
-			Registerer: registerer,
-			Logger:     log,
-		})
+		health, err := c.newNodeHealth(nodes, pods, limiter, log, registerer, o)
 		if err != nil {
 			return nil, err
 		}
-		follower, err := nodetaintrule.New(nodetaintrule.Config{
-			Client: c.api, EventClient: c.events, Rules: c.rules, Nodes: nodes,
-			DryRun:     o.dryRun,
-			Limiter:    limiter,
-			Registerer: registerer,
-			Logger:     log,
-		})
-		if err != nil {
-			return nil, err
-		}
-		parts = append(parts, keeper, follower)
-		if !o.dryRun {
-			parts = append(parts, rivalWatch{c.rivals, log})
-		}
+		parts = append(parts, health...)
 	}
-	return parts, nil
+	if !o.enabled(controllerNodeTaintRule) {
+		return parts, nil
+	}
+	follower, err := nodetaintrule.New(nodetaintrule.Config{
+		Client: c.api, EventClient: c.events, Rules: c.rules, Nodes: nodes,
+		DryRun:     o.dryRun,
+		Limiter:    limiter,
+		Registerer: registerer,
+		Logger:     log,
+	})
+	return append(parts, follower), err
+}
+
+// newNodeHealth makes node health, and what looks for a built-in that appears later. A dry run may run next to one.
+func (c *clients) newNodeHealth(
+	nodes *nodecache.Cache, pods *podcache.Cache, limiter *rate.Limiter,
+	log logr.Logger, registerer prometheus.Registerer, o *options,
+) ([]part, error) {
+	keeper, err := nodehealth.New(nodehealth.Config{
+		Client: c.api, LeaseClient: c.leases, EchoClient: c.echo, EventClient: c.events, Reconnect: c.reconnect,
+		Nodes: nodes, Pods: pods,
+		Grace:      o.nodeHealth.Grace(),
+		Policy:     o.nodeHealth.Policy(),
+		DryRun:     o.dryRun,
+		Limiter:    limiter,
+		Registerer: registerer,
+		Logger:     log,
+	})
+	if err != nil || o.dryRun {
+		return []part{keeper}, err
+	}
+	return []part{keeper, rivalWatch{c.rivals, log}}, nil
 }
 
 func (c *clients) newCoexistence(

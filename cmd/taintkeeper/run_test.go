@@ -36,6 +36,7 @@ func fakeClients(t *testing.T, api *fake.Clientset) *clients {
 func TestTheProcessHasOneWatchOfNodesAndOneOfPods(t *testing.T) {
 	for name, args := range map[string][]string{
 		"all controllers": {"--controllers=*"},
+		"the default":     nil,
 		"a shadow":        {"--shadow"},
 	} {
 		t.Run(name, func(t *testing.T) {

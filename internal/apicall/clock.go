@@ -120,6 +120,15 @@ func (c *Clock) Time() time.Time {
 	return to.Round(0)
 }
 
+// Earliest returns the earliest that the API server's clock can show; this machine's clock where nothing is known.
+func (c *Clock) Earliest() time.Time {
+	from, _, known := c.bounds()
+	if !known {
+		return time.Now().Round(0)
+	}
+	return from.Round(0)
+}
+
 // Offset returns by how much the API server's clock is ahead of this machine's at least; negative if it is
 // behind, and zero if they agree as far as can be told, or if nothing is known.
 func (c *Clock) Offset() time.Duration {

@@ -70,8 +70,9 @@ var controllerNames = map[string]map[string][]string{
 	},
 }
 
-// defaults are the controllers that a program runs without --controllers.
-var defaults = map[string]string{plan.Taintkeeper: "eviction", plan.ControllerManager: "*"}
+// defaults are the controllers that a program runs without --controllers. Node-taint-rule is no task here: nothing
+// built-in follows rules, and what its rules write on nodes says nothing of who judges their health.
+var defaults = map[string]string{plan.Taintkeeper: "eviction,node-taint-rule", plan.ControllerManager: "*"}
 
 // detective gathers signs of one task.
 type detective struct {
@@ -169,7 +170,24 @@ func (d *detective) readClock() {
 			d.task.clock = max(d.task.clock, staleClock)
 			d.sign("The eviction clock in namespace %s is stale: it was last renewed at %s.", account.Namespace, instant(renewed))
 		}
+		d.readBacklog(account.Annotations)
 	}
+}
+
+// readBacklog says until when the built-in's backlog lasts, and which nodes are spared.
+func (d *detective) readBacklog(annotations map[string]string) {
+	until, err := time.Parse(time.RFC3339, annotations[plan.BacklogUntilAnnotation])
+	if err != nil || !until.After(d.Signs.At) {
+		return
+	}
+	spared := "no node is spared"
+	if names := annotations[plan.BacklogSparedAnnotation]; names == "*" {
+		spared = "all nodes are spared"
+	} else if names != "" {
+		spared = "spared nodes: " + names
+	}
+	d.sign("kube-controller-manager works off a backlog of evictions until %s at the latest, for another %s; %s.",
+		instant(until), until.Sub(d.Signs.At).Round(time.Second), spared)
 }
 
 // oursEvicts reports whether Taintkeeper evicts: its leader does, unless it was told to do something else. One that

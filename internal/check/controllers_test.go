@@ -125,8 +125,8 @@ func TestWhoEvicts(t *testing.T) {
 		"ours leads and kube-controller-manager is dead":           {[]sign{taintkeeperLeads, lease("kube-controller-manager", time.Hour)}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
 		"ours runs alone, without an election":                     {[]sign{process("taintkeeper", "--leader-elect=false"), managerWithout}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
 		"ours leads, and of the built-in nothing is known":         {[]sign{taintkeeperLeads, managerLeads}, cliv1alpha1.WhoUnknown, "nothing shows whether the built-in is off", warningThat("nothing shows")},
-		"the clock is dead, and the built-in is there":             {[]sign{lease("taintkeeper", time.Hour), staleClock, managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in taint-eviction-controller evicts.", warningThat("installed but does not run")},
-		"the clock was handed back":                                {[]sign{released("taintkeeper"), clock(""), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", warningThat("installed but does not run")},
+		"the clock is dead, and the built-in is there":             {[]sign{lease("taintkeeper", time.Hour), staleClock, managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in taint-eviction-controller evicts.", warningThat("Taintkeeper does not run")},
+		"the clock was handed back":                                {[]sign{released("taintkeeper"), clock(""), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", warningThat("Taintkeeper does not run")},
 		"the clock is of the year 9999":                            {[]sign{lease("taintkeeper", time.Hour), clock("9999-01-01T00:00:00Z"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", warningThat("stale")},
 		"ours leads but does not renew its clock":                  {[]sign{taintkeeperLeads, staleClock, managerWithAll}, cliv1alpha1.WhoBoth, "both evict", errorThat("does not renew its eviction clock")},
 		"both, without a clock":                                    {[]sign{taintkeeperLeads, managerLeads, managerWithAll}, cliv1alpha1.WhoBoth, "both evict", errorThat("both evict")},
@@ -139,6 +139,7 @@ func TestWhoEvicts(t *testing.T) {
 		"ours had a leader, which died after an event":             {[]sign{lease("taintkeeper", time.Hour), managerWithout, evicted("taintkeeper", time.Minute)}, cliv1alpha1.WhoNobody, "Nobody evicts.", errorThat("Nobody evicts")},
 		"an old event is no sign":                                  {[]sign{managerLeads, evicted("kube-controller-manager", time.Hour)}, cliv1alpha1.WhoUnknown, "unless it was told not to", nothing},
 		"ours is a shadow beside the built-in":                     {[]sign{process("/taintkeeper", "--shadow"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
+		"ours follows rules alone":                                 {[]sign{taintkeeperLeads, process("taintkeeper", "--controllers=node-taint-rule"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
 		"ours judges the health of nodes alone":                    {[]sign{taintkeeperLeads, process("taintkeeper", "--controllers=node-health"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
 		"nobody: both are off":                                     {[]sign{managerLeads, managerWithout}, cliv1alpha1.WhoNobody, "Nobody evicts.", errorThat("Nobody evicts")},
 		"nobody: the built-in is off and ours has died":            {[]sign{lease("taintkeeper", time.Hour), managerLeads, managerWithout}, cliv1alpha1.WhoNobody, "Nobody evicts.", errorThat("Nobody evicts")},
@@ -172,6 +173,7 @@ func TestWhoTaintsNodes(t *testing.T) {
 		"it wrote a taint an hour ago":               {[]sign{managerLeads, wrote("kube-controller-manager", ofTaints, time.Hour)}, cliv1alpha1.WhoUnknown, nothing},
 		"ours, and the built-in is off":              {[]sign{taintkeeperLeads, both, managerLeads, managerWithout}, cliv1alpha1.WhoTaintkeeper, nothing},
 		"ours does not by default":                   {[]sign{taintkeeperLeads, process("taintkeeper"), managerWithAll}, cliv1alpha1.WhoBuiltIn, nothing},
+		"ours does not when it follows rules":        {[]sign{taintkeeperLeads, process("taintkeeper", "--controllers=eviction,node-taint-rule"), wrote("taintkeeper", ofTaints, time.Minute), managerWithAll}, cliv1alpha1.WhoBuiltIn, nothing},
 		"ours does not when it writes timeAdded":     {[]sign{taintkeeperLeads, process("taintkeeper"), wrote("taintkeeper", ofTaints, time.Minute), managerWithAll}, cliv1alpha1.WhoBuiltIn, nothing},
 		"ours, by a condition that it wrote":         {[]sign{taintkeeperLeads, wrote("taintkeeper", ofConditions, time.Minute), managerWithout}, cliv1alpha1.WhoTaintkeeper, nothing},
 		"ours, without an election, by a condition":  {[]sign{wrote("taintkeeper", ofConditions, time.Minute), managerWithout}, cliv1alpha1.WhoTaintkeeper, nothing},
@@ -208,6 +210,35 @@ func TestSignsAreToldInSentences(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the signs are %q, want %q", got, want)
+	}
+}
+
+func TestTheBacklogOfTheBuiltInIsASign(t *testing.T) {
+	for name, test := range map[string]struct {
+		until, spared string
+		want          string // "" for none
+	}{
+		"it is over":           {"2026-11-22T08:59:59Z", "n1", ""},
+		"it cannot be read":    {"soon", "", ""},
+		"no node is spared":    {"2026-11-22T09:01:30Z", "", "until 2026-11-22T09:01:30Z at the latest, for another 1m30s; no node is spared."},
+		"two nodes are spared": {"2026-11-22T09:01:30Z", "n1 n2", "for another 1m30s; spared nodes: n1 n2."},
+		"all nodes are spared": {"2026-11-22T09:01:30Z", "*", "all nodes are spared."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			signs := taskOf(clusterWith(func(cluster *plan.Cluster) {
+				cluster.Signs.AddClock(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+					Namespace: "kube-system", Name: plan.EvictionClock,
+					Annotations: map[string]string{plan.BacklogUntilAnnotation: test.until, plan.BacklogSparedAnnotation: test.spared},
+				}})
+			}), "eviction").Signs
+			told := slices.IndexFunc(signs, func(sign string) bool { return strings.Contains(sign, "backlog") })
+			switch {
+			case told < 0 && test.want != "":
+				t.Errorf("the signs are %q, want %q", signs, test.want)
+			case told >= 0 && (test.want == "" || !strings.HasSuffix(signs[told], test.want)):
+				t.Errorf("it says %q, want %q", signs[told], test.want)
+			}
+		})
 	}
 }
 

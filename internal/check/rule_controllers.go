@@ -31,8 +31,8 @@ var evictionControllers = Rule{
 		case task.ours == off && task.clock == staleClock:
 			return task.found(Finding{
 				Severity: cliv1alpha1.SeverityWarning,
-				Message:  "Taintkeeper is installed but does not run: its eviction clock is stale, so the built-in evicts if it is on.",
-				Advice:   "See why Taintkeeper does not run, or uninstall it.",
+				Message:  "Taintkeeper does not run: its eviction clock is stale, so the built-in evicts if it is on.",
+				Advice:   "Find out why Taintkeeper does not run. If you have uninstalled it, delete what Helm kept once the built-in's backlog is over: docs/installation.md#uninstall.",
 			})
 		case task.ours == runs && task.builtIn == unknown && !task.held():
 			return task.found(Finding{

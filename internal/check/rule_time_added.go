@@ -8,12 +8,15 @@ import (
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// noTimeAdded: nobody but the node-lifecycle controller and Taintkeeper writes timeAdded. kubectl taint does not.
+// noTimeAdded: only the node-lifecycle controller and Taintkeeper write timeAdded. kubectl taint does not, and Taintkeeper
+// does so where the countdown of a pod runs.
 var noTimeAdded = Rule{
 	ID:       "no-time-added",
 	Severity: cliv1alpha1.SeverityWarning,
@@ -26,7 +29,7 @@ func findNoTimeAdded(facts *Facts) []Finding {
 	nodes := map[string][]string{}
 	for _, node := range facts.Nodes {
 		for _, taint := range taints.NoExecute(node.Spec.Taints) {
-			if taint.TimeAdded.IsZero() {
+			if taint.TimeAdded.IsZero() && facts.counts(node, &taint) {
 				spec := taints.Format(taint)
 				nodes[spec] = append(nodes[spec], node.Name)
 			}
@@ -41,4 +44,15 @@ func findNoTimeAdded(facts *Facts) []Finding {
 		})
 	}
 	return all
+}
+
+// counts reports whether a pod on a node tolerates a taint for a while only. Where no pods are known, one may.
+func (f *Facts) counts(node *corev1.Node, taint *corev1.Taint) bool {
+	return len(f.Pods) == 0 || slices.ContainsFunc(f.Pods, func(pod *corev1.Pod) bool {
+		if pod.Spec.NodeName != node.Name {
+			return false
+		}
+		i, ok := (taints.Matcher{}).First(pod.Spec.Tolerations, taint)
+		return ok && pod.Spec.Tolerations[i].TolerationSeconds != nil
+	})
 }

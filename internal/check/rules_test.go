@@ -132,15 +132,19 @@ var (
 func TestATaintWithoutTimeAddedIsFound(t *testing.T) {
 	for name, test := range map[string]struct {
 		nodes []*corev1.Node
+		pods  []*corev1.Pod
 		want  is
 	}{
-		"a NoExecute taint without timeAdded":        {[]*corev1.Node{node("n", "k=v:NoExecute")}, warningThat("no timeAdded on 1 node,")},
-		"on many nodes, which is one finding":        {[]*corev1.Node{node("m", "k:NoExecute"), node("n", "k:NoExecute")}, warningThat("on 2 nodes")},
-		"a NoExecute taint with timeAdded":           {[]*corev1.Node{node("n", "k=v:NoExecute since 8:00")}, nothing},
-		"another effect, whose instant says nothing": {[]*corev1.Node{node("n", "k=v:NoSchedule")}, nothing},
+		"a NoExecute taint without timeAdded":        {[]*corev1.Node{node("n", "k=v:NoExecute")}, nil, warningThat("no timeAdded on 1 node,")},
+		"on many nodes, which is one finding":        {[]*corev1.Node{node("m", "k:NoExecute"), node("n", "k:NoExecute")}, nil, warningThat("on 2 nodes")},
+		"a NoExecute taint with timeAdded":           {[]*corev1.Node{node("n", "k=v:NoExecute since 8:00")}, nil, nothing},
+		"another effect, whose instant says nothing": {[]*corev1.Node{node("n", "k=v:NoSchedule")}, nil, nothing},
+		"a pod tolerates it for a while":             {[]*corev1.Node{node("n", "k:NoExecute")}, []*corev1.Pod{pod("p", tolerating(forSeconds(everything, 60)))}, warningThat("no timeAdded on 1 node,")},
+		"no pod tolerates it for a while":            {[]*corev1.Node{node("n", "k:NoExecute")}, []*corev1.Pod{pod("p"), pod("q", tolerating(everything))}, nothing},
+		"a pod on another node does":                 {[]*corev1.Node{node("m", "k:NoExecute")}, []*corev1.Pod{pod("p", tolerating(forSeconds(everything, 60)))}, nothing},
 	} {
 		t.Run(name, func(t *testing.T) {
-			test.want.compare(t, found(t, "no-time-added", &plan.Cluster{Nodes: test.nodes}))
+			test.want.compare(t, found(t, "no-time-added", &plan.Cluster{Nodes: test.nodes, Pods: test.pods}))
 		})
 	}
 }
@@ -370,6 +374,7 @@ func TestANamespaceLeavesOutOthersButNotWhatIsInNone(t *testing.T) {
 	zero := tolerating(forSeconds(unreachable, 0))
 	cluster := pods(pod("p", zero), pod("q", zero, func(p *corev1.Pod) { p.Namespace = "other" }))
 	cluster.Nodes = []*corev1.Node{node("n", "k:NoExecute")}
+	cluster.Pods[0].Spec.Tolerations = append(cluster.Pods[0].Spec.Tolerations, forSeconds(everything, 60))
 	var told []string
 	for _, finding := range check.Make(cluster, check.Rules(), "other", now).Findings {
 		told = append(told, finding.Rule+" "+finding.Object.Namespace)

@@ -85,7 +85,7 @@ func NewAccount(config AccountConfig) *Account {
 // Decided implements eviction.BuiltIn.
 func (a *Account) Decided(d eviction.NodeDecision) {
 	at := a.config.Clock.Time()
-	from := at.Add(-time.Since(d.From)) // by the API server's clock
+	from := a.config.Clock.Earliest().Add(-time.Since(d.From))
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.hold.decided(d, from, at, a.perTry)

@@ -26,8 +26,8 @@ const (
 	// record stays below it, because API servers' clocks differ.
 	longest = 10 * time.Minute
 	ahead   = longest - 30*time.Second
-	// before is how much earlier than known a storm may have begun: the API server's clock is known to about a second.
-	before = 2 * time.Second
+	// before is how much earlier than known a storm may have begun: the clocks of API servers differ a little.
+	before = time.Second
 	// sparedNodes is how many spared nodes the record names; with more it spares all.
 	sparedNodes = 1000
 	allNodes    = "*"

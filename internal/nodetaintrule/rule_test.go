@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -533,6 +534,50 @@ func TestWithoutTheResourceThereAreNoRulesUntilItIsInstalled(t *testing.T) {
 		w.until(12 * time.Minute)
 		w.deleteRule("other")
 		w.until(13 * time.Minute)
+		w.wantDeadlocked("a-1")
+	})
+}
+
+func TestWithoutTheResourceItSaysSoOnceAndAsksTwiceAMinute(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.missing.Store(true)
+		w.addZone("a", 5)
+		var lines []string
+		w.run(func(c *Config) {
+			c.Logger = funcr.New(func(_, line string) {
+				if strings.Contains(line, "NodeTaintRule") {
+					lines = append(lines, line)
+				}
+			}, funcr.Options{})
+		})
+		w.locks("a-1")
+		w.until(time.Hour)
+		if asked := w.asked.Load(); asked > 121 {
+			t.Errorf("it asked %d times in an hour", asked)
+		}
+		if len(lines) != 1 || !strings.Contains(lines[0], "config/crd.yaml") {
+			t.Errorf("it says %q, want one line about the resource", lines)
+		}
+		if writes := w.writes.Load(); writes > 0 {
+			t.Errorf("it wrote %d times", writes)
+		}
+	})
+}
+
+func TestRulesThatMayNotBeReadAreFollowedOnceTheyMay(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.missing.Store(true)
+		w.addZone("a", 5)
+		w.addRule("deadlock")
+		w.run()
+		w.locks("a-1")
+		w.until(10 * time.Minute)
+		w.secret.Store(true)
+		w.missing.Store(false)
+		w.until(20 * time.Minute)
+		w.wantDeadlocked()
+		w.secret.Store(false)
+		w.until(21 * time.Minute)
 		w.wantDeadlocked("a-1")
 	})
 }

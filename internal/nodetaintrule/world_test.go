@@ -53,7 +53,9 @@ type world struct {
 
 	rules   client.WithWatch
 	writes  atomic.Int32 // of rules
+	asked   atomic.Int32 // for the list of rules
 	missing atomic.Bool  // the resource is not installed
+	secret  atomic.Bool  // no rule may be read
 
 	unwritable atomic.Bool // no rule can be changed for now
 }
@@ -83,6 +85,10 @@ func (w *world) makeRules() {
 	var begun watch.Interface // with a list, so that nothing is lost before the watch
 	w.rules = plainLister{fakerules.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.NodeTaintRule{}).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			w.asked.Add(1)
+			if w.secret.Load() {
+				return apierrors.NewForbidden(v1alpha1.GroupVersion.WithResource("nodetaintrules").GroupResource(), "", errors.New("no right"))
+			}
 			if w.missing.Load() {
 				return &meta.NoKindMatchError{GroupKind: v1alpha1.GroupVersion.WithKind("NodeTaintRule").GroupKind()}
 			}

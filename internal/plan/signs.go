@@ -28,6 +28,8 @@ const (
 const (
 	EvictionClock           = "taintkeeper-eviction-clock"
 	EvictionClockAnnotation = "taintkeeper.dev/renewed"
+	BacklogUntilAnnotation  = "taintkeeper.dev/backlog-until"
+	BacklogSparedAnnotation = "taintkeeper.dev/backlog-spared"
 )
 
 // CoexistencePolicy is the admission policy that asks the eviction clock, and its binding, which names the clock's
@@ -73,7 +75,7 @@ func (s *Signs) AddLease(lease *coordinationv1.Lease) {
 	})
 }
 
-// AddClock takes a ServiceAccount: of an eviction clock the one annotation is kept, of others nothing.
+// AddClock takes a ServiceAccount: of an eviction clock its annotations are kept, of others nothing.
 func (s *Signs) AddClock(account *corev1.ServiceAccount) {
 	if account.Name != EvictionClock {
 		return
@@ -81,8 +83,10 @@ func (s *Signs) AddClock(account *corev1.ServiceAccount) {
 	kept := &corev1.ServiceAccount{
 		ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: account.Name, UID: account.UID},
 	}
-	if renewed, ok := account.Annotations[EvictionClockAnnotation]; ok {
-		kept.Annotations = map[string]string{EvictionClockAnnotation: renewed}
+	for _, name := range []string{EvictionClockAnnotation, BacklogUntilAnnotation, BacklogSparedAnnotation} {
+		if value, ok := account.Annotations[name]; ok {
+			metav1.SetMetaDataAnnotation(&kept.ObjectMeta, name, value)
+		}
 	}
 	s.Clocks = append(s.Clocks, kept)
 }

@@ -78,7 +78,8 @@ func TestValuesThatMakeNoSenseAreRefusedWithASentence(t *testing.T) {
 		{"node health in shadow mode", shadow.with(both), "take node-health out of controllers, or set mode to enforce"},
 		{"shadow mode without what it compares", shadow.with(nodeHealth), "mode shadow"},
 		{"a mode that there is not", values{"mode": "audit"}, "'shadow', 'enforce'"},
-		{"a controller that there is not", values{"controllers": list("pod-gc")}, "'eviction', 'node-health'"},
+		{"a controller that there is not", values{"controllers": list("pod-gc")}, "'eviction', 'node-health', 'node-taint-rule'"},
+		{"shadow mode with rules alone", shadow.with(values{"controllers": list("node-taint-rule")}), "add eviction to controllers"},
 		{"no controller", enforce.with(values{"controllers": list()}), "minItems: got 0, want 1"},
 		{"a controller twice", enforce.with(values{"controllers": list("eviction", "eviction")}), "at '/controllers': items at 0 and 1 are equal"},
 		{"a controller that is no list", values{"controllers": "eviction"}, "at '/controllers': got string, want array"},
@@ -159,9 +160,10 @@ func TestTheNotesSayWhatIsOn(t *testing.T) {
 	}{
 		{"shadow", shadow, []string{"SHADOW", "port-forward deployment/taintkeeper 8443", "/shadow"}, "ENFORCE"},
 		{"shadow without a port", values{"metrics": values{"expose": false}}, []string{"http://localhost:8080/shadow"}, "8443"},
-		{"enforce", enforce, []string{"ENFORCE", "eviction clock", "in 2 replica(s)", "--set mode=shadow"}, "node-lifecycle"},
+		{"enforce", enforce, []string{"ENFORCE", "eviction clock", "in 2 replica(s)", "with eviction, node-taint-rule", "--set mode=shadow"}, "node-lifecycle"},
 		{"enforce alone", enforce.with(alone), []string{"Coexistence is off", "-taint-eviction-controller"}, "eviction clock"},
-		{"with node health", enforce.with(both), []string{"eviction and node-health", "-node-lifecycle-controller", "'controllers={eviction}'"}, "Coexistence is off"},
+		{"with node health", enforce.with(both), []string{"eviction, node-health", "-node-lifecycle-controller", "'controllers={eviction}'", "add node-taint-rule to controllers"}, "Coexistence is off"},
+		{"with everything", enforce.with(all), []string{"eviction, node-health, node-taint-rule"}, "add node-taint-rule"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			notes := rendered(t, tt.values).Notes()

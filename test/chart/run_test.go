@@ -24,9 +24,11 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/config"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
@@ -62,6 +64,7 @@ func TestWhatIsInstalledEvictsInThePlaceOfTheBuiltIn(t *testing.T) {
 	p.checkEvictedBy(t, "first", us)
 	p.checkRefused(t, "first")
 	p.checkMetrics(t, metrics, "/metrics")
+	p.followsARule(t, "second")
 
 	await.Must(t, keeper.Stop())
 	p.checkRights(t)
@@ -305,6 +308,43 @@ func (p *plane) checkEvictedBy(t *testing.T, node, want string) {
 			t.Errorf("%s deleted pod %s, want %s", c.User, c.Name, want)
 		}
 	}
+}
+
+// followsARule checks that a rule taints a node, and that its end takes the taint off.
+func (p *plane) followsARule(t *testing.T, node string) {
+	t.Helper()
+	const name = "deadlock"
+	rules := p.objects.Resource(v1alpha1.GroupVersion.WithResource("nodetaintrules"))
+	rule := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "NodeTaintRule", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{
+			"condition": map[string]any{"type": "KernelDeadlock", "status": "True"},
+			"taint":     map[string]any{"key": "example.com/deadlock", "effect": "NoSchedule"},
+		},
+	}}
+	_, err := rules.Create(t.Context(), rule, metav1.CreateOptions{})
+	await.Must(t, err)
+	const reported = `{"status":{"conditions":[{"type":"KernelDeadlock","status":"True"}]}}`
+	_, err = p.admin.CoreV1().Nodes().Patch(t.Context(), node, types.StrategicMergePatchType, []byte(reported), metav1.PatchOptions{}, "status")
+	await.Must(t, err)
+	awaitTaints := func(number int) {
+		await.Eventually(t, fmt.Sprintf("node %s has %d taints", node, number), func(ctx context.Context) error {
+			found, err := p.admin.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+			if err == nil && len(found.Spec.Taints) != number {
+				err = fmt.Errorf("it has %v", found.Spec.Taints)
+			}
+			return err
+		})
+	}
+	awaitTaints(1)
+	await.Must(t, rules.Delete(t.Context(), name, metav1.DeleteOptions{}))
+	awaitTaints(0)
+	await.Eventually(t, "the rule is gone", func(ctx context.Context) error {
+		if _, err := rules.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("a look at it is answered by %w", err)
+		}
+		return nil
+	})
 }
 
 // checkRefused checks that the built-in tried to evict, and was refused.

@@ -41,6 +41,7 @@ var (
 	enforce    = values{"mode": "enforce"}
 	nodeHealth = values{"controllers": list("node-health")}
 	both       = values{"controllers": list("eviction", "node-health")}
+	all        = values{"controllers": list("eviction", "node-health", "node-taint-rule")}
 	alone      = values{"coexist": values{"enabled": false}}
 
 	forPrometheus = values{"enabled": true, "labels": values{"release": "prometheus"}}
@@ -62,7 +63,7 @@ var (
 // choices are the values that decide what is rendered, one group per line, each with its alternatives. The last are
 // each about a place of their own, and vary together.
 var choices = [][]values{
-	{shadow, enforce, enforce.with(nodeHealth), enforce.with(both)},
+	{shadow, enforce, enforce.with(nodeHealth), enforce.with(all)},
 	{{}, alone},
 	{{}, {"stampTaints": false}},
 	{{}, {"replicas": 0}},

@@ -181,7 +181,7 @@ func TestWhenTheLeaderIsKilledItsStandbyGoesOnAndWhenBothAreTheBuiltInDoes(t *te
 	await.Must(t, standby.Kill())
 	s.changeTaints(t, func([]corev1.Taint) []corev1.Taint { return nil })
 	await.Until(t, time.Now().Add(validFor+5*time.Second))
-	second := s.pods(t, "second", 0, 0)
+	second := s.deploymentPods(t, "second", 2)
 	s.taint(t)
 	for _, pod := range second {
 		s.leavesBy(t, pod, byBuiltIn)

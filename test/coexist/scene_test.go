@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/taintkeeper/taintkeeper/internal/coexist"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
@@ -99,13 +100,14 @@ func (s *scene) checkClock(ctx context.Context, right func(age time.Duration) bo
 	return nil
 }
 
-// setClock writes the eviction clock as if Taintkeeper had, or takes it away.
+// setClock writes the eviction clock as if Taintkeeper had, or takes it away, and says that the built-in has no backlog.
 func (s *scene) setClock(ctx context.Context, at *time.Time) error {
 	value := "null"
 	if at != nil {
 		value = fmt.Sprintf("%q", at.UTC().Format(time.RFC3339))
 	}
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, annotation, value)
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s,%q:null,%q:null,%q:null}}}`, annotation, value,
+		coexist.BacklogSince, coexist.BacklogUntil, coexist.BacklogSpared)
 	_, err := admin.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Patch(ctx, clockName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	return err
 }
@@ -155,6 +157,18 @@ func (s *scene) pod(t *testing.T, name string, seconds int64, conditions ...core
 		return err
 	}))
 	return pod
+}
+
+// deploymentPods creates pods on the node whose names do not come again, as a Deployment does.
+func (s *scene) deploymentPods(t *testing.T, prefix string, count int) []*corev1.Pod {
+	t.Helper()
+	var pods []*corev1.Pod
+	for range count {
+		pod, err := s.Pod(t.Context(), "", s.node, func(pod *corev1.Pod) { pod.GenerateName = prefix + "-" })
+		await.Must(t, err)
+		pods = append(pods, pod)
+	}
+	return pods
 }
 
 func (s *scene) patchStatus(t *testing.T, pod *corev1.Pod, patch string) error {

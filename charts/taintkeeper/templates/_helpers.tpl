@@ -25,6 +25,10 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- if and (include "taintkeeper.enforces" .) (has "node-health" .Values.controllers) }}true{{ end }}
 {{- end }}
 
+{{- define "taintkeeper.rules" -}}
+{{- if and (include "taintkeeper.enforces" .) (has "node-taint-rule" .Values.controllers) }}true{{ end }}
+{{- end }}
+
 {{- define "taintkeeper.coexists" -}}
 {{- if and (include "taintkeeper.evicts" .) .Values.coexist.enabled }}true{{ end }}
 {{- end }}

@@ -25,7 +25,7 @@ var known = []manifest{
 		path:      "config/rbac.yaml",
 		about:     "# Rendered from charts/taintkeeper by make generate: not to be edited.\n#\n#   kubectl apply -f config/rbac.yaml\n#\n",
 		templates: []string{"rbac.yaml"},
-		values:    enforce("eviction", "node-health"),
+		values:    enforce("eviction", "node-health", "node-taint-rule"),
 	},
 	{
 		path: "config/deployment.yaml",
@@ -33,7 +33,7 @@ var known = []manifest{
 			"# Apply rbac.yaml first, and put your own image in place of taintkeeper:dev (see Dockerfile).\n" +
 			"# Rendered from charts/taintkeeper by make generate: not to be edited.\n",
 		templates: []string{"deployment.yaml", "poddisruptionbudget.yaml"},
-		values:    enforce("eviction"),
+		values:    enforce("eviction", "node-taint-rule"),
 	},
 	{
 		path: "config/coexistence.yaml",

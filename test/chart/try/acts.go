@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
@@ -156,5 +157,45 @@ func (s *stage) judge(ctx context.Context, pods int) error {
 	}
 	say("By the audit log Taintkeeper evicted %d pods, and the built-in controller was refused %d times. A line of Taintkeeper's log:", ours, refused)
 	say("  %s", line)
+	return nil
+}
+
+// playWayBack stops Taintkeeper, so that it hands the evictions back, and returns to shadow mode. What the built-in has
+// left of the storm stays refused, and it evicts again.
+func (s *stage) playWayBack(ctx context.Context) error {
+	command("helm upgrade taintkeeper ./charts/taintkeeper --namespace kube-system --reset-then-reuse-values --set replicas=0")
+	if err := s.upgrade(map[string]any{"replicas": 0}); err != nil {
+		return err
+	}
+	if err := s.keeper.Stop(); err != nil {
+		return err
+	}
+	for _, words := range []string{"Handed the evictions back", "works off a backlog"} {
+		line, err := s.logLine(words)
+		if err != nil {
+			return err
+		}
+		say("  %s", line)
+	}
+	s.keeper = nil
+	command("helm upgrade taintkeeper ./charts/taintkeeper --namespace kube-system --reset-then-reuse-values --set mode=shadow --set replicas=2")
+	if err := s.upgrade(map[string]any{"mode": "shadow", "replicas": 2}); err != nil {
+		return err
+	}
+	policies := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies()
+	if _, err := policies.Get(ctx, "taintkeeper-coexistence", metav1.GetOptions{}); err != nil {
+		return fmt.Errorf("the policy that heeds the backlog is not kept: %w", err)
+	}
+	if err := s.start(ctx); err != nil {
+		return err
+	}
+	pod := localcluster.NewPod("", "node-1", func(pod *corev1.Pod) { pod.GenerateName = "web-5d4f8c7b9-" })
+	if _, err := s.admin.CoreV1().Pods(workloads).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	if err := s.gone(ctx, "node-1"); err != nil {
+		return err
+	}
+	say("The built-in evicts again: a new pod on node-1, which still has its taint, is gone")
 	return nil
 }

@@ -3,7 +3,7 @@
 
 // Command try plays the way of a new user, in a real control plane on this machine whose built-in controllers are all
 // on: `make try`. It installs the chart in shadow mode, shows what the report says of the built-in controller, upgrades
-// to enforce mode and shows who evicts then.
+// to enforce mode and shows who evicts then, and goes back to shadow mode.
 //
 // Nodes are simulated, so the pods of the Deployment do not run: the program runs beside the cluster, with the
 // arguments of the Deployment and a token of its service account.
@@ -51,6 +51,9 @@ func run(ctx context.Context) (err error) {
 	}
 	if err := s.playEnforce(ctx); err != nil {
 		return fmt.Errorf("enforce mode: %w", err)
+	}
+	if err := s.playWayBack(ctx); err != nil {
+		return fmt.Errorf("the way back: %w", err)
 	}
 	return nil
 }

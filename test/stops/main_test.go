@@ -1,0 +1,66 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package stops proves that no stop of Taintkeeper deletes a pod that should stay. It plays storms on a real control plane
+// whose kube-controller-manager runs with its defaults, ends Taintkeeper in the middle of the built-in's backlog, and
+// judges by the audit log every pod that the built-in deletes until that backlog is over.
+//
+// go test plays three scenes; make stops plays all of them, with more pods, and prints a table.
+package stops
+
+import (
+	"context"
+	"flag"
+	"os"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/suite"
+)
+
+// What make stops asks for.
+var (
+	playAll = flag.Bool("all", false, "play all scenes and print a table")
+	due     = flag.Int("pods", 160, "with -all: how many pods are due at once")
+	only    = flag.String("only", "", "with -all: the scenes whose names contain this")
+	program = flag.String("taintkeeper", "", "the program to test; by default it is built from these sources")
+)
+
+// What all tests share, set once by TestMain.
+var (
+	cluster *localcluster.Cluster
+	admin   kubernetes.Interface
+	binary  string
+	audit   *auditlog.Log
+)
+
+func TestMain(m *testing.M) { os.Exit(suite.Run(m, start)) }
+
+func start(ctx context.Context, shared *suite.Suite) error {
+	var err error
+	if binary = *program; binary == "" {
+		if binary, err = suite.Build(ctx, shared.Dir, "taintkeeper"); err != nil {
+			return err
+		}
+	}
+	cluster, admin, err = shared.StartCluster(ctx, localcluster.Config{
+		TaintEviction: localcluster.BuiltInOn,
+		Audit:         auditlog.Changes,
+	})
+	if err != nil {
+		return err
+	}
+	audit = auditlog.New(cluster.AuditLog())
+	// kube-controller-manager needs it without --use-service-account-credentials.
+	_, err = admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "kube-controller-manager-itself"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: auditlog.BuiltInAsItself}},
+	}, metav1.CreateOptions{})
+	return err
+}

@@ -1,0 +1,302 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package stops
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/taintkeeper/taintkeeper/internal/coexist"
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
+)
+
+const (
+	// tainted of the nodes get a taint. The pods are spread evenly, so two thirds of them are due.
+	tainted, nodes = 8, 12
+	// podsAtOnce is how many pods the built-in tries a second when it is refused: 10 calls each, 20 calls a second.
+	podsAtOnce = 2
+	key        = "test/stops"
+)
+
+// setting is what a scene is played with.
+type setting struct {
+	due         int  // pods at least
+	deployment  bool // in place of a StatefulSet
+	credentials bool // --use-service-account-credentials
+	// alone leaves Taintkeeper out.
+	alone bool
+}
+
+// scene is a storm in a cluster.
+type scene struct {
+	rig.Scene
+	setting
+
+	t        *testing.T
+	nodes    []string
+	replicas []*localcluster.Taintkeeper
+	log      int64 // where kube-controller-manager's begins
+	storm    time.Time
+}
+
+// newScene has a workload that runs, and two replicas of Taintkeeper.
+func newScene(t *testing.T, setting setting) *scene {
+	t.Helper()
+	name := fmt.Sprintf("stops-%d", time.Now().UnixNano())
+	made, err := rig.New(t.Context(), admin, name)
+	await.Must(t, err)
+	s := &scene{Scene: made, setting: setting, t: t}
+	t.Cleanup(s.clear)
+	var specs []localcluster.NodeSpec
+	for i := range nodes {
+		spec := localcluster.NodeSpec{Name: fmt.Sprintf("%s-%d", name, i), Labels: s.Labels()}
+		s.nodes, specs = append(s.nodes, spec.Name), append(specs, spec)
+	}
+	await.Must(t, cluster.AddNodes(t.Context(), specs...))
+	s.restartBuiltIn()
+	s.deploy()
+	if !s.alone {
+		for _, name := range []string{"first", "second"} {
+			s.start(name)
+		}
+	}
+	return s
+}
+
+// restartBuiltIn starts kube-controller-manager without a backlog of earlier scenes, and with a log that shows it.
+func (s *scene) restartBuiltIn() {
+	s.t.Helper()
+	if info, err := os.Stat(cluster.LogPath(localcluster.ControllerManager)); err == nil {
+		s.log = info.Size()
+	}
+	await.Must(s.t, cluster.RestartControllerManager(s.t.Context(), localcluster.ControllerManagerConfig{Args: []string{
+		fmt.Sprintf("--use-service-account-credentials=%t", s.credentials), "--vmodule=timed_workers=4",
+	}}))
+}
+
+func (s *scene) start(name string) {
+	s.t.Helper()
+	replica, err := cluster.StartTaintkeeper(s.t.Context(), localcluster.TaintkeeperConfig{
+		Binary: binary, Name: name, Coexist: true, Args: []string{"--leader-elect=true"},
+	})
+	await.Must(s.t, err)
+	s.t.Cleanup(func() { await.Must(s.t, replica.Kill()) })
+	s.replicas = append(s.replicas, replica)
+}
+
+// clear leaves nothing for the next scene, nor in the record of the built-in's backlog.
+func (s *scene) clear() {
+	ctx := context.WithoutCancel(s.t.Context())
+	for _, replica := range s.replicas {
+		await.Must(s.t, replica.Kill())
+	}
+	await.Must(s.t, client.IgnoreNotFound(admin.CoreV1().Namespaces().Delete(ctx, s.Namespace, metav1.DeleteOptions{})))
+	for _, node := range s.nodes {
+		await.Must(s.t, client.IgnoreNotFound(admin.CoreV1().Nodes().Delete(ctx, node, metav1.DeleteOptions{})))
+	}
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:null,%q:null,%q:null,%q:null}}}`,
+		coexist.Annotation, coexist.BacklogSince, coexist.BacklogUntil, coexist.BacklogSpared)
+	_, err := admin.CoreV1().ServiceAccounts(metav1.NamespaceSystem).
+		Patch(ctx, coexist.ServiceAccount, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	await.Must(s.t, client.IgnoreNotFound(err))
+}
+
+// deploy makes the workload and waits until all of it runs.
+func (s *scene) deploy() {
+	s.t.Helper()
+	count := int32((s.due*nodes + tainted - 1) / tainted)
+	labels := s.Labels()
+	selector := &metav1.LabelSelector{MatchLabels: labels}
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+		NodeSelector:                  labels,
+		TerminationGracePeriodSeconds: new(int64(1)),
+		AutomountServiceAccountToken:  new(bool),
+		Containers:                    []corev1.Container{{Name: "main", Image: "none"}},
+		TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: selector,
+		}},
+	}}
+	var err error
+	if s.deployment {
+		_, err = admin.AppsV1().Deployments(s.Namespace).Create(s.t.Context(), &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Name: "web"},
+			Spec:       appsv1.DeploymentSpec{Replicas: &count, Selector: selector, Template: template},
+		}, metav1.CreateOptions{})
+	} else {
+		_, err = admin.AppsV1().StatefulSets(s.Namespace).Create(s.t.Context(), &appsv1.StatefulSet{
+			ObjectMeta: metav1.ObjectMeta{Name: "db"},
+			Spec: appsv1.StatefulSetSpec{
+				Replicas: &count, Selector: selector, Template: template, PodManagementPolicy: appsv1.ParallelPodManagement,
+			},
+		}, metav1.CreateOptions{})
+	}
+	await.Must(s.t, err)
+	await.Eventually(s.t, "the workload runs", func(ctx context.Context) error {
+		running, _, err := s.pods(ctx)
+		if err == nil && running < int(count) {
+			err = fmt.Errorf("%d of %d pods run", running, count)
+		}
+		return err
+	})
+}
+
+// pods returns how many pods run, and how many are on the nodes that get the taint.
+func (s *scene) pods(ctx context.Context) (running, onTainted int, err error) {
+	pods, err := admin.CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return 0, 0, err
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
+			running++
+		}
+		for _, node := range s.nodes[:tainted] {
+			if pod.Spec.NodeName == node {
+				onTainted++
+			}
+		}
+	}
+	return running, onTainted, nil
+}
+
+// taint taints two thirds of the nodes at once.
+func (s *scene) taint() {
+	s.t.Helper()
+	s.storm = time.Now()
+	s.onTainted(func(node string) error {
+		_, err := rig.Taint(s.t.Context(), admin, node, rig.NoExecute(key))
+		return err
+	})
+}
+
+func (s *scene) untaint() {
+	s.t.Helper()
+	s.onTainted(func(node string) error {
+		_, err := rig.Untaint(s.t.Context(), admin, node, key)
+		return err
+	})
+}
+
+func (s *scene) onTainted(do func(node string) error) {
+	s.t.Helper()
+	var group errgroup.Group
+	for _, node := range s.nodes[:tainted] {
+		group.Go(func() error { return do(node) })
+	}
+	await.Must(s.t, group.Wait())
+}
+
+// evicted waits until no pod is left on the tainted nodes.
+func (s *scene) evicted() {
+	s.t.Helper()
+	await.Eventually(s.t, "no pod is left on the tainted nodes", func(ctx context.Context) error {
+		_, left, err := s.pods(ctx)
+		if err == nil && left > 0 {
+			err = fmt.Errorf("%d are left", left)
+		}
+		return err
+	})
+}
+
+func (s *scene) stop() {
+	s.t.Helper()
+	var group errgroup.Group
+	for _, replica := range s.replicas {
+		group.Go(replica.Stop)
+	}
+	await.Must(s.t, group.Wait())
+}
+
+func (s *scene) kill() {
+	s.t.Helper()
+	for _, replica := range s.replicas {
+		await.Must(s.t, replica.Kill())
+	}
+}
+
+// after waits until some time since the taints has passed.
+func (s *scene) after(d time.Duration) { await.Until(s.t, s.storm.Add(d)) }
+
+// backlog returns how many evictions the built-in has begun, and how many of them it has ended.
+func (s *scene) backlog() (begun, ended int, err error) {
+	file, err := os.Open(cluster.LogPath(localcluster.ControllerManager))
+	if err != nil {
+		return 0, 0, err
+	}
+	defer file.Close()
+	if _, err := file.Seek(s.log, 0); err != nil {
+		return 0, 0, err
+	}
+	var log bytes.Buffer
+	if _, err := log.ReadFrom(file); err != nil {
+		return 0, 0, err
+	}
+	return bytes.Count(log.Bytes(), []byte(`"Firing worker"`)), bytes.Count(log.Bytes(), []byte(`"Worker finished`)), nil
+}
+
+// leaves checks that the built-in has so many evictions left: otherwise the scene proves nothing.
+func (s *scene) leaves(evictions int) {
+	s.t.Helper()
+	begun, ended, err := s.backlog()
+	await.Must(s.t, err)
+	if begun-ended < evictions {
+		s.t.Errorf("the built-in has ended %d of %d evictions when Taintkeeper stops, so this proves nothing", ended, begun)
+	}
+}
+
+// outcome is what became of a scene.
+type outcome struct {
+	due   int           // evictions that the built-in began
+	took  time.Duration // until its backlog was over
+	wrong []auditlog.WrongDelete
+}
+
+// end waits until the built-in's backlog is over, and judges.
+func (s *scene) end() outcome {
+	s.t.Helper()
+	var is outcome
+	limit := time.Duration(8*s.due/podsAtOnce+120) * time.Second
+	ended := 0
+	err := wait.PollUntilContextTimeout(s.t.Context(), time.Second, limit, true, func(context.Context) (_ bool, err error) {
+		is.due, ended, err = s.backlog()
+		return is.due > 0 && ended >= is.due, err
+	})
+	if err != nil {
+		s.t.Fatalf("the built-in has ended %d of %d evictions after %v: %v", ended, is.due, limit, err)
+	}
+	is.took = time.Since(s.storm).Round(time.Second)
+	is.wrong, err = auditlog.WrongDeletes(audit.All(s.t), func(e auditlog.Event) bool { return e.ByBuiltIn() && e.Namespace == s.Namespace })
+	await.Must(s.t, err)
+	return is
+}
+
+// noneWrong fails for each pod that the built-in has deleted though it should have stayed.
+func (s *scene) noneWrong() {
+	s.t.Helper()
+	is := s.end()
+	s.t.Logf("%d evictions of the built-in, over after %v", is.due, is.took)
+	for i, wrong := range is.wrong {
+		if i == 5 {
+			s.t.Errorf("and %d more", len(is.wrong)-i)
+			return
+		}
+		s.t.Errorf("wrong: %v", wrong)
+	}
+}
