@@ -29,9 +29,9 @@ import (
 // that is twice the lease duration: by then a standby has taken the Lease of a leader that died.
 const strangeLooks = 3
 
-// holderWatch tells when the holder of the Lease is no live replica. A client that may write the Lease can hold it under
-// any identity, and then every replica stands by. controller-runtime's identities are HOSTNAME_UUID, and the hostname
-// is the pod's name.
+// holderWatch tells when the holder of the Lease is no live replica. A client that may write the Lease can hold it
+// under any identity, and then every replica stands by. controller-runtime's identities are HOSTNAME_UUID, and the
+// hostname is the pod's name.
 type holderWatch struct {
 	client   kubernetes.Interface
 	events   kubernetes.Interface

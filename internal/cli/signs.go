@@ -33,13 +33,11 @@ func (r *apiReader) signs(ctx context.Context) error {
 	return nil
 }
 
-// leases reads the two Leases, wherever they are, or at least in the namespace of Kubernetes.
+// leases reads the two Leases, wherever they are, or at least where they are expected.
 func (r *apiReader) leases(ctx context.Context) error {
-	coordination := r.clients.CoordinationV1()
-	all, one := coordination.Leases(metav1.NamespaceAll), coordination.Leases(metav1.NamespaceSystem)
 	var refused error
 	for _, name := range []string{plan.Taintkeeper, plan.ControllerManager} {
-		err := named(ctx, r, "leases", name, all.List, one.Get, r.cluster.Signs.AddLease)
+		err := r.lease(ctx, name, r.cluster.Signs.AddLease)
 		if err != nil && !isUnreadable(err) {
 			return err
 		}
@@ -49,10 +47,36 @@ func (r *apiReader) leases(ctx context.Context) error {
 	return r.without(refused, "what they tell of the controllers is not known")
 }
 
+// lease reads the Leases of a controller.
+func (r *apiReader) lease(ctx context.Context, controller string, each func(*coordinationv1.Lease)) error {
+	coordination := r.clients.CoordinationV1()
+	get := func(ctx context.Context, name string, options metav1.GetOptions) (*coordinationv1.Lease, error) {
+		namespace := metav1.NamespaceSystem
+		if controller == plan.Taintkeeper {
+			namespace = r.home(ctx)
+		}
+		return coordination.Leases(namespace).Get(ctx, name, options)
+	}
+	return named(ctx, r, "leases", controller, coordination.Leases(metav1.NamespaceAll).List, get, each)
+}
+
+// home returns the namespace of Taintkeeper: the one that its admission policy names, or else that of Kubernetes.
+func (r *apiReader) home(ctx context.Context) string {
+	binding, err := r.clients.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().
+		Get(ctx, plan.CoexistencePolicy, metav1.GetOptions{})
+	if err != nil || binding.Spec.ParamRef == nil || binding.Spec.ParamRef.Namespace == "" {
+		return metav1.NamespaceSystem
+	}
+	return binding.Spec.ParamRef.Namespace
+}
+
 func (r *apiReader) clocks(ctx context.Context) error {
 	core := r.clients.CoreV1()
-	all, one := core.ServiceAccounts(metav1.NamespaceAll), core.ServiceAccounts(metav1.NamespaceSystem)
-	err := named(ctx, r, "serviceaccounts", plan.EvictionClock, all.List, one.Get, r.cluster.Signs.AddClock)
+	get := func(ctx context.Context, name string, options metav1.GetOptions) (*corev1.ServiceAccount, error) {
+		return core.ServiceAccounts(r.home(ctx)).Get(ctx, name, options)
+	}
+	all := core.ServiceAccounts(metav1.NamespaceAll)
+	err := named(ctx, r, "serviceaccounts", plan.EvictionClock, all.List, get, r.cluster.Signs.AddClock)
 	r.cluster.Signs.ClocksKnown = err == nil
 	return r.without(err, "the eviction clock of Taintkeeper is not known")
 }
@@ -64,8 +88,8 @@ func (r *apiReader) evictions(ctx context.Context) error {
 	return r.without(err, "it is not known from them who has evicted")
 }
 
-// named reads the objects of a name in all namespaces; where they may not be listed, the one of that name in the
-// namespace of Kubernetes.
+// named reads the objects of a name in all namespaces. Where they may not be listed, it gets the one where it is
+// expected.
 func named[L runtime.Object, T any, P interface {
 	*T
 	runtime.Object

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -133,6 +134,21 @@ func TestWhatIsNotInTheNamespaceOfKubernetesMayBeInAnother(t *testing.T) {
 	forbid(clients, "list leases", "list serviceaccounts")
 	cluster := read(t, clients)
 	if task := whoEvicts(cluster); task.Who != cliv1alpha1.WhoUnknown || len(cluster.Missing) != 2 {
+		t.Errorf("it is %s, and missing is %q", task.Who, cluster.Missing)
+	}
+}
+
+func TestTheBindingOfThePolicyNamesTheNamespaceToGetFrom(t *testing.T) {
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: plan.CoexistencePolicy},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			ParamRef: &admissionregistrationv1.ParamRef{Name: plan.EvictionClock, Namespace: "tk"},
+		},
+	}
+	clients := fake.NewClientset(binding, lease("tk", "taintkeeper", now), lease("kube-system", "kube-controller-manager", now), evictionClock("tk", now))
+	forbid(clients, "list leases", "list serviceaccounts")
+	cluster := read(t, clients)
+	if task := whoEvicts(cluster); task.Who != cliv1alpha1.WhoTaintkeeper || len(cluster.Missing) > 0 {
 		t.Errorf("it is %s, and missing is %q", task.Who, cluster.Missing)
 	}
 }

@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/taintkeeper/taintkeeper/internal/plan"
 )
 
 // obstacles finds out what keeps pods that have to leave.
@@ -159,16 +161,19 @@ func (o *obstacles) notes(ctx context.Context) []error {
 
 // evictors says whether somebody evicts here, as far as leases tell.
 func (o *obstacles) evictors(ctx context.Context) string {
-	for _, name := range []string{"taintkeeper", "kube-controller-manager"} {
-		lease, err := o.reader.clients.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})
+	for _, name := range []string{plan.Taintkeeper, plan.ControllerManager} {
+		runs := false
+		err := o.reader.lease(ctx, name, func(lease *coordinationv1.Lease) {
+			runs = runs || lease.Name == name && isRenewed(lease, o.now())
+		})
 		switch {
-		case apierrors.IsForbidden(err):
-			return "whether a controller evicts here cannot be told: you may not get leases in kube-system"
-		case err == nil && isRenewed(lease, o.now()):
+		case isUnreadable(err):
+			return "whether a controller evicts here cannot be told: you may not list leases"
+		case runs:
 			return fmt.Sprintf("%s runs, as its lease says, but has not begun: is its taint eviction switched off, or its clock behind?", name)
 		}
 	}
-	return "no controller seems to evict here: neither taintkeeper nor kube-controller-manager holds its lease in kube-system"
+	return "no controller seems to evict here: neither taintkeeper nor kube-controller-manager holds its lease"
 }
 
 func isRenewed(lease *coordinationv1.Lease, now time.Time) bool {

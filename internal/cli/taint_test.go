@@ -602,6 +602,13 @@ func TestOnATimeoutItIsSaidWhatKeepsEachPod(t *testing.T) {
 				RenewTime:            &metav1.MicroTime{Time: virtualStart.Add(50 * time.Second)},
 			},
 		}}, "kube-controller-manager runs, as its lease says, but has not begun"},
+		"Taintkeeper should, from a namespace of its own": {nil, []runtime.Object{&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "tk", Name: "taintkeeper"},
+			Spec: coordinationv1.LeaseSpec{
+				LeaseDurationSeconds: new(int32(15)),
+				RenewTime:            &metav1.MicroTime{Time: virtualStart.Add(50 * time.Second)},
+			},
+		}}, "taintkeeper runs, as its lease says, but has not begun"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := podOnNode("n", "p")
