@@ -184,35 +184,11 @@ func (c *clients) parts(log logr.Logger, registerer prometheus.Registerer, o *op
 		return append(parts, comparison), nil
 	}
 	if o.enabled(controllerEviction) {
-		config := eviction.Config{
-			Client: c.api, EventClient: c.events, Nodes: nodes, Pods: pods, Clock: c.clock,
-			NeverStamp:          !o.stampTaints,
-			Rule:                verdict.Rule{Matcher: o.matcher()},
-			Mode:                o.mode(),
-			Limiter:             limiter,
-			ConcurrentEvictions: o.concurrentEvictions,
-			Registerer:          registerer,
-			Logger:              log,
-		}
-		var account *coexist.Account
-		if o.coexist {
-			account = coexist.NewAccount(coexist.AccountConfig{
-				Client: c.api, Clock: c.clock, Namespace: o.election.namespace, KubeAPIQPS: o.coexistQPS,
-			})
-			config.BuiltIn = account
-		}
-		evictor, err := eviction.New(config)
+		evicting, err := c.newEviction(nodes, pods, limiter, log, registerer, o)
 		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, evictor)
-		if o.coexist {
-			keeper, err := c.newCoexistence(account, pods, evictor, log, registerer, o)
-			if err != nil {
-				return nil, err
-			}
-			parts = append(parts, keeper)
-		}
+		parts = append(parts, evicting...)
 	}
 	if o.enabled(controllerNodeHealth) {
 		health, err := c.newNodeHealth(nodes, pods, limiter, log, registerer, o)
@@ -255,19 +231,44 @@ func (c *clients) newNodeHealth(
 	return []part{keeper, rivalWatch{c.rivals, log}}, nil
 }
 
-func (c *clients) newCoexistence(
-	account *coexist.Account, pods *podcache.Cache, evictor *eviction.Evictor, log logr.Logger, registerer prometheus.Registerer, o *options,
-) (*coexist.Keeper, error) {
-	config := coexist.Config{
+// newEviction makes the evictor, and with --coexist what keeps the built-in off meanwhile.
+func (c *clients) newEviction(
+	nodes *nodecache.Cache, pods *podcache.Cache, limiter *rate.Limiter,
+	log logr.Logger, registerer prometheus.Registerer, o *options,
+) ([]part, error) {
+	config := eviction.Config{
+		Client: c.api, EventClient: c.events, Nodes: nodes, Pods: pods, Clock: c.clock,
+		NeverStamp:          !o.stampTaints,
+		Rule:                verdict.Rule{Matcher: o.matcher()},
+		Mode:                o.mode(),
+		Limiter:             limiter,
+		ConcurrentEvictions: o.concurrentEvictions,
+		Registerer:          registerer,
+		Logger:              log,
+	}
+	if !o.coexist {
+		evictor, err := eviction.New(config)
+		return []part{evictor}, err
+	}
+	account := coexist.NewAccount(coexist.AccountConfig{
+		Client: c.api, Clock: c.clock, Namespace: o.election.namespace, KubeAPIQPS: o.coexistQPS,
+	})
+	config.BuiltIn = account
+	evictor, err := eviction.New(config)
+	if err != nil {
+		return nil, err
+	}
+	coexisting := coexist.Config{
 		Client: c.api, Clock: c.clock, Account: account, Pods: pods, Evictor: evictor,
 		Namespace:  o.election.namespace,
 		Registerer: registerer,
 		Logger:     log,
 	}
 	if o.elects() {
-		config.Lease, config.TakeOver = o.election.name, o.election.takeOver()
+		coexisting.Lease, coexisting.TakeOver = o.election.name, o.election.takeOver()
 	}
-	return coexist.New(config)
+	keeper, err := coexist.New(coexisting)
+	return []part{evictor, keeper}, err
 }
 
 // rulesClient makes a client for NodeTaintRules. Whether there is such a resource is found out later, and again.

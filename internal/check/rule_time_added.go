@@ -15,8 +15,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// noTimeAdded: only the node-lifecycle controller and Taintkeeper write timeAdded. kubectl taint does not, and Taintkeeper
-// does so where the countdown of a pod runs.
+// noTimeAdded: only the node-lifecycle controller and Taintkeeper write timeAdded. kubectl taint does not, and
+// Taintkeeper does so where the countdown of a pod runs.
 var noTimeAdded = Rule{
 	ID:       "no-time-added",
 	Severity: cliv1alpha1.SeverityWarning,

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -28,11 +29,12 @@ const (
 	ServiceAccount = "taintkeeper-eviction-clock"
 	// Annotation is the eviction clock: the instant of the last renewal by the API server's clock, in RFC 3339.
 	Annotation = "taintkeeper.dev/renewed"
-	// BacklogSince, BacklogUntil and BacklogSpared say what the built-in may not mark although the clock is stale: until
-	// the second instant no pod that was created since the first and whose name can come again, and no pod on the nodes
-	// of the list, which spaces separate ("*": all). Instants are by the API server's clock, in RFC 3339.
-	BacklogSince  = "taintkeeper.dev/backlog-since"
-	BacklogUntil  = "taintkeeper.dev/backlog-until"
+	// BacklogUntil is the instant until which the built-in may not mark some pods although the clock is stale. Like
+	// BacklogSince it is by the API server's clock, in RFC 3339.
+	BacklogUntil = "taintkeeper.dev/backlog-until"
+	// BacklogSince is the instant since which such a pod was created, if its name can come again.
+	BacklogSince = "taintkeeper.dev/backlog-since"
+	// BacklogSpared has the nodes on which it may mark no pod at all, separated by spaces; "*" are all.
 	BacklogSpared = "taintkeeper.dev/backlog-spared"
 
 	// DefaultKubeAPIQPS is kube-controller-manager's default for --kube-api-qps.
@@ -206,13 +208,11 @@ func (a *Account) read(ctx context.Context) error {
 	return nil
 }
 
-// patch writes a record, if there is one, and annotations (nil: takes one away) on the condition that the ServiceAccount
-// is as it was read, if anything is to be written.
+// patch writes a record, if there is one, and annotations (nil: takes one away) on the condition that the
+// ServiceAccount is as it was read, if anything is to be written.
 func (a *Account) patch(ctx context.Context, r record, annotations map[string]any) (*corev1.ServiceAccount, error) {
 	all := map[string]any{}
-	for name, value := range annotations {
-		all[name] = value
-	}
+	maps.Copy(all, annotations)
 	if !r.until.IsZero() {
 		all[BacklogSince] = r.since.UTC().Format(time.RFC3339)
 		all[BacklogUntil] = r.until.UTC().Format(time.RFC3339)
@@ -251,7 +251,8 @@ func recordOf(annotations map[string]string) record {
 	return record{since: since, until: until, spared: annotations[BacklogSpared]}
 }
 
-// Backlog is what the built-in still has to do of evictions that it began while Taintkeeper kept it from carrying them out.
+// Backlog is what the built-in still has to do of evictions that it began while Taintkeeper kept it from carrying them
+// out.
 type Backlog struct {
 	// Until is the instant, by the API server's clock, at which the hold ends; zero if there is none.
 	Until time.Time

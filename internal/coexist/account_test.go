@@ -6,6 +6,7 @@ package coexist
 import (
 	"context"
 	"errors"
+	"maps"
 	"testing"
 	"time"
 
@@ -35,22 +36,20 @@ func (s *scene) annotate(annotations map[string]string) {
 	if account.Annotations == nil {
 		account.Annotations = map[string]string{}
 	}
-	for name, value := range annotations {
-		account.Annotations[name] = value
-	}
+	maps.Copy(account.Annotations, annotations)
 	if _, err := s.client.CoreV1().ServiceAccounts(namespace).Update(s.t.Context(), account, metav1.UpdateOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// storm makes pods due.
-func (s *scene) storm(node string, tries int) {
-	s.keeper.config.Account.Decided(eviction.NodeDecision{Node: node, Tries: tries, From: time.Now()})
+// storm makes pods of node n due.
+func (s *scene) storm(tries int) {
+	s.keeper.config.Account.Decided(eviction.NodeDecision{Node: "n", Tries: tries, From: time.Now()})
 }
 
-// untaint spares a node.
-func (s *scene) untaint(node string) {
-	s.keeper.config.Account.Decided(eviction.NodeDecision{Node: node, Spared: uids("pod")})
+// untaint spares node n.
+func (s *scene) untaint() {
+	s.keeper.config.Account.Decided(eviction.NodeDecision{Node: "n", Spared: uids("pod")})
 }
 
 func (s *scene) record() error { return s.keeper.config.Account.Recorded(s.t.Context()) }
@@ -74,7 +73,7 @@ func TestAStormIsRecordedOnceForAllItsPods(t *testing.T) {
 	play(t, func(s *scene) {
 		s.pass(time.Second)
 		before := s.patches()
-		s.storm("n", 10)
+		s.storm(10)
 		for range 100 {
 			if err := s.record(); err != nil {
 				t.Fatal(err)
@@ -105,8 +104,8 @@ func TestWithoutPodsThatAreDueNothingIsRecorded(t *testing.T) {
 func TestASparedNodeIsRecordedAtOnceAndNotWithTheNextRenewal(t *testing.T) {
 	play(t, func(s *scene) {
 		s.pass(time.Second)
-		s.storm("n", 10)
-		s.untaint("n")
+		s.storm(10)
+		s.untaint()
 		s.pass(time.Millisecond)
 		if spared := s.account().Annotations[BacklogSpared]; spared != "n" {
 			t.Errorf("recorded as spared is %q, want n", spared)
@@ -118,8 +117,8 @@ func TestASparedNodeThatCannotBeRecordedAtFirstIsRecordedLater(t *testing.T) {
 	play(t, func(s *scene) {
 		s.pass(time.Second)
 		s.failPatches(errors.New("no connection"))
-		s.storm("n", 10)
-		s.untaint("n")
+		s.storm(10)
+		s.untaint()
 		s.pass(time.Minute)
 		s.client.ReactionChain = s.client.ReactionChain[1:]
 		s.pass(2 * retryEvery)
@@ -132,7 +131,7 @@ func TestASparedNodeThatCannotBeRecordedAtFirstIsRecordedLater(t *testing.T) {
 func TestTheHoldGrowsByATimeInWhichTheAPIServerStoodStill(t *testing.T) {
 	play(t, func(s *scene) {
 		s.pass(time.Second)
-		s.storm("n", 100)
+		s.storm(100)
 		s.pass(renewEvery)
 		before := recordOf(s.account().Annotations).until
 		s.failPatches(errors.New("etcd does not answer"))
@@ -170,7 +169,7 @@ func TestANewLeaderKeepsWhatItFinds(t *testing.T) {
 func TestAWriteOverAnotherReplicasIsRefusedAndMergesBoth(t *testing.T) {
 	play(t, func(s *scene) {
 		s.pass(time.Second)
-		s.storm("n", 1)
+		s.storm(1)
 		if err := s.record(); err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +198,7 @@ func TestWhileNothingCanBeRecordedTheErrorSaysWhatToDo(t *testing.T) {
 		if err := s.client.CoreV1().ServiceAccounts(namespace).Delete(s.t.Context(), ServiceAccount, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		s.storm("n", 1)
+		s.storm(1)
 		err := s.record()
 		if want := "ServiceAccount taintkeeper-eviction-clock not found in namespace kube-system: apply config/coexistence.yaml, or set --coexist=false"; err == nil || err.Error() != want {
 			t.Errorf("the error is %v, want %s", err, want)
@@ -210,7 +209,7 @@ func TestWhileNothingCanBeRecordedTheErrorSaysWhatToDo(t *testing.T) {
 func TestAHandBackTakesTheClockAwayAndLeavesTheHold(t *testing.T) {
 	play(t, func(s *scene) {
 		s.pass(time.Minute)
-		s.storm("n", 100)
+		s.storm(100)
 		s.pass(10 * time.Second)
 		s.stop()
 		before := recordOf(s.account().Annotations)
@@ -229,7 +228,7 @@ func TestAHandBackTakesTheClockAwayAndLeavesTheHold(t *testing.T) {
 func TestANodeThatIsUntaintedWhileTheLeaderStopsIsSpared(t *testing.T) {
 	play(t, func(s *scene) {
 		s.pass(time.Minute)
-		s.storm("n", 100)
+		s.storm(100)
 		s.stop()
 		node := taintedNode()
 		node.Spec.Taints = node.Spec.Taints[1:]

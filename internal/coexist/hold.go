@@ -54,8 +54,8 @@ func (h *hold) over(at time.Time) bool { return h.end.IsZero() || !at.Before(h.e
 // until is T, as far as it can be written at an instant.
 func (h *hold) until(at time.Time) time.Time { return earlier(h.end.Add(slack), at.Add(ahead)) }
 
-// decided takes in what was decided about a node. The built-in began its tries from the given instant on, and each takes
-// it so long.
+// decided takes in what was decided about a node. The built-in began its tries from the given instant on, and each
+// takes it so long.
 func (h *hold) decided(d eviction.NodeDecision, from, at time.Time, perTry time.Duration) {
 	if h.over(at) {
 		if d.Tries == 0 {
@@ -162,7 +162,7 @@ func (h *hold) merge(r record, at time.Time) {
 	}
 	h.since = earlier(h.since, r.since)
 	h.end = later(h.end, r.until.Add(-slack))
-	for _, name := range strings.Fields(r.spared) {
+	for name := range strings.FieldsSeq(r.spared) {
 		if name == allNodes {
 			h.all = true
 		} else if _, ok := h.spared[name]; !ok {

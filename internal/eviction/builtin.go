@@ -23,8 +23,8 @@ type BuiltIn interface {
 	Recorded(ctx context.Context) error
 }
 
-// NodeDecision is what was decided about the pods of a node, as far as it concerns the built-in: it tries each pod that is
-// due, and again at each change of the node's NoExecute taints.
+// NodeDecision is what was decided about the pods of a node, as far as it concerns the built-in: it tries each pod that
+// is due, and again at each change of the node's NoExecute taints.
 type NodeDecision struct {
 	Node string
 	// Tries is how many evictions the built-in has begun since the last decision, From the instant at which the first of
@@ -65,16 +65,7 @@ func (d *decider) tellBuiltIn(name string, at time.Time, previous, next decision
 		if pod.Flags.Has(podcache.Terminating) {
 			continue
 		}
-		tried := previous[pod.UID].tried
-		for _, state := range states {
-			v, leaves := d.judge.over(pod, state.state)
-			if !leaves || v.Due.After(state.at) || state.state.changed.Equal(tried) {
-				continue
-			}
-			tried = state.state.changed
-			told.Tries++
-			told.From = earliest(told.From, v.Due)
-		}
+		tried := d.tries(&told, pod, previous[pod.UID].tried, states)
 		switch is, leaves := next[pod.UID]; {
 		case leaves && !is.due.After(at):
 			is.tried = tried
@@ -86,4 +77,19 @@ func (d *decider) tellBuiltIn(name string, at time.Time, previous, next decision
 		}
 	}
 	d.builtIn.Decided(told)
+}
+
+// tries counts the states of its node for which the built-in has tried a pod since the last decision, and returns the
+// taints of which it has tried it last; zero if it never has.
+func (d *decider) tries(told *NodeDecision, pod *podcache.Pod, tried time.Time, states []replaced) time.Time {
+	for _, seen := range states {
+		v, leaves := d.judge.over(pod, seen.state)
+		if !leaves || v.Due.After(seen.at) || seen.state.changed.Equal(tried) {
+			continue
+		}
+		tried = seen.state.changed
+		told.Tries++
+		told.From = earliest(told.From, v.Due)
+	}
+	return tried
 }

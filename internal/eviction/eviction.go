@@ -65,8 +65,8 @@ type Config struct {
 	Mode Mode
 	// NeverStamp leaves NoExecute taints without timeAdded as they are. Their countdowns begin anew when the process does.
 	NeverStamp bool
-	// BuiltIn is told what the built-in controller is about to do, in a cluster in which that runs and the admission policy
-	// of config/coexistence.yaml keeps it from evicting. Then its marks are rewritten, too. nil: it does not run.
+	// BuiltIn is told what the built-in controller is about to do, in a cluster in which that runs and the admission
+	// policy of config/coexistence.yaml keeps it from evicting. Then its marks are rewritten, too. nil: it does not run.
 	BuiltIn BuiltIn
 	// ConcurrentEvictions bounds the evictions that are carried out at the same time, as long as they are answered within
 	// a quarter of a second, and 12 times as many in all, or down to 5 times while some are stuck; zero means

@@ -24,8 +24,8 @@ import (
 // stamper writes the timeAdded of NoExecute taints from which they count. Only the node-lifecycle
 // controller sets it (not kubectl, not the API server), and writes another when not-ready becomes unreachable; without
 // the right one no deadline survives this process. Until it is written, and where that is refused, the instant of first
-// sight serves. A node without a pod whose countdown runs needs none: each write makes the built-in controller, where it
-// runs, try all due pods of the node once more.
+// sight serves. A node without a pod whose countdown runs needs none: each write makes the built-in controller try all
+// due pods of the node once more, where it runs.
 type stamper struct {
 	judge   judge
 	nodes   *nodes
@@ -106,7 +106,7 @@ func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 	if !ok && !s.nodes.exists(req.Name) {
 		s.stamps.Delete(req)
 	}
-	if !ok || !known.unstamped() || !s.counts(known, req.Name) {
+	if !ok || !s.needs(known, req.Name) {
 		s.forget(req)
 		return reconcile.Result{}, nil
 	}
@@ -135,9 +135,9 @@ func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 	return reconcile.Result{}, err // the queue asks for the wait
 }
 
-// counts reports whether the countdown of a pod runs on a node.
-func (s *stamper) counts(tainted *node, name string) bool {
-	return slices.ContainsFunc(s.pods.OnNode(name), func(pod *podcache.Pod) bool {
+// needs reports whether a timeAdded of a node is to be written: the countdown of a pod there depends on it.
+func (s *stamper) needs(tainted *node, name string) bool {
+	return tainted.unstamped() && slices.ContainsFunc(s.pods.OnNode(name), func(pod *podcache.Pod) bool {
 		v, leaves := s.judge.over(pod, tainted)
 		return leaves && v.Due.After(now())
 	})

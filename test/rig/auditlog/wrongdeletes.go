@@ -36,49 +36,54 @@ func (w WrongDelete) String() string {
 // whatever the order of the lines; an answer without one, as when a pod is gone at once, counts where its line is. Each
 // pod counts once: to delete one that terminates already does no harm.
 func WrongDeletes(events []Event, asked Filter) ([]WrongDelete, error) {
-	nodes := map[string][]nodeVersion{}
-	var deletes []deletedPod
-	var newest uint64
+	h := history{nodes: map[string][]nodeVersion{}}
 	for _, e := range events {
-		if !e.Accepted() || len(e.Response) == 0 {
-			continue
-		}
-		switch {
-		case e.Resource == "nodes" && e.Verb != "delete":
-			version, err := noteNode(nodes, e)
-			if err != nil {
-				return nil, err
-			}
-			newest = max(newest, version)
-		case Deletes(e):
-			deleted, err := deletedBy(e)
-			if err != nil {
-				return nil, err
-			}
-			if deleted.version == 0 {
-				deleted.version = newest + 1
-			}
-			newest = max(newest, deleted.version)
-			if deleted.pod.UID != "" {
-				deletes = append(deletes, deleted)
-			}
+		if err := h.note(e); err != nil {
+			return nil, fmt.Errorf("the answer to %s: %w", e, err)
 		}
 	}
-	slices.SortStableFunc(deletes, func(a, b deletedPod) int { return cmp.Compare(a.version, b.version) })
+	slices.SortStableFunc(h.deletes, func(a, b deletedPod) int { return cmp.Compare(a.version, b.version) })
 	var wrong []WrongDelete
 	gone := map[types.UID]bool{}
-	for _, d := range deletes {
-		if again := gone[d.pod.UID]; again || !asked(d.event) {
-			gone[d.pod.UID] = true
-			continue
-		}
+	for _, d := range h.deletes {
+		first := !gone[d.pod.UID]
 		gone[d.pod.UID] = true
-		is := taintsAt(nodes[d.pod.Spec.NodeName], d.version)
-		if !mayLeave(&d.pod, is) {
+		is := taintsAt(h.nodes[d.pod.Spec.NodeName], d.version)
+		if first && asked(d.event) && !mayLeave(&d.pod, is) {
 			wrong = append(wrong, WrongDelete{Event: d.event, UID: d.pod.UID, Node: d.pod.Spec.NodeName, Taints: is})
 		}
 	}
 	return wrong, nil
+}
+
+// history is what an audit log says of nodes and of deleted pods.
+type history struct {
+	nodes   map[string][]nodeVersion
+	deletes []deletedPod
+	newest  uint64 // version so far
+}
+
+func (h *history) note(e Event) (err error) {
+	if !e.Accepted() || len(e.Response) == 0 {
+		return nil
+	}
+	var version uint64
+	switch {
+	case e.Resource == "nodes" && e.Verb != "delete":
+		version, err = noteNode(h.nodes, e)
+	case Deletes(e):
+		var deleted deletedPod
+		if deleted, err = deletedBy(e); err != nil || deleted.pod.UID == "" {
+			return err
+		}
+		if deleted.version == 0 {
+			deleted.version = h.newest + 1
+		}
+		version = deleted.version
+		h.deletes = append(h.deletes, deleted)
+	}
+	h.newest = max(h.newest, version)
+	return err
 }
 
 type nodeVersion struct {
@@ -95,24 +100,24 @@ type deletedPod struct {
 func noteNode(nodes map[string][]nodeVersion, e Event) (version uint64, err error) {
 	var node corev1.Node
 	if err := json.Unmarshal(e.Response, &node); err != nil {
-		return 0, fmt.Errorf("the answer to %s: %w", e, err)
+		return 0, err
 	}
 	if version, err = strconv.ParseUint(node.ResourceVersion, 10, 64); err != nil {
-		return 0, fmt.Errorf("the answer to %s: %w", e, err)
+		return 0, err
 	}
 	nodes[node.Name] = append(nodes[node.Name], nodeVersion{version, taints.NoExecute(node.Spec.Taints)})
 	return version, nil
 }
 
-// deletedBy returns the pod that an answer shows; one without a UID if the answer is only that it is done. The version is
-// zero if the answer has none.
+// deletedBy returns the pod that an answer shows; one without a UID if the answer is only that it is done. The version
+// is zero if the answer has none.
 func deletedBy(e Event) (deletedPod, error) {
 	var answer struct {
 		Metadata metav1.ObjectMeta
 		Spec     corev1.PodSpec
 	}
 	if err := json.Unmarshal(e.Response, &answer); err != nil {
-		return deletedPod{}, fmt.Errorf("the answer to %s: %w", e, err)
+		return deletedPod{}, err
 	}
 	deleted := deletedPod{event: e, pod: corev1.Pod{ObjectMeta: answer.Metadata, Spec: answer.Spec}}
 	if answer.Metadata.ResourceVersion == "" {
@@ -120,7 +125,7 @@ func deletedBy(e Event) (deletedPod, error) {
 	}
 	var err error
 	if deleted.version, err = strconv.ParseUint(deleted.pod.ResourceVersion, 10, 64); err != nil {
-		return deletedPod{}, fmt.Errorf("the answer to %s: %w", e, err)
+		return deletedPod{}, err
 	}
 	return deleted, nil
 }
