@@ -43,6 +43,20 @@ type setting struct {
 	alone bool
 }
 
+func (s setting) workload() string {
+	if s.deployment {
+		return "Deployment"
+	}
+	return "StatefulSet"
+}
+
+func (s setting) identity() string {
+	if s.credentials {
+		return "node-controller"
+	}
+	return "kube-controller-manager"
+}
+
 // scene is a storm in a cluster.
 type scene struct {
 	rig.Scene
@@ -229,6 +243,20 @@ func (s *scene) kill() {
 	for _, replica := range s.replicas {
 		await.Must(s.t, replica.Kill())
 	}
+}
+
+// loseTheClock takes away the right to write the eviction clock until the scene ends.
+func (s *scene) loseTheClock() {
+	s.t.Helper()
+	bindings := admin.RbacV1().RoleBindings(metav1.NamespaceSystem)
+	binding, err := bindings.Get(s.t.Context(), coexist.ServiceAccount, metav1.GetOptions{})
+	await.Must(s.t, err)
+	await.Must(s.t, bindings.Delete(s.t.Context(), binding.Name, metav1.DeleteOptions{}))
+	s.t.Cleanup(func() {
+		binding.ResourceVersion = ""
+		_, err := bindings.Create(context.WithoutCancel(s.t.Context()), binding, metav1.CreateOptions{})
+		await.Must(s.t, err)
+	})
 }
 
 // after waits until some time since the taints has passed.

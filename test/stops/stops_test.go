@@ -4,8 +4,14 @@
 package stops
 
 import (
+	"fmt"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
 func TestACleanStopDuringAStormDeletesNoPodThatReplacedAnEvictedOne(t *testing.T) {
@@ -36,4 +42,79 @@ func TestAStopAfterAnUntaintDeletesNoPodOfTheNode(t *testing.T) {
 	s.leaves(20)
 	s.stop()
 	s.noneWrong()
+}
+
+// act is what happens to Taintkeeper during a storm.
+type act struct {
+	name string
+	// alone leaves Taintkeeper out.
+	alone bool
+	play  func(s *scene)
+}
+
+// acts are what make stops plays. Each begins when the workload runs.
+var acts = []act{
+	{name: "the built-in alone", alone: true, play: func(s *scene) { s.taint() }},
+	{name: "clean stop of both replicas after 12 s", play: func(s *scene) { s.taint(); s.after(12 * time.Second); s.stop() }},
+	{name: "both replicas killed after 3 s", play: func(s *scene) { s.taint(); s.after(3 * time.Second); s.kill() }},
+	{name: "etcd stands still for 40 s, both replicas run", play: func(s *scene) {
+		s.taint()
+		s.after(6 * time.Second)
+		await.Must(s.t, cluster.Freeze(localcluster.Etcd))
+		s.after(46 * time.Second)
+		await.Must(s.t, cluster.Thaw(localcluster.Etcd))
+	}},
+	{name: "untainted at once, clean stop 30 s later", play: func(s *scene) { s.taint(); s.untaint(); s.after(30 * time.Second); s.stop() }},
+	{name: "untainted at once, both killed 5 s later", play: func(s *scene) { s.taint(); s.untaint(); s.after(5 * time.Second); s.kill() }},
+	{name: "the leader stands still for 40 s, then both are killed", play: func(s *scene) {
+		s.taint()
+		s.after(3 * time.Second)
+		await.Must(s.t, syscall.Kill(s.replicas[0].PID(), syscall.SIGSTOP))
+		s.after(43 * time.Second)
+		await.Must(s.t, syscall.Kill(s.replicas[0].PID(), syscall.SIGCONT))
+		s.kill()
+	}},
+	{name: "both killed, and the API server restarts", play: func(s *scene) {
+		s.taint()
+		s.after(3 * time.Second)
+		s.kill()
+		s.after(25 * time.Second)
+		await.Must(s.t, cluster.KillAPIServer(s.t.Context()))
+		await.Must(s.t, cluster.StartAPIServer(s.t.Context()))
+	}},
+	{name: "the right to patch the clock is lost, then a clean stop", play: func(s *scene) {
+		s.taint()
+		s.after(time.Second)
+		s.loseTheClock()
+		s.after(12 * time.Second)
+		s.stop()
+	}},
+}
+
+// TestStops plays all acts, with a StatefulSet and a Deployment, and with both identities of the built-in.
+func TestStops(t *testing.T) {
+	if !*playAll {
+		return // the tests above play three of them
+	}
+	fmt.Println("| scene | workload | the built-in is | evictions it began | over after | deleted although they should stay |")
+	fmt.Println("| --- | --- | --- | --: | --: | --: |")
+	for _, act := range acts {
+		if !strings.Contains(act.name, *only) {
+			continue
+		}
+		for _, with := range []setting{
+			{due: *due, credentials: true, alone: act.alone},
+			{due: *due, deployment: true, alone: act.alone},
+		} {
+			t.Run(act.name+", "+with.workload(), func(t *testing.T) {
+				s := newScene(t, with)
+				act.play(s)
+				is := s.end()
+				fmt.Printf("| %s | %s | %s | %d | %v | %d |\n", act.name, with.workload(), with.identity(), is.due, is.took, len(is.wrong))
+				if len(is.wrong) > 0 && !act.alone {
+					t.Errorf("%d, of which one is: %v", len(is.wrong), is.wrong[0])
+				}
+			})
+		}
+	}
 }
