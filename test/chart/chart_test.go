@@ -5,6 +5,7 @@ package chart
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -12,11 +13,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/lint"
 	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
 	appsv1 "k8s.io/api/apps/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/taintkeeper/taintkeeper/config"
@@ -39,6 +44,38 @@ func rendered(t *testing.T, v values) render.Templates {
 	templates, err := render.Render(load(t), "kube-system", v.plain())
 	await.Must(t, err)
 	return templates
+}
+
+// TestReleasesInTwoNamespacesShareNoObject applies to installations without Helm, which refuses objects of another release:
+// kubectl would replace the first release's rights, clock or policy.
+func TestReleasesInTwoNamespacesShareNoObject(t *testing.T) {
+	loaded := load(t)
+	everything := enforce.with(both).with(everyPolicy).with(monitored).with(values{
+		"coexist": values{"deletesNeedMark": true}, "networkPolicy": values{"enabled": true},
+	})
+	first, second := identities(t, loaded, metav1.NamespaceSystem, everything), identities(t, loaded, elsewhere, everything)
+	shared := sets.KeySet(first).Intersection(sets.KeySet(second))
+	const resource = "CustomResourceDefinition /" + crd
+	if !shared.Equal(sets.New(resource)) {
+		t.Errorf("both have %q, so each takes them from the other", sets.List(shared))
+	}
+	if diff := cmp.Diff(first[resource], second[resource]); diff != "" {
+		t.Errorf("the resource differs:\n%s", diff)
+	}
+}
+
+// identities returns the objects of a release by kind, namespace and name.
+func identities(t *testing.T, loaded *chartv2.Chart, namespace string, v values) map[string]string {
+	t.Helper()
+	templates, err := render.Render(loaded, namespace, v.plain())
+	await.Must(t, err)
+	all := map[string]string{}
+	for _, document := range documents(t, []byte(templates.Manifest())) {
+		var object metav1.PartialObjectMetadata
+		await.Must(t, yaml.Unmarshal([]byte(document), &object))
+		all[fmt.Sprintf("%s %s/%s", object.Kind, object.Namespace, object.Name)] = document
+	}
+	return all
 }
 
 // the returns the object of a type and a name among those of a release.

@@ -170,7 +170,7 @@ func (p *plane) checkMetrics(t *testing.T, address string, paths ...string) {
 	await.Must(t, err)
 	_, err = p.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: reader},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "taintkeeper-metrics-reader"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: clusterName(elsewhere, "taintkeeper-metrics-reader")},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: elsewhere, Name: reader}},
 	}, metav1.CreateOptions{})
 	await.Must(t, err)
@@ -205,7 +205,7 @@ func scrape(ctx context.Context, url, token string) (int, error) {
 // checkPriority checks by what the API server answers that calls have kube-controller-manager's priority level.
 func (p *plane) checkPriority(t *testing.T, token string) {
 	t.Helper()
-	flow, err := p.admin.FlowcontrolV1().FlowSchemas().Get(t.Context(), "taintkeeper", metav1.GetOptions{})
+	flow, err := p.admin.FlowcontrolV1().FlowSchemas().Get(t.Context(), clusterName(elsewhere, "taintkeeper"), metav1.GetOptions{})
 	await.Must(t, err)
 	level, err := p.admin.FlowcontrolV1().PriorityLevelConfigurations().Get(t.Context(), "workload-high", metav1.GetOptions{})
 	await.Must(t, err)
