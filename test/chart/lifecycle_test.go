@@ -153,7 +153,7 @@ func TestAReleaseIsChangedBackAndForthAndLeavesNoTrace(t *testing.T) {
 			p.checkMode(t, r, shadow)
 			p.checkPolicies(t, r)
 
-			r.rollback(t, 4)
+			r.goBack(t, 4)
 			p.checkMode(t, r, enforce)
 			p.checkPolicies(t, r)
 
