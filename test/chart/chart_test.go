@@ -17,7 +17,6 @@ import (
 	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/lint"
 	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
-	appsv1 "k8s.io/api/apps/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -128,7 +127,11 @@ func TestValuesThatMakeNoSenseAreRefusedWithASentence(t *testing.T) {
 		{"a monitor of a port that is closed", values{"metrics": values{"expose": false}, "monitoring": values{"serviceMonitor": forPrometheus}}, "set metrics.expose to true"},
 		{"readers of a port that is closed", values{"metrics": values{"expose": false, "readers": readers}}, "metrics.readers is for port 8443"},
 		{"a flag with dashes", values{"extraFlags": values{"--v": 1}}, "extraFlags.--v: write the flag without dashes, v"},
-		{"a flag that is a list", values{"extraFlags": values{"feature-gates": list("a")}}, "at '/extraFlags/feature-gates'"},
+		{"a flag that there is not", values{"extraFlags": values{"evict-faster": true}}, "at '/extraFlags': additional properties 'evict-faster' not allowed"},
+		{"a flag by which the program ends", values{"extraFlags": values{"version": true}}, "this flag is set by nobody: with it the program does not run"},
+		{"a label that selects pods", values{"podLabels": values{"app.kubernetes.io/name": "evictor"}}, "at '/podLabels/app.kubernetes.io~1name': 'not' failed"},
+		{"another one", values{"podLabels": values{"app.kubernetes.io/instance": "taintkeeper"}}, "at '/podLabels/app.kubernetes.io~1instance': 'not' failed"},
+		{"a flag that is a list", values{"extraFlags": values{"feature-gates": list("a")}}, "at '/extraFlags/feature-gates': got array, want string"},
 		{"the controllers by a flag", values{"extraFlags": values{"controllers": "*"}}, "extraFlags.controllers: this flag is set by controllers"},
 		{"the mode by a flag", values{"extraFlags": values{"shadow": false}}, "extraFlags.shadow: this flag is set by mode"},
 		{"a dry run by a flag", values{"extraFlags": values{"dry-run": true}}, "extraFlags.dry-run: this flag is set by mode"},
@@ -166,15 +169,6 @@ func TestEveryCombinationOfValuesRendersObjectsOfKubernetes(t *testing.T) {
 		number++
 	})
 	t.Logf("%d combinations", number)
-}
-
-func TestFlagsKeepTheirValues(t *testing.T) {
-	for want, value := range map[string]any{"0.2": 0.2, "1000000": float64(1000000), "20": int64(20), "true": true, "30s": "30s", "A=true,B=false": "A=true,B=false"} {
-		d := the[*appsv1.Deployment](t, rendered(t, values{"extraFlags": values{"flag": value}}), "taintkeeper")
-		if args := d.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--flag="+want) {
-			t.Errorf("%v becomes %q", value, args)
-		}
-	}
 }
 
 func TestTheDefaultChangesNothing(t *testing.T) {

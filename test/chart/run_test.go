@@ -10,9 +10,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -128,16 +125,10 @@ func (p *plane) access(token string) *rest.Config {
 // pod.
 func (p *plane) start(t *testing.T, token, metrics string) *localcluster.Taintkeeper {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "taintkeeper")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/taintkeeper")
-	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build taintkeeper: %v\n%s", err, output)
-	}
 	d, err := p.admin.AppsV1().Deployments(elsewhere).Get(t.Context(), "taintkeeper", metav1.GetOptions{})
 	await.Must(t, err)
 	keeper, err := p.StartTaintkeeper(t.Context(), localcluster.TaintkeeperConfig{
-		Binary: binary, Access: p.access(token), Granted: true,
+		Binary: program(t), Access: p.access(token), Granted: true,
 		Args: append(arguments(d), "--leader-elect", "--metrics-bind-address="+metrics),
 	})
 	await.Must(t, err)
