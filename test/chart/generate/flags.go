@@ -39,8 +39,8 @@ var ofFlag = map[string]string{
 // flagLine is a line of the program's help: the name of a flag, its type if that is not bool, and what it means.
 var flagLine = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z0-9-]+)(?: (\w+))? {2,}`)
 
-// withFlags returns the schema of the values with the flags of the program in extraFlags. Templates refuse those of them that
-// other values set, with a sentence that the schema could not say.
+// withFlags returns the schema of the values with the flags of the program in extraFlags. Templates refuse those of
+// them that other values set, with a sentence that the schema could not say.
 func withFlags(root string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(root, schema))
 	if err != nil {
@@ -59,8 +59,8 @@ func withFlags(root string) (string, error) {
 	return replaced(string(text), "    \"extraFlags\": {\n", "    },\n", properties)
 }
 
-// flagProperties returns the keywords of a schema for an object that has some of the flags that a help text describes. A
-// name that begins with a dash is left to the templates, too.
+// flagProperties returns the keywords of a schema for an object that has some of the flags that a help text describes.
+// A name that begins with a dash is left to the templates, too.
 func flagProperties(help string) (string, error) {
 	var flags []string
 	for _, match := range flagLine.FindAllStringSubmatch(help, -1) {
