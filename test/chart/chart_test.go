@@ -5,6 +5,7 @@ package chart
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -12,11 +13,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/lint"
 	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
-	appsv1 "k8s.io/api/apps/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/taintkeeper/taintkeeper/config"
@@ -39,6 +43,38 @@ func rendered(t *testing.T, v values) render.Templates {
 	templates, err := render.Render(load(t), "kube-system", v.plain())
 	await.Must(t, err)
 	return templates
+}
+
+// TestReleasesInTwoNamespacesShareNoObject applies to installations without Helm, which refuses objects of another release:
+// kubectl would replace the first release's rights, clock or policy.
+func TestReleasesInTwoNamespacesShareNoObject(t *testing.T) {
+	loaded := load(t)
+	everything := enforce.with(both).with(everyPolicy).with(monitored).with(values{
+		"coexist": values{"deletesNeedMark": true}, "networkPolicy": values{"enabled": true},
+	})
+	first, second := identities(t, loaded, metav1.NamespaceSystem, everything), identities(t, loaded, elsewhere, everything)
+	shared := sets.KeySet(first).Intersection(sets.KeySet(second))
+	const resource = "CustomResourceDefinition /" + crd
+	if !shared.Equal(sets.New(resource)) {
+		t.Errorf("both have %q, so each takes them from the other", sets.List(shared))
+	}
+	if diff := cmp.Diff(first[resource], second[resource]); diff != "" {
+		t.Errorf("the resource differs:\n%s", diff)
+	}
+}
+
+// identities returns the objects of a release by kind, namespace and name.
+func identities(t *testing.T, loaded *chartv2.Chart, namespace string, v values) map[string]string {
+	t.Helper()
+	templates, err := render.Render(loaded, namespace, v.plain())
+	await.Must(t, err)
+	all := map[string]string{}
+	for _, document := range documents(t, []byte(templates.Manifest())) {
+		var object metav1.PartialObjectMetadata
+		await.Must(t, yaml.Unmarshal([]byte(document), &object))
+		all[fmt.Sprintf("%s %s/%s", object.Kind, object.Namespace, object.Name)] = document
+	}
+	return all
 }
 
 // the returns the object of a type and a name among those of a release.
@@ -92,7 +128,11 @@ func TestValuesThatMakeNoSenseAreRefusedWithASentence(t *testing.T) {
 		{"a monitor of a port that is closed", values{"metrics": values{"expose": false}, "monitoring": values{"serviceMonitor": forPrometheus}}, "set metrics.expose to true"},
 		{"readers of a port that is closed", values{"metrics": values{"expose": false, "readers": readers}}, "metrics.readers is for port 8443"},
 		{"a flag with dashes", values{"extraFlags": values{"--v": 1}}, "extraFlags.--v: write the flag without dashes, v"},
-		{"a flag that is a list", values{"extraFlags": values{"feature-gates": list("a")}}, "at '/extraFlags/feature-gates'"},
+		{"a flag that there is not", values{"extraFlags": values{"evict-faster": true}}, "at '/extraFlags': additional properties 'evict-faster' not allowed"},
+		{"a flag by which the program ends", values{"extraFlags": values{"version": true}}, "this flag is set by nobody: with it the program does not run"},
+		{"a label that selects pods", values{"podLabels": values{"app.kubernetes.io/name": "evictor"}}, "at '/podLabels/app.kubernetes.io~1name': 'not' failed"},
+		{"another one", values{"podLabels": values{"app.kubernetes.io/instance": "taintkeeper"}}, "at '/podLabels/app.kubernetes.io~1instance': 'not' failed"},
+		{"a flag that is a list", values{"extraFlags": values{"feature-gates": list("a")}}, "at '/extraFlags/feature-gates': got array, want string"},
 		{"the controllers by a flag", values{"extraFlags": values{"controllers": "*"}}, "extraFlags.controllers: this flag is set by controllers"},
 		{"the mode by a flag", values{"extraFlags": values{"shadow": false}}, "extraFlags.shadow: this flag is set by mode"},
 		{"a dry run by a flag", values{"extraFlags": values{"dry-run": true}}, "extraFlags.dry-run: this flag is set by mode"},
@@ -130,15 +170,6 @@ func TestEveryCombinationOfValuesRendersObjectsOfKubernetes(t *testing.T) {
 		number++
 	})
 	t.Logf("%d combinations", number)
-}
-
-func TestFlagsKeepTheirValues(t *testing.T) {
-	for want, value := range map[string]any{"0.2": 0.2, "1000000": float64(1000000), "20": int64(20), "true": true, "30s": "30s", "A=true,B=false": "A=true,B=false"} {
-		d := the[*appsv1.Deployment](t, rendered(t, values{"extraFlags": values{"flag": value}}), "taintkeeper")
-		if args := d.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--flag="+want) {
-			t.Errorf("%v becomes %q", value, args)
-		}
-	}
 }
 
 func TestTheDefaultChangesNothing(t *testing.T) {

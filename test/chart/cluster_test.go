@@ -29,6 +29,14 @@ import (
 // elsewhere is a namespace that is not kube-system. The audit policy knows it.
 const elsewhere = "platform"
 
+// clusterName returns the name of an object outside of the namespace of its release.
+func clusterName(namespace, name string) string {
+	if namespace == metav1.NamespaceSystem {
+		return name
+	}
+	return name + "." + namespace
+}
+
 // plane is a control plane like any other, with the built-in taint eviction on.
 type plane struct {
 	*localcluster.Cluster

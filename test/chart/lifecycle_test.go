@@ -80,6 +80,7 @@ func (p *plane) knowOperator(t *testing.T, resource, kind string) {
 var (
 	crds     = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	policies = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicies"}
+	bindings = policies.GroupVersion().WithResource("validatingadmissionpolicybindings")
 )
 
 func (p *plane) mapper(t *testing.T) meta.RESTMapper {
@@ -132,12 +133,12 @@ func TestAReleaseIsChangedBackAndForthAndLeavesNoTrace(t *testing.T) {
 
 			r.upgrade(t, enforce)
 			p.checkMode(t, r, enforce)
-			kept := p.uid(t, policies, policy)
+			installed := p.uid(t, policies, clusterName(tt.namespace, policy))
 			p.renew(t, r)
 
 			r.upgrade(t, values{"replicas": 3})
 			p.checkMode(t, r, enforce)
-			if now := p.uid(t, policies, policy); now != kept {
+			if now := p.uid(t, policies, clusterName(tt.namespace, policy)); now != installed {
 				t.Error("an upgrade took the policy away and brought it back: the built-in could evict in between")
 			}
 			if p.renewed(t, r) == "" {
@@ -146,21 +147,19 @@ func TestAReleaseIsChangedBackAndForthAndLeavesNoTrace(t *testing.T) {
 
 			r.upgrade(t, p.everyPolicy(t))
 			p.checkMode(t, r, enforce)
-			p.checkPolicies(t)
+			p.checkPolicies(t, r)
 
 			r.upgrade(t, shadow)
 			p.checkMode(t, r, shadow)
-			p.checkPolicies(t)
+			p.checkPolicies(t, r)
 
 			r.rollback(t, 4)
 			p.checkMode(t, r, enforce)
-			p.checkPolicies(t)
+			p.checkPolicies(t, r)
 
 			r.uninstall(t)
-			p.checkLeft(t, before, "CustomResourceDefinition /"+crd, "APIService /v1alpha1.taintkeeper.dev",
-				"ValidatingAdmissionPolicy /"+policy, "ValidatingAdmissionPolicyBinding /"+policy,
-				"ServiceAccount "+tt.namespace+"/"+clock)
-			p.remove(t, tt.namespace)
+			p.checkLeft(t, before, append(r.kept(), "CustomResourceDefinition /"+crd, "APIService /v1alpha1.taintkeeper.dev")...)
+			p.remove(t, r)
 		})
 	}
 }
@@ -170,15 +169,10 @@ func TestAReleaseIsChangedBackAndForthAndLeavesNoTrace(t *testing.T) {
 func (p *plane) checkMode(t *testing.T, r *release, mode values) {
 	t.Helper()
 	enforces := mode["mode"] == "enforce"
-	_, err := p.objects.Resource(policies).Get(t.Context(), policy, metav1.GetOptions{})
-	if err != nil {
-		t.Errorf("%v: the policy: %v", mode, err)
+	if left := p.everything(t.Context(), t); !left.HasAll(r.kept()...) {
+		t.Errorf("%v: there is not all of %q", mode, r.kept())
 	}
-	_, err = p.admin.CoreV1().ServiceAccounts(r.namespace).Get(t.Context(), clock, metav1.GetOptions{})
-	if err != nil {
-		t.Errorf("%v: the clock: %v", mode, err)
-	}
-	role, err := p.admin.RbacV1().ClusterRoles().Get(t.Context(), "taintkeeper", metav1.GetOptions{})
+	role, err := p.admin.RbacV1().ClusterRoles().Get(t.Context(), clusterName(r.namespace, "taintkeeper"), metav1.GetOptions{})
 	await.Must(t, err)
 	for _, rule := range role.Rules {
 		changes := slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) })
@@ -199,7 +193,7 @@ func (p *plane) everyPolicy(t *testing.T) values {
 }
 
 // checkPolicies checks that there is each policy of config/policies.yaml, and each binding.
-func (p *plane) checkPolicies(t *testing.T) {
+func (p *plane) checkPolicies(t *testing.T, r *release) {
 	t.Helper()
 	if p.mutatingVersion(t) == "" {
 		return
@@ -207,7 +201,7 @@ func (p *plane) checkPolicies(t *testing.T) {
 	for _, document := range documents(t, config.Policies) {
 		var object metav1.PartialObjectMetadata
 		await.Must(t, yaml.Unmarshal([]byte(document), &object))
-		if _, err := p.admission(t, object.Kind).Get(t.Context(), object.Name, metav1.GetOptions{}); err != nil {
+		if _, err := p.admission(t, object.Kind).Get(t.Context(), clusterName(r.namespace, object.Name), metav1.GetOptions{}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -284,13 +278,12 @@ func (p *plane) checkLeft(t *testing.T, before sets.Set[string], documented ...s
 }
 
 // remove removes what an uninstall leaves, as the README of the chart says.
-func (p *plane) remove(t *testing.T, namespace string) {
+func (p *plane) remove(t *testing.T, r *release) {
 	t.Helper()
-	bindings := policies.GroupVersion().WithResource("validatingadmissionpolicybindings")
-	await.Must(t, p.objects.Resource(bindings).Delete(t.Context(), policy, metav1.DeleteOptions{}))
-	await.Must(t, p.objects.Resource(policies).Delete(t.Context(), policy, metav1.DeleteOptions{}))
-	await.Must(t, p.admin.CoreV1().ServiceAccounts(namespace).Delete(t.Context(), clock, metav1.DeleteOptions{}))
 	await.Must(t, p.objects.Resource(crds).Delete(t.Context(), crd, metav1.DeleteOptions{}))
+	await.Must(t, p.objects.Resource(policies).Delete(t.Context(), clusterName(r.namespace, policy), metav1.DeleteOptions{}))
+	await.Must(t, p.objects.Resource(bindings).Delete(t.Context(), clusterName(r.namespace, policy), metav1.DeleteOptions{}))
+	await.Must(t, p.admin.CoreV1().ServiceAccounts(r.namespace).Delete(t.Context(), clock, metav1.DeleteOptions{}))
 	await.Eventually(t, "the resource is gone", func(ctx context.Context) error {
 		_, err := p.objects.Resource(crds).Get(ctx, crd, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
@@ -300,12 +293,41 @@ func (p *plane) remove(t *testing.T, namespace string) {
 	})
 }
 
-func TestHelmRefusesASecondReleaseInTheCluster(t *testing.T) {
+// TestAnotherReleaseTakesOverWhatAnUninstallKept goes the ways of docs/installation.md.
+func TestAnotherReleaseTakesOverWhatAnUninstallKept(t *testing.T) {
 	p := newPlane(t, localcluster.ControllerManager, localcluster.Kwok)
 	_, err := p.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}}, metav1.CreateOptions{})
 	await.Must(t, err)
-	await.Must(t, p.release(t, metav1.NamespaceSystem, true).install(t, nil))
-	if err := p.release(t, elsewhere, true).install(t, nil); err == nil || !strings.Contains(err.Error(), "cannot be imported into the current release") {
-		t.Errorf("it says %v", err)
+	first := p.release(t, metav1.NamespaceSystem, true)
+	renamed := p.release(t, metav1.NamespaceSystem, true)
+	renamed.name = "tk"
+	moved := p.release(t, elsewhere, true)
+	withoutResource := values{"crds": values{"install": false}}
+
+	await.Must(t, first.install(t, enforce))
+	checkRefused(t, "a second release", moved.install(t, enforce))
+	first.uninstall(t)
+	checkRefused(t, "another name", renamed.install(t, enforce))
+	checkRefused(t, "another name without the resource", renamed.install(t, enforce.with(withoutResource)))
+	checkRefused(t, "another namespace", moved.install(t, enforce))
+
+	renamed.takesOwnership = true
+	await.Must(t, renamed.install(t, enforce))
+	p.checkMode(t, renamed, enforce)
+	renamed.uninstall(t)
+
+	await.Must(t, moved.install(t, enforce.with(withoutResource)))
+	p.checkMode(t, moved, enforce)
+	moved.uninstall(t)
+
+	moved.takesOwnership = true
+	await.Must(t, moved.install(t, enforce))
+	p.checkMode(t, moved, enforce)
+}
+
+func checkRefused(t *testing.T, what string, err error) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), "cannot be imported into the current release") {
+		t.Errorf("%s: Helm says %v", what, err)
 	}
 }

@@ -317,12 +317,12 @@ func (p *plane) breakPolicies(t *testing.T) {
 		{"op":"replace","path":"/spec/%s","value":%q}]`
 	for _, name := range []string{"taintkeeper-dedicated-nodes", "taintkeeper-default-tolerations"} {
 		patch := fmt.Sprintf(broken, "mutations/0/jsonPatch/expression", `[JSONPatch{op: "remove", path: string(variables.broken)}]`)
-		_, err := p.admission(t, mutatingPolicy).Patch(t.Context(), name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
+		_, err := p.admission(t, mutatingPolicy).Patch(t.Context(), clusterName(elsewhere, name), types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
 		await.Must(t, err)
 	}
 	for _, name := range []string{"taintkeeper-dedicated-nodes", "taintkeeper-allowed-tolerations"} {
 		patch := fmt.Sprintf(broken, "validations/0/expression", "variables.broken == 0")
-		_, err := p.admission(t, "ValidatingAdmissionPolicy").Patch(t.Context(), name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
+		_, err := p.admission(t, "ValidatingAdmissionPolicy").Patch(t.Context(), clusterName(elsewhere, name), types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
 		await.Must(t, err)
 	}
 }

@@ -15,12 +15,15 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
-// release is the release taintkeeper in a cluster, as Helm keeps it.
+// release is a release in a cluster, as Helm keeps it.
 type release struct {
 	config    *action.Configuration
+	name      string
 	namespace string
 	// serverSide says whether objects are applied by the API server, as Helm 4 does, or by Helm, as Helm 3 does.
 	serverSide bool
+	// takesOwnership is Helm's flag --take-ownership.
+	takesOwnership bool
 }
 
 func (p *plane) release(t *testing.T, namespace string, serverSide bool) *release {
@@ -31,13 +34,13 @@ func (p *plane) release(t *testing.T, namespace string, serverSide bool) *releas
 	flags.KubeConfig, flags.Namespace, flags.CacheDir = &kubeconfig, &namespace, new(t.TempDir())
 	config := action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler))
 	await.Must(t, config.Init(flags, namespace, ""))
-	return &release{config, namespace, serverSide}
+	return &release{config: config, name: "taintkeeper", namespace: namespace, serverSide: serverSide}
 }
 
 func (r *release) install(t *testing.T, v values) error {
 	t.Helper()
 	install := action.NewInstall(r.config)
-	install.ReleaseName, install.Namespace = "taintkeeper", r.namespace
+	install.ReleaseName, install.Namespace, install.TakeOwnership = r.name, r.namespace, r.takesOwnership
 	install.ServerSideApply, install.WaitStrategy = r.serverSide, kube.HookOnlyStrategy
 	_, err := install.Run(load(t), v.plain())
 	return err
@@ -49,23 +52,32 @@ func (r *release) upgrade(t *testing.T, v values) {
 	upgrade := action.NewUpgrade(r.config)
 	upgrade.Namespace, upgrade.ResetThenReuseValues = r.namespace, true
 	upgrade.ServerSideApply, upgrade.WaitStrategy = strconv.FormatBool(r.serverSide), kube.HookOnlyStrategy
-	_, err := upgrade.Run("taintkeeper", load(t), v.plain())
+	_, err := upgrade.Run(r.name, load(t), v.plain())
 	await.Must(t, err)
 }
 
-// rollback goes back to what the release was when it had a revision.
+// rollback goes back to a revision. Helm can apply it by itself only because no mode takes an object away that it keeps.
 func (r *release) rollback(t *testing.T, revision int) {
 	t.Helper()
 	rollback := action.NewRollback(r.config)
 	rollback.Version = revision
 	rollback.ServerSideApply, rollback.WaitStrategy = strconv.FormatBool(r.serverSide), kube.HookOnlyStrategy
-	await.Must(t, rollback.Run("taintkeeper"))
+	await.Must(t, rollback.Run(r.name))
 }
 
 func (r *release) uninstall(t *testing.T) {
 	t.Helper()
 	uninstall := action.NewUninstall(r.config)
 	uninstall.WaitStrategy = kube.HookOnlyStrategy
-	_, err := uninstall.Run("taintkeeper")
+	_, err := uninstall.Run(r.name)
 	await.Must(t, err)
+}
+
+// kept returns what holds the built-in off, which Helm keeps when the release goes.
+func (r *release) kept() []string {
+	name := clusterName(r.namespace, policy)
+	return []string{
+		"ValidatingAdmissionPolicy /" + name, "ValidatingAdmissionPolicyBinding /" + name,
+		"ServiceAccount " + r.namespace + "/" + clock,
+	}
 }

@@ -10,9 +10,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -131,16 +128,10 @@ func (p *plane) access(token string) *rest.Config {
 // pod.
 func (p *plane) start(t *testing.T, token, metrics string) *localcluster.Taintkeeper {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "taintkeeper")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/taintkeeper")
-	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build taintkeeper: %v\n%s", err, output)
-	}
 	d, err := p.admin.AppsV1().Deployments(elsewhere).Get(t.Context(), "taintkeeper", metav1.GetOptions{})
 	await.Must(t, err)
 	keeper, err := p.StartTaintkeeper(t.Context(), localcluster.TaintkeeperConfig{
-		Binary: binary, Access: p.access(token), Granted: true,
+		Binary: program(t), Access: p.access(token), Granted: true,
 		Args: append(arguments(d), "--leader-elect", "--metrics-bind-address="+metrics),
 	})
 	await.Must(t, err)
@@ -173,7 +164,7 @@ func (p *plane) checkMetrics(t *testing.T, address string, paths ...string) {
 	await.Must(t, err)
 	_, err = p.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: reader},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "taintkeeper-metrics-reader"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: clusterName(elsewhere, "taintkeeper-metrics-reader")},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: elsewhere, Name: reader}},
 	}, metav1.CreateOptions{})
 	await.Must(t, err)
@@ -208,7 +199,7 @@ func scrape(ctx context.Context, url, token string) (int, error) {
 // checkPriority checks by what the API server answers that calls have kube-controller-manager's priority level.
 func (p *plane) checkPriority(t *testing.T, token string) {
 	t.Helper()
-	flow, err := p.admin.FlowcontrolV1().FlowSchemas().Get(t.Context(), "taintkeeper", metav1.GetOptions{})
+	flow, err := p.admin.FlowcontrolV1().FlowSchemas().Get(t.Context(), clusterName(elsewhere, "taintkeeper"), metav1.GetOptions{})
 	await.Must(t, err)
 	level, err := p.admin.FlowcontrolV1().PriorityLevelConfigurations().Get(t.Context(), "workload-high", metav1.GetOptions{})
 	await.Must(t, err)

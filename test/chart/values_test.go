@@ -71,7 +71,7 @@ var choices = [][]values{
 	{{}, {"crds": values{"keep": false}}, {"crds": values{"install": false}}},
 	{{}, {
 		"networkPolicy": values{"enabled": true}, "flowSchema": values{"enabled": false},
-		"extraFlags": values{"concurrent-evictions": 8, "leader-elect-lease-duration": "30s"}, "log": values{"format": "text", "level": 1},
+		"extraFlags": values{"concurrent-evictions": 8, "leader-elect-lease-duration": "18s"}, "log": values{"format": "text", "level": 1},
 		"image":            values{"digest": "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"},
 		"imagePullSecrets": list(values{"name": "registry"}.plain()), "resources": values{}, "priorityClassName": "",
 		"nodeSelector": values{"kubernetes.io/os": "linux"}, "podAnnotations": values{"team": "platform"}, "podLabels": values{"team": "platform"},

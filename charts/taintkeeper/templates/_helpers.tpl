@@ -12,6 +12,13 @@ app.kubernetes.io/name: taintkeeper
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{/* The name of an object outside of the release's namespace: (list $ name). It is the name alone for kube-system. Elsewhere the
+     namespace follows, so that a release there takes nothing from another. A namespace has no dot, so no two names are the same. */}}
+{{- define "taintkeeper.clusterName" -}}
+{{- $namespace := (index . 0).Release.Namespace -}}
+{{ index . 1 }}{{ if ne $namespace "kube-system" }}.{{ $namespace }}{{ end }}
+{{- end }}
+
 {{/* What is on. Each is "true" or empty, as templates return text. */}}
 {{- define "taintkeeper.enforces" -}}
 {{- if eq .Values.mode "enforce" }}true{{ end }}

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command generate writes what follows from charts/taintkeeper: the manifests in config/, for those who install without
-// Helm, and the table of values in the chart's README. So there is one truth. `make generate` runs it.
+// Helm, and the table of values in the chart's README. It also writes the schema of extraFlags, which follows from the
+// program. So there is one truth. `make generate` runs it.
 package main
 
 import (
@@ -42,6 +43,9 @@ func generated(root string) (map[string]string, error) {
 	}
 	if files[readme], err = withValues(root); err != nil {
 		return nil, fmt.Errorf("document the values of the chart: %w", err)
+	}
+	if files[schema], err = withFlags(root); err != nil {
+		return nil, fmt.Errorf("take the flags into %s: %w", schema, err)
 	}
 	return files, nil
 }

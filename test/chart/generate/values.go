@@ -28,11 +28,6 @@ func withValues(root string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	before, rest, found := strings.Cut(string(text), begin)
-	_, after, closed := strings.Cut(rest, end)
-	if !found || !closed {
-		return "", fmt.Errorf("%s has no place for the values, between the lines %s and %s", readme, strings.TrimSpace(begin), strings.TrimSpace(end))
-	}
 	values, err := os.ReadFile(filepath.Join(root, "charts", "taintkeeper", "values.yaml"))
 	if err != nil {
 		return "", err
@@ -41,7 +36,17 @@ func withValues(root string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("values.yaml: %w", err)
 	}
-	return before + begin + table + end + after, nil
+	return replaced(string(text), begin, end, table)
+}
+
+// replaced returns a text with other content between a line and the next that ends it.
+func replaced(text, begin, end, content string) (string, error) {
+	before, rest, found := strings.Cut(text, begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		return "", fmt.Errorf("no place between the lines %s and %s", strings.TrimSpace(begin), strings.TrimSpace(end))
+	}
+	return before + begin + content + end + after, nil
 }
 
 // table documents values: one row for each that has a comment.

@@ -13,7 +13,7 @@
 {{/* The name and the labels of a policy and of its binding: (list $ name). */}}
 {{- define "taintkeeper.policy.metadata" -}}
 metadata:
-  name: {{ index . 1 }}
+  name: {{ include "taintkeeper.clusterName" . }}
   labels:
     {{- include "taintkeeper.labels" (index . 0) | nindent 4 }}
 {{- end -}}
