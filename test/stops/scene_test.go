@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
+	"github.com/taintkeeper/taintkeeper/test/wallclock"
 )
 
 const (
@@ -41,6 +43,8 @@ type setting struct {
 	credentials bool // --use-service-account-credentials
 	// alone leaves Taintkeeper out.
 	alone bool
+	// ahead is by how much the wall clocks of the replicas are ahead; their program must have one that can be set.
+	ahead time.Duration
 }
 
 func (s setting) workload() string {
@@ -106,9 +110,15 @@ func (s *scene) restartBuiltIn() {
 
 func (s *scene) start(name string) {
 	s.t.Helper()
-	replica, err := cluster.StartTaintkeeper(s.t.Context(), localcluster.TaintkeeperConfig{
-		Binary: binary, Name: name, Coexist: true, Args: []string{"--leader-elect=true"},
-	})
+	config := localcluster.TaintkeeperConfig{Binary: binary, Name: name, Coexist: true, Args: []string{"--leader-elect=true"}}
+	if s.ahead != 0 {
+		clock, err := wallclock.New(filepath.Join(s.t.TempDir(), name))
+		await.Must(s.t, err)
+		s.t.Cleanup(func() { await.Must(s.t, clock.Close()) })
+		clock.Set(s.ahead)
+		config.Env = []string{clock.Env()}
+	}
+	replica, err := cluster.StartTaintkeeper(s.t.Context(), config)
 	await.Must(s.t, err)
 	s.t.Cleanup(func() { await.Must(s.t, replica.Kill()) })
 	s.replicas = append(s.replicas, replica)

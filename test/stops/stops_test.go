@@ -47,8 +47,9 @@ func TestAStopAfterAnUntaintDeletesNoPodOfTheNode(t *testing.T) {
 // act is what happens to Taintkeeper during a storm.
 type act struct {
 	name string
-	// alone leaves Taintkeeper out.
+	// alone leaves Taintkeeper out; ahead makes the clocks of its replicas wrong.
 	alone bool
+	ahead time.Duration
 	play  func(s *scene)
 }
 
@@ -82,6 +83,17 @@ var acts = []act{
 		await.Must(s.t, cluster.KillAPIServer(s.t.Context()))
 		await.Must(s.t, cluster.StartAPIServer(s.t.Context()))
 	}},
+	{name: "the replicas' clocks are 5 minutes ahead, both killed after 3 s", ahead: 5 * time.Minute, play: func(s *scene) {
+		s.taint()
+		s.after(3 * time.Second)
+		s.kill()
+	}},
+	{name: "the replicas' clocks are 5 minutes behind, untainted, clean stop", ahead: -5 * time.Minute, play: func(s *scene) {
+		s.taint()
+		s.untaint()
+		s.after(5 * time.Second)
+		s.stop()
+	}},
 	{name: "the right to patch the clock is lost, then a clean stop", play: func(s *scene) {
 		s.taint()
 		s.after(time.Second)
@@ -103,8 +115,8 @@ func TestStops(t *testing.T) {
 			continue
 		}
 		for _, with := range []setting{
-			{due: *due, credentials: true, alone: act.alone},
-			{due: *due, deployment: true, alone: act.alone},
+			{due: *due, credentials: true, alone: act.alone, ahead: act.ahead},
+			{due: *due, deployment: true, alone: act.alone, ahead: act.ahead},
 		} {
 			t.Run(act.name+", "+with.workload(), func(t *testing.T) {
 				s := newScene(t, with)
