@@ -112,6 +112,7 @@ func (s *scene) start(name string) {
 	s.t.Helper()
 	config := localcluster.TaintkeeperConfig{Binary: binary, Name: name, Coexist: true, Args: []string{"--leader-elect=true"}}
 	if s.ahead != 0 {
+		await.Must(s.t, wallclock.Check(binary))
 		clock, err := wallclock.New(filepath.Join(s.t.TempDir(), name))
 		await.Must(s.t, err)
 		s.t.Cleanup(func() { await.Must(s.t, clock.Close()) })
