@@ -3,7 +3,7 @@
 
 // Command taintkeeper is the controller process. It makes pods leave nodes whose NoExecute taints they do not
 // tolerate, beside kube-controller-manager's taint-eviction-controller or in its place, and taints nodes that are
-// not healthy, in the place of its node-lifecycle-controller. Next to either it taints nodes by NodeTaintRules.
+// not healthy, instead of its node-lifecycle-controller. Next to either it taints nodes by NodeTaintRules.
 package main
 
 import (

@@ -18,7 +18,7 @@ import (
 )
 
 // WrongDelete is an accepted delete of a pod that should have stayed: its node had no NoExecute taint that the pod does
-// not tolerate, or not for ever.
+// not tolerate, or tolerates for a while only.
 type WrongDelete struct {
 	Event Event
 	UID   types.UID

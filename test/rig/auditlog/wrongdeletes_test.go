@@ -30,7 +30,7 @@ func tainted(version int, keys ...string) Event {
 	return answered("patch", "nodes", "n", "admin", node)
 }
 
-// removed is a delete of a pod on node n that tolerates some taints for ever.
+// removed is a delete of a pod on node n that tolerates some taints indefinitely.
 func removed(version int, uid, user string, tolerates ...string) Event {
 	pod := corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "db-0", UID: types.UID(uid), ResourceVersion: fmt.Sprint(version)},
@@ -58,7 +58,7 @@ func TestADeleteIsWrongIfThePodsNodeHadNoTaintThatItDoesNotTolerate(t *testing.T
 		"untainted before":                         {[]Event{tainted(1, "k"), tainted(2), removed(3, "a", builtIn)}, 1},
 		"untainted after":                          {[]Event{tainted(1, "k"), removed(2, "a", builtIn), tainted(3)}, 0},
 		"untainted after, and noted before":        {[]Event{tainted(1, "k"), tainted(3), removed(2, "a", builtIn)}, 0},
-		"tolerated for ever":                       {[]Event{tainted(1, "k"), removed(2, "a", builtIn, "k")}, 1},
+		"tolerated indefinitely":                   {[]Event{tainted(1, "k"), removed(2, "a", builtIn, "k")}, 1},
 		"one of two taints tolerated":              {[]Event{tainted(1, "k", "l"), removed(2, "a", builtIn, "k")}, 0},
 		"by somebody who is not asked for":         {[]Event{tainted(1), removed(2, "a", "admin")}, 0},
 		"already deleted by somebody else":         {[]Event{tainted(1), removed(2, "a", "admin"), removed(2, "a", builtIn)}, 0},
