@@ -42,6 +42,7 @@ func TestAMissingTimeAddedIsWrittenAndNothingElse(t *testing.T) {
 	resident(t)
 	s := newScene(t)
 	node := s.node(t, "tainted")
+	s.counts(t, node)
 	old := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
 	others := []corev1.Taint{
 		{Key: "not-ours", Value: "x", Effect: corev1.TaintEffectNoSchedule},
@@ -93,6 +94,7 @@ func TestWritingTimeAddedNeverUndoesAnothersChange(t *testing.T) {
 	shared := resident(t)
 	s := newScene(t)
 	node := s.node(t, "tainted")
+	s.counts(t, node)
 	const rounds = 10
 
 	// Each patch of ours arrives just after somebody else has changed the taints.
@@ -124,6 +126,7 @@ func TestTaintsThatComeAndGoWhileTimeAddedIsWrittenAreNotLost(t *testing.T) {
 	resident(t)
 	s := newScene(t)
 	node := s.node(t, "tainted")
+	s.counts(t, node)
 	const rounds = 15
 	for i := range rounds {
 		taint(t, node, rig.NoExecute(fmt.Sprintf("kept-%d", i)), rig.NoExecute(fmt.Sprintf("passing-%d", i)))

@@ -95,6 +95,12 @@ func (s *scene) pod(t *testing.T, name, node string, edits ...func(*corev1.Pod))
 	return pod
 }
 
+// counts creates a pod that tolerates every taint for an hour. timeAdded is written where such a countdown runs.
+func (s *scene) counts(t *testing.T, node string) {
+	t.Helper()
+	s.pod(t, "counts", node, rig.Tolerating("", 3600))
+}
+
 func (s *scene) pods(t *testing.T, count int, node string, edits ...func(*corev1.Pod)) []*corev1.Pod {
 	t.Helper()
 	pods, err := s.Pods(t.Context(), count, node, edits...)

@@ -69,6 +69,7 @@ func TestAPodCacheThatIsAheadOfTheNodeCacheEvictsNothing(t *testing.T) {
 	t.Cleanup(watches.Release)
 
 	witness := s.pod(t, "witness", node)
+	s.counts(t, node)
 	came := taint(t, node, rig.NoExecute("gone"))
 	leaves(t, witness, promised(t, witness, tainting{rig.NoExecute("gone"), came}))
 	waitStamped(t, node)
