@@ -104,8 +104,8 @@ func (w *holderWatch) Run(ctx context.Context) error {
 
 // stranger returns the Lease if its holder is no live replica, as far as this replica, which does not lead, can tell.
 // If our own hostname names no pod, hostnames tell nothing. A pod that is terminating counts as live, because a leader
-// keeps the Lease while it shuts down. Our own pod does not count: an identity that it had before a restart of its
-// container has lapsed before this is told.
+// keeps the Lease while it shuts down; one that has succeeded or failed runs no more. Our own pod does not count: an
+// identity that it had before a restart of its container has lapsed before this is told.
 func (w *holderWatch) stranger(ctx context.Context) (*coordinationv1.Lease, error) {
 	if !w.pods.HasSynced() {
 		return nil, nil
@@ -125,7 +125,7 @@ func (w *holderWatch) stranger(ctx context.Context) (*coordinationv1.Lease, erro
 	w.pods.Each(func(pod *podcache.Pod) {
 		if pod.Namespace == w.election.namespace {
 			ours = ours || pod.Name == w.host
-			theirs = theirs || pod.Name == name
+			theirs = theirs || pod.Name == name && !pod.Flags.Has(podcache.Finished)
 		}
 	})
 	if holder == "" || !ours || theirs && name != w.host {

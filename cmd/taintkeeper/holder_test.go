@@ -36,12 +36,15 @@ func replicaPod(namespace, name string) *corev1.Pod {
 	}
 }
 
-// newStandby runs a replica on a host, in a cluster with the pods here (the replica) and there.
+// newStandby runs a replica on a host, in a cluster with the pods here (the replica), there and failed.
 func newStandby(t *testing.T, host, holder string) *standby {
 	t.Helper()
+	failed := replicaPod(releaseNamespace, "failed")
+	failed.Status.Phase = corev1.PodFailed
 	s := &standby{
 		api: fake.NewClientset(
-			replicaPod(releaseNamespace, "here"), replicaPod(releaseNamespace, "there"), replicaPod("elsewhere", "stranger"),
+			replicaPod(releaseNamespace, "here"), replicaPod(releaseNamespace, "there"), failed,
+			replicaPod("elsewhere", "stranger"),
 			&coordinationv1.Lease{
 				ObjectMeta: metav1.ObjectMeta{Namespace: releaseNamespace, Name: "taintkeeper"},
 				Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
@@ -125,6 +128,7 @@ func TestAHolderThatIsKnownOrCannotBeJudgedIsNotTold(t *testing.T) {
 		"this replica runs outside":          {"laptop", "stranger_1", false},
 		"a pod of another namespace":         {"here", "stranger_1", true},
 		"this replica's own pod, yet not it": {"here", "here_1", true},
+		"a pod that has failed":              {"here", "failed_1", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -50,33 +51,43 @@ func (r *apiReader) leases(ctx context.Context) error {
 // lease reads the Leases of a controller.
 func (r *apiReader) lease(ctx context.Context, controller string, each func(*coordinationv1.Lease)) error {
 	coordination := r.clients.CoordinationV1()
-	get := func(ctx context.Context, name string, options metav1.GetOptions) (*coordinationv1.Lease, error) {
-		namespace := metav1.NamespaceSystem
-		if controller == plan.Taintkeeper {
-			namespace = r.home(ctx)
-		}
-		return coordination.Leases(namespace).Get(ctx, name, options)
+	get := func(ctx context.Context, namespace string) (*coordinationv1.Lease, error) {
+		return coordination.Leases(namespace).Get(ctx, controller, metav1.GetOptions{})
 	}
-	return named(ctx, r, "leases", controller, coordination.Leases(metav1.NamespaceAll).List, get, each)
+	homes := r.homes
+	if controller != plan.Taintkeeper {
+		homes = func(context.Context) []string { return []string{metav1.NamespaceSystem} }
+	}
+	return named(ctx, r, "leases", controller, coordination.Leases(metav1.NamespaceAll).List, homes, get, each)
 }
 
-// home returns the namespace of Taintkeeper: the one that its admission policy names, or else that of Kubernetes.
-func (r *apiReader) home(ctx context.Context) string {
-	binding, err := r.clients.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().
-		Get(ctx, plan.CoexistencePolicy, metav1.GetOptions{})
-	if err != nil || binding.Spec.ParamRef == nil || binding.Spec.ParamRef.Namespace == "" {
-		return metav1.NamespaceSystem
+// homes returns the namespaces that Taintkeeper's Lease and clock may be in: those that the bindings of its admission
+// policy name, or else that of Kubernetes. A release that is gone can have left its binding.
+func (r *apiReader) homes(ctx context.Context) []string {
+	admission := r.clients.AdmissionregistrationV1()
+	bindings, err := admission.ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return []string{metav1.NamespaceSystem}
 	}
-	return binding.Spec.ParamRef.Namespace
+	var homes []string
+	for i := range bindings.Items {
+		if param := bindings.Items[i].Spec.ParamRef; param != nil && param.Name == plan.EvictionClock {
+			homes = append(homes, param.Namespace)
+		}
+	}
+	if len(homes) == 0 {
+		return []string{metav1.NamespaceSystem}
+	}
+	return homes
 }
 
 func (r *apiReader) clocks(ctx context.Context) error {
 	core := r.clients.CoreV1()
-	get := func(ctx context.Context, name string, options metav1.GetOptions) (*corev1.ServiceAccount, error) {
-		return core.ServiceAccounts(r.home(ctx)).Get(ctx, name, options)
+	get := func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error) {
+		return core.ServiceAccounts(namespace).Get(ctx, plan.EvictionClock, metav1.GetOptions{})
 	}
 	all := core.ServiceAccounts(metav1.NamespaceAll)
-	err := named(ctx, r, "serviceaccounts", plan.EvictionClock, all.List, get, r.cluster.Signs.AddClock)
+	err := named(ctx, r, "serviceaccounts", plan.EvictionClock, all.List, r.homes, get, r.cluster.Signs.AddClock)
 	r.cluster.Signs.ClocksKnown = err == nil
 	return r.without(err, "the eviction clock of Taintkeeper is not known")
 }
@@ -88,24 +99,34 @@ func (r *apiReader) evictions(ctx context.Context) error {
 	return r.without(err, "it is not known from them who has evicted")
 }
 
-// named reads the objects of a name in all namespaces. Where they may not be listed, it gets the one where it is
-// expected.
+// named reads the objects of a name in all namespaces. Where they may not be listed, it gets those in the namespaces
+// where they are expected.
 func named[L runtime.Object, T any, P interface {
 	*T
 	runtime.Object
 }](ctx context.Context, r *apiReader, kind, name string,
 	list func(context.Context, metav1.ListOptions) (L, error),
-	get func(context.Context, string, metav1.GetOptions) (P, error), each func(P)) error {
+	homes func(context.Context) []string,
+	get func(ctx context.Context, namespace string) (P, error), each func(P)) error {
 	ofName := fields.OneTermEqualSelector(metav1.ObjectNameField, name)
 	err := listSome(ctx, r, kind, ofName, list, func(object *T) { each(object) })
 	if _, denied := errors.AsType[deniedError](err); !denied {
 		return err
 	}
-	if object, getErr := get(ctx, name, metav1.GetOptions{}); getErr == nil {
-		each(object)
+	found, known := false, true
+	for _, namespace := range homes(ctx) {
+		object, getErr := get(ctx, namespace)
+		if getErr == nil {
+			each(object)
+			found = true
+		} else if !apierrors.IsNotFound(getErr) {
+			known = false
+		}
+	}
+	if found && known {
 		return nil
 	}
-	return err // it may be in another namespace
+	return err // there may be others
 }
 
 // Kinds that tell of controllers.

@@ -138,18 +138,46 @@ func TestWhatIsNotInTheNamespaceOfKubernetesMayBeInAnother(t *testing.T) {
 	}
 }
 
-func TestTheBindingOfThePolicyNamesTheNamespaceToGetFrom(t *testing.T) {
-	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: plan.CoexistencePolicy},
+// bindingOf returns the binding of the admission policy of a release.
+func bindingOf(name, namespace string) *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+	return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			ParamRef: &admissionregistrationv1.ParamRef{Name: plan.EvictionClock, Namespace: "tk"},
+			ParamRef: &admissionregistrationv1.ParamRef{Name: plan.EvictionClock, Namespace: namespace},
 		},
 	}
-	clients := fake.NewClientset(binding, lease("tk", "taintkeeper", now), lease("kube-system", "kube-controller-manager", now), evictionClock("tk", now))
-	forbid(clients, "list leases", "list serviceaccounts")
-	cluster := read(t, clients)
-	if task := whoEvicts(cluster); task.Who != cliv1alpha1.WhoTaintkeeper || len(cluster.Missing) > 0 {
-		t.Errorf("it is %s, and missing is %q", task.Who, cluster.Missing)
+}
+
+func TestTheBindingsOfThePolicyNameTheNamespacesToGetFrom(t *testing.T) {
+	for name, test := range map[string]struct {
+		bindings []runtime.Object
+		denied   string // the namespace in which no ServiceAccount may be read
+		missing  int
+	}{
+		"a release in a namespace of its own": {
+			[]runtime.Object{bindingOf("taintkeeper-coexistence.tk", "tk")}, "kube-system", 0,
+		},
+		"an earlier release has left its binding": {
+			[]runtime.Object{bindingOf("taintkeeper-coexistence", "kube-system"), bindingOf("taintkeeper-coexistence.tk", "tk")}, "", 0,
+		},
+		"one of two clocks may not be read": {
+			[]runtime.Object{bindingOf("taintkeeper-coexistence", "kube-system"), bindingOf("taintkeeper-coexistence.tk", "tk")},
+			"kube-system", 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clients := fake.NewClientset(append(test.bindings,
+				lease("tk", "taintkeeper", now), lease("kube-system", "kube-controller-manager", now), evictionClock("tk", now))...)
+			forbid(clients, "list leases", "list serviceaccounts")
+			clients.PrependReactor("get", "serviceaccounts", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				denied := apierrors.NewForbidden(corev1.Resource("serviceaccounts"), "", nil)
+				return action.GetNamespace() == test.denied, nil, denied
+			})
+			cluster := read(t, clients)
+			if task := whoEvicts(cluster); task.Who != cliv1alpha1.WhoTaintkeeper || len(cluster.Missing) != test.missing {
+				t.Errorf("it is %s, and missing is %q", task.Who, cluster.Missing)
+			}
+		})
 	}
 }
 

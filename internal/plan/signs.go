@@ -32,10 +32,6 @@ const (
 	BacklogSparedAnnotation = "taintkeeper.dev/backlog-spared"
 )
 
-// CoexistencePolicy is the admission policy that asks the eviction clock, and its binding, which names the clock's
-// namespace. That is the Lease's, too.
-const CoexistencePolicy = "taintkeeper-coexistence"
-
 // EvictionReason is the reason of the events that both controllers write when they evict.
 const EvictionReason = "TaintManagerEviction"
 
