@@ -7,14 +7,13 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
 )
@@ -63,10 +62,13 @@ func (s *scene) patches() (patches int) {
 	return patches
 }
 
-func (s *scene) failPatches(err error) {
-	s.client.PrependReactor("patch", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return err != nil, nil, err
-	})
+// refuse answers patches of the ServiceAccount with an error, as long as the function returns one; nil takes them again.
+func (s *scene) refuse(with func() error) {
+	if with == nil {
+		s.refusal.Store(nil)
+		return
+	}
+	s.refusal.Store(&with)
 }
 
 func TestAStormIsRecordedOnceForAllItsPods(t *testing.T) {
@@ -116,11 +118,11 @@ func TestASparedNodeIsRecordedAtOnceAndNotWithTheNextRenewal(t *testing.T) {
 func TestASparedNodeThatCannotBeRecordedAtFirstIsRecordedLater(t *testing.T) {
 	play(t, func(s *scene) {
 		s.pass(time.Second)
-		s.failPatches(errors.New("no connection"))
+		s.refuse(func() error { return errors.New("no connection") })
 		s.storm(10)
 		s.untaint()
 		s.pass(time.Minute)
-		s.client.ReactionChain = s.client.ReactionChain[1:]
+		s.refuse(nil)
 		s.pass(2 * retryEvery)
 		if spared := s.account().Annotations[BacklogSpared]; spared != "n" {
 			t.Errorf("recorded as spared is %q, want n", spared)
@@ -134,9 +136,9 @@ func TestTheHoldGrowsByATimeInWhichTheAPIServerStoodStill(t *testing.T) {
 		s.storm(100)
 		s.pass(renewEvery)
 		before := recordOf(s.account().Annotations).until
-		s.failPatches(errors.New("etcd does not answer"))
+		s.refuse(func() error { return errors.New("etcd does not answer") })
 		s.pass(40 * time.Second)
-		s.client.ReactionChain = s.client.ReactionChain[1:]
+		s.refuse(nil)
 		s.pass(2 * retryEvery)
 		grown := recordOf(s.account().Annotations).until.Sub(before)
 		if grown < 40*time.Second || grown > 50*time.Second {
@@ -178,12 +180,12 @@ func TestAWriteOverAnotherReplicasIsRefusedAndMergesBoth(t *testing.T) {
 			BacklogSince: foreign.since.UTC().Format(time.RFC3339), BacklogUntil: foreign.until.UTC().Format(time.RFC3339),
 			BacklogSpared: foreign.spared,
 		})
-		conflicts := 0
-		s.client.PrependReactor("patch", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
-			if conflicts++; conflicts > 1 {
-				return false, nil, nil
+		var conflicts atomic.Int32
+		s.refuse(func() error {
+			if conflicts.Add(1) > 1 {
+				return nil
 			}
-			return true, nil, apierrors.NewConflict(corev1.Resource("serviceaccounts"), ServiceAccount, errors.New("changed"))
+			return apierrors.NewConflict(corev1.Resource("serviceaccounts"), ServiceAccount, errors.New("changed"))
 		})
 		s.pass(renewEvery)
 		if got := recordOf(s.account().Annotations); !got.since.Equal(foreign.since) || !got.until.Equal(foreign.until) || got.spared != "other" {

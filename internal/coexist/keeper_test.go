@@ -68,7 +68,8 @@ type scene struct {
 	keeper  *Keeper
 	stop    func()
 	hangs   atomic.Bool
-	denied  sync.Map // verbs that this process has no right to
+	denied  sync.Map                     // verbs that this process has no right to
+	refusal atomic.Pointer[func() error] // of patches of the ServiceAccount
 }
 
 func play(t *testing.T, test func(s *scene), change ...func(*Config)) {
@@ -84,6 +85,14 @@ func play(t *testing.T, test func(s *scene), change ...func(*Config)) {
 			_, denied := s.denied.Load(review.Spec.ResourceAttributes.Verb)
 			review.Status.Allowed = !denied
 			return true, review, nil
+		})
+		s.client.PrependReactor("patch", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
+			refuse := s.refusal.Load()
+			if refuse == nil {
+				return false, nil, nil
+			}
+			err := (*refuse)()
+			return err != nil, nil, err
 		})
 		config := s.config()
 		for _, apply := range change {
