@@ -209,6 +209,7 @@ func (e *Evictor) addControllers(metrics *metrics) error {
 		return err
 	}
 	stamper := newStamper(judge, e.nodes, e.pods, live, calls, metrics)
+	stamper.sparing = e.config.BuiltIn != nil
 	stamp, err := stage.New(log, "eviction-stamp", controller.TypedOptions[NodeRequest]{
 		MaxConcurrentReconciles: concurrentNodes,
 		RateLimiter:             apicall.Until[NodeRequest](stamper.again),

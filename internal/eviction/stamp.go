@@ -24,9 +24,11 @@ import (
 // stamper writes the timeAdded of NoExecute taints from which they count. Only the node-lifecycle
 // controller sets it (not kubectl, not the API server), and writes another when not-ready becomes unreachable; without
 // the right one no deadline survives this process. Until it is written, and where that is refused, the instant of first
-// sight serves. A node without a pod whose countdown runs needs none: each write makes the built-in controller try all
-// due pods of the node once more, where it runs.
+// sight serves.
 type stamper struct {
+	// sparing: nodes on which no countdown runs are left alone. Each write makes the built-in controller, where it runs,
+	// try all due pods of the node once more.
+	sparing bool
 	judge   judge
 	nodes   *nodes
 	pods    *podcache.Cache
@@ -135,9 +137,14 @@ func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 	return reconcile.Result{}, err // the queue asks for the wait
 }
 
-// needs reports whether a timeAdded of a node is to be written: the countdown of a pod there depends on it.
+// needs reports whether a timeAdded of a node is to be written.
 func (s *stamper) needs(tainted *node, name string) bool {
-	return tainted.unstamped() && slices.ContainsFunc(s.pods.OnNode(name), func(pod *podcache.Pod) bool {
+	return tainted.unstamped() && (!s.sparing || s.counts(tainted, name))
+}
+
+// counts reports whether the countdown of a pod on a node runs.
+func (s *stamper) counts(tainted *node, name string) bool {
+	return slices.ContainsFunc(s.pods.OnNode(name), func(pod *podcache.Pod) bool {
 		v, leaves := s.judge.over(pod, tainted)
 		return leaves && v.Due.After(now())
 	})

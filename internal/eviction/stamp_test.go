@@ -131,14 +131,14 @@ func TestANodeWhoseStampIsRefusedIsNotAskedForTwiceAMinute(t *testing.T) {
 }
 
 // Each stamp makes the built-in controller try all due pods of the node once more.
-func TestANodeOnWhichNoCountdownRunsIsNotStamped(t *testing.T) {
+func TestNextToTheBuiltInANodeOnWhichNoCountdownRunsIsNotStamped(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addNode("n", "k:NoExecute")
 		w.addPod("due")
 		w.addPod("stays", func(pod *corev1.Pod) {
 			pod.Spec.Tolerations = []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists}}
 		})
-		w.run()
+		w.run(besideBuiltIn)
 		w.pass(hour)
 		if at := w.did("patch n"); len(at) != 0 {
 			t.Fatalf("the node was patched at %v", at)
