@@ -290,6 +290,18 @@ func (s *scene) backlog() (begun, ended int, err error) {
 	return bytes.Count(log.Bytes(), []byte(`"Firing worker"`)), bytes.Count(log.Bytes(), []byte(`"Worker finished`)), nil
 }
 
+// begun waits until the built-in has begun so many evictions.
+func (s *scene) begun(evictions int) {
+	s.t.Helper()
+	await.Eventually(s.t, "the built-in has begun to evict", func(context.Context) error {
+		begun, _, err := s.backlog()
+		if err == nil && begun < evictions {
+			err = fmt.Errorf("%d evictions", begun)
+		}
+		return err
+	})
+}
+
 // leaves checks that the built-in has so many evictions left: otherwise the scene proves nothing.
 func (s *scene) leaves(evictions int) {
 	s.t.Helper()

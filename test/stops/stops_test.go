@@ -36,7 +36,7 @@ func TestAKillDuringAStormDeletesNoPodThatReplacedAnEvictedOne(t *testing.T) {
 func TestAStopAfterAnUntaintDeletesNoPodOfTheNode(t *testing.T) {
 	s := newScene(t, setting{due: 80, credentials: true})
 	s.taint()
-	s.after(200 * time.Millisecond)
+	s.begun(20)
 	s.untaint()
 	s.after(3 * time.Second)
 	s.leaves(20)
