@@ -157,8 +157,9 @@ bin/compatibility:
 # PODS=500 makes so many pods due at once, and ONLY=etcd plays the scenes with that in their names. TAINTKEEPER=path tests
 # another program; by default it is one whose wall clock can be set.
 .PHONY: stops
-stops: controlplane bin/chaos-taintkeeper ## end Taintkeeper in every way in the middle of a storm, and count the pods that kube-controller-manager deletes by mistake (45 minutes; PODS=160 ONLY=etcd)
-	@$(GO) test ./test/stops -run TestStops -count=1 -v -timeout 0 -args -all $(if $(PODS),-pods=$(PODS)) $(if $(ONLY),-only='$(ONLY)') -taintkeeper=$(abspath $(or $(TAINTKEEPER),bin/chaos-taintkeeper))
+stops: controlplane bin/chaos-taintkeeper $(SETTABLE) ## end Taintkeeper in every way in the middle of a storm, and count the pods that kube-controller-manager deletes by mistake (45 minutes; PODS=160 ONLY=etcd)
+	@$(GO) test ./test/stops -run TestStops -count=1 -v -timeout 0 -args -all $(if $(PODS),-pods=$(PODS)) $(if $(ONLY),-only='$(ONLY)') \
+		-taintkeeper=$(abspath $(or $(TAINTKEEPER),bin/chaos-taintkeeper)) -settable-kube-controller-manager=$(abspath $(SETTABLE))
 
 .PHONY: chaos
 chaos: controlplane bin/chaos bin/chaos-taintkeeper ## break everything around two replicas and keep the book of every eviction (DURATION=3m SEED=... BESIDE=1)

@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 )
 
 // callKind is what a call of a replica does, as far as the book cares.
@@ -32,6 +34,7 @@ const (
 	watchPods  callKind = "WATCH pods"
 	watchNodes callKind = "WATCH nodes"
 	electCall  callKind = "election"
+	clockCall  callKind = "PATCH the eviction clock" // and what is known of the built-in's backlog
 	otherCall  callKind = "other"
 )
 
@@ -134,6 +137,7 @@ func keeps(c corev1.PodCondition) bool {
 var (
 	podPath   = regexp.MustCompile(`^/api/v1/namespaces/([^/]+)/pods/([^/]+)(/status)?$`)
 	nodePath  = regexp.MustCompile(`^/api/v1/nodes/([^/]+)$`)
+	clockPath = regexp.MustCompile(`^/api/v1/namespaces/[^/]+/serviceaccounts/` + auditlog.EvictionClockName + `$`)
 	leasePath = regexp.MustCompile(`^/apis/coordination.k8s.io/v1/namespaces/[^/]+/leases`)
 )
 
@@ -147,6 +151,8 @@ func classify(request *http.Request) (kind callKind, name string) {
 		return watchNodes, ""
 	case leasePath.MatchString(path):
 		return electCall, ""
+	case clockPath.MatchString(path) && request.Method == http.MethodPatch:
+		return clockCall, ""
 	}
 	if found := podPath.FindStringSubmatch(path); found != nil {
 		return podCall(request.Method, found[3]), found[1] + "/" + found[2]

@@ -21,6 +21,7 @@ const (
 	gatekeeperSource
 	controllersSource
 	clockSource
+	stormSource
 	firstTroublemaker
 )
 
@@ -55,7 +56,7 @@ func (s *stage) chaos(ctx context.Context) error {
 	group.Go(func() error { return binds.run(lasting) })
 	wrecks := &wrecker{
 		cluster: s.cluster, replicas: s.replicas, ledger: s.ledger, random: s.source(wreckerSource),
-		say: s.say, plays: s.disruptions(), done: s.done,
+		say: s.say, plays: s.disruptions(), done: s.done, storm: s.troublemaker(stormSource, "s").storm,
 	}
 	group.Go(func() error { return wrecks.run(lasting, s.pace()) })
 	if err := group.Wait(); err != nil {

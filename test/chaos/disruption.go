@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
@@ -24,11 +26,21 @@ const (
 	restartEtcd    disruption = "etcd restarted"
 	restartStorage disruption = "etcd and API server restarted"
 	killAll        disruption = "all replicas killed, for longer than the eviction clock is fresh"
+	killInStorm    disruption = "all replicas killed right after a storm, for longer than the eviction clock is fresh"
+	stopInStorm    disruption = "all replicas stopped right after a storm"
 )
 
-// disruptions are all there are but killAll, which is played beside the built-in, in the order in which they are
-// reported.
-var disruptions = []disruption{killLeader, killStandby, restartServer, restartEtcd, restartStorage}
+// Those that are always played, and those that are played in a cluster whose built-in controller evicts too, in the
+// order in which they are reported.
+var (
+	disruptions         = []disruption{killLeader, killStandby, restartServer, restartEtcd, restartStorage}
+	disruptionsOfEnding = []disruption{killAll, killInStorm, stopInStorm}
+)
+
+// isOutage reports whether the API server does not answer meanwhile.
+func (d disruption) isOutage() bool {
+	return slices.Contains([]disruption{restartServer, restartEtcd, restartStorage}, d)
+}
 
 // round is how the disruptions follow one another: each round in an order of its own, the leader twice.
 func round(random *rand.Rand, plays []disruption) []disruption {
@@ -45,6 +57,7 @@ type wrecker struct {
 	random   *rand.Rand
 	say      func(format string, args ...any)
 	plays    []disruption
+	storm    func(ctx context.Context) error // makes many pods due at once, and may end it
 	done     map[disruption]int
 }
 
@@ -74,7 +87,7 @@ func (w *wrecker) play(ctx context.Context, next disruption) error {
 	}
 	w.done[next]++
 	w.say("%s (%.1f s)", next, time.Since(began).Seconds())
-	if next != killLeader && next != killStandby && next != killAll {
+	if next.isOutage() {
 		w.ledger.tell(string(next), began, time.Now())
 	}
 	return err
@@ -87,7 +100,11 @@ func (w *wrecker) act(ctx context.Context, next disruption) error {
 	case killLeader, killStandby:
 		return w.kill(next, 2*time.Second+down)
 	case killAll:
-		return w.killAll(clockOutlived + down)
+		return w.endAll(func(r *replica) error { return r.kill(clockOutlived + down) })
+	case killInStorm:
+		return errors.Join(w.storm(ctx), w.endAll(func(r *replica) error { return r.kill(clockOutlived + down) }))
+	case stopInStorm:
+		return errors.Join(w.storm(ctx), w.endAll(func(r *replica) error { return r.leave(clockOutlived + down) }))
 	case restartServer:
 		return w.outage(ctx, down, w.cluster.StopAPIServer, w.cluster.StartAPIServer)
 	case restartEtcd:
@@ -128,15 +145,14 @@ func (w *wrecker) kill(which disruption, down time.Duration) error {
 // fresh for 30 s, is stale for some seconds before one is up again.
 const clockOutlived = 35 * time.Second
 
-// killAll kills all replicas, if all run: one that comes up a moment later would go on.
-func (w *wrecker) killAll(down time.Duration) error {
+// endAll ends all replicas at once, if all run: one that comes up a moment later would go on.
+func (w *wrecker) endAll(end func(*replica) error) error {
 	if slices.ContainsFunc(w.replicas, func(r *replica) bool { return !r.running() }) {
 		return errNotRunning
 	}
+	var group errgroup.Group
 	for _, r := range w.replicas {
-		if err := r.kill(down); err != nil {
-			return err
-		}
+		group.Go(func() error { return end(r) })
 	}
-	return nil
+	return group.Wait()
 }

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -68,6 +69,83 @@ func (h *history) judgeForeign() []finding {
 		}
 	}
 	return found
+}
+
+// judgeStays finds the pods that the built-in deleted although no taint of their nodes asked for it: it works off, by
+// name, what it began while it was refused. Nobody can keep it from that if it marked the pod while that was due, nor if
+// no replica knew and could write down that it would try.
+func (h *history) judgeStays() []finding {
+	dueBefore := map[string][]stretch{} // by the name of the pod
+	for _, s := range h.stretches() {
+		dueBefore[s.pod.name] = append(dueBefore[s.pod.name], s)
+	}
+	var found []finding
+	for _, c := range h.foreign {
+		p := h.pods[c.uid]
+		if c.kind != deletePod || p == nil || !p.byBuiltIn() {
+			continue
+		}
+		known := h.known(p, c.latest, c.earliest, func(string) time.Time { return c.earliest })
+		if known.leaves || known.onlyTerminating {
+			continue
+		}
+		why := "the built-in deleted it although no taint of its node asked for that, and nobody of its name was ever due"
+		if cause, ok := causeOf(c, dueBefore[c.name]); ok {
+			if h.markedBefore(c, cause.staysFrom(p)) || !h.recorded(cause, p, c) {
+				continue
+			}
+			why = fmt.Sprintf("the built-in deleted it although no taint of its node asked for that, and a replica had written down that %s had been due", cause.pod.name)
+		}
+		found = append(found, finding{charge: wrong, uid: c.uid, name: c.name, when: c.earliest, why: why})
+	}
+	return found
+}
+
+// causeOf returns when a pod of a name was due last before the built-in deleted one.
+func causeOf(c foreignCall, due []stretch) (cause stretch, ok bool) {
+	for _, s := range due {
+		if s.due.Before(c.earliest) && (!ok || s.due.After(cause.due)) {
+			cause, ok = s, true
+		}
+	}
+	return cause, ok
+}
+
+// staysFrom returns since when a pod stays for which the built-in may still try: since it was no longer due, or since it
+// took the name of one that was.
+func (s stretch) staysFrom(p *pod) time.Time {
+	if s.pod == p {
+		return s.ended
+	}
+	return p.states[0].from.latest
+}
+
+// markedBefore reports whether the built-in had marked a pod of that name by an instant.
+func (h *history) markedBefore(c foreignCall, instant time.Time) bool {
+	return slices.ContainsFunc(h.foreign, func(mark foreignCall) bool {
+		return mark.kind == patchPod && mark.name == c.name && !mark.earliest.After(instant) && mark.earliest.After(c.earliest.Add(-markedWithin))
+	})
+}
+
+// recorded reports whether a replica that had seen that a pod was due wrote the eviction clock once it knew that a pod of
+// that name stays, and before the built-in deleted it.
+func (h *history) recorded(cause stretch, p *pod, deleted foreignCall) bool {
+	stays := cause.due // what took the name of a pod that was due is protected before it is there
+	if cause.pod == p {
+		stays = cause.ended
+	}
+	return slices.ContainsFunc(h.calls, func(c *call) bool {
+		return c.kind == clockCall && c.accepted() && c.answered.Before(deleted.earliest.Add(-time.Second)) &&
+			h.sawAll(c, watchNodes, span{cause.due, stays}) && h.sawAll(c, watchPods, span{cause.due, stays})
+	})
+}
+
+// sawAll reports whether one watch of a call's sender has brought, by then, all that happened during a time.
+func (h *history) sawAll(c *call, kind callKind, during span) bool {
+	return slices.ContainsFunc(h.streams, func(s stream) bool {
+		return s.replica == c.replica && s.run == c.run && s.kind == kind && !s.opened.Add(deaf).After(during.earliest) &&
+			s.inOrderUntil(c.received).Add(-h.hasteAt(c.received)).After(during.latest)
+	})
 }
 
 // byBuiltIn reports whether the pod began to leave because the built-in deleted it.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
@@ -43,6 +44,12 @@ func (w *world) leavesByBuiltIn(deleted float64) {
 	w.byBuiltIn(patchPod, 10.05)
 	w.byBuiltIn(deletePod, deleted)
 	w.gone(deleted, auditlog.BuiltInAsServiceAccount)
+}
+
+// isDeletedByBuiltIn is a DELETE of the built-in without a mark of its own.
+func (w *world) isDeletedByBuiltIn(when float64) {
+	w.byBuiltIn(deletePod, when)
+	w.gone(when, auditlog.BuiltInAsServiceAccount)
 }
 
 func TestWhatTheBuiltInMayEvict(t *testing.T) {
@@ -87,6 +94,87 @@ func TestWhatTheBuiltInMayEvict(t *testing.T) {
 	}
 }
 
+// spares makes the pod due at 10 s and lets it stay from 12 s on.
+func (w *world) spares() {
+	w.tainted(10, noExecute("off"))
+	w.tainted(12)
+}
+
+func TestWhatTheBuiltInMayDeleteOfItsBacklog(t *testing.T) {
+	for name, test := range map[string]struct {
+		history func(*world)
+		wrong   int
+	}{
+		"no pod that stays, once a replica has recorded that it was due": {
+			history: func(w *world) {
+				w.spares()
+				w.calls(clockCall, 14)
+				w.isDeletedByBuiltIn(70)
+			},
+			wrong: 1,
+		},
+		"a pod that stays since the last record": {
+			history: func(w *world) {
+				w.spares()
+				w.calls(clockCall, 11)
+				w.isDeletedByBuiltIn(70)
+			},
+		},
+		"a pod that stays, if the replica that recorded it has not seen that it was due": {
+			history: func(w *world) {
+				w.spares()
+				w.reignsFrom(13)
+				w.calls(clockCall, 15)
+				w.isDeletedByBuiltIn(70)
+			},
+		},
+		"a pod that it marked while it was due": {
+			history: func(w *world) {
+				w.spares()
+				w.calls(clockCall, 14)
+				w.byBuiltIn(patchPod, 11)
+				w.isDeletedByBuiltIn(30)
+			},
+		},
+		"no pod whose name never was that of one that was due": {
+			history: func(w *world) { w.isDeletedByBuiltIn(70) },
+			wrong:   1,
+		},
+		"a pod that is due again": {
+			history: func(w *world) {
+				w.spares()
+				w.calls(clockCall, 14)
+				w.tainted(60, noExecute("off"))
+				w.isDeletedByBuiltIn(70)
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			test.history(w)
+			if found := w.judgeStays(); len(found) != test.wrong {
+				t.Errorf("found %v, want %d", found, test.wrong)
+			}
+		})
+	}
+}
+
+func TestAPodThatTookTheNameOfOneThatWasDueStaysToo(t *testing.T) {
+	w := newWorld()
+	w.tainted(10, noExecute("off"))
+	w.calls(clockCall, 11.5)
+	w.gone(12, keeperUser)
+	const successor = types.UID("uid-of-the-successor")
+	w.pods[successor] = &pod{uid: successor, name: theName, states: []podState{
+		{podFacts: podFacts{node: "another"}, from: at(sec(13)), visible: sec(13), bound: at(sec(13))},
+		{podFacts: podFacts{node: "another", terminating: true}, from: at(sec(70)), visible: sec(70), writer: auditlog.BuiltInAsItself},
+	}}
+	w.foreign = append(w.foreign, foreignCall{span: at(sec(70)), kind: deletePod, uid: successor, name: theName})
+	if found := w.judgeStays(); len(found) != 1 || found[0].uid != successor {
+		t.Errorf("found %v, want that the successor should have stayed", found)
+	}
+}
+
 func TestAPodThatTheBuiltInEvictedMustNotBeDeletedLongAfter(t *testing.T) {
 	w := newWorld()
 	w.tainted(10, noExecute("off"))
@@ -101,6 +189,7 @@ func TestWhatAReplicaWritesWhenItIsStoppedIsAHandBack(t *testing.T) {
 	w := newWorld()
 	w.tolerates(1, forEver("off"))
 	w.tainted(10, added(noExecute("off"), 10))
+	w.lives[0].stopped = sec(200)
 	w.taintedBy(keeperUser, 201, added(noExecute("off"), 201))
 	if found := w.judge(); len(found) > 0 {
 		t.Errorf("found %v", found)

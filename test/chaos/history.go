@@ -28,6 +28,8 @@ type nodeState struct {
 	taints []counting
 	number uint64
 	writer string
+	// handedBack says that a replica wrote it to give the evictions back to the built-in.
+	handedBack bool
 }
 
 func (s podState) written() span  { return s.from }
@@ -75,7 +77,7 @@ func (o *observer) history(known audited, calm, end time.Time) *history {
 		h.pods[uid] = &pod{uid: uid, name: known.name, states: podStates(known, deletions), deletions: deletions}
 	}
 	for name, known := range o.nodes {
-		h.nodes[name] = nodeStates(known)
+		h.nodes[name] = nodeStates(known, h.handsBack)
 	}
 	return h
 }
@@ -157,14 +159,27 @@ func attribute(states []podState, deletions []deletion) []podState {
 	return states
 }
 
-func nodeStates(known *chronicle[[]corev1.Taint]) []nodeState {
+// handsBack reports whether what a replica wrote to a node at that time hands the evictions back to the built-in: a
+// replica that was asked to end was ending.
+func (p *page) handsBack(written span) bool {
+	return slices.ContainsFunc(p.lives, func(l life) bool {
+		return !l.stopped.IsZero() && !written.latest.Before(l.stopped) && (l.ended.IsZero() || !written.earliest.After(l.ended))
+	})
+}
+
+// nodeStates returns the states of a node. A hand-back makes the taints count from then, for those who come later.
+func nodeStates(known *chronicle[[]corev1.Taint], handsBack func(written span) bool) []nodeState {
 	var states []nodeState
 	var before span
 	var taints []counting
 	for _, v := range known.inOrder() {
 		next := nodeState{from: writtenAt(v, before), number: v.number, writer: v.writer}
 		before = next.from
-		next.taints = advance(taints, v.facts, next.from, v.writer == keeperUser)
+		byKeeper := v.writer == keeperUser
+		if next.handedBack = byKeeper && handsBack(next.from); next.handedBack {
+			taints = nil
+		}
+		next.taints = advance(taints, v.facts, next.from, byKeeper)
 		taints = next.taints
 		if len(states) > 0 && slices.EqualFunc(states[len(states)-1].taints, next.taints, counting.same) {
 			continue

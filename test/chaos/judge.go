@@ -48,6 +48,7 @@ func (h *history) judge() []finding {
 	found = append(found, h.judgeStamps()...)
 	found = append(found, h.judgeDelays()...)
 	found = append(found, h.judgeForeign()...)
+	found = append(found, h.judgeStays()...)
 	slices.SortStableFunc(found, func(a, b finding) int {
 		return cmp.Or(a.when.Compare(b.when), cmp.Compare(a.name, b.name))
 	})

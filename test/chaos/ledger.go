@@ -26,6 +26,7 @@ type life struct {
 	replica string
 	run     int
 	began   time.Time
+	stopped time.Time // when it was asked to end; zero if it was not
 	ended   time.Time // zero while it lives
 	how     string
 }
@@ -117,6 +118,17 @@ func (l *ledger) begin(replica string, run int, began time.Time) *life {
 	started := &life{replica: replica, run: run, began: began}
 	l.lives = append(l.lives, started)
 	return started
+}
+
+// stop notes that the living process of a replica is asked to end.
+func (l *ledger) stop(replica string, asked time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, life := range l.lives {
+		if life.replica == replica && life.ended.IsZero() && life.stopped.IsZero() {
+			life.stopped = asked
+		}
+	}
 }
 
 func (l *ledger) end(life *life, ended time.Time, how string) {

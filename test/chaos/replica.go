@@ -41,7 +41,7 @@ const (
 	endedKilled  = "killed"
 	endedItself  = "ended by itself"
 	endedUnready = "ended before it was ready"
-	endedStopped = "stopped at the end"
+	endedStopped = "stopped"
 )
 
 // replica is one of several taintkeepers behind a proxy of its own. Its process is started again whenever it has ended,
@@ -58,7 +58,8 @@ type replica struct {
 
 	mu      sync.Mutex
 	process *localcluster.Taintkeeper // nil while none is ready
-	killed  time.Duration             // for how long the killed process stays down; zero if it was not killed
+	down    time.Duration             // for how long the process stays down that was killed or stopped; zero if it was not
+	how     string                    // it was
 }
 
 // keep keeps a process running until the context ends.
@@ -91,11 +92,7 @@ func (r *replica) live(ctx context.Context, life *life) (time.Duration, error) {
 	case <-ctx.Done():
 		return 0, r.stop(process, life)
 	}
-	down := r.buried()
-	how := endedKilled
-	if down == 0 {
-		down, how = restartAfter, endedItself
-	}
+	down, how := r.buried()
 	r.ledger.end(life, time.Now(), how)
 	// It has ended; this makes its name free again.
 	return down, process.Kill()
@@ -104,6 +101,7 @@ func (r *replica) live(ctx context.Context, life *life) (time.Duration, error) {
 // stop ends a process that is not needed any more, unless it has just ended by itself.
 func (r *replica) stop(process *localcluster.Taintkeeper, life *life) error {
 	r.ready(nil)
+	r.ledger.stop(r.name, time.Now())
 	defer func() { r.ledger.end(life, time.Now(), endedStopped) }()
 	select {
 	case <-process.Ended():
@@ -119,30 +117,43 @@ func (r *replica) ready(process *localcluster.Taintkeeper) {
 	r.process = process
 }
 
-// buried forgets the process that has ended, and returns for how long it is to stay down if it was killed.
-func (r *replica) buried() time.Duration {
+// buried forgets the process that has ended, and returns for how long the replica stays down and how it ended.
+func (r *replica) buried() (down time.Duration, how string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	down := r.killed
-	r.process, r.killed = nil, 0
-	return down
+	down, how = r.down, r.how
+	if down == 0 {
+		down, how = restartAfter, endedItself
+	}
+	r.process, r.down, r.how = nil, 0, ""
+	return down, how
 }
 
 var errNotRunning = errors.New("it does not run")
 
 // kill kills the replica's process, which then stays down for a while.
 func (r *replica) kill(down time.Duration) error {
+	return r.end(endedKilled, down, (*localcluster.Taintkeeper).Kill)
+}
+
+// leave stops the replica's process, which then stays down for a while.
+func (r *replica) leave(down time.Duration) error {
+	r.ledger.stop(r.name, time.Now())
+	return r.end(endedStopped, down, (*localcluster.Taintkeeper).Stop)
+}
+
+func (r *replica) end(how string, down time.Duration, end func(*localcluster.Taintkeeper) error) error {
 	r.mu.Lock()
 	process := r.process
 	if process != nil {
-		r.killed = down
+		r.down, r.how = down, how
 	}
 	r.mu.Unlock()
 	if process == nil {
 		return errNotRunning
 	}
-	if err := process.Kill(); err != nil {
-		return fmt.Errorf("kill %s: %w", r.name, err)
+	if err := end(process); err != nil {
+		return fmt.Errorf("%s: %w", r.name, err)
 	}
 	return nil
 }

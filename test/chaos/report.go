@@ -40,11 +40,10 @@ func (h *history) reportFaults(say sayer, done map[disruption]int) {
 	}
 	say("  %6d  in all, in %d calls", total, len(h.calls))
 	say("\nDisruptions")
-	for _, kind := range append(disruptions, killAll) {
-		if kind == killAll && done[kind] == 0 {
-			continue
+	for _, kind := range slices.Concat(disruptions, disruptionsOfEnding) {
+		if !slices.Contains(disruptionsOfEnding, kind) || done[kind] > 0 {
+			say("  %6d  %s", done[kind], kind)
 		}
-		say("  %6d  %s", done[kind], kind)
 	}
 	how := map[string]int{}
 	for _, l := range h.lives {

@@ -185,11 +185,11 @@ func (s *stage) builtIn() localcluster.TaintEviction {
 	return localcluster.BuiltInOff
 }
 
-// disruptions are those that are played. Beside the built-in all replicas die together, too, so that it evicts for a
-// while.
+// disruptions are those that are played. Where the built-in evicts too, all replicas also end together, so that it
+// evicts for a while and works off its backlog.
 func (s *stage) disruptions() []disruption {
 	if s.beside {
-		return append(slices.Clone(disruptions), killAll)
+		return slices.Concat(disruptions, disruptionsOfEnding)
 	}
 	return disruptions
 }

@@ -10,12 +10,12 @@ import (
 
 // judgeStamps judges what the replicas wrote to nodes: the timeAdded of taints that had none, or a later one than they
 // count from, and nothing else. It must not make a taint count from before it was there, nor from a time that is yet to
-// come. What they write when they are stopped at the end hands the evictions back to the built-in, and is not judged.
+// come. What hands the evictions back to the built-in is not judged.
 func (h *history) judgeStamps() []finding {
 	var found []finding
 	for name, states := range h.nodes {
 		for i := 1; i < len(states); i++ {
-			if states[i].writer != keeperUser || states[i].from.earliest.After(h.end) {
+			if states[i].writer != keeperUser || states[i].handedBack {
 				continue
 			}
 			if as, why := stampFault(states[i-1].taints, states[i]); why != "" {

@@ -127,6 +127,26 @@ func (t *troublemaker) retime(ctx context.Context) error {
 	})
 }
 
+// storm taints half of the nodes at once and, every other time, takes the taints off again some moments later. It ends
+// within a few seconds, when the built-in has not worked off what it began.
+func (t *troublemaker) storm(ctx context.Context) error {
+	taint := corev1.Taint{Key: pick(t.random, taintKeys...), Value: "off", Effect: corev1.TaintEffectNoExecute}
+	half := t.random.Perm(len(t.nodes))[:len(t.nodes)/2]
+	steps := []func([]corev1.Taint) []corev1.Taint{t.set(taint)}
+	if t.chance(0.5) {
+		steps = append(steps, t.unset(taint))
+	}
+	for _, step := range steps {
+		for _, i := range half {
+			if err := t.changeNode(ctx, t.nodes[i], step); err != nil {
+				return err
+			}
+		}
+		pause(ctx, time.Duration(200+t.random.IntN(3000))*time.Millisecond)
+	}
+	return nil
+}
+
 // taintAgain sets a taint, takes it off and sets it again, all within two seconds: a replica that cannot watch
 // meanwhile sees one taint where there were two.
 func (t *troublemaker) taintAgain(ctx context.Context) error {

@@ -98,7 +98,8 @@ func (w *world) taintedBy(writer string, from float64, taints ...corev1.Taint) {
 		before = states[len(states)-1].taints
 	}
 	next := advance(before, taints, at(sec(from)), writer == keeperUser)
-	w.nodes[theNode] = append(states, nodeState{from: at(sec(from)), taints: next, writer: writer})
+	handedBack := writer == keeperUser && w.handsBack(at(sec(from)))
+	w.nodes[theNode] = append(states, nodeState{from: at(sec(from)), taints: next, writer: writer, handedBack: handedBack})
 }
 
 // swaps makes the node not ready at 10 s and unreachable at 25 s, which the pod tolerates for 20 s.

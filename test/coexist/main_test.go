@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
@@ -51,15 +49,5 @@ func start(ctx context.Context, shared *suite.Suite) error {
 		return err
 	}
 	audit = auditlog.New(cluster.AuditLog())
-	_, err = admin.RbacV1().ClusterRoleBindings().Create(ctx, rightsOfAllControllers(), metav1.CreateOptions{})
-	return err
-}
-
-// rightsOfAllControllers is what kube-controller-manager needs without --use-service-account-credentials.
-func rightsOfAllControllers() *rbacv1.ClusterRoleBinding {
-	return &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "kube-controller-manager-itself"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: asItself}},
-	}
+	return nil
 }

@@ -38,11 +38,9 @@ const (
 // withBothCredentials restarts kube-controller-manager with each kind of its credentials and runs a test with each.
 func withBothCredentials(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
-	for name, use := range map[string]string{asServiceAccount: "true", asItself: "false"} {
+	for name, itself := range map[string]bool{asServiceAccount: false, asItself: true} {
 		t.Run("the built-in is "+name, func(t *testing.T) {
-			await.Must(t, cluster.RestartControllerManager(t.Context(), localcluster.ControllerManagerConfig{
-				Args: []string{"--use-service-account-credentials=" + use},
-			}))
+			await.Must(t, cluster.RestartControllerManager(t.Context(), localcluster.ControllerManagerConfig{AsItself: itself}))
 			test(t)
 		})
 	}

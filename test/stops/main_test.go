@@ -14,8 +14,6 @@ import (
 	"os"
 	"testing"
 
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
@@ -29,6 +27,7 @@ var (
 	due     = flag.Int("pods", 160, "with -all: how many pods are due at once")
 	only    = flag.String("only", "", "with -all: the scenes whose names contain this")
 	program = flag.String("taintkeeper", "", "the program to test; by default it is built from these sources")
+	manager = flag.String("settable-kube-controller-manager", "", "with -all: kube-controller-manager with a wall clock that can be set")
 )
 
 // What all tests share, set once by TestMain.
@@ -56,11 +55,5 @@ func start(ctx context.Context, shared *suite.Suite) error {
 		return err
 	}
 	audit = auditlog.New(cluster.AuditLog())
-	// kube-controller-manager needs it without --use-service-account-credentials.
-	_, err = admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "kube-controller-manager-itself"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: auditlog.BuiltInAsItself}},
-	}, metav1.CreateOptions{})
-	return err
+	return nil
 }

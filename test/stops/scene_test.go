@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	admissionregistrationclient "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/taintkeeper/taintkeeper/internal/coexist"
@@ -43,8 +44,11 @@ type setting struct {
 	credentials bool // --use-service-account-credentials
 	// alone leaves Taintkeeper out.
 	alone bool
-	// ahead is by how much the wall clocks of the replicas are ahead; their program must have one that can be set.
-	ahead time.Duration
+	// oneReplica leaves the standby out.
+	oneReplica bool
+	// ahead is by how much the wall clocks of the replicas are ahead, and managerAhead that of kube-controller-manager.
+	// Their programs must have one that can be set.
+	ahead, managerAhead time.Duration
 }
 
 func (s setting) workload() string {
@@ -90,9 +94,10 @@ func newScene(t *testing.T, setting setting) *scene {
 	s.restartBuiltIn()
 	s.deploy()
 	if !s.alone {
-		for _, name := range []string{"first", "second"} {
-			s.start(name)
-		}
+		s.start("first")
+	}
+	if !s.alone && !s.oneReplica {
+		s.start("second")
 	}
 	return s
 }
@@ -103,21 +108,39 @@ func (s *scene) restartBuiltIn() {
 	if info, err := os.Stat(cluster.LogPath(localcluster.ControllerManager)); err == nil {
 		s.log = info.Size()
 	}
-	await.Must(s.t, cluster.RestartControllerManager(s.t.Context(), localcluster.ControllerManagerConfig{Args: []string{
-		fmt.Sprintf("--use-service-account-credentials=%t", s.credentials), "--vmodule=timed_workers=4",
-	}}))
+	config := localcluster.ControllerManagerConfig{Args: []string{"--vmodule=timed_workers=4"}, AsItself: !s.credentials}
+	if s.managerAhead != 0 {
+		config.Binary, config.Env = *manager, s.clockOf(*manager, s.managerAhead)
+	}
+	await.Must(s.t, cluster.RestartControllerManager(s.t.Context(), config))
+}
+
+// clockOf returns what gives a program a wall clock that is ahead.
+func (s *scene) clockOf(program string, ahead time.Duration) []string {
+	s.t.Helper()
+	await.Must(s.t, wallclock.Check(program))
+	clock, err := wallclock.New(filepath.Join(s.t.TempDir(), "clock"))
+	await.Must(s.t, err)
+	s.t.Cleanup(func() { await.Must(s.t, clock.Close()) })
+	clock.Set(ahead)
+	return []string{clock.Env()}
 }
 
 func (s *scene) start(name string) {
 	s.t.Helper()
-	config := localcluster.TaintkeeperConfig{Binary: binary, Name: name, Coexist: true, Args: []string{"--leader-elect=true"}}
+	s.startAs(localcluster.TaintkeeperConfig{Binary: binary, Name: name, Coexist: true, Args: []string{"--leader-elect=true"}})
+}
+
+// startShadow starts what `helm upgrade --set mode=shadow` leaves: the policy stays, and nobody renews the clock.
+func (s *scene) startShadow() {
+	s.t.Helper()
+	s.startAs(localcluster.TaintkeeperConfig{Binary: binary, Name: "shadow", Args: []string{"--shadow"}})
+}
+
+func (s *scene) startAs(config localcluster.TaintkeeperConfig) {
+	s.t.Helper()
 	if s.ahead != 0 {
-		await.Must(s.t, wallclock.Check(binary))
-		clock, err := wallclock.New(filepath.Join(s.t.TempDir(), name))
-		await.Must(s.t, err)
-		s.t.Cleanup(func() { await.Must(s.t, clock.Close()) })
-		clock.Set(s.ahead)
-		config.Env = []string{clock.Env()}
+		config.Env = s.clockOf(binary, s.ahead)
 	}
 	replica, err := cluster.StartTaintkeeper(s.t.Context(), config)
 	await.Must(s.t, err)
@@ -254,6 +277,34 @@ func (s *scene) kill() {
 	for _, replica := range s.replicas {
 		await.Must(s.t, replica.Kill())
 	}
+}
+
+// editPolicy changes the words and the labels of the coexistence policy, as an upgrade of the chart does.
+func (s *scene) editPolicy() {
+	s.t.Helper()
+	patch := fmt.Appendf(nil, `[{"op":"add","path":"/metadata/labels/edited","value":"at-%d"},
+		{"op":"add","path":"/spec/validations/0/message","value":"edited"},
+		{"op":"replace","path":"/spec/matchConditions/0/name","value":"edited-%[1]d"}]`, time.Now().Unix())
+	_, err := policies().Patch(s.t.Context(), policyName, types.JSONPatchType, patch, metav1.PatchOptions{})
+	await.Must(s.t, err)
+}
+
+// deletePolicy deletes the coexistence policy, and creates it again after a while.
+func (s *scene) deletePolicy(after time.Duration) {
+	s.t.Helper()
+	policy, err := policies().Get(s.t.Context(), policyName, metav1.GetOptions{})
+	await.Must(s.t, err)
+	await.Must(s.t, policies().Delete(s.t.Context(), policyName, metav1.DeleteOptions{}))
+	await.Until(s.t, time.Now().Add(after))
+	policy.ResourceVersion = ""
+	_, err = policies().Create(s.t.Context(), policy, metav1.CreateOptions{})
+	await.Must(s.t, err)
+}
+
+const policyName = "taintkeeper-coexistence"
+
+func policies() admissionregistrationclient.ValidatingAdmissionPolicyInterface {
+	return admin.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 }
 
 // loseTheClock takes away the right to write the eviction clock until the scene ends.

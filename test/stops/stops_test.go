@@ -46,16 +46,16 @@ func TestAStopAfterAnUntaintDeletesNoPodOfTheNode(t *testing.T) {
 
 // act is what happens to Taintkeeper during a storm.
 type act struct {
-	name string
-	// alone leaves Taintkeeper out; ahead makes the clocks of its replicas wrong.
-	alone bool
-	ahead time.Duration
-	play  func(s *scene)
+	name    string
+	setting setting
+	play    func(s *scene)
+	// unprotected says that nothing can keep the built-in from deleting pods that should stay.
+	unprotected bool
 }
 
 // acts are what make stops plays. Each begins when the workload runs.
 var acts = []act{
-	{name: "the built-in alone", alone: true, play: func(s *scene) { s.taint() }},
+	{name: "the built-in alone", setting: setting{alone: true}, play: func(s *scene) { s.taint() }},
 	{name: "clean stop of both replicas after 12 s", play: func(s *scene) { s.taint(); s.after(12 * time.Second); s.stop() }},
 	{name: "both replicas killed after 3 s", play: func(s *scene) { s.taint(); s.after(3 * time.Second); s.kill() }},
 	{name: "etcd stands still for 40 s, both replicas run", play: func(s *scene) {
@@ -83,16 +83,54 @@ var acts = []act{
 		await.Must(s.t, cluster.KillAPIServer(s.t.Context()))
 		await.Must(s.t, cluster.StartAPIServer(s.t.Context()))
 	}},
-	{name: "the replicas' clocks are 5 minutes ahead, both killed after 3 s", ahead: 5 * time.Minute, play: func(s *scene) {
+	{
+		name: "the replicas' clocks are 5 minutes ahead, both killed after 3 s", setting: setting{ahead: 5 * time.Minute},
+		play: func(s *scene) { s.taint(); s.after(3 * time.Second); s.kill() },
+	},
+	{
+		name: "the replicas' clocks are 5 minutes behind, untainted, clean stop", setting: setting{ahead: -5 * time.Minute},
+		play: func(s *scene) { s.taint(); s.untaint(); s.after(5 * time.Second); s.stop() },
+	},
+	{
+		name:    "the API server's clock is 5 minutes behind all others, both killed after 3 s",
+		setting: setting{ahead: 5 * time.Minute, managerAhead: 5 * time.Minute},
+		play:    func(s *scene) { s.taint(); s.after(3 * time.Second); s.kill() },
+	},
+	{
+		name:    "the API server's clock is 5 minutes ahead of all others, clean stop after 12 s",
+		setting: setting{ahead: -5 * time.Minute, managerAhead: -5 * time.Minute},
+		play:    func(s *scene) { s.taint(); s.after(12 * time.Second); s.stop() },
+	},
+	{name: "shadow mode in place of both replicas, 90 s after an untaint", play: func(s *scene) {
+		s.taint()
+		s.untaint()
+		s.after(90 * time.Second)
+		s.stop()
+		s.startShadow()
+	}},
+	{name: "one replica: rolling update after 5 s, clean stop after 15 s", setting: setting{oneReplica: true}, play: func(s *scene) {
+		s.taint()
+		s.after(5 * time.Second)
+		s.start("second")
+		await.Must(s.t, s.replicas[0].Stop())
+		s.after(15 * time.Second)
+		await.Must(s.t, s.replicas[1].Stop())
+	}},
+	{name: "the policy is edited three times while the backlog runs, both killed after 3 s", play: func(s *scene) {
 		s.taint()
 		s.after(3 * time.Second)
 		s.kill()
+		for _, at := range []time.Duration{35, 45, 55} {
+			s.after(at * time.Second)
+			s.editPolicy()
+		}
 	}},
-	{name: "the replicas' clocks are 5 minutes behind, untainted, clean stop", ahead: -5 * time.Minute, play: func(s *scene) {
+	{name: "both killed after 3 s, and the policy is deleted for 5 s once the clock is stale", unprotected: true, play: func(s *scene) {
 		s.taint()
-		s.untaint()
-		s.after(5 * time.Second)
-		s.stop()
+		s.after(3 * time.Second)
+		s.kill()
+		s.after(40 * time.Second)
+		s.deletePolicy(5 * time.Second)
 	}},
 	{name: "the right to patch the clock is lost, then a clean stop", play: func(s *scene) {
 		s.taint()
@@ -114,16 +152,15 @@ func TestStops(t *testing.T) {
 		if !strings.Contains(act.name, *only) {
 			continue
 		}
-		for _, with := range []setting{
-			{due: *due, credentials: true, alone: act.alone, ahead: act.ahead},
-			{due: *due, deployment: true, alone: act.alone, ahead: act.ahead},
-		} {
+		for _, deployment := range []bool{false, true} {
+			with := act.setting
+			with.due, with.deployment, with.credentials = *due, deployment, !deployment
 			t.Run(act.name+", "+with.workload(), func(t *testing.T) {
 				s := newScene(t, with)
 				act.play(s)
 				is := s.end()
 				fmt.Printf("| %s | %s | %s | %d | %v | %d |\n", act.name, with.workload(), with.identity(), is.due, is.took, len(is.wrong))
-				if len(is.wrong) > 0 && !act.alone {
+				if len(is.wrong) > 0 && !act.unprotected {
 					t.Errorf("%d, of which one is: %v", len(is.wrong), is.wrong[0])
 				}
 			})

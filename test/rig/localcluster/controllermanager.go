@@ -13,17 +13,27 @@ import (
 	"strconv"
 	"strings"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 )
 
+// controllerManagerUser is who kube-controller-manager is for the API server.
+const controllerManagerUser = "system:kube-controller-manager"
+
 // startControllerManager starts kube-controller-manager as kubeadm does: every controller under its own service account
 // and with its own bootstrap role, so that what is seen of it is true of real clusters.
 func (c *Cluster) startControllerManager(ctx context.Context) error {
-	kubeconfig, err := c.kubeconfigFor(ControllerManager, "system:kube-controller-manager")
+	kubeconfig, err := c.kubeconfigFor(ControllerManager, controllerManagerUser)
 	if err != nil {
 		return err
+	}
+	if c.manager.AsItself {
+		if err := c.grantAllToControllerManager(ctx); err != nil {
+			return err
+		}
 	}
 	binary := cmp.Or(c.manager.Binary, c.binary(ControllerManager))
 	_, err = c.startProcess(ctx, ControllerManager, binary, func(port int) ([]string, string) {
@@ -42,11 +52,27 @@ func (c *Cluster) controllerManagerArgs(kubeconfig string) []string {
 	}
 	return append(leaderlessArgs(kubeconfig),
 		"--controllers="+controllers,
-		"--use-service-account-credentials=true",
+		fmt.Sprintf("--use-service-account-credentials=%t", !c.manager.AsItself),
 		"--service-account-private-key-file="+filepath.Join(c.dir, "certs", "sa-signer.key"),
 		"--root-ca-file="+filepath.Join(c.dir, caName),
 		"--allocate-node-cidrs=false",
 	)
+}
+
+func (c *Cluster) grantAllToControllerManager(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(c.AdminConfig())
+	if err != nil {
+		return fmt.Errorf("make a client for the API server: %w", err)
+	}
+	_, err = client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "kube-controller-manager-itself"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: controllerManagerUser}},
+	}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("give %s the rights of all controllers: %w", controllerManagerUser, err)
+	}
+	return nil
 }
 
 func (c *Cluster) startScheduler(ctx context.Context) error {
@@ -126,6 +152,9 @@ type ControllerManagerConfig struct {
 	Args []string
 	// Env is added to its environment, each as name=value.
 	Env []string
+	// AsItself runs it without --use-service-account-credentials: all its controllers act as the user of kube-controller-manager,
+	// which gets the rights for that.
+	AsItself bool
 }
 
 // RestartControllerManager ends kube-controller-manager and starts it again as described, whatever [Config] says. It
