@@ -59,6 +59,7 @@ type AccountConfig struct {
 type Account struct {
 	config AccountConfig
 	perTry time.Duration // of the built-in
+	born   time.Time     // since when it is told what the built-in does
 	spares chan struct{} // has an element when the spared nodes have changed
 
 	writing sync.Mutex // one write at a time; what follows belongs to the writer
@@ -80,6 +81,7 @@ func NewAccount(config AccountConfig) *Account {
 	return &Account{
 		config: config,
 		perTry: time.Duration(callsPerTry / float64(qps) * float64(time.Second)),
+		born:   time.Now(),
 		spares: make(chan struct{}, 1),
 	}
 }
@@ -87,15 +89,35 @@ func NewAccount(config AccountConfig) *Account {
 // Decided implements eviction.BuiltIn.
 func (a *Account) Decided(d eviction.NodeDecision) {
 	at := a.config.Clock.Time()
-	from := a.config.Clock.Earliest().Add(-time.Since(d.From))
+	d.From, d.Spared = a.server(d.From), a.server(d.Spared)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.hold.decided(d, from, at, a.perTry)
+	a.hold.decided(d, at, a.perTry)
 	if a.hold.record(at).spared != a.written.spared {
 		select {
 		case a.spares <- struct{}{}:
 		default: // it is known already
 		}
+	}
+}
+
+// server returns an instant of this machine's clock as the API server has it, if not somewhat earlier; zero stays zero.
+func (a *Account) server(instant time.Time) time.Time {
+	if instant.IsZero() {
+		return instant
+	}
+	return a.config.Clock.Earliest().Add(-time.Since(instant))
+}
+
+// Left takes in what is left of a node when nothing more is decided: so many pods are due, the first since an instant of
+// this machine's clock. The built-in may try them once more. Some may stay: then the node is spared.
+func (a *Account) Left(node string, pods int, since time.Time, spared bool) {
+	at, since := a.config.Clock.Time(), a.server(since)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.hold.tried(pods, since, at, a.perTry)
+	if spared {
+		a.hold.spare(node, true)
 	}
 }
 
@@ -129,20 +151,8 @@ func (a *Account) Renew(ctx context.Context) error {
 	return a.write(ctx, map[string]any{Annotation: a.config.Clock.Time().UTC().Format(time.RFC3339)})
 }
 
-// HandBack takes the eviction clock away. Until T the built-in may still not mark what the hold says, nor a pod on the
-// given nodes, which were spared after the last decision; it is about to try so many pods once more.
-func (a *Account) HandBack(ctx context.Context, spared []string, tries int) error {
-	a.mu.Lock()
-	if at := a.config.Clock.Time(); !a.hold.over(at) || tries > 0 {
-		if a.hold.over(at) {
-			a.hold = hold{since: at.Add(-before)}
-		}
-		a.hold.add(tries, at, a.perTry)
-		for _, name := range spared {
-			a.hold.spareNode(name, nil)
-		}
-	}
-	a.mu.Unlock()
+// HandBack takes the clock away. Until T the built-in may still not mark what the hold says.
+func (a *Account) HandBack(ctx context.Context) error {
 	a.writing.Lock()
 	defer a.writing.Unlock()
 	return a.write(ctx, map[string]any{Annotation: nil})
@@ -202,7 +212,10 @@ func (a *Account) read(ctx context.Context) error {
 	at := a.config.Clock.Time()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.hold.merge(found, at)
+	a.hold.merge(found, at, at.Add(-time.Since(a.born)))
+	if renewed, err := time.Parse(time.RFC3339, answer.Annotations[Annotation]); err == nil && at.Sub(renewed) > stallAfter {
+		a.hold.stalled(renewed, at) // it may have been a standstill that ended the leader
+	}
 	a.written = found
 	a.known, a.version = true, answer.ResourceVersion
 	return nil

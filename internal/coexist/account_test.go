@@ -48,7 +48,7 @@ func (s *scene) storm(tries int) {
 
 // untaint spares node n.
 func (s *scene) untaint() {
-	s.keeper.config.Account.Decided(eviction.NodeDecision{Node: "n", Spared: uids("pod")})
+	s.keeper.config.Account.Decided(eviction.NodeDecision{Node: "n", Spared: time.Now(), Stays: true})
 }
 
 func (s *scene) record() error { return s.keeper.config.Account.Recorded(s.t.Context()) }
@@ -156,13 +156,13 @@ func TestANewLeaderKeepsWhatItFinds(t *testing.T) {
 		})
 		found := recordOf(s.account().Annotations)
 		next := s.config().Account
-		next.Decided(eviction.NodeDecision{Node: "n", Tries: 1, From: time.Now(), Spared: uids("pod")})
+		next.Decided(eviction.NodeDecision{Node: "n", Tries: 1, From: time.Now(), Spared: time.Now(), Stays: true})
 		if err := next.Recorded(s.t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		want := record{since: found.since, until: found.until, spared: "a b n"}
-		if got := recordOf(s.account().Annotations); got != want {
-			t.Errorf("recorded are %+v, want %+v", got, want)
+		got := recordOf(s.account().Annotations)
+		if !got.since.Equal(found.since) || got.until.Before(found.until) || got.until.After(found.until.Add(2*time.Second)) || got.spared != "a b n" {
+			t.Errorf("recorded are %+v, want %+v with a try and node n more", got, found)
 		}
 	})
 }
@@ -228,21 +228,47 @@ func TestAHandBackTakesTheClockAwayAndLeavesTheHold(t *testing.T) {
 }
 
 func TestANodeThatIsUntaintedWhileTheLeaderStopsIsSpared(t *testing.T) {
+	for name, storm := range map[string]int{"in a storm": 100, "its pods came due only then": 0} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(s *scene) {
+				s.pass(time.Minute)
+				s.storm(storm)
+				s.stop()
+				node := taintedNode()
+				node.Spec.Taints = node.Spec.Taints[1:]
+				if _, err := s.client.CoreV1().Nodes().Create(s.t.Context(), node, metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				due := time.Now()
+				s.evictor.set(func(e *evictor) { e.overdue = map[string]int{"n": 100} })
+				if err := s.keeper.HandBack(context.WithoutCancel(s.t.Context())); err != nil {
+					t.Fatal(err)
+				}
+				got := recordOf(s.account().Annotations)
+				if got.spared != "n" || got.since.After(due) {
+					t.Errorf("recorded are %+v, want n to be spared, since %v at the latest", got, due)
+				}
+			})
+		})
+	}
+}
+
+func TestAStandstillThatEndedTheLeaderIsAddedByTheNext(t *testing.T) {
 	play(t, func(s *scene) {
-		s.pass(time.Minute)
+		s.pass(time.Second)
 		s.storm(100)
-		s.stop()
-		node := taintedNode()
-		node.Spec.Taints = node.Spec.Taints[1:]
-		if _, err := s.client.CoreV1().Nodes().Create(s.t.Context(), node, metav1.CreateOptions{}); err != nil {
+		if err := s.record(); err != nil {
 			t.Fatal(err)
 		}
-		s.evictor.set(func(e *evictor) { e.overdue = map[string]int{"n": 100} })
-		if err := s.keeper.HandBack(context.WithoutCancel(s.t.Context())); err != nil {
+		before := recordOf(s.account().Annotations).until
+		s.stop() // the Lease is lost
+		s.pass(100 * time.Second)
+		next := NewAccount(s.keeper.config.Account.config)
+		if err := next.Renew(s.t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if spared := s.account().Annotations[BacklogSpared]; spared != "n" {
-			t.Errorf("recorded as spared is %q, want n", spared)
+		if after := recordOf(s.account().Annotations).until; !after.After(before.Add(80 * time.Second)) {
+			t.Errorf("until was %v and is %v, 100 s later", before, after)
 		}
 	})
 }

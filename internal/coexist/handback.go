@@ -5,6 +5,7 @@ package coexist
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,7 +22,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
-	"github.com/taintkeeper/taintkeeper/taints"
 )
 
 // handBackTimeout bounds a hand-back, so that a shutdown ends.
@@ -35,6 +35,9 @@ const seenAfter = time.Second
 // the clock away, and touches the timeAdded of the nodes with pods that are due: the built-in has forgotten those, and
 // decides about a node again when a taint changes. What their pods tolerate counts from then on again. What is left of
 // the built-in's backlog stays refused: see hold.
+//
+// This process has seen nothing since it began to stop, and the built-in has gone on. So nodes with pods that are due by
+// now are read again, and what they tell is recorded, also for a successor.
 func (k *Keeper) HandBack(ctx context.Context) error {
 	k.mu.Lock()
 	led, term := k.leads, k.term
@@ -44,22 +47,17 @@ func (k *Keeper) HandBack(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, k.config.TakeOver+handBackTimeout)
 	defer cancel()
-	// An untaint that was seen last may not be recorded yet; another replica takes over what is recorded.
-	unrecorded := k.config.Account.Recorded(ctx)
-	if k.config.Lease != "" && k.succeeded(ctx, term) {
-		return unrecorded
+	unrecorded := k.config.Account.Recorded(ctx) // before the wait, in which this process may be killed
+	succeeded := k.config.Lease != "" && k.succeeded(ctx, term)
+	nodes := k.leave(ctx)
+	if succeeded {
+		return errors.Join(unrecorded, k.config.Account.Recorded(ctx))
 	}
-	overdue := k.config.Evictor.Overdue()
-	nodes, spared := k.sort(ctx, overdue)
-	tries := 0
-	for _, name := range nodes {
-		tries += overdue[name]
-	}
-	if err := k.config.Account.HandBack(ctx, spared, tries); err != nil {
+	if err := k.config.Account.HandBack(ctx); err != nil {
 		return fmt.Errorf("hand the evictions back to kube-controller-manager: %w", err)
 	}
 	pause(ctx, seenAfter)
-	if err := k.touchAll(ctx, nodes); err != nil {
+	if err := errors.Join(k.touchAll(ctx, nodes), k.config.Account.Recorded(ctx)); err != nil {
 		return err
 	}
 	k.config.Logger.Info("Handed the evictions back to kube-controller-manager", "nodesWithDuePods", len(nodes))
@@ -67,26 +65,26 @@ func (k *Keeper) HandBack(ctx context.Context) error {
 	return nil
 }
 
-// sort tells the nodes with pods that are due from those that were untainted while this process was stopping.
-func (k *Keeper) sort(ctx context.Context, overdue map[string]int) (tainted, spared []string) {
+// leave notes what is left of the nodes with pods that are due, and returns the names of those whose pods all leave.
+func (k *Keeper) leave(ctx context.Context) (nodes []string) {
 	var mu sync.Mutex
 	var group errgroup.Group
 	group.SetLimit(nodesAtOnce)
-	for name := range overdue {
+	for name, overdue := range k.config.Evictor.Overdue() {
 		group.Go(func() error {
 			node, err := k.config.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-			mu.Lock()
-			defer mu.Unlock()
-			if err == nil && len(taints.NoExecute(node.Spec.Taints)) == 0 {
-				spared = append(spared, name)
-			} else if !apierrors.IsNotFound(err) {
-				tainted = append(tainted, name)
+			spared := apierrors.IsNotFound(err) || err == nil && k.config.Evictor.Spares(node)
+			k.config.Account.Left(name, overdue.Pods, overdue.Since, spared)
+			if !spared { // one that cannot be read is touched, which says so
+				mu.Lock()
+				defer mu.Unlock()
+				nodes = append(nodes, name)
 			}
 			return nil
 		})
 	}
-	_ = group.Wait() // a node that cannot be read is touched, which says so
-	return tainted, spared
+	_ = group.Wait() // none of them fails
+	return nodes
 }
 
 // sayBacklog says what is left of the built-in's evictions.
@@ -173,12 +171,16 @@ func (k *Keeper) transitions(ctx context.Context) (int32, error) {
 	return ptr.Deref(lease.Spec.LeaseTransitions, 0), nil
 }
 
-// touch sets the timeAdded of a node's NoExecute taints to now.
+// touch sets the timeAdded of a node's NoExecute taints to now, unless the node is spared by now.
 func (k *Keeper) touch(ctx context.Context, name string) error {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		node, err := k.config.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
+		}
+		if k.config.Evictor.Spares(node) {
+			k.config.Account.Left(name, 0, time.Time{}, true)
+			return nil
 		}
 		edit := apicall.NodeEdit{Taints: touched(node.Spec.Taints, k.config.Clock.Time())}
 		_, err = apicall.PatchTaints(ctx, k.config.Client, node, edit, metav1.PatchOptions{})

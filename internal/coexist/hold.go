@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
 )
 
@@ -38,14 +36,14 @@ const (
 // become of the pods and of their nodes. So until T (end and slack) it may not mark
 //
 //   - a pod that was created since the storm began, as it can have the name of one that left, nor
-//   - a pod on a spared node: one with a pod that was due in this storm and now stays.
+//   - a pod on a spared node: one with a pod that the built-in has tried in this storm and that stays.
 //
 // All instants are the API server's. A hold has no clock and no lock; the zero value holds nothing.
 type hold struct {
-	since  time.Time                         // the storm began
-	end    time.Time                         // the built-in has made all its calls
-	spared map[string]map[types.UID]struct{} // by node, the pods that were due and stay; none: not known which
-	all    bool                              // every node is spared
+	since  time.Time       // the storm began
+	end    time.Time       // the built-in has made all its calls
+	spared map[string]bool // nodes, true for what another process has recorded: which pods it spared is not known
+	all    bool            // every node is spared
 }
 
 // over reports whether nothing is held at an instant.
@@ -54,54 +52,36 @@ func (h *hold) over(at time.Time) bool { return h.end.IsZero() || !at.Before(h.e
 // until is T, as far as it can be written at an instant.
 func (h *hold) until(at time.Time) time.Time { return earlier(h.end.Add(slack), at.Add(ahead)) }
 
-// decided takes in what was decided about a node. The built-in began its tries from the given instant on, and each
-// takes it so long.
-func (h *hold) decided(d eviction.NodeDecision, from, at time.Time, perTry time.Duration) {
-	if h.over(at) {
-		if d.Tries == 0 {
-			return
-		}
-		*h = hold{since: at}
-	}
-	if d.Tries > 0 {
-		h.add(d.Tries, at, perTry)
-		h.since = earlier(h.since, later(from, at.Add(-longest)).Add(-before))
-	}
-	h.spare(d)
-}
-
-// add lengthens the hold by tries of the built-in.
-func (h *hold) add(tries int, at time.Time, perTry time.Duration) {
-	h.end = later(h.end, at).Add(time.Duration(tries) * perTry)
-}
-
-// spare notes which pods of a node stay although they were due, and forgets those that are due again or gone.
-func (h *hold) spare(d eviction.NodeDecision) {
-	known, ok := h.spared[d.Node]
-	if ok && len(known) == 0 && d.Tries == 0 {
-		return // another process knew the pods: the node stays on the list until some are due again
-	}
-	spared := map[types.UID]struct{}{}
-	for _, uid := range d.Stay {
-		if _, ok := known[uid]; ok {
-			spared[uid] = struct{}{}
-		}
-	}
-	for _, uid := range d.Spared {
-		spared[uid] = struct{}{}
-	}
-	if len(spared) == 0 {
-		delete(h.spared, d.Node)
+// decided takes in what the built-in does about a node, in the API server's time. Each try takes it so long.
+func (h *hold) decided(d eviction.NodeDecision, at time.Time, perTry time.Duration) {
+	if h.tried(d.Tries, d.From, at, perTry); h.over(at) {
 		return
 	}
-	h.spareNode(d.Node, spared)
+	switch inherited, listed := h.spared[d.Node]; {
+	case !d.Spared.Before(h.since):
+		h.spare(d.Node, false)
+	case listed && !(inherited && d.Stays):
+		delete(h.spared, d.Node)
+	}
 }
 
-func (h *hold) spareNode(name string, pods map[types.UID]struct{}) {
-	if h.spared == nil {
-		h.spared = map[string]map[types.UID]struct{}{}
+// tried lengthens the hold by tries of the built-in, which it began from an instant on.
+func (h *hold) tried(tries int, from, at time.Time, perTry time.Duration) {
+	if tries == 0 {
+		return
 	}
-	h.spared[name] = pods
+	if h.over(at) {
+		*h = hold{since: at}
+	}
+	h.end = later(h.end, at).Add(time.Duration(tries) * perTry)
+	h.since = earlier(h.since, later(from, at.Add(-longest)).Add(-before))
+}
+
+func (h *hold) spare(node string, inherited bool) {
+	if h.spared == nil {
+		h.spared = map[string]bool{}
+	}
+	h.spared[node] = inherited
 }
 
 // stalled lengthens a hold by the time in which the API server did not answer.
@@ -152,21 +132,27 @@ func (r record) covers(want record) bool {
 		!r.since.After(want.since) && r.spared == want.spared && !r.until.Add(missing).Before(want.until)
 }
 
-// merge takes in what another process has written: the later end, the earlier beginning, and all that it spared.
-func (h *hold) merge(r record, at time.Time) {
+// merge takes in what another process has written: the later end, the earlier beginning, and all that it spared. This
+// process has witnessed since some instant what the built-in does. It cannot know the tries of a storm that began before;
+// the built-in works those off besides the ones it knows.
+func (h *hold) merge(r record, at, witnessed time.Time) {
 	if !r.until.After(at) || r.until.After(at.Add(longest)) {
 		return
 	}
-	if h.over(at) {
+	end := r.until.Add(-slack)
+	switch {
+	case h.over(at):
 		*h = hold{since: r.since}
+	case r.since.Before(h.since) && r.since.Before(witnessed):
+		end = end.Add(h.left(at))
 	}
 	h.since = earlier(h.since, r.since)
-	h.end = later(h.end, r.until.Add(-slack))
+	h.end = later(h.end, end)
 	for name := range strings.FieldsSeq(r.spared) {
-		if name == allNodes {
+		if _, ok := h.spared[name]; name == allNodes {
 			h.all = true
-		} else if _, ok := h.spared[name]; !ok {
-			h.spareNode(name, nil)
+		} else if !ok {
+			h.spare(name, true)
 		}
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
 )
 
@@ -21,17 +19,9 @@ func after(d time.Duration) time.Time { return began.Add(d) }
 
 const perTry = time.Second / 2
 
-func uids(names ...string) []types.UID {
-	var all []types.UID
-	for _, name := range names {
-		all = append(all, types.UID(name))
-	}
-	return all
-}
-
 // due makes pods of a node due at an instant.
 func (h *hold) due(at time.Time, node string, tries int) {
-	h.decided(eviction.NodeDecision{Node: node, Tries: tries}, at, at, perTry)
+	h.decided(eviction.NodeDecision{Node: node, Tries: tries, From: at}, at, perTry)
 }
 
 func (h *hold) wantSpared(t *testing.T, want string) {
@@ -97,58 +87,83 @@ func TestAStormBeginsWithItsFirstPodAndEndsWithTheHold(t *testing.T) {
 // What was due long before this process came cannot be in the backlog any more.
 func TestAStormBeginsNoEarlierThanABacklogCanLast(t *testing.T) {
 	var h hold
-	h.decided(eviction.NodeDecision{Node: "n", Tries: 1}, began, after(24*time.Hour), perTry)
+	h.decided(eviction.NodeDecision{Node: "n", Tries: 1, From: began}, after(24*time.Hour), perTry)
 	if since := h.record(after(24 * time.Hour)).since; since.Before(after(24*time.Hour - longest - time.Minute)) {
 		t.Errorf("it began %v before", after(24*time.Hour).Sub(since))
 	}
 }
 
-func TestANodeIsSparedAsLongAsAPodThatWasDueStays(t *testing.T) {
+func TestANodeIsSparedAsLongAsAPodStaysThatWasTriedInThisStorm(t *testing.T) {
 	at := after(time.Second)
 	decide := func(h *hold, d eviction.NodeDecision) {
-		d.Node = "n"
-		h.decided(d, at, at, perTry)
+		d.Node, d.From = "n", at
+		h.decided(d, at, perTry)
+	}
+	foundByTheNextLeader := func(h *hold) {
+		h.merge(record{since: began, until: after(time.Minute), spared: "n"}, at, at)
 	}
 	for name, test := range map[string]struct {
 		play func(h *hold)
 		want string
 	}{
-		"untainted": {func(h *hold) { decide(h, eviction.NodeDecision{Spared: uids("a", "b")}) }, "n"},
+		"untainted":                     {func(h *hold) { decide(h, eviction.NodeDecision{Spared: at, Stays: true}) }, "n"},
+		"tolerated while others leave":  {func(h *hold) { decide(h, eviction.NodeDecision{Tries: 1, Spared: at, Stays: true}) }, "n"},
+		"never tried":                   {func(h *hold) { decide(h, eviction.NodeDecision{Stays: true}) }, ""},
+		"tried in a storm that is over": {func(h *hold) { decide(h, eviction.NodeDecision{Spared: began.Add(-time.Hour), Stays: true}) }, ""},
 		"due again": {func(h *hold) {
-			decide(h, eviction.NodeDecision{Spared: uids("a", "b")})
+			decide(h, eviction.NodeDecision{Spared: at, Stays: true})
 			decide(h, eviction.NodeDecision{Tries: 2})
 		}, ""},
-		"one of them is due again": {func(h *hold) {
-			decide(h, eviction.NodeDecision{Spared: uids("a", "b")})
-			decide(h, eviction.NodeDecision{Tries: 1, Stay: uids("a")})
-		}, "n"},
-		"a pod that was never due stays": {func(h *hold) {
-			decide(h, eviction.NodeDecision{Spared: uids("a")})
-			decide(h, eviction.NodeDecision{Tries: 1, Stay: uids("daemon")})
+		"gone, and others stay": {func(h *hold) {
+			decide(h, eviction.NodeDecision{Spared: at, Stays: true})
+			decide(h, eviction.NodeDecision{Stays: true})
 		}, ""},
-		"they are gone": {func(h *hold) {
-			decide(h, eviction.NodeDecision{Spared: uids("a")})
-			decide(h, eviction.NodeDecision{Stay: uids("daemon")})
-		}, ""},
-		"tolerated while others leave": {func(h *hold) { decide(h, eviction.NodeDecision{Tries: 1, Spared: uids("a")}) }, "n"},
 		"spared by the leader before, and nothing is due": {func(h *hold) {
-			h.merge(record{since: began, until: after(time.Minute), spared: "n"}, at)
-			decide(h, eviction.NodeDecision{Stay: uids("a")})
+			foundByTheNextLeader(h)
+			decide(h, eviction.NodeDecision{Stays: true})
 		}, "n"},
-		"spared by the leader before, and due again": {func(h *hold) {
-			h.merge(record{since: began, until: after(time.Minute), spared: "n"}, at)
+		"spared by the leader before, and another pod of the node is due": {func(h *hold) {
+			foundByTheNextLeader(h)
+			decide(h, eviction.NodeDecision{Tries: 1, Stays: true})
+		}, "n"},
+		"spared by the leader before, and all are due again": {func(h *hold) {
+			foundByTheNextLeader(h)
 			decide(h, eviction.NodeDecision{Tries: 1})
 		}, ""},
 		"all is over": {func(h *hold) {
-			decide(h, eviction.NodeDecision{Spared: uids("a")})
+			decide(h, eviction.NodeDecision{Spared: at, Stays: true})
 			h.due(after(time.Hour), "m", 1)
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var h hold
-			h.due(began, "n", 2)
+			h.due(began, "m", 2)
 			test.play(&h)
 			h.wantSpared(t, test.want)
+		})
+	}
+}
+
+func TestWhatIsFoundAndWhatWasTriedMeanwhileAreWorkedOffOneAfterTheOther(t *testing.T) {
+	found := record{since: began, until: after(300 * time.Second).Add(slack)} // 600 tries
+	for name, test := range map[string]struct {
+		witnessed time.Duration // from then on
+		own       time.Duration // when this process knows of a storm of 600 tries
+		want      time.Duration // all is tried
+	}{
+		"by a replica that came after it began":           {10 * time.Second, 20 * time.Second, 600 * time.Second},
+		"by a standby that knows of both":                 {-time.Hour, 0, 300 * time.Second},
+		"by a process that found it twice (as it writes)": {10 * time.Second, 20 * time.Second, 600 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var next hold
+			next.due(after(test.own), "m", 600)
+			for range 2 {
+				next.merge(found, after(test.own), after(test.witnessed))
+			}
+			if got := next.end.Sub(began); got < test.want || got > test.want+time.Minute {
+				t.Errorf("all is tried after %v, want %v", got, test.want)
+			}
 		})
 	}
 }
@@ -157,13 +172,13 @@ func TestWithTooManySparedNodesAllAreSpared(t *testing.T) {
 	var h hold
 	h.due(began, "n", 1)
 	for i := range sparedNodes + 1 {
-		h.decided(eviction.NodeDecision{Node: fmt.Sprintf("n%d", i), Spared: uids("p")}, began, began, perTry)
+		h.decided(eviction.NodeDecision{Node: fmt.Sprintf("n%d", i), Spared: began, Stays: true}, began, perTry)
 	}
 	if spared := h.record(began).spared; spared != allNodes {
 		t.Errorf("%d bytes name the spared nodes, want %q", len(spared), allNodes)
 	}
 	var next hold
-	next.merge(h.record(began), began)
+	next.merge(h.record(began), began, began)
 	if _, all := next.nodes(); !all {
 		t.Error("the next leader does not spare all nodes")
 	}
@@ -176,7 +191,7 @@ func TestANewLeaderTakesTheLaterEndTheEarlierBeginningAndAllThatIsSpared(t *test
 		t.Run(name, func(t *testing.T) {
 			var h hold
 			for _, r := range order {
-				h.merge(r, after(2*time.Minute))
+				h.merge(r, after(2*time.Minute), began.Add(-time.Hour))
 			}
 			want := record{since: began, until: after(4 * time.Minute), spared: "a b c"}
 			if got := h.record(after(2 * time.Minute)); got != want {
@@ -189,7 +204,7 @@ func TestANewLeaderTakesTheLaterEndTheEarlierBeginningAndAllThatIsSpared(t *test
 func TestWhatIsOverOrCannotBeMeantIsNotTakenOver(t *testing.T) {
 	for name, until := range map[string]time.Time{"over": began, "in the year 9999": time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)} {
 		var h hold
-		h.merge(record{since: began, until: until, spared: "n"}, after(time.Second))
+		h.merge(record{since: began, until: until, spared: "n"}, after(time.Second), began)
 		if got := h.record(after(time.Second)); got != (record{}) {
 			t.Errorf("until %s: it takes %+v", name, got)
 		}

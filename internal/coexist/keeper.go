@@ -12,10 +12,12 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/eviction"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/stage"
 )
@@ -44,7 +46,8 @@ type Evictor interface {
 	HasSynced() bool
 	Versions() []string
 	Stalled(after time.Duration) bool
-	Overdue() map[string]int
+	Overdue() map[string]eviction.Overdue
+	Spares(live *corev1.Node) bool
 }
 
 // Config is what a Keeper needs.

@@ -25,7 +25,9 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/eviction"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
+	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
@@ -49,7 +51,18 @@ func (e *evictor) set(change func(*evictor)) {
 
 func (e *evictor) HasSynced() bool            { e.mu.Lock(); defer e.mu.Unlock(); return !e.unsynced }
 func (e *evictor) Stalled(time.Duration) bool { e.mu.Lock(); defer e.mu.Unlock(); return e.stalled }
-func (e *evictor) Overdue() map[string]int    { e.mu.Lock(); defer e.mu.Unlock(); return e.overdue }
+
+func (e *evictor) Overdue() map[string]eviction.Overdue {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := map[string]eviction.Overdue{}
+	for node, pods := range e.overdue {
+		all[node] = eviction.Overdue{Pods: pods, Since: time.Now()}
+	}
+	return all
+}
+
+func (e *evictor) Spares(live *corev1.Node) bool { return len(taints.NoExecute(live.Spec.Taints)) == 0 }
 
 func (e *evictor) Versions() []string {
 	e.mu.Lock()

@@ -11,7 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // backlogBook is a BuiltIn that notes what it is told.
@@ -51,16 +52,16 @@ func (b *backlogBook) tries(node string) (tries int) {
 	return tries
 }
 
-// spared returns the pods that were last told to be spared, in order.
-func (b *backlogBook) spared() []types.UID {
+// spared reports whether a node was last told to have a pod that was tried and stays.
+func (b *backlogBook) spared(node string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, d := range slices.Backward(b.told) {
-		if len(d.Spared) > 0 {
-			return slices.Sorted(slices.Values(d.Spared))
+		if d.Node == node {
+			return !d.Spared.IsZero()
 		}
 	}
-	return nil
+	return false
 }
 
 func (b *backlogBook) use(c *Config) { c.BuiltIn = b }
@@ -100,18 +101,26 @@ func TestTheBuiltInTriesEachPodOnceWhenItIsDueAndAgainAtEachChangeOfItsTaints(t 
 func TestPodsThatWereDueAndStayAreTold(t *testing.T) {
 	for name, test := range map[string]struct {
 		spare func(w *world)
-		want  []types.UID
+		want  bool
 	}{
-		"the node is untainted":       {func(w *world) { w.taint("n", "k-") }, []types.UID{"uid-of-p", "uid-of-q"}},
-		"one tolerates the taint now": {func(w *world) { w.changePod("p", tolerating("k", 3600)) }, []types.UID{"uid-of-p"}},
+		"the node is untainted": {func(w *world) { w.taint("n", "k-") }, true},
+		"the node is deleted and made again": {func(w *world) {
+			w.must(nil, w.client.CoreV1().Nodes().Delete(t.Context(), "n", metav1.DeleteOptions{}))
+			w.pass(sec)
+			w.addNode("n")
+		}, true},
+		"one tolerates the taint now":                 {func(w *world) { w.changePod("p", tolerating("k", 3600)) }, true},
+		"one was never due":                           {func(*world) {}, false},
+		"untainted and tainted again":                 {func(w *world) { w.taint("n", "k-"); w.pass(sec); w.taint("n", "k:NoExecute") }, false},
+		"a taint that is tolerated for a while stays": {func(w *world) { w.taint("n", "k-", "later:NoExecute") }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(t *testing.T, w *world) {
 				var book backlogBook
 				w.on("delete", "pods", "", func() error { return errors.New("not now") })
 				w.addNode("n")
-				w.addPod("p")
-				w.addPod("q")
+				w.addPod("p", tolerating("later", 3600))
+				w.addPod("q", tolerating("later", 3600))
 				w.addPod("daemon", tolerating("k", 3600))
 				w.run(book.use)
 				w.until(sec)
@@ -119,8 +128,8 @@ func TestPodsThatWereDueAndStayAreTold(t *testing.T) {
 				w.pass(sec)
 				test.spare(w)
 				w.pass(sec)
-				if got := book.spared(); !slices.Equal(got, test.want) {
-					t.Errorf("told as spared are %v, want %v", got, test.want)
+				if got := book.spared("n"); got != test.want {
+					t.Errorf("told as spared: %t, want %t", got, test.want)
 				}
 			})
 		})
@@ -142,8 +151,8 @@ func TestATaintThatComesAndGoesBetweenTwoDecisionsIsToldToo(t *testing.T) {
 		if tries := book.tries("n"); tries != 1 {
 			t.Errorf("%d tries are told, want one", tries)
 		}
-		if got := book.spared(); !slices.Equal(got, []types.UID{"uid-of-p"}) {
-			t.Errorf("told as spared are %v, want p", got)
+		if !book.spared("n") {
+			t.Error("the node is not told as spared")
 		}
 	})
 }
@@ -167,6 +176,74 @@ func TestNoPodIsEvictedBeforeTheBuiltInsBacklogIsRecorded(t *testing.T) {
 		w.pass(time.Minute)
 		if at := w.did("delete p"); len(at) != 1 {
 			t.Errorf("deleted at %v, want once, after that", at)
+		}
+	})
+}
+
+// The built-in's timer stays at 10 s when another taint, that is tolerated for longer, remains: processPodOnNode returns
+// if something is scheduled already.
+func TestTheBuiltInsTimerStaysWhenTheTaintThatSetItGoes(t *testing.T) {
+	for name, second := range map[string]func(w *world){
+		"both taints from the start": func(w *world) {
+			w.taint("n", "soon:NoExecute", "late:NoExecute")
+			w.pass(5 * sec)
+			w.taint("n", "soon-")
+		},
+		"the second in place of the first": func(w *world) {
+			w.taint("n", "soon:NoExecute")
+			w.pass(5 * sec)
+			w.taint("n", "soon-", "late:NoExecute")
+		},
+		"the pod tolerates it for longer": func(w *world) {
+			w.taint("n", "soon:NoExecute")
+			w.pass(5 * sec)
+			w.changePod("p", func(p *corev1.Pod) { p.Spec.Tolerations[0].TolerationSeconds = new(int64(3600)) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(t *testing.T, w *world) {
+				var book backlogBook
+				w.on("delete", "pods", "", func() error { return errors.New("not now") })
+				w.addNode("n")
+				w.addPod("p", tolerating("soon", 10), tolerating("late", 3600))
+				w.run(book.use, func(c *Config) { c.NeverStamp = true })
+				w.until(sec)
+				second(w)
+				w.pass(6 * sec) // the built-in fires
+				if got := book.tries("n"); got != 1 {
+					t.Errorf("%d tries are told, the built-in made 1", got)
+				}
+				w.taint("n", map[bool]string{true: "soon-", false: "late-"}[name == "the pod tolerates it for longer"])
+				w.pass(sec)
+				if !book.spared("n") {
+					t.Error("the node is not told as spared")
+				}
+			})
+		})
+	}
+}
+
+func TestTheBuiltInTriesPodsThatTerminateToo(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		var book backlogBook
+		w.on("delete", "pods", "", func() error { return errors.New("not now") })
+		w.addNode("n")
+		w.addPod("p")
+		w.run(book.use, func(c *Config) { c.NeverStamp = true })
+		w.until(sec)
+		w.taint("n", "k:NoExecute")
+		w.pass(sec)
+		w.changePod("p", func(p *corev1.Pod) {
+			p.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+			p.Finalizers = []string{"x"}
+		})
+		w.pass(sec)
+		w.taint("n", "other:NoExecute")
+		w.pass(sec)
+		w.taint("n", "other-")
+		w.pass(sec)
+		if got := book.tries("n"); got != 3 {
+			t.Errorf("%d tries are told, the built-in made 3", got)
 		}
 	})
 }

@@ -32,7 +32,7 @@ type decider struct {
 	decisions *decisions
 	events    *events
 	execute   *handover
-	builtIn   BuiltIn
+	witness   *witness
 }
 
 // Reconcile decides about all pods of one node, hands over those that are due and comes back
@@ -40,12 +40,13 @@ type decider struct {
 func (d *decider) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Result, error) {
 	at := now()
 	next := d.decide(req.Name)
-	if d.nodes.keepsReplaced {
-		d.tellBuiltIn(req.Name, at, d.decisions.of(req.Name), next)
-	}
+	fires := d.witness.look(req.Name)
 	previous := d.decisions.put(req.Name, next)
 	d.withdraw(ctx, req.Name, at, previous, next)
 	nap := next.nap(at)
+	if !fires.IsZero() && nap > 0 {
+		nap = min(nap, max(fires.Sub(at), time.Millisecond))
+	}
 	if len(previous) == 0 && len(next) > 0 {
 		logf.FromContext(ctx).Info("Pods have to leave a tainted node",
 			"node", req.Name, "pods", len(next), "nextLook", nap.String())
@@ -56,9 +57,8 @@ func (d *decider) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 
 // leaving is a pod that has to leave its node, now or later.
 type leaving struct {
-	pod   *podcache.Pod
-	due   time.Time
-	tried time.Time // when the taints came for which the built-in tries it; zero if it does not
+	pod *podcache.Pod
+	due time.Time
 }
 
 func (l leaving) request() PodRequest {
@@ -167,13 +167,6 @@ type decisions struct {
 	byNode map[string]decision
 }
 
-// of returns the newest decision about a node.
-func (d *decisions) of(node string) decision {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.byNode[node]
-}
-
 // put stores a decision and returns the one before.
 func (d *decisions) put(node string, next decision) decision {
 	d.mu.Lock()
@@ -238,8 +231,11 @@ func (b *backlog) count(due, at time.Time) {
 
 // earliest returns the earlier of two instants; the zero one is none.
 func earliest(known, another time.Time) time.Time {
-	if known.IsZero() {
+	switch {
+	case known.IsZero():
 		return another
+	case another.IsZero():
+		return known
 	}
 	return earlier(known, another)
 }

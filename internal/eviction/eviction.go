@@ -111,6 +111,7 @@ type Evictor struct {
 	events *events
 	parts  stage.Parts
 
+	witness   *witness
 	decisions *decisions
 	attempts  *attempts
 	turns     *turns
@@ -128,6 +129,9 @@ func New(config Config) (*Evictor, error) {
 		e.parts.InEveryReplica(e.pods.Run)
 	}
 	e.watchNodes()
+	if config.BuiltIn != nil {
+		e.witness = newWitness(judge{rule: config.Rule, clock: config.Clock}, e.nodes, e.pods, config.BuiltIn)
+	}
 	e.decisions = &decisions{byNode: map[string]decision{}}
 	e.attempts = &attempts{under: map[PodRequest]*attempt{}}
 	metrics := newMetrics()
@@ -151,7 +155,6 @@ func (e *Evictor) watchNodes() {
 	}
 	e.nodes = newNodes(nodes, e.config.Clock)
 	e.nodes.neverStamped = e.config.NeverStamp || e.config.Mode == DryRun
-	e.nodes.keepsReplaced = e.config.BuiltIn != nil
 	e.nodes.follow()
 }
 
@@ -198,7 +201,7 @@ func (e *Evictor) addControllers(metrics *metrics) error {
 		},
 		Reconciler: &decider{
 			judge: judge, nodes: e.nodes, pods: e.pods,
-			decisions: e.decisions, events: e.events, execute: due, builtIn: e.config.BuiltIn,
+			decisions: e.decisions, events: e.events, execute: due, witness: e.witness,
 		},
 	}, changes{nodeChanges{e: e}, due})
 	if err != nil {

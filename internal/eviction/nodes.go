@@ -4,6 +4,7 @@
 package eviction
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -25,17 +26,13 @@ type nodes struct {
 	// unstampable are the names of the nodes whose timeAdded may not be written.
 	unstampable sync.Map // string -> struct{}
 
-	// keepsReplaced: the states of a node that came and went between two decisions are kept for takeReplaced.
-	keepsReplaced bool
-
 	mu          sync.RWMutex
 	tainted     map[string]*node
-	replaced    map[string][]replaced
 	subscribers []func(name string)
 }
 
 func newNodes(from *nodecache.Cache, clock *apicall.Clock) *nodes {
-	return &nodes{cache: from, clock: clock, tainted: map[string]*node{}, replaced: map[string][]replaced{}}
+	return &nodes{cache: from, clock: clock, tainted: map[string]*node{}}
 }
 
 // follow begins to observe.
@@ -56,15 +53,13 @@ func (n *nodes) exists(name string) bool {
 }
 
 // subscribe calls the function with the name of every node whose NoExecute taints change, and
-// with those of the nodes that have some now.
+// with those of the nodes that have some now. It may ask about nodes.
 func (n *nodes) subscribe(changed func(name string)) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	n.subscribers = append(n.subscribers, changed)
-	for name := range n.tainted {
-		changed(name)
-	}
-	for name := range n.replaced {
+	names := slices.Collect(maps.Keys(n.tainted))
+	n.mu.Unlock()
+	for _, name := range names {
 		changed(name)
 	}
 }
@@ -78,8 +73,16 @@ func (n *nodes) count() int {
 func (n *nodes) observe(change nodecache.Change) {
 	if change.After == nil {
 		n.forget(change.Before.Name)
+		n.notify(change.Before.Name)
 		return
 	}
+	if n.advance(change) {
+		n.notify(change.After.Name)
+	}
+}
+
+// advance takes in a change of a node, and reports whether its NoExecute taints are others now.
+func (n *nodes) advance(change nodecache.Change) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	name := change.After.Name
@@ -93,40 +96,7 @@ func (n *nodes) observe(change nodecache.Change) {
 	} else {
 		n.tainted[name] = next
 	}
-	if !known.sameTaints(next) {
-		n.replace(name, known)
-		n.notify(name)
-	}
-}
-
-// replaced is a state of a node that another has replaced.
-type replaced struct {
-	state *node
-	at    time.Time
-}
-
-// What is kept of a node's former states: so many at most, and for so long.
-const (
-	mostReplaced = 16
-	replacedFor  = 10 * time.Minute
-)
-
-// replace keeps a state of a node that is not its state any more. A standby keeps them until it leads.
-func (n *nodes) replace(name string, known *node) {
-	if !n.keepsReplaced || known == nil {
-		return
-	}
-	kept := n.replaced[name]
-	n.replaced[name] = append(slices.Clone(kept[max(0, len(kept)-mostReplaced+1):]), replaced{known, now()})
-}
-
-// takeReplaced returns the states that a node has had since the last call, the newest of them.
-func (n *nodes) takeReplaced(name string) []replaced {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	kept := n.replaced[name]
-	delete(n.replaced, name)
-	return slices.DeleteFunc(kept, func(r replaced) bool { return now().Sub(r.at) > replacedFor })
+	return !known.sameTaints(next)
 }
 
 // firstSightServes reports whether a taint of the node that has no timeAdded gets none. Then gaps of the watch count
@@ -140,13 +110,15 @@ func (n *nodes) forget(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.tainted, name)
-	delete(n.replaced, name)
 	n.unstampable.Delete(name)
-	n.notify(name)
 }
 
+// notify tells the subscribers, who may ask what is known now.
 func (n *nodes) notify(name string) {
-	for _, changed := range n.subscribers {
+	n.mu.RLock()
+	subscribers := n.subscribers
+	n.mu.RUnlock()
+	for _, changed := range subscribers {
 		changed(name)
 	}
 }

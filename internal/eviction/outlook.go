@@ -5,18 +5,55 @@ package eviction
 
 import (
 	"iter"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
+	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// Overdue returns how many pods are due and still there, by the names of their nodes.
-func (e *Evictor) Overdue() map[string]int {
-	overdue := map[string]int{}
-	for pod := range e.overdueBy(0) {
-		overdue[pod.Node]++
+// Overdue are the pods of a node that are due and still there.
+type Overdue struct {
+	Pods  int
+	Since time.Time // the first of them is due, by this machine's clock
+}
+
+// Overdue returns the pods that are due and still there, by the names of their nodes. It also counts those that have come
+// due since the Evictor was stopped.
+func (e *Evictor) Overdue() map[string]Overdue {
+	all := map[string]Overdue{}
+	for l := range e.overdueBy(0) {
+		known := all[l.pod.Node]
+		all[l.pod.Node] = Overdue{Pods: known.Pods + 1, Since: earliest(known.Since, l.due)}
 	}
-	return overdue
+	return all
+}
+
+// Spares reports whether a node, as the API server shows it now, lets a pod stay that was due by what the Evictor knew
+// last. A taint that it did not know counts from now on.
+func (e *Evictor) Spares(live *corev1.Node) bool {
+	at := now()
+	var known []verdict.Taint
+	if state, ok := e.nodes.get(live.Name); ok && state.uid == live.UID {
+		known = state.facts.byOurs
+	}
+	var all []verdict.Taint
+	for _, taint := range taints.NoExecute(live.Spec.Taints) {
+		is := verdict.Taint{Taint: taint, Since: at}
+		if i := slices.IndexFunc(known, func(k verdict.Taint) bool { return k.Key == taint.Key && k.Value == taint.Value }); i >= 0 {
+			is = known[i]
+		}
+		all = append(all, is)
+	}
+	for l := range e.overdueBy(0) {
+		if l.pod.Node == live.Name && !e.config.Rule.Decide(l.pod.Rule(), all).DueAt(at) {
+			return true
+		}
+	}
+	return false
 }
 
 // Stalled reports whether pods have been due for longer than the given time although no eviction was begun in it: then
@@ -25,8 +62,8 @@ func (e *Evictor) Stalled(after time.Duration) bool {
 	if time.Since(e.turns.lastBegun()) <= after {
 		return false
 	}
-	for pod := range e.overdueBy(after) {
-		if !e.attempts.begun(leaving{pod: pod}.request()) {
+	for l := range e.overdueBy(after) {
+		if !e.attempts.begun(l.request()) {
 			return true
 		}
 	}
@@ -40,11 +77,11 @@ func (e *Evictor) Versions() []string {
 }
 
 // overdueBy returns the pods that have been due for longer than the given time and are still there.
-func (e *Evictor) overdueBy(late time.Duration) iter.Seq[*podcache.Pod] {
-	return func(yield func(*podcache.Pod) bool) {
-		for _, leaving := range e.decisions.dueBefore(now().Add(-late)) {
-			pod, ok := e.pods.Get(leaving.pod.UID)
-			if ok && !pod.Flags.Has(podcache.Terminating) && !yield(pod) {
+func (e *Evictor) overdueBy(late time.Duration) iter.Seq[leaving] {
+	return func(yield func(leaving) bool) {
+		for _, l := range e.decisions.dueBefore(now().Add(-late)) {
+			pod, ok := e.pods.Get(l.pod.UID)
+			if ok && !pod.Flags.Has(podcache.Terminating) && !yield(leaving{pod: pod, due: l.due}) {
 				return
 			}
 		}
