@@ -44,6 +44,9 @@ type setting struct {
 	credentials bool // --use-service-account-credentials
 	// alone leaves Taintkeeper out.
 	alone bool
+	// tolerations are those of the pods. slow pods take 20 s to end. bare pods have no controller.
+	tolerations []corev1.Toleration
+	slow, bare  bool
 	// oneReplica leaves the standby out.
 	oneReplica bool
 	// ahead is by how much the wall clocks of the replicas are ahead, and managerAhead that of kube-controller-manager.
@@ -52,7 +55,10 @@ type setting struct {
 }
 
 func (s setting) workload() string {
-	if s.deployment {
+	switch {
+	case s.bare:
+		return "bare pods"
+	case s.deployment:
 		return "Deployment"
 	}
 	return "StatefulSet"
@@ -179,14 +185,22 @@ func (s *scene) deploy() {
 		TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{
 			MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: selector,
 		}},
+		Tolerations: s.tolerations,
 	}}
+	if s.slow {
+		template.Annotations = map[string]string{"pod-delete.stage.kwok.x-k8s.io/delay": "20s"}
+		template.Spec.TerminationGracePeriodSeconds = new(int64(30))
+	}
 	var err error
-	if s.deployment {
+	switch {
+	case s.bare:
+		err = s.createBare(template, int(count))
+	case s.deployment:
 		_, err = admin.AppsV1().Deployments(s.Namespace).Create(s.t.Context(), &appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Name: "web"},
 			Spec:       appsv1.DeploymentSpec{Replicas: &count, Selector: selector, Template: template},
 		}, metav1.CreateOptions{})
-	} else {
+	default:
 		_, err = admin.AppsV1().StatefulSets(s.Namespace).Create(s.t.Context(), &appsv1.StatefulSet{
 			ObjectMeta: metav1.ObjectMeta{Name: "db"},
 			Spec: appsv1.StatefulSetSpec{
@@ -224,17 +238,25 @@ func (s *scene) pods(ctx context.Context) (running, onTainted int, err error) {
 	return running, onTainted, nil
 }
 
-// taint taints two thirds of the nodes at once.
+// taint begins a storm: it taints two thirds of the nodes at once.
 func (s *scene) taint() {
 	s.t.Helper()
 	s.storm = time.Now()
+	s.taintAlso(key)
+}
+
+// taintAlso sets one more taint on each of these nodes.
+func (s *scene) taintAlso(key string) {
+	s.t.Helper()
 	s.onTainted(func(node string) error {
 		_, err := rig.Taint(s.t.Context(), admin, node, rig.NoExecute(key))
 		return err
 	})
 }
 
-func (s *scene) untaint() {
+func (s *scene) untaint() { s.t.Helper(); s.untaintFrom(key) }
+
+func (s *scene) untaintFrom(key string) {
 	s.t.Helper()
 	s.onTainted(func(node string) error {
 		_, err := rig.Untaint(s.t.Context(), admin, node, key)

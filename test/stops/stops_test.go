@@ -4,7 +4,9 @@
 package stops
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -148,13 +150,16 @@ func TestStops(t *testing.T) {
 	}
 	fmt.Println("| scene | workload | the built-in is | evictions it began | over after | deleted although they should stay |")
 	fmt.Println("| --- | --- | --- | --: | --: | --: |")
-	for _, act := range acts {
+	for _, act := range slices.Concat(acts, hostile) {
 		if !strings.Contains(act.name, *only) {
 			continue
 		}
 		for _, deployment := range []bool{false, true} {
 			with := act.setting
-			with.due, with.deployment, with.credentials = *due, deployment, !deployment
+			if with.bare && deployment {
+				continue
+			}
+			with.due, with.deployment, with.credentials = cmp.Or(with.due, *due), deployment, !deployment
 			t.Run(act.name+", "+with.workload(), func(t *testing.T) {
 				s := newScene(t, with)
 				act.play(s)
