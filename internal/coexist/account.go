@@ -109,8 +109,8 @@ func (a *Account) server(instant time.Time) time.Time {
 	return a.config.Clock.Earliest().Add(-time.Since(instant))
 }
 
-// Left takes in what is left of a node when nothing more is decided: so many pods are due, the first since an instant of
-// this machine's clock. The built-in may try them once more. Some may stay: then the node is spared.
+// Left takes in what is left of a node when nothing more is decided: so many pods are due, the first since an instant
+// of this machine's clock. The built-in may try them once more. Some may stay: then the node is spared.
 func (a *Account) Left(node string, pods int, since time.Time, spared bool) {
 	at, since := a.config.Clock.Time(), a.server(since)
 	a.mu.Lock()

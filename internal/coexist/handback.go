@@ -36,8 +36,8 @@ const seenAfter = time.Second
 // decides about a node again when a taint changes. What their pods tolerate counts from then on again. What is left of
 // the built-in's backlog stays refused: see hold.
 //
-// This process has seen nothing since it began to stop, and the built-in has gone on. So nodes with pods that are due by
-// now are read again, and what they tell is recorded, also for a successor.
+// This process has seen nothing since it began to stop, and the built-in has gone on. So nodes with pods that are due
+// by now are read again, and what they tell is recorded, also for a successor.
 func (k *Keeper) HandBack(ctx context.Context) error {
 	k.mu.Lock()
 	led, term := k.leads, k.term

@@ -60,7 +60,7 @@ func (h *hold) decided(d eviction.NodeDecision, at time.Time, perTry time.Durati
 	switch inherited, listed := h.spared[d.Node]; {
 	case !d.Spared.Before(h.since):
 		h.spare(d.Node, false)
-	case listed && !(inherited && d.Stays):
+	case listed && (!inherited || !d.Stays):
 		delete(h.spared, d.Node)
 	}
 }
@@ -133,8 +133,8 @@ func (r record) covers(want record) bool {
 }
 
 // merge takes in what another process has written: the later end, the earlier beginning, and all that it spared. This
-// process has witnessed since some instant what the built-in does. It cannot know the tries of a storm that began before;
-// the built-in works those off besides the ones it knows.
+// process has witnessed since some instant what the built-in does. It cannot know the tries of a storm that began
+// before; the built-in works those off besides the ones it knows.
 func (h *hold) merge(r record, at, witnessed time.Time) {
 	if !r.until.After(at) || r.until.After(at.Add(longest)) {
 		return

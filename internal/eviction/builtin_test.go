@@ -6,7 +6,6 @@ package eviction
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -40,28 +39,21 @@ func (b *backlogBook) refuse(err error) {
 	b.refusal = err
 }
 
-// tries counts the tries that were told of a node.
-func (b *backlogBook) tries(node string) (tries int) {
+// tries counts the tries that were told.
+func (b *backlogBook) tries() (tries int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, d := range b.told {
-		if d.Node == node {
-			tries += d.Tries
-		}
+		tries += d.Tries
 	}
 	return tries
 }
 
-// spared reports whether a node was last told to have a pod that was tried and stays.
-func (b *backlogBook) spared(node string) bool {
+// spared reports whether the node was last told to have a pod that was tried and stays.
+func (b *backlogBook) spared() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, d := range slices.Backward(b.told) {
-		if d.Node == node {
-			return !d.Spared.IsZero()
-		}
-	}
-	return false
+	return len(b.told) > 0 && !b.told[len(b.told)-1].Spared.IsZero()
 }
 
 func (b *backlogBook) use(c *Config) { c.BuiltIn = b }
@@ -90,7 +82,7 @@ func TestTheBuiltInTriesEachPodOnceWhenItIsDueAndAgainAtEachChangeOfItsTaints(t 
 				w.until(sec)
 				test.play(w)
 				w.pass(sec)
-				if got := book.tries("n"); got != test.want {
+				if got := book.tries(); got != test.want {
 					t.Errorf("%d tries are told, want %d", got, test.want)
 				}
 			})
@@ -128,7 +120,7 @@ func TestPodsThatWereDueAndStayAreTold(t *testing.T) {
 				w.pass(sec)
 				test.spare(w)
 				w.pass(sec)
-				if got := book.spared("n"); got != test.want {
+				if got := book.spared(); got != test.want {
 					t.Errorf("told as spared: %t, want %t", got, test.want)
 				}
 			})
@@ -148,10 +140,10 @@ func TestATaintThatComesAndGoesBetweenTwoDecisionsIsToldToo(t *testing.T) {
 		w.taint("n", "k:NoExecute")
 		w.taint("n", "k-")
 		w.pass(sec)
-		if tries := book.tries("n"); tries != 1 {
+		if tries := book.tries(); tries != 1 {
 			t.Errorf("%d tries are told, want one", tries)
 		}
-		if !book.spared("n") {
+		if !book.spared() {
 			t.Error("the node is not told as spared")
 		}
 	})
@@ -210,12 +202,12 @@ func TestTheBuiltInsTimerStaysWhenTheTaintThatSetItGoes(t *testing.T) {
 				w.until(sec)
 				second(w)
 				w.pass(6 * sec) // the built-in fires
-				if got := book.tries("n"); got != 1 {
+				if got := book.tries(); got != 1 {
 					t.Errorf("%d tries are told, the built-in made 1", got)
 				}
 				w.taint("n", map[bool]string{true: "soon-", false: "late-"}[name == "the pod tolerates it for longer"])
 				w.pass(sec)
-				if !book.spared("n") {
+				if !book.spared() {
 					t.Error("the node is not told as spared")
 				}
 			})
@@ -242,7 +234,7 @@ func TestTheBuiltInTriesPodsThatTerminateToo(t *testing.T) {
 		w.pass(sec)
 		w.taint("n", "other-")
 		w.pass(sec)
-		if got := book.tries("n"); got != 3 {
+		if got := book.tries(); got != 3 {
 			t.Errorf("%d tries are told, the built-in made 3", got)
 		}
 	})

@@ -21,8 +21,8 @@ type Overdue struct {
 	Since time.Time // the first of them is due, by this machine's clock
 }
 
-// Overdue returns the pods that are due and still there, by the names of their nodes. It also counts those that have come
-// due since the Evictor was stopped.
+// Overdue returns the pods that are due and still there, by the names of their nodes. It also counts those that have
+// come due since the Evictor was stopped.
 func (e *Evictor) Overdue() map[string]Overdue {
 	all := map[string]Overdue{}
 	for l := range e.overdueBy(0) {
@@ -43,7 +43,8 @@ func (e *Evictor) Spares(live *corev1.Node) bool {
 	var all []verdict.Taint
 	for _, taint := range taints.NoExecute(live.Spec.Taints) {
 		is := verdict.Taint{Taint: taint, Since: at}
-		if i := slices.IndexFunc(known, func(k verdict.Taint) bool { return k.Key == taint.Key && k.Value == taint.Value }); i >= 0 {
+		same := func(k verdict.Taint) bool { return k.Key == taint.Key && k.Value == taint.Value }
+		if i := slices.IndexFunc(known, same); i >= 0 {
 			is = known[i]
 		}
 		all = append(all, is)

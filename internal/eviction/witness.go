@@ -12,13 +12,13 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 )
 
-// witness follows what the built-in does about pods on tainted nodes, in every replica from its start on: a replica that
-// comes to lead knows what happened before. The built-in (processPodOnNode in
+// witness follows what the built-in does about pods on tainted nodes, in every replica from its start on: a replica
+// that comes to lead knows what happened before. The built-in (processPodOnNode in
 // pkg/controller/tainteviction/taint_eviction.go) begins to try a pod
 //
-//   - at once when the pod appears, or its tolerations or the NoExecute taints of its node change, and it is due then, and
-//   - when its timer fires. The first taint that is tolerated for a while sets it, and it stays at that instant whatever
-//     comes later, until the pod stays for good or is due at once.
+//   - at once when the pod appears, or its tolerations or the NoExecute taints of its node change, and it is due then,
+//   - and when its timer fires. The first taint that is tolerated for a while sets it, and it stays at that instant
+//     whatever comes later, until the pod stays for good or is due at once.
 //
 // It tries pods that terminate, too. Where the instants of the built-in are not known they are taken to be those of the
 // rule: the earliest of them since the pod has had to leave.
@@ -34,7 +34,8 @@ type witness struct {
 	byNode map[string]*witnessed
 }
 
-// witnessed is what is known of a node and its pods. A node without taints is kept as long as it has pods that were tried.
+// witnessed is what is known of a node and its pods. A node without taints is kept as long as it has pods that were
+// tried.
 type witnessed struct {
 	state *node // nil without taints
 	pods  map[types.UID]*triedPod
@@ -128,11 +129,10 @@ func (w *witness) see(on *witnessed, pod *podcache.Pod, at time.Time, retainted 
 	}
 	p.pod = pod
 	due, leaves := w.dueOf(pod, on.state)
-	p.stays = !pod.Flags.Has(podcache.Terminating) && (!leaves || due.After(at))
 	if leaves && (asked || !p.fires.IsZero()) {
 		p.fires = earliest(p.fires, due)
 	}
-	if !p.fires.IsZero() && !p.fires.After(at) {
+	if p.fired(at) {
 		news.Tries++
 		news.From = earliest(news.From, p.fires)
 		p.tried, p.fires = true, time.Time{}
@@ -140,8 +140,15 @@ func (w *witness) see(on *witnessed, pod *podcache.Pod, at time.Time, retainted 
 	if !leaves {
 		p.fires = time.Time{}
 	}
-	switch {
-	case !p.stays:
+	p.settle(!pod.Flags.Has(podcache.Terminating) && (!leaves || due.After(at)), at)
+}
+
+func (p *triedPod) fired(at time.Time) bool { return !p.fires.IsZero() && !p.fires.After(at) }
+
+// settle notes whether the pod stays.
+func (p *triedPod) settle(stays bool, at time.Time) {
+	switch p.stays = stays; {
+	case !stays:
 		p.spared = time.Time{}
 	case p.tried && p.spared.IsZero():
 		p.spared = at

@@ -72,8 +72,8 @@ func (h *history) judgeForeign() []finding {
 }
 
 // judgeStays finds the pods that the built-in deleted although no taint of their nodes asked for it: it works off, by
-// name, what it began while it was refused. Nobody can keep it from that if it marked the pod while that was due, nor if
-// no replica knew and could write down that it would try.
+// name, what it began while it was refused. Nobody can keep it from that if it marked the pod while that was due, nor
+// if no replica knew and could write down that it would try.
 func (h *history) judgeStays() []finding {
 	dueBefore := map[string][]stretch{} // by the name of the pod
 	for _, s := range h.stretches() {
@@ -111,8 +111,8 @@ func causeOf(c foreignCall, due []stretch) (cause stretch, ok bool) {
 	return cause, ok
 }
 
-// staysFrom returns since when a pod stays for which the built-in may still try: since it was no longer due, or since it
-// took the name of one that was.
+// staysFrom returns since when a pod stays for which the built-in may still try: since it was no longer due, or since
+// it took the name of one that was.
 func (s stretch) staysFrom(p *pod) time.Time {
 	if s.pod == p {
 		return s.ended
@@ -123,12 +123,13 @@ func (s stretch) staysFrom(p *pod) time.Time {
 // markedBefore reports whether the built-in had marked a pod of that name by an instant.
 func (h *history) markedBefore(c foreignCall, instant time.Time) bool {
 	return slices.ContainsFunc(h.foreign, func(mark foreignCall) bool {
-		return mark.kind == patchPod && mark.name == c.name && !mark.earliest.After(instant) && mark.earliest.After(c.earliest.Add(-markedWithin))
+		return mark.kind == patchPod && mark.name == c.name &&
+			!mark.earliest.After(instant) && mark.earliest.After(c.earliest.Add(-markedWithin))
 	})
 }
 
-// recorded reports whether a replica that had seen that a pod was due wrote the eviction clock once it knew that a pod of
-// that name stays, and before the built-in deleted it.
+// recorded reports whether a replica that had seen that a pod was due wrote the eviction clock once it knew that a
+// pod of that name stays, and before the built-in deleted it.
 func (h *history) recorded(cause stretch, p *pod, deleted foreignCall) bool {
 	stays := cause.due // what took the name of a pod that was due is protected before it is there
 	if cause.pod == p {

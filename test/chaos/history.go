@@ -163,7 +163,8 @@ func attribute(states []podState, deletions []deletion) []podState {
 // replica that was asked to end was ending.
 func (p *page) handsBack(written span) bool {
 	return slices.ContainsFunc(p.lives, func(l life) bool {
-		return !l.stopped.IsZero() && !written.latest.Before(l.stopped) && (l.ended.IsZero() || !written.earliest.After(l.ended))
+		return !l.stopped.IsZero() && !written.latest.Before(l.stopped) &&
+			(l.ended.IsZero() || !written.earliest.After(l.ended))
 	})
 }
 

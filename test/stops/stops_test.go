@@ -122,8 +122,8 @@ var acts = []act{
 		s.taint()
 		s.after(3 * time.Second)
 		s.kill()
-		for _, at := range []time.Duration{35, 45, 55} {
-			s.after(at * time.Second)
+		for _, at := range []time.Duration{35 * time.Second, 45 * time.Second, 55 * time.Second} {
+			s.after(at)
 			s.editPolicy()
 		}
 	}},

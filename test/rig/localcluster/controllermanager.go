@@ -152,8 +152,8 @@ type ControllerManagerConfig struct {
 	Args []string
 	// Env is added to its environment, each as name=value.
 	Env []string
-	// AsItself runs it without --use-service-account-credentials: all its controllers act as the user of kube-controller-manager,
-	// which gets the rights for that.
+	// AsItself runs it without --use-service-account-credentials: all its controllers act as the user of
+	// kube-controller-manager, which gets the rights for that.
 	AsItself bool
 }
 
