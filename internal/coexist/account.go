@@ -213,7 +213,8 @@ func (a *Account) read(ctx context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.hold.merge(found, at, at.Add(-time.Since(a.born)))
-	if renewed, err := time.Parse(time.RFC3339, answer.Annotations[Annotation]); err == nil && at.Sub(renewed) > stallAfter {
+	renewed, err := time.Parse(time.RFC3339, answer.Annotations[Annotation])
+	if err == nil && at.Sub(renewed) > stallAfter {
 		a.hold.stalled(renewed, at) // it may have been a standstill that ended the leader
 	}
 	a.written = found
