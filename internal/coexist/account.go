@@ -213,10 +213,6 @@ func (a *Account) read(ctx context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.hold.merge(found, at, at.Add(-time.Since(a.born)))
-	renewed, err := time.Parse(time.RFC3339, answer.Annotations[Annotation])
-	if err == nil && at.Sub(renewed) > stallAfter {
-		a.hold.stalled(renewed, at) // it may have been a standstill that ended the leader
-	}
 	a.written = found
 	a.known, a.version = true, answer.ResourceVersion
 	return nil

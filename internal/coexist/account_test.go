@@ -252,23 +252,3 @@ func TestANodeThatIsUntaintedWhileTheLeaderStopsIsSpared(t *testing.T) {
 		})
 	}
 }
-
-func TestAStandstillThatEndedTheLeaderIsAddedByTheNext(t *testing.T) {
-	play(t, func(s *scene) {
-		s.pass(time.Second)
-		s.storm(100)
-		if err := s.record(); err != nil {
-			t.Fatal(err)
-		}
-		before := recordOf(s.account().Annotations).until
-		s.stop() // the Lease is lost
-		s.pass(100 * time.Second)
-		next := NewAccount(s.keeper.config.Account.config)
-		if err := next.Renew(s.t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if after := recordOf(s.account().Annotations).until; !after.After(before.Add(80 * time.Second)) {
-			t.Errorf("until was %v and is %v, 100 s later", before, after)
-		}
-	})
-}

@@ -162,7 +162,12 @@ func (s *scene) deploymentPods(t *testing.T, prefix string, count int) []*corev1
 	t.Helper()
 	var pods []*corev1.Pod
 	for range count {
-		pod, err := s.Pod(t.Context(), "", s.node, func(pod *corev1.Pod) { pod.GenerateName = prefix + "-" })
+		pod, err := s.Pod(t.Context(), "", s.node, func(pod *corev1.Pod) {
+			pod.GenerateName = prefix + "-"
+			pod.OwnerReferences = []metav1.OwnerReference{{
+				APIVersion: "apps/v1", Kind: "ReplicaSet", Name: prefix, UID: "of-" + types.UID(prefix), Controller: new(true),
+			}}
+		})
 		await.Must(t, err)
 		pods = append(pods, pod)
 	}
