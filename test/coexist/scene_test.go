@@ -157,15 +157,18 @@ func (s *scene) pod(t *testing.T, name string, seconds int64, conditions ...core
 	return pod
 }
 
-// deploymentPods creates pods on the node whose names do not come again, as a Deployment does.
+// deploymentPods creates pods on the node whose names do not come again: a controller owns them, in whose place is the
+// node, which the garbage collector finds.
 func (s *scene) deploymentPods(t *testing.T, prefix string, count int) []*corev1.Pod {
 	t.Helper()
+	owner, err := admin.CoreV1().Nodes().Get(t.Context(), s.node, metav1.GetOptions{})
+	await.Must(t, err)
 	var pods []*corev1.Pod
 	for range count {
 		pod, err := s.Pod(t.Context(), "", s.node, func(pod *corev1.Pod) {
 			pod.GenerateName = prefix + "-"
 			pod.OwnerReferences = []metav1.OwnerReference{{
-				APIVersion: "apps/v1", Kind: "ReplicaSet", Name: prefix, UID: "of-" + types.UID(prefix), Controller: new(true),
+				APIVersion: "v1", Kind: "Node", Name: owner.Name, UID: owner.UID, Controller: new(true),
 			}}
 		})
 		await.Must(t, err)

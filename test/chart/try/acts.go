@@ -189,7 +189,17 @@ func (s *stage) playWayBack(ctx context.Context) error {
 	if err := s.start(ctx); err != nil {
 		return err
 	}
-	pod := localcluster.NewPod("", "node-1", func(pod *corev1.Pod) { pod.GenerateName = "web-5d4f8c7b9-" })
+	// A controller owns it, so its name does not come again. The garbage collector must find the owner: here, the node.
+	owner, err := s.admin.CoreV1().Nodes().Get(ctx, "node-1", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	pod := localcluster.NewPod("", owner.Name, func(pod *corev1.Pod) {
+		pod.GenerateName = "web-5d4f8c7b9-"
+		pod.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: "v1", Kind: "Node", Name: owner.Name, UID: owner.UID, Controller: new(true),
+		}}
+	})
 	if _, err := s.admin.CoreV1().Pods(workloads).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
 		return err
 	}
