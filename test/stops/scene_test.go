@@ -115,21 +115,25 @@ func (s *scene) restartBuiltIn() {
 		s.log = info.Size()
 	}
 	config := localcluster.ControllerManagerConfig{Args: []string{"--vmodule=timed_workers=4"}, AsItself: !s.credentials}
-	if s.managerAhead != 0 {
-		config.Binary, config.Env = *manager, s.clockOf(*manager, s.managerAhead)
+	if s.managerAhead == 0 {
+		await.Must(s.t, cluster.RestartControllerManager(s.t.Context(), config))
+		return
 	}
+	clock := s.clockOf(*manager)
+	config.Binary, config.Env = *manager, []string{clock.Env()}
 	await.Must(s.t, cluster.RestartControllerManager(s.t.Context(), config))
+	clock.Set(s.managerAhead)
 }
 
-// clockOf returns what gives a program a wall clock that is ahead.
-func (s *scene) clockOf(program string, ahead time.Duration) []string {
+// clockOf returns a wall clock for a program. It is set once the program runs: a clock that is behind would take the
+// certificates of this cluster for not yet valid.
+func (s *scene) clockOf(program string) *wallclock.Clock {
 	s.t.Helper()
 	await.Must(s.t, wallclock.Check(program))
 	clock, err := wallclock.New(filepath.Join(s.t.TempDir(), "clock"))
 	await.Must(s.t, err)
 	s.t.Cleanup(func() { await.Must(s.t, clock.Close()) })
-	clock.Set(ahead)
-	return []string{clock.Env()}
+	return clock
 }
 
 func (s *scene) start(name string) {
@@ -145,11 +149,16 @@ func (s *scene) startShadow() {
 
 func (s *scene) startAs(config localcluster.TaintkeeperConfig) {
 	s.t.Helper()
+	var clock *wallclock.Clock
 	if s.ahead != 0 {
-		config.Env = s.clockOf(binary, s.ahead)
+		clock = s.clockOf(binary)
+		config.Env = []string{clock.Env()}
 	}
 	replica, err := cluster.StartTaintkeeper(s.t.Context(), config)
 	await.Must(s.t, err)
+	if clock != nil {
+		clock.Set(s.ahead)
+	}
 	s.t.Cleanup(func() { await.Must(s.t, replica.Kill()) })
 	s.replicas = append(s.replicas, replica)
 }
