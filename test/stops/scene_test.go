@@ -97,8 +97,9 @@ func newScene(t *testing.T, setting setting) *scene {
 		s.nodes, specs = append(s.nodes, spec.Name), append(specs, spec)
 	}
 	await.Must(t, cluster.AddNodes(t.Context(), specs...))
-	s.restartBuiltIn()
+	set := s.restartBuiltIn()
 	s.deploy()
+	set()
 	if !s.alone {
 		s.start("first")
 	}
@@ -108,8 +109,9 @@ func newScene(t *testing.T, setting setting) *scene {
 	return s
 }
 
-// restartBuiltIn starts kube-controller-manager without a backlog of earlier scenes, and with a log that shows it.
-func (s *scene) restartBuiltIn() {
+// restartBuiltIn starts kube-controller-manager without a backlog of earlier scenes, and with a log that shows it. It
+// returns what sets its clock.
+func (s *scene) restartBuiltIn() (setClock func()) {
 	s.t.Helper()
 	if info, err := os.Stat(cluster.LogPath(localcluster.ControllerManager)); err == nil {
 		s.log = info.Size()
@@ -117,16 +119,16 @@ func (s *scene) restartBuiltIn() {
 	config := localcluster.ControllerManagerConfig{Args: []string{"--vmodule=timed_workers=4"}, AsItself: !s.credentials}
 	if s.managerAhead == 0 {
 		await.Must(s.t, cluster.RestartControllerManager(s.t.Context(), config))
-		return
+		return func() {}
 	}
 	clock := s.clockOf(*manager)
 	config.Binary, config.Env = *manager, []string{clock.Env()}
 	await.Must(s.t, cluster.RestartControllerManager(s.t.Context(), config))
-	clock.Set(s.managerAhead)
+	return func() { clock.Set(s.managerAhead) }
 }
 
-// clockOf returns a wall clock for a program. It is set once the program runs: a clock that is behind would take the
-// certificates of this cluster for not yet valid.
+// clockOf returns a wall clock for a program. It is set once the program is connected: by a clock that is behind, the
+// certificates of this cluster are not valid yet.
 func (s *scene) clockOf(program string) *wallclock.Clock {
 	s.t.Helper()
 	await.Must(s.t, wallclock.Check(program))
