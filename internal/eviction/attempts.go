@@ -33,6 +33,7 @@ type attempt struct {
 	// Guarded by attempts.
 	notBefore time.Time // by the monotonic clock: a wait, not a deadline
 	refusal   error     // of the last try
+	unsure    bool      // the last try was not confirmed, and waits for the watch
 }
 
 // tries is how many tries failed or were aborted.
@@ -109,6 +110,19 @@ func (a *attempts) begun(req PodRequest) bool {
 	return ok
 }
 
+// decidedAgain notes that the pod must leave by what is known now, and reports whether its eviction comes back by itself.
+// One that waits for the watch does not wait any longer: the watch has brought something.
+func (a *attempts) decidedAgain(req PodRequest) (comesBack bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	known, ok := a.under[req]
+	if ok && known.unsure {
+		known.unsure, known.notBefore = false, time.Time{}
+		return false
+	}
+	return ok
+}
+
 // forget ends an eviction: if the pod has to leave again, that is another.
 func (a *attempts) forget(req PodRequest) {
 	a.mu.Lock()
@@ -129,7 +143,7 @@ func (a *attempts) over(req PodRequest, attempt *attempt) {
 func (a *attempts) postpone(attempt *attempt, until time.Time, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	attempt.notBefore, attempt.refusal = until, nil
+	attempt.notBefore, attempt.refusal, attempt.unsure = until, nil, errors.Is(err, errUnconfirmed)
 	if refused(err) {
 		attempt.refusal = err
 	}

@@ -46,7 +46,7 @@ func (h *handover) String() string { return "pods that are due" }
 // While evictions of the node hang, its most important pods take every other turn: what hangs may be waiting for one
 // of them, such as the pods of a webhook.
 func (h *handover) add(node string, due []leaving) {
-	due = slices.DeleteFunc(due, func(l leaving) bool { return h.attempts.begun(l.request()) })
+	due = slices.DeleteFunc(due, func(l leaving) bool { return h.attempts.decidedAgain(l.request()) })
 	if h.slots.hangs(node) {
 		due = fromBothEnds(due)
 	}

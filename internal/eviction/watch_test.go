@@ -420,3 +420,20 @@ func TestATaintSetAgainWithItsTimeAddedWhileTheWatchIsBrokenCountsFromThatTime(t
 		}
 	})
 }
+
+func TestAnEvictionThatWaitsForTheWatchIsTriedAgainAsSoonAsTheWatchBringsOtherTaints(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.laggingNodeWatch(10 * time.Second)
+		w.addStampedNode("n", "off:NoExecute")
+		w.addPod("patient", tolerating("off", 10))
+		w.run()
+		w.until(8 * time.Second)
+		node := w.node("n")
+		node.Spec.Taints = w.edit(nil, "gone:NoExecute")
+		w.updateNode(node)
+		w.until(time.Minute) // from 9 s to 18 s the pod is due by the cache, and the live read says that it is not
+		if at := w.did("delete patient"); len(at) != 1 || at[0] < 18*time.Second || at[0] > 18500*time.Millisecond {
+			t.Errorf("deleted at %v, want once, when the watch brings the taint at 18 s", at)
+		}
+	})
+}
