@@ -1,0 +1,421 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package backlog holds the pods that must leave their nodes, and says which eviction to try next and which to cancel.
+//
+//  1. At most 16 evictions are in flight for less than 250 ms, and at most 64 for longer (slow).
+//  2. When a 65th becomes slow, the youngest slow one of the group with the most slow ones is cancelled.
+//  3. Groups take turns, pod by pod. Within a group the pod that is due first goes first, then the one with the lowest
+//     priority; pods of one node go together.
+//  4. A group hangs when a try there timed out or was cancelled for room, until a try that began later is answered.
+//  5. Retries, and all evictions of groups that hang, go first in 4 of the 16 places and get no others.
+//  6. In a group that hangs, first tries come before retries. Retries are first come, first served.
+//  7. An eviction that was refused or that failed waits for its own backoff. At most 50 of these a second are retried.
+//
+// A group is a namespace, because what hangs is a webhook, and webhooks select by namespace and labels, never by node.
+// Together, 1 and 2 keep at most 80 of the 98 seats that the API server gives to all controllers (workload-high), so the
+// calls of others get through.
+//
+// With G other groups that have due pods, the k-th due pod of a group begins within (G+1)k/48 s: 12 places serve groups
+// that do not hang, and each is free again after 250 ms. n groups that begin to hang cost the others n/48 s, once.
+// The oldest slow eviction is never cancelled, so each group that hangs finds out when it no longer does.
+//
+// A Backlog makes no calls and has no clock, goroutine, lock or logger. Instants are the caller's.
+package backlog
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Limits bound the evictions that are in flight.
+type Limits struct {
+	Prompt   int           // in flight for less than Patience
+	Retries  int           // of these, retries and evictions of groups that hang
+	Slow     int           // in flight for longer than Patience
+	Patience time.Duration // how long an eviction takes at most that is answered promptly
+	Pace     time.Duration // between two retries of evictions that were refused or failed
+}
+
+// LimitsFor returns the limits for a number of places, which is at least 1. With 16 of them at most 80 evictions are in
+// flight.
+func LimitsFor(places int) Limits {
+	return Limits{
+		Prompt: places, Retries: max(places/4, 1), Slow: 4 * places,
+		Patience: 250 * time.Millisecond, Pace: 20 * time.Millisecond,
+	}
+}
+
+const (
+	// movesPerCall bounds what one call of Next moves from one order to another, and thereby how long it takes when very
+	// many pods are due at once.
+	movesPerCall = 1000
+	// rememberRefusal is how long a refusal counts for a pod that may stay. Otherwise a taint that comes and goes would
+	// send the refused call each time.
+	rememberRefusal = 10 * time.Minute
+)
+
+// group is what hangs together.
+type group struct {
+	name             string
+	members          int
+	hangs            bool
+	judged           time.Time // when the try began that says whether it hangs
+	served           int       // its last turn
+	firsts           ordered[*Eviction]
+	retries          ordered[*Eviction]
+	atReady, atTurns int
+}
+
+// Backlog is not safe for concurrent use. Set, Next and Done take O(log n) for each pod that they touch.
+type Backlog struct {
+	limits Limits
+
+	nodes    map[string]map[types.UID]*Eviction
+	groups   map[string]*group
+	pending  ordered[*Eviction] // may not be tried yet
+	failed   ordered[*Eviction] // wait for their backoff
+	spared   ordered[*Eviction] // were refused, and may stay
+	ready    ordered[*group]    // have first tries, and do not hang
+	careful  ordered[*group]    // have retries, or hang
+	inFlight []*Eviction        // in the order in which they began
+	turns    int                // taken so far
+	paced    time.Time          // no retry of a failed eviction before
+	begun    time.Time          // the last try
+}
+
+// New returns an empty Backlog.
+func New(limits Limits) *Backlog {
+	inTurn := func(a, b *group) bool { return a.served < b.served }
+	return &Backlog{
+		limits: limits,
+		nodes:  map[string]map[types.UID]*Eviction{}, groups: map[string]*group{},
+		pending: evictions(sooner), failed: evictions(sooner), spared: evictions(refusedSooner),
+		ready:   ordered[*group]{at: func(g *group) *int { return &g.atReady }, less: inTurn},
+		careful: ordered[*group]{at: func(g *group) *int { return &g.atTurns }, less: inTurn},
+	}
+}
+
+// Set replaces what is known of a node. It returns the evictions of pods that may stay now, and the evictions that must
+// be cancelled because they are in flight and the pods need not leave now. Those are in both if the pods may stay.
+func (b *Backlog) Set(node string, leaving []Leaving, now time.Time) (stay, cancel []*Eviction) {
+	known := b.nodes[node]
+	next := make(map[types.UID]*Eviction, len(leaving))
+	for _, l := range leaving {
+		e := known[l.UID]
+		if e == nil {
+			e = &Eviction{Node: node, group: b.join(l.Group)}
+		}
+		next[l.UID] = e
+		if b.update(e, l, now) {
+			cancel = append(cancel, e)
+		}
+	}
+	for uid, e := range known {
+		if next[uid] != nil {
+			continue
+		}
+		if !e.unwanted {
+			stay = append(stay, e)
+		}
+		remembered, inFlight := b.withdraw(e)
+		if remembered {
+			next[uid] = e
+		}
+		if inFlight {
+			cancel = append(cancel, e)
+		}
+	}
+	b.remember(node, next)
+	return stay, cancel
+}
+
+// update takes in what is known of a pod that must leave, and reports whether its try in flight must be cancelled.
+func (b *Backlog) update(e *Eviction, l Leaving, now time.Time) (cancel bool) {
+	same := !e.unwanted && e.equal(l)
+	e.Leaving, e.unwanted = l, false
+	switch waits := e.in; {
+	case e.inFlight:
+		return !l.mayBeTried(now) && e.cancel(ErrWithdrawn)
+	case same:
+	case waits == &b.spared:
+		b.take(e)
+		b.retry(e, e.from)
+	case waits != nil && e.Tries > 0 && l.mayBeTried(now):
+		b.take(e)
+		b.put(e, waits)
+	default:
+		b.take(e)
+		b.renew(e, l.from())
+	}
+	return false
+}
+
+// withdraw takes in that a pod may stay. It reports whether the eviction is remembered anyway, and whether it is in
+// flight and must be cancelled.
+func (b *Backlog) withdraw(e *Eviction) (remembered, cancel bool) {
+	switch {
+	case e.inFlight:
+		e.unwanted = true
+		return true, e.cancel(ErrWithdrawn)
+	case e.unwanted:
+		return true, false
+	}
+	b.take(e)
+	return b.spare(e), false
+}
+
+// spare ends the eviction of a pod that may stay. It reports whether that is remembered, because the eviction was
+// refused.
+func (b *Backlog) spare(e *Eviction) (remembered bool) {
+	if e.Refuser == "" {
+		b.leave(e.group)
+		return false
+	}
+	e.unwanted, e.Memo = true, nil
+	b.put(e, &b.spared)
+	return true
+}
+
+func (b *Backlog) remember(node string, leaving map[types.UID]*Eviction) {
+	if b.nodes[node] = leaving; len(leaving) == 0 {
+		delete(b.nodes, node)
+	}
+}
+
+func (b *Backlog) join(name string) *group {
+	g := b.groups[name]
+	if g == nil {
+		g = &group{name: name, firsts: evictions(first), retries: evictions(sooner)}
+		b.groups[name] = g
+	}
+	g.members++
+	return g
+}
+
+func (b *Backlog) leave(g *group) {
+	if g.members--; g.members == 0 {
+		delete(b.groups, g.name)
+	}
+}
+
+// forget ends an eviction.
+func (b *Backlog) forget(e *Eviction) {
+	b.drop(e)
+	b.leave(e.group)
+}
+
+func (b *Backlog) drop(e *Eviction) {
+	delete(b.nodes[e.Node], e.UID)
+	b.remember(e.Node, b.nodes[e.Node])
+}
+
+// renew begins an eviction, or begins it again, from an instant on.
+func (b *Backlog) renew(e *Eviction, from time.Time) {
+	e.Tries, e.Refuser, e.Memo, e.began = 0, "", nil, time.Time{}
+	b.wait(e, from)
+}
+
+// wait lets an eviction wait until an instant, or until it is no longer held.
+func (b *Backlog) wait(e *Eviction, from time.Time) {
+	e.from = from
+	if !e.Answer.Held {
+		b.put(e, &b.pending)
+	}
+}
+
+// retry lets an eviction that failed wait for its backoff.
+func (b *Backlog) retry(e *Eviction, from time.Time) {
+	e.from = latest(from, e.Leaving.from())
+	if !e.Answer.Held {
+		b.put(e, &b.failed)
+	}
+}
+
+func (b *Backlog) put(e *Eviction, in *ordered[*Eviction]) {
+	e.in = in
+	in.put(e)
+	b.order(e.group)
+}
+
+func (b *Backlog) take(e *Eviction) {
+	if e.in != nil {
+		e.in.take(e)
+		e.in = nil
+		b.order(e.group)
+	}
+}
+
+// order keeps a group where its turn is.
+func (b *Backlog) order(g *group) {
+	b.ready.keep(g, !g.hangs && !g.firsts.empty())
+	b.careful.keep(g, g.hangs && !g.firsts.empty() || !g.retries.empty())
+}
+
+// Next returns the eviction to try now, which is then in flight until Done. Without one it returns when to call Next and
+// Excess again if neither Set nor Done is called before; zero means not before. That may be at once: a call does only so
+// much.
+func (b *Backlog) Next(now time.Time) (_ *Eviction, again time.Time) {
+	b.wake(now)
+	young, retries, again := b.young(now)
+	if young < b.limits.Prompt && len(b.inFlight) < b.limits.Prompt+b.limits.Slow {
+		switch {
+		case retries < b.limits.Retries && !b.careful.empty():
+			return b.begin(b.careful.first(), true, now), time.Time{}
+		case !b.ready.empty():
+			return b.begin(b.ready.first(), false, now), time.Time{}
+		}
+	}
+	if !b.pending.empty() {
+		again = earliest(again, b.pending.first().from)
+	}
+	if !b.failed.empty() {
+		again = earliest(again, latest(b.failed.first().from, b.paced))
+	}
+	if !b.spared.empty() {
+		again = earliest(again, b.spared.first().refused.Add(rememberRefusal))
+	}
+	return nil, again
+}
+
+// young counts the evictions that hold a place, and the retries among them, and returns when the first of them becomes
+// slow.
+func (b *Backlog) young(now time.Time) (young, retries int, slow time.Time) {
+	for _, e := range b.inFlight {
+		at := e.began.Add(b.limits.Patience)
+		if !at.After(now) {
+			continue
+		}
+		young++
+		slow = earliest(slow, at)
+		if e.retry {
+			retries++
+		}
+	}
+	return young, retries, slow
+}
+
+// wake moves evictions that may be tried to where they wait for their turn, and forgets old refusals.
+func (b *Backlog) wake(now time.Time) {
+	for range movesPerCall {
+		if b.pending.empty() || b.pending.first().from.After(now) {
+			break
+		}
+		e := b.pending.first()
+		b.take(e)
+		b.put(e, e.turn())
+	}
+	if !b.failed.empty() && !latest(b.failed.first().from, b.paced).After(now) {
+		e := b.failed.first()
+		b.take(e)
+		b.put(e, &e.group.retries)
+		b.paced = now.Add(b.limits.Pace)
+	}
+	for range movesPerCall {
+		if b.spared.empty() || b.spared.first().refused.Add(rememberRefusal).After(now) {
+			break
+		}
+		e := b.spared.first()
+		b.take(e)
+		b.forget(e)
+	}
+}
+
+// begin begins a try of the group whose turn it is.
+func (b *Backlog) begin(g *group, retry bool, now time.Time) *Eviction {
+	from := &g.firsts
+	if retry && (!g.hangs || g.firsts.empty()) {
+		from = &g.retries
+	}
+	e := from.first()
+	b.turns++
+	g.served = b.turns
+	b.take(e)
+	e.inFlight, e.began, e.retry, b.begun = true, now, retry, now
+	b.inFlight = append(b.inFlight, e)
+	return e
+}
+
+// Done ends a try that Next began.
+func (b *Backlog) Done(e *Eviction, o Outcome, now time.Time) {
+	b.inFlight = slices.DeleteFunc(b.inFlight, func(f *Eviction) bool { return f == e })
+	withdrawn := errors.Is(e.cancelled, ErrWithdrawn)
+	b.learn(e, o, withdrawn)
+	e.inFlight, e.cancelled, e.hung = false, nil, o.kind == hung
+	if o.kind == failed {
+		e.Tries++
+		e.Refuser, e.refused = o.refuser, now
+	}
+	switch {
+	case o.kind == over && (e.unwanted || !withdrawn):
+		b.forget(e)
+	case e.unwanted:
+		if e.from = now.Add(o.after); !b.spare(e) {
+			b.drop(e)
+		}
+	case withdrawn && o.kind != failed: // the pod must leave again: that is another eviction
+		b.renew(e, latest(e.Leaving.from(), now))
+	case o.kind == later:
+		b.wait(e, now.Add(o.after))
+	case o.kind == hung:
+		e.Tries, e.from, e.Refuser = e.Tries+1, now, ""
+		b.put(e, &e.group.retries)
+	default:
+		b.retry(e, now.Add(o.after))
+	}
+}
+
+// learn takes in what the end of a try says of its group. A pod that hangs again says nothing new, nor does one that was
+// not tried to the end.
+func (b *Backlog) learn(e *Eviction, o Outcome, withdrawn bool) {
+	again := o.kind == hung && e.hung
+	if g := e.group; !withdrawn && !again && o.kind != later && !e.began.Before(g.judged) {
+		g.judged, g.hangs = e.began, o.kind == hung
+		b.order(g)
+	}
+}
+
+// Excess returns the evictions to cancel because more than the limit are slow.
+func (b *Backlog) Excess(now time.Time) (cancel []*Eviction) {
+	if len(b.inFlight) <= b.limits.Slow {
+		return nil
+	}
+	var slow []*Eviction
+	of := map[*group]int{}
+	for _, e := range b.inFlight {
+		if e.cancelled == nil && !e.began.Add(b.limits.Patience).After(now) {
+			slow = append(slow, e)
+			of[e.group]++
+		}
+	}
+	for len(slow) > b.limits.Slow {
+		victim := 0
+		for i, e := range slow { // they are in the order in which they began: of equals the last
+			if of[e.group] >= of[slow[victim].group] {
+				victim = i
+			}
+		}
+		e := slow[victim]
+		e.cancel(ErrNoRoom)
+		of[e.group]--
+		cancel, slow = append(cancel, e), slices.Delete(slow, victim, victim+1)
+	}
+	return cancel
+}
+
+// Stop returns the evictions to cancel at the end of the process, because they have been in flight for longer than a
+// limit, and when to call it again, if any are in flight.
+func (b *Backlog) Stop(limit time.Duration, now time.Time) (cancel []*Eviction, again time.Time) {
+	for _, e := range b.inFlight {
+		switch at := e.began.Add(limit); {
+		case at.After(now):
+			again = earliest(again, at)
+		case e.cancel(ErrNoRoom):
+			cancel = append(cancel, e)
+		}
+	}
+	return cancel, again
+}

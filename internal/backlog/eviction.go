@@ -1,0 +1,120 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package backlog
+
+import (
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Leaving is a pod that must leave its node, now or later.
+type Leaving struct {
+	UID             types.UID
+	Namespace, Name string
+	Group           string // of evictions that hang together; it never changes
+	Due             time.Time
+	Priority        int32
+	Answer          Answer
+}
+
+// Answer is what the policies say of a pod that is due. The zero value lets it leave.
+type Answer struct {
+	Held  bool      // it may not be tried until another answer comes
+	After time.Time // it may not be tried before
+}
+
+// from is the instant at which the eviction may first be tried; zero if it is held.
+func (l Leaving) from() time.Time {
+	if l.Answer.Held {
+		return time.Time{}
+	}
+	return latest(l.Due, l.Answer.After)
+}
+
+func (l Leaving) mayBeTried(now time.Time) bool { return !l.Answer.Held && !l.from().After(now) }
+
+func (l Leaving) equal(other Leaving) bool {
+	return l.UID == other.UID && l.Due.Equal(other.Due) && l.Priority == other.Priority &&
+		l.Answer.Held == other.Answer.Held && l.Answer.After.Equal(other.Answer.After)
+}
+
+// Eviction is the eviction of one pod, until the pod is gone or may stay.
+type Eviction struct {
+	Leaving
+
+	Node    string
+	Tries   int    // that failed or hung
+	Refuser string // who refused the last try; empty if nobody did
+	Memo    any    // what the caller remembers between tries; nil when the eviction begins
+
+	group     *group
+	from      time.Time           // it is not tried before
+	in        *ordered[*Eviction] // where it waits; nil if it is held or in flight
+	at        int                 // its place there
+	inFlight  bool
+	began     time.Time // the last try
+	retry     bool      // the try takes one of the places of retries
+	hung      bool      // the last try did, so another that hangs says nothing new of its group
+	refused   time.Time // the last time
+	cancelled error     // the try in flight is cancelled
+	unwanted  bool      // the pod may stay; it is remembered because it is in flight or was refused
+}
+
+// Errors that say why an eviction in flight is cancelled.
+var (
+	ErrWithdrawn = errors.New("the pod need not leave now")
+	ErrNoRoom    = errors.New("it hangs, and too many others do")
+)
+
+// Cancelled returns why the try in flight is to be cancelled, or nil.
+func (e *Eviction) Cancelled() error { return e.cancelled }
+
+// cancel reports whether the try in flight must be cancelled for a reason that is new to the caller.
+func (e *Eviction) cancel(why error) bool {
+	if e.cancelled != nil && (errors.Is(why, ErrNoRoom) || errors.Is(e.cancelled, ErrWithdrawn)) {
+		return false
+	}
+	e.cancelled = why
+	return true
+}
+
+// turn returns where an eviction waits for its turn.
+func (e *Eviction) turn() *ordered[*Eviction] {
+	if e.Tries > 0 {
+		return &e.group.retries
+	}
+	return &e.group.firsts
+}
+
+// Outcome is how a try ended. The zero value is Over.
+type Outcome struct {
+	kind    kind
+	after   time.Duration
+	refuser string
+}
+
+type kind int
+
+const (
+	over kind = iota
+	failed
+	later
+	hung
+)
+
+var (
+	// Over means that the pod is gone, or is not to be evicted.
+	Over = Outcome{}
+	// Hung means that the try timed out or was cancelled for room.
+	Hung = Outcome{kind: hung}
+)
+
+// Failed means that the try was refused, or failed otherwise, and may be repeated after some time. The refuser is who
+// refused it, or empty.
+func Failed(after time.Duration, refuser string) Outcome { return Outcome{failed, after, refuser} }
+
+// Later means that it is too early, or that what is known is not confirmed yet. It is a first try again after some time.
+func Later(after time.Duration) Outcome { return Outcome{kind: later, after: after} }

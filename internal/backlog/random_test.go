@@ -1,0 +1,154 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package backlog
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// history plays a Backlog at random and knows what must hold.
+type history struct {
+	*testing.T
+
+	random   *rand.Rand
+	b        *Backlog
+	now      time.Time
+	wanted   map[string]map[types.UID]bool // by node
+	inFlight map[types.UID]*Eviction
+}
+
+// Whatever happens: the limits hold, no pod is tried twice at once or too early, none is forgotten, and nothing is left
+// over.
+func TestRandomHistories(t *testing.T) {
+	for seed := range uint64(300) {
+		h := &history{
+			T: t, random: rand.New(rand.NewPCG(seed, 3)), b: New(std), now: t0,
+			wanted: map[string]map[types.UID]bool{}, inFlight: map[types.UID]*Eviction{},
+		}
+		for range 400 {
+			h.step()
+		}
+		h.end(seed)
+	}
+}
+
+func (h *history) step() {
+	h.now = h.now.Add(time.Duration(h.random.IntN(100)) * ms)
+	if h.random.IntN(4) == 0 {
+		h.set(fmt.Sprint("n", h.random.IntN(12)), h.random.IntN(3) > 0)
+	}
+	for _, e := range h.b.Excess(h.now) {
+		h.done(e, Hung)
+	}
+	h.begin()
+	h.checkLimits()
+	for _, e := range h.inFlight {
+		switch {
+		case e.Cancelled() != nil && h.random.IntN(2) == 0:
+			h.done(e, []Outcome{Over, Hung}[h.random.IntN(2)])
+		case h.random.IntN(8) == 0:
+			h.done(e, []Outcome{Over, Failed(sec, ""), Failed(sec, "w"), Later(sec), Hung}[h.random.IntN(5)])
+		}
+	}
+}
+
+func (h *history) set(node string, tainted bool) {
+	var leaving []Leaving
+	h.wanted[node] = map[types.UID]bool{}
+	for i := range 30 {
+		if !tainted || h.random.IntN(3) == 0 {
+			continue
+		}
+		l := Leaving{
+			UID: types.UID(fmt.Sprint(node, "-", i)), Group: fmt.Sprint("ns", i%7),
+			Due: h.now.Add(time.Duration(h.random.IntN(5)-3) * sec),
+		}
+		if h.random.IntN(5) == 0 {
+			l.Answer.After = h.now.Add(sec)
+		}
+		leaving = append(leaving, l)
+		h.wanted[node][l.UID] = true
+	}
+	_, cancel := h.b.Set(node, leaving, h.now)
+	for _, e := range cancel {
+		if h.inFlight[e.UID] != e || e.Cancelled() == nil {
+			h.Fatalf("%s is to be cancelled, and is not in flight", e.UID)
+		}
+	}
+}
+
+func (h *history) begin() {
+	for {
+		e, again := h.b.Next(h.now)
+		switch {
+		case e == nil && !again.IsZero() && !again.After(h.now):
+			h.Fatal("Next is to be called again at once, with a few pods")
+		case e == nil:
+			return
+		case h.inFlight[e.UID] != nil:
+			h.Fatalf("%s is tried twice at once", e.UID)
+		case e.Due.After(h.now) || e.Answer.After.After(h.now) || e.from.After(h.now):
+			h.Fatalf("%s is tried too early", e.UID)
+		case !h.wanted[e.Node][e.UID]:
+			h.Fatalf("%s is tried, and need not leave", e.UID)
+		}
+		h.inFlight[e.UID] = e
+	}
+}
+
+func (h *history) done(e *Eviction, o Outcome) {
+	delete(h.inFlight, e.UID)
+	if o == Over && e.Cancelled() == nil {
+		delete(h.wanted[e.Node], e.UID)
+	}
+	h.b.Done(e, o, h.now)
+}
+
+func (h *history) checkLimits() {
+	young, retries := 0, 0
+	for _, e := range h.inFlight {
+		if e.began.Add(std.Patience).After(h.now) {
+			young++
+			if e.retry {
+				retries++
+			}
+		}
+	}
+	if len(h.inFlight) > 80 || young > 16 || retries > 4 {
+		h.Fatalf("%d are in flight, %d of them not slow, of which %d are retries", len(h.inFlight), young, retries)
+	}
+}
+
+// end lets all leave that must.
+func (h *history) end(seed uint64) {
+	for range 100_000 {
+		for _, e := range h.inFlight {
+			if e.Cancelled() == nil {
+				delete(h.wanted[e.Node], e.UID)
+			}
+			h.done(e, Over)
+		}
+		e, again := h.b.Next(h.now)
+		if e != nil {
+			h.inFlight[e.UID] = e
+		} else if len(h.inFlight) == 0 {
+			if again.IsZero() {
+				break
+			}
+			h.now = latest(h.now, again)
+		}
+	}
+	left := 0
+	for _, pods := range h.wanted {
+		left += len(pods)
+	}
+	if s := h.b.Stats(h.now); left+s.Due+s.Pending+s.Held+s.InFlight+len(h.b.nodes)+len(h.b.groups) != 0 {
+		h.Fatalf("seed %d: %d pods still have to leave; %+v, %d nodes, %d groups", seed, left, s, len(h.b.nodes), len(h.b.groups))
+	}
+}

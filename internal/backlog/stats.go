@@ -1,0 +1,66 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package backlog
+
+import "time"
+
+// Stats count the evictions of a Backlog. They are counted when they are asked for, so no gauge has to be kept in step.
+type Stats struct {
+	Pending  int            // not due yet
+	Held     int            // due, and a policy does not let them be tried now
+	Due      int            // due, and may be tried; those in flight included
+	InFlight int            // those included whose pods may stay by now
+	Refused  map[string]int // due, and their last tries were refused, by who refused them
+
+	Next    time.Time // the first of those that are pending is due
+	Oldest  time.Time // the first of those that are due was due
+	Untried time.Time // the first of those was due that are due and were never tried
+	Begun   time.Time // the last try began
+}
+
+// Stats counts the evictions at an instant. It looks at each of them.
+func (b *Backlog) Stats(now time.Time) Stats {
+	s := Stats{InFlight: len(b.inFlight), Begun: b.begun, Refused: map[string]int{}}
+	for _, leaving := range b.nodes {
+		for _, e := range leaving {
+			if !e.unwanted {
+				s.count(e, now)
+			}
+		}
+	}
+	return s
+}
+
+func (s *Stats) count(e *Eviction, now time.Time) {
+	switch {
+	case e.Due.After(now):
+		s.Pending++
+		s.Next = earliest(s.Next, e.Due)
+		return
+	case !e.mayBeTried(now):
+		s.Held++
+		return
+	}
+	s.Due++
+	s.Oldest = earliest(s.Oldest, e.Due)
+	if e.began.IsZero() {
+		s.Untried = earliest(s.Untried, e.Due)
+	}
+	if e.Refuser != "" {
+		s.Refused[e.Refuser]++
+	}
+}
+
+// Due returns the pods that are due at an instant, by node, whether they may be tried or not.
+func (b *Backlog) Due(now time.Time) map[string][]Leaving {
+	due := map[string][]Leaving{}
+	for node, leaving := range b.nodes {
+		for _, e := range leaving {
+			if !e.unwanted && !e.Due.After(now) {
+				due[node] = append(due[node], e.Leaving)
+			}
+		}
+	}
+	return due
+}
