@@ -273,6 +273,14 @@ type Backlog struct {
 	AllSpared bool
 }
 
+// Working returns for how long the built-in still tries pods, as far as this process knows.
+func (a *Account) Working() time.Duration {
+	at := a.config.Clock.Time()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.hold.left(at)
+}
+
 // Backlog returns the built-in's backlog as this process knows it.
 func (a *Account) Backlog() Backlog {
 	at := a.config.Clock.Time()

@@ -208,23 +208,35 @@ func TestWhileNothingCanBeRecordedTheErrorSaysWhatToDo(t *testing.T) {
 	})
 }
 
-func TestAHandBackTakesTheClockAwayAndLeavesTheHold(t *testing.T) {
-	play(t, func(s *scene) {
-		s.pass(time.Minute)
-		s.storm(100)
-		s.pass(10 * time.Second)
-		s.stop()
-		before := recordOf(s.account().Annotations)
-		if !s.handBack() {
-			t.Error("the taint of the node with due pods is not touched")
-		}
-		if _, ok := s.age(); ok {
-			t.Error("the clock is still there")
-		}
-		if got := recordOf(s.account().Annotations); !got.since.Equal(before.since) || got.until.Before(before.until) {
-			t.Errorf("recorded are %+v, want what there was: %+v", got, before)
-		}
-	})
+// The built-in tries 100 pods for 55 s. A second try of one deletes what has taken its name.
+func TestAHandBackTakesTheClockAwayLeavesTheHoldAndMakesTheBuiltInTryNoPodTwiceAtOnce(t *testing.T) {
+	for name, test := range map[string]struct {
+		after   time.Duration
+		touched bool
+	}{
+		"the built-in still tries pods":  {10 * time.Second, false},
+		"for another 2 s":                {53 * time.Second, true},
+		"it has tried them and given up": {time.Minute, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(s *scene) {
+				s.pass(time.Minute)
+				s.storm(100)
+				s.pass(test.after)
+				s.stop()
+				before := recordOf(s.account().Annotations)
+				if touched := s.handBack(); touched != test.touched {
+					t.Errorf("the taint of the node with due pods is touched: %t, want %t", touched, test.touched)
+				}
+				if _, ok := s.age(); ok {
+					t.Error("the clock is still there")
+				}
+				if got := recordOf(s.account().Annotations); !got.since.Equal(before.since) || got.until.Before(before.until) {
+					t.Errorf("recorded are %+v, want what there was: %+v", got, before)
+				}
+			})
+		})
+	}
 }
 
 func TestANodeThatIsUntaintedWhileTheLeaderStopsIsSpared(t *testing.T) {

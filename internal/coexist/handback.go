@@ -31,10 +31,16 @@ const handBackTimeout = 10 * time.Second
 // refuses the built-in still, and it forgets a pod again after five tries within some 50 ms.
 const seenAfter = time.Second
 
+// worthWaiting is how long a hand-back waits for the built-in to have tried all pods that it still tries.
+const worthWaiting = 3 * time.Second
+
 // HandBack gives the evictions back to the built-in at once, when this process led and no other takes over. It takes
-// the clock away, and touches the timeAdded of the nodes with pods that are due: the built-in has forgotten those, and
-// decides about a node again when a taint changes. What their pods tolerate counts from then on again. What is left of
-// the built-in's backlog stays refused: see hold.
+// the clock away. What is left of the built-in's backlog stays refused: see hold.
+//
+// Then it touches the timeAdded of the nodes with pods that are due: the built-in has forgotten those, and decides about
+// a node again when a taint changes. What their pods tolerate counts from then on again. As long as the built-in still
+// tries pods it has not forgotten them, and nodes are left alone: a second try of a pod deletes, by the mark of the
+// first, what has taken its name.
 //
 // This process has seen nothing since it began to stop, and the built-in has gone on. So nodes with pods that are due
 // by now are read again, and what they tell is recorded, also for a successor.
@@ -49,6 +55,10 @@ func (k *Keeper) HandBack(ctx context.Context) error {
 	defer cancel()
 	unrecorded := k.config.Account.Recorded(ctx) // before the wait, in which this process may be killed
 	succeeded := k.config.Lease != "" && k.succeeded(ctx, term)
+	working := k.config.Account.Working()
+	if working <= worthWaiting {
+		pause(ctx, working)
+	}
 	nodes := k.leave(ctx)
 	if succeeded {
 		return errors.Join(unrecorded, k.config.Account.Recorded(ctx))
@@ -56,13 +66,13 @@ func (k *Keeper) HandBack(ctx context.Context) error {
 	if err := k.config.Account.HandBack(ctx); err != nil {
 		return fmt.Errorf("hand the evictions back to kube-controller-manager: %w", err)
 	}
-	pause(ctx, seenAfter)
-	if err := errors.Join(k.touchAll(ctx, nodes), k.config.Account.Recorded(ctx)); err != nil {
-		return err
-	}
 	k.config.Logger.Info("Handed the evictions back to kube-controller-manager", "nodesWithDuePods", len(nodes))
-	k.sayBacklog()
-	return nil
+	defer k.sayBacklog()
+	if working > worthWaiting {
+		return k.config.Account.Recorded(ctx)
+	}
+	pause(ctx, seenAfter)
+	return errors.Join(k.touchAll(ctx, nodes), k.config.Account.Recorded(ctx))
 }
 
 // leave notes what is left of the nodes with pods that are due, and returns the names of those whose pods all leave.

@@ -266,3 +266,35 @@ func TestTheBuiltInTriesAPodThatIsDueByTheEarlierOfTwoClocks(t *testing.T) {
 		}
 	})
 }
+
+// Each write of a taint makes the built-in try all due pods of the node once more.
+func TestANodeIsNotStampedWhileDuePodsAreLeavingIt(t *testing.T) {
+	for name, test := range map[string]struct {
+		refused time.Duration // for so long nothing is deleted
+		stamped time.Duration
+	}{
+		"they leave at once":             {0, time.Second},
+		"they leave after 20 s":          {20 * sec, 20 * sec},
+		"they do not leave for a minute": {hour, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(t *testing.T, w *world) {
+				w.on("delete", "pods", "", func() error {
+					if time.Since(w.start) < test.refused {
+						return errors.New("not now")
+					}
+					return nil
+				})
+				w.addNode("n")
+				w.addPod("due")
+				w.addPod("patient", tolerating("k", 3600))
+				w.run((&backlogBook{}).use)
+				w.taint("n", "k:NoExecute")
+				w.pass(5 * time.Minute)
+				if at := w.did("patch n"); len(at) != 1 || at[0] < test.stamped-sec || at[0] > test.stamped+20*sec {
+					t.Errorf("stamped at %v, want once, about %v", at, test.stamped)
+				}
+			})
+		})
+	}
+}

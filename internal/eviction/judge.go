@@ -40,6 +40,13 @@ func (j judge) over(pod *podcache.Pod, tainted *node) (verdict.Verdict, bool) {
 	return v, v.Leaves
 }
 
+// soonest is the instant at which a pod has to leave by this machine's clock or by the API server's, whichever comes
+// first: the built-in may have either.
+func (j judge) soonest(pod *podcache.Pod, tainted *node) (due time.Time, leaves bool) {
+	v := j.byOurs(tainted.facts, pod)
+	return earlier(v.Due, j.clock.Ours(j.byServers(tainted.facts, pod).Due)), v.Leaves
+}
+
 // byOurs returns the verdict by this machine's clock alone. Mirror pods can only be ended by their kubelet
 // (kubernetes/kubernetes#96363), and terminating ones leave already.
 func (j judge) byOurs(f facts, pod *podcache.Pod) verdict.Verdict {

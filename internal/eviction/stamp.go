@@ -113,7 +113,7 @@ func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 		return reconcile.Result{}, nil
 	}
 	past := s.past(req)
-	if wait := past.wait(time.Now()); wait > 0 {
+	if wait := max(past.wait(time.Now()), s.leaving(known, req.Name)); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	err := s.stamp(ctx, req.Name)
@@ -142,13 +142,33 @@ func (s *stamper) needs(tainted *node, name string) bool {
 	return tainted.unstamped() && (!s.sparing || s.counts(tainted, name))
 }
 
-// counts reports whether the countdown of a pod on a node runs.
+// counts reports whether the countdown of a pod on a node runs, by either clock.
 func (s *stamper) counts(tainted *node, name string) bool {
 	return slices.ContainsFunc(s.pods.OnNode(name), func(pod *podcache.Pod) bool {
-		v, leaves := s.judge.over(pod, tainted)
-		return leaves && v.Due.After(now())
+		due, leaves := s.judge.soonest(pod, tainted)
+		return leaves && due.After(now())
 	})
 }
+
+// leaving returns how long to wait until the pods of a node that are due now have left it; zero if there are none. The
+// built-in still holds their names. A second try of them, which the write would begin, deletes by the mark of the first
+// what has taken their names. A pod that does not leave is not waited for.
+func (s *stamper) leaving(tainted *node, name string) time.Duration {
+	if !s.sparing {
+		return 0
+	}
+	leaving := func(pod *podcache.Pod) bool {
+		due, leaves := s.judge.soonest(pod, tainted)
+		return leaves && !due.After(now()) && now().Sub(due) < leavesWithin
+	}
+	if slices.ContainsFunc(s.pods.OnNode(name), leaving) {
+		return firstStampAgain
+	}
+	return 0
+}
+
+// leavesWithin is how long a node is not stamped because of a pod that is due.
+const leavesWithin = time.Minute
 
 // fail notes why a node could not be stamped.
 func (s *stamper) fail(ctx context.Context, req NodeRequest, err error) {

@@ -155,8 +155,7 @@ func (p *triedPod) settle(stays bool, at time.Time) {
 	}
 }
 
-// dueOf returns when a pod has to leave, whether it terminates or not: by this machine's clock or the API server's, as
-// the built-in may have either.
+// dueOf returns when a pod has to leave by the earlier clock, whether it terminates or not.
 func (w *witness) dueOf(pod *podcache.Pod, state *node) (due time.Time, leaves bool) {
 	if state == nil {
 		return time.Time{}, false
@@ -166,8 +165,7 @@ func (w *witness) dueOf(pod *podcache.Pod, state *node) (due time.Time, leaves b
 		there.Flags &^= podcache.Terminating
 		pod = &there
 	}
-	v := w.judge.byOurs(state.facts, pod)
-	return earlier(v.Due, w.judge.clock.Ours(w.judge.byServers(state.facts, pod).Due)), v.Leaves
+	return w.judge.soonest(pod, state)
 }
 
 // tell tells the news of a node and which of its pods stay, if that is anything new.

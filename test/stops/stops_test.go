@@ -59,6 +59,7 @@ type act struct {
 var acts = []act{
 	{name: "the built-in alone", setting: setting{alone: true}, play: func(s *scene) { s.taint() }},
 	{name: "clean stop of both replicas after 12 s", play: func(s *scene) { s.taint(); s.after(12 * time.Second); s.stop() }},
+	{name: "clean stop 0.5 s after the taint", play: func(s *scene) { s.taint(); s.after(500 * time.Millisecond); s.stop() }},
 	{name: "both replicas killed after 3 s", play: func(s *scene) { s.taint(); s.after(3 * time.Second); s.kill() }},
 	{name: "etcd stands still for 40 s, both replicas run", play: func(s *scene) {
 		s.taint()
