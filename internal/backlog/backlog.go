@@ -13,8 +13,8 @@
 //  7. An eviction that was refused or that failed waits for its own backoff. At most 50 of these a second are retried.
 //
 // A group is a namespace, because what hangs is a webhook, and webhooks select by namespace and labels, never by node.
-// Together, 1 and 2 keep at most 80 of the 98 seats that the API server gives to all controllers (workload-high), so the
-// calls of others get through.
+// Together, 1 and 2 keep at most 80 of the 98 seats that the API server gives to all controllers (workload-high), so
+// the calls of others get through.
 //
 // With G other groups that have due pods, the k-th due pod of a group begins within (G+1)k/48 s: 12 places serve groups
 // that do not hang, and each is free again after 250 ms. n groups that begin to hang cost the others n/48 s, once.
@@ -255,9 +255,9 @@ func (b *Backlog) order(g *group) {
 	b.careful.keep(g, g.hangs && !g.firsts.empty() || !g.retries.empty())
 }
 
-// Next returns the eviction to try now, which is then in flight until Done. Without one it returns when to call Next and
-// Excess again if neither Set nor Done is called before; zero means not before. That may be at once: a call does only so
-// much.
+// Next returns the eviction to try now, which is then in flight until Done. Without one it returns when to call Next
+// and Excess again if neither Set nor Done is called before; zero means not before. That may be at once: a call does
+// only so much.
 func (b *Backlog) Next(now time.Time) (_ *Eviction, again time.Time) {
 	b.wake(now)
 	young, retries, again := b.young(now)
@@ -368,8 +368,8 @@ func (b *Backlog) Done(e *Eviction, o Outcome, now time.Time) {
 	}
 }
 
-// learn takes in what the end of a try says of its group. A pod that hangs again says nothing new, nor does one that was
-// not tried to the end.
+// learn takes in what the end of a try says of its group. A pod that hangs again says nothing new, nor does one that
+// was not tried to the end.
 func (b *Backlog) learn(e *Eviction, o Outcome, withdrawn bool) {
 	again := o.kind == hung && e.hung
 	if g := e.group; !withdrawn && !again && o.kind != later && !e.began.Before(g.judged) {

@@ -116,5 +116,6 @@ var (
 // refused it, or empty.
 func Failed(after time.Duration, refuser string) Outcome { return Outcome{failed, after, refuser} }
 
-// Later means that it is too early, or that what is known is not confirmed yet. It is a first try again after some time.
+// Later means that it is too early, or that what is known is not confirmed yet. It is a first try again after some
+// time.
 func Later(after time.Duration) Outcome { return Outcome{kind: later, after: after} }

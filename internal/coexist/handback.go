@@ -37,10 +37,10 @@ const worthWaiting = 3 * time.Second
 // HandBack gives the evictions back to the built-in at once, when this process led and no other takes over. It takes
 // the clock away. What is left of the built-in's backlog stays refused: see hold.
 //
-// Then it touches the timeAdded of the nodes with pods that are due: the built-in has forgotten those, and decides about
-// a node again when a taint changes. What their pods tolerate counts from then on again. As long as the built-in still
-// tries pods it has not forgotten them, and nodes are left alone: a second try of a pod deletes, by the mark of the
-// first, what has taken its name.
+// Then it touches the timeAdded of the nodes with pods that are due: the built-in has forgotten those, and decides
+// about a node again when a taint changes. What their pods tolerate counts from then on again. As long as the built-in
+// still tries pods it has not forgotten them, and nodes are left alone: a second try of a pod deletes, by the mark of
+// the first, what has taken its name.
 //
 // This process has seen nothing since it began to stop, and the built-in has gone on. So nodes with pods that are due
 // by now are read again, and what they tell is recorded, also for a successor.

@@ -110,8 +110,8 @@ func (a *attempts) begun(req PodRequest) bool {
 	return ok
 }
 
-// decidedAgain notes that the pod must leave by what is known now, and reports whether its eviction comes back by itself.
-// One that waits for the watch does not wait any longer: the watch has brought something.
+// decidedAgain notes that the pod must leave by what is known now, and reports whether its eviction comes back by
+// itself. One that waits for the watch does not wait any longer: the watch has brought something.
 func (a *attempts) decidedAgain(req PodRequest) (comesBack bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
