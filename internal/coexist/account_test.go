@@ -7,10 +7,17 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -263,4 +270,92 @@ func TestANodeThatIsUntaintedWhileTheLeaderStopsIsSpared(t *testing.T) {
 			})
 		})
 	}
+}
+
+// whatLogSays returns what a hand-back writes of the backlog.
+func whatLogSays(t *testing.T, before func(s *scene)) (said string) {
+	t.Helper()
+	var mu sync.Mutex
+	play(t, func(s *scene) {
+		s.pass(time.Minute)
+		before(s)
+		s.stop()
+		s.pass(time.Second)
+		_ = s.keeper.HandBack(context.WithoutCancel(s.t.Context())) // what it returns is another test's
+	}, func(c *Config) {
+		c.Logger = funcr.New(func(_, line string) {
+			mu.Lock()
+			defer mu.Unlock()
+			if strings.Contains(line, "backlog") {
+				said = line
+			}
+		}, funcr.Options{})
+	})
+	return said
+}
+
+func TestAHandBackSaysWhatIsLeftOfTheBuiltInsBacklog(t *testing.T) {
+	storm := func(s *scene) {
+		s.storm(100)
+		s.untaint()
+		s.pass(time.Millisecond)
+	}
+	for name, test := range map[string]struct {
+		before func(s *scene)
+		want   []string
+	}{
+		"nothing":                     {func(*scene) {}, []string{"has no backlog of evictions"}},
+		"pods that are due or spared": {storm, []string{`"until"="2000-01-01T00:03:55Z"`, `"evictionsAtMost"=99`, `"sparedNodes"="n"`}},
+		"the right to hand back is gone": {func(s *scene) {
+			storm(s)
+			s.refuse(func() error { return apierrors.NewForbidden(corev1.Resource("serviceaccounts"), ServiceAccount, nil) })
+		}, []string{`"until"="2000-01-01T00:03:55Z"`, `"sparedNodes"="n"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			said := whatLogSays(t, test.before)
+			for _, want := range test.want {
+				if !strings.Contains(said, want) {
+					t.Errorf("the log says %q, want %s in it", said, want)
+				}
+			}
+		})
+	}
+}
+
+func TestTheMetricsSayWhatIsLeftOfTheBuiltInsBacklog(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	want := func(until, evictions, spared string) {
+		t.Helper()
+		for name, value := range map[string]string{
+			"taintkeeper_built_in_backlog_until_timestamp_seconds": until,
+			"taintkeeper_built_in_backlog_evictions":               evictions,
+			"taintkeeper_spared_nodes":                             spared,
+		} {
+			families, err := registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			i := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == name })
+			if i < 0 {
+				t.Fatalf("no metric %s", name)
+			}
+			if got := strconv.FormatFloat(families[i].GetMetric()[0].GetGauge().GetValue(), 'f', -1, 64); got != value {
+				t.Errorf("%s is %s, want %s", name, got, value)
+			}
+		}
+	}
+	play(t, func(s *scene) {
+		s.pass(time.Second)
+		want("0", "0", "0")
+		s.storm(100) // 0.55 s each, and two minutes of slack
+		s.untaint()
+		s.pass(time.Millisecond)
+		want(strconv.FormatInt(time.Now().Add(175*time.Second).Unix(), 10), "100", "1")
+		for i := range sparedNodes {
+			s.keeper.config.Account.Decided(eviction.NodeDecision{Node: strconv.Itoa(i), Spared: time.Now(), Stays: true})
+		}
+		want(strconv.FormatInt(time.Now().Add(175*time.Second).Unix(), 10), "100", "-1")
+		s.pass(10 * time.Minute)
+		want("0", "0", "0")
+	}, func(c *Config) { c.Registerer = registry })
 }

@@ -63,11 +63,11 @@ func (k *Keeper) HandBack(ctx context.Context) error {
 	if succeeded {
 		return errors.Join(unrecorded, k.config.Account.Recorded(ctx))
 	}
+	defer k.sayBacklog() // also where the rights to hand back are gone: it is there all the same
 	if err := k.config.Account.HandBack(ctx); err != nil {
 		return fmt.Errorf("hand the evictions back to kube-controller-manager: %w", err)
 	}
 	k.config.Logger.Info("Handed the evictions back to kube-controller-manager", "nodesWithDuePods", len(nodes))
-	defer k.sayBacklog()
 	if working > worthWaiting {
 		return k.config.Account.Recorded(ctx)
 	}
