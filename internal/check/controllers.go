@@ -32,8 +32,9 @@ type task struct {
 	cliv1alpha1.CheckedTask
 
 	ours, builtIn state
-	// clock is what the eviction clock says; of evictions alone.
-	clock clockState
+	// clock is what the eviction clock says, and backlog what the built-in still has to do; of evictions alone.
+	clock   clockState
+	backlog string
 }
 
 // clockState is what the eviction clock says.
@@ -173,19 +174,24 @@ func (d *detective) readClock() {
 	}
 }
 
-// readBacklog says until when the built-in's backlog lasts, and which nodes are spared.
+// readBacklog says until when the built-in's backlog lasts, and which nodes are spared. That is when it is safe to take
+// away what an uninstall has left, so it is no mere sign.
 func (d *detective) readBacklog(annotations map[string]string) {
 	until, err := time.Parse(time.RFC3339, annotations[plan.BacklogUntilAnnotation])
 	if err != nil || !until.After(d.Signs.At) {
 		return
 	}
+	const few = 20
 	spared := "no node is spared"
-	if names := annotations[plan.BacklogSparedAnnotation]; names == "*" {
+	switch names := strings.Fields(annotations[plan.BacklogSparedAnnotation]); {
+	case len(names) > few:
+		spared = fmt.Sprintf("%d nodes are spared", len(names))
+	case slices.Equal(names, []string{"*"}):
 		spared = "all nodes are spared"
-	} else if names != "" {
-		spared = "spared nodes: " + names
+	case len(names) > 0:
+		spared = "spared nodes: " + strings.Join(names, " ")
 	}
-	d.sign("kube-controller-manager works off a backlog of evictions until %s at the latest, for another %s; %s.",
+	d.task.backlog = fmt.Sprintf("kube-controller-manager works off a backlog of evictions until %s at the latest, for another %s; %s.",
 		instant(until), until.Sub(d.Signs.At).Round(time.Second), spared)
 }
 

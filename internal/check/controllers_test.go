@@ -213,7 +213,7 @@ func TestSignsAreToldInSentences(t *testing.T) {
 	}
 }
 
-func TestTheBacklogOfTheBuiltInIsASign(t *testing.T) {
+func TestTheBacklogOfTheBuiltInIsTold(t *testing.T) {
 	for name, test := range map[string]struct {
 		until, spared string
 		want          string // "" for none
@@ -223,20 +223,21 @@ func TestTheBacklogOfTheBuiltInIsASign(t *testing.T) {
 		"no node is spared":    {"2026-11-22T09:01:30Z", "", "until 2026-11-22T09:01:30Z at the latest, for another 1m30s; no node is spared."},
 		"two nodes are spared": {"2026-11-22T09:01:30Z", "n1 n2", "for another 1m30s; spared nodes: n1 n2."},
 		"all nodes are spared": {"2026-11-22T09:01:30Z", "*", "all nodes are spared."},
+		"many are":             {"2026-11-22T09:01:30Z", strings.Repeat("n ", 21), "21 nodes are spared."},
 	} {
 		t.Run(name, func(t *testing.T) {
-			signs := taskOf(clusterWith(func(cluster *plan.Cluster) {
+			notes := check.Make(clusterWith(func(cluster *plan.Cluster) {
 				cluster.Signs.AddClock(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 					Namespace: "kube-system", Name: plan.EvictionClock,
 					Annotations: map[string]string{plan.BacklogUntilAnnotation: test.until, plan.BacklogSparedAnnotation: test.spared},
 				}})
-			}), "eviction").Signs
-			told := slices.IndexFunc(signs, func(sign string) bool { return strings.Contains(sign, "backlog") })
+			}), nil, "", now).Notes
+			told := slices.IndexFunc(notes, func(note string) bool { return strings.Contains(note, "backlog") })
 			switch {
 			case told < 0 && test.want != "":
-				t.Errorf("the signs are %q, want %q", signs, test.want)
-			case told >= 0 && (test.want == "" || !strings.HasSuffix(signs[told], test.want)):
-				t.Errorf("it says %q, want %q", signs[told], test.want)
+				t.Errorf("the notes are %q, want %q", notes, test.want)
+			case told >= 0 && (test.want == "" || !strings.HasSuffix(notes[told], test.want)):
+				t.Errorf("it says %q, want %q", notes[told], test.want)
 			}
 		})
 	}

@@ -130,8 +130,13 @@ func TestValuesThatMakeNoSenseAreRefusedWithASentence(t *testing.T) {
 		{"a flag with dashes", values{"extraFlags": values{"--v": 1}}, "extraFlags.--v: write the flag without dashes, v"},
 		{"a flag that there is not", values{"extraFlags": values{"evict-faster": true}}, "at '/extraFlags': additional properties 'evict-faster' not allowed"},
 		{"a flag by which the program ends", values{"extraFlags": values{"version": true}}, "this flag is set by nobody: with it the program does not run"},
-		{"a label that selects pods", values{"podLabels": values{"app.kubernetes.io/name": "evictor"}}, "at '/podLabels/app.kubernetes.io~1name': 'not' failed"},
-		{"another one", values{"podLabels": values{"app.kubernetes.io/instance": "taintkeeper"}}, "at '/podLabels/app.kubernetes.io~1instance': 'not' failed"},
+		{"a label that selects pods", values{"podLabels": values{"app.kubernetes.io/name": "evictor"}}, "podLabels.app.kubernetes.io/name: by this label the Deployment finds its pods; take another"},
+		{"another one", values{"podLabels": values{"app.kubernetes.io/instance": "taintkeeper"}}, "podLabels.app.kubernetes.io/instance: by this label"},
+		{"a label with a name that is none", values{"podLabels": values{"our team": "a"}}, "podLabels.our team: this is no name of a label"},
+		{"a label with a value that is none", values{"podLabels": values{"team": "a b"}}, `podLabels.team: "a b" is no value of a label`},
+		{"no number of replicas", values{"replicas": nil}, "missing property 'replicas'"},
+		{"no mode", values{"mode": nil}, "missing property 'mode'"},
+		{"no word on coexistence", values{"coexist": values{"enabled": nil}}, "missing property 'enabled'"},
 		{"a flag that is a list", values{"extraFlags": values{"feature-gates": list("a")}}, "at '/extraFlags/feature-gates': got array, want string"},
 		{"the controllers by a flag", values{"extraFlags": values{"controllers": "*"}}, "extraFlags.controllers: this flag is set by controllers"},
 		{"the mode by a flag", values{"extraFlags": values{"shadow": false}}, "extraFlags.shadow: this flag is set by mode"},
@@ -189,12 +194,15 @@ func TestTheNotesSayWhatIsOn(t *testing.T) {
 		says   []string
 		not    string
 	}{
-		{"shadow", shadow, []string{"SHADOW", "port-forward deployment/taintkeeper 8443", "/shadow"}, "ENFORCE"},
+		{"shadow", shadow, []string{"SHADOW", "port-forward deployment/taintkeeper 8443", "/shadow", "helm uninstall taintkeeper", "delete serviceaccount taintkeeper-eviction-clock", "crds.install=false"}, "ENFORCE"},
 		{"shadow without a port", values{"metrics": values{"expose": false}}, []string{"http://localhost:8080/shadow"}, "8443"},
-		{"enforce", enforce, []string{"ENFORCE", "eviction clock", "in 2 replica(s)", "with eviction, node-taint-rule", "--set mode=shadow"}, "node-lifecycle"},
+		{"enforce", enforce, []string{"ENFORCE", "eviction clock", "in 2 replica(s)", "with eviction, node-taint-rule", "kubectl delete nodetaintrules --all", "--set replicas=0", "--set mode=shadow --set replicas=2\n"}, "node-lifecycle"},
+		{"stopped", enforce.with(values{"replicas": 0}), []string{"STOPPED", "hands the evictions back", "--set replicas=2\n", "--set mode=shadow --set replicas=2\n", "helm uninstall taintkeeper"}, "rollout status"},
+		{"stopped, and alone", enforce.with(alone).with(values{"replicas": 0}), []string{"STOPPED", "nobody evicts"}, "hands the evictions back"},
 		{"enforce alone", enforce.with(alone), []string{"Coexistence is off", "-taint-eviction-controller"}, "eviction clock"},
-		{"with node health", enforce.with(both), []string{"eviction, node-health", "-node-lifecycle-controller", "'controllers={eviction}'", "add node-taint-rule to controllers"}, "Coexistence is off"},
-		{"with everything", enforce.with(all), []string{"eviction, node-health, node-taint-rule"}, "add node-taint-rule"},
+		{"with node health", enforce.with(both), []string{"eviction, node-health", "-node-lifecycle-controller", "'controllers={eviction}'\n", "add node-taint-rule to controllers"}, "Coexistence is off"},
+		{"with everything", enforce.with(all), []string{"eviction, node-health, node-taint-rule", "'controllers={eviction,node-taint-rule}'\n"}, "add node-taint-rule"},
+		{"with a second gate", enforce.with(values{"coexist": values{"deletesNeedMark": true}}), []string{"taintkeeper-coexistence-deletes has no end of its own"}, "SHADOW"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			notes := rendered(t, tt.values).Notes()
