@@ -157,20 +157,13 @@ func (s *scene) pod(t *testing.T, name string, seconds int64, conditions ...core
 	return pod
 }
 
-// deploymentPods creates pods on the node whose names do not come again: a controller owns them, in whose place is the
-// node, which the garbage collector finds.
+// deploymentPods creates pods on the node whose names do not come again: a controller owns them.
 func (s *scene) deploymentPods(t *testing.T, prefix string, count int) []*corev1.Pod {
 	t.Helper()
-	owner, err := admin.CoreV1().Nodes().Get(t.Context(), s.node, metav1.GetOptions{})
-	await.Must(t, err)
+	owned := s.owned(t)
 	var pods []*corev1.Pod
 	for range count {
-		pod, err := s.Pod(t.Context(), "", s.node, func(pod *corev1.Pod) {
-			pod.GenerateName = prefix + "-"
-			pod.OwnerReferences = []metav1.OwnerReference{{
-				APIVersion: "v1", Kind: "Node", Name: owner.Name, UID: owner.UID, Controller: new(true),
-			}}
-		})
+		pod, err := s.Pod(t.Context(), "", s.node, owned, func(pod *corev1.Pod) { pod.GenerateName = prefix + "-" })
 		await.Must(t, err)
 		pods = append(pods, pod)
 	}

@@ -143,7 +143,7 @@ func (s *scene) start(name string) {
 	s.startAs(localcluster.TaintkeeperConfig{Binary: binary, Name: name, Coexist: true, Args: []string{"--leader-elect=true"}})
 }
 
-// startShadow starts what `helm upgrade --set mode=shadow` leaves: the policy stays, and nobody renews the clock.
+// startShadow starts what `helm upgrade --set mode=shadow` leaves: the policy stays, and nobody may renew the clock.
 func (s *scene) startShadow() {
 	s.t.Helper()
 	s.startAs(localcluster.TaintkeeperConfig{Binary: binary, Name: "shadow", Args: []string{"--shadow"}})

@@ -108,6 +108,7 @@ var acts = []act{
 		s.taint()
 		s.untaint()
 		s.after(90 * time.Second)
+		s.loseTheClock() // Helm takes away the rights before the Deployment's pods end
 		s.stop()
 		s.startShadow()
 	}},
