@@ -85,7 +85,7 @@ demo: build controlplane bin/demo ## play five acts, of evictions and of silent 
 	@bin/demo $(if $(BOARD),-board)
 
 .PHONY: try
-try: build controlplane bin/try ## install the chart beside the built-in controllers, in shadow mode and then in enforce mode, in a control plane on this machine (1 minute)
+try: build controlplane bin/try ## install the chart beside the built-in controllers, in shadow mode, in enforce mode and back, in a control plane on this machine (1 minute)
 	@bin/try
 
 .PHONY: bin/try
@@ -157,7 +157,7 @@ bin/compatibility:
 # PODS=500 makes so many pods due at once, and ONLY=etcd plays the scenes with that in their names. TAINTKEEPER=path tests
 # another program; by default it is one whose wall clock can be set.
 .PHONY: stops
-stops: controlplane bin/chaos-taintkeeper $(SETTABLE) ## end Taintkeeper in every way in the middle of a storm, and count the pods that kube-controller-manager deletes by mistake (45 minutes; PODS=160 ONLY=etcd)
+stops: controlplane bin/chaos-taintkeeper $(SETTABLE) ## end Taintkeeper in every way in the middle of a storm, and count the pods that kube-controller-manager deletes by mistake (75 minutes; PODS=160 ONLY=etcd)
 	@$(GO) test ./test/stops -run TestStops -count=1 -v -timeout 0 -args -all $(if $(PODS),-pods=$(PODS)) $(if $(ONLY),-only='$(ONLY)') \
 		-taintkeeper=$(abspath $(or $(TAINTKEEPER),bin/chaos-taintkeeper)) -settable-kube-controller-manager=$(abspath $(SETTABLE))
 

@@ -63,7 +63,7 @@ func backlogGauges(account *Account) []prometheus.Collector {
 	}
 	return []prometheus.Collector{
 		gauge("taintkeeper_built_in_backlog_until_timestamp_seconds",
-			"Until when, in seconds since 1970, the admission policy refuses what is left of kube-controller-manager's evictions, as the leader knows it; 0 if nothing is left.",
+			"Until when, in seconds since 1970, the admission policy refuses what is left of kube-controller-manager's evictions, as this process knows it; 0 if nothing is left.",
 			func(b Backlog) float64 {
 				if b.Until.IsZero() {
 					return 0
@@ -71,10 +71,10 @@ func backlogGauges(account *Account) []prometheus.Collector {
 				return float64(b.Until.Unix())
 			}),
 		gauge("taintkeeper_built_in_backlog_evictions",
-			"Evictions that kube-controller-manager has begun and may still try, at most, as the leader knows it.",
+			"Evictions that kube-controller-manager has begun and may still try, at most, as this process knows it.",
 			func(b Backlog) float64 { return float64(b.Evictions) }),
 		gauge("taintkeeper_spared_nodes",
-			"Nodes with pods that were due and now stay, on which kube-controller-manager may evict no pod until its backlog is over, as the leader knows it; -1 if all nodes count as such.",
+			"Nodes with pods that were due and now stay, on which kube-controller-manager may evict no pod until its backlog is over, as this process knows it; -1 if all nodes count as such.",
 			func(b Backlog) float64 {
 				if b.AllSpared {
 					return -1
