@@ -53,11 +53,11 @@ func (x *executor) Reconcile(ctx context.Context, req PodRequest) (reconcile.Res
 	if begins {
 		x.turns.begin(node)
 	}
-	if wait := time.Until(attempt.notBefore); wait > 0 {
-		return again(attempt, wait), nil
+	if wait := time.Until(x.attempts.again(req)); wait > 0 {
+		return x.again(req, attempt, wait), nil
 	}
 	if attempt.hung && x.slots.full(node) {
-		return again(attempt, firstUnconfirmed), nil
+		return x.again(req, attempt, firstUnconfirmed), nil
 	}
 	t, trying := x.slots.begin(ctx, req, node, attempt)
 	result, err := x.evict(trying, t)
@@ -74,7 +74,7 @@ func (x *executor) Reconcile(ctx context.Context, req PodRequest) (reconcile.Res
 		return x.retry(ctx, req, attempt, err)
 	}
 	if result == resultDryRun { // it is remembered for as long as it would leave, so that it is said once
-		return again(attempt, apicall.LastRefused), nil
+		return x.again(req, attempt, apicall.LastRefused), nil
 	}
 	return x.over(req, attempt, result), nil
 }
@@ -88,7 +88,7 @@ func (x *executor) over(req PodRequest, attempt *attempt, result result) reconci
 	x.metrics.evictions.WithLabelValues(string(result)).Inc()
 	if _, _, done := x.cached(req); result == resultCancelled && done == "" {
 		// The pod has to leave again, and was not handed over as long as this eviction was known as begun.
-		return again(attempt, apicall.FirstBackoff)
+		return x.again(req, attempt, apicall.FirstBackoff)
 	}
 	return reconcile.Result{}
 }
@@ -101,8 +101,8 @@ func (x *executor) nodeOf(req PodRequest) string {
 }
 
 // again comes back after a wait, behind all evictions that were not tried, or less often.
-func again(attempt *attempt, wait time.Duration) reconcile.Result {
-	return reconcile.Result{RequeueAfter: wait, Priority: new(turnOfRetry(attempt.tries(), attempt.notBefore))}
+func (x *executor) again(req PodRequest, attempt *attempt, wait time.Duration) reconcile.Result {
+	return reconcile.Result{RequeueAfter: wait, Priority: new(turnOfRetry(attempt.tries(), x.attempts.again(req)))}
 }
 
 // retry notes a try without a result. The eviction comes back when it may be tried again, whether that is an error or
@@ -113,9 +113,9 @@ func (x *executor) retry(ctx context.Context, req PodRequest, attempt *attempt, 
 	x.metrics.retries.WithLabelValues(reason(err)).Inc()
 	x.logRetry(ctx, req, attempt, wait, err)
 	if !failed {
-		return again(attempt, wait), nil
+		return x.again(req, attempt, wait), nil
 	}
-	return again(attempt, 0), err // the queue asks attempts for the wait
+	return x.again(req, attempt, 0), err // the queue asks attempts for the wait
 }
 
 func (x *executor) logRetry(ctx context.Context, req PodRequest, attempt *attempt, wait time.Duration, err error) {
