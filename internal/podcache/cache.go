@@ -90,6 +90,12 @@ func (c *Cache) Get(uid types.UID) (*Pod, bool) {
 	return pod, ok
 }
 
+// There returns the record of a pod, if there is one and the pod does not terminate.
+func (c *Cache) There(uid types.UID) (*Pod, bool) {
+	pod, ok := c.Get(uid)
+	return pod, ok && !pod.Flags.Has(Terminating)
+}
+
 // OnNode returns the records of the pods bound to a node, in no particular order.
 func (c *Cache) OnNode(node string) []*Pod {
 	c.mu.RLock()
@@ -109,8 +115,8 @@ func (c *Cache) Each(do func(*Pod)) {
 // LastSyncResourceVersion returns the version that the watch has come to.
 func (c *Cache) LastSyncResourceVersion() string { return c.reflector.LastSyncResourceVersion() }
 
-// MarkTerminating notes that the API server has accepted the delete of a pod. Its answer is newer
-// than what the watch has brought so far, and a deletionTimestamp is never taken back.
+// MarkTerminating notes that the API server has accepted the delete of a pod. Its answer is newer than what the watch
+// has brought so far, so the mark stays until the watch shows the pod terminating, or a new list does not.
 func (c *Cache) MarkTerminating(uid types.UID) {
 	c.change(func() (Change, bool) {
 		pod, ok := c.pods[uid]
@@ -118,7 +124,9 @@ func (c *Cache) MarkTerminating(uid types.UID) {
 			return Change{}, false
 		}
 		terminating := *pod
-		terminating.Flags |= Terminating
+		if !pod.Flags.Has(Terminating) {
+			terminating.Flags |= Terminating | deleted
+		}
 		return c.put(&terminating)
 	})
 }
@@ -144,6 +152,9 @@ func (c *Cache) put(after *Pod) (Change, bool) {
 	if before == nil {
 		c.add(after)
 		return Change{After: after}, true
+	}
+	if _, listed := c.unlisted[after.UID]; !listed { // etcd may have been restored before the list
+		after.staysDeleted(before)
 	}
 	news := inherit(after, before)
 	if !news && after.Version == before.Version {
@@ -208,14 +219,21 @@ func (c *Cache) dropFromNode(pod *Pod) {
 // inherit carries over what an older record of the same pod knows and a newer object does not
 // say, and reports whether the newer record says anything else than the older one, its version aside.
 func inherit(after, before *Pod) bool {
-	after.Flags |= before.Flags & Terminating
 	if after.Node == before.Node {
 		after.seen = before.seen
 	}
 	return after.Node != before.Node ||
-		after.Flags != before.Flags ||
+		(after.Flags^before.Flags)&^deleted != 0 ||
 		after.bound != before.bound ||
 		after.Generation != before.Generation ||
 		after.Priority != before.Priority ||
 		!equalTolerations(after.Tolerations, before.Tolerations)
+}
+
+// staysDeleted carries over that the API server has accepted the delete of a pod, which what comes by the watch may not
+// show yet. Where a list is older than that answer, the next eviction finds the pod terminating.
+func (p *Pod) staysDeleted(before *Pod) {
+	if before.Flags.Has(deleted) && !p.Flags.Has(Terminating) {
+		p.Flags |= Terminating | deleted
+	}
 }

@@ -218,7 +218,7 @@ func TestSubscribersAreToldOnceTheCacheShowsTheChange(t *testing.T) {
 	}
 }
 
-func TestTerminatingIsNeverTakenBack(t *testing.T) {
+func TestThatTheDeleteWasAcceptedIsNotTakenBackByTheWatch(t *testing.T) {
 	older := newPod("a", withGeneration(2))
 	tests := []struct {
 		name  string
@@ -226,7 +226,6 @@ func TestTerminatingIsNeverTakenBack(t *testing.T) {
 	}{
 		{"by an older update", func(s store) error { return s.Update(older) }},
 		{"by an older add", func(s store) error { return s.Add(older) }},
-		{"by an older list", func(s store) error { return listed(s.Cache, older) }},
 		{"by an older update that says nothing else", func(s store) error { return s.Update(newPod("a")) }},
 		{"by an older update to another node", func(s store) error { return s.Update(newPod("a", onNode("n2"))) }},
 	}
@@ -240,6 +239,32 @@ func TestTerminatingIsNeverTakenBack(t *testing.T) {
 				t.Errorf("flags %05b, want terminating", flags)
 			}
 			checkNames(t, c, "a")
+		})
+	}
+}
+
+// After etcd was restored from a backup.
+func TestAPodThatDoesNotTerminateAnyMoreIsThereAgain(t *testing.T) {
+	tests := []struct {
+		name       string
+		terminates func(c *Cache) error
+		event      func(s store) error
+	}{
+		{"by an update", func(c *Cache) error { return store{c}.Update(newPod("a", terminating)) }, func(s store) error { return s.Update(newPod("a")) }},
+		{"by a list", func(c *Cache) error { c.MarkTerminating("uid-a"); return nil }, func(s store) error { return listed(s.Cache, newPod("a")) }},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := newCache()
+			await.Must(t, store{c}.Add(newPod("a")))
+			await.Must(t, test.terminates(c))
+			if _, there := c.There("uid-a"); there {
+				t.Fatal("it is there, although it terminates")
+			}
+			await.Must(t, test.event(store{c}))
+			if pod, there := c.There("uid-a"); !there {
+				t.Errorf("flags %08b, want it not to terminate", pod.Flags)
+			}
 		})
 	}
 }
@@ -258,7 +283,7 @@ func TestMarkTerminatingMakesANewRecordOnce(t *testing.T) {
 		t.Errorf("told something else than one change (-want +got):\n%s", diff)
 	}
 	want := *before
-	want.Flags = Finished | Terminating
+	want.Flags = Finished | Terminating | deleted
 	if diff := cmp.Diff(want, *after, cmp.AllowUnexported(Pod{})); diff != "" {
 		t.Errorf("more than the flag changed (-want +got):\n%s", diff)
 	}

@@ -29,7 +29,8 @@ type Flags uint8
 const (
 	// Mirror marks the mirror image of a static pod: only its kubelet can end it.
 	Mirror Flags = 1 << iota
-	// Terminating marks a pod that has a deletionTimestamp. It is never taken back.
+	// Terminating marks a pod that has a deletionTimestamp, or whose delete the API server has accepted. It is taken back
+	// only when etcd is restored.
 	Terminating
 	// Finished marks a pod in phase Succeeded or Failed.
 	Finished
@@ -42,6 +43,8 @@ const (
 	MarkedByBuiltIn
 	// Ready marks a pod that has a condition Ready, and not one that is False.
 	Ready
+	// deleted marks a pod that terminates, which only the answer to a delete has told so far.
+	deleted
 )
 
 // Has reports whether all of the given flags are set.

@@ -37,8 +37,8 @@ func (s store) Update(object any) error {
 	}
 	after := record(pod)
 	s.change(func() (Change, bool) {
-		delete(s.unlisted, after.UID)
 		change, news := s.put(after)
+		delete(s.unlisted, after.UID)
 		change.Object = pod
 		return change, news
 	})
