@@ -110,7 +110,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.shadow, "shadow", false, "compare what the built-in taint-eviction-controller does with what taints and tolerations promise, report the differences at "+shadow.Path+" beside the metrics, and change nothing")
 	flags.BoolVar(&o.coexist, "coexist", false, "keep the built-in taint-eviction-controller, where it runs, from evicting while this process can, by the admission policy of config/coexistence.yaml; the built-in evicts again when this process is gone")
 	flags.Float32Var(&o.coexistQPS, "coexist-kube-api-qps", coexist.DefaultKubeAPIQPS, "calls per second that kube-controller-manager may make (its flag --kube-api-qps), which cannot be read from outside: with --coexist it tells how long its backlog of evictions lasts")
-	flags.IntVar(&o.concurrentEvictions, "concurrent-evictions", eviction.DefaultConcurrentEvictions, "evictions carried out at the same time while the API server answers promptly; slower ones go on beside them, 11 times as many at most, and down to 4 times as many while some are stuck")
+	flags.IntVar(&o.concurrentEvictions, "concurrent-evictions", eviction.DefaultConcurrentEvictions, "evictions in flight that the API server answers within a quarter of a second; four times as many can be slower. 1 to 100")
 	flags.BoolVar(&o.stampTaints, "stamp-taints", true, "write timeAdded on NoExecute taints that have none, so that countdowns survive a restart; without it the right to patch nodes is not needed for evictions")
 	flags.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 0, "calls per second to the API server; 0: no limit here, the API server's priority and fairness decides")
 	flags.IntVar(&o.kubeAPIBurst, "kube-api-burst", 0, "calls above the rate in one burst, when --kube-api-qps is set; 0: twice the rate")
@@ -140,7 +140,7 @@ func (o *options) validate() error {
 		require(!o.coexist || !o.elects() || o.election.leaseDuration+o.election.takeOver() <= coexist.Lapse, "--leader-elect-lease-duration=%s: with --coexist a standby has to take over before kube-controller-manager does, so this and --leader-elect-retry-period (%s) are too long; take at most 18s and 2s", o.election.leaseDuration, o.election.retryPeriod),
 		require(o.coexistQPS > 0, "--coexist-kube-api-qps=%g: it must be more than zero; it is the value of kube-controller-manager's --kube-api-qps, %d by default", o.coexistQPS, coexist.DefaultKubeAPIQPS),
 		require(!o.coexist || !o.dryRun, "--coexist: with --dry-run nobody would evict; leave one of the two out"),
-		require(o.concurrentEvictions >= 1, "--concurrent-evictions=%d: at least 1 is needed", o.concurrentEvictions),
+		require(o.concurrentEvictions >= 1 && o.concurrentEvictions <= eviction.MaxConcurrentEvictions, "--concurrent-evictions=%d: there can be 1 to %d", o.concurrentEvictions, eviction.MaxConcurrentEvictions),
 		require(o.kubeAPIQPS >= 0, "--kube-api-qps=%g: it cannot be negative; 0 means no limit", o.kubeAPIQPS),
 		require(o.kubeAPIBurst >= 0, "--kube-api-burst=%d: it cannot be negative; 0 means twice --kube-api-qps", o.kubeAPIBurst),
 		require(o.kubeAPIBurst <= 0 || o.kubeAPIQPS > 0, "--kube-api-burst=%d: it means nothing without --kube-api-qps, which is not limited; set both or none", o.kubeAPIBurst),

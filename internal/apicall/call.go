@@ -7,6 +7,7 @@
 package apicall
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -18,12 +19,17 @@ import (
 const Timeout = 35 * time.Second
 
 // Turn waits until a limiter allows one more call; nil allows all. It is asked before a decision and not
-// within the call: a decision must not grow old in a queue. It fails when the context ends.
+// within the call: a decision must not grow old in a queue. It fails when the context ends or is aborted.
 func Turn(ctx context.Context, limiter *rate.Limiter) error {
 	if limiter == nil {
-		return ctx.Err()
+		return cmp.Or(ctx.Err(), AbortCause(ctx))
 	}
-	return limiter.Wait(ctx)
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if aborted, ok := ctx.Value(abortKey{}).(context.Context); ok {
+		defer context.AfterFunc(aborted, cancel)() //nolint:contextcheck // it is the given context's own
+	}
+	return cmp.Or(limiter.Wait(waiting), AbortCause(ctx))
 }
 
 // InFlight returns the context of a call that has begun. It goes on when the given one ends: shutting

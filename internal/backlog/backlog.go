@@ -135,23 +135,31 @@ func (b *Backlog) Set(node string, leaving []Leaving, now time.Time) (stay, canc
 
 // update takes in what is known of a pod that must leave, and reports whether its try in flight must be cancelled.
 func (b *Backlog) update(e *Eviction, l Leaving, now time.Time) (cancel bool) {
-	same := !e.unwanted && e.equal(l)
+	same, ready := !e.unwanted && e.equal(l), l.mayBeTried(now)
 	e.Leaving, e.unwanted = l, false
-	switch waits := e.in; {
-	case e.inFlight:
-		return !l.mayBeTried(now) && e.cancel(ErrWithdrawn)
-	case same:
-	case waits == &b.spared:
-		b.take(e)
-		b.retry(e, e.from)
-	case waits != nil && e.Tries > 0 && l.mayBeTried(now):
-		b.take(e)
-		b.put(e, waits)
-	default:
-		b.take(e)
-		b.renew(e, l.from())
+	if e.inFlight {
+		return !ready && e.cancel(ErrWithdrawn)
+	}
+	if !same || e.unsure && ready {
+		b.goOn(e, ready)
 	}
 	return false
+}
+
+// goOn lets an eviction wait again after news of its pod. As long as the pod may be tried it is the same eviction.
+func (b *Backlog) goOn(e *Eviction, ready bool) {
+	waits := e.in
+	b.take(e)
+	switch {
+	case waits == &b.spared:
+		b.retry(e, e.from)
+	case ready && waits == &b.pending && !e.began.IsZero():
+		b.wait(e, e.Leaving.from())
+	case ready && waits != nil && e.Tries > 0:
+		b.put(e, waits)
+	default:
+		b.renew(e, e.Leaving.from())
+	}
 }
 
 // withdraw takes in that a pod may stay. It reports whether the eviction is remembered anyway, and whether it is in
@@ -215,7 +223,7 @@ func (b *Backlog) drop(e *Eviction) {
 
 // renew begins an eviction, or begins it again, from an instant on.
 func (b *Backlog) renew(e *Eviction, from time.Time) {
-	e.Tries, e.Refuser, e.Memo, e.began = 0, "", nil, time.Time{}
+	e.Tries, e.Refuser, e.Memo, e.began, e.unsure = 0, "", nil, time.Time{}, false
 	b.wait(e, from)
 }
 
@@ -334,7 +342,7 @@ func (b *Backlog) begin(g *group, retry bool, now time.Time) *Eviction {
 	b.turns++
 	g.served = b.turns
 	b.take(e)
-	e.inFlight, e.began, e.retry, b.begun = true, now, retry, now
+	e.inFlight, e.began, e.retry, e.unsure, b.begun = true, now, retry, false, now
 	b.inFlight = append(b.inFlight, e)
 	return e
 }
@@ -358,7 +366,8 @@ func (b *Backlog) Done(e *Eviction, o Outcome, now time.Time) {
 		}
 	case withdrawn && o.kind != failed: // the pod must leave again: that is another eviction
 		b.renew(e, latest(e.Leaving.from(), now))
-	case o.kind == later:
+	case o.kind == later, o.kind == unsure:
+		e.unsure = o.kind == unsure
 		b.wait(e, now.Add(o.after))
 	case o.kind == hung:
 		e.Tries, e.from, e.Refuser = e.Tries+1, now, ""
@@ -372,7 +381,7 @@ func (b *Backlog) Done(e *Eviction, o Outcome, now time.Time) {
 // was not tried to the end.
 func (b *Backlog) learn(e *Eviction, o Outcome, withdrawn bool) {
 	again := o.kind == hung && e.hung
-	if g := e.group; !withdrawn && !again && o.kind != later && !e.began.Before(g.judged) {
+	if g := e.group; !withdrawn && !again && o.kind != later && o.kind != unsure && !e.began.Before(g.judged) {
 		g.judged, g.hangs = e.began, o.kind == hung
 		b.order(g)
 	}

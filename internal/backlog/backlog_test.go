@@ -360,6 +360,24 @@ func TestAnEvictionThatIsNotConfirmedKeepsWhatIsRememberedOfIt(t *testing.T) {
 	}
 }
 
+func TestAnEvictionThatIsNotConfirmedIsTriedAgainWhenNewsOfItsNodeCome(t *testing.T) {
+	b, e := one(t)
+	e.Memo = "announced"
+	b.Done(e, Unsure(4*sec), t0)
+	if begun := begin(b, t0.Add(sec)); len(begun) != 0 {
+		t.Fatalf("%v begin before the time is over", uids(begun))
+	}
+	b.Set("n", pods("a", 1, t0), t0.Add(sec))
+	if begun := begin(b, t0.Add(sec)); len(begun) != 1 || e.Memo != "announced" {
+		t.Errorf("%v begin, with memo %v", uids(begun), e.Memo)
+	}
+	b.Done(e, Later(4*sec), t0.Add(sec))
+	b.Set("n", pods("a", 1, t0), t0.Add(2*sec))
+	if begun := begin(b, t0.Add(2*sec)); len(begun) != 0 {
+		t.Errorf("%v begin, although it is only later", uids(begun))
+	}
+}
+
 func TestAPodThatAPolicyHoldsIsNotTriedUntilItLetsItGo(t *testing.T) {
 	b := New(std)
 	l := pods("a", 3, t0)

@@ -57,6 +57,7 @@ type Eviction struct {
 	inFlight  bool
 	began     time.Time // the last try
 	retry     bool      // the try takes one of the places of retries
+	unsure    bool      // the last try was not confirmed, so news of its node let it be tried at once
 	hung      bool      // the last try did, so another that hangs says nothing new of its group
 	refused   time.Time // the last time
 	cancelled error     // the try in flight is cancelled
@@ -68,6 +69,9 @@ var (
 	ErrWithdrawn = errors.New("the pod need not leave now")
 	ErrNoRoom    = errors.New("it hangs, and too many others do")
 )
+
+// Begun reports whether the eviction was tried.
+func (e *Eviction) Begun() bool { return !e.began.IsZero() }
 
 // Cancelled returns why the try in flight is to be cancelled, or nil.
 func (e *Eviction) Cancelled() error { return e.cancelled }
@@ -102,6 +106,7 @@ const (
 	over kind = iota
 	failed
 	later
+	unsure
 	hung
 )
 
@@ -116,6 +121,9 @@ var (
 // refused it, or empty.
 func Failed(after time.Duration, refuser string) Outcome { return Outcome{failed, after, refuser} }
 
-// Later means that it is too early, or that what is known is not confirmed yet. It is a first try again after some
-// time.
+// Later means that the pod cannot be evicted yet. It is a first try again after some time.
 func Later(after time.Duration) Outcome { return Outcome{kind: later, after: after} }
+
+// Unsure means that what is known of the pod or its node is not confirmed yet. It is a first try again after some time,
+// or at once when Set brings news of its node.
+func Unsure(after time.Duration) Outcome { return Outcome{kind: unsure, after: after} }

@@ -53,7 +53,7 @@ func (h *history) step() {
 		case e.Cancelled() != nil && h.random.IntN(2) == 0:
 			h.done(e, []Outcome{Over, Hung}[h.random.IntN(2)])
 		case h.random.IntN(8) == 0:
-			h.done(e, []Outcome{Over, Failed(sec, ""), Failed(sec, "w"), Later(sec), Hung}[h.random.IntN(5)])
+			h.done(e, []Outcome{Over, Failed(sec, ""), Failed(sec, "w"), Later(sec), Unsure(sec), Hung}[h.random.IntN(6)])
 		}
 	}
 }

@@ -52,6 +52,14 @@ func (s *Stats) count(e *Eviction, now time.Time) {
 	}
 }
 
+// Overdue is for how long the first of the pods that are due has been due at an instant; zero if none is.
+func (s *Stats) Overdue(now time.Time) time.Duration {
+	if s.Oldest.IsZero() {
+		return 0
+	}
+	return now.Sub(s.Oldest)
+}
+
 // Due returns the pods that are due at an instant, by node, whether they may be tried or not.
 func (b *Backlog) Due(now time.Time) map[string][]Leaving {
 	due := map[string][]Leaving{}

@@ -6,7 +6,6 @@ package eviction
 import (
 	"context"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -29,13 +28,7 @@ type api struct {
 }
 
 // turn waits until the rate limit allows one more call.
-func (a api) turn(ctx context.Context) error {
-	if waiting, ok := ctx.Value(waitingKey{}).(*atomic.Int32); ok && a.limiter != nil {
-		waiting.Add(1)
-		defer waiting.Add(-1)
-	}
-	return apicall.Turn(ctx, a.limiter)
-}
+func (a api) turn(ctx context.Context) error { return apicall.Turn(ctx, a.limiter) }
 
 // node reads a node, consistently.
 func (a api) node(ctx context.Context, name string) (*corev1.Node, error) {

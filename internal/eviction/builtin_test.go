@@ -104,7 +104,7 @@ func TestPodsThatWereDueAndStayAreTold(t *testing.T) {
 	}{
 		"the node is untainted": {func(w *world) { w.taint("n", "k-") }, true},
 		"the node is deleted and made again": {func(w *world) {
-			w.must(nil, w.client.CoreV1().Nodes().Delete(t.Context(), "n", metav1.DeleteOptions{}))
+			w.deleteNode("n")
 			w.pass(sec)
 			w.addNode("n")
 		}, true},

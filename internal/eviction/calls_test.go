@@ -482,7 +482,8 @@ func TestALiveReadFromBeforeTimeAddedWasWrittenChangesNoDeadline(t *testing.T) {
 		node.Spec.Taints[0].TimeAdded = new(metav1.NewTime(time.Now()))
 		w.updateNode(node)
 		w.pass(hour)
-		w.wantLateness(100 * ms) // the first backoff, and counted from the taint
+		w.wantTries("delete p", sec, 100*ms)
+		w.wantLateness(w.did("delete p")[1] - sec) // counted from the taint
 	})
 }
 

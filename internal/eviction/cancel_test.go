@@ -4,26 +4,15 @@
 package eviction
 
 import (
-	"context"
 	"errors"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	"github.com/taintkeeper/taintkeeper/internal/apicall"
-	"github.com/taintkeeper/taintkeeper/internal/nodecache"
-	"github.com/taintkeeper/taintkeeper/internal/podcache"
-	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
 // slowDelete makes each delete take 10 s.
@@ -128,95 +117,6 @@ func TestRefusalsBackOffAndAreNamed(t *testing.T) {
 		w.pass(sec)
 		w.wantNoMetric("taintkeeper_refused_evictions")
 	})
-}
-
-// The delete of a pod comes back at the very moment at which its node is untainted.
-func TestNothingIsSaidToBeCancelledThatIsDeletedAtThatMoment(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"}, Spec: corev1.PodSpec{NodeName: "n"}}
-		client := fake.NewClientset(pod, node)
-		nodes, pods := newNodes(nodecache.New(client), &apicall.Clock{}), podcache.New(client)
-		bubble.Run(t, "the cache of nodes", nodes.cache.Run)
-		bubble.Run(t, "the cache of pods", pods.Run)
-		record, _ := pods.Get("p")
-		was := leaving{pod: record, due: time.Now()}
-
-		slots, under := newSlots(1), &attempts{under: map[PodRequest]*attempt{}}
-		events := newEvents(Evict, client)
-		bubble.Run(t, "the events", func(ctx context.Context) error { events.Run(ctx); return nil })
-		d := &decider{nodes: nodes, pods: pods, events: events, execute: newHandover(under, slots)}
-		slots.take()
-		begun, _ := under.get(was.request())
-		try, _ := slots.begin(t.Context(), was.request(), "n", begun)
-
-		slots.mu.Lock() // the decider is on its way to ask whether the eviction is carried out now
-		go d.withdraw(t.Context(), "n", time.Now(), decision{"p": was}, nil)
-		for under.begun(was.request()) {
-			runtime.Gosched()
-		}
-		pods.MarkTerminating("p")
-		try.over = true
-		slots.mu.Unlock()
-		synctest.Wait()
-		slots.done(was.request())
-		if said, err := client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{}); err != nil || len(said.Items) != 0 {
-			t.Error("'Cancelling deletion' was said of a pod that was deleted")
-		}
-	})
-}
-
-// atTurn is a context that does something when a try asks whether its turn has come.
-type atTurn struct {
-	context.Context
-
-	do func()
-}
-
-func (c atTurn) Err() error {
-	c.do()
-	return c.Context.Err()
-}
-
-// A node is untainted, and tainted again when the eviction has seen that it need not go on and is still known as begun.
-func TestAnEvictionThatWasHandedOverWhileItEndedComesBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"}, Spec: corev1.PodSpec{NodeName: "n"}}
-		client := fake.NewClientset(pod)
-		nodes, pods := newNodes(nodecache.New(client), &apicall.Clock{}), podcache.New(client)
-		bubble.Run(t, "the cache of pods", pods.Run)
-		slots, under, req := newSlots(1), &attempts{under: map[PodRequest]*attempt{}}, PodRequest{Namespace: "default", Name: "p", UID: "p"}
-		x := &executor{judge: judge{clock: &apicall.Clock{}}, nodes: nodes, pods: pods, attempts: under, slots: slots, turns: &turns{}, metrics: newMetrics(), builtIn: alone{}}
-		defer slots.done(req)
-		slots.take()
-
-		var result reconcile.Result
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			result, _ = x.Reconcile(atTurn{t.Context(), under.mu.Lock}, req)
-		}()
-		for slots.withdrawable(req) {
-			runtime.Gosched()
-		}
-		nodes.observe(seenAt(time.Now(), &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: "n"},
-			Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}},
-		}))
-		under.mu.Unlock()
-		<-ended
-		if result.RequeueAfter == 0 {
-			t.Error("the eviction is over, although it was begun when the node was tainted again")
-		}
-	})
-}
-
-// withdrawable reports whether a try has not begun or is not over.
-func (s *slots) withdrawable(req PodRequest) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t, ok := s.open[req]
-	return !ok || !t.over
 }
 
 // The watch is late, and the node is untainted while the third refusal takes its time: the condition of a pod that

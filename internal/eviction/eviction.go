@@ -43,6 +43,10 @@ const (
 // storm leaves later, because each worker's PATCH comes before any worker's DELETE.
 const DefaultConcurrentEvictions = 16
 
+// MaxConcurrentEvictions is how many can be asked for. Five times as many calls can be open then, which is more than
+// the API server takes from all controllers together by default.
+const MaxConcurrentEvictions = 100
+
 // concurrentNodes is how many nodes are decided about, or stamped, at the same time.
 const concurrentNodes = 4
 
@@ -68,9 +72,8 @@ type Config struct {
 	// BuiltIn is told what the built-in controller is about to do, in a cluster in which that runs and the admission
 	// policy of config/coexistence.yaml keeps it from evicting. Then its marks are rewritten, too. nil: it does not run.
 	BuiltIn BuiltIn
-	// ConcurrentEvictions bounds the evictions that are carried out at the same time, as long as they are answered within
-	// a quarter of a second, and 12 times as many in all, or down to 5 times while some are stuck; zero means
-	// DefaultConcurrentEvictions.
+	// ConcurrentEvictions bounds the evictions that have been in flight for less than a quarter of a second. Four times as
+	// many can be in flight for longer; see package backlog. Zero means DefaultConcurrentEvictions.
 	ConcurrentEvictions int
 	// Limiter bounds the rate of calls; nil means no limit. A limit belongs here and not into
 	// Client, where decisions would wait behind it and grow old.
@@ -85,8 +88,8 @@ func (c *Config) complete() error {
 	if c.Client == nil {
 		return errors.New("an Evictor needs a Client")
 	}
-	if c.ConcurrentEvictions < 0 {
-		return fmt.Errorf("%d concurrent evictions: at least 1 is needed", c.ConcurrentEvictions)
+	if c.ConcurrentEvictions < 0 || c.ConcurrentEvictions > MaxConcurrentEvictions {
+		return fmt.Errorf("%d concurrent evictions: there can be 1 to %d", c.ConcurrentEvictions, MaxConcurrentEvictions)
 	}
 	if c.ConcurrentEvictions == 0 {
 		c.ConcurrentEvictions = DefaultConcurrentEvictions
@@ -111,10 +114,8 @@ type Evictor struct {
 	events *events
 	parts  stage.Parts
 
-	witness   *witness
-	decisions *decisions
-	attempts  *attempts
-	turns     *turns
+	witness *witness
+	queue   *queue
 }
 
 // New assembles an Evictor. Nothing runs before Run is called or a manager to which it was added starts.
@@ -132,11 +133,10 @@ func New(config Config) (*Evictor, error) {
 	if config.BuiltIn != nil {
 		e.witness = newWitness(judge{rule: config.Rule, clock: config.Clock}, e.nodes, e.pods, config.BuiltIn)
 	}
-	e.decisions = &decisions{byNode: map[string]decision{}}
-	e.attempts = &attempts{under: map[PodRequest]*attempt{}}
+	e.queue = newQueue(config.ConcurrentEvictions)
 	metrics := newMetrics()
 	if config.Registerer != nil {
-		backlog := backlogCollector{nodes: e.nodes, decisions: e.decisions, attempts: e.attempts, clock: config.Clock}
+		backlog := backlogCollector{nodes: e.nodes, queue: e.queue, clock: config.Clock}
 		if err := metrics.register(config.Registerer, backlog); err != nil {
 			return nil, fmt.Errorf("register the metrics: %w", err)
 		}
@@ -171,49 +171,39 @@ func (e *Evictor) HasSynced() bool { return e.nodes.cache.HasSynced() && e.pods.
 func (e *Evictor) addControllers(metrics *metrics) error {
 	calls := api{client: e.config.Client, limiter: e.config.Limiter}
 	live := newLiveNodes(calls)
-	slots := newSlots(e.config.ConcurrentEvictions)
-	due := newHandover(e.attempts, slots)
-	e.turns = &due.turns
 	judge := judge{rule: e.config.Rule, clock: e.config.Clock}
-	log := stage.QuietErrors(e.config.Logger)
-	execute, err := stage.New(log, "eviction-execute", controller.TypedOptions[PodRequest]{
-		MaxConcurrentReconciles: e.config.ConcurrentEvictions * inFlightPerSlot,
-		RateLimiter:             apicall.Until[PodRequest](e.attempts.again),
-		NewQueue: func(
-			_ string, backoff workqueue.TypedRateLimiter[PodRequest],
-		) workqueue.TypedRateLimitingInterface[PodRequest] {
-			return newQueue(backoff, slots, e.turns)
-		},
-		Reconciler: &executor{
-			judge: judge, mode: e.config.Mode, nodes: e.nodes, pods: e.pods,
-			live: live, api: calls,
-			attempts: e.attempts, slots: slots, turns: e.turns,
-			events: e.events, metrics: metrics, builtIn: cmp.Or[BuiltIn](e.config.BuiltIn, alone{}),
-		},
-	}, due)
-	if err != nil {
-		return err
+	decider := &decider{
+		judge: judge, nodes: e.nodes, pods: e.pods, queue: e.queue, events: e.events, metrics: metrics,
+		witness: e.witness, leaving: map[string]bool{},
+	}
+	executor := &executor{
+		judge: judge, mode: e.config.Mode, nodes: e.nodes, pods: e.pods, live: live, api: calls,
+		queue: e.queue, decide: decider, events: e.events, metrics: metrics,
+		builtIn: cmp.Or[BuiltIn](e.config.BuiltIn, alone{}), witness: e.witness,
 	}
 	decide, err := stage.New(e.config.Logger, "eviction-decide", controller.TypedOptions[NodeRequest]{
-		MaxConcurrentReconciles: concurrentNodes,
 		NewQueue: func(string, workqueue.TypedRateLimiter[NodeRequest]) workqueue.TypedRateLimitingInterface[NodeRequest] {
 			return stage.Queue(priorityqueue.New[NodeRequest](nodeQueue))
 		},
-		Reconciler: &decider{
-			judge: judge, nodes: e.nodes, pods: e.pods,
-			decisions: e.decisions, events: e.events, execute: due, witness: e.witness,
-		},
-	}, changes{nodeChanges{e: e}, due})
+		Reconciler: decider,
+	}, nodeChanges{e: e})
 	if err != nil {
 		return err
 	}
-	e.parts.InLeader(execute, decide)
+	e.parts.InLeader(decide, manager.RunnableFunc(func(ctx context.Context) error {
+		return executor.run(logr.NewContext(ctx, e.config.Logger.WithName("eviction-execute")))
+	}))
+	return e.addWriters(judge, calls, live, metrics)
+}
+
+// addWriters adds what writes marks and timeAdded.
+func (e *Evictor) addWriters(judge judge, calls api, live *liveNodes, metrics *metrics) error {
 	if err := e.addReclaim(judge, calls); err != nil || e.nodes.neverStamped {
 		return err
 	}
 	stamper := newStamper(judge, e.nodes, e.pods, live, calls, metrics)
 	stamper.sparing = e.config.BuiltIn != nil
-	stamp, err := stage.New(log, "eviction-stamp", controller.TypedOptions[NodeRequest]{
+	stamp, err := stage.New(stage.QuietErrors(e.config.Logger), "eviction-stamp", controller.TypedOptions[NodeRequest]{
 		MaxConcurrentReconciles: concurrentNodes,
 		RateLimiter:             apicall.Until[NodeRequest](stamper.again),
 		Reconciler:              stamper,
@@ -241,8 +231,7 @@ func (e *Evictor) addReclaim(judge judge, calls api) error {
 	return nil
 }
 
-// nodeQueue is the name of the first stage's queue in the workqueue metrics: upstream's. The second stage's has none,
-// see queue.
+// nodeQueue is the name of the queue of nodes in the workqueue metrics: upstream's.
 const nodeQueue = "noexec_taint_node"
 
 // taintChanges brings the nodes whose NoExecute taints change.
@@ -297,26 +286,3 @@ func (s nodeChanges) Start(ctx context.Context, queue workqueue.TypedRateLimitin
 
 // WaitForSync implements source.TypedSyncingSource.
 func (s nodeChanges) WaitForSync(ctx context.Context) error { return taintChanges(s).WaitForSync(ctx) }
-
-// changes brings those nodes to the first stage, and the ones of which an eviction hangs.
-type changes struct {
-	nodeChanges
-
-	due *handover
-}
-
-// Start implements source.TypedSource.
-func (s changes) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[NodeRequest]) error {
-	s.due.slots.onHang(func(node string) { queue.Add(NodeRequest{node}) })
-	return s.nodeChanges.Start(ctx, queue)
-}
-
-// WaitForSync implements source.TypedSyncingSource.
-func (s changes) WaitForSync(ctx context.Context) error {
-	select {
-	case <-s.due.opened:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	return s.nodeChanges.WaitForSync(ctx)
-}

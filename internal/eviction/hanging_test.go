@@ -6,19 +6,60 @@ package eviction
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// addStuckPods adds nodes with a pod each whose delete hangs, see hangingDeletes.
-func (w *world) addStuckPods(nodes int) {
+// atOnce is how many calls may be open at once: five for each of the 16 places, and those of the two that end at the
+// instant at which others begin.
+const atOnce = 5*DefaultConcurrentEvictions + 2
+
+var errWebhook = apierrors.NewInternalError(errors.New("failed calling webhook: context deadline exceeded"))
+
+// hangingDeletes takes its time for the deletes of pods whose names begin with "stuck", and fails them.
+func hangingDeletes(takes time.Duration) func(verb, name string) (time.Duration, error) {
+	return func(verb, name string) (time.Duration, error) {
+		if verb == "delete" && strings.HasPrefix(name, "stuck") {
+			return takes, errWebhook
+		}
+		return 0, nil
+	}
+}
+
+func onNode(name string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.NodeName = name }
+}
+
+// wantWithin fails unless the pod was deleted once, within 5 s of its due instant.
+func (w *world) wantWithin(name string, due time.Duration) {
+	w.t.Helper()
+	if at := w.did("delete " + name); len(at) != 1 || at[0] < due || at[0] > due+5*sec {
+		w.t.Errorf("pod %s, due at %v, was deleted at %v, want within 5 s", name, due, at)
+	}
+}
+
+// addStuckPods adds pods of namespace "stuck", spread over the nodes.
+func (w *world) addStuckPods(pods, nodes int) {
 	for i := range nodes {
 		w.addStampedNode(fmt.Sprint("n", i), "k:NoExecute")
-		w.addPod(fmt.Sprint("stuck-", i), onNode(fmt.Sprint("n", i)))
 	}
+	for i := range pods {
+		w.addPod(fmt.Sprint("stuck-", i), inNamespace("stuck"), onNode(fmt.Sprint("n", i%nodes)))
+	}
+}
+
+func inNamespace(name string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Namespace = name }
+}
+
+func limited(perSecond float64, burst int) func(*Config) {
+	return func(c *Config) { c.Limiter = rate.NewLimiter(rate.Limit(perSecond), burst) }
 }
 
 // failsOnce fails the first delete of pod "once" at once.
@@ -32,36 +73,36 @@ func failsOnce(others func(verb, name string) (time.Duration, error)) func(verb,
 	}
 }
 
-// A read serves all evictions of its node, and so none of them aborts it. But nobody waits for it any more when they
-// have all been aborted.
-func TestReadsOfNodesThatHangAreAsManyAsEvictionsAtMost(t *testing.T) {
-	playMany(t, func(t *testing.T, w *world) {
-		server := w.slow(func(verb, _ string) (time.Duration, error) {
-			if verb == "get" {
-				return 30 * sec, errWebhook
-			}
-			return 0, nil
+func TestCallsThatHangAreFewerThanTheSeatsOfTheAPIServer(t *testing.T) {
+	for _, verb := range []string{"get", "patch", "delete"} {
+		t.Run(verb, func(t *testing.T) {
+			playMany(t, func(t *testing.T, w *world) {
+				server := w.slow(func(v, _ string) (time.Duration, error) {
+					if v == verb {
+						return 30 * sec, errWebhook
+					}
+					return 0, nil
+				})
+				w.addStuckPods(600, 300)
+				w.run(server.behind)
+				w.pass(3 * time.Minute)
+				if server.mostOpen() > atOnce {
+					t.Errorf("%d calls were open at once, want %d at most", server.mostOpen(), atOnce)
+				}
+			})
 		})
-		w.addStuckPods(1500)
-		w.run(server.behind)
-		w.pass(time.Minute)
-		// Those that are aborted end at the same instant as others begin: as many as there are slots.
-		if most := (inFlightPerSlot + 1) * DefaultConcurrentEvictions; server.mostOpen() > most {
-			t.Errorf("%d calls were open at once, want %d at most", server.mostOpen(), most)
-		}
-	})
+	}
 }
 
-// Those that are aborted have not failed, and are tried again and again: more of them than there are slots for.
 func TestADeleteThatFailedOnceIsTriedAgainSoonWhateverNumberOfOthersHang(t *testing.T) {
 	playMany(t, func(_ *testing.T, w *world) {
 		server := w.slow(failsOnce(hangingDeletes(30 * sec)))
-		w.addStuckPods(1000)
+		w.addStuckPods(1000, 1000)
 		w.addStampedNode("m", "k:NoExecute")
 		w.addPod("once", tolerating("k", 60), onNode("m"))
 		w.run(server.behind)
-		w.pass(10 * time.Minute)
-		w.wantWithin("once", 59*sec)
+		w.pass(5 * time.Minute)
+		w.wantWithin("once", 59*sec) // the taints were set a second before the world began
 	})
 }
 
@@ -84,38 +125,155 @@ func TestAPodDoesNotWaitForAReadThatWasStuckBeforeItWasDue(t *testing.T) {
 	})
 }
 
-// Of a node of which others hang, while there is no room for more.
-func TestWhatFailedAtOnceIsTriedAgainSoonThoughOthersOfItsNodeHang(t *testing.T) {
-	playMany(t, func(_ *testing.T, w *world) {
-		server := w.slow(failsOnce(hangingDeletes(30 * sec)))
-		w.addStampedNode("n", "k:NoExecute")
-		for i := range 200 {
-			w.addPod(fmt.Sprint("stuck-", i))
-		}
-		w.addPod("once", tolerating("k", 60))
+// A webhook hangs until its own pod is somewhere else, and that is in the namespace that hangs.
+func TestThePodOfAWebhookThatHangsIsFound(t *testing.T) {
+	playMany(t, func(t *testing.T, w *world) {
+		var gone atomic.Bool
+		server := w.slow(func(verb, name string) (time.Duration, error) {
+			switch {
+			case verb != "delete" || gone.Load():
+			case name == "webhook":
+				gone.Store(true)
+			default:
+				return 30 * sec, errWebhook
+			}
+			return 0, nil
+		})
+		w.addStuckPods(300, 20)
+		w.addPod("webhook", inNamespace("stuck"), onNode("n0"), func(pod *corev1.Pod) { pod.Spec.Priority = new(int32(1000)) })
 		w.run(server.behind)
-		w.pass(5 * time.Minute)
-		w.wantWithin("once", 59*sec)
+		w.pass(2 * time.Minute)
+		if at := w.did("delete webhook"); len(at) != 1 || at[0] > 301*sec/16 {
+			t.Errorf("it was deleted at %v, want once, within 301/16 s", at)
+		}
+		if left := 301 - len(w.deleted()); left != 0 {
+			t.Errorf("%d pods are left", left)
+		}
 	})
 }
 
-// At an instant at which few are stuck, as most have just been tried again, as many as were stuck in the last minute may
-// be stuck again.
-func TestWhatWasStuckInTheLastMinuteIsNotForgottenWhenFewAreAtAnInstant(t *testing.T) {
+// Pods whose delete hung once, next to 2,000 of their namespace that hang for ever.
+func TestPodsThatHungOnceLeaveNextToOthersThatHangForEver(t *testing.T) {
 	playMany(t, func(t *testing.T, w *world) {
-		server := w.slow(hangingDeletes(8 * sec))
-		for i := range 300 {
-			w.addStampedNode(fmt.Sprint("n", i), "k:NoExecute")
-		}
-		for i := range 600 {
-			w.addPod(fmt.Sprint("stuck-", i), onNode(fmt.Sprint("n", i%300)))
+		server := w.slow(func(verb, name string) (time.Duration, error) {
+			if verb == "delete" && (name[0] == 's' || time.Since(w.start) < 20*sec) {
+				return 30 * sec, errWebhook
+			}
+			return 0, nil
+		})
+		w.addStuckPods(2000, 20)
+		for i := range 20 {
+			w.addPod(fmt.Sprint("good-", i), inNamespace("good"), onNode(fmt.Sprint("n", i)))
 		}
 		w.run(server.behind)
-		w.pass(stuckAfter + 3*sec)
-		server.forget()
-		w.pass(10 * time.Minute)
-		if most := (inFlightWhileStuck + 1) * DefaultConcurrentEvictions; server.mostOpen() > most+2 {
-			t.Errorf("%d calls were open at once after the first were stuck, want %d at most", server.mostOpen(), most)
+		w.pass(5 * time.Minute)
+		if left := 20 - len(w.deleted()); left != 0 {
+			t.Errorf("%d good pods are left after five minutes", left)
 		}
+	})
+}
+
+// 2,000 pods whose delete is refused at once.
+func TestRefusedDeletesAreTriedAtMostSixtyTimesASecond(t *testing.T) {
+	playMany(t, func(t *testing.T, w *world) {
+		var tries atomic.Int32
+		server := w.slow(func(verb, _ string) (time.Duration, error) {
+			if verb != "delete" {
+				return 10 * ms, nil
+			}
+			tries.Add(1)
+			return 10 * ms, errWebhook
+		})
+		w.addStuckPods(2000, 20)
+		w.run(server.behind)
+		w.pass(10 * sec)
+		for range 60 {
+			before := tries.Load()
+			w.pass(sec)
+			if now := tries.Load() - before; now > 60 {
+				t.Fatalf("%d tries in a second", now)
+			}
+		}
+	})
+}
+
+func TestOurOwnRateLimitCancelsNothing(t *testing.T) {
+	playMany(t, func(t *testing.T, w *world) {
+		w.addStuckPods(100, 10)
+		w.run(limited(10, 1))
+		w.pass(time.Minute)
+		if left := 100 - len(w.deleted()); left != 0 {
+			t.Errorf("%d of 100 pods are left after a minute at 10 calls a second", left)
+		}
+		w.wantNoMetric("taintkeeper_retries_total")
+	})
+}
+
+// An eviction that is withdrawn while it waits for our own rate limit gives its place up.
+func TestWithdrawnEvictionsDoNotHoldUpOthers(t *testing.T) {
+	playMany(t, func(_ *testing.T, w *world) {
+		w.addStampedNode("m", "k:NoExecute")
+		w.addStuckPods(60, 1)
+		w.addPod("p", onNode("m"), tolerating("k", 10))
+		w.run(limited(2, 1))
+		w.until(5 * sec)
+		w.taint("n0", "k-")
+		w.pass(time.Minute)
+		w.wantWithin("p", 9*sec)
+	})
+}
+
+// A node that is deleted and registered again under its name has no taint.
+func TestADeleteInFlightIsCancelledWhenTheNodeIsRegisteredAgainWithoutTheTaint(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addNode("n")
+		w.addPod("p")
+		w.run(w.slow(slowDelete).behind)
+		w.until(sec)
+		w.taint("n", "k:NoExecute")
+		w.until(3 * sec)
+		w.deleteNode("n")
+		w.addNode("n")
+		w.pass(hour)
+		if at := w.did("delete p"); len(at) != 0 {
+			t.Errorf("the pod was deleted at %v, want never", at)
+		}
+		w.wantMetric("taintkeeper_evictions_total", "cancelled", 1)
+	})
+}
+
+func TestWhatHangsIsGivenUpFiveSecondsAfterTheEndBegins(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addStuckPods(1, 1)
+		w.run(w.slow(hangingDeletes(30 * sec)).behind)
+		w.until(sec)
+		w.stop()
+		if took := time.Since(w.start) - sec; took > stopWithin+sec {
+			t.Errorf("it ends after %s", took)
+		}
+		w.wantDeletes(nil)
+	})
+}
+
+func TestAnUntaintWhileTheProcessEndsStillCancels(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addNode("n")
+		w.addPod("p")
+		w.run(w.slow(func(verb, _ string) (time.Duration, error) {
+			if verb == "delete" {
+				return 4 * sec, nil
+			}
+			return 0, nil
+		}).behind)
+		w.until(sec)
+		w.taint("n", "k:NoExecute")
+		w.until(2 * sec)
+		go func() {
+			w.inCall(sec)
+			w.taint("n", "k-")
+		}()
+		w.stop()
+		w.pass(hour)
+		w.wantDeletes(nil)
 	})
 }

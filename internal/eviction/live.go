@@ -23,6 +23,8 @@ const (
 	confirmedFor = 500 * time.Millisecond
 	// passedFor is how long a live read is remembered until the watch passes it: how far the watch may lag.
 	passedFor = 10 * time.Second
+	// stuckAfter is how long a read may take that others wait for. An API server that is only slow has answered by then.
+	stuckAfter = 4 * time.Second
 )
 
 // liveNodes reads nodes from the API server itself, once per node and moment. Safe for concurrent use.

@@ -24,48 +24,46 @@ const markTries = 3
 // the patch costs no further call, and shows what a watch that lags behind has not brought yet. The
 // pod is nil where nothing newer than the cached one is known and the delete must not wait any longer.
 func (x *executor) mark(ctx context.Context, t *try, pod *podcache.Pod) (*podcache.Pod, result, error) {
-	attempt := t.attempt
-	attempt.unmarked = nil
-	if attempt.marked || pod.Flags.Has(podcache.MarkedByUs) {
+	if t.marked || pod.Flags.Has(podcache.MarkedByUs) {
 		live, done, err := x.look(ctx, pod)
-		if err != nil && !attempt.blocks(err) {
-			return attempt.newest(pod), "", nil // it must not block the delete
+		if err != nil && !t.blocks(err) {
+			return t.newest(pod), "", nil // it must not block the delete
 		}
-		if err != nil || done != "" || attempt.shown(live).Flags.Has(podcache.MarkedByUs) {
+		if err != nil || done != "" || t.shown(live).Flags.Has(podcache.MarkedByUs) {
 			return live, done, err
 		}
 		// Someone took it off again.
-		if pod, _, done, err = x.decideAgain(ctx, t, live); done != "" || err != nil {
+		if pod, _, done, err = x.decideInTurn(ctx, t, live); done != "" || err != nil {
 			return nil, done, err
 		}
 	}
 	answer, err := x.api.patchCondition(ctx, pod, conditionMessage)
 	if err == nil {
 		live, done := x.show(pod, answer)
-		return attempt.shown(live), done, nil
+		return t.shown(live), done, nil
 	}
-	return x.unmarked(ctx, attempt, pod, err)
+	return x.unmarked(ctx, t, pod, err)
 }
 
 // unmarked says what becomes of a pod on which the condition could not be set. The error is one only as long as the
 // delete waits for the condition.
 func (x *executor) unmarked(
-	ctx context.Context, attempt *attempt, pod *podcache.Pod, err error,
+	ctx context.Context, t *try, pod *podcache.Pod, err error,
 ) (*podcache.Pod, result, error) {
 	// A conflict that cannot be looked into is a refusal like any other: it must not block the delete.
 	if done, _ := x.ended(ctx, pod, err); done != "" {
 		return nil, done, nil
 	}
-	if attempt.blocks(err) {
+	if t.blocks(err) {
 		return nil, "", fmt.Errorf("set the condition DisruptionTarget of pod %s: %w", pod.Key(), err)
 	}
-	attempt.unmarked = err
+	t.unmarked = err
 	if err := x.api.turn(ctx); err != nil {
 		return nil, "", err
 	}
 	live, done, lookErr := x.look(ctx, pod)
 	if lookErr != nil { // nor must this block the delete
-		live = attempt.newest(pod)
+		live = t.newest(pod)
 	}
 	return live, done, nil
 }

@@ -18,7 +18,7 @@ const (
 	resultDeleted   result = "deleted"   // deleted by us
 	resultGone      result = "gone"      // gone or terminating already
 	resultReplaced  result = "replaced"  // another pod has its name
-	resultCancelled result = "cancelled" // no longer due when its turn came
+	resultCancelled result = "cancelled" // the pod need not leave any more
 	resultDryRun    result = "dry_run"   // would have been deleted
 )
 
@@ -44,7 +44,7 @@ func newMetrics() *metrics {
 		}),
 		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "taintkeeper_evictions_total",
-			Help: "Evictions that came to an end, by result: deleted, gone (gone or terminating already), replaced (another pod has its name), cancelled (no longer due when its turn came), dry_run.",
+			Help: "Evictions that came to an end, by result: deleted, gone (gone or terminating already), replaced (another pod has its name), cancelled (the pod need not leave any more), dry_run.",
 		}, []string{"result"}),
 		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "taintkeeper_eviction_lateness_seconds",
@@ -84,10 +84,9 @@ func (m *metrics) register(registerer prometheus.Registerer, ahead backlogCollec
 // backlogCollector reports what is ahead, counted when it is asked for: a gauge that is kept in
 // step by hand drifts.
 type backlogCollector struct {
-	nodes     *nodes
-	decisions *decisions
-	attempts  *attempts
-	clock     *apicall.Clock
+	nodes *nodes
+	queue *queue
+	clock *apicall.Clock
 }
 
 var (
@@ -121,20 +120,19 @@ func (c backlogCollector) Describe(descs chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c backlogCollector) Collect(metrics chan<- prometheus.Metric) {
-	at := now()
-	ahead := c.decisions.at(at)
+	ahead, at := c.queue.stats()
 	gauge := func(desc *prometheus.Desc, value float64) {
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)
 	}
-	gauge(pendingDesc, float64(ahead.pending))
-	gauge(dueDesc, float64(ahead.due))
-	gauge(overdueDesc, ahead.overdue(at).Seconds())
+	gauge(pendingDesc, float64(ahead.Pending))
+	gauge(dueDesc, float64(ahead.Due))
+	gauge(overdueDesc, ahead.Overdue(at).Seconds())
 	gauge(taintedDesc, float64(c.nodes.count()))
 	gauge(offsetDesc, c.clock.Offset().Seconds())
-	for by, count := range c.attempts.refused() {
+	for by, count := range ahead.Refused {
 		metrics <- prometheus.MustNewConstMetric(refusedDesc, prometheus.GaugeValue, float64(count), by)
 	}
-	if ahead.pending > 0 {
-		gauge(nextDesc, ahead.next.Sub(at).Seconds())
+	if ahead.Pending > 0 {
+		gauge(nextDesc, ahead.Next.Sub(at).Seconds())
 	}
 }

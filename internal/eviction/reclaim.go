@@ -76,7 +76,7 @@ type foreignMarks struct{ e *Evictor }
 func (s foreignMarks) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[PodRequest]) error {
 	add := func(pod *podcache.Pod) {
 		if pod != nil && marked(pod) {
-			queue.Add(leaving{pod: pod}.request())
+			queue.Add(requestFor(pod))
 		}
 	}
 	s.e.pods.Subscribe(func(change podcache.Change) { add(change.After) })

@@ -437,3 +437,22 @@ func TestAnEvictionThatWaitsForTheWatchIsTriedAgainAsSoonAsTheWatchBringsOtherTa
 		}
 	})
 }
+
+// etcd is restored from a backup of a moment ago: the pod is the same, and does not terminate any more.
+func TestAPodThatDoesNotTerminateAnyMoreAfterARestoreLeaves(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addNode("n")
+		w.addPod("p", func(p *corev1.Pod) {
+			p.Finalizers = []string{"example.com/f"}
+			p.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		})
+		w.run()
+		w.taint("n", "k:NoExecute")
+		w.pass(sec)
+		w.changePod("p", func(p *corev1.Pod) { p.DeletionTimestamp, p.Finalizers = nil, nil })
+		w.pass(hour)
+		if at := w.did("delete p"); len(at) != 1 {
+			t.Errorf("deleted at %v, want once", at)
+		}
+	})
+}

@@ -37,9 +37,10 @@ type witness struct {
 // witnessed is what is known of a node and its pods. A node without taints is kept as long as it has pods that were
 // tried.
 type witnessed struct {
-	state *node // nil without taints
-	pods  map[types.UID]*triedPod
-	told  NodeDecision // but for its Tries and From
+	state  *node // nil without taints
+	pods   map[types.UID]*triedPod
+	told   NodeDecision // but for its Tries and From
+	looked time.Time    // when all its pods were seen last
 }
 
 // triedPod is what the built-in does about a pod.
@@ -66,13 +67,29 @@ func (w *witness) look(name string) (next time.Time) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	at := now()
 	w.lookLocked(name, w.pods.OnNode(name))
 	if known := w.byNode[name]; known != nil {
+		known.looked = at
 		for _, p := range known.pods {
 			next = earliest(next, p.fires)
 		}
 	}
 	return next
+}
+
+// lookSince sees a node and all its pods, unless it has done so since an instant.
+func (w *witness) lookSince(name string, since time.Time) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	known := w.byNode[name]
+	looked := known != nil && !known.looked.Before(since)
+	w.mu.Unlock()
+	if !looked {
+		w.look(name)
+	}
 }
 
 // changed sees a change of a pod.

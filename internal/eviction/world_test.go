@@ -132,6 +132,12 @@ func (w *world) addStampedNode(name string, specs ...string) {
 	w.must(w.client.CoreV1().Nodes().Create(w.t.Context(), node, metav1.CreateOptions{}))
 }
 
+func (w *world) deleteNode(name string) {
+	w.t.Helper()
+	w.must(nil, w.client.CoreV1().Nodes().Delete(w.t.Context(), name, metav1.DeleteOptions{}))
+	synctest.Wait()
+}
+
 func (w *world) edit(current []corev1.Taint, specs ...string) []corev1.Taint {
 	w.t.Helper()
 	if len(specs) == 0 {
@@ -230,6 +236,21 @@ func (w *world) on(verb, resource, subresource string, answer func() error) {
 
 // did returns the instants of the calls whose description begins with the given words.
 func (w *world) did(words string) []time.Duration { return w.book.When(words) }
+
+// wantTries wants calls whose description begins with the given words: at an instant, and then each after a backoff, of
+// which up to a fifth is taken off.
+func (w *world) wantTries(words string, first time.Duration, backoffs ...time.Duration) {
+	w.t.Helper()
+	got := w.did(words)
+	right := len(got) == len(backoffs)+1 && got[0] == first
+	for i := 0; right && i < len(backoffs); i++ {
+		waited := got[i+1] - got[i]
+		right = waited <= backoffs[i] && waited >= backoffs[i]*4/5
+	}
+	if !right {
+		w.t.Fatalf("%q at %v, want at %s and then after %v", words, got, first, backoffs)
+	}
+}
 
 // deleted returns the names of the deleted pods, in order.
 func (w *world) deleted() []string {

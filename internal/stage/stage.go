@@ -7,6 +7,7 @@
 package stage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -34,16 +35,30 @@ func (p *Parts) InEveryReplica(run ...func(context.Context) error) {
 // InLeader adds what runs in the leader alone: whatever changes something.
 func (p *Parts) InLeader(stages ...manager.Runnable) { p.leader = append(p.leader, stages...) }
 
-// Run runs everything, without a manager or an election, until the context ends. It returns the first
-// error, after which everything is stopped.
+// Run runs everything, without a manager or an election, until the context ends. As in a manager, what runs in the
+// leader ends before what feeds it. Run returns the first error, after which everything is stopped.
 func (p *Parts) Run(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	for _, runnables := range [][]manager.Runnable{p.everyReplica, p.leader} {
-		for _, runnable := range runnables {
-			group.Go(func() error { return runnable.Start(ctx) })
-		}
+	feeding, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	every, feeding := errgroup.WithContext(feeding)
+	start(feeding, every, p.everyReplica)
+
+	leading, end := context.WithCancel(ctx)
+	defer end()
+	defer context.AfterFunc(feeding, end)() // one that feeds has failed
+	leader, leading := errgroup.WithContext(leading)
+	start(leading, leader, p.leader)
+	leader.Go(func() error { <-leading.Done(); return nil })
+
+	err := leader.Wait()
+	stop()
+	return cmp.Or(err, every.Wait())
+}
+
+func start(ctx context.Context, in *errgroup.Group, runnables []manager.Runnable) {
+	for _, runnable := range runnables {
+		in.Go(func() error { return runnable.Start(ctx) })
 	}
-	return group.Wait()
 }
 
 // AddTo adds everything to a manager.

@@ -66,7 +66,7 @@ func TestTheProgramTakesTheFlagsThatTheChartTakes(t *testing.T) {
 		"no burst":                         {"extraFlags": values{"kube-api-burst": 0}},
 		"the least rates":                  {"extraFlags": values{"node-eviction-rate": 1e-9, "zone-full-disruption-eviction-rate": 0, "unhealthy-zone-threshold": 1e-9}},
 		"the longest of all durations":     {"extraFlags": values{"node-monitor-grace-period": "99999.9h999999.9m999999999.999s"}},
-		"the largest numbers of all":       {"extraFlags": values{"kube-api-qps": 1e38, "kube-api-burst": 2147483647, "concurrent-evictions": 2147483647, "large-cluster-size-threshold": 2147483647}},
+		"the largest numbers of all":       {"extraFlags": values{"kube-api-qps": 1e38, "kube-api-burst": 2147483647, "concurrent-evictions": 100, "large-cluster-size-threshold": 2147483647}},
 		"a longer lease in shadow mode":    shadow.with(values{"extraFlags": values{"leader-elect-lease-duration": "30s"}}),
 		"comparison operators switched on": {"extraFlags": values{"feature-gates": "TaintTolerationComparisonOperators=false"}},
 	} {
@@ -93,6 +93,7 @@ func TestTheChartRefusesTheFlagsThatTheProgramRefuses(t *testing.T) {
 		{"a flag that there is not", values{"evict-faster": true}, "'evict-faster' not allowed"},
 		{"a flag that was abbreviated", values{"kube-api": 1}, "'kube-api' not allowed"},
 		{"no evictions at the same time", values{"concurrent-evictions": 0}, "at '/extraFlags/concurrent-evictions': minimum"},
+		{"too many of them", values{"concurrent-evictions": 101}, "at '/extraFlags/concurrent-evictions': maximum"},
 		{"half an eviction", values{"concurrent-evictions": 1.5}, "want integer"},
 		{"a number that is none", values{"concurrent-evictions": "many"}, "want integer"},
 		{"more calls than a number holds", values{"kube-api-qps": 1e39}, "maximum"},

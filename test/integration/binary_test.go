@@ -42,7 +42,7 @@ func TestFlagsThatCannotWorkAreRefusedInASentence(t *testing.T) {
 	tests := map[string]struct{ flag, want string }{
 		"a controller that there is not":  {"--controllers=nonsense", `--controllers: there is no controller "nonsense"`},
 		"no controller at all":            {"--controllers=-eviction", "this leaves nothing to run"},
-		"no evictions at a time":          {"--concurrent-evictions=0", "at least 1 is needed"},
+		"no evictions at a time":          {"--concurrent-evictions=0", "there can be 1 to 100"},
 		"a number that is none":           {"--concurrent-evictions=many", "--concurrent-evictions=many: it is a whole number"},
 		"a negative rate":                 {"--kube-api-qps=-1", "it cannot be negative"},
 		"a negative burst":                {"--kube-api-burst=-1", "it cannot be negative"},

@@ -28,7 +28,7 @@ var ofType = map[string]string{
 
 // ofFlag says the same for flags that refuse some values of their type, or take more of them.
 var ofFlag = map[string]string{
-	"concurrent-evictions":               `{"type": "integer", "minimum": 1, "maximum": 2147483647}`,
+	"concurrent-evictions":               `{"type": "integer", "minimum": 1, "maximum": 100}`,
 	"feature-gates":                      `{"type": "string", "pattern": "^TaintTolerationComparisonOperators=(true|false)$"}`,
 	"node-eviction-rate":                 `{"$ref": "#/definitions/rate"}`,
 	"secondary-node-eviction-rate":       `{"$ref": "#/definitions/rate"}`,

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/controller/tainteviction"
@@ -22,7 +23,9 @@ import (
 type contestant func(ctx context.Context, client *fake.Clientset) error
 
 // ours is Taintkeeper's controller, whole.
-func ours(ctx context.Context, client *fake.Clientset) error {
+func ours(ctx context.Context, client *fake.Clientset) error { return oursWith(ctx, client) }
+
+func oursWith(ctx context.Context, client kubernetes.Interface) error {
 	evictor, err := eviction.New(eviction.Config{
 		Client: client,
 		Rule:   verdict.Rule{Matcher: taints.Matcher{ComparisonOperators: comparisonOperators()}},
@@ -35,7 +38,9 @@ func ours(ctx context.Context, client *fake.Clientset) error {
 
 // upstream is kube-controller-manager's controller, with the index that it needs and that there
 // the node-lifecycle controller or the daemonset controller adds.
-func upstream(ctx context.Context, client *fake.Clientset) error {
+func upstream(ctx context.Context, client *fake.Clientset) error { return upstreamWith(ctx, client) }
+
+func upstreamWith(ctx context.Context, client kubernetes.Interface) error {
 	return runUpstream(ctx, client, cache.Indexers{"spec.nodeName": func(object any) ([]string, error) {
 		if pod, ok := object.(*corev1.Pod); ok {
 			return []string{pod.Spec.NodeName}, nil
@@ -44,7 +49,7 @@ func upstream(ctx context.Context, client *fake.Clientset) error {
 	}})
 }
 
-func runUpstream(ctx context.Context, client *fake.Clientset, index cache.Indexers) error {
+func runUpstream(ctx context.Context, client kubernetes.Interface, index cache.Indexers) error {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	defer factory.Shutdown()
 	pods, nodes := factory.Core().V1().Pods(), factory.Core().V1().Nodes()

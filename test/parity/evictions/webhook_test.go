@@ -4,6 +4,7 @@
 package evictions
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,11 +15,11 @@ import (
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
 // An admission webhook for the pods of one node is in trouble. What becomes of these, and of a pod of another node that
@@ -39,34 +40,34 @@ func besideHooked(due, until time.Duration) *history {
 	return h
 }
 
+// process is one process of a controller with a client.
+type process func(ctx context.Context, client kubernetes.Interface) error
+
 // behindWebhook is a contestant whose deletes of the webhook's pods take so long and end with an error for as long as
-// there is one.
-func behindWebhook(c contestant, takes time.Duration, answer func() error) contestant {
+// there is one. A call that the client gives up ends at once, as a real one does.
+func behindWebhook(p process, takes time.Duration, answer func() error) contestant {
 	return func(ctx context.Context, client *fake.Clientset) error {
-		client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			if !strings.HasPrefix(action.(clienttesting.DeleteAction).GetName(), "p") {
-				return false, nil, nil
+		return p(ctx, &bubble.Slow{Clientset: client, Before: func(ctx context.Context, r bubble.Request) error {
+			if r.Verb != "delete" || !strings.HasPrefix(r.Name, "p") {
+				return nil
 			}
 			err := answer()
-			if err != nil && takes > 0 {
-				arena.TakeTime(client, func() { arena.Sleep(takes) })
+			if err == nil {
+				return nil
 			}
-			return err != nil, nil, err
-		})
-		return c(ctx, client)
+			return cmp.Or(bubble.Takes(ctx, takes), err)
+		}})
 	}
 }
 
-// rateLimited is upstream's controller with kube-controller-manager's client: 20 calls per second, 30 at once.
-func rateLimited(ctx context.Context, client *fake.Clientset) error {
+// rateLimited is upstream's controller with kube-controller-manager's client: 20 calls per second, 30 at once. The reads
+// of pods, a third of its calls, are free here.
+func rateLimited(ctx context.Context, client kubernetes.Interface) error {
 	const perSecond, burst = 20, 30
-	limiter := rate.NewLimiter(perSecond, burst)
-	return disturbed(upstream, func(client *fake.Clientset, verb string) error {
-		if verb == "get" || verb == "patch" || verb == "delete" {
-			arena.TakeTime(client, func() { _ = limiter.Wait(ctx) })
-		}
-		return nil
-	})(ctx, client)
+	limiter, slow := rate.NewLimiter(perSecond, burst), client.(*bubble.Slow)
+	return upstreamWith(ctx, &bubble.Slow{Clientset: slow.Clientset, Before: func(call context.Context, r bubble.Request) error {
+		return cmp.Or(limiter.Wait(ctx), slow.Before(call, r))
+	}})
 }
 
 func TestAWebhookThatHangsDoesNotHoldUpAPodOfAnotherNode(t *testing.T) {
@@ -75,7 +76,7 @@ func TestAWebhookThatHangsDoesNotHoldUpAPodOfAnotherNode(t *testing.T) {
 		failing := func() error {
 			return apierrors.NewInternalError(errors.New("failed calling webhook: context deadline exceeded"))
 		}
-		for who, c := range map[string]contestant{"ours": ours, "upstream without a rate limit": upstream, "upstream with its rate limit": rateLimited} {
+		for who, c := range map[string]process{"ours": oursWith, "upstream without a rate limit": upstreamWith, "upstream with its rate limit": rateLimited} {
 			t.Run(fmt.Sprintf("%s, %s", who, hangs), func(t *testing.T) {
 				playAndLook(t, besideHooked(due, 90*sec), behindWebhook(c, hangs, failing), func(w *world) {
 					deletes := w.deletes["healthy"]
@@ -102,9 +103,9 @@ func TestWhatAWebhookRefusesIsDeletedByOursWhenItStopsAndForgottenByUpstream(t *
 		return apierrors.NewForbidden(podsResource, "", errors.New("the webhook says no"))
 	}
 	for _, takes := range []time.Duration{0, 10 * sec} {
-		for who, c := range map[string]contestant{"ours": ours, "upstream": upstream} {
+		for who, c := range map[string]process{"ours": oursWith, "upstream": upstreamWith} {
 			t.Run(fmt.Sprintf("%s, refused after %s", who, takes), func(t *testing.T) {
-				playAndLook(t, besideHooked(due, heals+backoff+takes), behindWebhook(c, takes, refusing), func(w *world) {
+				playAndLook(t, besideHooked(due, heals+backoff+takes+time.Minute), behindWebhook(c, takes, refusing), func(w *world) {
 					if deletes := w.deletes["healthy"]; len(deletes) != 1 || deletes[0]-due > 5*sec {
 						t.Errorf("the healthy pod was deleted at %s, due at %s", when(deletes), arena.Clock(due))
 					}

@@ -4,13 +4,11 @@
 package eviction
 
 import (
-	"iter"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/taintkeeper/taintkeeper/internal/podcache"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -25,9 +23,16 @@ type Overdue struct {
 // come due since the Evictor was stopped.
 func (e *Evictor) Overdue() map[string]Overdue {
 	all := map[string]Overdue{}
-	for l := range e.overdueBy(0) {
-		known := all[l.pod.Node]
-		all[l.pod.Node] = Overdue{Pods: known.Pods + 1, Since: earliest(known.Since, l.due)}
+	for node, leaving := range e.queue.due() {
+		var on Overdue
+		for _, l := range leaving {
+			if _, ok := e.pods.There(l.UID); ok {
+				on = Overdue{Pods: on.Pods + 1, Since: earliest(on.Since, l.Due)}
+			}
+		}
+		if on.Pods > 0 {
+			all[node] = on
+		}
 	}
 	return all
 }
@@ -49,42 +54,23 @@ func (e *Evictor) Spares(live *corev1.Node) bool {
 		}
 		all = append(all, is)
 	}
-	for l := range e.overdueBy(0) {
-		if l.pod.Node == live.Name && !e.config.Rule.Decide(l.pod.Rule(), all).DueAt(at) {
+	for _, l := range e.queue.due()[live.Name] {
+		if pod, ok := e.pods.There(l.UID); ok && !e.config.Rule.Decide(pod.Rule(), all).DueAt(at) {
 			return true
 		}
 	}
 	return false
 }
 
-// Stalled reports whether pods have been due for longer than the given time although no eviction was begun in it: then
-// something is wrong with this process, whatever else it does.
+// Stalled reports whether a pod has been due for longer than the given time, was never tried, and nothing was tried
+// in that time: then something is wrong with this process, whatever else it does.
 func (e *Evictor) Stalled(after time.Duration) bool {
-	if time.Since(e.turns.lastBegun()) <= after {
-		return false
-	}
-	for l := range e.overdueBy(after) {
-		if !e.attempts.begun(l.request()) {
-			return true
-		}
-	}
-	return false
+	s, now := e.queue.stats()
+	return !s.Untried.IsZero() && now.Sub(s.Untried) > after && now.Sub(s.Begun) > after
 }
 
 // Versions returns the resourceVersions that the watches of nodes and of pods have come to. Where the API server is
 // heard they change at least once a minute, with its bookmarks.
 func (e *Evictor) Versions() []string {
 	return []string{e.nodes.cache.LastSyncResourceVersion(), e.pods.LastSyncResourceVersion()}
-}
-
-// overdueBy returns the pods that have been due for longer than the given time and are still there.
-func (e *Evictor) overdueBy(late time.Duration) iter.Seq[leaving] {
-	return func(yield func(leaving) bool) {
-		for _, l := range e.decisions.dueBefore(now().Add(-late)) {
-			pod, ok := e.pods.Get(l.pod.UID)
-			if ok && !pod.Flags.Has(podcache.Terminating) && !yield(leaving{pod: pod, due: l.due}) {
-				return
-			}
-		}
-	}
 }

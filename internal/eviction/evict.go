@@ -1,0 +1,302 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/backlog"
+	"github.com/taintkeeper/taintkeeper/internal/podcache"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+const (
+	// stopWithin bounds how long a try may go on when the process ends: until then nobody else evicts. An API server that
+	// is only slow has answered by then; what hangs is tried again by the next leader.
+	stopWithin = 5 * time.Second
+	// settleWithin bounds how long it is asked what became of a delete that was cancelled.
+	settleWithin = 5 * time.Second
+)
+
+// executor carries out what the queue says.
+type executor struct {
+	judge   judge
+	mode    Mode
+	nodes   *nodes
+	pods    *podcache.Cache
+	live    *liveNodes
+	api     api
+	queue   *queue
+	decide  *decider
+	events  *events
+	metrics *metrics
+	builtIn BuiltIn
+	witness *witness
+	trouble trouble
+}
+
+// run begins one try after the other until the context ends, and waits for those in flight. Our own rate limit is
+// waited for before the queue is asked: a try that waits for it would count as slow.
+func (x *executor) run(ctx context.Context) error {
+	var tries sync.WaitGroup
+	for x.api.turn(ctx) == nil {
+		t, trying := x.queue.next(ctx)
+		if t == nil {
+			break
+		}
+		tries.Go(func() { x.try(trying, t) })
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tries.Wait()
+	}()
+	x.queue.drain(ended, stopWithin, func(node string) { x.decide.look(ctx, node) })
+	return nil
+}
+
+func (x *executor) try(ctx context.Context, t *try) {
+	result, err := x.evict(ctx, t)
+	x.queue.done(t, x.outcome(ctx, t, result, err))
+}
+
+// outcome says what becomes of an eviction after a try.
+func (x *executor) outcome(ctx context.Context, t *try, result result, err error) backlog.Outcome {
+	cancelled := x.queue.cancelled(t)
+	switch {
+	case errors.Is(cancelled, backlog.ErrWithdrawn):
+		x.count(t, x.settle(ctx, t, result, err))
+		return backlog.Over
+	case result == "" && apicall.Stopping(ctx): // the next process goes on
+		return backlog.Later(0)
+	case result == "":
+		return x.retry(ctx, t, cmp.Or(cancelled, err))
+	case result == resultDryRun: // it is remembered for as long as the pod must leave, so it is said once
+		return backlog.Later(apicall.LastRefused)
+	case result == resultCancelled: // by what the caches show: the decider is about to say so
+		return backlog.Later(apicall.FirstBackoff)
+	}
+	x.count(t, result)
+	return backlog.Over
+}
+
+func (x *executor) count(t *try, result result) {
+	if result != resultGone || t.announced {
+		x.metrics.evictions.WithLabelValues(string(result)).Inc()
+	}
+}
+
+// settle finds out what became of an eviction that was cancelled because the pod need not leave now: its delete may
+// have been accepted anyway.
+func (x *executor) settle(ctx context.Context, t *try, done result, failure error) result {
+	if failure == nil && done != resultCancelled {
+		return done
+	}
+	pod, ok := x.pods.There(t.UID)
+	if !ok {
+		return resultGone
+	}
+	if failure != nil {
+		if ended := x.lookSoon(ctx, pod); ended != "" {
+			return ended
+		}
+	}
+	if x.stays(pod) {
+		x.events.cancelled(pod)
+	}
+	return resultCancelled
+}
+
+// lookSoon asks what became of a pod, but not for long. It returns a result if the pod has ended.
+func (x *executor) lookSoon(ctx context.Context, pod *podcache.Pod) result {
+	soon, abort := apicall.Abortable(ctx)
+	defer time.AfterFunc(settleWithin, func() { abort(nil) }).Stop()
+	_, done, err := x.look(soon, pod)
+	if err != nil && x.trouble.worthALine("settle", time.Now()) {
+		logf.FromContext(ctx).Info("Cannot tell whether an eviction was cancelled in time",
+			"pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
+	}
+	return done
+}
+
+// stays reports whether a pod need not leave its node, now or later. A pod whose node is gone does not stay.
+func (x *executor) stays(pod *podcache.Pod) bool {
+	if tainted, ok := x.nodes.get(pod.Node); ok {
+		_, leaves := x.judge.over(pod, tainted)
+		return !leaves
+	}
+	return x.nodes.exists(pod.Node)
+}
+
+// evict makes one try. Before each call that changes something it decides again. The turn of its first call was waited
+// for.
+func (x *executor) evict(ctx context.Context, t *try) (result, error) {
+	x.witness.lookSince(t.node, t.due)
+	if err := x.builtIn.Recorded(ctx); err != nil {
+		return "", notRecordedError{err}
+	}
+	pod, v, done, err := x.decideAgain(ctx, t, nil)
+	if done != "" || err != nil {
+		return done, err
+	}
+	if !t.announced {
+		t.announced = true
+		x.announce(ctx, pod, v)
+	}
+	if x.mode == DryRun {
+		return resultDryRun, nil
+	}
+	live, done, err := x.mark(ctx, t, pod)
+	if done != "" || err != nil {
+		return done, err
+	}
+	if pod, v, done, err = x.decideInTurn(ctx, t, live); done != "" || err != nil {
+		return done, err
+	}
+	return x.delete(ctx, t, pod, v)
+}
+
+// decideInTurn waits for the turn of the next call and then decides.
+func (x *executor) decideInTurn(ctx context.Context, t *try, live *podcache.Pod) (
+	*podcache.Pod, verdict.Verdict, result, error,
+) {
+	if err := x.api.turn(ctx); err != nil {
+		return nil, verdict.Verdict{}, "", err
+	}
+	return x.decideAgain(ctx, t, live)
+}
+
+// decideAgain decides about the pod from the newest knowledge; livePod is what the API server itself has said of it, if
+// it was asked already. It returns a result when there is nothing left to do, and an error when the pod must leave by
+// what is cached, but what is live does not confirm it.
+//
+// Live reads are needed because the watches are not in step: a pod can be seen bound to a node
+// whose taint is already gone, while the cached node still shows it (kubernetes/kubernetes#119862),
+// and the cached pod can lack a toleration that it has by now.
+func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Pod) (
+	*podcache.Pod, verdict.Verdict, result, error,
+) {
+	pod, tainted, done := x.cached(t.UID)
+	for done == "" {
+		after := later(pod.Seen(), tainted.changed)
+		live, err := x.live.node(ctx, pod.Node, after)
+		if err != nil {
+			return nil, verdict.Verdict{}, "", fmt.Errorf("confirm the taints of node %s: %w", pod.Node, err)
+		}
+		if err := cmp.Or(ctx.Err(), apicall.AbortCause(ctx)); err != nil {
+			return nil, verdict.Verdict{}, "", err
+		}
+		// The read, and the wait for its turn, took time: what the watches brought meanwhile counts,
+		// and if the taints changed the read is too old to confirm them.
+		read := tainted.changed
+		if pod, tainted, done = x.cached(t.UID); done != "" || !tainted.changed.Equal(read) {
+			continue
+		}
+		if livePod != nil {
+			pod = livePod
+		}
+		x.warnOfClocks(ctx)
+		v, err := x.confirm(pod, tainted, live, x.live.passed(pod.Node, tainted.version, after))
+		return pod, v, "", err
+	}
+	return nil, verdict.Verdict{}, done, nil
+}
+
+// confirm decides about a pod from the taints that a live read confirms, by one clock and then by the other. A read
+// that the watch has passed since says what had to happen when it was made, as long as the newest still shows the same.
+func (x *executor) confirm(pod *podcache.Pod, tainted *node, newest, passed liveRead) (verdict.Verdict, error) {
+	confirmed := tainted.confirmedBy(newest.node, nil)
+	v, at := x.judge.byOurs(confirmed, pod), now()
+	if !v.Leaves && passed.node != nil {
+		confirmed = tainted.confirmedBy(newest.node, passed.node)
+		v, at = x.judge.byOurs(confirmed, pod), earlier(at, passed.started)
+	}
+	if !v.DueAt(at) {
+		return v, errUnconfirmed
+	}
+	if wait := x.judge.clock.Until(x.judge.dueByServers(confirmed, pod, v)); wait > 0 {
+		return v, tooEarlyError{wait}
+	}
+	return v, nil
+}
+
+// clocksDiffer is from when on a difference of the clocks is worth a warning: deadlines are kept to the second.
+const clocksDiffer = 5 * time.Second
+
+// warnOfClocks says now and then that this machine's clock and the API server's differ: evictions come late by that.
+func (x *executor) warnOfClocks(ctx context.Context) {
+	offset := x.judge.clock.Offset()
+	if offset.Abs() >= clocksDiffer && x.trouble.worthALine("clocks differ", time.Now()) {
+		logf.FromContext(ctx).Info("This machine's clock and the API server's differ, so evictions can come late; set them right, with NTP for example", "serverAhead", offset.String())
+	}
+}
+
+// cached decides from the caches and by this machine's clock alone. It returns a result when there is nothing left to
+// do. Whether a pod is due by the API server's clock, too, is told by the answer to a live read: until then it is
+// early, and not cancelled.
+func (x *executor) cached(uid types.UID) (*podcache.Pod, *node, result) {
+	pod, ok := x.pods.There(uid)
+	if !ok {
+		return nil, nil, resultGone
+	}
+	tainted, ok := x.nodes.get(pod.Node)
+	if !ok || !x.judge.byOurs(tainted.facts, pod).DueAt(now()) {
+		return nil, nil, resultCancelled
+	}
+	return pod, tainted, ""
+}
+
+// announce says, once for each eviction, that it begins. A dry run counts it here: it goes no further.
+func (x *executor) announce(ctx context.Context, pod *podcache.Pod, v verdict.Verdict) {
+	x.events.marking(pod)
+	if x.mode == DryRun {
+		x.metrics.evictions.WithLabelValues(string(resultDryRun)).Inc()
+		logf.FromContext(ctx).Info("Dry run: would evict", "pod", klog.KRef(pod.Namespace, pod.Name),
+			"node", pod.Node, "taint", v.Taint.ToString(), "due", v.Due)
+	}
+}
+
+func (x *executor) delete(ctx context.Context, t *try, pod *podcache.Pod, v verdict.Verdict) (result, error) {
+	if err := x.api.delete(ctx, pod); err != nil {
+		if done, err := x.ended(ctx, pod, err); done != "" || err != nil {
+			return done, err
+		}
+		x.tellRefusal(ctx, t, pod, err)
+		return "", fmt.Errorf("delete pod %s: %w", pod.Key(), err)
+	}
+	if t.unmarked != nil {
+		x.events.unmarked(pod, t.unmarked)
+	}
+	x.pods.MarkTerminating(pod.UID)
+	x.metrics.deleted(now().Sub(v.Due))
+	logf.FromContext(ctx).Info("Evicted", "pod", klog.KRef(pod.Namespace, pod.Name),
+		"node", pod.Node, "taint", v.Taint.ToString(), "due", v.Due)
+	return resultDeleted, nil
+}
+
+// tellRefusal says who refuses the delete of a pod, in an event and in the condition, once it is more than a passing
+// trouble.
+func (x *executor) tellRefusal(ctx context.Context, t *try, pod *podcache.Pod, err error) {
+	if !refused(err) || t.tries+1 < troubleAfter || t.refuser == refuser(err) {
+		return
+	}
+	if _, _, done, err := x.decideInTurn(ctx, t, nil); done != "" || err != nil { // the refusal took its time, too
+		return
+	}
+	t.refuser = refuser(err)
+	x.events.refused(pod, err)
+	if _, err := x.api.patchCondition(ctx, pod, refusedMessage(t.refuser)); err != nil {
+		logf.FromContext(ctx).V(1).Info("Cannot say in the condition who refuses an eviction", "pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
+	}
+}

@@ -1,0 +1,220 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/backlog"
+)
+
+// queue gives the Backlog what it lacks: a clock, a lock, a way to wait, and a way to cancel. Safe for concurrent use.
+type queue struct {
+	changed chan struct{} // holds one element if something may be tried earlier than was said
+
+	mu       sync.Mutex
+	timeline timeline
+	backlog  *backlog.Backlog
+	aborts   map[*backlog.Eviction]context.CancelCauseFunc // of the tries in flight
+}
+
+func newQueue(places int) *queue {
+	return &queue{
+		changed:  make(chan struct{}, 1),
+		timeline: timeline{begun: time.Now()},
+		backlog:  backlog.New(backlog.LimitsFor(places)),
+		aborts:   map[*backlog.Eviction]context.CancelCauseFunc{},
+	}
+}
+
+// set replaces what is known of the pods that must leave a node. It cancels the tries in flight of those that need not
+// leave now, unless they are gone: the API server has answered then, or is about to. It returns the evictions that have
+// ended thereby, which are those that are not in flight.
+func (q *queue) set(node string, leaving []backlog.Leaving, there func(types.UID) bool) (ended []spared) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range leaving {
+		leaving[i].Due = q.timeline.of(leaving[i].Due)
+	}
+	stay, cancelled := q.backlog.Set(node, leaving, q.timeline.now())
+	for _, e := range cancelled {
+		if there(e.UID) {
+			q.abort(e)
+		}
+	}
+	for _, e := range stay {
+		if _, inFlight := q.aborts[e]; !inFlight {
+			ended = append(ended, spared{e.UID, e.Begun()})
+		}
+	}
+	q.wake()
+	return ended
+}
+
+// spared is an eviction that has ended because the pod need not leave its node any more.
+type spared struct {
+	pod   types.UID
+	begun bool
+}
+
+func (q *queue) wake() {
+	select {
+	case q.changed <- struct{}{}:
+	default:
+	}
+}
+
+// abort cancels the calls of a try. The caller holds the lock.
+func (q *queue) abort(e *backlog.Eviction) {
+	q.aborts[e](e.Cancelled())
+}
+
+// next waits for the next eviction and begins a try of it, whose calls the returned context can abort. It returns nil
+// when the context ends.
+func (q *queue) next(ctx context.Context) (*try, context.Context) {
+	for ctx.Err() == nil {
+		t, trying, wait := q.begin(ctx)
+		if t != nil {
+			return t, trying
+		}
+		q.wait(ctx, wait)
+	}
+	return nil, ctx
+}
+
+// begin begins the next try, or returns how long there is nothing to do; less than zero means until something changes.
+func (q *queue) begin(ctx context.Context) (_ *try, _ context.Context, wait time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.timeline.now()
+	for _, e := range q.backlog.Excess(now) {
+		q.abort(e)
+	}
+	e, again := q.backlog.Next(now)
+	switch {
+	case e == nil && again.IsZero():
+		return nil, ctx, -1
+	case e == nil:
+		return nil, ctx, max(again.Sub(now), 0)
+	}
+	trying, abort := apicall.Abortable(ctx)
+	q.aborts[e] = abort
+	return newTry(e, q.timeline.wall(e.Due)), trying, 0
+}
+
+func (q *queue) wait(ctx context.Context, wait time.Duration) {
+	var over <-chan time.Time
+	if wait >= 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		over = timer.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-q.changed:
+	case <-over:
+	}
+}
+
+// cancelled returns why a try that has ended was cancelled, if it was.
+func (q *queue) cancelled(t *try) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return t.eviction.Cancelled()
+}
+
+// done says how a try ended, and what to remember until the next.
+func (q *queue) done(t *try, outcome backlog.Outcome) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.aborts[t.eviction](nil)
+	delete(q.aborts, t.eviction)
+	t.eviction.Memo = t.memo
+	q.backlog.Done(t.eviction, outcome, q.timeline.now())
+	q.wake()
+}
+
+// drainEvery is how often the tries in flight are looked at while the process ends.
+const drainEvery = 100 * time.Millisecond
+
+// drain waits until the tries in flight have ended, and cancels those that take longer than a limit. Pods can still be
+// spared: look decides about a node again.
+func (q *queue) drain(ended <-chan struct{}, limit time.Duration, look func(node string)) {
+	for {
+		select {
+		case <-ended:
+			return
+		case <-time.After(drainEvery):
+		}
+		for node := range q.stop(limit) {
+			look(node)
+		}
+	}
+}
+
+// stop cancels the tries that have taken longer than a limit, and returns the nodes of those in flight.
+func (q *queue) stop(limit time.Duration) map[string]bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	cancel, _ := q.backlog.Stop(limit, q.timeline.now())
+	for _, e := range cancel {
+		q.abort(e)
+	}
+	nodes := map[string]bool{}
+	for e := range q.aborts {
+		nodes[e.Node] = true
+	}
+	return nodes
+}
+
+// stats counts the evictions, at the instant that it returns.
+func (q *queue) stats() (_ backlog.Stats, now time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now = q.timeline.now()
+	return q.backlog.Stats(now), now
+}
+
+// due returns the pods that are due, by node.
+func (q *queue) due() map[string][]backlog.Leaving {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	due := q.backlog.Due(q.timeline.now())
+	for _, leaving := range due {
+		for i := range leaving {
+			leaving[i].Due = q.timeline.wall(leaving[i].Due)
+		}
+	}
+	return due
+}
+
+// timeline is the monotonic clock of the process, so that no wait depends on the wall clock. Its instants have no
+// monotonic reading of their own.
+type timeline struct {
+	begun time.Time
+	ahead time.Duration // by how much the wall clock is ahead of it
+}
+
+// sameClock is how much later than another reading of the wall clock one may be without being taken for a step.
+const sameClock = 5 * time.Millisecond
+
+func (t *timeline) now() time.Time { return t.begun.Round(0).Add(time.Since(t.begun)) }
+
+// of returns the instant of the timeline at which the wall clock shows the given time, unless that is set until then.
+// It stays the same instant for the same time as long as the wall clock is not set.
+func (t *timeline) of(wall time.Time) time.Time {
+	at := time.Now()
+	if ahead := at.Round(0).Sub(t.begun.Round(0).Add(at.Sub(t.begun))); (ahead - t.ahead).Abs() > sameClock {
+		t.ahead = ahead
+	}
+	return wall.Add(-t.ahead)
+}
+
+// wall returns what the wall clock shows at an instant of the timeline.
+func (t *timeline) wall(at time.Time) time.Time { return at.Add(t.ahead) }

@@ -1,0 +1,131 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/backlog"
+)
+
+const (
+	// A watch that lags is waited for in steps of their own: it mostly catches up at once.
+	firstUnconfirmed = confirmedFor
+	lastUnconfirmed  = 4 * time.Second
+	// longestRetryAfter bounds the time that the API server, or whoever answers for it, can name.
+	longestRetryAfter = 5 * time.Minute
+)
+
+// errUnconfirmed: the live node or pod does not confirm what the cached one says. One of the two
+// is about to change, so it is soon known which.
+var errUnconfirmed = errors.New("the node's taints and the pod, read live, do not confirm the eviction; waiting for the watch")
+
+// tooEarlyError: the pod is due by this machine's clock, but not by the API server's.
+type tooEarlyError struct{ wait time.Duration }
+
+// Error implements error.
+func (e tooEarlyError) Error() string {
+	return fmt.Sprintf("due by this machine's clock, but not by the API server's for another %s; check the clocks", e.wait)
+}
+
+// retry notes a try without a result, and says when the next may begin.
+func (x *executor) retry(ctx context.Context, t *try, err error) backlog.Outcome {
+	outcome, wait := t.next(err)
+	x.metrics.retries.WithLabelValues(reason(err)).Inc()
+	log := logf.FromContext(ctx).WithValues("pod", klog.KRef(t.Namespace, t.Name), "tries", t.tries+1,
+		"unconfirmed", t.unconfirmed, "after", wait.String(), "reason", err.Error())
+	var early tooEarlyError
+	often := max(t.tries+1, t.unconfirmed) >= troubleAfter || errors.As(err, &early)
+	if often && x.trouble.worthALine(reason(err), time.Now()) {
+		log.Info("Eviction failed repeatedly, will retry")
+	} else {
+		log.V(1).Info("Eviction failed, will retry")
+	}
+	return outcome
+}
+
+// next says what becomes of an eviction whose try failed, and how long it waits. To wait for a clock or for a watch is
+// no failure, nor is it one to make room for others.
+func (t *try) next(err error) (_ backlog.Outcome, wait time.Duration) {
+	var early tooEarlyError
+	switch {
+	case errors.Is(err, errUnconfirmed):
+		t.unconfirmed++
+		wait = apicall.Doubled(firstUnconfirmed, t.unconfirmed, lastUnconfirmed)
+		return backlog.Unsure(wait), wait
+	case errors.As(err, &early):
+		wait = min(max(early.wait, apicall.FirstBackoff), longestNap)
+		return backlog.Later(wait), wait
+	case errors.Is(err, backlog.ErrNoRoom), errors.Is(err, context.DeadlineExceeded):
+		return backlog.Hung, 0
+	}
+	t.unconfirmed = 0
+	wait = retryAfter(err, t.tries+1)
+	if refused(err) {
+		return backlog.Failed(wait, refuser(err)), wait
+	}
+	return backlog.Failed(wait, ""), wait
+}
+
+// retryAfter returns how long to wait after the given number of failures: the time that the API server names, or else
+// the backoff, so that what failed together is not tried again together.
+func retryAfter(err error, failures int) time.Duration {
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && apierrors.IsTooManyRequests(err) {
+		return min(time.Duration(max(seconds, 1))*time.Second, longestRetryAfter)
+	}
+	last := apicall.LastBackoff
+	if refused(err) {
+		last = apicall.LastRefused
+	}
+	return apicall.Jittered(apicall.Doubled(apicall.FirstBackoff, failures, last))
+}
+
+// reason names an error in a metric.
+func reason(err error) string {
+	var early tooEarlyError
+	var unrecorded notRecordedError
+	switch {
+	case errors.Is(err, errUnconfirmed):
+		return "Unconfirmed"
+	case errors.As(err, &early):
+		return "TooEarly"
+	case errors.As(err, &unrecorded):
+		return "NotRecorded"
+	case errors.Is(err, backlog.ErrNoRoom):
+		return "Aborted"
+	}
+	return apicall.Reason(err)
+}
+
+// troubleAfter is how many failures in a row are worth a line in the log at the default level:
+// the first few are ordinary.
+const troubleAfter = 3
+
+// trouble keeps a storm of failures from filling the log: one line per reason and minute.
+type trouble struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+}
+
+func (t *trouble) worthALine(reason string, at time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if last, ok := t.last[reason]; ok && at.Sub(last) < time.Minute {
+		return false
+	}
+	if t.last == nil {
+		t.last = map[string]time.Time{}
+	}
+	t.last[reason] = at
+	return true
+}
