@@ -42,19 +42,20 @@ func (a api) node(ctx context.Context, name string) (*corev1.Node, error) {
 
 // refusedMessage is the message of the condition of a pod whose delete is refused.
 func refusedMessage(refuser string) string {
-	return conditionMessage + "; the deletion is refused by " + refuser
+	return podcache.MarkPrefix + " due to leave because of a NoExecute taint; the deletion is refused by " + refuser
 }
 
 // patchCondition sets the condition DisruptionTarget on exactly this pod, as the UID in the patch
 // is a precondition, and returns the pod as it is then.
-func (a api) patchCondition(ctx context.Context, pod *podcache.Pod, message string) (*corev1.Pod, error) {
+func (a api) patchCondition(ctx context.Context, pod *podcache.Pod,
+	status corev1.ConditionStatus, message string,
+) (*corev1.Pod, error) {
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
-	return apicall.PatchPodCondition(ctx, a.client, exactly(pod), condition(pod, corev1.ConditionTrue, message, now()))
+	return apicall.PatchPodCondition(ctx, a.client, exactly(pod), condition(pod, status, message, now()))
 }
 
-// patchConditionOf is patchCondition for either status, on the condition that the pod has not changed since it was
-// cached.
+// patchConditionOf is patchCondition on the condition that the pod has not changed since it was cached.
 func (a api) patchConditionOf(ctx context.Context, pod *podcache.Pod,
 	status corev1.ConditionStatus, message string,
 ) error {

@@ -110,8 +110,8 @@ func TestRefusalsBackOffAndAreNamed(t *testing.T) {
 		if said := w.did("event Eviction of Pod default/p is refused by policy keep"); len(said) != 1 {
 			t.Errorf("the refusal was said at %v, want once", said)
 		}
-		if got := w.pod("p").Status.Conditions[0]; got.Type != corev1.DisruptionTarget || !strings.HasSuffix(got.Message, "; the deletion is refused by policy keep") {
-			t.Errorf("the condition is %v, want that it names the policy", got)
+		if got := w.pod("p").Status.Conditions[0]; got.Type != corev1.DisruptionTarget || got.Status != corev1.ConditionFalse || !strings.HasSuffix(got.Message, "; the deletion is refused by policy keep") {
+			t.Errorf("the condition is %v, want that it is False and names the policy", got)
 		}
 		w.taint("n", "k-")
 		w.pass(sec)

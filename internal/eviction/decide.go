@@ -35,6 +35,7 @@ type decider struct {
 
 	mu      sync.Mutex      // of two decisions about a node the later one counts
 	leaving map[string]bool // nodes that pods must leave
+	rarely  rarely
 }
 
 // Reconcile decides about all pods of one node, and comes back to notice what no watch tells.
@@ -78,13 +79,16 @@ func (d *decider) decide(name string) []backlog.Leaving {
 	return all
 }
 
-// tell says once that pods must leave a node.
+// tell says that pods must leave a node, once, and for one whose taint comes and goes at most once a minute.
 func (d *decider) tell(ctx context.Context, name string, pods int) {
 	switch {
 	case pods == 0:
 		delete(d.leaving, name)
 	case !d.leaving[name]:
 		d.leaving[name] = true
+		if !d.rarely.worthALine("leave "+name, time.Now()) {
+			return
+		}
 		logf.FromContext(ctx).Info("Pods must leave a tainted node", "node", name, "pods", pods)
 	}
 }
@@ -107,7 +111,7 @@ func (d *decider) spare(ctx context.Context, name string, ended []spared) {
 			cancelled++
 		}
 	}
-	if cancelled > 0 {
+	if cancelled > 0 && d.rarely.worthALine("stay "+name, time.Now()) {
 		logf.FromContext(ctx).Info("Evictions cancelled: the pods are tolerated on their node now", "node", name, "pods", cancelled)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -43,7 +44,7 @@ type executor struct {
 	metrics *metrics
 	builtIn BuiltIn
 	witness *witness
-	trouble trouble
+	rarely  rarely
 }
 
 // run begins one try after the other until the context ends, and waits for those in flight. Our own rate limit is
@@ -123,7 +124,7 @@ func (x *executor) lookSoon(ctx context.Context, pod *podcache.Pod) result {
 	soon, abort := apicall.Abortable(ctx)
 	defer time.AfterFunc(settleWithin, func() { abort(nil) }).Stop()
 	_, done, err := x.look(soon, pod)
-	if err != nil && x.trouble.worthALine("settle", time.Now()) {
+	if err != nil && x.rarely.worthALine("settle", time.Now()) {
 		logf.FromContext(ctx).Info("Cannot tell whether an eviction was cancelled in time",
 			"pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
 	}
@@ -237,7 +238,7 @@ const clocksDiffer = 5 * time.Second
 // warnOfClocks says now and then that this machine's clock and the API server's differ: evictions come late by that.
 func (x *executor) warnOfClocks(ctx context.Context) {
 	offset := x.judge.clock.Offset()
-	if offset.Abs() >= clocksDiffer && x.trouble.worthALine("clocks differ", time.Now()) {
+	if offset.Abs() >= clocksDiffer && x.rarely.worthALine("clocks differ", time.Now()) {
 		logf.FromContext(ctx).Info("This machine's clock and the API server's differ, so evictions can come late; set them right, with NTP for example", "serverAhead", offset.String())
 	}
 }
@@ -286,17 +287,21 @@ func (x *executor) delete(ctx context.Context, t *try, pod *podcache.Pod, v verd
 }
 
 // tellRefusal says who refuses the delete of a pod, in an event and in the condition, once it is more than a passing
-// trouble.
+// trouble. The condition is False until the next try: kube-controller-manager would take it back after two minutes
+// (kubernetes/kubernetes pkg/controller/disruption), and the pod is not about to end.
 func (x *executor) tellRefusal(ctx context.Context, t *try, pod *podcache.Pod, err error) {
-	if !refused(err) || t.tries+1 < troubleAfter || t.refuser == refuser(err) {
+	if !refused(err) || t.tries+1 < troubleAfter {
 		return
 	}
 	if _, _, done, err := x.decideInTurn(ctx, t, nil); done != "" || err != nil { // the refusal took its time, too
 		return
 	}
-	t.refuser = refuser(err)
-	x.events.refused(pod, err)
-	if _, err := x.api.patchCondition(ctx, pod, refusedMessage(t.refuser)); err != nil {
+	if by := refuser(err); t.refuser != by {
+		t.refuser = by
+		x.events.refused(pod, err)
+	}
+	t.marked = false
+	if _, err := x.api.patchCondition(ctx, pod, corev1.ConditionFalse, refusedMessage(t.refuser)); err != nil {
 		logf.FromContext(ctx).V(1).Info("Cannot say in the condition who refuses an eviction", "pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -275,5 +276,35 @@ func TestAnUntaintWhileTheProcessEndsStillCancels(t *testing.T) {
 		w.stop()
 		w.pass(hour)
 		w.wantDeletes(nil)
+	})
+}
+
+// A taint that comes and goes every second, of pods whose delete is refused.
+func TestARefusalKeepsItsBackoffWhenATaintFlapsAndTheLogStaysQuiet(t *testing.T) {
+	playMany(t, func(t *testing.T, w *world) {
+		const nodes, minutes = 10, 5
+		w.on("delete", "pods", "", func() error {
+			return apierrors.NewForbidden(podsResource, "", errors.New("not now"))
+		})
+		for i := range nodes {
+			w.addNode(fmt.Sprint("n", i))
+			w.addPod(fmt.Sprint("p", i), onNode(fmt.Sprint("n", i)))
+		}
+		var lines atomic.Int32
+		w.run(func(c *Config) { c.Logger = funcr.New(func(string, string) { lines.Add(1) }, funcr.Options{}) })
+		for range minutes * 60 {
+			for _, change := range []string{"k:NoExecute", "k-"} {
+				for i := range nodes {
+					w.taint(fmt.Sprint("n", i), change)
+				}
+				w.pass(sec / 2)
+			}
+		}
+		if tries := len(w.did("delete p")); tries > nodes*15 {
+			t.Errorf("%d tries of %d pods in %d minutes, want the backoff of each to go on", tries, nodes, minutes)
+		}
+		if got := lines.Load(); got > (2*nodes+1)*(minutes+1) {
+			t.Errorf("%d lines in the log, want at most two a minute for each node", got)
+		}
 	})
 }

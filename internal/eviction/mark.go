@@ -37,7 +37,7 @@ func (x *executor) mark(ctx context.Context, t *try, pod *podcache.Pod) (*podcac
 			return nil, done, err
 		}
 	}
-	answer, err := x.api.patchCondition(ctx, pod, conditionMessage)
+	answer, err := x.api.patchCondition(ctx, pod, corev1.ConditionTrue, conditionMessage)
 	if err == nil {
 		live, done := x.show(pod, answer)
 		return t.shown(live), done, nil

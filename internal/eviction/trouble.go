@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -46,7 +47,7 @@ func (x *executor) retry(ctx context.Context, t *try, err error) backlog.Outcome
 		"unconfirmed", t.unconfirmed, "after", wait.String(), "reason", err.Error())
 	var early tooEarlyError
 	often := max(t.tries+1, t.unconfirmed) >= troubleAfter || errors.As(err, &early)
-	if often && x.trouble.worthALine(reason(err), time.Now()) {
+	if often && x.rarely.worthALine(reason(err), time.Now()) {
 		log.Info("Eviction failed repeatedly, will retry")
 	} else {
 		log.V(1).Info("Eviction failed, will retry")
@@ -111,21 +112,28 @@ func reason(err error) string {
 // the first few are ordinary.
 const troubleAfter = 3
 
-// trouble keeps a storm of failures from filling the log: one line per reason and minute.
-type trouble struct {
-	mu   sync.Mutex
-	last map[string]time.Time
+// rarely keeps a storm from filling the log: one line per subject and minute. The zero value is ready to use. Safe for
+// concurrent use.
+type rarely struct {
+	mu    sync.Mutex
+	said  map[string]time.Time
+	swept time.Time
 }
 
-func (t *trouble) worthALine(reason string, at time.Time) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if last, ok := t.last[reason]; ok && at.Sub(last) < time.Minute {
+func (r *rarely) worthALine(subject string, at time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old := func(_ string, said time.Time) bool { return at.Sub(said) >= time.Minute }
+	if old("", r.swept) {
+		maps.DeleteFunc(r.said, old)
+		r.swept = at
+	}
+	if said, ok := r.said[subject]; ok && !old("", said) {
 		return false
 	}
-	if t.last == nil {
-		t.last = map[string]time.Time{}
+	if r.said == nil {
+		r.said = map[string]time.Time{}
 	}
-	t.last[reason] = at
+	r.said[subject] = at
 	return true
 }
