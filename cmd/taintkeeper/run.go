@@ -201,7 +201,7 @@ func (c *clients) parts(log logr.Logger, registerer prometheus.Registerer, o *op
 		return parts, nil
 	}
 	follower, err := nodetaintrule.New(nodetaintrule.Config{
-		Client: c.api, EventClient: c.events, Rules: c.rules, Nodes: nodes,
+		Client: c.api, EventClient: c.events, Rules: c.rules, Nodes: nodes, Clock: c.clock,
 		DryRun:     o.dryRun,
 		Limiter:    limiter,
 		Registerer: registerer,
@@ -217,7 +217,7 @@ func (c *clients) newNodeHealth(
 ) ([]part, error) {
 	keeper, err := nodehealth.New(nodehealth.Config{
 		Client: c.api, LeaseClient: c.leases, EchoClient: c.echo, EventClient: c.events, Reconnect: c.reconnect,
-		Nodes: nodes, Pods: pods,
+		Nodes: nodes, Pods: pods, Clock: c.clock,
 		Grace:      o.nodeHealth.Grace(),
 		Policy:     o.nodeHealth.Policy(),
 		DryRun:     o.dryRun,

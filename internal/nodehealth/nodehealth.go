@@ -54,6 +54,8 @@ type Config struct {
 	Grace readiness.Grace
 	// Policy is how fast nodes are tainted.
 	Policy readiness.Policy
+	// Clock is the API server's: timeAdded is written by it. nil: this machine's alone is believed.
+	Clock *apicall.Clock
 	// DryRun only says what would be done about nodes.
 	DryRun bool
 	// Limiter bounds the rate of calls; nil means no limit.
@@ -79,6 +81,9 @@ func (c *Config) complete() error {
 	}
 	if c.Reconnect == nil {
 		c.Reconnect = func() {}
+	}
+	if c.Clock == nil {
+		c.Clock = &apicall.Clock{}
 	}
 	if c.Logger.GetSink() == nil {
 		c.Logger = logr.Discard()
@@ -235,7 +240,7 @@ func (k *Keeper) addControllers(metrics *metrics) error {
 		MaxConcurrentReconciles: concurrentNodes,
 		RateLimiter:             backoff,
 		Reconciler: &reconciler{
-			dryRun: k.config.DryRun, nodes: k.nodes, silence: k.silence, zones: k.zones,
+			dryRun: k.config.DryRun, clock: k.config.Clock, nodes: k.nodes, silence: k.silence, zones: k.zones,
 			api: calls, events: k.events, metrics: metrics, looks: &k.looks,
 			unready: &k.markings, echo: &k.echo, backoff: backoff,
 		},

@@ -28,6 +28,7 @@ type NodeRequest struct{ Name string }
 // reconciler makes a node what its plan says. It is the only writer of conditions and of taints for readiness.
 type reconciler struct {
 	dryRun  bool
+	clock   *apicall.Clock
 	nodes   *nodecache.Cache
 	silence *silence
 	zones   *readiness.Zones
@@ -124,7 +125,7 @@ func (r *reconciler) settle(ctx context.Context, node *corev1.Node) (time.Durati
 }
 
 func (r *reconciler) factsOf(node *corev1.Node) readiness.Facts {
-	f := readiness.Facts{Node: node, Disrupted: r.zones.AllDisrupted(), Now: time.Now()}
+	f := readiness.Facts{Node: node, Disrupted: r.zones.AllDisrupted(), Now: r.clock.Time()}
 	if r.isSilent(node) {
 		f.Standing = readiness.Silent
 	}

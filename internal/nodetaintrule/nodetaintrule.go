@@ -40,6 +40,8 @@ type Config struct {
 	Rules client.WithWatch
 	// Nodes are the nodes; whoever made the cache runs it.
 	Nodes *nodecache.Cache
+	// Clock is the API server's: timeAdded is written by it. nil: this machine's alone is believed.
+	Clock *apicall.Clock
 	// DryRun only says what would be done.
 	DryRun bool
 	// Limiter bounds the rate of calls; nil means no limit.
@@ -56,6 +58,9 @@ func (c *Config) complete() error {
 	}
 	if c.EventClient == nil {
 		c.EventClient = c.Client
+	}
+	if c.Clock == nil {
+		c.Clock = &apicall.Clock{}
 	}
 	if c.Logger.GetSink() == nil {
 		c.Logger = logr.Discard()
@@ -98,7 +103,7 @@ func New(config Config) (*Controller, error) {
 	reconciles, err := stage.New(config.Logger, "node-taint-rule", controller.TypedOptions[Request]{
 		RateLimiter: apicall.RateLimiter[Request](),
 		Reconciler: &reconciler{
-			dryRun: config.DryRun, watch: watch, book: book, events: events, metrics: metrics, requests: requests,
+			dryRun: config.DryRun, clock: config.Clock, watch: watch, book: book, events: events, metrics: metrics, requests: requests,
 			api: api{client: config.Client, rules: config.Rules, limiter: config.Limiter},
 			backoffs: apicall.NewBackoffs[string](func(failures int, _ error) time.Duration {
 				return apicall.Doubled(apicall.FirstBackoff, failures, apicall.LastBackoff)

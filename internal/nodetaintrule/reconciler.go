@@ -33,6 +33,7 @@ const concurrentNodes = 8
 // and it plans only between its writes, so that no plan has to reckon with writes under way.
 type reconciler struct {
 	dryRun   bool
+	clock    *apicall.Clock
 	watch    *ruleWatch
 	book     *book
 	api      api
@@ -166,7 +167,7 @@ func (r *reconciler) writeNode(ctx context.Context, name string, only types.UID)
 	if err := r.api.turn(ctx); err != nil {
 		return false, err
 	}
-	e, ok := r.book.edit(name, only, time.Now())
+	e, ok := r.book.edit(name, only, r.clock.Time())
 	if !ok {
 		return false, nil
 	}

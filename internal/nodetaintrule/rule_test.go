@@ -24,9 +24,29 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/apicall"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
+
+// This machine's clock is behind. The next leader's may be right: by a timeAdded that is too early, pods would leave too
+// early then.
+func TestTimeAddedIsTheAPIServersTime(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		const behind = 5 * time.Minute
+		clock := &apicall.Clock{}
+		clock.Heard(time.Now().Add(behind), time.Now())
+		w.addZone("a", 1)
+		w.addRule("deadlock")
+		w.run(func(c *Config) { c.Clock = clock })
+		w.locks("a-0")
+		w.settle()
+		w.wantTaints("a-0", deadlocked)
+		if early := time.Now().Add(behind - 2*time.Second).Sub(w.node("a-0").Spec.Taints[0].TimeAdded.Time); early > 0 {
+			t.Errorf("timeAdded is %s before the API server's clock", early)
+		}
+	})
+}
 
 func TestARulesTaintComesWhenTheConditionHasHeldForLongEnough(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {

@@ -40,7 +40,7 @@ type Facts struct {
 	Disrupted bool
 	// Granted: its zone lets it be tainted NoExecute now.
 	Granted bool
-	Now     time.Time
+	Now     time.Time // is written down: as the API server's clock tells it
 }
 
 // Plan is what a node should become.
