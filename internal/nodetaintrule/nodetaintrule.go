@@ -103,7 +103,8 @@ func New(config Config) (*Controller, error) {
 	reconciles, err := stage.New(config.Logger, "node-taint-rule", controller.TypedOptions[Request]{
 		RateLimiter: apicall.RateLimiter[Request](),
 		Reconciler: &reconciler{
-			dryRun: config.DryRun, clock: config.Clock, watch: watch, book: book, events: events, metrics: metrics, requests: requests,
+			dryRun: config.DryRun, clock: config.Clock, watch: watch, book: book,
+			events: events, metrics: metrics, requests: requests,
 			api: api{client: config.Client, rules: config.Rules, limiter: config.Limiter},
 			backoffs: apicall.NewBackoffs[string](func(failures int, _ error) time.Duration {
 				return apicall.Doubled(apicall.FirstBackoff, failures, apicall.LastBackoff)
