@@ -73,6 +73,7 @@ type group struct {
 // Backlog is not safe for concurrent use. Set, Next and Done take O(log n) for each pod that they touch.
 type Backlog struct {
 	limits Limits
+	there  func(types.UID) bool
 
 	nodes    map[string]map[types.UID]*Eviction
 	groups   map[string]*group
@@ -87,12 +88,13 @@ type Backlog struct {
 	begun    time.Time          // the last try
 }
 
-// New returns an empty Backlog.
-func New(limits Limits) *Backlog {
+// New returns an empty Backlog. It asks whether a pod that need not leave is still there: if not, the API server is
+// about to answer its try in flight, or never will, and nobody withdraws it.
+func New(limits Limits, there func(types.UID) bool) *Backlog {
 	inTurn := func(a, b *group) bool { return a.served < b.served }
 	return &Backlog{
-		limits: limits,
-		nodes:  map[string]map[types.UID]*Eviction{}, groups: map[string]*group{},
+		limits: limits, there: there,
+		nodes: map[string]map[types.UID]*Eviction{}, groups: map[string]*group{},
 		pending: evictions(sooner), failed: evictions(sooner), spared: evictions(refusedSooner),
 		ready:   ordered[*group]{at: func(g *group) *int { return &g.atReady }, less: inTurn},
 		careful: ordered[*group]{at: func(g *group) *int { return &g.atTurns }, less: inTurn},
@@ -136,26 +138,29 @@ func (b *Backlog) Set(node string, leaving []Leaving, now time.Time) (stay, canc
 // update takes in what is known of a pod that must leave, and reports whether its try in flight must be cancelled.
 func (b *Backlog) update(e *Eviction, l Leaving, now time.Time) (cancel bool) {
 	same, ready := !e.unwanted && e.equal(l), l.mayBeTried(now)
+	news := e.unsure || l.Due.Sub(e.Due).Abs() >= time.Second
 	e.Leaving, e.unwanted = l, false
 	if e.inFlight {
 		return !ready && e.cancel(ErrWithdrawn)
 	}
 	if !same || e.unsure && ready {
-		b.goOn(e, ready)
+		b.goOn(e, ready, news)
 	}
 	return false
 }
 
-// goOn lets an eviction wait again after news of its pod. As long as the pod may be tried it is the same eviction.
-func (b *Backlog) goOn(e *Eviction, ready bool) {
+// goOn lets an eviction wait again after a change of its pod. As long as the pod may be tried it is the same eviction;
+// a first try that was put off is due at once if there is news.
+func (b *Backlog) goOn(e *Eviction, ready, news bool) {
 	waits := e.in
 	b.take(e)
 	switch {
 	case waits == &b.spared:
+		e.began = time.Time{}
 		b.retry(e, e.from)
-	case ready && waits == &b.pending && !e.began.IsZero():
+	case ready && news && waits == &b.pending && !e.began.IsZero():
 		b.wait(e, e.Leaving.from())
-	case ready && waits != nil && e.Tries > 0:
+	case ready && waits != nil && !e.began.IsZero():
 		b.put(e, waits)
 	default:
 		b.renew(e, e.Leaving.from())
@@ -168,7 +173,7 @@ func (b *Backlog) withdraw(e *Eviction) (remembered, cancel bool) {
 	switch {
 	case e.inFlight:
 		e.unwanted = true
-		return true, e.cancel(ErrWithdrawn)
+		return true, b.there(e.UID) && e.cancel(ErrWithdrawn)
 	case e.unwanted:
 		return true, false
 	}

@@ -23,6 +23,9 @@ var (
 	std = LimitsFor(16)
 )
 
+// there says of every pod that it is there.
+func there(types.UID) bool { return true }
+
 // pods are due in a namespace; their names are their places in the list.
 func pods(namespace string, count int, due time.Time) (all []Leaving) {
 	for i := range count {
@@ -55,7 +58,7 @@ func uids(all []*Eviction) (uids []string) {
 // one is a Backlog with one pod, which is in flight.
 func one(t *testing.T) (*Backlog, *Eviction) {
 	t.Helper()
-	b := New(std)
+	b := New(std, there)
 	b.Set("n", pods("a", 1, t0), t0)
 	begun := begin(b, t0)
 	if len(begun) != 1 {
@@ -65,7 +68,7 @@ func one(t *testing.T) (*Backlog, *Eviction) {
 }
 
 func TestAtMost16EvictionsAreInFlightThatAreNotSlow(t *testing.T) {
-	b := New(std)
+	b := New(std, there)
 	b.Set("n", pods("a", 100, t0), t0)
 	if got := len(begin(b, t0)); got != 16 {
 		t.Errorf("%d evictions begin, want 16", got)
@@ -79,7 +82,7 @@ func TestAtMost16EvictionsAreInFlightThatAreNotSlow(t *testing.T) {
 }
 
 func TestANamespaceThatHangsHas4Places(t *testing.T) {
-	b := New(std)
+	b := New(std, there)
 	b.Set("n", pods("a", 100, t0), t0)
 	for _, e := range begin(b, t0) {
 		b.Done(e, Hung, t0.Add(sec))
@@ -95,7 +98,7 @@ func TestANamespaceThatHangsHas4Places(t *testing.T) {
 }
 
 func TestANamespaceHangsUntilATryThatBeganLaterIsAnswered(t *testing.T) {
-	b := New(std)
+	b := New(std, there)
 	b.Set("n", pods("a", 40, t0), t0)
 	first := begin(b, t0)
 	later := begin(b, t0.Add(sec))
@@ -116,7 +119,7 @@ func TestANamespaceHangsUntilATryThatBeganLaterIsAnswered(t *testing.T) {
 }
 
 func TestInANamespaceThatHangsFirstTriesComeBeforeRetries(t *testing.T) {
-	b := New(std)
+	b := New(std, there)
 	b.Set("n", pods("a", 30, t0), t0)
 	hung := begin(b, t0)
 	for _, e := range hung {
@@ -135,7 +138,7 @@ func TestInANamespaceThatHangsFirstTriesComeBeforeRetries(t *testing.T) {
 }
 
 func TestNamespacesTakeTurns(t *testing.T) {
-	b := New(std)
+	b := New(std, there)
 	b.Set("n", slices.Concat(pods("a", 100, t0), pods("b", 2, t0)), t0)
 	b.Set("m", pods("c", 1, t0), t0)
 	got := uids(begin(b, t0))
@@ -147,7 +150,7 @@ func TestNamespacesTakeTurns(t *testing.T) {
 }
 
 func TestInANamespaceTheFirstDueIsFirstAndThenTheLowestPriorityAndPodsOfOneNodeGoTogether(t *testing.T) {
-	b := New(std)
+	b := New(std, there)
 	of := func(uid string, due time.Duration, priority int32) Leaving {
 		return Leaving{UID: types.UID(uid), Group: "a", Due: t0.Add(due), Priority: priority}
 	}
@@ -160,7 +163,7 @@ func TestInANamespaceTheFirstDueIsFirstAndThenTheLowestPriorityAndPodsOfOneNodeG
 }
 
 func TestNoPodIsTriedBeforeItIsDue(t *testing.T) {
-	b := New(std)
+	b := New(std, there)
 	// In the same second the one with the lower priority is due later.
 	soon := Leaving{UID: "soon", Group: "a", Due: t0.Add(100 * ms), Priority: 9}
 	late := Leaving{UID: "late", Group: "a", Due: t0.Add(900 * ms)}
@@ -177,7 +180,7 @@ func TestNoPodIsTriedBeforeItIsDue(t *testing.T) {
 }
 
 func TestWhenThe65thIsSlowTheYoungestOfTheNamespaceWithTheMostIsCancelled(t *testing.T) {
-	b := New(std)
+	b := New(std, there)
 	now := t0
 	b.Set("n", slices.Concat(pods("a", 50, now), pods("b", 20, now)), now)
 	var begun []*Eviction
@@ -205,7 +208,7 @@ func TestWhenThe65thIsSlowTheYoungestOfTheNamespaceWithTheMostIsCancelled(t *tes
 
 // 200 namespaces hang. Those of which an eviction began first must find out when they do not hang any more.
 func TestTheOldestSlowEvictionsAreNeverCancelled(t *testing.T) {
-	b := New(std)
+	b := New(std, there)
 	for i := range 200 {
 		b.Set(fmt.Sprint("n", i), pods(fmt.Sprintf("ns%03d", i), 1, t0), t0)
 	}
@@ -239,7 +242,7 @@ func TestWhatFailedWaitsForItsBackoff(t *testing.T) {
 }
 
 func TestAtMost50EvictionsASecondAreRetriedThatFailed(t *testing.T) {
-	b := New(std)
+	b := New(std, there)
 	b.Set("n", pods("a", 2000, t0), t0)
 	now, tries := t0, 0
 	for ; now.Before(t0.Add(10 * sec)); now = now.Add(5 * ms) {
@@ -256,7 +259,7 @@ func TestAtMost50EvictionsASecondAreRetriedThatFailed(t *testing.T) {
 }
 
 func TestAPodWhoseNodeIsUntaintedIsForgottenOrCancelled(t *testing.T) {
-	b := New(std)
+	b := New(std, there)
 	b.Set("n", slices.Concat(pods("a", 1, t0), pods("later", 1, t0.Add(sec))), t0)
 	inFlight := begin(b, t0)
 	stay, cancel := b.Set("n", nil, t0)
@@ -378,8 +381,41 @@ func TestAnEvictionThatIsNotConfirmedIsTriedAgainWhenNewsOfItsNodeCome(t *testin
 	}
 }
 
+func TestAnEvictionThatWaitsForItsTurnAgainIsTheSameAfterAChangeOfItsPod(t *testing.T) {
+	b, l := New(LimitsFor(1), there), pods("a", 1, t0)
+	b.Set("n", l, t0)
+	e, _ := b.Next(t0)
+	e.Memo = "announced"
+	b.Done(e, Unsure(sec), t0)
+	b.Set("m", pods("a", 2, t0.Add(-time.Hour))[1:], t0.Add(sec))
+	if other, _ := b.Next(t0.Add(sec)); other == nil || other == e {
+		t.Fatal("the other has not the only place")
+	}
+	l[0].Due = l[0].Due.Add(ms) // still due
+	b.Set("n", l, t0.Add(sec))
+	if e.Memo != "announced" || !e.Begun() {
+		t.Errorf("memo %v, begun %t", e.Memo, e.Begun())
+	}
+}
+
+func TestATryInFlightOfAPodThatIsGoneIsNotWithdrawn(t *testing.T) {
+	b := New(std, func(types.UID) bool { return false })
+	b.Set("n", pods("a", 1, t0), t0)
+	e := begin(b, t0)[0]
+	if _, cancel := b.Set("n", nil, t0); len(cancel) != 0 || e.Cancelled() != nil {
+		t.Error("it is withdrawn")
+	}
+	if cancel, _ := b.Stop(sec, t0.Add(2*sec)); len(cancel) != 1 {
+		t.Error("it is not cancelled when it hangs at the end of the process")
+	}
+	b.Done(e, Hung, t0.Add(2*sec))
+	if len(b.nodes)+len(b.groups) != 0 {
+		t.Error("something is left")
+	}
+}
+
 func TestAPodThatAPolicyHoldsIsNotTriedUntilItLetsItGo(t *testing.T) {
-	b := New(std)
+	b := New(std, there)
 	l := pods("a", 3, t0)
 	l[1].Answer.After = t0.Add(time.Hour)
 	l[2].Answer.Held = true
@@ -414,7 +450,7 @@ func TestAnEvictionThatAPolicyHoldsInFlightIsCancelled(t *testing.T) {
 }
 
 func TestStatsCountWhatIsAhead(t *testing.T) {
-	b := New(std)
+	b := New(std, there)
 	b.Set("n", slices.Concat(pods("a", 20, t0), pods("b", 5, t0.Add(sec)), pods("c", 1, t0.Add(2*sec))), t0)
 	for _, e := range begin(b, t0)[:3] {
 		b.Done(e, Failed(sec, "webhook w"), t0)
@@ -430,7 +466,7 @@ func TestStatsCountWhatIsAhead(t *testing.T) {
 }
 
 func TestAtTheEndOfTheProcessWhatHangsIsCancelled(t *testing.T) {
-	b := New(std)
+	b := New(std, there)
 	b.Set("n", pods("a", 20, t0), t0)
 	hangs := begin(b, t0)
 	begin(b, t0.Add(sec))

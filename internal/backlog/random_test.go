@@ -28,7 +28,7 @@ type history struct {
 func TestRandomHistories(t *testing.T) {
 	for seed := range uint64(300) {
 		h := &history{
-			T: t, random: rand.New(rand.NewPCG(seed, 3)), b: New(std), now: t0,
+			T: t, random: rand.New(rand.NewPCG(seed, 3)), b: New(std, there), now: t0,
 			wanted: map[string]map[types.UID]bool{}, inFlight: map[types.UID]*Eviction{},
 		}
 		for range 400 {

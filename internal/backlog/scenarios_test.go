@@ -233,7 +233,7 @@ func BenchmarkZone(bench *testing.B) {
 	}
 	bench.ResetTimer()
 	for bench.Loop() {
-		b := New(std)
+		b := New(std, there)
 		longest, start := time.Duration(0), time.Now()
 		step := func(do func()) {
 			began := time.Now()

@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clienttesting "k8s.io/client-go/testing"
 )
 
@@ -151,5 +153,72 @@ func TestARefusalIsNotSaidOfAPodThatStaysByNow(t *testing.T) {
 		if got := w.pod("p").Status.Conditions[0]; strings.Contains(got.Message, "refused") {
 			t.Errorf("the condition of a pod that stays was set again: %q", got.Message)
 		}
+	})
+}
+
+// inLog does something once, when a line with some words is written to the log.
+func inLog(words string, do func()) func(*Config) {
+	var done atomic.Bool
+	return func(c *Config) {
+		c.Logger = funcr.New(func(_, line string) {
+			if strings.Contains(line, words) && !done.Swap(true) {
+				do()
+			}
+		}, funcr.Options{Verbosity: 1})
+	}
+}
+
+// untaintInCall takes the taints off node "n" in the middle of what we do, and lets us see it.
+func (w *world) untaintInCall() {
+	node := w.node("n")
+	node.Spec.Taints = nil
+	w.must(w.client.CoreV1().Nodes().Update(w.t.Context(), node, metav1.UpdateOptions{}))
+	w.inCall(10 * ms)
+}
+
+// The node is untainted after a try has failed, and before that is noted.
+func TestAnEvictionThatIsWithdrawnAsItsTryEndsIsSaidToBeCancelled(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.on("delete", "pods", "", func() error { return apierrors.NewInternalError(errors.New("not now")) })
+		w.addNode("n", "k:NoExecute")
+		w.addPod("p")
+		w.run(inLog("Eviction failed, will retry", w.untaintInCall))
+		w.pass(hour)
+		if said := w.did("event Cancelling"); len(said) != 1 {
+			t.Errorf("'Cancelling deletion' was said at %v, want once", said)
+		}
+		w.wantMetric("taintkeeper_evictions_total", "cancelled", 1)
+	})
+}
+
+func TestADryRunThatIsWithdrawnAsItIsSaidIsCountedOnce(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addNode("n", "k:NoExecute")
+		w.addPod("p")
+		w.run(func(c *Config) { c.Mode = DryRun }, inLog("Dry run: would evict", w.untaintInCall))
+		w.pass(hour)
+		if said := w.did("event Cancelling"); len(said) != 1 {
+			t.Errorf("'Cancelling deletion' was said at %v, want once", said)
+		}
+		w.wantMetric("taintkeeper_evictions_total", "dry_run", 1)
+	})
+}
+
+// A refusal is remembered when the pod may stay. The next eviction of the pod ends before it is tried.
+func TestAnEvictionThatWasNeverTriedIsNotCounted(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.on("delete", "pods", "", func() error { return apierrors.NewForbidden(podsResource, "p", errors.New("no")) })
+		w.addNode("n", "k:NoExecute")
+		w.addPod("p")
+		w.run()
+		w.pass(time.Minute)
+		w.taint("n", "k-")
+		w.pass(sec)
+		w.wantMetric("taintkeeper_evictions_total", "cancelled", 1)
+		w.taint("n", "k:NoExecute")
+		w.pass(100 * ms)
+		w.taint("n", "k-")
+		w.pass(sec)
+		w.wantMetric("taintkeeper_evictions_total", "cancelled", 1)
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -51,7 +50,7 @@ func (d *decider) look(ctx context.Context, name string) (nap time.Duration) {
 	fires := d.witness.look(name)
 	leaving := d.decide(name)
 	d.tell(ctx, name, len(leaving))
-	d.spare(ctx, name, d.queue.set(name, leaving, d.there))
+	d.spare(ctx, name, d.queue.set(name, leaving))
 	if len(leaving) > 0 {
 		nap = longestNap
 	}
@@ -114,12 +113,6 @@ func (d *decider) spare(ctx context.Context, name string, ended []spared) {
 	if cancelled > 0 && d.rarely.worthALine("stay "+name, time.Now()) {
 		logf.FromContext(ctx).Info("Evictions cancelled: the pods are tolerated on their node now", "node", name, "pods", cancelled)
 	}
-}
-
-// there reports whether a pod is there and does not terminate.
-func (d *decider) there(uid types.UID) bool {
-	_, ok := d.pods.There(uid)
-	return ok
 }
 
 // concerns reports whether a change of a pod can change the decision about its node.

@@ -69,26 +69,34 @@ func (x *executor) run(ctx context.Context) error {
 
 func (x *executor) try(ctx context.Context, t *try) {
 	result, err := x.evict(ctx, t)
-	x.queue.done(t, x.outcome(ctx, t, result, err))
+	outcome := backlog.Over
+	if cancelled := x.queue.cancelled(t); !errors.Is(cancelled, backlog.ErrWithdrawn) {
+		outcome = x.outcome(ctx, t, result, cmp.Or(cancelled, err))
+	}
+	switch {
+	case !x.queue.done(t, outcome):
+		x.count(t, x.settle(ctx, t, result, err))
+		t.settled = true
+		x.queue.done(t, backlog.Over)
+	case result == resultCancelled: // by what the caches show, and the decider has not said so yet
+		x.decide.look(ctx, t.node)
+	case outcome == backlog.Over:
+		x.count(t, result)
+	}
 }
 
-// outcome says what becomes of an eviction after a try.
+// outcome says what becomes of an eviction after a try that was not withdrawn.
 func (x *executor) outcome(ctx context.Context, t *try, result result, err error) backlog.Outcome {
-	cancelled := x.queue.cancelled(t)
 	switch {
-	case errors.Is(cancelled, backlog.ErrWithdrawn):
-		x.count(t, x.settle(ctx, t, result, err))
-		return backlog.Over
 	case result == "" && apicall.Stopping(ctx): // the next process goes on
 		return backlog.Later(0)
 	case result == "":
-		return x.retry(ctx, t, cmp.Or(cancelled, err))
+		return x.retry(ctx, t, err)
 	case result == resultDryRun: // it is remembered for as long as the pod must leave, so it is said once
 		return backlog.Later(apicall.LastRefused)
-	case result == resultCancelled: // by what the caches show: the decider is about to say so
+	case result == resultCancelled:
 		return backlog.Later(apicall.FirstBackoff)
 	}
-	x.count(t, result)
 	return backlog.Over
 }
 
@@ -101,7 +109,8 @@ func (x *executor) count(t *try, result result) {
 // settle finds out what became of an eviction that was cancelled because the pod need not leave now: its delete may
 // have been accepted anyway.
 func (x *executor) settle(ctx context.Context, t *try, done result, failure error) result {
-	if failure == nil && done != resultCancelled {
+	switch done {
+	case resultDeleted, resultGone, resultReplaced:
 		return done
 	}
 	pod, ok := x.pods.There(t.UID)

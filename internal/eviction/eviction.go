@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -133,7 +134,10 @@ func New(config Config) (*Evictor, error) {
 	if config.BuiltIn != nil {
 		e.witness = newWitness(judge{rule: config.Rule, clock: config.Clock}, e.nodes, e.pods, config.BuiltIn)
 	}
-	e.queue = newQueue(config.ConcurrentEvictions)
+	e.queue = newQueue(config.ConcurrentEvictions, func(pod types.UID) bool {
+		_, ok := e.pods.There(pod)
+		return ok
+	})
 	metrics := newMetrics()
 	if config.Registerer != nil {
 		backlog := backlogCollector{nodes: e.nodes, queue: e.queue, clock: config.Clock}

@@ -308,3 +308,43 @@ func TestARefusalKeepsItsBackoffWhenATaintFlapsAndTheLogStaysQuiet(t *testing.T)
 		}
 	})
 }
+
+// Somebody else deletes the pod while our PATCH of it hangs.
+func TestTheEndDoesNotWaitForACallAboutAPodThatIsGone(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addNode("n", "k:NoExecute")
+		w.addPod("p")
+		w.run(w.slow(hangingPatches).behind)
+		w.until(sec)
+		w.deletePod("default", "p")
+		w.until(2 * sec)
+		w.stop()
+		if took := time.Since(w.start) - 2*sec; took > stopWithin+sec {
+			t.Errorf("it ends after %s", took)
+		}
+	})
+}
+
+func TestCallsAboutPodsThatAreGoneDoNotTakeAllPlaces(t *testing.T) {
+	playMany(t, func(_ *testing.T, w *world) {
+		server := w.slow(hangingPatches)
+		w.addStuckPods(300, 1)
+		w.addStampedNode("m", "k:NoExecute")
+		w.addPod("free", onNode("m"), tolerating("k", 6))
+		w.run(server.behind)
+		w.until(2 * sec)
+		for i := range 300 {
+			w.deletePod("stuck", fmt.Sprint("stuck-", i))
+		}
+		w.pass(hour)
+		w.wantWithin("free", 5*sec)
+	})
+}
+
+// hangingPatches takes its time for patches of pods, but for those that are called free.
+func hangingPatches(verb, name string) (time.Duration, error) {
+	if verb == "patch" && name != "free" {
+		return 30 * sec, errWebhook
+	}
+	return 0, nil
+}

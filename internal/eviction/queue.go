@@ -5,6 +5,7 @@ package eviction
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -24,19 +25,18 @@ type queue struct {
 	aborts   map[*backlog.Eviction]context.CancelCauseFunc // of the tries in flight
 }
 
-func newQueue(places int) *queue {
+func newQueue(places int, there func(types.UID) bool) *queue {
 	return &queue{
 		changed:  make(chan struct{}, 1),
 		timeline: timeline{begun: time.Now()},
-		backlog:  backlog.New(backlog.LimitsFor(places)),
+		backlog:  backlog.New(backlog.LimitsFor(places), there),
 		aborts:   map[*backlog.Eviction]context.CancelCauseFunc{},
 	}
 }
 
 // set replaces what is known of the pods that must leave a node. It cancels the tries in flight of those that need not
-// leave now, unless they are gone: the API server has answered then, or is about to. It returns the evictions that have
-// ended thereby, which are those that are not in flight.
-func (q *queue) set(node string, leaving []backlog.Leaving, there func(types.UID) bool) (ended []spared) {
+// leave now. It returns the evictions that have ended thereby, which are those that are not in flight.
+func (q *queue) set(node string, leaving []backlog.Leaving) (ended []spared) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range leaving {
@@ -44,9 +44,7 @@ func (q *queue) set(node string, leaving []backlog.Leaving, there func(types.UID
 	}
 	stay, cancelled := q.backlog.Set(node, leaving, q.timeline.now())
 	for _, e := range cancelled {
-		if there(e.UID) {
-			q.abort(e)
-		}
+		q.abort(e)
 	}
 	for _, e := range stay {
 		if _, inFlight := q.aborts[e]; !inFlight {
@@ -129,15 +127,20 @@ func (q *queue) cancelled(t *try) error {
 	return t.eviction.Cancelled()
 }
 
-// done says how a try ended, and what to remember until the next.
-func (q *queue) done(t *try, outcome backlog.Outcome) {
+// done says how a try ended, and what to remember until the next. It does nothing and returns false if the try was
+// withdrawn and it is not settled yet what became of the pod.
+func (q *queue) done(t *try, outcome backlog.Outcome) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if !t.settled && errors.Is(t.eviction.Cancelled(), backlog.ErrWithdrawn) {
+		return false
+	}
 	q.aborts[t.eviction](nil)
 	delete(q.aborts, t.eviction)
 	t.eviction.Memo = t.memo
 	q.backlog.Done(t.eviction, outcome, q.timeline.now())
 	q.wake()
+	return true
 }
 
 // drainEvery is how often the tries in flight are looked at while the process ends.

@@ -37,6 +37,7 @@ type try struct {
 	due      time.Time // by this machine's clock
 	tries    int       // that failed or hung before
 	unmarked error     // why the condition could not be set
+	settled  bool      // it was withdrawn, and is known what became of the pod
 }
 
 // newTry copies what a try needs to know of an eviction.

@@ -210,6 +210,12 @@ func (w *world) addPod(name string, change ...func(*corev1.Pod)) {
 	synctest.Wait()
 }
 
+func (w *world) deletePod(namespace, name string) {
+	w.t.Helper()
+	w.must(nil, w.client.CoreV1().Pods(namespace).Delete(w.t.Context(), name, metav1.DeleteOptions{}))
+	synctest.Wait()
+}
+
 // changePod updates a pod.
 func (w *world) changePod(name string, change func(*corev1.Pod)) {
 	w.t.Helper()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -35,8 +36,8 @@ func (p *Parts) InEveryReplica(run ...func(context.Context) error) {
 // InLeader adds what runs in the leader alone: whatever changes something.
 func (p *Parts) InLeader(stages ...manager.Runnable) { p.leader = append(p.leader, stages...) }
 
-// Run runs everything, without a manager or an election, until the context ends. As in a manager, what runs in the
-// leader ends before what feeds it. Run returns the first error, after which everything is stopped.
+// Run runs everything, without a manager or an election, until the context ends. What runs in the leader
+// ends before what feeds it. Run returns the first error, after which everything is stopped.
 func (p *Parts) Run(ctx context.Context) error {
 	feeding, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -64,7 +65,7 @@ func start(ctx context.Context, in *errgroup.Group, runnables []manager.Runnable
 // AddTo adds everything to a manager.
 func (p *Parts) AddTo(mgr manager.Manager) error {
 	for _, runnable := range p.everyReplica {
-		if err := mgr.Add(withoutElection{runnable}); err != nil {
+		if err := mgr.Add(feeding{runnable}); err != nil {
 			return err
 		}
 	}
@@ -102,8 +103,15 @@ func New[request comparable](
 	}), nil
 }
 
-// withoutElection makes a runnable that does not wait for an election.
-type withoutElection struct{ manager.Runnable }
+// feeding is a runnable that a manager takes for a cache: those run in every replica, and end after what runs in the
+// leader. Without it the manager ends what feeds the leader first (controller-runtime, pkg/manager/internal.go).
+type feeding struct{ manager.Runnable }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (withoutElection) NeedLeaderElection() bool { return false }
+// GetCache is what the manager knows a cache by.
+func (feeding) GetCache() cache.Cache { return synced{} }
+
+// synced is a cache that nobody waits for: each stage waits for what it needs.
+type synced struct{ cache.Cache }
+
+// WaitForCacheSync implements cache.Cache.
+func (synced) WaitForCacheSync(context.Context) bool { return true }

@@ -10,8 +10,11 @@ import (
 	"testing/synctest"
 
 	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -64,4 +67,48 @@ func TestAStageThatCannotBeginFails(t *testing.T) {
 			t.Errorf("it ended with: %v", err)
 		}
 	})
+}
+
+func TestWhatFeedsTheLeaderEndsAfterIt(t *testing.T) {
+	for name, run := range map[string]func(context.Context, *Parts) error{
+		"alone": func(ctx context.Context, parts *Parts) error { return parts.Run(ctx) },
+		"in a manager": func(ctx context.Context, parts *Parts) error {
+			nowhere := &rest.Config{Host: "http://127.0.0.1:1"}
+			mgr, err := manager.New(nowhere, manager.Options{
+				Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+			})
+			if err != nil {
+				return err
+			}
+			if err := parts.AddTo(mgr); err != nil {
+				return err
+			}
+			return mgr.Start(ctx)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, end := context.WithCancel(t.Context())
+			feeds := make(chan context.Context, 1)
+			var fed error
+			parts := &Parts{}
+			parts.InEveryReplica(func(ctx context.Context) error {
+				feeds <- ctx
+				<-ctx.Done()
+				return nil
+			})
+			parts.InLeader(manager.RunnableFunc(func(ctx context.Context) error {
+				feed := <-feeds
+				end()
+				<-ctx.Done()
+				fed = feed.Err()
+				return nil
+			}))
+			if err := run(ctx, parts); err != nil {
+				t.Fatal(err)
+			}
+			if fed != nil {
+				t.Errorf("what feeds the leader has ended before it: %v", fed)
+			}
+		})
+	}
 }
