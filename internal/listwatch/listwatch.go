@@ -31,14 +31,15 @@ type Store interface {
 // lister lists and watches. Every object of a list goes to the store when it arrives, and the reflector is told of an
 // empty list when that is complete.
 type lister struct {
-	calls *cache.ListWatch
+	*streamed
+
 	store Store
 }
 
 // New returns what a reflector with the given store has to list and watch with. The calls are a client's own; the
 // client says whether lists can be streamed.
 func New(calls *cache.ListWatch, client any, to Store) cache.ListerWatcher {
-	l := lister{calls: calls, store: to}
+	l := lister{streamed: &streamed{calls: calls}, store: to}
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc:  l.list,
 		WatchFuncWithContext: l.watch,
@@ -73,61 +74,50 @@ func (l lister) list(ctx context.Context, _ metav1.ListOptions) (runtime.Object,
 	}
 }
 
-// watch watches. If the options ask for a list first it returns when that is over, with a watch that
-// goes on with the event that ended the list.
+// watch watches. If the options ask for a list first it returns when that is complete, with a watch that goes on with
+// the event that ended the list.
 func (l lister) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	w, err := l.calls.WatchFuncWithContext(ctx, options)
-	if err != nil || options.SendInitialEvents == nil || !*options.SendInitialEvents {
+	w, err := l.begin(ctx, options)
+	if err != nil || !wantsList(options) {
 		return w, err
 	}
 	l.store.BeginList()
-	for {
-		select {
-		case <-ctx.Done():
-			w.Stop()
-			return nil, ctx.Err()
-		case event, ok := <-w.ResultChan():
-			if !ok {
-				return w, nil
-			}
-			if !l.listed(event) {
-				return continued(event, w), nil
-			}
-		}
+	last, err := complete(ctx, w, l.listed)
+	if err != nil {
+		return nil, err
 	}
+	return continued(w, last), nil
 }
 
-// listed keeps the object of an event, and reports whether the list goes on: after anything but objects and bookmarks
-// on the way it is for the reflector to say.
+// listed keeps the object of an event, and reports whether the list goes on.
 func (l lister) listed(event watch.Event) bool {
 	switch event.Type {
 	case watch.Added, watch.Modified:
 		return l.store.Update(event.Object) == nil
 	case watch.Deleted:
 		return l.store.Delete(event.Object) == nil
-	case watch.Bookmark:
-		about, err := meta.Accessor(event.Object)
-		return err == nil && about.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "true"
 	default:
-		return false
+		return goesOn(event)
 	}
 }
 
-// continuedWatch is a watch of which one event was read already. Only one goroutine may read it.
+// continuedWatch is a watch of which some events were read already. Only one goroutine may read it.
 type continuedWatch struct {
 	watch.Interface
 
 	first chan watch.Event
 }
 
-func continued(first watch.Event, w watch.Interface) continuedWatch {
-	c := continuedWatch{Interface: w, first: make(chan watch.Event, 1)}
-	c.first <- first
+func continued(w watch.Interface, first ...watch.Event) continuedWatch {
+	c := continuedWatch{Interface: w, first: make(chan watch.Event, len(first))}
+	for _, event := range first {
+		c.first <- event
+	}
 	return c
 }
 
-// ResultChan implements watch.Interface. It has to be asked again after the first event, as the reflector does, so that
-// no goroutine has to carry over every later one.
+// ResultChan implements watch.Interface. It has to be asked again after each of the first events, as the reflector
+// does, so that no goroutine has to carry over every later one.
 func (c continuedWatch) ResultChan() <-chan watch.Event {
 	if len(c.first) > 0 {
 		return c.first

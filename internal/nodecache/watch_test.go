@@ -181,7 +181,7 @@ func TestAStreamedListIsKeptWhileItArrives(t *testing.T) {
 		}
 		notes := watching(c)
 		watches.Newest().Error(bubble.Expired())
-		bubble.Pass(time.Minute)
+		bubble.Pass(5 * time.Second)
 		watches.Newest().Add(newNode("a", withVersion("8")))
 		watches.Newest().Action(watch.Bookmark, endOfList())
 		bubble.Pass(time.Second)

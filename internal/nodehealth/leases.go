@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/taintkeeper/taintkeeper/internal/listwatch"
 )
 
 // leases watches the leases that kubelets renew, and our own among them, and keeps nothing of them but when that was
@@ -39,7 +41,7 @@ func newLeases(silence *silence, echoes *echoes, echoed func()) *leases {
 // run watches until the context ends. Errors are logged and retried with backoff, for ever.
 func (l *leases) run(ctx context.Context, client kubernetes.Interface) {
 	api := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	watches := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+	watches := listwatch.Bounded(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			return api.List(ctx, options)
 		},

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/listwatch"
 )
 
 // lookForRules is how often to look whether the resource NodeTaintRule is installed by now.
@@ -58,7 +59,7 @@ func sameSpec(a, b *v1alpha1.NodeTaintRule) bool {
 }
 
 func ruleLister(from client.WithWatch) cache.ListerWatcher {
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+	return listwatch.Bounded(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			list := &v1alpha1.NodeTaintRuleList{}
 			return list, from.List(ctx, list, &client.ListOptions{Raw: &options})

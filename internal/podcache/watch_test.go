@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -230,11 +231,11 @@ func TestAListThatBreaksOffTakesNothingAway(t *testing.T) {
 		checkNames(t, c, "a", "b")
 
 		newest().Error(bubble.Expired()) // the next watch begins with a list
-		bubble.Pass(time.Minute)
+		bubble.Pass(5 * time.Second)
 		newest().Add(newPod("b"))
 		newest().Add(newPod("c"))
 		newest().Error(bubble.Expired())
-		bubble.Pass(time.Minute)
+		bubble.Pass(5 * time.Second)
 		checkNames(t, c, "a", "b", "c")
 
 		newest().Add(newPod("b"))
@@ -244,6 +245,58 @@ func TestAListThatBreaksOffTakesNothingAway(t *testing.T) {
 		if streams.Len() != 3 {
 			t.Errorf("%d watches, want 3", streams.Len())
 		}
+	})
+}
+
+// Some proxies drop the bookmark that ends a streamed list (kubernetes/kubernetes#140890).
+func TestWhereAStreamedListDoesNotEndPodsAreListedPageByPage(t *testing.T) {
+	for name, c := range map[string]struct {
+		eachSecond func(stream *watch.RaceFreeFakeWatcher)
+		within     time.Duration
+	}{
+		"because nothing comes any more": {func(*watch.RaceFreeFakeWatcher) {}, 15 * time.Second},
+		"while changes go on": {func(stream *watch.RaceFreeFakeWatcher) {
+			stream.Modify(newPod("a", withGeneration(2)))
+		}, 6 * time.Minute},
+		"because it breaks off": {(*watch.RaceFreeFakeWatcher).Stop, 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := fake.NewClientset(newPod("a"), newPod("b"))
+				streams := bubble.StreamsOf(client, "pods")
+				cache := New(bubble.Streaming(client))
+				bubble.Run(t, "the cache", cache.Run)
+				begun, stream := time.Now(), streams.Newest()
+				stream.Add(newPod("a"))
+				for !cache.HasSynced() && time.Since(begun) < time.Hour {
+					c.eachSecond(stream)
+					bubble.Pass(time.Second)
+				}
+				if took := time.Since(begun); took > c.within {
+					t.Fatalf("synced after %s, want it within %s", took, c.within)
+				}
+				checkNames(t, cache, "a", "b")
+			})
+		})
+	}
+}
+
+func TestWhereStreamingIsRefusedForLongPodsAreListedPageByPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(newPod("a"))
+		client.PrependWatchReactor("pods", func(action clienttesting.Action) (bool, watch.Interface, error) {
+			if options := action.(clienttesting.WatchActionImpl).ListOptions; options.SendInitialEvents == nil {
+				return false, nil, nil
+			}
+			return true, nil, apierrors.NewTooManyRequestsError("not now")
+		})
+		c := New(bubble.Streaming(client))
+		bubble.Run(t, "the cache", c.Run)
+		bubble.Pass(time.Minute)
+		if !c.HasSynced() {
+			t.Fatal("not synced after a minute")
+		}
+		checkNames(t, c, "a")
 	})
 }
 

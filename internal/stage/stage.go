@@ -110,6 +110,9 @@ type feeding struct{ manager.Runnable }
 // GetCache is what the manager knows a cache by.
 func (feeding) GetCache() cache.Cache { return synced{} }
 
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (feeding) NeedLeaderElection() bool { return false }
+
 // synced is a cache that nobody waits for: each stage waits for what it needs.
 type synced struct{ cache.Cache }
 

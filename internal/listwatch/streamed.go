@@ -1,0 +1,122 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package listwatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+const (
+	// silentFor is how long nothing may come of a streamed list that is not complete. Some proxies, and the API servers
+	// of some clouds, drop the bookmark that ends it (kubernetes/kubernetes#140890). client-go's reflector waits for it
+	// until the watch ends, and then begins again.
+	silentFor = 10 * time.Second
+	// streamedWithin is how long a streamed list may take in all: on a busy cluster changes follow, and it is never
+	// silent. A million pods take less than a minute.
+	streamedWithin = 5 * time.Minute
+	// refusedTimes is how many times in a row the API server may answer that it is too busy for a streamed list. The
+	// reflector would ask for ever.
+	refusedTimes = 3
+)
+
+// streamed lets a reflector list page by page when streaming a list does not work. It is for one reflector.
+type streamed struct {
+	calls   *cache.ListWatch
+	refused int // times in a row
+}
+
+// Bounded returns what a reflector has to list and watch with, if its store takes whole lists. The calls are a client's
+// own; the client says whether lists can be streamed.
+func Bounded(calls *cache.ListWatch, client any) cache.ListerWatcher {
+	s := &streamed{calls: calls}
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc:  calls.ListWithContextFunc,
+		WatchFuncWithContext: s.watch,
+	}, client)
+}
+
+// watch watches. If the options ask for a list first it returns when that is complete.
+func (s *streamed) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	w, err := s.begin(ctx, options)
+	if err != nil || !wantsList(options) {
+		return w, err
+	}
+	var events []watch.Event
+	last, err := complete(ctx, w, func(event watch.Event) bool {
+		events = append(events, event)
+		return goesOn(event)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return continued(w, append(events, last)...), nil
+}
+
+func wantsList(options metav1.ListOptions) bool {
+	return options.SendInitialEvents != nil && *options.SendInitialEvents
+}
+
+// begin begins a watch. An error that a reflector would retry for ever becomes one after which it lists.
+func (s *streamed) begin(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	w, err := s.calls.WatchFuncWithContext(ctx, options)
+	if !wantsList(options) || !apierrors.IsTooManyRequests(err) && !apierrors.IsInternalError(err) {
+		s.refused = 0
+		return w, err
+	}
+	if s.refused++; s.refused < refusedTimes {
+		return w, err
+	}
+	s.refused = 0
+	return nil, fmt.Errorf("list page by page, as streaming is refused: %v", err) //nolint:errorlint // see above
+}
+
+// complete reads a streamed list as long as take says that it goes on, and returns the event that ended it.
+func complete(ctx context.Context, w watch.Interface, take func(watch.Event) bool) (watch.Event, error) {
+	silence, late := time.NewTimer(silentFor), time.NewTimer(streamedWithin)
+	defer silence.Stop()
+	defer late.Stop()
+	err := errors.New("list page by page, as the streamed list does not end")
+	for {
+		select {
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-silence.C:
+		case <-late.C:
+		case event, ok := <-w.ResultChan():
+			if ok && take(event) {
+				silence.Reset(silentFor)
+				continue
+			}
+			if ok {
+				return event, nil
+			}
+			err = errors.New("list page by page, as the streamed list has broken off")
+		}
+		w.Stop()
+		return watch.Event{}, err
+	}
+}
+
+// goesOn reports whether a streamed list goes on after an event: after anything but objects and bookmarks on the way it
+// is for the reflector to say.
+func goesOn(event watch.Event) bool {
+	switch event.Type {
+	case watch.Added, watch.Modified, watch.Deleted:
+		return true
+	case watch.Bookmark:
+		about, err := meta.Accessor(event.Object)
+		return err == nil && about.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "true"
+	default:
+		return false
+	}
+}
