@@ -42,14 +42,15 @@ func HasOtherValue(known, next Taint) bool {
 	return next.Key == known.Key && next.Value != known.Value
 }
 
-// mostValues is how many values of one taint are remembered. Of more the first is kept, as deadlines are mostly its.
+// mostValues is how many values of one taint are remembered: the newest, and the first, as deadlines are mostly its.
 const mostValues = 16
 
-// withBefore returns all values that a taint has had, newest first.
+// withBefore returns the values that a taint has had, newest first.
 func withBefore(known Taint) []Taint {
 	all := slices.Concat([]Taint{{Taint: known.Taint, Since: known.Since}}, known.Before)
 	if len(all) > mostValues {
 		all = slices.Delete(all, mostValues-1, len(all)-1)
+		all[mostValues-1].Forgotten = true
 	}
 	return all
 }

@@ -4,6 +4,7 @@
 package verdict_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -49,5 +50,29 @@ func TestADeadlineStaysWhenTheValueOfItsTaintChanges(t *testing.T) {
 				t.Errorf("the verdict names value %q, want the present one, %q", got.Taint.Value, test.taint.Value)
 			}
 		})
+	}
+}
+
+// A value that is tolerated indefinitely ends the countdown of the one before it, whatever number of values follow.
+func TestAValueThatWasToleratedIndefinitelyEndsACountdownWhateverFollows(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	hour := int64(3600)
+	pod := verdict.Pod{Bound: start.Add(-time.Hour), Tolerations: []corev1.Toleration{
+		{Key: "k", Operator: corev1.TolerationOpEqual, Value: "planned", Effect: corev1.TaintEffectNoExecute},
+		{Key: "k", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &hour},
+	}}
+	var known []verdict.Taint
+	set := func(value string, at time.Duration) {
+		known = verdict.Advance(known, []corev1.Taint{{Key: "k", Value: value, Effect: corev1.TaintEffectNoExecute}}, start.Add(at))
+	}
+	set("first", 0)
+	set("planned", time.Minute) // tolerated indefinitely: the countdown of "first" is over
+	at := 50 * time.Minute
+	want := start.Add(at + time.Hour) // the countdown of v0
+	for i := range 20 {
+		set(fmt.Sprint("v", i), at+time.Duration(i)*time.Second)
+		if v := (verdict.Rule{}).Decide(pod, known); !v.Leaves || v.Due.Before(want) {
+			t.Fatalf("after %d values: due at %v, want %v", i+1, v.Due, want)
+		}
 	}
 }

@@ -28,6 +28,7 @@ package verdict
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,6 +48,8 @@ type Taint struct {
 	// Before holds what the taint was before, newest first: the same key and effect with other values, on the
 	// node without a break until this value came.
 	Before []Taint
+	// Forgotten says of one of those that there were values between it and the next newer one that are not known.
+	Forgotten bool
 }
 
 // Pod is what the rule needs to know of a pod.
@@ -124,6 +127,9 @@ func (r Rule) Judge(pod Pod, taint Taint) Reason {
 	reason := r.judge(pod, taint)
 	next := taint
 	for i := range taint.Before {
+		if taint.Before[i].Forgotten && asksForValue(pod.Tolerations, taint.Key) {
+			break // one of those may have been tolerated indefinitely, which ended the countdown
+		}
 		earlier := r.judge(pod, taint.Before[i])
 		if !reason.counts() || !earlier.counts() || !pod.Bound.Before(next.Since) {
 			break
@@ -135,6 +141,13 @@ func (r Rule) Judge(pod Pod, taint Taint) Reason {
 		}
 	}
 	return reason
+}
+
+// asksForValue reports whether a toleration of a key tolerates some values and not others.
+func asksForValue(tolerations []corev1.Toleration, key string) bool {
+	return slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool {
+		return (t.Key == key || t.Key == "") && t.Operator != corev1.TolerationOpExists
+	})
 }
 
 // counts reports whether the taint is tolerated for a while: a countdown runs.

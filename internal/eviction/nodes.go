@@ -87,10 +87,7 @@ func (n *nodes) advance(change nodecache.Change) bool {
 	defer n.mu.Unlock()
 	name := change.After.Name
 	known := n.tainted[name]
-	if n.firstSightServes(name) {
-		change.Gap = false
-	}
-	next := known.advance(change, sight{at: now(), byServer: n.clock.Time()})
+	next := known.advance(change, sight{at: now(), byServer: n.clock.Time()}, n.firstSightServes(name))
 	if next == nil {
 		delete(n.tainted, name)
 	} else {
@@ -99,8 +96,8 @@ func (n *nodes) advance(change nodecache.Change) bool {
 	return !known.sameTaints(next)
 }
 
-// firstSightServes reports whether a taint of the node that has no timeAdded gets none. Then gaps of the watch count
-// for nothing: there would be no end of countdowns that each list begins anew.
+// firstSightServes reports whether a taint of the node that has no timeAdded gets none. Then a gap of the watch does
+// not end its countdown: there would be no end of countdowns that each list begins again.
 func (n *nodes) firstSightServes(name string) bool {
 	_, refused := n.unstampable.Load(name)
 	return n.neverStamped || refused
@@ -134,7 +131,7 @@ type node struct {
 
 // advance returns what is known of a node after a change of it was seen: a taint that goes on keeps its start. It is
 // nil for a node without NoExecute taints, and works on nil.
-func (n *node) advance(change nodecache.Change, seen sight) *node {
+func (n *node) advance(change nodecache.Change, seen sight, firstSightServes bool) *node {
 	after := change.After
 	if len(after.NoExecute) == 0 {
 		return nil
@@ -152,6 +149,10 @@ func (n *node) advance(change nodecache.Change, seen sight) *node {
 			case !verdict.Continues(known.Taint.Taint, taint.Taint):
 			case !change.Gap:
 				next.taints[i] = next.taints[i].after(known)
+			case firstSightServes && known.TimeAdded.IsZero() && taint.TimeAdded.IsZero():
+				add := next.taints[i].add // it is not certain that it is the same, so nothing earlier is ever written
+				next.taints[i] = next.taints[i].after(known)
+				next.taints[i].add = add
 			case known.outlasts(taint.Taint):
 				next.taints[i] = next.taints[i].after(known.toTheSecond())
 			}

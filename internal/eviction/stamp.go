@@ -64,9 +64,6 @@ func (s *stamper) again(req NodeRequest) time.Time { return s.past(req).again }
 // in the outage of a zone every node has to be read and written, just when the first pods must leave.
 const stampAfter = 250 * time.Millisecond
 
-// refusedAfter is how many failures in a row, within some 25 s, are as good as a refusal.
-const refusedAfter = 8
-
 // How often one node is stamped at most. Whoever writes its taints without timeAdded, or with another, again and again
 // is not fought: each stamp that does not last doubles the time to the next.
 const (
@@ -173,9 +170,6 @@ const leavesWithin = time.Minute
 // fail notes why a node could not be stamped.
 func (s *stamper) fail(ctx context.Context, req NodeRequest, err error) {
 	past := s.past(req)
-	if past.failures >= refusedAfter && apicall.Answered(err) {
-		s.nodes.unstampable.Store(req.Name, struct{}{})
-	}
 	if past.failures == troubleAfter {
 		logf.FromContext(ctx).Info("Cannot write timeAdded of a NoExecute taint: its countdowns will not survive "+
 			"a restart; still trying", "node", req.Name, "reason", err.Error())

@@ -247,7 +247,6 @@ func TestWaitingForTheWatchDoesNotLengthenTheBackoffOfAFailedCall(t *testing.T) 
 func TestBreaksOfTheWatchDoNotKeepATaintFromItsEndWhereAPolicyRefusesTheStamp(t *testing.T) {
 	for name, refusal := range map[string]error{
 		"422 of a ValidatingAdmissionPolicy": apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, "n", nil),
-		"500 of a webhook that is down":      apierrors.NewInternalError(errors.New("failed calling webhook")),
 		"400 of a webhook without a code":    apierrors.NewBadRequest("admission webhook denied the request"),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -453,6 +452,80 @@ func TestAPodThatDoesNotTerminateAnyMoreAfterARestoreLeaves(t *testing.T) {
 		w.pass(hour)
 		if at := w.did("delete p"); len(at) != 1 {
 			t.Errorf("deleted at %v, want once", at)
+		}
+	})
+}
+
+// A node that may not be stamped has a taint with a timeAdded. In a gap of the watch the taint goes and comes again
+// with another timeAdded.
+func TestATimeAddedThatSaysAfterAGapThatItIsAnotherTaintCountsWhereNodesAreNotStamped(t *testing.T) {
+	for name, run := range map[string]func(w *world){
+		"stamping refused": func(w *world) { w.stampingRefused(); w.run() },
+		"never stamped":    func(w *world) { w.run(func(c *Config) { c.NeverStamp = true }) },
+		"stamped":          func(w *world) { w.run() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(t *testing.T, w *world) {
+				watch := w.breakableNodeWatch()
+				w.addNode("n")
+				w.addPod("patient", tolerating("k", 100), tolerating("other", 100000))
+				run(w)
+				w.until(10 * sec)
+				// "other" has no timeAdded, so where that is refused the node is known as unstampable.
+				w.setTaints("n", noExecute("k"), corev1.Taint{Key: "other", Effect: corev1.TaintEffectNoExecute})
+				w.until(60 * sec)
+				watch.breaks()
+				w.until(61 * sec)
+				node := w.node("n")
+				node.Spec.Taints, node.ResourceVersion = nil, "100"
+				w.updateNode(node)
+				w.until(90 * sec)
+				node = w.node("n")
+				node.Spec.Taints, node.ResourceVersion = []corev1.Taint{noExecute("k")}, "101"
+				w.updateNode(node)
+				w.until(91 * sec)
+				watch.broken.Store(false)
+				w.until(10 * time.Minute)
+				at := w.did("delete patient")
+				if len(at) != 1 || at[0] < 190*sec {
+					t.Errorf("taint set at 90 s by its own timeAdded, tolerated for 100 s; deleted at %v, want not before 190 s", at)
+				}
+			})
+		})
+	}
+}
+
+// The API server has a bad half minute (500s), which is when watches break, too.
+func TestABrownOutOfTheAPIServerMakesNoEvictionEarly(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		watch := w.breakableNodeWatch()
+		w.on("patch", "nodes", "", func() error { // nothing can be written in the first minute
+			if time.Since(w.start) < time.Minute {
+				return apierrors.NewInternalError(errors.New("etcdserver: request timed out"))
+			}
+			return nil
+		})
+		w.addNode("n")
+		w.addPod("patient", tolerating("k", 100))
+		w.run()
+		w.until(5 * sec)
+		w.setTaints("n", corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute}) // kubectl taint
+		w.until(40 * sec)
+		watch.breaks()
+		w.until(41 * sec)
+		node := w.node("n")
+		node.Spec.Taints, node.ResourceVersion = nil, "100"
+		w.updateNode(node)
+		w.until(50 * sec)
+		node = w.node("n")
+		node.Spec.Taints, node.ResourceVersion = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}, "101"
+		w.updateNode(node)
+		w.until(51 * sec)
+		watch.broken.Store(false)
+		w.until(10 * time.Minute)
+		at := w.did("delete patient")
+		if len(at) != 1 || at[0] < 150*sec {
+			t.Errorf("taint set again at 50 s, tolerated for 100 s; deleted at %v, want not before 150 s", at)
 		}
 	})
 }

@@ -96,7 +96,7 @@ func seenAt(at time.Time, object *corev1.Node) nodecache.Change {
 
 // see is advance after an object was seen.
 func (n *node) see(object *corev1.Node, seen sight) *node {
-	return n.advance(seenAt(seen.at, object), seen)
+	return n.advance(seenAt(seen.at, object), seen, false)
 }
 
 // pass lets virtual time pass.
