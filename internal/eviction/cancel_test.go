@@ -222,3 +222,32 @@ func TestAnEvictionThatWasNeverTriedIsNotCounted(t *testing.T) {
 		w.wantMetric("taintkeeper_evictions_total", "cancelled", 1)
 	})
 }
+
+// A pod that leaves later is not one that stays, whether its eviction is in flight or waits for its backoff.
+func TestAnEvictionThatIsPushedBackIsNotCancelled(t *testing.T) {
+	for name, server := range map[string]func(w *world) func(*Config){
+		"in flight": func(w *world) func(*Config) { return w.slow(slowDelete).behind },
+		"waiting": func(w *world) func(*Config) {
+			w.on("delete", "pods", "", func() error {
+				if time.Since(w.start) < 30*sec {
+					return apierrors.NewForbidden(podsResource, "p", errors.New("no"))
+				}
+				return nil
+			})
+			return func(*Config) {}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(_ *testing.T, w *world) {
+				w.addNode("n", "k:NoExecute")
+				w.addPod("p", tolerating("k", 1))
+				w.run(server(w))
+				w.until(3 * sec)
+				w.changePod("p", tolerationSeconds(60))
+				w.pass(hour)
+				w.wantMetric("taintkeeper_evictions_total", "cancelled", 0)
+				w.wantMetric("taintkeeper_evictions_total", "deleted", 1)
+			})
+		})
+	}
+}

@@ -101,7 +101,7 @@ func (x *executor) outcome(ctx context.Context, t *try, result result, err error
 }
 
 func (x *executor) count(t *try, result result) {
-	if result != resultGone || t.announced {
+	if result != "" && (result != resultGone || t.announced) {
 		x.metrics.evictions.WithLabelValues(string(result)).Inc()
 	}
 }
@@ -122,10 +122,18 @@ func (x *executor) settle(ctx context.Context, t *try, done result, failure erro
 			return ended
 		}
 	}
-	if x.stays(pod) {
+	if tainted, ok := x.nodes.get(pod.Node); ok && x.leaves(pod, tainted) {
+		return "" // later, or again: that is another eviction
+	}
+	if x.nodes.exists(pod.Node) {
 		x.events.cancelled(pod)
 	}
 	return resultCancelled
+}
+
+func (x *executor) leaves(pod *podcache.Pod, tainted *node) bool {
+	_, leaves := x.judge.over(pod, tainted)
+	return leaves
 }
 
 // lookSoon asks what became of a pod, but not for long. It returns a result if the pod has ended.
@@ -138,15 +146,6 @@ func (x *executor) lookSoon(ctx context.Context, pod *podcache.Pod) result {
 			"pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
 	}
 	return done
-}
-
-// stays reports whether a pod need not leave its node, now or later. A pod whose node is gone does not stay.
-func (x *executor) stays(pod *podcache.Pod) bool {
-	if tainted, ok := x.nodes.get(pod.Node); ok {
-		_, leaves := x.judge.over(pod, tainted)
-		return !leaves
-	}
-	return x.nodes.exists(pod.Node)
 }
 
 // evict makes one try. Before each call that changes something it decides again. The turn of its first call was waited
