@@ -153,7 +153,7 @@ func TestThePodOfAWebhookThatHangsIsFound(t *testing.T) {
 	})
 }
 
-// Pods whose delete hung once, next to 2,000 of their namespace that hang for ever.
+// Pods whose delete hung once, next to 2,000 of another namespace that hang indefinitely.
 func TestPodsThatHungOnceLeaveNextToOthersThatHangForEver(t *testing.T) {
 	playMany(t, func(t *testing.T, w *world) {
 		server := w.slow(func(verb, name string) (time.Duration, error) {

@@ -405,7 +405,7 @@ var reordered = []func(w *world, _ *oracle){
 	},
 }
 
-// putTaint sets a taint on a node in the place of another of its key.
+// putTaint sets a taint on a node and replaces another of its key.
 func (w *world) putTaint(name string, taint corev1.Taint) {
 	w.t.Helper()
 	w.setTaints(name, append(w.taintsBut(name, taint.Key), taint)...)

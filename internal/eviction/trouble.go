@@ -23,7 +23,7 @@ const (
 	// A watch that lags is waited for in steps of their own: it mostly catches up at once.
 	firstUnconfirmed = confirmedFor
 	lastUnconfirmed  = 4 * time.Second
-	// longestRetryAfter bounds the time that the API server, or whoever answers for it, can name.
+	// longestRetryAfter bounds the wait that a 429 can name: a proxy may have answered instead of the API server.
 	longestRetryAfter = 5 * time.Minute
 )
 

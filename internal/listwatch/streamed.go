@@ -25,7 +25,7 @@ const (
 	// silent. A million pods take less than a minute.
 	streamedWithin = 5 * time.Minute
 	// refusedTimes is how many times in a row the API server may answer that it is too busy for a streamed list. The
-	// reflector would ask for ever.
+	// reflector would ask indefinitely.
 	refusedTimes = 3
 )
 
@@ -66,7 +66,7 @@ func wantsList(options metav1.ListOptions) bool {
 	return options.SendInitialEvents != nil && *options.SendInitialEvents
 }
 
-// begin begins a watch. An error that a reflector would retry for ever becomes one after which it lists.
+// begin begins a watch. An error that a reflector would retry indefinitely becomes one after which it lists.
 func (s *streamed) begin(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	w, err := s.calls.WatchFuncWithContext(ctx, options)
 	if !wantsList(options) || !apierrors.IsTooManyRequests(err) && !apierrors.IsInternalError(err) {
