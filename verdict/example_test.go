@@ -30,7 +30,7 @@ func ExampleRule_Decide() {
 	}
 
 	v := verdict.Rule{}.Decide(pod, []verdict.Taint{
-		{Taint: unreachable, Since: verdict.Since(unreachable.TimeAdded, restarted)},
+		{Taint: unreachable, Since: verdict.SeenAt(restarted).Since(unreachable.TimeAdded)},
 	})
 	fmt.Println("taint", taints.Format(v.Taint.Taint), "counts from", v.Start.Format(time.TimeOnly))
 	fmt.Println("toleration", v.TolerationIndex, "allows", *v.Toleration.TolerationSeconds, "seconds and shadows", v.Shadowed)

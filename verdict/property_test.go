@@ -197,9 +197,9 @@ func recorded(instant time.Time) *metav1.Time {
 func (w world) observed(first func(when time.Time) time.Time) (verdict.Pod, []verdict.Taint) {
 	onNode := make([]verdict.Taint, 0, len(w.taints))
 	for _, t := range w.taints {
-		onNode = append(onNode, verdict.Taint{Taint: t.taint, Since: verdict.Since(t.taint.TimeAdded, first(t.when))})
+		onNode = append(onNode, verdict.Taint{Taint: t.taint, Since: verdict.SeenAt(first(t.when)).Since(t.taint.TimeAdded)})
 	}
-	bound := verdict.Precise(verdict.Bound(w.pod), first(w.bound))
+	bound := verdict.SeenAt(first(w.bound)).Start(verdict.Bound(w.pod))
 	return verdict.Pod{Tolerations: w.tolerations, Bound: bound}, onNode
 }
 

@@ -16,7 +16,8 @@ import (
 func TestADeadlineStaysWhenTheValueOfItsTaintChanges(t *testing.T) {
 	epoch := time.Date(2026, time.March, 1, 0, 0, 0, 0, time.UTC)
 	at := func(seconds int) time.Time { return epoch.Add(time.Duration(seconds) * time.Second) }
-	with := func(value string, since int, before ...verdict.Taint) verdict.Taint {
+	was := func(value string, since int) verdict.Past { return verdict.Past{Value: value, Since: at(since)} }
+	with := func(value string, since int, before ...verdict.Past) verdict.Taint {
 		return verdict.Taint{Taint: corev1.Taint{Key: "k", Value: value, Effect: corev1.TaintEffectNoExecute}, Since: at(since), Before: before}
 	}
 	tolerations := []corev1.Toleration{
@@ -29,15 +30,15 @@ func TestADeadlineStaysWhenTheValueOfItsTaintChanges(t *testing.T) {
 		taint verdict.Taint
 		due   int // -1: never
 	}{
-		"the earlier value's is the earlier":                {0, with("long", 40, with("short", 10)), 70},
-		"the present value's is the earlier":                {0, with("short", 40, with("long", 10)), 100},
-		"the first of three values has the earliest":        {0, with("long", 50, with("long", 40), with("short", 10)), 70},
-		"a value that is not tolerated makes the pod leave": {0, with("none", 40, with("short", 10)), 40},
-		"a value that is tolerated for ever ends it":        {0, with("ever", 40, with("short", 10)), -1},
-		"what came before such a value stays ended":         {0, with("long", 50, with("ever", 40), with("short", 10)), 650},
-		"a pod that was bound while the value was there":    {20, with("long", 40, with("short", 10)), 80},
-		"a pod that was bound after the value had gone":     {45, with("long", 40, with("short", 10)), 645},
-		"a pod that was bound in the second of three":       {45, with("long", 50, with("long", 40), with("short", 10)), 645},
+		"the earlier value's is the earlier":                {0, with("long", 40, was("short", 10)), 70},
+		"the present value's is the earlier":                {0, with("short", 40, was("long", 10)), 100},
+		"the first of three values has the earliest":        {0, with("long", 50, was("long", 40), was("short", 10)), 70},
+		"a value that is not tolerated makes the pod leave": {0, with("none", 40, was("short", 10)), 40},
+		"a value that is tolerated for ever ends it":        {0, with("ever", 40, was("short", 10)), -1},
+		"what came before such a value stays ended":         {0, with("long", 50, was("ever", 40), was("short", 10)), 650},
+		"a pod that was bound while the value was there":    {20, with("long", 40, was("short", 10)), 80},
+		"a pod that was bound after the value had gone":     {45, with("long", 40, was("short", 10)), 645},
+		"a pod that was bound in the second of three":       {45, with("long", 50, was("long", 40), was("short", 10)), 645},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := verdict.Rule{}.Decide(verdict.Pod{Tolerations: tolerations, Bound: at(test.bound)}, []verdict.Taint{test.taint})
@@ -63,7 +64,7 @@ func TestAValueThatWasToleratedIndefinitelyEndsACountdownWhateverFollows(t *test
 	}}
 	var known []verdict.Taint
 	set := func(value string, at time.Duration) {
-		known = verdict.Advance(known, []corev1.Taint{{Key: "k", Value: value, Effect: corev1.TaintEffectNoExecute}}, start.Add(at))
+		known = verdict.Advance(known, []corev1.Taint{{Key: "k", Value: value, Effect: corev1.TaintEffectNoExecute}}, verdict.Seen{Sight: verdict.SeenAt(start.Add(at))})
 	}
 	set("first", 0)
 	set("planned", time.Minute) // tolerated indefinitely: the countdown of "first" is over

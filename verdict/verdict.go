@@ -40,23 +40,11 @@ import (
 // start + tolerationSeconds saturates here instead of overflowing.
 var Latest = time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC)
 
-// Taint is a NoExecute taint together with the instant from which it counts on its node.
-type Taint struct {
-	corev1.Taint
-	// Since is the instant from which the taint counts, as [Since] computes it.
-	Since time.Time
-	// Before holds what the taint was before, newest first: the same key and effect with other values, on the
-	// node without a break until this value came.
-	Before []Taint
-	// Forgotten says of one of those that there were values between it and the next newer one that are not known.
-	Forgotten bool
-}
-
 // Pod is what the rule needs to know of a pod.
 type Pod struct {
 	// Tolerations is the pod's toleration list, in its order. It is read, never modified.
 	Tolerations []corev1.Toleration
-	// Bound is the instant at which the pod was bound to its node: [Bound], made [Precise].
+	// Bound is the instant at which the pod was bound to its node: [Bound], dated by [Sight.Start].
 	Bound time.Time
 }
 
@@ -125,16 +113,17 @@ func (r Rule) Decide(pod Pod, nodeTaints []Taint) Verdict {
 // Judge returns what one taint alone means for a pod.
 func (r Rule) Judge(pod Pod, taint Taint) Reason {
 	reason := r.judge(pod, taint)
-	next := taint
-	for i := range taint.Before {
-		if taint.Before[i].Forgotten && asksForValue(pod.Tolerations, taint.Key) {
+	next, past := taint.Since, taint
+	for _, before := range taint.Before {
+		if before.Forgotten && asksForValue(pod.Tolerations, taint.Key) {
 			break // one of those may have been tolerated indefinitely, which ended the countdown
 		}
-		earlier := r.judge(pod, taint.Before[i])
-		if !reason.counts() || !earlier.counts() || !pod.Bound.Before(next.Since) {
+		past.Value, past.Since = before.Value, before.Since
+		earlier := r.judge(pod, past)
+		if !reason.counts() || !earlier.counts() || !pod.Bound.Before(next) {
 			break
 		}
-		next = taint.Before[i]
+		next = before.Since
 		if earlier.Due.Before(reason.Due) {
 			earlier.Taint = taint
 			reason = earlier
@@ -215,4 +204,11 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }

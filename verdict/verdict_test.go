@@ -397,10 +397,10 @@ var instants = []struct {
 	{"never recorded", time.Time{}, noon.Add(400 * time.Millisecond), noon.Add(400 * time.Millisecond)},
 }
 
-func TestPreciseIsNeverTooEarly(t *testing.T) {
+func TestWhatWasRecordedIsNeverDatedTooEarly(t *testing.T) {
 	for _, test := range instants {
 		t.Run(test.name, func(t *testing.T) {
-			if got := verdict.Precise(test.recorded, test.firstSeen); !got.Equal(test.want) {
+			if got := verdict.SeenAt(test.firstSeen).Start(test.recorded); !got.Equal(test.want) {
 				t.Errorf("recorded %s, seen %s: %s, want %s", test.recorded, test.firstSeen, got, test.want)
 			}
 		})
@@ -411,14 +411,14 @@ func TestATaintCountsFromItsTimeAdded(t *testing.T) {
 	for _, test := range instants {
 		t.Run(test.name, func(t *testing.T) {
 			timeAdded := metav1.NewTime(test.recorded)
-			if got := verdict.Since(&timeAdded, test.firstSeen); !got.Equal(test.want) {
+			if got := verdict.SeenAt(test.firstSeen).Since(&timeAdded); !got.Equal(test.want) {
 				t.Errorf("added %s, seen %s: %s, want %s", timeAdded, test.firstSeen, got, test.want)
 			}
 		})
 	}
 	t.Run("without a timeAdded from its first sight", func(t *testing.T) {
 		firstSeen := noon.Add(400 * time.Millisecond)
-		if got := verdict.Since(nil, firstSeen); !got.Equal(firstSeen) {
+		if got := verdict.SeenAt(firstSeen).Since(nil); !got.Equal(firstSeen) {
 			t.Errorf("%s, want %s", got, firstSeen)
 		}
 	})
@@ -464,7 +464,7 @@ func TestAValueThatWasGoneBeforeThePodCameSetsItNoDeadline(t *testing.T) {
 		return corev1.Toleration{Key: "k", Value: value, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds}
 	}
 	taint := since(noExecute("k", "z"), noon.Add(200*time.Second))
-	taint.Before = []verdict.Taint{since(noExecute("k", "y"), noon.Add(100*time.Second)), since(noExecute("k", "x"), noon)}
+	taint.Before = []verdict.Past{{Value: "y", Since: noon.Add(100 * time.Second)}, {Value: "x", Since: noon}}
 	for name, c := range map[string]struct{ bound, want time.Duration }{
 		"it came before all":                 {0, 10 * time.Second},
 		"it came while the second was there": {150 * time.Second, 170 * time.Second},

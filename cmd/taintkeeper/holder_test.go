@@ -57,7 +57,7 @@ func newStandby(t *testing.T, host, holder string) *standby {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pods := podcache.New(s.api)
+	pods := podcache.New(s.api, nil)
 	bubble.Run(t, "the watch of pods", pods.Run)
 	watch := fakeClients(t, s.api).newHolderWatch(pods, standing.holderUnknown, logr.Discard(), o)
 	watch.host, watch.elected = host, s.elected

@@ -34,6 +34,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/podwire"
 	"github.com/taintkeeper/taintkeeper/internal/shadow"
 	"github.com/taintkeeper/taintkeeper/internal/stage"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -52,6 +53,8 @@ func run(ctx context.Context, o *options) error {
 	}
 	config.UserAgent = "taintkeeper/" + version
 	config.QPS = -1 // see eviction.Config.Limiter
+	clock := &timeline.Clock{}
+	config = clock.Listen(config)
 	if err := preflight(ctx, config, log, o); err != nil {
 		return err
 	}
@@ -59,7 +62,7 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return fmt.Errorf("set up the controller manager: %w", err)
 	}
-	parts, err := newParts(config, log, o)
+	parts, err := newParts(config, clock, log, o)
 	if err != nil {
 		return fmt.Errorf("set up the controllers: %w", err)
 	}
@@ -82,6 +85,11 @@ func run(ctx context.Context, o *options) error {
 		}
 	}
 	return nil
+}
+
+// stamps reports whether timeAdded is written to taints that have none.
+func (o *options) stamps() bool {
+	return o.stampTaints && !o.dryRun && !o.shadow && o.enabled(controllerEviction)
 }
 
 // limiter makes the rate limit of the flags, if they ask for one.
@@ -126,8 +134,8 @@ type part interface {
 }
 
 // newParts makes the parts that the flags ask for.
-func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) {
-	clients, err := newClients(config)
+func newParts(config *rest.Config, clock *timeline.Clock, log logr.Logger, o *options) ([]part, error) {
+	clients, err := newClients(config, clock)
 	if err != nil {
 		return nil, err
 	}
@@ -138,19 +146,19 @@ func newParts(config *rest.Config, log logr.Logger, o *options) ([]part, error) 
 type clients struct {
 	api, events, pods, leases, echo kubernetes.Interface
 
-	reconnect func()         // closes the connection of leases
-	clock     *apicall.Clock // the API server's, as the answers to api tell it
+	reconnect func()          // closes the connection of leases
+	clock     *timeline.Clock // hears the answers to all clients
 	rules     client.WithWatch
 	rivals    rivals
 }
 
-func newClients(config *rest.Config) (*clients, error) {
-	c := &clients{clock: &apicall.Clock{}}
+func newClients(config *rest.Config, clock *timeline.Clock) (*clients, error) {
+	c := &clients{clock: clock}
 	leases, reconnect := apicall.Apart(apicall.Gathered(apicall.Config(config), nodehealth.GatherLeases))
 	echo, _ := apicall.Apart(apicall.Config(config))
 	c.reconnect = reconnect
 	var errs [7]error
-	c.api, errs[0] = podwire.NewForConfig(c.clock.Listen(apicall.Config(config)))
+	c.api, errs[0] = podwire.NewForConfig(apicall.Config(config))
 	c.events, errs[1] = kubernetes.NewForConfig(eventConfig(config))
 	c.pods, errs[2] = podwire.NewForConfig(apicall.Gathered(apicall.Config(config), podcache.Gather))
 	c.leases, errs[3] = kubernetes.NewForConfig(leases)
@@ -166,7 +174,8 @@ func (c *clients) parts(log logr.Logger, registerer prometheus.Registerer, o *op
 	if err != nil {
 		return nil, err
 	}
-	nodes, pods, limiter := nodecache.New(c.api), podcache.New(c.pods), o.limiter()
+	nodes := nodecache.New(nodecache.Config{Client: c.api, Clock: c.clock, NeverStamped: !o.stamps()})
+	pods, limiter := podcache.New(c.pods, c.clock), o.limiter()
 	parts := []part{standing, watched{nodes}}
 	if o.watchesPods() {
 		parts = append(parts, watched{pods}, c.newHolderWatch(pods, standing.holderUnknown, log, o))

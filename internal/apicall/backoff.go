@@ -33,18 +33,18 @@ func Jittered(backoff time.Duration) time.Duration {
 	return backoff - rand.N(max(backoff/5, 1))
 }
 
-// Until is the backoff of a controller's queue where the reconciler keeps the time from which on a request that failed
-// may be tried again.
-type Until[request comparable] func(request) time.Time
+// Wait is the backoff of a controller's queue where the reconciler says how long a request that failed waits for the next
+// try.
+type Wait[request comparable] func(request) time.Duration
 
 // When implements workqueue.TypedRateLimiter.
-func (u Until[request]) When(of request) time.Duration { return max(time.Until(u(of)), 0) }
+func (w Wait[request]) When(of request) time.Duration { return max(w(of), 0) }
 
 // Forget implements workqueue.TypedRateLimiter. It is the reconciler that forgets.
-func (u Until[request]) Forget(request) {}
+func (w Wait[request]) Forget(request) {}
 
 // NumRequeues implements workqueue.TypedRateLimiter. It is the reconciler that counts.
-func (u Until[request]) NumRequeues(request) int { return 0 }
+func (w Wait[request]) NumRequeues(request) int { return 0 }
 
 // RateLimiter returns the backoff of a controller's queue, from [FirstBackoff] to [LastBackoff] for each request.
 func RateLimiter[request comparable]() workqueue.TypedRateLimiter[request] {

@@ -37,7 +37,7 @@ func TestTheQueueOfAControllerBacksOffInTheSameSteps(t *testing.T) {
 func TestAQueueComesBackWhenTheReconcilerSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		again := map[string]time.Time{"over": time.Now().Add(-time.Hour), "n": time.Now().Add(time.Minute)}
-		limiter := Until[string](func(of string) time.Time { return again[of] })
+		limiter := Wait[string](func(of string) time.Duration { return time.Until(again[of]) })
 		for of, want := range map[string]time.Duration{"n": time.Minute, "over": 0, "never failed": 0} {
 			if got := limiter.When(of); got != want {
 				t.Errorf("%s comes back in %v, want %v", of, got, want)

@@ -9,11 +9,13 @@ import (
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
+
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 // client-go logs "unable to cancel request" for a transport into which it cannot look.
 func TestClientGoFindsTheConnectionBelowOurTransports(t *testing.T) {
-	var clock Clock
+	var clock timeline.Clock
 	transport, err := rest.TransportFor(clock.Listen(Config(&rest.Config{Host: "https://127.0.0.1:6443"})))
 	if err != nil {
 		t.Fatal(err)

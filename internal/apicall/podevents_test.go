@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
 // told returns what was written about pods, and how many pods each event of a node stands for.
@@ -67,7 +69,7 @@ func TestInAStormThePodsOfANodeAreCountedInOneEventAndNoneIsLost(t *testing.T) {
 		marking(recorder, "a", 900)
 		marking(recorder, "b", 900)
 		marking(recorder, "c", 900)
-		pass(summarizeEvery + time.Second)
+		bubble.Pass(summarizeEvery + time.Second)
 		synctest.Wait()
 		ofPods, ofNodes := told(t, client)
 		if ofPods != 1000 || ofNodes["b Marking"] != 800 || ofNodes["c Marking"] != 900 || len(ofNodes) != 2 {
@@ -79,7 +81,7 @@ func TestInAStormThePodsOfANodeAreCountedInOneEventAndNoneIsLost(t *testing.T) {
 func TestAfterAStormPodsHaveEventsOfTheirOwnAgain(t *testing.T) {
 	inAStorm(t, func(recorder *Recorder, client *fake.Clientset) {
 		marking(recorder, "a", podEventsAtOnce+1)
-		pass(summarizeEvery + time.Second)
+		bubble.Pass(summarizeEvery + time.Second)
 		client.ClearActions()
 		marking(recorder, "b", 1)
 		synctest.Wait()
@@ -97,11 +99,11 @@ func TestWhatIsCountedIsToldOfByReasonAndNoFasterThanEventsAreWritten(t *testing
 		}
 		pod := &corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "p", UID: "p"}
 		recorder.OfPod(pod, "n0", corev1.EventTypeWarning, "Refused", "Refused by %s", "somebody")
-		pass(summarizeEvery + time.Second)
+		bubble.Pass(summarizeEvery + time.Second)
 		if _, ofNodes := told(t, client); len(ofNodes) > podEventsPerSecond*11 {
 			t.Errorf("%d nodes were told of within 11 s", len(ofNodes))
 		}
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 		_, ofNodes := told(t, client)
 		if len(ofNodes) != 251 || ofNodes["n0 Refused"] != 1 || ofNodes["n0 Marking"] != 2 {
 			t.Errorf("%d nodes and reasons were told of, want 251; of n0 %d and %d", len(ofNodes), ofNodes["n0 Marking"], ofNodes["n0 Refused"])

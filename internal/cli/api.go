@@ -24,8 +24,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
 
-	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/plan"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 // patience is how long one call may take if --request-timeout says nothing else: a context that does not answer must
@@ -44,14 +44,14 @@ type apiReader struct {
 // readAPI returns what a command wants of a cluster. Nodes and pods have to be there; of the rest the cluster says what
 // is missing.
 func readAPI(ctx context.Context, config *rest.Config, wanted wants, progress *progress) (*plan.Cluster, error) {
-	clock := &apicall.Clock{}
+	clock := &timeline.Clock{}
 	r, err := connectAPI(clock.Listen(config), progress)
 	if err != nil {
 		return nil, err
 	}
 	defer progress.end()
 	err = r.read(ctx, wanted)
-	r.cluster.Signs.At = clock.Time()
+	r.cluster.Signs.At = clock.Latest()
 	return r.cluster, err
 }
 

@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/board"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 // boardOptions are those of kubectl taintkeeper board.
@@ -88,7 +88,7 @@ func (o *boardOptions) listen(ctx context.Context) (net.Listener, error) {
 
 // open returns a board of the cluster, once that has answered.
 func (o *boardOptions) open(ctx context.Context, config *rest.Config) (*board.Board, error) {
-	clock := &apicall.Clock{}
+	clock := &timeline.Clock{}
 	patient := cmp.Or(config.Timeout, patience)
 	config = forReading(clock.Listen(config))
 	config.Timeout = 0 // it would end watches, too
@@ -118,7 +118,7 @@ func (o *boardOptions) open(ctx context.Context, config *rest.Config) (*board.Bo
 		return nil
 	}
 	return board.New(board.Config{
-		Cluster: o.cluster(config), Namespace: namespace, Clients: clients, Rules: dynamics, Ping: ping, Now: clock.Time,
+		Cluster: o.cluster(config), Namespace: namespace, Clients: clients, Rules: dynamics, Ping: ping, Now: clock.Latest,
 	}), nil
 }
 

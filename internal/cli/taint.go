@@ -15,8 +15,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 
-	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/plan"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -47,7 +47,7 @@ type taintOptions struct {
 	stay    bool
 
 	// connect finds the cluster.
-	connect func() (*apiReader, *apicall.Clock, error)
+	connect func() (*apiReader, *timeline.Clock, error)
 
 	edit taints.Edit
 	// unsettled are arguments of untaint that may be nodes or keys. Only the cluster can tell.
@@ -284,13 +284,13 @@ func (o *taintOptions) policy() taints.Overwrite {
 }
 
 // dial connects to the cluster of the kubeconfig. The API server's answers say its time, too.
-func (o *taintOptions) dial() (*apiReader, *apicall.Clock, error) {
+func (o *taintOptions) dial() (*apiReader, *timeline.Clock, error) {
 	config, err := restConfigOf(o.config)
 	if err != nil {
 		return nil, nil, err
 	}
 	config.WarningHandler = rest.NewWarningWriter(o.env.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
-	clock := &apicall.Clock{}
+	clock := &timeline.Clock{Wall: o.env.Clock.Now}
 	reader, err := connectAPI(clock.Listen(config), newProgress(o.env))
 	return reader, clock, err
 }

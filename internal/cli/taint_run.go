@@ -17,6 +17,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/plan"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 // tainting is one run of taint or untaint against a cluster.
@@ -25,7 +26,7 @@ type tainting struct {
 
 	reader *apiReader
 	// clock is what the API server's answers say about its time.
-	clock *apicall.Clock
+	clock *timeline.Clock
 
 	cluster *plan.Cluster
 	// answers are the lines that somebody types.
@@ -78,8 +79,8 @@ func (t *tainting) read(ctx context.Context) error {
 	return err
 }
 
-// now is the time of the API server, where the clock of this machine is known to differ: timeAdded is read by others.
-func (t *tainting) now() time.Time { return t.env.Clock.Now().Add(t.clock.Offset()) }
+// now is the latest that the clock of the API server can show: timeAdded is read by others, and must never be too early.
+func (t *tainting) now() time.Time { return t.clock.Latest() }
 
 func (t *tainting) tell(format string, args ...any) {
 	fmt.Fprintln(t.env.ErrOut, printable(fmt.Sprintf(format, args...)))

@@ -31,8 +31,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
-	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/plan"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -44,7 +44,7 @@ type taintScene struct {
 	*testing.T
 
 	client   *fake.Clientset
-	clock    apicall.Clock
+	clock    timeline.Clock
 	in       string
 	out, err taintTranscript
 }
@@ -90,7 +90,7 @@ func (s *taintScene) run(ctx context.Context, command func(*taintOptions) *cobra
 	}
 	o := newTaintOptions(env, genericclioptions.NewConfigFlags(true))
 	o.asks = true
-	o.connect = func() (*apiReader, *apicall.Clock, error) {
+	o.connect = func() (*apiReader, *timeline.Clock, error) {
 		scheme := metadatafake.NewTestScheme()
 		if err := metav1.AddMetaToScheme(scheme); err != nil {
 			return nil, nil, err
@@ -268,7 +268,7 @@ func TestTimeAddedIsByTheClockOfTheAPIServerIfThatOfThisMachineIsWrong(t *testin
 	playTaint(t, func(s *taintScene) {
 		s.clock.Heard(virtualStart.Add(10*time.Minute), time.Now())
 		s.must(s.taint("n", "m:NoExecute", "--yes"))
-		s.mustHave("n", "m:NoExecute +10m0s")
+		s.mustHave("n", "m:NoExecute +10m1s") // the latest that it can be
 		s.mustSay(s.err.String(), "Note: This machine's clock and the API server's differ by 10m0s; timeAdded is set by the API server's.\n")
 	}, taintedNode("n"))
 }
@@ -586,15 +586,15 @@ func TestOnATimeoutItIsSaidWhatKeepsEachPod(t *testing.T) {
 		also   []runtime.Object
 		says   string
 	}{
-		"it is due later":            {toleratingTaint(90), nil, "is due only in 30s, at 2000-01-01T00:01:30Z: m:NoExecute is tolerated: m=* for 90s"},
+		"it is due later":            {toleratingTaint(90), nil, "is due only in 31s, at 2000-01-01T00:01:31Z: m:NoExecute is tolerated: m=* for 90s"},
 		"its grace period lasts":     {deleted(80 * time.Second), nil, "is terminating: its grace period ends in 20s"},
 		"and a finalizer then":       {deleted(80*time.Second, "example.com/f"), nil, "its grace period ends in 20s, and then finalizer example.com/f still keeps it"},
 		"a finalizer keeps it":       {deleted(30*time.Second, "example.com/f", "example.com/g"), nil, "is terminating: finalizer example.com/f, example.com/g keeps it"},
 		"its kubelet says nothing":   {deleted(30 * time.Second), nil, "its grace period ended 30s ago, but the kubelet has not said that its containers have"},
-		"its condition says who":     {marked("Taintkeeper: deleting due to NoExecute taint; the deletion is refused by webhook w"), nil, "was due 60s ago: the deletion is refused by webhook w"},
-		"an event says who":          {nil, []runtime.Object{refused}, "was due 60s ago: Eviction of Pod default/p is refused by webhook w"},
-		"it is marked, and that all": {marked("Taint manager: deleting due to NoExecute taint"), nil, "was due 60s ago, and is marked for eviction, but not deleted"},
-		"nobody evicts":              {nil, nil, "was due 60s ago, and no controller has begun to evict it\nno controller seems to evict here: neither taintkeeper nor kube-controller-manager holds its lease"},
+		"its condition says who":     {marked("Taintkeeper: deleting due to NoExecute taint; the deletion is refused by webhook w"), nil, "was due 59s ago: the deletion is refused by webhook w"},
+		"an event says who":          {nil, []runtime.Object{refused}, "was due 59s ago: Eviction of Pod default/p is refused by webhook w"},
+		"it is marked, and that all": {marked("Taint manager: deleting due to NoExecute taint"), nil, "was due 59s ago, and is marked for eviction, but not deleted"},
+		"nobody evicts":              {nil, nil, "was due 59s ago, and no controller has begun to evict it\nno controller seems to evict here: neither taintkeeper nor kube-controller-manager holds its lease"},
 		"somebody should evict": {nil, []runtime.Object{&coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-controller-manager"},
 			Spec: coordinationv1.LeaseSpec{

@@ -56,8 +56,8 @@ type duePod struct {
 func newVigil(t *tainting, done []changed) *vigil {
 	v := &vigil{tainting: t, seen: map[types.UID]bool{}}
 	for _, one := range done {
-		before := verdict.Advance(nil, one.before, one.at)
-		after := verdict.Advance(before, one.node.Spec.Taints, one.at)
+		before := verdict.Advance(nil, one.before, verdict.Seen{Sight: verdict.SeenAt(one.at)})
+		after := verdict.Advance(before, one.node.Spec.Taints, verdict.Seen{Sight: verdict.SeenAt(one.at)})
 		v.nodes = append(v.nodes, &watchedNode{name: one.node.Name, taints: after, node: one.node})
 	}
 	return v
@@ -133,7 +133,10 @@ func (v *vigil) visit(ctx context.Context, watched *watchedNode) error {
 		return err
 	}
 	now := v.now()
-	watched.node, watched.taints, watched.pods = node, verdict.Advance(watched.taints, node.Spec.Taints, now), nil
+	watched.node, watched.pods = node, nil
+	// Between two reads a taint may have been taken off and set again.
+	watched.taints = verdict.Advance(watched.taints, node.Spec.Taints,
+		verdict.Seen{Sight: verdict.SeenAt(now), Gap: true, NeverStamped: true})
 	if watched.there == nil {
 		watched.there = map[types.UID]bool{}
 		for _, pod := range pods {
@@ -144,7 +147,7 @@ func (v *vigil) visit(ctx context.Context, watched *watchedNode) error {
 		if plan.IsStatic(pod) {
 			continue
 		}
-		facts := verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: verdict.Precise(verdict.Bound(pod), now)}
+		facts := verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: verdict.SeenAt(now).Start(verdict.Bound(pod))}
 		if decided := (verdict.Rule{}).Decide(facts, watched.taints); decided.Leaves {
 			watched.pods = append(watched.pods, duePod{pod, watched, decided})
 			if !watched.there[pod.UID] && !v.seen[pod.UID] {

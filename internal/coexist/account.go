@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 const (
@@ -47,7 +47,7 @@ const (
 type AccountConfig struct {
 	Client kubernetes.Interface
 	// Clock listens to the answers that Client gets.
-	Clock *apicall.Clock
+	Clock *timeline.Clock
 	// Namespace is where the ServiceAccount is.
 	Namespace string
 	// KubeAPIQPS is how many calls a second kube-controller-manager may make; zero means DefaultKubeAPIQPS.
@@ -81,15 +81,15 @@ func NewAccount(config AccountConfig) *Account {
 	return &Account{
 		config: config,
 		perTry: time.Duration(callsPerTry / float64(qps) * float64(time.Second)),
-		born:   time.Now(),
+		born:   config.Clock.Now(),
 		spares: make(chan struct{}, 1),
 	}
 }
 
 // Decided implements eviction.BuiltIn.
 func (a *Account) Decided(d eviction.NodeDecision) {
-	at := a.config.Clock.Time()
-	d.From, d.Spared = a.server(d.From), a.server(d.Spared)
+	at := a.config.Clock.Latest()
+	d.From, d.Spared = a.config.Clock.Server(d.From), a.config.Clock.Server(d.Spared)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.hold.decided(d, at, a.perTry)
@@ -101,18 +101,10 @@ func (a *Account) Decided(d eviction.NodeDecision) {
 	}
 }
 
-// server returns an instant of this machine's clock as the API server has it, if not somewhat earlier; zero stays zero.
-func (a *Account) server(instant time.Time) time.Time {
-	if instant.IsZero() {
-		return instant
-	}
-	return a.config.Clock.Earliest().Add(-time.Since(instant))
-}
-
 // Left takes in what is left of a node when nothing more is decided: so many pods are due, the first since an instant
-// of this machine's clock. The built-in may try them once more. Some may stay: then the node is spared.
+// of the timeline. The built-in may try them once more. Some may stay: then the node is spared.
 func (a *Account) Left(node string, pods int, since time.Time, spared bool) {
-	at, since := a.config.Clock.Time(), a.server(since)
+	at, since := a.config.Clock.Latest(), a.config.Clock.Server(since)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.hold.tried(pods, since, at, a.perTry)
@@ -138,7 +130,7 @@ func (a *Account) Recorded(ctx context.Context) error {
 }
 
 func (a *Account) isRecorded() bool {
-	at := a.config.Clock.Time()
+	at := a.config.Clock.Latest()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.written.covers(a.hold.record(at))
@@ -148,7 +140,7 @@ func (a *Account) isRecorded() bool {
 func (a *Account) Renew(ctx context.Context) error {
 	a.writing.Lock()
 	defer a.writing.Unlock()
-	return a.write(ctx, map[string]any{Annotation: a.config.Clock.Time().UTC().Format(time.RFC3339)})
+	return a.write(ctx, map[string]any{Annotation: a.config.Clock.Latest().UTC().Format(time.RFC3339)})
 }
 
 // HandBack takes the clock away. Until T the built-in may still not mark what the hold says.
@@ -167,7 +159,7 @@ func (a *Account) write(ctx context.Context, annotations map[string]any) error {
 				return err
 			}
 		}
-		at := a.config.Clock.Time()
+		at := a.config.Clock.Latest()
 		a.mu.Lock()
 		next := a.hold.record(at)
 		a.mu.Unlock()
@@ -188,14 +180,14 @@ func (a *Account) write(ctx context.Context, annotations map[string]any) error {
 // note takes in that a record was written, and reports whether that is all: after a standstill it is not.
 func (a *Account) note(answer *corev1.ServiceAccount, next record) bool {
 	a.version = answer.ResourceVersion
-	at := a.config.Clock.Time()
+	at := a.config.Clock.Latest()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	gap := time.Since(a.accepted)
+	gap := a.config.Clock.Since(a.accepted)
 	if !a.accepted.IsZero() && gap > stallAfter {
 		a.hold.stalled(at.Add(-gap), at)
 	}
-	a.accepted = time.Now()
+	a.accepted = a.config.Clock.Now()
 	if !next.until.IsZero() {
 		a.written = next
 	}
@@ -209,10 +201,10 @@ func (a *Account) read(ctx context.Context) error {
 		return err
 	}
 	found := recordOf(answer.Annotations)
-	at := a.config.Clock.Time()
+	at := a.config.Clock.Latest()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.hold.merge(found, at, at.Add(-time.Since(a.born)))
+	a.hold.merge(found, at, at.Add(-a.config.Clock.Since(a.born)))
 	a.written = found
 	a.known, a.version = true, answer.ResourceVersion
 	return nil
@@ -275,7 +267,7 @@ type Backlog struct {
 
 // Working returns for how long the built-in still tries pods, as far as this process knows.
 func (a *Account) Working() time.Duration {
-	at := a.config.Clock.Time()
+	at := a.config.Clock.Latest()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.hold.left(at)
@@ -283,7 +275,7 @@ func (a *Account) Working() time.Duration {
 
 // Backlog returns the built-in's backlog as this process knows it.
 func (a *Account) Backlog() Backlog {
-	at := a.config.Clock.Time()
+	at := a.config.Clock.Latest()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.hold.over(at) {

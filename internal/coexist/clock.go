@@ -6,7 +6,6 @@ package coexist
 import (
 	"context"
 	"fmt"
-	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,14 +26,14 @@ func (k *Keeper) renew(ctx context.Context) error {
 	if err := k.mayEvict(ctx); err != nil {
 		return err
 	}
-	at := time.Now()
+	at := k.config.Clock.Now()
 	if err := k.config.Account.Renew(ctx); err != nil {
 		return err
 	}
 	k.mu.Lock()
 	k.renewed = at
 	k.mu.Unlock()
-	k.metrics.renewed.Set(float64(at.Unix()))
+	k.metrics.renewed.Set(float64(k.config.Clock.Shown(at).Unix()))
 	return nil
 }
 
@@ -58,5 +57,5 @@ func (k *Keeper) mayEvict(ctx context.Context) error {
 func (k *Keeper) fresh() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return !k.renewed.IsZero() && time.Since(k.renewed) < Lapse
+	return !k.renewed.IsZero() && k.config.Clock.Since(k.renewed) < Lapse
 }

@@ -192,7 +192,7 @@ func (k *Keeper) touch(ctx context.Context, name string) error {
 			k.config.Account.Left(name, 0, time.Time{}, true)
 			return nil
 		}
-		edit := apicall.NodeEdit{Taints: touched(node.Spec.Taints, k.config.Clock.Time())}
+		edit := apicall.NodeEdit{Taints: touched(node.Spec.Taints, k.config.Clock.Latest())}
 		_, err = apicall.PatchTaints(ctx, k.config.Client, node, edit, metav1.PatchOptions{})
 		return err
 	})

@@ -16,10 +16,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/stage"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 const (
@@ -54,7 +54,7 @@ type Evictor interface {
 type Config struct {
 	Client kubernetes.Interface
 	// Clock listens to the answers that Client gets.
-	Clock *apicall.Clock
+	Clock *timeline.Clock
 	// Account is what is renewed, in Namespace; the Evictor tells it what the built-in does.
 	Account *Account
 	Pods    *podcache.Cache
@@ -111,13 +111,13 @@ func (k *Keeper) lead(ctx context.Context) error {
 	k.leads, k.term = true, -1
 	k.mu.Unlock()
 	k.config.Pods.Subscribe(k.observe)
-	able := time.Now()
+	able := k.config.Clock.Now()
 	for ctx.Err() == nil {
 		next, err := k.turn(ctx)
 		if !errors.Is(err, errSilent) && !errors.Is(err, errStalled) {
-			able = time.Now()
+			able = k.config.Clock.Now()
 		}
-		if unable := time.Since(able); unable > giveUpAfter {
+		if unable := k.config.Clock.Since(able); unable > giveUpAfter {
 			return fmt.Errorf("give up the lead, so that another replica or a new process evicts: for %s %w", unable.Round(time.Second), err)
 		}
 		k.rest(ctx, next)
@@ -148,7 +148,7 @@ func (k *Keeper) rest(ctx context.Context, d time.Duration) {
 // turn renews the clock if this process can evict, and returns why if it does not, and when it is time for the next.
 func (k *Keeper) turn(ctx context.Context) (time.Duration, error) {
 	k.noteTerm(ctx)
-	err := k.unable(time.Now())
+	err := k.unable(k.config.Clock.Now())
 	if err == nil {
 		err = k.renew(ctx)
 	}

@@ -24,9 +24,9 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
@@ -122,9 +122,9 @@ func play(t *testing.T, test func(s *scene), change ...func(*Config)) {
 }
 
 func (s *scene) config() Config {
-	clock := &apicall.Clock{}
+	clock := &timeline.Clock{}
 	return Config{
-		Client: s.client, Clock: clock, Pods: podcache.New(s.client), Evictor: s.evictor,
+		Client: s.client, Clock: clock, Pods: podcache.New(s.client, clock), Evictor: s.evictor,
 		Account:   NewAccount(AccountConfig{Client: s.client, Clock: clock, Namespace: namespace}),
 		Namespace: namespace, Logger: logr.Discard(),
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 // conditionMessage is the message of the condition. Upstream's begins with "Taint manager:" and is the same otherwise
@@ -25,6 +26,7 @@ const conditionMessage = podcache.MarkPrefix + " deleting due to NoExecute taint
 type api struct {
 	client  kubernetes.Interface
 	limiter *rate.Limiter // nil: no limit
+	clock   *timeline.Clock
 }
 
 // turn waits until the rate limit allows one more call.
@@ -52,7 +54,7 @@ func (a api) patchCondition(ctx context.Context, pod *podcache.Pod,
 ) (*corev1.Pod, error) {
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
-	return apicall.PatchPodCondition(ctx, a.client, exactly(pod), condition(pod, status, message, now()))
+	return apicall.PatchPodCondition(ctx, a.client, exactly(pod), condition(pod, status, message, a.clock.Latest()))
 }
 
 // patchConditionOf is patchCondition on the condition that the pod has not changed since it was cached.
@@ -65,7 +67,7 @@ func (a api) patchConditionOf(ctx context.Context, pod *podcache.Pod,
 	}
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
-	_, err := apicall.PatchPodCondition(ctx, a.client, unchanged, condition(pod, status, message, now()))
+	_, err := apicall.PatchPodCondition(ctx, a.client, unchanged, condition(pod, status, message, a.clock.Latest()))
 	return err
 }
 

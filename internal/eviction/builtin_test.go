@@ -8,17 +8,11 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/taintkeeper/taintkeeper/internal/apicall"
-	"github.com/taintkeeper/taintkeeper/internal/nodecache"
-	"github.com/taintkeeper/taintkeeper/internal/podcache"
-	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
 // backlogBook is a BuiltIn that notes what it is told.
@@ -243,26 +237,6 @@ func TestTheBuiltInTriesPodsThatTerminateToo(t *testing.T) {
 		w.pass(sec)
 		if got := book.tries(); got != 3 {
 			t.Errorf("%d tries are told, the built-in made 3", got)
-		}
-	})
-}
-
-// This machine's clock is set back by five minutes after a taint was seen. The built-in has a clock of its own.
-func TestTheBuiltInTriesAPodThatIsDueByTheEarlierOfTwoClocks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"}, Spec: corev1.PodSpec{NodeName: "n"}}
-		client := fake.NewClientset(pod)
-		clock, seen := &apicall.Clock{}, time.Now().Add(5*time.Minute)
-		clock.Heard(seen.Truncate(sec), time.Now())
-		nodes, pods := newNodes(nodecache.New(client), clock), podcache.New(client)
-		bubble.Run(t, "the cache of pods", pods.Run)
-		object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n"}}
-		object.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
-		nodes.tainted["n"] = (*node)(nil).see(object, sight{at: seen, byServer: seen})
-		var book backlogBook
-		newWitness(judge{clock: clock}, nodes, pods, &book)
-		if got := book.tries(); got != 1 {
-			t.Errorf("%d tries are told, want 1", got)
 		}
 	})
 }

@@ -398,19 +398,6 @@ func TestAPodIsCountedOnceWhenItsNodeIsLookedAtDuringItsDelete(t *testing.T) {
 	})
 }
 
-func TestAClockSetBackDoesNotKeepATaintInTheFuture(t *testing.T) {
-	wrong := time.Date(2026, 1, 1, 13, 0, 0, 0, time.UTC)
-	right := wrong.Add(-time.Hour)
-	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}}
-	object.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
-	var known *node
-	known = known.see(object, sight{wrong, wrong})
-	known = known.see(object, sight{right, right})
-	if since := known.taints[0].Since; since.After(right) {
-		t.Errorf("the taint counts from %v after now", since.Sub(right))
-	}
-}
-
 func TestARivalThatTakesTimeAddedAwayIsNotFoughtAtFullSpeed(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		ctx := t.Context()

@@ -18,14 +18,10 @@ import (
 // NodeRequest asks for a decision about the pods of a node.
 type NodeRequest struct{ Name string }
 
-// longestNap is the longest time for which a node with pods that have to leave is not looked at.
-// Timers follow the monotonic clock; looking again now and then notices a wall clock that was set.
-const longestNap = time.Minute
-
 // decider says to the queue which pods must leave.
 type decider struct {
 	judge   judge
-	nodes   *nodes
+	nodes   nodes
 	pods    *podcache.Cache
 	queue   *queue
 	events  *events
@@ -37,27 +33,23 @@ type decider struct {
 	rarely  rarely
 }
 
-// Reconcile decides about all pods of one node, and comes back to notice what no watch tells.
+// Reconcile decides about all pods of one node, and comes back when the built-in's next timer there fires.
 func (d *decider) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Result, error) {
 	return reconcile.Result{RequeueAfter: d.look(ctx, req.Name)}, nil
 }
 
-// look decides about all pods of a node, and returns when to look again at the latest; zero means when something
-// changes.
-func (d *decider) look(ctx context.Context, name string) (nap time.Duration) {
+// look decides about all pods of a node, and returns when to look again if nothing changes; zero means never.
+func (d *decider) look(ctx context.Context, name string) (again time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	fires := d.witness.look(name)
 	leaving := d.decide(name)
 	d.tell(ctx, name, len(leaving))
 	d.spare(ctx, name, d.queue.set(name, leaving))
-	if len(leaving) > 0 {
-		nap = longestNap
+	if fires.IsZero() {
+		return 0
 	}
-	if !fires.IsZero() {
-		nap = max(min(longestNap, fires.Sub(now())), time.Millisecond)
-	}
-	return nap
+	return max(fires.Sub(d.judge.clock.Now()), time.Millisecond)
 }
 
 // decide returns the pods that must leave a node, now or later.
@@ -68,7 +60,7 @@ func (d *decider) decide(name string) []backlog.Leaving {
 	}
 	var all []backlog.Leaving
 	for _, pod := range d.pods.OnNode(name) {
-		if v, leaves := d.judge.over(pod, tainted); leaves {
+		if v, leaves := d.judge.over(pod, tainted.NoExecute); leaves {
 			all = append(all, backlog.Leaving{
 				UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Group: pod.Namespace,
 				Due: v.Due, Priority: pod.Priority,
@@ -85,7 +77,7 @@ func (d *decider) tell(ctx context.Context, name string, pods int) {
 		delete(d.leaving, name)
 	case !d.leaving[name]:
 		d.leaving[name] = true
-		if !d.rarely.worthALine("leave "+name, time.Now()) {
+		if !d.rarely.worthALine("leave "+name, d.judge.clock.Now()) {
 			return
 		}
 		logf.FromContext(ctx).Info("Pods must leave a tainted node", "node", name, "pods", pods)
@@ -110,7 +102,7 @@ func (d *decider) spare(ctx context.Context, name string, ended []spared) {
 			cancelled++
 		}
 	}
-	if cancelled > 0 && d.rarely.worthALine("stay "+name, time.Now()) {
+	if cancelled > 0 && d.rarely.worthALine("stay "+name, d.judge.clock.Now()) {
 		logf.FromContext(ctx).Info("Evictions cancelled: the pods are tolerated on their node now", "node", name, "pods", cancelled)
 	}
 }
@@ -129,17 +121,5 @@ func concerns(change podcache.Change) bool {
 	}
 	return before.Node != after.Node ||
 		before.Flags&deciding != after.Flags&deciding ||
-		!before.Bound().Equal(after.Bound()) ||
 		!podcache.SameTolerations(before, after)
-}
-
-// earliest returns the earlier of two instants; the zero one is none.
-func earliest(known, another time.Time) time.Time {
-	switch {
-	case known.IsZero():
-		return another
-	case another.IsZero():
-		return known
-	}
-	return earlier(known, another)
 }

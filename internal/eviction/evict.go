@@ -18,6 +18,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/backlog"
+	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -34,7 +35,7 @@ const (
 type executor struct {
 	judge   judge
 	mode    Mode
-	nodes   *nodes
+	nodes   nodes
 	pods    *podcache.Cache
 	live    *liveNodes
 	api     api
@@ -122,7 +123,7 @@ func (x *executor) settle(ctx context.Context, t *try, done result, failure erro
 			return ended
 		}
 	}
-	if tainted, ok := x.nodes.get(pod.Node); ok && x.leaves(pod, tainted) {
+	if tainted, ok := x.nodes.get(pod.Node); ok && x.leaves(pod, tainted.NoExecute) {
 		return "" // later, or again: that is another eviction
 	}
 	if x.nodes.exists(pod.Node) {
@@ -131,7 +132,7 @@ func (x *executor) settle(ctx context.Context, t *try, done result, failure erro
 	return resultCancelled
 }
 
-func (x *executor) leaves(pod *podcache.Pod, tainted *node) bool {
+func (x *executor) leaves(pod *podcache.Pod, tainted []verdict.Taint) bool {
 	_, leaves := x.judge.over(pod, tainted)
 	return leaves
 }
@@ -141,7 +142,7 @@ func (x *executor) lookSoon(ctx context.Context, pod *podcache.Pod) result {
 	soon, abort := apicall.Abortable(ctx)
 	defer time.AfterFunc(settleWithin, func() { abort(nil) }).Stop()
 	_, done, err := x.look(soon, pod)
-	if err != nil && x.rarely.worthALine("settle", time.Now()) {
+	if err != nil && x.rarely.worthALine("settle", x.judge.clock.Now()) {
 		logf.FromContext(ctx).Info("Cannot tell whether an eviction was cancelled in time",
 			"pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
 	}
@@ -198,7 +199,7 @@ func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Po
 ) {
 	pod, tainted, done := x.cached(t.UID)
 	for done == "" {
-		after := later(pod.Seen(), tainted.changed)
+		after := later(pod.Seen(), tainted.Tainted)
 		live, err := x.live.node(ctx, pod.Node, after)
 		if err != nil {
 			return nil, verdict.Verdict{}, "", fmt.Errorf("confirm the taints of node %s: %w", pod.Node, err)
@@ -208,34 +209,31 @@ func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Po
 		}
 		// The read, and the wait for its turn, took time: what the watches brought meanwhile counts,
 		// and if the taints changed the read is too old to confirm them.
-		read := tainted.changed
-		if pod, tainted, done = x.cached(t.UID); done != "" || !tainted.changed.Equal(read) {
+		read := tainted.Tainted
+		if pod, tainted, done = x.cached(t.UID); done != "" || !tainted.Tainted.Equal(read) {
 			continue
 		}
 		if livePod != nil {
 			pod = livePod
 		}
 		x.warnOfClocks(ctx)
-		v, err := x.confirm(pod, tainted, live, x.live.passed(pod.Node, tainted.version, after))
+		v, err := x.confirm(pod, tainted, live, x.live.passed(pod.Node, tainted.ResourceVersion, after))
 		return pod, v, "", err
 	}
 	return nil, verdict.Verdict{}, done, nil
 }
 
-// confirm decides about a pod from the taints that a live read confirms, by one clock and then by the other. A read
-// that the watch has passed since says what had to happen when it was made, as long as the newest still shows the same.
-func (x *executor) confirm(pod *podcache.Pod, tainted *node, newest, passed liveRead) (verdict.Verdict, error) {
-	confirmed := tainted.confirmedBy(newest.node, nil)
-	v, at := x.judge.byOurs(confirmed, pod), now()
-	if !v.Leaves && passed.node != nil {
-		confirmed = tainted.confirmedBy(newest.node, passed.node)
-		v, at = x.judge.byOurs(confirmed, pod), earlier(at, passed.started)
+// confirm decides about a pod from the taints that a live read confirms. A read that the watch has passed since says
+// what had to happen when it was made, as long as the newest still shows the same.
+func (x *executor) confirm(pod *podcache.Pod, tainted *nodecache.Node, newest, passed liveRead) (verdict.Verdict, error) {
+	at := x.judge.clock.Now()
+	v, leaves := x.judge.over(pod, confirmedBy(tainted, newest.node, nil))
+	if !leaves && passed.node != nil {
+		v, _ = x.judge.over(pod, confirmedBy(tainted, newest.node, passed.node))
+		at = earlier(at, passed.started)
 	}
 	if !v.DueAt(at) {
 		return v, errUnconfirmed
-	}
-	if wait := x.judge.clock.Until(x.judge.dueByServers(confirmed, pod, v)); wait > 0 {
-		return v, tooEarlyError{wait}
 	}
 	return v, nil
 }
@@ -243,24 +241,23 @@ func (x *executor) confirm(pod *podcache.Pod, tainted *node, newest, passed live
 // clocksDiffer is from when on a difference of the clocks is worth a warning: deadlines are kept to the second.
 const clocksDiffer = 5 * time.Second
 
-// warnOfClocks says now and then that this machine's clock and the API server's differ: evictions come late by that.
+// warnOfClocks says now and then that this machine's clock and the API server's differ: a restart makes evictions late
+// by that.
 func (x *executor) warnOfClocks(ctx context.Context) {
 	offset := x.judge.clock.Offset()
-	if offset.Abs() >= clocksDiffer && x.rarely.worthALine("clocks differ", time.Now()) {
-		logf.FromContext(ctx).Info("This machine's clock and the API server's differ, so evictions can come late; set them right, with NTP for example", "serverAhead", offset.String())
+	if offset.Abs() >= clocksDiffer && x.rarely.worthALine("clocks differ", x.judge.clock.Now()) {
+		logf.FromContext(ctx).Info("This machine's clock and the API server's differ: evictions can be late after a restart. Set both with NTP", "serverAhead", offset.String())
 	}
 }
 
-// cached decides from the caches and by this machine's clock alone. It returns a result when there is nothing left to
-// do. Whether a pod is due by the API server's clock, too, is told by the answer to a live read: until then it is
-// early, and not cancelled.
-func (x *executor) cached(uid types.UID) (*podcache.Pod, *node, result) {
+// cached decides from the caches. It returns a result when there is nothing left to do.
+func (x *executor) cached(uid types.UID) (*podcache.Pod, *nodecache.Node, result) {
 	pod, ok := x.pods.There(uid)
 	if !ok {
 		return nil, nil, resultGone
 	}
 	tainted, ok := x.nodes.get(pod.Node)
-	if !ok || !x.judge.byOurs(tainted.facts, pod).DueAt(now()) {
+	if !ok || !x.judge.due(pod, tainted.NoExecute) {
 		return nil, nil, resultCancelled
 	}
 	return pod, tainted, ""
@@ -272,7 +269,7 @@ func (x *executor) announce(ctx context.Context, pod *podcache.Pod, v verdict.Ve
 	if x.mode == DryRun {
 		x.metrics.evictions.WithLabelValues(string(resultDryRun)).Inc()
 		logf.FromContext(ctx).Info("Dry run: would evict", "pod", klog.KRef(pod.Namespace, pod.Name),
-			"node", pod.Node, "taint", v.Taint.ToString(), "due", v.Due)
+			"node", pod.Node, "taint", v.Taint.ToString(), "due", x.judge.clock.Shown(v.Due))
 	}
 }
 
@@ -288,9 +285,9 @@ func (x *executor) delete(ctx context.Context, t *try, pod *podcache.Pod, v verd
 		x.events.unmarked(pod, t.unmarked)
 	}
 	x.pods.MarkTerminating(pod.UID)
-	x.metrics.deleted(now().Sub(v.Due))
+	x.metrics.deleted(x.judge.clock.Since(v.Due))
 	logf.FromContext(ctx).Info("Evicted", "pod", klog.KRef(pod.Namespace, pod.Name),
-		"node", pod.Node, "taint", v.Taint.ToString(), "due", v.Due)
+		"node", pod.Node, "taint", v.Taint.ToString(), "due", x.judge.clock.Shown(v.Due))
 	return resultDeleted, nil
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/stage"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -59,13 +60,13 @@ type Config struct {
 	// do not compete with evictions for the connection.
 	EventClient kubernetes.Interface
 	// Nodes and Pods are the nodes and the bound pods, if they are watched already; whoever made the caches runs them.
-	// nil: caches of its own.
+	// nil: caches of its own. Nodes must know by its own Config whether timeAdded is written.
 	Nodes *nodecache.Cache
 	Pods  *podcache.Cache
 	// Rule decides; the zero value is Kubernetes' default.
 	Rule verdict.Rule
-	// Clock is the API server's, as the answers to Client tell it; nil: this machine's alone is believed.
-	Clock *apicall.Clock
+	// Clock is the timeline of the process, shared with Nodes and Pods; nil: one of its own, which hears no Date.
+	Clock *timeline.Clock
 	// Mode is Evict or DryRun.
 	Mode Mode
 	// NeverStamp leaves NoExecute taints without timeAdded as they are. Their countdowns begin anew when the process does.
@@ -96,7 +97,7 @@ func (c *Config) complete() error {
 		c.ConcurrentEvictions = DefaultConcurrentEvictions
 	}
 	if c.Clock == nil {
-		c.Clock = &apicall.Clock{}
+		c.Clock = &timeline.Clock{}
 	}
 	if c.EventClient == nil {
 		c.EventClient = c.Client
@@ -110,7 +111,7 @@ func (c *Config) complete() error {
 // Evictor is the whole of the eviction: caches, events and controllers.
 type Evictor struct {
 	config Config
-	nodes  *nodes
+	nodes  nodes
 	pods   *podcache.Cache
 	events *events
 	parts  stage.Parts
@@ -127,14 +128,14 @@ func New(config Config) (*Evictor, error) {
 	e := &Evictor{config: config, pods: config.Pods, events: newEvents(config.Mode, config.EventClient)}
 	e.parts.InEveryReplica(func(ctx context.Context) error { e.events.Run(ctx); return nil })
 	if e.pods == nil {
-		e.pods = podcache.New(config.Client)
+		e.pods = podcache.New(config.Client, config.Clock)
 		e.parts.InEveryReplica(e.pods.Run)
 	}
 	e.watchNodes()
 	if config.BuiltIn != nil {
 		e.witness = newWitness(judge{rule: config.Rule, clock: config.Clock}, e.nodes, e.pods, config.BuiltIn)
 	}
-	e.queue = newQueue(config.ConcurrentEvictions, func(pod types.UID) bool {
+	e.queue = newQueue(config.ConcurrentEvictions, config.Clock, func(pod types.UID) bool {
 		_, ok := e.pods.There(pod)
 		return ok
 	})
@@ -152,15 +153,16 @@ func New(config Config) (*Evictor, error) {
 }
 
 func (e *Evictor) watchNodes() {
-	nodes := e.config.Nodes
-	if nodes == nil {
-		nodes = nodecache.New(e.config.Client)
-		e.parts.InEveryReplica(nodes.Run)
+	e.nodes = nodes{e.config.Nodes}
+	if e.config.Nodes == nil {
+		e.nodes = nodes{nodecache.New(nodecache.Config{
+			Client: e.config.Client, Clock: e.config.Clock, NeverStamped: e.config.neverStamps(),
+		})}
+		e.parts.InEveryReplica(e.nodes.Run)
 	}
-	e.nodes = newNodes(nodes, e.config.Clock)
-	e.nodes.neverStamped = e.config.NeverStamp || e.config.Mode == DryRun
-	e.nodes.follow()
 }
+
+func (c *Config) neverStamps() bool { return c.NeverStamp || c.Mode == DryRun }
 
 // Run runs the Evictor alone, without a manager or an election, until the context ends.
 func (e *Evictor) Run(ctx context.Context) error { return e.parts.Run(ctx) }
@@ -170,11 +172,11 @@ func (e *Evictor) Run(ctx context.Context) error { return e.parts.Run(ctx) }
 func (e *Evictor) AddTo(mgr manager.Manager) error { return e.parts.AddTo(mgr) }
 
 // HasSynced reports whether the caches are complete: the Evictor is ready, to act or to stand by.
-func (e *Evictor) HasSynced() bool { return e.nodes.cache.HasSynced() && e.pods.HasSynced() }
+func (e *Evictor) HasSynced() bool { return e.nodes.HasSynced() && e.pods.HasSynced() }
 
 func (e *Evictor) addControllers(metrics *metrics) error {
-	calls := api{client: e.config.Client, limiter: e.config.Limiter}
-	live := newLiveNodes(calls)
+	calls := api{client: e.config.Client, limiter: e.config.Limiter, clock: e.config.Clock}
+	live := newLiveNodes(calls, e.config.Clock)
 	judge := judge{rule: e.config.Rule, clock: e.config.Clock}
 	decider := &decider{
 		judge: judge, nodes: e.nodes, pods: e.pods, queue: e.queue, events: e.events, metrics: metrics,
@@ -202,14 +204,14 @@ func (e *Evictor) addControllers(metrics *metrics) error {
 
 // addWriters adds what writes marks and timeAdded.
 func (e *Evictor) addWriters(judge judge, calls api, live *liveNodes, metrics *metrics) error {
-	if err := e.addReclaim(judge, calls); err != nil || e.nodes.neverStamped {
+	if err := e.addReclaim(judge, calls); err != nil || e.config.neverStamps() {
 		return err
 	}
 	stamper := newStamper(judge, e.nodes, e.pods, live, calls, metrics)
 	stamper.sparing = e.config.BuiltIn != nil
 	stamp, err := stage.New(stage.QuietErrors(e.config.Logger), "eviction-stamp", controller.TypedOptions[NodeRequest]{
 		MaxConcurrentReconciles: concurrentNodes,
-		RateLimiter:             apicall.Until[NodeRequest](stamper.again),
+		RateLimiter:             apicall.Wait[NodeRequest](stamper.wait),
 		Reconciler:              stamper,
 	}, nodeChanges{e: e, after: stampAfter})
 	if err != nil {
@@ -255,7 +257,7 @@ func (s taintChanges) String() string { return "changes of NoExecute taints" }
 
 // WaitForSync implements source.TypedSyncingSource.
 func (s taintChanges) WaitForSync(ctx context.Context) error {
-	cache.WaitFor(ctx, "", s.e.nodes.cache, s.e.pods)
+	cache.WaitFor(ctx, "", s.e.nodes, s.e.pods)
 	return ctx.Err()
 }
 

@@ -6,9 +6,9 @@ package eviction
 import (
 	"time"
 
-	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -18,26 +18,23 @@ type ForecastConfig struct {
 	Nodes *nodecache.Cache
 	// Rule decides; the zero value is Kubernetes' default.
 	Rule verdict.Rule
-	// Clock is the API server's; nil: this machine's alone is believed.
-	Clock *apicall.Clock
+	// Clock is the timeline of the process; nil: one of its own, which hears no Date.
+	Clock *timeline.Clock
 }
 
 // Forecast is the half of an Evictor that observes: it follows the nodes, says which pods have to leave them and when,
 // and changes nothing. It is safe for concurrent use.
 type Forecast struct {
-	nodes *nodes
+	nodes nodes
 	judge judge
 }
 
 // NewForecast makes a Forecast, which knows what the cache of nodes knows.
 func NewForecast(config ForecastConfig) *Forecast {
 	if config.Clock == nil {
-		config.Clock = &apicall.Clock{}
+		config.Clock = &timeline.Clock{}
 	}
-	nodes := newNodes(config.Nodes, config.Clock)
-	nodes.neverStamped = true
-	nodes.follow()
-	return &Forecast{nodes: nodes, judge: judge{rule: config.Rule, clock: config.Clock}}
+	return &Forecast{nodes: nodes{config.Nodes}, judge: judge{rule: config.Rule, clock: config.Clock}}
 }
 
 // Subscribe calls the function with the name of every node whose NoExecute taints change, and with those of the nodes
@@ -45,7 +42,7 @@ func NewForecast(config ForecastConfig) *Forecast {
 func (f *Forecast) Subscribe(changed func(node string)) { f.nodes.subscribe(changed) }
 
 // Listed is when the newest list of nodes began. What happened between two lists was not seen as it happened.
-func (f *Forecast) Listed() time.Time { return f.nodes.cache.Listed() }
+func (f *Forecast) Listed() time.Time { return f.nodes.Listed() }
 
 // Exists reports whether there is a node of that name.
 func (f *Forecast) Exists(node string) bool { return f.nodes.exists(node) }
@@ -57,7 +54,7 @@ func (f *Forecast) Taints(node string) []verdict.Taint {
 	if !ok {
 		return nil
 	}
-	return tainted.facts.byOurs
+	return tainted.NoExecute
 }
 
 // Over returns the verdict over a pod on its node, if it has to leave.
@@ -66,5 +63,5 @@ func (f *Forecast) Over(pod *podcache.Pod) (verdict.Verdict, bool) {
 	if !ok {
 		return verdict.Verdict{}, false
 	}
-	return f.judge.over(pod, tainted)
+	return f.judge.over(pod, tainted.NoExecute)
 }

@@ -16,7 +16,7 @@ import (
 // Overdue are the pods of a node that are due and still there.
 type Overdue struct {
 	Pods  int
-	Since time.Time // the first of them is due, by this machine's clock
+	Since time.Time // the first of them is due, on the timeline
 }
 
 // Overdue returns the pods that are due and still there, by the names of their nodes. It also counts those that have
@@ -40,10 +40,10 @@ func (e *Evictor) Overdue() map[string]Overdue {
 // Spares reports whether a node, as the API server shows it now, lets a pod stay that was due by what the Evictor knew
 // last. A taint that it did not know counts from now on.
 func (e *Evictor) Spares(live *corev1.Node) bool {
-	at := now()
+	at := e.config.Clock.Now()
 	var known []verdict.Taint
-	if state, ok := e.nodes.get(live.Name); ok && state.uid == live.UID {
-		known = state.facts.byOurs
+	if state, ok := e.nodes.get(live.Name); ok && state.UID == live.UID {
+		known = state.NoExecute
 	}
 	var all []verdict.Taint
 	for _, taint := range taints.NoExecute(live.Spec.Taints) {
@@ -72,5 +72,5 @@ func (e *Evictor) Stalled(after time.Duration) bool {
 // Versions returns the resourceVersions that the watches of nodes and of pods have come to. Where the API server is
 // heard they change at least once a minute, with its bookmarks.
 func (e *Evictor) Versions() []string {
-	return []string{e.nodes.cache.LastSyncResourceVersion(), e.pods.LastSyncResourceVersion()}
+	return []string{e.nodes.LastSyncResourceVersion(), e.pods.LastSyncResourceVersion()}
 }

@@ -6,70 +6,38 @@ package eviction
 import (
 	"time"
 
-	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// judge decides which pods have to leave, and when: by this machine's clock and by the API server's, whichever is
-// later.
+// judge decides which pods must leave, and when, on the timeline of its clock.
 type judge struct {
 	rule  verdict.Rule
-	clock *apicall.Clock
+	clock *timeline.Clock
 }
 
-// facts are the NoExecute taints of a node, as the rule takes them.
-type facts struct {
-	byOurs    []verdict.Taint // as they count by this machine's clock
-	byServers []verdict.Taint // the same by the API server's
-}
-
-func (f *facts) add(r run) {
-	f.byOurs = append(f.byOurs, r.Taint)
-	f.byServers = append(f.byServers, r.byServer)
-}
-
-// over returns the verdict over a pod on a tainted node, if it has to leave. Its due instant is one of this machine's
-// clock, and not the last word: by the API server's it is the earliest that can be, as each answer moves what is known
-// of that clock.
-func (j judge) over(pod *podcache.Pod, tainted *node) (verdict.Verdict, bool) {
-	v := j.byOurs(tainted.facts, pod)
-	if v.Leaves {
-		v.Due = later(v.Due, j.clock.Ours(j.byServers(tainted.facts, pod).Due.Truncate(time.Second)))
+// over returns the verdict over a pod on a node with the given taints, if it must leave. Mirror pods can only be ended by
+// their kubelet (kubernetes/kubernetes#96363), and terminating ones leave already.
+func (j judge) over(pod *podcache.Pod, tainted []verdict.Taint) (verdict.Verdict, bool) {
+	if pod.Flags&(podcache.Mirror|podcache.Terminating) != 0 {
+		return verdict.Verdict{}, false
 	}
+	v := j.rule.Decide(pod.Rule(), tainted)
 	return v, v.Leaves
 }
 
-// soonest is the instant at which a pod has to leave by this machine's clock or by the API server's, whichever comes
-// first: the built-in may have either.
-func (j judge) soonest(pod *podcache.Pod, tainted *node) (due time.Time, leaves bool) {
-	v := j.byOurs(tainted.facts, pod)
-	return earlier(v.Due, j.clock.Ours(j.byServers(tainted.facts, pod).Due)), v.Leaves
+// due reports whether a pod on a node with the given taints must leave now.
+func (j judge) due(pod *podcache.Pod, tainted []verdict.Taint) bool {
+	v, _ := j.over(pod, tainted)
+	return v.DueAt(j.clock.Now())
 }
 
-// byOurs returns the verdict by this machine's clock alone. Mirror pods can only be ended by their kubelet
-// (kubernetes/kubernetes#96363), and terminating ones leave already.
-func (j judge) byOurs(f facts, pod *podcache.Pod) verdict.Verdict {
-	if pod.Flags&(podcache.Mirror|podcache.Terminating) != 0 {
-		return verdict.Verdict{}
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
 	}
-	return j.rule.Decide(pod.Rule(), f.byOurs)
-}
-
-// byServers returns the verdict by the API server's clock alone.
-func (j judge) byServers(f facts, pod *podcache.Pod) verdict.Verdict {
-	return j.rule.Decide(pod.RuleAsRecorded(), f.byServers)
-}
-
-// dueByServers returns when a pod that leaves is due by the API server's clock, given the verdict by this machine's. A
-// Date tells the second. What lies within it is left to this machine's clock if the two agree, and agreed when the
-// countdown began.
-func (j judge) dueByServers(f facts, pod *podcache.Pod, byOurs verdict.Verdict) time.Time {
-	due := j.byServers(f, pod).Due
-	if j.clock.Offset() == 0 && byOurs.Due.Sub(due).Abs() < time.Second {
-		due = due.Truncate(time.Second)
-	}
-	return due
+	return a
 }
 
 func later(a, b time.Time) time.Time {
@@ -77,4 +45,15 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
+}
+
+// earliest returns the earlier of two instants; the zero one is none.
+func earliest(known, another time.Time) time.Time {
+	switch {
+	case known.IsZero():
+		return another
+	case another.IsZero():
+		return known
+	}
+	return earlier(known, another)
 }

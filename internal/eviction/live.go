@@ -12,9 +12,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/nodecache"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 const (
@@ -29,7 +33,8 @@ const (
 
 // liveNodes reads nodes from the API server itself, once per node and moment. Safe for concurrent use.
 type liveNodes struct {
-	api api
+	api   api
+	clock *timeline.Clock
 
 	mu       sync.Mutex
 	underWay map[string]*readUnderWay
@@ -37,8 +42,8 @@ type liveNodes struct {
 	swept    time.Time // when those that say nothing any more were forgotten
 }
 
-func newLiveNodes(api api) *liveNodes {
-	return &liveNodes{api: api, underWay: map[string]*readUnderWay{}, reads: map[string]reads{}}
+func newLiveNodes(api api, clock *timeline.Clock) *liveNodes {
+	return &liveNodes{api: api, clock: clock, underWay: map[string]*readUnderWay{}, reads: map[string]reads{}}
 }
 
 // readUnderWay is a read of a node for all who wait for it: when the last of them is aborted, so is the read.
@@ -67,7 +72,6 @@ type liveRead struct {
 // what is to be confirmed was seen, pod or taints: by a read of its own, or another's that started at most confirmedFor
 // ago. It stops waiting, and leaves the read to others, when the context is aborted.
 func (l *liveNodes) node(ctx context.Context, name string, after time.Time) (liveRead, error) {
-	asked := time.Now()
 	for {
 		read, underWay := l.join(ctx, name, after)
 		if underWay == nil {
@@ -82,9 +86,8 @@ func (l *liveNodes) node(ctx context.Context, name string, after time.Time) (liv
 		if underWay.err != nil {
 			return liveRead{}, underWay.err
 		}
-		// A read that was under way already may have started too early. One of our own has not, even
-		// if the wall clock was set back since.
-		if read := underWay.read; !read.started.Before(after) || !read.started.Before(asked) {
+		// A read that was under way already may have started too early.
+		if read := underWay.read; !read.started.Before(after) {
 			return read, nil
 		}
 	}
@@ -95,13 +98,13 @@ func (l *liveNodes) node(ctx context.Context, name string, after time.Time) (liv
 func (l *liveNodes) join(ctx context.Context, name string, after time.Time) (liveRead, *readUnderWay) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if read := l.reads[name].newest; read.recent() && !read.started.Before(after) {
+	if read := l.reads[name].newest; l.recent(read) && !read.started.Before(after) {
 		return read, nil
 	}
 	r, ok := l.underWay[name]
-	if !ok || time.Since(r.began) > stuckAfter {
+	if !ok || l.clock.Since(r.began) > stuckAfter {
 		reading, abort := apicall.Abortable(ctx)
-		r = &readUnderWay{began: time.Now(), abort: abort, over: make(chan struct{})}
+		r = &readUnderWay{began: l.clock.Now(), abort: abort, over: make(chan struct{})}
 		l.underWay[name] = r
 		go func() {
 			defer close(r.over)
@@ -132,10 +135,12 @@ func (l *liveNodes) end(name string, r *readUnderWay) {
 	r.abort(nil)
 }
 
-func (r liveRead) recent() bool { return r.node != nil && time.Since(r.started) < confirmedFor }
+func (l *liveNodes) recent(read liveRead) bool {
+	return read.node != nil && l.clock.Since(read.started) < confirmedFor
+}
 
 func (l *liveNodes) read(ctx context.Context, name string) (liveRead, error) {
-	started := time.Now()
+	started := l.clock.Now()
 	node, err := l.api.node(ctx, name)
 	if err != nil {
 		return liveRead{}, err
@@ -180,14 +185,14 @@ func (l *liveNodes) passed(name, version string, after time.Time) liveRead {
 	if !ok {
 		return liveRead{}
 	}
-	if known.ahead.node == nil || time.Since(known.ahead.started) > passedFor {
+	if known.ahead.node == nil || l.clock.Since(known.ahead.started) > passedFor {
 		known.ahead = known.newest
 	}
 	if notAfter(known.ahead.node.ResourceVersion, version) {
 		known.passed, known.ahead = known.ahead, liveRead{}
 	}
 	l.reads[name] = known
-	if known.passed.started.Before(after) || time.Since(known.passed.started) > passedFor {
+	if known.passed.started.Before(after) || l.clock.Since(known.passed.started) > passedFor {
 		return liveRead{}
 	}
 	return known.passed
@@ -195,15 +200,15 @@ func (l *liveNodes) passed(name, version string, after time.Time) liveRead {
 
 // confirmedBy returns the taints of a node that a live read shows too, as far as it can be told that they are the
 // same and not taken off and set again since. passed is another read, that the watch has passed since, or nil.
-func (n *node) confirmedBy(live, passed *corev1.Node) facts {
-	var confirmed facts
-	if live.UID != n.uid {
-		return confirmed
+func confirmedBy(known *nodecache.Node, live, passed *corev1.Node) []verdict.Taint {
+	var confirmed []verdict.Taint
+	if live.UID != known.UID {
+		return nil
 	}
 	for _, taint := range taints.NoExecute(live.Spec.Taints) {
-		for _, known := range n.taints {
-			if certain, ok := n.confirm(known, taint, live, passed); ok {
-				confirmed.add(certain)
+		for _, is := range known.NoExecute {
+			if certain, ok := confirm(known, is, taint, live, passed); ok {
+				confirmed = append(confirmed, certain)
 			}
 		}
 	}
@@ -213,21 +218,33 @@ func (n *node) confirmedBy(live, passed *corev1.Node) facts {
 // confirm returns the known taint as far as one that was read live confirms it: as it is, if the watch has passed the
 // version that was read and the taint was there all along, or if it reads the same and the watch has passed another
 // read of a moment ago; to the second, if its timeAdded says that it is the same.
-func (n *node) confirm(known run, taint corev1.Taint, live, passed *corev1.Node) (run, bool) {
+func confirm(known *nodecache.Node, is verdict.Taint, taint corev1.Taint, live, passed *corev1.Node) (verdict.Taint, bool) {
 	switch {
-	case known.Key != taint.Key || known.Value != taint.Value:
-		return run{}, false
-	case known.coversVersion(live.ResourceVersion, n.version):
-		return known, true
-	case passed != nil && passed.UID == n.uid && taint.TimeAdded.Equal(known.TimeAdded) &&
-		known.coversVersion(passed.ResourceVersion, n.version):
-		return known, true
+	case is.Key != taint.Key || is.Value != taint.Value:
+		return verdict.Taint{}, false
+	case covers(known, is, live):
+		return is, true
+	case passed != nil && passed.UID == known.UID && taint.TimeAdded.Equal(is.TimeAdded) && covers(known, is, passed):
+		return is, true
 	}
-	return known.toTheSecond(), known.tells(taint.TimeAdded)
+	return is.ToTheSecond(), is.ToldBy(taint.TimeAdded)
 }
 
 // confirms reports whether a taint that was read live is the known one.
-func (n *node) confirms(known run, taint corev1.Taint, live *corev1.Node) bool {
-	_, same := n.confirm(known, taint, live, nil)
+func confirms(known *nodecache.Node, is verdict.Taint, taint corev1.Taint, live *corev1.Node) bool {
+	_, same := confirm(known, is, taint, live, nil)
 	return same
+}
+
+// covers reports whether the node had the taint in a version for certain: it lies between the one in which the taint was
+// first seen and the newest that the watch has brought.
+func covers(known *nodecache.Node, is verdict.Taint, live *corev1.Node) bool {
+	version, newest := live.ResourceVersion, known.ResourceVersion
+	return version == newest || notAfter(is.From, version) && notAfter(version, newest)
+}
+
+// notAfter compares two resourceVersions of one node, which the API server counts up (KEP-5504).
+func notAfter(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order <= 0
 }

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
@@ -39,7 +40,7 @@ func TestOfALiveNodeIsRememberedWhatIsNeeded(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: "7", ManagedFields: full.ManagedFields[1:]},
 			Spec:       corev1.NodeSpec{Taints: full.Spec.Taints},
 		}
-		live := newLiveNodes(api{client: fake.NewSimpleClientset(full)})
+		live := newLiveNodes(api{client: fake.NewSimpleClientset(full)}, &timeline.Clock{})
 		read, err := live.node(t.Context(), "n", time.Time{})
 		if diff := cmp.Diff(want, read.node); err != nil || diff != "" {
 			t.Errorf("(-want +got, error %v):\n%s", err, diff)
@@ -59,7 +60,7 @@ func TestAReadThatEndsLateDoesNotTakeThePlaceOfANewerOne(t *testing.T) {
 				return nil
 			},
 		}
-		live := newLiveNodes(api{client: client})
+		live := newLiveNodes(api{client: client}, &timeline.Clock{})
 		late := make(chan error)
 		go func() {
 			_, err := live.node(t.Context(), "n", time.Time{})
@@ -79,7 +80,7 @@ func TestAReadThatEndsLateDoesNotTakeThePlaceOfANewerOne(t *testing.T) {
 func TestLiveNodesAreForgottenWhenTheySayNothingAnyMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewSimpleClientset()
-		live := newLiveNodes(api{client: client})
+		live := newLiveNodes(api{client: client}, &timeline.Clock{})
 		for i := range 100 {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}}
 			if err := client.Tracker().Add(node); err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 // result is how the eviction of a pod ended.
@@ -55,7 +55,7 @@ func newMetrics() *metrics {
 			Name: "taintkeeper_retries_total",
 			Help: "Failed tries of evictions and of writing timeAdded, each tried again, by reason: the API's reason, Unreachable, " +
 				"Unconfirmed (the live node or pod does not show what the cached one does), " +
-				"TooEarly (due by this machine's clock, not by the API server's), NotRecorded (the built-in controller's backlog could not be recorded) or Aborted (it hung, and too many others did).",
+				"NotRecorded (the built-in controller's backlog could not be recorded) or Aborted (it hung, and too many others did).",
 		}, []string{"reason"}),
 	}
 	for _, known := range []result{resultDeleted, resultGone, resultReplaced, resultCancelled, resultDryRun} {
@@ -84,9 +84,9 @@ func (m *metrics) register(registerer prometheus.Registerer, ahead backlogCollec
 // backlogCollector reports what is ahead, counted when it is asked for: a gauge that is kept in
 // step by hand drifts.
 type backlogCollector struct {
-	nodes *nodes
+	nodes nodes
 	queue *queue
-	clock *apicall.Clock
+	clock *timeline.Clock
 }
 
 var (
@@ -104,7 +104,7 @@ var (
 			"webhook NAME, policy NAME, or the API's reason.", []string{"by"}, nil)
 	offsetDesc = prometheus.NewDesc("taintkeeper_clock_offset_seconds",
 		"By how much the API server's clock is ahead of this machine's at least, negative if it is behind; "+
-			"0 if they agree to the second. More than a few seconds make evictions late.", nil, nil)
+			"0 if they agree to the second. A restart can make evictions late by that.", nil, nil)
 	taintedDesc = prometheus.NewDesc("taintkeeper_tainted_nodes",
 		"Nodes with a NoExecute taint.", nil, nil)
 )

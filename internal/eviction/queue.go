@@ -13,24 +13,26 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/backlog"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 // queue gives the Backlog what it lacks: a clock, a lock, a way to wait, and a way to cancel. Safe for concurrent use.
 type queue struct {
 	changed chan struct{} // holds one element if something may be tried earlier than was said
 
-	mu       sync.Mutex
-	timeline timeline
-	backlog  *backlog.Backlog
-	aborts   map[*backlog.Eviction]context.CancelCauseFunc // of the tries in flight
+	clock *timeline.Clock
+
+	mu      sync.Mutex
+	backlog *backlog.Backlog
+	aborts  map[*backlog.Eviction]context.CancelCauseFunc // of the tries in flight
 }
 
-func newQueue(places int, there func(types.UID) bool) *queue {
+func newQueue(places int, clock *timeline.Clock, there func(types.UID) bool) *queue {
 	return &queue{
-		changed:  make(chan struct{}, 1),
-		timeline: timeline{begun: time.Now()},
-		backlog:  backlog.New(backlog.LimitsFor(places), there),
-		aborts:   map[*backlog.Eviction]context.CancelCauseFunc{},
+		changed: make(chan struct{}, 1),
+		clock:   clock,
+		backlog: backlog.New(backlog.LimitsFor(places), there),
+		aborts:  map[*backlog.Eviction]context.CancelCauseFunc{},
 	}
 }
 
@@ -39,10 +41,7 @@ func newQueue(places int, there func(types.UID) bool) *queue {
 func (q *queue) set(node string, leaving []backlog.Leaving) (ended []spared) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i := range leaving {
-		leaving[i].Due = q.timeline.of(leaving[i].Due)
-	}
-	stay, cancelled := q.backlog.Set(node, leaving, q.timeline.now())
+	stay, cancelled := q.backlog.Set(node, leaving, q.clock.Now())
 	for _, e := range cancelled {
 		q.abort(e)
 	}
@@ -90,7 +89,7 @@ func (q *queue) next(ctx context.Context) (*try, context.Context) {
 func (q *queue) begin(ctx context.Context) (_ *try, _ context.Context, wait time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now := q.timeline.now()
+	now := q.clock.Now()
 	for _, e := range q.backlog.Excess(now) {
 		q.abort(e)
 	}
@@ -103,7 +102,7 @@ func (q *queue) begin(ctx context.Context) (_ *try, _ context.Context, wait time
 	}
 	trying, abort := apicall.Abortable(ctx)
 	q.aborts[e] = abort
-	return newTry(e, q.timeline.wall(e.Due)), trying, 0
+	return newTry(e), trying, 0
 }
 
 func (q *queue) wait(ctx context.Context, wait time.Duration) {
@@ -138,7 +137,7 @@ func (q *queue) done(t *try, outcome backlog.Outcome) bool {
 	q.aborts[t.eviction](nil)
 	delete(q.aborts, t.eviction)
 	t.eviction.Memo = t.memo
-	q.backlog.Done(t.eviction, outcome, q.timeline.now())
+	q.backlog.Done(t.eviction, outcome, q.clock.Now())
 	q.wake()
 	return true
 }
@@ -165,7 +164,7 @@ func (q *queue) drain(ended <-chan struct{}, limit time.Duration, look func(node
 func (q *queue) stop(limit time.Duration) map[string]bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	cancel, _ := q.backlog.Stop(limit, q.timeline.now())
+	cancel, _ := q.backlog.Stop(limit, q.clock.Now())
 	for _, e := range cancel {
 		q.abort(e)
 	}
@@ -180,7 +179,7 @@ func (q *queue) stop(limit time.Duration) map[string]bool {
 func (q *queue) stats() (_ backlog.Stats, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now = q.timeline.now()
+	now = q.clock.Now()
 	return q.backlog.Stats(now), now
 }
 
@@ -188,36 +187,5 @@ func (q *queue) stats() (_ backlog.Stats, now time.Time) {
 func (q *queue) due() map[string][]backlog.Leaving {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	due := q.backlog.Due(q.timeline.now())
-	for _, leaving := range due {
-		for i := range leaving {
-			leaving[i].Due = q.timeline.wall(leaving[i].Due)
-		}
-	}
-	return due
+	return q.backlog.Due(q.clock.Now())
 }
-
-// timeline is the monotonic clock of the process, so that no wait depends on the wall clock. Its instants have no
-// monotonic reading of their own.
-type timeline struct {
-	begun time.Time
-	ahead time.Duration // by how much the wall clock is ahead of it
-}
-
-// sameClock is how much later than another reading of the wall clock one may be without being taken for a step.
-const sameClock = 5 * time.Millisecond
-
-func (t *timeline) now() time.Time { return t.begun.Round(0).Add(time.Since(t.begun)) }
-
-// of returns the instant of the timeline at which the wall clock shows the given time, unless that is set until then.
-// It stays the same instant for the same time as long as the wall clock is not set.
-func (t *timeline) of(wall time.Time) time.Time {
-	at := time.Now()
-	if ahead := at.Round(0).Sub(t.begun.Round(0).Add(at.Sub(t.begun))); (ahead - t.ahead).Abs() > sameClock {
-		t.ahead = ahead
-	}
-	return wall.Add(-t.ahead)
-}
-
-// wall returns what the wall clock shows at an instant of the timeline.
-func (t *timeline) wall(at time.Time) time.Time { return at.Add(t.ahead) }

@@ -22,7 +22,7 @@ import (
 // that keeps it from evicting.
 type reclaimer struct {
 	judge judge
-	nodes *nodes
+	nodes nodes
 	pods  *podcache.Cache
 	api   api
 }
@@ -57,11 +57,7 @@ func (r *reclaimer) Reconcile(ctx context.Context, req PodRequest) (reconcile.Re
 
 func (r *reclaimer) due(pod *podcache.Pod) bool {
 	tainted, ok := r.nodes.get(pod.Node)
-	if !ok {
-		return false
-	}
-	v, leaves := r.judge.over(pod, tainted)
-	return leaves && v.DueAt(now())
+	return ok && r.judge.due(pod, tainted.NoExecute)
 }
 
 // marked reports whether a live pod has the built-in's mark.

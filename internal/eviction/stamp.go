@@ -18,7 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
+	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // stamper writes the timeAdded of NoExecute taints from which they count. Only the node-lifecycle
@@ -30,7 +32,7 @@ type stamper struct {
 	// try all due pods of the node once more.
 	sparing bool
 	judge   judge
-	nodes   *nodes
+	nodes   nodes
 	pods    *podcache.Cache
 	live    *liveNodes
 	api     api
@@ -40,7 +42,7 @@ type stamper struct {
 }
 
 func newStamper(
-	judge judge, nodes *nodes, pods *podcache.Cache, live *liveNodes, api api, metrics *metrics,
+	judge judge, nodes nodes, pods *podcache.Cache, live *liveNodes, api api, metrics *metrics,
 ) *stamper {
 	return &stamper{
 		judge: judge, nodes: nodes, pods: pods, live: live, api: api, metrics: metrics,
@@ -57,8 +59,10 @@ func (s *stamper) forget(req NodeRequest) {
 	s.lag.Forget(req)
 }
 
-// again returns when a node that could not be stamped is tried again.
-func (s *stamper) again(req NodeRequest) time.Time { return s.past(req).again }
+// wait returns how long a node that could not be stamped waits for the next try.
+func (s *stamper) wait(req NodeRequest) time.Duration {
+	return s.past(req).again.Sub(s.judge.clock.Now())
+}
 
 // stampAfter is how long a taint is known before it is stamped. Pods that are due at once go first:
 // in the outage of a zone every node has to be read and written, just when the first pods must leave.
@@ -105,12 +109,12 @@ func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 	if !ok && !s.nodes.exists(req.Name) {
 		s.stamps.Delete(req)
 	}
-	if !ok || !s.needs(known, req.Name) {
+	if !ok || !s.needs(known) {
 		s.forget(req)
 		return reconcile.Result{}, nil
 	}
 	past := s.past(req)
-	if wait := max(past.wait(time.Now()), s.leaving(known, req.Name)); wait > 0 {
+	if wait := max(past.wait(s.judge.clock.Now()), s.leaving(known)); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	err := s.stamp(ctx, req.Name)
@@ -119,7 +123,7 @@ func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 		return reconcile.Result{}, nil
 	case err == nil || errors.Is(err, errStripped):
 		s.forget(req)
-		past = past.another(time.Now())
+		past = past.another(s.judge.clock.Now())
 		s.stamps.Store(req, past)
 		return reconcile.Result{RequeueAfter: past.rest()}, nil
 	case apicall.IsNotFound(err) || errors.Is(err, errApplied):
@@ -135,30 +139,32 @@ func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 }
 
 // needs reports whether a timeAdded of a node is to be written.
-func (s *stamper) needs(tainted *node, name string) bool {
-	return tainted.unstamped() && (!s.sparing || s.counts(tainted, name))
+func (s *stamper) needs(tainted *nodecache.Node) bool {
+	return unstamped(tainted) && (!s.sparing || s.counts(tainted))
 }
 
-// counts reports whether the countdown of a pod on a node runs, by either clock.
-func (s *stamper) counts(tainted *node, name string) bool {
-	return slices.ContainsFunc(s.pods.OnNode(name), func(pod *podcache.Pod) bool {
-		due, leaves := s.judge.soonest(pod, tainted)
-		return leaves && due.After(now())
+// counts reports whether the countdown of a pod on a node runs.
+func (s *stamper) counts(tainted *nodecache.Node) bool {
+	at := s.judge.clock.Now()
+	return slices.ContainsFunc(s.pods.OnNode(tainted.Name), func(pod *podcache.Pod) bool {
+		v, _ := s.judge.over(pod, tainted.NoExecute)
+		return v.PendingAt(at)
 	})
 }
 
 // leaving returns how long to wait until the pods of a node that are due now have left it; zero if there are none. The
 // built-in still holds their names. A second try of them, which the write would begin, deletes by the mark of the first
 // what has taken their names. A pod that does not leave is not waited for.
-func (s *stamper) leaving(tainted *node, name string) time.Duration {
+func (s *stamper) leaving(tainted *nodecache.Node) time.Duration {
 	if !s.sparing {
 		return 0
 	}
+	at := s.judge.clock.Now()
 	leaving := func(pod *podcache.Pod) bool {
-		due, leaves := s.judge.soonest(pod, tainted)
-		return leaves && !due.After(now()) && now().Sub(due) < leavesWithin
+		v, _ := s.judge.over(pod, tainted.NoExecute)
+		return v.DueAt(at) && at.Sub(v.Due) < leavesWithin
 	}
-	if slices.ContainsFunc(s.pods.OnNode(name), leaving) {
+	if slices.ContainsFunc(s.pods.OnNode(tainted.Name), leaving) {
 		return firstStampAgain
 	}
 	return 0
@@ -175,7 +181,7 @@ func (s *stamper) fail(ctx context.Context, req NodeRequest, err error) {
 			"a restart; still trying", "node", req.Name, "reason", err.Error())
 	}
 	past.failures++
-	past.again = time.Now().Add(retryAfter(err, past.failures))
+	past.again = s.judge.clock.Now().Add(retryAfter(err, past.failures))
 	s.stamps.Store(req, past)
 }
 
@@ -199,7 +205,7 @@ func (s *stamper) stamp(ctx context.Context, name string) error {
 	if !ok {
 		return nil
 	}
-	live, err := s.live.node(ctx, name, known.changed)
+	live, err := s.live.node(ctx, name, known.Tainted)
 	if err != nil {
 		return err
 	}
@@ -208,65 +214,63 @@ func (s *stamper) stamp(ctx context.Context, name string) error {
 	}
 	// What was read may be a taint that was taken off and set again.
 	known, ok = s.nodes.get(name)
-	if !ok || !known.unstamped() {
+	if !ok || !unstamped(known) {
 		return nil
 	}
-	all, complete := known.stamp(live.node, s.nodes.clock.Time(), s.unconfirmed(NodeRequest{name}))
+	now := s.judge.clock.See().Second()
+	all, complete := stamp(known, live.node, now, s.lag.NumRequeues(NodeRequest{name}) >= unconfirmedTries)
 	if !complete {
 		return errUnconfirmed
 	}
 	if manager := applierOfTaints(live.node); manager != "" {
-		s.nodes.unstampable.Store(name, struct{}{})
+		s.nodes.SetUnstampable(name, true)
 		logf.FromContext(ctx).Info("timeAdded of a NoExecute taint is not written, as the node's taints are managed by server-side apply: its countdowns will not survive a restart", "node", name, "manager", manager)
 		return errApplied
 	}
 	answer, err := s.api.patchTaints(ctx, live.node, all)
 	switch {
 	case err == nil && !hasStamps(answer, all):
-		s.nodes.unstampable.Store(name, struct{}{})
+		s.nodes.SetUnstampable(name, true)
 		return errStripped
 	case err == nil:
-		s.nodes.unstampable.Delete(name)
+		s.nodes.SetUnstampable(name, false)
 	case apicall.Refused(err):
-		s.nodes.unstampable.Store(name, struct{}{})
+		s.nodes.SetUnstampable(name, true)
 	}
 	return err
 }
 
-// unconfirmed returns what is written of a taint that the watch does not confirm: nothing at first; after two tries, in
-// which the watch has lagged, the present. That is later than the truth, which is written once the watch has brought
-// the stamp, and so shown that the taint is the same.
-func (s *stamper) unconfirmed(req NodeRequest) *metav1.Time {
-	if s.lag.NumRequeues(req) < 2 {
-		return nil
-	}
-	return &metav1.Time{Time: s.nodes.clock.Time().Truncate(time.Second)}
-}
+// unconfirmedTries is after how many tries, in which the watch has lagged, a taint is stamped that it does not confirm.
+const unconfirmedTries = 2
 
 // unstamped reports whether the timeAdded of a NoExecute taint is to be written.
-func (n *node) unstamped() bool { return slices.ContainsFunc(n.taints, run.unstamped) }
+func unstamped(node *nodecache.Node) bool {
+	return slices.ContainsFunc(node.NoExecute, verdict.Taint.Unstamped)
+}
 
 // stamp returns all taints of the node as it was read, with the timeAdded of its NoExecute taints as they should be,
-// and whether there is one for all. Those that the read does not confirm get the given one, if there is one. Read again
-// after a restart, a timeAdded counts from the end of its second, so never earlier than now.
-func (n *node) stamp(live *corev1.Node, now time.Time, unconfirmed *metav1.Time) (all []corev1.Taint, complete bool) {
+// and whether there is one for all. None is later than the present second by the API server's clock, of which less may
+// have been known at first sight. A taint that the read does not confirm gets the present second if it must be stamped
+// anyway. That is later than the truth, which is written once the watch has brought the stamp, and so shown that the
+// taint is the same.
+func stamp(known *nodecache.Node, live *corev1.Node, now *metav1.Time, anyway bool) (all []corev1.Taint, complete bool) {
 	all = slices.Clone(live.Spec.Taints)
-	if live.UID != n.uid {
+	if live.UID != known.UID {
 		return all, false
 	}
-	for _, known := range n.taints {
-		if !known.unstamped() {
+	for _, is := range known.NoExecute {
+		if !is.Unstamped() {
 			continue
 		}
-		i := slices.IndexFunc(all, func(taint corev1.Taint) bool { return taint.MatchTaint(&known.Taint.Taint) })
+		i := slices.IndexFunc(all, func(taint corev1.Taint) bool { return taint.MatchTaint(&is.Taint) })
 		switch {
-		case i >= 0 && n.confirms(known, all[i], live):
-			all[i].TimeAdded = known.add
-			if known.add.After(now) { // of the API server's clock less was known at first sight
-				all[i].TimeAdded = &metav1.Time{Time: now.Truncate(time.Second)}
+		case i >= 0 && confirms(known, is, all[i], live):
+			all[i].TimeAdded = is.Add
+			if now.Before(is.Add) {
+				all[i].TimeAdded = now
 			}
-		case i >= 0 && all[i].TimeAdded.IsZero() && unconfirmed != nil:
-			all[i].TimeAdded = unconfirmed
+		case i >= 0 && all[i].TimeAdded.IsZero() && anyway:
+			all[i].TimeAdded = now
 		default:
 			return all, false
 		}

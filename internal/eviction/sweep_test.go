@@ -198,7 +198,7 @@ func (m *mortal) lives(w *world) {
 
 // starts is run for any goroutine of a bubble. It returns a function that ends the Evictor and waits for it.
 func (w *world) starts(client kubernetes.Interface) (stop func()) {
-	evictor, err := New(Config{Client: client, EventClient: w.client})
+	evictor, err := New(Config{Client: client, EventClient: w.client, Clock: w.clock})
 	if err != nil {
 		panic(err)
 	}
@@ -325,7 +325,7 @@ func (w *world) mustLeave(name string) bool {
 	if err != nil {
 		return false
 	}
-	on := verdict.Advance(nil, node.(*corev1.Node).Spec.Taints, time.Now())
+	on := verdict.Advance(nil, node.(*corev1.Node).Spec.Taints, verdict.Seen{Sight: verdict.SeenAt(time.Now())})
 	return verdict.Rule{}.Decide(verdict.Pod{Tolerations: spec.Tolerations}, on).Leaves
 }
 
@@ -448,7 +448,7 @@ func (o *oracle) see(w *world) {
 	now := time.Now()
 	o.evict(w, now, time.Time{})
 	for _, name := range []string{"n", "m"} {
-		o.taints[name] = verdict.Advance(o.taints[name], w.node(name).Spec.Taints, now)
+		o.taints[name] = verdict.Advance(o.taints[name], w.node(name).Spec.Taints, verdict.Seen{Sight: verdict.SeenAt(now)})
 		delete(o.due, name+"-p")
 		if _, gone := o.gone[name+"-p"]; gone {
 			continue

@@ -6,7 +6,6 @@ package eviction
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -31,23 +30,14 @@ const (
 // is about to change, so it is soon known which.
 var errUnconfirmed = errors.New("the node's taints and the pod, read live, do not confirm the eviction; waiting for the watch")
 
-// tooEarlyError: the pod is due by this machine's clock, but not by the API server's.
-type tooEarlyError struct{ wait time.Duration }
-
-// Error implements error.
-func (e tooEarlyError) Error() string {
-	return fmt.Sprintf("due by this machine's clock, but not by the API server's for another %s; check the clocks", e.wait)
-}
-
 // retry notes a try without a result, and says when the next may begin.
 func (x *executor) retry(ctx context.Context, t *try, err error) backlog.Outcome {
 	outcome, wait := t.next(err)
 	x.metrics.retries.WithLabelValues(reason(err)).Inc()
 	log := logf.FromContext(ctx).WithValues("pod", klog.KRef(t.Namespace, t.Name), "tries", t.tries+1,
 		"unconfirmed", t.unconfirmed, "after", wait.String(), "reason", err.Error())
-	var early tooEarlyError
-	often := max(t.tries+1, t.unconfirmed) >= troubleAfter || errors.As(err, &early)
-	if often && x.rarely.worthALine(reason(err), time.Now()) {
+	often := max(t.tries+1, t.unconfirmed) >= troubleAfter
+	if often && x.rarely.worthALine(reason(err), x.judge.clock.Now()) {
 		log.Info("Eviction failed repeatedly, will retry")
 	} else {
 		log.V(1).Info("Eviction failed, will retry")
@@ -55,18 +45,13 @@ func (x *executor) retry(ctx context.Context, t *try, err error) backlog.Outcome
 	return outcome
 }
 
-// next says what becomes of an eviction whose try failed, and how long it waits. To wait for a clock or for a watch is
-// no failure, nor is it one to make room for others.
+// next says what becomes of an eviction whose try failed, and how long it waits. To wait for a watch is no failure, nor is it one to make room for others.
 func (t *try) next(err error) (_ backlog.Outcome, wait time.Duration) {
-	var early tooEarlyError
 	switch {
 	case errors.Is(err, errUnconfirmed):
 		t.unconfirmed++
 		wait = apicall.Doubled(firstUnconfirmed, t.unconfirmed, lastUnconfirmed)
 		return backlog.Unsure(wait), wait
-	case errors.As(err, &early):
-		wait = min(max(early.wait, apicall.FirstBackoff), longestNap)
-		return backlog.Later(wait), wait
 	case errors.Is(err, backlog.ErrNoRoom), errors.Is(err, context.DeadlineExceeded):
 		return backlog.Hung, 0
 	}
@@ -93,13 +78,10 @@ func retryAfter(err error, failures int) time.Duration {
 
 // reason names an error in a metric.
 func reason(err error) string {
-	var early tooEarlyError
 	var unrecorded notRecordedError
 	switch {
 	case errors.Is(err, errUnconfirmed):
 		return "Unconfirmed"
-	case errors.As(err, &early):
-		return "TooEarly"
 	case errors.As(err, &unrecorded):
 		return "NotRecorded"
 	case errors.Is(err, backlog.ErrNoRoom):

@@ -34,17 +34,17 @@ type try struct {
 
 	eviction *backlog.Eviction // the queue's
 	node     string
-	due      time.Time // by this machine's clock
-	tries    int       // that failed or hung before
-	unmarked error     // why the condition could not be set
-	settled  bool      // it was withdrawn, and is known what became of the pod
+	due      time.Time
+	tries    int   // that failed or hung before
+	unmarked error // why the condition could not be set
+	settled  bool  // it was withdrawn, and is known what became of the pod
 }
 
 // newTry copies what a try needs to know of an eviction.
-func newTry(e *backlog.Eviction, due time.Time) *try {
+func newTry(e *backlog.Eviction) *try {
 	t := &try{
 		PodRequest: PodRequest{Namespace: e.Namespace, Name: e.Name, UID: e.UID},
-		eviction:   e, node: e.Node, due: due, tries: e.Tries,
+		eviction:   e, node: e.Node, due: e.Due, tries: e.Tries,
 	}
 	t.memo, _ = e.Memo.(memo)
 	return t

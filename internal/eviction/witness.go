@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 )
 
@@ -26,7 +27,7 @@ import (
 // A nil witness sees nothing. It is safe for concurrent use.
 type witness struct {
 	judge   judge
-	nodes   *nodes
+	nodes   nodes
 	pods    *podcache.Cache
 	builtIn BuiltIn
 
@@ -37,7 +38,7 @@ type witness struct {
 // witnessed is what is known of a node and its pods. A node without taints is kept as long as it has pods that were
 // tried.
 type witnessed struct {
-	state  *node // nil without taints
+	state  *nodecache.Node // nil without taints
 	pods   map[types.UID]*triedPod
 	told   NodeDecision // but for its Tries and From
 	looked time.Time    // when all its pods were seen last
@@ -52,7 +53,7 @@ type triedPod struct {
 	stays  bool      // now, or for good
 }
 
-func newWitness(judge judge, nodes *nodes, pods *podcache.Cache, builtIn BuiltIn) *witness {
+func newWitness(judge judge, nodes nodes, pods *podcache.Cache, builtIn BuiltIn) *witness {
 	w := &witness{judge: judge, nodes: nodes, pods: pods, builtIn: builtIn, byNode: map[string]*witnessed{}}
 	nodes.subscribe(func(name string) { w.look(name) })
 	pods.Subscribe(w.changed)
@@ -67,7 +68,7 @@ func (w *witness) look(name string) (next time.Time) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	at := now()
+	at := w.judge.clock.Now()
 	w.lookLocked(name, w.pods.OnNode(name))
 	if known := w.byNode[name]; known != nil {
 		known.looked = at
@@ -116,6 +117,9 @@ func (w *witness) forget(pod *podcache.Pod) {
 // lookLocked sees some pods of a node, or all if its taints have changed. The caller holds w.mu.
 func (w *witness) lookLocked(name string, pods []*podcache.Pod) {
 	state, tainted := w.nodes.get(name)
+	if !tainted {
+		state = nil
+	}
 	known := w.byNode[name]
 	if known == nil {
 		if !tainted {
@@ -124,11 +128,11 @@ func (w *witness) lookLocked(name string, pods []*podcache.Pod) {
 		known = &witnessed{pods: map[types.UID]*triedPod{}}
 		w.byNode[name] = known
 	}
-	retainted := !known.state.sameTaints(state)
+	retainted := !known.state.SameTaints(state)
 	if known.state = state; retainted {
 		pods = w.pods.OnNode(name)
 	}
-	at := now()
+	at := w.judge.clock.Now()
 	var news NodeDecision
 	for _, pod := range pods {
 		w.see(known, pod, at, retainted, &news)
@@ -172,8 +176,8 @@ func (p *triedPod) settle(stays bool, at time.Time) {
 	}
 }
 
-// dueOf returns when a pod has to leave by the earlier clock, whether it terminates or not.
-func (w *witness) dueOf(pod *podcache.Pod, state *node) (due time.Time, leaves bool) {
+// dueOf returns when a pod must leave, whether it terminates or not.
+func (w *witness) dueOf(pod *podcache.Pod, state *nodecache.Node) (due time.Time, leaves bool) {
 	if state == nil {
 		return time.Time{}, false
 	}
@@ -182,7 +186,8 @@ func (w *witness) dueOf(pod *podcache.Pod, state *node) (due time.Time, leaves b
 		there.Flags &^= podcache.Terminating
 		pod = &there
 	}
-	return w.judge.soonest(pod, state)
+	v, leaves := w.judge.over(pod, state.NoExecute)
+	return v.Due, leaves
 }
 
 // tell tells the news of a node and which of its pods stay, if that is anything new.

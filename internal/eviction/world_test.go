@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/taintkeeper/taintkeeper/internal/nodecache"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
@@ -31,6 +31,7 @@ type world struct {
 	book     *bubble.Book // of the calls that change something
 	registry *prometheus.Registry
 	start    time.Time
+	clock    *timeline.Clock // knows the API server's exactly
 	stop     func()
 }
 
@@ -50,8 +51,9 @@ func playMany(t *testing.T, test func(t *testing.T, w *world)) {
 func playIn(t *testing.T, newClientset func(objects ...runtime.Object) *fake.Clientset, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		client := newClientset()
-		test(t, &world{t: t, client: client, book: bubble.NewBook(client, describe), start: time.Now()})
+		client, clock := newClientset(), &timeline.Clock{}
+		bubble.TellTime(client, clock)
+		test(t, &world{t: t, client: client, book: bubble.NewBook(client, describe), start: time.Now(), clock: clock})
 	})
 }
 
@@ -74,7 +76,7 @@ func describe(action clienttesting.Action) string {
 func (w *world) run(change ...func(*Config)) {
 	w.t.Helper()
 	w.registry = prometheus.NewRegistry()
-	config := Config{Client: w.client, Registerer: w.registry}
+	config := Config{Client: w.client, Registerer: w.registry, Clock: w.clock}
 	for _, apply := range change {
 		apply(&config)
 	}
@@ -83,20 +85,6 @@ func (w *world) run(change ...func(*Config)) {
 		w.t.Fatal(err)
 	}
 	w.stop = bubble.Run(w.t, "the Evictor", evictor.Run)
-}
-
-// seenAt is a node that is seen at an instant, as the cache of nodes tells it.
-func seenAt(at time.Time, object *corev1.Node) nodecache.Change {
-	seen := &nodecache.Node{Node: object}
-	for _, taint := range taints.NoExecute(object.Spec.Taints) {
-		seen.NoExecute = append(seen.NoExecute, nodecache.Taint{Taint: taint, FirstSeen: at})
-	}
-	return nodecache.Change{After: seen}
-}
-
-// see is advance after an object was seen.
-func (n *node) see(object *corev1.Node, seen sight) *node {
-	return n.advance(seenAt(seen.at, object), seen, false)
 }
 
 // pass lets virtual time pass.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/intern"
 	"github.com/taintkeeper/taintkeeper/internal/listwatch"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 // Change is one change of a record: Before is nil for a node that came, After for one that went. A node that was made
@@ -30,8 +31,20 @@ type Change struct {
 	Initial bool
 }
 
+// Config configures a Cache.
+type Config struct {
+	// Client lists and watches.
+	Client kubernetes.Interface
+	// Clock is the timeline of the process; nil: one of its own, which hears no Date.
+	Clock *timeline.Clock
+	// NeverStamped says that nobody writes timeAdded to taints that have none. Then a gap of the watch does not end the
+	// countdown of such a taint.
+	NeverStamped bool
+}
+
 // Cache holds the records. It is safe for concurrent use; Run must be called once.
 type Cache struct {
+	clock     *timeline.Clock
 	reflector *cache.Reflector
 	synced    chan struct{}
 	syncOnce  sync.Once
@@ -44,16 +57,24 @@ type Cache struct {
 	strings  intern.Pool[string] // of labels
 	unlisted map[string]struct{} // names of records that the list under way has not shown yet
 	listed   time.Time
+	never    bool                // see Config.NeverStamped
+	refused  map[string]struct{} // names of nodes whose timeAdded may not be written
 }
 
 // New returns a cache of the nodes that the client can see.
-func New(client kubernetes.Interface) *Cache {
+func New(config Config) *Cache {
 	c := &Cache{
+		clock:   config.Clock,
 		synced:  make(chan struct{}),
 		nodes:   map[string]*Node{},
 		strings: intern.Pool[string]{},
+		never:   config.NeverStamped,
+		refused: map[string]struct{}{},
 	}
-	source := listwatch.New(allNodes(client), client, store{c})
+	if c.clock == nil {
+		c.clock = &timeline.Clock{}
+	}
+	source := listwatch.New(allNodes(config.Client), config.Client, store{c})
 	c.reflector = cache.NewReflectorWithOptions(source, &corev1.Node{}, store{c}, cache.ReflectorOptions{
 		Name:            "nodecache",
 		TypeDescription: "nodes",
@@ -119,10 +140,27 @@ func (c *Cache) All() []*Node {
 	return all
 }
 
+// SetUnstampable notes whether writing timeAdded to the taints of a node was refused. Where it is, a gap of the watch does
+// not end the countdown of a taint that has none.
+func (c *Cache) SetUnstampable(name string, refused bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.refused, name)
+	if _, exists := c.nodes[name]; refused && exists {
+		c.refused[name] = struct{}{}
+	}
+}
+
+// neverStamped reports whether a taint of a node that has no timeAdded gets none. The caller holds the lock.
+func (c *Cache) neverStamped(name string) bool {
+	_, refused := c.refused[name]
+	return c.never || refused
+}
+
 // LastSyncResourceVersion returns the version that the watch has come to.
 func (c *Cache) LastSyncResourceVersion() string { return c.reflector.LastSyncResourceVersion() }
 
-// Listed is when the newest list began. What happened between two lists was not seen as it happened.
+// Listed is when the newest list began, on the timeline. What happened between two lists was not seen as it happened.
 func (c *Cache) Listed() time.Time {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -151,7 +189,7 @@ func (c *Cache) put(object *corev1.Node) (Change, bool) {
 		change.Gap = change.Before.ResourceVersion != object.ResourceVersion
 		delete(c.unlisted, object.Name)
 	}
-	change.After = record(object, change, now())
+	change.After = c.record(object, change)
 	if change.Before != nil && change.Before.same(change.After) {
 		return Change{}, false
 	}
@@ -168,9 +206,7 @@ func (c *Cache) remove(name string) (Change, bool) {
 	}
 	delete(c.nodes, name)
 	delete(c.unlisted, name)
+	delete(c.refused, name)
 	c.releaseLabels(before)
 	return Change{Before: before}, true
 }
-
-// now is the wall clock alone: first sights are compared with instants of the cluster's clocks.
-func now() time.Time { return time.Now().Round(0) }

@@ -138,7 +138,7 @@ func TestOnlyAListCanMissVersionsInBetween(t *testing.T) {
 	}
 }
 
-func TestATaintIsFirstSeenWhenItIsSeenAsItIsNow(t *testing.T) {
+func TestATaintCountsFromItsFirstSightUntilItsValueChangesOrAGapHidesIt(t *testing.T) {
 	stamped := noExecute("off")
 	stamped.TimeAdded = &created
 	other := noExecute("off")
@@ -162,7 +162,7 @@ func TestATaintIsFirstSeenWhenItIsSeenAsItIsNow(t *testing.T) {
 		}, true},
 		{"its timeAdded is written", func(c *Cache) error {
 			return store{c}.Update(newNode("n", withVersion("8"), withTaints(stamped)))
-		}, true},
+		}, false},
 		{"it has another value", func(c *Cache) error {
 			return store{c}.Update(newNode("n", withVersion("8"), withTaints(other)))
 		}, true},
@@ -186,15 +186,15 @@ func TestATaintIsFirstSeenWhenItIsSeenAsItIsNow(t *testing.T) {
 					want = time.Now()
 				}
 				bubble.Pass(time.Hour)
-				if got := firstSeen(t, c, "n", "off"); !got.Equal(want) {
-					t.Errorf("first seen %s, want %s", got, want)
+				if got := since(t, c, "n", "off"); !got.Equal(want) {
+					t.Errorf("counts from %s, want %s", got, want)
 				}
 			})
 		})
 	}
 }
 
-func TestOnlyTaintsThatMakePodsLeaveHaveAFirstSight(t *testing.T) {
+func TestOnlyTaintsThatMakePodsLeaveHaveAHistory(t *testing.T) {
 	c := newCache()
 	await.Must(t, store{c}.Add(newNode("n", withTaints(corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}, noExecute("off")))))
 	if got := get(t, c, "n"); len(got.NoExecute) != 1 || got.NoExecute[0].Key != "off" || len(got.Spec.Taints) != 2 {
@@ -202,12 +202,36 @@ func TestOnlyTaintsThatMakePodsLeaveHaveAFirstSight(t *testing.T) {
 	}
 }
 
-func TestAFirstSightIsNeverInTheFuture(t *testing.T) {
-	later := created.Add(time.Hour)
-	before := record(newNode("n", withTaints(noExecute("off"))), Change{}, later)
-	after := record(newNode("n", withTaints(noExecute("off"))), Change{Before: before}, created.Time)
-	if got := after.NoExecute[0].FirstSeen; !got.Equal(created.Time) {
-		t.Errorf("first seen %s, want %s, when the clock had been set back", got, created)
+func TestATaintWithoutTimeAddedGoesOnOverAGapWhereNoneIsEverWritten(t *testing.T) {
+	for name, test := range map[string]struct {
+		config Config
+		change func(c *Cache)
+		goesOn bool
+	}{
+		"written":                {goesOn: false},
+		"never written":          {config: Config{NeverStamped: true}, goesOn: true},
+		"refused":                {change: func(c *Cache) { c.SetUnstampable("n", true) }, goesOn: true},
+		"refused and taken back": {change: func(c *Cache) { c.SetUnstampable("n", true); c.SetUnstampable("n", false) }},
+		"refused for a node of that name that has gone": {change: func(c *Cache) {
+			c.SetUnstampable("n", true)
+			await.Must(t, store{c}.Delete(newNode("n")))
+			await.Must(t, store{c}.Add(newNode("n", withVersion("7"), withTaints(noExecute("off")))))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, began := New(test.config), time.Now()
+				await.Must(t, listed(c, newNode("n", withVersion("7"), withTaints(noExecute("off")))))
+				if test.change != nil {
+					test.change(c)
+				}
+				bubble.Pass(time.Hour)
+				await.Must(t, listed(c, newNode("n", withVersion("8"), withTaints(noExecute("off")))))
+				if got := since(t, c, "n", "off").Equal(began); got != test.goesOn {
+					t.Errorf("it goes on: %t, want %t", got, test.goesOn)
+				}
+			})
+		})
 	}
 }
 

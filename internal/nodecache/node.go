@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // Node is the record of a node. Records are shared and never modified: a change makes a new one.
@@ -21,16 +22,11 @@ import (
 // Kubernetes' own.
 type Node struct {
 	*corev1.Node
-	// NoExecute are the node's taints of that effect, in their order.
-	NoExecute []Taint
-}
-
-// Taint is a taint with the instant at which this process first saw it as it is now: with this key, value, effect and
-// timeAdded. After a gap it is seen anew: nobody knows whether it was taken off and set again.
-type Taint struct {
-	corev1.Taint
-
-	FirstSeen time.Time
+	// NoExecute are the node's taints of that effect, in their order, with all that this process knows of their history.
+	// They are read, never modified.
+	NoExecute []verdict.Taint
+	// Tainted is when this process saw those taints become what they are.
+	Tainted time.Time
 }
 
 // Object returns the trimmed object of a record; nil of none.
@@ -41,30 +37,37 @@ func (n *Node) Object() *corev1.Node {
 	return n.Node
 }
 
-// record makes the record of a node that is seen now, after what is known of it.
-func record(object *corev1.Node, change Change, now time.Time) *Node {
-	node := &Node{Node: trimmed(object)}
-	for _, taint := range taints.NoExecute(node.Spec.Taints) {
-		seen := Taint{Taint: taint, FirstSeen: now}
-		if known, ok := change.seenBefore(node, taint); ok && known.Before(now) { // the clock may have been set back
-			seen.FirstSeen = known
-		}
-		node.NoExecute = append(node.NoExecute, seen)
+// SameTaints reports whether two records of one node make no difference to any verdict or timeAdded. Either may be nil.
+func (n *Node) SameTaints(other *Node) bool {
+	switch {
+	case n == nil:
+		return other == nil || len(other.NoExecute) == 0
+	case other == nil:
+		return len(n.NoExecute) == 0
+	case len(n.NoExecute) == 0 && len(other.NoExecute) == 0:
+		return true
 	}
-	return node
+	return n.UID == other.UID && slices.EqualFunc(n.NoExecute, other.NoExecute, verdict.Taint.Same)
 }
 
-// seenBefore returns when a taint was first seen, if the state before had it for certain, too.
-func (c Change) seenBefore(node *Node, taint corev1.Taint) (time.Time, bool) {
-	if c.Before == nil || c.Gap || c.Before.UID != node.UID {
-		return time.Time{}, false
+// record makes the record of a node that is seen now, after what is known of it.
+func (c *Cache) record(object *corev1.Node, change Change) *Node {
+	node, before := &Node{Node: trimmed(object)}, change.Before
+	if len(taints.NoExecute(object.Spec.Taints)) == 0 {
+		return node
 	}
-	for _, known := range c.Before.NoExecute {
-		if known.MatchTaint(&taint) && known.Value == taint.Value && known.TimeAdded.Equal(taint.TimeAdded) {
-			return known.FirstSeen, true
-		}
+	seen := verdict.Seen{
+		Sight: c.clock.See(), Version: object.ResourceVersion, Gap: change.Gap, NeverStamped: c.neverStamped(object.Name),
 	}
-	return time.Time{}, false
+	var known []verdict.Taint
+	if before != nil && before.UID == object.UID {
+		known = before.NoExecute
+	}
+	node.NoExecute, node.Tainted = verdict.Advance(known, node.Spec.Taints, seen), seen.At
+	if before != nil && before.SameTaints(node) {
+		node.Tainted = before.Tainted
+	}
+	return node
 }
 
 // same reports whether two records say the same.

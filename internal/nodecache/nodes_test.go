@@ -61,7 +61,7 @@ func heartbeat(at time.Time) edit {
 }
 
 // newCache returns a cache that nothing feeds but the test.
-func newCache() *Cache { return New(nil) }
+func newCache() *Cache { return New(Config{}) }
 
 // listed plays a complete list.
 func listed(c *Cache, nodes ...*corev1.Node) error {
@@ -84,12 +84,12 @@ func get(t *testing.T, c *Cache, name string) *Node {
 	return node
 }
 
-// firstSeen returns when a NoExecute taint that a node has to have was first seen.
-func firstSeen(t *testing.T, c *Cache, name, key string) time.Time {
+// since returns from when a NoExecute taint counts that a node must have.
+func since(t *testing.T, c *Cache, name, key string) time.Time {
 	t.Helper()
 	for _, taint := range get(t, c, name).NoExecute {
 		if taint.Key == key {
-			return taint.FirstSeen
+			return taint.Since
 		}
 	}
 	t.Fatalf("node %s has no NoExecute taint %s", name, key)

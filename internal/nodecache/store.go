@@ -50,7 +50,7 @@ func (s store) Delete(object any) error {
 func (s store) BeginList() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.listed = now()
+	s.listed = s.clock.Now()
 	s.unlisted = make(map[string]struct{}, len(s.nodes))
 	for name := range s.nodes {
 		s.unlisted[name] = struct{}{}

@@ -25,7 +25,7 @@ func TestTheCacheFollowsTheNodesOfTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(newNode("a"), newNode("b"))
 		nodes := client.CoreV1().Nodes()
-		c := New(client)
+		c := New(Config{Client: client})
 		bubble.Run(t, "the cache", c.Run)
 		if !c.HasSynced() {
 			t.Error("not synced after the list")
@@ -65,7 +65,7 @@ func TestAListThatFailsIsRepeatedUntilItSucceeds(t *testing.T) {
 			failures--
 			return failures >= 0, nil, errors.New("the API server is not there")
 		})
-		c := New(client)
+		c := New(Config{Client: client})
 		bubble.Run(t, "the cache", c.Run)
 		if c.HasSynced() {
 			t.Error("synced without a list")
@@ -84,7 +84,7 @@ func TestAfterAWatchThatExpiredAListSaysWhatWasMissed(t *testing.T) {
 			newNode("same", withVersion("1")), newNode("tainted", withVersion("2"), withTaints(noExecute("off"))),
 			newNode("gone"), newNode("anew", withUID("older"), withVersion("3")))
 		watches := bubble.StreamsOf(client, "nodes")
-		c := New(client)
+		c := New(Config{Client: client})
 		bubble.Run(t, "the cache", c.Run)
 		first := time.Now()
 		notes := watching(c)
@@ -125,7 +125,7 @@ func TestAfterAWatchThatExpiredAListSaysWhatWasMissed(t *testing.T) {
 		if get(t, c, "same") != same {
 			t.Error("what the list does not change has another record")
 		}
-		if got := firstSeen(t, c, "tainted", "off"); !got.After(first) {
+		if got := since(t, c, "tainted", "off"); !got.After(first) {
 			t.Errorf("a taint that may have been set again was first seen before the gap, at %s", got)
 		}
 		watches.Newest().Modify(newNode("tainted", withVersion("10"), withTaints(noExecute("off"))))
@@ -140,7 +140,7 @@ func TestAWatchThatIsResumedMissesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(newNode("n", withVersion("1")))
 		watches := bubble.StreamsOf(client, "nodes")
-		c := New(client)
+		c := New(Config{Client: client})
 		bubble.Run(t, "the cache", c.Run)
 		notes := watching(c)
 		watches.Newest().Action(watch.Bookmark, &corev1.Node{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "5"}})
@@ -165,7 +165,7 @@ func TestAStreamedListIsKeptWhileItArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		watches := bubble.StreamsOf(client, "nodes")
-		c := New(bubble.Streaming(client))
+		c := New(Config{Client: bubble.Streaming(client)})
 		bubble.Run(t, "the cache", c.Run)
 		watches.Newest().Add(newNode("a", withVersion("1")))
 		bubble.Pass(time.Second)
@@ -217,7 +217,7 @@ func TestAListThatIsNotStreamedIsReadPageByPage(t *testing.T) {
 			}
 			return true, pages[options.Continue].DeepCopy(), nil
 		})
-		c := New(client)
+		c := New(Config{Client: client})
 		bubble.Run(t, "the cache", c.Run)
 		bubble.Pass(time.Minute)
 		checkNames(t, c, "a", "b", "c")

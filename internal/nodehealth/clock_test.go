@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 // This machine's clock is behind. The next leader's may be right: by a timeAdded that is too early, pods would leave too
@@ -17,7 +17,7 @@ import (
 func TestTimeAddedIsTheAPIServersTime(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		const behind = 5 * time.Minute
-		clock := &apicall.Clock{}
+		clock := &timeline.Clock{}
 		clock.Heard(time.Now().Add(behind), time.Now())
 		w.addZone("a", 3)
 		w.run(func(c *Config) { c.Clock = clock })

@@ -19,6 +19,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 const (
@@ -41,6 +42,7 @@ const (
 // use.
 type echoes struct {
 	client    kubernetes.Interface
+	clock     *timeline.Clock
 	reconnect func() // closes the connection of the watch of leases
 	dryRun    bool
 
@@ -52,9 +54,9 @@ type echoes struct {
 	patience time.Duration
 }
 
-func newEchoes(client kubernetes.Interface, reconnect func(), dryRun bool) *echoes {
+func newEchoes(client kubernetes.Interface, clock *timeline.Clock, reconnect func(), dryRun bool) *echoes {
 	return &echoes{
-		client: client, reconnect: reconnect, dryRun: dryRun,
+		client: client, clock: clock, reconnect: reconnect, dryRun: dryRun,
 		sent: map[string]time.Time{}, patience: hangsAfter,
 	}
 }
@@ -79,7 +81,7 @@ func (e *echoes) run(ctx context.Context) {
 			})
 		default:
 		}
-		if e.hangs(time.Now()) {
+		if e.hangs(e.clock.Now()) {
 			logf.FromContext(ctx).Info("The watch of leases hangs: it has brought nothing since a renewal of our own was accepted; connecting anew")
 			e.reconnect()
 		}
@@ -95,10 +97,10 @@ func (e *echoes) run(ctx context.Context) {
 func (e *echoes) renew(running context.Context) {
 	ctx, cancel := context.WithTimeout(running, renewalLimit)
 	defer cancel()
-	begun, nonce := time.Now(), rand.Text()
+	begun, nonce := e.clock.Now(), rand.Text()
 	lease := coordinationconfig.Lease(OwnLease, corev1.NamespaceNodeLease).
 		WithAnnotations(map[string]string{nonceAnnotation: nonce}).
-		WithSpec(coordinationconfig.LeaseSpec().WithHolderIdentity("taintkeeper").WithRenewTime(metav1.NewMicroTime(begun)))
+		WithSpec(coordinationconfig.LeaseSpec().WithHolderIdentity("taintkeeper").WithRenewTime(metav1.NewMicroTime(e.clock.Latest())))
 	if owner := e.namespace(ctx); owner != "" { // some clusters delete leases that nobody owns
 		lease.WithOwnerReferences(metaconfig.OwnerReference().
 			WithAPIVersion("v1").WithKind("Namespace").WithName(corev1.NamespaceNodeLease).WithUID(owner))
@@ -109,7 +111,7 @@ func (e *echoes) renew(running context.Context) {
 	if apicall.Stopping(running) {
 		return
 	}
-	if e.ended(err, time.Now()) {
+	if e.ended(err, e.clock.Now()) {
 		logf.FromContext(ctx).Info("Cannot renew our own lease in kube-node-lease; until that works, silence of nodes counts only while half of the kubelets are heard",
 			"lease", OwnLease, "reason", err.Error())
 	}

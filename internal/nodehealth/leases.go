@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/taintkeeper/taintkeeper/internal/listwatch"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 // leases watches the leases that kubelets renew, and our own among them, and keeps nothing of them but when that was
@@ -28,14 +29,15 @@ import (
 type leases struct {
 	silence *silence
 	echoes  *echoes
+	clock   *timeline.Clock
 	echoed  func() // is called after each echo
 	synced  chan struct{}
 	once    sync.Once
 	counted time.Time // when it was last found out whether most are heard
 }
 
-func newLeases(silence *silence, echoes *echoes, echoed func()) *leases {
-	return &leases{silence: silence, echoes: echoes, echoed: echoed, synced: make(chan struct{})}
+func newLeases(silence *silence, echoes *echoes, clock *timeline.Clock, echoed func()) *leases {
+	return &leases{silence: silence, echoes: echoes, clock: clock, echoed: echoed, synced: make(chan struct{})}
 }
 
 // run watches until the context ends. Errors are logged and retried with backoff, for ever.
@@ -74,7 +76,7 @@ func (l *leases) Update(object any) error {
 		return err
 	}
 	l.echoes.came()
-	l.see(lease, time.Now())
+	l.see(lease, l.clock.Now())
 	return nil
 }
 
@@ -130,7 +132,7 @@ func (l *leases) Replace(objects []any, _ string) error {
 	}
 	l.silence.listed(there)
 	slices.SortStableFunc(all, func(a, b *coordinationv1.Lease) int { return cmp.Compare(place(a), place(b)) })
-	now := time.Now()
+	now := l.clock.Now()
 	for _, lease := range all {
 		l.see(lease, now)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 // marker sets the condition Ready of the pods of a silent node to False, so that no Service sends them
@@ -24,6 +25,7 @@ import (
 type marker struct {
 	nodes    *nodecache.Cache
 	pods     *podcache.Cache
+	clock    *timeline.Clock
 	api      api
 	events   *events
 	backoffs *apicall.Backoffs[types.UID] // of pods that could not be marked
@@ -40,12 +42,12 @@ func (m *marker) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Resu
 		if !m.silent(req.Name) || apicall.Stopping(ctx) {
 			break
 		}
-		if wait := m.backoffs.Wait(pod.UID, time.Now()); wait > 0 {
+		if wait := m.backoffs.Wait(pod.UID, m.clock.Now()); wait > 0 {
 			next = sooner(next, wait)
 			continue
 		}
 		if err := m.mark(ctx, pod); err != nil {
-			m.backoffs.Fail(pod.UID, err, time.Now())
+			m.backoffs.Fail(pod.UID, err, m.clock.Now())
 			failed = append(failed, err)
 			continue
 		}
@@ -80,7 +82,7 @@ func (m *marker) silent(name string) bool {
 
 // mark marks one pod. One that is gone, or whose name another has, is done.
 func (m *marker) mark(ctx context.Context, pod *podcache.Pod) error {
-	err := m.api.patchPodNotReady(ctx, pod, time.Now())
+	err := m.api.patchPodNotReady(ctx, pod, m.clock.Latest())
 	switch {
 	case apicall.IsNotFound(err), apicall.IsAnotherUID(err):
 		return nil

@@ -4,11 +4,10 @@
 package nodehealth
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 // metrics holds what is counted as it happens; zoneCollector has what is asked for at scrape time.
@@ -34,8 +33,8 @@ func newMetrics() *metrics {
 	}
 }
 
-func (m *metrics) register(registry prometheus.Registerer, zones *readiness.Zones, silence *silence) error {
-	all := []prometheus.Collector{m.updateNode, m.retries, zoneCollector{zones}, echoCollector{silence}}
+func (m *metrics) register(registry prometheus.Registerer, zones *readiness.Zones, echo echoCollector) error {
+	all := []prometheus.Collector{m.updateNode, m.retries, zoneCollector{zones}, echo}
 	for _, collector := range all {
 		if err := registry.Register(collector); err != nil {
 			return err
@@ -105,7 +104,10 @@ func health(at readiness.Status) float64 {
 }
 
 // echoCollector says how long ago the latest echo of our own renewals was begun.
-type echoCollector struct{ silence *silence }
+type echoCollector struct {
+	silence *silence
+	clock   *timeline.Clock
+}
 
 var sinceEchoDesc = prometheus.NewDesc("taintkeeper_node_health_seconds_since_echo",
 	"Seconds since the renewal of our own lease began that was the last to come back by the watch of leases. Beyond 5, no node is called silent.", nil, nil)
@@ -115,6 +117,6 @@ func (c echoCollector) Describe(descs chan<- *prometheus.Desc) { descs <- sinceE
 
 // Collect implements prometheus.Collector.
 func (c echoCollector) Collect(metrics chan<- prometheus.Metric) {
-	since := c.silence.sinceEcho(time.Now()).Seconds()
+	since := c.silence.sinceEcho(c.clock.Now()).Seconds()
 	metrics <- prometheus.MustNewConstMetric(sinceEchoDesc, prometheus.GaugeValue, since)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/internal/stage"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 // concurrentNodes is how many nodes are changed at the same time, as upstream's workers.
@@ -55,7 +56,7 @@ type Config struct {
 	// Policy is how fast nodes are tainted.
 	Policy readiness.Policy
 	// Clock is the API server's: timeAdded is written by it. nil: this machine's alone is believed.
-	Clock *apicall.Clock
+	Clock *timeline.Clock
 	// DryRun only says what would be done about nodes.
 	DryRun bool
 	// Limiter bounds the rate of calls; nil means no limit.
@@ -83,7 +84,7 @@ func (c *Config) complete() error {
 		c.Reconnect = func() {}
 	}
 	if c.Clock == nil {
-		c.Clock = &apicall.Clock{}
+		c.Clock = &timeline.Clock{}
 	}
 	if c.Logger.GetSink() == nil {
 		c.Logger = logr.Discard()
@@ -114,13 +115,13 @@ func New(config Config) (*Keeper, error) {
 	}
 	k := &Keeper{
 		config: config, nodes: config.Nodes, pods: config.Pods,
-		silence: newSilence(config.Grace, time.Now()), zones: readiness.NewZones(config.Policy, config.Logger),
+		silence: newSilence(config.Grace, config.Clock.Now()), zones: readiness.NewZones(config.Policy, config.Logger),
 		events: newEvents(config.DryRun, config.EventClient),
-		echoes: newEchoes(config.EchoClient, config.Reconnect, config.DryRun),
+		echoes: newEchoes(config.EchoClient, config.Clock, config.Reconnect, config.DryRun),
 	}
-	k.leases = newLeases(k.silence, k.echoes, k.count)
+	k.leases = newLeases(k.silence, k.echoes, config.Clock, k.count)
 	if k.nodes == nil {
-		k.nodes = nodecache.New(config.Client)
+		k.nodes = nodecache.New(nodecache.Config{Client: config.Client, Clock: config.Clock})
 		k.parts.InEveryReplica(k.nodes.Run)
 	}
 	k.nodes.Subscribe(k.observe)
@@ -131,12 +132,12 @@ func New(config Config) (*Keeper, error) {
 		func(ctx context.Context) error { k.events.Run(ctx); return nil },
 	)
 	if k.pods == nil {
-		k.pods = podcache.New(config.Client)
+		k.pods = podcache.New(config.Client, config.Clock)
 		k.parts.InEveryReplica(k.pods.Run)
 	}
 	metrics := newMetrics()
 	if config.Registerer != nil {
-		if err := metrics.register(config.Registerer, k.zones, k.silence); err != nil {
+		if err := metrics.register(config.Registerer, k.zones, echoCollector{k.silence, config.Clock}); err != nil {
 			return nil, fmt.Errorf("register the metrics: %w", err)
 		}
 	}
@@ -157,7 +158,7 @@ func (k *Keeper) HasSynced() bool {
 
 // observe notes a change of a node.
 func (k *Keeper) observe(change nodecache.Change) {
-	now := time.Now()
+	now := k.config.Clock.Now()
 	if change.After == nil {
 		gone := change.Before.Node
 		k.silence.forgetNode(gone.Name)
@@ -184,7 +185,7 @@ func (k *Keeper) acts() bool { return k.looks.started() && !k.config.DryRun }
 
 // count finds all silent nodes after an echo, and tells the zones.
 func (k *Keeper) count() {
-	now := time.Now()
+	now := k.config.Clock.Now()
 	k.follow(k.zones.Count(k.silence.all(), now), now)
 	k.looks.add(k.echo.take()...)
 }
@@ -196,7 +197,7 @@ func (k *Keeper) lead(ctx context.Context) error {
 		return err
 	}
 	k.silence.lead()
-	now := time.Now()
+	now := k.config.Clock.Now()
 	k.follow(k.zones.Begin(all, k.silence.all(), now), now)
 	for _, node := range all {
 		k.looks.add(node.Name)
@@ -253,7 +254,8 @@ func (k *Keeper) addControllers(metrics *metrics) error {
 		return nil
 	}
 	marker := &marker{
-		nodes: k.nodes, pods: k.pods, api: calls, events: k.events, backoffs: apicall.NewBackoffs[types.UID](markBackoff),
+		nodes: k.nodes, pods: k.pods, clock: k.config.Clock, api: calls, events: k.events,
+		backoffs: apicall.NewBackoffs[types.UID](markBackoff),
 	}
 	mark, err := stage.New(log, "node-health-mark", controller.TypedOptions[NodeRequest]{
 		MaxConcurrentReconciles: concurrentNodes,

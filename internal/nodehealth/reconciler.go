@@ -20,6 +20,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 // NodeRequest asks for a look at one node.
@@ -28,7 +29,7 @@ type NodeRequest struct{ Name string }
 // reconciler makes a node what its plan says. It is the only writer of conditions and of taints for readiness.
 type reconciler struct {
 	dryRun  bool
-	clock   *apicall.Clock
+	clock   *timeline.Clock
 	nodes   *nodecache.Cache
 	silence *silence
 	zones   *readiness.Zones
@@ -47,8 +48,8 @@ var errStale = errors.New("the latest echo of our own renewals is too old")
 
 // Reconcile looks at one node. Echoes, changes of nodes and turns of zones ask for it.
 func (r *reconciler) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Result, error) {
-	began := time.Now()
-	defer func() { r.metrics.updateNode.Observe(time.Since(began).Seconds()) }()
+	began := r.clock.Now()
+	defer func() { r.metrics.updateNode.Observe(r.clock.Since(began).Seconds()) }()
 	known, ok := r.nodes.Get(req.Name)
 	if !ok {
 		r.notes.forget(req.Name)
@@ -96,7 +97,7 @@ func (r *reconciler) look(ctx context.Context, node *corev1.Node) (time.Duration
 	if live.UID != node.UID { // the watch will bring the new one
 		return 0, nil
 	}
-	r.silence.saw(live, time.Now())
+	r.silence.saw(live, r.clock.Now())
 	return r.settle(ctx, live)
 }
 
@@ -125,7 +126,7 @@ func (r *reconciler) settle(ctx context.Context, node *corev1.Node) (time.Durati
 }
 
 func (r *reconciler) factsOf(node *corev1.Node) readiness.Facts {
-	f := readiness.Facts{Node: node, Disrupted: r.zones.AllDisrupted(), Now: r.clock.Time()}
+	f := readiness.Facts{Node: node, Disrupted: r.zones.AllDisrupted(), Now: r.clock.Latest()}
 	if r.isSilent(node) {
 		f.Standing = readiness.Silent
 	}
@@ -152,7 +153,7 @@ func (r *reconciler) setUnknown(ctx context.Context, node *corev1.Node, conditio
 	if err := r.api.turn(ctx); err != nil {
 		return nil, err
 	}
-	if !r.isSilent(node) || !r.silence.freshAt(time.Now()) { // it waited for its turn
+	if !r.isSilent(node) || !r.silence.freshAt(r.clock.Now()) { // it waited for its turn
 		return nil, errStale
 	}
 	changed, err := r.api.patchConditions(ctx, node, conditions)
@@ -228,7 +229,7 @@ func (r *reconciler) write(ctx context.Context, node *corev1.Node, p readiness.P
 	if err := r.api.turn(ctx); err != nil {
 		return err
 	}
-	if p.Executes && p.Key == corev1.TaintNodeUnreachable && !r.silence.freshAt(time.Now()) {
+	if p.Executes && p.Key == corev1.TaintNodeUnreachable && !r.silence.freshAt(r.clock.Now()) {
 		return errStale
 	}
 	changed, err := r.api.patchTaints(ctx, node, apicall.NodeEdit{Taints: p.Taints, Labels: p.Labels})

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 var noon = time.Date(2026, time.November, 21, 12, 0, 0, 0, time.UTC)
@@ -245,7 +246,7 @@ func TestWithoutEchoesOfOurOwnAKubeletsRenewalServesWhileHalfOfThemAreHeard(t *t
 func TestWithoutEchoesOfOurOwnTheLeasesAreCountedOnceASecond(t *testing.T) {
 	s := echoing()
 	echoed := 0
-	l := newLeases(s, newEchoes(nil, nil, true), func() { echoed++ })
+	l := newLeases(s, newEchoes(nil, &timeline.Clock{}, nil, true), &timeline.Clock{}, func() { echoed++ })
 	renews := func(name string, at time.Time) {
 		l.see(&coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Name: name},

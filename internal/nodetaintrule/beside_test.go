@@ -40,7 +40,7 @@ func (w *world) runBesideNodeHealth() {
 // runBesideNodeHealthThatWaits is runBesideNodeHealth, with a grace after which a node is silent.
 func (w *world) runBesideNodeHealthThatWaits(grace time.Duration) {
 	w.t.Helper()
-	nodes := nodecache.New(w.client)
+	nodes := nodecache.New(nodecache.Config{Client: w.client})
 	keeper, err := nodehealth.New(nodehealth.Config{
 		Client: w.client, Nodes: nodes,
 		Grace: readiness.Grace{Monitor: grace, Startup: grace},

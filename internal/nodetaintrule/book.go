@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // book is what is known of the rules and of the nodes that they are concerned with. A change of a node costs what it
@@ -55,34 +56,34 @@ func newBook(dryRun bool) *book {
 }
 
 // setRules notes which rules there are now. It reports whether that is news.
-func (b *book) setRules(all []*v1alpha1.NodeTaintRule, now time.Time) bool {
+func (b *book) setRules(all []*v1alpha1.NodeTaintRule, seen verdict.Sight) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	news := false
 	for uid, p := range b.rules {
 		if !p.gone && !slices.ContainsFunc(all, func(o *v1alpha1.NodeTaintRule) bool { return o.UID == uid }) {
 			object := p.object.DeepCopy()
-			object.DeletionTimestamp = &metav1.Time{Time: now}
+			object.DeletionTimestamp = &metav1.Time{Time: seen.At}
 			p.gone, news = true, true
-			b.define(p, object, p.verdict, now)
+			b.define(p, object, p.verdict, seen)
 		}
 	}
 	for _, object := range all {
-		news = b.setRule(object, judge(object, all), now) || news
+		news = b.setRule(object, judge(object, all), seen) || news
 	}
 	return news
 }
 
-func (b *book) setRule(object *v1alpha1.NodeTaintRule, verdict ruling, now time.Time) bool {
+func (b *book) setRule(object *v1alpha1.NodeTaintRule, ruled ruling, seen verdict.Sight) bool {
 	p, ok := b.rules[object.UID]
-	if ok && p.verdict == verdict && sameSpec(p.object, object) {
+	if ok && p.verdict == ruled && sameSpec(p.object, object) {
 		return false
 	}
 	if !ok {
 		p = &planned{}
 		b.rules[object.UID] = p
 	}
-	b.define(p, object, verdict, now)
+	b.define(p, object, ruled, seen)
 	maps.DeleteFunc(b.rules, func(_ types.UID, old *planned) bool { // what it has left is the new one's
 		return old.gone && old.rule.label == p.rule.label && old.rule.print == p.rule.print
 	})
@@ -90,22 +91,22 @@ func (b *book) setRule(object *v1alpha1.NodeTaintRule, verdict ruling, now time.
 }
 
 // define gives a rule its spec, and looks at all nodes with it.
-func (b *book) define(p *planned, object *v1alpha1.NodeTaintRule, verdict ruling, now time.Time) {
+func (b *book) define(p *planned, object *v1alpha1.NodeTaintRule, ruled ruling, seen verdict.Sight) {
 	before := p.places
 	if p.object != nil && p.object.Spec.Condition != object.Spec.Condition {
 		for _, known := range before { // of another condition nothing is known
 			known.since = time.Time{}
 		}
 	}
-	p.object, p.verdict, p.rule = object, verdict, newRule(object, verdict, b.dryRun)
+	p.object, p.verdict, p.rule = object, ruled, newRule(object, ruled, b.dryRun)
 	p.places, p.selected, p.dirty, p.stopped = map[string]*place{}, 0, true, true
 	for name, node := range b.nodes {
-		p.sees(before[name], nil, node.Node, now)
+		p.sees(before[name], nil, node.Node, seen)
 	}
 }
 
 // sees notes what a rule sees of a node, after what it knew of the node.
-func (p *planned) sees(known *place, before, after *corev1.Node, now time.Time) {
+func (p *planned) sees(known *place, before, after *corev1.Node, seen verdict.Sight) {
 	is := p.rule.facts(after)
 	if is.selected {
 		p.selected++
@@ -122,13 +123,13 @@ func (p *planned) sees(known *place, before, after *corev1.Node, now time.Time) 
 	if !is.matches() && !is.labelled && !next.has(p.rule) {
 		return
 	}
-	next.since = sinceWhen(p.rule, known, before, after, is.holds, now)
+	next.since = sinceWhen(p.rule, known, before, after, is.holds, seen)
 	p.places[after.Name] = next
 }
 
 // brought notes what the watch has brought of a node: the node before, nil if it came, and after, nil if it went. It
 // reports whether a rule has to be planned again because of it.
-func (b *book) brought(before, after *corev1.Node, now time.Time) bool {
+func (b *book) brought(before, after *corev1.Node, seen verdict.Sight) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if after == nil {
@@ -142,15 +143,15 @@ func (b *book) brought(before, after *corev1.Node, now time.Time) bool {
 	case is.ahead && newer(is.Node, after):
 		return false
 	}
-	return b.put(after, false, now)
+	return b.put(after, false, seen)
 }
 
 // learned notes what an answer of the API server has brought of a node.
-func (b *book) learned(node *corev1.Node, now time.Time) {
+func (b *book) learned(node *corev1.Node, seen verdict.Sight) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if is, ok := b.nodes[node.Name]; ok && is.UID == node.UID && newer(node, is.Node) {
-		b.put(node, true, now)
+		b.put(node, true, seen)
 	}
 }
 
@@ -161,7 +162,7 @@ func newer(a, b metav1.Object) bool {
 }
 
 // put stores a node and lets the rules see it that see something else now.
-func (b *book) put(node *corev1.Node, ahead bool, now time.Time) bool {
+func (b *book) put(node *corev1.Node, ahead bool, seen verdict.Sight) bool {
 	before := b.nodes[node.Name]
 	b.nodes[node.Name] = &known{node, ahead}
 	news := false
@@ -173,7 +174,7 @@ func (b *book) put(node *corev1.Node, ahead bool, now time.Time) bool {
 		return news
 	}
 	for _, p := range b.rules {
-		news = p.update(before, node, now) || news
+		news = p.update(before, node, seen) || news
 	}
 	return news
 }
@@ -185,9 +186,9 @@ func sameForRules(a, b *corev1.Node) bool {
 		slices.EqualFunc(a.Status.Conditions, b.Status.Conditions, same)
 }
 
-func (p *planned) update(before *known, node *corev1.Node, now time.Time) bool {
+func (p *planned) update(before *known, node *corev1.Node, seen verdict.Sight) bool {
 	if before == nil {
-		p.sees(nil, nil, node, now)
+		p.sees(nil, nil, node, seen)
 		p.dirty = true
 		return true
 	}
@@ -200,7 +201,7 @@ func (p *planned) update(before *known, node *corev1.Node, now time.Time) bool {
 	}
 	place := p.places[node.Name]
 	delete(p.places, node.Name)
-	p.sees(place, before.Node, node, now)
+	p.sees(place, before.Node, node, seen)
 	p.dirty = true
 	return true
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/stage"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 // togetherWithin is for how long changes of nodes are gathered before the rules are planned again.
@@ -40,8 +41,8 @@ type Config struct {
 	Rules client.WithWatch
 	// Nodes are the nodes; whoever made the cache runs it.
 	Nodes *nodecache.Cache
-	// Clock is the API server's: timeAdded is written by it. nil: this machine's alone is believed.
-	Clock *apicall.Clock
+	// Clock is the timeline of the process; nil: one of its own, which hears no Date.
+	Clock *timeline.Clock
 	// DryRun only says what would be done.
 	DryRun bool
 	// Limiter bounds the rate of calls; nil means no limit.
@@ -60,7 +61,7 @@ func (c *Config) complete() error {
 		c.EventClient = c.Client
 	}
 	if c.Clock == nil {
-		c.Clock = &apicall.Clock{}
+		c.Clock = &timeline.Clock{}
 	}
 	if c.Logger.GetSink() == nil {
 		c.Logger = logr.Discard()
@@ -87,7 +88,7 @@ func New(config Config) (*Controller, error) {
 	}
 	requests := &requests{nodes: config.Nodes}
 	watch, err := newRuleWatch(config.Rules, config.Logger, func(all []*v1alpha1.NodeTaintRule) {
-		if book.setRules(all, time.Now()) {
+		if book.setRules(all, config.Clock.See()) {
 			requests.add(0)
 		}
 	})
@@ -96,7 +97,7 @@ func New(config Config) (*Controller, error) {
 	}
 	requests.rules = watch.handler.HasSyncedChecker()
 	config.Nodes.Subscribe(func(change nodecache.Change) {
-		if book.brought(change.Before.Object(), change.After.Object(), time.Now()) {
+		if book.brought(change.Before.Object(), change.After.Object(), config.Clock.See()) {
 			requests.add(togetherWithin)
 		}
 	})

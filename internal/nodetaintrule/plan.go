@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // facts are what a rule knows of a node.
@@ -77,21 +78,20 @@ type refusal struct {
 // refusedFor is how long a node whose taint was refused waits for the next try.
 const refusedFor = time.Minute
 
-// sinceWhen returns since when the condition of a node holds, or does not. What this process saw change counts by its
-// own clock; lastTransitionTime, which is by the node's clock and up to whoever reports it, serves for what was so at
-// first sight. The condition that has not changed never begins anew.
-func sinceWhen(r *rule, known *place, before, after *corev1.Node, holds bool, now time.Time) time.Time {
+// sinceWhen returns since when the condition of a node holds, or does not. What this process saw change counts from
+// its sight; lastTransitionTime, which the node's clock and its reporter decide, serves for what was so at first sight. The condition that has not changed never begins anew.
+func sinceWhen(r *rule, known *place, before, after *corev1.Node, holds bool, seen verdict.Sight) time.Time {
 	if known != nil && !known.since.IsZero() && known.holds == holds {
 		return known.since
 	}
 	if before != nil && r.facts(before).holds != holds {
-		return now
+		return seen.At
 	}
 	c := condition(after, r.spec.Condition.Type)
-	if c == nil || c.LastTransitionTime.IsZero() || c.LastTransitionTime.After(now) {
-		return now
+	if c == nil || c.LastTransitionTime.IsZero() {
+		return seen.At
 	}
-	return c.LastTransitionTime.Time
+	return seen.Start(c.LastTransitionTime.Add(-time.Second)) // from the beginning of that second
 }
 
 // outcome is what a plan of a rule comes to.

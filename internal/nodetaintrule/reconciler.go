@@ -21,6 +21,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 // Request asks for a plan of the rules that something has changed for.
@@ -33,7 +34,7 @@ const concurrentNodes = 8
 // and it plans only between its writes, so that no plan has to reckon with writes under way.
 type reconciler struct {
 	dryRun   bool
-	clock    *apicall.Clock
+	clock    *timeline.Clock
 	watch    *ruleWatch
 	book     *book
 	api      api
@@ -58,13 +59,13 @@ func (r *reconciler) Reconcile(ctx context.Context, _ Request) (reconcile.Result
 		return reconcile.Result{}, nil // once all are known there is another request
 	}
 	failed := []error{r.endDoubts(ctx)}
-	r.book.plan(time.Now())
+	r.book.plan(r.clock.Now())
 	for _, p := range r.book.pages() {
 		failed = append(failed, r.prepare(ctx, p))
 	}
 	wrote, err := r.writeNodes(ctx)
 	failed = append(failed, err)
-	next := r.book.plan(time.Now())
+	next := r.book.plan(r.clock.Now())
 	there := map[types.UID]bool{}
 	for _, p := range r.book.pages() {
 		there[p.object.UID] = true
@@ -80,7 +81,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ Request) (reconcile.Result
 
 // again asks for the next plan, in time for whatever comes first. Nodes that were written make way for others.
 func (r *reconciler) again(next time.Time, wrote bool) {
-	now := time.Now()
+	now := r.clock.Now()
 	_, doubt := r.book.overdue(now)
 	next = earliest(earliest(next, doubt), r.backoffs.Next(now))
 	if wrote && len(r.book.pending()) > 0 {
@@ -128,10 +129,10 @@ func (r *reconciler) confirm(ctx context.Context, p page) error {
 		return fmt.Errorf("list the nodes with the taint of rule %s: %w", p.rule.name, err)
 	}
 	for i := range nodes {
-		r.book.learned(&nodes[i], time.Now())
+		r.book.learned(&nodes[i], r.clock.See())
 	}
 	r.note(p).confirmed = true
-	r.book.plan(time.Now())
+	r.book.plan(r.clock.Now())
 	return nil
 }
 
@@ -167,14 +168,14 @@ func (r *reconciler) writeNode(ctx context.Context, name string, only types.UID)
 	if err := r.api.turn(ctx); err != nil {
 		return false, err
 	}
-	e, ok := r.book.edit(name, only, r.clock.Time())
+	e, ok := r.book.edit(name, only, r.clock.Latest())
 	if !ok {
 		return false, nil
 	}
-	began := time.Now()
+	began := r.clock.Now()
 	changed, err := r.api.patchNode(ctx, e)
 	if err == nil {
-		r.book.learned(changed, time.Now())
+		r.book.learned(changed, r.clock.See())
 		logf.FromContext(ctx).V(1).Info("Wrote taints of rules", "node", name, "taints", e.Taints)
 		return true, nil
 	}
@@ -187,7 +188,7 @@ func (r *reconciler) writeNode(ctx context.Context, name string, only types.UID)
 			wrote, err = wrote || one, errors.Join(err, also)
 		}
 	case apicall.Refused(err):
-		r.book.refused(e, briefly(err), time.Now())
+		r.book.refused(e, briefly(err), r.clock.Now())
 	case apierrors.IsConflict(err): // others write it, too, and perhaps faster than the watch brings it
 		err = errors.Join(err, r.readNode(ctx, name))
 	case !apicall.IsNotFound(err) && !apierrors.IsTooManyRequests(err):
@@ -201,13 +202,13 @@ func (r *reconciler) readNode(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("read node %s: %w", name, err)
 	}
-	r.book.learned(node, time.Now())
+	r.book.learned(node, r.clock.See())
 	return nil
 }
 
 // endDoubts reads the nodes whose taints may have been written by calls that were not answered and have ended by now.
 func (r *reconciler) endDoubts(ctx context.Context) error {
-	names, _ := r.book.overdue(time.Now())
+	names, _ := r.book.overdue(r.clock.Now())
 	var failed []error
 	for _, name := range names {
 		failed = append(failed, r.try("doubt about "+name, func() error {
@@ -246,7 +247,7 @@ func (r *reconciler) release(ctx context.Context, p page) error {
 	}
 	for i := range nodes {
 		if nodes[i].Labels[p.rule.label] == p.rule.print {
-			r.book.learned(&nodes[i], time.Now())
+			r.book.learned(&nodes[i], r.clock.See())
 			return fmt.Errorf("node %s still has the taint of deleted rule %s: the watch is late", nodes[i].Name, p.rule.name)
 		}
 	}
@@ -355,7 +356,7 @@ func (r *reconciler) newest(p page) *v1alpha1.NodeTaintRule {
 
 // try does something, unless it failed a moment ago. It counts failures, and spaces them out.
 func (r *reconciler) try(what string, do func() error) error {
-	if r.backoffs.Wait(what, time.Now()) > 0 {
+	if r.backoffs.Wait(what, r.clock.Now()) > 0 {
 		return nil
 	}
 	err := do()
@@ -364,6 +365,6 @@ func (r *reconciler) try(what string, do func() error) error {
 		return nil
 	}
 	r.metrics.retries.WithLabelValues(apicall.Reason(err)).Inc()
-	r.backoffs.Fail(what, err, time.Now())
+	r.backoffs.Fail(what, err, r.clock.Now())
 	return err
 }

@@ -24,7 +24,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
@@ -34,7 +34,7 @@ import (
 func TestTimeAddedIsTheAPIServersTime(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		const behind = 5 * time.Minute
-		clock := &apicall.Clock{}
+		clock := &timeline.Clock{}
 		clock.Heard(time.Now().Add(behind), time.Now())
 		w.addZone("a", 1)
 		w.addRule("deadlock")

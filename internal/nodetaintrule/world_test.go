@@ -31,6 +31,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/nodecache"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
@@ -47,6 +48,7 @@ type world struct {
 	book     *bubble.Book // of the calls that change something
 	registry *prometheus.Registry
 	start    time.Time
+	clock    *timeline.Clock // knows the API server's exactly
 	stop     func()
 	late     *bubble.LateWatch               // of nodes; nil: it is never late
 	wrote    func(ctx context.Context) error // is told of a patch of a node that was done, and says what its caller hears
@@ -64,7 +66,8 @@ func play(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
-		w := &world{t: t, client: client, start: time.Now()}
+		w := &world{t: t, client: client, start: time.Now(), clock: &timeline.Clock{}}
+		bubble.TellTime(client, w.clock)
 		bubble.WatchNodesFromTheirList(client, func() *bubble.LateWatch { return w.late })
 		w.book = bubble.NewBook(client, bubble.DescribeWrites)
 		bubble.LockNodes(client, w.book)
@@ -145,8 +148,8 @@ func (w *world) run(change ...func(*Config)) {
 func (w *world) controller(change ...func(*Config)) (*Controller, func(context.Context) error) {
 	w.t.Helper()
 	w.registry = prometheus.NewRegistry()
-	nodes := nodecache.New(w.client)
-	config := Config{Client: &bubble.Slow{Clientset: w.client, After: w.answered}, EventClient: w.client, Rules: w.rules, Nodes: nodes, Registerer: w.registry}
+	nodes := nodecache.New(nodecache.Config{Client: w.client})
+	config := Config{Client: &bubble.Slow{Clientset: w.client, After: w.answered}, EventClient: w.client, Rules: w.rules, Nodes: nodes, Clock: w.clock, Registerer: w.registry}
 	for _, apply := range change {
 		apply(&config)
 	}

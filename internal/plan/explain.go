@@ -98,12 +98,12 @@ func (s *Subject) reason(state cliv1alpha1.PodState) string {
 
 // facts are what the rule needs to know of the pod.
 func (s *Subject) facts() verdict.Pod {
-	return verdict.Pod{Tolerations: s.Pod.Spec.Tolerations, Bound: verdict.Precise(verdict.Bound(s.Pod), s.At)}
+	return verdict.Pod{Tolerations: s.Pod.Spec.Tolerations, Bound: verdict.SeenAt(s.At).Start(verdict.Bound(s.Pod))}
 }
 
 // explainNode adds what the taints of the pod's node mean for it.
 func (s *Subject) explainNode(e *cliv1alpha1.Explanation) {
-	facts, onNode := s.facts(), verdict.Advance(nil, s.Node.Spec.Taints, s.At)
+	facts, onNode := s.facts(), verdict.Advance(nil, s.Node.Spec.Taints, verdict.Seen{Sight: verdict.SeenAt(s.At)})
 	decided := s.Rule.Decide(facts, onNode)
 	for i := range s.Node.Spec.Taints {
 		taint := &s.Node.Spec.Taints[i]

@@ -50,7 +50,7 @@ func (c *Countdowns) SetNode(node *corev1.Node, at time.Time) {
 		c.nodes = map[string]knownNode{}
 	}
 	c.nodes[node.Name] = knownNode{
-		taints: verdict.Advance(c.nodes[node.Name].taints, node.Spec.Taints, at),
+		taints: verdict.Advance(c.nodes[node.Name].taints, node.Spec.Taints, verdict.Seen{Sight: verdict.SeenAt(at)}),
 		notes:  change{name: node.Name, taints: node.Spec.Taints}.notes(),
 	}
 }
@@ -72,7 +72,7 @@ func (c *Countdowns) SetPod(pod *corev1.Pod, at time.Time) {
 	if c.pods[node] == nil {
 		c.pods[node] = map[types.UID]boundPod{}
 	}
-	bound := verdict.Precise(verdict.Bound(pod), at)
+	bound := verdict.SeenAt(at).Start(verdict.Bound(pod))
 	if known, ok := c.pods[node][pod.UID]; ok && known.facts.Bound.Before(bound) {
 		bound = known.facts.Bound
 	}

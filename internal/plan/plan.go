@@ -118,11 +118,11 @@ func changesOf(request Request) ([]change, []error) {
 			errs = append(errs, fmt.Errorf("node %s: %w", node.Name, err))
 			continue
 		}
-		before := verdict.Advance(nil, node.Spec.Taints, request.At)
+		before := verdict.Advance(nil, node.Spec.Taints, verdict.Seen{Sight: verdict.SeenAt(request.At)})
 		all = append(all, change{
 			name: node.Name, zone: node.Labels[corev1.LabelTopologyZone],
 			taints: node.Spec.Taints, edited: edited,
-			before: before, phases: []phase{{request.At, verdict.Advance(before, edited, request.At)}},
+			before: before, phases: []phase{{request.At, verdict.Advance(before, edited, verdict.Seen{Sight: verdict.SeenAt(request.At)})}},
 		})
 	}
 	slices.SortFunc(all, func(a, b change) int { return cmp.Compare(a.name, b.name) })
@@ -170,7 +170,7 @@ func (c change) judge(rule verdict.Rule, at time.Time, pod *corev1.Pod) cliv1alp
 		planned.Reason = "It is terminating already."
 		return planned
 	}
-	facts := verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: verdict.Precise(verdict.Bound(pod), at)}
+	facts := verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: verdict.SeenAt(at).Start(verdict.Bound(pod))}
 	before, after := rule.Decide(facts, c.before), c.decide(rule, facts)
 	planned.Change = changeOf(before, after)
 	planned.Leaves, planned.Toleration = after.Leaves, after.Toleration.DeepCopy()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/intern"
 	"github.com/taintkeeper/taintkeeper/internal/listwatch"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 // Change is one change of a record: before is nil for a pod that came, after for one that went. That a pod has
@@ -28,6 +29,7 @@ type Change struct {
 
 // Cache holds the records. It is safe for concurrent use; Run must be called once.
 type Cache struct {
+	clock     *timeline.Clock
 	reflector *cache.Reflector
 	synced    chan struct{}
 	syncOnce  sync.Once
@@ -41,9 +43,14 @@ type Cache struct {
 	subscribers []func(Change)
 }
 
-// New returns a cache of the pods that the client can see and that are bound to a node.
-func New(client kubernetes.Interface) *Cache {
+// New returns a cache of the pods that the client can see and that are bound to a node. The clock is the timeline of the
+// process; nil: one of its own, which hears no Date.
+func New(client kubernetes.Interface, clock *timeline.Clock) *Cache {
+	if clock == nil {
+		clock = &timeline.Clock{}
+	}
 	c := &Cache{
+		clock:       clock,
 		synced:      make(chan struct{}),
 		pods:        map[types.UID]*Pod{},
 		byNode:      map[string][]*Pod{},
@@ -220,11 +227,10 @@ func (c *Cache) dropFromNode(pod *Pod) {
 // say, and reports whether the newer record says anything else than the older one, its version aside.
 func inherit(after, before *Pod) bool {
 	if after.Node == before.Node {
-		after.seen = before.seen
+		after.seen, after.bound = before.seen, before.bound
 	}
 	return after.Node != before.Node ||
 		(after.Flags^before.Flags)&^deleted != 0 ||
-		after.bound != before.bound ||
 		after.Generation != before.Generation ||
 		after.Priority != before.Priority ||
 		!equalTolerations(after.Tolerations, before.Tolerations)

@@ -108,6 +108,7 @@ func TestAnUpdateThatSaysNothingNewChangesNothing(t *testing.T) {
 		}},
 		{"a disruption that is over", withCondition(corev1.DisruptionTarget, corev1.ConditionFalse, EvictionReason)},
 		{"scheduled at the creation", scheduledAt(created.Time)},
+		{"scheduled later: the binding was dated when it was first seen", scheduledAt(created.Add(time.Second))},
 		{"the pod was started", func(pod *corev1.Pod) { pod.Status.StartTime = &now }},
 		{"an equal toleration list of its own", withTolerations(tolerated("disk", 300))},
 	}
@@ -165,7 +166,6 @@ func TestAnUpdateThatSaysSomethingNewMakesANewRecordAndOneNotification(t *testin
 		{"no toleration", withTolerations()},
 		{"another generation", withGeneration(2)},
 		{"another priority", func(pod *corev1.Pod) { pod.Spec.Priority = ptr.To[int32](7) }},
-		{"another instant of binding", scheduledAt(created.Add(time.Second))},
 		{"it succeeded", inPhase(corev1.PodSucceeded)},
 		{"it terminates", terminating},
 		{"it is marked", withCondition(corev1.DisruptionTarget, corev1.ConditionTrue, EvictionReason)},

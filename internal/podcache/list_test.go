@@ -106,7 +106,7 @@ func (s *pagingServer) synced(t *testing.T) *Cache {
 	t.Cleanup(server.Close)
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
 	await.Must(t, err)
-	c := New(client)
+	c := New(client, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan struct{})
 	go func() {

@@ -64,7 +64,7 @@ func benchmarkMillion(b *testing.B, mode string) {
 	await.Must(b, os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)) // the peak begins anew
 	ctx, cancel := context.WithCancel(b.Context())
 	stopped := make(chan struct{})
-	c := New(client)
+	c := New(client, nil)
 	began, used := time.Now(), processorTime(b)
 	go func() {
 		defer close(stopped)

@@ -62,14 +62,13 @@ type Pod struct {
 	Priority    int32
 	Flags       Flags
 
-	bound int64 // as recorded by the API, seconds since 1970
-	seen  int64 // nanoseconds since 1970
+	bound, seen int64 // on the timeline, nanoseconds since 1970
 }
 
-// Bound is the instant at which the pod was bound to its node.
-func (p *Pod) Bound() time.Time { return verdict.Precise(time.Unix(p.bound, 0), p.Seen()) }
+// Bound is the instant of the timeline at which the pod was bound to its node, dated when it was first seen there.
+func (p *Pod) Bound() time.Time { return time.Unix(0, p.bound) }
 
-// Seen is the instant at which this process first saw the pod on its node.
+// Seen is the instant of the timeline at which this process first saw the pod on its node.
 func (p *Pod) Seen() time.Time { return time.Unix(0, p.seen) }
 
 // Key is the namespaced name, for messages and API calls. Records are identified by UID.
@@ -82,27 +81,17 @@ func (p *Pod) Rule() verdict.Pod {
 	return verdict.Pod{Tolerations: p.Tolerations, Bound: p.Bound()}
 }
 
-// RuleAsRecorded is what the rule needs to know of the pod by the API server's clock: the binding as it was recorded,
-// so the end of its second, unless this machine's clock was right to the second when it saw the pod.
-func (p *Pod) RuleAsRecorded() verdict.Pod {
-	recorded := time.Unix(p.bound, 0)
-	bound := recorded.Add(time.Second)
-	if seen := p.Seen(); !seen.Before(recorded) && seen.Before(bound) {
-		bound = seen
-	}
-	return verdict.Pod{Tolerations: p.Tolerations, Bound: bound}
-}
-
 // AsOf returns the record of the same pod as the API server itself has just shown it, which can be
 // newer than what the watch has brought. The cache keeps its own.
 func (p *Pod) AsOf(live *corev1.Pod) *Pod {
-	newer := record(live)
+	newer := record(live, verdict.Sight{})
+	newer.seen, newer.bound = p.seen, p.bound
 	inherit(newer, p)
 	return newer
 }
 
 // record makes the record of a pod that is first seen now. Nothing in it is shared yet.
-func record(pod *corev1.Pod) *Pod {
+func record(pod *corev1.Pod, seen verdict.Sight) *Pod {
 	p := &Pod{
 		Namespace:   pod.Namespace,
 		Name:        pod.Name,
@@ -116,8 +105,7 @@ func record(pod *corev1.Pod) *Pod {
 	if pod.Spec.Priority != nil {
 		p.Priority = *pod.Spec.Priority
 	}
-	p.bound = verdict.Bound(pod).Unix()
-	p.seen = time.Now().UnixNano()
+	p.bound, p.seen = seen.Start(verdict.Bound(pod)).UnixNano(), seen.At.UnixNano()
 	return p
 }
 

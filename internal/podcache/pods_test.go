@@ -93,7 +93,7 @@ func scheduledAt(instant time.Time) edit {
 }
 
 // newCache returns a cache that nothing feeds but the test.
-func newCache() *Cache { return New(nil) }
+func newCache() *Cache { return New(nil, nil) }
 
 // listed plays a complete list.
 func listed(c *Cache, pods ...*corev1.Pod) error {

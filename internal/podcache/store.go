@@ -35,7 +35,7 @@ func (s store) Update(object any) error {
 	if pod.Spec.NodeName == "" {
 		return nil
 	}
-	after := record(pod)
+	after := record(pod, s.clock.See())
 	s.change(func() (Change, bool) {
 		change, news := s.put(after)
 		delete(s.unlisted, after.UID)

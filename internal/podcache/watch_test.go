@@ -28,7 +28,7 @@ func TestTheCacheFollowsThePodsOfTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(newPod("a"), newPod("b"), newPod("waiting", onNode("")))
 		pods := client.CoreV1().Pods("default")
-		c := New(client)
+		c := New(client, nil)
 		if c.HasSynced() {
 			t.Error("synced before it ran")
 		}
@@ -57,7 +57,7 @@ func TestTheCacheFollowsThePodsOfTheCluster(t *testing.T) {
 func TestOnlyBoundPodsAreAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
-		bubble.Run(t, "the cache", New(client).Run)
+		bubble.Run(t, "the cache", New(client, nil).Run)
 		asked := map[string]int{}
 		for _, action := range client.Actions() {
 			asked[action.GetVerb()]++
@@ -92,7 +92,7 @@ func TestAListThatFailsIsRepeatedUntilItSucceeds(t *testing.T) {
 			failures--
 			return failures >= 0, nil, errors.New("the API server is not there")
 		})
-		c := New(client)
+		c := New(client, nil)
 		bubble.Run(t, "the cache", c.Run)
 		if c.HasSynced() {
 			t.Error("synced by a list that failed")
@@ -115,7 +115,7 @@ func TestAfterAWatchThatExpiredAListSaysWhatWasMissed(t *testing.T) {
 			unused = false
 			return first, broken, nil
 		})
-		c := New(client)
+		c := New(client, nil)
 		begin := time.Now()
 		bubble.Run(t, "the cache", c.Run)
 		checkNames(t, c, "db-0", "gone", "kept")
@@ -152,7 +152,7 @@ func TestAStreamedListIsKeptWhileItArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		streams := bubble.StreamsOf(client, "pods")
-		c := New(bubble.Streaming(client))
+		c := New(bubble.Streaming(client), nil)
 		notes := watching(c)
 		bubble.Run(t, "the cache", c.Run)
 		stream := streams.Newest()
@@ -199,7 +199,7 @@ func TestAPodThatLooksLikeTheEndOfTheListEndsItNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		streams := bubble.StreamsOf(client, "pods")
-		c := New(bubble.Streaming(client))
+		c := New(bubble.Streaming(client), nil)
 		bubble.Run(t, "the cache", c.Run)
 		stream := streams.Newest()
 		stream.Add(newPod("a", func(pod *corev1.Pod) { pod.Annotations = endOfList().Annotations }))
@@ -222,7 +222,7 @@ func TestAListThatBreaksOffTakesNothingAway(t *testing.T) {
 		client := fake.NewClientset()
 		streams := bubble.StreamsOf(client, "pods")
 		newest := streams.Newest
-		c := New(bubble.Streaming(client))
+		c := New(bubble.Streaming(client), nil)
 		bubble.Run(t, "the cache", c.Run)
 		newest().Add(newPod("a"))
 		newest().Add(newPod("b"))
@@ -264,7 +264,7 @@ func TestWhereAStreamedListDoesNotEndPodsAreListedPageByPage(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client := fake.NewClientset(newPod("a"), newPod("b"))
 				streams := bubble.StreamsOf(client, "pods")
-				cache := New(bubble.Streaming(client))
+				cache := New(bubble.Streaming(client), nil)
 				bubble.Run(t, "the cache", cache.Run)
 				begun, stream := time.Now(), streams.Newest()
 				stream.Add(newPod("a"))
@@ -290,7 +290,7 @@ func TestWhereStreamingIsRefusedForLongPodsAreListedPageByPage(t *testing.T) {
 			}
 			return true, nil, apierrors.NewTooManyRequestsError("not now")
 		})
-		c := New(bubble.Streaming(client))
+		c := New(bubble.Streaming(client), nil)
 		bubble.Run(t, "the cache", c.Run)
 		bubble.Pass(time.Minute)
 		if !c.HasSynced() {
@@ -308,7 +308,7 @@ func TestAStreamThatIsStoppedWhileItListsEnds(t *testing.T) {
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
-			_ = New(bubble.Streaming(client)).Run(ctx)
+			_ = New(bubble.Streaming(client), nil).Run(ctx)
 		}()
 		synctest.Wait()
 		stream := streams.Newest()

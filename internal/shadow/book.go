@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -26,6 +27,7 @@ type forecast interface {
 // book has the promises. It is safe for concurrent use. What it holds follows what is tainted: a promise is forgotten
 // when its pod went as promised, and [remembered] after it ended otherwise.
 type book struct {
+	clock    *timeline.Clock
 	forecast forecast
 	pods     *podcache.Cache
 	report   *report
@@ -49,8 +51,9 @@ type former struct {
 	gone time.Time
 }
 
-func newBook(forecast forecast, pods *podcache.Cache, report *report, teller *teller) *book {
+func newBook(clock *timeline.Clock, forecast forecast, pods *podcache.Cache, report *report, teller *teller) *book {
 	return &book{
+		clock:    clock,
 		forecast: forecast,
 		pods:     pods,
 		report:   report,
@@ -95,7 +98,7 @@ func (b *book) fill(to *Report, at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.began.IsZero() {
-		to.Since = &metav1.Time{Time: b.began}
+		to.Since = &metav1.Time{Time: b.clock.Shown(b.began)}
 	}
 }
 

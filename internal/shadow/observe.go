@@ -14,16 +14,16 @@ import (
 
 // deletedAt returns when the API server accepted the delete of a pod that was seen to go at an instant: what its object
 // says, or that instant.
-func deletedAt(pod *corev1.Pod, ours func(time.Time) time.Time, seen time.Time) time.Time {
+func deletedAt(pod *corev1.Pod, seen verdict.Sight) time.Time {
 	if pod == nil || pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil {
-		return seen
+		return seen.At
 	}
 	grace := time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
-	return verdict.Precise(ours(pod.DeletionTimestamp.Add(-grace)), seen)
+	return seen.Start(pod.DeletionTimestamp.Add(-grace))
 }
 
 // observe notes what a change of a pod says about the built-in.
-func (b *book) observe(change podcache.Change, ours func(time.Time) time.Time, at time.Time) {
+func (b *book) observe(change podcache.Change, seen verdict.Sight) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.began.IsZero() || change.Before == nil {
@@ -34,17 +34,17 @@ func (b *book) observe(change podcache.Change, ours func(time.Time) time.Time, a
 	switch {
 	case before.Flags.Has(podcache.Terminating):
 		if marked {
-			b.observeAgain(before, deletedAt(change.Object, ours, at), at)
+			b.observeAgain(before, deletedAt(change.Object, seen), seen.At)
 		}
 	case after == nil || after.Flags.Has(podcache.Terminating):
-		b.observeDelete(change, ours, at)
+		b.observeDelete(change, seen)
 	case marked:
-		b.observeMark(after, at)
+		b.observeMark(after, seen.At)
 	}
 }
 
 // observeDelete notes that a pod was deleted, by the built-in or by somebody else.
-func (b *book) observeDelete(change podcache.Change, ours func(time.Time) time.Time, at time.Time) {
+func (b *book) observeDelete(change podcache.Change, seen verdict.Sight) {
 	newest := change.Before
 	if change.After != nil {
 		newest = change.After
@@ -53,10 +53,10 @@ func (b *book) observeDelete(change podcache.Change, ours func(time.Time) time.T
 	switch {
 	case byBuiltIn && change.Object == nil:
 		b.observeUnseen(change.Before)
-	case !byBuiltIn || b.stale(change, ours, at):
-		b.observeOther(change.Before, at)
+	case !byBuiltIn || b.stale(change, seen):
+		b.observeOther(change.Before, seen.At)
 	default:
-		b.observeEviction(change.Before, deletedAt(change.Object, ours, at), at)
+		b.observeEviction(change.Before, deletedAt(change.Object, seen), seen.At)
 	}
 }
 
@@ -66,11 +66,11 @@ const markHolds = 5 * time.Minute
 
 // stale reports whether a marked pod was deleted so long after the mark, and without being due, that somebody else did
 // it.
-func (b *book) stale(change podcache.Change, ours func(time.Time) time.Time, at time.Time) bool {
+func (b *book) stale(change podcache.Change, seen verdict.Sight) bool {
 	if !change.Before.Flags.Has(podcache.MarkedByBuiltIn) {
 		return false // it was marked just now
 	}
-	marked, left := ours(markedAt(change.Object)), deletedAt(change.Object, ours, at)
+	marked, left := seen.Start(markedAt(change.Object)), deletedAt(change.Object, seen)
 	p := b.byNode[change.Before.Node][change.Before.UID]
 	if p != nil && p.marked.After(marked) {
 		marked = p.marked

@@ -122,16 +122,16 @@ func (r *report) fill(to *Report) {
 }
 
 // difference describes a promise that was not kept.
-func difference(p *promise, outcome Outcome, why string, at time.Time) Difference {
+func (b *book) difference(p *promise, outcome Outcome, why string, at time.Time) Difference {
 	d := Difference{
 		Outcome: outcome, Namespace: p.pod.Namespace, Pod: p.pod.Name, UID: p.pod.UID, Node: p.pod.Node,
-		Time: metav1.NewTime(at), Sentence: what(p, outcome, at) + ": " + why,
+		Time: metav1.NewTime(b.clock.Shown(at)), Sentence: what(p, outcome, at) + ": " + why,
 	}
 	if !p.due.IsZero() {
-		d.Due = &metav1.MicroTime{Time: p.due}
+		d.Due = &metav1.MicroTime{Time: b.clock.Shown(p.due)}
 	}
 	if !p.left.IsZero() {
-		d.Evicted = &metav1.MicroTime{Time: p.left}
+		d.Evicted = &metav1.MicroTime{Time: b.clock.Shown(p.left)}
 	}
 	if d.Due != nil && d.Evicted != nil {
 		d.Seconds = new(p.left.Sub(p.due).Seconds())

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,11 +18,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
 	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/stage"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -42,8 +41,8 @@ type Config struct {
 	Pods  *podcache.Cache
 	// Rule decides; the zero value is Kubernetes' default.
 	Rule verdict.Rule
-	// Clock is the API server's, as the answers to Client tell it; nil: this machine's alone is believed.
-	Clock *apicall.Clock
+	// Clock is the timeline of the process, shared with Nodes and Pods; nil: one of its own, which hears no Date.
+	Clock *timeline.Clock
 	// Registerer takes the metrics; nil means none are registered.
 	Registerer prometheus.Registerer
 	// Logger defaults to one that discards.
@@ -58,7 +57,7 @@ func (c *Config) complete() error {
 		c.EventClient = c.Client
 	}
 	if c.Clock == nil {
-		c.Clock = &apicall.Clock{}
+		c.Clock = &timeline.Clock{}
 	}
 	if c.Logger.GetSink() == nil {
 		c.Logger = logr.Discard()
@@ -68,7 +67,7 @@ func (c *Config) complete() error {
 
 // Comparison is the whole of it: caches, events and a controller.
 type Comparison struct {
-	clock    *apicall.Clock
+	clock    *timeline.Clock
 	forecast *eviction.Forecast
 	nodes    *nodecache.Cache
 	pods     *podcache.Cache
@@ -85,17 +84,17 @@ func New(config Config) (*Comparison, error) {
 	teller := newTeller(config.Logger, config.EventClient)
 	c.parts.InEveryReplica(func(ctx context.Context) error { teller.Run(ctx); return nil })
 	if c.nodes == nil {
-		c.nodes = nodecache.New(config.Client)
+		c.nodes = nodecache.New(nodecache.Config{Client: config.Client, Clock: config.Clock, NeverStamped: true})
 		c.parts.InEveryReplica(c.nodes.Run)
 	}
 	c.forecast = eviction.NewForecast(eviction.ForecastConfig{Nodes: c.nodes, Rule: config.Rule, Clock: config.Clock})
 	if c.pods == nil {
-		c.pods = podcache.New(config.Client)
+		c.pods = podcache.New(config.Client, config.Clock)
 		c.parts.InEveryReplica(c.pods.Run)
 	}
-	c.book = newBook(c.forecast, c.pods, newReport(), teller)
+	c.book = newBook(c.clock, c.forecast, c.pods, newReport(), teller)
 	if config.Registerer != nil {
-		backlog := func() (int, int) { return c.book.backlog(now()) }
+		backlog := func() (int, int) { return c.book.backlog(c.clock.Now()) }
 		if err := c.book.report.metrics.register(config.Registerer, backlog); err != nil {
 			return nil, fmt.Errorf("register the metrics: %w", err)
 		}
@@ -126,15 +125,15 @@ func (c *Comparison) HasSynced() bool { return c.nodes.HasSynced() && c.pods.Has
 
 // Report returns what the comparison has come to.
 func (c *Comparison) Report() Report {
-	at := now()
-	report := Report{TypeMeta: metav1.TypeMeta{APIVersion: reportAPIVersion, Kind: reportKind}, Time: metav1.NewTime(at)}
+	at := c.clock.Now()
+	report := Report{TypeMeta: metav1.TypeMeta{APIVersion: reportAPIVersion, Kind: reportKind}, Time: metav1.NewTime(c.clock.Shown(at))}
 	c.book.fill(&report, at)
 	return report
 }
 
 // Reconcile compares for one node, and comes back when there can be something new to say.
 func (c *Comparison) Reconcile(_ context.Context, req eviction.NodeRequest) (reconcile.Result, error) {
-	return reconcile.Result{RequeueAfter: c.book.examine(req.Name, now())}, nil
+	return reconcile.Result{RequeueAfter: c.book.examine(req.Name, c.clock.Now())}, nil
 }
 
 // changes brings the nodes to look at: those whose NoExecute taints change, and those on which a pod changes that has
@@ -147,7 +146,7 @@ func (s changes) String() string { return "changes of NoExecute taints and of po
 // Start implements source.TypedSource.
 func (s changes) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[eviction.NodeRequest]) error {
 	s.c.pods.Subscribe(func(change podcache.Change) {
-		s.c.book.observe(change, s.c.clock.Ours, now())
+		s.c.book.observe(change, s.c.clock.See())
 		for _, pod := range []*podcache.Pod{change.Before, change.After} {
 			if pod != nil && (len(s.c.forecast.Taints(pod.Node)) > 0 || s.c.book.knows(pod.Node)) {
 				queue.Add(eviction.NodeRequest{Name: pod.Node})
@@ -162,10 +161,7 @@ func (s changes) Start(_ context.Context, queue workqueue.TypedRateLimitingInter
 func (s changes) WaitForSync(ctx context.Context) error {
 	cache.WaitFor(ctx, "", s.c.nodes, s.c.pods)
 	if ctx.Err() == nil {
-		s.c.book.begin(now())
+		s.c.book.begin(s.c.clock.Now())
 	}
 	return ctx.Err()
 }
-
-// now is the wall clock alone: deadlines are facts of the cluster's clocks.
-func now() time.Time { return time.Now().Round(0) }

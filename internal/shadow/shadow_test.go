@@ -272,7 +272,7 @@ func TestWhatWentWhileTheWatchOfPodsWasInterruptedIsNotCalledLate(t *testing.T) 
 		w.until(10 * sec)
 		w.taint("k:NoExecute")
 		w.mark("gone", builtInMark)
-		pods, ours := w.comparison.pods, w.comparison.clock.Ours
+		pods := w.comparison.pods
 		w.until(3 * time.Minute) // nothing is heard meanwhile
 		if got := len(w.comparison.Report().Differences); got != 2 {
 			t.Errorf("%d pods are reported as not evicted, want 2", got)
@@ -286,7 +286,7 @@ func TestWhatWentWhileTheWatchOfPodsWasInterruptedIsNotCalledLate(t *testing.T) 
 		})
 		w.until(4 * time.Minute)
 		gone, _ := pods.Get("uid-of-gone")
-		w.comparison.book.observe(podcache.Change{Before: gone}, ours, now())
+		w.comparison.book.observe(podcache.Change{Before: gone}, w.clock.See())
 		w.wantPods(map[Outcome]int{OnTime: 1, Unjudged: 1})
 		w.wantSaid()
 	})

@@ -55,7 +55,7 @@ func (t *teller) tell(d Difference, at time.Time) {
 
 // tell puts a difference into the report and tells of it. The caller holds the lock.
 func (b *book) tell(p *promise, outcome Outcome, why string, at time.Time) {
-	d := difference(p, outcome, why, at)
+	d := b.difference(p, outcome, why, at)
 	b.report.add(d)
 	b.teller.tell(d, at)
 }

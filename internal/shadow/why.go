@@ -56,18 +56,18 @@ func (b *book) whyLate(p *promise) string {
 	switch {
 	case renamed(p, began):
 		return fmt.Sprintf("the built-in counted the %d s from %s, when %s came, and not from %s, when the node became not ready",
-			p.tolerated(), clock(began), name(p.reason.Taint.Taint), clock(p.reason.Start))
+			p.tolerated(), b.shown(began), name(p.reason.Taint.Taint), b.shown(p.reason.Start))
 	case b.kept(p):
 		return b.whyKept(p)
 	case b.queued(p, p.left):
 		return b.whyQueued(p)
 	case !p.marked.IsZero() && p.left.Sub(p.marked) > Tolerance:
-		return fmt.Sprintf("the built-in marked it for deletion at %s, and its delete was accepted only %s later", clock(p.marked), duration(p.left.Sub(p.marked)))
+		return fmt.Sprintf("the built-in marked it for deletion at %s, and its delete was accepted only %s later", b.shown(p.marked), duration(p.left.Sub(p.marked)))
 	case p.tolerated() == 0:
 		return "why cannot be told from what was seen"
 	}
 	return fmt.Sprintf("the built-in began its countdown of %d s anew at %s, probably because it was restarted; it was to begin at %s",
-		p.tolerated(), clock(began), clock(p.reason.Start))
+		p.tolerated(), b.shown(began), b.shown(p.reason.Start))
 }
 
 // renamed reports whether a countdown that began at an instant began when a node that was not ready became unreachable,
@@ -92,8 +92,8 @@ func (b *book) whyKept(p *promise) string {
 		return fmt.Sprintf("%s of %d s; that tolerationSeconds became %d was ignored", went, p.first.seconds, p.tolerated())
 	case p.first.key == p.reason.Taint.Key:
 		return fmt.Sprintf("the built-in counted from %s, when it first saw %s, and not from %s",
-			clock(p.first.due.Add(-time.Duration(p.first.seconds)*time.Second)),
-			name(p.reason.Taint.Taint), clock(p.reason.Start))
+			b.shown(p.first.due.Add(-time.Duration(p.first.seconds)*time.Second)),
+			name(p.reason.Taint.Taint), b.shown(p.reason.Start))
 	case b.has(p.pod.Node, p.first.key):
 		return fmt.Sprintf("a second taint with a shorter toleration was ignored: %s goes on for %s, tolerated for %d s, and the shorter one is %s, tolerated for %d s",
 			"the first countdown", p.first.key, p.first.seconds, name(p.reason.Taint.Taint), p.tolerated())
@@ -135,7 +135,7 @@ func (b *book) whyQueued(p *promise) string {
 func (b *book) whyNever(p *promise, at time.Time) string {
 	switch {
 	case !p.marked.IsZero():
-		return fmt.Sprintf("the built-in marked it for deletion at %s, but it was not deleted; it tries five times within 50 ms and then forgets the pod", clock(p.marked))
+		return fmt.Sprintf("the built-in marked it for deletion at %s, but it was not deleted; it tries five times within 50 ms and then forgets the pod", b.shown(p.marked))
 	case p.pod.Flags.Has(podcache.MarkedByBuiltIn):
 		return "the built-in had marked it for deletion before this comparison began, and did not delete it"
 	case b.kept(p) && p.first.due.After(at):
@@ -157,15 +157,15 @@ func (b *book) whyStayed(p *promise) string {
 	case p.ended.IsZero():
 		return "it tolerates the taints of its node for ever"
 	case p.untainted:
-		return fmt.Sprintf("the built-in kept killing after the untaint at %s", clock(p.ended))
+		return fmt.Sprintf("the built-in kept killing after the untaint at %s", b.shown(p.ended))
 	}
-	return fmt.Sprintf("the built-in evicted it although it tolerates what is left of the taints since %s", clock(p.ended))
+	return fmt.Sprintf("the built-in evicted it although it tolerates what is left of the taints since %s", b.shown(p.ended))
 }
 
 func name(taint corev1.Taint) string { return "taint " + taint.Key }
 
-// clock writes an instant of the day, in UTC.
-func clock(at time.Time) string { return at.UTC().Format("15:04:05") }
+// shown writes an instant of the day, in UTC.
+func (b *book) shown(at time.Time) string { return b.clock.Shown(at).UTC().Format("15:04:05") }
 
 // duration writes a duration as people read it: with two digits or so.
 func duration(d time.Duration) string {

@@ -18,6 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
@@ -33,6 +34,7 @@ type world struct {
 	registry   *prometheus.Registry
 	comparison *Comparison
 	start      time.Time
+	clock      *timeline.Clock // knows the API server's exactly
 }
 
 // play runs a test in a bubble of virtual time. The Comparison does not run yet.
@@ -40,7 +42,8 @@ func play(t *testing.T, test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
-		w := &world{t: t, client: client, start: time.Now()}
+		w := &world{t: t, client: client, start: time.Now(), clock: &timeline.Clock{}}
+		bubble.TellTime(client, w.clock)
 		w.book = bubble.NewBook(client, func(action clienttesting.Action) string {
 			if event, ok := action.(clienttesting.CreateActionImpl); ok && action.GetResource().Resource == "events" {
 				return "event " + event.Object.(*corev1.Event).Reason + " " + event.Object.(*corev1.Event).Message
@@ -56,7 +59,7 @@ func (w *world) run() {
 	w.t.Helper()
 	w.registry = prometheus.NewPedanticRegistry()
 	var err error
-	if w.comparison, err = New(Config{Client: w.client, Registerer: w.registry}); err != nil {
+	if w.comparison, err = New(Config{Client: w.client, Registerer: w.registry, Clock: w.clock}); err != nil {
 		w.t.Fatal(err)
 	}
 	bubble.Run(w.t, "the Comparison", w.comparison.Run)

@@ -72,7 +72,7 @@ func (s sighting) running() bool {
 
 // rule is what the rule needs to know of the pod.
 func (s sighting) rule() verdict.Pod {
-	return verdict.Pod{Tolerations: s.pod.Spec.Tolerations, Bound: verdict.Precise(verdict.Bound(s.pod), s.bound)}
+	return verdict.Pod{Tolerations: s.pod.Spec.Tolerations, Bound: verdict.SeenAt(s.bound).Start(verdict.Bound(s.pod))}
 }
 
 // sightings returns what was seen of all pods until now, in no order.

@@ -28,7 +28,7 @@ func (t timeline) next(at time.Time, nodeTaints []corev1.Taint) timeline {
 	noExecute := taints.NoExecute(nodeTaints)
 	next := phase{from: at, taints: make([]verdict.Taint, len(noExecute))}
 	for i, taint := range noExecute {
-		next.taints[i] = verdict.Taint{Taint: taint, Since: verdict.Since(taint.TimeAdded, t.firstSeen(taint, at))}
+		next.taints[i] = verdict.Taint{Taint: taint, Since: verdict.SeenAt(t.firstSeen(taint, at)).Since(taint.TimeAdded)}
 	}
 	return append(slices.Clip(t), next)
 }

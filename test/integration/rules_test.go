@@ -131,7 +131,7 @@ func (c *ruleCluster) keep(t *testing.T) (stop func()) {
 	await.Must(t, err)
 	rules, err := client.NewWithWatch(access, client.Options{Scheme: known})
 	await.Must(t, err)
-	nodes := nodecache.New(clients)
+	nodes := nodecache.New(nodecache.Config{Client: clients})
 	keeper, err := nodehealth.New(nodehealth.Config{Client: clients, Nodes: nodes, Grace: readiness.Grace{Monitor: time.Hour, Startup: time.Hour}})
 	await.Must(t, err)
 	follower, err := nodetaintrule.New(nodetaintrule.Config{Client: clients, Rules: rules, Nodes: nodes})

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
@@ -27,7 +27,7 @@ import (
 // by so much.
 func told(ahead time.Duration) contestant {
 	return func(ctx context.Context, client *fake.Clientset) error {
-		clock := &apicall.Clock{}
+		clock := &timeline.Clock{}
 		client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 			clock.Heard(time.Now().Add(-ahead).Truncate(sec), time.Now())
 			return false, nil, nil

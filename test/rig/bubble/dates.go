@@ -1,0 +1,36 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bubble
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// clock hears what the API server's clock shows.
+type clock interface{ Heard(date, asked time.Time) }
+
+// Tell tells a clock that the API server's agrees with that of the bubble, more exactly than a Date can.
+func Tell(clock clock) {
+	now := time.Now()
+	clock.Heard(now, now)
+	clock.Heard(now.Add(-time.Second), now)
+}
+
+// TellTime makes every answer of a client tell a clock the time, so that tests can name instants. Tests about what a Date
+// leaves open bring answers of their own.
+func TellTime(client *fake.Clientset, clock clock) {
+	client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		Tell(clock)
+		return false, nil, nil
+	})
+	client.PrependWatchReactor("*", func(clienttesting.Action) (bool, watch.Interface, error) {
+		Tell(clock)
+		return false, nil, nil
+	})
+}

@@ -1,0 +1,190 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Taint is a NoExecute taint on its node, with its history as far as it bears on deadlines. A taint goes on while its
+// key and effect stay on the node, whatever becomes of its value and timeAdded, and while not-ready becomes unreachable
+// or the other way round.
+type Taint struct {
+	corev1.Taint
+	// Since is the instant from which the taint counts with its present value.
+	Since time.Time
+	// Before are the values that it had before, newest first, without a break until the present one came.
+	Before []Past
+	// Add is the timeAdded that the taint should have: the earliest that it had, or the second in which it was seen.
+	Add *metav1.Time
+	// Future says that its timeAdded was in the future when it was first seen, and that no other is known: it tells
+	// nothing about the taint.
+	Future bool
+	// From is the resourceVersion of the node in which the taint was first seen, without a gap since.
+	From string
+}
+
+// Past is a value that a taint had before.
+type Past struct {
+	Value string
+	Since time.Time
+	// Forgotten says that there were values between this and the next newer one that are not known.
+	Forgotten bool
+}
+
+// Seen is how a version of a node was seen.
+type Seen struct {
+	Sight
+	// Version is the node's resourceVersion.
+	Version string
+	// Gap says that versions before this one may have been missed: a taint may have been taken off and set again.
+	Gap bool
+	// NeverStamped says that nobody will write a timeAdded to the node's taints that have none.
+	NeverStamped bool
+}
+
+// Advance returns the NoExecute taints of a node's next version, given those of the version before. With none before it
+// is what somebody counts who sees the node for the first time.
+func Advance(known []Taint, next []corev1.Taint, seen Seen) []Taint {
+	var all []Taint
+	for _, taint := range next {
+		if taint.Effect != corev1.TaintEffectNoExecute {
+			continue
+		}
+		advanced := begin(taint, seen)
+		for _, before := range known {
+			if before.goesOn(taint, seen) {
+				advanced = advanced.after(before, seen)
+			}
+		}
+		all = append(all, advanced)
+	}
+	joinCauses(all, seen)
+	return all
+}
+
+// begin returns a taint that is seen for the first time.
+func begin(taint corev1.Taint, seen Seen) Taint {
+	next := Taint{Taint: taint, Since: seen.Since(taint.TimeAdded), Add: taint.TimeAdded, From: seen.Version}
+	if next.Future = !taint.TimeAdded.IsZero() && taint.TimeAdded.After(seen.Latest); next.Future || taint.TimeAdded.IsZero() {
+		next.Add = seen.Second()
+	}
+	return next
+}
+
+// goesOn is the rule of what goes on. Without a gap the key tells it; over a gap only the timeAdded that the taint should
+// have. No timeAdded before and after tells it where nobody ever writes one: countdowns that each list began again
+// would never end.
+func (t Taint) goesOn(next corev1.Taint, seen Seen) bool {
+	switch {
+	case !seen.Gap:
+		return Continues(t.Taint, next)
+	case t.Key != next.Key:
+		return false
+	case next.TimeAdded.IsZero():
+		return seen.NeverStamped && t.TimeAdded.IsZero()
+	}
+	return t.ToldBy(next.TimeAdded)
+}
+
+// Continues reports whether a NoExecute taint goes on in another of the same node's next version: it has the same key,
+// or one of the two names of one cause, not-ready and unreachable.
+func Continues(known, next corev1.Taint) bool {
+	return known.Key == next.Key || isNotReady(known.Key) && isNotReady(next.Key)
+}
+
+// isNotReady tells the two names of one cause: the node is not ready.
+func isNotReady(key string) bool {
+	return key == corev1.TaintNodeNotReady || key == corev1.TaintNodeUnreachable
+}
+
+// ToldBy reports whether a timeAdded tells that a taint of the same key and effect is this one: it is the one that this
+// should have. It tells that to the second only.
+func (t Taint) ToldBy(timeAdded *metav1.Time) bool {
+	return !t.Future && !timeAdded.IsZero() && timeAdded.Equal(t.Add)
+}
+
+// ToTheSecond returns the taint as its timeAdded alone tells it: one that was taken off and set again unseen, within the
+// same second, has the same. So it counts from the end of that second, which began before the taint counted.
+func (t Taint) ToTheSecond() Taint {
+	t.Since = t.Since.Add(time.Second)
+	t.Before = slices.Clone(t.Before)
+	for i := range t.Before {
+		t.Before[i].Since = t.Before[i].Since.Add(time.Second)
+	}
+	return t
+}
+
+// Unstamped reports whether the taint's timeAdded does not say from when it counts: it has none, or a later one.
+func (t Taint) Unstamped() bool {
+	return t.TimeAdded.IsZero() || !t.Future && t.Add.Before(t.TimeAdded)
+}
+
+// Same reports whether two taints make no difference to any verdict or timeAdded.
+func (t Taint) Same(other Taint) bool {
+	return t.Key == other.Key && t.Value == other.Value && t.TimeAdded.Equal(other.TimeAdded) &&
+		t.Since.Equal(other.Since) && len(t.Before) == len(other.Before)
+}
+
+// after returns the taint, just seen, as the continuation of one that was known before. With the same value it counts
+// from the earlier of the two; with another it remembers the value before, whose deadlines stay. Over a gap timeAdded
+// tells only to the second that it is the same.
+func (t Taint) after(known Taint, seen Seen) Taint {
+	unsure := seen.Gap && t.TimeAdded.IsZero() // nothing from before the gap is ever written down
+	if !seen.Gap {
+		t.From = known.From
+	} else if !unsure {
+		known.Since = later(known.Since, earlier(seen.Since(t.TimeAdded), known.ToTheSecond().Since))
+	}
+	if t.TimeAdded.Equal(known.Add) { // it says nothing new, and may have been written by a clock that is wrong: ours
+		t.Since = known.Since
+	}
+	if t.Key == known.Key && t.Value != known.Value {
+		t.Before = known.past()
+		return t
+	}
+	if known.Since.Before(t.Since) {
+		t.Since = known.Since
+	}
+	if t.Key == known.Key {
+		t.Before = known.Before
+	}
+	switch {
+	case unsure:
+	case t.TimeAdded.Equal(known.TimeAdded):
+		t.Add, t.Future = known.Add, known.Future
+	case known.Add.Before(t.Add):
+		t.Add, t.Future = known.Add, false
+	}
+	return t
+}
+
+// mostValues is how many values of one taint are remembered: the newest, and the first, which usually sets the deadline.
+const mostValues = 16
+
+// past returns the values that a taint has had, newest first, the present one included.
+func (t Taint) past() []Past {
+	all := slices.Concat([]Past{{Value: t.Value, Since: t.Since}}, t.Before)
+	if len(all) > mostValues {
+		all = slices.Delete(all, mostValues-1, len(all)-1)
+		all[mostValues-1].Forgotten = true
+	}
+	return all
+}
+
+// joinCauses makes not-ready and unreachable, when a node has both, count from the earlier of the two.
+func joinCauses(all []Taint, seen Seen) {
+	seen.Gap = false // between the two, of one version
+	for i := range all {
+		for _, other := range all {
+			if all[i].Key != other.Key && Continues(other.Taint, all[i].Taint) {
+				all[i] = all[i].after(other, seen)
+			}
+		}
+	}
+}
