@@ -49,7 +49,7 @@ func mostWait(failed *call) time.Duration {
 func (h *history) explain(s stretch, end time.Time, wait backoff) explanation {
 	general := h.excuses()
 	all := slices.Concat(
-		h.excusesByCalls(s, end, wait), h.excusesByReviews(s.pod), h.excusesByClocks(s), h.excusesByGaps(s),
+		h.excusesByCalls(s, end, wait), h.excusesByReviews(s.pod), h.excusesByGaps(s),
 		h.excusesByWatches(h.led), general,
 	)
 	explained := chain(all, s.due)
@@ -130,28 +130,6 @@ func (h *history) excusesByReviews(p *pod) []excuse {
 	return excuses
 }
 
-// excusesByClocks are the times during which a replica that led had a wrong clock, and could take the pod for one that
-// is not due yet: not for longer than the clock was wrong by, nor for longer than it takes to notice that it was set
-// right.
-func (h *history) excusesByClocks(s stretch) []excuse {
-	var excuses []excuse
-	for _, life := range h.lives {
-		for _, led := range h.led(life) {
-			for _, k := range h.skews {
-				until := earlier(s.due.Add(k.offset.Abs()), k.latest.Add(noticed))
-				if k.replica == life.replica && led.meets(span{k.earliest, until}) {
-					excuses = append(excuses, excuse{span{later(k.earliest, led.earliest), earlier(until, led.latest.Add(deaf))}})
-				}
-			}
-		}
-	}
-	return excuses
-}
-
-// noticed is how long it may take until a replica notices that its clock was set: timers follow the monotonic clock,
-// but a node whose pods have to leave is looked at once a minute, whatever its timer says.
-const noticed = time.Minute
-
 // excusesByGaps are the times during which a replica led that had not seen everything that became of the node's taints,
 // and was right to count them anew: one that began only then, or whose watch of nodes was broken.
 func (h *history) excusesByGaps(s stretch) []excuse {
@@ -167,7 +145,7 @@ func (h *history) excusesByGaps(s stretch) []excuse {
 			if !gap.meets(counted) {
 				continue
 			}
-			due := h.dueAnew(s, gap)
+			due := h.dueAnew(s, gap, h.behind(life.replica, gap))
 			if !due.After(s.due.Add(resolution)) {
 				continue // as it would be by what was there before, but for the second
 			}
@@ -181,9 +159,21 @@ func (h *history) excusesByGaps(s stretch) []excuse {
 	return excuses
 }
 
-// dueAnew says by when the pod has to leave for one who sees the taints of its node within a time, and nothing before.
-// It is the zero time if it does not have to.
-func (h *history) dueAnew(s stretch, seen span) time.Time {
+// behind is by how much the clock of a replica was behind during a time, at the most. What the replica sees then for the
+// first time is dated by it.
+func (h *history) behind(replica string, during span) time.Duration {
+	var behind time.Duration
+	for _, k := range h.skews {
+		if k.replica == replica && k.meets(during) {
+			behind = max(behind, -k.offset)
+		}
+	}
+	return behind
+}
+
+// dueAnew says by when the pod must leave for one who sees the taints of its node within a time, and nothing before, and
+// whose clock is behind then. It is the zero time if it need not.
+func (h *history) dueAnew(s stretch, seen span, behind time.Duration) time.Time {
 	var latest time.Time
 	for i, state := range s.pod.states {
 		if !held(s.pod.states, i, h.end).meets(span{s.due, s.ended}) {
@@ -194,7 +184,7 @@ func (h *history) dueAnew(s stretch, seen span) time.Time {
 			if !held(nodes, j, h.end).meets(seen) {
 				continue
 			}
-			if due, leaves := dueOf(state.tolerations, state.bound, anew(node.taints, seen.latest)); leaves {
+			if due, leaves := dueOf(state.tolerations, state.bound, anew(node.taints, seen.latest, behind)); leaves {
 				latest = later(latest, due.latest)
 			}
 		}

@@ -98,16 +98,21 @@ func oneCause(taints []counting) []counting {
 	return taints
 }
 
+// unknown is how little is known of the API server's clock after one answer: a Date has seconds.
+const unknown = time.Second
+
 // anew returns the taints as one counts them at the latest who sees them by an instant without having seen what was
-// before: from the end of the second that timeAdded says, and from then if it says none.
-func anew(taints []counting, seen time.Time) []counting {
+// before: from the end of the second that timeAdded says, when the clock that is behind has come to it, or from the
+// sight if that is earlier or timeAdded says nothing.
+func anew(taints []counting, seen time.Time, behind time.Duration) []counting {
 	var all []counting
 	for _, t := range taints {
-		since := seen
+		since := at(seen)
 		if !t.TimeAdded.IsZero() {
-			since = endOfSecond(t.TimeAdded.Time)
+			end := endOfSecond(t.TimeAdded.Time)
+			since = span{earlier(end, seen), earlier(end.Add(unknown+behind), seen)}
 		}
-		all = append(all, counting{Taint: t.Taint, sight: at(seen), since: at(since)})
+		all = append(all, counting{Taint: t.Taint, sight: at(seen), since: since})
 	}
 	return all
 }

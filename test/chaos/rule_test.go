@@ -6,6 +6,7 @@ package main
 import (
 	"math"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -72,8 +73,21 @@ func TestASwapOfNotReadyAndUnreachableIsOneCountdown(t *testing.T) {
 	if taints[0].since != at(sec(10.3)) {
 		t.Errorf("after the swaps it is %s", taintsText(taints))
 	}
-	if again := anew(taints, sec(30)); again[0].since != at(sec(23)) {
+	if again := anew(taints, sec(30), 0); again[0].since != (span{sec(23), sec(24)}) {
 		t.Errorf("to who sees it first at 30 s it is %s", taintsText(again))
+	}
+}
+
+func TestWhatIsSeenLateIsDatedByAClockThatIsBehindUpToTheSight(t *testing.T) {
+	taints := advance(nil, []corev1.Taint{added(noExecute("off"), 10)}, at(sec(10.3)), false)
+	for behind, want := range map[time.Duration]span{
+		0:               {sec(11), sec(12)},
+		5 * time.Second: {sec(11), sec(17)},
+		time.Hour:       {sec(11), sec(30)},
+	} {
+		if again := anew(taints, sec(30), behind); again[0].since != want {
+			t.Errorf("seen at 30 s with a clock %v behind it is %s", behind, taintsText(again))
+		}
 	}
 }
 

@@ -15,7 +15,9 @@ import (
 	"k8s.io/kubernetes/pkg/controller/tainteviction"
 
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -25,10 +27,14 @@ type contestant func(ctx context.Context, client *fake.Clientset) error
 // ours is Taintkeeper's controller, whole.
 func ours(ctx context.Context, client *fake.Clientset) error { return oursWith(ctx, client) }
 
+// oursWith is our controller, which knows the API server's clock.
 func oursWith(ctx context.Context, client kubernetes.Interface) error {
+	clock := &timeline.Clock{}
+	bubble.Tell(clock)
+	go bubble.KeepTelling(ctx, clock)
 	evictor, err := eviction.New(eviction.Config{
-		Client: client,
-		Rule:   verdict.Rule{Matcher: taints.Matcher{ComparisonOperators: comparisonOperators()}},
+		Client: client, Clock: clock,
+		Rule: verdict.Rule{Matcher: taints.Matcher{ComparisonOperators: comparisonOperators()}},
 	})
 	if err != nil {
 		return fmt.Errorf("assemble the Evictor: %w", err)

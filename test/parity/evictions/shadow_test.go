@@ -24,6 +24,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/internal/shadow"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
@@ -62,7 +63,10 @@ func compared(t *testing.T, h *history, c contestant) shadow.Report {
 	var report shadow.Report
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(h)
-		comparison, err := shadow.New(shadow.Config{Client: w.witness()})
+		clock := &timeline.Clock{}
+		bubble.Tell(clock)
+		go bubble.KeepTelling(t.Context(), clock)
+		comparison, err := shadow.New(shadow.Config{Client: w.witness(), Clock: clock})
 		if err != nil {
 			t.Fatal(err)
 		}

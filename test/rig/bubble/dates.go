@@ -4,6 +4,7 @@
 package bubble
 
 import (
+	"context"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,6 +21,19 @@ func Tell(clock clock) {
 	now := time.Now()
 	clock.Heard(now, now)
 	clock.Heard(now.Add(-time.Second), now)
+}
+
+// KeepTelling tells a clock the time again and again until the context ends, so that it stays known to some milliseconds.
+func KeepTelling(ctx context.Context, clock clock) {
+	ticker := time.NewTicker(4 * time.Second)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		Tell(clock)
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
 }
 
 // TellTime makes every answer of a client tell a clock the time, so that tests can name instants. Tests about what a Date
