@@ -1,0 +1,116 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// added returns a taint whose timeAdded is some seconds after noon.
+func added(taint corev1.Taint, seconds int) corev1.Taint {
+	taint.TimeAdded = &metav1.Time{Time: noon.Add(time.Duration(seconds) * time.Second)}
+	return taint
+}
+
+// seen is how a version of a node is seen some time after noon.
+func seen(after time.Duration, change ...func(*verdict.Seen)) verdict.Seen {
+	s := verdict.Seen{Sight: verdict.SeenAt(noon.Add(after)), Version: fmt.Sprint(after)}
+	for _, apply := range change {
+		apply(&s)
+	}
+	return s
+}
+
+func afterAGap(s *verdict.Seen)    { s.Gap = true }
+func neverStamped(s *verdict.Seen) { s.NeverStamped = true }
+
+func TestWhatGoesOn(t *testing.T) {
+	const sec = time.Second
+	plain := noExecute("k", "")
+	notReady, unreachable := noExecute(corev1.TaintNodeNotReady, ""), noExecute(corev1.TaintNodeUnreachable, "")
+	for name, test := range map[string]struct {
+		first, next corev1.Taint // seen at 10.4 s and at 70.4 s
+		how         []func(*verdict.Seen)
+		since       time.Duration // of the next
+		add         int           // the timeAdded that it should have
+	}{
+		"a taint without timeAdded":                      {plain, plain, nil, 10400 * time.Millisecond, 10},
+		"one to which its timeAdded is written":          {plain, added(plain, 10), nil, 10400 * time.Millisecond, 10},
+		"one to which a later timeAdded is written":      {plain, added(plain, 70), nil, 10400 * time.Millisecond, 10},
+		"one to which an earlier timeAdded is written":   {added(plain, 10), added(plain, 5), nil, 6 * sec, 5},
+		"not-ready that becomes unreachable":             {added(notReady, 10), added(unreachable, 70), nil, 10400 * time.Millisecond, 10},
+		"another value":                                  {plain, noExecute("k", "v"), nil, 70400 * time.Millisecond, 70},
+		"without timeAdded, over a gap":                  {plain, plain, []func(*verdict.Seen){afterAGap}, 70400 * time.Millisecond, 70},
+		"without timeAdded, over a gap, never stamped":   {plain, plain, []func(*verdict.Seen){afterAGap, neverStamped}, 10400 * time.Millisecond, 70},
+		"set again in a gap, with timeAdded":             {plain, added(plain, 65), []func(*verdict.Seen){afterAGap}, 66 * sec, 65},
+		"set again in a gap, never stamped":              {plain, added(plain, 65), []func(*verdict.Seen){afterAGap, neverStamped}, 66 * sec, 65},
+		"taken off its timeAdded in a gap":               {added(plain, 10), plain, []func(*verdict.Seen){afterAGap, neverStamped}, 70400 * time.Millisecond, 70},
+		"the same timeAdded, over a gap":                 {added(plain, 10), added(plain, 10), []func(*verdict.Seen){afterAGap}, 11 * sec, 10},
+		"the timeAdded that it should have, over a gap":  {plain, added(plain, 10), []func(*verdict.Seen){afterAGap}, 11 * sec, 10},
+		"another timeAdded, over a gap":                  {added(plain, 10), added(plain, 30), []func(*verdict.Seen){afterAGap}, 31 * sec, 30},
+		"not-ready that becomes unreachable, over a gap": {added(notReady, 10), added(unreachable, 30), []func(*verdict.Seen){afterAGap}, 31 * sec, 30},
+	} {
+		t.Run(name, func(t *testing.T) {
+			known := verdict.Advance(nil, []corev1.Taint{test.first}, seen(10400*time.Millisecond))
+			next := verdict.Advance(known, []corev1.Taint{test.next}, seen(70400*time.Millisecond, test.how...))
+			if got := next[0].Since.Sub(noon); got != test.since {
+				t.Errorf("it counts from %v, want %v", got, test.since)
+			}
+			if got := next[0].Add.Sub(noon); got != time.Duration(test.add)*sec {
+				t.Errorf("its timeAdded should be at %v, want %d s", got, test.add)
+			}
+		})
+	}
+}
+
+// A timeAdded in the future is by a clock that is ahead. It tells nothing, and is left alone until somebody writes over it.
+func TestATimeAddedInTheFuture(t *testing.T) {
+	future := added(noExecute("k", ""), 3600)
+	known := verdict.Advance(nil, []corev1.Taint{future}, seen(10*time.Second))
+	if known[0].Since.Sub(noon) != 10*time.Second || known[0].Unstamped() || known[0].ToldBy(future.TimeAdded) {
+		t.Errorf("it counts from %v, is unstamped: %t, told: %t", known[0].Since.Sub(noon), known[0].Unstamped(), known[0].ToldBy(future.TimeAdded))
+	}
+	over := verdict.Advance(known, []corev1.Taint{added(noExecute("k", ""), 60)}, seen(61*time.Second))
+	if over[0].Since.Sub(noon) != 10*time.Second || !over[0].Unstamped() || over[0].Add.Sub(noon) != 10*time.Second {
+		t.Errorf("written over, it counts from %v, is unstamped: %t, and should have %v", over[0].Since.Sub(noon), over[0].Unstamped(), over[0].Add.Sub(noon))
+	}
+}
+
+// Whatever number of gaps there are, they make one second of it.
+func TestManyGapsPostponeNothing(t *testing.T) {
+	taint := added(noExecute("k", ""), 10)
+	known := verdict.Advance(nil, []corev1.Taint{taint}, seen(10400*time.Millisecond))
+	for i := range 100 {
+		known = verdict.Advance(known, []corev1.Taint{taint}, seen(time.Duration(20+i)*time.Second, afterAGap))
+	}
+	if got := known[0].Since.Sub(noon); got != 11*time.Second {
+		t.Errorf("after 100 gaps it counts from %v, want 11 s", got)
+	}
+}
+
+func TestOfManyValuesTheNewestAndTheFirstAreRemembered(t *testing.T) {
+	var known []verdict.Taint
+	for i := range 40 {
+		known = verdict.Advance(known, []corev1.Taint{noExecute("k", fmt.Sprint("v", i))}, seen(time.Duration(i)*time.Minute))
+	}
+	before := known[0].Before
+	if len(before) != 16 || before[0].Value != "v38" || before[14].Value != "v24" || before[15].Value != "v0" || !before[15].Forgotten || before[14].Forgotten {
+		t.Errorf("remembered are %+v", before)
+	}
+}
+
+// Of an observer who knows nothing of the API server's clock, nothing that was recorded can be dated.
+func TestWithoutAClockWhatIsRecordedCountsFromTheSight(t *testing.T) {
+	s := verdict.Sight{At: noon.Add(time.Hour), Latest: noon.Add(time.Hour)}
+	if got := s.Start(noon); !got.Equal(s.At) {
+		t.Errorf("it counts from %v before the sight", s.At.Sub(got))
+	}
+}
