@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 const (
@@ -50,7 +51,9 @@ type hold struct {
 func (h *hold) over(at time.Time) bool { return h.end.IsZero() || !at.Before(h.end.Add(slack)) }
 
 // until is T, as far as it can be written at an instant.
-func (h *hold) until(at time.Time) time.Time { return earlier(h.end.Add(slack), at.Add(ahead)) }
+func (h *hold) until(at time.Time) time.Time {
+	return timeline.Earlier(h.end.Add(slack), at.Add(ahead))
+}
 
 // decided takes in what the built-in does about a node, in the API server's time. Each try takes it so long.
 func (h *hold) decided(d eviction.NodeDecision, at time.Time, perTry time.Duration) {
@@ -73,8 +76,8 @@ func (h *hold) tried(tries int, from, at time.Time, perTry time.Duration) {
 	if h.over(at) {
 		*h = hold{since: at}
 	}
-	h.end = later(h.end, at).Add(time.Duration(tries) * perTry)
-	h.since = earlier(h.since, later(from, at.Add(-longest)).Add(-before))
+	h.end = timeline.Later(h.end, at).Add(time.Duration(tries) * perTry)
+	h.since = timeline.Earlier(h.since, timeline.Later(from, at.Add(-longest)).Add(-before))
 }
 
 func (h *hold) spare(node string, inherited bool) {
@@ -146,8 +149,8 @@ func (h *hold) merge(r record, at, witnessed time.Time) {
 	case r.since.Before(h.since) && r.since.Before(witnessed):
 		end = end.Add(h.left(at))
 	}
-	h.since = earlier(h.since, r.since)
-	h.end = later(h.end, end)
+	h.since = timeline.Earlier(h.since, r.since)
+	h.end = timeline.Later(h.end, end)
 	for name := range strings.FieldsSeq(r.spared) {
 		if _, ok := h.spared[name]; name == allNodes {
 			h.all = true
@@ -155,18 +158,4 @@ func (h *hold) merge(r record, at, witnessed time.Time) {
 			h.spare(name, true)
 		}
 	}
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/backlog"
 	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -199,7 +200,7 @@ func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Po
 ) {
 	pod, tainted, done := x.cached(t.UID)
 	for done == "" {
-		after := later(pod.Seen(), tainted.Tainted)
+		after := timeline.Later(pod.Seen(), tainted.Tainted)
 		live, err := x.live.node(ctx, pod.Node, after)
 		if err != nil {
 			return nil, verdict.Verdict{}, "", fmt.Errorf("confirm the taints of node %s: %w", pod.Node, err)
@@ -230,7 +231,7 @@ func (x *executor) confirm(pod *podcache.Pod, tainted *nodecache.Node, newest, p
 	v, leaves := x.judge.over(pod, confirmedBy(tainted, newest.node, nil))
 	if !leaves && passed.node != nil {
 		v, _ = x.judge.over(pod, confirmedBy(tainted, newest.node, passed.node))
-		at = earlier(at, passed.started)
+		at = timeline.Earlier(at, passed.started)
 	}
 	if !v.DueAt(at) {
 		return v, errUnconfirmed

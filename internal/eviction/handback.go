@@ -11,6 +11,8 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
+
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 // Overdue are the pods of a node that are due and still there.
@@ -27,7 +29,7 @@ func (e *Evictor) Overdue() map[string]Overdue {
 		var on Overdue
 		for _, l := range leaving {
 			if _, ok := e.pods.There(l.UID); ok {
-				on = Overdue{Pods: on.Pods + 1, Since: earliest(on.Since, l.Due)}
+				on = Overdue{Pods: on.Pods + 1, Since: timeline.Next(on.Since, l.Due)}
 			}
 		}
 		if on.Pods > 0 {

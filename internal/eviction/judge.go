@@ -4,7 +4,6 @@
 package eviction
 
 import (
-	"time"
 
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/timeline"
@@ -31,29 +30,4 @@ func (j judge) over(pod *podcache.Pod, tainted []verdict.Taint) (verdict.Verdict
 func (j judge) due(pod *podcache.Pod, tainted []verdict.Taint) bool {
 	v, _ := j.over(pod, tainted)
 	return v.DueAt(j.clock.Now())
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-// earliest returns the earlier of two instants; the zero one is none.
-func earliest(known, another time.Time) time.Time {
-	switch {
-	case known.IsZero():
-		return another
-	case another.IsZero():
-		return known
-	}
-	return earlier(known, another)
 }

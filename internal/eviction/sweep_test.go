@@ -22,6 +22,8 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 	"github.com/taintkeeper/taintkeeper/verdict"
+
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 // scenes are what happens to nodes "n" and "m", which have pods "now" (tolerates nothing), "soon" (for 10 s) and "never"
@@ -464,7 +466,7 @@ func (o *oracle) see(w *world) {
 func (o *oracle) evict(w *world, until, known time.Time) {
 	for name, due := range o.due {
 		if !due.After(until) {
-			o.gone[name] = later(due, known).Sub(w.start)
+			o.gone[name] = timeline.Later(due, known).Sub(w.start)
 			delete(o.due, name)
 		}
 	}

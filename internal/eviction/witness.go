@@ -11,6 +11,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 // witness follows what the built-in does about pods on tainted nodes, in every replica from its start on: a replica
@@ -73,7 +74,7 @@ func (w *witness) look(name string) (next time.Time) {
 	if known := w.byNode[name]; known != nil {
 		known.looked = at
 		for _, p := range known.pods {
-			next = earliest(next, p.fires)
+			next = timeline.Next(next, p.fires)
 		}
 	}
 	return next
@@ -151,11 +152,11 @@ func (w *witness) see(on *witnessed, pod *podcache.Pod, at time.Time, retainted 
 	p.pod = pod
 	due, leaves := w.dueOf(pod, on.state)
 	if leaves && (asked || !p.fires.IsZero()) {
-		p.fires = earliest(p.fires, due)
+		p.fires = timeline.Next(p.fires, due)
 	}
 	if p.fired(at) {
 		news.Tries++
-		news.From = earliest(news.From, p.fires)
+		news.From = timeline.Next(news.From, p.fires)
 		p.tried, p.fires = true, time.Time{}
 	}
 	if !leaves {
@@ -195,7 +196,7 @@ func (w *witness) tell(name string, known *witnessed, news NodeDecision) {
 	is, idle := NodeDecision{Node: name}, known.state == nil
 	for _, p := range known.pods {
 		is.Stays = is.Stays || p.stays
-		is.Spared = later(is.Spared, p.spared)
+		is.Spared = timeline.Later(is.Spared, p.spared)
 		idle = idle && !p.tried
 	}
 	if idle {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -235,20 +236,12 @@ func (b *book) plan(now time.Time) time.Time {
 			p.outcome = planning.plan(p.selected, p.places, b.doubted(uid))
 			p.dirty, p.stopped = false, false
 		}
-		next = earliest(next, p.outcome.next)
+		next = timeline.Next(next, p.outcome.next)
 		if p.gone && len(p.places) == 0 && len(b.doubted(uid)) == 0 {
 			delete(b.rules, uid)
 		}
 	}
 	return next
-}
-
-// earliest returns the earlier of two instants, of which either may be none.
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // blocked reports whether a node has a taint in the place of a rule's that is not about to be taken off or over.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 // doubt is about a taint that may have been written: the call was not answered. While the node has the version that the
@@ -51,7 +53,7 @@ func (b *book) overdue(now time.Time) (names []string, next time.Time) {
 	defer b.mu.Unlock()
 	for name, d := range b.doubts {
 		if d.until.After(now) {
-			next = earliest(next, d.until)
+			next = timeline.Next(next, d.until)
 		} else {
 			names = append(names, name)
 		}

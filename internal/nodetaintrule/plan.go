@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -236,6 +237,6 @@ func (p *planning) over(at time.Time) bool {
 	if !at.After(p.now) {
 		return true
 	}
-	p.next = earliest(p.next, at)
+	p.next = timeline.Next(p.next, at)
 	return false
 }

@@ -83,7 +83,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ Request) (reconcile.Result
 func (r *reconciler) again(next time.Time, wrote bool) {
 	now := r.clock.Now()
 	_, doubt := r.book.overdue(now)
-	next = earliest(earliest(next, doubt), r.backoffs.Next(now))
+	next = timeline.Next(timeline.Next(next, doubt), r.backoffs.Next(now))
 	if wrote && len(r.book.pending()) > 0 {
 		next = now
 	}

@@ -41,7 +41,7 @@ func (c *Clock) Since(instant time.Time) time.Duration { return c.Now().Sub(inst
 // tick returns the present instant of the timeline, and that of the monotonic clock. The caller holds c.mu.
 func (c *Clock) tick() (now, monotonic time.Time) {
 	monotonic = c.monotonic(time.Now())
-	c.now = later(c.now, monotonic.Add(-c.held))
+	c.now = Later(c.now, monotonic.Add(-c.held))
 	return c.now, monotonic
 }
 
@@ -70,7 +70,7 @@ func (c *Clock) See() verdict.Sight {
 	seen := verdict.Sight{At: now, Latest: c.wall()}
 	if c.server.heard {
 		from, to := c.server.bounds(monotonic)
-		seen.Behind, seen.Latest = earlier(from, seen.Latest), to
+		seen.Behind, seen.Latest = Earlier(from, seen.Latest), to
 	}
 	return seen
 }

@@ -53,7 +53,7 @@ func (s *server) answered(date, asked, came time.Time) (fast time.Duration) {
 	}
 	fast = s.pace.answered(from, to, came)
 	if !from.After(latest) && !to.Before(earliest) {
-		from, to = later(from, earliest), earlier(to, latest)
+		from, to = Later(from, earliest), Earlier(to, latest)
 	}
 	s.at, s.from, s.to = came, from, to
 	return fast
@@ -76,18 +76,4 @@ func (p *pace) answered(from, to, came time.Time) (fast time.Duration) {
 	p.ahead -= fast
 	p.held += fast
 	return fast
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
 }
