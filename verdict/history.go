@@ -48,6 +48,10 @@ type Seen struct {
 	NeverStamped bool
 }
 
+// SeenAt is what an observer sees whose timeline is the API server's clock, such as a command line or a simulator, and
+// who misses nothing.
+func SeenAt(at time.Time) Seen { return Seen{Sight: Sight{At: at, Behind: at, Latest: at}} }
+
 // Advance returns the NoExecute taints of a node's next version, given those of the version before. With none before it
 // is what somebody counts who sees the node for the first time.
 func Advance(known []Taint, next []corev1.Taint, seen Seen) []Taint {
@@ -71,15 +75,16 @@ func Advance(known []Taint, next []corev1.Taint, seen Seen) []Taint {
 // begin returns a taint that is seen for the first time.
 func begin(taint corev1.Taint, seen Seen) Taint {
 	next := Taint{Taint: taint, Since: seen.Since(taint.TimeAdded), Add: taint.TimeAdded, From: seen.Version}
-	if next.Future = !taint.TimeAdded.IsZero() && taint.TimeAdded.After(seen.Latest); next.Future || taint.TimeAdded.IsZero() {
+	next.Future = !taint.TimeAdded.IsZero() && taint.TimeAdded.After(seen.Latest)
+	if next.Future || taint.TimeAdded.IsZero() {
 		next.Add = seen.Second()
 	}
 	return next
 }
 
-// goesOn is the rule of what goes on. Without a gap the key tells it; over a gap only the timeAdded that the taint should
-// have. No timeAdded before and after tells it where nobody ever writes one: countdowns that each list began again
-// would never end.
+// goesOn is the rule of what goes on. Without a gap the key tells it; over a gap only the timeAdded that the taint
+// should have. No timeAdded before and after tells it where nobody ever writes one: countdowns that each list began
+// again would never end.
 func (t Taint) goesOn(next corev1.Taint, seen Seen) bool {
 	switch {
 	case !seen.Gap:
@@ -109,8 +114,8 @@ func (t Taint) ToldBy(timeAdded *metav1.Time) bool {
 	return !t.Future && !timeAdded.IsZero() && timeAdded.Equal(t.Add)
 }
 
-// ToTheSecond returns the taint as its timeAdded alone tells it: one that was taken off and set again unseen, within the
-// same second, has the same. So it counts from the end of that second, which began before the taint counted.
+// ToTheSecond returns the taint as its timeAdded alone tells it: one that was taken off and set again unseen, within
+// the same second, has the same. So it counts from the end of that second, which began before the taint counted.
 func (t Taint) ToTheSecond() Taint {
 	t.Since = t.Since.Add(time.Second)
 	t.Before = slices.Clone(t.Before)
@@ -164,7 +169,8 @@ func (t Taint) after(known Taint, seen Seen) Taint {
 	return t
 }
 
-// mostValues is how many values of one taint are remembered: the newest, and the first, which usually sets the deadline.
+// mostValues is how many values of one taint are remembered: the newest, and the first, which usually sets the
+// deadline.
 const mostValues = 16
 
 // past returns the values that a taint has had, newest first, the present one included.

@@ -22,7 +22,8 @@ func added(taint corev1.Taint, seconds int) corev1.Taint {
 
 // seen is how a version of a node is seen some time after noon.
 func seen(after time.Duration, change ...func(*verdict.Seen)) verdict.Seen {
-	s := verdict.Seen{Sight: verdict.SeenAt(noon.Add(after)), Version: fmt.Sprint(after)}
+	s := verdict.SeenAt(noon.Add(after))
+	s.Version = fmt.Sprint(after)
 	for _, apply := range change {
 		apply(&s)
 	}

@@ -22,9 +22,6 @@ type Sight struct {
 	Latest time.Time
 }
 
-// SeenAt is the sight of an observer whose timeline is the API server's clock: a command line, or a simulator.
-func SeenAt(at time.Time) Sight { return Sight{At: at, Behind: at, Latest: at} }
-
 // Start returns the instant, on the timeline, from which something counts that the API recorded to the second, rounded
 // down. It happened before its second ended and before it was seen, so the earlier of the two is never too early: a pod
 // is never evicted before what it was promised. What was never recorded, or recorded in the future, happened when it

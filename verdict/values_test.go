@@ -64,7 +64,7 @@ func TestAValueThatWasToleratedIndefinitelyEndsACountdownWhateverFollows(t *test
 	}}
 	var known []verdict.Taint
 	set := func(value string, at time.Duration) {
-		known = verdict.Advance(known, []corev1.Taint{{Key: "k", Value: value, Effect: corev1.TaintEffectNoExecute}}, verdict.Seen{Sight: verdict.SeenAt(start.Add(at))})
+		known = verdict.Advance(known, []corev1.Taint{{Key: "k", Value: value, Effect: corev1.TaintEffectNoExecute}}, verdict.SeenAt(start.Add(at)))
 	}
 	set("first", 0)
 	set("planned", time.Minute) // tolerated indefinitely: the countdown of "first" is over

@@ -33,8 +33,8 @@ func Jittered(backoff time.Duration) time.Duration {
 	return backoff - rand.N(max(backoff/5, 1))
 }
 
-// Wait is the backoff of a controller's queue where the reconciler says how long a request that failed waits for the next
-// try.
+// Wait is the backoff of a controller's queue where the reconciler says how long a request that failed waits for the
+// next try.
 type Wait[request comparable] func(request) time.Duration
 
 // When implements workqueue.TypedRateLimiter.

@@ -79,7 +79,8 @@ func (t *tainting) read(ctx context.Context) error {
 	return err
 }
 
-// now is the latest that the clock of the API server can show: timeAdded is read by others, and must never be too early.
+// now is the latest that the clock of the API server can show: timeAdded is read by others, and must never be too
+// early.
 func (t *tainting) now() time.Time { return t.clock.Latest() }
 
 func (t *tainting) tell(format string, args ...any) {

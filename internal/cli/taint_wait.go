@@ -56,8 +56,8 @@ type duePod struct {
 func newVigil(t *tainting, done []changed) *vigil {
 	v := &vigil{tainting: t, seen: map[types.UID]bool{}}
 	for _, one := range done {
-		before := verdict.Advance(nil, one.before, verdict.Seen{Sight: verdict.SeenAt(one.at)})
-		after := verdict.Advance(before, one.node.Spec.Taints, verdict.Seen{Sight: verdict.SeenAt(one.at)})
+		before := verdict.Advance(nil, one.before, verdict.SeenAt(one.at))
+		after := verdict.Advance(before, one.node.Spec.Taints, verdict.SeenAt(one.at))
 		v.nodes = append(v.nodes, &watchedNode{name: one.node.Name, taints: after, node: one.node})
 	}
 	return v
@@ -135,8 +135,9 @@ func (v *vigil) visit(ctx context.Context, watched *watchedNode) error {
 	now := v.now()
 	watched.node, watched.pods = node, nil
 	// Between two reads a taint may have been taken off and set again.
-	watched.taints = verdict.Advance(watched.taints, node.Spec.Taints,
-		verdict.Seen{Sight: verdict.SeenAt(now), Gap: true, NeverStamped: true})
+	seen := verdict.SeenAt(now)
+	seen.Gap, seen.NeverStamped = true, true
+	watched.taints = verdict.Advance(watched.taints, node.Spec.Taints, seen)
 	if watched.there == nil {
 		watched.there = map[types.UID]bool{}
 		for _, pod := range pods {

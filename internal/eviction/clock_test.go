@@ -88,7 +88,7 @@ func TestACountdownThatWasSeenToBeginNeedsNoClock(t *testing.T) {
 func TestAfterARestartTheClockThatIsBehindDates(t *testing.T) {
 	for name, c := range clocks {
 		t.Run(name, func(t *testing.T) {
-			play(t, func(t *testing.T, w *world) {
+			play(t, func(_ *testing.T, w *world) {
 				const restart = 100 * sec
 				w.serverAhead(c.server)
 				w.machineAhead(c.machine)
@@ -118,7 +118,7 @@ func TestSettingAClockInTheMiddleOfACountdownChangesNothing(t *testing.T) {
 		"both, an hour forward":           {hour, hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, func(t *testing.T, w *world) {
+			play(t, func(_ *testing.T, w *world) {
 				var server, machine time.Duration
 				w.dates(func() time.Duration { return server })
 				w.clock.Wall = func() time.Time { return time.Now().Add(machine) }
@@ -140,7 +140,7 @@ func TestSettingAClockInTheMiddleOfACountdownChangesNothing(t *testing.T) {
 
 // Behind one address are two API servers, and the clock of one is an hour behind.
 func TestOneOfTwoAPIServersWithAWrongClockDelaysNoEviction(t *testing.T) {
-	play(t, func(t *testing.T, w *world) {
+	play(t, func(_ *testing.T, w *world) {
 		answers := 0
 		w.dates(func() time.Duration {
 			if answers++; answers%2 == 0 {
@@ -162,7 +162,7 @@ func TestOneOfTwoAPIServersWithAWrongClockDelaysNoEviction(t *testing.T) {
 
 // A proxy takes the Date away, and this machine's clock is an hour ahead.
 func TestWithoutADateOneClockIsNotBelieved(t *testing.T) {
-	play(t, func(t *testing.T, w *world) {
+	play(t, func(_ *testing.T, w *world) {
 		w.clock = &timeline.Clock{}
 		w.machineAhead(hour)
 		w.addNode("n")
@@ -178,7 +178,7 @@ func TestWithoutADateOneClockIsNotBelieved(t *testing.T) {
 
 // One of several API servers has a clock that is late, and answers just when a taint without timeAdded is seen.
 func TestATimeAddedThatWasWrittenByAWrongDateBringsNothingForward(t *testing.T) {
-	play(t, func(t *testing.T, w *world) {
+	play(t, func(_ *testing.T, w *world) {
 		w.dates(func() time.Duration {
 			if time.Since(w.start) <= 20*sec {
 				return -5 * time.Minute

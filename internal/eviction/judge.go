@@ -15,8 +15,8 @@ type judge struct {
 	clock *timeline.Clock
 }
 
-// over returns the verdict over a pod on a node with the given taints, if it must leave. Mirror pods can only be ended by
-// their kubelet (kubernetes/kubernetes#96363), and terminating ones leave already.
+// over returns the verdict over a pod on a node with the given taints, if it must leave. Mirror pods can only be ended
+// by their kubelet (kubernetes/kubernetes#96363), and terminating ones leave already.
 func (j judge) over(pod *podcache.Pod, tainted []verdict.Taint) (verdict.Verdict, bool) {
 	if pod.Flags&(podcache.Mirror|podcache.Terminating) != 0 {
 		return verdict.Verdict{}, false

@@ -218,7 +218,9 @@ func confirmedBy(known *nodecache.Node, live, passed *corev1.Node) []verdict.Tai
 // confirm returns the known taint as far as one that was read live confirms it: as it is, if the watch has passed the
 // version that was read and the taint was there all along, or if it reads the same and the watch has passed another
 // read of a moment ago; to the second, if its timeAdded says that it is the same.
-func confirm(known *nodecache.Node, is verdict.Taint, taint corev1.Taint, live, passed *corev1.Node) (verdict.Taint, bool) {
+func confirm(known *nodecache.Node, is verdict.Taint, taint corev1.Taint, live, passed *corev1.Node) (
+	verdict.Taint, bool,
+) {
 	switch {
 	case is.Key != taint.Key || is.Value != taint.Value:
 		return verdict.Taint{}, false
@@ -236,8 +238,8 @@ func confirms(known *nodecache.Node, is verdict.Taint, taint corev1.Taint, live 
 	return same
 }
 
-// covers reports whether the node had the taint in a version for certain: it lies between the one in which the taint was
-// first seen and the newest that the watch has brought.
+// covers reports whether the node had the taint in a version for certain: it lies between the one in which the taint
+// was first seen and the newest that the watch has brought.
 func covers(known *nodecache.Node, is verdict.Taint, live *corev1.Node) bool {
 	version, newest := live.ResourceVersion, known.ResourceVersion
 	return version == newest || notAfter(is.From, version) && notAfter(version, newest)

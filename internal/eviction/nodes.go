@@ -12,20 +12,20 @@ type nodes struct{ *nodecache.Cache }
 
 // get returns a node, if it has NoExecute taints.
 func (n nodes) get(name string) (*nodecache.Node, bool) {
-	node, ok := n.Cache.Get(name)
+	node, ok := n.Get(name)
 	return node, ok && len(node.NoExecute) > 0
 }
 
 // exists reports whether there is a node of that name, tainted or not.
 func (n nodes) exists(name string) bool {
-	_, exists := n.Cache.Get(name)
+	_, exists := n.Get(name)
 	return exists
 }
 
-// subscribe calls the function with the name of every node whose NoExecute taints change or that goes, and with those of
-// the nodes that have some now. It may ask about nodes.
+// subscribe calls the function with the name of every node whose NoExecute taints change or that goes, and with those
+// of the nodes that have some now. It may ask about nodes.
 func (n nodes) subscribe(changed func(name string)) {
-	n.Cache.Subscribe(func(change nodecache.Change) {
+	n.Subscribe(func(change nodecache.Change) {
 		switch before, after := change.Before, change.After; {
 		case after == nil:
 			changed(before.Name)
@@ -38,7 +38,7 @@ func (n nodes) subscribe(changed func(name string)) {
 // count returns how many nodes have NoExecute taints.
 func (n nodes) count() int {
 	count := 0
-	for _, node := range n.Cache.All() {
+	for _, node := range n.All() {
 		if len(node.NoExecute) > 0 {
 			count++
 		}

@@ -253,7 +253,9 @@ func unstamped(node *nodecache.Node) bool {
 // have been known at first sight. A taint that the read does not confirm gets the present second if it must be stamped
 // anyway. That is later than the truth, which is written once the watch has brought the stamp, and so shown that the
 // taint is the same.
-func stamp(known *nodecache.Node, live *corev1.Node, now *metav1.Time, anyway bool) (all []corev1.Taint, complete bool) {
+func stamp(known *nodecache.Node, live *corev1.Node, now *metav1.Time, anyway bool) (
+	all []corev1.Taint, complete bool,
+) {
 	all = slices.Clone(live.Spec.Taints)
 	if live.UID != known.UID {
 		return all, false

@@ -327,7 +327,7 @@ func (w *world) mustLeave(name string) bool {
 	if err != nil {
 		return false
 	}
-	on := verdict.Advance(nil, node.(*corev1.Node).Spec.Taints, verdict.Seen{Sight: verdict.SeenAt(time.Now())})
+	on := verdict.Advance(nil, node.(*corev1.Node).Spec.Taints, verdict.SeenAt(time.Now()))
 	return verdict.Rule{}.Decide(verdict.Pod{Tolerations: spec.Tolerations}, on).Leaves
 }
 
@@ -450,7 +450,7 @@ func (o *oracle) see(w *world) {
 	now := time.Now()
 	o.evict(w, now, time.Time{})
 	for _, name := range []string{"n", "m"} {
-		o.taints[name] = verdict.Advance(o.taints[name], w.node(name).Spec.Taints, verdict.Seen{Sight: verdict.SeenAt(now)})
+		o.taints[name] = verdict.Advance(o.taints[name], w.node(name).Spec.Taints, verdict.SeenAt(now))
 		delete(o.due, name+"-p")
 		if _, gone := o.gone[name+"-p"]; gone {
 			continue

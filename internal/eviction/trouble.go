@@ -45,7 +45,8 @@ func (x *executor) retry(ctx context.Context, t *try, err error) backlog.Outcome
 	return outcome
 }
 
-// next says what becomes of an eviction whose try failed, and how long it waits. To wait for a watch is no failure, nor is it one to make room for others.
+// next says what becomes of an eviction whose try failed, and how long it waits. To wait for a watch is no failure,
+// nor is it one to make room for others.
 func (t *try) next(err error) (_ backlog.Outcome, wait time.Duration) {
 	switch {
 	case errors.Is(err, errUnconfirmed):

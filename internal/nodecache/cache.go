@@ -140,8 +140,8 @@ func (c *Cache) All() []*Node {
 	return all
 }
 
-// SetUnstampable notes whether writing timeAdded to the taints of a node was refused. Where it is, a gap of the watch does
-// not end the countdown of a taint that has none.
+// SetUnstampable notes whether writing timeAdded to the taints of a node was refused. Where it is, a gap of the watch
+// does not end the countdown of a taint that has none.
 func (c *Cache) SetUnstampable(name string, refused bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -80,7 +80,8 @@ type refusal struct {
 const refusedFor = time.Minute
 
 // sinceWhen returns since when the condition of a node holds, or does not. What this process saw change counts from
-// its sight; lastTransitionTime, which the node's clock and its reporter decide, serves for what was so at first sight. The condition that has not changed never begins anew.
+// its sight; lastTransitionTime, which the node's clock and its reporter decide, serves for what was so at first
+// sight. The condition that has not changed never begins anew.
 func sinceWhen(r *rule, known *place, before, after *corev1.Node, holds bool, seen verdict.Sight) time.Time {
 	if known != nil && !known.since.IsZero() && known.holds == holds {
 		return known.since

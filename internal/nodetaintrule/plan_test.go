@@ -79,9 +79,9 @@ func onlyPoolX(r *v1alpha1.NodeTaintRule) {
 // aBook makes a book that knows of a rule and has seen nodes at an instant.
 func aBook(rule *v1alpha1.NodeTaintRule, at time.Time, nodes ...*corev1.Node) (*book, *planned) {
 	b := newBook(false)
-	b.setRules([]*v1alpha1.NodeTaintRule{rule}, verdict.SeenAt(at))
+	b.setRules([]*v1alpha1.NodeTaintRule{rule}, verdict.SeenAt(at).Sight)
 	for _, node := range nodes {
-		b.brought(nil, node, verdict.SeenAt(at))
+		b.brought(nil, node, verdict.SeenAt(at).Sight)
 	}
 	return b, b.rules[rule.UID]
 }
@@ -226,7 +226,7 @@ func TestWhatThisProcessSawChangeCountsByItsOwnClock(t *testing.T) {
 			node := test.first
 			for i, change := range test.then {
 				next := as(node, change)
-				b.brought(node, next, verdict.SeenAt(after(150+50*i)))
+				b.brought(node, next, verdict.SeenAt(after(150+50*i)).Sight)
 				node = next
 			}
 			if got := p.places["a"].since; !got.Equal(after(test.since)) {
@@ -262,7 +262,7 @@ func TestOnlyWhatConcernsARuleMakesItBePlanned(t *testing.T) {
 			node := aNode("a", corev1.ConditionFalse, 0, labelled)
 			b, p := aBook(aRule(onlyPoolX), after(100), node)
 			b.plan(after(100))
-			if got := b.brought(node, as(node, test.change), verdict.SeenAt(after(101))); got != test.want || p.dirty != test.want {
+			if got := b.brought(node, as(node, test.change), verdict.SeenAt(after(101)).Sight); got != test.want || p.dirty != test.want {
 				t.Errorf("the rule is planned again: %v (%v), want %v", got, p.dirty, test.want)
 			}
 		})
@@ -273,22 +273,22 @@ func TestAnAnswerIsNotForgottenForWhatALateWatchBrings(t *testing.T) {
 	first := aNode("a", corev1.ConditionTrue, 0)
 	b, p := aBook(aRule(), after(100), first)
 	second, answer := as(first), as(as(first, fromRule))
-	b.learned(answer, verdict.SeenAt(after(101)))
-	b.brought(first, second, verdict.SeenAt(after(102)))
+	b.learned(answer, verdict.SeenAt(after(101)).Sight)
+	b.brought(first, second, verdict.SeenAt(after(102)).Sight)
 	if !p.places["a"].owned {
 		t.Error("the watch was believed, though the answer is newer")
 	}
-	b.brought(second, answer, verdict.SeenAt(after(103)))
-	b.brought(answer, as(answer, func(n *corev1.Node) { n.Spec.Taints = nil }), verdict.SeenAt(after(104)))
+	b.brought(second, answer, verdict.SeenAt(after(103)).Sight)
+	b.brought(answer, as(answer, func(n *corev1.Node) { n.Spec.Taints = nil }), verdict.SeenAt(after(104)).Sight)
 	if p.places["a"].owned {
 		t.Error("the answer is believed, though the watch is newer")
 	}
-	b.learned(answer, verdict.SeenAt(after(105)))
+	b.learned(answer, verdict.SeenAt(after(105)).Sight)
 	if p.places["a"].owned {
 		t.Error("an answer that came late is believed")
 	}
-	b.brought(answer, nil, verdict.SeenAt(after(106)))
-	b.learned(as(as(as(answer))), verdict.SeenAt(after(107)))
+	b.brought(answer, nil, verdict.SeenAt(after(106)).Sight)
+	b.learned(as(as(as(answer))), verdict.SeenAt(after(107)).Sight)
 	if len(b.nodes) != 0 || len(p.places) != 0 {
 		t.Error("an answer has brought back a node that is gone")
 	}
@@ -297,13 +297,13 @@ func TestAnAnswerIsNotForgottenForWhatALateWatchBrings(t *testing.T) {
 func TestRulesThatWentAreForgottenWhenTheirTaintsAreOff(t *testing.T) {
 	node := aNode("a", corev1.ConditionTrue, 0, fromRule)
 	b, _ := aBook(aRule(), after(100), node)
-	b.setRules(nil, verdict.SeenAt(after(101)))
+	b.setRules(nil, verdict.SeenAt(after(101)).Sight)
 	b.plan(after(101))
 	e, ok := b.edit("a", "", after(101))
 	if !ok || len(e.Taints) != 0 || len(b.rules) != 1 {
 		t.Errorf("of the rule that went the taints %v stay (%v), and %d rules are known", e.Taints, ok, len(b.rules))
 	}
-	b.brought(node, as(node, func(n *corev1.Node) { n.Labels, n.Spec.Taints = nil, nil }), verdict.SeenAt(after(102)))
+	b.brought(node, as(node, func(n *corev1.Node) { n.Labels, n.Spec.Taints = nil, nil }), verdict.SeenAt(after(102)).Sight)
 	b.plan(after(102))
 	if len(b.rules) != 0 {
 		t.Error("the rule is still known")
@@ -320,7 +320,7 @@ func twentyRulesOf15000Nodes() (*book, []*corev1.Node) {
 		}))
 	}
 	b := newBook(false)
-	b.setRules(all, verdict.SeenAt(noon))
+	b.setRules(all, verdict.SeenAt(noon).Sight)
 	var nodes []*corev1.Node
 	for i := range 15000 {
 		node := aNode(fmt.Sprint("n-", i), corev1.ConditionFalse, 0, labelled)
@@ -333,7 +333,7 @@ func twentyRulesOf15000Nodes() (*book, []*corev1.Node) {
 			}
 		}
 		nodes = append(nodes, node)
-		b.brought(nil, node, verdict.SeenAt(noon))
+		b.brought(nil, node, verdict.SeenAt(noon).Sight)
 	}
 	b.plan(noon)
 	return b, nodes
@@ -359,7 +359,7 @@ func BenchmarkAChangeOfANodeAmong15000ForTwentyRules(b *testing.B) {
 				at := i % len(nodes)
 				next := nodes[at].DeepCopy()
 				change(next, i)
-				if known.brought(nodes[at], next, verdict.SeenAt(after(0))) {
+				if known.brought(nodes[at], next, verdict.SeenAt(after(0)).Sight) {
 					known.plan(after(0))
 				}
 				nodes[at] = next

@@ -103,7 +103,7 @@ func (s *Subject) facts() verdict.Pod {
 
 // explainNode adds what the taints of the pod's node mean for it.
 func (s *Subject) explainNode(e *cliv1alpha1.Explanation) {
-	facts, onNode := s.facts(), verdict.Advance(nil, s.Node.Spec.Taints, verdict.Seen{Sight: verdict.SeenAt(s.At)})
+	facts, onNode := s.facts(), verdict.Advance(nil, s.Node.Spec.Taints, verdict.SeenAt(s.At))
 	decided := s.Rule.Decide(facts, onNode)
 	for i := range s.Node.Spec.Taints {
 		taint := &s.Node.Spec.Taints[i]

@@ -419,7 +419,7 @@ func TestAnExplanationAgreesWithTheRuleInRandomWorlds(t *testing.T) {
 		subject := randomSubject(rand.New(rand.NewPCG(seed, 0)))
 		e := plan.Explain(subject)
 		facts := verdict.Pod{Tolerations: subject.Pod.Spec.Tolerations, Bound: verdict.SeenAt(subject.At).Start(verdict.Bound(subject.Pod))}
-		onNode := verdict.Advance(nil, subject.Node.Spec.Taints, verdict.Seen{Sight: verdict.SeenAt(subject.At)})
+		onNode := verdict.Advance(nil, subject.Node.Spec.Taints, verdict.SeenAt(subject.At))
 		want := subject.Rule.Decide(facts, onNode)
 		if !agrees(e, want) {
 			t.Fatalf("seed %d: it leaves: %t at %v by %q; the rule says %t at %v by %+v", seed, e.Leaves, e.Due, e.Taint, want.Leaves, want.Due, want.Taint)

@@ -50,7 +50,7 @@ func (c *Countdowns) SetNode(node *corev1.Node, at time.Time) {
 		c.nodes = map[string]knownNode{}
 	}
 	c.nodes[node.Name] = knownNode{
-		taints: verdict.Advance(c.nodes[node.Name].taints, node.Spec.Taints, verdict.Seen{Sight: verdict.SeenAt(at)}),
+		taints: verdict.Advance(c.nodes[node.Name].taints, node.Spec.Taints, verdict.SeenAt(at)),
 		notes:  change{name: node.Name, taints: node.Spec.Taints}.notes(),
 	}
 }

@@ -118,11 +118,11 @@ func changesOf(request Request) ([]change, []error) {
 			errs = append(errs, fmt.Errorf("node %s: %w", node.Name, err))
 			continue
 		}
-		before := verdict.Advance(nil, node.Spec.Taints, verdict.Seen{Sight: verdict.SeenAt(request.At)})
+		before := verdict.Advance(nil, node.Spec.Taints, verdict.SeenAt(request.At))
 		all = append(all, change{
 			name: node.Name, zone: node.Labels[corev1.LabelTopologyZone],
 			taints: node.Spec.Taints, edited: edited,
-			before: before, phases: []phase{{request.At, verdict.Advance(before, edited, verdict.Seen{Sight: verdict.SeenAt(request.At)})}},
+			before: before, phases: []phase{{request.At, verdict.Advance(before, edited, verdict.SeenAt(request.At))}},
 		})
 	}
 	slices.SortFunc(all, func(a, b change) int { return cmp.Compare(a.name, b.name) })

@@ -65,7 +65,7 @@ func MakeSilent(cluster *Cluster, silence Silence) *cliv1alpha1.TaintPlan {
 
 // silentChange is what becomes of a silent node. Until its first step it has the taints that it has.
 func silentChange(node *corev1.Node, course readiness.Course, at time.Time) change {
-	before := verdict.Advance(nil, node.Spec.Taints, verdict.Seen{Sight: verdict.SeenAt(at)})
+	before := verdict.Advance(nil, node.Spec.Taints, verdict.SeenAt(at))
 	c := change{
 		name: node.Name, zone: node.Labels[corev1.LabelTopologyZone],
 		taints: node.Spec.Taints, edited: node.Spec.Taints,
@@ -73,7 +73,7 @@ func silentChange(node *corev1.Node, course readiness.Course, at time.Time) chan
 	}
 	for _, step := range course.Steps {
 		known := c.phases[len(c.phases)-1].taints
-		c.phases = append(c.phases, phase{step.At, verdict.Advance(known, step.Taints, verdict.Seen{Sight: verdict.SeenAt(step.At)})})
+		c.phases = append(c.phases, phase{step.At, verdict.Advance(known, step.Taints, verdict.SeenAt(step.At))})
 		c.edited = step.Taints
 	}
 	return c

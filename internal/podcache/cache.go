@@ -43,8 +43,8 @@ type Cache struct {
 	subscribers []func(Change)
 }
 
-// New returns a cache of the pods that the client can see and that are bound to a node. The clock is the timeline of the
-// process; nil: one of its own, which hears no Date.
+// New returns a cache of the pods that the client can see and that are bound to a node. The clock is the timeline of
+// the process; nil: one of its own, which hears no Date.
 func New(client kubernetes.Interface, clock *timeline.Clock) *Cache {
 	if clock == nil {
 		clock = &timeline.Clock{}

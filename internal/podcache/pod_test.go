@@ -92,7 +92,7 @@ func TestARecordSaysWhatTheRuleAndTheDeleteCallAskFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		scheduled := time.Now().Add(-5 * time.Minute)
 		pod := newPod("a", withGeneration(7), scheduledAt(scheduled), withVersion("42"), func(pod *corev1.Pod) { pod.Spec.Priority = ptr.To[int32](-3) })
-		got := record(pod, verdict.SeenAt(time.Now()))
+		got := record(pod, verdict.SeenAt(time.Now()).Sight)
 		want := &Pod{
 			Namespace: "default", Name: "a", UID: "uid-a", Node: "n1", Generation: 7, Version: 42, Priority: -3,
 			Tolerations: []corev1.Toleration{tolerated("disk", 300)},

@@ -126,7 +126,10 @@ func (c *Comparison) HasSynced() bool { return c.nodes.HasSynced() && c.pods.Has
 // Report returns what the comparison has come to.
 func (c *Comparison) Report() Report {
 	at := c.clock.Now()
-	report := Report{TypeMeta: metav1.TypeMeta{APIVersion: reportAPIVersion, Kind: reportKind}, Time: metav1.NewTime(c.clock.Shown(at))}
+	report := Report{
+		TypeMeta: metav1.TypeMeta{APIVersion: reportAPIVersion, Kind: reportKind},
+		Time:     metav1.NewTime(c.clock.Shown(at)),
+	}
 	c.book.fill(&report, at)
 	return report
 }

@@ -159,8 +159,8 @@ func (h *history) excusesByGaps(s stretch) []excuse {
 	return excuses
 }
 
-// behind is by how much the clock of a replica was behind during a time, at the most. What the replica sees then for the
-// first time is dated by it.
+// behind is by how much the clock of a replica was behind during a time, at the most. What the replica sees then for
+// the first time is dated by it.
 func (h *history) behind(replica string, during span) time.Duration {
 	var behind time.Duration
 	for _, k := range h.skews {
@@ -171,8 +171,8 @@ func (h *history) behind(replica string, during span) time.Duration {
 	return behind
 }
 
-// dueAnew says by when the pod must leave for one who sees the taints of its node within a time, and nothing before, and
-// whose clock is behind then. It is the zero time if it need not.
+// dueAnew says by when the pod must leave for one who sees the taints of its node within a time, and nothing before,
+// and whose clock is behind then. It is the zero time if it need not.
 func (h *history) dueAnew(s stretch, seen span, behind time.Duration) time.Time {
 	var latest time.Time
 	for i, state := range s.pod.states {

@@ -23,7 +23,8 @@ func Tell(clock clock) {
 	clock.Heard(now.Add(-time.Second), now)
 }
 
-// KeepTelling tells a clock the time again and again until the context ends, so that it stays known to some milliseconds.
+// KeepTelling tells a clock the time again and again until the context ends, so that it stays known to some
+// milliseconds.
 func KeepTelling(ctx context.Context, clock clock) {
 	ticker := time.NewTicker(4 * time.Second)
 	defer ticker.Stop()
@@ -36,8 +37,8 @@ func KeepTelling(ctx context.Context, clock clock) {
 	}
 }
 
-// TellTime makes every answer of a client tell a clock the time, so that tests can name instants. Tests about what a Date
-// leaves open bring answers of their own.
+// TellTime makes every answer of a client tell a clock the time, so that tests can name instants. Tests about what a
+// Date leaves open bring answers of their own.
 func TellTime(client *fake.Clientset, clock clock) {
 	client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		Tell(clock)
