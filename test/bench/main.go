@@ -76,7 +76,7 @@ func parseFlags() (options, error) {
 	var o options
 	flag.Var(&o.only, "only", "parts to run, separated by commas: "+strings.Join(allParts, ", ")+"; all by default")
 	flag.Var(&o.without, "without", "contestants to leave out, separated by commas: "+strings.Join(allContestants, ", "))
-	flag.IntVar(&o.rounds, "rounds", 3, "rounds of the storms and of the scale part; the median counts")
+	flag.IntVar(&o.rounds, "rounds", 3, "rounds of the storms, and of the parts changes, rest and scale; the median counts")
 	flag.IntVar(&o.pods, "pods", 150_000, "pods in the cluster of the scale part")
 	flag.IntVar(&o.nodes, "nodes", 5000, "nodes in the cluster of the scale part, and nodes that renew a lease in the heartbeats part")
 	flag.DurationVar(&o.renewEvery, "renew-every", 10*time.Second, "how often each of these nodes renews it; a kubelet by default every 10 s")

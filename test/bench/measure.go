@@ -27,11 +27,15 @@ const (
 	partLateness   = "lateness"
 	partHeartbeats = "heartbeats"
 	partPolicies   = "policies"
+	partChanges    = "changes"
+	partRest       = "rest"
 	partScale      = "scale"
 )
 
-// allParts are in the order in which they run: the one with many pods last, so that they burden no other.
-var allParts = []string{partStorm, partSlow, partLateness, partHeartbeats, partPolicies, partScale}
+// allParts are in the order in which they run: those with many pods last, so that they burden no other.
+var allParts = []string{
+	partStorm, partSlow, partLateness, partHeartbeats, partPolicies, partChanges, partRest, partScale,
+}
 
 // adminUser is how the API server calls this program.
 const adminUser = "admin"
@@ -45,6 +49,7 @@ type bench struct {
 	out     io.Writer
 	report  report
 	created int // nodes for storms
+	crowd   crowd
 	serial  int // makes names of canaries unique
 }
 
@@ -86,6 +91,8 @@ func (b *bench) runParts(ctx context.Context) error {
 		{partLateness, b.lateness},
 		{partHeartbeats, b.heartbeats},
 		{partPolicies, b.policies},
+		{partChanges, b.changes},
+		{partRest, b.rest},
 		{partScale, b.scale},
 	} {
 		if len(b.only) > 0 && !slices.Contains(b.only, part.name) {
