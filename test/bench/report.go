@@ -34,6 +34,7 @@ type report struct {
 	Heartbeats     map[string]heartbeatResult  `json:"heartbeats,omitempty"`
 	Starts         starts                      `json:"starts,omitempty"`
 	Changes        map[string][]changesResult  `json:"changes,omitempty"`
+	Million        map[string][]millionResult  `json:"million,omitempty"`
 	Policies       map[string][]policiesResult `json:"policies,omitempty"`
 	Goals          []goal                      `json:"targets"`
 }
@@ -77,7 +78,7 @@ func newReport() report {
 	return report{
 		Time: time.Now().UTC().Truncate(time.Second), Machine: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
 		Load: map[string]string{}, Storms: storms{}, Lateness: map[string]latenessResult{}, Starts: starts{},
-		Changes:    map[string][]changesResult{},
+		Changes: map[string][]changesResult{}, Million: map[string][]millionResult{},
 		Heartbeats: map[string]heartbeatResult{}, Policies: map[string][]policiesResult{},
 	}
 }
@@ -283,6 +284,29 @@ func (r *report) printChanges(out io.Writer) {
 	})
 	row("  of the API server", func(c changesResult) string { return seconds(c.ServerCPU) })
 	row("memory at most", func(c changesResult) string { return mebibytes(c.Memory.Peak) })
+	t.end()
+}
+
+func (r *report) printMillion(out io.Writer, pods int) {
+	title := fmt.Sprintf("%d pods of %d bytes on %d nodes of %d bytes (each round)",
+		pods, r.SlimPodBytes, millionNodes, r.ScaleNodeBytes)
+	t := newTable(out, title, slices.Collect(maps.Keys(r.Million)))
+	printStart(t, func(name string) (all []scaleResult) {
+		for _, round := range r.Million[name] {
+			all = append(all, round.Start)
+		}
+		return all
+	})
+	row := func(what string, figure func(stormRound) string) {
+		t.row(what, func(name string) string {
+			return each(r.Million[name], func(m millionResult) string { return figure(m.Storm) })
+		})
+	}
+	row("storm, total", func(s stormRound) string { return seconds(s.Total) })
+	row("  first delete", func(s stormRound) string { return milliseconds(s.First) })
+	row("  processor time", func(s stormRound) string { return seconds(s.CPU) })
+	row("  of the API server", func(s stormRound) string { return seconds(s.ServerCPU) })
+	row("  memory at most", func(s stormRound) string { return mebibytes(s.Memory.Peak) })
 	t.end()
 }
 
