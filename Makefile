@@ -178,6 +178,7 @@ bin/chaos-taintkeeper:
 .PHONY: bench
 bench: build controlplane bin/bench ## measure storms, slow admissions, lateness, heartbeats, admission policies, 150,000 pods beside the built-in controllers, and plans (half an hour; docs/evaluation.md)
 	@$(GO) test -run '^$$' -bench '^Benchmark(Record15k|Record150k|Million)$$' -benchtime 1x ./internal/nodecache ./internal/podcache
+	@$(GO) test -run '^$$' -bench '^Benchmark(Zone|OneNode)$$' -benchtime 1x -count 3 ./internal/backlog
 	@$(GO) test -run '^$$' -bench '^Benchmark(PlanOf150k|Place)$$' -benchtime 1x ./internal/cli ./internal/placement
 	@bin/bench $(BENCH)
 

@@ -465,6 +465,47 @@ func TestStatsCountWhatIsAhead(t *testing.T) {
 	}
 }
 
+// How long a call takes depends on how many evictions it moves, and the caller holds a lock meanwhile.
+func TestACallOfNextMovesAtMost1000EvictionsAndAllAreMovedWithoutWaiting(t *testing.T) {
+	const many = 20*movesPerCall + 1 // more calls than there are places
+	b := New(std, there)
+	b.Set("n", pods("a", many, t0), t0.Add(-sec))
+	if begun := callsOfNext(t, b, &b.pending, t0); len(begun) != 16 {
+		t.Errorf("%d evictions begin, want 16", len(begun))
+	}
+}
+
+func TestACallOfNextForgetsAtMost1000Refusals(t *testing.T) {
+	const many = 5*movesPerCall + 1
+	b := New(LimitsFor(many), there)
+	b.Set("n", pods("a", many, t0), t0)
+	for _, e := range begin(b, t0) {
+		b.Done(e, Failed(sec, "webhook w"), t0)
+	}
+	b.Set("n", nil, t0)
+	if begun := callsOfNext(t, b, &b.spared, t0.Add(rememberRefusal)); len(begun)+len(b.nodes) != 0 {
+		t.Errorf("%d evictions begin and %d nodes are left, want none", len(begun), len(b.nodes))
+	}
+}
+
+// callsOfNext calls Next at an instant until nothing is left in an order, which no call may move more of than it says.
+func callsOfNext(t *testing.T, b *Backlog, from *ordered[*Eviction], now time.Time) (begun []*Eviction) {
+	t.Helper()
+	for !from.empty() {
+		before := len(from.all)
+		e, again := b.Next(now)
+		if e != nil {
+			begun = append(begun, e)
+		} else if !from.empty() && (again.IsZero() || again.After(now)) {
+			t.Fatalf("%d evictions wait to be moved, and Next is to be called again at %v", len(from.all), again)
+		}
+		if moved := before - len(from.all); moved > movesPerCall || moved < min(before, movesPerCall) {
+			t.Fatalf("a call moves %d of %d evictions, want %d", moved, before, movesPerCall)
+		}
+	}
+	return begun
+}
+
 func TestAtTheEndOfTheProcessWhatHangsIsCancelled(t *testing.T) {
 	b := New(std, there)
 	b.Set("n", pods("a", 20, t0), t0)

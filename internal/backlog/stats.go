@@ -38,7 +38,7 @@ func (s *Stats) count(e *Eviction, now time.Time) {
 		s.Pending++
 		s.Next = earliest(s.Next, e.Due)
 		return
-	case !e.mayBeTried(now):
+	case e.Answer.Held || e.Answer.After.After(now): // mayBeTried would copy what it does not need of each
 		s.Held++
 		return
 	}
@@ -60,15 +60,29 @@ func (s *Stats) Overdue(now time.Time) time.Duration {
 	return now.Sub(s.Oldest)
 }
 
-// Due returns the pods that are due at an instant, by node, whether they may be tried or not.
+// Due returns the pods that are due at an instant, by node, whether they may be tried or not. It copies each of them; to
+// ask for one node, DueOn is faster.
 func (b *Backlog) Due(now time.Time) map[string][]Leaving {
 	due := map[string][]Leaving{}
-	for node, leaving := range b.nodes {
-		for _, e := range leaving {
-			if !e.unwanted && !e.Due.After(now) {
-				due[node] = append(due[node], e.Leaving)
-			}
+	for node := range b.nodes {
+		if on := b.DueOn(node, now); len(on) > 0 {
+			due[node] = on
 		}
+	}
+	return due
+}
+
+// DueOn returns the pods of a node that are due at an instant, whether they may be tried or not.
+func (b *Backlog) DueOn(node string, now time.Time) (due []Leaving) {
+	leaving := b.nodes[node]
+	for _, e := range leaving {
+		if e.unwanted || e.Due.After(now) {
+			continue
+		}
+		if due == nil {
+			due = make([]Leaving, 0, len(leaving))
+		}
+		due = append(due, e.Leaving)
 	}
 	return due
 }

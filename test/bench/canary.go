@@ -21,7 +21,7 @@ const (
 )
 
 // startLimit is how long a contestant may take before it acts.
-const startLimit = 5 * time.Minute
+const startLimit = 15 * time.Minute
 
 // launch starts a contestant and returns as soon as it is ready.
 func (b *bench) launch(ctx context.Context, c contestant) (*process, error) {

@@ -29,7 +29,7 @@ const (
 	// podsPerReplicaSet is how many pods have an owner in common.
 	podsPerReplicaSet = 30
 	// fillLimit is how long the API server may take to read what was written.
-	fillLimit = 5 * time.Minute
+	fillLimit = 15 * time.Minute
 	// registry is where API servers store what they have.
 	registry = "/registry"
 )
@@ -37,51 +37,88 @@ const (
 // stored writes and reads objects as an API server stores them.
 var stored = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
 
-// fill fills the cluster. One node and one pod are created by the API, as kubelets and controllers do it. The others
-// are copies of what the API server has stored of these, under names of their own, and are written past it: it learns
-// of them by its watch of etcd, as of what another API server has written. To create each by the API would take a
-// quarter of an hour.
-func (b *bench) fill(ctx context.Context) error {
-	store := etcd{b.cluster.EtcdURL()}
-	node, err := b.storedNode(ctx, store)
-	if err != nil {
+// crowd is how many nodes and pods have been written past the API server, and what they are copies of.
+type crowd struct {
+	nodes, pods int
+	node        *corev1.Node
+	pod         *corev1.Pod
+}
+
+// fill fills the cluster up to so many nodes and pods. One node and one pod are created by the API, as kubelets and
+// controllers do it. The others are copies of what the API server has stored of these, under names of their own, and
+// are written past it: it learns of them by its watch of etcd, as of what another API server has written. To create
+// each by the API would take a quarter of an hour.
+func (b *bench) fill(ctx context.Context, nodes, pods int) error {
+	if err := b.fillNodes(ctx, nodes); err != nil {
 		return err
 	}
-	b.report.ScaleNodeBytes = node.Size()
-	err = store.fill(ctx, b.nodes, func(i int) (string, runtime.Object) {
-		another := anotherNode(node, i)
+	store := etcd{b.cluster.EtcdURL()}
+	if b.crowd.pod == nil {
+		pod, err := b.storedPod(ctx, store, smallPod(nodes))
+		if err != nil {
+			return err
+		}
+		b.crowd.pod, b.report.ScalePodBytes = pod, pod.Size()
+	}
+	another := func(i int) *corev1.Pod { return anotherPod(b.crowd.pod, i, nodes) }
+	first := b.crowd.pods
+	b.crowd.pods = max(first, pods)
+	return b.fillPods(ctx, first, b.crowd.pods, another)
+}
+
+func (b *bench) fillNodes(ctx context.Context, count int) error {
+	store := etcd{b.cluster.EtcdURL()}
+	if b.crowd.node == nil {
+		node, err := b.storedNode(ctx, store)
+		if err != nil {
+			return err
+		}
+		b.crowd.node, b.report.ScaleNodeBytes = node, node.Size()
+	}
+	first := b.crowd.nodes
+	b.crowd.nodes = max(first, count)
+	err := store.fill(ctx, first, b.crowd.nodes, func(i int) (string, runtime.Object) {
+		another := anotherNode(b.crowd.node, i)
 		return path.Join(registry, "minions", another.Name), another
 	})
 	if err != nil {
 		return fmt.Errorf("create nodes: %w", err)
 	}
-	pod, err := b.storedPod(ctx, store)
-	if err != nil {
-		return err
-	}
-	b.report.ScalePodBytes = pod.Size()
-	err = store.fill(ctx, b.pods, func(i int) (string, runtime.Object) {
-		another := anotherPod(pod, i, b.nodes)
-		return path.Join(registry, "pods", another.Namespace, another.Name), another
-	})
-	if err != nil {
-		return fmt.Errorf("create pods: %w", err)
-	}
-	return b.awaitPods(ctx, anotherPod(pod, b.pods-1, b.nodes))
+	return nil
 }
 
-// fill writes so many objects; the last one last.
-func (e etcd) fill(ctx context.Context, count int, object func(i int) (key string, object runtime.Object)) error {
-	last := count - 1
+// fillPods writes pods, and waits until the API server has read them.
+func (b *bench) fillPods(ctx context.Context, first, end int, pod func(i int) *corev1.Pod) error {
+	store := etcd{b.cluster.EtcdURL()}
+	if err := store.fill(ctx, first, end, keyed(pod)); err != nil {
+		return fmt.Errorf("create pods: %w", err)
+	}
+	return b.awaitPod(ctx, pod(end-1), true)
+}
+
+// keyed adds under which key the API server stores a pod.
+func keyed(pod func(i int) *corev1.Pod) func(i int) (string, runtime.Object) {
+	return func(i int) (string, runtime.Object) {
+		p := pod(i)
+		return path.Join(registry, "pods", p.Namespace, p.Name), p
+	}
+}
+
+// fill writes the objects from a number on to another; the last one last.
+func (e etcd) fill(ctx context.Context, first, end int, object func(i int) (key string, object runtime.Object)) error {
+	if first >= end {
+		return nil
+	}
+	last := end - 1
 	group, parallel := errgroup.WithContext(ctx)
 	group.SetLimit(writers)
-	for first := 0; first < last; first += perTransaction {
-		group.Go(func() error { return e.putRange(parallel, first, min(first+perTransaction, last), object) })
+	for next := first; next < last; next += perTransaction {
+		group.Go(func() error { return e.putRange(parallel, next, min(next+perTransaction, last), object) })
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return e.putRange(ctx, last, count, object)
+	return e.putRange(ctx, last, end, object)
 }
 
 func (e etcd) putRange(ctx context.Context, first, end int, object func(i int) (string, runtime.Object)) error {
@@ -97,15 +134,16 @@ func (e etcd) putRange(ctx context.Context, first, end int, object func(i int) (
 	return e.put(ctx, batch)
 }
 
-// awaitPods waits until the API server's cache has a pod that was written last, and thereby all.
-func (b *bench) awaitPods(ctx context.Context, last *corev1.Pod) error {
+// awaitPod waits until the API server's cache has a pod, or no longer has it. What was written or removed before that
+// pod is in the cache then, too.
+func (b *bench) awaitPod(ctx context.Context, pod *corev1.Pod, there bool) error {
 	cached := metav1.GetOptions{ResourceVersion: "0"}
 	err := wait.PollUntilContextTimeout(ctx, time.Second, fillLimit, true, func(ctx context.Context) (bool, error) {
-		_, err := b.admin.CoreV1().Pods(last.Namespace).Get(ctx, last.Name, cached)
-		if apierrors.IsNotFound(err) {
-			return false, nil
+		_, err := b.admin.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, cached)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return false, err
 		}
-		return err == nil, err
+		return (err == nil) == there, nil
 	})
 	if err != nil {
 		return fmt.Errorf("wait until the API server has read all pods: %w", err)
@@ -137,9 +175,9 @@ func (b *bench) storedNode(ctx context.Context, store etcd) (*corev1.Node, error
 }
 
 // storedPod creates a pod, lets it run, and returns it as it is stored.
-func (b *bench) storedPod(ctx context.Context, store etcd) (*corev1.Pod, error) {
-	pods := b.admin.CoreV1().Pods(namespace(0))
-	created, err := pods.Create(ctx, smallPod(b.nodes), metav1.CreateOptions{})
+func (b *bench) storedPod(ctx context.Context, store etcd, pod *corev1.Pod) (*corev1.Pod, error) {
+	pods := b.admin.CoreV1().Pods(pod.Namespace)
+	created, err := pods.Create(ctx, pod, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("create a pod: %w", err)
 	}
@@ -151,8 +189,8 @@ func (b *bench) storedPod(ctx context.Context, store etcd) (*corev1.Pod, error) 
 	if err != nil {
 		return nil, err
 	}
-	pod := &corev1.Pod{}
-	return pod, decodeStored(content, pod)
+	asStored := &corev1.Pod{}
+	return asStored, decodeStored(content, asStored)
 }
 
 func scaleNodeName(i int) string { return fmt.Sprintf("worker-%05d", i) }
@@ -202,7 +240,7 @@ func smallPod(nodes int) *corev1.Pod {
 func runningStatus(pod *corev1.Pod) corev1.PodStatus {
 	began := metav1.NewTime(pod.CreationTimestamp.Add(time.Second))
 	status := corev1.PodStatus{
-		Phase: corev1.PodRunning, QOSClass: corev1.PodQOSBurstable, StartTime: &began,
+		Phase: corev1.PodRunning, QOSClass: pod.Status.QOSClass, StartTime: &began,
 		HostIP: "10.0.0.1", HostIPs: []corev1.HostIP{{IP: "10.0.0.1"}},
 		PodIP: "10.64.0.1", PodIPs: []corev1.PodIP{{IP: "10.64.0.1"}},
 	}

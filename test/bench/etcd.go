@@ -61,6 +61,20 @@ func (e etcd) put(ctx context.Context, objects []keyValue) error {
 	return nil
 }
 
+// remove removes all objects whose keys begin with a prefix.
+func (e etcd) remove(ctx context.Context, prefix string) error {
+	type keyRange struct {
+		Key []byte `json:"key"`
+		End []byte `json:"range_end"`
+	}
+	end := []byte(prefix)
+	end[len(end)-1]++ // the first key after those with the prefix
+	if err := e.call(ctx, "deleterange", keyRange{[]byte(prefix), end}, &struct{}{}); err != nil {
+		return fmt.Errorf("remove %s* from etcd: %w", prefix, err)
+	}
+	return nil
+}
+
 func (e etcd) call(ctx context.Context, method string, question, answer any) error {
 	body, err := json.Marshal(question)
 	if err != nil {

@@ -6,6 +6,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // gateway stands for etcd's: it keeps what is put, and takes a transaction of at most 128 operations.
@@ -33,6 +35,7 @@ func (g *gateway) ServeHTTP(out http.ResponseWriter, request *http.Request) {
 		Success []struct {
 			RequestPut struct{ Key, Value []byte }
 		}
+		RangeEnd []byte `json:"range_end"`
 	}
 	if err := json.NewDecoder(request.Body).Decode(&question); err != nil || len(question.Success) > 128 {
 		http.Error(out, fmt.Sprintf("%d operations, %v", len(question.Success), err), http.StatusBadRequest)
@@ -45,6 +48,11 @@ func (g *gateway) ServeHTTP(out http.ResponseWriter, request *http.Request) {
 		}
 		_ = json.NewEncoder(out).Encode(map[string]any{"kvs": kvs})
 		return
+	}
+	if strings.HasSuffix(request.URL.Path, "/deleterange") {
+		maps.DeleteFunc(g.stored, func(key string, _ []byte) bool {
+			return key >= string(question.Key) && key < string(question.RangeEnd)
+		})
 	}
 	for _, operation := range question.Success {
 		g.stored[string(operation.RequestPut.Key)] = operation.RequestPut.Value
@@ -62,7 +70,7 @@ func TestTheCrowdIsWrittenAsTheTemplateIsStored(t *testing.T) {
 	template.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 	template.Status = runningStatus(template)
 	store := etcd{server.URL}
-	err := store.fill(t.Context(), pods, func(i int) (string, runtime.Object) {
+	err := store.fill(t.Context(), 0, pods, func(i int) (string, runtime.Object) {
 		return fmt.Sprint("/pods/", i), anotherPod(template, i, nodes)
 	})
 	if err != nil {
@@ -86,6 +94,50 @@ func TestTheCrowdIsWrittenAsTheTemplateIsStored(t *testing.T) {
 	if last := g.order[len(g.order)-1]; last != fmt.Sprint("/pods/", pods-1) || slices.Index(g.order, last) != pods-1 {
 		t.Errorf("%s was written last, want the last pod", last)
 	}
+}
+
+func TestSlimPodsAreTheSameWheneverTheyAreMadeAndCanBeRemovedWithoutOthers(t *testing.T) {
+	const pods, nodes = 321, 7
+	g := &gateway{stored: map[string][]byte{}}
+	server := httptest.NewServer(g)
+	t.Cleanup(server.Close)
+	template := slimPod(nodes)
+	template.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	template.Status = runningStatus(template)
+	store, uids := etcd{server.URL}, map[types.UID]bool{}
+	slim := func(i int) *corev1.Pod {
+		pod := anotherSlimPod(template, i, nodes)
+		uids[pod.UID] = true
+		return pod
+	}
+	for _, is := range []bool{true, false} {
+		for i := range pods {
+			key, pod := keyed(func(i int) *corev1.Pod { return ready(slim(i), is) })(i)
+			if err := store.put(t.Context(), []keyValue{{Key: []byte(key), Value: []byte(readiness(pod))}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(uids) != pods || len(g.stored) != pods {
+		t.Errorf("%d UIDs and %d keys of %d pods", len(uids), len(g.stored), pods)
+	}
+	if got := string(g.stored["/registry/pods/slim/slim-0000000"]); got != "False" {
+		t.Errorf("the first pod is ready: %q, want False", got)
+	}
+	g.stored["/registry/pods/slimmer/other"] = nil
+	if err := store.remove(t.Context(), "/registry/pods/slim/"); err != nil || len(g.stored) != 1 {
+		t.Errorf("%d keys are left, want the other's: %v", len(g.stored), err)
+	}
+}
+
+// readiness is what a pod says of itself.
+func readiness(object runtime.Object) corev1.ConditionStatus {
+	for _, c := range object.(*corev1.Pod).Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status
+		}
+	}
+	return ""
 }
 
 func TestAnEtcdThatRefusesIsAnError(t *testing.T) {

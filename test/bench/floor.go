@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -59,10 +60,16 @@ func runFloor(ctx context.Context, args []string) error {
 	return nil
 }
 
-// watchBlindly watches pods and nodes until the process ends.
+// watchBlindly watches pods and nodes until the process ends. The watches begin with what changes next: to send all that
+// is there, and nobody looks at, would keep the API server busy during the storm.
 func watchBlindly(ctx context.Context, client kubernetes.Interface) error {
 	for _, resource := range []string{"pods", "nodes"} {
-		stream, err := client.CoreV1().RESTClient().Get().Resource(resource).Param("watch", "true").Stream(ctx)
+		latest, err := latestVersion(ctx, client, resource)
+		if err != nil {
+			return err
+		}
+		stream, err := client.CoreV1().RESTClient().Get().Resource(resource).
+			Param("watch", "true").Param("resourceVersion", latest).Stream(ctx)
 		if err != nil {
 			return fmt.Errorf("watch %s: %w", resource, err)
 		}
@@ -72,6 +79,14 @@ func watchBlindly(ctx context.Context, client kubernetes.Interface) error {
 		}()
 	}
 	return nil
+}
+
+func latestVersion(ctx context.Context, client kubernetes.Interface, resource string) (string, error) {
+	one, err := client.CoreV1().RESTClient().Get().Resource(resource).Param("limit", "1").Do(ctx).Get()
+	if err != nil {
+		return "", fmt.Errorf("list one of the %s: %w", resource, err)
+	}
+	return meta.NewAccessor().ResourceVersion(one)
 }
 
 // goesOn waits for a line, and reports whether there was one before the end of the input.

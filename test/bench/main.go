@@ -50,6 +50,7 @@ type options struct {
 	rounds     int
 	pods       int
 	nodes      int
+	slimPods   int
 	renewEvery time.Duration
 	settle     time.Duration
 	workers    int
@@ -74,11 +75,12 @@ func (n *names) Set(value string) error {
 
 func parseFlags() (options, error) {
 	var o options
-	flag.Var(&o.only, "only", "parts to run, separated by commas: "+strings.Join(allParts, ", ")+"; all by default")
+	flag.Var(&o.only, "only", "parts to run, separated by commas: "+strings.Join(allParts, ", ")+"; all but million by default")
 	flag.Var(&o.without, "without", "contestants to leave out, separated by commas: "+strings.Join(allContestants, ", "))
-	flag.IntVar(&o.rounds, "rounds", 3, "rounds of the storms and of the scale part; the median counts")
+	flag.IntVar(&o.rounds, "rounds", 3, "rounds of the storms, and of the parts changes, rest, scale and million; the median counts")
 	flag.IntVar(&o.pods, "pods", 150_000, "pods in the cluster of the scale part")
 	flag.IntVar(&o.nodes, "nodes", 5000, "nodes in the cluster of the scale part, and nodes that renew a lease in the heartbeats part")
+	flag.IntVar(&o.slimPods, "slim-pods", 1_000_000, "pods in the cluster of the million part; the API server and etcd need about 12 GB of memory for a million")
 	flag.DurationVar(&o.renewEvery, "renew-every", 10*time.Second, "how often each of these nodes renews it; a kubelet by default every 10 s")
 	flag.DurationVar(&o.settle, "settle", 130*time.Second, "time that a process has to give memory back before it is weighed; Go collects garbage at least every two minutes")
 	flag.IntVar(&o.workers, "workers", eviction.DefaultConcurrentEvictions, "workers of the floor")
@@ -96,8 +98,9 @@ func (o *options) validate() error {
 	if flag.NArg() > 0 {
 		return fmt.Errorf("%q: there are flags only; see -help", flag.Args())
 	}
-	if min(o.rounds, o.pods, o.nodes, o.workers) < 1 {
-		return fmt.Errorf("-rounds=%d -pods=%d -nodes=%d -workers=%d: each needs at least 1", o.rounds, o.pods, o.nodes, o.workers)
+	if min(o.rounds, o.pods, o.nodes, o.slimPods, o.workers) < 1 {
+		return fmt.Errorf("-rounds=%d -pods=%d -nodes=%d -slim-pods=%d -workers=%d: each needs at least 1",
+			o.rounds, o.pods, o.nodes, o.slimPods, o.workers)
 	}
 	if o.renewEvery <= 0 {
 		return fmt.Errorf("-renew-every=%s: it has to be longer than nothing, for example 10s", o.renewEvery)

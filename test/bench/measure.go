@@ -27,11 +27,22 @@ const (
 	partLateness   = "lateness"
 	partHeartbeats = "heartbeats"
 	partPolicies   = "policies"
+	partChanges    = "changes"
+	partRest       = "rest"
 	partScale      = "scale"
+	partMillion    = "million"
 )
 
-// allParts are in the order in which they run: the one with many pods last, so that they burden no other.
-var allParts = []string{partStorm, partSlow, partLateness, partHeartbeats, partPolicies, partScale}
+// allParts are in the order in which they run: those with many pods last, so that they burden no other.
+var allParts = []string{
+	partStorm, partSlow, partLateness, partHeartbeats, partPolicies, partChanges, partRest, partScale, partMillion,
+}
+
+// runs reports whether a part is to run. One with a million pods takes more memory than many a machine has, so it runs
+// only when it is asked for.
+func (o *options) runs(part string) bool {
+	return slices.Contains(o.only, part) || len(o.only) == 0 && part != partMillion
+}
 
 // adminUser is how the API server calls this program.
 const adminUser = "admin"
@@ -45,6 +56,7 @@ type bench struct {
 	out     io.Writer
 	report  report
 	created int // nodes for storms
+	crowd   crowd
 	serial  int // makes names of canaries unique
 }
 
@@ -86,9 +98,12 @@ func (b *bench) runParts(ctx context.Context) error {
 		{partLateness, b.lateness},
 		{partHeartbeats, b.heartbeats},
 		{partPolicies, b.policies},
+		{partChanges, b.changes},
+		{partRest, b.rest},
 		{partScale, b.scale},
+		{partMillion, b.million},
 	} {
-		if len(b.only) > 0 && !slices.Contains(b.only, part.name) {
+		if !b.runs(part.name) {
 			continue
 		}
 		b.report.Load[part.name] = loadAverage()

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -41,7 +42,7 @@ func (b *bench) createNamespaces(ctx context.Context) error {
 			return err
 		}
 	}
-	return b.createNamespace(ctx, canaryNamespace)
+	return errors.Join(b.createNamespace(ctx, canaryNamespace), b.createNamespace(ctx, slimNamespace))
 }
 
 func (b *bench) createNamespace(ctx context.Context, name string) error {

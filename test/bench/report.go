@@ -25,16 +25,22 @@ type report struct {
 	CPUs     int               `json:"cpus"`
 	Load     map[string]string `json:"load"`     // the machine's when a part began
 	PodBytes int               `json:"podBytes"` // as protobuf
-	// Sizes in the scale part.
+	// Sizes in the parts with many pods.
 	ScalePodBytes  int                         `json:"scalePodBytes,omitempty"`
 	ScaleNodeBytes int                         `json:"scaleNodeBytes,omitempty"`
+	SlimPodBytes   int                         `json:"slimPodBytes,omitempty"`
 	Storms         storms                      `json:"storms,omitempty"`
 	Lateness       map[string]latenessResult   `json:"lateness,omitempty"`
 	Heartbeats     map[string]heartbeatResult  `json:"heartbeats,omitempty"`
-	Scale          map[string][]scaleResult    `json:"scale,omitempty"`
+	Starts         starts                      `json:"starts,omitempty"`
+	Changes        map[string][]changesResult  `json:"changes,omitempty"`
+	Million        map[string][]millionResult  `json:"million,omitempty"`
 	Policies       map[string][]policiesResult `json:"policies,omitempty"`
 	Goals          []goal                      `json:"targets"`
 }
+
+// starts has the rounds by part, rest or scale, and contestant.
+type starts map[string]map[string][]scaleResult
 
 // storms has the rounds by storm and contestant. The n-th rounds of all contestants follow each other.
 type storms map[string]map[string][]stormRound
@@ -71,7 +77,8 @@ func (g goal) sense() string {
 func newReport() report {
 	return report{
 		Time: time.Now().UTC().Truncate(time.Second), Machine: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
-		Load: map[string]string{}, Storms: storms{}, Lateness: map[string]latenessResult{}, Scale: map[string][]scaleResult{},
+		Load: map[string]string{}, Storms: storms{}, Lateness: map[string]latenessResult{}, Starts: starts{},
+		Changes: map[string][]changesResult{}, Million: map[string][]millionResult{},
 		Heartbeats: map[string]heartbeatResult{}, Policies: map[string][]policiesResult{},
 	}
 }
@@ -89,6 +96,11 @@ func (r *report) setGoals() {
 	}
 	r.atMost("storm "+stormSlow+", total, s", 60, medianRound(r.Storms[stormSlow][nameOurs]).Total.Seconds())
 	r.atMost("lateness p99, ms", 100, float64(r.Lateness[nameOurs].P99)/float64(time.Millisecond))
+	peak := medianOf(r.Starts[partRest][nameOurs], func(s scaleResult) int64 { return s.Memory.Peak })
+	r.atMost(fmt.Sprintf("%d pods at rest, memory at most, MiB", restPods), 90, float64(peak)/(1<<20))
+	ours, previous := r.Changes[nameOurs], r.Changes[namePrevious]
+	r.atMost(fmt.Sprintf("%d changes a second, processor time as a multiple of the previous build's", changesPerSecond), 1,
+		median(ratios(ours, previous, changesResult.perChange)))
 }
 
 func (r *report) atMost(what string, target, measured float64) {
@@ -112,7 +124,7 @@ func ratio(a, b time.Duration) float64 {
 }
 
 // ratios compares a figure of each round with that of another contestant in the same round.
-func ratios(rounds, others []stormRound, figure func(stormRound) time.Duration) []float64 {
+func ratios[T any](rounds, others []T, figure func(T) time.Duration) []float64 {
 	var all []float64
 	for i := range min(len(rounds), len(others)) {
 		all = append(all, ratio(figure(rounds[i]), figure(others[i])))
@@ -140,7 +152,7 @@ func medianRound(rounds []stormRound) stormRound {
 	return m
 }
 
-func medianOf[T cmp.Ordered](rounds []stormRound, figure func(stormRound) T) T {
+func medianOf[R any, T cmp.Ordered](rounds []R, figure func(R) T) T {
 	var all []T
 	for _, round := range rounds {
 		all = append(all, figure(round))
@@ -237,17 +249,64 @@ func (r *report) printHeartbeats(out io.Writer, nodes int) {
 	t.end()
 }
 
-func (r *report) printScale(out io.Writer, pods, nodes int) {
-	title := fmt.Sprintf("scale, %d pods of %d bytes on %d nodes of %d bytes (each round)", pods, r.ScalePodBytes, nodes, r.ScaleNodeBytes)
-	t := newTable(out, title, slices.Collect(maps.Keys(r.Scale)))
+func (r *report) printStarts(out io.Writer, part string, pods, nodes int) {
+	title := fmt.Sprintf("%s, %d pods of %d bytes on %d nodes of %d bytes (each round)",
+		part, pods, r.ScalePodBytes, nodes, r.ScaleNodeBytes)
+	rounds := r.Starts[part]
+	t := newTable(out, title, slices.Collect(maps.Keys(rounds)))
+	printStart(t, func(name string) []scaleResult { return rounds[name] })
+	t.end()
+}
+
+func printStart(t table, rounds func(name string) []scaleResult) {
 	row := func(what string, figure func(scaleResult) string) {
-		t.row(what, func(name string) string { return each(r.Scale[name], figure) })
+		t.row(what, func(name string) string { return each(rounds(name), figure) })
 	}
 	row("start to first delete", func(s scaleResult) string { return seconds(s.Startup) })
 	row("processor time till then", func(s scaleResult) string { return seconds(s.CPU) })
 	row("  of the API server", func(s scaleResult) string { return seconds(s.ServerCPU) })
 	row("memory at most", func(s scaleResult) string { return mebibytes(s.Memory.Peak) })
 	row("memory settled", func(s scaleResult) string { return mebibytes(s.Memory.Resident) })
+}
+
+func (r *report) printChanges(out io.Writer) {
+	title := fmt.Sprintf("a minute of %d changes a second to %d pods of %d bytes (each round)",
+		changesPerSecond, changedPods, r.SlimPodBytes)
+	t := newTable(out, title, slices.Collect(maps.Keys(r.Changes)))
+	row := func(what string, figure func(changesResult) string) {
+		t.row(what, func(name string) string { return each(r.Changes[name], figure) })
+	}
+	row("changes a second", func(c changesResult) string { return strconv.Itoa(c.Changes / int(changesFor.Seconds())) })
+	row("processor time", func(c changesResult) string { return seconds(c.CPU) })
+	row("  for each change", func(c changesResult) string { return fmt.Sprintf("%.1f µs", c.perChange().Seconds()*1e6) })
+	t.row("  x taintkeeper", func(name string) string {
+		return times(median(ratios(r.Changes[name], r.Changes[nameOurs], changesResult.perChange)))
+	})
+	row("  of the API server", func(c changesResult) string { return seconds(c.ServerCPU) })
+	row("memory at most", func(c changesResult) string { return mebibytes(c.Memory.Peak) })
+	t.end()
+}
+
+func (r *report) printMillion(out io.Writer, pods int) {
+	title := fmt.Sprintf("%d pods of %d bytes on %d nodes of %d bytes (each round)",
+		pods, r.SlimPodBytes, millionNodes, r.ScaleNodeBytes)
+	t := newTable(out, title, slices.Collect(maps.Keys(r.Million)))
+	printStart(t, func(name string) (all []scaleResult) {
+		for _, round := range r.Million[name] {
+			all = append(all, round.Start)
+		}
+		return all
+	})
+	row := func(what string, figure func(stormRound) string) {
+		t.row(what, func(name string) string {
+			return each(r.Million[name], func(m millionResult) string { return figure(m.Storm) })
+		})
+	}
+	row("storm, total", func(s stormRound) string { return seconds(s.Total) })
+	row("  first delete", func(s stormRound) string { return milliseconds(s.First) })
+	row("  processor time", func(s stormRound) string { return seconds(s.CPU) })
+	row("  of the API server", func(s stormRound) string { return seconds(s.ServerCPU) })
+	row("  memory at most", func(s stormRound) string { return mebibytes(s.Memory.Peak) })
 	t.end()
 }
 

@@ -67,3 +67,15 @@ func TestGoalSense(t *testing.T) {
 		})
 	}
 }
+
+func TestAMillionPodsAreMadeOnlyWhenAskedFor(t *testing.T) {
+	for only, want := range map[string]bool{"": false, partStorm: false, partMillion: true} {
+		var o options
+		if only != "" {
+			o.only = names{only}
+		}
+		if got := o.runs(partMillion); got != want {
+			t.Errorf("with -only=%q it runs: %t, want %t", only, got, want)
+		}
+	}
+}

@@ -19,20 +19,44 @@ type scaleResult struct {
 	Memory    memory        `json:"memory"`
 }
 
+// The pods of the part rest, as many on each node as in the part scale.
+const (
+	restPods  = 50_000
+	restNodes = 1_667
+)
+
+// rest starts Taintkeeper in a cluster of ordinary size where nothing happens.
+func (b *bench) rest(ctx context.Context) error {
+	return b.starts(ctx, partRest, restPods, restNodes, nameOurs, namePrevious)
+}
+
 // scale starts the contestants in a big cluster where nothing happens.
 func (b *bench) scale(ctx context.Context) error {
-	b.say("\nscale: creating %d pods on %d nodes", b.pods, b.nodes)
+	return b.starts(ctx, partScale, b.pods, b.nodes, nameOurs, namePrevious, nameBuiltIn)
+}
+
+// starts fills the cluster and starts contestants in it.
+func (b *bench) starts(ctx context.Context, part string, pods, nodes int, contestants ...string) error {
+	b.say("\n%s: creating %d pods on %d nodes", part, pods, nodes)
 	began := time.Now()
-	if err := b.fill(ctx); err != nil {
+	if err := b.fill(ctx, nodes, pods); err != nil {
 		return err
 	}
-	b.say("  created after %s: pods of %d bytes, nodes of %d", seconds(time.Since(began)), b.report.ScalePodBytes, b.report.ScaleNodeBytes)
-	err := b.inRounds(ctx, b.scaleOf, []string{nameOurs, namePrevious, nameBuiltIn}, nil)
-	b.report.printScale(b.out, b.pods, b.nodes)
+	b.sayCreated(began, b.report.ScalePodBytes)
+	results := map[string][]scaleResult{}
+	b.report.Starts[part] = results
+	startOf := func(ctx context.Context, c contestant) error { return b.startOf(ctx, c, results) }
+	err := b.inRounds(ctx, startOf, contestants, nil)
+	b.report.printStarts(b.out, part, pods, nodes)
 	return err
 }
 
-func (b *bench) scaleOf(ctx context.Context, c contestant) error {
+func (b *bench) sayCreated(began time.Time, podBytes int) {
+	b.say("  created after %s: pods of %d bytes, nodes of %d",
+		seconds(time.Since(began)), podBytes, b.report.ScaleNodeBytes)
+}
+
+func (b *bench) startOf(ctx context.Context, c contestant, results map[string][]scaleResult) error {
 	before, err := b.serverCPU(ctx)
 	if err != nil {
 		return err
@@ -46,7 +70,7 @@ func (b *bench) scaleOf(ctx context.Context, c contestant) error {
 	if err := errors.Join(err, p.stop(), b.removePodsIn(ctx, canaryNamespace)); err != nil {
 		return err
 	}
-	b.report.Scale[c.name] = append(b.report.Scale[c.name], result)
+	results[c.name] = append(results[c.name], result)
 	b.say("  %s: started after %s, %s at most, %s settled, load %s", c.name, seconds(result.Startup),
 		mebibytes(result.Memory.Peak), mebibytes(result.Memory.Resident), loadAverage())
 	return nil

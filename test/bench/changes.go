@@ -1,0 +1,139 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	changedPods      = 50_000
+	changedNodes     = 1_667
+	changesPerSecond = 5_000
+	changesFor       = time.Minute
+	// changesBefore is how long pods change before the minute that counts.
+	changesBefore = 10 * time.Second
+)
+
+// changesResult is what it costs to follow pods that change.
+type changesResult struct {
+	Changes   int           `json:"changes"` // in the minute; fewer than asked for if the machine is too slow
+	CPU       time.Duration `json:"cpu"`
+	ServerCPU time.Duration `json:"serverCPU"`
+	Memory    memory        `json:"memory"`
+}
+
+// perChange is the processor time for each change.
+func (c changesResult) perChange() time.Duration { return c.CPU / time.Duration(max(c.Changes, 1)) }
+
+// changes lets pods become ready and unready on nodes without taints. The changes are written past the API server,
+// which has enough to do with telling of them.
+func (b *bench) changes(ctx context.Context) error {
+	b.say("\nchanges: creating %d slim pods on %d nodes", changedPods, changedNodes)
+	slim, err := b.fillSlim(ctx, changedNodes, changedPods)
+	if err != nil {
+		return err
+	}
+	changesOf := func(ctx context.Context, c contestant) error { return b.changesOf(ctx, c, slim) }
+	err = b.inRounds(ctx, changesOf, []string{nameOurs, namePrevious, nameBuiltIn}, nil)
+	b.report.printChanges(b.out)
+	return errors.Join(err, b.removeSlim(ctx, slim(changedPods-1)))
+}
+
+func (b *bench) changesOf(ctx context.Context, c contestant, slim func(i int) *corev1.Pod) error {
+	p, err := b.launch(ctx, c)
+	if err != nil {
+		return err
+	}
+	result, err := b.changingMinute(ctx, p, slim)
+	if err := errors.Join(err, p.stop(), b.removePodsIn(ctx, canaryNamespace)); err != nil {
+		return err
+	}
+	b.report.Changes[c.name] = append(b.report.Changes[c.name], result)
+	b.say("  %s: %d changes in a minute for %s of processor time, load %s",
+		c.name, result.Changes, seconds(result.CPU), loadAverage())
+	return nil
+}
+
+// changingMinute is the minute itself.
+func (b *bench) changingMinute(ctx context.Context, p *process, slim func(i int) *corev1.Pod,
+) (r changesResult, err error) {
+	changing, stop := context.WithCancel(ctx)
+	var written atomic.Int64
+	var group errgroup.Group
+	group.Go(func() error { return b.change(changing, slim, &written) })
+	defer func() {
+		stop()
+		err = errors.Join(err, group.Wait())
+	}()
+	if err := pause(ctx, changesBefore); err != nil {
+		return r, err
+	}
+	before, err := b.usage(ctx, p)
+	if err != nil {
+		return r, err
+	}
+	first := written.Load()
+	if err := pause(ctx, changesFor); err != nil {
+		return r, err
+	}
+	after, err := b.usage(ctx, p)
+	if err != nil {
+		return r, err
+	}
+	r = changesResult{
+		Changes: int(written.Load() - first), CPU: after.process - before.process, ServerCPU: after.server - before.server,
+	}
+	r.Memory, err = p.memory()
+	return r, err
+}
+
+// change changes all pods in turn, so many a second, until the context ends.
+func (b *bench) change(ctx context.Context, slim func(i int) *corev1.Pod, written *atomic.Int64) error {
+	store := etcd{b.cluster.EtcdURL()}
+	tick := time.NewTicker(time.Second * perTransaction / changesPerSecond)
+	defer tick.Stop()
+	group, parallel := errgroup.WithContext(ctx)
+	group.SetLimit(writers)
+	for next := 0; parallel.Err() == nil; next += perTransaction {
+		select {
+		case <-parallel.Done():
+			continue
+		case <-tick.C:
+		}
+		group.Go(func() error {
+			changed := func(i int) *corev1.Pod { return ready(slim(i%changedPods), i/changedPods%2 == 1) }
+			if err := store.putRange(parallel, next, next+perTransaction, keyed(changed)); err != nil {
+				return fmt.Errorf("change pods: %w", err)
+			}
+			written.Add(perTransaction)
+			return nil
+		})
+	}
+	if err := group.Wait(); ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// ready says of a pod whether it is ready.
+func ready(pod *corev1.Pod, is bool) *corev1.Pod {
+	status := corev1.ConditionFalse
+	if is {
+		status = corev1.ConditionTrue
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
+			c.Status = status
+		}
+	}
+	return pod
+}

@@ -1,0 +1,63 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+)
+
+// millionNodes is the horizon, as a million pods are.
+const millionNodes = 15_000
+
+// millionResult is a start in a very big cluster, and a storm there when the process has settled.
+type millionResult struct {
+	Start scaleResult `json:"start"`
+	Storm stormRound  `json:"storm"`
+}
+
+// million lets contestants start among a million pods, and pass a storm of 1,000 others.
+func (b *bench) million(ctx context.Context) error {
+	b.say("\nmillion: creating %d slim pods on %d nodes", b.slimPods, millionNodes)
+	if _, err := b.fillSlim(ctx, millionNodes, b.slimPods); err != nil {
+		return err
+	}
+	if err := b.ensureNodes(ctx, stormNodes); err != nil {
+		return err
+	}
+	if err := b.cluster.InstallCoexistence(ctx); err != nil { // as in every storm
+		return err
+	}
+	err := b.inRounds(ctx, b.millionOf, []string{nameFloor, nameOurs, namePrevious}, nil)
+	b.report.printMillion(b.out, b.slimPods)
+	return err
+}
+
+func (b *bench) millionOf(ctx context.Context, c contestant) error {
+	if err := b.createStormPods(ctx, stormNodes); err != nil {
+		return err
+	}
+	before, err := b.serverCPU(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := b.launch(ctx, c)
+	if err != nil {
+		return err
+	}
+	var result millionResult
+	if result.Start, err = b.weigh(ctx, p); err == nil {
+		result.Start.ServerCPU -= before
+		result.Storm, err = b.stormRound(ctx, p, stormNodes)
+	}
+	err = errors.Join(err, p.stop(), b.untaintAll(ctx, nodeNames(stormNodes)), b.removePods(ctx))
+	if err != nil {
+		return err
+	}
+	b.report.Million[c.name] = append(b.report.Million[c.name], result)
+	b.say("  %s: started after %s, %s at most, a storm in %s, the first after %s, load %s",
+		c.name, seconds(result.Start.Startup), mebibytes(result.Start.Memory.Peak),
+		seconds(result.Storm.Total), milliseconds(result.Storm.First), loadAverage())
+	return nil
+}

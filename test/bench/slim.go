@@ -1,0 +1,69 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// slimNamespace has the slim pods, so that others can be removed without them.
+const slimNamespace = "slim"
+
+// slimPod has what every pod that runs has, and nothing else, so that an API server has room for a million of them.
+func slimPod(nodes int) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "slim-template", Namespace: slimNamespace, Labels: map[string]string{"app": "slim"},
+		},
+		Spec: corev1.PodSpec{
+			NodeName:   scaleNodeName(nodes - 1),
+			Containers: []corev1.Container{{Name: "application", Image: "registry.example.com/application:2026.11.3"}},
+		},
+	}
+}
+
+// anotherSlimPod is a copy under a name of its own, without the managed fields, which are most of a small object. The
+// same number gives the same pod.
+func anotherSlimPod(pod *corev1.Pod, i, nodes int) *corev1.Pod {
+	another := pod.DeepCopy()
+	another.ManagedFields = nil
+	another.Name = fmt.Sprintf("slim-%07d", i)
+	another.UID = types.UID(fmt.Sprintf("%08x-71c1-4e8f-9d3a-%012x", uint32(i)*2654435761, i))
+	another.Spec.NodeName = scaleNodeName(i % nodes)
+	return another
+}
+
+// fillSlim fills the cluster up to so many nodes, and with so many slim pods. It returns what makes each of them.
+func (b *bench) fillSlim(ctx context.Context, nodes, pods int) (slim func(i int) *corev1.Pod, err error) {
+	began := time.Now()
+	if err := b.fillNodes(ctx, nodes); err != nil {
+		return nil, err
+	}
+	template, err := b.storedPod(ctx, etcd{b.cluster.EtcdURL()}, slimPod(nodes))
+	if err != nil {
+		return nil, err
+	}
+	slim = func(i int) *corev1.Pod { return anotherSlimPod(template, i, nodes) }
+	b.report.SlimPodBytes = slim(0).Size()
+	if err := b.fillPods(ctx, 0, pods, slim); err != nil {
+		return nil, err
+	}
+	b.sayCreated(began, b.report.SlimPodBytes)
+	return slim, nil
+}
+
+// removeSlim removes the slim pods past the API server, and waits until it has noticed that the last of them is gone.
+func (b *bench) removeSlim(ctx context.Context, last *corev1.Pod) error {
+	if err := (etcd{b.cluster.EtcdURL()}).remove(ctx, path.Join(registry, "pods", slimNamespace)+"/"); err != nil {
+		return err
+	}
+	return b.awaitPod(ctx, last, false)
+}
