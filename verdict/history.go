@@ -114,14 +114,10 @@ func (t Taint) ToldBy(timeAdded *metav1.Time) bool {
 	return !t.Future && !timeAdded.IsZero() && timeAdded.Equal(t.Add)
 }
 
-// ToTheSecond returns the taint as its timeAdded alone tells it: one that was taken off and set again unseen, within
-// the same second, has the same. So it counts from the end of that second, which began before the taint counted.
-func (t Taint) ToTheSecond() Taint {
-	t.Since = t.Since.Add(time.Second)
-	t.Before = slices.Clone(t.Before)
-	for i := range t.Before {
-		t.Before[i].Since = t.Before[i].Since.Add(time.Second)
-	}
+// ToTheSecond returns the taint as its timeAdded alone tells it: one that was taken off and set again unseen, within the
+// same second, has the same. So it counts from the end of that second, which began before the taint counted.
+func (t Taint) ToTheSecond(seen Sight) Taint {
+	t.Since = later(t.Since, earlier(seen.Since(t.Add), t.Since.Add(time.Second)))
 	return t
 }
 
@@ -144,7 +140,7 @@ func (t Taint) after(known Taint, seen Seen) Taint {
 	if !seen.Gap {
 		t.From = known.From
 	} else if !unsure {
-		known.Since = later(known.Since, earlier(seen.Since(t.TimeAdded), known.ToTheSecond().Since))
+		known = known.ToTheSecond(seen.Sight)
 	}
 	if t.TimeAdded.Equal(known.Add) { // it says nothing new, and may have been written by a clock that is wrong: ours
 		t.Since = known.Since

@@ -229,10 +229,11 @@ func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Po
 func (x *executor) confirm(pod *podcache.Pod, tainted *nodecache.Node, newest, passed liveRead) (
 	verdict.Verdict, error,
 ) {
-	at := x.judge.clock.Now()
-	v, leaves := x.judge.over(pod, confirmedBy(tainted, newest.node, nil))
+	seen := x.judge.clock.See()
+	at := seen.At
+	v, leaves := x.judge.over(pod, confirmedBy(tainted, newest.node, nil, seen))
 	if !leaves && passed.node != nil {
-		v, _ = x.judge.over(pod, confirmedBy(tainted, newest.node, passed.node))
+		v, _ = x.judge.over(pod, confirmedBy(tainted, newest.node, passed.node, seen))
 		at = timeline.Earlier(at, passed.started)
 	}
 	if !v.DueAt(at) {

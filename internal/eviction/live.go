@@ -200,42 +200,40 @@ func (l *liveNodes) passed(name, version string, after time.Time) liveRead {
 
 // confirmedBy returns the taints of a node that a live read shows too, as far as it can be told that they are the
 // same and not taken off and set again since. passed is another read, that the watch has passed since, or nil.
-func confirmedBy(known *nodecache.Node, live, passed *corev1.Node) []verdict.Taint {
-	var confirmed []verdict.Taint
+func confirmedBy(known *nodecache.Node, live, passed *corev1.Node, seen verdict.Sight) []verdict.Taint {
+	var all []verdict.Taint
 	if live.UID != known.UID {
 		return nil
 	}
 	for _, taint := range taints.NoExecute(live.Spec.Taints) {
 		for _, is := range known.NoExecute {
-			if certain, ok := confirm(known, is, taint, live, passed); ok {
-				confirmed = append(confirmed, certain)
+			toTheSecond, confirmed := confirm(known, is, taint, live, passed)
+			if toTheSecond {
+				is = is.ToTheSecond(seen)
+			}
+			if confirmed {
+				all = append(all, is)
 			}
 		}
 	}
-	return confirmed
+	return all
 }
 
 // confirm returns the known taint as far as one that was read live confirms it: as it is, if the watch has passed the
 // version that was read and the taint was there all along, or if it reads the same and the watch has passed another
-// read of a moment ago; to the second, if its timeAdded says that it is the same.
+// read of a moment ago. Otherwise only its timeAdded can tell, and to the second.
 func confirm(known *nodecache.Node, is verdict.Taint, taint corev1.Taint, live, passed *corev1.Node) (
-	verdict.Taint, bool,
+	toTheSecond, confirmed bool,
 ) {
 	switch {
 	case is.Key != taint.Key || is.Value != taint.Value:
-		return verdict.Taint{}, false
+		return false, false
 	case covers(known, is, live):
-		return is, true
+		return false, true
 	case passed != nil && passed.UID == known.UID && taint.TimeAdded.Equal(is.TimeAdded) && covers(known, is, passed):
-		return is, true
+		return false, true
 	}
-	return is.ToTheSecond(), is.ToldBy(taint.TimeAdded)
-}
-
-// confirms reports whether a taint that was read live is the known one.
-func confirms(known *nodecache.Node, is verdict.Taint, taint corev1.Taint, live *corev1.Node) bool {
-	_, same := confirm(known, is, taint, live, nil)
-	return same
+	return true, is.ToldBy(taint.TimeAdded)
 }
 
 // covers reports whether the node had the taint in a version for certain: it lies between the one in which the taint

@@ -265,8 +265,12 @@ func stamp(known *nodecache.Node, live *corev1.Node, now *metav1.Time, anyway bo
 			continue
 		}
 		i := slices.IndexFunc(all, func(taint corev1.Taint) bool { return taint.MatchTaint(&is.Taint) })
+		confirmed := false
+		if i >= 0 {
+			_, confirmed = confirm(known, is, all[i], live, nil)
+		}
 		switch {
-		case i >= 0 && confirms(known, is, all[i], live):
+		case confirmed:
 			all[i].TimeAdded = is.Add
 			if now.Before(is.Add) {
 				all[i].TimeAdded = now
