@@ -227,6 +227,9 @@ func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Po
 // confirm decides about a pod from the taints that a live read confirms. A read that the watch has passed since says
 // what had to happen when it was made, as long as the newest still shows the same.
 func (x *executor) confirm(pod *podcache.Pod, tainted *nodecache.Node, newest, passed liveRead) (verdict.Verdict, error) {
+	if wentBack(tainted, newest) {
+		return verdict.Verdict{}, errUnconfirmed
+	}
 	at := x.judge.clock.Now()
 	v, leaves := x.judge.over(pod, confirmedBy(tainted, newest.node, nil))
 	if !leaves && passed.node != nil {
