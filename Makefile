@@ -46,7 +46,7 @@ build: ## build bin/taintkeeper and bin/kubectl-taintkeeper
 # takes what is left of the processors meanwhile; it is printed at the end. The tests need the binaries, and the race
 # detector a C compiler.
 .PHONY: test
-test: build controlplane bin/promtool ## run all tests with the race detector, and the fuzz targets for a short while
+test: build controlplane bin/promtool bin/etcdutl ## run all tests with the race detector, and the fuzz targets for a short while
 	@mkdir -p bin; nice -n 19 $(MAKE) --no-print-directory test-virtual-time > bin/test-virtual-time.log 2>&1 & virtual=$$!; \
 	$(MAKE) --no-print-directory test-real-time; real=$$?; \
 	wait $$virtual; virtual=$$?; cat bin/test-virtual-time.log; \
@@ -247,6 +247,10 @@ bin/validate-krew-manifest: tools/krew/go.mod tools/krew/go.sum
 bin/promtool: tools/promtool/go.mod tools/promtool/go.sum
 	@echo "building promtool from source"
 	@cd tools/promtool && CGO_ENABLED=0 $(GO) build -tags remove_all_sd -ldflags '-s -w' -o ../../$@ github.com/prometheus/prometheus/cmd/promtool
+
+bin/etcdutl: tools/etcdutl/go.mod tools/etcdutl/go.sum
+	@echo "building etcdutl from source"
+	@cd tools/etcdutl && CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o ../../$@ go.etcd.io/etcd/etcdutl/v3
 
 bin/d2: tools/diagram/go.mod tools/diagram/go.sum
 	@echo "building d2 from source (the first build takes a minute on two cores)"

@@ -112,19 +112,25 @@ func eventConfig(config *rest.Config) *rest.Config {
 }
 
 func newManager(config *rest.Config, log logr.Logger, o *options) (manager.Manager, error) {
-	return ctrl.NewManager(config, manager.Options{
+	lock := &electionLock{}
+	mgr, err := ctrl.NewManager(config, manager.Options{
 		Logger:                        log,
 		Metrics:                       o.metricsServer(),
 		HealthProbeBindAddress:        o.healthAddress,
 		GracefulShutdownTimeout:       new(shutdownTimeout),
 		LeaderElection:                o.elects(),
-		LeaderElectionID:              o.election.name,
-		LeaderElectionNamespace:       o.election.namespace,
+		LeaderElectionID:              o.election.name, // names the metric of who leads
 		LeaseDuration:                 new(o.election.leaseDuration),
 		RenewDeadline:                 new(o.election.renewDeadline),
 		RetryPeriod:                   new(o.election.retryPeriod),
 		LeaderElectionReleaseOnCancel: true, // nothing runs on after Start returns
+
+		LeaderElectionResourceLockInterface: lock,
 	})
+	if err != nil {
+		return nil, err
+	}
+	return mgr, lock.connect(config, mgr, o)
 }
 
 // part is a part of the process that runs by itself.

@@ -229,6 +229,9 @@ func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Po
 func (x *executor) confirm(pod *podcache.Pod, tainted *nodecache.Node, newest, passed liveRead) (
 	verdict.Verdict, error,
 ) {
+	if wentBack(tainted, newest) {
+		return verdict.Verdict{}, errUnconfirmed
+	}
 	seen := x.judge.clock.See()
 	at := seen.At
 	v, leaves := x.judge.over(pod, confirmedBy(tainted, newest.node, nil, seen))

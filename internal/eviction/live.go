@@ -243,6 +243,14 @@ func covers(known *nodecache.Node, is verdict.Taint, live *corev1.Node) bool {
 	return version == newest || notAfter(is.From, version) && notAfter(version, newest)
 }
 
+// wentBack reports whether a read that began after the watch had brought a version shows an older one. Then etcd was
+// restored from a snapshot and its revisions went back, and they give versions that the watch has brought to other states
+// of the node.
+func wentBack(known *nodecache.Node, read liveRead) bool {
+	return read.started.After(known.Shown) && !notAfter(known.ResourceVersion, read.node.ResourceVersion) &&
+		notAfter(read.node.ResourceVersion, known.ResourceVersion)
+}
+
 // notAfter compares two resourceVersions of one node, which the API server counts up (KEP-5504).
 func notAfter(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)

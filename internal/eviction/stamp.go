@@ -217,6 +217,9 @@ func (s *stamper) stamp(ctx context.Context, name string) error {
 	if !ok || !unstamped(known) {
 		return nil
 	}
+	if wentBack(known, live) {
+		return errUnconfirmed
+	}
 	now := s.judge.clock.See().Second()
 	all, complete := stamp(known, live.node, now, s.lag.NumRequeues(NodeRequest{name}) >= unconfirmedTries)
 	if !complete {

@@ -529,3 +529,36 @@ func TestABrownOutOfTheAPIServerMakesNoEvictionEarly(t *testing.T) {
 		}
 	})
 }
+
+// etcd is restored from a snapshot of before the taint, and its revisions go back: the taint that is set then has a
+// version in which the node had the taint of before. The watch has not noticed yet.
+func TestATaintThatIsSetAfterARestoreIsNotTheOneOfBefore(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		watch := w.breakableNodeWatch()
+		w.addNode("n")
+		w.addPod("patient", tolerating("k", 100))
+		w.run()
+		becomes := func(version string, taints ...corev1.Taint) {
+			node := w.node("n")
+			node.Spec.Taints, node.ResourceVersion = taints, version
+			w.updateNode(node)
+		}
+		kubectl := corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute}
+		w.until(5 * sec)
+		becomes("500", kubectl)
+		w.until(10 * sec)
+		becomes("900", w.node("n").Spec.Taints...)
+		w.until(40 * sec)
+		watch.breaks()
+		becomes("400")
+		w.until(90 * sec)
+		becomes("600", kubectl)
+		w.until(120 * sec)
+		watch.broken.Store(false)
+		w.until(10 * time.Minute)
+		at := w.did("delete patient")
+		if len(at) != 1 || at[0] < 190*sec {
+			t.Errorf("the taint is there since 90 s and tolerated for 100 s; deleted at %v, want not before 190 s", at)
+		}
+	})
+}

@@ -51,6 +51,7 @@ func New(calls *cache.ListWatch, client any, to Store) cache.ListerWatcher {
 // If that expires the list fails, and the reflector begins it again.
 func (l lister) list(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 	l.store.BeginList()
+	l.fresh = true
 	version := ""
 	for options := (metav1.ListOptions{Limit: pageSize}); ; {
 		page, err := l.calls.ListWithContextFunc(ctx, options)

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 )
@@ -32,7 +33,8 @@ const (
 // streamed lets a reflector list page by page when streaming a list does not work. It is for one reflector.
 type streamed struct {
 	calls   *cache.ListWatch
-	refused int // times in a row
+	refused int  // times in a row
+	fresh   bool // a list has just said from which version to watch
 }
 
 // Bounded returns what a reflector has to list and watch with, if its store takes whole lists. The calls are a client's
@@ -40,9 +42,14 @@ type streamed struct {
 func Bounded(calls *cache.ListWatch, client any) cache.ListerWatcher {
 	s := &streamed{calls: calls}
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc:  calls.ListWithContextFunc,
+		ListWithContextFunc:  s.list,
 		WatchFuncWithContext: s.watch,
 	}, client)
+}
+
+func (s *streamed) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	s.fresh = true
+	return s.calls.ListWithContextFunc(ctx, options)
 }
 
 // watch watches. If the options ask for a list first it returns when that is complete.
@@ -68,7 +75,12 @@ func wantsList(options metav1.ListOptions) bool {
 
 // begin begins a watch. An error that a reflector would retry indefinitely becomes one after which it lists.
 func (s *streamed) begin(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	fresh := s.fresh
+	s.fresh = false
 	w, err := s.calls.WatchFuncWithContext(ctx, options)
+	if err == nil && !wantsList(options) && !fresh {
+		w, err = s.unlessRestored(ctx, w, options.ResourceVersion)
+	}
 	if !wantsList(options) || !apierrors.IsTooManyRequests(err) && !apierrors.IsInternalError(err) {
 		s.refused = 0
 		return w, err

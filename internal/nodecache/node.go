@@ -27,6 +27,8 @@ type Node struct {
 	NoExecute []verdict.Taint
 	// Tainted is when this process saw those taints become what they are.
 	Tainted time.Time
+	// Shown is when the watch brought this version of the node, if it has such taints.
+	Shown time.Time
 }
 
 // Object returns the trimmed object of a record; nil of none.
@@ -64,6 +66,7 @@ func (c *Cache) record(object *corev1.Node, change Change) *Node {
 		known = before.NoExecute
 	}
 	node.NoExecute, node.Tainted = verdict.Advance(known, node.Spec.Taints, seen), seen.At
+	node.Shown = seen.At
 	if before != nil && before.SameTaints(node) {
 		node.Tainted = before.Tainted
 	}

@@ -5,6 +5,7 @@ package nodecache
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -144,6 +145,9 @@ func TestAWatchThatIsResumedMissesNothing(t *testing.T) {
 		bubble.Run(t, "the cache", c.Run)
 		notes := watching(c)
 		watches.Newest().Action(watch.Bookmark, &corev1.Node{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "5"}})
+		client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, &corev1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: "5"}}, nil
+		})
 		bubble.Pass(time.Second)
 		if got := c.LastSyncResourceVersion(); got != "5" {
 			t.Errorf("the watch has come to version %s, want 5, that of the bookmark", got)
@@ -153,6 +157,69 @@ func TestAWatchThatIsResumedMissesNothing(t *testing.T) {
 		if watches.Len() != 2 {
 			t.Fatalf("%d watches, want 2", watches.Len())
 		}
+		watches.Newest().Modify(newNode("n", withVersion("6")))
+		bubble.Pass(time.Second)
+		if told := notes.Take(); len(told) != 1 || told[0].Gap {
+			t.Errorf("told %v, want one change without a gap", told)
+		}
+	})
+}
+
+// An etcd that was restored from a snapshot is at an older version than the one that was seen. A watch from there brings
+// nothing.
+func TestAWatchFromAVersionThatARestoreTookBackListsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		var restored atomic.Bool
+		client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			version, node := "9", newNode("n", withVersion("8"), withTaints(noExecute("off")))
+			if restored.Load() {
+				version, node = "5", newNode("n", withVersion("4"))
+			}
+			return true, &corev1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: version}, Items: []corev1.Node{*node}}, nil
+		})
+		watches := bubble.StreamsOf(client, "nodes")
+		c := New(Config{Client: client})
+		bubble.Run(t, "the cache", c.Run)
+		notes := watching(c)
+
+		bubble.Pass(time.Minute)
+		watches.Newest().Stop() // the next one is from version 9, too
+		bubble.Pass(time.Minute)
+		if told := notes.Take(); told != nil {
+			t.Errorf("told %v, though nothing has changed", told)
+		}
+		restored.Store(true)
+		watches.Newest().Stop()
+		bubble.Pass(time.Minute)
+		if told := notes.Take(); len(told) != 1 || !told[0].Gap || len(told[0].After.NoExecute) > 0 {
+			t.Errorf("told %v, want the restored node after a gap", told)
+		}
+		if got := c.LastSyncResourceVersion(); got != "5" {
+			t.Errorf("it watches from version %s, want 5", got)
+		}
+	})
+}
+
+// An API server without etcd accepts watches and cannot say which version is the newest.
+func TestAWatchIsResumedOnceTheNewestVersionCanBeFoundOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(newNode("n", withVersion("1")))
+		var fails atomic.Bool
+		client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return fails.Load(), nil, apierrors.NewInternalError(errors.New("etcdserver: request timed out"))
+		})
+		watches := bubble.StreamsOf(client, "nodes")
+		c := New(Config{Client: client})
+		bubble.Run(t, "the cache", c.Run)
+		notes := watching(c)
+
+		bubble.Pass(time.Minute)
+		fails.Store(true)
+		watches.Newest().Stop()
+		bubble.Pass(time.Minute)
+		fails.Store(false)
+		bubble.Pass(time.Minute)
 		watches.Newest().Modify(newNode("n", withVersion("6")))
 		bubble.Pass(time.Second)
 		if told := notes.Take(); len(told) != 1 || told[0].Gap {

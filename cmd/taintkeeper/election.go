@@ -1,0 +1,55 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"sigs.k8s.io/controller-runtime/pkg/leaderelection"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
+)
+
+// electionLock is the Lease of the election. It is released only by the replica that holds it.
+//
+// When client-go's elector ends, it releases the Lease if it led as far as it last saw. A process that stood still during
+// a renewal has not seen that another replica leads by now, and would take the Lease from that replica.
+type electionLock struct {
+	resourcelock.Interface
+
+	holder string // as it was last read
+}
+
+// connect makes the lock as a manager would. A manager needs its lock first, and the lock records its events with the
+// manager.
+func (l *electionLock) connect(config *rest.Config, events recorder.Provider, o *options) error {
+	var err error
+	l.Interface, err = leaderelection.NewResourceLock(rest.CopyConfig(config), events, leaderelection.Options{
+		LeaderElection:          o.elects(),
+		LeaderElectionID:        o.election.name,
+		LeaderElectionNamespace: o.election.namespace,
+		RenewDeadline:           o.election.renewDeadline,
+	})
+	return err
+}
+
+// Get implements resourcelock.Interface.
+func (l *electionLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := l.Interface.Get(ctx)
+	if err == nil {
+		l.holder = record.HolderIdentity
+	}
+	return record, raw, err
+}
+
+// Update implements resourcelock.Interface. The elector reads the Lease just before it releases it, and the update fails
+// if the Lease has changed since.
+func (l *electionLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if record.HolderIdentity == "" && l.holder != l.Identity() {
+		return fmt.Errorf("%s has the Lease by now", l.holder)
+	}
+	return l.Interface.Update(ctx, record)
+}
