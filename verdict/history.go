@@ -22,6 +22,8 @@ type Taint struct {
 	Before []Past
 	// Add is the timeAdded that the taint should have: the earliest that it had, or the second in which it was seen.
 	Add *metav1.Time
+	// Ends is the instant by which that second had ended.
+	Ends time.Time
 	// Future says that its timeAdded was in the future when it was first seen, and that no other is known: it tells
 	// nothing about the taint.
 	Future bool
@@ -48,9 +50,11 @@ type Seen struct {
 	NeverStamped bool
 }
 
-// SeenAt is what an observer sees whose timeline is the API server's clock, such as a command line or a simulator, and
-// who misses nothing.
-func SeenAt(at time.Time) Seen { return Seen{Sight: Sight{At: at, Behind: at, Latest: at}} }
+// SeenAt is what an observer sees that takes its own clock for the API server's, such as a command line or a simulator,
+// and misses nothing.
+func SeenAt(at time.Time) Seen {
+	return Seen{Sight: Sight{At: at, Earliest: at, Latest: at, Behind: at}}
+}
 
 // Advance returns the NoExecute taints of a node's next version, given those of the version before. With none before it
 // is what somebody counts who sees the node for the first time.
@@ -79,6 +83,7 @@ func begin(taint corev1.Taint, seen Seen) Taint {
 	if next.Future || taint.TimeAdded.IsZero() {
 		next.Add = seen.Second()
 	}
+	next.Ends = seen.Ends(next.Add.Time)
 	return next
 }
 
@@ -115,9 +120,9 @@ func (t Taint) ToldBy(timeAdded *metav1.Time) bool {
 }
 
 // ToTheSecond returns the taint as its timeAdded alone tells it: one that was taken off and set again unseen, within the
-// same second, has the same. So it counts from the end of that second, which began before the taint counted.
-func (t Taint) ToTheSecond(seen Sight) Taint {
-	t.Since = later(t.Since, earlier(seen.Since(t.Add), t.Since.Add(time.Second)))
+// same second, has the same. So it counts from the end of that second, and what was before is not known.
+func (t Taint) ToTheSecond() Taint {
+	t.Since, t.Before = later(t.Since, t.Ends), nil
 	return t
 }
 
@@ -133,14 +138,15 @@ func (t Taint) Same(other Taint) bool {
 }
 
 // after returns the taint, just seen, as the continuation of one that was known before. With the same value it counts
-// from the earlier of the two; with another it remembers the value before, whose deadlines stay. Over a gap timeAdded
-// tells only to the second that it is the same.
+// from the earlier of the two; with another it remembers the value before, whose deadlines stay.
 func (t Taint) after(known Taint, seen Seen) Taint {
-	unsure := seen.Gap && t.TimeAdded.IsZero() // nothing from before the gap is ever written down
-	if !seen.Gap {
+	switch {
+	case !seen.Gap:
 		t.From = known.From
-	} else if !unsure {
-		known = known.ToTheSecond(seen.Sight)
+	case t.TimeAdded.IsZero(): // nothing from before the gap is ever written down
+		known.Add, known.Ends, known.Future, known.TimeAdded = t.Add, t.Ends, t.Future, nil
+	default:
+		known = known.ToTheSecond()
 	}
 	if t.TimeAdded.Equal(known.Add) { // it says nothing new, and may have been written by a clock that is wrong: ours
 		t.Since = known.Since
@@ -149,18 +155,15 @@ func (t Taint) after(known Taint, seen Seen) Taint {
 		t.Before = known.past()
 		return t
 	}
-	if known.Since.Before(t.Since) {
-		t.Since = known.Since
-	}
+	t.Since = earlier(t.Since, known.Since)
 	if t.Key == known.Key {
 		t.Before = known.Before
 	}
 	switch {
-	case unsure:
 	case t.TimeAdded.Equal(known.TimeAdded):
-		t.Add, t.Future = known.Add, known.Future
-	case known.Add.Before(t.Add):
-		t.Add, t.Future = known.Add, false
+		t.Add, t.Ends, t.Future = known.Add, known.Ends, known.Future
+	case !t.Add.Before(known.Add):
+		t.Add, t.Ends, t.Future = known.Add, known.Ends, false
 	}
 	return t
 }

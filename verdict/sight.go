@@ -15,11 +15,11 @@ import (
 type Sight struct {
 	// At is when it was seen, on the timeline.
 	At time.Time
+	// Earliest and Latest are between which times the API server's clock was then. If Earliest is zero that is not known,
+	// and nothing that it recorded can be dated.
+	Earliest, Latest time.Time
 	// Behind is what the clock that is behind can have shown then at the earliest: the API server's, or this machine's.
-	// Zero: what the API server's showed is not known, so nothing that it recorded can be dated.
 	Behind time.Time
-	// Latest is what the API server's clock can have shown then at the latest.
-	Latest time.Time
 }
 
 // Start returns the instant, on the timeline, from which something counts that the API recorded to the second, rounded
@@ -40,6 +40,15 @@ func (s Sight) Since(timeAdded *metav1.Time) time.Time {
 		return s.At
 	}
 	return s.Start(timeAdded.Time)
+}
+
+// Ends returns the instant by which a second of the API server's clock, which can be that of the sight, had ended.
+func (s Sight) Ends(second time.Time) time.Time {
+	end := second.Truncate(time.Second).Add(time.Second)
+	if s.Earliest.IsZero() {
+		return s.At.Add(time.Second)
+	}
+	return later(s.At.Add(end.Sub(s.Earliest)), s.Start(second))
 }
 
 // Second returns the timeAdded to write of what was seen: the second that the API server's clock showed at the latest,

@@ -83,6 +83,10 @@ func (t *tainting) read(ctx context.Context) error {
 // early.
 func (t *tainting) now() time.Time { return t.clock.Latest() }
 
+// machineTime is the time by this machine's clock, by which --for and --timeout end: other clocks can be set, and timers
+// stand still while a machine sleeps.
+func (t *tainting) machineTime() time.Time { return t.env.Clock.Now().Round(0) }
+
 func (t *tainting) tell(format string, args ...any) {
 	fmt.Fprintln(t.env.ErrOut, printable(fmt.Sprintf(format, args...)))
 }
@@ -155,7 +159,7 @@ func (t *tainting) follow(ctx context.Context, done []changed) error {
 	}
 	var end time.Time
 	if t.stay {
-		end = t.now().Round(0).Add(t.lasts)
+		end = t.machineTime().Add(t.lasts)
 	}
 	var waited error
 	if t.wait {

@@ -73,13 +73,13 @@ func (t *tainting) undo(done []changed) string {
 	return strings.Join(words, " ")
 }
 
-// until waits for an instant of the wall clock, and reports whether it was not interrupted. It looks at the clock
+// until waits for an instant of this machine's clock, and reports whether it was not interrupted. It looks at the clock
 // often: the timers of a machine that sleeps stand still.
 func (t *tainting) until(ctx context.Context, end time.Time) bool {
 	progress := t.reader.progress
 	defer progress.end()
 	for {
-		now := t.now().Round(0)
+		now := t.machineTime()
 		if !now.Before(end) {
 			return true
 		}

@@ -66,11 +66,11 @@ func newVigil(t *tainting, done []changed) *vigil {
 // await waits until all pods have left, until --timeout, or until the taints are taken off again at an instant, if
 // there is one.
 func (t *tainting) await(ctx context.Context, done []changed, end time.Time) error {
-	began := t.now().Round(0)
+	began := t.machineTime()
 	v := newVigil(t, done)
 	said := ""
 	for {
-		left, err := v.look(ctx, v.untilEnd(t.now().Round(0), began, end))
+		left, err := v.look(ctx, v.untilEnd(t.machineTime(), began, end))
 		if err != nil {
 			return err
 		}
@@ -79,8 +79,8 @@ func (t *tainting) await(ctx context.Context, done []changed, end time.Time) err
 			t.tell("%s", v.farewell())
 			return nil
 		}
-		now := t.now().Round(0)
-		said = v.progress(said, left, now)
+		said = v.progress(said, left, t.now())
+		now := t.machineTime()
 		switch over := !end.IsZero() && !now.Before(end); {
 		case over:
 			v.end()

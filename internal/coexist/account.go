@@ -88,8 +88,7 @@ func NewAccount(config AccountConfig) *Account {
 
 // Decided implements eviction.BuiltIn.
 func (a *Account) Decided(d eviction.NodeDecision) {
-	at := a.config.Clock.Latest()
-	d.From, d.Spared = a.config.Clock.Server(d.From), a.config.Clock.Server(d.Spared)
+	at := a.config.Clock.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.hold.decided(d, at, a.perTry)
@@ -104,7 +103,7 @@ func (a *Account) Decided(d eviction.NodeDecision) {
 // Left takes in what is left of a node when nothing more is decided: so many pods are due, the first since an instant
 // of the timeline. The built-in may try them once more. Some may stay: then the node is spared.
 func (a *Account) Left(node string, pods int, since time.Time, spared bool) {
-	at, since := a.config.Clock.Latest(), a.config.Clock.Server(since)
+	at := a.config.Clock.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.hold.tried(pods, since, at, a.perTry)
@@ -130,7 +129,7 @@ func (a *Account) Recorded(ctx context.Context) error {
 }
 
 func (a *Account) isRecorded() bool {
-	at := a.config.Clock.Latest()
+	at := a.config.Clock.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.written.covers(a.hold.record(at))
@@ -159,7 +158,7 @@ func (a *Account) write(ctx context.Context, annotations map[string]any) error {
 				return err
 			}
 		}
-		at := a.config.Clock.Latest()
+		at := a.config.Clock.Now()
 		a.mu.Lock()
 		next := a.hold.record(at)
 		a.mu.Unlock()
@@ -180,7 +179,7 @@ func (a *Account) write(ctx context.Context, annotations map[string]any) error {
 // note takes in that a record was written, and reports whether that is all: after a standstill it is not.
 func (a *Account) note(answer *corev1.ServiceAccount, next record) bool {
 	a.version = answer.ResourceVersion
-	at := a.config.Clock.Latest()
+	at := a.config.Clock.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	gap := a.config.Clock.Since(a.accepted)
@@ -200,8 +199,8 @@ func (a *Account) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	found := recordOf(answer.Annotations)
-	at := a.config.Clock.Latest()
+	found := recordOf(answer.Annotations).moved(a.config.Clock.Ahead())
+	at := a.config.Clock.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.hold.merge(found, at, at.Add(-a.config.Clock.Since(a.born)))
@@ -216,8 +215,9 @@ func (a *Account) patch(ctx context.Context, r record, annotations map[string]an
 	all := map[string]any{}
 	maps.Copy(all, annotations)
 	if !r.until.IsZero() {
-		all[BacklogSince] = r.since.UTC().Format(time.RFC3339)
-		all[BacklogUntil] = r.until.UTC().Format(time.RFC3339)
+		least, most := a.config.Clock.Ahead()
+		all[BacklogSince] = r.since.Add(least).UTC().Format(time.RFC3339)
+		all[BacklogUntil] = r.until.Add(most + time.Second - 1).UTC().Format(time.RFC3339)
 		all[BacklogSpared] = r.spared
 	}
 	body := map[string]any{}
@@ -243,7 +243,7 @@ func (a *Account) patch(ctx context.Context, r record, annotations map[string]an
 	return answer, nil
 }
 
-// recordOf reads a record from annotations; one that cannot be read is none.
+// recordOf reads a record from annotations, by the API server's clock; one that cannot be read is none.
 func recordOf(annotations map[string]string) record {
 	since, sinceErr := time.Parse(time.RFC3339, annotations[BacklogSince])
 	until, untilErr := time.Parse(time.RFC3339, annotations[BacklogUntil])
@@ -251,6 +251,16 @@ func recordOf(annotations map[string]string) record {
 		return record{}
 	}
 	return record{since: since, until: until, spared: annotations[BacklogSpared]}
+}
+
+// moved returns a record that was read, on the timeline. The API server's clock is ahead of that by a time between least
+// and most, so it holds rather too much.
+func (r record) moved(least, most time.Duration) record {
+	if r.until.IsZero() {
+		return r
+	}
+	r.since, r.until = r.since.Add(-most), r.until.Add(-least)
+	return r
 }
 
 // Backlog is what the built-in still has to do of evictions that it began while Taintkeeper kept it from carrying them
@@ -267,7 +277,7 @@ type Backlog struct {
 
 // Working returns for how long the built-in still tries pods, as far as this process knows.
 func (a *Account) Working() time.Duration {
-	at := a.config.Clock.Latest()
+	at := a.config.Clock.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.hold.left(at)
@@ -275,14 +285,15 @@ func (a *Account) Working() time.Duration {
 
 // Backlog returns the built-in's backlog as this process knows it.
 func (a *Account) Backlog() Backlog {
-	at := a.config.Clock.Latest()
+	at := a.config.Clock.Now()
+	_, most := a.config.Clock.Ahead()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.hold.over(at) {
 		return Backlog{}
 	}
 	backlog := Backlog{
-		Until:     a.hold.until(at),
+		Until:     a.hold.until(at).Add(most),
 		Evictions: int((a.hold.left(at) + a.perTry - 1) / a.perTry),
 	}
 	backlog.Spared, backlog.AllSpared = a.hold.nodes()

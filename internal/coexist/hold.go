@@ -39,7 +39,8 @@ const (
 //   - a pod that was created since the storm began, as it can have the name of one that left, nor
 //   - a pod on a spared node: one with a pod that the built-in has tried in this storm and that stays.
 //
-// All instants are the API server's. A hold has no clock and no lock; the zero value holds nothing.
+// All instants are on the timeline: a Date that is wrong must not end it. A hold has no clock and no lock; the zero value
+// holds nothing.
 type hold struct {
 	since  time.Time       // the storm began
 	end    time.Time       // the built-in has made all its calls
@@ -55,7 +56,7 @@ func (h *hold) until(at time.Time) time.Time {
 	return timeline.Earlier(h.end.Add(slack), at.Add(ahead))
 }
 
-// decided takes in what the built-in does about a node, in the API server's time. Each try takes it so long.
+// decided takes in what the built-in does about a node, on the timeline. Each try takes it so long.
 func (h *hold) decided(d eviction.NodeDecision, at time.Time, perTry time.Duration) {
 	if h.tried(d.Tries, d.From, at, perTry); h.over(at) {
 		return
@@ -105,9 +106,9 @@ func (h *hold) nodes() (names []string, all bool) {
 	return slices.Sorted(maps.Keys(h.spared)), false
 }
 
-// record is a hold as the annotations have it. The zero value is none.
+// record is what the annotations have of a hold. The zero value is none.
 type record struct {
-	since, until time.Time // whole seconds
+	since, until time.Time
 	spared       string
 }
 

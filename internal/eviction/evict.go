@@ -232,11 +232,10 @@ func (x *executor) confirm(pod *podcache.Pod, tainted *nodecache.Node, newest, p
 	if wentBack(tainted, newest) {
 		return verdict.Verdict{}, errUnconfirmed
 	}
-	seen := x.judge.clock.See()
-	at := seen.At
-	v, leaves := x.judge.over(pod, confirmedBy(tainted, newest.node, nil, seen))
+	at := x.judge.clock.Now()
+	v, leaves := x.judge.over(pod, confirmedBy(tainted, newest.node, nil))
 	if !leaves && passed.node != nil {
-		v, _ = x.judge.over(pod, confirmedBy(tainted, newest.node, passed.node, seen))
+		v, _ = x.judge.over(pod, confirmedBy(tainted, newest.node, passed.node))
 		at = timeline.Earlier(at, passed.started)
 	}
 	if !v.DueAt(at) {

@@ -200,7 +200,7 @@ func (l *liveNodes) passed(name, version string, after time.Time) liveRead {
 
 // confirmedBy returns the taints of a node that a live read shows too, as far as it can be told that they are the
 // same and not taken off and set again since. passed is another read, that the watch has passed since, or nil.
-func confirmedBy(known *nodecache.Node, live, passed *corev1.Node, seen verdict.Sight) []verdict.Taint {
+func confirmedBy(known *nodecache.Node, live, passed *corev1.Node) []verdict.Taint {
 	var all []verdict.Taint
 	if live.UID != known.UID {
 		return nil
@@ -209,7 +209,7 @@ func confirmedBy(known *nodecache.Node, live, passed *corev1.Node, seen verdict.
 		for _, is := range known.NoExecute {
 			toTheSecond, confirmed := confirm(known, is, taint, live, passed)
 			if toTheSecond {
-				is = is.ToTheSecond(seen)
+				is = is.ToTheSecond()
 			}
 			if confirmed {
 				all = append(all, is)

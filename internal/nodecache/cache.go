@@ -189,6 +189,9 @@ func (c *Cache) put(object *corev1.Node) (Change, bool) {
 		change.Gap = change.Before.ResourceVersion != object.ResourceVersion
 		delete(c.unlisted, object.Name)
 	}
+	if change.Before != nil && change.Before.UID != object.UID {
+		delete(c.refused, object.Name)
+	}
 	change.After = c.record(object, change)
 	if change.Before != nil && change.Before.same(change.After) {
 		return Change{}, false

@@ -55,7 +55,7 @@ type Config struct {
 	Grace readiness.Grace
 	// Policy is how fast nodes are tainted.
 	Policy readiness.Policy
-	// Clock is the API server's: timeAdded is written by it. nil: this machine's alone is believed.
+	// Clock is the timeline of the process; nil: one of its own, which hears no Date.
 	Clock *timeline.Clock
 	// DryRun only says what would be done about nodes.
 	DryRun bool
@@ -197,8 +197,8 @@ func (k *Keeper) lead(ctx context.Context) error {
 		return err
 	}
 	k.silence.lead()
-	now := k.config.Clock.Now()
-	k.follow(k.zones.Begin(all, k.silence.all(), now), now)
+	seen := k.config.Clock.See()
+	k.follow(k.zones.Begin(all, k.silence.all(), seen), seen.At)
 	for _, node := range all {
 		k.looks.add(node.Name)
 	}

@@ -208,17 +208,18 @@ func (r *reconciler) planInTurn(f readiness.Facts) (p readiness.Plan, wait time.
 		r.notes.released(name)
 		return p, 0, nil
 	}
-	if p.Key == corev1.TaintNodeUnreachable && !r.silence.freshAt(f.Now) {
+	now := r.clock.Now()
+	if p.Key == corev1.TaintNodeUnreachable && !r.silence.freshAt(now) {
 		return p, 0, errStale
 	}
-	turn := r.zones.Turn(name, f.Now)
+	turn := r.zones.Turn(name, now)
 	r.looks.add(turn.Next...)
 	if turn.Granted {
 		r.notes.released(name)
 		f.Granted = true
 		return f.Plan(), 0, nil
 	}
-	tell, in := r.notes.held(name, turn.Held, f.Now)
+	tell, in := r.notes.held(name, turn.Held, now)
 	if tell {
 		r.events.held(f.Node, p.Key, turn.Held)
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // Course is what becomes of a node in a forecast.
@@ -56,7 +58,7 @@ func Forecast(nodes []*corev1.Node, silent []string, grace Grace, policy Policy,
 			f.falls[over] = append(f.falls[over], name)
 		}
 	}
-	f.zones.Begin(nodes, nil, at)
+	f.zones.Begin(nodes, nil, verdict.SeenAt(at).Sight)
 	f.looks[at] = slices.Collect(maps.Keys(f.nodes))
 	for f.next() {
 	}

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/node/topology"
+
+	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // ExcludedFromDisruption is the label of nodes that do not count when the state of a zone is told.
@@ -121,7 +123,7 @@ func (z *Zones) countAll(unheard map[string]Standing) (changed []string) {
 
 // Begin begins to tell states, of the nodes that were put. The latest turn of a zone is the one that the taints of its
 // nodes tell of, so that a restart gives no other. The nodes may be a little older than what was put and removed since.
-func (z *Zones) Begin(nodes []*corev1.Node, unheard map[string]Standing, now time.Time) News {
+func (z *Zones) Begin(nodes []*corev1.Node, unheard map[string]Standing, seen verdict.Sight) News {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	z.begun = true
@@ -132,12 +134,9 @@ func (z *Zones) Begin(nodes []*corev1.Node, unheard map[string]Standing, now tim
 			turns[key] = at
 		}
 	}
-	told := z.evaluate(now, z.countAll(unheard)) // since its latest turn a zone has had the rate that it has now
+	told := z.evaluate(seen.At, z.countAll(unheard)) // since its latest turn a zone has had the rate that it has now
 	for key, at := range turns {
-		if at.After(now) {
-			at = now
-		}
-		z.zone(key).limiter.AllowN(at, 1)
+		z.zone(key).limiter.AllowN(seen.Start(at.Add(-time.Second)), 1) // from the beginning of that second
 	}
 	return told
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // zoned returns ready nodes of these names. The first letter of a name is the node's zone.
@@ -30,7 +32,7 @@ func begun(nodes ...*corev1.Node) *Zones {
 	for _, node := range nodes {
 		z.Put(node, Heard, noon)
 	}
-	z.Begin(nodes, nil, noon)
+	z.Begin(nodes, nil, verdict.SeenAt(noon).Sight)
 	return z
 }
 
@@ -75,7 +77,7 @@ func TestWhatChangedSinceTheNodesWereListedStaysAsItIsWhenStatesAreToldFirst(t *
 	failed := listed[3].DeepCopy()
 	failed.Status.Conditions[0].Status = corev1.ConditionFalse
 	z.Put(failed, Heard, noon)
-	z.Begin(listed, nil, noon)
+	z.Begin(listed, nil, verdict.SeenAt(noon).Sight)
 	if got := z.All(); len(got) != 1 || got[0].Size != 2 || got[0].NotReady != 1 {
 		t.Errorf("the zone is %+v, want one of two nodes not ready", got)
 	}
@@ -88,7 +90,7 @@ func TestAZoneHasNoRateUntilSomebodyLeads(t *testing.T) {
 	if got := z.All(); len(got) != 1 || got[0].Rate != 0 {
 		t.Errorf("the zone of a standby is %+v, want a rate of 0", got)
 	}
-	z.Begin(listed, nil, noon)
+	z.Begin(listed, nil, verdict.SeenAt(noon).Sight)
 	if got := z.All(); len(got) != 1 || got[0].Rate != policy.Rate {
 		t.Errorf("the zone is %+v, want a rate of %v", got, policy.Rate)
 	}

@@ -54,7 +54,7 @@ func (b *book) whyEarly(p *promise) string {
 func (b *book) whyLate(p *promise) string {
 	began := p.left.Add(-time.Duration(min(p.tolerated(), overflows)) * time.Second)
 	switch {
-	case renamed(p, began):
+	case b.renamed(p, began):
 		return fmt.Sprintf("the built-in counted the %d s from %s, when %s came, and not from %s, when the node became not ready",
 			p.tolerated(), b.shown(began), name(p.reason.Taint.Taint), b.shown(p.reason.Start))
 	case b.kept(p):
@@ -72,11 +72,12 @@ func (b *book) whyLate(p *promise) string {
 
 // renamed reports whether a countdown that began at an instant began when a node that was not ready became unreachable,
 // or the other way round.
-func renamed(p *promise, began time.Time) bool {
+func (b *book) renamed(p *promise, began time.Time) bool {
 	taint := p.reason.Taint
+	ahead, _ := b.clock.Ahead()
 	notReady := taint.Key == corev1.TaintNodeNotReady || taint.Key == corev1.TaintNodeUnreachable
 	return notReady && p.tolerated() > 0 && taint.TimeAdded != nil &&
-		near(began, taint.TimeAdded.Time) && !near(began, p.reason.Start)
+		near(began, taint.TimeAdded.Add(-ahead)) && !near(began, p.reason.Start)
 }
 
 // kept reports whether the pod was evicted, or is not yet, because the built-in goes on with the countdown that it

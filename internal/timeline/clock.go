@@ -21,13 +21,15 @@ type Clock struct {
 
 	mu     sync.Mutex
 	begun  time.Time     // with a monotonic reading
-	held   time.Duration // by how much the timeline is behind the monotonic clock, which was too fast
-	now    time.Time     // the newest instant that was given out
+	ticked time.Time     // the newest instant of the monotonic clock that was read
+	now    time.Time     // the instant of the timeline then
+	fast   time.Duration // by how much the monotonic clock has been too fast in all
+	debt   time.Duration // by how much of it the timeline has not been held back yet
 	server server
 }
 
-// Now returns the present instant of the timeline. It never goes back. Instants of the timeline have no monotonic
-// reading of their own, and are to be compared with each other only: neither with time.Now nor, by time.Since, with it.
+// Now returns the present instant of the timeline. It never goes back, and never stands still. Instants of the timeline
+// have no monotonic reading of their own. Compare them with each other only, and not with time.Now or by time.Since.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -38,10 +40,17 @@ func (c *Clock) Now() time.Time {
 // Since returns how long ago an instant of the timeline was.
 func (c *Clock) Since(instant time.Time) time.Duration { return c.Now().Sub(instant) }
 
-// tick returns the present instant of the timeline, and that of the monotonic clock. The caller holds c.mu.
+// tick returns the present instant of the timeline, and that of the monotonic clock. What the latter has been too fast
+// by is taken off little by little. The caller holds c.mu.
 func (c *Clock) tick() (now, monotonic time.Time) {
 	monotonic = c.monotonic(time.Now())
-	c.now = Later(c.now, monotonic.Add(-c.held))
+	if c.ticked.IsZero() {
+		c.ticked, c.now = monotonic, monotonic
+	}
+	passed := monotonic.Sub(c.ticked)
+	back := min(c.debt, passed/slew)
+	c.debt -= back
+	c.now, c.ticked = c.now.Add(passed-back), monotonic
 	return c.now, monotonic
 }
 
@@ -68,40 +77,30 @@ func (c *Clock) See() verdict.Sight {
 	defer c.mu.Unlock()
 	now, monotonic := c.tick()
 	seen := verdict.Sight{At: now, Latest: c.wall()}
-	if c.server.heard {
-		from, to := c.server.bounds(monotonic)
-		seen.Behind, seen.Latest = Earlier(from, seen.Latest), to
+	if c.server.heard() {
+		from, _ := c.server.bounds(monotonic)
+		seen.Earliest, seen.Behind = from, Earlier(from, seen.Latest)
+		seen.Latest = c.server.latest(monotonic)
 	}
 	return seen
 }
 
-// Earliest returns the earliest that the API server's clock can show; this machine's clock before a Date was heard.
-func (c *Clock) Earliest() time.Time {
-	from, _ := c.bounds()
-	return from
-}
+// Latest returns the latest that the API server's clock can show, which is what is written down. Before a Date was heard
+// it is this machine's clock.
+func (c *Clock) Latest() time.Time { return c.See().Latest }
 
-// Latest returns the latest that the API server's clock can show; this machine's clock before a Date was heard.
-func (c *Clock) Latest() time.Time {
-	_, to := c.bounds()
-	return to
-}
-
-// Server returns what the API server's clock showed at an instant of the timeline, at the earliest. Zero stays zero.
-func (c *Clock) Server(instant time.Time) time.Time {
-	if instant.IsZero() {
-		return instant
-	}
-	return c.Earliest().Add(-c.Since(instant))
-}
-
-func (c *Clock) bounds() (from, to time.Time) {
+// Ahead returns by how much the API server's clock is ahead of the timeline, at the least and at the most. Before a Date
+// was heard that is by this machine's clock.
+func (c *Clock) Ahead() (least, most time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.server.heard {
-		return c.wall(), c.wall()
+	now, monotonic := c.tick()
+	if !c.server.heard() {
+		ahead := c.wall().Sub(now)
+		return ahead, ahead
 	}
-	return c.server.bounds(c.monotonic(time.Now()))
+	from, _ := c.server.bounds(monotonic)
+	return from.Sub(now), c.server.latest(monotonic).Sub(now)
 }
 
 // Shown returns what this machine's clock shows at an instant of the timeline, for people to read.
@@ -110,7 +109,12 @@ func (c *Clock) Shown(instant time.Time) time.Time { return instant.Add(c.wall()
 // Offset returns by how much the API server's clock is ahead of this machine's at least; negative if it is behind, and
 // zero if they agree as far as can be told, or if no Date was heard.
 func (c *Clock) Offset() time.Duration {
-	from, to := c.bounds()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.server.heard() {
+		return 0
+	}
+	from, to := c.server.bounds(c.monotonic(time.Now()))
 	now := c.wall()
 	switch {
 	case now.Before(from):
@@ -122,16 +126,30 @@ func (c *Clock) Offset() time.Duration {
 }
 
 // Heard notes the Date of an answer that has just come to a question of the given instant of time.Now.
-func (c *Clock) Heard(date, asked time.Time) {
+func (c *Clock) Heard(date, asked time.Time) { c.heard(date, asked, &pace{}) }
+
+// heard notes the same of an answer of a connection. The timeline is held back by the most that any connection has found
+// since it was heard first: all of them find the same.
+func (c *Clock) heard(date, asked time.Time, by *pace) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.held += c.server.answered(date, c.monotonic(asked), c.monotonic(time.Now()))
+	asked, came := c.monotonic(asked), c.monotonic(time.Now())
+	c.server.answered(date, asked, came)
+	if by.since.IsZero() {
+		by.found = c.fast
+	}
+	by.found += by.answered(date, asked, came)
+	if more := by.found - c.fast; more > 0 {
+		c.tick()
+		c.fast += more
+		c.debt += more
+	}
 }
 
 // Listen returns the configuration of a client whose answers tell the time.
 func (c *Clock) Listen(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return listener{next, c} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &listener{next: next, clock: c} })
 	return config
 }
 
@@ -139,21 +157,22 @@ func (c *Clock) Listen(config *rest.Config) *rest.Config {
 type listener struct {
 	next  http.RoundTripper
 	clock *Clock
+	pace  pace // belongs to the clock
 }
 
 // RoundTrip implements http.RoundTripper.
-func (l listener) RoundTrip(request *http.Request) (*http.Response, error) {
+func (l *listener) RoundTrip(request *http.Request) (*http.Response, error) {
 	asked := time.Now()
 	response, err := l.next.RoundTrip(request)
 	if err != nil {
 		return response, err
 	}
 	if date, err := http.ParseTime(response.Header.Get("Date")); err == nil {
-		l.clock.Heard(date, asked)
+		l.clock.heard(date, asked, &l.pace)
 	}
 	return response, nil
 }
 
 // WrappedRoundTripper implements net.RoundTripperWrapper of k8s.io/apimachinery: client-go cancels a request that it
 // gives up at the connection below.
-func (l listener) WrappedRoundTripper() http.RoundTripper { return l.next }
+func (l *listener) WrappedRoundTripper() http.RoundTripper { return l.next }

@@ -6,74 +6,102 @@ package timeline
 import "time"
 
 const (
-	// drift is by how much a second of this machine and a second of the API server's may differ, in parts of it: twice
-	// what NTP slews a clock.
+	// drift is by how much a second of this machine and a second of the API server's usually differ at most, in parts of it.
+	// While the kernel slews a clock it can be more: see slew.
 	drift = 1000
-	// setBy is from when on a contradiction means that the API server's clock was set, or that another server answered.
-	setBy = 2 * time.Second
 	// slew is the part of a second by which a second of the monotonic clock can be too short at most, while the kernel
 	// slews it: 10 % in Linux (adjtimex(2), tick and frequency).
 	slew = 8
+	// setBy is from when on a difference is no slewing: the API server's clock was set, or another server answered.
+	setBy = 2 * time.Second
 )
 
-// server is what is known of the API server's clock. It is pure: instants are given.
+// otherFor is for how long an answer that contradicts the present ones counts in the times that are written: behind one
+// address there can be several API servers.
+const otherFor = time.Minute
+
+// server is what is known of the API server's clock. It is pure: instants are given, of our monotonic clock.
 type server struct {
-	heard    bool
-	at       time.Time // of the newest answer, by our monotonic clock
-	from, to time.Time // the bounds of the server's clock then
-	pace     pace
+	known reckoning
+	other reckoning // what was known before the last contradiction
 }
 
-// pace compares how fast the monotonic clock and the API server's go.
-type pace struct {
-	since time.Time     // when the server's clock was last seen to be further ahead
-	ahead time.Duration // of ours, at the least
-	held  time.Duration // by how much ours has been too fast since
+// reckoning is what answers that agree tell.
+type reckoning struct {
+	at       time.Time // of the newest answer; zero: there was none
+	from, to time.Time // the bounds of the server's clock then
 }
 
 // bounds returns between which instants the API server's clock is at an instant of ours.
-func (s *server) bounds(at time.Time) (from, to time.Time) {
-	passed := at.Sub(s.at)
+func (r reckoning) bounds(at time.Time) (from, to time.Time) {
+	passed := at.Sub(r.at)
 	slack := passed.Abs() / drift
-	return s.from.Add(passed - slack), s.to.Add(passed + slack)
+	return r.from.Add(passed - slack), r.to.Add(passed + slack)
+}
+
+// heard reports whether anything is known.
+func (s *server) heard() bool { return !s.known.at.IsZero() }
+
+// bounds returns between which instants the API server's clock is at an instant of ours.
+func (s *server) bounds(at time.Time) (from, to time.Time) { return s.known.bounds(at) }
+
+// latest returns the latest that the clock of any API server can show that has answered of late.
+func (s *server) latest(at time.Time) time.Time {
+	_, to := s.known.bounds(at)
+	if s.other.at.IsZero() || at.Sub(s.other.at) > otherFor {
+		return to
+	}
+	_, other := s.other.bounds(at)
+	return Later(to, other)
 }
 
 // answered notes the Date of an answer: at some instant between asked and came the API server's clock showed a time in
 // that second. Answers that agree narrow the bounds. One that contradicts the others is believed alone from then on.
-// It returns by how much our monotonic clock has turned out to be too fast.
-func (s *server) answered(date, asked, came time.Time) (fast time.Duration) {
-	from, to := date, date.Add(time.Second+came.Sub(asked))
-	if !s.heard {
-		*s = server{heard: true, at: came, from: from, to: to, pace: pace{since: came, ahead: from.Sub(came)}}
-		return 0
+func (s *server) answered(date, asked, came time.Time) {
+	next := reckoning{at: came, from: date, to: date.Add(time.Second + came.Sub(asked))}
+	if s.heard() {
+		earliest, latest := s.known.bounds(came)
+		if !next.from.After(latest) && !next.to.Before(earliest) {
+			next.from, next.to = Later(next.from, earliest), Earlier(next.to, latest)
+		} else {
+			s.other = reckoning{at: came, from: earliest, to: latest}
+		}
 	}
-	earliest, latest := s.bounds(came)
-	if earliest.Sub(to) >= setBy || from.Sub(latest) >= setBy {
-		s.pace = pace{since: came, ahead: from.Sub(came)}
-	}
-	fast = s.pace.answered(from, to, came)
-	if !from.After(latest) && !to.Before(earliest) {
-		from, to = Later(from, earliest), Earlier(to, latest)
-	}
-	s.at, s.from, s.to = came, from, to
-	return fast
+	s.known = next
+}
+
+// pace compares how fast the monotonic clock and that of the API server go, by the answers of one connection.
+type pace struct {
+	found time.Duration // by how much ours has been too fast in all, see Clock.heard
+
+	since time.Time     // when the server's clock was last seen to be further ahead; zero: it was never heard
+	ahead time.Duration // of ours, at the least
+	held  time.Duration // by how much ours has been too fast since
+	last  time.Time     // when that was found last
+	mixed bool          // several servers answer
 }
 
 // answered returns by how much ours has been too fast since the last answer. More than a slewed clock can be is none of
-// it: then the API server's clock was set, or another server answered.
-func (p *pace) answered(from, to, came time.Time) (fast time.Duration) {
-	if ahead := from.Sub(came); ahead >= p.ahead {
-		*p = pace{since: came, ahead: ahead}
-	}
-	fast = p.ahead - to.Sub(came)
-	if fast <= 0 {
+// it: then the API server's clock was set, or another server answered. So is what comes and goes.
+func (p *pace) answered(date, asked, came time.Time) (fast time.Duration) {
+	least, most := date.Sub(came), date.Add(time.Second).Sub(asked)
+	if p.since.IsZero() || least >= p.ahead {
+		p.mixed = p.mixed || p.held > 0 && least-p.ahead > came.Sub(p.last)/drift
+		p.begin(least, came)
 		return 0
 	}
-	if p.held+fast > came.Sub(p.since)/slew {
-		*p = pace{since: came, ahead: from.Sub(came)}
+	fast = p.ahead - most
+	switch {
+	case fast <= 0:
+		return 0
+	case p.mixed, fast >= setBy, p.held+fast > came.Sub(p.since)/slew:
+		p.begin(least, came)
 		return 0
 	}
 	p.ahead -= fast
 	p.held += fast
+	p.last = came
 	return fast
 }
+
+func (p *pace) begin(ahead time.Duration, came time.Time) { p.since, p.ahead, p.held = came, ahead, 0 }
