@@ -115,3 +115,49 @@ func TestWithoutAClockWhatIsRecordedCountsFromTheSight(t *testing.T) {
 		t.Errorf("it counts from %v before the sight", s.At.Sub(got))
 	}
 }
+
+// The second value came within the second in which, unseen, the taint was taken off and set again.
+func TestOverAGapNothingIsKnownOfEarlierValues(t *testing.T) {
+	v1, v2 := added(noExecute("k", "v1"), 10), added(noExecute("k", "v2"), 70)
+	known := verdict.Advance(nil, []corev1.Taint{v1}, seen(10400*time.Millisecond))
+	known = verdict.Advance(known, []corev1.Taint{v2}, seen(70100*time.Millisecond))
+	known = verdict.Advance(known, []corev1.Taint{v2}, seen(80*time.Second, afterAGap))
+	pod := verdict.Pod{Tolerations: []corev1.Toleration{forSeconds("k", 100)}, Bound: noon}
+	if due := (verdict.Rule{}).Decide(pod, known).Due.Sub(noon); due != 171*time.Second {
+		t.Errorf("due at %v, want 100 s after the end of the second of 70 s", due)
+	}
+}
+
+// The timeAdded that a taint should have can be a second that ends after the sight.
+func TestATaintThatIsSetAgainUnseenCountsFromTheEndOfTheSecondThatItShouldHave(t *testing.T) {
+	roughly := seen(10200 * time.Millisecond)
+	roughly.Earliest, roughly.Latest = noon.Add(10100*time.Millisecond), noon.Add(11050*time.Millisecond)
+	known := verdict.Advance(nil, []corev1.Taint{noExecute("k", "")}, roughly)
+	next := verdict.Advance(known, []corev1.Taint{added(noExecute("k", ""), 11)}, seen(20*time.Second, afterAGap))
+	if got := next[0].Since.Sub(noon); got < 12*time.Second || got > 12200*time.Millisecond {
+		t.Errorf("it counts from %v, and may have been set at 11.9 s", got)
+	}
+}
+
+func TestManyGapsPostponeNothingWithoutADateEither(t *testing.T) {
+	taint := added(noExecute("k", ""), 10)
+	var known []verdict.Taint
+	for i := range 100 {
+		s := seen(time.Duration(10+30*i)*time.Second+400*time.Millisecond, afterAGap)
+		s.Earliest, s.Behind = time.Time{}, time.Time{}
+		known = verdict.Advance(known, []corev1.Taint{taint}, s)
+	}
+	if got := known[0].Since.Sub(noon); got > 12*time.Second {
+		t.Errorf("after 100 gaps it counts from %v", got)
+	}
+}
+
+func TestATimeAddedInTheFutureThatIsWrittenOverAnotherIsWrittenBack(t *testing.T) {
+	for _, at := range []time.Duration{10800 * time.Millisecond, 11200 * time.Millisecond} {
+		known := verdict.Advance(nil, []corev1.Taint{noExecute("k", "")}, seen(10200*time.Millisecond))
+		known = verdict.Advance(known, []corev1.Taint{added(noExecute("k", ""), 3600)}, seen(at))
+		if !known[0].Unstamped() {
+			t.Errorf("written at %v, it stays", at)
+		}
+	}
+}

@@ -706,3 +706,15 @@ func TestPodsAreCompletedFromFiles(t *testing.T) {
 		t.Errorf("%s come behind the one pod", words)
 	}
 }
+
+func TestForEndsByThisMachinesClockWhateverAnAnswerSays(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.clock.Heard(time.Now(), time.Now())
+		s.later(time.Minute, func() { s.clock.Heard(time.Now().Add(time.Hour), time.Now()) }) // another API server answers
+		began := time.Now()
+		s.must(s.taint("n", "m:NoExecute", "--yes", "--for", "30m", "--stay"))
+		if took := time.Since(began); took < 30*time.Minute || took > 31*time.Minute {
+			t.Errorf("the taint was to stay for 30 min and was taken off after %v", took)
+		}
+	}, taintedNode("n"))
+}

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
@@ -23,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 // account returns the ServiceAccount as the API server has it.
@@ -358,4 +360,22 @@ func TestTheMetricsSayWhatIsLeftOfTheBuiltInsBacklog(t *testing.T) {
 		s.pass(10 * time.Minute)
 		want("0", "0", "0")
 	}, func(c *Config) { c.Registerer = registry })
+}
+
+// In a storm one answer comes from an API server whose clock is an hour ahead.
+func TestOneWrongDateDoesNotEndTheHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := &timeline.Clock{}
+		clock.Heard(time.Now().Truncate(time.Second), time.Now())
+		a := NewAccount(AccountConfig{Clock: clock})
+		a.Decided(eviction.NodeDecision{Node: "n", Tries: 200, From: clock.Now(), Spared: clock.Now(), Stays: true})
+		clock.Heard(time.Now().Add(time.Hour).Truncate(time.Second), time.Now())
+		if a.isRecorded() {
+			t.Error("what was never written counts as recorded")
+		}
+		a.Decided(eviction.NodeDecision{Node: "m", Tries: 1, From: clock.Now()})
+		if left := a.Backlog(); !slices.Equal(left.Spared, []string{"n"}) || left.Evictions != 201 {
+			t.Errorf("after a Date of an hour ahead the backlog is %+v", left)
+		}
+	})
 }

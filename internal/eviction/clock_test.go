@@ -232,3 +232,109 @@ func TestNoTimeAddedIsWrittenThatIsInTheFuture(t *testing.T) {
 		}
 	})
 }
+
+// Behind one address are two API servers, and the clock of one is five minutes behind. It has just answered when a writer
+// of ours asks for the timeAdded to write.
+func TestOfTwoAPIServersTheClockThatIsAheadIsWritten(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		var server time.Duration
+		w.dates(func() time.Duration { return server })
+		w.addNode("n")
+		w.addPod("p", tolerating("k", 300), ofAnHourAgo)
+		w.run()
+		w.until(10 * sec)
+		server = -5 * time.Minute
+		node := w.node("n")
+		taint := noExecute("k")
+		taint.TimeAdded = w.clock.See().Second()
+		server = 0
+		node.Spec.Taints = []corev1.Taint{taint}
+		w.updateNode(node)
+		w.pass(hour)
+		w.wantDeleted("p", 310*sec, 50*ms)
+	})
+}
+
+// A timeAdded is written to the second, a Date tells the second, and the end of a second counts.
+func TestARestartDelaysAnEvictionByLessThanThreeSeconds(t *testing.T) {
+	for set := time.Duration(0); set < sec; set += 260 * ms {
+		for up := time.Duration(0); up < sec; up += 130 * ms {
+			play(t, func(_ *testing.T, w *world) {
+				w.serverAhead(0)
+				w.addNode("n")
+				w.addPod("p", tolerating("k", 300), ofAnHourAgo)
+				w.run()
+				w.until(10*sec + set)
+				w.taint("n", "k:NoExecute")
+				w.until(20 * sec)
+				w.stop()
+				w.until(30*sec + up)
+				w.serverAhead(0)
+				w.run()
+				w.pass(hour)
+				w.wantDeleted("p", 310*sec+set, 3*sec-ms)
+			})
+		}
+	}
+}
+
+// Ours was too fast by a second: the timeline is held back. The watch of nodes lags, so only a live read tells that the
+// taint is gone. One that began before the pod was seen must not serve.
+func TestALiveReadOfBeforeDoesNotServeWhileTheTimelineIsHeldBack(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.clock = &timeline.Clock{}
+		w.clock.Heard(time.Now(), time.Now())
+		watch := w.breakableNodeWatch()
+		w.addNode("n")
+		w.run()
+		w.until(10 * sec)
+		w.taint("n", "k:NoExecute")
+		w.until(100 * sec)
+		w.clock.Heard(time.Now().Add(-2*sec), time.Now())
+		w.addPod("a", ofAnHourAgo)
+		w.until(100*sec + 200*ms)
+		watch.breaks()
+		node := w.node("n")
+		node.Spec.Taints, node.ResourceVersion = nil, "1000"
+		w.updateNode(node)
+		w.until(100*sec + 900*ms)
+		w.addPod("b")
+		w.until(110 * sec)
+		watch.broken.Store(false)
+		w.pass(hour)
+		if at := w.did("delete b"); len(at) > 0 {
+			t.Errorf("b was bound after the untaint of 100.2 s, and was deleted at %v", at)
+		}
+	})
+}
+
+// Of the API server's clock a Date leaves a second open: what is stamped as of 11 s was seen at 10.2 s.
+func TestATaintThatIsSetAgainInTheSecondThatWasStampedCountsFromItsEnd(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.serverAhead(0)
+		watch := w.breakableNodeWatch()
+		w.addNode("n")
+		w.addPod("p", tolerating("k", 20), ofAnHourAgo)
+		w.run()
+		w.until(10*sec + 200*ms)
+		w.taint("n", "k:NoExecute")
+		w.until(11*sec + 500*ms)
+		watch.breaks()
+		w.until(11*sec + 700*ms)
+		w.setVersion("n", "101")
+		w.until(11*sec + 900*ms)
+		w.setVersion("n", "102", noExecute("k"))
+		w.until(13 * sec)
+		watch.broken.Store(false)
+		w.pass(hour)
+		w.wantDeleted("p", 31*sec+900*ms, 3*sec)
+	})
+}
+
+// setVersion gives a node a version and taints.
+func (w *world) setVersion(name, version string, taints ...corev1.Taint) {
+	w.t.Helper()
+	node := w.node(name)
+	node.Spec.Taints, node.ResourceVersion = taints, version
+	w.updateNode(node)
+}

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/timeline"
@@ -31,4 +34,27 @@ func TestTimeAddedIsTheAPIServersTime(t *testing.T) {
 			t.Error("the node has no taint")
 		}
 	})
+}
+
+// Zones and echoes know this process's clock only.
+func TestAClockOfTheAPIServerThatDiffersChangesNothingForSilentNodes(t *testing.T) {
+	for _, ahead := range []time.Duration{0, 4 * time.Second, time.Minute, -time.Minute, -10 * time.Minute} {
+		play(t, func(t *testing.T, w *world) {
+			clock := &timeline.Clock{}
+			w.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+				clock.Heard(time.Now().Add(ahead).Truncate(time.Second), time.Now())
+				return false, nil, nil
+			})
+			w.addZone("a", 10)
+			w.run(func(c *Config) { c.Clock = clock })
+			w.until(2 * time.Minute)
+			w.falls("a-0", "a-1", "a-2")
+			w.until(3 * time.Minute)
+			if got := w.tainted("a-0", "a-1", "a-2"); len(got) == 0 || len(got) == 3 {
+				t.Errorf("with a server %v ahead, a minute after three nodes fell silent %v are tainted, want some of them", ahead, got)
+			}
+			w.until(4 * time.Minute)
+			w.wantTainted(3, "a-0", "a-1", "a-2")
+		})
+	}
 }

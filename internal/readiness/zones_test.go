@@ -188,3 +188,20 @@ func TestANodeThatMovesOrGoesCountsWhereItIs(t *testing.T) {
 		t.Errorf("nodes and those that are not ready are %v, want none in zone a, and two in zone b of which one is not ready", got)
 	}
 }
+
+// timeAdded is by the API server's clock, and cannot be compared with this process's.
+func TestTheLatestTurnIsDatedByTheAPIServersClock(t *testing.T) {
+	for _, ahead := range []time.Duration{0, -30 * time.Second, 30 * time.Second} {
+		nodes, server := zoned("a1", "a2", "a3", "a4", "a5", "a6"), noon.Add(ahead)
+		nodes[0].Spec.Taints = []corev1.Taint{{
+			Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: server.Add(-4 * time.Second)},
+		}}
+		z := begun(zoned("b1")...)
+		for _, node := range nodes {
+			z.Put(node, Heard, noon)
+		}
+		z.Begin(nodes, nil, verdict.Sight{At: noon, Earliest: server, Latest: server, Behind: server})
+		z.Count(standing(Silent, "a2"), noon)
+		z.wantTurn(t, "a2", 0, false, 6*time.Second)
+	}
+}

@@ -222,7 +222,7 @@ func TestARestartInMidCountdownKeepsTheDeadline(t *testing.T) {
 	s := newScene(t)
 	node := s.node(t, "tainted")
 	// A countdown that began anew would end later than the test has patience.
-	const seconds, restart = 13, patience + 3*time.Second
+	const seconds, restart = 18, patience + 8*time.Second
 	pod := s.pod(t, "pod", node, rig.Tolerating("gone", seconds))
 	first := alone(t, &proxy.Faults{})
 	came := taint(t, node, rig.NoExecute("gone"))

@@ -11,10 +11,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/taintkeeper/taintkeeper/internal/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/eviction"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/proxy"
 )
@@ -31,13 +31,14 @@ type evictor struct {
 // newEvictor starts an Evictor as the binary would, but for the faults in its transport.
 func newEvictor(ctx context.Context, faults *proxy.Faults, configure ...func(*eviction.Config)) (*evictor, error) {
 	e := &evictor{faults: faults, metrics: prometheus.NewRegistry()}
-	config := rest.CopyConfig(userConfig)
+	clock := &timeline.Clock{}
+	config := clock.Listen(userConfig)
 	config.Wrap(faults.Over)
 	client, err := kubernetes.NewForConfig(apicall.Config(config))
 	if err != nil {
 		return nil, err
 	}
-	settings := eviction.Config{Client: client, Registerer: e.metrics}
+	settings := eviction.Config{Client: client, Clock: clock, Registerer: e.metrics}
 	for _, change := range configure {
 		change(&settings)
 	}

@@ -33,6 +33,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
 	"github.com/taintkeeper/taintkeeper/internal/nodetaintrule"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
@@ -125,16 +126,18 @@ func (c *ruleCluster) keep(t *testing.T) (stop func()) {
 	t.Helper()
 	access, err := c.TaintkeeperAccess()
 	await.Must(t, err)
+	clock := &timeline.Clock{}
+	access = clock.Listen(access)
 	clients, err := kubernetes.NewForConfig(access)
 	await.Must(t, err)
 	known, err := v1alpha1.NewScheme()
 	await.Must(t, err)
 	rules, err := client.NewWithWatch(access, client.Options{Scheme: known})
 	await.Must(t, err)
-	nodes := nodecache.New(nodecache.Config{Client: clients})
-	keeper, err := nodehealth.New(nodehealth.Config{Client: clients, Nodes: nodes, Grace: readiness.Grace{Monitor: time.Hour, Startup: time.Hour}})
+	nodes := nodecache.New(nodecache.Config{Client: clients, Clock: clock})
+	keeper, err := nodehealth.New(nodehealth.Config{Client: clients, Nodes: nodes, Clock: clock, Grace: readiness.Grace{Monitor: time.Hour, Startup: time.Hour}})
 	await.Must(t, err)
-	follower, err := nodetaintrule.New(nodetaintrule.Config{Client: clients, Rules: rules, Nodes: nodes})
+	follower, err := nodetaintrule.New(nodetaintrule.Config{Client: clients, Rules: rules, Nodes: nodes, Clock: clock})
 	await.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running errgroup.Group

@@ -178,7 +178,7 @@ func promised(t *testing.T, pod *corev1.Pod, taintings ...tainting) promise {
 
 // afterRestart is what becomes of a promise when the instants at which taints came are known from
 // their timeAdded alone: that has a resolution of a second, which is given to the pod.
-func (p promise) afterRestart() promise { return promise{p.earliest, p.latest.Add(time.Second)} }
+func (p promise) afterRestart() promise { return promise{p.earliest, p.latest.Add(3 * time.Second)} }
 
 // leaves waits until our user has deleted the pod, and checks that it did so once and when it was
 // promised: no call about it before the earliest instant.
