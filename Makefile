@@ -176,7 +176,7 @@ bin/chaos-taintkeeper:
 	@$(GO) run ./test/wallclock/build $@ ./cmd/taintkeeper
 
 .PHONY: bench
-bench: build controlplane bin/bench ## measure storms, slow admissions, lateness, heartbeats, admission policies, 150,000 pods beside the built-in controllers, and plans (half an hour; docs/evaluation.md)
+bench: build controlplane bin/bench ## measure storms, slow admissions, lateness, heartbeats, admission policies, changes, 150,000 pods next to the built-in controllers, and plans (an hour and a half; docs/evaluation.md)
 	@$(GO) test -run '^$$' -bench '^Benchmark(Record15k|Record150k|Million)$$' -benchtime 1x ./internal/nodecache ./internal/podcache
 	@$(GO) test -run '^$$' -bench '^Benchmark(Zone|OneNode)$$' -benchtime 1x -count 3 ./internal/backlog
 	@$(GO) test -run '^$$' -bench '^Benchmark(PlanOf150k|Place)$$' -benchtime 1x ./internal/cli ./internal/placement

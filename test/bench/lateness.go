@@ -39,7 +39,7 @@ func (b *bench) lateness(ctx context.Context) error {
 	if err := b.ensureNodes(ctx, stormNodes); err != nil {
 		return err
 	}
-	all, err := b.contestants(nameOurs, nameUnlimited)
+	all, err := b.contestants(nameOurs, namePrevious, nameUnlimited)
 	if err != nil {
 		return err
 	}
