@@ -119,8 +119,8 @@ func (t Taint) ToldBy(timeAdded *metav1.Time) bool {
 	return !t.Future && !timeAdded.IsZero() && timeAdded.Equal(t.Add)
 }
 
-// ToTheSecond returns the taint as its timeAdded alone tells it: one that was taken off and set again unseen, within the
-// same second, has the same. So it counts from the end of that second, and what was before is not known.
+// ToTheSecond returns the taint as its timeAdded alone tells it: one that was taken off and set again unseen, within
+// the same second, has the same. So it counts from the end of that second, and what was before is not known.
 func (t Taint) ToTheSecond() Taint {
 	t.Since, t.Before = later(t.Since, t.Ends), nil
 	return t

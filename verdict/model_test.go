@@ -73,11 +73,16 @@ func (w *truth) changes(r *rand.Rand, known []verdict.Taint) {
 		w.remove(corev1.TaintNodeNotReady)
 		w.remove(corev1.TaintNodeUnreachable)
 	default:
-		w.taints = slices.Clone(w.taints)
-		for _, taint := range known {
-			if i := w.index(taint.Key); i >= 0 && taint.Unstamped() && w.taints[i].Value == taint.Value {
-				w.taints[i].TimeAdded = taint.Add
-			}
+		w.stamp(known)
+	}
+}
+
+// stamp writes the timeAdded that the observer knows.
+func (w *truth) stamp(known []verdict.Taint) {
+	w.taints = slices.Clone(w.taints)
+	for _, taint := range known {
+		if i := w.index(taint.Key); i >= 0 && taint.Unstamped() && w.taints[i].Value == taint.Value {
+			w.taints[i].TimeAdded = taint.Add
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 
 // electionLock is the Lease of the election. It is released only by the replica that holds it.
 //
-// When client-go's elector ends, it releases the Lease if it led as far as it last saw. A process that stood still during
-// a renewal has not seen that another replica leads by now, and would take the Lease from that replica.
+// When client-go's elector ends, it releases the Lease if it led as far as it last saw. A process that stood still
+// during a renewal has not seen that another replica leads by now, and would take the Lease from that replica.
 type electionLock struct {
 	resourcelock.Interface
 
@@ -45,8 +45,8 @@ func (l *electionLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRec
 	return record, raw, err
 }
 
-// Update implements resourcelock.Interface. The elector reads the Lease just before it releases it, and the update fails
-// if the Lease has changed since.
+// Update implements resourcelock.Interface. The elector reads the Lease just before it releases it, and the update
+// fails if the Lease has changed since.
 func (l *electionLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.HolderIdentity == "" && l.holder != l.Identity() {
 		return fmt.Errorf("%s has the Lease by now", l.holder)

@@ -60,8 +60,8 @@ func (s *Stats) Overdue(now time.Time) time.Duration {
 	return now.Sub(s.Oldest)
 }
 
-// Due returns the pods that are due at an instant, by node, whether they may be tried or not. It copies each of them; to
-// ask for one node, DueOn is faster.
+// Due returns the pods that are due at an instant, by node, whether they may be tried or not. It copies each of them;
+// to ask for one node, DueOn is faster.
 func (b *Backlog) Due(now time.Time) map[string][]Leaving {
 	due := map[string][]Leaving{}
 	for node := range b.nodes {

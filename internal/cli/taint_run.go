@@ -83,8 +83,8 @@ func (t *tainting) read(ctx context.Context) error {
 // early.
 func (t *tainting) now() time.Time { return t.clock.Latest() }
 
-// machineTime is the time by this machine's clock, by which --for and --timeout end: other clocks can be set, and timers
-// stand still while a machine sleeps.
+// machineTime is the time by this machine's clock, by which --for and --timeout end: other clocks can be set, and
+// timers stand still while a machine sleeps.
 func (t *tainting) machineTime() time.Time { return t.env.Clock.Now().Round(0) }
 
 func (t *tainting) tell(format string, args ...any) {

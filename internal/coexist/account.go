@@ -253,8 +253,8 @@ func recordOf(annotations map[string]string) record {
 	return record{since: since, until: until, spared: annotations[BacklogSpared]}
 }
 
-// moved returns a record that was read, on the timeline. The API server's clock is ahead of that by a time between least
-// and most, so it holds rather too much.
+// moved returns a record that was read, on the timeline. The API server's clock is ahead of that by a time between
+// least and most, so it holds rather too much.
 func (r record) moved(least, most time.Duration) record {
 	if r.until.IsZero() {
 		return r

@@ -39,8 +39,8 @@ const (
 //   - a pod that was created since the storm began, as it can have the name of one that left, nor
 //   - a pod on a spared node: one with a pod that the built-in has tried in this storm and that stays.
 //
-// All instants are on the timeline: a Date that is wrong must not end it. A hold has no clock and no lock; the zero value
-// holds nothing.
+// All instants are on the timeline: a Date that is wrong must not end it. A hold has no clock and no lock; the zero
+// value holds nothing.
 type hold struct {
 	since  time.Time       // the storm began
 	end    time.Time       // the built-in has made all its calls

@@ -244,8 +244,8 @@ func covers(known *nodecache.Node, is verdict.Taint, live *corev1.Node) bool {
 }
 
 // wentBack reports whether a read that began after the watch had brought a version shows an older one. Then etcd was
-// restored from a snapshot and its revisions went back, and they give versions that the watch has brought to other states
-// of the node.
+// restored from a snapshot and its revisions went back, and they give versions that the watch has brought to other
+// states of the node.
 func wentBack(known *nodecache.Node, read liveRead) bool {
 	return read.started.After(known.Shown) && !notAfter(known.ResourceVersion, read.node.ResourceVersion) &&
 		notAfter(read.node.ResourceVersion, known.ResourceVersion)

@@ -225,12 +225,17 @@ func (s *stamper) stamp(ctx context.Context, name string) error {
 	if !complete {
 		return errUnconfirmed
 	}
-	if manager := applierOfTaints(live.node); manager != "" {
+	return s.write(ctx, name, live.node, all)
+}
+
+// write writes the taints of a node as it was read, unless somebody owns them.
+func (s *stamper) write(ctx context.Context, name string, live *corev1.Node, all []corev1.Taint) error {
+	if manager := applierOfTaints(live); manager != "" {
 		s.nodes.SetUnstampable(name, true)
 		logf.FromContext(ctx).Info("timeAdded of a NoExecute taint is not written, as the node's taints are managed by server-side apply: its countdowns will not survive a restart", "node", name, "manager", manager)
 		return errApplied
 	}
-	answer, err := s.api.patchTaints(ctx, live.node, all)
+	answer, err := s.api.patchTaints(ctx, live, all)
 	switch {
 	case err == nil && !hasStamps(answer, all):
 		s.nodes.SetUnstampable(name, true)

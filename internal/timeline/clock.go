@@ -85,12 +85,12 @@ func (c *Clock) See() verdict.Sight {
 	return seen
 }
 
-// Latest returns the latest that the API server's clock can show, which is what is written down. Before a Date was heard
-// it is this machine's clock.
+// Latest returns the latest that the API server's clock can show, which is what is written down. Before a Date was
+// heard it is this machine's clock.
 func (c *Clock) Latest() time.Time { return c.See().Latest }
 
-// Ahead returns by how much the API server's clock is ahead of the timeline, at the least and at the most. Before a Date
-// was heard that is by this machine's clock.
+// Ahead returns by how much the API server's clock is ahead of the timeline, at the least and at the most. Before a
+// Date was heard that is by this machine's clock.
 func (c *Clock) Ahead() (least, most time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,8 +128,8 @@ func (c *Clock) Offset() time.Duration {
 // Heard notes the Date of an answer that has just come to a question of the given instant of time.Now.
 func (c *Clock) Heard(date, asked time.Time) { c.heard(date, asked, &pace{}) }
 
-// heard notes the same of an answer of a connection. The timeline is held back by the most that any connection has found
-// since it was heard first: all of them find the same.
+// heard notes the same of an answer of a connection. The timeline is held back by the most that any connection has
+// found since it was heard first: all of them find the same.
 func (c *Clock) heard(date, asked time.Time, by *pace) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -219,7 +219,7 @@ func TestOfTwoServersTheOneThatIsAheadCountsInWhatIsWritten(t *testing.T) {
 			c.Heard(time.Now().Truncate(time.Second), time.Now())
 			bubble.Pass(500 * time.Millisecond)
 			c.Heard(time.Now().Add(-5*time.Minute).Truncate(time.Second), time.Now())
-			if behind := time.Now().Sub(c.See().Second().Time); behind > time.Second {
+			if behind := time.Since(c.See().Second().Time); behind > time.Second {
 				t.Errorf("a timeAdded would be %v behind", behind)
 			}
 			bubble.Pass(500 * time.Millisecond)

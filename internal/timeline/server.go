@@ -6,8 +6,8 @@ package timeline
 import "time"
 
 const (
-	// drift is by how much a second of this machine and a second of the API server's usually differ at most, in parts of it.
-	// While the kernel slews a clock it can be more: see slew.
+	// drift is by how much a second of this machine and a second of the API server's usually differ at most, in parts of
+	// it. While the kernel slews a clock it can be more: see slew.
 	drift = 1000
 	// slew is the part of a second by which a second of the monotonic clock can be too short at most, while the kernel
 	// slews it: 10 % in Linux (adjtimex(2), tick and frequency).

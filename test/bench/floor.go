@@ -60,8 +60,8 @@ func runFloor(ctx context.Context, args []string) error {
 	return nil
 }
 
-// watchBlindly watches pods and nodes until the process ends. The watches begin with what changes next: to send all that
-// is there, and nobody looks at, would keep the API server busy during the storm.
+// watchBlindly watches pods and nodes until the process ends. The watches begin with what changes next: to send all
+// that is there, and nobody looks at, would keep the API server busy during the storm.
 func watchBlindly(ctx context.Context, client kubernetes.Interface) error {
 	for _, resource := range []string{"pods", "nodes"} {
 		latest, err := latestVersion(ctx, client, resource)

@@ -75,7 +75,8 @@ func (n *names) Set(value string) error {
 
 func parseFlags() (options, error) {
 	var o options
-	flag.Var(&o.only, "only", "parts to run, separated by commas: "+strings.Join(allParts, ", ")+"; all but million by default")
+	flag.Var(&o.only, "only",
+		"parts to run, separated by commas: "+strings.Join(allParts, ", ")+"; all but million by default")
 	flag.Var(&o.without, "without", "contestants to leave out, separated by commas: "+strings.Join(allContestants, ", "))
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds of the storms, and of the parts changes, rest, scale and million; the median counts")
 	flag.IntVar(&o.pods, "pods", 150_000, "pods in the cluster of the scale part")
