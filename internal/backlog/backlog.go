@@ -51,7 +51,7 @@ func LimitsFor(places int) Limits {
 
 const (
 	// movesPerCall bounds how many evictions one call of Next moves from one order to another, and thereby how long it
-	// takes when very many pods are due at once: up to 8 ms.
+	// takes when very many pods are due at once: a few milliseconds.
 	movesPerCall = 1000
 	// rememberRefusal is how long a refusal counts for a pod that may stay. Otherwise a taint that comes and goes would
 	// send the refused call each time.
