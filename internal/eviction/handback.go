@@ -56,7 +56,7 @@ func (e *Evictor) Spares(live *corev1.Node) bool {
 		}
 		all = append(all, is)
 	}
-	for _, l := range e.queue.due()[live.Name] {
+	for _, l := range e.queue.dueOn(live.Name) {
 		if pod, ok := e.pods.There(l.UID); ok && !e.config.Rule.Decide(pod.Rule(), all).DueAt(at) {
 			return true
 		}

@@ -189,3 +189,10 @@ func (q *queue) due() map[string][]backlog.Leaving {
 	defer q.mu.Unlock()
 	return q.backlog.Due(q.clock.Now())
 }
+
+// dueOn returns the pods of a node that are due.
+func (q *queue) dueOn(node string) []backlog.Leaving {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.backlog.DueOn(node, q.clock.Now())
+}
