@@ -148,14 +148,17 @@ func (t Taint) after(known Taint, seen Seen) Taint {
 	default:
 		known = known.ToTheSecond()
 	}
-	if t.TimeAdded.Equal(known.Add) { // it says nothing new, and may have been written by a clock that is wrong: ours
-		t.Since = known.Since
-	}
+	// A timeAdded that it had, or should have, says nothing new, and may have been written by a clock that is wrong: ours.
 	if t.Key == known.Key && t.Value != known.Value {
+		if !t.TimeAdded.IsZero() && t.TimeAdded.Equal(known.TimeAdded) && !known.Future {
+			t.Since = known.Since
+		}
 		t.Before = known.past()
 		return t
 	}
-	t.Since = earlier(t.Since, known.Since)
+	if t.Since = earlier(t.Since, known.Since); t.TimeAdded.Equal(known.Add) {
+		t.Since = known.Since
+	}
 	if t.Key == known.Key {
 		t.Before = known.Before
 	}

@@ -161,3 +161,18 @@ func TestATimeAddedInTheFutureThatIsWrittenOverAnotherIsWrittenBack(t *testing.T
 		}
 	}
 }
+
+// The timeAdded that a taint should have is a second. Another value that comes within it counts from its own sight.
+func TestAnotherValueCountsFromItsOwnSightWithinTheSecondThatTheTaintShouldHave(t *testing.T) {
+	for name, test := range map[string]struct{ first, next corev1.Taint }{
+		"no timeAdded":              {noExecute("k", "x"), added(noExecute("k", ""), 10)},
+		"a timeAdded in the future": {added(noExecute("k", "x"), 3600), added(noExecute("k", ""), 10)},
+		"one that drops timeAdded":  {added(noExecute("k", "x"), 10), noExecute("k", "")},
+	} {
+		known := verdict.Advance(nil, []corev1.Taint{test.first}, seen(10300*time.Millisecond))
+		known = verdict.Advance(known, []corev1.Taint{test.next}, seen(10400*time.Millisecond))
+		if got := known[0].Since.Sub(noon); got != 10400*time.Millisecond {
+			t.Errorf("%s: it counts from %v, want 10.4 s", name, got)
+		}
+	}
+}
