@@ -72,7 +72,7 @@ func Advance(known []Taint, next []corev1.Taint, seen Seen) []Taint {
 		}
 		all = append(all, advanced)
 	}
-	joinCauses(all, seen)
+	joinCauses(all)
 	return all
 }
 
@@ -87,14 +87,14 @@ func begin(taint corev1.Taint, seen Seen) Taint {
 	return next
 }
 
-// goesOn is the rule of what goes on. Without a gap the key tells it; over a gap only the timeAdded that the taint
-// should have. No timeAdded before and after tells it where nobody ever writes one: countdowns that each list began
+// goesOn is the rule of what goes on. Without a gap the key tells it; over a gap only the same value with the timeAdded
+// that the taint should have. No timeAdded before and after tells it where nobody ever writes one: countdowns that each list began
 // again would never end.
 func (t Taint) goesOn(next corev1.Taint, seen Seen) bool {
 	switch {
 	case !seen.Gap:
 		return Continues(t.Taint, next)
-	case t.Key != next.Key:
+	case t.Key != next.Key, t.Value != next.Value:
 		return false
 	case next.TimeAdded.IsZero():
 		return seen.NeverStamped && t.TimeAdded.IsZero()
@@ -186,12 +186,15 @@ func (t Taint) past() []Past {
 }
 
 // joinCauses makes not-ready and unreachable, when a node has both, count from the earlier of the two.
-func joinCauses(all []Taint, seen Seen) {
-	seen.Gap = false // between the two, of one version
+func joinCauses(all []Taint) {
 	for i := range all {
 		for _, other := range all {
-			if all[i].Key != other.Key && Continues(other.Taint, all[i].Taint) {
-				all[i] = all[i].after(other, seen)
+			if all[i].Key == other.Key || !Continues(other.Taint, all[i].Taint) {
+				continue
+			}
+			all[i].Since = earlier(all[i].Since, other.Since)
+			if other.Add.Before(all[i].Add) {
+				all[i].Add, all[i].Ends, all[i].Future = other.Add, other.Ends, false
 			}
 		}
 	}

@@ -176,3 +176,27 @@ func TestAnotherValueCountsFromItsOwnSightWithinTheSecondThatTheTaintShouldHave(
 		}
 	}
 }
+
+// It can have been set again with that value at any time.
+func TestOverAGapAnotherValueIsAnotherTaint(t *testing.T) {
+	known := verdict.Advance(nil, []corev1.Taint{added(noExecute("k", "a"), 10)}, seen(10400*time.Millisecond))
+	next := verdict.Advance(known, []corev1.Taint{added(noExecute("k", "b"), 10)}, seen(20*time.Second, afterAGap))
+	if next[0].Since.Sub(noon) != 11*time.Second || len(next[0].Before) != 0 {
+		t.Errorf("it counts from %v, after %v", next[0].Since.Sub(noon), next[0].Before)
+	}
+}
+
+func TestTwoNamesOfOneCauseCountFromTheEarlierWhateverTheirOrder(t *testing.T) {
+	notReady := added(noExecute(corev1.TaintNodeNotReady, ""), 10)
+	unreachable := added(noExecute(corev1.TaintNodeUnreachable, ""), 10)
+	known := verdict.Advance(nil, []corev1.Taint{notReady}, seen(10400*time.Millisecond))
+	for _, order := range [][]corev1.Taint{{notReady, unreachable}, {unreachable, notReady}} {
+		behind := seen(100*time.Second, afterAGap)
+		behind.Behind = noon.Add(-time.Hour) // this machine's clock
+		for _, taint := range verdict.Advance(known, order, behind) {
+			if got := taint.Since.Sub(noon); got != 11*time.Second {
+				t.Errorf("%s counts from %v, want 11 s", taint.Key, got)
+			}
+		}
+	}
+}

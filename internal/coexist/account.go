@@ -69,7 +69,8 @@ type Account struct {
 	mu       sync.Mutex
 	hold     hold
 	written  record
-	accepted time.Time // when the last write was
+	sent     map[string]bool // what this process has written, whether it was told so or not
+	accepted time.Time       // when the last write was
 }
 
 // NewAccount makes an Account. It calls nobody before it is asked to.
@@ -83,6 +84,7 @@ func NewAccount(config AccountConfig) *Account {
 		perTry: time.Duration(callsPerTry / float64(qps) * float64(time.Second)),
 		born:   config.Clock.Now(),
 		spares: make(chan struct{}, 1),
+		sent:   map[string]bool{},
 	}
 }
 
@@ -203,7 +205,9 @@ func (a *Account) read(ctx context.Context) error {
 	at := a.config.Clock.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.hold.merge(found, at, at.Add(-a.config.Clock.Since(a.born)))
+	if !a.sent[textOf(answer.Annotations)] { // what it has written itself is nothing new
+		a.hold.merge(found, at, a.born)
+	}
 	a.written = found
 	a.known, a.version = true, answer.ResourceVersion
 	return nil
@@ -215,10 +219,7 @@ func (a *Account) patch(ctx context.Context, r record, annotations map[string]an
 	all := map[string]any{}
 	maps.Copy(all, annotations)
 	if !r.until.IsZero() {
-		least, most := a.config.Clock.Ahead()
-		all[BacklogSince] = r.since.Add(least).UTC().Format(time.RFC3339)
-		all[BacklogUntil] = r.until.Add(most + time.Second - 1).UTC().Format(time.RFC3339)
-		all[BacklogSpared] = r.spared
+		maps.Copy(all, a.annotationsOf(r))
 	}
 	body := map[string]any{}
 	if len(all) > 0 {
@@ -241,6 +242,35 @@ func (a *Account) patch(ctx context.Context, r record, annotations map[string]an
 		return nil, fmt.Errorf("write the eviction clock: %w", err)
 	}
 	return answer, nil
+}
+
+// annotationsOf returns the annotations of a record, by the API server's clock, and remembers that they were sent. Where
+// API servers' clocks differ they hold rather too much, but not longer than the policy of any of them heeds.
+func (a *Account) annotationsOf(r record) map[string]any {
+	least, most := a.config.Clock.Ahead()
+	until := timeline.Earlier(r.until.Add(most), a.config.Clock.Now().Add(least+ahead))
+	written := map[string]string{
+		BacklogSince:  r.since.Add(least).UTC().Format(time.RFC3339),
+		BacklogUntil:  until.Add(time.Second - 1).UTC().Format(time.RFC3339),
+		BacklogSpared: r.spared,
+	}
+	const many = 1000
+	a.mu.Lock()
+	if len(a.sent) == many {
+		clear(a.sent)
+	}
+	a.sent[textOf(written)] = true
+	a.mu.Unlock()
+	all := map[string]any{}
+	for key, value := range written {
+		all[key] = value
+	}
+	return all
+}
+
+// textOf is the record of annotations, as they have it.
+func textOf(annotations map[string]string) string {
+	return annotations[BacklogSince] + " " + annotations[BacklogUntil] + " " + annotations[BacklogSpared]
 }
 
 // recordOf reads a record from annotations, by the API server's clock; one that cannot be read is none.

@@ -379,3 +379,31 @@ func TestOneWrongDateDoesNotEndTheHold(t *testing.T) {
 		}
 	})
 }
+
+// The answers to writes are lost, in a storm that began before this process: each is met by a conflict with its own record.
+func TestAConflictWithItsOwnRecordLengthensNoHold(t *testing.T) {
+	play(t, func(s *scene) {
+		clock, account := s.keeper.config.Clock, s.keeper.config.Account
+		clock.Heard(time.Now().Truncate(time.Second), time.Now())
+		account.Decided(eviction.NodeDecision{Node: "n", Tries: 100, From: clock.Now().Add(-5 * time.Second)})
+		if err := s.record(); err != nil {
+			t.Fatal(err)
+		}
+		var calls atomic.Int32
+		s.refuse(func() error {
+			if calls.Add(1)%3 == 1 { // a write, a read, and the write again
+				return apierrors.NewConflict(corev1.Resource("serviceaccounts"), ServiceAccount, errors.New("changed"))
+			}
+			return nil
+		})
+		before := account.Backlog()
+		for range 4 {
+			if err := account.Renew(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if after := account.Backlog(); after.Evictions > before.Evictions || after.Until.After(before.Until) {
+			t.Errorf("before %+v, after four conflicts %+v", before, after)
+		}
+	})
+}

@@ -35,6 +35,7 @@ type streamed struct {
 	calls   *cache.ListWatch
 	refused int  // times in a row
 	fresh   bool // a list has just said from which version to watch
+	unsure  int  // how often in a row that could not be compared with the newest
 }
 
 // Bounded returns what a reflector has to list and watch with, if its store takes whole lists. The calls are a client's

@@ -78,9 +78,9 @@ func (c *Clock) See() verdict.Sight {
 	now, monotonic := c.tick()
 	seen := verdict.Sight{At: now, Latest: c.wall()}
 	if c.server.heard() {
-		from, _ := c.server.bounds(monotonic)
+		from, _ := c.server.known.bounds(monotonic)
 		seen.Earliest, seen.Behind = from, Earlier(from, seen.Latest)
-		seen.Latest = c.server.latest(monotonic)
+		_, seen.Latest = c.server.widest(monotonic)
 	}
 	return seen
 }
@@ -89,8 +89,8 @@ func (c *Clock) See() verdict.Sight {
 // heard it is this machine's clock.
 func (c *Clock) Latest() time.Time { return c.See().Latest }
 
-// Ahead returns by how much the API server's clock is ahead of the timeline, at the least and at the most. Before a
-// Date was heard that is by this machine's clock.
+// Ahead returns by how much the API server's clock is ahead of the timeline, at the least and at the most, where two
+// contradict of both. Before a Date was heard that is by this machine's clock.
 func (c *Clock) Ahead() (least, most time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,8 +99,8 @@ func (c *Clock) Ahead() (least, most time.Duration) {
 		ahead := c.wall().Sub(now)
 		return ahead, ahead
 	}
-	from, _ := c.server.bounds(monotonic)
-	return from.Sub(now), c.server.latest(monotonic).Sub(now)
+	from, to := c.server.widest(monotonic)
+	return from.Sub(now), to.Sub(now)
 }
 
 // Shown returns what this machine's clock shows at an instant of the timeline, for people to read.
@@ -114,7 +114,7 @@ func (c *Clock) Offset() time.Duration {
 	if !c.server.heard() {
 		return 0
 	}
-	from, to := c.server.bounds(c.monotonic(time.Now()))
+	from, to := c.server.known.bounds(c.monotonic(time.Now()))
 	now := c.wall()
 	switch {
 	case now.Before(from):
@@ -128,17 +128,17 @@ func (c *Clock) Offset() time.Duration {
 // Heard notes the Date of an answer that has just come to a question of the given instant of time.Now.
 func (c *Clock) Heard(date, asked time.Time) { c.heard(date, asked, &pace{}) }
 
-// heard notes the same of an answer of a connection. The timeline is held back by the most that any connection has
-// found since it was heard first: all of them find the same.
+// heard notes the same of an answer of a connection. The timeline is held back by the most that any connection has found:
+// each finds what comes after it began, or began again, to compare.
 func (c *Clock) heard(date, asked time.Time, by *pace) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	asked, came := c.monotonic(asked), c.monotonic(time.Now())
 	c.server.answered(date, asked, came)
-	if by.since.IsZero() {
-		by.found = c.fast
-	}
 	by.found += by.answered(date, asked, came)
+	if by.since.Equal(came) {
+		by.found = max(by.found, c.fast)
+	}
 	if more := by.found - c.fast; more > 0 {
 		c.tick()
 		c.fast += more

@@ -16,8 +16,8 @@ const (
 	setBy = 2 * time.Second
 )
 
-// otherFor is for how long an answer that contradicts the present ones counts in the times that are written: behind one
-// address there can be several API servers.
+// otherFor is for how long what was known before a contradiction counts in what is written: behind one address there can
+// be several API servers.
 const otherFor = time.Minute
 
 // server is what is known of the API server's clock. It is pure: instants are given, of our monotonic clock.
@@ -42,17 +42,14 @@ func (r reckoning) bounds(at time.Time) (from, to time.Time) {
 // heard reports whether anything is known.
 func (s *server) heard() bool { return !s.known.at.IsZero() }
 
-// bounds returns between which instants the API server's clock is at an instant of ours.
-func (s *server) bounds(at time.Time) (from, to time.Time) { return s.known.bounds(at) }
-
-// latest returns the latest that the clock of any API server can show that has answered of late.
-func (s *server) latest(at time.Time) time.Time {
-	_, to := s.known.bounds(at)
+// widest returns the bounds of the server that answered last and, for a while, of the one that it contradicted.
+func (s *server) widest(at time.Time) (from, to time.Time) {
+	from, to = s.known.bounds(at)
 	if s.other.at.IsZero() || at.Sub(s.other.at) > otherFor {
-		return to
+		return from, to
 	}
-	_, other := s.other.bounds(at)
-	return Later(to, other)
+	otherFrom, otherTo := s.other.bounds(at)
+	return Earlier(from, otherFrom), Later(to, otherTo)
 }
 
 // answered notes the Date of an answer: at some instant between asked and came the API server's clock showed a time in
@@ -77,16 +74,22 @@ type pace struct {
 	since time.Time     // when the server's clock was last seen to be further ahead; zero: it was never heard
 	ahead time.Duration // of ours, at the least
 	held  time.Duration // by how much ours has been too fast since
-	last  time.Time     // when that was found last
-	mixed bool          // several servers answer
+	last  time.Time     // when ahead was found
+	mixed time.Time     // until then several servers are taken to answer
 }
+
+// mixedFor is for how long a clock that went back and forward again is taken for those of several servers.
+const mixedFor = 10 * time.Minute
 
 // answered returns by how much ours has been too fast since the last answer. More than a slewed clock can be is none of
 // it: then the API server's clock was set, or another server answered. So is what comes and goes.
 func (p *pace) answered(date, asked, came time.Time) (fast time.Duration) {
 	least, most := date.Sub(came), date.Add(time.Second).Sub(asked)
 	if p.since.IsZero() || least >= p.ahead {
-		p.mixed = p.mixed || p.held > 0 && least-p.ahead > came.Sub(p.last)/drift
+		back := p.held > 0 || came.Before(p.mixed)
+		if back && least-p.ahead > came.Sub(p.last)/drift {
+			p.mixed = came.Add(mixedFor)
+		}
 		p.begin(least, came)
 		return 0
 	}
@@ -94,7 +97,7 @@ func (p *pace) answered(date, asked, came time.Time) (fast time.Duration) {
 	switch {
 	case fast <= 0:
 		return 0
-	case p.mixed, fast >= setBy, p.held+fast > came.Sub(p.since)/slew:
+	case came.Before(p.mixed), fast >= setBy, p.held+fast > came.Sub(p.since)/slew:
 		p.begin(least, came)
 		return 0
 	}
@@ -104,4 +107,6 @@ func (p *pace) answered(date, asked, came time.Time) (fast time.Duration) {
 	return fast
 }
 
-func (p *pace) begin(ahead time.Duration, came time.Time) { p.since, p.ahead, p.held = came, ahead, 0 }
+func (p *pace) begin(ahead time.Duration, came time.Time) {
+	p.since, p.last, p.ahead, p.held = came, came, ahead, 0
+}
