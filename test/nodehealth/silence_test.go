@@ -5,6 +5,7 @@ package nodehealth
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
