@@ -88,8 +88,8 @@ func begin(taint corev1.Taint, seen Seen) Taint {
 }
 
 // goesOn is the rule of what goes on. Without a gap the key tells it; over a gap only the same value with the timeAdded
-// that the taint should have. No timeAdded before and after tells it where nobody ever writes one: countdowns that each list began
-// again would never end.
+// that the taint should have. No timeAdded before and after tells it where nobody ever writes one: countdowns that
+// each list began again would never end.
 func (t Taint) goesOn(next corev1.Taint, seen Seen) bool {
 	switch {
 	case !seen.Gap:

@@ -244,8 +244,8 @@ func (a *Account) patch(ctx context.Context, r record, annotations map[string]an
 	return answer, nil
 }
 
-// annotationsOf returns the annotations of a record, by the API server's clock, and remembers that they were sent. Where
-// API servers' clocks differ they hold rather too much, but not longer than the policy of any of them heeds.
+// annotationsOf returns the annotations of a record, by the API server's clock, and remembers that they were sent.
+// Where API servers' clocks differ they hold rather too much, but not longer than the policy of any of them heeds.
 func (a *Account) annotationsOf(r record) map[string]any {
 	least, most := a.config.Clock.Ahead()
 	until := timeline.Earlier(r.until.Add(most), a.config.Clock.Now().Add(least+ahead))

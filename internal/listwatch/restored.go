@@ -27,8 +27,8 @@ const mostUnsure = 3
 // version. A reflector would not notice, and would never see what the restore changed (kubernetes/kubernetes#107457).
 //
 // A list of everything is expensive, so a reflector watches from the same version later if the newest cannot be found
-// out. After some tries it watches anyway: that etcd was restored is the less likely cause. What the API server refuses is
-// passed on, so that it is heard of.
+// out. After some tries it watches anyway: that etcd was restored is the less likely cause. What the API server
+// refuses is passed on, so that it is heard of.
 func (s *streamed) unlessRestored(ctx context.Context, w watch.Interface, version string) (watch.Interface, error) {
 	newest, err := s.newest(ctx)
 	if s.unsure++; err == nil || s.unsure > mostUnsure {

@@ -128,8 +128,8 @@ func (c *Clock) Offset() time.Duration {
 // Heard notes the Date of an answer that has just come to a question of the given instant of time.Now.
 func (c *Clock) Heard(date, asked time.Time) { c.heard(date, asked, &pace{}) }
 
-// heard notes the same of an answer of a connection. The timeline is held back by the most that any connection has found:
-// each finds what comes after it began, or began again, to compare.
+// heard notes the same of an answer of a connection. The timeline is held back by the most that any connection has
+// found: each finds what comes after it began, or began again, to compare.
 func (c *Clock) heard(date, asked time.Time, by *pace) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

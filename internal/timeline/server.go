@@ -16,8 +16,8 @@ const (
 	setBy = 2 * time.Second
 )
 
-// otherFor is for how long what was known before a contradiction counts in what is written: behind one address there can
-// be several API servers.
+// otherFor is for how long what was known before a contradiction counts in what is written: behind one address there
+// can be several API servers.
 const otherFor = time.Minute
 
 // server is what is known of the API server's clock. It is pure: instants are given, of our monotonic clock.
