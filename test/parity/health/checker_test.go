@@ -5,7 +5,6 @@ package health
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"testing"
 
@@ -18,15 +17,7 @@ import (
 
 // ourselves is ours, set up in another way than upstream.
 func ourselves(change func(*nodehealth.Config)) contestant {
-	return func(ctx context.Context, w *world) error {
-		config := nodehealth.Config{Client: w.client, Grace: grace, Policy: policy}
-		change(&config)
-		keeper, err := nodehealth.New(config)
-		if err != nil {
-			return fmt.Errorf("assemble the Keeper: %w", err)
-		}
-		return keeper.Run(ctx)
-	}
+	return func(ctx context.Context, w *world) error { return oursWith(ctx, w, change) }
 }
 
 // forgetful is a contestant of which every fifth change of a node is lost, though it is told that it was made.

@@ -8,6 +8,8 @@ import (
 	"fmt"
 
 	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
 // contestant looks after the nodes of a world, from its start until the context ends: one process of
@@ -15,8 +17,16 @@ import (
 type contestant func(ctx context.Context, w *world) error
 
 // ours is Taintkeeper's node health, whole.
-func ours(ctx context.Context, w *world) error {
-	keeper, err := nodehealth.New(nodehealth.Config{Client: w.client, Grace: grace, Policy: policy})
+func ours(ctx context.Context, w *world) error { return oursWith(ctx, w, func(*nodehealth.Config) {}) }
+
+// oursWith is ours, set up in another way. It knows the API server's clock.
+func oursWith(ctx context.Context, w *world, change func(*nodehealth.Config)) error {
+	clock := &timeline.Clock{}
+	bubble.Tell(clock)
+	go bubble.KeepTelling(ctx, clock)
+	config := nodehealth.Config{Client: w.client, Clock: clock, Grace: grace, Policy: policy}
+	change(&config)
+	keeper, err := nodehealth.New(config)
 	if err != nil {
 		return fmt.Errorf("assemble the Keeper: %w", err)
 	}
