@@ -184,11 +184,10 @@ func (a *Account) note(answer *corev1.ServiceAccount, next record) bool {
 	at := a.config.Clock.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	gap := a.config.Clock.Since(a.accepted)
-	if !a.accepted.IsZero() && gap > stallAfter {
-		a.hold.stalled(at.Add(-gap), at)
+	if !a.accepted.IsZero() && at.Sub(a.accepted) > stallAfter {
+		a.hold.stalled(a.accepted, at)
 	}
-	a.accepted = a.config.Clock.Now()
+	a.accepted = at
 	if !next.until.IsZero() {
 		a.written = next
 	}

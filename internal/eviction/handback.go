@@ -9,10 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/taintkeeper/taintkeeper/internal/timeline"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
-
-	"github.com/taintkeeper/taintkeeper/internal/timeline"
 )
 
 // Overdue are the pods of a node that are due and still there.
