@@ -61,7 +61,7 @@ test-real-time:
 test-virtual-time:
 	@$(GO) test -race -timeout 60m $(CHECKED)
 	@for module in $(PROOFS); do (cd $$module && $(GO) test -race -timeout 60m ./...) || exit 1; done
-	@for target in taints:FuzzParse:20000x taints:FuzzApply:20000x verdict:FuzzDecide:20000x internal/podwire:FuzzPods:2000x internal/podwire:FuzzWire:20000x; do \
+	@for target in taints:FuzzParse:20000x taints:FuzzApply:20000x verdict:FuzzDecide:20000x internal/cluster/podwire:FuzzPods:2000x internal/cluster/podwire:FuzzWire:20000x; do \
 		set -- $$(echo $$target | tr : ' '); \
 		$(GO) test -run '^$$' -fuzz "^$$2$$" -fuzztime $$3 "./$$1" || exit 1; \
 	done
@@ -177,9 +177,9 @@ bin/chaos-taintkeeper:
 
 .PHONY: bench
 bench: build controlplane bin/bench ## measure storms, slow admissions, lateness, heartbeats, admission policies, changes, 150,000 pods next to the built-in controllers, and plans (an hour and a half; docs/evaluation.md)
-	@$(GO) test -run '^$$' -bench '^Benchmark(Record15k|Record150k|Million)$$' -benchtime 1x ./internal/nodecache ./internal/podcache
-	@$(GO) test -run '^$$' -bench '^Benchmark(Zone|OneNode)$$' -benchtime 1x -count 3 ./internal/backlog
-	@$(GO) test -run '^$$' -bench '^Benchmark(PlanOf150k|Place)$$' -benchtime 1x ./internal/cli ./internal/placement
+	@$(GO) test -run '^$$' -bench '^Benchmark(Record15k|Record150k|Million)$$' -benchtime 1x ./internal/cluster/nodecache ./internal/cluster/podcache
+	@$(GO) test -run '^$$' -bench '^Benchmark(Zone|OneNode)$$' -benchtime 1x -count 3 ./internal/controller/backlog
+	@$(GO) test -run '^$$' -bench '^Benchmark(PlanOf150k|Place)$$' -benchtime 1x ./internal/plugin/cli ./internal/plugin/placement
 	@bin/bench $(BENCH)
 
 .PHONY: bin/bench
@@ -221,7 +221,7 @@ generate: bin/controller-gen ## generate the deep copies, the CRD, config/, the 
 	@bin/controller-gen crd paths=./api/... output:stdout | sed 1d > charts/taintkeeper/files/nodetaintrules.yaml
 	@cat tools/generate/crd-header.txt charts/taintkeeper/files/nodetaintrules.yaml > config/crd.yaml
 	@cd test/chart && $(GO) run ./generate
-	@$(GO) run ./internal/cli/reference/generate
+	@$(GO) run ./internal/plugin/cli/reference/generate
 	@$(GO) test ./cmd/taintkeeper -run '^TestThePageOfMetricsIsCurrent$$' -count=1 -args -write
 
 .PHONY: fmt

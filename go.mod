@@ -42,7 +42,7 @@ require (
 	sigs.k8s.io/randfill v1.0.0
 )
 
-// Named for k8s.io/kubernetes alone, see internal/placement/staging.go.
+// Named for k8s.io/kubernetes alone, see internal/plugin/placement/staging.go.
 require (
 	k8s.io/cluster-bootstrap v0.36.3
 	k8s.io/cri-api v0.36.3

@@ -15,7 +15,7 @@ import (
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // the ways to log in that kubectl knows
 	"k8s.io/utils/clock"
 
-	"github.com/taintkeeper/taintkeeper/internal/cli"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/cli"
 )
 
 // version is set by the linker.

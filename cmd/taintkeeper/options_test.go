@@ -14,7 +14,7 @@ import (
 	apiversion "k8s.io/apimachinery/pkg/version"
 
 	"github.com/taintkeeper/taintkeeper/config"
-	"github.com/taintkeeper/taintkeeper/internal/eviction"
+	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
 )
 
 func parse(t *testing.T, args ...string) *options {

@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/coexist"
-	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
+	"github.com/taintkeeper/taintkeeper/internal/controller/coexist"
+	"github.com/taintkeeper/taintkeeper/internal/controller/nodehealth"
 )
 
 // rulesResource is the resource NodeTaintRule, as rights name it.

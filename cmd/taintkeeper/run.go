@@ -24,17 +24,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/apicall"
-	"github.com/taintkeeper/taintkeeper/internal/coexist"
-	"github.com/taintkeeper/taintkeeper/internal/eviction"
-	"github.com/taintkeeper/taintkeeper/internal/nodecache"
-	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
-	"github.com/taintkeeper/taintkeeper/internal/nodetaintrule"
-	"github.com/taintkeeper/taintkeeper/internal/podcache"
-	"github.com/taintkeeper/taintkeeper/internal/podwire"
-	"github.com/taintkeeper/taintkeeper/internal/shadow"
-	"github.com/taintkeeper/taintkeeper/internal/stage"
-	"github.com/taintkeeper/taintkeeper/internal/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podwire"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/controller/coexist"
+	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
+	"github.com/taintkeeper/taintkeeper/internal/controller/nodehealth"
+	"github.com/taintkeeper/taintkeeper/internal/controller/rules"
+	"github.com/taintkeeper/taintkeeper/internal/controller/shadow"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -215,7 +215,7 @@ func (c *clients) parts(log logr.Logger, registerer prometheus.Registerer, o *op
 	if !o.enabled(controllerNodeTaintRule) {
 		return parts, nil
 	}
-	follower, err := nodetaintrule.New(nodetaintrule.Config{
+	follower, err := rules.New(rules.Config{
 		Client: c.api, EventClient: c.events, Rules: c.rules, Nodes: nodes, Clock: c.clock,
 		DryRun:     o.dryRun,
 		Limiter:    limiter,

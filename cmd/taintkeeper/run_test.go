@@ -14,7 +14,7 @@ import (
 	fakerules "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/taintkeeper/taintkeeper/internal/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 )
 
 // floorCommand makes this program the floor: a process that learns beforehand which pods to evict, and does nothing but

@@ -19,7 +19,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/taintkeeper/taintkeeper/internal/eviction"
+	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 

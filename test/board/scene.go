@@ -23,7 +23,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	live "github.com/taintkeeper/taintkeeper/internal/board"
+	live "github.com/taintkeeper/taintkeeper/internal/plugin/board"
 )
 
 // Objects are those of a scene when its board is opened.

@@ -14,7 +14,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
 
-	"github.com/taintkeeper/taintkeeper/internal/cli"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/cli"
 )
 
 // Serve runs kubectl taintkeeper board with some flags, and returns the address that it prints. It serves until the

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/taintkeeper/taintkeeper/internal/coexist"
+	"github.com/taintkeeper/taintkeeper/internal/controller/coexist"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 

@@ -29,11 +29,11 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/config"
-	"github.com/taintkeeper/taintkeeper/internal/nodecache"
-	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
-	"github.com/taintkeeper/taintkeeper/internal/nodetaintrule"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/controller/nodehealth"
+	"github.com/taintkeeper/taintkeeper/internal/controller/rules"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
-	"github.com/taintkeeper/taintkeeper/internal/timeline"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
@@ -132,12 +132,12 @@ func (c *ruleCluster) keep(t *testing.T) (stop func()) {
 	await.Must(t, err)
 	known, err := v1alpha1.NewScheme()
 	await.Must(t, err)
-	rules, err := client.NewWithWatch(access, client.Options{Scheme: known})
+	custom, err := client.NewWithWatch(access, client.Options{Scheme: known})
 	await.Must(t, err)
 	nodes := nodecache.New(nodecache.Config{Client: clients, Clock: clock})
 	keeper, err := nodehealth.New(nodehealth.Config{Client: clients, Nodes: nodes, Clock: clock, Grace: readiness.Grace{Monitor: time.Hour, Startup: time.Hour}})
 	await.Must(t, err)
-	follower, err := nodetaintrule.New(nodetaintrule.Config{Client: clients, Rules: rules, Nodes: nodes, Clock: clock})
+	follower, err := rules.New(rules.Config{Client: clients, Rules: custom, Nodes: nodes, Clock: clock})
 	await.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running errgroup.Group

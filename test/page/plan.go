@@ -12,7 +12,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/taintkeeper/taintkeeper/internal/cli"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/cli"
 )
 
 // Now is the instant at which the plans of tests and pictures are made: the example cluster stands as of then.

@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/taintkeeper/taintkeeper/internal/shadow"
+	"github.com/taintkeeper/taintkeeper/internal/controller/shadow"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/taintkeeper/taintkeeper/internal/eviction"
-	"github.com/taintkeeper/taintkeeper/internal/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
 
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )

@@ -7,8 +7,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/taintkeeper/taintkeeper/internal/nodehealth"
-	"github.com/taintkeeper/taintkeeper/internal/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/controller/nodehealth"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 

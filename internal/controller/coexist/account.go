@@ -1,0 +1,330 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package coexist
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
+)
+
+const (
+	// ServiceAccount is the name of the ServiceAccount that carries the eviction clock. Nothing runs as it. It is of this
+	// kind because every API server watches ServiceAccounts anyway: the policy finds it from the first request after a
+	// start on, which it does not with a resource of our own (kubernetes/kubernetes#124237).
+	ServiceAccount = "taintkeeper-eviction-clock"
+	// Annotation is the eviction clock: the instant of the last renewal by the API server's clock, in RFC 3339.
+	Annotation = "taintkeeper.dev/renewed"
+	// BacklogUntil is the instant until which the built-in may not mark some pods although the clock is stale. Like
+	// BacklogSince it is by the API server's clock, in RFC 3339.
+	BacklogUntil = "taintkeeper.dev/backlog-until"
+	// BacklogSince is the instant since which such a pod was created, if its name can come again.
+	BacklogSince = "taintkeeper.dev/backlog-since"
+	// BacklogSpared has the nodes on which it may mark no pod at all, separated by spaces; "*" are all.
+	BacklogSpared = "taintkeeper.dev/backlog-spared"
+
+	// DefaultKubeAPIQPS is kube-controller-manager's default for --kube-api-qps.
+	DefaultKubeAPIQPS = 20
+	// stallAfter is how long no write may be accepted before the API server counts as having stood still.
+	stallAfter = 3 * renewEvery
+)
+
+// AccountConfig is what an Account needs.
+type AccountConfig struct {
+	Client kubernetes.Interface
+	// Clock listens to the answers that Client gets.
+	Clock *timeline.Clock
+	// Namespace is where the ServiceAccount is.
+	Namespace string
+	// KubeAPIQPS is how many calls a second kube-controller-manager may make; zero means DefaultKubeAPIQPS.
+	KubeAPIQPS float32
+}
+
+// Account is the ServiceAccount that tells the admission policy what the built-in may do: the eviction clock and, so
+// that a stop at any moment is safe, the hold. It is safe for concurrent use.
+type Account struct {
+	config AccountConfig
+	perTry time.Duration // of the built-in
+	born   time.Time     // since when it is told what the built-in does
+	spares chan struct{} // has an element when the spared nodes have changed
+
+	writing sync.Mutex // one write at a time; what follows belongs to the writer
+	known   bool       // what another process has written was read
+	version string     // the ServiceAccount's resourceVersion
+
+	mu       sync.Mutex
+	hold     hold
+	written  record
+	sent     map[string]bool // what this process has written, whether it was told so or not
+	accepted time.Time       // when the last write was
+}
+
+// NewAccount makes an Account. It calls nobody before it is asked to.
+func NewAccount(config AccountConfig) *Account {
+	qps := config.KubeAPIQPS
+	if qps == 0 {
+		qps = DefaultKubeAPIQPS
+	}
+	return &Account{
+		config: config,
+		perTry: time.Duration(callsPerTry / float64(qps) * float64(time.Second)),
+		born:   config.Clock.Now(),
+		spares: make(chan struct{}, 1),
+		sent:   map[string]bool{},
+	}
+}
+
+// Decided implements eviction.BuiltIn.
+func (a *Account) Decided(d eviction.NodeDecision) {
+	at := a.config.Clock.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.hold.decided(d, at, a.perTry)
+	if a.hold.record(at).spared != a.written.spared {
+		select {
+		case a.spares <- struct{}{}:
+		default: // it is known already
+		}
+	}
+}
+
+// Left takes in what is left of a node when nothing more is decided: so many pods are due, the first since an instant
+// of the timeline. The built-in may try them once more. Some may stay: then the node is spared.
+func (a *Account) Left(node string, pods int, since time.Time, spared bool) {
+	at := a.config.Clock.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.hold.tried(pods, since, at, a.perTry)
+	if spared {
+		a.hold.spare(node, true)
+	}
+}
+
+// Recorded implements eviction.BuiltIn: it returns when the API server has what is known of the built-in's backlog. The
+// error says why it does not.
+func (a *Account) Recorded(ctx context.Context) error {
+	if a.isRecorded() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, renewEvery)
+	defer cancel()
+	a.writing.Lock()
+	defer a.writing.Unlock()
+	if a.isRecorded() { // the last writer has written it
+		return nil
+	}
+	return a.write(ctx, nil)
+}
+
+func (a *Account) isRecorded() bool {
+	at := a.config.Clock.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.written.covers(a.hold.record(at))
+}
+
+// Renew writes the eviction clock.
+func (a *Account) Renew(ctx context.Context) error {
+	a.writing.Lock()
+	defer a.writing.Unlock()
+	return a.write(ctx, map[string]any{Annotation: a.config.Clock.Latest().UTC().Format(time.RFC3339)})
+}
+
+// HandBack takes the clock away. Until T the built-in may still not mark what the hold says.
+func (a *Account) HandBack(ctx context.Context) error {
+	a.writing.Lock()
+	defer a.writing.Unlock()
+	return a.write(ctx, map[string]any{Annotation: nil})
+}
+
+// write writes the hold and the given annotations. After a standstill of the API server it writes a longer hold. The
+// caller holds a.writing.
+func (a *Account) write(ctx context.Context, annotations map[string]any) error {
+	for {
+		if !a.known {
+			if err := a.read(ctx); err != nil {
+				return err
+			}
+		}
+		at := a.config.Clock.Now()
+		a.mu.Lock()
+		next := a.hold.record(at)
+		a.mu.Unlock()
+		answer, err := a.patch(ctx, next, annotations)
+		if apierrors.IsConflict(err) { // another process has written
+			a.known = false
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if a.note(answer, next) {
+			return nil
+		}
+	}
+}
+
+// note takes in that a record was written, and reports whether that is all: after a standstill it is not.
+func (a *Account) note(answer *corev1.ServiceAccount, next record) bool {
+	a.version = answer.ResourceVersion
+	at := a.config.Clock.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.accepted.IsZero() && at.Sub(a.accepted) > stallAfter {
+		a.hold.stalled(a.accepted, at)
+	}
+	a.accepted = at
+	if !next.until.IsZero() {
+		a.written = next
+	}
+	return a.written.covers(a.hold.record(at))
+}
+
+// read takes in what the ServiceAccount has. A patch that changes nothing needs no right to get.
+func (a *Account) read(ctx context.Context) error {
+	answer, err := a.patch(ctx, record{}, nil)
+	if err != nil {
+		return err
+	}
+	found := recordOf(answer.Annotations).moved(a.config.Clock.Ahead())
+	at := a.config.Clock.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.sent[textOf(answer.Annotations)] { // what it has written itself is nothing new
+		a.hold.merge(found, at, a.born)
+	}
+	a.written = found
+	a.known, a.version = true, answer.ResourceVersion
+	return nil
+}
+
+// patch writes a record, if there is one, and annotations (nil: takes one away) on the condition that the
+// ServiceAccount is as it was read, if anything is to be written.
+func (a *Account) patch(ctx context.Context, r record, annotations map[string]any) (*corev1.ServiceAccount, error) {
+	all := map[string]any{}
+	maps.Copy(all, annotations)
+	if !r.until.IsZero() {
+		maps.Copy(all, a.annotationsOf(r))
+	}
+	body := map[string]any{}
+	if len(all) > 0 {
+		metadata := map[string]any{"annotations": all}
+		if a.version != "" {
+			metadata["resourceVersion"] = a.version
+		}
+		body["metadata"] = metadata
+	}
+	patch, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("write down the eviction clock: %w", err)
+	}
+	answer, err := a.config.Client.CoreV1().ServiceAccounts(a.config.Namespace).
+		Patch(ctx, ServiceAccount, types.MergePatchType, patch, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("ServiceAccount %s not found in namespace %s: apply config/coexistence.yaml, or set --coexist=false", ServiceAccount, a.config.Namespace)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write the eviction clock: %w", err)
+	}
+	return answer, nil
+}
+
+// annotationsOf returns the annotations of a record, by the API server's clock, and remembers that they were sent.
+// Where API servers' clocks differ they hold rather too much, but not longer than the policy of any of them heeds.
+func (a *Account) annotationsOf(r record) map[string]any {
+	least, most := a.config.Clock.Ahead()
+	until := timeline.Earlier(r.until.Add(most), a.config.Clock.Now().Add(least+ahead))
+	written := map[string]string{
+		BacklogSince:  r.since.Add(least).UTC().Format(time.RFC3339),
+		BacklogUntil:  until.Add(time.Second - 1).UTC().Format(time.RFC3339),
+		BacklogSpared: r.spared,
+	}
+	const many = 1000
+	a.mu.Lock()
+	if len(a.sent) == many {
+		clear(a.sent)
+	}
+	a.sent[textOf(written)] = true
+	a.mu.Unlock()
+	all := map[string]any{}
+	for key, value := range written {
+		all[key] = value
+	}
+	return all
+}
+
+// textOf is the record of annotations, as they have it.
+func textOf(annotations map[string]string) string {
+	return annotations[BacklogSince] + " " + annotations[BacklogUntil] + " " + annotations[BacklogSpared]
+}
+
+// recordOf reads a record from annotations, by the API server's clock; one that cannot be read is none.
+func recordOf(annotations map[string]string) record {
+	since, sinceErr := time.Parse(time.RFC3339, annotations[BacklogSince])
+	until, untilErr := time.Parse(time.RFC3339, annotations[BacklogUntil])
+	if errors.Join(sinceErr, untilErr) != nil {
+		return record{}
+	}
+	return record{since: since, until: until, spared: annotations[BacklogSpared]}
+}
+
+// moved returns a record that was read, on the timeline. The API server's clock is ahead of that by a time between
+// least and most, so it holds rather too much.
+func (r record) moved(least, most time.Duration) record {
+	if r.until.IsZero() {
+		return r
+	}
+	r.since, r.until = r.since.Add(-most), r.until.Add(-least)
+	return r
+}
+
+// Backlog is what the built-in still has to do of evictions that it began while Taintkeeper kept it from carrying them
+// out.
+type Backlog struct {
+	// Until is the instant, by the API server's clock, at which the hold ends; zero if there is none.
+	Until time.Time
+	// Evictions is how many the built-in may still try, an upper bound.
+	Evictions int
+	// Spared are the names of the nodes with pods that were due and stay; AllSpared says that all nodes count as such.
+	Spared    []string
+	AllSpared bool
+}
+
+// Working returns for how long the built-in still tries pods, as far as this process knows.
+func (a *Account) Working() time.Duration {
+	at := a.config.Clock.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.hold.left(at)
+}
+
+// Backlog returns the built-in's backlog as this process knows it.
+func (a *Account) Backlog() Backlog {
+	at := a.config.Clock.Now()
+	_, most := a.config.Clock.Ahead()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.hold.over(at) {
+		return Backlog{}
+	}
+	backlog := Backlog{
+		Until:     a.hold.until(at).Add(most),
+		Evictions: int((a.hold.left(at) + a.perTry - 1) / a.perTry),
+	}
+	backlog.Spared, backlog.AllSpared = a.hold.nodes()
+	return backlog
+}

@@ -1,0 +1,225 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package coexist
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+)
+
+// handBackTimeout bounds a hand-back, so that a shutdown ends.
+const handBackTimeout = 10 * time.Second
+
+// seenAfter is how long the API servers have to see, by their watches, that the clock is gone. Whoever of them has not
+// refuses the built-in still, and it forgets a pod again after five tries within some 50 ms.
+const seenAfter = time.Second
+
+// worthWaiting is how long a hand-back waits for the built-in to have tried all pods that it still tries.
+const worthWaiting = 3 * time.Second
+
+// HandBack gives the evictions back to the built-in at once, when this process led and no other takes over. It takes
+// the clock away. What is left of the built-in's backlog stays refused: see hold.
+//
+// Then it touches the timeAdded of the nodes with pods that are due: the built-in has forgotten those, and decides
+// about a node again when a taint changes. What their pods tolerate counts from then on again. As long as the built-in
+// still tries pods it has not forgotten them, and nodes are left alone: a second try of a pod deletes, by the mark of
+// the first, what has taken its name.
+//
+// This process has seen nothing since it began to stop, and the built-in has gone on. So nodes with pods that are due
+// by now are read again, and what they tell is recorded, also for a successor.
+func (k *Keeper) HandBack(ctx context.Context) error {
+	k.mu.Lock()
+	led, term := k.leads, k.term
+	k.mu.Unlock()
+	if !led {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.config.TakeOver+handBackTimeout)
+	defer cancel()
+	unrecorded := k.config.Account.Recorded(ctx) // before the wait, in which this process may be killed
+	succeeded := k.config.Lease != "" && k.succeeded(ctx, term)
+	working := k.config.Account.Working()
+	if working <= worthWaiting {
+		pause(ctx, working)
+	}
+	nodes := k.leave(ctx)
+	if succeeded {
+		return errors.Join(unrecorded, k.config.Account.Recorded(ctx))
+	}
+	defer k.sayBacklog() // also where the rights to hand back are gone: it is there all the same
+	if err := k.config.Account.HandBack(ctx); err != nil {
+		return fmt.Errorf("hand the evictions back to kube-controller-manager: %w", err)
+	}
+	k.config.Logger.Info("Handed the evictions back to kube-controller-manager", "nodesWithDuePods", len(nodes))
+	if working > worthWaiting {
+		return k.config.Account.Recorded(ctx)
+	}
+	pause(ctx, seenAfter)
+	return errors.Join(k.touchAll(ctx, nodes), k.config.Account.Recorded(ctx))
+}
+
+// leave notes what is left of the nodes with pods that are due, and returns the names of those whose pods all leave.
+func (k *Keeper) leave(ctx context.Context) (nodes []string) {
+	var mu sync.Mutex
+	var group errgroup.Group
+	group.SetLimit(nodesAtOnce)
+	for name, overdue := range k.config.Evictor.Overdue() {
+		group.Go(func() error {
+			node, err := k.config.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+			spared := apierrors.IsNotFound(err) || err == nil && k.config.Evictor.Spares(node)
+			k.config.Account.Left(name, overdue.Pods, overdue.Since, spared)
+			if !spared { // one that cannot be read is touched, which says so
+				mu.Lock()
+				defer mu.Unlock()
+				nodes = append(nodes, name)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // none of them fails
+	return nodes
+}
+
+// sayBacklog says what is left of the built-in's evictions.
+func (k *Keeper) sayBacklog() {
+	backlog := k.config.Account.Backlog()
+	if backlog.Until.IsZero() {
+		k.config.Logger.Info("kube-controller-manager has no backlog of evictions")
+		return
+	}
+	spared := strings.Join(backlog.Spared, " ")
+	if backlog.AllSpared {
+		spared = allNodes
+	}
+	k.config.Logger.Info("kube-controller-manager works off a backlog of evictions; the admission policy keeps it from deleting pods that should stay",
+		"until", backlog.Until.UTC().Format(time.RFC3339), "evictionsAtMost", backlog.Evictions, "sparedNodes", spared)
+}
+
+// nodesAtOnce is how many nodes are read or written at the same time: a zone can have hundreds.
+const nodesAtOnce = 16
+
+// touchAll touches many nodes within the time that there is. Of what fails the first is told.
+func (k *Keeper) touchAll(ctx context.Context, nodes []string) error {
+	var failed atomic.Int32
+	var group errgroup.Group
+	group.SetLimit(nodesAtOnce)
+	for _, name := range nodes {
+		group.Go(func() error {
+			err := k.touch(ctx, name)
+			if err != nil {
+				failed.Add(1)
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("hand the evictions back to kube-controller-manager: %d of %d nodes with due pods failed, of which one is: %w", failed.Load(), len(nodes), err)
+	}
+	return nil
+}
+
+// pause returns after a while, or when the context ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// noteTerm notes the transitions of the Lease under which this process leads.
+func (k *Keeper) noteTerm(ctx context.Context) {
+	k.mu.Lock()
+	known := k.term >= 0
+	k.mu.Unlock()
+	if known || k.config.Lease == "" {
+		return
+	}
+	if term, err := k.transitions(ctx); err == nil {
+		k.mu.Lock()
+		k.term = term
+		k.mu.Unlock()
+	}
+}
+
+// succeeded waits for as long as a standby may take to see that the Lease is free, and reports whether another took it.
+func (k *Keeper) succeeded(ctx context.Context, term int32) bool {
+	const every = 500 * time.Millisecond
+	err := wait.PollUntilContextTimeout(ctx, every, k.config.TakeOver, true, func(ctx context.Context) (bool, error) {
+		now, err := k.transitions(ctx)
+		return err == nil && now > term, nil
+	})
+	return err == nil
+}
+
+// transitions returns how often the Lease has changed hands.
+func (k *Keeper) transitions(ctx context.Context) (int32, error) {
+	ctx, cancel := context.WithTimeout(ctx, renewEvery)
+	defer cancel()
+	lease, err := k.config.Client.CoordinationV1().Leases(k.config.Namespace).Get(ctx, k.config.Lease, metav1.GetOptions{})
+	if err != nil {
+		return 0, err
+	}
+	return ptr.Deref(lease.Spec.LeaseTransitions, 0), nil
+}
+
+// touch sets the timeAdded of a node's NoExecute taints to now, unless the node is spared by now.
+func (k *Keeper) touch(ctx context.Context, name string) error {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		node, err := k.config.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if k.config.Evictor.Spares(node) {
+			k.config.Account.Left(name, 0, time.Time{}, true)
+			return nil
+		}
+		edit := apicall.NodeEdit{Taints: touched(node.Spec.Taints, k.config.Clock.Latest())}
+		_, err = apicall.PatchTaints(ctx, k.config.Client, node, edit, metav1.PatchOptions{})
+		return err
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("touch the taints of node %s, so that kube-controller-manager tries its pods again: %w", name, err)
+	}
+	return nil
+}
+
+// touched returns the taints with another timeAdded where the effect is NoExecute. The API keeps whole seconds: what
+// was added within this one is dated a second later, or else nothing would change and the built-in would not look
+// again.
+func touched(taints []corev1.Taint, at time.Time) []corev1.Taint {
+	taints = slices.Clone(taints)
+	for i := range taints {
+		if taints[i].Effect == corev1.TaintEffectNoExecute {
+			taints[i].TimeAdded = otherThan(taints[i].TimeAdded, at)
+		}
+	}
+	return taints
+}
+
+// otherThan is an instant, to the second, or a second later if it is that already.
+func otherThan(is *metav1.Time, at time.Time) *metav1.Time {
+	at = at.Truncate(time.Second)
+	if is != nil && is.Truncate(time.Second).Equal(at) {
+		at = at.Add(time.Second)
+	}
+	return &metav1.Time{Time: at}
+}

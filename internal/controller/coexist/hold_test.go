@@ -1,0 +1,212 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package coexist
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
+)
+
+var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// after is an instant of a story that begins at began.
+func after(d time.Duration) time.Time { return began.Add(d) }
+
+const perTry = time.Second / 2
+
+// due makes pods of a node due at an instant.
+func (h *hold) due(at time.Time, node string, tries int) {
+	h.decided(eviction.NodeDecision{Node: node, Tries: tries, From: at}, at, perTry)
+}
+
+func (h *hold) wantSpared(t *testing.T, want string) {
+	t.Helper()
+	names, _ := h.nodes()
+	if got := strings.Join(names, " "); got != want {
+		t.Errorf("spared are %q, want %q", got, want)
+	}
+}
+
+func TestAHoldLastsAsLongAsTheBuiltInTakesForAllItsTries(t *testing.T) {
+	for name, test := range map[string]struct {
+		play func(h *hold)
+		want time.Duration // until T
+	}{
+		"one storm":                             {func(h *hold) { h.due(began, "n", 100) }, 50*time.Second + slack},
+		"two nodes at once":                     {func(h *hold) { h.due(began, "n", 100); h.due(began, "m", 20) }, time.Minute + slack},
+		"more while the first are worked off":   {func(h *hold) { h.due(began, "n", 100); h.due(after(20*time.Second), "m", 20) }, time.Minute + slack},
+		"more after the first are worked off":   {func(h *hold) { h.due(began, "n", 10); h.due(after(time.Minute), "m", 20) }, 70*time.Second + slack},
+		"the API server stands still meanwhile": {func(h *hold) { h.due(began, "n", 100); h.stalled(after(10*time.Second), after(50*time.Second)) }, 90*time.Second + slack},
+		"it stands still once all is over":      {func(h *hold) { h.due(began, "n", 100); h.stalled(after(time.Hour), after(2*time.Hour)) }, 50*time.Second + slack},
+		"what is decided again is not tried again": {func(h *hold) {
+			h.due(began, "n", 100)
+			h.due(after(time.Second), "n", 0)
+		}, 50*time.Second + slack},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var h hold
+			test.play(&h)
+			if h.over(after(test.want - 1)) {
+				t.Errorf("it is over before %v", test.want)
+			}
+			if !h.over(after(test.want)) {
+				t.Errorf("it is not over at %v", test.want)
+			}
+		})
+	}
+}
+
+func TestAHoldIsNeverWrittenFurtherAheadThanThePolicyHeeds(t *testing.T) {
+	var h hold
+	h.due(began, "n", 10_000)
+	for _, at := range []time.Duration{0, time.Minute, time.Hour} {
+		if until := h.record(after(at)).until; !until.Before(after(at + longest)) {
+			t.Errorf("at %v it is written until %v", at, until.Sub(began))
+		}
+	}
+}
+
+func TestAStormBeginsWithItsFirstPodAndEndsWithTheHold(t *testing.T) {
+	var h hold
+	h.due(began, "n", 10)
+	h.due(after(30*time.Second), "m", 10)
+	if since := h.record(after(30 * time.Second)).since; since.After(began) {
+		t.Errorf("it began %v after its first pod", since.Sub(began))
+	}
+	h.due(after(time.Hour), "n", 10)
+	if since := h.record(after(time.Hour)).since; since.Before(after(time.Hour-5*time.Second)) || since.After(after(time.Hour)) {
+		t.Errorf("the storm of an hour later began after %v", since.Sub(began))
+	}
+}
+
+// What was due long before this process came cannot be in the backlog any more.
+func TestAStormBeginsNoEarlierThanABacklogCanLast(t *testing.T) {
+	var h hold
+	h.decided(eviction.NodeDecision{Node: "n", Tries: 1, From: began}, after(24*time.Hour), perTry)
+	if since := h.record(after(24 * time.Hour)).since; since.Before(after(24*time.Hour - longest - time.Minute)) {
+		t.Errorf("it began %v before", after(24*time.Hour).Sub(since))
+	}
+}
+
+func TestANodeIsSparedAsLongAsAPodStaysThatWasTriedInThisStorm(t *testing.T) {
+	at := after(time.Second)
+	decide := func(h *hold, d eviction.NodeDecision) {
+		d.Node, d.From = "n", at
+		h.decided(d, at, perTry)
+	}
+	foundByTheNextLeader := func(h *hold) {
+		h.merge(record{since: began, until: after(time.Minute), spared: "n"}, at, at)
+	}
+	for name, test := range map[string]struct {
+		play func(h *hold)
+		want string
+	}{
+		"untainted":                     {func(h *hold) { decide(h, eviction.NodeDecision{Spared: at, Stays: true}) }, "n"},
+		"tolerated while others leave":  {func(h *hold) { decide(h, eviction.NodeDecision{Tries: 1, Spared: at, Stays: true}) }, "n"},
+		"never tried":                   {func(h *hold) { decide(h, eviction.NodeDecision{Stays: true}) }, ""},
+		"tried in a storm that is over": {func(h *hold) { decide(h, eviction.NodeDecision{Spared: began.Add(-time.Hour), Stays: true}) }, ""},
+		"due again": {func(h *hold) {
+			decide(h, eviction.NodeDecision{Spared: at, Stays: true})
+			decide(h, eviction.NodeDecision{Tries: 2})
+		}, ""},
+		"gone, and others stay": {func(h *hold) {
+			decide(h, eviction.NodeDecision{Spared: at, Stays: true})
+			decide(h, eviction.NodeDecision{Stays: true})
+		}, ""},
+		"spared by the leader before, and nothing is due": {func(h *hold) {
+			foundByTheNextLeader(h)
+			decide(h, eviction.NodeDecision{Stays: true})
+		}, "n"},
+		"spared by the leader before, and another pod of the node is due": {func(h *hold) {
+			foundByTheNextLeader(h)
+			decide(h, eviction.NodeDecision{Tries: 1, Stays: true})
+		}, "n"},
+		"spared by the leader before, and all are due again": {func(h *hold) {
+			foundByTheNextLeader(h)
+			decide(h, eviction.NodeDecision{Tries: 1})
+		}, ""},
+		"all is over": {func(h *hold) {
+			decide(h, eviction.NodeDecision{Spared: at, Stays: true})
+			h.due(after(time.Hour), "m", 1)
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var h hold
+			h.due(began, "m", 2)
+			test.play(&h)
+			h.wantSpared(t, test.want)
+		})
+	}
+}
+
+func TestWhatIsFoundAndWhatWasTriedMeanwhileAreWorkedOffOneAfterTheOther(t *testing.T) {
+	found := record{since: began, until: after(300 * time.Second).Add(slack)} // 600 tries
+	for name, test := range map[string]struct {
+		witnessed time.Duration // from then on
+		own       time.Duration // when this process knows of a storm of 600 tries
+		want      time.Duration // all is tried
+	}{
+		"by a replica that came after it began":           {10 * time.Second, 20 * time.Second, 600 * time.Second},
+		"by a standby that knows of both":                 {-time.Hour, 0, 300 * time.Second},
+		"by a process that found it twice (as it writes)": {10 * time.Second, 20 * time.Second, 600 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var next hold
+			next.due(after(test.own), "m", 600)
+			for range 2 {
+				next.merge(found, after(test.own), after(test.witnessed))
+			}
+			if got := next.end.Sub(began); got < test.want || got > test.want+time.Minute {
+				t.Errorf("all is tried after %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestWithTooManySparedNodesAllAreSpared(t *testing.T) {
+	var h hold
+	h.due(began, "n", 1)
+	for i := range sparedNodes + 1 {
+		h.decided(eviction.NodeDecision{Node: fmt.Sprintf("n%d", i), Spared: began, Stays: true}, began, perTry)
+	}
+	if spared := h.record(began).spared; spared != allNodes {
+		t.Errorf("%d bytes name the spared nodes, want %q", len(spared), allNodes)
+	}
+	var next hold
+	next.merge(h.record(began), began, began)
+	if _, all := next.nodes(); !all {
+		t.Error("the next leader does not spare all nodes")
+	}
+}
+
+func TestANewLeaderTakesTheLaterEndTheEarlierBeginningAndAllThatIsSpared(t *testing.T) {
+	early := record{since: began, until: after(3 * time.Minute), spared: "a b"}
+	late := record{since: after(time.Minute), until: after(4 * time.Minute), spared: "b c"}
+	for name, order := range map[string][]record{"in order": {early, late}, "the other way round": {late, early}} {
+		t.Run(name, func(t *testing.T) {
+			var h hold
+			for _, r := range order {
+				h.merge(r, after(2*time.Minute), began.Add(-time.Hour))
+			}
+			want := record{since: began, until: after(4 * time.Minute), spared: "a b c"}
+			if got := h.record(after(2 * time.Minute)); got != want {
+				t.Errorf("it takes %+v, want %+v", got, want)
+			}
+		})
+	}
+}
+
+func TestWhatIsOverOrCannotBeMeantIsNotTakenOver(t *testing.T) {
+	for name, until := range map[string]time.Time{"over": began, "in the year 9999": time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)} {
+		var h hold
+		h.merge(record{since: began, until: until, spared: "n"}, after(time.Second), began)
+		if got := h.record(after(time.Second)); got != (record{}) {
+			t.Errorf("until %s: it takes %+v", name, got)
+		}
+	}
+}

@@ -1,0 +1,220 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package coexist
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
+)
+
+const (
+	// validFor is how long a renewal keeps the built-in from evicting, as config/coexistence.yaml has it.
+	validFor = 30 * time.Second
+	// renewEvery is how often the clock is renewed, and retryEvery how often that is tried when it failed.
+	renewEvery = 5 * time.Second
+	retryEvery = time.Second
+	// Lapse is how long after the death of a leader another has to renew the clock, so that the built-in does not evict
+	// in between: the leader may just have been about to.
+	Lapse = validFor - renewEvery
+	// silentFor is how long the API server may say nothing by a watch. Where nothing happens it sends the first bookmark
+	// after two minutes and then one a minute. A connection that hangs is noticed sooner, by the pings of HTTP/2.
+	silentFor = 150 * time.Second
+	// stalledAfter is how long pods may be due without that any eviction is begun.
+	stalledAfter = 30 * time.Second
+	// giveUpAfter is how long this process may be deaf or stalled before it gives up the lead: as long as it holds the
+	// Lease no standby can take over.
+	giveUpAfter = validFor
+)
+
+// Evictor is what has to be able to evict; see eviction.Evictor.
+type Evictor interface {
+	HasSynced() bool
+	Versions() []string
+	Stalled(after time.Duration) bool
+	Overdue() map[string]eviction.Overdue
+	Spares(live *corev1.Node) bool
+}
+
+// Config is what a Keeper needs.
+type Config struct {
+	Client kubernetes.Interface
+	// Clock listens to the answers that Client gets.
+	Clock *timeline.Clock
+	// Account is what is renewed, in Namespace; the Evictor tells it what the built-in does.
+	Account *Account
+	Pods    *podcache.Cache
+	Evictor Evictor
+	// Namespace is where the ServiceAccount is, and the Lease.
+	Namespace string
+	// Lease is the name of the Lease by which replicas elect a leader; empty if they do not. TakeOver is how long a
+	// standby takes at most to see that it is free.
+	Lease    string
+	TakeOver time.Duration
+	// Registerer takes the metrics; nil means none are registered.
+	Registerer prometheus.Registerer
+	Logger     logr.Logger
+}
+
+// Keeper renews the eviction clock. It is safe for concurrent use.
+type Keeper struct {
+	config  Config
+	metrics *metrics
+	parts   stage.Parts
+
+	mu       sync.Mutex
+	leads    bool      // or has led
+	term     int32     // the transitions of the Lease when this process led; -1 as long as they are not known
+	renewed  time.Time // when the last renewal was accepted; zero for none
+	versions []string  // of the watches
+	moved    []time.Time
+	said     string // why the clock is not renewed, as the log has it
+}
+
+// New makes a Keeper. Nothing is renewed before Run is called, or a manager to which it was added starts and leads.
+func New(config Config) (*Keeper, error) {
+	k := &Keeper{config: config, metrics: newMetrics(config.Account)}
+	if config.Registerer != nil {
+		if err := k.metrics.register(config.Registerer); err != nil {
+			return nil, fmt.Errorf("register the metrics: %w", err)
+		}
+	}
+	k.parts.InLeader(manager.RunnableFunc(k.lead))
+	return k, nil
+}
+
+// Run renews the clock, without a manager or an election, until the context ends.
+func (k *Keeper) Run(ctx context.Context) error { return k.parts.Run(ctx) }
+
+// AddTo adds the Keeper to a manager: it renews in the leader.
+func (k *Keeper) AddTo(mgr manager.Manager) error { return k.parts.AddTo(mgr) }
+
+// HasSynced reports that the Keeper waits for nothing of its own.
+func (k *Keeper) HasSynced() bool { return true }
+
+func (k *Keeper) lead(ctx context.Context) error {
+	k.mu.Lock()
+	k.leads, k.term = true, -1
+	k.mu.Unlock()
+	k.config.Pods.Subscribe(k.observe)
+	able := k.config.Clock.Now()
+	for ctx.Err() == nil {
+		next, err := k.turn(ctx)
+		if !errors.Is(err, errSilent) && !errors.Is(err, errStalled) {
+			able = k.config.Clock.Now()
+		}
+		if unable := k.config.Clock.Since(able); unable > giveUpAfter {
+			return fmt.Errorf("give up the lead, so that another replica or a new process evicts: for %s %w", unable.Round(time.Second), err)
+		}
+		k.rest(ctx, next)
+	}
+	return nil
+}
+
+// rest waits for the next turn. Nodes that are spared meanwhile are recorded at once: the built-in may have begun to
+// evict their pods.
+func (k *Keeper) rest(ctx context.Context, d time.Duration) {
+	turn := time.NewTimer(d)
+	defer turn.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-turn.C:
+			return
+		case <-k.config.Account.spares:
+			if err := k.config.Account.Recorded(ctx); err != nil {
+				k.say(err)
+				return
+			}
+		}
+	}
+}
+
+// turn renews the clock if this process can evict, and returns why if it does not, and when it is time for the next.
+func (k *Keeper) turn(ctx context.Context) (time.Duration, error) {
+	k.noteTerm(ctx)
+	err := k.unable(k.config.Clock.Now())
+	if err == nil {
+		err = k.renew(ctx)
+	}
+	k.say(err)
+	if err != nil {
+		k.metrics.renewals.WithLabelValues(renewalNotDone).Inc()
+		return retryEvery, err
+	}
+	k.metrics.renewals.WithLabelValues(renewalDone).Inc()
+	return renewEvery, nil
+}
+
+// Why the clock is not renewed.
+var (
+	errNotSynced = errors.New("the lists of nodes and pods are not complete yet")
+	errSilent    = errors.New("the API server has said nothing by a watch of nodes or pods for too long")
+	errStalled   = errors.New("pods are due and no eviction is begun")
+)
+
+// unable returns why this process cannot evict, as far as it knows itself.
+func (k *Keeper) unable(at time.Time) error {
+	switch {
+	case !k.config.Evictor.HasSynced():
+		return errNotSynced
+	case !k.hears(at):
+		return errSilent
+	case k.config.Evictor.Stalled(stalledAfter):
+		return errStalled
+	}
+	return nil
+}
+
+// hears reports whether both watches have brought something lately.
+func (k *Keeper) hears(at time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	versions := k.config.Evictor.Versions()
+	if len(k.moved) == 0 {
+		k.moved = make([]time.Time, len(versions))
+		k.versions = make([]string, len(versions))
+	}
+	hears := true
+	for i, version := range versions {
+		if version != k.versions[i] || k.moved[i].IsZero() {
+			k.versions[i], k.moved[i] = version, at
+		}
+		hears = hears && at.Sub(k.moved[i]) <= silentFor
+	}
+	return hears
+}
+
+// say writes to the log when what keeps the clock from being renewed changes.
+func (k *Keeper) say(err error) {
+	now := ""
+	if err != nil {
+		now = err.Error()
+	}
+	k.mu.Lock()
+	before := k.said
+	k.said = now
+	k.mu.Unlock()
+	switch {
+	case now == before:
+	case err != nil:
+		k.config.Logger.Info("The eviction clock is not renewed; kube-controller-manager evicts once it is 30 s old", "reason", now)
+	default:
+		k.config.Logger.Info("The eviction clock is renewed; kube-controller-manager does not evict")
+	}
+}

@@ -1,0 +1,115 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+)
+
+// conditionMessage is the message of the condition. Upstream's begins with "Taint manager:" and is the same otherwise
+// (pkg/controller/tainteviction/taint_eviction.go).
+const conditionMessage = podcache.MarkPrefix + " deleting due to NoExecute taint"
+
+// api makes the API calls of an eviction.
+type api struct {
+	client  kubernetes.Interface
+	limiter *rate.Limiter // nil: no limit
+	clock   *timeline.Clock
+}
+
+// turn waits until the rate limit allows one more call.
+func (a api) turn(ctx context.Context) error { return apicall.Turn(ctx, a.limiter) }
+
+// node reads a node, consistently.
+func (a api) node(ctx context.Context, name string) (*corev1.Node, error) {
+	if err := a.turn(ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	return a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+}
+
+// refusedMessage is the message of the condition of a pod whose delete is refused.
+func refusedMessage(refuser string) string {
+	return podcache.MarkPrefix + " due to leave because of a NoExecute taint; the deletion is refused by " + refuser
+}
+
+// patchCondition sets the condition DisruptionTarget on exactly this pod, as the UID in the patch
+// is a precondition, and returns the pod as it is then.
+func (a api) patchCondition(ctx context.Context, pod *podcache.Pod,
+	status corev1.ConditionStatus, message string,
+) (*corev1.Pod, error) {
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	return apicall.PatchPodCondition(ctx, a.client, exactly(pod), condition(pod, status, message, a.clock.Latest()))
+}
+
+// patchConditionOf is patchCondition on the condition that the pod has not changed since it was cached.
+func (a api) patchConditionOf(ctx context.Context, pod *podcache.Pod,
+	status corev1.ConditionStatus, message string,
+) error {
+	unchanged := exactly(pod)
+	if pod.Version > 0 {
+		unchanged.ResourceVersion = strconv.FormatUint(pod.Version, 10)
+	}
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	_, err := apicall.PatchPodCondition(ctx, a.client, unchanged, condition(pod, status, message, a.clock.Latest()))
+	return err
+}
+
+func exactly(pod *podcache.Pod) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
+}
+
+func condition(pod *podcache.Pod, status corev1.ConditionStatus, message string, at time.Time) map[string]any {
+	condition := map[string]any{
+		"type":    corev1.DisruptionTarget,
+		"status":  status,
+		"reason":  podcache.EvictionReason,
+		"message": message,
+	}
+	if pod.Generation > 0 { // servers before 1.33 set none, and warn of the field
+		condition["observedGeneration"] = pod.Generation
+	}
+	if was := pod.Flags.Has(podcache.DisruptionTarget); was != (status == corev1.ConditionTrue) {
+		condition["lastTransitionTime"] = metav1.NewTime(at)
+	}
+	return condition
+}
+
+// delete deletes exactly this pod, with its own grace period.
+func (a api) delete(ctx context.Context, pod *podcache.Pod) error {
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	return a.client.CoreV1().Pods(pod.Namespace).
+		Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+}
+
+// pod reads the pod that has the name now, consistently.
+func (a api) pod(ctx context.Context, pod *podcache.Pod) (*corev1.Pod, error) {
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	return a.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+}
+
+// patchTaints writes the taints of a node, on the condition that nobody has changed the node since it was read. It
+// returns the node as it is then. Whoever calls it has waited for the turn.
+func (a api) patchTaints(ctx context.Context, read *corev1.Node, taints []corev1.Taint) (*corev1.Node, error) {
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	return apicall.PatchTaints(ctx, a.client, read, apicall.NodeEdit{Taints: taints}, metav1.PatchOptions{})
+}

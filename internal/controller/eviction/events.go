@@ -1,0 +1,60 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+)
+
+// The wire names of upstream's taint-eviction-controller, letter for letter.
+const (
+	eventSource = "taint-eviction-controller"
+	eventReason = "TaintManagerEviction"
+)
+
+// events writes events on pods, in the background. Unlike upstream's they carry the pod's UID, so
+// that `kubectl describe pod` shows them.
+type events struct {
+	*apicall.Recorder
+
+	suffix string
+}
+
+func newEvents(mode Mode, client kubernetes.Interface) *events {
+	e := &events{Recorder: apicall.NewRecorder(eventSource, client)}
+	if mode == DryRun {
+		e.suffix = " (dry run)"
+	}
+	return e
+}
+
+func (e *events) marking(pod *podcache.Pod) {
+	e.OfPod(reference(pod), pod.Node, corev1.EventTypeNormal, eventReason,
+		"Marking for deletion Pod %s%s", pod.Key(), e.suffix)
+}
+
+func (e *events) cancelled(pod *podcache.Pod) {
+	e.OfPod(reference(pod), pod.Node, corev1.EventTypeNormal, eventReason,
+		"Cancelling deletion of Pod %s%s", pod.Key(), e.suffix)
+}
+
+// unmarked says that a pod was deleted without the condition DisruptionTarget.
+func (e *events) unmarked(pod *podcache.Pod, err error) {
+	e.OfPod(reference(pod), pod.Node, corev1.EventTypeWarning, "DisruptionTargetNotSet",
+		"Deleted Pod %s without the condition DisruptionTarget, which could not be set: %v", pod.Key(), err)
+}
+
+// refused says that a pod stays although it is due, and who refuses its eviction.
+func (e *events) refused(pod *podcache.Pod, err error) {
+	e.OfPod(reference(pod), pod.Node, corev1.EventTypeWarning, "EvictionRefused",
+		"Eviction of Pod %s is refused by %s, and tried again at least every %s: %v", pod.Key(), refuser(err), apicall.LastRefused, err)
+}
+
+func reference(pod *podcache.Pod) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
+}

@@ -1,0 +1,318 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/controller/backlog"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+const (
+	// stopWithin bounds how long a try may go on when the process ends: until then nobody else evicts. An API server that
+	// is only slow has answered by then; what hangs is tried again by the next leader.
+	stopWithin = 5 * time.Second
+	// settleWithin bounds how long it is asked what became of a delete that was cancelled.
+	settleWithin = 5 * time.Second
+)
+
+// executor carries out what the queue says.
+type executor struct {
+	judge   judge
+	mode    Mode
+	nodes   nodes
+	pods    *podcache.Cache
+	live    *liveNodes
+	api     api
+	queue   *queue
+	decide  *decider
+	events  *events
+	metrics *metrics
+	builtIn BuiltIn
+	witness *witness
+	rarely  rarely
+}
+
+// run begins one try after the other until the context ends, and waits for those in flight. Our own rate limit is
+// waited for before the queue is asked: a try that waits for it would count as slow.
+func (x *executor) run(ctx context.Context) error {
+	var tries sync.WaitGroup
+	for x.api.turn(ctx) == nil {
+		t, trying := x.queue.next(ctx)
+		if t == nil {
+			break
+		}
+		tries.Go(func() { x.try(trying, t) })
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tries.Wait()
+	}()
+	x.queue.drain(ended, stopWithin, func(node string) { x.decide.look(ctx, node) })
+	return nil
+}
+
+func (x *executor) try(ctx context.Context, t *try) {
+	result, err := x.evict(ctx, t)
+	outcome := backlog.Over
+	if cancelled := x.queue.cancelled(t); !errors.Is(cancelled, backlog.ErrWithdrawn) {
+		outcome = x.outcome(ctx, t, result, cmp.Or(cancelled, err))
+	}
+	switch {
+	case !x.queue.done(t, outcome):
+		x.count(t, x.settle(ctx, t, result, err))
+		t.settled = true
+		x.queue.done(t, backlog.Over)
+	case result == resultCancelled: // by what the caches show, and the decider has not said so yet
+		x.decide.look(ctx, t.node)
+	case outcome == backlog.Over:
+		x.count(t, result)
+	}
+}
+
+// outcome says what becomes of an eviction after a try that was not withdrawn.
+func (x *executor) outcome(ctx context.Context, t *try, result result, err error) backlog.Outcome {
+	switch {
+	case result == "" && apicall.Stopping(ctx): // the next process goes on
+		return backlog.Later(0)
+	case result == "":
+		return x.retry(ctx, t, err)
+	case result == resultDryRun: // it is remembered for as long as the pod must leave, so it is said once
+		return backlog.Later(apicall.LastRefused)
+	case result == resultCancelled:
+		return backlog.Later(apicall.FirstBackoff)
+	}
+	return backlog.Over
+}
+
+func (x *executor) count(t *try, result result) {
+	if result != "" && (result != resultGone || t.announced) {
+		x.metrics.evictions.WithLabelValues(string(result)).Inc()
+	}
+}
+
+// settle finds out what became of an eviction that was cancelled because the pod need not leave now: its delete may
+// have been accepted anyway.
+func (x *executor) settle(ctx context.Context, t *try, done result, failure error) result {
+	switch done {
+	case resultDeleted, resultGone, resultReplaced:
+		return done
+	}
+	pod, ok := x.pods.There(t.UID)
+	if !ok {
+		return resultGone
+	}
+	if failure != nil {
+		if ended := x.lookSoon(ctx, pod); ended != "" {
+			return ended
+		}
+	}
+	if tainted, ok := x.nodes.get(pod.Node); ok && x.leaves(pod, tainted.NoExecute) {
+		return "" // later, or again: that is another eviction
+	}
+	if x.nodes.exists(pod.Node) {
+		x.events.cancelled(pod)
+	}
+	return resultCancelled
+}
+
+func (x *executor) leaves(pod *podcache.Pod, tainted []verdict.Taint) bool {
+	_, leaves := x.judge.over(pod, tainted)
+	return leaves
+}
+
+// lookSoon asks what became of a pod, but not for long. It returns a result if the pod has ended.
+func (x *executor) lookSoon(ctx context.Context, pod *podcache.Pod) result {
+	soon, abort := apicall.Abortable(ctx)
+	defer time.AfterFunc(settleWithin, func() { abort(nil) }).Stop()
+	_, done, err := x.look(soon, pod)
+	if err != nil && x.rarely.worthALine("settle", x.judge.clock.Now()) {
+		logf.FromContext(ctx).Info("Cannot tell whether an eviction was cancelled in time",
+			"pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
+	}
+	return done
+}
+
+// evict makes one try. Before each call that changes something it decides again. The turn of its first call was waited
+// for.
+func (x *executor) evict(ctx context.Context, t *try) (result, error) {
+	x.witness.lookSince(t.node, t.due)
+	if err := x.builtIn.Recorded(ctx); err != nil {
+		return "", notRecordedError{err}
+	}
+	pod, v, done, err := x.decideAgain(ctx, t, nil)
+	if done != "" || err != nil {
+		return done, err
+	}
+	if !t.announced {
+		t.announced = true
+		x.announce(ctx, pod, v)
+	}
+	if x.mode == DryRun {
+		return resultDryRun, nil
+	}
+	live, done, err := x.mark(ctx, t, pod)
+	if done != "" || err != nil {
+		return done, err
+	}
+	if pod, v, done, err = x.decideInTurn(ctx, t, live); done != "" || err != nil {
+		return done, err
+	}
+	return x.delete(ctx, t, pod, v)
+}
+
+// decideInTurn waits for the turn of the next call and then decides.
+func (x *executor) decideInTurn(ctx context.Context, t *try, live *podcache.Pod) (
+	*podcache.Pod, verdict.Verdict, result, error,
+) {
+	if err := x.api.turn(ctx); err != nil {
+		return nil, verdict.Verdict{}, "", err
+	}
+	return x.decideAgain(ctx, t, live)
+}
+
+// decideAgain decides about the pod from the newest knowledge; livePod is what the API server itself has said of it, if
+// it was asked already. It returns a result when there is nothing left to do, and an error when the pod must leave by
+// what is cached, but what is live does not confirm it.
+//
+// Live reads are needed because the watches are not in step: a pod can be seen bound to a node
+// whose taint is already gone, while the cached node still shows it (kubernetes/kubernetes#119862),
+// and the cached pod can lack a toleration that it has by now.
+func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Pod) (
+	*podcache.Pod, verdict.Verdict, result, error,
+) {
+	pod, tainted, done := x.cached(t.UID)
+	for done == "" {
+		after := timeline.Later(pod.Seen(), tainted.Tainted)
+		live, err := x.live.node(ctx, pod.Node, after)
+		if err != nil {
+			return nil, verdict.Verdict{}, "", fmt.Errorf("confirm the taints of node %s: %w", pod.Node, err)
+		}
+		if err := cmp.Or(ctx.Err(), apicall.AbortCause(ctx)); err != nil {
+			return nil, verdict.Verdict{}, "", err
+		}
+		// The read, and the wait for its turn, took time: what the watches brought meanwhile counts,
+		// and if the taints changed the read is too old to confirm them.
+		read := tainted.Tainted
+		if pod, tainted, done = x.cached(t.UID); done != "" || !tainted.Tainted.Equal(read) {
+			continue
+		}
+		if livePod != nil {
+			pod = livePod
+		}
+		x.warnOfClocks(ctx)
+		v, err := x.confirm(pod, tainted, live, x.live.passed(pod.Node, tainted.ResourceVersion, after))
+		return pod, v, "", err
+	}
+	return nil, verdict.Verdict{}, done, nil
+}
+
+// confirm decides about a pod from the taints that a live read confirms. A read that the watch has passed since says
+// what had to happen when it was made, as long as the newest still shows the same.
+func (x *executor) confirm(pod *podcache.Pod, tainted *nodecache.Node, newest, passed liveRead) (
+	verdict.Verdict, error,
+) {
+	if wentBack(tainted, newest) {
+		return verdict.Verdict{}, errUnconfirmed
+	}
+	at := x.judge.clock.Now()
+	v, leaves := x.judge.over(pod, confirmedBy(tainted, newest.node, nil))
+	if !leaves && passed.node != nil {
+		v, _ = x.judge.over(pod, confirmedBy(tainted, newest.node, passed.node))
+		at = timeline.Earlier(at, passed.started)
+	}
+	if !v.DueAt(at) {
+		return v, errUnconfirmed
+	}
+	return v, nil
+}
+
+// clocksDiffer is from when on a difference of the clocks is worth a warning: deadlines are kept to the second.
+const clocksDiffer = 5 * time.Second
+
+// warnOfClocks says now and then that this machine's clock and the API server's differ: a restart makes evictions late
+// by that.
+func (x *executor) warnOfClocks(ctx context.Context) {
+	offset := x.judge.clock.Offset()
+	if offset.Abs() >= clocksDiffer && x.rarely.worthALine("clocks differ", x.judge.clock.Now()) {
+		logf.FromContext(ctx).Info("This machine's clock and the API server's differ: evictions can be late after a restart. Set both with NTP", "serverAhead", offset.String())
+	}
+}
+
+// cached decides from the caches. It returns a result when there is nothing left to do.
+func (x *executor) cached(uid types.UID) (*podcache.Pod, *nodecache.Node, result) {
+	pod, ok := x.pods.There(uid)
+	if !ok {
+		return nil, nil, resultGone
+	}
+	tainted, ok := x.nodes.get(pod.Node)
+	if !ok || !x.judge.due(pod, tainted.NoExecute) {
+		return nil, nil, resultCancelled
+	}
+	return pod, tainted, ""
+}
+
+// announce says, once for each eviction, that it begins. A dry run counts it here: it goes no further.
+func (x *executor) announce(ctx context.Context, pod *podcache.Pod, v verdict.Verdict) {
+	x.events.marking(pod)
+	if x.mode == DryRun {
+		x.metrics.evictions.WithLabelValues(string(resultDryRun)).Inc()
+		logf.FromContext(ctx).Info("Dry run: would evict", "pod", klog.KRef(pod.Namespace, pod.Name),
+			"node", pod.Node, "taint", v.Taint.ToString(), "due", x.judge.clock.Shown(v.Due))
+	}
+}
+
+func (x *executor) delete(ctx context.Context, t *try, pod *podcache.Pod, v verdict.Verdict) (result, error) {
+	if err := x.api.delete(ctx, pod); err != nil {
+		if done, err := x.ended(ctx, pod, err); done != "" || err != nil {
+			return done, err
+		}
+		x.tellRefusal(ctx, t, pod, err)
+		return "", fmt.Errorf("delete pod %s: %w", pod.Key(), err)
+	}
+	if t.unmarked != nil {
+		x.events.unmarked(pod, t.unmarked)
+	}
+	x.pods.MarkTerminating(pod.UID)
+	x.metrics.deleted(x.judge.clock.Since(v.Due))
+	logf.FromContext(ctx).Info("Evicted", "pod", klog.KRef(pod.Namespace, pod.Name),
+		"node", pod.Node, "taint", v.Taint.ToString(), "due", x.judge.clock.Shown(v.Due))
+	return resultDeleted, nil
+}
+
+// tellRefusal says who refuses the delete of a pod, in an event and in the condition, once it is more than a passing
+// trouble. The condition is False until the next try: kube-controller-manager would take it back after two minutes
+// (kubernetes/kubernetes pkg/controller/disruption), and the pod is not about to end.
+func (x *executor) tellRefusal(ctx context.Context, t *try, pod *podcache.Pod, err error) {
+	if !refused(err) || t.tries+1 < troubleAfter {
+		return
+	}
+	if _, _, done, err := x.decideInTurn(ctx, t, nil); done != "" || err != nil { // the refusal took its time, too
+		return
+	}
+	if by := refuser(err); t.refuser != by {
+		t.refuser = by
+		x.events.refused(pod, err)
+	}
+	t.marked = false
+	if _, err := x.api.patchCondition(ctx, pod, corev1.ConditionFalse, refusedMessage(t.refuser)); err != nil {
+		logf.FromContext(ctx).V(1).Info("Cannot say in the condition who refuses an eviction", "pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
+	}
+}

@@ -1,0 +1,294 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// Mode says what an Evictor does with a pod that is due.
+type Mode int
+
+const (
+	// Evict deletes it.
+	Evict Mode = iota
+	// DryRun says and counts what would happen. Nothing is changed in the cluster but for events,
+	// which are marked as of a dry run.
+	DryRun
+)
+
+// DefaultConcurrentEvictions is how many evictions are carried out at the same time by default.
+// More do not end a storm sooner where the API server is what is short, and the first pod of the
+// storm leaves later, because each worker's PATCH comes before any worker's DELETE.
+const DefaultConcurrentEvictions = 16
+
+// MaxConcurrentEvictions is how many can be asked for. Five times as many calls can be open then, which is more than
+// the API server takes from all controllers together by default.
+const MaxConcurrentEvictions = 100
+
+// concurrentNodes is how many nodes are decided about, or stamped, at the same time.
+const concurrentNodes = 4
+
+// Config configures an Evictor.
+type Config struct {
+	// Client reads, watches and changes. One from ClientConfig is never made to wait unseen.
+	Client kubernetes.Interface
+	// EventClient writes the events; Client does when it is nil. With one of its own the events
+	// do not compete with evictions for the connection.
+	EventClient kubernetes.Interface
+	// Nodes and Pods are the nodes and the bound pods, if they are watched already; whoever made the caches runs them.
+	// nil: caches of its own. Nodes must know by its own Config whether timeAdded is written.
+	Nodes *nodecache.Cache
+	Pods  *podcache.Cache
+	// Rule decides; the zero value is Kubernetes' default.
+	Rule verdict.Rule
+	// Clock is the timeline of the process, shared with Nodes and Pods; nil: one of its own, which hears no Date.
+	Clock *timeline.Clock
+	// Mode is Evict or DryRun.
+	Mode Mode
+	// NeverStamp leaves NoExecute taints without timeAdded as they are. Their countdowns begin anew when the process does.
+	NeverStamp bool
+	// BuiltIn is told what the built-in controller is about to do, in a cluster in which that runs and the admission
+	// policy of config/coexistence.yaml keeps it from evicting. Then its marks are rewritten, too. nil: it does not run.
+	BuiltIn BuiltIn
+	// ConcurrentEvictions bounds the evictions that have been in flight for less than a quarter of a second. Four times as
+	// many can be in flight for longer; see package backlog. Zero means DefaultConcurrentEvictions.
+	ConcurrentEvictions int
+	// Limiter bounds the rate of calls; nil means no limit. A limit belongs here and not into
+	// Client, where decisions would wait behind it and grow old.
+	Limiter *rate.Limiter
+	// Registerer takes the metrics; nil means none are registered.
+	Registerer prometheus.Registerer
+	// Logger defaults to one that discards.
+	Logger logr.Logger
+}
+
+func (c *Config) complete() error {
+	if c.Client == nil {
+		return errors.New("an Evictor needs a Client")
+	}
+	if c.ConcurrentEvictions < 0 || c.ConcurrentEvictions > MaxConcurrentEvictions {
+		return fmt.Errorf("%d concurrent evictions: there can be 1 to %d", c.ConcurrentEvictions, MaxConcurrentEvictions)
+	}
+	if c.ConcurrentEvictions == 0 {
+		c.ConcurrentEvictions = DefaultConcurrentEvictions
+	}
+	if c.Clock == nil {
+		c.Clock = &timeline.Clock{}
+	}
+	if c.EventClient == nil {
+		c.EventClient = c.Client
+	}
+	if c.Logger.GetSink() == nil {
+		c.Logger = logr.Discard()
+	}
+	return nil
+}
+
+// Evictor is the whole of the eviction: caches, events and controllers.
+type Evictor struct {
+	config Config
+	nodes  nodes
+	pods   *podcache.Cache
+	events *events
+	parts  stage.Parts
+
+	witness *witness
+	queue   *queue
+}
+
+// New assembles an Evictor. Nothing runs before Run is called or a manager to which it was added starts.
+func New(config Config) (*Evictor, error) {
+	if err := config.complete(); err != nil {
+		return nil, err
+	}
+	e := &Evictor{config: config, pods: config.Pods, events: newEvents(config.Mode, config.EventClient)}
+	e.parts.InEveryReplica(func(ctx context.Context) error { e.events.Run(ctx); return nil })
+	if e.pods == nil {
+		e.pods = podcache.New(config.Client, config.Clock)
+		e.parts.InEveryReplica(e.pods.Run)
+	}
+	e.watchNodes()
+	if config.BuiltIn != nil {
+		e.witness = newWitness(judge{rule: config.Rule, clock: config.Clock}, e.nodes, e.pods, config.BuiltIn)
+	}
+	e.queue = newQueue(config.ConcurrentEvictions, config.Clock, func(pod types.UID) bool {
+		_, ok := e.pods.There(pod)
+		return ok
+	})
+	metrics := newMetrics()
+	if config.Registerer != nil {
+		backlog := backlogCollector{nodes: e.nodes, queue: e.queue, clock: config.Clock}
+		if err := metrics.register(config.Registerer, backlog); err != nil {
+			return nil, fmt.Errorf("register the metrics: %w", err)
+		}
+	}
+	if err := e.addControllers(metrics); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+func (e *Evictor) watchNodes() {
+	e.nodes = nodes{e.config.Nodes}
+	if e.config.Nodes == nil {
+		e.nodes = nodes{nodecache.New(nodecache.Config{
+			Client: e.config.Client, Clock: e.config.Clock, NeverStamped: e.config.neverStamps(),
+		})}
+		e.parts.InEveryReplica(e.nodes.Run)
+	}
+}
+
+func (c *Config) neverStamps() bool { return c.NeverStamp || c.Mode == DryRun }
+
+// Run runs the Evictor alone, without a manager or an election, until the context ends.
+func (e *Evictor) Run(ctx context.Context) error { return e.parts.Run(ctx) }
+
+// AddTo adds the Evictor to a manager: caches and events run in every replica, so that a standby
+// is warm and has seen for itself when taints came; the controllers run in the leader.
+func (e *Evictor) AddTo(mgr manager.Manager) error { return e.parts.AddTo(mgr) }
+
+// HasSynced reports whether the caches are complete: the Evictor is ready, to act or to stand by.
+func (e *Evictor) HasSynced() bool { return e.nodes.HasSynced() && e.pods.HasSynced() }
+
+func (e *Evictor) addControllers(metrics *metrics) error {
+	calls := api{client: e.config.Client, limiter: e.config.Limiter, clock: e.config.Clock}
+	live := newLiveNodes(calls, e.config.Clock)
+	judge := judge{rule: e.config.Rule, clock: e.config.Clock}
+	decider := &decider{
+		judge: judge, nodes: e.nodes, pods: e.pods, queue: e.queue, events: e.events, metrics: metrics,
+		witness: e.witness, leaving: map[string]bool{},
+	}
+	executor := &executor{
+		judge: judge, mode: e.config.Mode, nodes: e.nodes, pods: e.pods, live: live, api: calls,
+		queue: e.queue, decide: decider, events: e.events, metrics: metrics,
+		builtIn: cmp.Or[BuiltIn](e.config.BuiltIn, alone{}), witness: e.witness,
+	}
+	decide, err := stage.New(e.config.Logger, "eviction-decide", controller.TypedOptions[NodeRequest]{
+		NewQueue: func(string, workqueue.TypedRateLimiter[NodeRequest]) workqueue.TypedRateLimitingInterface[NodeRequest] {
+			return stage.Queue(priorityqueue.New[NodeRequest](nodeQueue))
+		},
+		Reconciler: decider,
+	}, nodeChanges{e: e})
+	if err != nil {
+		return err
+	}
+	e.parts.InLeader(decide, manager.RunnableFunc(func(ctx context.Context) error {
+		return executor.run(logr.NewContext(ctx, e.config.Logger.WithName("eviction-execute")))
+	}))
+	return e.addWriters(judge, calls, live, metrics)
+}
+
+// addWriters adds what writes marks and timeAdded.
+func (e *Evictor) addWriters(judge judge, calls api, live *liveNodes, metrics *metrics) error {
+	if err := e.addReclaim(judge, calls); err != nil || e.config.neverStamps() {
+		return err
+	}
+	stamper := newStamper(judge, e.nodes, e.pods, live, calls, metrics)
+	stamper.sparing = e.config.BuiltIn != nil
+	stamp, err := stage.New(stage.QuietErrors(e.config.Logger), "eviction-stamp", controller.TypedOptions[NodeRequest]{
+		MaxConcurrentReconciles: concurrentNodes,
+		RateLimiter:             apicall.Wait[NodeRequest](stamper.wait),
+		Reconciler:              stamper,
+	}, nodeChanges{e: e, after: stampAfter})
+	if err != nil {
+		return err
+	}
+	e.parts.InLeader(stamp)
+	return nil
+}
+
+func (e *Evictor) addReclaim(judge judge, calls api) error {
+	if e.config.BuiltIn == nil || e.config.Mode == DryRun {
+		return nil
+	}
+	reclaim, err := stage.New(e.config.Logger, "eviction-reclaim", controller.TypedOptions[PodRequest]{
+		MaxConcurrentReconciles: concurrentNodes,
+		RateLimiter:             apicall.RateLimiter[PodRequest](),
+		Reconciler:              &reclaimer{judge: judge, nodes: e.nodes, pods: e.pods, api: calls},
+	}, foreignMarks{e})
+	if err != nil {
+		return err
+	}
+	e.parts.InLeader(reclaim)
+	return nil
+}
+
+// nodeQueue is the name of the queue of nodes in the workqueue metrics: upstream's.
+const nodeQueue = "noexec_taint_node"
+
+// taintChanges brings the nodes whose NoExecute taints change.
+type taintChanges struct {
+	e     *Evictor
+	after time.Duration // the change
+}
+
+// Start implements source.TypedSource.
+func (s taintChanges) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[NodeRequest]) error {
+	s.e.nodes.subscribe(func(name string) { queue.AddAfter(NodeRequest{name}, s.after) })
+	return nil
+}
+
+// String names the source in the log.
+func (s taintChanges) String() string { return "changes of NoExecute taints" }
+
+// WaitForSync implements source.TypedSyncingSource.
+func (s taintChanges) WaitForSync(ctx context.Context) error {
+	cache.WaitFor(ctx, "", s.e.nodes, s.e.pods)
+	return ctx.Err()
+}
+
+// nodeChanges brings the nodes about which to decide: those whose taints change, and the tainted ones whose pods do.
+type nodeChanges struct {
+	e     *Evictor
+	after time.Duration // the change
+}
+
+// String names the source in the log.
+func (s nodeChanges) String() string {
+	return "changes of NoExecute taints and of pods on tainted nodes"
+}
+
+// Start implements source.TypedSource.
+func (s nodeChanges) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[NodeRequest]) error {
+	s.e.pods.Subscribe(func(change podcache.Change) {
+		if !concerns(change) {
+			return
+		}
+		for _, pod := range []*podcache.Pod{change.Before, change.After} {
+			if pod == nil {
+				continue
+			}
+			if _, tainted := s.e.nodes.get(pod.Node); tainted {
+				queue.AddAfter(NodeRequest{pod.Node}, s.after)
+			}
+		}
+	})
+	return taintChanges(s).Start(ctx, queue)
+}
+
+// WaitForSync implements source.TypedSyncingSource.
+func (s nodeChanges) WaitForSync(ctx context.Context) error { return taintChanges(s).WaitForSync(ctx) }

@@ -1,0 +1,77 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// Overdue are the pods of a node that are due and still there.
+type Overdue struct {
+	Pods  int
+	Since time.Time // the first of them is due, on the timeline
+}
+
+// Overdue returns the pods that are due and still there, by the names of their nodes. It also counts those that have
+// come due since the Evictor was stopped.
+func (e *Evictor) Overdue() map[string]Overdue {
+	all := map[string]Overdue{}
+	for node, leaving := range e.queue.due() {
+		var on Overdue
+		for _, l := range leaving {
+			if _, ok := e.pods.There(l.UID); ok {
+				on = Overdue{Pods: on.Pods + 1, Since: timeline.Next(on.Since, l.Due)}
+			}
+		}
+		if on.Pods > 0 {
+			all[node] = on
+		}
+	}
+	return all
+}
+
+// Spares reports whether a node, as the API server shows it now, lets a pod stay that was due by what the Evictor knew
+// last. A taint that it did not know counts from now on.
+func (e *Evictor) Spares(live *corev1.Node) bool {
+	at := e.config.Clock.Now()
+	var known []verdict.Taint
+	if state, ok := e.nodes.get(live.Name); ok && state.UID == live.UID {
+		known = state.NoExecute
+	}
+	var all []verdict.Taint
+	for _, taint := range taints.NoExecute(live.Spec.Taints) {
+		is := verdict.Taint{Taint: taint, Since: at}
+		same := func(k verdict.Taint) bool { return k.Key == taint.Key && k.Value == taint.Value }
+		if i := slices.IndexFunc(known, same); i >= 0 {
+			is = known[i]
+		}
+		all = append(all, is)
+	}
+	for _, l := range e.queue.dueOn(live.Name) {
+		if pod, ok := e.pods.There(l.UID); ok && !e.config.Rule.Decide(pod.Rule(), all).DueAt(at) {
+			return true
+		}
+	}
+	return false
+}
+
+// Stalled reports whether a pod has been due for longer than the given time, was never tried, and nothing was tried
+// in that time: then something is wrong with this process, whatever else it does.
+func (e *Evictor) Stalled(after time.Duration) bool {
+	s, now := e.queue.stats()
+	return !s.Untried.IsZero() && now.Sub(s.Untried) > after && now.Sub(s.Begun) > after
+}
+
+// Versions returns the resourceVersions that the watches of nodes and of pods have come to. Where the API server is
+// heard they change at least once a minute, with its bookmarks.
+func (e *Evictor) Versions() []string {
+	return []string{e.nodes.LastSyncResourceVersion(), e.pods.LastSyncResourceVersion()}
+}

@@ -1,0 +1,258 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+const (
+	// confirmedFor is how long one live read of a node serves for the pods of that node. Within a
+	// second of an accepted untaint no pod is deleted any more, whatever the watch is doing.
+	confirmedFor = 500 * time.Millisecond
+	// passedFor is how long a live read is remembered until the watch passes it: how far the watch may lag.
+	passedFor = 10 * time.Second
+	// stuckAfter is how long a read may take that others wait for. An API server that is only slow has answered by then.
+	stuckAfter = 4 * time.Second
+)
+
+// liveNodes reads nodes from the API server itself, once per node and moment. Safe for concurrent use.
+type liveNodes struct {
+	api   api
+	clock *timeline.Clock
+
+	mu       sync.Mutex
+	underWay map[string]*readUnderWay
+	reads    map[string]reads
+	swept    time.Time // when those that say nothing any more were forgotten
+}
+
+func newLiveNodes(api api, clock *timeline.Clock) *liveNodes {
+	return &liveNodes{api: api, clock: clock, underWay: map[string]*readUnderWay{}, reads: map[string]reads{}}
+}
+
+// readUnderWay is a read of a node for all who wait for it: when the last of them is aborted, so is the read.
+type readUnderWay struct {
+	began   time.Time
+	waiting int
+	abort   context.CancelCauseFunc
+	over    chan struct{} // is closed when it has ended, with what follows
+	read    liveRead
+	err     error
+}
+
+// reads are the live reads of one node that still say something.
+type reads struct {
+	newest liveRead
+	passed liveRead // the newest that the watch has passed
+	ahead  liveRead // the oldest that the watch has not passed yet
+}
+
+type liveRead struct {
+	started time.Time
+	node    *corev1.Node // nil: there was none
+}
+
+// node returns the node as the API server had it after the given instant, at which the newest of
+// what is to be confirmed was seen, pod or taints: by a read of its own, or another's that started at most confirmedFor
+// ago. It stops waiting, and leaves the read to others, when the context is aborted.
+func (l *liveNodes) node(ctx context.Context, name string, after time.Time) (liveRead, error) {
+	for {
+		read, underWay := l.join(ctx, name, after)
+		if underWay == nil {
+			return read, nil
+		}
+		select {
+		case <-apicall.Aborted(ctx):
+			l.leave(name, underWay)
+			return liveRead{}, apicall.AbortCause(ctx)
+		case <-underWay.over:
+		}
+		if underWay.err != nil {
+			return liveRead{}, underWay.err
+		}
+		// A read that was under way already may have started too early.
+		if read := underWay.read; !read.started.Before(after) {
+			return read, nil
+		}
+	}
+}
+
+// join returns a read of a node that serves, or one that is under way and has to be waited for. Whoever comes when that
+// is stuck does not wait for it.
+func (l *liveNodes) join(ctx context.Context, name string, after time.Time) (liveRead, *readUnderWay) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if read := l.reads[name].newest; l.recent(read) && !read.started.Before(after) {
+		return read, nil
+	}
+	r, ok := l.underWay[name]
+	if !ok || l.clock.Since(r.began) > stuckAfter {
+		reading, abort := apicall.Abortable(ctx)
+		r = &readUnderWay{began: l.clock.Now(), abort: abort, over: make(chan struct{})}
+		l.underWay[name] = r
+		go func() {
+			defer close(r.over)
+			r.read, r.err = l.read(reading, name)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.end(name, r)
+		}()
+	}
+	r.waiting++
+	return liveRead{}, r
+}
+
+// leave says that somebody waits no longer for a read.
+func (l *liveNodes) leave(name string, r *readUnderWay) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.waiting--; r.waiting == 0 {
+		l.end(name, r)
+	}
+}
+
+// end says that nobody may wait for a read any more. The caller holds the lock.
+func (l *liveNodes) end(name string, r *readUnderWay) {
+	if l.underWay[name] == r {
+		delete(l.underWay, name)
+	}
+	r.abort(nil)
+}
+
+func (l *liveNodes) recent(read liveRead) bool {
+	return read.node != nil && l.clock.Since(read.started) < confirmedFor
+}
+
+func (l *liveNodes) read(ctx context.Context, name string) (liveRead, error) {
+	started := l.clock.Now()
+	node, err := l.api.node(ctx, name)
+	if err != nil {
+		return liveRead{}, err
+	}
+	read := liveRead{started: started, node: remembered(node)}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if started.Sub(l.swept) >= passedFor {
+		maps.DeleteFunc(l.reads, func(_ string, old reads) bool { return started.Sub(old.newest.started) >= passedFor })
+		l.swept = started
+	}
+	known := l.reads[name]
+	if !started.Before(known.newest.started) { // another may have begun later, and ended first
+		known.newest = read
+	}
+	l.reads[name] = known
+	return read, nil
+}
+
+// remembered returns what is needed of a node that was read live: most of it, such as its images, is not.
+func remembered(node *corev1.Node) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            node.Name,
+			UID:             node.UID,
+			ResourceVersion: node.ResourceVersion,
+			ManagedFields: slices.DeleteFunc(slices.Clone(node.ManagedFields), func(entry metav1.ManagedFieldsEntry) bool {
+				return entry.Operation != metav1.ManagedFieldsOperationApply
+			}),
+		},
+		Spec: corev1.NodeSpec{Taints: node.Spec.Taints},
+	}
+}
+
+// passed returns the newest read of a node that started after the given instant and that the watch has passed, by
+// the version that it has brought. A node that changes all the time, under a watch that lags, is never read in the
+// version that the watch has just brought; but what was read now will soon be passed.
+func (l *liveNodes) passed(name, version string, after time.Time) liveRead {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known, ok := l.reads[name]
+	if !ok {
+		return liveRead{}
+	}
+	if known.ahead.node == nil || l.clock.Since(known.ahead.started) > passedFor {
+		known.ahead = known.newest
+	}
+	if notAfter(known.ahead.node.ResourceVersion, version) {
+		known.passed, known.ahead = known.ahead, liveRead{}
+	}
+	l.reads[name] = known
+	if known.passed.started.Before(after) || l.clock.Since(known.passed.started) > passedFor {
+		return liveRead{}
+	}
+	return known.passed
+}
+
+// confirmedBy returns the taints of a node that a live read shows too, as far as it can be told that they are the
+// same and not taken off and set again since. passed is another read, that the watch has passed since, or nil.
+func confirmedBy(known *nodecache.Node, live, passed *corev1.Node) []verdict.Taint {
+	var all []verdict.Taint
+	if live.UID != known.UID {
+		return nil
+	}
+	for _, taint := range taints.NoExecute(live.Spec.Taints) {
+		for _, is := range known.NoExecute {
+			toTheSecond, confirmed := confirm(known, is, taint, live, passed)
+			if toTheSecond {
+				is = is.ToTheSecond()
+			}
+			if confirmed {
+				all = append(all, is)
+			}
+		}
+	}
+	return all
+}
+
+// confirm returns the known taint as far as one that was read live confirms it: as it is, if the watch has passed the
+// version that was read and the taint was there all along, or if it reads the same and the watch has passed another
+// read of a moment ago. Otherwise only its timeAdded can tell, and to the second.
+func confirm(known *nodecache.Node, is verdict.Taint, taint corev1.Taint, live, passed *corev1.Node) (
+	toTheSecond, confirmed bool,
+) {
+	switch {
+	case is.Key != taint.Key || is.Value != taint.Value:
+		return false, false
+	case covers(known, is, live):
+		return false, true
+	case passed != nil && passed.UID == known.UID && taint.TimeAdded.Equal(is.TimeAdded) && covers(known, is, passed):
+		return false, true
+	}
+	return true, is.ToldBy(taint.TimeAdded)
+}
+
+// covers reports whether the node had the taint in a version for certain: it lies between the one in which the taint
+// was first seen and the newest that the watch has brought.
+func covers(known *nodecache.Node, is verdict.Taint, live *corev1.Node) bool {
+	version, newest := live.ResourceVersion, known.ResourceVersion
+	return version == newest || notAfter(is.From, version) && notAfter(version, newest)
+}
+
+// wentBack reports whether a read that began after the watch had brought a version shows an older one. Then etcd was
+// restored from a snapshot and its revisions went back, and they give versions that the watch has brought to other
+// states of the node.
+func wentBack(known *nodecache.Node, read liveRead) bool {
+	return read.started.After(known.Shown) && !notAfter(known.ResourceVersion, read.node.ResourceVersion) &&
+		notAfter(read.node.ResourceVersion, known.ResourceVersion)
+}
+
+// notAfter compares two resourceVersions of one node, which the API server counts up (KEP-5504).
+func notAfter(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order <= 0
+}

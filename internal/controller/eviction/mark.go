@@ -1,0 +1,116 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+)
+
+// markTries is how often the patch of the condition, or the read of a pod that has it, may fail before
+// it stops blocking the delete. It is tried first all the same each time. A status patch that could
+// never succeed once switched evictions off for good (kubernetes/kubernetes#112517).
+const markTries = 3
+
+// mark sets the condition DisruptionTarget, by which Job pod failure policies recognise an
+// eviction, unless the pod has it. It returns the pod as the API server has it now: the answer to
+// the patch costs no further call, and shows what a watch that lags behind has not brought yet. The
+// pod is nil where nothing newer than the cached one is known and the delete must not wait any longer.
+func (x *executor) mark(ctx context.Context, t *try, pod *podcache.Pod) (*podcache.Pod, result, error) {
+	if t.marked || pod.Flags.Has(podcache.MarkedByUs) {
+		live, done, err := x.look(ctx, pod)
+		if err != nil && !t.blocks(err) {
+			return t.newest(pod), "", nil // it must not block the delete
+		}
+		if err != nil || done != "" || t.shown(live).Flags.Has(podcache.MarkedByUs) {
+			return live, done, err
+		}
+		// Someone took it off again.
+		if pod, _, done, err = x.decideInTurn(ctx, t, live); done != "" || err != nil {
+			return nil, done, err
+		}
+	}
+	answer, err := x.api.patchCondition(ctx, pod, corev1.ConditionTrue, conditionMessage)
+	if err == nil {
+		live, done := x.show(pod, answer)
+		return t.shown(live), done, nil
+	}
+	return x.unmarked(ctx, t, pod, err)
+}
+
+// unmarked says what becomes of a pod on which the condition could not be set. The error is one only as long as the
+// delete waits for the condition.
+func (x *executor) unmarked(
+	ctx context.Context, t *try, pod *podcache.Pod, err error,
+) (*podcache.Pod, result, error) {
+	// A conflict that cannot be looked into is a refusal like any other: it must not block the delete.
+	if done, _ := x.ended(ctx, pod, err); done != "" {
+		return nil, done, nil
+	}
+	if t.blocks(err) {
+		return nil, "", fmt.Errorf("set the condition DisruptionTarget of pod %s: %w", pod.Key(), err)
+	}
+	t.unmarked = err
+	if err := x.api.turn(ctx); err != nil {
+		return nil, "", err
+	}
+	live, done, lookErr := x.look(ctx, pod)
+	if lookErr != nil { // nor must this block the delete
+		live = t.newest(pod)
+	}
+	return live, done, nil
+}
+
+// look reads the pod. It returns a result when that pod has ended, as far as evictions go.
+func (x *executor) look(ctx context.Context, pod *podcache.Pod) (*podcache.Pod, result, error) {
+	answer, err := x.api.pod(ctx, pod)
+	switch {
+	case apicall.IsNotFound(err):
+		x.pods.MarkTerminating(pod.UID)
+		return nil, resultGone, nil
+	case err != nil:
+		return nil, "", fmt.Errorf("read pod %s: %w", pod.Key(), err)
+	}
+	live, done := x.show(pod, answer)
+	return live, done, nil
+}
+
+// show returns our pod as the API server has shown it, and tells whether it has ended: it terminates,
+// or another has its name. The cache may still have it, and is told.
+func (x *executor) show(pod *podcache.Pod, answer *corev1.Pod) (*podcache.Pod, result) {
+	live := pod.AsOf(answer)
+	switch {
+	case live.UID != pod.UID:
+		x.pods.MarkTerminating(pod.UID)
+		return live, resultReplaced
+	case live.Flags.Has(podcache.Terminating):
+		x.pods.MarkTerminating(pod.UID)
+		return live, resultGone
+	}
+	return live, ""
+}
+
+// ended tells from the error of a call whether the pod has ended. It looks into a conflict, which
+// can have other causes than another UID, and into a 404, which can be a webhook's, about another
+// object.
+func (x *executor) ended(ctx context.Context, pod *podcache.Pod, err error) (result, error) {
+	switch {
+	case apicall.IsAnotherUID(err):
+		x.pods.MarkTerminating(pod.UID)
+		return resultReplaced, nil
+	case !apierrors.IsConflict(err) && !apicall.IsNotFound(err):
+		return "", nil
+	}
+	_, done, err := x.look(ctx, pod)
+	if err != nil {
+		return "", fmt.Errorf("look into a conflict or a 404: %w", err)
+	}
+	return done, nil
+}

@@ -1,0 +1,138 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+)
+
+// result is how the eviction of a pod ended.
+type result string
+
+const (
+	resultDeleted   result = "deleted"   // deleted by us
+	resultGone      result = "gone"      // gone or terminating already
+	resultReplaced  result = "replaced"  // another pod has its name
+	resultCancelled result = "cancelled" // the pod need not leave any more
+	resultDryRun    result = "dry_run"   // would have been deleted
+)
+
+// metrics holds what is counted as it happens; backlogCollector has what is asked for at scrape time.
+type metrics struct {
+	upstreamDeletions prometheus.Counter
+	upstreamDuration  prometheus.Histogram
+	evictions         *prometheus.CounterVec
+	lateness          prometheus.Histogram
+	retries           *prometheus.CounterVec
+}
+
+func newMetrics() *metrics {
+	m := &metrics{
+		upstreamDeletions: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "taint_eviction_controller_pod_deletions_total",
+			Help: "Total number of Pods deleted by TaintEvictionController since its start.",
+		}),
+		upstreamDuration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "taint_eviction_controller_pod_deletion_duration_seconds",
+			Help:    "Latency, in seconds, between the time when a taint effect has been activated for the Pod and its deletion via TaintEvictionController.",
+			Buckets: []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120, 180, 240},
+		}),
+		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "taintkeeper_evictions_total",
+			Help: "Evictions that came to an end, by result: deleted, gone (gone or terminating already), replaced (another pod has its name), cancelled (the pod need not leave any more), dry_run.",
+		}, []string{"result"}),
+		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "taintkeeper_eviction_lateness_seconds",
+			Help:    "Time in seconds from the instant at which a pod was due to the API server's acceptance of its delete.",
+			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800},
+		}),
+		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "taintkeeper_retries_total",
+			Help: "Failed tries of evictions and of writing timeAdded, each tried again, by reason: the API's reason, Unreachable, " +
+				"Unconfirmed (the live node or pod does not show what the cached one does), " +
+				"NotRecorded (the built-in controller's backlog could not be recorded) or Aborted (it hung, and too many others did).",
+		}, []string{"reason"}),
+	}
+	for _, known := range []result{resultDeleted, resultGone, resultReplaced, resultCancelled, resultDryRun} {
+		m.evictions.WithLabelValues(string(known))
+	}
+	return m
+}
+
+func (m *metrics) deleted(lateness time.Duration) {
+	m.upstreamDeletions.Inc()
+	m.upstreamDuration.Observe(lateness.Seconds())
+	m.lateness.Observe(lateness.Seconds())
+}
+
+func (m *metrics) register(registerer prometheus.Registerer, ahead backlogCollector) error {
+	for _, collector := range []prometheus.Collector{
+		m.upstreamDeletions, m.upstreamDuration, m.evictions, m.lateness, m.retries, ahead,
+	} {
+		if err := registerer.Register(collector); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// backlogCollector reports what is ahead, counted when it is asked for: a gauge that is kept in
+// step by hand drifts.
+type backlogCollector struct {
+	nodes nodes
+	queue *queue
+	clock *timeline.Clock
+}
+
+var (
+	pendingDesc = prometheus.NewDesc("taintkeeper_pending_evictions",
+		"Pods that are due to leave their node in the future.", nil, nil)
+	dueDesc = prometheus.NewDesc("taintkeeper_due_evictions",
+		"Pods that are due to leave their node and whose delete has not been accepted yet.", nil, nil)
+	overdueDesc = prometheus.NewDesc("taintkeeper_overdue_seconds",
+		"Seconds for which the pod has been due that is due for longest and whose delete has not been accepted yet; "+
+			"0 when none is due.", nil, nil)
+	nextDesc = prometheus.NewDesc("taintkeeper_next_eviction_seconds",
+		"Seconds until the next pending eviction; absent when none is pending.", nil, nil)
+	refusedDesc = prometheus.NewDesc("taintkeeper_refused_evictions",
+		"Pods that are due to leave their node and whose eviction was refused the last time, by who refused it: "+
+			"webhook NAME, policy NAME, or the API's reason.", []string{"by"}, nil)
+	offsetDesc = prometheus.NewDesc("taintkeeper_clock_offset_seconds",
+		"By how much the API server's clock is ahead of this machine's at least, negative if it is behind; "+
+			"0 if they agree to the second. A restart can make evictions late by that.", nil, nil)
+	taintedDesc = prometheus.NewDesc("taintkeeper_tainted_nodes",
+		"Nodes with a NoExecute taint.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (c backlogCollector) Describe(descs chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{
+		pendingDesc, nextDesc, dueDesc, overdueDesc, refusedDesc, offsetDesc, taintedDesc,
+	} {
+		descs <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c backlogCollector) Collect(metrics chan<- prometheus.Metric) {
+	ahead, at := c.queue.stats()
+	gauge := func(desc *prometheus.Desc, value float64) {
+		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)
+	}
+	gauge(pendingDesc, float64(ahead.Pending))
+	gauge(dueDesc, float64(ahead.Due))
+	gauge(overdueDesc, ahead.Overdue(at).Seconds())
+	gauge(taintedDesc, float64(c.nodes.count()))
+	gauge(offsetDesc, c.clock.Offset().Seconds())
+	for by, count := range ahead.Refused {
+		metrics <- prometheus.MustNewConstMetric(refusedDesc, prometheus.GaugeValue, float64(count), by)
+	}
+	if ahead.Pending > 0 {
+		gauge(nextDesc, ahead.Next.Sub(at).Seconds())
+	}
+}

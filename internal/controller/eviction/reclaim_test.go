@@ -1,0 +1,113 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+)
+
+func besideBuiltIn(c *Config) { c.BuiltIn = &backlogBook{} }
+
+// markedByBuiltIn makes a pod one that kube-controller-manager has marked and not deleted.
+func markedByBuiltIn(pod *corev1.Pod) {
+	pod.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: podcache.EvictionReason,
+		Message: "Taint manager: deleting due to NoExecute taint",
+	}}
+}
+
+// wantMark fails unless the pod's condition DisruptionTarget is as given.
+func (w *world) wantMark(name string, status corev1.ConditionStatus, message string) {
+	w.t.Helper()
+	for _, condition := range w.pod(name).Status.Conditions {
+		if condition.Type != corev1.DisruptionTarget {
+			continue
+		}
+		if condition.Status != status || condition.Message != message {
+			w.t.Errorf("pod %s is marked %s %q, want %s %q", name, condition.Status, condition.Message, status, message)
+		}
+		return
+	}
+	w.t.Errorf("pod %s has no condition DisruptionTarget", name)
+}
+
+func TestTheBuiltInsMarkOfAPodThatStaysIsTakenOff(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addNode("n")
+		w.addPod("before", markedByBuiltIn)
+		w.addPod("later")
+		w.run(besideBuiltIn)
+		w.pass(sec)
+		w.wantMark("before", corev1.ConditionFalse, keptMessage)
+		w.changePod("later", markedByBuiltIn)
+		w.pass(sec)
+		w.wantMark("later", corev1.ConditionFalse, keptMessage)
+		w.wantDeletes(nil)
+	})
+}
+
+func TestTheBuiltInsMarkOfAPodWhoseCountdownRunsIsTakenOffAndSetAgainByUs(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addStampedNode("n", "k:NoExecute")
+		w.addPod("p", tolerating("k", 61), markedByBuiltIn)
+		w.on("delete", "pods", "", func() error { return errors.New("not now") })
+		w.run(besideBuiltIn)
+		w.pass(sec)
+		w.wantMark("p", corev1.ConditionFalse, keptMessage)
+		w.pass(time.Minute)
+		w.wantMark("p", corev1.ConditionTrue, conditionMessage)
+	})
+}
+
+func TestAPodThatTheBuiltInHasMarkedAndThatIsDueGetsOurMarkBeforeItIsDeleted(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addStampedNode("n", "k:NoExecute")
+		w.addPod("p", markedByBuiltIn)
+		w.run(besideBuiltIn)
+		w.pass(sec)
+		w.wantDeletes(map[string]time.Duration{"p": 0})
+		if patches := w.did("patch p"); len(patches) == 0 {
+			t.Error("deleted under the built-in's mark")
+		}
+	})
+}
+
+func TestWithoutTheBuiltInItsMarksAreLeftAlone(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addNode("n")
+		w.addPod("p", markedByBuiltIn)
+		w.run()
+		w.pass(time.Minute)
+		w.wantMark("p", corev1.ConditionTrue, "Taint manager: deleting due to NoExecute taint")
+	})
+}
+
+// The built-in marks a pod again and the watch has not shown it: its version is not the one that we know.
+func TestAMarkThatChangedMeanwhileIsRewrittenOnceItIsSeen(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addNode("n")
+		w.addPod("p")
+		fails := 2
+		w.on("patch", "pods", "status", func() error {
+			if fails--; fails >= 0 {
+				return apierrors.NewConflict(corev1.Resource("pods"), "p", errors.New("changed"))
+			}
+			return nil
+		})
+		w.run(besideBuiltIn)
+		w.changePod("p", markedByBuiltIn)
+		w.pass(time.Minute)
+		w.wantMark("p", corev1.ConditionFalse, keptMessage)
+		if got := len(w.did("patch p")); got != 3 {
+			t.Errorf("%d patches, want 3: two conflicts, and one that was taken", got)
+		}
+	})
+}

@@ -1,0 +1,122 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/controller/backlog"
+)
+
+const (
+	// A watch that lags is waited for in steps of their own: it mostly catches up at once.
+	firstUnconfirmed = confirmedFor
+	lastUnconfirmed  = 4 * time.Second
+	// longestRetryAfter bounds the wait that a 429 can name: a proxy may have answered instead of the API server.
+	longestRetryAfter = 5 * time.Minute
+)
+
+// errUnconfirmed: the live node or pod does not confirm what the cached one says. One of the two
+// is about to change, so it is soon known which.
+var errUnconfirmed = errors.New("the node's taints and the pod, read live, do not confirm the eviction; waiting for the watch")
+
+// retry notes a try without a result, and says when the next may begin.
+func (x *executor) retry(ctx context.Context, t *try, err error) backlog.Outcome {
+	outcome, wait := t.next(err)
+	x.metrics.retries.WithLabelValues(reason(err)).Inc()
+	log := logf.FromContext(ctx).WithValues("pod", klog.KRef(t.Namespace, t.Name), "tries", t.tries+1,
+		"unconfirmed", t.unconfirmed, "after", wait.String(), "reason", err.Error())
+	often := max(t.tries+1, t.unconfirmed) >= troubleAfter
+	if often && x.rarely.worthALine(reason(err), x.judge.clock.Now()) {
+		log.Info("Eviction failed repeatedly, will retry")
+	} else {
+		log.V(1).Info("Eviction failed, will retry")
+	}
+	return outcome
+}
+
+// next says what becomes of an eviction whose try failed, and how long it waits. To wait for a watch is no failure,
+// nor is it one to make room for others.
+func (t *try) next(err error) (_ backlog.Outcome, wait time.Duration) {
+	switch {
+	case errors.Is(err, errUnconfirmed):
+		t.unconfirmed++
+		wait = apicall.Doubled(firstUnconfirmed, t.unconfirmed, lastUnconfirmed)
+		return backlog.Unsure(wait), wait
+	case errors.Is(err, backlog.ErrNoRoom), errors.Is(err, context.DeadlineExceeded):
+		return backlog.Hung, 0
+	}
+	t.unconfirmed = 0
+	wait = retryAfter(err, t.tries+1)
+	if refused(err) {
+		return backlog.Failed(wait, refuser(err)), wait
+	}
+	return backlog.Failed(wait, ""), wait
+}
+
+// retryAfter returns how long to wait after the given number of failures: the time that the API server names, or else
+// the backoff, so that what failed together is not tried again together.
+func retryAfter(err error, failures int) time.Duration {
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && apierrors.IsTooManyRequests(err) {
+		return min(time.Duration(max(seconds, 1))*time.Second, longestRetryAfter)
+	}
+	last := apicall.LastBackoff
+	if refused(err) {
+		last = apicall.LastRefused
+	}
+	return apicall.Jittered(apicall.Doubled(apicall.FirstBackoff, failures, last))
+}
+
+// reason names an error in a metric.
+func reason(err error) string {
+	var unrecorded notRecordedError
+	switch {
+	case errors.Is(err, errUnconfirmed):
+		return "Unconfirmed"
+	case errors.As(err, &unrecorded):
+		return "NotRecorded"
+	case errors.Is(err, backlog.ErrNoRoom):
+		return "Aborted"
+	}
+	return apicall.Reason(err)
+}
+
+// troubleAfter is how many failures in a row are worth a line in the log at the default level:
+// the first few are ordinary.
+const troubleAfter = 3
+
+// rarely keeps a storm from filling the log: one line per subject and minute. The zero value is ready to use. Safe for
+// concurrent use.
+type rarely struct {
+	mu    sync.Mutex
+	said  map[string]time.Time
+	swept time.Time
+}
+
+func (r *rarely) worthALine(subject string, at time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old := func(_ string, said time.Time) bool { return at.Sub(said) >= time.Minute }
+	if old("", r.swept) {
+		maps.DeleteFunc(r.said, old)
+		r.swept = at
+	}
+	if said, ok := r.said[subject]; ok && !old("", said) {
+		return false
+	}
+	if r.said == nil {
+		r.said = map[string]time.Time{}
+	}
+	r.said[subject] = at
+	return true
+}

@@ -1,0 +1,211 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+)
+
+// witness follows what the built-in does about pods on tainted nodes, in every replica from its start on: a replica
+// that comes to lead knows what happened before. The built-in (processPodOnNode in
+// pkg/controller/tainteviction/taint_eviction.go) begins to try a pod
+//
+//   - at once when the pod appears, or its tolerations or the NoExecute taints of its node change, and it is due then,
+//   - and when its timer fires. The first taint that is tolerated for a while sets it, and it stays at that instant
+//     whatever comes later, until the pod stays for good or is due at once.
+//
+// It tries pods that terminate, too. Where the instants of the built-in are not known they are taken to be those of the
+// rule: the earliest of them since the pod has had to leave.
+//
+// A nil witness sees nothing. It is safe for concurrent use.
+type witness struct {
+	judge   judge
+	nodes   nodes
+	pods    *podcache.Cache
+	builtIn BuiltIn
+
+	mu     sync.Mutex
+	byNode map[string]*witnessed
+}
+
+// witnessed is what is known of a node and its pods. A node without taints is kept as long as it has pods that were
+// tried.
+type witnessed struct {
+	state  *nodecache.Node // nil without taints
+	pods   map[types.UID]*triedPod
+	told   NodeDecision // but for its Tries and From
+	looked time.Time    // when all its pods were seen last
+}
+
+// triedPod is what the built-in does about a pod.
+type triedPod struct {
+	pod    *podcache.Pod
+	fires  time.Time // its timer; zero if there is none
+	tried  bool
+	spared time.Time // it was tried and stays since then; zero if not
+	stays  bool      // now, or for good
+}
+
+func newWitness(judge judge, nodes nodes, pods *podcache.Cache, builtIn BuiltIn) *witness {
+	w := &witness{judge: judge, nodes: nodes, pods: pods, builtIn: builtIn, byNode: map[string]*witnessed{}}
+	nodes.subscribe(func(name string) { w.look(name) })
+	pods.Subscribe(w.changed)
+	return w
+}
+
+// look sees a node and all its pods as they are now, and returns when the built-in's next timer there fires; zero if
+// there is none.
+func (w *witness) look(name string) (next time.Time) {
+	if w == nil {
+		return time.Time{}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := w.judge.clock.Now()
+	w.lookLocked(name, w.pods.OnNode(name))
+	if known := w.byNode[name]; known != nil {
+		known.looked = at
+		for _, p := range known.pods {
+			next = timeline.Next(next, p.fires)
+		}
+	}
+	return next
+}
+
+// lookSince sees a node and all its pods, unless it has done so since an instant.
+func (w *witness) lookSince(name string, since time.Time) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	known := w.byNode[name]
+	looked := known != nil && !known.looked.Before(since)
+	w.mu.Unlock()
+	if !looked {
+		w.look(name)
+	}
+}
+
+// changed sees a change of a pod.
+func (w *witness) changed(change podcache.Change) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if before := change.Before; before != nil && (change.After == nil || change.After.Node != before.Node) {
+		w.forget(before)
+	}
+	if change.After != nil {
+		w.lookLocked(change.After.Node, []*podcache.Pod{change.After})
+	}
+}
+
+func (w *witness) forget(pod *podcache.Pod) {
+	known := w.byNode[pod.Node]
+	if known == nil || known.pods[pod.UID] == nil {
+		return
+	}
+	delete(known.pods, pod.UID)
+	w.tell(pod.Node, known, NodeDecision{})
+}
+
+// lookLocked sees some pods of a node, or all if its taints have changed. The caller holds w.mu.
+func (w *witness) lookLocked(name string, pods []*podcache.Pod) {
+	state, tainted := w.nodes.get(name)
+	if !tainted {
+		state = nil
+	}
+	known := w.byNode[name]
+	if known == nil {
+		if !tainted {
+			return
+		}
+		known = &witnessed{pods: map[types.UID]*triedPod{}}
+		w.byNode[name] = known
+	}
+	retainted := !known.state.SameTaints(state)
+	if known.state = state; retainted {
+		pods = w.pods.OnNode(name)
+	}
+	at := w.judge.clock.Now()
+	var news NodeDecision
+	for _, pod := range pods {
+		w.see(known, pod, at, retainted, &news)
+	}
+	w.tell(name, known, news)
+}
+
+// see adds what the built-in does about one pod.
+func (w *witness) see(on *witnessed, pod *podcache.Pod, at time.Time, retainted bool, news *NodeDecision) {
+	p := on.pods[pod.UID]
+	asked := retainted || p == nil || !podcache.SameTolerations(p.pod, pod)
+	if p == nil {
+		p = &triedPod{}
+		on.pods[pod.UID] = p
+	}
+	p.pod = pod
+	due, leaves := w.dueOf(pod, on.state)
+	if leaves && (asked || !p.fires.IsZero()) {
+		p.fires = timeline.Next(p.fires, due)
+	}
+	if p.fired(at) {
+		news.Tries++
+		news.From = timeline.Next(news.From, p.fires)
+		p.tried, p.fires = true, time.Time{}
+	}
+	if !leaves {
+		p.fires = time.Time{}
+	}
+	p.settle(!pod.Flags.Has(podcache.Terminating) && (!leaves || due.After(at)), at)
+}
+
+func (p *triedPod) fired(at time.Time) bool { return !p.fires.IsZero() && !p.fires.After(at) }
+
+// settle notes whether the pod stays.
+func (p *triedPod) settle(stays bool, at time.Time) {
+	switch p.stays = stays; {
+	case !stays:
+		p.spared = time.Time{}
+	case p.tried && p.spared.IsZero():
+		p.spared = at
+	}
+}
+
+// dueOf returns when a pod must leave, whether it terminates or not.
+func (w *witness) dueOf(pod *podcache.Pod, state *nodecache.Node) (due time.Time, leaves bool) {
+	if state == nil {
+		return time.Time{}, false
+	}
+	if pod.Flags.Has(podcache.Terminating) {
+		there := *pod
+		there.Flags &^= podcache.Terminating
+		pod = &there
+	}
+	v, leaves := w.judge.over(pod, state.NoExecute)
+	return v.Due, leaves
+}
+
+// tell tells the news of a node and which of its pods stay, if that is anything new.
+func (w *witness) tell(name string, known *witnessed, news NodeDecision) {
+	is, idle := NodeDecision{Node: name}, known.state == nil
+	for _, p := range known.pods {
+		is.Stays = is.Stays || p.stays
+		is.Spared = timeline.Later(is.Spared, p.spared)
+		idle = idle && !p.tried
+	}
+	if idle {
+		delete(w.byNode, name)
+	}
+	if news.Tries == 0 && is == known.told {
+		return
+	}
+	known.told = is
+	is.Tries, is.From = news.Tries, news.From
+	w.builtIn.Decided(is)
+}

@@ -1,0 +1,68 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodehealth
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+)
+
+// api makes the calls about nodes and pods.
+type api struct {
+	client  kubernetes.Interface
+	limiter *rate.Limiter // nil: no limit
+}
+
+// turn waits until the rate limit allows one more call.
+func (a api) turn(ctx context.Context) error { return apicall.Turn(ctx, a.limiter) }
+
+// readNode reads a node live. Whoever calls it was told by the API server that the node is not as it was.
+func (a api) readNode(ctx context.Context, name string) (*corev1.Node, error) {
+	if err := a.turn(ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	return a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+}
+
+// patchConditions writes conditions of a node, on the condition that nobody has changed the node since it was read, and
+// returns the node as it is then. Whoever calls it has waited for the turn.
+func (a api) patchConditions(
+	ctx context.Context, read *corev1.Node, conditions []corev1.NodeCondition,
+) (*corev1.Node, error) {
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	return apicall.PatchNodeConditions(ctx, a.client, read, conditions)
+}
+
+// patchTaints writes the taints and labels of a node in one call, on the same condition. Whoever calls it has waited
+// for the turn.
+func (a api) patchTaints(ctx context.Context, read *corev1.Node, edit apicall.NodeEdit) (*corev1.Node, error) {
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	return apicall.PatchTaints(ctx, a.client, read, edit, metav1.PatchOptions{})
+}
+
+// patchPodNotReady sets the condition Ready of exactly this pod to False, and keeps its reason.
+func (a api) patchPodNotReady(ctx context.Context, pod *podcache.Pod, at time.Time) error {
+	if err := a.turn(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	exactly := metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
+	_, err := apicall.PatchPodCondition(ctx, a.client, exactly, map[string]any{
+		"type": corev1.PodReady, "status": corev1.ConditionFalse, "lastTransitionTime": metav1.NewTime(at),
+	})
+	return err
+}

@@ -1,0 +1,76 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodehealth
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
+)
+
+// eventSource is upstream's, letter for letter.
+const eventSource = "node-controller"
+
+// inDryRun ends what is said of what only would be done.
+const inDryRun = " (dry run)"
+
+// events writes events on nodes and pods, in the background. Their reasons and messages are upstream's
+// (pkg/controller/util/node), but for [readiness.ReasonHeld], which upstream has not.
+type events struct {
+	*apicall.Recorder
+
+	suffix string
+}
+
+func newEvents(dryRun bool, client kubernetes.Interface) *events {
+	suffix := ""
+	if dryRun {
+		suffix = inDryRun
+	}
+	return &events{Recorder: apicall.NewRecorder(eventSource, client), suffix: suffix}
+}
+
+func (e *events) registered(node *corev1.Node) {
+	e.Eventf(nodeReference(node), corev1.EventTypeNormal, "RegisteredNode",
+		"Node %s event: Registered Node %s in Controller", node.Name, node.Name)
+}
+
+func (e *events) removed(node *corev1.Node) {
+	e.Eventf(nodeReference(node), corev1.EventTypeNormal, "RemovingNode",
+		"Node %s event: Removing Node %s from Controller", node.Name, node.Name)
+}
+
+func (e *events) notReady(node *corev1.Node) {
+	e.Eventf(nodeReference(node), corev1.EventTypeNormal, "NodeNotReady", "Node %s status is now: NodeNotReady", node.Name)
+}
+
+func (e *events) podNotReady(pod *podcache.Pod) {
+	reference := &corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
+	}
+	e.OfPod(reference, pod.Node, corev1.EventTypeWarning, "NodeNotReady", "Node is not ready")
+}
+
+// held says why a node that is not ready has no NoExecute taint.
+func (e *events) held(node *corev1.Node, key string, held readiness.Held) {
+	e.Eventf(nodeReference(node), corev1.EventTypeWarning, readiness.ReasonHeld,
+		"Taint %s:NoExecute is held back: %s%s", key, held, e.suffix)
+}
+
+// deafness says that no node can be called silent, and why; nil: that they can again.
+func (e *events) deafness(why error) {
+	lease := &corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: corev1.NamespaceNodeLease, Name: OwnLease}
+	if why == nil {
+		e.Eventf(lease, corev1.EventTypeNormal, "SilenceKnown", "Nodes can be called silent again%s", e.suffix)
+		return
+	}
+	e.Eventf(lease, corev1.EventTypeWarning, "SilenceUnknown", "%v%s", why, e.suffix)
+}
+
+func nodeReference(node *corev1.Node) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}
+}

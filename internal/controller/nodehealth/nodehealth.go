@@ -1,0 +1,279 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodehealth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
+)
+
+// concurrentNodes is how many nodes are changed at the same time, as upstream's workers.
+const concurrentNodes = 8
+
+// troubleAfter is how many failures in a row to change a node are worth a line in the log: the first few are ordinary.
+const troubleAfter = 3
+
+// GatherLeases is for how long renewals of leases may be gathered before they are read. Kubelets renew every ten
+// seconds.
+const GatherLeases = 100 * time.Millisecond
+
+// Config configures a Keeper.
+type Config struct {
+	// Client reads, watches and changes.
+	Client kubernetes.Interface
+	// LeaseClient watches the leases, and EventClient writes the events; Client does when they are nil.
+	LeaseClient, EventClient kubernetes.Interface
+	// EchoClient renews our own lease. It must not have to wait for anything else, nor for a limit; nil: Client.
+	EchoClient kubernetes.Interface
+	// Reconnect closes the connection of LeaseClient, whose watch then begins anew; nil: it cannot be closed.
+	Reconnect func()
+	// Nodes and Pods are the nodes and the bound pods, if they are watched already; whoever made the caches runs them.
+	// nil: caches of its own.
+	Nodes *nodecache.Cache
+	Pods  *podcache.Cache
+	// Grace is for how long nodes may be silent.
+	Grace readiness.Grace
+	// Policy is how fast nodes are tainted.
+	Policy readiness.Policy
+	// Clock is the timeline of the process; nil: one of its own, which hears no Date.
+	Clock *timeline.Clock
+	// DryRun only says what would be done about nodes.
+	DryRun bool
+	// Limiter bounds the rate of calls; nil means no limit.
+	Limiter *rate.Limiter
+	// Registerer takes the metrics; nil means none are registered.
+	Registerer prometheus.Registerer
+	// Logger defaults to one that discards.
+	Logger logr.Logger
+}
+
+func (c *Config) complete() error {
+	if c.Client == nil {
+		return errors.New("a Keeper needs a Client")
+	}
+	if c.LeaseClient == nil {
+		c.LeaseClient = c.Client
+	}
+	if c.EventClient == nil {
+		c.EventClient = c.Client
+	}
+	if c.EchoClient == nil {
+		c.EchoClient = c.Client
+	}
+	if c.Reconnect == nil {
+		c.Reconnect = func() {}
+	}
+	if c.Clock == nil {
+		c.Clock = &timeline.Clock{}
+	}
+	if c.Logger.GetSink() == nil {
+		c.Logger = logr.Discard()
+	}
+	return nil
+}
+
+// Keeper is the whole of node health: watches, events and controllers.
+type Keeper struct {
+	config   Config
+	pods     *podcache.Cache
+	silence  *silence
+	echoes   *echoes
+	leases   *leases
+	nodes    *nodecache.Cache
+	zones    *readiness.Zones
+	events   *events
+	looks    requests
+	markings requests
+	echo     awaiting
+	parts    stage.Parts
+}
+
+// New assembles a Keeper. Nothing runs before Run is called or a manager to which it was added starts.
+func New(config Config) (*Keeper, error) {
+	if err := config.complete(); err != nil {
+		return nil, err
+	}
+	k := &Keeper{
+		config: config, nodes: config.Nodes, pods: config.Pods,
+		silence: newSilence(config.Grace, config.Clock.Now()), zones: readiness.NewZones(config.Policy, config.Logger),
+		events: newEvents(config.DryRun, config.EventClient),
+		echoes: newEchoes(config.EchoClient, config.Clock, config.Reconnect, config.DryRun),
+	}
+	k.leases = newLeases(k.silence, k.echoes, config.Clock, k.count)
+	if k.nodes == nil {
+		k.nodes = nodecache.New(nodecache.Config{Client: config.Client, Clock: config.Clock})
+		k.parts.InEveryReplica(k.nodes.Run)
+	}
+	k.nodes.Subscribe(k.observe)
+	k.parts.InEveryReplica(
+		func(ctx context.Context) error { k.leases.run(ctx, config.LeaseClient); return nil },
+		func(ctx context.Context) error { k.tellDeafness(ctx); return nil },
+		func(ctx context.Context) error { k.echoes.run(logr.NewContext(ctx, config.Logger)); return nil },
+		func(ctx context.Context) error { k.events.Run(ctx); return nil },
+	)
+	if k.pods == nil {
+		k.pods = podcache.New(config.Client, config.Clock)
+		k.parts.InEveryReplica(k.pods.Run)
+	}
+	metrics := newMetrics()
+	if config.Registerer != nil {
+		if err := metrics.register(config.Registerer, k.zones, echoCollector{k.silence, config.Clock}); err != nil {
+			return nil, fmt.Errorf("register the metrics: %w", err)
+		}
+	}
+	return k, k.addControllers(metrics)
+}
+
+// Run runs the Keeper alone, without a manager or an election, until the context ends.
+func (k *Keeper) Run(ctx context.Context) error { return k.parts.Run(ctx) }
+
+// AddTo adds the Keeper to a manager: watches and events run in every replica, so that a standby has
+// heard for itself when nodes gave signs of life; the controllers run in the leader.
+func (k *Keeper) AddTo(mgr manager.Manager) error { return k.parts.AddTo(mgr) }
+
+// HasSynced reports whether the watches have brought their first lists.
+func (k *Keeper) HasSynced() bool {
+	return k.nodes.HasSynced() && cache.IsDone(k.leases) && k.pods.HasSynced()
+}
+
+// observe notes a change of a node.
+func (k *Keeper) observe(change nodecache.Change) {
+	now := k.config.Clock.Now()
+	if change.After == nil {
+		gone := change.Before.Node
+		k.silence.forgetNode(gone.Name)
+		k.follow(k.zones.Remove(gone.Name, now), now)
+		k.looks.add(gone.Name)
+		if k.acts() {
+			k.events.removed(gone)
+		}
+		return
+	}
+	node := change.After.Node
+	k.silence.saw(node, now)
+	k.follow(k.zones.Put(node, k.silence.of(node.Name), now), now)
+	if change.Before == nil || concerns(change.Before.Node, node) {
+		k.looks.add(node.Name)
+	}
+	if change.Before == nil && !change.Initial && k.acts() {
+		k.events.registered(node)
+	}
+}
+
+// acts reports whether this replica is the one that acts.
+func (k *Keeper) acts() bool { return k.looks.started() && !k.config.DryRun }
+
+// count finds all silent nodes after an echo, and tells the zones.
+func (k *Keeper) count() {
+	now := k.config.Clock.Now()
+	k.follow(k.zones.Count(k.silence.all(), now), now)
+	k.looks.add(k.echo.take()...)
+}
+
+// lead begins to act: every node is counted before the first is looked at.
+func (k *Keeper) lead(ctx context.Context) error {
+	all, err := k.known(ctx)
+	if err != nil {
+		return err
+	}
+	k.silence.lead()
+	seen := k.config.Clock.See()
+	k.follow(k.zones.Begin(all, k.silence.all(), seen), seen.At)
+	for _, node := range all {
+		k.looks.add(node.Name)
+	}
+	return nil
+}
+
+// mark begins to mark pods.
+func (k *Keeper) mark(ctx context.Context) error {
+	all, err := k.known(ctx)
+	for _, node := range all {
+		k.markings.add(node.Name)
+	}
+	return err
+}
+
+// known waits for the first lists, and returns all nodes.
+func (k *Keeper) known(ctx context.Context) ([]*corev1.Node, error) {
+	cache.WaitFor(ctx, "", k.nodes, k.leases, k.pods)
+	var all []*corev1.Node
+	for _, known := range k.nodes.All() {
+		all = append(all, known.Node)
+	}
+	return all, ctx.Err()
+}
+
+// follow does what follows from a change of zones.
+func (k *Keeper) follow(told readiness.News, now time.Time) {
+	k.looks.add(told.Wake...)
+	if told.Recovered {
+		k.silence.forgive(now)
+		k.count()
+	}
+}
+
+func (k *Keeper) addControllers(metrics *metrics) error {
+	calls := api{client: k.config.Client, limiter: k.config.Limiter}
+	backoff := apicall.RateLimiter[NodeRequest]()
+	log := stage.QuietErrors(k.config.Logger)
+	taint, err := stage.New(log, "node-health-taint", controller.TypedOptions[NodeRequest]{
+		MaxConcurrentReconciles: concurrentNodes,
+		RateLimiter:             backoff,
+		Reconciler: &reconciler{
+			dryRun: k.config.DryRun, clock: k.config.Clock, nodes: k.nodes, silence: k.silence, zones: k.zones,
+			api: calls, events: k.events, metrics: metrics, looks: &k.looks,
+			unready: &k.markings, echo: &k.echo, backoff: backoff,
+		},
+	}, source{&k.looks, k.lead})
+	if err != nil {
+		return err
+	}
+	k.parts.InLeader(taint)
+	if k.config.DryRun {
+		return nil
+	}
+	marker := &marker{
+		nodes: k.nodes, pods: k.pods, clock: k.config.Clock, api: calls, events: k.events,
+		backoffs: apicall.NewBackoffs[types.UID](markBackoff),
+	}
+	mark, err := stage.New(log, "node-health-mark", controller.TypedOptions[NodeRequest]{
+		MaxConcurrentReconciles: concurrentNodes,
+		RateLimiter:             apicall.RateLimiter[NodeRequest](),
+		Reconciler:              marker,
+	}, source{&k.markings, k.mark})
+	if err != nil {
+		return err
+	}
+	k.parts.InLeader(mark)
+	k.pods.Subscribe(func(change podcache.Change) {
+		pod := change.After
+		if pod == nil || change.Before != nil && change.Before.Node == pod.Node { // its kubelet may live, and know better
+			return
+		}
+		if pod.Flags.Has(podcache.Ready) && marker.silent(pod.Node) {
+			k.markings.add(pod.Node)
+		}
+	})
+	return nil
+}

@@ -1,0 +1,114 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+)
+
+// api makes the calls of the reconciler.
+type api struct {
+	client  kubernetes.Interface
+	rules   client.Client
+	limiter *rate.Limiter // nil: no limit
+}
+
+// turn waits until the rate limit allows one more call.
+func (a api) turn(ctx context.Context) error { return apicall.Turn(ctx, a.limiter) }
+
+// patchNode writes the taints and the labels of a node in one call, on the condition that nobody has changed the node
+// since it was read, and returns the node as it is then. Whoever calls it has waited for the turn.
+func (a api) patchNode(ctx context.Context, e edit) (*corev1.Node, error) {
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	return apicall.PatchTaints(ctx, a.client, e.node, e.NodeEdit, metav1.PatchOptions{})
+}
+
+// node reads a node.
+func (a api) node(ctx context.Context, name string) (*corev1.Node, error) {
+	if err := a.turn(ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	return a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+}
+
+// labelled reads the nodes that have a label.
+func (a api) labelled(ctx context.Context, label string) ([]corev1.Node, error) {
+	if err := a.turn(ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	list, err := a.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: label})
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+// patchFinalizers writes the finalizers of a rule, on the condition that nobody has changed it since it was read. It
+// returns the rule as it is then.
+func (a api) patchFinalizers(
+	ctx context.Context, read *v1alpha1.NodeTaintRule, finalizers []string,
+) (*v1alpha1.NodeTaintRule, error) {
+	changed := read.DeepCopy()
+	changed.Finalizers = finalizers
+	if err := a.patchRule(ctx, func(ctx context.Context) error {
+		return a.rules.Patch(ctx, changed, client.MergeFromWithOptions(read, client.MergeFromWithOptimisticLock{}))
+	}); err != nil {
+		return nil, fmt.Errorf("write the finalizers of rule %s: %w", read.Name, err)
+	}
+	return changed, nil
+}
+
+// patchStatus writes the status of a rule, which nobody else does, and returns the rule as it is then.
+func (a api) patchStatus(
+	ctx context.Context, read *v1alpha1.NodeTaintRule, status v1alpha1.NodeTaintRuleStatus,
+) (*v1alpha1.NodeTaintRule, error) {
+	changed := read.DeepCopy()
+	changed.Status = status
+	if err := a.patchRule(ctx, func(ctx context.Context) error {
+		return a.rules.Status().Patch(ctx, changed, client.MergeFrom(read))
+	}); err != nil {
+		return nil, fmt.Errorf("write the status of rule %s: %w", read.Name, err)
+	}
+	return changed, nil
+}
+
+func (a api) patchRule(ctx context.Context, patch func(context.Context) error) error {
+	if err := a.turn(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	return patch(ctx)
+}
+
+// briefly returns what the API server says, so that it fits into an event.
+func briefly(err error) string {
+	const enough = 400
+	text := err.Error()
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		text = status.Status().Message
+	}
+	if len(text) > enough {
+		text = strings.ToValidUTF8(text[:enough], "") + "..."
+	}
+	return text
+}

@@ -1,0 +1,174 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+)
+
+// togetherWithin is for how long changes of nodes are gathered before the rules are planned again.
+const togetherWithin = 250 * time.Millisecond
+
+// Config configures a Controller.
+type Config struct {
+	// Client reads and changes nodes.
+	Client kubernetes.Interface
+	// EventClient writes the events; Client does when it is nil.
+	EventClient kubernetes.Interface
+	// Rules reads, watches and writes NodeTaintRules.
+	Rules client.WithWatch
+	// Nodes are the nodes; whoever made the cache runs it.
+	Nodes *nodecache.Cache
+	// Clock is the timeline of the process; nil: one of its own, which hears no Date.
+	Clock *timeline.Clock
+	// DryRun only says what would be done.
+	DryRun bool
+	// Limiter bounds the rate of calls; nil means no limit.
+	Limiter *rate.Limiter
+	// Registerer takes the metrics; nil means none are registered.
+	Registerer prometheus.Registerer
+	// Logger defaults to one that discards.
+	Logger logr.Logger
+}
+
+func (c *Config) complete() error {
+	if c.Client == nil || c.Rules == nil || c.Nodes == nil {
+		return errors.New("a Controller needs a Client, Rules and Nodes")
+	}
+	if c.EventClient == nil {
+		c.EventClient = c.Client
+	}
+	if c.Clock == nil {
+		c.Clock = &timeline.Clock{}
+	}
+	if c.Logger.GetSink() == nil {
+		c.Logger = logr.Discard()
+	}
+	return nil
+}
+
+// Controller is the whole of the rules: their watch, their events and their reconciler.
+type Controller struct {
+	nodes *nodecache.Cache
+	parts stage.Parts
+}
+
+// New assembles a Controller. Nothing runs before Run is called or a manager to which it was added starts.
+func New(config Config) (*Controller, error) {
+	if err := config.complete(); err != nil {
+		return nil, err
+	}
+	c := &Controller{nodes: config.Nodes}
+	book, events := newBook(config.DryRun), newEvents(config.EventClient)
+	metrics, err := newMetrics(config.Registerer, book)
+	if err != nil {
+		return nil, fmt.Errorf("register the metrics: %w", err)
+	}
+	requests := &requests{nodes: config.Nodes}
+	watch, err := newRuleWatch(config.Rules, config.Logger, func(all []*v1alpha1.NodeTaintRule) {
+		if book.setRules(all, config.Clock.See()) {
+			requests.add(0)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("prepare the watch of rules: %w", err)
+	}
+	requests.rules = watch.handler.HasSyncedChecker()
+	config.Nodes.Subscribe(func(change nodecache.Change) {
+		if book.brought(change.Before.Object(), change.After.Object(), config.Clock.See()) {
+			requests.add(togetherWithin)
+		}
+	})
+	reconciles, err := stage.New(config.Logger, "node-taint-rule", controller.TypedOptions[Request]{
+		RateLimiter: apicall.RateLimiter[Request](),
+		Reconciler: &reconciler{
+			dryRun: config.DryRun, clock: config.Clock, watch: watch, book: book,
+			events: events, metrics: metrics, requests: requests,
+			api: api{client: config.Client, rules: config.Rules, limiter: config.Limiter},
+			backoffs: apicall.NewBackoffs[string](func(failures int, _ error) time.Duration {
+				return apicall.Doubled(apicall.FirstBackoff, failures, apicall.LastBackoff)
+			}),
+			notes: map[types.UID]*note{},
+		},
+	}, requests)
+	if err != nil {
+		return nil, err
+	}
+	c.parts.InEveryReplica(
+		func(ctx context.Context) error { watch.run(ctx); return nil },
+		func(ctx context.Context) error { events.Run(ctx); return nil },
+	)
+	c.parts.InLeader(reconciles)
+	return c, nil
+}
+
+// Run runs the Controller alone, without a manager or an election, until the context ends.
+func (c *Controller) Run(ctx context.Context) error { return c.parts.Run(ctx) }
+
+// AddTo adds the Controller to a manager: the watch and the events run in every replica, so that a standby has seen for
+// itself when conditions changed; the reconciler runs in the leader.
+func (c *Controller) AddTo(mgr manager.Manager) error { return c.parts.AddTo(mgr) }
+
+// HasSynced reports whether the nodes are known. Rules need not be: there may be no such resource.
+func (c *Controller) HasSynced() bool { return c.nodes.HasSynced() }
+
+// requests is the source of the reconciler. What comes before it starts needs not be kept: everything is planned then.
+type requests struct {
+	nodes, rules cache.DoneChecker
+
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[Request]
+}
+
+// String names the source in the log.
+func (r *requests) String() string { return "rules that changed, or whose nodes did" }
+
+// Start implements source.TypedSource.
+func (r *requests) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[Request]) error {
+	r.mu.Lock()
+	r.queue = queue
+	r.mu.Unlock()
+	go func() {
+		if cache.WaitFor(ctx, "", r.rules, r.nodes) {
+			r.add(0)
+		}
+	}()
+	return nil
+}
+
+// WaitForSync implements source.TypedSyncingSource: nothing is planned before the nodes are known.
+func (r *requests) WaitForSync(ctx context.Context) error {
+	cache.WaitFor(ctx, "", r.nodes)
+	return ctx.Err()
+}
+
+// add asks for a plan in some time at most.
+func (r *requests) add(in time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.queue != nil {
+		r.queue.AddAfter(Request{}, in)
+	}
+}

@@ -1,0 +1,381 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func after(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
+
+// aRule taints after 10 s and clears after 20 s.
+func aRule(change ...func(*v1alpha1.NodeTaintRule)) *v1alpha1.NodeTaintRule {
+	object := &v1alpha1.NodeTaintRule{
+		ObjectMeta: metav1.ObjectMeta{Name: "rule", UID: "uid-of-rule", Generation: 1},
+		Spec: v1alpha1.NodeTaintRuleSpec{
+			Condition:  v1alpha1.NodeTaintRuleCondition{Type: deadlock, Status: corev1.ConditionTrue},
+			Taint:      v1alpha1.NodeTaintRuleTaint{Key: "example.com/deadlock", Effect: corev1.TaintEffectNoSchedule},
+			After:      metav1.Duration{Duration: 10 * time.Second},
+			ClearAfter: metav1.Duration{Duration: 20 * time.Second},
+		},
+	}
+	for _, apply := range change {
+		apply(object)
+	}
+	return object
+}
+
+// aNode is a node with the condition in a status since so many seconds after noon.
+func aNode(name string, status corev1.ConditionStatus, since int, change ...func(*corev1.Node)) *corev1.Node {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name), ResourceVersion: "1"},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{Type: deadlock, Status: status, LastTransitionTime: metav1.NewTime(after(since))},
+		}},
+	}
+	for _, apply := range change {
+		apply(node)
+	}
+	return node
+}
+
+// fromRule gives a node the rule's taint.
+func fromRule(node *corev1.Node) {
+	labelledByRule(node)
+	fromOthers(node)
+}
+
+func labelledByRule(node *corev1.Node) {
+	node.Labels = map[string]string{v1alpha1.TaintedLabelPrefix + "rule": fingerprint(deadlocked)}
+}
+
+func fromOthers(node *corev1.Node) {
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "example.com/deadlock", Effect: corev1.TaintEffectNoSchedule})
+}
+
+func without(node *corev1.Node) { node.Status.Conditions = nil }
+
+func labelled(node *corev1.Node) { node.Labels = map[string]string{"pool": "x"} }
+
+func onlyPoolX(r *v1alpha1.NodeTaintRule) {
+	r.Spec.NodeSelector = &v1alpha1.NodeTaintRuleSelector{MatchLabels: map[string]v1alpha1.NodeTaintRuleLabelValue{"pool": "x"}}
+}
+
+// aBook makes a book that knows of a rule and has seen nodes at an instant.
+func aBook(rule *v1alpha1.NodeTaintRule, at time.Time, nodes ...*corev1.Node) (*book, *planned) {
+	b := newBook(false)
+	b.setRules([]*v1alpha1.NodeTaintRule{rule}, verdict.SeenAt(at).Sight)
+	for _, node := range nodes {
+		b.brought(nil, node, verdict.SeenAt(at).Sight)
+	}
+	return b, b.rules[rule.UID]
+}
+
+// aPlan is what a rule and nodes are, and what becomes of them.
+type aPlan struct {
+	name    string
+	rule    *v1alpha1.NodeTaintRule
+	nodes   []*corev1.Node
+	chosen  []string // by the plan before
+	doubted []string // nodes of which a write of the taint was not answered
+	refused map[string]int
+	now     int
+	want    []string // to have the taint
+	counts  [4]int   // selected, matching, tainted, held
+	next    int      // seconds after noon; 0: never
+	leaving []string
+}
+
+// planned plans, after all that came before.
+func (a aPlan) planned() *planned {
+	b, p := aBook(a.rule, after(a.now), a.nodes...)
+	for _, name := range a.chosen {
+		if p.places[name] == nil { // it had the condition then
+			p.places[name] = &place{facts: facts{selected: true}, since: after(95)}
+		}
+		p.places[name].wanted = true
+	}
+	for name, at := range a.refused {
+		p.places[name].refusal = &refusal{at: after(at)}
+	}
+	for _, name := range a.doubted {
+		b.doubts[name] = doubt{version: b.nodes[name].ResourceVersion, rules: []types.UID{a.rule.UID}}
+	}
+	b.plan(after(a.now))
+	return p
+}
+
+// nodesOf returns the nodes that are to have the taint of a rule, and those that are to lose it.
+func nodesOf(p *planned) (want, leaving []string) {
+	for name, place := range p.places {
+		switch {
+		case place.wanted:
+			want = append(want, name)
+		case place.owned || place.labelled:
+			leaving = append(leaving, name)
+		}
+	}
+	slices.Sort(want)
+	return want, leaving
+}
+
+func TestPlanOfARule(t *testing.T) {
+	const yes, no = corev1.ConditionTrue, corev1.ConditionFalse
+	tests := []aPlan{
+		{name: "no node", rule: aRule(), now: 100},
+		{name: "the condition has not held for long enough", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 95)}, now: 100, counts: [4]int{1, 1, 0, 0}, next: 105},
+		{name: "it has", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 95)}, now: 105, want: []string{"a"}, counts: [4]int{1, 1, 0, 0}},
+		{name: "a tainted node that matches stays", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 99, fromRule)}, now: 100, want: []string{"a"}, counts: [4]int{1, 1, 1, 0}},
+		{name: "the condition is not over for long enough", rule: aRule(), nodes: []*corev1.Node{aNode("a", no, 95, fromRule)}, now: 114, want: []string{"a"}, counts: [4]int{1, 0, 1, 0}, next: 115},
+		{name: "it is", rule: aRule(), nodes: []*corev1.Node{aNode("a", no, 95, fromRule)}, now: 115, counts: [4]int{1, 0, 1, 0}, leaving: []string{"a"}},
+		{name: "a condition that vanished is over from when that was seen", rule: aRule(), nodes: []*corev1.Node{aNode("a", no, 0, fromRule, without)}, now: 100, want: []string{"a"}, counts: [4]int{1, 0, 1, 0}, next: 120},
+		{name: "a condition of the future holds from when it was seen", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 500)}, now: 100, counts: [4]int{1, 1, 0, 0}, next: 110},
+		{name: "a tainted node that is not selected goes at once", rule: aRule(onlyPoolX), nodes: []*corev1.Node{aNode("a", yes, 0, fromRule), aNode("b", yes, 0, labelled)}, now: 100, want: []string{"b"}, counts: [4]int{1, 1, 1, 0}, leaving: []string{"a"}},
+		{name: "a taint of others is left alone", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 0, fromOthers)}, now: 100, counts: [4]int{1, 1, 0, 0}},
+		{name: "the oldest come first, then by name", rule: aRule(atMost(intstr.FromInt32(2))), nodes: []*corev1.Node{aNode("c", yes, 5), aNode("b", yes, 7), aNode("a", yes, 7)}, now: 100, want: []string{"a", "c"}, counts: [4]int{3, 3, 0, 1}},
+		{name: "tainted nodes take places", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 50, fromRule), aNode("b", yes, 0)}, now: 100, want: []string{"a"}, counts: [4]int{2, 2, 1, 1}},
+		{name: "nodes that lose the taint take places until it is off", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", no, 0, fromRule), aNode("b", yes, 0)}, now: 100, counts: [4]int{2, 1, 1, 1}, leaving: []string{"a"}},
+		{name: "so do those whose write was not answered", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", no, 99), aNode("b", yes, 0)}, doubted: []string{"a"}, now: 100, counts: [4]int{2, 1, 0, 1}},
+		{name: "and that is the place of the node itself", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 50), aNode("b", yes, 0)}, doubted: []string{"a"}, now: 100, want: []string{"a"}, counts: [4]int{2, 2, 0, 1}},
+		{name: "none is taken off when there are more than the bound", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 0, fromRule), aNode("b", yes, 0, fromRule)}, now: 100, want: []string{"a", "b"}, counts: [4]int{2, 2, 2, 0}},
+		{name: "a percentage is of the selected nodes and rounded down", rule: aRule(onlyPoolX, atMost(intstr.FromString("67%"))), nodes: []*corev1.Node{aNode("a", yes, 0, labelled), aNode("b", yes, 0, labelled), aNode("c", no, 0)}, now: 100, want: []string{"a"}, counts: [4]int{2, 2, 0, 1}},
+		{name: "a choice that is not written yields to a bound that was lowered", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 0, fromRule), aNode("b", yes, 0)}, chosen: []string{"a", "b"}, now: 100, want: []string{"a"}, counts: [4]int{2, 2, 1, 1}},
+		{name: "so does one that may be written", rule: aRule(atMost(intstr.FromInt32(0))), nodes: []*corev1.Node{aNode("a", yes, 0)}, doubted: []string{"a"}, now: 100, counts: [4]int{1, 1, 0, 1}},
+		{name: "a taint that somebody took off comes again at once", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 99, labelledByRule)}, now: 100, want: []string{"a"}, counts: [4]int{1, 1, 0, 0}},
+		{name: "unless the bound was lowered", rule: aRule(atMost(intstr.FromInt32(0))), nodes: []*corev1.Node{aNode("a", yes, 0, labelledByRule)}, now: 100, counts: [4]int{1, 1, 0, 1}, leaving: []string{"a"}},
+		{name: "or the condition is over", rule: aRule(), nodes: []*corev1.Node{aNode("a", no, 99, labelledByRule)}, now: 100, counts: [4]int{1, 0, 0, 0}, leaving: []string{"a"}},
+		{name: "in a dry run none yields: what was chosen has the taint", rule: aRule(dryRun, atMost(intstr.FromInt32(0))), nodes: []*corev1.Node{aNode("a", yes, 0)}, chosen: []string{"a"}, now: 100, want: []string{"a"}, counts: [4]int{1, 1, 1, 0}},
+		{name: "a bound of none holds all", rule: aRule(atMost(intstr.FromInt32(0))), nodes: []*corev1.Node{aNode("a", yes, 0)}, now: 100, counts: [4]int{1, 1, 0, 1}},
+		{name: "a node that was refused leaves its place to another", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 0), aNode("b", yes, 10)}, refused: map[string]int{"a": 90}, now: 100, want: []string{"b"}, counts: [4]int{2, 2, 0, 1}, next: 150},
+		{name: "and comes last when it may try again", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 0), aNode("b", yes, 10)}, refused: map[string]int{"a": 40}, now: 100, want: []string{"b"}, counts: [4]int{2, 2, 0, 1}},
+		{name: "and counts as held until it has the taint", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 0)}, refused: map[string]int{"a": 40}, now: 100, want: []string{"a"}, counts: [4]int{1, 1, 0, 1}},
+		{name: "in a dry run what would be done counts as done", rule: aRule(dryRun, atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", no, 95), aNode("b", yes, 0)}, chosen: []string{"a"}, now: 100, want: []string{"a"}, counts: [4]int{2, 1, 1, 1}, next: 115},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			p := test.planned()
+			want, leaving := nodesOf(p)
+			if !slices.Equal(want, test.want) || !slices.Equal(leaving, test.leaving) {
+				t.Errorf("wants the taint on %q and off %q, want %q and %q", want, leaving, test.want, test.leaving)
+			}
+			o := p.outcome
+			if got := [4]int{o.selected, o.matching, o.tainted, o.held}; got != test.counts {
+				t.Errorf("counts %v (selected, matching, tainted, held), want %v", got, test.counts)
+			}
+			var next time.Time
+			if test.next != 0 {
+				next = after(test.next)
+			}
+			if !o.next.Equal(next) {
+				t.Errorf("next at %s, want %d s after noon", o.next, test.next)
+			}
+		})
+	}
+}
+
+// as returns the next version of a node.
+func as(node *corev1.Node, change ...func(*corev1.Node)) *corev1.Node {
+	next := node.DeepCopy()
+	version, _ := strconv.Atoi(node.ResourceVersion)
+	next.ResourceVersion = strconv.Itoa(version + 1)
+	for _, apply := range change {
+		apply(next)
+	}
+	return next
+}
+
+func says(status corev1.ConditionStatus, since int) func(*corev1.Node) {
+	return func(n *corev1.Node) {
+		n.Status.Conditions = []corev1.NodeCondition{{Type: deadlock, Status: status, LastTransitionTime: metav1.NewTime(after(since))}}
+	}
+}
+
+func TestWhatThisProcessSawChangeCountsByItsOwnClock(t *testing.T) {
+	const yes, no, unknown = corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown
+	for name, test := range map[string]struct {
+		first *corev1.Node // at second 100
+		then  []func(*corev1.Node)
+		since int // at second 200, when the last has come
+	}{
+		"at first sight the condition says since when":           {aNode("a", yes, 30), nil, 30},
+		"unless that is yet to come":                             {aNode("a", yes, 300), nil, 100},
+		"a change counts from when it was seen":                  {aNode("a", no, 30), []func(*corev1.Node){says(yes, -600)}, 150},
+		"so does a condition that came":                          {aNode("a", no, 0, without), []func(*corev1.Node){says(yes, -600)}, 150},
+		"and one that vanished":                                  {aNode("a", yes, 30, fromRule), []func(*corev1.Node){without}, 150},
+		"a status that is posted anew goes on":                   {aNode("a", yes, 30), []func(*corev1.Node){says(yes, 149), says(yes, 199)}, 30},
+		"one that is over goes on being over when it is unknown": {aNode("a", no, 30, fromRule), []func(*corev1.Node){says(unknown, 149), says(no, 199)}, 30},
+		"a condition that was over begins anew":                  {aNode("a", yes, 30), []func(*corev1.Node){says(no, 31), says(yes, 32)}, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, p := aBook(aRule(), after(100), test.first)
+			node := test.first
+			for i, change := range test.then {
+				next := as(node, change)
+				b.brought(node, next, verdict.SeenAt(after(150+50*i)).Sight)
+				node = next
+			}
+			if got := p.places["a"].since; !got.Equal(after(test.since)) {
+				t.Errorf("it counts from %s, want %d s after noon", got, test.since)
+			}
+		})
+	}
+}
+
+func TestOnlyWhatConcernsARuleMakesItBePlanned(t *testing.T) {
+	label := func(key string) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Labels = map[string]string{"pool": "x", key: "y"} }
+	}
+	for name, test := range map[string]struct {
+		change func(*corev1.Node)
+		want   bool
+	}{
+		"a heartbeat":                     {func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(after(1)) }, false},
+		"a condition that is posted anew": {says(corev1.ConditionFalse, 99), false},
+		"another condition": {func(n *corev1.Node) {
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue})
+		}, false},
+		"a status that does not bring the taint either": {says(corev1.ConditionUnknown, 99), false},
+		"a label that the rule does not select by":      {label("other"), false},
+		"a taint with another key":                      {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoSchedule}} }, false},
+		"the condition":                                 {says(corev1.ConditionTrue, 99), true},
+		"a label that it selects by":                    {func(n *corev1.Node) { n.Labels = nil }, true},
+		"a taint with its key":                          {fromOthers, true},
+		"the label that says whose the taint is":        {label(v1alpha1.TaintedLabelPrefix + "rule"), false},
+		"with its value":                                {labelledByRule, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := aNode("a", corev1.ConditionFalse, 0, labelled)
+			b, p := aBook(aRule(onlyPoolX), after(100), node)
+			b.plan(after(100))
+			if got := b.brought(node, as(node, test.change), verdict.SeenAt(after(101)).Sight); got != test.want || p.dirty != test.want {
+				t.Errorf("the rule is planned again: %v (%v), want %v", got, p.dirty, test.want)
+			}
+		})
+	}
+}
+
+func TestAnAnswerIsNotForgottenForWhatALateWatchBrings(t *testing.T) {
+	first := aNode("a", corev1.ConditionTrue, 0)
+	b, p := aBook(aRule(), after(100), first)
+	second, answer := as(first), as(as(first, fromRule))
+	b.learned(answer, verdict.SeenAt(after(101)).Sight)
+	b.brought(first, second, verdict.SeenAt(after(102)).Sight)
+	if !p.places["a"].owned {
+		t.Error("the watch was believed, though the answer is newer")
+	}
+	b.brought(second, answer, verdict.SeenAt(after(103)).Sight)
+	b.brought(answer, as(answer, func(n *corev1.Node) { n.Spec.Taints = nil }), verdict.SeenAt(after(104)).Sight)
+	if p.places["a"].owned {
+		t.Error("the answer is believed, though the watch is newer")
+	}
+	b.learned(answer, verdict.SeenAt(after(105)).Sight)
+	if p.places["a"].owned {
+		t.Error("an answer that came late is believed")
+	}
+	b.brought(answer, nil, verdict.SeenAt(after(106)).Sight)
+	b.learned(as(as(as(answer))), verdict.SeenAt(after(107)).Sight)
+	if len(b.nodes) != 0 || len(p.places) != 0 {
+		t.Error("an answer has brought back a node that is gone")
+	}
+}
+
+func TestRulesThatWentAreForgottenWhenTheirTaintsAreOff(t *testing.T) {
+	node := aNode("a", corev1.ConditionTrue, 0, fromRule)
+	b, _ := aBook(aRule(), after(100), node)
+	b.setRules(nil, verdict.SeenAt(after(101)).Sight)
+	b.plan(after(101))
+	e, ok := b.edit("a", "", after(101))
+	if !ok || len(e.Taints) != 0 || len(b.rules) != 1 {
+		t.Errorf("of the rule that went the taints %v stay (%v), and %d rules are known", e.Taints, ok, len(b.rules))
+	}
+	b.brought(node, as(node, func(n *corev1.Node) { n.Labels, n.Spec.Taints = nil, nil }), verdict.SeenAt(after(102)).Sight)
+	b.plan(after(102))
+	if len(b.rules) != 0 {
+		t.Error("the rule is still known")
+	}
+}
+
+// twentyRulesOf15000Nodes have tainted half of the nodes, with two of them.
+func twentyRulesOf15000Nodes() (*book, []*corev1.Node) {
+	var all []*v1alpha1.NodeTaintRule
+	for i := range 20 {
+		all = append(all, aRule(func(r *v1alpha1.NodeTaintRule) {
+			r.Name, r.UID = fmt.Sprint("deadlock-", i), types.UID(fmt.Sprint("u", i))
+			r.Spec.Taint.Key = fmt.Sprint("example.com/deadlock-", i)
+		}))
+	}
+	b := newBook(false)
+	b.setRules(all, verdict.SeenAt(noon).Sight)
+	var nodes []*corev1.Node
+	for i := range 15000 {
+		node := aNode(fmt.Sprint("n-", i), corev1.ConditionFalse, 0, labelled)
+		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue})
+		for _, r := range all[:2] {
+			if i%2 == 0 {
+				taint := newRule(r, ruling{}, false).taint()
+				node.Labels[v1alpha1.TaintedLabelPrefix+r.Name] = fingerprint(taint.ToString())
+				node.Spec.Taints = append(node.Spec.Taints, taint)
+			}
+		}
+		nodes = append(nodes, node)
+		b.brought(nil, node, verdict.SeenAt(noon).Sight)
+	}
+	b.plan(noon)
+	return b, nodes
+}
+
+// BenchmarkAChangeOfANodeAmong15000ForTwentyRules changes one node and plans what that concerns.
+func BenchmarkAChangeOfANodeAmong15000ForTwentyRules(b *testing.B) {
+	for name, change := range map[string]func(n *corev1.Node, i int){
+		"a heartbeat": func(n *corev1.Node, i int) { n.Status.Conditions[1].LastHeartbeatTime = metav1.NewTime(after(i)) },
+		"another condition": func(n *corev1.Node, i int) {
+			n.Status.Conditions[1].Status = []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse}[i%2]
+		},
+		"the condition of all rules": func(n *corev1.Node, i int) {
+			n.Status.Conditions[0].Status = []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse}[i%2]
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			known, nodes := twentyRulesOf15000Nodes()
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				i++
+				at := i % len(nodes)
+				next := nodes[at].DeepCopy()
+				change(next, i)
+				if known.brought(nodes[at], next, verdict.SeenAt(after(0)).Sight) {
+					known.plan(after(0))
+				}
+				nodes[at] = next
+			}
+		})
+	}
+}
+
+func TestTheKeysOfKubernetesAreBuiltIn(t *testing.T) {
+	for key, want := range map[string]bool{
+		"node.kubernetes.io/not-ready": true, "node.cloudprovider.kubernetes.io/shutdown": true, "kubernetes.io/x": true,
+		"node-role.kubernetes.io/control-plane": true, "readiness.k8s.io/x": true, "k8s.io/x": true,
+		"example.com/x": false, "kubernetes.io.example.com/x": false, "mykubernetes.io/x": false, "plain": false,
+	} {
+		if builtIn(key) != want {
+			t.Errorf("%s: built in is %v, want %v", key, !want, want)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+)
+
+// statusOf returns the status of a rule by its newest plan.
+func statusOf(object *v1alpha1.NodeTaintRule, p page) v1alpha1.NodeTaintRuleStatus {
+	plan, verdict, generation := p.outcome, p.verdict, p.object.Generation
+	status := *object.Status.DeepCopy()
+	status.ObservedGeneration = generation
+	status.Selected, status.Matching = int32(plan.selected), int32(plan.matching)
+	status.Tainted, status.Held = int32(plan.tainted), int32(plan.held)
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionAccepted, Status: statusIf(verdict.accepted()),
+		Reason: verdict.reason, Message: verdict.message, ObservedGeneration: generation,
+	})
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionHolding, Status: statusIf(plan.held > 0),
+		Reason: plan.holding(), Message: heldMessage(p), ObservedGeneration: generation,
+	})
+	return status
+}
+
+func statusIf(holds bool) metav1.ConditionStatus {
+	if holds {
+		return metav1.ConditionTrue
+	}
+	return metav1.ConditionFalse
+}
+
+// heldMessage says in sentences why nodes wait.
+func heldMessage(p page) string {
+	plan := p.outcome
+	var sentences []string
+	if waiting := plan.held - plan.refused; waiting > 0 {
+		bound := fmt.Sprint(plan.bound)
+		if text := p.rule.spec.MaxTainted.String(); text != bound {
+			bound = fmt.Sprintf("%s, %d", text, plan.bound)
+		}
+		sentences = append(sentences, fmt.Sprintf("%s for taint %s: the rule taints at most %s of the %d nodes that it selects.",
+			nodesDo(waiting, "waits", "wait"), p.rule.text, bound, plan.selected))
+	}
+	if plan.refused > 0 {
+		sentences = append(sentences, fmt.Sprintf("%s have taint %s, which is tried again every minute: of node %s the API server says: %s",
+			nodesDo(plan.refused, "may not", "may not"), p.rule.text, plan.example, plan.why))
+	}
+	if len(sentences) == 0 {
+		return "No node waits for the taint."
+	}
+	return strings.Join(sentences, " ")
+}
+
+func nodesDo(count int, one, several string) string {
+	if count == 1 {
+		return "1 node " + one
+	}
+	return fmt.Sprintf("%d nodes %s", count, several)
+}
+
+// saysHolding returns what the status of a rule says about nodes that wait, as a reason.
+func saysHolding(object *v1alpha1.NodeTaintRule) string {
+	if said := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionHolding); said != nil {
+		return said.Reason
+	}
+	return v1alpha1.ReasonNoNodeHeld
+}
+
+// saysRefused returns for which reason the status of a rule says that it is not accepted; empty if it does not.
+func saysRefused(object *v1alpha1.NodeTaintRule) string {
+	said := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionAccepted)
+	if said == nil || said.Status != metav1.ConditionFalse {
+		return ""
+	}
+	return said.Reason
+}

@@ -1,0 +1,109 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package shadow
+
+import (
+	"time"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+const (
+	// Tolerance is by how much an eviction may differ from the rule and still be on time: timeAdded, the binding and
+	// the deletion of a pod are each recorded to the second.
+	Tolerance = 2 * time.Second
+	// MissedAfter is for how long a pod is due when it is reported as not evicted.
+	MissedAfter = time.Minute
+	// NeverAfter is for how long it is due when that is counted, as counters cannot take anything back.
+	NeverAfter = 10 * time.Minute
+
+	// settle is how long an eviction that the rule does not explain waits for its judgement: the watch of nodes may
+	// bring a taint later than the watch of pods brings what it caused.
+	settle = 5 * time.Second
+	// remembered is for how long a pod that no longer has to leave, or that has gone, is still known. It explains what
+	// the built-in does afterwards.
+	remembered = 10 * time.Minute
+)
+
+// promise is what is known of one pod that has to leave its node, that had to, or that was evicted without.
+type promise struct {
+	pod *podcache.Pod // as it was while it did not terminate
+
+	leaves bool           // it has to leave
+	due    time.Time      // when, if it has
+	reason verdict.Reason // the newest by which it had to leave
+	unsure bool           // when the countdown began is not known: before this process saw it
+	first  countdown      // with which the built-in began, if it was seen
+	ended  time.Time      // when it no longer had to leave; zero while it has
+	// untainted: it no longer had to leave because the node has no NoExecute taint any more.
+	untainted bool
+
+	marked   time.Time // when the built-in's mark was first seen
+	left     time.Time // when the built-in deleted it
+	leftSeen time.Time // when that was seen
+
+	overdue  bool   // it is due, and there
+	ahead    uint64 // how many evictions had been seen when it became due
+	reported bool   // as not evicted
+	counted  bool   // it is in the counter
+	judged   bool   // there is nothing more to say
+}
+
+// countdown is one that the built-in may have begun, by what it could see.
+type countdown struct {
+	key     string // of the taint
+	seconds int64
+	due     time.Time // zero: it is not known
+}
+
+// leaving notes that the pod has to leave by the newest verdict. Nobody can evict it before it can be seen that it has
+// to: a taint may come with a timeAdded of long ago, and a shorter toleration when it is over already.
+func (p *promise) leaving(v verdict.Verdict, at time.Time, unsure bool) {
+	if !p.leaves {
+		p.first = countdown{}
+		if v.Toleration != nil && !unsure {
+			p.first = begins(v.Reason, at)
+		}
+	}
+	switch {
+	case v.Due.After(at):
+		p.due = v.Due
+	case !p.leaves || p.due.After(at):
+		p.due = at
+	}
+	p.leaves, p.reason, p.unsure = true, v.Reason, unsure
+	p.ended, p.untainted = time.Time{}, false
+}
+
+// begins returns the countdown that the built-in begins when it sees at an instant that a pod has to leave.
+func begins(reason verdict.Reason, at time.Time) countdown {
+	seconds := *reason.Toleration.TolerationSeconds
+	if seconds <= 0 || seconds > overflows {
+		return countdown{}
+	}
+	return countdown{key: reason.Taint.Key, seconds: seconds, due: at.Add(time.Duration(seconds) * time.Second)}
+}
+
+// staying notes that the pod does not have to leave any more.
+func (p *promise) staying(at time.Time, untainted bool) {
+	if p.leaves {
+		p.leaves, p.ended, p.untainted = false, at, untainted
+	}
+}
+
+// hadToLeave reports whether the pod had to leave at an instant, or until just before.
+func (p *promise) hadToLeave(at time.Time) bool {
+	return p.leaves || !p.ended.IsZero() && at.Sub(p.ended) <= Tolerance
+}
+
+// tolerated returns for how many seconds the taint that decides is tolerated; zero if it is not.
+func (p *promise) tolerated() int64 {
+	if p.reason.Toleration == nil || p.reason.Toleration.TolerationSeconds == nil {
+		return 0
+	}
+	return max(*p.reason.Toleration.TolerationSeconds, 0)
+}
+
+func near(a, b time.Time) bool { return a.Sub(b).Abs() <= Tolerance }

@@ -1,0 +1,333 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package shadow
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+)
+
+func TestAnEvictionWithinTheToleranceIsOnTime(t *testing.T) {
+	for name, test := range map[string]struct {
+		at   time.Duration
+		want Outcome
+	}{
+		"when it is due":     {30 * sec, OnTime},
+		"a second before":    {29 * sec, OnTime},
+		"two seconds after":  {32*sec - 1, OnTime},
+		"three seconds late": {33*sec + 1, Late},
+		"five seconds early": {25 * sec, Early},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(w *world) {
+				w.addNode()
+				w.addPod("p", 20)
+				w.run()
+				w.until(10 * sec)
+				w.taint("k:NoExecute")
+				w.until(test.at)
+				w.evict("p")
+				w.until(2 * time.Minute)
+				w.wantPods(map[Outcome]int{test.want: 1})
+			})
+		})
+	}
+}
+
+func TestWhatOthersDeleteIsNotTheBuiltIns(t *testing.T) {
+	play(t, func(w *world) {
+		w.addNode()
+		for _, name := range []string{"before-due", "after-due", "ours", "untouched"} {
+			w.addPod(name, 20)
+		}
+		w.run()
+		w.until(10 * sec)
+		w.taint("k:NoExecute")
+		w.until(20 * sec)
+		w.end("before-due")
+		w.until(60 * sec)
+		w.end("after-due")
+		w.mark("ours", "Taintkeeper: deleting due to NoExecute taint")
+		w.end("ours")
+		w.taint("k-")
+		w.until(time.Hour)
+		w.wantPods(nil)
+		w.wantSaid()
+	})
+}
+
+func TestAPodThatIsDueForLongIsReportedOnceAndCorrectedWhenItGoes(t *testing.T) {
+	story := func(at time.Duration, want Outcome, counted map[Outcome]int, sentence string) {
+		t.Run(string(want), func(t *testing.T) {
+			play(t, func(w *world) {
+				w.addNode()
+				w.addPod("p", 0)
+				w.run()
+				w.until(10 * sec)
+				w.taint("k:NoExecute")
+				w.until(69 * sec)
+				w.wantSaid()
+				w.until(71 * sec)
+				w.wantSaid("still there 60 s after it was due: the built-in has not marked it")
+				w.wantPods(nil)
+				w.until(at)
+				w.evict("p")
+				w.until(at + time.Minute)
+				w.wantSaid(sentence)
+				w.wantPods(counted)
+				if got := w.comparison.Report().Differences[0].Outcome; got != want {
+					t.Errorf("it is said to be %s, want %s", got, want)
+				}
+			})
+		})
+	}
+	story(5*time.Minute, Late, map[Outcome]int{Late: 1}, "evicted 4m50s late")
+	story(15*time.Minute, Never, map[Outcome]int{Never: 1}, "evicted 14m50s late: it had been counted as never evicted by then")
+}
+
+func TestWhatWasReportedAsNotEvictedIsCountedWhenItGoesAnotherWay(t *testing.T) {
+	for name, goes := range map[string]func(w *world){
+		"deleted by its owner":  func(w *world) { w.remove("p") },
+		"the node is untainted": func(w *world) { w.taint("k-") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(w *world) {
+				w.addNode()
+				w.addPod("p", 0)
+				w.run()
+				w.until(10 * sec)
+				w.taint("k:NoExecute")
+				w.until(3 * time.Minute)
+				w.wantPods(nil)
+				goes(w)
+				w.until(time.Hour)
+				w.wantPods(map[Outcome]int{Never: 1})
+			})
+		})
+	}
+}
+
+func TestWhatHappenedBeforeTheStartIsNotJudged(t *testing.T) {
+	play(t, func(w *world) {
+		w.addNode()
+		w.addPod("gone-already", 0)
+		w.addPod("sooner", 60)
+		w.addPod("later", 60)
+		w.taint("k:NoExecute")
+		w.evict("gone-already")
+		w.until(40 * sec)
+		w.run()
+		w.until(60 * sec)
+		w.evict("sooner") // on time, but nobody can know: the taint has no timeAdded
+		w.until(130 * sec)
+		w.evict("later")
+		w.until(200 * sec)
+		w.wantPods(map[Outcome]int{Unjudged: 1, Late: 1})
+		w.wantSaid("evicted at least 30 s late")
+	})
+}
+
+func TestATaintThatComesLaterThanWhatItCausesExplainsIt(t *testing.T) {
+	play(t, func(w *world) {
+		w.addNode()
+		w.addPod("p", 0)
+		w.run()
+		w.until(10 * sec)
+		w.evict("p") // the watch of nodes is behind by a second
+		w.until(11 * sec)
+		w.taint("k:NoExecute")
+		w.until(time.Minute)
+		w.wantPods(map[Outcome]int{OnTime: 1})
+	})
+}
+
+func TestAnUntaintJustBeforeTheDeleteIsNoFault(t *testing.T) {
+	for after, want := range map[time.Duration]Outcome{sec: OnTime, 5 * sec: Stayed} {
+		t.Run(after.String(), func(t *testing.T) {
+			play(t, func(w *world) {
+				w.addNode()
+				w.addPod("p", 20)
+				w.run()
+				w.until(10 * sec)
+				w.taint("k:NoExecute")
+				w.until(30 * sec)
+				w.taint("k-")
+				w.until(30*sec + after)
+				w.evict("p")
+				w.until(time.Minute)
+				w.wantPods(map[Outcome]int{want: 1})
+			})
+		})
+	}
+}
+
+func TestThereIsOneEventPerNodeKindAndHour(t *testing.T) {
+	play(t, func(w *world) {
+		w.addNode()
+		for i := range 6 {
+			w.addPod(fmt.Sprintf("p-%d", i), 0)
+		}
+		w.run()
+		w.until(10 * sec)
+		w.taint("k:NoExecute")
+		for i := range 4 {
+			w.until(time.Duration(20+i) * sec)
+			w.evict(fmt.Sprintf("p-%d", i))
+		}
+		w.until(10*time.Minute + 20*sec) // the two others are reported as not evicted after a minute
+		if late, never := len(w.book.When("event BuiltInEvictedLate")), len(w.book.When("event BuiltInDidNotEvict")); late != 1 || never != 1 {
+			t.Errorf("%d and %d events, want one of each kind", late, never)
+		}
+		if got := len(w.book.Calls()); got != 2 {
+			t.Errorf("%d events in all, want 2: %v", got, w.book.Calls())
+		}
+		w.until(2 * time.Hour)
+		w.addPod("q", 0)
+		w.until(2*time.Hour + 30*sec)
+		w.evict("q")
+		w.until(3 * time.Hour)
+		if late := len(w.book.When("event BuiltInEvictedLate")); late != 2 {
+			t.Errorf("%d events, want one more after an hour", late)
+		}
+	})
+}
+
+func TestNothingIsChangedButEvents(t *testing.T) {
+	play(t, func(w *world) {
+		w.addNode()
+		w.addPod("p", 0)
+		w.run()
+		w.until(10 * sec)
+		w.taint("k:NoExecute")
+		w.client.ClearActions()
+		w.until(time.Hour)
+		for _, action := range w.client.Actions() {
+			switch action.GetVerb() {
+			case "list", "watch":
+			default:
+				if action.GetResource().Resource != "events" {
+					t.Errorf("%s %s", action.GetVerb(), action.GetResource().Resource)
+				}
+			}
+		}
+	})
+}
+
+func TestTheBookForgets(t *testing.T) {
+	play(t, func(w *world) {
+		w.addNode()
+		w.run()
+		for i := range 100 {
+			w.addPod(fmt.Sprintf("p-%d", i), 20)
+		}
+		w.until(10 * sec)
+		w.taint("k:NoExecute")
+		w.until(30 * sec)
+		for i := range 50 {
+			w.evict(fmt.Sprintf("p-%d", i))
+		}
+		w.until(40 * sec)
+		w.taint("k-")
+		w.until(time.Hour)
+		w.taint("other:NoSchedule") // no news; the last look is over
+		w.until(2 * time.Hour)
+		b := w.comparison.book
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if len(b.byNode) > 0 || b.overdue != 0 {
+			t.Errorf("promises of %d nodes are left, %d overdue", len(b.byNode), b.overdue)
+		}
+	})
+}
+
+func TestThePodsOfANodeThatIsGoneAreNotJudged(t *testing.T) {
+	play(t, func(w *world) {
+		w.addNode()
+		w.addPod("p", 20)
+		w.run()
+		w.until(10 * sec)
+		w.taint("k:NoExecute")
+		w.until(15 * sec)
+		w.must(nil, w.client.CoreV1().Nodes().Delete(t.Context(), "n", metav1.DeleteOptions{}))
+		w.until(30 * sec)
+		w.evict("p")
+		w.until(time.Hour)
+		w.wantPods(map[Outcome]int{Unjudged: 1})
+	})
+}
+
+func TestWhatWentWhileTheWatchOfPodsWasInterruptedIsNotCalledLate(t *testing.T) {
+	play(t, func(w *world) {
+		w.addNode()
+		w.addPod("gone", 0)
+		w.addPod("terminating", 0)
+		w.run()
+		w.until(10 * sec)
+		w.taint("k:NoExecute")
+		w.mark("gone", builtInMark)
+		pods := w.comparison.pods
+		w.until(3 * time.Minute) // nothing is heard meanwhile
+		if got := len(w.comparison.Report().Differences); got != 2 {
+			t.Errorf("%d pods are reported as not evicted, want 2", got)
+		}
+		w.changePod("terminating", func(pod *corev1.Pod) {
+			at := metav1.NewTime(w.start.Add(11*sec + 30*time.Minute))
+			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &at, new(int64(1800))
+			pod.Status.Conditions = []corev1.PodCondition{{
+				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: podcache.EvictionReason, Message: builtInMark,
+			}}
+		})
+		w.until(4 * time.Minute)
+		gone, _ := pods.Get("uid-of-gone")
+		w.comparison.book.observe(podcache.Change{Before: gone}, w.clock.See())
+		w.wantPods(map[Outcome]int{OnTime: 1, Unjudged: 1})
+		w.wantSaid()
+	})
+}
+
+func TestAMarkOnAPodThatTerminatesIsASecondEvictionUnlessTheyCrossed(t *testing.T) {
+	for after, want := range map[time.Duration]map[Outcome]int{sec: nil, 10 * sec: {Twice: 1}} {
+		t.Run(after.String(), func(t *testing.T) {
+			play(t, func(w *world) {
+				w.addNode()
+				w.addPod("p", 0)
+				w.run()
+				w.until(10 * sec)
+				w.end("p")
+				w.until(10*sec + after)
+				w.taint("k:NoExecute")
+				w.mark("p", builtInMark)
+				w.until(time.Hour)
+				w.wantPods(want)
+			})
+		})
+	}
+}
+
+func TestAMarkThatAFailedEvictionLeftDoesNotMakeALaterDeleteTheBuiltIns(t *testing.T) {
+	for after, want := range map[time.Duration]map[Outcome]int{time.Minute: {Stayed: 1}, time.Hour: nil} {
+		t.Run(after.String(), func(t *testing.T) {
+			play(t, func(w *world) {
+				w.addNode()
+				w.addPod("p", 0)
+				w.run()
+				w.until(10 * sec)
+				w.taint("k:NoExecute")
+				w.mark("p", builtInMark)
+				w.until(20 * sec)
+				w.taint("k-")
+				w.until(20*sec + after)
+				w.end("p")
+				w.until(2 * time.Hour)
+				w.wantPods(want)
+			})
+		})
+	}
+}

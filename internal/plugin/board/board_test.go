@@ -1,0 +1,510 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package board
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/controller/shadow"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
+)
+
+// after is an instant so long after midnight, as rows have it.
+func after(d time.Duration) int64 { return midnight.Add(d).UnixMilli() }
+
+func expect[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestAPageShowsWhoHasToLeaveAndTheNodeItsCountdown(t *testing.T) {
+	play(t, func(s *scene) {
+		s.node("n", tainted("k"))
+		s.pod("web", 300, func(pod *corev1.Pod) {
+			pod.Spec.Priority = new(int32(7))
+			pod.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Name: "web", Controller: new(true)}}
+		})
+		s.pod("slow", 600)
+		s.open()
+		expect(t, "the pod", row[pendingRow](s, sheetPending, "web"), pendingRow{
+			ID: "web", Namespace: "a", Name: "web", Node: "n", Due: after(5 * time.Minute),
+			Taint: "k:NoExecute", Tolerated: "tolerated for 300 s", Owner: "StatefulSet/web", Priority: 7,
+		})
+		expect(t, "the node", row[nodeRow](s, sheetNodes, "n"), nodeRow{
+			ID: "n", Zone: "/z", Ready: "True", Taints: []taintRow{{"k:NoExecute", after(0)}},
+			Pending: 2, Next: after(5 * time.Minute), Last: after(10 * time.Minute),
+		})
+		expect(t, "the zone", row[zoneRow](s, sheetZones, "/z"), zoneRow{ID: "/z", Nodes: 1, Tainted: 1, Pending: 2, State: "Normal"})
+		expect(t, "the head", row[headRow](s, sheetHead, sheetHead), headRow{ID: "head", Cluster: "home", Nodes: 1, Tainted: 1, Pending: 2, Read: true})
+
+		s.node("n")
+		s.pass(time.Second)
+		expect(t, "pods that have to leave after the untaint", len(s.shown[sheetPending]), 0)
+		expect(t, "the node after the untaint", row[nodeRow](s, sheetNodes, "n"), nodeRow{ID: "n", Zone: "/z", Ready: "True"})
+		expect(t, "evictions", len(s.shown[sheetEvictions]), 0)
+	})
+}
+
+func TestOfManyPodsTheSoonestAreListedAndAllAreCounted(t *testing.T) {
+	c := newCluster(headRow{}, func() time.Time { return midnight })
+	c.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{
+		Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}},
+	}})
+	const all = 5 * mostPending
+	for i := range all {
+		seconds := int64(i * 7919 % all) // all numbers up to there, in no order
+		c.setPod(&corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "p", UID: types.UID(strconv.FormatInt(seconds, 10))},
+			Spec:       corev1.PodSpec{NodeName: "n", Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists, TolerationSeconds: &seconds}}},
+		})
+	}
+	c.render()
+	listed := 0
+	for key := range c.sheets.rows {
+		if key.sheet != sheetPending {
+			continue
+		}
+		listed++
+		if seconds, err := strconv.Atoi(key.id); err != nil || seconds >= mostPending {
+			t.Errorf("the pod that leaves after %s s is listed", key.id)
+		}
+	}
+	expect(t, "listed", listed, mostPending)
+	expect(t, "all", c.head.Pending, all)
+}
+
+func TestAnEvictionIsListedWithWhoseItIsAndHowLateItWas(t *testing.T) {
+	play(t, func(s *scene) {
+		s.node("n", tainted("k"))
+		for _, name := range []string{"ours", "built-in", "other", "late", "untainted"} {
+			s.pod(name, 10)
+		}
+		s.open()
+		s.pass(9*time.Second + 100*time.Millisecond)
+		s.pod("ours", 10, marked("Taintkeeper: deleting due to NoExecute taint"), leaving)
+		s.pod("built-in", 10, marked("Taint manager: deleting due to NoExecute taint"), leaving)
+		s.pod("other", 10, leaving)
+		s.pass(5 * time.Second)
+		s.pod("late", 10, marked("Taint manager: deleting due to NoExecute taint"), leaving)
+		s.pass(time.Second)
+		s.node("n")
+		s.pod("untainted", 10, marked("Taint manager: deleting due to NoExecute taint"), leaving)
+		s.pass(time.Second)
+
+		expect(t, "ours", row[evictionRow](s, sheetEvictions, "ours"), evictionRow{
+			ID: "ours", Namespace: "a", Name: "ours", Node: "n", By: "Taintkeeper", Taint: "k:NoExecute",
+			At: after(10 * time.Second), Due: after(10 * time.Second), Late: new(int64(0)),
+		})
+		expect(t, "who evicted the second", row[evictionRow](s, sheetEvictions, "built-in").By, "built-in")
+		expect(t, "by how much the late one was late", row[evictionRow](s, sheetEvictions, "late").Late, new(int64(5)))
+		expect(t, "of the one whose node had lost its taint", row[evictionRow](s, sheetEvictions, "untainted").Unknown, "its node had no such taint any more when this was seen")
+		expect(t, "evictions", row[headRow](s, sheetHead, sheetHead).Evictions, 4)
+
+		s.pod("ours", 10, marked("Taintkeeper: deleting due to NoExecute taint"), leaving)
+		s.deletePod("ours")
+		s.pass(time.Second)
+		expect(t, "evictions after the pod has gone", row[headRow](s, sheetHead, sheetHead).Evictions, 4)
+	})
+}
+
+func TestAPodThatGoesWithoutAGracePeriodWasEvictedWhenItWasSeenToGo(t *testing.T) {
+	play(t, func(s *scene) {
+		s.node("n", tainted("k"))
+		s.pod("p", 10)
+		s.open()
+		s.pass(12 * time.Second)
+		s.pod("p", 10, marked("Taintkeeper: deleting due to NoExecute taint"))
+		s.deletePod("p")
+		s.pass(time.Second)
+		eviction := row[evictionRow](s, sheetEvictions, "p")
+		expect(t, "when", eviction.At, after(13*time.Second))
+		expect(t, "lateness", eviction.Late, new(int64(3)))
+	})
+}
+
+func TestAnEvictionThatWasUnderWayIsNotJudged(t *testing.T) {
+	play(t, func(s *scene) {
+		s.node("n", tainted("k"))
+		s.pod("p", 10, marked("Taintkeeper: deleting due to NoExecute taint"), leaving)
+		s.open()
+		eviction := row[evictionRow](s, sheetEvictions, "p")
+		expect(t, "lateness", eviction.Late, nil)
+		expect(t, "why", eviction.Unknown, "it was leaving when the board first saw it")
+	})
+}
+
+func TestOfManyEvictionsTheNewestAreListed(t *testing.T) {
+	play(t, func(s *scene) {
+		s.node("n", tainted("k"))
+		s.open()
+		for i := range mostEvictions + 50 {
+			name := fmt.Sprintf("p-%d", i)
+			s.pod(name, 0, marked("Taintkeeper: deleting due to NoExecute taint"), leaving)
+			if i%25 == 0 {
+				s.pass(time.Second)
+			}
+		}
+		s.pass(time.Second)
+		expect(t, "listed", len(s.shown[sheetEvictions]), mostEvictions)
+		if _, ok := s.shown[sheetEvictions]["p-0"]; ok {
+			t.Error("the oldest one is listed")
+		}
+		expect(t, "all", row[headRow](s, sheetHead, sheetHead).Evictions, mostEvictions+50)
+	})
+}
+
+func TestANodeThatIsMadeAnewBeginsItsTaintsAnew(t *testing.T) {
+	play(t, func(s *scene) {
+		bare := func(uid types.UID) func(*corev1.Node) {
+			return func(node *corev1.Node) {
+				node.UID = uid
+				node.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
+			}
+		}
+		s.node("n", bare("one"))
+		s.open()
+		s.pass(time.Minute)
+		s.node("n", bare("two"))
+		s.pass(time.Second)
+		expect(t, "the taint counts from", row[nodeRow](s, sheetNodes, "n").Taints[0].Since, after(61*time.Second))
+	})
+}
+
+func TestZonesSayWhyTheyHold(t *testing.T) {
+	for _, zone := range []struct {
+		size, notReady int
+		everyZone      bool
+		state          readiness.State
+		sentences      string
+	}{
+		{size: 3, notReady: 0, state: "Normal"},
+		{size: 3, notReady: 2, state: "Normal", sentences: "2 of 3 nodes are not ready: one node in 10 s is tainted NoExecute"},
+		{size: 10, notReady: 5, state: "Normal", sentences: "5 of 10 nodes are not ready: one node in 10 s is tainted NoExecute"},
+		{size: 10, notReady: 6, state: "PartialDisruption", sentences: "6 of 10 nodes are not ready: none is tainted NoExecute in a zone of 50 nodes or fewer"},
+		{size: 100, notReady: 60, state: "PartialDisruption", sentences: "60 of 100 nodes are not ready: one node in 100 s is tainted NoExecute"},
+		{size: 1, notReady: 1, state: "FullDisruption", sentences: "1 of 1 nodes are not ready: one node in 10 s is tainted NoExecute"},
+		{
+			size: 2, notReady: 2, everyZone: true, state: "FullDisruption",
+			sentences: "2 of 2 nodes are not ready, and so it is in every zone: the control plane is the likelier culprit, and no node is tainted NoExecute",
+		},
+	} {
+		what := fmt.Sprintf("%d of %d", zone.notReady, zone.size)
+		state := defaultPolicy.State(zone.size, zone.notReady)
+		expect(t, what, state, zone.state)
+		expect(t, what, whyHeld(&zoneRow{Nodes: zone.size, NotReady: zone.notReady, State: state}, zone.everyZone), zone.sentences)
+	}
+}
+
+func TestAZoneIsCountedFromItsNodes(t *testing.T) {
+	play(t, func(s *scene) {
+		excluded := func(node *corev1.Node) { node.Labels[readiness.ExcludedFromDisruption] = "" }
+		s.node("a-1", in("a"), unready(corev1.ConditionFalse))
+		s.node("a-2", in("a"), unready(corev1.ConditionUnknown), tainted("node.kubernetes.io/unreachable"))
+		s.node("a-3", in("a"), unready(corev1.ConditionFalse))
+		s.node("a-4", in("a"), excluded)
+		s.node("b-1", in("b"))
+		s.node("c-1", func(node *corev1.Node) { node.Labels = nil }, unready(corev1.ConditionFalse))
+		s.open()
+		expect(t, "zone a", row[zoneRow](s, sheetZones, "/a"), zoneRow{
+			ID: "/a", Nodes: 3, NotReady: 3, Tainted: 1, State: "FullDisruption", Why: "3 of 3 nodes are not ready: one node in 10 s is tainted NoExecute",
+		})
+		expect(t, "zone b", row[zoneRow](s, sheetZones, "/b").State, readiness.Normal)
+		expect(t, "the nodes without a zone", row[zoneRow](s, sheetZones, "(none)").NotReady, 1)
+
+		s.node("b-1", in("b"), unready(corev1.ConditionUnknown))
+		s.pass(time.Second)
+		if why := row[zoneRow](s, sheetZones, "/b").Why; !strings.Contains(why, "in every zone") {
+			t.Errorf("with every zone disrupted, zone b says %q", why)
+		}
+	})
+}
+
+func nodeEventOf(name, reason, message string, at time.Duration) *corev1.Event {
+	return &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)},
+		InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "n"}, Reason: reason, Message: message,
+		LastTimestamp: metav1.NewTime(midnight.Add(at)), Source: corev1.EventSource{Component: "taintkeeper"},
+	}
+}
+
+func TestTheReasonsOfShadowModesEventsAreKnown(t *testing.T) {
+	words := map[string]string{}
+	for reason, outcome := range shadow.EventReasons() {
+		words[reason] = strings.ReplaceAll(string(outcome), "_", " ")
+	}
+	expect(t, "the reasons", differences, words)
+}
+
+func TestWhatShadowModeFoundIsRead(t *testing.T) {
+	play(t, func(s *scene) {
+		s.put(events, nodeEventOf("found", "BuiltInEvictedLate",
+			"Pod a/p: evicted 41 s late: \x1b[2Jprobably. More of this kind within the hour are in Taintkeeper's report at /shadow.", time.Second), "default")
+		s.put(events, nodeEventOf("other", "NodeNotReady", "no difference", time.Second), "default")
+		s.open()
+		expect(t, "differences", len(s.shown[sheetDifferences]), 1)
+		expect(t, "the difference", row[differenceRow](s, sheetDifferences, "found"), differenceRow{
+			ID: "found", Node: "n", At: after(time.Second), Kind: "late", Sentence: `Pod a/p: evicted 41 s late: \x1b[2Jprobably.`,
+		})
+		if err := s.clients.Tracker().Delete(events, "default", "found"); err != nil {
+			t.Fatal(err)
+		}
+		s.pass(time.Second)
+		expect(t, "differences after the event has gone", len(s.shown[sheetDifferences]), 0)
+	})
+}
+
+func TestANodeSaysWhyItWaitsForItsTaintUntilItHasIt(t *testing.T) {
+	play(t, func(s *scene) {
+		s.node("n", unready(corev1.ConditionFalse))
+		s.put(events, nodeEventOf("old", readiness.ReasonHeld, "held back: before", time.Second), "default")
+		s.put(events, nodeEventOf("new", readiness.ReasonHeld, "held back: now", time.Minute), "default")
+		s.open()
+		expect(t, "why", row[nodeRow](s, sheetNodes, "n").Held, "held back: now")
+		expect(t, "nodes of the zone that wait", row[zoneRow](s, sheetZones, "/z").Held, 1)
+		s.node("n", unready(corev1.ConditionFalse), tainted("node.kubernetes.io/not-ready"))
+		s.pass(time.Second)
+		expect(t, "why, with the taint", row[nodeRow](s, sheetNodes, "n").Held, "")
+	})
+}
+
+func TestRulesSayWhatTheyDoAndWhyTheyHold(t *testing.T) {
+	play(t, func(s *scene) {
+		rule := func(name string, status map[string]any) *unstructured.Unstructured {
+			return &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": v1alpha1.GroupVersion.String(), "kind": "NodeTaintRule",
+				"metadata": map[string]any{"name": name, "uid": name},
+				"spec": map[string]any{
+					"condition": map[string]any{"type": "KernelDeadlock", "status": "True"},
+					"taint":     map[string]any{"key": "example.com/deadlock", "effect": "NoExecute"}, "maxTainted": "10%",
+				},
+				"status": status,
+			}}
+		}
+		s.put(rules, rule("new", nil), "")
+		s.put(rules, rule("holding", map[string]any{
+			"selected": int64(6), "matching": int64(3), "tainted": int64(1), "held": int64(2),
+			"conditions": []any{
+				map[string]any{"type": "Accepted", "status": "True", "reason": "Accepted"},
+				map[string]any{"type": "Holding", "status": "True", "reason": "MaxTainted", "message": "2 nodes wait"},
+			},
+		}), "")
+		s.put(rules, rule("odd", map[string]any{"selected": "many"}), "")
+		s.open()
+		expect(t, "the rule", row[ruleRow](s, sheetRules, "holding"), ruleRow{
+			ID: "holding", Condition: "KernelDeadlock=True", Taint: "example.com/deadlock:NoExecute",
+			Selected: 6, Matching: 3, Tainted: 1, Held: 2, Most: "10%", Problem: "2 nodes wait",
+		})
+		for name, want := range map[string]string{"new": "no controller has judged it yet", "odd": "It cannot be read"} {
+			if got := row[ruleRow](s, sheetRules, name).Problem; !strings.HasPrefix(got, want) {
+				t.Errorf("rule %s says %q, want %q", name, got, want)
+			}
+		}
+		if err := s.rules.Tracker().Delete(rules, "", "new"); err != nil {
+			t.Fatal(err)
+		}
+		s.pass(time.Second)
+		expect(t, "rules", len(s.shown[sheetRules]), 2)
+	})
+}
+
+func TestWhatMayNotBeListedIsSaidAndTheRestGoesOnAndComesBack(t *testing.T) {
+	play(t, func(s *scene) {
+		var denied, absent atomic.Bool
+		denied.Store(true)
+		absent.Store(true)
+		s.clients.PrependReactor("list", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return denied.Load(), nil, apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", errors.New("no right"))
+		})
+		s.rules.PrependReactor("list", "nodetaintrules", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return absent.Load(), nil, apierrors.NewNotFound(rules.GroupResource(), "")
+		})
+		s.node("n", tainted("k"))
+		s.pod("p", 300)
+		s.open()
+		expect(t, "events", row[sourceRow](s, sheetSources, kindEvents), sourceRow{
+			ID: "events", State: "denied", Problem: "You may not list events: what shadow mode found is missing, and why nodes wait for their taints.",
+		})
+		expect(t, "rules", row[sourceRow](s, sheetSources, kindRules).State, "absent")
+		expect(t, "nodes", row[sourceRow](s, sheetSources, kindNodes), sourceRow{ID: "nodes", State: "current"})
+		expect(t, "pods that have to leave", len(s.shown[sheetPending]), 1)
+
+		denied.Store(false)
+		absent.Store(false)
+		s.pass(2 * time.Minute)
+		for _, kind := range []string{kindEvents, kindRules} {
+			expect(t, kind+" later", row[sourceRow](s, sheetSources, kind), sourceRow{ID: kind, State: "current"})
+		}
+	})
+}
+
+func TestWhoMayListAndNotWatchIsTold(t *testing.T) {
+	play(t, func(s *scene) {
+		s.clients.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no right"))
+		})
+		s.node("n", tainted("k"))
+		s.pod("p", 300)
+		s.open()
+		s.pass(time.Minute)
+		expect(t, "pods", row[sourceRow](s, sheetSources, kindPods).Problem, "You may not watch pods: pods that have to leave and evictions are missing.")
+	})
+}
+
+func TestAWatchThatBreaksIsSaidAndWhatWasMissedComesWhenItIsBack(t *testing.T) {
+	play(t, func(s *scene) {
+		var down atomic.Bool
+		begun := make(chan watch.Interface, 100)
+		s.clients.PrependWatchReactor("pods", func(action clienttesting.Action) (bool, watch.Interface, error) {
+			if down.Load() {
+				return true, nil, errors.New("connection refused")
+			}
+			w, err := s.clients.Tracker().Watch(action.GetResource(), action.GetNamespace())
+			begun <- w
+			return true, w, err
+		})
+		s.clients.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return down.Load(), nil, errors.New("connection refused")
+		})
+		s.node("n", tainted("k"))
+		s.pod("gone", 300)
+		s.pod("stays", 300)
+		s.open()
+		down.Store(true)
+		for len(begun) > 0 {
+			(<-begun).Stop()
+		}
+		s.pass(10 * time.Second)
+		s.deletePod("gone")
+		s.pod("new", 300)
+		s.pass(10 * time.Second)
+		broken := row[sourceRow](s, sheetSources, kindPods)
+		expect(t, "pods", broken.State, "broken")
+		if broken.Since < after(time.Second) || broken.Since > after(3*time.Second) {
+			t.Errorf("it is broken since %v", time.UnixMilli(broken.Since).UTC())
+		}
+		expect(t, "pods that have to leave", len(s.shown[sheetPending]), 2)
+
+		down.Store(false)
+		s.pass(2 * time.Minute)
+		expect(t, "pods later", row[sourceRow](s, sheetSources, kindPods), sourceRow{ID: "pods", State: "current"})
+		names := slices.Sorted(func(yield func(string) bool) {
+			for id := range s.shown[sheetPending] {
+				if !yield(id) {
+					return
+				}
+			}
+		})
+		expect(t, "pods that have to leave later", names, []string{"new", "stays"})
+	})
+}
+
+func TestAnAPIServerThatDoesNotAnswerIsSaid(t *testing.T) {
+	play(t, func(s *scene) {
+		var down atomic.Bool
+		s.ping = func() error {
+			if down.Load() {
+				return errors.New("i/o timeout")
+			}
+			return nil
+		}
+		s.open()
+		down.Store(true)
+		s.pass(time.Minute)
+		expect(t, "the API server", row[sourceRow](s, sheetSources, kindServer), sourceRow{
+			ID: "server", State: "broken", Since: after(0), Problem: "The API server does not answer: i/o timeout.",
+		})
+		down.Store(false)
+		s.pass(10 * time.Second)
+		expect(t, "the API server later", row[sourceRow](s, sheetSources, kindServer), sourceRow{ID: "server", State: "current"})
+	})
+}
+
+func TestAPageIsSentWhatHasChangedAndNothingElse(t *testing.T) {
+	play(t, func(s *scene) {
+		s.node("n", tainted("k"))
+		s.node("m")
+		s.pod("p", 300)
+		s.open()
+		if update, _ := s.board.next(&s.page); update.Reset || update.Sheets != nil {
+			t.Errorf("without a change it is sent %+v", update)
+		}
+		s.node("m", func(node *corev1.Node) { node.Annotations = map[string]string{"beat": "1"} })
+		bubble.Pass(time.Second)
+		if update, _ := s.board.next(&s.page); update.Sheets != nil {
+			t.Errorf("after a heartbeat it is sent %+v", update.Sheets)
+		}
+		s.node("m", unready(corev1.ConditionFalse))
+		bubble.Pass(time.Second)
+		update, _ := s.board.next(&s.page)
+		expect(t, "nodes that are sent", len(update.Sheets[sheetNodes].Set), 1)
+		expect(t, "pods that are sent", update.Sheets[sheetPending], nil)
+
+		another := page{}
+		first, _ := s.board.next(&another)
+		expect(t, "another page begins", first.Reset, true)
+		expect(t, "with all nodes", len(first.Sheets[sheetNodes].Set), 2)
+	})
+}
+
+func TestChangesAreGatheredIntoFourUpdatesASecond(t *testing.T) {
+	play(t, func(s *scene) {
+		s.node("n")
+		s.open()
+		updates := 0
+		_, news := s.board.next(&s.page)
+		end := time.Now().Add(10 * time.Second)
+		for i := 0; time.Now().Before(end); i++ {
+			s.node("n", tainted(fmt.Sprintf("k-%d", i)))
+			bubble.Pass(50 * time.Millisecond)
+			select {
+			case <-news:
+				updates++
+				_, news = s.board.next(&s.page)
+			default:
+			}
+		}
+		if updates < 35 || updates > 41 {
+			t.Errorf("%d updates in 10 s of a change every 50 ms, want 4 a second", updates)
+		}
+	})
+}
+
+func TestAChangeAfterAQuietTimeIsSentAtOnce(t *testing.T) {
+	play(t, func(s *scene) {
+		s.node("n")
+		s.open()
+		s.pass(10 * time.Second)
+		_, news := s.board.next(&s.page)
+		s.node("n", tainted("k"))
+		synctest.Wait()
+		select {
+		case <-news:
+		default:
+			t.Error("a page is not woken")
+		}
+	})
+}

@@ -1,0 +1,280 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package board
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+	"github.com/taintkeeper/taintkeeper/taints"
+)
+
+// mostPending is how many pods that have to leave are listed, the soonest. All are counted.
+const mostPending = 500
+
+// cluster is what is known of a cluster, and the sheets that follow from it. It is safe for concurrent use.
+type cluster struct {
+	now func() time.Time // by the API server's clock
+
+	mu        sync.Mutex
+	known     plan.Countdowns
+	nodes     map[string]*knownNode
+	changed   map[string]bool // the nodes whose rows can be others
+	counted   map[types.UID]bool
+	evictions []evictionRow // the newest last
+	evicted   int
+	events    map[types.UID]*nodeEvent
+	rules     map[types.UID]ruleRow
+	sources   map[string]*source
+	head      headRow
+	sheets    *sheets
+
+	news chan struct{} // something was changed since it was rendered
+}
+
+// knownNode is what counts of a node.
+type knownNode struct {
+	uid       types.UID
+	zone      string
+	ready     string
+	cordoned  bool
+	excluded  bool // from disruption checks
+	noExecute bool
+	taints    []corev1.Taint
+	held      string
+	pending   []cliv1alpha1.PendingPod // as of when it was rendered
+}
+
+func newCluster(head headRow, now func() time.Time) *cluster {
+	return &cluster{
+		now: now, known: plan.Countdowns{Owner: (&plan.Cluster{}).Owner},
+		nodes: map[string]*knownNode{}, changed: map[string]bool{}, counted: map[types.UID]bool{},
+		events: map[types.UID]*nodeEvent{}, rules: map[types.UID]ruleRow{}, sources: map[string]*source{},
+		head: head, sheets: newSheets(), news: make(chan struct{}, 1),
+	}
+}
+
+// change makes a change, and says that there is one.
+func (c *cluster) change(apply func(at time.Time)) {
+	c.mu.Lock()
+	apply(c.now())
+	c.mu.Unlock()
+	select {
+	case c.news <- struct{}{}:
+	default:
+	}
+}
+
+func (c *cluster) setNode(node *corev1.Node) {
+	c.change(func(at time.Time) {
+		before := c.nodes[node.Name]
+		if before != nil && before.uid != node.UID {
+			c.known.DeleteNode(node.Name) // another one of its name: its taints begin anew
+		}
+		c.known.SetNode(node, at)
+		_, excluded := node.Labels[readiness.ExcludedFromDisruption]
+		c.nodes[node.Name] = &knownNode{
+			uid: node.UID, zone: sentence.Printable(zoneOf(node)), ready: readyOf(node), cordoned: node.Spec.Unschedulable,
+			excluded: excluded, noExecute: len(c.known.Taints(node.Name)) > 0, taints: node.Spec.Taints,
+		}
+		if before != nil {
+			c.nodes[node.Name].held = before.held
+		}
+		c.changed[node.Name] = true
+	})
+}
+
+// readyOf returns the status of the condition Ready.
+func readyOf(node *corev1.Node) string {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == corev1.NodeReady {
+			return string(node.Status.Conditions[i].Status)
+		}
+	}
+	return string(corev1.ConditionUnknown)
+}
+
+// deleteNode forgets a node, unless there is another of its name already.
+func (c *cluster) deleteNode(uid types.UID, name string) {
+	c.change(func(time.Time) {
+		if known := c.nodes[name]; known == nil || known.uid != uid {
+			return
+		}
+		c.known.DeleteNode(name)
+		delete(c.nodes, name)
+		c.changed[name] = true
+	})
+}
+
+func (c *cluster) setPod(pod *corev1.Pod) {
+	c.change(func(at time.Time) {
+		if by := evictedBy(pod); by != "" && pod.DeletionTimestamp != nil {
+			c.evict(pod, by, at)
+		}
+		c.known.SetPod(pod, at)
+		c.markChanged(pod.Spec.NodeName)
+	})
+}
+
+// deletePod forgets a pod. Where its deletion was not seen as it happened its last object is nil.
+func (c *cluster) deletePod(uid types.UID, last *corev1.Pod) {
+	c.change(func(at time.Time) {
+		if last != nil {
+			if by := evictedBy(last); by != "" {
+				c.evict(last, by, at)
+			}
+		}
+		c.markChanged(c.known.NodeOf(uid))
+		delete(c.counted, uid)
+		c.known.DeletePod(uid)
+	})
+}
+
+// markChanged notes that the pods of a node are others, which matters if it has NoExecute taints.
+func (c *cluster) markChanged(node string) {
+	if len(c.known.Taints(node)) > 0 {
+		c.changed[node] = true
+	}
+}
+
+// render makes the sheets say what is known.
+func (c *cluster) render() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.renderEvents()
+	if len(c.changed) > 0 {
+		for name := range c.changed {
+			c.renderNode(name)
+		}
+		clear(c.changed)
+		replace(c.sheets, sheetZones, zoneRows(c.nodes), func(row zoneRow) string { return row.ID })
+		c.renderPending()
+	}
+	replace(c.sheets, sheetEvictions, c.evictions, func(row evictionRow) string { return row.ID })
+	replace(c.sheets, sheetRules, slices.Collect(maps.Values(c.rules)), func(row ruleRow) string { return row.ID })
+	c.renderSources()
+	c.renderHead()
+}
+
+func (c *cluster) renderNode(name string) {
+	node := c.nodes[name]
+	if node == nil {
+		c.sheets.remove(sheetNodes, name)
+		return
+	}
+	node.pending = c.known.On(name)
+	row := nodeRow{
+		ID: name, Zone: node.zone, Ready: node.ready, Cordoned: node.cordoned,
+		Pending: len(node.pending), Held: node.held, Taints: c.taintRows(name, node.taints),
+	}
+	for i := range node.pending {
+		due := node.pending[i].Due.UnixMilli()
+		if row.Next == 0 || due < row.Next {
+			row.Next = due
+		}
+		row.Last = max(row.Last, due)
+	}
+	c.sheets.put(sheetNodes, name, row)
+}
+
+func (c *cluster) taintRows(node string, all []corev1.Taint) []taintRow {
+	var rows []taintRow
+	for i := range all {
+		row := taintRow{Text: sentence.Printable(taints.Format(all[i]))}
+		for _, counted := range c.known.Taints(node) {
+			if counted.MatchTaint(&all[i]) {
+				row.Since = counted.Since.UnixMilli()
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// renderPending lists the pods that have to leave soonest.
+func (c *cluster) renderPending() {
+	c.head.Pending = 0
+	var first soonest
+	for _, node := range c.nodes {
+		c.head.Pending += len(node.pending)
+		for i := range node.pending {
+			first.add(&node.pending[i])
+		}
+	}
+	rows := make([]pendingRow, 0, mostPending)
+	for _, pod := range first.cut() {
+		rows = append(rows, newPendingRow(pod))
+	}
+	replace(c.sheets, sheetPending, rows, func(row pendingRow) string { return row.ID })
+}
+
+// soonest keeps the pods that have to leave first, out of many.
+type soonest struct {
+	pods []*cliv1alpha1.PendingPod
+	full bool // there are enough, and the last of them is a bound
+}
+
+func (s *soonest) add(pod *cliv1alpha1.PendingPod) {
+	if s.full && plan.SoonestFirst(s.pods[mostPending-1], pod) <= 0 {
+		return
+	}
+	s.pods = append(s.pods, pod)
+	if len(s.pods) == 2*mostPending {
+		s.cut()
+	}
+}
+
+func (s *soonest) cut() []*cliv1alpha1.PendingPod {
+	slices.SortFunc(s.pods, plan.SoonestFirst)
+	s.full = len(s.pods) >= mostPending
+	s.pods = s.pods[:min(len(s.pods), mostPending)]
+	return s.pods
+}
+
+func newPendingRow(pod *cliv1alpha1.PendingPod) pendingRow {
+	row := pendingRow{
+		ID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Node: pod.Node, Due: pod.Due.UnixMilli(),
+		Taint: sentence.Printable(pod.Taint), Tolerated: tolerated(pod.Toleration), Priority: pod.Priority,
+	}
+	if pod.Owner != nil {
+		row.Owner = sentence.Printable(pod.Owner.Kind + "/" + pod.Owner.Name)
+	}
+	return row
+}
+
+// tolerated says for how long a taint is tolerated.
+func tolerated(toleration *corev1.Toleration) string {
+	if toleration == nil || toleration.TolerationSeconds == nil {
+		return "not tolerated"
+	}
+	return fmt.Sprintf("tolerated for %d s", *toleration.TolerationSeconds)
+}
+
+func (c *cluster) renderHead() {
+	c.head.ID, c.head.Nodes, c.head.Tainted, c.head.Evictions = sheetHead, len(c.nodes), 0, c.evicted
+	for _, node := range c.nodes {
+		if node.noExecute {
+			c.head.Tainted++
+		}
+	}
+	c.head.Read = c.wasRead(kindNodes) && c.wasRead(kindPods)
+	c.sheets.put(sheetHead, sheetHead, c.head)
+}
+
+// changesFor returns what a page lacks, encoded later: pages that are slow hold up nobody.
+func (c *cluster) changesFor(p *page) update {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sheets.changesFor(p, c.now().UnixMilli())
+}

@@ -1,0 +1,90 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package board
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+)
+
+// mostDifferences is how many differences of shadow mode are listed, the newest.
+const mostDifferences = 200
+
+// nodeEvent is an event on a node.
+type nodeEvent struct {
+	node, reason, message string
+	at                    time.Time
+}
+
+// differences are the reasons of shadow mode's events, and what each tells. They are written again here, and held to
+// those of internal/controller/shadow by a test: that brings the controller's framework, which the plugin does without.
+var differences = map[string]string{
+	"BuiltInEvictedEarly":        "early",
+	"BuiltInEvictedLate":         "late",
+	"BuiltInDidNotEvict":         "never",
+	"BuiltInEvictedWithoutCause": "should have stayed",
+	"BuiltInEvictedTwice":        "twice",
+}
+
+func (c *cluster) setEvent(event *corev1.Event) {
+	if event.InvolvedObject.Kind != "Node" || event.Reason != readiness.ReasonHeld && differences[event.Reason] == "" {
+		return
+	}
+	c.change(func(time.Time) {
+		c.events[event.UID] = &nodeEvent{
+			event.InvolvedObject.Name, event.Reason,
+			sentence.Printable(event.Message), event.LastTimestamp.Time,
+		}
+	})
+}
+
+func (c *cluster) deleteEvent(uid types.UID) {
+	c.change(func(time.Time) { delete(c.events, uid) })
+}
+
+// renderEvents lists the differences, and tells nodes why they wait.
+func (c *cluster) renderEvents() {
+	var rows []differenceRow
+	held := map[string]*nodeEvent{}
+	for uid, event := range c.events {
+		switch {
+		case event.reason != readiness.ReasonHeld:
+			found, _, _ := strings.Cut(event.message, " More of this kind within the hour")
+			rows = append(rows, differenceRow{string(uid), event.node, event.at.UnixMilli(), differences[event.reason], found})
+		case held[event.node] == nil || held[event.node].at.Before(event.at):
+			held[event.node] = event
+		}
+	}
+	slices.SortFunc(rows, func(a, b differenceRow) int { return cmp.Or(cmp.Compare(b.At, a.At), cmp.Compare(a.ID, b.ID)) })
+	replace(c.sheets, sheetDifferences, rows[:min(len(rows), mostDifferences)],
+		func(row differenceRow) string { return row.ID })
+	for name, node := range c.nodes {
+		why := ""
+		if event := held[name]; event != nil && node.waits() {
+			why = event.message
+		}
+		if node.held != why {
+			node.held, c.changed[name] = why, true
+		}
+	}
+}
+
+// waits reports whether a node that is not ready has no NoExecute taint for that.
+func (n *knownNode) waits() bool {
+	if n.ready == string(corev1.ConditionTrue) {
+		return false
+	}
+	return !slices.ContainsFunc(n.taints, func(taint corev1.Taint) bool {
+		return taint.Effect == corev1.TaintEffectNoExecute &&
+			(taint.Key == corev1.TaintNodeNotReady || taint.Key == corev1.TaintNodeUnreachable)
+	})
+}

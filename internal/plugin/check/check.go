@@ -1,0 +1,116 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+)
+
+// Rule is something that can be wrong.
+type Rule struct {
+	// ID names the rule. It stays as it is.
+	ID string
+	// Severity is that of its worst findings.
+	Severity cliv1alpha1.Severity
+	// Title says in a few words what its findings say.
+	Title string
+	// Advice says in one sentence what to do; a finding can have its own.
+	Advice string
+	// Find says what is found.
+	Find func(*Facts) []Finding
+}
+
+// Finding is what a rule found of one object. Severity and Advice are the rule's if they are empty.
+type Finding struct {
+	Object   cliv1alpha1.CheckedObject
+	Severity cliv1alpha1.Severity
+	Message  string
+	Advice   string
+	// Names are those of the pods or nodes that it is about.
+	Names []string
+}
+
+// Rules returns all rules, in the order in which they are told.
+func Rules() []Rule {
+	return []Rule{
+		evictionControllers, nodeHealthControllers, noTimeAdded,
+		malformedToleration, comparisonOperator, noSeconds, shadowedToleration, duplicateToleration, unknownKey,
+		daemonSetLeaves, controlPlaneLeaves, unreachableForEver, singleReplica, falseComfort,
+	}
+}
+
+// Make applies rules to a cluster at an instant. With a namespace, objects in others are passed over.
+func Make(cluster *plan.Cluster, rules []Rule, namespace string, now time.Time) *cliv1alpha1.CheckReport {
+	facts := newFacts(cluster)
+	report := &cliv1alpha1.CheckReport{
+		At:          metav1.NewMicroTime(now),
+		Notes:       slices.Clone(cluster.Missing),
+		Controllers: []cliv1alpha1.CheckedTask{facts.eviction.CheckedTask, facts.nodeHealth.CheckedTask},
+		Rules:       []cliv1alpha1.CheckRule{},
+		Findings:    []cliv1alpha1.CheckFinding{},
+		Summary: cliv1alpha1.CheckSummary{
+			Nodes: len(cluster.Nodes), Pods: len(cluster.Pods), Workloads: len(facts.Workloads), Budgets: len(cluster.Budgets),
+		},
+	}
+	if backlog := facts.eviction.backlog; backlog != "" {
+		report.Notes = append(report.Notes, backlog)
+	}
+	report.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("CheckReport"))
+	if namespace != "" && !slices.ContainsFunc(facts.Workloads, func(workload *Workload) bool { return workload.Namespace == namespace }) {
+		report.Notes = append(report.Notes, fmt.Sprintf("Namespace %s has no workload to check.", namespace))
+	}
+	for _, rule := range rules {
+		found := slices.DeleteFunc(rule.Find(facts), func(finding Finding) bool {
+			return namespace != "" && finding.Object.Namespace != "" && finding.Object.Namespace != namespace
+		})
+		report.Rules = append(report.Rules, cliv1alpha1.CheckRule{
+			ID: rule.ID, Severity: rule.Severity, Title: rule.Title, Advice: rule.Advice, Findings: len(found),
+		})
+		for _, finding := range found {
+			told := rule.tell(finding)
+			told.Source = facts.source(told.Object, finding.Names)
+			report.Findings = append(report.Findings, told)
+		}
+	}
+	slices.SortStableFunc(report.Findings, func(a, b cliv1alpha1.CheckFinding) int {
+		return cmp.Compare(Rank(b.Severity), Rank(a.Severity))
+	})
+	for i := range report.Findings {
+		switch report.Findings[i].Severity {
+		case cliv1alpha1.SeverityError:
+			report.Summary.Errors++
+		case cliv1alpha1.SeverityWarning:
+			report.Summary.Warnings++
+		case cliv1alpha1.SeverityInfo:
+			report.Summary.Infos++
+		}
+	}
+	return report
+}
+
+// tell writes a finding down, with no more than a few of its names.
+func (r *Rule) tell(finding Finding) cliv1alpha1.CheckFinding {
+	const examples = 3
+	slices.Sort(finding.Names)
+	return cliv1alpha1.CheckFinding{
+		Rule: r.ID, Severity: cmp.Or(finding.Severity, r.Severity), Object: finding.Object,
+		Message: finding.Message, Advice: cmp.Or(finding.Advice, r.Advice),
+		Count: len(finding.Names), Examples: finding.Names[:min(examples, len(finding.Names))],
+	}
+}
+
+// Rank orders severities: the worse, the higher. It is 0 for what is none.
+func Rank(severity cliv1alpha1.Severity) int {
+	return 1 + slices.Index([]cliv1alpha1.Severity{
+		cliv1alpha1.SeverityInfo, cliv1alpha1.SeverityWarning, cliv1alpha1.SeverityError,
+	}, severity)
+}

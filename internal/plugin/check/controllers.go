@@ -1,0 +1,396 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+)
+
+// state says whether a controller runs.
+type state int
+
+const (
+	unknown state = iota
+	off
+	runs
+)
+
+// task is who does it, and what both sides are.
+type task struct {
+	cliv1alpha1.CheckedTask
+
+	ours, builtIn state
+	// clock is what the eviction clock says, and backlog what the built-in still has to do; of evictions alone.
+	clock   clockState
+	backlog string
+}
+
+// clockState is what the eviction clock says.
+type clockState int
+
+const (
+	noClock clockState = iota // coexistence is not set up, or that is not known
+	staleClock
+	freshClock
+)
+
+const (
+	// clockValidFor is how long a renewal of the eviction clock keeps the built-in from evicting: config/coexistence.yaml.
+	clockValidFor = 30 * time.Second
+	// writtenLately is how long something that was written says that its writer runs.
+	writtenLately = 10 * time.Minute
+)
+
+// The tasks, by the names of Taintkeeper's controllers.
+const (
+	eviction   = "eviction"
+	nodeHealth = "node-health"
+)
+
+// controllerNames are the names that the controllers for a task have in the two programs.
+var controllerNames = map[string]map[string][]string{
+	eviction: {
+		plan.Taintkeeper:       {"eviction"},
+		plan.ControllerManager: {"taint-eviction-controller"},
+	},
+	nodeHealth: {
+		plan.Taintkeeper:       {"node-health"},
+		plan.ControllerManager: {"node-lifecycle-controller", "nodelifecycle"},
+	},
+}
+
+// defaults are the controllers that a program runs without --controllers. Node-taint-rule is no task here: nothing
+// built-in follows rules, and what its rules write on nodes says nothing of who judges their health.
+var defaults = map[string]string{plan.Taintkeeper: "eviction,node-taint-rule", plan.ControllerManager: "*"}
+
+// detective gathers signs of one task.
+type detective struct {
+	*plan.Cluster
+
+	task      task
+	processes map[string][]process
+}
+
+// process is a pod that runs one of the programs.
+type process struct {
+	pod   *corev1.Pod
+	words []string
+}
+
+// controllersOf returns who evicts, and who judges the health of nodes.
+func controllersOf(cluster *plan.Cluster) (evicting, healing task) {
+	processes := processesOf(cluster)
+	evict := &detective{
+		Cluster: cluster, processes: processes,
+		task: task{CheckedTask: cliv1alpha1.CheckedTask{Task: eviction}},
+	}
+	evict.readClock()
+	evict.task.ours, evict.task.builtIn = evict.oursEvicts(), evict.builtIn(evict.builtInEvicted)
+	heal := &detective{
+		Cluster: cluster, processes: processes,
+		task: task{CheckedTask: cliv1alpha1.CheckedTask{Task: nodeHealth}},
+	}
+	heal.task.ours, heal.task.builtIn = heal.oursJudges(), heal.builtIn(heal.builtInWrote)
+	for _, task := range []*task{&evict.task, &heal.task} {
+		task.Who = task.who()
+		task.Message = sentences[task.Task][task.Who]
+		if task.Who == cliv1alpha1.WhoUnknown {
+			task.Message += ": " + task.why() + "."
+		}
+	}
+	if evict.task.held() {
+		evict.task.Message = "Taintkeeper evicts, and its eviction clock keeps the built-in from evicting."
+	}
+	return evict.task, heal.task
+}
+
+var sentences = map[string]map[cliv1alpha1.Who]string{
+	eviction: {
+		cliv1alpha1.WhoTaintkeeper: "Taintkeeper evicts.",
+		cliv1alpha1.WhoBuiltIn:     "The built-in taint-eviction-controller evicts.",
+		cliv1alpha1.WhoBoth:        "Taintkeeper and the built-in taint-eviction-controller both evict.",
+		cliv1alpha1.WhoNobody:      "Nobody evicts.",
+		cliv1alpha1.WhoUnknown:     "It cannot be told who evicts",
+	},
+	nodeHealth: {
+		cliv1alpha1.WhoTaintkeeper: "Taintkeeper taints nodes that are not healthy.",
+		cliv1alpha1.WhoBuiltIn:     "The built-in node-lifecycle-controller taints nodes that are not healthy.",
+		cliv1alpha1.WhoBoth:        "Taintkeeper and the built-in node-lifecycle-controller both taint nodes that are not healthy.",
+		cliv1alpha1.WhoNobody:      "Nobody taints nodes that are not healthy.",
+		cliv1alpha1.WhoUnknown:     "It cannot be told who taints nodes that are not healthy",
+	},
+}
+
+// held reports whether the built-in is kept from evicting.
+func (t *task) held() bool { return t.ours == runs && t.clock == freshClock }
+
+func (t *task) who() cliv1alpha1.Who {
+	switch {
+	case t.held():
+		return cliv1alpha1.WhoTaintkeeper
+	case t.ours == runs && t.builtIn == runs:
+		return cliv1alpha1.WhoBoth
+	case t.ours == runs && t.builtIn == off:
+		return cliv1alpha1.WhoTaintkeeper
+	case t.ours == off && t.builtIn == runs:
+		return cliv1alpha1.WhoBuiltIn
+	case t.ours == off && t.builtIn == off:
+		return cliv1alpha1.WhoNobody
+	}
+	return cliv1alpha1.WhoUnknown
+}
+
+func (d *detective) sign(format string, args ...any) {
+	d.task.Signs = append(d.task.Signs, fmt.Sprintf(format, args...))
+}
+
+// readClock says what the eviction clock shows.
+func (d *detective) readClock() {
+	for _, account := range d.Signs.Clocks {
+		renewed, err := time.Parse(time.RFC3339, account.Annotations[plan.EvictionClockAnnotation])
+		switch {
+		case err != nil:
+			d.sign("The eviction clock in namespace %s is not set: it was handed back, or never renewed.", account.Namespace)
+		case d.Signs.At.Sub(renewed).Abs() <= clockValidFor:
+			d.task.clock = freshClock
+			d.sign("The eviction clock in namespace %s is fresh: it was renewed at %s.", account.Namespace, instant(renewed))
+		default:
+			d.task.clock = max(d.task.clock, staleClock)
+			d.sign("The eviction clock in namespace %s is stale: it was last renewed at %s.", account.Namespace, instant(renewed))
+		}
+		d.readBacklog(account.Annotations)
+	}
+}
+
+// readBacklog says until when the built-in's backlog lasts, and which nodes are spared. That is when it is safe to take
+// away what an uninstall has left, so it is no mere sign.
+func (d *detective) readBacklog(annotations map[string]string) {
+	until, err := time.Parse(time.RFC3339, annotations[plan.BacklogUntilAnnotation])
+	if err != nil || !until.After(d.Signs.At) {
+		return
+	}
+	const few = 20
+	spared := "no node is spared"
+	switch names := strings.Fields(annotations[plan.BacklogSparedAnnotation]); {
+	case len(names) > few:
+		spared = fmt.Sprintf("%d nodes are spared", len(names))
+	case slices.Equal(names, []string{"*"}):
+		spared = "all nodes are spared"
+	case len(names) > 0:
+		spared = "spared nodes: " + strings.Join(names, " ")
+	}
+	d.task.backlog = fmt.Sprintf("kube-controller-manager works off a backlog of evictions until %s at the latest, for another %s; %s.",
+		instant(until), until.Sub(d.Signs.At).Round(time.Second), spared)
+}
+
+// oursEvicts reports whether Taintkeeper evicts: its leader does, unless it was told to do something else. One that
+// elects no leader shows by what it did.
+func (d *detective) oursEvicts() state {
+	switch told, led := d.switched(plan.Taintkeeper), d.leads(plan.Taintkeeper); {
+	case d.task.clock == freshClock:
+		return runs // only the leader that can evict renews it
+	case told == off:
+		return off
+	case d.evictedLately(plan.Taintkeeper) && d.leaseOf(plan.Taintkeeper) == nil:
+		return runs
+	default:
+		return led
+	}
+}
+
+// oursJudges reports whether Taintkeeper judges the health of nodes, which it does not by default.
+func (d *detective) oursJudges() state {
+	led, told := d.leads(plan.Taintkeeper), d.switched(plan.Taintkeeper)
+	wrote := d.wroteLately(plan.Taintkeeper, plan.WritesConditions)
+	switch {
+	case told == off || led == off && (d.leaseOf(plan.Taintkeeper) != nil || !wrote):
+		return off
+	case led == runs && told == runs || wrote:
+		return runs
+	}
+	return unknown
+}
+
+// builtIn reports whether the built-in controller runs, by its command line, its Lease, and what it did.
+func (d *detective) builtIn(did func() bool) state {
+	switch told, led := d.switched(plan.ControllerManager), d.leads(plan.ControllerManager); {
+	case led == off && d.leaseOf(plan.ControllerManager) != nil:
+		return off // it is dead, whatever it was told and did before
+	case told != unknown:
+		return told
+	case did():
+		return runs
+	}
+	return unknown
+}
+
+func (d *detective) builtInEvicted() bool { return d.evictedLately(plan.ControllerManager) }
+
+func (d *detective) builtInWrote() bool {
+	return d.wroteLately(plan.ControllerManager, plan.WritesTaints) ||
+		d.wroteLately(plan.ControllerManager, plan.WritesConditions)
+}
+
+// evictedLately reports whether a program has written the event of an eviction a short time ago.
+func (d *detective) evictedLately(program string) bool {
+	trace, ok := d.Signs.Evictions[program]
+	if ok {
+		d.sign("%s wrote %s of evictions, the last at %s.",
+			program, sentence.Counted(trace.Count, "event"), instant(trace.Last))
+	}
+	return ok && d.Signs.At.Sub(trace.Last) < writtenLately
+}
+
+// wroteLately reports whether a program has written something of nodes a short time ago, by their managed fields.
+func (d *detective) wroteLately(program string, what func(*metav1.ManagedFieldsEntry) bool) bool {
+	var last time.Time
+	var node string
+	for _, written := range d.Nodes {
+		for i := range written.ManagedFields {
+			entry := &written.ManagedFields[i]
+			if entry.Manager == program && entry.Time != nil && entry.Time.After(last) && what(entry) {
+				last, node = entry.Time.Time, written.Name
+			}
+		}
+	}
+	if node == "" {
+		return false
+	}
+	d.sign("%s last wrote taints or conditions of nodes at %s, of node %s.", program, instant(last), node)
+	return d.Signs.At.Sub(last) < writtenLately
+}
+
+func (d *detective) leaseOf(program string) *coordinationv1.Lease {
+	var newest *coordinationv1.Lease
+	for _, lease := range d.Signs.Leases {
+		if lease.Name == program && lease.Spec.RenewTime != nil &&
+			(newest == nil || newest.Spec.RenewTime.Before(lease.Spec.RenewTime)) {
+			newest = lease
+		}
+	}
+	return newest
+}
+
+// leads reports whether a replica of a program is the leader.
+func (d *detective) leads(program string) state {
+	lease := d.leaseOf(program)
+	switch {
+	case lease == nil && !d.Signs.LeasesKnown:
+		return unknown
+	case lease == nil:
+		d.sign("There is no Lease %s.", program)
+		return d.leadsAlone(program)
+	}
+	seconds := int32(15)
+	if lease.Spec.LeaseDurationSeconds != nil {
+		seconds = *lease.Spec.LeaseDurationSeconds
+	}
+	renewed, holder := lease.Spec.RenewTime.Time, lease.Spec.HolderIdentity
+	switch {
+	case holder == nil || *holder == "":
+		d.sign("Nobody holds Lease %s/%s.", lease.Namespace, lease.Name)
+		return off
+	case d.Signs.At.Sub(renewed) > time.Duration(seconds)*time.Second:
+		d.sign("Lease %s/%s was last renewed at %s, by %s.", lease.Namespace, lease.Name, instant(renewed), *holder)
+		return off
+	}
+	d.sign("Lease %s/%s is held by %s.", lease.Namespace, lease.Name, *holder)
+	return runs
+}
+
+// leadsAlone is for a program without a Lease: it runs if it was told to elect no leader.
+func (d *detective) leadsAlone(program string) state {
+	electsNot := func(p process) bool { return slices.Contains(p.words, "--leader-elect=false") }
+	if slices.ContainsFunc(d.processes[program], electsNot) {
+		return runs
+	}
+	return off
+}
+
+// switched reports whether a program was told to do the task, by the command lines of its pods.
+func (d *detective) switched(program string) state {
+	told := unknown
+	for _, process := range d.processes[program] {
+		if process.does(d.task.Task) {
+			d.sign("Pod %s/%s runs %s with the task on.", process.pod.Namespace, process.pod.Name, program)
+			return runs
+		}
+		told = off
+		d.sign("Pod %s/%s runs %s with the task off.", process.pod.Namespace, process.pod.Name, program)
+	}
+	return told
+}
+
+func (p process) does(task string) bool {
+	if slices.ContainsFunc(p.words, func(word string) bool { return isOn(word, "--shadow") || isOn(word, "--dry-run") }) {
+		return false
+	}
+	program := p.words[0]
+	list := defaults[program]
+	for _, word := range p.words {
+		if value, ok := strings.CutPrefix(word, "--controllers="); ok {
+			list = value
+		}
+	}
+	return switchedOn(controllerNames[task][program], strings.Split(list, ","))
+}
+
+func isOn(word, flag string) bool {
+	name, value, _ := strings.Cut(word, "=")
+	return name == flag && value != "false"
+}
+
+// switchedOn reports whether a list in kube-controller-manager's syntax has a controller on that goes by some names.
+func switchedOn(names, list []string) bool {
+	for _, item := range list {
+		if name := strings.TrimPrefix(item, "-"); slices.Contains(names, name) {
+			return name == item
+		}
+	}
+	return slices.Contains(list, "*")
+}
+
+// processesOf returns the pods that run the two programs.
+func processesOf(cluster *plan.Cluster) map[string][]process {
+	all := map[string][]process{}
+	for _, pod := range cluster.Pods {
+		if plan.IsOver(pod) {
+			continue
+		}
+		for i := range pod.Spec.Containers {
+			if words := pod.Spec.Containers[i].Command; len(words) > 0 { // a slim pod has no others
+				all[words[0]] = append(all[words[0]], process{pod, words})
+			}
+		}
+	}
+	return all
+}
+
+// why says what is missing to tell who does a task.
+func (t *task) why() string {
+	switch {
+	case t.ours == unknown && t.builtIn == unknown:
+		return "neither Taintkeeper nor kube-controller-manager has left enough signs"
+	case t.ours == unknown && t.builtIn == runs:
+		return "the built-in does, and nothing shows whether Taintkeeper does as well"
+	case t.ours == unknown:
+		return "the built-in does not, and nothing shows whether Taintkeeper does"
+	case t.ours == runs:
+		return "Taintkeeper does, but nothing shows whether the built-in is off"
+	}
+	return "Taintkeeper does not, and kube-controller-manager does unless it was told not to, which nothing shows"
+}
+
+func instant(at time.Time) string { return at.UTC().Format(time.RFC3339) }

@@ -1,0 +1,260 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package check_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/check"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+)
+
+// sign leaves a trace in a cluster.
+type sign func(*plan.Cluster)
+
+// clusterWith is a cluster in which Leases and ServiceAccounts were read.
+func clusterWith(signs ...sign) *plan.Cluster {
+	cluster := &plan.Cluster{Signs: plan.Signs{At: now, LeasesKnown: true, ClocksKnown: true}}
+	for _, sign := range signs {
+		sign(cluster)
+	}
+	return cluster
+}
+
+func noRights(cluster *plan.Cluster) { cluster.Signs = plan.Signs{At: now} }
+
+// lease is a Lease that was renewed some time ago.
+func lease(name string, ago time.Duration) sign {
+	return func(cluster *plan.Cluster) {
+		cluster.Signs.AddLease(&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name},
+			Spec: coordinationv1.LeaseSpec{
+				HolderIdentity: new("replica-1"), LeaseDurationSeconds: new(int32(15)), RenewTime: new(metav1.NewMicroTime(now.Add(-ago))),
+			},
+		})
+	}
+}
+
+// released is a Lease that its last holder has given back.
+func released(name string) sign {
+	return func(cluster *plan.Cluster) {
+		cluster.Signs.AddLease(&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new(""), RenewTime: new(metav1.NewMicroTime(now))},
+		})
+	}
+}
+
+// clock is an eviction clock with an annotation, or without one if that is empty.
+func clock(renewed string) sign {
+	return func(cluster *plan.Cluster) {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: plan.EvictionClock}}
+		if renewed != "" {
+			account.Annotations = map[string]string{plan.EvictionClockAnnotation: renewed}
+		}
+		cluster.Signs.AddClock(account)
+	}
+}
+
+// process is a pod with a command line.
+func process(words ...string) sign {
+	return func(cluster *plan.Cluster) {
+		pod := pod("process", alone)
+		pod.Spec.Containers = []corev1.Container{{Name: "c", Command: words}}
+		cluster.Pods = append(cluster.Pods, plan.SlimPod(pod))
+	}
+}
+
+// evicted is the event of an eviction, some time ago.
+func evicted(manager string, ago time.Duration) sign {
+	return func(cluster *plan.Cluster) {
+		cluster.Signs.AddEvent(&corev1.Event{
+			ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Manager: manager}}},
+			Reason:     plan.EvictionReason, Message: "Marking for deletion Pod default/p", LastTimestamp: metav1.NewTime(now.Add(-ago)),
+		})
+	}
+}
+
+// wrote says who wrote a field of a node, some time ago.
+func wrote(manager, fields string, ago time.Duration) sign {
+	return func(cluster *plan.Cluster) {
+		written := node("n")
+		written.ManagedFields = []metav1.ManagedFieldsEntry{{
+			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Time: new(metav1.NewTime(now.Add(-ago))),
+			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
+		}}
+		cluster.Nodes = append(cluster.Nodes, plan.SlimNode(written))
+	}
+}
+
+const (
+	ofTaints     = `{"f:spec":{"f:taints":{}}}`
+	ofConditions = `{"f:status":{"f:conditions":{"k:{\"type\":\"Ready\"}":{"f:status":{}}}}}`
+	ofRoutes     = `{"f:spec":{"f:podCIDR":{}}}`
+)
+
+var (
+	taintkeeperLeads = lease("taintkeeper", 2*time.Second)
+	managerLeads     = lease("kube-controller-manager", 2*time.Second)
+	managerWithAll   = process("/usr/local/bin/kube-controller-manager", "--leader-elect=true")
+	managerWithout   = process("kube-controller-manager", "--controllers=*,-taint-eviction-controller,-node-lifecycle-controller")
+	freshClock       = clock("2026-11-22T08:59:55Z")
+	staleClock       = clock("2026-11-22T08:59:25Z")
+)
+
+func TestWhoEvicts(t *testing.T) {
+	for name, test := range map[string]struct {
+		signs []sign
+		who   cliv1alpha1.Who
+		says  string // of the task
+		want  is     // of the rule
+	}{
+		"ours leads and its clock is fresh, beside the built-in":   {[]sign{taintkeeperLeads, freshClock, managerLeads, managerWithAll}, cliv1alpha1.WhoTaintkeeper, "its eviction clock keeps the built-in from evicting", nothing},
+		"a fresh clock says enough":                                {[]sign{noRights, freshClock}, cliv1alpha1.WhoTaintkeeper, "its eviction clock keeps", nothing},
+		"ours leads and the built-in is off":                       {[]sign{taintkeeperLeads, managerLeads, managerWithout}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
+		"ours leads and kube-controller-manager is dead":           {[]sign{taintkeeperLeads, lease("kube-controller-manager", time.Hour)}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
+		"ours runs alone, without an election":                     {[]sign{process("taintkeeper", "--leader-elect=false"), managerWithout}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
+		"ours leads, and of the built-in nothing is known":         {[]sign{taintkeeperLeads, managerLeads}, cliv1alpha1.WhoUnknown, "nothing shows whether the built-in is off", warningThat("nothing shows")},
+		"the clock is dead, and the built-in is there":             {[]sign{lease("taintkeeper", time.Hour), staleClock, managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in taint-eviction-controller evicts.", warningThat("Taintkeeper does not run")},
+		"the clock was handed back":                                {[]sign{released("taintkeeper"), clock(""), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
+		"the clock is of the year 9999":                            {[]sign{lease("taintkeeper", time.Hour), clock("9999-01-01T00:00:00Z"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", warningThat("stale")},
+		"ours leads but does not renew its clock":                  {[]sign{taintkeeperLeads, staleClock, managerWithAll}, cliv1alpha1.WhoBoth, "both evict", errorThat("does not renew its eviction clock")},
+		"both, without a clock":                                    {[]sign{taintkeeperLeads, managerLeads, managerWithAll}, cliv1alpha1.WhoBoth, "both evict", errorThat("both evict")},
+		"both, by an event of the built-in":                        {[]sign{taintkeeperLeads, managerLeads, evicted("kube-controller-manager", time.Minute)}, cliv1alpha1.WhoBoth, "both evict", errorThat("both evict")},
+		"the built-in alone":                                       {[]sign{managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
+		"the built-in alone, by an event":                          {[]sign{managerLeads, evicted("kube-controller-manager", time.Minute)}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
+		"ours elects no leader, and shows by an event":             {[]sign{managerWithout, evicted("taintkeeper", time.Minute)}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
+		"an event of ours is no sign of the built-in":              {[]sign{managerLeads, evicted("taintkeeper", time.Minute)}, cliv1alpha1.WhoUnknown, "nothing shows whether the built-in is off", warningThat("nothing shows")},
+		"an old event of ours is no sign":                          {[]sign{managerWithout, evicted("taintkeeper", time.Hour)}, cliv1alpha1.WhoNobody, "Nobody evicts.", errorThat("Nobody evicts")},
+		"ours had a leader, which died after an event":             {[]sign{lease("taintkeeper", time.Hour), managerWithout, evicted("taintkeeper", time.Minute)}, cliv1alpha1.WhoNobody, "Nobody evicts.", errorThat("Nobody evicts")},
+		"an old event is no sign":                                  {[]sign{managerLeads, evicted("kube-controller-manager", time.Hour)}, cliv1alpha1.WhoUnknown, "unless it was told not to", nothing},
+		"ours is a shadow beside the built-in":                     {[]sign{process("/taintkeeper", "--shadow"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
+		"ours follows rules alone":                                 {[]sign{taintkeeperLeads, process("taintkeeper", "--controllers=node-taint-rule"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
+		"ours judges the health of nodes alone":                    {[]sign{taintkeeperLeads, process("taintkeeper", "--controllers=node-health"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
+		"nobody: both are off":                                     {[]sign{managerLeads, managerWithout}, cliv1alpha1.WhoNobody, "Nobody evicts.", errorThat("Nobody evicts")},
+		"nobody: the built-in is off and ours has died":            {[]sign{lease("taintkeeper", time.Hour), managerLeads, managerWithout}, cliv1alpha1.WhoNobody, "Nobody evicts.", errorThat("Nobody evicts")},
+		"nobody: kube-controller-manager itself is dead":           {[]sign{lease("kube-controller-manager", time.Hour), managerWithAll}, cliv1alpha1.WhoNobody, "Nobody evicts.", errorThat("Nobody evicts")},
+		"a managed control plane, where no pod has a command line": {[]sign{managerLeads}, cliv1alpha1.WhoUnknown, "kube-controller-manager does unless it was told not to", nothing},
+		"no rights":                     {[]sign{noRights}, cliv1alpha1.WhoUnknown, "neither Taintkeeper nor kube-controller-manager has left enough signs", nothing},
+		"no rights, but a command line": {[]sign{noRights, managerWithAll}, cliv1alpha1.WhoUnknown, "nothing shows whether Taintkeeper does as well", nothing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := clusterWith(test.signs...)
+			task := taskOf(cluster, "eviction")
+			if task.Who != test.who || !strings.Contains(task.Message, test.says) {
+				t.Errorf("it is %s: %q, want %s with %q; signs: %q", task.Who, task.Message, test.who, test.says, task.Signs)
+			}
+			test.want.compare(t, found(t, "eviction-controllers", cluster))
+		})
+	}
+}
+
+func TestWhoTaintsNodes(t *testing.T) {
+	both := process("taintkeeper", "--controllers=*")
+	for name, test := range map[string]struct {
+		signs []sign
+		who   cliv1alpha1.Who
+		want  is
+	}{
+		"the built-in, by its command line":          {[]sign{managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, nothing},
+		"the built-in, by a taint that it wrote":     {[]sign{managerLeads, wrote("kube-controller-manager", ofTaints, time.Minute)}, cliv1alpha1.WhoBuiltIn, nothing},
+		"the built-in, by a condition that it wrote": {[]sign{managerLeads, wrote("kube-controller-manager", ofConditions, time.Minute)}, cliv1alpha1.WhoBuiltIn, nothing},
+		"another of its controllers wrote something": {[]sign{managerLeads, wrote("kube-controller-manager", ofRoutes, time.Minute)}, cliv1alpha1.WhoUnknown, nothing},
+		"it wrote a taint an hour ago":               {[]sign{managerLeads, wrote("kube-controller-manager", ofTaints, time.Hour)}, cliv1alpha1.WhoUnknown, nothing},
+		"ours, and the built-in is off":              {[]sign{taintkeeperLeads, both, managerLeads, managerWithout}, cliv1alpha1.WhoTaintkeeper, nothing},
+		"ours does not by default":                   {[]sign{taintkeeperLeads, process("taintkeeper"), managerWithAll}, cliv1alpha1.WhoBuiltIn, nothing},
+		"ours does not when it follows rules":        {[]sign{taintkeeperLeads, process("taintkeeper", "--controllers=eviction,node-taint-rule"), wrote("taintkeeper", ofTaints, time.Minute), managerWithAll}, cliv1alpha1.WhoBuiltIn, nothing},
+		"ours does not when it writes timeAdded":     {[]sign{taintkeeperLeads, process("taintkeeper"), wrote("taintkeeper", ofTaints, time.Minute), managerWithAll}, cliv1alpha1.WhoBuiltIn, nothing},
+		"ours, by a condition that it wrote":         {[]sign{taintkeeperLeads, wrote("taintkeeper", ofConditions, time.Minute), managerWithout}, cliv1alpha1.WhoTaintkeeper, nothing},
+		"ours, without an election, by a condition":  {[]sign{wrote("taintkeeper", ofConditions, time.Minute), managerWithout}, cliv1alpha1.WhoTaintkeeper, nothing},
+		"ours has died since it wrote a condition":   {[]sign{lease("taintkeeper", time.Hour), wrote("taintkeeper", ofConditions, time.Minute), managerWithout}, cliv1alpha1.WhoNobody, errorThat("Nobody taints nodes")},
+		"both: coexistence is for evictions alone":   {[]sign{taintkeeperLeads, freshClock, both, managerLeads, managerWithAll}, cliv1alpha1.WhoBoth, errorThat("at twice the rate")},
+		"ours, and of the built-in nothing is known": {[]sign{taintkeeperLeads, both, managerLeads}, cliv1alpha1.WhoUnknown, warningThat("nothing shows")},
+		"nobody": {[]sign{managerLeads, managerWithout}, cliv1alpha1.WhoNobody, errorThat("Nobody taints nodes")},
+		"by the name that the built-in had until 1.28": {[]sign{process("kube-controller-manager", "--controllers=*,-nodelifecycle")}, cliv1alpha1.WhoNobody, errorThat("Nobody")},
+		"a list without a star has on what it names":   {[]sign{process("kube-controller-manager", "--controllers=nodelifecycle")}, cliv1alpha1.WhoBuiltIn, nothing},
+		"no rights": {[]sign{noRights}, cliv1alpha1.WhoUnknown, nothing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := clusterWith(test.signs...)
+			if task := taskOf(cluster, "node-health"); task.Who != test.who {
+				t.Errorf("it is %s: %q, want %s; signs: %q", task.Who, task.Message, test.who, task.Signs)
+			}
+			test.want.compare(t, found(t, "node-health-controllers", cluster))
+		})
+	}
+}
+
+func taskOf(cluster *plan.Cluster, name string) cliv1alpha1.CheckedTask {
+	tasks := check.Make(cluster, nil, "", now).Controllers
+	return tasks[slices.IndexFunc(tasks, func(task cliv1alpha1.CheckedTask) bool { return task.Task == name })]
+}
+
+func TestSignsAreToldInSentences(t *testing.T) {
+	got := taskOf(clusterWith(taintkeeperLeads, freshClock, managerLeads, managerWithAll, evicted("kube-controller-manager", time.Minute)), "eviction").Signs
+	want := []string{
+		"The eviction clock in namespace kube-system is fresh: it was renewed at 2026-11-22T08:59:55Z.",
+		"Lease kube-system/taintkeeper is held by replica-1.",
+		"Pod default/process runs kube-controller-manager with the task on.",
+		"Lease kube-system/kube-controller-manager is held by replica-1.",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the signs are %q, want %q", got, want)
+	}
+}
+
+func TestTheBacklogOfTheBuiltInIsTold(t *testing.T) {
+	for name, test := range map[string]struct {
+		until, spared string
+		want          string // "" for none
+	}{
+		"it is over":           {"2026-11-22T08:59:59Z", "n1", ""},
+		"it cannot be read":    {"soon", "", ""},
+		"no node is spared":    {"2026-11-22T09:01:30Z", "", "until 2026-11-22T09:01:30Z at the latest, for another 1m30s; no node is spared."},
+		"two nodes are spared": {"2026-11-22T09:01:30Z", "n1 n2", "for another 1m30s; spared nodes: n1 n2."},
+		"all nodes are spared": {"2026-11-22T09:01:30Z", "*", "all nodes are spared."},
+		"many are":             {"2026-11-22T09:01:30Z", strings.Repeat("n ", 21), "21 nodes are spared."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			notes := check.Make(clusterWith(func(cluster *plan.Cluster) {
+				cluster.Signs.AddClock(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+					Namespace: "kube-system", Name: plan.EvictionClock,
+					Annotations: map[string]string{plan.BacklogUntilAnnotation: test.until, plan.BacklogSparedAnnotation: test.spared},
+				}})
+			}), nil, "", now).Notes
+			told := slices.IndexFunc(notes, func(note string) bool { return strings.Contains(note, "backlog") })
+			switch {
+			case told < 0 && test.want != "":
+				t.Errorf("the notes are %q, want %q", notes, test.want)
+			case told >= 0 && (test.want == "" || !strings.HasSuffix(notes[told], test.want)):
+				t.Errorf("it says %q, want %q", notes[told], test.want)
+			}
+		})
+	}
+}
+
+// TestAClockIsValidForAsLongAsThePolicySays compares the check with the policy that holds the built-in back.
+func TestAClockIsValidForAsLongAsThePolicySays(t *testing.T) {
+	policy, err := os.ReadFile("../../../config/coexistence.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(policy), "variables.renewed + duration('30s')") {
+		t.Error("config/coexistence.yaml does not have a renewal valid for 30 s")
+	}
+	for renewed, who := range map[string]cliv1alpha1.Who{"2026-11-22T08:59:30Z": cliv1alpha1.WhoTaintkeeper, "2026-11-22T08:59:29Z": cliv1alpha1.WhoBoth} {
+		if got := taskOf(clusterWith(taintkeeperLeads, clock(renewed), managerWithAll), "eviction").Who; got != who {
+			t.Errorf("with a clock of %s at %s it is %s, want %s", renewed, now, got, who)
+		}
+	}
+}

@@ -1,0 +1,226 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/taints"
+)
+
+// Facts is what rules go by: the cluster, with its pods by owner, and what its controllers do.
+type Facts struct {
+	*plan.Cluster
+
+	// Workloads are by namespace, kind and name. Pods that have finished or are about to go belong to none.
+	Workloads []*Workload
+
+	eviction, nodeHealth task
+}
+
+// Workload is an owner and its pods. A pod without a controller is a workload of kind Pod.
+type Workload struct {
+	cliv1alpha1.CheckedObject
+
+	// Replicas is how many pods there are; of a template, how many it is to make.
+	Replicas int
+	// Pod is one of them, or what the template makes.
+	Pod *corev1.Pod
+	// Lists are the different lists of tolerations of its pods. There is one, but for a rollout.
+	Lists []*List
+}
+
+// List is a list of tolerations, and the pods that have it: none of a template.
+type List struct {
+	// Written is the list as it is in the pod or the template, and Effective what pods have of it: Kubernetes adds
+	// tolerations to what a template has.
+	Written, Effective []corev1.Toleration
+	Pods               []*corev1.Pod
+}
+
+func newFacts(cluster *plan.Cluster) *Facts {
+	facts := &Facts{Cluster: cluster}
+	workloads := map[cliv1alpha1.CheckedObject]*Workload{}
+	for _, pod := range cluster.Pods {
+		if plan.IsOver(pod) {
+			continue
+		}
+		object := cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "Pod", Name: pod.Name}, Namespace: pod.Namespace}
+		if owner := cluster.Owner(pod); owner != nil {
+			object.Owner = *owner
+		}
+		if workloads[object] == nil {
+			workloads[object] = &Workload{CheckedObject: object, Pod: pod}
+		}
+		workloads[object].add(pod)
+	}
+	for _, template := range cluster.Workloads {
+		object := cliv1alpha1.CheckedObject{Owner: template.Owner, Namespace: template.Pod.Namespace}
+		if workloads[object] == nil {
+			workloads[object] = fromTemplate(object, template)
+		}
+	}
+	facts.Workloads = slices.SortedFunc(maps.Values(workloads), func(a, b *Workload) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	facts.eviction, facts.nodeHealth = controllersOf(cluster)
+	return facts
+}
+
+func (w *Workload) add(pod *corev1.Pod) {
+	w.Replicas++
+	i := slices.IndexFunc(w.Lists, func(list *List) bool {
+		return slices.EqualFunc(list.Written, pod.Spec.Tolerations, equal)
+	})
+	if i < 0 {
+		i = len(w.Lists)
+		w.Lists = append(w.Lists, &List{Written: pod.Spec.Tolerations, Effective: pod.Spec.Tolerations})
+	}
+	w.Lists[i].Pods = append(w.Lists[i].Pods, pod)
+}
+
+// fromTemplate makes a workload of a template. The pods that it makes get more tolerations: from the DaemonSet
+// controller, or else from the admission plugin DefaultTolerationSeconds.
+func fromTemplate(object cliv1alpha1.CheckedObject, template plan.WorkloadTemplate) *Workload {
+	written := template.Pod.Spec.Tolerations
+	effective := slices.Clone(written)
+	for _, taint := range []corev1.Taint{notReady, unreachable} {
+		added := corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
+		if object.Kind != "DaemonSet" {
+			added.TolerationSeconds = new(defaultSeconds)
+		}
+		if _, tolerated := first(written, taint); !tolerated || object.Kind == "DaemonSet" {
+			effective = append(effective, added)
+		}
+	}
+	return &Workload{
+		CheckedObject: object, Replicas: template.Replicas, Pod: template.Pod,
+		Lists: []*List{{Written: written, Effective: effective}},
+	}
+}
+
+// names returns those of some pods.
+func names(pods []*corev1.Pod) []string {
+	all := make([]string, 0, len(pods))
+	for _, pod := range pods {
+		all = append(all, pod.Name)
+	}
+	return all
+}
+
+// defaultSeconds is for how long pods tolerate a failed node that say nothing about it.
+const defaultSeconds int64 = 300
+
+// Taints that nodes commonly get.
+var (
+	notReady    = noExecute(corev1.TaintNodeNotReady, "")
+	unreachable = noExecute(corev1.TaintNodeUnreachable, "")
+	// outOfService is set by hand, so that pods and volumes of a node that is shut down are let go.
+	outOfService = noExecute(corev1.TaintNodeOutOfService, "nodeshutdown")
+	// unforeseen stands for all that no toleration names: somebody's maintenance.
+	unforeseen = noExecute("taintkeeper.dev/unforeseen", "unforeseen")
+)
+
+func noExecute(key, value string) corev1.Taint {
+	return corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffectNoExecute}
+}
+
+// first returns the toleration that counts for a taint, nil if there is none.
+func first(tolerations []corev1.Toleration, taint corev1.Taint) (*corev1.Toleration, bool) {
+	i, tolerated := (taints.Matcher{}).First(tolerations, &taint)
+	if !tolerated {
+		return nil, false
+	}
+	return &tolerations[i], true
+}
+
+// leaves reports whether a NoExecute taint makes pods with these tolerations leave, now or later.
+func leaves(tolerations []corev1.Toleration, taint corev1.Taint) bool {
+	toleration, tolerated := first(tolerations, taint)
+	return !tolerated || toleration.TolerationSeconds != nil
+}
+
+// equal reports whether two tolerations say the same, in the same words.
+func equal(a, b corev1.Toleration) bool {
+	return a.Key == b.Key && a.Operator == b.Operator && a.Value == b.Value && a.Effect == b.Effect && sameSeconds(a, b)
+}
+
+func sameSeconds(a, b corev1.Toleration) bool {
+	if a.TolerationSeconds == nil || b.TolerationSeconds == nil {
+		return a.TolerationSeconds == b.TolerationSeconds
+	}
+	return *a.TolerationSeconds == *b.TolerationSeconds
+}
+
+// literal writes a toleration as it is in a manifest, as that is what has to be found there.
+func literal(t corev1.Toleration) string {
+	var parts []string
+	for _, field := range []struct{ name, value string }{
+		{"key", t.Key}, {"operator", string(t.Operator)}, {"value", t.Value}, {"effect", string(t.Effect)},
+	} {
+		if field.value != "" {
+			parts = append(parts, field.name+": "+plainly(field.value))
+		}
+	}
+	if t.TolerationSeconds != nil {
+		parts = append(parts, fmt.Sprintf("tolerationSeconds: %d", *t.TolerationSeconds))
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+// plainly writes a word, with quotes only if it would be read as something else.
+func plainly(word string) string {
+	if strings.ContainsAny(word, " ,:{}[]\"'\n") {
+		quoted, _ := json.Marshal(word)
+		return string(quoted)
+	}
+	return word
+}
+
+// perToleration applies a look at each toleration of each workload, and makes a finding of what it says: once for each
+// toleration and workload.
+func (f *Facts) perToleration(look func(list []corev1.Toleration, i int) Finding) []Finding {
+	var all []Finding
+	for _, workload := range f.Workloads {
+		said := map[string]int{}
+		for _, list := range workload.Lists {
+			for i := range list.Written {
+				finding := look(list.Written, i)
+				if finding.Message == "" {
+					continue
+				}
+				at, ok := said[finding.Message]
+				if !ok {
+					at = len(all)
+					said[finding.Message] = at
+					finding.Object = workload.CheckedObject
+					all = append(all, finding)
+				}
+				all[at].Names = append(all[at].Names, names(list.Pods)...)
+			}
+		}
+	}
+	return all
+}
+
+// source returns the file that an object is from, or else one of its pods or nodes.
+func (f *Facts) source(object cliv1alpha1.CheckedObject, names []string) string {
+	if source, ok := f.Sources[object]; ok || len(names) == 0 {
+		return source
+	}
+	part := cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "Pod", Name: names[0]}, Namespace: object.Namespace}
+	if object.Kind == "Taint" {
+		part.Kind = "Node"
+	}
+	return f.Sources[part]
+}

@@ -1,0 +1,91 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+)
+
+// falseComfort: an eviction by a taint is a delete, and asks no PodDisruptionBudget.
+var falseComfort = Rule{
+	ID:       "budget-false-comfort",
+	Severity: cliv1alpha1.SeverityWarning,
+	Title:    "A PodDisruptionBudget does not keep what it promises",
+	Advice:   "Spread the pods over more nodes (topologySpreadConstraints), and drain a node with kubectl drain before it is tainted.",
+	Find: func(facts *Facts) []Finding {
+		byNamespace := map[string][]*corev1.Pod{}
+		for _, pod := range facts.Pods {
+			if !plan.IsOver(pod) {
+				byNamespace[pod.Namespace] = append(byNamespace[pod.Namespace], pod)
+			}
+		}
+		var all []Finding
+		if len(facts.Pods) == 0 {
+			return nil // nobody knows what they cover
+		}
+		for _, budget := range facts.Budgets {
+			if finding, ok := judge(budget, byNamespace[budget.Namespace]); ok {
+				finding.Object = cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "PodDisruptionBudget", Name: budget.Name}, Namespace: budget.Namespace}
+				all = append(all, finding)
+			}
+		}
+		return all
+	},
+}
+
+// judge looks for a node with which more of a budget's pods go than it allows.
+func judge(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod) (Finding, bool) {
+	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+	if err != nil {
+		return Finding{Message: fmt.Sprintf("Its selector cannot be read, so it covers no pod: %v.", err), Advice: "Correct the selector."}, true
+	}
+	covered := 0
+	leaving := map[string][]string{}
+	for _, pod := range pods {
+		if !selector.Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		covered++
+		if node := pod.Spec.NodeName; node != "" && !plan.IsStatic(pod) && leaves(pod.Spec.Tolerations, unforeseen) {
+			leaving[node] = append(leaving[node], pod.Name)
+		}
+	}
+	allowed := int(budget.Status.DisruptionsAllowed)
+	most := withMost(leaving)
+	switch together := leaving[most]; {
+	case covered == 0:
+		return Finding{
+			Severity: cliv1alpha1.SeverityInfo,
+			Message:  "It covers no pod.", Advice: "Correct the selector, or delete the PodDisruptionBudget.",
+		}, true
+	case budget.Status.ObservedGeneration == 0 || len(together) <= allowed:
+		return Finding{}, false // nobody has worked out what it allows, or it keeps its promise
+	default:
+		return Finding{
+			Message: fmt.Sprintf("It allows %s, and node %s has %d of its %s: a NoExecute taint on that node alone makes them leave without asking it.",
+				sentence.Counted(allowed, "disruption"), most, len(together), sentence.Counted(covered, "pod")),
+			Names: together,
+		}, true
+	}
+}
+
+// withMost returns the node that most pods leave, the first by name of several; empty if none leaves any.
+func withMost(leaving map[string][]string) string {
+	most := ""
+	for node, pods := range leaving {
+		if n := len(pods); n > len(leaving[most]) || n == len(leaving[most]) && node < most {
+			most = node
+		}
+	}
+	return most
+}

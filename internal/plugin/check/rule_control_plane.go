@@ -1,0 +1,42 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"slices"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+)
+
+// controlPlaneLeaves: a control plane of static pods stays, as nobody but a kubelet can end those.
+var controlPlaneLeaves = Rule{
+	ID:       "control-plane-leaves",
+	Severity: cliv1alpha1.SeverityWarning,
+	Title:    "A part of the control plane leaves a node that gets a common taint",
+	Advice:   "Let it tolerate every NoExecute taint, after those of not-ready and unreachable with tolerationSeconds.",
+	Find: func(facts *Facts) []Finding {
+		var all []Finding
+		for _, workload := range facts.Workloads {
+			if workload.Kind != "DaemonSet" && workload.isControlPlane() {
+				all = append(all, workload.leaving(outOfService, unforeseen)...)
+			}
+		}
+		return all
+	},
+}
+
+// parts are those of a control plane, by the names that they have in labels.
+var parts = []string{
+	"kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd", "cloud-controller-manager", "taintkeeper",
+}
+
+// isControlPlane reports whether the pods of the workload are a part of the control plane, and not static.
+func (w *Workload) isControlPlane() bool {
+	pod := w.Pod
+	return !plan.IsStatic(pod) && (pod.Labels["tier"] == "control-plane" || slices.ContainsFunc(
+		[]string{"component", "k8s-app", "app.kubernetes.io/name", "app.kubernetes.io/component"},
+		func(label string) bool { return slices.Contains(parts, pod.Labels[label]) },
+	))
+}

@@ -1,0 +1,248 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/kubernetes"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+)
+
+// pendingOptions are those of kubectl taintkeeper pending.
+type pendingOptions struct {
+	source        source
+	output        output
+	nodes         nodeSelection
+	allNamespaces bool
+	watch         bool
+
+	namespace string // empty: all of them
+}
+
+func newPending(env Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+	o := &pendingOptions{source: newSource(env, config), output: newOutput(env)}
+	cmd := &cobra.Command{
+		Use:   "pending",
+		Short: "List the pods that have to leave because of taints, soonest first",
+		Long: `List the pods that have to leave because of NoExecute taints and are still there, soonest first: those of the
+current namespace, of -n, or of all (-A). With files (-f), those of all namespaces unless -n names one. A pod whose
+instant is past is late.
+
+With --watch a terminal shows the countdown as it runs; q ends it. Where the output goes elsewhere, each change is a
+line: a pod leaves, leaves at another instant, is due now, is gone, or is cancelled and stays; with -o json an object of
+kind PendingChange.`,
+		Example: `  # Who has to leave in the whole cluster, and when?
+  kubectl taintkeeper pending -A
+
+  # The same of two nodes, as it happens
+  kubectl taintkeeper pending -A --node worker-1 --node worker-2 --watch`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			if err := o.complete(); err != nil {
+				return err
+			}
+			if o.watch {
+				return o.runWatch(cmd.Context())
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	o.source.addFlags(cmd)
+	o.output.addFlags(cmd)
+	cmd.Flags().StringArrayVar(&o.nodes.names, "node", nil, "Only pods on this node; may be given several times.")
+	cmd.Flags().StringVarP(&o.nodes.selector, "selector", "l", "", "Only pods on nodes with these labels: key=value, key!=value, key in (a,b), key.")
+	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Pods of all namespaces.")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "Go on, and tell what changes.")
+	return cmd
+}
+
+func (o *pendingOptions) validate() error {
+	if o.watch && o.source.offline() {
+		return usageError{errors.New("--watch needs a cluster, for files do not change: leave out --watch or -f")}
+	}
+	if o.allNamespaces && *o.source.config.Namespace != "" {
+		return usageError{errors.New("namespaces are given twice: use --all-namespaces or --namespace")}
+	}
+	if len(o.nodes.names) == 0 && o.nodes.selector == "" {
+		o.nodes.all = true
+	}
+	if err := o.nodes.validate(); err != nil {
+		return err
+	}
+	if err := o.source.validate(); err != nil {
+		return err
+	}
+	return o.output.validate()
+}
+
+// complete finds the namespace. Among files there is no current one.
+func (o *pendingOptions) complete() error {
+	switch {
+	case o.allNamespaces:
+		return nil
+	case o.source.offline():
+		o.namespace = *o.source.config.Namespace
+		return nil
+	}
+	var err error
+	o.namespace, err = o.source.namespace()
+	return err
+}
+
+func (o *pendingOptions) run(ctx context.Context) error {
+	cluster, err := o.read(ctx)
+	if err != nil {
+		return err
+	}
+	nodes, err := o.nodes.ofAny(cluster)
+	if err != nil {
+		return err
+	}
+	list := o.pending(cluster, nodes)
+	if printed, err := o.output.object(list); printed {
+		return err
+	}
+	return o.print(list)
+}
+
+// ofAny returns the selected nodes; none is no error if all are selected.
+func (s *nodeSelection) ofAny(cluster *plan.Cluster) ([]*corev1.Node, error) {
+	if s.all {
+		return cluster.Nodes, nil
+	}
+	return s.of(cluster)
+}
+
+func (o *pendingOptions) pending(cluster *plan.Cluster, nodes []*corev1.Node) *cliv1alpha1.PendingList {
+	now := o.source.env.Clock.Now()
+	known := &plan.Countdowns{Owner: cluster.Owner}
+	for _, node := range nodes {
+		known.SetNode(node, now)
+	}
+	for _, pod := range cluster.Pods {
+		if o.namespace == "" || pod.Namespace == o.namespace {
+			known.SetPod(pod, now)
+		}
+	}
+	list := known.Pending(now)
+	list.Notes = append(slices.Clone(cluster.Missing), list.Notes...)
+	return list
+}
+
+// read returns the nodes, and no more pods than can be listed.
+func (o *pendingOptions) read(ctx context.Context) (*plan.Cluster, error) {
+	if o.source.offline() {
+		return readFiles(o.source.env.In, o.source.files, wants{})
+	}
+	config, err := o.source.restConfig()
+	if err != nil {
+		return nil, err
+	}
+	config = forReading(config)
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	return o.readFrom(ctx, newAPIReader(config.Host, clients, newProgress(o.source.env)))
+}
+
+func (o *pendingOptions) readFrom(ctx context.Context, api *apiReader) (*plan.Cluster, error) {
+	defer api.progress.end()
+	err := listAll(ctx, api, "nodes", api.clients.CoreV1().Nodes().List, keep(&api.cluster.Nodes, plan.SlimNode))
+	if err != nil {
+		return nil, err
+	}
+	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
+		o.narrow(&options)
+		return api.clients.CoreV1().Pods(o.namespace).List(ctx, options)
+	}
+	err = listAll(ctx, api, "pods", list, keep(&api.cluster.Pods, plan.SlimPod))
+	return api.cluster, err
+}
+
+// narrow leaves out pods that cannot be pending: those without a node, and those on other nodes where one is named.
+func (o *pendingOptions) narrow(options *metav1.ListOptions) {
+	selector := fields.OneTermNotEqualSelector("spec.nodeName", "")
+	if len(o.nodes.names) == 1 {
+		selector = fields.OneTermEqualSelector("spec.nodeName", o.nodes.names[0])
+	}
+	options.FieldSelector = selector.String()
+}
+
+// selects reports whether a node is one of those that were asked for.
+func (s *nodeSelection) selects(node *corev1.Node) bool {
+	if len(s.names) > 0 {
+		return slices.Contains(s.names, node.Name)
+	}
+	return s.labels.Matches(labels.Set(node.Labels))
+}
+
+// pendingColumns are those of the table; pendingRow fills them.
+var pendingColumns = []string{"Namespace", "Pod", "Node", "Leaves", "At", "Taint", "Owner", "+Toleration", "+Priority"}
+
+func pendingRow(pod *cliv1alpha1.PendingPod, leaves string) []any {
+	return []any{
+		pod.Namespace, pod.Name, pod.Node, leaves, absolute(pod.Due.Time), pod.Taint, ownerOf(pod), tolerationOfPending(pod),
+		strconv.Itoa(int(pod.Priority)),
+	}
+}
+
+func ownerOf(pod *cliv1alpha1.PendingPod) string {
+	if pod.Owner == nil {
+		return ""
+	}
+	return pod.Owner.Kind + "/" + pod.Owner.Name
+}
+
+func tolerationOfPending(pod *cliv1alpha1.PendingPod) string {
+	if pod.Toleration == nil {
+		return "none"
+	}
+	return inWords(*pod.Toleration)
+}
+
+func (o *pendingOptions) print(list *cliv1alpha1.PendingList) error {
+	o.output.notes(list.Notes)
+	if o.output.format == formatName {
+		for i := range list.Pods {
+			o.output.line("pod/%s", list.Pods[i].Name)
+		}
+		return nil
+	}
+	if len(list.Pods) == 0 {
+		fmt.Fprintln(o.output.env.ErrOut, "No pod has to leave.")
+		return nil
+	}
+	rows := make([][]any, 0, len(list.Pods))
+	for i := range list.Pods {
+		pod := &list.Pods[i]
+		rows = append(rows, pendingRow(pod, leaves(list.At.Time, pod.Due.Time)))
+	}
+	return o.output.table(pendingColumns, rows)
+}
+
+// leaves says how long it is until an instant, or how late it is.
+func leaves(now, due time.Time) string {
+	if due.Before(now) {
+		return span(due, now) + " late"
+	}
+	return relative(now, due)
+}

@@ -1,0 +1,158 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/taints"
+)
+
+// planOptions are those of kubectl taintkeeper plan.
+type planOptions struct {
+	source    source
+	output    output
+	nodes     nodeSelection
+	overwrite bool
+	whereTo   bool
+	silence   silence
+
+	edit taints.Edit
+}
+
+func newPlan(env Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+	o := &planOptions{source: newSource(env, config), output: newOutput(env, formatHTML)}
+	cmd := &cobra.Command{
+		Use:   "plan (NODE... | -l SELECTOR | --all) (TAINT... | --silent)",
+		Short: "Say what taints would do: who leaves, when and why",
+		Long: `Say what taints would do, without setting them: which pods leave, when and why, what that means for their
+workloads and PodDisruptionBudgets, and which nodes are emptied.
+
+With --silent it says what would happen if the nodes fell silent now: when node health finds that they are, when each is
+tainted NoExecute at the rate of its zone, or why it is not, and which pods leave then. Flags that the controller has
+too are to be given as the controller has them.
+
+With --where-to it also says which nodes would take the pods that leave. It asks the filters and scores of the scheduler
+itself, and places one pod after the other. Scores decide between nodes that fit, and the scheduler draws lots where
+they are equal, so a pod may go to another of the nodes that would take it.
+
+` + taintSyntax,
+		Example: `  # Who would leave if node worker-1 got this taint?
+  kubectl taintkeeper plan worker-1 maintenance=now:NoExecute
+
+  # And where would they go?
+  kubectl taintkeeper plan worker-1 maintenance=now:NoExecute --where-to
+
+  # The same for a whole zone, without a cluster
+  kubectl taintkeeper plan -f cluster.json -l topology.kubernetes.io/zone=a maintenance=now:NoExecute
+
+  # What if the kubelets of a zone fell silent now?
+  kubectl taintkeeper plan --silent -l topology.kubernetes.io/zone=a
+
+  # As a page for a browser, with a timeline
+  kubectl taintkeeper plan worker-1 maintenance=now:NoExecute -o html > plan.html`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.complete(args); err != nil {
+				return err
+			}
+			if err := o.silence.validate(cmd); err != nil {
+				return err
+			}
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	o.source.addFlags(cmd)
+	o.output.addFlags(cmd)
+	o.nodes.addFlags(cmd)
+	o.silence.addFlags(cmd)
+	cmd.ValidArgsFunction = o.silence.completion(&o.source)
+	cmd.Flags().BoolVar(&o.overwrite, "overwrite", false, "Put taints in the place of those with the same key and effect, as kubectl taint --overwrite does.")
+	cmd.Flags().BoolVar(&o.whereTo, "where-to", false, "Say which nodes would take the pods that leave.")
+	return cmd
+}
+
+func (o *planOptions) complete(args []string) error {
+	nodes, specs, err := splitTaints(args)
+	if err != nil {
+		return err
+	}
+	o.nodes.complete(nodes)
+	if o.silence.is {
+		return noTaints(specs)
+	}
+	if o.edit, err = taints.ParseEdit(specs...); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+func (o *planOptions) validate() error {
+	if err := aboutAll(o.source.config); err != nil {
+		return err
+	}
+	if o.whereTo && o.output.format == formatName {
+		return usageError{errors.New("--where-to has no place among names: leave it out, or choose another --output")}
+	}
+	for _, check := range []func() error{o.nodes.validate, o.source.validate, o.output.validate} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *planOptions) run(ctx context.Context) error {
+	made, err := o.make(ctx)
+	if err != nil {
+		return err
+	}
+	if printed, err := o.output.object(made); printed {
+		return err
+	}
+	if o.output.format == formatHTML {
+		return printPage(&o.output, made)
+	}
+	return printPlan(&o.output, made)
+}
+
+func (o *planOptions) make(ctx context.Context) (*cliv1alpha1.TaintPlan, error) {
+	cluster, err := o.source.read(ctx, wants{budgets: true, scheduling: o.whereTo})
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := o.nodes.of(cluster)
+	if err != nil {
+		return nil, err
+	}
+	made, err := o.planOf(cluster, nodes)
+	if err != nil || !o.whereTo {
+		return made, err
+	}
+	return made, placement.Place(ctx, cluster, made, placement.Options{})
+}
+
+func (o *planOptions) planOf(cluster *plan.Cluster, nodes []*corev1.Node) (*cliv1alpha1.TaintPlan, error) {
+	now := o.source.env.Clock.Now()
+	if o.silence.is {
+		return plan.MakeSilent(cluster, plan.Silence{
+			Nodes: nodes, At: now, Grace: o.silence.flags.Grace(), Policy: o.silence.flags.Policy(),
+		}), nil
+	}
+	policy := taints.KeepExisting
+	if o.overwrite {
+		policy = taints.OverwriteExisting
+	}
+	return plan.Make(cluster, plan.Request{Nodes: nodes, Edit: o.edit, Overwrite: policy, At: now})
+}

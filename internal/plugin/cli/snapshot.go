@@ -1,0 +1,114 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+)
+
+// snapshotOptions are those of kubectl taintkeeper snapshot.
+type snapshotOptions struct {
+	source source
+}
+
+func newSnapshot(env Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+	o := &snapshotOptions{source: newSource(env, config)}
+	cmd := &cobra.Command{
+		Use:   "snapshot",
+		Short: "Write a file from which plans can be made without the cluster",
+		Long: `Write what plans are made from to stdout: nodes, pods, PodDisruptionBudgets, who controls ReplicaSets and Jobs, and what
+the scheduler asks for, as one JSON object a line.
+
+Nothing else leaves the cluster: no environment variables, commands, images, annotations, secrets or configuration.
+Names and labels do, and what says which controllers evict and taint: their Leases, the eviction clock, who wrote the
+taints of nodes, and the flag --controllers of kube-controller-manager and its like.`,
+		Example: `  kubectl taintkeeper snapshot > cluster.json
+  kubectl taintkeeper plan -f cluster.json worker-1 maintenance=now:NoExecute`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := aboutAll(config); err != nil {
+				return err
+			}
+			if err := o.source.validate(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	o.source.addFlags(cmd)
+	return cmd
+}
+
+func (o *snapshotOptions) run(ctx context.Context) error {
+	cluster, err := o.source.read(ctx, wants{budgets: true, scheduling: true, signs: true})
+	if err != nil {
+		return err
+	}
+	for _, sentence := range cluster.Missing {
+		fmt.Fprintln(o.source.env.ErrOut, "Note:", printable(sentence))
+	}
+	out := bufio.NewWriter(o.source.env.Out)
+	encoder := json.NewEncoder(out)
+	for _, object := range objectsOf(cluster) {
+		if err := encoder.Encode(object); err != nil {
+			return fmt.Errorf("write the snapshot: %w", err)
+		}
+	}
+	return out.Flush()
+}
+
+// objectsOf returns all objects of a cluster, with their kinds.
+func objectsOf(cluster *plan.Cluster) []runtime.Object {
+	var all []runtime.Object
+	all = appendOf(all, "v1", "Namespace", cluster.Namespaces)
+	all = appendOf(all, "v1", "Node", cluster.Nodes)
+	all = appendOf(all, "storage.k8s.io/v1", "CSINode", cluster.CSINodes)
+	all = appendOf(all, "storage.k8s.io/v1", "StorageClass", cluster.StorageClasses)
+	all = appendOf(all, "v1", "PersistentVolume", cluster.Volumes)
+	all = appendOf(all, "v1", "PersistentVolumeClaim", cluster.Claims)
+	all = appendOf(all, "policy/v1", "PodDisruptionBudget", cluster.Budgets)
+	all = appendOf(all, "coordination.k8s.io/v1", "Lease", cluster.Signs.Leases)
+	all = appendOf(all, "v1", "ServiceAccount", cluster.Signs.Clocks)
+	for _, uid := range slices.Sorted(maps.Keys(cluster.Controllers)) {
+		all = append(all, ownedBy(uid, cluster.Controllers[uid]))
+	}
+	return appendOf(all, "v1", "Pod", cluster.Pods)
+}
+
+func appendOf[P runtime.Object](all []runtime.Object, apiVersion, kind string, objects []P) []runtime.Object {
+	for _, object := range objects {
+		all = append(all, withKind(object, apiVersion, kind))
+	}
+	return all
+}
+
+func withKind(object runtime.Object, apiVersion, kind string) runtime.Object {
+	object.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(apiVersion, kind))
+	return object
+}
+
+// ownedBy is a ReplicaSet or a Job of which only the controller counts.
+func ownedBy(uid types.UID, controller metav1.OwnerReference) runtime.Object {
+	object := &metav1.PartialObjectMetadata{
+		ObjectMeta: metav1.ObjectMeta{UID: uid, OwnerReferences: []metav1.OwnerReference{controller}},
+	}
+	if controller.Kind == "CronJob" {
+		return withKind(object, "batch/v1", "Job")
+	}
+	return withKind(object, "apps/v1", "ReplicaSet")
+}

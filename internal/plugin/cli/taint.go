@@ -1,0 +1,304 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/rest"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/taints"
+)
+
+// Values of --dry-run, as kubectl has them.
+const (
+	dryRunNone   = "none"
+	dryRunClient = "client"
+	dryRunServer = "server"
+)
+
+// taintOptions are those of kubectl taintkeeper taint and untaint.
+type taintOptions struct {
+	env    Env
+	config *genericclioptions.ConfigFlags
+	output output
+	nodes  nodeSelection
+
+	overwrite bool
+	dryRun    string
+	manager   string
+	yes       bool
+	// asks: somebody sits at the terminal who can be asked.
+	asks bool
+
+	wait    bool
+	timeout time.Duration // of wait; 0 is none
+	lasts   time.Duration // how long the taints stay; 0 is until somebody takes them off
+	stay    bool
+
+	// connect finds the cluster.
+	connect func() (*apiReader, *timeline.Clock, error)
+
+	edit taints.Edit
+	// unsettled are arguments of untaint that may be nodes or keys. Only the cluster can tell.
+	unsettled []string
+}
+
+func newTaintOptions(env Env, config *genericclioptions.ConfigFlags) *taintOptions {
+	o := &taintOptions{env: env, config: config, output: newOutput(env), asks: isTerminal(env.In)}
+	o.connect = o.dial
+	return o
+}
+
+// taintSyntax is how taints are given to commands that add and remove them.
+const taintSyntax = "Taints are written as for kubectl taint, additions and removals mixed: key=value:Effect, key:Effect, key:Effect-, key-."
+
+const taintOutput = `
+
+The plan and the question go to stderr. What stdout gets is what kubectl taint prints: a line for each node, or with
+-o json and -o yaml the nodes as they are then. -o wide adds their taints before and after.
+
+A node that cannot be changed is named, and the others are changed all the same; the exit code is 1 then.`
+
+func newTaint(env Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+	return newTaintOptions(env, config).taintCommand()
+}
+
+func (o *taintOptions) taintCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "taint (NODE... | -l SELECTOR | --all) TAINT...",
+		Short: "Taint nodes as kubectl taint does, but say first what that does, and ask",
+		Long: `Change the taints of nodes as kubectl taint does, but say first who leaves, and ask.
+
+` + taintSyntax + `
+NoExecute taints get their timeAdded, from which tolerationSeconds count. A node that somebody else has changed
+meanwhile is read again; if its taints are others now, the plan is made again, too.` + taintOutput,
+		Example: `  # Taint a node, keep new pods off, and wait until all have left that have to
+  kubectl taintkeeper taint worker-1 maintenance=now:NoExecute maintenance=now:NoSchedule --wait --timeout 10m
+
+  # Taint a zone for half an hour: stay, and take the taint off again
+  kubectl taintkeeper taint -l topology.kubernetes.io/zone=a drill:NoExecute --for 30m --stay
+
+  # What would the API server say?
+  kubectl taintkeeper taint worker-1 maintenance=now:NoExecute --dry-run=server -o yaml`,
+		RunE: func(cmd *cobra.Command, args []string) error { return o.execute(cmd.Context(), o.completeTaint, args) },
+	}
+	o.addFlags(cmd)
+	cmd.Flags().BoolVar(&o.overwrite, "overwrite", false, "Put taints in the place of those with the same key and effect, as kubectl taint --overwrite does.")
+	cmd.Flags().DurationVar(&o.lasts, "for", 0, "How long the taints stay: this command takes them off again, for which it has to --stay.")
+	cmd.Flags().BoolVar(&o.stay, "stay", false, "Keep this command running until --for is over. If it is interrupted, the taints stay.")
+	cmd.ValidArgsFunction = completeTaints(&source{env: o.env, config: o.config})
+	return cmd
+}
+
+func newUntaint(env Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+	return newTaintOptions(env, config).untaintCommand()
+}
+
+func (o *taintOptions) untaintCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "untaint (NODE... | -l SELECTOR | --all) KEY[:Effect]...",
+		Short: "Take taints off nodes, but say first what that does, and ask",
+		Long: `Take taints off nodes as kubectl taint does, but say first who stays then and who leaves all the same, and ask.
+
+KEY takes off the taints of every effect with that key, KEY:Effect one of them. A "-" behind it, as kubectl taint wants
+it, may be there or not.` + taintOutput,
+		Example: `  # Take off all taints with this key
+  kubectl taintkeeper untaint worker-1 maintenance
+
+  # Everywhere, one effect alone
+  kubectl taintkeeper untaint --all maintenance:NoSchedule --yes`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.execute(cmd.Context(), o.completeUntaint, args)
+		},
+	}
+	o.addFlags(cmd)
+	cmd.ValidArgsFunction = completeRemovals(&source{env: o.env, config: o.config})
+	return cmd
+}
+
+func (o *taintOptions) addFlags(cmd *cobra.Command) {
+	o.output.addFlags(cmd)
+	o.nodes.addFlags(cmd)
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "Do not ask.")
+	cmd.Flags().StringVar(&o.dryRun, "dry-run", dryRunNone, "Change nothing: client prints what would be sent, server what the API server would answer; none changes it.")
+	cmd.Flags().Lookup("dry-run").NoOptDefVal = dryRunClient
+	cmd.Flags().StringVar(&o.manager, "field-manager", "kubectl-taintkeeper",
+		"Who the API server says has changed the taints.")
+	cmd.Flags().BoolVar(&o.wait, "wait", false, "Wait until every pod has left that has to, also those that may stay for a while.")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "How long to wait at most; then it is said what keeps each pod. 0 is as long as it takes.")
+	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions(
+		[]string{dryRunNone, dryRunClient, dryRunServer}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (o *taintOptions) execute(ctx context.Context, complete func([]string) error, args []string) error {
+	if err := complete(args); err != nil {
+		return err
+	}
+	if err := o.validate(); err != nil {
+		return err
+	}
+	return o.run(ctx)
+}
+
+func (o *taintOptions) completeTaint(args []string) error {
+	nodes, specs, err := splitTaints(args)
+	if err != nil {
+		return err
+	}
+	o.nodes.complete(nodes)
+	if o.edit, err = taints.ParseEdit(specs...); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+// completeUntaint takes what cannot be a node for a key. A word that can be both waits for the cluster, see settle.
+func (o *taintOptions) completeUntaint(args []string) error {
+	first := slices.IndexFunc(args, looksLikeTaint)
+	if first < 0 {
+		first = len(args)
+	}
+	words := o.nodes.withoutWord(args[:first])
+	if !o.nodes.all && o.nodes.selector == "" && len(words) > 0 {
+		o.nodes.complete(words[:1])
+		o.unsettled, words = words[1:], nil
+	}
+	if len(words)+len(o.unsettled)+len(args[first:]) == 0 {
+		return usageError{errors.New("no taint is given: name at least one, as key or key:Effect, behind the nodes")}
+	}
+	return o.remove(slices.Concat(words, args[first:]))
+}
+
+// remove adds removals to the edit.
+func (o *taintOptions) remove(keys []string) error {
+	for _, key := range keys {
+		removal, err := taints.ParseRemoval(strings.TrimSuffix(key, "-") + "-")
+		if err != nil {
+			return usageError{err}
+		}
+		o.edit.Remove = append(o.edit.Remove, removal)
+	}
+	return nil
+}
+
+// settle takes the names of nodes among the arguments for nodes, up to the first that is none. That and what follows
+// are keys.
+func (o *taintOptions) settle(cluster *plan.Cluster) error {
+	first := slices.IndexFunc(o.unsettled, func(word string) bool { return cluster.Node(word) == nil })
+	if first < 0 {
+		first = len(o.unsettled)
+	}
+	o.nodes.complete(o.unsettled[:first])
+	behind := o.edit.Remove
+	o.edit.Remove = nil
+	if err := o.remove(o.unsettled[first:]); err != nil {
+		return err
+	}
+	o.unsettled, o.edit.Remove = nil, append(o.edit.Remove, behind...)
+	if len(o.edit.Remove)+len(o.edit.Add) == 0 {
+		return usageError{fmt.Errorf("no taint is given: %s are nodes; name at least one key behind them", strings.Join(o.nodes.names, ", "))}
+	}
+	return nil
+}
+
+func (o *taintOptions) validate() error {
+	if err := aboutAll(o.config); err != nil {
+		return err
+	}
+	for _, check := range []func() error{
+		o.nodes.validate, o.output.validate,
+		o.validateDryRun, o.validateWait, o.validateFor, o.validateQuestion,
+	} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *taintOptions) validateDryRun() error {
+	choices := []string{dryRunNone, dryRunClient, dryRunServer}
+	switch {
+	case !slices.Contains(choices, o.dryRun):
+		return usageError{fmt.Errorf("--dry-run=%s: choose one of %s", o.dryRun, strings.Join(choices, ", "))}
+	case o.dry() && (o.wait || o.stay || o.lasts != 0):
+		return usageError{fmt.Errorf("--dry-run=%s changes nothing, so there is nothing to wait or to stay for: leave out --wait, --for and --stay", o.dryRun)}
+	}
+	return nil
+}
+
+func (o *taintOptions) validateWait() error {
+	switch {
+	case o.timeout < 0:
+		return usageError{fmt.Errorf("--timeout=%s: it cannot be less than 0", o.timeout)}
+	case o.timeout > 0 && !o.wait:
+		return usageError{fmt.Errorf("--timeout=%s is how long to wait: add --wait", o.timeout)}
+	}
+	return nil
+}
+
+func (o *taintOptions) validateFor() error {
+	switch {
+	case o.lasts < 0:
+		return usageError{fmt.Errorf("--for=%s: it cannot be less than 0", o.lasts)}
+	case o.lasts == 0 && o.stay:
+		return usageError{errors.New("--stay needs to know how long: add --for")}
+	case o.lasts == 0:
+		return nil
+	case !o.stay:
+		return usageError{fmt.Errorf("--for=%s: nothing in a cluster takes a taint off by itself: add --stay, and this command keeps running and takes it off, or leave out --for", o.lasts)}
+	case len(o.edit.Remove) > 0:
+		return usageError{fmt.Errorf("--for=%s takes off what was added, and does not bring back what is removed (%s): use a command for each", o.lasts, o.edit.Remove[0])}
+	case o.overwrite:
+		return usageError{fmt.Errorf("--for=%s does not bring back what --overwrite replaces: leave out one of them", o.lasts)}
+	}
+	return nil
+}
+
+func (o *taintOptions) validateQuestion() error {
+	if o.yes || o.dry() || o.asks {
+		return nil
+	}
+	return usageError{errors.New("nobody can be asked, as stdin is no terminal: add --yes to change the nodes without a question, or --dry-run=server to see what would change")}
+}
+
+// dry reports whether nothing is changed.
+func (o *taintOptions) dry() bool { return o.dryRun != dryRunNone }
+
+func (o *taintOptions) policy() taints.Overwrite {
+	if o.overwrite {
+		return taints.OverwriteExisting
+	}
+	return taints.KeepExisting
+}
+
+// dial connects to the cluster of the kubeconfig. The API server's answers say its time, too.
+func (o *taintOptions) dial() (*apiReader, *timeline.Clock, error) {
+	config, err := restConfigOf(o.config)
+	if err != nil {
+		return nil, nil, err
+	}
+	config.WarningHandler = rest.NewWarningWriter(o.env.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
+	clock := &timeline.Clock{Wall: o.env.Clock.Now}
+	reader, err := connectAPI(clock.Listen(config), newProgress(o.env))
+	return reader, clock, err
+}
+
+func (o *taintOptions) run(ctx context.Context) error {
+	reader, clock, err := o.connect()
+	if err != nil {
+		return err
+	}
+	return (&tainting{taintOptions: o, reader: reader, clock: clock}).run(ctx)
+}

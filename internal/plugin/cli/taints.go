@@ -1,0 +1,134 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+)
+
+// effects are those that a taint can have.
+var effects = []string{
+	string(corev1.TaintEffectNoSchedule), string(corev1.TaintEffectPreferNoSchedule),
+	string(corev1.TaintEffectNoExecute),
+}
+
+// taintsOptions are those of kubectl taintkeeper taints.
+type taintsOptions struct {
+	source      source
+	output      output
+	nodes       nodeSelection
+	key, effect string
+}
+
+func newTaints(env Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+	o := &taintsOptions{source: newSource(env, config), output: newOutput(env)}
+	cmd := &cobra.Command{
+		Use:   "taints [NODE...]",
+		Short: "List the taints of nodes, and how many pods tolerate them",
+		Example: `  # Every taint of the cluster
+  kubectl taintkeeper taints
+
+  # The NoExecute taints of a zone
+  kubectl taintkeeper taints -l topology.kubernetes.io/zone=a --effect NoExecute`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.nodes.complete(args)
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	o.source.addFlags(cmd)
+	o.output.addFlags(cmd)
+	o.nodes.addFlags(cmd)
+	cmd.Flags().StringVar(&o.key, "key", "", "Only taints with this key.")
+	cmd.Flags().StringVar(&o.effect, "effect", "", "Only taints with this effect: "+strings.Join(effects, ", ")+".")
+	cmd.ValidArgsFunction = completeNodes(&o.source)
+	_ = cmd.RegisterFlagCompletionFunc("key", completeKeys(&o.source))
+	_ = cmd.RegisterFlagCompletionFunc("effect", cobra.FixedCompletions(effects, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (o *taintsOptions) validate() error {
+	if len(o.nodes.names) == 0 && o.nodes.selector == "" {
+		o.nodes.all = true
+	}
+	if o.effect != "" && !slices.Contains(effects, o.effect) {
+		return usageError{fmt.Errorf("--effect=%s: choose one of %s", o.effect, strings.Join(effects, ", "))}
+	}
+	if err := aboutAll(o.source.config); err != nil {
+		return err
+	}
+	for _, check := range []func() error{o.nodes.validate, o.source.validate, o.output.validate} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *taintsOptions) run(ctx context.Context) error {
+	cluster, err := o.source.read(ctx, wants{})
+	if err != nil {
+		return err
+	}
+	nodes, err := o.nodes.of(cluster)
+	if err != nil {
+		return err
+	}
+	list := &cliv1alpha1.TaintList{At: metav1.NewMicroTime(o.source.env.Clock.Now()), Notes: cluster.Missing}
+	list.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("TaintList"))
+	list.Taints = plan.TaintsOf(cluster, nodes, func(taint corev1.Taint) bool {
+		return (o.key == "" || taint.Key == o.key) && (o.effect == "" || string(taint.Effect) == o.effect)
+	})
+	if printed, err := o.output.object(list); printed {
+		return err
+	}
+	return o.print(list)
+}
+
+func (o *taintsOptions) print(list *cliv1alpha1.TaintList) error {
+	o.output.notes(list.Notes)
+	if o.output.format == formatName {
+		var names []string
+		for i := range list.Taints {
+			names = append(names, list.Taints[i].Node)
+		}
+		for _, name := range slices.Compact(names) {
+			o.output.line("node/%s", name)
+		}
+		return nil
+	}
+	if len(list.Taints) == 0 {
+		fmt.Fprintln(o.output.env.ErrOut, "No taints found.")
+		return nil
+	}
+	rows := make([][]any, 0, len(list.Taints))
+	for i := range list.Taints {
+		taint := &list.Taints[i]
+		age, added := "unknown", ""
+		if !taint.TimeAdded.IsZero() {
+			age, added = ageOf(taint.TimeAdded.Time, list.At.Time), absolute(taint.TimeAdded.Time)
+		}
+		rows = append(rows, []any{
+			taint.Node, taint.Key, taint.Value, string(taint.Effect), age,
+			taint.ForEver, taint.ForAWhile, taint.NotAtAll, added,
+		})
+	}
+	return o.output.table([]string{
+		"Node", "Key", "Value", "Effect", "Age",
+		"For ever", "For a while", "Not at all", "+Time added",
+	}, rows)
+}

@@ -1,0 +1,82 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package placement
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+)
+
+// filled is an informer that never runs: it holds what it was filled with, and tells handlers of it at once.
+type filled struct {
+	cache.SharedIndexInformer
+}
+
+// AddEventHandler implements cache.SharedInformer.
+func (f filled) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	for _, object := range f.GetIndexer().List() {
+		handler.OnAdd(object, true)
+	}
+	return nil, nil //nolint:nilnil // Nobody waits for a handler that has been told everything.
+}
+
+// informersOf returns informers from which plugins read a cluster. They have no client, and must not be started.
+func informersOf(cluster *plan.Cluster) (informers.SharedInformerFactory, error) {
+	factory := informers.NewSharedInformerFactory(nil, 0)
+	for _, err := range []error{
+		fill(factory, &corev1.Namespace{}, cluster.Namespaces),
+		fill(factory, &corev1.PersistentVolumeClaim{}, versioned(cluster.Claims)),
+		fill(factory, &corev1.PersistentVolume{}, versioned(cluster.Volumes)),
+		fill(factory, &storagev1.StorageClass{}, cluster.StorageClasses),
+		fill(factory, &storagev1.CSINode{}, cluster.CSINodes),
+	} {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return factory, nil
+}
+
+// fill makes the informer for one type, with its objects.
+func fill[P runtime.Object](factory informers.SharedInformerFactory, example P, objects []P) error {
+	informer := factory.InformerFor(example, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+		indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+		return filled{cache.NewSharedIndexInformer(&cache.ListWatch{}, example, 0, indexers)}
+	})
+	for _, object := range objects {
+		if err := informer.GetIndexer().Add(object); err != nil {
+			return fmt.Errorf("fill the scheduler's cache with %T: %w", object, err)
+		}
+	}
+	return nil
+}
+
+// versioned gives a resource version to those objects that have none, as some files do: the scheduler compares versions
+// when it assumes that a volume is bound.
+func versioned[T any, P interface {
+	*T
+	GetResourceVersion() string
+	SetResourceVersion(string)
+}](objects []P) []P {
+	all := make([]P, 0, len(objects))
+	for _, object := range objects {
+		if object.GetResourceVersion() == "" {
+			copied := *object
+			object = &copied
+			object.SetResourceVersion("1")
+		}
+		all = append(all, object)
+	}
+	return all
+}

@@ -1,0 +1,269 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package placement
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/taints"
+)
+
+// DefaultQuestions is how often nodes are asked whether they take a pod, unless [Options] say otherwise: that takes
+// less than a minute on two cores.
+const DefaultQuestions = 10_000_000
+
+// mostNamed is how many nodes an answer names.
+const mostNamed = 100
+
+// Options bound the work.
+type Options struct {
+	// Questions is how often nodes may be asked whether they take a pod; 0 is [DefaultQuestions]. Counting all pods of a
+	// cluster, for affinity and spread, is worth a tenth of a question for each. After that, pods are told what a pod
+	// equal to them was told, as a bound.
+	Questions int
+}
+
+// Place fills WhereTo of all pods of a plan that leave, counts them in the summary, and notes what was not asked.
+//
+// Pods leave in the order of their due instants. Those that leave at one instant are gone then, and their successors
+// are placed in the order of the scheduler's queue, by priority, each as if those before were placed already. A
+// successor that no node takes is not tried again when others leave later.
+func Place(ctx context.Context, cluster *plan.Cluster, made *cliv1alpha1.TaintPlan, options Options) error {
+	if made.Summary.Leave == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx) // ends what the scheduler runs in the background
+	defer cancel()
+	p, err := newPlacer(ctx, cluster, made, cmp.Or(options.Questions, DefaultQuestions))
+	if err != nil {
+		return fmt.Errorf("ask where pods would go: %w", err)
+	}
+	for _, batch := range p.batches(made.At.Time) {
+		if err := p.leave(ctx, batch); err != nil {
+			return fmt.Errorf("ask where pods would go: %w", err)
+		}
+	}
+	p.warnOfSpread(cluster)
+	made.Notes = append(made.Notes, p.notes(cluster)...)
+	count(made)
+	return nil
+}
+
+// placer places successors one after the other.
+type placer struct {
+	scheduler *scheduler
+	storage   storage
+	nodes     []*corev1.Node // as they are after the plan, by name
+	again     departures
+	leavers   []*leaver
+	lowest    int32 // the lowest priority of all pods on nodes
+	limit     int
+	asked     int
+	unknown   int // pods with volumes about which nothing is known
+}
+
+func newPlacer(ctx context.Context, cluster *plan.Cluster, made *cliv1alpha1.TaintPlan, limit int) (*placer, error) {
+	p := &placer{storage: storageOf(cluster), limit: limit, lowest: math.MaxInt32}
+	var err error
+	if p.nodes, err = nodesAfter(cluster, made); err != nil {
+		return nil, err
+	}
+	p.again = departuresOf(p.nodes, made.At.Time)
+	pods := map[types.NamespacedName]*corev1.Pod{}
+	var bound []*corev1.Pod
+	for _, pod := range cluster.Pods {
+		key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+		if pods[key] != nil || pod.Spec.NodeName == "" {
+			continue
+		}
+		pods[key] = withUID(pod)
+		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			bound = append(bound, pods[key])
+			p.lowest = min(p.lowest, priorityOf(pod))
+		}
+	}
+	if err := p.line(made, pods); err != nil {
+		return nil, err
+	}
+	p.scheduler, err = newScheduler(ctx, cluster, p.nodes, bound)
+	return p, err
+}
+
+func priorityOf(pod *corev1.Pod) int32 {
+	if pod.Spec.Priority == nil {
+		return 0
+	}
+	return *pod.Spec.Priority
+}
+
+// nodesAfter returns the nodes with their taints after the plan, by name.
+func nodesAfter(cluster *plan.Cluster, made *cliv1alpha1.TaintPlan) ([]*corev1.Node, error) {
+	changed := map[string][]string{}
+	for i := range made.Nodes {
+		changed[made.Nodes[i].Name] = made.Nodes[i].After
+	}
+	nodes := slices.Clone(cluster.Nodes)
+	for i, node := range nodes {
+		specs, ok := changed[node.Name]
+		if !ok {
+			continue
+		}
+		after := *node
+		after.Spec.Taints = nil
+		for _, spec := range specs {
+			taint, err := taints.Parse(spec)
+			if err != nil {
+				return nil, fmt.Errorf("node %s: %w", node.Name, err)
+			}
+			after.Spec.Taints = append(after.Spec.Taints, taint)
+		}
+		nodes[i] = &after
+	}
+	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	return nodes, nil
+}
+
+// line makes the successors, and finds those that are equal.
+func (p *placer) line(made *cliv1alpha1.TaintPlan, pods map[types.NamespacedName]*corev1.Pod) error {
+	equals := register{groups: map[string]*group{}, shapes: map[string]*shape{}}
+	for i := range made.Pods {
+		planned := &made.Pods[i]
+		pod := pods[types.NamespacedName{Namespace: planned.Namespace, Name: planned.Name}]
+		if !planned.Leaves || pod == nil {
+			continue
+		}
+		l := &leaver{planned: planned, pod: pod}
+		p.leavers = append(p.leavers, l)
+		if reason := reasonWithout(pod); reason != "" {
+			planned.WhereTo = &cliv1alpha1.WhereTo{Reason: reason}
+			continue
+		}
+		l.succeed()
+		if l.leaveOut(p.storage) > 0 {
+			p.unknown++
+		}
+		if err := equals.enter(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// batches returns those that leave at one instant, instant by instant. Who is due already leaves at the instant of the
+// plan.
+func (p *placer) batches(at time.Time) [][]*leaver {
+	var all [][]*leaver
+	var last time.Time
+	for _, l := range p.leavers { // a plan lists them soonest first
+		leaves := at
+		if l.planned.Due.After(at) {
+			leaves = l.planned.Due.Time
+		}
+		if len(all) == 0 || !leaves.Equal(last) {
+			all = append(all, nil)
+			last = leaves
+		}
+		all[len(all)-1] = append(all[len(all)-1], l)
+	}
+	for _, batch := range all {
+		slices.SortStableFunc(batch, byPriority)
+	}
+	return all
+}
+
+// leave takes pods off their nodes and places their successors.
+func (p *placer) leave(ctx context.Context, batch []*leaver) error {
+	var gone []*corev1.Pod
+	for _, l := range batch {
+		if l.pod.Status.Phase != corev1.PodSucceeded && l.pod.Status.Phase != corev1.PodFailed {
+			gone = append(gone, l.pod)
+		}
+	}
+	if err := p.scheduler.remove(gone); err != nil {
+		return err
+	}
+	for _, l := range batch {
+		if l.successor == nil {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return errors.New("interrupted")
+		}
+		l.planned.WhereTo = p.whereTo(ctx, l)
+		if l.group.shape.left--; l.group.shape.left == 0 {
+			l.group.shape.known = nil
+		}
+	}
+	return nil
+}
+
+// whereTo asks for one successor and places it.
+func (p *placer) whereTo(ctx context.Context, l *leaver) *cliv1alpha1.WhereTo {
+	if p.asked >= p.limit {
+		return p.bound(l)
+	}
+	q := question{scheduler: p.scheduler, pod: l.successor, group: l.group, only: l.only, asked: &p.asked}
+	said, state, err := q.ask(ctx)
+	if err != nil {
+		return &cliv1alpha1.WhereTo{Reason: fmt.Sprintf("The scheduler cannot be asked: %v.", err)}
+	}
+	l.group.last = said
+	where := told(said)
+	if len(said.fits) > 0 {
+		if where.Node, err = p.scheduler.pick(ctx, state, l.successor, said.fits); err == nil {
+			err = p.scheduler.place(ctx, state, l.successor, where.Node)
+		}
+		if err != nil {
+			return &cliv1alpha1.WhereTo{Reason: fmt.Sprintf("The scheduler cannot place it: %v.", err)}
+		}
+	}
+	where.Warnings = p.warnings(l, said, where.Node)
+	return where
+}
+
+// bound tells a pod what the last one equal to it was told.
+func (p *placer) bound(l *leaver) *cliv1alpha1.WhereTo {
+	if l.group.last == nil {
+		return &cliv1alpha1.WhereTo{Reason: "It was not asked for: there are too many pods that differ."}
+	}
+	where := told(l.group.last)
+	where.Bound = true
+	where.Warnings = p.warnings(l, l.group.last, "")
+	return where
+}
+
+func told(said *answer) *cliv1alpha1.WhereTo {
+	where := &cliv1alpha1.WhereTo{Fits: len(said.fits)}
+	for _, node := range said.fits[:min(len(said.fits), mostNamed)] {
+		where.Nodes = append(where.Nodes, node.Node().Name)
+	}
+	slices.Sort(where.Nodes)
+	return where
+}
+
+func count(made *cliv1alpha1.TaintPlan) {
+	for i := range made.Pods {
+		where := made.Pods[i].WhereTo
+		switch {
+		case where == nil || where.Reason != "":
+		case where.Bound:
+			made.Summary.Bounds++
+		case where.Node != "":
+			made.Summary.Placed++
+		default:
+			made.Summary.Nowhere++
+		}
+	}
+}

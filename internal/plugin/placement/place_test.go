@@ -1,0 +1,491 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package placement_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/taints"
+)
+
+var now = time.Date(2026, time.November, 22, 9, 0, 0, 0, time.UTC)
+
+// node returns a node with 4 CPUs in a zone.
+func node(name, zone string, change ...func(*corev1.Node)) *corev1.Node {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{
+			corev1.LabelHostname: name, corev1.LabelTopologyZone: zone,
+		}},
+		Status: corev1.NodeStatus{Allocatable: resources("4", "16Gi", "110")},
+	}
+	for _, change := range change {
+		change(node)
+	}
+	return node
+}
+
+func resources(cpu, memory, pods string) corev1.ResourceList {
+	return corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory), corev1.ResourcePods: resource.MustParse(pods),
+	}
+}
+
+func tainted(spec string) func(*corev1.Node) {
+	return func(node *corev1.Node) {
+		taint, err := taints.Parse(spec)
+		if err != nil {
+			panic(err)
+		}
+		taint.TimeAdded = &metav1.Time{Time: now.Add(-time.Hour)}
+		node.Spec.Taints = append(node.Spec.Taints, taint)
+	}
+}
+
+func labelled(key, value string) func(*corev1.Node) {
+	return func(node *corev1.Node) { node.Labels[key] = value }
+}
+
+// pod returns a pod of Deployment "app" on a node, which asks for 1 CPU.
+func pod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(now.Add(-time.Hour)),
+			Labels:          map[string]string{"app": "app"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "app", UID: "app", Controller: new(true)}},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: node,
+			Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("1"),
+			}}}},
+		},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	for _, change := range change {
+		change(pod)
+	}
+	return pod
+}
+
+func asking(cpu string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse(cpu)
+	}
+}
+
+func owned(kind, name string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.OwnerReferences[0].Kind, pod.OwnerReferences[0].Name = kind, name
+		pod.Labels["app"] = name
+	}
+}
+
+func tolerating(key string, seconds ...int64) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		toleration := corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists}
+		if len(seconds) > 0 {
+			toleration.TolerationSeconds = &seconds[0]
+		}
+		pod.Spec.Tolerations = append(pod.Spec.Tolerations, toleration)
+	}
+}
+
+func selecting(key, value string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{key: value} }
+}
+
+// apart keeps a pod off the nodes of others of its application.
+func apart(pod *corev1.Pod) {
+	pod.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: onNodeOf("app")}}
+}
+
+func near(app string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: onNodeOf(app)}}
+	}
+}
+
+func onNodeOf(app string) []corev1.PodAffinityTerm {
+	return []corev1.PodAffinityTerm{{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}}
+}
+
+func spread(action corev1.UnsatisfiableConstraintAction) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: action,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "app"}},
+		}}
+	}
+}
+
+func claiming(claim string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		source := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim, VolumeSource: source})
+	}
+}
+
+// boundVolume adds claim "data", bound to volume "pv", which only nodes with the label can reach.
+func boundVolume(key, value string) func(*plan.Cluster) {
+	return func(cluster *plan.Cluster) {
+		cluster.Claims = append(cluster.Claims, &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data", UID: "data", Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"}},
+			Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pv"},
+			Status:     corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
+		})
+		cluster.Volumes = append(cluster.Volumes, &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "pv", UID: "pv"},
+			Spec: corev1.PersistentVolumeSpec{
+				ClaimRef: &corev1.ObjectReference{Namespace: "default", Name: "data", UID: "data"},
+				NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+					MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}},
+				}}}},
+			},
+		})
+	}
+}
+
+// placed plans a taint for node "n" and asks where its pods would go.
+func placed(t testing.TB, cluster *plan.Cluster, options placement.Options) *cliv1alpha1.TaintPlan {
+	t.Helper()
+	edit, err := taints.ParseEdit("k:NoExecute")
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := plan.Request{Edit: edit, Overwrite: taints.OverwriteExisting, At: now}
+	for _, node := range cluster.Nodes {
+		if strings.HasPrefix(node.Name, "n") {
+			request.Nodes = append(request.Nodes, node)
+		}
+	}
+	made, err := plan.Make(cluster, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := placement.Place(t.Context(), cluster, made, options); err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// story says in one line where each pod goes.
+func story(made *cliv1alpha1.TaintPlan) string {
+	var all []string
+	for i := range made.Pods {
+		pod := &made.Pods[i]
+		if pod.WhereTo == nil {
+			continue
+		}
+		where := pod.WhereTo
+		words := fmt.Sprintf("%s: %s of %s", pod.Name, where.Node, strings.Join(where.Nodes, "+"))
+		switch {
+		case where.Reason != "":
+			words = pod.Name + ": " + where.Reason
+		case where.Bound:
+			words = fmt.Sprintf("%s: at most %s", pod.Name, strings.Join(where.Nodes, "+"))
+		case where.Fits == 0:
+			words = pod.Name + ": nowhere"
+		}
+		all = append(all, words)
+	}
+	slices.Sort(all)
+	return strings.Join(all, "; ")
+}
+
+func TestASuccessorGoesWhereTheSchedulersFiltersLetIt(t *testing.T) {
+	a, b, n := node("a", "1"), node("b", "2"), node("n", "1")
+	for name, test := range map[string]struct {
+		nodes []*corev1.Node
+		pods  []*corev1.Pod
+		more  func(*plan.Cluster)
+		want  string
+		warns string // a part of a warning, empty: there is none
+	}{
+		"to the node with room": {
+			nodes: []*corev1.Node{a, b, n}, pods: []*corev1.Pod{pod("p", "n"), pod("full", "a", asking("4"))},
+			want: "p: b of b",
+		},
+		"to the emptier of two": {
+			nodes: []*corev1.Node{a, b, n}, pods: []*corev1.Pod{pod("p", "n"), pod("q", "a", owned("Deployment", "q"))},
+			want: "p: b of a+b",
+		},
+		"not to a node that is not selected": {
+			nodes: []*corev1.Node{a, node("b", "2", labelled("disk", "fast")), n}, pods: []*corev1.Pod{pod("p", "n", selecting("disk", "fast"))},
+			want: "p: b of b",
+		},
+		"not to a tainted node": {
+			nodes: []*corev1.Node{node("a", "1", tainted("x:NoSchedule")), b, n}, pods: []*corev1.Pod{pod("p", "n")},
+			want: "p: b of b",
+		},
+		"not to a cordoned node": {
+			nodes: []*corev1.Node{node("a", "1", func(node *corev1.Node) { node.Spec.Unschedulable = true }), b, n}, pods: []*corev1.Pod{pod("p", "n")},
+			want: "p: b of b",
+		},
+		"apart from its like": {
+			nodes: []*corev1.Node{a, b, n}, pods: []*corev1.Pod{pod("p", "n", apart), pod("q", "a", apart)},
+			want: "p: b of b",
+		},
+		"near what it needs": {
+			nodes: []*corev1.Node{a, b, n}, pods: []*corev1.Pod{pod("p", "n", near("db")), pod("q", "b", owned("StatefulSet", "db"))},
+			want: "p: b of b",
+		},
+		"with the zones as even as it demands": {
+			nodes: []*corev1.Node{a, b, n}, pods: []*corev1.Pod{pod("p", "n", spread(corev1.DoNotSchedule)), pod("q", "a", spread(corev1.DoNotSchedule)), pod("r", "a")},
+			want: "p: b of b",
+		},
+		"to the zone of its volume": {
+			nodes: []*corev1.Node{a, b, node("c", "2"), n}, pods: []*corev1.Pod{pod("p", "n", claiming("data"))}, more: boundVolume(corev1.LabelTopologyZone, "1"),
+			want: "p: a of a",
+		},
+		"nowhere, if nothing has room": {
+			nodes: []*corev1.Node{a, n}, pods: []*corev1.Pod{pod("p", "n", asking("3")), pod("q", "a", asking("2"))},
+			want: "p: nowhere", warns: "None of 2 nodes takes it: 1 Insufficient cpu, 1 node(s) had untolerated taint(s).",
+		},
+		"nowhere, if the emptied zone keeps it from the others": {
+			nodes: []*corev1.Node{b, n}, pods: []*corev1.Pod{pod("p", "n", spread(corev1.DoNotSchedule)), pod("q", "b", spread(corev1.DoNotSchedule))},
+			want: "p: nowhere", warns: "1 node(s) didn't match pod topology spread constraints",
+		},
+		"nowhere, if its volume is bound to the node": {
+			nodes: []*corev1.Node{a, b, n}, pods: []*corev1.Pod{pod("p", "n", claiming("data"))}, more: boundVolume(corev1.LabelHostname, "n"),
+			want: "p: nowhere", warns: "Volume pv (claim default/data) is bound to node n.",
+		},
+		"nowhere, if the zone of its volume is full": {
+			nodes: []*corev1.Node{a, b, n}, pods: []*corev1.Pod{pod("p", "n", claiming("data")), pod("q", "a", asking("4"))}, more: boundVolume(corev1.LabelTopologyZone, "1"),
+			want: "p: nowhere", warns: "Volume pv (claim default/data) is bound to zone 1, where no node takes the pod.",
+		},
+		"back, if it tolerates the taint for a while": {
+			nodes: []*corev1.Node{n, node("o", "1", tainted("x:NoSchedule"))}, pods: []*corev1.Pod{pod("p", "n", tolerating("k", 300))},
+			want: "p: n of n", warns: "It goes back to n and out again after 5m: it tolerates k:NoExecute for a while only.",
+		},
+		"perhaps back": {
+			nodes: []*corev1.Node{a, n, node("o", "1")}, pods: []*corev1.Pod{pod("p", "n", tolerating("k", 300)), pod("q", "n", tolerating("k"), asking("2"))},
+			want: "p: a of a+n+o", warns: "It may go back to n and out again after 5m",
+		},
+		"to another node that it has to leave": {
+			nodes: []*corev1.Node{node("a", "1", tainted("x:NoExecute")), n}, pods: []*corev1.Pod{pod("p", "n", tolerating("x", 60))},
+			want: "p: a of a", warns: "It goes to a and out again after 60s: it tolerates x:NoExecute for a while only.",
+		},
+		"away from its zone, with a warning": {
+			nodes: []*corev1.Node{b, n}, pods: []*corev1.Pod{pod("p", "n"), pod("q", "b")},
+			want: "p: b of b", warns: "Zone spread broken: all 2 replicas of Deployment default/app would be in zone 2, and are in 2 zones now.",
+		},
+		"unevenly, if it only prefers to be even": {
+			nodes: []*corev1.Node{b, n}, pods: []*corev1.Pod{pod("p", "n", spread(corev1.ScheduleAnyway)), pod("q", "b", spread(corev1.ScheduleAnyway))},
+			want: "p: b of b", warns: "with a skew of 2, more than its maxSkew of 1",
+		},
+		"a DaemonSet's only to its own node": {
+			nodes: []*corev1.Node{a, n}, pods: []*corev1.Pod{pod("p", "n", owned("DaemonSet", "d"), tolerating("k", 30))},
+			want: "p: n of n", warns: "It goes back to n and out again after 30s",
+		},
+		"a DaemonSet's nowhere, if it does not tolerate the taint": {
+			nodes: []*corev1.Node{a, n}, pods: []*corev1.Pod{pod("p", "n", owned("DaemonSet", "d"))},
+			want: "p: nowhere", warns: "A DaemonSet's pod has no other node, and its own does not take it: 1 node(s) had untolerated taint(s).",
+		},
+		"without a controller there is none": {
+			nodes: []*corev1.Node{a, n}, pods: []*corev1.Pod{pod("p", "n", func(pod *corev1.Pod) { pod.OwnerReferences = nil })},
+			want: "p: It has no controller, so nothing makes a successor.",
+		},
+		"a finished pod needs none": {
+			nodes: []*corev1.Node{a, n}, pods: []*corev1.Pod{pod("p", "n", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })},
+			want: "p: It has finished, so it needs no successor.",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := &plan.Cluster{Nodes: test.nodes, Pods: test.pods}
+			if test.more != nil {
+				test.more(cluster)
+			}
+			made := placed(t, cluster, placement.Options{})
+			if got := story(made); got != test.want {
+				t.Errorf("it goes\n\t%s, want\n\t%s", got, test.want)
+			}
+			warned := fmt.Sprint(made.Pods[0].WhereTo.Warnings)
+			if test.warns == "" && warned != "[]" || !strings.Contains(warned, test.warns) {
+				t.Errorf("the warnings are\n\t%s, want\n\t%s", warned, test.warns)
+			}
+		})
+	}
+}
+
+func TestSuccessorsFillGapsOneAfterTheOther(t *testing.T) {
+	cluster := &plan.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("b", "1"), node("n", "1", func(node *corev1.Node) { node.Status.Allocatable = resources("40", "16Gi", "110") })}}
+	cluster.Pods = append(cluster.Pods, pod("busy", "a", asking("2")))
+	for i := range 8 {
+		cluster.Pods = append(cluster.Pods, pod(fmt.Sprintf("p%d", i), "n"))
+	}
+	made := placed(t, cluster, placement.Options{})
+	if s := made.Summary; s.Placed != 6 || s.Nowhere != 2 {
+		t.Errorf("%d are placed and %d are not, want 6 and 2:\n%s", s.Placed, s.Nowhere, story(made))
+	}
+}
+
+func TestTheOneThatMattersMostIsPlacedFirst(t *testing.T) {
+	important := func(pod *corev1.Pod) { pod.Spec.Priority = new(int32(1000)) }
+	cluster := &plan.Cluster{
+		Nodes: []*corev1.Node{node("a", "1"), node("n", "1")},
+		Pods:  []*corev1.Pod{pod("busy", "a", asking("3")), pod("p", "n"), pod("q", "n", important)},
+	}
+	made := placed(t, cluster, placement.Options{})
+	if got, want := story(made), "p: nowhere; q: a of a"; got != want {
+		t.Errorf("they go %s, want %s", got, want)
+	}
+}
+
+func TestAPodThatLeavesEarlierIsPlacedFirst(t *testing.T) {
+	cluster := &plan.Cluster{
+		Nodes: []*corev1.Node{node("a", "1"), node("n", "1", tainted("x:NoSchedule"))},
+		Pods:  []*corev1.Pod{pod("busy", "a", asking("3")), pod("p", "n", tolerating("k", 60)), pod("q", "n", tolerating("k", 30))},
+	}
+	made := placed(t, cluster, placement.Options{})
+	if got, want := story(made), "p: nowhere; q: a of a"; got != want {
+		t.Errorf("they go %s, want %s", got, want)
+	}
+}
+
+func TestPodsThatAreDueAlreadyLeaveTogether(t *testing.T) {
+	important := func(pod *corev1.Pod) { pod.Spec.Priority = new(int32(1000)) }
+	cluster := &plan.Cluster{
+		Nodes: []*corev1.Node{node("a", "1"), node("n", "1", tainted("x:NoExecute"))},
+		Pods:  []*corev1.Pod{pod("busy", "a", asking("3")), pod("p", "n", tolerating("x", 60)), pod("q", "n", tolerating("x", 120), important)},
+	}
+	made := placed(t, cluster, placement.Options{})
+	if got, want := story(made), "p: nowhere; q: a of a"; got != want {
+		t.Errorf("they go %s, want %s", got, want)
+	}
+}
+
+func TestWhatIsPlacedCountsForThoseThatKeepApart(t *testing.T) {
+	cluster := &plan.Cluster{
+		Nodes: []*corev1.Node{node("a", "1"), node("b", "1"), node("n", "1")},
+		Pods:  []*corev1.Pod{pod("p", "n", apart), pod("q", "n", apart), pod("r", "n", apart)},
+	}
+	made := placed(t, cluster, placement.Options{})
+	if s := made.Summary; s.Placed != 2 || s.Nowhere != 1 {
+		t.Errorf("%d are placed and %d are not, want 2 and 1:\n%s", s.Placed, s.Nowhere, story(made))
+	}
+}
+
+func TestAnAnswerForAnEqualPodIsABoundOnceEnoughIsAsked(t *testing.T) {
+	cluster := &plan.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("b", "1"), node("n", "1")}}
+	for i := range 3 {
+		cluster.Pods = append(cluster.Pods, pod(fmt.Sprintf("p%d", i), "n"))
+	}
+	cluster.Pods = append(cluster.Pods, pod("q", "n", asking("2")))
+	made := placed(t, cluster, placement.Options{Questions: 1})
+	want := "p0: a of a+b; p1: at most a+b; p2: at most a+b; q: It was not asked for: there are too many pods that differ."
+	if got := story(made); got != want {
+		t.Errorf("they go\n\t%s, want\n\t%s", got, want)
+	}
+	if made.Summary.Bounds != 2 || !strings.Contains(strings.Join(made.Notes, " "), "only a bound is known, so as to end in time: 2") {
+		t.Errorf("the plan does not say so: %+v, %q", made.Summary, made.Notes)
+	}
+}
+
+func TestEqualPodsGetTheAnswersThatTheyWouldGetOneByOne(t *testing.T) {
+	build := func(change func(i int, pod *corev1.Pod)) *plan.Cluster {
+		cluster := &plan.Cluster{Nodes: []*corev1.Node{node("n", "1", func(node *corev1.Node) { node.Status.Allocatable = resources("400", "64Gi", "110") })}}
+		for i := range 7 {
+			cluster.Nodes = append(cluster.Nodes, node(fmt.Sprintf("a%d", i), fmt.Sprint(i%3)))
+			cluster.Pods = append(cluster.Pods, pod(fmt.Sprintf("busy%d", i), fmt.Sprintf("a%d", i), asking(fmt.Sprintf("%dm", 500*i))))
+		}
+		for i := range 40 {
+			cluster.Pods = append(cluster.Pods, pod(fmt.Sprintf("p%02d", i), "n", func(pod *corev1.Pod) { change(i, pod) }))
+		}
+		return cluster
+	}
+	grouped := story(placed(t, build(func(int, *corev1.Pod) {}), placement.Options{}))
+	alone := story(placed(t, build(func(i int, pod *corev1.Pod) { pod.Labels["number"] = fmt.Sprint(i) }), placement.Options{}))
+	if grouped != alone {
+		t.Errorf("equal pods go\n\t%s, and pods with a label each\n\t%s", grouped, alone)
+	}
+}
+
+func TestVolumesThatWaitForTheirPodAreChosenOneByOne(t *testing.T) {
+	wait := storagev1.VolumeBindingWaitForFirstConsumer
+	cluster := &plan.Cluster{
+		Nodes: []*corev1.Node{node("a", "1"), node("n", "1")},
+		Pods:  []*corev1.Pod{pod("p", "n", claiming("p")), pod("q", "n", claiming("q"))},
+		StorageClasses: []*storagev1.StorageClass{{
+			ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: &wait,
+		}},
+		Volumes: []*corev1.PersistentVolume{{
+			ObjectMeta: metav1.ObjectMeta{Name: "pv", UID: "pv"},
+			Spec: corev1.PersistentVolumeSpec{
+				StorageClassName: "local", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")},
+			},
+			Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable},
+		}},
+	}
+	for _, name := range []string{"p", "q"} {
+		cluster.Claims = append(cluster.Claims, &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("claim-" + name)},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				StorageClassName: new("local"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+			},
+			Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending},
+		})
+	}
+	made := placed(t, cluster, placement.Options{})
+	if got, want := story(made), "p: a of a; q: nowhere"; got != want {
+		t.Errorf("they go %s, want %s", got, want)
+	}
+}
+
+func TestWhatIsNotAskedIsSaid(t *testing.T) {
+	claims := func(pod *corev1.Pod) { pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }
+	other := func(pod *corev1.Pod) { pod.Spec.SchedulerName = "volcano" }
+	cluster := &plan.Cluster{
+		Nodes: []*corev1.Node{node("a", "1"), node("n", "1")},
+		Pods:  []*corev1.Pod{pod("p", "n", claiming("unknown")), pod("q", "n", claims), pod("r", "n", other), pod("waits", "")},
+	}
+	notes := strings.Join(placed(t, cluster, placement.Options{}).Notes, "\n")
+	for _, part := range []string{
+		"Not asked are preemption, resource claims (DRA)",
+		"volumes of which nothing is known, or that are made with the pod: 1.",
+		"Pods that leave with resource claims (DRA): 1.",
+		"name another scheduler: 1.",
+		"Pods that wait for a node already: 1.",
+	} {
+		if !strings.Contains(notes, part) {
+			t.Errorf("no note says %q:\n%s", part, notes)
+		}
+	}
+}
+
+func TestAnInterruptionEndsIt(t *testing.T) {
+	cluster := &plan.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("n", "1")}, Pods: []*corev1.Pod{pod("p", "n")}}
+	made := placed(t, cluster, placement.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := placement.Place(ctx, cluster, made, placement.Options{}); err == nil || !strings.Contains(err.Error(), "interrupted") {
+		t.Errorf("the error is %v, want an interruption", err)
+	}
+}
+
+func TestAPlanIsMadeOfPodsWithoutUIDs(t *testing.T) {
+	anonymous := func(pod *corev1.Pod) { pod.UID = "" }
+	cluster := &plan.Cluster{
+		Nodes: []*corev1.Node{node("a", "1"), node("n", "1")},
+		Pods:  []*corev1.Pod{pod("p", "n", anonymous), pod("q", "n", anonymous)},
+	}
+	if got, want := story(placed(t, cluster, placement.Options{})), "p: a of a; q: a of a"; got != want {
+		t.Errorf("they go %s, want %s", got, want)
+	}
+}

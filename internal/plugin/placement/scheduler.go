@@ -1,0 +1,183 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package placement
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
+	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+)
+
+// notAsked are plugins of the default profile that are left out: what they read is not among what a plan reads, or they
+// act and do not answer. notAskedInWords says so to a reader of the plan.
+var notAsked = []string{
+	names.DynamicResources, names.DefaultPreemption, names.NodeDeclaredFeatures, names.GangScheduling,
+	names.TopologyPlacementGenerator, names.PodGroupPodsCount,
+}
+
+const notAskedInWords = "Where pods would go is asked of the default profile of Kubernetes 1.36's scheduler. Not asked are preemption, " +
+	"resource claims (DRA), the free capacity of storage, features that nodes declare, and plugins, profiles and extenders of others."
+
+// initMetrics makes the scheduler's metrics, which its plugins count in. They are never registered, so nothing is kept.
+var initMetrics = sync.OnceFunc(metrics.InitMetrics)
+
+// scheduler is the part of kube-scheduler that decides: its cache, a snapshot of it, and the plugins that read it.
+type scheduler struct {
+	cache     schedulercache.Cache
+	snapshot  *schedulercache.Snapshot
+	framework framework.Framework
+	nodes     []fwk.NodeInfo // all of them, in the scheduler's order
+	pods      int            // how many there are at first
+	next      int            // where the next sample of nodes begins, as in the scheduler
+	said      sync.Map       // what nodes say, by its words
+}
+
+// newScheduler returns a scheduler that knows nodes and pods. It lives as long as the context.
+func newScheduler(ctx context.Context, cluster *plan.Cluster,
+	nodes []*corev1.Node, pods []*corev1.Pod) (*scheduler, error) {
+	initMetrics()
+	factory, err := informersOf(cluster)
+	if err != nil {
+		return nil, err
+	}
+	s := &scheduler{
+		cache: schedulercache.New(ctx, nil, false), snapshot: schedulercache.NewEmptySnapshot(),
+		pods: len(pods),
+	}
+	for _, node := range nodes {
+		s.cache.AddNode(silent, node)
+	}
+	for _, pod := range pods {
+		if err := s.cache.AddPod(silent, pod); err != nil {
+			return nil, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+	}
+	if err := s.update(); err != nil {
+		return nil, err
+	}
+	if s.nodes, err = s.snapshot.NodeInfos().List(); err != nil {
+		return nil, fmt.Errorf("list the scheduler's nodes: %w", err)
+	}
+	s.framework, err = newFramework(ctx, factory, s.snapshot)
+	return s, err
+}
+
+// silent takes what the scheduler would log: a command prints its answer and nothing else.
+var silent = logr.Discard()
+
+func newFramework(ctx context.Context, factory informers.SharedInformerFactory,
+	snapshot *schedulercache.Snapshot) (framework.Framework, error) {
+	defaults, err := latest.Default()
+	if err != nil {
+		return nil, fmt.Errorf("read the scheduler's default profile: %w", err)
+	}
+	profile := &defaults.Profiles[0]
+	asked := &profile.Plugins.MultiPoint
+	asked.Enabled = slices.DeleteFunc(asked.Enabled, func(plugin config.Plugin) bool {
+		return slices.Contains(notAsked, plugin.Name)
+	})
+	made, err := runtime.NewFramework(klog.NewContext(ctx, silent), plugins.NewInTreeRegistry(), profile,
+		runtime.WithInformerFactory(factory),
+		runtime.WithSnapshotSharedLister(snapshot),
+		runtime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
+		runtime.WithLogger(silent),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("start the scheduler's plugins: %w", err)
+	}
+	return made, nil
+}
+
+func (s *scheduler) update() error {
+	if err := s.cache.UpdateSnapshot(silent, s.snapshot); err != nil {
+		return fmt.Errorf("take a snapshot for the scheduler: %w", err)
+	}
+	return nil
+}
+
+// remove takes pods off their nodes.
+func (s *scheduler) remove(pods []*corev1.Pod) error {
+	for _, pod := range pods {
+		if err := s.cache.RemovePod(silent, pod); err != nil {
+			return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+	}
+	return s.update()
+}
+
+// place puts a pod on a node, with the volumes that it chose there.
+func (s *scheduler) place(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) error {
+	placed := *pod
+	placed.Spec.NodeName = node
+	if status := s.framework.RunReservePluginsReserve(ctx, state, &placed, node); !status.IsSuccess() {
+		return status.AsError()
+	}
+	if err := s.cache.AddPod(silent, &placed); err != nil {
+		return err
+	}
+	return s.update()
+}
+
+// pick returns the node that the scheduler's scores prefer. It scores as many nodes as the scheduler does: a part of
+// them in a large cluster, beginning where it ended the last time. Among equals it takes the first, where the scheduler
+// draws lots.
+func (s *scheduler) pick(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
+	fits []fwk.NodeInfo) (string, error) {
+	if len(fits) == 1 {
+		return fits[0].Node().Name, nil
+	}
+	sample := s.sample(fits)
+	if status := s.framework.RunPreScorePlugins(ctx, state, pod, sample); !status.IsSuccess() {
+		return "", status.AsError()
+	}
+	scores, status := s.framework.RunScorePlugins(ctx, state, pod, sample)
+	if !status.IsSuccess() {
+		return "", status.AsError()
+	}
+	best := scores[0]
+	for _, score := range scores[1:] {
+		if score.TotalScore > best.TotalScore || score.TotalScore == best.TotalScore && score.Name < best.Name {
+			best = score
+		}
+	}
+	return best.Name, nil
+}
+
+// The scheduler looks for this many nodes that fit, at least: KubeSchedulerConfiguration.percentageOfNodesToScore.
+const (
+	leastScored        = 100
+	leastScoredPercent = 5
+)
+
+func (s *scheduler) sample(fits []fwk.NodeInfo) []fwk.NodeInfo {
+	percent := max(50-len(s.nodes)/125, leastScoredPercent)
+	most := max(len(s.nodes)*percent/100, leastScored)
+	if len(fits) <= most {
+		return fits
+	}
+	start := s.next % len(fits)
+	s.next = start + most
+	if end := start + most; end > len(fits) {
+		return slices.Concat(fits[start:], fits[:end-len(fits)])
+	}
+	return fits[start : start+most]
+}

@@ -1,0 +1,150 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package placement
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+)
+
+// workload is an owner of pods that leave, with the nodes of its replicas before the plan and after it.
+type workload struct {
+	owner         cliv1alpha1.Owner
+	namespace     string
+	before, after []string
+	leavers       []*leaver
+	known         bool // all of its successors have a node or none: no bound
+}
+
+type workloadKey struct {
+	namespace string
+	owner     cliv1alpha1.Owner
+}
+
+// warnOfSpread warns of workloads that were in several zones and come to be in one, and of those that come to be spread
+// less evenly than they ask for where the scheduler lets that happen (ScheduleAnyway).
+func (p *placer) warnOfSpread(cluster *plan.Cluster) {
+	byName := map[string]*corev1.Node{}
+	for _, node := range p.nodes {
+		byName[node.Name] = node
+	}
+	for _, w := range p.workloads(cluster) {
+		if !w.known || w.owner.Kind == "DaemonSet" {
+			continue
+		}
+		for _, warning := range w.warnings(byName) {
+			for _, l := range w.leavers {
+				l.planned.WhereTo.Warnings = append(l.planned.WhereTo.Warnings, warning)
+			}
+		}
+	}
+}
+
+// workloads returns those of the pods that leave and have successors.
+func (p *placer) workloads(cluster *plan.Cluster) map[workloadKey]*workload {
+	all := map[workloadKey]*workload{}
+	leaving := map[types.NamespacedName]bool{}
+	for _, l := range p.leavers {
+		if l.successor == nil || l.planned.Owner == nil {
+			continue
+		}
+		key := workloadKey{l.pod.Namespace, *l.planned.Owner}
+		if all[key] == nil {
+			all[key] = &workload{owner: key.owner, namespace: key.namespace, known: true}
+		}
+		all[key].leave(l)
+		leaving[types.NamespacedName{Namespace: l.pod.Namespace, Name: l.pod.Name}] = true
+	}
+	for _, pod := range cluster.Pods {
+		owner := cluster.Owner(pod)
+		if owner == nil || !holdsNode(pod) {
+			continue
+		}
+		if w := all[workloadKey{pod.Namespace, *owner}]; w != nil {
+			w.before = append(w.before, pod.Spec.NodeName)
+			if !leaving[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] {
+				w.after = append(w.after, pod.Spec.NodeName)
+			}
+		}
+	}
+	return all
+}
+
+// leave adds a pod that leaves.
+func (w *workload) leave(l *leaver) {
+	w.leavers = append(w.leavers, l)
+	w.known = w.known && !l.planned.WhereTo.Bound && l.planned.WhereTo.Reason == ""
+	if node := l.planned.WhereTo.Node; node != "" {
+		w.after = append(w.after, node)
+	}
+}
+
+func holdsNode(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil &&
+		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+}
+
+func (w *workload) warnings(nodes map[string]*corev1.Node) []cliv1alpha1.PlacementWarning {
+	var all []cliv1alpha1.PlacementWarning
+	before, after := domains(w.before, nodes, corev1.LabelTopologyZone), domains(w.after, nodes, corev1.LabelTopologyZone)
+	if len(before) > 1 && len(after) == 1 && len(w.after) > 1 {
+		for zone := range after {
+			all = append(all, cliv1alpha1.PlacementWarning{Type: cliv1alpha1.WarningZoneSpread, Message: fmt.Sprintf(
+				"Zone spread broken: all %d replicas of %s %s/%s would be in zone %s, and are in %d zones now.",
+				len(w.after), w.owner.Kind, w.namespace, w.owner.Name, zone, len(before))})
+		}
+	}
+	for _, constraint := range w.leavers[0].successor.Spec.TopologySpreadConstraints {
+		if constraint.WhenUnsatisfiable != corev1.ScheduleAnyway {
+			continue // a filter sees to it
+		}
+		key := constraint.TopologyKey
+		if was, is := w.skew(w.before, nodes, key), w.skew(w.after, nodes, key); is > int(constraint.MaxSkew) && is > was {
+			all = append(all, cliv1alpha1.PlacementWarning{Type: cliv1alpha1.WarningSkew, Message: fmt.Sprintf(
+				"The replicas of %s %s/%s would be spread over %s with a skew of %d, more than its maxSkew of %d.",
+				w.owner.Kind, w.namespace, w.owner.Name, key, is, constraint.MaxSkew)})
+		}
+	}
+	return all
+}
+
+// domains counts nodes by the value of a label. Those without it are left out.
+func domains(names []string, nodes map[string]*corev1.Node, key string) map[string]int {
+	counts := map[string]int{}
+	for _, name := range names {
+		if node := nodes[name]; node != nil && node.Labels[key] != "" {
+			counts[node.Labels[key]]++
+		}
+	}
+	return counts
+}
+
+// skew is by how many replicas the fullest domain has more than the emptiest, among the domains whose nodes the
+// workload selects.
+func (w *workload) skew(names []string, nodes map[string]*corev1.Node, key string) int {
+	counts := domains(names, nodes, key)
+	required := nodeaffinity.GetRequiredNodeAffinity(w.leavers[0].successor)
+	for _, node := range nodes {
+		domain := node.Labels[key]
+		if _, counted := counts[domain]; domain == "" || counted {
+			continue
+		}
+		if matches, err := required.Match(node); err == nil && matches {
+			counts[domain] = 0
+		}
+	}
+	least, most := -1, 0
+	for _, n := range counts {
+		if most = max(most, n); least < 0 || n < least {
+			least = n
+		}
+	}
+	return most - max(least, 0)
+}

@@ -1,0 +1,111 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package placement
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/storage/volume"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+)
+
+// storage finds claims and volumes by name.
+type storage struct {
+	claims  map[types.NamespacedName]*corev1.PersistentVolumeClaim
+	volumes map[string]*corev1.PersistentVolume
+}
+
+func storageOf(cluster *plan.Cluster) storage {
+	s := storage{
+		claims:  map[types.NamespacedName]*corev1.PersistentVolumeClaim{},
+		volumes: map[string]*corev1.PersistentVolume{},
+	}
+	for _, claim := range cluster.Claims {
+		s.claims[types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}] = claim
+	}
+	for _, volume := range cluster.Volumes {
+		s.volumes[volume.Name] = volume
+	}
+	return s
+}
+
+// has reports whether a claim is known, and the volume that it is bound to.
+func (s storage) has(namespace, name string) bool {
+	claim := s.claims[types.NamespacedName{Namespace: namespace, Name: name}]
+	return claim != nil && (claim.Spec.VolumeName == "" || s.volumes[claim.Spec.VolumeName] != nil)
+}
+
+// boundTo returns the volumes that a pod's claims are bound to.
+func (s storage) boundTo(pod *corev1.Pod) []*corev1.PersistentVolume {
+	var all []*corev1.PersistentVolume
+	for i := range pod.Spec.Volumes {
+		source := pod.Spec.Volumes[i].PersistentVolumeClaim
+		if source == nil {
+			continue
+		}
+		claim := s.claims[types.NamespacedName{Namespace: pod.Namespace, Name: source.ClaimName}]
+		if claim != nil && s.volumes[claim.Spec.VolumeName] != nil {
+			all = append(all, s.volumes[claim.Spec.VolumeName])
+		}
+	}
+	return all
+}
+
+// warnings says which volumes bind a pod to its node, and which to a zone where no node takes it.
+func (s storage) warnings(pod *corev1.Pod, nodes []*corev1.Node, said *answer) []cliv1alpha1.PlacementWarning {
+	var all []cliv1alpha1.PlacementWarning
+	for _, bound := range s.boundTo(pod) {
+		reachable := reachableFrom(bound, nodes)
+		if len(reachable) == len(nodes) {
+			continue
+		}
+		if message := volumeMessage(bound, reachable, len(said.fits) == 0); message != "" {
+			all = append(all, cliv1alpha1.PlacementWarning{Type: cliv1alpha1.WarningVolume, Message: message})
+		}
+	}
+	return all
+}
+
+func volumeMessage(bound *corev1.PersistentVolume, reachable []*corev1.Node, nowhere bool) string {
+	claim := ""
+	if ref := bound.Spec.ClaimRef; ref != nil {
+		claim = fmt.Sprintf(" (claim %s/%s)", ref.Namespace, ref.Name)
+	}
+	zones := map[string]bool{}
+	for _, node := range reachable {
+		zones[node.Labels[corev1.LabelTopologyZone]] = true
+	}
+	switch {
+	case len(reachable) == 0:
+		return fmt.Sprintf("Volume %s%s can be reached from no node.", bound.Name, claim)
+	case len(reachable) == 1:
+		return fmt.Sprintf("Volume %s%s is bound to node %s.", bound.Name, claim, reachable[0].Name)
+	case nowhere && len(zones) == 1 && !zones[""]:
+		return fmt.Sprintf("Volume %s%s is bound to zone %s, where no node takes the pod.", bound.Name, claim, slices.Collect(maps.Keys(zones))[0])
+	}
+	return ""
+}
+
+// reachableFrom returns the nodes on which a volume can be used, by its node affinity and by the zone that its labels
+// name.
+func reachableFrom(bound *corev1.PersistentVolume, nodes []*corev1.Node) []*corev1.Node {
+	var all []*corev1.Node
+	for _, node := range nodes {
+		if volume.CheckNodeAffinity(bound, node.Labels) == nil && inZoneOf(bound, node) {
+			all = append(all, node)
+		}
+	}
+	return all
+}
+
+func inZoneOf(bound *corev1.PersistentVolume, node *corev1.Node) bool {
+	zone, ok := bound.Labels[corev1.LabelTopologyZone]
+	return !ok || zone == node.Labels[corev1.LabelTopologyZone]
+}

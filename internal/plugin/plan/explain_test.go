@@ -1,0 +1,491 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+func explain(subject plan.Subject) *cliv1alpha1.Explanation {
+	subject.At = now
+	return plan.Explain(subject)
+}
+
+// tolerates appends tolerations as a pod's manifest would write them: key, value, effect and for how long.
+func tolerates(all ...corev1.Toleration) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.Tolerations = append(pod.Spec.Tolerations, all...) }
+}
+
+func exists(key string, effect corev1.TaintEffect, seconds ...int64) corev1.Toleration {
+	toleration := corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: effect}
+	if len(seconds) > 0 {
+		toleration.TolerationSeconds = &seconds[0]
+	}
+	return toleration
+}
+
+func equals(key, value string, effect corev1.TaintEffect) corev1.Toleration {
+	return corev1.Toleration{Key: key, Value: value, Effect: effect}
+}
+
+func TestAnExplanationTellsThePodsApartOverWhichNoTaintDecides(t *testing.T) {
+	static := func(pod *corev1.Pod) { pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }
+	terminating := func(pod *corev1.Pod) { pod.DeletionTimestamp = &hourAgo }
+	finished := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }
+	unbound := func(pod *corev1.Pod) { pod.Spec.NodeName = "" }
+	tainted := node("n", "k:NoExecute")
+	for name, test := range map[string]struct {
+		subject plan.Subject
+		state   cliv1alpha1.PodState
+		leaves  bool
+	}{
+		"a pod on its node":                       {plan.Subject{Pod: pod("p"), Node: tainted}, cliv1alpha1.PodBound, true},
+		"a static pod":                            {plan.Subject{Pod: pod("p", static), Node: tainted}, cliv1alpha1.PodStatic, false},
+		"a static pod that is terminating":        {plan.Subject{Pod: pod("p", static, terminating), Node: tainted}, cliv1alpha1.PodStatic, false},
+		"a terminating pod":                       {plan.Subject{Pod: pod("p", terminating), Node: tainted}, cliv1alpha1.PodTerminating, false},
+		"a finished pod's object goes":            {plan.Subject{Pod: pod("p", finished), Node: tainted}, cliv1alpha1.PodFinished, true},
+		"a pod that failed before it had a node":  {plan.Subject{Pod: pod("p", finished, unbound)}, cliv1alpha1.PodFinished, false},
+		"a pod whose node is gone":                {plan.Subject{Pod: pod("p"), NodeGone: true}, cliv1alpha1.PodNodeGone, false},
+		"a pod whose node could not be read":      {plan.Subject{Pod: pod("p")}, cliv1alpha1.PodNodeUnknown, false},
+		"a pod that has no node yet":              {plan.Subject{Pod: pod("p", unbound), Nodes: []*corev1.Node{tainted}}, cliv1alpha1.PodPending, false},
+		"a finished pod whose node is gone":       {plan.Subject{Pod: pod("p", finished), NodeGone: true}, cliv1alpha1.PodNodeGone, false},
+		"a pending pod that is being deleted too": {plan.Subject{Pod: pod("p", unbound, terminating)}, cliv1alpha1.PodTerminating, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := explain(test.subject)
+			if e.State != test.state || e.Leaves != test.leaves {
+				t.Errorf("it is %s and leaves: %t; want %s, %t", e.State, e.Leaves, test.state, test.leaves)
+			}
+			decided := test.state == cliv1alpha1.PodBound || test.state == cliv1alpha1.PodFinished || test.state == cliv1alpha1.PodPending
+			if (e.Reason == "") != decided {
+				t.Errorf("the reason is %q", e.Reason)
+			}
+		})
+	}
+}
+
+func TestTheClockOfAPodIsTheLaterOfItsTaintAndItsBindingAndTheSecondsOfItsToleration(t *testing.T) {
+	boundAt := func(ago time.Duration) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second).Add(-ago))}}
+		}
+	}
+	added := func(ago *time.Duration) *corev1.Node {
+		node := node("n", "k:NoExecute")
+		if node.Spec.Taints[0].TimeAdded = nil; ago != nil {
+			node.Spec.Taints[0].TimeAdded = new(metav1.NewTime(now.Truncate(time.Second).Add(-*ago)))
+		}
+		return node
+	}
+	const second = 750 * time.Millisecond // to the end of the second at which now is
+	for name, test := range map[string]struct {
+		node                *corev1.Node
+		pod                 *corev1.Pod
+		since, bound, start time.Duration // before now
+		sinceFrom           cliv1alpha1.ClockSource
+		boundFrom           cliv1alpha1.ClockSource
+		due                 time.Duration // after now
+	}{
+		"the taint is later": {
+			added(new(time.Minute)), pod("p", boundAt(time.Hour), tolerating("k", 300)),
+			time.Minute - second, time.Hour - second, time.Minute - second, cliv1alpha1.FromTimeAdded, cliv1alpha1.FromPodScheduled, 4*time.Minute + second,
+		},
+		"the binding is later": {
+			added(new(time.Hour)), pod("p", boundAt(time.Minute), tolerating("k", 300)),
+			time.Hour - second, time.Minute - second, time.Minute - second, cliv1alpha1.FromTimeAdded, cliv1alpha1.FromPodScheduled, 4*time.Minute + second,
+		},
+		"nobody wrote down when the taint came": {
+			added(nil), pod("p", tolerating("k", 300)),
+			0, time.Hour - second, 0, cliv1alpha1.FromNow, cliv1alpha1.FromCreationTimestamp, 5 * time.Minute,
+		},
+		"the taint comes from a clock that is ahead": {
+			added(new(-time.Hour)), pod("p"),
+			0, time.Hour - second, 0, cliv1alpha1.FromNow, cliv1alpha1.FromCreationTimestamp, 0,
+		},
+		"nothing tolerates it": {
+			added(new(time.Minute)), pod("p"),
+			time.Minute - second, time.Hour - second, time.Minute - second, cliv1alpha1.FromTimeAdded, cliv1alpha1.FromCreationTimestamp, -time.Minute + second,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := explain(plan.Subject{Pod: test.pod, Node: test.node}).Clock
+			want := &cliv1alpha1.EvictionClock{
+				Since: metav1.NewMicroTime(now.Add(-test.since)), SinceFrom: test.sinceFrom,
+				Bound: metav1.NewMicroTime(now.Add(-test.bound)), BoundFrom: test.boundFrom,
+				Start: metav1.NewMicroTime(now.Add(-test.start)),
+				Due:   metav1.NewMicroTime(now.Add(test.due)),
+			}
+			if len(test.pod.Spec.Tolerations) > 0 {
+				want.TolerationSeconds = test.pod.Spec.Tolerations[0].TolerationSeconds
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("the clock (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOneTolerationCoversAnotherIfItMatchesEveryTaintThatTheOtherMatches(t *testing.T) {
+	all, every := allTolerations(), everyTaint()
+	matcher := taints.Matcher{}
+	for _, one := range all {
+		for _, other := range all {
+			matches := func(t corev1.Toleration) func(corev1.Taint) bool {
+				return func(taint corev1.Taint) bool { return matcher.Tolerates(&t, &taint) }
+			}
+			if !slices.ContainsFunc(every, matches(other)) {
+				continue // it matches nothing at all
+			}
+			wants := !slices.ContainsFunc(every, func(taint corev1.Taint) bool { return matches(other)(taint) && !matches(one)(taint) })
+			if got := plan.Covers(one, other); got != wants {
+				t.Errorf("%+v covers %+v: %t, want %t", one, other, got, wants)
+			}
+		}
+	}
+}
+
+func allTolerations() []corev1.Toleration {
+	operators := []corev1.TolerationOperator{"", corev1.TolerationOpEqual, corev1.TolerationOpExists, corev1.TolerationOpGt}
+	effects := []corev1.TaintEffect{"", corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule}
+	var all []corev1.Toleration
+	for _, key := range []string{"", "a", "b"} {
+		for _, operator := range operators {
+			for _, value := range []string{"", "1"} {
+				for _, effect := range effects {
+					all = append(all, corev1.Toleration{Key: key, Operator: operator, Value: value, Effect: effect})
+				}
+			}
+		}
+	}
+	return all
+}
+
+func everyTaint() []corev1.Taint {
+	var every []corev1.Taint
+	for _, key := range []string{"a", "b", "unheard"} {
+		for _, value := range []string{"", "1", "2", "unheard"} {
+			for _, effect := range []corev1.TaintEffect{corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule} {
+				every = append(every, corev1.Taint{Key: key, Value: value, Effect: effect})
+			}
+		}
+	}
+	return every
+}
+
+func TestATolerationBehindOneThatMatchesAllOfItNeverCounts(t *testing.T) {
+	e := explain(plan.Subject{
+		Node: node("n", "k=1:NoExecute", "s:NoSchedule"),
+		Pod: pod("p", tolerates(
+			exists("k", corev1.TaintEffectNoExecute, 3700),
+			equals("k", "1", corev1.TaintEffectNoExecute),
+			exists("", corev1.TaintEffectNoSchedule),
+			exists("s", corev1.TaintEffectNoSchedule),
+			exists("k", ""),
+		)),
+	})
+	var shadowed []int
+	for _, toleration := range e.Tolerations {
+		by := -1
+		if toleration.ShadowedBy != nil {
+			by = *toleration.ShadowedBy
+		}
+		shadowed = append(shadowed, by)
+	}
+	if want := []int{-1, 0, -1, 2, -1}; !slices.Equal(shadowed, want) {
+		t.Errorf("they are shadowed by %v, want %v", shadowed, want)
+	}
+	if got, want := e.Taints[0].Shadowed, []int{1, 4}; !slices.Equal(got, want) || *e.Taints[0].Toleration != 0 {
+		t.Errorf("taint k is matched too late by %v, want %v", got, want)
+	}
+	if got, want := e.Taints[1].Shadowed, []int{3}; !slices.Equal(got, want) || *e.Taints[1].Toleration != 2 {
+		t.Errorf("taint s is matched too late by %v, want %v", got, want)
+	}
+}
+
+func TestTheOriginOfATolerationIsToldFromTheTemplateOrElseByItsForm(t *testing.T) {
+	replicaSet, daemonSet := ownedBy("ReplicaSet", "rs"), ownedBy("DaemonSet", "ds")
+	burstable := func(pod *corev1.Pod) { pod.Status.QOSClass = corev1.PodQOSBurstable }
+	bestEffort := func(pod *corev1.Pod) { pod.Status.QOSClass = corev1.PodQOSBestEffort }
+	static := func(pod *corev1.Pod) { pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }
+	gpu := func(pod *corev1.Pod) {
+		requests := corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}
+		pod.Spec.InitContainers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}
+	}
+	empty := &plan.Template{Kind: "ReplicaSet", Name: "rs"}
+	defaults := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		"scheduler.alpha.kubernetes.io/defaultTolerations": `[{"key":"team","value":"a"}]`,
+	}}}
+	notReady := exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute, 300)
+	notReadyMinute := exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute, 60)
+	pressure := exists(corev1.TaintNodeMemoryPressure, corev1.TaintEffectNoSchedule)
+	resourceGPU := exists("example.com/gpu", corev1.TaintEffectNoSchedule)
+	for name, test := range map[string]struct {
+		toleration corev1.Toleration
+		subject    plan.Subject
+		origin     cliv1alpha1.TolerationOrigin
+		certain    bool
+	}{
+		"the template has it": {
+			notReady, plan.Subject{Pod: pod("p", replicaSet), Template: &plan.Template{Tolerations: []corev1.Toleration{notReady}}}, cliv1alpha1.OriginTemplate, true,
+		},
+		"Equal is the operator that is meant without one": {
+			corev1.Toleration{Key: "k", Operator: corev1.TolerationOpEqual},
+			plan.Subject{Pod: pod("p", replicaSet), Template: &plan.Template{Tolerations: []corev1.Toleration{{Key: "k"}}}}, cliv1alpha1.OriginTemplate, true,
+		},
+		"300 seconds that the template does not have": {
+			notReady, plan.Subject{Pod: pod("p", replicaSet), Template: empty}, cliv1alpha1.OriginDefaultTolerationSeconds, true,
+		},
+		"300 seconds, and no template":                {notReady, plan.Subject{Pod: pod("p")}, cliv1alpha1.OriginDefaultTolerationSeconds, false},
+		"60 seconds that the template does not have":  {notReadyMinute, plan.Subject{Pod: pod("p"), Template: empty}, cliv1alpha1.OriginDefaultTolerationSeconds, true},
+		"60 seconds, and no template":                 {notReadyMinute, plan.Subject{Pod: pod("p")}, cliv1alpha1.OriginUnknown, false},
+		"300 seconds behind one that says it already": {notReady, plan.Subject{Pod: pod("p", tolerating(""))}, cliv1alpha1.OriginUnknown, false},
+		"a daemon's not-ready for ever":               {exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute), plan.Subject{Pod: pod("p", daemonSet)}, cliv1alpha1.OriginDaemonSetController, false},
+		"not-ready for ever of no daemon":             {exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute), plan.Subject{Pod: pod("p")}, cliv1alpha1.OriginUnknown, false},
+		"memory-pressure of a daemon":                 {pressure, plan.Subject{Pod: pod("p", daemonSet, burstable)}, cliv1alpha1.OriginDaemonSetController, false},
+		"memory-pressure of a burstable pod":          {pressure, plan.Subject{Pod: pod("p", burstable), Template: empty}, cliv1alpha1.OriginPodTolerationRestriction, true},
+		"memory-pressure of a pod of best effort":     {pressure, plan.Subject{Pod: pod("p", bestEffort), Template: empty}, cliv1alpha1.OriginUnknown, false},
+		"a default of the namespace":                  {equals("team", "a", ""), plan.Subject{Pod: pod("p"), Namespace: defaults}, cliv1alpha1.OriginPodTolerationRestriction, false},
+		"an extended resource that it requests":       {resourceGPU, plan.Subject{Pod: pod("p", gpu), Template: empty}, cliv1alpha1.OriginExtendedResourceToleration, true},
+		"an extended resource that it does not":       {resourceGPU, plan.Subject{Pod: pod("p"), Template: empty}, cliv1alpha1.OriginUnknown, false},
+		"everything NoExecute of a static pod":        {exists("", corev1.TaintEffectNoExecute), plan.Subject{Pod: pod("p", static)}, cliv1alpha1.OriginKubelet, true},
+		"anything else of a static pod":               {exists("k", ""), plan.Subject{Pod: pod("p", static)}, cliv1alpha1.OriginManifest, true},
+		"something of nobody's form":                  {exists("k", ""), plan.Subject{Pod: pod("p", replicaSet)}, cliv1alpha1.OriginUnknown, false},
+		"something that the template does not have":   {exists("k", ""), plan.Subject{Pod: pod("p", replicaSet), Template: empty}, cliv1alpha1.OriginUnknown, false},
+		"disk-pressure of a daemon, for a while":      {exists(corev1.TaintNodeDiskPressure, corev1.TaintEffectNoExecute, 5), plan.Subject{Pod: pod("p", daemonSet)}, cliv1alpha1.OriginUnknown, false},
+		"network-unavailable of a daemon":             {exists(corev1.TaintNodeNetworkUnavailable, corev1.TaintEffectNoSchedule), plan.Subject{Pod: pod("p", daemonSet)}, cliv1alpha1.OriginDaemonSetController, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.subject.Pod.Spec.Tolerations = append(test.subject.Pod.Spec.Tolerations, test.toleration)
+			test.subject.Node = node("n")
+			all := explain(test.subject).Tolerations
+			got := all[len(all)-1]
+			if got.Origin != test.origin || got.Certain != test.certain || got.OriginDetail == "" {
+				t.Errorf("it is of %s, for certain: %t (%s); want %s, %t", got.Origin, got.Certain, got.OriginDetail, test.origin, test.certain)
+			}
+		})
+	}
+}
+
+func TestATemplateIsReadTogetherWithWhoWroteIt(t *testing.T) {
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"kind": "Deployment",
+		"metadata": map[string]any{"name": "d", "managedFields": []any{
+			map[string]any{"manager": "kubectl-edit", "fieldsV1": map[string]any{"f:spec": map[string]any{"f:template": map[string]any{"f:spec": map[string]any{"f:tolerations": map[string]any{}}}}}},
+			map[string]any{"manager": "autoscaler", "fieldsV1": map[string]any{"f:spec": map[string]any{"f:replicas": map[string]any{}}}},
+		}},
+		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"tolerations": []any{
+			map[string]any{"key": "k", "operator": "Exists", "tolerationSeconds": int64(5)},
+		}}}},
+	}}
+	got, err := plan.TemplateOf(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &plan.Template{Kind: "Deployment", Name: "d", Tolerations: []corev1.Toleration{exists("k", "", 5)}, Writers: []string{"kubectl-edit"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the template (-want +got):\n%s", diff)
+	}
+	object.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{"tolerations": "none"}}}
+	if _, err := plan.TemplateOf(object); err == nil || !strings.Contains(err.Error(), "template of Deployment d") {
+		t.Errorf("broken tolerations: %v", err)
+	}
+}
+
+func TestNodesAreTheSameToAPendingPodIfTheirTaintsAre(t *testing.T) {
+	cordoned := node("c1")
+	cordoned.Spec.Unschedulable = true
+	unbound := func(pod *corev1.Pod) { pod.Spec.NodeName = "" }
+	e := explain(plan.Subject{
+		Pod: pod("p", unbound, tolerating("spot", 600)),
+		Nodes: []*corev1.Node{
+			node("z1"), cordoned, node("a2", "x:NoSchedule", "y=1:NoExecute"), node("a1", "y=1:NoExecute", "x:NoSchedule"),
+			node("s1", "spot:NoExecute", "soft:PreferNoSchedule"), node("g1", "gpu:NoSchedule"), node("g2", "gpu:NoSchedule"), node("g3", "gpu:NoSchedule"),
+		},
+	})
+	gpu, cordon := exists("gpu", corev1.TaintEffectNoSchedule), exists(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule)
+	y := corev1.Toleration{Key: "y", Operator: corev1.TolerationOpEqual, Value: "1", Effect: corev1.TaintEffectNoExecute}
+	want := []cliv1alpha1.NodeClass{
+		{Taints: []string{"gpu:NoSchedule"}, Nodes: []string{"g1", "g2", "g3"}, Refuse: []string{"gpu:NoSchedule"}, Missing: []corev1.Toleration{gpu}},
+		{
+			Taints: []string{"x:NoSchedule", "y=1:NoExecute"}, Nodes: []string{"a1", "a2"},
+			Refuse: []string{"x:NoSchedule", "y=1:NoExecute"}, Missing: []corev1.Toleration{exists("x", corev1.TaintEffectNoSchedule), y},
+		},
+		{
+			Taints: []string{corev1.TaintNodeUnschedulable + ":NoSchedule"}, Nodes: []string{"c1"},
+			Refuse: []string{corev1.TaintNodeUnschedulable + ":NoSchedule"}, Missing: []corev1.Toleration{cordon},
+		},
+		{Taints: []string{}, Nodes: []string{"z1"}},
+		{Taints: []string{"soft:PreferNoSchedule", "spot:NoExecute"}, Nodes: []string{"s1"}, LeavesAfterSeconds: new(int64(600))},
+	}
+	if diff := cmp.Diff(want, e.NodeClasses); diff != "" {
+		t.Errorf("the classes (-want +got):\n%s", diff)
+	}
+	var smallest [][]corev1.Toleration
+	for _, change := range e.Changes {
+		smallest = append(smallest, change.Tolerations)
+	}
+	if diff := cmp.Diff([][]corev1.Toleration{{gpu}, {cordon}, {exists("x", corev1.TaintEffectNoSchedule), y}}, smallest); diff != "" {
+		t.Errorf("the smallest changes (-want +got):\n%s", diff)
+	}
+	if e.Changes[0].Nodes != 3 {
+		t.Errorf("the first change is for %d nodes, want 3", e.Changes[0].Nodes)
+	}
+}
+
+func TestAPendingDaemonIsAskedOfItsOwnNodeAlone(t *testing.T) {
+	daemon := pod("p", func(pod *corev1.Pod) {
+		pod.Spec.NodeName = ""
+		terms := []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"b"}}}}}
+		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms}}}
+	})
+	e := explain(plan.Subject{Pod: daemon, Nodes: []*corev1.Node{node("a"), node("b", "k:NoSchedule")}})
+	if len(e.NodeClasses) != 1 || !slices.Equal(e.NodeClasses[0].Nodes, []string{"b"}) {
+		t.Errorf("the classes are %+v, want node b alone", e.NodeClasses)
+	}
+}
+
+func TestTheSmallestChangesAreNamed(t *testing.T) {
+	for name, test := range map[string]struct {
+		node *corev1.Node
+		pod  *corev1.Pod
+		want []string
+	}{
+		"a pod that tolerates nothing": {
+			node("n", "k=v:NoExecute"), pod("p"),
+			[]string{"Take taint k=v:NoExecute off node n.", "In the pod, add a toleration of k=v:NoExecute."},
+		},
+		"two taints": {
+			node("n", "a:NoExecute", "b:NoExecute"), pod("p", tolerating("a", 7200), tolerating("b", 5400)),
+			[]string{"Take taint b:NoExecute off node n.", "Take taints b:NoExecute and a:NoExecute off node n.", "In the pod, take tolerationSeconds out of tolerations[0] and take tolerationSeconds out of tolerations[1]."},
+		},
+		"two taints that make it due at the same instant": {
+			node("n", "a:NoExecute", "b:NoExecute"), pod("p"),
+			[]string{"Take taints a:NoExecute and b:NoExecute off node n.", "In the pod, add a toleration of a:NoExecute and add a toleration of b:NoExecute."},
+		},
+		"a longer toleration that comes too late": {
+			node("n", "a:NoExecute"), pod("p", tolerating("a", 7200), tolerating("")),
+			[]string{"Take taint a:NoExecute off node n.", "In the pod, put tolerations[1] before tolerations[0]."},
+		},
+		"a pod that is late": {
+			node("n", "a:NoExecute"), pod("p", tolerating("a", 60)),
+			[]string{"Take taint a:NoExecute off node n.", "In the pod, take tolerationSeconds out of tolerations[0].", "In the pod, raise tolerationSeconds of tolerations[0] from 60 to 3600 or more."},
+		},
+		"a pod that stays because of a toleration": {
+			node("n", "a:NoExecute"), pod("p", tolerates(exists("a", corev1.TaintEffectNoExecute))),
+			[]string{"In the pod, set tolerationSeconds of tolerations[0]: they count from 2026-11-22T08:00:01Z, so 0 means at once.", "Set a NoExecute taint on node n that no toleration matches."},
+		},
+		"a pod that stays because of tolerations of every effect": {
+			node("n", "a:NoExecute"), pod("p", tolerating("a"), tolerating("")),
+			[]string{"In the pod's template, leave out tolerations[0] and tolerations[1] (none can be taken from a pod that is there)."},
+		},
+		"a pod on a node without taints":                          {node("n", "a:NoSchedule"), pod("p"), []string{"Set a NoExecute taint on node n that no toleration matches."}},
+		"a pod that tolerates everything, on a node without any":  {node("n"), pod("p", tolerating("")), nil},
+		"a pod that tolerates everything for a while, as it must": {node("n"), pod("p", tolerating("", 60)), []string{"Set any NoExecute taint on node n: tolerations[0] matches them all, and no longer than for its tolerationSeconds."}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, change := range explain(plan.Subject{Pod: test.pod, Node: test.node}).Changes {
+				got = append(got, change.What)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("the changes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnExplanationAgreesWithTheRuleInRandomWorlds(t *testing.T) {
+	const worlds = 3000
+	first := rand.Uint64()
+	t.Logf("worlds from seed %d on", first)
+	leave := 0
+	for seed := first; seed != first+worlds; seed++ {
+		subject := randomSubject(rand.New(rand.NewPCG(seed, 0)))
+		e := plan.Explain(subject)
+		facts := verdict.Pod{Tolerations: subject.Pod.Spec.Tolerations, Bound: verdict.SeenAt(subject.At).Start(verdict.Bound(subject.Pod))}
+		onNode := verdict.Advance(nil, subject.Node.Spec.Taints, verdict.SeenAt(subject.At))
+		want := subject.Rule.Decide(facts, onNode)
+		if !agrees(e, want) {
+			t.Fatalf("seed %d: it leaves: %t at %v by %q; the rule says %t at %v by %+v", seed, e.Leaves, e.Due, e.Taint, want.Leaves, want.Due, want.Taint)
+		}
+		for _, change := range e.Changes {
+			if change.Leaves == want.Leaves && change.Leaves && change.Due.Time.Equal(want.Due) {
+				t.Errorf("seed %d: %q changes nothing", seed, change.What)
+			}
+		}
+		if want.Leaves {
+			leave++
+			if !slices.ContainsFunc(e.Changes, func(change cliv1alpha1.SmallestChange) bool { return !change.Leaves }) {
+				t.Errorf("seed %d: nothing lets the pod stay: %+v", seed, e.Changes)
+			}
+		}
+	}
+	if leave < worlds/10 || leave > worlds*9/10 {
+		t.Errorf("%d of %d pods leave: the worlds are too much alike", leave, worlds)
+	}
+}
+
+func agrees(e *cliv1alpha1.Explanation, want verdict.Verdict) bool {
+	if e.Leaves != want.Leaves || e.Leaves != (e.Clock != nil) {
+		return false
+	}
+	if want.Leaves && (!e.Due.Time.Equal(want.Due) || !e.Clock.Due.Time.Equal(want.Due)) {
+		return false
+	}
+	decide := 0
+	for _, taint := range e.Taints {
+		if taint.Decides {
+			decide++
+			if taint.Taint != taints.Format(want.Taint.Taint) || !taint.Due.Time.Equal(want.Due) {
+				return false
+			}
+		}
+	}
+	return want.Leaves == (decide == 1) && (want.Taint.Key == "") == (e.Taint == "")
+}
+
+func randomSubject(r *rand.Rand) plan.Subject {
+	keys := []string{"a", "b", corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}
+	effects := []corev1.TaintEffect{corev1.TaintEffectNoExecute, corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule}
+	instant := func() metav1.Time {
+		return metav1.NewTime(now.Truncate(time.Second).Add(time.Duration(r.IntN(7200)-6900) * time.Second))
+	}
+	subject := plan.Subject{At: now, Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, Rule: verdict.Rule{Matcher: taints.Matcher{ComparisonOperators: r.IntN(2) == 0}}}
+	for range r.IntN(5) {
+		taint := corev1.Taint{Key: keys[r.IntN(len(keys))], Value: []string{"", "1", "2"}[r.IntN(3)], Effect: effects[r.IntN(len(effects))]}
+		if r.IntN(4) > 0 {
+			taint.TimeAdded = new(instant())
+		}
+		if !slices.ContainsFunc(subject.Node.Spec.Taints, func(other corev1.Taint) bool { return other.MatchTaint(&taint) }) {
+			subject.Node.Spec.Taints = append(subject.Node.Spec.Taints, taint)
+		}
+	}
+	operators := []corev1.TolerationOperator{corev1.TolerationOpExists, corev1.TolerationOpExists, "", corev1.TolerationOpEqual, corev1.TolerationOpLt}
+	subject.Pod = pod("p", func(pod *corev1.Pod) {
+		pod.CreationTimestamp = instant()
+		for range r.IntN(5) {
+			toleration := corev1.Toleration{Key: append(keys, "")[r.IntN(5)], Operator: operators[r.IntN(len(operators))], Value: []string{"", "1", "2"}[r.IntN(3)], Effect: append(effects, "")[r.IntN(5)]}
+			if r.IntN(3) > 0 {
+				toleration.TolerationSeconds = new([]int64{-1, 0, 60, 7000, 1 << 62}[r.IntN(5)])
+			}
+			pod.Spec.Tolerations = append(pod.Spec.Tolerations, toleration)
+		}
+	})
+	return subject
+}

@@ -1,0 +1,209 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/taints"
+)
+
+var (
+	now     = time.Date(2026, time.November, 22, 9, 0, 0, 250e6, time.UTC)
+	hourAgo = metav1.NewTime(now.Truncate(time.Second).Add(-time.Hour))
+)
+
+func node(name string, specs ...string) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
+	for _, spec := range specs {
+		taint, err := taints.Parse(spec)
+		if err != nil {
+			panic(err)
+		}
+		taint.TimeAdded = &hourAgo
+		node.Spec.Taints = append(node.Spec.Taints, taint)
+	}
+	return node
+}
+
+// pod returns a pod on node "n" that was bound an hour ago.
+func pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: hourAgo},
+		Spec:       corev1.PodSpec{NodeName: "n"},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	for _, change := range change {
+		change(pod)
+	}
+	return pod
+}
+
+func tolerating(key string, seconds ...int64) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		toleration := corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists}
+		if len(seconds) > 0 {
+			toleration.TolerationSeconds = &seconds[0]
+		}
+		pod.Spec.Tolerations = append(pod.Spec.Tolerations, toleration)
+	}
+}
+
+func ownedBy(kind, name string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: name, UID: types.UID(name), Controller: new(true)}}
+	}
+}
+
+func planFor(t *testing.T, cluster *plan.Cluster, specs ...string) *cliv1alpha1.TaintPlan {
+	t.Helper()
+	edit, err := taints.ParseEdit(specs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := plan.Make(cluster, plan.Request{Nodes: cluster.Nodes, Edit: edit, Overwrite: taints.OverwriteExisting, At: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func TestAPlanSaysOfEachPodWhenItLeaves(t *testing.T) {
+	for name, test := range map[string]struct {
+		node   *corev1.Node
+		pod    *corev1.Pod
+		specs  []string
+		after  time.Duration // from now on; -1: it stays
+		change cliv1alpha1.Change
+	}{
+		"nothing tolerates the taint":           {node("n"), pod("p"), []string{"k:NoExecute"}, 0, cliv1alpha1.ChangeLeaves},
+		"it is tolerated for a while":           {node("n"), pod("p", tolerating("k", 300)), []string{"k:NoExecute"}, 5 * time.Minute, cliv1alpha1.ChangeLeaves},
+		"it is tolerated for ever":              {node("n"), pod("p", tolerating("k")), []string{"k:NoExecute"}, -1, cliv1alpha1.ChangeNone},
+		"another effect evicts nobody":          {node("n"), pod("p"), []string{"k:NoSchedule"}, -1, cliv1alpha1.ChangeNone},
+		"a second taint with a longer patience": {node("n", "a:NoExecute"), pod("p", tolerating("a", 3700), tolerating("k", 300)), []string{"k:NoExecute"}, 100750 * time.Millisecond, cliv1alpha1.ChangeNone},
+		"a second taint brings it forward":      {node("n", "a:NoExecute"), pod("p", tolerating("a", 7200), tolerating("k", 300)), []string{"k:NoExecute"}, 5 * time.Minute, cliv1alpha1.ChangeEarlier},
+		"a removal saves it":                    {node("n", "a:NoExecute"), pod("p", tolerating("a", 7200)), []string{"a-"}, -1, cliv1alpha1.ChangeStays},
+		"another value postpones nothing":       {node("n", "a=1:NoExecute"), pod("p", tolerating("a", 7200)), []string{"a=2:NoExecute"}, time.Hour + 750*time.Millisecond, cliv1alpha1.ChangeNone},
+		"a static pod is its kubelet's":         {node("n"), pod("p", func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }), []string{"k:NoExecute"}, -1, cliv1alpha1.ChangeNone},
+		"a pod that terminates leaves already":  {node("n"), pod("p", func(p *corev1.Pod) { p.DeletionTimestamp = &hourAgo }), []string{"k:NoExecute"}, -1, cliv1alpha1.ChangeNone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			made := planFor(t, &plan.Cluster{Nodes: []*corev1.Node{test.node}, Pods: []*corev1.Pod{test.pod}}, test.specs...)
+			got := made.Pods[0]
+			if got.Change != test.change {
+				t.Errorf("the change is %q, want %q", got.Change, test.change)
+			}
+			switch {
+			case test.after < 0:
+				if got.Leaves || got.Due != nil {
+					t.Errorf("it leaves at %v, want it to stay", got.Due)
+				}
+			case !got.Leaves || !got.Due.Time.Equal(now.Add(test.after)):
+				t.Errorf("it leaves: %t, at %v; want at %v", got.Leaves, got.Due, now.Add(test.after))
+			}
+		})
+	}
+}
+
+func TestAWorkloadIsLostWhenNoReplicaStays(t *testing.T) {
+	elsewhere := func(pod *corev1.Pod) { pod.Spec.NodeName = "other" }
+	finished := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
+	cluster := &plan.Cluster{
+		Nodes: []*corev1.Node{node("n")},
+		Pods: []*corev1.Pod{
+			pod("a1", ownedBy("ReplicaSet", "a-5c")), pod("a2", ownedBy("ReplicaSet", "a-5c")),
+			pod("b1", ownedBy("StatefulSet", "b")), pod("b2", ownedBy("StatefulSet", "b"), elsewhere),
+			pod("c1", ownedBy("Job", "c"), finished),
+			pod("d1"),
+		},
+		Controllers: map[types.UID]metav1.OwnerReference{"a-5c": {Kind: "Deployment", Name: "a"}},
+	}
+	made := planFor(t, cluster, "k:NoExecute")
+	want := []cliv1alpha1.PlannedWorkload{
+		{Owner: cliv1alpha1.Owner{Kind: "Deployment", Name: "a"}, Namespace: "default", Replicas: 2, Leave: 2},
+		{Owner: cliv1alpha1.Owner{Kind: "StatefulSet", Name: "b"}, Namespace: "default", Replicas: 2, Leave: 1},
+	}
+	if len(made.Workloads) != 2 || made.Workloads[0] != want[0] || made.Workloads[1] != want[1] {
+		t.Errorf("the workloads are %+v, want %+v", made.Workloads, want)
+	}
+	if made.Summary.WorkloadsLost != 1 || made.Summary.Leave != 5 || made.Summary.Emptied != 1 {
+		t.Errorf("the summary is %+v, want 5 pods to leave, 1 workload lost and 1 node emptied", made.Summary)
+	}
+}
+
+func TestABudgetIsBreachedByThePodsThatLeaveBeyondWhatItAllows(t *testing.T) {
+	labelled := func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "a"} }
+	notReady := func(pod *corev1.Pod) {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
+	}
+	budget := func(name, value string, allowed int32) *policyv1.PodDisruptionBudget {
+		return &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": value}}},
+			Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
+		}
+	}
+	cluster := &plan.Cluster{
+		Nodes:   []*corev1.Node{node("n")},
+		Pods:    []*corev1.Pod{pod("a1", labelled), pod("a2", labelled), pod("a3", labelled, notReady), pod("a4", labelled, tolerating("k"))},
+		Budgets: []*policyv1.PodDisruptionBudget{budget("breached", "a", 1), budget("kept", "a", 2), budget("of-others", "b", 0)},
+	}
+	made := planFor(t, cluster, "k:NoExecute")
+	want := []cliv1alpha1.PlannedBudget{
+		{Namespace: "default", Name: "breached", Allowed: 1, Leave: 3, Breach: 1},
+		{Namespace: "default", Name: "kept", Allowed: 2, Leave: 3, Breach: 0},
+	}
+	if len(made.Budgets) != 2 || made.Budgets[0] != want[0] || made.Budgets[1] != want[1] {
+		t.Errorf("the budgets are %+v, want %+v", made.Budgets, want)
+	}
+}
+
+func TestANodeToWhichTheChangeCannotBeMadeIsNamedAndLeftOut(t *testing.T) {
+	cluster := &plan.Cluster{Nodes: []*corev1.Node{node("m"), node("n", "k:NoExecute")}, Pods: []*corev1.Pod{pod("p")}}
+	made := planFor(t, cluster, "k-")
+	if len(made.Nodes) != 1 || made.Nodes[0].Name != "n" {
+		t.Errorf("the nodes are %+v, want n alone", made.Nodes)
+	}
+	if len(made.Notes) != 1 || !strings.HasPrefix(made.Notes[0], "Left out node m: ") {
+		t.Errorf("the notes are %q", made.Notes)
+	}
+}
+
+func TestATaintWithoutTimeAddedIsTakenToCountFromNowAndThePlanSaysSo(t *testing.T) {
+	tainted := node("n", "old:NoExecute")
+	tainted.Spec.Taints[0].TimeAdded = nil
+	made := planFor(t, &plan.Cluster{Nodes: []*corev1.Node{tainted}, Pods: []*corev1.Pod{pod("p", tolerating("old", 60))}}, "k:NoSchedule")
+	if due := made.Pods[0].Due; due == nil || !due.Time.Equal(now.Add(time.Minute)) {
+		t.Errorf("the pod is due at %v, want a minute from now", due)
+	}
+	if len(made.Notes) != 1 || !strings.Contains(made.Notes[0], "has no timeAdded") {
+		t.Errorf("the notes are %q", made.Notes)
+	}
+}
+
+func TestPodsOfOneOwnerShareWhatIsEqual(t *testing.T) {
+	var sharer plan.Sharer
+	a := sharer.Share(pod("a", ownedBy("ReplicaSet", "r"), tolerating("k", 300)))
+	b := sharer.Share(pod("b", ownedBy("ReplicaSet", "r"), tolerating("k", 300)))
+	c := sharer.Share(pod("c", ownedBy("ReplicaSet", "r"), tolerating("k", 60)))
+	d := sharer.Share(pod("d", tolerating("k", 300)))
+	if &a.Spec.Tolerations[0] != &b.Spec.Tolerations[0] {
+		t.Error("two pods of one owner with equal tolerations do not share them")
+	}
+	if *c.Spec.Tolerations[0].TolerationSeconds != 60 {
+		t.Error("a pod with tolerations of its own has lost them")
+	}
+	if len(d.Spec.Tolerations) != 1 {
+		t.Error("a pod without an owner has lost its tolerations")
+	}
+}

@@ -1,0 +1,92 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/internal/controller/coexist"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+)
+
+func TestOfACommandLineOnlyTheFlagsOfTheTwoProgramsAreKept(t *testing.T) {
+	for name, test := range map[string]struct {
+		container corev1.Container
+		want      []string
+	}{
+		"kube-controller-manager":    {corev1.Container{Name: "c", Command: []string{"/usr/bin/kube-controller-manager", "--controllers=*", "--kubeconfig=secret"}}, []string{"kube-controller-manager", "--controllers=*"}},
+		"behind a shell's arguments": {corev1.Container{Command: []string{"/go-runner"}, Args: []string{"kube-controller-manager", "--leader-elect=true"}}, []string{"kube-controller-manager", "--leader-elect=true"}},
+		"an image's entrypoint":      {corev1.Container{Name: "taintkeeper", Args: []string{"--coexist", "--log-format=json"}}, []string{"taintkeeper", "--coexist"}},
+		"a program of a user":        {corev1.Container{Name: "c", Command: []string{"serve", "--controllers=*", "--password=x"}}, nil},
+		"a name alone is no program": {corev1.Container{Name: "taintkeeper", Command: []string{"sleep", "--shadow"}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			slim := plan.SlimPod(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{test.container}}})
+			if got := slim.Spec.Containers[0]; !slices.Equal(got.Command, test.want) || got.Args != nil {
+				t.Errorf("kept %q and %q, want %q", got.Command, got.Args, test.want)
+			}
+		})
+	}
+}
+
+func TestOfTheManagersOfANodeThoseOfItsTaintsAndConditionsAreKept(t *testing.T) {
+	entry := func(manager, fields string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: manager, FieldsV1: metav1.NewFieldsV1(fields)}
+	}
+	slim := plan.SlimNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{
+		entry("kubectl", `{"f:spec":{"f:unschedulable":{},"f:taints":{}}}`),
+		entry("kubelet", `{"f:status":{"f:conditions":{}}}`),
+		entry("kube-controller-manager", `{"f:status":{"f:conditions":{"k:{\"type\":\"Ready\"}":{}}}}`),
+		entry("kube-controller-manager", `{"f:spec":{"f:podCIDR":{}}}`),
+		{Manager: "nobody"},
+	}}})
+	var kept []string
+	for i := range slim.ManagedFields {
+		managed := &slim.ManagedFields[i]
+		kept = append(kept, managed.Manager+" "+managed.FieldsV1.GetRawString())
+		if plan.WritesTaints(managed) == plan.WritesConditions(managed) {
+			t.Errorf("%s is about both, or neither", managed.Manager)
+		}
+	}
+	want := []string{`kubectl {"f:spec":{"f:taints":{}}}`, `kube-controller-manager {"f:status":{"f:conditions":{}}}`}
+	if !slices.Equal(kept, want) {
+		t.Errorf("kept %q, want %q", kept, want)
+	}
+}
+
+func TestAnEventOfAnEvictionIsWhoseItIs(t *testing.T) {
+	for name, test := range map[string]struct {
+		event corev1.Event
+		want  string
+	}{
+		"the built-in names no UID":     {corev1.Event{Reason: plan.EvictionReason}, plan.ControllerManager},
+		"ours names the UID of the pod": {corev1.Event{Reason: plan.EvictionReason, InvolvedObject: corev1.ObjectReference{UID: "u"}}, plan.Taintkeeper},
+		"ours, by its manager":          {corev1.Event{Reason: plan.EvictionReason, ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "taintkeeper"}}}}, plan.Taintkeeper},
+		"a dry run evicts nobody":       {corev1.Event{Reason: plan.EvictionReason, Message: "Marking for deletion Pod a/b (dry run)"}, ""},
+		"another reason":                {corev1.Event{Reason: "Scheduled"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var signs plan.Signs
+			signs.AddEvent(&test.event)
+			for _, who := range []string{plan.ControllerManager, plan.Taintkeeper} {
+				if got := signs.Evictions[who].Count == 1; got != (who == test.want) {
+					t.Errorf("it is an event of %s: %t", who, got)
+				}
+			}
+		})
+	}
+}
+
+// TestTheNamesAreThoseThatTheControllerWrites: package coexist is not imported otherwise, as it brings half a
+// controller.
+func TestTheNamesAreThoseThatTheControllerWrites(t *testing.T) {
+	if plan.EvictionClock != coexist.ServiceAccount || plan.EvictionClockAnnotation != coexist.Annotation {
+		t.Errorf("the eviction clock is ServiceAccount %s with annotation %s, not %s with %s",
+			coexist.ServiceAccount, coexist.Annotation, plan.EvictionClock, plan.EvictionClockAnnotation)
+	}
+}
