@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
@@ -57,7 +58,7 @@ func newStandby(t *testing.T, host, holder string) *standby {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pods := podcache.New(s.api, nil)
+	pods := podcache.New(s.api, &timeline.Clock{})
 	bubble.Run(t, "the watch of pods", pods.Run)
 	watch := fakeClients(t, s.api).newHolderWatch(pods, standing.holderUnknown, logr.Discard(), o)
 	watch.host, watch.elected = host, s.elected

@@ -39,7 +39,7 @@ type lister struct {
 // New returns what a reflector with the given store has to list and watch with. The calls are a client's own; the
 // client says whether lists can be streamed.
 func New(calls *cache.ListWatch, client any, to Store) cache.ListerWatcher {
-	l := lister{streamed: &streamed{calls: calls}, store: to}
+	l := lister{streamed: newStreamed(calls), store: to}
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc:  l.list,
 		WatchFuncWithContext: l.watch,

@@ -5,7 +5,7 @@ package listwatch
 
 import (
 	"context"
-	"fmt"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,37 +13,65 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
 )
 
-// askedWithin bounds how long the API server may take to say which version is the newest.
-const askedWithin = 10 * time.Second
+const (
+	// askedWithin bounds how long the API server may take to say which version is the newest.
+	askedWithin = 10 * time.Second
+	// askedAgain is how long to wait before it is asked once more.
+	askedAgain = time.Second
+)
 
-// mostUnsure is how often in a row a watch is not begun because the newest version cannot be found out.
-const mostUnsure = 3
+// restores finds out whether etcd was restored from a snapshot and its revisions went back. The API server accepts a
+// watch from a version that lies ahead and sends nothing until the revisions have passed that version. A reflector would
+// not notice, and would never see what the restore changed (kubernetes/kubernetes#107457). So when a watch is opened
+// again the newest version is asked for, while the watch goes on.
+type restores struct {
+	calls *cache.ListWatch
+	end   context.CancelFunc // of the check that is under way, if one is
+	found *atomic.Bool       // what it has found
+}
 
-// unlessRestored returns a watch if the API server has reached the version that it is from, and otherwise stops it and
-// returns an error after which a reflector lists. When etcd is restored from a snapshot its revisions can go back. The
-// API server accepts a watch from a version that lies ahead and sends nothing until the revisions have passed that
-// version. A reflector would not notice, and would never see what the restore changed (kubernetes/kubernetes#107457).
-//
-// A list of everything is expensive, so a reflector watches from the same version later if the newest cannot be found
-// out. After some tries it watches anyway: that etcd was restored is the less likely cause. What the API server
-// refuses is passed on, so that it is heard of.
-func (s *streamed) unlessRestored(ctx context.Context, w watch.Interface, version string) (watch.Interface, error) {
-	newest, err := s.newest(ctx)
-	if s.unsure++; err == nil || s.unsure > mostUnsure {
-		s.unsure = 0
+// begin checks a watch from a version, and stops it if the API server has not reached that version.
+func (r *restores) begin(ctx context.Context, w watch.Interface, version string) {
+	r.forget()
+	ctx, r.end = context.WithCancel(ctx)
+	found := &atomic.Bool{}
+	r.found = found
+	go func() {
+		for {
+			newest, err := r.newest(ctx)
+			switch {
+			case err == nil && isBehind(newest, version):
+				found.Store(true)
+				w.Stop()
+				return
+			case err == nil || refused(err):
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(askedAgain):
+			}
+		}
+	}()
+}
+
+// forget ends the check, and reports whether it has found that etcd was restored.
+func (r *restores) forget() bool {
+	if r.end == nil {
+		return false
 	}
-	switch {
-	case err == nil && isBehind(newest, version):
-		err = apierrors.NewResourceExpired(fmt.Sprintf("etcd was restored: version %s came before %s", version, newest))
-	case s.unsure == 0:
-		return w, nil
-	case !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) && !apierrors.IsNotFound(err):
-		err = apierrors.NewTooManyRequests(fmt.Sprintf("cannot find out the newest version: %v", err), 0)
-	}
-	w.Stop()
-	return nil, err
+	r.end()
+	r.end = nil
+	return r.found.Load()
+}
+
+// refused reports whether the API server will not answer, however often it is asked. The next list says so.
+func refused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err)
 }
 
 // isBehind reports whether a version is older than one that was seen before. Those that are no numbers say nothing.
@@ -53,10 +81,10 @@ func isBehind(version, seen string) bool {
 }
 
 // newest returns the version that a quorum of etcd has reached.
-func (s *streamed) newest(ctx context.Context) (string, error) {
+func (r *restores) newest(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, askedWithin)
 	defer cancel()
-	list, err := s.calls.ListWithContextFunc(ctx, metav1.ListOptions{Limit: 1})
+	list, err := r.calls.ListWithContextFunc(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return "", err
 	}

@@ -32,16 +32,20 @@ const (
 
 // streamed lets a reflector list page by page when streaming a list does not work. It is for one reflector.
 type streamed struct {
-	calls   *cache.ListWatch
-	refused int  // times in a row
-	fresh   bool // a list has just said from which version to watch
-	unsure  int  // how often in a row that could not be compared with the newest
+	calls    *cache.ListWatch
+	refused  int  // times in a row
+	fresh    bool // a list has just said from which version to watch
+	restores restores
+}
+
+func newStreamed(calls *cache.ListWatch) *streamed {
+	return &streamed{calls: calls, restores: restores{calls: calls}}
 }
 
 // Bounded returns what a reflector has to list and watch with, if its store takes whole lists. The calls are a client's
 // own; the client says whether lists can be streamed.
 func Bounded(calls *cache.ListWatch, client any) cache.ListerWatcher {
-	s := &streamed{calls: calls}
+	s := newStreamed(calls)
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc:  s.list,
 		WatchFuncWithContext: s.watch,
@@ -76,11 +80,14 @@ func wantsList(options metav1.ListOptions) bool {
 
 // begin begins a watch. An error that a reflector would retry indefinitely becomes one after which it lists.
 func (s *streamed) begin(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	fresh := s.fresh
+	goesOn := !s.fresh && !wantsList(options)
 	s.fresh = false
+	if s.restores.forget() && goesOn {
+		return nil, apierrors.NewResourceExpired("etcd was restored: version " + options.ResourceVersion + " lies ahead")
+	}
 	w, err := s.calls.WatchFuncWithContext(ctx, options)
-	if err == nil && !wantsList(options) && !fresh {
-		w, err = s.unlessRestored(ctx, w, options.ResourceVersion)
+	if err == nil && goesOn {
+		s.restores.begin(ctx, w, options.ResourceVersion)
 	}
 	if !wantsList(options) || !apierrors.IsTooManyRequests(err) && !apierrors.IsInternalError(err) {
 		s.refused = 0

@@ -31,7 +31,7 @@ func BenchmarkRecord15k(b *testing.B) {
 		before := heapInUse()
 		c := newCache()
 		for i := range benchNodes {
-			await.Must(b, store{c}.Add(decodedNode(b, i)))
+			await.Must(b, c.Store().Add(decodedNode(b, i)))
 		}
 		used := float64(heapInUse()-before) / benchNodes
 		b.ReportMetric(used, "bytes/node")
@@ -48,13 +48,13 @@ func BenchmarkHeartbeat(b *testing.B) {
 	nodes := make([]*corev1.Node, 0, 1000)
 	for i := range cap(nodes) {
 		nodes = append(nodes, decodedNode(b, i))
-		await.Must(b, store{c}.Add(nodes[i]))
+		await.Must(b, c.Store().Add(nodes[i]))
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		node := nodes[i%len(nodes)]
 		node.ResourceVersion = fmt.Sprint(benchNodes + i)
-		await.Must(b, store{c}.Update(node))
+		await.Must(b, c.Store().Update(node))
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
@@ -42,7 +43,7 @@ func TestAChangeIsToldOnceWithTheRecordsBeforeAndAfter(t *testing.T) {
 			before := get(t, c, "n")
 			asItWas := *before
 			notes := watching(c)
-			await.Must(t, store{c}.Update(newNode("n", withVersion("7"), test.edit)))
+			await.Must(t, c.Store().Update(newNode("n", withVersion("7"), test.edit)))
 			want := []Change{{Before: before, After: get(t, c, "n")}}
 			if diff := cmp.Diff(want, notes.Take(), cmp.Comparer(samePointer)); diff != "" {
 				t.Errorf("told something else (-want +got):\n%s", diff)
@@ -63,9 +64,9 @@ func TestWhatSaysNothingNewIsNotTold(t *testing.T) {
 	again := newNode("n", withVersion("7"), withTaints(noExecute("off")), func(node *corev1.Node) {
 		node.Status.Images = []corev1.ContainerImage{{Names: []string{"nothing.example.com/that/is:kept"}}}
 	})
-	await.Must(t, store{c}.Update(again))
+	await.Must(t, c.Store().Update(again))
 	await.Must(t, listed(c, again))
-	await.Must(t, store{c}.Resync())
+	await.Must(t, c.Store().Resync())
 	if got := notes.Take(); got != nil {
 		t.Errorf("told %v, want nothing", got)
 	}
@@ -86,7 +87,7 @@ func TestARecordHasWhatIsReadAndNothingElse(t *testing.T) {
 	full.Status.Images = []corev1.ContainerImage{{Names: []string{"registry.example.com/shop/api:1.48.2"}}}
 	full.Status.NodeInfo.KernelVersion = "6.12"
 	c := newCache()
-	await.Must(t, store{c}.Add(full))
+	await.Must(t, c.Store().Add(full))
 	if diff := cmp.Diff(want, get(t, c, "n").Node, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("kept something else (-want +got):\n%s", diff)
 	}
@@ -98,30 +99,30 @@ func TestOnlyAListCanMissVersionsInBetween(t *testing.T) {
 		event func(c *Cache) error
 		want  bool
 	}{
-		{"an update of the watch", func(c *Cache) error { return store{c}.Update(newNode("n", withVersion("8"))) }, false},
+		{"an update of the watch", func(c *Cache) error { return c.Store().Update(newNode("n", withVersion("8"))) }, false},
 		{"a list that shows another version", func(c *Cache) error { return listed(c, newNode("n", withVersion("8"))) }, true},
 		{"a list that shows another node of the name", func(c *Cache) error {
 			return listed(c, newNode("n", withVersion("8"), withUID("newer")))
 		}, true},
 		{"the watch after a list that shows the same version", func(c *Cache) error {
 			await.Must(t, listed(c, newNode("n", withVersion("7"))))
-			return store{c}.Update(newNode("n", withVersion("8")))
+			return c.Store().Update(newNode("n", withVersion("8")))
 		}, false},
 		{"an update while a list goes on that has shown the node", func(c *Cache) error {
-			store{c}.BeginList()
-			await.Must(t, store{c}.Update(newNode("n", withVersion("7"))))
-			return store{c}.Update(newNode("n", withVersion("8")))
+			c.Store().BeginList()
+			await.Must(t, c.Store().Update(newNode("n", withVersion("7"))))
+			return c.Store().Update(newNode("n", withVersion("8")))
 		}, false},
 		{"a list after one that broke off", func(c *Cache) error {
-			store{c}.BeginList()
-			await.Must(t, store{c}.Update(newNode("n", withVersion("7"))))
-			store{c}.BeginList()
-			return store{c}.Update(newNode("n", withVersion("8")))
+			c.Store().BeginList()
+			await.Must(t, c.Store().Update(newNode("n", withVersion("7"))))
+			c.Store().BeginList()
+			return c.Store().Update(newNode("n", withVersion("8")))
 		}, true},
 		{"a node that came back while a list went on", func(c *Cache) error {
-			store{c}.BeginList()
-			await.Must(t, store{c}.Delete(newNode("n")))
-			return store{c}.Update(newNode("n", withVersion("8")))
+			c.Store().BeginList()
+			await.Must(t, c.Store().Delete(newNode("n")))
+			return c.Store().Update(newNode("n", withVersion("8")))
 		}, false},
 	}
 	for _, test := range tests {
@@ -149,10 +150,10 @@ func TestATaintCountsFromItsFirstSightUntilItsValueChangesOrAGapHidesIt(t *testi
 		anew  bool
 	}{
 		{"a heartbeat", func(c *Cache) error {
-			return store{c}.Update(newNode("n", withVersion("8"), withTaints(noExecute("off"))))
+			return c.Store().Update(newNode("n", withVersion("8"), withTaints(noExecute("off"))))
 		}, false},
 		{"a taint beside it", func(c *Cache) error {
-			return store{c}.Update(newNode("n", withVersion("8"), withTaints(noExecute("other"), noExecute("off"))))
+			return c.Store().Update(newNode("n", withVersion("8"), withTaints(noExecute("other"), noExecute("off"))))
 		}, false},
 		{"a list that shows the same version", func(c *Cache) error {
 			return listed(c, newNode("n", withVersion("7"), withTaints(noExecute("off"))))
@@ -161,17 +162,17 @@ func TestATaintCountsFromItsFirstSightUntilItsValueChangesOrAGapHidesIt(t *testi
 			return listed(c, newNode("n", withVersion("8"), withTaints(noExecute("off"))))
 		}, true},
 		{"its timeAdded is written", func(c *Cache) error {
-			return store{c}.Update(newNode("n", withVersion("8"), withTaints(stamped)))
+			return c.Store().Update(newNode("n", withVersion("8"), withTaints(stamped)))
 		}, false},
 		{"it has another value", func(c *Cache) error {
-			return store{c}.Update(newNode("n", withVersion("8"), withTaints(other)))
+			return c.Store().Update(newNode("n", withVersion("8"), withTaints(other)))
 		}, true},
 		{"it is taken off and set again", func(c *Cache) error {
-			await.Must(t, store{c}.Update(newNode("n", withVersion("8"))))
-			return store{c}.Update(newNode("n", withVersion("9"), withTaints(noExecute("off"))))
+			await.Must(t, c.Store().Update(newNode("n", withVersion("8"))))
+			return c.Store().Update(newNode("n", withVersion("9"), withTaints(noExecute("off"))))
 		}, true},
 		{"the node is made anew", func(c *Cache) error {
-			return store{c}.Update(newNode("n", withVersion("8"), withUID("newer"), withTaints(noExecute("off"))))
+			return c.Store().Update(newNode("n", withVersion("8"), withUID("newer"), withTaints(noExecute("off"))))
 		}, true},
 	}
 	for _, test := range tests {
@@ -196,7 +197,7 @@ func TestATaintCountsFromItsFirstSightUntilItsValueChangesOrAGapHidesIt(t *testi
 
 func TestOnlyTaintsThatMakePodsLeaveHaveAHistory(t *testing.T) {
 	c := newCache()
-	await.Must(t, store{c}.Add(newNode("n", withTaints(corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}, noExecute("off")))))
+	await.Must(t, c.Store().Add(newNode("n", withTaints(corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}, noExecute("off")))))
 	if got := get(t, c, "n"); len(got.NoExecute) != 1 || got.NoExecute[0].Key != "off" || len(got.Spec.Taints) != 2 {
 		t.Errorf("taints %v, NoExecute %v", got.Spec.Taints, got.NoExecute)
 	}
@@ -204,23 +205,23 @@ func TestOnlyTaintsThatMakePodsLeaveHaveAHistory(t *testing.T) {
 
 func TestATaintWithoutTimeAddedGoesOnOverAGapWhereNoneIsEverWritten(t *testing.T) {
 	for name, test := range map[string]struct {
-		config Config
+		never  bool
 		change func(c *Cache)
 		goesOn bool
 	}{
 		"written":                {goesOn: false},
-		"never written":          {config: Config{NeverStamped: true}, goesOn: true},
+		"never written":          {never: true, goesOn: true},
 		"refused":                {change: func(c *Cache) { c.SetUnstampable("n", true) }, goesOn: true},
 		"refused and taken back": {change: func(c *Cache) { c.SetUnstampable("n", true); c.SetUnstampable("n", false) }},
 		"refused for a node of that name that has gone": {change: func(c *Cache) {
 			c.SetUnstampable("n", true)
-			await.Must(t, store{c}.Delete(newNode("n")))
-			await.Must(t, store{c}.Add(newNode("n", withVersion("7"), withTaints(noExecute("off")))))
+			await.Must(t, c.Store().Delete(newNode("n")))
+			await.Must(t, c.Store().Add(newNode("n", withVersion("7"), withTaints(noExecute("off")))))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, began := New(test.config), time.Now()
+				c, began := New(Config{Clock: &timeline.Clock{}, NeverStamped: test.never}), time.Now()
 				await.Must(t, listed(c, newNode("n", withVersion("7"), withTaints(noExecute("off")))))
 				if test.change != nil {
 					test.change(c)
@@ -269,18 +270,18 @@ func TestTheCacheHasSyncedWhenTheFirstListIsTold(t *testing.T) {
 			t.Errorf("initial: %t, synced: %t", change.Initial, c.HasSynced())
 		}
 	})
-	store{c}.BeginList()
-	await.Must(t, store{c}.Update(newNode("a")))
+	c.Store().BeginList()
+	await.Must(t, c.Store().Update(newNode("a")))
 	if c.HasSynced() {
 		t.Error("synced before the first list is complete")
 	}
-	await.Must(t, store{c}.Replace(nil, ""))
+	await.Must(t, c.Store().Replace(nil, ""))
 	select {
 	case <-c.Done():
 	default:
 		t.Error("not synced after the first list")
 	}
-	await.Must(t, store{c}.Update(newNode("b")))
+	await.Must(t, c.Store().Update(newNode("b")))
 	await.Must(t, listed(c, newNode("c")))
 	if got, want := fmt.Sprint(initial), "[true false false false false]"; got != want {
 		t.Errorf("initial were %s of the changes, want %s", got, want)
@@ -302,9 +303,9 @@ func TestTheInstantOfAListIsThatOfItsBeginning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCache()
 		want := time.Now()
-		store{c}.BeginList()
+		c.Store().BeginList()
 		bubble.Pass(time.Minute)
-		await.Must(t, store{c}.Replace(nil, ""))
+		await.Must(t, c.Store().Replace(nil, ""))
 		if got := c.Listed(); !got.Equal(want) {
 			t.Errorf("listed at %s, want %s", got, want)
 		}
@@ -314,19 +315,19 @@ func TestTheInstantOfAListIsThatOfItsBeginning(t *testing.T) {
 func TestWhatIsNoNodeIsRefusedAndChangesNothing(t *testing.T) {
 	tests := []struct {
 		name string
-		do   func(s store) error
+		do   func(c *Cache) error
 		want string
 	}{
-		{"added", func(s store) error { return s.Add(&corev1.Pod{}) }, "the watch of nodes brought a *v1.Pod"},
-		{"updated", func(s store) error { return s.Update(nil) }, "the watch of nodes brought a <nil>"},
-		{"deleted", func(s store) error { return s.Delete(&metav1.Status{}) }, "the watch of nodes brought a *v1.Status"},
-		{"collected by the reflector", func(s store) error { return s.Replace([]any{newNode("b")}, "1") }, "1 nodes"},
+		{"added", func(c *Cache) error { return c.Store().Add(&corev1.Pod{}) }, "the watch of nodes brought a *v1.Pod"},
+		{"updated", func(c *Cache) error { return c.Store().Update(nil) }, "the watch of nodes brought a <nil>"},
+		{"deleted", func(c *Cache) error { return c.Store().Delete(&metav1.Status{}) }, "the watch of nodes brought a *v1.Status"},
+		{"collected by the reflector", func(c *Cache) error { return c.Store().Replace([]any{newNode("b")}, "1") }, "1 nodes"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCache()
-			await.Must(t, store{c}.Add(newNode("a")))
-			if err := test.do(store{c}); err == nil || !strings.Contains(err.Error(), test.want) {
+			await.Must(t, c.Store().Add(newNode("a")))
+			if err := test.do(c); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want one that says %q", err, test.want)
 			}
 			if c.HasSynced() {
@@ -341,17 +342,17 @@ func TestTheStringsOfLabelsAreSharedAndReleased(t *testing.T) {
 	c := newCache()
 	await.Must(t, listed(c, newNode("a"), newNode("b")))
 	checkNames(t, c, "a", "b")
-	if got := len(c.strings); got != 3 {
+	if got := len(c.nodes.strings); got != 3 {
 		t.Errorf("%d strings are kept, want 3: two keys and the zone", got)
 	}
 	labels := get(t, c, "a").Labels
-	await.Must(t, store{c}.Update(newNode("a", withVersion("8"))))
+	await.Must(t, c.Store().Update(newNode("a", withVersion("8"))))
 	labels["same"] = "map"
 	if get(t, c, "a").Labels["same"] != "map" {
 		t.Error("equal labels of one node are kept twice")
 	}
 	delete(labels, "same")
-	await.Must(t, store{c}.Update(newNode("a", withLabels(map[string]string{"other": "b"}))))
+	await.Must(t, c.Store().Update(newNode("a", withLabels(map[string]string{"other": "b"}))))
 	checkNames(t, c, "a", "b")
 	await.Must(t, listed(c))
 	checkNames(t, c)
@@ -379,7 +380,11 @@ func TestTheNotificationsAddUpToTheCache(t *testing.T) {
 	for range 5000 {
 		await.Must(t, somethingHappens(random, c))
 		checkShared(t, c)
-		if diff := cmp.Diff(told, c.nodes, cmp.Comparer(samePointer)); diff != "" {
+		kept := map[string]*Node{}
+		for _, node := range c.All() {
+			kept[node.Name] = node
+		}
+		if diff := cmp.Diff(told, kept, cmp.Comparer(samePointer)); diff != "" {
 			t.Fatalf("the notifications add up to something else (-told +kept):\n%s", diff)
 		}
 	}
@@ -396,12 +401,12 @@ func somethingHappens(random *rand.Rand, c *Cache) error {
 		}
 		return listed(c, list...)
 	case 1: // a list that breaks off
-		store{c}.BeginList()
-		return store{c}.Update(randomNode(random))
+		c.Store().BeginList()
+		return c.Store().Update(randomNode(random))
 	case 2, 3, 4:
-		return store{c}.Delete(randomNode(random))
+		return c.Store().Delete(randomNode(random))
 	}
-	return store{c}.Update(randomNode(random))
+	return c.Store().Update(randomNode(random))
 }
 
 func randomNode(random *rand.Rand) *corev1.Node {

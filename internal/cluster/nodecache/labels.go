@@ -9,8 +9,8 @@ import "maps"
 // one copy of each. Taints and conditions have too few strings for that to pay.
 
 // shareLabels makes a new record use what is kept already: all labels of the record before it if they are the same, as
-// they are in nearly every change, or else the one copy of every string. The caller holds the lock.
-func (c *Cache) shareLabels(after, before *Node) {
+// they are in nearly every change, or else the one copy of every string.
+func (k nodes) shareLabels(after, before *Node) {
 	if before != nil && maps.Equal(before.Labels, after.Labels) {
 		after.Labels = before.Labels
 		return
@@ -20,22 +20,22 @@ func (c *Cache) shareLabels(after, before *Node) {
 		if value == after.Name { // the hostname: no other node has it
 			value = after.Name
 		} else {
-			value = c.strings.Share(value, value)
+			value = k.strings.Share(value, value)
 		}
-		shared[c.strings.Share(key, key)] = value
+		shared[k.strings.Share(key, key)] = value
 	}
 	after.Labels = shared
 	if before != nil {
-		c.releaseLabels(before)
+		k.releaseLabels(before)
 	}
 }
 
-// releaseLabels ends the use of the labels of a record that goes. The caller holds the lock.
-func (c *Cache) releaseLabels(node *Node) {
+// releaseLabels ends the use of the labels of a record that goes.
+func (k nodes) releaseLabels(node *Node) {
 	for key, value := range node.Labels {
-		c.strings.Release(key)
+		k.strings.Release(key)
 		if value != node.Name {
-			c.strings.Release(value)
+			k.strings.Release(value)
 		}
 	}
 }

@@ -53,13 +53,13 @@ func (n *Node) SameTaints(other *Node) bool {
 }
 
 // record makes the record of a node that is seen now, after what is known of it.
-func (c *Cache) record(object *corev1.Node, change Change) *Node {
+func (k nodes) record(object *corev1.Node, change Change) *Node {
 	node, before := &Node{Node: trimmed(object)}, change.Before
 	if len(taints.NoExecute(object.Spec.Taints)) == 0 {
 		return node
 	}
 	seen := verdict.Seen{
-		Sight: c.clock.See(), Version: object.ResourceVersion, Gap: change.Gap, NeverStamped: c.neverStamped(object.Name),
+		Sight: k.clock.See(), Version: object.ResourceVersion, Gap: change.Gap, NeverStamped: k.neverStamped(object.Name),
 	}
 	var known []verdict.Taint
 	if before != nil && before.UID == object.UID {

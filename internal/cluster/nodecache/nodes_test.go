@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
@@ -61,17 +62,17 @@ func heartbeat(at time.Time) edit {
 }
 
 // newCache returns a cache that nothing feeds but the test.
-func newCache() *Cache { return New(Config{}) }
+func newCache() *Cache { return New(Config{Clock: &timeline.Clock{}}) }
 
 // listed plays a complete list.
 func listed(c *Cache, nodes ...*corev1.Node) error {
-	store{c}.BeginList()
+	c.Store().BeginList()
 	for _, node := range nodes {
-		if err := (store{c}).Update(node); err != nil {
+		if err := c.Store().Update(node); err != nil {
 			return err
 		}
 	}
-	return store{c}.Replace(nil, "")
+	return c.Store().Replace(nil, "")
 }
 
 // get returns the record of a node that has to have one.
@@ -99,7 +100,10 @@ func since(t *testing.T, c *Cache, name, key string) time.Time {
 // watching returns notes of the changes from now on.
 func watching(c *Cache) *bubble.Notes[Change] {
 	n := &bubble.Notes[Change]{}
-	c.Subscribe(n.Write)
+	c.Subscribe(func(change Change) {
+		change.Object = nil
+		n.Write(change)
+	})
 	n.Take() // of what is there already
 	return n
 }
@@ -130,10 +134,10 @@ func checkShared(t *testing.T, c *Cache) {
 			}
 		}
 	}
-	if len(uses) != len(c.strings) {
-		t.Errorf("%d strings in use, %d kept", len(uses), len(c.strings))
+	if len(uses) != len(c.nodes.strings) {
+		t.Errorf("%d strings in use, %d kept", len(uses), len(c.nodes.strings))
 	}
-	for text, one := range c.strings {
+	for text, one := range c.nodes.strings {
 		if got := uses[unsafe.StringData(one.Value)]; got != one.Uses {
 			t.Errorf("%s is used %d times and counted %d times", text, got, one.Uses)
 		}

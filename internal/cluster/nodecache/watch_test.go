@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
@@ -26,7 +27,7 @@ func TestTheCacheFollowsTheNodesOfTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(newNode("a"), newNode("b"))
 		nodes := client.CoreV1().Nodes()
-		c := New(Config{Client: client})
+		c := New(Config{Client: client, Clock: &timeline.Clock{}})
 		bubble.Run(t, "the cache", c.Run)
 		if !c.HasSynced() {
 			t.Error("not synced after the list")
@@ -66,7 +67,7 @@ func TestAListThatFailsIsRepeatedUntilItSucceeds(t *testing.T) {
 			failures--
 			return failures >= 0, nil, errors.New("the API server is not there")
 		})
-		c := New(Config{Client: client})
+		c := New(Config{Client: client, Clock: &timeline.Clock{}})
 		bubble.Run(t, "the cache", c.Run)
 		if c.HasSynced() {
 			t.Error("synced without a list")
@@ -85,7 +86,7 @@ func TestAfterAWatchThatExpiredAListSaysWhatWasMissed(t *testing.T) {
 			newNode("same", withVersion("1")), newNode("tainted", withVersion("2"), withTaints(noExecute("off"))),
 			newNode("gone"), newNode("anew", withUID("older"), withVersion("3")))
 		watches := bubble.StreamsOf(client, "nodes")
-		c := New(Config{Client: client})
+		c := New(Config{Client: client, Clock: &timeline.Clock{}})
 		bubble.Run(t, "the cache", c.Run)
 		first := time.Now()
 		notes := watching(c)
@@ -141,7 +142,7 @@ func TestAWatchThatIsResumedMissesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(newNode("n", withVersion("1")))
 		watches := bubble.StreamsOf(client, "nodes")
-		c := New(Config{Client: client})
+		c := New(Config{Client: client, Clock: &timeline.Clock{}})
 		bubble.Run(t, "the cache", c.Run)
 		notes := watching(c)
 		watches.Newest().Action(watch.Bookmark, &corev1.Node{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "5"}})
@@ -179,7 +180,7 @@ func TestAWatchFromAVersionThatARestoreTookBackListsAgain(t *testing.T) {
 			return true, &corev1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: version}, Items: []corev1.Node{*node}}, nil
 		})
 		watches := bubble.StreamsOf(client, "nodes")
-		c := New(Config{Client: client})
+		c := New(Config{Client: client, Clock: &timeline.Clock{}})
 		bubble.Run(t, "the cache", c.Run)
 		notes := watching(c)
 
@@ -201,8 +202,8 @@ func TestAWatchFromAVersionThatARestoreTookBackListsAgain(t *testing.T) {
 	})
 }
 
-// An API server without etcd accepts watches and cannot say which version is the newest.
-func TestAWatchIsResumedOnceTheNewestVersionCanBeFoundOut(t *testing.T) {
+// An API server that cannot say which version is the newest may bring changes all the same: an untaint must not wait.
+func TestAWatchThatIsOpenedAgainBringsChangesBeforeTheNewestVersionIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(newNode("n", withVersion("1")))
 		var fails atomic.Bool
@@ -210,16 +211,14 @@ func TestAWatchIsResumedOnceTheNewestVersionCanBeFoundOut(t *testing.T) {
 			return fails.Load(), nil, apierrors.NewInternalError(errors.New("etcdserver: request timed out"))
 		})
 		watches := bubble.StreamsOf(client, "nodes")
-		c := New(Config{Client: client})
+		c := New(Config{Client: client, Clock: &timeline.Clock{}})
 		bubble.Run(t, "the cache", c.Run)
 		notes := watching(c)
 
 		bubble.Pass(time.Minute)
 		fails.Store(true)
 		watches.Newest().Stop()
-		bubble.Pass(time.Minute)
-		fails.Store(false)
-		bubble.Pass(time.Minute)
+		bubble.Pass(10 * time.Second)
 		watches.Newest().Modify(newNode("n", withVersion("6")))
 		bubble.Pass(time.Second)
 		if told := notes.Take(); len(told) != 1 || told[0].Gap {
@@ -228,11 +227,42 @@ func TestAWatchIsResumedOnceTheNewestVersionCanBeFoundOut(t *testing.T) {
 	})
 }
 
+// Otherwise a restore in a brown-out would never be noticed.
+func TestTheNewestVersionIsAskedForUntilItIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		var restored, fails atomic.Bool
+		client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if fails.Load() {
+				return true, nil, apierrors.NewInternalError(errors.New("etcdserver: request timed out"))
+			}
+			version := "9"
+			if restored.Load() {
+				version = "5"
+			}
+			return true, &corev1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: version}}, nil
+		})
+		watches := bubble.StreamsOf(client, "nodes")
+		c := New(Config{Client: client, Clock: &timeline.Clock{}})
+		bubble.Run(t, "the cache", c.Run)
+		bubble.Pass(time.Minute)
+		restored.Store(true)
+		fails.Store(true)
+		watches.Newest().Stop()
+		bubble.Pass(time.Minute)
+		fails.Store(false)
+		bubble.Pass(10 * time.Second)
+		if got := c.LastSyncResourceVersion(); got != "5" {
+			t.Errorf("it watches from version %s, want 5", got)
+		}
+	})
+}
+
 func TestAStreamedListIsKeptWhileItArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		watches := bubble.StreamsOf(client, "nodes")
-		c := New(Config{Client: bubble.Streaming(client)})
+		c := New(Config{Client: bubble.Streaming(client), Clock: &timeline.Clock{}})
 		bubble.Run(t, "the cache", c.Run)
 		watches.Newest().Add(newNode("a", withVersion("1")))
 		bubble.Pass(time.Second)
@@ -284,7 +314,7 @@ func TestAListThatIsNotStreamedIsReadPageByPage(t *testing.T) {
 			}
 			return true, pages[options.Continue].DeepCopy(), nil
 		})
-		c := New(Config{Client: client})
+		c := New(Config{Client: client, Clock: &timeline.Clock{}})
 		bubble.Run(t, "the cache", c.Run)
 		bubble.Pass(time.Minute)
 		checkNames(t, c, "a", "b", "c")

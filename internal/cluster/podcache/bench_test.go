@@ -39,13 +39,13 @@ func BenchmarkRecord150k(b *testing.B) {
 			pods := encoder.decode(b, first)
 			b.StartTimer()
 			for _, pod := range pods {
-				await.Must(b, store{c}.Add(pod))
+				await.Must(b, c.Store().Add(pod))
 			}
 			b.StopTimer()
 		}
 		used := float64(heapInUse()-before) / benchPods
-		if c.Len() != benchPods || len(c.tolerations) != benchLists {
-			b.Fatalf("%d records with %d toleration lists, want %d with %d", c.Len(), len(c.tolerations), benchPods, benchLists)
+		if c.Len() != benchPods || len(c.pods.tolerations) != benchLists {
+			b.Fatalf("%d records with %d toleration lists, want %d with %d", c.Len(), len(c.pods.tolerations), benchPods, benchLists)
 		}
 		b.ReportMetric(used, "bytes/pod")
 		if used > bytesPerPod {

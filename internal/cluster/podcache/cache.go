@@ -4,97 +4,45 @@
 package podcache
 
 import (
-	"context"
 	"slices"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/intern"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/listwatch"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/records"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 )
 
-// Change is one change of a record: before is nil for a pod that came, after for one that went. That a pod has
-// another version and is the same in everything else is not told.
-type Change struct {
-	Before, After *Pod
-	// Object is the pod as the watch or the list has just brought it; of one that went, as it was last. It is nil
-	// where the change came another way. It must not be kept: the records are small because objects are not.
-	Object *corev1.Pod
-}
+// Change is one change of a record. That a pod has another version and is the same in everything else is not told.
+type Change = records.Change[corev1.Pod, Pod]
 
 // Cache holds the records. It is safe for concurrent use; Run must be called once.
 type Cache struct {
-	clock     *timeline.Clock
-	reflector *cache.Reflector
-	synced    chan struct{}
-	syncOnce  sync.Once
+	*records.Cache[types.UID, corev1.Pod, Pod]
 
-	mu          sync.RWMutex
-	pods        map[types.UID]*Pod
+	pods pods
+}
+
+// pods says what is kept of pods, and keeps them by node.
+type pods struct {
+	clock       *timeline.Clock
 	byNode      map[string][]*Pod
 	names       intern.Pool[string] // of namespaces and nodes
 	tolerations intern.Pool[[]corev1.Toleration]
-	unlisted    map[types.UID]struct{} // records that the list under way has not shown yet
-	subscribers []func(Change)
 }
 
 // New returns a cache of the pods that the client can see and that are bound to a node. The clock is the timeline of
-// the process; nil: one of its own, which hears no Date.
+// the process.
 func New(client kubernetes.Interface, clock *timeline.Clock) *Cache {
-	if clock == nil {
-		clock = &timeline.Clock{}
-	}
-	c := &Cache{
+	k := pods{
 		clock:       clock,
-		synced:      make(chan struct{}),
-		pods:        map[types.UID]*Pod{},
 		byNode:      map[string][]*Pod{},
 		names:       intern.Pool[string]{},
 		tolerations: intern.Pool[[]corev1.Toleration]{},
 	}
-	pods := listwatch.New(boundPods(client), client, store{c})
-	c.reflector = cache.NewReflectorWithOptions(pods, &corev1.Pod{}, store{c}, cache.ReflectorOptions{
-		Name:            "podcache",
-		TypeDescription: "bound pods",
-	})
-	return c
-}
-
-// Run keeps the records up to date until the context ends. Errors of list and watch are logged
-// and retried with backoff, for ever, so it returns none.
-func (c *Cache) Run(ctx context.Context) error {
-	c.reflector.RunWithContext(ctx)
-	return nil
-}
-
-// HasSynced reports whether the first list is complete.
-func (c *Cache) HasSynced() bool { return cache.IsDone(c) }
-
-// Name implements cache.DoneChecker.
-func (c *Cache) Name() string { return "bound pods" }
-
-// Done implements cache.DoneChecker: the channel is closed when the first list is complete.
-func (c *Cache) Done() <-chan struct{} { return c.synced }
-
-// Subscribe calls the function after every later change, once the cache shows it. Calls may come
-// from several goroutines at once; the function must return quickly.
-func (c *Cache) Subscribe(changed func(Change)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.subscribers = append(c.subscribers, changed)
-}
-
-// Get returns the record of a pod, if there is one.
-func (c *Cache) Get(uid types.UID) (*Pod, bool) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	pod, ok := c.pods[uid]
-	return pod, ok
+	return &Cache{records.New("bound pods", boundPods(client), client, clock, k), k}
 }
 
 // There returns the record of a pod, if there is one and the pod does not terminate.
@@ -104,123 +52,90 @@ func (c *Cache) There(uid types.UID) (*Pod, bool) {
 }
 
 // OnNode returns the records of the pods bound to a node, in no particular order.
-func (c *Cache) OnNode(node string) []*Pod {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return slices.Clone(c.byNode[node])
+func (c *Cache) OnNode(node string) (on []*Pod) {
+	c.Read(func() { on = slices.Clone(c.pods.byNode[node]) })
+	return on
 }
-
-// Each calls the function for every record, and holds up all changes meanwhile.
-func (c *Cache) Each(do func(*Pod)) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	for _, pod := range c.pods {
-		do(pod)
-	}
-}
-
-// LastSyncResourceVersion returns the version that the watch has come to.
-func (c *Cache) LastSyncResourceVersion() string { return c.reflector.LastSyncResourceVersion() }
 
 // MarkTerminating notes that the API server has accepted the delete of a pod. Its answer is newer than what the watch
 // has brought so far, so the mark stays until the watch shows the pod terminating, or a new list does not.
 func (c *Cache) MarkTerminating(uid types.UID) {
-	c.change(func() (Change, bool) {
-		pod, ok := c.pods[uid]
-		if !ok {
-			return Change{}, false
+	c.Change(uid, func(change *Change) bool {
+		if change.Before == nil || change.Before.Flags.Has(Terminating) {
+			return false
 		}
-		terminating := *pod
-		if !pod.Flags.Has(Terminating) {
-			terminating.Flags |= Terminating | deleted
-		}
-		return c.put(&terminating)
+		terminating := *change.Before
+		terminating.Flags |= Terminating | deleted
+		return c.pods.put(change, &terminating)
 	})
 }
 
-// change makes a change under the lock and then, if it was one, tells the subscribers.
-func (c *Cache) change(apply func() (Change, bool)) {
-	c.mu.Lock()
-	change, news := apply()
-	subscribers := c.subscribers
-	c.mu.Unlock()
-	if !news {
-		return
-	}
-	for _, changed := range subscribers {
-		changed(change)
-	}
-}
+// Key implements records.Kind.
+func (k pods) Key(pod *corev1.Pod) (types.UID, bool) { return pod.UID, pod.Spec.NodeName != "" }
 
-// put stores a record, unless there is nothing new in it, and reports whether it says more than a newer version. The
-// caller holds the lock.
-func (c *Cache) put(after *Pod) (Change, bool) {
-	before := c.pods[after.UID]
-	if before == nil {
-		c.add(after)
-		return Change{After: after}, true
-	}
-	if _, listed := c.unlisted[after.UID]; !listed { // etcd may have been restored before the list
+// Keep implements records.Kind.
+func (k pods) Keep(change *Change) bool {
+	after := record(change.Object, k.clock.See())
+	if before := change.Before; before != nil && !change.Gap { // etcd may have been restored before a list
 		after.staysDeleted(before)
 	}
-	news := inherit(after, before)
-	if !news && after.Version == before.Version {
-		return Change{}, false
-	}
-	c.replace(before, after)
-	return Change{Before: before, After: after}, news
+	return k.put(change, after)
 }
 
-func (c *Cache) add(pod *Pod) {
-	pod.Namespace = c.names.Share(pod.Namespace, pod.Namespace)
-	pod.Node = c.names.Share(pod.Node, pod.Node)
-	pod.Tolerations = shareTolerations(c.tolerations, pod.Tolerations)
-	c.pods[pod.UID] = pod
-	c.byNode[pod.Node] = append(c.byNode[pod.Node], pod)
+// Drop implements records.Kind.
+func (k pods) Drop(_ types.UID, pod *Pod) {
+	k.dropFromNode(pod)
+	k.names.Release(pod.Namespace)
+	k.names.Release(pod.Node)
+	releaseTolerations(k.tolerations, pod.Tolerations)
+}
+
+// put keeps a record, unless there is nothing new in it, and reports whether it says more than a newer version.
+func (k pods) put(change *Change, after *Pod) (told bool) {
+	before := change.Before
+	if before == nil {
+		k.add(after)
+		change.After = after
+		return true
+	}
+	told = inherit(after, before)
+	if told || after.Version != before.Version {
+		k.replace(before, after)
+		change.After = after
+	}
+	return told
+}
+
+func (k pods) add(pod *Pod) {
+	pod.Namespace = k.names.Share(pod.Namespace, pod.Namespace)
+	pod.Node = k.names.Share(pod.Node, pod.Node)
+	pod.Tolerations = shareTolerations(k.tolerations, pod.Tolerations)
+	k.byNode[pod.Node] = append(k.byNode[pod.Node], pod)
 }
 
 // replace puts a record where another of the same pod was, which is what nearly every change of a cluster comes to.
-func (c *Cache) replace(before, after *Pod) {
+func (k pods) replace(before, after *Pod) {
 	if after.Node != before.Node || after.Namespace != before.Namespace ||
 		!equalTolerations(after.Tolerations, before.Tolerations) {
-		c.drop(before)
-		c.add(after)
+		k.Drop(before.UID, before)
+		k.add(after)
 		return
 	}
 	after.Namespace, after.Node, after.Tolerations = before.Namespace, before.Node, before.Tolerations
-	c.pods[after.UID] = after
-	onNode := c.byNode[after.Node]
+	onNode := k.byNode[after.Node]
 	onNode[slices.Index(onNode, before)] = after
 }
 
-// remove takes the record of a pod out, if there is one. The caller holds the lock.
-func (c *Cache) remove(uid types.UID) (Change, bool) {
-	before, ok := c.pods[uid]
-	if !ok {
-		return Change{}, false
-	}
-	c.drop(before)
-	return Change{Before: before}, true
-}
-
-func (c *Cache) drop(pod *Pod) {
-	delete(c.pods, pod.UID)
-	c.dropFromNode(pod)
-	c.names.Release(pod.Namespace)
-	c.names.Release(pod.Node)
-	releaseTolerations(c.tolerations, pod.Tolerations)
-}
-
-func (c *Cache) dropFromNode(pod *Pod) {
-	onNode := c.byNode[pod.Node]
+func (k pods) dropFromNode(pod *Pod) {
+	onNode := k.byNode[pod.Node]
 	last := len(onNode) - 1
 	if last == 0 {
-		delete(c.byNode, pod.Node)
+		delete(k.byNode, pod.Node)
 		return
 	}
 	onNode[slices.Index(onNode, pod)] = onNode[last]
 	onNode[last] = nil
-	c.byNode[pod.Node] = onNode[:last]
+	k.byNode[pod.Node] = onNode[:last]
 }
 
 // inherit carries over what an older record of the same pod knows and a newer object does not

@@ -25,22 +25,22 @@ import (
 func TestOnlyBoundPodsAreKept(t *testing.T) {
 	tests := []struct {
 		name string
-		do   func(s store) error
+		do   func(c *Cache) error
 		want []string
 	}{
-		{"a bound pod is added", func(s store) error { return s.Add(newPod("a")) }, []string{"a"}},
-		{"a pod without a node is added", func(s store) error { return s.Add(newPod("a", onNode(""))) }, nil},
-		{"a pod without a node is updated", func(s store) error { return s.Update(newPod("a", onNode(""))) }, nil},
-		{"a pod without a node is deleted", func(s store) error { return s.Delete(newPod("a", onNode(""))) }, nil},
-		{"a list has some of both", func(s store) error {
-			return listed(s.Cache, newPod("a"), newPod("b", onNode("")), newPod("c"))
+		{"a bound pod is added", func(c *Cache) error { return c.Store().Add(newPod("a")) }, []string{"a"}},
+		{"a pod without a node is added", func(c *Cache) error { return c.Store().Add(newPod("a", onNode(""))) }, nil},
+		{"a pod without a node is updated", func(c *Cache) error { return c.Store().Update(newPod("a", onNode(""))) }, nil},
+		{"a pod without a node is deleted", func(c *Cache) error { return c.Store().Delete(newPod("a", onNode(""))) }, nil},
+		{"a list has some of both", func(c *Cache) error {
+			return listed(c, newPod("a"), newPod("b", onNode("")), newPod("c"))
 		}, []string{"a", "c"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCache()
 			notes := watching(c)
-			await.Must(t, test.do(store{c}))
+			await.Must(t, test.do(c))
 			checkNames(t, c, test.want...)
 			if got := len(notes.Take()); got != len(test.want) {
 				t.Errorf("%d notifications, want %d", got, len(test.want))
@@ -51,9 +51,9 @@ func TestOnlyBoundPodsAreKept(t *testing.T) {
 
 func TestAPodThatIsBoundLaterIsKeptFromThenOn(t *testing.T) {
 	c := newCache()
-	await.Must(t, store{c}.Add(newPod("a", onNode(""))))
+	await.Must(t, c.Store().Add(newPod("a", onNode(""))))
 	notes := watching(c)
-	await.Must(t, store{c}.Update(newPod("a")))
+	await.Must(t, c.Store().Update(newPod("a")))
 
 	checkNames(t, c, "a")
 	record := get(t, c, "uid-a")
@@ -66,7 +66,7 @@ func samePointer(a, b *Pod) bool { return a == b }
 
 func TestRecordsAreKeptByUIDAndNotByName(t *testing.T) {
 	c := newCache()
-	s := store{c}
+	s := c.Store()
 	older, newer := newPod("db-0", withUID("older")), newPod("db-0", withUID("newer"), onNode("n2"))
 	await.Must(t, s.Add(older))
 	await.Must(t, s.Add(newer))
@@ -115,10 +115,10 @@ func TestAnUpdateThatSaysNothingNewChangesNothing(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCache()
-			await.Must(t, store{c}.Add(newPod("a")))
+			await.Must(t, c.Store().Add(newPod("a")))
 			before := get(t, c, "uid-a")
 			notes := watching(c)
-			await.Must(t, store{c}.Update(newPod("a", test.edit)))
+			await.Must(t, c.Store().Update(newPod("a", test.edit)))
 			await.Must(t, listed(c, newPod("a", test.edit)))
 			if got := notes.Take(); got != nil {
 				t.Errorf("told %v, want nothing", got)
@@ -133,10 +133,10 @@ func TestAnUpdateThatSaysNothingNewChangesNothing(t *testing.T) {
 
 func TestAnUpdateThatOnlyHasAnotherVersionIsKeptAndNotTold(t *testing.T) {
 	c := newCache()
-	await.Must(t, store{c}.Add(newPod("a", withVersion("7"), withGeneration(1))))
+	await.Must(t, c.Store().Add(newPod("a", withVersion("7"), withGeneration(1))))
 	before := get(t, c, "uid-a")
 	notes := watching(c)
-	await.Must(t, store{c}.Update(newPod("a", withVersion("8"), withGeneration(1))))
+	await.Must(t, c.Store().Update(newPod("a", withVersion("8"), withGeneration(1))))
 	await.Must(t, listed(c, newPod("a", withVersion("9"), withGeneration(1))))
 	if got := notes.Take(); got != nil {
 		t.Errorf("told %v, want nothing", got)
@@ -175,12 +175,12 @@ func TestAnUpdateThatSaysSomethingNewMakesANewRecordAndOneNotification(t *testin
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCache()
-			await.Must(t, store{c}.Add(newPod("a")))
-			await.Must(t, store{c}.Add(newPod("neighbour")))
+			await.Must(t, c.Store().Add(newPod("a")))
+			await.Must(t, c.Store().Add(newPod("neighbour")))
 			before := get(t, c, "uid-a")
 			asItWas := *before
 			notes := watching(c)
-			await.Must(t, store{c}.Update(newPod("a", test.edit)))
+			await.Must(t, c.Store().Update(newPod("a", test.edit)))
 
 			after := get(t, c, "uid-a")
 			if diff := cmp.Diff([]Change{{Before: before, After: after}}, notes.Take(), cmp.Comparer(samePointer)); diff != "" {
@@ -209,9 +209,9 @@ func TestSubscribersAreToldOnceTheCacheShowsTheChange(t *testing.T) {
 		pod, ok := c.Get(change.After.UID)
 		told = append(told, fmt.Sprintf("there %t, %d on its node", ok && pod == change.After, len(c.OnNode(pod.Node))))
 	})
-	await.Must(t, store{c}.Add(newPod("a")))
-	await.Must(t, store{c}.Update(newPod("a", terminating)))
-	await.Must(t, store{c}.Delete(newPod("a", terminating)))
+	await.Must(t, c.Store().Add(newPod("a")))
+	await.Must(t, c.Store().Update(newPod("a", terminating)))
+	await.Must(t, c.Store().Delete(newPod("a", terminating)))
 	want := []string{"there true, 1 on its node", "there true, 1 on its node", "gone true, 0 left"}
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -222,19 +222,19 @@ func TestThatTheDeleteWasAcceptedIsNotTakenBackByTheWatch(t *testing.T) {
 	older := newPod("a", withGeneration(2))
 	tests := []struct {
 		name  string
-		event func(s store) error
+		event func(c *Cache) error
 	}{
-		{"by an older update", func(s store) error { return s.Update(older) }},
-		{"by an older add", func(s store) error { return s.Add(older) }},
-		{"by an older update that says nothing else", func(s store) error { return s.Update(newPod("a")) }},
-		{"by an older update to another node", func(s store) error { return s.Update(newPod("a", onNode("n2"))) }},
+		{"by an older update", func(c *Cache) error { return c.Store().Update(older) }},
+		{"by an older add", func(c *Cache) error { return c.Store().Add(older) }},
+		{"by an older update that says nothing else", func(c *Cache) error { return c.Store().Update(newPod("a")) }},
+		{"by an older update to another node", func(c *Cache) error { return c.Store().Update(newPod("a", onNode("n2"))) }},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCache()
-			await.Must(t, store{c}.Add(newPod("a")))
+			await.Must(t, c.Store().Add(newPod("a")))
 			c.MarkTerminating("uid-a")
-			await.Must(t, test.event(store{c}))
+			await.Must(t, test.event(c))
 			if flags := get(t, c, "uid-a").Flags; !flags.Has(Terminating) {
 				t.Errorf("flags %05b, want terminating", flags)
 			}
@@ -248,20 +248,20 @@ func TestAPodThatDoesNotTerminateAnyMoreIsThereAgain(t *testing.T) {
 	tests := []struct {
 		name       string
 		terminates func(c *Cache) error
-		event      func(s store) error
+		event      func(c *Cache) error
 	}{
-		{"by an update", func(c *Cache) error { return store{c}.Update(newPod("a", terminating)) }, func(s store) error { return s.Update(newPod("a")) }},
-		{"by a list", func(c *Cache) error { c.MarkTerminating("uid-a"); return nil }, func(s store) error { return listed(s.Cache, newPod("a")) }},
+		{"by an update", func(c *Cache) error { return c.Store().Update(newPod("a", terminating)) }, func(c *Cache) error { return c.Store().Update(newPod("a")) }},
+		{"by a list", func(c *Cache) error { c.MarkTerminating("uid-a"); return nil }, func(c *Cache) error { return listed(c, newPod("a")) }},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCache()
-			await.Must(t, store{c}.Add(newPod("a")))
+			await.Must(t, c.Store().Add(newPod("a")))
 			await.Must(t, test.terminates(c))
 			if _, there := c.There("uid-a"); there {
 				t.Fatal("it is there, although it terminates")
 			}
-			await.Must(t, test.event(store{c}))
+			await.Must(t, test.event(c))
 			if pod, there := c.There("uid-a"); !there {
 				t.Errorf("flags %08b, want it not to terminate", pod.Flags)
 			}
@@ -271,12 +271,12 @@ func TestAPodThatDoesNotTerminateAnyMoreIsThereAgain(t *testing.T) {
 
 func TestMarkTerminatingMakesANewRecordOnce(t *testing.T) {
 	c := newCache()
-	await.Must(t, store{c}.Add(newPod("a", withGeneration(3), inPhase(corev1.PodFailed))))
+	await.Must(t, c.Store().Add(newPod("a", withGeneration(3), inPhase(corev1.PodFailed))))
 	before := get(t, c, "uid-a")
 	notes := watching(c)
 	c.MarkTerminating("uid-a")
 	c.MarkTerminating("uid-a")
-	await.Must(t, store{c}.Update(newPod("a", withGeneration(3), inPhase(corev1.PodFailed), terminating)))
+	await.Must(t, c.Store().Update(newPod("a", withGeneration(3), inPhase(corev1.PodFailed), terminating)))
 
 	after := get(t, c, "uid-a")
 	if diff := cmp.Diff([]Change{{Before: before, After: after}}, notes.Take(), cmp.Comparer(samePointer)); diff != "" {
@@ -299,11 +299,11 @@ func TestMarkTerminatingOfAnUnknownPodMakesNoGhost(t *testing.T) {
 	c.MarkTerminating("uid-a")
 	checkNames(t, c)
 
-	await.Must(t, store{c}.Add(newPod("a")))
+	await.Must(t, c.Store().Add(newPod("a")))
 	if get(t, c, "uid-a").Flags.Has(Terminating) {
 		t.Error("terminating before it was there")
 	}
-	await.Must(t, store{c}.Delete(newPod("a")))
+	await.Must(t, c.Store().Delete(newPod("a")))
 	c.MarkTerminating("uid-a")
 	checkNames(t, c)
 	if got := len(notes.Take()); got != 2 {
@@ -316,8 +316,8 @@ func TestTheFirstSightIsKept(t *testing.T) {
 		name  string
 		event func(c *Cache) error
 	}{
-		{"over an update", func(c *Cache) error { return store{c}.Update(newPod("a", withGeneration(2))) }},
-		{"over a second add", func(c *Cache) error { return store{c}.Add(newPod("a", withGeneration(2))) }},
+		{"over an update", func(c *Cache) error { return c.Store().Update(newPod("a", withGeneration(2))) }},
+		{"over a second add", func(c *Cache) error { return c.Store().Add(newPod("a", withGeneration(2))) }},
 		{"over a list", func(c *Cache) error { return listed(c, newPod("a", withGeneration(2))) }},
 		{"over a mark", func(c *Cache) error { c.MarkTerminating("uid-a"); return nil }},
 	}
@@ -326,7 +326,7 @@ func TestTheFirstSightIsKept(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCache()
 				first := time.Now()
-				await.Must(t, store{c}.Add(newPod("a")))
+				await.Must(t, c.Store().Add(newPod("a")))
 				before := get(t, c, "uid-a")
 				bubble.Pass(time.Hour)
 				await.Must(t, test.event(c))
@@ -342,15 +342,15 @@ func TestTheFirstSightIsKept(t *testing.T) {
 func TestAPodIsSeenAnewWhenItComesBackOrOnAnotherNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCache()
-		await.Must(t, store{c}.Add(newPod("a")))
+		await.Must(t, c.Store().Add(newPod("a")))
 		bubble.Pass(time.Hour)
-		await.Must(t, store{c}.Update(newPod("a", onNode("n2"))))
+		await.Must(t, c.Store().Update(newPod("a", onNode("n2"))))
 		if got := get(t, c, "uid-a").Seen(); !got.Equal(time.Now()) {
 			t.Errorf("on another node seen %s, want now, %s", got, time.Now())
 		}
-		await.Must(t, store{c}.Delete(newPod("a")))
+		await.Must(t, c.Store().Delete(newPod("a")))
 		bubble.Pass(time.Hour)
-		await.Must(t, store{c}.Add(newPod("a")))
+		await.Must(t, c.Store().Add(newPod("a")))
 		if got := get(t, c, "uid-a").Seen(); !got.Equal(time.Now()) {
 			t.Errorf("back again seen %s, want now, %s", got, time.Now())
 		}
@@ -400,7 +400,7 @@ func uidOf(change Change) types.UID {
 
 func TestTheCacheHasSyncedAfterTheFirstList(t *testing.T) {
 	c := newCache()
-	await.Must(t, store{c}.Add(newPod("a")))
+	await.Must(t, c.Store().Add(newPod("a")))
 	if c.HasSynced() || isClosed(c.Done()) {
 		t.Error("synced before the first list")
 	}
@@ -432,19 +432,19 @@ func isClosed(done <-chan struct{}) bool {
 func TestWhatIsNoPodIsRefusedAndChangesNothing(t *testing.T) {
 	tests := []struct {
 		name string
-		do   func(s store) error
+		do   func(c *Cache) error
 		want string
 	}{
-		{"added", func(s store) error { return s.Add(&corev1.Node{}) }, "the watch of pods brought a *v1.Node"},
-		{"updated", func(s store) error { return s.Update(nil) }, "the watch of pods brought a <nil>"},
-		{"deleted", func(s store) error { return s.Delete(&metav1.Status{}) }, "the watch of pods brought a *v1.Status"},
-		{"collected by the reflector", func(s store) error { return s.Replace([]any{newPod("b")}, "1") }, "1 pods"},
+		{"added", func(c *Cache) error { return c.Store().Add(&corev1.Node{}) }, "the watch of bound pods brought a *v1.Node"},
+		{"updated", func(c *Cache) error { return c.Store().Update(nil) }, "the watch of bound pods brought a <nil>"},
+		{"deleted", func(c *Cache) error { return c.Store().Delete(&metav1.Status{}) }, "the watch of bound pods brought a *v1.Status"},
+		{"collected by the reflector", func(c *Cache) error { return c.Store().Replace([]any{newPod("b")}, "1") }, "1 bound pods"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCache()
-			await.Must(t, store{c}.Add(newPod("a")))
-			if err := test.do(store{c}); err == nil || !strings.Contains(err.Error(), test.want) {
+			await.Must(t, c.Store().Add(newPod("a")))
+			if err := test.do(c); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want one that says %q", err, test.want)
 			}
 			if c.HasSynced() {
@@ -459,7 +459,7 @@ func TestWhatOnNodeReturnsIsTheCallersOwn(t *testing.T) {
 	c := newCache()
 	await.Must(t, listed(c, newPod("a"), newPod("b"), newPod("c")))
 	mine := c.OnNode("n1")
-	await.Must(t, store{c}.Delete(newPod("a")))
+	await.Must(t, c.Store().Delete(newPod("a")))
 	for i, pod := range mine {
 		if pod == nil {
 			t.Errorf("a delete took record %d out of the caller's list", i)
@@ -474,9 +474,9 @@ func TestWhatOnNodeReturnsIsTheCallersOwn(t *testing.T) {
 
 func TestAResyncChangesNothing(t *testing.T) {
 	c := newCache()
-	await.Must(t, store{c}.Add(newPod("a")))
+	await.Must(t, c.Store().Add(newPod("a")))
 	notes := watching(c)
-	await.Must(t, store{c}.Resync())
+	await.Must(t, c.Store().Resync())
 	checkNames(t, c, "a")
 	if got := notes.Take(); got != nil {
 		t.Errorf("told %v, want nothing", got)
@@ -503,7 +503,11 @@ func TestTheNotificationsAddUpToTheCache(t *testing.T) {
 	for range 5000 {
 		await.Must(t, somethingHappens(random, c))
 		checkConsistent(t, c)
-		if diff := cmp.Diff(told, c.pods, cmp.Comparer(samePointer)); diff != "" {
+		kept := map[types.UID]*Pod{}
+		for _, pod := range c.All() {
+			kept[pod.UID] = pod
+		}
+		if diff := cmp.Diff(told, kept, cmp.Comparer(samePointer)); diff != "" {
 			t.Fatalf("the notifications add up to something else (-told +kept):\n%s", diff)
 		}
 	}
@@ -521,12 +525,12 @@ func somethingHappens(random *rand.Rand, c *Cache) error {
 		}
 		return listed(c, list...)
 	case 1, 2, 3, 4:
-		return store{c}.Delete(pod)
+		return c.Store().Delete(pod)
 	case 5, 6:
 		c.MarkTerminating(pod.UID)
 		return nil
 	}
-	return store{c}.Update(pod)
+	return c.Store().Update(pod)
 }
 
 func randomPod(random *rand.Rand) *corev1.Pod {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
@@ -106,7 +107,7 @@ func (s *pagingServer) synced(t *testing.T) *Cache {
 	t.Cleanup(server.Close)
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
 	await.Must(t, err)
-	c := New(client, nil)
+	c := New(client, &timeline.Clock{})
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan struct{})
 	go func() {
@@ -143,7 +144,11 @@ func TestAListThatIsNotStreamedIsReadPageByPage(t *testing.T) {
 		t.Errorf("pages of %v pods, want %v", server.pages, want)
 	}
 	changes := make(chan Change, 1)
-	c.Subscribe(func(change Change) { changes <- change })
+	c.Subscribe(func(change Change) {
+		if !change.Initial {
+			changes <- change
+		}
+	})
 	gone := server.pods[3]
 	gone.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	event, err := json.Marshal(map[string]any{"type": "DELETED", "object": gone})

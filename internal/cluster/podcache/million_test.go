@@ -29,6 +29,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podwire"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
@@ -64,7 +65,7 @@ func benchmarkMillion(b *testing.B, mode string) {
 	await.Must(b, os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)) // the peak begins anew
 	ctx, cancel := context.WithCancel(b.Context())
 	stopped := make(chan struct{})
-	c := New(client, nil)
+	c := New(client, &timeline.Clock{})
 	began, used := time.Now(), processorTime(b)
 	go func() {
 		defer close(stopped)

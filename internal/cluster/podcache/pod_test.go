@@ -61,7 +61,7 @@ func TestFlagsOfAPod(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCache()
-			await.Must(t, store{c}.Add(newPod("a", test.edits...)))
+			await.Must(t, c.Store().Add(newPod("a", test.edits...)))
 			if got := get(t, c, "uid-a").Flags; got != test.want {
 				t.Errorf("flags %05b, want %05b", got, test.want)
 			}
@@ -71,8 +71,8 @@ func TestFlagsOfAPod(t *testing.T) {
 
 func TestFlagsThatAnUpdateTakesBackAreTakenBack(t *testing.T) {
 	c := newCache()
-	await.Must(t, store{c}.Add(newPod("a", markedBy(ourMessage))))
-	await.Must(t, store{c}.Update(newPod("a", withCondition(corev1.DisruptionTarget, corev1.ConditionFalse, EvictionReason))))
+	await.Must(t, c.Store().Add(newPod("a", markedBy(ourMessage))))
+	await.Must(t, c.Store().Update(newPod("a", withCondition(corev1.DisruptionTarget, corev1.ConditionFalse, EvictionReason))))
 	if got := get(t, c, "uid-a").Flags; got != 0 {
 		t.Errorf("flags %05b, want none", got)
 	}
@@ -130,8 +130,8 @@ func TestThePreciseInstantOfBinding(t *testing.T) {
 				start := time.Now()
 				c := newCache()
 				bubble.Pass(test.wait)
-				bubble.Tell(c.clock)
-				await.Must(t, store{c}.Add(newPod("a", test.edit)))
+				bubble.Tell(c.pods.clock)
+				await.Must(t, c.Store().Add(newPod("a", test.edit)))
 				bubble.Pass(time.Hour)
 				if got := get(t, c, "uid-a").Bound(); !got.Equal(start.Add(test.want)) {
 					t.Errorf("bound %s after the second began, want %s", got.Sub(start), test.want)

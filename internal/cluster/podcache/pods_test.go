@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
@@ -93,17 +94,17 @@ func scheduledAt(instant time.Time) edit {
 }
 
 // newCache returns a cache that nothing feeds but the test.
-func newCache() *Cache { return New(nil, nil) }
+func newCache() *Cache { return New(nil, &timeline.Clock{}) }
 
 // listed plays a complete list.
 func listed(c *Cache, pods ...*corev1.Pod) error {
-	store{c}.BeginList()
+	c.Store().BeginList()
 	for _, pod := range pods {
-		if err := (store{c}).Update(pod); err != nil {
+		if err := c.Store().Update(pod); err != nil {
 			return err
 		}
 	}
-	return store{c}.Replace(nil, "")
+	return c.Store().Replace(nil, "")
 }
 
 // get returns the record of a pod that has to have one.
@@ -120,6 +121,7 @@ func get(t *testing.T, c *Cache, uid types.UID) *Pod {
 func watching(c *Cache) *bubble.Notes[Change] {
 	n := &bubble.Notes[Change]{}
 	c.Subscribe(func(change Change) { n.Write(Change{Before: change.Before, After: change.After}) })
+	n.Take() // of what is there already
 	return n
 }
 
@@ -127,11 +129,9 @@ func watching(c *Cache) *bubble.Notes[Change] {
 func checkNames(t *testing.T, c *Cache, want ...string) {
 	t.Helper()
 	var got []string
-	c.mu.RLock()
-	for _, pod := range c.pods {
+	for _, pod := range c.All() {
 		got = append(got, pod.Name)
 	}
-	c.mu.RUnlock()
 	slices.Sort(got)
 	if !slices.Equal(want, got) {
 		t.Errorf("records of %v, want %v", got, want)
@@ -146,22 +146,20 @@ func checkNames(t *testing.T, c *Cache, want ...string) {
 // is the shared one and counted as often as it is used.
 func checkConsistent(t *testing.T, c *Cache) {
 	t.Helper()
-	c.mu.RLock()
-	defer c.mu.RUnlock()
 	onNodes := 0
-	for node, pods := range c.byNode {
+	for node, pods := range c.pods.byNode {
 		onNodes += len(pods)
 		if len(pods) == 0 {
 			t.Errorf("node %s is kept without a pod", node)
 		}
 		for _, pod := range pods {
-			if pod.Node != node || c.pods[pod.UID] != pod {
+			if kept, _ := c.Get(pod.UID); pod.Node != node || kept != pod {
 				t.Errorf("node %s has a record of %s that is not the current one", node, pod.Key())
 			}
 		}
 	}
-	if onNodes != len(c.pods) {
-		t.Errorf("%d records on nodes, %d in all", onNodes, len(c.pods))
+	if onNodes != c.Len() {
+		t.Errorf("%d records on nodes, %d in all", onNodes, c.Len())
 	}
 	checkShared(t, c)
 }
@@ -169,22 +167,22 @@ func checkConsistent(t *testing.T, c *Cache) {
 func checkShared(t *testing.T, c *Cache) {
 	t.Helper()
 	lists, names := map[*corev1.Toleration]int{}, map[*byte]int{}
-	for _, pod := range c.pods {
+	for _, pod := range c.All() {
 		if len(pod.Tolerations) > 0 {
 			lists[&pod.Tolerations[0]]++
 		}
 		names[unsafe.StringData(pod.Node)]++
 		names[unsafe.StringData(pod.Namespace)]++
 	}
-	if len(lists) != len(c.tolerations) || len(names) != len(c.names) {
-		t.Errorf("%d toleration lists and %d names in use, %d and %d kept", len(lists), len(names), len(c.tolerations), len(c.names))
+	if len(lists) != len(c.pods.tolerations) || len(names) != len(c.pods.names) {
+		t.Errorf("%d toleration lists and %d names in use, %d and %d kept", len(lists), len(names), len(c.pods.tolerations), len(c.pods.names))
 	}
-	for _, one := range c.tolerations {
+	for _, one := range c.pods.tolerations {
 		if got := lists[&one.Value[0]]; got != one.Uses {
 			t.Errorf("%v is used by %d records and counted %d times", one.Value, got, one.Uses)
 		}
 	}
-	for name, one := range c.names {
+	for name, one := range c.pods.names {
 		if got := names[unsafe.StringData(one.Value)]; got != one.Uses {
 			t.Errorf("%s is used %d times and counted %d times", name, got, one.Uses)
 		}
@@ -192,8 +190,4 @@ func checkShared(t *testing.T, c *Cache) {
 }
 
 // Len returns the number of records.
-func (c *Cache) Len() int {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return len(c.pods)
-}
+func (c *Cache) Len() int { return len(c.All()) }

@@ -15,7 +15,7 @@ import (
 
 func TestEqualTolerationListsAreSharedAndReleased(t *testing.T) {
 	c := newCache()
-	s := store{c}
+	s := c.Store()
 	await.Must(t, s.Add(newPod("a")))
 	await.Must(t, s.Add(newPod("b")))
 	await.Must(t, s.Add(newPod("c", withTolerations(tolerated("net", 5)))))
@@ -47,7 +47,7 @@ func TestEqualTolerationListsAreSharedAndReleased(t *testing.T) {
 func checkLists(t *testing.T, c *Cache, want int) {
 	t.Helper()
 	checkConsistent(t, c)
-	if got := len(c.tolerations); got != want {
+	if got := len(c.pods.tolerations); got != want {
 		t.Errorf("%d toleration lists are kept, want %d", got, want)
 	}
 }

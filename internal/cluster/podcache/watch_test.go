@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
@@ -28,7 +29,7 @@ func TestTheCacheFollowsThePodsOfTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(newPod("a"), newPod("b"), newPod("waiting", onNode("")))
 		pods := client.CoreV1().Pods("default")
-		c := New(client, nil)
+		c := New(client, &timeline.Clock{})
 		if c.HasSynced() {
 			t.Error("synced before it ran")
 		}
@@ -57,7 +58,7 @@ func TestTheCacheFollowsThePodsOfTheCluster(t *testing.T) {
 func TestOnlyBoundPodsAreAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
-		bubble.Run(t, "the cache", New(client, nil).Run)
+		bubble.Run(t, "the cache", New(client, &timeline.Clock{}).Run)
 		asked := map[string]int{}
 		for _, action := range client.Actions() {
 			asked[action.GetVerb()]++
@@ -92,7 +93,7 @@ func TestAListThatFailsIsRepeatedUntilItSucceeds(t *testing.T) {
 			failures--
 			return failures >= 0, nil, errors.New("the API server is not there")
 		})
-		c := New(client, nil)
+		c := New(client, &timeline.Clock{})
 		bubble.Run(t, "the cache", c.Run)
 		if c.HasSynced() {
 			t.Error("synced by a list that failed")
@@ -115,7 +116,7 @@ func TestAfterAWatchThatExpiredAListSaysWhatWasMissed(t *testing.T) {
 			unused = false
 			return first, broken, nil
 		})
-		c := New(client, nil)
+		c := New(client, &timeline.Clock{})
 		begin := time.Now()
 		bubble.Run(t, "the cache", c.Run)
 		checkNames(t, c, "db-0", "gone", "kept")
@@ -152,7 +153,7 @@ func TestAStreamedListIsKeptWhileItArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		streams := bubble.StreamsOf(client, "pods")
-		c := New(bubble.Streaming(client), nil)
+		c := New(bubble.Streaming(client), &timeline.Clock{})
 		notes := watching(c)
 		bubble.Run(t, "the cache", c.Run)
 		stream := streams.Newest()
@@ -199,7 +200,7 @@ func TestAPodThatLooksLikeTheEndOfTheListEndsItNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		streams := bubble.StreamsOf(client, "pods")
-		c := New(bubble.Streaming(client), nil)
+		c := New(bubble.Streaming(client), &timeline.Clock{})
 		bubble.Run(t, "the cache", c.Run)
 		stream := streams.Newest()
 		stream.Add(newPod("a", func(pod *corev1.Pod) { pod.Annotations = endOfList().Annotations }))
@@ -222,7 +223,7 @@ func TestAListThatBreaksOffTakesNothingAway(t *testing.T) {
 		client := fake.NewClientset()
 		streams := bubble.StreamsOf(client, "pods")
 		newest := streams.Newest
-		c := New(bubble.Streaming(client), nil)
+		c := New(bubble.Streaming(client), &timeline.Clock{})
 		bubble.Run(t, "the cache", c.Run)
 		newest().Add(newPod("a"))
 		newest().Add(newPod("b"))
@@ -264,7 +265,7 @@ func TestWhereAStreamedListDoesNotEndPodsAreListedPageByPage(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client := fake.NewClientset(newPod("a"), newPod("b"))
 				streams := bubble.StreamsOf(client, "pods")
-				cache := New(bubble.Streaming(client), nil)
+				cache := New(bubble.Streaming(client), &timeline.Clock{})
 				bubble.Run(t, "the cache", cache.Run)
 				begun, stream := time.Now(), streams.Newest()
 				stream.Add(newPod("a"))
@@ -290,7 +291,7 @@ func TestWhereStreamingIsRefusedForLongPodsAreListedPageByPage(t *testing.T) {
 			}
 			return true, nil, apierrors.NewTooManyRequestsError("not now")
 		})
-		c := New(bubble.Streaming(client), nil)
+		c := New(bubble.Streaming(client), &timeline.Clock{})
 		bubble.Run(t, "the cache", c.Run)
 		bubble.Pass(time.Minute)
 		if !c.HasSynced() {
@@ -308,7 +309,7 @@ func TestAStreamThatIsStoppedWhileItListsEnds(t *testing.T) {
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
-			_ = New(bubble.Streaming(client), nil).Run(ctx)
+			_ = New(bubble.Streaming(client), &timeline.Clock{}).Run(ctx)
 		}()
 		synctest.Wait()
 		stream := streams.Newest()

@@ -70,13 +70,11 @@ type foreignMarks struct{ e *Evictor }
 
 // Start implements source.TypedSource.
 func (s foreignMarks) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[PodRequest]) error {
-	add := func(pod *podcache.Pod) {
-		if pod != nil && marked(pod) {
+	s.e.pods.Subscribe(func(change podcache.Change) {
+		if pod := change.After; pod != nil && marked(pod) {
 			queue.Add(requestFor(pod))
 		}
-	}
-	s.e.pods.Subscribe(func(change podcache.Change) { add(change.After) })
-	s.e.pods.Each(add)
+	})
 	return nil
 }
 

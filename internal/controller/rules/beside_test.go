@@ -18,6 +18,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/controller/nodehealth"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
@@ -40,7 +41,7 @@ func (w *world) runBesideNodeHealth() {
 // runBesideNodeHealthThatWaits is runBesideNodeHealth, with a grace after which a node is silent.
 func (w *world) runBesideNodeHealthThatWaits(grace time.Duration) {
 	w.t.Helper()
-	nodes := nodecache.New(nodecache.Config{Client: w.client})
+	nodes := nodecache.New(nodecache.Config{Client: w.client, Clock: &timeline.Clock{}})
 	keeper, err := nodehealth.New(nodehealth.Config{
 		Client: w.client, Nodes: nodes,
 		Grace: readiness.Grace{Monitor: grace, Startup: grace},

@@ -148,7 +148,7 @@ func (w *world) run(change ...func(*Config)) {
 func (w *world) controller(change ...func(*Config)) (*Controller, func(context.Context) error) {
 	w.t.Helper()
 	w.registry = prometheus.NewRegistry()
-	nodes := nodecache.New(nodecache.Config{Client: w.client})
+	nodes := nodecache.New(nodecache.Config{Client: w.client, Clock: &timeline.Clock{}})
 	config := Config{Client: &bubble.Slow{Clientset: w.client, After: w.answered}, EventClient: w.client, Rules: w.rules, Nodes: nodes, Clock: w.clock, Registerer: w.registry}
 	for _, apply := range change {
 		apply(&config)

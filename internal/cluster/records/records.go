@@ -1,0 +1,192 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package records keeps a small record of every object of one kind, which one list and watch brings.
+//
+// Records are made of objects one by one, as they arrive. That holds for lists, too, streamed or in pages: no more than
+// a page of objects is in memory besides the records.
+package records
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/listwatch"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+)
+
+// Change is one change of a record R of an object O. Records are shared and never modified: a change makes a new one.
+type Change[O, R any] struct {
+	// Before is nil for an object that came, After for one that went. Of keys that can be used again, such as names, both
+	// can be of different objects, if the watch was interrupted.
+	Before, After *R
+	// Object is as the watch or the list has just brought it; of one that went, as it was last. It is nil where the change
+	// came another way. It must not be kept: the records are small because objects are not.
+	Object *O
+	// Gap is set if versions between Before and After may have been missed, because the watch was interrupted.
+	Gap bool
+	// Initial is set for what was there before the subscriber could see it come: it is part of the first list.
+	Initial bool
+}
+
+// Kind says what is kept of the objects of one kind. Its methods are called one at a time, under the lock of the cache,
+// so it may keep an index that [Cache.Read] reads.
+type Kind[K comparable, O, R any] interface {
+	// Key returns the key of an object, and false if no record is kept of it.
+	Key(object *O) (K, bool)
+	// Keep completes a change that has Before and Object with After, the record to keep; nil leaves Before. It reports
+	// whether subscribers are told.
+	Keep(change *Change[O, R]) (told bool)
+	// Drop is told which record is dropped.
+	Drop(key K, record *R)
+}
+
+// Cache holds the records. It is safe for concurrent use; Run must be called once.
+type Cache[K comparable, O, R any] struct {
+	name      string
+	kind      Kind[K, O, R]
+	clock     *timeline.Clock
+	reflector *cache.Reflector
+	synced    chan struct{}
+	syncOnce  sync.Once
+
+	telling     sync.Mutex // a change is told before the next is made
+	subscribers []func(Change[O, R])
+
+	mu       sync.RWMutex
+	records  map[K]*R
+	listed   time.Time
+	unlisted map[K]struct{} // of records that the list under way has not shown yet
+}
+
+// New returns a cache of what the calls list and watch. They are a client's own; the client says whether lists can be
+// streamed. The name is that of the objects in logs and errors, in the plural.
+func New[K comparable, O, R any](
+	name string, calls *cache.ListWatch, client any, clock *timeline.Clock, kind Kind[K, O, R],
+) *Cache[K, O, R] {
+	c := &Cache[K, O, R]{name: name, kind: kind, clock: clock, synced: make(chan struct{}), records: map[K]*R{}}
+	object, _ := any(new(O)).(runtime.Object)
+	c.reflector = cache.NewReflectorWithOptions(listwatch.New(calls, client, c.Store()), object, c.Store(),
+		cache.ReflectorOptions{Name: name, TypeDescription: name})
+	return c
+}
+
+// Run keeps the records up to date until the context ends. Errors of list and watch are logged and retried with backoff
+// indefinitely, so it returns none.
+func (c *Cache[K, O, R]) Run(ctx context.Context) error {
+	c.reflector.RunWithContext(ctx)
+	return nil
+}
+
+// HasSynced reports whether the first list is complete, and told.
+func (c *Cache[K, O, R]) HasSynced() bool { return cache.IsDone(c) }
+
+// Name implements cache.DoneChecker.
+func (c *Cache[K, O, R]) Name() string { return c.name }
+
+// Done implements cache.DoneChecker: the channel is closed when the first list is complete.
+func (c *Cache[K, O, R]) Done() <-chan struct{} { return c.synced }
+
+// LastSyncResourceVersion returns the version that the watch has come to.
+func (c *Cache[K, O, R]) LastSyncResourceVersion() string {
+	return c.reflector.LastSyncResourceVersion()
+}
+
+// Listed is when the newest list began, on the timeline. What happened between two lists was not seen as it happened.
+func (c *Cache[K, O, R]) Listed() time.Time {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.listed
+}
+
+// Subscribe calls the function for every record that there is, and then after every change, once the cache shows it.
+// The calls come one after another, in the order of the changes; the function must return quickly, and must neither
+// subscribe nor make a change.
+func (c *Cache[K, O, R]) Subscribe(changed func(Change[O, R])) {
+	c.telling.Lock()
+	defer c.telling.Unlock()
+	c.subscribers = append(c.subscribers, changed)
+	for _, record := range c.All() {
+		changed(Change[O, R]{After: record, Initial: true})
+	}
+}
+
+// Get returns the record of a key, if there is one.
+func (c *Cache[K, O, R]) Get(key K) (*R, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	record, ok := c.records[key]
+	return record, ok
+}
+
+// All returns all records, in no particular order.
+func (c *Cache[K, O, R]) All() []*R {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return slices.AppendSeq(make([]*R, 0, len(c.records)), maps.Values(c.records))
+}
+
+// Each calls the function for every record, and holds up all changes meanwhile.
+func (c *Cache[K, O, R]) Each(do func(*R)) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, record := range c.records {
+		do(record)
+	}
+}
+
+// Read lets the function read what the kind keeps, and holds up all changes meanwhile.
+func (c *Cache[K, O, R]) Read(do func()) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	do()
+}
+
+// Change lets the function change what the kind keeps of a key, in the way of [Kind.Keep]; there is no object. Before is
+// nil if there is no record.
+func (c *Cache[K, O, R]) Change(key K, keep func(change *Change[O, R]) (told bool)) {
+	c.change(func() (Change[O, R], bool) { return c.put(key, Change[O, R]{}, keep) })
+}
+
+// change makes a change under the lock and then, if it was one, tells the subscribers.
+func (c *Cache[K, O, R]) change(apply func() (_ Change[O, R], told bool)) {
+	c.telling.Lock()
+	defer c.telling.Unlock()
+	c.mu.Lock()
+	change, told := apply()
+	c.mu.Unlock()
+	if !told {
+		return
+	}
+	for _, changed := range c.subscribers {
+		changed(change)
+	}
+}
+
+// put keeps what a function makes of a record. The caller holds the lock.
+func (c *Cache[K, O, R]) put(key K, change Change[O, R], keep func(*Change[O, R]) bool) (_ Change[O, R], told bool) {
+	change.Before, change.Initial = c.records[key], !c.HasSynced()
+	told = keep(&change)
+	if change.After != nil {
+		c.records[key] = change.After
+	}
+	return change, told
+}
+
+// remove drops a record, if there is one. The caller holds the lock.
+func (c *Cache[K, O, R]) remove(key K, object *O) (_ Change[O, R], told bool) {
+	before, ok := c.records[key]
+	if !ok {
+		return Change[O, R]{}, false
+	}
+	delete(c.records, key)
+	delete(c.unlisted, key)
+	c.kind.Drop(key, before)
+	return Change[O, R]{Before: before, Object: object}, true
+}

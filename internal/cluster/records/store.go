@@ -1,0 +1,98 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package records
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/listwatch"
+)
+
+var _ cache.DoneChecker = (*Cache[string, struct{}, struct{}])(nil)
+
+// Store returns the cache as its reflector sees it. A test can bring it objects by hand.
+func (c *Cache[K, O, R]) Store() listwatch.Store { return store[K, O, R]{c} }
+
+type store[K comparable, O, R any] struct{ *Cache[K, O, R] }
+
+// Add is called for an object that appeared.
+func (s store[K, O, R]) Add(object any) error { return s.Update(object) }
+
+// Update is called for an object that appeared or changed.
+func (s store[K, O, R]) Update(object any) error {
+	is, err := s.as(object)
+	if err != nil {
+		return err
+	}
+	key, kept := s.kind.Key(is)
+	if !kept {
+		return nil
+	}
+	s.change(func() (Change[O, R], bool) {
+		_, unlisted := s.unlisted[key]
+		delete(s.unlisted, key)
+		return s.put(key, Change[O, R]{Object: is, Gap: unlisted}, s.kind.Keep)
+	})
+	return nil
+}
+
+// Delete is called for an object that is gone.
+func (s store[K, O, R]) Delete(object any) error {
+	is, err := s.as(object)
+	if err != nil {
+		return err
+	}
+	if key, kept := s.kind.Key(is); kept {
+		s.change(func() (Change[O, R], bool) { return s.remove(key, is) })
+	}
+	return nil
+}
+
+// BeginList implements listwatch.Store: versions of every object may be missing between its record and what the list
+// shows.
+func (s store[K, O, R]) BeginList() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listed = s.clock.Now()
+	s.unlisted = make(map[K]struct{}, len(s.records))
+	for key := range s.records {
+		s.unlisted[key] = struct{}{}
+	}
+}
+
+// Replace is called when a list is complete. Its objects came one by one.
+func (s store[K, O, R]) Replace(objects []any, _ string) error {
+	if len(objects) > 0 {
+		return fmt.Errorf("%d %s are in the list of those that are left", len(objects), s.name)
+	}
+	for _, key := range s.gone() {
+		s.change(func() (Change[O, R], bool) { return s.remove(key, nil) })
+	}
+	s.syncOnce.Do(func() { close(s.synced) })
+	return nil
+}
+
+// gone ends the list, and returns what was not in it.
+func (s store[K, O, R]) gone() []K {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	gone := slices.Collect(maps.Keys(s.unlisted))
+	s.unlisted = nil
+	return gone
+}
+
+// Resync has no meaning here.
+func (s store[K, O, R]) Resync() error { return nil }
+
+func (s store[K, O, R]) as(object any) (*O, error) {
+	is, ok := object.(*O)
+	if !ok {
+		return nil, fmt.Errorf("the watch of %s brought a %T", s.name, object)
+	}
+	return is, nil
+}
