@@ -39,7 +39,7 @@ type source struct {
 func readSource(t *testing.T) source {
 	t.Helper()
 	code, set := source{literals: map[string]bool{}}, token.NewFileSet()
-	for _, pattern := range []string{"internal/*", "cmd/taintkeeper", "api/v1alpha1"} {
+	for _, pattern := range []string{"internal/*", "internal/*/*", "cmd/taintkeeper", "api/v1alpha1"} {
 		folders, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(folders) == 0 {
 			t.Fatalf("%s: %d folders, %v", pattern, len(folders), err)
