@@ -51,7 +51,7 @@ own rights, and says what you may not read. Nothing has to be installed in the c
 			if len(args) == 0 {
 				return nil
 			}
-			return usageError{fmt.Errorf("%q: board takes no arguments: see %s --help", args[0], cmd.CommandPath())}
+			return usagef("%q: board takes no arguments: see %s --help", args[0], cmd.CommandPath())
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}

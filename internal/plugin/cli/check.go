@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -112,21 +111,21 @@ func ruleNames() []string {
 
 func (o *checkOptions) validate() error {
 	if !slices.Contains(failOns, o.failOn) {
-		return usageError{fmt.Errorf("--fail-on=%s: choose one of %s", o.failOn, strings.Join(failOns, ", "))}
+		return usagef("--fail-on=%s: choose one of %s", o.failOn, strings.Join(failOns, ", "))
 	}
 	for _, item := range o.rules {
 		if name := strings.TrimPrefix(item, "-"); item != "*" && !slices.Contains(ruleNames(), name) {
-			return usageError{fmt.Errorf("--rules: there is no rule %q%s; there are %s", name, suggest(name, ruleNames()), strings.Join(ruleNames(), ", "))}
+			return usagef("--rules: there is no rule %q%s; there are %s", name, suggest(name, ruleNames()), strings.Join(ruleNames(), ", "))
 		}
 	}
 	if o.allNamespaces && *o.source.config.Namespace != "" {
-		return usageError{errors.New("namespaces are given twice: use --all-namespaces or --namespace")}
+		return usagef("namespaces are given twice: use --all-namespaces or --namespace")
 	}
 	if err := o.source.validate(); err != nil {
 		return err
 	}
 	if len(o.chosen()) == 0 {
-		return usageError{fmt.Errorf("--rules=%s: this leaves no rule to apply", strings.Join(o.rules, ","))}
+		return usagef("--rules=%s: this leaves no rule to apply", strings.Join(o.rules, ","))
 	}
 	return o.output.validate()
 }

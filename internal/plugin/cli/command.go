@@ -58,7 +58,7 @@ board, also takes files (-f), so a plan can be made without a cluster.`,
 	root.SetOut(env.Out)
 	root.SetErr(env.ErrOut)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w: see %s --help", sentence.OfFlag(err), cmd.CommandPath())}
+		return usagef("%w: see %s --help", sentence.OfFlag(err), cmd.CommandPath())
 	})
 	config.AddFlags(root.PersistentFlags())
 	root.AddCommand(
@@ -89,7 +89,7 @@ func runRoot(cmd *cobra.Command, args []string) error {
 		names = append(names, sub.Name())
 	}
 	near := suggest(args[0], names)
-	return usageError{fmt.Errorf("there is no command %q%s: see %s --help", args[0], near, cmd.CommandPath())}
+	return usagef("there is no command %q%s: see %s --help", args[0], near, cmd.CommandPath())
 }
 
 // checkPrinted lets a command fail if not all that it printed could be written.
@@ -114,7 +114,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return usageError{fmt.Errorf("%q: %s takes no arguments: name files with -f, or see %s --help", args[0], cmd.Name(), cmd.CommandPath())}
+	return usagef("%q: %s takes no arguments: name files with -f, or see %s --help", args[0], cmd.Name(), cmd.CommandPath())
 }
 
 // aboutAll refuses a namespace for a command that is about nodes and all pods on them, whose output would have pods of
@@ -123,13 +123,17 @@ func aboutAll(config *genericclioptions.ConfigFlags) error {
 	if *config.Namespace == "" {
 		return nil
 	}
-	return usageError{fmt.Errorf("--namespace=%s: nodes have pods of all namespaces, and so has what this command says: leave it out", *config.Namespace)}
+	return usagef("--namespace=%s: nodes have pods of all namespaces, and so has what this command says: leave it out", *config.Namespace)
 }
 
 // usageError is a mistake on the command line.
 type usageError struct{ error }
 
+// Unwrap returns what is wrong.
 func (e usageError) Unwrap() error { return e.error }
+
+// usagef returns a usageError. The sentence says what to write instead.
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // Fail writes an error as a person reads it, and returns the exit code.
 func Fail(out io.Writer, err error) int {

@@ -52,7 +52,7 @@ func hurried(config *genericclioptions.ConfigFlags) cmdutil.Factory {
 // completeNodes completes the names of nodes.
 func completeNodes(s *source) completeFunc {
 	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-		return matching(word, nodeNames(s.listNodes(), args, word)), cobra.ShellCompDirectiveNoFileComp
+		return matching(word, nodeNames(listNodes(s), args, word)), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -63,7 +63,7 @@ func completePods(s *source) completeFunc {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return matching(word, s.listPods(word)), cobra.ShellCompDirectiveNoFileComp
+		return matching(word, listPods(s, word)), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -71,7 +71,7 @@ func completePods(s *source) completeFunc {
 func completeKeys(s *source) completeFunc {
 	return func(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 		var keys []string
-		for _, taint := range taintsOf(s.listNodes()) {
+		for _, taint := range taintsOf(listNodes(s)) {
 			keys = append(keys, taint.Key)
 		}
 		return matching(word, keys), cobra.ShellCompDirectiveNoFileComp
@@ -82,7 +82,7 @@ func completeKeys(s *source) completeFunc {
 // are those that the nodes have; additions are made of what there is in the cluster.
 func completeTaints(s *source) completeFunc {
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-		nodes := s.listNodes()
+		nodes := listNodes(s)
 		behind := nodesBefore(args)
 		words := nodeNamesUnlessTainted(nodes, args, word)
 		if len(behind) > 0 || selects(cmd) {
@@ -95,7 +95,7 @@ func completeTaints(s *source) completeFunc {
 // completeRemovals completes the arguments of untaint: nodes, then the taints that they have.
 func completeRemovals(s *source) completeFunc {
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-		nodes := s.listNodes()
+		nodes := listNodes(s)
 		behind := nodesBefore(args)
 		words := nodeNamesUnlessTainted(nodes, args, word)
 		if len(behind) > 0 || selects(cmd) {
@@ -121,15 +121,15 @@ func withDirective(words []string) ([]string, cobra.ShellCompDirective) {
 
 // nodesBefore returns the names of nodes among the arguments, which stand in front of the taints.
 func nodesBefore(args []string) []string {
-	var selection nodeSelection
+	var nodes nodeSelection
 	if first := slices.IndexFunc(args, looksLikeTaint); first >= 0 {
 		args = args[:first]
 	}
 	if len(args) == 1 && slices.Contains(nodeWords, args[0]) {
 		return nil
 	}
-	selection.complete(args)
-	return selection.names
+	nodes.complete(args)
+	return nodes.names
 }
 
 func nodeNamesUnlessTainted(nodes []*corev1.Node, args []string, word string) []string {
@@ -219,9 +219,9 @@ const nodesTemplate = `{{ range .items }}{{ $node := .metadata.name }}{{ $node }
 
 // listNodes returns the nodes of the cluster or of the files, with their names and taints alone; none if they cannot be
 // read.
-func (s *source) listNodes() []*corev1.Node {
+func listNodes(s *source) []*corev1.Node {
 	if s.offline() {
-		return s.readQuietly().Nodes
+		return readQuietly(s).Nodes
 	}
 	template := nodesTemplate
 	byName := map[string]*corev1.Node{}
@@ -244,12 +244,12 @@ func (s *source) listNodes() []*corev1.Node {
 }
 
 // listPods returns the names of pods.
-func (s *source) listPods(word string) []string {
+func listPods(s *source, word string) []string {
 	if !s.offline() {
 		return completion.CompGetResource(hurried(s.config), "pod", word)
 	}
 	var names []string
-	for _, pod := range s.readQuietly().Pods {
+	for _, pod := range readQuietly(s).Pods {
 		if s.config.Namespace == nil || *s.config.Namespace == "" || *s.config.Namespace == pod.Namespace {
 			names = append(names, pod.Name)
 		}
@@ -258,7 +258,7 @@ func (s *source) listPods(word string) []string {
 }
 
 // readQuietly reads the files. A completion has no place for errors.
-func (s *source) readQuietly() *plan.Cluster {
+func readQuietly(s *source) *plan.Cluster {
 	cluster, err := readFiles(strings.NewReader(""), s.files, wants{})
 	if err != nil {
 		return &plan.Cluster{}

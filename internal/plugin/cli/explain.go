@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -69,9 +68,9 @@ func (o *explainOptions) complete(args []string) error {
 	}
 	switch {
 	case len(args) == 0:
-		return usageError{errors.New("no pod is given: name one, as NAME or pod/NAME")}
+		return usagef("no pod is given: name one, as NAME or pod/NAME")
 	case len(args) > 1:
-		return usageError{fmt.Errorf("one pod is explained at a time: %d are given", len(args))}
+		return usagef("one pod is explained at a time: %d are given", len(args))
 	}
 	o.pod = args[0]
 	kind, name, ok := strings.Cut(o.pod, "/")
@@ -79,7 +78,7 @@ func (o *explainOptions) complete(args []string) error {
 		return nil
 	}
 	if o.pod = name; !slices.Contains(words, kind) {
-		return usageError{fmt.Errorf("%q is no pod: name one, as NAME or pod/NAME", args[0])}
+		return usagef("%q is no pod: name one, as NAME or pod/NAME", args[0])
 	}
 	return nil
 }

@@ -27,12 +27,12 @@ type subjectReader struct {
 }
 
 // newSubjectReader returns a reader, and the namespace in which kubectl would look.
-func newSubjectReader(source *source) (string, *subjectReader, error) {
-	config, err := source.restConfig()
+func newSubjectReader(s *source) (string, *subjectReader, error) {
+	config, err := s.restConfig()
 	if err != nil {
 		return "", nil, err
 	}
-	namespace, err := source.namespace()
+	namespace, err := s.namespace()
 	if err != nil {
 		return "", nil, err
 	}
@@ -45,7 +45,7 @@ func newSubjectReader(source *source) (string, *subjectReader, error) {
 	if err != nil {
 		return "", nil, fmt.Errorf("make a client: %w", err)
 	}
-	api := newAPIReader(config.Host, clients, newProgress(source.env))
+	api := newAPIReader(config.Host, clients, newProgress(s.env))
 	return namespace, &subjectReader{api: api, workloads: workloads}, nil
 }
 

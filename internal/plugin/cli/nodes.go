@@ -60,7 +60,7 @@ func (s *nodeSelection) withoutWord(args []string) []string {
 func (s *nodeSelection) validate() error {
 	var err error
 	if s.labels, err = labels.Parse(s.selector); err != nil {
-		return usageError{fmt.Errorf("--selector=%q: %w", s.selector, err)}
+		return usagef("--selector=%q: %w", s.selector, err)
 	}
 	given := 0
 	for _, is := range []bool{len(s.names) > 0, s.selector != "", s.all} {
@@ -70,11 +70,11 @@ func (s *nodeSelection) validate() error {
 	}
 	switch given {
 	case 0:
-		return usageError{errors.New("no node is given: name some, or use --selector or --all")}
+		return usagef("no node is given: name some, or use --selector or --all")
 	case 1:
 		return nil
 	}
-	return usageError{errors.New("nodes are given twice: name them, or use --selector, or --all")}
+	return usagef("nodes are given twice: name them, or use --selector, or --all")
 }
 
 // of returns the selected nodes of a cluster, by name.
@@ -138,7 +138,7 @@ func splitTaints(args []string) (nodes, taints []string, err error) {
 		case looksLikeTaint(arg):
 			taints = append(taints, arg)
 		case len(taints) > 0:
-			return nil, nil, usageError{fmt.Errorf("%q comes after a taint: name all nodes first; a taint is written key=value:Effect, or key:Effect- to take it off", arg)}
+			return nil, nil, usagef("%q comes after a taint: name all nodes first; a taint is written key=value:Effect, or key:Effect- to take it off", arg)
 		default:
 			nodes = append(nodes, arg)
 		}

@@ -49,10 +49,10 @@ func (o *output) addFlags(cmd *cobra.Command) {
 
 func (o *output) validate() error {
 	if o.format != formatTable && !slices.Contains(o.formats, o.format) {
-		return usageError{fmt.Errorf("--output=%s: choose one of %s", o.format, strings.Join(o.formats, ", "))}
+		return usagef("--output=%s: choose one of %s", o.format, strings.Join(o.formats, ", "))
 	}
 	if o.noHeaders && o.format == formatHTML {
-		return usageError{fmt.Errorf("--no-headers is for tables: leave it out with --output=%s", o.format)}
+		return usagef("--no-headers is for tables: leave it out with --output=%s", o.format)
 	}
 	return nil
 }

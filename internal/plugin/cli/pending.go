@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -76,10 +75,10 @@ kind PendingChange.`,
 
 func (o *pendingOptions) validate() error {
 	if o.watch && o.source.offline() {
-		return usageError{errors.New("--watch needs a cluster, for files do not change: leave out --watch or -f")}
+		return usagef("--watch needs a cluster, for files do not change: leave out --watch or -f")
 	}
 	if o.allNamespaces && *o.source.config.Namespace != "" {
-		return usageError{errors.New("namespaces are given twice: use --all-namespaces or --namespace")}
+		return usagef("namespaces are given twice: use --all-namespaces or --namespace")
 	}
 	if len(o.nodes.names) == 0 && o.nodes.selector == "" {
 		o.nodes.all = true

@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -93,7 +92,7 @@ func (o *planOptions) complete(args []string) error {
 		return noTaints(specs)
 	}
 	if o.edit, err = taints.ParseEdit(specs...); err != nil {
-		return usageError{err}
+		return usagef("%w", err)
 	}
 	return nil
 }
@@ -103,7 +102,7 @@ func (o *planOptions) validate() error {
 		return err
 	}
 	if o.whereTo && o.output.format == formatName {
-		return usageError{errors.New("--where-to has no place among names: leave it out, or choose another --output")}
+		return usagef("--where-to has no place among names: leave it out, or choose another --output")
 	}
 	for _, check := range []func() error{o.nodes.validate, o.source.validate, o.output.validate} {
 		if err := check(); err != nil {

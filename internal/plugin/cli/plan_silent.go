@@ -5,7 +5,6 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,8 +40,8 @@ func (s *silence) addFlags(cmd *cobra.Command) {
 }
 
 // completion completes nodes, and taints unless --silent is given.
-func (s *silence) completion(source *source) completeFunc {
-	nodes, taints := completeNodes(source), completeTaints(source)
+func (s *silence) completion(from *source) completeFunc {
+	nodes, taints := completeNodes(from), completeTaints(from)
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		if s.is {
 			return nodes(cmd, args, word)
@@ -55,16 +54,16 @@ func (s *silence) completion(source *source) completeFunc {
 func (s *silence) validate(cmd *cobra.Command) error {
 	if s.is {
 		if cmd.Flags().Changed("overwrite") {
-			return usageError{errors.New("--overwrite is for taints that are given: leave it out with --silent")}
+			return usagef("--overwrite is for taints that are given: leave it out with --silent")
 		}
 		if err := s.flags.Validate(); err != nil {
-			return usageError{err}
+			return usagef("%w", err)
 		}
 		return nil
 	}
 	for _, name := range s.names {
 		if cmd.Flags().Changed(name) {
-			return usageError{fmt.Errorf("--%s is for nodes that fall silent: give --silent, or leave it out", name)}
+			return usagef("--%s is for nodes that fall silent: give --silent, or leave it out", name)
 		}
 	}
 	return nil
@@ -75,8 +74,8 @@ func noTaints(specs []string) error {
 	if len(specs) == 0 {
 		return nil
 	}
-	return usageError{fmt.Errorf("--silent says which taints silent nodes get: leave out %s, or --silent",
-		strings.Join(specs, " "))}
+	return usagef("--silent says which taints silent nodes get: leave out %s, or --silent",
+		strings.Join(specs, " "))
 }
 
 // silenceLines say when the nodes of a plan fall silent, when they are tainted NoExecute, and which are held back.

@@ -66,7 +66,7 @@ func (p *progress) update(format string, args ...any) {
 // now is update for a caller that holds the lock.
 func (p *progress) now(format string, args ...any) {
 	if now := p.clock.Now(); now.Sub(p.said) >= p.every() {
-		p.said = now
+		p.said = p.clock.Now()
 		p.say(format, args...)
 	}
 }
@@ -77,6 +77,14 @@ func (p *progress) every() time.Duration {
 		return progressEvery
 	}
 	return 10 * time.Second
+}
+
+// announce says something at once, whenever it has last said something.
+func (p *progress) announce(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.said = p.clock.Now()
+	p.say(format, args...)
 }
 
 func (p *progress) say(format string, args ...any) {

@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -38,7 +37,7 @@ func (s *source) offline() bool { return len(s.files.Filenames) > 0 }
 
 func (s *source) validate() error {
 	if s.files.Recursive && !s.offline() {
-		return usageError{errors.New("--recursive is for the folders of --filename: name some, or leave it out")}
+		return usagef("--recursive is for the folders of --filename: name some, or leave it out")
 	}
 	return nil
 }

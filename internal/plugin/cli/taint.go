@@ -5,8 +5,6 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -158,7 +156,7 @@ func (o *taintOptions) completeTaint(args []string) error {
 	}
 	o.nodes.complete(nodes)
 	if o.edit, err = taints.ParseEdit(specs...); err != nil {
-		return usageError{err}
+		return usagef("%w", err)
 	}
 	return nil
 }
@@ -175,7 +173,7 @@ func (o *taintOptions) completeUntaint(args []string) error {
 		o.unsettled, words = words[1:], nil
 	}
 	if len(words)+len(o.unsettled)+len(args[first:]) == 0 {
-		return usageError{errors.New("no taint is given: name at least one, as key or key:Effect, behind the nodes")}
+		return usagef("no taint is given: name at least one, as key or key:Effect, behind the nodes")
 	}
 	return o.remove(slices.Concat(words, args[first:]))
 }
@@ -185,7 +183,7 @@ func (o *taintOptions) remove(keys []string) error {
 	for _, key := range keys {
 		removal, err := taints.ParseRemoval(strings.TrimSuffix(key, "-") + "-")
 		if err != nil {
-			return usageError{err}
+			return usagef("%w", err)
 		}
 		o.edit.Remove = append(o.edit.Remove, removal)
 	}
@@ -207,7 +205,7 @@ func (o *taintOptions) settle(cluster *plan.Cluster) error {
 	}
 	o.unsettled, o.edit.Remove = nil, append(o.edit.Remove, behind...)
 	if len(o.edit.Remove)+len(o.edit.Add) == 0 {
-		return usageError{fmt.Errorf("no taint is given: %s are nodes; name at least one key behind them", strings.Join(o.nodes.names, ", "))}
+		return usagef("no taint is given: %s are nodes; name at least one key behind them", strings.Join(o.nodes.names, ", "))
 	}
 	return nil
 }
@@ -231,9 +229,9 @@ func (o *taintOptions) validateDryRun() error {
 	choices := []string{dryRunNone, dryRunClient, dryRunServer}
 	switch {
 	case !slices.Contains(choices, o.dryRun):
-		return usageError{fmt.Errorf("--dry-run=%s: choose one of %s", o.dryRun, strings.Join(choices, ", "))}
+		return usagef("--dry-run=%s: choose one of %s", o.dryRun, strings.Join(choices, ", "))
 	case o.dry() && (o.wait || o.stay || o.lasts != 0):
-		return usageError{fmt.Errorf("--dry-run=%s changes nothing, so there is nothing to wait or to stay for: leave out --wait, --for and --stay", o.dryRun)}
+		return usagef("--dry-run=%s changes nothing, so there is nothing to wait or to stay for: leave out --wait, --for and --stay", o.dryRun)
 	}
 	return nil
 }
@@ -241,9 +239,9 @@ func (o *taintOptions) validateDryRun() error {
 func (o *taintOptions) validateWait() error {
 	switch {
 	case o.timeout < 0:
-		return usageError{fmt.Errorf("--timeout=%s: it cannot be less than 0", o.timeout)}
+		return usagef("--timeout=%s: it cannot be less than 0", o.timeout)
 	case o.timeout > 0 && !o.wait:
-		return usageError{fmt.Errorf("--timeout=%s is how long to wait: add --wait", o.timeout)}
+		return usagef("--timeout=%s is how long to wait: add --wait", o.timeout)
 	}
 	return nil
 }
@@ -251,17 +249,17 @@ func (o *taintOptions) validateWait() error {
 func (o *taintOptions) validateFor() error {
 	switch {
 	case o.lasts < 0:
-		return usageError{fmt.Errorf("--for=%s: it cannot be less than 0", o.lasts)}
+		return usagef("--for=%s: it cannot be less than 0", o.lasts)
 	case o.lasts == 0 && o.stay:
-		return usageError{errors.New("--stay needs to know how long: add --for")}
+		return usagef("--stay needs to know how long: add --for")
 	case o.lasts == 0:
 		return nil
 	case !o.stay:
-		return usageError{fmt.Errorf("--for=%s: nothing in a cluster takes a taint off by itself: add --stay, and this command keeps running and takes it off, or leave out --for", o.lasts)}
+		return usagef("--for=%s: nothing in a cluster takes a taint off by itself: add --stay, and this command keeps running and takes it off, or leave out --for", o.lasts)
 	case len(o.edit.Remove) > 0:
-		return usageError{fmt.Errorf("--for=%s takes off what was added, and does not bring back what is removed (%s): use a command for each", o.lasts, o.edit.Remove[0])}
+		return usagef("--for=%s takes off what was added, and does not bring back what is removed (%s): use a command for each", o.lasts, o.edit.Remove[0])
 	case o.overwrite:
-		return usageError{fmt.Errorf("--for=%s does not bring back what --overwrite replaces: leave out one of them", o.lasts)}
+		return usagef("--for=%s does not bring back what --overwrite replaces: leave out one of them", o.lasts)
 	}
 	return nil
 }
@@ -270,7 +268,7 @@ func (o *taintOptions) validateQuestion() error {
 	if o.yes || o.dry() || o.asks {
 		return nil
 	}
-	return usageError{errors.New("nobody can be asked, as stdin is no terminal: add --yes to change the nodes without a question, or --dry-run=server to see what would change")}
+	return usagef("nobody can be asked, as stdin is no terminal: add --yes to change the nodes without a question, or --dry-run=server to see what would change")
 }
 
 // dry reports whether nothing is changed.

@@ -185,8 +185,7 @@ func (v *vigil) progress(said string, left int, now time.Time) string {
 		line = "Waiting, and trying again: " + v.failing.Error()
 	}
 	if line != said {
-		v.reader.progress.say("%s", line)
-		v.reader.progress.said = now
+		v.reader.progress.announce("%s", line)
 	}
 	return line
 }

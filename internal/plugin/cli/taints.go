@@ -66,7 +66,7 @@ func (o *taintsOptions) validate() error {
 		o.nodes.all = true
 	}
 	if o.effect != "" && !slices.Contains(effects, o.effect) {
-		return usageError{fmt.Errorf("--effect=%s: choose one of %s", o.effect, strings.Join(effects, ", "))}
+		return usagef("--effect=%s: choose one of %s", o.effect, strings.Join(effects, ", "))
 	}
 	if err := aboutAll(o.source.config); err != nil {
 		return err
