@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
@@ -37,25 +38,25 @@ type apiReader struct {
 	server   string
 	clients  kubernetes.Interface
 	metadata metadata.Interface
-	progress *progress
+	progress *output.Progress
 	cluster  *plan.Cluster
 }
 
 // readAPI returns what a command wants of a cluster. Nodes and pods have to be there; of the rest the cluster says what
 // is missing.
-func readAPI(ctx context.Context, config *rest.Config, wanted wants, progress *progress) (*plan.Cluster, error) {
+func readAPI(ctx context.Context, config *rest.Config, wanted wants, progress *output.Progress) (*plan.Cluster, error) {
 	clock := &timeline.Clock{}
 	r, err := connectAPI(clock.Listen(config), progress)
 	if err != nil {
 		return nil, err
 	}
-	defer progress.end()
+	defer progress.End()
 	err = r.read(ctx, wanted)
 	r.cluster.Signs.At = clock.Latest()
 	return r.cluster, err
 }
 
-func connectAPI(config *rest.Config, progress *progress) (*apiReader, error) {
+func connectAPI(config *rest.Config, progress *output.Progress) (*apiReader, error) {
 	config = forReading(config)
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -209,7 +210,7 @@ func listAll[L runtime.Object, T any](ctx context.Context, r *apiReader, kind st
 func listSome[L runtime.Object, T any](ctx context.Context, r *apiReader, kind string, which fields.Selector,
 	list func(context.Context, metav1.ListOptions) (L, error), each func(*T)) error {
 	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		defer r.progress.waitFor(r.server, kind)()
+		defer r.progress.WaitFor(r.server, kind)()
 		return list(ctx, options)
 	})
 	err := pages.EachListItem(ctx, metav1.ListOptions{FieldSelector: which.String()}, func(object runtime.Object) error {
@@ -218,7 +219,7 @@ func listSome[L runtime.Object, T any](ctx context.Context, r *apiReader, kind s
 			return fmt.Errorf("the API server sent %T", object)
 		}
 		each(typed)
-		r.progress.count(kind)
+		r.progress.Count(kind)
 		return nil
 	})
 	return failed(ctx, r.server, "list", kind, err)

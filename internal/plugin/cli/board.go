@@ -23,16 +23,17 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/board"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 )
 
 // boardOptions are those of kubectl taintkeeper board.
 type boardOptions struct {
-	env    Env
+	env    command.Env
 	config *genericclioptions.ConfigFlags
 	port   uint16
 }
 
-func newBoard(env Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+func newBoard(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
 	o := &boardOptions{env: env, config: config}
 	cmd := &cobra.Command{
 		Use:   "board",
@@ -51,7 +52,7 @@ own rights, and says what you may not read. Nothing has to be installed in the c
 			if len(args) == 0 {
 				return nil
 			}
-			return usagef("%q: board takes no arguments: see %s --help", args[0], cmd.CommandPath())
+			return command.Usagef("%q: board takes no arguments: see %s --help", args[0], cmd.CommandPath())
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}

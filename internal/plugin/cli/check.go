@@ -14,6 +14,8 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/check"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -39,7 +41,7 @@ var failOns = []string{"error", "warning", "info", never}
 // checkOptions are those of kubectl taintkeeper check.
 type checkOptions struct {
 	source source
-	output output
+	output output.Printer
 	// namespace restricts what is told of objects in namespaces; empty for all.
 	namespace     string
 	allNamespaces bool
@@ -47,8 +49,8 @@ type checkOptions struct {
 	failOn        string
 }
 
-func newCheck(env Env, config *genericclioptions.ConfigFlags) *cobra.Command {
-	o := &checkOptions{source: newSource(env, config), output: newOutput(env, formatSARIF, formatJUnit)}
+func newCheck(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+	o := &checkOptions{source: newSource(env, config), output: output.NewPrinter(env, formatSARIF, formatJUnit)}
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Find what is wrong with taints, tolerations, and who evicts",
@@ -73,7 +75,7 @@ Rules:
 
   # All rules but one
   kubectl taintkeeper check --rules='*,-single-replica'`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.namespace = *config.Namespace
 			if err := o.validate(); err != nil {
@@ -83,7 +85,7 @@ Rules:
 		},
 	}
 	o.source.addFlags(cmd)
-	o.output.addFlags(cmd)
+	o.output.AddFlags(cmd)
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Tell of all namespaces, as is done without --namespace.")
 	cmd.Flags().StringSliceVar(&o.rules, "rules", []string{"*"}, "Which rules to apply: '*' all, 'name' this one, '-name' not this one.")
 	cmd.Flags().StringVar(&o.failOn, "fail-on", "error", "From which severity on findings make the exit code 3: "+strings.Join(failOns, ", ")+".")
@@ -111,23 +113,23 @@ func ruleNames() []string {
 
 func (o *checkOptions) validate() error {
 	if !slices.Contains(failOns, o.failOn) {
-		return usagef("--fail-on=%s: choose one of %s", o.failOn, strings.Join(failOns, ", "))
+		return command.Usagef("--fail-on=%s: choose one of %s", o.failOn, strings.Join(failOns, ", "))
 	}
 	for _, item := range o.rules {
 		if name := strings.TrimPrefix(item, "-"); item != "*" && !slices.Contains(ruleNames(), name) {
-			return usagef("--rules: there is no rule %q%s; there are %s", name, suggest(name, ruleNames()), strings.Join(ruleNames(), ", "))
+			return command.Usagef("--rules: there is no rule %q%s; there are %s", name, command.DidYouMean(name, ruleNames()), strings.Join(ruleNames(), ", "))
 		}
 	}
 	if o.allNamespaces && *o.source.config.Namespace != "" {
-		return usagef("namespaces are given twice: use --all-namespaces or --namespace")
+		return command.Usagef("namespaces are given twice: use --all-namespaces or --namespace")
 	}
 	if err := o.source.validate(); err != nil {
 		return err
 	}
 	if len(o.chosen()) == 0 {
-		return usagef("--rules=%s: this leaves no rule to apply", strings.Join(o.rules, ","))
+		return command.Usagef("--rules=%s: this leaves no rule to apply", strings.Join(o.rules, ","))
 	}
-	return o.output.validate()
+	return o.output.Validate()
 }
 
 // chosen returns the rules of --rules. Without a '*', rules that are taken out are taken out of all.
@@ -157,18 +159,18 @@ func (o *checkOptions) run(ctx context.Context) error {
 }
 
 func (o *checkOptions) print(report *cliv1alpha1.CheckReport) error {
-	if printed, err := o.output.object(report); printed {
+	if printed, err := o.output.Object(report); printed {
 		return err
 	}
-	if o.output.noHeaders || !slices.Contains([]string{formatTable, formatWide}, o.output.format) {
-		o.output.notes(report.Notes)
+	if o.output.NoHeaders || !slices.Contains([]string{output.Table, output.Wide}, o.output.Format) {
+		o.output.Notes(report.Notes)
 	}
-	switch o.output.format {
+	switch o.output.Format {
 	case formatSARIF:
 		return printSARIF(&o.output, report)
 	case formatJUnit:
 		return printJUnit(&o.output, report, o.fails)
-	case formatName:
+	case output.Name:
 		printNames(&o.output, report)
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 )
 
 // levels are SARIF's words for severities.
@@ -24,9 +25,9 @@ var levels = map[cliv1alpha1.Severity]string{
 }
 
 // printSARIF prints a report as SARIF 2.1.0, which code scanning reads.
-func printSARIF(o *output, report *cliv1alpha1.CheckReport) error {
+func printSARIF(o *output.Printer, report *cliv1alpha1.CheckReport) error {
 	run := sarif.NewRunWithInformationURI("taintkeeper", "https://github.com/taintkeeper/taintkeeper")
-	run.Tool.Driver.WithVersion(o.env.Version)
+	run.Tool.Driver.WithVersion(o.Env.Version)
 	at := map[string]int{}
 	for i, rule := range report.Rules {
 		at[rule.ID] = i
@@ -40,10 +41,10 @@ func printSARIF(o *output, report *cliv1alpha1.CheckReport) error {
 	}
 	whole := sarif.NewReport()
 	whole.AddRun(run)
-	if err := whole.PrettyWrite(o.env.Out); err != nil {
+	if err := whole.PrettyWrite(o.Env.Out); err != nil {
 		return fmt.Errorf("write SARIF: %w", err)
 	}
-	o.line("") // the end of the last line
+	o.Line("") // the end of the last line
 	return nil
 }
 
@@ -82,7 +83,7 @@ func fingerprint(finding *cliv1alpha1.CheckFinding) string {
 
 // printJUnit prints a report as JUnit XML: a suite for each rule, and in it a test that fails for each finding that
 // fails. Other findings are what tests print.
-func printJUnit(o *output, report *cliv1alpha1.CheckReport, fails func(*cliv1alpha1.CheckFinding) bool) error {
+func printJUnit(o *output.Printer, report *cliv1alpha1.CheckReport, fails func(*cliv1alpha1.CheckFinding) bool) error {
 	suites := junit.Testsuites{Name: "kubectl taintkeeper check"}
 	for i, rule := range report.Rules {
 		suite := junit.Testsuite{Name: rule.ID, ID: i, Time: "0"}
@@ -97,10 +98,10 @@ func printJUnit(o *output, report *cliv1alpha1.CheckReport, fails func(*cliv1alp
 		}
 		suites.AddSuite(suite)
 	}
-	if _, err := io.WriteString(o.env.Out, `<?xml version="1.0" encoding="UTF-8"?>`+"\n"); err != nil {
+	if _, err := io.WriteString(o.Env.Out, `<?xml version="1.0" encoding="UTF-8"?>`+"\n"); err != nil {
 		return err
 	}
-	return suites.WriteXML(o.env.Out)
+	return suites.WriteXML(o.Env.Out)
 }
 
 func testcaseOf(finding *cliv1alpha1.CheckFinding, fails func(*cliv1alpha1.CheckFinding) bool) junit.Testcase {

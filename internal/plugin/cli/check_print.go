@@ -10,30 +10,31 @@ import (
 	"strings"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // printCheck prints a report for a person: how much there is, who does what, the findings, and what to do about them.
-func printCheck(o *output, report *cliv1alpha1.CheckReport) error {
-	if !o.noHeaders {
-		o.line("%s", found(report))
+func printCheck(o *output.Printer, report *cliv1alpha1.CheckReport) error {
+	if !o.NoHeaders {
+		o.Line("%s", found(report))
 		for _, task := range report.Controllers {
-			o.line("%s", task.Message)
-			if o.format == formatWide {
+			o.Line("%s", task.Message)
+			if o.Format == output.Wide {
 				for _, sign := range task.Signs {
-					o.line("  %s", sign)
+					o.Line("  %s", sign)
 				}
 			}
 		}
 		for _, note := range report.Notes {
-			o.line("Note: %s", note)
+			o.Line("Note: %s", note)
 		}
 	}
 	if len(report.Findings) == 0 {
 		return nil
 	}
-	if !o.noHeaders {
-		o.line("")
+	if !o.NoHeaders {
+		o.Line("")
 	}
 	rows := make([][]any, 0, len(report.Findings))
 	for i := range report.Findings {
@@ -43,10 +44,10 @@ func printCheck(o *output, report *cliv1alpha1.CheckReport) error {
 		"Severity", "Rule", "Namespace", "Object", "Count", "Finding",
 		"+Advice", "+Examples", "+Source",
 	}
-	if err := o.table(columns, rows); err != nil {
+	if err := o.Table(columns, rows); err != nil {
 		return err
 	}
-	if !o.noHeaders && o.format != formatWide {
+	if !o.NoHeaders && o.Format != output.Wide {
 		printAdvice(o, report)
 	}
 	return nil
@@ -78,25 +79,25 @@ func objectOf(finding *cliv1alpha1.CheckFinding) string {
 }
 
 // printAdvice prints once what to do about each kind of finding.
-func printAdvice(o *output, report *cliv1alpha1.CheckReport) {
-	o.line("")
+func printAdvice(o *output.Printer, report *cliv1alpha1.CheckReport) {
+	o.Line("")
 	var said []string
 	for i := range report.Findings {
 		advice := report.Findings[i].Rule + ": " + report.Findings[i].Advice
 		if !slices.Contains(said, advice) {
 			said = append(said, advice)
-			o.line("%s", advice)
+			o.Line("%s", advice)
 		}
 	}
 }
 
 // printNames prints each object that a finding is about, once.
-func printNames(o *output, report *cliv1alpha1.CheckReport) {
+func printNames(o *output.Printer, report *cliv1alpha1.CheckReport) {
 	said := map[cliv1alpha1.CheckedObject]bool{}
 	for i := range report.Findings {
 		if object := report.Findings[i].Object; !said[object] {
 			said[object] = true
-			o.line("%s/%s", strings.ToLower(object.Kind), object.Name)
+			o.Line("%s/%s", strings.ToLower(object.Kind), object.Name)
 		}
 	}
 }

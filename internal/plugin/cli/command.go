@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/utils/clock"
 
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -26,19 +26,13 @@ const (
 	ExitFound  = 3 // check found what --fail-on asks for
 )
 
-// Env is what commands take from outside.
-type Env struct {
-	genericiooptions.IOStreams
-
-	Clock clock.PassiveClock
-	// Version is that of this build.
-	Version string
-}
+// Env is what the program gives to every command.
+type Env = command.Env
 
 // New returns the command with all its subcommands.
 func New(env Env) *cobra.Command {
 	config := genericclioptions.NewConfigFlags(true)
-	out := &written{Writer: env.Out}
+	out := &output.Written{Writer: env.Out}
 	env.Out = out
 	root := &cobra.Command{
 		Use:   "kubectl-taintkeeper",
@@ -58,7 +52,7 @@ board, also takes files (-f), so a plan can be made without a cluster.`,
 	root.SetOut(env.Out)
 	root.SetErr(env.ErrOut)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%w: see %s --help", sentence.OfFlag(err), cmd.CommandPath())
+		return command.Usagef("%w: see %s --help", sentence.OfFlag(err), cmd.CommandPath())
 	})
 	config.AddFlags(root.PersistentFlags())
 	root.AddCommand(
@@ -88,17 +82,17 @@ func runRoot(cmd *cobra.Command, args []string) error {
 	for _, sub := range cmd.Commands() {
 		names = append(names, sub.Name())
 	}
-	near := suggest(args[0], names)
-	return usagef("there is no command %q%s: see %s --help", args[0], near, cmd.CommandPath())
+	near := command.DidYouMean(args[0], names)
+	return command.Usagef("there is no command %q%s: see %s --help", args[0], near, cmd.CommandPath())
 }
 
 // checkPrinted lets a command fail if not all that it printed could be written.
-func checkPrinted(cmd *cobra.Command, out *written) {
+func checkPrinted(cmd *cobra.Command, out *output.Written) {
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		err := run(cmd, args)
-		if out.err != nil {
-			return printError{fmt.Errorf("print: %w", out.err)}
+		if out.Err != nil {
+			return printError{fmt.Errorf("print: %w", out.Err)}
 		}
 		return err
 	}
@@ -109,32 +103,6 @@ type printError struct{ error }
 
 func (e printError) Unwrap() error { return e.error }
 
-// noArgs is for commands that take flags alone.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	return usagef("%q: %s takes no arguments: name files with -f, or see %s --help", args[0], cmd.Name(), cmd.CommandPath())
-}
-
-// aboutAll refuses a namespace for a command that is about nodes and all pods on them, whose output would have pods of
-// others.
-func aboutAll(config *genericclioptions.ConfigFlags) error {
-	if *config.Namespace == "" {
-		return nil
-	}
-	return usagef("--namespace=%s: nodes have pods of all namespaces, and so has what this command says: leave it out", *config.Namespace)
-}
-
-// usageError is a mistake on the command line.
-type usageError struct{ error }
-
-// Unwrap returns what is wrong.
-func (e usageError) Unwrap() error { return e.error }
-
-// usagef returns a usageError. The sentence says what to write instead.
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
 // Fail writes an error as a person reads it, and returns the exit code.
 func Fail(out io.Writer, err error) int {
 	if err == nil {
@@ -144,9 +112,9 @@ func Fail(out io.Writer, err error) int {
 		return ExitFailed // whoever read has heard enough
 	}
 	for line := range strings.SplitSeq(strings.TrimSpace(err.Error()), "\n") {
-		fmt.Fprintf(out, "error: %s\n", printable(line))
+		fmt.Fprintf(out, "error: %s\n", output.Printable(line))
 	}
-	if _, ok := errors.AsType[usageError](err); ok {
+	if _, ok := errors.AsType[command.UsageError](err); ok {
 		return ExitUsage
 	}
 	if _, ok := errors.AsType[foundError](err); ok {

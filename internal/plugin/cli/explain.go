@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
@@ -21,12 +23,12 @@ import (
 // explainOptions are those of kubectl taintkeeper explain.
 type explainOptions struct {
 	source source
-	output output
+	output output.Printer
 	pod    string
 }
 
-func newExplain(env Env, config *genericclioptions.ConfigFlags) *cobra.Command {
-	o := &explainOptions{source: newSource(env, config), output: newOutput(env)}
+func newExplain(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+	o := &explainOptions{source: newSource(env, config), output: output.NewPrinter(env)}
 	cmd := &cobra.Command{
 		Use:   "explain POD",
 		Short: "Say why a pod stays on its node, leaves it, or gets none",
@@ -48,14 +50,14 @@ a pod is looked for in all namespaces unless -n names one.`,
 			if err := o.source.validate(); err != nil {
 				return err
 			}
-			if err := o.output.validate(); err != nil {
+			if err := o.output.Validate(); err != nil {
 				return err
 			}
 			return o.run(cmd.Context())
 		},
 	}
 	o.source.addFlags(cmd)
-	o.output.addFlags(cmd)
+	o.output.AddFlags(cmd)
 	cmd.ValidArgsFunction = completePods(&o.source)
 	return cmd
 }
@@ -68,9 +70,9 @@ func (o *explainOptions) complete(args []string) error {
 	}
 	switch {
 	case len(args) == 0:
-		return usagef("no pod is given: name one, as NAME or pod/NAME")
+		return command.Usagef("no pod is given: name one, as NAME or pod/NAME")
 	case len(args) > 1:
-		return usagef("one pod is explained at a time: %d are given", len(args))
+		return command.Usagef("one pod is explained at a time: %d are given", len(args))
 	}
 	o.pod = args[0]
 	kind, name, ok := strings.Cut(o.pod, "/")
@@ -78,7 +80,7 @@ func (o *explainOptions) complete(args []string) error {
 		return nil
 	}
 	if o.pod = name; !slices.Contains(words, kind) {
-		return usagef("%q is no pod: name one, as NAME or pod/NAME", args[0])
+		return command.Usagef("%q is no pod: name one, as NAME or pod/NAME", args[0])
 	}
 	return nil
 }
@@ -90,7 +92,7 @@ func (o *explainOptions) run(ctx context.Context) error {
 	}
 	subject.At = o.source.env.Clock.Now()
 	explanation := plan.Explain(subject)
-	if printed, err := o.output.object(explanation); printed {
+	if printed, err := o.output.Object(explanation); printed {
 		return err
 	}
 	return printExplanation(&o.output, explanation)
@@ -175,5 +177,5 @@ func unknownPod(namespace, name string, names []string) error {
 	if namespace != "" {
 		where = "in namespace " + namespace
 	}
-	return fmt.Errorf("there is no pod %q %s%s", name, where, suggest(name, names))
+	return fmt.Errorf("there is no pod %q %s%s", name, where, command.DidYouMean(name, names))
 }

@@ -6,31 +6,30 @@ package cli
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/duration"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // explainer prints an explanation for a person: the answer, what it rests on, and what would alter it.
 type explainer struct {
-	*output
+	*output.Printer
 	*cliv1alpha1.Explanation
 }
 
-func printExplanation(o *output, explanation *cliv1alpha1.Explanation) error {
+func printExplanation(o *output.Printer, explanation *cliv1alpha1.Explanation) error {
 	e := explainer{o, explanation}
-	if o.format == formatName {
-		o.notes(e.Notes)
-		o.line("pod/%s", e.Name)
+	if o.Format == output.Name {
+		o.Notes(e.Explanation.Notes)
+		o.Line("pod/%s", e.Name)
 		return nil
 	}
 	for _, line := range e.answer() {
-		o.line("%s", line)
+		o.Line("%s", line)
 	}
 	for _, section := range []func() error{e.printClock, e.printTaints, e.printTolerations, e.printClasses} {
 		if err := section(); err != nil {
@@ -59,10 +58,10 @@ func (e *explainer) answer() []string {
 	case !e.Leaves:
 		return append([]string{fmt.Sprintf("%s stays on node %s.", pod, e.Node)}, e.why()...)
 	case e.Due.Time.Before(e.At.Time):
-		return append([]string{fmt.Sprintf("%s was due to leave node %s %s ago, at %s, and is still there.", pod, e.Node, span(e.Due.Time, e.At.Time), absolute(e.Due.Time))}, e.why()...)
+		return append([]string{fmt.Sprintf("%s was due to leave node %s %s ago, at %s, and is still there.", pod, e.Node, output.Span(e.Due.Time, e.At.Time), output.Absolute(e.Due.Time))}, e.why()...)
 	}
 	leaves := fmt.Sprintf("%s leaves node %s %s, at %s.",
-		pod, e.Node, when(e.At.Time, e.Due.Time), absolute(e.Due.Time))
+		pod, e.Node, output.When(e.At.Time, e.Due.Time), output.Absolute(e.Due.Time))
 	return append([]string{leaves}, e.why()...)
 }
 
@@ -73,9 +72,9 @@ func (e *explainer) finished() string {
 	case !e.Leaves:
 		return fmt.Sprintf("no taint of node %s makes its object go.", e.Node)
 	case e.Due.Time.Before(e.At.Time):
-		return fmt.Sprintf("its object was due to go %s ago, at %s: it is deleted as a pod that runs is.", span(e.Due.Time, e.At.Time), absolute(e.Due.Time))
+		return fmt.Sprintf("its object was due to go %s ago, at %s: it is deleted as a pod that runs is.", output.Span(e.Due.Time, e.At.Time), output.Absolute(e.Due.Time))
 	}
-	return fmt.Sprintf("its object goes %s, at %s: it is deleted as a pod that runs is.", when(e.At.Time, e.Due.Time), absolute(e.Due.Time))
+	return fmt.Sprintf("its object goes %s, at %s: it is deleted as a pod that runs is.", output.When(e.At.Time, e.Due.Time), output.Absolute(e.Due.Time))
 }
 
 // why is the second line of the answer.
@@ -88,7 +87,7 @@ func (e *explainer) why() []string {
 	case e.Toleration == nil:
 		return []string{fmt.Sprintf("No toleration matches taint %s.", e.Taint)}
 	}
-	return []string{fmt.Sprintf("Taint %s is tolerated by %s: %s.", e.Taint, e.position(), inWords(*e.Toleration))}
+	return []string{fmt.Sprintf("Taint %s is tolerated by %s: %s.", e.Taint, e.position(), output.Toleration(*e.Toleration))}
 }
 
 // position names the toleration that counts against the taint that decides.
@@ -124,11 +123,11 @@ func (e *explainer) refusals() string {
 
 // section begins a part of the text.
 func (e *explainer) section(format string, args ...any) {
-	if e.noHeaders {
+	if e.NoHeaders {
 		return
 	}
-	e.line("")
-	e.line(format, args...)
+	e.Line("")
+	e.Line(format, args...)
 }
 
 func (e *explainer) printClock() error {
@@ -149,7 +148,7 @@ func (e *explainer) printClock() error {
 		rows = append(rows, []any{"tolerationSeconds", fmt.Sprintf("+ %ds", *seconds), "", e.position()})
 	}
 	rows = append(rows, e.instant("due", e.Clock.Due, ""))
-	return e.table([]string{"Clock", "At", "Relative", "From"}, rows)
+	return e.Table([]string{"Clock", "At", "Relative", "From"}, rows)
 }
 
 // clockWords say what tells an instant. The API records to the second, and nobody is evicted before what was promised.
@@ -161,7 +160,7 @@ var clockWords = map[cliv1alpha1.ClockSource]string{
 }
 
 func (e *explainer) instant(name string, instant metav1.MicroTime, from string) []any {
-	return []any{name, absolute(instant.Time), when(e.At.Time, instant.Time), from}
+	return []any{name, output.Absolute(instant.Time), output.When(e.At.Time, instant.Time), from}
 }
 
 func (e *explainer) printTaints() error {
@@ -174,7 +173,7 @@ func (e *explainer) printTaints() error {
 		taint := &e.Taints[i]
 		age := "unknown"
 		if !taint.TimeAdded.IsZero() {
-			age = ageOf(taint.TimeAdded.Time, e.At.Time)
+			age = output.Age(taint.TimeAdded.Time, e.At.Time)
 		}
 		by := ""
 		if taint.Toleration != nil {
@@ -182,7 +181,7 @@ func (e *explainer) printTaints() error {
 		}
 		rows = append(rows, []any{taint.Taint, age, e.tolerated(taint), by, e.means(taint)})
 	}
-	return e.table([]string{"Taint", "Age", "Tolerated", "By", "Alone it means"}, rows)
+	return e.Table([]string{"Taint", "Age", "Tolerated", "By", "Alone it means"}, rows)
 }
 
 func (e *explainer) tolerated(taint *cliv1alpha1.ExplainedTaint) string {
@@ -201,9 +200,9 @@ func (e *explainer) means(taint *cliv1alpha1.ExplainedTaint) string {
 	case taint.Effect != corev1.TaintEffectNoExecute:
 		return "nothing for a pod that is here"
 	case taint.Due != nil && taint.Due.Time.Before(e.At.Time):
-		words = fmt.Sprintf("was due %s ago", span(taint.Due.Time, e.At.Time))
+		words = fmt.Sprintf("was due %s ago", output.Span(taint.Due.Time, e.At.Time))
 	case taint.Due != nil:
-		words = "leaves " + when(e.At.Time, taint.Due.Time)
+		words = "leaves " + output.When(e.At.Time, taint.Due.Time)
 	}
 	if taint.Decides && e.Leaves {
 		words += ", and decides"
@@ -224,9 +223,9 @@ func (e *explainer) printTolerations() error {
 		if !toleration.Certain && toleration.Origin != cliv1alpha1.OriginUnknown {
 			origin += ", by its form"
 		}
-		rows = append(rows, []any{i, inWords(toleration.Toleration), e.countsFor(toleration), origin})
+		rows = append(rows, []any{i, output.Toleration(toleration.Toleration), e.countsFor(toleration), origin})
 	}
-	return e.table([]string{"#", "Toleration", "Counts against", "From"}, rows)
+	return e.Table([]string{"#", "Toleration", "Counts against", "From"}, rows)
 }
 
 func (e *explainer) countsFor(toleration *cliv1alpha1.ExplainedToleration) string {
@@ -270,7 +269,7 @@ func (e *explainer) printClasses() error {
 		}
 		rows = append(rows, []any{len(class.Nodes), strings.Join(class.Taints, ", "), answer, someOf(class.Nodes)})
 	}
-	return e.table([]string{"Nodes", "Taints", "Answer", "Names"}, rows)
+	return e.Table([]string{"Nodes", "Taints", "Answer", "Names"}, rows)
 }
 
 // someOf names three, and counts the rest.
@@ -292,16 +291,16 @@ func (e *explainer) printChanges() {
 		what := strings.TrimSuffix(change.What, ".")
 		switch {
 		case change.Nodes > 0:
-			e.line("- %s: %s no longer refused for taints.", what, are(change.Nodes))
+			e.Line("- %s: %s no longer refused for taints.", what, are(change.Nodes))
 		case !change.Leaves:
-			e.line("- %s: it stays.", what)
+			e.Line("- %s: it stays.", what)
 		case change.Due.Time.Before(e.At.Time):
-			e.line("- %s: it is due at once.", what)
+			e.Line("- %s: it is due at once.", what)
 		default:
-			e.line("- %s: it leaves %s, at %s.", what, when(e.At.Time, change.Due.Time), absolute(change.Due.Time))
+			e.Line("- %s: it leaves %s, at %s.", what, output.When(e.At.Time, change.Due.Time), output.Absolute(change.Due.Time))
 		}
 		if change.Command != "" {
-			e.line("    %s", change.Command)
+			e.Line("    %s", change.Command)
 		}
 	}
 }
@@ -314,32 +313,10 @@ func are(nodes int) string {
 }
 
 func (e *explainer) printNotes() {
-	if len(e.Notes) > 0 && !e.noHeaders {
-		e.line("")
+	if len(e.Explanation.Notes) > 0 && !e.NoHeaders {
+		e.Line("")
 	}
-	for _, note := range e.Notes {
-		e.line("Note: %s", note)
+	for _, note := range e.Explanation.Notes {
+		e.Line("Note: %s", note)
 	}
-}
-
-// ageOf says how old something is. The clock of whoever wrote down when it began may be ahead.
-func ageOf(began, now time.Time) string {
-	if began.After(now) {
-		return "in " + relative(now, began)
-	}
-	return span(began, now)
-}
-
-// span says how long it is from one instant to a later one.
-func span(from, to time.Time) string { return duration.HumanDuration(to.Sub(from)) }
-
-// when says where an instant lies, seen from another.
-func when(from, instant time.Time) string {
-	switch {
-	case instant.Equal(from):
-		return "now"
-	case instant.Before(from):
-		return span(instant, from) + " ago"
-	}
-	return "in " + relative(from, instant)
 }

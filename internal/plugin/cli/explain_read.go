@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
@@ -45,12 +46,12 @@ func newSubjectReader(s *source) (string, *subjectReader, error) {
 	if err != nil {
 		return "", nil, fmt.Errorf("make a client: %w", err)
 	}
-	api := newAPIReader(config.Host, clients, newProgress(s.env))
+	api := newAPIReader(config.Host, clients, output.NewProgress(s.env))
 	return namespace, &subjectReader{api: api, workloads: workloads}, nil
 }
 
 // newAPIReader returns a reader of single kinds.
-func newAPIReader(server string, clients kubernetes.Interface, progress *progress) *apiReader {
+func newAPIReader(server string, clients kubernetes.Interface, progress *output.Progress) *apiReader {
 	return &apiReader{
 		server: server, clients: clients, progress: progress,
 		cluster: &plan.Cluster{Controllers: map[types.UID]metav1.OwnerReference{}},
@@ -58,7 +59,7 @@ func newAPIReader(server string, clients kubernetes.Interface, progress *progres
 }
 
 func (r *subjectReader) read(ctx context.Context, namespace, name string) (plan.Subject, error) {
-	defer r.api.progress.end()
+	defer r.api.progress.End()
 	subject := plan.Subject{}
 	var err error
 	if subject.Pod, err = r.pod(ctx, namespace, name); err != nil {

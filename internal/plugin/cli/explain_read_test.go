@@ -22,6 +22,9 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 )
 
 // cluster is an API server that holds a pod of a Deployment on one of two nodes, and one pod without a node.
@@ -57,8 +60,8 @@ func newCluster() *cluster {
 }
 
 func (c *cluster) reader() *subjectReader {
-	env := Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clock.RealClock{}}
-	return &subjectReader{api: newAPIReader("https://example.com", c.core, newProgress(env)), workloads: c.workloads}
+	env := command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clock.RealClock{}}
+	return &subjectReader{api: newAPIReader("https://example.com", c.core, output.NewProgress(env)), workloads: c.workloads}
 }
 
 // forbid makes the API server refuse a verb on a resource.

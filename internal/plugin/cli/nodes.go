@@ -10,11 +10,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
@@ -60,7 +60,7 @@ func (s *nodeSelection) withoutWord(args []string) []string {
 func (s *nodeSelection) validate() error {
 	var err error
 	if s.labels, err = labels.Parse(s.selector); err != nil {
-		return usagef("--selector=%q: %w", s.selector, err)
+		return command.Usagef("--selector=%q: %w", s.selector, err)
 	}
 	given := 0
 	for _, is := range []bool{len(s.names) > 0, s.selector != "", s.all} {
@@ -70,11 +70,11 @@ func (s *nodeSelection) validate() error {
 	}
 	switch given {
 	case 0:
-		return usagef("no node is given: name some, or use --selector or --all")
+		return command.Usagef("no node is given: name some, or use --selector or --all")
 	case 1:
 		return nil
 	}
-	return usagef("nodes are given twice: name them, or use --selector, or --all")
+	return command.Usagef("nodes are given twice: name them, or use --selector, or --all")
 }
 
 // of returns the selected nodes of a cluster, by name.
@@ -111,23 +111,7 @@ func unknownNode(name string, nodes []*corev1.Node) error {
 	for _, node := range nodes {
 		names = append(names, node.Name)
 	}
-	return fmt.Errorf("there is no node %q%s", name, suggest(name, names))
-}
-
-// suggest returns the nearest of some names, as the end of a sentence; empty if none is near.
-func suggest(name string, names []string) string {
-	const most = 3
-	near := slices.DeleteFunc(slices.Clone(names), func(other string) bool {
-		return levenshtein.ComputeDistance(name, other) > max(len(name)/3, 1) && !strings.HasPrefix(other, name)
-	})
-	if len(near) == 0 {
-		return ""
-	}
-	slices.SortFunc(near, func(a, b string) int {
-		distanceA, distanceB := levenshtein.ComputeDistance(name, a), levenshtein.ComputeDistance(name, b)
-		return cmp.Or(cmp.Compare(distanceA, distanceB), cmp.Compare(a, b))
-	})
-	return ": did you mean " + strings.Join(near[:min(most, len(near))], ", ") + "?"
+	return fmt.Errorf("there is no node %q%s", name, command.DidYouMean(name, names))
 }
 
 // splitTaints parts the arguments as kubectl taint does: nodes first, then taints, which have a "=", a ":" or a "-" at
@@ -138,7 +122,7 @@ func splitTaints(args []string) (nodes, taints []string, err error) {
 		case looksLikeTaint(arg):
 			taints = append(taints, arg)
 		case len(taints) > 0:
-			return nil, nil, usagef("%q comes after a taint: name all nodes first; a taint is written key=value:Effect, or key:Effect- to take it off", arg)
+			return nil, nil, command.Usagef("%q comes after a taint: name all nodes first; a taint is written key=value:Effect, or key:Effect- to take it off", arg)
 		default:
 			nodes = append(nodes, arg)
 		}

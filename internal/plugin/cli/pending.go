@@ -19,13 +19,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
 // pendingOptions are those of kubectl taintkeeper pending.
 type pendingOptions struct {
 	source        source
-	output        output
+	output        output.Printer
 	nodes         nodeSelection
 	allNamespaces bool
 	watch         bool
@@ -33,8 +35,8 @@ type pendingOptions struct {
 	namespace string // empty: all of them
 }
 
-func newPending(env Env, config *genericclioptions.ConfigFlags) *cobra.Command {
-	o := &pendingOptions{source: newSource(env, config), output: newOutput(env)}
+func newPending(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+	o := &pendingOptions{source: newSource(env, config), output: output.NewPrinter(env)}
 	cmd := &cobra.Command{
 		Use:   "pending",
 		Short: "List the pods that have to leave because of taints, soonest first",
@@ -50,7 +52,7 @@ kind PendingChange.`,
 
   # The same of two nodes, as it happens
   kubectl taintkeeper pending -A --node worker-1 --node worker-2 --watch`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
 				return err
@@ -65,7 +67,7 @@ kind PendingChange.`,
 		},
 	}
 	o.source.addFlags(cmd)
-	o.output.addFlags(cmd)
+	o.output.AddFlags(cmd)
 	cmd.Flags().StringArrayVar(&o.nodes.names, "node", nil, "Only pods on this node; may be given several times.")
 	cmd.Flags().StringVarP(&o.nodes.selector, "selector", "l", "", "Only pods on nodes with these labels: key=value, key!=value, key in (a,b), key.")
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Pods of all namespaces.")
@@ -75,10 +77,10 @@ kind PendingChange.`,
 
 func (o *pendingOptions) validate() error {
 	if o.watch && o.source.offline() {
-		return usagef("--watch needs a cluster, for files do not change: leave out --watch or -f")
+		return command.Usagef("--watch needs a cluster, for files do not change: leave out --watch or -f")
 	}
 	if o.allNamespaces && *o.source.config.Namespace != "" {
-		return usagef("namespaces are given twice: use --all-namespaces or --namespace")
+		return command.Usagef("namespaces are given twice: use --all-namespaces or --namespace")
 	}
 	if len(o.nodes.names) == 0 && o.nodes.selector == "" {
 		o.nodes.all = true
@@ -89,7 +91,7 @@ func (o *pendingOptions) validate() error {
 	if err := o.source.validate(); err != nil {
 		return err
 	}
-	return o.output.validate()
+	return o.output.Validate()
 }
 
 // complete finds the namespace. Among files there is no current one.
@@ -116,7 +118,7 @@ func (o *pendingOptions) run(ctx context.Context) error {
 		return err
 	}
 	list := o.pending(cluster, nodes)
-	if printed, err := o.output.object(list); printed {
+	if printed, err := o.output.Object(list); printed {
 		return err
 	}
 	return o.print(list)
@@ -160,11 +162,11 @@ func (o *pendingOptions) read(ctx context.Context) (*plan.Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	return o.readFrom(ctx, newAPIReader(config.Host, clients, newProgress(o.source.env)))
+	return o.readFrom(ctx, newAPIReader(config.Host, clients, output.NewProgress(o.source.env)))
 }
 
 func (o *pendingOptions) readFrom(ctx context.Context, api *apiReader) (*plan.Cluster, error) {
-	defer api.progress.end()
+	defer api.progress.End()
 	err := listAll(ctx, api, "nodes", api.clients.CoreV1().Nodes().List, keep(&api.cluster.Nodes, plan.SlimNode))
 	if err != nil {
 		return nil, err
@@ -199,7 +201,7 @@ var pendingColumns = []string{"Namespace", "Pod", "Node", "Leaves", "At", "Taint
 
 func pendingRow(pod *cliv1alpha1.PendingPod, leaves string) []any {
 	return []any{
-		pod.Namespace, pod.Name, pod.Node, leaves, absolute(pod.Due.Time), pod.Taint, ownerOf(pod), tolerationOfPending(pod),
+		pod.Namespace, pod.Name, pod.Node, leaves, output.Absolute(pod.Due.Time), pod.Taint, ownerOf(pod), tolerationOfPending(pod),
 		strconv.Itoa(int(pod.Priority)),
 	}
 }
@@ -215,19 +217,19 @@ func tolerationOfPending(pod *cliv1alpha1.PendingPod) string {
 	if pod.Toleration == nil {
 		return "none"
 	}
-	return inWords(*pod.Toleration)
+	return output.Toleration(*pod.Toleration)
 }
 
 func (o *pendingOptions) print(list *cliv1alpha1.PendingList) error {
-	o.output.notes(list.Notes)
-	if o.output.format == formatName {
+	o.output.Notes(list.Notes)
+	if o.output.Format == output.Name {
 		for i := range list.Pods {
-			o.output.line("pod/%s", list.Pods[i].Name)
+			o.output.Line("pod/%s", list.Pods[i].Name)
 		}
 		return nil
 	}
 	if len(list.Pods) == 0 {
-		fmt.Fprintln(o.output.env.ErrOut, "No pod has to leave.")
+		fmt.Fprintln(o.output.Env.ErrOut, "No pod has to leave.")
 		return nil
 	}
 	rows := make([][]any, 0, len(list.Pods))
@@ -235,13 +237,13 @@ func (o *pendingOptions) print(list *cliv1alpha1.PendingList) error {
 		pod := &list.Pods[i]
 		rows = append(rows, pendingRow(pod, leaves(list.At.Time, pod.Due.Time)))
 	}
-	return o.output.table(pendingColumns, rows)
+	return o.output.Table(pendingColumns, rows)
 }
 
 // leaves says how long it is until an instant, or how late it is.
 func leaves(now, due time.Time) string {
 	if due.Before(now) {
-		return span(due, now) + " late"
+		return output.Span(due, now) + " late"
 	}
-	return relative(now, due)
+	return output.Relative(now, due)
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 )
 
 // runLines prints what changes: a line, an object or a name for each change.
@@ -37,26 +38,26 @@ func (o *pendingOptions) runLines(ctx context.Context, f *follower) error {
 // changePrinter returns what prints one change.
 func (o *pendingOptions) changePrinter() func(*cliv1alpha1.PendingChange) error {
 	out := o.source.env.Out
-	switch o.output.format {
-	case formatJSON:
+	switch o.output.Format {
+	case output.JSON:
 		encoder := json.NewEncoder(out)
 		return func(change *cliv1alpha1.PendingChange) error { return encoder.Encode(change) }
-	case formatYAML:
+	case output.YAML:
 		printer := &printers.YAMLPrinter{}
 		return func(change *cliv1alpha1.PendingChange) error { return printer.PrintObj(change, out) }
-	case formatName:
+	case output.Name:
 		return func(change *cliv1alpha1.PendingChange) error {
-			_, err := fmt.Fprintf(out, "pod/%s\n", printable(change.Pod.Name))
+			_, err := fmt.Fprintf(out, "pod/%s\n", output.Printable(change.Pod.Name))
 			return err
 		}
 	}
 	return func(change *cliv1alpha1.PendingChange) error {
 		line := inLine(change)
-		if o.output.format == formatWide {
+		if o.output.Format == output.Wide {
 			line += fmt.Sprintf(", tolerated by %s, of %s, priority %d",
 				tolerationOfPending(&change.Pod), ownerOf(&change.Pod), change.Pod.Priority)
 		}
-		_, err := fmt.Fprintln(out, printable(line))
+		_, err := fmt.Fprintln(out, output.Printable(line))
 		return err
 	}
 }
@@ -67,30 +68,30 @@ func inLine(change *cliv1alpha1.PendingChange) string {
 	what := ""
 	switch change.Change {
 	case cliv1alpha1.PendingLeaves:
-		what = fmt.Sprintf("leaves %s, at %s, by taint %s", whenLeaves(now, pod.Due.Time), absolute(pod.Due.Time), pod.Taint)
+		what = fmt.Sprintf("leaves %s, at %s, by taint %s", whenLeaves(now, pod.Due.Time), output.Absolute(pod.Due.Time), pod.Taint)
 	case cliv1alpha1.PendingMoved:
 		what = fmt.Sprintf("leaves %s instead, at %s, by taint %s",
-			whenLeaves(now, pod.Due.Time), absolute(pod.Due.Time), pod.Taint)
+			whenLeaves(now, pod.Due.Time), output.Absolute(pod.Due.Time), pod.Taint)
 	case cliv1alpha1.PendingDueNow:
 		what = fmt.Sprintf("is due now, by taint %s", pod.Taint)
 	case cliv1alpha1.PendingCancelled:
-		what = fmt.Sprintf("is cancelled: it stays, and does not leave at %s", absolute(pod.Due.Time))
+		what = fmt.Sprintf("is cancelled: it stays, and does not leave at %s", output.Absolute(pod.Due.Time))
 	case cliv1alpha1.PendingGone:
 		what = "is gone, " + beforeOrAfter(now, pod.Due.Time)
 	}
-	return fmt.Sprintf("%s pod %s/%s on node %s %s", absolute(now), pod.Namespace, pod.Name, pod.Node, what)
+	return fmt.Sprintf("%s pod %s/%s on node %s %s", output.Absolute(now), pod.Namespace, pod.Name, pod.Node, what)
 }
 
 func whenLeaves(now, due time.Time) string {
 	if due.Before(now) {
 		return "now, " + leaves(now, due)
 	}
-	return when(now, due)
+	return output.When(now, due)
 }
 
 func beforeOrAfter(now, due time.Time) string {
 	if now.Before(due) {
-		return span(now, due) + " before it was due"
+		return output.Span(now, due) + " before it was due"
 	}
-	return span(due, now) + " after it was due"
+	return output.Span(due, now) + " after it was due"
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -52,7 +53,7 @@ type (
 
 func newScreen(o *pendingOptions) *screen {
 	return &screen{
-		clock: o.source.env.Clock, wide: o.output.format == formatWide, headers: !o.output.noHeaders,
+		clock: o.source.env.Clock, wide: o.output.Format == output.Wide, headers: !o.output.NoHeaders,
 		marks: map[types.UID]mark{},
 	}
 }
@@ -61,9 +62,9 @@ func newScreen(o *pendingOptions) *screen {
 func (o *pendingOptions) runScreen(ctx context.Context, f *follower) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	terminal, _ := fileOf(o.source.env.Out)
+	terminal, _ := output.FileOf(o.source.env.Out)
 	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithOutput(terminal), tea.WithoutSignalHandler()}
-	if isTerminal(o.source.env.In) {
+	if output.IsTerminal(o.source.env.In) {
 		options = append(options, tea.WithInput(o.source.env.In))
 	}
 	program := tea.NewProgram(newScreen(o), options...)
@@ -150,7 +151,7 @@ func (s *screen) View() tea.View {
 	lines := []string{styleBold.Render(s.title()), ""}
 	lines = append(lines, s.table()...)
 	if s.note != "" {
-		lines = append(lines, "", styleLate.Render("Note: "+printable(s.note)))
+		lines = append(lines, "", styleLate.Render("Note: "+output.Printable(s.note)))
 	}
 	lines = append(lines, "", styleGone.Render("q quits"))
 	if s.width > 0 {
@@ -263,7 +264,7 @@ func (s *screen) aligned(rows []screenRow) []string {
 		var cells []string
 		for i, cell := range pendingRow(row.pod, row.leaves) {
 			if s.wide || !strings.HasPrefix(pendingColumns[i], "+") {
-				cells = append(cells, printable(fmt.Sprint(cell)))
+				cells = append(cells, output.Printable(fmt.Sprint(cell)))
 			}
 		}
 		fmt.Fprintln(columns, strings.Join(cells, "\t"))

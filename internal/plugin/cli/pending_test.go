@@ -13,10 +13,13 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 )
 
 func TestOnlyThePodsThatCanBePendingAreRead(t *testing.T) {
-	env := Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clock.RealClock{}}
+	env := command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clock.RealClock{}}
 	for name, test := range map[string]struct {
 		options pendingOptions
 		want    string
@@ -30,7 +33,7 @@ func TestOnlyThePodsThatCanBePendingAreRead(t *testing.T) {
 			c := newCluster()
 			o := test.options
 			o.source = newSource(env, genericclioptions.NewConfigFlags(true))
-			if _, err := o.readFrom(t.Context(), newAPIReader("https://example.com", c.core, newProgress(env))); err != nil {
+			if _, err := o.readFrom(t.Context(), newAPIReader("https://example.com", c.core, output.NewProgress(env))); err != nil {
 				t.Fatal(err)
 			}
 			if want := []string{"list nodes", "list pods"}; !slices.Equal(c.calls(), want) {
@@ -45,10 +48,10 @@ func TestOnlyThePodsThatCanBePendingAreRead(t *testing.T) {
 }
 
 func TestWithoutTheRightToListNodesNothingIsPendingForSure(t *testing.T) {
-	env := Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clock.RealClock{}}
+	env := command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clock.RealClock{}}
 	c := newCluster()
 	c.forbid("list", "nodes")
-	_, err := (&pendingOptions{}).readFrom(t.Context(), newAPIReader("https://example.com", c.core, newProgress(env)))
+	_, err := (&pendingOptions{}).readFrom(t.Context(), newAPIReader("https://example.com", c.core, output.NewProgress(env)))
 	if err == nil || !strings.Contains(err.Error(), "ask for the right to list them") {
 		t.Errorf("the error is %v", err)
 	}

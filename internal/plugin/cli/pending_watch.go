@@ -25,6 +25,7 @@ import (
 	"k8s.io/utils/clock"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
@@ -82,7 +83,7 @@ func (o *pendingOptions) runWatch(ctx context.Context) error {
 	if f.clients, err = kubernetes.NewForConfig(config); err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	if isTerminal(o.source.env.Out) && (o.output.format == formatTable || o.output.format == formatWide) {
+	if output.IsTerminal(o.source.env.Out) && (o.output.Format == output.Table || o.output.Format == output.Wide) {
 		return o.runScreen(ctx, f)
 	}
 	return o.runLines(ctx, f)
@@ -92,7 +93,7 @@ func (o *pendingOptions) follower(config *rest.Config, clients kubernetes.Interf
 	f := &follower{
 		server: config.Host, clients: clients, clock: o.source.env.Clock,
 		namespace: o.namespace, selects: o.nodes.selects, narrow: o.narrow,
-		note:    func(sentence string) { o.output.notes([]string{sentence}) },
+		note:    func(sentence string) { o.output.Notes([]string{sentence}) },
 		told:    map[string]time.Time{},
 		changed: make(chan struct{}, 1), failed: make(chan error, 1),
 	}

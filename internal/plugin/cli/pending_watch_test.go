@@ -30,6 +30,9 @@ import (
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 )
 
 // scene is an API server, and a watch of what is pending that is printed in lines. Time in it is virtual, and begins at
@@ -71,8 +74,8 @@ func play(t *testing.T, act func(*scene)) {
 	synctest.Test(t, func(t *testing.T) {
 		t.Helper()
 		s := &scene{t: t, clients: fake.NewClientset(), done: make(chan error, 1)}
-		env := Env{IOStreams: genericiooptions.IOStreams{Out: &s.out, ErrOut: &s.errOut}, Clock: clock.RealClock{}}
-		s.options = &pendingOptions{source: newSource(env, genericclioptions.NewConfigFlags(true)), output: newOutput(env)}
+		env := command.Env{IOStreams: genericiooptions.IOStreams{Out: &s.out, ErrOut: &s.errOut}, Clock: clock.RealClock{}}
+		s.options = &pendingOptions{source: newSource(env, genericclioptions.NewConfigFlags(true)), output: output.NewPrinter(env)}
 		defer func() {
 			if s.stop != nil {
 				s.stop()
@@ -369,18 +372,18 @@ func TestAWatchEndsWithoutAnErrorWhenItIsInterrupted(t *testing.T) {
 
 func TestEveryFormatTellsEachChange(t *testing.T) {
 	for format, want := range map[string]string{
-		formatName: "pod/p\n",
-		formatWide: "2000-01-01T00:00:00Z pod a/p on node n leaves in 5m, at 2000-01-01T00:05:00Z, by taint k:NoExecute, tolerated by k=*:NoExecute for 300s, of StatefulSet/s, priority 7\n",
-		formatJSON: `{"kind":"PendingChange","apiVersion":"cli.taintkeeper.dev/v1alpha1","at":"2000-01-01T00:00:00.000000Z","change":"Leaves",` +
+		output.Name: "pod/p\n",
+		output.Wide: "2000-01-01T00:00:00Z pod a/p on node n leaves in 5m, at 2000-01-01T00:05:00Z, by taint k:NoExecute, tolerated by k=*:NoExecute for 300s, of StatefulSet/s, priority 7\n",
+		output.JSON: `{"kind":"PendingChange","apiVersion":"cli.taintkeeper.dev/v1alpha1","at":"2000-01-01T00:00:00.000000Z","change":"Leaves",` +
 			`"pod":{"namespace":"a","name":"p","uid":"p","node":"n","due":"2000-01-01T00:05:00.000000Z","taint":"k:NoExecute",` +
 			`"toleration":{"key":"k","operator":"Exists","effect":"NoExecute","tolerationSeconds":300},"owner":{"kind":"StatefulSet","name":"s"},"priority":7}}` + "\n",
-		formatYAML: "apiVersion: cli.taintkeeper.dev/v1alpha1\nat: \"2000-01-01T00:00:00.000000Z\"\nchange: Leaves\nkind: PendingChange\npod:\n  due: \"2000-01-01T00:05:00.000000Z\"\n" +
+		output.YAML: "apiVersion: cli.taintkeeper.dev/v1alpha1\nat: \"2000-01-01T00:00:00.000000Z\"\nchange: Leaves\nkind: PendingChange\npod:\n  due: \"2000-01-01T00:05:00.000000Z\"\n" +
 			"  name: p\n  namespace: a\n  node: \"n\"\n  owner:\n    kind: StatefulSet\n    name: s\n  priority: 7\n  taint: k:NoExecute\n" +
 			"  toleration:\n    effect: NoExecute\n    key: k\n    operator: Exists\n    tolerationSeconds: 300\n  uid: p\n",
 	} {
 		t.Run(format, func(t *testing.T) {
 			play(t, func(s *scene) {
-				s.options.output.format = format
+				s.options.output.Format = format
 				s.taint("n", "k")
 				s.pod("p", "n", 300, func(pod *corev1.Pod) {
 					pod.Spec.Priority = new(int32(7))

@@ -11,6 +11,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -19,7 +21,7 @@ import (
 // planOptions are those of kubectl taintkeeper plan.
 type planOptions struct {
 	source    source
-	output    output
+	output    output.Printer
 	nodes     nodeSelection
 	overwrite bool
 	whereTo   bool
@@ -28,8 +30,8 @@ type planOptions struct {
 	edit taints.Edit
 }
 
-func newPlan(env Env, config *genericclioptions.ConfigFlags) *cobra.Command {
-	o := &planOptions{source: newSource(env, config), output: newOutput(env, formatHTML)}
+func newPlan(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+	o := &planOptions{source: newSource(env, config), output: output.NewPrinter(env, output.HTML)}
 	cmd := &cobra.Command{
 		Use:   "plan (NODE... | -l SELECTOR | --all) (TAINT... | --silent)",
 		Short: "Say what taints would do: who leaves, when and why",
@@ -73,7 +75,7 @@ they are equal, so a pod may go to another of the nodes that would take it.
 		},
 	}
 	o.source.addFlags(cmd)
-	o.output.addFlags(cmd)
+	o.output.AddFlags(cmd)
 	o.nodes.addFlags(cmd)
 	o.silence.addFlags(cmd)
 	cmd.ValidArgsFunction = o.silence.completion(&o.source)
@@ -92,19 +94,19 @@ func (o *planOptions) complete(args []string) error {
 		return noTaints(specs)
 	}
 	if o.edit, err = taints.ParseEdit(specs...); err != nil {
-		return usagef("%w", err)
+		return command.Usagef("%w", err)
 	}
 	return nil
 }
 
 func (o *planOptions) validate() error {
-	if err := aboutAll(o.source.config); err != nil {
+	if err := command.NoNamespace(o.source.config); err != nil {
 		return err
 	}
-	if o.whereTo && o.output.format == formatName {
-		return usagef("--where-to has no place among names: leave it out, or choose another --output")
+	if o.whereTo && o.output.Format == output.Name {
+		return command.Usagef("--where-to has no place among names: leave it out, or choose another --output")
 	}
-	for _, check := range []func() error{o.nodes.validate, o.source.validate, o.output.validate} {
+	for _, check := range []func() error{o.nodes.validate, o.source.validate, o.output.Validate} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -117,10 +119,10 @@ func (o *planOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if printed, err := o.output.object(made); printed {
+	if printed, err := o.output.Object(made); printed {
 		return err
 	}
-	if o.output.format == formatHTML {
+	if o.output.Format == output.HTML {
 		return printPage(&o.output, made)
 	}
 	return printPlan(&o.output, made)

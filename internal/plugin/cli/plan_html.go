@@ -7,23 +7,21 @@ import (
 	"slices"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/page"
 )
 
-// formatHTML is the plan as a page.
-const formatHTML = "html"
-
 // printPage prints a plan as one page, in the words of the table.
-func printPage(o *output, plan *cliv1alpha1.TaintPlan) error {
-	return page.Write(o.env.Out, page.Page{
+func printPage(o *output.Printer, plan *cliv1alpha1.TaintPlan) error {
+	return page.Write(o.Env.Out, page.Page{
 		Plan: plan, Answer: answer(plan), Losses: slices.Concat(silenceLines(plan), losses(plan)),
 		Words: func(pod *cliv1alpha1.PlannedPod) page.Words {
 			words := page.Words{Leaves: "stays", Toleration: tolerationOf(pod)}
 			if pod.Leaves {
-				words.Leaves, words.At = relative(plan.At.Time, pod.Due.Time), absolute(pod.Due.Time)
+				words.Leaves, words.At = output.Relative(plan.At.Time, pod.Due.Time), output.Absolute(pod.Due.Time)
 			}
 			if pod.DueBefore != nil {
-				words.Before = absolute(pod.DueBefore.Time)
+				words.Before = output.Absolute(pod.DueBefore.Time)
 			}
 			return words
 		},

@@ -8,38 +8,35 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/duration"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // printPlan prints a plan for a person: the answer, what to look at, and then every pod.
-func printPlan(o *output, plan *cliv1alpha1.TaintPlan) error {
-	if o.format == formatName || o.noHeaders {
-		o.notes(plan.Notes)
+func printPlan(o *output.Printer, plan *cliv1alpha1.TaintPlan) error {
+	if o.Format == output.Name || o.NoHeaders {
+		o.Notes(plan.Notes)
 	}
-	if o.format == formatName {
+	if o.Format == output.Name {
 		for i := range plan.Pods {
 			if pod := &plan.Pods[i]; pod.Leaves {
-				o.line("pod/%s", pod.Name)
+				o.Line("pod/%s", pod.Name)
 			}
 		}
 		return nil
 	}
-	if !o.noHeaders {
+	if !o.NoHeaders {
 		for _, line := range summary(plan) {
-			o.line("%s", line)
+			o.Line("%s", line)
 		}
 	}
 	if len(plan.Pods) == 0 {
 		return nil
 	}
-	if !o.noHeaders {
-		o.line("")
+	if !o.NoHeaders {
+		o.Line("")
 	}
 	rows := make([][]any, 0, len(plan.Pods))
 	for i := range plan.Pods {
@@ -52,7 +49,7 @@ func printPlan(o *output, plan *cliv1alpha1.TaintPlan) error {
 	if asksWhereTo(plan) {
 		columns, rows = withWhereTo(plan, columns, rows)
 	}
-	return o.table(columns, rows)
+	return o.Table(columns, rows)
 }
 
 // summary is what a plan says before it names every pod: the answer, what is lost, and what could not be known.
@@ -76,10 +73,10 @@ func answer(plan *cliv1alpha1.TaintPlan) string {
 	case later == 0:
 		parts = append(parts, "all of them at once")
 	case s.AtOnce == 0:
-		parts = append(parts, "the last in "+relative(plan.At.Time, s.Last.Time))
+		parts = append(parts, "the last in "+output.Relative(plan.At.Time, s.Last.Time))
 	default:
 		parts = append(parts, fmt.Sprintf("%d at once", s.AtOnce),
-			fmt.Sprintf("%d more within %s", later, relative(plan.At.Time, s.Last.Time)))
+			fmt.Sprintf("%d more within %s", later, output.Relative(plan.At.Time, s.Last.Time)))
 	}
 	return strings.Join(parts, ", ") + "."
 }
@@ -114,10 +111,10 @@ func losses(plan *cliv1alpha1.TaintPlan) []string {
 func podRow(plan *cliv1alpha1.TaintPlan, pod *cliv1alpha1.PlannedPod) []any {
 	leaves, at, before := "stays", "", ""
 	if pod.Leaves {
-		leaves, at = relative(plan.At.Time, pod.Due.Time), absolute(pod.Due.Time)
+		leaves, at = output.Relative(plan.At.Time, pod.Due.Time), output.Absolute(pod.Due.Time)
 	}
 	if pod.DueBefore != nil {
-		before = absolute(pod.DueBefore.Time)
+		before = output.Absolute(pod.DueBefore.Time)
 	}
 	owner := ""
 	if pod.Owner != nil {
@@ -136,46 +133,9 @@ func tolerationOf(pod *cliv1alpha1.PlannedPod) string {
 	case pod.Reason != "":
 		return pod.Reason
 	case pod.Toleration != nil:
-		return inWords(*pod.Toleration)
+		return output.Toleration(*pod.Toleration)
 	case pod.Taint != "":
 		return "none"
 	}
 	return ""
 }
-
-// inWords writes a toleration as the taints that it matches, and for how long.
-func inWords(t corev1.Toleration) string {
-	what := t.Key
-	switch {
-	case t.Key == "":
-		what = "everything"
-	case t.Operator == "" || t.Operator == corev1.TolerationOpEqual:
-		if t.Value != "" {
-			what += "=" + t.Value
-		}
-	case t.Operator != corev1.TolerationOpExists:
-		what += " " + string(t.Operator) + " " + t.Value
-	default:
-		what += "=*"
-	}
-	if t.Effect != "" {
-		what += ":" + string(t.Effect)
-	}
-	if t.TolerationSeconds != nil {
-		return fmt.Sprintf("%s for %ds", what, *t.TolerationSeconds)
-	}
-	return what + " for ever"
-}
-
-// relative says how long it is from one instant to another.
-func relative(from, to time.Time) string {
-	if !to.After(from) {
-		return "now"
-	}
-	if to.Sub(from) < time.Second {
-		return "1s"
-	}
-	return duration.HumanDuration(to.Sub(from))
-}
-
-func absolute(at time.Time) string { return at.UTC().Format(time.RFC3339) }

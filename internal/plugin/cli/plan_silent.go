@@ -16,6 +16,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
@@ -54,16 +56,16 @@ func (s *silence) completion(from *source) completeFunc {
 func (s *silence) validate(cmd *cobra.Command) error {
 	if s.is {
 		if cmd.Flags().Changed("overwrite") {
-			return usagef("--overwrite is for taints that are given: leave it out with --silent")
+			return command.Usagef("--overwrite is for taints that are given: leave it out with --silent")
 		}
 		if err := s.flags.Validate(); err != nil {
-			return usagef("%w", err)
+			return command.Usagef("%w", err)
 		}
 		return nil
 	}
 	for _, name := range s.names {
 		if cmd.Flags().Changed(name) {
-			return usagef("--%s is for nodes that fall silent: give --silent, or leave it out", name)
+			return command.Usagef("--%s is for nodes that fall silent: give --silent, or leave it out", name)
 		}
 	}
 	return nil
@@ -74,7 +76,7 @@ func noTaints(specs []string) error {
 	if len(specs) == 0 {
 		return nil
 	}
-	return usagef("--silent says which taints silent nodes get: leave out %s, or --silent",
+	return command.Usagef("--silent says which taints silent nodes get: leave out %s, or --silent",
 		strings.Join(specs, " "))
 }
 
@@ -116,7 +118,7 @@ func byInstant(
 
 // in says how long it is to an instant of a plan.
 func in(plan *cliv1alpha1.TaintPlan, at *metav1.MicroTime) string {
-	if text := relative(plan.At.Time, at.Time); text != "now" {
+	if text := output.Relative(plan.At.Time, at.Time); text != "now" {
 		return "in " + text
 	}
 	return "now"

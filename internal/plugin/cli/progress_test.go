@@ -13,6 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 )
 
 func TestAServerThatDoesNotAnswerIsSaidToBeWaitedForAfterASecond(t *testing.T) {
@@ -27,9 +30,9 @@ func TestAServerThatDoesNotAnswerIsSaidToBeWaitedForAfterASecond(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var stderr bytes.Buffer
-				env := Env{Clock: clock.RealClock{}}
+				env := command.Env{Clock: clock.RealClock{}}
 				env.ErrOut = &stderr
-				r := &apiReader{server: "https://slow", progress: newProgress(env)}
+				r := &apiReader{server: "https://slow", progress: output.NewProgress(env)}
 				list := func(context.Context, metav1.ListOptions) (*corev1.NodeList, error) {
 					time.Sleep(test.takes) //nolint:forbidigo // the time is virtual
 					return &corev1.NodeList{}, nil

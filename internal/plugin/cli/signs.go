@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
@@ -246,5 +247,5 @@ func (c *collector) hear() {
 		return
 	}
 	c.note(!signs.LeasesKnown, "The files hold no Lease: 'kubectl get leases,serviceaccounts,events -A -o yaml' writes what tells who evicts.")
-	c.note(signs.LeasesKnown, "The files tell of controllers as of "+absolute(signs.At)+".")
+	c.note(signs.LeasesKnown, "The files tell of controllers as of "+output.Absolute(signs.At)+".")
 }

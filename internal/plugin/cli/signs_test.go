@@ -24,6 +24,8 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/check"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
@@ -65,8 +67,8 @@ func forbid(clients *fake.Clientset, rights ...string) {
 // read reads from an API server what a check asks of controllers, and the pods.
 func read(t *testing.T, clients *fake.Clientset) *plan.Cluster {
 	t.Helper()
-	env := Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clocktesting.NewFakePassiveClock(now)}
-	r := &apiReader{clients: clients, progress: newProgress(env), cluster: &plan.Cluster{Signs: plan.Signs{At: now}}}
+	env := command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clocktesting.NewFakePassiveClock(now)}
+	r := &apiReader{clients: clients, progress: output.NewProgress(env), cluster: &plan.Cluster{Signs: plan.Signs{At: now}}}
 	if err := r.required(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -14,10 +14,11 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
@@ -26,7 +27,7 @@ type snapshotOptions struct {
 	source source
 }
 
-func newSnapshot(env Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+func newSnapshot(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
 	o := &snapshotOptions{source: newSource(env, config)}
 	cmd := &cobra.Command{
 		Use:   "snapshot",
@@ -39,9 +40,9 @@ Names and labels do, and what says which controllers evict and taint: their Leas
 taints of nodes, and the flag --controllers of kube-controller-manager and its like.`,
 		Example: `  kubectl taintkeeper snapshot > cluster.json
   kubectl taintkeeper plan -f cluster.json worker-1 maintenance=now:NoExecute`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := aboutAll(config); err != nil {
+			if err := command.NoNamespace(config); err != nil {
 				return err
 			}
 			if err := o.source.validate(); err != nil {
@@ -60,7 +61,7 @@ func (o *snapshotOptions) run(ctx context.Context) error {
 		return err
 	}
 	for _, sentence := range cluster.Missing {
-		fmt.Fprintln(o.source.env.ErrOut, "Note:", printable(sentence))
+		fmt.Fprintln(o.source.env.ErrOut, "Note:", output.Printable(sentence))
 	}
 	out := bufio.NewWriter(o.source.env.Out)
 	encoder := json.NewEncoder(out)
@@ -92,14 +93,9 @@ func objectsOf(cluster *plan.Cluster) []runtime.Object {
 
 func appendOf[P runtime.Object](all []runtime.Object, apiVersion, kind string, objects []P) []runtime.Object {
 	for _, object := range objects {
-		all = append(all, withKind(object, apiVersion, kind))
+		all = append(all, output.WithKind(object, apiVersion, kind))
 	}
 	return all
-}
-
-func withKind(object runtime.Object, apiVersion, kind string) runtime.Object {
-	object.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(apiVersion, kind))
-	return object
 }
 
 // ownedBy is a ReplicaSet or a Job of which only the controller counts.
@@ -108,7 +104,7 @@ func ownedBy(uid types.UID, controller metav1.OwnerReference) runtime.Object {
 		ObjectMeta: metav1.ObjectMeta{UID: uid, OwnerReferences: []metav1.OwnerReference{controller}},
 	}
 	if controller.Kind == "CronJob" {
-		return withKind(object, "batch/v1", "Job")
+		return output.WithKind(object, "batch/v1", "Job")
 	}
-	return withKind(object, "apps/v1", "ReplicaSet")
+	return output.WithKind(object, "apps/v1", "ReplicaSet")
 }

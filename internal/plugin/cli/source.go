@@ -12,17 +12,19 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/rest"
 
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
 // source is where the objects of a cluster come from: files if some are named, else the API server.
 type source struct {
-	env    Env
+	env    command.Env
 	config *genericclioptions.ConfigFlags
 	files  resource.FilenameOptions
 }
 
-func newSource(env Env, config *genericclioptions.ConfigFlags) source {
+func newSource(env command.Env, config *genericclioptions.ConfigFlags) source {
 	return source{env: env, config: config}
 }
 
@@ -37,7 +39,7 @@ func (s *source) offline() bool { return len(s.files.Filenames) > 0 }
 
 func (s *source) validate() error {
 	if s.files.Recursive && !s.offline() {
-		return usagef("--recursive is for the folders of --filename: name some, or leave it out")
+		return command.Usagef("--recursive is for the folders of --filename: name some, or leave it out")
 	}
 	return nil
 }
@@ -51,7 +53,7 @@ func (s *source) read(ctx context.Context, wanted wants) (*plan.Cluster, error) 
 	if err != nil {
 		return nil, err
 	}
-	return readAPI(ctx, rest, wanted, newProgress(s.env))
+	return readAPI(ctx, rest, wanted, output.NewProgress(s.env))
 }
 
 // restConfig says how to reach the cluster.

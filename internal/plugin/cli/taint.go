@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
@@ -27,9 +29,9 @@ const (
 
 // taintOptions are those of kubectl taintkeeper taint and untaint.
 type taintOptions struct {
-	env    Env
+	env    command.Env
 	config *genericclioptions.ConfigFlags
-	output output
+	output output.Printer
 	nodes  nodeSelection
 
 	overwrite bool
@@ -52,8 +54,8 @@ type taintOptions struct {
 	unsettled []string
 }
 
-func newTaintOptions(env Env, config *genericclioptions.ConfigFlags) *taintOptions {
-	o := &taintOptions{env: env, config: config, output: newOutput(env), asks: isTerminal(env.In)}
+func newTaintOptions(env command.Env, config *genericclioptions.ConfigFlags) *taintOptions {
+	o := &taintOptions{env: env, config: config, output: output.NewPrinter(env), asks: output.IsTerminal(env.In)}
 	o.connect = o.dial
 	return o
 }
@@ -68,7 +70,7 @@ The plan and the question go to stderr. What stdout gets is what kubectl taint p
 
 A node that cannot be changed is named, and the others are changed all the same; the exit code is 1 then.`
 
-func newTaint(env Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+func newTaint(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
 	return newTaintOptions(env, config).taintCommand()
 }
 
@@ -99,7 +101,7 @@ meanwhile is read again; if its taints are others now, the plan is made again, t
 	return cmd
 }
 
-func newUntaint(env Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+func newUntaint(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
 	return newTaintOptions(env, config).untaintCommand()
 }
 
@@ -126,7 +128,7 @@ it, may be there or not.` + taintOutput,
 }
 
 func (o *taintOptions) addFlags(cmd *cobra.Command) {
-	o.output.addFlags(cmd)
+	o.output.AddFlags(cmd)
 	o.nodes.addFlags(cmd)
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "Do not ask.")
 	cmd.Flags().StringVar(&o.dryRun, "dry-run", dryRunNone, "Change nothing: client prints what would be sent, server what the API server would answer; none changes it.")
@@ -156,7 +158,7 @@ func (o *taintOptions) completeTaint(args []string) error {
 	}
 	o.nodes.complete(nodes)
 	if o.edit, err = taints.ParseEdit(specs...); err != nil {
-		return usagef("%w", err)
+		return command.Usagef("%w", err)
 	}
 	return nil
 }
@@ -173,7 +175,7 @@ func (o *taintOptions) completeUntaint(args []string) error {
 		o.unsettled, words = words[1:], nil
 	}
 	if len(words)+len(o.unsettled)+len(args[first:]) == 0 {
-		return usagef("no taint is given: name at least one, as key or key:Effect, behind the nodes")
+		return command.Usagef("no taint is given: name at least one, as key or key:Effect, behind the nodes")
 	}
 	return o.remove(slices.Concat(words, args[first:]))
 }
@@ -183,7 +185,7 @@ func (o *taintOptions) remove(keys []string) error {
 	for _, key := range keys {
 		removal, err := taints.ParseRemoval(strings.TrimSuffix(key, "-") + "-")
 		if err != nil {
-			return usagef("%w", err)
+			return command.Usagef("%w", err)
 		}
 		o.edit.Remove = append(o.edit.Remove, removal)
 	}
@@ -205,17 +207,17 @@ func (o *taintOptions) settle(cluster *plan.Cluster) error {
 	}
 	o.unsettled, o.edit.Remove = nil, append(o.edit.Remove, behind...)
 	if len(o.edit.Remove)+len(o.edit.Add) == 0 {
-		return usagef("no taint is given: %s are nodes; name at least one key behind them", strings.Join(o.nodes.names, ", "))
+		return command.Usagef("no taint is given: %s are nodes; name at least one key behind them", strings.Join(o.nodes.names, ", "))
 	}
 	return nil
 }
 
 func (o *taintOptions) validate() error {
-	if err := aboutAll(o.config); err != nil {
+	if err := command.NoNamespace(o.config); err != nil {
 		return err
 	}
 	for _, check := range []func() error{
-		o.nodes.validate, o.output.validate,
+		o.nodes.validate, o.output.Validate,
 		o.validateDryRun, o.validateWait, o.validateFor, o.validateQuestion,
 	} {
 		if err := check(); err != nil {
@@ -229,9 +231,9 @@ func (o *taintOptions) validateDryRun() error {
 	choices := []string{dryRunNone, dryRunClient, dryRunServer}
 	switch {
 	case !slices.Contains(choices, o.dryRun):
-		return usagef("--dry-run=%s: choose one of %s", o.dryRun, strings.Join(choices, ", "))
+		return command.Usagef("--dry-run=%s: choose one of %s", o.dryRun, strings.Join(choices, ", "))
 	case o.dry() && (o.wait || o.stay || o.lasts != 0):
-		return usagef("--dry-run=%s changes nothing, so there is nothing to wait or to stay for: leave out --wait, --for and --stay", o.dryRun)
+		return command.Usagef("--dry-run=%s changes nothing, so there is nothing to wait or to stay for: leave out --wait, --for and --stay", o.dryRun)
 	}
 	return nil
 }
@@ -239,9 +241,9 @@ func (o *taintOptions) validateDryRun() error {
 func (o *taintOptions) validateWait() error {
 	switch {
 	case o.timeout < 0:
-		return usagef("--timeout=%s: it cannot be less than 0", o.timeout)
+		return command.Usagef("--timeout=%s: it cannot be less than 0", o.timeout)
 	case o.timeout > 0 && !o.wait:
-		return usagef("--timeout=%s is how long to wait: add --wait", o.timeout)
+		return command.Usagef("--timeout=%s is how long to wait: add --wait", o.timeout)
 	}
 	return nil
 }
@@ -249,17 +251,17 @@ func (o *taintOptions) validateWait() error {
 func (o *taintOptions) validateFor() error {
 	switch {
 	case o.lasts < 0:
-		return usagef("--for=%s: it cannot be less than 0", o.lasts)
+		return command.Usagef("--for=%s: it cannot be less than 0", o.lasts)
 	case o.lasts == 0 && o.stay:
-		return usagef("--stay needs to know how long: add --for")
+		return command.Usagef("--stay needs to know how long: add --for")
 	case o.lasts == 0:
 		return nil
 	case !o.stay:
-		return usagef("--for=%s: nothing in a cluster takes a taint off by itself: add --stay, and this command keeps running and takes it off, or leave out --for", o.lasts)
+		return command.Usagef("--for=%s: nothing in a cluster takes a taint off by itself: add --stay, and this command keeps running and takes it off, or leave out --for", o.lasts)
 	case len(o.edit.Remove) > 0:
-		return usagef("--for=%s takes off what was added, and does not bring back what is removed (%s): use a command for each", o.lasts, o.edit.Remove[0])
+		return command.Usagef("--for=%s takes off what was added, and does not bring back what is removed (%s): use a command for each", o.lasts, o.edit.Remove[0])
 	case o.overwrite:
-		return usagef("--for=%s does not bring back what --overwrite replaces: leave out one of them", o.lasts)
+		return command.Usagef("--for=%s does not bring back what --overwrite replaces: leave out one of them", o.lasts)
 	}
 	return nil
 }
@@ -268,7 +270,7 @@ func (o *taintOptions) validateQuestion() error {
 	if o.yes || o.dry() || o.asks {
 		return nil
 	}
-	return usagef("nobody can be asked, as stdin is no terminal: add --yes to change the nodes without a question, or --dry-run=server to see what would change")
+	return command.Usagef("nobody can be asked, as stdin is no terminal: add --yes to change the nodes without a question, or --dry-run=server to see what would change")
 }
 
 // dry reports whether nothing is changed.
@@ -289,7 +291,7 @@ func (o *taintOptions) dial() (*apiReader, *timeline.Clock, error) {
 	}
 	config.WarningHandler = rest.NewWarningWriter(o.env.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
 	clock := &timeline.Clock{Wall: o.env.Clock.Now}
-	reader, err := connectAPI(clock.Listen(config), newProgress(o.env))
+	reader, err := connectAPI(clock.Listen(config), output.NewProgress(o.env))
 	return reader, clock, err
 }
 

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
@@ -40,7 +41,7 @@ func (o *obstacles) of(ctx context.Context, pod duePod) string {
 		return terminating(pod, now)
 	case pod.verdict.PendingAt(now):
 		return fmt.Sprintf("is due only in %s, at %s: %s",
-			relative(now, pod.verdict.Due), absolute(pod.verdict.Due), tolerated(pod))
+			output.Relative(now, pod.verdict.Due), output.Absolute(pod.verdict.Due), tolerated(pod))
 	}
 	due := overdue(pod.verdict.Due, now)
 	if why := refusal(pod.Pod); why != "" {
@@ -73,9 +74,9 @@ func terminating(pod duePod, now time.Time) string {
 	}
 	switch {
 	case over.After(now) && held != "":
-		return fmt.Sprintf("is terminating: its grace period ends in %s, and then %s still keeps it", relative(now, over), held)
+		return fmt.Sprintf("is terminating: its grace period ends in %s, and then %s still keeps it", output.Relative(now, over), held)
 	case over.After(now):
-		return fmt.Sprintf("is terminating: its grace period ends in %s", relative(now, over))
+		return fmt.Sprintf("is terminating: its grace period ends in %s", output.Relative(now, over))
 	case held != "":
 		return fmt.Sprintf("is terminating: %s keeps it, until whoever set that takes it off", held)
 	}

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -31,35 +32,35 @@ func (t *tainting) operation() string {
 
 // printOne prints a node as soon as it is changed, unless a table is wanted.
 func (t *tainting) printOne(one changed) error {
-	if t.output.format == formatWide {
+	if t.output.Format == output.Wide {
 		return nil
 	}
-	if t.printed++; t.printed > 1 && t.output.format == formatYAML {
-		t.output.line("---")
+	if t.printed++; t.printed > 1 && t.output.Format == output.YAML {
+		t.output.Line("---")
 	}
 	node := one.node.DeepCopy()
 	node.ManagedFields = nil
-	if printed, err := t.output.object(withKind(node, "v1", "Node")); printed {
+	if printed, err := t.output.Object(output.WithKind(node, "v1", "Node")); printed {
 		return err
 	}
-	if t.output.format == formatName {
-		t.output.line("node/%s", node.Name)
+	if t.output.Format == output.Name {
+		t.output.Line("node/%s", node.Name)
 		return nil
 	}
-	t.output.line("node/%s %s", node.Name, t.operation())
+	t.output.Line("node/%s %s", node.Name, t.operation())
 	return nil
 }
 
 // print prints the table of -o wide.
 func (t *tainting) print(all []changed) error {
-	if t.output.format != formatWide || len(all) == 0 {
+	if t.output.Format != output.Wide || len(all) == 0 {
 		return nil
 	}
 	rows := make([][]any, 0, len(all))
 	for _, one := range all {
 		rows = append(rows, []any{one.node.Name, t.operation(), specsOf(one.before), specsOf(one.node.Spec.Taints)})
 	}
-	return t.output.table([]string{"Node", "Result", "Before", "After"}, rows)
+	return t.output.Table([]string{"Node", "Result", "Before", "After"}, rows)
 }
 
 func specsOf(all []corev1.Taint) string {

@@ -16,6 +16,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
@@ -68,7 +69,7 @@ func (t *tainting) run(ctx context.Context) error {
 // read reads the cluster. Who may not list pods can taint nodes all the same, but not wait.
 func (t *tainting) read(ctx context.Context) error {
 	err := t.reader.read(ctx, wants{budgets: true})
-	t.reader.progress.end()
+	t.reader.progress.End()
 	t.cluster = t.reader.cluster
 	var denied deniedError
 	if errors.As(err, &denied) && denied.kind == "pods" && !t.wait {
@@ -88,7 +89,7 @@ func (t *tainting) now() time.Time { return t.clock.Latest() }
 func (t *tainting) machineTime() time.Time { return t.env.Clock.Now().Round(0) }
 
 func (t *tainting) tell(format string, args ...any) {
-	fmt.Fprintln(t.env.ErrOut, printable(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(t.env.ErrOut, output.Printable(fmt.Sprintf(format, args...)))
 }
 
 func (t *tainting) plan(nodes []*corev1.Node) (*cliv1alpha1.TaintPlan, error) {

@@ -16,13 +16,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
 // stayUntil stays until an instant, and then takes off what was added.
 func (t *tainting) stayUntil(ctx context.Context, done []changed, end time.Time) error {
-	t.tell("Staying until %s to take it off again: %s. If this is interrupted, it stays; it is taken off with: %s", absolute(end), t.edit, t.undo(done))
+	t.tell("Staying until %s to take it off again: %s. If this is interrupted, it stays; it is taken off with: %s", output.Absolute(end), t.edit, t.undo(done))
 	if !t.until(ctx, end) {
 		return t.interrupted(done)
 	}
@@ -77,14 +78,14 @@ func (t *tainting) undo(done []changed) string {
 // often: the timers of a machine that sleeps stand still.
 func (t *tainting) until(ctx context.Context, end time.Time) bool {
 	progress := t.reader.progress
-	defer progress.end()
+	defer progress.End()
 	for {
 		now := t.machineTime()
 		if !now.Before(end) {
 			return true
 		}
-		if progress.moves {
-			progress.update("%s left", end.Sub(now).Round(time.Second))
+		if progress.Moves {
+			progress.Update("%s left", end.Sub(now).Round(time.Second))
 		}
 		if !pause(ctx, min(end.Sub(now), time.Second)) {
 			return false

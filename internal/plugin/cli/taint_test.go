@@ -32,6 +32,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
@@ -83,8 +85,8 @@ func (s *taintScene) untaint(args ...string) error {
 	return s.run(s.Context(), (*taintOptions).untaintCommand, args)
 }
 
-func (s *taintScene) run(ctx context.Context, command func(*taintOptions) *cobra.Command, args []string) error {
-	env := Env{
+func (s *taintScene) run(ctx context.Context, newCommand func(*taintOptions) *cobra.Command, args []string) error {
+	env := command.Env{
 		IOStreams: genericiooptions.IOStreams{In: strings.NewReader(s.in), Out: &s.out, ErrOut: &s.err},
 		Clock:     clock.RealClock{}, // virtualStart
 	}
@@ -96,11 +98,11 @@ func (s *taintScene) run(ctx context.Context, command func(*taintOptions) *cobra
 			return nil, nil, err
 		}
 		return &apiReader{
-			server: "test", clients: s.client, metadata: metadatafake.NewSimpleMetadataClient(scheme), progress: newProgress(env),
+			server: "test", clients: s.client, metadata: metadatafake.NewSimpleMetadataClient(scheme), progress: output.NewProgress(env),
 			cluster: &plan.Cluster{Controllers: map[types.UID]metav1.OwnerReference{}},
 		}, &s.clock, nil
 	}
-	cmd := command(o)
+	cmd := newCommand(o)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(args)
 	return cmd.ExecuteContext(ctx)

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -185,7 +186,7 @@ func (v *vigil) progress(said string, left int, now time.Time) string {
 		line = "Waiting, and trying again: " + v.failing.Error()
 	}
 	if line != said {
-		v.reader.progress.announce("%s", line)
+		v.reader.progress.Announce("%s", line)
 	}
 	return line
 }
@@ -201,13 +202,13 @@ func podsThat(n int, ifOne, ifMore string) string {
 
 // when says an instant: relative where somebody watches it count down, else absolute, so that the line does not change.
 func (v *vigil) when(at, now time.Time) string {
-	if v.reader.progress.moves {
-		return "in " + relative(now, at)
+	if v.reader.progress.Moves {
+		return "in " + output.Relative(now, at)
 	}
-	return "at " + absolute(at)
+	return "at " + output.Absolute(at)
 }
 
-func (v *vigil) end() { v.reader.progress.end() }
+func (v *vigil) end() { v.reader.progress.End() }
 
 func (v *vigil) farewell() string {
 	if len(v.seen) == 0 {
@@ -257,5 +258,5 @@ func tolerated(pod duePod) string {
 	if pod.verdict.Toleration == nil {
 		return taints.Format(pod.verdict.Taint.Taint) + " is not tolerated"
 	}
-	return fmt.Sprintf("%s is tolerated: %s", taints.Format(pod.verdict.Taint.Taint), inWords(*pod.verdict.Toleration))
+	return fmt.Sprintf("%s is tolerated: %s", taints.Format(pod.verdict.Taint.Taint), output.Toleration(*pod.verdict.Toleration))
 }

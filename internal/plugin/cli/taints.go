@@ -15,6 +15,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
@@ -27,13 +29,13 @@ var effects = []string{
 // taintsOptions are those of kubectl taintkeeper taints.
 type taintsOptions struct {
 	source      source
-	output      output
+	output      output.Printer
 	nodes       nodeSelection
 	key, effect string
 }
 
-func newTaints(env Env, config *genericclioptions.ConfigFlags) *cobra.Command {
-	o := &taintsOptions{source: newSource(env, config), output: newOutput(env)}
+func newTaints(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+	o := &taintsOptions{source: newSource(env, config), output: output.NewPrinter(env)}
 	cmd := &cobra.Command{
 		Use:   "taints [NODE...]",
 		Short: "List the taints of nodes, and how many pods tolerate them",
@@ -51,7 +53,7 @@ func newTaints(env Env, config *genericclioptions.ConfigFlags) *cobra.Command {
 		},
 	}
 	o.source.addFlags(cmd)
-	o.output.addFlags(cmd)
+	o.output.AddFlags(cmd)
 	o.nodes.addFlags(cmd)
 	cmd.Flags().StringVar(&o.key, "key", "", "Only taints with this key.")
 	cmd.Flags().StringVar(&o.effect, "effect", "", "Only taints with this effect: "+strings.Join(effects, ", ")+".")
@@ -66,12 +68,12 @@ func (o *taintsOptions) validate() error {
 		o.nodes.all = true
 	}
 	if o.effect != "" && !slices.Contains(effects, o.effect) {
-		return usagef("--effect=%s: choose one of %s", o.effect, strings.Join(effects, ", "))
+		return command.Usagef("--effect=%s: choose one of %s", o.effect, strings.Join(effects, ", "))
 	}
-	if err := aboutAll(o.source.config); err != nil {
+	if err := command.NoNamespace(o.source.config); err != nil {
 		return err
 	}
-	for _, check := range []func() error{o.nodes.validate, o.source.validate, o.output.validate} {
+	for _, check := range []func() error{o.nodes.validate, o.source.validate, o.output.Validate} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -93,26 +95,26 @@ func (o *taintsOptions) run(ctx context.Context) error {
 	list.Taints = plan.TaintsOf(cluster, nodes, func(taint corev1.Taint) bool {
 		return (o.key == "" || taint.Key == o.key) && (o.effect == "" || string(taint.Effect) == o.effect)
 	})
-	if printed, err := o.output.object(list); printed {
+	if printed, err := o.output.Object(list); printed {
 		return err
 	}
 	return o.print(list)
 }
 
 func (o *taintsOptions) print(list *cliv1alpha1.TaintList) error {
-	o.output.notes(list.Notes)
-	if o.output.format == formatName {
+	o.output.Notes(list.Notes)
+	if o.output.Format == output.Name {
 		var names []string
 		for i := range list.Taints {
 			names = append(names, list.Taints[i].Node)
 		}
 		for _, name := range slices.Compact(names) {
-			o.output.line("node/%s", name)
+			o.output.Line("node/%s", name)
 		}
 		return nil
 	}
 	if len(list.Taints) == 0 {
-		fmt.Fprintln(o.output.env.ErrOut, "No taints found.")
+		fmt.Fprintln(o.output.Env.ErrOut, "No taints found.")
 		return nil
 	}
 	rows := make([][]any, 0, len(list.Taints))
@@ -120,14 +122,14 @@ func (o *taintsOptions) print(list *cliv1alpha1.TaintList) error {
 		taint := &list.Taints[i]
 		age, added := "unknown", ""
 		if !taint.TimeAdded.IsZero() {
-			age, added = ageOf(taint.TimeAdded.Time, list.At.Time), absolute(taint.TimeAdded.Time)
+			age, added = output.Age(taint.TimeAdded.Time, list.At.Time), output.Absolute(taint.TimeAdded.Time)
 		}
 		rows = append(rows, []any{
 			taint.Node, taint.Key, taint.Value, string(taint.Effect), age,
 			taint.ForEver, taint.ForAWhile, taint.NotAtAll, added,
 		})
 	}
-	return o.output.table([]string{
+	return o.output.Table([]string{
 		"Node", "Key", "Value", "Effect", "Age",
 		"For ever", "For a while", "Not at all", "+Time added",
 	}, rows)
