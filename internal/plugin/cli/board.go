@@ -24,6 +24,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/board"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
 // boardOptions are those of kubectl taintkeeper board.
@@ -61,7 +62,7 @@ own rights, and says what you may not read. Nothing has to be installed in the c
 }
 
 func (o *boardOptions) run(ctx context.Context) error {
-	config, err := restConfigOf(o.config)
+	config, err := source.RESTConfigOf(o.config)
 	if err != nil {
 		return err
 	}
@@ -90,8 +91,8 @@ func (o *boardOptions) listen(ctx context.Context) (net.Listener, error) {
 // open returns a board of the cluster, once that has answered.
 func (o *boardOptions) open(ctx context.Context, config *rest.Config) (*board.Board, error) {
 	clock := &timeline.Clock{}
-	patient := cmp.Or(config.Timeout, patience)
-	config = forReading(clock.Listen(config))
+	patient := cmp.Or(config.Timeout, source.Patience)
+	config = source.ForReading(clock.Listen(config))
 	config.Timeout = 0 // it would end watches, too
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -110,7 +111,7 @@ func (o *boardOptions) open(ctx context.Context, config *rest.Config) (*board.Bo
 	first, cancel := context.WithTimeout(ctx, patient)
 	defer cancel()
 	if err := version(first, clients); err != nil {
-		return nil, probed(first, config.Host, "ask for", "the version", err)
+		return nil, source.Probed(first, config.Host, "ask for", "the version", err)
 	}
 	ping := func(ctx context.Context) error {
 		if err := version(ctx, clients); !apierrors.IsUnauthorized(err) { // the watches say so

@@ -16,6 +16,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/check"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -40,7 +41,7 @@ var failOns = []string{"error", "warning", "info", never}
 
 // checkOptions are those of kubectl taintkeeper check.
 type checkOptions struct {
-	source source
+	source source.Source
 	output output.Printer
 	// namespace restricts what is told of objects in namespaces; empty for all.
 	namespace     string
@@ -50,7 +51,7 @@ type checkOptions struct {
 }
 
 func newCheck(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
-	o := &checkOptions{source: newSource(env, config), output: output.NewPrinter(env, formatSARIF, formatJUnit)}
+	o := &checkOptions{source: source.New(env, config), output: output.NewPrinter(env, formatSARIF, formatJUnit)}
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Find what is wrong with taints, tolerations, and who evicts",
@@ -84,7 +85,7 @@ Rules:
 			return o.run(cmd.Context())
 		},
 	}
-	o.source.addFlags(cmd)
+	o.source.AddFlags(cmd)
 	o.output.AddFlags(cmd)
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Tell of all namespaces, as is done without --namespace.")
 	cmd.Flags().StringSliceVar(&o.rules, "rules", []string{"*"}, "Which rules to apply: '*' all, 'name' this one, '-name' not this one.")
@@ -120,10 +121,10 @@ func (o *checkOptions) validate() error {
 			return command.Usagef("--rules: there is no rule %q%s; there are %s", name, command.DidYouMean(name, ruleNames()), strings.Join(ruleNames(), ", "))
 		}
 	}
-	if o.allNamespaces && *o.source.config.Namespace != "" {
+	if o.allNamespaces && *o.source.Config.Namespace != "" {
 		return command.Usagef("namespaces are given twice: use --all-namespaces or --namespace")
 	}
-	if err := o.source.validate(); err != nil {
+	if err := o.source.Validate(); err != nil {
 		return err
 	}
 	if len(o.chosen()) == 0 {
@@ -147,11 +148,11 @@ func (o *checkOptions) chosen() []check.Rule {
 }
 
 func (o *checkOptions) run(ctx context.Context) error {
-	cluster, err := o.source.read(ctx, wants{budgets: true, signs: true, templates: true})
+	cluster, err := o.source.Read(ctx, source.Wants{Budgets: true, Signs: true, Templates: true})
 	if err != nil {
 		return err
 	}
-	report := check.Make(cluster, o.chosen(), o.namespace, o.source.env.Clock.Now())
+	report := check.Make(cluster, o.chosen(), o.namespace, o.source.Env.Clock.Now())
 	if err := o.print(report); err != nil {
 		return err
 	}

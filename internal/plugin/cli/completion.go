@@ -15,6 +15,7 @@ import (
 	"k8s.io/kubectl/pkg/util/completion"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -50,7 +51,7 @@ func hurried(config *genericclioptions.ConfigFlags) cmdutil.Factory {
 }
 
 // completeNodes completes the names of nodes.
-func completeNodes(s *source) completeFunc {
+func completeNodes(s *source.Source) completeFunc {
 	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		return matching(word, nodeNames(listNodes(s), args, word)), cobra.ShellCompDirectiveNoFileComp
 	}
@@ -58,7 +59,7 @@ func completeNodes(s *source) completeFunc {
 
 // completePods completes the name of one pod, in the namespace of -n or of the context; with -f it is that of any pod
 // unless there is a -n.
-func completePods(s *source) completeFunc {
+func completePods(s *source.Source) completeFunc {
 	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -68,7 +69,7 @@ func completePods(s *source) completeFunc {
 }
 
 // completeKeys completes the keys of the taints that there are.
-func completeKeys(s *source) completeFunc {
+func completeKeys(s *source.Source) completeFunc {
 	return func(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 		var keys []string
 		for _, taint := range taintsOf(listNodes(s)) {
@@ -80,7 +81,7 @@ func completeKeys(s *source) completeFunc {
 
 // completeTaints completes the arguments of a command with kubectl taint's grammar: nodes first, then taints. Removals
 // are those that the nodes have; additions are made of what there is in the cluster.
-func completeTaints(s *source) completeFunc {
+func completeTaints(s *source.Source) completeFunc {
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		nodes := listNodes(s)
 		behind := nodesBefore(args)
@@ -93,7 +94,7 @@ func completeTaints(s *source) completeFunc {
 }
 
 // completeRemovals completes the arguments of untaint: nodes, then the taints that they have.
-func completeRemovals(s *source) completeFunc {
+func completeRemovals(s *source.Source) completeFunc {
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		nodes := listNodes(s)
 		behind := nodesBefore(args)
@@ -219,13 +220,13 @@ const nodesTemplate = `{{ range .items }}{{ $node := .metadata.name }}{{ $node }
 
 // listNodes returns the nodes of the cluster or of the files, with their names and taints alone; none if they cannot be
 // read.
-func listNodes(s *source) []*corev1.Node {
-	if s.offline() {
+func listNodes(s *source.Source) []*corev1.Node {
+	if s.Offline() {
 		return readQuietly(s).Nodes
 	}
 	template := nodesTemplate
 	byName := map[string]*corev1.Node{}
-	for _, word := range completion.CompGetFromTemplate(&template, hurried(s.config), "", []string{"node"}, "") {
+	for _, word := range completion.CompGetFromTemplate(&template, hurried(s.Config), "", []string{"node"}, "") {
 		name, spec, tainted := strings.Cut(word, "|")
 		if byName[name] == nil {
 			byName[name] = &corev1.Node{}
@@ -244,13 +245,13 @@ func listNodes(s *source) []*corev1.Node {
 }
 
 // listPods returns the names of pods.
-func listPods(s *source, word string) []string {
-	if !s.offline() {
-		return completion.CompGetResource(hurried(s.config), "pod", word)
+func listPods(s *source.Source, word string) []string {
+	if !s.Offline() {
+		return completion.CompGetResource(hurried(s.Config), "pod", word)
 	}
 	var names []string
 	for _, pod := range readQuietly(s).Pods {
-		if s.config.Namespace == nil || *s.config.Namespace == "" || *s.config.Namespace == pod.Namespace {
+		if s.Config.Namespace == nil || *s.Config.Namespace == "" || *s.Config.Namespace == pod.Namespace {
 			names = append(names, pod.Name)
 		}
 	}
@@ -258,8 +259,8 @@ func listPods(s *source, word string) []string {
 }
 
 // readQuietly reads the files. A completion has no place for errors.
-func readQuietly(s *source) *plan.Cluster {
-	cluster, err := readFiles(strings.NewReader(""), s.files, wants{})
+func readQuietly(s *source.Source) *plan.Cluster {
+	cluster, err := source.ReadFiles(strings.NewReader(""), s.Files, source.Wants{})
 	if err != nil {
 		return &plan.Cluster{}
 	}

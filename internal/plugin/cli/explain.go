@@ -17,18 +17,19 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // explainOptions are those of kubectl taintkeeper explain.
 type explainOptions struct {
-	source source
+	source source.Source
 	output output.Printer
 	pod    string
 }
 
 func newExplain(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
-	o := &explainOptions{source: newSource(env, config), output: output.NewPrinter(env)}
+	o := &explainOptions{source: source.New(env, config), output: output.NewPrinter(env)}
 	cmd := &cobra.Command{
 		Use:   "explain POD",
 		Short: "Say why a pod stays on its node, leaves it, or gets none",
@@ -47,7 +48,7 @@ a pod is looked for in all namespaces unless -n names one.`,
 			if err := o.complete(args); err != nil {
 				return err
 			}
-			if err := o.source.validate(); err != nil {
+			if err := o.source.Validate(); err != nil {
 				return err
 			}
 			if err := o.output.Validate(); err != nil {
@@ -56,7 +57,7 @@ a pod is looked for in all namespaces unless -n names one.`,
 			return o.run(cmd.Context())
 		},
 	}
-	o.source.addFlags(cmd)
+	o.source.AddFlags(cmd)
 	o.output.AddFlags(cmd)
 	cmd.ValidArgsFunction = completePods(&o.source)
 	return cmd
@@ -90,7 +91,7 @@ func (o *explainOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	subject.At = o.source.env.Clock.Now()
+	subject.At = o.source.Env.Clock.Now()
 	explanation := plan.Explain(subject)
 	if printed, err := o.output.Object(explanation); printed {
 		return err
@@ -100,12 +101,12 @@ func (o *explainOptions) run(ctx context.Context) error {
 
 // subject returns the pod and what there is to know around it.
 func (o *explainOptions) subject(ctx context.Context) (plan.Subject, error) {
-	if o.source.offline() {
-		cluster, err := readFiles(o.source.env.In, o.source.files, wants{})
+	if o.source.Offline() {
+		cluster, err := o.source.Read(ctx, source.Wants{})
 		if err != nil {
 			return plan.Subject{}, err
 		}
-		return subjectOf(cluster, *o.source.config.Namespace, o.pod)
+		return subjectOf(cluster, *o.source.Config.Namespace, o.pod)
 	}
 	namespace, reader, err := newSubjectReader(&o.source)
 	if err != nil {

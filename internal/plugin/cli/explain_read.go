@@ -13,53 +13,42 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
 // subjectReader reads one pod and what there is to know around it from an API server, and nothing else of the cluster.
 type subjectReader struct {
-	api       *apiReader
+	api       *source.Reader
 	workloads dynamic.Interface
 }
 
 // newSubjectReader returns a reader, and the namespace in which kubectl would look.
-func newSubjectReader(s *source) (string, *subjectReader, error) {
-	config, err := s.restConfig()
+func newSubjectReader(s *source.Source) (string, *subjectReader, error) {
+	config, err := s.RESTConfig()
 	if err != nil {
 		return "", nil, err
 	}
-	namespace, err := s.namespace()
+	namespace, err := s.Namespace()
 	if err != nil {
 		return "", nil, err
 	}
-	config = forReading(config)
-	clients, err := kubernetes.NewForConfig(config)
+	api, err := source.Connect(config, output.NewProgress(s.Env))
+	if err != nil {
+		return "", nil, err
+	}
+	workloads, err := dynamic.NewForConfig(source.ForReading(config))
 	if err != nil {
 		return "", nil, fmt.Errorf("make a client: %w", err)
 	}
-	workloads, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return "", nil, fmt.Errorf("make a client: %w", err)
-	}
-	api := newAPIReader(config.Host, clients, output.NewProgress(s.env))
 	return namespace, &subjectReader{api: api, workloads: workloads}, nil
 }
 
-// newAPIReader returns a reader of single kinds.
-func newAPIReader(server string, clients kubernetes.Interface, progress *output.Progress) *apiReader {
-	return &apiReader{
-		server: server, clients: clients, progress: progress,
-		cluster: &plan.Cluster{Controllers: map[types.UID]metav1.OwnerReference{}},
-	}
-}
-
 func (r *subjectReader) read(ctx context.Context, namespace, name string) (plan.Subject, error) {
-	defer r.api.progress.End()
+	defer r.api.Progress.End()
 	subject := plan.Subject{}
 	var err error
 	if subject.Pod, err = r.pod(ctx, namespace, name); err != nil {
@@ -70,20 +59,20 @@ func (r *subjectReader) read(ctx context.Context, namespace, name string) (plan.
 			return subject, err
 		}
 	}
-	subject.Missing = r.api.cluster.Missing
+	subject.Missing = r.api.Cluster.Missing
 	return subject, nil
 }
 
 func (r *subjectReader) pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
-	pod, err := r.api.clients.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	pod, err := r.api.Clients.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
-		return pod, failed(ctx, r.api.server, "get", "pods", err)
+		return pod, source.Failed(ctx, r.api.Server, "get", "pods", err)
 	}
 	var names []string
-	err = listAll(ctx, r.api, "pods", r.api.clients.CoreV1().Pods(namespace).List, func(pod *corev1.Pod) {
+	err = source.List(ctx, r.api, "pods", r.api.Clients.CoreV1().Pods(namespace).List, func(pod *corev1.Pod) {
 		names = append(names, pod.Name)
 	})
-	var denied deniedError
+	var denied source.DeniedError
 	if err != nil && !errors.As(err, &denied) {
 		return nil, err
 	}
@@ -94,27 +83,27 @@ func (r *subjectReader) pod(ctx context.Context, namespace, name string) (*corev
 func (r *subjectReader) node(ctx context.Context, subject *plan.Subject) error {
 	name := subject.Pod.Spec.NodeName
 	if name == "" {
-		return listAll(ctx, r.api, "nodes", r.api.clients.CoreV1().Nodes().List, keep(&subject.Nodes, plan.SlimNode))
+		return source.List(ctx, r.api, "nodes", r.api.Clients.CoreV1().Nodes().List, source.Keep(&subject.Nodes, plan.SlimNode))
 	}
-	node, err := r.api.clients.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	node, err := r.api.Clients.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		subject.NodeGone = true
 		return nil
 	case err != nil:
-		return r.without(failed(ctx, r.api.server, "get", "nodes", err), "the taints of the pod's node are not known")
+		return r.without(source.Failed(ctx, r.api.Server, "get", "nodes", err), "the taints of the pod's node are not known")
 	}
 	subject.Node = node
 	return nil
 }
 
 func (r *subjectReader) namespace(ctx context.Context, subject *plan.Subject) error {
-	namespace, err := r.api.clients.CoreV1().Namespaces().Get(ctx, subject.Pod.Namespace, metav1.GetOptions{})
+	namespace, err := r.api.Clients.CoreV1().Namespaces().Get(ctx, subject.Pod.Namespace, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
-		return r.without(failed(ctx, r.api.server, "get", "namespaces", err), "whether the namespace has default tolerations is not known")
+		return r.without(source.Failed(ctx, r.api.Server, "get", "namespaces", err), "whether the namespace has default tolerations is not known")
 	}
 	subject.Namespace = namespace
 	return nil
@@ -125,7 +114,7 @@ func (r *subjectReader) owner(ctx context.Context, subject *plan.Subject) error 
 	if err := r.climb(ctx, subject); err != nil {
 		return err
 	}
-	subject.Owner = r.api.cluster.Owner(subject.Pod)
+	subject.Owner = r.api.Cluster.Owner(subject.Pod)
 	return nil
 }
 
@@ -142,13 +131,13 @@ func (r *subjectReader) climb(ctx context.Context, subject *plan.Subject) error 
 	if above == nil {
 		return nil
 	}
-	r.api.cluster.Controllers[controller.UID] = *above
+	r.api.Cluster.Controllers[controller.UID] = *above
 	object, err := r.workload(ctx, subject.Pod.Namespace, above)
 	if object == nil {
 		return err
 	}
-	kind := workloadKinds[object.GroupVersionKind().GroupKind()]
-	subject.Template.Writers = plan.WritersOf(object.GetManagedFields(), kind.in("spec", "tolerations")...)
+	kind := source.Workloads[object.GroupVersionKind().GroupKind()]
+	subject.Template.Writers = plan.WritersOf(object.GetManagedFields(), kind.In("spec", "tolerations")...)
 	return nil
 }
 
@@ -158,16 +147,16 @@ func (r *subjectReader) workload(ctx context.Context, namespace string,
 	if owner == nil {
 		return nil, nil
 	}
-	kind, ok := workloadKinds[schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()]
+	kind, ok := source.Workloads[schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()]
 	if !ok {
 		return nil, nil
 	}
-	object, err := r.workloads.Resource(kind.resource).Namespace(namespace).Get(ctx, owner.Name, metav1.GetOptions{})
+	object, err := r.workloads.Resource(kind.Resource).Namespace(namespace).Get(ctx, owner.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err), err == nil && object.GetUID() != owner.UID:
 		return nil, nil
 	case err != nil:
-		err = failed(ctx, r.api.server, "get", kind.resource.Resource, err)
+		err = source.Failed(ctx, r.api.Server, "get", kind.Resource.Resource, err)
 		return nil, r.without(err, "the origin of tolerations is told by their form")
 	}
 	return object, nil
@@ -175,10 +164,10 @@ func (r *subjectReader) workload(ctx context.Context, namespace string,
 
 // without goes on without what may not be read, and says what follows.
 func (r *subjectReader) without(err error, follows string) error {
-	var denied deniedError
+	var denied source.DeniedError
 	if !errors.As(err, &denied) {
 		return err
 	}
-	r.api.cluster.Missing = append(r.api.cluster.Missing, fmt.Sprintf("You may not get %s, so %s.", denied.kind, follows))
+	r.api.Cluster.Missing = append(r.api.Cluster.Missing, fmt.Sprintf("You may not get %s, so %s.", denied.Kind, follows))
 	return nil
 }

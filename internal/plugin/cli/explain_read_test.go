@@ -25,6 +25,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
 // cluster is an API server that holds a pod of a Deployment on one of two nodes, and one pod without a node.
@@ -61,7 +62,7 @@ func newCluster() *cluster {
 
 func (c *cluster) reader() *subjectReader {
 	env := command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clock.RealClock{}}
-	return &subjectReader{api: newAPIReader("https://example.com", c.core, output.NewProgress(env)), workloads: c.workloads}
+	return &subjectReader{api: source.NewReader("https://example.com", c.core, nil, output.NewProgress(env)), workloads: c.workloads}
 }
 
 // forbid makes the API server refuse a verb on a resource.

@@ -16,17 +16,17 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/client-go/kubernetes"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
 // pendingOptions are those of kubectl taintkeeper pending.
 type pendingOptions struct {
-	source        source
+	source        source.Source
 	output        output.Printer
 	nodes         nodeSelection
 	allNamespaces bool
@@ -36,7 +36,7 @@ type pendingOptions struct {
 }
 
 func newPending(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
-	o := &pendingOptions{source: newSource(env, config), output: output.NewPrinter(env)}
+	o := &pendingOptions{source: source.New(env, config), output: output.NewPrinter(env)}
 	cmd := &cobra.Command{
 		Use:   "pending",
 		Short: "List the pods that have to leave because of taints, soonest first",
@@ -66,7 +66,7 @@ kind PendingChange.`,
 			return o.run(cmd.Context())
 		},
 	}
-	o.source.addFlags(cmd)
+	o.source.AddFlags(cmd)
 	o.output.AddFlags(cmd)
 	cmd.Flags().StringArrayVar(&o.nodes.names, "node", nil, "Only pods on this node; may be given several times.")
 	cmd.Flags().StringVarP(&o.nodes.selector, "selector", "l", "", "Only pods on nodes with these labels: key=value, key!=value, key in (a,b), key.")
@@ -76,10 +76,10 @@ kind PendingChange.`,
 }
 
 func (o *pendingOptions) validate() error {
-	if o.watch && o.source.offline() {
+	if o.watch && o.source.Offline() {
 		return command.Usagef("--watch needs a cluster, for files do not change: leave out --watch or -f")
 	}
-	if o.allNamespaces && *o.source.config.Namespace != "" {
+	if o.allNamespaces && *o.source.Config.Namespace != "" {
 		return command.Usagef("namespaces are given twice: use --all-namespaces or --namespace")
 	}
 	if len(o.nodes.names) == 0 && o.nodes.selector == "" {
@@ -88,7 +88,7 @@ func (o *pendingOptions) validate() error {
 	if err := o.nodes.validate(); err != nil {
 		return err
 	}
-	if err := o.source.validate(); err != nil {
+	if err := o.source.Validate(); err != nil {
 		return err
 	}
 	return o.output.Validate()
@@ -99,12 +99,12 @@ func (o *pendingOptions) complete() error {
 	switch {
 	case o.allNamespaces:
 		return nil
-	case o.source.offline():
-		o.namespace = *o.source.config.Namespace
+	case o.source.Offline():
+		o.namespace = *o.source.Config.Namespace
 		return nil
 	}
 	var err error
-	o.namespace, err = o.source.namespace()
+	o.namespace, err = o.source.Namespace()
 	return err
 }
 
@@ -133,7 +133,7 @@ func (s *nodeSelection) ofAny(cluster *plan.Cluster) ([]*corev1.Node, error) {
 }
 
 func (o *pendingOptions) pending(cluster *plan.Cluster, nodes []*corev1.Node) *cliv1alpha1.PendingList {
-	now := o.source.env.Clock.Now()
+	now := o.source.Env.Clock.Now()
 	known := &plan.Countdowns{Owner: cluster.Owner}
 	for _, node := range nodes {
 		known.SetNode(node, now)
@@ -150,33 +150,32 @@ func (o *pendingOptions) pending(cluster *plan.Cluster, nodes []*corev1.Node) *c
 
 // read returns the nodes, and no more pods than can be listed.
 func (o *pendingOptions) read(ctx context.Context) (*plan.Cluster, error) {
-	if o.source.offline() {
-		return readFiles(o.source.env.In, o.source.files, wants{})
+	if o.source.Offline() {
+		return o.source.Read(ctx, source.Wants{})
 	}
-	config, err := o.source.restConfig()
+	config, err := o.source.RESTConfig()
 	if err != nil {
 		return nil, err
 	}
-	config = forReading(config)
-	clients, err := kubernetes.NewForConfig(config)
+	api, err := source.Connect(config, output.NewProgress(o.source.Env))
 	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
+		return nil, err
 	}
-	return o.readFrom(ctx, newAPIReader(config.Host, clients, output.NewProgress(o.source.env)))
+	return o.readFrom(ctx, api)
 }
 
-func (o *pendingOptions) readFrom(ctx context.Context, api *apiReader) (*plan.Cluster, error) {
-	defer api.progress.End()
-	err := listAll(ctx, api, "nodes", api.clients.CoreV1().Nodes().List, keep(&api.cluster.Nodes, plan.SlimNode))
+func (o *pendingOptions) readFrom(ctx context.Context, api *source.Reader) (*plan.Cluster, error) {
+	defer api.Progress.End()
+	err := source.List(ctx, api, "nodes", api.Clients.CoreV1().Nodes().List, source.Keep(&api.Cluster.Nodes, plan.SlimNode))
 	if err != nil {
 		return nil, err
 	}
 	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
 		o.narrow(&options)
-		return api.clients.CoreV1().Pods(o.namespace).List(ctx, options)
+		return api.Clients.CoreV1().Pods(o.namespace).List(ctx, options)
 	}
-	err = listAll(ctx, api, "pods", list, keep(&api.cluster.Pods, plan.SlimPod))
-	return api.cluster, err
+	err = source.List(ctx, api, "pods", list, source.Keep(&api.Cluster.Pods, plan.SlimPod))
+	return api.Cluster, err
 }
 
 // narrow leaves out pods that cannot be pending: those without a node, and those on other nodes where one is named.
@@ -201,8 +200,8 @@ var pendingColumns = []string{"Namespace", "Pod", "Node", "Leaves", "At", "Taint
 
 func pendingRow(pod *cliv1alpha1.PendingPod, leaves string) []any {
 	return []any{
-		pod.Namespace, pod.Name, pod.Node, leaves, output.Absolute(pod.Due.Time), pod.Taint, ownerOf(pod), tolerationOfPending(pod),
-		strconv.Itoa(int(pod.Priority)),
+		pod.Namespace, pod.Name, pod.Node, leaves, output.Absolute(pod.Due.Time), pod.Taint,
+		ownerOf(pod), tolerationOfPending(pod), strconv.Itoa(int(pod.Priority)),
 	}
 }
 

@@ -37,7 +37,7 @@ func (o *pendingOptions) runLines(ctx context.Context, f *follower) error {
 
 // changePrinter returns what prints one change.
 func (o *pendingOptions) changePrinter() func(*cliv1alpha1.PendingChange) error {
-	out := o.source.env.Out
+	out := o.source.Env.Out
 	switch o.output.Format {
 	case output.JSON:
 		encoder := json.NewEncoder(out)

@@ -53,7 +53,7 @@ type (
 
 func newScreen(o *pendingOptions) *screen {
 	return &screen{
-		clock: o.source.env.Clock, wide: o.output.Format == output.Wide, headers: !o.output.NoHeaders,
+		clock: o.source.Env.Clock, wide: o.output.Format == output.Wide, headers: !o.output.NoHeaders,
 		marks: map[types.UID]mark{},
 	}
 }
@@ -62,10 +62,10 @@ func newScreen(o *pendingOptions) *screen {
 func (o *pendingOptions) runScreen(ctx context.Context, f *follower) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	terminal, _ := output.FileOf(o.source.env.Out)
+	terminal, _ := output.FileOf(o.source.Env.Out)
 	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithOutput(terminal), tea.WithoutSignalHandler()}
-	if output.IsTerminal(o.source.env.In) {
-		options = append(options, tea.WithInput(o.source.env.In))
+	if output.IsTerminal(o.source.Env.In) {
+		options = append(options, tea.WithInput(o.source.Env.In))
 	}
 	program := tea.NewProgram(newScreen(o), options...)
 	f.note = func(sentence string) { program.Send(trouble(sentence)) }

@@ -5,17 +5,21 @@ package cli
 
 import (
 	"io"
-	"slices"
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
 func TestOnlyThePodsThatCanBePendingAreRead(t *testing.T) {
@@ -30,16 +34,17 @@ func TestOnlyThePodsThatCanBePendingAreRead(t *testing.T) {
 		"of two nodes":     {pendingOptions{nodes: nodeSelection{names: []string{"n-1", "n-2"}}}, " spec.nodeName!="},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCluster()
+			clients := fake.NewClientset()
 			o := test.options
-			o.source = newSource(env, genericclioptions.NewConfigFlags(true))
-			if _, err := o.readFrom(t.Context(), newAPIReader("https://example.com", c.core, output.NewProgress(env))); err != nil {
+			o.source = source.New(env, genericclioptions.NewConfigFlags(true))
+			if _, err := o.readFrom(t.Context(), source.NewReader("https://example.com", clients, nil, output.NewProgress(env))); err != nil {
 				t.Fatal(err)
 			}
-			if want := []string{"list nodes", "list pods"}; !slices.Equal(c.calls(), want) {
-				t.Fatalf("the calls are %v, want %v", c.calls(), want)
+			calls := clients.Actions()
+			if len(calls) != 2 || !calls[0].Matches("list", "nodes") || !calls[1].Matches("list", "pods") {
+				t.Fatalf("the calls are %v, want that nodes are listed, and then pods", calls)
 			}
-			list := c.core.Actions()[1].(clienttesting.ListAction)
+			list := calls[1].(clienttesting.ListAction)
 			if got := list.GetNamespace() + " " + list.GetListRestrictions().Fields.String(); got != test.want {
 				t.Errorf("the pods that are listed are %q, want %q", got, test.want)
 			}
@@ -49,9 +54,11 @@ func TestOnlyThePodsThatCanBePendingAreRead(t *testing.T) {
 
 func TestWithoutTheRightToListNodesNothingIsPendingForSure(t *testing.T) {
 	env := command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clock.RealClock{}}
-	c := newCluster()
-	c.forbid("list", "nodes")
-	_, err := (&pendingOptions{}).readFrom(t.Context(), newAPIReader("https://example.com", c.core, output.NewProgress(env)))
+	clients := fake.NewClientset()
+	clients.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", nil)
+	})
+	_, err := (&pendingOptions{}).readFrom(t.Context(), source.NewReader("https://example.com", clients, nil, output.NewProgress(env)))
 	if err == nil || !strings.Contains(err.Error(), "ask for the right to list them") {
 		t.Errorf("the error is %v", err)
 	}

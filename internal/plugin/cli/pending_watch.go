@@ -27,6 +27,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
 // settle is how long changes are gathered before they are told: a storm is weighed ten times a second, not at every
@@ -61,19 +62,19 @@ type follower struct {
 }
 
 func (o *pendingOptions) runWatch(ctx context.Context) error {
-	config, err := o.source.restConfig()
+	config, err := o.source.RESTConfig()
 	if err != nil {
 		return err
 	}
 	timeout := config.Timeout
-	config = forReading(config)
+	config = source.ForReading(config)
 	config.Timeout = 0 // it would end watches, too
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
 	if timeout == 0 {
-		timeout = patience
+		timeout = source.Patience
 	}
 	f := o.follower(config, clients)
 	if err := f.probe(ctx, timeout); err != nil {
@@ -83,7 +84,7 @@ func (o *pendingOptions) runWatch(ctx context.Context) error {
 	if f.clients, err = kubernetes.NewForConfig(config); err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	if output.IsTerminal(o.source.env.Out) && (o.output.Format == output.Table || o.output.Format == output.Wide) {
+	if output.IsTerminal(o.source.Env.Out) && (o.output.Format == output.Table || o.output.Format == output.Wide) {
 		return o.runScreen(ctx, f)
 	}
 	return o.runLines(ctx, f)
@@ -91,7 +92,7 @@ func (o *pendingOptions) runWatch(ctx context.Context) error {
 
 func (o *pendingOptions) follower(config *rest.Config, clients kubernetes.Interface) *follower {
 	f := &follower{
-		server: config.Host, clients: clients, clock: o.source.env.Clock,
+		server: config.Host, clients: clients, clock: o.source.Env.Clock,
 		namespace: o.namespace, selects: o.nodes.selects, narrow: o.narrow,
 		note:    func(sentence string) { o.output.Notes([]string{sentence}) },
 		told:    map[string]time.Time{},
@@ -107,20 +108,12 @@ func (f *follower) probe(ctx context.Context, timeout time.Duration) error {
 	defer cancel()
 	one := metav1.ListOptions{Limit: 1}
 	if _, err := f.clients.CoreV1().Nodes().List(ctx, one); err != nil {
-		return probed(ctx, f.server, "list", "nodes", err)
+		return source.Probed(ctx, f.server, "list", "nodes", err)
 	}
 	if _, err := f.clients.CoreV1().Pods(f.namespace).List(ctx, one); err != nil {
-		return probed(ctx, f.server, "list", "pods", err)
+		return source.Probed(ctx, f.server, "list", "pods", err)
 	}
 	return nil
-}
-
-// probed tells a server that did not answer in time from somebody who has interrupted.
-func probed(ctx context.Context, server, verb, kind string, err error) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		ctx = context.WithoutCancel(ctx)
-	}
-	return failed(ctx, server, verb, kind, err)
 }
 
 // follow tells what is pending, at first and after every change, until the context ends.
@@ -252,7 +245,7 @@ func (f *follower) broken(kind string) cache.WatchErrorHandlerWithContext {
 			return // a watch that ends and begins again
 		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 			select {
-			case f.failed <- failed(ctx, f.server, "watch", kind, err):
+			case f.failed <- source.Failed(ctx, f.server, "watch", kind, err):
 			default:
 			}
 			return

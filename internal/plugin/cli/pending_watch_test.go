@@ -33,6 +33,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
 // scene is an API server, and a watch of what is pending that is printed in lines. Time in it is virtual, and begins at
@@ -75,7 +76,7 @@ func play(t *testing.T, act func(*scene)) {
 		t.Helper()
 		s := &scene{t: t, clients: fake.NewClientset(), done: make(chan error, 1)}
 		env := command.Env{IOStreams: genericiooptions.IOStreams{Out: &s.out, ErrOut: &s.errOut}, Clock: clock.RealClock{}}
-		s.options = &pendingOptions{source: newSource(env, genericclioptions.NewConfigFlags(true)), output: output.NewPrinter(env)}
+		s.options = &pendingOptions{source: source.New(env, genericclioptions.NewConfigFlags(true)), output: output.NewPrinter(env)}
 		defer func() {
 			if s.stop != nil {
 				s.stop()

@@ -15,12 +15,13 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
 // planOptions are those of kubectl taintkeeper plan.
 type planOptions struct {
-	source    source
+	source    source.Source
 	output    output.Printer
 	nodes     nodeSelection
 	overwrite bool
@@ -31,7 +32,7 @@ type planOptions struct {
 }
 
 func newPlan(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
-	o := &planOptions{source: newSource(env, config), output: output.NewPrinter(env, output.HTML)}
+	o := &planOptions{source: source.New(env, config), output: output.NewPrinter(env, output.HTML)}
 	cmd := &cobra.Command{
 		Use:   "plan (NODE... | -l SELECTOR | --all) (TAINT... | --silent)",
 		Short: "Say what taints would do: who leaves, when and why",
@@ -74,7 +75,7 @@ they are equal, so a pod may go to another of the nodes that would take it.
 			return o.run(cmd.Context())
 		},
 	}
-	o.source.addFlags(cmd)
+	o.source.AddFlags(cmd)
 	o.output.AddFlags(cmd)
 	o.nodes.addFlags(cmd)
 	o.silence.addFlags(cmd)
@@ -100,13 +101,13 @@ func (o *planOptions) complete(args []string) error {
 }
 
 func (o *planOptions) validate() error {
-	if err := command.NoNamespace(o.source.config); err != nil {
+	if err := command.NoNamespace(o.source.Config); err != nil {
 		return err
 	}
 	if o.whereTo && o.output.Format == output.Name {
 		return command.Usagef("--where-to has no place among names: leave it out, or choose another --output")
 	}
-	for _, check := range []func() error{o.nodes.validate, o.source.validate, o.output.Validate} {
+	for _, check := range []func() error{o.nodes.validate, o.source.Validate, o.output.Validate} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -129,7 +130,7 @@ func (o *planOptions) run(ctx context.Context) error {
 }
 
 func (o *planOptions) make(ctx context.Context) (*cliv1alpha1.TaintPlan, error) {
-	cluster, err := o.source.read(ctx, wants{budgets: true, scheduling: o.whereTo})
+	cluster, err := o.source.Read(ctx, source.Wants{Budgets: true, Scheduling: o.whereTo})
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +146,7 @@ func (o *planOptions) make(ctx context.Context) (*cliv1alpha1.TaintPlan, error) 
 }
 
 func (o *planOptions) planOf(cluster *plan.Cluster, nodes []*corev1.Node) (*cliv1alpha1.TaintPlan, error) {
-	now := o.source.env.Clock.Now()
+	now := o.source.Env.Clock.Now()
 	if o.silence.is {
 		return plan.MakeSilent(cluster, plan.Silence{
 			Nodes: nodes, At: now, Grace: o.silence.flags.Grace(), Policy: o.silence.flags.Policy(),

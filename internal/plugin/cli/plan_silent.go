@@ -18,6 +18,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
@@ -42,7 +43,7 @@ func (s *silence) addFlags(cmd *cobra.Command) {
 }
 
 // completion completes nodes, and taints unless --silent is given.
-func (s *silence) completion(from *source) completeFunc {
+func (s *silence) completion(from *source.Source) completeFunc {
 	nodes, taints := completeNodes(from), completeTaints(from)
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		if s.is {

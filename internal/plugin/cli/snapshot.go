@@ -20,15 +20,16 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
 // snapshotOptions are those of kubectl taintkeeper snapshot.
 type snapshotOptions struct {
-	source source
+	source source.Source
 }
 
 func newSnapshot(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
-	o := &snapshotOptions{source: newSource(env, config)}
+	o := &snapshotOptions{source: source.New(env, config)}
 	cmd := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Write a file from which plans can be made without the cluster",
@@ -45,25 +46,25 @@ taints of nodes, and the flag --controllers of kube-controller-manager and its l
 			if err := command.NoNamespace(config); err != nil {
 				return err
 			}
-			if err := o.source.validate(); err != nil {
+			if err := o.source.Validate(); err != nil {
 				return err
 			}
 			return o.run(cmd.Context())
 		},
 	}
-	o.source.addFlags(cmd)
+	o.source.AddFlags(cmd)
 	return cmd
 }
 
 func (o *snapshotOptions) run(ctx context.Context) error {
-	cluster, err := o.source.read(ctx, wants{budgets: true, scheduling: true, signs: true})
+	cluster, err := o.source.Read(ctx, source.Wants{Budgets: true, Scheduling: true, Signs: true})
 	if err != nil {
 		return err
 	}
 	for _, sentence := range cluster.Missing {
-		fmt.Fprintln(o.source.env.ErrOut, "Note:", output.Printable(sentence))
+		fmt.Fprintln(o.source.Env.ErrOut, "Note:", output.Printable(sentence))
 	}
-	out := bufio.NewWriter(o.source.env.Out)
+	out := bufio.NewWriter(o.source.Env.Out)
 	encoder := json.NewEncoder(out)
 	for _, object := range objectsOf(cluster) {
 		if err := encoder.Encode(object); err != nil {

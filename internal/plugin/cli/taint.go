@@ -17,6 +17,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -47,7 +48,7 @@ type taintOptions struct {
 	stay    bool
 
 	// connect finds the cluster.
-	connect func() (*apiReader, *timeline.Clock, error)
+	connect func() (*source.Reader, *timeline.Clock, error)
 
 	edit taints.Edit
 	// unsettled are arguments of untaint that may be nodes or keys. Only the cluster can tell.
@@ -97,7 +98,7 @@ meanwhile is read again; if its taints are others now, the plan is made again, t
 	cmd.Flags().BoolVar(&o.overwrite, "overwrite", false, "Put taints in the place of those with the same key and effect, as kubectl taint --overwrite does.")
 	cmd.Flags().DurationVar(&o.lasts, "for", 0, "How long the taints stay: this command takes them off again, for which it has to --stay.")
 	cmd.Flags().BoolVar(&o.stay, "stay", false, "Keep this command running until --for is over. If it is interrupted, the taints stay.")
-	cmd.ValidArgsFunction = completeTaints(&source{env: o.env, config: o.config})
+	cmd.ValidArgsFunction = completeTaints(&source.Source{Env: o.env, Config: o.config})
 	return cmd
 }
 
@@ -123,7 +124,7 @@ it, may be there or not.` + taintOutput,
 		},
 	}
 	o.addFlags(cmd)
-	cmd.ValidArgsFunction = completeRemovals(&source{env: o.env, config: o.config})
+	cmd.ValidArgsFunction = completeRemovals(&source.Source{Env: o.env, Config: o.config})
 	return cmd
 }
 
@@ -284,14 +285,14 @@ func (o *taintOptions) policy() taints.Overwrite {
 }
 
 // dial connects to the cluster of the kubeconfig. The API server's answers say its time, too.
-func (o *taintOptions) dial() (*apiReader, *timeline.Clock, error) {
-	config, err := restConfigOf(o.config)
+func (o *taintOptions) dial() (*source.Reader, *timeline.Clock, error) {
+	config, err := source.RESTConfigOf(o.config)
 	if err != nil {
 		return nil, nil, err
 	}
 	config.WarningHandler = rest.NewWarningWriter(o.env.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
 	clock := &timeline.Clock{Wall: o.env.Clock.Now}
-	reader, err := connectAPI(clock.Listen(config), output.NewProgress(o.env))
+	reader, err := source.Connect(clock.Listen(config), output.NewProgress(o.env))
 	return reader, clock, err
 }
 

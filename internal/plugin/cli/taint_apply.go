@@ -19,6 +19,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
 // changed is a node whose taints were changed, or would be in a dry run.
@@ -146,7 +147,7 @@ func (t *tainting) reread(ctx context.Context, node *corev1.Node) error {
 
 // podsOn lists the pods that are bound to a node.
 func (t *tainting) podsOn(ctx context.Context, node string) ([]*corev1.Pod, error) {
-	list, err := t.reader.clients.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+	list, err := t.reader.Clients.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
 	})
 	if err != nil {
@@ -201,11 +202,11 @@ func (t *tainting) patch(ctx context.Context, read *corev1.Node, edited []corev1
 	options metav1.PatchOptions) (*corev1.Node, error) {
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
-	return apicall.PatchTaints(ctx, t.reader.clients, read, apicall.NodeEdit{Taints: edited}, options)
+	return apicall.PatchTaints(ctx, t.reader.Clients, read, apicall.NodeEdit{Taints: edited}, options)
 }
 
 func (t *tainting) node(ctx context.Context, name string) (*corev1.Node, error) {
-	return t.reader.clients.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	return t.reader.Clients.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 }
 
 // explain says what to do about an error of a call about a node.
@@ -221,8 +222,8 @@ func (t *tainting) explain(err error) error {
 		return fmt.Errorf("others change it all the time: %w: try again", err)
 	case apierrors.IsNotFound(err):
 		return errors.New("it is gone: somebody has deleted it meanwhile")
-	case isSilence(err):
-		return fmt.Errorf("the API server %s does not answer: %w: see what has become of the node before you try again", t.reader.server, err)
+	case source.IsSilence(err):
+		return fmt.Errorf("the API server %s does not answer: %w: see what has become of the node before you try again", t.reader.Server, err)
 	}
 	return err
 }

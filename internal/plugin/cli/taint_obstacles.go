@@ -19,6 +19,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
 // obstacles finds out what keeps pods that have to leave.
@@ -120,7 +121,7 @@ func (o *obstacles) event(ctx context.Context, pod *corev1.Pod) string {
 	if o.asked++; o.mute || o.asked > mostEvents {
 		return ""
 	}
-	list, err := o.reader.clients.CoreV1().Events(pod.Namespace).List(ctx, metav1.ListOptions{
+	list, err := o.reader.Clients.CoreV1().Events(pod.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.Set{"involvedObject.uid": string(pod.UID), "type": corev1.EventTypeWarning}.String(),
 	})
 	if err != nil {
@@ -164,11 +165,11 @@ func (o *obstacles) notes(ctx context.Context) []error {
 func (o *obstacles) evictors(ctx context.Context) string {
 	for _, name := range []string{plan.Taintkeeper, plan.ControllerManager} {
 		runs := false
-		err := o.reader.lease(ctx, name, func(lease *coordinationv1.Lease) {
+		err := o.reader.Lease(ctx, name, func(lease *coordinationv1.Lease) {
 			runs = runs || lease.Name == name && isRenewed(lease, o.now())
 		})
 		switch {
-		case isUnreadable(err):
+		case source.IsUnreadable(err):
 			return "whether a controller evicts here cannot be told: you may not list leases"
 		case runs:
 			return fmt.Sprintf("%s runs, as its lease says, but has not begun: is its taint eviction switched off, or its clock behind?", name)

@@ -18,6 +18,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -25,7 +26,7 @@ import (
 type tainting struct {
 	*taintOptions
 
-	reader *apiReader
+	reader *source.Reader
 	// clock is what the API server's answers say about its time.
 	clock *timeline.Clock
 
@@ -68,11 +69,11 @@ func (t *tainting) run(ctx context.Context) error {
 
 // read reads the cluster. Who may not list pods can taint nodes all the same, but not wait.
 func (t *tainting) read(ctx context.Context) error {
-	err := t.reader.read(ctx, wants{budgets: true})
-	t.reader.progress.End()
-	t.cluster = t.reader.cluster
-	var denied deniedError
-	if errors.As(err, &denied) && denied.kind == "pods" && !t.wait {
+	err := t.reader.Read(ctx, source.Wants{Budgets: true})
+	t.reader.Progress.End()
+	t.cluster = t.reader.Cluster
+	var denied source.DeniedError
+	if errors.As(err, &denied) && denied.Kind == "pods" && !t.wait {
 		t.blind = true
 		t.tell("Note: You may not list pods, so nobody can say who leaves.")
 		return nil

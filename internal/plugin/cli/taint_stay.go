@@ -77,7 +77,7 @@ func (t *tainting) undo(done []changed) string {
 // until waits for an instant of this machine's clock, and reports whether it was not interrupted. It looks at the clock
 // often: the timers of a machine that sleeps stand still.
 func (t *tainting) until(ctx context.Context, end time.Time) bool {
-	progress := t.reader.progress
+	progress := t.reader.Progress
 	defer progress.End()
 	for {
 		now := t.machineTime()

@@ -34,7 +34,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -92,15 +92,13 @@ func (s *taintScene) run(ctx context.Context, newCommand func(*taintOptions) *co
 	}
 	o := newTaintOptions(env, genericclioptions.NewConfigFlags(true))
 	o.asks = true
-	o.connect = func() (*apiReader, *timeline.Clock, error) {
+	o.connect = func() (*source.Reader, *timeline.Clock, error) {
 		scheme := metadatafake.NewTestScheme()
 		if err := metav1.AddMetaToScheme(scheme); err != nil {
 			return nil, nil, err
 		}
-		return &apiReader{
-			server: "test", clients: s.client, metadata: metadatafake.NewSimpleMetadataClient(scheme), progress: output.NewProgress(env),
-			cluster: &plan.Cluster{Controllers: map[types.UID]metav1.OwnerReference{}},
-		}, &s.clock, nil
+		owners := metadatafake.NewSimpleMetadataClient(scheme)
+		return source.NewReader("test", s.client, owners, output.NewProgress(env)), &s.clock, nil
 	}
 	cmd := newCommand(o)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
@@ -694,9 +692,9 @@ func TestATaintThatMayNotBeTakenOffIsSaidToStay(t *testing.T) {
 }
 
 func TestPodsAreCompletedFromFiles(t *testing.T) {
-	s := &source{config: genericclioptions.NewConfigFlags(true)}
-	s.files.Filenames = []string{"../../../examples/cluster.yaml"}
-	*s.config.Namespace = "payments"
+	s := &source.Source{Config: genericclioptions.NewConfigFlags(true)}
+	s.Files.Filenames = []string{"../../../examples/cluster.yaml"}
+	*s.Config.Namespace = "payments"
 	words, _ := completePods(s)(nil, nil, "led")
 	if diff := cmp.Diff([]string{"ledger-84d7f6c9b-bbbbb"}, words[:min(len(words), 1)]); diff != "" {
 		t.Error(diff)

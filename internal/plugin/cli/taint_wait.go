@@ -186,7 +186,7 @@ func (v *vigil) progress(said string, left int, now time.Time) string {
 		line = "Waiting, and trying again: " + v.failing.Error()
 	}
 	if line != said {
-		v.reader.progress.Announce("%s", line)
+		v.reader.Progress.Announce("%s", line)
 	}
 	return line
 }
@@ -202,13 +202,13 @@ func podsThat(n int, ifOne, ifMore string) string {
 
 // when says an instant: relative where somebody watches it count down, else absolute, so that the line does not change.
 func (v *vigil) when(at, now time.Time) string {
-	if v.reader.progress.Moves {
+	if v.reader.Progress.Moves {
 		return "in " + output.Relative(now, at)
 	}
 	return "at " + output.Absolute(at)
 }
 
-func (v *vigil) end() { v.reader.progress.End() }
+func (v *vigil) end() { v.reader.Progress.End() }
 
 func (v *vigil) farewell() string {
 	if len(v.seen) == 0 {

@@ -18,6 +18,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
 // effects are those that a taint can have.
@@ -28,14 +29,14 @@ var effects = []string{
 
 // taintsOptions are those of kubectl taintkeeper taints.
 type taintsOptions struct {
-	source      source
+	source      source.Source
 	output      output.Printer
 	nodes       nodeSelection
 	key, effect string
 }
 
 func newTaints(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
-	o := &taintsOptions{source: newSource(env, config), output: output.NewPrinter(env)}
+	o := &taintsOptions{source: source.New(env, config), output: output.NewPrinter(env)}
 	cmd := &cobra.Command{
 		Use:   "taints [NODE...]",
 		Short: "List the taints of nodes, and how many pods tolerate them",
@@ -52,7 +53,7 @@ func newTaints(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Co
 			return o.run(cmd.Context())
 		},
 	}
-	o.source.addFlags(cmd)
+	o.source.AddFlags(cmd)
 	o.output.AddFlags(cmd)
 	o.nodes.addFlags(cmd)
 	cmd.Flags().StringVar(&o.key, "key", "", "Only taints with this key.")
@@ -70,10 +71,10 @@ func (o *taintsOptions) validate() error {
 	if o.effect != "" && !slices.Contains(effects, o.effect) {
 		return command.Usagef("--effect=%s: choose one of %s", o.effect, strings.Join(effects, ", "))
 	}
-	if err := command.NoNamespace(o.source.config); err != nil {
+	if err := command.NoNamespace(o.source.Config); err != nil {
 		return err
 	}
-	for _, check := range []func() error{o.nodes.validate, o.source.validate, o.output.Validate} {
+	for _, check := range []func() error{o.nodes.validate, o.source.Validate, o.output.Validate} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -82,7 +83,7 @@ func (o *taintsOptions) validate() error {
 }
 
 func (o *taintsOptions) run(ctx context.Context) error {
-	cluster, err := o.source.read(ctx, wants{})
+	cluster, err := o.source.Read(ctx, source.Wants{})
 	if err != nil {
 		return err
 	}
@@ -90,7 +91,7 @@ func (o *taintsOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	list := &cliv1alpha1.TaintList{At: metav1.NewMicroTime(o.source.env.Clock.Now()), Notes: cluster.Missing}
+	list := &cliv1alpha1.TaintList{At: metav1.NewMicroTime(o.source.Env.Clock.Now()), Notes: cluster.Missing}
 	list.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("TaintList"))
 	list.Taints = plan.TaintsOf(cluster, nodes, func(taint corev1.Taint) bool {
 		return (o.key == "" || taint.Key == o.key) && (o.effect == "" || string(taint.Effect) == o.effect)

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package source
 
 import (
 	"slices"
@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// workloadKind is a kind whose objects make pods from a template.
-type workloadKind struct {
-	resource schema.GroupVersionResource
+// Workload is a kind whose objects make pods from a template.
+type Workload struct {
+	Resource schema.GroupVersionResource
 	template []string // the path of the template
 }
 
-// workloadKinds are those of Kubernetes.
-var workloadKinds = map[schema.GroupKind]workloadKind{
+// Workloads are those of Kubernetes.
+var Workloads = map[schema.GroupKind]Workload{
 	{Group: "apps", Kind: "Deployment"}:        {v1("apps", "deployments"), []string{"spec", "template"}},
 	{Group: "apps", Kind: "ReplicaSet"}:        {v1("apps", "replicasets"), []string{"spec", "template"}},
 	{Group: "apps", Kind: "StatefulSet"}:       {v1("apps", "statefulsets"), []string{"spec", "template"}},
@@ -32,5 +32,5 @@ func v1(group, name string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: group, Version: "v1", Resource: name}
 }
 
-// in returns the path of a field of the template.
-func (k workloadKind) in(field ...string) []string { return slices.Concat(k.template, field) }
+// In returns the path of a field of the template.
+func (k Workload) In(field ...string) []string { return slices.Concat(k.template, field) }

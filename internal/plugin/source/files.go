@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package source
 
 import (
 	"errors"
@@ -27,8 +27,8 @@ import (
 // stdin is what is read for "-", in messages.
 const stdin = "stdin"
 
-// readFiles returns the objects that files hold. Kinds that play no part are passed over.
-func readFiles(in io.Reader, files resource.FilenameOptions, wanted wants) (*plan.Cluster, error) {
+// ReadFiles returns the objects that files hold. Kinds that play no part are passed over.
+func ReadFiles(in io.Reader, files resource.FilenameOptions, wanted Wants) (*plan.Cluster, error) {
 	builder := resource.NewLocalBuilder().Unstructured().ContinueOnError()
 	if i := slices.Index(files.Filenames, "-"); i >= 0 {
 		builder = builder.Stream(in, stdin)
@@ -50,7 +50,7 @@ func readFiles(in io.Reader, files resource.FilenameOptions, wanted wants) (*pla
 
 // collector sorts objects by kind.
 type collector struct {
-	wants   wants
+	wants   Wants
 	cluster *plan.Cluster
 	seen    map[types.UID]bool
 	named   map[objectName]types.UID // nodes and pods
@@ -182,14 +182,14 @@ func (c *collector) addPod(object *unstructured.Unstructured) error {
 
 // addTemplate takes the pod template of a workload. Snapshots have none.
 func (c *collector) addTemplate(object *unstructured.Unstructured) error {
-	kind, ok := workloadKinds[object.GroupVersionKind().GroupKind()]
+	kind, ok := Workloads[object.GroupVersionKind().GroupKind()]
 	if !ok {
 		return nil
 	}
 	if _, ok, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "template"); !ok {
 		return nil
 	}
-	if err := checkSeconds(object, kind.in("spec")...); err != nil {
+	if err := checkSeconds(object, kind.In("spec")...); err != nil {
 		return fmt.Errorf("read its pod template: %w", err)
 	}
 	template, err := plan.TemplateOf(object)
@@ -213,14 +213,14 @@ func addTo[T any](all *[]*T, object *unstructured.Unstructured, slim func(*T) *T
 func (c *collector) result() (*plan.Cluster, error) {
 	switch {
 	case len(c.cluster.Nodes) > 0:
-	case c.wants.templates && len(c.cluster.Pods)+len(c.cluster.Workloads) == 0:
+	case c.wants.Templates && len(c.cluster.Pods)+len(c.cluster.Workloads) == 0:
 		return nil, errors.New("the files hold no node and no workload: name manifests, or write them with 'kubectl taintkeeper snapshot'")
-	case !c.wants.templates:
+	case !c.wants.Templates:
 		return nil, errors.New("the files hold no node: write them with 'kubectl get nodes,pods,pdb,replicasets -A -o yaml', or with 'kubectl taintkeeper snapshot'")
 	}
 	c.note(len(c.cluster.Nodes) == 0, "The files hold no node.")
 	c.note(len(c.cluster.Pods) == 0, "The files hold no pod.")
-	c.note(c.wants.budgets && len(c.cluster.Budgets) == 0, "The files hold no PodDisruptionBudget.")
+	c.note(c.wants.Budgets && len(c.cluster.Budgets) == 0, "The files hold no PodDisruptionBudget.")
 	c.noteStrangers()
 	return c.cluster, nil
 }

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package source
 
 import (
 	"encoding/json"
@@ -43,7 +43,7 @@ func (c *collector) knows(object *unstructured.Unstructured) (bool, error) {
 		c.seen[uid] = true
 	}
 	kind := object.GroupVersionKind().GroupKind()
-	if c.wants.templates || kind != nodeKind && kind != podKind {
+	if c.wants.Templates || kind != nodeKind && kind != podKind {
 		return false, nil
 	}
 	if object.GetName() == "" {

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package source
 
 import (
 	"io"
@@ -68,14 +68,14 @@ func forbid(clients *fake.Clientset, rights ...string) {
 func read(t *testing.T, clients *fake.Clientset) *plan.Cluster {
 	t.Helper()
 	env := command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clocktesting.NewFakePassiveClock(now)}
-	r := &apiReader{clients: clients, progress: output.NewProgress(env), cluster: &plan.Cluster{Signs: plan.Signs{At: now}}}
+	r := &Reader{Clients: clients, Progress: output.NewProgress(env), Cluster: &plan.Cluster{Signs: plan.Signs{At: now}}}
 	if err := r.required(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.signs(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return r.cluster
+	return r.Cluster
 }
 
 func whoEvicts(cluster *plan.Cluster) cliv1alpha1.CheckedTask {
@@ -188,7 +188,7 @@ func TestAnErrorThatIsNoRefusalIsTold(t *testing.T) {
 	clients.PrependReactor("list", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewInternalError(io.ErrUnexpectedEOF)
 	})
-	r := &apiReader{clients: clients, cluster: &plan.Cluster{}}
+	r := &Reader{Clients: clients, Cluster: &plan.Cluster{}}
 	if err := r.signs(t.Context()); err == nil || !strings.Contains(err.Error(), "list events: ") {
 		t.Errorf("the error is %v", err)
 	}

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package source
 
 import (
 	"bytes"
@@ -32,12 +32,12 @@ func TestAServerThatDoesNotAnswerIsSaidToBeWaitedForAfterASecond(t *testing.T) {
 				var stderr bytes.Buffer
 				env := command.Env{Clock: clock.RealClock{}}
 				env.ErrOut = &stderr
-				r := &apiReader{server: "https://slow", progress: output.NewProgress(env)}
+				r := &Reader{Server: "https://slow", Progress: output.NewProgress(env)}
 				list := func(context.Context, metav1.ListOptions) (*corev1.NodeList, error) {
 					time.Sleep(test.takes) //nolint:forbidigo // the time is virtual
 					return &corev1.NodeList{}, nil
 				}
-				if err := listAll(t.Context(), r, "nodes", list, func(*corev1.Node) {}); err != nil {
+				if err := List(t.Context(), r, "nodes", list, func(*corev1.Node) {}); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()
