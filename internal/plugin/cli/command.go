@@ -14,6 +14,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/completion"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
@@ -69,7 +70,7 @@ board, also takes files (-f), so a plan can be made without a cluster.`,
 	for _, cmd := range root.Commands() {
 		checkPrinted(cmd, out)
 	}
-	completeGlobalFlags(root, config)
+	completion.GlobalFlags(root, config)
 	return root
 }
 

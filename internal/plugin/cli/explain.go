@@ -15,6 +15,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/completion"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
@@ -59,7 +60,7 @@ a pod is looked for in all namespaces unless -n names one.`,
 	}
 	o.source.AddFlags(cmd)
 	o.output.AddFlags(cmd)
-	cmd.ValidArgsFunction = completePods(&o.source)
+	cmd.ValidArgsFunction = completion.Pods(&o.source)
 	return cmd
 }
 

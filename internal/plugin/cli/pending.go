@@ -14,13 +14,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/selection"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
@@ -28,7 +28,7 @@ import (
 type pendingOptions struct {
 	source        source.Source
 	output        output.Printer
-	nodes         nodeSelection
+	nodes         selection.Nodes
 	allNamespaces bool
 	watch         bool
 
@@ -68,8 +68,8 @@ kind PendingChange.`,
 	}
 	o.source.AddFlags(cmd)
 	o.output.AddFlags(cmd)
-	cmd.Flags().StringArrayVar(&o.nodes.names, "node", nil, "Only pods on this node; may be given several times.")
-	cmd.Flags().StringVarP(&o.nodes.selector, "selector", "l", "", "Only pods on nodes with these labels: key=value, key!=value, key in (a,b), key.")
+	cmd.Flags().StringArrayVar(&o.nodes.Names, "node", nil, "Only pods on this node; may be given several times.")
+	cmd.Flags().StringVarP(&o.nodes.Selector, "selector", "l", "", "Only pods on nodes with these labels: key=value, key!=value, key in (a,b), key.")
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Pods of all namespaces.")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "Go on, and tell what changes.")
 	return cmd
@@ -82,10 +82,10 @@ func (o *pendingOptions) validate() error {
 	if o.allNamespaces && *o.source.Config.Namespace != "" {
 		return command.Usagef("namespaces are given twice: use --all-namespaces or --namespace")
 	}
-	if len(o.nodes.names) == 0 && o.nodes.selector == "" {
-		o.nodes.all = true
+	if len(o.nodes.Names) == 0 && o.nodes.Selector == "" {
+		o.nodes.All = true
 	}
-	if err := o.nodes.validate(); err != nil {
+	if err := o.nodes.Validate(); err != nil {
 		return err
 	}
 	if err := o.source.Validate(); err != nil {
@@ -113,7 +113,7 @@ func (o *pendingOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	nodes, err := o.nodes.ofAny(cluster)
+	nodes, err := o.nodes.OfAny(cluster)
 	if err != nil {
 		return err
 	}
@@ -122,14 +122,6 @@ func (o *pendingOptions) run(ctx context.Context) error {
 		return err
 	}
 	return o.print(list)
-}
-
-// ofAny returns the selected nodes; none is no error if all are selected.
-func (s *nodeSelection) ofAny(cluster *plan.Cluster) ([]*corev1.Node, error) {
-	if s.all {
-		return cluster.Nodes, nil
-	}
-	return s.of(cluster)
 }
 
 func (o *pendingOptions) pending(cluster *plan.Cluster, nodes []*corev1.Node) *cliv1alpha1.PendingList {
@@ -181,18 +173,10 @@ func (o *pendingOptions) readFrom(ctx context.Context, api *source.Reader) (*pla
 // narrow leaves out pods that cannot be pending: those without a node, and those on other nodes where one is named.
 func (o *pendingOptions) narrow(options *metav1.ListOptions) {
 	selector := fields.OneTermNotEqualSelector("spec.nodeName", "")
-	if len(o.nodes.names) == 1 {
-		selector = fields.OneTermEqualSelector("spec.nodeName", o.nodes.names[0])
+	if len(o.nodes.Names) == 1 {
+		selector = fields.OneTermEqualSelector("spec.nodeName", o.nodes.Names[0])
 	}
 	options.FieldSelector = selector.String()
-}
-
-// selects reports whether a node is one of those that were asked for.
-func (s *nodeSelection) selects(node *corev1.Node) bool {
-	if len(s.names) > 0 {
-		return slices.Contains(s.names, node.Name)
-	}
-	return s.labels.Matches(labels.Set(node.Labels))
 }
 
 // pendingColumns are those of the table; pendingRow fills them.

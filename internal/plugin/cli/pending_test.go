@@ -19,6 +19,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/selection"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
@@ -30,8 +31,8 @@ func TestOnlyThePodsThatCanBePendingAreRead(t *testing.T) {
 	}{
 		"of one namespace": {pendingOptions{namespace: "shop"}, "shop spec.nodeName!="},
 		"of all":           {pendingOptions{}, " spec.nodeName!="},
-		"of one node":      {pendingOptions{nodes: nodeSelection{names: []string{"n-1"}}}, " spec.nodeName=n-1"},
-		"of two nodes":     {pendingOptions{nodes: nodeSelection{names: []string{"n-1", "n-2"}}}, " spec.nodeName!="},
+		"of one node":      {pendingOptions{nodes: selection.Nodes{Names: []string{"n-1"}}}, " spec.nodeName=n-1"},
+		"of two nodes":     {pendingOptions{nodes: selection.Nodes{Names: []string{"n-1", "n-2"}}}, " spec.nodeName!="},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clients := fake.NewClientset()

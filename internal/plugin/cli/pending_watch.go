@@ -93,7 +93,7 @@ func (o *pendingOptions) runWatch(ctx context.Context) error {
 func (o *pendingOptions) follower(config *rest.Config, clients kubernetes.Interface) *follower {
 	f := &follower{
 		server: config.Host, clients: clients, clock: o.source.Env.Clock,
-		namespace: o.namespace, selects: o.nodes.selects, narrow: o.narrow,
+		namespace: o.namespace, selects: o.nodes.Selects, narrow: o.narrow,
 		note:    func(sentence string) { o.output.Notes([]string{sentence}) },
 		told:    map[string]time.Time{},
 		changed: make(chan struct{}, 1), failed: make(chan error, 1),

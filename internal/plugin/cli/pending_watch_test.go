@@ -229,8 +229,8 @@ func TestOnlyTheNodesAndTheNamespaceThatWereAskedForAreTold(t *testing.T) {
 	elsewhere := func(pod *corev1.Pod) { pod.Namespace = "b" }
 	wanted := "2000-01-01T00:00:00Z pod a/p on node n leaves in 5m, at 2000-01-01T00:05:00Z, by taint k:NoExecute"
 	for name, choose := range map[string]func(*pendingOptions){
-		"by name":  func(o *pendingOptions) { o.nodes.names = []string{"n", "none"} },
-		"by label": func(o *pendingOptions) { o.nodes.selector = "name in (n)" },
+		"by name":  func(o *pendingOptions) { o.nodes.Names = []string{"n", "none"} },
+		"by label": func(o *pendingOptions) { o.nodes.Selector = "name in (n)" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(s *scene) {

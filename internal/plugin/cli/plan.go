@@ -15,6 +15,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/selection"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
@@ -23,7 +24,7 @@ import (
 type planOptions struct {
 	source    source.Source
 	output    output.Printer
-	nodes     nodeSelection
+	nodes     selection.Nodes
 	overwrite bool
 	whereTo   bool
 	silence   silence
@@ -47,7 +48,7 @@ With --where-to it also says which nodes would take the pods that leave. It asks
 itself, and places one pod after the other. Scores decide between nodes that fit, and the scheduler draws lots where
 they are equal, so a pod may go to another of the nodes that would take it.
 
-` + taintSyntax,
+` + selection.TaintSyntax,
 		Example: `  # Who would leave if node worker-1 got this taint?
   kubectl taintkeeper plan worker-1 maintenance=now:NoExecute
 
@@ -77,7 +78,7 @@ they are equal, so a pod may go to another of the nodes that would take it.
 	}
 	o.source.AddFlags(cmd)
 	o.output.AddFlags(cmd)
-	o.nodes.addFlags(cmd)
+	o.nodes.AddFlags(cmd)
 	o.silence.addFlags(cmd)
 	cmd.ValidArgsFunction = o.silence.completion(&o.source)
 	cmd.Flags().BoolVar(&o.overwrite, "overwrite", false, "Put taints in the place of those with the same key and effect, as kubectl taint --overwrite does.")
@@ -86,11 +87,11 @@ they are equal, so a pod may go to another of the nodes that would take it.
 }
 
 func (o *planOptions) complete(args []string) error {
-	nodes, specs, err := splitTaints(args)
+	nodes, specs, err := selection.SplitTaints(args)
 	if err != nil {
 		return err
 	}
-	o.nodes.complete(nodes)
+	o.nodes.Complete(nodes)
 	if o.silence.is {
 		return noTaints(specs)
 	}
@@ -107,7 +108,7 @@ func (o *planOptions) validate() error {
 	if o.whereTo && o.output.Format == output.Name {
 		return command.Usagef("--where-to has no place among names: leave it out, or choose another --output")
 	}
-	for _, check := range []func() error{o.nodes.validate, o.source.Validate, o.output.Validate} {
+	for _, check := range []func() error{o.nodes.Validate, o.source.Validate, o.output.Validate} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -134,7 +135,7 @@ func (o *planOptions) make(ctx context.Context) (*cliv1alpha1.TaintPlan, error) 
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := o.nodes.of(cluster)
+	nodes, err := o.nodes.Of(cluster)
 	if err != nil {
 		return nil, err
 	}

@@ -15,8 +15,10 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/completion"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/selection"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
@@ -33,7 +35,7 @@ type taintOptions struct {
 	env    command.Env
 	config *genericclioptions.ConfigFlags
 	output output.Printer
-	nodes  nodeSelection
+	nodes  selection.Nodes
 
 	overwrite bool
 	dryRun    string
@@ -61,9 +63,6 @@ func newTaintOptions(env command.Env, config *genericclioptions.ConfigFlags) *ta
 	return o
 }
 
-// taintSyntax is how taints are given to commands that add and remove them.
-const taintSyntax = "Taints are written as for kubectl taint, additions and removals mixed: key=value:Effect, key:Effect, key:Effect-, key-."
-
 const taintOutput = `
 
 The plan and the question go to stderr. What stdout gets is what kubectl taint prints: a line for each node, or with
@@ -81,7 +80,7 @@ func (o *taintOptions) taintCommand() *cobra.Command {
 		Short: "Taint nodes as kubectl taint does, but say first what that does, and ask",
 		Long: `Change the taints of nodes as kubectl taint does, but say first who leaves, and ask.
 
-` + taintSyntax + `
+` + selection.TaintSyntax + `
 NoExecute taints get their timeAdded, from which tolerationSeconds count. A node that somebody else has changed
 meanwhile is read again; if its taints are others now, the plan is made again, too.` + taintOutput,
 		Example: `  # Taint a node, keep new pods off, and wait until all have left that have to
@@ -98,7 +97,7 @@ meanwhile is read again; if its taints are others now, the plan is made again, t
 	cmd.Flags().BoolVar(&o.overwrite, "overwrite", false, "Put taints in the place of those with the same key and effect, as kubectl taint --overwrite does.")
 	cmd.Flags().DurationVar(&o.lasts, "for", 0, "How long the taints stay: this command takes them off again, for which it has to --stay.")
 	cmd.Flags().BoolVar(&o.stay, "stay", false, "Keep this command running until --for is over. If it is interrupted, the taints stay.")
-	cmd.ValidArgsFunction = completeTaints(&source.Source{Env: o.env, Config: o.config})
+	cmd.ValidArgsFunction = completion.Taints(&source.Source{Env: o.env, Config: o.config})
 	return cmd
 }
 
@@ -124,13 +123,13 @@ it, may be there or not.` + taintOutput,
 		},
 	}
 	o.addFlags(cmd)
-	cmd.ValidArgsFunction = completeRemovals(&source.Source{Env: o.env, Config: o.config})
+	cmd.ValidArgsFunction = completion.Removals(&source.Source{Env: o.env, Config: o.config})
 	return cmd
 }
 
 func (o *taintOptions) addFlags(cmd *cobra.Command) {
 	o.output.AddFlags(cmd)
-	o.nodes.addFlags(cmd)
+	o.nodes.AddFlags(cmd)
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "Do not ask.")
 	cmd.Flags().StringVar(&o.dryRun, "dry-run", dryRunNone, "Change nothing: client prints what would be sent, server what the API server would answer; none changes it.")
 	cmd.Flags().Lookup("dry-run").NoOptDefVal = dryRunClient
@@ -153,11 +152,11 @@ func (o *taintOptions) execute(ctx context.Context, complete func([]string) erro
 }
 
 func (o *taintOptions) completeTaint(args []string) error {
-	nodes, specs, err := splitTaints(args)
+	nodes, specs, err := selection.SplitTaints(args)
 	if err != nil {
 		return err
 	}
-	o.nodes.complete(nodes)
+	o.nodes.Complete(nodes)
 	if o.edit, err = taints.ParseEdit(specs...); err != nil {
 		return command.Usagef("%w", err)
 	}
@@ -166,13 +165,13 @@ func (o *taintOptions) completeTaint(args []string) error {
 
 // completeUntaint takes what cannot be a node for a key. A word that can be both waits for the cluster, see settle.
 func (o *taintOptions) completeUntaint(args []string) error {
-	first := slices.IndexFunc(args, looksLikeTaint)
+	first := slices.IndexFunc(args, selection.LooksLikeTaint)
 	if first < 0 {
 		first = len(args)
 	}
-	words := o.nodes.withoutWord(args[:first])
-	if !o.nodes.all && o.nodes.selector == "" && len(words) > 0 {
-		o.nodes.complete(words[:1])
+	words := o.nodes.WithoutWord(args[:first])
+	if !o.nodes.All && o.nodes.Selector == "" && len(words) > 0 {
+		o.nodes.Complete(words[:1])
 		o.unsettled, words = words[1:], nil
 	}
 	if len(words)+len(o.unsettled)+len(args[first:]) == 0 {
@@ -200,7 +199,7 @@ func (o *taintOptions) settle(cluster *plan.Cluster) error {
 	if first < 0 {
 		first = len(o.unsettled)
 	}
-	o.nodes.complete(o.unsettled[:first])
+	o.nodes.Complete(o.unsettled[:first])
 	behind := o.edit.Remove
 	o.edit.Remove = nil
 	if err := o.remove(o.unsettled[first:]); err != nil {
@@ -208,7 +207,7 @@ func (o *taintOptions) settle(cluster *plan.Cluster) error {
 	}
 	o.unsettled, o.edit.Remove = nil, append(o.edit.Remove, behind...)
 	if len(o.edit.Remove)+len(o.edit.Add) == 0 {
-		return command.Usagef("no taint is given: %s are nodes; name at least one key behind them", strings.Join(o.nodes.names, ", "))
+		return command.Usagef("no taint is given: %s are nodes; name at least one key behind them", strings.Join(o.nodes.Names, ", "))
 	}
 	return nil
 }
@@ -218,7 +217,7 @@ func (o *taintOptions) validate() error {
 		return err
 	}
 	for _, check := range []func() error{
-		o.nodes.validate, o.output.Validate,
+		o.nodes.Validate, o.output.Validate,
 		o.validateDryRun, o.validateWait, o.validateFor, o.validateQuestion,
 	} {
 		if err := check(); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/summary"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -46,7 +47,7 @@ func (t *tainting) run(ctx context.Context) error {
 	if err := t.settle(t.cluster); err != nil {
 		return err
 	}
-	nodes, err := t.nodes.of(t.cluster)
+	nodes, err := t.nodes.Of(t.cluster)
 	if err != nil {
 		return err
 	}
@@ -99,7 +100,7 @@ func (t *tainting) plan(nodes []*corev1.Node) (*cliv1alpha1.TaintPlan, error) {
 
 // show says what the change does.
 func (t *tainting) show(made *cliv1alpha1.TaintPlan) {
-	lines := summary(made)
+	lines := summary.Lines(made)
 	if t.blind {
 		lines = lines[1:]
 	}

@@ -16,22 +16,18 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/completion"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/selection"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
-
-// effects are those that a taint can have.
-var effects = []string{
-	string(corev1.TaintEffectNoSchedule), string(corev1.TaintEffectPreferNoSchedule),
-	string(corev1.TaintEffectNoExecute),
-}
 
 // taintsOptions are those of kubectl taintkeeper taints.
 type taintsOptions struct {
 	source      source.Source
 	output      output.Printer
-	nodes       nodeSelection
+	nodes       selection.Nodes
 	key, effect string
 }
 
@@ -46,7 +42,7 @@ func newTaints(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Co
   # The NoExecute taints of a zone
   kubectl taintkeeper taints -l topology.kubernetes.io/zone=a --effect NoExecute`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.nodes.complete(args)
+			o.nodes.Complete(args)
 			if err := o.validate(); err != nil {
 				return err
 			}
@@ -55,26 +51,26 @@ func newTaints(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Co
 	}
 	o.source.AddFlags(cmd)
 	o.output.AddFlags(cmd)
-	o.nodes.addFlags(cmd)
+	o.nodes.AddFlags(cmd)
 	cmd.Flags().StringVar(&o.key, "key", "", "Only taints with this key.")
-	cmd.Flags().StringVar(&o.effect, "effect", "", "Only taints with this effect: "+strings.Join(effects, ", ")+".")
-	cmd.ValidArgsFunction = completeNodes(&o.source)
-	_ = cmd.RegisterFlagCompletionFunc("key", completeKeys(&o.source))
-	_ = cmd.RegisterFlagCompletionFunc("effect", cobra.FixedCompletions(effects, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().StringVar(&o.effect, "effect", "", "Only taints with this effect: "+strings.Join(selection.Effects, ", ")+".")
+	cmd.ValidArgsFunction = completion.Nodes(&o.source)
+	_ = cmd.RegisterFlagCompletionFunc("key", completion.Keys(&o.source))
+	_ = cmd.RegisterFlagCompletionFunc("effect", cobra.FixedCompletions(selection.Effects, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 func (o *taintsOptions) validate() error {
-	if len(o.nodes.names) == 0 && o.nodes.selector == "" {
-		o.nodes.all = true
+	if len(o.nodes.Names) == 0 && o.nodes.Selector == "" {
+		o.nodes.All = true
 	}
-	if o.effect != "" && !slices.Contains(effects, o.effect) {
-		return command.Usagef("--effect=%s: choose one of %s", o.effect, strings.Join(effects, ", "))
+	if o.effect != "" && !slices.Contains(selection.Effects, o.effect) {
+		return command.Usagef("--effect=%s: choose one of %s", o.effect, strings.Join(selection.Effects, ", "))
 	}
 	if err := command.NoNamespace(o.source.Config); err != nil {
 		return err
 	}
-	for _, check := range []func() error{o.nodes.validate, o.source.Validate, o.output.Validate} {
+	for _, check := range []func() error{o.nodes.Validate, o.source.Validate, o.output.Validate} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -87,7 +83,7 @@ func (o *taintsOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	nodes, err := o.nodes.of(cluster)
+	nodes, err := o.nodes.Of(cluster)
 	if err != nil {
 		return err
 	}

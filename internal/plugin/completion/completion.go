@@ -1,7 +1,9 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+// Package completion is what a shell completes: contexts and namespaces as kubectl does, and nodes, pods and taints of
+// the cluster or of files.
+package completion
 
 import (
 	"cmp"
@@ -15,18 +17,19 @@ import (
 	"k8s.io/kubectl/pkg/util/completion"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/selection"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// completeFunc completes the word that is being typed behind some arguments.
-type completeFunc = func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective)
+// Func completes the word that is being typed behind some arguments.
+type Func = func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective)
 
 // shellPatience is how long the API server may take while somebody waits for a completion.
 const shellPatience = "5s"
 
-// completeGlobalFlags completes the flags of every command as kubectl does: contexts, clusters, users and namespaces.
-func completeGlobalFlags(root *cobra.Command, config *genericclioptions.ConfigFlags) {
+// GlobalFlags completes the flags of every command as kubectl does: contexts, clusters, users and namespaces.
+func GlobalFlags(root *cobra.Command, config *genericclioptions.ConfigFlags) {
 	factory := cmdutil.NewFactory(config)
 	for flag, list := range map[string]func(word string) []string{
 		"context":   completion.ListContextsInConfig,
@@ -50,16 +53,16 @@ func hurried(config *genericclioptions.ConfigFlags) cmdutil.Factory {
 	return cmdutil.NewFactory(config)
 }
 
-// completeNodes completes the names of nodes.
-func completeNodes(s *source.Source) completeFunc {
+// Nodes completes the names of nodes.
+func Nodes(s *source.Source) Func {
 	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		return matching(word, nodeNames(listNodes(s), args, word)), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// completePods completes the name of one pod, in the namespace of -n or of the context; with -f it is that of any pod
+// Pods completes the name of one pod, in the namespace of -n or of the context; with -f it is that of any pod
 // unless there is a -n.
-func completePods(s *source.Source) completeFunc {
+func Pods(s *source.Source) Func {
 	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -68,8 +71,8 @@ func completePods(s *source.Source) completeFunc {
 	}
 }
 
-// completeKeys completes the keys of the taints that there are.
-func completeKeys(s *source.Source) completeFunc {
+// Keys completes the keys of the taints that there are.
+func Keys(s *source.Source) Func {
 	return func(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 		var keys []string
 		for _, taint := range taintsOf(listNodes(s)) {
@@ -79,9 +82,9 @@ func completeKeys(s *source.Source) completeFunc {
 	}
 }
 
-// completeTaints completes the arguments of a command with kubectl taint's grammar: nodes first, then taints. Removals
+// Taints completes the arguments of a command with kubectl taint's grammar: nodes first, then taints. Removals
 // are those that the nodes have; additions are made of what there is in the cluster.
-func completeTaints(s *source.Source) completeFunc {
+func Taints(s *source.Source) Func {
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		nodes := listNodes(s)
 		behind := nodesBefore(args)
@@ -93,8 +96,8 @@ func completeTaints(s *source.Source) completeFunc {
 	}
 }
 
-// completeRemovals completes the arguments of untaint: nodes, then the taints that they have.
-func completeRemovals(s *source.Source) completeFunc {
+// Removals completes the arguments of untaint: nodes, then the taints that they have.
+func Removals(s *source.Source) Func {
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		nodes := listNodes(s)
 		behind := nodesBefore(args)
@@ -122,19 +125,19 @@ func withDirective(words []string) ([]string, cobra.ShellCompDirective) {
 
 // nodesBefore returns the names of nodes among the arguments, which stand in front of the taints.
 func nodesBefore(args []string) []string {
-	var nodes nodeSelection
-	if first := slices.IndexFunc(args, looksLikeTaint); first >= 0 {
+	var nodes selection.Nodes
+	if first := slices.IndexFunc(args, selection.LooksLikeTaint); first >= 0 {
 		args = args[:first]
 	}
-	if len(args) == 1 && slices.Contains(nodeWords, args[0]) {
+	if len(args) == 1 && slices.Contains(selection.NodeWords, args[0]) {
 		return nil
 	}
-	nodes.complete(args)
-	return nodes.names
+	nodes.Complete(args)
+	return nodes.Names
 }
 
 func nodeNamesUnlessTainted(nodes []*corev1.Node, args []string, word string) []string {
-	if slices.ContainsFunc(args, looksLikeTaint) {
+	if slices.ContainsFunc(args, selection.LooksLikeTaint) {
 		return nil
 	}
 	return nodeNames(nodes, args, word)
@@ -143,7 +146,7 @@ func nodeNamesUnlessTainted(nodes []*corev1.Node, args []string, word string) []
 // nodeNames returns the names of nodes that are not among the arguments, written as the word begins: NAME or node/NAME.
 func nodeNames(nodes []*corev1.Node, args []string, word string) []string {
 	prefix := ""
-	if kind, _, ok := strings.Cut(word, "/"); ok && slices.Contains(nodeWords, kind) {
+	if kind, _, ok := strings.Cut(word, "/"); ok && slices.Contains(selection.NodeWords, kind) {
 		prefix = kind + "/"
 	}
 	given := nodesBefore(args)
@@ -178,7 +181,7 @@ func additions(nodes []*corev1.Node, word string) []string {
 
 func withEffects(spec string) []string {
 	var words []string
-	for _, effect := range effects {
+	for _, effect := range selection.Effects {
 		words = append(words, spec+":"+effect)
 	}
 	return words
