@@ -35,16 +35,16 @@ type obstacles struct {
 const mostEvents = 100
 
 // of says what keeps a pod.
-func (o *obstacles) of(ctx context.Context, pod duePod) string {
+func (o *obstacles) of(ctx context.Context, pod plan.Leaving) string {
 	now := o.now()
 	switch {
 	case pod.DeletionTimestamp != nil:
 		return terminating(pod, now)
-	case pod.verdict.PendingAt(now):
+	case pod.Verdict.PendingAt(now):
 		return fmt.Sprintf("is due only in %s, at %s: %s",
-			output.Relative(now, pod.verdict.Due), output.Absolute(pod.verdict.Due), tolerated(pod))
+			output.Relative(now, pod.Verdict.Due), output.Absolute(pod.Verdict.Due), tolerated(pod))
 	}
-	due := overdue(pod.verdict.Due, now)
+	due := overdue(pod.Verdict.Due, now)
 	if why := refusal(pod.Pod); why != "" {
 		return fmt.Sprintf("%s: %s", due, why)
 	}
@@ -67,7 +67,7 @@ func overdue(due, now time.Time) string {
 }
 
 // terminating says what keeps a pod that was deleted. Its deletionTimestamp is the end of its grace period.
-func terminating(pod duePod, now time.Time) string {
+func terminating(pod plan.Leaving, now time.Time) string {
 	over := pod.DeletionTimestamp.Time
 	held := ""
 	if len(pod.Finalizers) > 0 {
@@ -81,7 +81,7 @@ func terminating(pod duePod, now time.Time) string {
 	case held != "":
 		return fmt.Sprintf("is terminating: %s keeps it, until whoever set that takes it off", held)
 	}
-	return fmt.Sprintf("is terminating: its grace period ended %s ago, but the kubelet has not said that its containers have%s", max(now.Sub(over), 0).Round(time.Second), notReady(pod.node.node))
+	return fmt.Sprintf("is terminating: its grace period ended %s ago, but the kubelet has not said that its containers have%s", max(now.Sub(over), 0).Round(time.Second), notReady(pod.Node))
 }
 
 // notReady says, if a node is not ready, that it is not.
