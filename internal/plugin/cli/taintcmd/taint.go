@@ -55,8 +55,7 @@ type options struct {
 	lasts   time.Duration // how long the taints stay; 0 is until somebody takes them off
 	stay    bool
 
-	// connect finds the cluster.
-	connect func() (*source.Reader, *timeline.Clock, error)
+	connect connect
 
 	edit taints.Edit
 	// unsettled are arguments of untaint that may be nodes or keys. Only the cluster can tell.
@@ -64,9 +63,9 @@ type options struct {
 }
 
 func newOptions(env command.Env, config *genericclioptions.ConfigFlags) *options {
-	o := &options{env: env, config: config, output: output.NewPrinter(env), asks: output.IsTerminal(env.In)}
-	o.connect = o.dial
-	return o
+	return &options{
+		env: env, config: config, output: output.NewPrinter(env), asks: output.IsTerminal(env.In), connect: dial,
+	}
 }
 
 const taintOutput = `
@@ -291,20 +290,23 @@ func (o *options) policy() taints.Overwrite {
 	return taints.KeepExisting
 }
 
-// dial connects to the cluster of the kubeconfig. The API server's answers say its time, too.
-func (o *options) dial() (*source.Reader, *timeline.Clock, error) {
-	config, err := source.RESTConfigOf(o.config)
+// connect finds the cluster that is changed, and a clock that its API server's answers set.
+type connect func(command.Env, *genericclioptions.ConfigFlags) (*source.Reader, *timeline.Clock, error)
+
+// dial connects to the cluster of the kubeconfig.
+func dial(env command.Env, flags *genericclioptions.ConfigFlags) (*source.Reader, *timeline.Clock, error) {
+	config, err := source.RESTConfigOf(flags)
 	if err != nil {
 		return nil, nil, err
 	}
-	config.WarningHandler = rest.NewWarningWriter(o.env.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
-	clock := &timeline.Clock{Wall: o.env.Clock.Now}
-	reader, err := source.Connect(clock.Listen(config), output.NewProgress(o.env))
+	config.WarningHandler = rest.NewWarningWriter(env.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
+	clock := &timeline.Clock{Wall: env.Clock.Now}
+	reader, err := source.Connect(clock.Listen(config), output.NewProgress(env))
 	return reader, clock, err
 }
 
 func (o *options) run(ctx context.Context) error {
-	reader, clock, err := o.connect()
+	reader, clock, err := o.connect(o.env, o.config)
 	if err != nil {
 		return err
 	}

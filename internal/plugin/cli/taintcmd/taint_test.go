@@ -90,9 +90,7 @@ func (s *taintScene) run(ctx context.Context, newCommand func(*options) *cobra.C
 		IOStreams: genericiooptions.IOStreams{In: strings.NewReader(s.in), Out: &s.out, ErrOut: &s.err},
 		Clock:     clock.RealClock{}, // virtualStart
 	}
-	o := newOptions(env, genericclioptions.NewConfigFlags(true))
-	o.asks = true
-	o.connect = func() (*source.Reader, *timeline.Clock, error) {
+	connect := func(command.Env, *genericclioptions.ConfigFlags) (*source.Reader, *timeline.Clock, error) {
 		scheme := metadatafake.NewTestScheme()
 		if err := metav1.AddMetaToScheme(scheme); err != nil {
 			return nil, nil, err
@@ -100,7 +98,9 @@ func (s *taintScene) run(ctx context.Context, newCommand func(*options) *cobra.C
 		owners := metadatafake.NewSimpleMetadataClient(scheme)
 		return source.NewReader("test", s.client, owners, output.NewProgress(env)), &s.clock, nil
 	}
-	cmd := newCommand(o)
+	cmd := newCommand(&options{
+		env: env, config: genericclioptions.NewConfigFlags(true), output: output.NewPrinter(env), asks: true, connect: connect,
+	})
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(args)
 	return cmd.ExecuteContext(ctx)
