@@ -42,17 +42,24 @@ func (r *Reader) leases(ctx context.Context) error {
 	return r.without(refused, "what they tell of the controllers is not known")
 }
 
-// Lease reads the Leases of a controller.
-func (r *Reader) Lease(ctx context.Context, controller string, each func(*coordinationv1.Lease)) error {
+// Lease reads the Leases with which the replicas of a program may elect a leader: in all namespaces those of the name that
+// the flags of its pods say. Nothing else says where they are, and a control plane outside of the cluster may have none.
+func (r *Reader) Lease(ctx context.Context, program string, each func(*coordinationv1.Lease)) error {
+	name, namespace := r.Cluster.Election(program)
 	coordination := r.Clients.CoordinationV1()
 	get := func(ctx context.Context, namespace string) (*coordinationv1.Lease, error) {
-		return coordination.Leases(namespace).Get(ctx, controller, metav1.GetOptions{})
+		return coordination.Leases(namespace).Get(ctx, name, metav1.GetOptions{})
 	}
-	homes := r.homes
-	if controller != plan.Taintkeeper {
-		homes = func(context.Context) []string { return []string{metav1.NamespaceSystem} }
+	homes := func(ctx context.Context) []string {
+		switch {
+		case namespace != "":
+			return []string{namespace}
+		case program == plan.Taintkeeper:
+			return r.homes(ctx)
+		}
+		return []string{metav1.NamespaceSystem}
 	}
-	return named(ctx, r, "leases", controller, coordination.Leases(metav1.NamespaceAll).List, homes, get, each)
+	return named(ctx, r, "leases", name, coordination.Leases(metav1.NamespaceAll).List, homes, get, each)
 }
 
 // homes returns the namespaces that Taintkeeper's Lease and clock may be in: those that the bindings of its admission

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
 // obstacles finds out what keeps pods that have to leave.
@@ -153,35 +151,10 @@ func lastSeen(event *corev1.Event) time.Time {
 func (o *obstacles) notes(ctx context.Context) []error {
 	var notes []error
 	if o.abandoned > 0 {
-		notes = append(notes, errors.New(o.evictors(ctx)))
+		notes = append(notes, o.evictors(ctx))
 	}
 	if o.mute {
 		notes = append(notes, errors.New("you may not list events, so an eviction that is refused may not be known"))
 	}
 	return notes
-}
-
-// evictors says whether somebody evicts here, as far as leases tell.
-func (o *obstacles) evictors(ctx context.Context) string {
-	for _, name := range []string{plan.Taintkeeper, plan.ControllerManager} {
-		runs := false
-		err := o.reader.Lease(ctx, name, func(lease *coordinationv1.Lease) {
-			runs = runs || lease.Name == name && isRenewed(lease, o.now())
-		})
-		switch {
-		case source.IsUnreadable(err):
-			return "whether a controller evicts here cannot be told: you may not list leases"
-		case runs:
-			return fmt.Sprintf("%s runs, as its lease says, but has not begun: is its taint eviction switched off, or its clock behind?", name)
-		}
-	}
-	return "no controller seems to evict here: neither taintkeeper nor kube-controller-manager holds its lease"
-}
-
-func isRenewed(lease *coordinationv1.Lease, now time.Time) bool {
-	if lease.Spec.RenewTime == nil || lease.Spec.LeaseDurationSeconds == nil {
-		return false
-	}
-	lasts := time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
-	return now.Sub(lease.Spec.RenewTime.Time) < 2*lasts
 }

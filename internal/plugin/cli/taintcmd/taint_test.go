@@ -565,6 +565,50 @@ func TestWaitCanBeInterrupted(t *testing.T) {
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
+// leaseRenewedAt returns the Lease of a leader that was last renewed when so much time had passed.
+func leaseRenewedAt(namespace, name string, at time.Duration) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: coordinationv1.LeaseSpec{
+			LeaseDurationSeconds: new(int32(15)), RenewTime: &metav1.MicroTime{Time: virtualStart.Add(at)},
+		},
+	}
+}
+
+// running lets a pod run a program.
+func running(command ...string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.Containers = []corev1.Container{{Name: "c", Command: command}} }
+}
+
+func TestWhereLeasesMayNotBeListedThoseThatTheFlagsNameAreRead(t *testing.T) {
+	for name, test := range map[string]struct {
+		leaseIn string
+		says    string
+	}{
+		"where the flags say": {"control", "kube-controller-manager runs, as its lease says, but has not begun: Lease control/kube-controller-manager "},
+		"elsewhere":           {"other", "whether a controller evicts here cannot be told: you may not list leases; ask for the right to list them in all namespaces"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			playTaint(t, func(s *taintScene) {
+				s.client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "", errors.New("no"))
+				})
+				s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), test.says)
+			}, taintedNode("n"), podOnNode("n", "p"), leaseRenewedAt(test.leaseIn, "kube-controller-manager", 50*time.Second),
+				podOnNode("elsewhere", "manager", running("kube-controller-manager", "--leader-elect-resource-namespace=control")))
+		})
+	}
+}
+
+func TestAnAPIServerThatFailsToListLeasesDoesNotMeanThatNobodyEvicts(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewInternalError(errors.New("out of luck"))
+		})
+		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), "whether a controller evicts here cannot be told: list leases: ")
+	}, taintedNode("n"), podOnNode("n", "p"))
+}
+
 func TestOnATimeoutItIsSaidWhatKeepsEachPod(t *testing.T) {
 	deleted := func(at time.Duration, finalizers ...string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
@@ -594,21 +638,21 @@ func TestOnATimeoutItIsSaidWhatKeepsEachPod(t *testing.T) {
 		"its condition says who":     {marked("Taintkeeper: deleting due to NoExecute taint; the deletion is refused by webhook w"), nil, "was due 59s ago: the deletion is refused by webhook w"},
 		"an event says who":          {nil, []runtime.Object{refused}, "was due 59s ago: Eviction of Pod default/p is refused by webhook w"},
 		"it is marked, and that all": {marked("Taint manager: deleting due to NoExecute taint"), nil, "was due 59s ago, and is marked for eviction, but not deleted"},
-		"nobody evicts":              {nil, nil, "was due 59s ago, and no controller has begun to evict it\nno controller seems to evict here: neither taintkeeper nor kube-controller-manager holds its lease"},
-		"somebody should evict": {nil, []runtime.Object{&coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-controller-manager"},
-			Spec: coordinationv1.LeaseSpec{
-				LeaseDurationSeconds: new(int32(15)),
-				RenewTime:            &metav1.MicroTime{Time: virtualStart.Add(50 * time.Second)},
-			},
-		}}, "kube-controller-manager runs, as its lease says, but has not begun"},
-		"Taintkeeper should, from a namespace of its own": {nil, []runtime.Object{&coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "tk", Name: "taintkeeper"},
-			Spec: coordinationv1.LeaseSpec{
-				LeaseDurationSeconds: new(int32(15)),
-				RenewTime:            &metav1.MicroTime{Time: virtualStart.Add(50 * time.Second)},
-			},
-		}}, "taintkeeper runs, as its lease says, but has not begun"},
+		"no lease is found": {nil, nil, "was due 59s ago, and no controller has begun to evict it\n" +
+			"no lease of taintkeeper or kube-controller-manager was found in any namespace; a managed control plane may show none: 'kubectl taintkeeper check' looks for other signs of who evicts"},
+		"somebody should evict": {nil, []runtime.Object{leaseRenewedAt("kube-system", "kube-controller-manager", 50*time.Second)},
+			"kube-controller-manager runs, as its lease says, but has not begun: Lease kube-system/kube-controller-manager was last renewed 10s ago; check that its --controllers include taint-eviction-controller, and its clock"},
+		"the built-in should, with a lease elsewhere": {nil, []runtime.Object{
+			leaseRenewedAt("control", "kcm", 50*time.Second),
+			podOnNode("elsewhere", "manager", running("kube-controller-manager", "--leader-elect-resource-name=kcm")),
+		}, "kube-controller-manager runs, as its lease says, but has not begun: Lease control/kcm was last renewed 10s ago"},
+		"Taintkeeper should, from a namespace of its own": {nil, []runtime.Object{leaseRenewedAt("tk", "taintkeeper", 50*time.Second)},
+			"taintkeeper runs, as its lease says, but has not begun: Lease tk/taintkeeper was last renewed 10s ago; check that its --controllers include eviction, and its clock"},
+		"who should has stopped": {nil, []runtime.Object{leaseRenewedAt("kube-system", "taintkeeper", -time.Hour)},
+			"no controller that evicts runs here, as far as leases say: Lease kube-system/taintkeeper was last renewed 61m ago; see the logs of that controller"},
+		"one of two has stopped": {nil, []runtime.Object{
+			leaseRenewedAt("kube-system", "taintkeeper", -time.Hour), leaseRenewedAt("kube-system", "kube-controller-manager", 50*time.Second),
+		}, "kube-controller-manager runs, as its lease says, but has not begun"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := podOnNode("n", "p")
