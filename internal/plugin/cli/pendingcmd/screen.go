@@ -58,17 +58,20 @@ func newScreen(o *options) *screen {
 	}
 }
 
-// runScreen shows a screen until somebody quits.
-func (o *options) runScreen(ctx context.Context, f *follower) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+// newProgram returns the program that shows a screen on the terminal.
+func (o *options) newProgram(ctx context.Context) *tea.Program {
 	terminal, _ := output.FileOf(o.source.Env.Out)
 	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithOutput(terminal), tea.WithoutSignalHandler()}
 	if output.IsTerminal(o.source.Env.In) {
 		options = append(options, tea.WithInput(o.source.Env.In))
 	}
-	program := tea.NewProgram(newScreen(o), options...)
-	f.note = func(sentence string) { program.Send(trouble(sentence)) }
+	return tea.NewProgram(newScreen(o), options...)
+}
+
+// runScreen shows a screen until somebody quits.
+func runScreen(ctx context.Context, program *tea.Program, f *follower) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	done := make(chan error, 1)
 	go func() {
 		done <- f.follow(ctx, func(update update) { program.Send(update) })

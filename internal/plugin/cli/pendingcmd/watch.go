@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"path"
 	"sync"
 	"time"
 
@@ -17,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -34,9 +31,6 @@ import (
 // event.
 const settle = 100 * time.Millisecond
 
-// trouble is told again after so long, if a watch stays broken.
-const troubleEvery = time.Minute
-
 // update is what a follower tells: what is pending, and what has changed since the update before.
 type update struct {
 	list    *cliv1alpha1.PendingList
@@ -52,11 +46,10 @@ type follower struct {
 	namespace string
 	selects   func(*corev1.Node) bool
 	narrow    func(*metav1.ListOptions)
-	note      func(string) // a sentence about a watch that is broken
+	breaks    *breaks
 
 	mu      sync.Mutex
 	known   plan.Countdowns
-	told    map[string]time.Time // when trouble with a kind was last told
 	changed chan struct{}
 	failed  chan error
 }
@@ -76,42 +69,60 @@ func (o *options) runWatch(ctx context.Context) error {
 	if timeout == 0 {
 		timeout = source.Patience
 	}
-	f := o.follower(config, clients)
-	if err := f.probe(ctx, timeout); err != nil {
+	if err := o.probe(ctx, config.Host, clients, timeout); err != nil {
 		return err
 	}
-	config.Wrap(f.noticing)
-	if f.clients, err = kubernetes.NewForConfig(config); err != nil {
-		return fmt.Errorf("make a client: %w", err)
-	}
 	if output.IsTerminal(o.source.Env.Out) && (o.output.Format == output.Table || o.output.Format == output.Wide) {
-		return o.runScreen(ctx, f)
+		program := o.newProgram(ctx)
+		f, err := o.connect(config, func(sentence string) { program.Send(trouble(sentence)) })
+		if err != nil {
+			return err
+		}
+		return runScreen(ctx, program, f)
+	}
+	f, err := o.connect(config, o.note)
+	if err != nil {
+		return err
 	}
 	return o.runLines(ctx, f)
 }
 
-func (o *options) follower(config *rest.Config, clients kubernetes.Interface) *follower {
-	f := &follower{
-		server: config.Host, clients: clients, clock: o.source.Env.Clock,
-		namespace: o.namespace, selects: o.nodes.Selects, narrow: o.narrow,
-		note:    func(sentence string) { o.output.Notes([]string{sentence}) },
-		told:    map[string]time.Time{},
+// note tells something on stderr.
+func (o *options) note(sentence string) { o.output.Notes([]string{sentence}) }
+
+// connect returns a follower of a cluster, which notes its broken watches.
+func (o *options) connect(config *rest.Config, note func(sentence string)) (*follower, error) {
+	breaks := newBreaks(o.source.Env.Clock, note)
+	config = rest.CopyConfig(config)
+	config.Wrap(breaks.noticing)
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	return o.follower(config.Host, clients, breaks), nil
+}
+
+func (o *options) follower(server string, clients kubernetes.Interface, breaks *breaks) *follower {
+	return &follower{
+		server: server, clients: clients, clock: o.source.Env.Clock,
+		namespace: o.namespace, selects: o.nodes.Selects, narrow: o.narrow, breaks: breaks,
+		known:   plan.Countdowns{Owner: (&plan.Cluster{}).Owner},
 		changed: make(chan struct{}, 1), failed: make(chan error, 1),
 	}
-	f.known.Owner = (&plan.Cluster{}).Owner
-	return f
 }
 
 // probe asks for one object of each kind, so that a cluster that does not answer or refuses is told at once.
-func (f *follower) probe(ctx context.Context, timeout time.Duration) error {
+func (o *options) probe(
+	ctx context.Context, server string, clients kubernetes.Interface, timeout time.Duration,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	one := metav1.ListOptions{Limit: 1}
-	if _, err := f.clients.CoreV1().Nodes().List(ctx, one); err != nil {
-		return source.Probed(ctx, f.server, "list", "nodes", err)
+	if _, err := clients.CoreV1().Nodes().List(ctx, one); err != nil {
+		return source.Probed(ctx, server, "list", "nodes", err)
 	}
-	if _, err := f.clients.CoreV1().Pods(f.namespace).List(ctx, one); err != nil {
-		return source.Probed(ctx, f.server, "list", "pods", err)
+	if _, err := clients.CoreV1().Pods(o.namespace).List(ctx, one); err != nil {
+		return source.Probed(ctx, server, "list", "pods", err)
 	}
 	return nil
 }
@@ -250,45 +261,9 @@ func (f *follower) broken(kind string) cache.WatchErrorHandlerWithContext {
 			}
 			return
 		}
-		f.trouble(kind, err)
+		f.breaks.tell(kind, err)
 	}
 }
-
-// trouble tells that a watch is broken, not more often than once in a while.
-func (f *follower) trouble(kind string, err error) {
-	f.mu.Lock()
-	now := f.clock.Now()
-	again := now.Sub(f.told[kind]) >= troubleEvery
-	if again {
-		f.told[kind] = now
-	}
-	f.mu.Unlock()
-	if again {
-		f.note(fmt.Sprintf("The watch of %s is broken and is begun again; until then it is told what was seen last: %v.", kind, err))
-	}
-}
-
-// noticing tells of requests that get no answer: an informer begins anew without a word while connections are refused.
-func (f *follower) noticing(next http.RoundTripper) http.RoundTripper { return noticing{next, f} }
-
-type noticing struct {
-	next     http.RoundTripper
-	follower *follower
-}
-
-// RoundTrip implements http.RoundTripper.
-func (n noticing) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := n.next.RoundTrip(request)
-	if err != nil && request.Context().Err() == nil {
-		n.follower.trouble(path.Base(request.URL.Path), err)
-	}
-	return response, err
-}
-
-var _ utilnet.RoundTripperWrapper = noticing{}
-
-// WrappedRoundTripper shows client-go the connection below, so that it can cancel requests.
-func (n noticing) WrappedRoundTripper() http.RoundTripper { return n.next }
 
 // observe takes news and says that there are some.
 func (f *follower) observe(take func(at time.Time)) {

@@ -27,7 +27,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
@@ -94,7 +93,7 @@ func (s *scene) watch() {
 	}
 	ctx, stop := context.WithCancel(s.t.Context())
 	s.stop = stop
-	f := s.options.follower(&rest.Config{Host: "https://example.com"}, s.clients)
+	f := s.options.follower("https://example.com", s.clients, newBreaks(clock.RealClock{}, s.options.note))
 	go func() { s.done <- s.options.runLines(ctx, f) }()
 	s.pass(time.Second)
 }
@@ -307,8 +306,7 @@ func TestRequestsThatGetNoAnswerAreToldOnceAMinute(t *testing.T) {
 		if err := s.options.validate(); err != nil {
 			s.t.Fatal(err)
 		}
-		f := s.options.follower(&rest.Config{}, s.clients)
-		refused := f.noticing(roundTripper(func(*http.Request) (*http.Response, error) { return nil, errors.New("connection refused") }))
+		refused := newBreaks(clock.RealClock{}, s.options.note).noticing(roundTripper(func(*http.Request) (*http.Response, error) { return nil, errors.New("connection refused") }))
 		for range 90 {
 			request := httptest.NewRequestWithContext(s.t.Context(), http.MethodGet, "https://example.com/api/v1/namespaces/a/pods", http.NoBody)
 			if response, err := refused.RoundTrip(request); err == nil {
@@ -351,8 +349,7 @@ func TestAClusterThatDoesNotAnswerIsToldBeforeAnythingIsWatched(t *testing.T) {
 			time.Sleep(time.Minute) //nolint:forbidigo // the time is virtual
 			return true, nil, context.DeadlineExceeded
 		})
-		f := s.options.follower(&rest.Config{Host: "https://example.com"}, s.clients)
-		err := f.probe(s.t.Context(), 30*time.Second)
+		err := s.options.probe(s.t.Context(), "https://example.com", s.clients, 30*time.Second)
 		if err == nil || !strings.HasPrefix(err.Error(), "list pods: the API server https://example.com does not answer: ") {
 			t.Errorf("it ends with %v", err)
 		}

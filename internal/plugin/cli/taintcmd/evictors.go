@@ -17,8 +17,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
-// evictors says what the Leases of the two programs that evict show, where nobody has begun to evict, and what to do. A
-// Lease that is renewed shows that a program runs, and not that it evicts. One that is not there shows nothing: a managed
+// evictors says what the Leases of the two programs that evict show when neither has begun to evict, and what to do. A
+// Lease that is renewed shows that a program runs, not that it evicts. One that is missing shows nothing: a managed
 // control plane may elect its leader elsewhere.
 func (o *obstacles) evictors(ctx context.Context) error {
 	var stopped []string
