@@ -118,7 +118,7 @@ func Fail(out io.Writer, err error) int {
 		return ExitOK
 	}
 	if _, ok := errors.AsType[printError](err); ok && errors.Is(err, syscall.EPIPE) {
-		return ExitFailed // whoever read has heard enough
+		return ExitFailed // the reader has closed the pipe
 	}
 	for line := range strings.SplitSeq(strings.TrimSpace(err.Error()), "\n") {
 		fmt.Fprintf(out, "error: %s\n", output.Printable(line))

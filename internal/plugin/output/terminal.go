@@ -70,7 +70,7 @@ func widthOf(out io.Writer) int {
 }
 
 // Written is where a command prints. It keeps the first error, so that a line that is lost does not pass for printed: a
-// full disk has to end in an error, whoever printed.
+// full disk must end in an error, whichever code printed.
 type Written struct {
 	io.Writer
 

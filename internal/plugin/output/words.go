@@ -25,7 +25,7 @@ func Relative(from, to time.Time) string {
 // Absolute writes an instant as the API server does.
 func Absolute(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// Age says how old something is. The clock of whoever wrote down when it began may be ahead.
+// Age says how old something is. The clock that says when it began may be ahead.
 func Age(began, now time.Time) string {
 	if began.After(now) {
 		return "in " + Relative(now, began)

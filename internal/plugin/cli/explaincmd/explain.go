@@ -138,7 +138,7 @@ func subjectOf(cluster *plan.Cluster, namespace, name string) (plan.Subject, err
 	return subject, nil
 }
 
-// addTemplate adds the template of the pod's owner, written by whoever wrote that of the owner above it.
+// addTemplate adds the template of the pod's owner. Its writers are those of the owner above.
 func addTemplate(subject *plan.Subject, cluster *plan.Cluster, controller *metav1.OwnerReference) {
 	template := cluster.Templates[controller.UID]
 	if template == nil {

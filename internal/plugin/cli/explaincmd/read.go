@@ -109,7 +109,7 @@ func (r *subjectReader) namespace(ctx context.Context, subject *plan.Subject) er
 	return nil
 }
 
-// owner reads the template that the pod was made from, and whoever is above its owner: he wrote it.
+// owner reads the template that the pod was made from, and the owner above its owner, which wrote the template.
 func (r *subjectReader) owner(ctx context.Context, subject *plan.Subject) error {
 	if err := r.climb(ctx, subject); err != nil {
 		return err

@@ -64,7 +64,7 @@ func (s *silence) validate(cmd *cobra.Command) error {
 	return nil
 }
 
-// noTaints refuses taints beside --silent.
+// noTaints refuses taints together with --silent.
 func noTaints(specs []string) error {
 	if len(specs) == 0 {
 		return nil

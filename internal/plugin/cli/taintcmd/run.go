@@ -68,7 +68,7 @@ func (t *tainting) run(ctx context.Context) error {
 	return errors.Join(failed, t.follow(ctx, done))
 }
 
-// read reads the cluster. Who may not list pods can taint nodes all the same, but not wait.
+// read reads the cluster. Users who may not list pods can taint nodes anyway, but cannot wait.
 func (t *tainting) read(ctx context.Context) error {
 	err := t.reader.Read(ctx, source.Wants{Budgets: true})
 	t.reader.Progress.End()
