@@ -1,11 +1,17 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli holds the commands of kubectl taintkeeper. Each is an options struct with complete, validate and run, as
-// kubectl's own are; streams and clock come from outside.
+// Package cli is kubectl taintkeeper: it lists the commands, and turns their errors into exit codes.
 //
-//	source     where the objects come from: the API server, or files
-//	output     -o, tables that fit the terminal, JSON and YAML of api/cli/v1alpha1
-//	completion what a shell completes, from the cluster or from files
-//	plan, ...  one file for each command, and one more for what it prints
+// Each command has a package below this one, and imports no other command. It is an options struct with complete,
+// validate and run, as kubectl's own are; streams and clock come from outside. Imports point down:
+//
+//	cli                    the list of commands, and exit codes
+//	plancmd, taintcmd, ..  a command: its flags, and what it prints
+//	completion             what a shell completes
+//	summary, selection     what a plan says in short; how a command line names nodes and taints
+//	source                 where a cluster's state comes from: the API server, or files
+//	output                 tables, JSON and YAML, and progress
+//	command                the environment of a command, and errors of its command line
+//	plan, check, page ...  what decides, and knows no command line
 package cli

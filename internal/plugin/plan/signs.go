@@ -128,8 +128,42 @@ type WorkloadTemplate struct {
 	Pod *corev1.Pod
 }
 
+// Flags of the two programs that say which Lease their replicas elect a leader with.
+const (
+	electionName      = "--leader-elect-resource-name"
+	electionNamespace = "--leader-elect-resource-namespace"
+)
+
 // flagsKept are the flags of the two programs that say which of their controllers run.
-var flagsKept = []string{"--controllers", "--coexist", "--shadow", "--dry-run", "--leader-elect"}
+var flagsKept = []string{
+	"--controllers", "--coexist", "--shadow", "--dry-run", "--leader-elect", electionName, electionNamespace,
+}
+
+// Election returns the name of the Lease with which the replicas of a program elect a leader, and its namespace, as the
+// flags of the program's pods say. Without pods or flags, the name is that of the program, and the namespace is empty.
+func (c *Cluster) Election(program string) (name, namespace string) {
+	name = program
+	for _, pod := range c.Pods {
+		for i := range pod.Spec.Containers {
+			words := pod.Spec.Containers[i].Command
+			if IsOver(pod) || len(words) == 0 || words[0] != program {
+				continue
+			}
+			name, namespace = valueOf(electionName, words, name), valueOf(electionNamespace, words, namespace)
+		}
+	}
+	return name, namespace
+}
+
+// valueOf returns the value of a flag, or another if it is not among the words.
+func valueOf(flag string, words []string, other string) string {
+	for _, word := range words {
+		if value, ok := strings.CutPrefix(word, flag+"="); ok && value != "" {
+			return value
+		}
+	}
+	return other
+}
 
 // controllerCommand returns the program and the flags that say what it runs, nil for any program but the two. An
 // image's entrypoint is in no pod, so a container without a command goes by its name.

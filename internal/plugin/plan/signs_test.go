@@ -19,11 +19,12 @@ func TestOfACommandLineOnlyTheFlagsOfTheTwoProgramsAreKept(t *testing.T) {
 		container corev1.Container
 		want      []string
 	}{
-		"kube-controller-manager":    {corev1.Container{Name: "c", Command: []string{"/usr/bin/kube-controller-manager", "--controllers=*", "--kubeconfig=secret"}}, []string{"kube-controller-manager", "--controllers=*"}},
-		"behind a shell's arguments": {corev1.Container{Command: []string{"/go-runner"}, Args: []string{"kube-controller-manager", "--leader-elect=true"}}, []string{"kube-controller-manager", "--leader-elect=true"}},
-		"an image's entrypoint":      {corev1.Container{Name: "taintkeeper", Args: []string{"--coexist", "--log-format=json"}}, []string{"taintkeeper", "--coexist"}},
-		"a program of a user":        {corev1.Container{Name: "c", Command: []string{"serve", "--controllers=*", "--password=x"}}, nil},
-		"a name alone is no program": {corev1.Container{Name: "taintkeeper", Command: []string{"sleep", "--shadow"}}, nil},
+		"kube-controller-manager":     {corev1.Container{Name: "c", Command: []string{"/usr/bin/kube-controller-manager", "--controllers=*", "--kubeconfig=secret"}}, []string{"kube-controller-manager", "--controllers=*"}},
+		"behind a shell's arguments":  {corev1.Container{Command: []string{"/go-runner"}, Args: []string{"kube-controller-manager", "--leader-elect=true"}}, []string{"kube-controller-manager", "--leader-elect=true"}},
+		"which Lease is its leader's": {corev1.Container{Command: []string{"kube-controller-manager", "--leader-elect-resource-namespace=control", "--leader-elect-lease-duration=9s"}}, []string{"kube-controller-manager", "--leader-elect-resource-namespace=control"}},
+		"an image's entrypoint":       {corev1.Container{Name: "taintkeeper", Args: []string{"--coexist", "--log-format=json"}}, []string{"taintkeeper", "--coexist"}},
+		"a program of a user":         {corev1.Container{Name: "c", Command: []string{"serve", "--controllers=*", "--password=x"}}, nil},
+		"a name alone is no program":  {corev1.Container{Name: "taintkeeper", Command: []string{"sleep", "--shadow"}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			slim := plan.SlimPod(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{test.container}}})

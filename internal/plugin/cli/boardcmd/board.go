@@ -1,0 +1,180 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package boardcmd is kubectl taintkeeper board: it serves the page of package board to this machine.
+package boardcmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/board"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+)
+
+// options are those of kubectl taintkeeper board.
+type options struct {
+	env    command.Env
+	config *genericclioptions.ConfigFlags
+	port   uint16
+}
+
+// New returns the command board.
+func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+	o := &options{env: env, config: config}
+	cmd := &cobra.Command{
+		Use:   "board",
+		Short: "Serve a live page of the cluster's taints to a browser",
+		Long: `Serve a live page of the cluster's taints: the pods that have to leave with their countdowns, zones and why they
+hold, nodes with their taints, NodeTaintRules, evictions and how late they were, and what shadow mode found.
+
+The page is served to this machine alone, at an address with a secret in it that is printed. It only reads, with your
+own rights, and says what you may not read. Nothing has to be installed in the cluster. Ctrl-C ends it.`,
+		Example: `  # Print the address, and serve until Ctrl-C
+  kubectl taintkeeper board
+
+  # The same at a port of your choice, with the pods of one namespace
+  kubectl taintkeeper board --port 8080 -n shop`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return command.Usagef("%q: board takes no arguments: see %s --help", args[0], cmd.CommandPath())
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	cmd.Flags().Uint16Var(&o.port, "port", 0, "The port of 127.0.0.1 to serve at; 0 takes one that is free.")
+	return cmd
+}
+
+func (o *options) run(ctx context.Context) error {
+	config, err := source.RESTConfigOf(o.config)
+	if err != nil {
+		return err
+	}
+	listener, err := o.listen(ctx)
+	if err != nil {
+		return err
+	}
+	shown, err := o.open(ctx, config)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	return o.serve(ctx, listener, shown)
+}
+
+func (o *options) listen(ctx context.Context) (net.Listener, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", o.port))
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("serve at port %d: it is in use: choose another --port, or leave it out for one that is free", o.port)
+	case err != nil:
+		return nil, fmt.Errorf("serve at port %d: %w", o.port, err)
+	}
+	return listener, nil
+}
+
+// open returns a board of the cluster, once that has answered.
+func (o *options) open(ctx context.Context, config *rest.Config) (*board.Board, error) {
+	clock := &timeline.Clock{}
+	patient := cmp.Or(config.Timeout, source.Patience)
+	config = source.ForReading(clock.Listen(config))
+	config.Timeout = 0 // it would end watches, too
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	rules := rest.CopyConfig(config)
+	rules.ContentType, rules.AcceptContentTypes = "", "" // custom resources are JSON
+	dynamics, err := dynamic.NewForConfig(rules)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	namespace, err := o.namespace()
+	if err != nil {
+		return nil, err
+	}
+	first, cancel := context.WithTimeout(ctx, patient)
+	defer cancel()
+	if err := version(first, clients); err != nil {
+		return nil, source.Probed(first, config.Host, "ask for", "the version", err)
+	}
+	ping := func(ctx context.Context) error {
+		if err := version(ctx, clients); !apierrors.IsUnauthorized(err) { // the watches say so
+			return err
+		}
+		return nil
+	}
+	return board.New(board.Config{
+		Cluster: o.cluster(config), Namespace: namespace, Clients: clients, Rules: dynamics, Ping: ping, Now: clock.Latest,
+	}), nil
+}
+
+// version asks an API server for its version, to hear whether it answers. That it does not tell is an answer, too.
+func version(ctx context.Context, clients kubernetes.Interface) error {
+	err := clients.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsTooManyRequests(err) {
+		return nil
+	}
+	return err
+}
+
+// namespace returns the one that -n names; without it the board is of all.
+func (o *options) namespace() (string, error) {
+	if *o.config.Namespace == "" {
+		return "", nil
+	}
+	namespace, _, err := o.config.ToRawKubeConfigLoader().Namespace()
+	return namespace, err
+}
+
+// cluster names the cluster as its user does: by the context.
+func (o *options) cluster(config *rest.Config) string {
+	raw, err := o.config.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return config.Host
+	}
+	return cmp.Or(*o.config.Context, raw.CurrentContext, config.Host)
+}
+
+// serve prints the address and serves the board until the context ends.
+func (o *options) serve(ctx context.Context, listener net.Listener, shown *board.Board) error {
+	token := board.NewToken()
+	ctx, cancel := context.WithCancel(ctx)
+	server := &http.Server{
+		Handler:           shown.Handler(token),
+		ReadHeaderTimeout: 10 * time.Second,
+		BaseContext:       func(net.Listener) context.Context { return ctx }, // pages stay connected until then
+	}
+	var running sync.WaitGroup
+	running.Go(func() { shown.Run(ctx) })
+	running.Go(func() {
+		<-ctx.Done()
+		_ = server.Close() // what is cut off is read by nobody any more
+	})
+	fmt.Fprintf(o.env.Out, "http://%s/%s/\n", listener.Addr(), token)
+	fmt.Fprintln(o.env.ErrOut, "Open this address in a browser. Ctrl-C ends the board.")
+	err := server.Serve(listener)
+	cancel()
+	running.Wait()
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve the board: %w", err)
+}

@@ -1,0 +1,205 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package checkcmd is kubectl taintkeeper check: it prints what package check finds, for people and for CI.
+package checkcmd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/check"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+)
+
+// Formats of check for programs that show findings.
+const (
+	formatSARIF = "sarif"
+	formatJUnit = "junit"
+)
+
+// never is the value of --fail-on with which no finding fails.
+const never = "never"
+
+// thresholds are the severities by the values of --fail-on.
+var thresholds = map[string]cliv1alpha1.Severity{
+	"error":   cliv1alpha1.SeverityError,
+	"warning": cliv1alpha1.SeverityWarning,
+	"info":    cliv1alpha1.SeverityInfo,
+}
+
+// failOns are the values of --fail-on.
+var failOns = []string{"error", "warning", "info", never}
+
+// options are those of kubectl taintkeeper check.
+type options struct {
+	source source.Source
+	output output.Printer
+	// namespace restricts what is told of objects in namespaces; empty for all.
+	namespace     string
+	allNamespaces bool
+	rules         []string
+	failOn        string
+}
+
+// New returns the command check.
+func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+	o := &options{source: source.New(env, config), output: output.NewPrinter(env, formatSARIF, formatJUnit)}
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Find what is wrong with taints, tolerations, and who evicts",
+		Long: `Find what is wrong with how a cluster uses taints and tolerations: controllers that both evict or none, tolerations
+that do not mean what they seem to, and workloads that a common taint takes away, or an unreachable node keeps.
+
+What cannot be told, for want of a right or because files do not hold it, is said, and the rest is checked.
+
+With -f, manifests are checked as well: Deployments, DaemonSets and their like without any pods or nodes.
+-o sarif and -o junit are for CI: code scanning and test reports.
+
+The exit code is 0 if there is nothing that --fail-on asks for, 1 if the check could not be made, 2 if the command line
+is wrong, and 3 if there are findings of the severity of --fail-on or a worse one.
+
+Rules:
+` + listRules(),
+		Example: `  # What is wrong in this cluster?
+  kubectl taintkeeper check
+
+  # In CI: manifests, for code scanning, failing on warnings
+  kubectl taintkeeper check -f manifests/ -R -o sarif --fail-on=warning > check.sarif
+
+  # All rules but one
+  kubectl taintkeeper check --rules='*,-single-replica'`,
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.namespace = *config.Namespace
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	o.source.AddFlags(cmd)
+	o.output.AddFlags(cmd)
+	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Tell of all namespaces, as is done without --namespace.")
+	cmd.Flags().StringSliceVar(&o.rules, "rules", []string{"*"}, "Which rules to apply: '*' all, 'name' this one, '-name' not this one.")
+	cmd.Flags().StringVar(&o.failOn, "fail-on", "error", "From which severity on findings make the exit code 3: "+strings.Join(failOns, ", ")+".")
+	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(failOns, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("rules", cobra.FixedCompletions(ruleNames(), cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// listRules says what each rule is about, for the help.
+func listRules() string {
+	var lines []string
+	for _, rule := range check.Rules() {
+		lines = append(lines, fmt.Sprintf("  %-24s %-8s %s", rule.ID, strings.ToLower(string(rule.Severity)), rule.Title))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func ruleNames() []string {
+	var names []string
+	for _, rule := range check.Rules() {
+		names = append(names, rule.ID)
+	}
+	return names
+}
+
+func (o *options) validate() error {
+	if !slices.Contains(failOns, o.failOn) {
+		return command.Usagef("--fail-on=%s: choose one of %s", o.failOn, strings.Join(failOns, ", "))
+	}
+	for _, item := range o.rules {
+		if name := strings.TrimPrefix(item, "-"); item != "*" && !slices.Contains(ruleNames(), name) {
+			return command.Usagef("--rules: there is no rule %q%s; there are %s", name, command.DidYouMean(name, ruleNames()), strings.Join(ruleNames(), ", "))
+		}
+	}
+	if o.allNamespaces && *o.source.Config.Namespace != "" {
+		return command.Usagef("namespaces are given twice: use --all-namespaces or --namespace")
+	}
+	if err := o.source.Validate(); err != nil {
+		return err
+	}
+	if len(o.chosen()) == 0 {
+		return command.Usagef("--rules=%s: this leaves no rule to apply", strings.Join(o.rules, ","))
+	}
+	return o.output.Validate()
+}
+
+// chosen returns the rules of --rules. Without a '*', rules that are taken out are taken out of all.
+func (o *options) chosen() []check.Rule {
+	all := slices.Contains(o.rules, "*") || !slices.ContainsFunc(o.rules, func(item string) bool { return !strings.HasPrefix(item, "-") })
+	return slices.DeleteFunc(check.Rules(), func(rule check.Rule) bool {
+		switch {
+		case slices.Contains(o.rules, "-"+rule.ID):
+			return true
+		case slices.Contains(o.rules, rule.ID):
+			return false
+		}
+		return !all
+	})
+}
+
+func (o *options) run(ctx context.Context) error {
+	cluster, err := o.source.Read(ctx, source.Wants{Budgets: true, Signs: true, Templates: true})
+	if err != nil {
+		return err
+	}
+	report := check.Make(cluster, o.chosen(), o.namespace, o.source.Env.Clock.Now())
+	if err := o.print(report); err != nil {
+		return err
+	}
+	return o.verdict(report)
+}
+
+func (o *options) print(report *cliv1alpha1.CheckReport) error {
+	if printed, err := o.output.Object(report); printed {
+		return err
+	}
+	if o.output.NoHeaders || !slices.Contains([]string{output.Table, output.Wide}, o.output.Format) {
+		o.output.Notes(report.Notes)
+	}
+	switch o.output.Format {
+	case formatSARIF:
+		return printSARIF(&o.output, report)
+	case formatJUnit:
+		return printJUnit(&o.output, report, o.fails)
+	case output.Name:
+		printNames(&o.output, report)
+		return nil
+	}
+	return printCheck(&o.output, report)
+}
+
+// fails reports whether a finding is as bad as --fail-on says, or worse.
+func (o *options) fails(finding *cliv1alpha1.CheckFinding) bool {
+	return o.failOn != never && check.Rank(finding.Severity) >= check.Rank(thresholds[o.failOn])
+}
+
+// verdict returns an error if there are findings that fail.
+func (o *options) verdict(report *cliv1alpha1.CheckReport) error {
+	failed := 0
+	for i := range report.Findings {
+		if o.fails(&report.Findings[i]) {
+			failed++
+		}
+	}
+	if failed == 0 {
+		return nil
+	}
+	return FoundError{fmt.Errorf("%s at or above --fail-on=%s", sentence.Counted(failed, "finding"), o.failOn)}
+}
+
+// FoundError is no failure of the command: it found what it was asked to look for.
+type FoundError struct{ error }
+
+func (e FoundError) Unwrap() error { return e.error }

@@ -1,0 +1,322 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package explaincmd
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+)
+
+// explainer prints an explanation for a person: the answer, what it rests on, and what would alter it.
+type explainer struct {
+	*output.Printer
+	*cliv1alpha1.Explanation
+}
+
+func printAll(o *output.Printer, explanation *cliv1alpha1.Explanation) error {
+	e := explainer{o, explanation}
+	if o.Format == output.Name {
+		o.Notes(e.Explanation.Notes)
+		o.Line("pod/%s", e.Name)
+		return nil
+	}
+	for _, line := range e.answer() {
+		o.Line("%s", line)
+	}
+	for _, section := range []func() error{e.printClock, e.printTaints, e.printTolerations, e.printClasses} {
+		if err := section(); err != nil {
+			return err
+		}
+	}
+	e.printChanges()
+	e.printNotes()
+	return nil
+}
+
+// answer is what the pod does, and why.
+func (e *explainer) answer() []string {
+	pod := fmt.Sprintf("Pod %s/%s", e.Namespace, e.Name)
+	switch e.State {
+	case cliv1alpha1.PodPending:
+		return []string{fmt.Sprintf("%s has no node: %s.", pod, e.refusals())}
+	case cliv1alpha1.PodFinished:
+		return append([]string{pod + " has finished, and " + e.finished()}, e.why()...)
+	case cliv1alpha1.PodNodeUnknown:
+		return []string{fmt.Sprintf("%s on node %s: whether it leaves cannot be told.", pod, e.Node), e.Reason}
+	case cliv1alpha1.PodStatic, cliv1alpha1.PodTerminating, cliv1alpha1.PodNodeGone:
+		return []string{fmt.Sprintf("%s on node %s: no taint decides about it.", pod, e.Node), e.Reason}
+	}
+	switch {
+	case !e.Leaves:
+		return append([]string{fmt.Sprintf("%s stays on node %s.", pod, e.Node)}, e.why()...)
+	case e.Due.Time.Before(e.At.Time):
+		return append([]string{fmt.Sprintf("%s was due to leave node %s %s ago, at %s, and is still there.", pod, e.Node, output.Span(e.Due.Time, e.At.Time), output.Absolute(e.Due.Time))}, e.why()...)
+	}
+	leaves := fmt.Sprintf("%s leaves node %s %s, at %s.",
+		pod, e.Node, output.When(e.At.Time, e.Due.Time), output.Absolute(e.Due.Time))
+	return append([]string{leaves}, e.why()...)
+}
+
+func (e *explainer) finished() string {
+	switch {
+	case e.Node == "":
+		return "has no node whose taints could count."
+	case !e.Leaves:
+		return fmt.Sprintf("no taint of node %s makes its object go.", e.Node)
+	case e.Due.Time.Before(e.At.Time):
+		return fmt.Sprintf("its object was due to go %s ago, at %s: it is deleted as a pod that runs is.", output.Span(e.Due.Time, e.At.Time), output.Absolute(e.Due.Time))
+	}
+	return fmt.Sprintf("its object goes %s, at %s: it is deleted as a pod that runs is.", output.When(e.At.Time, e.Due.Time), output.Absolute(e.Due.Time))
+}
+
+// why is the second line of the answer.
+func (e *explainer) why() []string {
+	switch {
+	case e.Taint == "" && e.Node == "":
+		return nil
+	case e.Taint == "":
+		return []string{"The node has no NoExecute taint."}
+	case e.Toleration == nil:
+		return []string{fmt.Sprintf("No toleration matches taint %s.", e.Taint)}
+	}
+	return []string{fmt.Sprintf("Taint %s is tolerated by %s: %s.", e.Taint, e.position(), output.Toleration(*e.Toleration))}
+}
+
+// position names the toleration that counts against the taint that decides.
+func (e *explainer) position() string {
+	for i := range e.Taints {
+		if taint := &e.Taints[i]; taint.Taint == e.Taint && taint.Toleration != nil {
+			return at(*taint.Toleration)
+		}
+	}
+	return "a toleration"
+}
+
+func at(position int) string { return fmt.Sprintf("tolerations[%d]", position) }
+
+func (e *explainer) refusals() string {
+	all, refuse := 0, 0
+	for i := range e.NodeClasses {
+		all += len(e.NodeClasses[i].Nodes)
+		if len(e.NodeClasses[i].Refuse) > 0 {
+			refuse += len(e.NodeClasses[i].Nodes)
+		}
+	}
+	switch {
+	case all == 0:
+		return "there is no node that it could go to"
+	case refuse == 0:
+		return fmt.Sprintf("taints are not the reason, none of %s refuses it for its taints", sentence.Counted(all, "node"))
+	case refuse == all:
+		return fmt.Sprintf("every node refuses it for its taints, %d of %d", refuse, all)
+	}
+	return fmt.Sprintf("%d of %s refuse it for their taints, and %d do not", refuse, sentence.Counted(all, "node"), all-refuse)
+}
+
+// section begins a part of the text.
+func (e *explainer) section(format string, args ...any) {
+	if e.NoHeaders {
+		return
+	}
+	e.Line("")
+	e.Line(format, args...)
+}
+
+func (e *explainer) printClock() error {
+	if e.Clock == nil {
+		return nil
+	}
+	e.section("The clock:")
+	later := "the later of the two: the taint"
+	if e.Clock.Start.Time.Equal(e.Clock.Bound.Time) {
+		later = "the later of the two: the binding"
+	}
+	rows := [][]any{
+		e.instant("since", e.Clock.Since, clockWords[e.Clock.SinceFrom]),
+		e.instant("bound", e.Clock.Bound, clockWords[e.Clock.BoundFrom]),
+		e.instant("start", e.Clock.Start, later),
+	}
+	if seconds := e.Clock.TolerationSeconds; seconds != nil {
+		rows = append(rows, []any{"tolerationSeconds", fmt.Sprintf("+ %ds", *seconds), "", e.position()})
+	}
+	rows = append(rows, e.instant("due", e.Clock.Due, ""))
+	return e.Table([]string{"Clock", "At", "Relative", "From"}, rows)
+}
+
+// clockWords say what tells an instant. The API records to the second, and nobody is evicted before what was promised.
+var clockWords = map[cliv1alpha1.ClockSource]string{
+	cliv1alpha1.FromTimeAdded:         "the end of the second in the taint's timeAdded",
+	cliv1alpha1.FromPodScheduled:      "the end of the second in the pod's condition PodScheduled",
+	cliv1alpha1.FromCreationTimestamp: "the end of the second in the pod's creationTimestamp",
+	cliv1alpha1.FromNow:               "now: nothing before it is recorded",
+}
+
+func (e *explainer) instant(name string, instant metav1.MicroTime, from string) []any {
+	return []any{name, output.Absolute(instant.Time), output.When(e.At.Time, instant.Time), from}
+}
+
+func (e *explainer) printTaints() error {
+	if len(e.Taints) == 0 {
+		return nil
+	}
+	e.section("The taints of node %s:", e.Node)
+	rows := make([][]any, 0, len(e.Taints))
+	for i := range e.Taints {
+		taint := &e.Taints[i]
+		age := "unknown"
+		if !taint.TimeAdded.IsZero() {
+			age = output.Age(taint.TimeAdded.Time, e.At.Time)
+		}
+		by := ""
+		if taint.Toleration != nil {
+			by = at(*taint.Toleration)
+		}
+		rows = append(rows, []any{taint.Taint, age, e.tolerated(taint), by, e.means(taint)})
+	}
+	return e.Table([]string{"Taint", "Age", "Tolerated", "By", "Alone it means"}, rows)
+}
+
+func (e *explainer) tolerated(taint *cliv1alpha1.ExplainedTaint) string {
+	switch taint.Tolerated {
+	case cliv1alpha1.ToleratedForEver:
+		return "for ever"
+	case cliv1alpha1.ToleratedForAWhile:
+		return fmt.Sprintf("for %ds", *e.Tolerations[*taint.Toleration].Toleration.TolerationSeconds)
+	}
+	return "not at all"
+}
+
+func (e *explainer) means(taint *cliv1alpha1.ExplainedTaint) string {
+	words := "stays"
+	switch {
+	case taint.Effect != corev1.TaintEffectNoExecute:
+		return "nothing for a pod that is here"
+	case taint.Due != nil && taint.Due.Time.Before(e.At.Time):
+		words = fmt.Sprintf("was due %s ago", output.Span(taint.Due.Time, e.At.Time))
+	case taint.Due != nil:
+		words = "leaves " + output.When(e.At.Time, taint.Due.Time)
+	}
+	if taint.Decides && e.Leaves {
+		words += ", and decides"
+	}
+	return words
+}
+
+func (e *explainer) printTolerations() error {
+	if len(e.Tolerations) == 0 {
+		e.section("The pod has no tolerations.")
+		return nil
+	}
+	e.section("The pod's tolerations:")
+	rows := make([][]any, 0, len(e.Tolerations))
+	for i := range e.Tolerations {
+		toleration := &e.Tolerations[i]
+		origin := toleration.OriginDetail
+		if !toleration.Certain && toleration.Origin != cliv1alpha1.OriginUnknown {
+			origin += ", by its form"
+		}
+		rows = append(rows, []any{i, output.Toleration(toleration.Toleration), e.countsFor(toleration), origin})
+	}
+	return e.Table([]string{"#", "Toleration", "Counts against", "From"}, rows)
+}
+
+func (e *explainer) countsFor(toleration *cliv1alpha1.ExplainedToleration) string {
+	switch {
+	case len(toleration.Counts) > 0:
+		return strings.Join(toleration.Counts, ", ")
+	case toleration.ShadowedBy != nil:
+		return fmt.Sprintf("never: %s matches all that it matches", at(*toleration.ShadowedBy))
+	case len(toleration.Matches) > 0:
+		return fmt.Sprintf("none here: %s comes first", at(e.first(toleration.Matches[0])))
+	case e.Node == "" || e.State == cliv1alpha1.PodNodeUnknown || e.State == cliv1alpha1.PodNodeGone:
+		return ""
+	}
+	return "no taint of this node"
+}
+
+// first returns the position of the toleration that counts against a taint.
+func (e *explainer) first(taint string) int {
+	for i := range e.Taints {
+		if e.Taints[i].Taint == taint && e.Taints[i].Toleration != nil {
+			return *e.Taints[i].Toleration
+		}
+	}
+	return 0
+}
+
+func (e *explainer) printClasses() error {
+	if len(e.NodeClasses) == 0 {
+		return nil
+	}
+	e.section("The nodes, by equal taints:")
+	rows := make([][]any, 0, len(e.NodeClasses))
+	for i := range e.NodeClasses {
+		class := &e.NodeClasses[i]
+		answer := "open"
+		switch {
+		case len(class.Refuse) > 0:
+			answer = "refuse it: " + strings.Join(class.Refuse, ", ")
+		case class.LeavesAfterSeconds != nil:
+			answer = fmt.Sprintf("open, but it leaves again after %ds", *class.LeavesAfterSeconds)
+		}
+		rows = append(rows, []any{len(class.Nodes), strings.Join(class.Taints, ", "), answer, someOf(class.Nodes)})
+	}
+	return e.Table([]string{"Nodes", "Taints", "Answer", "Names"}, rows)
+}
+
+// someOf names three, and counts the rest.
+func someOf(names []string) string {
+	const most = 3
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+func (e *explainer) printChanges() {
+	if len(e.Changes) == 0 {
+		return
+	}
+	e.section("The smallest changes that would alter this:")
+	for i := range e.Changes {
+		change := &e.Changes[i]
+		what := strings.TrimSuffix(change.What, ".")
+		switch {
+		case change.Nodes > 0:
+			e.Line("- %s: %s no longer refused for taints.", what, are(change.Nodes))
+		case !change.Leaves:
+			e.Line("- %s: it stays.", what)
+		case change.Due.Time.Before(e.At.Time):
+			e.Line("- %s: it is due at once.", what)
+		default:
+			e.Line("- %s: it leaves %s, at %s.", what, output.When(e.At.Time, change.Due.Time), output.Absolute(change.Due.Time))
+		}
+		if change.Command != "" {
+			e.Line("    %s", change.Command)
+		}
+	}
+}
+
+func are(nodes int) string {
+	if nodes == 1 {
+		return "1 node is"
+	}
+	return fmt.Sprintf("%d nodes are", nodes)
+}
+
+func (e *explainer) printNotes() {
+	if len(e.Explanation.Notes) > 0 && !e.NoHeaders {
+		e.Line("")
+	}
+	for _, note := range e.Explanation.Notes {
+		e.Line("Note: %s", note)
+	}
+}

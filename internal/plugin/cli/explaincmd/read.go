@@ -1,0 +1,173 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package explaincmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+)
+
+// subjectReader reads one pod and what there is to know around it from an API server, and nothing else of the cluster.
+type subjectReader struct {
+	api       *source.Reader
+	workloads dynamic.Interface
+}
+
+// newSubjectReader returns a reader, and the namespace in which kubectl would look.
+func newSubjectReader(s *source.Source) (string, *subjectReader, error) {
+	config, err := s.RESTConfig()
+	if err != nil {
+		return "", nil, err
+	}
+	namespace, err := s.Namespace()
+	if err != nil {
+		return "", nil, err
+	}
+	api, err := source.Connect(config, output.NewProgress(s.Env))
+	if err != nil {
+		return "", nil, err
+	}
+	workloads, err := dynamic.NewForConfig(source.ForReading(config))
+	if err != nil {
+		return "", nil, fmt.Errorf("make a client: %w", err)
+	}
+	return namespace, &subjectReader{api: api, workloads: workloads}, nil
+}
+
+func (r *subjectReader) read(ctx context.Context, namespace, name string) (plan.Subject, error) {
+	defer r.api.Progress.End()
+	subject := plan.Subject{}
+	var err error
+	if subject.Pod, err = r.pod(ctx, namespace, name); err != nil {
+		return subject, err
+	}
+	for _, read := range []func(context.Context, *plan.Subject) error{r.node, r.namespace, r.owner} {
+		if err := read(ctx, &subject); err != nil {
+			return subject, err
+		}
+	}
+	subject.Missing = r.api.Cluster.Missing
+	return subject, nil
+}
+
+func (r *subjectReader) pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	pod, err := r.api.Clients.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		return pod, source.Failed(ctx, r.api.Server, "get", "pods", err)
+	}
+	var names []string
+	err = source.List(ctx, r.api, "pods", r.api.Clients.CoreV1().Pods(namespace).List, func(pod *corev1.Pod) {
+		names = append(names, pod.Name)
+	})
+	var denied source.DeniedError
+	if err != nil && !errors.As(err, &denied) {
+		return nil, err
+	}
+	return nil, unknownPod(namespace, name, names)
+}
+
+// node reads the pod's node, or all nodes if it has none.
+func (r *subjectReader) node(ctx context.Context, subject *plan.Subject) error {
+	name := subject.Pod.Spec.NodeName
+	if name == "" {
+		return source.List(ctx, r.api, "nodes", r.api.Clients.CoreV1().Nodes().List, source.Keep(&subject.Nodes, plan.SlimNode))
+	}
+	node, err := r.api.Clients.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		subject.NodeGone = true
+		return nil
+	case err != nil:
+		return r.without(source.Failed(ctx, r.api.Server, "get", "nodes", err), "the taints of the pod's node are not known")
+	}
+	subject.Node = node
+	return nil
+}
+
+func (r *subjectReader) namespace(ctx context.Context, subject *plan.Subject) error {
+	namespace, err := r.api.Clients.CoreV1().Namespaces().Get(ctx, subject.Pod.Namespace, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return r.without(source.Failed(ctx, r.api.Server, "get", "namespaces", err), "whether the namespace has default tolerations is not known")
+	}
+	subject.Namespace = namespace
+	return nil
+}
+
+// owner reads the template that the pod was made from, and the owner above its owner, which wrote the template.
+func (r *subjectReader) owner(ctx context.Context, subject *plan.Subject) error {
+	if err := r.climb(ctx, subject); err != nil {
+		return err
+	}
+	subject.Owner = r.api.Cluster.Owner(subject.Pod)
+	return nil
+}
+
+func (r *subjectReader) climb(ctx context.Context, subject *plan.Subject) error {
+	controller := metav1.GetControllerOfNoCopy(subject.Pod)
+	owner, err := r.workload(ctx, subject.Pod.Namespace, controller)
+	if owner == nil {
+		return err
+	}
+	if subject.Template, err = plan.TemplateOf(owner); err != nil {
+		return err
+	}
+	above := metav1.GetControllerOfNoCopy(owner)
+	if above == nil {
+		return nil
+	}
+	r.api.Cluster.Controllers[controller.UID] = *above
+	object, err := r.workload(ctx, subject.Pod.Namespace, above)
+	if object == nil {
+		return err
+	}
+	kind := source.Workloads[object.GroupVersionKind().GroupKind()]
+	subject.Template.Writers = plan.WritersOf(object.GetManagedFields(), kind.In("spec", "tolerations")...)
+	return nil
+}
+
+// workload reads an owner; nil if it is of a kind whose template is not known, if it is gone, or may not be read.
+func (r *subjectReader) workload(ctx context.Context, namespace string,
+	owner *metav1.OwnerReference) (*unstructured.Unstructured, error) {
+	if owner == nil {
+		return nil, nil
+	}
+	kind, ok := source.Workloads[schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()]
+	if !ok {
+		return nil, nil
+	}
+	object, err := r.workloads.Resource(kind.Resource).Namespace(namespace).Get(ctx, owner.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), err == nil && object.GetUID() != owner.UID:
+		return nil, nil
+	case err != nil:
+		err = source.Failed(ctx, r.api.Server, "get", kind.Resource.Resource, err)
+		return nil, r.without(err, "the origin of tolerations is told by their form")
+	}
+	return object, nil
+}
+
+// without goes on without what may not be read, and says what follows.
+func (r *subjectReader) without(err error, follows string) error {
+	var denied source.DeniedError
+	if !errors.As(err, &denied) {
+		return err
+	}
+	r.api.Cluster.Missing = append(r.api.Cluster.Missing, fmt.Sprintf("You may not get %s, so %s.", denied.Kind, follows))
+	return nil
+}

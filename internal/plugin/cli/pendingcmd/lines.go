@@ -1,0 +1,97 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pendingcmd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"k8s.io/cli-runtime/pkg/printers"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+)
+
+// runLines prints what changes: a line, an object or a name for each change.
+func (o *options) runLines(ctx context.Context, f *follower) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	printer := o.changePrinter()
+	var unread error
+	err := f.follow(ctx, func(update update) {
+		for i := range update.changes {
+			if unread = printer(&update.changes[i]); unread != nil {
+				cancel() // nobody reads any more
+				return
+			}
+		}
+	})
+	if unread != nil {
+		return fmt.Errorf("print what is pending: %w", unread)
+	}
+	return err
+}
+
+// changePrinter returns what prints one change.
+func (o *options) changePrinter() func(*cliv1alpha1.PendingChange) error {
+	out := o.source.Env.Out
+	switch o.output.Format {
+	case output.JSON:
+		encoder := json.NewEncoder(out)
+		return func(change *cliv1alpha1.PendingChange) error { return encoder.Encode(change) }
+	case output.YAML:
+		printer := &printers.YAMLPrinter{}
+		return func(change *cliv1alpha1.PendingChange) error { return printer.PrintObj(change, out) }
+	case output.Name:
+		return func(change *cliv1alpha1.PendingChange) error {
+			_, err := fmt.Fprintf(out, "pod/%s\n", output.Printable(change.Pod.Name))
+			return err
+		}
+	}
+	return func(change *cliv1alpha1.PendingChange) error {
+		line := inLine(change)
+		if o.output.Format == output.Wide {
+			line += fmt.Sprintf(", tolerated by %s, of %s, priority %d",
+				tolerationOf(&change.Pod), ownerOf(&change.Pod), change.Pod.Priority)
+		}
+		_, err := fmt.Fprintln(out, output.Printable(line))
+		return err
+	}
+}
+
+// inLine says what happened to a pod, in one line that begins with the instant.
+func inLine(change *cliv1alpha1.PendingChange) string {
+	pod, now := &change.Pod, change.At.Time
+	what := ""
+	switch change.Change {
+	case cliv1alpha1.PendingLeaves:
+		what = fmt.Sprintf("leaves %s, at %s, by taint %s", whenLeaves(now, pod.Due.Time), output.Absolute(pod.Due.Time), pod.Taint)
+	case cliv1alpha1.PendingMoved:
+		what = fmt.Sprintf("leaves %s instead, at %s, by taint %s",
+			whenLeaves(now, pod.Due.Time), output.Absolute(pod.Due.Time), pod.Taint)
+	case cliv1alpha1.PendingDueNow:
+		what = fmt.Sprintf("is due now, by taint %s", pod.Taint)
+	case cliv1alpha1.PendingCancelled:
+		what = fmt.Sprintf("is cancelled: it stays, and does not leave at %s", output.Absolute(pod.Due.Time))
+	case cliv1alpha1.PendingGone:
+		what = "is gone, " + beforeOrAfter(now, pod.Due.Time)
+	}
+	return fmt.Sprintf("%s pod %s/%s on node %s %s", output.Absolute(now), pod.Namespace, pod.Name, pod.Node, what)
+}
+
+func whenLeaves(now, due time.Time) string {
+	if due.Before(now) {
+		return "now, " + leaves(now, due)
+	}
+	return output.When(now, due)
+}
+
+func beforeOrAfter(now, due time.Time) string {
+	if now.Before(due) {
+		return output.Span(now, due) + " before it was due"
+	}
+	return output.Span(due, now) + " after it was due"
+}

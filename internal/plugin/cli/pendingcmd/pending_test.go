@@ -1,0 +1,66 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pendingcmd
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/selection"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+)
+
+func TestOnlyThePodsThatCanBePendingAreRead(t *testing.T) {
+	env := command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clock.RealClock{}}
+	for name, test := range map[string]struct {
+		options options
+		want    string
+	}{
+		"of one namespace": {options{namespace: "shop"}, "shop spec.nodeName!="},
+		"of all":           {options{}, " spec.nodeName!="},
+		"of one node":      {options{nodes: selection.Nodes{Names: []string{"n-1"}}}, " spec.nodeName=n-1"},
+		"of two nodes":     {options{nodes: selection.Nodes{Names: []string{"n-1", "n-2"}}}, " spec.nodeName!="},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clients := fake.NewClientset()
+			o := test.options
+			o.source = source.New(env, genericclioptions.NewConfigFlags(true))
+			if _, err := o.readFrom(t.Context(), source.NewReader("https://example.com", clients, nil, output.NewProgress(env))); err != nil {
+				t.Fatal(err)
+			}
+			calls := clients.Actions()
+			if len(calls) != 2 || !calls[0].Matches("list", "nodes") || !calls[1].Matches("list", "pods") {
+				t.Fatalf("the calls are %v, want that nodes are listed, and then pods", calls)
+			}
+			list := calls[1].(clienttesting.ListAction)
+			if got := list.GetNamespace() + " " + list.GetListRestrictions().Fields.String(); got != test.want {
+				t.Errorf("the pods that are listed are %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestWithoutTheRightToListNodesNothingIsPendingForSure(t *testing.T) {
+	env := command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clock.RealClock{}}
+	clients := fake.NewClientset()
+	clients.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", nil)
+	})
+	_, err := (&options{}).readFrom(t.Context(), source.NewReader("https://example.com", clients, nil, output.NewProgress(env)))
+	if err == nil || !strings.Contains(err.Error(), "ask for the right to list them") {
+		t.Errorf("the error is %v", err)
+	}
+}

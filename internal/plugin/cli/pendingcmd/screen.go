@@ -1,0 +1,300 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pendingcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+)
+
+// lingers is how long what has changed stays marked, and a pod that is gone stays in sight.
+const lingers = 5 * time.Second
+
+// screen is what a terminal shows of pods that are pending: a countdown that runs.
+type screen struct {
+	clock         clock.PassiveClock
+	wide, headers bool
+	width, height int
+
+	known  bool // what is pending has been told
+	pods   []cliv1alpha1.PendingPod
+	marks  map[types.UID]mark
+	passed []cliv1alpha1.PendingChange // gone or cancelled, and still in sight
+	note   string
+}
+
+// mark says until when a pod stands out, and why.
+type mark struct {
+	event cliv1alpha1.PendingEvent
+	until time.Time
+}
+
+// What a screen is told besides keys and sizes.
+type (
+	tick    struct{}
+	trouble string
+)
+
+func newScreen(o *options) *screen {
+	return &screen{
+		clock: o.source.Env.Clock, wide: o.output.Format == output.Wide, headers: !o.output.NoHeaders,
+		marks: map[types.UID]mark{},
+	}
+}
+
+// newProgram returns the program that shows a screen on the terminal.
+func (o *options) newProgram(ctx context.Context) *tea.Program {
+	terminal, _ := output.FileOf(o.source.Env.Out)
+	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithOutput(terminal), tea.WithoutSignalHandler()}
+	if output.IsTerminal(o.source.Env.In) {
+		options = append(options, tea.WithInput(o.source.Env.In))
+	}
+	return tea.NewProgram(newScreen(o), options...)
+}
+
+// runScreen shows a screen until somebody quits.
+func runScreen(ctx context.Context, program *tea.Program, f *follower) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		done <- f.follow(ctx, func(update update) { program.Send(update) })
+		program.Quit()
+	}()
+	_, err := program.Run()
+	stopped := ctx.Err() != nil
+	cancel()
+	if followed := <-done; followed != nil {
+		return followed
+	}
+	if err != nil && !stopped && !errors.Is(err, tea.ErrInterrupted) {
+		return fmt.Errorf("show what is pending: %w", err)
+	}
+	return nil
+}
+
+// Init implements tea.Model.
+func (s *screen) Init() tea.Cmd { return nextTick() }
+
+func nextTick() tea.Cmd { return tea.Tick(time.Second, func(time.Time) tea.Msg { return tick{} }) }
+
+// Update implements tea.Model.
+func (s *screen) Update(message tea.Msg) (tea.Model, tea.Cmd) {
+	switch message := message.(type) {
+	case tea.KeyPressMsg:
+		if slices.Contains([]string{"q", "esc", "ctrl+c"}, message.String()) {
+			return s, tea.Quit
+		}
+	case tea.WindowSizeMsg:
+		s.width, s.height = message.Width, message.Height
+	case update:
+		s.take(message)
+	case trouble:
+		s.note = string(message)
+	case tick:
+		s.forget()
+		return s, nextTick()
+	}
+	return s, nil
+}
+
+// take shows what is pending now. News are a sign that the watches work.
+func (s *screen) take(update update) {
+	s.known, s.pods, s.note = true, update.list.Pods, ""
+	until := s.clock.Now().Add(lingers)
+	for _, change := range update.changes {
+		s.marks[change.Pod.UID] = mark{change.Change, until}
+		switch change.Change {
+		case cliv1alpha1.PendingGone, cliv1alpha1.PendingCancelled:
+			s.passed = append(s.passed, change)
+		}
+	}
+	s.forget()
+}
+
+// forget lets go of marks that have stood long enough, and of pods that are gone.
+func (s *screen) forget() {
+	now := s.clock.Now()
+	for uid, mark := range s.marks {
+		if !now.Before(mark.until) {
+			delete(s.marks, uid)
+		}
+	}
+	s.passed = slices.DeleteFunc(s.passed, func(change cliv1alpha1.PendingChange) bool {
+		return s.marks[change.Pod.UID].event != change.Change
+	})
+}
+
+// Styles of a screen. Colours are the terminal's own sixteen, so that they fit what the user has chosen.
+var (
+	styleBold = lipgloss.NewStyle().Bold(true)
+	styleLate = lipgloss.NewStyle().Foreground(lipgloss.Red)
+	styleNew  = lipgloss.NewStyle().Foreground(lipgloss.Green)
+	styleGone = lipgloss.NewStyle().Faint(true)
+)
+
+// View implements tea.Model.
+func (s *screen) View() tea.View {
+	lines := []string{styleBold.Render(s.title()), ""}
+	lines = append(lines, s.table()...)
+	if s.note != "" {
+		lines = append(lines, "", styleLate.Render("Note: "+output.Printable(s.note)))
+	}
+	lines = append(lines, "", styleGone.Render("q quits"))
+	if s.width > 0 {
+		for i := range lines {
+			lines[i] = ansi.Truncate(lines[i], s.width, "…")
+		}
+	}
+	view := tea.NewView(strings.Join(lines, "\n"))
+	view.AltScreen = true
+	return view
+}
+
+// title counts.
+func (s *screen) title() string {
+	now := s.clock.Now()
+	late := 0
+	for i := range s.pods {
+		if !s.pods[i].Due.After(now) {
+			late++
+		}
+	}
+	switch {
+	case !s.known:
+		return "Reading nodes and pods."
+	case len(s.pods) == 0:
+		return "No pod has to leave."
+	case late == len(s.pods):
+		return fmt.Sprintf("%s due and still there.", areOf(late, "pod"))
+	case late == 0:
+		return fmt.Sprintf("%s to leave, the next in %s.", areOf(len(s.pods), "pod"), countdown(now, s.pods[0].Due.Time))
+	}
+	return fmt.Sprintf("%s to leave: %d due and still there, the next in %s.", areOf(len(s.pods), "pod"), late, countdown(now, s.pods[late].Due.Time))
+}
+
+// areOf says "1 pod is", "2 pods are".
+func areOf(n int, what string) string {
+	if n == 1 {
+		return "1 " + what + " is"
+	}
+	return sentence.Counted(n, what) + " are"
+}
+
+// line is one line of the table before it is aligned.
+type line struct {
+	pod    *cliv1alpha1.PendingPod
+	leaves string
+	style  lipgloss.Style
+}
+
+func (s *screen) rows() []line {
+	now := s.clock.Now()
+	var rows []line
+	for i := range s.passed {
+		change := &s.passed[i]
+		rows = append(rows, line{&change.Pod, strings.ToLower(string(change.Change)), styleGone})
+	}
+	for i := range s.pods {
+		pod := &s.pods[i]
+		row := line{pod, countdown(now, pod.Due.Time), lipgloss.NewStyle()}
+		switch marked, ok := s.marks[pod.UID]; {
+		case !pod.Due.After(now):
+			row.style = styleLate
+		case ok && marked.event != cliv1alpha1.PendingDueNow:
+			row.style = styleNew
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// besides is how many lines a screen has besides the rows: title, column names, what is left out, note, keys, and
+// space.
+const besides = 9
+
+// table returns as many rows as fit.
+func (s *screen) table() []string {
+	rows := s.rows()
+	if len(rows) == 0 {
+		return nil
+	}
+	most := len(rows)
+	if s.height > 0 {
+		most = min(most, max(s.height-besides, 1))
+	}
+	lines := s.aligned(rows[:most])
+	for i := range most {
+		line := &lines[len(lines)-most+i]
+		*line = rows[i].style.Render(*line)
+	}
+	if left := len(rows) - most; left > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", left))
+	}
+	return lines
+}
+
+// aligned writes rows below column names, plain.
+func (s *screen) aligned(rows []line) []string {
+	var text strings.Builder
+	table := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
+	if s.headers {
+		var names []string
+		for _, column := range columns {
+			if name, wide := strings.CutPrefix(column, "+"); s.wide || !wide {
+				names = append(names, strings.ToUpper(name))
+			}
+		}
+		fmt.Fprintln(table, strings.Join(names, "\t"))
+	}
+	for _, row := range rows {
+		var cells []string
+		for i, cell := range cellsOf(row.pod, row.leaves) {
+			if s.wide || !strings.HasPrefix(columns[i], "+") {
+				cells = append(cells, output.Printable(fmt.Sprint(cell)))
+			}
+		}
+		fmt.Fprintln(table, strings.Join(cells, "\t"))
+	}
+	_ = table.Flush() // a builder takes everything
+	lines := strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return lines
+}
+
+// countdown says to the second how long it is until an instant, or how late it is. A second that has begun counts, so
+// that nothing is due before it says so.
+func countdown(now, due time.Time) string {
+	if late := now.Sub(due); late >= 0 {
+		return inSeconds(late.Truncate(time.Second)) + " late"
+	}
+	left := due.Sub(now)
+	return inSeconds(max((left + time.Second - 1).Truncate(time.Second), 0))
+}
+
+// inSeconds writes a span as 3d4h, 1h2m3s, 2m3s or 3s.
+func inSeconds(span time.Duration) string {
+	const day = 24 * time.Hour
+	if span < day {
+		return span.String()
+	}
+	return fmt.Sprintf("%dd%dh", span/day, span%day/time.Hour)
+}

@@ -1,0 +1,397 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pendingcmd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+)
+
+// scene is an API server, and a watch of what is pending that is printed in lines. Time in it is virtual, and begins at
+// midnight, 2000-01-01.
+type scene struct {
+	t       *testing.T
+	clients *fake.Clientset
+	options *options
+
+	out, errOut transcript
+	done        chan error
+	stop        context.CancelFunc
+}
+
+// transcript is what a command has printed; the command writes while the scene reads.
+type transcript struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (t *transcript) Write(data []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.Write(data)
+}
+
+// take returns what was printed since it was last taken.
+func (t *transcript) take() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	defer t.text.Reset()
+	return t.text.String()
+}
+
+// play runs a scene.
+func play(t *testing.T, act func(*scene)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		t.Helper()
+		s := &scene{t: t, clients: fake.NewClientset(), done: make(chan error, 1)}
+		env := command.Env{IOStreams: genericiooptions.IOStreams{Out: &s.out, ErrOut: &s.errOut}, Clock: clock.RealClock{}}
+		s.options = &options{source: source.New(env, genericclioptions.NewConfigFlags(true)), output: output.NewPrinter(env)}
+		defer func() {
+			if s.stop != nil {
+				s.stop()
+			}
+		}()
+		act(s)
+	})
+}
+
+// watch begins; the scene ends it.
+func (s *scene) watch() {
+	s.t.Helper()
+	if err := s.options.validate(); err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(s.t.Context())
+	s.stop = stop
+	f := s.options.follower("https://example.com", s.clients, newBreaks(clock.RealClock{}, s.options.note))
+	go func() { s.done <- s.options.runLines(ctx, f) }()
+	s.pass(time.Second)
+}
+
+// pass lets virtual time pass.
+func (s *scene) pass(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // the time is virtual
+	synctest.Wait()
+}
+
+// says checks what was printed since it was last asked.
+func (s *scene) says(lines ...string) {
+	s.t.Helper()
+	said := strings.Split(strings.TrimSuffix(s.out.take(), "\n"), "\n")
+	if len(lines) == 0 {
+		lines = []string{""}
+	}
+	if !slices.Equal(said, lines) {
+		s.t.Errorf("it says\n  %s\nwant\n  %s", strings.Join(said, "\n  "), strings.Join(lines, "\n  "))
+	}
+}
+
+// taint sets the taints of a node, which is made if it is not there. They count from the second that begins now.
+func (s *scene) taint(name string, keys ...string) {
+	s.t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name}}}
+	for _, key := range keys {
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute, TimeAdded: new(metav1.Now())})
+	}
+	s.put(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, node, "")
+}
+
+// pod puts a pod on a node that tolerates key k for a while.
+func (s *scene) pod(name, node string, seconds int64, change ...func(*corev1.Pod)) {
+	s.t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(time.Now().Add(-time.Hour))},
+		Spec: corev1.PodSpec{NodeName: node, Tolerations: []corev1.Toleration{
+			{Key: "k", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds},
+		}},
+	}
+	for _, change := range change {
+		change(pod)
+	}
+	s.put(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, pod, pod.Namespace)
+}
+
+func (s *scene) put(resource schema.GroupVersionResource, object runtime.Object, namespace string) {
+	s.t.Helper()
+	err := s.clients.Tracker().Create(resource, object, namespace)
+	if apierrors.IsAlreadyExists(err) {
+		err = s.clients.Tracker().Update(resource, object, namespace)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *scene) deletePod(name string) {
+	s.t.Helper()
+	if err := s.clients.Tracker().Delete(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "a", name); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestAWatchTellsALineForEachChange(t *testing.T) {
+	play(t, func(s *scene) {
+		s.taint("n", "k")
+		s.pod("first", "n", 300)
+		s.watch()
+		s.says("2000-01-01T00:00:00Z pod a/first on node n leaves in 5m, at 2000-01-01T00:05:00Z, by taint k:NoExecute")
+
+		s.pass(59 * time.Second)
+		s.pod("second", "n", 600)
+		s.pass(time.Second)
+		s.says("2000-01-01T00:01:00Z pod a/second on node n leaves in 8m59s, at 2000-01-01T00:10:00Z, by taint k:NoExecute")
+
+		s.pod("second", "n", 120)
+		s.pass(time.Second)
+		s.says("2000-01-01T00:01:01Z pod a/second on node n leaves in 58s instead, at 2000-01-01T00:02:00Z, by taint k:NoExecute")
+
+		s.pass(time.Minute)
+		s.says("2000-01-01T00:02:00Z pod a/second on node n is due now, by taint k:NoExecute")
+
+		s.deletePod("second")
+		s.pass(time.Second)
+		s.says("2000-01-01T00:02:02Z pod a/second on node n is gone, 2s after it was due")
+
+		s.taint("n")
+		s.pass(time.Second)
+		s.says("2000-01-01T00:02:03Z pod a/first on node n is cancelled: it stays, and does not leave at 2000-01-01T00:05:00Z")
+
+		s.pass(time.Hour)
+		s.says()
+	})
+}
+
+func TestAPodThatTerminatesIsGoneAndOneThatIsNotToleratedAtAllLeavesNow(t *testing.T) {
+	play(t, func(s *scene) {
+		s.taint("n", "k")
+		s.pod("early", "n", 300)
+		s.watch()
+		s.says("2000-01-01T00:00:00Z pod a/early on node n leaves in 5m, at 2000-01-01T00:05:00Z, by taint k:NoExecute")
+
+		s.pod("early", "n", 300, func(pod *corev1.Pod) { pod.DeletionTimestamp = new(metav1.Now()) })
+		s.pod("bare", "n", 0, func(pod *corev1.Pod) { pod.Spec.Tolerations = nil })
+		s.pass(time.Second)
+		s.says(
+			"2000-01-01T00:00:01Z pod a/early on node n is gone, 4m58s before it was due",
+			"2000-01-01T00:00:01Z pod a/bare on node n leaves now, 1s late, at 2000-01-01T00:00:00Z, by taint k:NoExecute",
+		)
+	})
+}
+
+func TestATaintWithoutTimeAddedCountsFromWhenTheWatchSawItFirst(t *testing.T) {
+	play(t, func(s *scene) {
+		bare := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}}}
+		s.put(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, bare, "")
+		s.pod("p", "n", 300)
+		s.watch()
+		s.says("2000-01-01T00:00:00Z pod a/p on node n leaves in 5m, at 2000-01-01T00:05:00Z, by taint k:NoExecute")
+		s.pass(time.Minute)
+		heartbeat := bare.DeepCopy()
+		heartbeat.Labels = map[string]string{"beat": "1"}
+		s.put(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, heartbeat, "")
+		s.pass(time.Minute)
+		s.says()
+	})
+}
+
+func TestOnlyTheNodesAndTheNamespaceThatWereAskedForAreTold(t *testing.T) {
+	elsewhere := func(pod *corev1.Pod) { pod.Namespace = "b" }
+	wanted := "2000-01-01T00:00:00Z pod a/p on node n leaves in 5m, at 2000-01-01T00:05:00Z, by taint k:NoExecute"
+	for name, choose := range map[string]func(*options){
+		"by name":  func(o *options) { o.nodes.Names = []string{"n", "none"} },
+		"by label": func(o *options) { o.nodes.Selector = "name in (n)" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(s *scene) {
+				s.options.namespace = "a"
+				choose(s.options)
+				s.taint("n", "k")
+				s.taint("m", "k")
+				s.pod("p", "n", 300)
+				s.pod("q", "m", 300)
+				s.pod("r", "n", 300, elsewhere)
+				s.watch()
+				s.says(wanted)
+			})
+		})
+	}
+}
+
+func TestAWatchThatBreaksIsBegunAgainAndWhatWasMissedIsTold(t *testing.T) {
+	play(t, func(s *scene) {
+		var down atomic.Bool
+		var watches []watch.Interface
+		s.clients.PrependWatchReactor("pods", func(action clienttesting.Action) (bool, watch.Interface, error) {
+			if down.Load() {
+				return true, nil, errors.New("connection refused")
+			}
+			begun, err := s.clients.Tracker().Watch(action.GetResource(), action.GetNamespace())
+			watches = append(watches, begun)
+			return true, begun, err
+		})
+		s.clients.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return down.Load(), nil, errors.New("connection refused")
+		})
+		s.taint("n", "k")
+		s.pod("p", "n", 300)
+		s.pod("q", "n", 300)
+		s.watch()
+		s.out.take()
+
+		down.Store(true)
+		for _, begun := range watches {
+			begun.Stop()
+		}
+		s.pass(10 * time.Second)
+		s.deletePod("p")
+		s.pod("r", "n", 600)
+		s.deletePod("q")
+		s.pod("q", "n", 300, func(pod *corev1.Pod) { pod.UID = "another of the same name" })
+		s.pass(10 * time.Second)
+		s.says()
+		if notes := s.errOut.take(); strings.Count(notes, "\n") != 1 || !strings.HasPrefix(notes, "Note: The watch of pods is broken and is begun again; until then it is told what was seen last: ") {
+			t.Errorf("the notes are %q, want one", notes)
+		}
+
+		down.Store(false)
+		s.pass(2 * time.Minute)
+		var whats []string
+		for line := range strings.Lines(s.out.take()) {
+			whats = append(whats, strings.Join(strings.Fields(line)[2:7], " "))
+		}
+		slices.Sort(whats)
+		want := []string{"a/p on node n is", "a/q on node n is", "a/q on node n leaves", "a/r on node n leaves"}
+		if !slices.Equal(whats, want) {
+			t.Errorf("after the break it says %q, want %q", whats, want)
+		}
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
+func TestRequestsThatGetNoAnswerAreToldOnceAMinute(t *testing.T) {
+	play(t, func(s *scene) {
+		if err := s.options.validate(); err != nil {
+			s.t.Fatal(err)
+		}
+		refused := newBreaks(clock.RealClock{}, s.options.note).noticing(roundTripper(func(*http.Request) (*http.Response, error) { return nil, errors.New("connection refused") }))
+		for range 90 {
+			request := httptest.NewRequestWithContext(s.t.Context(), http.MethodGet, "https://example.com/api/v1/namespaces/a/pods", http.NoBody)
+			if response, err := refused.RoundTrip(request); err == nil {
+				_ = response.Body.Close()
+				s.t.Error("it answers")
+			}
+			s.pass(time.Second)
+		}
+		note := "Note: The watch of pods is broken and is begun again; until then it is told what was seen last: connection refused.\n"
+		if got := s.errOut.take(); got != note+note {
+			s.t.Errorf("the notes are %q, want two", got)
+		}
+	})
+}
+
+func TestAWatchThatIsNotAllowedEndsWithWhatToDo(t *testing.T) {
+	play(t, func(s *scene) {
+		s.clients.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, watch.Interface, error) {
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", errors.New("no right"))
+		})
+		s.watch()
+		s.pass(time.Minute)
+		select {
+		case err := <-s.done:
+			if err == nil || !strings.Contains(err.Error(), "watch nodes: ") || !strings.Contains(err.Error(), "ask for the right to watch them") {
+				t.Errorf("it ends with %v", err)
+			}
+		default:
+			t.Error("it goes on")
+		}
+	})
+}
+
+func TestAClusterThatDoesNotAnswerIsToldBeforeAnythingIsWatched(t *testing.T) {
+	play(t, func(s *scene) {
+		if err := s.options.validate(); err != nil {
+			t.Fatal(err)
+		}
+		s.clients.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			time.Sleep(time.Minute) //nolint:forbidigo // the time is virtual
+			return true, nil, context.DeadlineExceeded
+		})
+		err := s.options.probe(s.t.Context(), "https://example.com", s.clients, 30*time.Second)
+		if err == nil || !strings.HasPrefix(err.Error(), "list pods: the API server https://example.com does not answer: ") {
+			t.Errorf("it ends with %v", err)
+		}
+	})
+}
+
+func TestAWatchEndsWithoutAnErrorWhenItIsInterrupted(t *testing.T) {
+	play(t, func(s *scene) {
+		s.watch()
+		s.stop()
+		synctest.Wait()
+		if err := <-s.done; err != nil {
+			t.Errorf("it ends with %v", err)
+		}
+		s.says()
+	})
+}
+
+func TestEveryFormatTellsEachChange(t *testing.T) {
+	for format, want := range map[string]string{
+		output.Name: "pod/p\n",
+		output.Wide: "2000-01-01T00:00:00Z pod a/p on node n leaves in 5m, at 2000-01-01T00:05:00Z, by taint k:NoExecute, tolerated by k=*:NoExecute for 300s, of StatefulSet/s, priority 7\n",
+		output.JSON: `{"kind":"PendingChange","apiVersion":"cli.taintkeeper.dev/v1alpha1","at":"2000-01-01T00:00:00.000000Z","change":"Leaves",` +
+			`"pod":{"namespace":"a","name":"p","uid":"p","node":"n","due":"2000-01-01T00:05:00.000000Z","taint":"k:NoExecute",` +
+			`"toleration":{"key":"k","operator":"Exists","effect":"NoExecute","tolerationSeconds":300},"owner":{"kind":"StatefulSet","name":"s"},"priority":7}}` + "\n",
+		output.YAML: "apiVersion: cli.taintkeeper.dev/v1alpha1\nat: \"2000-01-01T00:00:00.000000Z\"\nchange: Leaves\nkind: PendingChange\npod:\n  due: \"2000-01-01T00:05:00.000000Z\"\n" +
+			"  name: p\n  namespace: a\n  node: \"n\"\n  owner:\n    kind: StatefulSet\n    name: s\n  priority: 7\n  taint: k:NoExecute\n" +
+			"  toleration:\n    effect: NoExecute\n    key: k\n    operator: Exists\n    tolerationSeconds: 300\n  uid: p\n",
+	} {
+		t.Run(format, func(t *testing.T) {
+			play(t, func(s *scene) {
+				s.options.output.Format = format
+				s.taint("n", "k")
+				s.pod("p", "n", 300, func(pod *corev1.Pod) {
+					pod.Spec.Priority = new(int32(7))
+					pod.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Name: "s", Controller: new(true)}}
+				})
+				s.watch()
+				if got := s.out.take(); got != want {
+					t.Errorf("it prints\n%s\nwant\n%s", got, want)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,163 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plancmd is kubectl taintkeeper plan: it prints what package plan says that taints or silent nodes would do.
+package plancmd
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/selection"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/taints"
+)
+
+// options are those of kubectl taintkeeper plan.
+type options struct {
+	source    source.Source
+	output    output.Printer
+	nodes     selection.Nodes
+	overwrite bool
+	whereTo   bool
+	silence   silence
+
+	edit taints.Edit
+}
+
+// New returns the command plan.
+func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+	o := &options{source: source.New(env, config), output: output.NewPrinter(env, output.HTML)}
+	cmd := &cobra.Command{
+		Use:   "plan (NODE... | -l SELECTOR | --all) (TAINT... | --silent)",
+		Short: "Say what taints would do: who leaves, when and why",
+		Long: `Say what taints would do, without setting them: which pods leave, when and why, what that means for their
+workloads and PodDisruptionBudgets, and which nodes are emptied.
+
+With --silent it says what would happen if the nodes fell silent now: when node health finds that they are, when each is
+tainted NoExecute at the rate of its zone, or why it is not, and which pods leave then. Flags that the controller has
+too are to be given as the controller has them.
+
+With --where-to it also says which nodes would take the pods that leave. It asks the filters and scores of the scheduler
+itself, and places one pod after the other. Scores decide between nodes that fit, and the scheduler draws lots where
+they are equal, so a pod may go to another of the nodes that would take it.
+
+` + selection.TaintSyntax,
+		Example: `  # Who would leave if node worker-1 got this taint?
+  kubectl taintkeeper plan worker-1 maintenance=now:NoExecute
+
+  # And where would they go?
+  kubectl taintkeeper plan worker-1 maintenance=now:NoExecute --where-to
+
+  # The same for a whole zone, without a cluster
+  kubectl taintkeeper plan -f cluster.json -l topology.kubernetes.io/zone=a maintenance=now:NoExecute
+
+  # What if the kubelets of a zone fell silent now?
+  kubectl taintkeeper plan --silent -l topology.kubernetes.io/zone=a
+
+  # As a page for a browser, with a timeline
+  kubectl taintkeeper plan worker-1 maintenance=now:NoExecute -o html > plan.html`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.complete(args); err != nil {
+				return err
+			}
+			if err := o.silence.validate(cmd); err != nil {
+				return err
+			}
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	o.source.AddFlags(cmd)
+	o.output.AddFlags(cmd)
+	o.nodes.AddFlags(cmd)
+	o.silence.addFlags(cmd)
+	cmd.ValidArgsFunction = o.silence.completion(&o.source)
+	cmd.Flags().BoolVar(&o.overwrite, "overwrite", false, "Put taints in the place of those with the same key and effect, as kubectl taint --overwrite does.")
+	cmd.Flags().BoolVar(&o.whereTo, "where-to", false, "Say which nodes would take the pods that leave.")
+	return cmd
+}
+
+func (o *options) complete(args []string) error {
+	nodes, specs, err := selection.SplitTaints(args)
+	if err != nil {
+		return err
+	}
+	o.nodes.Complete(nodes)
+	if o.silence.is {
+		return noTaints(specs)
+	}
+	if o.edit, err = taints.ParseEdit(specs...); err != nil {
+		return command.Usagef("%w", err)
+	}
+	return nil
+}
+
+func (o *options) validate() error {
+	if err := command.NoNamespace(o.source.Config); err != nil {
+		return err
+	}
+	if o.whereTo && o.output.Format == output.Name {
+		return command.Usagef("--where-to has no place among names: leave it out, or choose another --output")
+	}
+	for _, check := range []func() error{o.nodes.Validate, o.source.Validate, o.output.Validate} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *options) run(ctx context.Context) error {
+	made, err := o.make(ctx)
+	if err != nil {
+		return err
+	}
+	if printed, err := o.output.Object(made); printed {
+		return err
+	}
+	if o.output.Format == output.HTML {
+		return printPage(&o.output, made)
+	}
+	return printPlan(&o.output, made)
+}
+
+func (o *options) make(ctx context.Context) (*cliv1alpha1.TaintPlan, error) {
+	cluster, err := o.source.Read(ctx, source.Wants{Budgets: true, Scheduling: o.whereTo})
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := o.nodes.Of(cluster)
+	if err != nil {
+		return nil, err
+	}
+	made, err := o.planOf(cluster, nodes)
+	if err != nil || !o.whereTo {
+		return made, err
+	}
+	return made, placement.Place(ctx, cluster, made, placement.Options{})
+}
+
+func (o *options) planOf(cluster *plan.Cluster, nodes []*corev1.Node) (*cliv1alpha1.TaintPlan, error) {
+	now := o.source.Env.Clock.Now()
+	if o.silence.is {
+		return plan.MakeSilent(cluster, plan.Silence{
+			Nodes: nodes, At: now, Grace: o.silence.flags.Grace(), Policy: o.silence.flags.Policy(),
+		}), nil
+	}
+	policy := taints.KeepExisting
+	if o.overwrite {
+		policy = taints.OverwriteExisting
+	}
+	return plan.Make(cluster, plan.Request{Nodes: nodes, Edit: o.edit, Overwrite: policy, At: now})
+}

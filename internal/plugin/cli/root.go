@@ -1,0 +1,133 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/boardcmd"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/checkcmd"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/explaincmd"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/pendingcmd"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/plancmd"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/snapshotcmd"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/taintcmd"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/taintscmd"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/completion"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+)
+
+// Exit codes of every command.
+const (
+	ExitOK     = 0
+	ExitFailed = 1 // something could not be done; stderr says what
+	ExitUsage  = 2 // the command line is wrong
+	ExitFound  = 3 // check found what --fail-on asks for
+)
+
+// Env is what the program gives to every command.
+type Env = command.Env
+
+// New returns the command with all its subcommands.
+func New(env Env) *cobra.Command {
+	config := genericclioptions.NewConfigFlags(true)
+	out := &output.Written{Writer: env.Out}
+	env.Out = out
+	root := &cobra.Command{
+		Use:   "kubectl-taintkeeper",
+		Short: "Say what a taint would do, before it is set",
+		Long: `Say what a taint would do, before it is set: which pods leave, when, why, and where they would go.
+
+Nothing has to be installed in the cluster. Only taint and untaint change anything. Every command that reads, except
+board, also takes files (-f), so a plan can be made without a cluster.`,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl taintkeeper"},
+		Version:       env.Version,
+		Args:          cobra.ArbitraryArgs, // see runRoot
+		RunE:          runRoot,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetIn(env.In)
+	root.SetOut(env.Out)
+	root.SetErr(env.ErrOut)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return command.Usagef("%w: see %s --help", sentence.OfFlag(err), cmd.CommandPath())
+	})
+	config.AddFlags(root.PersistentFlags())
+	root.AddCommand(
+		boardcmd.New(env, config),
+		checkcmd.New(env, config),
+		explaincmd.New(env, config),
+		pendingcmd.New(env, config),
+		plancmd.New(env, config),
+		snapshotcmd.New(env, config),
+		taintcmd.NewTaint(env, config),
+		taintscmd.New(env, config),
+		taintcmd.NewUntaint(env, config),
+	)
+	for _, cmd := range root.Commands() {
+		checkPrinted(cmd, out)
+	}
+	completion.GlobalFlags(root, config)
+	return root
+}
+
+// runRoot is what the command does without any of its subcommands.
+func runRoot(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	var names []string
+	for _, sub := range cmd.Commands() {
+		names = append(names, sub.Name())
+	}
+	near := command.DidYouMean(args[0], names)
+	return command.Usagef("there is no command %q%s: see %s --help", args[0], near, cmd.CommandPath())
+}
+
+// checkPrinted lets a command fail if not all that it printed could be written.
+func checkPrinted(cmd *cobra.Command, out *output.Written) {
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		err := run(cmd, args)
+		if out.Err != nil {
+			return printError{fmt.Errorf("print: %w", out.Err)}
+		}
+		return err
+	}
+}
+
+// printError: what was printed could not be written.
+type printError struct{ error }
+
+func (e printError) Unwrap() error { return e.error }
+
+// Fail writes an error as a person reads it, and returns the exit code.
+func Fail(out io.Writer, err error) int {
+	if err == nil {
+		return ExitOK
+	}
+	if _, ok := errors.AsType[printError](err); ok && errors.Is(err, syscall.EPIPE) {
+		return ExitFailed // the reader has closed the pipe
+	}
+	for line := range strings.SplitSeq(strings.TrimSpace(err.Error()), "\n") {
+		fmt.Fprintf(out, "error: %s\n", output.Printable(line))
+	}
+	if _, ok := errors.AsType[command.UsageError](err); ok {
+		return ExitUsage
+	}
+	if _, ok := errors.AsType[checkcmd.FoundError](err); ok {
+		return ExitFound
+	}
+	return ExitFailed
+}

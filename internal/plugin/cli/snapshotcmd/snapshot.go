@@ -1,0 +1,113 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package snapshotcmd is kubectl taintkeeper snapshot: it writes what was read of a cluster as a file for -f.
+package snapshotcmd
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+)
+
+// options are those of kubectl taintkeeper snapshot.
+type options struct {
+	source source.Source
+}
+
+// New returns the command snapshot.
+func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+	o := &options{source: source.New(env, config)}
+	cmd := &cobra.Command{
+		Use:   "snapshot",
+		Short: "Write a file from which plans can be made without the cluster",
+		Long: `Write what plans are made from to stdout: nodes, pods, PodDisruptionBudgets, who controls ReplicaSets and Jobs, and what
+the scheduler asks for, as one JSON object a line.
+
+Nothing else leaves the cluster: no environment variables, commands, images, annotations, secrets or configuration.
+Names and labels do, and what says which controllers evict and taint: their Leases, the eviction clock, who wrote the
+taints of nodes, and the flag --controllers of kube-controller-manager and its like.`,
+		Example: `  kubectl taintkeeper snapshot > cluster.json
+  kubectl taintkeeper plan -f cluster.json worker-1 maintenance=now:NoExecute`,
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := command.NoNamespace(config); err != nil {
+				return err
+			}
+			if err := o.source.Validate(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	o.source.AddFlags(cmd)
+	return cmd
+}
+
+func (o *options) run(ctx context.Context) error {
+	cluster, err := o.source.Read(ctx, source.Wants{Budgets: true, Scheduling: true, Signs: true})
+	if err != nil {
+		return err
+	}
+	for _, sentence := range cluster.Missing {
+		fmt.Fprintln(o.source.Env.ErrOut, "Note:", output.Printable(sentence))
+	}
+	out := bufio.NewWriter(o.source.Env.Out)
+	encoder := json.NewEncoder(out)
+	for _, object := range objectsOf(cluster) {
+		if err := encoder.Encode(object); err != nil {
+			return fmt.Errorf("write the snapshot: %w", err)
+		}
+	}
+	return out.Flush()
+}
+
+// objectsOf returns all objects of a cluster, with their kinds.
+func objectsOf(cluster *plan.Cluster) []runtime.Object {
+	var all []runtime.Object
+	all = appendOf(all, "v1", "Namespace", cluster.Namespaces)
+	all = appendOf(all, "v1", "Node", cluster.Nodes)
+	all = appendOf(all, "storage.k8s.io/v1", "CSINode", cluster.CSINodes)
+	all = appendOf(all, "storage.k8s.io/v1", "StorageClass", cluster.StorageClasses)
+	all = appendOf(all, "v1", "PersistentVolume", cluster.Volumes)
+	all = appendOf(all, "v1", "PersistentVolumeClaim", cluster.Claims)
+	all = appendOf(all, "policy/v1", "PodDisruptionBudget", cluster.Budgets)
+	all = appendOf(all, "coordination.k8s.io/v1", "Lease", cluster.Signs.Leases)
+	all = appendOf(all, "v1", "ServiceAccount", cluster.Signs.Clocks)
+	for _, uid := range slices.Sorted(maps.Keys(cluster.Controllers)) {
+		all = append(all, ownedBy(uid, cluster.Controllers[uid]))
+	}
+	return appendOf(all, "v1", "Pod", cluster.Pods)
+}
+
+func appendOf[P runtime.Object](all []runtime.Object, apiVersion, kind string, objects []P) []runtime.Object {
+	for _, object := range objects {
+		all = append(all, output.WithKind(object, apiVersion, kind))
+	}
+	return all
+}
+
+// ownedBy is a ReplicaSet or a Job of which only the controller counts.
+func ownedBy(uid types.UID, controller metav1.OwnerReference) runtime.Object {
+	object := &metav1.PartialObjectMetadata{
+		ObjectMeta: metav1.ObjectMeta{UID: uid, OwnerReferences: []metav1.OwnerReference{controller}},
+	}
+	if controller.Kind == "CronJob" {
+		return output.WithKind(object, "batch/v1", "Job")
+	}
+	return output.WithKind(object, "apps/v1", "ReplicaSet")
+}

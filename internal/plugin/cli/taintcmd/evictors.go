@@ -1,0 +1,80 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package taintcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+)
+
+// evictors says what the Leases of the two programs that evict show when neither has begun to evict, and what to do. A
+// Lease that is renewed shows that a program runs, not that it evicts. One that is missing shows nothing: a managed
+// control plane may elect its leader elsewhere.
+func (o *obstacles) evictors(ctx context.Context) error {
+	var stopped []string
+	var unknown error
+	for _, program := range []string{plan.Taintkeeper, plan.ControllerManager} {
+		newest, err := o.newestLease(ctx, program)
+		switch {
+		case err != nil:
+			unknown = errors.Join(unknown, err)
+		case newest == nil:
+		case isRenewed(newest, o.now()):
+			return fmt.Errorf("%s runs, as its lease says, but has not begun: %s; check that its --controllers include %s, and its clock", program, renewed(newest, o.now()), controllers[program])
+		default:
+			stopped = append(stopped, renewed(newest, o.now()))
+		}
+	}
+	switch {
+	case source.IsUnreadable(unknown):
+		return errors.New("whether a controller evicts here cannot be told: you may not list leases; ask for the right to list them in all namespaces")
+	case unknown != nil:
+		return fmt.Errorf("whether a controller evicts here cannot be told: %w", unknown)
+	case len(stopped) > 0:
+		return fmt.Errorf("no controller that evicts runs here, as far as leases say: %s; see the logs of that controller", strings.Join(stopped, ", and "))
+	}
+	return errors.New("no lease of taintkeeper or kube-controller-manager was found in any namespace; a managed control plane may show none: 'kubectl taintkeeper check' looks for other signs of who evicts")
+}
+
+// controllers are the names by which --controllers of the programs know the controller that evicts.
+var controllers = map[string]string{
+	plan.Taintkeeper:       "eviction",
+	plan.ControllerManager: "taint-eviction-controller",
+}
+
+// newestLease returns the Lease of a program that was renewed last, nil if there is none.
+func (o *obstacles) newestLease(ctx context.Context, program string) (*coordinationv1.Lease, error) {
+	name, _ := o.reader.Cluster.Election(program)
+	var newest *coordinationv1.Lease
+	err := o.reader.Lease(ctx, program, func(lease *coordinationv1.Lease) {
+		if lease.Name == name && lease.Spec.RenewTime != nil &&
+			(newest == nil || newest.Spec.RenewTime.Before(lease.Spec.RenewTime)) {
+			newest = lease
+		}
+	})
+	return newest, err
+}
+
+// renewed says when a Lease was last renewed.
+func renewed(lease *coordinationv1.Lease, now time.Time) string {
+	ago := max(now.Sub(lease.Spec.RenewTime.Time), 0)
+	return fmt.Sprintf("Lease %s/%s was last renewed %s ago", lease.Namespace, lease.Name, duration.HumanDuration(ago))
+}
+
+func isRenewed(lease *coordinationv1.Lease, now time.Time) bool {
+	if lease.Spec.LeaseDurationSeconds == nil {
+		return false
+	}
+	lasts := time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
+	return now.Sub(lease.Spec.RenewTime.Time) < 2*lasts
+}

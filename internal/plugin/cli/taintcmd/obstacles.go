@@ -1,0 +1,160 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package taintcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+)
+
+// obstacles finds out what keeps pods that have to leave.
+type obstacles struct {
+	*vigil
+
+	asked     int  // for events
+	mute      bool // events may not be listed
+	abandoned int  // pods that nobody has begun to evict
+}
+
+// mostEvents is for how many pods events are asked for: each is a call.
+const mostEvents = 100
+
+// of says what keeps a pod.
+func (o *obstacles) of(ctx context.Context, pod plan.Leaving) string {
+	now := o.now()
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return terminating(pod, now)
+	case pod.Verdict.PendingAt(now):
+		return fmt.Sprintf("is due only in %s, at %s: %s",
+			output.Relative(now, pod.Verdict.Due), output.Absolute(pod.Verdict.Due), tolerated(pod))
+	}
+	due := overdue(pod.Verdict.Due, now)
+	if why := refusal(pod.Pod); why != "" {
+		return fmt.Sprintf("%s: %s", due, why)
+	}
+	if why := o.event(ctx, pod.Pod); why != "" {
+		return fmt.Sprintf("%s: %s", due, why)
+	}
+	if isMarked(pod.Pod) {
+		return fmt.Sprintf("%s, and is marked for eviction, but not deleted: an admission webhook or a policy may refuse that", due)
+	}
+	o.abandoned++
+	return fmt.Sprintf("%s, and no controller has begun to evict it", due)
+}
+
+// overdue says how long ago an instant was.
+func overdue(due, now time.Time) string {
+	if ago := now.Sub(due).Round(time.Second); ago > 0 {
+		return fmt.Sprintf("was due %s ago", duration.HumanDuration(ago))
+	}
+	return "is due now"
+}
+
+// terminating says what keeps a pod that was deleted. Its deletionTimestamp is the end of its grace period.
+func terminating(pod plan.Leaving, now time.Time) string {
+	over := pod.DeletionTimestamp.Time
+	held := ""
+	if len(pod.Finalizers) > 0 {
+		held = "finalizer " + strings.Join(pod.Finalizers, ", ")
+	}
+	switch {
+	case over.After(now) && held != "":
+		return fmt.Sprintf("is terminating: its grace period ends in %s, and then %s still keeps it", output.Relative(now, over), held)
+	case over.After(now):
+		return fmt.Sprintf("is terminating: its grace period ends in %s", output.Relative(now, over))
+	case held != "":
+		return fmt.Sprintf("is terminating: %s keeps it, until whoever set that takes it off", held)
+	}
+	return fmt.Sprintf("is terminating: its grace period ended %s ago, but the kubelet has not said that its containers have%s", max(now.Sub(over), 0).Round(time.Second), notReady(pod.Node))
+}
+
+// notReady says, if a node is not ready, that it is not.
+func notReady(node *corev1.Node) string {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
+			return fmt.Sprintf(": condition Ready of the node is %s", condition.Status)
+		}
+	}
+	return ""
+}
+
+// refusal returns what Taintkeeper has written into the condition DisruptionTarget of a pod whose deletion is refused.
+func refusal(pod *corev1.Pod) string {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type != corev1.DisruptionTarget || condition.Status != corev1.ConditionTrue {
+			continue
+		}
+		if _, why, ok := strings.Cut(condition.Message, "; "); ok && strings.Contains(why, "refused") {
+			return why
+		}
+	}
+	return ""
+}
+
+func isMarked(pod *corev1.Pod) bool {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.DisruptionTarget && condition.Status == corev1.ConditionTrue {
+			return true
+		}
+	}
+	return false
+}
+
+// event returns the newest warning about the eviction of a pod.
+func (o *obstacles) event(ctx context.Context, pod *corev1.Pod) string {
+	if o.asked++; o.mute || o.asked > mostEvents {
+		return ""
+	}
+	list, err := o.reader.Clients.CoreV1().Events(pod.Namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.Set{"involvedObject.uid": string(pod.UID), "type": corev1.EventTypeWarning}.String(),
+	})
+	if err != nil {
+		o.mute = o.mute || apierrors.IsForbidden(err)
+		return ""
+	}
+	var newest *corev1.Event
+	for i := range list.Items {
+		event := &list.Items[i]
+		if event.InvolvedObject.UID == pod.UID && event.Reason == "EvictionRefused" &&
+			(newest == nil || lastSeen(newest).Before(lastSeen(event))) {
+			newest = event
+		}
+	}
+	if newest == nil {
+		return ""
+	}
+	return newest.Message
+}
+
+func lastSeen(event *corev1.Event) time.Time {
+	if event.LastTimestamp.IsZero() {
+		return event.EventTime.Time
+	}
+	return event.LastTimestamp.Time
+}
+
+// notes says what follows for all pods together.
+func (o *obstacles) notes(ctx context.Context) []error {
+	var notes []error
+	if o.abandoned > 0 {
+		notes = append(notes, o.evictors(ctx))
+	}
+	if o.mute {
+		notes = append(notes, errors.New("you may not list events, so an eviction that is refused may not be known"))
+	}
+	return notes
+}

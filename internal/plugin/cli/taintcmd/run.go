@@ -1,0 +1,178 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package taintcmd
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/summary"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+)
+
+// tainting is one run of taint or untaint against a cluster.
+type tainting struct {
+	*options
+
+	reader *source.Reader
+	// clock is what the API server's answers say about its time.
+	clock *timeline.Clock
+
+	cluster *plan.Cluster
+	// answers are the lines that somebody types.
+	answers *bufio.Reader
+	// printed is how many nodes were printed as objects.
+	printed int
+	// blind: pods may not be listed, so nobody can say who leaves.
+	blind bool
+}
+
+func (t *tainting) run(ctx context.Context) error {
+	if err := t.read(ctx); err != nil {
+		return err
+	}
+	if err := t.settle(t.cluster); err != nil {
+		return err
+	}
+	nodes, err := t.nodes.Of(t.cluster)
+	if err != nil {
+		return err
+	}
+	made, err := t.plan(nodes)
+	if err != nil {
+		return err
+	}
+	t.show(made)
+	nodes, left := t.possible(nodes)
+	if err := t.confirm(ctx, nodes); err != nil {
+		return err
+	}
+	done, failed := t.apply(ctx, nodes)
+	failed = errors.Join(left, failed, t.print(done))
+	if failed != nil && (t.wait || t.stay) {
+		t.tell("Not all is done, and the rest goes on: %s", strings.ReplaceAll(failed.Error(), "\n", "; "))
+	}
+	return errors.Join(failed, t.follow(ctx, done))
+}
+
+// read reads the cluster. Users who may not list pods can taint nodes anyway, but cannot wait.
+func (t *tainting) read(ctx context.Context) error {
+	err := t.reader.Read(ctx, source.Wants{Budgets: true})
+	t.reader.Progress.End()
+	t.cluster = t.reader.Cluster
+	var denied source.DeniedError
+	if errors.As(err, &denied) && denied.Kind == "pods" && !t.wait {
+		t.blind = true
+		t.tell("Note: You may not list pods, so nobody can say who leaves.")
+		return nil
+	}
+	return err
+}
+
+// now is the latest that the clock of the API server can show: timeAdded is read by others, and must never be too
+// early.
+func (t *tainting) now() time.Time { return t.clock.Latest() }
+
+// machineTime is the time by this machine's clock, by which --for and --timeout end: other clocks can be set, and
+// timers stand still while a machine sleeps.
+func (t *tainting) machineTime() time.Time { return t.env.Clock.Now().Round(0) }
+
+func (t *tainting) tell(format string, args ...any) {
+	fmt.Fprintln(t.env.ErrOut, output.Printable(fmt.Sprintf(format, args...)))
+}
+
+func (t *tainting) plan(nodes []*corev1.Node) (*cliv1alpha1.TaintPlan, error) {
+	return plan.Make(t.cluster, plan.Request{Nodes: nodes, Edit: t.edit, Overwrite: t.policy(), At: t.now()})
+}
+
+// show says what the change does.
+func (t *tainting) show(made *cliv1alpha1.TaintPlan) {
+	lines := summary.Lines(made)
+	if t.blind {
+		lines = lines[1:]
+	}
+	for _, line := range lines {
+		t.tell("%s", line)
+	}
+	const much = 5 * time.Second
+	if offset := t.clock.Offset(); offset.Abs() > much {
+		t.tell("Note: This machine's clock and the API server's differ by %s; timeAdded is set by the API server's.", offset.Abs().Round(time.Second))
+	}
+}
+
+// possible returns the nodes to which the change can be made, and why it cannot be to the others.
+func (t *tainting) possible(nodes []*corev1.Node) ([]*corev1.Node, error) {
+	var possible []*corev1.Node
+	var errs []error
+	for _, node := range nodes {
+		if _, err := t.edit.Apply(node.Spec.Taints, t.policy()); err != nil {
+			errs = append(errs, fmt.Errorf("node %s: %w", node.Name, err))
+			continue
+		}
+		possible = append(possible, node)
+	}
+	return possible, errors.Join(errs...)
+}
+
+// confirm asks whether to change nodes. Without --yes it is an error to be told no.
+func (t *tainting) confirm(ctx context.Context, nodes []*corev1.Node) error {
+	if t.yes || t.dry() {
+		return nil
+	}
+	t.tell("%s on %s: %s", t.edit, sentence.Counted(len(nodes), "node"), sentence.Enumerate(namesOf(nodes)))
+	fmt.Fprint(t.env.ErrOut, "Go on? [y/N] ")
+	if t.answers == nil {
+		t.answers = bufio.NewReader(t.env.In)
+	}
+	// A read cannot be interrupted, so it is left behind when the command ends.
+	answers := make(chan string, 1)
+	go func() {
+		line, _ := t.answers.ReadString('\n')
+		answers <- line
+	}()
+	select {
+	case <-ctx.Done():
+		t.tell("")
+		return errors.New("interrupted: nothing was changed")
+	case line := <-answers:
+		if answer := strings.ToLower(strings.TrimSpace(line)); answer == "y" || answer == "yes" {
+			return nil
+		}
+		return errors.New("the answer was not yes: nothing was changed")
+	}
+}
+
+// follow does what was asked for behind the change: to wait, and to take the taints off again.
+func (t *tainting) follow(ctx context.Context, done []changed) error {
+	if len(done) == 0 || t.dry() {
+		return nil
+	}
+	var end time.Time
+	if t.stay {
+		end = t.machineTime().Add(t.lasts)
+	}
+	var waited error
+	if t.wait {
+		waited = t.await(ctx, done, end)
+	}
+	switch {
+	case apicall.Stopping(ctx) && len(t.edit.Add) > 0 && (t.wait || t.stay):
+		return errors.Join(waited, t.interrupted(done))
+	case t.stay:
+		return errors.Join(waited, t.stayUntil(ctx, done, end))
+	}
+	return waited
+}

@@ -1,0 +1,151 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package taintcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+	"github.com/taintkeeper/taintkeeper/taints"
+)
+
+// stayUntil stays until an instant, and then takes off what was added.
+func (t *tainting) stayUntil(ctx context.Context, done []changed, end time.Time) error {
+	t.tell("Staying until %s to take it off again: %s. If this is interrupted, it stays; it is taken off with: %s", output.Absolute(end), t.edit, t.undo(done))
+	if !t.until(ctx, end) {
+		return t.interrupted(done)
+	}
+	var errs []error
+	for i, one := range done {
+		err := t.takeOffUntilDone(ctx, one)
+		if apicall.Stopping(ctx) && err != nil {
+			return errors.Join(append(errs, t.interrupted(done[i:]))...)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("node %s: the taint stays: %w; take it off with: %s", one.node.Name, t.explain(err), t.undo(done[i:i+1])))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (t *tainting) interrupted(left []changed) error {
+	nodes := sentence.Enumerate(nodesOf(left))
+	return fmt.Errorf("interrupted: %s stays on %s: take it off with: %s", t.edit, nodes, t.undo(left))
+}
+
+func nodesOf(done []changed) []string {
+	var names []string
+	for _, one := range done {
+		names = append(names, one.node.Name)
+	}
+	return names
+}
+
+// undo is the command that takes off again what was added to nodes.
+func (t *tainting) undo(done []changed) string {
+	words := []string{"kubectl", "taintkeeper", "untaint"}
+	for _, flag := range []struct {
+		name  string
+		value *string
+	}{
+		{"kubeconfig", t.config.KubeConfig}, {"context", t.config.Context},
+		{"cluster", t.config.ClusterName}, {"user", t.config.AuthInfoName},
+	} {
+		if flag.value != nil && *flag.value != "" {
+			words = append(words, "--"+flag.name+"="+*flag.value)
+		}
+	}
+	words = append(words, nodesOf(done)...)
+	for _, taint := range t.edit.Add {
+		words = append(words, taints.Removal{Key: taint.Key, Effect: taint.Effect}.String())
+	}
+	return strings.Join(words, " ")
+}
+
+// until waits for an instant of this machine's clock, and reports whether it was not interrupted. It looks at the clock
+// often: the timers of a machine that sleeps stand still.
+func (t *tainting) until(ctx context.Context, end time.Time) bool {
+	progress := t.reader.Progress
+	defer progress.End()
+	for {
+		now := t.machineTime()
+		if !now.Before(end) {
+			return true
+		}
+		if progress.Moves {
+			progress.Update("%s left", end.Sub(now).Round(time.Second))
+		}
+		if !pause(ctx, min(end.Sub(now), time.Second)) {
+			return false
+		}
+	}
+}
+
+// takeOffUntilDone takes off what was added to a node, again and again while the API server has no answer.
+func (t *tainting) takeOffUntilDone(ctx context.Context, one changed) error {
+	const again = 5 * time.Second
+	for {
+		err := t.takeOff(ctx, one)
+		if err == nil || apicall.Refused(err) || apierrors.IsNotFound(err) || apierrors.IsUnauthorized(err) {
+			return err
+		}
+		t.tell("Node %s: %v; trying again.", one.node.Name, err)
+		if !pause(ctx, again) {
+			return err
+		}
+	}
+}
+
+// takeOff takes off what was added to a node. What somebody else has made of it stays.
+func (t *tainting) takeOff(ctx context.Context, one changed) error {
+	return t.onConflict(ctx, func() error {
+		node, err := t.node(ctx, one.node.Name)
+		if err != nil {
+			return err
+		}
+		if node.UID != one.node.UID {
+			t.tell("Node %s is another now, of the same name: its taints stay.", node.Name)
+			return nil
+		}
+		left, foreign := without(node.Spec.Taints, t.edit.Add)
+		for _, taint := range foreign {
+			t.tell("Node %s: %s was set by somebody else meanwhile, so it stays.", node.Name, taints.Format(taint))
+		}
+		if len(left) == len(node.Spec.Taints) {
+			return nil
+		}
+		if _, err := t.patch(ctx, node, left, metav1.PatchOptions{FieldManager: t.manager}); err != nil {
+			return err
+		}
+		t.tell("node/%s untainted", node.Name)
+		return nil
+	})
+}
+
+// without returns the taints of a node without those that were added, and those that have the same key and effect but
+// are somebody else's: their value is another.
+func without(current, added []corev1.Taint) (left, foreign []corev1.Taint) {
+	for _, taint := range current {
+		i := slices.IndexFunc(added, func(ours corev1.Taint) bool { return ours.MatchTaint(&taint) })
+		if i >= 0 && taint.Value == added[i].Value {
+			continue
+		}
+		left = append(left, taint)
+		if i >= 0 {
+			foreign = append(foreign, taint)
+		}
+	}
+	return left, foreign
+}

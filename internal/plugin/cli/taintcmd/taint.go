@@ -1,0 +1,314 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package taintcmd is kubectl taintkeeper taint and untaint, the commands that change a cluster: they show the plan,
+// ask, change the nodes, and wait if they should.
+//
+//	taint, run   the flags, and one run from the first read to the end
+//	apply, stay  the changes of nodes, and taking them back after --for
+//	wait         --wait, and obstacles what keeps pods after --timeout
+package taintcmd
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/rest"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/completion"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/selection"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/taints"
+)
+
+// Values of --dry-run, as kubectl has them.
+const (
+	dryRunNone   = "none"
+	dryRunClient = "client"
+	dryRunServer = "server"
+)
+
+// options are those of kubectl taintkeeper taint and untaint.
+type options struct {
+	env    command.Env
+	config *genericclioptions.ConfigFlags
+	output output.Printer
+	nodes  selection.Nodes
+
+	overwrite bool
+	dryRun    string
+	manager   string
+	yes       bool
+	// asks: somebody sits at the terminal who can be asked.
+	asks bool
+
+	wait    bool
+	timeout time.Duration // of wait; 0 is none
+	lasts   time.Duration // how long the taints stay; 0 is until somebody takes them off
+	stay    bool
+
+	connect connect
+
+	edit taints.Edit
+	// unsettled are arguments of untaint that may be nodes or keys. Only the cluster can tell.
+	unsettled []string
+}
+
+func newOptions(env command.Env, config *genericclioptions.ConfigFlags) *options {
+	return &options{
+		env: env, config: config, output: output.NewPrinter(env), asks: output.IsTerminal(env.In), connect: dial,
+	}
+}
+
+const taintOutput = `
+
+The plan and the question go to stderr. What stdout gets is what kubectl taint prints: a line for each node, or with
+-o json and -o yaml the nodes as they are then. -o wide adds their taints before and after.
+
+A node that cannot be changed is named, and the others are changed all the same; the exit code is 1 then.`
+
+// NewTaint returns the command taint.
+func NewTaint(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+	return newOptions(env, config).taintCommand()
+}
+
+func (o *options) taintCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "taint (NODE... | -l SELECTOR | --all) TAINT...",
+		Short: "Taint nodes as kubectl taint does, but say first what that does, and ask",
+		Long: `Change the taints of nodes as kubectl taint does, but say first who leaves, and ask.
+
+` + selection.TaintSyntax + `
+NoExecute taints get their timeAdded, from which tolerationSeconds count. A node that somebody else has changed
+meanwhile is read again; if its taints are others now, the plan is made again, too.` + taintOutput,
+		Example: `  # Taint a node, keep new pods off, and wait until all have left that have to
+  kubectl taintkeeper taint worker-1 maintenance=now:NoExecute maintenance=now:NoSchedule --wait --timeout 10m
+
+  # Taint a zone for half an hour: stay, and take the taint off again
+  kubectl taintkeeper taint -l topology.kubernetes.io/zone=a drill:NoExecute --for 30m --stay
+
+  # What would the API server say?
+  kubectl taintkeeper taint worker-1 maintenance=now:NoExecute --dry-run=server -o yaml`,
+		RunE: func(cmd *cobra.Command, args []string) error { return o.execute(cmd.Context(), o.completeTaint, args) },
+	}
+	o.addFlags(cmd)
+	cmd.Flags().BoolVar(&o.overwrite, "overwrite", false, "Put taints in the place of those with the same key and effect, as kubectl taint --overwrite does.")
+	cmd.Flags().DurationVar(&o.lasts, "for", 0, "How long the taints stay: this command takes them off again, for which it has to --stay.")
+	cmd.Flags().BoolVar(&o.stay, "stay", false, "Keep this command running until --for is over. If it is interrupted, the taints stay.")
+	cmd.ValidArgsFunction = completion.Taints(&source.Source{Env: o.env, Config: o.config})
+	return cmd
+}
+
+// NewUntaint returns the command untaint.
+func NewUntaint(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+	return newOptions(env, config).untaintCommand()
+}
+
+func (o *options) untaintCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "untaint (NODE... | -l SELECTOR | --all) KEY[:Effect]...",
+		Short: "Take taints off nodes, but say first what that does, and ask",
+		Long: `Take taints off nodes as kubectl taint does, but say first who stays then and who leaves all the same, and ask.
+
+KEY takes off the taints of every effect with that key, KEY:Effect one of them. A "-" behind it, as kubectl taint wants
+it, may be there or not.` + taintOutput,
+		Example: `  # Take off all taints with this key
+  kubectl taintkeeper untaint worker-1 maintenance
+
+  # Everywhere, one effect alone
+  kubectl taintkeeper untaint --all maintenance:NoSchedule --yes`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.execute(cmd.Context(), o.completeUntaint, args)
+		},
+	}
+	o.addFlags(cmd)
+	cmd.ValidArgsFunction = completion.Removals(&source.Source{Env: o.env, Config: o.config})
+	return cmd
+}
+
+func (o *options) addFlags(cmd *cobra.Command) {
+	o.output.AddFlags(cmd)
+	o.nodes.AddFlags(cmd)
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "Do not ask.")
+	cmd.Flags().StringVar(&o.dryRun, "dry-run", dryRunNone, "Change nothing: client prints what would be sent, server what the API server would answer; none changes it.")
+	cmd.Flags().Lookup("dry-run").NoOptDefVal = dryRunClient
+	cmd.Flags().StringVar(&o.manager, "field-manager", "kubectl-taintkeeper",
+		"Who the API server says has changed the taints.")
+	cmd.Flags().BoolVar(&o.wait, "wait", false, "Wait until every pod has left that has to, also those that may stay for a while.")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "How long to wait at most; then it is said what keeps each pod. 0 is as long as it takes.")
+	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions(
+		[]string{dryRunNone, dryRunClient, dryRunServer}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (o *options) execute(ctx context.Context, complete func([]string) error, args []string) error {
+	if err := complete(args); err != nil {
+		return err
+	}
+	if err := o.validate(); err != nil {
+		return err
+	}
+	return o.run(ctx)
+}
+
+func (o *options) completeTaint(args []string) error {
+	nodes, specs, err := selection.SplitTaints(args)
+	if err != nil {
+		return err
+	}
+	o.nodes.Complete(nodes)
+	if o.edit, err = taints.ParseEdit(specs...); err != nil {
+		return command.Usagef("%w", err)
+	}
+	return nil
+}
+
+// completeUntaint takes what cannot be a node for a key. A word that can be both waits for the cluster, see settle.
+func (o *options) completeUntaint(args []string) error {
+	first := slices.IndexFunc(args, selection.LooksLikeTaint)
+	if first < 0 {
+		first = len(args)
+	}
+	words := o.nodes.WithoutWord(args[:first])
+	if !o.nodes.All && o.nodes.Selector == "" && len(words) > 0 {
+		o.nodes.Complete(words[:1])
+		o.unsettled, words = words[1:], nil
+	}
+	if len(words)+len(o.unsettled)+len(args[first:]) == 0 {
+		return command.Usagef("no taint is given: name at least one, as key or key:Effect, behind the nodes")
+	}
+	return o.remove(slices.Concat(words, args[first:]))
+}
+
+// remove adds removals to the edit.
+func (o *options) remove(keys []string) error {
+	for _, key := range keys {
+		removal, err := taints.ParseRemoval(strings.TrimSuffix(key, "-") + "-")
+		if err != nil {
+			return command.Usagef("%w", err)
+		}
+		o.edit.Remove = append(o.edit.Remove, removal)
+	}
+	return nil
+}
+
+// settle takes the names of nodes among the arguments for nodes, up to the first that is none. That and what follows
+// are keys.
+func (o *options) settle(cluster *plan.Cluster) error {
+	first := slices.IndexFunc(o.unsettled, func(word string) bool { return cluster.Node(word) == nil })
+	if first < 0 {
+		first = len(o.unsettled)
+	}
+	o.nodes.Complete(o.unsettled[:first])
+	behind := o.edit.Remove
+	o.edit.Remove = nil
+	if err := o.remove(o.unsettled[first:]); err != nil {
+		return err
+	}
+	o.unsettled, o.edit.Remove = nil, append(o.edit.Remove, behind...)
+	if len(o.edit.Remove)+len(o.edit.Add) == 0 {
+		return command.Usagef("no taint is given: %s are nodes; name at least one key behind them", strings.Join(o.nodes.Names, ", "))
+	}
+	return nil
+}
+
+func (o *options) validate() error {
+	if err := command.NoNamespace(o.config); err != nil {
+		return err
+	}
+	for _, check := range []func() error{
+		o.nodes.Validate, o.output.Validate,
+		o.validateDryRun, o.validateWait, o.validateFor, o.validateQuestion,
+	} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *options) validateDryRun() error {
+	choices := []string{dryRunNone, dryRunClient, dryRunServer}
+	switch {
+	case !slices.Contains(choices, o.dryRun):
+		return command.Usagef("--dry-run=%s: choose one of %s", o.dryRun, strings.Join(choices, ", "))
+	case o.dry() && (o.wait || o.stay || o.lasts != 0):
+		return command.Usagef("--dry-run=%s changes nothing, so there is nothing to wait or to stay for: leave out --wait, --for and --stay", o.dryRun)
+	}
+	return nil
+}
+
+func (o *options) validateWait() error {
+	switch {
+	case o.timeout < 0:
+		return command.Usagef("--timeout=%s: it cannot be less than 0", o.timeout)
+	case o.timeout > 0 && !o.wait:
+		return command.Usagef("--timeout=%s is how long to wait: add --wait", o.timeout)
+	}
+	return nil
+}
+
+func (o *options) validateFor() error {
+	switch {
+	case o.lasts < 0:
+		return command.Usagef("--for=%s: it cannot be less than 0", o.lasts)
+	case o.lasts == 0 && o.stay:
+		return command.Usagef("--stay needs to know how long: add --for")
+	case o.lasts == 0:
+		return nil
+	case !o.stay:
+		return command.Usagef("--for=%s: nothing in a cluster takes a taint off by itself: add --stay, and this command keeps running and takes it off, or leave out --for", o.lasts)
+	case len(o.edit.Remove) > 0:
+		return command.Usagef("--for=%s takes off what was added, and does not bring back what is removed (%s): use a command for each", o.lasts, o.edit.Remove[0])
+	case o.overwrite:
+		return command.Usagef("--for=%s does not bring back what --overwrite replaces: leave out one of them", o.lasts)
+	}
+	return nil
+}
+
+func (o *options) validateQuestion() error {
+	if o.yes || o.dry() || o.asks {
+		return nil
+	}
+	return command.Usagef("nobody can be asked, as stdin is no terminal: add --yes to change the nodes without a question, or --dry-run=server to see what would change")
+}
+
+// dry reports whether nothing is changed.
+func (o *options) dry() bool { return o.dryRun != dryRunNone }
+
+func (o *options) policy() taints.Overwrite {
+	if o.overwrite {
+		return taints.OverwriteExisting
+	}
+	return taints.KeepExisting
+}
+
+// connect finds the cluster that is changed, and a clock that its API server's answers set.
+type connect func(command.Env, *genericclioptions.ConfigFlags) (*source.Reader, *timeline.Clock, error)
+
+// dial connects to the cluster of the kubeconfig.
+func dial(env command.Env, flags *genericclioptions.ConfigFlags) (*source.Reader, *timeline.Clock, error) {
+	config, err := source.RESTConfigOf(flags)
+	if err != nil {
+		return nil, nil, err
+	}
+	config.WarningHandler = rest.NewWarningWriter(env.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
+	clock := &timeline.Clock{Wall: env.Clock.Now}
+	reader, err := source.Connect(clock.Listen(config), output.NewProgress(env))
+	return reader, clock, err
+}
+
+func (o *options) run(ctx context.Context) error {
+	reader, clock, err := o.connect(o.env, o.config)
+	if err != nil {
+		return err
+	}
+	return (&tainting{options: o, reader: reader, clock: clock}).run(ctx)
+}

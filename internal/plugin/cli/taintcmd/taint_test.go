@@ -1,0 +1,748 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package taintcmd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/spf13/cobra"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/taints"
+)
+
+// virtualStart is when virtualStart time begins.
+var virtualStart = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// taintScene is a cluster in virtualStart time, and somebody at a terminal.
+type taintScene struct {
+	*testing.T
+
+	client   *fake.Clientset
+	clock    timeline.Clock
+	in       string
+	out, err taintTranscript
+}
+
+// taintTranscript is what a command writes, which can be read while it runs.
+type taintTranscript struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (t *taintTranscript) Write(data []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.Write(data)
+}
+
+func (t *taintTranscript) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.String()
+}
+
+func playTaint(t *testing.T, test func(*taintScene), objects ...runtime.Object) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		test(&taintScene{T: t, client: fake.NewClientset(objects...)})
+	})
+}
+
+// taint runs the command taint with its arguments.
+func (s *taintScene) taint(args ...string) error {
+	return s.run(s.Context(), (*options).taintCommand, args)
+}
+
+func (s *taintScene) untaint(args ...string) error {
+	return s.run(s.Context(), (*options).untaintCommand, args)
+}
+
+func (s *taintScene) run(ctx context.Context, newCommand func(*options) *cobra.Command, args []string) error {
+	env := command.Env{
+		IOStreams: genericiooptions.IOStreams{In: strings.NewReader(s.in), Out: &s.out, ErrOut: &s.err},
+		Clock:     clock.RealClock{}, // virtualStart
+	}
+	connect := func(command.Env, *genericclioptions.ConfigFlags) (*source.Reader, *timeline.Clock, error) {
+		scheme := metadatafake.NewTestScheme()
+		if err := metav1.AddMetaToScheme(scheme); err != nil {
+			return nil, nil, err
+		}
+		owners := metadatafake.NewSimpleMetadataClient(scheme)
+		return source.NewReader("test", s.client, owners, output.NewProgress(env)), &s.clock, nil
+	}
+	cmd := newCommand(&options{
+		env: env, config: genericclioptions.NewConfigFlags(true), output: output.NewPrinter(env), asks: true, connect: connect,
+	})
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(args)
+	return cmd.ExecuteContext(ctx)
+}
+
+// taints returns the taints of a node, each with its timeAdded as seconds since the taintScene began.
+func (s *taintScene) taints(node string) []string {
+	s.Helper()
+	read, err := s.client.CoreV1().Nodes().Get(s.Context(), node, metav1.GetOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	var all []string
+	for _, taint := range read.Spec.Taints {
+		spec := taints.Format(taint)
+		if !taint.TimeAdded.IsZero() {
+			spec += fmt.Sprintf(" +%v", taint.TimeAdded.Sub(virtualStart))
+		}
+		all = append(all, spec)
+	}
+	return all
+}
+
+func (s *taintScene) mustHave(node string, want ...string) {
+	s.Helper()
+	if diff := cmp.Diff(want, s.taints(node), cmpopts.EquateEmpty()); diff != "" {
+		s.Errorf("taints of node %s (-want +got):\n%s", node, diff)
+	}
+}
+
+// mustSay fails unless a text has all parts.
+func (s *taintScene) mustSay(text string, parts ...string) {
+	s.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			s.Errorf("%q is not said, but\n%s", part, text)
+		}
+	}
+}
+
+func (s *taintScene) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatalf("%v\n%s", err, s.err.String())
+	}
+}
+
+func (s *taintScene) mustFail(err error, parts ...string) {
+	s.Helper()
+	if err == nil {
+		s.Fatal("there is no error")
+	}
+	s.mustSay(err.Error(), parts...)
+}
+
+// later does something when so much time has passed.
+func (s *taintScene) later(after time.Duration, do func()) {
+	timer := time.AfterFunc(after, do)
+	s.Cleanup(func() { timer.Stop() })
+}
+
+// ends lets a pod leave when so much time has passed.
+func (s *taintScene) ends(after time.Duration, name string) {
+	s.later(after, func() {
+		if err := s.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "default", name); err != nil {
+			s.Error(err)
+		}
+	})
+}
+
+// becomes replaces the taints of a node, as somebody else does.
+func (s *taintScene) becomes(node string, specs ...string) {
+	changed := taintedNode(node, specs...)
+	if err := s.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), changed, ""); err != nil {
+		s.Error(err)
+	}
+}
+
+// refuses lets so many calls of a verb on nodes fail, from some time on; -1 is all.
+func (s *taintScene) refuses(from time.Duration, verb string, times int, err func(name string) error) {
+	s.client.PrependReactor(verb, "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if times == 0 || time.Since(virtualStart) < from {
+			return false, nil, nil
+		}
+		times--
+		name := ""
+		if named, ok := action.(interface{ GetName() string }); ok {
+			name = named.GetName()
+		}
+		return true, nil, err(name)
+	})
+}
+
+var taintedNodes = schema.GroupResource{Resource: "nodes"}
+
+func taintedNode(name string, specs ...string) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: "7", Annotations: map[string]string{"a": "b"}}}
+	for _, spec := range specs {
+		taint, err := taints.Parse(spec)
+		if err != nil {
+			panic(err)
+		}
+		node.Spec.Taints = append(node.Spec.Taints, taint)
+	}
+	return node
+}
+
+func podOnNode(node, name string, change ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(virtualStart.Add(-time.Hour))},
+		Spec:       corev1.PodSpec{NodeName: node},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	for _, change := range change {
+		change(pod)
+	}
+	return pod
+}
+
+func toleratingTaint(seconds int64) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Spec.Tolerations = []corev1.Toleration{{Key: "m", Operator: corev1.TolerationOpExists, TolerationSeconds: &seconds}}
+	}
+}
+
+func TestThePlanIsShownAndAQuestionAsked(t *testing.T) {
+	for answer, changes := range map[string]bool{"y\n": true, "Yes\n": true, "n\n": false, "\n": false, "": false, "yep\n": false} {
+		t.Run(fmt.Sprintf("%q", answer), func(t *testing.T) {
+			playTaint(t, func(s *taintScene) {
+				s.in = answer
+				err := s.taint("n", "m=1:NoExecute")
+				s.mustSay(s.err.String(), "1 of 1 pod on 1 node leave, all of them at once.\n", "m=1:NoExecute on 1 node: n\nGo on? [y/N] ")
+				if changes {
+					s.must(err)
+					s.mustHave("n", "m=1:NoExecute +0s")
+					s.mustSay(s.out.String(), "node/n tainted\n")
+					return
+				}
+				s.mustFail(err, "the answer was not yes: nothing was changed")
+				s.mustHave("n")
+			}, taintedNode("n"), podOnNode("n", "p"))
+		})
+	}
+}
+
+func TestAQuestionCanBeInterrupted(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		ctx, stop := context.WithCancel(s.Context())
+		stop()
+		s.mustFail(s.run(ctx, (*options).taintCommand, []string{"n", "m:NoExecute"}), "interrupted")
+		s.mustHave("n")
+	}, taintedNode("n"))
+}
+
+func TestTimeAddedIsSetOnNoExecuteTaintsToTheSecond(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		pause(s.Context(), 90500*time.Millisecond)
+		s.must(s.taint("n", "a:NoExecute", "b:NoSchedule", "c:NoExecute-", "--yes"))
+		s.mustHave("n", "a:NoExecute +1m30s", "b:NoSchedule")
+		s.mustSay(s.out.String(), "node/n modified\n")
+	}, taintedNode("n", "c:NoExecute"))
+}
+
+func TestTimeAddedIsByTheClockOfTheAPIServerIfThatOfThisMachineIsWrong(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.clock.Heard(virtualStart.Add(10*time.Minute), time.Now())
+		s.must(s.taint("n", "m:NoExecute", "--yes"))
+		s.mustHave("n", "m:NoExecute +10m1s") // the latest that it can be
+		s.mustSay(s.err.String(), "Note: This machine's clock and the API server's differ by 10m0s; timeAdded is set by the API server's.\n")
+	}, taintedNode("n"))
+}
+
+func TestATaintThatIsOverwrittenKeepsItsTimeAddedIfNothingElseChanges(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.must(s.taint("n", "a=1:NoExecute", "b=1:NoExecute", "--yes"))
+		pause(s.Context(), time.Minute)
+		s.must(s.taint("n", "a=1:NoExecute", "b=2:NoExecute", "--yes", "--overwrite"))
+		s.mustHave("n", "a=1:NoExecute +0s", "b=2:NoExecute +1m0s")
+		s.mustSay(s.out.String(), "node/n tainted\nnode/n modified\n")
+	}, taintedNode("n"))
+}
+
+func TestADryRunChangesNothing(t *testing.T) {
+	for how, test := range map[string]struct {
+		sent int
+		says string
+	}{"client": {0, "node/n tainted (dry run)\n"}, "server": {1, "node/n tainted (server dry run)\n"}} {
+		t.Run(how, func(t *testing.T) {
+			playTaint(t, func(s *taintScene) {
+				sent := 0
+				s.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+					sent++
+					if diff := cmp.Diff([]string{"All"}, action.(clienttesting.PatchActionImpl).PatchOptions.DryRun); diff != "" {
+						s.Error(diff)
+					}
+					return true, taintedNode("n", "m:NoExecute"), nil
+				})
+				s.must(s.taint("n", "m:NoExecute", "--dry-run="+how))
+				s.mustHave("n")
+				s.mustSay(s.out.String(), test.says)
+				if sent != test.sent {
+					s.Errorf("%d patches are sent", sent)
+				}
+			}, taintedNode("n"))
+		})
+	}
+}
+
+func TestThePatchHoldsForTheVersionThatWasRead(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.must(s.taint("n", "m:NoSchedule", "--yes"))
+		for _, action := range s.client.Actions() {
+			if patch, ok := action.(clienttesting.PatchAction); ok {
+				s.mustSay(string(patch.GetPatch()), `"resourceVersion":"7"`, `"uid":"n"`)
+				return
+			}
+		}
+		s.Error("there is no patch")
+	}, taintedNode("n"))
+}
+
+func TestAfterAConflictTheNodeIsReadAndPlannedAgain(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.in = "y\ny\n"
+		s.refuses(0, "patch", 1, func(name string) error {
+			s.becomes(name, "other:NoExecute")
+			return apierrors.NewConflict(taintedNodes, name, errors.New("changed"))
+		})
+		s.must(s.taint("n", "m:NoExecute"))
+		s.mustHave("n", "m:NoExecute +0s", "other:NoExecute")
+		s.mustSay(s.err.String(), "The taints of node n have changed meanwhile, so this is planned again.\n")
+		if n := strings.Count(s.err.String(), "Go on? [y/N]"); n != 2 {
+			s.Errorf("it is asked %d times", n)
+		}
+	}, taintedNode("n"), podOnNode("n", "p"))
+}
+
+func TestAConflictAboutSomethingElseIsNotWorthAWord(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.in = "y\n"
+		s.refuses(0, "patch", 3, func(name string) error { return apierrors.NewConflict(taintedNodes, name, errors.New("changed")) })
+		s.must(s.taint("n", "m:NoSchedule"))
+		s.mustHave("n", "m:NoSchedule")
+		if strings.Contains(s.err.String(), "again") {
+			s.Error(s.err.String())
+		}
+	}, taintedNode("n"))
+}
+
+func TestEndlessConflictsAreAnError(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.refuses(0, "patch", -1, func(name string) error { return apierrors.NewConflict(taintedNodes, name, errors.New("changed")) })
+		s.mustFail(s.taint("n", "m:NoSchedule", "--yes"), "node n: others change it all the time", "try again")
+	}, taintedNode("n"))
+}
+
+func TestANodeThatCannotBeChangedKeepsNoneOfTheOthers(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if action.(clienttesting.PatchAction).GetName() != "forbidden" {
+				return false, nil, nil
+			}
+			return true, nil, apierrors.NewForbidden(taintedNodes, "forbidden", errors.New(`User "u" cannot patch resource "nodes"`))
+		})
+		s.mustFail(s.taint("--all", "m:NoSchedule", "--yes"),
+			`node tainted: add taint "m:NoSchedule": the node already has "m:NoSchedule"`,
+			"node forbidden: ", "ask for the right to patch nodes")
+		s.mustSay(s.err.String(), "Note: Left out node tainted: ")
+		s.mustHave("first", "m:NoSchedule")
+		s.mustHave("last", "m:NoSchedule")
+		if diff := cmp.Diff("node/first tainted\nnode/last tainted\n", s.out.String()); diff != "" {
+			s.Error(diff)
+		}
+	}, taintedNode("first"), taintedNode("forbidden"), taintedNode("last"), taintedNode("tainted", "m:NoSchedule"))
+}
+
+func TestWhoMayNotListPodsIsToldSo(t *testing.T) {
+	forbid := func(s *taintScene) {
+		s.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
+		})
+	}
+	t.Run("and can taint", func(t *testing.T) {
+		playTaint(t, func(s *taintScene) {
+			forbid(s)
+			s.must(s.taint("n", "m:NoExecute", "--yes"))
+			s.mustHave("n", "m:NoExecute +0s")
+			s.mustSay(s.err.String(), "Note: You may not list pods, so nobody can say who leaves.\n")
+			if strings.Contains(s.err.String(), "No pod leaves") {
+				s.Error(s.err.String())
+			}
+		}, taintedNode("n"))
+	})
+	t.Run("but not wait", func(t *testing.T) {
+		playTaint(t, func(s *taintScene) {
+			forbid(s)
+			s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait"), "list pods: ", "ask for the right to list them")
+			s.mustHave("n")
+		}, taintedNode("n"))
+	})
+}
+
+func TestUntaintTakesKeysBehindNodes(t *testing.T) {
+	for args, want := range map[string][2]string{
+		"a m":                      {"", "m:NoExecute m:NoSchedule"},
+		"a b m":                    {"", ""},
+		"a b m-":                   {"", ""},
+		"nodes a b m:NoExecute":    {"m:NoSchedule", "m:NoSchedule"},
+		"node/a m:NoExecute-":      {"m:NoSchedule", "m:NoExecute m:NoSchedule"},
+		"a m=x:NoExecute":          {"m:NoSchedule", "m:NoExecute m:NoSchedule"},
+		"--all m":                  {"", ""},
+		"nodes --all m:NoSchedule": {"m:NoExecute", "m:NoExecute"},
+		"a m:NoExecute m":          {"", "m:NoExecute m:NoSchedule"},
+	} {
+		t.Run(args, func(t *testing.T) {
+			playTaint(t, func(s *taintScene) {
+				s.must(s.untaint(append(strings.Fields(args), "--yes")...))
+				s.mustHave("a", strings.Fields(want[0])...)
+				s.mustHave("b", strings.Fields(want[1])...)
+				s.mustSay(s.out.String(), "node/a untainted\n")
+			}, taintedNode("a", "m:NoExecute", "m:NoSchedule"), taintedNode("b", "m:NoExecute", "m:NoSchedule"))
+		})
+	}
+}
+
+func TestUntaintSaysWhatIsWrong(t *testing.T) {
+	for args, says := range map[string]string{
+		"a b":       "no taint is given: a, b are nodes",
+		"x m":       `there is no node "x"`,
+		"a other":   `node a: remove taint "other": the node has no such taint`,
+		"a m_:-x":   "parse removal",
+		"a b -- -x": "parse removal",
+	} {
+		t.Run(args, func(t *testing.T) {
+			playTaint(t, func(s *taintScene) {
+				s.mustFail(s.untaint(append([]string{"--yes"}, strings.Fields(args)...)...), says)
+				s.mustHave("a", "m:NoExecute")
+			}, taintedNode("a", "m:NoExecute"), taintedNode("b"))
+		})
+	}
+}
+
+func TestTheOutputIsThatOfKubectlTaint(t *testing.T) {
+	for format, want := range map[string][]string{
+		"":     {"node/a tainted\nnode/b tainted\n"},
+		"name": {"node/a\nnode/b\n"},
+		"wide": {"NODE   RESULT    BEFORE         AFTER\na      tainted                  m:NoSchedule\nb      tainted   k:NoSchedule   m:NoSchedule,k:NoSchedule\n"},
+		"yaml": {"apiVersion: v1\nkind: Node\n", "\n---\napiVersion: v1\n", "annotations:\n    a: b\n"},
+		"json": {`"kind": "Node"`, `"key": "m"`},
+	} {
+		t.Run(format, func(t *testing.T) {
+			playTaint(t, func(s *taintScene) {
+				s.must(s.taint("--all", "m:NoSchedule", "--yes", "-o", format))
+				s.mustSay(s.out.String(), want...)
+			}, taintedNode("a"), taintedNode("b", "k:NoSchedule"))
+		})
+	}
+}
+
+func TestWaitEndsWhenAllPodsHaveLeft(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.ends(10*time.Second, "now")
+		s.ends(310*time.Second, "later")
+		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait"))
+		if took := time.Since(virtualStart); took < 310*time.Second || took > 312*time.Second {
+			s.Errorf("it takes %s", took)
+		}
+		s.mustSay(s.err.String(), "Waiting: 0 of 2 pods have left", "Waiting: 1 of 2 pods have left, the next is due at ", "All pods have left that have to.\n")
+	}, taintedNode("n"), podOnNode("n", "now"), podOnNode("n", "later", toleratingTaint(300)), podOnNode("n", "for-ever", func(pod *corev1.Pod) {
+		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}), podOnNode("elsewhere", "other"))
+}
+
+func TestWaitEndsWhenSomebodyTakesTheTaintOff(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.later(time.Minute, func() { s.becomes("n") })
+		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait"))
+		if took := time.Since(virtualStart); took > 62*time.Second {
+			s.Errorf("it takes %s", took)
+		}
+	}, taintedNode("n"), podOnNode("n", "p", toleratingTaint(300)))
+}
+
+func TestItIsSaidWhyPodsAreStillThereThatArePutOnTheNodeAgainAndAgain(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.later(20*time.Second, func() {
+			again := podOnNode("n", "again", toleratingTaint(10))
+			if err := s.client.Tracker().Add(again); err != nil {
+				s.Error(err)
+			}
+		})
+		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), "after 1m0s 2 pods have not left",
+			"1 pod was put on the nodes meanwhile: a second taint with the effect NoSchedule keeps off those that do not tolerate it")
+	}, taintedNode("n"), podOnNode("n", "p"))
+}
+
+// The pod was there before the command. It has to leave since somebody else has tainted the node, too.
+func TestAPodThatWasThereAllAlongIsNotSaidToHaveBeenPutOnTheNode(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.later(20*time.Second, func() { s.becomes("n", "m:NoExecute", "node.kubernetes.io/unreachable:NoExecute") })
+		err := s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m")
+		s.mustFail(err, "2 pods have not left")
+		if strings.Contains(err.Error(), "put on the nodes meanwhile") {
+			s.Errorf("no pod was put on the node, but it is said:\n%v", err)
+		}
+	}, taintedNode("n"), podOnNode("n", "p"), podOnNode("n", "agent", func(pod *corev1.Pod) {
+		pod.Spec.Tolerations = []corev1.Toleration{{Key: "m", Operator: corev1.TolerationOpExists}}
+	}))
+}
+
+func TestWaitGoesOnWhenTheAPIServerDoesNotAnswerForAWhile(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.refuses(2500*time.Millisecond, "get", 3, func(string) error { return errors.New("no answer") })
+		s.ends(time.Minute, "p")
+		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait"))
+		s.mustSay(s.err.String(), "Waiting, and trying again: get node n: no answer\n")
+	}, taintedNode("n"), podOnNode("n", "p"))
+}
+
+func TestAnAPIServerThatHangsDoesNotHoldUpTheTimeout(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if time.Since(virtualStart) < 10*time.Second {
+				return false, nil, nil
+			}
+			pause(s.Context(), 2*time.Second) // the deadline is the call's: the fake knows none
+			return true, nil, context.DeadlineExceeded
+		})
+		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), "after 1m0s 1 pod has not left", "list the pods of node n: context deadline exceeded")
+	}, taintedNode("n"), podOnNode("n", "p"))
+}
+
+func TestANodeThatIsDeletedKeepsNobodyWaiting(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.later(time.Minute, func() {
+			if err := s.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("nodes"), "", "n"); err != nil {
+				s.Error(err)
+			}
+		})
+		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "2m"))
+	}, taintedNode("n"), podOnNode("n", "p"))
+}
+
+func TestWhatFailsIsSaidBeforeALongWait(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.later(time.Minute, func() {
+			s.mustSay(s.err.String(), `Not all is done, and the rest goes on: node b: add taint "m:NoSchedule": the node already has`)
+		})
+		s.mustFail(s.taint("--all", "m:NoSchedule", "--yes", "--for", "5m", "--stay"), "node b: add taint")
+		s.mustHave("a")
+		s.mustHave("b", "m:NoSchedule")
+	}, taintedNode("a"), taintedNode("b", "m:NoSchedule"))
+}
+
+func TestWaitCanBeInterrupted(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		ctx, stop := context.WithCancel(s.Context())
+		s.later(time.Minute, stop)
+		err := s.run(ctx, (*options).taintCommand, []string{"n", "m:NoExecute", "--yes", "--wait"})
+		s.mustFail(err, "interrupted: 1 pod has not left", "m:NoExecute stays on n: take it off with: kubectl taintkeeper untaint n m:NoExecute-")
+		s.mustHave("n", "m:NoExecute +0s")
+	}, taintedNode("n"), podOnNode("n", "p"))
+}
+
+// leaseRenewedAt returns the Lease of a leader that was last renewed when so much time had passed.
+func leaseRenewedAt(namespace, name string, at time.Duration) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: coordinationv1.LeaseSpec{
+			LeaseDurationSeconds: new(int32(15)), RenewTime: &metav1.MicroTime{Time: virtualStart.Add(at)},
+		},
+	}
+}
+
+// running lets a pod run a program.
+func running(command ...string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.Containers = []corev1.Container{{Name: "c", Command: command}} }
+}
+
+func TestWhereLeasesMayNotBeListedThoseThatTheFlagsNameAreRead(t *testing.T) {
+	for name, test := range map[string]struct {
+		leaseIn string
+		says    string
+	}{
+		"where the flags say": {"control", "kube-controller-manager runs, as its lease says, but has not begun: Lease control/kube-controller-manager "},
+		"elsewhere":           {"other", "whether a controller evicts here cannot be told: you may not list leases; ask for the right to list them in all namespaces"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			playTaint(t, func(s *taintScene) {
+				s.client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "", errors.New("no"))
+				})
+				s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), test.says)
+			}, taintedNode("n"), podOnNode("n", "p"), leaseRenewedAt(test.leaseIn, "kube-controller-manager", 50*time.Second),
+				podOnNode("elsewhere", "manager", running("kube-controller-manager", "--leader-elect-resource-namespace=control")))
+		})
+	}
+}
+
+func TestAnAPIServerThatFailsToListLeasesDoesNotMeanThatNobodyEvicts(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewInternalError(errors.New("out of luck"))
+		})
+		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), "whether a controller evicts here cannot be told: list leases: ")
+	}, taintedNode("n"), podOnNode("n", "p"))
+}
+
+func TestOnATimeoutItIsSaidWhatKeepsEachPod(t *testing.T) {
+	deleted := func(at time.Duration, finalizers ...string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			stamp := metav1.NewTime(virtualStart.Add(at))
+			pod.DeletionTimestamp, pod.Finalizers = &stamp, finalizers
+		}
+	}
+	marked := func(message string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Message: message}}
+		}
+	}
+	refused := &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "e"}, Reason: "EvictionRefused", Type: corev1.EventTypeWarning,
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "p", UID: "p"}, Message: "Eviction of Pod default/p is refused by webhook w",
+	}
+	for name, test := range map[string]struct {
+		change func(*corev1.Pod)
+		also   []runtime.Object
+		says   string
+	}{
+		"it is due later":            {toleratingTaint(90), nil, "is due only in 31s, at 2000-01-01T00:01:31Z: m:NoExecute is tolerated: m=* for 90s"},
+		"its grace period lasts":     {deleted(80 * time.Second), nil, "is terminating: its grace period ends in 20s"},
+		"and a finalizer then":       {deleted(80*time.Second, "example.com/f"), nil, "its grace period ends in 20s, and then finalizer example.com/f still keeps it"},
+		"a finalizer keeps it":       {deleted(30*time.Second, "example.com/f", "example.com/g"), nil, "is terminating: finalizer example.com/f, example.com/g keeps it"},
+		"its kubelet says nothing":   {deleted(30 * time.Second), nil, "its grace period ended 30s ago, but the kubelet has not said that its containers have"},
+		"its condition says who":     {marked("Taintkeeper: deleting due to NoExecute taint; the deletion is refused by webhook w"), nil, "was due 59s ago: the deletion is refused by webhook w"},
+		"an event says who":          {nil, []runtime.Object{refused}, "was due 59s ago: Eviction of Pod default/p is refused by webhook w"},
+		"it is marked, and that all": {marked("Taint manager: deleting due to NoExecute taint"), nil, "was due 59s ago, and is marked for eviction, but not deleted"},
+		"no lease is found": {nil, nil, "was due 59s ago, and no controller has begun to evict it\n" +
+			"no lease of taintkeeper or kube-controller-manager was found in any namespace; a managed control plane may show none: 'kubectl taintkeeper check' looks for other signs of who evicts"},
+		"somebody should evict": {nil, []runtime.Object{leaseRenewedAt("kube-system", "kube-controller-manager", 50*time.Second)},
+			"kube-controller-manager runs, as its lease says, but has not begun: Lease kube-system/kube-controller-manager was last renewed 10s ago; check that its --controllers include taint-eviction-controller, and its clock"},
+		"the built-in should, with a lease elsewhere": {nil, []runtime.Object{
+			leaseRenewedAt("control", "kcm", 50*time.Second),
+			podOnNode("elsewhere", "manager", running("kube-controller-manager", "--leader-elect-resource-name=kcm")),
+		}, "kube-controller-manager runs, as its lease says, but has not begun: Lease control/kcm was last renewed 10s ago"},
+		"Taintkeeper should, from a namespace of its own": {nil, []runtime.Object{leaseRenewedAt("tk", "taintkeeper", 50*time.Second)},
+			"taintkeeper runs, as its lease says, but has not begun: Lease tk/taintkeeper was last renewed 10s ago; check that its --controllers include eviction, and its clock"},
+		"who should has stopped": {nil, []runtime.Object{leaseRenewedAt("kube-system", "taintkeeper", -time.Hour)},
+			"no controller that evicts runs here, as far as leases say: Lease kube-system/taintkeeper was last renewed 61m ago; see the logs of that controller"},
+		"one of two has stopped": {nil, []runtime.Object{
+			leaseRenewedAt("kube-system", "taintkeeper", -time.Hour), leaseRenewedAt("kube-system", "kube-controller-manager", 50*time.Second),
+		}, "kube-controller-manager runs, as its lease says, but has not begun"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := podOnNode("n", "p")
+			if test.change != nil {
+				test.change(pod)
+			}
+			playTaint(t, func(s *taintScene) {
+				err := s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m")
+				s.mustFail(err, "after 1m0s 1 pod has not left, and the taints stay\n", "pod default/p on node n: ", test.says)
+				if took := time.Since(virtualStart); took != time.Minute {
+					s.Errorf("it takes %s", took)
+				}
+			}, append(test.also, taintedNode("n"), pod)...)
+		})
+	}
+}
+
+func TestForTakesTheTaintOffAgain(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.later(10*time.Minute, func() {
+			s.mustHave("a", "m:NoExecute +0s", "k:NoSchedule")
+			s.becomes("b", "m:NoExecute", "other:NoSchedule")
+		})
+		s.must(s.taint("--all", "m:NoExecute", "--yes", "--for", "30m", "--stay"))
+		if took := time.Since(virtualStart); took != 30*time.Minute {
+			s.Errorf("it takes %s", took)
+		}
+		s.mustHave("a", "k:NoSchedule")
+		s.mustHave("b", "other:NoSchedule")
+		s.mustSay(s.err.String(), "Staying until 2000-01-01T00:30:00Z to take it off again: m:NoExecute.", "node/a untainted\nnode/b untainted\n")
+	}, taintedNode("a", "k:NoSchedule"), taintedNode("b"))
+}
+
+func TestForAndWaitEndTogether(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait", "--for", "5m", "--stay"))
+		if took := time.Since(virtualStart); took != 5*time.Minute {
+			s.Errorf("it takes %s", took)
+		}
+		s.mustHave("n")
+		s.mustSay(s.err.String(), "The 5m0s are over, and 1 pod has not left.\n")
+	}, taintedNode("n"), podOnNode("n", "p"))
+}
+
+func TestWhatSomebodyElseSetMeanwhileStays(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.later(time.Minute, func() { s.becomes("n", "m=theirs:NoSchedule") })
+		s.must(s.taint("n", "m=ours:NoSchedule", "--yes", "--for", "5m", "--stay"))
+		s.mustHave("n", "m=theirs:NoSchedule")
+		s.mustSay(s.err.String(), "Node n: m=theirs:NoSchedule was set by somebody else meanwhile, so it stays.\n")
+	}, taintedNode("n"))
+}
+
+func TestForIsInterruptedAndSaysWhatTakesTheTaintOff(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		ctx, stop := context.WithCancel(s.Context())
+		s.later(time.Minute, stop)
+		err := s.run(ctx, (*options).taintCommand, []string{"a", "b", "m=1:NoExecute", "--yes", "--for", "5m", "--stay"})
+		s.mustFail(err, "interrupted: m=1:NoExecute stays on a, b: take it off with: kubectl taintkeeper untaint a b m:NoExecute-")
+		s.mustHave("a", "m=1:NoExecute +0s")
+	}, taintedNode("a"), taintedNode("b"))
+}
+
+func TestTheTaintIsTakenOffAsSoonAsTheAPIServerAnswersAgain(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.refuses(4*time.Minute, "get", 3, func(string) error { return errors.New("no answer") })
+		s.must(s.taint("n", "m:NoExecute", "--yes", "--for", "5m", "--stay"))
+		s.mustHave("n")
+		if took := time.Since(virtualStart); took != 5*time.Minute+15*time.Second {
+			s.Errorf("it takes %s", took)
+		}
+	}, taintedNode("n"))
+}
+
+func TestATaintThatMayNotBeTakenOffIsSaidToStay(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.refuses(time.Minute, "patch", -1, func(name string) error { return apierrors.NewForbidden(taintedNodes, name, errors.New("no")) })
+		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--for", "5m", "--stay"),
+			"node n: the taint stays: the API server refuses the change: ", "take it off with: kubectl taintkeeper untaint n m:NoExecute-")
+	}, taintedNode("n"))
+}
+
+func TestForEndsByThisMachinesClockWhateverAnAnswerSays(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.clock.Heard(time.Now(), time.Now())
+		s.later(time.Minute, func() { s.clock.Heard(time.Now().Add(time.Hour), time.Now()) }) // another API server answers
+		began := time.Now()
+		s.must(s.taint("n", "m:NoExecute", "--yes", "--for", "30m", "--stay"))
+		if took := time.Since(began); took < 30*time.Minute || took > 31*time.Minute {
+			t.Errorf("the taint was to stay for 30 min and was taken off after %v", took)
+		}
+	}, taintedNode("n"))
+}

@@ -1,0 +1,57 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+)
+
+// UsageError is a mistake on the command line.
+type UsageError struct{ error }
+
+// Unwrap returns what is wrong.
+func (e UsageError) Unwrap() error { return e.error }
+
+// Usagef returns a UsageError. The sentence says what to write instead.
+func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
+
+// NoArgs is for commands that take flags alone.
+func NoArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return Usagef("%q: %s takes no arguments: name files with -f, or see %s --help", args[0], cmd.Name(), cmd.CommandPath())
+}
+
+// NoNamespace refuses a namespace for a command that is about nodes and all pods on them: its output would have pods of
+// other namespaces.
+func NoNamespace(config *genericclioptions.ConfigFlags) error {
+	if *config.Namespace == "" {
+		return nil
+	}
+	return Usagef("--namespace=%s: nodes have pods of all namespaces, and so has what this command says: leave it out", *config.Namespace)
+}
+
+// DidYouMean returns the nearest of some names, as the end of a sentence; empty if none is near.
+func DidYouMean(name string, names []string) string {
+	const most = 3
+	near := slices.DeleteFunc(slices.Clone(names), func(other string) bool {
+		return levenshtein.ComputeDistance(name, other) > max(len(name)/3, 1) && !strings.HasPrefix(other, name)
+	})
+	if len(near) == 0 {
+		return ""
+	}
+	slices.SortFunc(near, func(a, b string) int {
+		distanceA, distanceB := levenshtein.ComputeDistance(name, a), levenshtein.ComputeDistance(name, b)
+		return cmp.Or(cmp.Compare(distanceA, distanceB), cmp.Compare(a, b))
+	})
+	return ": did you mean " + strings.Join(near[:min(most, len(near))], ", ") + "?"
+}

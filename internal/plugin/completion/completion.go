@@ -1,0 +1,271 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package completion is what a shell completes: contexts and namespaces as kubectl does, and nodes, pods and taints of
+// the cluster or of files.
+package completion
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+	"k8s.io/kubectl/pkg/util/completion"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/selection"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/taints"
+)
+
+// Func completes the word that is being typed behind some arguments.
+type Func = func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective)
+
+// shellPatience is how long the API server may take while somebody waits for a completion.
+const shellPatience = "5s"
+
+// GlobalFlags completes the flags of every command as kubectl does: contexts, clusters, users and namespaces.
+func GlobalFlags(root *cobra.Command, config *genericclioptions.ConfigFlags) {
+	factory := cmdutil.NewFactory(config)
+	for flag, list := range map[string]func(word string) []string{
+		"context":   completion.ListContextsInConfig,
+		"cluster":   completion.ListClustersInConfig,
+		"user":      completion.ListUsersInConfig,
+		"namespace": func(word string) []string { return completion.CompGetResource(hurried(config), "namespace", word) },
+	} {
+		complete := func(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+			completion.SetFactoryForCompletion(factory)
+			return list(word), cobra.ShellCompDirectiveNoFileComp
+		}
+		_ = root.RegisterFlagCompletionFunc(flag, complete)
+	}
+}
+
+// hurried returns what kubectl's helpers ask a cluster with.
+func hurried(config *genericclioptions.ConfigFlags) cmdutil.Factory {
+	if config.Timeout != nil && (*config.Timeout == "" || *config.Timeout == "0") {
+		*config.Timeout = shellPatience
+	}
+	return cmdutil.NewFactory(config)
+}
+
+// Nodes completes the names of nodes.
+func Nodes(s *source.Source) Func {
+	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		return matching(word, nodeNames(listNodes(s), args, word)), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// Pods completes the name of one pod, in the namespace of -n or of the context; with -f it is that of any pod
+// unless there is a -n.
+func Pods(s *source.Source) Func {
+	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return matching(word, listPods(s, word)), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// Keys completes the keys of the taints that there are.
+func Keys(s *source.Source) Func {
+	return func(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+		var keys []string
+		for _, taint := range taintsOf(listNodes(s)) {
+			keys = append(keys, taint.Key)
+		}
+		return matching(word, keys), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// Taints completes the arguments of a command with kubectl taint's grammar: nodes first, then taints. Removals
+// are those that the nodes have; additions are made of what there is in the cluster.
+func Taints(s *source.Source) Func {
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		nodes := listNodes(s)
+		behind := nodesBefore(args)
+		words := nodeNamesUnlessTainted(nodes, args, word)
+		if len(behind) > 0 || selects(cmd) {
+			words = slices.Concat(words, additions(nodes, word), removals(nodes, behind, "-"))
+		}
+		return withDirective(matching(word, words))
+	}
+}
+
+// Removals completes the arguments of untaint: nodes, then the taints that they have.
+func Removals(s *source.Source) Func {
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		nodes := listNodes(s)
+		behind := nodesBefore(args)
+		words := nodeNamesUnlessTainted(nodes, args, word)
+		if len(behind) > 0 || selects(cmd) {
+			words = slices.Concat(words, removals(nodes, behind, ""))
+		}
+		return withDirective(matching(word, words))
+	}
+}
+
+// selects reports whether the nodes are given by flags.
+func selects(cmd *cobra.Command) bool {
+	return cmd.Flags().Changed("selector") || cmd.Flags().Changed("all")
+}
+
+// withDirective leaves out the space behind a word that goes on.
+func withDirective(words []string) ([]string, cobra.ShellCompDirective) {
+	goesOn := func(word string) bool { return strings.HasSuffix(word, ":") }
+	if len(words) > 0 && !slices.ContainsFunc(words, func(word string) bool { return !goesOn(word) }) {
+		return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
+	return words, cobra.ShellCompDirectiveNoFileComp
+}
+
+// nodesBefore returns the names of nodes among the arguments, which stand in front of the taints.
+func nodesBefore(args []string) []string {
+	var nodes selection.Nodes
+	if first := slices.IndexFunc(args, selection.LooksLikeTaint); first >= 0 {
+		args = args[:first]
+	}
+	if len(args) == 1 && slices.Contains(selection.NodeWords, args[0]) {
+		return nil
+	}
+	nodes.Complete(args)
+	return nodes.Names
+}
+
+func nodeNamesUnlessTainted(nodes []*corev1.Node, args []string, word string) []string {
+	if slices.ContainsFunc(args, selection.LooksLikeTaint) {
+		return nil
+	}
+	return nodeNames(nodes, args, word)
+}
+
+// nodeNames returns the names of nodes that are not among the arguments, written as the word begins: NAME or node/NAME.
+func nodeNames(nodes []*corev1.Node, args []string, word string) []string {
+	prefix := ""
+	if kind, _, ok := strings.Cut(word, "/"); ok && slices.Contains(selection.NodeWords, kind) {
+		prefix = kind + "/"
+	}
+	given := nodesBefore(args)
+	var names []string
+	for _, node := range nodes {
+		if !slices.Contains(given, node.Name) {
+			names = append(names, prefix+node.Name)
+		}
+	}
+	return names
+}
+
+// additions returns how a taint can go on that is being typed: with an effect, or as one that the cluster has on some
+// node.
+func additions(nodes []*corev1.Node, word string) []string {
+	var words []string
+	if spec, _, ok := strings.Cut(word, ":"); ok {
+		return withEffects(spec)
+	}
+	if strings.Contains(word, "=") {
+		words = withEffects(word)
+	}
+	for _, taint := range taintsOf(nodes) {
+		spec := taint.Key
+		if taint.Value != "" {
+			spec += "=" + taint.Value
+		}
+		words = append(words, spec+":")
+	}
+	return words
+}
+
+func withEffects(spec string) []string {
+	var words []string
+	for _, effect := range selection.Effects {
+		words = append(words, spec+":"+effect)
+	}
+	return words
+}
+
+// removals returns what takes the taints off that the named nodes have, or any node if none is named.
+func removals(nodes []*corev1.Node, names []string, mark string) []string {
+	var words []string
+	for _, node := range nodes {
+		if len(names) > 0 && !slices.Contains(names, node.Name) {
+			continue
+		}
+		for _, taint := range node.Spec.Taints {
+			words = append(words, taint.Key+mark, taint.Key+":"+string(taint.Effect)+mark)
+		}
+	}
+	return words
+}
+
+func taintsOf(nodes []*corev1.Node) []corev1.Taint {
+	var all []corev1.Taint
+	for _, node := range nodes {
+		all = append(all, node.Spec.Taints...)
+	}
+	return all
+}
+
+// matching returns the words that begin as what is typed, each once, sorted.
+func matching(typed string, words []string) []string {
+	found := slices.DeleteFunc(slices.Clone(words), func(word string) bool { return !strings.HasPrefix(word, typed) })
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// nodesTemplate writes, for kubectl's helper, each node and its taints as words that it takes apart: NAME,
+// NAME|key=value:Effect.
+const nodesTemplate = `{{ range .items }}{{ $node := .metadata.name }}{{ $node }} {{ range .spec.taints }}` +
+	`{{ $node }}|{{ .key }}{{ if .value }}={{ .value }}{{ end }}:{{ .effect }} {{ end }}{{ end }}`
+
+// listNodes returns the nodes of the cluster or of the files, with their names and taints alone; none if they cannot be
+// read.
+func listNodes(s *source.Source) []*corev1.Node {
+	if s.Offline() {
+		return readQuietly(s).Nodes
+	}
+	template := nodesTemplate
+	byName := map[string]*corev1.Node{}
+	for _, word := range completion.CompGetFromTemplate(&template, hurried(s.Config), "", []string{"node"}, "") {
+		name, spec, tainted := strings.Cut(word, "|")
+		if byName[name] == nil {
+			byName[name] = &corev1.Node{}
+			byName[name].Name = name
+		}
+		if taint, err := taints.Parse(spec); tainted && err == nil {
+			byName[name].Spec.Taints = append(byName[name].Spec.Taints, taint)
+		}
+	}
+	nodes := make([]*corev1.Node, 0, len(byName))
+	for _, node := range byName {
+		nodes = append(nodes, node)
+	}
+	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	return nodes
+}
+
+// listPods returns the names of pods.
+func listPods(s *source.Source, word string) []string {
+	if !s.Offline() {
+		return completion.CompGetResource(hurried(s.Config), "pod", word)
+	}
+	var names []string
+	for _, pod := range readQuietly(s).Pods {
+		if s.Config.Namespace == nil || *s.Config.Namespace == "" || *s.Config.Namespace == pod.Namespace {
+			names = append(names, pod.Name)
+		}
+	}
+	return names
+}
+
+// readQuietly reads the files. A completion has no place for errors.
+func readQuietly(s *source.Source) *plan.Cluster {
+	cluster, err := source.ReadFiles(strings.NewReader(""), s.Files, source.Wants{})
+	if err != nil {
+		return &plan.Cluster{}
+	}
+	return cluster
+}

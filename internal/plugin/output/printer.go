@@ -1,0 +1,120 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package output is how commands print: tables that fit the terminal, JSON and YAML of api/cli/v1alpha1, notes, and the
+// progress of what takes long. It writes instants and tolerations in the same words everywhere.
+package output
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+)
+
+// Formats of -o. Every command knows them but HTML, a page with tables of its own. The empty one is a table.
+const (
+	Table = ""
+	Wide  = "wide"
+	Name  = "name"
+	JSON  = "json"
+	YAML  = "yaml"
+	HTML  = "html"
+)
+
+// Printer is how a command prints.
+type Printer struct {
+	Env command.Env
+	// Format is one of the formats of the command.
+	Format    string
+	NoHeaders bool
+
+	formats []string
+}
+
+// NewPrinter returns a printer of the formats that every command knows, and of others.
+func NewPrinter(env command.Env, others ...string) Printer {
+	return Printer{Env: env, formats: append([]string{JSON, YAML, Wide, Name}, others...)}
+}
+
+// AddFlags adds --output and --no-headers.
+func (p *Printer) AddFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&p.Format, "output", "o", "",
+		"How to print: "+strings.Join(p.formats, ", ")+"; a table without it.")
+	cmd.Flags().BoolVar(&p.NoHeaders, "no-headers", false, "Print tables without headers.")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(p.formats, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// Validate refuses a format that the command does not have.
+func (p *Printer) Validate() error {
+	if p.Format != Table && !slices.Contains(p.formats, p.Format) {
+		return command.Usagef("--output=%s: choose one of %s", p.Format, strings.Join(p.formats, ", "))
+	}
+	if p.NoHeaders && p.Format == HTML {
+		return command.Usagef("--no-headers is for tables: leave it out with --output=%s", p.Format)
+	}
+	return nil
+}
+
+// Object prints a versioned object as JSON or YAML, and reports whether that was asked for.
+func (p *Printer) Object(object runtime.Object) (bool, error) {
+	switch p.Format {
+	case JSON:
+		return true, (&printers.JSONPrinter{}).PrintObj(object, p.Env.Out)
+	case YAML:
+		if err := (&printers.YAMLPrinter{}).PrintObj(object, p.Env.Out); err != nil {
+			return true, fmt.Errorf("print as YAML: %w: --output=json may do", err)
+		}
+		return true, nil
+	}
+	return false, nil
+}
+
+// Table prints rows below column names. Those behind a "+" are for -o wide alone.
+func (p *Printer) Table(columns []string, rows [][]any) error {
+	table := &metav1.Table{}
+	for _, column := range columns {
+		name, wide := strings.CutPrefix(column, "+")
+		definition := metav1.TableColumnDefinition{Name: name, Type: "string"}
+		if wide {
+			definition.Priority = 1
+		}
+		table.ColumnDefinitions = append(table.ColumnDefinitions, definition)
+	}
+	for _, row := range rows {
+		for i, cell := range row {
+			if text, ok := cell.(string); ok {
+				row[i] = Printable(text)
+			}
+		}
+		table.Rows = append(table.Rows, metav1.TableRow{Cells: row})
+	}
+	options := printers.PrintOptions{NoHeaders: p.NoHeaders, Wide: p.Format == Wide}
+	out := fitting{p.Env.Out, widthOf(p.Env.Out)}
+	return printers.NewTablePrinter(options).PrintObj(table, &out)
+}
+
+// Line prints one line.
+func (p *Printer) Line(format string, args ...any) {
+	fmt.Fprintln(p.Env.Out, Printable(fmt.Sprintf(format, args...)))
+}
+
+// Notes says on stderr what could not be known, where stdout has no place for it.
+func (p *Printer) Notes(sentences []string) {
+	for _, sentence := range sentences {
+		fmt.Fprintln(p.Env.ErrOut, "Note:", Printable(sentence))
+	}
+}
+
+// WithKind returns an object that says of which kind it is, as those that are read with a typed client do not.
+func WithKind(object runtime.Object, apiVersion, kind string) runtime.Object {
+	object.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(apiVersion, kind))
+	return object
+}

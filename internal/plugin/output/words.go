@@ -1,0 +1,72 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package output
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+// Relative says how long it is from one instant to another.
+func Relative(from, to time.Time) string {
+	if !to.After(from) {
+		return "now"
+	}
+	if to.Sub(from) < time.Second {
+		return "1s"
+	}
+	return duration.HumanDuration(to.Sub(from))
+}
+
+// Absolute writes an instant as the API server does.
+func Absolute(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+// Age says how old something is. The clock that says when it began may be ahead.
+func Age(began, now time.Time) string {
+	if began.After(now) {
+		return "in " + Relative(now, began)
+	}
+	return Span(began, now)
+}
+
+// Span says how long it is from one instant to a later one.
+func Span(from, to time.Time) string { return duration.HumanDuration(to.Sub(from)) }
+
+// When says where an instant lies, seen from another.
+func When(from, instant time.Time) string {
+	switch {
+	case instant.Equal(from):
+		return "now"
+	case instant.Before(from):
+		return Span(instant, from) + " ago"
+	}
+	return "in " + Relative(from, instant)
+}
+
+// Toleration writes a toleration as the taints that it matches, and for how long.
+func Toleration(t corev1.Toleration) string {
+	what := t.Key
+	switch {
+	case t.Key == "":
+		what = "everything"
+	case t.Operator == "" || t.Operator == corev1.TolerationOpEqual:
+		if t.Value != "" {
+			what += "=" + t.Value
+		}
+	case t.Operator != corev1.TolerationOpExists:
+		what += " " + string(t.Operator) + " " + t.Value
+	default:
+		what += "=*"
+	}
+	if t.Effect != "" {
+		what += ":" + string(t.Effect)
+	}
+	if t.TolerationSeconds != nil {
+		return fmt.Sprintf("%s for %ds", what, *t.TolerationSeconds)
+	}
+	return what + " for ever"
+}

@@ -1,0 +1,135 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package selection is how a command line names nodes and taints: as kubectl taint takes them.
+package selection
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+)
+
+// Nodes says which nodes a command is about: by name, by label, or all.
+type Nodes struct {
+	Names    []string
+	Selector string
+	All      bool
+
+	labels labels.Selector
+}
+
+// AddFlags adds --selector and --all.
+func (s *Nodes) AddFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&s.Selector, "selector", "l", "", "Nodes by label: key=value, key!=value, key in (a,b), key.")
+	cmd.Flags().BoolVar(&s.All, "all", false, "All nodes.")
+}
+
+// NodeWords are how kubectl names the kind: in front of the names, or of nothing with --selector or --all.
+var NodeWords = []string{"node", "nodes", "no"}
+
+// Complete takes node names as kubectl does: NAME, node/NAME, and behind the word node or nodes.
+func (s *Nodes) Complete(args []string) {
+	for _, arg := range s.WithoutWord(args) {
+		if kind, name, ok := strings.Cut(arg, "/"); ok && slices.Contains(NodeWords, strings.ToLower(kind)) {
+			arg = name
+		}
+		if !slices.Contains(s.Names, arg) {
+			s.Names = append(s.Names, arg)
+		}
+	}
+}
+
+// WithoutWord leaves out the word node or nodes in front of names.
+func (s *Nodes) WithoutWord(args []string) []string {
+	if len(args) == 0 || !slices.Contains(NodeWords, strings.ToLower(args[0])) {
+		return args
+	}
+	if len(args) > 1 || s.All || s.Selector != "" {
+		return args[1:]
+	}
+	return args
+}
+
+// Validate wants exactly one way to say which nodes.
+func (s *Nodes) Validate() error {
+	var err error
+	if s.labels, err = labels.Parse(s.Selector); err != nil {
+		return command.Usagef("--selector=%q: %w", s.Selector, err)
+	}
+	given := 0
+	for _, is := range []bool{len(s.Names) > 0, s.Selector != "", s.All} {
+		if is {
+			given++
+		}
+	}
+	switch given {
+	case 0:
+		return command.Usagef("no node is given: name some, or use --selector or --all")
+	case 1:
+		return nil
+	}
+	return command.Usagef("nodes are given twice: name them, or use --selector, or --all")
+}
+
+// Of returns the selected nodes of a cluster, by name.
+func (s *Nodes) Of(cluster *plan.Cluster) ([]*corev1.Node, error) {
+	var nodes []*corev1.Node
+	var errs []error
+	for _, name := range s.Names {
+		node := cluster.Node(name)
+		if node == nil {
+			errs = append(errs, unknownNode(name, cluster.Nodes))
+			continue
+		}
+		nodes = append(nodes, node)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if len(s.Names) == 0 {
+		for _, node := range cluster.Nodes {
+			if s.labels.Matches(labels.Set(node.Labels)) {
+				nodes = append(nodes, node)
+			}
+		}
+	}
+	if len(nodes) == 0 {
+		return nil, fmt.Errorf("no node matches the selector %q: 'kubectl get nodes --show-labels' shows what there is", s.Selector)
+	}
+	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	return nodes, nil
+}
+
+func unknownNode(name string, nodes []*corev1.Node) error {
+	names := make([]string, 0, len(nodes))
+	for _, node := range nodes {
+		names = append(names, node.Name)
+	}
+	return fmt.Errorf("there is no node %q%s", name, command.DidYouMean(name, names))
+}
+
+// OfAny returns the selected nodes; none is no error if all are selected.
+func (s *Nodes) OfAny(cluster *plan.Cluster) ([]*corev1.Node, error) {
+	if s.All {
+		return cluster.Nodes, nil
+	}
+	return s.Of(cluster)
+}
+
+// Selects reports whether a node is one of those that were asked for.
+func (s *Nodes) Selects(node *corev1.Node) bool {
+	if len(s.Names) > 0 {
+		return slices.Contains(s.Names, node.Name)
+	}
+	return s.labels.Matches(labels.Set(node.Labels))
+}

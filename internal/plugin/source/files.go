@@ -1,0 +1,247 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/cli-runtime/pkg/resource"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+)
+
+// stdin is what is read for "-", in messages.
+const stdin = "stdin"
+
+// ReadFiles returns the objects that files hold. Kinds that play no part are passed over.
+func ReadFiles(in io.Reader, files resource.FilenameOptions, wanted Wants) (*plan.Cluster, error) {
+	builder := resource.NewLocalBuilder().Unstructured().ContinueOnError()
+	if i := slices.Index(files.Filenames, "-"); i >= 0 {
+		builder = builder.Stream(in, stdin)
+		files.Filenames = slices.Delete(slices.Clone(files.Filenames), i, i+1)
+	}
+	if len(files.Filenames) > 0 {
+		builder = builder.FilenameParam(false, &files)
+	}
+	collected := collector{wants: wanted, cluster: &plan.Cluster{
+		Controllers: map[types.UID]metav1.OwnerReference{},
+		Templates:   map[types.UID]*plan.Template{},
+	}, seen: map[types.UID]bool{}, named: map[objectName]types.UID{}}
+	if err := collected.takeAll(builder.Do()); err != nil {
+		return nil, inFiles(err)
+	}
+	collected.hear()
+	return collected.result()
+}
+
+// collector sorts objects by kind.
+type collector struct {
+	wants   Wants
+	cluster *plan.Cluster
+	seen    map[types.UID]bool
+	named   map[objectName]types.UID // nodes and pods
+	sharer  plan.Sharer
+}
+
+// decoded is an object of a file, as far as it could be read.
+type decoded struct {
+	source string
+	object runtime.Object
+}
+
+// takeAll takes all objects. Reading them and sorting them take about as long, so that is done side by side, in the
+// order of the files.
+func (c *collector) takeAll(files *resource.Result) error {
+	objects := make(chan decoded, 64)
+	var group errgroup.Group
+	group.Go(func() error {
+		defer close(objects)
+		return files.Visit(func(info *resource.Info, err error) error {
+			if err == nil {
+				objects <- decoded{info.Source, info.Object}
+			}
+			return err
+		})
+	})
+	var failed []error
+	for next := range objects {
+		if err := c.take(next); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return utilerrors.Flatten(utilerrors.NewAggregate(append([]error{group.Wait()}, failed...)))
+}
+
+// take takes an object, or all that are in a list. A list can hold lists.
+func (c *collector) take(next decoded) error {
+	if list, ok := next.object.(runtime.Unstructured); ok && list.IsList() {
+		var failed []error
+		err := list.EachListItem(func(item runtime.Object) error {
+			if err := c.take(decoded{next.source, item}); err != nil {
+				failed = append(failed, err)
+			}
+			return nil
+		})
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: holds a list without items: %w", next.source, err))
+		}
+		return utilerrors.NewAggregate(failed)
+	}
+	object, ok := next.object.(*unstructured.Unstructured)
+	if !ok {
+		return fmt.Errorf("%s: holds %T, which is no object", next.source, next.object)
+	}
+	c.trace(next.source, object)
+	if err := c.add(object); err != nil {
+		return fmt.Errorf("%s: %s %s: %w", next.source, object.GetKind(), object.GetName(), err)
+	}
+	return nil
+}
+
+// add takes one object. The same in two files counts once.
+func (c *collector) add(object *unstructured.Unstructured) error {
+	if known, err := c.knows(object); known || err != nil {
+		return err
+	}
+	if err := c.addTemplate(object); err != nil {
+		return err
+	}
+	switch kind := object.GroupVersionKind().GroupKind(); kind {
+	case nodeKind:
+		return c.addNode(object)
+	case podKind:
+		return c.addPod(object)
+	case leaseKind, clockKind, eventKind:
+		return c.addSign(object)
+	case schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, schema.GroupKind{Group: "batch", Kind: "Job"}:
+		if controller := metav1.GetControllerOfNoCopy(object); controller != nil {
+			c.cluster.Controllers[object.GetUID()] = *controller
+			return nil
+		}
+	default:
+		if add, ok := surroundings[kind]; ok {
+			return add(c.cluster, object)
+		}
+	}
+	return c.addWorkload(object)
+}
+
+// surroundings take the objects on which it depends where pods can be, and whether they may leave.
+var surroundings = map[schema.GroupKind]func(*plan.Cluster, *unstructured.Unstructured) error{
+	{Kind: "Namespace"}: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
+		return addTo(&cluster.Namespaces, object, plan.SlimNamespace)
+	},
+	{Kind: "PersistentVolume"}: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
+		return addTo(&cluster.Volumes, object, plan.SlimVolume)
+	},
+	{Kind: "PersistentVolumeClaim"}: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
+		return addTo(&cluster.Claims, object, plan.SlimClaim)
+	},
+	{Group: policyv1.GroupName, Kind: "PodDisruptionBudget"}: func(
+		cluster *plan.Cluster, object *unstructured.Unstructured) error {
+		return addTo(&cluster.Budgets, object, plan.SlimBudget)
+	},
+	{Group: storagev1.GroupName, Kind: "StorageClass"}: func(
+		cluster *plan.Cluster, object *unstructured.Unstructured) error {
+		return addTo(&cluster.StorageClasses, object, plan.SlimStorageClass)
+	},
+	{Group: storagev1.GroupName, Kind: "CSINode"}: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
+		return addTo(&cluster.CSINodes, object, plan.SlimCSINode)
+	},
+}
+
+func (c *collector) addNode(object *unstructured.Unstructured) error {
+	if err := addTo(&c.cluster.Nodes, object, plan.SlimNode); err != nil {
+		return err
+	}
+	return checkTaints(c.cluster.Nodes[len(c.cluster.Nodes)-1].Spec.Taints)
+}
+
+func (c *collector) addPod(object *unstructured.Unstructured) error {
+	if err := checkSeconds(object, "spec"); err != nil {
+		return err
+	}
+	return addTo(&c.cluster.Pods, object, func(pod *corev1.Pod) *corev1.Pod {
+		return c.sharer.Share(plan.SlimPod(identified(pod)))
+	})
+}
+
+// addTemplate takes the pod template of a workload. Snapshots have none.
+func (c *collector) addTemplate(object *unstructured.Unstructured) error {
+	kind, ok := Workloads[object.GroupVersionKind().GroupKind()]
+	if !ok {
+		return nil
+	}
+	if _, ok, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "template"); !ok {
+		return nil
+	}
+	if err := checkSeconds(object, kind.In("spec")...); err != nil {
+		return fmt.Errorf("read its pod template: %w", err)
+	}
+	template, err := plan.TemplateOf(object)
+	if err != nil {
+		return err
+	}
+	c.cluster.Templates[object.GetUID()] = template
+	return nil
+}
+
+// addTo converts an object and appends what is needed of it.
+func addTo[T any](all *[]*T, object *unstructured.Unstructured, slim func(*T) *T) error {
+	typed := new(T)
+	if err := convert(object.Object, typed); err != nil {
+		return err
+	}
+	*all = append(*all, slim(typed))
+	return nil
+}
+
+func (c *collector) result() (*plan.Cluster, error) {
+	switch {
+	case len(c.cluster.Nodes) > 0:
+	case c.wants.Templates && len(c.cluster.Pods)+len(c.cluster.Workloads) == 0:
+		return nil, errors.New("the files hold no node and no workload: name manifests, or write them with 'kubectl taintkeeper snapshot'")
+	case !c.wants.Templates:
+		return nil, errors.New("the files hold no node: write them with 'kubectl get nodes,pods,pdb,replicasets -A -o yaml', or with 'kubectl taintkeeper snapshot'")
+	}
+	c.note(len(c.cluster.Nodes) == 0, "The files hold no node.")
+	c.note(len(c.cluster.Pods) == 0, "The files hold no pod.")
+	c.note(c.wants.Budgets && len(c.cluster.Budgets) == 0, "The files hold no PodDisruptionBudget.")
+	c.noteStrangers()
+	return c.cluster, nil
+}
+
+func (c *collector) note(is bool, sentence string) {
+	if is {
+		c.cluster.Missing = append(c.cluster.Missing, sentence)
+	}
+}
+
+// noteStrangers says of how many pods the node is not among the files.
+func (c *collector) noteStrangers() {
+	known := map[string]bool{"": true}
+	for _, node := range c.cluster.Nodes {
+		known[node.Name] = true
+	}
+	strangers := 0
+	for _, pod := range c.cluster.Pods {
+		if !known[pod.Spec.NodeName] {
+			strangers++
+		}
+	}
+	c.note(strangers > 0, fmt.Sprintf("The files hold %d pods whose nodes they do not hold.", strangers))
+}

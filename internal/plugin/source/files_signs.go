@@ -1,0 +1,140 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+)
+
+// Kinds that tell of controllers.
+var (
+	leaseKind = schema.GroupKind{Group: coordinationv1.GroupName, Kind: "Lease"}
+	clockKind = schema.GroupKind{Kind: "ServiceAccount"}
+	eventKind = schema.GroupKind{Kind: "Event"}
+)
+
+// addSign takes an object that tells of controllers. The newest renewal tells when the files were written.
+func (c *collector) addSign(object *unstructured.Unstructured) error {
+	signs := &c.cluster.Signs
+	switch object.GroupVersionKind().GroupKind() {
+	case leaseKind:
+		lease := &coordinationv1.Lease{}
+		if err := convert(object.Object, lease); err != nil {
+			return err
+		}
+		if lease.Spec.RenewTime != nil {
+			signs.Heard(lease.Spec.RenewTime.Time)
+		}
+		signs.AddLease(lease)
+		signs.LeasesKnown = true
+	case clockKind:
+		account := &corev1.ServiceAccount{}
+		if err := convert(object.Object, account); err != nil {
+			return err
+		}
+		at, err := time.Parse(time.RFC3339, account.Annotations[plan.EvictionClockAnnotation])
+		if err == nil && account.Name == plan.EvictionClock {
+			signs.Heard(at)
+		}
+		signs.AddClock(account)
+		signs.ClocksKnown = true
+	case eventKind:
+		event := &corev1.Event{}
+		if err := convert(object.Object, event); err != nil {
+			return err
+		}
+		signs.AddEvent(event)
+	}
+	return nil
+}
+
+// addWorkload takes the pod template of a workload, if it is wanted and the object has one.
+func (c *collector) addWorkload(object *unstructured.Unstructured) error {
+	kind, ok := Workloads[object.GroupVersionKind().GroupKind()]
+	if !ok || !c.wants.Templates {
+		return nil
+	}
+	template, found, err := unstructured.NestedMap(object.Object, kind.template...)
+	if err != nil {
+		return fmt.Errorf("read its pod template: %w", err)
+	}
+	if !found {
+		return nil
+	}
+	if err := checkSeconds(object, kind.In("spec")...); err != nil {
+		return fmt.Errorf("read its pod template: %w", err)
+	}
+	pod := &corev1.Pod{}
+	if err := convert(template, pod); err != nil {
+		return fmt.Errorf("read its pod template: %w", err)
+	}
+	pod.Namespace, pod.Name = namespaceOf(object), object.GetName()
+	replicas, found, err := unstructured.NestedInt64(object.Object, "spec", "replicas")
+	if err != nil || !found {
+		replicas = 1
+	}
+	c.cluster.Workloads = append(c.cluster.Workloads, plan.WorkloadTemplate{
+		Owner:    cliv1alpha1.Owner{Kind: object.GetKind(), Name: object.GetName()},
+		Replicas: int(replicas),
+		Pod:      plan.SlimPod(pod),
+	})
+	return nil
+}
+
+// namespaceOf returns the namespace that an object is in, or gets: manifests of workloads need not have one.
+func namespaceOf(object *unstructured.Unstructured) string {
+	namespace := object.GetNamespace()
+	if _, ok := Workloads[object.GroupVersionKind().GroupKind()]; ok && namespace == "" {
+		return metav1.NamespaceDefault
+	}
+	return namespace
+}
+
+// trace notes which file an object is from, for those who want to point at it.
+func (c *collector) trace(source string, object *unstructured.Unstructured) {
+	if !c.wants.Templates || source == stdin {
+		return
+	}
+	if c.cluster.Sources == nil {
+		c.cluster.Sources = map[cliv1alpha1.CheckedObject]string{}
+	}
+	c.cluster.Sources[cliv1alpha1.CheckedObject{
+		Owner: cliv1alpha1.Owner{Kind: object.GetKind(), Name: object.GetName()}, Namespace: namespaceOf(object),
+	}] = filepath.ToSlash(source)
+}
+
+// hear takes from nodes and events when the files were written, at the earliest.
+func (c *collector) hear() {
+	signs := &c.cluster.Signs
+	for _, trace := range signs.Evictions {
+		signs.Heard(trace.Last)
+	}
+	for _, node := range c.cluster.Nodes {
+		for i := range node.Status.Conditions {
+			signs.Heard(node.Status.Conditions[i].LastHeartbeatTime.Time)
+		}
+		for _, entry := range node.ManagedFields {
+			if entry.Time != nil {
+				signs.Heard(entry.Time.Time)
+			}
+		}
+	}
+	if !c.wants.Templates || len(c.cluster.Nodes) == 0 {
+		return
+	}
+	c.note(!signs.LeasesKnown, "The files hold no Lease: 'kubectl get leases,serviceaccounts,events -A -o yaml' writes what tells who evicts.")
+	c.note(signs.LeasesKnown, "The files tell of controllers as of "+output.Absolute(signs.At)+".")
+}

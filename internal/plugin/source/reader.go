@@ -1,0 +1,213 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/pager"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+)
+
+// Patience is how long one call may take if --request-timeout says nothing else: a context that does not answer must
+// not keep anybody waiting indefinitely.
+const Patience = 30 * time.Second
+
+// Reader reads the objects of a cluster from its API server, in pages.
+type Reader struct {
+	// Server is the address of the API server, for messages.
+	Server   string
+	Clients  kubernetes.Interface
+	Progress *output.Progress
+	// Cluster is what was read.
+	Cluster *plan.Cluster
+
+	owners metadata.Interface // for ReplicaSets and Jobs, of which only their controllers count
+}
+
+// readAPI returns what a command wants of a cluster. Nodes and pods have to be there; of the rest the cluster says what
+// is missing.
+func readAPI(ctx context.Context, config *rest.Config, wanted Wants, progress *output.Progress) (*plan.Cluster, error) {
+	clock := &timeline.Clock{}
+	r, err := Connect(clock.Listen(config), progress)
+	if err != nil {
+		return nil, err
+	}
+	defer progress.End()
+	err = r.Read(ctx, wanted)
+	r.Cluster.Signs.At = clock.Latest()
+	return r.Cluster, err
+}
+
+// Connect returns a Reader of the API server that a configuration names.
+func Connect(config *rest.Config, progress *output.Progress) (*Reader, error) {
+	config = ForReading(config)
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	metadataClient, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	return NewReader(config.Host, clients, metadataClient, progress), nil
+}
+
+// NewReader returns a Reader that has read nothing yet.
+func NewReader(
+	server string, clients kubernetes.Interface, owners metadata.Interface, progress *output.Progress,
+) *Reader {
+	return &Reader{
+		Server: server, Clients: clients, Progress: progress, owners: owners,
+		Cluster: &plan.Cluster{Controllers: map[types.UID]metav1.OwnerReference{}},
+	}
+}
+
+// ForReading returns a configuration with which much is read.
+func ForReading(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.QPS = -1 // the API server does the flow control
+	if config.Timeout == 0 {
+		config.Timeout = Patience
+	}
+	return config
+}
+
+// Read reads what a command wants. Nodes and pods must be readable; of the rest the cluster says what is missing.
+func (r *Reader) Read(ctx context.Context, wanted Wants) error {
+	if err := r.required(ctx); err != nil {
+		return err
+	}
+	if wanted.Budgets {
+		if err := r.disruption(ctx); err != nil {
+			return err
+		}
+	}
+	if wanted.Scheduling {
+		if err := r.scheduling(ctx); err != nil {
+			return err
+		}
+	}
+	if wanted.Signs {
+		return r.signs(ctx)
+	}
+	return nil
+}
+
+func (r *Reader) required(ctx context.Context) error {
+	err := List(ctx, r, "nodes", r.Clients.CoreV1().Nodes().List, func(node *corev1.Node) {
+		r.Cluster.Nodes = append(r.Cluster.Nodes, plan.SlimNode(node))
+	})
+	if err != nil {
+		return err
+	}
+	var sharer plan.Sharer
+	return List(ctx, r, "pods", r.Clients.CoreV1().Pods(metav1.NamespaceAll).List, func(pod *corev1.Pod) {
+		r.Cluster.Pods = append(r.Cluster.Pods, sharer.Share(plan.SlimPod(pod)))
+	})
+}
+
+func (r *Reader) disruption(ctx context.Context) error {
+	budgets := r.Clients.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll)
+	err := List(ctx, r, "poddisruptionbudgets", budgets.List, Keep(&r.Cluster.Budgets, plan.SlimBudget))
+	if err := r.without(err, "no PodDisruptionBudget is taken into account"); err != nil {
+		return err
+	}
+	for _, kind := range []schema.GroupVersionResource{
+		{Group: "apps", Version: "v1", Resource: "replicasets"},
+		{Group: "batch", Version: "v1", Resource: "jobs"},
+	} {
+		list := func(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+			return r.owners.Resource(kind).List(ctx, options)
+		}
+		err := List(ctx, r, kind.Resource, list, func(object *metav1.PartialObjectMetadata) {
+			if controller := metav1.GetControllerOfNoCopy(object); controller != nil {
+				r.Cluster.Controllers[object.UID] = *controller
+			}
+		})
+		if err := r.without(err, "who controls them is guessed, or not known"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Reader) scheduling(ctx context.Context) error {
+	const follows = "where pods would go is told without them"
+	core, storage := r.Clients.CoreV1(), r.Clients.StorageV1()
+	claims, classes := core.PersistentVolumeClaims(metav1.NamespaceAll), storage.StorageClasses()
+	for _, err := range []error{
+		List(ctx, r, "namespaces", core.Namespaces().List, Keep(&r.Cluster.Namespaces, plan.SlimNamespace)),
+		List(ctx, r, "persistentvolumeclaims", claims.List, Keep(&r.Cluster.Claims, plan.SlimClaim)),
+		List(ctx, r, "persistentvolumes", core.PersistentVolumes().List, Keep(&r.Cluster.Volumes, plan.SlimVolume)),
+		List(ctx, r, "storageclasses", classes.List, Keep(&r.Cluster.StorageClasses, plan.SlimStorageClass)),
+		List(ctx, r, "csinodes", storage.CSINodes().List, Keep(&r.Cluster.CSINodes, plan.SlimCSINode)),
+	} {
+		if err := r.without(err, follows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Keep appends what is needed of each object.
+func Keep[T any](all *[]*T, slim func(*T) *T) func(*T) {
+	return func(object *T) { *all = append(*all, slim(object)) }
+}
+
+// without goes on without a kind that may not be read or that the API server does not have, and says what follows.
+func (r *Reader) without(err error, follows string) error {
+	if denied, ok := errors.AsType[DeniedError](err); ok {
+		r.Cluster.Missing = append(r.Cluster.Missing, fmt.Sprintf("You may not list %s, so %s.", denied.Kind, follows))
+		return nil
+	}
+	if absent, ok := errors.AsType[absentError](err); ok {
+		missing := fmt.Sprintf("The API server does not have %s, so %s.", absent.kind, follows)
+		r.Cluster.Missing = append(r.Cluster.Missing, missing)
+		return nil
+	}
+	return err
+}
+
+// List lists all objects of a kind.
+func List[L runtime.Object, T any](ctx context.Context, r *Reader, kind string,
+	list func(context.Context, metav1.ListOptions) (L, error), each func(*T)) error {
+	return listSome(ctx, r, kind, fields.Everything(), list, each)
+}
+
+// listSome lists objects of a kind, page by page, so that no more than one page is held as a whole.
+func listSome[L runtime.Object, T any](ctx context.Context, r *Reader, kind string, which fields.Selector,
+	list func(context.Context, metav1.ListOptions) (L, error), each func(*T)) error {
+	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		defer r.Progress.WaitFor(r.Server, kind)()
+		return list(ctx, options)
+	})
+	err := pages.EachListItem(ctx, metav1.ListOptions{FieldSelector: which.String()}, func(object runtime.Object) error {
+		typed, ok := object.(any).(*T)
+		if !ok {
+			return fmt.Errorf("the API server sent %T", object)
+		}
+		each(typed)
+		r.Progress.Count(kind)
+		return nil
+	})
+	return Failed(ctx, r.Server, "list", kind, err)
+}

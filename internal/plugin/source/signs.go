@@ -1,0 +1,131 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+)
+
+// signs reads what tells who evicts and taints. What may not be read is said, and not known then.
+func (r *Reader) signs(ctx context.Context) error {
+	for _, read := range []func(context.Context) error{r.leases, r.clocks, r.evictions} {
+		if err := read(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leases reads the two Leases, wherever they are, or at least where they are expected.
+func (r *Reader) leases(ctx context.Context) error {
+	var refused error
+	for _, name := range []string{plan.Taintkeeper, plan.ControllerManager} {
+		err := r.Lease(ctx, name, r.Cluster.Signs.AddLease)
+		if err != nil && !IsUnreadable(err) {
+			return err
+		}
+		refused = cmp.Or(refused, err)
+	}
+	r.Cluster.Signs.LeasesKnown = refused == nil
+	return r.without(refused, "what they tell of the controllers is not known")
+}
+
+// Lease reads the Leases with which the replicas of a program may elect a leader: in all namespaces, those that have the
+// name which the flags of its pods say. A control plane outside of the cluster may have none here.
+func (r *Reader) Lease(ctx context.Context, program string, each func(*coordinationv1.Lease)) error {
+	name, namespace := r.Cluster.Election(program)
+	coordination := r.Clients.CoordinationV1()
+	get := func(ctx context.Context, namespace string) (*coordinationv1.Lease, error) {
+		return coordination.Leases(namespace).Get(ctx, name, metav1.GetOptions{})
+	}
+	homes := func(ctx context.Context) []string {
+		switch {
+		case namespace != "":
+			return []string{namespace}
+		case program == plan.Taintkeeper:
+			return r.homes(ctx)
+		}
+		return []string{metav1.NamespaceSystem}
+	}
+	return named(ctx, r, "leases", name, coordination.Leases(metav1.NamespaceAll).List, homes, get, each)
+}
+
+// homes returns the namespaces that Taintkeeper's Lease and clock may be in: those that the bindings of its admission
+// policy name, or else that of Kubernetes. A release that is gone can have left its binding.
+func (r *Reader) homes(ctx context.Context) []string {
+	admission := r.Clients.AdmissionregistrationV1()
+	bindings, err := admission.ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return []string{metav1.NamespaceSystem}
+	}
+	var homes []string
+	for i := range bindings.Items {
+		if param := bindings.Items[i].Spec.ParamRef; param != nil && param.Name == plan.EvictionClock {
+			homes = append(homes, param.Namespace)
+		}
+	}
+	if len(homes) == 0 {
+		return []string{metav1.NamespaceSystem}
+	}
+	return homes
+}
+
+func (r *Reader) clocks(ctx context.Context) error {
+	core := r.Clients.CoreV1()
+	get := func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error) {
+		return core.ServiceAccounts(namespace).Get(ctx, plan.EvictionClock, metav1.GetOptions{})
+	}
+	all := core.ServiceAccounts(metav1.NamespaceAll)
+	err := named(ctx, r, "serviceaccounts", plan.EvictionClock, all.List, r.homes, get, r.Cluster.Signs.AddClock)
+	r.Cluster.Signs.ClocksKnown = err == nil
+	return r.without(err, "the eviction clock of Taintkeeper is not known")
+}
+
+func (r *Reader) evictions(ctx context.Context) error {
+	ofEvictions := fields.OneTermEqualSelector("reason", plan.EvictionReason)
+	all := r.Clients.CoreV1().Events(metav1.NamespaceAll)
+	err := listSome(ctx, r, "events", ofEvictions, all.List, r.Cluster.Signs.AddEvent)
+	return r.without(err, "it is not known from them who has evicted")
+}
+
+// named reads the objects of a name in all namespaces. Where they may not be listed, it gets those in the namespaces
+// where they are expected.
+func named[L runtime.Object, T any, P interface {
+	*T
+	runtime.Object
+}](ctx context.Context, r *Reader, kind, name string,
+	list func(context.Context, metav1.ListOptions) (L, error),
+	homes func(context.Context) []string,
+	get func(ctx context.Context, namespace string) (P, error), each func(P)) error {
+	ofName := fields.OneTermEqualSelector(metav1.ObjectNameField, name)
+	err := listSome(ctx, r, kind, ofName, list, func(object *T) { each(object) })
+	if _, denied := errors.AsType[DeniedError](err); !denied {
+		return err
+	}
+	found, known := false, true
+	for _, namespace := range homes(ctx) {
+		object, getErr := get(ctx, namespace)
+		if getErr == nil {
+			each(object)
+			found = true
+		} else if !apierrors.IsNotFound(getErr) {
+			known = false
+		}
+	}
+	if found && known {
+		return nil
+	}
+	return err // there may be others
+}

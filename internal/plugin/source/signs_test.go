@@ -1,0 +1,202 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/check"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+)
+
+var now = time.Date(2026, time.November, 22, 9, 0, 0, 0, time.UTC)
+
+func lease(namespace, name string, renewed time.Time) runtime.Object {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: new("replica-1"), LeaseDurationSeconds: new(int32(15)), RenewTime: new(metav1.NewMicroTime(renewed)),
+		},
+	}
+}
+
+func evictionClock(namespace string, renewed time.Time) runtime.Object {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: plan.EvictionClock,
+		Annotations: map[string]string{plan.EvictionClockAnnotation: renewed.Format(time.RFC3339), "secret": "hunter2"},
+	}}
+}
+
+func controllerManager(flags ...string) runtime.Object {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-controller-manager-control-1", UID: "m", Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Command: append([]string{"kube-controller-manager"}, flags...)}}},
+	}
+}
+
+// forbid takes rights away: "list leases", for example, or "* events".
+func forbid(clients *fake.Clientset, rights ...string) {
+	for _, right := range rights {
+		verb, resource, _ := strings.Cut(right, " ")
+		clients.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", nil)
+		})
+	}
+}
+
+// read reads from an API server what a check asks of controllers, and the pods.
+func read(t *testing.T, clients *fake.Clientset) *plan.Cluster {
+	t.Helper()
+	env := command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clocktesting.NewFakePassiveClock(now)}
+	r := &Reader{Clients: clients, Progress: output.NewProgress(env), Cluster: &plan.Cluster{Signs: plan.Signs{At: now}}}
+	if err := r.required(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.signs(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return r.Cluster
+}
+
+func whoEvicts(cluster *plan.Cluster) cliv1alpha1.CheckedTask {
+	return check.Make(cluster, nil, "", now).Controllers[0]
+}
+
+func TestTheAPIServerTellsWhoEvicts(t *testing.T) {
+	fresh, stale := now.Add(-3*time.Second), now.Add(-time.Hour)
+	withoutEviction := controllerManager("--controllers=*,-taint-eviction-controller")
+	for name, test := range map[string]struct {
+		objects []runtime.Object
+		want    cliv1alpha1.Who
+	}{
+		"ours leads and is alive, beside the built-in": {[]runtime.Object{lease("kube-system", "taintkeeper", fresh), evictionClock("kube-system", fresh), controllerManager()}, cliv1alpha1.WhoTaintkeeper},
+		"ours, in a namespace of its own":              {[]runtime.Object{lease("tk", "taintkeeper", fresh), evictionClock("tk", fresh), controllerManager()}, cliv1alpha1.WhoTaintkeeper},
+		"a dead clock":                                 {[]runtime.Object{lease("kube-system", "taintkeeper", stale), evictionClock("kube-system", stale), controllerManager()}, cliv1alpha1.WhoBuiltIn},
+		"the built-in alone":                           {[]runtime.Object{lease("kube-system", "kube-controller-manager", fresh), controllerManager()}, cliv1alpha1.WhoBuiltIn},
+		"both":                                         {[]runtime.Object{lease("kube-system", "taintkeeper", fresh), controllerManager()}, cliv1alpha1.WhoBoth},
+		"nobody":                                       {[]runtime.Object{withoutEviction}, cliv1alpha1.WhoNobody},
+		"nobody any more":                              {[]runtime.Object{lease("kube-system", "taintkeeper", stale), withoutEviction}, cliv1alpha1.WhoNobody},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if task := whoEvicts(read(t, fake.NewClientset(test.objects...))); task.Who != test.want {
+				t.Errorf("it is %s, want %s; signs: %q", task.Who, test.want, task.Signs)
+			}
+		})
+	}
+}
+
+func TestWithoutRightsACheckGoesOnAndSaysWhatIsMissing(t *testing.T) {
+	clients := fake.NewClientset(lease("kube-system", "taintkeeper", now), evictionClock("kube-system", now), controllerManager())
+	forbid(clients, "* leases", "* serviceaccounts", "* events")
+	cluster := read(t, clients)
+	want := []string{
+		"You may not list leases, so what they tell of the controllers is not known.",
+		"You may not list serviceaccounts, so the eviction clock of Taintkeeper is not known.",
+		"You may not list events, so it is not known from them who has evicted.",
+	}
+	if !slices.Equal(cluster.Missing, want) {
+		t.Errorf("missing is %q, want %q", cluster.Missing, want)
+	}
+	if task := whoEvicts(cluster); task.Who != cliv1alpha1.WhoUnknown || !strings.Contains(task.Message, "nothing shows whether Taintkeeper does as well") {
+		t.Errorf("it is %s: %q", task.Who, task.Message)
+	}
+}
+
+func TestARightToGetInTheNamespaceOfKubernetesIsEnough(t *testing.T) {
+	clients := fake.NewClientset(lease("kube-system", "taintkeeper", now), lease("kube-system", "kube-controller-manager", now), evictionClock("kube-system", now))
+	forbid(clients, "list leases", "list serviceaccounts")
+	cluster := read(t, clients)
+	if task := whoEvicts(cluster); task.Who != cliv1alpha1.WhoTaintkeeper || len(cluster.Missing) > 0 {
+		t.Errorf("it is %s, and missing is %q", task.Who, cluster.Missing)
+	}
+}
+
+func TestWhatIsNotInTheNamespaceOfKubernetesMayBeInAnother(t *testing.T) {
+	clients := fake.NewClientset(lease("tk", "taintkeeper", now), lease("kube-system", "kube-controller-manager", now), controllerManager())
+	forbid(clients, "list leases", "list serviceaccounts")
+	cluster := read(t, clients)
+	if task := whoEvicts(cluster); task.Who != cliv1alpha1.WhoUnknown || len(cluster.Missing) != 2 {
+		t.Errorf("it is %s, and missing is %q", task.Who, cluster.Missing)
+	}
+}
+
+// bindingOf returns the binding of the admission policy of a release.
+func bindingOf(name, namespace string) *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+	return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			ParamRef: &admissionregistrationv1.ParamRef{Name: plan.EvictionClock, Namespace: namespace},
+		},
+	}
+}
+
+func TestTheBindingsOfThePolicyNameTheNamespacesToGetFrom(t *testing.T) {
+	for name, test := range map[string]struct {
+		bindings []runtime.Object
+		denied   string // the namespace in which no ServiceAccount may be read
+		missing  int
+	}{
+		"a release in a namespace of its own": {
+			[]runtime.Object{bindingOf("taintkeeper-coexistence.tk", "tk")}, "kube-system", 0,
+		},
+		"an earlier release has left its binding": {
+			[]runtime.Object{bindingOf("taintkeeper-coexistence", "kube-system"), bindingOf("taintkeeper-coexistence.tk", "tk")}, "", 0,
+		},
+		"one of two clocks may not be read": {
+			[]runtime.Object{bindingOf("taintkeeper-coexistence", "kube-system"), bindingOf("taintkeeper-coexistence.tk", "tk")},
+			"kube-system", 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clients := fake.NewClientset(append(test.bindings,
+				lease("tk", "taintkeeper", now), lease("kube-system", "kube-controller-manager", now), evictionClock("tk", now))...)
+			forbid(clients, "list leases", "list serviceaccounts")
+			clients.PrependReactor("get", "serviceaccounts", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				denied := apierrors.NewForbidden(corev1.Resource("serviceaccounts"), "", nil)
+				return action.GetNamespace() == test.denied, nil, denied
+			})
+			cluster := read(t, clients)
+			if task := whoEvicts(cluster); task.Who != cliv1alpha1.WhoTaintkeeper || len(cluster.Missing) != test.missing {
+				t.Errorf("it is %s, and missing is %q", task.Who, cluster.Missing)
+			}
+		})
+	}
+}
+
+func TestAnErrorThatIsNoRefusalIsTold(t *testing.T) {
+	clients := fake.NewClientset()
+	clients.PrependReactor("list", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewInternalError(io.ErrUnexpectedEOF)
+	})
+	r := &Reader{Clients: clients, Cluster: &plan.Cluster{}}
+	if err := r.signs(t.Context()); err == nil || !strings.Contains(err.Error(), "list events: ") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestOfAnEvictionClockNothingIsKeptButItsTime(t *testing.T) {
+	cluster := read(t, fake.NewClientset(evictionClock("kube-system", now)))
+	if got := cluster.Signs.Clocks[0].Annotations; len(got) != 1 {
+		t.Errorf("kept %q", got)
+	}
+}

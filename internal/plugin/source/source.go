@@ -1,0 +1,110 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package source is where the state of a cluster comes from: its API server, or files that hold its objects. It has the
+// flags that say which, and the errors that say why it cannot be read and what to do.
+package source
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/rest"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+)
+
+// Source is where the objects of a cluster come from: files if some are named, else the API server.
+type Source struct {
+	Env    command.Env
+	Config *genericclioptions.ConfigFlags
+	Files  resource.FilenameOptions
+}
+
+// New returns a Source without files.
+func New(env command.Env, config *genericclioptions.ConfigFlags) Source {
+	return Source{Env: env, Config: config}
+}
+
+// AddFlags adds --filename and --recursive.
+func (s *Source) AddFlags(cmd *cobra.Command) {
+	cmd.Flags().StringSliceVarP(&s.Files.Filenames, "filename", "f", nil,
+		"Files or folders that hold the objects, as 'kubectl get nodes,pods,... -A -o yaml' or 'kubectl taintkeeper snapshot' write them; '-' is stdin. No cluster is asked then.")
+	cmd.Flags().BoolVarP(&s.Files.Recursive, "recursive", "R", false, "Read the folders of -f with all folders in them.")
+}
+
+// Offline reports whether files take the place of a cluster.
+func (s *Source) Offline() bool { return len(s.Files.Filenames) > 0 }
+
+// Validate refuses flags that would change nothing.
+func (s *Source) Validate() error {
+	if s.Files.Recursive && !s.Offline() {
+		return command.Usagef("--recursive is for the folders of --filename: name some, or leave it out")
+	}
+	return nil
+}
+
+// Read returns the objects of the cluster.
+func (s *Source) Read(ctx context.Context, wanted Wants) (*plan.Cluster, error) {
+	if s.Offline() {
+		return ReadFiles(s.Env.In, s.Files, wanted)
+	}
+	rest, err := s.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	return readAPI(ctx, rest, wanted, output.NewProgress(s.Env))
+}
+
+// RESTConfig says how to reach the cluster.
+func (s *Source) RESTConfig() (*rest.Config, error) {
+	config, err := RESTConfigOf(s.Config)
+	if err != nil {
+		return nil, fmt.Errorf("%w, or name files with -f", err)
+	}
+	return config, nil
+}
+
+// Namespace returns the namespace in which kubectl would look.
+func (s *Source) Namespace() (string, error) {
+	namespace, _, err := s.Config.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return "", fmt.Errorf("find a namespace: %w: set a context (kubectl config use-context), or name files with -f", err)
+	}
+	return namespace, nil
+}
+
+// RESTConfigOf says how to reach the cluster that flags and kubeconfig name. Where they name none, kubectl asks
+// localhost:8080, which has never heard of a cluster either.
+func RESTConfigOf(flags *genericclioptions.ConfigFlags) (*rest.Config, error) {
+	const advice = "set a context (kubectl config use-context)"
+	config, err := flags.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find a cluster: %w: %s", err, advice)
+	}
+	raw, err := flags.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find a cluster: %w: %s", err, advice)
+	}
+	named := raw.CurrentContext + *flags.Context + *flags.ClusterName + *flags.APIServer
+	if named == "" && config.Host == nobody {
+		return nil, fmt.Errorf("find a cluster: no context is chosen: %s", advice)
+	}
+	return config, nil
+}
+
+// nobody is the API server that kubectl asks if none is named.
+const nobody = "http://localhost:8080"
+
+// Wants says what a command needs in addition to nodes and pods.
+type Wants struct {
+	Budgets    bool // PodDisruptionBudgets, and who controls ReplicaSets and Jobs
+	Scheduling bool // what the scheduler asks for
+	Signs      bool // traces of the controllers that evict and taint
+	Templates  bool // workloads whose pods files do not hold; then they need not hold nodes either
+}

@@ -1,0 +1,93 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package summary
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+)
+
+// AsksWhereTo reports whether a plan says where pods would go.
+func AsksWhereTo(plan *cliv1alpha1.TaintPlan) bool {
+	return slices.ContainsFunc(plan.Pods, func(pod cliv1alpha1.PlannedPod) bool { return pod.WhereTo != nil })
+}
+
+// mostWarned is how many different warnings are printed above a table.
+const mostWarned = 10
+
+// whereToLines says how many pods have somewhere to go, and what to look at: one line for all pods that are warned of
+// the same.
+func whereToLines(plan *cliv1alpha1.TaintPlan) []string {
+	if !AsksWhereTo(plan) {
+		return nil
+	}
+	s := plan.Summary
+	parts := []string{fmt.Sprintf("%d to a node", s.Placed), fmt.Sprintf("%d nowhere", s.Nowhere)}
+	if s.Bounds > 0 {
+		parts = append(parts, fmt.Sprintf("%d not placed, with a bound", s.Bounds))
+	}
+	if others := s.Leave - s.Placed - s.Nowhere - s.Bounds; others > 0 {
+		parts = append(parts, fmt.Sprintf("%d without an answer", others))
+	}
+	lines := []string{fmt.Sprintf("Where the pods that leave would go: %s.", strings.Join(parts, ", "))}
+	remarks := remarksOf(plan)
+	for _, remark := range remarks[:min(len(remarks), mostWarned)] {
+		lines = append(lines, fmt.Sprintf("%s: %s", sentence.Enumerate(remark.pods), remark.message))
+	}
+	if more := len(remarks) - mostWarned; more > 0 {
+		lines = append(lines, fmt.Sprintf("%s more: -o json and -o yaml list them.", sentence.Counted(more, "warning")))
+	}
+	return lines
+}
+
+// remark is what some pods are told alike.
+type remark struct {
+	kind    cliv1alpha1.PlacementWarningType
+	message string
+	pods    []string
+}
+
+// gravest is the order of warnings.
+var gravest = []cliv1alpha1.PlacementWarningType{
+	cliv1alpha1.WarningNowhere, cliv1alpha1.WarningVolume, cliv1alpha1.WarningOutAgain,
+	cliv1alpha1.WarningZoneSpread, cliv1alpha1.WarningSkew,
+	noAnswer,
+}
+
+// noAnswer is the kind of a remark that says why there is no answer.
+const noAnswer cliv1alpha1.PlacementWarningType = ""
+
+// remarksOf returns the warnings of a plan and the reasons why nothing was asked, the gravest first.
+func remarksOf(plan *cliv1alpha1.TaintPlan) []*remark {
+	var all []*remark
+	byMessage := map[string]*remark{}
+	add := func(kind cliv1alpha1.PlacementWarningType, message, pod string) {
+		if byMessage[message] == nil {
+			byMessage[message] = &remark{kind: kind, message: message}
+			all = append(all, byMessage[message])
+		}
+		byMessage[message].pods = append(byMessage[message].pods, pod)
+	}
+	for i := range plan.Pods {
+		pod := &plan.Pods[i]
+		if pod.WhereTo == nil {
+			continue
+		}
+		name := pod.Namespace + "/" + pod.Name
+		if pod.WhereTo.Reason != "" {
+			add(noAnswer, pod.WhereTo.Reason, name)
+		}
+		for _, warning := range pod.WhereTo.Warnings {
+			add(warning.Type, warning.Message, name)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *remark) int {
+		return slices.Index(gravest, a.kind) - slices.Index(gravest, b.kind)
+	})
+	return all
+}
