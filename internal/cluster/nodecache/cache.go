@@ -54,7 +54,7 @@ type Cache struct {
 
 	mu       sync.RWMutex
 	nodes    map[string]*Node
-	strings  intern.Pool[string] // of labels
+	strings  intern.Pool[string] // of labels and reasons
 	unlisted map[string]struct{} // names of records that the list under way has not shown yet
 	listed   time.Time
 	never    bool                // see Config.NeverStamped
@@ -197,6 +197,7 @@ func (c *Cache) put(object *corev1.Node) (Change, bool) {
 		return Change{}, false
 	}
 	c.shareLabels(change.After, change.Before)
+	c.shareReasons(change.After, change.Before)
 	c.nodes[object.Name] = change.After
 	return change, true
 }
@@ -211,5 +212,6 @@ func (c *Cache) remove(name string) (Change, bool) {
 	delete(c.unlisted, name)
 	delete(c.refused, name)
 	c.releaseLabels(before)
+	c.releaseReasons(before)
 	return Change{Before: before}, true
 }

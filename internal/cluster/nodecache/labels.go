@@ -6,7 +6,7 @@ package nodecache
 import "maps"
 
 // Labels are most of a record, and most of their strings are those of many nodes: keys, zones, instance types. There is
-// one copy of each. Taints and conditions have too few strings for that to pay.
+// one copy of each, and of each reason of a condition. Taints have too few strings for that to pay.
 
 // shareLabels makes a new record use what is kept already: all labels of the record before it if they are the same, as
 // they are in nearly every change, or else the one copy of every string. The caller holds the lock.
@@ -36,6 +36,27 @@ func (c *Cache) releaseLabels(node *Node) {
 		c.strings.Release(key)
 		if value != node.Name {
 			c.strings.Release(value)
+		}
+	}
+}
+
+// shareReasons makes the conditions of a new record use the one copy of their reasons. The caller holds the lock.
+func (c *Cache) shareReasons(after, before *Node) {
+	for i := range after.Status.Conditions {
+		if reason := &after.Status.Conditions[i].Reason; *reason != "" {
+			*reason = c.strings.Share(*reason, *reason)
+		}
+	}
+	if before != nil {
+		c.releaseReasons(before)
+	}
+}
+
+// releaseReasons ends the use of the reasons of a record that goes. The caller holds the lock.
+func (c *Cache) releaseReasons(node *Node) {
+	for i := range node.Status.Conditions {
+		if reason := node.Status.Conditions[i].Reason; reason != "" {
+			c.strings.Release(reason)
 		}
 	}
 }
