@@ -94,7 +94,7 @@ func (b *book) setRule(object *v1alpha1.NodeTaintRule, ruled ruling, seen verdic
 // define gives a rule its spec, and looks at all nodes with it.
 func (b *book) define(p *planned, object *v1alpha1.NodeTaintRule, ruled ruling, seen verdict.Sight) {
 	before := p.places
-	if p.object != nil && p.object.Spec.Condition != object.Spec.Condition {
+	if p.object != nil && !apiequality.Semantic.DeepEqual(p.object.Spec.Condition, object.Spec.Condition) {
 		for _, known := range before { // of another condition nothing is known
 			known.since = time.Time{}
 		}
@@ -102,13 +102,13 @@ func (b *book) define(p *planned, object *v1alpha1.NodeTaintRule, ruled ruling, 
 	p.object, p.verdict, p.rule = object, ruled, newRule(object, ruled, b.dryRun)
 	p.places, p.selected, p.dirty, p.stopped = map[string]*place{}, 0, true, true
 	for name, node := range b.nodes {
-		p.sees(before[name], nil, node.Node, seen)
+		p.sees(before[name], nil, look{node: node.Node, seen: seen})
 	}
 }
 
 // sees notes what a rule sees of a node, after what it knew of the node.
-func (p *planned) sees(known *place, before, after *corev1.Node, seen verdict.Sight) {
-	is := p.rule.facts(after)
+func (p *planned) sees(known *place, before *corev1.Node, now look) {
+	is := p.rule.facts(now.node)
 	if is.selected {
 		p.selected++
 	}
@@ -124,27 +124,30 @@ func (p *planned) sees(known *place, before, after *corev1.Node, seen verdict.Si
 	if !is.matches() && !is.labelled && !next.has(p.rule) {
 		return
 	}
-	next.since = sinceWhen(p.rule, known, before, after, is.holds, seen)
-	p.places[after.Name] = next
+	next.since = sinceWhen(p.rule, known, before, now)
+	p.places[now.node.Name] = next
 }
 
-// brought notes what the watch has brought of a node: the node before, nil if it came, and after, nil if it went. It
-// reports whether a rule has to be planned again because of it.
-func (b *book) brought(before, after *corev1.Node, seen verdict.Sight) bool {
+// brought notes what the watch has brought of a node that is there. It reports whether a rule has to be planned again.
+func (b *book) brought(now look) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if after == nil {
-		return b.forget(before.Name)
-	}
-	is, ok := b.nodes[after.Name]
+	is, ok := b.nodes[now.node.Name]
 	switch {
 	case !ok:
-	case is.UID != after.UID:
-		b.forget(after.Name)
-	case is.ahead && newer(is.Node, after):
+	case is.UID != now.node.UID:
+		b.forget(now.node.Name)
+	case is.ahead && newer(is.Node, now.node):
 		return false
 	}
-	return b.put(after, false, seen)
+	return b.put(now, false)
+}
+
+// went notes that a node has gone. It reports whether a rule has to be planned again.
+func (b *book) went(name string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.forget(name)
 }
 
 // learned notes what an answer of the API server has brought of a node.
@@ -152,7 +155,7 @@ func (b *book) learned(node *corev1.Node, seen verdict.Sight) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if is, ok := b.nodes[node.Name]; ok && is.UID == node.UID && newer(node, is.Node) {
-		b.put(node, true, seen)
+		b.put(look{node: node, seen: seen}, true)
 	}
 }
 
@@ -163,7 +166,8 @@ func newer(a, b metav1.Object) bool {
 }
 
 // put stores a node and lets the rules see it that see something else now.
-func (b *book) put(node *corev1.Node, ahead bool, seen verdict.Sight) bool {
+func (b *book) put(now look, ahead bool) bool {
+	node := now.node
 	before := b.nodes[node.Name]
 	b.nodes[node.Name] = &known{node, ahead}
 	news := false
@@ -171,38 +175,40 @@ func (b *book) put(node *corev1.Node, ahead bool, seen verdict.Sight) bool {
 		b.settle(node.Name, d)
 		news = true
 	}
-	if before != nil && sameForRules(before.Node, node) {
+	if before != nil && !now.gap && sameForRules(before.Node, node) {
 		return news
 	}
 	for _, p := range b.rules {
-		news = p.update(before, node, seen) || news
+		news = p.update(before, now) || news
 	}
 	return news
 }
 
 // sameForRules reports whether no rule can see a difference between two versions of a node.
 func sameForRules(a, b *corev1.Node) bool {
-	same := func(x, y corev1.NodeCondition) bool { return x.Type == y.Type && x.Status == y.Status }
+	same := func(x, y corev1.NodeCondition) bool {
+		return x.Type == y.Type && x.Status == y.Status && x.Reason == y.Reason
+	}
 	return maps.Equal(a.Labels, b.Labels) && apiequality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) &&
 		slices.EqualFunc(a.Status.Conditions, b.Status.Conditions, same)
 }
 
-func (p *planned) update(before *known, node *corev1.Node, seen verdict.Sight) bool {
+func (p *planned) update(before *known, now look) bool {
 	if before == nil {
-		p.sees(nil, nil, node, seen)
+		p.sees(nil, nil, now)
 		p.dirty = true
 		return true
 	}
 	was := p.rule.facts(before.Node)
-	if was == p.rule.facts(node) {
+	if was == p.rule.facts(now.node) && !p.rule.missed(before.Node, now) {
 		return false
 	}
 	if was.selected {
 		p.selected--
 	}
-	place := p.places[node.Name]
-	delete(p.places, node.Name)
-	p.sees(place, before.Node, node, seen)
+	place := p.places[now.node.Name]
+	delete(p.places, now.node.Name)
+	p.sees(place, before.Node, now)
 	p.dirty = true
 	return true
 }

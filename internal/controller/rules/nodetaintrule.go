@@ -97,7 +97,13 @@ func New(config Config) (*Controller, error) {
 	}
 	requests.rules = watch.handler.HasSyncedChecker()
 	config.Nodes.Subscribe(func(change nodecache.Change) {
-		if book.brought(change.Before.Object(), change.After.Object(), config.Clock.See()) {
+		news := false
+		if change.After == nil {
+			news = book.went(change.Before.Name)
+		} else {
+			news = book.brought(look{node: change.After.Object(), seen: config.Clock.See(), gap: change.Gap})
+		}
+		if news {
 			requests.add(togetherWithin)
 		}
 	})

@@ -19,7 +19,7 @@ import (
 // facts are what a rule knows of a node.
 type facts struct {
 	selected bool
-	holds    bool   // the condition has the status that brings the taint
+	holds    bool   // the condition has the status, and a reason, that brings the taint
 	labelled bool   // the node's label says that it has the taint from this rule
 	standing string // its taint of the rule's key and effect, as text; empty: it has none
 }
@@ -27,7 +27,8 @@ type facts struct {
 func (r *rule) facts(node *corev1.Node) facts {
 	f := facts{selected: r.selector.Matches(labels.Set(node.Labels)), labelled: node.Labels[r.label] == r.print}
 	if c := condition(node, r.spec.Condition.Type); c != nil {
-		f.holds = c.Status == r.spec.Condition.Status
+		reasons := r.spec.Condition.Reasons
+		f.holds = c.Status == r.spec.Condition.Status && (len(reasons) == 0 || slices.Contains(reasons, c.Reason))
 	}
 	for i := range node.Spec.Taints {
 		if t := &node.Spec.Taints[i]; t.Key == r.spec.Taint.Key && t.Effect == r.spec.Taint.Effect {
@@ -35,6 +36,13 @@ func (r *rule) facts(node *corev1.Node) facts {
 		}
 	}
 	return f
+}
+
+// look is how this process sees a node.
+type look struct {
+	node *corev1.Node
+	seen verdict.Sight
+	gap  bool // versions of the node may have been missed since the look before
 }
 
 func (f facts) matches() bool { return f.selected && f.holds }
@@ -80,20 +88,42 @@ type refusal struct {
 const refusedFor = time.Minute
 
 // sinceWhen returns since when the condition of a node holds, or does not. What this process saw change counts from
-// its sight; lastTransitionTime, which the node's clock and its reporter decide, serves for what was so at first
-// sight. The condition that has not changed never begins anew.
-func sinceWhen(r *rule, known *place, before, after *corev1.Node, holds bool, seen verdict.Sight) time.Time {
-	if known != nil && !known.since.IsZero() && known.holds == holds {
-		return known.since
+// its sight. lastTransitionTime, which the node's clock and its reporter decide, serves for what was so at first sight,
+// and for what changed in a gap of the watch. Otherwise the condition goes on, whatever lastTransitionTime says.
+func sinceWhen(r *rule, known *place, before *corev1.Node, is look) time.Time {
+	holds := r.facts(is.node).holds
+	goesOn := known != nil && !known.since.IsZero() && known.holds == holds
+	if !goesOn {
+		if before != nil && !is.gap && r.facts(before).holds != holds {
+			return is.seen.At
+		}
+		return r.dated(is)
 	}
-	if before != nil && r.facts(before).holds != holds {
-		return seen.At
+	if dated := r.dated(is); r.missed(before, is) && dated.After(known.since) {
+		return dated
 	}
-	c := condition(after, r.spec.Condition.Type)
+	return known.since
+}
+
+// dated returns since when the condition is as it is according to its lastTransitionTime.
+func (r *rule) dated(is look) time.Time {
+	c := condition(is.node, r.spec.Condition.Type)
 	if c == nil || c.LastTransitionTime.IsZero() {
-		return seen.At
+		return is.seen.At
 	}
-	return seen.Start(c.LastTransitionTime.Add(-time.Second)) // from the beginning of that second
+	return is.seen.Start(c.LastTransitionTime.Add(-time.Second)) // from the beginning of that second
+}
+
+// missed reports whether the condition changed in a gap of the watch, though it is as it was before.
+func (r *rule) missed(before *corev1.Node, is look) bool {
+	if before == nil || !is.gap {
+		return false
+	}
+	was, now := condition(before, r.spec.Condition.Type), condition(is.node, r.spec.Condition.Type)
+	if was == nil || now == nil {
+		return was != now
+	}
+	return !was.LastTransitionTime.Equal(&now.LastTransitionTime)
 }
 
 // outcome is what a plan of a rule comes to.

@@ -68,6 +68,14 @@ func fromOthers(node *corev1.Node) {
 	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "example.com/deadlock", Effect: corev1.TaintEffectNoSchedule})
 }
 
+func because(reason string) func(*corev1.Node) {
+	return func(n *corev1.Node) { n.Status.Conditions[0].Reason = reason }
+}
+
+func becauseOf(reasons ...string) func(*v1alpha1.NodeTaintRule) {
+	return func(r *v1alpha1.NodeTaintRule) { r.Spec.Condition.Reasons = reasons }
+}
+
 func without(node *corev1.Node) { node.Status.Conditions = nil }
 
 func labelled(node *corev1.Node) { node.Labels = map[string]string{"pool": "x"} }
@@ -81,7 +89,7 @@ func aBook(rule *v1alpha1.NodeTaintRule, at time.Time, nodes ...*corev1.Node) (*
 	b := newBook(false)
 	b.setRules([]*v1alpha1.NodeTaintRule{rule}, verdict.SeenAt(at).Sight)
 	for _, node := range nodes {
-		b.brought(nil, node, verdict.SeenAt(at).Sight)
+		b.brought(look{node: node, seen: verdict.SeenAt(at).Sight})
 	}
 	return b, b.rules[rule.UID]
 }
@@ -140,6 +148,11 @@ func TestPlanOfARule(t *testing.T) {
 		{name: "no node", rule: aRule(), now: 100},
 		{name: "the condition has not held for long enough", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 95)}, now: 100, counts: [4]int{1, 1, 0, 0}, next: 105},
 		{name: "it has", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 95)}, now: 105, want: []string{"a"}, counts: [4]int{1, 1, 0, 0}},
+		{name: "any reason matches by default", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 0, because("Hung"))}, now: 100, want: []string{"a"}, counts: [4]int{1, 1, 0, 0}},
+		{name: "one of several reasons matches", rule: aRule(becauseOf("Hung", "Oops")), nodes: []*corev1.Node{aNode("a", yes, 0, because("Oops"))}, now: 100, want: []string{"a"}, counts: [4]int{1, 1, 0, 0}},
+		{name: "another reason does not, nor does none", rule: aRule(becauseOf("Hung")), nodes: []*corev1.Node{aNode("a", yes, 0, because("HungUp")), aNode("b", yes, 0)}, now: 100, counts: [4]int{2, 0, 0, 0}},
+		{name: "with another reason the condition is over", rule: aRule(becauseOf("Hung")), nodes: []*corev1.Node{aNode("a", yes, 95, fromRule, because("Oops"))}, now: 114, want: []string{"a"}, counts: [4]int{1, 0, 1, 0}, next: 115},
+		{name: "a reason of another status does not match", rule: aRule(becauseOf("Hung")), nodes: []*corev1.Node{aNode("a", no, 0, because("Hung"))}, now: 100, counts: [4]int{1, 0, 0, 0}},
 		{name: "a tainted node that matches stays", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 99, fromRule)}, now: 100, want: []string{"a"}, counts: [4]int{1, 1, 1, 0}},
 		{name: "the condition is not over for long enough", rule: aRule(), nodes: []*corev1.Node{aNode("a", no, 95, fromRule)}, now: 114, want: []string{"a"}, counts: [4]int{1, 0, 1, 0}, next: 115},
 		{name: "it is", rule: aRule(), nodes: []*corev1.Node{aNode("a", no, 95, fromRule)}, now: 115, counts: [4]int{1, 0, 1, 0}, leaving: []string{"a"}},
@@ -205,28 +218,37 @@ func says(status corev1.ConditionStatus, since int) func(*corev1.Node) {
 	}
 }
 
-func TestWhatThisProcessSawChangeCountsByItsOwnClock(t *testing.T) {
+func TestWhatThisProcessSawChangeCountsByItsOwnClockAndTheRestIsDated(t *testing.T) {
 	const yes, no, unknown = corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown
 	for name, test := range map[string]struct {
 		first *corev1.Node // at second 100
 		then  []func(*corev1.Node)
-		since int // at second 200, when the last has come
+		since int  // at second 200, when the last has come
+		gap   bool // the watch was interrupted before each of then
 	}{
-		"at first sight the condition says since when":           {aNode("a", yes, 30), nil, 30},
-		"unless that is yet to come":                             {aNode("a", yes, 300), nil, 100},
-		"a change counts from when it was seen":                  {aNode("a", no, 30), []func(*corev1.Node){says(yes, -600)}, 150},
-		"so does a condition that came":                          {aNode("a", no, 0, without), []func(*corev1.Node){says(yes, -600)}, 150},
-		"and one that vanished":                                  {aNode("a", yes, 30, fromRule), []func(*corev1.Node){without}, 150},
-		"a status that is posted anew goes on":                   {aNode("a", yes, 30), []func(*corev1.Node){says(yes, 149), says(yes, 199)}, 30},
-		"one that is over goes on being over when it is unknown": {aNode("a", no, 30, fromRule), []func(*corev1.Node){says(unknown, 149), says(no, 199)}, 30},
-		"a condition that was over begins anew":                  {aNode("a", yes, 30), []func(*corev1.Node){says(no, 31), says(yes, 32)}, 200},
+		"at first sight the condition says since when":                 {aNode("a", yes, 30), nil, 30, false},
+		"unless that is yet to come":                                   {aNode("a", yes, 300), nil, 100, false},
+		"a change counts from when it was seen":                        {aNode("a", no, 30), []func(*corev1.Node){says(yes, -600)}, 150, false},
+		"so does a condition that came":                                {aNode("a", no, 0, without), []func(*corev1.Node){says(yes, -600)}, 150, false},
+		"and one that vanished":                                        {aNode("a", yes, 30, fromRule), []func(*corev1.Node){without}, 150, false},
+		"a status that is posted anew goes on":                         {aNode("a", yes, 30), []func(*corev1.Node){says(yes, 149), says(yes, 199)}, 30, false},
+		"one that is over goes on being over when it is unknown":       {aNode("a", no, 30, fromRule), []func(*corev1.Node){says(unknown, 149), says(no, 199)}, 30, false},
+		"a condition that was over begins anew":                        {aNode("a", yes, 30), []func(*corev1.Node){says(no, 31), says(yes, 32)}, 200, false},
+		"over a gap a condition goes on if its transition is the same": {aNode("a", yes, 30), []func(*corev1.Node){says(yes, 30)}, 30, true},
+		"and is dated by its transition if that is another":            {aNode("a", yes, 30), []func(*corev1.Node){says(yes, 140)}, 140, true},
+		"which the gap cannot put before what was known":               {aNode("a", yes, 30), []func(*corev1.Node){says(yes, 10)}, 30, true},
+		"and counts from the sight if it is yet to come":               {aNode("a", yes, 30), []func(*corev1.Node){says(yes, 300)}, 150, true},
+		"so is one that changed over a gap":                            {aNode("a", no, 30), []func(*corev1.Node){says(yes, 120)}, 120, true},
+		"and one that was over, and is over again":                     {aNode("a", no, 30, fromRule), []func(*corev1.Node){says(no, 130)}, 130, true},
+		"one that vanished over a gap is over from the sight":          {aNode("a", yes, 30, fromRule), []func(*corev1.Node){without}, 150, true},
+		"and one that was gone before stays gone":                      {aNode("a", no, 0, fromRule, without), []func(*corev1.Node){without}, 100, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, p := aBook(aRule(), after(100), test.first)
 			node := test.first
 			for i, change := range test.then {
 				next := as(node, change)
-				b.brought(node, next, verdict.SeenAt(after(150+50*i)).Sight)
+				b.brought(look{node: next, seen: verdict.SeenAt(after(150 + 50*i)).Sight, gap: test.gap})
 				node = next
 			}
 			if got := p.places["a"].since; !got.Equal(after(test.since)) {
@@ -249,20 +271,21 @@ func TestOnlyWhatConcernsARuleMakesItBePlanned(t *testing.T) {
 		"another condition": {func(n *corev1.Node) {
 			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue})
 		}, false},
-		"a status that does not bring the taint either": {says(corev1.ConditionUnknown, 99), false},
-		"a label that the rule does not select by":      {label("other"), false},
-		"a taint with another key":                      {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoSchedule}} }, false},
-		"the condition":                                 {says(corev1.ConditionTrue, 99), true},
-		"a label that it selects by":                    {func(n *corev1.Node) { n.Labels = nil }, true},
-		"a taint with its key":                          {fromOthers, true},
-		"the label that says whose the taint is":        {label(v1alpha1.TaintedLabelPrefix + "rule"), false},
-		"with its value":                                {labelledByRule, true},
+		"a status that does not bring the taint either":   {says(corev1.ConditionUnknown, 99), false},
+		"a label that the rule does not select by":        {label("other"), false},
+		"a taint with another key":                        {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoSchedule}} }, false},
+		"another reason, which the rule does not ask for": {because("Oops"), false},
+		"the condition":                          {says(corev1.ConditionTrue, 99), true},
+		"a label that it selects by":             {func(n *corev1.Node) { n.Labels = nil }, true},
+		"a taint with its key":                   {fromOthers, true},
+		"the label that says whose the taint is": {label(v1alpha1.TaintedLabelPrefix + "rule"), false},
+		"with its value":                         {labelledByRule, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := aNode("a", corev1.ConditionFalse, 0, labelled)
 			b, p := aBook(aRule(onlyPoolX), after(100), node)
 			b.plan(after(100))
-			if got := b.brought(node, as(node, test.change), verdict.SeenAt(after(101)).Sight); got != test.want || p.dirty != test.want {
+			if got := b.brought(look{node: as(node, test.change), seen: verdict.SeenAt(after(101)).Sight}); got != test.want || p.dirty != test.want {
 				t.Errorf("the rule is planned again: %v (%v), want %v", got, p.dirty, test.want)
 			}
 		})
@@ -274,12 +297,12 @@ func TestAnAnswerIsNotForgottenForWhatALateWatchBrings(t *testing.T) {
 	b, p := aBook(aRule(), after(100), first)
 	second, answer := as(first), as(as(first, fromRule))
 	b.learned(answer, verdict.SeenAt(after(101)).Sight)
-	b.brought(first, second, verdict.SeenAt(after(102)).Sight)
+	b.brought(look{node: second, seen: verdict.SeenAt(after(102)).Sight})
 	if !p.places["a"].owned {
 		t.Error("the watch was believed, though the answer is newer")
 	}
-	b.brought(second, answer, verdict.SeenAt(after(103)).Sight)
-	b.brought(answer, as(answer, func(n *corev1.Node) { n.Spec.Taints = nil }), verdict.SeenAt(after(104)).Sight)
+	b.brought(look{node: answer, seen: verdict.SeenAt(after(103)).Sight})
+	b.brought(look{node: as(answer, func(n *corev1.Node) { n.Spec.Taints = nil }), seen: verdict.SeenAt(after(104)).Sight})
 	if p.places["a"].owned {
 		t.Error("the answer is believed, though the watch is newer")
 	}
@@ -287,7 +310,7 @@ func TestAnAnswerIsNotForgottenForWhatALateWatchBrings(t *testing.T) {
 	if p.places["a"].owned {
 		t.Error("an answer that came late is believed")
 	}
-	b.brought(answer, nil, verdict.SeenAt(after(106)).Sight)
+	b.went("a")
 	b.learned(as(as(as(answer))), verdict.SeenAt(after(107)).Sight)
 	if len(b.nodes) != 0 || len(p.places) != 0 {
 		t.Error("an answer has brought back a node that is gone")
@@ -303,7 +326,7 @@ func TestRulesThatWentAreForgottenWhenTheirTaintsAreOff(t *testing.T) {
 	if !ok || len(e.Taints) != 0 || len(b.rules) != 1 {
 		t.Errorf("of the rule that went the taints %v stay (%v), and %d rules are known", e.Taints, ok, len(b.rules))
 	}
-	b.brought(node, as(node, func(n *corev1.Node) { n.Labels, n.Spec.Taints = nil, nil }), verdict.SeenAt(after(102)).Sight)
+	b.brought(look{node: as(node, func(n *corev1.Node) { n.Labels, n.Spec.Taints = nil, nil }), seen: verdict.SeenAt(after(102)).Sight})
 	b.plan(after(102))
 	if len(b.rules) != 0 {
 		t.Error("the rule is still known")
@@ -333,7 +356,7 @@ func twentyRulesOf15000Nodes() (*book, []*corev1.Node) {
 			}
 		}
 		nodes = append(nodes, node)
-		b.brought(nil, node, verdict.SeenAt(noon).Sight)
+		b.brought(look{node: node, seen: verdict.SeenAt(noon).Sight})
 	}
 	b.plan(noon)
 	return b, nodes
@@ -359,7 +382,7 @@ func BenchmarkAChangeOfANodeAmong15000ForTwentyRules(b *testing.B) {
 				at := i % len(nodes)
 				next := nodes[at].DeepCopy()
 				change(next, i)
-				if known.brought(nodes[at], next, verdict.SeenAt(after(0)).Sight) {
+				if known.brought(look{node: next, seen: verdict.SeenAt(after(0)).Sight}) {
 					known.plan(after(0))
 				}
 				nodes[at] = next

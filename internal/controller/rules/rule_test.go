@@ -117,6 +117,33 @@ func TestARulesTaintGoesWhenTheConditionHasBeenOverForLongEnough(t *testing.T) {
 	})
 }
 
+func TestARuleWithReasonsTaintsWhileTheConditionHasOneOfThem(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.addRule("deadlock", becauseOf("DockerHung", "KubeletHung"), goesAfter(30*time.Second))
+		w.run()
+		says := func(name, reason string) {
+			w.update(name, func(n *corev1.Node) {
+				n.Status.Conditions = []corev1.NodeCondition{{Type: deadlock, Status: corev1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(w.start)}}
+			})
+		}
+		says("a-0", "DockerHung")
+		says("a-1", "DiskHung")
+		w.settle()
+		w.wantDeadlocked("a-0")
+		w.wantStatus("deadlock", [4]int32{3, 1, 1, 0}, "Accepted", "NoNodeHeld")
+		says("a-0", "KubeletHung")
+		says("a-1", "KubeletHung")
+		w.until(time.Minute)
+		w.wantDeadlocked("a-0", "a-1")
+		says("a-0", "DiskHung")
+		w.until(89 * time.Second)
+		w.wantDeadlocked("a-0", "a-1")
+		w.until(91 * time.Second)
+		w.wantDeadlocked("a-1")
+	})
+}
+
 func TestAConditionOfTheFutureCountsFromWhenItWasSeen(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 2)
