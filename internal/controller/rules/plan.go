@@ -54,8 +54,13 @@ type place struct {
 	since   time.Time // since when the condition holds, or does not
 	owned   bool      // the node has the taint from this rule
 	wanted  bool      // it is to have it, by the newest plan
-	changed bool      // the facts have changed since that plan
 	refusal *refusal  // nil: none
+}
+
+// owns reports whether a node has the taint from a rule that knew the node as a place; nil: it did not. Somebody may
+// have taken the label away: the taint is still the rule's, because it never went.
+func (r *rule) owns(is facts, known *place) bool {
+	return is.standing == r.text && (is.labelled || known != nil && known.owned && known.wanted)
 }
 
 // has reports whether the node counts as one with the rule's taint. Of a rule that writes nothing, what it wanted
@@ -70,9 +75,12 @@ func (p *place) counts(r *rule) bool {
 	return p.owned
 }
 
+// wantedBy reports whether the node is to have the rule's taint written, by the newest plan.
+func (p *place) wantedBy(r *rule) bool { return p != nil && p.wanted && !r.onlyReports }
+
 // settled reports whether the node is as the newest plan wants it.
 func (p *place) settled(r *rule) bool {
-	if p.wanted && !r.onlyReports {
+	if p.wantedBy(r) {
 		return p.owned && p.labelled
 	}
 	return r.frozen || !p.owned && !p.labelled
@@ -172,14 +180,15 @@ type planning struct {
 // plan says which nodes are to have the taint of a rule, in the places themselves. The taint comes when the condition
 // has held for long enough: to the nodes that have had it longest first, then by name, and to no more than the bound at
 // once; those that were refused come last. It goes when the condition has been over for long enough, and at once when
-// the node is no longer selected. doubts are the nodes that may have the taint without showing it.
-func (p *planning) plan(selected int, places map[string]*place, doubts []string) outcome {
+// the node is no longer selected. unseen are the
+// nodes that have the taint, or may have it, though the watch has not shown it.
+func (p *planning) plan(selected int, places map[string]*place, unseen []string) outcome {
 	p.outcome = outcome{selected: selected, bound: -1}
 	var candidates []candidate
 	taken := 0 // of the places below the bound, by nodes that are no candidates
 	for name, node := range places {
 		ripe, has := p.ripe(name, node), node.has(p.rule)
-		node.changed, node.wanted = false, ripe && has
+		node.wanted = ripe && has
 		if node.matches() {
 			p.matching++
 		}
@@ -192,7 +201,7 @@ func (p *planning) plan(selected int, places map[string]*place, doubts []string)
 			}
 		}
 	}
-	p.choose(candidates, taken+reserve(candidates, places, doubts))
+	p.choose(candidates, taken+reserve(candidates, places, unseen))
 	for _, node := range places {
 		if node.counts(p.rule) {
 			p.tainted++
@@ -231,10 +240,10 @@ func (p *planning) candidate(name string, node *place) (candidate, bool) {
 }
 
 // reserve puts the candidates that may have the taint already before the others: their places are taken. It returns how
-// many more places are, by nodes in doubt that are no candidates.
-func reserve(candidates []candidate, places map[string]*place, doubts []string) int {
+// many more places are, by unseen nodes that are no candidates.
+func reserve(candidates []candidate, places map[string]*place, unseen []string) int {
 	taken := 0
-	for _, name := range doubts {
+	for _, name := range unseen {
 		i := slices.IndexFunc(candidates, func(c candidate) bool { return c.name == name })
 		if i >= 0 {
 			candidates[i].turn = 0

@@ -84,9 +84,9 @@ func onlyPoolX(r *v1alpha1.NodeTaintRule) {
 	r.Spec.NodeSelector = &v1alpha1.NodeTaintRuleSelector{MatchLabels: map[string]v1alpha1.NodeTaintRuleLabelValue{"pool": "x"}}
 }
 
-// aBook makes a book that knows of a rule and has seen nodes at an instant.
-func aBook(rule *v1alpha1.NodeTaintRule, at time.Time, nodes ...*corev1.Node) (*book, *planned) {
-	b := newBook(false)
+// aView makes a view that knows of a rule and has seen nodes at an instant.
+func aView(rule *v1alpha1.NodeTaintRule, at time.Time, nodes ...*corev1.Node) (*view, *followed) {
+	b := newView(false)
 	b.setRules([]*v1alpha1.NodeTaintRule{rule}, verdict.SeenAt(at).Sight)
 	for _, node := range nodes {
 		b.brought(look{node: node, seen: verdict.SeenAt(at).Sight})
@@ -100,7 +100,7 @@ type aPlan struct {
 	rule    *v1alpha1.NodeTaintRule
 	nodes   []*corev1.Node
 	chosen  []string // by the plan before
-	doubted []string // nodes of which a write of the taint was not answered
+	unseen  []string // nodes that have the taint or may have it, and do not show it
 	refused map[string]int
 	now     int
 	want    []string // to have the taint
@@ -110,8 +110,8 @@ type aPlan struct {
 }
 
 // planned plans, after all that came before.
-func (a aPlan) planned() *planned {
-	b, p := aBook(a.rule, after(a.now), a.nodes...)
+func (a aPlan) planned() *followed {
+	b, p := aView(a.rule, after(a.now), a.nodes...)
 	for _, name := range a.chosen {
 		if p.places[name] == nil { // it had the condition then
 			p.places[name] = &place{facts: facts{selected: true}, since: after(95)}
@@ -121,15 +121,12 @@ func (a aPlan) planned() *planned {
 	for name, at := range a.refused {
 		p.places[name].refusal = &refusal{at: after(at)}
 	}
-	for _, name := range a.doubted {
-		b.doubts[name] = doubt{version: b.nodes[name].ResourceVersion, rules: []types.UID{a.rule.UID}}
-	}
-	b.plan(after(a.now))
+	b.plan(a.rule.UID, a.unseen, after(a.now))
 	return p
 }
 
 // nodesOf returns the nodes that are to have the taint of a rule, and those that are to lose it.
-func nodesOf(p *planned) (want, leaving []string) {
+func nodesOf(p *followed) (want, leaving []string) {
 	for name, place := range p.places {
 		switch {
 		case place.wanted:
@@ -163,12 +160,12 @@ func TestPlanOfARule(t *testing.T) {
 		{name: "the oldest come first, then by name", rule: aRule(atMost(intstr.FromInt32(2))), nodes: []*corev1.Node{aNode("c", yes, 5), aNode("b", yes, 7), aNode("a", yes, 7)}, now: 100, want: []string{"a", "c"}, counts: [4]int{3, 3, 0, 1}},
 		{name: "tainted nodes take places", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 50, fromRule), aNode("b", yes, 0)}, now: 100, want: []string{"a"}, counts: [4]int{2, 2, 1, 1}},
 		{name: "nodes that lose the taint take places until it is off", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", no, 0, fromRule), aNode("b", yes, 0)}, now: 100, counts: [4]int{2, 1, 1, 1}, leaving: []string{"a"}},
-		{name: "so do those whose write was not answered", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", no, 99), aNode("b", yes, 0)}, doubted: []string{"a"}, now: 100, counts: [4]int{2, 1, 0, 1}},
-		{name: "and that is the place of the node itself", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 50), aNode("b", yes, 0)}, doubted: []string{"a"}, now: 100, want: []string{"a"}, counts: [4]int{2, 2, 0, 1}},
+		{name: "so do those whose write was not answered", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", no, 99), aNode("b", yes, 0)}, unseen: []string{"a"}, now: 100, counts: [4]int{2, 1, 0, 1}},
+		{name: "and that is the place of the node itself", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 50), aNode("b", yes, 0)}, unseen: []string{"a"}, now: 100, want: []string{"a"}, counts: [4]int{2, 2, 0, 1}},
 		{name: "none is taken off when there are more than the bound", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 0, fromRule), aNode("b", yes, 0, fromRule)}, now: 100, want: []string{"a", "b"}, counts: [4]int{2, 2, 2, 0}},
 		{name: "a percentage is of the selected nodes and rounded down", rule: aRule(onlyPoolX, atMost(intstr.FromString("67%"))), nodes: []*corev1.Node{aNode("a", yes, 0, labelled), aNode("b", yes, 0, labelled), aNode("c", no, 0)}, now: 100, want: []string{"a"}, counts: [4]int{2, 2, 0, 1}},
 		{name: "a choice that is not written yields to a bound that was lowered", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 0, fromRule), aNode("b", yes, 0)}, chosen: []string{"a", "b"}, now: 100, want: []string{"a"}, counts: [4]int{2, 2, 1, 1}},
-		{name: "so does one that may be written", rule: aRule(atMost(intstr.FromInt32(0))), nodes: []*corev1.Node{aNode("a", yes, 0)}, doubted: []string{"a"}, now: 100, counts: [4]int{1, 1, 0, 1}},
+		{name: "so does one that may be written", rule: aRule(atMost(intstr.FromInt32(0))), nodes: []*corev1.Node{aNode("a", yes, 0)}, unseen: []string{"a"}, now: 100, counts: [4]int{1, 1, 0, 1}},
 		{name: "a taint that somebody took off comes again at once", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 99, labelledByRule)}, now: 100, want: []string{"a"}, counts: [4]int{1, 1, 0, 0}},
 		{name: "unless the bound was lowered", rule: aRule(atMost(intstr.FromInt32(0))), nodes: []*corev1.Node{aNode("a", yes, 0, labelledByRule)}, now: 100, counts: [4]int{1, 1, 0, 1}, leaving: []string{"a"}},
 		{name: "or the condition is over", rule: aRule(), nodes: []*corev1.Node{aNode("a", no, 99, labelledByRule)}, now: 100, counts: [4]int{1, 0, 0, 0}, leaving: []string{"a"}},
@@ -244,7 +241,7 @@ func TestWhatThisProcessSawChangeCountsByItsOwnClockAndTheRestIsDated(t *testing
 		"and one that was gone before stays gone":                      {aNode("a", no, 0, fromRule, without), []func(*corev1.Node){without}, 100, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, p := aBook(aRule(), after(100), test.first)
+			b, p := aView(aRule(), after(100), test.first)
 			node := test.first
 			for i, change := range test.then {
 				next := as(node, change)
@@ -283,58 +280,62 @@ func TestOnlyWhatConcernsARuleMakesItBePlanned(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := aNode("a", corev1.ConditionFalse, 0, labelled)
-			b, p := aBook(aRule(onlyPoolX), after(100), node)
-			b.plan(after(100))
-			if got := b.brought(look{node: as(node, test.change), seen: verdict.SeenAt(after(101)).Sight}); got != test.want || p.dirty != test.want {
-				t.Errorf("the rule is planned again: %v (%v), want %v", got, p.dirty, test.want)
+			b, p := aView(aRule(onlyPoolX), after(100), node)
+			b.plan(p.object.UID, nil, after(100))
+			if got := len(b.brought(look{node: as(node, test.change), seen: verdict.SeenAt(after(101)).Sight})) == 1; got != test.want {
+				t.Errorf("the rule is planned again: %v, want %v", got, test.want)
 			}
 		})
 	}
 }
 
-func TestAnAnswerIsNotForgottenForWhatALateWatchBrings(t *testing.T) {
-	first := aNode("a", corev1.ConditionTrue, 0)
-	b, p := aBook(aRule(), after(100), first)
-	second, answer := as(first), as(as(first, fromRule))
-	b.learned(answer, verdict.SeenAt(after(101)).Sight)
-	b.brought(look{node: second, seen: verdict.SeenAt(after(102)).Sight})
-	if !p.places["a"].owned {
-		t.Error("the watch was believed, though the answer is newer")
-	}
-	b.brought(look{node: answer, seen: verdict.SeenAt(after(103)).Sight})
-	b.brought(look{node: as(answer, func(n *corev1.Node) { n.Spec.Taints = nil }), seen: verdict.SeenAt(after(104)).Sight})
-	if p.places["a"].owned {
-		t.Error("the answer is believed, though the watch is newer")
-	}
-	b.learned(answer, verdict.SeenAt(after(105)).Sight)
-	if p.places["a"].owned {
-		t.Error("an answer that came late is believed")
-	}
-	b.went("a")
-	b.learned(as(as(as(answer))), verdict.SeenAt(after(107)).Sight)
-	if len(b.nodes) != 0 || len(p.places) != 0 {
-		t.Error("an answer has brought back a node that is gone")
-	}
-}
-
 func TestRulesThatWentAreForgottenWhenTheirTaintsAreOff(t *testing.T) {
 	node := aNode("a", corev1.ConditionTrue, 0, fromRule)
-	b, _ := aBook(aRule(), after(100), node)
+	b, p := aView(aRule(), after(100), node)
 	b.setRules(nil, verdict.SeenAt(after(101)).Sight)
-	b.plan(after(101))
-	e, ok := b.edit("a", "", after(101))
+	b.plan(p.object.UID, nil, after(101))
+	e, ok := b.edit(p.object.UID, p.rule, node, false, after(101))
 	if !ok || len(e.Taints) != 0 || len(b.rules) != 1 {
 		t.Errorf("of the rule that went the taints %v stay (%v), and %d rules are known", e.Taints, ok, len(b.rules))
 	}
 	b.brought(look{node: as(node, func(n *corev1.Node) { n.Labels, n.Spec.Taints = nil, nil }), seen: verdict.SeenAt(after(102)).Sight})
-	b.plan(after(102))
+	b.plan(p.object.UID, nil, after(102))
 	if len(b.rules) != 0 {
 		t.Error("the rule is still known")
 	}
 }
 
+// A write that was bound to a version of the node can come until the node is newer, or the call has ended for certain.
+func TestAWriteWithoutAnAnswerTakesItsPlaceWhileItCanCome(t *testing.T) {
+	for name, test := range map[string]struct {
+		now     int
+		changed bool
+		want    []string
+	}{
+		"while the call may go on": {now: 110},
+		"until it has ended":       {now: 135, want: []string{"b"}},
+		"or the node is newer":     {now: 110, changed: true, want: []string{"b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			other := aNode("a", corev1.ConditionFalse, 0)
+			v, p := aView(aRule(atMost(intstr.FromInt32(1))), after(100), other, aNode("b", corev1.ConditionTrue, 0))
+			v.lost(p.object.UID, other, after(135))
+			if test.changed {
+				v.brought(look{node: as(other), seen: verdict.SeenAt(after(105)).Sight})
+			}
+			page, _ := v.plan(p.object.UID, nil, after(test.now))
+			if want, _ := nodesOf(p); !slices.Equal(want, test.want) {
+				t.Errorf("wants the taint on %q, want %q", want, test.want)
+			}
+			if waits := page.next.Equal(after(135)); waits != (test.want == nil) {
+				t.Errorf("plans again at %s", page.next)
+			}
+		})
+	}
+}
+
 // twentyRulesOf15000Nodes have tainted half of the nodes, with two of them.
-func twentyRulesOf15000Nodes() (*book, []*corev1.Node) {
+func twentyRulesOf15000Nodes() (*view, []*corev1.Node) {
 	var all []*v1alpha1.NodeTaintRule
 	for i := range 20 {
 		all = append(all, aRule(func(r *v1alpha1.NodeTaintRule) {
@@ -342,7 +343,7 @@ func twentyRulesOf15000Nodes() (*book, []*corev1.Node) {
 			r.Spec.Taint.Key = fmt.Sprint("example.com/deadlock-", i)
 		}))
 	}
-	b := newBook(false)
+	b := newView(false)
 	b.setRules(all, verdict.SeenAt(noon).Sight)
 	var nodes []*corev1.Node
 	for i := range 15000 {
@@ -358,7 +359,9 @@ func twentyRulesOf15000Nodes() (*book, []*corev1.Node) {
 		nodes = append(nodes, node)
 		b.brought(look{node: node, seen: verdict.SeenAt(noon).Sight})
 	}
-	b.plan(noon)
+	for _, rule := range b.requests() {
+		b.plan(rule.UID, nil, noon)
+	}
 	return b, nodes
 }
 
@@ -382,8 +385,8 @@ func BenchmarkAChangeOfANodeAmong15000ForTwentyRules(b *testing.B) {
 				at := i % len(nodes)
 				next := nodes[at].DeepCopy()
 				change(next, i)
-				if known.brought(look{node: next, seen: verdict.SeenAt(after(0)).Sight}) {
-					known.plan(after(0))
+				for _, rule := range known.brought(look{node: next, seen: verdict.SeenAt(after(0)).Sight}) {
+					known.plan(rule.UID, nil, after(0))
 				}
 				nodes[at] = next
 			}

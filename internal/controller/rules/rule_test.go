@@ -162,6 +162,49 @@ func TestAConditionOfTheFutureCountsFromWhenItWasSeen(t *testing.T) {
 	})
 }
 
+func TestWithoutALiveListOfItsNodesARuleWithABoundAddsNoTaint(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 4)
+		w.addRule("deadlock", atMost(intstr.FromInt32(2)))
+		w.run()
+		w.locks("a-0")
+		w.settle()
+		w.wantDeadlocked("a-0")
+		w.unlistable.Store(true)
+		w.locks("a-1")
+		w.until(time.Minute)
+		w.wantDeadlocked("a-0")
+		w.unlocks("a-0") // what goes needs no list
+		w.settle()
+		w.wantDeadlocked()
+		w.unlistable.Store(false)
+		w.until(2 * time.Minute)
+		w.wantDeadlocked("a-1")
+	})
+}
+
+func TestTheNodesOfARuleAreListedOnlyWhenATaintWouldBeAdded(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 5)
+		w.addRule("deadlock", atMost(intstr.FromInt32(1)), goesAfter(time.Hour))
+		w.addRule("unbounded", func(r *v1alpha1.NodeTaintRule) { r.Spec.Taint.Key = "example.com/unbounded" })
+		w.run()
+		w.locks("a-0")
+		w.settle()
+		w.wantTaints("a-0", deadlocked, "example.com/unbounded:NoSchedule")
+		for range 10 {
+			w.locks("a-1", "a-2", "a-3")
+			w.settle()
+			w.unlocks("a-0", "a-1")
+			w.settle()
+		}
+		w.wantDeadlocked("a-0")
+		if got := w.listed.Load(); got != 1 {
+			t.Errorf("%d lists, want one before the first taint of the rule with a bound", got)
+		}
+	})
+}
+
 func TestANodeThatIsNoLongerSelectedLosesTheTaintAtOnce(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 2)
