@@ -49,8 +49,8 @@ func (a api) node(ctx context.Context, name string) (*corev1.Node, error) {
 	return a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 }
 
-// labelled reads the names of the nodes that have the label of a rule, live. It asks for their metadata only, so it stays
-// cheap.
+// labelled reads the names of the nodes that have the label of a rule, live. It asks for their metadata only, which
+// is cheap.
 func (a api) labelled(ctx context.Context, r *rule) ([]string, error) {
 	if err := a.turn(ctx); err != nil {
 		return nil, err

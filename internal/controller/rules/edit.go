@@ -48,8 +48,8 @@ func (v *view) edit(uid types.UID, planned *rule, node *corev1.Node, may bool, n
 	return e, len(e.Labels) > 0 || e.adds
 }
 
-// come puts the taint of a rule on, and its label, unless a taint of somebody else is in its way. If the very same taint
-// is there from a rival, only the owner changes.
+// come puts the taint of a rule on, and its label, unless a taint of somebody else is in its way. If a rival left the
+// very same taint there, only the owner changes.
 func (v *view) come(e *edit, f *followed, is facts, now time.Time) {
 	room := edit{NodeEdit: apicall.NodeEdit{Taints: e.Taints, Labels: map[string]*string{}}, node: e.node}
 	if !v.makesRoom(&room, f, is) {
