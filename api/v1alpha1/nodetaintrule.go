@@ -101,6 +101,15 @@ type NodeTaintRuleCondition struct {
 	// +required
 	// +kubebuilder:validation:Enum="True";"False";Unknown
 	Status corev1.ConditionStatus `json:"status"`
+
+	// The reasons with which the condition brings the taint, exactly as the condition says them: any of them matches. A
+	// condition with another reason counts as over. Any reason matches by default.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.all(reason, reason.matches('^[^ ]+( [^ ]+)*$'))",message="a reason is written as the condition has it: it is not empty, and does not begin or end with a space"
+	Reasons []string `json:"reasons,omitempty"`
 }
 
 // NodeTaintRuleSelector selects nodes by their labels, as Kubernetes' label selectors do: a node must match all of it.

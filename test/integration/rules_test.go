@@ -205,6 +205,14 @@ func rule(name string, change ...func(spec map[string]any)) *unstructured.Unstru
 }
 
 // with sets a field of a spec, by its path.
+// reasons returns so many reasons of a condition.
+func reasons(count int) (all []any) {
+	for i := range count {
+		all = append(all, fmt.Sprint("Reason", i))
+	}
+	return all
+}
+
 func with(value any, path ...string) func(map[string]any) {
 	return func(spec map[string]any) {
 		if err := unstructured.SetNestedField(spec, value, path...); err != nil {
@@ -311,6 +319,11 @@ func (c *ruleCluster) testRefusals(t *testing.T) {
 		{"a negative duration", with("-5s", "after"), "spec.after"},
 		{"a duration without a unit", with("5", "clearAfter"), "spec.clearAfter"},
 		{"a status that is none", with("true", "condition", "status"), "spec.condition.status"},
+		{"an empty reason", with([]any{"DockerHung", ""}, "condition", "reasons"), "a reason is written as the condition has it"},
+		{"a reason with a space after it", with([]any{"DockerHung "}, "condition", "reasons"), "a reason is written as the condition has it"},
+		{"a reason twice", with([]any{"DockerHung", "DockerHung"}, "condition", "reasons"), "Duplicate value"},
+		{"too long a reason", with([]any{strings.Repeat("x", 1025)}, "condition", "reasons"), "1024"},
+		{"too many reasons", with(reasons(33), "condition", "reasons"), "at most 32"},
 		{"no type of condition", with("", "condition", "type"), "spec.condition.type"},
 		{"more than all nodes", with("101%", "maxTainted"), "percentage"},
 		{"a number as text", with("5", "maxTainted"), "percentage"},
@@ -353,6 +366,7 @@ func (c *ruleCluster) testRefusals(t *testing.T) {
 	}
 	accepted := map[string][]func(map[string]any){
 		"all":            {with("1h30m", "after"), with("500ms", "clearAfter"), with("10%", "maxTainted"), with("a.b_c-1", "taint", "value"), with(true, "dryRun")},
+		"reasons":        {with(reasons(32), "condition", "reasons")},
 		"zero":           {with(int64(0), "maxTainted"), with("0s", "after"), with("plain", "taint", "key")},
 		"alike":          {with("kubernetes.io.example.com/x", "taint", "key"), with("100%", "maxTainted")},
 		"bounded":        {with("NoExecute", "taint", "effect"), with(int64(3), "maxTainted")},

@@ -43,7 +43,7 @@ type Cache struct {
 // nodes says what is kept of nodes.
 type nodes struct {
 	clock   *timeline.Clock
-	strings intern.Pool[string] // of labels
+	strings intern.Pool[string] // of labels and reasons
 	never   bool                // see Config.NeverStamped
 	refused map[string]struct{} // names of nodes whose timeAdded may not be written
 }
@@ -103,6 +103,7 @@ func (k nodes) Keep(change *Change) bool {
 		return false
 	}
 	k.shareLabels(after, before)
+	k.shareReasons(after, before)
 	change.After = after
 	return true
 }
@@ -111,4 +112,5 @@ func (k nodes) Keep(change *Change) bool {
 func (k nodes) Drop(name string, node *Node) {
 	delete(k.refused, name)
 	k.releaseLabels(node)
+	k.releaseReasons(node)
 }

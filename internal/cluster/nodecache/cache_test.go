@@ -79,11 +79,12 @@ func TestARecordHasWhatIsReadAndNothingElse(t *testing.T) {
 	full := newNode("n", withVersion("7"), withTaints(corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}))
 	full.DeletionTimestamp = &created
 	full.Spec.Unschedulable = true
+	full.Status.Conditions[0].Reason = "KubeletReady"
 	want := full.DeepCopy()
 	full.Annotations = map[string]string{"other": "y"}
 	full.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
 	full.Spec.PodCIDR = "10.0.0.0/24"
-	full.Status.Conditions[0].Reason, full.Status.Conditions[0].Message = "KubeletReady", "told"
+	full.Status.Conditions[0].Message = "told"
 	full.Status.Images = []corev1.ContainerImage{{Names: []string{"registry.example.com/shop/api:1.48.2"}}}
 	full.Status.NodeInfo.KernelVersion = "6.12"
 	c := newCache()
@@ -409,9 +410,13 @@ func somethingHappens(random *rand.Rand, c *Cache) error {
 	return c.Store().Update(randomNode(random))
 }
 
+func withReason(reason string) edit {
+	return func(node *corev1.Node) { node.Status.Conditions[0].Reason = reason }
+}
+
 func randomNode(random *rand.Rand) *corev1.Node {
 	some := []edit{
-		withVersion("8"), withUID("newer"), withTaints(noExecute("off")), withLabels(nil),
+		withVersion("8"), withUID("newer"), withTaints(noExecute("off")), withLabels(nil), withReason("n1"), withReason("Hung"),
 		withLabels(map[string]string{"n1": "n2", "n2": "n1"}), withLabels(map[string]string{"n1": "n1"}),
 	}
 	node := newNode(fmt.Sprint("n", random.IntN(12)))

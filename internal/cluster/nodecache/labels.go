@@ -6,7 +6,7 @@ package nodecache
 import "maps"
 
 // Labels are most of a record, and most of their strings are those of many nodes: keys, zones, instance types. There is
-// one copy of each. Taints and conditions have too few strings for that to pay.
+// one copy of each, and of each reason of a condition. Taints have too few strings for that to pay.
 
 // shareLabels makes a new record use what is kept already: all labels of the record before it if they are the same, as
 // they are in nearly every change, or else the one copy of every string.
@@ -36,6 +36,27 @@ func (k nodes) releaseLabels(node *Node) {
 		k.strings.Release(key)
 		if value != node.Name {
 			k.strings.Release(value)
+		}
+	}
+}
+
+// shareReasons makes the conditions of a new record use the one copy of their reasons.
+func (k nodes) shareReasons(after, before *Node) {
+	for i := range after.Status.Conditions {
+		if reason := &after.Status.Conditions[i].Reason; *reason != "" {
+			*reason = k.strings.Share(*reason, *reason)
+		}
+	}
+	if before != nil {
+		k.releaseReasons(before)
+	}
+}
+
+// releaseReasons ends the use of the reasons of a record that goes.
+func (k nodes) releaseReasons(node *Node) {
+	for i := range node.Status.Conditions {
+		if reason := node.Status.Conditions[i].Reason; reason != "" {
+			k.strings.Release(reason)
 		}
 	}
 }

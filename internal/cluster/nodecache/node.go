@@ -78,8 +78,7 @@ func (n *Node) same(other *Node) bool {
 	return n.ResourceVersion == other.ResourceVersion && apiequality.Semantic.DeepEqual(n.Node, other.Node)
 }
 
-// trimmed returns what is kept of a node. Reasons and messages of conditions are not: whoever writes a condition reads
-// the node first.
+// trimmed returns what is kept of a node. Messages of conditions are not: who writes a condition reads the node first.
 func trimmed(full *corev1.Node) *corev1.Node {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
@@ -93,7 +92,8 @@ func trimmed(full *corev1.Node) *corev1.Node {
 	for i := range full.Status.Conditions {
 		c := &full.Status.Conditions[i]
 		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
-			Type: c.Type, Status: c.Status, LastHeartbeatTime: c.LastHeartbeatTime, LastTransitionTime: c.LastTransitionTime,
+			Type: c.Type, Status: c.Status, Reason: c.Reason,
+			LastHeartbeatTime: c.LastHeartbeatTime, LastTransitionTime: c.LastTransitionTime,
 		})
 	}
 	return node

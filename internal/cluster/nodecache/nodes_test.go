@@ -127,6 +127,11 @@ func checkShared(t *testing.T, c *Cache) {
 	t.Helper()
 	uses := map[*byte]int{}
 	for _, node := range c.All() {
+		for i := range node.Status.Conditions {
+			if reason := node.Status.Conditions[i].Reason; reason != "" {
+				uses[unsafe.StringData(reason)]++
+			}
+		}
 		for key, value := range node.Labels {
 			uses[unsafe.StringData(key)]++
 			if value != node.Name {

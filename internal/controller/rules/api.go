@@ -31,11 +31,12 @@ type api struct {
 func (a api) turn(ctx context.Context) error { return apicall.Turn(ctx, a.limiter) }
 
 // patchNode writes the taints and the labels of a node in one call, on the condition that nobody has changed the node
-// since it was read, and returns the node as it is then. Whoever calls it has waited for the turn.
-func (a api) patchNode(ctx context.Context, e edit) (*corev1.Node, error) {
+// since it was read. The caller has waited for the turn.
+func (a api) patchNode(ctx context.Context, e edit) error {
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
-	return apicall.PatchTaints(ctx, a.client, e.node, e.NodeEdit, metav1.PatchOptions{})
+	_, err := apicall.PatchTaints(ctx, a.client, e.node, e.NodeEdit, metav1.PatchOptions{})
+	return err
 }
 
 // node reads a node.
@@ -48,18 +49,24 @@ func (a api) node(ctx context.Context, name string) (*corev1.Node, error) {
 	return a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 }
 
-// labelled reads the nodes that have a label.
-func (a api) labelled(ctx context.Context, label string) ([]corev1.Node, error) {
+// labelled reads the names of the nodes that have the label of a rule, live. It asks for their metadata only, which
+// is cheap.
+func (a api) labelled(ctx context.Context, r *rule) ([]string, error) {
 	if err := a.turn(ctx); err != nil {
 		return nil, err
 	}
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
-	list, err := a.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: label})
-	if err != nil {
-		return nil, err
+	nodes := &metav1.PartialObjectMetadataList{}
+	nodes.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
+	if err := a.rules.List(ctx, nodes, client.MatchingLabels{r.label: r.print}); err != nil {
+		return nil, fmt.Errorf("list the nodes with the taint of rule %s: %w", r.name, err)
 	}
-	return list.Items, nil
+	names := make([]string, 0, len(nodes.Items))
+	for i := range nodes.Items {
+		names = append(names, nodes.Items[i].Name)
+	}
+	return names, nil
 }
 
 // patchFinalizers writes the finalizers of a rule, on the condition that nobody has changed it since it was read. It

@@ -7,12 +7,12 @@
 // when that holds. Around it:
 //
 //	watches     of nodes and rules
-//	book        what is known: the nodes, and for each rule those that concern it; it says whether a change is news,
-//	            what has to be written of a node (edit), and which writes may have been done unseen (doubts)
-//	reconciler  plans, writes the nodes, plans again and writes the statuses of the rules
+//	view        what the watches have shown: the nodes, and for each rule those that concern it, with its newest plan
+//	reconciler  one work item per rule: plan, write the nodes, say in the rule's status what came of it
+//	edit        what a write changes on a node, decided from a live read of the node
 //
 // The reconciler is the only one that writes rules' taints and the labels that say whose they are, each node by one
-// patch under the lock of its version. It plans only when none of its writes is under way, so that maxTainted holds
-// without any reservation: what it has written and the watch has not brought yet is known from the answers, and a call
-// that was not answered takes its place until it is known what has become of it.
+// patch under the lock of its version. Nothing is remembered of what it wrote. Before a rule with maxTainted adds a
+// taint, a live list of the nodes with its label says how many have it. Only a write without an answer is remembered,
+// until its call has ended in the API server, because it can still come after that list.
 package rules

@@ -14,109 +14,112 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 )
 
-// edit is what has to be written of a node for its rules.
+// edit is what has to be written of a node for a rule.
 type edit struct {
 	apicall.NodeEdit
 	node *corev1.Node
-	adds []types.UID // the rules whose taint comes with it
+	adds bool // the taint comes with it
 }
 
-// pending returns the nodes that are not as the rules want them.
-func (b *book) pending() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.dryRun {
-		return nil
-	}
-	var names []string
-	for _, p := range b.rules {
-		for name, place := range p.places {
-			if !place.settled(p.rule) {
-				names = append(names, name)
-			}
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-// edit returns what has to be written of a node, decided from the newest that is known; false: nothing. only limits it
-// to the taints of one rule, if it is not empty.
-func (b *book) edit(name string, only types.UID, now time.Time) (edit, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	node, ok := b.nodes[name]
-	if !ok {
+// edit returns what has to be written of a node that was read live, to make it what the newest plan of a rule wants;
+// false: nothing. What the plan did not know when it was made is left to the next. The taint comes only if it may.
+func (v *view) edit(uid types.UID, planned *rule, node *corev1.Node, may bool, now time.Time) (edit, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	f := v.rules[uid]
+	if f == nil || f.rule != planned {
 		return edit{}, false
 	}
-	wanting, leaving, planned := b.concerned(name)
-	if !planned {
-		return edit{}, false
-	}
-	e := edit{node: node.Node}
+	is, place := f.rule.facts(node), f.places[node.Name]
+	owned, wanted := f.rule.owns(is, place), place.wantedBy(f.rule)
+	e := edit{node: node}
 	e.Taints, e.Labels = slices.Clone(node.Spec.Taints), map[string]*string{}
-	for _, p := range leaving {
-		e.leave(p, wanting, only)
-	}
-	for _, p := range wanting {
-		if p.places[name].owned || p.may(only) {
-			e.add(p, now)
+	switch {
+	case wanted && owned:
+		e.label(f, is)
+	case wanted:
+		if may && is.matches() {
+			v.come(&e, f, is, now)
 		}
+	case owned && is.matches() && !f.rule.onlyReports: // the condition is back
+	default:
+		v.leave(&e, f, is, owned)
 	}
-	return e, len(e.Labels) > 0 || len(e.adds) > 0
+	return e, len(e.Labels) > 0 || e.adds
 }
 
-// concerned returns the rules that want their taint on a node, and those that want it off. planned is false if
-// something has changed for one of them since its plan.
-func (b *book) concerned(name string) (wanting, leaving []*planned, planned bool) {
-	for _, p := range b.rules {
-		place := p.places[name]
-		switch {
-		case place == nil, p.rule.frozen:
-		case place.changed: // the next plan decides
-			return nil, nil, false
-		case place.wanted && !p.rule.onlyReports:
-			wanting = append(wanting, p)
-		case place.owned || place.labelled:
-			leaving = append(leaving, p)
-		}
-	}
-	return wanting, leaving, true
-}
-
-// may reports whether a rule may taint a node in an edit that is limited to the taints of one rule, if it is not empty.
-func (p *planned) may(only types.UID) bool {
-	return !p.stopped && (only == "" || only == p.object.UID)
-}
-
-// leave takes a rule's taint off, and its label. If another rule wants the same taint, only the owner changes.
-func (e *edit) leave(p *planned, wanting []*planned, only types.UID) {
-	heir := slices.IndexFunc(wanting, func(other *planned) bool { return other.rule.text == p.rule.text })
-	if heir >= 0 && !wanting[heir].may(only) {
-		return // until that can take over
-	}
-	place := p.places[e.node.Name]
-	if place.labelled {
-		e.Labels[p.rule.label] = nil
-	}
-	if place.owned && heir < 0 {
-		e.Taints = slices.DeleteFunc(e.Taints, func(t corev1.Taint) bool { return t.ToString() == p.rule.text })
-	}
-}
-
-// add puts a rule's taint on, and its label.
-func (e *edit) add(p *planned, now time.Time) {
-	place := p.places[e.node.Name]
-	if !place.labelled {
-		e.Labels[p.rule.label] = new(p.rule.print)
-	}
-	if place.owned {
+// come puts the taint of a rule on, and its label, unless a taint of somebody else is in its way. If a rival left the
+// very same taint there, only the owner changes.
+func (v *view) come(e *edit, f *followed, is facts, now time.Time) {
+	room := edit{NodeEdit: apicall.NodeEdit{Taints: e.Taints, Labels: map[string]*string{}}, node: e.node}
+	if !v.makesRoom(&room, f, is) {
 		return
 	}
-	e.adds = append(e.adds, p.object.UID)
-	if !slices.ContainsFunc(e.Taints, func(t corev1.Taint) bool { return t.ToString() == p.rule.text }) {
-		next := p.rule.taint()
-		next.TimeAdded = &metav1.Time{Time: now}
-		e.Taints = append(e.Taints, next)
+	*e = room
+	e.adds = true
+	e.label(f, is)
+	if is.standing != f.rule.text {
+		taint := f.rule.taint()
+		taint.TimeAdded = &metav1.Time{Time: now}
+		e.Taints = append(e.Taints, taint)
 	}
+}
+
+// makesRoom takes off what rivals that do not want it any more have left on a node, and reports whether the taint of a
+// rule can come then. A taint of somebody else is in its way.
+func (v *view) makesRoom(e *edit, f *followed, is facts) bool {
+	free := is.standing == ""
+	for _, other := range v.rules {
+		theirs := other.rule.facts(e.node)
+		if other == f || other.rule.frozen || !theirs.labelled || !other.rule.rivals(f.rule) {
+			continue
+		}
+		e.Labels[other.rule.label] = nil
+		if theirs.standing != other.rule.text {
+			continue
+		}
+		free = free || sameTaint(other.object, f.object)
+		if other.rule.text != f.rule.text {
+			e.remove(other.rule)
+		}
+	}
+	return free
+}
+
+// leave takes the taint of a rule off, and its label, unless another rule wants to have the taint in its place.
+func (v *view) leave(e *edit, f *followed, is facts, owned bool) {
+	if heir := v.heir(f, e.node.Name); heir != nil {
+		if !heir.rule.facts(e.node).labelled {
+			return // until the heir has taken it over
+		}
+		owned = owned && heir.rule.text != f.rule.text
+	}
+	if is.labelled {
+		e.Labels[f.rule.label] = nil
+	}
+	if owned {
+		e.remove(f.rule)
+	}
+}
+
+// heir returns the rule that wants a taint of the same key and effect on a node; nil: none.
+func (v *view) heir(f *followed, node string) *followed {
+	for _, other := range v.rules {
+		place := other.places[node]
+		if other != f && sameTaint(other.object, f.object) && place != nil && place.wanted &&
+			!other.rule.onlyReports && !other.rule.frozen {
+			return other
+		}
+	}
+	return nil
+}
+
+func (e *edit) label(f *followed, is facts) {
+	if !is.labelled {
+		e.Labels[f.rule.label] = new(f.rule.print)
+	}
+}
+
+func (e *edit) remove(r *rule) {
+	e.Taints = slices.DeleteFunc(e.Taints, func(t corev1.Taint) bool { return t.ToString() == r.text })
 }

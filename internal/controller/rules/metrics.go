@@ -13,7 +13,7 @@ import (
 type metrics struct{ retries *prometheus.CounterVec }
 
 // newMetrics makes the metrics and registers them, if there is a registry.
-func newMetrics(registry prometheus.Registerer, book *book) (*metrics, error) {
+func newMetrics(registry prometheus.Registerer, view *view) (*metrics, error) {
 	m := &metrics{retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "taintkeeper_node_health_retries_total",
 		Help: "Changes of nodes that failed and are tried again, by the API's reason.",
@@ -28,11 +28,11 @@ func newMetrics(registry prometheus.Registerer, book *book) (*metrics, error) {
 		}
 		m.retries = known.ExistingCollector.(*prometheus.CounterVec)
 	}
-	return m, registry.Register(ruleCollector{book})
+	return m, registry.Register(ruleCollector{view})
 }
 
 // ruleCollector says what the rules do when it is asked.
-type ruleCollector struct{ book *book }
+type ruleCollector struct{ view *view }
 
 var ruleNodesDesc = prometheus.NewDesc("taintkeeper_rule_nodes",
 	"Nodes by NodeTaintRule: matching have its condition, tainted have its taint (in a dry run: would have it), held wait, because of maxTainted or because the API server refuses it.",
@@ -43,7 +43,7 @@ func (c ruleCollector) Describe(descs chan<- *prometheus.Desc) { descs <- ruleNo
 
 // Collect implements prometheus.Collector.
 func (c ruleCollector) Collect(metrics chan<- prometheus.Metric) {
-	for _, p := range c.book.pages() {
+	for _, p := range c.view.pages() {
 		counts := map[string]int{"matching": p.outcome.matching, "tainted": p.outcome.tainted, "held": p.outcome.held}
 		for state, count := range counts {
 			metrics <- prometheus.MustNewConstMetric(ruleNodesDesc, prometheus.GaugeValue, float64(count), p.rule.name, state)

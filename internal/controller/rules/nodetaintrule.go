@@ -28,7 +28,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 )
 
-// togetherWithin is for how long changes of nodes are gathered before the rules are planned again.
+// togetherWithin is for how long changes of nodes are gathered before a rule is planned again.
 const togetherWithin = 250 * time.Millisecond
 
 // Config configures a Controller.
@@ -37,11 +37,11 @@ type Config struct {
 	Client kubernetes.Interface
 	// EventClient writes the events; Client does when it is nil.
 	EventClient kubernetes.Interface
-	// Rules reads, watches and writes NodeTaintRules.
+	// Rules reads, watches and writes NodeTaintRules, and lists the metadata of nodes.
 	Rules client.WithWatch
 	// Nodes are the nodes; whoever made the cache runs it.
 	Nodes *nodecache.Cache
-	// Clock is the timeline of the process; nil: one of its own, which hears no Date.
+	// Clock is the timeline of the process.
 	Clock *timeline.Clock
 	// DryRun only says what would be done.
 	DryRun bool
@@ -54,14 +54,11 @@ type Config struct {
 }
 
 func (c *Config) complete() error {
-	if c.Client == nil || c.Rules == nil || c.Nodes == nil {
-		return errors.New("a Controller needs a Client, Rules and Nodes")
+	if c.Client == nil || c.Rules == nil || c.Nodes == nil || c.Clock == nil {
+		return errors.New("a Controller needs a Client, Rules, Nodes and a Clock")
 	}
 	if c.EventClient == nil {
 		c.EventClient = c.Client
-	}
-	if c.Clock == nil {
-		c.Clock = &timeline.Clock{}
 	}
 	if c.Logger.GetSink() == nil {
 		c.Logger = logr.Discard()
@@ -81,35 +78,33 @@ func New(config Config) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{nodes: config.Nodes}
-	book, events := newBook(config.DryRun), newEvents(config.EventClient)
-	metrics, err := newMetrics(config.Registerer, book)
+	view, events := newView(config.DryRun), newEvents(config.EventClient)
+	metrics, err := newMetrics(config.Registerer, view)
 	if err != nil {
 		return nil, fmt.Errorf("register the metrics: %w", err)
 	}
-	requests := &requests{nodes: config.Nodes}
+	requests := &requests{view: view, nodes: config.Nodes}
 	watch, err := newRuleWatch(config.Rules, config.Logger, func(all []*v1alpha1.NodeTaintRule) {
-		if book.setRules(all, config.Clock.See()) {
-			requests.add(0)
-		}
+		requests.add(0, view.setRules(all, config.Clock.See())...)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("prepare the watch of rules: %w", err)
 	}
 	requests.rules = watch.handler.HasSyncedChecker()
 	config.Nodes.Subscribe(func(change nodecache.Change) {
-		if book.brought(change.Before.Object(), change.After.Object(), config.Clock.See()) {
-			requests.add(togetherWithin)
+		if change.After == nil {
+			requests.add(togetherWithin, view.went(change.Before.Name)...)
+			return
 		}
+		is := look{node: change.After.Object(), seen: config.Clock.See(), gap: change.Gap}
+		requests.add(togetherWithin, view.brought(is)...)
 	})
 	reconciles, err := stage.New(config.Logger, "node-taint-rule", controller.TypedOptions[Request]{
 		RateLimiter: apicall.RateLimiter[Request](),
 		Reconciler: &reconciler{
-			dryRun: config.DryRun, clock: config.Clock, watch: watch, book: book,
+			dryRun: config.DryRun, clock: config.Clock, watch: watch, view: view,
 			events: events, metrics: metrics, requests: requests,
-			api: api{client: config.Client, rules: config.Rules, limiter: config.Limiter},
-			backoffs: apicall.NewBackoffs[string](func(failures int, _ error) time.Duration {
-				return apicall.Doubled(apicall.FirstBackoff, failures, apicall.LastBackoff)
-			}),
+			api:   api{client: config.Client, rules: config.Rules, limiter: config.Limiter},
 			notes: map[types.UID]*note{},
 		},
 	}, requests)
@@ -136,6 +131,7 @@ func (c *Controller) HasSynced() bool { return c.nodes.HasSynced() }
 
 // requests is the source of the reconciler. What comes before it starts needs not be kept: everything is planned then.
 type requests struct {
+	view         *view
 	nodes, rules cache.DoneChecker
 
 	mu    sync.Mutex
@@ -152,7 +148,7 @@ func (r *requests) Start(ctx context.Context, queue workqueue.TypedRateLimitingI
 	r.mu.Unlock()
 	go func() {
 		if cache.WaitFor(ctx, "", r.rules, r.nodes) {
-			r.add(0)
+			r.add(0, r.view.requests()...)
 		}
 	}()
 	return nil
@@ -164,11 +160,14 @@ func (r *requests) WaitForSync(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// add asks for a plan in some time at most.
-func (r *requests) add(in time.Duration) {
+// add asks for plans of rules in some time at most.
+func (r *requests) add(in time.Duration, rules ...Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.queue != nil {
-		r.queue.AddAfter(Request{}, in)
+	if r.queue == nil {
+		return
+	}
+	for _, rule := range rules {
+		r.queue.AddAfter(rule, in)
 	}
 }

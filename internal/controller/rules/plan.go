@@ -19,7 +19,7 @@ import (
 // facts are what a rule knows of a node.
 type facts struct {
 	selected bool
-	holds    bool   // the condition has the status that brings the taint
+	holds    bool   // the condition has the status, and a reason, that brings the taint
 	labelled bool   // the node's label says that it has the taint from this rule
 	standing string // its taint of the rule's key and effect, as text; empty: it has none
 }
@@ -27,7 +27,8 @@ type facts struct {
 func (r *rule) facts(node *corev1.Node) facts {
 	f := facts{selected: r.selector.Matches(labels.Set(node.Labels)), labelled: node.Labels[r.label] == r.print}
 	if c := condition(node, r.spec.Condition.Type); c != nil {
-		f.holds = c.Status == r.spec.Condition.Status
+		reasons := r.spec.Condition.Reasons
+		f.holds = c.Status == r.spec.Condition.Status && (len(reasons) == 0 || slices.Contains(reasons, c.Reason))
 	}
 	for i := range node.Spec.Taints {
 		if t := &node.Spec.Taints[i]; t.Key == r.spec.Taint.Key && t.Effect == r.spec.Taint.Effect {
@@ -35,6 +36,13 @@ func (r *rule) facts(node *corev1.Node) facts {
 		}
 	}
 	return f
+}
+
+// look is how this process sees a node.
+type look struct {
+	node *corev1.Node
+	seen verdict.Sight
+	gap  bool // versions of the node may have been missed since the look before
 }
 
 func (f facts) matches() bool { return f.selected && f.holds }
@@ -46,8 +54,13 @@ type place struct {
 	since   time.Time // since when the condition holds, or does not
 	owned   bool      // the node has the taint from this rule
 	wanted  bool      // it is to have it, by the newest plan
-	changed bool      // the facts have changed since that plan
 	refusal *refusal  // nil: none
+}
+
+// owns reports whether a node has the taint from a rule that knew the node as a place; nil: it did not. Somebody may
+// have taken the label away: the taint is still the rule's, because it never went.
+func (r *rule) owns(is facts, known *place) bool {
+	return is.standing == r.text && (is.labelled || known != nil && known.owned && known.wanted)
 }
 
 // has reports whether the node counts as one with the rule's taint. Of a rule that writes nothing, what it wanted
@@ -62,9 +75,12 @@ func (p *place) counts(r *rule) bool {
 	return p.owned
 }
 
+// wantedBy reports whether the node is to have the rule's taint written, by the newest plan.
+func (p *place) wantedBy(r *rule) bool { return p != nil && p.wanted && !r.onlyReports }
+
 // settled reports whether the node is as the newest plan wants it.
 func (p *place) settled(r *rule) bool {
-	if p.wanted && !r.onlyReports {
+	if p.wantedBy(r) {
 		return p.owned && p.labelled
 	}
 	return r.frozen || !p.owned && !p.labelled
@@ -80,20 +96,42 @@ type refusal struct {
 const refusedFor = time.Minute
 
 // sinceWhen returns since when the condition of a node holds, or does not. What this process saw change counts from
-// its sight; lastTransitionTime, which the node's clock and its reporter decide, serves for what was so at first
-// sight. The condition that has not changed never begins anew.
-func sinceWhen(r *rule, known *place, before, after *corev1.Node, holds bool, seen verdict.Sight) time.Time {
-	if known != nil && !known.since.IsZero() && known.holds == holds {
-		return known.since
+// its sight. lastTransitionTime, which the node's clock and its reporter decide, serves for what was so at first sight,
+// and for what changed in a gap of the watch. Otherwise the condition goes on, whatever lastTransitionTime says.
+func sinceWhen(r *rule, known *place, before *corev1.Node, is look) time.Time {
+	holds := r.facts(is.node).holds
+	goesOn := known != nil && !known.since.IsZero() && known.holds == holds
+	if !goesOn {
+		if before != nil && !is.gap && r.facts(before).holds != holds {
+			return is.seen.At
+		}
+		return r.dated(is)
 	}
-	if before != nil && r.facts(before).holds != holds {
-		return seen.At
+	if dated := r.dated(is); r.missed(before, is) && dated.After(known.since) {
+		return dated
 	}
-	c := condition(after, r.spec.Condition.Type)
+	return known.since
+}
+
+// dated returns since when the condition is as it is according to its lastTransitionTime.
+func (r *rule) dated(is look) time.Time {
+	c := condition(is.node, r.spec.Condition.Type)
 	if c == nil || c.LastTransitionTime.IsZero() {
-		return seen.At
+		return is.seen.At
 	}
-	return seen.Start(c.LastTransitionTime.Add(-time.Second)) // from the beginning of that second
+	return is.seen.Start(c.LastTransitionTime.Add(-time.Second)) // from the beginning of that second
+}
+
+// missed reports whether the condition changed in a gap of the watch, though it is as it was before.
+func (r *rule) missed(before *corev1.Node, is look) bool {
+	if before == nil || !is.gap {
+		return false
+	}
+	was, now := condition(before, r.spec.Condition.Type), condition(is.node, r.spec.Condition.Type)
+	if was == nil || now == nil {
+		return was != now
+	}
+	return !was.LastTransitionTime.Equal(&now.LastTransitionTime)
 }
 
 // outcome is what a plan of a rule comes to.
@@ -142,14 +180,15 @@ type planning struct {
 // plan says which nodes are to have the taint of a rule, in the places themselves. The taint comes when the condition
 // has held for long enough: to the nodes that have had it longest first, then by name, and to no more than the bound at
 // once; those that were refused come last. It goes when the condition has been over for long enough, and at once when
-// the node is no longer selected. doubts are the nodes that may have the taint without showing it.
-func (p *planning) plan(selected int, places map[string]*place, doubts []string) outcome {
+// the node is no longer selected. unseen are the
+// nodes that have the taint, or may have it, though the watch has not shown it.
+func (p *planning) plan(selected int, places map[string]*place, unseen []string) outcome {
 	p.outcome = outcome{selected: selected, bound: -1}
 	var candidates []candidate
 	taken := 0 // of the places below the bound, by nodes that are no candidates
 	for name, node := range places {
 		ripe, has := p.ripe(name, node), node.has(p.rule)
-		node.changed, node.wanted = false, ripe && has
+		node.wanted = ripe && has
 		if node.matches() {
 			p.matching++
 		}
@@ -162,7 +201,7 @@ func (p *planning) plan(selected int, places map[string]*place, doubts []string)
 			}
 		}
 	}
-	p.choose(candidates, taken+reserve(candidates, places, doubts))
+	p.choose(candidates, taken+reserve(candidates, places, unseen))
 	for _, node := range places {
 		if node.counts(p.rule) {
 			p.tainted++
@@ -201,10 +240,10 @@ func (p *planning) candidate(name string, node *place) (candidate, bool) {
 }
 
 // reserve puts the candidates that may have the taint already before the others: their places are taken. It returns how
-// many more places are, by nodes in doubt that are no candidates.
-func reserve(candidates []candidate, places map[string]*place, doubts []string) int {
+// many more places are, by unseen nodes that are no candidates.
+func reserve(candidates []candidate, places map[string]*place, unseen []string) int {
 	taken := 0
-	for _, name := range doubts {
+	for _, name := range unseen {
 		i := slices.IndexFunc(candidates, func(c candidate) bool { return c.name == name })
 		if i >= 0 {
 			candidates[i].turn = 0

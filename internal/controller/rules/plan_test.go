@@ -68,6 +68,14 @@ func fromOthers(node *corev1.Node) {
 	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "example.com/deadlock", Effect: corev1.TaintEffectNoSchedule})
 }
 
+func because(reason string) func(*corev1.Node) {
+	return func(n *corev1.Node) { n.Status.Conditions[0].Reason = reason }
+}
+
+func becauseOf(reasons ...string) func(*v1alpha1.NodeTaintRule) {
+	return func(r *v1alpha1.NodeTaintRule) { r.Spec.Condition.Reasons = reasons }
+}
+
 func without(node *corev1.Node) { node.Status.Conditions = nil }
 
 func labelled(node *corev1.Node) { node.Labels = map[string]string{"pool": "x"} }
@@ -76,12 +84,12 @@ func onlyPoolX(r *v1alpha1.NodeTaintRule) {
 	r.Spec.NodeSelector = &v1alpha1.NodeTaintRuleSelector{MatchLabels: map[string]v1alpha1.NodeTaintRuleLabelValue{"pool": "x"}}
 }
 
-// aBook makes a book that knows of a rule and has seen nodes at an instant.
-func aBook(rule *v1alpha1.NodeTaintRule, at time.Time, nodes ...*corev1.Node) (*book, *planned) {
-	b := newBook(false)
+// aView makes a view that knows of a rule and has seen nodes at an instant.
+func aView(rule *v1alpha1.NodeTaintRule, at time.Time, nodes ...*corev1.Node) (*view, *followed) {
+	b := newView(false)
 	b.setRules([]*v1alpha1.NodeTaintRule{rule}, verdict.SeenAt(at).Sight)
 	for _, node := range nodes {
-		b.brought(nil, node, verdict.SeenAt(at).Sight)
+		b.brought(look{node: node, seen: verdict.SeenAt(at).Sight})
 	}
 	return b, b.rules[rule.UID]
 }
@@ -92,7 +100,7 @@ type aPlan struct {
 	rule    *v1alpha1.NodeTaintRule
 	nodes   []*corev1.Node
 	chosen  []string // by the plan before
-	doubted []string // nodes of which a write of the taint was not answered
+	unseen  []string // nodes that have the taint or may have it, and do not show it
 	refused map[string]int
 	now     int
 	want    []string // to have the taint
@@ -102,8 +110,8 @@ type aPlan struct {
 }
 
 // planned plans, after all that came before.
-func (a aPlan) planned() *planned {
-	b, p := aBook(a.rule, after(a.now), a.nodes...)
+func (a aPlan) planned() *followed {
+	b, p := aView(a.rule, after(a.now), a.nodes...)
 	for _, name := range a.chosen {
 		if p.places[name] == nil { // it had the condition then
 			p.places[name] = &place{facts: facts{selected: true}, since: after(95)}
@@ -113,15 +121,12 @@ func (a aPlan) planned() *planned {
 	for name, at := range a.refused {
 		p.places[name].refusal = &refusal{at: after(at)}
 	}
-	for _, name := range a.doubted {
-		b.doubts[name] = doubt{version: b.nodes[name].ResourceVersion, rules: []types.UID{a.rule.UID}}
-	}
-	b.plan(after(a.now))
+	b.plan(a.rule.UID, a.unseen, after(a.now))
 	return p
 }
 
 // nodesOf returns the nodes that are to have the taint of a rule, and those that are to lose it.
-func nodesOf(p *planned) (want, leaving []string) {
+func nodesOf(p *followed) (want, leaving []string) {
 	for name, place := range p.places {
 		switch {
 		case place.wanted:
@@ -140,6 +145,11 @@ func TestPlanOfARule(t *testing.T) {
 		{name: "no node", rule: aRule(), now: 100},
 		{name: "the condition has not held for long enough", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 95)}, now: 100, counts: [4]int{1, 1, 0, 0}, next: 105},
 		{name: "it has", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 95)}, now: 105, want: []string{"a"}, counts: [4]int{1, 1, 0, 0}},
+		{name: "any reason matches by default", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 0, because("Hung"))}, now: 100, want: []string{"a"}, counts: [4]int{1, 1, 0, 0}},
+		{name: "one of several reasons matches", rule: aRule(becauseOf("Hung", "Oops")), nodes: []*corev1.Node{aNode("a", yes, 0, because("Oops"))}, now: 100, want: []string{"a"}, counts: [4]int{1, 1, 0, 0}},
+		{name: "another reason does not, nor does none", rule: aRule(becauseOf("Hung")), nodes: []*corev1.Node{aNode("a", yes, 0, because("HungUp")), aNode("b", yes, 0)}, now: 100, counts: [4]int{2, 0, 0, 0}},
+		{name: "with another reason the condition is over", rule: aRule(becauseOf("Hung")), nodes: []*corev1.Node{aNode("a", yes, 95, fromRule, because("Oops"))}, now: 114, want: []string{"a"}, counts: [4]int{1, 0, 1, 0}, next: 115},
+		{name: "a reason of another status does not match", rule: aRule(becauseOf("Hung")), nodes: []*corev1.Node{aNode("a", no, 0, because("Hung"))}, now: 100, counts: [4]int{1, 0, 0, 0}},
 		{name: "a tainted node that matches stays", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 99, fromRule)}, now: 100, want: []string{"a"}, counts: [4]int{1, 1, 1, 0}},
 		{name: "the condition is not over for long enough", rule: aRule(), nodes: []*corev1.Node{aNode("a", no, 95, fromRule)}, now: 114, want: []string{"a"}, counts: [4]int{1, 0, 1, 0}, next: 115},
 		{name: "it is", rule: aRule(), nodes: []*corev1.Node{aNode("a", no, 95, fromRule)}, now: 115, counts: [4]int{1, 0, 1, 0}, leaving: []string{"a"}},
@@ -150,12 +160,12 @@ func TestPlanOfARule(t *testing.T) {
 		{name: "the oldest come first, then by name", rule: aRule(atMost(intstr.FromInt32(2))), nodes: []*corev1.Node{aNode("c", yes, 5), aNode("b", yes, 7), aNode("a", yes, 7)}, now: 100, want: []string{"a", "c"}, counts: [4]int{3, 3, 0, 1}},
 		{name: "tainted nodes take places", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 50, fromRule), aNode("b", yes, 0)}, now: 100, want: []string{"a"}, counts: [4]int{2, 2, 1, 1}},
 		{name: "nodes that lose the taint take places until it is off", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", no, 0, fromRule), aNode("b", yes, 0)}, now: 100, counts: [4]int{2, 1, 1, 1}, leaving: []string{"a"}},
-		{name: "so do those whose write was not answered", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", no, 99), aNode("b", yes, 0)}, doubted: []string{"a"}, now: 100, counts: [4]int{2, 1, 0, 1}},
-		{name: "and that is the place of the node itself", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 50), aNode("b", yes, 0)}, doubted: []string{"a"}, now: 100, want: []string{"a"}, counts: [4]int{2, 2, 0, 1}},
+		{name: "so do those whose write was not answered", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", no, 99), aNode("b", yes, 0)}, unseen: []string{"a"}, now: 100, counts: [4]int{2, 1, 0, 1}},
+		{name: "and that is the place of the node itself", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 50), aNode("b", yes, 0)}, unseen: []string{"a"}, now: 100, want: []string{"a"}, counts: [4]int{2, 2, 0, 1}},
 		{name: "none is taken off when there are more than the bound", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 0, fromRule), aNode("b", yes, 0, fromRule)}, now: 100, want: []string{"a", "b"}, counts: [4]int{2, 2, 2, 0}},
 		{name: "a percentage is of the selected nodes and rounded down", rule: aRule(onlyPoolX, atMost(intstr.FromString("67%"))), nodes: []*corev1.Node{aNode("a", yes, 0, labelled), aNode("b", yes, 0, labelled), aNode("c", no, 0)}, now: 100, want: []string{"a"}, counts: [4]int{2, 2, 0, 1}},
 		{name: "a choice that is not written yields to a bound that was lowered", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 0, fromRule), aNode("b", yes, 0)}, chosen: []string{"a", "b"}, now: 100, want: []string{"a"}, counts: [4]int{2, 2, 1, 1}},
-		{name: "so does one that may be written", rule: aRule(atMost(intstr.FromInt32(0))), nodes: []*corev1.Node{aNode("a", yes, 0)}, doubted: []string{"a"}, now: 100, counts: [4]int{1, 1, 0, 1}},
+		{name: "so does one that may be written", rule: aRule(atMost(intstr.FromInt32(0))), nodes: []*corev1.Node{aNode("a", yes, 0)}, unseen: []string{"a"}, now: 100, counts: [4]int{1, 1, 0, 1}},
 		{name: "a taint that somebody took off comes again at once", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 99, labelledByRule)}, now: 100, want: []string{"a"}, counts: [4]int{1, 1, 0, 0}},
 		{name: "unless the bound was lowered", rule: aRule(atMost(intstr.FromInt32(0))), nodes: []*corev1.Node{aNode("a", yes, 0, labelledByRule)}, now: 100, counts: [4]int{1, 1, 0, 1}, leaving: []string{"a"}},
 		{name: "or the condition is over", rule: aRule(), nodes: []*corev1.Node{aNode("a", no, 99, labelledByRule)}, now: 100, counts: [4]int{1, 0, 0, 0}, leaving: []string{"a"}},
@@ -205,28 +215,37 @@ func says(status corev1.ConditionStatus, since int) func(*corev1.Node) {
 	}
 }
 
-func TestWhatThisProcessSawChangeCountsByItsOwnClock(t *testing.T) {
+func TestWhatThisProcessSawChangeCountsByItsOwnClockAndTheRestIsDated(t *testing.T) {
 	const yes, no, unknown = corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown
 	for name, test := range map[string]struct {
 		first *corev1.Node // at second 100
 		then  []func(*corev1.Node)
-		since int // at second 200, when the last has come
+		since int  // at second 200, when the last has come
+		gap   bool // the watch was interrupted before each of then
 	}{
-		"at first sight the condition says since when":           {aNode("a", yes, 30), nil, 30},
-		"unless that is yet to come":                             {aNode("a", yes, 300), nil, 100},
-		"a change counts from when it was seen":                  {aNode("a", no, 30), []func(*corev1.Node){says(yes, -600)}, 150},
-		"so does a condition that came":                          {aNode("a", no, 0, without), []func(*corev1.Node){says(yes, -600)}, 150},
-		"and one that vanished":                                  {aNode("a", yes, 30, fromRule), []func(*corev1.Node){without}, 150},
-		"a status that is posted anew goes on":                   {aNode("a", yes, 30), []func(*corev1.Node){says(yes, 149), says(yes, 199)}, 30},
-		"one that is over goes on being over when it is unknown": {aNode("a", no, 30, fromRule), []func(*corev1.Node){says(unknown, 149), says(no, 199)}, 30},
-		"a condition that was over begins anew":                  {aNode("a", yes, 30), []func(*corev1.Node){says(no, 31), says(yes, 32)}, 200},
+		"at first sight the condition says since when":                 {aNode("a", yes, 30), nil, 30, false},
+		"unless that is yet to come":                                   {aNode("a", yes, 300), nil, 100, false},
+		"a change counts from when it was seen":                        {aNode("a", no, 30), []func(*corev1.Node){says(yes, -600)}, 150, false},
+		"so does a condition that came":                                {aNode("a", no, 0, without), []func(*corev1.Node){says(yes, -600)}, 150, false},
+		"and one that vanished":                                        {aNode("a", yes, 30, fromRule), []func(*corev1.Node){without}, 150, false},
+		"a status that is posted anew goes on":                         {aNode("a", yes, 30), []func(*corev1.Node){says(yes, 149), says(yes, 199)}, 30, false},
+		"one that is over goes on being over when it is unknown":       {aNode("a", no, 30, fromRule), []func(*corev1.Node){says(unknown, 149), says(no, 199)}, 30, false},
+		"a condition that was over begins anew":                        {aNode("a", yes, 30), []func(*corev1.Node){says(no, 31), says(yes, 32)}, 200, false},
+		"over a gap a condition goes on if its transition is the same": {aNode("a", yes, 30), []func(*corev1.Node){says(yes, 30)}, 30, true},
+		"and is dated by its transition if that is another":            {aNode("a", yes, 30), []func(*corev1.Node){says(yes, 140)}, 140, true},
+		"which the gap cannot put before what was known":               {aNode("a", yes, 30), []func(*corev1.Node){says(yes, 10)}, 30, true},
+		"and counts from the sight if it is yet to come":               {aNode("a", yes, 30), []func(*corev1.Node){says(yes, 300)}, 150, true},
+		"so is one that changed over a gap":                            {aNode("a", no, 30), []func(*corev1.Node){says(yes, 120)}, 120, true},
+		"and one that was over, and is over again":                     {aNode("a", no, 30, fromRule), []func(*corev1.Node){says(no, 130)}, 130, true},
+		"one that vanished over a gap is over from the sight":          {aNode("a", yes, 30, fromRule), []func(*corev1.Node){without}, 150, true},
+		"and one that was gone before stays gone":                      {aNode("a", no, 0, fromRule, without), []func(*corev1.Node){without}, 100, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, p := aBook(aRule(), after(100), test.first)
+			b, p := aView(aRule(), after(100), test.first)
 			node := test.first
 			for i, change := range test.then {
 				next := as(node, change)
-				b.brought(node, next, verdict.SeenAt(after(150+50*i)).Sight)
+				b.brought(look{node: next, seen: verdict.SeenAt(after(150 + 50*i)).Sight, gap: test.gap})
 				node = next
 			}
 			if got := p.places["a"].since; !got.Equal(after(test.since)) {
@@ -249,69 +268,74 @@ func TestOnlyWhatConcernsARuleMakesItBePlanned(t *testing.T) {
 		"another condition": {func(n *corev1.Node) {
 			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue})
 		}, false},
-		"a status that does not bring the taint either": {says(corev1.ConditionUnknown, 99), false},
-		"a label that the rule does not select by":      {label("other"), false},
-		"a taint with another key":                      {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoSchedule}} }, false},
-		"the condition":                                 {says(corev1.ConditionTrue, 99), true},
-		"a label that it selects by":                    {func(n *corev1.Node) { n.Labels = nil }, true},
-		"a taint with its key":                          {fromOthers, true},
-		"the label that says whose the taint is":        {label(v1alpha1.TaintedLabelPrefix + "rule"), false},
-		"with its value":                                {labelledByRule, true},
+		"a status that does not bring the taint either":   {says(corev1.ConditionUnknown, 99), false},
+		"a label that the rule does not select by":        {label("other"), false},
+		"a taint with another key":                        {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoSchedule}} }, false},
+		"another reason, which the rule does not ask for": {because("Oops"), false},
+		"the condition":                          {says(corev1.ConditionTrue, 99), true},
+		"a label that it selects by":             {func(n *corev1.Node) { n.Labels = nil }, true},
+		"a taint with its key":                   {fromOthers, true},
+		"the label that says whose the taint is": {label(v1alpha1.TaintedLabelPrefix + "rule"), false},
+		"with its value":                         {labelledByRule, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := aNode("a", corev1.ConditionFalse, 0, labelled)
-			b, p := aBook(aRule(onlyPoolX), after(100), node)
-			b.plan(after(100))
-			if got := b.brought(node, as(node, test.change), verdict.SeenAt(after(101)).Sight); got != test.want || p.dirty != test.want {
-				t.Errorf("the rule is planned again: %v (%v), want %v", got, p.dirty, test.want)
+			b, p := aView(aRule(onlyPoolX), after(100), node)
+			b.plan(p.object.UID, nil, after(100))
+			if got := len(b.brought(look{node: as(node, test.change), seen: verdict.SeenAt(after(101)).Sight})) == 1; got != test.want {
+				t.Errorf("the rule is planned again: %v, want %v", got, test.want)
 			}
 		})
 	}
 }
 
-func TestAnAnswerIsNotForgottenForWhatALateWatchBrings(t *testing.T) {
-	first := aNode("a", corev1.ConditionTrue, 0)
-	b, p := aBook(aRule(), after(100), first)
-	second, answer := as(first), as(as(first, fromRule))
-	b.learned(answer, verdict.SeenAt(after(101)).Sight)
-	b.brought(first, second, verdict.SeenAt(after(102)).Sight)
-	if !p.places["a"].owned {
-		t.Error("the watch was believed, though the answer is newer")
-	}
-	b.brought(second, answer, verdict.SeenAt(after(103)).Sight)
-	b.brought(answer, as(answer, func(n *corev1.Node) { n.Spec.Taints = nil }), verdict.SeenAt(after(104)).Sight)
-	if p.places["a"].owned {
-		t.Error("the answer is believed, though the watch is newer")
-	}
-	b.learned(answer, verdict.SeenAt(after(105)).Sight)
-	if p.places["a"].owned {
-		t.Error("an answer that came late is believed")
-	}
-	b.brought(answer, nil, verdict.SeenAt(after(106)).Sight)
-	b.learned(as(as(as(answer))), verdict.SeenAt(after(107)).Sight)
-	if len(b.nodes) != 0 || len(p.places) != 0 {
-		t.Error("an answer has brought back a node that is gone")
-	}
-}
-
 func TestRulesThatWentAreForgottenWhenTheirTaintsAreOff(t *testing.T) {
 	node := aNode("a", corev1.ConditionTrue, 0, fromRule)
-	b, _ := aBook(aRule(), after(100), node)
+	b, p := aView(aRule(), after(100), node)
 	b.setRules(nil, verdict.SeenAt(after(101)).Sight)
-	b.plan(after(101))
-	e, ok := b.edit("a", "", after(101))
+	b.plan(p.object.UID, nil, after(101))
+	e, ok := b.edit(p.object.UID, p.rule, node, false, after(101))
 	if !ok || len(e.Taints) != 0 || len(b.rules) != 1 {
 		t.Errorf("of the rule that went the taints %v stay (%v), and %d rules are known", e.Taints, ok, len(b.rules))
 	}
-	b.brought(node, as(node, func(n *corev1.Node) { n.Labels, n.Spec.Taints = nil, nil }), verdict.SeenAt(after(102)).Sight)
-	b.plan(after(102))
+	b.brought(look{node: as(node, func(n *corev1.Node) { n.Labels, n.Spec.Taints = nil, nil }), seen: verdict.SeenAt(after(102)).Sight})
+	b.plan(p.object.UID, nil, after(102))
 	if len(b.rules) != 0 {
 		t.Error("the rule is still known")
 	}
 }
 
+// A write that was bound to a version of the node can come until the node is newer, or the call has ended for certain.
+func TestAWriteWithoutAnAnswerTakesItsPlaceWhileItCanCome(t *testing.T) {
+	for name, test := range map[string]struct {
+		now     int
+		changed bool
+		want    []string
+	}{
+		"while the call may go on": {now: 110},
+		"until it has ended":       {now: 135, want: []string{"b"}},
+		"or the node is newer":     {now: 110, changed: true, want: []string{"b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			other := aNode("a", corev1.ConditionFalse, 0)
+			v, p := aView(aRule(atMost(intstr.FromInt32(1))), after(100), other, aNode("b", corev1.ConditionTrue, 0))
+			v.lost(p.object.UID, other, after(135))
+			if test.changed {
+				v.brought(look{node: as(other), seen: verdict.SeenAt(after(105)).Sight})
+			}
+			page, _ := v.plan(p.object.UID, nil, after(test.now))
+			if want, _ := nodesOf(p); !slices.Equal(want, test.want) {
+				t.Errorf("wants the taint on %q, want %q", want, test.want)
+			}
+			if waits := page.next.Equal(after(135)); waits != (test.want == nil) {
+				t.Errorf("plans again at %s", page.next)
+			}
+		})
+	}
+}
+
 // twentyRulesOf15000Nodes have tainted half of the nodes, with two of them.
-func twentyRulesOf15000Nodes() (*book, []*corev1.Node) {
+func twentyRulesOf15000Nodes() (*view, []*corev1.Node) {
 	var all []*v1alpha1.NodeTaintRule
 	for i := range 20 {
 		all = append(all, aRule(func(r *v1alpha1.NodeTaintRule) {
@@ -319,7 +343,7 @@ func twentyRulesOf15000Nodes() (*book, []*corev1.Node) {
 			r.Spec.Taint.Key = fmt.Sprint("example.com/deadlock-", i)
 		}))
 	}
-	b := newBook(false)
+	b := newView(false)
 	b.setRules(all, verdict.SeenAt(noon).Sight)
 	var nodes []*corev1.Node
 	for i := range 15000 {
@@ -333,9 +357,11 @@ func twentyRulesOf15000Nodes() (*book, []*corev1.Node) {
 			}
 		}
 		nodes = append(nodes, node)
-		b.brought(nil, node, verdict.SeenAt(noon).Sight)
+		b.brought(look{node: node, seen: verdict.SeenAt(noon).Sight})
 	}
-	b.plan(noon)
+	for _, rule := range b.requests() {
+		b.plan(rule.UID, nil, noon)
+	}
 	return b, nodes
 }
 
@@ -359,8 +385,8 @@ func BenchmarkAChangeOfANodeAmong15000ForTwentyRules(b *testing.B) {
 				at := i % len(nodes)
 				next := nodes[at].DeepCopy()
 				change(next, i)
-				if known.brought(nodes[at], next, verdict.SeenAt(after(0)).Sight) {
-					known.plan(after(0))
+				for _, rule := range known.brought(look{node: next, seen: verdict.SeenAt(after(0)).Sight}) {
+					known.plan(rule.UID, nil, after(0))
 				}
 				nodes[at] = next
 			}

@@ -7,13 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -24,320 +22,172 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 )
 
-// Request asks for a plan of the rules that something has changed for.
-type Request struct{}
+// Request asks for a plan of a rule.
+type Request struct {
+	Name string
+	UID  types.UID
+}
 
-// concurrentNodes is how many nodes are changed at the same time.
-const concurrentNodes = 8
+const (
+	// concurrentNodes is how many nodes are changed at the same time.
+	concurrentNodes = 8
+	// heirsTake is how long a deleted rule waits before it looks whether another has taken its taints over.
+	heirsTake = time.Second
+)
 
-// reconciler plans the rules and writes what the plan says. It is the only one that writes rules' taints and labels,
-// and it plans only between its writes, so that no plan has to reckon with writes under way.
+// reconciler plans a rule and writes what the plan says. It is the only one that writes rules' taints and labels, for
+// one rule after another, and it plans only between its writes, so that no plan has to reckon with writes under way.
 type reconciler struct {
 	dryRun   bool
 	clock    *timeline.Clock
 	watch    *ruleWatch
-	book     *book
+	view     *view
 	api      api
 	events   *events
 	metrics  *metrics
 	requests *requests
-	backoffs *apicall.Backoffs[string] // of nodes, doubts and rules
 	notes    map[types.UID]*note
 }
 
 // note is what this process has done and said about a rule.
 type note struct {
-	confirmed bool                         // it is known which nodes have its taint
-	holding   string                       // the reason that was said of its condition Holding; empty: nothing yet
-	would     v1alpha1.NodeTaintRuleStatus // that was said in a dry run
-	written   *v1alpha1.NodeTaintRule      // the newest answer to a write of it
+	holding  string                       // the reason that was said of its condition Holding; empty: nothing yet
+	would    v1alpha1.NodeTaintRuleStatus // that was said in a dry run
+	written  *v1alpha1.NodeTaintRule      // the newest answer to a write of it
+	backoffs *apicall.Backoffs[string]    // of its nodes, and of the rule itself
 }
 
-// Reconcile plans, makes the nodes what the plan wants, and says what has come of it.
-func (r *reconciler) Reconcile(ctx context.Context, _ Request) (reconcile.Result, error) {
+func newNote() *note {
+	return &note{backoffs: apicall.NewBackoffs[string](func(failures int, _ error) time.Duration {
+		return apicall.Doubled(apicall.FirstBackoff, failures, apicall.LastBackoff)
+	})}
+}
+
+// Reconcile plans a rule, makes the nodes what the plan wants, and says what has come of it.
+func (r *reconciler) Reconcile(ctx context.Context, request Request) (reconcile.Result, error) {
 	if !r.watch.listed() {
 		return reconcile.Result{}, nil // once all are known there is another request
 	}
-	failed := []error{r.endDoubts(ctx)}
-	r.book.plan(r.clock.Now())
-	for _, p := range r.book.pages() {
-		failed = append(failed, r.prepare(ctx, p))
+	p, ok := r.view.plan(request.UID, nil, r.clock.Now())
+	if !ok {
+		delete(r.notes, request.UID)
+		return reconcile.Result{}, nil
 	}
-	wrote, err := r.writeNodes(ctx)
-	failed = append(failed, err)
-	next := r.book.plan(r.clock.Now())
-	there := map[types.UID]bool{}
-	for _, p := range r.book.pages() {
-		there[p.object.UID] = true
-		failed = append(failed, r.report(ctx, p))
+	backoffs := r.note(p).backoffs
+	p, may, err := r.admit(ctx, p)
+	err = errors.Join(err, r.writeNodes(ctx, p, may), r.report(ctx, p))
+	if p.gone && p.clean {
+		delete(r.notes, request.UID)
 	}
-	maps.DeleteFunc(r.notes, func(uid types.UID, _ *note) bool { return !there[uid] })
 	if apicall.Stopping(ctx) { // the next process goes on
 		return reconcile.Result{}, nil
 	}
-	r.again(next, wrote)
-	return reconcile.Result{}, errors.Join(failed...)
-}
-
-// again asks for the next plan, in time for whatever comes first. Nodes that were written make way for others.
-func (r *reconciler) again(next time.Time, wrote bool) {
 	now := r.clock.Now()
-	_, doubt := r.book.overdue(now)
-	next = timeline.Next(timeline.Next(next, doubt), r.backoffs.Next(now))
-	if wrote && len(r.book.pending()) > 0 {
-		next = now
+	next := timeline.Next(p.next, backoffs.Next(now))
+	if len(p.pending) > 0 && !p.object.DeletionTimestamp.IsZero() {
+		next = timeline.Next(next, now.Add(heirsTake))
 	}
 	if !next.IsZero() {
-		r.requests.add(max(next.Sub(now), time.Nanosecond))
+		r.requests.add(max(next.Sub(now), time.Nanosecond), request)
 	}
+	return reconcile.Result{}, err
 }
 
-// prepare makes sure, before a node is tainted, that it is known which nodes have the taint already, and that the rule
-// stays until its taints are off. Until that is done, the rule taints no node.
-func (r *reconciler) prepare(ctx context.Context, p page) error {
+// admit reports whether the taint may come to nodes now. The rule must stay until its taints are off, and the API
+// server must say which nodes have the taint, so that there are never more than maxTainted. It returns the plan that
+// knows that.
+func (r *reconciler) admit(ctx context.Context, p page) (page, bool, error) {
 	if p.rule.asIf || p.rule.frozen || p.clean || !p.object.DeletionTimestamp.IsZero() {
-		return nil
+		return p, false, nil
 	}
-	ready := false
-	err := r.try("rule "+p.rule.name, func() error {
-		if err := r.confirm(ctx, p); err != nil {
+	may := false
+	err := r.try(p, "", func() error {
+		if err := r.keepRule(ctx, p); err != nil {
 			return err
 		}
-		ready = true
-		object := r.newest(p)
-		if slices.Contains(object.Finalizers, v1alpha1.Finalizer) {
+		if p.adds && p.rule.spec.MaxTainted != nil {
+			listed, err := r.api.labelled(ctx, p.rule)
+			if err != nil {
+				return err
+			}
+			p, may = r.view.plan(p.object.UID, listed, r.clock.Now())
 			return nil
 		}
-		err := r.writeFinalizers(ctx, object, append(slices.Clone(object.Finalizers), v1alpha1.Finalizer))
-		ready = err == nil
-		return err
+		may = true
+		return nil
 	})
-	if !ready {
-		r.book.stop(p.object.UID)
-	}
-	return err
+	return p, may, err
 }
 
-// confirm asks the API server, once for each rule, which nodes have the taint. This process may have become the leader
-// just now, and its watch be behind what the one before wrote.
-func (r *reconciler) confirm(ctx context.Context, p page) error {
-	if r.note(p).confirmed {
+// keepRule gives a rule our finalizer.
+func (r *reconciler) keepRule(ctx context.Context, p page) error {
+	object := r.newest(p)
+	if slices.Contains(object.Finalizers, v1alpha1.Finalizer) {
 		return nil
 	}
-	nodes, err := r.api.labelled(ctx, p.rule.label)
-	if err != nil {
-		return fmt.Errorf("list the nodes with the taint of rule %s: %w", p.rule.name, err)
-	}
-	for i := range nodes {
-		r.book.learned(&nodes[i], r.clock.See())
-	}
-	r.note(p).confirmed = true
-	r.book.plan(r.clock.Now())
-	return nil
+	return r.writeFinalizers(ctx, object, append(slices.Clone(object.Finalizers), v1alpha1.Finalizer))
 }
 
-// writeNodes makes the nodes what the newest plan wants, and reports whether it has changed one.
-func (r *reconciler) writeNodes(ctx context.Context) (bool, error) {
+// writeNodes makes the nodes what the plan wants.
+func (r *reconciler) writeNodes(ctx context.Context, p page, may bool) error {
+	if r.dryRun {
+		return nil
+	}
 	var (
 		group  errgroup.Group
 		mu     sync.Mutex
-		wrote  bool
 		failed []error
 	)
 	group.SetLimit(concurrentNodes)
-	for _, name := range r.book.pending() {
+	for _, name := range p.pending {
 		group.Go(func() error {
-			changed := false
-			err := r.try(name, func() (err error) {
-				changed, err = r.writeNode(ctx, name, "")
-				return err
-			})
+			err := r.try(p, name, func() error { return r.writeNode(ctx, p, name, may) })
 			mu.Lock()
 			defer mu.Unlock()
-			wrote, failed = wrote || changed, append(failed, err)
+			failed = append(failed, err)
 			return nil
 		})
 	}
 	_ = group.Wait() // the errors are in failed: one does not stop the others
-	return wrote, errors.Join(failed...)
-}
-
-// writeNode makes a node what the rules want, or only one of them, and reports whether it has changed the node. If the
-// API server does not take the taints of several, each is tried alone.
-func (r *reconciler) writeNode(ctx context.Context, name string, only types.UID) (bool, error) {
-	if err := r.api.turn(ctx); err != nil {
-		return false, err
-	}
-	e, ok := r.book.edit(name, only, r.clock.Latest())
-	if !ok {
-		return false, nil
-	}
-	began := r.clock.Now()
-	changed, err := r.api.patchNode(ctx, e)
-	if err == nil {
-		r.book.learned(changed, r.clock.See())
-		logf.FromContext(ctx).V(1).Info("Wrote taints of rules", "node", name, "taints", e.Taints)
-		return true, nil
-	}
-	wrote := false
-	err = fmt.Errorf("write the taints of node %s: %w", name, err)
-	switch {
-	case apicall.Refused(err) && len(e.adds) > 1:
-		for _, rule := range e.adds {
-			one, also := r.writeNode(ctx, name, rule)
-			wrote, err = wrote || one, errors.Join(err, also)
-		}
-	case apicall.Refused(err):
-		r.book.refused(e, briefly(err), r.clock.Now())
-	case apierrors.IsConflict(err): // others write it, too, and perhaps faster than the watch brings it
-		err = errors.Join(err, r.readNode(ctx, name))
-	case !apicall.IsNotFound(err) && !apierrors.IsTooManyRequests(err):
-		r.book.unanswered(e, began.Add(apicall.Timeout))
-	}
-	return wrote, err
-}
-
-func (r *reconciler) readNode(ctx context.Context, name string) error {
-	node, err := r.api.node(ctx, name)
-	if err != nil {
-		return fmt.Errorf("read node %s: %w", name, err)
-	}
-	r.book.learned(node, r.clock.See())
-	return nil
-}
-
-// endDoubts reads the nodes whose taints may have been written by calls that were not answered and have ended by now.
-func (r *reconciler) endDoubts(ctx context.Context) error {
-	names, _ := r.book.overdue(r.clock.Now())
-	var failed []error
-	for _, name := range names {
-		failed = append(failed, r.try("doubt about "+name, func() error {
-			err := r.readNode(ctx, name)
-			if err == nil || apicall.IsNotFound(err) {
-				r.book.believe(name)
-				return nil
-			}
-			return err
-		}))
-	}
 	return errors.Join(failed...)
 }
 
-// report says what becomes of a rule: it lets go of one that is deleted when no node has its taint any more, or writes
-// its status.
-func (r *reconciler) report(ctx context.Context, p page) error {
-	return r.try("status of rule "+p.rule.name, func() error {
-		if !p.object.DeletionTimestamp.IsZero() {
-			return r.release(ctx, p)
-		}
-		r.tellHolding(ctx, p)
-		return r.writeStatus(ctx, p)
-	})
-}
-
-// release takes our finalizer off when the API server, too, knows of no node with the rule's taint.
-func (r *reconciler) release(ctx context.Context, p page) error {
-	object := r.newest(p)
-	if r.dryRun || !p.clean || !slices.Contains(object.Finalizers, v1alpha1.Finalizer) {
-		return nil
-	}
-	nodes, err := r.api.labelled(ctx, p.rule.label)
-	if err != nil {
-		return fmt.Errorf("list the nodes with the taint of rule %s: %w", p.rule.name, err)
-	}
-	for i := range nodes {
-		if nodes[i].Labels[p.rule.label] == p.rule.print {
-			r.book.learned(&nodes[i], r.clock.See())
-			return fmt.Errorf("node %s still has the taint of deleted rule %s: the watch is late", nodes[i].Name, p.rule.name)
-		}
-	}
-	left := slices.DeleteFunc(slices.Clone(object.Finalizers), func(f string) bool { return f == v1alpha1.Finalizer })
-	return r.writeFinalizers(ctx, object, left)
-}
-
-func (r *reconciler) writeFinalizers(ctx context.Context, object *v1alpha1.NodeTaintRule, finalizers []string) error {
-	written, err := r.api.patchFinalizers(ctx, object, finalizers)
-	return r.wrote(object, written, err)
-}
-
-// wrote notes the answer to a write of a rule. One that is not there any more needs none.
-func (r *reconciler) wrote(object, written *v1alpha1.NodeTaintRule, err error) error {
-	if err == nil {
-		r.notes[object.UID].written = written
-	}
+// writeNode makes a node what the plan wants, decided from a live read: the watch may be behind what was written last.
+func (r *reconciler) writeNode(ctx context.Context, p page, name string, may bool) error {
+	node, err := r.api.node(ctx, name)
 	if apicall.IsNotFound(err) {
 		return nil
 	}
-	return err
-}
-
-// tellHolding says that a rule has begun to hold nodes back, or has ended it.
-func (r *reconciler) tellHolding(ctx context.Context, p page) {
-	note := r.note(p)
-	if note.holding == "" {
-		note.holding = saysHolding(r.newest(p))
+	if err != nil {
+		return fmt.Errorf("read node %s: %w", name, err)
 	}
-	if note.holding == p.outcome.holding() {
-		return
-	}
-	note.holding = p.outcome.holding()
-	log := logf.FromContext(ctx).WithValues("rule", p.rule.name, "dryRun", p.rule.asIf)
-	if p.outcome.held > 0 {
-		log.Info("A rule holds nodes back", "held", p.outcome.held, "why", heldMessage(p))
-	} else {
-		log.Info("A rule holds no node back any more")
-	}
-	if !r.dryRun {
-		r.events.holding(p)
-	}
-}
-
-// writeStatus writes the status of a rule if it changed.
-func (r *reconciler) writeStatus(ctx context.Context, p page) error {
-	object := r.newest(p)
-	status := statusOf(object, p)
-	if apiequality.Semantic.DeepEqual(status, object.Status) {
-		return nil
-	}
-	if r.dryRun {
-		r.wouldSay(ctx, p, status)
-		return nil
-	}
-	said := saysRefused(object)
-	written, err := r.api.patchStatus(ctx, object, status)
-	if err := r.wrote(object, written, err); err != nil || written == nil {
+	if err := r.api.turn(ctx); err != nil {
 		return err
 	}
-	if !p.verdict.accepted() && said != p.verdict.reason {
-		logf.FromContext(ctx).Info("A rule is not accepted", "rule", object.Name,
-			"reason", p.verdict.reason, "message", p.verdict.message)
-		r.events.refused(object, p.verdict)
+	e, ok := r.view.edit(p.object.UID, p.rule, node, may, r.clock.Latest())
+	if !ok {
+		return nil
 	}
-	if p.verdict.accepted() && said != "" {
-		logf.FromContext(ctx).Info("A rule is accepted now", "rule", object.Name)
-		r.events.accepted(object, p.verdict)
+	began := r.clock.Now()
+	err = r.api.patchNode(ctx, e)
+	if err == nil {
+		logf.FromContext(ctx).V(1).Info("Wrote taints of rules", "node", name, "taints", e.Taints)
+		return nil
 	}
-	return nil
-}
-
-// wouldSay logs the status that a rule would get in a dry run, if it is news.
-func (r *reconciler) wouldSay(ctx context.Context, p page, status v1alpha1.NodeTaintRuleStatus) {
-	for i := range status.Conditions {
-		status.Conditions[i].LastTransitionTime.Reset()
+	switch {
+	case !e.adds:
+	case apicall.Refused(err):
+		r.view.refused(p.object.UID, name, briefly(err), r.clock.Now())
+	case !apierrors.IsConflict(err) && !apicall.IsNotFound(err) && !apierrors.IsTooManyRequests(err):
+		r.view.lost(p.object.UID, node, began.Add(apicall.Timeout))
 	}
-	note := r.note(p)
-	if apiequality.Semantic.DeepEqual(note.would, status) {
-		return
-	}
-	note.would = status
-	logf.FromContext(ctx).Info("Dry run: a rule would taint", "rule", p.rule.name, "reason", p.verdict.reason,
-		"selected", p.outcome.selected, "matching", p.outcome.matching, "tainted", p.outcome.tainted, "held", p.outcome.held)
+	return fmt.Errorf("write the taints of node %s: %w", name, err)
 }
 
 // note returns what this process has done and said about a rule.
 func (r *reconciler) note(p page) *note {
 	if r.notes[p.object.UID] == nil {
-		r.notes[p.object.UID] = &note{}
+		r.notes[p.object.UID] = newNote()
 	}
 	return r.notes[p.object.UID]
 }
@@ -354,17 +204,18 @@ func (r *reconciler) newest(p page) *v1alpha1.NodeTaintRule {
 	return object
 }
 
-// try does something, unless it failed a moment ago. It counts failures, and spaces them out.
-func (r *reconciler) try(what string, do func() error) error {
-	if r.backoffs.Wait(what, r.clock.Now()) > 0 {
+// try does something about a rule, unless it failed a moment ago. It counts failures, and spaces them out.
+func (r *reconciler) try(p page, what string, do func() error) error {
+	backoffs := r.notes[p.object.UID].backoffs
+	if backoffs.Wait(what, r.clock.Now()) > 0 {
 		return nil
 	}
 	err := do()
 	if err == nil {
-		r.backoffs.Forget(what)
+		backoffs.Forget(what)
 		return nil
 	}
 	r.metrics.retries.WithLabelValues(apicall.Reason(err)).Inc()
-	r.backoffs.Fail(what, err, r.clock.Now())
+	backoffs.Fail(what, err, r.clock.Now())
 	return err
 }

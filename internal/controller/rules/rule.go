@@ -49,6 +49,13 @@ func fingerprint(taint string) string {
 	return hex.EncodeToString(sum[:enough])
 }
 
+// rivals reports whether two rules cannot both have their taints on a node: they have the same key and effect, or were
+// made under the same name.
+func (r *rule) rivals(other *rule) bool {
+	a, b := r.spec.Taint, other.spec.Taint
+	return a.Key == b.Key && a.Effect == b.Effect || r.label == other.label
+}
+
 // bound returns the most nodes that may have the taint at once, and whether there is a bound.
 func (r *rule) bound(selected int) (int, bool) {
 	if r.spec.MaxTainted == nil {

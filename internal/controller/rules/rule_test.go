@@ -117,6 +117,33 @@ func TestARulesTaintGoesWhenTheConditionHasBeenOverForLongEnough(t *testing.T) {
 	})
 }
 
+func TestARuleWithReasonsTaintsWhileTheConditionHasOneOfThem(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 3)
+		w.addRule("deadlock", becauseOf("DockerHung", "KubeletHung"), goesAfter(30*time.Second))
+		w.run()
+		says := func(name, reason string) {
+			w.update(name, func(n *corev1.Node) {
+				n.Status.Conditions = []corev1.NodeCondition{{Type: deadlock, Status: corev1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(w.start)}}
+			})
+		}
+		says("a-0", "DockerHung")
+		says("a-1", "DiskHung")
+		w.settle()
+		w.wantDeadlocked("a-0")
+		w.wantStatus("deadlock", [4]int32{3, 1, 1, 0}, "Accepted", "NoNodeHeld")
+		says("a-0", "KubeletHung")
+		says("a-1", "KubeletHung")
+		w.until(time.Minute)
+		w.wantDeadlocked("a-0", "a-1")
+		says("a-0", "DiskHung")
+		w.until(89 * time.Second)
+		w.wantDeadlocked("a-0", "a-1")
+		w.until(91 * time.Second)
+		w.wantDeadlocked("a-1")
+	})
+}
+
 func TestAConditionOfTheFutureCountsFromWhenItWasSeen(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 2)
@@ -132,6 +159,49 @@ func TestAConditionOfTheFutureCountsFromWhenItWasSeen(t *testing.T) {
 		w.wantDeadlocked()
 		w.until(32 * time.Second)
 		w.wantDeadlocked("a-0", "a-1")
+	})
+}
+
+func TestWithoutALiveListOfItsNodesARuleWithABoundAddsNoTaint(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 4)
+		w.addRule("deadlock", atMost(intstr.FromInt32(2)))
+		w.run()
+		w.locks("a-0")
+		w.settle()
+		w.wantDeadlocked("a-0")
+		w.unlistable.Store(true)
+		w.locks("a-1")
+		w.until(time.Minute)
+		w.wantDeadlocked("a-0")
+		w.unlocks("a-0") // what goes needs no list
+		w.settle()
+		w.wantDeadlocked()
+		w.unlistable.Store(false)
+		w.until(2 * time.Minute)
+		w.wantDeadlocked("a-1")
+	})
+}
+
+func TestTheNodesOfARuleAreListedOnlyWhenATaintWouldBeAdded(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 5)
+		w.addRule("deadlock", atMost(intstr.FromInt32(1)), goesAfter(time.Hour))
+		w.addRule("unbounded", func(r *v1alpha1.NodeTaintRule) { r.Spec.Taint.Key = "example.com/unbounded" })
+		w.run()
+		w.locks("a-0")
+		w.settle()
+		w.wantTaints("a-0", deadlocked, "example.com/unbounded:NoSchedule")
+		for range 10 {
+			w.locks("a-1", "a-2", "a-3")
+			w.settle()
+			w.unlocks("a-0", "a-1")
+			w.settle()
+		}
+		w.wantDeadlocked("a-0")
+		if got := w.listed.Load(); got != 1 {
+			t.Errorf("%d lists, want one before the first taint of the rule with a bound", got)
+		}
 	})
 }
 

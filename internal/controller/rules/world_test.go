@@ -56,9 +56,11 @@ type world struct {
 	rules   client.WithWatch
 	writes  atomic.Int32 // of rules
 	asked   atomic.Int32 // for the list of rules
+	listed  atomic.Int32 // how often live lists of a rule's nodes were asked for
 	missing atomic.Bool  // the resource is not installed
 	secret  atomic.Bool  // no rule may be read
 
+	unlistable atomic.Bool // no live list of nodes is answered for now
 	unwritable atomic.Bool // no rule can be changed for now
 }
 
@@ -88,6 +90,9 @@ func (w *world) makeRules() {
 	var begun watch.Interface // with a list, so that nothing is lost before the watch
 	w.rules = plainLister{fakerules.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.NodeTaintRule{}).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if nodes, ok := list.(*metav1.PartialObjectMetadataList); ok {
+				return w.listNodes(ctx, nodes, options)
+			}
 			w.asked.Add(1)
 			if w.secret.Load() {
 				return apierrors.NewForbidden(v1alpha1.GroupVersion.WithResource("nodetaintrules").GroupResource(), "", errors.New("no right"))
@@ -125,6 +130,24 @@ func (w *world) makeRules() {
 			return c.SubResource(sub).Patch(ctx, object, patch, options...)
 		},
 	}).Build()}
+}
+
+// listNodes answers a list of the metadata of nodes.
+func (w *world) listNodes(ctx context.Context, list *metav1.PartialObjectMetadataList, options []client.ListOption) error {
+	var asked client.ListOptions
+	asked.ApplyOptions(options)
+	w.listed.Add(1)
+	if w.unlistable.Load() {
+		return apierrors.NewInternalError(errors.New("etcdserver: no leader"))
+	}
+	nodes, err := w.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: asked.LabelSelector.String()})
+	if err != nil {
+		return err
+	}
+	for i := range nodes.Items {
+		list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: nodes.Items[i].ObjectMeta})
+	}
+	return nil
 }
 
 // isReflectors reports whether a list is a reflector's, which says how old it may be.

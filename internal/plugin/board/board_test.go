@@ -298,7 +298,7 @@ func TestRulesSayWhatTheyDoAndWhyTheyHold(t *testing.T) {
 				"apiVersion": v1alpha1.GroupVersion.String(), "kind": "NodeTaintRule",
 				"metadata": map[string]any{"name": name, "uid": name},
 				"spec": map[string]any{
-					"condition": map[string]any{"type": "KernelDeadlock", "status": "True"},
+					"condition": map[string]any{"type": "KernelDeadlock", "status": "True", "reasons": []any{"DockerHung", "KubeletHung"}},
 					"taint":     map[string]any{"key": "example.com/deadlock", "effect": "NoExecute"}, "maxTainted": "10%",
 				},
 				"status": status,
@@ -315,7 +315,7 @@ func TestRulesSayWhatTheyDoAndWhyTheyHold(t *testing.T) {
 		s.put(rules, rule("odd", map[string]any{"selected": "many"}), "")
 		s.open()
 		expect(t, "the rule", row[ruleRow](s, sheetRules, "holding"), ruleRow{
-			ID: "holding", Condition: "KernelDeadlock=True", Taint: "example.com/deadlock:NoExecute",
+			ID: "holding", Condition: "KernelDeadlock=True (DockerHung, KubeletHung)", Taint: "example.com/deadlock:NoExecute",
 			Selected: 6, Matching: 3, Tainted: 1, Held: 2, Most: "10%", Problem: "2 nodes wait",
 		})
 		for name, want := range map[string]string{"new": "no controller has judged it yet", "odd": "It cannot be read"} {

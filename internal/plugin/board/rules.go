@@ -6,6 +6,7 @@ package board
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,7 +39,7 @@ func newRuleRow(rule *v1alpha1.NodeTaintRule) ruleRow {
 	spec, status := &rule.Spec, &rule.Status
 	taint := corev1.Taint{Key: spec.Taint.Key, Value: spec.Taint.Value, Effect: spec.Taint.Effect}
 	row := ruleRow{
-		ID: rule.Name, Condition: sentence.Printable(fmt.Sprintf("%s=%s", spec.Condition.Type, spec.Condition.Status)),
+		ID: rule.Name, Condition: sentence.Printable(conditionOf(spec.Condition)),
 		Taint: sentence.Printable(taints.Format(taint)), DryRun: spec.DryRun,
 		Selected: status.Selected, Matching: status.Matching, Tainted: status.Tainted, Held: status.Held,
 	}
@@ -56,4 +57,13 @@ func newRuleRow(rule *v1alpha1.NodeTaintRule) ruleRow {
 		row.Problem = sentence.Printable(cmp.Or(holding.Message, holding.Reason))
 	}
 	return row
+}
+
+// conditionOf returns what brings the taint, for example KernelDeadlock=True (DockerHung, KubeletHung).
+func conditionOf(condition v1alpha1.NodeTaintRuleCondition) string {
+	text := fmt.Sprintf("%s=%s", condition.Type, condition.Status)
+	if len(condition.Reasons) > 0 {
+		text += fmt.Sprintf(" (%s)", strings.Join(condition.Reasons, ", "))
+	}
+	return text
 }
