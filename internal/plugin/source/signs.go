@@ -42,8 +42,8 @@ func (r *Reader) leases(ctx context.Context) error {
 	return r.without(refused, "what they tell of the controllers is not known")
 }
 
-// Lease reads the Leases with which the replicas of a program may elect a leader: in all namespaces, those that have the
-// name which the flags of its pods say. A control plane outside of the cluster may have none here.
+// Lease reads the Leases with which the replicas of a program may elect a leader, in all namespaces: those that have
+// the name which the flags of its pods say. A control plane outside of the cluster may have none here.
 func (r *Reader) Lease(ctx context.Context, program string, each func(*coordinationv1.Lease)) error {
 	name, namespace := r.Cluster.Election(program)
 	coordination := r.Clients.CoordinationV1()
