@@ -21,7 +21,7 @@ const lookForDeafness = 10 * time.Second
 func (k *Keeper) Ready() error {
 	if since := k.silence.sinceEcho(k.config.Clock.Now()); since > deafAfter {
 		return fmt.Errorf("no renewal of our own lease %s in kube-node-lease has come back by the watch for %s, so no node is called silent; see docs/node-health.md",
-			OwnLease, since.Truncate(time.Second))
+			ownLease(k.config.DryRun), since.Truncate(time.Second))
 	}
 	return nil
 }

@@ -23,8 +23,10 @@ import (
 )
 
 const (
-	// OwnLease is the Lease in kube-node-lease that Taintkeeper renews beside the kubelets'. It stands for no node.
+	// OwnLease is the Lease in kube-node-lease that Taintkeeper renews next to the kubelets'. It stands for no node.
 	OwnLease = "taintkeeper.dev"
+	// DryRunLease is the one that a dry run renews instead, so that it does not disturb a process that acts.
+	DryRunLease = "dry-run.taintkeeper.dev"
 	// nonceAnnotation tells one of its renewals from another.
 	nonceAnnotation = "taintkeeper.dev/renewal"
 
@@ -44,29 +46,33 @@ type echoes struct {
 	client    kubernetes.Interface
 	clock     *timeline.Clock
 	reconnect func() // closes the connection of the watch of leases
-	dryRun    bool
+	lease     string // the name of our own
 
 	mu       sync.Mutex
 	owner    types.UID            // of the namespace; empty: not known yet
 	sent     map[string]time.Time // by nonce: when the renewal was begun
-	refused  bool                 // the last renewal was
+	failing  bool                 // the last renewal failed
 	accepted time.Time            // the first renewal since the watch brought anything; zero: none
 	patience time.Duration
 }
 
-func newEchoes(client kubernetes.Interface, clock *timeline.Clock, reconnect func(), dryRun bool) *echoes {
+// ownLease returns the name of the lease that this process renews.
+func ownLease(dryRun bool) string {
+	if dryRun {
+		return DryRunLease
+	}
+	return OwnLease
+}
+
+func newEchoes(client kubernetes.Interface, clock *timeline.Clock, reconnect func(), lease string) *echoes {
 	return &echoes{
-		client: client, clock: clock, reconnect: reconnect, dryRun: dryRun,
+		client: client, clock: clock, reconnect: reconnect, lease: lease,
 		sent: map[string]time.Time{}, patience: hangsAfter,
 	}
 }
 
 // run renews the lease once a second until the context ends, also while earlier renewals are under way.
 func (e *echoes) run(ctx context.Context) {
-	if e.dryRun { // nothing is written
-		<-ctx.Done()
-		return
-	}
 	ticker := time.NewTicker(renewEach)
 	defer ticker.Stop()
 	underWay := make(chan struct{}, renewalsAtOne)
@@ -98,7 +104,7 @@ func (e *echoes) renew(running context.Context) {
 	ctx, cancel := context.WithTimeout(running, renewalLimit)
 	defer cancel()
 	begun, nonce := e.clock.Now(), rand.Text()
-	lease := coordinationconfig.Lease(OwnLease, corev1.NamespaceNodeLease).
+	lease := coordinationconfig.Lease(e.lease, corev1.NamespaceNodeLease).
 		WithAnnotations(map[string]string{nonceAnnotation: nonce}).
 		WithSpec(coordinationconfig.LeaseSpec().WithHolderIdentity("taintkeeper").WithRenewTime(metav1.NewMicroTime(e.clock.Latest())))
 	if owner := e.namespace(ctx); owner != "" { // some clusters delete leases that nobody owns
@@ -112,8 +118,8 @@ func (e *echoes) renew(running context.Context) {
 		return
 	}
 	if e.ended(err, e.clock.Now()) {
-		logf.FromContext(ctx).Info("Cannot renew our own lease in kube-node-lease; until that works, silence of nodes counts only while half of the kubelets are heard",
-			"lease", OwnLease, "reason", err.Error())
+		logf.FromContext(ctx).Info("Cannot renew our own lease in kube-node-lease; until that works, no node is called silent",
+			"lease", e.lease, "reason", err.Error())
 	}
 }
 
@@ -150,12 +156,12 @@ func (e *echoes) begin(nonce string, begun time.Time) {
 func (e *echoes) ended(err error, now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	was := e.refused
-	e.refused = err != nil
+	was := e.failing
+	e.failing = err != nil
 	if err == nil && e.accepted.IsZero() {
 		e.accepted = now
 	}
-	return e.refused && !was
+	return e.failing && !was
 }
 
 // came notes that the watch of leases has brought something.
@@ -176,18 +182,11 @@ func (e *echoes) hangs(now time.Time) bool {
 	return true
 }
 
-// begunAt returns when the renewal was begun that a lease shows, if it is one of this process.
+// begunAt returns when the renewal was begun that a lease shows, if it is one of this process. Other replicas renew the
+// same lease.
 func (e *echoes) begunAt(lease *coordinationv1.Lease) (time.Time, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	begun, ours := e.sent[lease.Annotations[nonceAnnotation]]
 	return begun, ours
-}
-
-// without reports whether there are no echoes of our own: nothing is written, or our renewals fail. Then a kubelet's
-// renewal serves.
-func (e *echoes) without() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.dryRun || e.refused
 }

@@ -33,7 +33,6 @@ type leases struct {
 	echoed  func() // is called after each echo
 	synced  chan struct{}
 	once    sync.Once
-	counted time.Time // when it was last found out whether most are heard
 }
 
 func newLeases(silence *silence, echoes *echoes, clock *timeline.Clock, echoed func()) *leases {
@@ -81,21 +80,18 @@ func (l *leases) Update(object any) error {
 }
 
 func (l *leases) see(lease *coordinationv1.Lease, now time.Time) {
-	if lease.Name == OwnLease {
-		if begun, ours := l.echoes.begunAt(lease); ours && l.silence.echo(begun) {
-			l.echoed()
-		}
+	if !isOwn(lease) {
+		l.silence.renewed(lease.Name, renewTime(lease), now)
 		return
 	}
-	l.silence.renewed(lease.Name, renewTime(lease), now)
-	// Once a second is enough: all leases are counted, and with an echo all nodes.
-	if !l.echoes.without() || l.silence.sinceEcho(now) < renewEach || now.Sub(l.counted) < renewEach {
-		return
-	}
-	l.counted = now
-	if l.silence.mostAreHeard(now) && l.silence.echo(now) {
+	if begun, ours := l.echoes.begunAt(lease); ours && l.silence.echo(begun) {
 		l.echoed()
 	}
+}
+
+// isOwn reports whether a lease is Taintkeeper's, of this process or another, and stands for no node.
+func isOwn(lease *coordinationv1.Lease) bool {
+	return lease.Name == OwnLease || lease.Name == DryRunLease
 }
 
 // renewTime returns when a kubelet last renewed its lease, by its clock; zero: it does not say.
@@ -142,7 +138,7 @@ func (l *leases) Replace(objects []any, _ string) error {
 
 // place puts our own lease behind all others.
 func place(lease *coordinationv1.Lease) int {
-	if lease.Name == OwnLease {
+	if isOwn(lease) {
 		return 1
 	}
 	return 0

@@ -117,7 +117,7 @@ func New(config Config) (*Keeper, error) {
 		config: config, nodes: config.Nodes, pods: config.Pods,
 		silence: newSilence(config.Grace, config.Clock.Now()), zones: readiness.NewZones(config.Policy, config.Logger),
 		events: newEvents(config.DryRun, config.EventClient),
-		echoes: newEchoes(config.EchoClient, config.Clock, config.Reconnect, config.DryRun),
+		echoes: newEchoes(config.EchoClient, config.Clock, config.Reconnect, ownLease(config.DryRun)),
 	}
 	k.leases = newLeases(k.silence, k.echoes, config.Clock, k.count)
 	if k.nodes == nil {

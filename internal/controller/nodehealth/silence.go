@@ -49,7 +49,6 @@ type sign struct {
 // renewal is a lease as it was last renewed, and when on the clock that was news.
 type renewal struct {
 	at   time.Duration
-	seen time.Time // the same by this process's own clock
 	last time.Time // by the kubelet's clock
 }
 
@@ -132,7 +131,7 @@ func (s *silence) renewed(name string, last, now time.Time) {
 		return
 	}
 	at := s.stamp(now)
-	s.leases[name] = renewal{at: at, seen: now, last: last}
+	s.leases[name] = renewal{at: at, last: last}
 	if known, seen := s.nodes[name]; seen {
 		known.at = max(known.at, at)
 		s.nodes[name] = known
@@ -232,18 +231,4 @@ func (s *silence) standing(known sign) readiness.Standing {
 		return readiness.Doubtful
 	}
 	return readiness.Silent
-}
-
-// mostAreHeard reports whether at least half of the leases were renewed lately: without an echo of our own, a kubelet's
-// renewal then is one.
-func (s *silence) mostAreHeard(now time.Time) bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	heard := 0
-	for _, lease := range s.leases {
-		if now.Sub(lease.seen) <= settling {
-			heard++
-		}
-	}
-	return heard > 0 && 2*heard >= len(s.leases)
 }

@@ -8,11 +8,9 @@ import (
 	"testing"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
@@ -225,44 +223,4 @@ func TestAfterAFullDisruptionEveryNodeThatWasEverHeardIsHeardNow(t *testing.T) {
 	s.renewed("mute", after(71), after(71))
 	s.forgive(after(71))
 	wantSilent(t, s, 71)
-}
-
-func TestWithoutEchoesOfOurOwnAKubeletsRenewalServesWhileHalfOfThemAreHeard(t *testing.T) {
-	s := echoing()
-	for _, name := range []string{"a", "b", "c"} {
-		s.renewed(name, noon, noon)
-	}
-	for _, name := range []string{"a", "b"} {
-		s.renewed(name, after(15), after(15))
-	}
-	for now, want := range map[int]bool{20: true, 21: true, 35: true, 36: false} {
-		if got := s.mostAreHeard(after(now)); got != want {
-			t.Errorf("after %d s most are heard: %t, want %t", now, got, want)
-		}
-	}
-}
-
-// 15,000 kubelets renew 1,500 leases a second, and each would have all leases counted.
-func TestWithoutEchoesOfOurOwnTheLeasesAreCountedOnceASecond(t *testing.T) {
-	s := echoing()
-	echoed := 0
-	l := newLeases(s, newEchoes(nil, &timeline.Clock{}, nil, true), &timeline.Clock{}, func() { echoed++ })
-	renews := func(name string, at time.Time) {
-		l.see(&coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: at}},
-		}, at)
-	}
-	for _, name := range []string{"a", "b", "c", "d"} {
-		s.renewed(name, noon, noon)
-	}
-	renews("a", after(30)) // one of four is heard
-	renews("b", after(30).Add(renewEach/2))
-	if echoed != 0 {
-		t.Error("half of the leases were counted within a second of the count before")
-	}
-	renews("a", after(31))
-	if echoed != 1 {
-		t.Errorf("%d echoes, want one as half of the leases are heard", echoed)
-	}
 }
