@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
@@ -396,7 +397,9 @@ func TestANodeOfWhichNothingWasHeardHasNoMoreTimeAfterARestart(t *testing.T) {
 		w.addNode("mute", "a", func(n *corev1.Node) { n.Status.Conditions = nil })
 		w.must(nil, w.leases.Delete(leasesResource, corev1.NamespaceNodeLease, "mute"))
 		w.until(15 * time.Second)
-		w.run()
+		clock := &timeline.Clock{}
+		bubble.Tell(clock) // the API server's time, by which nodes are created
+		w.run(func(c *Config) { c.Clock = clock })
 		w.until(defaultGrace.Startup + 2*renewEach)
 		if c := readiness.Condition(w.node("mute"), corev1.NodeReady); c == nil || c.Status != corev1.ConditionUnknown {
 			w.t.Errorf("the condition Ready is %v, want Unknown", c)
