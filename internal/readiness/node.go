@@ -40,8 +40,8 @@ func (g Grace) Of(posted bool) time.Duration {
 	return g.Startup
 }
 
-// FirstSign returns when a node that is seen for the first time gave a sign of life: at the sight, or, if it never
-// posted its status, at its creation, which the API server recorded. [verdict.Sight.Start] dates it, and never too early.
+// FirstSign returns when a node that is seen for the first time gave a sign of life: at the sight, or at its creation
+// if it never posted its status. The API server recorded that, so [verdict.Sight.Start] dates it, and never too early.
 func FirstSign(node *corev1.Node, seen verdict.Sight) time.Time {
 	if Condition(node, corev1.NodeReady) != nil {
 		return seen.At

@@ -89,10 +89,10 @@ func (at *zone) add(m *Member, count int) {
 		return
 	}
 	at.size += count
-	if m.down() {
+	if !m.ready || m.standing != Heard {
 		at.notReady += count
 	}
-	if m.unsure() {
+	if m.ready && m.standing == Doubtful { // that holds others back, and takes nothing off
 		at.unsure += count
 	}
 }
@@ -107,7 +107,7 @@ func (at *zone) next() []string {
 
 // offers reports whether there is a token for a node: nobody waits before it.
 func (at *zone) offers(m *Member, now time.Time) bool {
-	return at.ripe(now) && (len(at.line) == 0 || at.line[0] == m)
+	return at.rate > 0 && at.limiter.TokensAt(now) >= 1 && (len(at.line) == 0 || at.line[0] == m)
 }
 
 // take gives a node the token that it was offered, and returns the node that is next then.
@@ -144,8 +144,6 @@ func (at *zone) setRate(next float32, now time.Time) {
 		at.limiter.AllowN(now, 1)
 	}
 }
-
-func (at *zone) ripe(now time.Time) bool { return at.rate > 0 && at.limiter.TokensAt(now) >= 1 }
 
 // ripeIn returns how long it takes until the next turn.
 func (at *zone) ripeIn(now time.Time) time.Duration {

@@ -42,11 +42,6 @@ type Member struct {
 // Silent reports whether the node was silent when all were counted last.
 func (m *Member) Silent() bool { return m.standing == Silent }
 
-func (m *Member) down() bool { return !m.ready || m.standing != Heard }
-
-// unsure: it counts as not ready, but may be. That holds others back, and takes nothing off.
-func (m *Member) unsure() bool { return m.ready && m.standing == Doubtful }
-
 // News is what follows from a change.
 type News struct {
 	Wake []string // the nodes whose plan can be another
@@ -244,8 +239,8 @@ func (z *Zones) evaluate(now time.Time, wake []string) News {
 	}
 	told := News{Wake: wake}
 	was := z.disrupted
-	z.full = z.everyZoneFull()
-	z.disrupted = z.full && (was || z.everybodyIsSure())
+	full, certain := z.everyZoneFull()
+	z.full, z.disrupted = full, certain || full && was
 	for _, at := range z.zones {
 		z.retell(at, now, &told)
 	}
@@ -271,28 +266,17 @@ func (z *Zones) retell(at *zone, now time.Time, told *News) {
 	}
 }
 
-// everyZoneFull reports whether all zones that have nodes are fully disrupted.
-func (z *Zones) everyZoneFull() bool {
-	found := false
+// everyZoneFull reports whether all zones that have nodes are fully disrupted, and whether that is certain.
+func (z *Zones) everyZoneFull() (full, certain bool) {
+	certain = true
 	for _, at := range z.zones {
-		if at.size == 0 {
-			continue
+		if at.size > 0 && z.policy.State(at.size, at.notReady) != FullDisruption {
+			return false, false
 		}
-		if z.policy.State(at.size, at.notReady) != FullDisruption {
-			return false
-		}
-		found = true
+		full = full || at.size > 0
+		certain = certain && at.unsure == 0
 	}
-	return found
-}
-
-func (z *Zones) everybodyIsSure() bool {
-	for _, at := range z.zones {
-		if at.unsure > 0 {
-			return false
-		}
-	}
-	return true
+	return full, full && certain
 }
 
 func (z *Zones) held(m *Member) Held {

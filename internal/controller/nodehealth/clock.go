@@ -12,9 +12,9 @@ const (
 	settling = 20 * time.Second
 )
 
-// clock is the clock of silence. It runs only while this process hears its own renewals: an echo of one that was begun
-// at b shows that whatever kubelets had stored before b has come, too. So time in which nobody could have been heard, or
-// in which this process stood still, is no node's silence. See "Node health on one page" in docs/design.md.
+// clock is the clock of silence. It runs only while this process hears its own renewals. An echo of one that was begun
+// at b shows that whatever kubelets had stored before b has come, too. Time in which nobody could have been heard, or in
+// which this process stood still, is no node's silence. See "Node health on one page" in docs/design.md.
 type clock struct {
 	now     time.Duration
 	began   time.Time     // this process
@@ -40,9 +40,6 @@ func (c *clock) echo(begun time.Time) bool {
 
 // settle gives nodes that seem silent from now on some time to be heard.
 func (c *clock) settle() { c.settled = c.now + settling }
-
-// settling reports whether they still have that time.
-func (c *clock) settling() bool { return c.now < c.settled }
 
 // freshAt reports whether a verdict may be carried out at an instant: the latest echo is not too old for it.
 func (c *clock) freshAt(at time.Time) bool {

@@ -4,13 +4,11 @@
 package nodehealth
 
 import (
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
@@ -65,19 +63,6 @@ func (k *record) renewed(last time.Time, at time.Duration) {
 	k.sign = max(k.sign, at)
 }
 
-// newest returns a node as the watch or an answer to a change of ours showed it, whichever is newer.
-func (k *record) newest(node *corev1.Node) *corev1.Node {
-	if k.written == nil {
-		return node
-	}
-	order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, k.written.ResourceVersion)
-	if k.written.UID != node.UID || err != nil || order >= 0 {
-		k.written = nil
-		return node
-	}
-	return k.written
-}
-
 // waits notes that its zone holds it back. It reports whether that is to be said now, and otherwise in what time it may
 // have to be; zero: it was said. The counts alone are no news.
 func (k *record) waits(held readiness.Held, now time.Time) (tell bool, in time.Duration) {
@@ -89,22 +74,4 @@ func (k *record) waits(held readiness.Held, now time.Time) (tell bool, in time.D
 		k.held.told, tell = true, true
 	}
 	return tell, max(in, 0)
-}
-
-// wouldGet reports whether it is news that a dry run would give the node these taints.
-func (k *record) wouldGet(taints []corev1.Taint) bool {
-	next := make([]string, 0, len(taints))
-	for _, t := range taints {
-		next = append(next, t.ToString())
-	}
-	news := !slices.Equal(k.would, next)
-	k.would = next
-	return news
-}
-
-// isSilent reports whether it is news to a dry run that this version of the node is silent.
-func (k *record) isSilent(version string) bool {
-	news := k.unheard != version
-	k.unheard = version
-	return news
 }

@@ -4,11 +4,13 @@
 package nodehealth
 
 import (
+	"slices"
 	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -214,7 +216,7 @@ func (r *records) standing(known *record) readiness.Standing {
 	switch {
 	case over <= 0:
 		return readiness.Heard
-	case over <= settling && r.clock.settling():
+	case over <= settling && r.clock.now < r.clock.settled:
 		return readiness.Doubtful
 	}
 	return readiness.Silent
@@ -278,18 +280,32 @@ func (r *records) wrote(node *corev1.Node, executes bool) {
 func (r *records) newest(node *corev1.Node) *corev1.Node {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if known := r.nodes[node.Name]; known != nil {
-		return known.newest(node)
+	known := r.nodes[node.Name]
+	if known == nil || known.written == nil {
+		return node
 	}
-	return node
+	order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, known.written.ResourceVersion)
+	if known.written.UID != node.UID || err != nil || order >= 0 {
+		known.written = nil
+		return node
+	}
+	return known.written
 }
 
 // wouldGet reports whether it is news that a dry run would give a node these taints.
 func (r *records) wouldGet(node *corev1.Node, taints []corev1.Taint) bool {
+	next := make([]string, 0, len(taints))
+	for _, t := range taints {
+		next = append(next, t.ToString())
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known := r.nodes[node.Name]
-	return known != nil && known.wouldGet(taints)
+	if known == nil || slices.Equal(known.would, next) {
+		return false
+	}
+	known.would = next
+	return true
 }
 
 // isSilent reports whether it is news to a dry run that this version of a node is silent.
@@ -297,7 +313,11 @@ func (r *records) isSilent(node *corev1.Node) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known := r.nodes[node.Name]
-	return known != nil && known.isSilent(node.ResourceVersion)
+	if known == nil || known.unheard == node.ResourceVersion {
+		return false
+	}
+	known.unheard = node.ResourceVersion
+	return true
 }
 
 // sinceEcho returns how long ago the renewal of the latest echo was begun, or this process if there was none.
