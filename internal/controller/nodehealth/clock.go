@@ -13,8 +13,8 @@ const (
 )
 
 // clock is the clock of silence. It runs only while this process hears its own renewals. An echo of one that was begun
-// at b shows that whatever kubelets had stored before b has come, too. Time in which nobody could have been heard, or in
-// which this process stood still, is no node's silence. See "Node health on one page" in docs/design.md.
+// at b shows that all that kubelets had stored before b has come, too. Time in which nobody could have been heard, or
+// in which this process stood still, is no node's silence. See "Node health on one page" in docs/design.md.
 type clock struct {
 	now     time.Duration
 	began   time.Time     // this process
