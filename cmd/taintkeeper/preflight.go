@@ -200,16 +200,14 @@ func neededForNodeHealth(o *options) []permission {
 	needed := []permission{
 		{verbs: []string{"list", "watch"}, resource: "leases", group: leases, namespace: corev1.NamespaceNodeLease},
 	}
-	if !o.changes() {
-		return needed
+	own := nodehealth.DryRunLease
+	if o.changes() {
+		needed = append(needed, permission{verbs: []string{"patch"}, resource: "nodes", subresource: "status"})
+		own = nodehealth.OwnLease
 	}
-	return append(needed,
-		permission{verbs: []string{"patch"}, resource: "nodes", subresource: "status"},
-		permission{
-			verbs: []string{"patch"}, resource: "leases", group: leases,
-			namespace: corev1.NamespaceNodeLease, name: nodehealth.OwnLease,
-		},
-	)
+	return append(needed, permission{
+		verbs: []string{"patch"}, resource: "leases", group: leases, namespace: corev1.NamespaceNodeLease, name: own,
+	})
 }
 
 // nodeVerbs are what is needed of nodes. Shadow mode evicts nobody, so it needs no live read before an eviction.

@@ -6,6 +6,6 @@
 // can say beforehand what that will do.
 //
 //	Facts.Plan  what one node should become
-//	Zones       how many of each zone are not ready, how fast it is tainted, and whose turn it is
+//	Zones       how many of each zone are not ready, how fast it is tainted, and who has its token
 //	Forecast    what becomes of nodes that fall silent, played with both
 package readiness

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -41,25 +40,26 @@ type Step struct {
 func Forecast(nodes []*corev1.Node, silent []string, grace Grace, policy Policy, at time.Time) []Course {
 	at = at.Round(0).UTC() // instants are keys
 	f := &forecast{
-		zones: NewZones(policy, logr.Discard()),
-		nodes: map[string]*corev1.Node{}, courses: map[string]*Course{},
-		unheard: map[string]Standing{}, falls: map[time.Time][]string{}, looks: map[time.Time][]string{},
+		zones: NewZones(policy), played: map[string]*played{},
+		falls: map[time.Time][]string{}, looks: map[time.Time][]string{},
 	}
 	for _, node := range nodes {
-		f.nodes[node.Name], f.courses[node.Name] = node, &Course{Node: node.Name}
-		f.zones.Put(node, Heard, at)
+		p := &played{node: node, member: Member{Name: node.Name}, course: Course{Node: node.Name}}
+		f.played[node.Name] = p
+		f.zones.Put(&p.member, node, Heard, at)
 	}
+	seen := verdict.SeenAt(at).Sight
 	for _, name := range silent {
-		if node := f.nodes[name]; node != nil {
-			over := FirstSign(node, at).Add(grace.Of(Condition(node, corev1.NodeReady) != nil)).UTC()
+		if p := f.played[name]; p != nil {
+			over := FirstSign(p.node, seen).Add(grace.Of(Condition(p.node, corev1.NodeReady) != nil)).UTC()
 			if over.Before(at) {
 				over = at
 			}
 			f.falls[over] = append(f.falls[over], name)
 		}
 	}
-	f.zones.Begin(nodes, nil, verdict.SeenAt(at).Sight)
-	f.looks[at] = slices.Collect(maps.Keys(f.nodes))
+	f.zones.Begin(nodes, f.standings, seen)
+	f.looks[at] = slices.Collect(maps.Keys(f.played))
 	for f.next() {
 	}
 	return f.all()
@@ -67,12 +67,35 @@ func Forecast(nodes []*corev1.Node, silent []string, grace Grace, policy Policy,
 
 // forecast is one under way.
 type forecast struct {
-	zones   *Zones
-	nodes   map[string]*corev1.Node // as they are at the instant at which it is
-	courses map[string]*Course
-	unheard map[string]Standing
-	falls   map[time.Time][]string // whose grace periods are over when
-	looks   map[time.Time][]string // whose plan can be another when
+	zones  *Zones
+	played map[string]*played
+	falls  map[time.Time][]string // whose grace periods are over when
+	looks  map[time.Time][]string // whose plan can be another when
+}
+
+// played is a node in a forecast.
+type played struct {
+	node   *corev1.Node // as it is at the instant at which the forecast is
+	member Member
+	is     Standing
+	course Course
+}
+
+// standings says how all nodes stand.
+func (f *forecast) standings(yield func(*Member, Standing) bool) {
+	for _, p := range f.played {
+		if !yield(&p.member, p.is) {
+			return
+		}
+	}
+}
+
+// woken returns whose plan can be another after news.
+func (f *forecast) woken(told News) []string {
+	if told.All {
+		return slices.AppendSeq(told.Wake, maps.Keys(f.played))
+	}
+	return told.Wake
 }
 
 // next goes to the next instant at which something happens. It reports whether there was one.
@@ -90,10 +113,10 @@ func (f *forecast) next() bool {
 	}
 	names := f.looks[now]
 	for _, name := range f.falls[now] {
-		f.unheard[name] = Silent
+		f.played[name].is = Silent
 	}
 	if len(f.falls[now]) > 0 { // all of them, before the first is looked at
-		names = append(names, f.zones.Count(f.unheard, now).Wake...)
+		names = append(names, f.woken(f.zones.Count(f.standings, now))...)
 	}
 	delete(f.falls, now)
 	delete(f.looks, now)
@@ -107,53 +130,40 @@ func (f *forecast) next() bool {
 
 // look makes a node what its plan says, and returns whose plan can be another then.
 func (f *forecast) look(name string, now time.Time) (wake []string) {
-	course := f.courses[name]
-	facts := Facts{Node: f.nodes[name], Standing: f.unheard[name], Disrupted: f.zones.AllDisrupted(), Now: now}
-	if conditions := facts.Plan().Conditions; len(conditions) > 0 {
-		course.SilentAt, course.Conditions = now, conditions
-		facts.Node = WithConditions(facts.Node, conditions)
-		wake = f.zones.Put(facts.Node, Silent, now).Wake
+	p := f.played[name]
+	plan, turn := f.plan(p, now)
+	if len(plan.Conditions) > 0 {
+		p.course.SilentAt, p.course.Conditions = now, plan.Conditions
+		p.node = WithConditions(p.node, plan.Conditions)
+		wake = f.woken(f.zones.Put(&p.member, p.node, Silent, now))
+		plan, turn = f.plan(p, now)
 	}
-	p, next := f.planInTurn(facts)
-	if p.Retaints {
-		facts.Node = facts.Node.DeepCopy()
-		facts.Node.Spec.Taints = p.Taints
-		course.Steps = append(course.Steps, Step{At: now, Taints: p.Taints})
+	p.course.Held = turn.Held
+	if turn.Wait > 0 {
+		again := now.Add(turn.Wait)
+		f.looks[again] = append(f.looks[again], name)
 	}
-	f.nodes[name] = facts.Node
-	return append(wake, next...)
+	if plan.Retaints {
+		p.node = p.node.DeepCopy()
+		p.node.Spec.Taints = plan.Taints
+		p.course.Steps = append(p.course.Steps, Step{At: now, Taints: plan.Taints})
+	}
+	return append(wake, turn.Next...)
 }
 
-// planInTurn plans a node's taints, and asks its zone for a turn if it needs one, as the reconciler of node health
-// does. It returns who is next, too.
-func (f *forecast) planInTurn(facts Facts) (Plan, []string) {
-	course, p := f.courses[facts.Node.Name], facts.Plan()
-	course.Held = nil
-	if !p.Asks {
-		return p, f.zones.GiveUp(course.Node)
-	}
-	turn := f.zones.Turn(course.Node, facts.Now)
-	if turn.Granted {
-		facts.Granted = true
-		return facts.Plan(), turn.Next
-	}
-	course.Held = &turn.Held
-	if turn.Wait > 0 {
-		again := facts.Now.Add(turn.Wait)
-		f.looks[again] = append(f.looks[again], course.Node)
-	}
-	return p, turn.Next
+func (f *forecast) plan(p *played, now time.Time) (Plan, Turn) {
+	return f.zones.Plan(&p.member, Facts{Node: p.node, Standing: p.is, Fresh: true, Now: now}, now)
 }
 
 // all returns the courses, by name. Why nodes are held back is said as it is in the end.
 func (f *forecast) all() []Course {
-	courses := make([]Course, 0, len(f.courses))
-	for name, course := range f.courses {
-		if course.Held != nil {
-			held := f.zones.held(f.zones.members[name].zone)
-			course.Held = &held
+	courses := make([]Course, 0, len(f.played))
+	for _, p := range f.played {
+		if p.course.Held != nil {
+			held := f.zones.held(&p.member)
+			p.course.Held = &held
 		}
-		courses = append(courses, *course)
+		courses = append(courses, p.course)
 	}
 	slices.SortFunc(courses, func(a, b Course) int { return cmp.Compare(a.Node, b.Node) })
 	return courses

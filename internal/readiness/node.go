@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // Standing is whether a node gives signs of life.
@@ -38,13 +40,13 @@ func (g Grace) Of(posted bool) time.Duration {
 	return g.Startup
 }
 
-// FirstSign returns when a node that is seen for the first time gave a sign of life: now, or, if it never posted its
-// status, at its creation.
-func FirstSign(node *corev1.Node, now time.Time) time.Time {
-	if Condition(node, corev1.NodeReady) != nil || node.CreationTimestamp.After(now) {
-		return now
+// FirstSign returns when a node that is seen for the first time gave a sign of life: at the sight, or at its creation
+// if it never posted its status. The API server recorded that, so [verdict.Sight.Start] dates it, and never too early.
+func FirstSign(node *corev1.Node, seen verdict.Sight) time.Time {
+	if Condition(node, corev1.NodeReady) != nil {
+		return seen.At
 	}
-	return node.CreationTimestamp.Time
+	return seen.Start(node.CreationTimestamp.Time)
 }
 
 // IsReady reports whether a node says that it is ready.

@@ -4,6 +4,7 @@
 package readiness
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,9 +37,11 @@ type Facts struct {
 	Node *corev1.Node
 	// Standing: the conditions of a silent node become Unknown, and the Ready condition of a doubtful one is not believed.
 	Standing Standing
+	// Fresh: it can be told now which nodes are silent. Otherwise nobody is called so, and nothing new follows from it.
+	Fresh bool
 	// Disrupted: every zone is fully disrupted.
 	Disrupted bool
-	// Granted: its zone lets it be tainted NoExecute now.
+	// Granted: it has the token of its zone, or can have it.
 	Granted bool
 	Now     time.Time // is written down: as the API server's clock tells it
 }
@@ -49,8 +52,10 @@ type Plan struct {
 	Conditions []corev1.NodeCondition
 	// Key is that of the NoExecute taint for the node's state; empty: it has none.
 	Key string
-	// Asks: it should get a NoExecute taint for which its zone has to give it a turn.
-	Asks bool
+	// Stale: more would change if it could be told now which nodes are silent.
+	Stale bool
+	// Asks: it should get a NoExecute taint for which it has no token. Takes: it gets one, for its token.
+	Asks, Takes bool
 	// Taints are all that it should have. Retaints: they are others than it has, scheduling apart from its readiness.
 	Taints   []corev1.Taint
 	Retaints bool
@@ -59,30 +64,59 @@ type Plan struct {
 	Labels   map[string]*string
 }
 
+// Writes reports whether its taints or labels have to be written.
+func (p Plan) Writes() bool { return p.Retaints || len(p.Labels) > 0 }
+
+// WithoutLabels is the plan without its labels.
+func (p Plan) WithoutLabels() Plan {
+	p.Labels = nil
+	return p
+}
+
+// WithoutTaints is the plan without its taints.
+func (p Plan) WithoutTaints() Plan {
+	p.Taints, p.Retaints, p.Executes = nil, false, false
+	return p
+}
+
 // Plan says what a node should become. It is pure. Its rules are those of pkg/controller/nodelifecycle.
 func (f Facts) Plan() Plan {
-	if conditions := f.unknownConditions(); len(conditions) > 0 {
+	conditions := f.unknownConditions()
+	if len(conditions) > 0 && f.Fresh {
 		return Plan{Conditions: conditions, Key: unreachable.key()}
 	}
-	is := f.state()
-	p := Plan{Key: is.key(), Labels: legacyLabels(f.Node)}
-	has := noExecuteKeys(f.Node)
-	keys := has
-	switch {
-	case is == ready:
-		keys = nil
-	case is == undecided:
-	case f.Disrupted:
-		keys, p.Asks = nil, true
-	case len(has) == 0 && !f.Granted:
-		p.Asks = true
-	default: // one for the other at once: it has had its turn
-		keys = []string{p.Key}
+	p := Plan{Labels: legacyLabels(f.Node)}
+	if len(conditions) > 0 {
+		f.Standing, p.Stale = Doubtful, true
 	}
+	keys := f.noExecute(&p)
 	taints, executing := retaintNoExecute(f.Node.Spec.Taints, keys, f.Now)
 	taints, scheduling := retaint(taints, ownsNoSchedule, corev1.TaintEffectNoSchedule, noScheduleKeys(f.Node), f.Now)
 	p.Taints, p.Retaints, p.Executes = taints, executing || scheduling, executing && len(keys) > 0
 	return p
+}
+
+// noExecute plans the NoExecute taint for the node's state, and returns the keys of those that it should have now.
+func (f Facts) noExecute(p *Plan) []string {
+	is, has := f.state(), noExecuteKeys(f.Node)
+	p.Key = is.key()
+	switch {
+	case is == ready:
+		return nil
+	case is == undecided:
+		return has
+	case f.Disrupted:
+		p.Asks = true
+		return nil
+	case is == unreachable && !f.Fresh && !slices.Contains(has, p.Key):
+		p.Stale = true
+		return has
+	case len(has) == 0 && !f.Granted:
+		p.Asks = true
+		return nil
+	}
+	p.Takes = len(has) == 0
+	return []string{p.Key} // one for the other at once: it has had its token
 }
 
 // state returns what the node's Ready condition says.

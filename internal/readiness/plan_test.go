@@ -44,7 +44,7 @@ func TestTheConditionsOfASilentNodeBecomeUnknown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var unknown []corev1.NodeConditionType
-			for _, c := range (Facts{Node: nodeWith(test.node), Standing: test.standing, Now: noon}).Plan().Conditions {
+			for _, c := range (Facts{Node: nodeWith(test.node), Standing: test.standing, Fresh: true, Now: noon}).Plan().Conditions {
 				unknown = append(unknown, c.Type)
 				if c.Status != corev1.ConditionUnknown || !c.LastTransitionTime.Time.Equal(noon) {
 					t.Errorf("condition %+v, want it Unknown since now", c)
@@ -61,7 +61,7 @@ func TestNetworkUnavailableIsTheControlPlanesAndStays(t *testing.T) {
 	node := nodeWith(map[corev1.NodeConditionType]corev1.ConditionStatus{
 		corev1.NodeReady: corev1.ConditionTrue, corev1.NodeNetworkUnavailable: corev1.ConditionFalse,
 	})
-	for _, c := range (Facts{Node: node, Standing: Silent, Now: noon}).Plan().Conditions {
+	for _, c := range (Facts{Node: node, Standing: Silent, Fresh: true, Now: noon}).Plan().Conditions {
 		if c.Type == corev1.NodeNetworkUnavailable {
 			t.Errorf("changed: %+v", c)
 		}
@@ -70,7 +70,7 @@ func TestNetworkUnavailableIsTheControlPlanesAndStays(t *testing.T) {
 
 func TestAConditionThatWasPostedKeepsItsHeartbeatAndOneThatNeverWasHasTheNodesCreation(t *testing.T) {
 	node := nodeWith(map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionTrue})
-	for _, c := range (Facts{Node: node, Standing: Silent, Now: noon}).Plan().Conditions {
+	for _, c := range (Facts{Node: node, Standing: Silent, Fresh: true, Now: noon}).Plan().Conditions {
 		want, reason := node.CreationTimestamp.Time, "NodeStatusNeverUpdated"
 		if c.Type == corev1.NodeReady {
 			want, reason = noon, "NodeStatusUnknown"
@@ -121,7 +121,7 @@ func TestTheNoExecuteTaintOfANode(t *testing.T) {
 			if test.has != none {
 				node.Spec.Taints = []corev1.Taint{{Key: test.has, Effect: corev1.TaintEffectNoExecute}}
 			}
-			p := Facts{Node: node, Granted: test.granted, Disrupted: test.disrupted, Standing: test.standing, Now: noon}.Plan()
+			p := Facts{Node: node, Granted: test.granted, Disrupted: test.disrupted, Standing: test.standing, Fresh: true, Now: noon}.Plan()
 			got := none
 			for _, taint := range p.Taints {
 				if taint.Effect == corev1.TaintEffectNoExecute {

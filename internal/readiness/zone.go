@@ -5,6 +5,7 @@ package readiness
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,25 +67,32 @@ func (p Policy) RateOf(state State, size int) float32 {
 
 // zone is a zone that was seen once. It stays known when its nodes have gone.
 type zone struct {
+	key            string
 	size, notReady int // of the nodes that count
 	unsure         int // of those that are not ready
 	state          State
 	rate           float32
 	limiter        *rate.Limiter
-	line           []string             // the nodes that wait for their turn; the first one is next
-	granted        map[string]time.Time // until when: a turn lasts as long as it takes for the next one
-	tainted        int                  // how many turns were used
+	line           []*Member // the nodes that wait for a token; the first one is next
+	tainted        int       // how many tokens were used
 }
 
-func (at *zone) add(m member, count int) {
+func (at *zone) status() Status {
+	return Status{
+		Key: at.key, Name: ZoneName(at.key), State: at.state, Size: at.size, NotReady: at.notReady,
+		Rate: at.rate, Tainted: at.tainted, Held: len(at.line),
+	}
+}
+
+func (at *zone) add(m *Member, count int) {
 	if !m.counts {
 		return
 	}
 	at.size += count
-	if m.down() {
+	if !m.ready || m.standing != Heard {
 		at.notReady += count
 	}
-	if m.unsure() {
+	if m.ready && m.standing == Doubtful { // that holds others back, and takes nothing off
 		at.unsure += count
 	}
 }
@@ -94,10 +102,37 @@ func (at *zone) next() []string {
 	if len(at.line) == 0 {
 		return nil
 	}
-	return []string{at.line[0]}
+	return []string{at.line[0].Name}
 }
 
-// setRate changes how fast turns come. What has gathered of a turn is kept, or one node that flaps could
+// offers reports whether there is a token for a node: nobody waits before it.
+func (at *zone) offers(m *Member, now time.Time) bool {
+	return at.rate > 0 && at.limiter.TokensAt(now) >= 1 && (len(at.line) == 0 || at.line[0] == m)
+}
+
+// take gives a node the token that it was offered, and returns the node that is next then.
+func (at *zone) take(m *Member, now time.Time) []string {
+	next := at.leave(m)
+	at.limiter.AllowN(now, 1)
+	m.token = now.Add(time.Duration(float64(time.Second) / float64(at.rate)))
+	return next
+}
+
+// leave takes a node out of the line, with its token, and returns the one that is next then.
+func (at *zone) leave(m *Member) []string {
+	m.token = time.Time{}
+	i := slices.Index(at.line, m)
+	if i < 0 {
+		return nil
+	}
+	at.line = slices.Delete(at.line, i, i+1)
+	if i > 0 {
+		return nil
+	}
+	return at.next()
+}
+
+// setRate changes how fast tokens come. What has gathered of a token is kept, or one node that flaps could
 // change its zone's rate again and again and keep all others from being tainted; upstream begins a new limiter
 // (pkg/controller/nodelifecycle/scheduler, SwapLimiter). As there, what gathered before a time without turns
 // and was not used then is lost, so that nobody is tainted at the moment at which a disruption ends.
@@ -109,8 +144,6 @@ func (at *zone) setRate(next float32, now time.Time) {
 		at.limiter.AllowN(now, 1)
 	}
 }
-
-func (at *zone) ripe(now time.Time) bool { return at.rate > 0 && at.limiter.TokensAt(now) >= 1 }
 
 // ripeIn returns how long it takes until the next turn.
 func (at *zone) ripeIn(now time.Time) time.Duration {

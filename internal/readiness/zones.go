@@ -4,11 +4,10 @@
 package readiness
 
 import (
+	"iter"
 	"slices"
-	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/node/topology"
@@ -19,199 +18,180 @@ import (
 // ExcludedFromDisruption is the label of nodes that do not count when the state of a zone is told.
 const ExcludedFromDisruption = "node.kubernetes.io/exclude-disruption"
 
-// Zones counts the nodes of each zone that are not ready, and says whose turn it is to be tainted NoExecute. It calls
-// nobody: what follows from a change is returned as news. Safe for concurrent use.
+// Zones counts the nodes of each zone that are not ready, and says which of them may be tainted NoExecute. It calls
+// nobody: what follows from a change is returned as news. It is not safe for concurrent use.
 type Zones struct {
-	policy Policy
-	log    logr.Logger
-
-	mu        sync.Mutex
+	policy    Policy
 	begun     bool // all nodes were counted once: of some of them alone no state can be told
-	members   map[string]member
 	zones     map[string]*zone
 	full      bool // every zone is fully disrupted: nobody is tainted NoExecute
 	disrupted bool // and that was certain once, of every node: nobody keeps such a taint either
 }
 
-// member is a node as it counts in its zone.
-type member struct {
-	zone   string
-	counts bool     // it is not excluded from disruption checks
-	ready  bool     // it says so
-	heard  Standing // when all were counted last
+// Member is a node as its zone counts it. The caller keeps one for each node, and only Zones changes it.
+type Member struct {
+	Name string
+
+	zone     *zone     // nil: it is not counted
+	counts   bool      // it is not excluded from disruption checks
+	ready    bool      // it says so
+	standing Standing  // when all were counted last
+	token    time.Time // until when it has its zone's token, which is as long as it takes for the next one
 }
 
-func (m member) down() bool { return !m.ready || m.heard != Heard }
-
-// unsure: it counts as not ready, but may be. That holds others back, and takes nothing off.
-func (m member) unsure() bool { return m.ready && m.heard == Doubtful }
+// Silent reports whether the node was silent when all were counted last.
+func (m *Member) Silent() bool { return m.standing == Silent }
 
 // News is what follows from a change.
 type News struct {
-	Wake      []string // the nodes whose plan can be another
-	Recovered bool     // every zone was fully disrupted, and is no longer
+	Wake []string // the nodes whose plan can be another
+	All  bool     // that of every node can be
+	// Disrupted: every zone is fully disrupted for certain, and was not. Recovered: they are no longer.
+	Disrupted, Recovered bool
+	States               []StateChange
+}
+
+// Join adds other news.
+func (n *News) Join(other News) {
+	n.Wake = append(n.Wake, other.Wake...)
+	n.All = n.All || other.All
+	n.Disrupted, n.Recovered = n.Disrupted || other.Disrupted, n.Recovered || other.Recovered
+	n.States = append(n.States, other.States...)
+}
+
+// StateChange says that a zone is in another state.
+type StateChange struct {
+	Status
+
+	Before State
 }
 
 // NewZones returns zones that know of no node.
-func NewZones(policy Policy, log logr.Logger) *Zones {
-	return &Zones{policy: policy, log: log, members: map[string]member{}, zones: map[string]*zone{}}
-}
-
-// Turn is the answer to a node that asks to be tainted NoExecute.
-type Turn struct {
-	// Granted: it may be tainted now.
-	Granted bool
-	// Wait is how long to wait before asking again; zero: until it is woken.
-	Wait time.Duration
-	// Held says what holds it back.
-	Held Held
-	// Next is the node that is next now, if the turn made it so.
-	Next []string
-}
+func NewZones(policy Policy) *Zones { return &Zones{policy: policy, zones: map[string]*zone{}} }
 
 // Put notes what a node's object says. It may show that the node is heard again; that it is not is for a count of all
 // to say.
-func (z *Zones) Put(node *corev1.Node, is Standing, now time.Time) News {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	known, seen := z.members[node.Name]
-	next := memberOf(node)
-	next.heard = min(known.heard, is)
-	if seen && known == next {
+func (z *Zones) Put(m *Member, node *corev1.Node, is Standing, now time.Time) News {
+	next := *m
+	_, excluded := node.Labels[ExcludedFromDisruption]
+	next.zone, next.counts, next.ready = z.zone(topology.GetZoneKey(node)), !excluded, IsReady(node)
+	next.standing = min(m.standing, is)
+	if *m == next {
 		return News{}
 	}
 	var moved []string
-	if seen && known.zone != next.zone {
-		moved = z.leave(node.Name, known.zone)
+	if m.zone != nil {
+		m.zone.add(m, -1)
 	}
-	z.set(node.Name, next)
+	if m.zone != nil && m.zone != next.zone {
+		moved = m.zone.leave(m)
+		next.token = m.token
+	}
+	*m = next
+	m.zone.add(m, 1)
 	return z.evaluate(now, moved)
 }
 
 // Remove notes that a node is gone.
-func (z *Zones) Remove(name string, now time.Time) News {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	known, seen := z.members[name]
-	if !seen {
+func (z *Zones) Remove(m *Member, now time.Time) News {
+	if m.zone == nil {
 		return News{}
 	}
-	z.uncount(known)
-	next := z.leave(name, known.zone)
-	delete(z.members, name)
+	m.zone.add(m, -1)
+	next := m.zone.leave(m)
+	*m = Member{Name: m.Name}
 	return z.evaluate(now, next)
 }
 
-// Count notes which nodes are not heard, all at once: what many have in common must be known before the first is
-// tainted.
-func (z *Zones) Count(unheard map[string]Standing, now time.Time) News {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	return z.evaluate(now, z.countAll(unheard))
-}
-
-func (z *Zones) countAll(unheard map[string]Standing) (changed []string) {
-	for name, m := range z.members {
-		if m.heard != unheard[name] {
-			m.heard = unheard[name]
-			z.set(name, m)
-			changed = append(changed, name)
+// Count notes how all nodes stand, at once: what many have in common must be known before the first is tainted.
+func (z *Zones) Count(all iter.Seq2[*Member, Standing], now time.Time) News {
+	var changed []string
+	for m, is := range all {
+		if m.zone == nil || m.standing == is {
+			continue
 		}
+		m.zone.add(m, -1)
+		m.standing = is
+		m.zone.add(m, 1)
+		changed = append(changed, m.Name)
 	}
-	return changed
+	return z.evaluate(now, changed)
 }
 
-// Begin begins to tell states, of the nodes that were put. The latest turn of a zone is the one that the taints of its
-// nodes tell of, so that a restart gives no other. The nodes may be a little older than what was put and removed since.
-func (z *Zones) Begin(nodes []*corev1.Node, unheard map[string]Standing, seen verdict.Sight) News {
-	z.mu.Lock()
-	defer z.mu.Unlock()
+// Begin begins to tell states, of the nodes that were put, and counts them. The latest token of a zone is the one that
+// the taints of its nodes tell of, so that a restart gives no other. The nodes may be a little older than what was put
+// and removed since.
+func (z *Zones) Begin(nodes []*corev1.Node, all iter.Seq2[*Member, Standing], seen verdict.Sight) News {
 	z.begun = true
-	turns := map[string]time.Time{}
+	tokens := map[string]time.Time{}
 	for _, node := range nodes {
 		key := topology.GetZoneKey(node)
-		if at := taintedAt(node); at.After(turns[key]) {
-			turns[key] = at
+		if at := taintedAt(node); at.After(tokens[key]) {
+			tokens[key] = at
 		}
 	}
-	told := z.evaluate(seen.At, z.countAll(unheard)) // since its latest turn a zone has had the rate that it has now
-	for key, at := range turns {
+	told := z.Count(all, seen.At) // since its latest token a zone has had the rate that it has now
+	for key, at := range tokens {
 		z.zone(key).limiter.AllowN(seen.Start(at.Add(-time.Second)), 1) // from the beginning of that second
 	}
 	return told
 }
 
-func memberOf(node *corev1.Node) member {
-	_, excluded := node.Labels[ExcludedFromDisruption]
-	return member{zone: topology.GetZoneKey(node), counts: !excluded, ready: IsReady(node)}
-}
-
-// Silent reports whether a node was silent when all were counted last.
-func (z *Zones) Silent(name string) bool {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	return z.members[name].heard == Silent
-}
-
 // AllDisrupted reports whether it is certain that every zone is fully disrupted.
-func (z *Zones) AllDisrupted() bool {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	return z.disrupted
+func (z *Zones) AllDisrupted() bool { return z.disrupted }
+
+// Turn is what its zone says to a node's plan.
+type Turn struct {
+	// Held says why the node waits for a token; nil: it does not.
+	Held *Held
+	// Wait is how long to wait before planning again; zero: until it is woken.
+	Wait time.Duration
+	// Next is the node that is next now, if the plan made it so.
+	Next []string
 }
 
-// Turn asks whether a node may be tainted NoExecute now. A turn that was granted stays so until it is used or given up,
-// so that a patch that fails costs no second one. A node that is not known, as it went while it was looked at, gets
-// into no line.
-func (z *Zones) Turn(name string, now time.Time) Turn {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	known, seen := z.members[name]
-	if !seen {
-		return Turn{}
+// Plan plans what a node should become at an instant. The plan is made once, with the token that the node's zone can
+// give it. A plan that needs none gives it back, and one that needs it and cannot have it waits in line. A token that
+// was taken stays the node's until it is seen with its taint, or the next one comes, so that a patch that fails costs
+// no second one. Facts that are Granted had it taken before.
+func (z *Zones) Plan(m *Member, f Facts, now time.Time) (Plan, Turn) {
+	f.Disrupted = z.disrupted
+	had := f.Granted || m.zone != nil && m.zone.rate > 0 && now.Before(m.token)
+	f.Granted = had || m.zone != nil && m.zone.offers(m, now)
+	p := f.Plan()
+	switch {
+	case m.zone == nil, len(p.Conditions) > 0, p.Stale: // no more can be said now
+		return p, Turn{}
+	case p.Asks:
+		return p, z.wait(m, now)
+	case !p.Takes:
+		return p, Turn{Next: m.zone.leave(m)}
+	case had:
+		return p, Turn{}
 	}
-	key := known.zone
-	at := z.zone(key)
-	if at.rate > 0 && now.Before(at.granted[name]) {
-		return Turn{Granted: true}
+	return p, Turn{Next: m.zone.take(m, now)}
+}
+
+// wait puts a node in the line of its zone.
+func (z *Zones) wait(m *Member, now time.Time) Turn {
+	at := m.zone
+	if !slices.Contains(at.line, m) {
+		at.line = append(at.line, m)
 	}
-	if !slices.Contains(at.line, name) {
-		at.line = append(at.line, name)
-	}
-	first := at.line[0] == name
-	if first && at.ripe(now) && at.limiter.AllowN(now, 1) {
-		next := z.leave(name, key)
-		at.granted[name] = now.Add(time.Duration(float64(time.Second) / float64(at.rate)))
-		return Turn{Granted: true, Next: next}
-	}
-	turn := Turn{Held: z.held(key)}
-	if at.rate > 0 && first {
+	held := z.held(m)
+	turn := Turn{Held: &held}
+	if at.rate > 0 && at.line[0] == m {
 		turn.Wait = at.ripeIn(now)
 	}
 	return turn
 }
 
-// Used notes that a node was tainted in its turn. The turn stays granted until the node is seen with the
-// taint: until then it may be looked at again as it was before.
-func (z *Zones) Used(name string) {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	if known, seen := z.members[name]; seen {
-		at := z.zone(known.zone)
-		if _, granted := at.granted[name]; granted {
-			at.tainted++
-		}
+// Used notes that a node was tainted with its token. It keeps the token until it is seen with the taint: until then it
+// may be looked at again as it was before.
+func (z *Zones) Used(m *Member) {
+	if m.zone != nil && !m.token.IsZero() {
+		m.zone.tainted++
 	}
-}
-
-// GiveUp notes that a node need not be tainted any more, and returns the node that is next then.
-func (z *Zones) GiveUp(name string) []string {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	if known, seen := z.members[name]; seen {
-		return z.leave(name, known.zone)
-	}
-	return nil
 }
 
 // Status is how a zone is.
@@ -223,21 +203,16 @@ type Status struct {
 	Size, NotReady int
 	// Rate is how many may be tainted per second.
 	Rate float32
-	// Tainted is how many were tainted in their turn, and Held how many wait for theirs.
+	// Tainted is how many were tainted with their token, and Held how many wait for theirs.
 	Tainted, Held int
 }
 
 // All returns how each zone is.
 func (z *Zones) All() []Status {
-	z.mu.Lock()
-	defer z.mu.Unlock()
 	all := make([]Status, 0, len(z.zones))
-	for key, at := range z.zones {
-		status := Status{
-			Key: key, Name: ZoneName(key), State: at.state, Size: at.size, NotReady: at.notReady,
-			Rate: at.rate, Tainted: at.tainted, Held: len(at.line),
-		}
-		if !z.begun { // whoever stands by taints nobody
+	for _, at := range z.zones {
+		status := at.status()
+		if !z.begun { // a standby taints nobody
 			status.Rate = 0
 		}
 		all = append(all, status)
@@ -249,38 +224,12 @@ func (z *Zones) zone(key string) *zone {
 	known, ok := z.zones[key]
 	if !ok {
 		known = &zone{
-			state: Normal, rate: z.policy.Rate, granted: map[string]time.Time{},
+			key: key, state: Normal, rate: z.policy.Rate,
 			limiter: rate.NewLimiter(rate.Limit(z.policy.Rate), 1),
 		}
 		z.zones[key] = known
 	}
 	return known
-}
-
-// set counts a node as it is now.
-func (z *Zones) set(name string, m member) {
-	if known, seen := z.members[name]; seen {
-		z.uncount(known)
-	}
-	z.members[name] = m
-	z.zone(m.zone).add(m, 1)
-}
-
-func (z *Zones) uncount(m member) { z.zone(m.zone).add(m, -1) }
-
-// leave takes a node out of the line of its zone, and returns the one that is next then.
-func (z *Zones) leave(name, key string) []string {
-	at := z.zone(key)
-	delete(at.granted, name)
-	i := slices.Index(at.line, name)
-	if i < 0 {
-		return nil
-	}
-	at.line = slices.Delete(at.line, i, i+1)
-	if i > 0 {
-		return nil
-	}
-	return at.next()
 }
 
 // evaluate tells the state and rate of each zone from its counts, and what follows.
@@ -290,76 +239,50 @@ func (z *Zones) evaluate(now time.Time, wake []string) News {
 	}
 	told := News{Wake: wake}
 	was := z.disrupted
-	z.full = z.everyZoneFull()
-	z.disrupted = z.full && (was || z.everybodyIsSure())
-	for key, at := range z.zones {
-		if z.retell(key, at, now) {
-			told.Wake = append(told.Wake, at.next()...)
-		}
+	full, certain := z.everyZoneFull()
+	z.full, z.disrupted = full, certain || full && was
+	for _, at := range z.zones {
+		z.retell(at, now, &told)
 	}
-	if z.disrupted == was {
-		return told
-	}
-	if z.disrupted {
-		z.log.Info("Every zone is fully disrupted, so the control plane is the likelier culprit: " +
-			"NoExecute taints for readiness are taken off, and none is set")
-	} else {
-		z.log.Info("Some nodes are ready again: every node has its grace period anew, and zones taint at their rate")
-		told.Recovered = true
-	}
-	for name := range z.members {
-		told.Wake = append(told.Wake, name)
-	}
+	told.All = z.disrupted != was
+	told.Disrupted, told.Recovered = z.disrupted && !was, was && !z.disrupted
 	return told
 }
 
-// retell tells the state and rate of a zone, and reports whether its rate has changed.
-func (z *Zones) retell(key string, at *zone, now time.Time) bool {
-	state := z.policy.State(at.size, at.notReady)
-	next := z.policy.RateOf(state, at.size)
+// retell tells the state and rate of a zone. If its rate has changed, so has the wait of the node that is next.
+func (z *Zones) retell(at *zone, now time.Time, told *News) {
+	before := at.state
+	at.state = z.policy.State(at.size, at.notReady)
+	next := z.policy.RateOf(at.state, at.size)
 	if z.full {
 		next = 0
 	}
-	if state != at.state {
-		z.log.Info("A zone is in another state", "zone", ZoneName(key), "state", state, "before", at.state,
-			"nodes", at.size, "notReady", at.notReady, "nodesPerSecond", next)
+	if next != at.rate {
+		at.setRate(next, now)
+		told.Wake = append(told.Wake, at.next()...)
 	}
-	at.state = state
-	if next == at.rate {
-		return false
+	if at.state != before {
+		told.States = append(told.States, StateChange{Status: at.status(), Before: before})
 	}
-	at.setRate(next, now)
-	return true
 }
 
-// everyZoneFull reports whether all zones that have nodes are fully disrupted.
-func (z *Zones) everyZoneFull() bool {
-	found := false
+// everyZoneFull reports whether all zones that have nodes are fully disrupted, and whether that is certain.
+func (z *Zones) everyZoneFull() (full, certain bool) {
+	certain = true
 	for _, at := range z.zones {
-		if at.size == 0 {
-			continue
+		if at.size > 0 && z.policy.State(at.size, at.notReady) != FullDisruption {
+			return false, false
 		}
-		if z.policy.State(at.size, at.notReady) != FullDisruption {
-			return false
-		}
-		found = true
+		full = full || at.size > 0
+		certain = certain && at.unsure == 0
 	}
-	return found
+	return full, full && certain
 }
 
-func (z *Zones) everybodyIsSure() bool {
-	for _, at := range z.zones {
-		if at.unsure > 0 {
-			return false
-		}
-	}
-	return true
-}
-
-func (z *Zones) held(key string) Held {
-	at := z.zone(key)
+func (z *Zones) held(m *Member) Held {
+	at := m.zone
 	return Held{
-		Zone: ZoneName(key), State: at.state,
+		Zone: ZoneName(at.key), State: at.state,
 		Size: at.size, NotReady: at.notReady, Rate: at.rate, AllZones: z.full,
 	}
 }

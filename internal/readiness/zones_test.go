@@ -4,11 +4,11 @@
 package readiness
 
 import (
+	"iter"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -26,14 +26,74 @@ func zoned(names ...string) []*corev1.Node {
 	return nodes
 }
 
+// zonesOf are zones and their nodes, by name.
+type zonesOf struct {
+	*Zones
+
+	members map[string]*Member
+	nodes   map[string]*corev1.Node
+}
+
+func newZones() *zonesOf {
+	return &zonesOf{NewZones(policy), map[string]*Member{}, map[string]*corev1.Node{}}
+}
+
 // begun returns zones that have counted nodes at noon.
-func begun(nodes ...*corev1.Node) *Zones {
-	z := NewZones(policy, logr.Discard())
+func begun(nodes ...*corev1.Node) *zonesOf {
+	z := newZones()
 	for _, node := range nodes {
 		z.Put(node, Heard, noon)
 	}
-	z.Begin(nodes, nil, verdict.SeenAt(noon).Sight)
+	z.Begin(nodes, verdict.SeenAt(noon).Sight)
 	return z
+}
+
+func (z *zonesOf) Put(node *corev1.Node, is Standing, now time.Time) News {
+	if z.members[node.Name] == nil {
+		z.members[node.Name] = &Member{Name: node.Name}
+	}
+	z.nodes[node.Name] = node
+	return z.Zones.Put(z.members[node.Name], node, is, now)
+}
+
+func (z *zonesOf) Remove(name string, now time.Time) News {
+	return z.Zones.Remove(z.members[name], now)
+}
+
+func (z *zonesOf) Begin(nodes []*corev1.Node, seen verdict.Sight) News {
+	return z.Zones.Begin(nodes, z.all(nil), seen)
+}
+
+func (z *zonesOf) Count(unheard map[string]Standing, now time.Time) News {
+	return z.Zones.Count(z.all(unheard), now)
+}
+
+func (z *zonesOf) all(unheard map[string]Standing) iter.Seq2[*Member, Standing] {
+	return func(yield func(*Member, Standing) bool) {
+		for name, m := range z.members {
+			if !yield(m, unheard[name]) {
+				return
+			}
+		}
+	}
+}
+
+// plan plans for a node whose conditions are Unknown, so that it needs a token.
+func (z *zonesOf) plan(name string, now time.Time) (Plan, Turn) {
+	return z.planAs(name, corev1.ConditionUnknown, now)
+}
+
+// givesUp plans for a node that is ready after all, and returns who is next.
+func (z *zonesOf) givesUp(name string) []string {
+	_, turn := z.planAs(name, corev1.ConditionTrue, noon)
+	return turn.Next
+}
+
+func (z *zonesOf) planAs(name string, ready corev1.ConditionStatus, now time.Time) (Plan, Turn) {
+	node := z.nodes[name].DeepCopy()
+	Condition(node, corev1.NodeReady).Status = ready
+	node.Spec.Taints = nil
+	return z.Plan(z.members[name], Facts{Node: node, Fresh: true, Now: now}, now)
 }
 
 // standing is the count of nodes that are all silent, or all doubtful.
@@ -45,11 +105,11 @@ func standing(is Standing, names ...string) map[string]Standing {
 	return all
 }
 
-func (z *Zones) wantTurn(t *testing.T, name string, seconds int, granted bool, wait time.Duration) {
+func (z *zonesOf) wantTurn(t *testing.T, name string, seconds int, granted bool, wait time.Duration) {
 	t.Helper()
-	got := z.Turn(name, after(seconds))
-	if got.Granted != granted || (got.Wait-wait).Abs() > 10*time.Millisecond {
-		t.Errorf("after %d s node %s is granted its turn: %t, in %v; want %t, in %v", seconds, name, got.Granted, got.Wait, granted, wait)
+	p, turn := z.plan(name, after(seconds))
+	if p.Takes != granted || (turn.Wait-wait).Abs() > 10*time.Millisecond {
+		t.Errorf("after %d s node %s has its token: %t, in %v; want %t, in %v", seconds, name, p.Takes, turn.Wait, granted, wait)
 	}
 }
 
@@ -66,7 +126,7 @@ func TestANodeThatWentWhileItWasLookedAtStandsInNobodysWay(t *testing.T) {
 
 // The list of all nodes is read first, and the watch goes on.
 func TestWhatChangedSinceTheNodesWereListedStaysAsItIsWhenStatesAreToldFirst(t *testing.T) {
-	z := NewZones(policy, logr.Discard())
+	z := newZones()
 	listed := zoned("a1", "a2", "a3", "a4", "a5")
 	for _, node := range listed {
 		z.Put(node, Heard, noon)
@@ -77,20 +137,20 @@ func TestWhatChangedSinceTheNodesWereListedStaysAsItIsWhenStatesAreToldFirst(t *
 	failed := listed[3].DeepCopy()
 	failed.Status.Conditions[0].Status = corev1.ConditionFalse
 	z.Put(failed, Heard, noon)
-	z.Begin(listed, nil, verdict.SeenAt(noon).Sight)
+	z.Begin(listed, verdict.SeenAt(noon).Sight)
 	if got := z.All(); len(got) != 1 || got[0].Size != 2 || got[0].NotReady != 1 {
 		t.Errorf("the zone is %+v, want one of two nodes not ready", got)
 	}
 }
 
 func TestAZoneHasNoRateUntilSomebodyLeads(t *testing.T) {
-	z := NewZones(policy, logr.Discard())
+	z := newZones()
 	listed := zoned("a1")
 	z.Put(listed[0], Heard, noon)
 	if got := z.All(); len(got) != 1 || got[0].Rate != 0 {
 		t.Errorf("the zone of a standby is %+v, want a rate of 0", got)
 	}
-	z.Begin(listed, nil, verdict.SeenAt(noon).Sight)
+	z.Begin(listed, verdict.SeenAt(noon).Sight)
 	if got := z.All(); len(got) != 1 || got[0].Rate != policy.Rate {
 		t.Errorf("the zone is %+v, want a rate of %v", got, policy.Rate)
 	}
@@ -105,8 +165,8 @@ func TestAZoneGivesTurnsAtItsRateInTheOrderInWhichNodesAsk(t *testing.T) {
 	z.wantTurn(t, "b1", 0, true, 0)
 	z.wantTurn(t, "a2", 5, true, 0) // a turn lasts until the next one
 	z.wantTurn(t, "a3", 4, false, 6*time.Second)
-	if got := z.Turn("a3", after(10)); !got.Granted || !slices.Equal(got.Next, []string{"a1"}) {
-		t.Errorf("after 10 s: %+v, want the turn of a3, and a1 next", got)
+	if p, got := z.plan("a3", after(10)); !p.Takes || !slices.Equal(got.Next, []string{"a1"}) {
+		t.Errorf("after 10 s: %+v, want the token for a3, and a1 next", got)
 	}
 	z.wantTurn(t, "a1", 10, false, 10*time.Second)
 }
@@ -117,7 +177,7 @@ func TestWhoeverGivesUpItsPlaceMakesTheNextOneFirst(t *testing.T) {
 	z.wantTurn(t, "a1", 0, true, 0)
 	z.wantTurn(t, "a2", 0, false, 10*time.Second)
 	z.wantTurn(t, "a3", 0, false, 0)
-	if next := z.GiveUp("a2"); !slices.Equal(next, []string{"a3"}) {
+	if next := z.givesUp("a2"); !slices.Equal(next, []string{"a3"}) {
 		t.Errorf("%q are next, want a3", next)
 	}
 	z.wantTurn(t, "a3", 1, false, 9*time.Second)
@@ -126,14 +186,14 @@ func TestWhoeverGivesUpItsPlaceMakesTheNextOneFirst(t *testing.T) {
 func TestWhileEveryZoneIsDisruptedNobodyHasATurn(t *testing.T) {
 	z := begun(zoned("a1", "a2", "b1")...)
 	told := z.Count(standing(Silent, "a1", "a2", "b1"), noon)
-	if slices.Sort(told.Wake); !z.AllDisrupted() || !slices.Equal(slices.Compact(told.Wake), []string{"a1", "a2", "b1"}) {
-		t.Errorf("all are disrupted: %t, and %q are woken; want all", z.AllDisrupted(), told.Wake)
+	if !z.AllDisrupted() || !told.Disrupted || !told.All {
+		t.Errorf("all are disrupted: %t, and the news is %+v; want everybody to be told", z.AllDisrupted(), told)
 	}
-	if got := z.Turn("a1", noon); got.Granted || got.Wait != 0 || !got.Held.AllZones {
+	if p, got := z.plan("a1", noon); p.Takes || got.Wait != 0 || !got.Held.AllZones {
 		t.Errorf("the turn is %+v, want it to be held back for all zones", got)
 	}
 	told = z.Put(zoned("b1")[0], Heard, after(100))
-	if z.AllDisrupted() || !told.Recovered || !slices.Contains(told.Wake, "a1") {
+	if z.AllDisrupted() || !told.Recovered || !told.All {
 		t.Errorf("all are disrupted: %t, and the news is %+v; want everybody to be told of the recovery", z.AllDisrupted(), told)
 	}
 	z.wantTurn(t, "a1", 100, false, 3333*time.Millisecond) // at the rate of zones without a ready node, and not at once
@@ -142,7 +202,7 @@ func TestWhileEveryZoneIsDisruptedNobodyHasATurn(t *testing.T) {
 func TestDoubtfulNodesHoldTheirZonesBackButTakeNoTaintsOff(t *testing.T) {
 	z := begun(zoned("a1", "b1")...)
 	z.Count(standing(Doubtful, "a1", "b1"), noon)
-	if got := z.Turn("a1", noon); z.AllDisrupted() || !got.Held.AllZones {
+	if _, got := z.plan("a1", noon); z.AllDisrupted() || !got.Held.AllZones {
 		t.Errorf("all are disrupted for certain: %t, and the turn is %+v; want it to be held back, and nothing certain", z.AllDisrupted(), got)
 	}
 	if z.Count(standing(Silent, "a1", "b1"), noon); !z.AllDisrupted() {
@@ -153,11 +213,11 @@ func TestDoubtfulNodesHoldTheirZonesBackButTakeNoTaintsOff(t *testing.T) {
 func TestTheObjectOfANodeMayShowThatItIsHeardAndNotThatItIsSilent(t *testing.T) {
 	nodes := zoned("a1", "a2")
 	z := begun(nodes...)
-	if z.Put(nodes[0], Silent, noon); z.Silent("a1") {
+	if z.Put(nodes[0], Silent, noon); z.members["a1"].Silent() {
 		t.Error("a node became silent without a count of all")
 	}
 	z.Count(standing(Silent, "a1"), noon)
-	if z.Put(nodes[0], Heard, noon); z.Silent("a1") {
+	if z.Put(nodes[0], Heard, noon); z.members["a1"].Silent() {
 		t.Error("a node that is heard is silent")
 	}
 }
@@ -200,7 +260,7 @@ func TestTheLatestTurnIsDatedByTheAPIServersClock(t *testing.T) {
 		for _, node := range nodes {
 			z.Put(node, Heard, noon)
 		}
-		z.Begin(nodes, nil, verdict.Sight{At: noon, Earliest: server, Latest: server, Behind: server})
+		z.Begin(nodes, verdict.Sight{At: noon, Earliest: server, Latest: server, Behind: server})
 		z.Count(standing(Silent, "a2"), noon)
 		z.wantTurn(t, "a2", 0, false, 6*time.Second)
 	}

@@ -19,9 +19,9 @@ const lookForDeafness = 10 * time.Second
 // Ready returns why no node can be called silent at present; nil if nodes can be, or there was only a short time
 // without.
 func (k *Keeper) Ready() error {
-	if since := k.silence.sinceEcho(k.config.Clock.Now()); since > deafAfter {
+	if since := k.records.sinceEcho(k.config.Clock.Now()); since > deafAfter {
 		return fmt.Errorf("no renewal of our own lease %s in kube-node-lease has come back by the watch for %s, so no node is called silent; see docs/node-health.md",
-			OwnLease, since.Truncate(time.Second))
+			ownLease(k.config.DryRun), since.Truncate(time.Second))
 	}
 	return nil
 }

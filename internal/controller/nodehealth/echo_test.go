@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
@@ -35,11 +36,12 @@ func (w *world) renewalsTake(d time.Duration) {
 	w.renewing = func(ctx context.Context) error { return bubble.Takes(ctx, d) }
 }
 
+// renewalRefused is the answer to a renewal of our own lease that is not allowed.
+var renewalRefused = apierrors.NewForbidden(coordinationv1.Resource("leases"), OwnLease, errors.New("no"))
+
 // renewalsRefused makes renewals of our own lease fail for good.
 func (w *world) renewalsRefused() {
-	w.renewing = func(context.Context) error {
-		return apierrors.NewForbidden(coordinationv1.Resource("leases"), OwnLease, errors.New("no"))
-	}
+	w.renewing = func(context.Context) error { return renewalRefused }
 }
 
 func (w *world) wantUnknown(names ...string) {
@@ -202,25 +204,26 @@ func TestADeadNodeIsFoundWhileRenewalsTakeTwoSeconds(t *testing.T) {
 }
 
 // Our own right is missing, and kubelets renew.
-func TestWithoutRenewalsOfOurOwnKubeletsServe(t *testing.T) {
+func TestWithoutRenewalsOfOurOwnNobodyIsCalledSilentAndThatIsSaid(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"refused":   (*world).renewalsRefused,
 		"they hang": func(w *world) { w.renewalsTake(time.Hour) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, func(_ *testing.T, w *world) {
+			play(t, func(t *testing.T, w *world) {
 				nodes := w.addZone("a", 10)
 				change(w)
 				w.run()
 				w.until(25 * time.Second)
 				w.falls(nodes[0])
-				w.until(125 * time.Second) // an echo each ten seconds is a gap
-				w.wantUntouched(nodes[1:]...)
 				w.until(5 * time.Minute)
-				w.wantUnknown(nodes[0])
-				w.falls(nodes[1:7]...) // more than half are gone: it may as well be we who do not hear
-				w.until(time.Hour)
-				w.wantUntouched(nodes[1:]...)
+				w.falls(nodes[1:7]...)
+				w.until(time.Hour - renewEvery)
+				w.wantUntouched(nodes...)
+				said := w.did("event " + OwnLease + " SilenceUnknown no renewal of our own lease")
+				if len(said) != 1 || said[0] > 80*time.Second {
+					t.Errorf("that no node can be called silent was said at %v", said)
+				}
 			})
 		})
 	}
@@ -260,27 +263,43 @@ func TestAShutdownWhileRenewalsHangEnds(t *testing.T) {
 	})
 }
 
-func TestOneLeaseIsRenewedOnceASecondAndNotInADryRun(t *testing.T) {
-	for dryRun, want := range map[bool]int32{false: 61, true: 0} {
+func TestOneLeaseIsRenewedOnceASecondAndAnotherOneInADryRun(t *testing.T) {
+	for dryRun, name := range map[bool]string{false: OwnLease, true: DryRunLease} {
 		t.Run(fmt.Sprintf("dry run %t", dryRun), func(t *testing.T) {
 			play(t, func(t *testing.T, w *world) {
 				w.addZone("a", 3)
 				w.run(func(c *Config) { c.DryRun = dryRun })
 				w.until(time.Minute)
-				if got := w.renewals.Load(); got != want {
-					t.Errorf("%d renewals within a minute, want %d", got, want)
+				if got := w.renewals.Load(); got != 61 {
+					t.Errorf("%d renewals within a minute, want 61", got)
 				}
-				if dryRun {
-					return
-				}
-				object, err := w.leases.Get(leasesResource, corev1.NamespaceNodeLease, OwnLease)
+				leases, err := w.leases.List(leasesResource, leaseKind, corev1.NamespaceNodeLease)
 				w.must(nil, err)
-				if owners := object.(*coordinationv1.Lease).OwnerReferences; len(owners) != 1 || owners[0].Kind != "Namespace" || owners[0].UID != "uid-of-the-namespace" {
-					t.Errorf("it is owned by %v, want by its namespace", owners)
+				for _, lease := range leases.(*coordinationv1.LeaseList).Items {
+					owners := lease.OwnerReferences
+					if isOwn(&lease) && (lease.Name != name || len(owners) != 1 || owners[0].Kind != "Namespace" || owners[0].UID != "uid-of-the-namespace") {
+						t.Errorf("lease %s is owned by %v, want %s that is owned by its namespace", lease.Name, owners, name)
+					}
 				}
 			})
 		})
 	}
+}
+
+// Both see the leases of both. A dry run never keeps what acts from acting, nor the other way round.
+func TestADryRunNextToAProcessThatActsChangesNothingForIt(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		nodes := w.addZone("a", 10)
+		w.run(func(c *Config) { c.DryRun = true })
+		w.run()
+		w.falls(nodes[0])
+		w.until(silentBy(0))
+		w.wantTaints(nodes[0], unreachableNoExecute, unreachableNoSchedule)
+		w.wantUntouched(nodes[1:]...)
+		if got := w.renewals.Load(); got < 104 {
+			t.Errorf("%d renewals within %s, want one a second of each", got, time.Since(w.start))
+		}
+	})
 }
 
 func TestAVerdictThatWaitsForItsTurnIsNotCarriedOutOnceTheNodeIsHeard(t *testing.T) {
@@ -378,7 +397,9 @@ func TestANodeOfWhichNothingWasHeardHasNoMoreTimeAfterARestart(t *testing.T) {
 		w.addNode("mute", "a", func(n *corev1.Node) { n.Status.Conditions = nil })
 		w.must(nil, w.leases.Delete(leasesResource, corev1.NamespaceNodeLease, "mute"))
 		w.until(15 * time.Second)
-		w.run()
+		clock := &timeline.Clock{}
+		bubble.Tell(clock) // the API server's time, by which nodes are created
+		w.run(func(c *Config) { c.Clock = clock })
 		w.until(defaultGrace.Startup + 2*renewEach)
 		if c := readiness.Condition(w.node("mute"), corev1.NodeReady); c == nil || c.Status != corev1.ConditionUnknown {
 			w.t.Errorf("the condition Ready is %v, want Unknown", c)

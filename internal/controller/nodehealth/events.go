@@ -23,6 +23,7 @@ const inDryRun = " (dry run)"
 type events struct {
 	*apicall.Recorder
 
+	lease  string // the name of our own
 	suffix string
 }
 
@@ -31,7 +32,7 @@ func newEvents(dryRun bool, client kubernetes.Interface) *events {
 	if dryRun {
 		suffix = inDryRun
 	}
-	return &events{Recorder: apicall.NewRecorder(eventSource, client), suffix: suffix}
+	return &events{Recorder: apicall.NewRecorder(eventSource, client), lease: ownLease(dryRun), suffix: suffix}
 }
 
 func (e *events) registered(node *corev1.Node) {
@@ -63,7 +64,7 @@ func (e *events) held(node *corev1.Node, key string, held readiness.Held) {
 
 // deafness says that no node can be called silent, and why; nil: that they can again.
 func (e *events) deafness(why error) {
-	lease := &corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: corev1.NamespaceNodeLease, Name: OwnLease}
+	lease := &corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: corev1.NamespaceNodeLease, Name: e.lease}
 	if why == nil {
 		e.Eventf(lease, corev1.EventTypeNormal, "SilenceKnown", "Nodes can be called silent again%s", e.suffix)
 		return

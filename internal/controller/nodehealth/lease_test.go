@@ -273,8 +273,13 @@ func TestADryRunForgetsNodesThatWent(t *testing.T) {
 
 // remembered returns of how many nodes a Keeper knows something.
 func (k *Keeper) remembered() int {
-	count := len(k.silence.nodes)
-	for _, zone := range k.zones.All() {
+	count := 0
+	for _, known := range k.records.nodes {
+		if known.seen {
+			count++
+		}
+	}
+	for _, zone := range k.records.status() {
 		count += zone.Size
 	}
 	return count

@@ -21,23 +21,18 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/listwatch"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
 // leases watches the leases that kubelets renew, and our own among them, and keeps nothing of them but when that was
 // seen. 15,000 nodes renew 1,500 leases a second, so there is no informer and no store between the watch and the clock
 // of silence.
 type leases struct {
-	silence *silence
-	echoes  *echoes
+	records *records
 	clock   *timeline.Clock
-	echoed  func() // is called after each echo
+	follow  func(readiness.News) // what follows from an echo
 	synced  chan struct{}
 	once    sync.Once
-	counted time.Time // when it was last found out whether most are heard
-}
-
-func newLeases(silence *silence, echoes *echoes, clock *timeline.Clock, echoed func()) *leases {
-	return &leases{silence: silence, echoes: echoes, clock: clock, echoed: echoed, synced: make(chan struct{})}
 }
 
 // run watches until the context ends. Errors are logged and retried with backoff, for ever.
@@ -75,27 +70,13 @@ func (l *leases) Update(object any) error {
 	if err != nil {
 		return err
 	}
-	l.echoes.came()
-	l.see(lease, l.clock.Now())
+	l.follow(l.records.brought(lease, l.clock.Now()))
 	return nil
 }
 
-func (l *leases) see(lease *coordinationv1.Lease, now time.Time) {
-	if lease.Name == OwnLease {
-		if begun, ours := l.echoes.begunAt(lease); ours && l.silence.echo(begun) {
-			l.echoed()
-		}
-		return
-	}
-	l.silence.renewed(lease.Name, renewTime(lease), now)
-	// Once a second is enough: all leases are counted, and with an echo all nodes.
-	if !l.echoes.without() || l.silence.sinceEcho(now) < renewEach || now.Sub(l.counted) < renewEach {
-		return
-	}
-	l.counted = now
-	if l.silence.mostAreHeard(now) && l.silence.echo(now) {
-		l.echoed()
-	}
+// isOwn reports whether a lease is Taintkeeper's, of this process or another, and stands for no node.
+func isOwn(lease *coordinationv1.Lease) bool {
+	return lease.Name == OwnLease || lease.Name == DryRunLease
 }
 
 // renewTime returns when a kubelet last renewed its lease, by its clock; zero: it does not say.
@@ -112,14 +93,12 @@ func (l *leases) Delete(object any) error {
 	if err != nil {
 		return err
 	}
-	l.echoes.came()
-	l.silence.forgetLease(lease.Name)
+	l.records.forgetLease(lease.Name)
 	return nil
 }
 
 // Replace is called with a complete list. Our own lease is an echo of all others in it.
 func (l *leases) Replace(objects []any, _ string) error {
-	l.echoes.came()
 	all := make([]*coordinationv1.Lease, 0, len(objects))
 	there := make(map[string]bool, len(objects))
 	for _, object := range objects {
@@ -130,11 +109,11 @@ func (l *leases) Replace(objects []any, _ string) error {
 		there[lease.Name] = true
 		all = append(all, lease)
 	}
-	l.silence.listed(there)
+	l.records.listed(there)
 	slices.SortStableFunc(all, func(a, b *coordinationv1.Lease) int { return cmp.Compare(place(a), place(b)) })
 	now := l.clock.Now()
 	for _, lease := range all {
-		l.see(lease, now)
+		l.follow(l.records.brought(lease, now))
 	}
 	l.once.Do(func() { close(l.synced) })
 	return nil
@@ -142,7 +121,7 @@ func (l *leases) Replace(objects []any, _ string) error {
 
 // place puts our own lease behind all others.
 func place(lease *coordinationv1.Lease) int {
-	if lease.Name == OwnLease {
+	if isOwn(lease) {
 		return 1
 	}
 	return 0

@@ -33,8 +33,8 @@ func newMetrics() *metrics {
 	}
 }
 
-func (m *metrics) register(registry prometheus.Registerer, zones *readiness.Zones, echo echoCollector) error {
-	all := []prometheus.Collector{m.updateNode, m.retries, zoneCollector{zones}, echo}
+func (m *metrics) register(registry prometheus.Registerer, records *records, clock *timeline.Clock) error {
+	all := []prometheus.Collector{m.updateNode, m.retries, zoneCollector{records}, echoCollector{records, clock}}
 	for _, collector := range all {
 		if err := registry.Register(collector); err != nil {
 			return err
@@ -45,7 +45,7 @@ func (m *metrics) register(registry prometheus.Registerer, zones *readiness.Zone
 
 // zoneCollector says how zones are when it is asked. The label zone of upstream's metrics has upstream's
 // values; ours have the state beside it.
-type zoneCollector struct{ zones *readiness.Zones }
+type zoneCollector struct{ records *records }
 
 var (
 	zoneHealthDesc = prometheus.NewDesc("node_collector_zone_health",
@@ -78,7 +78,7 @@ func (c zoneCollector) Collect(metrics chan<- prometheus.Metric) {
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
-	for _, at := range c.zones.All() {
+	for _, at := range c.records.status() {
 		gauge(zoneHealthDesc, health(at), at.Key)
 		gauge(zoneSizeDesc, float64(at.Size), at.Key)
 		gauge(zoneNotReadyDesc, float64(at.NotReady), at.Key)
@@ -105,7 +105,7 @@ func health(at readiness.Status) float64 {
 
 // echoCollector says how long ago the latest echo of our own renewals was begun.
 type echoCollector struct {
-	silence *silence
+	records *records
 	clock   *timeline.Clock
 }
 
@@ -117,6 +117,6 @@ func (c echoCollector) Describe(descs chan<- *prometheus.Desc) { descs <- sinceE
 
 // Collect implements prometheus.Collector.
 func (c echoCollector) Collect(metrics chan<- prometheus.Metric) {
-	since := c.silence.sinceEcho(c.clock.Now()).Seconds()
+	since := c.records.sinceEcho(c.clock.Now()).Seconds()
 	metrics <- prometheus.MustNewConstMetric(sinceEchoDesc, prometheus.GaugeValue, since)
 }

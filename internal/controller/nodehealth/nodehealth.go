@@ -95,16 +95,13 @@ func (c *Config) complete() error {
 // Keeper is the whole of node health: watches, events and controllers.
 type Keeper struct {
 	config   Config
-	pods     *podcache.Cache
-	silence  *silence
-	echoes   *echoes
-	leases   *leases
 	nodes    *nodecache.Cache
-	zones    *readiness.Zones
+	pods     *podcache.Cache
+	records  *records
+	leases   *leases
 	events   *events
 	looks    requests
 	markings requests
-	echo     awaiting
 	parts    stage.Parts
 }
 
@@ -115,11 +112,14 @@ func New(config Config) (*Keeper, error) {
 	}
 	k := &Keeper{
 		config: config, nodes: config.Nodes, pods: config.Pods,
-		silence: newSilence(config.Grace, config.Clock.Now()), zones: readiness.NewZones(config.Policy, config.Logger),
-		events: newEvents(config.DryRun, config.EventClient),
-		echoes: newEchoes(config.EchoClient, config.Clock, config.Reconnect, config.DryRun),
+		records: newRecords(config.Grace, config.Policy, config.Clock.Now()),
+		events:  newEvents(config.DryRun, config.EventClient),
 	}
-	k.leases = newLeases(k.silence, k.echoes, config.Clock, k.count)
+	k.leases = &leases{records: k.records, clock: config.Clock, follow: k.follow, synced: make(chan struct{})}
+	echoes := &echoes{
+		client: config.EchoClient, clock: config.Clock, records: k.records, reconnect: config.Reconnect,
+		lease: ownLease(config.DryRun),
+	}
 	if k.nodes == nil {
 		k.nodes = nodecache.New(nodecache.Config{Client: config.Client, Clock: config.Clock})
 		k.parts.InEveryReplica(k.nodes.Run)
@@ -128,7 +128,7 @@ func New(config Config) (*Keeper, error) {
 	k.parts.InEveryReplica(
 		func(ctx context.Context) error { k.leases.run(ctx, config.LeaseClient); return nil },
 		func(ctx context.Context) error { k.tellDeafness(ctx); return nil },
-		func(ctx context.Context) error { k.echoes.run(logr.NewContext(ctx, config.Logger)); return nil },
+		func(ctx context.Context) error { echoes.run(logr.NewContext(ctx, config.Logger)); return nil },
 		func(ctx context.Context) error { k.events.Run(ctx); return nil },
 	)
 	if k.pods == nil {
@@ -137,7 +137,7 @@ func New(config Config) (*Keeper, error) {
 	}
 	metrics := newMetrics()
 	if config.Registerer != nil {
-		if err := metrics.register(config.Registerer, k.zones, echoCollector{k.silence, config.Clock}); err != nil {
+		if err := metrics.register(config.Registerer, k.records, config.Clock); err != nil {
 			return nil, fmt.Errorf("register the metrics: %w", err)
 		}
 	}
@@ -158,20 +158,17 @@ func (k *Keeper) HasSynced() bool {
 
 // observe notes a change of a node.
 func (k *Keeper) observe(change nodecache.Change) {
-	now := k.config.Clock.Now()
+	seen := k.config.Clock.See()
 	if change.After == nil {
 		gone := change.Before.Node
-		k.silence.forgetNode(gone.Name)
-		k.follow(k.zones.Remove(gone.Name, now), now)
-		k.looks.add(gone.Name)
+		k.follow(k.records.forgetNode(gone.Name, seen.At))
 		if k.acts() {
 			k.events.removed(gone)
 		}
 		return
 	}
 	node := change.After.Node
-	k.silence.saw(node, now)
-	k.follow(k.zones.Put(node, k.silence.of(node.Name), now), now)
+	k.follow(k.records.put(node, seen))
 	if change.Before == nil || concerns(change.Before.Node, node) {
 		k.looks.add(node.Name)
 	}
@@ -183,22 +180,13 @@ func (k *Keeper) observe(change nodecache.Change) {
 // acts reports whether this replica is the one that acts.
 func (k *Keeper) acts() bool { return k.looks.started() && !k.config.DryRun }
 
-// count finds all silent nodes after an echo, and tells the zones.
-func (k *Keeper) count() {
-	now := k.config.Clock.Now()
-	k.follow(k.zones.Count(k.silence.all(), now), now)
-	k.looks.add(k.echo.take()...)
-}
-
 // lead begins to act: every node is counted before the first is looked at.
 func (k *Keeper) lead(ctx context.Context) error {
 	all, err := k.known(ctx)
 	if err != nil {
 		return err
 	}
-	k.silence.lead()
-	seen := k.config.Clock.See()
-	k.follow(k.zones.Begin(all, k.silence.all(), seen), seen.At)
+	k.follow(k.records.lead(all, k.config.Clock.See()))
 	for _, node := range all {
 		k.looks.add(node.Name)
 	}
@@ -224,13 +212,21 @@ func (k *Keeper) known(ctx context.Context) ([]*corev1.Node, error) {
 	return all, ctx.Err()
 }
 
-// follow does what follows from a change of zones.
-func (k *Keeper) follow(told readiness.News, now time.Time) {
-	k.looks.add(told.Wake...)
-	if told.Recovered {
-		k.silence.forgive(now)
-		k.count()
+// follow says what has changed, and has the nodes looked at whose plan can be another.
+func (k *Keeper) follow(told readiness.News) {
+	log := k.config.Logger
+	for _, is := range told.States {
+		log.Info("A zone is in another state", "zone", is.Name, "state", is.State, "before", is.Before,
+			"nodes", is.Size, "notReady", is.NotReady, "nodesPerSecond", is.Rate)
 	}
+	if told.Disrupted {
+		log.Info("Every zone is fully disrupted, so the control plane is the likelier culprit: " +
+			"NoExecute taints for readiness are taken off, and none is set")
+	}
+	if told.Recovered {
+		log.Info("Some nodes are ready again: every node has its grace period anew, and zones taint at their rate")
+	}
+	k.looks.add(told.Wake...)
 }
 
 func (k *Keeper) addControllers(metrics *metrics) error {
@@ -241,9 +237,8 @@ func (k *Keeper) addControllers(metrics *metrics) error {
 		MaxConcurrentReconciles: concurrentNodes,
 		RateLimiter:             backoff,
 		Reconciler: &reconciler{
-			dryRun: k.config.DryRun, clock: k.config.Clock, nodes: k.nodes, silence: k.silence, zones: k.zones,
-			api: calls, events: k.events, metrics: metrics, looks: &k.looks,
-			unready: &k.markings, echo: &k.echo, backoff: backoff,
+			dryRun: k.config.DryRun, clock: k.config.Clock, nodes: k.nodes, records: k.records,
+			api: calls, events: k.events, metrics: metrics, looks: &k.looks, unready: &k.markings, backoff: backoff,
 		},
 	}, source{&k.looks, k.lead})
 	if err != nil {

@@ -44,8 +44,13 @@ func TestRandomHistoriesInWhichOurOwnRenewalsTakeTime(t *testing.T) {
 
 func TestRandomHistoriesInWhichOurOwnRenewalsAreRefused(t *testing.T) {
 	playHistories(t, func(h *history) {
-		h.renewalsRefused()
-		h.noticesWithin = time.Hour // all renew at once here, so echoes are gaps; and there is none while more than half are silent
+		h.noticesWithin = time.Hour // nobody is called silent until everything heals
+		h.renewing = func(context.Context) error {
+			if h.healed.Load() {
+				return nil
+			}
+			return renewalRefused
+		}
 	})
 }
 
@@ -105,6 +110,7 @@ type history struct {
 	log    []string
 
 	calls   atomic.Uint64
+	healed  atomic.Bool
 	refusal atomic.Pointer[refusedWrites]
 
 	renewed  time.Time // when the kubelets last did
@@ -138,7 +144,10 @@ type refusedWrites struct {
 	err  error
 }
 
-var leasesResource = coordinationv1.SchemeGroupVersion.WithResource("leases")
+var (
+	leasesResource = coordinationv1.SchemeGroupVersion.WithResource("leases")
+	leaseKind      = coordinationv1.SchemeGroupVersion.WithKind("Lease")
+)
 
 // foreign is a taint of somebody else, which each node has.
 var foreign = corev1.Taint{Key: "foreign", Value: "x", Effect: corev1.TaintEffectNoExecute}
@@ -198,6 +207,7 @@ func (h *history) heal() {
 		return
 	}
 	h.say("everything heals")
+	h.healed.Store(true)
 	h.troubleEnds("")
 	for _, name := range h.nodes {
 		h.resume(name)

@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 var noon = time.Date(2026, time.November, 21, 12, 0, 0, 0, time.UTC)
@@ -34,26 +34,37 @@ func called(name string, heartbeat int) *corev1.Node {
 	return node
 }
 
-// echoing returns a clock of silence that has heard an echo at noon.
-func echoing() *silence {
-	s := newSilence(defaultGrace, noon)
-	s.echo(noon)
+// echoing returns records whose clock has heard an echo at noon.
+func echoing() *records {
+	s := newRecords(defaultGrace, readiness.Policy{}, noon)
+	s.clock.echo(noon)
 	return s
 }
 
 // echoes lets an echo come in each second, from one on up to another.
-func (s *silence) echoes(from, to int) {
+func (r *records) echoes(from, to int) {
 	for second := from; second <= to; second++ {
-		s.echo(after(second))
+		r.clock.echo(after(second))
 	}
 }
 
-func wantSilent(t *testing.T, s *silence, now int, want ...string) {
+// heartbeats is what the watch of nodes brings at an instant.
+func (r *records) heartbeats(node *corev1.Node, at time.Time) { r.saw(node, verdict.SeenAt(at).Sight) }
+
+// renews is what the watch of leases brings at an instant: a lease that was renewed at a time of the kubelet's clock.
+func (r *records) renews(name string, last, at time.Time) {
+	r.brought(&coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: last}},
+	}, at)
+}
+
+func wantSilent(t *testing.T, s *records, now int, want ...string) {
 	t.Helper()
 	var got []string
-	for name, now := range s.all() {
-		if now == readiness.Silent {
-			got = append(got, name)
+	for m, is := range s.standings {
+		if is == readiness.Silent {
+			got = append(got, m.Name)
 		}
 	}
 	if slices.Sort(got); !slices.Equal(got, want) {
@@ -63,7 +74,7 @@ func wantSilent(t *testing.T, s *silence, now int, want ...string) {
 
 func TestANodeIsSilentOnceItsGracePeriodIsOverByTheClockOfEchoes(t *testing.T) {
 	s := echoing()
-	s.saw(called("n", 0), noon)
+	s.heartbeats(called("n", 0), noon)
 	s.echoes(1, 50)
 	wantSilent(t, s, 50)
 	s.echoes(51, 51)
@@ -72,10 +83,10 @@ func TestANodeIsSilentOnceItsGracePeriodIsOverByTheClockOfEchoes(t *testing.T) {
 
 func TestSilenceDoesNotCountWithoutEchoes(t *testing.T) {
 	s := echoing()
-	s.saw(called("n", 0), noon)
+	s.heartbeats(called("n", 0), noon)
 	s.echoes(1, 49)
 	wantSilent(t, s, 3600)
-	if s.freshAt(after(54)) || !s.freshAt(after(53)) {
+	if s.clock.freshAt(after(54)) || !s.clock.freshAt(after(53)) {
 		t.Error("5 s after the latest echo it still counts, or does not before")
 	}
 }
@@ -83,9 +94,9 @@ func TestSilenceDoesNotCountWithoutEchoes(t *testing.T) {
 // After a gap of an hour that counts as 5 s, and then there are 20 s more.
 func TestAGapCountsForLittleAndGivesTimeToBeHeardAgain(t *testing.T) {
 	s := echoing()
-	s.saw(called("n", 0), noon)
+	s.heartbeats(called("n", 0), noon)
 	s.echoes(1, 40)
-	s.echo(after(3640))
+	s.clock.echo(after(3640))
 	wantSilent(t, s, 3640)
 	s.echoes(3641, 3659)
 	wantSilent(t, s, 3659)
@@ -96,19 +107,19 @@ func TestAGapCountsForLittleAndGivesTimeToBeHeardAgain(t *testing.T) {
 // Echoes that are a minute apart count 5 s each, and the node has its grace and 20 s for ever.
 func TestADeadNodeIsFoundWithSeldomEchoes(t *testing.T) {
 	s := echoing()
-	s.saw(called("n", 0), noon)
+	s.heartbeats(called("n", 0), noon)
 	for minute := 1; minute <= 14; minute++ {
-		s.echo(after(60 * minute))
+		s.clock.echo(after(60 * minute))
 	}
 	wantSilent(t, s, 840)
-	s.echo(after(900))
+	s.clock.echo(after(900))
 	wantSilent(t, s, 900, "n")
 }
 
 func TestAnEchoOfAnEarlierRenewalTellsNothingNew(t *testing.T) {
 	s := echoing()
 	s.echoes(1, 10)
-	if s.echo(after(9)) || s.echo(after(10)) {
+	if s.clock.echo(after(9)) || s.clock.echo(after(10)) {
 		t.Error("an old renewal is an echo")
 	}
 }
@@ -116,9 +127,9 @@ func TestAnEchoOfAnEarlierRenewalTellsNothingNew(t *testing.T) {
 // A renewal that comes between two echoes is news of after the first.
 func TestASignOfLifeIsStampedWithWhatHasPassedSinceTheLatestEcho(t *testing.T) {
 	s := echoing()
-	s.saw(called("n", 0), noon)
-	s.renewed("n", after(3), after(3))
-	s.echo(after(4))
+	s.heartbeats(called("n", 0), noon)
+	s.renews("n", after(3), after(3))
+	s.clock.echo(after(4))
 	s.echoes(5, 53)
 	wantSilent(t, s, 53)
 	s.echoes(54, 54)
@@ -128,7 +139,7 @@ func TestASignOfLifeIsStampedWithWhatHasPassedSinceTheLatestEcho(t *testing.T) {
 func TestTheFirstSightOfANodeIsASignOfLife(t *testing.T) {
 	s := echoing()
 	s.echoes(1, 5)
-	s.saw(called("n", -1000), after(5))
+	s.heartbeats(called("n", -1000), after(5))
 	s.echoes(6, 55)
 	wantSilent(t, s, 55)
 	s.echoes(56, 56)
@@ -137,49 +148,67 @@ func TestTheFirstSightOfANodeIsASignOfLife(t *testing.T) {
 
 func TestANodeThatNeverPostedItsStatusCountsFromItsCreation(t *testing.T) {
 	s := echoing()
-	s.saw(mute("n", -7), noon)
+	s.heartbeats(mute("n", -8), noon) // within the second that was over 7 s ago
 	s.echoes(1, 53)
 	wantSilent(t, s, 53)
 	s.echoes(54, 54)
 	wantSilent(t, s, 54, "n")
-	s.saw(called("n", 54), after(54)) // its first status
+	s.heartbeats(called("n", 54), after(54)) // its first status
 	wantSilent(t, s, 54)
 }
 
 func TestACreationInTheFutureIsNow(t *testing.T) {
 	s := echoing()
-	s.saw(mute("n", 3600), noon)
+	s.heartbeats(mute("n", 3600), noon)
 	s.echoes(1, 60)
 	wantSilent(t, s, 60)
 	s.echoes(61, 61)
 	wantSilent(t, s, 61, "n")
 }
 
+// The API server's clock and this machine's differ, and nothing else tells when the node was created.
+func TestADifferenceOfClocksMakesNoNodeSilentEarly(t *testing.T) {
+	for name, seen := range map[string]verdict.Sight{
+		"no Date was heard":               {At: noon, Latest: after(3600)},
+		"the API server is an hour ahead": {At: noon, Earliest: after(3600), Latest: after(3600), Behind: noon},
+		"it is an hour behind":            {At: noon, Earliest: after(-3600), Latest: after(-3600), Behind: after(-3600)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := echoing()
+			s.saw(mute("n", int(seen.Latest.Sub(noon)/time.Second)), seen)
+			s.echoes(1, 60)
+			wantSilent(t, s, 60)
+			s.echoes(61, 61)
+			wantSilent(t, s, 61, "n")
+		})
+	}
+}
+
 func TestOnlyAHeartbeatOrARenewalThatIsNewIsASignOfLife(t *testing.T) {
 	for name, c := range map[string]struct {
-		see  func(s *silence)
+		see  func(s *records)
 		sign bool
 	}{
-		"some other change of the node":     {func(s *silence) { s.saw(called("n", 0), after(10)) }, false},
-		"a heartbeat":                       {func(s *silence) { s.saw(called("n", 10), after(10)) }, true},
-		"some other change of the lease":    {func(s *silence) { s.renewed("n", noon, after(10)) }, false},
-		"a renewal":                         {func(s *silence) { s.renewed("n", after(10), after(10)) }, true},
-		"a renewal by a clock that was set": {func(s *silence) { s.renewed("n", after(-60), after(10)) }, true},
-		"the lease is deleted":              {func(s *silence) { s.forgetLease("n") }, false},
-		"a node of the name that was made anew": {func(s *silence) {
+		"some other change of the node":     {func(s *records) { s.heartbeats(called("n", 0), after(10)) }, false},
+		"a heartbeat":                       {func(s *records) { s.heartbeats(called("n", 10), after(10)) }, true},
+		"some other change of the lease":    {func(s *records) { s.renews("n", noon, after(10)) }, false},
+		"a renewal":                         {func(s *records) { s.renews("n", after(10), after(10)) }, true},
+		"a renewal by a clock that was set": {func(s *records) { s.renews("n", after(-60), after(10)) }, true},
+		"the lease is deleted":              {func(s *records) { s.forgetLease("n") }, false},
+		"a node of the name that was made anew": {func(s *records) {
 			node := called("n", 0)
 			node.UID = "another"
-			s.saw(node, after(10))
+			s.heartbeats(node, after(10))
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := echoing()
-			s.saw(called("n", 0), noon)
-			s.renewed("n", noon, noon)
+			s.heartbeats(called("n", 0), noon)
+			s.renews("n", noon, noon)
 			s.echoes(1, 10)
 			c.see(s)
 			s.echoes(11, 55)
-			if got := s.of("n"); (got == readiness.Silent) == c.sign {
+			if got := s.standing(s.of("n")); (got == readiness.Silent) == c.sign {
 				t.Errorf("its standing 45 s later is %d", got)
 			}
 		})
@@ -188,8 +217,8 @@ func TestOnlyAHeartbeatOrARenewalThatIsNewIsASignOfLife(t *testing.T) {
 
 func TestALeaseThatAListLacksLeavesItsNodeSomeTimeOnce(t *testing.T) {
 	s := echoing()
-	s.saw(called("n", 0), noon)
-	s.renewed("n", noon, noon)
+	s.heartbeats(called("n", 0), noon)
+	s.renews("n", noon, noon)
 	s.echoes(1, 45)
 	s.listed(map[string]bool{})
 	s.echoes(46, 65)
@@ -201,68 +230,28 @@ func TestALeaseThatAListLacksLeavesItsNodeSomeTimeOnce(t *testing.T) {
 
 func TestALeaderGivesNodesThatSeemSilentSomeTime(t *testing.T) {
 	s := echoing()
-	s.saw(called("n", 0), noon)
-	s.saw(called("m", 0), noon)
+	s.heartbeats(called("n", 0), noon)
+	s.heartbeats(called("m", 0), noon)
 	s.echoes(1, 60)
-	s.lead()
+	s.clock.settle()
 	wantSilent(t, s, 60)
-	if all := s.all(); all["n"] != readiness.Doubtful {
-		t.Errorf("a node whose grace period was over before is %v", all["n"])
+	if is := s.standing(s.of("n")); is != readiness.Doubtful {
+		t.Errorf("a node whose grace period was over before is %v", is)
 	}
-	s.renewed("m", after(79), after(79))
+	s.renews("m", after(79), after(79))
 	s.echoes(61, 80)
 	wantSilent(t, s, 80, "n")
 }
 
 func TestAfterAFullDisruptionEveryNodeThatWasEverHeardIsHeardNow(t *testing.T) {
 	s := echoing()
-	s.saw(mute("mute", 0), noon)
-	s.saw(called("n", 0), noon)
+	s.heartbeats(mute("mute", 0), noon)
+	s.heartbeats(called("n", 0), noon)
 	s.echoes(1, 70)
 	wantSilent(t, s, 70, "mute", "n")
-	s.forgive(after(70))
+	s.restart(after(70))
 	wantSilent(t, s, 70, "mute")
-	s.renewed("mute", after(71), after(71))
-	s.forgive(after(71))
+	s.renews("mute", after(71), after(71))
+	s.restart(after(71))
 	wantSilent(t, s, 71)
-}
-
-func TestWithoutEchoesOfOurOwnAKubeletsRenewalServesWhileHalfOfThemAreHeard(t *testing.T) {
-	s := echoing()
-	for _, name := range []string{"a", "b", "c"} {
-		s.renewed(name, noon, noon)
-	}
-	for _, name := range []string{"a", "b"} {
-		s.renewed(name, after(15), after(15))
-	}
-	for now, want := range map[int]bool{20: true, 21: true, 35: true, 36: false} {
-		if got := s.mostAreHeard(after(now)); got != want {
-			t.Errorf("after %d s most are heard: %t, want %t", now, got, want)
-		}
-	}
-}
-
-// 15,000 kubelets renew 1,500 leases a second, and each would have all leases counted.
-func TestWithoutEchoesOfOurOwnTheLeasesAreCountedOnceASecond(t *testing.T) {
-	s := echoing()
-	echoed := 0
-	l := newLeases(s, newEchoes(nil, &timeline.Clock{}, nil, true), &timeline.Clock{}, func() { echoed++ })
-	renews := func(name string, at time.Time) {
-		l.see(&coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: at}},
-		}, at)
-	}
-	for _, name := range []string{"a", "b", "c", "d"} {
-		s.renewed(name, noon, noon)
-	}
-	renews("a", after(30)) // one of four is heard
-	renews("b", after(30).Add(renewEach/2))
-	if echoed != 0 {
-		t.Error("half of the leases were counted within a second of the count before")
-	}
-	renews("a", after(31))
-	if echoed != 1 {
-		t.Errorf("%d echoes, want one as half of the leases are heard", echoed)
-	}
 }

@@ -103,7 +103,7 @@ func (w *world) applyOwnLease(tracker clienttesting.ObjectTracker, patch clientt
 	if err := json.Unmarshal(patch.Patch, lease); err != nil {
 		return true, nil, err
 	}
-	if patch.PatchType != types.ApplyPatchType || lease.Name != OwnLease {
+	if patch.PatchType != types.ApplyPatchType || !isOwn(lease) {
 		return true, nil, fmt.Errorf("%s of lease %s", patch.PatchType, patch.Name)
 	}
 	if _, err := tracker.Get(leasesResource, lease.Namespace, lease.Name); err != nil {

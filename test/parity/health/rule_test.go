@@ -132,7 +132,7 @@ func (r *rule) seeNode(node *corev1.Node) {
 		return
 	}
 	if !seen && next.said.IsZero() {
-		next.seen = min(created(node), r.now)
+		next.seen = min(created(node).Truncate(sec)+sec, r.now) // the API tells the second in which it was created
 	}
 	r.heartbeats[node.Name] = next
 }

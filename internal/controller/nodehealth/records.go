@@ -1,0 +1,341 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodehealth
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// records are all that node health knows: a record of each node, and what concerns all of them. Whatever comes in is
+// noted here, and what follows is returned. Safe for concurrent use: theirs is the only lock of it.
+type records struct {
+	grace readiness.Grace
+
+	mu       sync.Mutex
+	clock    clock
+	renewals renewals
+	zones    *readiness.Zones
+	nodes    map[string]*record
+}
+
+func newRecords(grace readiness.Grace, policy readiness.Policy, now time.Time) *records {
+	return &records{
+		grace: grace, clock: clock{began: now}, renewals: newRenewals(),
+		zones: readiness.NewZones(policy), nodes: map[string]*record{},
+	}
+}
+
+// do does something under the lock.
+func (r *records) do(what func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	what()
+}
+
+// of returns the record of a node, which is begun if there is none. The caller holds the lock.
+func (r *records) of(name string) *record {
+	known, ok := r.nodes[name]
+	if !ok {
+		known = &record{member: readiness.Member{Name: name}}
+		r.nodes[name] = known
+	}
+	return known
+}
+
+// put notes what a node's object says.
+func (r *records) put(node *corev1.Node, seen verdict.Sight) readiness.News {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.see(node, seen)
+	return r.follow(r.zones.Put(&known.member, node, r.standing(known), seen.At), seen.At)
+}
+
+// saw notes what a live read of a node says. Its zone counts it when the watch brings it.
+func (r *records) saw(node *corev1.Node, seen verdict.Sight) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.see(node, seen)
+}
+
+// see notes a node's heartbeat. The first sight of a node is a sign of life, unless it never posted its status: then
+// its creation is.
+func (r *records) see(node *corev1.Node, seen verdict.Sight) *record {
+	known := r.of(node.Name)
+	posted, beat := false, known.beat
+	if ready := readiness.Condition(node, corev1.NodeReady); ready != nil {
+		posted, beat = true, ready.LastHeartbeatTime
+	}
+	is := known.isOf(node) // a gap of the watch hides that a node was recreated
+	if is && posted == known.posted && beat.Equal(&known.beat) {
+		return known
+	}
+	known.sign = r.clock.stamp(seen.At)
+	if !is {
+		known.sign -= seen.At.Sub(readiness.FirstSign(node, seen))
+	}
+	if known.lease != nil {
+		known.sign = max(known.sign, known.lease.at)
+	}
+	known.seen, known.uid, known.posted, known.beat = true, node.UID, posted, beat
+	return known
+}
+
+// forgetNode notes that a node is gone. Its lease may still be there.
+func (r *records) forgetNode(name string, now time.Time) readiness.News {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.of(name)
+	told := r.zones.Remove(&known.member, now)
+	if known.lease == nil {
+		delete(r.nodes, name)
+	} else {
+		r.nodes[name] = &record{member: readiness.Member{Name: name}, lease: known.lease}
+	}
+	return r.follow(told, now)
+}
+
+// brought notes a lease that the watch of leases has brought. One of our own is an echo if this process renewed it.
+func (r *records) brought(lease *coordinationv1.Lease, now time.Time) readiness.News {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.renewals.came()
+	if !isOwn(lease) {
+		r.of(lease.Name).renewed(renewTime(lease), r.clock.stamp(now))
+		return readiness.News{}
+	}
+	if begun, ours := r.renewals.begunAt(lease); ours && r.clock.echo(begun) {
+		return r.echoed(now)
+	}
+	return readiness.News{}
+}
+
+// echoed counts all nodes after an echo, and wakes those that wait for one.
+func (r *records) echoed(now time.Time) readiness.News {
+	told := r.follow(r.zones.Count(r.standings, now), now)
+	for name, known := range r.nodes {
+		if known.awaits {
+			known.awaits = false
+			told.Wake = append(told.Wake, name)
+		}
+	}
+	return told
+}
+
+// forgetLease notes that a lease was deleted. When its node was last alive stays known.
+func (r *records) forgetLease(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.renewals.came()
+	r.drop(name)
+}
+
+// listed notes which leases there are. With one that is gone went renewals that nobody saw, so its kubelet has time to
+// create it again, once.
+func (r *records) listed(there map[string]bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.renewals.came()
+	for name, known := range r.nodes {
+		if known.lease == nil || there[name] {
+			continue
+		}
+		known.sign = max(known.sign, r.clock.now-max(r.grace.Of(known.posted)-settling, 0))
+		r.drop(name)
+	}
+}
+
+// drop forgets a lease, and the record if there is no node of it.
+func (r *records) drop(name string) {
+	known := r.nodes[name]
+	switch {
+	case known == nil:
+	case !known.seen:
+		delete(r.nodes, name)
+	default:
+		known.lease = nil
+	}
+}
+
+// lead notes that this process is the leader from now on: what cost the one before its place may have cut off kubelets,
+// too. Of these nodes the taints tell when their zones gave the latest tokens.
+func (r *records) lead(nodes []*corev1.Node, seen verdict.Sight) readiness.News {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clock.settle()
+	return r.follow(r.zones.Begin(nodes, r.standings, seen), seen.At)
+}
+
+// follow does what follows from a change of zones. When the disruption of every zone has ended, every node that was
+// ever heard is heard now.
+func (r *records) follow(told readiness.News, now time.Time) readiness.News {
+	if told.Recovered {
+		r.restart(now)
+		told.Join(r.zones.Count(r.standings, now))
+	}
+	if told.All {
+		for name, known := range r.nodes {
+			if known.seen {
+				told.Wake = append(told.Wake, name)
+			}
+		}
+	}
+	return told
+}
+
+// restart makes now a sign of life of every node that ever gave one: what was silent before proves nothing. One that
+// was never heard of has its start-up grace period once, however often zones fall and recover.
+func (r *records) restart(now time.Time) {
+	for _, known := range r.nodes {
+		if known.posted || known.lease != nil {
+			known.sign = r.clock.stamp(now)
+		}
+	}
+}
+
+// standings says how all nodes stand.
+func (r *records) standings(yield func(*readiness.Member, readiness.Standing) bool) {
+	for _, known := range r.nodes {
+		if known.seen && !yield(&known.member, r.standing(known)) {
+			return
+		}
+	}
+}
+
+func (r *records) standing(known *record) readiness.Standing {
+	over := r.clock.now - known.sign - r.grace.Of(known.posted)
+	switch {
+	case over <= 0:
+		return readiness.Heard
+	case over <= settling && r.clock.now < r.clock.settled:
+		return readiness.Doubtful
+	}
+	return readiness.Silent
+}
+
+// decision is what a node should become, and what else follows.
+type decision struct {
+	readiness.Plan
+
+	wake []string        // the nodes that are next in their zone
+	wait time.Duration   // in what time to decide again; zero: when it is woken
+	say  *readiness.Held // what holds it back, if that is to be said now
+}
+
+// decide decides what a node should become, of which the facts say how far its silence is believed, and whether it has
+// its zone's token already. Nobody is called silent of whom the zones do not know.
+func (r *records) decide(f readiness.Facts, seen verdict.Sight) decision {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known, ok := r.nodes[f.Node.Name]
+	if !ok {
+		known = &record{}
+	}
+	silent := known.isOf(f.Node) && known.member.Silent() && r.standing(known) == readiness.Silent
+	if !silent && f.Standing == readiness.Silent {
+		f.Standing = readiness.Heard
+	}
+	f.Fresh, f.Now = r.clock.freshAt(seen.At), seen.Latest
+	p, turn := r.zones.Plan(&known.member, f, seen.At)
+	d := decision{Plan: p, wake: turn.Next, wait: turn.Wait}
+	known.awaits = known.awaits || p.Stale
+	switch {
+	case p.Stale, len(p.Conditions) > 0:
+	case turn.Held == nil:
+		known.held = nil
+	default:
+		tell, in := known.waits(*turn.Held, seen.At)
+		if tell {
+			d.say = turn.Held
+		}
+		d.wait = sooner(in, turn.Wait)
+	}
+	return d
+}
+
+// wrote notes how a change of ours left a node, and whether that took its zone's token.
+func (r *records) wrote(node *corev1.Node, executes bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known, ok := r.nodes[node.Name]
+	if !ok || !known.isOf(node) {
+		return
+	}
+	known.written = node
+	if executes {
+		r.zones.Used(&known.member)
+	}
+}
+
+// newest returns a node as the watch or an answer to a change of ours showed it, whichever is newer.
+func (r *records) newest(node *corev1.Node) *corev1.Node {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.nodes[node.Name]
+	if known == nil || known.written == nil {
+		return node
+	}
+	order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, known.written.ResourceVersion)
+	if known.written.UID != node.UID || err != nil || order >= 0 {
+		known.written = nil
+		return node
+	}
+	return known.written
+}
+
+// wouldGet reports whether it is news that a dry run would give a node these taints.
+func (r *records) wouldGet(node *corev1.Node, taints []corev1.Taint) bool {
+	next := make([]string, 0, len(taints))
+	for _, t := range taints {
+		next = append(next, t.ToString())
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.nodes[node.Name]
+	if known == nil || slices.Equal(known.would, next) {
+		return false
+	}
+	known.would = next
+	return true
+}
+
+// isSilent reports whether it is news to a dry run that this version of a node is silent.
+func (r *records) isSilent(node *corev1.Node) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.nodes[node.Name]
+	if known == nil || known.unheard == node.ResourceVersion {
+		return false
+	}
+	known.unheard = node.ResourceVersion
+	return true
+}
+
+// sinceEcho returns how long ago the renewal of the latest echo was begun, or this process if there was none.
+func (r *records) sinceEcho(now time.Time) (since time.Duration) {
+	r.do(func() { since = r.clock.sinceEcho(now) })
+	return since
+}
+
+// status returns how each zone is.
+func (r *records) status() (all []readiness.Status) {
+	r.do(func() { all = r.zones.All() })
+	return all
+}
+
+// sooner returns the shorter of two waits, of which either may be none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
