@@ -107,13 +107,13 @@ func (at *zone) next() []string {
 
 // offers reports whether there is a token for a node: nobody waits before it.
 func (at *zone) offers(m *Member, now time.Time) bool {
-	return at.rate > 0 && at.limiter.TokensAt(now) >= 1 && (len(at.line) == 0 || at.line[0] == m)
+	return at.rate > 0 && at.limiter.TokensAt(now) >= wholeToken && (len(at.line) == 0 || at.line[0] == m)
 }
 
 // take gives a node the token that it was offered, and returns the node that is next then.
 func (at *zone) take(m *Member, now time.Time) []string {
 	next := at.leave(m)
-	at.limiter.AllowN(now, 1)
+	at.limiter.ReserveN(now, 1)
 	m.token = now.Add(time.Duration(float64(time.Second) / float64(at.rate)))
 	return next
 }
@@ -137,13 +137,18 @@ func (at *zone) leave(m *Member) []string {
 // (pkg/controller/nodelifecycle/scheduler, SwapLimiter). As there, what gathered before a time without turns
 // and was not used then is lost, so that nobody is tainted at the moment at which a disruption ends.
 func (at *zone) setRate(next float32, now time.Time) {
-	unused := at.rate == 0 && at.limiter.TokensAt(now) >= 1
+	unused := at.rate == 0 && at.limiter.TokensAt(now) >= wholeToken
 	at.rate = next
-	at.limiter.SetLimitAt(now, rate.Limit(next))
-	if unused {
-		at.limiter.AllowN(now, 1)
+	if !unused {
+		at.limiter.SetLimitAt(now, rate.Limit(next))
+		return
 	}
+	at.limiter = rate.NewLimiter(rate.Limit(next), 1)
+	at.limiter.AllowN(now, 1)
 }
+
+// wholeToken is from when on a token has gathered: the limiter adds up fractions, and ten tenths are less than one.
+const wholeToken = 1 - 1e-6
 
 // ripeIn returns how long it takes until the next turn.
 func (at *zone) ripeIn(now time.Time) time.Duration {

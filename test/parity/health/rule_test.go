@@ -273,8 +273,19 @@ func (r *rule) grant(lane *lane) {
 			}
 		}
 		lane.leave(name)
-		r.cluster.setNoExecute(name, readinessTaint(readyStatus(r.cluster.nodes[name])), r.now)
+		r.cluster.setNoExecute(name, readinessTaint(readyStatus(r.cluster.nodes[name])), r.written(name))
 	}
+}
+
+// written returns the timeAdded of a taint that is set now: the second that the API server's clock can show at the
+// latest, and only ours knows whether that is the next one.
+func (r *rule) written(name string) time.Duration {
+	for _, l := range r.ours[name] {
+		if (l.at-r.now).Abs() <= exactly && l.since == r.now.Truncate(sec)+sec {
+			return l.since
+		}
+	}
+	return r.now
 }
 
 func (l *lane) join(name string, at time.Duration) {
@@ -298,7 +309,7 @@ func (l *lane) asks(now time.Duration) bool {
 		return false
 	}
 	missing := 1 - l.limiter.TokensAt(arena.Epoch.Add(now))
-	if missing <= 0 {
+	if missing <= 1-wholeToken {
 		return true
 	}
 	l.asked, l.due = first, now+time.Duration(missing/float64(l.rate)*float64(sec))+ms

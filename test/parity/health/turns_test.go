@@ -21,9 +21,17 @@ type turns struct {
 
 func newTurns() turns { return turns{policy.Rate, rate.NewLimiter(rate.Limit(policy.Rate), 1)} }
 
+// wholeToken is from when on a turn has gathered: the limiter adds up fractions, and ten tenths are less than one.
+const wholeToken = 1 - 1e-6
+
 // take takes a turn if there is one.
 func (t *turns) take(at time.Duration) bool {
-	return t.rate > 0 && t.limiter.AllowN(arena.Epoch.Add(at), 1)
+	now := arena.Epoch.Add(at)
+	if t.rate == 0 || t.limiter.TokensAt(now) < wholeToken {
+		return false
+	}
+	t.limiter.ReserveN(now, 1)
+	return true
 }
 
 // setRate changes the rate, and keeps what has gathered of a turn; but a whole one that nobody took before a time
@@ -32,7 +40,7 @@ func (t *turns) setRate(next float32, at time.Duration) {
 	if t.rate == next {
 		return
 	}
-	unused := t.rate == 0 && t.limiter.TokensAt(arena.Epoch.Add(at)) >= 1
+	unused := t.rate == 0 && t.limiter.TokensAt(arena.Epoch.Add(at)) >= wholeToken
 	t.rate = next
 	t.limiter.SetLimitAt(arena.Epoch.Add(at), rate.Limit(next))
 	if unused {
