@@ -24,9 +24,9 @@ const (
 )
 
 // restores finds out whether etcd was restored from a snapshot and its revisions went back. The API server accepts a
-// watch from a version that lies ahead and sends nothing until the revisions have passed that version. A reflector would
-// not notice, and would never see what the restore changed (kubernetes/kubernetes#107457). So when a watch is opened
-// again the newest version is asked for, while the watch goes on.
+// watch from a version that lies ahead, and sends nothing until the revisions have passed that version. A reflector
+// would not notice, and would never see what the restore changed (kubernetes/kubernetes#107457). So when a watch is
+// opened again the newest version is asked for, while the watch goes on.
 type restores struct {
 	calls *cache.ListWatch
 	end   context.CancelFunc // of the check that is under way, if one is

@@ -148,8 +148,8 @@ func (c *Cache[K, O, R]) Read(do func()) {
 	do()
 }
 
-// Change lets the function change what the kind keeps of a key, in the way of [Kind.Keep]; there is no object. Before is
-// nil if there is no record.
+// Change lets the function change what the kind keeps of a key, in the way of [Kind.Keep]. There is no object, and
+// Before is nil if there is no record.
 func (c *Cache[K, O, R]) Change(key K, keep func(change *Change[O, R]) (told bool)) {
 	c.change(func() (Change[O, R], bool) { return c.put(key, Change[O, R]{}, keep) })
 }
