@@ -7,8 +7,10 @@ import (
 	"errors"
 	"math"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 func TestTheBackoffDoublesUpToTheLast(t *testing.T) {
@@ -35,22 +37,51 @@ func TestTheQueueOfAControllerBacksOffInTheSameSteps(t *testing.T) {
 }
 
 func TestAQueueComesBackWhenTheReconcilerSays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		again := map[string]time.Time{"over": time.Now().Add(-time.Hour), "n": time.Now().Add(time.Minute)}
-		limiter := Wait[string](func(of string) time.Duration { return time.Until(again[of]) })
-		for of, want := range map[string]time.Duration{"n": time.Minute, "over": 0, "never failed": 0} {
-			if got := limiter.When(of); got != want {
-				t.Errorf("%s comes back in %v, want %v", of, got, want)
-			}
-		}
-	})
+	limiter := Wait[string](func(of string) time.Duration { return time.Duration(len(of)) * time.Minute })
+	if got := limiter.When("node"); got != 4*time.Minute {
+		t.Errorf("it comes back in %v, want 4m", got)
+	}
 }
+
+func TestTheBackoffOfACallDependsOnWhyItFailed(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	for name, test := range map[string]struct {
+		err      error
+		failures int
+		most     time.Duration // and more than four fifths of it
+	}{
+		"the first time":      {errors.New("connection refused"), 1, FirstBackoff},
+		"the third time":      {errors.New("connection refused"), 3, 4 * FirstBackoff},
+		"again and again":     {errors.New("connection refused"), 100, LastBackoff},
+		"refused":             {apierrors.NewForbidden(pods, "a", nil), 100, LastRefused},
+		"a 404 of a webhook":  {apierrors.NewNotFound(pods, "a"), 100, LastRefused},
+		"a server that fails": {apierrors.NewInternalError(errors.New("etcd")), 100, LastBackoff},
+		"busy, no time named": {apierrors.NewTooManyRequests("busy", 0), 2, 2 * FirstBackoff},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Backoff(test.failures, test.err); got <= test.most*4/5 || got > test.most {
+				t.Errorf("%v, want more than four fifths of %v", got, test.most)
+			}
+		})
+	}
+}
+
+func TestTheTimeThatTheAPIServerNamesIsTheBackoff(t *testing.T) {
+	for seconds, want := range map[int]time.Duration{7: 7 * time.Second, 3600: 5 * time.Minute} {
+		if got := Backoff(1, busy(seconds)); got != want {
+			t.Errorf("%v after an answer that names %d s, want %v", got, seconds, want)
+		}
+	}
+}
+
+// busy is the answer of an API server that is too busy for some seconds.
+func busy(seconds int) error { return apierrors.NewTooManyRequests("busy", seconds) }
 
 func TestWhatFailedTogetherIsTriedAgainApartAndNeverLaterThanTheBackoff(t *testing.T) {
 	const backoff = 10 * time.Second
 	waits := map[time.Duration]bool{}
 	for range 1000 {
-		wait := Jittered(backoff)
+		wait := jittered(backoff)
 		if wait <= backoff*4/5 || wait > backoff {
 			t.Fatalf("%v, want more than four fifths of %v", wait, backoff)
 		}
@@ -59,20 +90,14 @@ func TestWhatFailedTogetherIsTriedAgainApartAndNeverLaterThanTheBackoff(t *testi
 	if len(waits) < 900 {
 		t.Errorf("only %d of 1000 waits differ", len(waits))
 	}
-	if wait := Jittered(1); wait != 1 {
+	if wait := jittered(1); wait != 1 {
 		t.Errorf("a backoff of 1 ns became %v", wait)
 	}
 }
 
 func TestWhatFailsIsTriedAgainByItself(t *testing.T) {
 	noon := time.Date(2026, time.November, 21, 12, 0, 0, 0, time.UTC)
-	refusal := errors.New("refused")
-	backoffs := NewBackoffs[string](func(failures int, err error) time.Duration {
-		if errors.Is(err, refusal) {
-			return time.Minute
-		}
-		return time.Duration(failures) * time.Second
-	})
+	var backoffs Backoffs[string]
 	want := func(now time.Time, what string, want time.Duration, next time.Time) {
 		t.Helper()
 		if got := backoffs.Wait(what, now); got != want {
@@ -83,19 +108,19 @@ func TestWhatFailsIsTriedAgainByItself(t *testing.T) {
 		}
 	}
 	want(noon, "a", 0, time.Time{})
-	backoffs.Fail("a", errors.New("timeout"), noon)
-	backoffs.Fail("b", refusal, noon)
+	backoffs.Fail("a", busy(1), noon)
+	backoffs.Fail("b", busy(60), noon)
 	want(noon, "a", time.Second, noon.Add(time.Second))
 	want(noon, "b", time.Minute, noon.Add(time.Second))
 	later := noon.Add(time.Second)
 	want(later, "a", 0, noon.Add(time.Minute))
-	backoffs.Fail("a", errors.New("timeout"), later)
+	backoffs.Fail("a", busy(2), later)
 	want(later, "a", 2*time.Second, later.Add(2*time.Second))
 	backoffs.Forget("a")
 	want(later, "a", 0, noon.Add(time.Minute))
-	backoffs.Fail("a", errors.New("timeout"), later)
+	backoffs.Fail("a", busy(1), later)
 	want(later, "a", time.Second, later.Add(time.Second))
-	backoffs.Fail("c", refusal, later.Add(time.Hour))
+	backoffs.Fail("c", busy(60), later.Add(time.Hour))
 	if len(backoffs.failed) != 1 {
 		t.Errorf("%d failures are remembered, want that of c alone: the others are long over", len(backoffs.failed))
 	}

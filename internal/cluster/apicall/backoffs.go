@@ -12,11 +12,9 @@ import (
 // forgottenAfter is longer than any backoff.
 const forgottenAfter = 10 * time.Minute
 
-// Backoffs says when what has failed may be tried again, each thing by itself: one that cannot be written holds up no
-// other. Safe for concurrent use.
+// Backoffs says when what has failed may be tried again, each thing by itself, after its [Backoff]: one that cannot be
+// written holds up no other. The zero value is ready to use. Safe for concurrent use.
 type Backoffs[K comparable] struct {
-	wait func(failures int, err error) time.Duration
-
 	mu     sync.Mutex
 	failed map[K]failure
 	swept  time.Time
@@ -28,12 +26,6 @@ type failure struct {
 	again time.Time
 }
 
-// NewBackoffs returns backoffs of which each is as long as wait says, by how often in a row something failed, and why
-// the last time.
-func NewBackoffs[K comparable](wait func(failures int, err error) time.Duration) *Backoffs[K] {
-	return &Backoffs[K]{wait: wait, failed: map[K]failure{}}
-}
-
 // Fail notes that something failed.
 func (b *Backoffs[K]) Fail(what K, err error, now time.Time) {
 	b.mu.Lock()
@@ -42,8 +34,11 @@ func (b *Backoffs[K]) Fail(what K, err error, now time.Time) {
 		maps.DeleteFunc(b.failed, func(_ K, f failure) bool { return now.Sub(f.again) > forgottenAfter })
 		b.swept = now
 	}
+	if b.failed == nil {
+		b.failed = map[K]failure{}
+	}
 	count := b.failed[what].count + 1
-	b.failed[what] = failure{count: count, again: now.Add(b.wait(count, err))}
+	b.failed[what] = failure{count: count, again: now.Add(Backoff(count, err))}
 }
 
 // Forget notes that something did not fail, or needs not be tried any more.

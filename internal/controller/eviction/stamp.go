@@ -53,7 +53,7 @@ func newStamper(
 // forget ends the waits of a node.
 func (s *stamper) forget(req NodeRequest) {
 	if past := s.past(req); past.failures > 0 {
-		past.failures, past.again = 0, time.Time{}
+		past.failures = 0
 		s.stamps.Store(req, past)
 	}
 	s.lag.Forget(req)
@@ -61,7 +61,8 @@ func (s *stamper) forget(req NodeRequest) {
 
 // wait returns how long a node that could not be stamped waits for the next try.
 func (s *stamper) wait(req NodeRequest) time.Duration {
-	return s.past(req).again.Sub(s.judge.clock.Now())
+	past := s.past(req)
+	return apicall.Backoff(past.failures, past.failed)
 }
 
 // stampAfter is how long a taint is known before it is stamped. Pods that are due at once go first:
@@ -75,13 +76,12 @@ const (
 	lastStampAgain  = time.Hour
 )
 
-// stamps is how often a node was stamped in a row, and when the last time; and how often since it could not be, and
-// when it is tried again.
+// stamps is how often a node was stamped in a row, and when the last time; and how often since it could not be, and why.
 type stamps struct {
 	count    int
 	last     time.Time
 	failures int
-	again    time.Time
+	failed   error
 }
 
 // rest is how long the node is left alone. Stamps that lasted for so long once more are forgotten.
@@ -181,7 +181,7 @@ func (s *stamper) fail(ctx context.Context, req NodeRequest, err error) {
 			"a restart; still trying", "node", req.Name, "reason", err.Error())
 	}
 	past.failures++
-	past.again = s.judge.clock.Now().Add(retryAfter(err, past.failures))
+	past.failed = err
 	s.stamps.Store(req, past)
 }
 

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -22,8 +21,6 @@ const (
 	// A watch that lags is waited for in steps of their own: it mostly catches up at once.
 	firstUnconfirmed = confirmedFor
 	lastUnconfirmed  = 4 * time.Second
-	// longestRetryAfter bounds the wait that a 429 can name: a proxy may have answered instead of the API server.
-	longestRetryAfter = 5 * time.Minute
 )
 
 // errUnconfirmed: the live node or pod does not confirm what the cached one says. One of the two
@@ -57,24 +54,11 @@ func (t *try) next(err error) (_ backlog.Outcome, wait time.Duration) {
 		return backlog.Hung, 0
 	}
 	t.unconfirmed = 0
-	wait = retryAfter(err, t.tries+1)
+	wait = apicall.Backoff(t.tries+1, err)
 	if refused(err) {
 		return backlog.Failed(wait, refuser(err)), wait
 	}
 	return backlog.Failed(wait, ""), wait
-}
-
-// retryAfter returns how long to wait after the given number of failures: the time that the API server names, or else
-// the backoff, so that what failed together is not tried again together.
-func retryAfter(err error, failures int) time.Duration {
-	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && apierrors.IsTooManyRequests(err) {
-		return min(time.Duration(max(seconds, 1))*time.Second, longestRetryAfter)
-	}
-	last := apicall.LastBackoff
-	if refused(err) {
-		last = apicall.LastRefused
-	}
-	return apicall.Jittered(apicall.Doubled(apicall.FirstBackoff, failures, last))
 }
 
 // reason names an error in a metric.

@@ -28,7 +28,7 @@ type marker struct {
 	clock    *timeline.Clock
 	api      api
 	events   *events
-	backoffs *apicall.Backoffs[types.UID] // of pods that could not be marked
+	backoffs apicall.Backoffs[types.UID] // of pods that could not be marked
 }
 
 // Reconcile marks the pods of one node. It comes back until all are done.
@@ -60,15 +60,6 @@ func (m *marker) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Resu
 		return reconcile.Result{}, errors.Join(failed...)
 	}
 	return reconcile.Result{RequeueAfter: next}, nil
-}
-
-// markBackoff is the backoff between tries to mark a pod. What the API server refuses has the longer one.
-func markBackoff(failures int, err error) time.Duration {
-	last := apicall.LastBackoff
-	if apicall.Refused(err) {
-		last = apicall.LastRefused
-	}
-	return apicall.Jittered(apicall.Doubled(time.Second, failures, last))
 }
 
 func (m *marker) silent(name string) bool {

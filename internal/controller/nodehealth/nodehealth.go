@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -250,7 +249,6 @@ func (k *Keeper) addControllers(metrics *metrics) error {
 	}
 	marker := &marker{
 		nodes: k.nodes, pods: k.pods, clock: k.config.Clock, api: calls, events: k.events,
-		backoffs: apicall.NewBackoffs[types.UID](markBackoff),
 	}
 	mark, err := stage.New(log, "node-health-mark", controller.TypedOptions[NodeRequest]{
 		MaxConcurrentReconciles: concurrentNodes,

@@ -54,13 +54,7 @@ type note struct {
 	holding  string                       // the reason that was said of its condition Holding; empty: nothing yet
 	would    v1alpha1.NodeTaintRuleStatus // that was said in a dry run
 	written  *v1alpha1.NodeTaintRule      // the newest answer to a write of it
-	backoffs *apicall.Backoffs[string]    // of its nodes, and of the rule itself
-}
-
-func newNote() *note {
-	return &note{backoffs: apicall.NewBackoffs[string](func(failures int, _ error) time.Duration {
-		return apicall.Doubled(apicall.FirstBackoff, failures, apicall.LastBackoff)
-	})}
+	backoffs apicall.Backoffs[string]     // of its nodes, and of the rule itself
 }
 
 // Reconcile plans a rule, makes the nodes what the plan wants, and says what has come of it.
@@ -73,7 +67,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request Request) (reconcile.
 		delete(r.notes, request.UID)
 		return reconcile.Result{}, nil
 	}
-	backoffs := r.note(p).backoffs
+	backoffs := &r.note(p).backoffs
 	p, may, err := r.admit(ctx, p)
 	err = errors.Join(err, r.writeNodes(ctx, p, may), r.report(ctx, p))
 	if p.gone && p.clean {
@@ -187,7 +181,7 @@ func (r *reconciler) writeNode(ctx context.Context, p page, name string, may boo
 // note returns what this process has done and said about a rule.
 func (r *reconciler) note(p page) *note {
 	if r.notes[p.object.UID] == nil {
-		r.notes[p.object.UID] = newNote()
+		r.notes[p.object.UID] = &note{}
 	}
 	return r.notes[p.object.UID]
 }
@@ -206,7 +200,7 @@ func (r *reconciler) newest(p page) *v1alpha1.NodeTaintRule {
 
 // try does something about a rule, unless it failed a moment ago. It counts failures, and spaces them out.
 func (r *reconciler) try(p page, what string, do func() error) error {
-	backoffs := r.notes[p.object.UID].backoffs
+	backoffs := &r.notes[p.object.UID].backoffs
 	if backoffs.Wait(what, r.clock.Now()) > 0 {
 		return nil
 	}
