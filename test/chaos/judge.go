@@ -93,9 +93,12 @@ func (h *history) judgeCall(c *call) []finding {
 const abortedWithin = time.Second
 
 // shouldHaveAborted reports whether a DELETE was carried out although its sender must have known for long that the pod
-// had no longer to leave.
+// had no longer to leave. The API server can answer long after the pod has begun to leave: it asks webhooks twice.
 func (h *history) shouldHaveAborted(c *call, p *pod) bool {
 	by := c.answered.Add(-abortedWithin)
+	if left, ok := p.left(); ok && left.visible.Before(c.answered) {
+		by = left.visible.Add(-abortedWithin)
+	}
 	if c.kind != deletePod || !c.accepted() || by.Before(c.received) {
 		return false
 	}

@@ -159,6 +159,14 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 			history: func(w *world) { w.tainted(10, noExecute("off")); w.tainted(12); w.hangs(20) },
 			want:    []charge{wrong},
 		},
+		"a DELETE that hangs is carried out before the untaint, and answered long after": {
+			history: func(w *world) {
+				w.tainted(10, noExecute("off"))
+				w.watch("a", watchPods).closed = sec(11)
+				w.tainted(12)
+				w.hangsOn(11.5, 20)
+			},
+		},
 		"a DELETE that hangs is carried out soon after the untaint": {
 			history: func(w *world) { w.tainted(10, noExecute("off")); w.tainted(12); w.hangs(13.4) },
 		},

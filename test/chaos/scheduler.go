@@ -17,8 +17,8 @@ import (
 // ownScheduler is the name by which pods ask for the scheduler below.
 const ownScheduler = "chaos"
 
-// scheduler binds pods to nodes at random, tainted or not, beside kube-scheduler: that one does not survive a run in
-// which pods are replaced under their names while it cannot watch, and a StatefulSet would have no pods any more.
+// scheduler binds pods to nodes at random, tainted or not. kube-scheduler ends itself if a pod was replaced under its
+// name while it could not watch, and a StatefulSet would have no pods any more.
 type scheduler struct {
 	client kubernetes.Interface
 	random *rand.Rand

@@ -86,7 +86,7 @@ func run(ctx context.Context, cfg config) (clean bool, err error) {
 }
 
 // stopCluster stops the control plane. A component that did not survive the run is worth a line, and no more: it is not
-// what is judged. kube-scheduler ends itself when a pod was replaced under its name while it could not watch.
+// what is judged.
 func (s *stage) stopCluster() {
 	if s.cluster == nil {
 		return
@@ -132,7 +132,7 @@ func (s *stage) play(ctx context.Context) (clean bool, err error) {
 }
 
 func (s *stage) startCluster(ctx context.Context) error {
-	s.say("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok")
+	s.say("starting etcd, kube-apiserver, kube-controller-manager and kwok")
 	var err error
 	s.cluster, err = localcluster.Start(ctx, localcluster.Config{
 		Dir: filepath.Join(s.dir, "cluster"), Audit: auditlog.Changes,
@@ -140,6 +140,7 @@ func (s *stage) startCluster(ctx context.Context) error {
 			"--default-not-ready-toleration-seconds=" + conditionSeconds,
 			"--default-unreachable-toleration-seconds=" + conditionSeconds,
 		},
+		Without:               []localcluster.Component{localcluster.Scheduler}, // see scheduler
 		TaintEviction:         s.builtIn(),
 		ControllerManagerArgs: []string{"--controllers=-node-lifecycle-controller"},
 	})

@@ -148,12 +148,15 @@ func (c *call) fails() {
 // isRefused makes a call one that admission refused.
 func (c *call) isRefused() { c.answer, c.heard = 403, 403 }
 
-// hangs is an eviction whose DELETE is sent at 10 s and answered only at an instant.
-func (w *world) hangs(answered float64) {
+// hangs is an eviction whose DELETE is sent at 10 s, and carried out and answered only at an instant.
+func (w *world) hangs(answered float64) { w.hangsOn(answered, answered) }
+
+// hangsOn is an eviction whose DELETE is sent at 10 s, carried out at an instant, and answered at another.
+func (w *world) hangsOn(carriedOut, answered float64) {
 	w.calls(getNode, 10.03)
 	c := w.calls(deletePod, 10.05)
 	c.answered, c.told = sec(answered), sec(answered+0.001)
-	w.gone(answered, keeperUser)
+	w.gone(carriedOut, keeperUser)
 }
 
 // guards puts the pod behind the webhook.
