@@ -248,7 +248,7 @@ func TestEachControllerAsksForItsOwnRights(t *testing.T) {
 	const (
 		pods, evict, mark           = "list, watch pods", "get, delete pods", "patch pods/status"
 		nodes, events, patch        = "get, list, watch nodes", "create, patch events", "patch nodes"
-		leases, conditions, own     = "list, watch leases.coordination.k8s.io in namespace kube-node-lease", "patch nodes/status", "patch leases.coordination.k8s.io in namespace kube-node-lease"
+		leases, conditions, own     = "list, watch leases.coordination.k8s.io in namespace kube-node-lease", "patch nodes/status", "patch leases.coordination.k8s.io taintkeeper.dev in namespace kube-node-lease"
 		rules, finalizers, statuses = "list, watch nodetaintrules.taintkeeper.dev", "patch nodetaintrules.taintkeeper.dev", "patch nodetaintrules.taintkeeper.dev/status"
 	)
 	for name, test := range map[string]struct {
@@ -259,7 +259,7 @@ func TestEachControllerAsksForItsOwnRights(t *testing.T) {
 		"eviction":                           {args: []string{"--controllers=eviction"}, want: []string{pods, evict, mark, nodes, events, patch}},
 		"eviction that never stamps":         {args: []string{"--controllers=eviction", "--stamp-taints=false"}, want: []string{pods, evict, mark, nodes, events}},
 		"node health":                        {args: []string{"--controllers=node-health"}, want: []string{pods, mark, nodes, events, patch, leases, conditions, own}},
-		"node health in a dry run":           {args: []string{"--controllers=node-health", "--dry-run"}, want: []string{pods, nodes, events, leases, own}},
+		"node health in a dry run":           {args: []string{"--controllers=node-health", "--dry-run"}, want: []string{pods, nodes, events, leases, "patch leases.coordination.k8s.io dry-run.taintkeeper.dev in namespace kube-node-lease"}},
 		"rules":                              {args: []string{"--controllers=node-taint-rule"}, want: []string{nodes, events, patch, rules, finalizers, statuses}},
 		"rules without the resource":         {args: []string{"--controllers=node-taint-rule"}, without: true, want: []string{nodes, events}},
 		"rules in a dry run":                 {args: []string{"--controllers=node-taint-rule", "--dry-run"}, want: []string{nodes, events, rules}},

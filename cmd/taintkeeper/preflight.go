@@ -129,6 +129,9 @@ func (p permission) String() string {
 	if p.subresource != "" {
 		resource += "/" + p.subresource
 	}
+	if p.name != "" {
+		resource += " " + p.name
+	}
 	if p.namespace != "" {
 		resource += " in namespace " + p.namespace
 	}

@@ -121,6 +121,11 @@ func (at *zone) take(m *Member, now time.Time) []string {
 // leave takes a node out of the line, with its token, and returns the one that is next then.
 func (at *zone) leave(m *Member) []string {
 	m.token = time.Time{}
+	return at.pass(m)
+}
+
+// pass takes a node out of the line, and returns the one that is next then.
+func (at *zone) pass(m *Member) []string {
 	i := slices.Index(at.line, m)
 	if i < 0 {
 		return nil

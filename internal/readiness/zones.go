@@ -160,8 +160,10 @@ func (z *Zones) Plan(m *Member, f Facts, now time.Time) (Plan, Turn) {
 	f.Granted = had || m.zone != nil && m.zone.offers(m, now)
 	p := f.Plan()
 	switch {
-	case m.zone == nil, len(p.Conditions) > 0, p.Stale: // no more can be said now
+	case m.zone == nil, len(p.Conditions) > 0: // no more can be said now
 		return p, Turn{}
+	case p.Stale && !p.Takes: // it is planned again after an echo, and no other node waits for that
+		return p, Turn{Next: m.zone.pass(m)}
 	case p.Asks:
 		return p, z.wait(m, now)
 	case !p.Takes:

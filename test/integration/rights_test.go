@@ -28,11 +28,11 @@ var usedByNodeHealth = []string{
 }
 
 // neededElsewhere are rights that this API server does not ask for: it streams lists by a watch, as older ones do not,
-// and no event comes twice in these tests, which would be counted by a patch. Our own lease is made by a patch, for
-// which the API server asks for the right to create it, too, and the audit log does not say so.
+// and no event comes twice in these tests, which would be counted by a patch. Our own lease, and that of a dry run, is
+// made by a patch, for which the API server asks for the right to create it, too, and the audit log does not say so.
 var neededElsewhere = []string{
 	"list pods", "list nodes", "list nodetaintrules", "list leases in kube-node-lease", "patch events",
-	"create leases/taintkeeper.dev in kube-node-lease",
+	"create leases/taintkeeper.dev in kube-node-lease", "create leases/dry-run.taintkeeper.dev in kube-node-lease",
 }
 
 // checkRights checks that no right of config/rbac.yaml, which is the chart's, is there for nothing. It can only say so

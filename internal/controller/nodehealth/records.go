@@ -60,11 +60,14 @@ func (r *records) put(node *corev1.Node, seen verdict.Sight) readiness.News {
 	return r.follow(r.zones.Put(&known.member, node, r.standing(known), seen.At), seen.At)
 }
 
-// saw notes what a live read of a node says. Its zone counts it when the watch brings it.
+// saw notes what a live read of a node says, unless the watch has brought that it is gone meanwhile. Its zone counts it
+// when the watch brings it.
 func (r *records) saw(node *corev1.Node, seen verdict.Sight) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.see(node, seen)
+	if known := r.nodes[node.Name]; known != nil && known.isOf(node) {
+		r.see(node, seen)
+	}
 }
 
 // see notes a node's heartbeat. The first sight of a node is a sign of life, unless it never posted its status: then

@@ -49,7 +49,7 @@ func (r *records) echoes(from, to int) {
 }
 
 // heartbeats is what the watch of nodes brings at an instant.
-func (r *records) heartbeats(node *corev1.Node, at time.Time) { r.saw(node, verdict.SeenAt(at).Sight) }
+func (r *records) heartbeats(node *corev1.Node, at time.Time) { r.put(node, verdict.SeenAt(at).Sight) }
 
 // renews is what the watch of leases brings at an instant: a lease that was renewed at a time of the kubelet's clock.
 func (r *records) renews(name string, last, at time.Time) {
@@ -175,7 +175,7 @@ func TestADifferenceOfClocksMakesNoNodeSilentEarly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := echoing()
-			s.saw(mute("n", int(seen.Latest.Sub(noon)/time.Second)), seen)
+			s.put(mute("n", int(seen.Latest.Sub(noon)/time.Second)), seen)
 			s.echoes(1, 60)
 			wantSilent(t, s, 60)
 			s.echoes(61, 61)
