@@ -22,16 +22,24 @@ type edit struct {
 }
 
 // edit returns what has to be written of a node that was read live, to make it what the newest plan of a rule wants;
-// false: nothing. What the plan did not know when it was made is left to the next. The taint comes only if it may.
+// false: nothing. What the plan did not know when it was made, such as another node of the name, is left to the next.
+// The taint comes only if it may.
 func (v *view) edit(uid types.UID, planned *rule, node *corev1.Node, may bool, now time.Time) (edit, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	f := v.rules[uid]
-	if f == nil || f.rule != planned {
+	f, known := v.rules[uid], v.nodes[node.Name]
+	if f == nil || f.rule != planned || known == nil || known.UID != node.UID {
 		return edit{}, false
 	}
+	e := v.change(f, node, may, now)
+	return e, len(e.Labels) > 0 || e.adds || len(e.Taints) < len(node.Spec.Taints)
+}
+
+// change returns what the newest plan of a rule wants changed of a node. The caller holds the lock.
+func (v *view) change(f *followed, node *corev1.Node, may bool, now time.Time) edit {
 	is, place := f.rule.facts(node), f.places[node.Name]
-	owned, wanted := f.rule.owns(is, place), place.wantedBy(f.rule)
+	owned := is.standing == f.rule.text && (is.labelled || place != nil && place.owned)
+	wanted := place.wantedBy(f.rule)
 	e := edit{node: node}
 	e.Taints, e.Labels = slices.Clone(node.Spec.Taints), map[string]*string{}
 	switch {
@@ -45,7 +53,7 @@ func (v *view) edit(uid types.UID, planned *rule, node *corev1.Node, may bool, n
 	default:
 		v.leave(&e, f, is, owned)
 	}
-	return e, len(e.Labels) > 0 || e.adds
+	return e
 }
 
 // come puts the taint of a rule on, and its label, unless a taint of somebody else is in its way. If a rival left the

@@ -85,7 +85,9 @@ func New(config Config) (*Controller, error) {
 	}
 	requests := &requests{view: view, nodes: config.Nodes}
 	watch, err := newRuleWatch(config.Rules, config.Logger, func(all []*v1alpha1.NodeTaintRule) {
-		requests.add(0, view.setRules(all, config.Clock.See())...)
+		if view.setRules(all, config.Clock.See()) {
+			requests.add(0, view.requests()...)
+		}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("prepare the watch of rules: %w", err)

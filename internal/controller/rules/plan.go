@@ -113,10 +113,12 @@ func sinceWhen(r *rule, known *place, before *corev1.Node, is look) time.Time {
 	return known.since
 }
 
-// dated returns since when the condition is as it is according to its lastTransitionTime.
+// dated returns since when the condition is as it is according to its lastTransitionTime. That is about the status: of
+// a rule that names reasons it does not tell since when the reason is the one that is there, so the sight serves.
 func (r *rule) dated(is look) time.Time {
 	c := condition(is.node, r.spec.Condition.Type)
-	if c == nil || c.LastTransitionTime.IsZero() {
+	if c == nil || c.LastTransitionTime.IsZero() ||
+		len(r.spec.Condition.Reasons) > 0 && c.Status == r.spec.Condition.Status {
 		return is.seen.At
 	}
 	return is.seen.Start(c.LastTransitionTime.Add(-time.Second)) // from the beginning of that second

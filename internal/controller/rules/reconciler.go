@@ -62,7 +62,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request Request) (reconcile.
 	if !r.watch.listed() {
 		return reconcile.Result{}, nil // once all are known there is another request
 	}
-	p, ok := r.view.plan(request.UID, nil, r.clock.Now())
+	began := r.clock.Now()
+	p, ok := r.view.plan(request.UID, nil, began)
 	if !ok {
 		delete(r.notes, request.UID)
 		return reconcile.Result{}, nil
@@ -77,8 +78,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request Request) (reconcile.
 		return reconcile.Result{}, nil
 	}
 	now := r.clock.Now()
-	next := timeline.Next(p.next, backoffs.Next(now))
-	if len(p.pending) > 0 && !p.object.DeletionTimestamp.IsZero() {
+	next := timeline.Next(p.next, backoffs.Next(began)) // also what could have been tried again meanwhile
+	if len(p.pending) > 0 && !r.dryRun && !p.object.DeletionTimestamp.IsZero() {
 		next = timeline.Next(next, now.Add(heirsTake))
 	}
 	if !next.IsZero() {
@@ -104,10 +105,12 @@ func (r *reconciler) admit(ctx context.Context, p page) (page, bool, error) {
 			if err != nil {
 				return err
 			}
-			p, may = r.view.plan(p.object.UID, listed, r.clock.Now())
+			if next, ok := r.view.plan(p.object.UID, listed, r.clock.Now()); ok {
+				p, may = next, true
+			}
 			return nil
 		}
-		may = true
+		may = p.rule.spec.MaxTainted == nil
 		return nil
 	})
 	return p, may, err

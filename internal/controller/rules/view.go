@@ -68,31 +68,29 @@ func newView(dryRun bool) *view {
 	return &view{dryRun: dryRun, nodes: map[string]*corev1.Node{}, rules: map[types.UID]*followed{}}
 }
 
-// setRules notes which rules there are now, and returns those that have to be planned again.
-func (v *view) setRules(all []*v1alpha1.NodeTaintRule, seen verdict.Sight) []Request {
+// setRules notes which rules there are now, and reports whether any has changed. Then all must be planned again: what
+// one leaves another may take.
+func (v *view) setRules(all []*v1alpha1.NodeTaintRule, seen verdict.Sight) (news bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var news []Request
 	for uid, f := range v.rules {
 		if !f.gone && !slices.ContainsFunc(all, func(o *v1alpha1.NodeTaintRule) bool { return o.UID == uid }) {
 			object := f.object.DeepCopy()
 			object.DeletionTimestamp = &metav1.Time{Time: seen.At}
-			f.gone, news = true, append(news, f.request())
+			f.gone, news = true, true
 			v.define(f, object, f.verdict, seen)
 		}
 	}
 	for _, object := range all {
-		if f, changed := v.setRule(object, judge(object, all), seen); changed {
-			news = append(news, f.request())
-		}
+		news = v.setRule(object, judge(object, all), seen) || news
 	}
 	return news
 }
 
-func (v *view) setRule(object *v1alpha1.NodeTaintRule, ruled ruling, seen verdict.Sight) (*followed, bool) {
+func (v *view) setRule(object *v1alpha1.NodeTaintRule, ruled ruling, seen verdict.Sight) (changed bool) {
 	f, ok := v.rules[object.UID]
 	if ok && f.verdict == ruled && sameSpec(f.object, object) {
-		return f, false
+		return false
 	}
 	if !ok {
 		f = &followed{unanswered: map[string]unanswered{}}
@@ -102,7 +100,7 @@ func (v *view) setRule(object *v1alpha1.NodeTaintRule, ruled ruling, seen verdic
 	maps.DeleteFunc(v.rules, func(_ types.UID, old *followed) bool { // what it has left is the new one's
 		return old.gone && old.rule.label == f.rule.label && old.rule.print == f.rule.print
 	})
-	return f, true
+	return true
 }
 
 // define gives a rule its spec, and looks at all nodes with it.
