@@ -78,7 +78,7 @@ check: bin/golangci-lint ## the quick check before a commit: format, lint of wha
 
 .PHONY: plan-comes-true
 plan-comes-true: controlplane ## make random clusters, plan random taints, set them, and compare what happens with the plans (ROUNDS=20 SEED=...)
-	@$(GO) test ./test/plan -count=1 -v -timeout 0 -args -rounds=$(or $(ROUNDS),20) $(if $(SEED),-seed=$(SEED))
+	@$(GO) test ./test/plan -count=1 -v -timeout 0 -args -rounds=$(or $(ROUNDS),20) -seed=$(or $(SEED),$$(date +%s))
 
 .PHONY: demo
 demo: build controlplane bin/demo ## play five acts, of evictions and of silent nodes, in a real control plane on this machine, and check them (1 minute; BOARD=1: beside the board)
