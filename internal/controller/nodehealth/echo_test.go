@@ -400,7 +400,7 @@ func TestANodeOfWhichNothingWasHeardHasNoMoreTimeAfterARestart(t *testing.T) {
 		clock := &timeline.Clock{}
 		bubble.Tell(clock) // the API server's time, by which nodes are created
 		w.run(func(c *Config) { c.Clock = clock })
-		w.until(defaultGrace.Startup + 2*renewEach)
+		w.until(defaultGrace.Startup + time.Second + 3*renewEach) // it was created to the second, and echoes come each second
 		if c := readiness.Condition(w.node("mute"), corev1.NodeReady); c == nil || c.Status != corev1.ConditionUnknown {
 			w.t.Errorf("the condition Ready is %v, want Unknown", c)
 		}
