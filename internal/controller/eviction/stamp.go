@@ -76,8 +76,8 @@ const (
 	lastStampAgain  = time.Hour
 )
 
-// stamps is how often a node was stamped in a row, and when the last time; and how often since then it could not be, and
-// why.
+// stamps is how often a node was stamped in a row, and when the last time; and how often since then it could not be,
+// and why.
 type stamps struct {
 	count    int
 	last     time.Time
