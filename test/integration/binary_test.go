@@ -95,7 +95,7 @@ func TestAnAPIServerThatCannotBeUsedIsToldInASentence(t *testing.T) {
 		"every permission is missing": {
 			config: nobody,
 			want: "missing permissions: list, watch pods; get, delete pods; patch pods/status; get, list, watch nodes; create, patch events; patch nodes; " +
-				"get, create, update leases.coordination.k8s.io in namespace kube-system; grant them with config/rbac.yaml",
+				"get, create, update leases.coordination.k8s.io taintkeeper in namespace kube-system; grant them with config/rbac.yaml",
 		},
 	}
 	for name, test := range tests {
