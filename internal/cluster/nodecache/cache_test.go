@@ -6,7 +6,6 @@ package nodecache
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -311,32 +310,6 @@ func TestTheInstantOfAListIsThatOfItsBeginning(t *testing.T) {
 			t.Errorf("listed at %s, want %s", got, want)
 		}
 	})
-}
-
-func TestWhatIsNoNodeIsRefusedAndChangesNothing(t *testing.T) {
-	tests := []struct {
-		name string
-		do   func(c *Cache) error
-		want string
-	}{
-		{"added", func(c *Cache) error { return c.Store().Add(&corev1.Pod{}) }, "the watch of nodes brought a *v1.Pod"},
-		{"updated", func(c *Cache) error { return c.Store().Update(nil) }, "the watch of nodes brought a <nil>"},
-		{"deleted", func(c *Cache) error { return c.Store().Delete(&metav1.Status{}) }, "the watch of nodes brought a *v1.Status"},
-		{"collected by the reflector", func(c *Cache) error { return c.Store().Replace([]any{newNode("b")}, "1") }, "1 nodes"},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			c := newCache()
-			await.Must(t, c.Store().Add(newNode("a")))
-			if err := test.do(c); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %v, want one that says %q", err, test.want)
-			}
-			if c.HasSynced() {
-				t.Error("synced by a list that was refused")
-			}
-			checkNames(t, c, "a")
-		})
-	}
 }
 
 func TestTheStringsOfLabelsAreSharedAndReleased(t *testing.T) {

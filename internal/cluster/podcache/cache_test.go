@@ -6,7 +6,6 @@ package podcache
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -426,32 +425,6 @@ func isClosed(done <-chan struct{}) bool {
 		return true
 	default:
 		return false
-	}
-}
-
-func TestWhatIsNoPodIsRefusedAndChangesNothing(t *testing.T) {
-	tests := []struct {
-		name string
-		do   func(c *Cache) error
-		want string
-	}{
-		{"added", func(c *Cache) error { return c.Store().Add(&corev1.Node{}) }, "the watch of bound pods brought a *v1.Node"},
-		{"updated", func(c *Cache) error { return c.Store().Update(nil) }, "the watch of bound pods brought a <nil>"},
-		{"deleted", func(c *Cache) error { return c.Store().Delete(&metav1.Status{}) }, "the watch of bound pods brought a *v1.Status"},
-		{"collected by the reflector", func(c *Cache) error { return c.Store().Replace([]any{newPod("b")}, "1") }, "1 bound pods"},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			c := newCache()
-			await.Must(t, c.Store().Add(newPod("a")))
-			if err := test.do(c); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %v, want one that says %q", err, test.want)
-			}
-			if c.HasSynced() {
-				t.Error("synced by a list that was refused")
-			}
-			checkNames(t, c, "a")
-		})
 	}
 }
 

@@ -38,6 +38,7 @@ func (v *view) edit(uid types.UID, planned *rule, node *corev1.Node, may bool, n
 // change returns what the newest plan of a rule wants changed of a node. The caller holds the lock.
 func (v *view) change(f *followed, node *corev1.Node, may bool, now time.Time) edit {
 	is, place := f.rule.facts(node), f.places[node.Name]
+	// What was the rule's when it was seen is still its own, though the plan may not want it any more; compare owns.
 	owned := is.standing == f.rule.text && (is.labelled || place != nil && place.owned)
 	wanted := place.wantedBy(f.rule)
 	e := edit{node: node}
