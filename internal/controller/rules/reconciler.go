@@ -100,17 +100,17 @@ func (r *reconciler) admit(ctx context.Context, p page) (page, bool, error) {
 		if err := r.keepRule(ctx, p); err != nil {
 			return err
 		}
-		if p.adds && p.rule.spec.MaxTainted != nil {
-			listed, err := r.api.labelled(ctx, p.rule)
-			if err != nil {
-				return err
-			}
-			if next, ok := r.view.plan(p.object.UID, listed, r.clock.Now()); ok {
-				p, may = next, true
-			}
+		may = p.rule.spec.MaxTainted == nil
+		if may || !p.adds {
 			return nil
 		}
-		may = p.rule.spec.MaxTainted == nil
+		listed, err := r.api.labelled(ctx, p.rule)
+		if err != nil {
+			return err
+		}
+		if next, ok := r.view.plan(p.object.UID, listed, r.clock.Now()); ok {
+			p, may = next, true
+		}
 		return nil
 	})
 	return p, may, err
