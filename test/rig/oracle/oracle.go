@@ -50,16 +50,24 @@ func (r Rule) dueBy(pod Pod, taint Taint) Span {
 // for a while.
 func (r Rule) dueByValue(pod Pod, taint Taint) (due Span, counts bool) {
 	start := taint.Since.Max(pod.Bound)
-	for _, toleration := range pod.Tolerations {
-		switch seconds := toleration.TolerationSeconds; {
-		case !toleration.ToleratesTaint(logr.Discard(), &taint.Taint, r.ComparisonOperators):
-		case seconds == nil:
-			return At(Never), false
-		default:
-			return start.Plus(*seconds), true
+	switch first := r.First(pod.Tolerations, taint.Taint); {
+	case first == nil:
+		return start, false
+	case first.TolerationSeconds == nil:
+		return At(Never), false
+	default:
+		return start.Plus(*first.TolerationSeconds), true
+	}
+}
+
+// First is the first toleration in list order that matches a taint, nil if none does.
+func (r Rule) First(tolerations []corev1.Toleration, taint corev1.Taint) *corev1.Toleration {
+	for i := range tolerations {
+		if tolerations[i].ToleratesTaint(logr.Discard(), &taint, r.ComparisonOperators) {
+			return &tolerations[i]
 		}
 	}
-	return start, false
+	return nil
 }
 
 // State is what holds of a pod from a change of it on.

@@ -17,6 +17,9 @@ var Never = latest.AddDate(9999, 0, 0)
 // At is an instant that is known exactly.
 func At(instant time.Time) Span { return Span{instant, instant} }
 
+// Between is an instant that is not before one and not after another.
+func Between(from, to time.Time) Span { return Span{from, to} }
+
 // Dated is when something happened that was first seen at an instant, and that the API recorded to the second, rounded
 // down: at the end of that second, or when it was seen if that was earlier, or nothing was recorded.
 func Dated(recorded time.Time, seen Span) Span {

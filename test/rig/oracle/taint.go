@@ -85,7 +85,9 @@ func (t Taint) after(was Taint, ours bool) Taint {
 		if stays && was.told() {
 			t.Since = was.Since
 		}
-		t.Values = append([]Taint{was}, was.Values...)
+		earlier := was.Values
+		was.Values = nil
+		t.Values = append([]Taint{was}, earlier...)
 		return t
 	}
 	record := t.Record
