@@ -75,7 +75,7 @@ func copySnapshot(to io.Writer, from io.Reader) error {
 func (c *Cluster) RestoreEtcd(ctx context.Context, snapshot string, flags ...string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.down.HasAll(Etcd, APIServer) {
+	if c.components.get(Etcd) != nil || c.components.get(APIServer) != nil {
 		return errors.New("restore etcd: stop the API server and etcd first")
 	}
 	root, err := moduleRoot()
@@ -86,7 +86,7 @@ func (c *Cluster) RestoreEtcd(ctx context.Context, snapshot string, flags ...str
 	if !isFile(tool) {
 		return fmt.Errorf("restore etcd: %s is missing: run `make %s`", etcdutl, etcdutl)
 	}
-	data := c.plane.Etcd.DataDir
+	data := c.file("etcd")
 	if err := os.RemoveAll(data); err != nil {
 		return fmt.Errorf("restore etcd: %w", err)
 	}
