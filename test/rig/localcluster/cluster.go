@@ -167,8 +167,8 @@ func (c *Cluster) LogPath(component Component) string {
 	return c.file(string(component) + ".log")
 }
 
-// EtcdURL returns where etcd is, which wants no credentials.
-func (c *Cluster) EtcdURL() string {
+// etcdURL returns where etcd is, which wants no credentials.
+func (c *Cluster) etcdURL() string {
 	return fmt.Sprintf("http://127.0.0.1:%d", c.etcdPort)
 }
 

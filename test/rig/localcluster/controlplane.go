@@ -75,7 +75,7 @@ func (c *Cluster) startAPIServer(ctx context.Context) error {
 
 func (c *Cluster) apiServerArgs(port int) []string {
 	args := []string{
-		"--etcd-servers=" + c.EtcdURL(),
+		"--etcd-servers=" + c.etcdURL(),
 		"--cert-dir=" + c.dir,
 		"--client-ca-file=" + c.file(authorityName),
 		"--service-account-issuer=" + fmt.Sprintf("https://127.0.0.1:%d/", port),

@@ -194,6 +194,9 @@ func (w wholeControlPlane) restartsEtcd(t *testing.T) {
 		_, err := w.client.CoreV1().Pods("default").Get(ctx, "after", metav1.GetOptions{})
 		return err
 	})
+	if _, err := w.cluster.AskEtcd(t.Context(), "nothing", struct{}{}); err == nil {
+		t.Error("etcd has no such method, and that is no error")
+	}
 	if err := w.cluster.StartEtcd(t.Context()); err == nil || !strings.Contains(err.Error(), "stop it first") {
 		t.Errorf("to start etcd while it runs: %v", err)
 	}

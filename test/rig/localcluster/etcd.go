@@ -4,6 +4,7 @@
 package localcluster
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,38 +15,46 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 )
 
 // etcdutl restores etcd's data, relative to the root of the Go module.
 const etcdutl = "bin/etcdutl"
 
-// BackUpEtcd writes a snapshot of etcd into a file, as `etcdctl snapshot save` does, while etcd and the API server go
-// on. It asks the JSON gateway that etcd has alongside its gRPC, which needs no dependency.
-func (c *Cluster) BackUpEtcd(ctx context.Context, path string) error {
-	if err := c.backUpEtcd(ctx, path); err != nil {
-		return fmt.Errorf("back up etcd: %w", err)
-	}
-	return nil
-}
-
-func (c *Cluster) backUpEtcd(ctx context.Context, path string) (err error) {
-	url := c.EtcdURL() + "/v3/maintenance/snapshot"
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("{}"))
+// AskEtcd calls a method of the JSON gateway that etcd has alongside its gRPC, which needs no dependency. What is read
+// or written there is as API servers store it.
+func (c *Cluster) AskEtcd(ctx context.Context, method string, question any) (io.ReadCloser, error) {
+	body, err := json.Marshal(question)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.etcdURL()+"/v3/"+method, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		content, err := io.ReadAll(response.Body)
+		return nil, errors.Join(fmt.Errorf("etcd answers %s: %s", response.Status, content), err, response.Body.Close())
+	}
+	return response.Body, nil
+}
+
+// BackUpEtcd writes a snapshot of etcd into a file, as `etcdctl snapshot save` does, while etcd and the API server go
+// on.
+func (c *Cluster) BackUpEtcd(ctx context.Context, path string) error {
+	snapshot, err := c.AskEtcd(ctx, "maintenance/snapshot", struct{}{})
+	if err != nil {
+		return fmt.Errorf("back up etcd: %w", err)
+	}
+	defer snapshot.Close()
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return err
+		return fmt.Errorf("back up etcd: %w", err)
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	return copySnapshot(file, response.Body)
+	return errors.Join(copySnapshot(file, snapshot), file.Close())
 }
 
 // copySnapshot copies the parts of a snapshot, the last of which is its checksum.
