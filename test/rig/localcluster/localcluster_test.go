@@ -17,19 +17,18 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 // victimVariable makes the test binary a program that starts a cluster and never stops it.
@@ -195,17 +194,20 @@ func (w wholeControlPlane) restartsEtcd(t *testing.T) {
 		_, err := w.client.CoreV1().Pods("default").Get(ctx, "after", metav1.GetOptions{})
 		return err
 	})
+	if _, err := w.cluster.AskEtcd(t.Context(), "nothing", struct{}{}); err == nil {
+		t.Error("etcd has no such method, and that is no error")
+	}
 	if err := w.cluster.StartEtcd(t.Context()); err == nil || !strings.Contains(err.Error(), "stop it first") {
 		t.Errorf("to start etcd while it runs: %v", err)
 	}
 }
 
 func (w wholeControlPlane) restartsTheControllerManager(t *testing.T) {
-	before := w.cluster.ControllerManagerPID()
+	before := w.cluster.components.get(ControllerManager).PID()
 	if err := w.cluster.RestartControllerManager(t.Context(), ControllerManagerConfig{Args: []string{"--kube-api-qps=500"}}); err != nil {
 		t.Fatal(err)
 	}
-	if after := w.cluster.ControllerManagerPID(); before == 0 || after == 0 || before == after {
+	if after := w.cluster.components.get(ControllerManager).PID(); before == 0 || after == 0 || before == after {
 		t.Errorf("process %d before, %d after", before, after)
 	}
 	if !healthy(t.Context(), loopbackClient(), w.cluster.ControllerManagerURL()+"/healthz") {
@@ -260,18 +262,10 @@ func TestSmallClusterEndsWithItsContextAndTellsOfACrash(t *testing.T) {
 	if _, err := Start(t.Context(), Config{Dir: dir}); err == nil || !strings.Contains(err.Error(), "is not empty") {
 		t.Errorf("a second cluster in the same folder: %v", err)
 	}
-	if err := cluster.lifeline.kill(APIServer); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, func(context.Context) error {
-		if cluster.lifeline.exitStatus(APIServer) == "" {
-			return errors.New("kube-apiserver survives")
-		}
-		return nil
-	})
+	cluster.components.get(APIServer).Kill()
 	cancel()
 	waitForNoProcess(t, dir)
-	const want = "kube-apiserver failed (exit status 137): it ended by itself"
+	const want = "kube-apiserver failed (signal: killed): it ended by itself"
 	if err := cluster.Stop(); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want %s", err, want)
 	}
@@ -488,18 +482,10 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// eventually waits for check to succeed. It asks again and again because what it waits for cannot be subscribed to, or
-// not with less code.
+// eventually waits for check to succeed.
 func eventually(t *testing.T, check func(context.Context) error) {
 	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatal(last)
-	}
+	await.Eventually(t, "this is as wanted", check)
 }
 
 // processesOf returns the command lines of all processes that name dir in theirs, which every process of a cluster

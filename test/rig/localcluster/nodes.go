@@ -50,11 +50,8 @@ func (c *Cluster) AddNodes(ctx context.Context, nodes ...NodeSpec) error {
 	if !c.cfg.has(Kwok) {
 		return errors.New("nodes need kwok: remove it from Config.Without")
 	}
-	client, err := kubernetes.NewForConfig(c.AdminConfig())
-	if err != nil {
-		return fmt.Errorf("make a client for the API server: %w", err)
-	}
-	err = forEach(ctx, nodes, func(ctx context.Context, spec NodeSpec) error {
+	client := c.client
+	err := forEach(ctx, nodes, func(ctx context.Context, spec NodeSpec) error {
 		_, err := client.CoreV1().Nodes().Create(ctx, spec.node(), metav1.CreateOptions{})
 		return err
 	})
@@ -98,7 +95,7 @@ func (c *Cluster) waitNodes(ctx context.Context, client kubernetes.Interface, no
 		names := sets.List(waiting)
 		cause := fmt.Errorf("%d of %d nodes are not ready, among them %s: %w",
 			len(names), len(nodes), strings.Join(names[:min(3, len(names))], ", "), err)
-		return c.failure(Kwok, cause)
+		return c.failure(c.components.get(Kwok), cause)
 	}
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 )
 
 // The arguments of `kubectl label node <names>` by which a node of kwok's falls silent, and by which it comes back.
@@ -34,10 +33,6 @@ func (c *Cluster) ResumeNodes(ctx context.Context, names ...string) error {
 
 // labelNodes sets the label by which kwok knows its nodes; nil takes it away.
 func (c *Cluster) labelNodes(ctx context.Context, value any, names []string) error {
-	client, err := kubernetes.NewForConfig(c.AdminConfig())
-	if err != nil {
-		return fmt.Errorf("make a client for the API server: %w", err)
-	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{manageNodeKey: value}}})
 	if err != nil {
 		return fmt.Errorf("write down the label of kwok's nodes: %w", err)
@@ -47,7 +42,7 @@ func (c *Cluster) labelNodes(ctx context.Context, value any, names []string) err
 		specs[i].Name = name
 	}
 	err = forEach(ctx, specs, func(ctx context.Context, spec NodeSpec) error {
-		_, err := client.CoreV1().Nodes().Patch(ctx, spec.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		_, err := c.client.CoreV1().Nodes().Patch(ctx, spec.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 		return err
 	})
 	if err != nil {
