@@ -138,7 +138,7 @@ func (p *Play) judge(pod *Pod) (Finding, error) {
 		return Finding{}, err
 	}
 	if pod.ended {
-		return Finding{Right: len(calls) == 0 || p.promise(pod).Due != oracle.At(oracle.Never)}, nil
+		return Finding{Right: len(calls) == 0 || !p.promise(pod).Due.From.Equal(oracle.Never)}, nil
 	}
 	found := p.byRule(pod).Finding()
 	if len(calls) > 1 {
@@ -151,7 +151,7 @@ func (p *Play) judge(pod *Pod) (Finding, error) {
 func (p *Play) byRule(pod *Pod) Departure {
 	due := p.promise(pod).Due
 	_, left := p.Seen().Left(pod.UID)
-	if later := due.From.After(time.Now()); later || due.To == oracle.Never && !left {
+	if later := due.From.After(time.Now()); later || due.To.Equal(oracle.Never) && !left {
 		return p.departure(pod, Never, 0)
 	}
 	late := oracle.Later(due.To, p.excused).Sub(due.From) + p.Patience()

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
@@ -53,8 +54,9 @@ type Stage interface {
 	Restart(ctx context.Context) error
 	// Lag holds back what the contestant's watches of nodes bring, until the function that it returns is called.
 	Lag() (release func())
-	// Refuse makes the API server refuse the deletes of the scene's pods until the function that it returns is called.
-	Refuse(ctx context.Context, s scene.Scene) (allow func(context.Context) error, err error)
+	// Refuse makes the API server refuse the deletes of the scene's pods until the function that it returns is called. Both
+	// return when it has noticed, as one of the pods shows.
+	Refuse(ctx context.Context, s scene.Scene, probe *corev1.Pod) (allow func() error, err error)
 	// Patience is how late an eviction may be on this stage. No defect shows itself by less.
 	Patience() time.Duration
 }

@@ -168,17 +168,19 @@ func DeleteNode(name string) Step {
 }
 
 // Mirror makes a pod one that a kubelet shows of a static pod.
-func Mirror(pod *corev1.Pod) { pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "of-a-file"} }
+func Mirror(pod *corev1.Pod) {
+	pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "of-a-file"}
+}
 
 // Restart restarts the contestant.
 func Restart(ctx context.Context, p *Play) error {
 	p.restarted = true
-	return p.Stage.Restart(ctx)
+	return p.Restart(ctx)
 }
 
 // Lag holds back what the contestant's watches of nodes bring until the scenario is over.
 func Lag(_ context.Context, p *Play) error {
-	release := p.Stage.Lag()
+	release := p.Lag()
 	p.Finally(func(context.Context) error { release(); return nil })
 	return nil
 }
@@ -187,11 +189,11 @@ func Lag(_ context.Context, p *Play) error {
 func WhileRefused(steps ...Step) Step {
 	return func(ctx context.Context, p *Play) error {
 		from := time.Now()
-		allow, err := p.Refuse(ctx, p.Scene)
+		allow, err := p.Refuse(ctx, p.Scene, p.pods[0].Pod)
 		if err != nil {
 			return err
 		}
-		err = errors.Join(Steps(steps...)(ctx, p), allow(ctx))
+		err = errors.Join(Steps(steps...)(ctx, p), allow())
 		p.excused = time.Now().Add(time.Since(from)) // a backoff that doubles ends after as long again
 		return err
 	}

@@ -93,7 +93,7 @@ func newVirtual(t *testing.T, contestant Contestant) *virtual {
 	return v
 }
 
-// serveAdmin gives the scenario a client of its own for the same objects: what it does is none of the contestant's calls.
+// serveAdmin gives the scenario a client of its own for the same objects: what it does is no call of the contestant's.
 func (v *virtual) serveAdmin() {
 	tracker := v.client.Tracker()
 	v.admin.AddReactor("create", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -199,9 +199,9 @@ func (v *virtual) Lag() (release func()) {
 	return v.late.Release
 }
 
-func (v *virtual) Refuse(context.Context, scene.Scene) (allow func(context.Context) error, err error) {
+func (v *virtual) Refuse(context.Context, scene.Scene, *corev1.Pod) (allow func() error, err error) {
 	v.refuse(true)
-	return func(context.Context) error { v.refuse(false); return nil }, nil
+	return func() error { v.refuse(false); return nil }, nil
 }
 
 func (v *virtual) refuse(refused bool) {
