@@ -30,71 +30,71 @@ import (
 // (indefinitely) each. Whatever is disturbed meanwhile, the same pods leave as undisturbed, once, and none early.
 var scenes = map[string]func(w *world){
 	"a taint": func(w *world) {
-		w.taint("n", "k:NoExecute")
+		w.Taint("n", "k:NoExecute")
 	},
 	"a taint that is taken off": func(w *world) {
-		w.taint("n", "k:NoExecute")
-		w.until(5 * sec)
-		w.taint("n", "k-")
+		w.Taint("n", "k:NoExecute")
+		w.Until(5 * sec)
+		w.Taint("n", "k-")
 	},
 	"a taint that is taken off and set again": func(w *world) {
-		w.taint("n", "k:NoExecute")
-		w.until(5 * sec)
-		w.taint("n", "k-")
-		w.until(8 * sec)
-		w.taint("n", "k:NoExecute")
+		w.Taint("n", "k:NoExecute")
+		w.Until(5 * sec)
+		w.Taint("n", "k-")
+		w.Until(8 * sec)
+		w.Taint("n", "k:NoExecute")
 	},
 	"a second taint that nothing tolerates": func(w *world) {
-		w.taint("n", "k:NoExecute")
-		w.until(6 * sec)
-		w.taint("n", "other:NoExecute")
+		w.Taint("n", "k:NoExecute")
+		w.Until(6 * sec)
+		w.Taint("n", "other:NoExecute")
 	},
 	"a second taint that is taken off": func(w *world) {
-		w.taint("n", "k:NoExecute")
-		w.until(3 * sec)
-		w.taint("n", "k2:NoExecute")
-		w.until(7 * sec)
-		w.taint("n", "k2-")
+		w.Taint("n", "k:NoExecute")
+		w.Until(3 * sec)
+		w.Taint("n", "k2:NoExecute")
+		w.Until(7 * sec)
+		w.Taint("n", "k2-")
 	},
 	"two nodes": func(w *world) {
-		w.taint("n", "k:NoExecute")
-		w.until(4 * sec)
-		w.taint("m", "k:NoExecute")
+		w.Taint("n", "k:NoExecute")
+		w.Until(4 * sec)
+		w.Taint("m", "k:NoExecute")
 	},
 	"another value": func(w *world) {
-		w.taint("n", "k=a:NoExecute")
-		w.until(4 * sec)
-		w.taint("n", "k=b:NoExecute")
+		w.Taint("n", "k=a:NoExecute")
+		w.Until(4 * sec)
+		w.Taint("n", "k=b:NoExecute")
 	},
 	"another effect": func(w *world) {
-		w.taint("n", "k:NoSchedule")
-		w.until(4 * sec)
-		w.taint("n", "k:NoSchedule-", "k:NoExecute")
+		w.Taint("n", "k:NoSchedule")
+		w.Until(4 * sec)
+		w.Taint("n", "k:NoSchedule-", "k:NoExecute")
 	},
 	"a pod that tolerates less": func(w *world) {
-		w.taint("n", "k:NoExecute")
-		w.until(4 * sec)
-		w.changePod("n-soon", tolerationSeconds(6))
+		w.Taint("n", "k:NoExecute")
+		w.Until(4 * sec)
+		w.ChangePod("n-soon", tolerationSeconds(6))
 	},
 	"a pod that tolerates more": func(w *world) {
-		w.taint("n", "k:NoExecute")
-		w.until(4 * sec)
-		w.changePod("n-soon", tolerationSeconds(20))
+		w.Taint("n", "k:NoExecute")
+		w.Until(4 * sec)
+		w.ChangePod("n-soon", tolerationSeconds(20))
 	},
 	"a pod that comes later": func(w *world) {
-		w.taint("n", "k:NoExecute")
-		w.until(4 * sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(4 * sec)
 		w.addPod("n-late", tolerating("k", 3))
 	},
 	"not ready that becomes unreachable": func(w *world) {
-		w.setTaints("m", noExecute(corev1.TaintNodeNotReady))
-		w.until(4 * sec)
+		w.SetTaints("m", noExecute(corev1.TaintNodeNotReady))
+		w.Until(4 * sec)
 		w.swap("m", corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable)
 	},
 	"a node that is registered again": func(w *world) {
-		w.taint("n", "k:NoExecute")
-		w.until(4 * sec)
-		w.deleteNode("n")
+		w.Taint("n", "k:NoExecute")
+		w.Until(4 * sec)
+		w.DeleteNode("n")
 		w.addNode("n")
 	},
 }
@@ -105,7 +105,7 @@ const sceneEnds = 30 * sec
 func playScene(t *testing.T, scene func(w *world), disturb func(w *world)) map[string]time.Duration {
 	t.Helper()
 	deleted := map[string]time.Duration{}
-	playMany(t, func(t *testing.T, w *world) {
+	play(t, func(t *testing.T, w *world) {
 		for _, node := range []string{"n", "m"} {
 			w.addNode(node)
 			w.addPod(node+"-now", onNode(node))
@@ -115,10 +115,10 @@ func playScene(t *testing.T, scene func(w *world), disturb func(w *world)) map[s
 			})
 		}
 		disturb(w)
-		w.until(sec)
+		w.Until(sec)
 		scene(w)
-		w.until(sceneEnds + 2*time.Minute)
-		for _, call := range w.book.Calls() {
+		w.Until(sceneEnds + 2*time.Minute)
+		for _, call := range w.Book.Calls() {
 			name, ok := strings.CutPrefix(call.What, "delete ")
 			if !ok || !strings.Contains(name, "-") { // of a node
 				continue
@@ -187,28 +187,25 @@ func (m *mortal) answers(context.Context, bubble.Request) error { return m.dies(
 // lives starts an Evictor, and another when that is killed.
 func (m *mortal) lives(w *world) {
 	m.killed = make(chan struct{})
-	stop := w.starts(&bubble.Slow{Clientset: w.client, Before: m.before, After: m.answers})
+	stop := w.starts(&bubble.Slow{Clientset: w.Client, Before: m.before, After: m.answers})
 	go func() {
 		select {
 		case <-m.killed:
 			stop()
-			w.starts(&bubble.Slow{Clientset: w.client})
-		case <-w.t.Context().Done():
+			w.starts(&bubble.Slow{Clientset: w.Client})
+		case <-w.T.Context().Done():
 		}
 	}()
 }
 
 // starts is run for any goroutine of a bubble. It returns a function that ends the Evictor and waits for it.
 func (w *world) starts(client kubernetes.Interface) (stop func()) {
-	evictor, err := New(Config{Client: client, EventClient: w.client, Clock: w.clock})
-	if err != nil {
-		panic(err)
-	}
-	ctx, end := context.WithCancel(w.t.Context())
+	evictor := w.evictor(func(c *Config) { c.Client, c.EventClient = client, w.Client })
+	ctx, end := context.WithCancel(w.T.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := evictor.Run(ctx); err != nil {
+		if err := evictor(ctx); err != nil {
 			panic(err)
 		}
 	}()
@@ -254,8 +251,8 @@ type lossy struct {
 }
 
 func (l *lossy) watches(w *world) {
-	w.client.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
-		prompt, err := w.client.Tracker().Watch(action.GetResource(), action.GetNamespace())
+	w.Client.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		prompt, err := w.Client.Tracker().Watch(action.GetResource(), action.GetNamespace())
 		if err != nil {
 			return true, nil, err
 		}
@@ -263,13 +260,13 @@ func (l *lossy) watches(w *world) {
 		l.mu.Lock()
 		l.open = append(l.open, out)
 		l.mu.Unlock()
-		w.t.Cleanup(prompt.Stop)
+		w.T.Cleanup(prompt.Stop)
 		go l.carry(prompt.ResultChan(), out)
 		return true, out, nil
 	})
 	w.run()
 	go func() {
-		w.inCall(sceneEnds)
+		w.InCall(sceneEnds)
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.ended = true
@@ -318,12 +315,12 @@ func (l *lossy) disturbed() bool {
 // in the middle of a call.
 func (w *world) mustLeave(name string) bool {
 	core := corev1.SchemeGroupVersion
-	pod, err := w.client.Tracker().Get(core.WithResource("pods"), "default", name)
+	pod, err := w.Client.Tracker().Get(core.WithResource("pods"), "default", name)
 	if err != nil {
 		return false
 	}
 	spec := pod.(*corev1.Pod).Spec
-	node, err := w.client.Tracker().Get(core.WithResource("nodes"), "", spec.NodeName)
+	node, err := w.Client.Tracker().Get(core.WithResource("nodes"), "", spec.NodeName)
 	if err != nil {
 		return false
 	}
@@ -341,16 +338,16 @@ func TestWhenAWatchDropsOrSwapsAnyEventWhatMustLeaveLeavesAndNothingElse(t *test
 					l := &lossy{what: what, at: at}
 					playScene(t, func(w *world) {
 						scene(w)
-						w.until(sceneEnds + time.Minute)
-						pods, err := w.client.CoreV1().Pods("default").List(w.t.Context(), metav1.ListOptions{})
-						w.must(pods, err)
+						w.Until(sceneEnds + time.Minute)
+						pods, err := w.Client.CoreV1().Pods("default").List(w.T.Context(), metav1.ListOptions{})
+						w.Must(pods, err)
 						for _, pod := range pods.Items {
 							if w.mustLeave(pod.Name) {
 								t.Errorf("%s event %d: %s is still there", what, at, pod.Name)
 							}
 						}
 					}, func(w *world) {
-						w.client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtimeObject, error) {
+						w.Client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtimeObject, error) {
 							if name := action.(clienttesting.DeleteAction).GetName(); !w.mustLeave(name) {
 								t.Errorf("%s event %d: %s is deleted, and need not leave", what, at, name)
 							}
@@ -409,26 +406,26 @@ var reordered = []func(w *world, _ *oracle){
 
 // putTaint sets a taint on a node and replaces another of its key.
 func (w *world) putTaint(name string, taint corev1.Taint) {
-	w.t.Helper()
-	w.setTaints(name, append(w.taintsBut(name, taint.Key), taint)...)
+	w.T.Helper()
+	w.SetTaints(name, append(w.taintsBut(name, taint.Key), taint)...)
 }
 
 func (w *world) takeTaint(name, key string) {
-	w.t.Helper()
-	w.setTaints(name, w.taintsBut(name, key)...)
+	w.T.Helper()
+	w.SetTaints(name, w.taintsBut(name, key)...)
 }
 
 func (w *world) taintsBut(name, key string) []corev1.Taint {
-	w.t.Helper()
-	return slices.DeleteFunc(w.node(name).Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
+	w.T.Helper()
+	return slices.DeleteFunc(w.Node(name).Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 }
 
 // toleratesFor changes for how long a pod tolerates a key, if it is there.
 func (w *world) toleratesFor(name, key string, seconds int64) {
-	if _, err := w.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), "default", name); err != nil {
+	if _, err := w.Client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), "default", name); err != nil {
 		return
 	}
-	w.changePod(name, func(pod *corev1.Pod) {
+	w.ChangePod(name, func(pod *corev1.Pod) {
 		for i := range pod.Spec.Tolerations {
 			if pod.Spec.Tolerations[i].Key == key {
 				pod.Spec.Tolerations[i].TolerationSeconds = &seconds
@@ -450,7 +447,7 @@ func (o *oracle) see(w *world) {
 	now := time.Now()
 	o.evict(w, now, time.Time{})
 	for _, name := range []string{"n", "m"} {
-		o.taints[name] = verdict.Advance(o.taints[name], w.node(name).Spec.Taints, verdict.SeenAt(now))
+		o.taints[name] = verdict.Advance(o.taints[name], w.Node(name).Spec.Taints, verdict.SeenAt(now))
 		delete(o.due, name+"-p")
 		if _, gone := o.gone[name+"-p"]; gone {
 			continue
@@ -466,7 +463,7 @@ func (o *oracle) see(w *world) {
 func (o *oracle) evict(w *world, until, known time.Time) {
 	for name, due := range o.due {
 		if !due.After(until) {
-			o.gone[name] = timeline.Later(due, known).Sub(w.start)
+			o.gone[name] = timeline.Later(due, known).Sub(w.Start)
 			delete(o.due, name)
 		}
 	}
@@ -479,22 +476,22 @@ func TestWhateverTheOrderOfEventsPodsLeaveWhenTheRuleSays(t *testing.T) {
 			due: map[string]time.Time{}, gone: map[string]time.Duration{},
 		}
 		got := map[string]time.Duration{}
-		playMany(t, func(_ *testing.T, w *world) {
+		play(t, func(_ *testing.T, w *world) {
 			for _, name := range []string{"n", "m"} {
 				w.addNode(name)
 				w.addPod(name+"-p", onNode(name), tolerating("a", 4), tolerating("b", 6))
-				o.pods[name] = verdict.Pod{Tolerations: w.pod(name + "-p").Spec.Tolerations, Bound: w.start}
+				o.pods[name] = verdict.Pod{Tolerations: w.Pod(name + "-p").Spec.Tolerations, Bound: w.Start}
 			}
 			w.run()
 			for i, event := range order {
-				w.until(sec + time.Duration(i)*1300*ms)
+				w.Until(sec + time.Duration(i)*1300*ms)
 				reordered[event](w, o)
 				o.see(w)
 			}
-			w.until(time.Minute)
+			w.Until(time.Minute)
 			o.see(w)
 			for _, name := range w.deleted() {
-				got[name] = w.did("delete " + name)[0]
+				got[name] = w.Did("delete " + name)[0]
 			}
 		})
 		for _, name := range []string{"n-p", "m-p"} {
