@@ -79,6 +79,9 @@ func (a *API) RestoreTo(version int64) {
 
 // Create implements clienttesting.ObjectTracker.
 func (a *API) Create(gvr schema.GroupVersionResource, object runtime.Object, namespace string, options ...metav1.CreateOptions) error {
+	if created := object.(metav1.Object); created.GetNamespace() == "" {
+		created.SetNamespace(namespace)
+	}
 	a.setNextVersion(object)
 	if err := a.ObjectTracker.Create(gvr, object, namespace, options...); err != nil {
 		return err

@@ -34,6 +34,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 	"github.com/taintkeeper/taintkeeper/test/rig/observer"
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
+	"github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 // Contestant makes a program that evicts with a client of client-go's fake clientset.
@@ -43,11 +44,14 @@ type Contestant func(client *fake.Clientset) (run func(context.Context) error, e
 func Ours(client *fake.Clientset) (func(context.Context) error, error) {
 	clock := &timeline.Clock{}
 	bubble.TellTime(client, clock)
-	evictor, err := eviction.New(eviction.Config{Client: client, Clock: clock, Registerer: prometheus.NewRegistry()})
+	caches := world.NewCaches(client, clock, false)
+	evictor, err := eviction.New(eviction.Config{
+		Client: client, Nodes: caches.Nodes, Pods: caches.Pods, Clock: clock, Registerer: prometheus.NewRegistry(),
+	})
 	if err != nil {
 		return nil, err
 	}
-	return evictor.Run, nil
+	return caches.With(evictor.Run), nil
 }
 
 // PlayVirtually plays a scenario to a contestant in virtual time. A pod that is deleted is gone at once there.
@@ -70,7 +74,7 @@ type virtual struct {
 	client     *fake.Clientset // the contestant's
 	admin      *fake.Clientset
 	seen       *observer.Pods
-	late       bubble.LateWatch
+	api        *bubble.API
 	stop       func()
 	made       atomic.Int32
 
@@ -82,8 +86,8 @@ type virtual struct {
 func newVirtual(t *testing.T, contestant Contestant) *virtual {
 	t.Helper()
 	v := &virtual{t: t, contestant: contestant, client: fake.NewClientset(), admin: &fake.Clientset{}}
+	v.api = bubble.NewAPI(v.client)
 	v.client.PrependReactor("*", "*", v.called)
-	bubble.WatchNodesFromTheirList(v.client, func() *bubble.LateWatch { return &v.late })
 	v.serveAdmin()
 	var err error
 	if v.seen, err = observer.WatchPods(t.Context(), v.admin, metav1.NamespaceAll); err != nil {
@@ -95,7 +99,6 @@ func newVirtual(t *testing.T, contestant Contestant) *virtual {
 
 // serveAdmin gives the scenario a client of its own for the same objects: what it does is no call of the contestant's.
 func (v *virtual) serveAdmin() {
-	tracker := v.client.Tracker()
 	v.admin.AddReactor("create", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		object, err := meta.Accessor(action.(clienttesting.CreateAction).GetObject())
 		if err == nil {
@@ -107,9 +110,9 @@ func (v *virtual) serveAdmin() {
 	v.admin.AddReactor("delete-collection", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, nil // the bubble ends
 	})
-	v.admin.AddReactor("*", "*", clienttesting.ObjectReaction(tracker))
+	v.admin.AddReactor("*", "*", clienttesting.ObjectReaction(v.api))
 	v.admin.AddWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
-		stream, err := tracker.Watch(action.GetResource(), action.GetNamespace())
+		stream, err := v.api.Watch(action.GetResource(), action.GetNamespace())
 		v.t.Cleanup(stream.Stop)
 		return true, stream, err
 	})
@@ -195,8 +198,8 @@ func (v *virtual) Restart(context.Context) error {
 }
 
 func (v *virtual) Lag() (release func()) {
-	v.late.Hold()
-	return v.late.Release
+	v.api.Watches("nodes").Hold()
+	return v.api.Watches("nodes").Release
 }
 
 func (v *virtual) Refuse(context.Context, scene.Scene, *corev1.Pod) (allow func() error, err error) {
