@@ -133,7 +133,9 @@ func (s *stage) startCanaries(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = made.Node(ctx, canaryNode, func(node *corev1.Node) { node.Spec.Taints = []corev1.Taint{rig.NoExecute("canary")} })
+	// Where no node is ready, the node-lifecycle controller takes the trouble to be its own and taints none.
+	tainted := func(node *corev1.Node) { node.Spec.Taints = []corev1.Taint{rig.NoExecute("canary")} }
+	_, err = made.Node(ctx, canaryNode, scenario.Ready, tainted)
 	return err
 }
 

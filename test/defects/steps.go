@@ -64,7 +64,7 @@ func mirrorStays(ctx context.Context, p *Play) (Finding, error) {
 			return Finding{}, err
 		}
 	}
-	seen := fmt.Sprintf("mirror pod deleted %s in %.0f s; completed pod ", Times(went), watched.Seconds())
+	seen := fmt.Sprintf("mirror pod %s in %.0f s; completed pod ", Deleted(went), watched.Seconds())
 	if _, left := p.Seen().Left(p.Named("completed").UID); left {
 		return Finding{Seen: seen + "deleted", Right: went == 0}, nil
 	}

@@ -59,7 +59,7 @@ const (
 	// soon bounds for how long a scenario waits for what is due: what is due later has to be there still.
 	soon = time.Minute
 	// many pods are not told one by one.
-	many = 8
+	many = 4
 )
 
 // ByRule wants every pod to leave when the rule says, once, and the others to be left alone.
@@ -133,25 +133,32 @@ func (p *Play) watch(ctx context.Context, pods []*Pod) error {
 
 // judge compares what is promised to a pod with what was seen of it.
 func (p *Play) judge(pod *Pod) (Finding, error) {
-	calls, err := p.Calls(auditlog.Of(pod.UID), auditlog.Deletes, auditlog.Accepted)
+	calls, err := p.Calls(auditlog.Deletes, auditlog.Accepted, auditlog.In(p.Namespace), of(pod))
 	if err != nil {
 		return Finding{}, err
 	}
-	if pod.ended {
-		return Finding{Right: len(calls) == 0 || !p.promise(pod).Due.From.Equal(oracle.Never)}, nil
+	if pod.ended { // it may have been due before
+		stays := p.promise(pod).Due.From.Equal(oracle.Never)
+		touched := len(auditlog.Choose(calls, []auditlog.Filter{auditlog.Of(pod.UID)})) > 0
+		return Finding{Right: !stays || !touched}, nil
 	}
 	found := p.byRule(pod).Finding()
 	if len(calls) > 1 {
-		found = found.And(Finding{Seen: "deleted " + Times(len(calls))})
+		found = found.And(Finding{Seen: Deleted(len(calls))})
 	}
 	return found, nil
+}
+
+// of wants the calls about a pod, also of a contestant that knows pods by their names.
+func of(pod *Pod) auditlog.Filter {
+	return func(c auditlog.Event) bool { return c.Name == pod.Name && (c.UID == "" || c.UID == pod.UID) }
 }
 
 // byRule compares with the rule how a pod left. A contestant that was restarted knows taints to the second only.
 func (p *Play) byRule(pod *Pod) Departure {
 	due := p.promise(pod).Due
 	_, left := p.Seen().Left(pod.UID)
-	if later := due.From.After(time.Now()); later || due.To.Equal(oracle.Never) && !left {
+	if stays := due.To.Equal(oracle.Never) || due.From.After(time.Now()); stays && !left || due.From.Equal(oracle.Never) {
 		return p.departure(pod, Never, 0)
 	}
 	late := oracle.Later(due.To, p.excused).Sub(due.From) + p.Patience()

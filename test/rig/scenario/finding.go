@@ -57,3 +57,11 @@ func Times(n int) string {
 		return fmt.Sprintf("%d times", n)
 	}
 }
+
+// Deleted writes how often something was deleted.
+func Deleted(n int) string {
+	if n == 0 {
+		return "never deleted"
+	}
+	return "deleted " + Times(n)
+}

@@ -49,14 +49,16 @@ func At(node string, d time.Duration) Step {
 // its own: a node-lifecycle controller has nothing to taint, and no reason to wait.
 func Node(name string) Step {
 	return func(ctx context.Context, p *Play) error {
-		_, err := p.Node(ctx, name, func(node *corev1.Node) {
-			node.Labels[corev1.LabelTopologyZone] = node.Name
-			node.Status.Conditions = []corev1.NodeCondition{{
-				Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
-			}}
-		})
+		_, err := p.Node(ctx, name, Ready, func(node *corev1.Node) { node.Labels[corev1.LabelTopologyZone] = node.Name })
 		return err
 	}
+}
+
+// Ready lets a node be ready without a kubelet that says so.
+func Ready(node *corev1.Node) {
+	node.Status.Conditions = []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
+	}}
 }
 
 // Alone makes a pod with a node of its own, which has its name.
