@@ -104,8 +104,8 @@ func keyed(pod func(i int) *corev1.Pod) func(i int) (string, runtime.Object) {
 // putter writes objects at once.
 type putter func(context.Context, []keyValue) error
 
-// fill writes the objects from a number on to another; the last one last.
-func fill(ctx context.Context, put putter, first, end int, object func(i int) (key string, object runtime.Object)) error {
+// fill writes the objects from a number on to another under their keys; the last one last.
+func fill(ctx context.Context, put putter, first, end int, object func(i int) (string, runtime.Object)) error {
 	if first >= end {
 		return nil
 	}

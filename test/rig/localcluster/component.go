@@ -153,8 +153,8 @@ func healthy(ctx context.Context, client *http.Client, address string) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// loopbackClient returns a client for health checks. The components sign their serving certificates themselves, so there
-// is nothing to check them against.
+// loopbackClient returns a client for health checks. The components sign their serving certificates themselves, so
+// there is nothing to check them against.
 func loopbackClient() *http.Client {
 	return &http.Client{
 		Timeout:   10 * time.Second,

@@ -137,7 +137,7 @@ func (w wholeControlPlane) addsNodes(t *testing.T) {
 }
 
 func (w wholeControlPlane) runsPods(t *testing.T) {
-	createPod(t, w.client, boundPod("bound", "a"))
+	createPod(t, w.client, NewPod("bound", "a"))
 	waitRunning(t, w.client, "bound")
 	if err := w.client.CoreV1().Pods("default").Delete(t.Context(), "bound", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -146,7 +146,12 @@ func (w wholeControlPlane) runsPods(t *testing.T) {
 }
 
 func (w wholeControlPlane) completesJobs(t *testing.T) {
-	createJob(t, w.client, "once")
+	pod := NewPod("", "").Spec
+	pod.RestartPolicy = corev1.RestartPolicyNever
+	once := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "once"}, Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: pod}}}
+	if _, err := w.client.BatchV1().Jobs("default").Create(t.Context(), once, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, func(ctx context.Context) error {
 		job, err := w.client.BatchV1().Jobs("default").Get(ctx, "once", metav1.GetOptions{})
 		if err == nil && job.Status.Succeeded != 1 {
@@ -157,7 +162,7 @@ func (w wholeControlPlane) completesJobs(t *testing.T) {
 }
 
 func (w wholeControlPlane) evicts(t *testing.T) {
-	createPod(t, w.client, boundPod("evicted", "a"))
+	createPod(t, w.client, NewPod("evicted", "a"))
 	waitRunning(t, w.client, "evicted")
 	patch := []byte(`{"spec":{"taints":[{"key":"test","effect":"NoExecute"}]}}`)
 	if _, err := w.client.CoreV1().Nodes().Patch(t.Context(), "a", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
@@ -179,7 +184,7 @@ func (w wholeControlPlane) restartsTheAPIServer(t *testing.T) {
 	if got := getNode(t, w.client, "a").Spec.Taints; len(got) == 0 {
 		t.Error("the taint is lost")
 	}
-	createPod(t, w.client, boundPod("after", "b"))
+	createPod(t, w.client, NewPod("after", "b"))
 	waitRunning(t, w.client, "after")
 }
 
@@ -567,29 +572,9 @@ func getNode(t *testing.T, client kubernetes.Interface, name string) *corev1.Nod
 	return node
 }
 
-func podSpec() corev1.PodSpec {
-	return corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "none"}}}
-}
-
-func boundPod(name, node string) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: podSpec()}
-	pod.Spec.NodeName = node
-	return pod
-}
-
 func createPod(t *testing.T, client kubernetes.Interface, pod *corev1.Pod) {
 	t.Helper()
 	if _, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func createJob(t *testing.T, client kubernetes.Interface, name string) {
-	t.Helper()
-	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	job.Spec.Template.Spec = podSpec()
-	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
-	if _, err := client.BatchV1().Jobs("default").Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -7,76 +7,13 @@ package process
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
-
-// victimVariable makes the test binary a program that starts another and waits to be killed. Its value is the folder
-// that the other leaves.
-const victimVariable = "PROCESS_TEST_VICTIM"
-
-func TestMain(m *testing.M) {
-	if folder := os.Getenv(victimVariable); folder != "" {
-		os.Exit(beVictim(folder))
-	}
-	os.Exit(m.Run())
-}
-
-// beVictim starts a program that starts another, both with this program's standard output.
-func beVictim(folder string) int {
-	child := exec.Command("/bin/sh", "-c", "sleep 1000 & echo started; wait")
-	child.Stdout = os.Stdout
-	p, err := Start(child, folder)
-	if err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	_ = p.Wait()
-	return 0
-}
-
-func TestAProgramThatIsKilledLeavesNeitherProcessNorFolder(t *testing.T) {
-	folder := filepath.Join(t.TempDir(), "leftover")
-	if err := os.MkdirAll(filepath.Join(folder, "inner"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	victim := exec.CommandContext(t.Context(), program)
-	victim.Env = append(os.Environ(), victimVariable+"="+folder)
-	pipe, err := victim.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := victim.Start(); err != nil {
-		t.Fatal(err)
-	}
-	output := bufio.NewReader(pipe)
-	if line, err := output.ReadString('\n'); err != nil || line != "started\n" {
-		t.Fatalf("the victim says %q: %v", line, err)
-	}
-	if err := victim.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	// The output ends when the last process that could write to it has ended. The folder is removed before.
-	if _, err := io.Copy(io.Discard, output); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Stat(folder); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the folder is left: %v", err)
-	}
-	_ = victim.Wait()
-}
 
 func TestAProcessTellsHowItEnded(t *testing.T) {
 	for name, test := range map[string]struct {
