@@ -208,7 +208,8 @@ func (h *history) excusesByElection() []excuse {
 			next = h.reigns[i+1].from
 		}
 		if ended := h.endOf(h.holders[reign.holder]); reign.holder == "" || ended.Before(next) {
-			excuses = append(excuses, excuse{oracle.Between(oracle.Earlier(oracle.Later(ended, reign.from), next), next.Add(deaf))})
+			from := oracle.Earlier(oracle.Later(ended, reign.from), next)
+			excuses = append(excuses, excuse{oracle.Between(from, next.Add(deaf))})
 		}
 	}
 	return excuses

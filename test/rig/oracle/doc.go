@@ -10,7 +10,7 @@
 // The pod must leave
 //
 //   - never, if that toleration sets no tolerationSeconds;
-//   - at start + tolerationSeconds, if it sets them (zero or less add nothing; the sum ends at the last second of 9999);
+//   - at start + tolerationSeconds, if it sets them (zero or less add nothing; the last deadline is in the year 9999);
 //   - at start, if no toleration matches;
 //
 // where start is the later of the instants from which the taint counts and at which the pod was bound. The earliest of
