@@ -5,6 +5,7 @@ package readiness
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -127,12 +128,7 @@ func TestTheNoExecuteTaintOfANode(t *testing.T) {
 				node.Spec.Taints = []corev1.Taint{{Key: test.has, Effect: corev1.TaintEffectNoExecute}}
 			}
 			p := Facts{Node: node, Granted: test.granted, Disrupted: test.disrupted, Standing: test.standing, Fresh: !test.unfresh, Now: noon}.Plan()
-			got := none
-			for _, taint := range p.Taints {
-				if taint.Effect == corev1.TaintEffectNoExecute {
-					got += taint.Key
-				}
-			}
+			got := strings.Join(noExecuteKeys(&corev1.Node{Spec: corev1.NodeSpec{Taints: p.Taints}}), " ")
 			if got != test.want || p.Asks != test.asks || p.Stale != test.stale {
 				t.Errorf("taint %q, asks for a turn: %t, stale: %t; want %q, %t, %t", got, p.Asks, p.Stale, test.want, test.asks, test.stale)
 			}
