@@ -45,8 +45,8 @@ func storm(ctx context.Context, p *Play) (Finding, error) {
 	return judgeStorm(calls, began), err
 }
 
-// callsWithDeletes returns the calls on pods once so many deletes are among them, or have not come for a while: the watch
-// can tell of a delete before the audit log does.
+// callsWithDeletes returns the calls on pods once so many deletes are among them, or have not come for a while: the
+// watch can tell of a delete before the audit log does.
 func callsWithDeletes(ctx context.Context, p *Play, deletes int) ([]auditlog.Event, error) {
 	const often, atMost = 50 * time.Millisecond, 5 * time.Second
 	for until := time.Now().Add(atMost); ; {
