@@ -78,7 +78,8 @@ func (a *API) RestoreTo(version int64) {
 }
 
 // Create implements clienttesting.ObjectTracker.
-func (a *API) Create(gvr schema.GroupVersionResource, object runtime.Object, namespace string, options ...metav1.CreateOptions,
+func (a *API) Create(gvr schema.GroupVersionResource, object runtime.Object, namespace string,
+	options ...metav1.CreateOptions,
 ) error {
 	if created := object.(metav1.Object); created.GetNamespace() == "" {
 		created.SetNamespace(namespace)
@@ -92,7 +93,8 @@ func (a *API) Create(gvr schema.GroupVersionResource, object runtime.Object, nam
 }
 
 // Update implements clienttesting.ObjectTracker.
-func (a *API) Update(gvr schema.GroupVersionResource, object runtime.Object, namespace string, options ...metav1.UpdateOptions,
+func (a *API) Update(gvr schema.GroupVersionResource, object runtime.Object, namespace string,
+	options ...metav1.UpdateOptions,
 ) error {
 	return a.put(gvr, object, namespace, func() error {
 		return a.ObjectTracker.Update(gvr, object, namespace, options...)
@@ -101,7 +103,8 @@ func (a *API) Update(gvr schema.GroupVersionResource, object runtime.Object, nam
 
 // Patch implements clienttesting.ObjectTracker. The version and the UID that the object then has are those that the
 // patch names, if it does.
-func (a *API) Patch(gvr schema.GroupVersionResource, object runtime.Object, namespace string, options ...metav1.PatchOptions,
+func (a *API) Patch(gvr schema.GroupVersionResource, object runtime.Object, namespace string,
+	options ...metav1.PatchOptions,
 ) error {
 	return a.put(gvr, object, namespace, func() error {
 		return a.ObjectTracker.Patch(gvr, object, namespace, options...)
@@ -139,7 +142,8 @@ func refuse[UID ~string](gvr schema.GroupVersionResource, stored metav1.Object, 
 }
 
 // Apply implements clienttesting.ObjectTracker.
-func (a *API) Apply(gvr schema.GroupVersionResource, applied runtime.Object, namespace string, options ...metav1.PatchOptions,
+func (a *API) Apply(gvr schema.GroupVersionResource, applied runtime.Object, namespace string,
+	options ...metav1.PatchOptions,
 ) error {
 	name := applied.(metav1.Object).GetName()
 	if _, err := a.Get(gvr, namespace, name); apierrors.IsNotFound(err) {
@@ -202,7 +206,8 @@ func (a *API) List(gvr schema.GroupVersionResource, gvk schema.GroupVersionKind,
 }
 
 // Watch implements clienttesting.ObjectTracker.
-func (a *API) Watch(gvr schema.GroupVersionResource, namespace string, options ...metav1.ListOptions,
+func (a *API) Watch(gvr schema.GroupVersionResource, namespace string,
+	options ...metav1.ListOptions,
 ) (watch.Interface, error) {
 	from := a.version.Load()
 	for _, asked := range options {
