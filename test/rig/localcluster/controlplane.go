@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -100,7 +101,15 @@ func (c *Cluster) apiServerArgs(port int) []string {
 			"--audit-log-maxsize=0", // one file, however long it gets
 		)
 	}
-	return slices.Concat(args, securePort(port), c.cfg.APIServerArgs)
+	args = slices.DeleteFunc(slices.Concat(args, securePort(port)), func(arg string) bool {
+		return slices.ContainsFunc(c.cfg.APIServerArgs, func(by string) bool { return flagName(by) == flagName(arg) })
+	})
+	return slices.Concat(args, c.cfg.APIServerArgs)
+}
+
+func flagName(arg string) string {
+	name, _, _ := strings.Cut(arg, "=")
+	return name
 }
 
 func (c *Cluster) startScheduler(ctx context.Context) error {
