@@ -72,15 +72,3 @@ func (b *bench) awaitCanary(ctx context.Context, p *process) error {
 	}
 	return nil
 }
-
-// pause lets time pass that is part of what is measured.
-func pause(ctx context.Context, length time.Duration) error {
-	timer := time.NewTimer(length)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
-}

@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 const (
@@ -75,14 +77,14 @@ func (b *bench) changingMinute(ctx context.Context, p *process, slim func(i int)
 		stop()
 		err = errors.Join(err, group.Wait())
 	}()
-	if err := pause(ctx, changesBefore); err != nil {
+	if err := await.Pause(ctx, changesBefore); err != nil {
 		return r, err
 	}
 	var changed int64
 	used, err := b.measured(ctx, p, func() error {
 		first := written.Load()
 		defer func() { changed = written.Load() - first }()
-		return pause(ctx, changesFor)
+		return await.Pause(ctx, changesFor)
 	})
 	if err != nil {
 		return r, err

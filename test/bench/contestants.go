@@ -17,6 +17,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 // The contestants, by the names of the flag -without.
@@ -194,7 +196,7 @@ func (b *bench) beside() (contestant, error) {
 		}
 		var err error
 		p.rival, err = b.start(rival)
-		return errors.Join(err, pause(ctx, rivalStart))
+		return errors.Join(err, await.Pause(ctx, rivalStart))
 	}
 	return c, nil
 }

@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 // warmUp is how long a contestant has before the minute begins: its first looks at all nodes are no part of it.
@@ -142,14 +144,14 @@ func (b *bench) heartbeatsOf(ctx context.Context, c contestant) (result heartbea
 		return result, err
 	}
 	defer p.stop()
-	if err := errors.Join(c.ready(ctx, p), pause(ctx, warmUp)); err != nil {
+	if err := errors.Join(c.ready(ctx, p), await.Pause(ctx, warmUp)); err != nil {
 		return result, err
 	}
 	return b.quietMinute(ctx, p)
 }
 
 func (b *bench) quietMinute(ctx context.Context, p *process) (heartbeatResult, error) {
-	used, err := b.measured(ctx, p, func() error { return pause(ctx, time.Minute) })
+	used, err := b.measured(ctx, p, func() error { return await.Pause(ctx, time.Minute) })
 	if err != nil {
 		return heartbeatResult{}, err
 	}

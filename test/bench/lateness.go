@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -54,7 +55,7 @@ func (b *bench) latenessOf(ctx context.Context, c contestant) error {
 		return err
 	}
 	defer p.stop()
-	if err := pause(ctx, settleTime); err != nil {
+	if err := await.Pause(ctx, settleTime); err != nil {
 		return err
 	}
 	result, err := b.minute(ctx, p, pods)
@@ -89,7 +90,7 @@ func (b *bench) minute(ctx context.Context, p *process, pods []*corev1.Pod) (res
 	var calls []call
 	used, err := b.measured(ctx, p, func() (err error) {
 		for _, node := range nodeNames(stormNodes) {
-			if err := errors.Join(b.taint(ctx, node), pause(ctx, latenessPace)); err != nil {
+			if err := errors.Join(b.taint(ctx, node), await.Pause(ctx, latenessPace)); err != nil {
 				return err
 			}
 		}

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 // scaleResult is what a process needs to start, and to be there, in a big cluster.
@@ -83,7 +85,7 @@ func (b *bench) weigh(ctx context.Context, p *process) (scaleResult, error) {
 	if err != nil {
 		return scaleResult{}, err
 	}
-	if err := pause(ctx, b.settle); err != nil {
+	if err := await.Pause(ctx, b.settle); err != nil {
 		return scaleResult{}, err
 	}
 	weight, err := p.memory()

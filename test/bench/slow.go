@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/test/admission"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 const (
@@ -58,7 +59,7 @@ func (b *bench) slowStormOf(ctx context.Context, c contestant) error {
 		return err
 	}
 	defer p.stop()
-	if err := pause(ctx, settleTime); err != nil {
+	if err := await.Pause(ctx, settleTime); err != nil {
 		return err
 	}
 	return b.weather(ctx, p, stormSlow, slowNodes)
@@ -66,7 +67,7 @@ func (b *bench) slowStormOf(ctx context.Context, c contestant) error {
 
 // takeTime admits everything, later.
 func takeTime(ctx context.Context, _ *metav1.PartialObjectMetadata) *metav1.Status {
-	_ = pause(ctx, slowReview) // when it ends earlier, nobody waits for the answer any more
+	_ = await.Pause(ctx, slowReview) // when it ends earlier, nobody waits for the answer any more
 	return nil
 }
 

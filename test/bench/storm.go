@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 const (
@@ -108,7 +110,7 @@ func (b *bench) stormsOf(ctx context.Context, c contestant) error {
 	if err := b.weather(ctx, p, stormFresh, stormNodes); err != nil {
 		return err
 	}
-	if err := errors.Join(b.createStormPods(ctx, stormNodes), pause(ctx, settleTime)); err != nil {
+	if err := errors.Join(b.createStormPods(ctx, stormNodes), await.Pause(ctx, settleTime)); err != nil {
 		return err
 	}
 	return b.weather(ctx, p, stormWarm, stormNodes)
@@ -204,7 +206,7 @@ func (b *bench) taintAtOnce(ctx context.Context, p *process, nodes []string) err
 
 // aftermath counts and weighs, once nothing follows any more.
 func (b *bench) aftermath(ctx context.Context, p *process, mark int64) (stormRound, error) {
-	if err := pause(ctx, settleTime); err != nil {
+	if err := await.Pause(ctx, settleTime); err != nil {
 		return stormRound{}, err
 	}
 	calls, err := b.audit.since(mark)

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
 )
 
@@ -29,12 +30,12 @@ const (
 	crowd       = 2000
 	// stormLimit is how long a storm may last.
 	stormLimit = 2 * time.Minute
-	// promptly is how soon the first pod of a storm has to leave.
+	// promptly is how soon the first pod of a storm must leave.
 	promptly = 2 * time.Second
 )
 
-// storm wants many pods to leave from the start, with two calls each. Whoever reads all of them first lets the first
-// wait long.
+// storm wants many pods to leave from the start, with two calls each. A controller that reads all of them first lets
+// the first wait long.
 func storm(ctx context.Context, p *Play) (Finding, error) {
 	began := p.Began(p.Named("pod-0"))
 	left, err := p.Seen().Await(ctx, began.Add(stormLimit), p.Everyone()...)
@@ -55,7 +56,7 @@ func callsWithDeletes(ctx context.Context, p *Play, deletes int) ([]auditlog.Eve
 		if err != nil || done >= deletes || time.Now().After(until) {
 			return calls, err
 		}
-		if err := Pause(ctx, often); err != nil {
+		if err := await.Pause(ctx, often); err != nil {
 			return nil, err
 		}
 	}
@@ -116,7 +117,7 @@ const durationMetric = "taint_eviction_controller_pod_deletion_duration_seconds"
 
 // durations reads how long the contestant says that evictions took.
 func durations(ctx context.Context, p *Play) (Finding, error) {
-	if err := Pause(ctx, time.Second); err != nil {
+	if err := await.Pause(ctx, time.Second); err != nil {
 		return Finding{}, err
 	}
 	scraped, err := stageOf(p).contestant.scrape(ctx)
@@ -202,7 +203,7 @@ type weight struct{ goroutines, bytes float64 }
 func weigh(ctx context.Context, c contestant) (weight, error) {
 	var most weight
 	for range 3 {
-		if err := Pause(ctx, time.Second); err != nil {
+		if err := await.Pause(ctx, time.Second); err != nil {
 			return most, err
 		}
 		scraped, err := c.scrape(ctx)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
@@ -71,7 +72,7 @@ func mirrorStays(ctx context.Context, p *Play) (Finding, error) {
 	return Finding{Seen: seen + "left alone", Right: went == 0}, nil
 }
 
-// comparing lets a pod tolerate a value greater than some integers, and everything else for ever.
+// comparing lets a pod tolerate a value greater than some integers, and everything else indefinitely.
 func comparing(key string, count int) Edit {
 	return func(pod *corev1.Pod) {
 		for i := range count {
@@ -238,7 +239,7 @@ func unstamped(name string, length time.Duration) Step {
 					return all
 				})
 			}
-			if err := errors.Join(err, Pause(ctx, 50*time.Millisecond)); err != nil {
+			if err := errors.Join(err, await.Pause(ctx, 50*time.Millisecond)); err != nil {
 				return err
 			}
 		}

@@ -53,6 +53,19 @@ func Until(t testing.TB, at time.Time) {
 	}
 }
 
+// Pause lets time pass that is part of a scenario or of a measurement. It returns early, with the cause, if the context
+// ends.
+func Pause(ctx context.Context, length time.Duration) error {
+	timer := time.NewTimer(length)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}
+
 // Receive waits for a message.
 func Receive[T any](t testing.TB, from <-chan T) T {
 	t.Helper()

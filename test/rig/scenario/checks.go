@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 // NoneAfterUntaint wants no delete to be answered after the last change of a node's taints but those that were under
@@ -89,7 +90,7 @@ const Cancelling = "Cancelling deletion"
 func SaysCancelled(pod string, times int) Check {
 	const background = 3 * time.Second
 	return func(ctx context.Context, p *Play) (Finding, error) {
-		if err := Pause(ctx, background); err != nil {
+		if err := await.Pause(ctx, background); err != nil {
 			return Finding{}, err
 		}
 		said, err := p.Events(ctx, pod, Cancelling)

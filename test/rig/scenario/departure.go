@@ -56,7 +56,7 @@ func (d Departure) String() string {
 func (d Departure) Finding() Finding { return Finding{Seen: d.String(), Right: d.Right()} }
 
 const (
-	// soon bounds for how long a scenario waits for what is due: what is due later has to be there still.
+	// soon bounds for how long a scenario waits for what is due: what is due later must still be there.
 	soon = time.Minute
 	// many pods are not told one by one.
 	many = 4

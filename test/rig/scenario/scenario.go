@@ -112,15 +112,3 @@ func (p *Play) clear(ctx context.Context) error {
 	}
 	return errors.Join(append(all, p.Clear(ctx))...)
 }
-
-// Pause lets time pass that is part of a scenario.
-func Pause(ctx context.Context, length time.Duration) error {
-	timer := time.NewTimer(length)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
-}

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
@@ -35,13 +36,13 @@ func Steps(all ...Step) Step {
 
 // After lets time pass since the step before.
 func After(d time.Duration) Step {
-	return func(ctx context.Context, _ *Play) error { return Pause(ctx, d) }
+	return func(ctx context.Context, _ *Play) error { return await.Pause(ctx, d) }
 }
 
 // At waits until so long after the first change of a node's taints.
 func At(node string, d time.Duration) Step {
 	return func(ctx context.Context, p *Play) error {
-		return Pause(ctx, time.Until(p.nodes[node][0].At.From.Add(d)))
+		return await.Pause(ctx, time.Until(p.nodes[node][0].At.From.Add(d)))
 	}
 }
 

@@ -126,7 +126,7 @@ func (v *virtual) start() {
 	v.stop = bubble.Run(v.t, "the contestant", run)
 }
 
-// called notes a call of the contestant's, and refuses it where an API server would.
+// called carries out a call of the contestant's, and notes how it was answered.
 func (v *virtual) called(action clienttesting.Action) (bool, runtime.Object, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -145,28 +145,29 @@ func (v *virtual) called(action clienttesting.Action) (bool, runtime.Object, err
 	case clienttesting.PatchActionImpl:
 		e.Name, e.UID = action.Name, uidIn(action.Patch)
 	}
+	var answer runtime.Object
+	if err == nil {
+		_, answer, err = clienttesting.ObjectReaction(v.api)(action)
+	}
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		e.Code = int(status.Status().Code)
 	}
 	v.calls = append(v.calls, e)
-	return err != nil, nil, err
+	return true, answer, err
 }
 
-// mayDelete returns the UID that a delete is for, and why it is refused, if it is.
+// mayDelete returns the UID that a delete is for, and why it is refused before it is carried out, if it is. One that
+// names no UID is.
 func (v *virtual) mayDelete(action clienttesting.DeleteActionImpl) (types.UID, error) {
 	var uid types.UID
 	if wanted := action.DeleteOptions.Preconditions; wanted != nil && wanted.UID != nil {
 		uid = *wanted.UID
 	}
-	if v.refused {
+	switch {
+	case v.refused:
 		return uid, apierrors.NewForbidden(corev1.Resource("pods"), action.Name, errors.New("pods are kept for now"))
-	}
-	found, err := v.client.Tracker().Get(action.GetResource(), action.GetNamespace(), action.Name)
-	if err != nil {
-		return uid, err
-	}
-	if found.(*corev1.Pod).UID != uid {
-		return uid, apierrors.NewConflict(corev1.Resource("pods"), action.Name, errors.New("it has another UID"))
+	case uid == "":
+		return uid, apierrors.NewConflict(corev1.Resource("pods"), action.Name, errors.New("the delete names no UID"))
 	}
 	return uid, nil
 }
