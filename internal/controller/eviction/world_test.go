@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
@@ -85,7 +86,7 @@ func (w *world) addPod(name string, change ...func(*corev1.Pod)) {
 	w.AddPod(name, "n", change...)
 }
 
-var tolerating = rig.Tolerating
+var tolerating = scene.Tolerating
 
 // wantTries wants calls whose description begins with the given words: at an instant, and then each after a backoff, of
 // which up to a fifth is taken off.

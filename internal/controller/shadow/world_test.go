@@ -15,6 +15,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
@@ -62,7 +63,7 @@ func (w *world) addPod(name string, seconds int64) {
 	w.T.Helper()
 	w.AddPod(name, "n", func(pod *corev1.Pod) {
 		if seconds > 0 {
-			rig.Tolerating("k", seconds)(pod)
+			scene.Tolerating("k", seconds)(pod)
 		}
 	})
 }
@@ -123,7 +124,7 @@ func (w *world) wantSaid(want ...string) {
 	}
 	for i := range want {
 		if !strings.Contains(said[i].Sentence, want[i]) {
-			w.T.Errorf("%q is said of pod %s, want %q in it", said[i].Sentence, said[i].Pod, want[i])
+			w.T.Errorf("%q was about pod %s, want %q in it", said[i].Sentence, said[i].Pod, want[i])
 		}
 	}
 }

@@ -29,15 +29,6 @@ func (w *World) AddPod(name, node string, change ...func(*corev1.Pod)) {
 	synctest.Wait()
 }
 
-// Tolerating makes a pod tolerate NoExecute taints of a key for some seconds.
-func Tolerating(key string, seconds int64) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) {
-		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
-			Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds,
-		})
-	}
-}
-
 // Pod returns a pod as the API server has stored it.
 func (w *World) Pod(name string) *corev1.Pod {
 	w.T.Helper()
