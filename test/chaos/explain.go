@@ -189,8 +189,8 @@ func (h *history) dueAnew(s stretch, seen span, behind time.Duration) time.Time 
 			if !held(nodes, j, h.end).Meets(seen) {
 				continue
 			}
-			anew := oracle.Next(nil, oracle.Version{At: oracle.At(seen.To), Taints: node.shown, Behind: unknown + behind})
-			if due, leaves := state.due(anew); leaves {
+			fromSight := oracle.Next(nil, oracle.Version{At: oracle.At(seen.To), Taints: node.shown, Behind: unknown + behind})
+			if due, leaves := state.due(fromSight); leaves {
 				latest = oracle.Later(latest, due.To)
 			}
 		}

@@ -148,8 +148,8 @@ func hang() Scenario {
 	}
 }
 
-// cancelInFlight takes a taint back while the delete waits for the answer of a webhook. The pod has to stay; that its
-// eviction was cancelled may be said then only.
+// cancelInFlight takes a taint back while the delete waits for the answer of a webhook. The pod must stay, and only
+// then may an event say that its eviction was cancelled.
 func cancelInFlight() Scenario {
 	o := newObstruction(6 * time.Second)
 	cancelled := func(ctx context.Context, p *Play) (Finding, error) {

@@ -1,9 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scenarios is the list of stories that hold for every evictor that keeps the rule. Whoever has a new one adds
-// it here, and it is played in virtual time, by test/integration on a real API server, and where test/defects names it
-// to the built-in controller, too.
+// Package scenarios is the list of stories that hold for every evictor that keeps the rule. Add a new one here: it is
+// played in virtual time and, if test/defects names it, on a real control plane to the built-in controller and to ours.
 package scenarios
 
 import (

@@ -384,17 +384,17 @@ func TestAnEvictionWhosePodIsDueLaterNowIsCancelled(t *testing.T) {
 }
 
 func TestARefusalKeepsItsBackoffWhenATaintComesAndGoes(t *testing.T) {
-	anew := func(now time.Time) time.Time { return now }
+	again := func(now time.Time) time.Time { return now }
 	before := func(time.Time) time.Time { return t0 }
 	for name, test := range map[string]struct {
 		away  time.Duration
 		again time.Duration // from the refusal on
 		due   func(now time.Time) time.Time
 	}{
-		"a second":                {sec, 5 * time.Minute, anew},
+		"a second":                {sec, 5 * time.Minute, again},
 		"a second, due as before": {sec, 5 * time.Minute, before},
-		"nearly 10 min":           {10*time.Minute - sec, 10*time.Minute - sec, anew},
-		"more than 10 min":        {10*time.Minute + sec, 10*time.Minute + sec, anew},
+		"nearly 10 min":           {10*time.Minute - sec, 10*time.Minute - sec, again},
+		"more than 10 min":        {10*time.Minute + sec, 10*time.Minute + sec, again},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, e := one(t)

@@ -72,7 +72,7 @@ func afterEpoch(instant time.Time) time.Duration {
 func (m *model) now() oracle.Span { return oracle.At(arena.Epoch.Add(m.at)) }
 
 // overflowed is when a pod leaves whose shortest tolerationSeconds end in ages, counted in nanoseconds of 64 bits. A
-// product that is negative counts as for ever.
+// product that is negative counts as tolerated indefinitely.
 func overflowed(pod oracle.Pod, taints []oracle.Taint) time.Duration {
 	shortest, start := int64(math.MaxInt64), never
 	for _, taint := range taints {

@@ -111,7 +111,7 @@ func (a *API) Patch(gvr schema.GroupVersionResource, object runtime.Object, name
 	})
 }
 
-// put keeps an object in the place of another that the client says it has seen, if it says so.
+// put replaces a stored object, if it is the one that the client says it has seen. The client need not say so.
 func (a *API) put(gvr schema.GroupVersionResource, object runtime.Object, namespace string, keep func() error) error {
 	said := object.(metav1.Object)
 	stored, err := a.Get(gvr, namespace, said.GetName())

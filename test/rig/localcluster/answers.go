@@ -21,7 +21,7 @@ import (
 )
 
 // AwaitRight waits until the API server allows what is asked about, or refuses it, as wanted. It sees a change of roles
-// and bindings by a watch, so that whoever calls at once can meet the rights from before it.
+// and bindings by a watch, so a call that follows at once can still meet the rights from before.
 func AwaitRight(
 	ctx context.Context, admin kubernetes.Interface, asked authorizationv1.SubjectAccessReviewSpec, wanted bool,
 ) error {

@@ -125,7 +125,7 @@ func (c *Cluster) startScheduler(ctx context.Context) error {
 }
 
 // leaderlessArgs are common to kube-controller-manager and kube-scheduler. With the kubeconfig for authentication and
-// authorization they serve their metrics to whoever the API server would let in.
+// authorization they serve their metrics to clients that the API server would let in.
 func leaderlessArgs(kubeconfig string) []string {
 	return []string{
 		"--kubeconfig=" + kubeconfig,

@@ -29,7 +29,8 @@
 //   - With another value a taint counts again: from its own sight or timeAdded, or from where it counted before if its
 //     timeAdded stays and still tells that.
 //   - A deadline that an earlier value has set stays as long as the pod tolerates that value and all later ones for a
-//     while, and was bound before the next value counted. One that it tolerates for ever, or not at all, ends them.
+//     while, and was bound before the next value counted. One that it tolerates indefinitely, or not at all, ends
+//     them.
 //   - What the controllers under test write to a node themselves tells nothing new.
 //
 // A process that starts sees everything for the first time: its taints are [Next] without any before. It may date a

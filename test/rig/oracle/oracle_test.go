@@ -35,7 +35,7 @@ func taint(key, value string, timeAdded ...float64) corev1.Taint {
 	return t
 }
 
-// tolerating tolerates a value of a key, or all with "*", for some seconds or, without, for ever.
+// tolerating tolerates a value of a key, or all with "*", for some seconds or, without, indefinitely.
 func tolerating(key, value string, seconds ...int64) corev1.Toleration {
 	t := corev1.Toleration{Key: key, Operator: corev1.TolerationOpEqual, Value: value, Effect: corev1.TaintEffectNoExecute}
 	if value == "*" {
@@ -138,8 +138,8 @@ func TestWhenAPodIsDue(t *testing.T) {
 		"seconds count from the taint":   {one, between(2, 3), []corev1.Toleration{tolerating("off", "*", 5)}, at(15)},
 		"the earliest counts":            {both, at(0), []corev1.Toleration{tolerating("off", "*", 5), tolerating("soon", "*", 2)}, at(12)},
 		"the first that matches counts":  {one, at(0), []corev1.Toleration{tolerating("else", "*"), tolerating("off", "*", 5), tolerating("off", "*", 1), tolerating("off", "*")}, at(15)},
-		"for ever":                       {one, at(0), []corev1.Toleration{tolerating("off", "*")}, never},
-		"for ever of one of two":         {both, at(0), []corev1.Toleration{tolerating("off", "*"), tolerating("soon", "*", 9)}, at(19)},
+		"indefinitely":                   {one, at(0), []corev1.Toleration{tolerating("off", "*")}, never},
+		"indefinitely of one of two":     {both, at(0), []corev1.Toleration{tolerating("off", "*"), tolerating("soon", "*", 9)}, at(19)},
 		"less than no seconds":           {one, at(0), []corev1.Toleration{tolerating("off", "*", math.MinInt64)}, at(10)},
 		"more seconds than there are":    {one, at(0), []corev1.Toleration{tolerating("off", "*", math.MaxInt64)}, oracle.At(time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC))},
 		"bounds":                         {[]oracle.Version{version(between(10, 11), taint("off", ""))}, at(0), []corev1.Toleration{tolerating("off", "*", 5)}, between(15, 16)},
