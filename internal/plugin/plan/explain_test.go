@@ -222,12 +222,12 @@ func TestTheOriginOfATolerationIsToldFromTheTemplateOrElseByItsForm(t *testing.T
 	replicaSet, daemonSet := ownedBy("ReplicaSet", "rs"), ownedBy("DaemonSet", "ds")
 	burstable := func(pod *corev1.Pod) { pod.Status.QOSClass = corev1.PodQOSBurstable }
 	bestEffort := func(pod *corev1.Pod) { pod.Status.QOSClass = corev1.PodQOSBestEffort }
-	static := func(pod *corev1.Pod) { pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }
 	gpu := func(pod *corev1.Pod) {
 		requests := corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}
 		pod.Spec.InitContainers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}
 	}
 	empty := &plan.Template{Kind: "ReplicaSet", Name: "rs"}
+	template := &plan.Template{Kind: "ReplicaSet", Name: "rs", Tolerations: []corev1.Toleration{exists("k", "a"), equals("v", "1", "a")}}
 	defaults := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 		"scheduler.alpha.kubernetes.io/defaultTolerations": `[{"key":"team","value":"a"}]`,
 	}}}
@@ -247,6 +247,25 @@ func TestTheOriginOfATolerationIsToldFromTheTemplateOrElseByItsForm(t *testing.T
 		"Equal is the operator that is meant without one": {
 			corev1.Toleration{Key: "k", Operator: corev1.TolerationOpEqual},
 			plan.Subject{Pod: pod("p", replicaSet), Template: &plan.Template{Tolerations: []corev1.Toleration{{Key: "k"}}}}, cliv1alpha1.OriginTemplate, true,
+		},
+		"another key than the template's":      {exists("other", "a"), plan.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
+		"another effect than the template's":   {exists("k", "b"), plan.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
+		"another operator than the template's": {equals("k", "", "a"), plan.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
+		"another value than the template's":    {equals("v", "2", "a"), plan.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
+		"more seconds than the template's":     {exists("k", "a", 5), plan.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
+		"a default's key with another value":   {equals("team", "b", ""), plan.Subject{Pod: pod("p"), Namespace: defaults}, cliv1alpha1.OriginUnknown, false},
+		"a namespace without defaults":         {equals("team", "a", ""), plan.Subject{Pod: pod("p"), Namespace: &corev1.Namespace{}}, cliv1alpha1.OriginUnknown, false},
+		"NoExecute of a request":               {exists("example.com/gpu", corev1.TaintEffectNoExecute), plan.Subject{Pod: pod("p", gpu), Template: empty}, cliv1alpha1.OriginUnknown, false},
+		"everything of a static pod":           {exists("", ""), plan.Subject{Pod: pod("p", static)}, cliv1alpha1.OriginManifest, true},
+		"NoExecute of a static pod, one key":   {exists("k", corev1.TaintEffectNoExecute), plan.Subject{Pod: pod("p", static)}, cliv1alpha1.OriginManifest, true},
+		"a daemon's not-ready:NoSchedule":      {exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule), plan.Subject{Pod: pod("p", daemonSet)}, cliv1alpha1.OriginUnknown, false},
+		"a daemon's disk-pressure:NoExecute":   {exists(corev1.TaintNodeDiskPressure, corev1.TaintEffectNoExecute), plan.Subject{Pod: pod("p", daemonSet)}, cliv1alpha1.OriginUnknown, false},
+		"memory-pressure:NoExecute":            {exists(corev1.TaintNodeMemoryPressure, corev1.TaintEffectNoExecute), plan.Subject{Pod: pod("p", burstable), Template: empty}, cliv1alpha1.OriginUnknown, false},
+		"memory-pressure without a QoS class":  {pressure, plan.Subject{Pod: pod("p"), Template: empty}, cliv1alpha1.OriginUnknown, false},
+		"300 seconds of another effect":        {exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule, 300), plan.Subject{Pod: pod("p"), Template: empty}, cliv1alpha1.OriginUnknown, false},
+		"300 seconds behind another effect": {
+			notReady, plan.Subject{Pod: pod("p", tolerates(exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule))), Template: empty},
+			cliv1alpha1.OriginDefaultTolerationSeconds, true,
 		},
 		"300 seconds that the template does not have": {
 			notReady, plan.Subject{Pod: pod("p", replicaSet), Template: empty}, cliv1alpha1.OriginDefaultTolerationSeconds, true,

@@ -6,6 +6,7 @@ package plan_test
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -39,5 +40,52 @@ func TestWhatAPodHoldsIsKeptWhileItIsResized(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestOfVolumesThoseThatBindAPodToAPlaceOrAreNotSharedAreKept(t *testing.T) {
+	template := &corev1.PersistentVolumeClaimTemplate{Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: new("fast")}}
+	for name, test := range map[string]struct{ is, kept corev1.VolumeSource }{
+		"a claim":              {is: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}},
+		"an ephemeral claim":   {is: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: template}}},
+		"one without template": {is: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
+		"a disk of GCE":        {is: corev1.VolumeSource{GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{PDName: "d"}}},
+		"a disk of AWS":        {is: corev1.VolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "d"}}},
+		"an iSCSI target": {
+			is:   corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{IQN: "q", TargetPortal: "p"}},
+			kept: corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{IQN: "q"}},
+		},
+		"an image of Ceph": {
+			is:   corev1.VolumeSource{RBD: &corev1.RBDVolumeSource{CephMonitors: []string{"m"}, RBDImage: "i", RadosUser: "u"}},
+			kept: corev1.VolumeSource{RBD: &corev1.RBDVolumeSource{CephMonitors: []string{"m"}, RBDImage: "i"}},
+		},
+	} {
+		if test.kept == (corev1.VolumeSource{}) {
+			test.kept = test.is
+		}
+		slim := plan.SlimPod(&corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{
+			{Name: "logs", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}, {Name: "v", VolumeSource: test.is},
+		}}})
+		if diff := cmp.Diff([]corev1.Volume{{Name: "v", VolumeSource: test.kept}}, slim.Spec.Volumes); diff != "" {
+			t.Errorf("%s: (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestOfAPersistentVolumeWhatSaysWhereItIsIsKept(t *testing.T) {
+	for name, source := range map[string]corev1.PersistentVolumeSource{
+		"of a driver": {CSI: &corev1.CSIPersistentVolumeSource{Driver: "d", VolumeHandle: "h"}},
+		"of AWS":      {AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "d"}},
+		"of GCE":      {GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{PDName: "d"}},
+		"of Azure":    {AzureDisk: &corev1.AzureDiskVolumeSource{DiskName: "d"}},
+		"of a path":   {},
+	} {
+		volume := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: source}}
+		if diff := cmp.Diff(source, plan.SlimVolume(volume).Spec.PersistentVolumeSource); diff != "" {
+			t.Errorf("%s: (-want +got):\n%s", name, diff)
+		}
+		if volume.Spec.ClaimRef = (&corev1.ObjectReference{Name: "c"}); plan.SlimVolume(volume).Spec.ClaimRef.Name != "c" {
+			t.Errorf("%s: its claim is not kept", name)
+		}
 	}
 }
