@@ -184,6 +184,19 @@ func TestAnotherValueCountsFromItsOwnSightWithinTheSecondThatTheTaintShouldHave(
 	}
 }
 
+// A later timeAdded postpones nothing, but it is all that is known of a value that comes with it.
+func TestAnotherValueCountsFromATimeAddedThatWasMovedOn(t *testing.T) {
+	known := verdict.Advance(nil, []corev1.Taint{added(noExecute("k", "a"), 4)}, seen(10300*time.Millisecond))
+	known = verdict.Advance(known, []corev1.Taint{added(noExecute("k", "a"), 15)}, seen(20300*time.Millisecond))
+	if got := known[0].Since.Sub(noon); got != 5*time.Second {
+		t.Errorf("moved on, it counts from %v, want 5 s", got)
+	}
+	known = verdict.Advance(known, []corev1.Taint{added(noExecute("k", "b"), 15)}, seen(20400*time.Millisecond))
+	if got := known[0].Since.Sub(noon); got != 16*time.Second {
+		t.Errorf("with another value it counts from %v, want 16 s", got)
+	}
+}
+
 // It can have been set again with that value at any time.
 func TestOverAGapAnotherValueIsAnotherTaint(t *testing.T) {
 	known := verdict.Advance(nil, []corev1.Taint{added(noExecute("k", "a"), 10)}, seen(10400*time.Millisecond))

@@ -188,7 +188,7 @@ func (c *clients) parts(log logr.Logger, registerer prometheus.Registerer, o *op
 	}
 	if o.shadow {
 		comparison, err := shadow.New(shadow.Config{
-			Client: c.api, EventClient: c.events, Nodes: nodes, Pods: pods, Clock: c.clock,
+			EventClient: c.events, Nodes: nodes, Pods: pods, Clock: c.clock,
 			Rule:       verdict.Rule{Matcher: o.matcher()},
 			Registerer: registerer,
 			Logger:     log,

@@ -17,6 +17,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/proxy"
+	"github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 // evictor is an Evictor that runs in this process.
@@ -38,7 +39,8 @@ func newEvictor(ctx context.Context, faults *proxy.Faults, configure ...func(*ev
 	if err != nil {
 		return nil, err
 	}
-	settings := eviction.Config{Client: client, Clock: clock, Registerer: e.metrics}
+	caches := world.NewCaches(client, clock, false)
+	settings := eviction.Config{Client: client, Nodes: caches.Nodes, Pods: caches.Pods, Clock: clock, Registerer: e.metrics}
 	for _, change := range configure {
 		change(&settings)
 	}
@@ -47,7 +49,7 @@ func newEvictor(ctx context.Context, faults *proxy.Faults, configure ...func(*ev
 		return nil, err
 	}
 	e.synced = running.HasSynced
-	e.stop = background(ctx, running.Run)
+	e.stop = background(ctx, caches.With(running.Run))
 	return e, nil
 }
 

@@ -29,7 +29,6 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/config"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/controller/nodehealth"
 	"github.com/taintkeeper/taintkeeper/internal/controller/rules"
@@ -37,6 +36,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 // ruleCluster is a cluster of its own for rules, since what follows them looks at every node.
@@ -134,15 +134,17 @@ func (c *ruleCluster) keep(t *testing.T) (stop func()) {
 	await.Must(t, err)
 	custom, err := client.NewWithWatch(access, client.Options{Scheme: known})
 	await.Must(t, err)
-	nodes := nodecache.New(nodecache.Config{Client: clients, Clock: clock})
-	keeper, err := nodehealth.New(nodehealth.Config{Client: clients, Nodes: nodes, Clock: clock, Grace: readiness.Grace{Monitor: time.Hour, Startup: time.Hour}})
+	caches := world.NewCaches(clients, clock, false)
+	keeper, err := nodehealth.New(nodehealth.Config{
+		Client: clients, Nodes: caches.Nodes, Pods: caches.Pods, Clock: clock,
+		Grace: readiness.Grace{Monitor: time.Hour, Startup: time.Hour},
+	})
 	await.Must(t, err)
-	follower, err := rules.New(rules.Config{Client: clients, Rules: custom, Nodes: nodes, Clock: clock})
+	follower, err := rules.New(rules.Config{Client: clients, Rules: custom, Nodes: caches.Nodes, Clock: clock})
 	await.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running errgroup.Group
-	running.Go(func() error { return nodes.Run(ctx) })
-	running.Go(func() error { return keeper.Run(ctx) })
+	running.Go(func() error { return caches.With(keeper.Run)(ctx) })
 	running.Go(func() error { return follower.Run(ctx) })
 	stop = sync.OnceFunc(func() {
 		cancel()

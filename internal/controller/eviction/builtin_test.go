@@ -59,16 +59,16 @@ func (b *backlogBook) spared() bool {
 func (b *backlogBook) use(c *Config) { c.BuiltIn = b }
 
 func TestTheBuiltInTriesEachPodOnceWhenItIsDueAndAgainAtEachChangeOfItsTaints(t *testing.T) {
-	keep := func(w *world) { w.on("delete", "pods", "", func() error { return errors.New("not now") }) }
+	keep := func(w *world) { w.On("delete", "pods", "", func() error { return errors.New("not now") }) }
 	for name, test := range map[string]struct {
 		play func(w *world)
 		want int
 	}{
-		"not tolerated":          {func(w *world) { w.taint("n", "k:NoExecute") }, 2},
-		"tolerated for a minute": {func(w *world) { w.taint("n", "patient:NoExecute"); w.pass(2 * time.Minute) }, 3}, // one of them is patient
-		"not due yet":            {func(w *world) { w.taint("n", "patient:NoExecute"); w.pass(30 * sec) }, 2},
-		"another taint":          {func(w *world) { w.taint("n", "k:NoExecute"); w.pass(sec); w.taint("n", "other:NoExecute") }, 5},
-		"a heartbeat":            {func(w *world) { w.taint("n", "k:NoExecute"); w.pass(sec); w.heartbeat("n") }, 2},
+		"not tolerated":          {func(w *world) { w.Taint("n", "k:NoExecute") }, 2},
+		"tolerated for a minute": {func(w *world) { w.Taint("n", "patient:NoExecute"); w.Pass(2 * time.Minute) }, 3}, // one of them is patient
+		"not due yet":            {func(w *world) { w.Taint("n", "patient:NoExecute"); w.Pass(30 * sec) }, 2},
+		"another taint":          {func(w *world) { w.Taint("n", "k:NoExecute"); w.Pass(sec); w.Taint("n", "other:NoExecute") }, 5},
+		"a heartbeat":            {func(w *world) { w.Taint("n", "k:NoExecute"); w.Pass(sec); w.Heartbeat("n") }, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(t *testing.T, w *world) {
@@ -79,9 +79,9 @@ func TestTheBuiltInTriesEachPodOnceWhenItIsDueAndAgainAtEachChangeOfItsTaints(t 
 				w.addPod("q")
 				w.addPod("patient", tolerating("patient", 60), tolerating("k", 3600))
 				w.run(book.use, func(c *Config) { c.NeverStamp = true })
-				w.until(sec)
+				w.Until(sec)
 				test.play(w)
-				w.pass(sec)
+				w.Pass(sec)
 				if got := book.tries(); got != test.want {
 					t.Errorf("%d tries are told, want %d", got, test.want)
 				}
@@ -95,31 +95,31 @@ func TestPodsThatWereDueAndStayAreTold(t *testing.T) {
 		spare func(w *world)
 		want  bool
 	}{
-		"the node is untainted": {func(w *world) { w.taint("n", "k-") }, true},
+		"the node is untainted": {func(w *world) { w.Taint("n", "k-") }, true},
 		"the node is deleted and made again": {func(w *world) {
-			w.deleteNode("n")
-			w.pass(sec)
+			w.DeleteNode("n")
+			w.Pass(sec)
 			w.addNode("n")
 		}, true},
-		"one tolerates the taint now":                 {func(w *world) { w.changePod("p", tolerating("k", 3600)) }, true},
+		"one tolerates the taint now":                 {func(w *world) { w.ChangePod("p", tolerating("k", 3600)) }, true},
 		"one was never due":                           {func(*world) {}, false},
-		"untainted and tainted again":                 {func(w *world) { w.taint("n", "k-"); w.pass(sec); w.taint("n", "k:NoExecute") }, false},
-		"a taint that is tolerated for a while stays": {func(w *world) { w.taint("n", "k-", "later:NoExecute") }, true},
+		"untainted and tainted again":                 {func(w *world) { w.Taint("n", "k-"); w.Pass(sec); w.Taint("n", "k:NoExecute") }, false},
+		"a taint that is tolerated for a while stays": {func(w *world) { w.Taint("n", "k-", "later:NoExecute") }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(t *testing.T, w *world) {
 				var book backlogBook
-				w.on("delete", "pods", "", func() error { return errors.New("not now") })
+				w.On("delete", "pods", "", func() error { return errors.New("not now") })
 				w.addNode("n")
 				w.addPod("p", tolerating("later", 3600))
 				w.addPod("q", tolerating("later", 3600))
 				w.addPod("daemon", tolerating("k", 3600))
 				w.run(book.use)
-				w.until(sec)
-				w.taint("n", "k:NoExecute")
-				w.pass(sec)
+				w.Until(sec)
+				w.Taint("n", "k:NoExecute")
+				w.Pass(sec)
 				test.spare(w)
-				w.pass(sec)
+				w.Pass(sec)
 				if got := book.spared(); got != test.want {
 					t.Errorf("told as spared: %t, want %t", got, test.want)
 				}
@@ -132,14 +132,14 @@ func TestPodsThatWereDueAndStayAreTold(t *testing.T) {
 func TestATaintThatComesAndGoesBetweenTwoDecisionsIsToldToo(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		var book backlogBook
-		w.on("patch", "pods", "status", func() error { return errors.New("not now") })
+		w.On("patch", "pods", "status", func() error { return errors.New("not now") })
 		w.addNode("n")
 		w.addPod("p")
 		w.run(book.use)
-		w.until(sec)
-		w.taint("n", "k:NoExecute")
-		w.taint("n", "k-")
-		w.pass(sec)
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Taint("n", "k-")
+		w.Pass(sec)
 		if tries := book.tries(); tries != 1 {
 			t.Errorf("%d tries are told, want one", tries)
 		}
@@ -155,18 +155,18 @@ func TestNoPodIsEvictedBeforeTheBuiltInsBacklogIsRecorded(t *testing.T) {
 		w.addNode("n")
 		w.addPod("p")
 		w.run(book.use)
-		w.taint("n", "k:NoExecute")
-		w.pass(10 * sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(10 * sec)
 		w.wantDeletes(nil)
-		if at := w.did("patch p"); len(at) != 0 {
+		if at := w.Did("patch p"); len(at) != 0 {
 			t.Errorf("the pod was patched at %v", at)
 		}
 		if retries, ok := w.metric("taintkeeper_retries_total", "NotRecorded"); !ok || retries == 0 {
 			t.Error("no try is counted as NotRecorded")
 		}
 		book.refuse(nil)
-		w.pass(time.Minute)
-		if at := w.did("delete p"); len(at) != 1 {
+		w.Pass(time.Minute)
+		if at := w.Did("delete p"); len(at) != 1 {
 			t.Errorf("deleted at %v, want once, after that", at)
 		}
 	})
@@ -177,36 +177,36 @@ func TestNoPodIsEvictedBeforeTheBuiltInsBacklogIsRecorded(t *testing.T) {
 func TestTheBuiltInsTimerStaysWhenTheTaintThatSetItGoes(t *testing.T) {
 	for name, second := range map[string]func(w *world){
 		"both taints from the start": func(w *world) {
-			w.taint("n", "soon:NoExecute", "late:NoExecute")
-			w.pass(5 * sec)
-			w.taint("n", "soon-")
+			w.Taint("n", "soon:NoExecute", "late:NoExecute")
+			w.Pass(5 * sec)
+			w.Taint("n", "soon-")
 		},
 		"the second in place of the first": func(w *world) {
-			w.taint("n", "soon:NoExecute")
-			w.pass(5 * sec)
-			w.taint("n", "soon-", "late:NoExecute")
+			w.Taint("n", "soon:NoExecute")
+			w.Pass(5 * sec)
+			w.Taint("n", "soon-", "late:NoExecute")
 		},
 		"the pod tolerates it for longer": func(w *world) {
-			w.taint("n", "soon:NoExecute")
-			w.pass(5 * sec)
-			w.changePod("p", func(p *corev1.Pod) { p.Spec.Tolerations[0].TolerationSeconds = new(int64(3600)) })
+			w.Taint("n", "soon:NoExecute")
+			w.Pass(5 * sec)
+			w.ChangePod("p", func(p *corev1.Pod) { p.Spec.Tolerations[0].TolerationSeconds = new(int64(3600)) })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(t *testing.T, w *world) {
 				var book backlogBook
-				w.on("delete", "pods", "", func() error { return errors.New("not now") })
+				w.On("delete", "pods", "", func() error { return errors.New("not now") })
 				w.addNode("n")
 				w.addPod("p", tolerating("soon", 10), tolerating("late", 3600))
 				w.run(book.use, func(c *Config) { c.NeverStamp = true })
-				w.until(sec)
+				w.Until(sec)
 				second(w)
-				w.pass(6 * sec) // the built-in fires
+				w.Pass(6 * sec) // the built-in fires
 				if got := book.tries(); got != 1 {
 					t.Errorf("%d tries are told, the built-in made 1", got)
 				}
-				w.taint("n", map[bool]string{true: "soon-", false: "late-"}[name == "the pod tolerates it for longer"])
-				w.pass(sec)
+				w.Taint("n", map[bool]string{true: "soon-", false: "late-"}[name == "the pod tolerates it for longer"])
+				w.Pass(sec)
 				if !book.spared() {
 					t.Error("the node is not told as spared")
 				}
@@ -218,22 +218,22 @@ func TestTheBuiltInsTimerStaysWhenTheTaintThatSetItGoes(t *testing.T) {
 func TestTheBuiltInTriesPodsThatTerminateToo(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		var book backlogBook
-		w.on("delete", "pods", "", func() error { return errors.New("not now") })
+		w.On("delete", "pods", "", func() error { return errors.New("not now") })
 		w.addNode("n")
 		w.addPod("p")
 		w.run(book.use, func(c *Config) { c.NeverStamp = true })
-		w.until(sec)
-		w.taint("n", "k:NoExecute")
-		w.pass(sec)
-		w.changePod("p", func(p *corev1.Pod) {
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(sec)
+		w.ChangePod("p", func(p *corev1.Pod) {
 			p.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 			p.Finalizers = []string{"x"}
 		})
-		w.pass(sec)
-		w.taint("n", "other:NoExecute")
-		w.pass(sec)
-		w.taint("n", "other-")
-		w.pass(sec)
+		w.Pass(sec)
+		w.Taint("n", "other:NoExecute")
+		w.Pass(sec)
+		w.Taint("n", "other-")
+		w.Pass(sec)
 		if got := book.tries(); got != 3 {
 			t.Errorf("%d tries are told, the built-in made 3", got)
 		}
@@ -252,8 +252,8 @@ func TestANodeIsNotStampedWhileDuePodsAreLeavingIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(t *testing.T, w *world) {
-				w.on("delete", "pods", "", func() error {
-					if time.Since(w.start) < test.refused {
+				w.On("delete", "pods", "", func() error {
+					if time.Since(w.Start) < test.refused {
 						return errors.New("not now")
 					}
 					return nil
@@ -262,9 +262,9 @@ func TestANodeIsNotStampedWhileDuePodsAreLeavingIt(t *testing.T) {
 				w.addPod("due")
 				w.addPod("patient", tolerating("k", 3600))
 				w.run((&backlogBook{}).use)
-				w.taint("n", "k:NoExecute")
-				w.pass(5 * time.Minute)
-				if at := w.did("patch n"); len(at) != 1 || at[0] < test.stamped-sec || at[0] > test.stamped+20*sec {
+				w.Taint("n", "k:NoExecute")
+				w.Pass(5 * time.Minute)
+				if at := w.Did("patch n"); len(at) != 1 || at[0] < test.stamped-sec || at[0] > test.stamped+20*sec {
 					t.Errorf("stamped at %v, want once, about %v", at, test.stamped)
 				}
 			})

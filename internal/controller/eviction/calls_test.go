@@ -32,20 +32,20 @@ import (
 
 // hang lets a reactor take its time without holding up the other calls to the fake clientset.
 func (w *world) hang(d time.Duration) {
-	w.client.Unlock()
-	w.inCall(d)
-	w.client.Lock()
+	w.Client.Unlock()
+	w.InCall(d)
+	w.Client.Lock()
 }
 
 // slowRead makes the next read of node "n", once armed, answer only after some time with the
 // node as it was when the read arrived.
 func (w *world) slowRead(d time.Duration) (armed *atomic.Bool) {
 	armed = &atomic.Bool{}
-	w.client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtimeObject, error) {
+	w.Client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtimeObject, error) {
 		if !armed.CompareAndSwap(true, false) {
 			return false, nil, nil
 		}
-		then, err := w.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("nodes"), "", "n")
+		then, err := w.Client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("nodes"), "", "n")
 		w.hang(d)
 		return true, then, err
 	})
@@ -54,10 +54,10 @@ func (w *world) slowRead(d time.Duration) (armed *atomic.Bool) {
 
 func TestACancelSeenWhileTheNodeIsReadLiveWins(t *testing.T) {
 	for name, cancel := range map[string]func(w *world){
-		"untaint": func(w *world) { w.taint("n", "k-") },
+		"untaint": func(w *world) { w.Taint("n", "k-") },
 		"toleration": func(w *world) {
 			for _, name := range []string{"p", "marked"} {
-				w.changePod(name, func(pod *corev1.Pod) {
+				w.ChangePod(name, func(pod *corev1.Pod) {
 					pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 				})
 			}
@@ -70,14 +70,14 @@ func TestACancelSeenWhileTheNodeIsReadLiveWins(t *testing.T) {
 				w.addPod("p", tolerating("k", 5))
 				w.addPod("marked", tolerating("k", 5), markedByTaint) // by the process before
 				w.run()
-				w.until(4 * sec)
+				w.Until(4 * sec)
 				armed.Store(true)
-				w.until(8 * sec) // the read is under way
+				w.Until(8 * sec) // the read is under way
 				cancel(w)
-				w.pass(hour)
+				w.Pass(hour)
 				w.wantDeletes(nil)
-				if got := w.did("patch p"); len(got) > 0 {
-					w.t.Errorf("pod marked at %v, want never", got)
+				if got := w.Did("patch p"); len(got) > 0 {
+					w.T.Errorf("pod marked at %v, want never", got)
 				}
 			})
 		})
@@ -89,14 +89,14 @@ func TestACancelSeenWhileTheLiveReadWaitsForTheRateLimitWins(t *testing.T) {
 		w.addStampedNode("n", "k:NoExecute")
 		w.addPod("p", tolerating("k", 5))
 		w.run(func(c *Config) { c.Limiter = rate.NewLimiter(rate.Every(10*time.Second), 1) })
-		w.until(8 * sec)
-		w.changePod("p", func(pod *corev1.Pod) {
+		w.Until(8 * sec)
+		w.ChangePod("p", func(pod *corev1.Pod) {
 			pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 		})
-		w.pass(hour)
+		w.Pass(hour)
 		w.wantDeletes(nil)
-		if got := w.did("patch p"); len(got) > 0 {
-			w.t.Errorf("pod marked at %v, want never", got)
+		if got := w.Did("patch p"); len(got) > 0 {
+			w.T.Errorf("pod marked at %v, want never", got)
 		}
 	})
 }
@@ -107,13 +107,13 @@ func TestAShutdownDuringTheLiveReadStartsNoCallAfterIt(t *testing.T) {
 		w.addStampedNode("n", "k:NoExecute")
 		w.addPod("p", tolerating("k", 5))
 		w.run()
-		w.until(4 * sec)
+		w.Until(4 * sec)
 		armed.Store(true)
-		w.until(8 * sec)
-		w.stop()
-		w.pass(hour)
+		w.Until(8 * sec)
+		w.Stop()
+		w.Pass(hour)
 		w.wantDeletes(nil)
-		if got := w.did("patch p"); len(got) > 0 {
+		if got := w.Did("patch p"); len(got) > 0 {
 			t.Errorf("the pod was patched at %v, after the shutdown at 8 s", got)
 		}
 	})
@@ -138,22 +138,22 @@ func TestA404ThatIsNotThePodsIsNoEnd(t *testing.T) {
 			play(t, func(t *testing.T, w *world) {
 				ill := func(err error) func() error {
 					return func() error {
-						if time.Since(w.start) < 30*sec {
+						if time.Since(w.Start) < 30*sec {
 							return err
 						}
 						return nil
 					}
 				}
-				w.on(broken.verb, "pods", broken.subresource, ill(broken.answer))
-				w.on("get", "pods", "", ill(broken.get))
+				w.On(broken.verb, "pods", broken.subresource, ill(broken.answer))
+				w.On("get", "pods", "", ill(broken.get))
 				w.addNode("n")
 				w.addPod("p")
 				w.run()
-				w.until(sec)
-				w.taint("n", "k:NoExecute")
-				w.pass(24 * hour)
-				if _, err := w.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), "default", "p"); err == nil {
-					t.Errorf("pod p is still there a day after the 404s ended at 30 s; deletes at %v", w.did("delete p"))
+				w.Until(sec)
+				w.Taint("n", "k:NoExecute")
+				w.Pass(24 * hour)
+				if _, err := w.Client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), "default", "p"); err == nil {
+					t.Errorf("pod p is still there a day after the 404s ended at 30 s; deletes at %v", w.Did("delete p"))
 				}
 			})
 		})
@@ -162,35 +162,35 @@ func TestA404ThatIsNotThePodsIsNoEnd(t *testing.T) {
 
 func TestAConditionThatTimesOutStopsBlockingTheDelete(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		w.on("patch", "pods", "status", func() error {
+		w.On("patch", "pods", "status", func() error {
 			w.hang(apicall.Timeout)
 			return fmt.Errorf("Patch: %w", context.DeadlineExceeded)
 		})
 		w.addNode("n")
 		w.addPod("p")
 		w.run()
-		w.until(sec)
-		w.taint("n", "k:NoExecute")
-		w.pass(hour)
-		if got := w.did("delete p"); len(got) != 1 {
-			t.Errorf("deletes at %v, want one; the condition was tried %d times", got, len(w.did("patch p")))
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(hour)
+		if got := w.Did("delete p"); len(got) != 1 {
+			t.Errorf("deletes at %v, want one; the condition was tried %d times", got, len(w.Did("patch p")))
 		}
 	})
 }
 
 func TestAConditionWhoseConflictCannotBeLookedIntoStopsBlockingTheDelete(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		w.on("patch", "pods", "status", func() error {
+		w.On("patch", "pods", "status", func() error {
 			return apierrors.NewConflict(podsResource, "p", errors.New("a webhook is busy"))
 		})
-		w.on("get", "pods", "", func() error { return apierrors.NewForbidden(podsResource, "p", errors.New("no get")) })
+		w.On("get", "pods", "", func() error { return apierrors.NewForbidden(podsResource, "p", errors.New("no get")) })
 		w.addNode("n")
 		w.addPod("p")
 		w.run()
-		w.until(sec)
-		w.taint("n", "k:NoExecute")
-		w.pass(hour)
-		if got := w.did("delete p"); len(got) != 1 {
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(hour)
+		if got := w.Did("delete p"); len(got) != 1 {
 			t.Errorf("deletes at %v, want one", got)
 		}
 	})
@@ -253,7 +253,7 @@ func TestAnAbsurdRetryAfterDoesNotBlindTheWatches(t *testing.T) {
 func TestAnAbsurdRetryAfterIsNotWaitedForAGeneration(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		var calls atomic.Int32
-		w.on("delete", "pods", "", func() error {
+		w.On("delete", "pods", "", func() error {
 			if calls.Add(1) == 1 {
 				return apierrors.NewTooManyRequests("slow down", 1_000_000_000)
 			}
@@ -262,10 +262,10 @@ func TestAnAbsurdRetryAfterIsNotWaitedForAGeneration(t *testing.T) {
 		w.addNode("n")
 		w.addPod("p")
 		w.run()
-		w.until(sec)
-		w.taint("n", "k:NoExecute")
-		w.pass(24 * hour)
-		if got := w.did("delete p"); len(got) != 2 {
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(24 * hour)
+		if got := w.Did("delete p"); len(got) != 2 {
 			t.Errorf("deletes at %v, want a second one within a day", got)
 		}
 	})
@@ -273,7 +273,7 @@ func TestAnAbsurdRetryAfterIsNotWaitedForAGeneration(t *testing.T) {
 
 func TestPodsWhoseDeletesHangDoNotStarveTheOthers(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		w.client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtimeObject, error) {
+		w.Client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtimeObject, error) {
 			if !strings.HasPrefix(action.(clienttesting.DeleteActionImpl).Name, "stuck") {
 				return false, nil, nil
 			}
@@ -287,8 +287,8 @@ func TestPodsWhoseDeletesHangDoNotStarveTheOthers(t *testing.T) {
 		}
 		w.addPod("healthy", tolerating("k", 30), func(pod *corev1.Pod) { pod.Spec.NodeName = "m" })
 		w.run()
-		w.pass(6 * hour)
-		got := w.did("delete healthy")
+		w.Pass(6 * hour)
+		got := w.Did("delete healthy")
 		if len(got) != 1 || got[0] > 10*time.Minute {
 			t.Errorf("the healthy pod, due at 30 s, was deleted at %v", got)
 		}
@@ -298,7 +298,7 @@ func TestPodsWhoseDeletesHangDoNotStarveTheOthers(t *testing.T) {
 func TestATaintSetAgainDoesNotInheritTheBackoffOfACancelledEviction(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		var fixed atomic.Bool
-		w.on("delete", "pods", "", func() error {
+		w.On("delete", "pods", "", func() error {
 			if fixed.Load() {
 				return nil
 			}
@@ -307,21 +307,21 @@ func TestATaintSetAgainDoesNotInheritTheBackoffOfACancelledEviction(t *testing.T
 		w.addNode("n")
 		w.addPod("p")
 		w.run()
-		w.until(sec)
-		w.taint("n", "k:NoExecute")
-		w.until(600 * sec)
-		w.taint("n", "k-")
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(600 * sec)
+		w.Taint("n", "k-")
 		fixed.Store(true)
-		w.pass(sec)
-		again := time.Since(w.start)
-		w.taint("n", "k:NoExecute")
-		w.pass(hour)
-		got := w.did("delete p")
+		w.Pass(sec)
+		again := time.Since(w.Start)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(hour)
+		got := w.Did("delete p")
 		if at := got[len(got)-1]; at != again {
 			t.Errorf("the second eviction, due at %v, came %v late", again, at-again)
 		}
 		// The second Marking event is a patch of the first one's count.
-		if marking, cancelled := len(w.did("event Marking"))+len(w.did("patch p.")), len(w.did("event Cancelling")); marking != 2 || cancelled != 1 {
+		if marking, cancelled := len(w.Did("event Marking"))+len(w.Did("patch p.")), len(w.Did("event Cancelling")); marking != 2 || cancelled != 1 {
 			t.Errorf("%d Marking and %d Cancelling events, want 2 and 1", marking, cancelled)
 		}
 	})
@@ -331,13 +331,13 @@ func TestATaintSetAgainWhileItIsStampedCountsFromItsSecondSetting(t *testing.T) 
 	play(t, func(_ *testing.T, w *world) {
 		var refuse, slow atomic.Bool
 		refuse.Store(true)
-		w.on("patch", "nodes", "", func() error {
+		w.On("patch", "nodes", "", func() error {
 			if refuse.Load() {
 				return apierrors.NewForbidden(corev1.Resource("nodes"), "n", errors.New("a policy"))
 			}
 			return nil
 		})
-		w.client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtimeObject, error) {
+		w.Client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtimeObject, error) {
 			if slow.CompareAndSwap(true, false) {
 				w.hang(5 * sec) // a 429 with Retry-After: client-go waits and asks again
 			}
@@ -346,20 +346,20 @@ func TestATaintSetAgainWhileItIsStampedCountsFromItsSecondSetting(t *testing.T) 
 		w.addNode("n")
 		w.addPod("p", tolerating("k", 300))
 		w.run()
-		w.until(sec)
-		w.taint("n", "k:NoExecute")
-		w.until(200 * sec)
-		tries := w.did("patch n")
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(200 * sec)
+		tries := w.Did("patch n")
 		slow.Store(true)
 		refuse.Store(false)
-		w.until(tries[len(tries)-1] + 31*sec) // the read before the next try is under way
-		w.taint("n", "k-")
-		w.pass(sec)
-		again := time.Since(w.start)
-		w.taint("n", "k:NoExecute")
-		w.pass(hour)
-		if got := w.did("delete p"); len(got) != 1 || got[0] < again+300*sec {
-			w.t.Errorf("a pod that tolerates 300 s of a taint set at %v was deleted at %v", again, got)
+		w.Until(tries[len(tries)-1] + 31*sec) // the read before the next try is under way
+		w.Taint("n", "k-")
+		w.Pass(sec)
+		again := time.Since(w.Start)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(hour)
+		if got := w.Did("delete p"); len(got) != 1 || got[0] < again+300*sec {
+			w.T.Errorf("a pod that tolerates 300 s of a taint set at %v was deleted at %v", again, got)
 		}
 	})
 }
@@ -367,14 +367,14 @@ func TestATaintSetAgainWhileItIsStampedCountsFromItsSecondSetting(t *testing.T) 
 func TestATimeAddedOfTheZeroTimeIsMissing(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addNode("n", "k:NoExecute")
-		node := w.node("n")
+		node := w.Node("n")
 		node.Spec.Taints[0].TimeAdded = &metav1.Time{} // what null and 1970 become in protobuf
-		w.updateNode(node)
+		w.UpdateNode(node)
 		w.addPod("p", tolerating("k", 20))
 		for range 10 {
 			w.run()
-			w.pass(15 * sec)
-			w.stop()
+			w.Pass(15 * sec)
+			w.Stop()
 		}
 		w.wantDeletes(map[string]time.Duration{"p": 21 * sec}) // 20 s after the end of the second
 	})
@@ -382,7 +382,7 @@ func TestATimeAddedOfTheZeroTimeIsMissing(t *testing.T) {
 
 func TestAPodIsCountedOnceWhenItsNodeIsLookedAtDuringItsDelete(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
-		w.client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtimeObject, error) {
+		w.Client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtimeObject, error) {
 			w.hang(2 * sec)
 			return false, nil, nil
 		})
@@ -390,9 +390,9 @@ func TestAPodIsCountedOnceWhenItsNodeIsLookedAtDuringItsDelete(t *testing.T) {
 		w.addPod("p")
 		w.addPod("other", tolerating("k", 100))
 		w.run()
-		w.pass(sec)
-		w.changePod("other", func(pod *corev1.Pod) { pod.Spec.Tolerations[0].TolerationSeconds = new(int64(9999)) })
-		w.pass(10 * sec)
+		w.Pass(sec)
+		w.ChangePod("other", func(pod *corev1.Pod) { pod.Spec.Tolerations[0].TolerationSeconds = new(int64(9999)) })
+		w.Pass(10 * sec)
 		w.wantMetric("taintkeeper_evictions_total", "deleted", 1)
 		w.wantMetric("taintkeeper_evictions_total", "gone", 0)
 	})
@@ -403,19 +403,19 @@ func TestARivalThatTakesTimeAddedAwayIsNotFoughtAtFullSpeed(t *testing.T) {
 		ctx := t.Context()
 		w.addNode("n")
 		w.run()
-		w.taint("n", "k:NoExecute")
+		w.Taint("n", "k:NoExecute")
 		for range 1000 {
-			w.pass(10 * ms)
-			node, err := w.client.CoreV1().Nodes().Get(ctx, "n", metav1.GetOptions{})
+			w.Pass(10 * ms)
+			node, err := w.Client.CoreV1().Nodes().Get(ctx, "n", metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if node.Spec.Taints[0].TimeAdded != nil {
 				node.Spec.Taints[0].TimeAdded = nil
-				w.updateNode(node)
+				w.UpdateNode(node)
 			}
 		}
-		if got := len(w.did("patch n")); got > 100 {
+		if got := len(w.Did("patch n")); got > 100 {
 			t.Errorf("%d patches of a node in 10 s", got)
 		}
 	})
@@ -428,12 +428,12 @@ func TestManyUnconfirmedPodsDoNotLoopHot(t *testing.T) {
 			w.addPod(fmt.Sprintf("p-%d", i))
 		}
 		var reads atomic.Int32
-		w.client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtimeObject, error) {
+		w.Client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtimeObject, error) {
 			reads.Add(1)
 			return true, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "uid-of-node-n"}}, nil
 		})
 		w.run()
-		w.pass(time.Minute)
+		w.Pass(time.Minute)
 		w.wantDeletes(nil)
 		if got := reads.Load(); got > 3*60 {
 			t.Errorf("%d reads of the node in a minute, want some two a second for all its pods", got)
@@ -442,9 +442,9 @@ func TestManyUnconfirmedPodsDoNotLoopHot(t *testing.T) {
 }
 
 func TestALiveReadFromBeforeTimeAddedWasWrittenChangesNoDeadline(t *testing.T) {
-	play(t, func(t *testing.T, w *world) {
+	play(t, func(_ *testing.T, w *world) {
 		var failed atomic.Bool
-		w.on("delete", "pods", "", func() error {
+		w.On("delete", "pods", "", func() error {
 			if failed.CompareAndSwap(false, true) {
 				return apierrors.NewInternalError(errors.New("once"))
 			}
@@ -453,24 +453,18 @@ func TestALiveReadFromBeforeTimeAddedWasWrittenChangesNoDeadline(t *testing.T) {
 		w.addNode("n")
 		w.addPod("p")
 		w.run()
-		w.client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtimeObject, error) {
-			return true, &corev1.Node{
-				ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "uid-of-node-n"},
-				Spec:       corev1.NodeSpec{Taints: w.edit(nil, "k:NoExecute")},
-			}, nil
+		w.Until(sec)
+		w.API.Watches("nodes").Hold()
+		w.Taint("n", "k:NoExecute")
+		before := w.Node("n")
+		w.SetTaints("n", noExecute("k"))
+		w.Client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtimeObject, error) {
+			return true, before, nil
 		})
-		w.until(sec)
-		object, err := w.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("nodes"), "", "n")
-		if err != nil {
-			t.Fatal(err)
-		}
-		node := object.(*corev1.Node).DeepCopy()
-		node.Spec.Taints = w.edit(nil, "k:NoExecute")
-		node.Spec.Taints[0].TimeAdded = new(metav1.NewTime(time.Now()))
-		w.updateNode(node)
-		w.pass(hour)
+		w.API.Watches("nodes").Release()
+		w.Pass(hour)
 		w.wantTries("delete p", sec, 100*ms)
-		w.wantLateness(w.did("delete p")[1] - sec) // counted from the taint
+		w.wantLateness(w.Did("delete p")[1] - sec) // counted from the taint
 	})
 }
 
@@ -479,16 +473,16 @@ func TestATaintThatLosesItsTimeAddedButStaysCountsOn(t *testing.T) {
 		w.addNode("n")
 		w.addPod("p", tolerating("k", 60))
 		w.run()
-		w.until(sec)
-		w.taint("n", "k=v:NoExecute")
+		w.Until(sec)
+		w.Taint("n", "k=v:NoExecute")
 		for range 4 { // a rival that writes the taint without timeAdded, as kubectl taint --overwrite does
-			w.pass(10 * sec)
-			w.taint("n", "k=v:NoExecute")
+			w.Pass(10 * sec)
+			w.Taint("n", "k=v:NoExecute")
 		}
-		w.pass(sec)
-		w.stop()
+		w.Pass(sec)
+		w.Stop()
 		w.run()
-		w.pass(hour)
+		w.Pass(hour)
 		w.wantDeletes(map[string]time.Duration{"p": 62 * sec}) // after a restart second 1 counts from its end
 	})
 }
@@ -498,18 +492,18 @@ func TestATaintThatChangesItsValueKeepsTheDeadlineThatRuns(t *testing.T) {
 		w.addNode("n")
 		w.addPod("p", tolerating("k", 60))
 		w.run()
-		w.until(sec)
-		w.taint("n", "k=v:NoExecute")
-		w.until(31 * sec)
-		w.taint("n", "k=w:NoExecute")
-		w.pass(hour)
+		w.Until(sec)
+		w.Taint("n", "k=v:NoExecute")
+		w.Until(31 * sec)
+		w.Taint("n", "k=w:NoExecute")
+		w.Pass(hour)
 		w.wantDeletes(map[string]time.Duration{"p": 61 * sec})
 	})
 }
 
 // mutePodWatch brings nothing after the first list.
 func (w *world) mutePodWatch() {
-	w.client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
+	w.Client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
 		return true, watch.NewFake(), nil
 	})
 }
@@ -517,7 +511,7 @@ func (w *world) mutePodWatch() {
 func TestWhileThePodWatchIsSilentAPodIsPatchedOnceAndReadMoreAndMoreRarely(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		var reads atomic.Int32
-		w.on("get", "pods", "", func() error { reads.Add(1); return nil })
+		w.On("get", "pods", "", func() error { reads.Add(1); return nil })
 		var told atomic.Bool
 		w.addNode("n")
 		w.addPod("p")
@@ -529,11 +523,11 @@ func TestWhileThePodWatchIsSilentAPodIsPatchedOnceAndReadMoreAndMoreRarely(t *te
 				}
 			}, funcr.Options{})
 		})
-		w.changePod("p", tolerating("k", 600))
+		w.ChangePod("p", tolerating("k", 600))
 		reads.Store(0)
-		w.taint("n", "k:NoExecute")
-		w.pass(time.Minute)
-		if patches := len(w.did("patch p")); patches != 1 {
+		w.Taint("n", "k:NoExecute")
+		w.Pass(time.Minute)
+		if patches := len(w.Did("patch p")); patches != 1 {
 			t.Errorf("%d PATCHes in a minute, want one", patches)
 		}
 		if got := reads.Load(); got < 10 || got > 20 {
@@ -542,8 +536,8 @@ func TestWhileThePodWatchIsSilentAPodIsPatchedOnceAndReadMoreAndMoreRarely(t *te
 		if !told.Load() {
 			t.Error("no line in the log says what it waits for")
 		}
-		w.until(11 * time.Minute)
-		if at := w.did("delete p"); len(at) != 1 || at[0] < 10*time.Minute || at[0] > 10*time.Minute+5*time.Second {
+		w.Until(11 * time.Minute)
+		if at := w.Did("delete p"); len(at) != 1 || at[0] < 10*time.Minute || at[0] > 10*time.Minute+5*time.Second {
 			t.Errorf("deleted at %v, want once when the toleration is over that the API server knows", at)
 		}
 	})
@@ -552,7 +546,7 @@ func TestWhileThePodWatchIsSilentAPodIsPatchedOnceAndReadMoreAndMoreRarely(t *te
 func TestAMarkTakenOffBySomeoneIsSetAgain(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		var tries atomic.Int32
-		w.on("delete", "pods", "", func() error {
+		w.On("delete", "pods", "", func() error {
 			if tries.Add(1) == 1 {
 				return apierrors.NewInternalError(errors.New("once"))
 			}
@@ -561,8 +555,8 @@ func TestAMarkTakenOffBySomeoneIsSetAgain(t *testing.T) {
 		w.addStampedNode("n", "k:NoExecute")
 		w.addPod("p", markedByTaint)
 		w.mutePodWatch()
-		w.client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtimeObject, error) {
-			live, err := w.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), "default", "p")
+		w.Client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtimeObject, error) {
+			live, err := w.Client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), "default", "p")
 			if err != nil {
 				return true, nil, err
 			}
@@ -571,8 +565,8 @@ func TestAMarkTakenOffBySomeoneIsSetAgain(t *testing.T) {
 			return true, unmarked, nil
 		})
 		w.run()
-		w.pass(time.Minute)
-		if patches, deletes := len(w.did("patch p")), len(w.did("delete p")); patches != 2 || deletes != 2 {
+		w.Pass(time.Minute)
+		if patches, deletes := len(w.Did("patch p")), len(w.Did("delete p")); patches != 2 || deletes != 2 {
 			t.Errorf("%d PATCHes before %d DELETEs, want one before each", patches, deletes)
 		}
 	})
@@ -580,18 +574,18 @@ func TestAMarkTakenOffBySomeoneIsSetAgain(t *testing.T) {
 
 func TestAMarkedPodThatMayNotBeReadIsEvictedAllTheSame(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		w.on("get", "pods", "", func() error {
+		w.On("get", "pods", "", func() error {
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", nil)
 		})
 		w.addNode("n")
 		w.addPod("p", markedByTaint)
 		w.run()
-		w.taint("n", "k:NoExecute")
-		w.pass(time.Minute)
-		if got := w.did("delete p"); len(got) != 1 || got[0] > 300*ms {
+		w.Taint("n", "k:NoExecute")
+		w.Pass(time.Minute)
+		if got := w.Did("delete p"); len(got) != 1 || got[0] > 300*ms {
 			t.Errorf("deleted at %v, want once, after the three tries of the first 300 ms", got)
 		}
-		if events := w.did("event Deleted Pod"); len(events) != 0 {
+		if events := w.Did("event Deleted Pod"); len(events) != 0 {
 			t.Errorf("%d events say that the condition is missing; the pod has it", len(events))
 		}
 	})
@@ -600,7 +594,7 @@ func TestAMarkedPodThatMayNotBeReadIsEvictedAllTheSame(t *testing.T) {
 func TestTransientFailuresFarApartDoNotLetAStaleCacheOverruleWhatTheLiveReadsSaid(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		var fail atomic.Bool
-		w.on("get", "pods", "", func() error {
+		w.On("get", "pods", "", func() error {
 			if fail.CompareAndSwap(true, false) {
 				return apierrors.NewInternalError(errors.New("once"))
 			}
@@ -610,13 +604,13 @@ func TestTransientFailuresFarApartDoNotLetAStaleCacheOverruleWhatTheLiveReadsSai
 		w.addPod("p")
 		w.mutePodWatch()
 		w.run()
-		w.changePod("p", tolerating("k", 3600))
-		w.taint("n", "k:NoExecute")
+		w.ChangePod("p", tolerating("k", 3600))
+		w.Taint("n", "k:NoExecute")
 		for range 3 {
-			w.pass(time.Minute)
+			w.Pass(time.Minute)
 			fail.Store(true)
 		}
-		w.until(30 * time.Minute)
+		w.Until(30 * time.Minute)
 		w.wantDeletes(nil)
 	})
 }
@@ -624,7 +618,7 @@ func TestTransientFailuresFarApartDoNotLetAStaleCacheOverruleWhatTheLiveReadsSai
 func TestThreeFailuresInARowDoNotLetAStaleCacheOverruleWhatTheLiveReadJustSaid(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		var fail atomic.Int32
-		w.on("get", "pods", "", func() error {
+		w.On("get", "pods", "", func() error {
 			if fail.Add(-1) >= 0 {
 				return apierrors.NewInternalError(errors.New("thrice"))
 			}
@@ -634,12 +628,12 @@ func TestThreeFailuresInARowDoNotLetAStaleCacheOverruleWhatTheLiveReadJustSaid(t
 		w.addPod("p", func(p *corev1.Pod) { p.Generation = 1 })
 		w.mutePodWatch()
 		w.run()
-		w.changePod("p", tolerating("k", 3600))
-		w.changePod("p", func(p *corev1.Pod) { p.Generation = 2 })
-		w.taint("n", "k:NoExecute")
-		w.pass(time.Minute)
+		w.ChangePod("p", tolerating("k", 3600))
+		w.ChangePod("p", func(p *corev1.Pod) { p.Generation = 2 })
+		w.Taint("n", "k:NoExecute")
+		w.Pass(time.Minute)
 		fail.Store(3)
-		w.until(30 * time.Minute)
+		w.Until(30 * time.Minute)
 		w.wantDeletes(nil)
 	})
 }
@@ -650,13 +644,13 @@ func TestAPodThatIsToleratedByNowIsNotMarkedAgain(t *testing.T) {
 		w.addPod("p", tolerating("k", 5), markedByTaint)
 		w.mutePodWatch()
 		w.run()
-		w.changePod("p", func(pod *corev1.Pod) {
+		w.ChangePod("p", func(pod *corev1.Pod) {
 			pod.Status.Conditions = nil
 			pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 		})
-		w.pass(time.Minute)
+		w.Pass(time.Minute)
 		w.wantDeletes(nil)
-		if got := w.did("patch p"); len(got) > 0 {
+		if got := w.Did("patch p"); len(got) > 0 {
 			t.Errorf("pod marked at %v, want never", got)
 		}
 	})
@@ -665,11 +659,11 @@ func TestAPodThatIsToleratedByNowIsNotMarkedAgain(t *testing.T) {
 func TestAnUntaintSeenWhileAMarkedPodIsReadWinsOverMarkingItAgain(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		var first atomic.Bool
-		w.client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtimeObject, error) {
+		w.Client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtimeObject, error) {
 			if !first.CompareAndSwap(false, true) {
 				return false, nil, nil
 			}
-			live, err := w.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), "default", "p")
+			live, err := w.Client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), "default", "p")
 			if err != nil {
 				return true, nil, err
 			}
@@ -681,11 +675,11 @@ func TestAnUntaintSeenWhileAMarkedPodIsReadWinsOverMarkingItAgain(t *testing.T) 
 		w.addStampedNode("n", "k:NoExecute")
 		w.addPod("p", markedByTaint)
 		w.run()
-		w.pass(5 * time.Second) // the read is under way
-		w.taint("n", "k-")
-		w.pass(time.Hour)
+		w.Pass(5 * time.Second) // the read is under way
+		w.Taint("n", "k-")
+		w.Pass(time.Hour)
 		w.wantDeletes(nil)
-		if got := w.did("patch p"); len(got) > 0 {
+		if got := w.Did("patch p"); len(got) > 0 {
 			t.Errorf("pod marked at %v, want never: the taint went at 5 s", got)
 		}
 	})
@@ -693,14 +687,14 @@ func TestAnUntaintSeenWhileAMarkedPodIsReadWinsOverMarkingItAgain(t *testing.T) 
 
 func TestAMarkThatWasTakenOffAndMayNotBeSetAgainDoesNotHoldUpTheDelete(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		w.on("patch", "pods", "status", func() error { return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", nil) })
+		w.On("patch", "pods", "status", func() error { return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", nil) })
 		w.addStampedNode("n", "k:NoExecute")
 		w.addPod("p", markedByTaint, tolerating("k", 5))
 		w.mutePodWatch()
 		w.run()
-		w.changePod("p", func(pod *corev1.Pod) { pod.Status.Conditions = nil })
-		w.pass(time.Minute)
-		if got := w.did("delete p"); len(got) != 1 {
+		w.ChangePod("p", func(pod *corev1.Pod) { pod.Status.Conditions = nil })
+		w.Pass(time.Minute)
+		if got := w.Did("delete p"); len(got) != 1 {
 			t.Errorf("deleted at %v, want once", got)
 		}
 	})

@@ -30,13 +30,13 @@ func TestAnUntaintAbortsTheDeleteInFlight(t *testing.T) {
 		w.addNode("n")
 		w.addPod("p")
 		w.run(w.slow(slowDelete).behind)
-		w.until(sec)
-		w.taint("n", "k:NoExecute")
-		w.until(3 * sec)
-		w.taint("n", "k-")
-		w.pass(hour)
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(3 * sec)
+		w.Taint("n", "k-")
+		w.Pass(hour)
 		w.wantDeletes(nil)
-		if said := w.did("event Cancelling"); len(said) != 1 || said[0] != 3*sec {
+		if said := w.Did("event Cancelling"); len(said) != 1 || said[0] != 3*sec {
 			t.Errorf("'Cancelling deletion' was said at %v, want once, at the untaint", said)
 		}
 		w.wantMetric("taintkeeper_evictions_total", "cancelled", 1)
@@ -48,12 +48,12 @@ func TestAnEvictionThatIsAbortedIsCarriedOutWhenThePodHasToLeaveAgain(t *testing
 		w.addNode("n")
 		w.addPod("p")
 		w.run(w.slow(slowDelete).behind)
-		w.until(sec)
-		w.taint("n", "k:NoExecute")
-		w.until(3 * sec)
-		w.taint("n", "k-")
-		w.taint("n", "k:NoExecute")
-		w.pass(hour)
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(3 * sec)
+		w.Taint("n", "k-")
+		w.Taint("n", "k:NoExecute")
+		w.Pass(hour)
 		w.wantDeletes(map[string]time.Duration{"p": 13 * sec})
 	})
 }
@@ -63,12 +63,12 @@ func TestATolerationThatComesDuringTheDeleteAbortsIt(t *testing.T) {
 		w.addNode("n")
 		w.addPod("p", tolerating("k", 1))
 		w.run(w.slow(slowDelete).behind)
-		w.taint("n", "k:NoExecute")
-		w.until(3 * sec)
-		w.changePod("p", tolerationSeconds(60))
-		w.pass(hour)
+		w.Taint("n", "k:NoExecute")
+		w.Until(3 * sec)
+		w.ChangePod("p", tolerationSeconds(60))
+		w.Pass(hour)
 		w.wantDeletes(map[string]time.Duration{"p": 70 * sec})
-		if said := w.did("event Cancelling"); len(said) != 0 {
+		if said := w.Did("event Cancelling"); len(said) != 0 {
 			t.Errorf("'Cancelling deletion' was said at %v of a pod that leaves later", said)
 		}
 	})
@@ -77,19 +77,19 @@ func TestATolerationThatComesDuringTheDeleteAbortsIt(t *testing.T) {
 // An API server that does not notice that a call was given up.
 func TestNothingIsSaidToBeCancelledThatIsDeletedAllTheSame(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		w.client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtimeObject, error) {
+		w.Client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtimeObject, error) {
 			w.hang(10 * sec)
 			return false, nil, nil
 		})
 		w.addNode("n")
 		w.addPod("p")
 		w.run()
-		w.until(sec)
-		w.taint("n", "k:NoExecute")
-		w.until(3 * sec)
-		w.taint("n", "k-")
-		w.pass(hour)
-		if said := w.did("event Cancelling"); len(said) != 0 {
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(3 * sec)
+		w.Taint("n", "k-")
+		w.Pass(hour)
+		if said := w.Did("event Cancelling"); len(said) != 0 {
 			t.Errorf("'Cancelling deletion' was said at %v of a pod that was deleted", said)
 		}
 		w.wantMetric("taintkeeper_evictions_total", "deleted", 1)
@@ -98,25 +98,25 @@ func TestNothingIsSaidToBeCancelledThatIsDeletedAllTheSame(t *testing.T) {
 
 func TestRefusalsBackOffAndAreNamed(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		w.on("delete", "pods", "", func() error {
+		w.On("delete", "pods", "", func() error {
 			return apierrors.NewForbidden(podsResource, "p", errors.New("ValidatingAdmissionPolicy 'keep' with binding 'all' denied request: not now"))
 		})
 		w.addNode("n", "k:NoExecute")
 		w.addPod("p")
 		w.run()
-		w.pass(hour)
-		if tries := len(w.did("delete p")); tries > 30 {
+		w.Pass(hour)
+		if tries := len(w.Did("delete p")); tries > 30 {
 			t.Errorf("%d tries within an hour, want one every 4 to 5 minutes in the end", tries)
 		}
 		w.wantMetric("taintkeeper_refused_evictions", "policy keep", 1)
-		if said := w.did("event Eviction of Pod default/p is refused by policy keep"); len(said) != 1 {
+		if said := w.Did("event Eviction of Pod default/p is refused by policy keep"); len(said) != 1 {
 			t.Errorf("the refusal was said at %v, want once", said)
 		}
-		if got := w.pod("p").Status.Conditions[0]; got.Type != corev1.DisruptionTarget || got.Status != corev1.ConditionFalse || !strings.HasSuffix(got.Message, "; the deletion is refused by policy keep") {
+		if got := w.Pod("p").Status.Conditions[0]; got.Type != corev1.DisruptionTarget || got.Status != corev1.ConditionFalse || !strings.HasSuffix(got.Message, "; the deletion is refused by policy keep") {
 			t.Errorf("the condition is %v, want that it is False and names the policy", got)
 		}
-		w.taint("n", "k-")
-		w.pass(sec)
+		w.Taint("n", "k-")
+		w.Pass(sec)
 		w.wantNoMetric("taintkeeper_refused_evictions")
 	})
 }
@@ -136,21 +136,21 @@ func TestARefusalIsNotSaidOfAPodThatStaysByNow(t *testing.T) {
 			}
 			return takes, apierrors.NewForbidden(podsResource, "p", errors.New("ValidatingAdmissionPolicy 'keep' with binding 'all' denied request: not now"))
 		})
-		w.laggingNodeWatch(10 * sec)
+		w.API.Watches("nodes").Lag(10 * sec)
 		w.addNode("n", "k:NoExecute")
 		w.addPod("p")
 		w.run(server.behind)
 		for range 100 {
-			if w.pass(100 * ms); tries.Load() == troubleAfter {
+			if w.Pass(100 * ms); tries.Load() == troubleAfter {
 				break
 			}
 		}
-		w.taint("n", "k-")
-		w.pass(time.Minute)
+		w.Taint("n", "k-")
+		w.Pass(time.Minute)
 		if n := tries.Load(); n != troubleAfter {
 			t.Errorf("the delete was tried %d times, want %d: the last one is refused after the node is untainted", n, troubleAfter)
 		}
-		if got := w.pod("p").Status.Conditions[0]; strings.Contains(got.Message, "refused") {
+		if got := w.Pod("p").Status.Conditions[0]; strings.Contains(got.Message, "refused") {
 			t.Errorf("the condition of a pod that stays was set again: %q", got.Message)
 		}
 	})
@@ -170,21 +170,21 @@ func inLog(words string, do func()) func(*Config) {
 
 // untaintInCall takes the taints off node "n" in the middle of what we do, and lets us see it.
 func (w *world) untaintInCall() {
-	node := w.node("n")
+	node := w.Node("n")
 	node.Spec.Taints = nil
-	w.must(w.client.CoreV1().Nodes().Update(w.t.Context(), node, metav1.UpdateOptions{}))
-	w.inCall(10 * ms)
+	w.Must(w.Client.CoreV1().Nodes().Update(w.T.Context(), node, metav1.UpdateOptions{}))
+	w.InCall(10 * ms)
 }
 
 // The node is untainted after a try has failed, and before that is noted.
 func TestAnEvictionThatIsWithdrawnAsItsTryEndsIsSaidToBeCancelled(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		w.on("delete", "pods", "", func() error { return apierrors.NewInternalError(errors.New("not now")) })
+		w.On("delete", "pods", "", func() error { return apierrors.NewInternalError(errors.New("not now")) })
 		w.addNode("n", "k:NoExecute")
 		w.addPod("p")
 		w.run(inLog("Eviction failed, will retry", w.untaintInCall))
-		w.pass(hour)
-		if said := w.did("event Cancelling"); len(said) != 1 {
+		w.Pass(hour)
+		if said := w.Did("event Cancelling"); len(said) != 1 {
 			t.Errorf("'Cancelling deletion' was said at %v, want once", said)
 		}
 		w.wantMetric("taintkeeper_evictions_total", "cancelled", 1)
@@ -196,8 +196,8 @@ func TestADryRunThatIsWithdrawnAsItIsSaidIsCountedOnce(t *testing.T) {
 		w.addNode("n", "k:NoExecute")
 		w.addPod("p")
 		w.run(func(c *Config) { c.Mode = DryRun }, inLog("Dry run: would evict", w.untaintInCall))
-		w.pass(hour)
-		if said := w.did("event Cancelling"); len(said) != 1 {
+		w.Pass(hour)
+		if said := w.Did("event Cancelling"); len(said) != 1 {
 			t.Errorf("'Cancelling deletion' was said at %v, want once", said)
 		}
 		w.wantMetric("taintkeeper_evictions_total", "dry_run", 1)
@@ -207,18 +207,18 @@ func TestADryRunThatIsWithdrawnAsItIsSaidIsCountedOnce(t *testing.T) {
 // A refusal is remembered when the pod may stay. The next eviction of the pod ends before it is tried.
 func TestAnEvictionThatWasNeverTriedIsNotCounted(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
-		w.on("delete", "pods", "", func() error { return apierrors.NewForbidden(podsResource, "p", errors.New("no")) })
+		w.On("delete", "pods", "", func() error { return apierrors.NewForbidden(podsResource, "p", errors.New("no")) })
 		w.addNode("n", "k:NoExecute")
 		w.addPod("p")
 		w.run()
-		w.pass(time.Minute)
-		w.taint("n", "k-")
-		w.pass(sec)
+		w.Pass(time.Minute)
+		w.Taint("n", "k-")
+		w.Pass(sec)
 		w.wantMetric("taintkeeper_evictions_total", "cancelled", 1)
-		w.taint("n", "k:NoExecute")
-		w.pass(100 * ms)
-		w.taint("n", "k-")
-		w.pass(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(100 * ms)
+		w.Taint("n", "k-")
+		w.Pass(sec)
 		w.wantMetric("taintkeeper_evictions_total", "cancelled", 1)
 	})
 }
@@ -228,8 +228,8 @@ func TestAnEvictionThatIsPushedBackIsNotCancelled(t *testing.T) {
 	for name, server := range map[string]func(w *world) func(*Config){
 		"in flight": func(w *world) func(*Config) { return w.slow(slowDelete).behind },
 		"waiting": func(w *world) func(*Config) {
-			w.on("delete", "pods", "", func() error {
-				if time.Since(w.start) < 30*sec {
+			w.On("delete", "pods", "", func() error {
+				if time.Since(w.Start) < 30*sec {
 					return apierrors.NewForbidden(podsResource, "p", errors.New("no"))
 				}
 				return nil
@@ -242,9 +242,9 @@ func TestAnEvictionThatIsPushedBackIsNotCancelled(t *testing.T) {
 				w.addNode("n", "k:NoExecute")
 				w.addPod("p", tolerating("k", 1))
 				w.run(server(w))
-				w.until(3 * sec)
-				w.changePod("p", tolerationSeconds(60))
-				w.pass(hour)
+				w.Until(3 * sec)
+				w.ChangePod("p", tolerationSeconds(60))
+				w.Pass(hour)
 				w.wantMetric("taintkeeper_evictions_total", "cancelled", 0)
 				w.wantMetric("taintkeeper_evictions_total", "deleted", 1)
 			})

@@ -18,11 +18,11 @@ import (
 // dates gives the world another clock, which hears what the API server's shows from the answers: a Date, to the second.
 // server returns by how much that is ahead of the truth at the time.
 func (w *world) dates(server func() time.Duration) {
-	w.clock = &timeline.Clock{}
-	clock := w.clock
+	w.Clock = &timeline.Clock{}
+	clock := w.Clock
 	tell := func() { clock.Heard(time.Now().Add(server()).Truncate(sec), time.Now()) }
-	w.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtimeObject, error) { tell(); return false, nil, nil })
-	w.client.PrependWatchReactor("*", func(clienttesting.Action) (bool, watch.Interface, error) { tell(); return false, nil, nil })
+	w.Client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtimeObject, error) { tell(); return false, nil, nil })
+	w.Client.PrependWatchReactor("*", func(clienttesting.Action) (bool, watch.Interface, error) { tell(); return false, nil, nil })
 }
 
 // serverAhead makes the API server's clock differ from the truth.
@@ -30,24 +30,24 @@ func (w *world) serverAhead(by time.Duration) { w.dates(func() time.Duration { r
 
 // machineAhead makes this machine's clock differ from the truth.
 func (w *world) machineAhead(by time.Duration) {
-	w.clock.Wall = func() time.Time { return time.Now().Add(by) }
+	w.Clock.Wall = func() time.Time { return time.Now().Add(by) }
 }
 
 // taintedByServer sets taint k of node n as somebody with the API server's clock does.
 func (w *world) taintedByServer(ahead time.Duration) {
-	w.t.Helper()
+	w.T.Helper()
 	taint := noExecute("k")
 	taint.TimeAdded = &metav1.Time{Time: time.Now().Add(ahead).Truncate(sec)}
-	w.setTaints("n", taint)
+	w.SetTaints("n", taint)
 }
 
 func ofAnHourAgo(pod *corev1.Pod) { pod.CreationTimestamp = metav1.NewTime(time.Now().Add(-hour)) }
 
 // wantDeleted checks that a pod was deleted once, not before an instant and within some time after it.
 func (w *world) wantDeleted(pod string, from, within time.Duration) {
-	w.t.Helper()
-	if at := w.did("delete " + pod); len(at) != 1 || at[0] < from || at[0] > from+within {
-		w.t.Errorf("%s was deleted at %v, want once, at %v or within %v after", pod, at, from, within)
+	w.T.Helper()
+	if at := w.Did("delete " + pod); len(at) != 1 || at[0] < from || at[0] > from+within {
+		w.T.Errorf("%s was deleted at %v, want once, at %v or within %v after", pod, at, from, within)
 	}
 }
 
@@ -72,13 +72,13 @@ func TestACountdownThatWasSeenToBeginNeedsNoClock(t *testing.T) {
 				w.addNode("n")
 				w.addPod("p", tolerating("k", 300), ofAnHourAgo)
 				w.run()
-				w.until(10*sec + 300*ms)
+				w.Until(10*sec + 300*ms)
 				w.taintedByServer(c.server)
 				offset, _ := w.metric("taintkeeper_clock_offset_seconds", "")
 				if d := offset - (c.server - c.machine).Seconds(); d < -1 || d > 1 {
 					t.Errorf("the metric says that the server's clock is %v s ahead, want %v", offset, c.server-c.machine)
 				}
-				w.pass(hour)
+				w.Pass(hour)
 				w.wantDeleted("p", 310*sec+300*ms, 50*ms)
 			})
 		})
@@ -94,11 +94,11 @@ func TestAfterARestartTheClockThatIsBehindDates(t *testing.T) {
 				w.machineAhead(c.machine)
 				w.addNode("n")
 				w.addPod("p", tolerating("k", 300), ofAnHourAgo)
-				w.until(10*sec + 300*ms)
+				w.Until(10*sec + 300*ms)
 				w.taintedByServer(c.server)
-				w.until(restart)
+				w.Until(restart)
 				w.run()
-				w.pass(2 * hour)
+				w.Pass(2 * hour)
 				late := 2 * sec
 				if c.machine < c.server-sec { // this machine's clock has not come to what is recorded
 					late = restart - 10*sec
@@ -121,16 +121,16 @@ func TestSettingAClockInTheMiddleOfACountdownChangesNothing(t *testing.T) {
 			play(t, func(_ *testing.T, w *world) {
 				var server, machine time.Duration
 				w.dates(func() time.Duration { return server })
-				w.clock.Wall = func() time.Time { return time.Now().Add(machine) }
+				w.Clock.Wall = func() time.Time { return time.Now().Add(machine) }
 				w.addNode("n")
 				w.addPod("p", tolerating("k", 300), ofAnHourAgo)
 				w.run()
-				w.until(10 * sec)
-				w.taint("n", "k:NoExecute")
-				w.until(100 * sec)
+				w.Until(10 * sec)
+				w.Taint("n", "k:NoExecute")
+				w.Until(100 * sec)
 				server, machine = set.server, set.machine
 				w.addPod("other") // answers tell the time
-				w.pass(2 * hour)
+				w.Pass(2 * hour)
 				w.wantDeleted("p", 310*sec, 50*ms)
 				w.wantDeleted("other", 100*sec, 50*ms)
 			})
@@ -152,9 +152,9 @@ func TestOneOfTwoAPIServersWithAWrongClockDelaysNoEviction(t *testing.T) {
 		w.addPod("p", tolerating("k", 30), ofAnHourAgo)
 		w.addPod("q", ofAnHourAgo)
 		w.run()
-		w.until(10 * sec)
-		w.taint("n", "k:NoExecute")
-		w.pass(hour)
+		w.Until(10 * sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(hour)
 		w.wantDeleted("q", 10*sec, 50*ms)
 		w.wantDeleted("p", 40*sec, 50*ms)
 	})
@@ -163,15 +163,15 @@ func TestOneOfTwoAPIServersWithAWrongClockDelaysNoEviction(t *testing.T) {
 // A proxy takes the Date away, and this machine's clock is an hour ahead.
 func TestWithoutADateOneClockIsNotBelieved(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
-		w.clock = &timeline.Clock{}
+		w.Clock = &timeline.Clock{}
 		w.machineAhead(hour)
 		w.addNode("n")
 		w.addPod("p", tolerating("k", 300), ofAnHourAgo)
-		w.until(10 * sec)
+		w.Until(10 * sec)
 		w.taintedByServer(0)
-		w.until(100 * sec)
+		w.Until(100 * sec)
 		w.run()
-		w.pass(2 * hour)
+		w.Pass(2 * hour)
 		w.wantDeleted("p", 400*sec, 50*ms)
 	})
 }
@@ -180,7 +180,7 @@ func TestWithoutADateOneClockIsNotBelieved(t *testing.T) {
 func TestATimeAddedThatWasWrittenByAWrongDateBringsNothingForward(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.dates(func() time.Duration {
-			if time.Since(w.start) <= 20*sec {
+			if time.Since(w.Start) <= 20*sec {
 				return -5 * time.Minute
 			}
 			return 0
@@ -188,9 +188,9 @@ func TestATimeAddedThatWasWrittenByAWrongDateBringsNothingForward(t *testing.T) 
 		w.addNode("n")
 		w.addPod("p", tolerating("k", 300), ofAnHourAgo)
 		w.run()
-		w.until(20 * sec)
-		w.taint("n", "k:NoExecute")
-		w.pass(hour)
+		w.Until(20 * sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(hour)
 		w.wantDeleted("p", 320*sec, 50*ms)
 	})
 }
@@ -202,10 +202,10 @@ func TestTimeAddedIsWrittenByTheAPIServersClock(t *testing.T) {
 			w.addNode("n")
 			w.addPod("counts", tolerating("k", 100_000))
 			w.run()
-			w.until(10 * sec)
-			w.taint("n", "k:NoExecute")
-			w.pass(sec)
-			added, want := w.node("n").Spec.Taints[0].TimeAdded, w.start.Add(10*sec+ahead)
+			w.Until(10 * sec)
+			w.Taint("n", "k:NoExecute")
+			w.Pass(sec)
+			added, want := w.Node("n").Spec.Taints[0].TimeAdded, w.Start.Add(10*sec+ahead)
 			if added == nil || added.Time.Before(want) || want.Add(sec).Before(added.Time) {
 				t.Errorf("with a server %v ahead timeAdded is %v, want %v or a second more", ahead, added, want)
 			}
@@ -216,17 +216,17 @@ func TestTimeAddedIsWrittenByTheAPIServersClock(t *testing.T) {
 // The first answers were slow, and of the API server's clock little was known when the taint was seen.
 func TestNoTimeAddedIsWrittenThatIsInTheFuture(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		w.clock = &timeline.Clock{}
+		w.Clock = &timeline.Clock{}
 		w.addNode("n")
 		w.addPod("counts", tolerating("k", 100_000))
 		w.run()
-		w.until(10 * sec)
+		w.Until(10 * sec)
 		server := func() time.Time { return time.Now().Add(5 * time.Minute) }
-		w.clock.Heard(server().Truncate(sec), time.Now().Add(-5*sec))
-		w.taint("n", "k:NoExecute")
-		w.clock.Heard(server().Truncate(sec), time.Now())
-		w.pass(sec)
-		added, now := w.node("n").Spec.Taints[0].TimeAdded, server()
+		w.Clock.Heard(server().Truncate(sec), time.Now().Add(-5*sec))
+		w.Taint("n", "k:NoExecute")
+		w.Clock.Heard(server().Truncate(sec), time.Now())
+		w.Pass(sec)
+		added, now := w.Node("n").Spec.Taints[0].TimeAdded, server()
 		if added == nil || added.After(now) || added.Time.Before(now.Add(-2*sec)) {
 			t.Errorf("timeAdded is %v, and the API server's clock shows %v", added, now)
 		}
@@ -242,15 +242,15 @@ func TestOfTwoAPIServersTheClockThatIsAheadIsWritten(t *testing.T) {
 		w.addNode("n")
 		w.addPod("p", tolerating("k", 300), ofAnHourAgo)
 		w.run()
-		w.until(10 * sec)
+		w.Until(10 * sec)
 		server = -5 * time.Minute
-		node := w.node("n")
+		node := w.Node("n")
 		taint := noExecute("k")
-		taint.TimeAdded = w.clock.See().Second()
+		taint.TimeAdded = w.Clock.See().Second()
 		server = 0
 		node.Spec.Taints = []corev1.Taint{taint}
-		w.updateNode(node)
-		w.pass(hour)
+		w.UpdateNode(node)
+		w.Pass(hour)
 		w.wantDeleted("p", 310*sec, 50*ms)
 	})
 }
@@ -264,14 +264,14 @@ func TestARestartDelaysAnEvictionByLessThanThreeSeconds(t *testing.T) {
 				w.addNode("n")
 				w.addPod("p", tolerating("k", 300), ofAnHourAgo)
 				w.run()
-				w.until(10*sec + set)
-				w.taint("n", "k:NoExecute")
-				w.until(20 * sec)
-				w.stop()
-				w.until(30*sec + up)
+				w.Until(10*sec + set)
+				w.Taint("n", "k:NoExecute")
+				w.Until(20 * sec)
+				w.Stop()
+				w.Until(30*sec + up)
 				w.serverAhead(0)
 				w.run()
-				w.pass(hour)
+				w.Pass(hour)
 				w.wantDeleted("p", 310*sec+set, 3*sec-ms)
 			})
 		}
@@ -282,27 +282,25 @@ func TestARestartDelaysAnEvictionByLessThanThreeSeconds(t *testing.T) {
 // taint is gone. One that began before the pod was seen must not serve.
 func TestALiveReadOfBeforeDoesNotServeWhileTheTimelineIsHeldBack(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		w.clock = &timeline.Clock{}
-		w.clock.Heard(time.Now(), time.Now())
-		watch := w.breakableNodeWatch()
+		w.Clock = &timeline.Clock{}
+		w.Clock.Heard(time.Now(), time.Now())
+		watch := w.API.Watches("nodes")
 		w.addNode("n")
 		w.run()
-		w.until(10 * sec)
-		w.taint("n", "k:NoExecute")
-		w.until(100 * sec)
-		w.clock.Heard(time.Now().Add(-2*sec), time.Now())
+		w.Until(10 * sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(100 * sec)
+		w.Clock.Heard(time.Now().Add(-2*sec), time.Now())
 		w.addPod("a", ofAnHourAgo)
-		w.until(100*sec + 200*ms)
-		watch.breaks()
-		node := w.node("n")
-		node.Spec.Taints, node.ResourceVersion = nil, "1000"
-		w.updateNode(node)
-		w.until(100*sec + 900*ms)
+		w.Until(100*sec + 200*ms)
+		watch.Break()
+		w.SetTaints("n")
+		w.Until(100*sec + 900*ms)
 		w.addPod("b")
-		w.until(110 * sec)
-		watch.broken.Store(false)
-		w.pass(hour)
-		if at := w.did("delete b"); len(at) > 0 {
+		w.Until(110 * sec)
+		watch.Mend()
+		w.Pass(hour)
+		if at := w.Did("delete b"); len(at) > 0 {
 			t.Errorf("b was bound after the untaint of 100.2 s, and was deleted at %v", at)
 		}
 	})
@@ -312,29 +310,21 @@ func TestALiveReadOfBeforeDoesNotServeWhileTheTimelineIsHeldBack(t *testing.T) {
 func TestATaintThatIsSetAgainInTheSecondThatWasStampedCountsFromItsEnd(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.serverAhead(0)
-		watch := w.breakableNodeWatch()
+		watch := w.API.Watches("nodes")
 		w.addNode("n")
 		w.addPod("p", tolerating("k", 20), ofAnHourAgo)
 		w.run()
-		w.until(10*sec + 200*ms)
-		w.taint("n", "k:NoExecute")
-		w.until(11*sec + 500*ms)
-		watch.breaks()
-		w.until(11*sec + 700*ms)
-		w.setVersion("n", "101")
-		w.until(11*sec + 900*ms)
-		w.setVersion("n", "102", noExecute("k"))
-		w.until(13 * sec)
-		watch.broken.Store(false)
-		w.pass(hour)
+		w.Until(10*sec + 200*ms)
+		w.Taint("n", "k:NoExecute")
+		w.Until(11*sec + 500*ms)
+		watch.Break()
+		w.Until(11*sec + 700*ms)
+		w.SetTaints("n")
+		w.Until(11*sec + 900*ms)
+		w.SetTaints("n", noExecute("k"))
+		w.Until(13 * sec)
+		watch.Mend()
+		w.Pass(hour)
 		w.wantDeleted("p", 31*sec+900*ms, 3*sec)
 	})
-}
-
-// setVersion gives a node a version and taints.
-func (w *world) setVersion(name, version string, taints ...corev1.Taint) {
-	w.t.Helper()
-	node := w.node(name)
-	node.Spec.Taints, node.ResourceVersion = taints, version
-	w.updateNode(node)
 }

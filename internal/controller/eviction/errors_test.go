@@ -29,7 +29,7 @@ func TestFailedDeletesAreTriedAgainAfterTwiceTheTimeAndCounted(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		const fails = 7
 		var tried atomic.Int32
-		w.on("delete", "pods", "", func() error {
+		w.On("delete", "pods", "", func() error {
 			if tried.Add(1) <= fails {
 				return apierrors.NewInternalError(errors.New("not now"))
 			}
@@ -38,9 +38,9 @@ func TestFailedDeletesAreTriedAgainAfterTwiceTheTimeAndCounted(t *testing.T) {
 		w.addNode("n", "k:NoExecute")
 		w.addPod("p")
 		w.run()
-		w.pass(time.Minute)
+		w.Pass(time.Minute)
 		w.wantMetric("taintkeeper_retries_total", "InternalError", fails)
-		if tries := w.did("delete p"); len(tries) != fails+1 || tries[fails]-tries[fails-1] > 6400*ms || tries[fails]-tries[fails-1] < 5120*ms {
+		if tries := w.Did("delete p"); len(tries) != fails+1 || tries[fails]-tries[fails-1] > 6400*ms || tries[fails]-tries[fails-1] < 5120*ms {
 			t.Errorf("tries at %v, want %d, the last after 5.1 to 6.4 s", tries, fails+1)
 		}
 	})
@@ -48,14 +48,14 @@ func TestFailedDeletesAreTriedAgainAfterTwiceTheTimeAndCounted(t *testing.T) {
 
 func TestToWaitForTheWatchIsNoFailure(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		w.laggingNodeWatch(10 * sec)
+		w.API.Watches("nodes").Lag(10 * sec)
 		w.addStampedNode("n", "k:NoExecute")
 		w.addPod("p")
 		w.run()
-		w.pass(sec)
-		w.taint("n", "k-")
+		w.Pass(sec)
+		w.Taint("n", "k-")
 		w.addPod("q")
-		w.pass(5 * sec)
+		w.Pass(5 * sec)
 		if retries, ok := w.metric("taintkeeper_retries_total", "Unconfirmed"); !ok || retries == 0 {
 			t.Error("no eviction waited for the watch")
 		}
@@ -70,9 +70,9 @@ func TestEachFailedTryToStampANodeIsAReconcileError(t *testing.T) {
 		w.addPod("counts", tolerating("k", 100_000))
 		before := bubble.ReconcileErrors(t, "eviction-stamp")
 		w.run()
-		w.taint("n", "k:NoExecute")
-		w.pass(10 * time.Minute)
-		tries := len(w.did("patch n"))
+		w.Taint("n", "k:NoExecute")
+		w.Pass(10 * time.Minute)
+		tries := len(w.Did("patch n"))
 		if got := bubble.ReconcileErrors(t, "eviction-stamp") - before; tries == 0 || got != float64(tries) {
 			t.Errorf("controller-runtime counts %v errors, want those of all %d tries", got, tries)
 		}
@@ -83,7 +83,7 @@ func TestEachFailedTryToRewriteAMarkIsAReconcileError(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		const fails = 3
 		var tried atomic.Int32
-		w.on("patch", "pods", "status", func() error {
+		w.On("patch", "pods", "status", func() error {
 			if tried.Add(1) <= fails {
 				return apierrors.NewInternalError(errors.New("not now"))
 			}
@@ -93,8 +93,8 @@ func TestEachFailedTryToRewriteAMarkIsAReconcileError(t *testing.T) {
 		w.addPod("p")
 		wantReconcileErrors(t, "eviction-reclaim", fails, func() {
 			w.run(besideBuiltIn)
-			w.changePod("p", markedByBuiltIn)
-			w.pass(time.Minute)
+			w.ChangePod("p", markedByBuiltIn)
+			w.Pass(time.Minute)
 		})
 		w.wantMark("p", corev1.ConditionFalse, keptMessage)
 	})

@@ -59,8 +59,8 @@ type Config struct {
 	// EventClient writes the events; Client does when it is nil. With one of its own the events
 	// do not compete with evictions for the connection.
 	EventClient kubernetes.Interface
-	// Nodes and Pods are the nodes and the bound pods, if they are watched already; whoever made the caches runs them.
-	// nil: caches of its own. Nodes must know by its own Config whether timeAdded is written.
+	// Nodes and Pods are the nodes and the bound pods. The caller runs these caches, next to the Evictor. Nodes must know
+	// by its own Config whether timeAdded is written.
 	Nodes *nodecache.Cache
 	Pods  *podcache.Cache
 	// Rule decides; the zero value is Kubernetes' default.
@@ -87,8 +87,8 @@ type Config struct {
 }
 
 func (c *Config) complete() error {
-	if c.Client == nil {
-		return errors.New("an Evictor needs a Client")
+	if c.Client == nil || c.Nodes == nil || c.Pods == nil {
+		return errors.New("an Evictor needs a Client, Nodes and Pods")
 	}
 	if c.ConcurrentEvictions < 0 || c.ConcurrentEvictions > MaxConcurrentEvictions {
 		return fmt.Errorf("%d concurrent evictions: there can be 1 to %d", c.ConcurrentEvictions, MaxConcurrentEvictions)
@@ -108,7 +108,7 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// Evictor is the whole of the eviction: caches, events and controllers.
+// Evictor is the whole of the eviction: events and controllers.
 type Evictor struct {
 	config Config
 	nodes  nodes
@@ -125,13 +125,10 @@ func New(config Config) (*Evictor, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	e := &Evictor{config: config, pods: config.Pods, events: newEvents(config.Mode, config.EventClient)}
-	e.parts.InEveryReplica(func(ctx context.Context) error { e.events.Run(ctx); return nil })
-	if e.pods == nil {
-		e.pods = podcache.New(config.Client, config.Clock)
-		e.parts.InEveryReplica(e.pods.Run)
+	e := &Evictor{
+		config: config, nodes: nodes{config.Nodes}, pods: config.Pods, events: newEvents(config.Mode, config.EventClient),
 	}
-	e.watchNodes()
+	e.parts.InEveryReplica(func(ctx context.Context) error { e.events.Run(ctx); return nil })
 	if config.BuiltIn != nil {
 		e.witness = newWitness(judge{rule: config.Rule, clock: config.Clock}, e.nodes, e.pods, config.BuiltIn)
 	}
@@ -152,23 +149,13 @@ func New(config Config) (*Evictor, error) {
 	return e, nil
 }
 
-func (e *Evictor) watchNodes() {
-	e.nodes = nodes{e.config.Nodes}
-	if e.config.Nodes == nil {
-		e.nodes = nodes{nodecache.New(nodecache.Config{
-			Client: e.config.Client, Clock: e.config.Clock, NeverStamped: e.config.neverStamps(),
-		})}
-		e.parts.InEveryReplica(e.nodes.Run)
-	}
-}
-
 func (c *Config) neverStamps() bool { return c.NeverStamp || c.Mode == DryRun }
 
 // Run runs the Evictor alone, without a manager or an election, until the context ends.
 func (e *Evictor) Run(ctx context.Context) error { return e.parts.Run(ctx) }
 
-// AddTo adds the Evictor to a manager: caches and events run in every replica, so that a standby
-// is warm and has seen for itself when taints came; the controllers run in the leader.
+// AddTo adds the Evictor to a manager: events run in every replica, as the caches must, so that a standby is warm and
+// has seen for itself when taints came; the controllers run in the leader.
 func (e *Evictor) AddTo(mgr manager.Manager) error { return e.parts.AddTo(mgr) }
 
 // HasSynced reports whether the caches are complete: the Evictor is ready, to act or to stand by.

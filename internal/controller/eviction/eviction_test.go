@@ -46,9 +46,9 @@ func TestAPodLeavesWhenItsTolerationEnds(t *testing.T) {
 			pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 		})
 		w.run()
-		w.until(5 * sec)
-		w.taint("n", "k=v:NoExecute")
-		w.pass(30 * hour)
+		w.Until(5 * sec)
+		w.Taint("n", "k=v:NoExecute")
+		w.Pass(30 * hour)
 		w.wantDeletes(map[string]time.Duration{
 			"none": 5 * sec, "zero": 5 * sec, "negative": 5 * sec, "other-key": 5 * sec, "twenty": 25 * sec,
 		})
@@ -60,7 +60,7 @@ func TestOnlyNoExecuteEvicts(t *testing.T) {
 		w.addNode("n", "a:NoSchedule", "b:PreferNoSchedule")
 		w.addPod("p")
 		w.run()
-		w.pass(hour)
+		w.Pass(hour)
 		w.wantDeletes(nil)
 	})
 }
@@ -71,9 +71,9 @@ func TestTheFirstMatchingTolerationCounts(t *testing.T) {
 		w.addPod("short-first", tolerating("k", 10), tolerating("k", 60))
 		w.addPod("long-first", tolerating("k", 60), tolerating("k", 10))
 		w.run()
-		w.until(sec)
-		w.taint("n", "k:NoExecute")
-		w.pass(hour)
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(hour)
 		w.wantDeletes(map[string]time.Duration{"short-first": 11 * sec, "long-first": 61 * sec})
 	})
 }
@@ -83,11 +83,11 @@ func TestASecondShorterTaintBringsTheEvictionForward(t *testing.T) {
 		w.addNode("n")
 		w.addPod("p", tolerating("a", 60), tolerating("b", 5))
 		w.run()
-		w.until(sec)
-		w.taint("n", "a:NoExecute")
-		w.until(11 * sec)
-		w.taint("n", "b:NoExecute")
-		w.pass(hour)
+		w.Until(sec)
+		w.Taint("n", "a:NoExecute")
+		w.Until(11 * sec)
+		w.Taint("n", "b:NoExecute")
+		w.Pass(hour)
 		w.wantDeletes(map[string]time.Duration{"p": 16 * sec})
 	})
 }
@@ -97,11 +97,11 @@ func TestRemovingTheShorterTaintPushesTheEvictionBack(t *testing.T) {
 		w.addNode("n")
 		w.addPod("p", tolerating("a", 60), tolerating("b", 5))
 		w.run()
-		w.until(sec)
-		w.taint("n", "a:NoExecute", "b:NoExecute")
-		w.until(4 * sec)
-		w.taint("n", "b-")
-		w.pass(hour)
+		w.Until(sec)
+		w.Taint("n", "a:NoExecute", "b:NoExecute")
+		w.Until(4 * sec)
+		w.Taint("n", "b-")
+		w.Pass(hour)
 		w.wantDeletes(map[string]time.Duration{"p": 61 * sec})
 	})
 }
@@ -114,13 +114,13 @@ func TestChangedTolerationSecondsTakeEffect(t *testing.T) {
 		w.addPod("shortened", tolerating("k", 30))
 		w.addPod("shortened-to-the-past", tolerating("k", 30))
 		w.run()
-		w.until(sec)
-		w.taint("n", "k:NoExecute")
-		w.until(21 * sec)
-		w.changePod("lengthened", seconds(100))
-		w.changePod("shortened", seconds(25))
-		w.changePod("shortened-to-the-past", seconds(10))
-		w.pass(hour)
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(21 * sec)
+		w.ChangePod("lengthened", seconds(100))
+		w.ChangePod("shortened", seconds(25))
+		w.ChangePod("shortened-to-the-past", seconds(10))
+		w.Pass(hour)
 		w.wantDeletes(map[string]time.Duration{
 			"lengthened": 101 * sec, "shortened": 26 * sec, "shortened-to-the-past": 21 * sec,
 		})
@@ -131,9 +131,9 @@ func TestTheCountdownStartsWithTheBindingOfALaterPod(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addNode("n", "k:NoExecute")
 		w.run()
-		w.until(100 * sec)
+		w.Until(100 * sec)
 		w.addPod("p", tolerating("k", 20))
-		w.pass(hour)
+		w.Pass(hour)
 		w.wantDeletes(map[string]time.Duration{"p": 120 * sec})
 	})
 }
@@ -143,13 +143,13 @@ func TestAnUntaintCancels(t *testing.T) {
 		w.addNode("n")
 		w.addPod("p", tolerating("k", 20))
 		w.run()
-		w.until(sec)
-		w.taint("n", "k:NoExecute")
-		w.until(20 * sec)
-		w.taint("n", "k-")
-		w.pass(hour)
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(20 * sec)
+		w.Taint("n", "k-")
+		w.Pass(hour)
 		w.wantDeletes(nil)
-		if got := w.did("event Cancelling deletion of Pod default/p"); !slices.Equal(got, []time.Duration{20 * sec}) {
+		if got := w.Did("event Cancelling deletion of Pod default/p"); !slices.Equal(got, []time.Duration{20 * sec}) {
 			t.Errorf("Cancelling events at %v, want one at the untaint", got)
 		}
 	})
@@ -163,16 +163,16 @@ func TestNoCancellingEventForAPodThatWentAnotherWay(t *testing.T) {
 		w.addPod("terminating", tolerating("k", 20))
 		w.addPod("orphan", tolerating("k", 20), func(pod *corev1.Pod) { pod.Spec.NodeName = "gone" })
 		w.run()
-		w.taint("n", "k:NoExecute")
-		w.taint("gone", "k:NoExecute")
-		w.until(5 * sec)
-		w.must(nil, w.client.CoreV1().Pods("default").Delete(t.Context(), "deleted", metav1.DeleteOptions{}))
-		w.deleteNode("gone")
-		w.changePod("terminating", func(pod *corev1.Pod) { pod.DeletionTimestamp = new(metav1.Now()) })
-		w.pass(sec)
-		w.taint("n", "k-")
-		w.pass(hour)
-		if got := w.did("event"); len(got) > 0 {
+		w.Taint("n", "k:NoExecute")
+		w.Taint("gone", "k:NoExecute")
+		w.Until(5 * sec)
+		w.Must(nil, w.Client.CoreV1().Pods("default").Delete(t.Context(), "deleted", metav1.DeleteOptions{}))
+		w.DeleteNode("gone")
+		w.ChangePod("terminating", func(pod *corev1.Pod) { pod.DeletionTimestamp = new(metav1.Now()) })
+		w.Pass(sec)
+		w.Taint("n", "k-")
+		w.Pass(hour)
+		if got := w.Did("event"); len(got) > 0 {
 			t.Errorf("events at %v, want none", got)
 		}
 	})
@@ -184,13 +184,13 @@ func TestARestartChangesNoDeadlineByMoreThanTheResolutionOfTimeAdded(t *testing.
 			w.addNode("n")
 			w.addPod("p", tolerating("k", 20))
 			w.run()
-			w.until(5*sec + fraction)
-			w.taint("n", "k:NoExecute")
-			w.until(17 * sec)
-			w.stop()
-			w.pass(3 * sec)
+			w.Until(5*sec + fraction)
+			w.Taint("n", "k:NoExecute")
+			w.Until(17 * sec)
+			w.Stop()
+			w.Pass(3 * sec)
 			w.run()
-			w.pass(hour)
+			w.Pass(hour)
 			// Tainted within second 5, so due not before 25 s + fraction; known after the restart
 			// is second 5 alone, so due at its end.
 			w.wantDeletes(map[string]time.Duration{"p": 26 * sec})
@@ -203,13 +203,13 @@ func TestWhatWasDueWhileNobodyRanIsEvictedAtTheStart(t *testing.T) {
 		w.addNode("n")
 		w.addPod("p", tolerating("k", 20))
 		w.run()
-		w.until(5 * sec)
-		w.taint("n", "k:NoExecute")
-		w.pass(sec)
-		w.stop()
-		w.until(100 * sec)
+		w.Until(5 * sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(sec)
+		w.Stop()
+		w.Until(100 * sec)
 		w.run()
-		w.pass(hour)
+		w.Pass(hour)
 		w.wantDeletes(map[string]time.Duration{"p": 100 * sec})
 	})
 }
@@ -219,18 +219,18 @@ func TestTimeAddedIsWrittenWhereItIsMissing(t *testing.T) {
 		w.addNode("n", "schedule:NoSchedule")
 		w.addPod("counts", tolerating("k", 100_000))
 		w.run()
-		w.until(5*sec + 300*ms)
-		w.taint("n", "k=v:NoExecute")
-		w.pass(sec)
-		for _, taint := range w.node("n").Spec.Taints {
+		w.Until(5*sec + 300*ms)
+		w.Taint("n", "k=v:NoExecute")
+		w.Pass(sec)
+		for _, taint := range w.Node("n").Spec.Taints {
 			switch {
 			case taint.Key == "schedule" && taint.TimeAdded != nil:
 				t.Errorf("the NoSchedule taint got timeAdded %v", taint.TimeAdded)
-			case taint.Key == "k" && !taint.TimeAdded.Equal(new(metav1.NewTime(w.start.Add(5*sec)))):
+			case taint.Key == "k" && !taint.TimeAdded.Equal(new(metav1.NewTime(w.Start.Add(5*sec)))):
 				t.Errorf("timeAdded is %v, want the second in which the taint was first seen", taint.TimeAdded)
 			}
 		}
-		if got := w.did("patch n"); len(got) != 1 {
+		if got := w.Did("patch n"); len(got) != 1 {
 			t.Errorf("the node was patched at %v, want once", got)
 		}
 	})
@@ -238,18 +238,18 @@ func TestTimeAddedIsWrittenWhereItIsMissing(t *testing.T) {
 
 func TestTimeAddedIsTriedAgainAndNeverHoldsAnEvictionUp(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		w.on("patch", "nodes", "", func() error {
+		w.On("patch", "nodes", "", func() error {
 			return apierrors.NewConflict(corev1.Resource("nodes"), "n", errors.New("changed meanwhile"))
 		})
 		w.addNode("n")
 		w.addPod("counts", tolerating("k", 100_000))
 		w.addPod("p", tolerating("k", 20))
 		w.run()
-		w.until(sec)
-		w.taint("n", "k:NoExecute")
-		w.pass(hour)
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(hour)
 		w.wantDeletes(map[string]time.Duration{"p": 21 * sec})
-		if tries := len(w.did("patch n")); tries < 120 {
+		if tries := len(w.Did("patch n")); tries < 120 {
 			t.Errorf("timeAdded was tried %d times in an hour, want one every 30 s at least", tries)
 		}
 	})
@@ -258,7 +258,7 @@ func TestTimeAddedIsTriedAgainAndNeverHoldsAnEvictionUp(t *testing.T) {
 func TestAFailedDeleteIsTriedAgainForEver(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		var fixed atomic.Bool
-		w.on("delete", "pods", "", func() error {
+		w.On("delete", "pods", "", func() error {
 			if fixed.Load() {
 				return nil
 			}
@@ -267,10 +267,10 @@ func TestAFailedDeleteIsTriedAgainForEver(t *testing.T) {
 		w.addNode("n")
 		w.addPod("p")
 		w.run()
-		w.until(sec)
-		w.taint("n", "k:NoExecute")
-		w.pass(24 * hour)
-		tries := w.did("delete p")
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(24 * hour)
+		tries := w.Did("delete p")
 		wait := 100 * ms
 		for i := range len(tries) - 1 {
 			if got := tries[i+1] - tries[i]; got < wait*4/5 || got > wait {
@@ -282,11 +282,11 @@ func TestAFailedDeleteIsTriedAgainForEver(t *testing.T) {
 			t.Errorf("%d tries in a day, want one every 5 minutes", len(tries))
 		}
 		fixed.Store(true)
-		w.pass(5 * time.Minute)
-		if got := w.did("delete p"); len(got) != len(tries)+1 {
+		w.Pass(5 * time.Minute)
+		if got := w.Did("delete p"); len(got) != len(tries)+1 {
 			t.Errorf("%d more deletes once they are allowed, want one", len(got)-len(tries))
 		}
-		if got := w.did("event Marking"); len(got) != 1 {
+		if got := w.Did("event Marking"); len(got) != 1 {
 			t.Errorf("%d Marking events, want one for the whole eviction", len(got))
 		}
 	})
@@ -294,20 +294,20 @@ func TestAFailedDeleteIsTriedAgainForEver(t *testing.T) {
 
 func TestOtherChangesOnTheNodeDoNotCutABackoffShort(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		w.on("delete", "pods", "", func() error { return apierrors.NewInternalError(errors.New("no")) })
+		w.On("delete", "pods", "", func() error { return apierrors.NewInternalError(errors.New("no")) })
 		w.addNode("n")
 		w.addPod("p")
 		w.run()
-		w.taint("n", "k:NoExecute")
-		w.pass(hour)
-		before := len(w.did("delete p"))
+		w.Taint("n", "k:NoExecute")
+		w.Pass(hour)
+		before := len(w.Did("delete p"))
 		for range 25 {
-			w.taint("n", "other:NoExecute")
-			w.pass(500 * ms)
-			w.taint("n", "other-")
-			w.pass(500 * ms)
+			w.Taint("n", "other:NoExecute")
+			w.Pass(500 * ms)
+			w.Taint("n", "other-")
+			w.Pass(500 * ms)
 		}
-		if after := len(w.did("delete p")); after > before+1 {
+		if after := len(w.Did("delete p")); after > before+1 {
 			t.Errorf("%d tries in 25 s, want the backoff of 30 s kept", after-before)
 		}
 	})
@@ -316,7 +316,7 @@ func TestOtherChangesOnTheNodeDoNotCutABackoffShort(t *testing.T) {
 func TestRetryAfterOfA429IsHonouredAndTheDecisionTakenAnew(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		var throttled atomic.Int32
-		w.on("delete", "pods", "", func() error {
+		w.On("delete", "pods", "", func() error {
 			if throttled.Add(1) == 1 {
 				return apierrors.NewTooManyRequests("slow down", 7)
 			}
@@ -325,39 +325,39 @@ func TestRetryAfterOfA429IsHonouredAndTheDecisionTakenAnew(t *testing.T) {
 		w.addNode("n")
 		w.addPod("p")
 		w.run()
-		w.until(sec)
-		w.taint("n", "k:NoExecute")
-		w.pass(hour)
-		if got := w.did("delete p"); !slices.Equal(got, []time.Duration{sec, 8 * sec}) {
-			w.t.Errorf("deletes at %v, want 1 s and 7 s later", got)
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(hour)
+		if got := w.Did("delete p"); !slices.Equal(got, []time.Duration{sec, 8 * sec}) {
+			w.T.Errorf("deletes at %v, want 1 s and 7 s later", got)
 		}
 	})
 	play(t, func(_ *testing.T, w *world) {
-		w.on("delete", "pods", "", func() error { return apierrors.NewTooManyRequests("slow down", 7) })
+		w.On("delete", "pods", "", func() error { return apierrors.NewTooManyRequests("slow down", 7) })
 		w.addNode("n")
 		w.addPod("p")
 		w.run()
-		w.until(sec)
-		w.taint("n", "k:NoExecute")
-		w.until(5 * sec)
-		w.taint("n", "k-")
-		w.pass(hour)
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(5 * sec)
+		w.Taint("n", "k-")
+		w.Pass(hour)
 		w.wantDeletes(map[string]time.Duration{"p": sec})
 	})
 }
 
 func TestAConditionThatCannotBeSetStopsBlockingTheDelete(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		w.on("patch", "pods", "status", func() error { return apierrors.NewInternalError(errors.New("webhook says no")) })
+		w.On("patch", "pods", "status", func() error { return apierrors.NewInternalError(errors.New("webhook says no")) })
 		w.addNode("n")
 		w.addPod("p")
 		w.run()
-		w.until(sec)
-		w.taint("n", "k:NoExecute")
-		w.pass(hour)
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(hour)
 		w.wantTries("patch p", sec, 100*ms, 200*ms)
-		w.wantDeletes(map[string]time.Duration{"p": w.did("patch p")[2]})
-		if got := w.did("event Deleted Pod default/p without the condition DisruptionTarget"); len(got) != 1 {
+		w.wantDeletes(map[string]time.Duration{"p": w.Did("patch p")[2]})
+		if got := w.Did("event Deleted Pod default/p without the condition DisruptionTarget"); len(got) != 1 {
 			t.Errorf("warning events at %v, want one", got)
 		}
 	})
@@ -366,7 +366,7 @@ func TestAConditionThatCannotBeSetStopsBlockingTheDelete(t *testing.T) {
 func TestAnUnreachableServerDoesNotUseUpTheTriesOfTheCondition(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		var up atomic.Bool
-		w.on("patch", "pods", "status", func() error {
+		w.On("patch", "pods", "status", func() error {
 			if up.Load() {
 				return nil
 			}
@@ -375,14 +375,14 @@ func TestAnUnreachableServerDoesNotUseUpTheTriesOfTheCondition(t *testing.T) {
 		w.addNode("n")
 		w.addPod("p")
 		w.run()
-		w.taint("n", "k:NoExecute")
-		w.pass(60 * sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(60 * sec)
 		up.Store(true)
-		w.pass(60 * sec)
-		if got := w.did("event Deleted Pod"); len(got) > 0 {
+		w.Pass(60 * sec)
+		if got := w.Did("event Deleted Pod"); len(got) > 0 {
 			t.Error("the pod was deleted without its condition")
 		}
-		if got := w.did("delete p"); len(got) != 1 {
+		if got := w.Did("delete p"); len(got) != 1 {
 			t.Errorf("deletes at %v, want one", got)
 		}
 	})
@@ -392,8 +392,8 @@ func TestTheConditionIsThereBeforeTheDelete(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addNode("n")
 		w.addPod("p")
-		w.client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtimeObject, error) {
-			pod, err := w.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), "default", "p")
+		w.Client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtimeObject, error) {
+			pod, err := w.Client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), "default", "p")
 			if err != nil {
 				t.Error(err)
 				return false, nil, nil
@@ -402,7 +402,7 @@ func TestTheConditionIsThereBeforeTheDelete(t *testing.T) {
 			want := corev1.PodCondition{
 				Type: "DisruptionTarget", Status: "True", Reason: "DeletionByTaintManager",
 				Message: "Taintkeeper: deleting due to NoExecute taint", ObservedGeneration: 7,
-				LastTransitionTime: metav1.NewTime(w.start.Add(5 * sec)),
+				LastTransitionTime: metav1.NewTime(w.Start.Add(5 * sec)),
 			}
 			if len(conditions) != 1 || !conditions[0].LastTransitionTime.Equal(&want.LastTransitionTime) {
 				t.Errorf("conditions at the delete: %v", conditions)
@@ -415,8 +415,8 @@ func TestTheConditionIsThereBeforeTheDelete(t *testing.T) {
 			return false, nil, nil
 		})
 		w.run()
-		w.until(5 * sec)
-		w.taint("n", "k:NoExecute")
+		w.Until(5 * sec)
+		w.Taint("n", "k:NoExecute")
 		w.wantDeletes(map[string]time.Duration{"p": 5 * sec})
 	})
 }
@@ -425,7 +425,7 @@ func TestAPodThatIsMarkedAlreadyIsNotMarkedAgain(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		var deny atomic.Bool
 		deny.Store(true)
-		w.on("delete", "pods", "", func() error {
+		w.On("delete", "pods", "", func() error {
 			if deny.Load() {
 				return apierrors.NewInternalError(errors.New("no"))
 			}
@@ -434,12 +434,12 @@ func TestAPodThatIsMarkedAlreadyIsNotMarkedAgain(t *testing.T) {
 		w.addNode("n", "k:NoExecute")
 		w.addPod("p")
 		w.run()
-		w.pass(10 * sec)
-		w.stop()
+		w.Pass(10 * sec)
+		w.Stop()
 		deny.Store(false)
 		w.run() // another process goes on where the first one stopped
-		w.pass(hour)
-		if got := w.did("patch p"); len(got) != 1 {
+		w.Pass(hour)
+		if got := w.Did("patch p"); len(got) != 1 {
 			t.Errorf("the condition was patched at %v, want once", got)
 		}
 	})
@@ -452,17 +452,17 @@ func TestGoneAndReplacedAreDone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(t *testing.T, w *world) {
-				w.on("delete", "pods", "", func() error { return answer })
-				w.client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtimeObject, error) {
+				w.On("delete", "pods", "", func() error { return answer })
+				w.Client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtimeObject, error) {
 					return true, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "another"}}, nil
 				})
 				w.addNode("n")
 				w.addPod("p")
 				w.run()
-				w.until(sec)
-				w.taint("n", "k:NoExecute")
-				w.pass(50 * sec) // before the next look at the node, at which the cache would have to show it
-				if got := w.did("delete p"); len(got) != 1 {
+				w.Until(sec)
+				w.Taint("n", "k:NoExecute")
+				w.Pass(50 * sec) // before the next look at the node, at which the cache would have to show it
+				if got := w.Did("delete p"); len(got) != 1 {
 					t.Errorf("deletes at %v, want one and no retry", got)
 				}
 			})
@@ -473,7 +473,7 @@ func TestGoneAndReplacedAreDone(t *testing.T) {
 func TestAConflictOfAnotherKindIsTriedAgain(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		var calls atomic.Int32
-		w.on("delete", "pods", "", func() error {
+		w.On("delete", "pods", "", func() error {
 			if calls.Add(1) < 3 {
 				return apierrors.NewConflict(podsResource, "p", errors.New("a webhook is busy"))
 			}
@@ -482,9 +482,9 @@ func TestAConflictOfAnotherKindIsTriedAgain(t *testing.T) {
 		w.addNode("n")
 		w.addPod("p")
 		w.run()
-		w.until(sec)
-		w.taint("n", "k:NoExecute")
-		w.pass(hour)
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(hour)
 		w.wantTries("delete p", sec, 100*ms, 200*ms)
 	})
 }
@@ -494,8 +494,8 @@ func TestEveryDeleteHasAUIDPreconditionAndThePodsOwnGracePeriod(t *testing.T) {
 		w.addNode("n", "k:NoExecute")
 		w.addPod("p")
 		w.run()
-		w.pass(sec)
-		for _, action := range w.client.Actions() {
+		w.Pass(sec)
+		for _, action := range w.Client.Actions() {
 			deletion, ok := action.(clienttesting.DeleteActionImpl)
 			if !ok {
 				continue
@@ -523,9 +523,9 @@ func TestWhatIsNeverEvicted(t *testing.T) {
 		w.addPod("unbound", func(pod *corev1.Pod) { pod.Spec.NodeName = "" })
 		w.addPod("orphan", func(pod *corev1.Pod) { pod.Spec.NodeName = "no-such-node" })
 		w.run()
-		w.pass(hour)
+		w.Pass(hour)
 		w.wantDeletes(nil)
-		if got := w.did("patch"); len(got) != 1 { // the node's timeAdded
+		if got := w.Did("patch"); len(got) != 1 { // the node's timeAdded
 			t.Errorf("patches at %v, want none of a pod", got)
 		}
 	})
@@ -537,30 +537,30 @@ func TestFinishedPodsAreDeletedAsUpstreamDoes(t *testing.T) {
 		w.addPod("succeeded", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })
 		w.addPod("failed", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
 		w.run()
-		w.until(sec)
-		w.taint("n", "k:NoExecute")
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
 		w.wantDeletes(map[string]time.Duration{"succeeded": sec, "failed": sec})
 	})
 }
 
 func TestATerminatingPodIsNotDeletedTwice(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
-		w.client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtimeObject, error) {
-			w.book.Note(action)
+		w.Client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtimeObject, error) {
+			w.Book.Note(action)
 			return true, nil, nil // accepted, but the watch says nothing of it yet
 		})
 		w.addNode("n")
 		w.addPod("p")
 		w.run()
-		w.until(sec)
-		w.taint("n", "a:NoExecute")
+		w.Until(sec)
+		w.Taint("n", "a:NoExecute")
 		for range 10 {
-			w.pass(sec)
-			w.taint("n", "b:NoExecute")
-			w.pass(sec)
-			w.taint("n", "b-")
+			w.Pass(sec)
+			w.Taint("n", "b:NoExecute")
+			w.Pass(sec)
+			w.Taint("n", "b-")
 		}
-		w.pass(hour)
+		w.Pass(hour)
 		w.wantDeletes(map[string]time.Duration{"p": sec})
 	})
 }
@@ -569,15 +569,15 @@ func TestAStaleNodeCacheEvictsNothing(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addNode("n", "k:NoExecute")
 		w.run()
-		w.pass(sec)
+		w.Pass(sec)
 		// The node is untainted, the watch of nodes has not brought it, the watch of pods brings a new pod.
-		w.client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtimeObject, error) {
+		w.Client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtimeObject, error) {
 			return true, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "uid-of-node-n"}}, nil
 		})
 		w.addPod("p")
-		w.pass(hour)
+		w.Pass(hour)
 		w.wantDeletes(nil)
-		if got := len(w.did("patch p")) + len(w.did("event Marking")); got > 0 {
+		if got := len(w.Did("patch p")) + len(w.Did("event Marking")); got > 0 {
 			t.Errorf("%d patches and events of the pod, want none", got)
 		}
 	})
@@ -598,14 +598,14 @@ func TestAPodIsDecidedAboutAsTheAPIServerHasItNotAsItsWatchDoes(t *testing.T) {
 						}
 					})
 					w.run()
-					w.client.PrependReactor(verb, "pods", func(clienttesting.Action) (bool, runtimeObject, error) {
+					w.Client.PrependReactor(verb, "pods", func(clienttesting.Action) (bool, runtimeObject, error) {
 						pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "uid-of-p"}, Spec: corev1.PodSpec{NodeName: "n"}}
 						markedByTaint(pod)
 						change(pod)
 						return true, pod, nil
 					})
-					w.taint("n", "k:NoExecute")
-					w.pass(sec)
+					w.Taint("n", "k:NoExecute")
+					w.Pass(sec)
 					w.wantDeletes(nil)
 				})
 			})
@@ -626,16 +626,16 @@ func TestTheNodeIsReadOnceForAllItsPods(t *testing.T) {
 			w.addPod("p" + strings.Repeat("x", i))
 		}
 		w.run()
-		w.client.ClearActions()
-		w.taint("n", "k:NoExecute")
-		w.pass(sec)
+		w.Client.ClearActions()
+		w.Taint("n", "k:NoExecute")
+		w.Pass(sec)
 		reads := -1 // the test's own, to edit the taints; the stamper is served by the same
-		for _, action := range w.client.Actions() {
+		for _, action := range w.Client.Actions() {
 			if action.Matches("get", "nodes") {
 				reads++
 			}
 		}
-		if got := len(w.did("delete")); got != 50 || reads != 1 {
+		if got := len(w.Did("delete")); got != 50 || reads != 1 {
 			t.Errorf("%d pods were deleted with %d live reads of the node, want 50 with one", got, reads)
 		}
 	})
@@ -645,7 +645,7 @@ func TestEarliestDueFirstThenLowestPriority(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		var down atomic.Bool
 		down.Store(true)
-		w.client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtimeObject, error) {
+		w.Client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtimeObject, error) {
 			if down.Load() {
 				return true, nil, errors.New("connection refused")
 			}
@@ -655,10 +655,10 @@ func TestEarliestDueFirstThenLowestPriority(t *testing.T) {
 		w.addPod("later-low", tolerating("k", 9), priorityOf(1))
 		w.addPod("sooner-high", tolerating("k", 5), priorityOf(1000))
 		w.addPod("sooner-low", tolerating("k", 5), priorityOf(-1000))
-		w.until(20 * sec)
+		w.Until(20 * sec)
 		down.Store(false)
 		w.run(func(c *Config) { c.ConcurrentEvictions = 1 })
-		w.pass(hour)
+		w.Pass(hour)
 		order := w.deleted()
 		if want := []string{"sooner-low", "sooner-high", "later-low"}; !slices.Equal(order, want) {
 			t.Errorf("deleted in the order %v, want %v", order, want)
@@ -673,16 +673,16 @@ func TestAReplacementOfTheSameNameIsAnotherPod(t *testing.T) {
 		w.addPod("web-0", tolerating("k", 20))
 		w.addPod("web-1", tolerating("k", 20))
 		w.run()
-		w.until(sec)
-		w.taint("n", "k:NoExecute")
-		w.until(10 * sec)
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(10 * sec)
 		for _, name := range []string{"web-0", "web-1"} {
-			w.must(nil, w.client.CoreV1().Pods("default").Delete(w.t.Context(), name, metav1.DeleteOptions{}))
+			w.Must(nil, w.Client.CoreV1().Pods("default").Delete(w.T.Context(), name, metav1.DeleteOptions{}))
 		}
-		w.book.Forget()
+		w.Book.Forget()
 		w.addPod("web-0", tolerating("k", 20), func(pod *corev1.Pod) { pod.UID, pod.Spec.NodeName = "second", "healthy" })
 		w.addPod("web-1", tolerating("k", 20), func(pod *corev1.Pod) { pod.UID = "third" })
-		w.pass(hour)
+		w.Pass(hour)
 		w.wantDeletes(map[string]time.Duration{"web-1": 30 * sec})
 	})
 }
@@ -693,14 +693,14 @@ func TestADryRunChangesNothing(t *testing.T) {
 		w.addPod("now")
 		w.addPod("later", tolerating("k", 20))
 		w.run(func(c *Config) { c.Mode = DryRun })
-		w.client.ClearActions()
-		w.pass(24 * hour)
+		w.Client.ClearActions()
+		w.Pass(24 * hour)
 		w.wantDeletes(nil)
-		if got := w.did("patch"); len(got) > 0 {
+		if got := w.Did("patch"); len(got) > 0 {
 			t.Errorf("patches at %v, want none", got)
 		}
 		for _, name := range []string{"now", "later"} {
-			if got := w.did("event Marking for deletion Pod default/" + name + " (dry run)"); len(got) != 1 {
+			if got := w.Did("event Marking for deletion Pod default/" + name + " (dry run)"); len(got) != 1 {
 				t.Errorf("events about %s at %v, want one that is marked as of a dry run", name, got)
 			}
 		}
@@ -711,22 +711,22 @@ func TestADryRunChangesNothing(t *testing.T) {
 
 func TestAShutdownFinishesTheCallInFlightAndStartsNoOther(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		w.on("patch", "pods", "status", func() error {
-			w.inCall(5 * sec)
+		w.On("patch", "pods", "status", func() error {
+			w.InCall(5 * sec)
 			return nil
 		})
 		// The fake clientset answers one call at a time, so nothing else may call it meanwhile.
 		w.addStampedNode("n", "k:NoExecute")
 		w.addPod("p", tolerating("k", 10))
 		w.run(func(c *Config) { c.EventClient = fake.NewClientset() })
-		w.until(11 * sec)
+		w.Until(11 * sec)
 		began := time.Now()
-		w.stop()
+		w.Stop()
 		if took := time.Since(began); took != 4*sec {
 			t.Errorf("the shutdown took %v, want the 4 s that the patch still had to run", took)
 		}
-		w.pass(hour)
-		if got := w.did("patch p"); len(got) != 1 {
+		w.Pass(hour)
+		if got := w.Did("patch p"); len(got) != 1 {
 			t.Errorf("patches at %v, want the one in flight to have come through", got)
 		}
 		w.wantDeletes(nil)
@@ -741,19 +741,19 @@ func TestTheMetricsSayWhatIsAhead(t *testing.T) {
 		w.addPod("forty", tolerating("k", 40))
 		w.addPod("stays", tolerating("k", math.MaxInt64))
 		w.run()
-		w.until(sec)
+		w.Until(sec)
 		w.wantMetric("taintkeeper_pending_evictions", "", 0)
 		w.wantNoMetric("taintkeeper_next_eviction_seconds")
-		w.taint("n", "k:NoExecute")
-		w.until(5 * sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(5 * sec)
 		w.wantMetric("taintkeeper_pending_evictions", "", 3)
 		w.wantMetric("taintkeeper_next_eviction_seconds", "", 6)
 		w.wantMetric("taintkeeper_tainted_nodes", "", 2)
-		w.until(12 * sec)
+		w.Until(12 * sec)
 		w.wantMetric("taintkeeper_pending_evictions", "", 2)
 		w.wantMetric("taintkeeper_next_eviction_seconds", "", 29)
 		w.wantMetric("taint_eviction_controller_pod_deletions_total", "", 1)
-		problems, err := testutil.GatherAndLint(w.registry)
+		problems, err := testutil.GatherAndLint(w.Registry)
 		if err != nil || len(problems) > 0 {
 			t.Errorf("the metrics do not lint: %v %v", problems, err)
 		}
@@ -762,8 +762,8 @@ func TestTheMetricsSayWhatIsAhead(t *testing.T) {
 
 func TestTheMetricsSayForHowLongThePodThatWaitsForLongestHasBeenDue(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
-		w.on("delete", "pods", "", func() error {
-			if time.Since(w.start) < 20*sec {
+		w.On("delete", "pods", "", func() error {
+			if time.Since(w.Start) < 20*sec {
 				return apierrors.NewTooManyRequests("slow down", 1)
 			}
 			return nil
@@ -773,12 +773,12 @@ func TestTheMetricsSayForHowLongThePodThatWaitsForLongestHasBeenDue(t *testing.T
 		w.addPod("ten", tolerating("k", 10))
 		w.run()
 		w.wantMetric("taintkeeper_overdue_seconds", "", 0)
-		w.until(sec)
-		w.taint("n", "k:NoExecute")
-		w.until(16 * sec)
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(16 * sec)
 		w.wantMetric("taintkeeper_due_evictions", "", 2)
 		w.wantMetric("taintkeeper_overdue_seconds", "", 15)
-		w.pass(hour)
+		w.Pass(hour)
 		w.wantMetric("taintkeeper_overdue_seconds", "", 0)
 	})
 }
@@ -786,7 +786,7 @@ func TestTheMetricsSayForHowLongThePodThatWaitsForLongestHasBeenDue(t *testing.T
 func TestUpstreamsHistogramIsInSeconds(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		var calls atomic.Int32
-		w.on("delete", "pods", "", func() error {
+		w.On("delete", "pods", "", func() error {
 			if calls.Add(1) == 1 {
 				return apierrors.NewTooManyRequests("slow down", 20)
 			}
@@ -795,8 +795,8 @@ func TestUpstreamsHistogramIsInSeconds(t *testing.T) {
 		w.addNode("n")
 		w.addPod("p")
 		w.run()
-		w.taint("n", "k:NoExecute")
-		w.pass(hour)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(hour)
 		w.wantLateness(20 * sec)
 	})
 }
@@ -811,9 +811,9 @@ func TestConcurrentDueInstantsAreAllMet(t *testing.T) {
 			want[name] = sec + time.Duration(i)*sec
 		}
 		w.run()
-		w.until(sec)
-		w.taint("n", "k:NoExecute")
-		w.pass(hour)
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(hour)
 		w.wantDeletes(want)
 	})
 }

@@ -39,9 +39,9 @@ func onNode(name string) func(*corev1.Pod) {
 
 // wantWithin fails unless the pod was deleted once, within 5 s of its due instant.
 func (w *world) wantWithin(name string, due time.Duration) {
-	w.t.Helper()
-	if at := w.did("delete " + name); len(at) != 1 || at[0] < due || at[0] > due+5*sec {
-		w.t.Errorf("pod %s, due at %v, was deleted at %v, want within 5 s", name, due, at)
+	w.T.Helper()
+	if at := w.Did("delete " + name); len(at) != 1 || at[0] < due || at[0] > due+5*sec {
+		w.T.Errorf("pod %s, due at %v, was deleted at %v, want within 5 s", name, due, at)
 	}
 }
 
@@ -77,7 +77,7 @@ func failsOnce(others func(verb, name string) (time.Duration, error)) func(verb,
 func TestCallsThatHangAreFewerThanTheSeatsOfTheAPIServer(t *testing.T) {
 	for _, verb := range []string{"get", "patch", "delete"} {
 		t.Run(verb, func(t *testing.T) {
-			playMany(t, func(t *testing.T, w *world) {
+			play(t, func(t *testing.T, w *world) {
 				server := w.slow(func(v, _ string) (time.Duration, error) {
 					if v == verb {
 						return 30 * sec, errWebhook
@@ -86,7 +86,7 @@ func TestCallsThatHangAreFewerThanTheSeatsOfTheAPIServer(t *testing.T) {
 				})
 				w.addStuckPods(600, 300)
 				w.run(server.behind)
-				w.pass(3 * time.Minute)
+				w.Pass(3 * time.Minute)
 				if server.mostOpen() > atOnce {
 					t.Errorf("%d calls were open at once, want %d at most", server.mostOpen(), atOnce)
 				}
@@ -96,20 +96,20 @@ func TestCallsThatHangAreFewerThanTheSeatsOfTheAPIServer(t *testing.T) {
 }
 
 func TestADeleteThatFailedOnceIsTriedAgainSoonWhateverNumberOfOthersHang(t *testing.T) {
-	playMany(t, func(_ *testing.T, w *world) {
+	play(t, func(_ *testing.T, w *world) {
 		server := w.slow(failsOnce(hangingDeletes(30 * sec)))
 		w.addStuckPods(1000, 1000)
 		w.addStampedNode("m", "k:NoExecute")
 		w.addPod("once", tolerating("k", 60), onNode("m"))
 		w.run(server.behind)
-		w.pass(5 * time.Minute)
+		w.Pass(5 * time.Minute)
 		w.wantWithin("once", 59*sec) // the taints were set a second before the world began
 	})
 }
 
 // One read that hangs, of many that would be answered.
 func TestAPodDoesNotWaitForAReadThatWasStuckBeforeItWasDue(t *testing.T) {
-	playMany(t, func(_ *testing.T, w *world) {
+	play(t, func(_ *testing.T, w *world) {
 		var first atomic.Bool
 		server := w.slow(func(verb, _ string) (time.Duration, error) {
 			if verb == "get" && !first.Swap(true) {
@@ -121,14 +121,14 @@ func TestAPodDoesNotWaitForAReadThatWasStuckBeforeItWasDue(t *testing.T) {
 		w.addPod("p")
 		w.addPod("q", tolerating("k", 10))
 		w.run(server.behind)
-		w.pass(2 * time.Minute)
+		w.Pass(2 * time.Minute)
 		w.wantWithin("q", 9*sec)
 	})
 }
 
 // A webhook hangs until its own pod is somewhere else, and that is in the namespace that hangs.
 func TestThePodOfAWebhookThatHangsIsFound(t *testing.T) {
-	playMany(t, func(t *testing.T, w *world) {
+	play(t, func(t *testing.T, w *world) {
 		var gone atomic.Bool
 		server := w.slow(func(verb, name string) (time.Duration, error) {
 			switch {
@@ -143,8 +143,8 @@ func TestThePodOfAWebhookThatHangsIsFound(t *testing.T) {
 		w.addStuckPods(300, 20)
 		w.addPod("webhook", inNamespace("stuck"), onNode("n0"), func(pod *corev1.Pod) { pod.Spec.Priority = new(int32(1000)) })
 		w.run(server.behind)
-		w.pass(2 * time.Minute)
-		if at := w.did("delete webhook"); len(at) != 1 || at[0] > 301*sec/16 {
+		w.Pass(2 * time.Minute)
+		if at := w.Did("delete webhook"); len(at) != 1 || at[0] > 301*sec/16 {
 			t.Errorf("it was deleted at %v, want once, within 301/16 s", at)
 		}
 		if left := 301 - len(w.deleted()); left != 0 {
@@ -155,9 +155,9 @@ func TestThePodOfAWebhookThatHangsIsFound(t *testing.T) {
 
 // Pods whose delete hung once, next to 2,000 of another namespace that hang indefinitely.
 func TestPodsThatHungOnceLeaveNextToOthersThatHangForEver(t *testing.T) {
-	playMany(t, func(t *testing.T, w *world) {
+	play(t, func(t *testing.T, w *world) {
 		server := w.slow(func(verb, name string) (time.Duration, error) {
-			if verb == "delete" && (name[0] == 's' || time.Since(w.start) < 20*sec) {
+			if verb == "delete" && (name[0] == 's' || time.Since(w.Start) < 20*sec) {
 				return 30 * sec, errWebhook
 			}
 			return 0, nil
@@ -167,7 +167,7 @@ func TestPodsThatHungOnceLeaveNextToOthersThatHangForEver(t *testing.T) {
 			w.addPod(fmt.Sprint("good-", i), inNamespace("good"), onNode(fmt.Sprint("n", i)))
 		}
 		w.run(server.behind)
-		w.pass(5 * time.Minute)
+		w.Pass(5 * time.Minute)
 		if left := 20 - len(w.deleted()); left != 0 {
 			t.Errorf("%d good pods are left after five minutes", left)
 		}
@@ -176,7 +176,7 @@ func TestPodsThatHungOnceLeaveNextToOthersThatHangForEver(t *testing.T) {
 
 // 2,000 pods whose delete is refused at once.
 func TestRefusedDeletesAreTriedAtMostSixtyTimesASecond(t *testing.T) {
-	playMany(t, func(t *testing.T, w *world) {
+	play(t, func(t *testing.T, w *world) {
 		var tries atomic.Int32
 		server := w.slow(func(verb, _ string) (time.Duration, error) {
 			if verb != "delete" {
@@ -187,10 +187,10 @@ func TestRefusedDeletesAreTriedAtMostSixtyTimesASecond(t *testing.T) {
 		})
 		w.addStuckPods(2000, 20)
 		w.run(server.behind)
-		w.pass(10 * sec)
+		w.Pass(10 * sec)
 		for range 60 {
 			before := tries.Load()
-			w.pass(sec)
+			w.Pass(sec)
 			if now := tries.Load() - before; now > 60 {
 				t.Fatalf("%d tries in a second", now)
 			}
@@ -199,10 +199,10 @@ func TestRefusedDeletesAreTriedAtMostSixtyTimesASecond(t *testing.T) {
 }
 
 func TestOurOwnRateLimitCancelsNothing(t *testing.T) {
-	playMany(t, func(t *testing.T, w *world) {
+	play(t, func(t *testing.T, w *world) {
 		w.addStuckPods(100, 10)
 		w.run(limited(10, 1))
-		w.pass(time.Minute)
+		w.Pass(time.Minute)
 		if left := 100 - len(w.deleted()); left != 0 {
 			t.Errorf("%d of 100 pods are left after a minute at 10 calls a second", left)
 		}
@@ -212,14 +212,14 @@ func TestOurOwnRateLimitCancelsNothing(t *testing.T) {
 
 // An eviction that is withdrawn while it waits for our own rate limit gives its place up.
 func TestWithdrawnEvictionsDoNotHoldUpOthers(t *testing.T) {
-	playMany(t, func(_ *testing.T, w *world) {
+	play(t, func(_ *testing.T, w *world) {
 		w.addStampedNode("m", "k:NoExecute")
 		w.addStuckPods(60, 1)
 		w.addPod("p", onNode("m"), tolerating("k", 10))
 		w.run(limited(2, 1))
-		w.until(5 * sec)
-		w.taint("n0", "k-")
-		w.pass(time.Minute)
+		w.Until(5 * sec)
+		w.Taint("n0", "k-")
+		w.Pass(time.Minute)
 		w.wantWithin("p", 9*sec)
 	})
 }
@@ -230,13 +230,13 @@ func TestADeleteInFlightIsCancelledWhenTheNodeIsRegisteredAgainWithoutTheTaint(t
 		w.addNode("n")
 		w.addPod("p")
 		w.run(w.slow(slowDelete).behind)
-		w.until(sec)
-		w.taint("n", "k:NoExecute")
-		w.until(3 * sec)
-		w.deleteNode("n")
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(3 * sec)
+		w.DeleteNode("n")
 		w.addNode("n")
-		w.pass(hour)
-		if at := w.did("delete p"); len(at) != 0 {
+		w.Pass(hour)
+		if at := w.Did("delete p"); len(at) != 0 {
 			t.Errorf("the pod was deleted at %v, want never", at)
 		}
 		w.wantMetric("taintkeeper_evictions_total", "cancelled", 1)
@@ -247,9 +247,9 @@ func TestWhatHangsIsGivenUpFiveSecondsAfterTheEndBegins(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addStuckPods(1, 1)
 		w.run(w.slow(hangingDeletes(30 * sec)).behind)
-		w.until(sec)
-		w.stop()
-		if took := time.Since(w.start) - sec; took > stopWithin+sec {
+		w.Until(sec)
+		w.Stop()
+		if took := time.Since(w.Start) - sec; took > stopWithin+sec {
 			t.Errorf("it ends after %s", took)
 		}
 		w.wantDeletes(nil)
@@ -266,24 +266,24 @@ func TestAnUntaintWhileTheProcessEndsStillCancels(t *testing.T) {
 			}
 			return 0, nil
 		}).behind)
-		w.until(sec)
-		w.taint("n", "k:NoExecute")
-		w.until(2 * sec)
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(2 * sec)
 		go func() {
-			w.inCall(sec)
-			w.taint("n", "k-")
+			w.InCall(sec)
+			w.Taint("n", "k-")
 		}()
-		w.stop()
-		w.pass(hour)
+		w.Stop()
+		w.Pass(hour)
 		w.wantDeletes(nil)
 	})
 }
 
 // A taint that comes and goes every second, of pods whose delete is refused.
 func TestARefusalKeepsItsBackoffWhenATaintFlapsAndTheLogStaysQuiet(t *testing.T) {
-	playMany(t, func(t *testing.T, w *world) {
+	play(t, func(t *testing.T, w *world) {
 		const nodes, minutes = 10, 5
-		w.on("delete", "pods", "", func() error {
+		w.On("delete", "pods", "", func() error {
 			return apierrors.NewForbidden(podsResource, "", errors.New("not now"))
 		})
 		for i := range nodes {
@@ -295,12 +295,12 @@ func TestARefusalKeepsItsBackoffWhenATaintFlapsAndTheLogStaysQuiet(t *testing.T)
 		for range minutes * 60 {
 			for _, change := range []string{"k:NoExecute", "k-"} {
 				for i := range nodes {
-					w.taint(fmt.Sprint("n", i), change)
+					w.Taint(fmt.Sprint("n", i), change)
 				}
-				w.pass(sec / 2)
+				w.Pass(sec / 2)
 			}
 		}
-		if tries := len(w.did("delete p")); tries > nodes*15 {
+		if tries := len(w.Did("delete p")); tries > nodes*15 {
 			t.Errorf("%d tries of %d pods in %d minutes, want the backoff of each to go on", tries, nodes, minutes)
 		}
 		if got := lines.Load(); got > (2*nodes+1)*(minutes+1) {
@@ -315,28 +315,28 @@ func TestTheEndDoesNotWaitForACallAboutAPodThatIsGone(t *testing.T) {
 		w.addNode("n", "k:NoExecute")
 		w.addPod("p")
 		w.run(w.slow(hangingPatches).behind)
-		w.until(sec)
-		w.deletePod("default", "p")
-		w.until(2 * sec)
-		w.stop()
-		if took := time.Since(w.start) - 2*sec; took > stopWithin+sec {
+		w.Until(sec)
+		w.DeletePod("default", "p")
+		w.Until(2 * sec)
+		w.Stop()
+		if took := time.Since(w.Start) - 2*sec; took > stopWithin+sec {
 			t.Errorf("it ends after %s", took)
 		}
 	})
 }
 
 func TestCallsAboutPodsThatAreGoneDoNotTakeAllPlaces(t *testing.T) {
-	playMany(t, func(_ *testing.T, w *world) {
+	play(t, func(_ *testing.T, w *world) {
 		server := w.slow(hangingPatches)
 		w.addStuckPods(300, 1)
 		w.addStampedNode("m", "k:NoExecute")
 		w.addPod("free", onNode("m"), tolerating("k", 6))
 		w.run(server.behind)
-		w.until(2 * sec)
+		w.Until(2 * sec)
 		for i := range 300 {
-			w.deletePod("stuck", fmt.Sprint("stuck-", i))
+			w.DeletePod("stuck", fmt.Sprint("stuck-", i))
 		}
-		w.pass(hour)
+		w.Pass(hour)
 		w.wantWithin("free", 5*sec)
 	})
 }

@@ -79,7 +79,7 @@ func (h *history) turn(w *world, node string) {
 		edit, h.untainted[node] = "k-", time.Now()
 	}
 	h.mu.Unlock()
-	w.taint(node, edit)
+	w.Taint(node, edit)
 }
 
 func TestNoEvictionIsLostDoubledOrDoneAfterAnUntaintWhereCallsHang(t *testing.T) {
@@ -87,7 +87,7 @@ func TestNoEvictionIsLostDoubledOrDoneAfterAnUntaintWhereCallsHang(t *testing.T)
 	aborted := 0.0
 	for seed := range uint64(histories) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			playMany(t, func(t *testing.T, w *world) {
+			play(t, func(t *testing.T, w *world) {
 				r := rand.New(rand.NewPCG(seed, 11))
 				h := &history{
 					t: t, random: rand.New(rand.NewPCG(seed, 12)),
@@ -103,16 +103,16 @@ func TestNoEvictionIsLostDoubledOrDoneAfterAnUntaintWhereCallsHang(t *testing.T)
 						w.addPod(name, onNode(node), tolerating("k", int64(r.IntN(4)*5)))
 					}
 				}
-				slow := &bubble.Slow{Clientset: w.client, Before: h.trouble, After: h.after}
-				w.run(func(c *Config) { c.Client, c.EventClient, c.ConcurrentEvictions = slow, w.client, 2 })
+				slow := &bubble.Slow{Clientset: w.Client, Before: h.trouble, After: h.after}
+				w.run(func(c *Config) { c.Client, c.EventClient, c.ConcurrentEvictions = slow, w.Client, 2 })
 				for range turns {
-					w.pass(time.Duration(r.IntN(4000)+1) * ms)
+					w.Pass(time.Duration(r.IntN(4000)+1) * ms)
 					h.turn(w, fmt.Sprint("n", r.IntN(nodes)))
 				}
 				h.mu.Lock()
 				h.repaired = true
 				h.mu.Unlock()
-				w.pass(7 * time.Minute)
+				w.Pass(7 * time.Minute)
 				h.checkEnd(w)
 				more, _ := w.metric("taintkeeper_retries_total", "Aborted")
 				aborted += more
@@ -133,9 +133,9 @@ func (h *history) checkEnd(w *world) {
 		if h.tainted[node] && !gone {
 			h.t.Errorf("pod %s is still there", name)
 		}
-		said := w.did("event Cancelling deletion of Pod default/" + name)
-		if gone && len(said) > 0 && w.start.Add(said[len(said)-1]).After(at.Add(ms)) {
-			h.t.Errorf("pod %s was deleted at %v, and said to be cancelled at %v", name, at.Sub(w.start), said)
+		said := w.Did("event Cancelling deletion of Pod default/" + name)
+		if gone && len(said) > 0 && w.Start.Add(said[len(said)-1]).After(at.Add(ms)) {
+			h.t.Errorf("pod %s was deleted at %v, and said to be cancelled at %v", name, at.Sub(w.Start), said)
 		}
 	}
 	w.wantMetric("taintkeeper_due_evictions", "", 0)

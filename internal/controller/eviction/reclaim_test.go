@@ -26,17 +26,17 @@ func markedByBuiltIn(pod *corev1.Pod) {
 
 // wantMark fails unless the pod's condition DisruptionTarget is as given.
 func (w *world) wantMark(name string, status corev1.ConditionStatus, message string) {
-	w.t.Helper()
-	for _, condition := range w.pod(name).Status.Conditions {
+	w.T.Helper()
+	for _, condition := range w.Pod(name).Status.Conditions {
 		if condition.Type != corev1.DisruptionTarget {
 			continue
 		}
 		if condition.Status != status || condition.Message != message {
-			w.t.Errorf("pod %s is marked %s %q, want %s %q", name, condition.Status, condition.Message, status, message)
+			w.T.Errorf("pod %s is marked %s %q, want %s %q", name, condition.Status, condition.Message, status, message)
 		}
 		return
 	}
-	w.t.Errorf("pod %s has no condition DisruptionTarget", name)
+	w.T.Errorf("pod %s has no condition DisruptionTarget", name)
 }
 
 func TestTheBuiltInsMarkOfAPodThatStaysIsTakenOff(t *testing.T) {
@@ -45,10 +45,10 @@ func TestTheBuiltInsMarkOfAPodThatStaysIsTakenOff(t *testing.T) {
 		w.addPod("before", markedByBuiltIn)
 		w.addPod("later")
 		w.run(besideBuiltIn)
-		w.pass(sec)
+		w.Pass(sec)
 		w.wantMark("before", corev1.ConditionFalse, keptMessage)
-		w.changePod("later", markedByBuiltIn)
-		w.pass(sec)
+		w.ChangePod("later", markedByBuiltIn)
+		w.Pass(sec)
 		w.wantMark("later", corev1.ConditionFalse, keptMessage)
 		w.wantDeletes(nil)
 	})
@@ -58,11 +58,11 @@ func TestTheBuiltInsMarkOfAPodWhoseCountdownRunsIsTakenOffAndSetAgainByUs(t *tes
 	play(t, func(_ *testing.T, w *world) {
 		w.addStampedNode("n", "k:NoExecute")
 		w.addPod("p", tolerating("k", 61), markedByBuiltIn)
-		w.on("delete", "pods", "", func() error { return errors.New("not now") })
+		w.On("delete", "pods", "", func() error { return errors.New("not now") })
 		w.run(besideBuiltIn)
-		w.pass(sec)
+		w.Pass(sec)
 		w.wantMark("p", corev1.ConditionFalse, keptMessage)
-		w.pass(time.Minute)
+		w.Pass(time.Minute)
 		w.wantMark("p", corev1.ConditionTrue, conditionMessage)
 	})
 }
@@ -72,9 +72,9 @@ func TestAPodThatTheBuiltInHasMarkedAndThatIsDueGetsOurMarkBeforeItIsDeleted(t *
 		w.addStampedNode("n", "k:NoExecute")
 		w.addPod("p", markedByBuiltIn)
 		w.run(besideBuiltIn)
-		w.pass(sec)
+		w.Pass(sec)
 		w.wantDeletes(map[string]time.Duration{"p": 0})
-		if patches := w.did("patch p"); len(patches) == 0 {
+		if patches := w.Did("patch p"); len(patches) == 0 {
 			t.Error("deleted under the built-in's mark")
 		}
 	})
@@ -85,7 +85,7 @@ func TestWithoutTheBuiltInItsMarksAreLeftAlone(t *testing.T) {
 		w.addNode("n")
 		w.addPod("p", markedByBuiltIn)
 		w.run()
-		w.pass(time.Minute)
+		w.Pass(time.Minute)
 		w.wantMark("p", corev1.ConditionTrue, "Taint manager: deleting due to NoExecute taint")
 	})
 }
@@ -96,17 +96,17 @@ func TestAMarkThatChangedMeanwhileIsRewrittenOnceItIsSeen(t *testing.T) {
 		w.addNode("n")
 		w.addPod("p")
 		fails := 2
-		w.on("patch", "pods", "status", func() error {
+		w.On("patch", "pods", "status", func() error {
 			if fails--; fails >= 0 {
 				return apierrors.NewConflict(corev1.Resource("pods"), "p", errors.New("changed"))
 			}
 			return nil
 		})
 		w.run(besideBuiltIn)
-		w.changePod("p", markedByBuiltIn)
-		w.pass(time.Minute)
+		w.ChangePod("p", markedByBuiltIn)
+		w.Pass(time.Minute)
 		w.wantMark("p", corev1.ConditionFalse, keptMessage)
-		if got := len(w.did("patch p")); got != 3 {
+		if got := len(w.Did("patch p")); got != 3 {
 			t.Errorf("%d patches, want 3: two conflicts, and one that was taken", got)
 		}
 	})

@@ -27,7 +27,7 @@ type slowServer struct {
 // slow makes the world's API server slow.
 func (w *world) slow(takes func(verb, name string) (time.Duration, error)) *slowServer {
 	s := &slowServer{takes: takes}
-	s.client = &bubble.Slow{Clientset: w.client, Before: s.wait}
+	s.client = &bubble.Slow{Clientset: w.Client, Before: s.wait}
 	return s
 }
 

@@ -18,15 +18,15 @@ func TestARivalThatTakesTimeAddedAwayIsLeftAloneMoreAndMore(t *testing.T) {
 		w.addNode("n")
 		w.addPod("counts", tolerating("k", 100_000))
 		w.run()
-		w.taint("n", "k:NoExecute")
+		w.Taint("n", "k:NoExecute")
 		for range 6 * 3600 {
-			w.pass(sec)
-			if node := w.node("n"); node.Spec.Taints[0].TimeAdded != nil {
+			w.Pass(sec)
+			if node := w.Node("n"); node.Spec.Taints[0].TimeAdded != nil {
 				node.Spec.Taints[0].TimeAdded = nil
-				w.updateNode(node)
+				w.UpdateNode(node)
 			}
 		}
-		if stamps := w.did("patch n"); len(stamps) > 20 || len(stamps) < 12 {
+		if stamps := w.Did("patch n"); len(stamps) > 20 || len(stamps) < 12 {
 			t.Errorf("%d stamps in six hours, want them to become one an hour", len(stamps))
 		}
 	})
@@ -38,13 +38,13 @@ func TestANodeThatIsTaintedNowAndThenIsStampedEachTime(t *testing.T) {
 		w.addPod("counts", tolerating("k", 100_000))
 		w.run()
 		for range 20 {
-			w.taint("n", "k:NoExecute")
-			w.pass(5 * time.Minute)
-			if w.node("n").Spec.Taints[0].TimeAdded == nil {
-				t.Fatalf("at %v the taint of five minutes ago has no timeAdded", time.Since(w.start))
+			w.Taint("n", "k:NoExecute")
+			w.Pass(5 * time.Minute)
+			if w.Node("n").Spec.Taints[0].TimeAdded == nil {
+				t.Fatalf("at %v the taint of five minutes ago has no timeAdded", time.Since(w.Start))
 			}
-			w.taint("n", "k-")
-			w.pass(5 * time.Minute)
+			w.Taint("n", "k-")
+			w.Pass(5 * time.Minute)
 		}
 	})
 }
@@ -52,24 +52,23 @@ func TestANodeThatIsTaintedNowAndThenIsStampedEachTime(t *testing.T) {
 // A webhook, or an older version of the API, that drops timeAdded and answers that all is well.
 func TestAStampThatIsStrippedIsNotTakenForOne(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		watch := w.breakableNodeWatch()
-		w.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtimeObject, error) {
-			w.book.Note(action)
-			node, err := w.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("nodes"), "", "n")
+		w.Client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtimeObject, error) {
+			w.Book.Note(action)
+			node, err := w.Client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("nodes"), "", "n")
 			return true, node, err
 		})
 		w.addNode("n")
 		w.addPod("patient", tolerating("off", 100))
 		w.run()
-		w.taint("n", "off:NoExecute")
+		w.Taint("n", "off:NoExecute")
 		for range 60 {
-			w.pass(30 * sec)
-			watch.missesAHeartbeat(w, "n")
+			w.Pass(30 * sec)
+			w.missesAHeartbeat("n")
 		}
-		if at := w.did("delete patient"); len(at) != 1 || at[0] < 99*sec || at[0] > late {
+		if at := w.Did("delete patient"); len(at) != 1 || at[0] < 99*sec || at[0] > late {
 			t.Errorf("deleted at %v, want once when the 100 s are over", at)
 		}
-		if stamps := w.did("patch n"); len(stamps) > 12 {
+		if stamps := w.Did("patch n"); len(stamps) > 12 {
 			t.Errorf("%d stamps in half an hour", len(stamps))
 		}
 	})
@@ -79,7 +78,7 @@ func TestTaintsOfAServerSideApplyAreLeftToIt(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		apply := func(value string) {
 			t.Helper()
-			_, err := w.client.CoreV1().Nodes().Apply(t.Context(), applycorev1.Node("n").WithUID("uid-of-node-n").WithSpec(applycorev1.NodeSpec().WithTaints(
+			_, err := w.Client.CoreV1().Nodes().Apply(t.Context(), applycorev1.Node("n").WithUID("uid-of-node-n").WithSpec(applycorev1.NodeSpec().WithTaints(
 				applycorev1.Taint().WithKey("dedicated").WithValue(value).WithEffect(corev1.TaintEffectNoExecute))), metav1.ApplyOptions{FieldManager: "gitops"})
 			if err != nil {
 				t.Errorf("apply %s: %v", value, err)
@@ -88,29 +87,28 @@ func TestTaintsOfAServerSideApplyAreLeftToIt(t *testing.T) {
 		apply("gpu")
 		w.addPod("p", tolerating("dedicated", 60))
 		w.run()
-		w.pass(10 * sec)
+		w.Pass(10 * sec)
 		apply("gpu")
 		apply("cpu")
-		w.pass(hour)
+		w.Pass(hour)
 		w.wantDeletes(map[string]time.Duration{"p": 60 * sec})
 	})
 }
 
 func TestWithoutStampingNoNodeIsWritten(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		watch := w.breakableNodeWatch()
 		w.addNode("n")
 		w.addPod("patient", tolerating("off", 100))
 		w.run(func(c *Config) { c.NeverStamp = true })
-		w.taint("n", "off:NoExecute")
+		w.Taint("n", "off:NoExecute")
 		for range 10 {
-			w.pass(30 * sec)
-			watch.missesAHeartbeat(w, "n")
+			w.Pass(30 * sec)
+			w.missesAHeartbeat("n")
 		}
-		if at := w.did("delete patient"); len(at) != 1 || at[0] < 99*sec || at[0] > late {
+		if at := w.Did("delete patient"); len(at) != 1 || at[0] < 99*sec || at[0] > late {
 			t.Errorf("deleted at %v, want once when the 100 s are over", at)
 		}
-		if stamps := w.did("patch n"); len(stamps) != 0 {
+		if stamps := w.Did("patch n"); len(stamps) != 0 {
 			t.Errorf("the node was written at %v", stamps)
 		}
 	})
@@ -122,9 +120,9 @@ func TestANodeWhoseStampIsRefusedIsNotAskedForTwiceAMinute(t *testing.T) {
 		w.addNode("n")
 		w.addPod("counts", tolerating("k", 100_000))
 		w.run()
-		w.taint("n", "k:NoExecute")
-		w.pass(hour)
-		if stamps := w.did("patch n"); len(stamps) > 30 || len(stamps) < 12 {
+		w.Taint("n", "k:NoExecute")
+		w.Pass(hour)
+		if stamps := w.Did("patch n"); len(stamps) > 30 || len(stamps) < 12 {
 			t.Errorf("%d stamps within an hour, want one every 4 to 5 minutes in the end", len(stamps))
 		}
 	})
@@ -139,13 +137,13 @@ func TestNextToTheBuiltInANodeOnWhichNoCountdownRunsIsNotStamped(t *testing.T) {
 			pod.Spec.Tolerations = []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists}}
 		})
 		w.run(besideBuiltIn)
-		w.pass(hour)
-		if at := w.did("patch n"); len(at) != 0 {
+		w.Pass(hour)
+		if at := w.Did("patch n"); len(at) != 0 {
 			t.Fatalf("the node was patched at %v", at)
 		}
 		w.addPod("counts", tolerating("k", 60))
-		w.pass(sec)
-		if at := w.did("patch n"); len(at) != 1 {
+		w.Pass(sec)
+		if at := w.Did("patch n"); len(at) != 1 {
 			t.Errorf("a pod came whose countdown runs, and the node was patched at %v, want once", at)
 		}
 	})

@@ -19,22 +19,14 @@ func noExecute(key string) corev1.Taint {
 	return corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: time.Now().Truncate(sec)}}
 }
 
-// setTaints replaces the taints of a node.
-func (w *world) setTaints(name string, list ...corev1.Taint) {
-	w.t.Helper()
-	node := w.node(name)
-	node.Spec.Taints = list
-	w.updateNode(node)
-}
-
 // swap makes not-ready unreachable, or the other way round, as the node-lifecycle-controller does: it adds the one, and
 // then takes the other off.
 func (w *world) swap(name, from, to string) {
-	w.t.Helper()
+	w.T.Helper()
 	added := noExecute(to)
-	w.setTaints(name, append(w.node(name).Spec.Taints, added)...)
-	w.pass(20 * ms)
-	w.setTaints(name, slices.DeleteFunc(w.node(name).Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == from })...)
+	w.SetTaints(name, append(w.Node(name).Spec.Taints, added)...)
+	w.Pass(20 * ms)
+	w.SetTaints(name, slices.DeleteFunc(w.Node(name).Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == from })...)
 }
 
 // default300s are the tolerations that the API server gives to every pod.
@@ -48,11 +40,11 @@ func TestANodeThatIsSickNowThisWayNowThatLosesItsPodsInTime(t *testing.T) {
 		w.addNode("n")
 		w.addPod("p", default300s)
 		w.run()
-		w.until(10 * sec)
-		w.setTaints("n", noExecute(corev1.TaintNodeNotReady))
+		w.Until(10 * sec)
+		w.SetTaints("n", noExecute(corev1.TaintNodeNotReady))
 		names := []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}
 		for i := range 30 {
-			w.pass(240 * sec)
+			w.Pass(240 * sec)
 			w.swap("n", names[i%2], names[(i+1)%2])
 		}
 		w.wantDeletes(map[string]time.Duration{"p": 310 * sec})
@@ -66,15 +58,15 @@ func TestANodeThatIsNotReadyAndThenDeadCountsFromTheBeginning(t *testing.T) {
 				w.addNode("n")
 				w.addPod("p", default300s)
 				w.run()
-				w.until(10 * sec)
-				w.setTaints("n", noExecute(corev1.TaintNodeNotReady))
-				w.until(210 * sec)
+				w.Until(10 * sec)
+				w.SetTaints("n", noExecute(corev1.TaintNodeNotReady))
+				w.Until(210 * sec)
 				if steps == "in one write" {
-					w.setTaints("n", noExecute(corev1.TaintNodeUnreachable))
+					w.SetTaints("n", noExecute(corev1.TaintNodeUnreachable))
 				} else {
 					w.swap("n", corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable)
 				}
-				w.pass(hour)
+				w.Pass(hour)
 				w.wantDeletes(map[string]time.Duration{"p": 310 * sec})
 			})
 		})
@@ -86,18 +78,18 @@ func TestASwapOutlastsARestart(t *testing.T) {
 		w.addNode("n")
 		w.addPod("p", default300s)
 		w.run()
-		w.until(10*sec + 300*ms)
+		w.Until(10*sec + 300*ms)
 		first := noExecute(corev1.TaintNodeNotReady)
-		w.setTaints("n", first)
-		w.until(210 * sec)
+		w.SetTaints("n", first)
+		w.Until(210 * sec)
 		w.swap("n", corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable)
-		w.pass(sec)
-		if taint := w.node("n").Spec.Taints[0]; !taint.TimeAdded.Equal(first.TimeAdded) {
+		w.Pass(sec)
+		if taint := w.Node("n").Spec.Taints[0]; !taint.TimeAdded.Equal(first.TimeAdded) {
 			t.Errorf("unreachable says timeAdded %v, want that of not-ready, %v", taint.TimeAdded, first.TimeAdded)
 		}
-		w.stop()
+		w.Stop()
 		w.run()
-		w.pass(hour)
+		w.Pass(hour)
 		w.wantDeletes(map[string]time.Duration{"p": 311 * sec}) // after a restart second 10 counts from its end
 	})
 }
@@ -109,22 +101,22 @@ func TestATimeAddedInTheFutureIsNotWrittenBack(t *testing.T) {
 		w.addPod("p", tolerating("k", 60))
 		w.run()
 		ahead := func(by time.Duration) corev1.Taint {
-			return corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: w.start.Add(by)}}
+			return corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: w.Start.Add(by)}}
 		}
-		w.until(10 * sec)
-		w.setTaints("n", ahead(20*sec))
-		w.pass(sec)
-		if taint := w.node("n").Spec.Taints[0]; !taint.TimeAdded.Equal(ahead(20 * sec).TimeAdded) {
+		w.Until(10 * sec)
+		w.SetTaints("n", ahead(20*sec))
+		w.Pass(sec)
+		if taint := w.Node("n").Spec.Taints[0]; !taint.TimeAdded.Equal(ahead(20 * sec).TimeAdded) {
 			t.Errorf("timeAdded is %v: nobody has written over it, and it was changed", taint.TimeAdded)
 		}
-		w.setTaints("n", ahead(30*sec))
-		w.pass(sec)
-		if taint := w.node("n").Spec.Taints[0]; !taint.TimeAdded.Equal(ahead(10 * sec).TimeAdded) {
+		w.SetTaints("n", ahead(30*sec))
+		w.Pass(sec)
+		if taint := w.Node("n").Spec.Taints[0]; !taint.TimeAdded.Equal(ahead(10 * sec).TimeAdded) {
 			t.Errorf("timeAdded is %v, want the first sight, %v", taint.TimeAdded, ahead(10*sec).TimeAdded)
 		}
-		w.stop()
+		w.Stop()
 		w.run()
-		w.pass(hour)
+		w.Pass(hour)
 		w.wantDeletes(map[string]time.Duration{"p": 71 * sec}) // after a restart second 10 counts from its end
 	})
 }
@@ -133,21 +125,21 @@ func TestTheTimeAddedOfANewValueIsNotWrittenBackToThatOfTheFirst(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addNode("n")
 		w.addPod("counts", tolerating("k", 100_000))
-		w.on("patch", "nodes", "", func() error { // nothing is written while the value changes
-			if time.Since(w.start) < 15*sec {
+		w.On("patch", "nodes", "", func() error { // nothing is written while the value changes
+			if time.Since(w.Start) < 15*sec {
 				return errors.New("no connection")
 			}
 			return nil
 		})
 		w.run()
-		w.until(10 * sec)
-		w.setTaints("n", corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute})
-		w.until(13 * sec)
-		w.setTaints("n", corev1.Taint{Key: "k", Value: "soon", Effect: corev1.TaintEffectNoExecute})
+		w.Until(10 * sec)
+		w.SetTaints("n", corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute})
+		w.Until(13 * sec)
+		w.SetTaints("n", corev1.Taint{Key: "k", Value: "soon", Effect: corev1.TaintEffectNoExecute})
 		for range 5 {
-			w.pass(time.Minute)
-			want := metav1.NewTime(w.start.Add(13 * sec))
-			if taint := w.node("n").Spec.Taints[0]; !taint.TimeAdded.Equal(&want) {
+			w.Pass(time.Minute)
+			want := metav1.NewTime(w.Start.Add(13 * sec))
+			if taint := w.Node("n").Spec.Taints[0]; !taint.TimeAdded.Equal(&want) {
 				t.Fatalf("timeAdded is %v, want %v", taint.TimeAdded, want)
 			}
 		}
@@ -158,13 +150,13 @@ func TestARestartInTheMiddleOfASwapCountsFromTheEarlierTaint(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addNode("n")
 		w.addPod("p", default300s)
-		w.until(10 * sec)
+		w.Until(10 * sec)
 		first := noExecute(corev1.TaintNodeNotReady)
-		w.until(210 * sec)
-		w.setTaints("n", first, noExecute(corev1.TaintNodeUnreachable))
+		w.Until(210 * sec)
+		w.SetTaints("n", first, noExecute(corev1.TaintNodeUnreachable))
 		w.run()
-		w.setTaints("n", noExecute(corev1.TaintNodeUnreachable))
-		w.pass(hour)
+		w.SetTaints("n", noExecute(corev1.TaintNodeUnreachable))
+		w.Pass(hour)
 		w.wantDeletes(map[string]time.Duration{"p": 311 * sec})
 	})
 }
@@ -174,13 +166,13 @@ func TestANodeThatWasReadyInBetweenCountsAnew(t *testing.T) {
 		w.addNode("n")
 		w.addPod("p", default300s)
 		w.run()
-		w.until(10 * sec)
-		w.setTaints("n", noExecute(corev1.TaintNodeNotReady))
-		w.until(210 * sec)
-		w.setTaints("n")
-		w.until(220 * sec)
-		w.setTaints("n", noExecute(corev1.TaintNodeUnreachable))
-		w.pass(hour)
+		w.Until(10 * sec)
+		w.SetTaints("n", noExecute(corev1.TaintNodeNotReady))
+		w.Until(210 * sec)
+		w.SetTaints("n")
+		w.Until(220 * sec)
+		w.SetTaints("n", noExecute(corev1.TaintNodeUnreachable))
+		w.Pass(hour)
 		w.wantDeletes(map[string]time.Duration{"p": 520 * sec})
 	})
 }
@@ -208,10 +200,10 @@ func TestATaintThatIsWrittenAgainAndAgainPostponesNothing(t *testing.T) {
 				w.addNode("n")
 				w.addPod("p", tolerating("k", 900))
 				w.run()
-				w.until(10 * sec)
+				w.Until(10 * sec)
 				for i := range 120 {
-					w.setTaints("n", rewrite(i))
-					w.pass(30 * sec)
+					w.SetTaints("n", rewrite(i))
+					w.Pass(30 * sec)
 				}
 				w.wantDeletes(map[string]time.Duration{"p": 910 * sec})
 			})
@@ -229,13 +221,13 @@ func TestAValueThatIsToleratedForEverEndsTheCountdown(t *testing.T) {
 		w.addNode("n")
 		w.addPod("p", equal("planned", nil), equal("now", new(int64(60))))
 		w.run()
-		w.until(10 * sec)
-		w.taint("n", "k=now:NoExecute")
-		w.until(40 * sec)
-		w.taint("n", "k=planned:NoExecute")
-		w.until(hour)
-		w.taint("n", "k=now:NoExecute")
-		w.pass(hour)
+		w.Until(10 * sec)
+		w.Taint("n", "k=now:NoExecute")
+		w.Until(40 * sec)
+		w.Taint("n", "k=planned:NoExecute")
+		w.Until(hour)
+		w.Taint("n", "k=now:NoExecute")
+		w.Pass(hour)
 		w.wantDeletes(map[string]time.Duration{"p": hour + 60*sec})
 	})
 }
@@ -249,13 +241,13 @@ func TestAPodThatComesLaterOwesNothingToTheValueThatATaintHadBefore(t *testing.T
 		}
 		w.addNode("n")
 		w.run()
-		w.until(10 * sec)
-		w.taint("n", "k=x:NoExecute")
-		w.until(20 * sec)
-		w.taint("n", "k=y:NoExecute")
-		w.until(30 * sec)
+		w.Until(10 * sec)
+		w.Taint("n", "k=x:NoExecute")
+		w.Until(20 * sec)
+		w.Taint("n", "k=y:NoExecute")
+		w.Until(30 * sec)
 		w.addPod("p", value("x", 5), value("y", 60))
-		w.pass(hour)
+		w.Pass(hour)
 		w.wantDeletes(map[string]time.Duration{"p": 90 * sec})
 	})
 }

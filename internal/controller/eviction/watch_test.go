@@ -5,8 +5,6 @@ package eviction
 
 import (
 	"errors"
-	"strconv"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,64 +13,21 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// nodeWatch is the watch of nodes, which can be broken: until it is mended nothing is listed and nothing watched.
-type nodeWatch struct {
-	broken atomic.Bool
-	mu     sync.Mutex
-	open   watch.Interface
-}
-
-func (w *world) breakableNodeWatch() *nodeWatch {
-	n := &nodeWatch{}
-	tooOld := apierrors.NewResourceExpired("too old")
-	w.client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtimeObject, error) {
-		return n.broken.Load(), nil, tooOld
-	})
-	w.client.PrependWatchReactor("nodes", func(action clienttesting.Action) (bool, watch.Interface, error) {
-		if n.broken.Load() {
-			return true, nil, tooOld
-		}
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		var err error
-		n.open, err = w.client.Tracker().Watch(action.GetResource(), action.GetNamespace())
-		return true, n.open, err
-	})
-	return n
-}
-
-func (n *nodeWatch) breaks() {
-	n.broken.Store(true)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.open.Stop()
-}
-
-// heartbeat gives a node another version, and nothing else, as its kubelet does all the time.
-func (w *world) heartbeat(name string) {
-	w.t.Helper()
-	node := w.node(name)
-	version, _ := strconv.Atoi(node.ResourceVersion)
-	node.ResourceVersion = strconv.Itoa(version + 1)
-	w.updateNode(node)
-}
-
 // missesAHeartbeat breaks the watch for a second in which the node gets another version.
-func (n *nodeWatch) missesAHeartbeat(w *world, name string) {
-	w.t.Helper()
-	n.breaks()
-	w.heartbeat(name)
-	w.pass(time.Second)
-	n.broken.Store(false)
+func (w *world) missesAHeartbeat(name string) {
+	w.T.Helper()
+	w.API.Watches("nodes").Break()
+	w.Heartbeat(name)
+	w.Pass(time.Second)
+	w.API.Watches("nodes").Mend()
 }
 
 // stampingRefused is an API server that lets nobody patch a node.
 func (w *world) stampingRefused() {
-	w.on("patch", "nodes", "", func() error {
+	w.On("patch", "nodes", "", func() error {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n", nil)
 	})
 }
@@ -86,7 +41,7 @@ func TestBreaksOfTheWatchDoNotKeepATaintFromCountingToItsEnd(t *testing.T) {
 		"stamped by us": func(w *world) {
 			w.addNode("n")
 			w.run()
-			w.taint("n", "off:NoExecute")
+			w.Taint("n", "off:NoExecute")
 		},
 		"stamped beforehand": func(w *world) {
 			w.addStampedNode("n", "off:NoExecute")
@@ -96,19 +51,18 @@ func TestBreaksOfTheWatchDoNotKeepATaintFromCountingToItsEnd(t *testing.T) {
 			w.stampingRefused()
 			w.addNode("n")
 			w.run()
-			w.taint("n", "off:NoExecute")
+			w.Taint("n", "off:NoExecute")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(t *testing.T, w *world) { //nolint:thelper // the test itself
-				watch := w.breakableNodeWatch()
 				w.addPod("patient", tolerating("off", 100))
 				taint(w)
 				for range 20 {
-					w.pass(30 * time.Second)
-					watch.missesAHeartbeat(w, "n")
+					w.Pass(30 * time.Second)
+					w.missesAHeartbeat("n")
 				}
-				if at := w.did("delete patient"); len(at) != 1 || at[0] < 99*time.Second || at[0] > late {
+				if at := w.Did("delete patient"); len(at) != 1 || at[0] < 99*time.Second || at[0] > late {
 					t.Errorf("deleted at %v, want once when the 100 s are over", at)
 				}
 			})
@@ -118,14 +72,13 @@ func TestBreaksOfTheWatchDoNotKeepATaintFromCountingToItsEnd(t *testing.T) {
 
 func TestBreaksOfTheWatchDoNotKeepADryRunFromItsAnswer(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
-		watch := w.breakableNodeWatch()
 		w.addNode("n")
 		w.addPod("patient", tolerating("off", 100))
 		w.run(func(c *Config) { c.Mode = DryRun })
-		w.taint("n", "off:NoExecute")
+		w.Taint("n", "off:NoExecute")
 		for range 4 {
-			w.pass(30 * time.Second)
-			watch.missesAHeartbeat(w, "n")
+			w.Pass(30 * time.Second)
+			w.missesAHeartbeat("n")
 		}
 		w.wantMetric("taintkeeper_evictions_total", "dry_run", 1)
 	})
@@ -133,47 +86,43 @@ func TestBreaksOfTheWatchDoNotKeepADryRunFromItsAnswer(t *testing.T) {
 
 func TestAListThatBringsNothingNewAndAHeartbeatDoNotBeginACountdownAnew(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
-		watch := w.breakableNodeWatch()
-		w.on("patch", "nodes", "", func() error { return apierrors.NewInternalError(errors.New("not now")) })
+		watch := w.API.Watches("nodes")
+		w.On("patch", "nodes", "", func() error { return apierrors.NewInternalError(errors.New("not now")) })
 		w.addNode("n")
-		w.heartbeat("n")
+		w.Heartbeat("n")
 		w.addPod("patient", tolerating("off", 100))
 		w.run()
-		w.taint("n", "off:NoExecute")
-		w.heartbeat("n")
-		w.until(10 * time.Second)
-		watch.breaks()
-		w.until(20 * time.Second)
-		watch.broken.Store(false)
-		w.until(time.Minute)
-		w.heartbeat("n")
-		w.until(5 * time.Minute)
+		w.Taint("n", "off:NoExecute")
+		w.Heartbeat("n")
+		w.Until(10 * time.Second)
+		watch.Break()
+		w.Until(20 * time.Second)
+		watch.Mend()
+		w.Until(time.Minute)
+		w.Heartbeat("n")
+		w.Until(5 * time.Minute)
 		w.wantDeletes(map[string]time.Duration{"patient": 100 * time.Second})
 	})
 }
 
 func TestATaintSetAgainWhileTheWatchIsBrokenCountsFromItsSecondSetting(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		watch := w.breakableNodeWatch()
+		watch := w.API.Watches("nodes")
 		w.addNode("n")
 		w.addPod("patient", tolerating("off", 20))
 		w.run()
-		w.until(time.Second)
-		w.taint("n", "off:NoExecute")
-		w.until(5 * time.Second)
-		watch.breaks()
-		w.until(6 * time.Second)
-		node := w.node("n")
-		node.Spec.Taints, node.ResourceVersion = nil, "1"
-		w.updateNode(node)
-		w.until(15 * time.Second)
-		node = w.node("n")
-		node.Spec.Taints, node.ResourceVersion = w.edit(nil, "off:NoExecute"), "2"
-		w.updateNode(node)
-		w.until(16 * time.Second)
-		watch.broken.Store(false)
-		w.until(2 * time.Minute)
-		if at := w.did("delete patient"); len(at) != 1 || at[0] < 35*time.Second {
+		w.Until(time.Second)
+		w.Taint("n", "off:NoExecute")
+		w.Until(5 * time.Second)
+		watch.Break()
+		w.Until(6 * time.Second)
+		w.SetTaints("n")
+		w.Until(15 * time.Second)
+		w.Taint("n", "off:NoExecute")
+		w.Until(16 * time.Second)
+		watch.Mend()
+		w.Until(2 * time.Minute)
+		if at := w.Did("delete patient"); len(at) != 1 || at[0] < 35*time.Second {
 			t.Errorf("deleted at %v, want once and not before 35 s", at)
 		}
 	})
@@ -187,28 +136,28 @@ func TestATaintSetAgainWithinTheSameSecondWhileTheWatchIsBrokenCountsFromTheEndO
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(t *testing.T, w *world) { //nolint:thelper // the test itself
-				watch := w.breakableNodeWatch()
+				watch := w.API.Watches("nodes")
 				w.addNode("n")
 				w.addPod("patient", tolerating("off", 10))
 				w.run()
 				set := func() {
-					node := w.node("n")
-					node.Spec.Taints = w.edit(nil, "off:NoExecute")
-					node.Spec.Taints[0].TimeAdded = &metav1.Time{Time: w.start.Add(time.Second)}
-					w.updateNode(node)
+					node := w.Node("n")
+					node.Spec.Taints = w.Edit(nil, "off:NoExecute")
+					node.Spec.Taints[0].TimeAdded = &metav1.Time{Time: w.Start.Add(time.Second)}
+					w.UpdateNode(node)
 				}
-				w.until(1400 * time.Millisecond)
+				w.Until(1400 * time.Millisecond)
 				set()
-				w.until(1500 * time.Millisecond)
-				watch.breaks()
-				w.taint("n", "off:NoExecute-")
-				w.until(1900 * time.Millisecond)
+				w.Until(1500 * time.Millisecond)
+				watch.Break()
+				w.Taint("n", "off:NoExecute-")
+				w.Until(1900 * time.Millisecond)
 				set()
-				w.heartbeat("n")
-				w.until(mended)
-				watch.broken.Store(false)
-				w.until(time.Minute)
-				if at := w.did("delete patient"); len(at) != 1 || at[0] < 11900*time.Millisecond || at[0] > 16*time.Second {
+				w.Heartbeat("n")
+				w.Until(mended)
+				watch.Mend()
+				w.Until(time.Minute)
+				if at := w.Did("delete patient"); len(at) != 1 || at[0] < 11900*time.Millisecond || at[0] > 16*time.Second {
 					t.Errorf("deleted at %v, want once and soon after 11.9 s", at)
 				}
 			})
@@ -218,9 +167,9 @@ func TestATaintSetAgainWithinTheSameSecondWhileTheWatchIsBrokenCountsFromTheEndO
 
 func TestWaitingForTheWatchDoesNotLengthenTheBackoffOfAFailedCall(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		watch := w.breakableNodeWatch()
+		watch := w.API.Watches("nodes")
 		var tries atomic.Int32
-		w.on("delete", "pods", "", func() error {
+		w.On("delete", "pods", "", func() error {
 			if tries.Add(1) == 1 {
 				return apierrors.NewInternalError(errors.New("once"))
 			}
@@ -229,16 +178,16 @@ func TestWaitingForTheWatchDoesNotLengthenTheBackoffOfAFailedCall(t *testing.T) 
 		w.addStampedNode("n", "off:NoExecute")
 		w.addPod("patient", tolerating("off", 6))
 		w.run()
-		stamped := w.node("n").Spec.Taints
-		w.until(4 * time.Second)
-		watch.breaks()
-		w.taint("n", "off:NoExecute-")
-		w.until(14 * time.Second) // since 6 s the pod is due by the cache, and the live read says that it is not
-		node := w.node("n")
+		stamped := w.Node("n").Spec.Taints
+		w.Until(4 * time.Second)
+		watch.Break()
+		w.Taint("n", "off:NoExecute-")
+		w.Until(14 * time.Second) // since 6 s the pod is due by the cache, and the live read says that it is not
+		node := w.Node("n")
 		node.Spec.Taints = stamped
-		w.updateNode(node)
-		w.until(time.Minute)
-		if at := w.did("delete patient"); len(at) != 2 || at[1]-at[0] > time.Second {
+		w.UpdateNode(node)
+		w.Until(time.Minute)
+		if at := w.Did("delete patient"); len(at) != 2 || at[1]-at[0] > time.Second {
 			t.Errorf("DELETEs at %v, want the second soon after the first, which failed", at)
 		}
 	})
@@ -251,17 +200,16 @@ func TestBreaksOfTheWatchDoNotKeepATaintFromItsEndWhereAPolicyRefusesTheStamp(t 
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(t *testing.T, w *world) {
-				watch := w.breakableNodeWatch()
-				w.on("patch", "nodes", "", func() error { return refusal })
+				w.On("patch", "nodes", "", func() error { return refusal })
 				w.addNode("n")
 				w.addPod("patient", tolerating("off", 100))
 				w.run()
-				w.taint("n", "off:NoExecute")
+				w.Taint("n", "off:NoExecute")
 				for range 20 {
-					w.pass(30 * time.Second)
-					watch.missesAHeartbeat(w, "n")
+					w.Pass(30 * time.Second)
+					w.missesAHeartbeat("n")
 				}
-				if at := w.did("delete patient"); len(at) != 1 || at[0] < 99*time.Second || at[0] > late {
+				if at := w.Did("delete patient"); len(at) != 1 || at[0] < 99*time.Second || at[0] > late {
 					t.Errorf("deleted at %v, want once when the 100 s are over", at)
 				}
 			})
@@ -271,7 +219,7 @@ func TestBreaksOfTheWatchDoNotKeepATaintFromItsEndWhereAPolicyRefusesTheStamp(t 
 
 // refuseStampOf refuses the patches of one node only.
 func (w *world) refuseStampOf(name string) {
-	w.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtimeObject, error) {
+	w.Client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtimeObject, error) {
 		if action.(clienttesting.PatchAction).GetName() != name {
 			return false, nil, nil
 		}
@@ -281,27 +229,27 @@ func (w *world) refuseStampOf(name string) {
 
 func TestANodeThatMayNotBeStampedDoesNotMakeTheTaintsOfOthersCountFromTooEarly(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		watch := w.breakableNodeWatch()
+		watch := w.API.Watches("nodes")
 		w.refuseStampOf("m")
 		w.addNode("n")
 		w.addNode("m")
 		w.addPod("patient", tolerating("off", 100))
 		w.run()
-		w.taint("n", "off:NoExecute")
-		w.pass(5 * time.Second) // n is stamped
-		w.taint("m", "off:NoExecute")
-		w.until(60 * time.Second)
-		watch.breaks()
-		w.taint("n", "off-")
-		w.heartbeat("n")
-		w.until(80 * time.Second)
-		w.taint("n", "off:NoExecute") // set again: counts from now
-		w.heartbeat("n")
-		w.heartbeat("n")
-		w.pass(time.Second)
-		watch.broken.Store(false)
-		w.until(10 * time.Minute)
-		if at := w.did("delete patient"); len(at) != 1 || at[0] < 180*time.Second {
+		w.Taint("n", "off:NoExecute")
+		w.Pass(5 * time.Second) // n is stamped
+		w.Taint("m", "off:NoExecute")
+		w.Until(60 * time.Second)
+		watch.Break()
+		w.Taint("n", "off-")
+		w.Heartbeat("n")
+		w.Until(80 * time.Second)
+		w.Taint("n", "off:NoExecute") // set again: counts from now
+		w.Heartbeat("n")
+		w.Heartbeat("n")
+		w.Pass(time.Second)
+		watch.Mend()
+		w.Until(10 * time.Minute)
+		if at := w.Did("delete patient"); len(at) != 1 || at[0] < 180*time.Second {
 			t.Errorf("deleted at %v, want once, not before 180 s: the taint was set again at 80 s", at)
 		}
 	})
@@ -309,24 +257,23 @@ func TestANodeThatMayNotBeStampedDoesNotMakeTheTaintsOfOthersCountFromTooEarly(t
 
 func TestStampsOfOtherNodesDoNotKeepATaintFromItsEndThatMayNotBeStamped(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		watch := w.breakableNodeWatch()
 		w.refuseStampOf("m")
 		w.addNode("n")
 		w.addNode("m")
 		w.addPod("patient", tolerating("off", 100), func(p *corev1.Pod) { p.Spec.NodeName = "m" })
 		w.run()
-		w.taint("m", "off:NoExecute")
+		w.Taint("m", "off:NoExecute")
 		for i := range 40 {
-			w.pass(28 * time.Second)
+			w.Pass(28 * time.Second)
 			if i%2 == 0 {
-				w.taint("n", "other:NoExecute")
+				w.Taint("n", "other:NoExecute")
 			} else {
-				w.taint("n", "other-")
+				w.Taint("n", "other-")
 			}
-			w.pass(time.Second)
-			watch.missesAHeartbeat(w, "m")
+			w.Pass(time.Second)
+			w.missesAHeartbeat("m")
 		}
-		if at := w.did("delete patient"); len(at) != 1 || at[0] > late {
+		if at := w.Did("delete patient"); len(at) != 1 || at[0] > late {
 			t.Errorf("deleted at %v, want once when the 100 s are over", at)
 		}
 	})
@@ -334,9 +281,8 @@ func TestStampsOfOtherNodesDoNotKeepATaintFromItsEndThatMayNotBeStamped(t *testi
 
 func TestAnUntaintDuringTheReadForTheStampDoesNotSayThatStampingIsAllowed(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		watch := w.breakableNodeWatch()
 		var slow atomic.Bool
-		w.client.PrependReactor("get", "nodes", func(action clienttesting.Action) (bool, runtimeObject, error) {
+		w.Client.PrependReactor("get", "nodes", func(action clienttesting.Action) (bool, runtimeObject, error) {
 			if action.(clienttesting.GetAction).GetName() == "n" && slow.CompareAndSwap(true, false) {
 				w.hang(2 * time.Second)
 			}
@@ -347,20 +293,20 @@ func TestAnUntaintDuringTheReadForTheStampDoesNotSayThatStampingIsAllowed(t *tes
 		w.addNode("m")
 		w.addPod("patient", tolerating("off", 100), func(p *corev1.Pod) { p.Spec.NodeName = "m" })
 		w.run()
-		w.taint("m", "off:NoExecute")
-		w.until(65 * time.Second)
-		w.taint("n", "other:NoExecute")
+		w.Taint("m", "off:NoExecute")
+		w.Until(65 * time.Second)
+		w.Taint("n", "other:NoExecute")
 		slow.Store(true)
-		w.pass(time.Second) // the stamper reads n
+		w.Pass(time.Second) // the stamper reads n
 		nodes := corev1.SchemeGroupVersion.WithResource("nodes")
-		live, _ := w.client.Tracker().Get(nodes, "", "n")
+		live, _ := w.Client.Tracker().Get(nodes, "", "n")
 		bare := live.(*corev1.Node).DeepCopy()
 		bare.Spec.Taints = nil
-		w.updateNode(bare)
-		w.pass(2 * time.Second)
-		watch.missesAHeartbeat(w, "m")
-		w.until(10 * time.Minute)
-		if at := w.did("delete patient"); len(at) != 1 || at[0] > late {
+		w.UpdateNode(bare)
+		w.Pass(2 * time.Second)
+		w.missesAHeartbeat("m")
+		w.Until(10 * time.Minute)
+		if at := w.Did("delete patient"); len(at) != 1 || at[0] > late {
 			t.Errorf("deleted at %v, want once when the 100 s are over", at)
 		}
 	})
@@ -368,21 +314,21 @@ func TestAnUntaintDuringTheReadForTheStampDoesNotSayThatStampingIsAllowed(t *tes
 
 func TestATimeAddedInTheFutureDoesNotTellOneSettingFromAnother(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		watch := w.breakableNodeWatch()
+		watch := w.API.Watches("nodes")
 		w.addNode("n")
 		w.addPod("p", tolerating("k", 60))
 		w.run()
-		future := corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: w.start.Add(hour)}}
-		w.setTaints("n", future)
-		w.until(30 * sec)
-		watch.breaks()
-		w.setTaints("n")
-		w.setTaints("n", future)
-		w.heartbeat("n")
-		w.pass(sec)
-		watch.broken.Store(false)
-		w.pass(hour)
-		if at := w.did("delete p"); len(at) != 1 || at[0] < 90*sec {
+		future := corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: w.Start.Add(hour)}}
+		w.SetTaints("n", future)
+		w.Until(30 * sec)
+		watch.Break()
+		w.SetTaints("n")
+		w.SetTaints("n", future)
+		w.Heartbeat("n")
+		w.Pass(sec)
+		watch.Mend()
+		w.Pass(hour)
+		if at := w.Did("delete p"); len(at) != 1 || at[0] < 90*sec {
 			t.Errorf("deleted at %v, want once, 60 s after the taint was set again", at)
 		}
 	})
@@ -391,30 +337,30 @@ func TestATimeAddedInTheFutureDoesNotTellOneSettingFromAnother(t *testing.T) {
 // What a timeAdded that was written over said before is not known of a taint that was set again with the same.
 func TestATaintSetAgainWithItsTimeAddedWhileTheWatchIsBrokenCountsFromThatTime(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		watch := w.breakableNodeWatch()
+		watch := w.API.Watches("nodes")
 		w.addNode("n")
 		w.addPod("p", tolerating("k", 100))
-		w.on("patch", "nodes", "", func() error { // the earlier timeAdded is not written back
-			if time.Since(w.start) < 60*sec {
+		w.On("patch", "nodes", "", func() error { // the earlier timeAdded is not written back
+			if time.Since(w.Start) < 60*sec {
 				return errors.New("no connection")
 			}
 			return nil
 		})
 		w.run()
-		w.until(10 * sec)
+		w.Until(10 * sec)
 		w.taintedByServer(0)
-		w.until(40 * sec)
+		w.Until(40 * sec)
 		w.taintedByServer(0)
-		again := w.node("n").Spec.Taints[0]
-		w.pass(sec)
-		watch.breaks()
-		w.setTaints("n")
-		w.setTaints("n", again)
-		w.heartbeat("n")
-		w.pass(sec)
-		watch.broken.Store(false)
-		w.pass(hour)
-		if at := w.did("delete p"); len(at) != 1 || at[0] < 140*sec || at[0] > 141*sec {
+		again := w.Node("n").Spec.Taints[0]
+		w.Pass(sec)
+		watch.Break()
+		w.SetTaints("n")
+		w.SetTaints("n", again)
+		w.Heartbeat("n")
+		w.Pass(sec)
+		watch.Mend()
+		w.Pass(hour)
+		if at := w.Did("delete p"); len(at) != 1 || at[0] < 140*sec || at[0] > 141*sec {
 			t.Errorf("the taint says that it is there since 40 s, and is tolerated for 100 s; deleted at %v", at)
 		}
 	})
@@ -422,16 +368,16 @@ func TestATaintSetAgainWithItsTimeAddedWhileTheWatchIsBrokenCountsFromThatTime(t
 
 func TestAnEvictionThatWaitsForTheWatchIsTriedAgainAsSoonAsTheWatchBringsOtherTaints(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		w.laggingNodeWatch(10 * time.Second)
+		w.API.Watches("nodes").Lag(10 * time.Second)
 		w.addStampedNode("n", "off:NoExecute")
 		w.addPod("patient", tolerating("off", 10))
 		w.run()
-		w.until(8 * time.Second)
-		node := w.node("n")
-		node.Spec.Taints = w.edit(nil, "gone:NoExecute")
-		w.updateNode(node)
-		w.until(time.Minute) // from 9 s to 18 s the pod is due by the cache, and the live read says that it is not
-		if at := w.did("delete patient"); len(at) != 1 || at[0] < 18*time.Second || at[0] > 18500*time.Millisecond {
+		w.Until(8 * time.Second)
+		node := w.Node("n")
+		node.Spec.Taints = w.Edit(nil, "gone:NoExecute")
+		w.UpdateNode(node)
+		w.Until(time.Minute) // from 9 s to 18 s the pod is due by the cache, and the live read says that it is not
+		if at := w.Did("delete patient"); len(at) != 1 || at[0] < 18*time.Second || at[0] > 18500*time.Millisecond {
 			t.Errorf("deleted at %v, want once, when the watch brings the taint at 18 s", at)
 		}
 	})
@@ -446,11 +392,11 @@ func TestAPodThatDoesNotTerminateAnyMoreAfterARestoreLeaves(t *testing.T) {
 			p.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 		})
 		w.run()
-		w.taint("n", "k:NoExecute")
-		w.pass(sec)
-		w.changePod("p", func(p *corev1.Pod) { p.DeletionTimestamp, p.Finalizers = nil, nil })
-		w.pass(hour)
-		if at := w.did("delete p"); len(at) != 1 {
+		w.Taint("n", "k:NoExecute")
+		w.Pass(sec)
+		w.ChangePod("p", func(p *corev1.Pod) { p.DeletionTimestamp, p.Finalizers = nil, nil })
+		w.Pass(hour)
+		if at := w.Did("delete p"); len(at) != 1 {
 			t.Errorf("deleted at %v, want once", at)
 		}
 	})
@@ -466,27 +412,23 @@ func TestATimeAddedThatSaysAfterAGapThatItIsAnotherTaintCountsWhereNodesAreNotSt
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(t *testing.T, w *world) {
-				watch := w.breakableNodeWatch()
+				watch := w.API.Watches("nodes")
 				w.addNode("n")
 				w.addPod("patient", tolerating("k", 100), tolerating("other", 100000))
 				run(w)
-				w.until(10 * sec)
+				w.Until(10 * sec)
 				// "other" has no timeAdded, so where that is refused the node is known as unstampable.
-				w.setTaints("n", noExecute("k"), corev1.Taint{Key: "other", Effect: corev1.TaintEffectNoExecute})
-				w.until(60 * sec)
-				watch.breaks()
-				w.until(61 * sec)
-				node := w.node("n")
-				node.Spec.Taints, node.ResourceVersion = nil, "100"
-				w.updateNode(node)
-				w.until(90 * sec)
-				node = w.node("n")
-				node.Spec.Taints, node.ResourceVersion = []corev1.Taint{noExecute("k")}, "101"
-				w.updateNode(node)
-				w.until(91 * sec)
-				watch.broken.Store(false)
-				w.until(10 * time.Minute)
-				at := w.did("delete patient")
+				w.SetTaints("n", noExecute("k"), corev1.Taint{Key: "other", Effect: corev1.TaintEffectNoExecute})
+				w.Until(60 * sec)
+				watch.Break()
+				w.Until(61 * sec)
+				w.SetTaints("n")
+				w.Until(90 * sec)
+				w.SetTaints("n", noExecute("k"))
+				w.Until(91 * sec)
+				watch.Mend()
+				w.Until(10 * time.Minute)
+				at := w.Did("delete patient")
 				if len(at) != 1 || at[0] < 190*sec {
 					t.Errorf("taint set at 90 s by its own timeAdded, tolerated for 100 s; deleted at %v, want not before 190 s", at)
 				}
@@ -498,9 +440,9 @@ func TestATimeAddedThatSaysAfterAGapThatItIsAnotherTaintCountsWhereNodesAreNotSt
 // The API server has a bad half minute (500s), which is when watches break, too.
 func TestABrownOutOfTheAPIServerMakesNoEvictionEarly(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		watch := w.breakableNodeWatch()
-		w.on("patch", "nodes", "", func() error { // nothing can be written in the first minute
-			if time.Since(w.start) < time.Minute {
+		watch := w.API.Watches("nodes")
+		w.On("patch", "nodes", "", func() error { // nothing can be written in the first minute
+			if time.Since(w.Start) < time.Minute {
 				return apierrors.NewInternalError(errors.New("etcdserver: request timed out"))
 			}
 			return nil
@@ -508,22 +450,18 @@ func TestABrownOutOfTheAPIServerMakesNoEvictionEarly(t *testing.T) {
 		w.addNode("n")
 		w.addPod("patient", tolerating("k", 100))
 		w.run()
-		w.until(5 * sec)
-		w.setTaints("n", corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute}) // kubectl taint
-		w.until(40 * sec)
-		watch.breaks()
-		w.until(41 * sec)
-		node := w.node("n")
-		node.Spec.Taints, node.ResourceVersion = nil, "100"
-		w.updateNode(node)
-		w.until(50 * sec)
-		node = w.node("n")
-		node.Spec.Taints, node.ResourceVersion = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}, "101"
-		w.updateNode(node)
-		w.until(51 * sec)
-		watch.broken.Store(false)
-		w.until(10 * time.Minute)
-		at := w.did("delete patient")
+		w.Until(5 * sec)
+		w.SetTaints("n", corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute}) // kubectl taint
+		w.Until(40 * sec)
+		watch.Break()
+		w.Until(41 * sec)
+		w.SetTaints("n")
+		w.Until(50 * sec)
+		w.SetTaints("n", corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute})
+		w.Until(51 * sec)
+		watch.Mend()
+		w.Until(10 * time.Minute)
+		at := w.Did("delete patient")
 		if len(at) != 1 || at[0] < 150*sec {
 			t.Errorf("taint set again at 50 s, tolerated for 100 s; deleted at %v, want not before 150 s", at)
 		}
@@ -534,29 +472,28 @@ func TestABrownOutOfTheAPIServerMakesNoEvictionEarly(t *testing.T) {
 // version in which the node had the taint of before. The watch has not noticed yet.
 func TestATaintThatIsSetAfterARestoreIsNotTheOneOfBefore(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		watch := w.breakableNodeWatch()
+		watch := w.API.Watches("nodes")
 		w.addNode("n")
 		w.addPod("patient", tolerating("k", 100))
 		w.run()
-		becomes := func(version string, taints ...corev1.Taint) {
-			node := w.node("n")
-			node.Spec.Taints, node.ResourceVersion = taints, version
-			w.updateNode(node)
+		becomes := func(version int64, taints ...corev1.Taint) {
+			w.API.RestoreTo(version - 1)
+			w.SetTaints("n", taints...)
 		}
 		kubectl := corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute}
-		w.until(5 * sec)
-		becomes("500", kubectl)
-		w.until(10 * sec)
-		becomes("900", w.node("n").Spec.Taints...)
-		w.until(40 * sec)
-		watch.breaks()
-		becomes("400")
-		w.until(90 * sec)
-		becomes("600", kubectl)
-		w.until(120 * sec)
-		watch.broken.Store(false)
-		w.until(10 * time.Minute)
-		at := w.did("delete patient")
+		w.Until(5 * sec)
+		becomes(500, kubectl)
+		w.Until(10 * sec)
+		becomes(900, w.Node("n").Spec.Taints...)
+		w.Until(40 * sec)
+		watch.Break()
+		becomes(400)
+		w.Until(90 * sec)
+		becomes(600, kubectl)
+		w.Until(120 * sec)
+		watch.Mend()
+		w.Until(10 * time.Minute)
+		at := w.Did("delete patient")
 		if len(at) != 1 || at[0] < 190*sec {
 			t.Errorf("the taint is there since 90 s and tolerated for 100 s; deleted at %v, want not before 190 s", at)
 		}

@@ -19,14 +19,15 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
+	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 // wantUntouched checks that nodes were not changed since the world began.
 func (w *world) wantUntouched(names ...string) {
-	w.t.Helper()
+	w.T.Helper()
 	for _, name := range names {
-		if at := w.did("patch nodes " + name + "/"); len(at) > 0 {
-			w.t.Errorf("live node %s was changed at %v: it has %q", name, at, w.taints(name))
+		if at := w.Did("patch nodes " + name + "/"); len(at) > 0 {
+			w.T.Errorf("live node %s was changed at %v: it has %q", name, at, w.Taints(name))
 		}
 	}
 }
@@ -45,10 +46,10 @@ func (w *world) renewalsRefused() {
 }
 
 func (w *world) wantUnknown(names ...string) {
-	w.t.Helper()
+	w.T.Helper()
 	for _, name := range names {
-		if c := readiness.Condition(w.node(name), corev1.NodeReady); c == nil || c.Status != corev1.ConditionUnknown {
-			w.t.Errorf("after %s node %s is not called silent", time.Since(w.start), name)
+		if c := readiness.Condition(w.Node(name), corev1.NodeReady); c == nil || c.Status != corev1.ConditionUnknown {
+			w.T.Errorf("after %s node %s is not called silent", time.Since(w.Start), name)
 		}
 	}
 }
@@ -62,13 +63,13 @@ func TestNobodyIsCalledSilentWhileLeasesCannotBeWritten(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		nodes := w.addZone("a", 40)
 		w.run()
-		w.until(25 * time.Second)
-		w.unwritable.Store(true)
-		w.until(10 * time.Minute)
-		w.unwritable.Store(false)
-		w.sleep(9 * time.Second)
-		w.renewAll()
-		w.until(15 * time.Minute)
+		w.Until(25 * time.Second)
+		w.NoLeases.Store(true)
+		w.Until(10 * time.Minute)
+		w.NoLeases.Store(false)
+		w.Pass(9 * time.Second)
+		w.RenewAll()
+		w.Until(15 * time.Minute)
 		w.wantUntouched(nodes...)
 	})
 }
@@ -79,15 +80,15 @@ func TestKubeletsHaveTimeToRenewAfterATimeInWhichLeasesCouldNotBeWritten(t *test
 			play(t, func(_ *testing.T, w *world) {
 				nodes := w.addZone("a", 40)
 				w.run()
-				w.until(15 * time.Second)
-				w.unwritable.Store(true)
+				w.Until(15 * time.Second)
+				w.NoLeases.Store(true)
 				w.falls(nodes...)
-				w.until(end)
-				w.unwritable.Store(false)
-				w.sleep(19 * time.Second)
-				clear(w.silent)
-				w.renewAll()
-				w.until(8 * time.Minute)
+				w.Until(end)
+				w.NoLeases.Store(false)
+				w.Pass(19 * time.Second)
+				clear(w.Silent)
+				w.RenewAll()
+				w.Until(8 * time.Minute)
 				w.wantUntouched(nodes...)
 			})
 		})
@@ -98,16 +99,16 @@ func TestKubeletsHaveTimeToRenewAfterATimeInWhichLeasesCouldNotBeWritten(t *test
 func TestALateWatchOfLeasesCallsNobodySilentAndTakesNoTaintOff(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		nodes := w.addZone("a", 6)
-		leases := w.breakableLeases()
+		leases := w.API.Watches("leases")
 		w.run()
 		w.falls("a-0")
-		w.until(125 * time.Second)
+		w.Until(125 * time.Second)
 		w.wantTainted(1, nodes...)
-		leases.hangs()
-		was := w.node("a-0").ResourceVersion
-		w.until(10 * time.Minute)
-		if w.node("a-0").ResourceVersion != was {
-			t.Errorf("dead node a-0 was changed at %v", w.did("patch nodes a-0/"))
+		leases.Hold()
+		was := w.Node("a-0").ResourceVersion
+		w.Until(10 * time.Minute)
+		if w.Node("a-0").ResourceVersion != was {
+			t.Errorf("dead node a-0 was changed at %v", w.Did("patch nodes a-0/"))
 		}
 		w.wantUntouched(nodes[1:]...)
 	})
@@ -116,18 +117,18 @@ func TestALateWatchOfLeasesCallsNobodySilentAndTakesNoTaintOff(t *testing.T) {
 func TestAWatchOfLeasesThatHangsIsConnectedAnewAndDeadNodesAreFound(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		nodes := w.addZone("a", 9)
-		leases := w.breakableLeases()
+		leases := w.API.Watches("leases")
 		var reconnected []time.Duration
 		w.run(func(c *Config) {
 			c.Reconnect = func() {
-				reconnected = append(reconnected, time.Since(w.start))
-				leases.reconnects()
+				reconnected = append(reconnected, time.Since(w.Start))
+				w.reconnects()
 			}
 		})
-		w.until(15 * time.Second)
+		w.Until(15 * time.Second)
 		w.falls(nodes[:4]...)
-		leases.hangs()
-		w.until(15*time.Second + defaultGrace.Monitor + settling + hangsAfter)
+		leases.Hold()
+		w.Until(15*time.Second + defaultGrace.Monitor + settling + hangsAfter)
 		w.wantUnknown(nodes[:4]...)
 		w.wantUntouched(nodes[4:]...)
 		if len(reconnected) != 1 || reconnected[0] > 27*time.Second {
@@ -142,7 +143,7 @@ func TestAListThatTakesFifteenSecondsGetsThrough(t *testing.T) {
 		nodes := w.addZone("a", 3)
 		var closed atomic.Pointer[context.CancelFunc]
 		reconnected := 0
-		slow := &bubble.Slow{Clientset: w.client, Before: onRequest("list", "leases", func(ctx context.Context) error {
+		slow := &bubble.Slow{Clientset: w.Client, Before: onRequest("list", "leases", func(ctx context.Context) error {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
 			closed.Store(&cancel)
@@ -156,7 +157,7 @@ func TestAListThatTakesFifteenSecondsGetsThrough(t *testing.T) {
 			}
 		})
 		w.falls(nodes[0])
-		w.until(3 * time.Minute)
+		w.Until(3 * time.Minute)
 		w.wantUnknown(nodes[0])
 		w.wantUntouched(nodes[1:]...)
 		if reconnected != 1 {
@@ -168,11 +169,11 @@ func TestAListThatTakesFifteenSecondsGetsThrough(t *testing.T) {
 func TestAWatchThatGoesOnHangingIsConnectedAnewLessAndLessOften(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
-		leases := w.breakableLeases()
+		leases := w.API.Watches("leases")
 		reconnected := 0
 		w.run(func(c *Config) { c.Reconnect = func() { reconnected++ } })
-		leases.hangs()
-		w.until(time.Hour)
+		leases.Hold()
+		w.Until(time.Hour)
 		if reconnected < 12 || reconnected > 17 { // after 10, 20, 40, 80, 160, and then each 300 s
 			t.Errorf("connected anew %d times within an hour", reconnected)
 		}
@@ -186,7 +187,7 @@ func TestNobodyIsCalledSilentWhileRenewalsTakeSevenSeconds(t *testing.T) {
 		w.renewalsTake(7 * time.Second)
 		w.run()
 		w.falls(nodes[0])
-		w.until(10 * time.Minute)
+		w.Until(10 * time.Minute)
 		w.wantUntouched(nodes...)
 	})
 }
@@ -197,7 +198,7 @@ func TestADeadNodeIsFoundWhileRenewalsTakeTwoSeconds(t *testing.T) {
 		w.renewalsTake(2 * time.Second)
 		w.run()
 		w.falls(nodes[0])
-		w.until(silentBy(0) + 2*time.Second)
+		w.Until(silentBy(0) + 2*time.Second)
 		w.wantUnknown(nodes[0])
 		w.wantUntouched(nodes[1:]...)
 	})
@@ -214,13 +215,13 @@ func TestWithoutRenewalsOfOurOwnNobodyIsCalledSilentAndThatIsSaid(t *testing.T) 
 				nodes := w.addZone("a", 10)
 				change(w)
 				w.run()
-				w.until(25 * time.Second)
+				w.Until(25 * time.Second)
 				w.falls(nodes[0])
-				w.until(5 * time.Minute)
+				w.Until(5 * time.Minute)
 				w.falls(nodes[1:7]...)
-				w.until(time.Hour - renewEvery)
+				w.Until(time.Hour - rig.RenewEvery)
 				w.wantUntouched(nodes...)
-				said := w.did("event " + OwnLease + " SilenceUnknown no renewal of our own lease")
+				said := w.Did("event " + OwnLease + " SilenceUnknown no renewal of our own lease")
 				if len(said) != 1 || said[0] > 80*time.Second {
 					t.Errorf("that no node can be called silent was said at %v", said)
 				}
@@ -235,15 +236,15 @@ func TestOurOwnLeaseMayBeDeletedOrCopied(t *testing.T) {
 		w.run()
 		w.falls(nodes[0])
 		for at := 5 * time.Second; at < silentBy(0); at += 5 * time.Second {
-			w.until(at)
-			object, err := w.leases.Get(leasesResource, corev1.NamespaceNodeLease, OwnLease)
-			w.must(nil, err)
+			w.Until(at)
+			object, err := w.API.Get(rig.Leases, corev1.NamespaceNodeLease, OwnLease)
+			w.Must(nil, err)
 			copied := object.(*coordinationv1.Lease).DeepCopy()
-			copied.Name = nodes[0]
-			w.must(nil, w.leases.Update(leasesResource, copied, copied.Namespace))
-			w.must(nil, w.leases.Delete(leasesResource, corev1.NamespaceNodeLease, OwnLease))
+			copied.Name, copied.ResourceVersion = nodes[0], ""
+			w.Must(nil, w.API.Update(rig.Leases, copied, copied.Namespace))
+			w.Must(nil, w.API.Delete(rig.Leases, corev1.NamespaceNodeLease, OwnLease))
 		}
-		w.until(50*time.Second + silentBy(0))
+		w.Until(50*time.Second + silentBy(0))
 		w.wantUnknown(nodes[0])
 		w.wantUntouched(nodes[1:]...)
 	})
@@ -254,9 +255,9 @@ func TestAShutdownWhileRenewalsHangEnds(t *testing.T) {
 		w.addZone("a", 20)
 		w.renewalsTake(time.Hour)
 		w.run()
-		w.until(30 * time.Second)
+		w.Until(30 * time.Second)
 		began := time.Now()
-		w.stop()
+		w.Stop()
 		if took := time.Since(began); took > renewEach {
 			t.Errorf("the shutdown took %s", took)
 		}
@@ -269,12 +270,12 @@ func TestOneLeaseIsRenewedOnceASecondAndAnotherOneInADryRun(t *testing.T) {
 			play(t, func(t *testing.T, w *world) {
 				w.addZone("a", 3)
 				w.run(func(c *Config) { c.DryRun = dryRun })
-				w.until(time.Minute)
-				if got := w.renewals.Load(); got != 61 {
+				w.Until(time.Minute)
+				if got := w.renewals(); got != 61 {
 					t.Errorf("%d renewals within a minute, want 61", got)
 				}
-				leases, err := w.leases.List(leasesResource, leaseKind, corev1.NamespaceNodeLease)
-				w.must(nil, err)
+				leases, err := w.API.List(rig.Leases, coordinationv1.SchemeGroupVersion.WithKind("Lease"), corev1.NamespaceNodeLease)
+				w.Must(nil, err)
 				for _, lease := range leases.(*coordinationv1.LeaseList).Items {
 					owners := lease.OwnerReferences
 					if isOwn(&lease) && (lease.Name != name || len(owners) != 1 || owners[0].Kind != "Namespace" || owners[0].UID != "uid-of-the-namespace") {
@@ -293,11 +294,11 @@ func TestADryRunNextToAProcessThatActsChangesNothingForIt(t *testing.T) {
 		w.run(func(c *Config) { c.DryRun = true })
 		w.run()
 		w.falls(nodes[0])
-		w.until(silentBy(0))
-		w.wantTaints(nodes[0], unreachableNoExecute, unreachableNoSchedule)
+		w.Until(silentBy(0))
+		w.WantTaints(nodes[0], unreachableNoExecute, unreachableNoSchedule)
 		w.wantUntouched(nodes[1:]...)
-		if got := w.renewals.Load(); got < 104 {
-			t.Errorf("%d renewals within %s, want one a second of each", got, time.Since(w.start))
+		if got := w.renewals(); got < 104 {
+			t.Errorf("%d renewals within %s, want one a second of each", got, time.Since(w.Start))
 		}
 	})
 }
@@ -308,16 +309,16 @@ func TestAVerdictThatWaitsForItsTurnIsNotCarriedOutOnceTheNodeIsHeard(t *testing
 		w.run(func(c *Config) { c.Limiter = rate.NewLimiter(0.1, 1) }) // a call in ten seconds
 		w.falls(nodes...)
 		w.addZone("b", 30)
-		w.until(silentBy(0))
-		clear(w.silent)
-		w.renewAll()
-		w.until(10 * time.Minute)
+		w.Until(silentBy(0))
+		clear(w.Silent)
+		w.RenewAll()
+		w.Until(10 * time.Minute)
 		called := 0
 		for _, name := range nodes {
-			called += len(w.did("patch nodes " + name + "/status"))
+			called += len(w.Did("patch nodes " + name + "/status"))
 		}
 		if called > 1 {
-			w.t.Errorf("%d nodes were called silent, of which all but one were heard before their turn", called)
+			w.T.Errorf("%d nodes were called silent, of which all but one were heard before their turn", called)
 		}
 	})
 }
@@ -327,39 +328,39 @@ func TestKubeletsHaveTimeToRenewWhenAStandbyBecomesTheLeader(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		nodes := w.addZone("a", 40)
 		leads := w.standsBy()
-		w.until(15 * time.Second)
-		w.unwritable.Store(true)
+		w.Until(15 * time.Second)
+		w.NoLeases.Store(true)
 		w.falls(nodes...)
-		w.until(70 * time.Second)
-		w.unwritable.Store(false)
+		w.Until(70 * time.Second)
+		w.NoLeases.Store(false)
 		leads()
-		w.sleep(19 * time.Second)
-		clear(w.silent)
-		w.renewAll()
-		w.until(5 * time.Minute)
+		w.Pass(19 * time.Second)
+		clear(w.Silent)
+		w.RenewAll()
+		w.Until(5 * time.Minute)
 		w.wantUntouched(nodes...)
 	})
 }
 
 // standsBy starts a Keeper in a replica that is not the leader, which it becomes by the function that is returned.
 func (w *world) standsBy() (leads func()) {
-	w.t.Helper()
-	keeper, err := New(w.config())
-	w.must(nil, err)
+	w.T.Helper()
+	keeper, caches := w.keeper()
 	standby := &bubble.Replica{}
-	w.must(nil, keeper.AddTo(standby))
-	return standby.StandsBy(w.t)
+	w.Must(nil, caches.AddTo(standby))
+	w.Must(nil, keeper.AddTo(standby))
+	return standby.StandsBy(w.T)
 }
 
 // cutOff makes nodes fall, the first two 5 s before the others. When it returns the first has had a turn, the second
 // is next, in 10 s, and the others have not seemed silent yet.
 func (w *world) cutOff(nodes []string) {
 	w.falls(nodes...)
-	w.sleep(5 * time.Second)
+	w.Pass(5 * time.Second)
 	for _, name := range nodes[2:] {
-		w.renew(name)
+		w.Renew(name)
 	}
-	w.until(54 * time.Second)
+	w.Until(54 * time.Second)
 }
 
 func TestAZoneInPartialDisruptionHasNoTurnsWhenAStandbyBecomesTheLeader(t *testing.T) {
@@ -370,10 +371,10 @@ func TestAZoneInPartialDisruptionHasNoTurnsWhenAStandbyBecomesTheLeader(t *testi
 		w.run()
 		w.cutOff(nodes[:8])
 		w.wantTainted(1, nodes...)
-		w.stop()
-		w.until(69 * time.Second)
+		w.Stop()
+		w.Until(69 * time.Second)
 		leads()
-		w.until(5 * time.Minute)
+		w.Until(5 * time.Minute)
 		w.wantTainted(1, nodes...)
 	})
 }
@@ -384,10 +385,10 @@ func TestAProcessThatHasJustStartedGivesNobodyMoreTimeThanTheGracePeriod(t *test
 		w.addZone("a", 3)
 		w.falls("a-0")
 		leads := w.standsBy()
-		w.sleep(3 * time.Second)
+		w.Pass(3 * time.Second)
 		leads()
-		w.until(silentBy(0))
-		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+		w.Until(silentBy(0))
+		w.WantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
 	})
 }
 
@@ -395,14 +396,14 @@ func TestANodeOfWhichNothingWasHeardHasNoMoreTimeAfterARestart(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.addNode("mute", "a", func(n *corev1.Node) { n.Status.Conditions = nil })
-		w.must(nil, w.leases.Delete(leasesResource, corev1.NamespaceNodeLease, "mute"))
-		w.until(15 * time.Second)
+		w.Must(nil, w.API.Delete(rig.Leases, corev1.NamespaceNodeLease, "mute"))
+		w.Until(15 * time.Second)
 		clock := &timeline.Clock{}
 		bubble.Tell(clock) // the API server's time, by which nodes are created
 		w.run(func(c *Config) { c.Clock = clock })
-		w.until(defaultGrace.Startup + time.Second + 3*renewEach) // it was created to the second, and echoes come each second
-		if c := readiness.Condition(w.node("mute"), corev1.NodeReady); c == nil || c.Status != corev1.ConditionUnknown {
-			w.t.Errorf("the condition Ready is %v, want Unknown", c)
+		w.Until(defaultGrace.Startup + time.Second + 3*renewEach) // it was created to the second, and echoes come each second
+		if c := readiness.Condition(w.Node("mute"), corev1.NodeReady); c == nil || c.Status != corev1.ConditionUnknown {
+			w.T.Errorf("the condition Ready is %v, want Unknown", c)
 		}
 	})
 }
@@ -414,10 +415,10 @@ func TestTimesInWhichLeasesCannotBeWrittenDoNotForgiveSilenceForEver(t *testing.
 		w.run()
 		w.falls("a-0")
 		for at := 20 * time.Second; at < 5*time.Minute; at += 40 * time.Second {
-			w.until(at)
-			w.unwritable.Store(true)
-			w.until(at + 10*time.Second)
-			w.unwritable.Store(false)
+			w.Until(at)
+			w.NoLeases.Store(true)
+			w.Until(at + 10*time.Second)
+			w.NoLeases.Store(false)
 		}
 		w.wantUnknown("a-0")
 	})
@@ -427,18 +428,18 @@ func TestThatNobodyCanBeHeardIsSaid(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.run()
-		w.until(20 * time.Second)
-		w.wantMetric("taintkeeper_node_health_seconds_since_echo", nil, 0)
-		w.unwritable.Store(true)
-		w.until(105 * time.Second)
-		w.wantMetric("taintkeeper_node_health_seconds_since_echo", nil, 85)
-		said := w.did("event " + OwnLease + " SilenceUnknown no renewal of our own lease")
+		w.Until(20 * time.Second)
+		w.WantMetric("taintkeeper_node_health_seconds_since_echo", nil, 0)
+		w.NoLeases.Store(true)
+		w.Until(105 * time.Second)
+		w.WantMetric("taintkeeper_node_health_seconds_since_echo", nil, 85)
+		said := w.Did("event " + OwnLease + " SilenceUnknown no renewal of our own lease")
 		if len(said) != 1 || said[0] > 110*time.Second {
 			t.Errorf("that no node can be called silent was said at %v", said)
 		}
-		w.unwritable.Store(false)
-		w.until(3 * time.Minute)
-		if said := w.did("event " + OwnLease + " SilenceKnown"); len(said) != 1 {
+		w.NoLeases.Store(false)
+		w.Until(3 * time.Minute)
+		if said := w.Did("event " + OwnLease + " SilenceKnown"); len(said) != 1 {
 			t.Errorf("that nodes can be called silent again was said at %v", said)
 		}
 	})

@@ -88,7 +88,7 @@ var scenes = map[string]scene{
 	"a node that never posted its status has the start-up grace period from its creation": {
 		build: func(w *world) []string {
 			w.addZone("a", 3)
-			w.must(w.client.CoreV1().Nodes().Create(w.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			w.Must(w.Client.CoreV1().Nodes().Create(w.T.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 				Name: "new", UID: "new", ResourceVersion: "1", CreationTimestamp: metav1.Now(),
 				Labels: map[string]string{corev1.LabelTopologyZone: "a"},
 			}}, metav1.CreateOptions{}))
@@ -122,10 +122,10 @@ func TestWhatTheKeeperDoesToSilentNodesIsWhatTheForecastSaid(t *testing.T) {
 					scene.change(&config)
 				}
 				w.run(func(c *Config) { c.Grace, c.Policy = config.Grace, config.Policy })
-				w.until(fall)
+				w.Until(fall)
 				w.falls(fallen...)
 				courses := readiness.Forecast(w.allNodes(), fallen, config.Grace, config.Policy, time.Now())
-				w.until(fall + scene.played)
+				w.Until(fall + scene.played)
 				w.wantCourses(courses, scene)
 			})
 		})
@@ -133,9 +133,9 @@ func TestWhatTheKeeperDoesToSilentNodesIsWhatTheForecastSaid(t *testing.T) {
 }
 
 func (w *world) allNodes() []*corev1.Node {
-	w.t.Helper()
-	list, err := w.client.CoreV1().Nodes().List(w.t.Context(), metav1.ListOptions{})
-	w.must(nil, err)
+	w.T.Helper()
+	list, err := w.Client.CoreV1().Nodes().List(w.T.Context(), metav1.ListOptions{})
+	w.Must(nil, err)
 	var nodes []*corev1.Node
 	for i := range list.Items {
 		nodes = append(nodes, &list.Items[i])
@@ -146,11 +146,11 @@ func (w *world) allNodes() []*corev1.Node {
 // wantCourses compares, zone by zone, what was forecast up to now with what is so. Who of a zone is first is a matter
 // of luck.
 func (w *world) wantCourses(courses []readiness.Course, scene scene) {
-	w.t.Helper()
+	w.T.Helper()
 	said, done := instants{}, instants{}
 	held := 0
 	for _, course := range courses {
-		node := w.node(course.Node)
+		node := w.Node(course.Node)
 		said.ofCourse(course, node.Labels[corev1.LabelTopologyZone])
 		done.ofNode(node)
 		if course.Held != nil {
@@ -167,18 +167,18 @@ func (w *world) wantCourses(courses []readiness.Course, scene scene) {
 		}
 	}
 	if tainted != scene.tainted || held != scene.held {
-		w.t.Errorf("%d nodes are tainted and %d held by the forecast, want %d and %d", tainted, held, scene.tainted, scene.held)
+		w.T.Errorf("%d nodes are tainted and %d held by the forecast, want %d and %d", tainted, held, scene.tainted, scene.held)
 	}
 }
 
 // wantHeld wants the reason of a forecast to be what the Keeper tells of the node in an event.
 func (w *world) wantHeld(course readiness.Course) {
-	w.t.Helper()
-	if len(w.did("event "+course.Node+" NoExecuteTaintHeld")) == 0 {
-		w.t.Errorf("nothing was told of node %s, which by the forecast is held back", course.Node)
+	w.T.Helper()
+	if len(w.Did("event "+course.Node+" NoExecuteTaintHeld")) == 0 {
+		w.T.Errorf("nothing was told of node %s, which by the forecast is held back", course.Node)
 	}
 	if course.Held.Rate != 0 {
-		w.t.Errorf("node %s is held back for good at %v", course.Node, course.Held)
+		w.T.Errorf("node %s is held back for good at %v", course.Node, course.Held)
 	}
 }
 
@@ -225,12 +225,12 @@ func (i instants) until(now time.Time) {
 // compare wants both to have the same, to within two seconds: echoes come once in one, and the API counts in whole
 // ones.
 func (i instants) compare(w *world, done instants) {
-	w.t.Helper()
+	w.T.Helper()
 	for what := range maps.Keys(merged(i, done)) {
 		said, did := sorted(i[what]), sorted(done[what])
 		same := slices.EqualFunc(said, did, func(a, b time.Time) bool { return a.Sub(b).Abs() <= 2*time.Second })
 		if !same {
-			w.t.Errorf("zone and what: %s\n forecast at %v\n done at     %v", what, w.since(said), w.since(did))
+			w.T.Errorf("zone and what: %s\n forecast at %v\n done at     %v", what, w.since(said), w.since(did))
 		}
 	}
 }
@@ -248,7 +248,7 @@ func sorted(all []time.Time) []time.Time {
 func (w *world) since(all []time.Time) []string {
 	var texts []string
 	for _, at := range all {
-		texts = append(texts, fmt.Sprint(at.Sub(w.start)))
+		texts = append(texts, fmt.Sprint(at.Sub(w.Start)))
 	}
 	return texts
 }

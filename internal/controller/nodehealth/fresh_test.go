@@ -28,15 +28,15 @@ func TestANotReadyNodeIsTaintedAlthoughRenewalsAreRefused(t *testing.T) {
 		}
 		nodes := w.addZone("a", 20)
 		w.run()
-		w.until(20 * time.Second)
+		w.Until(20 * time.Second)
 		w.falls(nodes[0], nodes[1])
-		for len(w.tainted(nodes[:2]...)) == 0 && time.Since(w.start) < 3*time.Minute {
-			w.until(time.Since(w.start) + time.Second)
+		for len(w.tainted(nodes[:2]...)) == 0 && time.Since(w.Start) < 3*time.Minute {
+			w.Until(time.Since(w.Start) + time.Second)
 		}
 		refused.Store(true)
-		w.until(time.Since(w.start) + 3*time.Second)
-		w.report(nodes[2], corev1.NodeReady, corev1.ConditionFalse)
-		w.until(30 * time.Minute)
+		w.Until(time.Since(w.Start) + 3*time.Second)
+		w.Report(nodes[2], corev1.NodeReady, corev1.ConditionFalse)
+		w.Until(30 * time.Minute)
 		if len(w.tainted(nodes[2])) == 0 {
 			t.Error("the node that says that it is not ready is not tainted within 30 minutes")
 		}
@@ -49,14 +49,14 @@ func TestAStandbyThatBecomesTheLeaderWithoutAFreshEchoKeepsToTheRate(t *testing.
 		w.renewalsTake(6 * time.Second)
 		nodes := w.addZone("a", 20)
 		leads := w.standsBy()
-		w.until(15 * time.Second)
+		w.Until(15 * time.Second)
 		for _, name := range nodes[:5] {
-			w.report(name, corev1.NodeReady, corev1.ConditionFalse)
+			w.Report(name, corev1.NodeReady, corev1.ConditionFalse)
 		}
 		w.falls(nodes[:5]...)
-		w.until(105 * time.Second)
+		w.Until(105 * time.Second)
 		leads()
-		w.sleep(3 * time.Second)
+		w.Pass(3 * time.Second)
 		if got := w.tainted(nodes...); len(got) > 1 {
 			t.Errorf("within 3 s %q were tainted, want one in 10 s", got)
 		}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
+	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 func forbidden() error {
@@ -31,7 +32,7 @@ func forbidden() error {
 
 // refuses makes the API server refuse patches of one node.
 func (w *world) refuses(node, subresource string) {
-	w.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	w.Client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		p := action.(clienttesting.PatchActionImpl)
 		if p.Name != node || p.GetSubresource() != subresource {
 			return false, nil, nil
@@ -44,18 +45,18 @@ func TestALiveNodeIsNotCalledSilentBecauseItsLeaseWasDeletedForAMoment(t *testin
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.run()
-		w.until(125 * time.Second)
-		leases := w.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-		w.must(nil, leases.Delete(t.Context(), "a-0", metav1.DeleteOptions{}))
+		w.Until(125 * time.Second)
+		leases := w.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+		w.Must(nil, leases.Delete(t.Context(), "a-0", metav1.DeleteOptions{}))
 		synctest.Wait()
-		w.update("a-0", func(n *corev1.Node) { n.Labels["somebody"] = "looks" })
-		w.until(128 * time.Second) // the kubelet creates it again with its next renewal
-		w.must(leases.Create(t.Context(), &coordinationv1.Lease{
+		w.ChangeNode("a-0", func(n *corev1.Node) { n.Labels["somebody"] = "looks" })
+		w.Until(128 * time.Second) // the kubelet creates it again with its next renewal
+		w.Must(leases.Create(t.Context(), &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Name: "a-0", Namespace: corev1.NamespaceNodeLease},
 			Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: time.Now()}},
 		}, metav1.CreateOptions{}))
-		w.until(130 * time.Second)
-		w.wantTaints("a-0")
+		w.Until(130 * time.Second)
+		w.WantTaints("a-0")
 	})
 }
 
@@ -66,23 +67,23 @@ func TestLiveNodesAreNotCalledSilentWhenAllLeasesAreDeleted(t *testing.T) {
 		nodes := w.addZone("a", 4)
 		w.addZone("b", 1)
 		w.run()
-		w.until(63 * time.Second)
-		leases := w.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+		w.Until(63 * time.Second)
+		leases := w.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 		for range 6 {
 			for _, n := range nodes {
-				w.must(nil, leases.Delete(t.Context(), n, metav1.DeleteOptions{}))
+				w.Must(nil, leases.Delete(t.Context(), n, metav1.DeleteOptions{}))
 			}
-			w.sleep(9 * time.Second)
+			w.Pass(9 * time.Second)
 			for _, n := range nodes {
-				w.must(leases.Create(t.Context(), &coordinationv1.Lease{
+				w.Must(leases.Create(t.Context(), &coordinationv1.Lease{
 					ObjectMeta: metav1.ObjectMeta{Name: n, Namespace: corev1.NamespaceNodeLease},
 					Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: time.Now()}},
 				}, metav1.CreateOptions{}))
 			}
-			w.sleep(time.Second)
+			w.Pass(time.Second)
 		}
 		for _, n := range nodes {
-			w.wantTaints(n)
+			w.WantTaints(n)
 		}
 	})
 }
@@ -91,18 +92,18 @@ func TestAKubeletWhoseClockIsSetBackIsNotSilent(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.run()
-		w.until(35 * time.Second)
+		w.Until(35 * time.Second)
 		w.falls("a-0") // its renewals come from here, an hour early
-		leases := w.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+		leases := w.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 		for range 12 {
-			w.until(time.Since(w.start) + 10*time.Second)
+			w.Until(time.Since(w.Start) + 10*time.Second)
 			lease, err := leases.Get(t.Context(), "a-0", metav1.GetOptions{})
-			w.must(nil, err)
+			w.Must(nil, err)
 			lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Hour)}
-			w.must(leases.Update(t.Context(), lease, metav1.UpdateOptions{}))
+			w.Must(leases.Update(t.Context(), lease, metav1.UpdateOptions{}))
 			synctest.Wait()
 		}
-		w.wantTaints("a-0")
+		w.WantTaints("a-0")
 	})
 }
 
@@ -113,12 +114,12 @@ func TestANodeThatCannotBeChangedDoesNotStopItsZone(t *testing.T) {
 		w.refuses("a-7", "status") // a webhook; or its status is invalid and every patch a 422
 		w.falls("a-7")
 		for _, name := range nodes[:9] {
-			w.report(name, corev1.NodeReady, corev1.ConditionFalse)
+			w.Report(name, corev1.NodeReady, corev1.ConditionFalse)
 		}
-		w.until(65 * time.Second)
+		w.Until(65 * time.Second)
 		w.wantTainted(7, nodes[:7]...)
-		w.until(time.Hour)
-		w.wantTaints("a-8", notReadyNoExecute, notReadyNoSchedule)
+		w.Until(time.Hour)
+		w.WantTaints("a-8", notReadyNoExecute, notReadyNoSchedule)
 	})
 }
 
@@ -127,14 +128,15 @@ func TestANodeThatSaysNothingDoesNotStopItsZone(t *testing.T) {
 		nodes := w.addZone("a", 20)
 		w.run()
 		for _, name := range nodes[:3] {
-			w.report(name, corev1.NodeReady, corev1.ConditionFalse)
+			w.Report(name, corev1.NodeReady, corev1.ConditionFalse)
 		}
-		w.update("a-1", func(n *corev1.Node) { // made anew under its name, and its kubelet has not reported yet
+		w.DeleteNode("a-1")
+		w.AddNode("a-1", "a", func(n *corev1.Node) { // its kubelet has not reported yet
 			n.UID = "another"
 			n.Status.Conditions = nil
 		})
-		w.until(40 * time.Second)
-		w.wantTaints("a-2", notReadyNoExecute, notReadyNoSchedule)
+		w.Until(40 * time.Second)
+		w.WantTaints("a-2", notReadyNoExecute, notReadyNoSchedule)
 	})
 }
 
@@ -143,18 +145,18 @@ func TestTheRateOfAZoneHoldsAfterATimeInWhichNothingCouldBeWritten(t *testing.T)
 		nodes := w.addZone("a", 40)
 		w.run()
 		var mended atomic.Bool
-		w.on("nodes", "", func() error {
+		w.On("patch", "nodes", "", func() error {
 			if mended.Load() {
 				return nil
 			}
 			return apierrors.NewInternalError(errors.New("etcdserver: no leader"))
 		})
 		for _, name := range nodes[:20] {
-			w.report(name, corev1.NodeReady, corev1.ConditionFalse)
+			w.Report(name, corev1.NodeReady, corev1.ConditionFalse)
 		}
-		w.until(205 * time.Second)
+		w.Until(205 * time.Second)
 		mended.Store(true)
-		w.until(236 * time.Second) // 31 s at one in ten seconds
+		w.Until(236 * time.Second) // 31 s at one in ten seconds
 		if got := len(w.tainted(nodes...)); got > 5 {
 			t.Errorf("%d nodes were tainted within 31 s, want 5 at most", got)
 		}
@@ -166,11 +168,11 @@ func TestInADryRunEventsSaySoAndNobodyIsRegistered(t *testing.T) {
 		nodes := w.addZone("a", 20)
 		w.run(func(c *Config) { c.DryRun = true })
 		for _, name := range nodes[:3] {
-			w.report(name, corev1.NodeReady, corev1.ConditionFalse)
+			w.Report(name, corev1.NodeReady, corev1.ConditionFalse)
 		}
 		w.addNode("late", "a")
-		w.until(5 * time.Minute)
-		calls := w.book.Calls()
+		w.Until(5 * time.Minute)
+		calls := w.Book.Calls()
 		if len(calls) == 0 {
 			t.Error("no event says that a taint would be held back")
 		}
@@ -187,24 +189,24 @@ func TestInADryRunANodeThatWasSilentAndRenewsItsLeaseIsReadyAgain(t *testing.T) 
 		w.addZone("a", 5)
 		w.run(func(c *Config) { c.DryRun = true })
 		w.falls("a-0")
-		w.until(5 * time.Minute)
-		w.wantMetric("node_collector_unhealthy_nodes_in_zone", nil, 1)
-		delete(w.silent, "a-0") // its Ready condition was True all along
-		w.until(30 * time.Minute)
-		w.wantMetric("node_collector_unhealthy_nodes_in_zone", nil, 0)
+		w.Until(5 * time.Minute)
+		w.WantMetric("node_collector_unhealthy_nodes_in_zone", nil, 1)
+		delete(w.Silent, "a-0") // its Ready condition was True all along
+		w.Until(30 * time.Minute)
+		w.WantMetric("node_collector_unhealthy_nodes_in_zone", nil, 0)
 	})
 }
 
 func TestNobodyIsLookedAtWithoutPauseWhileLeasesCannotBeSeen(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
-		leases := w.breakableLeases()
+		leases := w.API.Watches("leases")
 		w.run()
 		w.falls("a-0")
-		w.until(50 * time.Second)
+		w.Until(50 * time.Second)
 		before := w.looks()
-		leases.breaks()
-		w.until(10 * time.Minute)
+		leases.Break()
+		w.Until(10 * time.Minute)
 		if got := w.looks() - before; got > 3 {
 			t.Errorf("%d looks at three nodes of which nothing can be told", got)
 		}
@@ -212,9 +214,9 @@ func TestNobodyIsLookedAtWithoutPauseWhileLeasesCannotBeSeen(t *testing.T) {
 }
 
 func (w *world) looks() uint64 {
-	w.t.Helper()
-	families, err := w.registry.Gather()
-	w.must(nil, err)
+	w.T.Helper()
+	families, err := w.Registry.Gather()
+	w.Must(nil, err)
 	for _, family := range families {
 		if family.GetName() == "node_collector_update_node_health_duration_seconds" {
 			return family.GetMetric()[0].GetHistogram().GetSampleCount()
@@ -229,18 +231,18 @@ func TestALivingKubeletIsNotFoughtOverItsPods(t *testing.T) {
 		w.addPod("p", "a-0")
 		w.run()
 		// Its lease is renewed; its status was set to Unknown once, and the kubelet's patch of it is refused.
-		w.report("a-0", corev1.NodeReady, corev1.ConditionUnknown)
+		w.Report("a-0", corev1.NodeReady, corev1.ConditionUnknown)
 		for range 500 { // a kubelet reconciles what differs from what it knows at once
-			w.sleep(20 * time.Millisecond)
+			w.Pass(20 * time.Millisecond)
 			if w.podReady("p").Status == corev1.ConditionTrue {
 				continue
 			}
-			pod, err := w.client.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{})
-			w.must(nil, err)
+			pod, err := w.Client.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{})
+			w.Must(nil, err)
 			pod.Status.Conditions[0].Status = corev1.ConditionTrue
-			w.must(w.client.CoreV1().Pods("default").UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}))
+			w.Must(w.Client.CoreV1().Pods("default").UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}))
 		}
-		if got := len(w.did("patch pods p/")); got > 15 {
+		if got := len(w.Did("patch pods p/")); got > 15 {
 			t.Errorf("%d patches of one pod within 10 s", got)
 		}
 	})
@@ -248,8 +250,7 @@ func TestALivingKubeletIsNotFoughtOverItsPods(t *testing.T) {
 
 func TestAStandbyForgetsNodesThatWent(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		k, err := New(Config{Client: w.client})
-		w.must(nil, err)
+		k, _ := w.keeper()
 		bubble.Run(t, "the events", func(ctx context.Context) error { k.events.Run(ctx); return nil })
 		bubble.Run(t, "the cache of nodes", k.nodes.Run)
 		w.comeAndGo(100)
@@ -261,9 +262,8 @@ func TestAStandbyForgetsNodesThatWent(t *testing.T) {
 
 func TestADryRunForgetsNodesThatWent(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		k, err := New(Config{Client: w.client, Grace: defaultGrace, DryRun: true})
-		w.must(nil, err)
-		w.stop = bubble.Run(t, "the Keeper", k.Run)
+		k, caches := w.keeper(func(c *Config) { c.DryRun = true })
+		w.Run("the Keeper", caches.With(k.Run))
 		w.comeAndGo(20, func(n *corev1.Node) { readiness.Condition(n, corev1.NodeReady).Status = corev1.ConditionUnknown })
 		if got := k.remembered(); got != 0 {
 			t.Errorf("%d nodes that are gone are remembered", got)
@@ -291,7 +291,7 @@ func (w *world) comeAndGo(count int, change ...func(*corev1.Node)) {
 		name := fmt.Sprint("n-", i)
 		w.addNode(name, "a", change...)
 		synctest.Wait()
-		w.must(nil, w.client.CoreV1().Nodes().Delete(w.t.Context(), name, metav1.DeleteOptions{}))
+		w.Must(nil, w.Client.CoreV1().Nodes().Delete(w.T.Context(), name, metav1.DeleteOptions{}))
 		synctest.Wait()
 	}
 }
@@ -301,12 +301,12 @@ func TestANodeWhoseConditionsCannotBeWrittenIsTaintedAllTheSame(t *testing.T) {
 		w.addZone("a", 5)
 		w.run()
 		w.refuses("a-0", "status")
-		w.report("a-0", corev1.NodeDiskPressure, corev1.ConditionFalse)
+		w.Report("a-0", corev1.NodeDiskPressure, corev1.ConditionFalse)
 		w.falls("a-0")
-		w.until(2 * time.Minute)
-		w.update("a-0", func(n *corev1.Node) { n.Spec.Unschedulable = true })
-		w.until(10 * time.Minute)
-		w.wantTaints("a-0", "unreachable:NoExecute", "unreachable:NoSchedule", "unschedulable:NoSchedule")
+		w.Until(2 * time.Minute)
+		w.ChangeNode("a-0", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+		w.Until(10 * time.Minute)
+		w.WantTaints("a-0", "unreachable:NoExecute", "unreachable:NoSchedule", "unschedulable:NoSchedule")
 	})
 }
 
@@ -316,13 +316,13 @@ func TestOneNodeThatFlapsDoesNotKeepItsZoneFromBeingTainted(t *testing.T) {
 		nodes := w.addZone("a", 10)
 		w.run()
 		for _, name := range nodes[:5] {
-			w.report(name, corev1.NodeReady, corev1.ConditionFalse)
+			w.Report(name, corev1.NodeReady, corev1.ConditionFalse)
 		}
 		for range 150 { // twenty minutes; half of the time the zone is Normal
-			w.report("a-9", corev1.NodeReady, corev1.ConditionFalse)
-			w.until(time.Since(w.start) + 4*time.Second)
-			w.report("a-9", corev1.NodeReady, corev1.ConditionTrue)
-			w.until(time.Since(w.start) + 4*time.Second)
+			w.Report("a-9", corev1.NodeReady, corev1.ConditionFalse)
+			w.Until(time.Since(w.Start) + 4*time.Second)
+			w.Report("a-9", corev1.NodeReady, corev1.ConditionTrue)
+			w.Until(time.Since(w.Start) + 4*time.Second)
 		}
 		w.wantTainted(5, nodes[:5]...)
 	})
@@ -332,17 +332,17 @@ func TestANodeThatNeverPostsIsCalledSilentThoughAnotherFlaps(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 1)
 		w.run()
-		w.must(w.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
+		w.Must(w.Client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: "new", UID: "new", ResourceVersion: "1", CreationTimestamp: metav1.Now(), Labels: map[string]string{corev1.LabelTopologyZone: "a"}},
 		}, metav1.CreateOptions{}))
 		for range 30 {
-			w.report("a-0", corev1.NodeReady, corev1.ConditionFalse)
-			w.until(time.Since(w.start) + 20*time.Second)
-			w.report("a-0", corev1.NodeReady, corev1.ConditionTrue)
-			w.until(time.Since(w.start) + 20*time.Second)
+			w.Report("a-0", corev1.NodeReady, corev1.ConditionFalse)
+			w.Until(time.Since(w.Start) + 20*time.Second)
+			w.Report("a-0", corev1.NodeReady, corev1.ConditionTrue)
+			w.Until(time.Since(w.Start) + 20*time.Second)
 		}
-		if readiness.Condition(w.node("new"), corev1.NodeReady) == nil {
-			t.Errorf("after %s a node that never posted its status is not called silent", time.Since(w.start))
+		if readiness.Condition(w.Node("new"), corev1.NodeReady) == nil {
+			t.Errorf("after %s a node that never posted its status is not called silent", time.Since(w.Start))
 		}
 	})
 }
@@ -350,17 +350,17 @@ func TestANodeThatNeverPostsIsCalledSilentThoughAnotherFlaps(t *testing.T) {
 func TestShortSightsBetweenOutagesDoNotForgiveSilenceForEver(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 5)
-		leases := w.breakableLeases()
+		leases := w.API.Watches("leases")
 		w.run()
 		w.falls("a-0")
-		w.until(15 * time.Second)
+		w.Until(15 * time.Second)
 		for range 60 {
-			leases.breaks()
-			w.until(time.Since(w.start) + 11*time.Second)
-			leases.mends()
-			w.until(time.Since(w.start) + 49*time.Second)
+			leases.Break()
+			w.Until(time.Since(w.Start) + 11*time.Second)
+			leases.Mend()
+			w.Until(time.Since(w.Start) + 49*time.Second)
 		}
-		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+		w.WantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
 	})
 }
 
@@ -369,15 +369,15 @@ func TestRestartsGiveNoTurnsToAZone(t *testing.T) {
 		nodes := w.addZone("a", 20)
 		w.run()
 		for _, name := range nodes[:8] {
-			w.report(name, corev1.NodeReady, corev1.ConditionFalse)
+			w.Report(name, corev1.NodeReady, corev1.ConditionFalse)
 		}
 		for range 6 {
-			w.until(time.Since(w.start) + time.Second)
-			w.stop()
+			w.Until(time.Since(w.Start) + time.Second)
+			w.Stop()
 			w.run()
 		}
 		if got := len(w.tainted(nodes...)); got > 2 {
-			t.Errorf("%d nodes are tainted after %s", got, time.Since(w.start))
+			t.Errorf("%d nodes are tainted after %s", got, time.Since(w.Start))
 		}
 	})
 }
@@ -387,16 +387,16 @@ func TestRestartsGiveNoTurnsToALargeZoneInPartialDisruption(t *testing.T) {
 		w.addZone("b", 1)
 		nodes := w.addZone("a", 51)
 		for _, name := range nodes[:30] {
-			w.report(name, corev1.NodeReady, corev1.ConditionFalse)
+			w.Report(name, corev1.NodeReady, corev1.ConditionFalse)
 		}
 		w.run()
 		for range 9 {
-			w.until(time.Since(w.start) + 11*time.Second)
-			w.stop()
+			w.Until(time.Since(w.Start) + 11*time.Second)
+			w.Stop()
 			w.run()
 		}
 		if got := len(w.tainted(nodes...)); got > 2 {
-			t.Errorf("%d nodes are tainted after %s, want 2 at most at one in 100 s", got, time.Since(w.start))
+			t.Errorf("%d nodes are tainted after %s, want 2 at most at one in 100 s", got, time.Since(w.Start))
 		}
 	})
 }
@@ -409,7 +409,7 @@ func TestNodesWhoseConditionsCannotBeWrittenAreTaintedAtTheRateOfTheirZone(t *te
 		}
 		w.run()
 		w.falls(nodes[:10]...)
-		w.until(60*time.Second + 110*time.Second)
+		w.Until(60*time.Second + 110*time.Second)
 		w.wantTainted(10, nodes...)
 	})
 }
@@ -418,24 +418,24 @@ func TestNodesWhoseConditionsCannotBeWrittenAreTaintedAtTheRateOfTheirZone(t *te
 func TestWhatControllerRuntimeCountsAsErrorsIsTrue(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 5)
-		w.on("nodes", "", func() error {
-			if time.Since(w.start) > 3*time.Minute {
+		w.On("patch", "nodes", "", func() error {
+			if time.Since(w.Start) > 3*time.Minute {
 				return nil
 			}
 			return apierrors.NewInternalError(errors.New("admission webhook: no endpoints"))
 		})
 		w.run()
-		w.until(7 * time.Second)
+		w.Until(7 * time.Second)
 		before := bubble.ReconcileErrors(t, "node-health-taint")
 		w.falls("a-0")
-		w.until(2 * time.Minute)
+		w.Until(2 * time.Minute)
 		failed := bubble.ReconcileErrors(t, "node-health-taint") - before
 		if failed < 5 {
 			t.Errorf("controller-runtime counts %v errors, want those of all tries", failed)
 		}
-		w.wantMetric("taintkeeper_node_health_retries_total", map[string]string{"reason": "InternalError"}, failed)
-		w.until(4 * time.Minute)
-		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+		w.WantMetric("taintkeeper_node_health_retries_total", map[string]string{"reason": "InternalError"}, failed)
+		w.Until(4 * time.Minute)
+		w.WantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
 	})
 }
 
@@ -444,19 +444,19 @@ func TestALabelThatIsRefusedDoesNotKeepANodeFromItsTaints(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.addNode("n", "a", func(n *corev1.Node) { n.Labels[corev1.LabelOSStable] = "linux" })
-		w.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		w.Client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			return strings.Contains(string(action.(clienttesting.PatchActionImpl).Patch), "beta.kubernetes.io/os"), nil, forbidden()
 		})
 		w.run()
 		w.falls("n")
-		w.until(2 * time.Minute)
-		w.wantTaints("n", unreachableNoExecute, unreachableNoSchedule)
+		w.Until(2 * time.Minute)
+		w.WantTaints("n", unreachableNoExecute, unreachableNoSchedule)
 	})
 }
 
 // statusFailsFor makes an admission webhook for the status of a node fail.
 func (w *world) statusFailsFor(node string) {
-	w.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	w.Client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		patch := action.(clienttesting.PatchActionImpl)
 		return patch.Name == node && patch.GetSubresource() == "status", nil, apierrors.NewInternalError(errors.New("failed calling webhook"))
 	})
@@ -468,10 +468,10 @@ func TestTaintsAreTakenOffInFullDisruptionThoughTheConditionsOfANodeCannotBeWrit
 		w.statusFailsFor("a-3")
 		w.run()
 		w.falls("a-0")
-		w.until(80 * time.Second)
+		w.Until(80 * time.Second)
 		w.wantTainted(1, nodes...)
 		w.falls(nodes...)
-		w.until(4 * time.Minute)
+		w.Until(4 * time.Minute)
 		w.wantTainted(0, nodes...)
 	})
 }
@@ -480,19 +480,19 @@ func TestTaintsAreTakenOffInFullDisruptionThoughTheConditionsOfANodeCannotBeWrit
 func TestAConflictMeansALiveReadThatMayBeASignOfLife(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
-		w.late = &bubble.LateWatch{}
+		late := w.API.Watches("nodes")
 		w.run()
-		w.must(nil, w.leases.Delete(leasesResource, corev1.NamespaceNodeLease, "a-0"))
-		w.until(45 * time.Second)
-		w.late.Hold()
-		w.report("a-0", corev1.NodeReady, corev1.ConditionTrue)
-		w.until(90 * time.Second)
-		w.late.Release()
-		w.sleep(time.Second)
-		if c := readiness.Condition(w.node("a-0"), corev1.NodeReady); c.Status != corev1.ConditionTrue {
+		w.Must(nil, w.API.Delete(rig.Leases, corev1.NamespaceNodeLease, "a-0"))
+		w.Until(45 * time.Second)
+		late.Hold()
+		w.Report("a-0", corev1.NodeReady, corev1.ConditionTrue)
+		w.Until(90 * time.Second)
+		late.Release()
+		w.Pass(time.Second)
+		if c := readiness.Condition(w.Node("a-0"), corev1.NodeReady); c.Status != corev1.ConditionTrue {
 			t.Errorf("Ready is %s", c.Status)
 		}
-		w.wantTaints("a-0")
+		w.WantTaints("a-0")
 	})
 }
 
@@ -500,32 +500,32 @@ func TestAConflictMeansALiveReadThatMayBeASignOfLife(t *testing.T) {
 func TestADeadNodeWhoseObjectOthersChangeFasterThanTheWatchBringsItIsCalledSilent(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
-		w.late = &bubble.LateWatch{}
+		late := w.API.Watches("nodes")
 		w.run()
 		w.falls("a-0")
-		w.until(40 * time.Second)
-		w.late.Hold()
+		w.Until(40 * time.Second)
+		late.Hold()
 		for second := 41; second <= 60; second++ {
-			w.update("a-0", func(n *corev1.Node) { n.Labels["written"] = strconv.Itoa(second) })
-			w.until(time.Duration(second) * time.Second)
+			w.ChangeNode("a-0", func(n *corev1.Node) { n.Labels["written"] = strconv.Itoa(second) })
+			w.Until(time.Duration(second) * time.Second)
 		}
-		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
-		w.late.Release()
-		w.sleep(time.Second)
+		w.WantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+		late.Release()
+		w.Pass(time.Second)
 	})
 }
 
 func TestANodeThatWentWhileTheWatchWasInterruptedIsSaidToHaveGone(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
-		w.late = &bubble.LateWatch{}
+		late := w.API.Watches("nodes")
 		w.run()
-		w.until(5 * time.Second)
-		w.late.Hold()
-		w.must(nil, w.client.CoreV1().Nodes().Delete(t.Context(), "a-0", metav1.DeleteOptions{}))
-		w.late.Breaks()
-		w.until(time.Minute)
-		if said := w.did("event a-0 RemovingNode"); len(said) != 1 {
+		w.Until(5 * time.Second)
+		late.Hold()
+		w.Must(nil, w.Client.CoreV1().Nodes().Delete(t.Context(), "a-0", metav1.DeleteOptions{}))
+		late.Expire()
+		w.Until(time.Minute)
+		if said := w.Did("event a-0 RemovingNode"); len(said) != 1 {
 			t.Errorf("that node a-0 went was said %d times, want once", len(said))
 		}
 	})
@@ -536,7 +536,7 @@ func TestANodeOfWhichAPatchSaysThatItIsNotThereIsLookedAtAgain(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
 		var said atomic.Bool
-		w.on("nodes", "status", func() error {
+		w.On("patch", "nodes", "status", func() error {
 			if said.Swap(true) {
 				return nil
 			}
@@ -544,8 +544,8 @@ func TestANodeOfWhichAPatchSaysThatItIsNotThereIsLookedAtAgain(t *testing.T) {
 		})
 		w.run()
 		w.falls("a-0")
-		w.until(2 * time.Minute)
-		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+		w.Until(2 * time.Minute)
+		w.WantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
 	})
 }
 
@@ -555,24 +555,24 @@ func TestALiveNodeWhoseLeaseIsDeletedWhileTheWatchHangsIsNotCalledSilent(t *test
 		t.Run(name, func(t *testing.T) {
 			play(t, func(t *testing.T, w *world) {
 				w.addZone("a", 3)
-				leases := w.breakableLeases()
+				leases := w.API.Watches("leases")
 				w.run()
-				w.until(25 * time.Second) // the last renewal that is seen is at 20 s
-				leases.hangs()
-				w.until(30 * time.Second)
-				w.must(nil, w.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(t.Context(), "a-0", metav1.DeleteOptions{}))
+				w.Until(25 * time.Second) // the last renewal that is seen is at 20 s
+				leases.Hold()
+				w.Until(30 * time.Second)
+				w.Must(nil, w.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(t.Context(), "a-0", metav1.DeleteOptions{}))
 				if found {
-					leases.isFoundDead()
-					leases.mends()
+					leases.Break()
+					leases.Mend()
 				}
-				w.until(42 * time.Second)
-				w.must(w.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(t.Context(), &coordinationv1.Lease{
+				w.Until(42 * time.Second)
+				w.Must(w.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(t.Context(), &coordinationv1.Lease{
 					ObjectMeta: metav1.ObjectMeta{Name: "a-0", Namespace: corev1.NamespaceNodeLease},
 					Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: time.Now()}},
 				}, metav1.CreateOptions{}))
-				w.until(5 * time.Minute)
-				w.wantTaints("a-0")
-				if got := w.did("patch nodes a-0/"); len(got) != 0 {
+				w.Until(5 * time.Minute)
+				w.WantTaints("a-0")
+				if got := w.Did("patch nodes a-0/"); len(got) != 0 {
 					t.Errorf("patches at %v, want none", got)
 				}
 			})

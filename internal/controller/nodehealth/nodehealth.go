@@ -46,8 +46,7 @@ type Config struct {
 	EchoClient kubernetes.Interface
 	// Reconnect closes the connection of LeaseClient, whose watch then begins anew; nil: it cannot be closed.
 	Reconnect func()
-	// Nodes and Pods are the nodes and the bound pods, if they are watched already; whoever made the caches runs them.
-	// nil: caches of its own.
+	// Nodes and Pods are the nodes and the bound pods. The caller runs these caches, next to the Keeper.
 	Nodes *nodecache.Cache
 	Pods  *podcache.Cache
 	// Grace is for how long nodes may be silent.
@@ -67,8 +66,8 @@ type Config struct {
 }
 
 func (c *Config) complete() error {
-	if c.Client == nil {
-		return errors.New("a Keeper needs a Client")
+	if c.Client == nil || c.Nodes == nil || c.Pods == nil {
+		return errors.New("a Keeper needs a Client, Nodes and Pods")
 	}
 	if c.LeaseClient == nil {
 		c.LeaseClient = c.Client
@@ -91,7 +90,7 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// Keeper is the whole of node health: watches, events and controllers.
+// Keeper is the whole of node health: the watch of leases, events and controllers.
 type Keeper struct {
 	config   Config
 	nodes    *nodecache.Cache
@@ -119,10 +118,6 @@ func New(config Config) (*Keeper, error) {
 		client: config.EchoClient, clock: config.Clock, records: k.records, reconnect: config.Reconnect,
 		lease: ownLease(config.DryRun),
 	}
-	if k.nodes == nil {
-		k.nodes = nodecache.New(nodecache.Config{Client: config.Client, Clock: config.Clock})
-		k.parts.InEveryReplica(k.nodes.Run)
-	}
 	k.nodes.Subscribe(k.observe)
 	k.parts.InEveryReplica(
 		func(ctx context.Context) error { k.leases.run(ctx, config.LeaseClient); return nil },
@@ -130,10 +125,6 @@ func New(config Config) (*Keeper, error) {
 		func(ctx context.Context) error { echoes.run(logr.NewContext(ctx, config.Logger)); return nil },
 		func(ctx context.Context) error { k.events.Run(ctx); return nil },
 	)
-	if k.pods == nil {
-		k.pods = podcache.New(config.Client, config.Clock)
-		k.parts.InEveryReplica(k.pods.Run)
-	}
 	metrics := newMetrics()
 	if config.Registerer != nil {
 		if err := metrics.register(config.Registerer, k.records, config.Clock); err != nil {
@@ -146,7 +137,7 @@ func New(config Config) (*Keeper, error) {
 // Run runs the Keeper alone, without a manager or an election, until the context ends.
 func (k *Keeper) Run(ctx context.Context) error { return k.parts.Run(ctx) }
 
-// AddTo adds the Keeper to a manager: watches and events run in every replica, so that a standby has
+// AddTo adds the Keeper to a manager: the watch of leases and events run in every replica, so that a standby has
 // heard for itself when nodes gave signs of life; the controllers run in the leader.
 func (k *Keeper) AddTo(mgr manager.Manager) error { return k.parts.AddTo(mgr) }
 

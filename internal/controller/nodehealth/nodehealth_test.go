@@ -32,27 +32,27 @@ func TestASilentNodeIsTaintedWhenItsGracePeriodIsOver(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.run()
-		w.until(35 * time.Second)
+		w.Until(35 * time.Second)
 		w.falls("a-0") // its last renewal was at 30 s
-		w.until(80 * time.Second)
-		w.wantTaints("a-0")
-		w.until(81 * time.Second)
-		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+		w.Until(80 * time.Second)
+		w.WantTaints("a-0")
+		w.Until(81 * time.Second)
+		w.WantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
 		for _, kind := range []corev1.NodeConditionType{
 			corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
 		} {
-			c := readiness.Condition(w.node("a-0"), kind)
+			c := readiness.Condition(w.Node("a-0"), kind)
 			if c.Status != corev1.ConditionUnknown || c.Reason != "NodeStatusUnknown" || c.Message != "Kubelet stopped posting node status." {
 				t.Errorf("condition %s is %s, %s, %q", kind, c.Status, c.Reason, c.Message)
 			}
 		}
-		if patches := w.did("patch nodes a-0/"); len(patches) != 2 {
+		if patches := w.Did("patch nodes a-0/"); len(patches) != 2 {
 			t.Errorf("patches at %v, want one of the conditions and one of both taints", patches)
 		}
-		if events := w.did("event a-0 NodeNotReady Node a-0 status is now: NodeNotReady"); len(events) != 1 {
+		if events := w.Did("event a-0 NodeNotReady Node a-0 status is now: NodeNotReady"); len(events) != 1 {
 			t.Errorf("events at %v, want one", events)
 		}
-		w.wantTaints("a-1")
+		w.WantTaints("a-1")
 	})
 }
 
@@ -61,12 +61,12 @@ func TestARecoveredNodeLosesAllItsTaintsInOnePatch(t *testing.T) {
 		w.addZone("a", 3)
 		w.run()
 		w.falls("a-0")
-		w.until(time.Minute)
-		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
-		before := len(w.did("patch nodes a-0/"))
+		w.Until(time.Minute)
+		w.WantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+		before := len(w.Did("patch nodes a-0/"))
 		w.resumes("a-0")
-		w.wantTaints("a-0")
-		if patches := len(w.did("patch nodes a-0/")) - before; patches != 1 {
+		w.WantTaints("a-0")
+		if patches := len(w.Did("patch nodes a-0/")) - before; patches != 1 {
 			t.Errorf("%d patches, want one for both taints", patches)
 		}
 	})
@@ -76,18 +76,18 @@ func TestANodeThatNeverPostsItsStatusHasTheStartUpGracePeriod(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.run()
-		w.until(7 * time.Second)
-		w.must(w.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
+		w.Until(7 * time.Second)
+		w.Must(w.Client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: "new", UID: "new", CreationTimestamp: metav1.Now(), Labels: map[string]string{corev1.LabelTopologyZone: "a"}},
 		}, metav1.CreateOptions{}))
-		w.until(66 * time.Second)
-		w.wantTaints("new")
-		w.until(68 * time.Second)
-		w.wantTaints("new", unreachableNoExecute, unreachableNoSchedule)
-		if ready := readiness.Condition(w.node("new"), corev1.NodeReady); ready.Reason != "NodeStatusNeverUpdated" || ready.Message != "Kubelet never posted node status." {
+		w.Until(66 * time.Second)
+		w.WantTaints("new")
+		w.Until(68 * time.Second)
+		w.WantTaints("new", unreachableNoExecute, unreachableNoSchedule)
+		if ready := readiness.Condition(w.Node("new"), corev1.NodeReady); ready.Reason != "NodeStatusNeverUpdated" || ready.Message != "Kubelet never posted node status." {
 			t.Errorf("Ready is %+v", ready)
 		}
-		if events := w.did("event new RegisteredNode Node new event: Registered Node new in Controller"); len(events) != 1 {
+		if events := w.Did("event new RegisteredNode Node new event: Registered Node new in Controller"); len(events) != 1 {
 			t.Errorf("registered at %v, want once", events)
 		}
 	})
@@ -101,18 +101,18 @@ func TestConditionsBecomeNoScheduleTaints(t *testing.T) {
 			corev1.NodeMemoryPressure: "memory-pressure", corev1.NodeDiskPressure: "disk-pressure",
 			corev1.NodePIDPressure: "pid-pressure", corev1.NodeNetworkUnavailable: "network-unavailable",
 		} {
-			w.report("a-0", kind, corev1.ConditionTrue)
-			w.wantTaints("a-0", key+":NoSchedule")
-			if added := w.node("a-0").Spec.Taints[0].TimeAdded; added == nil || time.Since(added.Time) > time.Second {
+			w.Report("a-0", kind, corev1.ConditionTrue)
+			w.WantTaints("a-0", key+":NoSchedule")
+			if added := w.Node("a-0").Spec.Taints[0].TimeAdded; added == nil || time.Since(added.Time) > time.Second {
 				t.Errorf("%s was added at %v, want now", key, added)
 			}
-			w.report("a-0", kind, corev1.ConditionFalse)
-			w.wantTaints("a-0")
+			w.Report("a-0", kind, corev1.ConditionFalse)
+			w.WantTaints("a-0")
 		}
-		w.update("a-0", func(n *corev1.Node) { n.Spec.Unschedulable = true })
-		w.wantTaints("a-0", "unschedulable:NoSchedule")
-		w.update("a-0", func(n *corev1.Node) { n.Spec.Unschedulable = false })
-		w.wantTaints("a-0")
+		w.ChangeNode("a-0", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+		w.WantTaints("a-0", "unschedulable:NoSchedule")
+		w.ChangeNode("a-0", func(n *corev1.Node) { n.Spec.Unschedulable = false })
+		w.WantTaints("a-0")
 	})
 }
 
@@ -128,9 +128,9 @@ func TestTaintsOfOthersAreNeverTouched(t *testing.T) {
 		w.addNode("n", "a", func(n *corev1.Node) { n.Spec.Taints = others })
 		w.run()
 		w.falls("n")
-		w.until(time.Minute)
+		w.Until(time.Minute)
 		w.resumes("n")
-		w.wantTaints("n", "memory-pressure:NoExecute", "not-ready:PreferNoSchedule", "out-of-service:NoSchedule", "team=x:NoExecute")
+		w.WantTaints("n", "memory-pressure:NoExecute", "not-ready:PreferNoSchedule", "out-of-service:NoSchedule", "team=x:NoExecute")
 	})
 }
 
@@ -138,26 +138,26 @@ func TestNotReadyAndUnreachableTakeEachOthersPlaceAtOnce(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 5)
 		w.run()
-		w.report("a-0", corev1.NodeReady, corev1.ConditionFalse)
-		w.wantTaints("a-0", notReadyNoExecute, notReadyNoSchedule)
-		w.report("a-1", corev1.NodeReady, corev1.ConditionFalse) // waits for the zone's rate
-		w.wantTaints("a-1", notReadyNoSchedule)
+		w.Report("a-0", corev1.NodeReady, corev1.ConditionFalse)
+		w.WantTaints("a-0", notReadyNoExecute, notReadyNoSchedule)
+		w.Report("a-1", corev1.NodeReady, corev1.ConditionFalse) // waits for the zone's rate
+		w.WantTaints("a-1", notReadyNoSchedule)
 		w.falls("a-0")
-		w.until(55 * time.Second)
-		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+		w.Until(55 * time.Second)
+		w.WantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
 	})
 }
 
 // noExecuteSince returns since when a node has had its NoExecute taint for its readiness, by its own word, and checks
 // that it is this one.
 func (w *world) noExecuteSince(name, key string) time.Duration {
-	w.t.Helper()
-	for _, taint := range w.node(name).Spec.Taints {
+	w.T.Helper()
+	for _, taint := range w.Node(name).Spec.Taints {
 		if taint.Key == key && taint.Effect == corev1.TaintEffectNoExecute && taint.TimeAdded != nil {
-			return taint.TimeAdded.Sub(w.start)
+			return taint.TimeAdded.Sub(w.Start)
 		}
 	}
-	w.t.Errorf("after %s node %s has no taint %s:NoExecute with a timeAdded: %v", time.Since(w.start), name, key, w.node(name).Spec.Taints)
+	w.T.Errorf("after %s node %s has no taint %s:NoExecute with a timeAdded: %v", time.Since(w.Start), name, key, w.Node(name).Spec.Taints)
 	return 0
 }
 
@@ -165,38 +165,38 @@ func TestTheCountdownOfPodsGoesOnWhenNotReadyAndUnreachableTakeEachOthersPlace(t
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 5)
 		w.run()
-		w.until(12 * time.Second)
-		w.report("a-0", corev1.NodeReady, corev1.ConditionFalse)
+		w.Until(12 * time.Second)
+		w.Report("a-0", corev1.NodeReady, corev1.ConditionFalse)
 		want := w.noExecuteSince("a-0", corev1.TaintNodeNotReady)
 		wants := func(key string) {
 			t.Helper()
 			if got := w.noExecuteSince("a-0", key); got != want {
-				t.Errorf("after %s taint %s:NoExecute says that it was added at %s, want %s", time.Since(w.start), key, got, want)
+				t.Errorf("after %s taint %s:NoExecute says that it was added at %s, want %s", time.Since(w.Start), key, got, want)
 			}
 		}
 		w.falls("a-0")
-		w.until(2 * time.Minute)
+		w.Until(2 * time.Minute)
 		wants(corev1.TaintNodeUnreachable)
-		w.report("a-0", corev1.NodeReady, corev1.ConditionFalse) // its kubelet is back for a moment
+		w.Report("a-0", corev1.NodeReady, corev1.ConditionFalse) // its kubelet is back for a moment
 		wants(corev1.TaintNodeNotReady)
-		w.stop()
+		w.Stop()
 		w.run(func(c *Config) { c.DryRun = true })
-		w.until(3 * time.Minute)
+		w.Until(3 * time.Minute)
 		wants(corev1.TaintNodeNotReady)
-		w.stop()
+		w.Stop()
 		w.run()
-		w.until(5 * time.Minute)
+		w.Until(5 * time.Minute)
 		wants(corev1.TaintNodeUnreachable)
 
 		w.resumes("a-0")
-		w.wantTaints("a-0")
-		w.until(6 * time.Minute)
-		w.report("a-0", corev1.NodeReady, corev1.ConditionFalse)
+		w.WantTaints("a-0")
+		w.Until(6 * time.Minute)
+		w.Report("a-0", corev1.NodeReady, corev1.ConditionFalse)
 		want = 6 * time.Minute // it was ready in between
 		wants(corev1.TaintNodeNotReady)
-		w.stop()
-		w.update("a-0", func(n *corev1.Node) { n.Spec.Taints = nil }) // an administrator
-		w.until(7 * time.Minute)
+		w.Stop()
+		w.ChangeNode("a-0", func(n *corev1.Node) { n.Spec.Taints = nil }) // an administrator
+		w.Until(7 * time.Minute)
 		w.run()
 		want = 7 * time.Minute
 		wants(corev1.TaintNodeNotReady)
@@ -208,17 +208,17 @@ func TestNodesAreTaintedAtTheRateOfTheirZoneInTheOrderInWhichTheyFell(t *testing
 		nodes := w.addZone("a", 10)
 		w.run()
 		for _, name := range nodes[:4] {
-			w.report(name, corev1.NodeReady, corev1.ConditionFalse)
+			w.Report(name, corev1.NodeReady, corev1.ConditionFalse)
 		}
 		for i := range 4 {
-			w.until(time.Duration(i)*10*time.Second + time.Second)
+			w.Until(time.Duration(i)*10*time.Second + time.Second)
 			w.wantTainted(i+1, nodes...)
 			w.wantTainted(i+1, nodes[:i+1]...)
 		}
-		if events := w.did("event a-2 NoExecuteTaintHeld Taint node.kubernetes.io/not-ready:NoExecute is held back: zone /a has the state Normal"); len(events) != 1 {
+		if events := w.Did("event a-2 NoExecuteTaintHeld Taint node.kubernetes.io/not-ready:NoExecute is held back: zone /a has the state Normal"); len(events) != 1 {
 			t.Errorf("told at %v that a-2 is held back, want once", events)
 		}
-		w.wantMetric("node_collector_evictions_total", nil, 4)
+		w.WantMetric("node_collector_evictions_total", nil, 4)
 	})
 }
 
@@ -227,12 +227,12 @@ func TestARecoveredNodeGivesUpItsTurn(t *testing.T) {
 		nodes := w.addZone("a", 10)
 		w.run()
 		for _, name := range nodes[:3] {
-			w.report(name, corev1.NodeReady, corev1.ConditionFalse)
+			w.Report(name, corev1.NodeReady, corev1.ConditionFalse)
 		}
-		w.report("a-1", corev1.NodeReady, corev1.ConditionTrue)
-		w.until(11 * time.Second)
-		w.wantTaints("a-1")
-		w.wantTaints("a-2", notReadyNoExecute, notReadyNoSchedule)
+		w.Report("a-1", corev1.NodeReady, corev1.ConditionTrue)
+		w.Until(11 * time.Second)
+		w.WantTaints("a-1")
+		w.WantTaints("a-2", notReadyNoExecute, notReadyNoSchedule)
 	})
 }
 
@@ -242,18 +242,18 @@ func TestASmallZoneInPartialDisruptionIsLeftAlone(t *testing.T) {
 		nodes := w.addZone("a", 10)
 		w.run()
 		w.falls(nodes[:6]...)
-		w.until(10 * time.Minute)
+		w.Until(10 * time.Minute)
 		w.wantTainted(0, nodes...)
-		w.wantTaints("a-0", unreachableNoSchedule)
-		w.wantMetric("taintkeeper_zone_state", map[string]string{"zone": "/a", "state": "PartialDisruption"}, 1)
-		w.wantMetric("taintkeeper_zone_taint_rate", map[string]string{"zone": "/a"}, 0)
-		w.wantMetric("taintkeeper_zone_held_nodes", map[string]string{"zone": "/a"}, 6)
-		w.wantMetric("node_collector_zone_health", map[string]string{"zone": ":\x00:a"}, 40)
-		if events := w.did("event a-5 NoExecuteTaintHeld"); len(events) == 0 {
+		w.WantTaints("a-0", unreachableNoSchedule)
+		w.WantMetric("taintkeeper_zone_state", map[string]string{"zone": "/a", "state": "PartialDisruption"}, 1)
+		w.WantMetric("taintkeeper_zone_taint_rate", map[string]string{"zone": "/a"}, 0)
+		w.WantMetric("taintkeeper_zone_held_nodes", map[string]string{"zone": "/a"}, 6)
+		w.WantMetric("node_collector_zone_health", map[string]string{"zone": ":\x00:a"}, 40)
+		if events := w.Did("event a-5 NoExecuteTaintHeld"); len(events) == 0 {
 			t.Error("no event says why a-5 is not tainted")
 		}
 		w.resumes("a-0")
-		w.until(10*time.Minute + 45*time.Second) // 5 of 10: the zone is Normal again
+		w.Until(10*time.Minute + 45*time.Second) // 5 of 10: the zone is Normal again
 		w.wantTainted(4, nodes...)
 	})
 }
@@ -264,9 +264,9 @@ func TestALargeZoneInPartialDisruptionIsTaintedAtTheSecondaryRate(t *testing.T) 
 		nodes := w.addZone("a", 51)
 		w.run()
 		w.falls(nodes[:30]...)
-		w.until(55 * time.Second)
+		w.Until(55 * time.Second)
 		w.wantTainted(1, nodes...)
-		w.until(160 * time.Second)
+		w.Until(160 * time.Second)
 		w.wantTainted(2, nodes...)
 	})
 }
@@ -277,9 +277,9 @@ func TestAZoneInFullDisruptionIsTaintedAtItsRateWhileAnotherIsNot(t *testing.T) 
 		nodes := w.addZone("a", 4)
 		w.run()
 		w.falls(nodes...)
-		w.until(80 * time.Second) // the first after 51 or 52 s: an echo is 1 s old
+		w.Until(80 * time.Second) // the first after 51 or 52 s: an echo is 1 s old
 		w.wantTainted(3, nodes...)
-		w.until(85 * time.Second)
+		w.Until(85 * time.Second)
 		w.wantTainted(4, nodes...)
 	})
 }
@@ -290,7 +290,7 @@ func TestTheRateOfFullyDisruptedZonesCanBeSet(t *testing.T) {
 		nodes := w.addZone("a", 4)
 		w.run(func(c *Config) { c.Policy.FullDisruptionRate = 0 })
 		w.falls(nodes...)
-		w.until(5 * time.Minute)
+		w.Until(5 * time.Minute)
 		w.wantTainted(0, nodes...)
 	})
 }
@@ -300,17 +300,17 @@ func TestWhenEveryZoneIsFullyDisruptedNobodyIsTaintedAndTaintsAreTakenOff(t *tes
 		nodes := append(w.addZone("a", 3), w.addZone("b", 3)...)
 		w.run()
 		w.falls("a-0")
-		w.until(55 * time.Second)
+		w.Until(55 * time.Second)
 		w.wantTainted(1, nodes...)
 		w.falls(nodes...)
-		w.until(2 * time.Minute)
+		w.Until(2 * time.Minute)
 		w.wantTainted(0, nodes...)
-		w.wantTaints("a-0", unreachableNoSchedule)
-		if events := w.did("event b-1 NoExecuteTaintHeld Taint node.kubernetes.io/unreachable:NoExecute is held back: every zone is fully disrupted"); len(events) != 1 {
+		w.WantTaints("a-0", unreachableNoSchedule)
+		if events := w.Did("event b-1 NoExecuteTaintHeld Taint node.kubernetes.io/unreachable:NoExecute is held back: every zone is fully disrupted"); len(events) != 1 {
 			t.Errorf("told at %v that b-1 is held back, want once", events)
 		}
 		w.resumes("b-2")
-		w.until(2*time.Minute + 12*time.Second)
+		w.Until(2*time.Minute + 12*time.Second)
 		w.wantTainted(2, nodes...) // one of each zone, when the rate of the zone allows it first
 	})
 }
@@ -320,16 +320,16 @@ func TestWhenTheLastFullDisruptionEndsEveryNodeHasItsGracePeriodAnew(t *testing.
 		nodes := w.addZone("a", 3)
 		w.run()
 		w.falls(nodes...)
-		w.until(30 * time.Second)
-		w.report("a-2", corev1.NodeReady, corev1.ConditionFalse) // its last sign of life
-		w.until(70 * time.Second)
+		w.Until(30 * time.Second)
+		w.Report("a-2", corev1.NodeReady, corev1.ConditionFalse) // its last sign of life
+		w.Until(70 * time.Second)
 		w.resumes("a-0")
-		w.until(70*time.Second + defaultGrace.Monitor - time.Second)
-		if got := readiness.Condition(w.node("a-2"), corev1.NodeReady).Status; got != corev1.ConditionFalse {
+		w.Until(70*time.Second + defaultGrace.Monitor - time.Second)
+		if got := readiness.Condition(w.Node("a-2"), corev1.NodeReady).Status; got != corev1.ConditionFalse {
 			t.Errorf("Ready is %s, want what its kubelet posted", got)
 		}
-		w.until(silentBy(70 * time.Second))
-		if got := readiness.Condition(w.node("a-2"), corev1.NodeReady).Status; got != corev1.ConditionUnknown {
+		w.Until(silentBy(70 * time.Second))
+		if got := readiness.Condition(w.Node("a-2"), corev1.NodeReady).Status; got != corev1.ConditionUnknown {
 			t.Errorf("Ready is %s, want Unknown", got)
 		}
 	})
@@ -340,10 +340,10 @@ func TestNobodyIsTaintedWhenEveryNodeFallsSilentAtTheSameMoment(t *testing.T) {
 		nodes := append(w.addZone("a", 20), w.addZone("b", 20)...)
 		w.run()
 		w.falls(nodes...)
-		w.until(2 * time.Minute)
+		w.Until(2 * time.Minute)
 		w.wantTainted(0, nodes...)
 		for _, name := range nodes {
-			if patches := w.did("patch nodes " + name + "/"); len(patches) != 2 {
+			if patches := w.Did("patch nodes " + name + "/"); len(patches) != 2 {
 				t.Fatalf("%s was patched at %v, want its conditions and its NoSchedule taint once", name, patches)
 			}
 		}
@@ -355,11 +355,11 @@ func TestExcludedNodesDoNotCount(t *testing.T) {
 		w.addZone("b", 1)
 		nodes := w.addZone("a", 10)
 		for _, name := range nodes[5:] {
-			w.update(name, func(n *corev1.Node) { n.Labels["node.kubernetes.io/exclude-disruption"] = "" })
+			w.ChangeNode(name, func(n *corev1.Node) { n.Labels["node.kubernetes.io/exclude-disruption"] = "" })
 		}
 		w.run()
 		w.falls(nodes[:3]...) // 3 of 5 that count: a small zone in partial disruption
-		w.until(3 * time.Minute)
+		w.Until(3 * time.Minute)
 		w.wantTainted(0, nodes...)
 	})
 }
@@ -368,7 +368,7 @@ func TestAConflictIsTriedAgainUntilItSucceeds(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
 		var tries atomic.Int32
-		w.on("nodes", "", func() error {
+		w.On("patch", "nodes", "", func() error {
 			if tries.Add(1) < 20 {
 				return apierrors.NewConflict(corev1.Resource("nodes"), "a-0", errors.New("changed"))
 			}
@@ -376,8 +376,8 @@ func TestAConflictIsTriedAgainUntilItSucceeds(t *testing.T) {
 		})
 		w.run()
 		w.falls("a-0")
-		w.until(20 * time.Minute)
-		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+		w.Until(20 * time.Minute)
+		w.WantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
 	})
 }
 
@@ -388,7 +388,7 @@ func TestThePodsOfASilentNodeAreMarkedNotReadyUntilAllAreDone(t *testing.T) {
 		w.addPod("q", "a-0")
 		w.addPod("other", "a-1")
 		var refused atomic.Int32
-		w.on("pods", "status", func() error {
+		w.On("patch", "pods", "status", func() error {
 			if refused.Add(1) < 10 {
 				return apierrors.NewInternalError(errors.New("not now"))
 			}
@@ -396,13 +396,13 @@ func TestThePodsOfASilentNodeAreMarkedNotReadyUntilAllAreDone(t *testing.T) {
 		})
 		w.run()
 		w.falls("a-0")
-		w.until(2 * time.Minute)
+		w.Until(2 * time.Minute)
 		for _, name := range []string{"p", "q"} {
 			c := w.podReady(name)
 			if c.Status != corev1.ConditionFalse || c.Reason != "Told" || c.LastTransitionTime.IsZero() {
 				t.Errorf("pod %s: %+v, want False with the reason that it had", name, c)
 			}
-			if events := w.did("event " + name + " NodeNotReady Node is not ready"); len(events) != 1 {
+			if events := w.Did("event " + name + " NodeNotReady Node is not ready"); len(events) != 1 {
 				t.Errorf("events at %v, want one", events)
 			}
 		}
@@ -432,24 +432,24 @@ func TestPodsThatCannotBeMarkedAreTriedLessAndLessOftenAndOthersAtOnce(t *testin
 				for i := range 10 {
 					w.addPod(fmt.Sprint("p", i), "a-0")
 				}
-				w.client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				w.Client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 					if pod := action.(clienttesting.PatchAction).GetName(); mended.Load() || !strings.HasPrefix(pod, "p") {
 						return false, nil, nil
 					}
-					w.book.Note(action)
+					w.Book.Note(action)
 					return true, nil, test.answer
 				})
 				w.run()
 				w.falls("a-0")
-				w.until(30 * time.Minute)
+				w.Until(30 * time.Minute)
 				w.addPod("late", "a-0")
 				if c := w.podReady("late"); c.Status != corev1.ConditionFalse {
 					t.Errorf("a pod that can be marked waits for those that cannot: %+v", c)
 				}
-				w.until(61 * time.Minute)
+				w.Until(61 * time.Minute)
 				together := map[time.Duration]int{}
 				for i := range 10 {
-					tries := w.did(fmt.Sprintf("patch pods p%d/", i))
+					tries := w.Did(fmt.Sprintf("patch pods p%d/", i))
 					if got := len(tries); got < test.fewest || got > test.mostly {
 						t.Errorf("pod p%d was tried %d times within an hour, want %d to %d", i, got, test.fewest, test.mostly)
 					}
@@ -459,7 +459,7 @@ func TestPodsThatCannotBeMarkedAreTriedLessAndLessOftenAndOthersAtOnce(t *testin
 					t.Errorf("the last tries of ten pods were at %v, want them apart", together)
 				}
 				mended.Store(true)
-				w.until(61*time.Minute + test.most)
+				w.Until(61*time.Minute + test.most)
 				for i := range 10 {
 					if c := w.podReady(fmt.Sprint("p", i)); c.Status != corev1.ConditionFalse {
 						t.Errorf("pod p%d %s after it could be marked: %+v", i, test.most, c)
@@ -475,7 +475,7 @@ func TestEachFailedTryToMarkAPodIsAReconcileError(t *testing.T) {
 		w.addZone("a", 5)
 		w.addPod("p", "a-0")
 		var tried atomic.Int32
-		w.on("pods", "status", func() error {
+		w.On("patch", "pods", "status", func() error {
 			if tried.Add(1) <= 3 {
 				return apierrors.NewInternalError(errors.New("not now"))
 			}
@@ -484,7 +484,7 @@ func TestEachFailedTryToMarkAPodIsAReconcileError(t *testing.T) {
 		before := bubble.ReconcileErrors(t, "node-health-mark")
 		w.run()
 		w.falls("a-0")
-		w.until(2 * time.Minute)
+		w.Until(2 * time.Minute)
 		if c := w.podReady("p"); c.Status != corev1.ConditionFalse {
 			t.Errorf("pod p: %+v", c)
 		}
@@ -499,39 +499,39 @@ func TestARestartChangesNothingAndDelaysASilentNodeByOneGracePeriodAtMost(t *tes
 		w.addZone("a", 5)
 		w.run()
 		w.falls("a-0")
-		w.until(time.Minute)
-		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+		w.Until(time.Minute)
+		w.WantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
 		w.falls("a-1")
-		w.until(90 * time.Second)
-		w.stop()
-		patches := len(w.did("patch nodes"))
+		w.Until(90 * time.Second)
+		w.Stop()
+		patches := len(w.Did("patch nodes"))
 		w.run()
-		w.until(139 * time.Second)
-		if now := len(w.did("patch nodes")); now != patches {
+		w.Until(139 * time.Second)
+		if now := len(w.Did("patch nodes")); now != patches {
 			t.Errorf("%d patches after the restart, want none", now-patches)
 		}
-		w.until(silentBy(90 * time.Second))
-		w.wantTaints("a-1", unreachableNoExecute, unreachableNoSchedule)
-		w.wantTaints("a-2")
+		w.Until(silentBy(90 * time.Second))
+		w.WantTaints("a-1", unreachableNoExecute, unreachableNoSchedule)
+		w.WantTaints("a-2")
 	})
 }
 
 func TestWhileLeasesCannotBeSeenNobodyIsCalledSilent(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		nodes := w.addZone("a", 5)
-		leases := w.breakableLeases()
+		leases := w.API.Watches("leases")
 		w.run()
 		w.falls("a-0")
-		w.until(20 * time.Second)
-		leases.breaks()
-		w.until(5 * time.Minute)
+		w.Until(20 * time.Second)
+		leases.Break()
+		w.Until(5 * time.Minute)
 		w.wantTainted(0, nodes...)
-		leases.mends()
-		w.until(5*time.Minute + 24*time.Second) // of its grace period 20 s were over, and the gap counts 5 s
+		leases.Mend()
+		w.Until(5*time.Minute + 24*time.Second) // of its grace period 20 s were over, and the gap counts 5 s
 		w.wantTainted(0, nodes...)
-		w.until(7 * time.Minute) // the watch does not come back at once
+		w.Until(7 * time.Minute) // the watch does not come back at once
 		w.wantTainted(1, nodes...)
-		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+		w.WantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
 	})
 }
 
@@ -541,9 +541,9 @@ func TestADryRunChangesNothing(t *testing.T) {
 		w.addPod("p", "a-0")
 		w.run(func(c *Config) { c.DryRun = true })
 		w.falls("a-0")
-		w.report("a-1", corev1.NodeDiskPressure, corev1.ConditionTrue)
-		w.until(5 * time.Minute)
-		if patches := w.did("patch"); len(patches) != 0 {
+		w.Report("a-1", corev1.NodeDiskPressure, corev1.ConditionTrue)
+		w.Until(5 * time.Minute)
+		if patches := w.Did("patch"); len(patches) != 0 {
 			t.Errorf("patches at %v in a dry run", patches)
 		}
 	})
@@ -557,7 +557,7 @@ func TestTheLegacyLabelsFollowTheStableOnes(t *testing.T) {
 			n.Labels["beta.kubernetes.io/arch"] = "amd64"
 		})
 		w.run()
-		labels := w.node("n").Labels
+		labels := w.Node("n").Labels
 		if labels["beta.kubernetes.io/os"] != "linux" || labels["beta.kubernetes.io/arch"] != "arm64" {
 			t.Errorf("labels are %v", labels)
 		}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"testing/synctest"
 	"time"
 
@@ -15,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 // action is something that happens, more or less often. The node that it gets is a random one.
@@ -44,20 +45,20 @@ var actions = []action{
 	{"all trouble ends, near", 5, (*history).troubleEnds},
 }
 
-func (h *history) silence(name string) { h.silent[name] = true }
+func (h *history) silence(name string) { h.Silent[name] = true }
 
 func (h *history) resume(name string) {
-	delete(h.silent, name)
+	delete(h.Silent, name)
 	h.renews(name)
 	h.saysReady(name, corev1.ConditionTrue)
 }
 
 func (h *history) saysReady(name string, status corev1.ConditionStatus) {
-	if h.silent[name] {
+	if h.Silent[name] {
 		return
 	}
 	h.known[name].gives(time.Now())
-	h.report(name, corev1.NodeReady, status)
+	h.Report(name, corev1.NodeReady, status)
 }
 
 func (h *history) saysWhetherReady(name string) {
@@ -91,19 +92,19 @@ func (h *history) seesItsZoneRecover(name string) {
 
 // neighbours returns the other nodes of a node's zone.
 func (h *history) neighbours(name string) []string {
-	zone := h.node(name).Labels[corev1.LabelTopologyZone]
+	zone := h.Node(name).Labels[corev1.LabelTopologyZone]
 	return slices.DeleteFunc(slices.Clone(h.nodes), func(other string) bool {
-		return other == name || h.node(other).Labels[corev1.LabelTopologyZone] != zone
+		return other == name || h.Node(other).Labels[corev1.LabelTopologyZone] != zone
 	})
 }
 
 func (h *history) moves(name string) {
 	zone := []string{"a", "b", "c"}[h.random.IntN(3)]
-	h.update(name, func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = zone })
+	h.ChangeNode(name, func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = zone })
 }
 
 func (h *history) togglesExclusion(name string) {
-	h.update(name, func(n *corev1.Node) {
+	h.ChangeNode(name, func(n *corev1.Node) {
 		if _, ok := n.Labels[excludeDisruption]; ok {
 			delete(n.Labels, excludeDisruption)
 		} else {
@@ -114,7 +115,7 @@ func (h *history) togglesExclusion(name string) {
 
 func (h *history) isMadeAnew(name string) {
 	h.replace(name)
-	delete(h.silent, name)
+	delete(h.Silent, name)
 	h.known[name].posted = true
 }
 
@@ -126,8 +127,8 @@ func (h *history) isMadeAnewAndNeverPosts(name string) {
 		n.Status.Conditions = nil
 		n.CreationTimestamp = metav1.NewTime(created)
 	})
-	h.silent[name] = h.random.IntN(2) == 0
-	if h.silent[name] {
+	h.Silent[name] = h.random.IntN(2) == 0
+	if h.Silent[name] {
 		h.deleteLease(name)
 		if created.Before(time.Now()) {
 			h.known[name].lastSign = created
@@ -137,15 +138,14 @@ func (h *history) isMadeAnewAndNeverPosts(name string) {
 
 // replace deletes a node and its lease, and creates another under its name. The Keeper sees both, or only the end.
 func (h *history) replace(name string, change ...func(*corev1.Node)) {
-	zone := h.node(name).Labels[corev1.LabelTopologyZone]
-	h.must(nil, h.client.CoreV1().Nodes().Delete(h.t.Context(), name, metav1.DeleteOptions{}))
+	zone := h.Node(name).Labels[corev1.LabelTopologyZone]
+	h.Must(nil, h.Client.CoreV1().Nodes().Delete(h.T.Context(), name, metav1.DeleteOptions{}))
 	h.deleteLease(name)
 	if h.random.IntN(2) == 0 {
 		synctest.Wait()
 	}
 	h.addNode(name, zone, append([]func(*corev1.Node){withForeignTaint, func(n *corev1.Node) {
 		n.UID = types.UID(fmt.Sprint(name, time.Now().UnixNano()))
-		n.ResourceVersion = strconv.Itoa(1 + int(time.Since(h.start)/time.Millisecond)) // of one never used
 	}}, change...)...)
 	h.known[name] = &witness{lastSign: time.Now()}
 }
@@ -159,45 +159,45 @@ func (h *history) losesItsLease(name string) {
 	}
 	h.deleteLease(name)
 	if h.random.IntN(3) > 0 { // somebody makes the Keeper look
-		h.update(name, func(n *corev1.Node) { n.Labels["somebody"] = h.start.String() })
+		h.ChangeNode(name, func(n *corev1.Node) { n.Labels["somebody"] = h.Start.String() })
 	}
 	synctest.Wait()
 }
 
 func (h *history) deleteLease(name string) {
-	err := h.leases.Delete(leasesResource, corev1.NamespaceNodeLease, name)
+	err := h.API.Delete(rig.Leases, corev1.NamespaceNodeLease, name)
 	if !apierrors.IsNotFound(err) {
-		h.must(nil, err)
+		h.Must(nil, err)
 	}
 }
 
 // restarts restarts the Keeper, unless it could not even begin: one that ends before its lists are complete says so as
 // an error.
 func (h *history) restarts(string) {
-	if h.watch.broken.Load() {
+	if h.watch.IsBroken() {
 		return
 	}
-	h.stop()
+	h.Stop()
 	h.forgetsTurns()
 	h.run(h.connectsAnew)
 	h.forgives()
 }
 
 func (h *history) leasesBreak(string) {
-	if h.watch.hung.Load() {
-		h.watch.isFoundDead()
+	if h.watch.IsHeld() {
+		h.watch.Break()
 		return
 	}
-	h.watch.breaks()
+	h.watch.Break()
 }
 
 func (h *history) leasesHang(string) {
-	if !h.watch.broken.Load() {
-		h.watch.hangs()
+	if !h.watch.IsBroken() {
+		h.watch.Hold()
 	}
 }
 
-func (h *history) leasesCannotBeWritten(string) { h.unwritable.Store(true) }
+func (h *history) leasesCannotBeWritten(string) { h.NoLeases.Store(true) }
 
 func (h *history) writesAreRefused(name string) {
 	h.refusal.Store(&refusedWrites{
@@ -208,18 +208,18 @@ func (h *history) writesAreRefused(name string) {
 }
 
 func (h *history) troubleEnds(string) {
-	if h.watch.hung.Load() {
-		h.watch.isFoundDead()
+	if h.watch.IsHeld() {
+		h.watch.Break()
 	}
-	if h.inTrouble() || h.watch.broken.Load() {
+	if h.inTrouble() || h.watch.IsBroken() {
 		h.troubled = time.Now()
 	}
-	h.watch.mends()
-	h.unwritable.Store(false)
+	h.watch.Mend()
+	h.NoLeases.Store(false)
 	h.refusal.Store(nil)
 }
 
 // inTrouble reports whether the Keeper can at present not be expected to notice silence.
 func (h *history) inTrouble() bool {
-	return h.watch.broken.Load() || h.watch.hung.Load() || h.unwritable.Load() || h.refusal.Load() != nil
+	return h.watch.IsBroken() || h.watch.IsHeld() || h.NoLeases.Load() || h.refusal.Load() != nil
 }

@@ -40,9 +40,9 @@ var invariants = []func(h *history, node *corev1.Node){
 
 // look checks the invariants.
 func (h *history) look() {
-	h.t.Helper()
-	list, err := h.client.CoreV1().Nodes().List(h.t.Context(), metav1.ListOptions{})
-	h.must(nil, err)
+	h.T.Helper()
+	list, err := h.Client.CoreV1().Nodes().List(h.T.Context(), metav1.ListOptions{})
+	h.Must(nil, err)
 	for i := range list.Items {
 		for _, holds := range invariants {
 			holds(h, &list.Items[i])
@@ -58,8 +58,8 @@ func (w *witness) remembers(node *corev1.Node) {
 }
 
 func (h *history) violated(format string, args ...any) {
-	h.t.Helper()
-	h.t.Errorf("after %s %s", time.Since(h.start), fmt.Sprintf(format, args...))
+	h.T.Helper()
+	h.T.Errorf("after %s %s", time.Since(h.Start), fmt.Sprintf(format, args...))
 }
 
 func (h *history) nobodyTouchesAForeignTaint(node *corev1.Node) {
@@ -82,7 +82,7 @@ func (h *history) noNodeIsCalledSilentBeforeItsGracePeriodIsOver(node *corev1.No
 
 // nobodyWhoLivesIsCalledSilent whatever the Keeper and the kubelets can see of the API server.
 func (h *history) nobodyWhoLivesIsCalledSilent(node *corev1.Node) {
-	if calledSilent(node) && !h.known[node.Name].silent && !h.silent[node.Name] {
+	if calledSilent(node) && !h.known[node.Name].silent && !h.Silent[node.Name] {
 		h.violated("node %s lives, and is called silent", node.Name)
 	}
 }
@@ -106,7 +106,7 @@ func (h *history) aSilentNodeIsCalledSo(node *corev1.Node) {
 // written. What a kubelet said before it fell silent, and could not be written over, does not count.
 func (h *history) aReadyNodeLosesItsTaints(node *corev1.Node) {
 	known := h.known[node.Name]
-	if !readiness.IsReady(node) || h.silent[node.Name] || h.refusal.Load() != nil {
+	if !readiness.IsReady(node) || h.Silent[node.Name] || h.refusal.Load() != nil {
 		known.ready = 0
 		return
 	}
@@ -163,7 +163,7 @@ func latestTurn(node *corev1.Node) time.Time {
 func (h *history) forgetsTurns() {
 	latest := map[string]time.Time{}
 	for _, name := range h.nodes {
-		node := h.node(name)
+		node := h.Node(name)
 		if zone, at := node.Labels[corev1.LabelTopologyZone], latestTurn(node); at.After(latest[zone]) {
 			latest[zone] = at
 		}
@@ -184,7 +184,7 @@ func (h *history) notices(passed time.Duration) {
 	if h.refusal.Load() != nil {
 		h.refused = time.Now()
 	}
-	if h.watch.hung.Load() || h.watch.broken.Load() {
+	if h.watch.IsHeld() || h.watch.IsBroken() {
 		h.deaf = time.Now()
 	}
 	if h.everyZoneMayBeDisrupted() {
@@ -194,7 +194,7 @@ func (h *history) notices(passed time.Duration) {
 	for name, known := range h.known {
 		known.ready += passed
 		switch {
-		case !h.silent[name], known.silent:
+		case !h.Silent[name], known.silent:
 			known.unnoticed = 0
 		case fair:
 			known.unnoticed += passed
@@ -214,16 +214,16 @@ func (h *history) forgives() {
 // the silent are not yet called so.
 func (h *history) everyZoneMayBeDisrupted() bool {
 	return !slices.ContainsFunc(h.nodes, func(name string) bool {
-		node := h.node(name)
+		node := h.Node(name)
 		_, excluded := node.Labels[excludeDisruption]
-		return !excluded && readiness.IsReady(node) && !h.silent[name]
+		return !excluded && readiness.IsReady(node) && !h.Silent[name]
 	})
 }
 
 // onlyTheForeignTaintIsLeft is for a cluster that has healed.
 func (h *history) onlyTheForeignTaintIsLeft() {
 	for _, name := range h.nodes {
-		for _, taint := range h.node(name).Spec.Taints {
+		for _, taint := range h.Node(name).Spec.Taints {
 			if taint != foreign {
 				h.violated("healed node %s has %s", name, taint.ToString())
 			}

@@ -19,6 +19,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
+	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 const (
@@ -57,13 +58,13 @@ func TestRandomHistoriesInWhichOurOwnRenewalsAreRefused(t *testing.T) {
 // A write is done though its answer says that it failed, and the watch of nodes does not say so at once.
 func TestRandomHistoriesInWhichAnswersAreLateOrLost(t *testing.T) {
 	playHistories(t, func(h *history) {
-		h.late = &bubble.LateWatch{}
+		late := h.API.Watches("nodes")
 		var held atomic.Bool
 		h.wrote = func(ctx context.Context) error {
 			if h.takes(time.Second) > 800*time.Millisecond && !held.Swap(true) {
-				h.late.Hold()
+				late.Hold()
 				time.AfterFunc(3*time.Second, func() {
-					h.late.Release()
+					late.Release()
 					held.Store(false)
 				})
 			}
@@ -106,7 +107,7 @@ type history struct {
 	seed   uint64
 	random *rand.Rand // of the next action
 	nodes  []string
-	watch  *leaseWatch
+	watch  *bubble.Watches
 	log    []string
 
 	calls   atomic.Uint64
@@ -144,20 +145,15 @@ type refusedWrites struct {
 	err  error
 }
 
-var (
-	leasesResource = coordinationv1.SchemeGroupVersion.WithResource("leases")
-	leaseKind      = coordinationv1.SchemeGroupVersion.WithKind("Lease")
-)
-
 // foreign is a taint of somebody else, which each node has.
 var foreign = corev1.Taint{Key: "foreign", Value: "x", Effect: corev1.TaintEffectNoExecute}
 
 func newHistory(w *world, seed uint64) *history {
 	h := &history{
-		world: w, seed: seed, watch: w.breakableLeases(), renewed: time.Now(), troubled: time.Now(),
+		world: w, seed: seed, watch: w.API.Watches("leases"), renewed: time.Now(), troubled: time.Now(),
 		noticesWithin: noticesWithin, known: map[string]*witness{}, turns: map[string][]time.Time{}, lost: map[string][]time.Time{},
 	}
-	w.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	w.Client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		patch, refused := action.(clienttesting.PatchActionImpl), h.refusal.Load()
 		if refused == nil || refused.sub != patch.GetSubresource() || refused.node != "" && refused.node != patch.Name {
 			return false, nil, nil
@@ -194,7 +190,7 @@ func (h *history) play() {
 		a.happens(h, name)
 		h.look()
 		h.pass(time.Duration(pause) * time.Second)
-		if h.t.Failed() {
+		if h.T.Failed() {
 			return
 		}
 	}
@@ -203,7 +199,7 @@ func (h *history) play() {
 // heal ends all trouble. Then every node and taint must be as its kubelet says, and the Keeper as able as
 // ever.
 func (h *history) heal() {
-	if h.t.Failed() {
+	if h.T.Failed() {
 		return
 	}
 	h.say("everything heals")
@@ -216,7 +212,7 @@ func (h *history) heal() {
 	h.onlyTheForeignTaintIsLeft()
 
 	h.say("two nodes fall")
-	h.report(h.nodes[0], corev1.NodeReady, corev1.ConditionFalse)
+	h.Report(h.nodes[0], corev1.NodeReady, corev1.ConditionFalse)
 	h.silence(h.nodes[1])
 	h.pass(min(h.noticesWithin, 5*time.Minute) + 30*time.Second)
 	h.wantTainted(2, h.nodes[:2]...)
@@ -225,18 +221,18 @@ func (h *history) heal() {
 // pass lets virtual time pass, and looks at the cluster each second.
 func (h *history) pass(d time.Duration) {
 	for range d / time.Second {
-		if h.t.Failed() {
+		if h.T.Failed() {
 			return
 		}
-		h.sleep(time.Second)
-		if time.Since(h.renewed) >= renewEvery {
+		h.Pass(time.Second)
+		if time.Since(h.renewed) >= rig.RenewEvery {
 			h.renewed = time.Now()
 			for _, name := range h.nodes {
-				if !h.silent[name] {
+				if !h.Silent[name] {
 					h.renews(name)
 				}
 			}
-			h.sleep(0)
+			h.Pass(0)
 		}
 		h.notices(time.Second)
 		h.look()
@@ -244,39 +240,39 @@ func (h *history) pass(d time.Duration) {
 }
 
 // connectsAnew ends a watch of leases that hangs when the Keeper asks for that.
-func (h *history) connectsAnew(c *Config) { c.Reconnect = h.watch.reconnects }
+func (h *history) connectsAnew(c *Config) { c.Reconnect = h.reconnects }
 
 // renews renews a kubelet's lease, or makes it anew as kubelets do.
 func (h *history) renews(name string) {
-	h.t.Helper()
-	if h.unwritable.Load() {
+	h.T.Helper()
+	if h.NoLeases.Load() {
 		return
 	}
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: corev1.NamespaceNodeLease},
 		Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: time.Now()}},
 	}
-	err := h.leases.Update(leasesResource, lease, lease.Namespace)
+	err := h.API.Update(rig.Leases, lease, lease.Namespace)
 	if apierrors.IsNotFound(err) {
-		err = h.leases.Create(leasesResource, lease, lease.Namespace)
+		err = h.API.Create(rig.Leases, lease, lease.Namespace)
 	}
-	h.must(nil, err)
+	h.Must(nil, err)
 	h.known[name].gives(time.Now())
 }
 
 func (h *history) say(format string, args ...any) {
-	h.log = append(h.log, fmt.Sprintf("%9s ", time.Since(h.start).Round(time.Millisecond))+fmt.Sprintf(format, args...))
+	h.log = append(h.log, fmt.Sprintf("%9s ", time.Since(h.Start).Round(time.Millisecond))+fmt.Sprintf(format, args...))
 }
 
 // tell says how a history that failed came to pass, and how to play it again.
 func (h *history) tell() {
-	if !h.t.Failed() {
+	if !h.T.Failed() {
 		return
 	}
 	const last = 40
-	h.t.Logf("the last actions of seed %d:", h.seed)
+	h.T.Logf("the last actions of seed %d:", h.seed)
 	for _, line := range h.log[max(0, len(h.log)-last):] {
-		h.t.Log(line)
+		h.T.Log(line)
 	}
-	h.t.Logf("play it again: go test ./internal/controller/nodehealth -run '^%s$'", h.t.Name())
+	h.T.Logf("play it again: go test ./internal/controller/nodehealth -run '^%s$'", h.T.Name())
 }

@@ -17,8 +17,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/controller/nodehealth"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
@@ -34,35 +32,33 @@ const (
 
 // runBesideNodeHealth starts a Controller on the nodes of node health, which runs, too, and never finds a node silent.
 func (w *world) runBesideNodeHealth() {
-	w.t.Helper()
+	w.T.Helper()
 	w.runBesideNodeHealthThatWaits(24 * time.Hour)
 }
 
 // runBesideNodeHealthThatWaits is runBesideNodeHealth, with a grace after which a node is silent.
 func (w *world) runBesideNodeHealthThatWaits(grace time.Duration) {
-	w.t.Helper()
-	nodes := nodecache.New(nodecache.Config{Client: w.client, Clock: &timeline.Clock{}})
+	w.T.Helper()
+	controller, caches := w.controller()
 	keeper, err := nodehealth.New(nodehealth.Config{
-		Client: w.client, Nodes: nodes,
+		Client: w.Client, Nodes: caches.Nodes, Pods: caches.Pods,
 		Grace: readiness.Grace{Monitor: grace, Startup: grace},
 		Policy: readiness.Policy{
 			Rate: readiness.DefaultRate, SecondaryRate: readiness.DefaultSecondaryRate, FullDisruptionRate: readiness.DefaultRate,
 			LargeZone: readiness.DefaultLargeZone, UnhealthyShare: readiness.DefaultUnhealthyShare,
 		},
 	})
-	w.must(nil, err)
-	controller, _ := w.controller(func(c *Config) { c.Nodes = nodes })
-	bubble.Run(w.t, "the watch of nodes", nodes.Run)
-	bubble.Run(w.t, "node health", keeper.Run)
-	bubble.Run(w.t, "the Controller", controller.Run)
-	w.sleep(planningTime)
+	w.Must(nil, err)
+	bubble.Run(w.T, "node health", caches.With(keeper.Run))
+	bubble.Run(w.T, "the Controller", controller.Run)
+	w.Pass(planningTime)
 }
 
 // posts makes a node report whether it is deadlocked and ready in one update, so that both writers want the same
 // version.
 func (w *world) posts(name string, locked, ready corev1.ConditionStatus) {
-	w.t.Helper()
-	w.update(name, func(n *corev1.Node) {
+	w.T.Helper()
+	w.ChangeNode(name, func(n *corev1.Node) {
 		now := metav1.Now()
 		n.Status.Conditions = []corev1.NodeCondition{
 			{Type: deadlock, Status: locked, LastTransitionTime: now},
@@ -78,11 +74,11 @@ func TestRulesAndNodeHealthWriteTheirTaintsOfOneNode(t *testing.T) {
 		w.runBesideNodeHealth()
 		for range 10 {
 			w.posts("a-0", corev1.ConditionTrue, corev1.ConditionFalse)
-			w.sleep(20 * time.Second)
-			w.wantTaints("a-0", deadlocked, notReadyNoExecute, notReadyNoSchedule)
+			w.Pass(20 * time.Second)
+			w.WantTaints("a-0", deadlocked, notReadyNoExecute, notReadyNoSchedule)
 			w.posts("a-0", corev1.ConditionFalse, corev1.ConditionTrue)
-			w.sleep(20 * time.Second)
-			w.wantTaints("a-0")
+			w.Pass(20 * time.Second)
+			w.WantTaints("a-0")
 		}
 	})
 }
@@ -94,8 +90,8 @@ func TestARulesTaintThatIsRefusedDoesNotKeepANodeFromItsOthers(t *testing.T) {
 		w.addRule("deadlock")
 		w.runBesideNodeHealth()
 		w.posts("a-0", corev1.ConditionTrue, corev1.ConditionFalse)
-		w.until(10 * time.Minute)
-		w.wantTaints("a-0", notReadyNoExecute, notReadyNoSchedule)
+		w.Until(10 * time.Minute)
+		w.WantTaints("a-0", notReadyNoExecute, notReadyNoSchedule)
 	})
 }
 
@@ -106,9 +102,9 @@ func TestATaintOfItsConditionsThatIsRefusedDoesNotKeepANodeFromThatOfARule(t *te
 		w.refusesTaint(corev1.TaintNodeUnschedulable)
 		w.addRule("deadlock")
 		w.runBesideNodeHealth()
-		w.update("a-0", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+		w.ChangeNode("a-0", func(n *corev1.Node) { n.Spec.Unschedulable = true })
 		w.locks("a-0")
-		w.until(time.Minute)
+		w.Until(time.Minute)
 		w.wantDeadlocked("a-0")
 		w.wantStatus("deadlock", [4]int32{5, 1, 1, 0}, "Accepted", "NoNodeHeld")
 	})
@@ -116,11 +112,11 @@ func TestATaintOfItsConditionsThatIsRefusedDoesNotKeepANodeFromThatOfARule(t *te
 
 func TestALabelOfANodeThatIsRefusedTakesNoPlaceBelowMaxTainted(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
-		w.addNode("a-0", "a", func(n *corev1.Node) { n.Labels[corev1.LabelOSStable] = "linux" })
-		w.addNode("a-1", "a")
-		w.addNode("a-2", "a")
+		w.AddNode("a-0", "a", func(n *corev1.Node) { n.Labels[corev1.LabelOSStable] = "linux" })
+		w.AddNode("a-1", "a")
+		w.AddNode("a-2", "a")
 		var busy atomic.Bool
-		w.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		w.Client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			if strings.Contains(string(action.(clienttesting.PatchActionImpl).Patch), "beta.kubernetes.io/os") {
 				return true, nil, forbidden()
 			}
@@ -135,14 +131,14 @@ func TestALabelOfANodeThatIsRefusedTakesNoPlaceBelowMaxTainted(t *testing.T) {
 		w.settle()
 		busy.Store(false)
 		w.locks("a-1")
-		w.until(2 * time.Minute)
+		w.Until(2 * time.Minute)
 		w.wantDeadlocked("a-1")
 	})
 }
 
 func TestARuleThatIsDeletedTakesItsTaintOffASilentNodeAndNoneOfTheOthers(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		w.must(w.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+		w.Must(w.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
 			ObjectMeta: metav1.ObjectMeta{Name: corev1.NamespaceNodeLease, UID: "uid-of-the-namespace"},
 		}, metav1.CreateOptions{}))
 		heard := w.addZone("a", 5)[1:]
@@ -151,19 +147,19 @@ func TestARuleThatIsDeletedTakesItsTaintOffASilentNodeAndNoneOfTheOthers(t *test
 		w.locks("a-0") // the last that its kubelet says
 		for range 10 {
 			for _, name := range heard {
-				w.report(name, corev1.NodeReady, corev1.ConditionTrue)
+				w.Report(name, corev1.NodeReady, corev1.ConditionTrue)
 			}
-			w.sleep(10 * time.Second)
+			w.Pass(10 * time.Second)
 		}
-		w.wantTaints("a-0", deadlocked, unreachableNoExecute, unreachableNoSchedule)
+		w.WantTaints("a-0", deadlocked, unreachableNoExecute, unreachableNoSchedule)
 		w.deleteRule("deadlock")
-		w.wantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
+		w.WantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
 		if !w.isGone("deadlock") {
 			t.Error("the rule cannot be deleted")
 		}
-		w.report("a-0", corev1.NodeReady, corev1.ConditionTrue)
+		w.Report("a-0", corev1.NodeReady, corev1.ConditionTrue)
 		w.settle()
-		w.wantTaints("a-0")
+		w.WantTaints("a-0")
 	})
 }
 
@@ -172,13 +168,13 @@ func TestARuleCanBeDeletedThoughNodeHealthCannotDoItsWork(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.refuses("a-0", "status")
-		w.client.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, forbidden() })
+		w.Client.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, forbidden() })
 		w.addRule("deadlock")
 		w.run()
 		w.locks("a-0")
 		w.settle()
 		w.wantDeadlocked("a-0")
-		w.update("a-0", func(n *corev1.Node) { // as node health says of one that is silent
+		w.ChangeNode("a-0", func(n *corev1.Node) { // as node health says of one that is silent
 			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionUnknown})
 		})
 		w.deleteRule("deadlock")
@@ -186,7 +182,7 @@ func TestARuleCanBeDeletedThoughNodeHealthCannotDoItsWork(t *testing.T) {
 		if !w.isGone("deadlock") {
 			t.Error("the rule cannot be deleted")
 		}
-		if labels := w.node("a-0").Labels; labels[v1alpha1.TaintedLabelPrefix+"deadlock"] != "" {
+		if labels := w.Node("a-0").Labels; labels[v1alpha1.TaintedLabelPrefix+"deadlock"] != "" {
 			t.Errorf("the node still has the rule's label: %v", labels)
 		}
 	})

@@ -31,9 +31,9 @@ func TestADeletedRuleTakesItsTaintOffThoughSomebodyTookItsLabel(t *testing.T) {
 		w.locks("a-0")
 		w.settle()
 		w.wantDeadlocked("a-0")
-		w.update("a-0", func(n *corev1.Node) { delete(n.Labels, v1alpha1.TaintedLabelPrefix+"deadlock") })
+		w.ChangeNode("a-0", func(n *corev1.Node) { delete(n.Labels, v1alpha1.TaintedLabelPrefix+"deadlock") })
 		w.deleteRule("deadlock")
-		w.sleep(10 * time.Minute)
+		w.Pass(10 * time.Minute)
 		w.wantDeadlocked()
 		if !w.isGone("deadlock") {
 			t.Error("the deleted rule is still there")
@@ -49,9 +49,9 @@ func TestATaintGoesWithItsConditionThoughSomebodyTookItsLabel(t *testing.T) {
 		w.locks("a-0")
 		w.settle()
 		w.wantDeadlocked("a-0")
-		w.update("a-0", func(n *corev1.Node) { delete(n.Labels, v1alpha1.TaintedLabelPrefix+"deadlock") })
+		w.ChangeNode("a-0", func(n *corev1.Node) { delete(n.Labels, v1alpha1.TaintedLabelPrefix+"deadlock") })
 		w.unlocks("a-0")
-		w.sleep(10 * time.Minute)
+		w.Pass(10 * time.Minute)
 		w.wantDeadlocked()
 	})
 }
@@ -65,11 +65,11 @@ func TestADeletedRuleThatWasInvalidHandsItsNodesToTheNext(t *testing.T) {
 		w.settle()
 		w.wantDeadlocked("a-0")
 		w.changeRule(about(corev1.NodeReady, corev1.ConditionFalse))
-		w.sleep(time.Second)
+		w.Pass(time.Second)
 		w.addRule("young")
-		w.sleep(time.Minute)
+		w.Pass(time.Minute)
 		w.deleteRule("deadlock")
-		w.sleep(10 * time.Minute)
+		w.Pass(10 * time.Minute)
 		w.wantDeadlocked("a-0")
 		if !w.isGone("deadlock") {
 			t.Error("the deleted rule is still there")
@@ -125,7 +125,7 @@ func TestARuleThatIsRecreatedDuringTheListIsFollowed(t *testing.T) {
 			}}
 		})
 		w.locks("a-0")
-		w.sleep(time.Minute)
+		w.Pass(time.Minute)
 		w.wantDeadlocked("a-0")
 		if panics.Load() > 0 {
 			t.Errorf("%d panics, %d lists", panics.Load(), lists.Load())
@@ -190,7 +190,7 @@ func TestARetryThatBecomesDueDuringASlowCallIsMade(t *testing.T) {
 		w.addRule("deadlock", func(r *v1alpha1.NodeTaintRule) { r.Spec.After.Duration = time.Minute })
 		w.run(func(c *Config) { c.Rules = slowStatus{c.Rules, &slow} })
 		w.locks("a-0")
-		w.until(2 * time.Minute)
+		w.Until(2 * time.Minute)
 		w.wantDeadlocked("a-0")
 		w.onPatch(func() error {
 			if fail.Load() {
@@ -200,15 +200,15 @@ func TestARetryThatBecomesDueDuringASlowCallIsMade(t *testing.T) {
 		})
 		fail.Store(true)
 		w.unlocks("a-0")
-		w.sleep(9 * time.Second) // some failures
+		w.Pass(9 * time.Second) // some failures
 		fail.Store(false)
 		slow.Store(true)
-		w.update("a-1", func(n *corev1.Node) {
+		w.ChangeNode("a-1", func(n *corev1.Node) {
 			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: deadlock, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()})
 		})
-		w.sleep(30 * time.Second)
+		w.Pass(30 * time.Second)
 		w.wantDeadlocked()
-		w.sleep(20 * time.Second)
+		w.Pass(20 * time.Second)
 		w.wantDeadlocked()
 	})
 }

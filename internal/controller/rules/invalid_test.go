@@ -85,12 +85,12 @@ func TestARuleThatBecomesInvalidFreezesWhatStands(t *testing.T) {
 
 				w.unlocks("a-0")
 				w.locks("a-3")
-				w.update("a-1", func(n *corev1.Node) { n.Spec.Taints = nil }) // an administrator's order
-				w.until(10 * time.Minute)
+				w.ChangeNode("a-1", func(n *corev1.Node) { n.Spec.Taints = nil }) // an administrator's order
+				w.Until(10 * time.Minute)
 				w.wantDeadlocked("a-0", "a-2")
-				w.stop()
+				w.Stop()
 				w.run()
-				w.until(20 * time.Minute)
+				w.Until(20 * time.Minute)
 				w.wantDeadlocked("a-0", "a-2")
 				w.wantInvalid(flaw.says)
 
@@ -101,7 +101,7 @@ func TestARuleThatBecomesInvalidFreezesWhatStands(t *testing.T) {
 				})
 				w.settle()
 				w.wantDeadlocked("a-1", "a-2", "a-3")
-				if events := w.did("event deadlock Accepted"); len(events) != 1 {
+				if events := w.Did("event deadlock Accepted"); len(events) != 1 {
 					t.Errorf("told at %v that the rule is accepted again, want once", events)
 				}
 				w.changeRule(flaw.edit)
@@ -127,17 +127,17 @@ func TestTheNameOfARuleHasToFitIntoALabel(t *testing.T) {
 
 // wantInvalid wants the status and an event to say in one sentence what is wrong with the rule.
 func (w *world) wantInvalid(says string) {
-	w.t.Helper()
+	w.T.Helper()
 	rule := w.rule("deadlock")
 	accepted := rule.Status.Conditions[0]
 	if accepted.Reason != v1alpha1.ReasonInvalid || !strings.Contains(accepted.Message, says) || !strings.HasSuffix(accepted.Message, untilMended) {
-		w.t.Errorf("after %s the rule says %s: %q, want it to be invalid because of %q", time.Since(w.start), accepted.Reason, accepted.Message, says)
+		w.T.Errorf("after %s the rule says %s: %q, want it to be invalid because of %q", time.Since(w.Start), accepted.Reason, accepted.Message, says)
 	}
-	if events := w.did("event deadlock Invalid " + accepted.Message); len(events) != 1 {
-		w.t.Errorf("told at %v that the rule is invalid, want once", events)
+	if events := w.Did("event deadlock Invalid " + accepted.Message); len(events) != 1 {
+		w.T.Errorf("told at %v that the rule is invalid, want once", events)
 	}
 	if got := [4]int32{rule.Status.Selected, rule.Status.Matching, rule.Status.Tainted, rule.Status.Held}; got[0] != 0 || got[1] != 0 || got[2] != int32(len(w.deadlocked())) || got[3] != 0 {
-		w.t.Errorf("after %s the rule counts %v (selected, matching, tainted, held), and %q have its taint", time.Since(w.start), got, w.deadlocked())
+		w.T.Errorf("after %s the rule counts %v (selected, matching, tainted, held), and %q have its taint", time.Since(w.Start), got, w.deadlocked())
 	}
 }
 
@@ -149,12 +149,12 @@ func TestARuleThatIsInvalidFromTheBeginningTaintsNothing(t *testing.T) {
 				w.addRule("deadlock", evicts, atMost(intstr.FromInt32(3)), flaw.edit)
 				w.run()
 				w.locks(nodes...)
-				w.until(5 * time.Minute)
+				w.Until(5 * time.Minute)
 				w.wantDeadlocked()
 				w.wantInvalid(flaw.says)
 				w.deleteRule("deadlock")
 				if !w.isGone("deadlock") {
-					w.t.Error("the deleted rule is still there")
+					w.T.Error("the deleted rule is still there")
 				}
 			})
 		})
@@ -170,9 +170,9 @@ func TestAnInvalidRuleStopsNodesThatWereChosenAndNotYetTainted(t *testing.T) {
 		w.locks(nodes...)
 		w.settle()
 		w.changeRule(requires("pool", "in", "batch"))
-		w.sleep(time.Minute)
+		w.Pass(time.Minute)
 		away.Store(false)
-		w.sleep(time.Minute)
+		w.Pass(time.Minute)
 		w.wantDeadlocked()
 		w.changeRule(func(r *v1alpha1.NodeTaintRule) { r.Spec.NodeSelector = nil })
 		w.settle()
@@ -184,13 +184,13 @@ func TestAnInvalidRuleStopsNodesThatWereChosenAndNotYetTainted(t *testing.T) {
 func TestARuleAboutAPressureWorks(t *testing.T) {
 	for _, status := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse} {
 		play(t, func(_ *testing.T, w *world) {
-			w.addNode("n", "a", func(n *corev1.Node) {
+			w.AddNode("n", "a", func(n *corev1.Node) {
 				n.Status.Conditions = slices.DeleteFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodePIDPressure })
 			})
 			w.addRule("deadlock", evicts, atMost(intstr.FromInt32(1)), about(corev1.NodePIDPressure, status))
 			w.run()
 			w.wantDeadlocked()
-			w.report("n", corev1.NodePIDPressure, status)
+			w.Report("n", corev1.NodePIDPressure, status)
 			w.settle()
 			w.wantDeadlocked("n")
 		})

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,8 +22,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-
-	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
 const (
@@ -72,34 +69,33 @@ var happenings = []happening{
 	{"is made anew:", 1, (*history).isMadeAnew},
 	{"the rule comes or goes, near", 2, (*history).ruleComesOrGoes},
 	{"the rule changes, near", 2, (*history).ruleChanges},
-	{"the Controller restarts, near", 2, func(h *history, _ string) { h.stop(); h.run() }},
+	{"the Controller restarts, near", 2, func(h *history, _ string) { h.Stop(); h.run() }},
 	{"writes are refused, perhaps of", 3, (*history).writesAreRefused},
 	{"all trouble ends, near", 4, func(h *history, _ string) { h.refuse.Store(nil) }},
 }
 
 func (h *history) losesTheTaint(name string) {
-	h.update(name, func(n *corev1.Node) {
+	h.ChangeNode(name, func(n *corev1.Node) {
 		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "example.com/deadlock" })
 	})
 }
 
 // losesTheLabel waits until this process has seen the label: otherwise nothing says whose the taint is.
 func (h *history) losesTheLabel(name string) {
-	if h.late != nil {
+	if h.wrote != nil { // the watch may be late
 		return
 	}
 	h.settle()
-	if !h.isGone("deadlock") && h.rule("deadlock").DeletionTimestamp.IsZero() && !h.rule("deadlock").Spec.DryRun && has(h.node(name), corev1.ConditionTrue) {
-		h.update(name, func(n *corev1.Node) { delete(n.Labels, v1alpha1.TaintedLabelPrefix+"deadlock") })
+	if !h.isGone("deadlock") && h.rule("deadlock").DeletionTimestamp.IsZero() && !h.rule("deadlock").Spec.DryRun && has(h.Node(name), corev1.ConditionTrue) {
+		h.ChangeNode(name, func(n *corev1.Node) { delete(n.Labels, v1alpha1.TaintedLabelPrefix+"deadlock") })
 		h.settle()
 	}
 }
 
 func (h *history) isMadeAnew(name string) {
-	h.must(nil, h.client.CoreV1().Nodes().Delete(h.t.Context(), name, metav1.DeleteOptions{}))
-	h.addNode(name, "a", withForeignTaint, func(n *corev1.Node) {
+	h.Must(nil, h.Client.CoreV1().Nodes().Delete(h.T.Context(), name, metav1.DeleteOptions{}))
+	h.AddNode(name, "a", withForeignTaint, func(n *corev1.Node) {
 		n.UID = types.UID(fmt.Sprint(name, time.Now().UnixNano()))
-		n.ResourceVersion = strconv.Itoa(1 + int(time.Since(h.start)/time.Millisecond)) // of one never used
 	})
 }
 
@@ -141,11 +137,10 @@ func TestRandomHistories(t *testing.T) { playHistories(t, func(*history) {}) }
 // A write is done though its answer says that it failed, and the watch of nodes does not say so at once.
 func TestRandomHistoriesInWhichAnswersAreLateOrLost(t *testing.T) {
 	playHistories(t, func(h *history) {
-		h.late = &bubble.LateWatch{}
+		late := h.API.Watches("nodes")
 		var held atomic.Bool
 		h.wrote = func(ctx context.Context) error {
 			if h.takes(time.Second) > 800*time.Millisecond && !held.Swap(true) {
-				late := h.late
 				late.Hold()
 				time.AfterFunc(3*time.Second, func() {
 					late.Release()
@@ -176,7 +171,7 @@ func playHistories(t *testing.T, harsh func(*history)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			play(t, func(_ *testing.T, w *world) {
 				h := &history{world: w, seed: seed}
-				w.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				w.Client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 					refused := h.refuse.Load()
 					if refused == nil || refused.node != "" && refused.node != action.(clienttesting.PatchActionImpl).Name {
 						return false, nil, nil
@@ -185,7 +180,7 @@ func playHistories(t *testing.T, harsh func(*history)) {
 				})
 				for i := range 8 {
 					h.nodes = append(h.nodes, fmt.Sprint("a-", i))
-					h.addNode(h.nodes[i], "a", withForeignTaint)
+					h.AddNode(h.nodes[i], "a", withForeignTaint)
 				}
 				harsh(h)
 				defer h.tell()
@@ -209,10 +204,10 @@ func (h *history) play() {
 		h.random = rand.New(rand.NewPCG(h.seed, uint64(i)))
 		one, name := deck[h.random.IntN(len(deck))], h.nodes[h.random.IntN(len(h.nodes))]
 		pause := 1 + h.random.IntN(longestPause)
-		h.log = append(h.log, fmt.Sprintf("%9s %s %s", time.Since(h.start).Round(time.Millisecond), one.name, name))
+		h.log = append(h.log, fmt.Sprintf("%9s %s %s", time.Since(h.Start).Round(time.Millisecond), one.name, name))
 		one.happens(h, name)
 		h.pass(time.Duration(pause) * time.Second)
-		if h.t.Failed() {
+		if h.T.Failed() {
 			return
 		}
 	}
@@ -221,14 +216,14 @@ func (h *history) play() {
 // pass lets virtual time pass, and looks at the cluster each second.
 func (h *history) pass(d time.Duration) {
 	for range d / time.Second {
-		h.sleep(time.Second)
+		h.Pass(time.Second)
 		if got := h.deadlocked(); len(got) > mostDeadlocked {
-			h.t.Errorf("after %s the nodes %q have the rule's taint, want %d at most", time.Since(h.start), got, mostDeadlocked)
+			h.T.Errorf("after %s the nodes %q have the rule's taint, want %d at most", time.Since(h.Start), got, mostDeadlocked)
 			return
 		}
 		for _, name := range h.nodes {
-			if taints := h.node(name).Spec.Taints; !slices.Contains(taints, foreign) {
-				h.t.Errorf("after %s node %s has lost a taint of somebody else: %v", time.Since(h.start), name, taints)
+			if taints := h.Node(name).Spec.Taints; !slices.Contains(taints, foreign) {
+				h.T.Errorf("after %s node %s has lost a taint of somebody else: %v", time.Since(h.Start), name, taints)
 			}
 		}
 	}
@@ -236,7 +231,7 @@ func (h *history) pass(d time.Duration) {
 
 // heal ends all trouble. Then every taint must be as the rule says, and go with it.
 func (h *history) heal() {
-	if h.t.Failed() {
+	if h.T.Failed() {
 		return
 	}
 	h.refuse.Store(nil)
@@ -248,38 +243,38 @@ func (h *history) heal() {
 	h.pass(5 * time.Minute)
 	locked := 0
 	for _, name := range h.nodes {
-		node := h.node(name)
+		node := h.Node(name)
 		switch {
 		case has(node, corev1.ConditionTrue):
 			locked++
 		case len(node.Spec.Taints) > 1:
-			h.t.Errorf("healed node %s has %v", name, node.Spec.Taints)
+			h.T.Errorf("healed node %s has %v", name, node.Spec.Taints)
 		}
 	}
 	if got := h.deadlocked(); len(got) != min(mostDeadlocked, locked) {
-		h.t.Errorf("the nodes %q have the rule's taint, want %d of %d", got, mostDeadlocked, locked)
+		h.T.Errorf("the nodes %q have the rule's taint, want %d of %d", got, mostDeadlocked, locked)
 	}
 	h.deleteRule("deadlock")
 	h.pass(2 * time.Minute)
 	h.wantDeadlocked()
 	if !h.isGone("deadlock") {
-		h.t.Error("the rule is still there")
+		h.T.Error("the rule is still there")
 	}
 	for _, name := range h.nodes {
-		if label, ok := h.node(name).Labels[v1alpha1.TaintedLabelPrefix+"deadlock"]; ok {
-			h.t.Errorf("node %s still has the rule's label: %s", name, label)
+		if label, ok := h.Node(name).Labels[v1alpha1.TaintedLabelPrefix+"deadlock"]; ok {
+			h.T.Errorf("node %s still has the rule's label: %s", name, label)
 		}
 	}
 }
 
 // tell says how a history that failed came to pass.
 func (h *history) tell() {
-	if !h.t.Failed() {
+	if !h.T.Failed() {
 		return
 	}
 	const last = 40
-	h.t.Logf("the last happenings of seed %d:", h.seed)
+	h.T.Logf("the last happenings of seed %d:", h.seed)
 	for _, line := range h.log[max(0, len(h.log)-last):] {
-		h.t.Log(line)
+		h.T.Log(line)
 	}
 }

@@ -41,8 +41,8 @@ func TestTimeAddedIsTheAPIServersTime(t *testing.T) {
 		w.run(func(c *Config) { c.Clock = clock })
 		w.locks("a-0")
 		w.settle()
-		w.wantTaints("a-0", deadlocked)
-		if early := time.Now().Add(behind - 2*time.Second).Sub(w.node("a-0").Spec.Taints[0].TimeAdded.Time); early > 0 {
+		w.WantTaints("a-0", deadlocked)
+		if early := time.Now().Add(behind - 2*time.Second).Sub(w.Node("a-0").Spec.Taints[0].TimeAdded.Time); early > 0 {
 			t.Errorf("timeAdded is %s before the API server's clock", early)
 		}
 	})
@@ -53,18 +53,18 @@ func TestARulesTaintComesWhenTheConditionHasHeldForLongEnough(t *testing.T) {
 		w.addZone("a", 3)
 		w.addRule("deadlock", comesAfter(time.Minute))
 		w.run()
-		w.until(5 * time.Second)
+		w.Until(5 * time.Second)
 		w.locks("a-0")
-		w.until(64 * time.Second)
-		w.wantTaints("a-0")
+		w.Until(64 * time.Second)
+		w.WantTaints("a-0")
 		w.settle()
 		w.wantStatus("deadlock", [4]int32{3, 1, 0, 0}, "Accepted", "NoNodeHeld")
-		w.until(66 * time.Second)
-		w.wantTaints("a-0", deadlocked)
-		if added := w.node("a-0").Spec.Taints[0].TimeAdded; added == nil || time.Since(added.Time) > 2*time.Second {
+		w.Until(66 * time.Second)
+		w.WantTaints("a-0", deadlocked)
+		if added := w.Node("a-0").Spec.Taints[0].TimeAdded; added == nil || time.Since(added.Time) > 2*time.Second {
 			t.Errorf("it was added at %v, want now", added)
 		}
-		if patches := w.did("patch nodes a-0/"); len(patches) != 1 {
+		if patches := w.Did("patch nodes a-0/"); len(patches) != 1 {
 			t.Errorf("patches at %v, want one of the taint and of what says whose it is", patches)
 		}
 		w.settle()
@@ -81,10 +81,10 @@ func TestAConditionThatFlapsNeverTaints(t *testing.T) {
 		w.run()
 		for i := range 20 {
 			w.locks("a-0")
-			w.until(time.Duration(i+1) * 25 * time.Second)
+			w.Until(time.Duration(i+1) * 25 * time.Second)
 			w.unlocks("a-0")
 		}
-		if patches := w.did("patch nodes a-0/"); len(patches) != 0 {
+		if patches := w.Did("patch nodes a-0/"); len(patches) != 0 {
 			t.Errorf("patches at %v, want none", patches)
 		}
 	})
@@ -98,21 +98,21 @@ func TestARulesTaintGoesWhenTheConditionHasBeenOverForLongEnough(t *testing.T) {
 		w.locks("a-0", "a-1", "a-2")
 		w.settle()
 		w.wantDeadlocked("a-0", "a-1", "a-2")
-		w.until(10 * time.Second)
+		w.Until(10 * time.Second)
 		w.unlocks("a-0", "a-1")
-		w.update("a-2", func(n *corev1.Node) { // the condition vanishes
+		w.ChangeNode("a-2", func(n *corev1.Node) { // the condition vanishes
 			n.Status.Conditions = slices.DeleteFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == deadlock })
 		})
-		w.until(60 * time.Second)
+		w.Until(60 * time.Second)
 		w.locks("a-1") // again: it never was over for long enough
-		w.until(69 * time.Second)
+		w.Until(69 * time.Second)
 		w.wantDeadlocked("a-0", "a-1", "a-2")
-		w.until(72 * time.Second)
+		w.Until(72 * time.Second)
 		w.wantDeadlocked("a-1")
-		if label, ok := w.node("a-0").Labels[v1alpha1.TaintedLabelPrefix+"deadlock"]; ok {
+		if label, ok := w.Node("a-0").Labels[v1alpha1.TaintedLabelPrefix+"deadlock"]; ok {
 			t.Errorf("node a-0 still has the label of the rule: %s", label)
 		}
-		w.until(5 * time.Minute)
+		w.Until(5 * time.Minute)
 		w.wantDeadlocked("a-1")
 	})
 }
@@ -123,8 +123,8 @@ func TestARuleWithReasonsTaintsWhileTheConditionHasOneOfThem(t *testing.T) {
 		w.addRule("deadlock", becauseOf("DockerHung", "KubeletHung"), goesAfter(30*time.Second))
 		w.run()
 		says := func(name, reason string) {
-			w.update(name, func(n *corev1.Node) {
-				n.Status.Conditions = []corev1.NodeCondition{{Type: deadlock, Status: corev1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(w.start)}}
+			w.ChangeNode(name, func(n *corev1.Node) {
+				n.Status.Conditions = []corev1.NodeCondition{{Type: deadlock, Status: corev1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(w.Start)}}
 			})
 		}
 		says("a-0", "DockerHung")
@@ -134,12 +134,12 @@ func TestARuleWithReasonsTaintsWhileTheConditionHasOneOfThem(t *testing.T) {
 		w.wantStatus("deadlock", [4]int32{3, 1, 1, 0}, "Accepted", "NoNodeHeld")
 		says("a-0", "KubeletHung")
 		says("a-1", "KubeletHung")
-		w.until(time.Minute)
+		w.Until(time.Minute)
 		w.wantDeadlocked("a-0", "a-1")
 		says("a-0", "DiskHung")
-		w.until(89 * time.Second)
+		w.Until(89 * time.Second)
 		w.wantDeadlocked("a-0", "a-1")
-		w.until(91 * time.Second)
+		w.Until(91 * time.Second)
 		w.wantDeadlocked("a-1")
 	})
 }
@@ -149,15 +149,15 @@ func TestAConditionOfTheFutureCountsFromWhenItWasSeen(t *testing.T) {
 		w.addZone("a", 2)
 		w.addRule("deadlock", comesAfter(30*time.Second))
 		w.run()
-		w.update("a-0", func(n *corev1.Node) {
+		w.ChangeNode("a-0", func(n *corev1.Node) {
 			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: deadlock, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Add(20 * time.Second))})
 		})
-		w.update("a-1", func(n *corev1.Node) {
+		w.ChangeNode("a-1", func(n *corev1.Node) {
 			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: deadlock, Status: corev1.ConditionTrue})
 		})
-		w.until(29 * time.Second)
+		w.Until(29 * time.Second)
 		w.wantDeadlocked()
-		w.until(32 * time.Second)
+		w.Until(32 * time.Second)
 		w.wantDeadlocked("a-0", "a-1")
 	})
 }
@@ -172,13 +172,13 @@ func TestWithoutALiveListOfItsNodesARuleWithABoundAddsNoTaint(t *testing.T) {
 		w.wantDeadlocked("a-0")
 		w.unlistable.Store(true)
 		w.locks("a-1")
-		w.until(time.Minute)
+		w.Until(time.Minute)
 		w.wantDeadlocked("a-0")
 		w.unlocks("a-0") // what goes needs no list
 		w.settle()
 		w.wantDeadlocked()
 		w.unlistable.Store(false)
-		w.until(2 * time.Minute)
+		w.Until(2 * time.Minute)
 		w.wantDeadlocked("a-1")
 	})
 }
@@ -191,7 +191,7 @@ func TestTheNodesOfARuleAreListedOnlyWhenATaintWouldBeAdded(t *testing.T) {
 		w.run()
 		w.locks("a-0")
 		w.settle()
-		w.wantTaints("a-0", deadlocked, "example.com/unbounded:NoSchedule")
+		w.WantTaints("a-0", deadlocked, "example.com/unbounded:NoSchedule")
 		for range 10 {
 			w.locks("a-1", "a-2", "a-3")
 			w.settle()
@@ -220,7 +220,7 @@ func TestANodeThatIsNoLongerSelectedLosesTheTaintAtOnce(t *testing.T) {
 		w.settle()
 		w.wantDeadlocked("a-0", "a-1")
 		w.wantStatus("deadlock", [4]int32{2, 2, 2, 0}, "Accepted", "NoNodeHeld")
-		w.update("a-1", func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = "b" })
+		w.ChangeNode("a-1", func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = "b" })
 		w.settle()
 		w.wantDeadlocked("a-0")
 		w.changeRule(selects("b"))
@@ -237,14 +237,14 @@ func TestBeyondMaxTaintedNodesWaitAndAreReleasedInTheOrderOfTheirConditions(t *t
 				w.addRule("deadlock", atMost(bound))
 				w.run()
 				for i, name := range []string{"a-7", "a-3", "a-9", "a-1", "a-0"} {
-					w.until(time.Duration(i+1) * 10 * time.Second)
+					w.Until(time.Duration(i+1) * 10 * time.Second)
 					w.locks(name)
 				}
 				w.settle()
 				w.wantDeadlocked("a-3", "a-7")
 				w.wantStatus("deadlock", [4]int32{10, 5, 2, 3}, "Accepted", "MaxTainted")
 				w.wantMetric("held", 3)
-				if events := w.did("event deadlock TaintHeld 1 node waits for taint " + deadlocked); len(events) != 1 {
+				if events := w.Did("event deadlock TaintHeld 1 node waits for taint " + deadlocked); len(events) != 1 {
 					t.Errorf("told at %v that nodes wait, want once", events)
 				}
 				w.unlocks("a-7")
@@ -256,7 +256,7 @@ func TestBeyondMaxTaintedNodesWaitAndAreReleasedInTheOrderOfTheirConditions(t *t
 				w.settle()
 				w.wantDeadlocked("a-0", "a-9")
 				w.wantStatus("deadlock", [4]int32{10, 2, 2, 0}, "Accepted", "NoNodeHeld")
-				if events := w.did("event deadlock TaintNoLongerHeld"); len(events) != 1 {
+				if events := w.Did("event deadlock TaintNoLongerHeld"); len(events) != 1 {
 					t.Errorf("told at %v that no node waits any more, want once", events)
 				}
 			})
@@ -279,7 +279,7 @@ func TestNeverMoreThanMaxTaintedHaveTheTaintHoweverTheWritesGo(t *testing.T) {
 		w.run()
 		for i := range 150 {
 			w.locks(nodes[i%8], nodes[(i*3+1)%8])
-			w.sleep(time.Duration(i%5) * 130 * time.Millisecond)
+			w.Pass(time.Duration(i%5) * 130 * time.Millisecond)
 			w.unlocks(nodes[(i*5+2)%8])
 		}
 		if got := most(); got != 2 {
@@ -309,20 +309,20 @@ func TestALoweredMaxTaintedStopsNodesThatWereChosenAndNotYetTainted(t *testing.T
 				away := w.awayWebhook()
 				for _, node := range slices.Backward(nodes) {
 					w.locks(node)
-					w.sleep(2 * time.Second)
+					w.Pass(2 * time.Second)
 				}
 				most := w.mostDeadlocked()
 				w.changeRule(atMost(test.bound))
-				w.until(time.Minute)
+				w.Until(time.Minute)
 				w.wantStatus("deadlock", [4]int32{8, 8, 0, test.meanwhile}, "Accepted", test.reason)
 				away.Store(false)
-				w.until(3 * time.Minute)
+				w.Until(3 * time.Minute)
 				w.wantDeadlocked(test.want...)
 				w.wantStatus("deadlock", test.counts, "Accepted", test.reason)
 				if got := int(most()); got != len(test.want) {
 					t.Errorf("up to %d nodes were tainted at once, want %d", got, len(test.want))
 				}
-				if events := w.did("event deadlock TaintNoLongerHeld"); len(events) != 0 {
+				if events := w.Did("event deadlock TaintNoLongerHeld"); len(events) != 0 {
 					t.Errorf("told at %v that no node waits any more", events)
 				}
 			})
@@ -347,10 +347,10 @@ func TestALoweredMaxTaintedTakesNoTaintOff(t *testing.T) {
 
 // mostDeadlocked watches how many nodes have the taint at once, and returns what tells the most so far.
 func (w *world) mostDeadlocked() func() int32 {
-	w.t.Helper()
-	stream, err := w.client.CoreV1().Nodes().Watch(w.t.Context(), metav1.ListOptions{})
-	w.must(nil, err)
-	w.t.Cleanup(stream.Stop)
+	w.T.Helper()
+	stream, err := w.Client.CoreV1().Nodes().Watch(w.T.Context(), metav1.ListOptions{})
+	w.Must(nil, err)
+	w.T.Cleanup(stream.Stop)
 	var most atomic.Int32
 	go func() {
 		tainted := map[string]bool{}
@@ -370,19 +370,19 @@ func TestOfTwoRulesWithOneTaintTheOlderWinsAndTheOtherTakesOverWhenItGoes(t *tes
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.addRule("z-first")
-		w.until(5 * time.Second)
+		w.Until(5 * time.Second)
 		w.addRule("a-second", func(r *v1alpha1.NodeTaintRule) { r.Spec.Taint.Value = "second" })
 		w.run()
 		w.locks("a-0")
 		w.settle()
-		w.wantTaints("a-0", deadlocked)
+		w.WantTaints("a-0", deadlocked)
 		w.wantStatus("a-second", [4]int32{}, "TaintConflict", "NoNodeHeld")
 		if message := w.rule("a-second").Status.Conditions[0].Message; !strings.Contains(message, "z-first") {
 			t.Errorf("%q does not name the other rule", message)
 		}
 		w.deleteRule("z-first")
 		w.settle()
-		w.wantTaints("a-0", "example.com/deadlock=second:NoSchedule")
+		w.WantTaints("a-0", "example.com/deadlock=second:NoSchedule")
 		w.wantStatus("a-second", [4]int32{3, 1, 1, 0}, "Accepted", "NoNodeHeld")
 		if !w.isGone("z-first") {
 			t.Error("the deleted rule is still there")
@@ -397,7 +397,7 @@ func TestARuleMayNotOwnAKeyOfKubernetes(t *testing.T) {
 		w.run()
 		w.locks("a-0")
 		w.settle()
-		w.wantTaints("a-0")
+		w.WantTaints("a-0")
 		w.wantStatus("taken", [4]int32{}, "BuiltInKey", "NoNodeHeld")
 	})
 }
@@ -422,13 +422,13 @@ func TestADeletedRuleStaysUntilItsTaintsAreOffAllNodes(t *testing.T) {
 			return nil
 		})
 		w.deleteRule("deadlock")
-		w.until(time.Minute)
+		w.Until(time.Minute)
 		w.wantDeadlocked(nodes...)
 		if w.isGone("deadlock") {
 			t.Error("the rule is gone before its taints are")
 		}
 		refuse.Store(false)
-		w.until(2 * time.Minute)
+		w.Until(2 * time.Minute)
 		w.wantDeadlocked()
 		if !w.isGone("deadlock") {
 			t.Error("the rule is still there")
@@ -444,8 +444,8 @@ func TestTheTaintsOfARuleThatIsGoneGoWithOrWithoutAFinalizer(t *testing.T) {
 		w.locks("a-0")
 		w.settle()
 		w.changeRule(func(r *v1alpha1.NodeTaintRule) { r.Finalizers = nil })
-		w.stop()
-		w.must(nil, w.rules.Delete(w.t.Context(), w.rule("deadlock")))
+		w.Stop()
+		w.Must(nil, w.rules.Delete(w.T.Context(), w.rule("deadlock")))
 		w.wantDeadlocked("a-0")
 		w.run()
 		w.settle()
@@ -462,7 +462,7 @@ func TestADryRunOfARuleOnlyReports(t *testing.T) {
 		w.settle()
 		w.wantDeadlocked()
 		w.wantStatus("deadlock", [4]int32{4, 3, 2, 1}, "Accepted", "MaxTainted")
-		if events := w.did("event deadlock TaintHeld 1 node waits"); len(events) != 1 {
+		if events := w.Did("event deadlock TaintHeld 1 node waits"); len(events) != 1 {
 			t.Errorf("told at %v that nodes would wait, want once", events)
 		}
 		w.changeRule(func(r *v1alpha1.NodeTaintRule) { r.Spec.DryRun = false })
@@ -479,8 +479,8 @@ func TestAProcessInADryRunWritesNothingAboutRules(t *testing.T) {
 		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
 		w.run(func(c *Config) { c.DryRun = true })
 		w.locks("a-0", "a-1")
-		w.until(time.Minute)
-		if calls := append(w.did("patch"), w.did("event deadlock")...); len(calls) != 0 || w.writes.Load() != 0 {
+		w.Until(time.Minute)
+		if calls := append(w.Did("patch"), w.Did("event deadlock")...); len(calls) != 0 || w.writes.Load() != 0 {
 			t.Errorf("calls at %v and %d writes of rules", calls, w.writes.Load())
 		}
 		w.wantMetric("tainted", 1)
@@ -494,29 +494,29 @@ func TestARestartChangesNothingAboutRules(t *testing.T) {
 		w.addRule("deadlock", comesAfter(30*time.Second), goesAfter(time.Minute), atMost(intstr.FromInt32(3)))
 		w.run()
 		w.locks("a-0", "a-1", "a-2", "a-3")
-		w.until(40 * time.Second)
+		w.Until(40 * time.Second)
 		w.wantDeadlocked("a-0", "a-1", "a-2")
 		w.unlocks("a-0") // goes at 1:40
 		w.locks("a-4")
-		w.until(70 * time.Second)
-		w.stop()
-		patches, writes, events := len(w.did("patch nodes")), w.writes.Load(), len(w.did("event deadlock"))
+		w.Until(70 * time.Second)
+		w.Stop()
+		patches, writes, events := len(w.Did("patch nodes")), w.writes.Load(), len(w.Did("event deadlock"))
 		w.run()
-		w.until(99 * time.Second)
-		if now := len(w.did("patch nodes")); now != patches || w.writes.Load() != writes || len(w.did("event deadlock")) != events {
-			t.Errorf("%d patches of nodes, %d writes of the rule and %d events after the restart, want none", now-patches, w.writes.Load()-writes, len(w.did("event deadlock"))-events)
+		w.Until(99 * time.Second)
+		if now := len(w.Did("patch nodes")); now != patches || w.writes.Load() != writes || len(w.Did("event deadlock")) != events {
+			t.Errorf("%d patches of nodes, %d writes of the rule and %d events after the restart, want none", now-patches, w.writes.Load()-writes, len(w.Did("event deadlock"))-events)
 		}
-		w.until(102 * time.Second)
+		w.Until(102 * time.Second)
 		w.wantDeadlocked("a-1", "a-2", "a-3")
 	})
 }
 
 func TestRulesNeverTouchATaintOfOthersNorTakeItOver(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		w.addNode("n", "a", func(n *corev1.Node) {
+		w.AddNode("n", "a", func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: "example.com/deadlock", Value: "mine", Effect: corev1.TaintEffectNoSchedule}}
 		})
-		w.addNode("same", "a", func(n *corev1.Node) {
+		w.AddNode("same", "a", func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: "example.com/deadlock", Effect: corev1.TaintEffectNoSchedule}}
 		})
 		w.addZone("a", 2)
@@ -526,15 +526,15 @@ func TestRulesNeverTouchATaintOfOthersNorTakeItOver(t *testing.T) {
 		w.settle()
 		w.locks("a-0")
 		w.settle()
-		w.wantTaints("a-0", deadlocked) // those of others count for nothing
+		w.WantTaints("a-0", deadlocked) // those of others count for nothing
 		w.wantStatus("deadlock", [4]int32{4, 3, 1, 0}, "Accepted", "NoNodeHeld")
 		w.unlocks("n", "same", "a-0")
 		w.settle()
-		w.wantTaints("n", "example.com/deadlock=mine:NoSchedule")
-		w.wantTaints("same", deadlocked)
-		w.wantTaints("a-0")
+		w.WantTaints("n", "example.com/deadlock=mine:NoSchedule")
+		w.WantTaints("same", deadlocked)
+		w.WantTaints("a-0")
 		for _, name := range []string{"n", "same"} {
-			if patches := w.did("patch nodes " + name + "/"); len(patches) != 0 {
+			if patches := w.Did("patch nodes " + name + "/"); len(patches) != 0 {
 				t.Errorf("%s was patched at %v", name, patches)
 			}
 		}
@@ -548,14 +548,14 @@ func TestARulesTaintThatSomebodyTakesOffComesAgainAndOneThatSomebodyOverwritesIs
 		w.run()
 		w.locks("a-0", "a-1")
 		w.settle()
-		w.update("a-0", func(n *corev1.Node) { n.Spec.Taints = nil })
-		w.update("a-1", func(n *corev1.Node) { n.Spec.Taints[0].Value = "theirs" })
+		w.ChangeNode("a-0", func(n *corev1.Node) { n.Spec.Taints = nil })
+		w.ChangeNode("a-1", func(n *corev1.Node) { n.Spec.Taints[0].Value = "theirs" })
 		w.settle()
-		w.wantTaints("a-0", deadlocked)
-		w.wantTaints("a-1", "example.com/deadlock=theirs:NoSchedule")
+		w.WantTaints("a-0", deadlocked)
+		w.WantTaints("a-1", "example.com/deadlock=theirs:NoSchedule")
 		w.deleteRule("deadlock")
-		w.wantTaints("a-0")
-		w.wantTaints("a-1", "example.com/deadlock=theirs:NoSchedule")
+		w.WantTaints("a-0")
+		w.WantTaints("a-1", "example.com/deadlock=theirs:NoSchedule")
 		if !w.isGone("deadlock") {
 			t.Error("the rule is still there")
 		}
@@ -575,7 +575,7 @@ func TestAConflictAboutARulesTaintIsTriedAgain(t *testing.T) {
 		w.addRule("deadlock")
 		w.run()
 		w.locks("a-0")
-		w.until(5 * time.Minute)
+		w.Until(5 * time.Minute)
 		w.wantDeadlocked("a-0")
 	})
 }
@@ -594,10 +594,10 @@ func TestATaintThatCouldNotBeWrittenInTimeDoesNotComeAnyMore(t *testing.T) {
 		w.addRule("deadlock", goesAfter(time.Hour))
 		w.run()
 		w.locks("a-0")
-		w.until(20 * time.Second)
+		w.Until(20 * time.Second)
 		w.unlocks("a-0")
 		refuse.Store(false)
-		w.until(5 * time.Minute)
+		w.Until(5 * time.Minute)
 		w.wantDeadlocked()
 		w.wantStatus("deadlock", [4]int32{3, 0, 0, 0}, "Accepted", "NoNodeHeld")
 	})
@@ -607,23 +607,23 @@ func TestWithoutTheResourceThereAreNoRulesUntilItIsInstalled(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.missing.Store(true)
 		w.addZone("a", 5)
-		w.addNode("n", "b", func(n *corev1.Node) {
+		w.AddNode("n", "b", func(n *corev1.Node) {
 			n.Labels[v1alpha1.TaintedLabelPrefix+"other"] = fingerprint(deadlocked)
 			fromOthers(n)
 		})
 		synctest.Wait()
 		w.run()
 		w.locks("a-1")
-		w.until(10 * time.Minute)
+		w.Until(10 * time.Minute)
 		w.wantDeadlocked("n") // nobody knows that there is no such rule
 		w.addRule("deadlock")
 		w.missing.Store(false)
-		w.until(11 * time.Minute)
+		w.Until(11 * time.Minute)
 		w.wantDeadlocked("a-1", "n") // nor whether that is so because this process came late
 		w.addRule("other")
-		w.until(12 * time.Minute)
+		w.Until(12 * time.Minute)
 		w.deleteRule("other")
-		w.until(13 * time.Minute)
+		w.Until(13 * time.Minute)
 		w.wantDeadlocked("a-1")
 	})
 }
@@ -641,7 +641,7 @@ func TestWithoutTheResourceItSaysSoOnceAndAsksTwiceAMinute(t *testing.T) {
 			}, funcr.Options{})
 		})
 		w.locks("a-1")
-		w.until(time.Hour)
+		w.Until(time.Hour)
 		if asked := w.asked.Load(); asked > 121 {
 			t.Errorf("it asked %d times in an hour", asked)
 		}
@@ -661,13 +661,13 @@ func TestRulesThatMayNotBeReadAreFollowedOnceTheyMay(t *testing.T) {
 		w.addRule("deadlock")
 		w.run()
 		w.locks("a-1")
-		w.until(10 * time.Minute)
+		w.Until(10 * time.Minute)
 		w.secret.Store(true)
 		w.missing.Store(false)
-		w.until(20 * time.Minute)
+		w.Until(20 * time.Minute)
 		w.wantDeadlocked()
 		w.secret.Store(false)
-		w.until(21 * time.Minute)
+		w.Until(21 * time.Minute)
 		w.wantDeadlocked("a-1")
 	})
 }
@@ -680,7 +680,7 @@ func TestMaxTaintedHoldsWhenSomebodyRemovesTheLabel(t *testing.T) {
 		w.locks("a-0", "a-1")
 		w.settle()
 		w.wantDeadlocked("a-0")
-		w.update("a-0", func(n *corev1.Node) { delete(n.Labels, v1alpha1.TaintedLabelPrefix+"deadlock") })
+		w.ChangeNode("a-0", func(n *corev1.Node) { delete(n.Labels, v1alpha1.TaintedLabelPrefix+"deadlock") })
 		w.settle()
 		w.settle()
 		w.wantDeadlocked("a-0")
@@ -697,7 +697,7 @@ func TestAnOlderRuleThatIsInvalidDoesNotStopAYoungerOne(t *testing.T) {
 		w.addRule("old", func(r *v1alpha1.NodeTaintRule) {
 			r.Spec.NodeSelector = &v1alpha1.NodeTaintRuleSelector{MatchExpressions: []v1alpha1.NodeTaintRuleRequirement{{Key: "x", Operator: "Sometimes"}}}
 		})
-		w.sleep(time.Second)
+		w.Pass(time.Second)
 		w.addRule("young")
 		w.run()
 		w.locks("a-0")
@@ -714,9 +714,9 @@ func TestNothingThatAKubeletMayWriteTakesATaintOff(t *testing.T) {
 		w.addRule("deadlock")
 		w.run()
 		w.unlocks("a-0")
-		w.update("a-0", fromOthers) // an administrator's, who looks into the node
+		w.ChangeNode("a-0", fromOthers) // an administrator's, who looks into the node
 		w.settle()
-		w.update("a-0", func(n *corev1.Node) {
+		w.ChangeNode("a-0", func(n *corev1.Node) {
 			n.Annotations = map[string]string{
 				"taintkeeper.dev/node-taint-rules":       `{"deadlock":"example.com/deadlock:NoSchedule"}`,
 				v1alpha1.TaintedLabelPrefix + "deadlock": fingerprint(deadlocked),
@@ -735,7 +735,7 @@ func TestNothingThatAKubeletMayWriteTakesATaintOff(t *testing.T) {
 
 func TestALabelCannotTakeOffATaintThatNoRuleHas(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
-		w.addNode("n", "a", func(n *corev1.Node) {
+		w.AddNode("n", "a", func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "secure", Effect: corev1.TaintEffectNoSchedule}}
 			n.Labels[v1alpha1.TaintedLabelPrefix+"ghost"] = fingerprint("dedicated=secure:NoSchedule")
 			n.Labels[v1alpha1.TaintedLabelPrefix+"deadlock"] = fingerprint("dedicated=secure:NoSchedule")
@@ -743,7 +743,7 @@ func TestALabelCannotTakeOffATaintThatNoRuleHas(t *testing.T) {
 		w.addRule("deadlock")
 		w.run()
 		w.settle()
-		w.wantTaints("n", "dedicated=secure:NoSchedule")
+		w.WantTaints("n", "dedicated=secure:NoSchedule")
 	})
 }
 
@@ -754,7 +754,7 @@ func TestAReporterThatRefreshesItsTransitionTimeKeepsNoRuleFromTainting(t *testi
 		w.run()
 		for range 3 {
 			w.locks("a-0") // True, and never anything else
-			w.sleep(25 * time.Second)
+			w.Pass(25 * time.Second)
 		}
 		w.wantDeadlocked("a-0")
 	})
@@ -767,10 +767,10 @@ func TestANodeWhoseClockIsSlowIsNotTaintedAndUntaintedWhileItsConditionFlaps(t *
 		w.run()
 		for i := range 20 {
 			status := []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse}[i%2]
-			w.reportSince("a-0", deadlock, status, time.Now().Add(-10*time.Minute))
-			w.sleep(5 * time.Second)
+			w.ReportSince("a-0", deadlock, status, time.Now().Add(-10*time.Minute))
+			w.Pass(5 * time.Second)
 		}
-		if patches := w.did("patch nodes a-0/"); len(patches) != 0 {
+		if patches := w.Did("patch nodes a-0/"); len(patches) != 0 {
 			t.Errorf("patches at %v, want none", patches)
 		}
 	})
@@ -780,16 +780,16 @@ func TestATakeOverBetweenTwoRulesWithOneTaintChangesOnlyTheOwner(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.addRule("older")
-		w.sleep(time.Second)
+		w.Pass(time.Second)
 		w.addRule("younger")
 		w.run()
 		w.locks("a-0", "a-1")
 		w.settle()
 		w.unlocks("a-2")
-		before := w.node("a-0")
-		w.sleep(5 * time.Second)
-		stream, err := w.client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{})
-		w.must(nil, err)
+		before := w.Node("a-0")
+		w.Pass(5 * time.Second)
+		stream, err := w.Client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{})
+		w.Must(nil, err)
 		t.Cleanup(stream.Stop)
 		var seen, changed atomic.Int32
 		go func() {
@@ -823,17 +823,17 @@ func TestATakeOverWaitsForARuleThatCannotTaintYet(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.addRule("older")
-		w.sleep(time.Second)
+		w.Pass(time.Second)
 		w.addRule("younger")
 		w.run()
 		w.locks("a-0")
 		w.settle()
 		w.unwritable.Store(true)
 		w.deleteRule("older")
-		w.sleep(time.Minute)
+		w.Pass(time.Minute)
 		w.wantDeadlocked("a-0")
 		w.unwritable.Store(false)
-		w.sleep(time.Minute)
+		w.Pass(time.Minute)
 		w.wantDeadlocked("a-0")
 		if !w.isGone("older") {
 			t.Error("the deleted rule is still there")
@@ -846,20 +846,18 @@ func TestMaxTaintedHoldsWhenTheNextLeaderIsBehind(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		nodes := w.addZone("a", 6)
 		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
-		w.late = &bubble.LateWatch{}
-		late := w.late
+		late := w.API.Watches("nodes")
 		lead := w.standBy()
-		w.late = nil
 		w.run()
 		w.locks(nodes[:4]...)
 		w.settle()
 		w.wantDeadlocked("a-0")
-		w.sleep(8 * time.Second)
-		late.Hold()
+		w.Pass(8 * time.Second)
+		late.HoldFirst()
 		w.unlocks("a-0")
 		w.settle()
 		w.wantDeadlocked("a-1")
-		w.stop()
+		w.Stop()
 		lead()
 		w.settle()
 		w.wantDeadlocked("a-1")
@@ -873,19 +871,17 @@ func TestARuleIsNotLetGoWhileANodeHasItsTaintThatTheWatchHasNotBrought(t *testin
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.addRule("deadlock")
-		w.late = &bubble.LateWatch{}
-		late := w.late
+		late := w.API.Watches("nodes")
 		lead := w.standBy()
-		w.late = nil
 		w.run()
-		late.Hold()
+		late.HoldFirst()
 		w.locks("a-0")
 		w.settle()
 		w.wantDeadlocked("a-0")
-		w.stop()
+		w.Stop()
 		w.deleteRule("deadlock")
 		lead()
-		w.sleep(10 * time.Second)
+		w.Pass(10 * time.Second)
 		w.wantDeadlocked()
 		if !w.isGone("deadlock") {
 			t.Error("the deleted rule is still there")
@@ -897,13 +893,13 @@ func TestARuleIsNotLetGoWhileANodeHasItsTaintThatTheWatchHasNotBrought(t *testin
 func TestANodeThatIsAlwaysNewerThanTheWatchIsTainted(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
-		w.late = &bubble.LateWatch{}
+		late := w.API.Watches("nodes")
 		w.addRule("deadlock")
 		w.run()
 		w.locks("a-0")
-		w.late.Hold()
-		w.update("a-0", func(n *corev1.Node) { n.Labels["somebody"] = "else" })
-		w.sleep(5 * time.Second)
+		late.Hold()
+		w.ChangeNode("a-0", func(n *corev1.Node) { n.Labels["somebody"] = "else" })
+		w.Pass(5 * time.Second)
 		w.wantDeadlocked("a-0")
 	})
 }
@@ -916,8 +912,8 @@ func TestOfSeveralRulesTaintsTheOneThatIsRefusedKeepsNoOtherOff(t *testing.T) {
 		w.addRule("refused", func(r *v1alpha1.NodeTaintRule) { r.Spec.Taint.Key = "example.com/refused" })
 		w.run()
 		w.locks("a-0")
-		w.until(10 * time.Second)
-		w.wantTaints("a-0", deadlocked)
+		w.Until(10 * time.Second)
+		w.WantTaints("a-0", deadlocked)
 		w.wantStatus("refused", [4]int32{2, 1, 0, 1}, "Accepted", "Refused")
 	})
 }
@@ -937,7 +933,7 @@ func TestEachFailedTryToTaintANodeIsAReconcileError(t *testing.T) {
 		before := bubble.ReconcileErrors(t, "node-taint-rule")
 		w.run()
 		w.locks("a-0")
-		w.until(time.Minute)
+		w.Until(time.Minute)
 		w.wantDeadlocked("a-0")
 		if got := bubble.ReconcileErrors(t, "node-taint-rule") - before; got != 5 {
 			t.Errorf("controller-runtime counts %v errors, want 5", got)
@@ -952,7 +948,7 @@ func TestANodeWhoseTaintIsRefusedDoesNotKeepTheOthersFromTheirs(t *testing.T) {
 		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
 		w.run()
 		w.locks("a-0", "a-1")
-		w.until(10 * time.Minute)
+		w.Until(10 * time.Minute)
 		w.wantDeadlocked("a-1")
 	})
 }
@@ -966,13 +962,13 @@ func TestARefusedNodeThatLostItsTaintIsNotTriedWithoutPause(t *testing.T) {
 		w.settle()
 		w.wantDeadlocked("a-0")
 		tries := w.refusesTaint("example.com/deadlock")
-		w.update("a-0", func(n *corev1.Node) { n.Spec.Taints = nil })
-		w.until(10 * time.Minute)
+		w.ChangeNode("a-0", func(n *corev1.Node) { n.Spec.Taints = nil })
+		w.Until(10 * time.Minute)
 		if n := tries.Load(); n == 0 || n > 20 {
 			t.Errorf("%d tries within ten minutes to write a taint that is refused, want about one a minute", n)
 		}
 		w.locks("a-1")
-		w.until(15 * time.Minute)
+		w.Until(15 * time.Minute)
 		w.wantDeadlocked("a-1")
 	})
 }
@@ -987,11 +983,11 @@ func TestATaintOfARuleThatWasMadeAnewWithAnotherGoes(t *testing.T) {
 		w.wantDeadlocked("a-0")
 		rule := w.rule("deadlock")
 		rule.Finalizers = nil // by force
-		w.must(nil, w.rules.Update(w.t.Context(), rule))
-		w.must(nil, w.rules.Delete(w.t.Context(), rule))
+		w.Must(nil, w.rules.Update(w.T.Context(), rule))
+		w.Must(nil, w.rules.Delete(w.T.Context(), rule))
 		w.addRule("deadlock", func(r *v1alpha1.NodeTaintRule) { r.Spec.Taint.Key = "example.com/other" })
-		w.until(time.Minute)
-		w.wantTaints("a-0", "example.com/other:NoSchedule")
+		w.Until(time.Minute)
+		w.WantTaints("a-0", "example.com/other:NoSchedule")
 	})
 }
 
@@ -999,7 +995,7 @@ func TestATaintOfARuleThatWasMadeAnewWithAnotherGoes(t *testing.T) {
 func TestAPlaceBelowMaxTaintedIsFreeWhenAWriteWasNotDone(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
-		w.update("a-1", func(n *corev1.Node) { n.Labels["pool"] = "one" })
+		w.ChangeNode("a-1", func(n *corev1.Node) { n.Labels["pool"] = "one" })
 		var away atomic.Bool
 		away.Store(true)
 		w.onPatch(func() error {
@@ -1016,7 +1012,7 @@ func TestAPlaceBelowMaxTaintedIsFreeWhenAWriteWasNotDone(t *testing.T) {
 		})
 		w.settle()
 		away.Store(false)
-		w.until(time.Minute)
+		w.Until(time.Minute)
 		w.wantDeadlocked("a-1")
 	})
 }
@@ -1031,14 +1027,14 @@ func playLostAnswer(t *testing.T, unreadable bool) {
 	t.Helper()
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
-		w.update("a-1", func(n *corev1.Node) { n.Labels["pool"] = "one" })
-		w.late = &bubble.LateWatch{}
+		w.ChangeNode("a-1", func(n *corev1.Node) { n.Labels["pool"] = "one" })
+		late := w.API.Watches("nodes")
 		var lose atomic.Bool
 		w.wrote = func(context.Context) error {
 			if !lose.Swap(false) {
 				return nil
 			}
-			w.late.Hold()
+			late.Hold()
 			return context.DeadlineExceeded
 		}
 		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
@@ -1046,7 +1042,7 @@ func playLostAnswer(t *testing.T, unreadable bool) {
 		w.locks("a-0", "a-1") // a-0 comes first; both are known before the watch is late
 		var away atomic.Bool
 		away.Store(unreadable)
-		w.client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		w.Client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return away.Load(), nil, apierrors.NewInternalError(errors.New("etcdserver: no leader"))
 		})
 		w.run()
@@ -1055,14 +1051,14 @@ func playLostAnswer(t *testing.T, unreadable bool) {
 			r.Spec.NodeSelector = &v1alpha1.NodeTaintRuleSelector{MatchLabels: map[string]v1alpha1.NodeTaintRuleLabelValue{"pool": "one"}}
 		})
 		for range 120 {
-			w.sleep(500 * time.Millisecond)
+			w.Pass(500 * time.Millisecond)
 			if got := w.deadlocked(); len(got) > 1 {
-				t.Fatalf("after %s the nodes %q have the taint, want 1 at most", time.Since(w.start), got)
+				t.Fatalf("after %s the nodes %q have the taint, want 1 at most", time.Since(w.Start), got)
 			}
 		}
 		away.Store(false)
-		w.late.Release()
-		w.until(2 * time.Minute)
+		late.Release()
+		w.Until(2 * time.Minute)
 		w.wantDeadlocked("a-1")
 	})
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,16 +22,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	fakerules "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
+	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 const (
@@ -41,17 +39,11 @@ const (
 	planningTime = togetherWithin + time.Millisecond
 )
 
-// world is a cluster of client-go's fake clientset in virtual time, with our whole Controller at work in it.
+// world is a cluster with our whole Controller at work in it.
 type world struct {
-	t        *testing.T
-	client   *fake.Clientset
-	book     *bubble.Book // of the calls that change something
-	registry *prometheus.Registry
-	start    time.Time
-	clock    *timeline.Clock // knows the API server's exactly
-	stop     func()
-	late     *bubble.LateWatch               // of nodes; nil: it is never late
-	wrote    func(ctx context.Context) error // is told of a patch of a node that was done, and says what its caller hears
+	*rig.World
+
+	wrote func(ctx context.Context) error // is told of a patch of a node that was done, and says what its caller hears
 
 	rules   client.WithWatch
 	writes  atomic.Int32 // of rules
@@ -66,15 +58,10 @@ type world struct {
 
 func play(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset()
-		w := &world{t: t, client: client, start: time.Now(), clock: &timeline.Clock{}}
-		bubble.TellTime(client, w.clock)
-		bubble.WatchNodesFromTheirList(client, func() *bubble.LateWatch { return w.late })
-		w.book = bubble.NewBook(client, bubble.DescribeWrites)
-		bubble.LockNodes(client, w.book)
+	rig.Play(t, rig.DescribeWrites, func(in *rig.World) {
+		w := &world{World: in}
 		w.makeRules()
-		test(t, w)
+		test(w.T, w)
 	})
 }
 
@@ -86,7 +73,7 @@ func (plainLister) IsWatchListSemanticsUnSupported() bool { return true }
 // makeRules makes the client of the rules.
 func (w *world) makeRules() {
 	scheme, err := v1alpha1.NewScheme()
-	w.must(nil, err)
+	w.Must(nil, err)
 	var begun watch.Interface // with a list, so that nothing is lost before the watch
 	w.rules = plainLister{fakerules.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.NodeTaintRule{}).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
@@ -140,7 +127,7 @@ func (w *world) listNodes(ctx context.Context, list *metav1.PartialObjectMetadat
 	if w.unlistable.Load() {
 		return apierrors.NewInternalError(errors.New("etcdserver: no leader"))
 	}
-	nodes, err := w.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: asked.LabelSelector.String()})
+	nodes, err := w.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: asked.LabelSelector.String()})
 	if err != nil {
 		return err
 	}
@@ -157,38 +144,39 @@ func isReflectors(options []client.ListOption) bool {
 	return all.Raw != nil && all.Raw.ResourceVersion != ""
 }
 
-// run starts a Controller, and stops it when the test ends or stop is called.
+// run starts a Controller.
 func (w *world) run(change ...func(*Config)) {
-	w.t.Helper()
-	controller, runNodes := w.controller(change...)
-	stopNodes := bubble.Run(w.t, "the watch of nodes", runNodes)
-	stopRules := bubble.Run(w.t, "the Controller", controller.Run)
-	w.stop = func() { stopRules(); stopNodes() }
-	w.sleep(planningTime)
+	w.T.Helper()
+	controller, caches := w.controller(change...)
+	w.Run("the Controller", caches.With(controller.Run))
+	w.Pass(planningTime)
 }
 
-// controller returns a Controller with metrics of its own, and what runs its watch of nodes.
-func (w *world) controller(change ...func(*Config)) (*Controller, func(context.Context) error) {
-	w.t.Helper()
-	w.registry = prometheus.NewRegistry()
-	nodes := nodecache.New(nodecache.Config{Client: w.client, Clock: &timeline.Clock{}})
-	config := Config{Client: &bubble.Slow{Clientset: w.client, After: w.answered}, EventClient: w.client, Rules: w.rules, Nodes: nodes, Clock: w.clock, Registerer: w.registry}
+// controller returns a Controller with metrics of its own, and the caches that run with it.
+func (w *world) controller(change ...func(*Config)) (*Controller, rig.Caches) {
+	w.T.Helper()
+	w.Registry = prometheus.NewRegistry()
+	caches := rig.NewCaches(w.Client, &timeline.Clock{}, false)
+	config := Config{
+		Client: &bubble.Slow{Clientset: w.Client, After: w.answered}, EventClient: w.Client, Rules: w.rules,
+		Nodes: caches.Nodes, Clock: w.Clock, Registerer: w.Registry,
+	}
 	for _, apply := range change {
 		apply(&config)
 	}
 	controller, err := New(config)
-	w.must(nil, err)
-	return controller, nodes.Run
+	w.Must(nil, err)
+	return controller, caches
 }
 
 // standBy starts a Controller in a replica that is not the leader, which it becomes by the function that is returned.
 func (w *world) standBy() (lead func()) {
-	w.t.Helper()
-	controller, runNodes := w.controller()
+	w.T.Helper()
+	controller, caches := w.controller()
 	standby := &bubble.Replica{}
-	w.must(nil, controller.AddTo(standby))
-	bubble.Run(w.t, "the standby's watch of nodes", runNodes)
-	return standby.StandsBy(w.t)
+	w.Must(nil, caches.AddTo(standby))
+	w.Must(nil, controller.AddTo(standby))
+	return standby.StandsBy(w.T)
 }
 
 // answered tells the world of a patch of a node that was done.
@@ -199,128 +187,19 @@ func (w *world) answered(ctx context.Context, r bubble.Request) error {
 	return w.wrote(ctx)
 }
 
-// until lets virtual time pass up to an instant since the world began.
-func (w *world) until(at time.Duration) { w.sleep(at - time.Since(w.start)) }
-
-func (w *world) sleep(d time.Duration) {
-	time.Sleep(d) //nolint:forbidigo // virtual time in a synctest bubble
-	synctest.Wait()
-}
-
-// addNode creates a node in a zone whose kubelet says that it is ready.
-func (w *world) addNode(name, zone string, change ...func(*corev1.Node)) {
-	w.t.Helper()
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, UID: types.UID("uid-of-" + name), ResourceVersion: "1", CreationTimestamp: metav1.Now(),
-			Labels: map[string]string{corev1.LabelTopologyZone: zone},
-		},
-		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
-			{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()},
-		}},
-	}
-	for _, apply := range change {
-		apply(node)
-	}
-	w.must(w.client.CoreV1().Nodes().Create(w.t.Context(), node, metav1.CreateOptions{}))
-	synctest.Wait()
-}
-
 // addZone creates so many ready nodes in a zone, named after it.
 func (w *world) addZone(zone string, nodes int) []string {
-	w.t.Helper()
-	var names []string
-	for i := range nodes {
-		name := fmt.Sprintf("%s-%d", zone, i)
-		w.addNode(name, zone)
-		names = append(names, name)
-	}
-	return names
+	w.T.Helper()
+	return w.AddZone(zone, nodes, func(name, zone string) { w.AddNode(name, zone) })
 }
-
-// report posts a condition as a kubelet does, or whoever knows of it.
-func (w *world) report(name string, kind corev1.NodeConditionType, status corev1.ConditionStatus) {
-	w.t.Helper()
-	w.reportSince(name, kind, status, time.Now())
-}
-
-// reportSince posts a condition with a lastTransitionTime.
-func (w *world) reportSince(name string, kind corev1.NodeConditionType, status corev1.ConditionStatus, since time.Time) {
-	w.t.Helper()
-	w.update(name, func(node *corev1.Node) {
-		node.Status.Conditions = slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind })
-		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
-			Type: kind, Status: status, LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.NewTime(since),
-		})
-	})
-}
-
-func (w *world) node(name string) *corev1.Node {
-	w.t.Helper()
-	node, err := w.client.CoreV1().Nodes().Get(w.t.Context(), name, metav1.GetOptions{})
-	w.must(nil, err)
-	return node
-}
-
-func (w *world) update(name string, change func(*corev1.Node)) {
-	w.t.Helper()
-	node := w.node(name)
-	change(node)
-	node.ResourceVersion = bubble.NextVersion(node.ResourceVersion)
-	w.must(w.client.CoreV1().Nodes().Update(w.t.Context(), node, metav1.UpdateOptions{}))
-	synctest.Wait()
-}
-
-func (w *world) must(_ any, err error) {
-	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-// taints returns the taints of a node, as [bubble.TaintsOf] writes them.
-func (w *world) taints(name string) []string {
-	w.t.Helper()
-	return bubble.TaintsOf(w.node(name))
-}
-
-func (w *world) wantTaints(name string, want ...string) {
-	w.t.Helper()
-	if got := w.taints(name); !slices.Equal(got, want) {
-		w.t.Errorf("after %s node %s has the taints %q, want %q", time.Since(w.start), name, got, want)
-	}
-}
-
-// did returns the instants of the calls whose description begins with the given words.
-func (w *world) did(words string) []time.Duration { return w.book.When(words) }
 
 // onPatch makes the API server answer patches of nodes by an error for as long as the function returns one.
-func (w *world) onPatch(answer func() error) { w.book.Refuse("patch", "nodes", "", answer) }
+func (w *world) onPatch(answer func() error) { w.On("patch", "nodes", "", answer) }
 
 // wantMetric wants a number of nodes in a state of rule deadlock.
 func (w *world) wantMetric(state string, want float64) {
-	name, labels := "taintkeeper_rule_nodes", map[string]string{"rule": "deadlock", "state": state}
-	w.t.Helper()
-	families, err := w.registry.Gather()
-	w.must(nil, err)
-	for _, family := range families {
-		if family.GetName() != name {
-			continue
-		}
-	metrics:
-		for _, metric := range family.GetMetric() {
-			for _, pair := range metric.GetLabel() {
-				if value, ok := labels[pair.GetName()]; ok && value != pair.GetValue() {
-					continue metrics
-				}
-			}
-			if got := metric.GetGauge().GetValue() + metric.GetCounter().GetValue(); got != want {
-				w.t.Errorf("%s%v is %v, want %v", name, labels, got, want)
-			}
-			return
-		}
-	}
-	w.t.Errorf("%s%v is absent, want %v", name, labels, want)
+	w.T.Helper()
+	w.WantMetric("taintkeeper_rule_nodes", map[string]string{"rule": "deadlock", "state": state}, want)
 }
 
 func forbidden() error {
@@ -329,7 +208,7 @@ func forbidden() error {
 
 // refuses makes the API server refuse patches of one node.
 func (w *world) refuses(node, subresource string) {
-	w.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	w.Client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		p := action.(clienttesting.PatchActionImpl)
 		if p.Name != node || p.GetSubresource() != subresource {
 			return false, nil, nil
@@ -341,7 +220,7 @@ func (w *world) refuses(node, subresource string) {
 // refusesTaint makes a webhook refuse a taint of node a-0, and returns how often it did.
 func (w *world) refusesTaint(key string) *atomic.Int32 {
 	var count atomic.Int32
-	w.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	w.Client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		patch := action.(clienttesting.PatchActionImpl)
 		if patch.Name != "a-0" || patch.GetSubresource() != "" || !strings.Contains(string(patch.Patch), fmt.Sprintf("%q:%q", "key", key)) {
 			return false, nil, nil
@@ -354,7 +233,7 @@ func (w *world) refusesTaint(key string) *atomic.Int32 {
 
 // addRule creates a rule for KernelDeadlock True.
 func (w *world) addRule(name string, change ...func(*v1alpha1.NodeTaintRule)) {
-	w.t.Helper()
+	w.T.Helper()
 	rule := &v1alpha1.NodeTaintRule{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(fmt.Sprint("uid-of-", name, time.Now().UnixNano())), CreationTimestamp: metav1.Now(), Generation: 1},
 		Spec: v1alpha1.NodeTaintRuleSpec{
@@ -365,63 +244,63 @@ func (w *world) addRule(name string, change ...func(*v1alpha1.NodeTaintRule)) {
 	for _, apply := range change {
 		apply(rule)
 	}
-	w.must(nil, w.rules.Create(w.t.Context(), rule))
+	w.Must(nil, w.rules.Create(w.T.Context(), rule))
 	w.settle()
 }
 
 // settle lets what was begun come to its end.
 func (w *world) settle() {
 	for range 3 {
-		w.sleep(planningTime)
+		w.Pass(planningTime)
 	}
 }
 
 func (w *world) rule(name string) *v1alpha1.NodeTaintRule {
-	w.t.Helper()
+	w.T.Helper()
 	rule := &v1alpha1.NodeTaintRule{}
-	w.must(nil, w.rules.Get(w.t.Context(), client.ObjectKey{Name: name}, rule))
+	w.Must(nil, w.rules.Get(w.T.Context(), client.ObjectKey{Name: name}, rule))
 	return rule
 }
 
 func (w *world) changeRule(change func(*v1alpha1.NodeTaintRule)) {
-	w.t.Helper()
+	w.T.Helper()
 	rule := w.rule("deadlock")
 	change(rule)
 	rule.Generation++
-	w.must(nil, w.rules.Update(w.t.Context(), rule))
+	w.Must(nil, w.rules.Update(w.T.Context(), rule))
 	w.settle()
 }
 
 func (w *world) deleteRule(name string) {
-	w.t.Helper()
-	w.must(nil, w.rules.Delete(w.t.Context(), w.rule(name)))
+	w.T.Helper()
+	w.Must(nil, w.rules.Delete(w.T.Context(), w.rule(name)))
 	w.settle()
 }
 
 func (w *world) isGone(name string) bool {
-	return apierrors.IsNotFound(w.rules.Get(w.t.Context(), client.ObjectKey{Name: name}, &v1alpha1.NodeTaintRule{}))
+	return apierrors.IsNotFound(w.rules.Get(w.T.Context(), client.ObjectKey{Name: name}, &v1alpha1.NodeTaintRule{}))
 }
 
 // locks makes nodes report KernelDeadlock True, unlocks False.
 func (w *world) locks(names ...string) {
-	w.t.Helper()
+	w.T.Helper()
 	for _, name := range names {
-		w.report(name, deadlock, corev1.ConditionTrue)
+		w.Report(name, deadlock, corev1.ConditionTrue)
 	}
 }
 
 func (w *world) unlocks(names ...string) {
-	w.t.Helper()
+	w.T.Helper()
 	for _, name := range names {
-		w.report(name, deadlock, corev1.ConditionFalse)
+		w.Report(name, deadlock, corev1.ConditionFalse)
 	}
 }
 
 // deadlocked returns which nodes have a taint of the rules here.
 func (w *world) deadlocked() []string {
-	w.t.Helper()
-	nodes, err := w.client.CoreV1().Nodes().List(w.t.Context(), metav1.ListOptions{})
-	w.must(nil, err)
+	w.T.Helper()
+	nodes, err := w.Client.CoreV1().Nodes().List(w.T.Context(), metav1.ListOptions{})
+	w.Must(nil, err)
 	var names []string
 	for _, node := range nodes.Items {
 		if slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "example.com/deadlock" }) {
@@ -432,28 +311,28 @@ func (w *world) deadlocked() []string {
 }
 
 func (w *world) wantDeadlocked(want ...string) {
-	w.t.Helper()
+	w.T.Helper()
 	if got := w.deadlocked(); !slices.Equal(got, want) {
-		w.t.Errorf("after %s the nodes %q have the rule's taint, want %q", time.Since(w.start), got, want)
+		w.T.Errorf("after %s the nodes %q have the rule's taint, want %q", time.Since(w.Start), got, want)
 	}
 }
 
 // wantStatus wants selected, matching, tainted and held, and the reasons of the conditions.
 func (w *world) wantStatus(name string, counts [4]int32, reasons ...string) {
-	w.t.Helper()
+	w.T.Helper()
 	rule := w.rule(name)
 	if got := [4]int32{rule.Status.Selected, rule.Status.Matching, rule.Status.Tainted, rule.Status.Held}; got != counts {
-		w.t.Errorf("after %s rule %s counts %v (selected, matching, tainted, held), want %v", time.Since(w.start), name, got, counts)
+		w.T.Errorf("after %s rule %s counts %v (selected, matching, tainted, held), want %v", time.Since(w.Start), name, got, counts)
 	}
 	var got []string
 	for _, c := range rule.Status.Conditions {
 		got = append(got, c.Reason)
 	}
 	if !slices.Equal(got, reasons) {
-		w.t.Errorf("after %s rule %s has conditions with reasons %q, want %q: %v", time.Since(w.start), name, got, reasons, rule.Status.Conditions)
+		w.T.Errorf("after %s rule %s has conditions with reasons %q, want %q: %v", time.Since(w.Start), name, got, reasons, rule.Status.Conditions)
 	}
 	if rule.Status.ObservedGeneration != rule.Generation {
-		w.t.Errorf("the status of rule %s is about generation %d, not %d", name, rule.Status.ObservedGeneration, rule.Generation)
+		w.T.Errorf("the status of rule %s is about generation %d, not %d", name, rule.Status.ObservedGeneration, rule.Generation)
 	}
 }
 

@@ -58,14 +58,14 @@ func TestTheReportSaysWhatHappenedInBothForms(t *testing.T) {
 		w.addNode()
 		w.addPod("p", 20)
 		w.run()
-		w.until(10 * sec)
+		w.Until(10 * sec)
 		if early := ask(t, w.comparison.Handler(), http.MethodGet, "/shadow?format=json", "").Body.String(); !strings.Contains(early, `"differences": []`) {
 			t.Errorf("without a difference the list is not empty:\n%s", early)
 		}
 		w.taint("k:NoExecute")
-		w.until(71 * sec)
+		w.Until(71 * sec)
 		w.evict("p")
-		w.until(80 * sec)
+		w.Until(80 * sec)
 
 		report := reportOf(t, w.comparison)
 		if report.Kind != "ShadowReport" || report.APIVersion != "taintkeeper.dev/v1alpha1" || report.Since == nil {
@@ -141,10 +141,10 @@ func TestTheMetricsAreWellFormed(t *testing.T) {
 		w.addPod("p", 0)
 		w.addPod("q", 3600)
 		w.run()
-		w.until(10 * sec)
+		w.Until(10 * sec)
 		w.taint("k:NoExecute")
-		w.until(20 * sec)
-		if problems, err := testutil.GatherAndLint(w.registry); err != nil || len(problems) > 0 {
+		w.Until(20 * sec)
+		if problems, err := testutil.GatherAndLint(w.Registry); err != nil || len(problems) > 0 {
 			t.Errorf("%v %v", problems, err)
 		}
 		const gauges = `
@@ -155,11 +155,11 @@ taintkeeper_shadow_overdue_pods 1
 # TYPE taintkeeper_shadow_pending_pods gauge
 taintkeeper_shadow_pending_pods 1
 `
-		if err := testutil.GatherAndCompare(w.registry, strings.NewReader(gauges), "taintkeeper_shadow_overdue_pods", "taintkeeper_shadow_pending_pods"); err != nil {
+		if err := testutil.GatherAndCompare(w.Registry, strings.NewReader(gauges), "taintkeeper_shadow_overdue_pods", "taintkeeper_shadow_pending_pods"); err != nil {
 			t.Error(err)
 		}
 		w.evict("p")
-		w.until(time.Minute)
+		w.Until(time.Minute)
 		if got := testutil.CollectAndCount(w.comparison.book.report.metrics.difference); got != 1 {
 			t.Errorf("%d histograms", got)
 		}

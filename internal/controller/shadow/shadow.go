@@ -31,12 +31,9 @@ const Path = "/shadow"
 
 // Config configures a Comparison.
 type Config struct {
-	// Client lists and watches.
-	Client kubernetes.Interface
-	// EventClient writes the events; Client does when it is nil.
+	// EventClient writes the events.
 	EventClient kubernetes.Interface
-	// Nodes and Pods are the nodes and the bound pods, if they are watched already; whoever made the caches runs them.
-	// nil: caches of its own.
+	// Nodes and Pods are the nodes and the bound pods. The caller runs these caches, next to the Comparison.
 	Nodes *nodecache.Cache
 	Pods  *podcache.Cache
 	// Rule decides; the zero value is Kubernetes' default.
@@ -50,11 +47,8 @@ type Config struct {
 }
 
 func (c *Config) complete() error {
-	if c.Client == nil {
-		return errors.New("a Comparison needs a Client")
-	}
-	if c.EventClient == nil {
-		c.EventClient = c.Client
+	if c.EventClient == nil || c.Nodes == nil || c.Pods == nil {
+		return errors.New("a Comparison needs an EventClient, Nodes and Pods")
 	}
 	if c.Clock == nil {
 		c.Clock = &timeline.Clock{}
@@ -65,7 +59,7 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// Comparison is the whole of it: caches, events and a controller.
+// Comparison is the whole of it: events and a controller.
 type Comparison struct {
 	clock    *timeline.Clock
 	forecast *eviction.Forecast
@@ -83,15 +77,7 @@ func New(config Config) (*Comparison, error) {
 	c := &Comparison{clock: config.Clock, nodes: config.Nodes, pods: config.Pods}
 	teller := newTeller(config.Logger, config.EventClient)
 	c.parts.InEveryReplica(func(ctx context.Context) error { teller.Run(ctx); return nil })
-	if c.nodes == nil {
-		c.nodes = nodecache.New(nodecache.Config{Client: config.Client, Clock: config.Clock, NeverStamped: true})
-		c.parts.InEveryReplica(c.nodes.Run)
-	}
 	c.forecast = eviction.NewForecast(eviction.ForecastConfig{Nodes: c.nodes, Rule: config.Rule, Clock: config.Clock})
-	if c.pods == nil {
-		c.pods = podcache.New(config.Client, config.Clock)
-		c.parts.InEveryReplica(c.pods.Run)
-	}
 	c.book = newBook(c.clock, c.forecast, c.pods, newReport(), teller)
 	if config.Registerer != nil {
 		backlog := func() (int, int) { return c.book.backlog(c.clock.Now()) }

@@ -32,11 +32,7 @@ func told(ahead time.Duration) contestant {
 			clock.Heard(time.Now().Add(-ahead).Truncate(sec), time.Now())
 			return false, nil, nil
 		})
-		evictor, err := eviction.New(eviction.Config{Client: client, Clock: clock})
-		if err != nil {
-			return err
-		}
-		return evictor.Run(ctx)
+		return runEvictor(ctx, eviction.Config{Client: client, Clock: clock})
 	}
 }
 

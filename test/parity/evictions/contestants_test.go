@@ -18,6 +18,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
+	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -32,14 +33,24 @@ func oursWith(ctx context.Context, client kubernetes.Interface) error {
 	clock := &timeline.Clock{}
 	bubble.Tell(clock)
 	go bubble.KeepTelling(ctx, clock)
-	evictor, err := eviction.New(eviction.Config{
+	return runEvictor(ctx, eviction.Config{
 		Client: client, Clock: clock,
 		Rule: verdict.Rule{Matcher: taints.Matcher{ComparisonOperators: comparisonOperators()}},
 	})
+}
+
+// runEvictor runs an Evictor with caches of its own.
+func runEvictor(ctx context.Context, config eviction.Config) error {
+	if config.Clock == nil {
+		config.Clock = &timeline.Clock{}
+	}
+	caches := rig.NewCaches(config.Client, config.Clock, false)
+	config.Nodes, config.Pods = caches.Nodes, caches.Pods
+	evictor, err := eviction.New(config)
 	if err != nil {
 		return fmt.Errorf("assemble the Evictor: %w", err)
 	}
-	return evictor.Run(ctx)
+	return caches.With(evictor.Run)(ctx)
 }
 
 // upstream is kube-controller-manager's controller, with the index that it needs and that there

@@ -49,11 +49,7 @@ func samples(t *testing.T, from prometheus.Gatherer) (all, withinBuckets uint64,
 func TestAnEvictionThatTakesASecondIsASecondInOurHistogramAndInNoBucketOfUpstreams(t *testing.T) { // 5
 	registry := prometheus.NewRegistry()
 	measured := func(ctx context.Context, client *fake.Clientset) error {
-		evictor, err := eviction.New(eviction.Config{Client: client, Registerer: registry})
-		if err != nil {
-			return err
-		}
-		return evictor.Run(ctx)
+		return runEvictor(ctx, eviction.Config{Client: client, Registerer: registry})
 	}
 	play(t, crowd(1), slow(measured, sec))
 	if all, within, sum := samples(t, registry); all != 1 || within != 1 || sum != 1 {
@@ -82,14 +78,10 @@ func TestAGtThatIsNoIntegerIsLoggedByUpstreamAtEachEvaluationAndNeverByOurs(t *t
 		return upstream(klog.NewContext(ctx, logger), client)
 	}
 	oursLogging := func(ctx context.Context, client *fake.Clientset) error {
-		evictor, err := eviction.New(eviction.Config{
+		return runEvictor(klog.NewContext(ctx, logger), eviction.Config{
 			Client: client, Logger: logger,
 			Rule: verdict.Rule{Matcher: taints.Matcher{ComparisonOperators: true}},
 		})
-		if err != nil {
-			return err
-		}
-		return evictor.Run(klog.NewContext(ctx, logger))
 	}
 	play(t, h, oursLogging)
 	if n := errors.Swap(0); n > 0 {

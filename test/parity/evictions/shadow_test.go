@@ -27,6 +27,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/controller/shadow"
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
+	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 // witness is a client whose watches go on when those of the contestant are interrupted.
@@ -66,11 +67,13 @@ func compared(t *testing.T, h *history, c contestant) shadow.Report {
 		clock := &timeline.Clock{}
 		bubble.Tell(clock)
 		go bubble.KeepTelling(t.Context(), clock)
-		comparison, err := shadow.New(shadow.Config{Client: w.witness(), Clock: clock})
+		witness := w.witness()
+		caches := rig.NewCaches(witness, clock, true)
+		comparison, err := shadow.New(shadow.Config{EventClient: witness, Nodes: caches.Nodes, Pods: caches.Pods, Clock: clock})
 		if err != nil {
 			t.Fatal(err)
 		}
-		stop := bubble.Run(t, "the shadow", comparison.Run)
+		stop := bubble.Run(t, "the shadow", caches.With(comparison.Run))
 		w.play(h, &arena.Process{T: t, Run: func(ctx context.Context) error { return c(ctx, w.client) }})
 		report = comparison.Report()
 		stop()

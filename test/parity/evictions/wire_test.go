@@ -72,11 +72,7 @@ func TestOursStopsAtAnUntaintAndUpstreamDeletesWhatWaitsForItsRateLimit(t *testi
 		})(ctx, client)
 	}
 	oursLimited := func(ctx context.Context, client *fake.Clientset) error {
-		evictor, err := eviction.New(eviction.Config{Client: client, Limiter: rate.NewLimiter(perSecond, burst)})
-		if err != nil {
-			return err
-		}
-		return evictor.Run(ctx)
+		return runEvictor(ctx, eviction.Config{Client: client, Limiter: rate.NewLimiter(perSecond, burst)})
 	}
 	bothPlay(t, h, oursLimited, limited, func(t *testing.T, who string, w *world) {
 		after := 0

@@ -10,6 +10,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/controller/nodehealth"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
+	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 // contestant looks after the nodes of a world, from its start until the context ends: one process of
@@ -24,11 +25,14 @@ func oursWith(ctx context.Context, w *world, change func(*nodehealth.Config)) er
 	clock := &timeline.Clock{}
 	bubble.Tell(clock)
 	go bubble.KeepTelling(ctx, clock)
-	config := nodehealth.Config{Client: w.client, Clock: clock, Grace: grace, Policy: policy}
+	caches := rig.NewCaches(w.client, clock, false)
+	config := nodehealth.Config{
+		Client: w.client, Nodes: caches.Nodes, Pods: caches.Pods, Clock: clock, Grace: grace, Policy: policy,
+	}
 	change(&config)
 	keeper, err := nodehealth.New(config)
 	if err != nil {
 		return fmt.Errorf("assemble the Keeper: %w", err)
 	}
-	return keeper.Run(ctx)
+	return caches.With(keeper.Run)(ctx)
 }

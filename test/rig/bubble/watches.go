@@ -1,0 +1,276 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bubble
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// Watches are all watches of a resource, and what can happen to them: what a real API server, and the way to it, can
+// do. An event may come late, but in its order; a watch may end, and the next one goes on from its version, or a list
+// comes before it. Safe for concurrent use.
+type Watches struct {
+	mu     sync.Mutex
+	told   []event // the newest
+	open   []*watcher
+	broken bool
+	lag    time.Duration
+	before func() // nil: nothing
+}
+
+type event struct {
+	watch.Event
+
+	gvr       schema.GroupVersionResource
+	namespace string
+	version   int64
+}
+
+// What is kept for watches that go on from a version, and what has room while nobody reads.
+const (
+	eventsKept = 2000
+	eventsRead = 20_000
+)
+
+// Before calls a function before each change is brought to those who watch. It may disturb the watches.
+func (w *Watches) Before(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.before = change
+}
+
+// Lag makes every change come so much later.
+func (w *Watches) Lag(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lag = d
+}
+
+// Hold keeps back what comes from now on to the watches that are open.
+func (w *Watches) Hold() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, to := range w.open {
+		to.hold()
+	}
+}
+
+// HoldFirst keeps back what comes to the watch that was begun first, and no other.
+func (w *Watches) HoldFirst() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.open[0].hold()
+}
+
+// Release brings what was kept back, and from then on what comes.
+func (w *Watches) Release() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, to := range w.open {
+		to.release()
+	}
+}
+
+// IsHeld reports whether a watch is kept from bringing what comes.
+func (w *Watches) IsHeld() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.open, (*watcher).isHeld)
+}
+
+// Expire ends the watches, and with them what they kept back: the next ones begin with a list.
+func (w *Watches) Expire() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.expire()
+}
+
+// Break does so, too, and nothing is listed or watched until Mend is called.
+func (w *Watches) Break() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.broken = true
+	w.expire()
+}
+
+// Mend ends what Break began.
+func (w *Watches) Mend() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.broken = false
+}
+
+// IsBroken reports whether nothing is listed or watched.
+func (w *Watches) IsBroken() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.broken
+}
+
+// expire is called under the lock.
+func (w *Watches) expire() {
+	for _, to := range w.open {
+		to.expire()
+	}
+	w.open = nil
+}
+
+// forget forgets what was told, so that no watch goes on from there.
+func (w *Watches) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.told = nil
+}
+
+func (w *Watches) tell(gvr schema.GroupVersionResource, kind watch.EventType, object runtime.Object) {
+	w.mu.Lock()
+	before := w.before
+	w.mu.Unlock()
+	if before != nil {
+		before()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	about := object.(metav1.Object)
+	e := event{
+		watch.Event{Type: kind, Object: object.DeepCopyObject()}, gvr,
+		about.GetNamespace(), versionOf(about.GetResourceVersion()),
+	}
+	if w.told = append(w.told, e); len(w.told) > eventsKept {
+		w.told = slices.Delete(w.told, 0, 1)
+	}
+	w.open = slices.DeleteFunc(w.open, (*watcher).isStopped)
+	for _, to := range w.open {
+		switch {
+		case !to.wants(e):
+		case w.lag == 0:
+			to.send(e.Event)
+		default:
+			to.sendAfter(w.lag, e.Event)
+		}
+	}
+}
+
+// begin begins a watch of what is newer than a version.
+func (w *Watches) begin(gvr schema.GroupVersionResource, namespace string, from int64) (watch.Interface, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.broken || len(w.told) == eventsKept && w.told[0].version > from+1 {
+		return nil, &apierrors.StatusError{ErrStatus: *Expired()}
+	}
+	to := &watcher{gvr: gvr, namespace: namespace, events: make(chan watch.Event, eventsRead)}
+	for _, e := range w.told {
+		if e.version > from && to.wants(e) {
+			to.send(e.Event)
+		}
+	}
+	w.open = append(w.open, to)
+	return to, nil
+}
+
+// watcher is one watch. In room for what comes nobody waits: a test in which so many events are not read hangs.
+type watcher struct {
+	gvr       schema.GroupVersionResource
+	namespace string
+
+	mu      sync.Mutex
+	events  chan watch.Event
+	late    []watch.Event
+	held    bool
+	stopped bool
+}
+
+func (w *watcher) wants(e event) bool {
+	return e.gvr == w.gvr && (w.namespace == "" || w.namespace == e.namespace)
+}
+
+// ResultChan implements watch.Interface.
+func (w *watcher) ResultChan() <-chan watch.Event { return w.events }
+
+// Stop implements watch.Interface.
+func (w *watcher) Stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.stopped {
+		w.stopped = true
+		close(w.events)
+	}
+}
+
+func (w *watcher) isStopped() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stopped
+}
+
+func (w *watcher) isHeld() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.held
+}
+
+func (w *watcher) hold() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.held = true
+}
+
+func (w *watcher) release() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.held = false
+	for _, e := range w.late {
+		w.brings(e)
+	}
+	w.late = nil
+}
+
+// expire ends the watch, which cannot go on from its version.
+func (w *watcher) expire() {
+	w.mu.Lock()
+	w.late = nil
+	w.brings(watch.Event{Type: watch.Error, Object: Expired()})
+	w.mu.Unlock()
+	w.Stop()
+}
+
+func (w *watcher) send(e watch.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.held {
+		w.late = append(w.late, e)
+		return
+	}
+	w.brings(e)
+}
+
+// sendAfter keeps the order.
+func (w *watcher) sendAfter(d time.Duration, e watch.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.late = append(w.late, e)
+	time.AfterFunc(d, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.late) > 0 {
+			w.brings(w.late[0])
+			w.late = w.late[1:]
+		}
+	})
+}
+
+// brings is called under the lock.
+func (w *watcher) brings(e watch.Event) {
+	if !w.stopped {
+		w.events <- watch.Event{Type: e.Type, Object: e.Object.DeepCopyObject()}
+	}
+}
