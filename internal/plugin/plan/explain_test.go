@@ -222,10 +222,13 @@ func TestTheOriginOfATolerationIsToldFromTheTemplateOrElseByItsForm(t *testing.T
 	replicaSet, daemonSet := ownedBy("ReplicaSet", "rs"), ownedBy("DaemonSet", "ds")
 	burstable := func(pod *corev1.Pod) { pod.Status.QOSClass = corev1.PodQOSBurstable }
 	bestEffort := func(pod *corev1.Pod) { pod.Status.QOSClass = corev1.PodQOSBestEffort }
-	gpu := func(pod *corev1.Pod) {
-		requests := corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}
-		pod.Spec.InitContainers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}
+	requesting := func(name corev1.ResourceName) func(*corev1.Pod) {
+		requests := corev1.ResourceList{name: resource.MustParse("1")}
+		return func(pod *corev1.Pod) {
+			pod.Spec.InitContainers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}
+		}
 	}
+	gpu := requesting("example.com/gpu")
 	empty := &plan.Template{Kind: "ReplicaSet", Name: "rs"}
 	template := &plan.Template{Kind: "ReplicaSet", Name: "rs", Tolerations: []corev1.Toleration{exists("k", "a"), equals("v", "1", "a")}}
 	defaults := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
@@ -263,6 +266,10 @@ func TestTheOriginOfATolerationIsToldFromTheTemplateOrElseByItsForm(t *testing.T
 		"memory-pressure:NoExecute":            {exists(corev1.TaintNodeMemoryPressure, corev1.TaintEffectNoExecute), plan.Subject{Pod: pod("p", burstable), Template: empty}, cliv1alpha1.OriginUnknown, false},
 		"memory-pressure without a QoS class":  {pressure, plan.Subject{Pod: pod("p"), Template: empty}, cliv1alpha1.OriginUnknown, false},
 		"300 seconds of another effect":        {exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule, 300), plan.Subject{Pod: pod("p"), Template: empty}, cliv1alpha1.OriginUnknown, false},
+		"300 seconds of unreachable":           {exists(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute, 300), plan.Subject{Pod: pod("p"), Template: empty}, cliv1alpha1.OriginDefaultTolerationSeconds, true},
+		"300 seconds behind another key":       {notReady, plan.Subject{Pod: pod("p", tolerating("other")), Template: empty}, cliv1alpha1.OriginDefaultTolerationSeconds, true},
+		"300 seconds behind the same key":      {notReady, plan.Subject{Pod: pod("p", tolerating(corev1.TaintNodeNotReady)), Template: empty}, cliv1alpha1.OriginUnknown, false},
+		"a request in Kubernetes' own domain":  {exists("kubernetes.io/batch", corev1.TaintEffectNoSchedule), plan.Subject{Pod: pod("p", requesting("kubernetes.io/batch")), Template: empty}, cliv1alpha1.OriginUnknown, false},
 		"300 seconds behind another effect": {
 			notReady, plan.Subject{Pod: pod("p", tolerates(exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule))), Template: empty},
 			cliv1alpha1.OriginDefaultTolerationSeconds, true,
@@ -505,4 +512,93 @@ func randomSubject(r *rand.Rand) plan.Subject {
 		}
 	})
 	return subject
+}
+
+// pending is a pod that has no node yet.
+func pending(change ...func(*corev1.Pod)) *corev1.Pod {
+	return pod("p", append(change, on(""))...)
+}
+
+func TestWhatElseIsKnownOfAPendingPodIsSaid(t *testing.T) {
+	says := func(kind corev1.PodConditionType, status corev1.ConditionStatus, message string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Status.Conditions = []corev1.PodCondition{{Type: kind, Status: status, Message: message}}
+		}
+	}
+	gated := func(names ...string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			for _, name := range names {
+				pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: name})
+			}
+		}
+	}
+	to := func(operator corev1.NodeSelectorOperator) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			field := corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: operator, Values: []string{"a"}}
+			pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{field}}},
+			}}}
+		}
+	}
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		want string // none: that taints alone are weighed, and no more
+	}{
+		"nothing":                            {pending(), ""},
+		"what the scheduler says":            {pending(says(corev1.PodScheduled, corev1.ConditionFalse, "0/2 nodes")), "The scheduler itself says: 0/2 nodes"},
+		"the scheduler says nothing":         {pending(says(corev1.PodScheduled, corev1.ConditionFalse, "")), ""},
+		"somebody else says something":       {pending(says("Other", corev1.ConditionFalse, "no")), ""},
+		"the scheduler said it":              {pending(says(corev1.PodScheduled, corev1.ConditionTrue, "done")), ""},
+		"a gate":                             {pending(gated("g")), "before its scheduling gate g is gone."},
+		"two gates":                          {pending(gated("g", "h")), "before its scheduling gates g and h are gone."},
+		"it can go to one node by name":      {pending(to(corev1.NodeSelectorOpIn)), "Its node affinity names the nodes"},
+		"it can go to all nodes but by name": {pending(to(corev1.NodeSelectorOpNotIn)), ""},
+	} {
+		notes := explain(plan.Subject{Pod: test.pod, Nodes: []*corev1.Node{node("a"), node("b")}}).Notes
+		if got := strings.Join(notes, " "); test.want == "" && len(notes) != 1 || len(notes) > 2 || !strings.Contains(got, test.want) {
+			t.Errorf("%s: the notes are %q, want %q", name, notes, test.want)
+		}
+	}
+}
+
+func TestOnlyATaintThatLetsAPendingPodInSaysWhenItWouldLeave(t *testing.T) {
+	for name, test := range map[string]struct {
+		pod   *corev1.Pod
+		taint []string
+		want  *int64
+	}{
+		"tolerated for a while":                    {pending(tolerating("k", 60)), []string{"k:NoExecute"}, new(int64(60))},
+		"tolerated for ever":                       {pending(tolerating("k")), []string{"k:NoExecute"}, nil},
+		"tolerated for a while, and another not":   {pending(tolerating("k", 60)), []string{"k:NoExecute", "other:NoSchedule"}, nil},
+		"not tolerated":                            {pending(), []string{"k:NoExecute"}, nil},
+		"tolerated for less than no time, at once": {pending(tolerating("k", -5)), []string{"k:NoExecute"}, new(int64(0))},
+	} {
+		class := explain(plan.Subject{Pod: test.pod, Nodes: []*corev1.Node{node("a", test.taint...)}}).NodeClasses[0]
+		if diff := cmp.Diff(test.want, class.LeavesAfterSeconds); diff != "" {
+			t.Errorf("%s: the seconds (-want +got):\n%s", name, diff)
+		}
+	}
+	one := explain(plan.Subject{Pod: pending(), Nodes: []*corev1.Node{node("a", "k:NoSchedule"), node("b", "k:NoSchedule", "l:NoSchedule")}})
+	if one.Changes[0].What != "Add a toleration of k:NoSchedule." || one.Changes[1].What != "Add tolerations of k:NoSchedule and l:NoSchedule." {
+		t.Errorf("the changes are %q and %q", one.Changes[0].What, one.Changes[1].What)
+	}
+}
+
+func TestATolerationOfEverythingIsNamed(t *testing.T) {
+	for name, test := range map[string]struct {
+		tolerations []corev1.Toleration
+		want        string
+	}{
+		"the first":               {[]corev1.Toleration{exists("", "")}, "tolerations[0] matches every NoExecute taint, for ever: no taint can make the pod leave."},
+		"one behind another":      {[]corev1.Toleration{exists("k", ""), exists("", "")}, "tolerations[1] matches every NoExecute taint, for ever: only one that"},
+		"for a while":             {[]corev1.Toleration{exists("", "", 5)}, ""},
+		"everything NoSchedule":   {[]corev1.Toleration{exists("", corev1.TaintEffectNoSchedule)}, ""},
+		"one key, whatever value": {[]corev1.Toleration{exists("k", "")}, ""},
+	} {
+		notes := explain(plan.Subject{Pod: pod("p", tolerates(test.tolerations...)), Node: node("n")}).Notes
+		got := strings.Join(notes, " ")
+		if !strings.Contains(got, test.want) || strings.Contains(got, "matches every") != (test.want != "") || slices.Contains(notes, "") {
+			t.Errorf("%s: the notes are %q, want %q", name, notes, test.want)
+		}
+	}
 }

@@ -234,13 +234,14 @@ func TestTheSummaryCountsWhatThePlanSays(t *testing.T) {
 			pod("s1", static), pod("s2", static, on("only-static")), pod("stays", tolerating("k"), on("stays"), labelled),
 			pod("a", labelled, ownedBy("StatefulSet", "a")), pod("b", labelled, ownedBy("StatefulSet", "b"), on("m")),
 			pod("c", labelled, tolerating("k", 300), ownedBy("StatefulSet", "c")), pod("d", labelled, on("stays")),
+			pod("0", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }),
 		},
 		Budgets: []*policyv1.PodDisruptionBudget{budget("a", 0), budget("b", 0), budget("d", 1)},
 	}
 	made := planFor(t, cluster, "k:NoExecute")
 	last := metav1.NewMicroTime(now.Add(5 * time.Minute))
 	want := cliv1alpha1.PlanSummary{
-		Nodes: 4, Pods: 7, Emptied: 2, Changed: 4, Leave: 4, AtOnce: 3, Last: &last, WorkloadsLost: 3, BudgetsBreached: 2,
+		Nodes: 4, Pods: 8, Emptied: 2, Changed: 5, Leave: 5, AtOnce: 4, Last: &last, WorkloadsLost: 3, BudgetsBreached: 2,
 	}
 	if diff := cmp.Diff(want, made.Summary); diff != "" {
 		t.Errorf("the summary (-want +got):\n%s", diff)
@@ -250,7 +251,7 @@ func TestTheSummaryCountsWhatThePlanSays(t *testing.T) {
 		got[node.Name] = fmt.Sprintf("%d of %d leave, emptied: %t", node.Leave, node.Pods, node.Emptied)
 	}
 	if diff := cmp.Diff(map[string]string{
-		"m": "1 of 1 leave, emptied: true", "n": "2 of 3 leave, emptied: true",
+		"m": "1 of 1 leave, emptied: true", "n": "3 of 4 leave, emptied: true",
 		"only-static": "0 of 1 leave, emptied: false", "stays": "1 of 2 leave, emptied: false",
 	}, got); diff != "" {
 		t.Errorf("the nodes (-want +got):\n%s", diff)
@@ -273,5 +274,20 @@ func TestTheTaintsOfANodeAreListedWithHowItsPodsTakeThem(t *testing.T) {
 	want := []string{"n k:NoExecute 3 2 1", "n k:NoSchedule 3 0 3", "m k:NoExecute 0 0 0"}
 	if diff := cmp.Diff(want, lines); diff != "" {
 		t.Errorf("the taints (-want +got):\n%s", diff)
+	}
+}
+
+func TestADeploymentIsToldByTheHashOfItsReplicaSetWhereNobodyNamesIt(t *testing.T) {
+	hashed := func(pod *corev1.Pod) { pod.Labels = map[string]string{"pod-template-hash": "5c"} }
+	for want, owned := range map[string]*corev1.Pod{
+		"Deployment a":  pod("p", ownedBy("ReplicaSet", "a-5c"), hashed),
+		"ReplicaSet a":  pod("p", ownedBy("ReplicaSet", "a"), hashed),
+		"ReplicaSet b-": pod("p", ownedBy("ReplicaSet", "b-")),
+		"Other a-5c":    pod("p", ownedBy("Other", "a-5c"), hashed),
+	} {
+		owner := (&plan.Cluster{}).Owner(owned)
+		if got := owner.Kind + " " + owner.Name; got != want {
+			t.Errorf("the owner is %s, want %s", got, want)
+		}
 	}
 }
