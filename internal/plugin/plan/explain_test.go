@@ -4,6 +4,7 @@
 package plan_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -109,6 +110,14 @@ func TestTheClockOfAPodIsTheLaterOfItsTaintAndItsBindingAndTheSecondsOfItsTolera
 		"the binding is later": {
 			added(new(time.Hour)), pod("p", boundAt(time.Minute), tolerating("k", 300)),
 			time.Hour - second, time.Minute - second, time.Minute - second, cliv1alpha1.FromTimeAdded, cliv1alpha1.FromPodScheduled, 4*time.Minute + second,
+		},
+		"the scheduler had refused it before": {
+			added(new(time.Minute)), pod("p", boundAt(time.Hour), func(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse }),
+			time.Minute - second, time.Hour - second, time.Minute - second, cliv1alpha1.FromTimeAdded, cliv1alpha1.FromCreationTimestamp, -time.Minute + second,
+		},
+		"it was created by a clock that is ahead": {
+			added(new(time.Minute)), pod("p", func(pod *corev1.Pod) { pod.CreationTimestamp = metav1.NewTime(now.Add(time.Hour)) }),
+			time.Minute - second, 0, 0, cliv1alpha1.FromTimeAdded, cliv1alpha1.FromNow, 0,
 		},
 		"nobody wrote down when the taint came": {
 			added(nil), pod("p", tolerating("k", 300)),
@@ -599,6 +608,89 @@ func TestATolerationOfEverythingIsNamed(t *testing.T) {
 		got := strings.Join(notes, " ")
 		if !strings.Contains(got, test.want) || strings.Contains(got, "matches every") != (test.want != "") || slices.Contains(notes, "") {
 			t.Errorf("%s: the notes are %q, want %q", name, notes, test.want)
+		}
+	}
+}
+
+func TestHowAPodTakesEachTaintOfItsNodeIsSaid(t *testing.T) {
+	for name, test := range map[string]struct {
+		tolerations []corev1.Toleration
+		taint       string
+		tolerated   cliv1alpha1.Tolerance
+		due         bool
+		matches     string // of the first toleration, and of the second
+	}{
+		"not at all":                           {nil, "k:NoExecute", cliv1alpha1.ToleratedNotAtAll, true, ""},
+		"for a while":                          {[]corev1.Toleration{exists("k", "", 5)}, "k:NoExecute", cliv1alpha1.ToleratedForAWhile, true, "1/1"},
+		"for ever":                             {[]corev1.Toleration{exists("k", "")}, "k:NoExecute", cliv1alpha1.ToleratedForEver, false, "1/1"},
+		"seconds count for NoExecute alone":    {[]corev1.Toleration{exists("k", "", 5)}, "k:NoSchedule", cliv1alpha1.ToleratedForEver, false, "1/1"},
+		"no NoSchedule taint evicts":           {nil, "k:NoSchedule", cliv1alpha1.ToleratedNotAtAll, false, ""},
+		"of two that match only one counts":    {[]corev1.Toleration{exists("k", ""), exists("", "", 5)}, "k:NoExecute", cliv1alpha1.ToleratedForEver, false, "1/1 1/0"},
+		"one that does not match never counts": {[]corev1.Toleration{exists("l", ""), exists("k", "")}, "k:NoExecute", cliv1alpha1.ToleratedForEver, false, "0/0 1/1"},
+	} {
+		e := explain(plan.Subject{Pod: pod("p", tolerates(test.tolerations...)), Node: node("n", test.taint)})
+		if got := e.Taints[0]; got.Tolerated != test.tolerated || (got.Due != nil) != test.due {
+			t.Errorf("%s: tolerated %s, due at %v; want %s, due: %t", name, got.Tolerated, got.Due, test.tolerated, test.due)
+		}
+		var matches []string
+		for _, toleration := range e.Tolerations {
+			matches = append(matches, fmt.Sprint(len(toleration.Matches), "/", len(toleration.Counts)))
+		}
+		if got := strings.Join(matches, " "); got != test.matches {
+			t.Errorf("%s: matches and counts are %q, want %q", name, got, test.matches)
+		}
+	}
+}
+
+func TestATaintThatCountsFromBeforeItWasAddedIsSaidToHaveOneCauseWithAnother(t *testing.T) {
+	swapped := node("n", notReady+":NoExecute", unreachable+":NoExecute")
+	swapped.Spec.Taints[1].TimeAdded = new(metav1.NewTime(now.Truncate(time.Second).Add(-time.Minute)))
+	for name, test := range map[string]struct {
+		node *corev1.Node
+		pod  *corev1.Pod
+		want bool
+	}{
+		"the later of the two decides":  {swapped, pod("p", tolerating(notReady)), true},
+		"the earlier decides":           {swapped, pod("p", tolerating(unreachable)), false},
+		"both are tolerated":            {swapped, pod("p", tolerating("")), false},
+		"another taint":                 {node("n", "k:NoExecute"), pod("p"), false},
+		"nobody wrote down when it was": {&corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}}}, pod("p"), false},
+	} {
+		notes := strings.Join(explain(plan.Subject{Pod: test.pod, Node: test.node}).Notes, " ")
+		if got := strings.Contains(notes, "are one cause, and the other was there first"); got != test.want {
+			t.Errorf("%s: it is said: %t, want %t", name, got, test.want)
+		}
+	}
+}
+
+func TestTheOriginOfATolerationSaysWhatIsKnown(t *testing.T) {
+	k := exists("k", "")
+	template := &plan.Template{Kind: "ReplicaSet", Name: "rs", Tolerations: []corev1.Toleration{k}}
+	written := &plan.Template{Kind: "ReplicaSet", Name: "rs", Tolerations: []corev1.Toleration{k}, Writers: []string{"helm", "kubectl-edit"}}
+	owned := ownedBy("ReplicaSet", "rs")
+	for want, subject := range map[string]plan.Subject{
+		"the template of ReplicaSet rs":                                {Pod: pod("p", owned), Template: template},
+		"the template of ReplicaSet rs, written by helm, kubectl-edit": {Pod: pod("p", owned), Template: written},
+		"the owner's template could not be read: it, or a policy":      {Pod: pod("p", owned)},
+		"the pod has no owner: whoever created it, or a policy":        {Pod: pod("p")},
+		"not in the template of ReplicaSet rs: a policy, a webhook, or somebody who changed the pod": {
+			Pod: pod("p", owned), Template: &plan.Template{Kind: "ReplicaSet", Name: "rs"},
+		},
+	} {
+		tolerates(k)(subject.Pod)
+		if got := explain(subject).Tolerations[0].OriginDetail; got != want {
+			t.Errorf("it says %q, want %q", got, want)
+		}
+	}
+}
+
+func TestWhoElseWroteTheTolerationsOfAPodIsNoted(t *testing.T) {
+	for manager, want := range map[string]bool{"kubectl-edit": true, "kube-controller-manager": false} {
+		written := pod("p")
+		written.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:tolerations":{}}}`)}}
+		notes := strings.Join(explain(plan.Subject{Pod: written, Node: node("n")}).Notes, " ")
+		if got := strings.Contains(notes, "last written by "+manager+","); got != want {
+			t.Errorf("%s: the notes are %q", manager, notes)
 		}
 	}
 }

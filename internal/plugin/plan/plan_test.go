@@ -291,3 +291,12 @@ func TestADeploymentIsToldByTheHashOfItsReplicaSetWhereNobodyNamesIt(t *testing.
 		}
 	}
 }
+
+func TestOfAPodThatStaysTheTaintIsNamedThatItTolerates(t *testing.T) {
+	for taint, want := range map[string]string{"k:NoExecute": "k:NoExecute", "k:NoSchedule": ""} {
+		cluster := &plan.Cluster{Nodes: []*corev1.Node{node("n")}, Pods: []*corev1.Pod{pod("p", tolerating("k"))}}
+		if got := planFor(t, cluster, taint).Pods[0].Taint; got != want {
+			t.Errorf("with %s the taint is %q, want %q", taint, got, want)
+		}
+	}
+}

@@ -185,3 +185,10 @@ func TestAPlanOfSilentNodesNamesNoOtherThatTakesNoTurn(t *testing.T) {
 		t.Errorf("the notes are %q, want none", made.Notes)
 	}
 }
+
+func TestAPodThatIsOverdueAlreadyIsDueAsItWas(t *testing.T) {
+	got := silent([]*corev1.Pod{pod("p", tolerating("k", 60))}, reporting("n", corev1.ConditionTrue, "k:NoExecute")).Pods[0]
+	if want := now.Add(750*time.Millisecond - 59*time.Minute); !got.Due.Time.Equal(want) || got.Change != cliv1alpha1.ChangeNone {
+		t.Errorf("it is due at %v (%s), want %v", got.Due, got.Change, want)
+	}
+}

@@ -17,18 +17,26 @@ func TestWhatAPodHoldsIsKeptWhileItIsResized(t *testing.T) {
 	cpu := func(value string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(value)}
 	}
+	granted := func(amount string) *corev1.ResourceRequirements {
+		return &corev1.ResourceRequirements{Requests: cpu(amount)}
+	}
 	for name, test := range map[string]struct {
-		granted string
-		kept    int
+		holds     *corev1.ResourceRequirements
+		allocated corev1.ResourceList
+		kept      int
 	}{
-		"it holds what it asks for": {"1000m", 0},
-		"it holds more":             {"2", 1},
+		"it holds what it asks for":     {granted("1000m"), cpu("1000m"), 0},
+		"it holds more":                 {granted("2"), cpu("2"), 1},
+		"the kubelet says nothing":      {nil, nil, 0},
+		"only more is allocated":        {nil, cpu("2"), 1},
+		"only what it holds is more":    {granted("2"), nil, 1},
+		"it holds more than is granted": {granted("2"), cpu("1"), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			slim := plan.SlimPod(&corev1.Pod{
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: cpu("1")}}}},
 				Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
-					Name: "c", ContainerID: "x", AllocatedResources: cpu(test.granted), Resources: &corev1.ResourceRequirements{Requests: cpu(test.granted)},
+					Name: "c", ContainerID: "x", AllocatedResources: test.allocated, Resources: test.holds,
 				}}},
 			})
 			if got := len(slim.Status.ContainerStatuses); got != test.kept {
@@ -87,5 +95,13 @@ func TestOfAPersistentVolumeWhatSaysWhereItIsIsKept(t *testing.T) {
 		if volume.Spec.ClaimRef = (&corev1.ObjectReference{Name: "c"}); plan.SlimVolume(volume).Spec.ClaimRef.Name != "c" {
 			t.Errorf("%s: its claim is not kept", name)
 		}
+	}
+}
+
+func TestOfPortsThoseOfTheHostAreKept(t *testing.T) {
+	ports := []corev1.ContainerPort{{ContainerPort: 80}, {ContainerPort: 81, HostPort: 8081}}
+	slim := plan.SlimPod(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: ports}}}})
+	if diff := cmp.Diff(ports[1:], slim.Spec.Containers[0].Ports); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
