@@ -239,7 +239,7 @@ func TestTheOriginOfATolerationIsToldFromTheTemplateOrElseByItsForm(t *testing.T
 	}
 	gpu := requesting("example.com/gpu")
 	empty := &plan.Template{Kind: "ReplicaSet", Name: "rs"}
-	template := &plan.Template{Kind: "ReplicaSet", Name: "rs", Tolerations: []corev1.Toleration{exists("k", "a"), equals("v", "1", "a")}}
+	template := &plan.Template{Kind: "ReplicaSet", Name: "rs", Tolerations: []corev1.Toleration{exists("k", "a"), equals("v", "1", "a"), equals("w", "", "a")}}
 	defaults := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 		"scheduler.alpha.kubernetes.io/defaultTolerations": `[{"key":"team","value":"a"}]`,
 	}}}
@@ -263,6 +263,7 @@ func TestTheOriginOfATolerationIsToldFromTheTemplateOrElseByItsForm(t *testing.T
 		"another key than the template's":      {exists("other", "a"), plan.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
 		"another effect than the template's":   {exists("k", "b"), plan.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
 		"another operator than the template's": {equals("k", "", "a"), plan.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
+		"Exists for the template's Equal":      {exists("w", "a"), plan.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
 		"another value than the template's":    {equals("v", "2", "a"), plan.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
 		"more seconds than the template's":     {exists("k", "a", 5), plan.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
 		"a default's key with another value":   {equals("team", "b", ""), plan.Subject{Pod: pod("p"), Namespace: defaults}, cliv1alpha1.OriginUnknown, false},
