@@ -4,6 +4,7 @@
 package plan_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -109,6 +110,14 @@ func TestTheClockOfAPodIsTheLaterOfItsTaintAndItsBindingAndTheSecondsOfItsTolera
 		"the binding is later": {
 			added(new(time.Hour)), pod("p", boundAt(time.Minute), tolerating("k", 300)),
 			time.Hour - second, time.Minute - second, time.Minute - second, cliv1alpha1.FromTimeAdded, cliv1alpha1.FromPodScheduled, 4*time.Minute + second,
+		},
+		"the scheduler had refused it before": {
+			added(new(time.Minute)), pod("p", boundAt(time.Hour), func(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse }),
+			time.Minute - second, time.Hour - second, time.Minute - second, cliv1alpha1.FromTimeAdded, cliv1alpha1.FromCreationTimestamp, -time.Minute + second,
+		},
+		"it was created by a clock that is ahead": {
+			added(new(time.Minute)), pod("p", func(pod *corev1.Pod) { pod.CreationTimestamp = metav1.NewTime(now.Add(time.Hour)) }),
+			time.Minute - second, 0, 0, cliv1alpha1.FromTimeAdded, cliv1alpha1.FromNow, 0,
 		},
 		"nobody wrote down when the taint came": {
 			added(nil), pod("p", tolerating("k", 300)),
@@ -222,12 +231,15 @@ func TestTheOriginOfATolerationIsToldFromTheTemplateOrElseByItsForm(t *testing.T
 	replicaSet, daemonSet := ownedBy("ReplicaSet", "rs"), ownedBy("DaemonSet", "ds")
 	burstable := func(pod *corev1.Pod) { pod.Status.QOSClass = corev1.PodQOSBurstable }
 	bestEffort := func(pod *corev1.Pod) { pod.Status.QOSClass = corev1.PodQOSBestEffort }
-	static := func(pod *corev1.Pod) { pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }
-	gpu := func(pod *corev1.Pod) {
-		requests := corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}
-		pod.Spec.InitContainers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}
+	requesting := func(name corev1.ResourceName) func(*corev1.Pod) {
+		requests := corev1.ResourceList{name: resource.MustParse("1")}
+		return func(pod *corev1.Pod) {
+			pod.Spec.InitContainers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}
+		}
 	}
+	gpu := requesting("example.com/gpu")
 	empty := &plan.Template{Kind: "ReplicaSet", Name: "rs"}
+	template := &plan.Template{Kind: "ReplicaSet", Name: "rs", Tolerations: []corev1.Toleration{exists("k", "a"), equals("v", "1", "a"), equals("w", "", "a")}}
 	defaults := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 		"scheduler.alpha.kubernetes.io/defaultTolerations": `[{"key":"team","value":"a"}]`,
 	}}}
@@ -247,6 +259,30 @@ func TestTheOriginOfATolerationIsToldFromTheTemplateOrElseByItsForm(t *testing.T
 		"Equal is the operator that is meant without one": {
 			corev1.Toleration{Key: "k", Operator: corev1.TolerationOpEqual},
 			plan.Subject{Pod: pod("p", replicaSet), Template: &plan.Template{Tolerations: []corev1.Toleration{{Key: "k"}}}}, cliv1alpha1.OriginTemplate, true,
+		},
+		"another key than the template's":      {exists("other", "a"), plan.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
+		"another effect than the template's":   {exists("k", "b"), plan.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
+		"another operator than the template's": {equals("k", "", "a"), plan.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
+		"Exists for the template's Equal":      {exists("w", "a"), plan.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
+		"another value than the template's":    {equals("v", "2", "a"), plan.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
+		"more seconds than the template's":     {exists("k", "a", 5), plan.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
+		"a default's key with another value":   {equals("team", "b", ""), plan.Subject{Pod: pod("p"), Namespace: defaults}, cliv1alpha1.OriginUnknown, false},
+		"a namespace without defaults":         {equals("team", "a", ""), plan.Subject{Pod: pod("p"), Namespace: &corev1.Namespace{}}, cliv1alpha1.OriginUnknown, false},
+		"NoExecute of a request":               {exists("example.com/gpu", corev1.TaintEffectNoExecute), plan.Subject{Pod: pod("p", gpu), Template: empty}, cliv1alpha1.OriginUnknown, false},
+		"everything of a static pod":           {exists("", ""), plan.Subject{Pod: pod("p", static)}, cliv1alpha1.OriginManifest, true},
+		"NoExecute of a static pod, one key":   {exists("k", corev1.TaintEffectNoExecute), plan.Subject{Pod: pod("p", static)}, cliv1alpha1.OriginManifest, true},
+		"a daemon's not-ready:NoSchedule":      {exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule), plan.Subject{Pod: pod("p", daemonSet)}, cliv1alpha1.OriginUnknown, false},
+		"a daemon's disk-pressure:NoExecute":   {exists(corev1.TaintNodeDiskPressure, corev1.TaintEffectNoExecute), plan.Subject{Pod: pod("p", daemonSet)}, cliv1alpha1.OriginUnknown, false},
+		"memory-pressure:NoExecute":            {exists(corev1.TaintNodeMemoryPressure, corev1.TaintEffectNoExecute), plan.Subject{Pod: pod("p", burstable), Template: empty}, cliv1alpha1.OriginUnknown, false},
+		"memory-pressure without a QoS class":  {pressure, plan.Subject{Pod: pod("p"), Template: empty}, cliv1alpha1.OriginUnknown, false},
+		"300 seconds of another effect":        {exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule, 300), plan.Subject{Pod: pod("p"), Template: empty}, cliv1alpha1.OriginUnknown, false},
+		"300 seconds of unreachable":           {exists(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute, 300), plan.Subject{Pod: pod("p"), Template: empty}, cliv1alpha1.OriginDefaultTolerationSeconds, true},
+		"300 seconds behind another key":       {notReady, plan.Subject{Pod: pod("p", tolerating("other")), Template: empty}, cliv1alpha1.OriginDefaultTolerationSeconds, true},
+		"300 seconds behind the same key":      {notReady, plan.Subject{Pod: pod("p", tolerating(corev1.TaintNodeNotReady)), Template: empty}, cliv1alpha1.OriginUnknown, false},
+		"a request in Kubernetes' own domain":  {exists("kubernetes.io/batch", corev1.TaintEffectNoSchedule), plan.Subject{Pod: pod("p", requesting("kubernetes.io/batch")), Template: empty}, cliv1alpha1.OriginUnknown, false},
+		"300 seconds behind another effect": {
+			notReady, plan.Subject{Pod: pod("p", tolerates(exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule))), Template: empty},
+			cliv1alpha1.OriginDefaultTolerationSeconds, true,
 		},
 		"300 seconds that the template does not have": {
 			notReady, plan.Subject{Pod: pod("p", replicaSet), Template: empty}, cliv1alpha1.OriginDefaultTolerationSeconds, true,
@@ -486,4 +522,176 @@ func randomSubject(r *rand.Rand) plan.Subject {
 		}
 	})
 	return subject
+}
+
+// pending is a pod that has no node yet.
+func pending(change ...func(*corev1.Pod)) *corev1.Pod {
+	return pod("p", append(change, on(""))...)
+}
+
+func TestWhatElseIsKnownOfAPendingPodIsSaid(t *testing.T) {
+	says := func(kind corev1.PodConditionType, status corev1.ConditionStatus, message string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Status.Conditions = []corev1.PodCondition{{Type: kind, Status: status, Message: message}}
+		}
+	}
+	gated := func(names ...string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			for _, name := range names {
+				pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: name})
+			}
+		}
+	}
+	to := func(operator corev1.NodeSelectorOperator) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			field := corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: operator, Values: []string{"a"}}
+			pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{field}}},
+			}}}
+		}
+	}
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		want string // none: that taints alone are weighed, and no more
+	}{
+		"nothing":                            {pending(), ""},
+		"what the scheduler says":            {pending(says(corev1.PodScheduled, corev1.ConditionFalse, "0/2 nodes")), "The scheduler itself says: 0/2 nodes"},
+		"the scheduler says nothing":         {pending(says(corev1.PodScheduled, corev1.ConditionFalse, "")), ""},
+		"somebody else says something":       {pending(says("Other", corev1.ConditionFalse, "no")), ""},
+		"the scheduler said it":              {pending(says(corev1.PodScheduled, corev1.ConditionTrue, "done")), ""},
+		"a gate":                             {pending(gated("g")), "before its scheduling gate g is gone."},
+		"two gates":                          {pending(gated("g", "h")), "before its scheduling gates g and h are gone."},
+		"it can go to one node by name":      {pending(to(corev1.NodeSelectorOpIn)), "Its node affinity names the nodes"},
+		"it can go to all nodes but by name": {pending(to(corev1.NodeSelectorOpNotIn)), ""},
+	} {
+		notes := explain(plan.Subject{Pod: test.pod, Nodes: []*corev1.Node{node("a"), node("b")}}).Notes
+		if got := strings.Join(notes, " "); test.want == "" && len(notes) != 1 || len(notes) > 2 || !strings.Contains(got, test.want) {
+			t.Errorf("%s: the notes are %q, want %q", name, notes, test.want)
+		}
+	}
+}
+
+func TestOnlyATaintThatLetsAPendingPodInSaysWhenItWouldLeave(t *testing.T) {
+	for name, test := range map[string]struct {
+		pod   *corev1.Pod
+		taint []string
+		want  *int64
+	}{
+		"tolerated for a while":                    {pending(tolerating("k", 60)), []string{"k:NoExecute"}, new(int64(60))},
+		"tolerated for ever":                       {pending(tolerating("k")), []string{"k:NoExecute"}, nil},
+		"tolerated for a while, and another not":   {pending(tolerating("k", 60)), []string{"k:NoExecute", "other:NoSchedule"}, nil},
+		"not tolerated":                            {pending(), []string{"k:NoExecute"}, nil},
+		"tolerated for less than no time, at once": {pending(tolerating("k", -5)), []string{"k:NoExecute"}, new(int64(0))},
+	} {
+		class := explain(plan.Subject{Pod: test.pod, Nodes: []*corev1.Node{node("a", test.taint...)}}).NodeClasses[0]
+		if diff := cmp.Diff(test.want, class.LeavesAfterSeconds); diff != "" {
+			t.Errorf("%s: the seconds (-want +got):\n%s", name, diff)
+		}
+	}
+	one := explain(plan.Subject{Pod: pending(), Nodes: []*corev1.Node{node("a", "k:NoSchedule"), node("b", "k:NoSchedule", "l:NoSchedule")}})
+	if one.Changes[0].What != "Add a toleration of k:NoSchedule." || one.Changes[1].What != "Add tolerations of k:NoSchedule and l:NoSchedule." {
+		t.Errorf("the changes are %q and %q", one.Changes[0].What, one.Changes[1].What)
+	}
+}
+
+func TestATolerationOfEverythingIsNamed(t *testing.T) {
+	for name, test := range map[string]struct {
+		tolerations []corev1.Toleration
+		want        string
+	}{
+		"the first":               {[]corev1.Toleration{exists("", "")}, "tolerations[0] matches every NoExecute taint, for ever: no taint can make the pod leave."},
+		"one behind another":      {[]corev1.Toleration{exists("k", ""), exists("", "")}, "tolerations[1] matches every NoExecute taint, for ever: only one that"},
+		"for a while":             {[]corev1.Toleration{exists("", "", 5)}, ""},
+		"everything NoSchedule":   {[]corev1.Toleration{exists("", corev1.TaintEffectNoSchedule)}, ""},
+		"one key, whatever value": {[]corev1.Toleration{exists("k", "")}, ""},
+	} {
+		notes := explain(plan.Subject{Pod: pod("p", tolerates(test.tolerations...)), Node: node("n")}).Notes
+		got := strings.Join(notes, " ")
+		if !strings.Contains(got, test.want) || strings.Contains(got, "matches every") != (test.want != "") || slices.Contains(notes, "") {
+			t.Errorf("%s: the notes are %q, want %q", name, notes, test.want)
+		}
+	}
+}
+
+func TestHowAPodTakesEachTaintOfItsNodeIsSaid(t *testing.T) {
+	for name, test := range map[string]struct {
+		tolerations []corev1.Toleration
+		taint       string
+		tolerated   cliv1alpha1.Tolerance
+		due         bool
+		matches     string // of the first toleration, and of the second
+	}{
+		"not at all":                           {nil, "k:NoExecute", cliv1alpha1.ToleratedNotAtAll, true, ""},
+		"for a while":                          {[]corev1.Toleration{exists("k", "", 5)}, "k:NoExecute", cliv1alpha1.ToleratedForAWhile, true, "1/1"},
+		"for ever":                             {[]corev1.Toleration{exists("k", "")}, "k:NoExecute", cliv1alpha1.ToleratedForEver, false, "1/1"},
+		"seconds count for NoExecute alone":    {[]corev1.Toleration{exists("k", "", 5)}, "k:NoSchedule", cliv1alpha1.ToleratedForEver, false, "1/1"},
+		"no NoSchedule taint evicts":           {nil, "k:NoSchedule", cliv1alpha1.ToleratedNotAtAll, false, ""},
+		"of two that match only one counts":    {[]corev1.Toleration{exists("k", ""), exists("", "", 5)}, "k:NoExecute", cliv1alpha1.ToleratedForEver, false, "1/1 1/0"},
+		"one that does not match never counts": {[]corev1.Toleration{exists("l", ""), exists("k", "")}, "k:NoExecute", cliv1alpha1.ToleratedForEver, false, "0/0 1/1"},
+	} {
+		e := explain(plan.Subject{Pod: pod("p", tolerates(test.tolerations...)), Node: node("n", test.taint)})
+		if got := e.Taints[0]; got.Tolerated != test.tolerated || (got.Due != nil) != test.due {
+			t.Errorf("%s: tolerated %s, due at %v; want %s, due: %t", name, got.Tolerated, got.Due, test.tolerated, test.due)
+		}
+		var matches []string
+		for _, toleration := range e.Tolerations {
+			matches = append(matches, fmt.Sprint(len(toleration.Matches), "/", len(toleration.Counts)))
+		}
+		if got := strings.Join(matches, " "); got != test.matches {
+			t.Errorf("%s: matches and counts are %q, want %q", name, got, test.matches)
+		}
+	}
+}
+
+func TestATaintThatCountsFromBeforeItWasAddedIsSaidToHaveOneCauseWithAnother(t *testing.T) {
+	swapped := node("n", notReady+":NoExecute", unreachable+":NoExecute")
+	swapped.Spec.Taints[1].TimeAdded = new(metav1.NewTime(now.Truncate(time.Second).Add(-time.Minute)))
+	for name, test := range map[string]struct {
+		node *corev1.Node
+		pod  *corev1.Pod
+		want bool
+	}{
+		"the later of the two decides":  {swapped, pod("p", tolerating(notReady)), true},
+		"the earlier decides":           {swapped, pod("p", tolerating(unreachable)), false},
+		"both are tolerated":            {swapped, pod("p", tolerating("")), false},
+		"another taint":                 {node("n", "k:NoExecute"), pod("p"), false},
+		"nobody wrote down when it was": {&corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}}}, pod("p"), false},
+	} {
+		notes := strings.Join(explain(plan.Subject{Pod: test.pod, Node: test.node}).Notes, " ")
+		if got := strings.Contains(notes, "are one cause, and the other was there first"); got != test.want {
+			t.Errorf("%s: it is said: %t, want %t", name, got, test.want)
+		}
+	}
+}
+
+func TestTheOriginOfATolerationSaysWhatIsKnown(t *testing.T) {
+	k := exists("k", "")
+	template := &plan.Template{Kind: "ReplicaSet", Name: "rs", Tolerations: []corev1.Toleration{k}}
+	written := &plan.Template{Kind: "ReplicaSet", Name: "rs", Tolerations: []corev1.Toleration{k}, Writers: []string{"helm", "kubectl-edit"}}
+	owned := ownedBy("ReplicaSet", "rs")
+	for want, subject := range map[string]plan.Subject{
+		"the template of ReplicaSet rs":                                {Pod: pod("p", owned), Template: template},
+		"the template of ReplicaSet rs, written by helm, kubectl-edit": {Pod: pod("p", owned), Template: written},
+		"the owner's template could not be read: it, or a policy":      {Pod: pod("p", owned)},
+		"the pod has no owner: whoever created it, or a policy":        {Pod: pod("p")},
+		"not in the template of ReplicaSet rs: a policy, a webhook, or somebody who changed the pod": {
+			Pod: pod("p", owned), Template: &plan.Template{Kind: "ReplicaSet", Name: "rs"},
+		},
+	} {
+		tolerates(k)(subject.Pod)
+		if got := explain(subject).Tolerations[0].OriginDetail; got != want {
+			t.Errorf("it says %q, want %q", got, want)
+		}
+	}
+}
+
+func TestWhoElseWroteTheTolerationsOfAPodIsNoted(t *testing.T) {
+	for manager, want := range map[string]bool{"kubectl-edit": true, "kube-controller-manager": false} {
+		written := pod("p")
+		written.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:tolerations":{}}}`)}}
+		notes := strings.Join(explain(plan.Subject{Pod: written, Node: node("n")}).Notes, " ")
+		if got := strings.Contains(notes, "last written by "+manager+","); got != want {
+			t.Errorf("%s: the notes are %q", manager, notes)
+		}
+	}
 }

@@ -64,6 +64,11 @@ func TestATaintWithoutTimeAddedCountsFromItsFirstSightAndItIsSaid(t *testing.T) 
 	if len(list.Notes) != 1 || !strings.Contains(list.Notes[0], "has no timeAdded") {
 		t.Errorf("the notes are %q", list.Notes)
 	}
+	without := &plan.Countdowns{}
+	without.SetNode(bare, now)
+	if notes := without.Pending(later).Notes; len(notes) != 0 {
+		t.Errorf("the notes of a node without pods are %q", notes)
+	}
 }
 
 func TestABindingSeenTwiceCountsFromTheFirstSight(t *testing.T) {

@@ -4,10 +4,12 @@
 package plan_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -205,5 +207,96 @@ func TestPodsOfOneOwnerShareWhatIsEqual(t *testing.T) {
 	}
 	if len(d.Spec.Tolerations) != 1 {
 		t.Error("a pod without an owner has lost its tolerations")
+	}
+}
+
+// on puts a pod on another node than "n".
+func on(name string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.NodeName = name }
+}
+
+func static(pod *corev1.Pod) {
+	pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+}
+
+func TestTheSummaryCountsWhatThePlanSays(t *testing.T) {
+	labelled := func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": pod.Name} }
+	budget := func(app string, allowed int32) *policyv1.PodDisruptionBudget {
+		return &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "of-" + app},
+			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
+			Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
+		}
+	}
+	cluster := &plan.Cluster{
+		Nodes: []*corev1.Node{node("m"), node("n"), node("only-static"), node("stays")},
+		Pods: []*corev1.Pod{ // the first of them have no owner and no budget
+			pod("s1", static), pod("s2", static, on("only-static")), pod("stays", tolerating("k"), on("stays"), labelled),
+			pod("a", labelled, ownedBy("StatefulSet", "a")), pod("b", labelled, ownedBy("StatefulSet", "b"), on("m")),
+			pod("c", labelled, tolerating("k", 300), ownedBy("StatefulSet", "c")), pod("d", labelled, on("stays")),
+			pod("0", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }),
+		},
+		Budgets: []*policyv1.PodDisruptionBudget{budget("a", 0), budget("b", 0), budget("d", 1)},
+	}
+	made := planFor(t, cluster, "k:NoExecute")
+	last := metav1.NewMicroTime(now.Add(5 * time.Minute))
+	want := cliv1alpha1.PlanSummary{
+		Nodes: 4, Pods: 8, Emptied: 2, Changed: 5, Leave: 5, AtOnce: 4, Last: &last, WorkloadsLost: 3, BudgetsBreached: 2,
+	}
+	if diff := cmp.Diff(want, made.Summary); diff != "" {
+		t.Errorf("the summary (-want +got):\n%s", diff)
+	}
+	got := map[string]string{}
+	for _, node := range made.Nodes {
+		got[node.Name] = fmt.Sprintf("%d of %d leave, emptied: %t", node.Leave, node.Pods, node.Emptied)
+	}
+	if diff := cmp.Diff(map[string]string{
+		"m": "1 of 1 leave, emptied: true", "n": "3 of 4 leave, emptied: true",
+		"only-static": "0 of 1 leave, emptied: false", "stays": "1 of 2 leave, emptied: false",
+	}, got); diff != "" {
+		t.Errorf("the nodes (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheTaintsOfANodeAreListedWithHowItsPodsTakeThem(t *testing.T) {
+	cluster := &plan.Cluster{
+		Nodes: []*corev1.Node{node("n", "k:NoExecute", "k:NoSchedule", "other:NoSchedule"), node("m", "k:NoExecute")},
+		Pods: []*corev1.Pod{
+			pod("a"), pod("b"), pod("c"), pod("for-a-while", tolerating("k", 300)), pod("for-another", tolerating("k", 30)),
+			pod("for-ever", tolerating("k")), pod("pending", on("")),
+		},
+	}
+	got := plan.TaintsOf(cluster, cluster.Nodes, func(taint corev1.Taint) bool { return taint.Key == "k" })
+	var lines []string
+	for _, taint := range got {
+		lines = append(lines, fmt.Sprint(taint.Node, " ", taint.Taint, " ", taint.NotAtAll, " ", taint.ForAWhile, " ", taint.ForEver))
+	}
+	want := []string{"n k:NoExecute 3 2 1", "n k:NoSchedule 3 0 3", "m k:NoExecute 0 0 0"}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Errorf("the taints (-want +got):\n%s", diff)
+	}
+}
+
+func TestADeploymentIsToldByTheHashOfItsReplicaSetWhereNobodyNamesIt(t *testing.T) {
+	hashed := func(pod *corev1.Pod) { pod.Labels = map[string]string{"pod-template-hash": "5c"} }
+	for want, owned := range map[string]*corev1.Pod{
+		"Deployment a":  pod("p", ownedBy("ReplicaSet", "a-5c"), hashed),
+		"ReplicaSet a":  pod("p", ownedBy("ReplicaSet", "a"), hashed),
+		"ReplicaSet b-": pod("p", ownedBy("ReplicaSet", "b-")),
+		"Other a-5c":    pod("p", ownedBy("Other", "a-5c"), hashed),
+	} {
+		owner := (&plan.Cluster{}).Owner(owned)
+		if got := owner.Kind + " " + owner.Name; got != want {
+			t.Errorf("the owner is %s, want %s", got, want)
+		}
+	}
+}
+
+func TestOfAPodThatStaysTheTaintIsNamedThatItTolerates(t *testing.T) {
+	for taint, want := range map[string]string{"k:NoExecute": "k:NoExecute", "k:NoSchedule": ""} {
+		cluster := &plan.Cluster{Nodes: []*corev1.Node{node("n")}, Pods: []*corev1.Pod{pod("p", tolerating("k"))}}
+		if got := planFor(t, cluster, taint).Pods[0].Taint; got != want {
+			t.Errorf("with %s the taint is %q, want %q", taint, got, want)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -24,6 +25,9 @@ func TestOfACommandLineOnlyTheFlagsOfTheTwoProgramsAreKept(t *testing.T) {
 		"which Lease is its leader's": {corev1.Container{Command: []string{"kube-controller-manager", "--leader-elect-resource-namespace=control", "--leader-elect-lease-duration=9s"}}, []string{"kube-controller-manager", "--leader-elect-resource-namespace=control"}},
 		"an image's entrypoint":       {corev1.Container{Name: "taintkeeper", Args: []string{"--coexist", "--log-format=json"}}, []string{"taintkeeper", "--coexist"}},
 		"a program of a user":         {corev1.Container{Name: "c", Command: []string{"serve", "--controllers=*", "--password=x"}}, nil},
+		"another image's entrypoint":  {corev1.Container{Name: "kube-controller-manager", Args: []string{"--shadow"}}, []string{"kube-controller-manager", "--shadow"}},
+		"an entrypoint of a user":     {corev1.Container{Name: "c", Args: []string{"--shadow"}}, nil},
+		"the first program counts":    {corev1.Container{Command: []string{"taintkeeper", "--coexist", "kube-controller-manager"}}, []string{"taintkeeper", "--coexist"}},
 		"a name alone is no program":  {corev1.Container{Name: "taintkeeper", Command: []string{"sleep", "--shadow"}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -40,11 +44,11 @@ func TestOfTheManagersOfANodeThoseOfItsTaintsAndConditionsAreKept(t *testing.T) 
 		return metav1.ManagedFieldsEntry{Manager: manager, FieldsV1: metav1.NewFieldsV1(fields)}
 	}
 	slim := plan.SlimNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{
+		{Manager: "nobody"},
 		entry("kubectl", `{"f:spec":{"f:unschedulable":{},"f:taints":{}}}`),
 		entry("kubelet", `{"f:status":{"f:conditions":{}}}`),
 		entry("kube-controller-manager", `{"f:status":{"f:conditions":{"k:{\"type\":\"Ready\"}":{}}}}`),
 		entry("kube-controller-manager", `{"f:spec":{"f:podCIDR":{}}}`),
-		{Manager: "nobody"},
 	}}})
 	var kept []string
 	for i := range slim.ManagedFields {
@@ -89,5 +93,46 @@ func TestTheNamesAreThoseThatTheControllerWrites(t *testing.T) {
 	if plan.EvictionClock != coexist.ServiceAccount || plan.EvictionClockAnnotation != coexist.Annotation {
 		t.Errorf("the eviction clock is ServiceAccount %s with annotation %s, not %s with %s",
 			coexist.ServiceAccount, coexist.Annotation, plan.EvictionClock, plan.EvictionClockAnnotation)
+	}
+}
+
+func TestOfLeasesAndServiceAccountsThoseOfTheTwoProgramsAreKept(t *testing.T) {
+	var signs plan.Signs
+	for _, name := range []string{plan.Taintkeeper, plan.ControllerManager, "kube-scheduler", plan.EvictionClock} {
+		signs.AddLease(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		signs.AddClock(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
+			plan.EvictionClockAnnotation: "now", "of-others": "x",
+		}}})
+	}
+	if len(signs.Leases) != 2 || signs.Leases[0].Name != plan.Taintkeeper || signs.Leases[1].Name != plan.ControllerManager {
+		t.Errorf("the Leases are %v", signs.Leases)
+	}
+	if len(signs.Clocks) != 1 || signs.Clocks[0].Name != plan.EvictionClock || len(signs.Clocks[0].Annotations) != 1 {
+		t.Errorf("the eviction clocks are %v", signs.Clocks)
+	}
+}
+
+func TestWhichLeaseReplicasElectWithIsAsTheFlagsOfTheirPodsSay(t *testing.T) {
+	with := func(words ...string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Command: words})
+		}
+	}
+	over := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		want string
+	}{
+		"without flags":              {pod("p", with(plan.Taintkeeper)), "taintkeeper in "},
+		"both flags":                 {pod("p", with(plan.Taintkeeper, "--leader-elect-resource-name=a", "--leader-elect-resource-namespace=b")), "a in b"},
+		"a flag without a value":     {pod("p", with(plan.Taintkeeper, "--leader-elect-resource-name=")), "taintkeeper in "},
+		"behind other containers":    {pod("p", with(), with(plan.ControllerManager), with(plan.Taintkeeper, "--leader-elect-resource-name=a")), "a in "},
+		"of another program":         {pod("p", with(plan.ControllerManager, "--leader-elect-resource-name=a")), "taintkeeper in "},
+		"of a pod that has finished": {pod("p", with(plan.Taintkeeper, "--leader-elect-resource-name=a"), over), "taintkeeper in "},
+	} {
+		lease, namespace := (&plan.Cluster{Pods: []*corev1.Pod{test.pod}}).Election(plan.Taintkeeper)
+		if got := lease + " in " + namespace; got != test.want {
+			t.Errorf("%s: the Lease is %q, want %q", name, got, test.want)
+		}
 	}
 }

@@ -4,6 +4,7 @@
 package plan_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -124,6 +125,9 @@ func TestPodsThatAreDueBeforeEveryZoneIsDisruptedLeaveAndTheOthersStay(t *testin
 	if got := made.Pods[1]; got.Name != "late" || got.Leaves || got.Change != cliv1alpha1.ChangeStays {
 		t.Errorf("the second is %+v, want late to stay: the taint is taken off before it is due", got)
 	}
+	if made.Nodes[0].TaintedAt != nil {
+		t.Errorf("m is tainted NoExecute at %v, want never", made.Nodes[0].TaintedAt)
+	}
 	if made.Summary.Held != 2 || !strings.Contains(made.Nodes[1].Held, "every zone is fully disrupted") {
 		t.Errorf("%d nodes are held back, n by %q", made.Summary.Held, made.Nodes[1].Held)
 	}
@@ -142,5 +146,49 @@ func TestAPlanOfSilentNodesNamesOthersThatTakeTurns(t *testing.T) {
 	}
 	if len(made.Nodes) != 2 || made.Nodes[0].Name != "m" || made.Nodes[1].Name != "o" {
 		t.Errorf("the nodes are %+v, want those that fall silent alone", made.Nodes)
+	}
+}
+
+func TestThePlanOfSilentNodesNotesWhatItCannotKnowAndNothingElse(t *testing.T) {
+	together := "2 nodes fall silent at one instant"
+	stuck := "A pod that leaves a silent node is deleted, but stays Terminating"
+	a, b := reporting("a", corev1.ConditionTrue), reporting("b", corev1.ConditionTrue)
+	n, away := reporting("n", corev1.ConditionTrue), reporting("away", corev1.ConditionUnknown)
+	for name, test := range map[string]struct {
+		nodes []*corev1.Node
+		want  []string
+	}{
+		"one node without pods":        {[]*corev1.Node{a}, nil},
+		"two at once":                  {[]*corev1.Node{a, b}, []string{together}},
+		"one and one that was Unknown": {[]*corev1.Node{a, away}, nil},
+		"a node with a pod":            {[]*corev1.Node{n}, []string{stuck}},
+		"both":                         {[]*corev1.Node{n, a}, []string{together, stuck}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := silent([]*corev1.Pod{pod("p")}, test.nodes...).Notes
+			if !slices.EqualFunc(got, test.want, strings.HasPrefix) {
+				t.Errorf("the notes are %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// Those that are ready, and those whose taints stay as they are, take no turns.
+func TestAPlanOfSilentNodesNamesNoOtherThatTakesNoTurn(t *testing.T) {
+	recovered := reporting("recovered", corev1.ConditionTrue, notReady+":NoExecute")
+	tainted := reporting("tainted", corev1.ConditionFalse, notReady+":NoExecute", notReady+":NoSchedule")
+	nodes := []*corev1.Node{recovered, tainted, reporting("n", corev1.ConditionTrue), reporting("x", corev1.ConditionTrue)}
+	made := plan.MakeSilent(&plan.Cluster{Nodes: nodes}, plan.Silence{
+		Nodes: nodes[2:3], At: now, Grace: readiness.Grace{Monitor: 50 * time.Second}, Policy: readiness.Policy{Rate: 0.1, UnhealthyShare: 0.55},
+	})
+	if len(made.Notes) != 0 {
+		t.Errorf("the notes are %q, want none", made.Notes)
+	}
+}
+
+func TestAPodThatIsOverdueAlreadyIsDueAsItWas(t *testing.T) {
+	got := silent([]*corev1.Pod{pod("p", tolerating("k", 60))}, reporting("n", corev1.ConditionTrue, "k:NoExecute")).Pods[0]
+	if want := now.Add(750*time.Millisecond - 59*time.Minute); !got.Due.Time.Equal(want) || got.Change != cliv1alpha1.ChangeNone {
+		t.Errorf("it is due at %v (%s), want %v", got.Due, got.Change, want)
 	}
 }
