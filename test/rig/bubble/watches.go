@@ -38,7 +38,7 @@ type event struct {
 // What is kept for watches that go on from a version, and what has room while nobody reads.
 const (
 	eventsKept = 2000
-	eventsRead = 20_000
+	eventsRead = 4000
 )
 
 // Before calls a function before each change is brought to those who watch. It may disturb the watches.
