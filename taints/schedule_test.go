@@ -82,7 +82,7 @@ func TestCountIntolerableCountsPreferNoScheduleOnly(t *testing.T) {
 	}{
 		{"no taints", "", nil, 0},
 		{"other effects do not count", "a:NoSchedule b:NoExecute", nil, 0},
-		{"each counts", "a:PreferNoSchedule b:PreferNoSchedule c:NoExecute", nil, 2},
+		{"each counts", "a:PreferNoSchedule c:NoExecute b:PreferNoSchedule", nil, 2},
 		{"tolerated by a toleration without effect", "a:PreferNoSchedule b:PreferNoSchedule", []corev1.Toleration{toleratesA}, 1},
 		{"tolerated by a toleration for PreferNoSchedule", "a:PreferNoSchedule b:PreferNoSchedule", []corev1.Toleration{toleratesAPrefer}, 1},
 		{"a toleration for NoSchedule does not help", "a:PreferNoSchedule", []corev1.Toleration{toleratesANoSchedule}, 1},

@@ -150,7 +150,7 @@ func (t Taint) after(known Taint, seen Seen) Taint {
 	}
 	// A timeAdded that it had, or should have, says nothing new, and may have been written by a clock that is wrong: ours.
 	if t.Key == known.Key && t.Value != known.Value {
-		if !t.TimeAdded.IsZero() && t.TimeAdded.Equal(known.TimeAdded) && !known.Future {
+		if t.TimeAdded.Equal(known.TimeAdded) && known.ToldBy(t.TimeAdded) {
 			t.Since = known.Since
 		}
 		t.Before = known.past()

@@ -76,6 +76,9 @@ func TestWhatGoesOn(t *testing.T) {
 func TestATimeAddedInTheFuture(t *testing.T) {
 	future := added(noExecute("k", ""), 3600)
 	known := verdict.Advance(nil, []corev1.Taint{future}, seen(10*time.Second))
+	if known[0].ToldBy(known[0].Add) {
+		t.Error("a timeAdded tells that it is the same, and nobody knows when it was set")
+	}
 	if known[0].Since.Sub(noon) != 10*time.Second || known[0].Unstamped() || known[0].ToldBy(future.TimeAdded) {
 		t.Errorf("it counts from %v, is unstamped: %t, told: %t", known[0].Since.Sub(noon), known[0].Unstamped(), known[0].ToldBy(future.TimeAdded))
 	}
@@ -101,6 +104,9 @@ func TestOfManyValuesTheNewestAndTheFirstAreRemembered(t *testing.T) {
 	var known []verdict.Taint
 	for i := range 40 {
 		known = verdict.Advance(known, []corev1.Taint{noExecute("k", fmt.Sprint("v", i))}, seen(time.Duration(i)*time.Minute))
+		if i == 16 && known[0].Before[15].Forgotten {
+			t.Error("one of 17 values is forgotten, want 16 remembered and the present one")
+		}
 	}
 	before := known[0].Before
 	if len(before) != 16 || before[0].Value != "v38" || before[14].Value != "v24" || before[15].Value != "v0" || !before[15].Forgotten || before[14].Forgotten {
@@ -167,6 +173,7 @@ func TestAnotherValueCountsFromItsOwnSightWithinTheSecondThatTheTaintShouldHave(
 	for name, test := range map[string]struct{ first, next corev1.Taint }{
 		"no timeAdded":              {noExecute("k", "x"), added(noExecute("k", ""), 10)},
 		"a timeAdded in the future": {added(noExecute("k", "x"), 3600), added(noExecute("k", ""), 10)},
+		"the same in the future":    {added(noExecute("k", "x"), 3600), added(noExecute("k", ""), 3600)},
 		"one that drops timeAdded":  {added(noExecute("k", "x"), 10), noExecute("k", "")},
 	} {
 		known := verdict.Advance(nil, []corev1.Taint{test.first}, seen(10300*time.Millisecond))
@@ -174,6 +181,19 @@ func TestAnotherValueCountsFromItsOwnSightWithinTheSecondThatTheTaintShouldHave(
 		if got := known[0].Since.Sub(noon); got != 10400*time.Millisecond {
 			t.Errorf("%s: it counts from %v, want 10.4 s", name, got)
 		}
+	}
+}
+
+// A later timeAdded postpones nothing, but it is all that is known of a value that comes with it.
+func TestAnotherValueCountsFromATimeAddedThatWasMovedOn(t *testing.T) {
+	known := verdict.Advance(nil, []corev1.Taint{added(noExecute("k", "a"), 4)}, seen(10300*time.Millisecond))
+	known = verdict.Advance(known, []corev1.Taint{added(noExecute("k", "a"), 15)}, seen(20300*time.Millisecond))
+	if got := known[0].Since.Sub(noon); got != 5*time.Second {
+		t.Errorf("moved on, it counts from %v, want 5 s", got)
+	}
+	known = verdict.Advance(known, []corev1.Taint{added(noExecute("k", "b"), 15)}, seen(20400*time.Millisecond))
+	if got := known[0].Since.Sub(noon); got != 16*time.Second {
+		t.Errorf("with another value it counts from %v, want 16 s", got)
 	}
 }
 
@@ -197,6 +217,33 @@ func TestTwoNamesOfOneCauseCountFromTheEarlierWhateverTheirOrder(t *testing.T) {
 			if got := taint.Since.Sub(noon); got != 11*time.Second {
 				t.Errorf("%s counts from %v, want 11 s", taint.Key, got)
 			}
+		}
+	}
+}
+
+func TestTaintsOfOtherEffectsAreNotRemembered(t *testing.T) {
+	noSchedule := corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoSchedule}
+	known := verdict.Advance(nil, []corev1.Taint{noSchedule, noExecute("k", "")}, seen(0))
+	if len(known) != 1 || known[0].Effect != corev1.TaintEffectNoExecute {
+		t.Errorf("remembered are %+v, want the NoExecute taint", known)
+	}
+}
+
+func TestWhatMakesATaintAnother(t *testing.T) {
+	same := since(added(noExecute("k", "v"), 10), noon)
+	if other := since(added(noExecute("k", "v"), 10), noon); !same.Same(other) {
+		t.Error("two that are equal are not the same")
+	}
+	for name, change := range map[string]func(*verdict.Taint){
+		"the key":            func(t *verdict.Taint) { t.Key = "other" },
+		"the value":          func(t *verdict.Taint) { t.Value = "other" },
+		"the timeAdded":      func(t *verdict.Taint) { t.TimeAdded = nil },
+		"when it began":      func(t *verdict.Taint) { t.Since = t.Since.Add(1) },
+		"the earlier values": func(t *verdict.Taint) { t.Before = []verdict.Past{{Value: "before"}} },
+	} {
+		other := same
+		if change(&other); same.Same(other) {
+			t.Errorf("%s is another, and the taint is the same", name)
 		}
 	}
 }

@@ -13,128 +13,174 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// truth is a node in a random history: its taints, and since when each cause has really been there.
-type truth struct {
+// node is one in a random history, as it is, and as the oracle and an observer know it.
+type node struct {
+	*rand.Rand
 	at     time.Duration // after noon
 	taints []corev1.Taint
-	began  map[string]time.Duration
+	truth  []oracle.Taint
+	known  []verdict.Taint
+
+	// An exact observer takes its clock for the API server's and misses nothing, and somebody writes any timeAdded. One
+	// that is not exact knows that clock roughly and misses versions, and every timeAdded is the truth.
+	exact     bool
+	missed    bool // the observer has not seen the last version
+	missedAny bool
 }
 
-// cause is what a taint is about: not-ready and unreachable are one.
-func cause(key string) string {
-	if key == corev1.TaintNodeNotReady || key == corev1.TaintNodeUnreachable {
-		return "readiness"
+func (n *node) second() *metav1.Time { return &metav1.Time{Time: noon.Add(n.at).Truncate(time.Second)} }
+
+func (n *node) String() string { return "known " + asJSON(n.known) + "\ntruth " + asJSON(n.truth) }
+
+// timeAdded is what somebody else writes: none, the truth, or anything.
+func (n *node) timeAdded() *metav1.Time {
+	second := n.second()
+	if n.exact && n.IntN(3) == 0 {
+		second.Time = second.Add(time.Duration(n.IntN(40)-25) * time.Second)
 	}
-	return key
+	return []*metav1.Time{nil, second, second}[n.IntN(3)]
 }
 
-func (w *truth) second() *metav1.Time {
-	return &metav1.Time{Time: noon.Add(w.at).Truncate(time.Second)}
+func (n *node) index(key string) int {
+	return slices.IndexFunc(n.taints, func(t corev1.Taint) bool { return t.Key == key })
 }
 
-func (w *truth) index(key string) int {
-	return slices.IndexFunc(w.taints, func(t corev1.Taint) bool { return t.Key == key })
+func (n *node) remove(key string) {
+	n.taints = slices.DeleteFunc(slices.Clone(n.taints), func(t corev1.Taint) bool { return t.Key == key })
 }
 
-func (w *truth) remove(key string) {
-	w.taints = slices.DeleteFunc(slices.Clone(w.taints), func(t corev1.Taint) bool { return t.Key == key })
-}
-
-func (w *truth) set(key, value string, timeAdded *metav1.Time) {
-	w.remove(key)
+func (n *node) set(key, value string, timeAdded *metav1.Time) {
+	n.remove(key)
 	taint := noExecute(key, value)
 	taint.TimeAdded = timeAdded
-	w.taints = append(w.taints, taint)
+	n.taints = append(n.taints, taint)
 }
 
-// changes makes one change of the taints. The observer knows some, and may write their timeAdded.
-func (w *truth) changes(r *rand.Rand, known []verdict.Taint) {
-	switch choice := r.IntN(9); choice {
-	case 0: // kubectl
-		w.set("k", "", nil)
-	case 1: // the node-lifecycle controller
-		if w.index("k") < 0 {
-			w.set("k", "", w.second())
+// change makes one change of the taints, and reports whether the observer did.
+func (n *node) change() (ours bool) {
+	names := []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}
+	value := fmt.Sprint("v", n.IntN(3))
+	switch choice := n.IntN(10); choice {
+	case 0:
+		n.set("k", "", n.timeAdded())
+	case 1: // by one that sees that it is there
+		if n.index("k") < 0 {
+			n.set("k", "", n.second())
 		}
 	case 2:
-		w.remove("k")
-	case 3:
-		w.set("k", fmt.Sprint("v", r.IntN(3)), []*metav1.Time{nil, w.second()}[r.IntN(2)])
-	case 4, 5:
-		names := []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}
-		w.remove(names[choice-4])
-		if w.index(names[5-choice]) < 0 {
-			w.set(names[5-choice], "", w.second())
+		n.remove("k")
+	case 3, 4:
+		n.revalue(value)
+	case 5, 6:
+		if n.IntN(2) == 0 {
+			n.remove(names[choice-5])
 		}
-	case 6:
-		w.remove(corev1.TaintNodeNotReady)
-		w.remove(corev1.TaintNodeUnreachable)
+		if n.index(names[6-choice]) < 0 {
+			n.set(names[6-choice], "", n.timeAdded())
+		}
+	case 7:
+		n.remove(names[0])
+		n.remove(names[1])
 	default:
-		w.stamp(known)
+		return n.stamp()
 	}
+	return false
 }
 
-// stamp writes the timeAdded that the observer knows.
-func (w *truth) stamp(known []verdict.Taint) {
-	w.taints = slices.Clone(w.taints)
-	for _, taint := range known {
-		if i := w.index(taint.Key); i >= 0 && taint.Unstamped() && w.taints[i].Value == taint.Value {
-			w.taints[i].TimeAdded = taint.Add
-		}
+// revalue sets another value, with another timeAdded or, for an exact observer, with the same. It does not write the
+// same by chance, as of a value set again within its second: no observer can tell these two apart.
+func (n *node) revalue(value string) {
+	timeAdded := n.timeAdded()
+	if i := n.index("k"); i >= 0 && n.exact && n.IntN(2) == 0 {
+		timeAdded = n.taints[i].TimeAdded
+	} else if i >= 0 && timeAdded.Equal(n.taints[i].TimeAdded) {
+		timeAdded = nil
 	}
+	n.set("k", value, timeAdded)
 }
 
-// passes lets time pass, makes a change, and notes which causes have begun.
-func (w *truth) passes(r *rand.Rand, known []verdict.Taint) {
-	w.at += time.Duration(50+r.IntN([]int{400, 20000, 20000}[r.IntN(3)])) * time.Millisecond
-	w.changes(r, known)
-	began := map[string]time.Duration{}
-	for _, taint := range w.taints {
-		began[cause(taint.Key)] = w.at
-		if at, there := w.began[cause(taint.Key)]; there {
-			began[cause(taint.Key)] = at
+// stamp writes the timeAdded that the observer knows, unless its watch is behind.
+func (n *node) stamp() (written bool) {
+	n.taints = slices.Clone(n.taints)
+	for _, taint := range n.known {
+		i := n.index(taint.Key)
+		if !n.missed && i >= 0 && taint.Unstamped() && n.taints[i].Value == taint.Value {
+			n.taints[i].TimeAdded, written = taint.Add, true
 		}
 	}
-	w.began = began
+	return written
+}
+
+// passes lets time pass, makes a change, and shows the node to the oracle and, unless it misses that, to the observer.
+// Either may have restarted: an exact oracle does so with the observer.
+func (n *node) passes(version int) {
+	n.at += time.Duration(50+n.IntN([]int{400, 20000, 20000}[n.IntN(3)])) * time.Millisecond
+	ours := n.change()
+	misses, restarts := !n.exact && n.IntN(4) == 0, n.IntN(12) == 0
+	if restarts && n.exact {
+		n.truth = nil
+	}
+	n.truth = oracle.Next(n.truth, oracle.Version{At: oracle.At(noon.Add(n.at)), Taints: n.taints, Ours: ours})
+	if misses {
+		n.missed, n.missedAny = true, true
+		return
+	}
+	if restarts {
+		n.known, n.missedAny = nil, n.missedAny || !n.exact
+	}
+	seen := verdict.SeenAt(noon.Add(n.at))
+	seen.Version, seen.Gap = fmt.Sprint(version), n.missed
+	if !n.exact {
+		seen.Earliest = seen.At.Add(-time.Duration(n.IntN(1000)) * time.Millisecond)
+		seen.Latest = seen.At.Add(time.Duration(n.IntN(1000)) * time.Millisecond)
+		seen.Behind = seen.Earliest
+	}
+	n.known, n.missed = verdict.Advance(n.known, n.taints, seen), false
+}
+
+// tolerations are of a pod that tolerates each taint and each value for another while, for ever, or not at all.
+func (n *node) tolerations() []corev1.Toleration {
+	var all []corev1.Toleration
+	for _, key := range []string{"k", "k", "k", corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
+		toleration := forSeconds(key, int64(n.IntN(40)))
+		if key == "k" && n.IntN(2) == 0 {
+			toleration.Operator, toleration.Value = corev1.TolerationOpEqual, fmt.Sprint("v", n.IntN(3))
+		}
+		switch n.IntN(8) {
+		case 0:
+			toleration.TolerationSeconds = nil
+		case 1:
+			continue
+		}
+		all = append(all, toleration)
+	}
+	return all
 }
 
 // An observer misses versions, restarts, knows the API server's clock to the second only, and writes what it knows. No
-// deadline that it comes to is early, and without gaps and restarts none is late.
+// deadline that it comes to is earlier than the oracle's, which sees all and, without gaps and restarts, none is later.
 func TestWhateverAnObserverMissesNoDeadlineIsEarly(t *testing.T) {
-	const patience = 100
 	for seed := range uint64(20000) {
 		r := rand.New(rand.NewPCG(seed, 0))
-		w := &truth{at: time.Duration(r.IntN(1000)) * time.Millisecond}
-		var known []verdict.Taint
-		missed, missedAny := false, false
+		n := &node{Rand: r, at: time.Duration(r.IntN(1000)) * time.Millisecond, exact: r.IntN(2) == 0}
+		pod := verdict.Pod{Tolerations: n.tolerations(), Bound: noon.Add(time.Duration(r.IntN(200)-100) * time.Second)}
 		for version := range 14 {
-			watching := known
-			if missed { // it writes nothing while its watch is behind
-				watching = nil
-			}
-			w.passes(r, watching)
-			if r.IntN(4) == 0 {
-				missed, missedAny = true, true
+			if n.passes(version); n.missed {
 				continue
 			}
-			if r.IntN(12) == 0 {
-				known, missedAny = nil, true
+			want := oracle.Rule{}.Due(oracle.Pod{Tolerations: pod.Tolerations, Bound: oracle.At(pod.Bound)}, n.truth)
+			got := verdict.Rule{}.Decide(pod, n.known)
+			if !n.missedAny {
+				checkPromised(t, got, want, n)
+			} else if got.Leaves && got.Due.Before(want.From) {
+				t.Errorf("due %s, by the oracle %s, in %s", got.Due, want.From, n)
 			}
-			seen := verdict.SeenAt(noon.Add(w.at))
-			seen.Version, seen.Gap = fmt.Sprint(version), missed
-			seen.Earliest = seen.At.Add(-time.Duration(r.IntN(1000)) * time.Millisecond)
-			seen.Latest = seen.At.Add(time.Duration(r.IntN(1000)) * time.Millisecond)
-			seen.Behind = seen.Earliest
-			known, missed = verdict.Advance(known, w.taints, seen), false
-			for _, taint := range known {
-				pod := verdict.Pod{Bound: noon.Add(-time.Hour), Tolerations: []corev1.Toleration{forSeconds(taint.Key, patience)}}
-				start, began := verdict.Rule{}.Judge(pod, taint).Due.Sub(noon)-patience*time.Second, w.began[cause(taint.Key)]
-				if start < began || !missedAny && start > began {
-					t.Fatalf("history %d, version %d: %s counts from %v, and began at %v", seed, version, taint.ToString(), start, began)
-				}
+			if t.Failed() {
+				t.Fatalf("version %d of history %d, pod %s", version, seed, asJSON(pod))
 			}
 		}
 	}

@@ -8,19 +8,18 @@ import (
 	"flag"
 	"fmt"
 	"math"
-	"math/big"
 	"math/rand/v2"
 	"reflect"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -31,7 +30,7 @@ var invariants = []struct {
 	name  string
 	check func(*testing.T, world)
 }{
-	{"the verdict is what the rule says", checkRule},
+	{"the verdict is what the oracle says", checkRule},
 	{"the order of the taints does not matter", checkOrder},
 	{"one more taint never makes a pod due later", checkOneMoreTaint},
 	{"one more toleration at the end never makes a pod due earlier", checkOneMoreToleration},
@@ -97,9 +96,9 @@ type world struct {
 	rule        verdict.Rule
 	tolerations []corev1.Toleration
 	taints      []tainting
-	pod         *corev1.Pod // with what the API recorded of its binding
-	bound       time.Time   // when it was really bound
-	restart     time.Time   // when another process starts, after all of this
+	bound       time.Time // when it was bound
+	recorded    time.Time // what the API recorded of that, zero for nothing
+	restart     time.Time // when another process starts, after all of this
 }
 
 // tainting is a taint, with what the API recorded, and when it really appeared.
@@ -133,10 +132,12 @@ func newWorld(roll dice) world {
 		w.addTaint(newTainting(roll, epoch))
 	}
 	w.bound = epoch.Add(pick(roll, someSpans))
-	w.pod = newPod(roll, w.bound)
+	if roll(4) > 0 {
+		w.recorded = w.bound.Truncate(time.Second)
+	}
 	w.restart = w.bound
 	for _, t := range w.taints {
-		w.restart = latest(w.restart, t.when)
+		w.restart = oracle.Later(w.restart, t.when)
 	}
 	w.restart = w.restart.Add(pick(roll, someSpans))
 	return w
@@ -175,19 +176,6 @@ func newTainting(roll dice, epoch time.Time) tainting {
 	return one
 }
 
-func newPod(roll dice, bound time.Time) *corev1.Pod {
-	pod := &corev1.Pod{}
-	switch roll(4) {
-	case 0: // Nothing is recorded.
-	case 1: // Created on its node, as daemons once were.
-		pod.CreationTimestamp = *recorded(bound)
-	default:
-		pod.CreationTimestamp = *recorded(bound.Add(-pick(roll, someSpans)))
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: *recorded(bound)}}
-	}
-	return pod
-}
-
 // recorded is an instant the way the API stores it.
 func recorded(instant time.Time) *metav1.Time {
 	return new(metav1.NewTime(instant.Truncate(time.Second)))
@@ -199,7 +187,7 @@ func (w world) observed(first func(when time.Time) time.Time) (verdict.Pod, []ve
 	for _, t := range w.taints {
 		onNode = append(onNode, verdict.Taint{Taint: t.taint, Since: verdict.SeenAt(first(t.when)).Since(t.taint.TimeAdded)})
 	}
-	bound := verdict.SeenAt(first(w.bound)).Start(verdict.Bound(w.pod))
+	bound := verdict.SeenAt(first(w.bound)).Start(w.recorded)
 	return verdict.Pod{Tolerations: w.tolerations, Bound: bound}, onNode
 }
 
@@ -224,15 +212,15 @@ func (w world) truthful() bool {
 			return false
 		}
 	}
-	return verdict.Bound(w.pod).Equal(w.bound.Truncate(time.Second))
+	return !w.recorded.IsZero()
 }
 
 func (w world) String() string {
-	facts := fmt.Sprintf("%+v, bound %s, restart %s", w.rule, w.bound, w.restart)
+	facts := fmt.Sprintf("%+v, bound %s, recorded %s, restart %s", w.rule, w.bound, w.recorded, w.restart)
 	for _, t := range w.taints {
 		facts += fmt.Sprintf("\ntaint at %s %s", t.when, asJSON(t.taint))
 	}
-	return facts + "\ntolerations " + asJSON(w.tolerations) + "\npod " + asJSON(w.pod)
+	return facts + "\ntolerations " + asJSON(w.tolerations)
 }
 
 func asJSON(value any) string {
@@ -252,55 +240,26 @@ func checkRule(t *testing.T, w world) {
 	t.Helper()
 	pod, onNode := w.witnessed()
 	got := w.decide(pod, onNode)
-	var want *big.Int // nanoseconds since 1970; nil for never
-	for i := range onNode {
-		if due := dueByTheRule(w.rule, pod, onNode[i]); due != nil && (want == nil || due.Cmp(want) < 0) {
-			want = due
-		}
-	}
-	if got.Leaves != (want != nil) {
-		t.Fatalf("leaves %t, want %t, in %s", got.Leaves, want != nil, w)
-	}
-	if got.Leaves && nanoseconds(got.Due).Cmp(want) != 0 {
-		t.Errorf("due %s, want %s ns since 1970, in %s", got.Due, want, w)
-	}
+	checkPromised(t, got, w.promised(), w)
 	checkExplains(t, w, pod, got)
 }
 
-// dueByTheRule is the rule once more, as the design states it, in numbers without an end.
-func dueByTheRule(rule verdict.Rule, pod verdict.Pod, taint verdict.Taint) *big.Int {
-	if taint.Effect != corev1.TaintEffectNoExecute {
-		return nil
+// promised is when the pod is due by the oracle, to which the taints and the binding are facts.
+func (w world) promised() oracle.Span {
+	var onNode []oracle.Taint
+	for _, t := range w.taints {
+		onNode = append(onNode, oracle.Next(nil, oracle.Version{At: oracle.At(t.when), Taints: []corev1.Taint{t.taint}})...)
 	}
-	start := nanoseconds(latest(taint.Since, pod.Bound))
-	for _, toleration := range pod.Tolerations {
-		if !toleration.ToleratesTaint(logr.Discard(), &taint.Taint, rule.Matcher.ComparisonOperators) {
-			continue
-		}
-		if toleration.TolerationSeconds == nil {
-			return nil
-		}
-		allowed := new(big.Int).Mul(big.NewInt(max(0, *toleration.TolerationSeconds)), big.NewInt(int64(time.Second)))
-		return saturated(start, new(big.Int).Add(start, allowed))
-	}
-	return start
+	bound := oracle.Dated(w.recorded, oracle.At(w.bound))
+	rule := oracle.Rule{ComparisonOperators: w.rule.Matcher.ComparisonOperators}
+	return rule.Due(oracle.Pod{Tolerations: w.tolerations, Bound: bound}, onNode)
 }
 
-// saturated is the due instant, or the latest there is, but never less than the start.
-func saturated(start, due *big.Int) *big.Int {
-	end := nanoseconds(verdict.Latest)
-	if due.Cmp(end) <= 0 {
-		return due
+func checkPromised(t *testing.T, got verdict.Verdict, want oracle.Span, in any) {
+	t.Helper()
+	if got.Leaves != (want != oracle.At(oracle.Never)) || got.Leaves && !got.Due.Equal(want.From) {
+		t.Errorf("leaves %t, due %s, by the oracle due %s, in %s", got.Leaves, got.Due, want.From, in)
 	}
-	if start.Cmp(end) > 0 {
-		return start
-	}
-	return end
-}
-
-func nanoseconds(instant time.Time) *big.Int {
-	seconds := new(big.Int).Mul(big.NewInt(instant.Unix()), big.NewInt(int64(time.Second)))
-	return seconds.Add(seconds, big.NewInt(int64(instant.Nanosecond())))
 }
 
 // checkExplains: the toleration that is named is in the pod's list, and everything shadowed comes after it.
@@ -432,11 +391,4 @@ func copied(list []corev1.Toleration) []corev1.Toleration {
 		list[i].DeepCopyInto(&kept[i])
 	}
 	return kept
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

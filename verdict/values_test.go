@@ -77,3 +77,29 @@ func TestAValueThatWasToleratedIndefinitelyEndsACountdownWhateverFollows(t *test
 		}
 	}
 }
+
+func TestAfterForgottenValuesACountdownGoesOnOnlyForPodsThatAskForNoValueOfTheKey(t *testing.T) {
+	toleration := func(key string, operator corev1.TolerationOperator, value string, seconds int64) corev1.Toleration {
+		return corev1.Toleration{Key: key, Operator: operator, Value: value, TolerationSeconds: &seconds}
+	}
+	const exists, equal = corev1.TolerationOpExists, corev1.TolerationOpEqual
+	taint := since(noExecute("k", "now"), noon.Add(time.Minute))
+	taint.Before = []verdict.Past{
+		{Value: "before", Since: noon.Add(30 * time.Second), Forgotten: true}, {Value: "first", Since: noon},
+	}
+	const present, first = time.Minute + 100*time.Second, 100 * time.Second
+	for name, test := range map[string]struct {
+		tolerations []corev1.Toleration
+		due         time.Duration
+	}{
+		"any value of the key":   {[]corev1.Toleration{toleration("k", exists, "", 100)}, first},
+		"any value of any key":   {[]corev1.Toleration{toleration("", exists, "", 100)}, first},
+		"a value of the key":     {[]corev1.Toleration{toleration("k", equal, "old", 1), toleration("k", exists, "", 100)}, present},
+		"a value of any key":     {[]corev1.Toleration{toleration("", equal, "old", 1), toleration("k", exists, "", 100)}, present},
+		"a value of another key": {[]corev1.Toleration{toleration("other", equal, "old", 1), toleration("k", exists, "", 100)}, first},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkDue(t, verdict.Rule{}.Decide(boundLongAgo(test.tolerations...), []verdict.Taint{taint}), noon.Add(test.due))
+		})
+	}
+}

@@ -42,13 +42,6 @@ func TestABadValueIsNamedWithWhatIsAllowed(t *testing.T) {
 		{"--shadow --controllers=node-taint-rule", "this leaves nothing to run"},
 		{"--shadow --controllers=*", "leave node-health out of --controllers"},
 		{"--node-monitor-grace-period=0s", "more than zero"},
-		{"--node-startup-grace-period=-1s", "more than zero"},
-		{"--node-eviction-rate=-1", "0 means that no node is tainted"},
-		{"--secondary-node-eviction-rate=-0.1", "0 means that no node is tainted"},
-		{"--node-eviction-rate=1e-12", "--node-eviction-rate=1e-12: it is a number, 0 or at least 1e-09"},
-		{"--zone-full-disruption-eviction-rate=-2", "but for -1"},
-		{"--large-cluster-size-threshold=-1", "it cannot be negative"},
-		{"--unhealthy-zone-threshold=55", "at most 1"},
 		{"--coexist --controllers=node-health", "does not evict either"},
 		{"--coexist --controllers=node-taint-rule", "does not evict either"},
 		{"--coexist --leader-elect-lease-duration=30s", "before kube-controller-manager does"},
@@ -60,7 +53,6 @@ func TestABadValueIsNamedWithWhatIsAllowed(t *testing.T) {
 		{"--kube-api-burst=-1", "0 means twice --kube-api-qps"},
 		{"--kube-api-burst=5", "set both or none"},
 		{"--node-monitor-period=-1s", "leave it out"},
-		{"--secondary-node-eviction-rate=Inf", "it is a number"},
 		{"--log-format=xml", "it is text or json"},
 		{"--v=-1", "--v=-1: it is a level from 0 to 7"},
 		{"--v=8", "--v=8: it is a level from 0 to 7"},
@@ -116,17 +108,6 @@ func TestControllersFollowKubeControllerManagersSyntax(t *testing.T) {
 	}
 	if got := parse(t).running(); !slices.Equal(got, []string{"eviction", "node-taint-rule"}) {
 		t.Errorf("by default %q run; next to the built-in node-lifecycle-controller it must be all but node-health", got)
-	}
-}
-
-func TestFullyDisruptedZonesHaveTheRateOfHealthyOnesUnlessSaid(t *testing.T) {
-	o := parse(t, "--node-eviction-rate=0.5")
-	if got := o.nodeHealth.Policy().FullDisruptionRate; got != 0.5 {
-		t.Errorf("the rate is %g, want --node-eviction-rate", got)
-	}
-	o = parse(t, "--zone-full-disruption-eviction-rate=0")
-	if got := o.nodeHealth.Policy().FullDisruptionRate; got != 0 {
-		t.Errorf("the rate is %g, want 0", got)
 	}
 }
 

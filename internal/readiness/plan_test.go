@@ -5,6 +5,7 @@ package readiness
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,7 +41,7 @@ func TestTheConditionsOfASilentNodeBecomeUnknown(t *testing.T) {
 		"it was not ready, by its kubelet":    {map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionFalse}, Silent, kubeletConditions},
 		"it never posted":                     {nil, Silent, kubeletConditions},
 		"Unknown already, whatever else":      {map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionUnknown, corev1.NodeDiskPressure: corev1.ConditionTrue}, Silent, nil},
-		"what is Unknown already is left out": {map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionTrue, corev1.NodePIDPressure: corev1.ConditionUnknown}, Silent, []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure}},
+		"what is Unknown already is left out": {map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionTrue, corev1.NodeDiskPressure: corev1.ConditionUnknown}, Silent, []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodePIDPressure}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var unknown []corev1.NodeConditionType
@@ -94,6 +95,7 @@ func TestTheNoExecuteTaintOfANode(t *testing.T) {
 		standing           Standing
 		want               string
 		asks               bool
+		unfresh, stale     bool // it cannot be told now which nodes are silent
 	}
 	for name, test := range map[string]c{
 		"ready":                                     {ready: "True", want: none},
@@ -112,6 +114,10 @@ func TestTheNoExecuteTaintOfANode(t *testing.T) {
 		"silent, and its status cannot be written":  {ready: "True", standing: Doubtful, want: none},
 		"the same, tainted":                         {ready: "True", has: away, standing: Doubtful, want: away},
 		"the same, not ready by its kubelet before": {ready: "False", standing: Doubtful, granted: true, want: unready},
+		"Unknown, and that may be wrong":            {ready: "Unknown", granted: true, want: none, unfresh: true, stale: true},
+		"the same, tainted not-ready":               {ready: "Unknown", has: unready, want: unready, unfresh: true, stale: true},
+		"the same, tainted already":                 {ready: "Unknown", has: away, want: away, unfresh: true},
+		"not ready by its kubelet is no silence":    {ready: "False", granted: true, want: unready, unfresh: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := nodeWith(nil)
@@ -121,16 +127,72 @@ func TestTheNoExecuteTaintOfANode(t *testing.T) {
 			if test.has != none {
 				node.Spec.Taints = []corev1.Taint{{Key: test.has, Effect: corev1.TaintEffectNoExecute}}
 			}
-			p := Facts{Node: node, Granted: test.granted, Disrupted: test.disrupted, Standing: test.standing, Fresh: true, Now: noon}.Plan()
-			got := none
-			for _, taint := range p.Taints {
-				if taint.Effect == corev1.TaintEffectNoExecute {
-					got += taint.Key
-				}
+			p := Facts{Node: node, Granted: test.granted, Disrupted: test.disrupted, Standing: test.standing, Fresh: !test.unfresh, Now: noon}.Plan()
+			got := strings.Join(noExecuteKeys(&corev1.Node{Spec: corev1.NodeSpec{Taints: p.Taints}}), " ")
+			if got != test.want || p.Asks != test.asks || p.Stale != test.stale {
+				t.Errorf("taint %q, asks for a turn: %t, stale: %t; want %q, %t, %t", got, p.Asks, p.Stale, test.want, test.asks, test.stale)
 			}
-			if got != test.want || p.Asks != test.asks {
-				t.Errorf("taint %q, asks for a turn: %t; want %q, %t", got, p.Asks, test.want, test.asks)
+			comes, first := got != none && got != test.has, test.has == none
+			if p.Executes != comes || p.Takes != (comes && first) {
+				t.Errorf("a NoExecute taint comes: %t, for a token: %t", p.Executes, p.Takes)
 			}
 		})
+	}
+}
+
+func TestAPlanWithOtherTaintsOrLabelsIsWritten(t *testing.T) {
+	linux := "linux"
+	for name, test := range map[string]struct {
+		plan Plan
+		want bool
+	}{
+		"neither": {Plan{}, false},
+		"taints":  {Plan{Retaints: true}, true},
+		"labels":  {Plan{Labels: map[string]*string{"os": &linux}}, true},
+	} {
+		if got := test.plan.Writes(); got != test.want {
+			t.Errorf("%s: written: %t, want %t", name, got, test.want)
+		}
+	}
+}
+
+func TestTheBetaLabelsFollowTheStableOnes(t *testing.T) {
+	const stable, beta = corev1.LabelOSStable, "beta.kubernetes.io/os"
+	for name, test := range map[string]struct {
+		labels map[string]string
+		want   string // none: it is not set
+	}{
+		"none has it":              {nil, ""},
+		"only the stable one":      {map[string]string{stable: "linux"}, "linux"},
+		"the stable one is empty":  {map[string]string{stable: "", beta: "linux"}, ""},
+		"another value":            {map[string]string{stable: "linux", beta: "windows"}, "linux"},
+		"they are equal":           {map[string]string{stable: "linux", beta: "linux"}, ""},
+		"only the beta one, stays": {map[string]string{beta: "linux"}, ""},
+	} {
+		node := readyNode("n")
+		node.Labels = test.labels
+		got := Facts{Node: node, Fresh: true, Now: noon}.Plan().Labels
+		if value := got[beta]; value == nil && test.want != "" || value != nil && *value != test.want {
+			t.Errorf("%s: %v are set, want %q", name, got, test.want)
+		}
+	}
+}
+
+func TestConditionsReplaceThoseOfTheirTypeAndLeaveTheOthers(t *testing.T) {
+	node := nodeWith(map[corev1.NodeConditionType]corev1.ConditionStatus{
+		corev1.NodeReady: corev1.ConditionTrue, corev1.NodeDiskPressure: corev1.ConditionTrue, corev1.NodeMemoryPressure: corev1.ConditionFalse,
+	})
+	var unknown []corev1.NodeCondition
+	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodePIDPressure, corev1.NodeMemoryPressure} {
+		unknown = append(unknown, corev1.NodeCondition{Type: kind, Status: corev1.ConditionUnknown})
+	}
+	changed := WithConditions(node, unknown)
+	for _, c := range unknown {
+		if got := Condition(changed, c.Type); got == nil || got.Status != corev1.ConditionUnknown {
+			t.Errorf("condition %s is %v, want it Unknown", c.Type, got)
+		}
+	}
+	if disk := Condition(changed, corev1.NodeDiskPressure); disk.Status != corev1.ConditionTrue || len(changed.Status.Conditions) != 4 || !IsReady(node) {
+		t.Errorf("conditions %v of %v", changed.Status.Conditions, node.Status.Conditions)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -171,6 +172,57 @@ func TestAZoneGivesTurnsAtItsRateInTheOrderInWhichNodesAsk(t *testing.T) {
 	z.wantTurn(t, "a1", 10, false, 10*time.Second)
 }
 
+func TestWhenAWaitIsOverThereIsAToken(t *testing.T) {
+	z := begun(zoned("a1", "a2", "a3", "a4", "a5", "a6")...)
+	z.Count(standing(Silent, "a1", "a2"), noon)
+	z.wantTurn(t, "a1", 0, true, 0)
+	_, turn := z.plan("a2", noon)
+	if p, again := z.plan("a2", noon.Add(turn.Wait)); !p.Takes {
+		t.Errorf("after %v it has to wait for another %v", turn.Wait, again.Wait)
+	}
+}
+
+func TestATokenIsWorthNothingOnceItsZoneGivesNone(t *testing.T) {
+	z := begun(zoned("a1", "a2", "a3", "a4", "a5", "a6")...)
+	z.Count(standing(Silent, "a1"), noon)
+	z.wantTurn(t, "a1", 0, true, 0)
+	z.Count(standing(Silent, "a1", "a2", "a3", "a4"), after(1)) // a small zone in partial disruption
+	z.wantTurn(t, "a1", 1, false, 0)
+}
+
+func TestANodeThatWasTaintedWithItsTokenIsCounted(t *testing.T) {
+	z := begun(zoned("a1", "a2", "a3", "a4", "a5", "a6")...)
+	z.Count(standing(Silent, "a1", "a2"), noon)
+	z.wantTurn(t, "a1", 0, true, 0)
+	z.Used(z.members["a1"])
+	z.Used(z.members["a2"])            // it has none
+	z.Used(z.members["a3"])            // nor has this one
+	z.Used(&Member{token: after(100)}) // it is in no zone any more
+	if got := z.All()[0].Tainted; got != 1 {
+		t.Errorf("%d tokens were used, want 1", got)
+	}
+}
+
+// What an echo has to tell first is planned again then.
+func TestANodeOfWhichNobodyCanTellKeepsItsTokenAndHoldsNobodyUp(t *testing.T) {
+	z := begun(zoned("a1", "a2", "a3", "a4", "a5", "a6")...)
+	z.Count(standing(Silent, "a1", "a2", "a3"), noon)
+	z.wantTurn(t, "a1", 0, true, 0)
+	z.wantTurn(t, "a2", 0, false, 10*time.Second)
+	z.wantTurn(t, "a3", 0, false, 0)
+	unsure := func(name string) Turn {
+		node := z.nodes[name].DeepCopy()
+		Condition(node, corev1.NodeReady).Status = corev1.ConditionUnknown
+		_, turn := z.Plan(z.members[name], Facts{Node: node, Now: after(1)}, after(1))
+		return turn
+	}
+	if got := unsure("a2"); !slices.Equal(got.Next, []string{"a3"}) {
+		t.Errorf("%q are next, want a3", got.Next)
+	}
+	unsure("a1")
+	z.wantTurn(t, "a1", 2, true, 0)
+}
+
 func TestWhoeverGivesUpItsPlaceMakesTheNextOneFirst(t *testing.T) {
 	z := begun(zoned("a1", "a2", "a3", "a4", "a5", "a6")...)
 	z.Count(standing(Silent, "a1", "a2", "a3"), noon)
@@ -224,9 +276,11 @@ func TestTheObjectOfANodeMayShowThatItIsHeardAndNotThatItIsSilent(t *testing.T) 
 
 func TestThatNodesAreTaintedTellsARestartOfTheLatestTurn(t *testing.T) {
 	nodes := zoned("a1", "a2", "a3", "a4", "a5", "a6")
-	nodes[0].Spec.Taints = []corev1.Taint{{
-		Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: after(-4)},
-	}}
+	nodes[0].Spec.Taints = []corev1.Taint{
+		{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: after(-4)}},
+		{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute},
+		{Key: "team", Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: after(-1)}}, // of somebody else
+	}
 	z := begun(nodes...)
 	z.Count(standing(Silent, "a2"), noon)
 	z.wantTurn(t, "a2", 0, false, 6*time.Second)
@@ -263,5 +317,65 @@ func TestTheLatestTurnIsDatedByTheAPIServersClock(t *testing.T) {
 		z.Begin(nodes, verdict.Sight{At: noon, Earliest: server, Latest: server, Behind: server})
 		z.Count(standing(Silent, "a2"), noon)
 		z.wantTurn(t, "a2", 0, false, 6*time.Second)
+	}
+}
+
+func TestANodeThatMovesLeavesItsPlaceToTheNextAndOneThatChangesKeepsIt(t *testing.T) {
+	z := begun(zoned("a1", "a2", "a3", "a4", "a5", "a6", "b1")...)
+	z.Count(standing(Silent, "a1", "a2", "a3"), noon)
+	z.wantTurn(t, "a1", 0, true, 0)
+	z.wantTurn(t, "a2", 0, false, 10*time.Second)
+	z.wantTurn(t, "a3", 0, false, 0)
+	changed := z.nodes["a2"].DeepCopy()
+	changed.Status.Conditions[0].Status = corev1.ConditionFalse
+	if told := z.Put(changed, Silent, noon); len(told.Wake) != 0 {
+		t.Errorf("a2 is not ready, and %q are woken", told.Wake)
+	}
+	moved := changed.DeepCopy()
+	moved.Labels[corev1.LabelTopologyZone] = "b"
+	if told := z.Put(moved, Silent, noon); !slices.Equal(told.Wake, []string{"a3"}) {
+		t.Errorf("a2 has moved, and %q are woken, want a3", told.Wake)
+	}
+}
+
+func TestACountThatChangesNothingIsNoNews(t *testing.T) {
+	z := begun(zoned("a1", "a2", "b1")...)
+	for _, silent := range []map[string]Standing{nil, standing(Silent, "a1"), standing(Silent, "a1", "a2", "b1")} {
+		z.Count(silent, noon)
+		if told := z.Count(silent, noon); told.All || told.Disrupted || told.Recovered || len(told.Wake)+len(told.States) != 0 {
+			t.Errorf("%v are counted again, and the news is %+v", silent, told)
+		}
+	}
+}
+
+func TestWhichZonesChangeTheirStateIsNews(t *testing.T) {
+	z := begun(zoned("a1", "a2", "b1")...)
+	told := z.Count(standing(Silent, "a1", "a2"), noon)
+	if len(told.States) != 1 || told.States[0].Name != "/a" || told.States[0].State != FullDisruption || told.States[0].Before != Normal {
+		t.Errorf("the changes are %+v, want that zone a is fully disrupted", told.States)
+	}
+}
+
+func TestZonesWithoutNodesPlayNoPart(t *testing.T) {
+	z := begun(zoned("a1", "b1")...)
+	z.Count(standing(Silent, "a1"), noon)
+	if told := z.Remove("b1", noon); !told.Disrupted {
+		t.Errorf("the only zone that has nodes is disrupted, and the news is %+v", told)
+	}
+	if z.Remove("a1", noon); z.AllDisrupted() {
+		t.Error("no zone has nodes, and all are disrupted")
+	}
+}
+
+func TestJoinedNewsHasAllOfBoth(t *testing.T) {
+	for _, one := range []News{
+		{All: true}, {Disrupted: true}, {Recovered: true}, {Wake: []string{"a"}}, {States: []StateChange{{Before: Normal}}},
+	} {
+		left, right := one, News{}
+		left.Join(News{})
+		right.Join(one)
+		if diff := cmp.Diff(one, left) + cmp.Diff(one, right); diff != "" {
+			t.Errorf("joined with no news, it is other news:\n%s", diff)
+		}
 	}
 }

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -38,7 +37,8 @@ func (b *bench) launch(ctx context.Context, c contestant) (*process, error) {
 	}
 	p.mark = mark
 	if err := c.ready(ctx, p); err != nil {
-		return nil, errors.Join(fmt.Errorf("wait for %s to be ready: %w", c.name, err), p.stop())
+		p.stop()
+		return nil, fmt.Errorf("wait for %s to be ready: %w", c.name, err)
 	}
 	return p, nil
 }

@@ -54,7 +54,8 @@ func (b *bench) changesOf(ctx context.Context, c contestant, slim func(i int) *c
 		return err
 	}
 	result, err := b.changingMinute(ctx, p, slim)
-	if err := errors.Join(err, p.stop(), b.removePodsIn(ctx, canaryNamespace)); err != nil {
+	p.stop()
+	if err := errors.Join(err, b.removePodsIn(ctx, canaryNamespace)); err != nil {
 		return err
 	}
 	b.report.Changes[c.name] = append(b.report.Changes[c.name], result)
@@ -77,28 +78,22 @@ func (b *bench) changingMinute(ctx context.Context, p *process, slim func(i int)
 	if err := pause(ctx, changesBefore); err != nil {
 		return r, err
 	}
-	before, err := b.usage(ctx, p)
+	var changed int64
+	used, err := b.measured(ctx, p, func() error {
+		first := written.Load()
+		defer func() { changed = written.Load() - first }()
+		return pause(ctx, changesFor)
+	})
 	if err != nil {
 		return r, err
 	}
-	first := written.Load()
-	if err := pause(ctx, changesFor); err != nil {
-		return r, err
-	}
-	after, err := b.usage(ctx, p)
-	if err != nil {
-		return r, err
-	}
-	r = changesResult{
-		Changes: int(written.Load() - first), CPU: after.process - before.process, ServerCPU: after.server - before.server,
-	}
+	r = changesResult{Changes: int(changed), CPU: used.process, ServerCPU: used.server}
 	r.Memory, err = p.memory()
 	return r, err
 }
 
 // change changes all pods in turn, so many a second, until the context ends.
 func (b *bench) change(ctx context.Context, slim func(i int) *corev1.Pod, written *atomic.Int64) error {
-	store := etcd{b.cluster.EtcdURL()}
 	tick := time.NewTicker(time.Second * perTransaction / changesPerSecond)
 	defer tick.Stop()
 	group, parallel := errgroup.WithContext(ctx)
@@ -111,7 +106,7 @@ func (b *bench) change(ctx context.Context, slim func(i int) *corev1.Pod, writte
 		}
 		group.Go(func() error {
 			changed := func(i int) *corev1.Pod { return ready(slim(i%changedPods), i/changedPods%2 == 1) }
-			if err := store.putRange(parallel, next, next+perTransaction, keyed(changed)); err != nil {
+			if err := putter(b.etcd.put).some(parallel, next, next+perTransaction, keyed(changed)); err != nil {
 				return fmt.Errorf("change pods: %w", err)
 			}
 			written.Add(perTransaction)

@@ -52,9 +52,8 @@ func (b *bench) fill(ctx context.Context, nodes, pods int) error {
 	if err := b.fillNodes(ctx, nodes); err != nil {
 		return err
 	}
-	store := etcd{b.cluster.EtcdURL()}
 	if b.crowd.pod == nil {
-		pod, err := b.storedPod(ctx, store, smallPod(nodes))
+		pod, err := b.storedPod(ctx, smallPod(nodes))
 		if err != nil {
 			return err
 		}
@@ -67,9 +66,8 @@ func (b *bench) fill(ctx context.Context, nodes, pods int) error {
 }
 
 func (b *bench) fillNodes(ctx context.Context, count int) error {
-	store := etcd{b.cluster.EtcdURL()}
 	if b.crowd.node == nil {
-		node, err := b.storedNode(ctx, store)
+		node, err := b.storedNode(ctx)
 		if err != nil {
 			return err
 		}
@@ -77,7 +75,7 @@ func (b *bench) fillNodes(ctx context.Context, count int) error {
 	}
 	first := b.crowd.nodes
 	b.crowd.nodes = max(first, count)
-	err := store.fill(ctx, first, b.crowd.nodes, func(i int) (string, runtime.Object) {
+	err := fill(ctx, b.etcd.put, first, b.crowd.nodes, func(i int) (string, runtime.Object) {
 		another := anotherNode(b.crowd.node, i)
 		return path.Join(registry, "minions", another.Name), another
 	})
@@ -89,8 +87,7 @@ func (b *bench) fillNodes(ctx context.Context, count int) error {
 
 // fillPods writes pods, and waits until the API server has read them.
 func (b *bench) fillPods(ctx context.Context, first, end int, pod func(i int) *corev1.Pod) error {
-	store := etcd{b.cluster.EtcdURL()}
-	if err := store.fill(ctx, first, end, keyed(pod)); err != nil {
+	if err := fill(ctx, b.etcd.put, first, end, keyed(pod)); err != nil {
 		return fmt.Errorf("create pods: %w", err)
 	}
 	return b.awaitPod(ctx, pod(end-1), true)
@@ -104,8 +101,11 @@ func keyed(pod func(i int) *corev1.Pod) func(i int) (string, runtime.Object) {
 	}
 }
 
-// fill writes the objects from a number on to another; the last one last.
-func (e etcd) fill(ctx context.Context, first, end int, object func(i int) (key string, object runtime.Object)) error {
+// putter writes objects at once.
+type putter func(context.Context, []keyValue) error
+
+// fill writes the objects from a number on to another under their keys; the last one last.
+func fill(ctx context.Context, put putter, first, end int, object func(i int) (string, runtime.Object)) error {
 	if first >= end {
 		return nil
 	}
@@ -113,15 +113,16 @@ func (e etcd) fill(ctx context.Context, first, end int, object func(i int) (key 
 	group, parallel := errgroup.WithContext(ctx)
 	group.SetLimit(writers)
 	for next := first; next < last; next += perTransaction {
-		group.Go(func() error { return e.putRange(parallel, next, min(next+perTransaction, last), object) })
+		group.Go(func() error { return put.some(parallel, next, min(next+perTransaction, last), object) })
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return e.putRange(ctx, last, end, object)
+	return put.some(ctx, last, end, object)
 }
 
-func (e etcd) putRange(ctx context.Context, first, end int, object func(i int) (string, runtime.Object)) error {
+// some writes the objects from a number on to another, as the API server would store them.
+func (p putter) some(ctx context.Context, first, end int, object func(i int) (string, runtime.Object)) error {
 	var batch []keyValue
 	for i := first; i < end; i++ {
 		key, o := object(i)
@@ -131,7 +132,7 @@ func (e etcd) putRange(ctx context.Context, first, end int, object func(i int) (
 		}
 		batch = append(batch, keyValue{Key: []byte(key), Value: value})
 	}
-	return e.put(ctx, batch)
+	return p(ctx, batch)
 }
 
 // awaitPod waits until the API server's cache has a pod, or no longer has it. What was written or removed before that
@@ -161,12 +162,12 @@ func decodeStored(content []byte, into runtime.Object) error {
 }
 
 // storedNode creates a node and returns it as it is stored.
-func (b *bench) storedNode(ctx context.Context, store etcd) (*corev1.Node, error) {
+func (b *bench) storedNode(ctx context.Context) (*corev1.Node, error) {
 	created, err := b.admin.CoreV1().Nodes().Create(ctx, productionNode("node-template"), metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("create a node: %w", err)
 	}
-	content, err := store.get(ctx, path.Join(registry, "minions", created.Name))
+	content, err := b.etcd.get(ctx, path.Join(registry, "minions", created.Name))
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +176,7 @@ func (b *bench) storedNode(ctx context.Context, store etcd) (*corev1.Node, error
 }
 
 // storedPod creates a pod, lets it run, and returns it as it is stored.
-func (b *bench) storedPod(ctx context.Context, store etcd, pod *corev1.Pod) (*corev1.Pod, error) {
+func (b *bench) storedPod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	pods := b.admin.CoreV1().Pods(pod.Namespace)
 	created, err := pods.Create(ctx, pod, metav1.CreateOptions{})
 	if err != nil {
@@ -185,7 +186,7 @@ func (b *bench) storedPod(ctx context.Context, store etcd, pod *corev1.Pod) (*co
 	if _, err := pods.UpdateStatus(ctx, created, metav1.UpdateOptions{}); err != nil {
 		return nil, fmt.Errorf("let a pod run: %w", err)
 	}
-	content, err := store.get(ctx, path.Join(registry, "pods", created.Namespace, created.Name))
+	content, err := b.etcd.get(ctx, path.Join(registry, "pods", created.Namespace, created.Name))
 	if err != nil {
 		return nil, err
 	}

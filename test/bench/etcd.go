@@ -4,18 +4,17 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
-// etcd reads and writes what API servers store, as another API server of the cluster would. It speaks JSON to the
-// gateway that etcd has beside its gRPC, which no dependency is needed for.
-type etcd struct{ url string }
+// etcd reads and writes what API servers store, as another API server of the cluster would.
+type etcd struct{ *localcluster.Cluster }
 
 // keyValue is an object as it is stored.
 type keyValue struct {
@@ -61,40 +60,36 @@ func (e etcd) put(ctx context.Context, objects []keyValue) error {
 	return nil
 }
 
-// remove removes all objects whose keys begin with a prefix.
-func (e etcd) remove(ctx context.Context, prefix string) error {
-	type keyRange struct {
-		Key []byte `json:"key"`
-		End []byte `json:"range_end"`
-	}
+// keyRange has the keys from one on to another.
+type keyRange struct {
+	Key []byte `json:"key"`
+	End []byte `json:"range_end"`
+}
+
+// withPrefix has all keys with a prefix.
+func withPrefix(prefix string) keyRange {
 	end := []byte(prefix)
 	end[len(end)-1]++ // the first key after those with the prefix
-	if err := e.call(ctx, "deleterange", keyRange{[]byte(prefix), end}, &struct{}{}); err != nil {
+	return keyRange{[]byte(prefix), end}
+}
+
+// remove removes all objects whose keys begin with a prefix.
+func (e etcd) remove(ctx context.Context, prefix string) error {
+	if err := e.call(ctx, "deleterange", withPrefix(prefix), &struct{}{}); err != nil {
 		return fmt.Errorf("remove %s* from etcd: %w", prefix, err)
 	}
 	return nil
 }
 
 func (e etcd) call(ctx context.Context, method string, question, answer any) error {
-	body, err := json.Marshal(question)
+	body, err := e.AskEtcd(ctx, "kv/"+method, question)
 	if err != nil {
 		return err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url+"/v3/kv/"+method, bytes.NewReader(body))
+	defer body.Close()
+	content, err := io.ReadAll(body)
 	if err != nil {
 		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		return err
-	}
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", response.Status, content)
 	}
 	return json.Unmarshal(content, answer)
 }

@@ -141,35 +141,20 @@ func (b *bench) heartbeatsOf(ctx context.Context, c contestant) (result heartbea
 	if err != nil {
 		return result, err
 	}
+	defer p.stop()
 	if err := errors.Join(c.ready(ctx, p), pause(ctx, warmUp)); err != nil {
-		return result, errors.Join(err, p.stop())
+		return result, err
 	}
-	result, err = b.quietMinute(ctx, p)
-	return result, errors.Join(err, p.stop())
+	return b.quietMinute(ctx, p)
 }
 
 func (b *bench) quietMinute(ctx context.Context, p *process) (heartbeatResult, error) {
-	before, err := p.cpu()
-	if err != nil {
-		return heartbeatResult{}, err
-	}
-	serverBefore, err := b.serverCPU(ctx)
-	if err != nil {
-		return heartbeatResult{}, err
-	}
-	if err := pause(ctx, time.Minute); err != nil {
-		return heartbeatResult{}, err
-	}
-	after, err := p.cpu()
-	if err != nil {
-		return heartbeatResult{}, err
-	}
-	serverAfter, err := b.serverCPU(ctx)
+	used, err := b.measured(ctx, p, func() error { return pause(ctx, time.Minute) })
 	if err != nil {
 		return heartbeatResult{}, err
 	}
 	weight, err := p.memory()
-	return heartbeatResult{CPU: after - before, ServerCPU: serverAfter - serverBefore, Memory: weight}, err
+	return heartbeatResult{CPU: used.process, ServerCPU: used.server, Memory: weight}, err
 }
 
 // awaitCordon returns once the process has tainted a node that is cordoned: then it does its work.

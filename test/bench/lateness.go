@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,37 +38,33 @@ func (b *bench) lateness(ctx context.Context) error {
 	if err := b.ensureNodes(ctx, stormNodes); err != nil {
 		return err
 	}
-	all, err := b.contestants(nameOurs, namePrevious, nameUnlimited)
+	b.say("\nlateness: %d pods are due at instants spread over a minute", latenessPods)
+	err := b.inRounds(ctx, b.latenessOf, nil, []string{nameOurs, namePrevious, nameUnlimited})
+	b.report.printLateness(b.out)
+	return err
+}
+
+func (b *bench) latenessOf(ctx context.Context, c contestant) error {
+	pods, err := b.createPods(ctx, latenessPodList())
 	if err != nil {
 		return err
 	}
-	b.say("\nlateness: %d pods are due at instants spread over a minute", latenessPods)
-	for _, c := range all {
-		result, err := b.latenessOf(ctx, c)
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
-		}
-		b.report.Lateness[c.name] = result
-		b.say("  %s: p99 %s, load %s", c.name, milliseconds(result.P99), loadAverage())
-	}
-	b.report.printLateness(b.out)
-	return nil
-}
-
-func (b *bench) latenessOf(ctx context.Context, c contestant) (result latenessResult, err error) {
-	pods, err := b.createPods(ctx, latenessPodList())
-	if err != nil {
-		return result, err
-	}
 	p, err := b.launch(ctx, c)
 	if err != nil {
-		return result, err
+		return err
 	}
+	defer p.stop()
 	if err := pause(ctx, settleTime); err != nil {
-		return result, errors.Join(err, p.stop())
+		return err
 	}
-	result, err = b.minute(ctx, p, pods)
-	return result, errors.Join(err, p.stop(), b.untaintAll(ctx, nodeNames(stormNodes)), b.removePods(ctx))
+	result, err := b.minute(ctx, p, pods)
+	if err != nil {
+		return err
+	}
+	b.report.Lateness[c.name] = result
+	b.say("  %s: p99 %s, load %s", c.name, milliseconds(result.P99), loadAverage())
+	p.stop()
+	return errors.Join(b.untaintAll(ctx, nodeNames(stormNodes)), b.removePods(ctx))
 }
 
 func latenessPodList() []*corev1.Pod {
@@ -86,30 +81,27 @@ func latenessPodList() []*corev1.Pod {
 }
 
 // minute is the minute itself.
-func (b *bench) minute(ctx context.Context, p *process, pods []*corev1.Pod) (latenessResult, error) {
-	before, err := p.cpu()
-	if err != nil {
-		return latenessResult{}, err
-	}
+func (b *bench) minute(ctx context.Context, p *process, pods []*corev1.Pod) (result latenessResult, err error) {
 	mark, err := b.audit.mark()
 	if err != nil {
-		return latenessResult{}, err
+		return result, err
 	}
-	for _, node := range nodeNames(stormNodes) {
-		if err := errors.Join(b.taint(ctx, node), pause(ctx, latenessPace)); err != nil {
-			return latenessResult{}, err
+	var calls []call
+	used, err := b.measured(ctx, p, func() (err error) {
+		for _, node := range nodeNames(stormNodes) {
+			if err := errors.Join(b.taint(ctx, node), pause(ctx, latenessPace)); err != nil {
+				return err
+			}
 		}
-	}
-	calls, err := b.audit.awaitDeletes(ctx, mark, len(pods), stormLimit)
+		calls, err = b.audit.awaitDeletes(ctx, mark, len(pods), stormLimit)
+		return err
+	})
 	if err != nil {
-		return latenessResult{}, err
+		return result, err
 	}
-	result := newLatenessResult(pods, calls)
-	if result.Memory, err = p.memory(); err != nil {
-		return latenessResult{}, err
-	}
-	after, err := p.cpu()
-	result.CPU = after - before
+	result = newLatenessResult(pods, calls)
+	result.CPU = used.process
+	result.Memory, err = p.memory()
 	return result, err
 }
 

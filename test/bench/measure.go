@@ -53,6 +53,7 @@ type bench struct {
 	cluster *localcluster.Cluster
 	admin   kubernetes.Interface
 	audit   audit
+	etcd    etcd
 	out     io.Writer
 	report  report
 	created int // nodes for storms
@@ -79,7 +80,7 @@ func measure(ctx context.Context, o options) (err error) {
 		return fmt.Errorf("make a client for the API server: %w", err)
 	}
 	b := &bench{
-		options: o, cluster: cluster, admin: admin, audit: audit{cluster.AuditLog()},
+		options: o, cluster: cluster, admin: admin, audit: audit{cluster.AuditLog()}, etcd: etcd{cluster},
 		out: os.Stdout, report: newReport(),
 	}
 	if err := b.prepare(ctx); err != nil {

@@ -51,7 +51,8 @@ func (b *bench) millionOf(ctx context.Context, c contestant) error {
 		result.Start.ServerCPU -= before
 		result.Storm, err = b.stormRound(ctx, p, stormNodes)
 	}
-	err = errors.Join(err, p.stop(), b.untaintAll(ctx, nodeNames(stormNodes)), b.removePods(ctx))
+	p.stop()
+	err = errors.Join(err, b.untaintAll(ctx, nodeNames(stormNodes)), b.removePods(ctx))
 	if err != nil {
 		return err
 	}

@@ -66,8 +66,9 @@ func (b *bench) startOf(ctx context.Context, c contestant, results map[string][]
 		return err
 	}
 	result, err := b.weigh(ctx, p)
+	p.stop()
 	result.ServerCPU -= before
-	if err := errors.Join(err, p.stop(), b.removePodsIn(ctx, canaryNamespace)); err != nil {
+	if err := errors.Join(err, b.removePodsIn(ctx, canaryNamespace)); err != nil {
 		return err
 	}
 	results[c.name] = append(results[c.name], result)

@@ -47,7 +47,7 @@ func (b *bench) fillSlim(ctx context.Context, nodes, pods int) (slim func(i int)
 	if err := b.fillNodes(ctx, nodes); err != nil {
 		return nil, err
 	}
-	template, err := b.storedPod(ctx, etcd{b.cluster.EtcdURL()}, slimPod(nodes))
+	template, err := b.storedPod(ctx, slimPod(nodes))
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (b *bench) fillSlim(ctx context.Context, nodes, pods int) (slim func(i int)
 
 // removeSlim removes the slim pods past the API server, and waits until it has noticed that the last of them is gone.
 func (b *bench) removeSlim(ctx context.Context, last *corev1.Pod) error {
-	if err := (etcd{b.cluster.EtcdURL()}).remove(ctx, path.Join(registry, "pods", slimNamespace)+"/"); err != nil {
+	if err := b.etcd.remove(ctx, path.Join(registry, "pods", slimNamespace)+"/"); err != nil {
 		return err
 	}
 	return b.awaitPod(ctx, last, false)

@@ -49,7 +49,7 @@ func (b *bench) slow(ctx context.Context) (err error) {
 	return err
 }
 
-func (b *bench) slowStormOf(ctx context.Context, c contestant) (err error) {
+func (b *bench) slowStormOf(ctx context.Context, c contestant) error {
 	if err := b.createStormPods(ctx, slowNodes); err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (b *bench) slowStormOf(ctx context.Context, c contestant) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.stop()) }()
+	defer p.stop()
 	if err := pause(ctx, settleTime); err != nil {
 		return err
 	}

@@ -96,7 +96,7 @@ func (b *bench) inRounds(ctx context.Context, measure func(context.Context, cont
 	return nil
 }
 
-func (b *bench) stormsOf(ctx context.Context, c contestant) (err error) {
+func (b *bench) stormsOf(ctx context.Context, c contestant) error {
 	if err := b.createStormPods(ctx, stormNodes); err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (b *bench) stormsOf(ctx context.Context, c contestant) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.stop()) }()
+	defer p.stop()
 	if err := b.weather(ctx, p, stormFresh, stormNodes); err != nil {
 		return err
 	}
@@ -143,26 +143,22 @@ func (b *bench) stormRound(ctx context.Context, p *process, nodes int) (stormRou
 	if err := p.learn(p); err != nil {
 		return stormRound{}, err
 	}
-	before, err := b.usage(ctx, p)
-	if err != nil {
-		return stormRound{}, err
-	}
 	mark, err := b.audit.mark()
 	if err != nil {
 		return stormRound{}, err
 	}
-	if err := b.taintAtOnce(ctx, p, nodeNames(nodes)); err != nil {
-		return stormRound{}, err
-	}
-	if _, err := b.audit.awaitDeletes(ctx, mark, stormPods, stormLimit); err != nil {
-		return stormRound{}, err
-	}
-	after, err := b.usage(ctx, p)
+	used, err := b.measured(ctx, p, func() error {
+		if err := b.taintAtOnce(ctx, p, nodeNames(nodes)); err != nil {
+			return err
+		}
+		_, err := b.audit.awaitDeletes(ctx, mark, stormPods, stormLimit)
+		return err
+	})
 	if err != nil {
 		return stormRound{}, err
 	}
 	r, err := b.aftermath(ctx, p, mark)
-	r.CPU, r.ServerCPU = after.process-before.process, after.server-before.server
+	r.CPU, r.ServerCPU = used.process, used.server
 	return r, err
 }
 
@@ -176,6 +172,19 @@ func (b *bench) usage(ctx context.Context, p *process) (usage, error) {
 	}
 	server, err := b.serverCPU(ctx)
 	return usage{process, server}, err
+}
+
+// measured does something, and returns what processor time it took.
+func (b *bench) measured(ctx context.Context, p *process, do func() error) (usage, error) {
+	before, err := b.usage(ctx, p)
+	if err != nil {
+		return usage{}, err
+	}
+	if err := do(); err != nil {
+		return usage{}, err
+	}
+	after, err := b.usage(ctx, p)
+	return usage{after.process - before.process, after.server - before.server}, err
 }
 
 // taintAtOnce taints nodes in parallel, and lets the process begin at the first that is accepted.

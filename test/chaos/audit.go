@@ -14,6 +14,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
 // keeperUser is who the replicas are for the API server.
@@ -96,7 +97,7 @@ func (o *observer) auditPod(e auditlog.Event, found *audited, bindings map[types
 	}
 	found.noteForeign(e, &pod)
 	if e.Verb == "delete" {
-		deleted := deletion{span: span{e.Received, e.Answered}, user: e.User}
+		deleted := deletion{span: oracle.Between(e.Received, e.Answered), user: e.User}
 		found.deletions[pod.UID] = append(found.deletions[pod.UID], deleted)
 		if pod.DeletionGracePeriodSeconds == nil || *pod.DeletionGracePeriodSeconds == 0 {
 			return nil // it was gone at once; what is answered is its last version
@@ -117,7 +118,7 @@ func (o *observer) auditPod(e auditlog.Event, found *audited, bindings map[types
 // attest notes when a version was written. A change that changed nothing has the version that was there before.
 func attest[F any](v *version[F], e auditlog.Event) {
 	if v.writer == "" {
-		v.written, v.writer = span{e.Received, e.Answered}, e.User
+		v.written, v.writer = oracle.Between(e.Received, e.Answered), e.User
 	}
 }
 

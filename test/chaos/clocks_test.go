@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
 func TestAWrongClockIsWrongUntilItIsSetAgain(t *testing.T) {
@@ -17,9 +19,9 @@ func TestAWrongClockIsWrongUntilItIsSetAgain(t *testing.T) {
 	l.wind("a", -time.Minute, sec(3))
 	l.wind("a", 0, sec(4))
 	want := []skew{
-		{span: span{sec(1), sec(3)}, replica: "a", offset: time.Minute},
-		{span: span{sec(2), distantFuture}, replica: "b", offset: -time.Second},
-		{span: span{sec(3), sec(4)}, replica: "a", offset: -time.Minute},
+		{span: oracle.Between(sec(1), sec(3)), replica: "a", offset: time.Minute},
+		{span: oracle.Between(sec(2), distantFuture), replica: "b", offset: -time.Second},
+		{span: oracle.Between(sec(3), sec(4)), replica: "a", offset: -time.Minute},
 	}
 	if got := l.page().skews; !slices.Equal(got, want) {
 		t.Errorf("%+v, want %+v", got, want)

@@ -6,6 +6,8 @@ package main
 import (
 	"slices"
 	"time"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
 // explanation is how far the faults explain that a pod has not left yet.
@@ -57,7 +59,7 @@ func (h *history) explain(s stretch, end time.Time, wait backoff) explanation {
 		// What was seen late while a run did not lead yet counts, too, once it leads.
 		seen := chain(append(h.excusesByWatches(h.everLed), general...), sight)
 		if seen.touched {
-			explained.until = later(explained.until, chain(all, s.due.Add(seen.until.Sub(sight))).until)
+			explained.until = oracle.Later(explained.until, chain(all, s.due.Add(seen.until.Sub(sight))).until)
 			explained.touched = true
 		}
 	}
@@ -66,13 +68,13 @@ func (h *history) explain(s stretch, end time.Time, wait backoff) explanation {
 
 // chain follows excuses from an instant on, each beginning before the eviction had to come after the one before.
 func chain(excuses []excuse, from time.Time) explanation {
-	slices.SortFunc(excuses, func(a, b excuse) int { return a.earliest.Compare(b.earliest) })
+	slices.SortFunc(excuses, func(a, b excuse) int { return a.From.Compare(b.From) })
 	explained := explanation{until: from}
 	for _, e := range excuses {
-		if e.latest.Before(from) || e.earliest.After(explained.until.Add(prompt)) {
+		if e.To.Before(from) || e.From.After(explained.until.Add(prompt)) {
 			continue
 		}
-		explained.until, explained.touched = later(explained.until, e.latest), true
+		explained.until, explained.touched = oracle.Later(explained.until, e.To), true
 	}
 	return explained
 }
@@ -81,7 +83,7 @@ func chain(excuses []excuse, from time.Time) explanation {
 func (h *history) excuses() []excuse {
 	var excuses []excuse
 	for _, episode := range h.episodes {
-		excuses = append(excuses, excuse{span{episode.earliest, episode.latest.Add(deaf)}})
+		excuses = append(excuses, excuse{oracle.Between(episode.From, episode.To.Add(deaf))})
 	}
 	return append(excuses, h.excusesByElection()...)
 }
@@ -100,7 +102,7 @@ func (h *history) excusesByCalls(s stretch, end time.Time, wait backoff) []excus
 			failures++
 		}
 		if !c.delivered() || len(c.faults) > 0 || c.told.Sub(c.received) > haste {
-			excuses = append(excuses, excuse{span{c.received, until}})
+			excuses = append(excuses, excuse{oracle.Between(c.received, until)})
 		}
 	}
 	return excuses
@@ -134,15 +136,15 @@ func (h *history) excusesByReviews(p *pod) []excuse {
 // and was right to count them anew: one that began only then, or whose watch of nodes was broken.
 func (h *history) excusesByGaps(s stretch) []excuse {
 	var excuses []excuse
-	counted := span{earliestOf(s.sights, s.due), s.ended}
+	counted := oracle.Between(slices.MinFunc(append(slices.Clone(s.sights), s.due), time.Time.Compare), s.ended)
 	for _, life := range h.lives {
 		led := h.led(life)
 		if len(led) == 0 {
 			continue
 		}
 		for _, gap := range h.unwatched(life, watchNodes) {
-			gap.latest = gap.latest.Add(deaf)
-			if !gap.meets(counted) {
+			gap.To = gap.To.Add(deaf)
+			if !gap.Meets(counted) {
 				continue
 			}
 			due := h.dueAnew(s, gap, h.behind(life.replica, gap))
@@ -150,7 +152,7 @@ func (h *history) excusesByGaps(s stretch) []excuse {
 				continue // as it would be by what was there before, but for the second
 			}
 			for _, during := range led {
-				if e := (span{later(gap.earliest, during.earliest), earlier(due, during.latest)}); e.earliest.Before(e.latest) {
+				if e := (oracle.Between(oracle.Later(gap.From, during.From), oracle.Earlier(due, during.To))); e.From.Before(e.To) {
 					excuses = append(excuses, excuse{e})
 				}
 			}
@@ -164,28 +166,32 @@ func (h *history) excusesByGaps(s stretch) []excuse {
 func (h *history) behind(replica string, during span) time.Duration {
 	var behind time.Duration
 	for _, k := range h.skews {
-		if k.replica == replica && k.meets(during) {
+		if k.replica == replica && k.Meets(during) {
 			behind = max(behind, -k.offset)
 		}
 	}
 	return behind
 }
 
+// unknown is how little is known of the API server's clock after one answer: a Date has seconds.
+const unknown = time.Second
+
 // dueAnew says by when the pod must leave for one who sees the taints of its node within a time, and nothing before,
 // and whose clock is behind then. It is the zero time if it need not.
 func (h *history) dueAnew(s stretch, seen span, behind time.Duration) time.Time {
 	var latest time.Time
 	for i, state := range s.pod.states {
-		if !held(s.pod.states, i, h.end).meets(span{s.due, s.ended}) {
+		if !held(s.pod.states, i, h.end).Meets(oracle.Between(s.due, s.ended)) {
 			continue
 		}
 		nodes := h.nodes[s.node]
 		for j, node := range nodes {
-			if !held(nodes, j, h.end).meets(seen) {
+			if !held(nodes, j, h.end).Meets(seen) {
 				continue
 			}
-			if due, leaves := dueOf(state.tolerations, state.bound, anew(node.taints, seen.latest, behind)); leaves {
-				latest = later(latest, due.latest)
+			anew := oracle.Next(nil, oracle.Version{At: oracle.At(seen.To), Taints: node.shown, Behind: unknown + behind})
+			if due, leaves := state.due(anew); leaves {
+				latest = oracle.Later(latest, due.To)
 			}
 		}
 	}
@@ -202,7 +208,8 @@ func (h *history) excusesByElection() []excuse {
 			next = h.reigns[i+1].from
 		}
 		if ended := h.endOf(h.holders[reign.holder]); reign.holder == "" || ended.Before(next) {
-			excuses = append(excuses, excuse{span{earlier(later(ended, reign.from), next), next.Add(deaf)}})
+			from := oracle.Earlier(oracle.Later(ended, reign.from), next)
+			excuses = append(excuses, excuse{oracle.Between(from, next.Add(deaf))})
 		}
 	}
 	return excuses
@@ -231,7 +238,7 @@ func (h *history) led(of life) []span {
 			until = h.reigns[i+1].from
 		}
 		if h.holders[reign.holder] == (replicaRun{of.replica, of.run}) {
-			spans = append(spans, span{reign.from, until})
+			spans = append(spans, oracle.Between(reign.from, until))
 		}
 	}
 	return spans
@@ -242,7 +249,7 @@ func (h *history) everLed(of life) []span {
 	if len(h.led(of)) == 0 {
 		return nil
 	}
-	return []span{{time.Time{}, distantFuture}}
+	return []span{oracle.Between(time.Time{}, distantFuture)}
 }
 
 // excusesByWatches are the times during which a watch of a replica was not in order while it mattered.
@@ -252,10 +259,10 @@ func (h *history) excusesByWatches(mattered func(life) []span) []excuse {
 		for _, kind := range []callKind{watchPods, watchNodes} {
 			for _, e := range h.outOfOrder(life, kind) {
 				for _, during := range mattered(life) {
-					if e.meets(during) {
-						from := later(e.earliest, during.earliest)
-						until := earlier(e.latest, during.latest.Add(deaf))
-						excuses = append(excuses, excuse{span{from, until}})
+					if e.Meets(during) {
+						from := oracle.Later(e.From, during.From)
+						until := oracle.Earlier(e.To, during.To.Add(deaf))
+						excuses = append(excuses, excuse{oracle.Between(from, until)})
 					}
 				}
 			}
@@ -268,14 +275,14 @@ func (h *history) excusesByWatches(mattered func(life) []span) []excuse {
 func (h *history) outOfOrder(life life, kind callKind) []excuse {
 	var excuses []excuse
 	for _, gap := range h.unwatched(life, kind) {
-		excuses = append(excuses, excuse{span{gap.earliest, gap.latest.Add(deaf)}})
+		excuses = append(excuses, excuse{oracle.Between(gap.From, gap.To.Add(deaf))})
 	}
 	for _, s := range h.streams {
 		if !s.of(life, kind) {
 			continue
 		}
 		for _, held := range s.stalls {
-			excuses = append(excuses, excuse{span{held.earliest, held.latest.Add(deaf)}})
+			excuses = append(excuses, excuse{oracle.Between(held.From, held.To.Add(deaf))})
 		}
 	}
 	return excuses
@@ -294,14 +301,14 @@ func (h *history) unwatched(life life, kind callKind) []span {
 			continue
 		}
 		if s.opened.After(since) {
-			gaps = append(gaps, span{since, s.opened})
+			gaps = append(gaps, oracle.Between(since, s.opened))
 		}
 		if s.closed.IsZero() {
 			return gaps
 		}
-		since = later(since, s.closed)
+		since = oracle.Later(since, s.closed)
 	}
-	return append(gaps, span{since, ended})
+	return append(gaps, oracle.Between(since, ended))
 }
 
 func (s *stream) of(life life, kind callKind) bool {

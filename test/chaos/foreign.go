@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
 // foreignCall is a call by which the built-in evicts and that the API server accepted: it marks a pod, or deletes one.
@@ -28,7 +29,7 @@ type foreignCall struct {
 // controllers that bear this name only the one that evicts changes pods here. A mark that is there already is brought
 // again by a late patch, of which nothing is left to refuse.
 func (a *audited) noteForeign(e auditlog.Event, pod *corev1.Pod) {
-	c := foreignCall{span: span{e.Received, e.Answered}, uid: pod.UID, name: pod.Namespace + "/" + pod.Name}
+	c := foreignCall{span: oracle.Between(e.Received, e.Answered), uid: pod.UID, name: pod.Namespace + "/" + pod.Name}
 	marks := !a.marked[pod.UID]
 	a.marked[pod.UID] = slices.ContainsFunc(pod.Status.Conditions, byBuiltIn)
 	switch {
@@ -58,14 +59,14 @@ const markedWithin = time.Minute
 func (h *history) judgeForeign() []finding {
 	var found []finding
 	for _, c := range h.foreign {
-		fresh := h.clock.Fresh(c.earliest, c.latest)
+		fresh := h.clock.Fresh(c.From, c.To)
 		for ago := time.Duration(0); c.kind == deletePod && fresh && ago <= markedWithin; ago += time.Second {
-			at := c.earliest.Add(-ago)
+			at := c.From.Add(-ago)
 			fresh = h.clock.Fresh(at, at)
 		}
 		if fresh {
 			why := string(c.kind) + " of the built-in was accepted while the eviction clock was fresh"
-			found = append(found, finding{charge: foreign, uid: c.uid, name: c.name, when: c.earliest, why: why})
+			found = append(found, finding{charge: foreign, uid: c.uid, name: c.name, when: c.From, why: why})
 		}
 	}
 	return found
@@ -85,7 +86,7 @@ func (h *history) judgeStays() []finding {
 		if c.kind != deletePod || p == nil || !p.byBuiltIn() {
 			continue
 		}
-		known := h.known(p, c.latest, c.earliest, func(string) time.Time { return c.earliest })
+		known := h.known(p, c.To, c.From, func(string) time.Time { return c.From })
 		if known.leaves || known.onlyTerminating {
 			continue
 		}
@@ -96,7 +97,7 @@ func (h *history) judgeStays() []finding {
 			}
 			why = fmt.Sprintf("the built-in deleted it although no taint of its node asked for that, and a replica had written down that %s had been due", cause.pod.name)
 		}
-		found = append(found, finding{charge: wrong, uid: c.uid, name: c.name, when: c.earliest, why: why})
+		found = append(found, finding{charge: wrong, uid: c.uid, name: c.name, when: c.From, why: why})
 	}
 	return found
 }
@@ -104,7 +105,7 @@ func (h *history) judgeStays() []finding {
 // causeOf returns when a pod of a name was due last before the built-in deleted one.
 func causeOf(c foreignCall, due []stretch) (cause stretch, ok bool) {
 	for _, s := range due {
-		if s.due.Before(c.earliest) && (!ok || s.due.After(cause.due)) {
+		if s.due.Before(c.From) && (!ok || s.due.After(cause.due)) {
 			cause, ok = s, true
 		}
 	}
@@ -117,14 +118,14 @@ func (s stretch) staysFrom(p *pod) time.Time {
 	if s.pod == p {
 		return s.ended
 	}
-	return p.states[0].from.latest
+	return p.states[0].from.To
 }
 
 // markedBefore reports whether the built-in had marked a pod of that name by an instant.
 func (h *history) markedBefore(c foreignCall, instant time.Time) bool {
 	return slices.ContainsFunc(h.foreign, func(mark foreignCall) bool {
 		return mark.kind == patchPod && mark.name == c.name &&
-			!mark.earliest.After(instant) && mark.earliest.After(c.earliest.Add(-markedWithin))
+			!mark.From.After(instant) && mark.From.After(c.From.Add(-markedWithin))
 	})
 }
 
@@ -136,16 +137,16 @@ func (h *history) recorded(cause stretch, p *pod, deleted foreignCall) bool {
 		stays = cause.ended
 	}
 	return slices.ContainsFunc(h.calls, func(c *call) bool {
-		return c.kind == clockCall && c.accepted() && c.answered.Before(deleted.earliest.Add(-time.Second)) &&
-			h.sawAll(c, watchNodes, span{cause.due, stays}) && h.sawAll(c, watchPods, span{cause.due, stays})
+		return c.kind == clockCall && c.accepted() && c.answered.Before(deleted.From.Add(-time.Second)) &&
+			h.sawAll(c, watchNodes, oracle.Between(cause.due, stays)) && h.sawAll(c, watchPods, oracle.Between(cause.due, stays))
 	})
 }
 
 // sawAll reports whether one watch of a call's sender has brought, by then, all that happened during a time.
 func (h *history) sawAll(c *call, kind callKind, during span) bool {
 	return slices.ContainsFunc(h.streams, func(s stream) bool {
-		return s.replica == c.replica && s.run == c.run && s.kind == kind && !s.opened.Add(deaf).After(during.earliest) &&
-			s.inOrderUntil(c.received).Add(-h.hasteAt(c.received)).After(during.latest)
+		return s.replica == c.replica && s.run == c.run && s.kind == kind && !s.opened.Add(deaf).After(during.From) &&
+			s.inOrderUntil(c.received).Add(-h.hasteAt(c.received)).After(during.To)
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
 // renews renews the eviction clock at some instants. It was never renewed otherwise.
@@ -36,7 +37,7 @@ func (w *world) renews(instants ...float64) {
 
 // byBuiltIn is a call of the built-in about the pod that the API server accepts.
 func (w *world) byBuiltIn(kind callKind, when float64) {
-	w.foreign = append(w.foreign, foreignCall{span: at(sec(when)), kind: kind, uid: thePod, name: theName})
+	w.foreign = append(w.foreign, foreignCall{span: oracle.At(sec(when)), kind: kind, uid: thePod, name: theName})
 }
 
 // leavesByBuiltIn is a whole eviction by the built-in at 10.05 s, which waits its turn for a while before the DELETE.
@@ -166,10 +167,10 @@ func TestAPodThatTookTheNameOfOneThatWasDueStaysToo(t *testing.T) {
 	w.gone(12, keeperUser)
 	const successor = types.UID("uid-of-the-successor")
 	w.pods[successor] = &pod{uid: successor, name: theName, states: []podState{
-		{podFacts: podFacts{node: "another"}, from: at(sec(13)), visible: sec(13), bound: at(sec(13))},
-		{podFacts: podFacts{node: "another", terminating: true}, from: at(sec(70)), visible: sec(70), writer: auditlog.BuiltInAsItself},
+		{podFacts: podFacts{node: "another"}, from: oracle.At(sec(13)), visible: sec(13), bound: oracle.At(sec(13))},
+		{podFacts: podFacts{node: "another", terminating: true}, from: oracle.At(sec(70)), visible: sec(70), writer: auditlog.BuiltInAsItself},
 	}}
-	w.foreign = append(w.foreign, foreignCall{span: at(sec(70)), kind: deletePod, uid: successor, name: theName})
+	w.foreign = append(w.foreign, foreignCall{span: oracle.At(sec(70)), kind: deletePod, uid: successor, name: theName})
 	if found := w.judgeStays(); len(found) != 1 || found[0].uid != successor {
 		t.Errorf("found %v, want that the successor should have stayed", found)
 	}
@@ -213,8 +214,8 @@ func TestTheAuditLogSaysWhatTheBuiltInDoes(t *testing.T) {
 		auditLine("delete", "", "kwok", accepted, 5, 5.1, "{}", gone),
 	)
 	want := []foreignCall{
-		{span{sec(2), sec(2.1)}, patchPod, thePod, theName},
-		{span{sec(4), sec(4.1)}, deletePod, thePod, theName},
+		{oracle.Between(sec(2), sec(2.1)), patchPod, thePod, theName},
+		{oracle.Between(sec(4), sec(4.1)), deletePod, thePod, theName},
 	}
 	if !slices.Equal(h.foreign, want) {
 		t.Errorf("got %v, want %v", h.foreign, want)

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
 // podState is what held of a pod from one version to the next that says anything else.
@@ -25,7 +27,8 @@ type podState struct {
 // nodeState is what held of a node's NoExecute taints from one version to the next that says anything else.
 type nodeState struct {
 	from   span
-	taints []counting
+	shown  []corev1.Taint
+	taints []oracle.Taint
 	number uint64
 	writer string
 	// handedBack says that a replica wrote it to give the evictions back to the built-in.
@@ -38,9 +41,9 @@ func (s nodeState) written() span { return s.from }
 // held is when one of several states can have held that follow one another: from when it was written until the next
 // was.
 func held[S interface{ written() span }](states []S, i int, end time.Time) span {
-	all := span{states[i].written().earliest, end}
+	all := oracle.Between(states[i].written().From, end)
 	if i+1 < len(states) {
-		all.latest = states[i+1].written().latest
+		all.To = states[i+1].written().To
 	}
 	return all
 }
@@ -85,12 +88,12 @@ func (o *observer) history(known audited, calm, end time.Time) *history {
 // writtenAt bounds when a version was written: by the audit log, or else by when it was seen and by the version before.
 func writtenAt[F any](v *version[F], before span) span {
 	switch {
-	case v.written.earliest.IsZero(), !v.seen.IsZero() && v.seen.Before(v.written.earliest):
-		return span{before.earliest, v.seen}
+	case v.written.From.IsZero(), !v.seen.IsZero() && v.seen.Before(v.written.From):
+		return oracle.Between(before.From, v.seen)
 	case v.seen.IsZero():
 		return v.written
 	}
-	return v.written.notAfter(v.seen)
+	return v.written.Min(oracle.At(v.seen))
 }
 
 func podStates(known *chronicle[podFacts], deletions []deletion) []podState {
@@ -100,7 +103,7 @@ func podStates(known *chronicle[podFacts], deletions []deletion) []podState {
 		next := podState{podFacts: v.facts, from: writtenAt(v, before), visible: v.seen, number: v.number, writer: v.writer}
 		before = next.from
 		if len(states) == 0 {
-			next.bound = next.from.notAfter(endOfSecond(next.recorded))
+			next.bound = next.from.Min(oracle.At(oracle.EndOfSecond(next.recorded)))
 			states = append(states, next)
 			continue
 		}
@@ -120,9 +123,9 @@ func podStates(known *chronicle[podFacts], deletions []deletion) []podState {
 // recorded, otherwise at the end of that second.
 func boundAfter(last *podState, next podState) span {
 	if last.node != next.node {
-		return next.from.notAfter(endOfSecond(next.recorded))
+		return next.from.Min(oracle.At(oracle.EndOfSecond(next.recorded)))
 	}
-	return last.bound.notAfter(endOfSecond(next.recorded))
+	return last.bound.Min(oracle.At(oracle.EndOfSecond(next.recorded)))
 }
 
 // fillVisible gives a version that our watch missed the time at which it brought the next one.
@@ -141,7 +144,7 @@ func bury(states []podState, gone time.Time) []podState {
 	}
 	end := states[len(states)-1]
 	end.terminating, end.visible, end.number, end.writer = true, gone, end.number+1, ""
-	end.from = span{end.from.earliest, gone}
+	end.from = oracle.Between(end.from.From, gone)
 	return append(states, end)
 }
 
@@ -153,8 +156,8 @@ func attribute(states []podState, deletions []deletion) []podState {
 		return states
 	}
 	state, d := &states[first], deletions[0]
-	if state.visible.IsZero() || !d.earliest.After(state.visible) {
-		state.writer, state.from = d.user, d.notAfter(later(state.visible, d.earliest))
+	if state.visible.IsZero() || !d.From.After(state.visible) {
+		state.writer, state.from = d.user, d.Min(oracle.At(oracle.Later(state.visible, d.From)))
 	}
 	return states
 }
@@ -163,8 +166,8 @@ func attribute(states []podState, deletions []deletion) []podState {
 // replica that was asked to end was ending.
 func (p *page) handsBack(written span) bool {
 	return slices.ContainsFunc(p.lives, func(l life) bool {
-		return !l.stopped.IsZero() && !written.latest.Before(l.stopped) &&
-			(l.ended.IsZero() || !written.earliest.After(l.ended))
+		return !l.stopped.IsZero() && !written.To.Before(l.stopped) &&
+			(l.ended.IsZero() || !written.From.After(l.ended))
 	})
 }
 
@@ -172,22 +175,28 @@ func (p *page) handsBack(written span) bool {
 func nodeStates(known *chronicle[[]corev1.Taint], handsBack func(written span) bool) []nodeState {
 	var states []nodeState
 	var before span
-	var taints []counting
+	var taints []oracle.Taint
 	for _, v := range known.inOrder() {
-		next := nodeState{from: writtenAt(v, before), number: v.number, writer: v.writer}
+		next := nodeState{from: writtenAt(v, before), shown: v.facts, number: v.number, writer: v.writer}
 		before = next.from
 		byKeeper := v.writer == keeperUser
 		if next.handedBack = byKeeper && handsBack(next.from); next.handedBack {
 			taints = nil
 		}
-		next.taints = advance(taints, v.facts, next.from, byKeeper)
+		next.taints = oracle.Next(taints, oracle.Version{At: next.from, Taints: v.facts, Ours: byKeeper})
 		taints = next.taints
-		if len(states) > 0 && slices.EqualFunc(states[len(states)-1].taints, next.taints, counting.same) {
+		if len(states) > 0 && slices.EqualFunc(states[len(states)-1].taints, next.taints, sameTaint) {
 			continue
 		}
 		states = append(states, next)
 	}
 	return states
+}
+
+// sameTaint reports whether two taints make no difference to what is judged.
+func sameTaint(a, b oracle.Taint) bool {
+	return a.Key == b.Key && a.Value == b.Value && a.TimeAdded.Equal(b.TimeAdded) && a.Since == b.Since &&
+		len(a.Values) == len(b.Values)
 }
 
 // left returns when the pod began to leave, if it did.

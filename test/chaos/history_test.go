@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
 func aPod(version string, change func(*corev1.Pod)) *corev1.Pod {
@@ -89,13 +91,13 @@ func TestTheAuditLogSaysWhoWroteWhatAndWhen(t *testing.T) {
 		number uint64
 		writer string
 		from   span
-	}{{5, "admin", span{sec(1), sec(1.1)}}, {6, "scheduler", span{sec(2), sec(2.1)}}, {8, "admin", span{sec(3), sec(3.1)}}} {
+	}{{5, "admin", oracle.Between(sec(1), sec(1.1))}, {6, "scheduler", oracle.Between(sec(2), sec(2.1))}, {8, "admin", oracle.Between(sec(3), sec(3.1))}} {
 		got := states[i]
 		if got.number != want.number || got.writer != want.writer || got.from != want.from {
 			t.Errorf("state %d is version %d by %s of %s, want %v", i, got.number, got.writer, clock(got.from), want)
 		}
 	}
-	if want := (span{sec(1), sec(1)}); states[1].bound != want {
+	if want := (oracle.Between(sec(1), sec(1))); states[1].bound != want {
 		t.Errorf("bound %s, want %s: the second of its creation, at its end", clock(states[1].bound), clock(want))
 	}
 	if len(states[2].tolerations) != 1 {
@@ -149,7 +151,7 @@ func TestWhoEndedAPod(t *testing.T) {
 			if left != test.left || pod.byKeeper() != test.keeper {
 				t.Fatalf("left %t by %q, want %t, by a replica %t", left, state.writer, test.left, test.keeper)
 			}
-			if state.writer != "" && state.from != (span{sec(20), sec(20.1)}) {
+			if state.writer != "" && state.from != (oracle.Between(sec(20), sec(20.1))) {
 				t.Errorf("it ended at %s, want when the first DELETE was carried out", clock(state.from))
 			}
 		})
@@ -159,13 +161,13 @@ func TestWhoEndedAPod(t *testing.T) {
 func TestAWriteThatTheAuditLogDoesNotHaveLiesBetweenTheVersionBeforeAndItsSight(t *testing.T) {
 	o := newTestObserver()
 	known := o.node(theNode)
-	known.at(3).facts, known.at(3).written, known.at(3).writer = nil, span{sec(1), sec(1.1)}, "admin"
+	known.at(3).facts, known.at(3).written, known.at(3).writer = nil, oracle.Between(sec(1), sec(1.1)), "admin"
 	known.at(5).facts, known.at(5).seen = []corev1.Taint{noExecute("off")}, sec(9)
 	states := o.history(audited{}, sec(100), sec(100)).nodes[theNode]
-	if len(states) != 2 || states[1].from != (span{sec(1), sec(9)}) {
+	if len(states) != 2 || states[1].from != (oracle.Between(sec(1), sec(9))) {
 		t.Fatalf("%+v, want the taint to have come between 1 s and 9 s", states)
 	}
-	if due, leaves := dueOf(nil, at(sec(0)), states[1].taints); !leaves || due != (span{sec(1), sec(9)}) {
+	if due, leaves := (podState{bound: oracle.At(sec(0))}).due(states[1].taints); !leaves || due != (oracle.Between(sec(1), sec(9))) {
 		t.Errorf("due %s", clock(due))
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
 // evicts is a whole eviction without a fault: the live read, the condition, the DELETE, and the end of the pod.
@@ -126,7 +128,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 			history: func(w *world) {
 				w.tolerates(1, tolerating("off", 5))
 				w.tainted(10, noExecute("off"))
-				w.watch("a", watchPods).stalls = []span{{sec(11.5), sec(16)}}
+				w.watch("a", watchPods).stalls = []span{oracle.Between(sec(11.5), sec(16))}
 				w.tolerates(12, tolerating("off", 100))
 				w.calls(patchPod, 15.02).fails()
 				w.calls(deletePod, 15.03)
@@ -137,7 +139,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 			history: func(w *world) {
 				w.tolerates(1, tolerating("off", 5))
 				w.tainted(10, noExecute("off"))
-				w.watch("a", watchPods).stalls = []span{{sec(11.5), sec(16)}}
+				w.watch("a", watchPods).stalls = []span{oracle.Between(sec(11.5), sec(16))}
 				w.tolerates(12, tolerating("off", 100))
 				w.calls(getPod, 15.02)
 				w.calls(deletePod, 15.03)
@@ -173,7 +175,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 		"a DELETE that hangs is carried out long after the untaint, which no watch brings": {
 			history: func(w *world) {
 				w.tainted(10, noExecute("off"))
-				w.watch("a", watchNodes).stalls = []span{{sec(11), sec(20)}}
+				w.watch("a", watchNodes).stalls = []span{oracle.Between(sec(11), sec(20))}
 				w.tainted(12)
 				w.hangs(20)
 			},
@@ -231,7 +233,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 		"a pod is still there after the longest settling, whatever explains it": {
 			history: func(w *world) {
 				w.calm = w.end.Add(-longestSettling)
-				w.episodes = []episode{{span: span{sec(9), w.end}, what: "outage"}}
+				w.episodes = []episode{{span: oracle.Between(sec(9), w.end), what: "outage"}}
 				w.tainted(10, noExecute("off"))
 			},
 			want: []charge{lost},
@@ -241,14 +243,14 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 		},
 		"a pod that has to leave cannot, because the API server is down": {
 			history: func(w *world) {
-				w.episodes = []episode{{span: span{sec(9), sec(40)}, what: "outage"}}
+				w.episodes = []episode{{span: oracle.Between(sec(9), sec(40)), what: "outage"}}
 				w.tainted(9.5, noExecute("off"))
 				w.tainted(44)
 			},
 		},
 		"an outage that begins when the pod should have left long ago explains nothing": {
 			history: func(w *world) {
-				w.episodes = []episode{{span: span{sec(20), sec(40)}, what: "outage"}}
+				w.episodes = []episode{{span: oracle.Between(sec(20), sec(40)), what: "outage"}}
 				w.tainted(9.5, noExecute("off"))
 				w.tainted(48)
 			},
@@ -258,7 +260,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 			history: func(w *world) {
 				w.lives[0].ended = sec(9)
 				w.reigns = append(w.reigns, reign{from: sec(20), holder: "holder-b"})
-				w.episodes = []episode{{span: span{sec(22.2), sec(50)}, what: "outage"}}
+				w.episodes = []episode{{span: oracle.Between(sec(22.2), sec(50)), what: "outage"}}
 				w.tainted(10, noExecute("off"))
 				w.tainted(54)
 			},
@@ -267,7 +269,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 			history: func(w *world) {
 				w.lives[0].ended = sec(9)
 				w.reigns = append(w.reigns, reign{from: sec(20), holder: "holder-b"})
-				w.episodes = []episode{{span: span{sec(23), sec(50)}, what: "outage"}}
+				w.episodes = []episode{{span: oracle.Between(sec(23), sec(50)), what: "outage"}}
 				w.tainted(10, noExecute("off"))
 				w.tainted(54)
 			},
@@ -307,7 +309,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 		},
 		"a healthy pod leaves 20 s late because the deletes of others hang": {
 			history: func(w *world) {
-				w.reviews = []episode{{span: span{sec(9), sec(29)}, what: string(hungReview)}}
+				w.reviews = []episode{{span: oracle.Between(sec(9), sec(29)), what: string(hungReview)}}
 				w.tainted(10, noExecute("off"))
 				w.evicts(30)
 			},
@@ -315,7 +317,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 		},
 		"a healthy pod leaves 6 s late because the deletes of others hang": {
 			history: func(w *world) {
-				w.reviews = []episode{{span: span{sec(9), sec(29)}, what: string(hungReview)}}
+				w.reviews = []episode{{span: oracle.Between(sec(9), sec(29)), what: string(hungReview)}}
 				w.tainted(10, noExecute("off"))
 				w.evicts(16)
 			},
@@ -324,7 +326,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 		"a guarded pod leaves when the webhook answers again": {
 			history: func(w *world) {
 				w.guards()
-				w.reviews = []episode{{span: span{sec(9), sec(29)}, what: string(hungReview)}}
+				w.reviews = []episode{{span: oracle.Between(sec(9), sec(29)), what: string(hungReview)}}
 				w.tainted(10, noExecute("off"))
 				w.evicts(30)
 			},
@@ -332,7 +334,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 		"a guarded pod leaves long after the webhook answers again": {
 			history: func(w *world) {
 				w.guards()
-				w.reviews = []episode{{span: span{sec(9), sec(29)}, what: string(hungReview)}}
+				w.reviews = []episode{{span: oracle.Between(sec(9), sec(29)), what: string(hungReview)}}
 				w.tainted(10, noExecute("off"))
 				w.evicts(36)
 			},
@@ -341,7 +343,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 		"a guarded pod waits as long as it was refused often": {
 			history: func(w *world) {
 				w.guards()
-				w.reviews = []episode{{span: span{sec(9), sec(23)}, what: string(refusedReview)}}
+				w.reviews = []episode{{span: oracle.Between(sec(9), sec(23)), what: string(refusedReview)}}
 				w.tainted(10, noExecute("off"))
 				for _, failed := range []float64{10.05, 10.2, 10.4, 10.8, 11.6, 13.2, 16.4, 22.8} {
 					w.calls(deletePod, failed).isRefused()
@@ -352,7 +354,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 		"a guarded pod waits longer than it was refused often": {
 			history: func(w *world) {
 				w.guards()
-				w.reviews = []episode{{span: span{sec(9), sec(23)}, what: string(refusedReview)}}
+				w.reviews = []episode{{span: oracle.Between(sec(9), sec(23)), what: string(refusedReview)}}
 				w.tainted(10, noExecute("off"))
 				w.calls(deletePod, 10.05).isRefused()
 				w.calls(deletePod, 22.9).isRefused()
@@ -363,7 +365,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 		"a pod is evicted early by a replica whose clock is ahead": {
 			history: func(w *world) {
 				w.tolerates(1, tolerating("off", 60))
-				w.skews = []skew{{span: span{sec(5), sec(100)}, replica: "a", offset: 5 * time.Minute}}
+				w.skews = []skew{{span: oracle.Between(sec(5), sec(100)), replica: "a", offset: 5 * time.Minute}}
 				w.tainted(10, noExecute("off"))
 				w.evicts(11)
 			},
@@ -371,7 +373,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 		},
 		"a pod is evicted late by a leader whose clock is behind, which saw the taint come": {
 			history: func(w *world) {
-				w.skews = []skew{{span: span{sec(5), sec(180)}, replica: "a", offset: -20 * time.Second}}
+				w.skews = []skew{{span: oracle.Between(sec(5), sec(180)), replica: "a", offset: -20 * time.Second}}
 				w.tainted(10, noExecute("off"))
 				w.evicts(31)
 			},
@@ -379,7 +381,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 		},
 		"a pod is evicted late by a leader whose clock is right, while another's is behind": {
 			history: func(w *world) {
-				w.skews = []skew{{span: span{sec(5), sec(180)}, replica: "b", offset: -5 * time.Minute}}
+				w.skews = []skew{{span: oracle.Between(sec(5), sec(180)), replica: "b", offset: -5 * time.Minute}}
 				w.tainted(10, noExecute("off"))
 				w.evicts(31)
 			},
@@ -514,7 +516,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 func TestWhatHappensToTheStandbyExcusesNothingThatTheLeaderDoes(t *testing.T) {
 	for name, disturb := range map[string]func(w *world){
 		"its watch of nodes is cut":    func(w *world) { w.watch("b", watchNodes).closed = sec(9) },
-		"its watch of pods is held up": func(w *world) { w.watch("b", watchPods).stalls = []span{{sec(9), sec(200)}} },
+		"its watch of pods is held up": func(w *world) { w.watch("b", watchPods).stalls = []span{oracle.Between(sec(9), sec(200))} },
 		"it does not come up":          func(w *world) { w.streams = w.streams[:2] },
 	} {
 		t.Run(name, func(t *testing.T) {

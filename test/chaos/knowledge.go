@@ -6,6 +6,8 @@ package main
 import (
 	"slices"
 	"time"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
 const (
@@ -24,8 +26,8 @@ func (h *history) hasteAt(instant time.Time) time.Duration {
 	const before = 2 * time.Second
 	all := haste
 	for _, halt := range h.halts {
-		if halt.meets(span{instant.Add(-before), instant}) {
-			all += halt.latest.Sub(halt.earliest)
+		if halt.Meets(oracle.Between(instant.Add(-before), instant)) {
+			all += halt.To.Sub(halt.From)
 		}
 	}
 	return all
@@ -57,7 +59,7 @@ func (h *history) watchedSince(c *call, kind callKind, by time.Time) time.Time {
 	var since time.Time
 	for _, s := range h.streams {
 		if s.replica == c.replica && s.run == c.run && s.kind == kind {
-			since = later(since, s.inOrderUntil(by))
+			since = oracle.Later(since, s.inOrderUntil(by))
 		}
 	}
 	return since.Add(-h.hasteAt(by))
@@ -67,7 +69,7 @@ func (h *history) watchedSince(c *call, kind callKind, by time.Time) time.Time {
 func (h *history) known(p *pod, by, podSince time.Time, nodeSince func(node string) time.Time) knowledge {
 	known := knowledge{onlyTerminating: true}
 	for i, state := range p.states {
-		if state.from.earliest.After(by) || p.visibleUntil(i).Before(podSince) {
+		if state.from.From.After(by) || p.visibleUntil(i).Before(podSince) {
 			continue
 		}
 		if state.terminating {
@@ -86,17 +88,17 @@ func (h *history) known(p *pod, by, podSince time.Time, nodeSince func(node stri
 // consider takes all states of the pod's node that the replica may have taken for the present one.
 func (k *knowledge) consider(sent time.Time, state podState, nodes []nodeState) {
 	for i, node := range nodes {
-		if node.from.earliest.After(sent) || i+1 < len(nodes) && nodes[i+1].from.latest.Before(k.nodeSince) {
+		if node.from.From.After(sent) || i+1 < len(nodes) && nodes[i+1].from.To.Before(k.nodeSince) {
 			continue
 		}
-		due, leaves := dueOf(state.tolerations, state.bound, node.taints)
+		due, leaves := state.due(node.taints)
 		if !leaves {
 			continue
 		}
-		if !k.leaves || due.earliest.Before(k.earliest) {
-			k.leaves, k.earliest = true, due.earliest
+		if !k.leaves || due.From.Before(k.earliest) {
+			k.leaves, k.earliest = true, due.From
 		}
-		k.due = k.due || !due.earliest.After(sent)
+		k.due = k.due || !due.From.After(sent)
 	}
 }
 
@@ -105,7 +107,7 @@ func (p *pod) visibleUntil(i int) time.Time {
 	if i+1 == len(p.states) || p.states[i+1].visible.IsZero() {
 		return distantFuture
 	}
-	return later(p.states[i+1].visible, p.states[i+1].from.latest)
+	return oracle.Later(p.states[i+1].visible, p.states[i+1].from.To)
 }
 
 // nodeKnownSince says how old the taints can be by which a call was decided. They were confirmed by a live read of the
@@ -123,7 +125,7 @@ func (h *history) nodeKnownSince(c *call, node string) time.Time {
 			continue
 		}
 		if read.received.After(c.received.Add(-confirmedFor-haste)) || read.told.After(c.received.Add(-haste)) {
-			oldest = earlier(oldest, read.forwarded)
+			oldest = oracle.Earlier(oldest, read.forwarded)
 		}
 	}
 	return oldest
@@ -133,9 +135,9 @@ func (h *history) nodeKnownSince(c *call, node string) time.Time {
 // replica's watch of pods was in order, and no older than its process. A DELETE is decided by the pod as the API server
 // has just shown it, in its answer to the PATCH of the condition or to a GET.
 func (h *history) podKnownSince(c *call) time.Time {
-	since := later(h.watchedSince(c, watchPods, c.received), h.beginOf(c).Add(haste-h.hasteAt(c.received)))
+	since := oracle.Later(h.watchedSince(c, watchPods, c.received), h.beginOf(c).Add(haste-h.hasteAt(c.received)))
 	if c.kind == deletePod {
-		since = later(since, h.shown(c))
+		since = oracle.Later(since, h.shown(c))
 	}
 	return since
 }
@@ -174,11 +176,11 @@ func (h *history) beginOf(c *call) time.Time {
 func (s *stream) inOrderUntil(limit time.Time) time.Time {
 	last := limit
 	if !s.closed.IsZero() {
-		last = earlier(last, s.closed)
+		last = oracle.Earlier(last, s.closed)
 	}
 	for _, held := range slices.Backward(s.stalls) {
-		if !last.Before(held.earliest) && last.Before(held.latest.Add(deaf)) {
-			last = held.earliest
+		if !last.Before(held.From) && last.Before(held.To.Add(deaf)) {
+			last = held.From
 		}
 	}
 	if last.Before(s.opened.Add(deaf)) {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
 // stream is one watch of a replica.
@@ -140,14 +142,14 @@ func (l *ledger) end(life *life, ended time.Time, how string) {
 func (l *ledger) tell(what string, from, to time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.episodes = append(l.episodes, episode{span: span{from, to}, what: what})
+	l.episodes = append(l.episodes, episode{span: oracle.Between(from, to), what: what})
 }
 
 // obstruct notes that the webhook was in the way.
 func (l *ledger) obstruct(what string, from, to time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.reviews = append(l.reviews, episode{span: span{from, to}, what: what})
+	l.reviews = append(l.reviews, episode{span: oracle.Between(from, to), what: what})
 }
 
 // wind notes that the clock of a replica is wrong by an offset from now on.
@@ -156,11 +158,11 @@ func (l *ledger) wind(replica string, offset time.Duration, now time.Time) {
 	defer l.mu.Unlock()
 	for i := range l.skews {
 		if l.skews[i].replica == replica {
-			l.skews[i].latest = earlier(l.skews[i].latest, now)
+			l.skews[i].To = oracle.Earlier(l.skews[i].To, now)
 		}
 	}
 	if offset != 0 {
-		l.skews = append(l.skews, skew{span: span{now, distantFuture}, replica: replica, offset: offset})
+		l.skews = append(l.skews, skew{span: oracle.Between(now, distantFuture), replica: replica, offset: offset})
 	}
 }
 
@@ -185,7 +187,7 @@ func (l *ledger) noteHalts(ctx context.Context) {
 		pause(ctx, step)
 		if to := time.Now(); to.Sub(from) > long {
 			l.mu.Lock()
-			l.halts = append(l.halts, span{from, to})
+			l.halts = append(l.halts, oracle.Between(from, to))
 			l.mu.Unlock()
 		}
 	}

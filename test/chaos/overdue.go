@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
 // stretch is a time during which a pod had to leave without interruption: from when it was due until it left or had no
@@ -64,22 +66,22 @@ func (h *history) stretchesOf(p *pod, i int) []stretch {
 	if state.terminating || state.mirror || state.node == "" {
 		return nil
 	}
-	within := span{state.from.latest, h.end}
+	within := oracle.Between(state.from.To, h.end)
 	if i+1 < len(p.states) {
-		within.latest = p.states[i+1].from.earliest
+		within.To = p.states[i+1].from.From
 	}
 	var found []stretch
 	nodes := h.nodes[state.node]
 	for j, node := range nodes {
-		during := span{later(within.earliest, node.from.latest), within.latest}
+		during := oracle.Between(oracle.Later(within.From, node.from.To), within.To)
 		if j+1 < len(nodes) {
-			during.latest = earlier(during.latest, nodes[j+1].from.earliest)
+			during.To = oracle.Earlier(during.To, nodes[j+1].from.From)
 		}
-		due, leaves := dueOf(state.tolerations, state.bound, node.taints)
-		if from := later(due.latest, during.earliest); leaves && from.Before(during.latest) {
+		due, leaves := state.due(node.taints)
+		if from := oracle.Later(due.To, during.From); leaves && from.Before(during.To) {
 			found = append(found, stretch{
 				pod: p, node: state.node, sights: sights(node.taints),
-				due: from, ended: during.latest, open: during.latest.Equal(h.end),
+				due: from, ended: during.To, open: during.To.Equal(h.end),
 			})
 		}
 	}
@@ -87,10 +89,13 @@ func (h *history) stretchesOf(p *pod, i int) []stretch {
 }
 
 // sights are when the taints could be seen first, and the values that they had before.
-func sights(taints []counting) []time.Time {
+func sights(taints []oracle.Taint) []time.Time {
 	var all []time.Time
-	for i := range taints {
-		all = append(append(all, taints[i].sight.latest), sights(taints[i].values)...)
+	for _, taint := range taints {
+		all = append(all, taint.Seen.To)
+		for _, value := range taint.Values {
+			all = append(all, value.Seen.To)
+		}
 	}
 	return all
 }
@@ -180,7 +185,7 @@ func (h *history) delayed(s stretch, ended time.Time) (charge, explanation) {
 		return lost, explained
 	}
 	explained = h.explain(s, ended, usualBackoff)
-	if ended.Sub(explained.until)-h.stoodStill(span{explained.until, ended}) > lateAfter {
+	if ended.Sub(explained.until)-h.stoodStill(oracle.Between(explained.until, ended)) > lateAfter {
 		return tardy, explained
 	}
 	return "", explained
@@ -190,8 +195,8 @@ func (h *history) delayed(s stretch, ended time.Time) (charge, explanation) {
 func (h *history) stoodStill(within span) time.Duration {
 	all := time.Duration(0)
 	for _, halt := range h.halts {
-		if halt.meets(within) {
-			all += halt.latest.Sub(halt.earliest)
+		if halt.Meets(within) {
+			all += halt.To.Sub(halt.From)
 		}
 	}
 	return all

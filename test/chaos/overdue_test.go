@@ -3,7 +3,11 @@
 
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
+)
 
 func TestLatenessCountsFromWhenAPodHadToLeaveWithoutInterruption(t *testing.T) {
 	w := newWorld()
@@ -51,7 +55,7 @@ func TestLatenessIsExplainedByTheBackoffOfAPodsOwnFailures(t *testing.T) {
 func TestATaintThatNobodyCouldSeeWhenItCameIsDueAsMuchLater(t *testing.T) {
 	w := newWorld()
 	w.tolerates(1, tolerating("off", 5))
-	w.episodes = []episode{{span: span{sec(5), sec(12)}, what: "outage"}}
+	w.episodes = []episode{{span: oracle.Between(sec(5), sec(12)), what: "outage"}}
 	w.tainted(9, noExecute("off")) // seen after the outage, at 12 s
 	w.evicts(17.1)
 	late := w.lateness()
@@ -63,7 +67,7 @@ func TestATaintThatNobodyCouldSeeWhenItCameIsDueAsMuchLater(t *testing.T) {
 func TestATaintThatWasSeenLateIsDueAsMuchLaterAndMayBeDueWhenNobodyLeads(t *testing.T) {
 	w := newWorld()
 	w.tolerates(1, tolerating("off", 5))
-	w.episodes = []episode{{span: span{sec(5), sec(12)}, what: "outage"}}
+	w.episodes = []episode{{span: oracle.Between(sec(5), sec(12)), what: "outage"}}
 	w.tainted(9, noExecute("off")) // seen after the outage, at 12 s
 	w.lives[0].ended = sec(16)
 	w.reigns = append(w.reigns, reign{from: sec(22), holder: "holder-b"})

@@ -62,7 +62,7 @@ func (h *history) longestBlindness() time.Duration {
 	for _, l := range h.lives {
 		for _, kind := range []callKind{watchPods, watchNodes} {
 			for _, e := range h.unwatched(l, kind) {
-				longest = max(longest, e.latest.Sub(e.earliest))
+				longest = max(longest, e.To.Sub(e.From))
 			}
 		}
 	}

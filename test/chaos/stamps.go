@@ -6,6 +6,8 @@ package main
 import (
 	"fmt"
 	"time"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
 // judgeStamps judges what the replicas wrote to nodes: the timeAdded of taints that had none, or a later one than they
@@ -19,34 +21,43 @@ func (h *history) judgeStamps() []finding {
 				continue
 			}
 			if as, why := stampFault(states[i-1].taints, states[i]); why != "" {
-				found = append(found, finding{charge: as, name: name, when: states[i].from.latest, why: why})
+				found = append(found, finding{charge: as, name: name, when: states[i].from.To, why: why})
 			}
 		}
 	}
 	return found
 }
 
-func stampFault(before []counting, stamped nodeState) (as charge, why string) {
+func stampFault(before []oracle.Taint, stamped nodeState) (as charge, why string) {
 	after := stamped.taints
 	if len(before) != len(after) {
 		return wrong, fmt.Sprintf("a PATCH of the node by a replica changes the number of its NoExecute taints from %d to %d", len(before), len(after))
 	}
 	for i := range after {
-		was, is := find(before, after[i].Taint), after[i].ToString()
+		was, is := find(before, after[i].Key), after[i].ToString()
 		switch {
 		case was == nil || was.Value != after[i].Value:
 			return wrong, fmt.Sprintf("a PATCH of the node by a replica brings the taint %s", is)
 		case was.TimeAdded.Equal(after[i].TimeAdded):
 		case !was.TimeAdded.IsZero() && (after[i].TimeAdded.IsZero() || was.TimeAdded.Before(after[i].TimeAdded)):
 			return wrong, fmt.Sprintf("a PATCH of the node by a replica puts timeAdded of the taint %s off", is)
-		case endOfSecond(after[i].TimeAdded.Time).Before(was.since.earliest):
+		case oracle.EndOfSecond(after[i].TimeAdded.Time).Before(was.Since.From):
 			return early, fmt.Sprintf("a replica writes that the taint %s is there since %s, but it came %s later: all its deadlines are too early", is,
 				after[i].TimeAdded.UTC().Format(time.TimeOnly),
-				was.since.earliest.Sub(endOfSecond(after[i].TimeAdded.Time)).Round(time.Millisecond))
-		case after[i].TimeAdded.After(stamped.from.latest.Add(resolution)):
+				was.Since.From.Sub(oracle.EndOfSecond(after[i].TimeAdded.Time)).Round(time.Millisecond))
+		case after[i].TimeAdded.After(stamped.from.To.Add(resolution)):
 			return tardy, fmt.Sprintf("a replica writes that the taint %s is there since %s, which is %s ahead: all its deadlines are too late", is,
-				after[i].TimeAdded.UTC().Format(time.TimeOnly), after[i].TimeAdded.Sub(stamped.from.latest).Round(time.Millisecond))
+				after[i].TimeAdded.UTC().Format(time.TimeOnly), after[i].TimeAdded.Sub(stamped.from.To).Round(time.Millisecond))
 		}
 	}
 	return "", ""
+}
+
+func find(taints []oracle.Taint, key string) *oracle.Taint {
+	for i := range taints {
+		if taints[i].Key == key {
+			return &taints[i]
+		}
+	}
+	return nil
 }

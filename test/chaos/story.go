@@ -11,6 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
 // line is one line of a story.
@@ -40,12 +42,12 @@ func (h *history) story(uid types.UID, name string, instant, until time.Time) st
 	}
 	lines = append(lines, h.storyOfNodes(nodes)...)
 	for _, e := range slices.Concat(h.episodes, h.reviews) {
-		lines = append(lines, line{e.earliest, e.what + ": begins"}, line{e.latest, e.what + ": ends"})
+		lines = append(lines, line{e.From, e.what + ": begins"}, line{e.To, e.what + ": ends"})
 	}
 	for _, k := range h.skews {
 		lines = append(lines,
-			line{k.earliest, fmt.Sprintf("the clock of %s is wrong by %s", k.replica, k.offset.Round(time.Second))},
-			line{k.latest, fmt.Sprintf("the clock of %s is set again", k.replica)})
+			line{k.From, fmt.Sprintf("the clock of %s is wrong by %s", k.replica, k.offset.Round(time.Second))},
+			line{k.To, fmt.Sprintf("the clock of %s is set again", k.replica)})
 	}
 	for _, l := range h.lives {
 		lines = append(lines,
@@ -57,18 +59,18 @@ func (h *history) story(uid types.UID, name string, instant, until time.Time) st
 	}
 	lines = append(lines, h.storyOfStreams()...)
 	if until.IsZero() {
-		return write(lines, instant, span{instant.Add(-beforeInstant), instant.Add(storyAfter)})
+		return write(lines, instant, oracle.Between(instant.Add(-beforeInstant), instant.Add(storyAfter)))
 	}
-	return write(lines, instant, span{instant.Add(-beforeDelay), until.Add(storyAfter)})
+	return write(lines, instant, oracle.Between(instant.Add(-beforeDelay), until.Add(storyAfter)))
 }
 
 func (h *history) storyOfPod(p *pod) []line {
 	var lines []line
 	for _, state := range p.states {
-		lines = append(lines, line{state.from.latest, fmt.Sprintf("pod %s uid %s version %d by %s: %s", p.name, short(p.uid), state.number, state.writer, state)})
+		lines = append(lines, line{state.from.To, fmt.Sprintf("pod %s uid %s version %d by %s: %s", p.name, short(p.uid), state.number, state.writer, state)})
 	}
 	for _, d := range p.deletions {
-		lines = append(lines, line{d.latest, "DELETE accepted by the API server, from " + d.user})
+		lines = append(lines, line{d.To, "DELETE accepted by the API server, from " + d.user})
 	}
 	for _, c := range h.calls {
 		if c.uid == p.uid || c.kind == getPod && c.name == p.name {
@@ -82,7 +84,7 @@ func (h *history) storyOfNodes(names map[string]bool) []line {
 	var lines []line
 	for name := range names {
 		for _, state := range h.nodes[name] {
-			lines = append(lines, line{state.from.latest, fmt.Sprintf("node %s version %d by %s: %s", name, state.number, state.writer, taintsText(state.taints))})
+			lines = append(lines, line{state.from.To, fmt.Sprintf("node %s version %d by %s: %s", name, state.number, state.writer, taintsText(state.taints))})
 		}
 	}
 	for _, c := range h.calls {
@@ -99,7 +101,7 @@ func (h *history) storyOfStreams() []line {
 		name := fmt.Sprintf("%s of run %d of %s", s.kind, s.run, s.replica)
 		lines = append(lines, line{s.opened, name + " opens"}, line{s.closed, name + " ends"})
 		for _, held := range s.stalls {
-			lines = append(lines, line{held.earliest, fmt.Sprintf("%s is held up for %s", name, held.latest.Sub(held.earliest).Round(time.Millisecond))})
+			lines = append(lines, line{held.From, fmt.Sprintf("%s is held up for %s", name, held.To.Sub(held.From).Round(time.Millisecond))})
 		}
 	}
 	return lines
@@ -110,7 +112,7 @@ func write(lines []line, zero time.Time, within span) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "      times in seconds from %s\n", zero.UTC().Format("15:04:05.000000"))
 	for _, l := range lines {
-		if !l.when.Before(within.earliest) && !l.when.After(within.latest) {
+		if !l.when.Before(within.From) && !l.when.After(within.To) {
 			fmt.Fprintf(&text, "    %10.3f  %s\n", l.when.Sub(zero).Seconds(), l.what)
 		}
 	}
@@ -148,7 +150,7 @@ func tolerationText(t corev1.Toleration) string {
 	return fmt.Sprintf("[%s %d s]", strings.TrimSpace(text), *t.TolerationSeconds)
 }
 
-func taintsText(taints []counting) string {
+func taintsText(taints []oracle.Taint) string {
 	if len(taints) == 0 {
 		return "no NoExecute taints"
 	}
@@ -158,11 +160,11 @@ func taintsText(taints []counting) string {
 		if !t.TimeAdded.IsZero() {
 			added = t.TimeAdded.UTC().Format(time.TimeOnly)
 		}
-		texts = append(texts, fmt.Sprintf("%s (timeAdded %s, counts from %s)", t.ToString(), added, clock(t.since)))
+		texts = append(texts, fmt.Sprintf("%s (timeAdded %s, counts from %s)", t.ToString(), added, clock(t.Since)))
 	}
 	return strings.Join(texts, ", ")
 }
 
 func clock(s span) string {
-	return s.earliest.UTC().Format("15:04:05.000") + " to " + s.latest.UTC().Format("05.000")
+	return s.From.UTC().Format("15:04:05.000") + " to " + s.To.UTC().Format("05.000")
 }

@@ -9,13 +9,15 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
 func TestTheStoryOfAPodHasEverythingInOrder(t *testing.T) {
 	w := newWorld()
 	w.tolerates(1, tolerating("off", 5))
 	w.tainted(10, corev1.Taint{Key: "off", Value: "now", Effect: corev1.TaintEffectNoExecute})
-	w.episodes = []episode{{span: span{sec(11), sec(12)}, what: "outage"}}
+	w.episodes = []episode{{span: oracle.Between(sec(11), sec(12)), what: "outage"}}
 	w.evicts(14)
 	story := w.story(thePod, theNode, sec(14), time.Time{})
 	position := 0

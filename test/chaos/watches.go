@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 	"github.com/taintkeeper/taintkeeper/test/rig/proxy"
 )
 
@@ -45,7 +46,7 @@ func (w *watches) admit(ctx context.Context, c *call, body io.ReadCloser) io.Rea
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if now := time.Now(); now.Before(w.heldUntil) {
-		b.stream.stalls = append(b.stream.stalls, span{now, w.heldUntil})
+		b.stream.stalls = append(b.stream.stalls, oracle.Between(now, w.heldUntil))
 	}
 	w.ledger.open(b.stream)
 	w.open = append(w.open, b)
@@ -82,11 +83,11 @@ func (w *watches) hold(d time.Duration) {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.heldUntil = later(w.heldUntil, now.Add(d))
+	w.heldUntil = oracle.Later(w.heldUntil, now.Add(d))
 	w.gate.Hold()
 	time.AfterFunc(d, w.letGo)
 	for _, b := range w.open {
-		w.ledger.stall(b.stream, span{now, w.heldUntil})
+		w.ledger.stall(b.stream, oracle.Between(now, w.heldUntil))
 	}
 }
 
@@ -103,7 +104,7 @@ func (w *watches) letGo() {
 func (w *watches) refuse(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.refusedUntil = later(w.refusedUntil, time.Now().Add(d))
+	w.refusedUntil = oracle.Later(w.refusedUntil, time.Now().Add(d))
 }
 
 // release ends everything that was to last for a while.

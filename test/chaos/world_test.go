@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
 // beginning is when the histories of the tests begin, at the beginning of a second.
@@ -73,7 +75,7 @@ func (w *world) podIs(from float64, facts podFacts) {
 		facts.recorded = sec(0)
 	}
 	p := w.pods[thePod]
-	p.states = append(p.states, podState{podFacts: facts, from: at(sec(from)), visible: sec(from), bound: at(sec(0))})
+	p.states = append(p.states, podState{podFacts: facts, from: oracle.At(sec(from)), visible: sec(from), bound: oracle.At(sec(0))})
 }
 
 // tolerates changes the pod's tolerations.
@@ -93,13 +95,13 @@ func (w *world) tainted(from float64, taints ...corev1.Taint) { w.taintedBy("adm
 
 func (w *world) taintedBy(writer string, from float64, taints ...corev1.Taint) {
 	states := w.nodes[theNode]
-	var before []counting
+	var before []oracle.Taint
 	if len(states) > 0 {
 		before = states[len(states)-1].taints
 	}
-	next := advance(before, taints, at(sec(from)), writer == keeperUser)
-	handedBack := writer == keeperUser && w.handsBack(at(sec(from)))
-	w.nodes[theNode] = append(states, nodeState{from: at(sec(from)), taints: next, writer: writer, handedBack: handedBack})
+	next := oracle.Next(before, oracle.Version{At: oracle.At(sec(from)), Taints: taints, Ours: writer == keeperUser})
+	handedBack := writer == keeperUser && w.handsBack(oracle.At(sec(from)))
+	w.nodes[theNode] = append(states, nodeState{from: oracle.At(sec(from)), shown: taints, taints: next, writer: writer, handedBack: handedBack})
 }
 
 // swaps makes the node not ready at 10 s and unreachable at 25 s, which the pod tolerates for 20 s.

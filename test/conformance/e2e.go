@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"slices"
 	"time"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/process"
 )
 
 const (
@@ -40,15 +42,13 @@ func (s suite) runE2E(ctx context.Context, e e2eRun) (*os.ProcessState, error) {
 		return nil, fmt.Errorf("make the log of e2e.test: %w", err)
 	}
 	defer log.Close()
-	cmd := exec.CommandContext(ctx, s.e2e, s.arguments(e)...)
+	cmd := exec.Command(s.e2e, s.arguments(e)...)
 	cmd.Dir = e.home
 	cmd.Env = append(os.Environ(), "HOME="+e.home, "TMPDIR="+e.home)
 	output := &narrator{log: log, tell: func(line string) { progress("%s: %s", e.name, line) }}
 	cmd.Stdout, cmd.Stderr = output, output // the same for both, so that one line at a time is written
 	cmd.WaitDelay = outputGrace
-	isolate(cmd)
-	cmd.Cancel = func() error { return killGroup(cmd.Process.Pid) }
-	return runGuarded(ctx, cmd)
+	return runToEnd(ctx, cmd)
 }
 
 func (s suite) arguments(e e2eRun) []string {
@@ -70,20 +70,19 @@ func (s suite) arguments(e e2eRun) []string {
 	return args
 }
 
-// runGuarded starts a process that does not outlive this program, and waits for its end.
-func runGuarded(ctx context.Context, cmd *exec.Cmd) (*os.ProcessState, error) {
-	if err := cmd.Start(); err != nil {
+// runToEnd starts a process, and waits until it ends or must be killed.
+func runToEnd(ctx context.Context, cmd *exec.Cmd) (*os.ProcessState, error) {
+	started, err := process.Start(cmd, "")
+	if err != nil {
 		return nil, fmt.Errorf("start e2e.test: %w", err)
 	}
-	release, err := guard(cmd.Process.Pid)
-	if err != nil {
-		return nil, errors.Join(err, killGroup(cmd.Process.Pid), cmd.Wait())
-	}
-	defer release()
-	err = cmd.Wait()
-	if ctx.Err() != nil {
+	select {
+	case <-ctx.Done():
+		started.Kill()
 		return nil, fmt.Errorf("play the specs: %w", context.Cause(ctx))
+	case <-started.Ended():
 	}
+	err = started.Wait()
 	if _, ended := errors.AsType[*exec.ExitError](err); err != nil && !ended {
 		return nil, fmt.Errorf("play the specs: %w", err)
 	}

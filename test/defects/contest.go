@@ -12,16 +12,18 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/scenario"
 )
 
 // outcome is a finding, or why there is none.
 type outcome struct {
-	finding
+	scenario.Finding
 	err    error
 	absent bool // the contestant did not play by itself
 }
 
-func (o outcome) isRight() bool { return o.err == nil && o.right }
+func (o outcome) isRight() bool { return o.err == nil && o.Right }
 
 func (o outcome) String() string {
 	switch {
@@ -29,10 +31,8 @@ func (o outcome) String() string {
 		return "not played"
 	case o.err != nil:
 		return "could not be played: " + o.err.Error()
-	case o.right:
-		return "right: " + o.seen
 	default:
-		return "wrong: " + o.seen
+		return o.Finding.String()
 	}
 }
 
@@ -129,7 +129,6 @@ func (s *stage) playAct(ctx context.Context, a act, outcomes map[int]outcome) er
 
 // playTogether plays some scenarios side by side.
 func (s *stage) playTogether(ctx context.Context, numbers []int, outcomes map[int]outcome) {
-	s.meeting = newMeeting(len(numbers))
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	for _, r := range rows() {

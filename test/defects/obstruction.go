@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,7 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/test/admission"
-	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
+	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
+	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
 // obstruction is a webhook that the API server asks before the contestant may delete some pods of a scene. It admits
@@ -66,40 +66,35 @@ func (o *obstruction) review(ctx context.Context, old *metav1.PartialObjectMetad
 	return nil
 }
 
-// obstruct returns once the API server asks a webhook that takes so long. The function that it returns undoes it.
-func (s *scene) obstruct(ctx context.Context, length time.Duration) (o *obstruction, undo func() error, err error) {
-	probe, err := s.lonelyPod(ctx, probeName, reviewed)
-	if err != nil {
-		return nil, nil, err
+// obstruct returns once the API server asks the webhook. That is undone when the scenario is over.
+func (o *obstruction) obstruct(ctx context.Context, p *Play) error {
+	if err := Alone(probeName, reviewed)(ctx, p); err != nil {
+		return err
 	}
-	o = newObstruction(length)
 	server, err := admission.Serve(o.review)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	configurations := s.admin.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	wanted := s.webhookConfiguration(server)
+	p.Finally(func(context.Context) error { return server.Close() })
+	probe := p.Named(probeName).Pod
+	configurations := p.Admin.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	wanted := webhookConfiguration(p, server)
 	if _, err := configurations.Create(ctx, wanted, metav1.CreateOptions{}); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("register a webhook: %w", err), server.Close())
+		return fmt.Errorf("register a webhook: %w", err)
 	}
-	undo = func() error {
+	p.Finally(func(ctx context.Context) error {
 		close(o.over)
 		return errors.Join(
-			configurations.Delete(ctx, wanted.Name, metav1.DeleteOptions{}),
-			s.AwaitDeletable(ctx, probe, true),
-			server.Close(),
+			configurations.Delete(ctx, wanted.Name, metav1.DeleteOptions{}), p.AwaitDeletable(ctx, probe, true),
 		)
-	}
-	if err := s.AwaitDeletable(ctx, probe, false); err != nil {
-		return nil, nil, errors.Join(err, undo())
-	}
-	return o, undo, nil
+	})
+	return p.AwaitDeletable(ctx, probe, false)
 }
 
-func (s *scene) webhookConfiguration(server *admission.Webhook) *admissionv1.ValidatingWebhookConfiguration {
-	asked := fmt.Sprintf("request.name == %q || request.userInfo.username == %q", probeName, s.contestant.user())
+func webhookConfiguration(p *Play, server *admission.Webhook) *admissionv1.ValidatingWebhookConfiguration {
+	asked := fmt.Sprintf("request.name == %q || request.userInfo.username == %q", probeName, stageOf(p).contestant.user())
 	return &admissionv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "obstruct-" + s.Namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: "obstruct-" + p.Namespace},
 		Webhooks: []admissionv1.ValidatingWebhook{{
 			Name:         "obstruction.taintkeeper.dev",
 			ClientConfig: admissionv1.WebhookClientConfig{URL: &server.URL, CABundle: server.Bundle},
@@ -107,7 +102,7 @@ func (s *scene) webhookConfiguration(server *admission.Webhook) *admissionv1.Val
 				Operations: []admissionv1.OperationType{admissionv1.Delete},
 				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
 			}},
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.Namespace}},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: p.Namespace}},
 			ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
 				Key: reviewLabel, Operator: metav1.LabelSelectorOpExists,
 			}}},
@@ -120,8 +115,8 @@ func (s *scene) webhookConfiguration(server *admission.Webhook) *admissionv1.Val
 	}
 }
 
-// awaitFirst returns when a delete waits for the webhook's answer.
-func (o *obstruction) awaitFirst(ctx context.Context) error {
+// asked returns when a delete waits for the webhook's answer.
+func (o *obstruction) asked(ctx context.Context, _ *Play) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("the webhook is not asked"))
 	defer cancel()
 	select {
@@ -132,89 +127,38 @@ func (o *obstruction) awaitFirst(ctx context.Context) error {
 	}
 }
 
+// hung tells how many deletes wait.
+func (o *obstruction) hung(context.Context, *Play) (Finding, error) {
+	return Finding{Seen: fmt.Sprintf("%d deletes hung then", o.waiting.Load()), Right: true}, nil
+}
+
 // hungPods is how many pods cannot be deleted because of the webhook.
 const hungPods = 200
 
-// playHang lets the deletes of many pods hang while a pod that has nothing to do with them becomes due on another node.
-func playHang(ctx context.Context, s *scene) (found finding, err error) {
-	const tolerated = 5 * time.Second
-	o, undo, err := s.obstruct(ctx, hanging)
-	if err != nil {
-		return finding{}, err
+// hang lets the deletes of many pods hang while a pod that has nothing to do with them becomes due on another node.
+func hang() Scenario {
+	o := newObstruction(hanging)
+	return Scenario{
+		Given: []Step{
+			o.obstruct, Node("stuck"), Crowd("stuck", hungPods, reviewed), Alone("healthy", scene.Tolerating("gone", 5)),
+		},
+		When:     []Step{Taint("stuck", "gone"), o.asked, Taint("healthy", "gone")},
+		Promised: []Check{ByRuleFor("healthy"), o.hung},
+		Watched:  time.Minute,
 	}
-	defer func() { err = errors.Join(err, undo()) }()
-	stuck, err := s.node(ctx, "stuck")
-	if err != nil {
-		return finding{}, err
-	}
-	if _, err := s.Pods(ctx, hungPods, stuck, reviewed); err != nil {
-		return finding{}, err
-	}
-	healthy, err := s.lonelyPod(ctx, "healthy", rig.Tolerating("gone", int64(tolerated.Seconds())))
-	if err != nil {
-		return finding{}, err
-	}
-	if _, err := s.taint(ctx, stuck, rig.NoExecute("gone")); err != nil {
-		return finding{}, err
-	}
-	if err := o.awaitFirst(ctx); err != nil {
-		return finding{}, err
-	}
-	began, err := s.taint(ctx, healthy.Spec.NodeName, rig.NoExecute("gone"))
-	if err != nil {
-		return finding{}, err
-	}
-	d, err := s.observer.departure(ctx, healthy, began, tolerated, time.Minute)
-	return d.finding().and(fmt.Sprintf("%d deletes hung then", o.waiting.Load()), true), err
 }
 
-// playCancelInFlight takes a taint back while the delete waits for the answer of a webhook.
-func playCancelInFlight(ctx context.Context, s *scene) (found finding, err error) {
-	const (
-		answersAfter = 6 * time.Second
-		untaintAfter = 2 * time.Second
-		watched      = 10 * time.Second
-	)
-	o, undo, err := s.obstruct(ctx, answersAfter)
-	if err != nil {
-		return finding{}, err
+// cancelInFlight takes a taint back while the delete waits for the answer of a webhook. The pod has to stay; that its
+// eviction was cancelled may be said then only.
+func cancelInFlight() Scenario {
+	o := newObstruction(6 * time.Second)
+	cancelled := func(ctx context.Context, p *Play) (Finding, error) {
+		said, err := p.Events(ctx, "spared", Cancelling)
+		return Finding{Seen: "'Cancelling deletion' said " + Times(len(said)), Right: true}, err
 	}
-	defer func() { err = errors.Join(err, undo()) }()
-	pod, err := s.lonelyPod(ctx, "spared", reviewed)
-	if err != nil {
-		return finding{}, err
-	}
-	if _, err := s.taint(ctx, pod.Spec.NodeName, rig.NoExecute("gone")); err != nil {
-		return finding{}, err
-	}
-	if err := errors.Join(o.awaitFirst(ctx), pause(ctx, untaintAfter)); err != nil {
-		return finding{}, err
-	}
-	untainted, err := s.untaint(ctx, pod.Spec.NodeName, "gone")
-	if err != nil {
-		return finding{}, err
-	}
-	d, err := s.observer.departure(ctx, pod, untainted, never, watched)
-	if err != nil {
-		return finding{}, err
-	}
-	events, err := s.admin.CoreV1().Events(s.Namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return finding{}, fmt.Errorf("list events: %w", err)
-	}
-	return judgeCancel(d, events.Items, pod), nil
-}
-
-// judgeCancel wants the pod to stay; that its eviction was cancelled may be said then only.
-func judgeCancel(d departure, events []corev1.Event, pod *corev1.Pod) finding {
-	cancelled := 0
-	for _, event := range events {
-		if event.InvolvedObject.Name == pod.Name && strings.HasPrefix(event.Message, "Cancelling deletion") {
-			cancelled++
-		}
-	}
-	return finding{
-		seen:  fmt.Sprintf("%s; 'Cancelling deletion' said %s", d, times(cancelled)),
-		right: d.right(),
+	return Scenario{
+		Given:    []Step{o.obstruct, Alone("spared", reviewed)},
+		When:     []Step{Taint("spared", "gone"), o.asked, After(2 * time.Second), Untaint("spared", "gone")},
+		Promised: []Check{Stays("spared"), cancelled},
 	}
 }

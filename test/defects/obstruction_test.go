@@ -16,7 +16,7 @@ func TestAnObstructionAdmitsADeleteAfterAWhile(t *testing.T) {
 		o, start := newObstruction(6*time.Second), time.Now()
 		answered := make(chan *metav1.Status)
 		go func() { answered <- o.review(t.Context(), &metav1.PartialObjectMetadata{}) }()
-		if err := o.awaitFirst(t.Context()); err != nil || o.waiting.Load() != 1 {
+		if err := o.asked(t.Context(), nil); err != nil || o.waiting.Load() != 1 {
 			t.Errorf("%d deletes wait, %v", o.waiting.Load(), err)
 		}
 		if refusal := <-answered; refusal != nil || time.Since(start) != 6*time.Second {

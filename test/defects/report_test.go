@@ -24,7 +24,7 @@ func TestEveryRowIsPlayedOnceAndSaysWhatItIsAbout(t *testing.T) {
 		if wanted := map[bool]section{true: fixes, false: keeps}[i < 16]; r.section != wanted {
 			t.Errorf("row %d is in section %d, want %d", r.number, r.section, wanted)
 		}
-		if r.scenario == "" || r.should == "" || r.how == "" || r.play == nil {
+		if r.scenario == "" || r.should == "" || r.how == "" || len(r.stories) == 0 {
 			t.Errorf("row %d lacks something: %+v", r.number, r)
 		}
 	}
@@ -34,8 +34,8 @@ func TestEveryRowIsPlayedOnceAndSaysWhatItIsAbout(t *testing.T) {
 }
 
 var (
-	good   = outcome{finding: finding{"left after 20.0 s", true}}
-	bad    = outcome{finding: finding{"still there after 60.0 s", false}}
+	good   = outcome{Finding: right("left after 20.0 s")}
+	bad    = outcome{Finding: wrong("still there after 60.0 s")}
 	broken = outcome{err: errors.New("create pod x: refused")}
 )
 

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -21,23 +22,23 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	"github.com/taintkeeper/taintkeeper/test/rig/observer"
 	"github.com/taintkeeper/taintkeeper/test/rig/proxy"
+	"github.com/taintkeeper/taintkeeper/test/rig/scenario"
 	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 	"github.com/taintkeeper/taintkeeper/test/wallclock"
 )
 
 // stage is a cluster with one contestant in it.
 type stage struct {
-	name     string // the contestant's
-	version  string // of Kubernetes
-	out      io.Writer
-	cluster  *localcluster.Cluster
-	admin    kubernetes.Interface
-	observer observed
-	audit    *auditlog.Log
+	name    string // the contestant's
+	version string // of Kubernetes
+	out     io.Writer
+	cluster *localcluster.Cluster
+	admin   kubernetes.Interface
+	seen    *observer.Pods
+	audit   *auditlog.Log
 	surroundings
 	contestant contestant
 	running    launch
-	meeting    *meeting // of the act that is played
 	canaries   atomic.Int32
 }
 
@@ -70,7 +71,7 @@ func setUp(ctx context.Context, name string, start starter, o options) (*stage, 
 	if s.clock, err = wallclock.New(filepath.Join(s.cluster.Dir(), "clock")); err != nil {
 		return s, err
 	}
-	if s.observer.Pods, err = observer.WatchPods(ctx, s.admin, metav1.NamespaceAll); err != nil {
+	if s.seen, err = observer.WatchPods(ctx, s.admin, metav1.NamespaceAll); err != nil {
 		return s, err
 	}
 	s.say("up, Kubernetes %s", s.version)
@@ -132,8 +133,9 @@ func (s *stage) startCanaries(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// Where no node is ready, the node-lifecycle controller takes the trouble to be its own and taints none.
 	tainted := func(node *corev1.Node) { node.Spec.Taints = []corev1.Taint{rig.NoExecute("canary")} }
-	_, err = made.Node(ctx, canaryNode, healthy, tainted)
+	_, err = made.Node(ctx, canaryNode, scenario.Ready, tainted)
 	return err
 }
 
@@ -143,26 +145,57 @@ func (s *stage) awaitCanary(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	left, err := s.observer.Await(ctx, time.Now().Add(canaryLimit), pod)
+	left, err := s.seen.Await(ctx, time.Now().Add(canaryLimit), pod)
 	if err == nil && left > 0 {
 		err = fmt.Errorf("%s has evicted nothing for %s; see %s", s.name, canaryLimit, s.contestant.log())
 	}
 	return err
 }
 
-// play plays a scenario in a namespace of its own, and clears up after it. An error is one of the scene, not of the
-// contestant.
+// play plays the stories of a row side by side. An error is one of the stage, not of the contestant.
 func (s *stage) play(ctx context.Context, r row) outcome {
-	scene, err := s.newScene(ctx, fmt.Sprintf("row-%02d", r.number))
-	defer scene.attend()
-	if err != nil {
-		return outcome{err: err}
+	findings := make([]scenario.Finding, len(r.stories))
+	group, playing := errgroup.WithContext(ctx)
+	for i, story := range r.stories {
+		group.Go(func() (err error) {
+			findings[i], err = scenario.Run(playing, s, fmt.Sprintf("row-%02d-%d", r.number, i+1), story)
+			return err
+		})
 	}
-	found, err := r.play(ctx, scene)
+	o := outcome{err: group.Wait()}
 	if ctx.Err() != nil {
 		return outcome{err: context.Cause(ctx)} // the cluster goes, and the scene with it
 	}
-	o := outcome{finding: found, err: errors.Join(err, scene.Clear(ctx))}
+	o.Right = true
+	for i, found := range findings {
+		if len(findings) > 1 {
+			found.Seen = r.stories[i].Name + ": " + found.Seen
+		}
+		o.Finding = o.And(found)
+	}
 	s.say("scenario %d (%s): %s", r.number, r.scenario, o)
 	return o
+}
+
+// Client implements [scenario.Stage], as do the others.
+func (s *stage) Client() kubernetes.Interface { return s.admin }
+
+func (s *stage) Seen() *observer.Pods { return s.seen }
+
+// Patience is how late an eviction may be on a machine that is busy with other things.
+func (s *stage) Patience() time.Duration { return 4 * time.Second }
+
+func (s *stage) Calls(wanted ...auditlog.Filter) ([]auditlog.Event, error) {
+	return s.audit.Events(append(wanted, auditlog.By(s.contestant.user()))...)
+}
+
+func (s *stage) Restart(ctx context.Context) error { return s.contestant.restart(ctx) }
+
+func (s *stage) Lag() (release func()) {
+	s.gate.Hold()
+	return s.gate.Release
+}
+
+func (s *stage) Refuse(ctx context.Context, of rig.Scene, probe *corev1.Pod) (allow func() error, err error) {
+	return of.RefuseDeletes(ctx, probe)
 }

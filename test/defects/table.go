@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/scenario"
 )
 
 // columns are the widths of the printed table, in characters.
@@ -114,7 +116,7 @@ func summary(results []result) string {
 			our++
 		}
 	}
-	all := counted(len(results), "scenario", "scenarios")
+	all := scenario.Counted(len(results), "scenario", "scenarios")
 	if absent {
 		return fmt.Sprintf("Of %s, Taintkeeper is right in %d.", all, our)
 	}

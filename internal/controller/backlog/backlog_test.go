@@ -241,6 +241,86 @@ func TestWhatFailedWaitsForItsBackoff(t *testing.T) {
 	}
 }
 
+func TestAPodThatHangsAgainSaysNothingNewOfItsNamespace(t *testing.T) {
+	b := New(std, there)
+	b.Set("n", pods("a", 2, t0), t0)
+	begun := begin(b, t0)
+	e, other, now := begun[0], begun[1], t0
+	for _, step := range []struct {
+		ends  *Eviction
+		as    Outcome
+		hangs bool
+	}{
+		{e, Hung, true},
+		{other, Failed(0, ""), false}, // it is answered, and began as late
+		{e, Hung, false},              // again
+		{e, Failed(0, ""), false},
+		{e, Hung, true}, // it had been answered
+		{e, Later(0), true},
+		{e, Unsure(0), true},
+		{e, Failed(0, ""), false},
+	} {
+		now = now.Add(sec)
+		if b.Done(step.ends, step.as, now); b.groups["a"].hangs != step.hangs {
+			t.Fatalf("after %v: hangs: %t, want %t", now.Sub(t0), !step.hangs, step.hangs)
+		}
+		begin(b, now)
+	}
+	if e.Tries != 5 {
+		t.Errorf("%d tries failed or hung, want 5", e.Tries)
+	}
+}
+
+func TestATryThatWasWithdrawnSaysNothingOfItsNamespace(t *testing.T) {
+	b := New(std, there)
+	b.Set("n", pods("a", 1, t0), t0)
+	b.Set("m", pods("a", 2, t0)[1:], t0)
+	begun := begin(b, t0)
+	b.Set(begun[0].Node, nil, t0)
+	if b.Done(begun[0], Hung, t0.Add(sec)); b.groups["a"].hangs {
+		t.Error("its namespace hangs")
+	}
+}
+
+func TestWhetherATryThatWasPutOffIsMadeAtOnceWhenItsPodChanges(t *testing.T) {
+	for name, test := range map[string]struct {
+		ended Outcome
+		moved time.Duration // of its due instant
+		again time.Duration // when it is tried again
+		fresh bool          // as another eviction
+	}{
+		"due less than a second earlier":                {Later(4 * sec), -sec + 1, 4 * sec, false},
+		"due a second earlier":                          {Later(4 * sec), -sec, 0, false},
+		"due an hour later, which is not now":           {Later(4 * sec), time.Hour, time.Hour, true},
+		"refused, and due a second earlier":             {Failed(5*time.Minute, "webhook w"), -sec, 5 * time.Minute, false},
+		"refused, and due an hour later: it is another": {Failed(5*time.Minute, "webhook w"), time.Hour, time.Hour, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, e := one(t)
+			e.Memo = "of the first"
+			b.Done(e, test.ended, t0)
+			b.Set("n", pods("a", 1, t0.Add(test.moved)), t0)
+			if got, again := b.Next(t0); test.again == 0 && got != e || test.again > 0 && (got != nil || !again.Equal(t0.Add(test.again))) {
+				t.Errorf("it is tried at %v, want %v", again.Sub(t0), test.again)
+			}
+			if fresh := e.Memo == nil && e.Tries == 0; fresh != test.fresh {
+				t.Errorf("it is another eviction: %t", fresh)
+			}
+		})
+	}
+}
+
+// What is known of a node is set again with each of its changes, and the node can have very many pods.
+func TestASetThatBringsNothingNewMovesNothing(t *testing.T) {
+	b := New(std, there)
+	all := pods("a", 100, t0)
+	b.Set("n", all, t0)
+	begin(b, t0)
+	if b.Set("n", all, t0); !b.pending.empty() {
+		t.Errorf("%d of the evictions that wait for their turn are moved", len(b.pending.all))
+	}
+}
+
 func TestAtMost50EvictionsASecondAreRetriedThatFailed(t *testing.T) {
 	b := New(std, there)
 	b.Set("n", pods("a", 2000, t0), t0)
@@ -304,13 +384,17 @@ func TestAnEvictionWhosePodIsDueLaterNowIsCancelled(t *testing.T) {
 }
 
 func TestARefusalKeepsItsBackoffWhenATaintComesAndGoes(t *testing.T) {
+	anew := func(now time.Time) time.Time { return now }
+	before := func(time.Time) time.Time { return t0 }
 	for name, test := range map[string]struct {
 		away  time.Duration
 		again time.Duration // from the refusal on
+		due   func(now time.Time) time.Time
 	}{
-		"a second":         {sec, 5 * time.Minute},
-		"nearly 10 min":    {10*time.Minute - sec, 10*time.Minute - sec},
-		"more than 10 min": {10*time.Minute + sec, 10*time.Minute + sec},
+		"a second":                {sec, 5 * time.Minute, anew},
+		"a second, due as before": {sec, 5 * time.Minute, before},
+		"nearly 10 min":           {10*time.Minute - sec, 10*time.Minute - sec, anew},
+		"more than 10 min":        {10*time.Minute + sec, 10*time.Minute + sec, anew},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, e := one(t)
@@ -323,7 +407,7 @@ func TestARefusalKeepsItsBackoffWhenATaintComesAndGoes(t *testing.T) {
 			}
 			now := t0.Add(test.away)
 			begin(b, now)
-			b.Set("n", pods("a", 1, now), now)
+			b.Set("n", pods("a", 1, test.due(now)), now)
 			got, again := b.Next(now)
 			if got == nil && !again.Equal(t0.Add(test.again)) {
 				t.Errorf("it is tried again at %v, want after %v", again.Sub(t0), test.again)
@@ -462,6 +546,9 @@ func TestStatsCountWhatIsAhead(t *testing.T) {
 	}
 	if due := b.Due(t0); len(due["n"]) != 20 {
 		t.Errorf("%d pods are due, want 20", len(due["n"]))
+	}
+	if due := b.Due(t0.Add(-sec)); len(due) != 0 {
+		t.Errorf("%v are due before any is", due)
 	}
 }
 

@@ -36,8 +36,9 @@ func (l Leaving) from() time.Time {
 
 func (l Leaving) mayBeTried(now time.Time) bool { return !l.Answer.Held && !l.from().After(now) }
 
+// equal reports whether nothing of a pod has changed.
 func (l Leaving) equal(other Leaving) bool {
-	return l.UID == other.UID && l.Due.Equal(other.Due) && l.Priority == other.Priority &&
+	return l.Due.Equal(other.Due) && l.Priority == other.Priority &&
 		l.Answer.Held == other.Answer.Held && l.Answer.After.Equal(other.Answer.After)
 }
 

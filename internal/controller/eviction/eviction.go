@@ -154,8 +154,8 @@ func (c *Config) neverStamps() bool { return c.NeverStamp || c.Mode == DryRun }
 // Run runs the Evictor alone, without a manager or an election, until the context ends.
 func (e *Evictor) Run(ctx context.Context) error { return e.parts.Run(ctx) }
 
-// AddTo adds the Evictor to a manager: events run in every replica, as the caches must, so that a standby is warm and has
-// seen for itself when taints came; the controllers run in the leader.
+// AddTo adds the Evictor to a manager: events run in every replica, as the caches must, so that a standby is warm and
+// has seen for itself when taints came; the controllers run in the leader.
 func (e *Evictor) AddTo(mgr manager.Manager) error { return e.parts.AddTo(mgr) }
 
 // HasSynced reports whether the caches are complete: the Evictor is ready, to act or to stand by.

@@ -10,11 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 // action is something that happens, more or less often. The node that it gets is a random one.

@@ -5,7 +5,6 @@ package evictions
 
 import (
 	"math"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
 // leavesAt is when the model evicts a pod, by what its process knows now. It may lie in the past.
@@ -28,7 +28,7 @@ func (m *model) leavesAt(known *knownPod) time.Duration {
 	return min(known.carried, m.due(known).at)
 }
 
-// due is the rule: when a pod has to leave because of the taints of its node.
+// due is when a pod has to leave because of the taints of its node.
 type due struct {
 	at          time.Duration // never: it stays
 	untolerated bool          // because of a taint that no toleration matches
@@ -39,152 +39,88 @@ func (m *model) due(known *knownPod) due {
 	if node == nil {
 		return due{at: never}
 	}
-	earliest := due{at: never}
-	shortest := int64(math.MaxInt64)
-	for i := range node.taints {
-		seconds, tolerated := tolerationSeconds(known.object.Spec.Tolerations, &node.taints[i].Taint)
-		if !tolerated {
-			earliest.untolerated = true
-		}
-		shortest = min(shortest, seconds)
-		for _, countdown := range m.countdowns(known, &node.taints[i]) {
-			earliest.at = min(earliest.at, after(countdown.start, countdown.seconds))
-		}
+	pod := oracle.Pod{Tolerations: known.object.Spec.Tolerations}
+	if !m.has.has(fromSight) {
+		pod.Bound = bound(known)
 	}
+	var earliest due
+	var taints []oracle.Taint
+	for _, taint := range node.taints {
+		taints = append(taints, m.counts(known, taint))
+		earliest.untolerated = earliest.untolerated || rule().First(pod.Tolerations, taint.Taint) == nil
+	}
+	earliest.at = afterEpoch(rule().Due(pod, taints).To)
 	if m.has.has(overflow) && earliest.at == ages {
-		earliest.at = never // a product that is negative counts as for ever
-		if countdown := time.Duration(shortest) * time.Second; countdown >= 0 {
-			earliest.at = min(m.earliestStart(known, node)+min(countdown, ages), ages)
-		}
+		earliest.at = overflowed(pod, taints)
 	}
 	return earliest
 }
 
-func (m *model) earliestStart(known *knownPod, node *knownNode) time.Duration {
-	start := never
-	for i := range node.taints {
-		start = min(start, m.startOf(known, node.taints[i].spells()[0]))
+// rule is the rule with the feature gates of upstream's controller.
+func rule() oracle.Rule { return oracle.Rule{ComparisonOperators: comparisonOperators()} }
+
+// ages is an instant that no history reaches, and that yet is not never: a countdown runs.
+const ages = never / 2
+
+func afterEpoch(instant time.Time) time.Duration {
+	if instant.Equal(oracle.Never) {
+		return never
 	}
-	return start
+	return min(instant.Sub(arena.Epoch), ages)
 }
 
-// countdown is what one value of a taint sets in motion for a pod.
-type countdown struct {
-	of      spell
-	start   time.Duration
-	seconds int64
-}
+func (m *model) now() oracle.Span { return oracle.At(arena.Epoch.Add(m.at)) }
 
-// countdowns returns which countdowns of a taint run for a pod. That of a value goes on when another follows that the
-// pod tolerates for a while only, and ends with one that it tolerates for ever, or not at all. It does not begin for a
-// pod that comes to the node when the value is another.
-func (m *model) countdowns(known *knownPod, taint *knownTaint) []countdown {
-	var all []countdown
-	for i, value := range taint.spells() {
-		seconds, tolerated := tolerationSeconds(known.object.Spec.Tolerations, &value.Taint)
-		present := countdown{value, m.startOf(known, value), seconds}
-		switch {
-		case i == 0 && !tolerated:
-			return []countdown{present}
-		case seconds == forEver || !tolerated || i > 0 && (m.has.has(frozen) || !m.begun(known, value, taint.spells()[i-1])):
-			return all
+// overflowed is when a pod leaves whose shortest tolerationSeconds end in ages, counted in nanoseconds of 64 bits. A
+// product that is negative counts as for ever.
+func overflowed(pod oracle.Pod, taints []oracle.Taint) time.Duration {
+	shortest, start := int64(math.MaxInt64), never
+	for _, taint := range taints {
+		if seconds := rule().First(pod.Tolerations, taint.Taint).TolerationSeconds; seconds != nil {
+			shortest = min(shortest, *seconds)
 		}
-		all = append(all, present)
+		start = min(start, afterEpoch(taint.Since.Max(pod.Bound).To))
 	}
-	return all
+	if countdown := time.Duration(shortest) * time.Second; countdown >= 0 {
+		return min(start+min(countdown, ages), ages)
+	}
+	return never
 }
 
-// begun reports whether a pod was there before a value of a taint was followed by the next.
-func (m *model) begun(known *knownPod, value, next spell) bool {
-	if m.has.has(fromSight) {
-		_, ok := known.begun[m.nameOf(value)]
-		return ok
+// counts returns a taint as it counts for a pod. By fromSight each of its values does so from when the process saw that
+// the pod had to leave because of it; by frozen there are no earlier ones.
+func (m *model) counts(known *knownPod, taint oracle.Taint) oracle.Taint {
+	if m.has.has(frozen) {
+		taint.Values = nil
 	}
-	return boundAt(known) < next.since
-}
-
-// startOf is the instant from which the seconds of a toleration count.
-func (m *model) startOf(known *knownPod, value spell) time.Duration {
-	switch {
-	case m.has.has(fromSight) && m.has.has(frozen):
-		return m.at
-	case m.has.has(fromSight):
-		if begun, ok := known.begun[m.nameOf(value)]; ok {
-			return begun
+	if !m.has.has(fromSight) {
+		return taint
+	}
+	values := append([]oracle.Taint{taint}, taint.Values...)
+	for i := range values {
+		begun, ok := known.begun[m.nameOf(values[i])]
+		if !ok && i > 0 {
+			values = values[:i]
+			break
 		}
-		return m.at
+		if !ok {
+			begun = m.now()
+		}
+		values[i].Since = begun
 	}
-	return max(value.since, boundAt(known))
+	taint, taint.Values = values[0], values[1:]
+	return taint
 }
 
-// boundAt is when a pod was bound.
-func boundAt(known *knownPod) time.Duration {
+// bound is when a pod was bound.
+func bound(known *knownPod) oracle.Span {
 	recorded := known.object.CreationTimestamp.Time
 	for _, condition := range known.object.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionTrue {
 			recorded = condition.LastTransitionTime.Time
 		}
 	}
-	return toTheSecond(recorded.Sub(arena.Epoch), known.seen)
-}
-
-// forEver are the tolerationSeconds of a toleration that sets none. As many seconds as that, if they are set, are not
-// for ever.
-const forEver = math.MaxInt64
-
-// ages is an instant that no history reaches, and that yet is not never: a countdown runs.
-const ages = never / 2
-
-func after(start time.Duration, seconds int64) time.Duration {
-	if seconds > int64(ages/time.Second)-int64(start/time.Second) {
-		return ages
-	}
-	return start + time.Duration(max(seconds, 0))*time.Second
-}
-
-// tolerationSeconds returns the seconds of the first toleration that matches a taint, and zero
-// and false when none does.
-func tolerationSeconds(tolerations []corev1.Toleration, taint *corev1.Taint) (seconds int64, tolerated bool) {
-	for i := range tolerations {
-		if !matches(&tolerations[i], taint) {
-			continue
-		}
-		if tolerations[i].TolerationSeconds == nil {
-			return forEver, true
-		}
-		return min(max(*tolerations[i].TolerationSeconds, 0), forEver-1), true
-	}
-	return 0, false
-}
-
-func matches(toleration *corev1.Toleration, taint *corev1.Taint) bool {
-	if toleration.Effect != "" && toleration.Effect != taint.Effect || toleration.Key != "" && toleration.Key != taint.Key {
-		return false
-	}
-	switch toleration.Operator {
-	case corev1.TolerationOpExists:
-		return true
-	case corev1.TolerationOpEqual, "":
-		return toleration.Value == taint.Value
-	}
-	if !comparisonOperators() {
-		return false
-	}
-	limit, limited := integer(toleration.Value)
-	value, valued := integer(taint.Value)
-	if !limited || !valued {
-		return false
-	}
-	if toleration.Operator == corev1.TolerationOpGt {
-		return value > limit
-	}
-	return value < limit
-}
-
-// integer reads a decimal integer of 64 bits in canonical form: without zeros in front.
-func integer(s string) (int64, bool) {
-	n, err := strconv.ParseInt(s, 10, 64)
-	return n, err == nil && strconv.FormatInt(n, 10) == s
+	return oracle.Dated(recorded, known.seen)
 }
 
 // comparisonOperators reports whether the operators Gt and Lt are on.
@@ -216,22 +152,34 @@ func (m *model) remember() {
 		return
 	}
 	for _, known := range m.pods {
-		begun := map[string]time.Duration{}
+		begun := map[string]oracle.Span{}
 		if node := m.nodes[known.object.Spec.NodeName]; node != nil {
-			for i := range node.taints {
-				for _, countdown := range m.countdowns(known, &node.taints[i]) {
-					begun[m.nameOf(countdown.of)] = countdown.start
-				}
+			for _, taint := range node.taints {
+				m.begin(begun, known, m.counts(known, taint))
 			}
 		}
 		known.begun = begun
 	}
 }
 
-// nameOf names the countdown of a value of a taint.
-func (m *model) nameOf(value spell) string {
-	if m.oneCause(value.Key, corev1.TaintNodeNotReady) {
-		return "not ready=" + value.Value
+// begin notes the countdowns of a taint that run for a pod.
+func (m *model) begin(begun map[string]oracle.Span, known *knownPod, taint oracle.Taint) {
+	for i, value := range append([]oracle.Taint{taint}, taint.Values...) {
+		first := rule().First(known.object.Spec.Tolerations, value.Taint)
+		if first == nil && i > 0 || first != nil && first.TolerationSeconds == nil {
+			return
+		}
+		begun[m.nameOf(value)] = value.Since
+		if first == nil {
+			return
+		}
+	}
+}
+
+// nameOf names the countdown of a value of a taint. Not-ready and unreachable have one name, unless they count apart.
+func (m *model) nameOf(value oracle.Taint) string {
+	if value.Key == corev1.TaintNodeUnreachable && !m.has.has(apart) {
+		value.Key = corev1.TaintNodeNotReady
 	}
 	return value.Key + "=" + value.Value
 }

@@ -11,42 +11,22 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/taintkeeper/taintkeeper/test/parity/arena"
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
 // knownNode is a node as the model's process knows it.
 type knownNode struct {
 	object *corev1.Node
-	taints []knownTaint // those with effect NoExecute
-}
-
-// knownTaint is a NoExecute taint that is on its node without a break, as far as the model's process knows.
-type knownTaint struct {
-	corev1.Taint
-	since  time.Duration // from when it counts with the value that it has
-	past   []spell       // the values that it had before, the latest first
-	record *metav1.Time  // what its timeAdded should be
-	shown  time.Duration // when the timeAdded that it has was first seen
-}
-
-// spell is the time in which a taint has one value.
-type spell struct {
-	corev1.Taint
-	since time.Duration // from when it counts
-}
-
-// spells returns the values of a taint, the present one first.
-func (t *knownTaint) spells() []spell {
-	return append([]spell{{t.Taint, t.since}}, t.past...)
+	taints []oracle.Taint
 }
 
 // knownPod is a pod as the model's process knows it.
 type knownPod struct {
 	object *corev1.Pod
-	seen   time.Duration            // when it was first seen on its node
-	work   time.Duration            // frozen: when the countdown that runs ends; never: there is none
-	begun  map[string]time.Duration // fromSight, unless frozen: when the countdown of each taint began
-	done   bool                     // unless frozen: it was deleted
+	seen   oracle.Span            // when it was first seen on its node
+	work   time.Duration          // frozen: when the countdown that runs ends; never: there is none
+	begun  map[string]oracle.Span // fromSight, unless frozen: when the countdown of each taint began
+	done   bool                   // unless frozen: it was deleted
 	// orphans, byName, unless frozen: when the pod was to leave before its node went, or the pod of
 	// its name before it; never: there is no such countdown that goes on.
 	carried time.Duration
@@ -70,7 +50,7 @@ func (m *model) seePod(before, after *corev1.Pod) {
 	}
 	known := m.pods[m.key(after)]
 	if known == nil {
-		known = &knownPod{object: after, seen: m.at, work: never, carried: never}
+		known = &knownPod{object: after, seen: m.now(), work: never, carried: never}
 		m.pods[m.key(after)] = known
 		m.look(known)
 		return
@@ -83,7 +63,7 @@ func (m *model) seePod(before, after *corev1.Pod) {
 	}
 	known.object = after
 	if moved || other {
-		known.seen = m.at
+		known.seen = m.now()
 	}
 	if news {
 		m.look(known)
@@ -100,7 +80,7 @@ func (m *model) seeNode(node *corev1.Node) {
 		return
 	}
 	before := m.nodes[node.Name]
-	next := m.know(before, node)
+	next := &knownNode{object: node, taints: m.know(before, node)}
 	m.nodes[node.Name] = next
 	if before != nil && apiequality.Semantic.DeepEqual(before.noExecute(), next.noExecute()) {
 		return
@@ -126,94 +106,26 @@ func (n *knownNode) noExecute() []corev1.Taint {
 	})
 }
 
-// know returns what is known of a node after its object was seen.
-func (m *model) know(before *knownNode, object *corev1.Node) *knownNode {
-	next := &knownNode{object: object}
-	for _, taint := range next.noExecute() {
-		known := m.comes(taint)
-		for _, earlier := range before.of(object) {
-			switch {
-			case earlier.Key != taint.Key && m.oneCause(earlier.Key, taint.Key):
-				known.countFrom(earlier)
-			case earlier.Key == taint.Key && earlier.Value != taint.Value:
-				known.past = earlier.spells()
-				if taint.TimeAdded != nil && taint.TimeAdded.Equal(earlier.TimeAdded) {
-					known.shown = earlier.shown
-				}
-				if taint.TimeAdded != nil && taint.TimeAdded.Equal(earlier.record) { // it tells nothing that is not known
-					known.since = earlier.since
-				}
-			case earlier.Key == taint.Key:
-				known.countFrom(earlier)
-				known.past = earlier.past
-			}
-		}
-		next.taints = append(next.taints, known)
+// know returns what is known of a node's taints after its object was seen.
+func (m *model) know(before *knownNode, object *corev1.Node) []oracle.Taint {
+	var known []oracle.Taint
+	if before != nil && before.object.UID == object.UID {
+		known = before.taints
 	}
-	m.countTogether(next.taints)
-	return next
-}
-
-// comes returns what is known of a taint that the process sees for the first time.
-func (m *model) comes(taint corev1.Taint) knownTaint {
-	if taint.TimeAdded == nil {
-		return knownTaint{Taint: taint, since: m.at, record: instant(m.at), shown: m.at}
+	if !m.has.has(apart) {
+		return oracle.Next(known, oracle.Version{At: m.now(), Taints: object.Spec.Taints})
 	}
-	return knownTaint{
-		Taint: taint, since: toTheSecond(taint.TimeAdded.Sub(arena.Epoch), m.at), record: taint.TimeAdded, shown: m.at,
+	var all []oracle.Taint
+	for _, unreachable := range []bool{false, true} { // as two nodes, of which each has one of the two names
+		other := func(key string) bool { return (key == corev1.TaintNodeUnreachable) != unreachable }
+		all = append(all, oracle.Next(
+			slices.DeleteFunc(slices.Clone(known), func(taint oracle.Taint) bool { return other(taint.Key) }),
+			oracle.Version{At: m.now(), Taints: slices.DeleteFunc(slices.Clone(object.Spec.Taints),
+				func(taint corev1.Taint) bool { return other(taint.Key) })},
+		)...)
 	}
+	return all
 }
-
-// of returns the known taints of a node that is the same as the given one; none of a nil node.
-func (n *knownNode) of(object *corev1.Node) []knownTaint {
-	if n == nil || n.object.UID != object.UID {
-		return nil
-	}
-	return n.taints
-}
-
-// countFrom makes a taint count from the start of another, if that is earlier.
-func (t *knownTaint) countFrom(other knownTaint) {
-	t.since = min(t.since, other.since)
-	if t.TimeAdded != nil && t.TimeAdded.Equal(other.TimeAdded) {
-		t.record, t.shown = other.record, other.shown
-	} else if told := other.told(); told.Before(t.record) {
-		t.record = told
-	}
-}
-
-// told is what the timeAdded of a taint told when it was first seen: nothing, if it was in the future then.
-func (t *knownTaint) told() *metav1.Time {
-	if t.record.After(arena.Epoch.Add(t.shown)) {
-		return instant(t.shown)
-	}
-	return t.record
-}
-
-// oneCause reports whether two keys are two names of one cause: that the node is not ready.
-func (m *model) oneCause(a, b string) bool {
-	notReady := func(key string) bool { return key == corev1.TaintNodeNotReady || key == corev1.TaintNodeUnreachable }
-	return a == b || notReady(a) && notReady(b) && !m.has.has(apart)
-}
-
-// countTogether makes two taints of one cause on one node count from the earlier of the two.
-func (m *model) countTogether(taints []knownTaint) {
-	for i := range taints {
-		for _, other := range taints {
-			if m.oneCause(taints[i].Key, other.Key) {
-				taints[i].countFrom(other)
-			}
-		}
-	}
-}
-
-// toTheSecond is the instant of something that was recorded to the second, rounded down, and first
-// seen at another instant: not before the end of its second, unless it was seen before.
-func toTheSecond(recorded, seen time.Duration) time.Duration {
-	return min(recorded-mod(recorded, sec)+sec, seen)
-}
-
-func mod(a, b time.Duration) time.Duration { return (a%b + b) % b }
 
 // forgetNodes forgets the nodes that are gone.
 func (m *model) forgetNodes() {
@@ -267,14 +179,16 @@ func (m *model) nextStamp() (node string, at time.Duration) {
 }
 
 // unrecorded reports whether timeAdded does not say from when a taint counts.
-func (t knownTaint) unrecorded() bool { return t.TimeAdded == nil || t.record.Before(t.TimeAdded) }
+func unrecorded(t oracle.Taint) bool {
+	return t.TimeAdded == nil || !t.Future && t.Record.Before(t.TimeAdded.Time)
+}
 
 // stamp writes the timeAdded from which the taints of a node count, to the second. For the process itself that is
 // no news.
 func (m *model) stamp(name string) {
 	delete(m.stamps, name)
 	known := m.nodes[name]
-	if known == nil || !slices.ContainsFunc(known.taints, knownTaint.unrecorded) {
+	if known == nil || !slices.ContainsFunc(known.taints, unrecorded) {
 		return
 	}
 	past, again := m.stamped[name]
@@ -288,14 +202,14 @@ func (m *model) stamp(name string) {
 	m.stamped[name] = stamped{past.times + 1, m.at}
 	after := *m.cluster.nodes[name]
 	after.Spec.Taints = slices.Clone(after.Spec.Taints)
-	for i := range known.taints {
-		if !known.taints[i].unrecorded() {
+	for i, taint := range known.taints {
+		if !unrecorded(taint) {
 			continue
 		}
-		known.taints[i].TimeAdded = known.taints[i].record
+		known.taints[i].TimeAdded = &metav1.Time{Time: taint.Record}
 		for j := range after.Spec.Taints {
-			if known.taints[i].MatchTaint(&after.Spec.Taints[j]) {
-				after.Spec.Taints[j].TimeAdded = known.taints[i].record
+			if taint.MatchTaint(&after.Spec.Taints[j]) {
+				after.Spec.Taints[j].TimeAdded = known.taints[i].TimeAdded
 			}
 		}
 	}

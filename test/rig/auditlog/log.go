@@ -32,7 +32,7 @@ func (l *Log) Events(wanted ...Filter) ([]Event, error) {
 	if err := l.readOn(); err != nil {
 		return nil, err
 	}
-	return choose(l.events, wanted), nil
+	return Choose(l.events, wanted), nil
 }
 
 // All is [Log.Events] for a test, which fails when the log cannot be read.
@@ -56,15 +56,15 @@ func (l *Log) readOn() error {
 		return err
 	}
 	l.read += int64(len(lines))
-	l.events = append(l.events, choose(events, l.kept)...)
+	l.events = append(l.events, Choose(events, l.kept)...)
 	return nil
 }
 
 // Filter wants some calls and not others. [Event.Accepted] and its like serve as well.
 type Filter = func(Event) bool
 
-// choose returns the calls that all the filters want.
-func choose(events []Event, wanted []Filter) []Event {
+// Choose returns the calls that all the filters want.
+func Choose(events []Event, wanted []Filter) []Event {
 	var found []Event
 	for _, e := range events {
 		if !slices.ContainsFunc(wanted, func(wants Filter) bool { return !wants(e) }) {

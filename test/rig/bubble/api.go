@@ -20,9 +20,9 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// API gives client-go's fake clientset what it lacks of an API server: each change makes a resourceVersion, a write that
-// names another one or another UID is refused, an apply creates what is missing, and watches go on from a version.
-// Safe for concurrent use.
+// API gives client-go's fake clientset what it lacks of an API server: each change makes a resourceVersion, a write
+// that names another one or another UID is refused, an apply creates what is missing, and watches go on from a
+// version. Safe for concurrent use.
 type API struct {
 	clienttesting.ObjectTracker // the clientset's own
 
@@ -68,8 +68,8 @@ func (a *API) Watches(resource string) *Watches {
 	return &a.others
 }
 
-// RestoreTo makes the versions of what is written from now on follow another, as when etcd was restored from a snapshot.
-// What the objects are then, the test writes.
+// RestoreTo makes the versions of what is written from now on follow another, as when etcd was restored from a
+// snapshot. What the objects are then, the test writes.
 func (a *API) RestoreTo(version int64) {
 	a.version.Store(version)
 	for _, watches := range []*Watches{&a.nodes, &a.pods, &a.leases, &a.others} {
@@ -78,7 +78,12 @@ func (a *API) RestoreTo(version int64) {
 }
 
 // Create implements clienttesting.ObjectTracker.
-func (a *API) Create(gvr schema.GroupVersionResource, object runtime.Object, namespace string, options ...metav1.CreateOptions) error {
+func (a *API) Create(gvr schema.GroupVersionResource, object runtime.Object, namespace string,
+	options ...metav1.CreateOptions,
+) error {
+	if created := object.(metav1.Object); created.GetNamespace() == "" {
+		created.SetNamespace(namespace)
+	}
 	a.setNextVersion(object)
 	if err := a.ObjectTracker.Create(gvr, object, namespace, options...); err != nil {
 		return err
@@ -88,15 +93,19 @@ func (a *API) Create(gvr schema.GroupVersionResource, object runtime.Object, nam
 }
 
 // Update implements clienttesting.ObjectTracker.
-func (a *API) Update(gvr schema.GroupVersionResource, object runtime.Object, namespace string, options ...metav1.UpdateOptions) error {
+func (a *API) Update(gvr schema.GroupVersionResource, object runtime.Object, namespace string,
+	options ...metav1.UpdateOptions,
+) error {
 	return a.put(gvr, object, namespace, func() error {
 		return a.ObjectTracker.Update(gvr, object, namespace, options...)
 	})
 }
 
-// Patch implements clienttesting.ObjectTracker. The version and the UID that the object then has are those that the patch
-// names, if it does.
-func (a *API) Patch(gvr schema.GroupVersionResource, object runtime.Object, namespace string, options ...metav1.PatchOptions) error {
+// Patch implements clienttesting.ObjectTracker. The version and the UID that the object then has are those that the
+// patch names, if it does.
+func (a *API) Patch(gvr schema.GroupVersionResource, object runtime.Object, namespace string,
+	options ...metav1.PatchOptions,
+) error {
 	return a.put(gvr, object, namespace, func() error {
 		return a.ObjectTracker.Patch(gvr, object, namespace, options...)
 	})
@@ -123,7 +132,8 @@ func (a *API) put(gvr schema.GroupVersionResource, object runtime.Object, namesp
 // refuse refuses a write that is about another object than the stored one, or about another version of it.
 func refuse[UID ~string](gvr schema.GroupVersionResource, stored metav1.Object, uid UID, version string) error {
 	if uid != "" && string(uid) != string(stored.GetUID()) {
-		return apierrors.NewConflict(gvr.GroupResource(), stored.GetName(), errors.New("the UID in the precondition does not match"))
+		return apierrors.NewConflict(gvr.GroupResource(), stored.GetName(),
+			errors.New("the UID in the precondition does not match"))
 	}
 	if version != "" && version != stored.GetResourceVersion() {
 		return apierrors.NewConflict(gvr.GroupResource(), stored.GetName(), errors.New("the object has been modified"))
@@ -132,7 +142,9 @@ func refuse[UID ~string](gvr schema.GroupVersionResource, stored metav1.Object, 
 }
 
 // Apply implements clienttesting.ObjectTracker.
-func (a *API) Apply(gvr schema.GroupVersionResource, applied runtime.Object, namespace string, options ...metav1.PatchOptions) error {
+func (a *API) Apply(gvr schema.GroupVersionResource, applied runtime.Object, namespace string,
+	options ...metav1.PatchOptions,
+) error {
 	name := applied.(metav1.Object).GetName()
 	if _, err := a.Get(gvr, namespace, name); apierrors.IsNotFound(err) {
 		object, err := scheme.Scheme.New(applied.GetObjectKind().GroupVersionKind())
@@ -178,7 +190,9 @@ func (a *API) Delete(gvr schema.GroupVersionResource, namespace, name string, op
 }
 
 // List implements clienttesting.ObjectTracker.
-func (a *API) List(gvr schema.GroupVersionResource, gvk schema.GroupVersionKind, namespace string, options ...metav1.ListOptions) (runtime.Object, error) {
+func (a *API) List(gvr schema.GroupVersionResource, gvk schema.GroupVersionKind, namespace string,
+	options ...metav1.ListOptions,
+) (runtime.Object, error) {
 	list, err := a.ObjectTracker.List(gvr, gvk, namespace, options...)
 	if err != nil {
 		return nil, err
@@ -192,7 +206,9 @@ func (a *API) List(gvr schema.GroupVersionResource, gvk schema.GroupVersionKind,
 }
 
 // Watch implements clienttesting.ObjectTracker.
-func (a *API) Watch(gvr schema.GroupVersionResource, namespace string, options ...metav1.ListOptions) (watch.Interface, error) {
+func (a *API) Watch(gvr schema.GroupVersionResource, namespace string,
+	options ...metav1.ListOptions,
+) (watch.Interface, error) {
 	from := a.version.Load()
 	for _, asked := range options {
 		if asked.ResourceVersion != "" {

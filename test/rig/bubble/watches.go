@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Watches are all watches of a resource, and what can happen to them: what a real API server, and the way to it, can do.
-// An event may come late, but in its order; a watch may end, and the next one goes on from its version, or a list comes
-// before it. Safe for concurrent use.
+// Watches are all watches of a resource, and what can happen to them: what a real API server, and the way to it, can
+// do. An event may come late, but in its order; a watch may end, and the next one goes on from its version, or a list
+// comes before it. Safe for concurrent use.
 type Watches struct {
 	mu     sync.Mutex
 	told   []event // the newest
@@ -141,7 +141,10 @@ func (w *Watches) tell(gvr schema.GroupVersionResource, kind watch.EventType, ob
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	about := object.(metav1.Object)
-	e := event{watch.Event{Type: kind, Object: object.DeepCopyObject()}, gvr, about.GetNamespace(), versionOf(about.GetResourceVersion())}
+	e := event{
+		watch.Event{Type: kind, Object: object.DeepCopyObject()}, gvr,
+		about.GetNamespace(), versionOf(about.GetResourceVersion()),
+	}
 	if w.told = append(w.told, e); len(w.told) > eventsKept {
 		w.told = slices.Delete(w.told, 0, 1)
 	}

@@ -9,14 +9,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
 var (
@@ -29,13 +27,15 @@ type Cluster struct {
 	cfg      Config
 	dir      string
 	leftover string // dir if it is temporary, else empty
-	lifeline *lifeline
 	began    time.Time
 
-	// certs serialises envtest's certificate authority, which counts serial numbers without a lock.
-	certs sync.Mutex
-	plane envtest.ControlPlane
-	admin *rest.Config
+	authority     *authority
+	etcdPort      int
+	apiServerPort int
+	serving       []byte // whom clients trust
+	admin         *rest.Config
+	client        kubernetes.Interface // the administrator's
+	components    registry
 
 	// detach makes the end of Start's context mean nothing to the cluster any more.
 	detach func() bool
@@ -43,19 +43,17 @@ type Cluster struct {
 	// logging serialises writes to Config.Log.
 	logging sync.Mutex
 
-	processes registry
 	// granted is set once config/rbac.yaml is applied.
 	granted atomic.Bool
 
 	// mu is held while the control plane starts and stops, or a part of it. It guards what follows.
 	mu      sync.Mutex
 	manager ControllerManagerConfig
-	down    sets.Set[Component] // those of envtest that were stopped on purpose
 	stopped bool
 	stopErr error
 }
 
-// Start starts the cluster and returns once all its components are healthy. When ctx ends, so does the cluster, as by
+// Start starts the cluster and returns once all its components are healthy. When ctx ends, so does the cluster, as with
 // [Cluster.Stop]. On an error nothing keeps running; the error names the component, how it ended and its log, and the
 // state folder is kept.
 func Start(ctx context.Context, cfg Config) (*Cluster, error) {
@@ -63,38 +61,35 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := newCluster(cfg)
-	if err != nil {
+	c := &Cluster{cfg: cfg, began: time.Now(), manager: ControllerManagerConfig{Args: cfg.ControllerManagerArgs}}
+	if err := c.prepare(); err != nil {
 		return nil, fmt.Errorf("prepare a local cluster: %w", err)
 	}
-	starting, cancel := context.WithCancel(ctx)
-	defer cancel()
-	// envtest knows no context: what it waits for has to end.
-	release := context.AfterFunc(starting, c.abort)
-	err = c.start(starting)
-	release()
-	if err != nil {
-		return nil, c.abandon(errors.Join(err, ctx.Err()))
+	if err := c.start(ctx); err != nil {
+		c.components.end()
+		return nil, fmt.Errorf("start a local cluster (its files are kept in %s): %w", c.dir, errors.Join(err, ctx.Err()))
 	}
 	c.detach = context.AfterFunc(ctx, c.stopAndLog)
 	return c, nil
 }
 
-func newCluster(cfg Config) (*Cluster, error) {
-	c := &Cluster{
-		cfg: cfg, began: time.Now(),
-		manager: ControllerManagerConfig{Args: cfg.ControllerManagerArgs}, down: sets.New[Component](),
-	}
-	dir, temporary, err := stateFolder(cfg.Dir)
+// prepare makes the state folder and what is in it before the first start of a component.
+func (c *Cluster) prepare() error {
+	dir, temporary, err := stateFolder(c.cfg.Dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	c.dir = dir
 	if temporary {
 		c.leftover = dir
 	}
-	c.lifeline, err = newLifeline(c.dir, c.leftover)
-	return c, err
+	for path, content := range map[string][]byte{auditPolicyName: []byte(c.cfg.Audit), stagesName: stages} {
+		if err := os.WriteFile(filepath.Join(dir, path), content, 0o600); err != nil {
+			return err
+		}
+	}
+	c.authority, err = newAuthority(dir)
+	return err
 }
 
 func (c *Cluster) start(ctx context.Context) error {
@@ -104,8 +99,8 @@ func (c *Cluster) start(ctx context.Context) error {
 		component Component
 		start     func(context.Context) error
 	}{
-		{Etcd, c.firstEtcd},
-		{APIServer, c.firstAPIServer},
+		{Etcd, c.startEtcd},
+		{APIServer, c.startAPIServer},
 		{ControllerManager, c.startControllerManager},
 		{Scheduler, c.startScheduler},
 		{Kwok, c.startKwok},
@@ -125,20 +120,6 @@ func (c *Cluster) start(ctx context.Context) error {
 	return nil
 }
 
-// abort makes a start that waits for envtest return: without etcd and the API server there is nothing to wait for.
-func (c *Cluster) abort() {
-	_ = c.lifeline.kill(APIServer)
-	_ = c.lifeline.kill(Etcd)
-}
-
-// abandon ends what a failed start has started, and returns why it failed. The state folder stays, with the logs.
-func (c *Cluster) abandon(cause error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stopped = true
-	return errors.Join(fmt.Errorf("start a local cluster (its files are kept in %s): %w", c.dir, cause), c.endAll())
-}
-
 // Stop ends every process, waits until all have ended, and removes the state folder if it is a temporary one. A
 // component that had ended by itself is an error, and the folder is kept then. Stop may be called more than once, and
 // returns the same each time.
@@ -155,7 +136,11 @@ func (c *Cluster) Stop() error {
 }
 
 func (c *Cluster) stop() error {
-	if err := errors.Join(c.crashes(), c.endAll()); err != nil {
+	var crashes []error
+	for _, crashed := range c.components.end() {
+		crashes = append(crashes, c.failure(crashed, errEndedByItself))
+	}
+	if err := errors.Join(crashes...); err != nil {
 		return fmt.Errorf("stop the local cluster (its files are kept in %s): %w", c.dir, err)
 	}
 	c.logf("stopped")
@@ -172,32 +157,6 @@ func (c *Cluster) stopAndLog() {
 	}
 }
 
-// crashes returns an error for every component that should run and does not.
-func (c *Cluster) crashes() error {
-	var all []error
-	for _, component := range slices.Concat([]Component{Etcd, APIServer}, c.processes.names()) {
-		if c.down.Has(component) {
-			continue
-		}
-		if c.lifeline.exitStatus(component) != "" {
-			all = append(all, c.failure(component, errEndedByItself))
-		}
-	}
-	return errors.Join(all...)
-}
-
-// endAll ends all processes, those first that would complain about the others' absence.
-func (c *Cluster) endAll() error {
-	all := c.processes.end()
-	if c.plane.APIServer != nil {
-		all = append(all, c.endEnvtest(APIServer, c.plane.APIServer.Stop))
-	}
-	if c.plane.Etcd != nil {
-		all = append(all, c.endEnvtest(Etcd, c.plane.Etcd.Stop))
-	}
-	return errors.Join(append(all, c.lifeline.close())...)
-}
-
 // Dir returns the state folder, absolute.
 func (c *Cluster) Dir() string {
 	return c.dir
@@ -205,17 +164,17 @@ func (c *Cluster) Dir() string {
 
 // LogPath returns the file with the output of a component.
 func (c *Cluster) LogPath(component Component) string {
-	return filepath.Join(c.dir, string(component)+".log")
+	return c.file(string(component) + ".log")
 }
 
-// EtcdURL returns where etcd is, which wants no credentials.
-func (c *Cluster) EtcdURL() string {
-	return c.plane.Etcd.URL.String()
+// etcdURL returns where etcd is, which wants no credentials.
+func (c *Cluster) etcdURL() string {
+	return fmt.Sprintf("http://127.0.0.1:%d", c.etcdPort)
 }
 
 // AuditLog returns the file with the audit log; it exists with [Config.Audit] only.
 func (c *Cluster) AuditLog() string {
-	return filepath.Join(c.dir, auditLogName)
+	return c.file(auditLogName)
 }
 
 func (c *Cluster) logf(format string, args ...any) {

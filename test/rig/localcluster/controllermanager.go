@@ -4,27 +4,22 @@
 package localcluster
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
 )
 
 // controllerManagerUser is who kube-controller-manager is for the API server.
 const controllerManagerUser = "system:kube-controller-manager"
 
 // startControllerManager starts kube-controller-manager as kubeadm does: every controller under its own service account
-// and with its own bootstrap role, so that what is seen of it is true of real clusters.
+// and with its own bootstrap role, so that what is seen of it is true of real clusters. It returns once the controllers
+// have proved that they work by making the service account default in the namespace default.
 func (c *Cluster) startControllerManager(ctx context.Context) error {
 	kubeconfig, err := c.kubeconfigFor(ControllerManager, controllerManagerUser)
 	if err != nil {
@@ -35,14 +30,19 @@ func (c *Cluster) startControllerManager(ctx context.Context) error {
 			return err
 		}
 	}
-	binary := cmp.Or(c.manager.Binary, c.binary(ControllerManager))
-	_, err = c.startProcess(ctx, ControllerManager, binary, func(port int) ([]string, string) {
-		return slices.Concat(c.controllerManagerArgs(kubeconfig), securePort(port), c.manager.Args), secureHealth(port)
-	}, c.manager.Env...)
+	manager, err := c.run(ctx, program{
+		component: ControllerManager, binary: c.manager.Binary, env: c.manager.Env, health: secureHealth,
+		args: func(port int) []string {
+			return slices.Concat(c.controllerManagerArgs(kubeconfig), securePort(port), c.manager.Args)
+		},
+	})
 	if err != nil {
 		return err
 	}
-	return c.waitDefaultServiceAccount(ctx)
+	return c.awaitMade(ctx, manager, "default service account", func(ctx context.Context) error {
+		_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
 }
 
 func (c *Cluster) controllerManagerArgs(kubeconfig string) []string {
@@ -53,18 +53,14 @@ func (c *Cluster) controllerManagerArgs(kubeconfig string) []string {
 	return append(leaderlessArgs(kubeconfig),
 		"--controllers="+controllers,
 		fmt.Sprintf("--use-service-account-credentials=%t", !c.manager.AsItself),
-		"--service-account-private-key-file="+filepath.Join(c.dir, "certs", "sa-signer.key"),
-		"--root-ca-file="+filepath.Join(c.dir, caName),
+		"--service-account-private-key-file="+c.file(authorityKeyName),
+		"--root-ca-file="+c.file(servingName),
 		"--allocate-node-cidrs=false",
 	)
 }
 
 func (c *Cluster) grantAllToControllerManager(ctx context.Context) error {
-	client, err := kubernetes.NewForConfig(c.AdminConfig())
-	if err != nil {
-		return fmt.Errorf("make a client for the API server: %w", err)
-	}
-	_, err = client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+	_, err := c.client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "kube-controller-manager-itself"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: controllerManagerUser}},
@@ -75,72 +71,14 @@ func (c *Cluster) grantAllToControllerManager(ctx context.Context) error {
 	return nil
 }
 
-func (c *Cluster) startScheduler(ctx context.Context) error {
-	kubeconfig, err := c.kubeconfigFor(Scheduler, "system:kube-scheduler")
-	if err != nil {
-		return err
-	}
-	_, err = c.startProcess(ctx, Scheduler, c.binary(Scheduler), func(port int) ([]string, string) {
-		return append(leaderlessArgs(kubeconfig), securePort(port)...), secureHealth(port)
-	})
-	return err
-}
-
-// leaderlessArgs are common to kube-controller-manager and kube-scheduler. With the kubeconfig for authentication and
-// authorization they serve their metrics to whoever the API server would let in.
-func leaderlessArgs(kubeconfig string) []string {
-	return []string{
-		"--kubeconfig=" + kubeconfig,
-		"--authentication-kubeconfig=" + kubeconfig,
-		"--authorization-kubeconfig=" + kubeconfig,
-		"--leader-elect=false",
-	}
-}
-
-func securePort(port int) []string {
-	return []string{"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port)}
-}
-
-func secureHealth(port int) string {
-	return "https://" + loopback(port) + "/healthz"
-}
-
-// waitDefaultServiceAccount returns once the controllers have proved that they work by making the service account
-// default in the namespace default.
-func (c *Cluster) waitDefaultServiceAccount(ctx context.Context) error {
-	client, err := kubernetes.NewForConfig(c.AdminConfig())
-	if err != nil {
-		return fmt.Errorf("make a client for the API server: %w", err)
-	}
-	var last error
-	err = wait.PollUntilContextTimeout(ctx, healthPeriod, startTimeout, true, func(ctx context.Context) (bool, error) {
-		_, last = client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
-		return last == nil, nil
-	})
-	if err != nil {
-		return c.failure(ControllerManager, fmt.Errorf("it made no default service account: %w", errors.Join(err, last)))
-	}
-	return nil
-}
-
-// ControllerManagerPID returns the process id of kube-controller-manager, for measurements, or 0 when it does not run.
-func (c *Cluster) ControllerManagerPID() int {
-	return c.lifeline.pid(ControllerManager)
-}
-
 // ControllerManagerURL returns where kube-controller-manager serves its health and, to those whom the API server would
 // let in, its metrics, or nothing when it does not run. It signs its serving certificate itself.
 func (c *Cluster) ControllerManagerURL() string {
-	manager := c.processes.get(ControllerManager)
+	manager := c.components.get(ControllerManager)
 	if manager == nil {
 		return ""
 	}
-	for _, arg := range slices.Backward(manager.cmd.Args) { // the last one wins
-		if port, ok := strings.CutPrefix(arg, "--secure-port="); ok {
-			return "https://127.0.0.1:" + port
-		}
-	}
-	return ""
+	return fmt.Sprintf("https://127.0.0.1:%d", manager.port)
 }
 
 // ControllerManagerConfig describes how kube-controller-manager runs. The zero value is what is in [Config.Binaries],
@@ -165,13 +103,11 @@ func (c *Cluster) RestartControllerManager(ctx context.Context, manager Controll
 	if c.stopped {
 		return errStopped
 	}
-	running := c.processes.get(ControllerManager)
+	running := c.components.get(ControllerManager)
 	if running == nil {
 		return errors.New("kube-controller-manager was left out: remove it from Config.Without")
 	}
-	if err := running.stop(); err != nil {
-		return err
-	}
+	running.stop()
 	c.manager = manager
 	return c.startControllerManager(ctx)
 }

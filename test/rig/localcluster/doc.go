@@ -6,11 +6,12 @@
 // they are released, and kwok, which simulates the nodes and their pods. On request it also runs
 // bin/taintkeeper as its service account.
 //
-// The binaries are built by `make controlplane`, those of an older Kubernetes by `make controlplane KUBE=1.35`; the
-// environment variable CONTROLPLANE=bin/controlplane-1.35 chooses them. etcd and kube-apiserver are configured by
-// controller-runtime's envtest, the others here. Every cluster has its own ports, certificates and state folder, so
-// that several can run at once.
+// It is not kwokctl or envtest, because what these start survives when a test is killed, and because tests kill, freeze
+// and restart single components, which envtest (it knows two of them) and kwokctl (it detaches them) offer no way to.
 //
-// No process outlives the program that started it, whether that program calls [Cluster.Stop], panics, is
-// interrupted or is killed: see lifeline.go. It needs a Unix with a POSIX shell.
+// The binaries are built by `make controlplane`, those of an older Kubernetes by `make controlplane KUBE=1.35`; the
+// environment variable CONTROLPLANE=bin/controlplane-1.35 chooses them. Every cluster has its own ports, certificates
+// and state folder, so that several can run at once.
+//
+// No process outlives the program that started it: see package process. It needs a Unix with a POSIX shell.
 package localcluster

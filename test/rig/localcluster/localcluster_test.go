@@ -17,19 +17,18 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 // victimVariable makes the test binary a program that starts a cluster and never stops it.
@@ -138,7 +137,7 @@ func (w wholeControlPlane) addsNodes(t *testing.T) {
 }
 
 func (w wholeControlPlane) runsPods(t *testing.T) {
-	createPod(t, w.client, boundPod("bound", "a"))
+	createPod(t, w.client, NewPod("bound", "a"))
 	waitRunning(t, w.client, "bound")
 	if err := w.client.CoreV1().Pods("default").Delete(t.Context(), "bound", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -147,7 +146,12 @@ func (w wholeControlPlane) runsPods(t *testing.T) {
 }
 
 func (w wholeControlPlane) completesJobs(t *testing.T) {
-	createJob(t, w.client, "once")
+	pod := NewPod("", "").Spec
+	pod.RestartPolicy = corev1.RestartPolicyNever
+	once := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "once"}, Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: pod}}}
+	if _, err := w.client.BatchV1().Jobs("default").Create(t.Context(), once, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, func(ctx context.Context) error {
 		job, err := w.client.BatchV1().Jobs("default").Get(ctx, "once", metav1.GetOptions{})
 		if err == nil && job.Status.Succeeded != 1 {
@@ -158,7 +162,7 @@ func (w wholeControlPlane) completesJobs(t *testing.T) {
 }
 
 func (w wholeControlPlane) evicts(t *testing.T) {
-	createPod(t, w.client, boundPod("evicted", "a"))
+	createPod(t, w.client, NewPod("evicted", "a"))
 	waitRunning(t, w.client, "evicted")
 	patch := []byte(`{"spec":{"taints":[{"key":"test","effect":"NoExecute"}]}}`)
 	if _, err := w.client.CoreV1().Nodes().Patch(t.Context(), "a", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
@@ -180,7 +184,7 @@ func (w wholeControlPlane) restartsTheAPIServer(t *testing.T) {
 	if got := getNode(t, w.client, "a").Spec.Taints; len(got) == 0 {
 		t.Error("the taint is lost")
 	}
-	createPod(t, w.client, boundPod("after", "b"))
+	createPod(t, w.client, NewPod("after", "b"))
 	waitRunning(t, w.client, "after")
 }
 
@@ -195,17 +199,20 @@ func (w wholeControlPlane) restartsEtcd(t *testing.T) {
 		_, err := w.client.CoreV1().Pods("default").Get(ctx, "after", metav1.GetOptions{})
 		return err
 	})
+	if _, err := w.cluster.AskEtcd(t.Context(), "nothing", struct{}{}); err == nil {
+		t.Error("etcd has no such method, and that is no error")
+	}
 	if err := w.cluster.StartEtcd(t.Context()); err == nil || !strings.Contains(err.Error(), "stop it first") {
 		t.Errorf("to start etcd while it runs: %v", err)
 	}
 }
 
 func (w wholeControlPlane) restartsTheControllerManager(t *testing.T) {
-	before := w.cluster.ControllerManagerPID()
+	before := w.cluster.components.get(ControllerManager).PID()
 	if err := w.cluster.RestartControllerManager(t.Context(), ControllerManagerConfig{Args: []string{"--kube-api-qps=500"}}); err != nil {
 		t.Fatal(err)
 	}
-	if after := w.cluster.ControllerManagerPID(); before == 0 || after == 0 || before == after {
+	if after := w.cluster.components.get(ControllerManager).PID(); before == 0 || after == 0 || before == after {
 		t.Errorf("process %d before, %d after", before, after)
 	}
 	if !healthy(t.Context(), loopbackClient(), w.cluster.ControllerManagerURL()+"/healthz") {
@@ -260,18 +267,10 @@ func TestSmallClusterEndsWithItsContextAndTellsOfACrash(t *testing.T) {
 	if _, err := Start(t.Context(), Config{Dir: dir}); err == nil || !strings.Contains(err.Error(), "is not empty") {
 		t.Errorf("a second cluster in the same folder: %v", err)
 	}
-	if err := cluster.lifeline.kill(APIServer); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, func(context.Context) error {
-		if cluster.lifeline.exitStatus(APIServer) == "" {
-			return errors.New("kube-apiserver survives")
-		}
-		return nil
-	})
+	cluster.components.get(APIServer).Kill()
 	cancel()
 	waitForNoProcess(t, dir)
-	const want = "kube-apiserver failed (exit status 137): it ended by itself"
+	const want = "kube-apiserver failed (signal: killed): it ended by itself"
 	if err := cluster.Stop(); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want %s", err, want)
 	}
@@ -488,18 +487,10 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// eventually waits for check to succeed. It asks again and again because what it waits for cannot be subscribed to, or
-// not with less code.
+// eventually waits for check to succeed.
 func eventually(t *testing.T, check func(context.Context) error) {
 	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatal(last)
-	}
+	await.Eventually(t, "this is as wanted", check)
 }
 
 // processesOf returns the command lines of all processes that name dir in theirs, which every process of a cluster
@@ -581,29 +572,9 @@ func getNode(t *testing.T, client kubernetes.Interface, name string) *corev1.Nod
 	return node
 }
 
-func podSpec() corev1.PodSpec {
-	return corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "none"}}}
-}
-
-func boundPod(name, node string) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: podSpec()}
-	pod.Spec.NodeName = node
-	return pod
-}
-
 func createPod(t *testing.T, client kubernetes.Interface, pod *corev1.Pod) {
 	t.Helper()
 	if _, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func createJob(t *testing.T, client kubernetes.Interface, name string) {
-	t.Helper()
-	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	job.Spec.Template.Spec = podSpec()
-	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
-	if _, err := client.BatchV1().Jobs("default").Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

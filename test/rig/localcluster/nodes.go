@@ -5,34 +5,25 @@ package localcluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/retry"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 // Region is the region of every node that has a zone.
 const Region = "local"
 
-const (
-	// nodeParallelism is how many nodes are created at the same time.
-	nodeParallelism = 32
-	// nodePeriod is how often all nodes are looked at while they come up; the answer comes from the API server's cache.
-	nodePeriod = 200 * time.Millisecond
-	// nodesTimeout is how long the nodes may take, however many they are.
-	nodesTimeout = 5 * time.Minute
-)
+// nodeParallelism is how many nodes are created at the same time.
+const nodeParallelism = 32
 
 // NodeSpec describes a node to add.
 type NodeSpec struct {
@@ -50,22 +41,54 @@ func (c *Cluster) AddNodes(ctx context.Context, nodes ...NodeSpec) error {
 	if !c.cfg.has(Kwok) {
 		return errors.New("nodes need kwok: remove it from Config.Without")
 	}
-	client, err := kubernetes.NewForConfig(c.AdminConfig())
-	if err != nil {
-		return fmt.Errorf("make a client for the API server: %w", err)
-	}
-	err = forEach(ctx, nodes, func(ctx context.Context, spec NodeSpec) error {
-		_, err := client.CoreV1().Nodes().Create(ctx, spec.node(), metav1.CreateOptions{})
+	err := forEach(ctx, nodes, func(ctx context.Context, spec NodeSpec) error {
+		_, err := c.client.CoreV1().Nodes().Create(ctx, spec.node(), metav1.CreateOptions{})
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("create nodes: %w", err)
 	}
-	if err := c.waitNodes(ctx, client, nodes); err != nil {
-		return err
+	err = forEach(ctx, nodes, func(ctx context.Context, spec NodeSpec) error {
+		err := await.Poll(ctx, func(ctx context.Context) error { return c.settle(ctx, spec.Name) })
+		if err != nil {
+			return fmt.Errorf("node %s is not as it should be: %w", spec.Name, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return c.failure(c.components.get(Kwok), err)
 	}
 	c.logf("%d nodes are ready", len(nodes))
-	return untaintNew(ctx, client, nodes)
+	return nil
+}
+
+// settle takes from a node the not-ready taint that the admission plugin TaintNodesByCondition sets on every new one,
+// and is an error while the node is not ready or has no Lease. The node-lifecycle controller takes the taint away, too,
+// unless a test runs without it, and at a time of its own.
+func (c *Cluster) settle(ctx context.Context, name string) error {
+	leases := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	if _, err := leases.Get(ctx, name, metav1.GetOptions{}); err != nil {
+		return err
+	}
+	node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	ready := func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	}
+	if !slices.ContainsFunc(node.Status.Conditions, ready) {
+		return errors.New("it is not ready")
+	}
+	before := len(node.Spec.Taints)
+	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+		return taint.Key == corev1.TaintNodeNotReady && taint.Effect == corev1.TaintEffectNoSchedule
+	})
+	if len(node.Spec.Taints) == before {
+		return nil
+	}
+	_, err = c.client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{})
+	return err
 }
 
 func (s NodeSpec) node() *corev1.Node {
@@ -83,93 +106,47 @@ func (s NodeSpec) node() *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Name, Labels: labels}}
 }
 
-// waitNodes returns once all nodes are Ready and have a Lease.
-func (c *Cluster) waitNodes(ctx context.Context, client kubernetes.Interface, nodes []NodeSpec) error {
-	waiting := sets.New[string]()
-	for _, spec := range nodes {
-		waiting.Insert(spec.Name)
-	}
-	err := wait.PollUntilContextTimeout(ctx, nodePeriod, nodesTimeout, true, func(ctx context.Context) (bool, error) {
-		up, err := nodesUp(ctx, client)
-		waiting = waiting.Difference(up)
-		return waiting.Len() == 0, err
-	})
-	if err != nil {
-		names := sets.List(waiting)
-		cause := fmt.Errorf("%d of %d nodes are not ready, among them %s: %w",
-			len(names), len(nodes), strings.Join(names[:min(3, len(names))], ", "), err)
-		return c.failure(Kwok, cause)
-	}
-	return nil
-}
-
-// nodesUp returns the names of the nodes that are Ready and have a Lease.
-func nodesUp(ctx context.Context, client kubernetes.Interface) (sets.Set[string], error) {
-	fromCache := metav1.ListOptions{ResourceVersion: "0"}
-	leases, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, fromCache)
-	if err != nil {
-		return nil, fmt.Errorf("list the leases of nodes: %w", err)
-	}
-	nodes, err := client.CoreV1().Nodes().List(ctx, fromCache)
-	if err != nil {
-		return nil, fmt.Errorf("list nodes: %w", err)
-	}
-	leased := sets.New[string]()
-	for i := range leases.Items {
-		leased.Insert(leases.Items[i].Name)
-	}
-	up := sets.New[string]()
-	for i := range nodes.Items {
-		if node := &nodes.Items[i]; nodeReady(node) && leased.Has(node.Name) {
-			up.Insert(node.Name)
-		}
-	}
-	return up, nil
-}
-
-func nodeReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool {
-		return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
-	})
-}
-
-// untaintNew takes away the not-ready taint that the admission plugin TaintNodesByCondition sets on every new node. The
-// node-lifecycle controller does so too, unless a test runs without it, and at a time of its own.
-func untaintNew(ctx context.Context, client kubernetes.Interface, nodes []NodeSpec) error {
-	err := forEach(ctx, nodes, func(ctx context.Context, spec NodeSpec) error {
-		return retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() error {
-			return untaint(ctx, client, spec.Name)
-		})
-	})
-	if err != nil {
-		return fmt.Errorf("take the not-ready taint from new nodes: %w", err)
-	}
-	return nil
-}
-
-func untaint(ctx context.Context, client kubernetes.Interface, name string) error {
-	node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(node.Spec.Taints, isNewNodeTaint) {
-		return nil
-	}
-	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, isNewNodeTaint)
-	_, err = client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{})
-	return err
-}
-
-func isNewNodeTaint(taint corev1.Taint) bool {
-	return taint.Key == corev1.TaintNodeNotReady && taint.Effect == corev1.TaintEffectNoSchedule
-}
-
-// forEach does something to all nodes, nodeParallelism at a time, and returns the first error.
-func forEach(ctx context.Context, nodes []NodeSpec, do func(context.Context, NodeSpec) error) error {
+// forEach does something for all, nodeParallelism at a time, and returns the first error.
+func forEach[T any](ctx context.Context, all []T, do func(context.Context, T) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(nodeParallelism)
-	for _, spec := range nodes {
-		group.Go(func() error { return do(ctx, spec) })
+	for _, one := range all {
+		group.Go(func() error { return do(ctx, one) })
 	}
 	return group.Wait()
+}
+
+// The arguments of `kubectl label node <names>` by which a node of kwok's falls silent, and by which it comes back.
+const (
+	SilenceLabel = manageNodeKey + "-"
+	ResumeLabel  = manageNodeKey + "=" + manageNodeValue
+)
+
+// SilenceNodes makes nodes of kwok's fall silent, as if their kubelets had lost the network: their leases are no longer
+// renewed, their status and that of their pods stays as it is, and a pod that is deleted keeps terminating. It returns
+// when the API server knows; a renewal that is on its way may still come.
+func (c *Cluster) SilenceNodes(ctx context.Context, names ...string) error {
+	return c.labelNodes(ctx, nil, names)
+}
+
+// ResumeNodes is the way back from [Cluster.SilenceNodes]: the leases are renewed, the nodes ready, and the pods that
+// were deleted meanwhile go.
+func (c *Cluster) ResumeNodes(ctx context.Context, names ...string) error {
+	return c.labelNodes(ctx, manageNodeValue, names)
+}
+
+// labelNodes sets the label by which kwok knows its nodes; nil takes it away.
+func (c *Cluster) labelNodes(ctx context.Context, value any, names []string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{manageNodeKey: value}}})
+	if err != nil {
+		return fmt.Errorf("write down the label of kwok's nodes: %w", err)
+	}
+	err = forEach(ctx, names, func(ctx context.Context, name string) error {
+		_, err := c.client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("label the nodes that kwok plays: %w", err)
+	}
+	return nil
 }

@@ -5,25 +5,20 @@ package localcluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"syscall"
 )
 
 // StopAPIServer ends the API server, so that tests can play an outage. The other components go on and find that they
 // cannot reach it. It returns once the process has ended, which ctx does not cut short. Stopping a server that does
 // not run does nothing.
 func (c *Cluster) StopAPIServer(ctx context.Context) error {
-	return c.takeDown(ctx, APIServer, c.plane.APIServer.Stop)
+	return c.takeDown(ctx, APIServer, (*component).stop)
 }
 
-// KillAPIServer is StopAPIServer by SIGKILL.
+// KillAPIServer is StopAPIServer with SIGKILL.
 func (c *Cluster) KillAPIServer(ctx context.Context) error {
-	return c.takeDown(ctx, APIServer, func() error {
-		if err := c.lifeline.kill(APIServer); err != nil {
-			return err
-		}
-		return c.plane.APIServer.Stop()
-	})
+	return c.takeDown(ctx, APIServer, func(server *component) { server.Kill() })
 }
 
 // StartAPIServer starts the API server after [Cluster.StopAPIServer], on the same port and with the same certificates
@@ -35,7 +30,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 // StopEtcd ends etcd, as [Cluster.StopAPIServer] does with the API server, which goes on and finds that it cannot reach
 // its data.
 func (c *Cluster) StopEtcd(ctx context.Context) error {
-	return c.takeDown(ctx, Etcd, c.plane.Etcd.Stop)
+	return c.takeDown(ctx, Etcd, (*component).stop)
 }
 
 // StartEtcd starts etcd after [Cluster.StopEtcd], on the same port and with the same data, and returns once it is
@@ -47,28 +42,28 @@ func (c *Cluster) StartEtcd(ctx context.Context) error {
 // Freeze makes running components stand still, as on a machine that is paused: their connections stay open, and the
 // clock runs on. One that stands still is killed by whoever stops it.
 func (c *Cluster) Freeze(components ...Component) error {
-	return c.signal("freeze", freezeProcess, components)
+	return c.signal(syscall.SIGSTOP, components)
 }
 
 // Thaw lets components go on that [Cluster.Freeze] made stand still.
 func (c *Cluster) Thaw(components ...Component) error {
-	return c.signal("thaw", thawProcess, components)
+	return c.signal(syscall.SIGCONT, components)
 }
 
-func (c *Cluster) signal(what string, send func(pid int) error, components []Component) error {
-	for _, component := range components {
-		pid := c.lifeline.pid(component)
-		if pid == 0 {
-			return fmt.Errorf("%s %s: it does not run", what, component)
+func (c *Cluster) signal(signal syscall.Signal, components []Component) error {
+	for _, name := range components {
+		running := c.components.get(name)
+		if running == nil || running.hasEnded() {
+			return fmt.Errorf("send %s the signal %q: it does not run", name, signal)
 		}
-		if err := send(pid); err != nil {
-			return fmt.Errorf("%s %s (process %d): %w", what, component, pid, err)
+		if err := running.Signal(signal); err != nil {
+			return fmt.Errorf("send %s the signal %q: %w", name, signal, err)
 		}
 	}
 	return nil
 }
 
-func (c *Cluster) takeDown(ctx context.Context, component Component, stop func() error) error {
+func (c *Cluster) takeDown(ctx context.Context, name Component, end func(*component)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -77,39 +72,25 @@ func (c *Cluster) takeDown(ctx context.Context, component Component, stop func()
 	if c.stopped {
 		return errStopped
 	}
-	c.down.Insert(component)
-	return c.endEnvtest(component, stop)
+	if running := c.components.get(name); running != nil {
+		end(running)
+		c.components.forget(running)
+	}
+	return nil
 }
 
-func (c *Cluster) bringBack(ctx context.Context, component Component, start func(context.Context) error) error {
+func (c *Cluster) bringBack(ctx context.Context, name Component, start func(context.Context) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stopped {
 		return errStopped
 	}
-	if !c.down.Has(component) {
-		return fmt.Errorf("%s runs already: stop it first", component)
+	if c.components.get(name) != nil {
+		return fmt.Errorf("%s runs already: stop it first", name)
 	}
 	if err := start(ctx); err != nil {
 		return err
 	}
-	c.down.Delete(component)
-	c.logf("%s is back", component)
+	c.logf("%s is back", name)
 	return nil
-}
-
-// endEnvtest ends a process of envtest, and kills it when it does not end in time: envtest sends the signal but does
-// not wait for its effect.
-func (c *Cluster) endEnvtest(component Component, stop func() error) error {
-	stopErr := stop()
-	if c.lifeline.pid(component) == 0 {
-		return nil
-	}
-	if stopErr == nil {
-		stopErr = errors.New("it did not end")
-	}
-	if err := c.lifeline.kill(component); err != nil {
-		return errors.Join(stopErr, err)
-	}
-	return c.lifeline.waitGone(component)
 }

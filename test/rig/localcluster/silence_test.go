@@ -24,7 +24,7 @@ func TestASilentNodeRenewsNoLeaseAndKeepsItsTerminatingPodsUntilItIsBack(t *test
 		t.Fatal(err)
 	}
 	client := clientFor(t, cluster.AdminConfig())
-	createPod(t, client, boundPod("pod", "silent"))
+	createPod(t, client, NewPod("pod", "silent"))
 	waitRunning(t, client, "pod")
 
 	if err := cluster.SilenceNodes(t.Context(), "silent"); err != nil {

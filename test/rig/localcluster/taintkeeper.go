@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/taintkeeper/taintkeeper/config"
 )
@@ -41,16 +40,15 @@ const defaultTaintkeeper = "bin/taintkeeper"
 // Taintkeeper is a running taintkeeper. It does not outlive this program. Its methods are safe for concurrent use.
 type Taintkeeper struct {
 	cluster *Cluster
-	process *process
+	process *component
 	metrics string // address
-	health  string // address
 }
 
 // StartTaintkeeper grants taintkeeper its rights if it needs them, starts it and returns once its caches are complete.
 // A name may be used again once its bearer has ended.
 func (c *Cluster) StartTaintkeeper(ctx context.Context, cfg TaintkeeperConfig) (*Taintkeeper, error) {
-	if err := c.processes.refusal(); err != nil {
-		return nil, err
+	if c.components.isClosed() {
+		return nil, errStopped
 	}
 	if cfg.Name == "" {
 		cfg.Name = "taintkeeper"
@@ -73,16 +71,18 @@ func (c *Cluster) StartTaintkeeper(ctx context.Context, cfg TaintkeeperConfig) (
 	if err != nil {
 		return nil, fmt.Errorf("find a port for the metrics of %s: %w", cfg.Name, err)
 	}
-	t := &Taintkeeper{cluster: c, metrics: loopback(metrics)}
-	t.process, err = c.startProcess(ctx, Component(cfg.Name), binary, func(port int) ([]string, string) {
-		t.health = loopback(port)
-		return slices.Concat([]string{
-			"--kubeconfig=" + kubeconfig,
-			"--leader-elect=false",
-			"--metrics-bind-address=" + t.metrics,
-			"--health-probe-bind-address=" + t.health,
-		}, cfg.Args), t.ReadyURL()
-	}, cfg.Env...)
+	t := &Taintkeeper{cluster: c, metrics: fmt.Sprintf("127.0.0.1:%d", metrics)}
+	t.process, err = c.run(ctx, program{
+		component: Component(cfg.Name), binary: binary, env: cfg.Env, health: "http://127.0.0.1:%d/readyz",
+		args: func(port int) []string {
+			return slices.Concat([]string{
+				"--kubeconfig=" + kubeconfig,
+				"--leader-elect=false",
+				"--metrics-bind-address=" + t.metrics,
+				fmt.Sprintf("--health-probe-bind-address=127.0.0.1:%d", port),
+			}, cfg.Args)
+		},
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -131,73 +131,38 @@ func (c *Cluster) taintkeeperKubeconfig(cfg TaintkeeperConfig) (string, error) {
 	return c.Kubeconfig(cfg.Name, access)
 }
 
-// GrantTaintkeeper installs config/rbac.yaml. To do it again does nothing.
-func (c *Cluster) GrantTaintkeeper(ctx context.Context) error {
-	if c.granted.Load() {
-		return nil
-	}
-	if err := c.install(ctx, "rbac.yaml", config.RBAC); err != nil {
-		return err
-	}
-	c.granted.Store(true)
-	return nil
-}
-
-// install creates what one of the manifests in config/ has and is not there yet.
-func (c *Cluster) install(ctx context.Context, name string, manifest []byte) error {
-	objects, err := config.Objects(manifest)
-	if err != nil {
-		return fmt.Errorf("read config/%s: %w", name, err)
-	}
-	writer, err := client.New(c.AdminConfig(), client.Options{})
-	if err != nil {
-		return fmt.Errorf("make a client for the API server: %w", err)
-	}
-	for _, object := range objects {
-		if err := client.IgnoreAlreadyExists(writer.Create(ctx, object)); err != nil {
-			return fmt.Errorf("install config/%s: %w", name, err)
-		}
-	}
-	return nil
-}
-
 // MetricsURL returns where its metrics are, unless [TaintkeeperConfig.Args] put them elsewhere.
 func (t *Taintkeeper) MetricsURL() string { return "http://" + t.metrics + "/metrics" }
 
 // ReadyURL returns where it says whether it is ready.
-func (t *Taintkeeper) ReadyURL() string { return "http://" + t.health + "/readyz" }
+func (t *Taintkeeper) ReadyURL() string { return t.process.health }
 
 // PID returns its process id while it runs, and 0 afterwards.
-func (t *Taintkeeper) PID() int { return t.cluster.lifeline.pid(t.process.component) }
+func (t *Taintkeeper) PID() int { return t.process.PID() }
 
 // Component returns what it is called in the cluster.
-func (t *Taintkeeper) Component() Component { return t.process.component }
+func (t *Taintkeeper) Component() Component { return t.process.name }
 
 // LogPath returns the file with its output, and that of those who had its name before.
-func (t *Taintkeeper) LogPath() string { return t.cluster.LogPath(t.process.component) }
+func (t *Taintkeeper) LogPath() string { return t.cluster.LogPath(t.process.name) }
 
 // Ended returns a channel that is closed when the process has ended.
-func (t *Taintkeeper) Ended() <-chan struct{} { return t.process.ended }
+func (t *Taintkeeper) Ended() <-chan struct{} { return t.process.Ended() }
 
-// Stop ends it as Kubernetes would, by SIGTERM and after a while by SIGKILL, and returns when it has ended. That it had
-// ended by itself is an error.
+// Stop ends it as Kubernetes would, with SIGTERM and after a while with SIGKILL, and returns when it has ended. That it
+// had ended by itself is an error.
 func (t *Taintkeeper) Stop() error {
-	defer t.cluster.processes.forget(t.process)
-	select {
-	case <-t.process.ended:
-		return t.cluster.failure(t.process.component, errEndedByItself)
-	default:
-		return t.process.stop()
+	defer t.cluster.components.forget(t.process)
+	if t.process.hasEnded() {
+		return t.cluster.failure(t.process, errEndedByItself)
 	}
+	t.process.stop()
+	return nil
 }
 
-// Kill ends it by SIGKILL and returns when it has ended, which it may have before.
+// Kill ends it with SIGKILL and returns when it has ended, which it may have before.
 func (t *Taintkeeper) Kill() error {
-	defer t.cluster.processes.forget(t.process)
-	select {
-	case <-t.process.ended:
-		return nil
-	default:
-		return t.process.kill()
-	}
+	t.process.Kill()
+	t.cluster.components.forget(t.process)
+	return nil
 }

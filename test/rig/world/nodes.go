@@ -103,10 +103,13 @@ func (w *World) Report(name string, kind corev1.NodeConditionType, status corev1
 }
 
 // ReportSince posts a condition with a lastTransitionTime.
-func (w *World) ReportSince(name string, kind corev1.NodeConditionType, status corev1.ConditionStatus, since time.Time) {
+func (w *World) ReportSince(name string, kind corev1.NodeConditionType, status corev1.ConditionStatus,
+	since time.Time,
+) {
 	w.T.Helper()
 	w.ChangeNode(name, func(node *corev1.Node) {
-		node.Status.Conditions = slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind })
+		same := func(c corev1.NodeCondition) bool { return c.Type == kind }
+		node.Status.Conditions = slices.DeleteFunc(node.Status.Conditions, same)
 		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
 			Type: kind, Status: status, LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.NewTime(since),
 		})

@@ -54,9 +54,11 @@ func (k *Killed) String() string {
 	return fmt.Sprintf("killed at call %d, %s %s %s, which was carried out: %t", k.seen, k.at.Verb, k.at.Resource, k.at.Name, k.after)
 }
 
-// Lives runs a process, and another when it is killed. Each is made of the client that it uses. Only the calls count about
-// which counts says so; a process that is gone makes none of them.
-func (k *Killed) Lives(w *World, counts func(bubble.Request) bool, process func(client *bubble.Slow) func(context.Context) error) {
+// Lives runs a process, and another when it is killed. Each is made of the client that it uses. Only the calls count
+// about which counts says so; a process that is gone makes none of them.
+func (k *Killed) Lives(w *World, counts func(bubble.Request) bool,
+	process func(client *bubble.Slow) func(context.Context) error,
+) {
 	w.T.Helper()
 	k.gone = make(chan struct{})
 	hook := func(after bool) bubble.Hook {

@@ -53,15 +53,15 @@ type World struct {
 	kubelets bool
 }
 
-// Play runs a test in a bubble of virtual time. Answers tell the world's clock the API server's time exactly. The book has
-// the calls for which describe has words.
+// Play runs a test in a bubble of virtual time. Answers tell the world's clock the API server's time exactly. The
+// book has the calls for which describe has words.
 func Play(t *testing.T, describe func(clienttesting.Action) string, test func(w *World)) {
 	t.Helper()
 	PlayWith(t, fake.NewSimpleClientset, describe, test)
 }
 
-// PlayWith is Play with another clientset: that of fake.NewClientset keeps managed fields, which costs it milliseconds a
-// call.
+// PlayWith is Play with another clientset: that of fake.NewClientset keeps managed fields, which costs it
+// milliseconds a call.
 func PlayWith(t *testing.T, clientset newClientset, describe func(clienttesting.Action) string, test func(w *World)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -148,13 +148,13 @@ func (w *World) Run(who string, controller func(context.Context) error) {
 
 // Pass lets virtual time pass.
 func (w *World) Pass(d time.Duration) {
-	time.Sleep(d) //nolint:forbidigo // virtual time in a synctest bubble
+	time.Sleep(d)
 	synctest.Wait()
 }
 
 // InCall lets virtual time pass inside a call to the API server.
 func (w *World) InCall(d time.Duration) {
-	time.Sleep(d) //nolint:forbidigo // virtual time in a synctest bubble
+	time.Sleep(d)
 }
 
 // Until lets virtual time pass up to an instant since the world began, in which kubelets renew their leases.

@@ -1,0 +1,287 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
+)
+
+const (
+	// At 20 calls per second, three calls and an event for each of 200 pods take 40 s.
+	untaintPods = 200
+	stormPods   = 150
+	queuePods   = 80
+	crowd       = 2000
+	// stormLimit is how long a storm may last.
+	stormLimit = 2 * time.Minute
+	// promptly is how soon the first pod of a storm has to leave.
+	promptly = 2 * time.Second
+)
+
+// storm wants many pods to leave from the start, with two calls each. Whoever reads all of them first lets the first
+// wait long.
+func storm(ctx context.Context, p *Play) (Finding, error) {
+	began := p.Began(p.Named("pod-0"))
+	left, err := p.Seen().Await(ctx, began.Add(stormLimit), p.Everyone()...)
+	if err != nil {
+		return Finding{}, err
+	}
+	calls, err := callsWithDeletes(ctx, p, stormPods-left)
+	return judgeStorm(calls, began), err
+}
+
+// callsWithDeletes returns the calls on pods once so many deletes are among them, or have not come for a while: the
+// watch can tell of a delete before the audit log does.
+func callsWithDeletes(ctx context.Context, p *Play, deletes int) ([]auditlog.Event, error) {
+	const often, atMost = 50 * time.Millisecond, 5 * time.Second
+	for until := time.Now().Add(atMost); ; {
+		calls, err := p.Calls(auditlog.In(p.Namespace), onPods)
+		done := len(auditlog.Choose(calls, []auditlog.Filter{auditlog.Deletes, auditlog.Accepted}))
+		if err != nil || done >= deletes || time.Now().After(until) {
+			return calls, err
+		}
+		if err := Pause(ctx, often); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// onPods wants the calls that are not about events.
+func onPods(c auditlog.Event) bool { return strings.HasPrefix(c.Resource, "pods") }
+
+func judgeStorm(calls []auditlog.Event, began time.Time) Finding {
+	deletes := auditlog.Choose(calls, []auditlog.Filter{auditlog.Deletes, auditlog.Accepted})
+	if len(deletes) == 0 {
+		return Finding{Seen: "nothing deleted"}
+	}
+	first, last := deletes[0].Answered.Sub(began), deletes[len(deletes)-1].Answered.Sub(began)
+	perPod := float64(len(calls)) / float64(len(deletes))
+	return Finding{
+		Seen: fmt.Sprintf("%d of %d deleted, the first after %s, the last after %s; %.1f calls per pod",
+			len(deletes), stormPods, Seconds(first), Seconds(last), perPod),
+		Right: len(deletes) == stormPods && first <= promptly && perPod < 2.5,
+	}
+}
+
+// cancelledNot wants no event to say that the deletion of a pod is cancelled that somebody else has deleted.
+func cancelledNot(pod string) Check {
+	return func(ctx context.Context, p *Play) (Finding, error) {
+		said, err := p.Events(ctx, pod, Cancelling)
+		return Finding{
+			Seen: "'Cancelling deletion' of the pod that somebody else deleted: " + Times(len(said)), Right: len(said) == 0,
+		}, err
+	}
+}
+
+// marked wants the events about an eviction to name the pod by its UID.
+func marked(pod string) Check {
+	return func(ctx context.Context, p *Play) (Finding, error) {
+		said, err := p.Events(ctx, pod, "Marking for deletion")
+		return judgeMarks(said, p.Named(pod).Pod), err
+	}
+}
+
+func judgeMarks(said []corev1.Event, pod *corev1.Pod) Finding {
+	if len(said) == 0 {
+		return Finding{Seen: "no 'Marking for deletion' of the evicted pod"}
+	}
+	identified := 0
+	for _, event := range said {
+		if event.InvolvedObject.UID == pod.UID {
+			identified++
+		}
+	}
+	return Finding{
+		Seen:  fmt.Sprintf("'Marking for deletion' with the pod's UID: %d of %d", identified, len(said)),
+		Right: identified == len(said),
+	}
+}
+
+const durationMetric = "taint_eviction_controller_pod_deletion_duration_seconds"
+
+// durations reads how long the contestant says that evictions took.
+func durations(ctx context.Context, p *Play) (Finding, error) {
+	if err := Pause(ctx, time.Second); err != nil {
+		return Finding{}, err
+	}
+	scraped, err := stageOf(p).contestant.scrape(ctx)
+	if err != nil {
+		return Finding{}, err
+	}
+	histogram, err := scraped.histogram(durationMetric)
+	return judgeDuration(histogram), err
+}
+
+func judgeDuration(h *dto.Histogram) Finding {
+	var within uint64
+	limit := 0.0
+	for _, bucket := range h.GetBucket() {
+		if bucket.GetUpperBound() <= 240 { // the last finite one
+			within, limit = bucket.GetCumulativeCount(), bucket.GetUpperBound()
+		}
+	}
+	count, sum := h.GetSampleCount(), h.GetSampleSum()
+	return Finding{
+		Seen:  fmt.Sprintf("%d of %d samples above %.0f s, their sum %.3g s", count-within, count, limit, sum),
+		Right: count > 0 && within == count && sum >= 0 && sum <= limit*float64(count),
+	}
+}
+
+// visibility looks for what an operator can see of evictions, while one is pending.
+func visibility(ctx context.Context, p *Play) (Finding, error) {
+	contestant := stageOf(p).contestant
+	scraped, err := contestant.scrape(ctx)
+	if err != nil {
+		return Finding{}, err
+	}
+	help, err := exec.CommandContext(ctx, contestant.program(), "--help").CombinedOutput()
+	if err != nil {
+		return Finding{}, fmt.Errorf("ask %s for its flags: %w", contestant.program(), err)
+	}
+	return judgeVisibility(scraped, string(help)), nil
+}
+
+var dryRunFlag = regexp.MustCompile(`(?m)^\s*--dry-run\b`)
+
+func judgeVisibility(scraped metrics, help string) Finding {
+	pending, results := 0.0, false
+	for _, family := range scraped.aboutEvictions() {
+		if family.GetType() == dto.MetricType_GAUGE && strings.Contains(family.GetName(), "pending") {
+			pending = family.GetMetric()[0].GetGauge().GetValue()
+		}
+		results = results || hasLabel(family, "result")
+	}
+	return presence(pending > 0, "gauge of pending evictions").
+		And(presence(results, "result on a metric")).
+		And(presence(dryRunFlag.MatchString(help), "dry run"))
+}
+
+// presence says whether there is something that should be.
+func presence(there bool, what string) Finding {
+	if there {
+		return Finding{Seen: "a " + what, Right: true}
+	}
+	return Finding{Seen: "no " + what}
+}
+
+// goroutines has many pods that are pending first, and then due at once, and weighs the contestant meanwhile.
+func goroutines(ctx context.Context, p *Play) (Finding, error) {
+	var weights []weight
+	for _, step := range []Step{After(0), Taint("tainted", "soon"), Taint("tainted", "now")} {
+		if err := step(ctx, p); err != nil {
+			return Finding{}, err
+		}
+		weighed, err := weigh(ctx, stageOf(p).contestant)
+		if err != nil {
+			return Finding{}, err
+		}
+		weights = append(weights, weighed)
+	}
+	return judgeCrowd(weights[0], weights[1], weights[2]), nil
+}
+
+// weight is what a process needs at one moment.
+type weight struct{ goroutines, bytes float64 }
+
+// weigh returns the most that the process needed in a few seconds.
+func weigh(ctx context.Context, c contestant) (weight, error) {
+	var most weight
+	for range 3 {
+		if err := Pause(ctx, time.Second); err != nil {
+			return most, err
+		}
+		scraped, err := c.scrape(ctx)
+		if err != nil {
+			return most, err
+		}
+		goroutines, err := scraped.gauge("go_goroutines")
+		if err != nil {
+			return most, err
+		}
+		bytes, err := scraped.gauge("process_resident_memory_bytes")
+		if err != nil {
+			return most, err
+		}
+		most = weight{max(most.goroutines, goroutines), max(most.bytes, bytes)}
+	}
+	return most, nil
+}
+
+// judgeCrowd wants the number of goroutines not to follow that of pods; memory, which depends on when garbage was
+// collected, is told only.
+func judgeCrowd(before, pending, due weight) Finding {
+	mebibytes := func(w weight) string { return fmt.Sprintf("%.0f MiB", w.bytes/(1<<20)) }
+	more := max(pending.goroutines, due.goroutines) - before.goroutines
+	return Finding{
+		Seen: fmt.Sprintf("goroutines: %.0f before, %.0f with the pods pending, %.0f with them due; memory: %s, %s, %s",
+			before.goroutines, pending.goroutines, due.goroutines, mebibytes(before), mebibytes(pending), mebibytes(due)),
+		Right: more < crowd/10,
+	}
+}
+
+// junk is the value of a taint that is no integer, as the log of a contestant shows it.
+const junk = "not-a-number"
+
+// silent wants the log to have no line with some words.
+func silent(words string) Check {
+	return func(_ context.Context, p *Play) (Finding, error) {
+		n, err := lines(stageOf(p).contestant.log(), words)
+		return Finding{Seen: Counted(n, "line", "lines") + " in the log", Right: n == 0}, err
+	}
+}
+
+// says tells whether the log has a line with some words, which explains what was seen.
+func says(words string) Check {
+	return func(_ context.Context, p *Play) (Finding, error) {
+		n, err := lines(stageOf(p).contestant.log(), words)
+		if n == 0 {
+			return Finding{Right: true}, err
+		}
+		return Finding{Seen: "its log: '" + words + "'", Right: true}, err
+	}
+}
+
+// lines returns how many lines of a log contain some words.
+func lines(path, words string) (int, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return 0, fmt.Errorf("read a log: %w", err)
+	}
+	n := 0
+	for line := range bytes.Lines(content) {
+		if bytes.Contains(line, []byte(words)) {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// fewWrites wants the contestant not to fight another writer of a node: a write per second would be 20.
+func fewWrites(node string) Check {
+	const few = 8
+	return func(_ context.Context, p *Play) (Finding, error) {
+		calls, err := p.Calls(auditlog.In(metav1.NamespaceNone), nodeWrites, auditlog.Named(p.NodeName(node)),
+			auditlog.Since(p.Began(p.Named(node))))
+		return Finding{Seen: Counted(len(calls), "write", "writes") + " of the node", Right: len(calls) <= few}, err
+	}
+}
+
+// nodeWrites wants the writes of a node itself, not of its status.
+func nodeWrites(c auditlog.Event) bool {
+	return c.Resource == "nodes" && (c.Verb == "patch" || c.Verb == "update")
+}

@@ -1,0 +1,98 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+)
+
+// NoneAfterUntaint wants no delete to be answered after the last change of a node's taints but those that were under
+// way.
+func NoneAfterUntaint(node string) Check {
+	const underWay = time.Second
+	return func(ctx context.Context, p *Play) (Finding, error) {
+		if err := p.awaitQuiet(ctx); err != nil {
+			return Finding{}, err
+		}
+		deletes, err := p.Calls(auditlog.In(p.Namespace), auditlog.Deletes, auditlog.Accepted)
+		if err != nil {
+			return Finding{}, err
+		}
+		versions := p.nodes[node]
+		untainted := versions[len(versions)-1].At.To
+		return noneAfter(deletes, len(p.pods), untainted, untainted.Add(underWay)), nil
+	}
+}
+
+func noneAfter(deletes []auditlog.Event, pods int, untainted, over time.Time) Finding {
+	after, right := 0, true
+	for _, c := range deletes {
+		if c.Answered.After(untainted) {
+			after++
+		}
+		right = right && !c.Answered.After(over)
+	}
+	seen := fmt.Sprintf("%d of %d deleted before the untaint, %d after it", len(deletes)-after, pods, after)
+	return Finding{Seen: seen, Right: right}
+}
+
+// awaitQuiet returns when all pods have left, or none has for a while.
+func (p *Play) awaitQuiet(ctx context.Context) error {
+	const quiet = 15 * time.Second // longer than reading all pods takes at 20 calls per second
+	for before := -1; ; {
+		left, err := p.Seen().Await(ctx, time.Now().Add(quiet), p.Everyone()...)
+		if err != nil || left == 0 || left == before {
+			return err
+		}
+		before = left
+	}
+}
+
+// Everyone returns all pods that the scenario has made.
+func (p *Play) Everyone() []*corev1.Pod {
+	var all []*corev1.Pod
+	for _, pod := range p.pods {
+		all = append(all, pod.Pod)
+	}
+	return all
+}
+
+// Events returns the events about the pods of a name whose message begins with some words.
+func (p *Play) Events(ctx context.Context, pod, words string) ([]corev1.Event, error) {
+	all, err := p.Admin.CoreV1().Events(p.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list events: %w", err)
+	}
+	var found []corev1.Event
+	for _, event := range all.Items {
+		if event.InvolvedObject.Name == pod && strings.HasPrefix(event.Message, words) {
+			found = append(found, event)
+		}
+	}
+	return found, nil
+}
+
+// Cancelling is how the message of an event begins that says that a pod stays.
+const Cancelling = "Cancelling deletion"
+
+// SaysCancelled wants an event to say so often that a pod's deletion is cancelled, after a while: events are written in
+// the background, at a rate that is limited.
+func SaysCancelled(pod string, times int) Check {
+	const background = 3 * time.Second
+	return func(ctx context.Context, p *Play) (Finding, error) {
+		if err := Pause(ctx, background); err != nil {
+			return Finding{}, err
+		}
+		said, err := p.Events(ctx, pod, Cancelling)
+		return Finding{Seen: "'" + Cancelling + "' said " + Times(len(said)), Right: len(said) == times}, err
+	}
+}

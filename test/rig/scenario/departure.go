@@ -1,0 +1,179 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
+)
+
+// Departure is how a pod left, or did not. Its times count from when its story began.
+type Departure struct {
+	Due     time.Duration // when it must leave, or [Never]
+	Late    time.Duration // by how much it may be late
+	Left    bool
+	After   time.Duration // when it left
+	Watched time.Duration // how long it was looked at, if it did not
+}
+
+// Never is when a pod is due that stays.
+const Never time.Duration = math.MaxInt64
+
+func (d Departure) early() time.Duration { return max(0, d.Due-d.After) }
+
+func (d Departure) late() time.Duration { return max(0, d.After-d.Due) }
+
+// Right reports whether the pod did what was promised.
+func (d Departure) Right() bool {
+	if d.Due == Never {
+		return !d.Left
+	}
+	return d.Left && d.early() == 0 && d.late() <= d.Late
+}
+
+func (d Departure) String() string {
+	switch {
+	case !d.Left:
+		return "still there after " + Seconds(d.Watched)
+	case d.Right() || d.Due == Never:
+		return "left after " + Seconds(d.After)
+	case d.early() > 0:
+		return fmt.Sprintf("left after %s, %s early", Seconds(d.After), Seconds(d.early()))
+	default:
+		return fmt.Sprintf("left after %s, %s late", Seconds(d.After), Seconds(d.late()))
+	}
+}
+
+// Finding says how the pod left.
+func (d Departure) Finding() Finding { return Finding{Seen: d.String(), Right: d.Right()} }
+
+const (
+	// soon bounds for how long a scenario waits for what is due: what is due later has to be there still.
+	soon = time.Minute
+	// many pods are not told one by one.
+	many = 4
+)
+
+// ByRule wants every pod to leave when the rule says, once, and the others to be left alone.
+func ByRule(ctx context.Context, p *Play) (Finding, error) { return p.judgeAll(ctx, p.pods) }
+
+// ByRuleFor is ByRule for one pod.
+func ByRuleFor(name string) Check {
+	return func(ctx context.Context, p *Play) (Finding, error) { return p.judgeAll(ctx, []*Pod{p.Named(name)}) }
+}
+
+func (p *Play) judgeAll(ctx context.Context, pods []*Pod) (Finding, error) {
+	if err := p.watch(ctx, pods); err != nil {
+		return Finding{}, err
+	}
+	all := Finding{Right: true}
+	for _, pod := range pods {
+		found, err := p.judge(pod)
+		if err != nil {
+			return all, err
+		}
+		if len(pods) > 1 && found.Seen != "" {
+			found.Seen = pod.Name + " " + found.Seen
+		}
+		if len(pods) <= many || !found.Right {
+			all = all.And(found)
+		}
+	}
+	if all.Seen == "" {
+		all.Seen = fmt.Sprintf("%d pods, each as promised", len(pods))
+	}
+	return all, nil
+}
+
+// Stays wants a pod to stay, whatever the rule says of it.
+func Stays(name string) Check {
+	return func(ctx context.Context, p *Play) (Finding, error) {
+		pod := p.Named(name)
+		_, err := p.Seen().Await(ctx, time.Now().Add(p.watched), pod.Pod)
+		return p.departure(pod, Never, 0).Finding(), err
+	}
+}
+
+// watch returns when nothing new is to be learned about the pods.
+func (p *Play) watch(ctx context.Context, pods []*Pod) error {
+	until := time.Now().Add(p.watched)
+	var staying []*corev1.Pod
+	for _, pod := range pods {
+		promise := p.promise(pod)
+		if due := promise.Due.To; due.Before(time.Now().Add(soon)) {
+			if _, err := p.Seen().Await(ctx, oracle.Later(due, p.excused).Add(p.watched), pod.Pod); err != nil {
+				return err
+			}
+			continue
+		}
+		if !pod.ended {
+			staying = append(staying, pod.Pod)
+		}
+		for _, cancelled := range promise.Cancelled {
+			if cancelled.To.Before(time.Now().Add(soon)) {
+				until = oracle.Later(until, cancelled.To.Add(p.Patience()))
+			}
+		}
+	}
+	for _, pod := range staying { // once one has left, enough was seen
+		if left, err := p.Seen().Await(ctx, until, pod); err != nil || left == 0 {
+			return err
+		}
+	}
+	return nil
+}
+
+// judge compares what is promised to a pod with what was seen of it.
+func (p *Play) judge(pod *Pod) (Finding, error) {
+	calls, err := p.Calls(auditlog.Deletes, auditlog.Accepted, auditlog.In(p.Namespace), of(pod))
+	if err != nil {
+		return Finding{}, err
+	}
+	if pod.ended { // it may have been due before
+		stays := p.promise(pod).Due.From.Equal(oracle.Never)
+		touched := len(auditlog.Choose(calls, []auditlog.Filter{auditlog.Of(pod.UID)})) > 0
+		return Finding{Right: !stays || !touched}, nil
+	}
+	found := p.byRule(pod).Finding()
+	if len(calls) > 1 {
+		found = found.And(Finding{Seen: Deleted(len(calls))})
+	}
+	return found, nil
+}
+
+// of wants the calls about a pod, also of a contestant that knows pods by their names.
+func of(pod *Pod) auditlog.Filter {
+	return func(c auditlog.Event) bool { return c.Name == pod.Name && (c.UID == "" || c.UID == pod.UID) }
+}
+
+// byRule compares with the rule how a pod left. A contestant that was restarted knows taints to the second only.
+func (p *Play) byRule(pod *Pod) Departure {
+	due := p.promise(pod).Due
+	_, left := p.Seen().Left(pod.UID)
+	if stays := due.To.Equal(oracle.Never) || due.From.After(time.Now()); stays && !left || due.From.Equal(oracle.Never) {
+		return p.departure(pod, Never, 0)
+	}
+	late := oracle.Later(due.To, p.excused).Sub(due.From) + p.Patience()
+	if p.restarted {
+		late += time.Second
+	}
+	return p.departure(pod, due.From.Sub(p.Began(pod)), late)
+}
+
+// departure is how a pod left that is due at an instant since its story began, and may be late.
+func (p *Play) departure(pod *Pod, due, late time.Duration) Departure {
+	began := p.Began(pod)
+	d := Departure{Due: due, Late: late, Watched: time.Since(began)}
+	if at, left := p.Seen().Left(pod.UID); left {
+		d.Left, d.After = true, at.Sub(began)
+	}
+	return d
+}

@@ -1,0 +1,126 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package scenario plays stories about taints and compares what happens with what is promised. A story is written once
+// and played to every contestant: in virtual time, on a real control plane, to the built-in controller, to ours, and to
+// both in one cluster.
+package scenario
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/observer"
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
+	"github.com/taintkeeper/taintkeeper/test/rig/scene"
+)
+
+// Scenario is a story: what there is, what happens then, and what is promised.
+type Scenario struct {
+	Name  string
+	Given []Step
+	When  []Step
+	// Promised is checked in this order. Without it [ByRule] is promised.
+	Promised []Check
+	// Watched is for how long pods that are due may take, and for how long others are watched; [watched] by default.
+	Watched time.Duration
+}
+
+// watched is long enough to see a countdown that began again with a restart.
+const watched = 10 * time.Second
+
+// Step does something in the cluster. An error is one of the stage: the scenario could not be played.
+type Step func(ctx context.Context, p *Play) error
+
+// Check says what was seen, and whether that is what was promised.
+type Check func(ctx context.Context, p *Play) (Finding, error)
+
+// Stage is where scenarios are played: a cluster with a contestant, which is a program that evicts.
+type Stage interface {
+	Client() kubernetes.Interface
+	// Seen is what a bystander saw of all pods.
+	Seen() *observer.Pods
+	// Calls returns what the contestant has called so far.
+	Calls(wanted ...auditlog.Filter) ([]auditlog.Event, error)
+	// Restart ends the contestant as an upgrade does, and starts it again.
+	Restart(ctx context.Context) error
+	// Lag holds back what the contestant's watches of nodes bring, until the function that it returns is called.
+	Lag() (release func())
+	// Refuse makes the API server refuse the deletes of the scene's pods until the function that it returns is called.
+	// Both return when it has noticed, as one of the pods shows.
+	Refuse(ctx context.Context, s scene.Scene, probe *corev1.Pod) (allow func() error, err error)
+	// Patience is how late an eviction may be on this stage. No defect shows itself by less.
+	Patience() time.Duration
+}
+
+// Play is a scenario that is being played.
+type Play struct {
+	Stage
+	scene.Scene
+
+	watched   time.Duration
+	restarted bool
+	excused   time.Time // until then evictions may be late, as deletes were refused
+	nodes     map[string][]oracle.Version
+	pods      []*Pod
+	undo      []func(context.Context) error
+}
+
+// Run plays a scenario in a namespace of its own, and clears up after it. The error is one of the stage: what the
+// contestant did wrong is in the finding.
+func Run(ctx context.Context, stage Stage, namespace string, s Scenario) (found Finding, err error) {
+	p := &Play{Stage: stage, watched: cmp.Or(s.Watched, watched), nodes: map[string][]oracle.Version{}}
+	if p.Scene, err = scene.New(ctx, stage.Client(), namespace); err != nil {
+		return Finding{}, err
+	}
+	defer func() { err = errors.Join(err, p.clear(context.WithoutCancel(ctx))) }()
+	for i, step := range slices.Concat(s.Given, s.When) {
+		if err := step(ctx, p); err != nil {
+			return Finding{}, fmt.Errorf("step %d of %q: %w", i+1, s.Name, err)
+		}
+	}
+	promised := s.Promised
+	if promised == nil {
+		promised = []Check{ByRule}
+	}
+	found.Right = true
+	for _, check := range promised {
+		seen, err := check(ctx, p)
+		if err != nil {
+			return found, fmt.Errorf("look at %q: %w", s.Name, err)
+		}
+		found = found.And(seen)
+	}
+	return found, nil
+}
+
+// Finally lets something happen when the scenario is over, also after an error; what was added last comes first.
+func (p *Play) Finally(undo func(context.Context) error) { p.undo = append(p.undo, undo) }
+
+func (p *Play) clear(ctx context.Context) error {
+	var all []error
+	for _, undo := range slices.Backward(p.undo) {
+		all = append(all, undo(ctx))
+	}
+	return errors.Join(append(all, p.Clear(ctx))...)
+}
+
+// Pause lets time pass that is part of a scenario.
+func Pause(ctx context.Context, length time.Duration) error {
+	timer := time.NewTimer(length)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,80 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenario
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
+	"github.com/taintkeeper/taintkeeper/test/rig/scene"
+)
+
+// Pod is a pod of a scenario and what has become of it so far.
+type Pod struct {
+	*corev1.Pod
+
+	node   string
+	made   oracle.Span
+	states []oracle.State
+	ended  bool // by the scenario
+}
+
+// Tainted says which taints a node has now, and between which instants it got them.
+func (p *Play) Tainted(node string, took scene.Span, taints []corev1.Taint) {
+	p.nodes[node] = append(p.nodes[node], oracle.Version{At: oracle.Span(took), Taints: taints})
+}
+
+func (p *Play) add(node string, from time.Time, made ...*corev1.Pod) {
+	took := oracle.Span{From: from, To: time.Now()}
+	for _, pod := range made {
+		if pod == nil { // it could not be made
+			continue
+		}
+		_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+		state := oracle.State{At: took, Tolerations: pod.Spec.Tolerations, Spared: mirror}
+		p.pods = append(p.pods, &Pod{Pod: pod, node: node, made: took, states: []oracle.State{state}})
+	}
+}
+
+// became says what holds of a pod from now on.
+func (p *Pod) became(from time.Time, change func(*oracle.State)) {
+	state := p.states[len(p.states)-1]
+	state.At = oracle.Span{From: from, To: time.Now()}
+	change(&state)
+	p.states = append(p.states, state)
+}
+
+// end says that the scenario deletes a pod: nothing is promised to it any more.
+func (p *Pod) end(from time.Time) {
+	p.ended = true
+	p.became(from, func(s *oracle.State) { s.Spared = true })
+}
+
+// Named returns the newest pod of a name.
+func (p *Play) Named(name string) *Pod {
+	for _, pod := range slices.Backward(p.pods) {
+		if pod.Name == name {
+			return pod
+		}
+	}
+	panic("the scenario has no pod " + name)
+}
+
+// Began returns the instant from which the times of a pod are told: just before the first taint of its node or, if that
+// was there already, just before it was made.
+func (p *Play) Began(pod *Pod) time.Time {
+	began := pod.made.From
+	if versions := p.nodes[pod.node]; len(versions) > 0 {
+		began = oracle.Later(began, versions[0].At.From)
+	}
+	return began
+}
+
+// promise is what the rule means for a pod.
+func (p *Play) promise(pod *Pod) oracle.Promise {
+	return oracle.Rule{ComparisonOperators: true}.Promise(p.nodes[pod.node], pod.made, pod.states)
+}

@@ -1,0 +1,214 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenario
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
+	"github.com/taintkeeper/taintkeeper/test/rig/observer"
+	"github.com/taintkeeper/taintkeeper/test/rig/scene"
+	"github.com/taintkeeper/taintkeeper/test/rig/world"
+)
+
+// Contestant makes a program that evicts with a client of client-go's fake clientset.
+type Contestant func(client *fake.Clientset) (run func(context.Context) error, err error)
+
+// Ours is our whole Evictor, which knows the API server's clock.
+func Ours(client *fake.Clientset) (func(context.Context) error, error) {
+	clock := &timeline.Clock{}
+	bubble.TellTime(client, clock)
+	caches := world.NewCaches(client, clock, false)
+	evictor, err := eviction.New(eviction.Config{
+		Client: client, Nodes: caches.Nodes, Pods: caches.Pods, Clock: clock, Registerer: prometheus.NewRegistry(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return caches.With(evictor.Run), nil
+}
+
+// PlayVirtually plays a scenario to a contestant in virtual time. A pod that is deleted is gone at once there.
+func PlayVirtually(t *testing.T, contestant Contestant, s Scenario) (found Finding) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		v := newVirtual(t, contestant)
+		var err error
+		if found, err = Run(t.Context(), v, "virtual", s); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return found
+}
+
+// virtual is a [Stage] in virtual time. Safe for concurrent use.
+type virtual struct {
+	t          *testing.T
+	contestant Contestant
+	client     *fake.Clientset // the contestant's
+	admin      *fake.Clientset
+	seen       *observer.Pods
+	api        *bubble.API
+	stop       func()
+	made       atomic.Int32
+
+	mu      sync.Mutex
+	calls   []auditlog.Event
+	refused bool
+}
+
+func newVirtual(t *testing.T, contestant Contestant) *virtual {
+	t.Helper()
+	v := &virtual{t: t, contestant: contestant, client: fake.NewClientset(), admin: &fake.Clientset{}}
+	v.api = bubble.NewAPI(v.client)
+	v.client.PrependReactor("*", "*", v.called)
+	v.serveAdmin()
+	var err error
+	if v.seen, err = observer.WatchPods(t.Context(), v.admin, metav1.NamespaceAll); err != nil {
+		t.Fatal(err)
+	}
+	v.start()
+	return v
+}
+
+// serveAdmin gives the scenario a client of its own for the same objects: what it does is no call of the contestant's.
+func (v *virtual) serveAdmin() {
+	v.admin.AddReactor("create", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		object, err := meta.Accessor(action.(clienttesting.CreateAction).GetObject())
+		if err == nil {
+			object.SetUID(types.UID(fmt.Sprint("uid-", v.made.Add(1))))
+			object.SetCreationTimestamp(metav1.NewTime(time.Now().Truncate(time.Second)))
+		}
+		return false, nil, err
+	})
+	v.admin.AddReactor("delete-collection", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, nil // the bubble ends
+	})
+	v.admin.AddReactor("*", "*", clienttesting.ObjectReaction(v.api))
+	v.admin.AddWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		stream, err := v.api.Watch(action.GetResource(), action.GetNamespace())
+		v.t.Cleanup(stream.Stop)
+		return true, stream, err
+	})
+}
+
+func (v *virtual) start() {
+	run, err := v.contestant(v.client)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	v.stop = bubble.Run(v.t, "the contestant", run)
+}
+
+// called notes a call of the contestant's, and refuses it where an API server would.
+func (v *virtual) called(action clienttesting.Action) (bool, runtime.Object, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	e := auditlog.Event{
+		Verb: action.GetVerb(), Resource: action.GetResource().Resource, Namespace: action.GetNamespace(),
+		Code: http.StatusOK, Received: time.Now(), Answered: time.Now(),
+	}
+	if action.GetSubresource() != "" {
+		e.Resource += "/" + action.GetSubresource()
+	}
+	var err error
+	switch action := action.(type) {
+	case clienttesting.DeleteActionImpl:
+		e.Name = action.Name
+		e.UID, err = v.mayDelete(action)
+	case clienttesting.PatchActionImpl:
+		e.Name, e.UID = action.Name, uidIn(action.Patch)
+	}
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		e.Code = int(status.Status().Code)
+	}
+	v.calls = append(v.calls, e)
+	return err != nil, nil, err
+}
+
+// mayDelete returns the UID that a delete is for, and why it is refused, if it is.
+func (v *virtual) mayDelete(action clienttesting.DeleteActionImpl) (types.UID, error) {
+	var uid types.UID
+	if wanted := action.DeleteOptions.Preconditions; wanted != nil && wanted.UID != nil {
+		uid = *wanted.UID
+	}
+	if v.refused {
+		return uid, apierrors.NewForbidden(corev1.Resource("pods"), action.Name, errors.New("pods are kept for now"))
+	}
+	found, err := v.client.Tracker().Get(action.GetResource(), action.GetNamespace(), action.Name)
+	if err != nil {
+		return uid, err
+	}
+	if found.(*corev1.Pod).UID != uid {
+		return uid, apierrors.NewConflict(corev1.Resource("pods"), action.Name, errors.New("it has another UID"))
+	}
+	return uid, nil
+}
+
+func uidIn(patch []byte) types.UID {
+	var object metav1.PartialObjectMetadata
+	_ = json.Unmarshal(patch, &object) // a patch without a UID is about none
+	return object.UID
+}
+
+// Client implements [Stage], as do the others.
+func (v *virtual) Client() kubernetes.Interface { return v.admin }
+
+func (v *virtual) Seen() *observer.Pods { return v.seen }
+
+// Patience is the second that a timeAdded hides.
+func (v *virtual) Patience() time.Duration { return time.Second }
+
+func (v *virtual) Calls(wanted ...auditlog.Filter) ([]auditlog.Event, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return auditlog.Choose(slices.Clone(v.calls), wanted), nil
+}
+
+func (v *virtual) Restart(context.Context) error {
+	v.stop()
+	v.start() //nolint:contextcheck // the contestant goes on after the step
+	return nil
+}
+
+func (v *virtual) Lag() (release func()) {
+	v.api.Watches("nodes").Hold()
+	return v.api.Watches("nodes").Release
+}
+
+func (v *virtual) Refuse(context.Context, scene.Scene, *corev1.Pod) (allow func() error, err error) {
+	v.refuse(true)
+	return func() error { v.refuse(false); return nil }, nil
+}
+
+func (v *virtual) refuse(refused bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.refused = refused
+}

@@ -1,0 +1,135 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package scenarios is the list of stories that hold for every evictor that keeps the rule. Whoever has a new one adds
+// it here, and it is played in virtual time, by test/integration on a real API server, and where test/defects names it
+// to the built-in controller, too.
+package scenarios
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
+	"github.com/taintkeeper/taintkeeper/test/rig/scene"
+)
+
+// LongTime is a toleration in seconds that outlasts every scenario.
+const LongTime = 600
+
+// Named returns scenarios by their names.
+func Named(names ...string) []Scenario {
+	var found []Scenario
+	for _, name := range names {
+		i := slices.IndexFunc(All, func(s Scenario) bool { return s.Name == name })
+		if i < 0 {
+			panic("there is no scenario " + name)
+		}
+		found = append(found, All[i])
+	}
+	return found
+}
+
+// All are the scenarios.
+var All = []Scenario{
+	{
+		Name: "a taint that nobody tolerates",
+		Given: []Step{
+			Alone("leaves"), On("leaves", "tolerates", scene.Tolerating("gone", LongTime)), Alone("elsewhere"),
+		},
+		When: []Step{Taint("leaves", "gone")},
+	},
+	{
+		Name:  "seconds count from the taint",
+		Given: []Step{Alone("short", scene.Tolerating("gone", 3)), On("short", "long", scene.Tolerating("gone", 6))},
+		When:  []Step{Taint("short", "gone"), On("short", "late", scene.Tolerating("gone", 3))},
+	},
+	{
+		Name:  "second, shorter taint",
+		Given: []Step{Alone("pod", scene.Tolerating("long", LongTime), scene.Tolerating("short", 3))},
+		When:  []Step{Taint("pod", "long"), After(time.Second), Taint("pod", "short")},
+	},
+	{
+		Name:     "shorter one removed",
+		Given:    []Step{Alone("pod", scene.Tolerating("long", 15), scene.Tolerating("short", 5))},
+		When:     []Step{Taint("pod", "long", "short"), After(2 * time.Second), Untaint("pod", "short")},
+		Promised: []Check{ByRule, SaysCancelled("pod", 0)},
+	},
+	changedSeconds("seconds shortened", LongTime, 5),
+	changedSeconds("seconds lengthened", 5, 15),
+	changedSeconds("seconds shortened to what is over", LongTime, 0),
+	changedSeconds("seconds shortened to less than nothing", LongTime, -5),
+	changedSeconds("seconds lengthened out of all measure", 5, 1<<62),
+	changedSeconds("seconds shortened from out of all measure", 1<<62, 5),
+	{
+		Name: "seconds that overflow",
+		Given: []Step{
+			Alone("585-years", scene.Tolerating("gone", 18_446_744_074)),
+			On("585-years", "largest", scene.Tolerating("gone", 1<<63-1)),
+			On("585-years", "negative", scene.Tolerating("gone", -1<<62)),
+		},
+		When: []Step{Taint("585-years", "gone")},
+	},
+	{
+		Name:  "restart in mid-countdown",
+		Given: []Step{Alone("pod", scene.Tolerating("gone", 15))},
+		When:  []Step{Taint("pod", "gone"), After(5 * time.Second), Restart},
+	},
+	{
+		Name:     "untaint",
+		Given:    []Step{Alone("pod", scene.Tolerating("gone", 5))},
+		When:     []Step{Taint("pod", "gone"), After(2 * time.Second), Untaint("pod", "gone")},
+		Promised: []Check{ByRule, SaysCancelled("pod", 1)},
+	},
+	{
+		Name: "finished pods leave as upstream lets them",
+		Given: []Step{
+			Alone("succeeded"), Finish("succeeded", corev1.PodSucceeded), Alone("failed"), Finish("failed", corev1.PodFailed),
+		},
+		When: []Step{Taint("succeeded", "gone"), Taint("failed", "gone")},
+	},
+	{
+		Name:  "mirror pod",
+		Given: []Step{Alone("ordinary"), On("ordinary", "mirror", Mirror)},
+		When:  []Step{Taint("ordinary", "gone"), After(time.Second), Taint("ordinary", "again")},
+	},
+	{
+		Name:  "node deleted",
+		Given: []Step{Alone("pod", scene.Tolerating("gone", 3))},
+		When:  []Step{Taint("pod", "gone"), DeleteNode("pod")},
+	},
+	{
+		Name:  "replacement on a healthy node",
+		Given: []Step{Alone("web-0", scene.Tolerating("gone", 3)), Node("healthy")},
+		When:  []Step{Taint("web-0", "gone"), Delete("web-0"), On("healthy", "web-0")},
+	},
+	{
+		Name:  "replacement on the tainted node",
+		Given: []Step{Alone("web-0", scene.Tolerating("gone", LongTime))},
+		When:  []Step{Taint("web-0", "gone"), Delete("web-0"), On("web-0", "web-0", scene.Tolerating("gone", 2))},
+	},
+	{
+		Name:    "deletes refused",
+		Given:   []Step{Alone("pod")},
+		When:    []Step{WhileRefused(Taint("pod", "gone"), After(3*time.Second))},
+		Watched: 20 * time.Second,
+	},
+	{
+		Name:  "pod seen before the untaint",
+		Given: []Step{Alone("before")},
+		When: []Step{
+			Taint("before", "gone"), Gone("before"), After(time.Second), Lag, Untaint("before", "gone"), On("before", "after"),
+		},
+	},
+}
+
+// changedSeconds is a pod whose tolerationSeconds change in mid-countdown.
+func changedSeconds(name string, before, after int64) Scenario {
+	return Scenario{
+		Name:  name,
+		Given: []Step{Alone("pod", scene.Tolerating("gone", before))},
+		When:  []Step{Taint("pod", "gone"), After(2 * time.Second), Tolerate("pod", after)},
+	}
+}
