@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package bubble is what a world in virtual time is made of, in a bubble of testing/synctest: an API server over
-// client-go's fake clientset, whose watches tests disturb, a record of calls, and how things are run. It knows nothing of
-// the product, so the tests of the caches, of which package world is made, can use it.
+// client-go's fake clientset, whose watches tests disturb, a record of calls, and how things are run. It knows nothing
+// of the product, so the tests of the caches, of which package world is made, can use it.
 package bubble
 
 import (
