@@ -55,89 +55,6 @@ func TestAPodLeavesWhenItsTolerationEnds(t *testing.T) {
 	})
 }
 
-func TestOnlyNoExecuteEvicts(t *testing.T) {
-	play(t, func(_ *testing.T, w *world) {
-		w.addNode("n", "a:NoSchedule", "b:PreferNoSchedule")
-		w.addPod("p")
-		w.run()
-		w.Pass(hour)
-		w.wantDeletes(nil)
-	})
-}
-
-func TestTheFirstMatchingTolerationCounts(t *testing.T) {
-	play(t, func(_ *testing.T, w *world) {
-		w.addNode("n")
-		w.addPod("short-first", tolerating("k", 10), tolerating("k", 60))
-		w.addPod("long-first", tolerating("k", 60), tolerating("k", 10))
-		w.run()
-		w.Until(sec)
-		w.Taint("n", "k:NoExecute")
-		w.Pass(hour)
-		w.wantDeletes(map[string]time.Duration{"short-first": 11 * sec, "long-first": 61 * sec})
-	})
-}
-
-func TestASecondShorterTaintBringsTheEvictionForward(t *testing.T) {
-	play(t, func(_ *testing.T, w *world) {
-		w.addNode("n")
-		w.addPod("p", tolerating("a", 60), tolerating("b", 5))
-		w.run()
-		w.Until(sec)
-		w.Taint("n", "a:NoExecute")
-		w.Until(11 * sec)
-		w.Taint("n", "b:NoExecute")
-		w.Pass(hour)
-		w.wantDeletes(map[string]time.Duration{"p": 16 * sec})
-	})
-}
-
-func TestRemovingTheShorterTaintPushesTheEvictionBack(t *testing.T) {
-	play(t, func(_ *testing.T, w *world) {
-		w.addNode("n")
-		w.addPod("p", tolerating("a", 60), tolerating("b", 5))
-		w.run()
-		w.Until(sec)
-		w.Taint("n", "a:NoExecute", "b:NoExecute")
-		w.Until(4 * sec)
-		w.Taint("n", "b-")
-		w.Pass(hour)
-		w.wantDeletes(map[string]time.Duration{"p": 61 * sec})
-	})
-}
-
-func TestChangedTolerationSecondsTakeEffect(t *testing.T) {
-	play(t, func(_ *testing.T, w *world) {
-		seconds := tolerationSeconds
-		w.addNode("n")
-		w.addPod("lengthened", tolerating("k", 30))
-		w.addPod("shortened", tolerating("k", 30))
-		w.addPod("shortened-to-the-past", tolerating("k", 30))
-		w.run()
-		w.Until(sec)
-		w.Taint("n", "k:NoExecute")
-		w.Until(21 * sec)
-		w.ChangePod("lengthened", seconds(100))
-		w.ChangePod("shortened", seconds(25))
-		w.ChangePod("shortened-to-the-past", seconds(10))
-		w.Pass(hour)
-		w.wantDeletes(map[string]time.Duration{
-			"lengthened": 101 * sec, "shortened": 26 * sec, "shortened-to-the-past": 21 * sec,
-		})
-	})
-}
-
-func TestTheCountdownStartsWithTheBindingOfALaterPod(t *testing.T) {
-	play(t, func(_ *testing.T, w *world) {
-		w.addNode("n", "k:NoExecute")
-		w.run()
-		w.Until(100 * sec)
-		w.addPod("p", tolerating("k", 20))
-		w.Pass(hour)
-		w.wantDeletes(map[string]time.Duration{"p": 120 * sec})
-	})
-}
-
 func TestAnUntaintCancels(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addNode("n")
@@ -531,18 +448,6 @@ func TestWhatIsNeverEvicted(t *testing.T) {
 	})
 }
 
-func TestFinishedPodsAreDeletedAsUpstreamDoes(t *testing.T) {
-	play(t, func(_ *testing.T, w *world) {
-		w.addNode("n")
-		w.addPod("succeeded", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })
-		w.addPod("failed", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
-		w.run()
-		w.Until(sec)
-		w.Taint("n", "k:NoExecute")
-		w.wantDeletes(map[string]time.Duration{"succeeded": sec, "failed": sec})
-	})
-}
-
 func TestATerminatingPodIsNotDeletedTwice(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.Client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtimeObject, error) {
@@ -663,27 +568,6 @@ func TestEarliestDueFirstThenLowestPriority(t *testing.T) {
 		if want := []string{"sooner-low", "sooner-high", "later-low"}; !slices.Equal(order, want) {
 			t.Errorf("deleted in the order %v, want %v", order, want)
 		}
-	})
-}
-
-func TestAReplacementOfTheSameNameIsAnotherPod(t *testing.T) {
-	play(t, func(_ *testing.T, w *world) {
-		w.addNode("n")
-		w.addNode("healthy")
-		w.addPod("web-0", tolerating("k", 20))
-		w.addPod("web-1", tolerating("k", 20))
-		w.run()
-		w.Until(sec)
-		w.Taint("n", "k:NoExecute")
-		w.Until(10 * sec)
-		for _, name := range []string{"web-0", "web-1"} {
-			w.Must(nil, w.Client.CoreV1().Pods("default").Delete(w.T.Context(), name, metav1.DeleteOptions{}))
-		}
-		w.Book.Forget()
-		w.addPod("web-0", tolerating("k", 20), func(pod *corev1.Pod) { pod.UID, pod.Spec.NodeName = "second", "healthy" })
-		w.addPod("web-1", tolerating("k", 20), func(pod *corev1.Pod) { pod.UID = "third" })
-		w.Pass(hour)
-		w.wantDeletes(map[string]time.Duration{"web-1": 30 * sec})
 	})
 }
 

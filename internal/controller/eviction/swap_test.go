@@ -51,28 +51,6 @@ func TestANodeThatIsSickNowThisWayNowThatLosesItsPodsInTime(t *testing.T) {
 	})
 }
 
-func TestANodeThatIsNotReadyAndThenDeadCountsFromTheBeginning(t *testing.T) {
-	for _, steps := range []string{"in one write", "added, then taken off"} {
-		t.Run(steps, func(t *testing.T) {
-			play(t, func(_ *testing.T, w *world) {
-				w.addNode("n")
-				w.addPod("p", default300s)
-				w.run()
-				w.Until(10 * sec)
-				w.SetTaints("n", noExecute(corev1.TaintNodeNotReady))
-				w.Until(210 * sec)
-				if steps == "in one write" {
-					w.SetTaints("n", noExecute(corev1.TaintNodeUnreachable))
-				} else {
-					w.swap("n", corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable)
-				}
-				w.Pass(hour)
-				w.wantDeletes(map[string]time.Duration{"p": 310 * sec})
-			})
-		})
-	}
-}
-
 func TestASwapOutlastsARestart(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addNode("n")
@@ -158,22 +136,6 @@ func TestARestartInTheMiddleOfASwapCountsFromTheEarlierTaint(t *testing.T) {
 		w.SetTaints("n", noExecute(corev1.TaintNodeUnreachable))
 		w.Pass(hour)
 		w.wantDeletes(map[string]time.Duration{"p": 311 * sec})
-	})
-}
-
-func TestANodeThatWasReadyInBetweenCountsAnew(t *testing.T) {
-	play(t, func(_ *testing.T, w *world) {
-		w.addNode("n")
-		w.addPod("p", default300s)
-		w.run()
-		w.Until(10 * sec)
-		w.SetTaints("n", noExecute(corev1.TaintNodeNotReady))
-		w.Until(210 * sec)
-		w.SetTaints("n")
-		w.Until(220 * sec)
-		w.SetTaints("n", noExecute(corev1.TaintNodeUnreachable))
-		w.Pass(hour)
-		w.wantDeletes(map[string]time.Duration{"p": 520 * sec})
 	})
 }
 

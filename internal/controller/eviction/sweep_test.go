@@ -19,152 +19,207 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// scenes are what happens to nodes "n" and "m", which have pods "now" (tolerates nothing), "soon" (for 10 s) and "never"
-// (indefinitely) each. Whatever is disturbed meanwhile, the same pods leave as undisturbed, once, and none early.
-var scenes = map[string]func(w *world){
-	"a taint": func(w *world) {
-		w.Taint("n", "k:NoExecute")
+// scene is what happens to nodes "n" and "m", which have pods "now" (tolerates nothing), "soon" (tolerates "k" and that the
+// node is not ready for 10 s, "k2" for 5 s) and "never" (leaves never) each, and which pods leave when. Whatever is
+// disturbed meanwhile, these leave, once, and none early.
+type scene struct {
+	what    string
+	happens []step
+	leave   map[string]time.Duration
+}
+
+type step struct {
+	at time.Duration
+	do func(w *world)
+}
+
+func tainted(node string, specs ...string) func(*world) {
+	return func(w *world) { w.Taint(node, specs...) }
+}
+
+// isSick gives node "m" the taints of these names alone.
+func isSick(names ...string) func(*world) {
+	return func(w *world) {
+		var list []corev1.Taint
+		for _, name := range names {
+			list = append(list, noExecute(name))
+		}
+		w.SetTaints("m", list...)
+	}
+}
+
+func toleratesFor(pod string, seconds int64) func(*world) {
+	return func(w *world) { w.ChangePod(pod, tolerationSeconds(seconds)) }
+}
+
+func comes(pod string, change ...func(*corev1.Pod)) func(*world) {
+	return func(w *world) { w.addPod(pod, change...) }
+}
+
+// isReplaced makes a pod go, and another of its name come.
+func isReplaced(pod string, change ...func(*corev1.Pod)) func(*world) {
+	return func(w *world) {
+		w.Must(nil, w.API.Delete(corev1.SchemeGroupVersion.WithResource("pods"), "default", pod))
+		w.addPod(pod, append(change, func(pod *corev1.Pod) { pod.UID = "another" })...)
+	}
+}
+
+type leave = map[string]time.Duration
+
+const notReady, unreachable = corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable
+
+var scenes = []scene{
+	{"a taint", []step{{sec, tainted("n", "k:NoExecute")}}, leave{"n-now": sec, "n-soon": 11 * sec}},
+	{"a taint that is taken off", []step{{sec, tainted("n", "k:NoExecute")}, {5 * sec, tainted("n", "k-")}}, leave{"n-now": sec}},
+	{
+		"a taint that is taken off and set again",
+		[]step{{sec, tainted("n", "k:NoExecute")}, {5 * sec, tainted("n", "k-")}, {8 * sec, tainted("n", "k:NoExecute")}},
+		leave{"n-now": sec, "n-soon": 18 * sec},
 	},
-	"a taint that is taken off": func(w *world) {
-		w.Taint("n", "k:NoExecute")
-		w.Until(5 * sec)
-		w.Taint("n", "k-")
+	{
+		"a second taint that nothing tolerates", []step{{sec, tainted("n", "k:NoExecute")}, {6 * sec, tainted("n", "other:NoExecute")}},
+		leave{"n-now": sec, "n-soon": 6 * sec},
 	},
-	"a taint that is taken off and set again": func(w *world) {
-		w.Taint("n", "k:NoExecute")
-		w.Until(5 * sec)
-		w.Taint("n", "k-")
-		w.Until(8 * sec)
-		w.Taint("n", "k:NoExecute")
+	{
+		"a second taint that is tolerated for less", []step{{sec, tainted("n", "k:NoExecute")}, {4 * sec, tainted("n", "k2:NoExecute")}},
+		leave{"n-now": sec, "n-soon": 9 * sec},
 	},
-	"a second taint that nothing tolerates": func(w *world) {
-		w.Taint("n", "k:NoExecute")
-		w.Until(6 * sec)
-		w.Taint("n", "other:NoExecute")
+	{
+		"a second taint that is tolerated for less and is taken off",
+		[]step{{sec, tainted("n", "k:NoExecute")}, {4 * sec, tainted("n", "k2:NoExecute")}, {7 * sec, tainted("n", "k2-")}},
+		leave{"n-now": sec, "n-soon": 11 * sec},
 	},
-	"a second taint that is taken off": func(w *world) {
-		w.Taint("n", "k:NoExecute")
-		w.Until(3 * sec)
-		w.Taint("n", "k2:NoExecute")
-		w.Until(7 * sec)
-		w.Taint("n", "k2-")
+	{
+		"two nodes", []step{{sec, tainted("n", "k:NoExecute")}, {4 * sec, tainted("m", "k:NoExecute")}},
+		leave{"n-now": sec, "n-soon": 11 * sec, "m-now": 4 * sec, "m-soon": 14 * sec},
 	},
-	"two nodes": func(w *world) {
-		w.Taint("n", "k:NoExecute")
-		w.Until(4 * sec)
-		w.Taint("m", "k:NoExecute")
+	{
+		"another value", []step{{sec, tainted("n", "k=a:NoExecute")}, {4 * sec, tainted("n", "k=b:NoExecute")}},
+		leave{"n-now": sec, "n-soon": 11 * sec},
 	},
-	"another value": func(w *world) {
-		w.Taint("n", "k=a:NoExecute")
-		w.Until(4 * sec)
-		w.Taint("n", "k=b:NoExecute")
+	{
+		"another effect", []step{{sec, tainted("n", "k:NoSchedule")}, {4 * sec, tainted("n", "k:NoSchedule-", "k:NoExecute")}},
+		leave{"n-now": 4 * sec, "n-soon": 14 * sec},
 	},
-	"another effect": func(w *world) {
-		w.Taint("n", "k:NoSchedule")
-		w.Until(4 * sec)
-		w.Taint("n", "k:NoSchedule-", "k:NoExecute")
+	{
+		"a pod that tolerates less", []step{{sec, tainted("n", "k:NoExecute")}, {4 * sec, toleratesFor("n-soon", 6)}},
+		leave{"n-now": sec, "n-soon": 7 * sec},
 	},
-	"a pod that tolerates less": func(w *world) {
-		w.Taint("n", "k:NoExecute")
-		w.Until(4 * sec)
-		w.ChangePod("n-soon", tolerationSeconds(6))
+	{
+		"a pod that tolerates less than is over", []step{{sec, tainted("n", "k:NoExecute")}, {6 * sec, toleratesFor("n-soon", 2)}},
+		leave{"n-now": sec, "n-soon": 6 * sec},
 	},
-	"a pod that tolerates more": func(w *world) {
-		w.Taint("n", "k:NoExecute")
-		w.Until(4 * sec)
-		w.ChangePod("n-soon", tolerationSeconds(20))
+	{
+		"a pod that tolerates more", []step{{sec, tainted("n", "k:NoExecute")}, {4 * sec, toleratesFor("n-soon", 20)}},
+		leave{"n-now": sec, "n-soon": 21 * sec},
 	},
-	"a pod that comes later": func(w *world) {
-		w.Taint("n", "k:NoExecute")
-		w.Until(4 * sec)
-		w.addPod("n-late", tolerating("k", 3))
+	{
+		"a pod that comes later", []step{{sec, tainted("n", "k:NoExecute")}, {4 * sec, comes("n-late", tolerating("k", 3))}},
+		leave{"n-now": sec, "n-soon": 11 * sec, "n-late": 7 * sec},
 	},
-	"not ready that becomes unreachable": func(w *world) {
-		w.SetTaints("m", noExecute(corev1.TaintNodeNotReady))
-		w.Until(4 * sec)
-		w.swap("m", corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable)
+	{
+		"a pod that has finished", []step{{sec, comes("n-done", finished)}, {4 * sec, tainted("n", "k:NoExecute")}},
+		leave{"n-now": 4 * sec, "n-soon": 14 * sec, "n-done": 4 * sec},
 	},
-	"a node that is registered again": func(w *world) {
-		w.Taint("n", "k:NoExecute")
-		w.Until(4 * sec)
-		w.DeleteNode("n")
-		w.addNode("n")
+	{
+		"another pod of the same name", []step{{sec, tainted("n", "k:NoExecute")}, {5 * sec, isReplaced("n-soon", tolerating("k", 10))}},
+		leave{"n-now": sec, "n-soon": 15 * sec},
+	},
+	{
+		"another pod of the same name on another node", []step{{sec, tainted("n", "k:NoExecute")}, {5 * sec, isReplaced("n-soon", onNode("m"))}},
+		leave{"n-now": sec},
+	},
+	{
+		"not ready that becomes unreachable",
+		[]step{{sec, isSick(notReady)}, {5 * sec, func(w *world) { w.swap("m", notReady, unreachable) }}},
+		leave{"m-now": sec, "m-soon": 11 * sec},
+	},
+	{
+		"not ready that becomes unreachable in one write", []step{{sec, isSick(notReady)}, {5 * sec, isSick(unreachable)}},
+		leave{"m-now": sec, "m-soon": 11 * sec},
+	},
+	{
+		"not ready, then ready, then unreachable",
+		[]step{{sec, isSick(notReady)}, {5 * sec, isSick()}, {8 * sec, isSick(unreachable)}},
+		leave{"m-now": sec, "m-soon": 18 * sec},
+	},
+	{
+		"a node that is registered again",
+		[]step{{sec, tainted("n", "k:NoExecute")}, {5 * sec, func(w *world) { w.DeleteNode("n"); w.addNode("n") }}},
+		leave{"n-now": sec},
 	},
 }
 
-// playScene plays a scene to an Evictor that begins in some way, and returns when each pod was deleted.
-func playScene(t *testing.T, scene, begins func(w *world)) map[string]time.Duration {
+func finished(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
+
+// play plays a scene to an Evictor that begins in some way. Everything may be late by so much.
+func (s *scene) play(t *testing.T, begins func(w *world), what func() string, late time.Duration) {
 	t.Helper()
-	deleted := map[string]time.Duration{}
-	play(t, func(t *testing.T, w *world) {
+	play(t, func(_ *testing.T, w *world) {
 		for _, node := range []string{"n", "m"} {
 			w.addNode(node)
 			w.addPod(node+"-now", onNode(node))
-			w.addPod(node+"-soon", onNode(node), tolerating("k", 10), tolerating("k2", 5), tolerating(corev1.TaintNodeNotReady, 10), tolerating(corev1.TaintNodeUnreachable, 10))
+			w.addPod(node+"-soon", onNode(node), tolerating("k", 10), tolerating("k", 60), tolerating("k2", 5), tolerating(notReady, 10), tolerating(unreachable, 10))
 			w.addPod(node+"-never", onNode(node), func(pod *corev1.Pod) {
 				pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 			})
 		}
 		begins(w)
-		w.Until(sec)
-		scene(w)
+		for _, step := range s.happens {
+			w.Until(step.at)
+			step.do(w)
+		}
 		w.Until(2 * time.Minute)
-		for _, call := range w.Book.Calls() {
-			name, ok := strings.CutPrefix(call.What, "delete ")
-			if !ok || !strings.Contains(name, "-") { // of a node
-				continue
-			}
-			if _, twice := deleted[name]; twice {
-				t.Errorf("%s is deleted twice", name)
-			}
-			deleted[name] = call.At
-		}
+		s.wantLeft(w, what(), late)
 	})
-	return deleted
 }
 
-// wantSame wants that the same pods were deleted as undisturbed, not earlier and not much later.
-func wantSame(t *testing.T, what string, got, undisturbed map[string]time.Duration, late time.Duration) {
-	t.Helper()
-	for name, want := range undisturbed {
-		if at, ok := got[name]; !ok || at < want || at > want+late {
-			t.Errorf("%s: %s was deleted at %s (%t), undisturbed at %s", what, name, at, ok, want)
+// wantLeft wants that the right pods were deleted, once, not early and not much later.
+func (s *scene) wantLeft(w *world, what string, late time.Duration) {
+	w.T.Helper()
+	got := map[string][]time.Duration{}
+	for _, call := range w.Book.Calls() {
+		if name, ok := strings.CutPrefix(call.What, "delete "); ok && strings.Contains(name, "-") { // no node
+			got[name] = append(got[name], call.At)
 		}
 	}
-	for name, at := range got {
-		if _, ok := undisturbed[name]; !ok {
-			t.Errorf("%s: %s was deleted at %s, undisturbed never", what, name, at)
+	for name, want := range s.leave {
+		if at := got[name]; len(at) != 1 || at[0] < want || at[0] > want+late {
+			w.T.Errorf("%s, %s: %s was deleted at %v, want it once, at %s", s.what, what, name, at, want)
 		}
+		delete(got, name)
+	}
+	if len(got) > 0 {
+		w.T.Errorf("%s, %s: these were deleted and must stay: %v", s.what, what, got)
 	}
 }
 
+func TestPodsLeaveWhenTheyMust(t *testing.T) {
+	for _, scene := range scenes {
+		scene.play(t, func(w *world) { w.run() }, func() string { return "undisturbed" }, 20*ms)
+	}
+}
+
+// A countdown whose timeAdded was not written yet can begin again.
 func TestWhenTheProcessIsKilledAtAnyCallTheSamePodsLeave(t *testing.T) {
-	for name, scene := range scenes {
-		t.Run(name, func(t *testing.T) {
-			undisturbed := playScene(t, scene, func(w *world) { w.run() })
-			rig.KillAtEveryCall(t, func(t *testing.T, k *rig.Killed) {
-				got := playScene(t, scene, func(w *world) {
-					k.Lives(w.World, func(bubble.Request) bool { return true }, func(client *bubble.Slow) func(context.Context) error {
-						return w.evictor(func(c *Config) { c.Client, c.EventClient = client, w.Client })
-					})
+	for _, scene := range scenes {
+		rig.KillAtEveryCall(t, func(t *testing.T, k *rig.Killed) {
+			scene.play(t, func(w *world) {
+				k.Lives(w.World, func(bubble.Request) bool { return true }, func(client *bubble.Slow) func(context.Context) error {
+					return w.evictor(func(c *Config) { c.Client, c.EventClient = client, w.Client })
 				})
-				wantSame(t, k.String(), got, undisturbed, 6*sec) // a countdown begins again whose timeAdded was not written
-			})
+			}, k.String, 6*sec)
 		})
 	}
 }
 
 func TestWhateverHappensToTheWatchesAtAnyEventTheSamePodsLeave(t *testing.T) {
-	for name, scene := range scenes {
-		t.Run(name, func(t *testing.T) {
-			undisturbed := playScene(t, scene, func(w *world) { w.run() })
-			rig.DisturbEveryEvent(t, func(t *testing.T, d *rig.Disturbed) {
-				got := playScene(t, scene, func(w *world) {
-					w.run()
-					d.In(w.World)
-				})
-				wantSame(t, d.String(), got, undisturbed, d.Late)
-			})
+	for _, scene := range scenes {
+		rig.DisturbEveryEvent(t, func(t *testing.T, d *rig.Disturbed) {
+			scene.play(t, func(w *world) {
+				w.run()
+				d.In(w.World)
+			}, d.String, d.Late)
 		})
 	}
 }
@@ -173,12 +228,12 @@ func TestWhateverHappensToTheWatchesAtAnyEventTheSamePodsLeave(t *testing.T) {
 type trial struct {
 	*world
 
-	n, m   string
-	order  []int
-	taints map[string][]verdict.Taint // by node
-	pods   map[string]verdict.Pod     // by node
-	due    map[string]time.Time       // by node
-	gone   map[string]time.Duration   // by node
+	n, m  string
+	order []int
+	known map[string][]verdict.Taint // by node
+	pods  map[string]verdict.Pod     // by node
+	due   map[string]time.Time       // by node
+	gone  map[string]time.Duration   // by node
 }
 
 // The events of which every order is played.
@@ -195,7 +250,7 @@ var reordered = []func(*trial){
 func newTrial(w *world, i int, order []int) *trial {
 	t := &trial{
 		world: w, n: fmt.Sprint("n", i), m: fmt.Sprint("m", i), order: order,
-		taints: map[string][]verdict.Taint{}, pods: map[string]verdict.Pod{},
+		known: map[string][]verdict.Taint{}, pods: map[string]verdict.Pod{},
 		due: map[string]time.Time{}, gone: map[string]time.Duration{},
 	}
 	for _, node := range []string{t.n, t.m} {
@@ -228,9 +283,9 @@ func (t *trial) see() {
 	now := time.Now()
 	t.leave(now, time.Time{})
 	for _, node := range []string{t.n, t.m} {
-		t.taints[node] = verdict.Advance(t.taints[node], t.Node(node).Spec.Taints, verdict.SeenAt(now))
+		t.known[node] = verdict.Advance(t.known[node], t.Node(node).Spec.Taints, verdict.SeenAt(now))
 		delete(t.due, node)
-		if v := (verdict.Rule{}).Decide(t.pods[node], t.taints[node]); v.Leaves {
+		if v := (verdict.Rule{}).Decide(t.pods[node], t.known[node]); v.Leaves {
 			t.due[node] = v.Due
 		}
 	}

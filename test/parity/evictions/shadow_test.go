@@ -32,7 +32,7 @@ import (
 
 // witness is a client whose watches go on when those of the contestant are interrupted.
 func (w *world) witness() *fake.Clientset {
-	client, news := &fake.Clientset{}, arena.NewNews()
+	client, news := &fake.Clientset{}, arena.News{}
 	nodeChanged, podChanged := w.cluster.nodeChanged, w.cluster.podChanged
 	w.cluster.nodeChanged = func(before, after *corev1.Node) {
 		nodeChanged(before, after)
@@ -53,7 +53,8 @@ func (w *world) witness() *fake.Clientset {
 	client.AddWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return true, news.Watch(action, changesOfAPod*len(w.cluster.pods)+changesOfOthers), nil
+		stream, err := news.Watch(action)
+		return true, stream, err
 	})
 	return client
 }

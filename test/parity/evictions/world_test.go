@@ -25,7 +25,7 @@ type world struct {
 
 	mu         sync.Mutex
 	cluster    *cluster
-	news       *arena.News
+	news       arena.News
 	blindUntil time.Duration
 	deletes    outcome
 	calls      map[string]int
@@ -41,7 +41,7 @@ func newWorld(h *history) *world {
 	w := &world{
 		client:  &fake.Clientset{},
 		cluster: newCluster(h),
-		news:    arena.NewNews(),
+		news:    arena.News{},
 		deletes: outcome{},
 		calls:   map[string]int{},
 	}
@@ -110,15 +110,9 @@ func (w *world) removeLater(at time.Duration) {
 	})
 }
 
-// A watcher has room for so many changes of each pod, and for so many of other things, so long as
-// nobody reads them.
-const (
-	changesOfAPod   = 4
-	changesOfOthers = 100
-)
-
 func (w *world) watch(action clienttesting.Action) (bool, watch.Interface, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return true, w.news.Watch(action, changesOfAPod*len(w.cluster.pods)+changesOfOthers), nil
+	stream, err := w.news.Watch(action)
+	return true, stream, err
 }

@@ -25,7 +25,7 @@ type world struct {
 
 	mu      sync.Mutex
 	cluster *cluster
-	news    *arena.News
+	news    arena.News
 	looks   outcome
 	passes  []time.Duration // when upstream began to look at all nodes
 	writes  map[string]int  // of each node
@@ -36,7 +36,7 @@ func newWorld(h *history) *world {
 	w := &world{
 		client:  &fake.Clientset{},
 		cluster: newCluster(),
-		news:    arena.NewNews(),
+		news:    arena.News{},
 		looks:   outcome{},
 		writes:  map[string]int{},
 	}
@@ -59,11 +59,9 @@ func (w *world) locked(do func()) {
 	do()
 }
 
-// room is how many changes a watcher has room for, so long as nobody reads them.
-const room = 200
-
 func (w *world) watch(action clienttesting.Action) (bool, watch.Interface, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return true, w.news.Watch(action, room), nil
+	stream, err := w.news.Watch(action)
+	return true, stream, err
 }

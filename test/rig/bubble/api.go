@@ -88,7 +88,7 @@ func (a *API) Create(gvr schema.GroupVersionResource, object runtime.Object, nam
 	if err := a.ObjectTracker.Create(gvr, object, namespace, options...); err != nil {
 		return err
 	}
-	a.Watches(gvr.Resource).tell(gvr, watch.Added, object)
+	a.Watches(gvr.Resource).Tell(gvr.String(), watch.Added, object)
 	return nil
 }
 
@@ -125,7 +125,7 @@ func (a *API) put(gvr schema.GroupVersionResource, object runtime.Object, namesp
 	if err := keep(); err != nil {
 		return err
 	}
-	a.Watches(gvr.Resource).tell(gvr, watch.Modified, object)
+	a.Watches(gvr.Resource).Tell(gvr.String(), watch.Modified, object)
 	return nil
 }
 
@@ -185,7 +185,7 @@ func (a *API) Delete(gvr schema.GroupVersionResource, namespace, name string, op
 		return err
 	}
 	a.setNextVersion(object)
-	a.Watches(gvr.Resource).tell(gvr, watch.Deleted, object)
+	a.Watches(gvr.Resource).Tell(gvr.String(), watch.Deleted, object)
 	return nil
 }
 
@@ -212,17 +212,18 @@ func (a *API) Watch(gvr schema.GroupVersionResource, namespace string,
 	from := a.version.Load()
 	for _, asked := range options {
 		if asked.ResourceVersion != "" {
-			from = versionOf(asked.ResourceVersion)
+			from = VersionOf(asked.ResourceVersion)
 		}
 	}
-	return a.Watches(gvr.Resource).begin(gvr, namespace, from)
+	return a.Watches(gvr.Resource).Begin(gvr.String(), namespace, from)
 }
 
 func (a *API) setNextVersion(object runtime.Object) {
 	object.(metav1.Object).SetResourceVersion(strconv.FormatInt(a.version.Add(1), 10))
 }
 
-func versionOf(version string) int64 {
+// VersionOf is the number of a resourceVersion; zero: it has none.
+func VersionOf(version string) int64 {
 	number, _ := strconv.ParseInt(version, 10, 64)
 	return number
 }

@@ -1,9 +1,9 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bubble is for tests that play a whole controller in virtual time, in a bubble of
-// testing/synctest, with client-go's fake clientset in the place of an API server. It runs the
-// controller and records its calls.
+// Package bubble is what a world in virtual time is made of, in a bubble of testing/synctest: an API server over
+// client-go's fake clientset, whose watches tests disturb, a record of calls, and how things are run. It knows nothing
+// of the product, so the tests of the caches, of which package world is made, can use it.
 package bubble
 
 import (

@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -30,7 +29,7 @@ type Watches struct {
 type event struct {
 	watch.Event
 
-	gvr       schema.GroupVersionResource
+	resource  string
 	namespace string
 	version   int64
 }
@@ -38,7 +37,7 @@ type event struct {
 // What is kept for watches that go on from a version, and what has room while nobody reads.
 const (
 	eventsKept = 2000
-	eventsRead = 20_000
+	eventsRead = 4000
 )
 
 // Before calls a function before each change is brought to those who watch. It may disturb the watches.
@@ -131,7 +130,8 @@ func (w *Watches) forget() {
 	w.told = nil
 }
 
-func (w *Watches) tell(gvr schema.GroupVersionResource, kind watch.EventType, object runtime.Object) {
+// Tell brings a change of an object to those who watch its resource, which has a name where several share the watches.
+func (w *Watches) Tell(resource string, kind watch.EventType, object runtime.Object) {
 	w.mu.Lock()
 	before := w.before
 	w.mu.Unlock()
@@ -142,8 +142,8 @@ func (w *Watches) tell(gvr schema.GroupVersionResource, kind watch.EventType, ob
 	defer w.mu.Unlock()
 	about := object.(metav1.Object)
 	e := event{
-		watch.Event{Type: kind, Object: object.DeepCopyObject()}, gvr,
-		about.GetNamespace(), versionOf(about.GetResourceVersion()),
+		watch.Event{Type: kind, Object: object.DeepCopyObject()}, resource,
+		about.GetNamespace(), VersionOf(about.GetResourceVersion()),
 	}
 	if w.told = append(w.told, e); len(w.told) > eventsKept {
 		w.told = slices.Delete(w.told, 0, 1)
@@ -160,14 +160,14 @@ func (w *Watches) tell(gvr schema.GroupVersionResource, kind watch.EventType, ob
 	}
 }
 
-// begin begins a watch of what is newer than a version.
-func (w *Watches) begin(gvr schema.GroupVersionResource, namespace string, from int64) (watch.Interface, error) {
+// Begin begins a watch of what is newer than a version.
+func (w *Watches) Begin(resource, namespace string, from int64) (watch.Interface, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.broken || len(w.told) == eventsKept && w.told[0].version > from+1 {
 		return nil, &apierrors.StatusError{ErrStatus: *Expired()}
 	}
-	to := &watcher{gvr: gvr, namespace: namespace, events: make(chan watch.Event, eventsRead)}
+	to := &watcher{resource: resource, namespace: namespace, events: make(chan watch.Event, len(w.told)+eventsRead)}
 	for _, e := range w.told {
 		if e.version > from && to.wants(e) {
 			to.send(e.Event)
@@ -179,7 +179,7 @@ func (w *Watches) begin(gvr schema.GroupVersionResource, namespace string, from 
 
 // watcher is one watch. In room for what comes nobody waits: a test in which so many events are not read hangs.
 type watcher struct {
-	gvr       schema.GroupVersionResource
+	resource  string
 	namespace string
 
 	mu      sync.Mutex
@@ -190,7 +190,7 @@ type watcher struct {
 }
 
 func (w *watcher) wants(e event) bool {
-	return e.gvr == w.gvr && (w.namespace == "" || w.namespace == e.namespace)
+	return e.resource == w.resource && (w.namespace == "" || w.namespace == e.namespace)
 }
 
 // ResultChan implements watch.Interface.
