@@ -58,9 +58,6 @@ func TestWhatTheBuiltInMayEvict(t *testing.T) {
 		history func(*world)
 		want    []charge
 	}{
-		"a pod, while nobody has ever renewed the eviction clock": {
-			history: func(w *world) { w.leavesByBuiltIn(10.06) },
-		},
 		"a pod, when the eviction clock is stale": {
 			history: func(w *world) { w.renews(-25); w.leavesByBuiltIn(10.06) },
 		},
@@ -141,14 +138,6 @@ func TestWhatTheBuiltInMayDeleteOfItsBacklog(t *testing.T) {
 			history: func(w *world) { w.isDeletedByBuiltIn(70) },
 			wrong:   1,
 		},
-		"a pod that is due again": {
-			history: func(w *world) {
-				w.spares()
-				w.calls(clockCall, 14)
-				w.tainted(60, noExecute("off"))
-				w.isDeletedByBuiltIn(70)
-			},
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
@@ -173,16 +162,6 @@ func TestAPodThatTookTheNameOfOneThatWasDueStaysToo(t *testing.T) {
 	w.foreign = append(w.foreign, foreignCall{span: oracle.At(sec(70)), kind: deletePod, uid: successor, name: theName})
 	if found := w.judgeStays(); len(found) != 1 || found[0].uid != successor {
 		t.Errorf("found %v, want that the successor should have stayed", found)
-	}
-}
-
-func TestAPodThatTheBuiltInEvictedMustNotBeDeletedLongAfter(t *testing.T) {
-	w := newWorld()
-	w.tainted(10, noExecute("off"))
-	w.leavesByBuiltIn(10.06)
-	w.calls(deletePod, 12)
-	if found := w.judge(); len(found) != 1 || found[0].charge != wrong {
-		t.Errorf("found %v, want that our DELETE is wrong", found)
 	}
 }
 

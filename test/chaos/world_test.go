@@ -114,14 +114,6 @@ func (w *world) swaps() {
 	w.tainted(silent+0.91, added(unreachable, silent))
 }
 
-// rewrites sets a taint, which the pod tolerates for 20 s, at several instants, each time with the present timeAdded.
-func (w *world) rewrites(instants ...float64) {
-	w.tolerates(1, tolerating("off", 20))
-	for _, instant := range instants {
-		w.tainted(instant, added(noExecute("off"), instant))
-	}
-}
-
 // reignsFrom makes the leader one that began, and came to lead, only at an instant.
 func (w *world) reignsFrom(seconds float64) {
 	began := sec(seconds)

@@ -6,6 +6,6 @@
 //
 // A difference is not explained by looking at it. A small model of a taint-eviction controller,
 // whose switches are the known defects of Kubernetes' one, predicts every delete: without defects
-// it must predict ours, with all of them upstream's. What neither predicts fails the test, shrinks
-// to a minimal history and is printed as a timetable.
+// it must predict ours, with all of them upstream's. The rule itself it takes from test/rig/oracle. What
+// neither predicts fails the test, shrinks to a minimal history and is printed as a timetable.
 package evictions
