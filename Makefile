@@ -22,11 +22,10 @@ kube_ldflags = -s -w \
 	-X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(1)))
 KUBE_LDFLAGS := $(call kube_ldflags,$(KUBE_VERSION))
 
-# The proofs that import Kubernetes itself, or Helm, are Go modules of their own, and so are the tests of the release's files
-# and of the Prometheus rules.
+# The proofs that import Kubernetes itself are Go modules of their own, and so are the tests of the Prometheus rules.
 PROOFS := test/parity test/conformance
-# These test files outside their module, of which Go's cache of test results knows nothing.
-UNCACHED := test/chart tools/promtool tools/workflows
+# The programs that look at files.
+CHECKERS := bin/helm bin/helm3 bin/promtool bin/actionlint
 
 VERSION := $(or $(shell git describe --tags --always --dirty 2>/dev/null),(devel))
 
@@ -42,28 +41,55 @@ build: ## build bin/taintkeeper and bin/kubectl-taintkeeper
 		CGO_ENABLED=0 $(GO) build -ldflags '-X main.version=$(VERSION)' -o bin/$$name ./cmd/$$name || exit 1; \
 	done
 
+# What this machine lacks is said, or installed, before anything is built. CI needs what the tests need.
+.PHONY: needs needs-go
+needs-go:
+	@tools/needs.sh go git
+needs: ## check what make test needs of this machine: Go, git, a C compiler, Chromium; root on Debian gets it
+	@tools/needs.sh go git cc chromium
+
 # What runs in real time runs one package after the other, so that none makes another late. What runs in virtual time
-# takes what is left of the processors meanwhile; it is printed at the end. The tests need the binaries, and the race
-# detector a C compiler.
+# takes what is left of the processors meanwhile; it is printed at the end.
 .PHONY: test
-test: build controlplane bin/promtool bin/etcdutl ## run all tests with the race detector, and the fuzz targets for a short while
+test: needs tools ## run all tests with the race detector, and check the files that programs can check
 	@mkdir -p bin; nice -n 19 $(MAKE) --no-print-directory test-virtual-time > bin/test-virtual-time.log 2>&1 & virtual=$$!; \
 	$(MAKE) --no-print-directory test-real-time; real=$$?; \
 	wait $$virtual; virtual=$$?; cat bin/test-virtual-time.log; \
 	exit $$((real + virtual))
 
+# The programs that tests run, besides the linter.
+.PHONY: tools
+tools: build controlplane $(CHECKERS) bin/etcdutl
+
+# The tests of the chart run programs, of which Go's cache of test results knows nothing.
 .PHONY: test-real-time
 test-real-time:
-	@$(GO) test -race -timeout 40m -p 1 ./test/...
-	@for module in $(UNCACHED); do (cd $$module && $(GO) test -race -count=1 -timeout 40m ./...) || exit 1; done
+	@$(GO) test -race -timeout 40m -p 1 $$($(GO) list ./test/... | grep -v /test/chart$$)
+	@$(GO) test -race -count=1 -timeout 40m ./test/chart
 
+# The proofs do without the race detector, which sees all of ours in its own tests: it would compile Kubernetes once more, and
+# play many times slower. Without cgo they share what was compiled for the control plane and for the linter.
 .PHONY: test-virtual-time
-test-virtual-time:
+test-virtual-time: verify-files
 	@$(GO) test -race -timeout 60m $(CHECKED)
-	@for module in $(PROOFS); do (cd $$module && $(GO) test -race -timeout 60m ./...) || exit 1; done
-	@for target in taints:FuzzParse:20000x taints:FuzzApply:20000x verdict:FuzzDecide:20000x internal/cluster/podwire:FuzzPods:2000x internal/cluster/podwire:FuzzWire:20000x; do \
-		set -- $$(echo $$target | tr : ' '); \
-		$(GO) test -run '^$$' -fuzz "^$$2$$" -fuzztime $$3 "./$$1" || exit 1; \
+	@for module in $(PROOFS); do (cd $$module && CGO_ENABLED=0 $(GO) test -timeout 60m ./...) || exit 1; done
+
+# The programs that look at files: what the chart renders with Helm 4 and with Helm 3 (test/chart/golden), the workflows, and
+# the alerts.
+RULES := charts/taintkeeper/files/rules.yaml
+.PHONY: verify-files
+verify-files: build $(CHECKERS) ## check the files that no compiler looks at: chart, workflows, Prometheus rules
+	@test/chart/replay.sh
+	@bin/actionlint -shellcheck= -pyflakes=
+	@bin/promtool check rules --lint=all --lint-fatal $(RULES) >/dev/null
+	@bin/promtool test rules tools/promtool/testdata/rules_test.yaml
+	@cd tools/promtool && $(GO) test -count=1 ./...
+
+# TIME is for each target; what is found is kept as a case of the target's test.
+.PHONY: fuzz
+fuzz: ## give the parsers and the rule random input (TIME=1m)
+	@for target in taints:FuzzParse taints:FuzzApply verdict:FuzzDecide internal/cluster/podwire:FuzzPods internal/cluster/podwire:FuzzWire; do \
+		$(GO) test -run '^$$' -fuzz "^$${target#*:}$$" -fuzztime $(or $(TIME),1m) "./$${target%:*}" || exit 1; \
 	done
 
 # What needs neither the control plane nor the race detector: the unit tests, and whole controllers in virtual time.
@@ -81,19 +107,19 @@ plan-comes-true: controlplane ## make random clusters, plan random taints, set t
 	@$(GO) test ./test/plan -count=1 -v -timeout 0 -args -rounds=$(or $(ROUNDS),20) -seed=$(or $(SEED),$$(date +%s))
 
 .PHONY: demo
-demo: build controlplane bin/demo ## play five acts, of evictions and of silent nodes, in a real control plane on this machine, and check them (1 minute; BOARD=1: beside the board)
+demo: needs-go build controlplane bin/demo ## play five acts, of evictions and of silent nodes, in a real control plane on this machine, and check them (1 minute; BOARD=1: beside the board)
 	@bin/demo $(if $(BOARD),-board)
 
 .PHONY: try
-try: build controlplane bin/try ## install the chart beside the built-in controllers, in shadow mode, in enforce mode and back, in a control plane on this machine (1 minute)
+try: needs-go build controlplane bin/helm bin/try ## install the chart beside the built-in controllers, in shadow mode, in enforce mode and back, in a control plane on this machine (1 minute)
 	@bin/try
 
 .PHONY: bin/try
 bin/try:
-	@cd test/chart && CGO_ENABLED=0 $(GO) build -o ../../$@ ./try
+	@CGO_ENABLED=0 $(GO) build -o $@ ./test/chart/try
 
 .PHONY: playground
-playground: build controlplane bin/demo ## keep that control plane up, with taintkeeper, workloads and the board, to try things out
+playground: needs-go build controlplane bin/demo ## keep that control plane up, with taintkeeper, workloads and the board, to try things out
 	@bin/demo -playground
 
 # Built and not run by `go run`, which would hide the exit status and keep a SIGTERM to itself.
@@ -147,7 +173,7 @@ $(SETTABLE): tools/$(PLANE)/go.mod tools/$(PLANE)/go.sum
 
 # SUITES=integration,nodehealth runs those alone.
 .PHONY: compatibility
-compatibility: build controlplane bin/promtool bin/compatibility ## run the tests that need a control plane on that of KUBE=1.35, and record the outcome in docs/compatibility.md
+compatibility: build controlplane bin/promtool bin/helm bin/helm3 bin/compatibility ## run the tests that need a control plane on that of KUBE=1.35, and record the outcome in docs/compatibility.md
 	@bin/compatibility -write=docs/compatibility.md $(if $(SUITES),-suites=$(SUITES))
 
 .PHONY: bin/compatibility
@@ -207,8 +233,8 @@ bin/golangci-lint: tools/lint/go.mod tools/lint/go.sum
 	@cd tools/lint && CGO_ENABLED=0 $(GO) build -o ../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 .PHONY: lint
-lint: bin/golangci-lint ## check the code with golangci-lint (.golangci.yml)
-	@for module in . $(PROOFS) $(UNCACHED) tools/release; do (cd $$module && $(CURDIR)/bin/golangci-lint run --concurrency 2 --timeout 30m -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
+lint: needs-go bin/golangci-lint ## check the code with golangci-lint (.golangci.yml)
+	@for module in . $(PROOFS) tools/promtool tools/release; do (cd $$module && CGO_ENABLED=0 $(CURDIR)/bin/golangci-lint run --concurrency 2 --timeout 30m -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
 
 bin/gremlins: tools/mutation/go.mod tools/mutation/go.sum
 	@cd tools/mutation && CGO_ENABLED=0 $(GO) build -o ../../$@ github.com/go-gremlins/gremlins/cmd/gremlins
@@ -226,14 +252,15 @@ mutation: bin/gremlins ## change the packages that only decide, one place at a t
 bin/controller-gen: tools/generate/go.mod tools/generate/go.sum
 	@cd tools/generate && CGO_ENABLED=0 $(GO) build -o ../../$@ sigs.k8s.io/controller-tools/cmd/controller-gen
 
-# From the types in api/ follow the deep copies and the CRD, from the chart follow the other manifests in config/ and the
-# table of values in its README.
+# From the types in api/ follow the deep copies and the CRD, from the chart follow the other manifests in config/, what its tests
+# compare, and the table of values in its README.
 .PHONY: generate
-generate: bin/controller-gen ## generate the deep copies, the CRD, config/, the tables of values and of metrics, docs/commands.md
+generate: bin/controller-gen bin/helm build ## generate the deep copies, the CRD, config/, what the chart renders, the tables of values and of metrics, docs/commands.md
 	@bin/controller-gen object:headerFile=tools/generate/header.txt paths=./api/...
 	@bin/controller-gen crd paths=./api/... output:stdout | sed 1d > charts/taintkeeper/files/nodetaintrules.yaml
 	@cat tools/generate/crd-header.txt charts/taintkeeper/files/nodetaintrules.yaml > config/crd.yaml
-	@cd test/chart && $(GO) run ./generate
+	@$(GO) run ./test/chart/generate
+	@test/chart/replay.sh -w
 	@$(GO) run ./internal/plugin/cli/reference/generate
 	@$(GO) test ./cmd/taintkeeper -run '^TestThePageOfMetricsIsCurrent$$' -count=1 -args -write
 
@@ -249,9 +276,9 @@ bin/goreleaser bin/ko: tools/release/go.mod tools/release/go.sum
 bin/actionlint: tools/workflows/go.mod tools/workflows/go.sum
 	@cd tools/workflows && CGO_ENABLED=0 $(GO) build -o ../../$@ github.com/rhysd/actionlint/cmd/actionlint
 
-bin/helm: tools/helm/go.mod tools/helm/go.sum
-	@echo "building helm from source"
-	@cd tools/helm && CGO_ENABLED=0 $(GO) build -o ../../$@ helm.sh/helm/v4/cmd/helm
+bin/helm bin/helm3: tools/helm/go.mod tools/helm/go.sum
+	@echo "building $(@F) from source"
+	@cd tools/helm && CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o ../../$@ helm.sh/helm/v$(if $(findstring 3,$(@F)),3,4)/cmd/helm
 
 bin/validate-krew-manifest: tools/krew/go.mod tools/krew/go.sum
 	@cd tools/krew && CGO_ENABLED=0 $(GO) build -o ../../$@ sigs.k8s.io/krew/cmd/validate-krew-manifest
@@ -273,7 +300,6 @@ bin/d2: tools/diagram/go.mod tools/diagram/go.sum
 release-check: bin/goreleaser bin/ko bin/actionlint ## check what releases are made of: the configuration, the workflows, the image for two architectures
 	@bin/goreleaser check
 	@bin/actionlint
-	@cd tools/workflows && $(GO) test -count=1 ./...
 	@cd tools/release && $(GO) test -count=1 -timeout 30m ./...
 
 .PHONY: release-snapshot

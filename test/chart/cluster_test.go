@@ -105,15 +105,6 @@ func mutatingPoliciesOn(t *testing.T) []string {
 	return []string{"--feature-gates=MutatingAdmissionPolicy=true", "--runtime-config=admissionregistration.k8s.io/v1beta1=true"}
 }
 
-// kinds are the kinds that the API server serves, of those that the chart asks for.
-func (p *plane) kinds(t *testing.T) []string {
-	t.Helper()
-	if p.mutatingVersion(t) == "" {
-		return nil
-	}
-	return []string{"admissionregistration.k8s.io/" + p.mutatingVersion(t) + "/" + mutatingPolicy}
-}
-
 const mutatingPolicy = "MutatingAdmissionPolicy"
 
 // mutatingVersion is the version in which the API server serves MutatingAdmissionPolicy, or empty.
@@ -140,7 +131,7 @@ func (p *plane) needPolicies(t *testing.T) {
 		return
 	}
 	p.makePlaces(t, map[string]place{elsewhere: {}})
-	if err := p.release(t, elsewhere, true).install(t, everyPolicy); err == nil || !strings.Contains(err.Error(), notServed) {
+	if err := p.release(t, elsewhere, helm4).install(t, everyPolicy); err == nil || !strings.Contains(err.Error(), notServed) {
 		t.Errorf("the chart says %v", err)
 	}
 	t.Skip("the API server does not serve MutatingAdmissionPolicy")

@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package chart proves charts/taintkeeper with Helm's own library: what it renders, what it refuses, that a real API
-// server takes every combination of values, that a release is installed, changed, rolled back and uninstalled without a
-// trace, and what its admission policies make of pods, compared with upstream's own plugins. It is a Go module of its
-// own, as Helm brings much along.
+// Package chart proves on real API servers what charts/taintkeeper does there: that they take what it renders, that a
+// release is installed, changed, rolled back and uninstalled without a trace, that the program has the rights it needs,
+// and what the admission policies make of pods, compared with upstream's own plugins. What it renders and refuses is in
+// the files of golden/, which replay.sh compares.
 package chart

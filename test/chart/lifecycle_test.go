@@ -4,8 +4,14 @@
 package chart
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +30,7 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/taintkeeper/taintkeeper/config"
+	"github.com/taintkeeper/taintkeeper/test/chart/helm"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
@@ -34,22 +41,125 @@ const (
 	crd    = "nodetaintrules.taintkeeper.dev"
 )
 
-// TestTheAPIServerTakesEveryCombinationOfValues sends what the chart renders as a dry run. Most combinations share most
-// objects, so each different object is sent once.
-func TestTheAPIServerTakesEveryCombinationOfValues(t *testing.T) {
+// TestTheAPIServerTakesWhatTheChartRenders sends it as a dry run, and the manifests and examples that follow from the chart.
+// An API server refuses every field that it does not know.
+func TestTheAPIServerTakesWhatTheChartRenders(t *testing.T) {
 	p := newPlane(t, localcluster.ControllerManager, localcluster.Kwok)
 	p.knowOperator(t, "servicemonitors", "ServiceMonitor")
 	p.knowOperator(t, "prometheusrules", "PrometheusRule")
+	p.knowRules(t)
 	_, err := p.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}}, metav1.CreateOptions{})
 	await.Must(t, err)
-	different := p.differentObjects(t)
-	mapper := p.mapper(t)
+	mapper, different := p.mapper(t), p.differentObjects(t)
 	for object := range different {
 		if err := p.tryOut(t, mapper, object); err != nil {
 			t.Errorf("%v\n%s", err, object)
 		}
 	}
 	t.Logf("%d different objects", different.Len())
+	for name, manifest := range map[string]string{
+		"a field that there is not": "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a, namespace: default, label: {}}\n",
+		"one deep down":             "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: default}\nspec: {containers: [{name: a, image: a, arg: []}]}\n",
+		"one in a resource of ours": "apiVersion: taintkeeper.dev/v1alpha1\nkind: NodeTaintRule\nmetadata: {name: rule}\nspec: {conditions: []}\n",
+	} {
+		if err := p.tryOut(t, mapper, manifest); err == nil || !strings.Contains(err.Error(), "not declared in schema") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// differentObjects returns each different object that follows from the chart: rendered with each file of values in two
+// namespaces, in config/, and in the docs. Most releases share most objects.
+func (p *plane) differentObjects(t *testing.T) sets.Set[string] {
+	t.Helper()
+	different := sets.New(documentedRule(t))
+	add := func(manifest string) {
+		for _, document := range documents(t, []byte(manifest)) {
+			_, document, _ = strings.Cut(document, "apiVersion:")
+			different.Insert("apiVersion:" + document)
+		}
+	}
+	newest := p.mutatingVersion(t) == "v1"
+	manifests, err := filepath.Glob(filepath.Join(root, "config", "*.yaml"))
+	await.Must(t, err)
+	for _, file := range manifests {
+		if filepath.Base(file) == "policies.yaml" && !newest {
+			continue // it is for Kubernetes 1.36
+		}
+		text, err := os.ReadFile(file)
+		await.Must(t, err)
+		add(string(text))
+	}
+	files, err := filepath.Glob("values/*.yaml")
+	await.Must(t, err)
+	for _, file := range append(files, filepath.Join(root, "charts/taintkeeper/values.yaml")) {
+		if filepath.Base(file) == "policies.yaml" && !newest {
+			continue
+		}
+		for _, namespace := range []string{metav1.NamespaceSystem, elsewhere} {
+			add(p.template(t, namespace, file))
+		}
+	}
+	return different
+}
+
+// template renders the chart for this API server.
+func (p *plane) template(t *testing.T, namespace, file string) string {
+	t.Helper()
+	served := "admissionregistration.k8s.io/" + p.mutatingVersion(t) + "/" + mutatingPolicy
+	return template(t, namespace, "--values="+file, "--api-versions="+served)
+}
+
+// template renders the chart for Kubernetes 1.36.
+func template(t *testing.T, namespace string, flags ...string) string {
+	t.Helper()
+	client := helm.Client{Root: root, Program: helm4, Namespace: namespace}
+	arguments := []string{"template", "taintkeeper", client.Chart(), "--kube-version=1.36.0"}
+	manifest, err := client.Run(t.Context(), nil, append(arguments, flags...)...)
+	await.Must(t, err)
+	return manifest
+}
+
+// documents returns the documents of a manifest that have an object.
+func documents(t *testing.T, manifest []byte) []string {
+	t.Helper()
+	var all []string
+	reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(manifest)))
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		await.Must(t, err)
+		all = append(all, string(document))
+	}
+}
+
+// documentedRule returns the example of a NodeTaintRule.
+func documentedRule(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "docs", "node-taint-rules.md"))
+	await.Must(t, err)
+	_, example, _ := strings.Cut(string(text), "```yaml\n")
+	example, _, found := strings.Cut(example, "```")
+	if !found {
+		t.Fatal("docs/node-taint-rules.md has no example")
+	}
+	return example
+}
+
+// knowRules gives the API server the resource NodeTaintRule.
+func (p *plane) knowRules(t *testing.T) {
+	t.Helper()
+	var definition unstructured.Unstructured
+	await.Must(t, yaml.Unmarshal(config.CRD, &definition.Object))
+	_, err := p.objects.Resource(crds).Create(t.Context(), &definition, metav1.CreateOptions{})
+	await.Must(t, err)
+	served := schema.GroupVersionResource{Group: "taintkeeper.dev", Version: "v1alpha1", Resource: "nodetaintrules"}
+	await.Eventually(t, "rules are served", func(ctx context.Context) error {
+		_, err := p.objects.Resource(served).List(ctx, metav1.ListOptions{})
+		return err
+	})
 }
 
 // knowOperator gives the API server a resource of the Prometheus operator, of which it checks nothing but the name. The
@@ -110,23 +220,20 @@ func (p *plane) tryOut(t *testing.T, mapper meta.RESTMapper, manifest string) er
 	return err
 }
 
-// TestAReleaseIsChangedBackAndForthAndLeavesNoTrace goes the way of the notes, as Helm 4 applies objects and as Helm 3
-// does.
+// TestAReleaseIsChangedBackAndForthAndLeavesNoTrace goes the way of the notes.
 func TestAReleaseIsChangedBackAndForthAndLeavesNoTrace(t *testing.T) {
 	p := newPlane(t, localcluster.Kwok)
 	p.makeNamespace(t, elsewhere)
 	p.makeNamespace(t, metav1.NamespaceSystem)
 	for _, tt := range []struct {
-		name       string
-		namespace  string
-		serverSide bool
+		name, namespace, program string
 	}{
-		{"applied by the API server in kube-system", metav1.NamespaceSystem, true},
-		{"applied by Helm in another namespace", elsewhere, false},
+		{"by Helm 4 in kube-system", metav1.NamespaceSystem, helm4},
+		{"by Helm 3 in another namespace", elsewhere, helm3},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before := p.everything(t.Context(), t)
-			r := p.release(t, tt.namespace, tt.serverSide)
+			r := p.release(t, tt.namespace, tt.program)
 
 			await.Must(t, r.install(t, nil))
 			p.checkMode(t, r, shadow)
@@ -172,7 +279,7 @@ func (p *plane) checkMode(t *testing.T, r *release, mode values) {
 	if left := p.everything(t.Context(), t); !left.HasAll(r.kept()...) {
 		t.Errorf("%v: there is not all of %q", mode, r.kept())
 	}
-	role, err := p.admin.RbacV1().ClusterRoles().Get(t.Context(), clusterName(r.namespace, "taintkeeper"), metav1.GetOptions{})
+	role, err := p.admin.RbacV1().ClusterRoles().Get(t.Context(), clusterName(r.Namespace, "taintkeeper"), metav1.GetOptions{})
 	await.Must(t, err)
 	for _, rule := range role.Rules {
 		changes := slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) })
@@ -201,7 +308,7 @@ func (p *plane) checkPolicies(t *testing.T, r *release) {
 	for _, document := range documents(t, config.Policies) {
 		var object metav1.PartialObjectMetadata
 		await.Must(t, yaml.Unmarshal([]byte(document), &object))
-		if _, err := p.admission(t, object.Kind).Get(t.Context(), clusterName(r.namespace, object.Name), metav1.GetOptions{}); err != nil {
+		if _, err := p.admission(t, object.Kind).Get(t.Context(), clusterName(r.Namespace, object.Name), metav1.GetOptions{}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -220,13 +327,13 @@ const renewedAnnotation = "taintkeeper.dev/renewed"
 func (p *plane) renew(t *testing.T, r *release) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"2026-01-01T00:00:00Z"}}}`, renewedAnnotation)
-	_, err := p.admin.CoreV1().ServiceAccounts(r.namespace).Patch(t.Context(), clock, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "taintkeeper"})
+	_, err := p.admin.CoreV1().ServiceAccounts(r.Namespace).Patch(t.Context(), clock, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "taintkeeper"})
 	await.Must(t, err)
 }
 
 func (p *plane) renewed(t *testing.T, r *release) string {
 	t.Helper()
-	account, err := p.admin.CoreV1().ServiceAccounts(r.namespace).Get(t.Context(), clock, metav1.GetOptions{})
+	account, err := p.admin.CoreV1().ServiceAccounts(r.Namespace).Get(t.Context(), clock, metav1.GetOptions{})
 	await.Must(t, err)
 	return account.Annotations[renewedAnnotation]
 }
@@ -281,9 +388,9 @@ func (p *plane) checkLeft(t *testing.T, before sets.Set[string], documented ...s
 func (p *plane) remove(t *testing.T, r *release) {
 	t.Helper()
 	await.Must(t, p.objects.Resource(crds).Delete(t.Context(), crd, metav1.DeleteOptions{}))
-	await.Must(t, p.objects.Resource(policies).Delete(t.Context(), clusterName(r.namespace, policy), metav1.DeleteOptions{}))
-	await.Must(t, p.objects.Resource(bindings).Delete(t.Context(), clusterName(r.namespace, policy), metav1.DeleteOptions{}))
-	await.Must(t, p.admin.CoreV1().ServiceAccounts(r.namespace).Delete(t.Context(), clock, metav1.DeleteOptions{}))
+	await.Must(t, p.objects.Resource(policies).Delete(t.Context(), clusterName(r.Namespace, policy), metav1.DeleteOptions{}))
+	await.Must(t, p.objects.Resource(bindings).Delete(t.Context(), clusterName(r.Namespace, policy), metav1.DeleteOptions{}))
+	await.Must(t, p.admin.CoreV1().ServiceAccounts(r.Namespace).Delete(t.Context(), clock, metav1.DeleteOptions{}))
 	await.Eventually(t, "the resource is gone", func(ctx context.Context) error {
 		_, err := p.objects.Resource(crds).Get(ctx, crd, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
@@ -298,10 +405,10 @@ func TestAnotherReleaseTakesOverWhatAnUninstallKept(t *testing.T) {
 	p := newPlane(t, localcluster.ControllerManager, localcluster.Kwok)
 	_, err := p.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}}, metav1.CreateOptions{})
 	await.Must(t, err)
-	first := p.release(t, metav1.NamespaceSystem, true)
-	renamed := p.release(t, metav1.NamespaceSystem, true)
+	first := p.release(t, metav1.NamespaceSystem, helm4)
+	renamed := p.release(t, metav1.NamespaceSystem, helm4)
 	renamed.name = "tk"
-	moved := p.release(t, elsewhere, true)
+	moved := p.release(t, elsewhere, helm4)
 	withoutResource := values{"crds": values{"install": false}}
 
 	await.Must(t, first.install(t, enforce))

@@ -12,14 +12,11 @@ import (
 	"strings"
 	"testing"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/taintkeeper/taintkeeper/config"
-	"github.com/taintkeeper/taintkeeper/test/chart/render"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
@@ -471,7 +468,7 @@ func daemonBut(without []string, others ...string) []string {
 func (p *plane) installPolicies(t *testing.T, v values) {
 	t.Helper()
 	p.makePlaces(t, map[string]place{elsewhere: {}})
-	await.Must(t, p.release(t, elsewhere, true).install(t, v))
+	await.Must(t, p.release(t, elsewhere, helm4).install(t, v))
 }
 
 // withEveryPolicy makes the namespaces of the examples, and waits until every policy is in force.
@@ -530,81 +527,6 @@ func (p *plane) doesWhatItSays(t *testing.T) {
 
 // notServed begins what the chart says where no policy can be installed.
 const notServed = "the API server does not serve MutatingAdmissionPolicy. Kubernetes 1.36 does"
-
-func TestPoliciesNeedAnAPIServerThatServesThem(t *testing.T) {
-	for name, tt := range map[string]struct {
-		serves []string
-		want   string
-	}{
-		"1.36":           {[]string{render.MutatingPolicies}, "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingAdmissionPolicy\n"},
-		"1.34 by a gate": {[]string{"admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy"}, "apiVersion: admissionregistration.k8s.io/v1beta1\nkind: MutatingAdmissionPolicy\n"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			templates, err := render.For(load(t), elsewhere, everyPolicy.plain(), tt.serves...)
-			await.Must(t, err)
-			if !strings.Contains(templates.Manifest(), tt.want) {
-				t.Errorf("no %q in what is rendered", tt.want)
-			}
-		})
-	}
-	for name := range everyPolicy["policies"].(values) {
-		_, err := render.For(load(t), elsewhere, values{"policies": values{name: on}}.plain())
-		if err == nil || !strings.Contains(err.Error(), notServed) {
-			t.Errorf("%s: it says %v", name, err)
-		}
-	}
-	if _, err := render.For(load(t), elsewhere, enforce.plain()); err != nil {
-		t.Errorf("without policies: %v", err)
-	}
-}
-
-func TestEachPolicyIsSwitchedOnAlone(t *testing.T) {
-	for name := range everyPolicy["policies"].(values) {
-		templates := rendered(t, values{"policies": values{name: on}})
-		file := strings.ToLower(name) + ".yaml"
-		if templates[file] == "" {
-			t.Errorf("%s: nothing in %s", name, file)
-		}
-		for other := range everyPolicy["policies"].(values) {
-			if other != name && templates[strings.ToLower(other)+".yaml"] != "" {
-				t.Errorf("%s brings %s along", name, other)
-			}
-		}
-	}
-	for name := range everyPolicy["policies"].(values) {
-		if file := rendered(t, nil)[strings.ToLower(name)+".yaml"]; file != "" {
-			t.Errorf("%s is on by default:\n%s", name, file)
-		}
-	}
-}
-
-func TestEachPolicyIsForTheNamespacesOfItsSelector(t *testing.T) {
-	selector := values{"matchLabels": values{"team": "web"}}
-	for name := range everyPolicy["policies"].(values) {
-		templates := rendered(t, values{"policies": values{name: on.with(values{"namespaceSelector": selector})}})
-		objects, err := config.Objects([]byte(templates[strings.ToLower(name)+".yaml"]))
-		await.Must(t, err)
-		bindings := 0
-		for _, object := range objects {
-			var selects *metav1.LabelSelector
-			switch object := object.(type) {
-			case *admissionregistrationv1.MutatingAdmissionPolicyBinding:
-				selects = object.Spec.MatchResources.NamespaceSelector
-			case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
-				selects = object.Spec.MatchResources.NamespaceSelector
-			default:
-				continue
-			}
-			bindings++
-			if selects == nil || selects.MatchLabels["team"] != "web" {
-				t.Errorf("%s: binding %s selects %v", name, object.GetName(), selects)
-			}
-		}
-		if bindings == 0 {
-			t.Errorf("%s has no binding", name)
-		}
-	}
-}
 
 // TestListsForAllNamespacesNeedNoLabel is about the lists in the values, which count where a namespace has none.
 func TestListsForAllNamespacesNeedNoLabel(t *testing.T) {

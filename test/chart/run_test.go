@@ -31,6 +31,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
+	"github.com/taintkeeper/taintkeeper/test/rig/suite"
 )
 
 const (
@@ -47,7 +48,7 @@ func TestWhatIsInstalledEvictsInThePlaceOfTheBuiltIn(t *testing.T) {
 	p := newPlane(t)
 	p.makeNamespace(t, elsewhere)
 	await.Must(t, p.AddNodes(t.Context(), localcluster.NodeSpec{Name: "first"}, localcluster.NodeSpec{Name: "second"}))
-	r := p.release(t, elsewhere, true)
+	r := p.release(t, elsewhere, helm4)
 	await.Must(t, r.install(t, enforce))
 	token := p.token(t, "taintkeeper")
 	metrics := guarded(t)
@@ -79,7 +80,8 @@ func TestWhatIsInstalledFirstChangesNothing(t *testing.T) {
 	p := newPlane(t)
 	p.makeNamespace(t, elsewhere)
 	await.Must(t, p.AddNodes(t.Context(), localcluster.NodeSpec{Name: "first"}))
-	await.Must(t, p.release(t, elsewhere, true).install(t, nil))
+	r := p.release(t, elsewhere, helm4)
+	await.Must(t, r.install(t, nil))
 	metrics := guarded(t)
 	keeper := p.start(t, p.token(t, "taintkeeper"), metrics)
 	p.checkMetrics(t, metrics, "/metrics", "/shadow")
@@ -90,7 +92,7 @@ func TestWhatIsInstalledFirstChangesNothing(t *testing.T) {
 	p.checkEvictedBy(t, "first", builtIn)
 	await.Must(t, keeper.Stop())
 
-	objects, err := config.Objects([]byte(rendered(t, nil).Manifest()))
+	objects, err := config.Objects([]byte(r.manifest(t)))
 	await.Must(t, err)
 	calls := p.audit.All(t, auditlog.By(us))
 	p.checkRights(t)
@@ -130,8 +132,10 @@ func (p *plane) start(t *testing.T, token, metrics string) *localcluster.Taintke
 	t.Helper()
 	d, err := p.admin.AppsV1().Deployments(elsewhere).Get(t.Context(), "taintkeeper", metav1.GetOptions{})
 	await.Must(t, err)
+	binary, err := suite.Build(t.Context(), t.TempDir(), "taintkeeper")
+	await.Must(t, err)
 	keeper, err := p.StartTaintkeeper(t.Context(), localcluster.TaintkeeperConfig{
-		Binary: program(t), Access: p.access(token), Granted: true,
+		Binary: binary, Access: p.access(token), Granted: true,
 		Args: append(arguments(d), "--leader-elect", "--metrics-bind-address="+metrics),
 	})
 	await.Must(t, err)

@@ -139,8 +139,8 @@ func TestOnATimeoutTheObstaclesAreNamed(t *testing.T) {
 		pod.Finalizers, pod.Spec.TerminationGracePeriodSeconds = []string{"example.com/f"}, new(int64(1))
 	})
 	newPod(t, node, "-later", tolerating(3600))
-	_, _, err := run(t, kubeconfig, "taint", node, "m:NoExecute", "--yes", "--wait", "--timeout=4s")
-	mustFail(t, err, "after 4s 2 pods have not left, and the taints stay\n",
+	_, _, err := run(t, kubeconfig, "taint", node, "m:NoExecute", "--yes", "--wait", "--timeout=10s")
+	mustFail(t, err, "after 10s 2 pods have not left, and the taints stay\n",
 		"-held on node "+node+": is terminating: finalizer example.com/f keeps it",
 		"-later on node "+node+": is due only in ", "m:NoExecute is tolerated: m=*:NoExecute for 3600s")
 	mustHave(t, node, "m:NoExecute")

@@ -1,25 +1,25 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package promtool tests what watches over Taintkeeper: the rules, their runbooks and the dashboard. It pins promtool,
-// which make test builds before.
+// Package promtool tests what watches over Taintkeeper as far as promtool cannot: that rules and dashboard ask for metrics
+// that there are, and that each alert has its runbook. It pins promtool, which make verify-files runs.
 package promtool
 
 import (
 	"log/slog"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
-	"go.yaml.in/yaml/v3"
+	"sigs.k8s.io/yaml"
 )
 
 const (
@@ -42,15 +42,6 @@ func read(t *testing.T, path string) string {
 	text, err := os.ReadFile(filepath.Join(root, path))
 	must(t, err)
 	return string(text)
-}
-
-// promtool runs bin/promtool.
-func promtool(t *testing.T, args ...string) {
-	t.Helper()
-	command := exec.CommandContext(t.Context(), root+"/bin/promtool", args...)
-	if output, err := command.CombinedOutput(); err != nil {
-		t.Errorf("%v (make bin/promtool builds it): %v\n%s", command.Args, err, output)
-	}
 }
 
 // rules returns all rules.
@@ -84,21 +75,27 @@ func alerts(t *testing.T) map[string]rulefmt.Rule {
 	return byName
 }
 
-func TestPromtoolHasNothingToSayAgainstTheRules(t *testing.T) {
-	promtool(t, "check", "rules", "--lint=all", "--lint-fatal", filepath.Join(root, rulesFile))
-}
-
-func TestEachAlertFiresWhenItShouldAndOnlyThen(t *testing.T) {
-	promtool(t, "test", "rules", testFile)
+// TestWhatThePrometheusOperatorReadsIsOfItsTypes stands in for the schemas of its CustomResourceDefinitions, which are
+// generated from these types.
+func TestWhatThePrometheusOperatorReadsIsOfItsTypes(t *testing.T) {
+	for file, into := range map[string]any{
+		rulesFile:                               &monitoringv1.PrometheusRuleSpec{},
+		"test/chart/golden/servicemonitor.yaml": &monitoringv1.ServiceMonitor{},
+	} {
+		must(t, yaml.UnmarshalStrict([]byte(read(t, file)), into))
+	}
+	if err := yaml.UnmarshalStrict([]byte("spec: {endpoint: []}"), &monitoringv1.ServiceMonitor{}); err == nil {
+		t.Error("a slip of the pen is not found")
+	}
 }
 
 // tests is what this package reads of a file of promtool's tests.
 type tests struct {
 	Tests []struct {
 		Alerts []struct {
-			Name   string `yaml:"alertname"`
-			Expect []any  `yaml:"exp_alerts"`
-		} `yaml:"alert_rule_test"`
+			Name   string `json:"alertname"`
+			Expect []any  `json:"exp_alerts"`
+		} `json:"alert_rule_test"`
 	}
 }
 

@@ -19,10 +19,10 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// scene is what happens to nodes "n" and "m", which have pods "now" (tolerates nothing), "soon" (tolerates "k" and that the
+// story is what happens to nodes "n" and "m", which have pods "now" (tolerates nothing), "soon" (tolerates "k" and that the
 // node is not ready for 10 s, "k2" for 5 s) and "never" (leaves never) each, and which pods leave when. Whatever is
 // disturbed meanwhile, these leave, once, and none early.
-type scene struct {
+type story struct {
 	what    string
 	happens []step
 	leave   map[string]time.Duration
@@ -68,7 +68,7 @@ type leave = map[string]time.Duration
 
 const notReady, unreachable = corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable
 
-var scenes = []scene{
+var stories = []story{
 	{"a taint", []step{{sec, tainted("n", "k:NoExecute")}}, leave{"n-now": sec, "n-soon": 11 * sec}},
 	{"a taint that is taken off", []step{{sec, tainted("n", "k:NoExecute")}, {5 * sec, tainted("n", "k-")}}, leave{"n-now": sec}},
 	{
@@ -152,8 +152,8 @@ var scenes = []scene{
 
 func finished(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
 
-// play plays a scene to an Evictor that begins in some way. Everything may be late by so much.
-func (s *scene) play(t *testing.T, begins func(w *world), what func() string, late time.Duration) {
+// play plays a story to an Evictor that begins in some way. Everything may be late by so much.
+func (s *story) play(t *testing.T, begins func(w *world), what func() string, late time.Duration) {
 	t.Helper()
 	play(t, func(_ *testing.T, w *world) {
 		for _, node := range []string{"n", "m"} {
@@ -175,7 +175,7 @@ func (s *scene) play(t *testing.T, begins func(w *world), what func() string, la
 }
 
 // wantLeft wants that the right pods were deleted, once, not early and not much later.
-func (s *scene) wantLeft(w *world, what string, late time.Duration) {
+func (s *story) wantLeft(w *world, what string, late time.Duration) {
 	w.T.Helper()
 	got := map[string][]time.Duration{}
 	for _, call := range w.Book.Calls() {
@@ -195,16 +195,16 @@ func (s *scene) wantLeft(w *world, what string, late time.Duration) {
 }
 
 func TestPodsLeaveWhenTheyMust(t *testing.T) {
-	for _, scene := range scenes {
-		scene.play(t, func(w *world) { w.run() }, func() string { return "undisturbed" }, 20*ms)
+	for _, story := range stories {
+		story.play(t, func(w *world) { w.run() }, func() string { return "undisturbed" }, 20*ms)
 	}
 }
 
 // A countdown whose timeAdded was not written yet can begin again.
 func TestWhenTheProcessIsKilledAtAnyCallTheSamePodsLeave(t *testing.T) {
-	for _, scene := range scenes {
+	for _, story := range stories {
 		rig.KillAtEveryCall(t, func(t *testing.T, k *rig.Killed) {
-			scene.play(t, func(w *world) {
+			story.play(t, func(w *world) {
 				k.Lives(w.World, func(bubble.Request) bool { return true }, func(client *bubble.Slow) func(context.Context) error {
 					return w.evictor(func(c *Config) { c.Client, c.EventClient = client, w.Client })
 				})
@@ -214,9 +214,9 @@ func TestWhenTheProcessIsKilledAtAnyCallTheSamePodsLeave(t *testing.T) {
 }
 
 func TestWhateverHappensToTheWatchesAtAnyEventTheSamePodsLeave(t *testing.T) {
-	for _, scene := range scenes {
+	for _, story := range stories {
 		rig.DisturbEveryEvent(t, func(t *testing.T, d *rig.Disturbed) {
-			scene.play(t, func(w *world) {
+			story.play(t, func(w *world) {
 				w.run()
 				d.In(w.World)
 			}, d.String, d.Late)

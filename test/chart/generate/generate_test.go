@@ -4,11 +4,16 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
 )
 
 const root = "../../.."
@@ -42,6 +47,54 @@ func TestAValueWithoutACommentIsRefused(t *testing.T) {
 	for _, values := range []string{"first: 1\n", "first: {}\n", "first:\n  # Second.\n  second: 2\n  third: 3\n"} {
 		if _, err := table([]byte(values)); !errors.Is(err, errUndocumented) {
 			t.Errorf("%q: %v", values, err)
+		}
+	}
+}
+
+// TestTheSchemaKnowsEveryValue keeps the schema from taking values that there are not. One that only values.yaml has, it
+// refuses by itself.
+func TestTheSchemaKnowsEveryValue(t *testing.T) {
+	var known node
+	read(t, schema, &known)
+	delete(known.Properties, "global") // of Helm itself
+	var values map[string]any
+	read(t, "charts/taintkeeper/values.yaml", &values)
+	compare(t, "", known, values)
+}
+
+func read(t *testing.T, path string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, path))
+	if err == nil {
+		text, err = yaml.YAMLToJSON(text)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+}
+
+type node struct {
+	AdditionalProperties any
+	Properties           map[string]node
+}
+
+func compare(t *testing.T, path string, schema node, standard map[string]any) {
+	t.Helper()
+	if len(standard) == 0 || schema.Properties == nil || path == ".resources" {
+		return // free, or a type of Kubernetes
+	}
+	if schema.AdditionalProperties != false {
+		t.Errorf("%s: the schema takes values that there are not", path)
+	}
+	if got, want := slices.Sorted(maps.Keys(schema.Properties)), slices.Sorted(maps.Keys(standard)); !slices.Equal(got, want) {
+		t.Errorf("%s: the schema has %v, values.yaml has %v", path, got, want)
+	}
+	for name, value := range standard {
+		if inner, ok := value.(map[string]any); ok {
+			compare(t, path+"."+name, schema.Properties[name], inner)
 		}
 	}
 }

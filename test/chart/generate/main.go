@@ -1,9 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command generate writes what follows from charts/taintkeeper: the manifests in config/, for those who install without
-// Helm, and the table of values in the chart's README. It also writes the schema of extraFlags, which follows from the
-// program. So there is one truth. `make generate` runs it.
+// Command generate writes the table of values in the chart's README, which follows from values.yaml, and the schema of
+// extraFlags, which follows from the program. `make generate` runs it.
 package main
 
 import (
@@ -14,7 +13,7 @@ import (
 )
 
 func main() {
-	root := flag.String("root", "../..", "folder of the checkout")
+	root := flag.String("root", ".", "folder of the checkout")
 	flag.Parse()
 	if err := write(*root); err != nil {
 		fmt.Fprintf(os.Stderr, "generate: %v\n", err)
@@ -37,10 +36,8 @@ func write(root string) error {
 
 // generated returns the content of every file that is generated from the chart, by its path in the checkout.
 func generated(root string) (map[string]string, error) {
-	files, err := manifests(root)
-	if err != nil {
-		return nil, fmt.Errorf("render config/ from the chart: %w", err)
-	}
+	files := map[string]string{}
+	var err error
 	if files[readme], err = withValues(root); err != nil {
 		return nil, fmt.Errorf("document the values of the chart: %w", err)
 	}

@@ -24,7 +24,7 @@ const tolerated = 12 * time.Second
 // playShadow shows one of the built-in's defects in the report: it forgets its countdowns when it is restarted.
 func (s *stage) playShadow(ctx context.Context) error {
 	command("helm install taintkeeper ./charts/taintkeeper --namespace kube-system")
-	if err := s.install(); err != nil {
+	if err := s.install(ctx); err != nil {
 		return err
 	}
 	if err := s.start(ctx); err != nil {
@@ -98,7 +98,7 @@ func fetch(ctx context.Context, address string, into any) error {
 // playEnforce shows that Taintkeeper evicts, and that the built-in is refused.
 func (s *stage) playEnforce(ctx context.Context) error {
 	command("helm upgrade taintkeeper ./charts/taintkeeper --namespace kube-system --reset-then-reuse-values --set mode=enforce")
-	if err := s.upgrade(map[string]any{"mode": "enforce"}); err != nil {
+	if err := s.upgrade(ctx, map[string]any{"mode": "enforce"}); err != nil {
 		return err
 	}
 	if err := s.start(ctx); err != nil {
@@ -164,7 +164,7 @@ func (s *stage) judge(ctx context.Context, pods int) error {
 // left of the storm stays refused, and it evicts again.
 func (s *stage) playWayBack(ctx context.Context) error {
 	command("helm upgrade taintkeeper ./charts/taintkeeper --namespace kube-system --reset-then-reuse-values --set replicas=0")
-	if err := s.upgrade(map[string]any{"replicas": 0}); err != nil {
+	if err := s.upgrade(ctx, map[string]any{"replicas": 0}); err != nil {
 		return err
 	}
 	if err := s.keeper.Stop(); err != nil {
@@ -179,7 +179,7 @@ func (s *stage) playWayBack(ctx context.Context) error {
 	}
 	s.keeper = nil
 	command("helm upgrade taintkeeper ./charts/taintkeeper --namespace kube-system --reset-then-reuse-values --set mode=shadow --set replicas=2")
-	if err := s.upgrade(map[string]any{"mode": "shadow", "replicas": 2}); err != nil {
+	if err := s.upgrade(ctx, map[string]any{"mode": "shadow", "replicas": 2}); err != nil {
 		return err
 	}
 	policies := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies()

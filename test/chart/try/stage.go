@@ -7,24 +7,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"helm.sh/helm/v4/pkg/action"
-	"helm.sh/helm/v4/pkg/kube"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/taintkeeper/taintkeeper/test/chart/render"
+	"github.com/taintkeeper/taintkeeper/test/chart/helm"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
@@ -44,7 +39,7 @@ type stage struct {
 	cluster *localcluster.Cluster
 	admin   kubernetes.Interface
 	audit   *auditlog.Log
-	helm    *action.Configuration
+	helm    helm.Client
 	keeper  *localcluster.Taintkeeper
 }
 
@@ -75,35 +70,17 @@ func (s *stage) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	flags := genericclioptions.NewConfigFlags(false)
-	flags.KubeConfig, flags.Namespace = &kubeconfig, new(namespace)
-	flags.CacheDir = new(filepath.Join(s.cluster.Dir(), "cache"))
-	s.helm = action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler))
-	if err := s.helm.Init(flags, namespace, ""); err != nil {
-		return err
-	}
+	s.helm = helm.Client{Root: ".", Program: "helm", Kubeconfig: kubeconfig, Namespace: namespace}
 	return s.cluster.AddNodes(ctx, localcluster.NodeSpec{Name: "node-1"}, localcluster.NodeSpec{Name: "node-2"})
 }
 
-func (s *stage) install() error {
-	chart, err := render.Load(".")
-	if err != nil {
-		return err
-	}
-	install := action.NewInstall(s.helm)
-	install.ReleaseName, install.Namespace, install.WaitStrategy = name, namespace, kube.HookOnlyStrategy
-	_, err = install.Run(chart, nil)
+func (s *stage) install(ctx context.Context) error {
+	_, err := s.helm.Run(ctx, nil, "install", name, s.helm.Chart())
 	return err
 }
 
-func (s *stage) upgrade(values map[string]any) error {
-	chart, err := render.Load(".")
-	if err != nil {
-		return err
-	}
-	upgrade := action.NewUpgrade(s.helm)
-	upgrade.Namespace, upgrade.WaitStrategy, upgrade.ResetThenReuseValues = namespace, kube.HookOnlyStrategy, true
-	_, err = upgrade.Run(name, chart, values)
+func (s *stage) upgrade(ctx context.Context, values map[string]any) error {
+	_, err := s.helm.Run(ctx, values, "upgrade", name, s.helm.Chart(), "--reset-then-reuse-values")
 	return err
 }
 
