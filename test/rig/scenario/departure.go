@@ -80,7 +80,7 @@ func (p *Play) judgeAll(ctx context.Context, pods []*Pod) (Finding, error) {
 		if err != nil {
 			return all, err
 		}
-		if len(pods) > 1 && found.Seen != "" {
+		if len(pods) > 1 {
 			found.Seen = pod.Name + " " + found.Seen
 		}
 		if len(pods) <= many || !found.Right {
@@ -140,7 +140,7 @@ func (p *Play) judge(pod *Pod) (Finding, error) {
 	if pod.ended { // it may have been due before
 		stays := p.promise(pod).Due.From.Equal(oracle.Never)
 		touched := len(auditlog.Choose(calls, []auditlog.Filter{auditlog.Of(pod.UID)})) > 0
-		return Finding{Right: !stays || !touched}, nil
+		return Finding{Seen: "deleted by somebody else", Right: !stays || !touched}, nil
 	}
 	found := p.byRule(pod).Finding()
 	if len(calls) > 1 {
