@@ -51,7 +51,7 @@ func callsWithDeletes(ctx context.Context, p *Play, deletes int) ([]auditlog.Eve
 	const often, atMost = 50 * time.Millisecond, 5 * time.Second
 	for until := time.Now().Add(atMost); ; {
 		calls, err := p.Calls(auditlog.In(p.Namespace), onPods)
-		done := len(auditlog.Choose(calls, []auditlog.Filter{auditlog.Deletes, auditlog.Accepted}))
+		done := len(auditlog.Choose(calls, auditlog.Deletes, auditlog.Accepted))
 		if err != nil || done >= deletes || time.Now().After(until) {
 			return calls, err
 		}
@@ -65,7 +65,7 @@ func callsWithDeletes(ctx context.Context, p *Play, deletes int) ([]auditlog.Eve
 func onPods(c auditlog.Event) bool { return strings.HasPrefix(c.Resource, "pods") }
 
 func judgeStorm(calls []auditlog.Event, began time.Time) Finding {
-	deletes := auditlog.Choose(calls, []auditlog.Filter{auditlog.Deletes, auditlog.Accepted})
+	deletes := auditlog.Choose(calls, auditlog.Deletes, auditlog.Accepted)
 	if len(deletes) == 0 {
 		return Finding{Seen: "nothing deleted"}
 	}

@@ -179,7 +179,7 @@ func (v *virtual) Patience() time.Duration { return time.Second }
 func (v *virtual) Calls(wanted ...auditlog.Filter) ([]auditlog.Event, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return auditlog.Choose(slices.Clone(v.calls), wanted), nil
+	return auditlog.Choose(slices.Clone(v.calls), wanted...), nil
 }
 
 func (v *virtual) Restart(context.Context) error {
