@@ -45,8 +45,8 @@ func storm(ctx context.Context, p *Play) (Finding, error) {
 	return judgeStorm(calls, began), err
 }
 
-// callsWithDeletes returns the calls on pods once so many deletes are among them, or have not come for a while: the watch
-// can tell of a delete before the audit log does.
+// callsWithDeletes returns the calls on pods once so many deletes are among them, or have not come for a while: the
+// watch can tell of a delete before the audit log does.
 func callsWithDeletes(ctx context.Context, p *Play, deletes int) ([]auditlog.Event, error) {
 	const often, atMost = 50 * time.Millisecond, 5 * time.Second
 	for until := time.Now().Add(atMost); ; {
@@ -236,6 +236,11 @@ func judgeCrowd(before, pending, due weight) Finding {
 
 // junk is the value of a taint that is no integer, as the log of a contestant shows it.
 const junk = "not-a-number"
+
+// junkTaint sets a taint with it.
+func junkTaint(node string) Step {
+	return AddTaints(node, corev1.Taint{Key: "quality", Value: junk, Effect: corev1.TaintEffectNoExecute})
+}
 
 // silent wants the log to have no line with some words.
 func silent(words string) Check {

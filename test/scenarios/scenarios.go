@@ -120,7 +120,9 @@ var All = []Scenario{
 	{
 		Name:  "replacement on the tainted node",
 		Given: []Step{Alone("web-0", scene.Tolerating("gone", LongTime))},
-		When:  []Step{Taint("web-0", "gone"), After(time.Second), Delete("web-0"), On("web-0", "web-0", scene.Tolerating("gone", 2))},
+		When: []Step{
+			Taint("web-0", "gone"), After(time.Second), Delete("web-0"), On("web-0", "web-0", scene.Tolerating("gone", 2)),
+		},
 	},
 	{
 		Name:    "deletes refused",

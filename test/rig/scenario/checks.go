@@ -85,8 +85,8 @@ func (p *Play) Events(ctx context.Context, pod, words string) ([]corev1.Event, e
 // Cancelling is how the message of an event begins that says that a pod stays.
 const Cancelling = "Cancelling deletion"
 
-// SaysCancelled wants events to say so often that the deletion of a pod, by its UID, is cancelled, after a while: events
-// are written in the background, at a rate that is limited.
+// SaysCancelled wants events to say so often that the deletion of a pod, by its UID, is cancelled, after a while:
+// events are written in the background, at a rate that is limited.
 func SaysCancelled(pod string, times int) Check {
 	const background = 3 * time.Second
 	return func(ctx context.Context, p *Play) (Finding, error) {

@@ -56,8 +56,8 @@ type Stage interface {
 	Restart(ctx context.Context) error
 	// Lag holds back what the contestant's watches of nodes bring, until the function that it returns is called.
 	Lag() (release func())
-	// Refuse makes the API server refuse the deletes of the scene's pods until the function that it returns is called. Both
-	// return when it has noticed, as one of the pods shows.
+	// Refuse makes the API server refuse the deletes of the scene's pods until the function that it returns is called.
+	// Both return when it has noticed, as one of the pods shows.
 	Refuse(ctx context.Context, s scene.Scene, probe *corev1.Pod) (allow func() error, err error)
 	// Patience is how late an eviction may be on this stage. No defect shows itself by less.
 	Patience() time.Duration
