@@ -52,7 +52,7 @@ func callsWithDeletes(ctx context.Context, p *Play, deletes int) ([]auditlog.Eve
 	const often, atMost = 50 * time.Millisecond, 5 * time.Second
 	for until := time.Now().Add(atMost); ; {
 		calls, err := p.Calls(auditlog.In(p.Namespace), onPods)
-		done := len(auditlog.Choose(calls, []auditlog.Filter{auditlog.Deletes, auditlog.Accepted}))
+		done := len(auditlog.Choose(calls, auditlog.Deletes, auditlog.Accepted))
 		if err != nil || done >= deletes || time.Now().After(until) {
 			return calls, err
 		}
@@ -66,7 +66,7 @@ func callsWithDeletes(ctx context.Context, p *Play, deletes int) ([]auditlog.Eve
 func onPods(c auditlog.Event) bool { return strings.HasPrefix(c.Resource, "pods") }
 
 func judgeStorm(calls []auditlog.Event, began time.Time) Finding {
-	deletes := auditlog.Choose(calls, []auditlog.Filter{auditlog.Deletes, auditlog.Accepted})
+	deletes := auditlog.Choose(calls, auditlog.Deletes, auditlog.Accepted)
 	if len(deletes) == 0 {
 		return Finding{Seen: "nothing deleted"}
 	}
@@ -237,6 +237,11 @@ func judgeCrowd(before, pending, due weight) Finding {
 
 // junk is the value of a taint that is no integer, as the log of a contestant shows it.
 const junk = "not-a-number"
+
+// junkTaint sets a taint with it.
+func junkTaint(node string) Step {
+	return AddTaints(node, corev1.Taint{Key: "quality", Value: junk, Effect: corev1.TaintEffectNoExecute})
+}
 
 // silent wants the log to have no line with some words.
 func silent(words string) Check {

@@ -84,8 +84,8 @@ func comparing(key string, count int) Edit {
 	}
 }
 
-// swaps lets the node-lifecycle controller swap the taints of a sick node so often, every few seconds, and a last
-// time so late that a countdown that began again would end well after the one that began with the first taint.
+// swaps lets the node-lifecycle controller swap the taints of a sick node so often, every few seconds, and a last time
+// so late that a countdown that began again would end well after the one that began with the first taint.
 func swaps(name string, times int) Scenario {
 	const between = 5 * time.Second
 	node := fmt.Sprintf("swapped-%d", times)
@@ -111,8 +111,8 @@ func unheard(node string) Step {
 }
 
 // sicken changes the condition Ready of a node, as its kubelet and the controller that misses it do, and returns when
-// the node-lifecycle controller has tainted it accordingly. The taint counts from its timeAdded, which is before it
-// can be seen and is written to the second; but not from before the condition was changed.
+// the node-lifecycle controller has tainted it accordingly. The taint counts from its timeAdded, which is before it can
+// be seen and is written to the second; but not from before the condition was changed.
 func sicken(node string, ready corev1.ConditionStatus, taint string) Step {
 	return func(ctx context.Context, p *Play) error {
 		took, name := scene.Span{From: time.Now()}, p.NodeName(node)
@@ -155,17 +155,17 @@ func setReady(ctx context.Context, p *Play, name string, status corev1.Condition
 // awaitTaints returns the NoExecute taints of a node once they are as wanted.
 func awaitTaints(ctx context.Context, p *Play, name string, wanted func([]corev1.Taint) bool) ([]corev1.Taint, error) {
 	var taints []corev1.Taint
-	const often = 20 * time.Millisecond
-	err := wait.PollUntilContextTimeout(ctx, often, time.Minute, true, func(ctx context.Context) (bool, error) {
+	look := func(ctx context.Context) (bool, error) {
 		node, err := p.Admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
-		evicts := func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute }
-		taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return !evicts(t) })
+		taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+			return t.Effect != corev1.TaintEffectNoExecute
+		})
 		return wanted(taints), nil
-	})
-	if err != nil {
+	}
+	if err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, look); err != nil {
 		return nil, fmt.Errorf("wait for the taints of node %s, which has %v: %w", name, taints, err)
 	}
 	return taints, nil
@@ -213,11 +213,11 @@ func clockIsWrong(ctx context.Context, p *Play) (Finding, error) {
 // taint with which every node begins.
 func untainted(name string) Step {
 	return func(ctx context.Context, p *Play) error {
-		const often = 50 * time.Millisecond
-		return wait.PollUntilContextTimeout(ctx, often, time.Minute, true, func(ctx context.Context) (bool, error) {
+		look := func(ctx context.Context) (bool, error) {
 			node, err := p.Admin.CoreV1().Nodes().Get(ctx, p.NodeName(name), metav1.GetOptions{})
 			return err == nil && len(node.Spec.Taints) == 0, err
-		})
+		}
+		return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, look)
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 	"github.com/taintkeeper/taintkeeper/test/rig/proxy"
 	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
@@ -188,7 +189,7 @@ func TestAStandbyKeepsTheDeadlinesOfALeaderThatWasKilled(t *testing.T) {
 	took := time.Now()
 
 	missed := promised(t, meanwhile, tainting{rig.NoExecute("gone"), came})
-	missed.latest = later(missed.latest, took)
+	missed.latest = oracle.Later(missed.latest, took)
 	leaves(t, meanwhile, missed)
 	leaves(t, pending, promised(t, pending, tainting{rig.NoExecute("gone"), came}).afterRestart())
 	if leader := leader(t); leader != after {

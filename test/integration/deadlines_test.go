@@ -22,22 +22,6 @@ import (
 	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
-func TestTolerationSecondsCountFromTheTaint(t *testing.T) {
-	resident(t)
-	s := newScene(t)
-	node := s.node(t, "tainted")
-	short := s.pod(t, "short", node, rig.Tolerating("gone", 3))
-	long := s.pod(t, "long", node, rig.Tolerating("gone", 6))
-
-	came := taint(t, node, rig.NoExecute("gone"))
-	late := s.pod(t, "late", node, rig.Tolerating("gone", 3))
-	created := span{From: came.To, To: time.Now()}
-
-	leaves(t, short, promised(t, short, tainting{rig.NoExecute("gone"), came}))
-	leaves(t, long, promised(t, long, tainting{rig.NoExecute("gone"), came}))
-	leaves(t, late, promised(t, late, tainting{rig.NoExecute("gone"), created}))
-}
-
 func TestAMissingTimeAddedIsWrittenAndNothingElse(t *testing.T) {
 	resident(t)
 	s := newScene(t)
@@ -139,60 +123,6 @@ func TestTaintsThatComeAndGoWhileTimeAddedIsWrittenAreNotLost(t *testing.T) {
 	}
 }
 
-func TestASecondShorterTaintBringsTheEvictionForward(t *testing.T) {
-	resident(t)
-	s := newScene(t)
-	node := s.node(t, "tainted")
-	pod := s.pod(t, "pod", node, rig.Tolerating("long", 600), rig.Tolerating("short", 3))
-	first := taint(t, node, rig.NoExecute("long"))
-	second := taint(t, node, rig.NoExecute("short"))
-	leaves(t, pod, promised(t, pod, tainting{rig.NoExecute("long"), first}, tainting{rig.NoExecute("short"), second}))
-}
-
-func TestTheRemovalOfTheShorterTaintPushesTheEvictionBack(t *testing.T) {
-	resident(t)
-	s := newScene(t)
-	node := s.node(t, "tainted")
-	pod := s.pod(t, "pod", node, rig.Tolerating("long", 7), rig.Tolerating("short", 3))
-	first := taint(t, node, rig.NoExecute("long"))
-	taint(t, node, rig.NoExecute("short"))
-	untaint(t, node, "short")
-	leaves(t, pod, promised(t, pod, tainting{rig.NoExecute("long"), first}))
-	if cancelled := eventsLike(pod, "Cancelling deletion of Pod "+s.Namespace+"/pod"); len(cancelled) > 0 {
-		t.Errorf("it was never cancelled, only put off: %v", cancelled)
-	}
-}
-
-func TestTolerationSecondsOfARunningPodTakeEffect(t *testing.T) {
-	tests := map[string]struct{ before, after int64 }{
-		"lengthened":                     {before: 3, after: 6},
-		"shortened":                      {before: 600, after: 3},
-		"shortened to what is over":      {before: 600, after: 0},
-		"lengthened out of all measure":  {before: 3, after: 1 << 62},
-		"shortened from out of measure":  {before: 1 << 62, after: 3},
-		"shortened to less than nothing": {before: 600, after: -5},
-	}
-	resident(t)
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			resident(t)
-			s := newScene(t)
-			node := s.node(t, "tainted")
-			pod := s.pod(t, "pod", node, rig.Tolerating("gone", test.before))
-			came := taint(t, node, rig.NoExecute("gone"))
-			changed := setTolerationSeconds(t, pod, &test.after)
-			if test.after == 1<<62 {
-				await.Until(t, came.To.Add(time.Duration(test.before)*time.Second+quiet))
-				stays(t, pod)
-				return
-			}
-			due := promised(t, changed, tainting{rig.NoExecute("gone"), came})
-			due.latest = later(due.latest, time.Now())
-			leaves(t, pod, due)
-		})
-	}
-}
-
 func setTolerationSeconds(t *testing.T, pod *corev1.Pod, seconds *int64) *corev1.Pod {
 	t.Helper()
 	var changed *corev1.Pod
@@ -210,28 +140,6 @@ func setTolerationSeconds(t *testing.T, pod *corev1.Pod, seconds *int64) *corev1
 		return err
 	}))
 	return changed
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-func TestARestartInMidCountdownKeepsTheDeadline(t *testing.T) {
-	s := newScene(t)
-	node := s.node(t, "tainted")
-	// A countdown that began anew would end later than the test has patience.
-	const seconds, restart = 18, patience + 8*time.Second
-	pod := s.pod(t, "pod", node, rig.Tolerating("gone", seconds))
-	first := alone(t, &proxy.Faults{})
-	came := taint(t, node, rig.NoExecute("gone"))
-	waitStamped(t, node)
-	await.Until(t, came.To.Add(restart))
-	await.Must(t, first.stop())
-	alone(t, &proxy.Faults{})
-	leaves(t, pod, promised(t, pod, tainting{rig.NoExecute("gone"), came}).afterRestart())
 }
 
 func TestADeadlineThatPassedWhileNobodyRanIsMadeUpForAtOnce(t *testing.T) {

@@ -21,32 +21,6 @@ import (
 	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
-func TestDeletesThatAPolicyRefusesAreRetriedUntilItAllowsThem(t *testing.T) {
-	resident(t)
-	s := newScene(t)
-	node := s.livelyNode(t, "tainted")
-	pods := s.pods(t, 10, node)
-	allow, err := s.RefuseDeletes(t.Context(), pods[0])
-	await.Must(t, err)
-	t.Cleanup(func() { await.Must(t, allow()) })
-
-	came := taint(t, node, rig.NoExecute("gone"))
-	await.Until(t, came.To.Add(4*time.Second))
-	for _, pod := range pods {
-		if tries := audit.All(t, auditlog.Deletes, auditlog.Refused, auditlog.Of(pod.UID)); len(tries) < 3 {
-			t.Errorf("pod %s: %d deletes were refused, want at least 3: %v", pod.Name, len(tries), tries)
-		}
-		remains(t, pod)
-	}
-	await.Must(t, allow())
-	for _, pod := range pods {
-		due := promised(t, pod, tainting{rig.NoExecute("gone"), came})
-		due.latest = time.Now()
-		leaves(t, pod, due)
-		gone(t, pod)
-	}
-}
-
 func TestAnOutageOfTheAPIServerLosesNoEvictionAndDoublesNone(t *testing.T) {
 	s := newScene(t)
 	busy, node := s.livelyNode(t, "busy"), s.livelyNode(t, "tainted")

@@ -19,37 +19,6 @@ import (
 	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
-func TestAReplacementOfTheSameNameOnAHealthyNodeSurvives(t *testing.T) {
-	resident(t)
-	s := newScene(t)
-	node, healthy := s.node(t, "tainted"), s.node(t, "healthy")
-	pending := s.pod(t, "web-0", node, rig.Tolerating("gone", 3))
-	came := taint(t, node, rig.NoExecute("gone"))
-	due := promised(t, pending, tainting{rig.NoExecute("gone"), came})
-	replacement, err := s.replace(t.Context(), "web-0", healthy)
-	await.Must(t, err)
-	await.Until(t, due.latest.Add(quiet))
-	stays(t, replacement)
-	if calls := audit.All(t, changesOfPods, auditlog.Of(pending.UID)); len(calls) > 0 {
-		t.Errorf("calls about the pod that was replaced: %v", calls)
-	}
-}
-
-func TestAReplacementOfTheSameNameOnTheTaintedNodeLeavesToo(t *testing.T) {
-	resident(t)
-	s := newScene(t)
-	node := s.node(t, "tainted")
-	pending := s.pod(t, "web-0", node, rig.Tolerating("gone", 600))
-	taint(t, node, rig.NoExecute("gone"))
-	created := time.Now()
-	replacement, err := s.replace(t.Context(), "web-0", node, rig.Tolerating("gone", 2))
-	await.Must(t, err)
-	leaves(t, replacement, promised(t, replacement, tainting{rig.NoExecute("gone"), span{From: created, To: time.Now()}}))
-	if calls := audit.All(t, changesOfPods, auditlog.Of(pending.UID)); len(calls) > 0 {
-		t.Errorf("calls about the pod that was replaced: %v", calls)
-	}
-}
-
 // What happens to a pod between two calls of its eviction, in the worst moment there is.
 func TestAPodThatIsReplacedDuringItsEvictionIsDone(t *testing.T) {
 	resident(t)

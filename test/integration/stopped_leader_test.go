@@ -22,6 +22,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/admission"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 	"github.com/taintkeeper/taintkeeper/test/rig/proxy"
 	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
@@ -66,7 +67,7 @@ func TestALeaderThatStoodStillPastItsLeaseDeletesNoPodThatStays(t *testing.T) {
 	cameLater := taint(t, other, rig.NoExecute("gone"))
 
 	missed := promised(t, during, tainting{rig.NoExecute("gone"), came}).afterRestart()
-	missed.latest = later(missed.latest, took)
+	missed.latest = oracle.Later(missed.latest, took)
 	leaves(t, during, missed)
 	leaves(t, late, promised(t, late, tainting{rig.NoExecute("gone"), cameLater}))
 	leaves(t, counting, promised(t, counting, tainting{rig.NoExecute("gone"), cameLater}))

@@ -10,9 +10,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
@@ -126,63 +123,5 @@ func TestAPodWhoseNewTolerationIsNotSeenYetIsNotDeleted(t *testing.T) {
 	waitPending(t, behind.metrics, 1)
 	if tries := audit.All(t, auditlog.Deletes, auditlog.Of(pod.UID)); len(tries) > 0 {
 		t.Errorf("calls %v, want no delete", tries)
-	}
-}
-
-func TestOnlyAPodThatStaysIsSaidToBeCancelled(t *testing.T) {
-	resident(t)
-	cancelling := func(pod *corev1.Pod) string {
-		return "Cancelling deletion of Pod " + pod.Namespace + "/" + pod.Name
-	}
-	tests := map[string]struct {
-		end  func(t *testing.T, s *scene, pod *corev1.Pod)
-		says bool
-	}{
-		"the node is untainted": {says: true, end: func(t *testing.T, _ *scene, pod *corev1.Pod) {
-			untaint(t, pod.Spec.NodeName, "gone")
-		}},
-		"its toleration is for ever now": {says: true, end: func(t *testing.T, _ *scene, pod *corev1.Pod) {
-			setTolerationSeconds(t, pod, nil)
-		}},
-		"somebody else deletes it": {end: func(t *testing.T, _ *scene, pod *corev1.Pod) {
-			await.Must(t, admin.CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}))
-		}},
-		"somebody else deletes it at once": {end: func(t *testing.T, _ *scene, pod *corev1.Pod) {
-			await.Must(t, admin.CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, rig.AtOnce()))
-		}},
-		"it is replaced on a healthy node": {end: func(t *testing.T, s *scene, pod *corev1.Pod) {
-			_, err := s.replace(t.Context(), pod.Name, s.node(t, "healthy"))
-			await.Must(t, err)
-		}},
-		"its node is deleted": {end: func(t *testing.T, _ *scene, pod *corev1.Pod) {
-			await.Must(t, admin.CoreV1().Nodes().Delete(t.Context(), pod.Spec.NodeName, metav1.DeleteOptions{}))
-		}},
-		"it is deleted and its node untainted": {end: func(t *testing.T, _ *scene, pod *corev1.Pod) {
-			await.Must(t, admin.CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}))
-			untaint(t, pod.Spec.NodeName, "gone")
-		}},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			resident(t)
-			s := newScene(t)
-			node := s.node(t, "tainted")
-			pod := s.pod(t, "pending", node, rig.Tolerating("gone", 600))
-			witness := s.pod(t, "witness", node) // came later: once it leaves, both are decided about
-			came := taint(t, node, rig.NoExecute("gone"))
-			leaves(t, witness, promised(t, witness, tainting{rig.NoExecute("gone"), came}))
-			test.end(t, s, pod)
-			if test.says {
-				event := theEvent(t, pod, cancelling(pod))
-				if event.InvolvedObject.UID != pod.UID {
-					t.Errorf("the event is about %s, want %s", event.InvolvedObject.UID, pod.UID)
-				}
-				return
-			}
-			await.Until(t, time.Now().Add(quiet))
-			if events := recorded.eventsOn(pod.UID); len(events) > 0 {
-				t.Errorf("events %v", events)
-			}
-		})
 	}
 }

@@ -75,6 +75,7 @@ var All = []Scenario{
 		Name:  "restart in mid-countdown",
 		Given: []Step{Alone("pod", scene.Tolerating("gone", 15))},
 		When:  []Step{Taint("pod", "gone"), After(5 * time.Second), Restart},
+		Alone: true,
 	},
 	{
 		Name:     "untaint",
@@ -82,6 +83,13 @@ var All = []Scenario{
 		When:     []Step{Taint("pod", "gone"), After(2 * time.Second), Untaint("pod", "gone")},
 		Promised: []Check{ByRule, SaysCancelled("pod", 1)},
 	},
+	whilePending("tolerated indefinitely while pending", 1, TolerateIndefinitely("pending")),
+	whilePending("untainted while pending", 1, Untaint("pending", "gone")),
+	whilePending("deleted while pending", 0, Terminate("pending")),
+	whilePending("deleted at once while pending", 0, Delete("pending")),
+	whilePending("deleted and untainted while pending", 0, Terminate("pending"), Untaint("pending", "gone")),
+	whilePending("replaced while pending", 0, Delete("pending"), Node("healthy"), On("healthy", "pending")),
+	whilePending("node deleted while pending", 0, DeleteNode("pending")),
 	{
 		Name: "finished pods leave as upstream lets them",
 		Given: []Step{
@@ -90,24 +98,30 @@ var All = []Scenario{
 		When: []Step{Taint("succeeded", "gone"), Taint("failed", "gone")},
 	},
 	{
-		Name:  "mirror pod",
-		Given: []Step{Alone("ordinary"), On("ordinary", "mirror", Mirror)},
-		When:  []Step{Taint("ordinary", "gone"), After(time.Second), Taint("ordinary", "again")},
+		Name: "pods that are nobody's to evict",
+		Given: []Step{
+			Alone("ordinary"), On("ordinary", "mirror", Mirror), On("a-node-that-never-was", "orphan"),
+			On("ordinary", "terminating"), Terminate("terminating"),
+		},
+		When: []Step{Taint("ordinary", "gone"), After(time.Second), Taint("ordinary", "again")},
 	},
 	{
-		Name:  "node deleted",
-		Given: []Step{Alone("pod", scene.Tolerating("gone", 3))},
-		When:  []Step{Taint("pod", "gone"), DeleteNode("pod")},
+		Name:     "node deleted",
+		Given:    []Step{Alone("pod", scene.Tolerating("gone", 3))},
+		When:     []Step{Taint("pod", "gone"), After(time.Second), DeleteNode("pod")},
+		Promised: []Check{ByRule, SaysCancelled("pod", 0)},
 	},
 	{
 		Name:  "replacement on a healthy node",
 		Given: []Step{Alone("web-0", scene.Tolerating("gone", 3)), Node("healthy")},
-		When:  []Step{Taint("web-0", "gone"), Delete("web-0"), On("healthy", "web-0")},
+		When:  []Step{Taint("web-0", "gone"), After(time.Second), Delete("web-0"), On("healthy", "web-0")},
 	},
 	{
 		Name:  "replacement on the tainted node",
 		Given: []Step{Alone("web-0", scene.Tolerating("gone", LongTime))},
-		When:  []Step{Taint("web-0", "gone"), Delete("web-0"), On("web-0", "web-0", scene.Tolerating("gone", 2))},
+		When: []Step{
+			Taint("web-0", "gone"), After(time.Second), Delete("web-0"), On("web-0", "web-0", scene.Tolerating("gone", 2)),
+		},
 	},
 	{
 		Name:    "deletes refused",
@@ -121,6 +135,7 @@ var All = []Scenario{
 		When: []Step{
 			Taint("before", "gone"), Gone("before"), After(time.Second), Lag, Untaint("before", "gone"), On("before", "after"),
 		},
+		Alone: true,
 	},
 }
 
@@ -130,5 +145,16 @@ func changedSeconds(name string, before, after int64) Scenario {
 		Name:  name,
 		Given: []Step{Alone("pod", scene.Tolerating("gone", before))},
 		When:  []Step{Taint("pod", "gone"), After(2 * time.Second), Tolerate("pod", after)},
+	}
+}
+
+// whilePending is a pod to which something happens while its eviction is pending. The witness, which came later, shows
+// that it is.
+func whilePending(name string, cancelled int, happens ...Step) Scenario {
+	return Scenario{
+		Name:     name,
+		Given:    []Step{Alone("pending", scene.Tolerating("gone", LongTime)), On("pending", "witness")},
+		When:     append([]Step{Taint("pending", "gone"), Gone("witness"), After(time.Second)}, happens...),
+		Promised: []Check{ByRuleFor("pending"), SaysCancelled("pending", cancelled)},
 	}
 }

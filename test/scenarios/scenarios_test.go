@@ -4,9 +4,15 @@
 package scenarios
 
 import (
+	"context"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/scenario"
 )
 
@@ -15,11 +21,58 @@ func TestMain(m *testing.M) { bubble.Main(m) }
 func TestOursKeepsWhatIsPromisedInEachScenario(t *testing.T) {
 	for _, s := range All {
 		t.Run(s.Name, func(t *testing.T) {
-			found := scenario.PlayVirtually(t, scenario.Ours, s)
-			t.Log(found)
-			if !found.Right {
-				t.Error(found)
+			if found, err := scenario.PlayVirtually(t, scenario.Ours, s); err != nil || !found.Right {
+				t.Errorf("%v, %v", found, err)
 			}
 		})
+	}
+}
+
+// TestEachScenarioTellsAContestantThatIsWrong plays each to one that evicts nothing, and to one that evicts at once
+// whatever a pod tolerates. A scenario that finds both right proves nothing; one that cannot be played to the end, as a
+// pod is gone or still there, has told.
+func TestEachScenarioTellsAContestantThatIsWrong(t *testing.T) {
+	for _, s := range All {
+		t.Run(s.Name, func(t *testing.T) {
+			late, unplayed := scenario.PlayVirtually(t, idle, s)
+			early, unplayable := scenario.PlayVirtually(t, hasty, s)
+			if late.Right && unplayed == nil && early.Right && unplayable == nil {
+				t.Errorf("%v; %v", late, early)
+			}
+		})
+	}
+}
+
+// idle evicts nothing.
+func idle(*fake.Clientset) (func(context.Context) error, error) {
+	return func(ctx context.Context) error { <-ctx.Done(); return nil }, nil
+}
+
+// hasty deletes every pod whose node has a taint.
+func hasty(client *fake.Clientset) (func(context.Context) error, error) {
+	return func(ctx context.Context) error {
+		for await.Pause(ctx, time.Second/2) == nil {
+			nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return err
+			}
+			for _, node := range nodes.Items {
+				if len(node.Spec.Taints) > 0 {
+					evictAll(ctx, client, node.Name)
+				}
+			}
+		}
+		return nil
+	}, nil
+}
+
+// evictAll deletes the pods of a node. That some cannot be deleted is the matter of the scenario.
+func evictAll(ctx context.Context, client *fake.Clientset, node string) {
+	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	for i := 0; err == nil && i < len(pods.Items); i++ {
+		if pod := pods.Items[i]; pod.Spec.NodeName == node {
+			this := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}
+			_ = client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, this)
+		}
 	}
 }

@@ -32,7 +32,7 @@ func (l *Log) Events(wanted ...Filter) ([]Event, error) {
 	if err := l.readOn(); err != nil {
 		return nil, err
 	}
-	return Choose(l.events, wanted), nil
+	return Choose(l.events, wanted...), nil
 }
 
 // All is [Log.Events] for a test, which fails when the log cannot be read.
@@ -56,7 +56,7 @@ func (l *Log) readOn() error {
 		return err
 	}
 	l.read += int64(len(lines))
-	l.events = append(l.events, Choose(events, l.kept)...)
+	l.events = append(l.events, Choose(events, l.kept...)...)
 	return nil
 }
 
@@ -64,7 +64,7 @@ func (l *Log) readOn() error {
 type Filter = func(Event) bool
 
 // Choose returns the calls that all the filters want.
-func Choose(events []Event, wanted []Filter) []Event {
+func Choose(events []Event, wanted ...Filter) []Event {
 	var found []Event
 	for _, e := range events {
 		if !slices.ContainsFunc(wanted, func(wants Filter) bool { return !wants(e) }) {

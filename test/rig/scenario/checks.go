@@ -6,6 +6,7 @@ package scenario
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,8 +86,8 @@ func (p *Play) Events(ctx context.Context, pod, words string) ([]corev1.Event, e
 // Cancelling is how the message of an event begins that says that a pod stays.
 const Cancelling = "Cancelling deletion"
 
-// SaysCancelled wants an event to say so often that a pod's deletion is cancelled, after a while: events are written in
-// the background, at a rate that is limited.
+// SaysCancelled wants events to say so often that the deletion of a pod, by its UID, is cancelled, after a while:
+// events are written in the background, at a rate that is limited.
 func SaysCancelled(pod string, times int) Check {
 	const background = 3 * time.Second
 	return func(ctx context.Context, p *Play) (Finding, error) {
@@ -94,6 +95,9 @@ func SaysCancelled(pod string, times int) Check {
 			return Finding{}, err
 		}
 		said, err := p.Events(ctx, pod, Cancelling)
-		return Finding{Seen: "'" + Cancelling + "' said " + Times(len(said)), Right: len(said) == times}, err
+		right := len(said) == times && !slices.ContainsFunc(said, func(event corev1.Event) bool {
+			return event.InvolvedObject.UID != p.Named(pod).UID
+		})
+		return Finding{Seen: "'" + Cancelling + "' said " + Times(len(said)), Right: right}, err
 	}
 }

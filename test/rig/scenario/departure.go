@@ -80,7 +80,7 @@ func (p *Play) judgeAll(ctx context.Context, pods []*Pod) (Finding, error) {
 		if err != nil {
 			return all, err
 		}
-		if len(pods) > 1 && found.Seen != "" {
+		if len(pods) > 1 {
 			found.Seen = pod.Name + " " + found.Seen
 		}
 		if len(pods) <= many || !found.Right {
@@ -131,27 +131,33 @@ func (p *Play) watch(ctx context.Context, pods []*Pod) error {
 	return nil
 }
 
-// judge compares what is promised to a pod with what was seen of it.
+// judge compares what is promised to a pod with what was seen of it, and with the calls about it: one delete of a pod
+// that leaves, and not even a mark on one that stays.
 func (p *Play) judge(pod *Pod) (Finding, error) {
-	calls, err := p.Calls(auditlog.Deletes, auditlog.Accepted, auditlog.In(p.Namespace), of(pod))
+	calls, err := p.Calls(auditlog.Accepted, auditlog.In(p.Namespace), of(pod))
 	if err != nil {
 		return Finding{}, err
 	}
+	deletes, marks := auditlog.Choose(calls, auditlog.Deletes), auditlog.Choose(calls, auditlog.StatusPatches)
+	d := p.byRule(pod)
+	found := d.Finding()
 	if pod.ended { // it may have been due before
-		stays := p.promise(pod).Due.From.Equal(oracle.Never)
-		touched := len(auditlog.Choose(calls, []auditlog.Filter{auditlog.Of(pod.UID)})) > 0
-		return Finding{Right: !stays || !touched}, nil
+		found = Finding{Seen: "deleted by somebody else", Right: d.Due != Never || len(deletes) == 0}
 	}
-	found := p.byRule(pod).Finding()
-	if len(calls) > 1 {
-		found = found.And(Finding{Seen: Deleted(len(calls))})
+	if len(deletes) > 1 {
+		found = found.And(Finding{Seen: Deleted(len(deletes))})
+	}
+	if d.Due == Never && len(marks) > 0 {
+		found = found.And(Finding{Seen: "marked as evicted"})
 	}
 	return found, nil
 }
 
-// of wants the calls about a pod, also of a contestant that knows pods by their names.
+// of wants the calls about a pod, also of a contestant that knows pods by their names, which can come again.
 func of(pod *Pod) auditlog.Filter {
-	return func(c auditlog.Event) bool { return c.Name == pod.Name && (c.UID == "" || c.UID == pod.UID) }
+	return func(c auditlog.Event) bool {
+		return c.Name == pod.Name && (c.UID == pod.UID || c.UID == "" && !pod.ended)
+	}
 }
 
 // byRule compares with the rule how a pod left. A contestant that was restarted knows taints to the second only.

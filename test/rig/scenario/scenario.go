@@ -32,6 +32,8 @@ type Scenario struct {
 	Promised []Check
 	// Watched is for how long pods that are due may take, and for how long others are watched; [watched] by default.
 	Watched time.Duration
+	// Alone says that it holds up or restarts the contestant, so that no other scenario can be played meanwhile.
+	Alone bool
 }
 
 // watched is long enough to see a countdown that began again with a restart.

@@ -119,24 +119,26 @@ func ChangeTaints(node string, change func([]corev1.Taint) []corev1.Taint) Step 
 }
 
 // Tolerate changes the tolerationSeconds of a pod's first toleration.
-func Tolerate(pod string, seconds int64) Step {
+func Tolerate(pod string, seconds int64) Step { return tolerate(pod, &seconds) }
+
+// TolerateIndefinitely takes the tolerationSeconds off a pod's first toleration.
+func TolerateIndefinitely(pod string) Step { return tolerate(pod, nil) }
+
+func tolerate(name string, seconds *int64) Step {
 	return func(ctx context.Context, p *Play) error {
-		from := time.Now()
-		var changed *corev1.Pod
-		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-			found, err := p.Admin.CoreV1().Pods(p.Namespace).Get(ctx, pod, metav1.GetOptions{})
+		from, pods := time.Now(), p.Admin.CoreV1().Pods(p.Namespace)
+		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			found, err := pods.Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
-			found.Spec.Tolerations[0].TolerationSeconds = &seconds
-			changed, err = p.Admin.CoreV1().Pods(p.Namespace).Update(ctx, found, metav1.UpdateOptions{})
+			found.Spec.Tolerations[0].TolerationSeconds = seconds
+			changed, err := pods.Update(ctx, found, metav1.UpdateOptions{})
+			if err == nil {
+				p.Named(name).became(from, func(s *oracle.State) { s.Tolerations = changed.Spec.Tolerations })
+			}
 			return err
 		})
-		if err != nil {
-			return fmt.Errorf("change the toleration of pod %s: %w", pod, err)
-		}
-		p.Named(pod).became(from, func(s *oracle.State) { s.Tolerations = changed.Spec.Tolerations })
-		return nil
 	}
 }
 
@@ -151,11 +153,16 @@ func Finish(pod string, phase corev1.PodPhase) Step {
 }
 
 // Delete deletes a pod for good, as somebody else than an evictor. Nothing is promised to it any more.
-func Delete(pod string) Step {
+func Delete(pod string) Step { return deletePod(pod, scene.AtOnce()) }
+
+// Terminate deletes a pod with its grace period. Where no kubelet ends it, it keeps terminating.
+func Terminate(pod string) Step { return deletePod(pod, metav1.DeleteOptions{}) }
+
+func deletePod(name string, options metav1.DeleteOptions) Step {
 	return func(ctx context.Context, p *Play) error {
 		from := time.Now()
-		err := p.Remove(ctx, pod)
-		p.Named(pod).end(from)
+		err := p.Admin.CoreV1().Pods(p.Namespace).Delete(ctx, name, options)
+		p.Named(name).end(from)
 		return err
 	}
 }

@@ -55,16 +55,10 @@ func Ours(client *fake.Clientset) (func(context.Context) error, error) {
 }
 
 // PlayVirtually plays a scenario to a contestant in virtual time. A pod that is deleted is gone at once there.
-func PlayVirtually(t *testing.T, contestant Contestant, s Scenario) (found Finding) {
+func PlayVirtually(t *testing.T, contestant Contestant, s Scenario) (found Finding, err error) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		v := newVirtual(t, contestant)
-		var err error
-		if found, err = Run(t.Context(), v, "virtual", s); err != nil {
-			t.Fatal(err)
-		}
-	})
-	return found
+	synctest.Test(t, func(t *testing.T) { found, err = Run(t.Context(), newVirtual(t, contestant), "virtual", s) })
+	return found, err
 }
 
 // virtual is a [Stage] in virtual time. Safe for concurrent use.
@@ -189,7 +183,7 @@ func (v *virtual) Patience() time.Duration { return time.Second }
 func (v *virtual) Calls(wanted ...auditlog.Filter) ([]auditlog.Event, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return auditlog.Choose(slices.Clone(v.calls), wanted), nil
+	return auditlog.Choose(slices.Clone(v.calls), wanted...), nil
 }
 
 func (v *virtual) Restart(context.Context) error {
