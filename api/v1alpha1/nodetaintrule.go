@@ -47,7 +47,7 @@ type NodeTaintRuleSpec struct {
 	// The nodes that the rule is about. All nodes by default.
 	// +optional
 	// +structType=atomic
-	NodeSelector *NodeTaintRuleSelector `json:"nodeSelector,omitempty"`
+	NodeSelector *Selector `json:"nodeSelector,omitempty"`
 
 	// The taint. It cannot be changed: delete the rule, which takes its taints off, and create another.
 	// +required
@@ -111,51 +111,6 @@ type NodeTaintRuleCondition struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(reason, reason.matches('^[^ ]+( [^ ]+)*$'))",message="a reason is written as the condition has it: it is not empty, and does not begin or end with a space"
 	Reasons []string `json:"reasons,omitempty"`
 }
-
-// NodeTaintRuleSelector selects nodes by their labels, as Kubernetes' label selectors do: a node must match all of it.
-type NodeTaintRuleSelector struct {
-	// Labels and their values.
-	// +optional
-	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule="self.all(key, key.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$') && (key.contains('/') ? key.split('/')[0].size() <= 253 && key.split('/')[1].size() <= 63 : key.size() <= 63))",message="a key is not the key of a label: it is a name of at most 63 characters, after a DNS prefix of at most 253 and a slash if there is one"
-	MatchLabels map[string]NodeTaintRuleLabelValue `json:"matchLabels,omitempty"`
-
-	// Requirements on labels.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=64
-	MatchExpressions []NodeTaintRuleRequirement `json:"matchExpressions,omitempty"`
-}
-
-// NodeTaintRuleRequirement is a requirement on a label.
-//
-// +kubebuilder:validation:XValidation:rule="(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",message="the operators In and NotIn need values, Exists and DoesNotExist take none"
-type NodeTaintRuleRequirement struct {
-	// The key of the label.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=317
-	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
-	// +kubebuilder:validation:XValidation:rule="self.contains('/') ? self.split('/')[0].size() <= 253 && self.split('/')[1].size() <= 63 : self.size() <= 63",message="it is a name of at most 63 characters, after a prefix of at most 253 and a slash if there is one"
-	Key string `json:"key"`
-
-	// In, NotIn, Exists or DoesNotExist.
-	// +required
-	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
-	Operator metav1.LabelSelectorOperator `json:"operator"`
-
-	// The values, for In and NotIn.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=256
-	Values []NodeTaintRuleLabelValue `json:"values,omitempty"`
-}
-
-// NodeTaintRuleLabelValue is the value of a label.
-//
-// +kubebuilder:validation:MaxLength=63
-// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
-type NodeTaintRuleLabelValue string
 
 // NodeTaintRuleTaint is a taint as kubectl taint takes it.
 type NodeTaintRuleTaint struct {

@@ -14,7 +14,7 @@ var GroupVersion = schema.GroupVersion{Group: "taintkeeper.dev", Version: "v1alp
 
 // AddToScheme makes the types of this package known to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &NodeTaintRule{}, &NodeTaintRuleList{})
+	scheme.AddKnownTypes(GroupVersion, &EvictionPolicy{}, &EvictionPolicyList{}, &NodeTaintRule{}, &NodeTaintRuleList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

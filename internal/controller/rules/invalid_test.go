@@ -28,9 +28,9 @@ func evicts(r *v1alpha1.NodeTaintRule) { r.Spec.Taint.Effect = corev1.TaintEffec
 
 func unbounded(r *v1alpha1.NodeTaintRule) { r.Spec.MaxTainted = nil }
 
-func requires(key, operator string, values ...v1alpha1.NodeTaintRuleLabelValue) func(*v1alpha1.NodeTaintRule) {
+func requires(key, operator string, values ...v1alpha1.LabelValue) func(*v1alpha1.NodeTaintRule) {
 	return func(r *v1alpha1.NodeTaintRule) {
-		r.Spec.NodeSelector = &v1alpha1.NodeTaintRuleSelector{MatchExpressions: []v1alpha1.NodeTaintRuleRequirement{
+		r.Spec.NodeSelector = &v1alpha1.Selector{MatchExpressions: []v1alpha1.SelectorRequirement{
 			{Key: key, Operator: metav1.LabelSelectorOperator(operator), Values: values},
 		}}
 	}

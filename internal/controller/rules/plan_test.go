@@ -81,7 +81,7 @@ func without(node *corev1.Node) { node.Status.Conditions = nil }
 func labelled(node *corev1.Node) { node.Labels = map[string]string{"pool": "x"} }
 
 func onlyPoolX(r *v1alpha1.NodeTaintRule) {
-	r.Spec.NodeSelector = &v1alpha1.NodeTaintRuleSelector{MatchLabels: map[string]v1alpha1.NodeTaintRuleLabelValue{"pool": "x"}}
+	r.Spec.NodeSelector = &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{"pool": "x"}}
 }
 
 // aView makes a view that knows of a rule and has seen nodes at an instant.

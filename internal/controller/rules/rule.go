@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -139,7 +138,7 @@ func validate(object *v1alpha1.NodeTaintRule) error {
 	if spec.Condition.Status == corev1.ConditionUnknown && slices.Contains(pressures, kind) {
 		return fmt.Errorf("condition: %s", aboutUnknown)
 	}
-	if _, err := selectorOf(spec); err != nil {
+	if _, err := spec.NodeSelector.Compile(); err != nil {
 		return fmt.Errorf("nodeSelector: %w", err)
 	}
 	if spec.MaxTainted == nil {
@@ -152,25 +151,6 @@ func validate(object *v1alpha1.NodeTaintRule) error {
 		return fmt.Errorf("maxTainted: %w", err)
 	}
 	return nil
-}
-
-// selectorOf returns what a rule selects nodes by; all, if it does not say.
-func selectorOf(spec v1alpha1.NodeTaintRuleSpec) (labels.Selector, error) {
-	if spec.NodeSelector == nil {
-		return labels.Everything(), nil
-	}
-	said := &metav1.LabelSelector{MatchLabels: map[string]string{}}
-	for key, value := range spec.NodeSelector.MatchLabels {
-		said.MatchLabels[key] = string(value)
-	}
-	for _, requirement := range spec.NodeSelector.MatchExpressions {
-		next := metav1.LabelSelectorRequirement{Key: requirement.Key, Operator: requirement.Operator}
-		for _, value := range requirement.Values {
-			next.Values = append(next.Values, string(value))
-		}
-		said.MatchExpressions = append(said.MatchExpressions, next)
-	}
-	return metav1.LabelSelectorAsSelector(said)
 }
 
 // builtIn reports whether a taint key is in a domain that is reserved for Kubernetes
@@ -212,7 +192,7 @@ func newRule(object *v1alpha1.NodeTaintRule, verdict ruling, dryRun bool) *rule 
 	if !verdict.accepted() || deleted {
 		return r
 	}
-	if selector, err := selectorOf(object.Spec); err == nil {
+	if selector, err := object.Spec.NodeSelector.Compile(); err == nil {
 		r.selector = selector
 	}
 	return r

@@ -211,7 +211,7 @@ func TestANodeThatIsNoLongerSelectedLosesTheTaintAtOnce(t *testing.T) {
 		w.addZone("b", 2)
 		selects := func(zone string) func(r *v1alpha1.NodeTaintRule) {
 			return func(r *v1alpha1.NodeTaintRule) {
-				r.Spec.NodeSelector = &v1alpha1.NodeTaintRuleSelector{MatchLabels: map[string]v1alpha1.NodeTaintRuleLabelValue{corev1.LabelTopologyZone: v1alpha1.NodeTaintRuleLabelValue(zone)}}
+				r.Spec.NodeSelector = &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{corev1.LabelTopologyZone: v1alpha1.LabelValue(zone)}}
 			}
 		}
 		w.addRule("deadlock", goesAfter(time.Hour), selects("a"))
@@ -695,7 +695,7 @@ func TestAnOlderRuleThatIsInvalidDoesNotStopAYoungerOne(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.addRule("old", func(r *v1alpha1.NodeTaintRule) {
-			r.Spec.NodeSelector = &v1alpha1.NodeTaintRuleSelector{MatchExpressions: []v1alpha1.NodeTaintRuleRequirement{{Key: "x", Operator: "Sometimes"}}}
+			r.Spec.NodeSelector = &v1alpha1.Selector{MatchExpressions: []v1alpha1.SelectorRequirement{{Key: "x", Operator: "Sometimes"}}}
 		})
 		w.Pass(time.Second)
 		w.addRule("young")
@@ -1008,7 +1008,7 @@ func TestAPlaceBelowMaxTaintedIsFreeWhenAWriteWasNotDone(t *testing.T) {
 		w.locks("a-0", "a-1") // a-0 comes first
 		w.run()
 		w.changeRule(func(r *v1alpha1.NodeTaintRule) {
-			r.Spec.NodeSelector = &v1alpha1.NodeTaintRuleSelector{MatchLabels: map[string]v1alpha1.NodeTaintRuleLabelValue{"pool": "one"}}
+			r.Spec.NodeSelector = &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{"pool": "one"}}
 		})
 		w.settle()
 		away.Store(false)
@@ -1048,7 +1048,7 @@ func playLostAnswer(t *testing.T, unreadable bool) {
 		w.run()
 		w.settle()
 		w.changeRule(func(r *v1alpha1.NodeTaintRule) {
-			r.Spec.NodeSelector = &v1alpha1.NodeTaintRuleSelector{MatchLabels: map[string]v1alpha1.NodeTaintRuleLabelValue{"pool": "one"}}
+			r.Spec.NodeSelector = &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{"pool": "one"}}
 		})
 		for range 120 {
 			w.Pass(500 * time.Millisecond)

@@ -1,0 +1,282 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// EvictionPolicy objects to taint-based evictions. It never changes when a pod is due: a pod leaves when it is due and
+// no policy objects. If several policies select a pod, the strictest answer counts.
+//
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="the name of a policy has at most 63 characters, since it is the value of a label of metrics: create the policy under a shorter name"
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=evp
+// +kubebuilder:printcolumn:name="Action",type=string,JSONPath=`.spec.action`
+// +kubebuilder:printcolumn:name="Deadline",type=string,JSONPath=`.spec.deadline`
+// +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=`.status.selected`
+// +kubebuilder:printcolumn:name="Due",type=integer,JSONPath=`.status.due`
+// +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.held`
+// +kubebuilder:printcolumn:name="Why",type=string,JSONPath=`.status.conditions[?(@.type=="Holding")].reason`
+// +kubebuilder:printcolumn:name="Paused",type=string,JSONPath=`.spec.paused`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type EvictionPolicy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +required
+	Spec EvictionPolicySpec `json:"spec"`
+	// +optional
+	Status EvictionPolicyStatus `json:"status,omitzero"`
+}
+
+// EvictionPolicySpec says which evictions the policy is about, and when it objects to them.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.deadline) || self.action != 'Delete'",message="a deadline ends the action Evict or Hold, and the action Delete needs none: remove the deadline, or choose another action"
+// +kubebuilder:validation:XValidation:rule="!has(self.unready) || self.action == 'Evict'",message="unready says what becomes of pods that the action Evict asks about: remove it, or set the action to Evict"
+// +kubebuilder:validation:XValidation:rule="self.action != 'Delete' || has(self.pace) || has(self.breaker) || has(self.paused) || has(self.finished) && self.finished == 'Keep'",message="the policy does nothing: set the action to Evict or Hold, or add a pace, a breaker, paused, or finished: Keep"
+type EvictionPolicySpec struct {
+	// The NoExecute taints that the policy applies to. By default all of them except
+	// node.kubernetes.io/out-of-service.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:XValidation:rule="!self.exists(taint, taint.key == 'node.kubernetes.io/out-of-service')",message="no policy can hold pods of a node that is out of service: pod garbage collection removes only pods that somebody deleted first. Remove the taint from the list"
+	Taints []EvictionPolicyTaint `json:"taints,omitempty"`
+
+	// The namespaces of the pods, by their labels. All namespaces by default.
+	// +optional
+	// +structType=atomic
+	NamespaceSelector *Selector `json:"namespaceSelector,omitempty"`
+
+	// The pods, by their labels. All pods by default.
+	// +optional
+	// +structType=atomic
+	PodSelector *Selector `json:"podSelector,omitempty"`
+
+	// The nodes that the pods are on, by their labels. All nodes by default.
+	// +optional
+	// +structType=atomic
+	NodeSelector *Selector `json:"nodeSelector,omitempty"`
+
+	// What is done with a pod that is due. Delete: it is deleted, as without a policy. Evict: the Eviction API is
+	// asked, so PodDisruptionBudgets count. Hold: it stays.
+	// +required
+	// +kubebuilder:validation:Enum=Delete;Evict;Hold
+	Action EvictionAction `json:"action"`
+
+	// How long after it was due the action Evict or Hold ends and the pod is deleted, for example 15m. Without a
+	// deadline the action never ends. A deadline ends the action only: a pod stays while the policy is paused, while its
+	// breaker is open, and until its pace has room.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('168h')",message="a deadline is at most 168h, a week: for a longer time leave it out, and delete the policy when its time is over"
+	Deadline *metav1.Duration `json:"deadline,omitempty"`
+
+	// What the action Evict does with a pod that has not been Ready for 30 seconds, or whose node is not Ready. Delete,
+	// the default: it is deleted, because most PodDisruptionBudgets refuse every eviction once nothing is ready. Ask: the
+	// Eviction API is asked all the same.
+	// +optional
+	// +kubebuilder:validation:Enum=Delete;Ask
+	Unready UnreadyPods `json:"unready,omitempty"`
+
+	// What becomes of pods that have succeeded or failed. Delete: they are deleted, as without a policy. Keep: they stay.
+	// +optional
+	// +kubebuilder:default=Delete
+	// +kubebuilder:validation:Enum=Delete;Keep
+	Finished FinishedPods `json:"finished,omitempty"`
+
+	// How many selected pods may start to leave in any window of some length.
+	// +optional
+	Pace *EvictionPace `json:"pace,omitempty"`
+
+	// Stops all evictions of selected pods when too many are due at once.
+	// +optional
+	Breaker *EvictionBreaker `json:"breaker,omitempty"`
+
+	// Why no selected pod may leave. While it is set none does, whatever the deadline.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self.matches('[^ ]')",message="an empty reason does not pause: say why nobody may leave, or remove the field"
+	Paused *string `json:"paused,omitempty"`
+
+	// What the built-in taint-eviction-controller may do with selected pods while Taintkeeper is not running. Evict: it
+	// evicts them. Hold: an admission policy keeps it from that, by the labels of pods and namespaces alone, whatever the
+	// taint and the node.
+	// +optional
+	// +kubebuilder:default=Evict
+	// +kubebuilder:validation:Enum=Evict;Hold
+	IfDown IfDown `json:"ifDown,omitempty"`
+
+	// Only report: the policy objects to nothing, and its status says what it would hold.
+	// +optional
+	DryRun bool `json:"dryRun,omitempty"`
+}
+
+// EvictionPolicyTaint selects NoExecute taints.
+type EvictionPolicyTaint struct {
+	// The key.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self.contains('/') ? self.split('/')[0].size() <= 253 && self.split('/')[1].size() <= 63 : self.size() <= 63",message="it is a name of at most 63 characters, after a prefix of at most 253 and a slash if there is one"
+	Key string `json:"key"`
+
+	// The value. Any value by default; an empty value selects taints without a value.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
+	Value *string `json:"value,omitempty"`
+}
+
+// EvictionAction is what is done with a pod that is due. Others may be added, such as a request to the Eviction Request
+// API (KEP-4563).
+type EvictionAction string
+
+const (
+	// ActionDelete deletes the pod.
+	ActionDelete EvictionAction = "Delete"
+	// ActionEvict asks the Eviction API.
+	ActionEvict EvictionAction = "Evict"
+	// ActionHold lets the pod stay.
+	ActionHold EvictionAction = "Hold"
+)
+
+// UnreadyPods is what the action Evict does with a pod that is not ready.
+type UnreadyPods string
+
+const (
+	// UnreadyDelete deletes it. It is the default.
+	UnreadyDelete UnreadyPods = "Delete"
+	// UnreadyAsk asks the Eviction API, as about other pods.
+	UnreadyAsk UnreadyPods = "Ask"
+)
+
+// FinishedPods is what becomes of a pod that has succeeded or failed.
+type FinishedPods string
+
+const (
+	// FinishedDelete deletes it. It is the default.
+	FinishedDelete FinishedPods = "Delete"
+	// FinishedKeep lets it stay.
+	FinishedKeep FinishedPods = "Keep"
+)
+
+// IfDown is what the built-in taint-eviction-controller may do while Taintkeeper is not running.
+type IfDown string
+
+const (
+	// IfDownEvict lets it evict. It is the default.
+	IfDownEvict IfDown = "Evict"
+	// IfDownHold keeps it from evicting.
+	IfDownHold IfDown = "Hold"
+)
+
+// EvictionPace bounds how many pods start to leave in any window of time.
+type EvictionPace struct {
+	// How many pods may start to leave in a window. Every selected pod that starts to leave while its node has a
+	// NoExecute taint counts, whoever deletes it.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 10000",message="it is a number of pods from 1 to 10000: to let none leave, use paused or the action Hold"
+	Pods int32 `json:"pods"`
+
+	// How long the window is, for example 30s.
+	// +required
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="a window is 1s to 1h long"
+	Per metav1.Duration `json:"per"`
+
+	// What each window is for: a node, a zone or the cluster.
+	// +optional
+	// +kubebuilder:default=Cluster
+	// +kubebuilder:validation:Enum=Node;Zone;Cluster
+	Scope PaceScope `json:"scope,omitempty"`
+}
+
+// PaceScope is what a window of a pace is for.
+type PaceScope string
+
+const (
+	// ScopeNode counts the pods of each node.
+	ScopeNode PaceScope = "Node"
+	// ScopeZone counts the pods of each zone, by the label topology.kubernetes.io/zone.
+	ScopeZone PaceScope = "Zone"
+	// ScopeCluster counts all pods. It is the default.
+	ScopeCluster PaceScope = "Cluster"
+)
+
+// EvictionBreaker stops evictions when too many pods are due at once. It stays open until the number has been at most
+// maxDue for as long as settle.
+type EvictionBreaker struct {
+	// The most selected pods that may be due at once, as a number or as a percentage of the selected pods, rounded down.
+	// While more are due, none leaves.
+	// +required
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 2147483647 : type(self) == string && self.matches('^(100|[1-9][0-9]?)%$')",message="it is a number of pods, 1 or more, or a percentage from 1% to 100%: to let none leave, use paused or the action Hold"
+	MaxDue intstr.IntOrString `json:"maxDue"`
+
+	// How long after it was due a pod stays, so that the size of a wave is known before its first pod leaves.
+	// +optional
+	// +kubebuilder:default="10s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('10m')",message="it is at most 10m"
+	Settle *metav1.Duration `json:"settle,omitempty"`
+
+	// Lets the pods leave that were due before this instant, although the breaker tripped. Those that become due later
+	// are counted again.
+	// +optional
+	ResumedAt *metav1.Time `json:"resumedAt,omitempty"`
+}
+
+// EvictionPolicyStatus says what the policy does.
+type EvictionPolicyStatus struct {
+	// The generation of the spec that the rest of the status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// How many pods the selectors select, on whatever node.
+	// +optional
+	Selected int32 `json:"selected"`
+
+	// How many of them are due because of a taint that the policy applies to.
+	// +optional
+	Due int32 `json:"due"`
+
+	// How many of those the policy holds; in a dry run, how many it would hold.
+	// +optional
+	Held int32 `json:"held"`
+
+	// How many of those that are due the Eviction API is asked about.
+	// +optional
+	Asking int32 `json:"asking"`
+
+	// Since when the first of the held pods has been due.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+
+	// Accepted, Holding, Tripped and HeldWhenDown.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// EvictionPolicyList is a list of policies.
+//
+// +kubebuilder:object:root=true
+type EvictionPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []EvictionPolicy `json:"items"`
+}

@@ -1,0 +1,75 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"cmp"
+	"time"
+)
+
+// Step is what may happen to a pod that is due, from the mildest to the strictest.
+type Step int
+
+// The steps.
+const (
+	Free Step = iota
+	Ask
+	Wait
+	Hold
+)
+
+// Why is why a pod must wait or is held. It is the reason of events, conditions and metrics.
+type Why string
+
+// The reasons, the strongest first.
+const (
+	Paused         Why = "Paused"
+	BreakerOpen    Why = "Breaker"
+	Settling       Why = "Settling"
+	Held           Why = "Held" // by the action Hold
+	Finished       Why = "Finished"
+	NotPermitted   Why = "NotPermitted" // the Eviction API may not be asked
+	SeveralBudgets Why = "SeveralBudgets"
+	Budget         Why = "Budget" // allows no disruption now
+	Paced          Why = "Pace"
+)
+
+// Answer is what policies say of a pod at an instant. The zero value lets it leave.
+type Answer struct {
+	Step Step
+	// Until is when the answer ends by itself; zero means that it does not. Other answers may follow.
+	Until time.Time
+	// Policy and Why say which policy objects, and for which reason; empty if none does.
+	Policy string
+	Why    Why
+	// Detail is what a person wants to know besides: the reason of a pause, the name of a budget.
+	Detail string
+}
+
+// Stays reports whether the pod may not be touched now.
+func (a Answer) Stays() bool { return a.Step >= Wait }
+
+// stricter compares two answers for one taint. Of equal steps the one that ends later is stricter.
+func (a Answer) stricter(b Answer) bool {
+	return cmp.Or(
+		cmp.Compare(a.Step, b.Step),
+		compareEnds(a.Until, b.Until),
+		-cmp.Compare(a.Policy, b.Policy), // to name the same policy each time
+	) > 0
+}
+
+// compareEnds compares two ends; none at all is later than any.
+func compareEnds(a, b time.Time) int {
+	if a.IsZero() || b.IsZero() {
+		return cmp.Compare(boolInt(a.IsZero()), boolInt(b.IsZero()))
+	}
+	return a.Compare(b)
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,33 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package policy says whether EvictionPolicies object to the leaving of a pod.
+//
+// When a pod is due does not change. A pod leaves when it is due and no policy objects. For each NoExecute taint because
+// of which the pod is due, each policy that selects the pod, its node and the taint gives one of four answers:
+//
+//	Free   the pod may be deleted
+//	Ask    the Eviction API decides
+//	Wait   the pod stays until an instant
+//	Hold   the pod stays
+//
+// For one taint the strictest answer of all policies counts (Free < Ask < Wait < Hold). Over the taints the mildest
+// counts: the first taint that lets the pod go decides, just as the earliest due instant does. So policies cannot
+// conflict, none wins, and a policy that is added never makes an answer milder.
+//
+// Within one policy the first line that applies gives the answer:
+//
+//  1. a dry run, or a namespace that is being deleted: Free. A finished pod with finished: Keep: Hold
+//  2. paused, or the breaker is open: Hold
+//  3. until due + settle: Wait
+//  4. until due + deadline with the action Hold, or with Evict and a budget that cannot allow it: Hold
+//  5. the pace has no room: Wait until it has
+//  6. until due + deadline with the action Evict: Ask
+//  7. Free
+//
+// To the action Evict a pod that is not ready is Free (4 and 6), unless unready is Ask.
+//
+// The deadline ends the action only. Paused, breaker and pace outrank it: a clock must not overrule a person or a storm.
+//
+// The package is pure. What it cannot know, such as whether a breaker is open, is an argument.
+package policy

@@ -1,0 +1,139 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+)
+
+// Policy is an EvictionPolicy in a form that answers quickly. It is never modified.
+type Policy struct {
+	Name string
+	// IfDown says what the built-in controller may do while Taintkeeper is not running.
+	IfDown v1alpha1.IfDown
+	// DryRun says that the policy objects to nothing.
+	DryRun bool
+
+	Namespaces, Pods, Nodes labels.Selector
+
+	taints   []v1alpha1.EvictionPolicyTaint
+	action   v1alpha1.EvictionAction
+	deadline *time.Duration
+	ask      bool // also about pods that are not ready
+	keep     bool // finished pods
+	paused   string
+	pace     *Pace
+	breaker  *Breaker
+}
+
+// Pace bounds how many pods start to leave in any window.
+type Pace struct {
+	Pods  int
+	Per   time.Duration
+	Scope v1alpha1.PaceScope
+}
+
+// Breaker stops all evictions while too many pods are due.
+type Breaker struct {
+	Settle    time.Duration
+	ResumedAt time.Time // zero if it was not resumed
+
+	maxDue intstr.IntOrString
+}
+
+// defaultSettle is the CRD's default, for objects that were made without it.
+const defaultSettle = 10 * time.Second
+
+// New compiles a policy. An error names the field that cannot be used. The API server refuses such a policy, but may
+// have accepted it before it knew the rule. The policy that is returned with an error holds whatever its selectors
+// still say; a selector that cannot be read selects everything: to hold too much loses nothing.
+func New(object *v1alpha1.EvictionPolicy) (*Policy, error) {
+	spec := &object.Spec
+	p := &Policy{
+		Name: object.Name, IfDown: spec.IfDown, DryRun: spec.DryRun,
+		taints: spec.Taints, action: spec.Action,
+		ask: spec.Unready == v1alpha1.UnreadyAsk, keep: spec.Finished == v1alpha1.FinishedKeep,
+	}
+	if spec.Paused != nil {
+		p.paused = *spec.Paused
+	}
+	if spec.Deadline != nil {
+		p.deadline = &spec.Deadline.Duration
+	}
+	if spec.Pace != nil {
+		p.pace = &Pace{Pods: int(spec.Pace.Pods), Per: spec.Pace.Per.Duration, Scope: spec.Pace.Scope}
+	}
+	if b := spec.Breaker; b != nil {
+		p.breaker = &Breaker{maxDue: b.MaxDue, Settle: defaultSettle}
+		if b.Settle != nil {
+			p.breaker.Settle = b.Settle.Duration
+		}
+		if b.ResumedAt != nil {
+			p.breaker.ResumedAt = b.ResumedAt.Time
+		}
+	}
+	return p, p.compile(spec)
+}
+
+func (p *Policy) compile(spec *v1alpha1.EvictionPolicySpec) (flaw error) {
+	for _, one := range []struct {
+		field string
+		from  *v1alpha1.Selector
+		to    *labels.Selector
+	}{
+		{"namespaceSelector", spec.NamespaceSelector, &p.Namespaces},
+		{"podSelector", spec.PodSelector, &p.Pods},
+		{"nodeSelector", spec.NodeSelector, &p.Nodes},
+	} {
+		selector, err := one.from.Compile()
+		if err != nil {
+			flaw, selector = fmt.Errorf("%s: %w", one.field, err), labels.Everything()
+		}
+		*one.to = selector
+	}
+	if p.breaker != nil {
+		if _, err := p.breaker.MaxDue(1); err != nil {
+			flaw = fmt.Errorf("breaker.maxDue: %w", err)
+		}
+	}
+	return flaw
+}
+
+// Pace returns the policy's pace, or nil.
+func (p *Policy) Pace() *Pace { return p.pace }
+
+// Breaker returns the policy's breaker, or nil.
+func (p *Policy) Breaker() *Breaker { return p.breaker }
+
+// Asks reports whether the policy asks the Eviction API.
+func (p *Policy) Asks() bool { return p.action == v1alpha1.ActionEvict }
+
+// MaxDue returns how many pods may be due at once when so many are selected.
+func (b *Breaker) MaxDue(selected int) (int, error) {
+	return intstr.GetScaledValueFromIntOrPercent(&b.maxDue, selected, false)
+}
+
+// Selects reports whether the policy selects a pod on its node, whatever the taint.
+func (p *Policy) Selects(pod *Pod) bool {
+	return p.Namespaces.Matches(pod.NamespaceLabels) && p.Pods.Matches(pod.Labels) && p.Nodes.Matches(pod.NodeLabels)
+}
+
+// Applies reports whether the policy applies to a taint. None applies to out-of-service: pod garbage collection removes
+// only pods that somebody deleted first.
+func (p *Policy) Applies(taint *corev1.Taint) bool {
+	if taint.Key == corev1.TaintNodeOutOfService {
+		return false
+	}
+	return len(p.taints) == 0 || slices.ContainsFunc(p.taints, func(t v1alpha1.EvictionPolicyTaint) bool {
+		return t.Key == taint.Key && (t.Value == nil || *t.Value == taint.Value)
+	})
+}

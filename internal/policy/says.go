@@ -1,0 +1,121 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+)
+
+// Pod is what the policies need to know of a pod, its namespace and its node.
+type Pod struct {
+	Labels, NamespaceLabels, NodeLabels labels.Labels
+	// NamespaceEnds is set if the namespace is being deleted.
+	NamespaceEnds bool
+	// Finished is set if the pod has succeeded or failed.
+	Finished bool
+	// Unready is set if the pod has not been Ready for [UnreadyFor], or its node is not Ready.
+	Unready bool
+	// Budgets says what is known of the pod's PodDisruptionBudgets.
+	Budgets Budgets
+}
+
+// UnreadyFor is how long a pod must not have been Ready until it counts as unready. It keeps a readiness probe that
+// failed once from costing a pod its budget's protection.
+const UnreadyFor = 30 * time.Second
+
+// Budgets is what is known of the PodDisruptionBudgets of a pod. The zero value lets the Eviction API be asked.
+type Budgets struct {
+	// Objects is Budget, SeveralBudgets or NotPermitted if it is of no use to ask, and empty otherwise.
+	Objects Why
+	// Name is of the budget, if the pod has one; names, if it has several.
+	Name string
+}
+
+// State is what has become of a policy by what happened before.
+type State struct {
+	// Open says that the breaker is open for the pod, and why; empty if it is not.
+	Open string
+	// Room is when the pace has room for the pod; zero or an instant that has passed means now.
+	Room time.Time
+}
+
+// Cause is a taint because of which a pod must leave, and the instant at which it is due because of it.
+type Cause struct {
+	Taint *corev1.Taint
+	Due   time.Time
+}
+
+// Says returns the answer of one policy that selects the pod and applies to the cause, which is due.
+func (p *Policy) Says(pod *Pod, due, now time.Time, state State) Answer {
+	answer := func(step Step, why Why, until time.Time, detail string) Answer {
+		return Answer{Step: step, Until: until, Policy: p.Name, Why: why, Detail: detail}
+	}
+	acts, ends := true, time.Time{} // the action, and until when
+	if p.deadline != nil {
+		ends = due.Add(*p.deadline)
+		acts = now.Before(ends)
+	}
+	asks := acts && p.action == v1alpha1.ActionEvict && (p.ask || !pod.Unready)
+	switch {
+	case p.DryRun || pod.NamespaceEnds:
+		return Answer{}
+	case p.keep && pod.Finished:
+		return answer(Hold, Finished, time.Time{}, "")
+	case p.paused != "":
+		return answer(Hold, Paused, time.Time{}, p.paused)
+	case state.Open != "":
+		return answer(Hold, BreakerOpen, time.Time{}, state.Open)
+	case p.breaker != nil && now.Before(due.Add(p.breaker.Settle)):
+		return answer(Wait, Settling, due.Add(p.breaker.Settle), "")
+	case acts && p.action == v1alpha1.ActionHold:
+		return answer(Hold, Held, ends, "")
+	case asks && pod.Budgets.Objects != "":
+		return answer(Hold, pod.Budgets.Objects, ends, pod.Budgets.Name)
+	case state.Room.After(now):
+		return answer(Wait, Paced, state.Room, "")
+	case asks:
+		return answer(Ask, "", ends, pod.Budgets.Name)
+	}
+	return Answer{}
+}
+
+// Decide returns what the policies say of a pod together. The causes are all taints because of which it must leave, due
+// or not; at least one of them is due. Again is the next instant at which the answer can change by itself; zero if there
+// is none.
+func Decide(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state func(*Policy, time.Time) State) (
+	mildest Answer, again time.Time,
+) {
+	next := func(at time.Time) {
+		if at.After(now) && (again.IsZero() || at.Before(again)) {
+			again = at
+		}
+	}
+	found := false
+	for _, cause := range causes {
+		if cause.Due.After(now) {
+			next(cause.Due)
+			continue
+		}
+		var strictest Answer
+		for _, p := range policies {
+			if !p.Applies(cause.Taint) {
+				continue
+			}
+			says := p.Says(pod, cause.Due, now, state(p, cause.Due))
+			next(says.Until)
+			if says.stricter(strictest) {
+				strictest = says
+			}
+		}
+		if !found || mildest.stricter(strictest) {
+			mildest, found = strictest, true
+		}
+	}
+	return mildest, again
+}
