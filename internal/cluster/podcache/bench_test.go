@@ -44,8 +44,8 @@ func BenchmarkRecord150k(b *testing.B) {
 			b.StopTimer()
 		}
 		used := float64(heapInUse()-before) / benchPods
-		if c.Len() != benchPods || len(c.pods.tolerations) != benchLists {
-			b.Fatalf("%d records with %d toleration lists, want %d with %d", c.Len(), len(c.pods.tolerations), benchPods, benchLists)
+		if c.Len() != benchPods || len(c.pods.commons) != benchLists {
+			b.Fatalf("%d records with %d toleration lists, want %d with %d", c.Len(), len(c.pods.commons), benchPods, benchLists)
 		}
 		b.ReportMetric(used, "bytes/pod")
 		if used > bytesPerPod {

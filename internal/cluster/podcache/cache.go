@@ -22,25 +22,26 @@ type Change = records.Change[corev1.Pod, Pod]
 type Cache struct {
 	*records.Cache[types.UID, corev1.Pod, Pod]
 
-	pods pods
+	pods *pods
 }
 
 // pods says what is kept of pods, and keeps them by node.
 type pods struct {
-	clock       *timeline.Clock
-	byNode      map[string][]*Pod
-	names       intern.Pool[string] // of namespaces and nodes
-	tolerations intern.Pool[[]corev1.Toleration]
+	clock   *timeline.Clock
+	byNode  map[string][]*Pod
+	names   intern.Pool[string] // of namespaces and nodes
+	commons intern.Pool[*common]
+	keys    []string // of the labels that are kept
 }
 
 // New returns a cache of the pods that the client can see and that are bound to a node. The clock is the timeline of
 // the process.
 func New(client kubernetes.Interface, clock *timeline.Clock) *Cache {
-	k := pods{
-		clock:       clock,
-		byNode:      map[string][]*Pod{},
-		names:       intern.Pool[string]{},
-		tolerations: intern.Pool[[]corev1.Toleration]{},
+	k := &pods{
+		clock:   clock,
+		byNode:  map[string][]*Pod{},
+		names:   intern.Pool[string]{},
+		commons: intern.Pool[*common]{},
 	}
 	return &Cache{records.New("bound pods", boundPods(client), client, clock, k), k}
 }
@@ -57,6 +58,16 @@ func (c *Cache) OnNode(node string) (on []*Pod) {
 	return on
 }
 
+// KeepLabels sets the keys of the labels that are kept from now on, and reports whether all of them were kept before.
+// If not, the records have them after the next list.
+func (c *Cache) KeepLabels(keys []string) (known bool) {
+	c.Write(func() {
+		known = !slices.ContainsFunc(keys, func(key string) bool { return !slices.Contains(c.pods.keys, key) })
+		c.pods.keys = slices.Clone(keys)
+	})
+	return known
+}
+
 // MarkTerminating notes that the API server has accepted the delete of a pod. Its answer is newer than what the watch
 // has brought so far, so the mark stays until the watch shows the pod terminating, or a new list does not.
 func (c *Cache) MarkTerminating(uid types.UID) {
@@ -71,11 +82,11 @@ func (c *Cache) MarkTerminating(uid types.UID) {
 }
 
 // Key implements records.Kind.
-func (k pods) Key(pod *corev1.Pod) (types.UID, bool) { return pod.UID, pod.Spec.NodeName != "" }
+func (k *pods) Key(pod *corev1.Pod) (types.UID, bool) { return pod.UID, pod.Spec.NodeName != "" }
 
 // Keep implements records.Kind.
-func (k pods) Keep(change *Change) bool {
-	after := record(change.Object, k.clock.See())
+func (k *pods) Keep(change *Change) bool {
+	after := record(change.Object, k.clock.See(), k.keys)
 	if before := change.Before; before != nil && !change.Gap { // etcd may have been restored before a list
 		after.staysDeleted(before)
 	}
@@ -83,15 +94,15 @@ func (k pods) Keep(change *Change) bool {
 }
 
 // Drop implements records.Kind.
-func (k pods) Drop(_ types.UID, pod *Pod) {
+func (k *pods) Drop(_ types.UID, pod *Pod) {
 	k.dropFromNode(pod)
 	k.names.Release(pod.Namespace)
 	k.names.Release(pod.Node)
-	releaseTolerations(k.tolerations, pod.Tolerations)
+	k.release(pod.common)
 }
 
 // put keeps a record, unless there is nothing new in it, and reports whether it says more than a newer version.
-func (k pods) put(change *Change, after *Pod) (told bool) {
+func (k *pods) put(change *Change, after *Pod) (told bool) {
 	before := change.Before
 	if before == nil {
 		k.add(after)
@@ -106,27 +117,26 @@ func (k pods) put(change *Change, after *Pod) (told bool) {
 	return told
 }
 
-func (k pods) add(pod *Pod) {
+func (k *pods) add(pod *Pod) {
 	pod.Namespace = k.names.Share(pod.Namespace, pod.Namespace)
 	pod.Node = k.names.Share(pod.Node, pod.Node)
-	pod.Tolerations = shareTolerations(k.tolerations, pod.Tolerations)
+	pod.common = k.share(pod.common)
 	k.byNode[pod.Node] = append(k.byNode[pod.Node], pod)
 }
 
 // replace puts a record where another of the same pod was, which is what nearly every change of a cluster comes to.
-func (k pods) replace(before, after *Pod) {
-	if after.Node != before.Node || after.Namespace != before.Namespace ||
-		!equalTolerations(after.Tolerations, before.Tolerations) {
+func (k *pods) replace(before, after *Pod) {
+	if after.Node != before.Node || after.Namespace != before.Namespace || !sameCommon(after, before) {
 		k.Drop(before.UID, before)
 		k.add(after)
 		return
 	}
-	after.Namespace, after.Node, after.Tolerations = before.Namespace, before.Node, before.Tolerations
+	after.Namespace, after.Node, after.common = before.Namespace, before.Node, before.common
 	onNode := k.byNode[after.Node]
 	onNode[slices.Index(onNode, before)] = after
 }
 
-func (k pods) dropFromNode(pod *Pod) {
+func (k *pods) dropFromNode(pod *Pod) {
 	onNode := k.byNode[pod.Node]
 	last := len(onNode) - 1
 	if last == 0 {
@@ -148,7 +158,7 @@ func inherit(after, before *Pod) bool {
 		(after.Flags^before.Flags)&^deleted != 0 ||
 		after.Generation != before.Generation ||
 		after.Priority != before.Priority ||
-		!equalTolerations(after.Tolerations, before.Tolerations)
+		!sameCommon(after, before)
 }
 
 // staysDeleted carries over that the API server has accepted the delete of a pod, which what comes by the watch may not

@@ -142,7 +142,7 @@ func TestAnUpdateThatOnlyHasAnotherVersionIsKeptAndNotTold(t *testing.T) {
 	}
 	want := *before
 	want.Version = 9
-	if diff := cmp.Diff(&want, get(t, c, "uid-a"), cmp.AllowUnexported(Pod{})); diff != "" {
+	if diff := cmp.Diff(&want, get(t, c, "uid-a"), cmp.AllowUnexported(Pod{}, common{})); diff != "" {
 		t.Errorf("another record (-want +got):\n%s", diff)
 	}
 	if before.Version != 7 {
@@ -170,10 +170,12 @@ func TestAnUpdateThatSaysSomethingNewMakesANewRecordAndOneNotification(t *testin
 		{"it is marked", withCondition(corev1.DisruptionTarget, corev1.ConditionTrue, EvictionReason)},
 		{"it is ready", withCondition(corev1.PodReady, corev1.ConditionTrue, "")},
 		{"another node", onNode("n2")},
+		{"a label that is kept", withLabel("tier", "db")},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCache()
+			c.KeepLabels([]string{"tier"})
 			await.Must(t, c.Store().Add(newPod("a")))
 			await.Must(t, c.Store().Add(newPod("neighbour")))
 			before := get(t, c, "uid-a")
@@ -188,7 +190,7 @@ func TestAnUpdateThatSaysSomethingNewMakesANewRecordAndOneNotification(t *testin
 			if after == before {
 				t.Error("the record was modified, want a new one")
 			}
-			if diff := cmp.Diff(asItWas, *before, cmp.AllowUnexported(Pod{})); diff != "" {
+			if diff := cmp.Diff(asItWas, *before, cmp.AllowUnexported(Pod{}, common{})); diff != "" {
 				t.Errorf("the old record was modified (-before +after):\n%s", diff)
 			}
 			checkNames(t, c, "a", "neighbour")
@@ -283,7 +285,7 @@ func TestMarkTerminatingMakesANewRecordOnce(t *testing.T) {
 	}
 	want := *before
 	want.Flags = Finished | Terminating | deleted
-	if diff := cmp.Diff(want, *after, cmp.AllowUnexported(Pod{})); diff != "" {
+	if diff := cmp.Diff(want, *after, cmp.AllowUnexported(Pod{}, common{})); diff != "" {
 		t.Errorf("more than the flag changed (-want +got):\n%s", diff)
 	}
 	if before.Flags.Has(Terminating) {

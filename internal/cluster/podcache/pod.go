@@ -4,6 +4,8 @@
 package podcache
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -52,16 +54,16 @@ func (f Flags) Has(flags Flags) bool { return f&flags == flags }
 
 // Pod is the record of a bound pod. Records are shared and never modified: a change makes a new one.
 type Pod struct {
-	Namespace   string
-	Name        string
-	UID         types.UID
-	Node        string
-	Tolerations []corev1.Toleration // shared by all pods with an equal list
-	Generation  int64
-	Version     uint64 // its resourceVersion; 0 if that is no number
-	Priority    int32
-	Flags       Flags
+	Namespace  string
+	Name       string
+	UID        types.UID
+	Node       string
+	Generation int64
+	Version    uint64 // its resourceVersion; 0 if that is no number
+	Priority   int32
+	Flags      Flags
 
+	common      *common
 	bound, seen int64 // on the timeline, nanoseconds since 1970
 }
 
@@ -78,29 +80,30 @@ func (p *Pod) Key() types.NamespacedName {
 
 // Rule is what the rule needs to know of the pod.
 func (p *Pod) Rule() verdict.Pod {
-	return verdict.Pod{Tolerations: p.Tolerations, Bound: p.Bound()}
+	return verdict.Pod{Tolerations: p.Tolerations(), Bound: p.Bound()}
 }
 
 // AsOf returns the record of the same pod as the API server itself has just shown it, which can be
 // newer than what the watch has brought. The cache keeps its own.
 func (p *Pod) AsOf(live *corev1.Pod) *Pod {
-	newer := record(live, verdict.Sight{})
+	newer := record(live, verdict.Sight{}, slices.Collect(maps.Keys(live.Labels)))
 	newer.seen, newer.bound = p.seen, p.bound
 	inherit(newer, p)
 	return newer
 }
 
-// record makes the record of a pod that is first seen now. Nothing in it is shared yet.
-func record(pod *corev1.Pod, seen verdict.Sight) *Pod {
+// record makes the record of a pod that is first seen now, with those of its labels that have some keys. Nothing in it
+// is shared yet.
+func record(pod *corev1.Pod, seen verdict.Sight, keys []string) *Pod {
 	p := &Pod{
-		Namespace:   pod.Namespace,
-		Name:        pod.Name,
-		UID:         pod.UID,
-		Node:        pod.Spec.NodeName,
-		Tolerations: pod.Spec.Tolerations,
-		Generation:  pod.Generation,
-		Version:     version(pod.ResourceVersion),
-		Flags:       flagsOf(pod),
+		Namespace:  pod.Namespace,
+		Name:       pod.Name,
+		UID:        pod.UID,
+		Node:       pod.Spec.NodeName,
+		Generation: pod.Generation,
+		Version:    version(pod.ResourceVersion),
+		Flags:      flagsOf(pod),
+		common:     commonOf(pod, keys),
 	}
 	if pod.Spec.Priority != nil {
 		p.Priority = *pod.Spec.Priority

@@ -51,6 +51,10 @@ func withTolerations(tolerations ...corev1.Toleration) edit {
 	return func(pod *corev1.Pod) { pod.Spec.Tolerations = tolerations }
 }
 
+func withLabel(key, value string) edit {
+	return func(pod *corev1.Pod) { metav1.SetMetaDataLabel(&pod.ObjectMeta, key, value) }
+}
+
 func withGeneration(generation int64) edit {
 	return func(pod *corev1.Pod) { pod.Generation = generation }
 }
@@ -142,7 +146,7 @@ func checkNames(t *testing.T, c *Cache, want ...string) {
 	checkConsistent(t, c)
 }
 
-// checkConsistent: every record is on its node once and nowhere else, and every toleration list
+// checkConsistent: every record is on its node once and nowhere else, and every toleration list, with its labels,
 // is the shared one and counted as often as it is used.
 func checkConsistent(t *testing.T, c *Cache) {
 	t.Helper()
@@ -166,19 +170,19 @@ func checkConsistent(t *testing.T, c *Cache) {
 
 func checkShared(t *testing.T, c *Cache) {
 	t.Helper()
-	lists, names := map[*corev1.Toleration]int{}, map[*byte]int{}
+	commons, names := map[*common]int{}, map[*byte]int{}
 	for _, pod := range c.All() {
-		if len(pod.Tolerations) > 0 {
-			lists[&pod.Tolerations[0]]++
+		if pod.common != nil {
+			commons[pod.common]++
 		}
 		names[unsafe.StringData(pod.Node)]++
 		names[unsafe.StringData(pod.Namespace)]++
 	}
-	if len(lists) != len(c.pods.tolerations) || len(names) != len(c.pods.names) {
-		t.Errorf("%d toleration lists and %d names in use, %d and %d kept", len(lists), len(names), len(c.pods.tolerations), len(c.pods.names))
+	if len(commons) != len(c.pods.commons) || len(names) != len(c.pods.names) {
+		t.Errorf("%d commons and %d names in use, %d and %d kept", len(commons), len(names), len(c.pods.commons), len(c.pods.names))
 	}
-	for _, one := range c.pods.tolerations {
-		if got := lists[&one.Value[0]]; got != one.Uses {
+	for _, one := range c.pods.commons {
+		if got := commons[one.Value]; got != one.Uses {
 			t.Errorf("%v is used by %d records and counted %d times", one.Value, got, one.Uses)
 		}
 	}

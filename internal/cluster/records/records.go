@@ -148,6 +148,13 @@ func (c *Cache[K, O, R]) Read(do func()) {
 	do()
 }
 
+// Write lets the function change how the kind keeps what comes from now on.
+func (c *Cache[K, O, R]) Write(do func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	do()
+}
+
 // Change lets the function change what the kind keeps of a key, in the way of [Kind.Keep]. There is no object, and
 // Before is nil if there is no record.
 func (c *Cache[K, O, R]) Change(key K, keep func(change *Change[O, R]) (told bool)) {

@@ -1,0 +1,142 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podcache
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
+)
+
+func TestEqualTolerationListsAreSharedAndReleased(t *testing.T) {
+	c := newCache()
+	s := c.Store()
+	await.Must(t, s.Add(newPod("a")))
+	await.Must(t, s.Add(newPod("b")))
+	await.Must(t, s.Add(newPod("c", withTolerations(tolerated("net", 5)))))
+	await.Must(t, s.Add(newPod("none", withTolerations())))
+	checkLists(t, c, 2)
+	a, b, other := get(t, c, "uid-a"), get(t, c, "uid-b"), get(t, c, "uid-c")
+	if a.common != b.common {
+		t.Error("equal lists are kept twice")
+	}
+	if !SameTolerations(a, b) || SameTolerations(a, other) || SameTolerations(a, get(t, c, "uid-none")) {
+		t.Error("equal lists are told apart, or different ones are not")
+	}
+
+	await.Must(t, s.Update(newPod("c")))
+	checkLists(t, c, 1)
+	await.Must(t, s.Update(newPod("a", withTolerations(tolerated("net", 5)))))
+	checkLists(t, c, 2)
+	c.MarkTerminating("uid-a")
+	checkLists(t, c, 2)
+	await.Must(t, s.Delete(newPod("a")))
+	checkLists(t, c, 1)
+	await.Must(t, s.Delete(newPod("b")))
+	await.Must(t, s.Delete(newPod("none")))
+	checkLists(t, c, 1)
+	await.Must(t, listed(c))
+	checkLists(t, c, 0)
+}
+
+func checkLists(t *testing.T, c *Cache, want int) {
+	t.Helper()
+	checkConsistent(t, c)
+	if got := len(c.pods.commons); got != want {
+		t.Errorf("%d toleration lists are kept, want %d", got, want)
+	}
+}
+
+func TestAListThatMightGrowIsNotSharedWithItsSpareRoom(t *testing.T) {
+	roomy := append(make([]corev1.Toleration, 0, 8), tolerated("disk", 300))
+	kept := commonOf(newPod("a", withTolerations(roomy...)), nil).tolerations
+	if cap(kept) != 1 {
+		t.Errorf("room for %d, want 1: an append would write into another pod's list", cap(kept))
+	}
+}
+
+func TestWhatDiffersInAnyWayIsKeptApart(t *testing.T) {
+	zero := int64(0)
+	all := []*common{
+		{tolerations: []corev1.Toleration{{}}},
+		{tolerations: []corev1.Toleration{{}, {}}},
+		{tolerations: []corev1.Toleration{{Key: "a"}}},
+		{tolerations: []corev1.Toleration{{Value: "a"}}},
+		{tolerations: []corev1.Toleration{{Operator: "a"}}},
+		{tolerations: []corev1.Toleration{{Effect: "a"}}},
+		{tolerations: []corev1.Toleration{{TolerationSeconds: &zero}}},
+		{tolerations: []corev1.Toleration{{Key: "a", Value: "b"}}},
+		{tolerations: []corev1.Toleration{{Key: "ab"}}},
+		{tolerations: []corev1.Toleration{{Key: "a"}, {Key: "b"}}},
+		{tolerations: []corev1.Toleration{{Key: "b"}, {Key: "a"}}},
+		{tolerations: []corev1.Toleration{tolerated("a", 0)}},
+		{tolerations: []corev1.Toleration{tolerated("a", -1)}},
+		{tolerations: []corev1.Toleration{tolerated("a", 1), {Key: "1"}}},
+		{tolerations: []corev1.Toleration{tolerated("a", 11)}},
+		{tolerations: []corev1.Toleration{tolerated("a", 1)}},
+		{tolerations: []corev1.Toleration{tolerated("a", 1)}, labels: labels.Set{"a": ""}},
+		{labels: labels.Set{"a": ""}},
+		{labels: labels.Set{"a": "b"}},
+		{labels: labels.Set{"a": "b", "c": "d"}},
+		{labels: labels.Set{"ab": ""}},
+	}
+	k := newCache().pods
+	for i, one := range all {
+		if diff := cmp.Diff(one, k.share(one), cmp.AllowUnexported(common{})); diff != "" {
+			t.Errorf("number %d became another one (-want +got):\n%s", i, diff)
+		}
+		for j, other := range all {
+			if sameCommon(&Pod{common: one}, &Pod{common: other}) != (i == j) {
+				t.Errorf("numbers %d and %d: equal %t, want %t", i, j, i != j, i == j)
+			}
+		}
+	}
+	if len(k.commons) != len(all) {
+		t.Errorf("%d are kept, want %d", len(k.commons), len(all))
+	}
+	for _, one := range all {
+		k.release(one)
+	}
+	if len(k.commons) != 0 {
+		t.Errorf("%d are kept after the last use, want none", len(k.commons))
+	}
+}
+
+func TestAPodWithoutTolerationsAndLabelsHasNothingInCommon(t *testing.T) {
+	for _, empty := range [][]corev1.Toleration{nil, {}} {
+		pod := newPod("a", withTolerations(empty...), withLabel("tier", "db"))
+		if got := commonOf(pod, []string{"app"}); got != nil {
+			t.Errorf("%v, want nil", got)
+		}
+	}
+}
+
+func TestLabelsWithOtherKeysAreNotKept(t *testing.T) {
+	c := newCache()
+	pod := newPod("a", withLabel("tier", "db"), withLabel("app", "shop"))
+	await.Must(t, c.Store().Add(pod))
+	checkLabels(t, c, nil)
+	if c.KeepLabels([]string{"tier"}) {
+		t.Error("the records are said to have a label that was not kept before")
+	}
+	await.Must(t, listed(c, pod))
+	checkLabels(t, c, labels.Set{"tier": "db"})
+	if !c.KeepLabels([]string{"tier"}) || !c.KeepLabels(nil) {
+		t.Error("the records are said to lack a label that was kept before")
+	}
+	await.Must(t, listed(c, pod))
+	checkLabels(t, c, nil)
+}
+
+func checkLabels(t *testing.T, c *Cache, want labels.Set) {
+	t.Helper()
+	checkConsistent(t, c)
+	if diff := cmp.Diff(want, get(t, c, "uid-a").Labels()); diff != "" {
+		t.Errorf("other labels are kept (-want +got):\n%s", diff)
+	}
+}
