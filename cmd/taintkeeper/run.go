@@ -153,20 +153,21 @@ type clients struct {
 	api, events, pods, leases, echo kubernetes.Interface
 
 	reconnect func()          // closes the connection of leases
+	labels    *podwire.Labels // that are decoded of pods
 	clock     *timeline.Clock // hears the answers to all clients
 	rules     client.WithWatch
 	rivals    rivals
 }
 
 func newClients(config *rest.Config, clock *timeline.Clock) (*clients, error) {
-	c := &clients{clock: clock}
+	c := &clients{clock: clock, labels: &podwire.Labels{}}
 	leases, reconnect := apicall.Apart(apicall.Gathered(apicall.Config(config), nodehealth.GatherLeases))
 	echo, _ := apicall.Apart(apicall.Config(config))
 	c.reconnect = reconnect
 	var errs [7]error
-	c.api, errs[0] = podwire.NewForConfig(apicall.Config(config))
+	c.api, errs[0] = podwire.NewForConfig(apicall.Config(config), c.labels)
 	c.events, errs[1] = kubernetes.NewForConfig(eventConfig(config))
-	c.pods, errs[2] = podwire.NewForConfig(apicall.Gathered(apicall.Config(config), podcache.Gather))
+	c.pods, errs[2] = podwire.NewForConfig(apicall.Gathered(apicall.Config(config), podcache.Gather), c.labels)
 	c.leases, errs[3] = kubernetes.NewForConfig(leases)
 	c.echo, errs[4] = kubernetes.NewForConfig(echo)
 	c.rules, errs[5] = rulesClient(config)

@@ -20,10 +20,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// NewForConfig makes a client whose pods have only the fields that this package's doc comment and [podFields] name,
-// where the API server answers in protobuf. Everything else, and JSON, is decoded as ever. It refuses to send a
+// NewForConfig makes a client whose pods have only the fields that this package's doc comment and [podFields] name, and
+// some labels, where the API server answers in protobuf. Everything else, and JSON, is decoded as ever. It refuses to send a
 // whole pod: one that it has read lacks most of its fields. Patch pods instead.
-func NewForConfig(config *rest.Config) (kubernetes.Interface, error) {
+func NewForConfig(config *rest.Config, labels *Labels) (kubernetes.Interface, error) {
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("make the HTTP client: %w", err)
@@ -35,7 +35,7 @@ func NewForConfig(config *rest.Config) (kubernetes.Interface, error) {
 	config = rest.CopyConfig(config)
 	config.GroupVersion = &corev1.SchemeGroupVersion
 	config.APIPath = "/api"
-	config.NegotiatedSerializer = codecs{scheme.Codecs.WithoutConversion()}
+	config.NegotiatedSerializer = codecs{scheme.Codecs.WithoutConversion(), objectFields(labels)}
 	core, err := rest.RESTClientForConfigAndClient(config, httpClient)
 	if err != nil {
 		return nil, fmt.Errorf("make the client of pods: %w", err)
@@ -53,7 +53,11 @@ type client struct {
 func (c client) CoreV1() typedcorev1.CoreV1Interface { return c.core }
 
 // codecs are client-go's, but for protobuf.
-type codecs struct{ runtime.NegotiatedSerializer }
+type codecs struct {
+	runtime.NegotiatedSerializer
+
+	object *message
+}
 
 // SupportedMediaTypes implements runtime.NegotiatedSerializer.
 func (c codecs) SupportedMediaTypes() []runtime.SerializerInfo {
@@ -63,9 +67,9 @@ func (c codecs) SupportedMediaTypes() []runtime.SerializerInfo {
 		if info.MediaType != runtime.ContentTypeProtobuf || info.StreamSerializer == nil {
 			continue
 		}
-		info.Serializer = trimming{Serializer: info.Serializer, as: envelope}
+		info.Serializer = trimming{Serializer: info.Serializer, as: c.object}
 		stream := *info.StreamSerializer
-		stream.Serializer = trimming{Serializer: stream.Serializer, as: eventFields}
+		stream.Serializer = trimming{Serializer: stream.Serializer, as: eventFields(c.object)}
 		stream.Framer = buffering{stream.Framer}
 		info.StreamSerializer = &stream
 	}

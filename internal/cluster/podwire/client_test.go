@@ -74,7 +74,7 @@ func (s apiServer) client(t *testing.T) kubernetes.Interface {
 	client, err := NewForConfig(&rest.Config{
 		Host: server.URL, QPS: -1,
 		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: "application/vnd.kubernetes.protobuf,application/json"},
-	})
+	}, kept)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,14 +229,14 @@ func TestAPodThatMayLackFieldsIsNotWrittenBack(t *testing.T) {
 func TestWhatIsCutShortIsAnErrorWhereItIsOneToKubernetes(t *testing.T) {
 	wire := encoded(t, fullPod(), "Pod")
 	fully, _ := serializers(t, ordinary())
-	ours, _ := serializers(t, codecs{ordinary()})
+	trimming, _ := serializers(t, ours())
 	failures := 0
 	for length := range len(wire) {
 		_, _, want := fully.Decode(wire[:length], nil, nil)
 		if want != nil {
 			failures++
 		}
-		if _, _, err := ours.Decode(wire[:length], nil, nil); (err == nil) != (want == nil) {
+		if _, _, err := trimming.Decode(wire[:length], nil, nil); (err == nil) != (want == nil) {
 			t.Errorf("%d of %d bytes: error %v, want %v", length, len(wire), err, want)
 		}
 	}
@@ -246,7 +246,7 @@ func TestWhatIsCutShortIsAnErrorWhereItIsOneToKubernetes(t *testing.T) {
 }
 
 func TestWhatWasReadStaysWhenTheNextIsRead(t *testing.T) {
-	object, event := serializers(t, codecs{ordinary()})
+	object, event := serializers(t, ours())
 	var events []metav1.WatchEvent
 	var pods []runtime.Object
 	for i := range 10 {
@@ -277,7 +277,7 @@ func TestWhatWasReadStaysWhenTheNextIsRead(t *testing.T) {
 
 func BenchmarkEvent(b *testing.B) {
 	wire := encodedEvent(b, "MODIFIED", golden(b, "core.v1.Pod.pb")[0])
-	for name, from := range map[string]runtime.NegotiatedSerializer{"ordinary": ordinary(), "trimmed": codecs{ordinary()}} {
+	for name, from := range map[string]runtime.NegotiatedSerializer{"ordinary": ordinary(), "trimmed": ours()} {
 		b.Run(name, func(b *testing.B) {
 			object, event := serializers(b, from)
 			b.SetBytes(int64(len(wire)))

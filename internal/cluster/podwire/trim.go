@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"sync/atomic"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
@@ -16,9 +17,14 @@ import (
 
 // message says what is kept of a message of the wire.
 type message struct {
-	fields []*message // by their numbers; nil are those that are not kept
-	keys   []string   // if any: the message is the entry of a map, and is kept only with one of these keys
+	fields []*message      // by their numbers; nil are those that are not kept
+	keys   func() []string // if set: the message is the entry of a map, and is kept only with one of these keys
+	kinds  *kinds          // if set: the message is an object as it is sent
 }
+
+// kinds says what is kept of an object by its kind. It is sent with a prefix, in a message that says of what kind it is
+// and has it encoded.
+type kinds struct{ pod, list *message }
 
 func (m *message) field(number protowire.Number) *message {
 	if int(number) >= len(m.fields) {
@@ -27,11 +33,29 @@ func (m *message) field(number protowire.Number) *message {
 	return m.fields[number]
 }
 
-var (
-	whole = &message{} // is kept as it is
+// Labels are the keys of the labels that a client decodes. The zero value has none. Safe for concurrent use.
+type Labels struct{ keys atomic.Pointer[[]string] }
 
-	// podFields is what is kept of a pod; the numbers are those of k8s.io/api/core/v1/generated.proto.
-	podFields = &message{fields: []*message{
+// Keep sets the keys. They count for what the API server sends from then on.
+func (l *Labels) Keep(keys []string) { l.keys.Store(&keys) }
+
+func (l *Labels) kept() []string {
+	if keys := l.keys.Load(); keys != nil {
+		return *keys
+	}
+	return nil
+}
+
+// annotations are those of static pods' mirrors, and of the bookmark that ends a streamed list.
+func annotations() []string {
+	return []string{corev1.MirrorPodAnnotationKey, metav1.InitialEventsAnnotationKey}
+}
+
+var whole = &message{} // is kept as it is
+
+// podFields returns what is kept of a pod; the numbers are those of k8s.io/api/core/v1/generated.proto.
+func podFields(labels *Labels) *message {
+	return &message{fields: []*message{
 		1: {fields: []*message{ // metadata
 			1:  whole, // name
 			3:  whole, // namespace
@@ -41,9 +65,8 @@ var (
 			8:  whole, // creationTimestamp
 			9:  whole, // deletionTimestamp
 			10: whole, // deletionGracePeriodSeconds
-			12: { // annotations: of static pods' mirrors, and of the bookmark that ends a streamed list
-				keys: []string{corev1.MirrorPodAnnotationKey, metav1.InitialEventsAnnotationKey},
-			},
+			11: {keys: labels.kept},
+			12: {keys: annotations},
 		}},
 		2: {fields: []*message{ // spec
 			10: whole, // nodeName
@@ -55,24 +78,29 @@ var (
 			2: whole, // conditions
 		}},
 	}}
+}
 
-	podListFields = &message{fields: []*message{
-		1: whole,     // metadata
-		2: podFields, // items
+// objectFields returns what is kept of an object.
+func objectFields(labels *Labels) *message {
+	pod := podFields(labels)
+	return &message{kinds: &kinds{
+		pod: enveloped(pod),
+		list: enveloped(&message{fields: []*message{
+			1: whole, // metadata
+			2: pod,   // items
+		}}),
 	}}
+}
 
-	// envelope is an object as it is sent: a prefix, and a message that says of what kind it is and has it encoded.
-	envelope     = &message{}
-	podEnvelope  = enveloped(podFields)
-	listEnvelope = enveloped(podListFields)
-
-	eventFields = &message{fields: []*message{
+// eventFields returns what is kept of an event of a watch.
+func eventFields(object *message) *message {
+	return &message{fields: []*message{
 		1: whole, // type
 		2: {fields: []*message{ // object
-			1: envelope, // raw
+			1: object, // raw
 		}},
 	}}
-)
+}
 
 func enveloped(object *message) *message {
 	return &message{fields: []*message{
@@ -92,8 +120,8 @@ var (
 // appendKept appends what is kept of a message, or fails where that cannot be told. Fields stay in their order, so that
 // what the order decides, which of two values counts, is decided by k8s.io/api.
 func appendKept(to, data []byte, as *message) ([]byte, error) {
-	if as == envelope {
-		return appendObject(to, data)
+	if as.kinds != nil {
+		return appendObject(to, data, as.kinds)
 	}
 	for len(data) > 0 {
 		f, rest, err := next(data)
@@ -117,7 +145,7 @@ func appendField(to []byte, f field, as *message) ([]byte, error) {
 	case as == whole || f.wire != protowire.BytesType:
 		return append(to, f.encoded...), nil
 	case as.keys != nil:
-		return appendEntry(to, f, as.keys)
+		return appendEntry(to, f, as.keys())
 	}
 	begin := len(to)
 	to, err := appendKept(to, f.value, as)
@@ -132,6 +160,9 @@ func appendField(to []byte, f field, as *message) ([]byte, error) {
 
 // appendEntry appends the entry of a map if it has one of the keys.
 func appendEntry(to []byte, entry field, keys []string) ([]byte, error) {
+	if len(keys) == 0 {
+		return to, nil
+	}
 	var key []byte
 	for data := entry.value; len(data) > 0; {
 		f, rest, err := next(data)
@@ -153,12 +184,12 @@ func appendEntry(to []byte, entry field, keys []string) ([]byte, error) {
 }
 
 // appendObject appends what is kept of an object in its envelope.
-func appendObject(to, data []byte) ([]byte, error) {
+func appendObject(to, data []byte, by *kinds) ([]byte, error) {
 	data, ok := bytes.CutPrefix(data, envelopePrefix)
 	if !ok {
 		return nil, errUnusual
 	}
-	as, err := contents(data)
+	as, err := by.contents(data)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +197,7 @@ func appendObject(to, data []byte) ([]byte, error) {
 }
 
 // contents says what is kept of an envelope, by the kind of the object that it says it has.
-func contents(envelope []byte) (*message, error) {
+func (k *kinds) contents(envelope []byte) (*message, error) {
 	var typeMeta []byte
 	for len(envelope) > 0 {
 		f, rest, err := next(envelope)
@@ -183,9 +214,9 @@ func contents(envelope []byte) (*message, error) {
 	}
 	switch string(typeMeta) {
 	case podType:
-		return podEnvelope, nil
+		return k.pod, nil
 	case podListType:
-		return listEnvelope, nil
+		return k.list, nil
 	}
 	return nil, errNoPod
 }

@@ -48,6 +48,9 @@ func slim(pod *corev1.Pod) *corev1.Pod {
 			metav1.SetMetaDataAnnotation(&kept.ObjectMeta, key, value)
 		}
 	}
+	if value, ok := pod.Labels["tier"]; ok {
+		kept.Labels = map[string]string{"tier": value}
+	}
 	return kept
 }
 
@@ -77,6 +80,17 @@ func serializers(t testing.TB, from runtime.NegotiatedSerializer) (object, event
 
 func ordinary() runtime.NegotiatedSerializer { return scheme.Codecs.WithoutConversion() }
 
+// kept are the labels that the clients of these tests decode.
+var kept = keeping("tier")
+
+func keeping(keys ...string) *Labels {
+	kept := &Labels{}
+	kept.Keep(keys)
+	return kept
+}
+
+func ours() codecs { return codecs{ordinary(), objectFields(kept)} }
+
 // difference is empty where two objects are equal, nil and empty lists alike.
 func difference(want, got runtime.Object) string {
 	if equality.Semantic.DeepEqual(want, got) { // much faster
@@ -91,9 +105,9 @@ func checkObject(t *testing.T, wire []byte) {
 	t.Helper()
 	before := bytes.Clone(wire)
 	fully, _ := serializers(t, ordinary())
-	ours, _ := serializers(t, codecs{ordinary()})
+	trimming, _ := serializers(t, ours())
 	full, fullType, err := fully.Decode(wire, nil, nil)
-	got, gotType, gotErr := ours.Decode(wire, nil, nil)
+	got, gotType, gotErr := trimming.Decode(wire, nil, nil)
 	if !bytes.Equal(before, wire) {
 		t.Fatal("decoding changed the bytes")
 	}
@@ -122,15 +136,15 @@ func trimmed(wire []byte, as *message) []byte {
 // checkSlim: nothing is read that is not needed.
 func checkSlim(t *testing.T, wire []byte) {
 	t.Helper()
-	ours, _ := serializers(t, codecs{ordinary()})
-	got, _, err := ours.Decode(wire, nil, nil)
+	trimming, _ := serializers(t, ours())
+	got, _, err := trimming.Decode(wire, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := difference(slimObject(got), got); diff != "" {
 		t.Errorf("more than is needed (-want +got):\n%s", diff)
 	}
-	if again := trimmed(trimmed(wire, envelope), envelope); !bytes.Equal(trimmed(wire, envelope), again) {
+	if again := trimmed(trimmed(wire, objectFields(kept)), objectFields(kept)); !bytes.Equal(trimmed(wire, objectFields(kept)), again) {
 		t.Error("what was left was trimmed once more")
 	}
 }
@@ -138,12 +152,12 @@ func checkSlim(t *testing.T, wire []byte) {
 func checkEvent(t *testing.T, wire []byte) {
 	t.Helper()
 	_, fully := serializers(t, ordinary())
-	_, ours := serializers(t, codecs{ordinary()})
+	_, trimming := serializers(t, ours())
 	var full, got metav1.WatchEvent
 	if _, _, err := fully.Decode(wire, nil, &full); err != nil {
 		return
 	}
-	if _, _, err := ours.Decode(wire, nil, &got); err != nil {
+	if _, _, err := trimming.Decode(wire, nil, &got); err != nil {
 		t.Fatalf("an error, where ordinary decoding has none: %v", err)
 	}
 	if full.Type != got.Type {
@@ -210,7 +224,7 @@ func TestTheGoldenFilesOfKubernetesAreReadAsKubernetesReadsThem(t *testing.T) {
 	if len(pods) < 4 {
 		t.Errorf("%d golden pods, want those of several versions", len(pods))
 	}
-	serializer, _ := serializers(t, codecs{ordinary()})
+	serializer, _ := serializers(t, ours())
 	for _, wire := range pods {
 		checkObject(t, wire)
 		checkSlim(t, wire)
@@ -240,7 +254,7 @@ func TestWhatIsNoPodIsReadAsEver(t *testing.T) {
 	others = append(others, named("example.com/v1", "Pod"), named("v2", "Pod"), named("v1", "Podlet"), named("", ""), []byte(`{"kind":"Pod"}`), nil)
 	for _, wire := range others {
 		event := encodedEvent(t, "ADDED", wire)
-		if !bytes.Equal(trimmed(wire, envelope), wire) || !bytes.Equal(trimmed(event, eventFields), event) {
+		if !bytes.Equal(trimmed(wire, objectFields(kept)), wire) || !bytes.Equal(trimmed(event, eventFields(objectFields(kept))), event) {
 			t.Errorf("something was cut out of %.60q", wire)
 		}
 	}
@@ -268,7 +282,7 @@ func FuzzPods(f *testing.F) {
 		checkObject(t, wire)
 		checkSlim(t, wire)
 
-		scrambled := enclosed(t, scrambler{random}.scramble(marshalled(t, pod), marshalled(t, other), podFields))
+		scrambled := enclosed(t, scrambler{random}.scramble(marshalled(t, pod), marshalled(t, other), podFields(kept)))
 		checkObject(t, scrambled)
 		checkSlim(t, scrambled)
 		checkEvent(t, encodedEvent(t, "DELETED", scrambled))
@@ -301,6 +315,9 @@ func randomPod(filler *randfill.Filler, random *rand.Rand) *corev1.Pod {
 		if random.Intn(2) == 0 {
 			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, "true")
 		}
+	}
+	if random.Intn(2) == 0 {
+		metav1.SetMetaDataLabel(&pod.ObjectMeta, "tier", "db")
 	}
 	return pod
 }
