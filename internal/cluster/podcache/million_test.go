@@ -59,7 +59,7 @@ func benchmarkMillion(b *testing.B, mode string) {
 	client, err := podwire.NewForConfig(apicall.Gathered(apicall.Config(&rest.Config{
 		Host:            generatingServer(b, mode),
 		TLSClientConfig: rest.TLSClientConfig{Insecure: true},
-	}), Gather))
+	}), Gather), &podwire.Labels{})
 	await.Must(b, err)
 	debug.FreeOSMemory()
 	await.Must(b, os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)) // the peak begins anew

@@ -55,6 +55,57 @@ func TestTheCacheFollowsThePodsOfTheCluster(t *testing.T) {
 	})
 }
 
+func TestAListOnDemandBringsWhatIsKeptFromThenOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(newPod("a", withLabel("tier", "db")), newPod("b"))
+		c := New(client, &timeline.Clock{})
+		bubble.Run(t, "the cache", c.Run)
+		seen := get(t, c, "uid-a").Seen()
+		bubble.Pass(time.Hour)
+		if c.KeepLabels([]string{"tier"}) {
+			t.Fatal("the records are said to have a label that was not kept before")
+		}
+		notes := watching(c)
+		complete := false
+		c.Relist(func() { complete = true })
+		if complete || get(t, c, "uid-a").Labels() != nil {
+			t.Error("complete before it began")
+		}
+		synctest.Wait()
+		if !complete || get(t, c, "uid-a").Labels()["tier"] != "db" {
+			t.Errorf("complete %t, with the labels %v; want the label that is kept", complete, get(t, c, "uid-a").Labels())
+		}
+		if got := len(notes.Take()); got != 1 {
+			t.Errorf("%d notifications, want 1: the other pod says nothing new", got)
+		}
+		if got := get(t, c, "uid-a").Seen(); !got.Equal(seen) {
+			t.Errorf("first seen %s, want %s: it was there all along", got, seen)
+		}
+		await.Must(t, client.CoreV1().Pods("default").Delete(t.Context(), "b", metav1.DeleteOptions{}))
+		synctest.Wait()
+		checkNames(t, c, "a")
+	})
+}
+
+func TestAListThatIsAskedForBeforeTheFirstIsTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(newPod("a"))
+		c := New(client, &timeline.Clock{})
+		complete := false
+		c.Relist(func() { complete = true })
+		bubble.Run(t, "the cache", c.Run)
+		lists := 0
+		for _, action := range client.Actions() {
+			if action.GetVerb() == "list" {
+				lists++
+			}
+		}
+		if !complete || lists != 1 {
+			t.Errorf("complete %t after %d lists, want 1 that is", complete, lists)
+		}
+	})
+}
+
 func TestOnlyBoundPodsAreAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()

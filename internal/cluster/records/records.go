@@ -49,20 +49,24 @@ type Kind[K comparable, O, R any] interface {
 
 // Cache holds the records. It is safe for concurrent use; Run must be called once.
 type Cache[K comparable, O, R any] struct {
-	name      string
-	kind      Kind[K, O, R]
-	clock     *timeline.Clock
-	reflector *cache.Reflector
-	synced    chan struct{}
-	syncOnce  sync.Once
+	name     string
+	kind     Kind[K, O, R]
+	clock    *timeline.Clock
+	reflects func() *cache.Reflector // makes one that begins with a list
+	synced   chan struct{}
+	syncOnce sync.Once
 
 	telling     sync.Mutex // a change is told before the next is made
 	subscribers []func(Change[O, R])
 
-	mu       sync.RWMutex
-	records  map[K]*R
-	listed   time.Time
-	unlisted map[K]struct{} // of records that the list under way has not shown yet
+	mu        sync.RWMutex
+	reflector *cache.Reflector
+	interrupt context.CancelFunc // ends the run of the reflector; nil if it does not run
+	records   map[K]*R
+	listed    time.Time
+	unlisted  map[K]struct{} // of records that the list under way has not shown yet
+	asked     []func()       // wait for a list that begins from now on
+	awaiting  []func()       // wait for the list under way
 }
 
 // New returns a cache of what the calls list and watch. They are a client's own; the client says whether lists can be
@@ -72,16 +76,43 @@ func New[K comparable, O, R any](
 ) *Cache[K, O, R] {
 	c := &Cache[K, O, R]{name: name, kind: kind, clock: clock, synced: make(chan struct{}), records: map[K]*R{}}
 	object, _ := any(new(O)).(runtime.Object)
-	c.reflector = cache.NewReflectorWithOptions(listwatch.New(calls, client, c.Store()), object, c.Store(),
-		cache.ReflectorOptions{Name: name, TypeDescription: name})
+	c.reflects = func() *cache.Reflector {
+		return cache.NewReflectorWithOptions(listwatch.New(calls, client, c.Store()), object, c.Store(),
+			cache.ReflectorOptions{Name: name, TypeDescription: name})
+	}
+	c.reflector = c.reflects()
 	return c
 }
 
 // Run keeps the records up to date until the context ends. Errors of list and watch are logged and retried with backoff
 // indefinitely, so it returns none.
 func (c *Cache[K, O, R]) Run(ctx context.Context) error {
-	c.reflector.RunWithContext(ctx)
+	for ctx.Err() == nil {
+		reflector, listing, interrupt := c.begin(ctx)
+		reflector.RunWithContext(listing)
+		interrupt()
+	}
 	return nil
+}
+
+// begin returns a reflector that begins with a list, and a context that [Cache.Relist] ends.
+func (c *Cache[K, O, R]) begin(ctx context.Context) (*cache.Reflector, context.Context, context.CancelFunc) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	listing, interrupt := context.WithCancel(ctx)
+	c.reflector, c.interrupt = c.reflects(), interrupt
+	return c.reflector, listing, interrupt
+}
+
+// Relist lists everything once more, and calls the function when the list is complete. Records stay what they are
+// meanwhile. The function must return quickly.
+func (c *Cache[K, O, R]) Relist(done func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = append(c.asked, done)
+	if c.interrupt != nil {
+		c.interrupt()
+	}
 }
 
 // HasSynced reports whether the first list is complete, and told.
@@ -95,6 +126,8 @@ func (c *Cache[K, O, R]) Done() <-chan struct{} { return c.synced }
 
 // LastSyncResourceVersion returns the version that the watch has come to.
 func (c *Cache[K, O, R]) LastSyncResourceVersion() string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
 	return c.reflector.LastSyncResourceVersion()
 }
 

@@ -59,6 +59,7 @@ func (s store[K, O, R]) BeginList() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.listed = s.clock.Now()
+	s.awaiting, s.asked = append(s.awaiting, s.asked...), nil
 	s.unlisted = make(map[K]struct{}, len(s.records))
 	for key := range s.records {
 		s.unlisted[key] = struct{}{}
@@ -70,20 +71,24 @@ func (s store[K, O, R]) Replace(objects []any, _ string) error {
 	if len(objects) > 0 {
 		return fmt.Errorf("%d %s are in the list of those that are left", len(objects), s.name)
 	}
-	for _, key := range s.gone() {
+	gone, awaiting := s.complete()
+	for _, key := range gone {
 		s.change(func() (Change[O, R], bool) { return s.remove(key, nil) })
 	}
 	s.syncOnce.Do(func() { close(s.synced) })
+	for _, done := range awaiting {
+		done()
+	}
 	return nil
 }
 
-// gone ends the list, and returns what was not in it.
-func (s store[K, O, R]) gone() []K {
+// complete ends the list. It returns what was not in it, and who waits for it.
+func (s store[K, O, R]) complete() (gone []K, awaiting []func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	gone := slices.Collect(maps.Keys(s.unlisted))
-	s.unlisted = nil
-	return gone
+	gone, awaiting = slices.Collect(maps.Keys(s.unlisted)), s.awaiting
+	s.unlisted, s.awaiting = nil, nil
+	return gone, awaiting
 }
 
 // Resync has no meaning here.
