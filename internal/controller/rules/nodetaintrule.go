@@ -23,6 +23,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/custom"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
@@ -66,6 +67,12 @@ func (c *Config) complete() error {
 	return nil
 }
 
+var resource = custom.Resource[*v1alpha1.NodeTaintRule]{
+	Kind: "NodeTaintRule", Object: &v1alpha1.NodeTaintRule{},
+	List:    func() client.ObjectList { return &v1alpha1.NodeTaintRuleList{} },
+	Without: "so there are no rules for other conditions of nodes; to have them, apply config/crd.yaml",
+}
+
 // Controller is the whole of the rules: their watch, their events and their reconciler.
 type Controller struct {
 	nodes *nodecache.Cache
@@ -84,7 +91,7 @@ func New(config Config) (*Controller, error) {
 		return nil, fmt.Errorf("register the metrics: %w", err)
 	}
 	requests := &requests{view: view, nodes: config.Nodes}
-	watch, err := newRuleWatch(config.Rules, config.Logger, func(all []*v1alpha1.NodeTaintRule) {
+	watch, err := custom.New(config.Rules, resource, config.Logger, func(all []*v1alpha1.NodeTaintRule) {
 		if view.setRules(all, config.Clock.See()) {
 			requests.add(0, view.requests()...)
 		}
@@ -92,7 +99,7 @@ func New(config Config) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare the watch of rules: %w", err)
 	}
-	requests.rules = watch.handler.HasSyncedChecker()
+	requests.rules = watch.Checker()
 	config.Nodes.Subscribe(func(change nodecache.Change) {
 		if change.After == nil {
 			requests.add(togetherWithin, view.went(change.Before.Name)...)
@@ -114,7 +121,7 @@ func New(config Config) (*Controller, error) {
 		return nil, err
 	}
 	c.parts.InEveryReplica(
-		func(ctx context.Context) error { watch.run(ctx); return nil },
+		func(ctx context.Context) error { watch.Run(ctx); return nil },
 		func(ctx context.Context) error { events.Run(ctx); return nil },
 	)
 	c.parts.InLeader(reconciles)

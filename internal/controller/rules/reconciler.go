@@ -19,6 +19,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/custom"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 )
 
@@ -40,7 +41,7 @@ const (
 type reconciler struct {
 	dryRun   bool
 	clock    *timeline.Clock
-	watch    *ruleWatch
+	watch    *custom.Watch[*v1alpha1.NodeTaintRule]
 	view     *view
 	api      api
 	events   *events
@@ -59,7 +60,7 @@ type note struct {
 
 // Reconcile plans a rule, makes the nodes what the plan wants, and says what has come of it.
 func (r *reconciler) Reconcile(ctx context.Context, request Request) (reconcile.Result, error) {
-	if !r.watch.listed() {
+	if !r.watch.Listed() {
 		return reconcile.Result{}, nil // once all are known there is another request
 	}
 	began := r.clock.Now()
@@ -192,7 +193,7 @@ func (r *reconciler) note(p page) *note {
 // newest returns a rule as it was last read or written, whichever is newer.
 func (r *reconciler) newest(p page) *v1alpha1.NodeTaintRule {
 	object := p.object
-	if read, ok := r.watch.get(p.rule.name); ok && read.UID == object.UID {
+	if read, ok := r.watch.Get(p.rule.name); ok && read.UID == object.UID {
 		object = read
 	}
 	if written := r.note(p).written; written != nil && newer(written, object) {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/custom"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -89,7 +90,7 @@ func (v *view) setRules(all []*v1alpha1.NodeTaintRule, seen verdict.Sight) (news
 
 func (v *view) setRule(object *v1alpha1.NodeTaintRule, ruled ruling, seen verdict.Sight) (changed bool) {
 	f, ok := v.rules[object.UID]
-	if ok && f.verdict == ruled && sameSpec(f.object, object) {
+	if ok && f.verdict == ruled && custom.SameSpec(f.object, object) {
 		return false
 	}
 	if !ok {

@@ -1,0 +1,159 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package custom watches the objects of one of Taintkeeper's own resources, which may not be installed.
+package custom
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/listwatch"
+)
+
+// lookAgain is how often to look whether the resource is installed by now.
+const lookAgain = 30 * time.Second
+
+// Resource is what is watched.
+type Resource[T client.Object] struct {
+	Kind   string
+	Object T                        // an empty one
+	List   func() client.ObjectList // returns an empty list
+	// Without says what there is not as long as the resource is not installed, and how to have it.
+	Without string
+}
+
+// Watch watches the objects. Without the resource, it waits until there is one.
+type Watch[T client.Object] struct {
+	resource Resource[T]
+	client   client.WithWatch
+	log      logr.Logger
+	informer cache.SharedIndexInformer
+	handler  cache.ResourceEventHandlerRegistration
+	absent   chan struct{} // closed when the resource was found not to be installed
+	once     sync.Once
+}
+
+// New returns a watch that calls a function with all objects whenever one came, went, or has another spec. Run must be
+// called once.
+func New[T client.Object](from client.WithWatch, resource Resource[T], log logr.Logger, changed func(all []T)) (
+	*Watch[T], error,
+) {
+	w := &Watch[T]{resource: resource, client: from, log: log, absent: make(chan struct{})}
+	w.informer = cache.NewSharedIndexInformer(w.lister(), resource.Object, 0, cache.Indexers{})
+	if err := w.informer.SetWatchErrorHandlerWithContext(w.trouble); err != nil {
+		return nil, err
+	}
+	var err error
+	w.handler, err = w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { changed(w.All()) },
+		DeleteFunc: func(any) { changed(w.All()) },
+		UpdateFunc: func(before, after any) {
+			if !SameSpec(before.(client.Object), after.(client.Object)) {
+				changed(w.All())
+			}
+		},
+	})
+	return w, err
+}
+
+// SameSpec reports whether two versions of an object say the same, its status aside.
+func SameSpec(a, b client.Object) bool {
+	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration() &&
+		a.GetDeletionTimestamp().Equal(b.GetDeletionTimestamp())
+}
+
+func (w *Watch[T]) lister() cache.ListerWatcher {
+	return listwatch.Bounded(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			list := w.resource.List()
+			return list, w.client.List(ctx, list, &client.ListOptions{Raw: &options})
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return w.client.Watch(ctx, w.resource.List(), &client.ListOptions{Raw: &options})
+		},
+	}, w.client)
+}
+
+// Run watches until the context ends. Errors are retried with backoff indefinitely.
+func (w *Watch[T]) Run(ctx context.Context) {
+	if w.awaitResource(ctx) {
+		w.informer.RunWithContext(ctx)
+	}
+}
+
+// awaitResource waits until the resource is installed, and reports whether it is.
+func (w *Watch[T]) awaitResource(ctx context.Context) bool {
+	for told := false; ; told = true {
+		err := w.client.List(ctx, w.resource.List(), client.Limit(1))
+		if ctx.Err() != nil {
+			return false
+		}
+		if !notInstalled(err) {
+			if told {
+				w.log.Info("The resource " + w.resource.Kind + " is installed now")
+			}
+			return true // any other trouble is the watch's
+		}
+		if !told {
+			w.log.Info("The resource " + w.resource.Kind + " is not installed, " + w.resource.Without)
+			w.once.Do(func() { close(w.absent) })
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(lookAgain):
+		}
+	}
+}
+
+func notInstalled(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
+
+// trouble logs why the objects cannot be watched. That the resource was taken away meanwhile is not worth a line per
+// try.
+func (w *Watch[T]) trouble(ctx context.Context, reflector *cache.Reflector, err error) {
+	if notInstalled(err) {
+		w.log.V(1).Info("The resource " + w.resource.Kind + " is no longer installed")
+		return
+	}
+	cache.DefaultWatchErrorHandler(ctx, reflector, err)
+}
+
+// Listed reports whether all objects are known.
+func (w *Watch[T]) Listed() bool { return w.handler.HasSynced() }
+
+// Checker tells when all objects are known.
+func (w *Watch[T]) Checker() cache.DoneChecker { return w.handler.HasSyncedChecker() }
+
+// Absent is closed once the resource was found not to be installed.
+func (w *Watch[T]) Absent() <-chan struct{} { return w.absent }
+
+// Get returns an object. It must not be modified.
+func (w *Watch[T]) Get(name string) (T, bool) {
+	object, exists, err := w.informer.GetStore().GetByKey(name)
+	if err != nil || !exists {
+		var none T
+		return none, false
+	}
+	return object.(T), true
+}
+
+// All returns every object. They must not be modified.
+func (w *Watch[T]) All() []T {
+	objects := w.informer.GetStore().List()
+	all := make([]T, 0, len(objects))
+	for _, object := range objects {
+		all = append(all, object.(T))
+	}
+	return all
+}
