@@ -257,7 +257,8 @@ bin/controller-gen: tools/generate/go.mod tools/generate/go.sum
 .PHONY: generate
 generate: bin/controller-gen bin/helm build ## generate the deep copies, the CRD, config/, what the chart renders, the tables of values and of metrics, docs/commands.md
 	@bin/controller-gen object:headerFile=tools/generate/header.txt paths=./api/...
-	@bin/controller-gen crd paths=./api/... output:stdout | sed 1d > charts/taintkeeper/files/nodetaintrules.yaml
+	@bin/controller-gen crd paths=./api/... output:dir=bin/crds
+	@for crd in nodetaintrules evictionpolicies; do sed 1d bin/crds/taintkeeper.dev_$$crd.yaml > charts/taintkeeper/files/$$crd.yaml; done
 	@cat tools/generate/crd-header.txt charts/taintkeeper/files/nodetaintrules.yaml > config/crd.yaml
 	@$(GO) run ./test/chart/generate
 	@test/chart/replay.sh -w

@@ -3,8 +3,8 @@
 
 // Package policy says whether EvictionPolicies object to the leaving of a pod.
 //
-// When a pod is due does not change. A pod leaves when it is due and no policy objects. For each NoExecute taint because
-// of which the pod is due, each policy that selects the pod, its node and the taint gives one of four answers:
+// When a pod is due does not change. A pod leaves when it is due and no policy objects. For each NoExecute taint that
+// makes the pod due, each policy that selects the pod, its node and the taint gives one of four answers:
 //
 //	Free   the pod may be deleted
 //	Ask    the Eviction API decides
@@ -27,7 +27,8 @@
 //
 // To the action Evict a pod that is not ready is Free (4 and 6), unless unready is Ask.
 //
-// The deadline ends the action only. Paused, breaker and pace outrank it: a clock must not overrule a person or a storm.
+// The deadline ends the action only. Paused, breaker and pace outrank it: a clock must not overrule a person or a
+// storm.
 //
 // The package is pure. What it cannot know, such as whether a breaker is open, is an argument.
 package policy

@@ -53,41 +53,58 @@ type Cause struct {
 
 // Says returns the answer of one policy that selects the pod and applies to the cause, which is due.
 func (p *Policy) Says(pod *Pod, due, now time.Time, state State) Answer {
-	answer := func(step Step, why Why, until time.Time, detail string) Answer {
-		return Answer{Step: step, Until: until, Policy: p.Name, Why: why, Detail: detail}
+	if p.DryRun || pod.NamespaceEnds {
+		return Answer{}
 	}
-	acts, ends := true, time.Time{} // the action, and until when
-	if p.deadline != nil {
-		ends = due.Add(*p.deadline)
-		acts = now.Before(ends)
+	if halt, halts := p.halts(pod, due, now, state); halts {
+		return halt
 	}
+	ends, acts := p.acts(due, now)
 	asks := acts && p.action == v1alpha1.ActionEvict && (p.ask || !pod.Unready)
 	switch {
-	case p.DryRun || pod.NamespaceEnds:
-		return Answer{}
-	case p.keep && pod.Finished:
-		return answer(Hold, Finished, time.Time{}, "")
-	case p.paused != "":
-		return answer(Hold, Paused, time.Time{}, p.paused)
-	case state.Open != "":
-		return answer(Hold, BreakerOpen, time.Time{}, state.Open)
-	case p.breaker != nil && now.Before(due.Add(p.breaker.Settle)):
-		return answer(Wait, Settling, due.Add(p.breaker.Settle), "")
 	case acts && p.action == v1alpha1.ActionHold:
-		return answer(Hold, Held, ends, "")
+		return p.answer(Hold, Held, ends, "")
 	case asks && pod.Budgets.Objects != "":
-		return answer(Hold, pod.Budgets.Objects, ends, pod.Budgets.Name)
+		return p.answer(Hold, pod.Budgets.Objects, ends, pod.Budgets.Name)
 	case state.Room.After(now):
-		return answer(Wait, Paced, state.Room, "")
+		return p.answer(Wait, Paced, state.Room, "")
 	case asks:
-		return answer(Ask, "", ends, pod.Budgets.Name)
+		return p.answer(Ask, "", ends, pod.Budgets.Name)
 	}
 	return Answer{}
 }
 
+// halts returns what keeps the pod whatever the action and its deadline.
+func (p *Policy) halts(pod *Pod, due, now time.Time, state State) (_ Answer, halts bool) {
+	switch {
+	case p.keep && pod.Finished:
+		return p.answer(Hold, Finished, time.Time{}, ""), true
+	case p.paused != "":
+		return p.answer(Hold, Paused, time.Time{}, p.paused), true
+	case state.Open != "":
+		return p.answer(Hold, BreakerOpen, time.Time{}, state.Open), true
+	case p.breaker != nil && now.Before(due.Add(p.breaker.Settle)):
+		return p.answer(Wait, Settling, due.Add(p.breaker.Settle), ""), true
+	}
+	return Answer{}, false
+}
+
+// acts reports whether the action has not ended, and when it does; zero means never.
+func (p *Policy) acts(due, now time.Time) (ends time.Time, acts bool) {
+	if p.deadline == nil {
+		return time.Time{}, true
+	}
+	ends = due.Add(*p.deadline)
+	return ends, now.Before(ends)
+}
+
+func (p *Policy) answer(step Step, why Why, until time.Time, detail string) Answer {
+	return Answer{Step: step, Until: until, Policy: p.Name, Why: why, Detail: detail}
+}
+
 // Decide returns what the policies say of a pod together. The causes are all taints because of which it must leave, due
-// or not; at least one of them is due. Again is the next instant at which the answer can change by itself; zero if there
-// is none.
+// or not; at least one of them is due. Again is the next instant at which the answer can change by itself; zero if
+// there is none.
 func Decide(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state func(*Policy, time.Time) State) (
 	mildest Answer, again time.Time,
 ) {

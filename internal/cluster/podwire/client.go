@@ -21,8 +21,8 @@ import (
 )
 
 // NewForConfig makes a client whose pods have only the fields that this package's doc comment and [podFields] name, and
-// some labels, where the API server answers in protobuf. Everything else, and JSON, is decoded as ever. It refuses to send a
-// whole pod: one that it has read lacks most of its fields. Patch pods instead.
+// some labels, where the API server answers in protobuf. Everything else, and JSON, is decoded as ever. It refuses to
+// send a whole pod: one that it has read lacks most of its fields. Patch pods instead.
 func NewForConfig(config *rest.Config, labels *Labels) (kubernetes.Interface, error) {
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
