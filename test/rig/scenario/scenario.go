@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,9 +72,11 @@ type Play struct {
 	watched   time.Duration
 	restarted bool
 	excused   time.Time // until then evictions may be late, as deletes were refused
-	nodes     map[string][]oracle.Version
-	pods      []*Pod
 	undo      []func(context.Context) error
+
+	mu    sync.Mutex // held by who changes what is below, and by who looks on
+	nodes map[string][]oracle.Version
+	pods  []*Pod
 }
 
 // Run plays a scenario in a namespace of its own, and clears up after it. The error is one of the stage: what the
