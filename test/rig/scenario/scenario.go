@@ -66,17 +66,17 @@ type Stage interface {
 
 // Play is a scenario that is being played.
 type Play struct {
+	mu sync.Mutex // for the stories of nodes and pods: held by who changes them, and by who looks on meanwhile
+
 	Stage
 	scene.Scene
 
 	watched   time.Duration
 	restarted bool
 	excused   time.Time // until then evictions may be late, as deletes were refused
+	nodes     map[string][]oracle.Version
+	pods      []*Pod
 	undo      []func(context.Context) error
-
-	mu    sync.Mutex // held by who changes what is below, and by who looks on
-	nodes map[string][]oracle.Version
-	pods  []*Pod
 }
 
 // Run plays a scenario in a namespace of its own, and clears up after it. The error is one of the stage: what the
