@@ -7,14 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	"github.com/taintkeeper/taintkeeper/test/rig/observer"
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
@@ -23,20 +24,48 @@ import (
 type Real struct {
 	User string // the contestant, in the audit log
 
-	client kubernetes.Interface
-	seen   *observer.Pods
-	audit  *auditlog.Log
+	cluster *localcluster.Cluster
+	client  kubernetes.Interface
+	seen    *observer.Pods
+	audit   *auditlog.Log
 }
 
-// NewReal makes a stage of an API server and its audit log. It watches pods until the context ends.
-func NewReal(ctx context.Context, access *rest.Config, log, user string) (*Real, error) {
-	client, err := kubernetes.NewForConfig(access)
+// NewReal makes a stage of a cluster that has an audit log. It watches pods until the context ends.
+func NewReal(ctx context.Context, cluster *localcluster.Cluster, user string) (*Real, error) {
+	client, err := kubernetes.NewForConfig(cluster.AdminConfig())
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	seen, err := observer.WatchPods(ctx, client, metav1.NamespaceAll)
-	return &Real{User: user, client: client, seen: seen, audit: auditlog.New(log)}, err
+	return &Real{user, cluster, client, seen, auditlog.New(cluster.AuditLog())}, err
 }
+
+// Simulated makes nodes whose kubelets the cluster simulates: they say that they are alive, and pods that are deleted
+// are gone at once. The zone of a node is what its name in the cluster says before the last dash. On another stage they
+// are as [Node] makes them.
+func Simulated(names ...string) Step {
+	return func(ctx context.Context, p *Play) error {
+		real, ok := p.Stage.(interface{ Cluster() *localcluster.Cluster })
+		var specs []localcluster.NodeSpec
+		for _, name := range names {
+			if !ok {
+				if err := Node(name)(ctx, p); err != nil {
+					return err
+				}
+			}
+			name = p.NodeName(name)
+			zone := name[:strings.LastIndex(name, "-")]
+			specs = append(specs, localcluster.NodeSpec{Name: name, Zone: zone, Labels: p.Labels()})
+		}
+		if !ok {
+			return nil
+		}
+		return real.Cluster().AddNodes(ctx, specs...)
+	}
+}
+
+// Cluster is where the stage is.
+func (r *Real) Cluster() *localcluster.Cluster { return r.cluster }
 
 // Client implements [Stage], as do the others.
 func (r *Real) Client() kubernetes.Interface { return r.client }
@@ -44,7 +73,12 @@ func (r *Real) Client() kubernetes.Interface { return r.client }
 func (r *Real) Seen() *observer.Pods { return r.seen }
 
 func (r *Real) Calls(wanted ...auditlog.Filter) ([]auditlog.Event, error) {
-	return r.audit.Events(append(wanted, auditlog.By(r.User))...)
+	return r.CallsBy(r.User, wanted...)
+}
+
+// CallsBy returns what somebody has called so far.
+func (r *Real) CallsBy(user string, wanted ...auditlog.Filter) ([]auditlog.Event, error) {
+	return r.audit.Events(append(wanted, auditlog.By(user))...)
 }
 
 func (r *Real) Restart(context.Context) error {

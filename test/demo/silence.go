@@ -1,0 +1,207 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
+	"github.com/taintkeeper/taintkeeper/test/rig/scene"
+)
+
+// The last act is not begun by a taint: the kubelets of a zone fall silent, and taintkeeper sets the taints.
+const (
+	unreachable = corev1.TaintNodeUnreachable
+	// grace is how long a node may be silent. kwok renews a lease four times in leaseSeconds, so by a renewal a node may
+	// have been silent before the act.
+	grace        = 8 * time.Second
+	leaseSeconds = 4
+	renewal      = leaseSeconds * time.Second / 4
+	// taintEvery is the time between the NoExecute taints of two nodes of a zone.
+	taintEvery = 4 * time.Second
+	// tolerated is what the API server lets a pod tolerate of a silent node that says nothing else: 300 s elsewhere.
+	tolerated = 6 * time.Second
+)
+
+// healthFlags are those of taintkeeper and of the plan.
+var healthFlags = []string{
+	"--node-monitor-grace-period=" + grace.String(),
+	fmt.Sprintf("--node-eviction-rate=%g", 1/taintEvery.Seconds()),
+}
+
+// silence lets the kubelets of nodes fall silent.
+func silence(nodes ...string) Step {
+	return func(ctx context.Context, p *Play) error {
+		s, names := stageOf(p), fullNames(p, nodes)
+		s.command("kubectl label node %s %s", strings.Join(names, " "), localcluster.SilenceLabel)
+		return s.cluster.SilenceNodes(ctx, names...)
+	}
+}
+
+// resume lets them come back. It notes before when the last one gave its last sign of life.
+func resume(nodes ...string) Step {
+	return func(ctx context.Context, p *Play) error {
+		s, names := stageOf(p), fullNames(p, nodes)
+		s.heard = map[string]time.Time{}
+		for i, name := range names {
+			lease, err := p.Admin.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			s.heard[nodes[i]] = lease.Spec.RenewTime.Time
+		}
+		s.command("kubectl label node %s %s", strings.Join(names, " "), localcluster.ResumeLabel)
+		return s.cluster.ResumeNodes(ctx, names...)
+	}
+}
+
+// followUntil adds to the story what taintkeeper makes of the taints of nodes, until something is so.
+func followUntil(so func(p *Play) bool) Step {
+	return func(ctx context.Context, p *Play) error {
+		return await.Poll(ctx, func(context.Context) error {
+			if err := follow(p); err != nil {
+				return err
+			}
+			if !so(p) {
+				return errors.New("the zone's taints are not as they should be")
+			}
+			return nil
+		})
+	}
+}
+
+// follow reads on in the audit log what taintkeeper has written to nodes.
+func follow(p *Play) error {
+	s := stageOf(p)
+	calls, err := p.Calls(auditlog.Accepted, auditlog.Since(s.began), func(c auditlog.Event) bool {
+		return (c.Resource == "nodes" || c.Resource == "nodes/status") && (c.Verb == "patch" || c.Verb == "update")
+	})
+	if err != nil {
+		return err
+	}
+	for _, c := range calls[s.followed:] {
+		s.followed++
+		var node corev1.Node
+		if err := json.Unmarshal(c.Response, &node); err != nil {
+			return fmt.Errorf("read node %s in the audit log: %w", c.Name, err)
+		}
+		if err := s.note(p, &node, scene.Span{From: c.Received, To: c.Answered}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// note adds a version of a node to the story if its taints are others than before, unless a newer one is known.
+func (s *stage) note(p *Play, node *corev1.Node, took scene.Span) error {
+	newest, known := s.versions[node.Name]
+	if known {
+		order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, newest)
+		if err != nil || order <= 0 {
+			return err
+		}
+	}
+	s.versions[node.Name] = node.ResourceVersion
+	name := strings.TrimPrefix(node.Name, p.NodeName(""))
+	if texts := taintsOf(node.Spec.Taints); texts != taintsOf(taintsNow(p, name)) {
+		p.Tainted(name, took, node.Spec.Taints)
+		s.say("%s%.3f s: %s has %s", indent, took.From.Sub(s.began).Seconds(), node.Name, texts)
+	}
+	return nil
+}
+
+// taintsNow are the taints of a node by the story.
+func taintsNow(p *Play, node string) []corev1.Taint {
+	history := p.History(node)
+	if len(history) == 0 {
+		return nil
+	}
+	return history[len(history)-1].Taints
+}
+
+func taintsOf(all []corev1.Taint) string {
+	if len(all) == 0 {
+		return "no taint"
+	}
+	var texts []string
+	for _, taint := range all {
+		taint.TimeAdded = nil
+		texts = append(texts, taint.ToString())
+	}
+	slices.Sort(texts)
+	return strings.Join(texts, " and ")
+}
+
+// oneIsEmpty reports whether all the nodes have NoExecute, and the pods of one that must leave have left.
+func oneIsEmpty(nodes ...string) func(*Play) bool {
+	return func(p *Play) bool {
+		waiting := map[string]bool{}
+		for _, r := range p.Rows(time.Now()) {
+			if r.Due != Never && !r.Left {
+				waiting[r.Spec.NodeName] = true
+			}
+		}
+		tainted := func(node string) bool { return len(taints.NoExecute(taintsNow(p, node))) > 0 }
+		return !slices.ContainsFunc(nodes, func(node string) bool { return !tainted(node) }) && len(waiting) < len(nodes)
+	}
+}
+
+// untainted reports whether none of the nodes has a taint.
+func untainted(nodes ...string) func(*Play) bool {
+	return func(p *Play) bool {
+		return !slices.ContainsFunc(nodes, func(node string) bool { return len(taintsNow(p, node)) > 0 })
+	}
+}
+
+// neverTainted wants a node never to have had a taint.
+func neverTainted(node string) Check {
+	return func(_ context.Context, p *Play) (Finding, error) {
+		if all := p.History(node); len(all) > 0 {
+			return Finding{Seen: "node " + node + " of another zone was tainted"}, nil
+		}
+		return Finding{Right: true}, nil
+	}
+}
+
+// inTurn wants the nodes of a zone to be tainted after their grace period and in turn, and to be rid of both taints at
+// once.
+func inTurn(nodes ...string) Check {
+	return func(_ context.Context, p *Play) (Finding, error) {
+		found := Finding{Right: true}
+		wrong := func(format string, args ...any) { found = found.And(Finding{Seen: fmt.Sprintf(format, args...)}) }
+		var turns []time.Time
+		for _, node := range nodes {
+			history := p.History(node)
+			if silent := history[0].At.To.Sub(stageOf(p).heard[node]); silent < grace {
+				wrong("%s was tainted when it had been silent for %s", node, Seconds(silent))
+			}
+			for i := range history[1:] {
+				if len(history[i].Taints) == 2 && len(history[i+1].Taints) == 1 {
+					wrong("%s lost one of its taints before the other", node)
+				}
+			}
+			turns = append(turns, firstNoExecute(p, p.NodeName(node), time.Time{}).To)
+		}
+		slices.SortFunc(turns, time.Time.Compare)
+		const early = taintEvery / 8 // a call may take long
+		if took := turns[len(turns)-1].Sub(turns[0]); took < time.Duration(len(turns)-1)*taintEvery-early {
+			wrong("the zone was tainted within %s", Seconds(took))
+		}
+		return found, nil
+	}
+}
