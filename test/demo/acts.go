@@ -33,9 +33,9 @@ var acts = []act{
 		Given: []Step{
 			Simulated("1", "2"), replicas("1", "web", 2, scene.Tolerating("maintenance", 5)), On("1", "plain"),
 			On("1", "careful", scene.Indefinitely("maintenance")), On("1", "agent", agent), replicas("2", "elsewhere", 2),
-			foresee("1", "power=off:NoExecute"),
+			foresee("power=off:NoExecute"),
 		},
-		When:     []Step{kubectlTaint("1", "power=off:NoExecute")},
+		When:     []Step{kubectlTaint("power=off:NoExecute")},
 		Promised: planned,
 	}},
 	{"west", []string{
@@ -48,10 +48,10 @@ var acts = []act{
 			On("1", "hasty", scene.Tolerating("maintenance", 2)), On("1", "probe-a", scene.Tolerating("maintenance", 3)),
 			On("1", "shadowed", scene.Tolerating("maintenance", 4), scene.Indefinitely("maintenance")),
 			On("1", "settled", scene.Indefinitely("maintenance")), On("1", "agent", agent),
-			foresee("1", "maintenance=soon:NoExecute"),
+			foresee("maintenance=soon:NoExecute"),
 		},
 		When: []Step{
-			kubectlTaint("1", "maintenance=soon:NoExecute"),
+			kubectlTaint("maintenance=soon:NoExecute"),
 			Gone("probe-a"), On("1", "probe-b", scene.Tolerating("maintenance", 3)),
 		},
 		Promised: planned,
@@ -67,8 +67,8 @@ var acts = []act{
 			On("1", "steady", scene.Indefinitely("maintenance"), scene.Indefinitely("heat")),
 		},
 		When: []Step{
-			kubectlTaint("1", "maintenance=soon:NoExecute"), At("1", 2*time.Second),
-			foresee("1", "heat=high:NoExecute"), kubectlTaint("1", "heat=high:NoExecute"),
+			kubectlTaint("maintenance=soon:NoExecute"), At("1", 2*time.Second),
+			foresee("heat=high:NoExecute"), kubectlTaint("heat=high:NoExecute"),
 		},
 		Promised: planned,
 	}},
@@ -79,7 +79,7 @@ var acts = []act{
 			On("1", "brisk", scene.Tolerating("maintenance", 3)), On("1", "calm", scene.Tolerating("maintenance", 4)),
 		},
 		When: []Step{
-			kubectlTaint("1", "maintenance=soon:NoExecute"), At("1", 2*time.Second), kubectlTaint("1", "maintenance-"),
+			kubectlTaint("maintenance=soon:NoExecute"), At("1", 2*time.Second), kubectlTaint("maintenance-"),
 		},
 		Promised: promised,
 	}},
@@ -98,7 +98,8 @@ var acts = []act{
 			foreseeSilence("a-1", "a-2"),
 		},
 		When: []Step{
-			silence("a-1", "a-2"), followUntil(oneIsEmpty("a-1", "a-2")), resume("a-1", "a-2"), followUntil(untainted("a-1", "a-2")),
+			silence("a-1", "a-2"), followUntil(oneIsEmpty("a-1", "a-2")),
+			resume("a-1", "a-2"), followUntil(untainted("a-1", "a-2")),
 		},
 		Promised: append([]Check{inTurn("a-1", "a-2"), neverTainted("b-1")}, planned...),
 	}},

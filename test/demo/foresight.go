@@ -19,10 +19,10 @@ import (
 	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
 )
 
-// foresee asks the kubectl plugin what a taint of a node would do now.
-func foresee(node, spec string) Step {
+// foresee asks the kubectl plugin what a taint of the first node would do now.
+func foresee(spec string) Step {
 	return func(ctx context.Context, p *Play) error {
-		return stageOf(p).foresee(ctx, p.NodeName(node), spec)
+		return stageOf(p).foresee(ctx, p.NodeName(first), spec)
 	}
 }
 
@@ -89,8 +89,8 @@ func turnsOf(plan cliv1alpha1.TaintPlan) []time.Time {
 	return all
 }
 
-// asForeseen wants to happen what the plan said. Which node of a zone comes first is a matter of luck, so pods count from
-// the taint of their node.
+// asForeseen wants to happen what the plan said. Which node of a zone comes first is a matter of luck, so the times of
+// pods count from the taint of their node.
 func asForeseen(_ context.Context, p *Play) (Finding, error) {
 	s, found := stageOf(p), Finding{Right: true}
 	if s == nil {
@@ -135,7 +135,8 @@ func asPlanned(r Row, plan cliv1alpha1.TaintPlan, tainted time.Time) Finding {
 	}
 	planned := plan.Pods[i].Due.Sub(tainted)
 	if !foreseen(r.After - planned) {
-		return Finding{Seen: fmt.Sprintf("%s left after %s, and by the plan after %s", r.Name, Seconds(r.After), Seconds(planned))}
+		seen := fmt.Sprintf("%s left after %s, and by the plan after %s", r.Name, Seconds(r.After), Seconds(planned))
+		return Finding{Seen: seen}
 	}
 	return Finding{Right: true}
 }

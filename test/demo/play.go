@@ -61,7 +61,7 @@ func playDemo(ctx context.Context, s *stage) error {
 func (s *stage) introduce() {
 	s.title(fmt.Sprintf("Taintkeeper keeps the promise a toleration makes: %d acts.", len(acts)))
 	s.say("")
-	s.say("%sA real control plane, Kubernetes %s, with simulated nodes.", indent, s.version)
+	s.say("%sA real control plane, Kubernetes %s, with simulated nodes.", indent, s.Version)
 	s.say("%sThe taint eviction and the node lifecycle that are built in are off; bin/taintkeeper runs as its own service account.", indent)
 	s.say("%sWhat is promised is computed by test/rig/oracle, which shares no code with taintkeeper; what happens is seen by a watch.", indent)
 	s.say("%sTimes count from the act's first command.", indent)

@@ -54,7 +54,7 @@ func (s *stage) startWorkloads(ctx context.Context) error {
 func (s *stage) sayPlayground(board string) {
 	s.title("The playground is open. Ctrl-C closes it.")
 	s.say("")
-	s.say("%sKubernetes %s with %d simulated nodes and %d pods in namespace %s; taintkeeper does the evictions, and taints silent nodes.", indent, s.version, len(fleet), podCount(), namespace)
+	s.say("%sKubernetes %s with %d simulated nodes and %d pods in namespace %s; taintkeeper does the evictions, and taints silent nodes.", indent, s.Version, len(fleet), podCount(), namespace)
 	s.say("")
 	s.say("%sIts taints on one live page, in a browser (kubectl taintkeeper board):", indent)
 	s.say("")

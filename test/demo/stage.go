@@ -22,7 +22,6 @@ type stage struct {
 	screen
 	*scenario.Real
 	dir        string
-	version    string // of Kubernetes
 	kubeconfig string // the administrator's
 	cluster    *localcluster.Cluster
 	binary     string // taintkeeper
@@ -102,15 +101,7 @@ func (s *stage) startCluster(ctx context.Context) error {
 	watching, unwatch := context.WithCancel(lasting)
 	s.unwatch = unwatch
 	s.Real, err = scenario.NewReal(watching, cluster, localcluster.TaintkeeperUser)
-	if err != nil {
-		return err
-	}
-	version, err := s.Client().Discovery().ServerVersion()
-	if err != nil {
-		return fmt.Errorf("ask for the version of Kubernetes: %w", err)
-	}
-	s.version = version.GitVersion
-	return nil
+	return err
 }
 
 func (s *stage) startKeeper(ctx context.Context) error {

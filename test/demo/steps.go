@@ -16,7 +16,10 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
-// stageOf is the stage on which an act is played, with what is particular to this program. In a rehearsal there is none.
+// first is the node of an act that gets its taints.
+const first = "1"
+
+// stageOf is the stage on which an act is played, with what is particular to this program. A rehearsal has none.
 func stageOf(p *Play) *stage {
 	s, _ := p.Stage.(*stage)
 	return s
@@ -43,19 +46,19 @@ func replicas(node, workload string, count int, edits ...Edit) Step {
 	return Steps(all...)
 }
 
-// kubectlTaint does what the command does, and says so.
-func kubectlTaint(node string, specs ...string) Step {
+// kubectlTaint does to the first node what the command does, and says so.
+func kubectlTaint(specs ...string) Step {
 	return func(ctx context.Context, p *Play) error {
-		stageOf(p).command("kubectl taint node %s %s", p.NodeName(node), strings.Join(specs, " "))
+		node := p.NodeName(first)
+		stageOf(p).command("kubectl taint node %s %s", node, strings.Join(specs, " "))
 		edit, err := taints.ParseEdit(specs...)
 		if err != nil {
 			return err
 		}
-		took, after, err := scene.EditTaints(ctx, p.Admin, p.NodeName(node), func(all []corev1.Taint) ([]corev1.Taint, error) {
-			return edit.Apply(all, taints.KeepExisting)
-		})
+		apply := func(all []corev1.Taint) ([]corev1.Taint, error) { return edit.Apply(all, taints.KeepExisting) }
+		took, after, err := scene.EditTaints(ctx, p.Admin, node, apply)
 		if err == nil {
-			p.Tainted(node, took, after)
+			p.Tainted(first, took, after)
 		}
 		return err
 	}

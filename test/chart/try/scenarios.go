@@ -77,14 +77,16 @@ func ownedPod(ctx context.Context, p *Play) error {
 	}
 	return On("node", "", func(pod *corev1.Pod) {
 		pod.GenerateName = "web-5d4f8c7b9-"
-		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind("Node"))}
+		controller := metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind("Node"))
+		pod.OwnerReferences = []metav1.OwnerReference{*controller}
 	})(ctx, p)
 }
 
 // clockRuns waits until the eviction clock is renewed: from then on the built-in is refused.
 func clockRuns(ctx context.Context, p *Play) error {
 	return await.Poll(ctx, func(ctx context.Context) error {
-		account, err := p.Admin.CoreV1().ServiceAccounts(namespace).Get(ctx, "taintkeeper-eviction-clock", metav1.GetOptions{})
+		accounts := p.Admin.CoreV1().ServiceAccounts(namespace)
+		account, err := accounts.Get(ctx, "taintkeeper-eviction-clock", metav1.GetOptions{})
 		if err == nil && account.Annotations["taintkeeper.dev/renewed"] == "" {
 			err = errors.New("the eviction clock has not been renewed yet")
 		}
@@ -95,7 +97,7 @@ func clockRuns(ctx context.Context, p *Play) error {
 func policyIsKept(ctx context.Context, p *Play) error {
 	policies := p.Admin.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	if _, err := policies.Get(ctx, "taintkeeper-coexistence", metav1.GetOptions{}); err != nil {
-		return fmt.Errorf("the policy that heeds the backlog is not kept: %w", err)
+		return fmt.Errorf("the policy that holds back the backlog is gone: %w", err)
 	}
 	return nil
 }

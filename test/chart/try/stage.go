@@ -50,7 +50,7 @@ func newStage(ctx context.Context) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	real, err := scenario.NewReal(ctx, cluster, builtIn)
+	on, err := scenario.NewReal(ctx, cluster, builtIn)
 	if err != nil {
 		return nil, errors.Join(err, cluster.Stop())
 	}
@@ -58,7 +58,7 @@ func newStage(ctx context.Context) (*stage, error) {
 	if err != nil {
 		return nil, errors.Join(err, cluster.Stop())
 	}
-	return &stage{Real: real, helm: helm.Client{Root: ".", Program: "helm", Kubeconfig: kubeconfig, Namespace: namespace}}, nil
+	return &stage{Real: on, helm: helm.Client{Root: ".", Program: "helm", Kubeconfig: kubeconfig, Namespace: namespace}}, nil
 }
 
 // Restart implements [scenario.Stage].

@@ -59,7 +59,7 @@ func (p *Play) awaitQuiet(ctx context.Context) error {
 	}
 }
 
-// ByContestant wants every pod that has left to have been deleted by the contestant, which its calls show after a moment.
+// ByContestant wants the contestant to have deleted every pod that has left. Its calls show that after a moment.
 func ByContestant(ctx context.Context, p *Play) (Finding, error) {
 	err := await.Poll(ctx, func(context.Context) error {
 		calls, err := p.Calls(auditlog.Deletes, auditlog.Accepted, auditlog.In(p.Namespace))

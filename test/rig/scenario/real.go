@@ -22,7 +22,8 @@ import (
 
 // Real is a [Stage] on a real control plane. Who starts the contestant may say how it is restarted or held up.
 type Real struct {
-	User string // the contestant, in the audit log
+	User    string // the contestant, in the audit log
+	Version string // of Kubernetes
 
 	cluster *localcluster.Cluster
 	client  kubernetes.Interface
@@ -36,8 +37,12 @@ func NewReal(ctx context.Context, cluster *localcluster.Cluster, user string) (*
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
+	version, err := client.Discovery().ServerVersion()
+	if err != nil {
+		return nil, fmt.Errorf("ask for the version of Kubernetes: %w", err)
+	}
 	seen, err := observer.WatchPods(ctx, client, metav1.NamespaceAll)
-	return &Real{user, cluster, client, seen, auditlog.New(cluster.AuditLog())}, err
+	return &Real{user, version.GitVersion, cluster, client, seen, auditlog.New(cluster.AuditLog())}, err
 }
 
 // Simulated makes nodes whose kubelets the cluster simulates: they say that they are alive, and pods that are deleted
@@ -45,7 +50,7 @@ func NewReal(ctx context.Context, cluster *localcluster.Cluster, user string) (*
 // are as [Node] makes them.
 func Simulated(names ...string) Step {
 	return func(ctx context.Context, p *Play) error {
-		real, ok := p.Stage.(interface{ Cluster() *localcluster.Cluster })
+		on, ok := p.Stage.(interface{ Cluster() *localcluster.Cluster })
 		var specs []localcluster.NodeSpec
 		for _, name := range names {
 			if !ok {
@@ -60,18 +65,20 @@ func Simulated(names ...string) Step {
 		if !ok {
 			return nil
 		}
-		return real.Cluster().AddNodes(ctx, specs...)
+		return on.Cluster().AddNodes(ctx, specs...)
 	}
 }
 
 // Cluster is where the stage is.
 func (r *Real) Cluster() *localcluster.Cluster { return r.cluster }
 
-// Client implements [Stage], as do the others.
+// Client implements [Stage].
 func (r *Real) Client() kubernetes.Interface { return r.client }
 
+// Seen implements [Stage].
 func (r *Real) Seen() *observer.Pods { return r.seen }
 
+// Calls implements [Stage].
 func (r *Real) Calls(wanted ...auditlog.Filter) ([]auditlog.Event, error) {
 	return r.CallsBy(r.User, wanted...)
 }
@@ -81,12 +88,15 @@ func (r *Real) CallsBy(user string, wanted ...auditlog.Filter) ([]auditlog.Event
 	return r.audit.Events(append(wanted, auditlog.By(user))...)
 }
 
+// Restart implements [Stage].
 func (r *Real) Restart(context.Context) error {
 	return errors.New("the contestant cannot be restarted on this stage")
 }
 
+// Lag implements [Stage].
 func (r *Real) Lag() (release func()) { panic("watches cannot be held up on this stage") }
 
+// Refuse implements [Stage].
 func (r *Real) Refuse(ctx context.Context, of scene.Scene, probe *corev1.Pod) (allow func() error, err error) {
 	return of.RefuseDeletes(ctx, probe)
 }

@@ -25,8 +25,7 @@ type Row struct {
 	Tolerates string
 }
 
-// Rows are the pods in the order in which they are due. Times count from an instant. It may be called while the scenario
-// is played.
+// Rows are the pods in the order in which they are due. Times count from an instant. It may be called during the play.
 func (p *Play) Rows(since time.Time) []Row {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,7 +74,8 @@ func (p *Play) tolerates(pod *Pod) string {
 		matches := func(taint corev1.Taint) bool {
 			return taint.Effect == corev1.TaintEffectNoExecute && rule.First([]corev1.Toleration{toleration}, taint) != nil
 		}
-		if slices.ContainsFunc(p.nodes[pod.node], func(v oracle.Version) bool { return slices.ContainsFunc(v.Taints, matches) }) {
+		has := func(v oracle.Version) bool { return slices.ContainsFunc(v.Taints, matches) }
+		if slices.ContainsFunc(p.nodes[pod.node], has) {
 			all = append(all, describe(toleration))
 		}
 	}
