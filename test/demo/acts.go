@@ -27,6 +27,9 @@ var (
 // agent lets a pod tolerate every taint, as node agents do.
 var agent = scene.Indefinitely("")
 
+// silent is the zone that falls silent in the last act.
+var silent = newZone("a-1", "a-2")
+
 var acts = []act{
 	{"east", []string{"All pods leave at once, but for the node agent, which tolerates every taint."}, Scenario{
 		Name: "a taint that no workload tolerates",
@@ -95,12 +98,11 @@ var acts = []act{
 			Simulated("a-1", "a-2", "b-1"), replicas("a-1", "web", 2), replicas("a-2", "db", 2), replicas("b-1", "elsewhere", 2),
 			On("a-1", "nimble", scene.Tolerating(unreachable, 1)), On("a-1", "agent", agent),
 			On("a-2", "brisk", scene.Tolerating(unreachable, 1)), On("a-2", "loyal", scene.Indefinitely(unreachable)),
-			foreseeSilence("a-1", "a-2"),
+			foreseeSilence(silent.nodes...),
 		},
 		When: []Step{
-			silence("a-1", "a-2"), followUntil(oneIsEmpty("a-1", "a-2")),
-			resume("a-1", "a-2"), followUntil(untainted("a-1", "a-2")),
+			silent.silence, silent.followUntil(silent.oneIsEmpty), silent.resume, silent.followUntil(silent.untainted),
 		},
-		Promised: append([]Check{inTurn("a-1", "a-2"), neverTainted("b-1")}, planned...),
+		Promised: append([]Check{silent.inTurn, neverTainted("b-1")}, planned...),
 	}},
 }

@@ -90,7 +90,7 @@ func (s *stage) play(ctx context.Context, a act) (Finding, error) {
 // show draws the table of an act until it is over.
 func show(ctx context.Context, p *Play) error {
 	s := stageOf(p)
-	s.began, s.followed = time.Now(), 0
+	s.began = time.Now()
 	drawing, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -140,9 +140,9 @@ func (t tally) plus(other tally) tally {
 }
 
 func (t tally) String() string {
-	text := fmt.Sprintf("%s left, at most %s late. %d stayed", Counted(t.left, "pod", "pods"), Seconds(t.worst), t.stayed)
+	text := fmt.Sprintf("%s evicted, at most %s late. %d stayed", Counted(t.left, "pod", "pods"), Seconds(t.worst), t.stayed)
 	if t.left == 0 {
-		text = fmt.Sprintf("No pod left. %d stayed", t.stayed)
+		text = fmt.Sprintf("No pod had to leave. %d stayed", t.stayed)
 	}
 	if t.cancelled > 0 {
 		text += fmt.Sprintf(", %d of them because of the untaint", t.cancelled)

@@ -44,37 +44,44 @@ var healthFlags = []string{
 	fmt.Sprintf("--node-eviction-rate=%g", 1/taintEvery.Seconds()),
 }
 
-// silence lets the kubelets of nodes fall silent.
-func silence(nodes ...string) Step {
-	return func(ctx context.Context, p *Play) error {
-		s, names := stageOf(p), fullNames(p, nodes)
-		s.command("kubectl label node %s %s", strings.Join(names, " "), localcluster.SilenceLabel)
-		return s.cluster.SilenceNodes(ctx, names...)
-	}
+// zone is some nodes that fall silent together.
+type zone struct {
+	nodes    []string
+	heard    map[string]time.Time // their last signs of life
+	followed int                  // calls of taintkeeper's about nodes
+	versions map[string]string    // the newest of each node
 }
 
-// resume lets them come back. It notes before when the last one gave its last sign of life.
-func resume(nodes ...string) Step {
-	return func(ctx context.Context, p *Play) error {
-		s, names := stageOf(p), fullNames(p, nodes)
-		s.heard = map[string]time.Time{}
-		for i, name := range names {
-			lease, err := p.Admin.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			s.heard[nodes[i]] = lease.Spec.RenewTime.Time
+func newZone(nodes ...string) *zone {
+	return &zone{nodes: nodes, heard: map[string]time.Time{}, versions: map[string]string{}}
+}
+
+// silence lets the kubelets fall silent.
+func (z *zone) silence(ctx context.Context, p *Play) error {
+	s, names := stageOf(p), fullNames(p, z.nodes)
+	s.command("kubectl label node %s %s", strings.Join(names, " "), localcluster.SilenceLabel)
+	return s.cluster.SilenceNodes(ctx, names...)
+}
+
+// resume lets them come back. It notes before when they gave their last signs of life.
+func (z *zone) resume(ctx context.Context, p *Play) error {
+	s, names := stageOf(p), fullNames(p, z.nodes)
+	for i, name := range names {
+		lease, err := p.Admin.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
 		}
-		s.command("kubectl label node %s %s", strings.Join(names, " "), localcluster.ResumeLabel)
-		return s.cluster.ResumeNodes(ctx, names...)
+		z.heard[z.nodes[i]] = lease.Spec.RenewTime.Time
 	}
+	s.command("kubectl label node %s %s", strings.Join(names, " "), localcluster.ResumeLabel)
+	return s.cluster.ResumeNodes(ctx, names...)
 }
 
 // followUntil adds to the story what taintkeeper makes of the taints of nodes, until something is so.
-func followUntil(so func(p *Play) bool) Step {
+func (z *zone) followUntil(so func(p *Play) bool) Step {
 	return func(ctx context.Context, p *Play) error {
 		return await.Poll(ctx, func(context.Context) error {
-			if err := follow(p); err != nil {
+			if err := z.follow(p); err != nil {
 				return err
 			}
 			if !so(p) {
@@ -86,7 +93,7 @@ func followUntil(so func(p *Play) bool) Step {
 }
 
 // follow reads on in the audit log what taintkeeper has written to nodes.
-func follow(p *Play) error {
+func (z *zone) follow(p *Play) error {
 	s := stageOf(p)
 	calls, err := p.Calls(auditlog.Accepted, auditlog.Since(s.began), func(c auditlog.Event) bool {
 		return (c.Resource == "nodes" || c.Resource == "nodes/status") && (c.Verb == "patch" || c.Verb == "update")
@@ -94,13 +101,13 @@ func follow(p *Play) error {
 	if err != nil {
 		return err
 	}
-	for _, c := range calls[s.followed:] {
-		s.followed++
+	for _, c := range calls[z.followed:] {
+		z.followed++
 		var node corev1.Node
 		if err := json.Unmarshal(c.Response, &node); err != nil {
 			return fmt.Errorf("read node %s in the audit log: %w", c.Name, err)
 		}
-		if err := s.note(p, &node, scene.Span{From: c.Received, To: c.Answered}); err != nil {
+		if err := z.note(p, &node, scene.Span{From: c.Received, To: c.Answered}); err != nil {
 			return err
 		}
 	}
@@ -108,18 +115,19 @@ func follow(p *Play) error {
 }
 
 // note adds a version of a node to the story if its taints are others than before, unless a newer one is known.
-func (s *stage) note(p *Play, node *corev1.Node, took scene.Span) error {
-	newest, known := s.versions[node.Name]
+func (z *zone) note(p *Play, node *corev1.Node, took scene.Span) error {
+	newest, known := z.versions[node.Name]
 	if known {
 		order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, newest)
 		if err != nil || order <= 0 {
 			return err
 		}
 	}
-	s.versions[node.Name] = node.ResourceVersion
+	z.versions[node.Name] = node.ResourceVersion
 	name := strings.TrimPrefix(node.Name, p.NodeName(""))
 	if texts := taintsOf(node.Spec.Taints); texts != taintsOf(taintsNow(p, name)) {
 		p.Tainted(name, took, node.Spec.Taints)
+		s := stageOf(p)
 		s.say("%s%.3f s: %s has %s", indent, took.From.Sub(s.began).Seconds(), node.Name, texts)
 	}
 	return nil
@@ -148,24 +156,21 @@ func taintsOf(all []corev1.Taint) string {
 }
 
 // oneIsEmpty reports whether all the nodes have NoExecute, and the pods of one that must leave have left.
-func oneIsEmpty(nodes ...string) func(*Play) bool {
-	return func(p *Play) bool {
-		waiting := map[string]bool{}
-		for _, r := range p.Rows(time.Now()) {
-			if r.Due != Never && !r.Left {
-				waiting[r.Spec.NodeName] = true
-			}
+func (z *zone) oneIsEmpty(p *Play) bool {
+	waiting := map[string]bool{}
+	for _, r := range p.Rows(time.Now()) {
+		if r.Due != Never && !r.Left {
+			waiting[r.Spec.NodeName] = true
 		}
-		tainted := func(node string) bool { return len(taints.NoExecute(taintsNow(p, node))) > 0 }
-		return !slices.ContainsFunc(nodes, func(node string) bool { return !tainted(node) }) && len(waiting) < len(nodes)
 	}
+	return len(waiting) < len(z.nodes) && !slices.ContainsFunc(z.nodes, func(node string) bool {
+		return len(taints.NoExecute(taintsNow(p, node))) == 0
+	})
 }
 
 // untainted reports whether none of the nodes has a taint.
-func untainted(nodes ...string) func(*Play) bool {
-	return func(p *Play) bool {
-		return !slices.ContainsFunc(nodes, func(node string) bool { return len(taintsNow(p, node)) > 0 })
-	}
+func (z *zone) untainted(p *Play) bool {
+	return !slices.ContainsFunc(z.nodes, func(node string) bool { return len(taintsNow(p, node)) > 0 })
 }
 
 // neverTainted wants a node never to have had a taint.
@@ -178,30 +183,28 @@ func neverTainted(node string) Check {
 	}
 }
 
-// inTurn wants the nodes of a zone to be tainted after their grace period and in turn, and to be rid of both taints at
-// once.
-func inTurn(nodes ...string) Check {
-	return func(_ context.Context, p *Play) (Finding, error) {
-		found := Finding{Right: true}
-		wrong := func(format string, args ...any) { found = found.And(Finding{Seen: fmt.Sprintf(format, args...)}) }
-		var turns []time.Time
-		for _, node := range nodes {
-			history := p.History(node)
-			if silent := history[0].At.To.Sub(stageOf(p).heard[node]); silent < grace {
-				wrong("%s was tainted when it had been silent for %s", node, Seconds(silent))
-			}
-			for i := range history[1:] {
-				if len(history[i].Taints) == 2 && len(history[i+1].Taints) == 1 {
-					wrong("%s lost one of its taints before the other", node)
-				}
-			}
-			turns = append(turns, firstNoExecute(p, p.NodeName(node), time.Time{}).To)
+// inTurn wants the nodes to be tainted after their grace period and one after the other, and both taints of a node to go
+// at once.
+func (z *zone) inTurn(_ context.Context, p *Play) (Finding, error) {
+	found := Finding{Right: true}
+	wrong := func(format string, args ...any) { found = found.And(Finding{Seen: fmt.Sprintf(format, args...)}) }
+	var turns []time.Time
+	for _, node := range z.nodes {
+		history := p.History(node)
+		if silent := history[0].At.To.Sub(z.heard[node]); silent < grace {
+			wrong("%s was tainted when it had been silent for %s", node, Seconds(silent))
 		}
-		slices.SortFunc(turns, time.Time.Compare)
-		const early = taintEvery / 8 // a call may take long
-		if took := turns[len(turns)-1].Sub(turns[0]); took < time.Duration(len(turns)-1)*taintEvery-early {
-			wrong("the zone was tainted within %s", Seconds(took))
+		for i := range history[1:] {
+			if len(history[i].Taints) == 2 && len(history[i+1].Taints) == 1 {
+				wrong("%s lost one of its taints before the other", node)
+			}
 		}
-		return found, nil
+		turns = append(turns, firstNoExecute(p, p.NodeName(node), time.Time{}).To)
 	}
+	slices.SortFunc(turns, time.Time.Compare)
+	const early = taintEvery / 8 // a call may take long
+	if took := turns[len(turns)-1].Sub(turns[0]); took < time.Duration(len(turns)-1)*taintEvery-early {
+		wrong("the zone was tainted within %s", Seconds(took))
+	}
+	return found, nil
 }

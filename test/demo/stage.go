@@ -29,12 +29,9 @@ type stage struct {
 	keeper     *localcluster.Taintkeeper
 
 	// Of the act that is played:
-	began    time.Time
-	rows     []scenario.Row        // at its end
-	plan     cliv1alpha1.TaintPlan // the newest
-	followed int                   // calls of taintkeeper's
-	versions map[string]string     // of nodes, the newest
-	heard    map[string]time.Time  // the last signs of life of silent nodes
+	began time.Time
+	rows  []scenario.Row        // at its end
+	plan  cliv1alpha1.TaintPlan // the newest
 
 	// unwatch ends the observer's watch.
 	unwatch context.CancelFunc
@@ -52,7 +49,7 @@ func present(ctx context.Context, told screen, binary string, show func(context.
 	if err != nil {
 		return fmt.Errorf("make a state folder: %w", err)
 	}
-	s := &stage{screen: told, dir: dir, versions: map[string]string{}, unwatch: func() {}}
+	s := &stage{screen: told, dir: dir, unwatch: func() {}}
 	if err = s.setUp(ctx, binary); err == nil {
 		err = show(ctx, s)
 	}
