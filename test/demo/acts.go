@@ -11,14 +11,14 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
-// act is a scenario in a namespace, by which its nodes are called, and what is said of it beforehand.
+// act is a scenario, the namespace that gives its nodes their names, and what is printed before it.
 type act struct {
 	namespace string
 	story     []string
 	Scenario
 }
 
-// promised is what each act promises; those that were planned keep to their plan, too.
+// promised is what each act promises. An act with a plan must also go as planned.
 var (
 	promised = []Check{ByRule, ByContestant}
 	planned  = []Check{ByRule, ByContestant, asForeseen}

@@ -140,10 +140,11 @@ func (t tally) plus(other tally) tally {
 }
 
 func (t tally) String() string {
-	text := fmt.Sprintf("%s evicted, at most %s late. %d stayed", Counted(t.left, "pod", "pods"), Seconds(t.worst), t.stayed)
-	if t.left == 0 {
-		text = fmt.Sprintf("No pod had to leave. %d stayed", t.stayed)
+	text := "No pod had to leave."
+	if t.left > 0 {
+		text = fmt.Sprintf("%s evicted, at most %s late.", Counted(t.left, "pod", "pods"), Seconds(t.worst))
 	}
+	text += fmt.Sprintf(" %d stayed", t.stayed)
 	if t.cancelled > 0 {
 		text += fmt.Sprintf(", %d of them because of the untaint", t.cancelled)
 	}

@@ -183,8 +183,7 @@ func neverTainted(node string) Check {
 	}
 }
 
-// inTurn wants the nodes to be tainted after their grace period and one after the other, and both taints of a node to go
-// at once.
+// inTurn wants the nodes to be tainted after their grace period, one after the other, and to lose both taints at once.
 func (z *zone) inTurn(_ context.Context, p *Play) (Finding, error) {
 	found := Finding{Right: true}
 	wrong := func(format string, args ...any) { found = found.And(Finding{Seen: fmt.Sprintf(format, args...)}) }
