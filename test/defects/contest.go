@@ -103,7 +103,7 @@ func perform(ctx context.Context, name string, start starter, o options,
 			return nil, "", err
 		}
 	}
-	return outcomes, s.version, nil
+	return outcomes, s.Version, nil
 }
 
 // playAct plays an act, unless the contestant cannot run as it wants.

@@ -14,13 +14,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
-	"github.com/taintkeeper/taintkeeper/test/rig/observer"
 	"github.com/taintkeeper/taintkeeper/test/rig/proxy"
 	"github.com/taintkeeper/taintkeeper/test/rig/scenario"
 	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
@@ -29,13 +25,10 @@ import (
 
 // stage is a cluster with one contestant in it.
 type stage struct {
+	*scenario.Real
 	name    string // the contestant's
-	version string // of Kubernetes
 	out     io.Writer
 	cluster *localcluster.Cluster
-	admin   kubernetes.Interface
-	seen    *observer.Pods
-	audit   *auditlog.Log
 	surroundings
 	contestant contestant
 	running    launch
@@ -52,15 +45,9 @@ func setUp(ctx context.Context, name string, start starter, o options) (*stage, 
 	if s.cluster, s.contestant, err = start(ctx, o); err != nil {
 		return s, fmt.Errorf("start a cluster with %s: %w", name, err)
 	}
-	s.audit = auditlog.New(s.cluster.AuditLog())
-	if s.admin, err = kubernetes.NewForConfig(s.cluster.AdminConfig()); err != nil {
-		return s, fmt.Errorf("make a client: %w", err)
+	if s.Real, err = scenario.NewReal(ctx, s.cluster, s.contestant.user()); err != nil {
+		return s, err
 	}
-	version, err := s.admin.Discovery().ServerVersion()
-	if err != nil {
-		return s, fmt.Errorf("ask for the version of Kubernetes: %w", err)
-	}
-	s.version = version.GitVersion
 	access, err := s.contestant.access()
 	if err != nil {
 		return s, err
@@ -71,10 +58,7 @@ func setUp(ctx context.Context, name string, start starter, o options) (*stage, 
 	if s.clock, err = wallclock.New(filepath.Join(s.cluster.Dir(), "clock")); err != nil {
 		return s, err
 	}
-	if s.seen, err = observer.WatchPods(ctx, s.admin, metav1.NamespaceAll); err != nil {
-		return s, err
-	}
-	s.say("up, Kubernetes %s", s.version)
+	s.say("up, Kubernetes %s", s.Version)
 	return s, s.startCanaries(ctx)
 }
 
@@ -129,7 +113,7 @@ const (
 )
 
 func (s *stage) startCanaries(ctx context.Context) error {
-	made, err := rig.New(ctx, s.admin, canaryNamespace)
+	made, err := rig.New(ctx, s.Client(), canaryNamespace)
 	if err != nil {
 		return err
 	}
@@ -140,12 +124,12 @@ func (s *stage) startCanaries(ctx context.Context) error {
 }
 
 func (s *stage) awaitCanary(ctx context.Context) error {
-	canaries := rig.Scene{Admin: s.admin, Namespace: canaryNamespace}
+	canaries := rig.Scene{Admin: s.Client(), Namespace: canaryNamespace}
 	pod, err := canaries.Pod(ctx, fmt.Sprintf("canary-%d", s.canaries.Add(1)), canaries.NodeName(canaryNode))
 	if err != nil {
 		return err
 	}
-	left, err := s.seen.Await(ctx, time.Now().Add(canaryLimit), pod)
+	left, err := s.Seen().Await(ctx, time.Now().Add(canaryLimit), pod)
 	if err == nil && left > 0 {
 		err = fmt.Errorf("%s has evicted nothing for %s; see %s", s.name, canaryLimit, s.contestant.log())
 	}
@@ -177,25 +161,11 @@ func (s *stage) play(ctx context.Context, r row) outcome {
 	return o
 }
 
-// Client implements [scenario.Stage], as do the others.
-func (s *stage) Client() kubernetes.Interface { return s.admin }
-
-func (s *stage) Seen() *observer.Pods { return s.seen }
-
-// Patience is how late an eviction may be on a machine that is busy with other things.
-func (s *stage) Patience() time.Duration { return 4 * time.Second }
-
-func (s *stage) Calls(wanted ...auditlog.Filter) ([]auditlog.Event, error) {
-	return s.audit.Events(append(wanted, auditlog.By(s.contestant.user()))...)
-}
-
+// Restart implements [scenario.Stage].
 func (s *stage) Restart(ctx context.Context) error { return s.contestant.restart(ctx) }
 
+// Lag implements [scenario.Stage].
 func (s *stage) Lag() (release func()) {
 	s.gate.Hold()
 	return s.gate.Release
-}
-
-func (s *stage) Refuse(ctx context.Context, of rig.Scene, probe *corev1.Pod) (allow func() error, err error) {
-	return of.RefuseDeletes(ctx, probe)
 }

@@ -4,78 +4,105 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/taintkeeper/taintkeeper/taints"
+	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
+	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
-// act is one scene of the demo, on a node that has no taint when it begins.
+// act is a scenario, the namespace that gives its nodes their names, and what is printed before it.
 type act struct {
-	title string
-	story []string
-	node  string
-	steps []step
+	namespace string
+	story     []string
+	Scenario
 }
 
-// step changes the taints of the act's node.
-type step struct {
-	// after is counted from the first step of the act.
-	after time.Duration
-	// specs are the arguments of kubectl taint.
-	specs []string
-}
-
-// The taint of a maintenance, as one would set it: new pods stay away, those that are there leave in their time.
+// promised is what each act promises. An act with a plan must also go as planned.
 var (
-	setMaintenance  = []string{maintenance + "=soon:NoSchedule", maintenance + "=soon:NoExecute"}
-	liftMaintenance = []string{maintenance + "-"}
+	promised = []Check{ByRule, ByContestant}
+	planned  = []Check{ByRule, ByContestant, asForeseen}
 )
+
+// agent lets a pod tolerate every taint, as node agents do.
+var agent = scene.Indefinitely("")
+
+// silent is the zone that falls silent in the last act.
+var silent = newZone("a-1", "a-2")
 
 var acts = []act{
-	{
-		title: "a taint that no workload tolerates",
-		story: []string{"All pods leave at once, but for the node agent, which tolerates every taint."},
-		node:  east1,
-		steps: []step{{specs: []string{power + "=off:NoExecute"}}},
-	},
-	{
-		title: "a taint that is tolerated for some seconds",
-		story: []string{
-			"Each pod leaves when the seconds of its toleration are over. Where several match, the first in the list counts.",
-			"The DaemonSet puts its probe back on the node, and the seconds of the new pod count from its own binding.",
+	{"east", []string{"All pods leave at once, but for the node agent, which tolerates every taint."}, Scenario{
+		Name: "a taint that no workload tolerates",
+		Given: []Step{
+			Simulated("1", "2"), replicas("1", "web", 2, scene.Tolerating("maintenance", 5)), On("1", "plain"),
+			On("1", "careful", scene.Indefinitely("maintenance")), On("1", "agent", agent), replicas("2", "elsewhere", 2),
+			foresee("power=off:NoExecute"),
 		},
-		node:  west1,
-		steps: []step{{specs: setMaintenance}},
-	},
-	{
-		title: "a second taint, with shorter tolerations, while the first one counts",
-		story: []string{"It brings evictions forward, and makes a pod leave that the first taint would never have moved."},
-		node:  north1,
-		steps: []step{{specs: setMaintenance}, {after: 2 * time.Second, specs: []string{heat + "=high:NoExecute"}}},
-	},
-	{
-		title: "an untaint while evictions are pending",
-		story: []string{"All that is pending is cancelled. The act goes on past the instants at which the pods were due."},
-		node:  east2,
-		steps: []step{{specs: setMaintenance}, {after: 2 * time.Second, specs: liftMaintenance}},
-	},
-}
-
-// forecast is the timeline of an act that begins at an instant, if everything goes to plan.
-func (a act) forecast(start time.Time) (timeline, error) {
-	var planned timeline
-	var current []corev1.Taint
-	for _, s := range a.steps {
-		edit, err := taints.ParseEdit(s.specs...)
-		if err != nil {
-			return nil, err
-		}
-		if current, err = edit.Apply(current, taints.KeepExisting); err != nil {
-			return nil, err
-		}
-		planned = planned.next(start.Add(s.after), current)
-	}
-	return planned, nil
+		When:     []Step{kubectlTaint("power=off:NoExecute")},
+		Promised: planned,
+	}},
+	{"west", []string{
+		"Each pod leaves when the seconds of its toleration are over. Where several match, the first in the list counts.",
+		"The probe is replaced on the node, and the seconds of the new pod count from its own binding.",
+	}, Scenario{
+		Name: "a taint that is tolerated for some seconds",
+		Given: []Step{
+			Simulated("1"), replicas("1", "web", 3, scene.Tolerating("maintenance", 5)), On("1", "fragile"),
+			On("1", "hasty", scene.Tolerating("maintenance", 2)), On("1", "probe-a", scene.Tolerating("maintenance", 3)),
+			On("1", "shadowed", scene.Tolerating("maintenance", 4), scene.Indefinitely("maintenance")),
+			On("1", "settled", scene.Indefinitely("maintenance")), On("1", "agent", agent),
+			foresee("maintenance=soon:NoExecute"),
+		},
+		When: []Step{
+			kubectlTaint("maintenance=soon:NoExecute"),
+			Gone("probe-a"), On("1", "probe-b", scene.Tolerating("maintenance", 3)),
+		},
+		Promised: planned,
+	}},
+	{"north", []string{
+		"It brings evictions forward, and makes a pod leave that the first taint would never have moved.",
+	}, Scenario{
+		Name: "a second taint, with shorter tolerations, while the first one counts",
+		Given: []Step{
+			Simulated("1"), replicas("1", "web", 2, scene.Tolerating("maintenance", 6), scene.Tolerating("heat", 2)),
+			On("1", "db", scene.Tolerating("maintenance", 8)), On("1", "agent", agent),
+			On("1", "heat-shy", scene.Indefinitely("maintenance"), scene.Tolerating("heat", 1)),
+			On("1", "steady", scene.Indefinitely("maintenance"), scene.Indefinitely("heat")),
+		},
+		When: []Step{
+			kubectlTaint("maintenance=soon:NoExecute"), At("1", 2*time.Second),
+			foresee("heat=high:NoExecute"), kubectlTaint("heat=high:NoExecute"),
+		},
+		Promised: planned,
+	}},
+	{"south", []string{"All that is pending is cancelled. The act goes on past the instants at which the pods were due."}, Scenario{
+		Name: "an untaint while evictions are pending",
+		Given: []Step{
+			Simulated("1"), replicas("1", "web", 3, scene.Tolerating("maintenance", 5)), On("1", "agent", agent),
+			On("1", "brisk", scene.Tolerating("maintenance", 3)), On("1", "calm", scene.Tolerating("maintenance", 4)),
+		},
+		When: []Step{
+			kubectlTaint("maintenance=soon:NoExecute"), At("1", 2*time.Second), kubectlTaint("maintenance-"),
+		},
+		Promised: promised,
+	}},
+	{"zone", []string{
+		fmt.Sprintf("Nobody sets a taint: taintkeeper does, when a node has been silent for %d s, and NoExecute at the zone's",
+			int(grace.Seconds())),
+		fmt.Sprintf("rate, a node every %d s. Pods that tolerate nothing by themselves have %d s, here instead of 300 s.",
+			int(taintEvery.Seconds()), int(tolerated.Seconds())),
+		"When the zone comes back before the pods of the second node are due, they stay.",
+	}, Scenario{
+		Name: "the kubelets of a zone fall silent, and come back",
+		Given: []Step{
+			Simulated("a-1", "a-2", "b-1"), replicas("a-1", "web", 2), replicas("a-2", "db", 2), replicas("b-1", "elsewhere", 2),
+			On("a-1", "nimble", scene.Tolerating(unreachable, 1)), On("a-1", "agent", agent),
+			On("a-2", "brisk", scene.Tolerating(unreachable, 1)), On("a-2", "loyal", scene.Indefinitely(unreachable)),
+			foreseeSilence(silent.nodes...),
+		},
+		When: []Step{
+			silent.silence, silent.followUntil(silent.oneIsEmpty), silent.resume, silent.followUntil(silent.untainted),
+		},
+		Promised: append([]Check{silent.inTurn, neverTainted("b-1")}, planned...),
+	}},
 }

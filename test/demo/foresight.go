@@ -14,37 +14,41 @@ import (
 	"time"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
+	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
 )
 
-// renewal is how often a kubelet of the demo gives a sign of life. By so much a node may have been silent before the
-// act.
-const renewal = leaseSeconds * time.Second / 4
-
-// healthFlags are those of taintkeeper and of the plan.
-var healthFlags = []string{
-	"--node-monitor-grace-period=" + grace.String(),
-	fmt.Sprintf("--node-eviction-rate=%g", 1/taintEvery.Seconds()),
+// foresee asks the kubectl plugin what a taint of the first node would do now.
+func foresee(spec string) Step {
+	return func(ctx context.Context, p *Play) error {
+		return stageOf(p).foresee(ctx, p.NodeName(first), spec)
+	}
 }
 
-// foresee asks the kubectl plugin what would happen if nodes fell silent now.
-func (s *stage) foresee(ctx context.Context, names ...string) (*cliv1alpha1.TaintPlan, error) {
-	args := slices.Concat([]string{"plan", "--silent"}, names, healthFlags)
-	s.say("%s$ kubectl taintkeeper %s", indent, strings.Join(args, " "))
+// foreseeSilence asks it what would happen if nodes fell silent now.
+func foreseeSilence(nodes ...string) Step {
+	return func(ctx context.Context, p *Play) error {
+		return stageOf(p).foresee(ctx, slices.Concat([]string{"--silent"}, fullNames(p, nodes), healthFlags)...)
+	}
+}
+
+func (s *stage) foresee(ctx context.Context, args ...string) error {
+	if s == nil {
+		return nil
+	}
+	args = append([]string{"plan"}, args...)
+	s.command("kubectl taintkeeper %s", strings.Join(args, " "))
 	out, err := exec.CommandContext(ctx, s.plugin, append(args, "--output=json", "--kubeconfig="+s.kubeconfig)...).Output()
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w%s", s.plugin, strings.Join(args, " "), err, stderrOf(err))
+		return fmt.Errorf("%s %s: %w%s", s.plugin, strings.Join(args, " "), err, stderrOf(err))
 	}
-	made := &cliv1alpha1.TaintPlan{}
-	if err := json.Unmarshal(out, made); err != nil {
-		return nil, fmt.Errorf("read the plan of %s: %w", s.plugin, err)
+	s.plan = cliv1alpha1.TaintPlan{}
+	if err := json.Unmarshal(out, &s.plan); err != nil {
+		return fmt.Errorf("read the plan of %s: %w", s.plugin, err)
 	}
-	var taints []string
-	for _, at := range turnsOf(made) {
-		taints = append(taints, fmt.Sprintf("%d s", int(at.Sub(made.At.Time).Seconds())))
-	}
-	s.say("%sForeseen: NoExecute after %s; then %d of %s leave, if the zone does not come back.", indent,
-		strings.Join(taints, " and "), made.Summary.Leave, plural(made.Summary.Pods, "pod"))
-	return made, nil
+	s.say("%s%s", indent, summary(s.plan))
+	return nil
 }
 
 // stderrOf returns what a program printed that failed.
@@ -55,10 +59,28 @@ func stderrOf(err error) string {
 	return ""
 }
 
+func summary(plan cliv1alpha1.TaintPlan) string {
+	text := fmt.Sprintf("%d of %s leave", plan.Summary.Leave, Counted(plan.Summary.Pods, "pod", "pods"))
+	if plan.Silent {
+		var turns []string
+		for _, at := range turnsOf(plan) {
+			turns = append(turns, fmt.Sprintf("%.0f s", at.Sub(plan.At.Time).Seconds()))
+		}
+		return fmt.Sprintf("Foreseen: NoExecute after %s; then %s, if the zone does not come back.", strings.Join(turns, " and "), text)
+	}
+	var last time.Duration
+	for _, pod := range plan.Pods {
+		if pod.Leaves {
+			last = max(last, pod.Due.Sub(plan.At.Time))
+		}
+	}
+	return fmt.Sprintf("Foreseen: %s, the last after %.0f s.", text, last.Seconds())
+}
+
 // turnsOf returns when the nodes of a plan are tainted NoExecute, in turn.
-func turnsOf(made *cliv1alpha1.TaintPlan) []time.Time {
+func turnsOf(plan cliv1alpha1.TaintPlan) []time.Time {
 	var all []time.Time
-	for _, node := range made.Nodes {
+	for _, node := range plan.Nodes {
 		if node.TaintedAt != nil {
 			all = append(all, node.TaintedAt.Time)
 		}
@@ -67,57 +89,74 @@ func turnsOf(made *cliv1alpha1.TaintPlan) []time.Time {
 	return all
 }
 
-// unforeseen says where what happened differs from a plan that was made before. Which node comes first is a matter of
-// luck.
-func (v *vigil) unforeseen(made *cliv1alpha1.TaintPlan, seen []sighting) []string {
-	turns := turnsOf(made)
-	if len(turns) != len(v.nodes) {
-		return []string{fmt.Sprintf("by the plan %d nodes are tainted, and %d were to be", len(turns), len(v.nodes))}
+// asForeseen wants that to happen which the plan said.
+func asForeseen(_ context.Context, p *Play) (Finding, error) {
+	if s := stageOf(p); s != nil {
+		return compare(p, s.plan), nil
 	}
-	var all []string
-	nodes := slices.SortedFunc(slices.Values(v.nodes), func(a, b *watched) int {
-		return a.leave.after.Compare(b.leave.after)
-	})
-	for i, w := range nodes {
-		if late := w.leave.before.Sub(turns[i]); !foreseen(late) {
-			late = late.Round(time.Millisecond)
-			all = append(all, fmt.Sprintf("node %s was tainted %s from when the plan said", w.name, late))
+	return Finding{Right: true}, nil
+}
+
+// compare looks for what the plan did not say. Which node of a zone comes first is a matter of luck, so the times of
+// pods count from the taint of their node.
+func compare(p *Play, plan cliv1alpha1.TaintPlan) Finding {
+	found := Finding{Right: true}
+	var came []time.Time
+	for _, node := range plan.Nodes {
+		set := firstNoExecute(p, node.Name, plan.At.Time).From
+		planned := plan.At.Time
+		if node.TaintedAt != nil {
+			planned = node.TaintedAt.Time
 		}
-		for _, r := range w.rows(seen) {
-			if problem := v.unforeseenPod(w, r, made); problem != "" {
-				all = append(all, problem)
+		came = append(came, set)
+		for _, r := range p.Rows(set) {
+			if r.Spec.NodeName == node.Name {
+				found = found.And(asPlanned(r, plan, planned))
 			}
 		}
 	}
-	return all
+	slices.SortFunc(came, time.Time.Compare)
+	for i, at := range turnsOf(plan) {
+		if late := came[i].Sub(at); !foreseen(late) {
+			found = found.And(Finding{Seen: fmt.Sprintf("a node was tainted %s from when the plan said", Seconds(late))})
+		}
+	}
+	return found
 }
 
-// unforeseenPod says how a pod left otherwise than by the plan, from its node's taint on. The zone comes back before
-// all have left who were to.
-func (v *vigil) unforeseenPod(w *watched, r row, made *cliv1alpha1.TaintPlan) string {
-	i := slices.IndexFunc(made.Pods, func(p cliv1alpha1.PlannedPod) bool { return p.UID == r.pod.UID })
+// asPlanned compares what became of a pod with the plan, each from the taint on.
+func asPlanned(r Row, plan cliv1alpha1.TaintPlan, tainted time.Time) Finding {
+	i := slices.IndexFunc(plan.Pods, func(pod cliv1alpha1.PlannedPod) bool { return pod.UID == r.UID })
 	switch {
+	case i < 0 && r.CreationTimestamp.After(plan.At.Time):
+		return Finding{Right: true}
 	case i < 0:
-		return fmt.Sprintf("pod %s is not in the plan", r.pod.Name)
-	case !made.Pods[i].Leaves && !r.left.IsZero():
-		return fmt.Sprintf("pod %s left, and the plan had it stay", r.pod.Name)
-	case !made.Pods[i].Leaves:
-		return ""
+		return Finding{Seen: r.Name + " is not in the plan"}
+	case !plan.Pods[i].Leaves && !r.Left, r.Stays() && r.Was != Never:
+		return Finding{Right: true}
+	case plan.Pods[i].Leaves != r.Left:
+		return Finding{Seen: fmt.Sprintf("%s left: %t, and by the plan: %t", r.Name, r.Left, plan.Pods[i].Leaves)}
 	}
-	ofName := func(n cliv1alpha1.PlannedNode) bool { return n.Name == w.name }
-	tainted := made.Nodes[slices.IndexFunc(made.Nodes, ofName)].TaintedAt
-	planned, done := made.Pods[i].Due.Sub(tainted.Time), r.left.Sub(w.leave.after)
-	switch {
-	case r.left.IsZero() && w.leave.before.Add(planned+tolerableLateness).Before(v.back):
-		return fmt.Sprintf("pod %s stayed, and the plan had it leave", r.pod.Name)
-	case !r.left.IsZero() && !foreseen(done-planned):
-		return fmt.Sprintf("pod %s left %s after its node's taint, and the plan said %s", r.pod.Name, seconds(done), seconds(planned))
+	planned := plan.Pods[i].Due.Sub(tainted)
+	if !foreseen(r.After - planned) {
+		seen := fmt.Sprintf("%s left after %s, and by the plan after %s", r.Name, Seconds(r.After), Seconds(planned))
+		return Finding{Seen: seen}
 	}
-	return ""
+	return Finding{Right: true}
 }
 
 // foreseen reports whether something came as a plan said: no longer before than kubelets may have been silent already,
 // with what an instant to the second hides, and no later than still counts as kept.
 func foreseen(late time.Duration) bool {
-	return late >= -renewal-100*time.Millisecond && late <= tolerableLateness
+	return late >= -renewal-100*time.Millisecond && late <= watchedFor
+}
+
+// firstNoExecute is when a node first had a NoExecute taint that it had not at an instant.
+func firstNoExecute(p *Play, fullName string, after time.Time) oracle.Span {
+	for _, version := range p.History(strings.TrimPrefix(fullName, p.NodeName(""))) {
+		if version.At.To.After(after) && len(taints.NoExecute(version.Taints)) > 0 {
+			return version.At
+		}
+	}
+	return oracle.At(oracle.Never)
 }

@@ -6,16 +6,47 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
-// holdPlayground says how to use the cluster, and keeps it and its board until ctx ends.
+// holdPlayground starts workloads, says how to use the cluster, and keeps it and its board until ctx ends.
 func holdPlayground(ctx context.Context, s *stage) error {
+	if err := s.startWorkloads(ctx); err != nil {
+		return err
+	}
 	return s.besideBoard(ctx, func(address string) error {
 		s.sayPlayground(address)
 		return s.keepUp(ctx)
+	})
+}
+
+// startWorkloads returns once all their pods run.
+func (s *stage) startWorkloads(ctx context.Context) error {
+	progress("adding %d nodes in three zones, and workloads ...", len(fleet))
+	if err := s.cluster.AddNodes(ctx, fleet...); err != nil {
+		return err
+	}
+	writer, err := client.New(s.cluster.AdminConfig(), client.Options{})
+	if err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	for _, object := range workloads() {
+		if err := writer.Create(ctx, object); err != nil {
+			return fmt.Errorf("create the workloads: %w", err)
+		}
+	}
+	return await.Poll(ctx, func(ctx context.Context) error {
+		running := metav1.ListOptions{FieldSelector: "status.phase=Running"}
+		pods, err := s.Client().CoreV1().Pods(namespace).List(ctx, running)
+		if err == nil && len(pods.Items) != podCount() {
+			err = fmt.Errorf("%d of %d pods run", len(pods.Items), podCount())
+		}
+		return err
 	})
 }
 
@@ -23,7 +54,7 @@ func holdPlayground(ctx context.Context, s *stage) error {
 func (s *stage) sayPlayground(board string) {
 	s.title("The playground is open. Ctrl-C closes it.")
 	s.say("")
-	s.say("%sKubernetes %s with %d simulated nodes and %d pods in namespace %s; taintkeeper does the evictions, and taints silent nodes.", indent, s.version, len(nodes), len(sightings(s.seen)), namespace)
+	s.say("%sKubernetes %s with %d simulated nodes and %d pods in namespace %s; taintkeeper does the evictions, and taints silent nodes.", indent, s.Version, len(fleet), podCount(), namespace)
 	s.say("")
 	s.say("%sIts taints on one live page, in a browser (kubectl taintkeeper board):", indent)
 	s.say("")
@@ -68,7 +99,7 @@ type hint struct{ what, command string }
 
 func (s *stage) hints() []hint {
 	taint := "kubectl taint node " + west1 + " "
-	label := "kubectl label node " + strings.Join(zoneNodes(silentZone), " ") + " "
+	label := "kubectl label node " + north1 + " " + north2 + " "
 	return []hint{
 		{"the pods and their nodes, as they come and go", fmt.Sprintf("kubectl get pods -n %s -o wide --watch", namespace)},
 		{"a maintenance: web tolerates it for 5 s, db for 6 s", taint + "maintenance=soon:NoSchedule maintenance=soon:NoExecute"},

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 
 	"golang.org/x/term"
 )
@@ -43,12 +44,14 @@ func (s plainScreen) title(text string) { s.say("%s", text) }
 
 func (s plainScreen) draw([]string) {}
 
-func (s plainScreen) finish(lines []string) { s.say("%s", strings.Join(lines, "\n")) }
+func (s plainScreen) finish(lines []string) { s.say("\n%s", strings.Join(lines, "\n")) }
 
 // liveScreen is a terminal that understands the usual escape sequences.
 type liveScreen struct {
 	plainScreen
-	size  func() (width, height int, err error)
+	size func() (width, height int, err error)
+
+	mu    sync.Mutex
 	drawn int // lines of the table above the cursor
 }
 
@@ -60,15 +63,25 @@ const (
 	escEraseDown = "\x1b[J"
 )
 
+// say takes away the table that is drawn: it comes again below.
+func (s *liveScreen) say(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.replace(nil)
+	s.plainScreen.say(format, args...)
+}
+
 func (s *liveScreen) title(text string) { s.say("%s", escBold+text+escPlain) }
 
-// draw shows what fits: a line that wraps or scrolls away could not be drawn over.
+// draw shows what fits, below an empty line: a line that wraps or scrolls away could not be drawn over.
 func (s *liveScreen) draw(lines []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	width, height, err := s.size()
-	if err != nil || width <= 0 || height <= 1 {
+	if err != nil || width <= 0 || height <= 2 {
 		width, height = 80, 24
 	}
-	shown := lines[:min(len(lines), height-1)]
+	shown := lines[:min(len(lines), height-2)]
 	clipped := make([]string, len(shown))
 	for i, line := range shown {
 		clipped[i] = clip(line, width)
@@ -77,16 +90,22 @@ func (s *liveScreen) draw(lines []string) {
 }
 
 func (s *liveScreen) finish(lines []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.replace(lines)
 	s.drawn = 0
 }
 
+// replace wants the lock to be held.
 func (s *liveScreen) replace(lines []string) {
 	var b strings.Builder
 	if s.drawn > 0 {
 		fmt.Fprintf(&b, escUp, s.drawn)
 	}
 	b.WriteString("\r" + escEraseDown)
+	if len(lines) > 0 {
+		b.WriteString("\n")
+	}
 	for i, line := range lines {
 		if i == 0 {
 			line = escDim + line + escPlain
@@ -94,7 +113,7 @@ func (s *liveScreen) replace(lines []string) {
 		b.WriteString(line + "\n")
 	}
 	_, _ = io.WriteString(s.out, b.String())
-	s.drawn = len(lines)
+	s.drawn = min(len(lines), 1) + len(lines)
 }
 
 func clip(line string, width int) string {

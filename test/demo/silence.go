@@ -5,117 +5,205 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
+	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
 // The last act is not begun by a taint: the kubelets of a zone fall silent, and taintkeeper sets the taints.
 const (
-	silentZone = "north"
-	// grace is how long a node may be silent. kwok renews a lease four times in leaseSeconds.
+	unreachable = corev1.TaintNodeUnreachable
+	// grace is how long a node may be silent. kwok renews a lease four times in leaseSeconds, so by a renewal a node may
+	// have been silent before the act.
 	grace        = 8 * time.Second
 	leaseSeconds = 4
+	renewal      = leaseSeconds * time.Second / 4
 	// taintEvery is the time between the NoExecute taints of two nodes of a zone.
 	taintEvery = 4 * time.Second
 	// tolerated is what the API server lets a pod tolerate of a silent node that says nothing else: 300 s elsewhere.
 	tolerated = 6 * time.Second
-	// silenceTimeout is how long the act may take.
-	silenceTimeout = 2 * time.Minute
 )
 
-const silenceTitle = "the kubelets of a zone fall silent, and come back"
-
-var silenceStory = []string{
-	fmt.Sprintf("Nobody sets a taint: taintkeeper does, when a node has been silent for %d s, and NoExecute at the zone's", int(grace.Seconds())),
-	fmt.Sprintf("rate, a node every %d s. Whoever tolerates nothing by itself has %d s, here in the place of 300 s.", int(taintEvery.Seconds()), int(tolerated.Seconds())),
-	"When the zone comes back before the pods of the second node are due, they stay.",
+// healthFlags are those of taintkeeper and of the plan.
+var healthFlags = []string{
+	"--node-monitor-grace-period=" + grace.String(),
+	fmt.Sprintf("--node-eviction-rate=%g", 1/taintEvery.Seconds()),
 }
 
-// zoneNodes are the names of the nodes of a zone.
-func zoneNodes(zone string) []string {
-	var names []string
-	for _, node := range nodes {
-		if node.Zone == zone {
-			names = append(names, node.Name)
-		}
-	}
-	return names
+// zone is some nodes that fall silent together.
+type zone struct {
+	nodes    []string
+	heard    map[string]time.Time // their last signs of life
+	followed int                  // calls of taintkeeper's about nodes
+	versions map[string]string    // the newest of each node
 }
 
-// playSilence plays the last act.
-func (s *stage) playSilence(ctx context.Context) (report, error) {
-	names := zoneNodes(silentZone)
-	for _, line := range silenceStory {
-		s.say("%s%s", indent, line)
-	}
-	s.say("")
-	made, err := s.foresee(ctx, names...)
-	if err != nil {
-		return report{}, err
-	}
-	s.say("")
-	s.say("%s$ kubectl label node %s %s", indent, strings.Join(names, " "), localcluster.SilenceLabel)
-	s.say("%s$ kubectl label node %s %s   # when the pods of the first node have left", indent, strings.Join(names, " "), localcluster.ResumeLabel)
-	s.say("")
-	v := newVigil(names, time.Now())
-	v.plan = made
-	if err := s.cluster.SilenceNodes(ctx, names...); err != nil {
-		return report{}, err
-	}
-	overrun := fmt.Errorf("the act was not over after %s", silenceTimeout)
-	limited, cancel := context.WithTimeoutCause(ctx, silenceTimeout, overrun)
-	defer cancel()
-	result, err := s.keepVigil(limited, v)
-	if err != nil {
-		return report{}, err
-	}
-	return result, s.waitRunning(ctx, lasting)
+func newZone(nodes ...string) *zone {
+	return &zone{nodes: nodes, heard: map[string]time.Time{}, versions: map[string]string{}}
 }
 
-// keepVigil watches the silent zone, lets it come back on its cue, and goes on until nothing more is to be expected.
-func (s *stage) keepVigil(ctx context.Context, v *vigil) (report, error) {
-	frames := time.NewTicker(framePeriod)
-	defer frames.Stop()
-	back := false
-	for {
-		now := time.Now()
-		seen, err := s.ledger.correct(sightings(s.seen))
+// silence lets the kubelets fall silent.
+func (z *zone) silence(ctx context.Context, p *Play) error {
+	s, names := stageOf(p), fullNames(p, z.nodes)
+	s.command("kubectl label node %s %s", strings.Join(names, " "), localcluster.SilenceLabel)
+	return s.cluster.SilenceNodes(ctx, names...)
+}
+
+// resume lets them come back. It notes before when they gave their last signs of life.
+func (z *zone) resume(ctx context.Context, p *Play) error {
+	s, names := stageOf(p), fullNames(p, z.nodes)
+	for i, name := range names {
+		lease, err := p.Admin.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			return report{}, err
+			return err
 		}
-		if err := v.look(s.ledger); err != nil {
-			return report{}, err
-		}
-		switch {
-		case back && v.over(seen, now):
-			return s.endVigil(v, seen, now), nil
-		case !back && v.cue(seen, now):
-			if err := v.lastSigns(ctx, s.client); err != nil {
-				return report{}, err
+		z.heard[z.nodes[i]] = lease.Spec.RenewTime.Time
+	}
+	s.command("kubectl label node %s %s", strings.Join(names, " "), localcluster.ResumeLabel)
+	return s.cluster.ResumeNodes(ctx, names...)
+}
+
+// followUntil adds to the story what taintkeeper makes of the taints of nodes, until something is so.
+func (z *zone) followUntil(so func(p *Play) bool) Step {
+	return func(ctx context.Context, p *Play) error {
+		return await.Poll(ctx, func(context.Context) error {
+			if err := z.follow(p); err != nil {
+				return err
 			}
-			v.back = time.Now()
-			if err := s.cluster.ResumeNodes(ctx, v.names()...); err != nil {
-				return report{}, err
+			if !so(p) {
+				return errors.New("the zone's taints are not as they should be")
 			}
-			back = true
-		}
-		s.draw(slices.Concat(v.table(), tableSince(v.rows(seen), v.began, now, duringAct)))
-		if err := s.wait(ctx, frames.C); err != nil {
-			return report{}, err
-		}
+			return nil
+		})
 	}
 }
 
-func (s *stage) endVigil(v *vigil, seen []sighting, now time.Time) report {
-	s.finish(v.table())
-	s.say("")
-	s.finish(tableSince(v.rows(seen), v.began, now, afterAct))
-	result := summarise(v.rows(seen), countElsewhere(seen, v.names(), v.began), now)
-	result.problems = append(result.problems, v.problems()...)
-	result.problems = append(result.problems, v.unforeseen(v.plan, seen)...)
-	return result
+// follow reads on in the audit log what taintkeeper has written to nodes.
+func (z *zone) follow(p *Play) error {
+	s := stageOf(p)
+	calls, err := p.Calls(auditlog.Accepted, auditlog.Since(s.began), func(c auditlog.Event) bool {
+		return (c.Resource == "nodes" || c.Resource == "nodes/status") && (c.Verb == "patch" || c.Verb == "update")
+	})
+	if err != nil {
+		return err
+	}
+	for _, c := range calls[z.followed:] {
+		z.followed++
+		var node corev1.Node
+		if err := json.Unmarshal(c.Response, &node); err != nil {
+			return fmt.Errorf("read node %s in the audit log: %w", c.Name, err)
+		}
+		if err := z.note(p, &node, scene.Span{From: c.Received, To: c.Answered}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// note adds a version of a node to the story if its taints are others than before, unless a newer one is known.
+func (z *zone) note(p *Play, node *corev1.Node, took scene.Span) error {
+	newest, known := z.versions[node.Name]
+	if known {
+		order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, newest)
+		if err != nil || order <= 0 {
+			return err
+		}
+	}
+	z.versions[node.Name] = node.ResourceVersion
+	name := strings.TrimPrefix(node.Name, p.NodeName(""))
+	if texts := taintsOf(node.Spec.Taints); texts != taintsOf(taintsNow(p, name)) {
+		p.Tainted(name, took, node.Spec.Taints)
+		s := stageOf(p)
+		s.say("%s%.3f s: %s has %s", indent, took.From.Sub(s.began).Seconds(), node.Name, texts)
+	}
+	return nil
+}
+
+// taintsNow are the taints of a node by the story.
+func taintsNow(p *Play, node string) []corev1.Taint {
+	history := p.History(node)
+	if len(history) == 0 {
+		return nil
+	}
+	return history[len(history)-1].Taints
+}
+
+func taintsOf(all []corev1.Taint) string {
+	if len(all) == 0 {
+		return "no taint"
+	}
+	var texts []string
+	for _, taint := range all {
+		taint.TimeAdded = nil
+		texts = append(texts, taint.ToString())
+	}
+	slices.Sort(texts)
+	return strings.Join(texts, " and ")
+}
+
+// oneIsEmpty reports whether all the nodes have NoExecute, and the pods of one that must leave have left.
+func (z *zone) oneIsEmpty(p *Play) bool {
+	waiting := map[string]bool{}
+	for _, r := range p.Rows(time.Now()) {
+		if r.Due != Never && !r.Left {
+			waiting[r.Spec.NodeName] = true
+		}
+	}
+	return len(waiting) < len(z.nodes) && !slices.ContainsFunc(z.nodes, func(node string) bool {
+		return len(taints.NoExecute(taintsNow(p, node))) == 0
+	})
+}
+
+// untainted reports whether none of the nodes has a taint.
+func (z *zone) untainted(p *Play) bool {
+	return !slices.ContainsFunc(z.nodes, func(node string) bool { return len(taintsNow(p, node)) > 0 })
+}
+
+// neverTainted wants a node never to have had a taint.
+func neverTainted(node string) Check {
+	return func(_ context.Context, p *Play) (Finding, error) {
+		if all := p.History(node); len(all) > 0 {
+			return Finding{Seen: "node " + node + " of another zone was tainted"}, nil
+		}
+		return Finding{Right: true}, nil
+	}
+}
+
+// inTurn wants the nodes to be tainted after their grace period, one after the other, and to lose both taints at once.
+func (z *zone) inTurn(_ context.Context, p *Play) (Finding, error) {
+	found := Finding{Right: true}
+	wrong := func(format string, args ...any) { found = found.And(Finding{Seen: fmt.Sprintf(format, args...)}) }
+	var turns []time.Time
+	for _, node := range z.nodes {
+		history := p.History(node)
+		if silent := history[0].At.To.Sub(z.heard[node]); silent < grace {
+			wrong("%s was tainted when it had been silent for %s", node, Seconds(silent))
+		}
+		for i := range history[1:] {
+			if len(history[i].Taints) == 2 && len(history[i+1].Taints) == 1 {
+				wrong("%s lost one of its taints before the other", node)
+			}
+		}
+		turns = append(turns, firstNoExecute(p, p.NodeName(node), time.Time{}).To)
+	}
+	slices.SortFunc(turns, time.Time.Compare)
+	const early = taintEvery / 8 // a call may take long
+	if took := turns[len(turns)-1].Sub(turns[0]); took < time.Duration(len(turns)-1)*taintEvery-early {
+		wrong("the zone was tainted within %s", Seconds(took))
+	}
+	return found, nil
 }

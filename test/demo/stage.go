@@ -7,37 +7,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
-	"github.com/taintkeeper/taintkeeper/test/rig/observer"
+	"github.com/taintkeeper/taintkeeper/test/rig/scenario"
 )
 
-// runningTimeout is how long the workloads may take to run, at the beginning and after an act.
-const runningTimeout = 2 * time.Minute
-
-// stage is a cluster with taintkeeper and the workloads in it, and a screen to tell of it.
+// stage is a cluster with taintkeeper in it, and a screen to tell of it.
 type stage struct {
 	screen
+	*scenario.Real
 	dir        string
-	version    string // of Kubernetes
 	kubeconfig string // the administrator's
 	cluster    *localcluster.Cluster
-	client     kubernetes.Interface
 	binary     string // taintkeeper
 	plugin     string // kubectl-taintkeeper, beside it
 	keeper     *localcluster.Taintkeeper
-	seen       *observer.Pods
-	ledger     ledger
+
+	// Of the act that is played:
+	began time.Time
+	rows  []scenario.Row        // at its end
+	plan  cliv1alpha1.TaintPlan // the newest
 
 	// unwatch ends the observer's watch.
 	unwatch context.CancelFunc
@@ -65,7 +59,7 @@ func present(ctx context.Context, told screen, binary string, show func(context.
 	return s.takeDown(err)
 }
 
-// setUp starts everything, and returns once all pods run.
+// setUp starts the cluster and taintkeeper.
 func (s *stage) setUp(ctx context.Context, binary string) error {
 	if _, err := os.Stat(binary); err != nil {
 		return fmt.Errorf("find taintkeeper: %w; build it with `make build`", err)
@@ -74,10 +68,7 @@ func (s *stage) setUp(ctx context.Context, binary string) error {
 		return err
 	}
 	s.binary, s.plugin = binary, filepath.Join(filepath.Dir(binary), "kubectl-taintkeeper")
-	if err := s.startKeeper(ctx); err != nil {
-		return err
-	}
-	return s.startWorkloads(ctx)
+	return s.startKeeper(ctx)
 }
 
 // startCluster starts a cluster that outlives ctx, so that the stage is taken down in order also after Ctrl-C.
@@ -101,20 +92,13 @@ func (s *stage) startCluster(ctx context.Context) error {
 		return err
 	}
 	s.cluster = cluster
-	s.ledger = ledger{auditlog.New(cluster.AuditLog())}
 	if s.kubeconfig, err = cluster.Kubeconfig("admin", cluster.AdminConfig()); err != nil {
 		return err
 	}
-	if s.client, err = kubernetes.NewForConfig(cluster.AdminConfig()); err != nil {
-		return fmt.Errorf("make a client: %w", err)
-	}
-	version, err := s.client.Discovery().ServerVersion()
-	if err != nil {
-		return fmt.Errorf("ask for the version of Kubernetes: %w", err)
-	}
-	s.version = version.GitVersion
-	progress("adding %d nodes in three zones ...", len(nodes))
-	return cluster.AddNodes(ctx, nodes...)
+	watching, unwatch := context.WithCancel(lasting)
+	s.unwatch = unwatch
+	s.Real, err = scenario.NewReal(watching, cluster, localcluster.TaintkeeperUser)
+	return err
 }
 
 func (s *stage) startKeeper(ctx context.Context) error {
@@ -125,71 +109,6 @@ func (s *stage) startKeeper(ctx context.Context) error {
 		Args:   append([]string{"--controllers=*"}, healthFlags...),
 	})
 	return err
-}
-
-func (s *stage) startWorkloads(ctx context.Context) error {
-	progress("starting the workloads ...")
-	watching, cancel := context.WithCancel(ctx)
-	s.unwatch = cancel
-	var err error
-	if s.seen, err = observer.WatchPods(watching, s.client, namespace); err != nil {
-		return err
-	}
-	if err := s.create(ctx, workloads()); err != nil {
-		return fmt.Errorf("create the workloads: %w", err)
-	}
-	wanted := maps.Clone(lasting)
-	for _, pod := range barePods() {
-		wanted[pod.Name] = 1
-	}
-	return s.waitRunning(ctx, wanted)
-}
-
-func (s *stage) create(ctx context.Context, objects []client.Object) error {
-	writer, err := client.New(s.cluster.AdminConfig(), client.Options{})
-	if err != nil {
-		return fmt.Errorf("make a client: %w", err)
-	}
-	for _, object := range objects {
-		if err := writer.Create(ctx, object); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// waitRunning returns once the wanted number of pods run, by the label app.
-func (s *stage) waitRunning(ctx context.Context, wanted map[string]int) error {
-	ctx, cancel := context.WithTimeout(ctx, runningTimeout)
-	defer cancel()
-	tick := time.NewTicker(framePeriod)
-	defer tick.Stop()
-	for {
-		missing := missing(sightings(s.seen), wanted)
-		if len(missing) == 0 {
-			return nil
-		}
-		if err := s.wait(ctx, tick.C); err != nil {
-			return fmt.Errorf("wait for pods to run (%s): %w", strings.Join(missing, ", "), err)
-		}
-	}
-}
-
-// missing says of which workloads fewer or more pods run than are wanted.
-func missing(seen []sighting, wanted map[string]int) []string {
-	running := map[string]int{}
-	for _, s := range seen {
-		if s.running() {
-			running[s.pod.Labels["app"]]++
-		}
-	}
-	var lines []string
-	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		if running[name] != wanted[name] {
-			lines = append(lines, fmt.Sprintf("%s: %d of %d", name, running[name], wanted[name]))
-		}
-	}
-	return lines
 }
 
 // takeDown ends everything, taintkeeper first. It returns why the demo failed, if it did, and where to look then.

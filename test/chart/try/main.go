@@ -11,6 +11,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -19,6 +20,8 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/scenario"
 )
 
 func main() {
@@ -33,27 +36,24 @@ func main() {
 func runUntilSignal() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return run(ctx)
+	return playAll(ctx)
 }
 
-func run(ctx context.Context) (err error) {
+func playAll(ctx context.Context) (err error) {
 	s, err := newStage(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if stopErr := s.cluster.Stop(); err == nil {
-			err = stopErr
+	defer func() { err = errors.Join(err, s.Cluster().Stop()) }()
+	for _, played := range scenarios {
+		s.User = played.contestant
+		found, err := scenario.Run(ctx, s, played.namespace, played.Scenario)
+		if err != nil {
+			return err
 		}
-	}()
-	if err := s.playShadow(ctx); err != nil {
-		return fmt.Errorf("shadow mode: %w", err)
-	}
-	if err := s.playEnforce(ctx); err != nil {
-		return fmt.Errorf("enforce mode: %w", err)
-	}
-	if err := s.playWayBack(ctx); err != nil {
-		return fmt.Errorf("the way back: %w", err)
+		if !found.Right {
+			return fmt.Errorf("%s: %s", played.Name, found)
+		}
 	}
 	return nil
 }

@@ -10,38 +10,34 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/taintkeeper/taintkeeper/test/chart/helm"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
-	"github.com/taintkeeper/taintkeeper/test/rig/scene"
+	"github.com/taintkeeper/taintkeeper/test/rig/scenario"
 )
 
 const (
 	namespace = metav1.NamespaceSystem
-	workloads = metav1.NamespaceDefault
 	name      = "taintkeeper"
 
-	us      = "system:serviceaccount:" + namespace + ":" + name
+	us      = localcluster.TaintkeeperUser
 	builtIn = "system:serviceaccount:" + namespace + ":node-controller"
 )
 
 // stage is the cluster, and what is installed in it.
 type stage struct {
-	cluster *localcluster.Cluster
-	admin   kubernetes.Interface
-	audit   *auditlog.Log
-	helm    helm.Client
-	keeper  *localcluster.Taintkeeper
+	*scenario.Real
+	helm   helm.Client
+	keeper *localcluster.Taintkeeper
 }
+
+// stageOf is the stage with what is particular to this program.
+func stageOf(p *scenario.Play) *stage { return p.Stage.(*stage) }
 
 func newStage(ctx context.Context) (*stage, error) {
 	say("Starting a control plane with the built-in taint-eviction-controller on, as every cluster has it")
@@ -54,51 +50,59 @@ func newStage(ctx context.Context) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &stage{cluster: cluster, audit: auditlog.New(cluster.AuditLog())}
-	if err := s.prepare(ctx); err != nil {
+	on, err := scenario.NewReal(ctx, cluster, builtIn)
+	if err != nil {
 		return nil, errors.Join(err, cluster.Stop())
 	}
-	return s, nil
-}
-
-func (s *stage) prepare(ctx context.Context) error {
-	var err error
-	if s.admin, err = kubernetes.NewForConfig(s.cluster.AdminConfig()); err != nil {
-		return err
-	}
-	kubeconfig, err := s.cluster.Kubeconfig("helm", s.cluster.AdminConfig())
+	kubeconfig, err := cluster.Kubeconfig("helm", cluster.AdminConfig())
 	if err != nil {
-		return err
+		return nil, errors.Join(err, cluster.Stop())
 	}
-	s.helm = helm.Client{Root: ".", Program: "helm", Kubeconfig: kubeconfig, Namespace: namespace}
-	return s.cluster.AddNodes(ctx, localcluster.NodeSpec{Name: "node-1"}, localcluster.NodeSpec{Name: "node-2"})
+	return &stage{Real: on, helm: helm.Client{Root: ".", Program: "helm", Kubeconfig: kubeconfig, Namespace: namespace}}, nil
 }
 
-func (s *stage) install(ctx context.Context) error {
+// Restart implements [scenario.Stage].
+func (s *stage) Restart(ctx context.Context) error {
+	return s.Cluster().RestartControllerManager(ctx, localcluster.ControllerManagerConfig{})
+}
+
+// install is the step that installs the chart as it is.
+func install(ctx context.Context, p *scenario.Play) error {
+	s := stageOf(p)
+	command("helm install %s ./charts/taintkeeper --namespace %s", name, namespace)
 	_, err := s.helm.Run(ctx, nil, "install", name, s.helm.Chart())
 	return err
 }
 
-func (s *stage) upgrade(ctx context.Context, values map[string]any) error {
-	_, err := s.helm.Run(ctx, values, "upgrade", name, s.helm.Chart(), "--reset-then-reuse-values")
-	return err
+// upgrade sets values.
+func upgrade(values ...string) scenario.Step {
+	return func(ctx context.Context, p *scenario.Play) error {
+		s, args := stageOf(p), []string{"--reset-then-reuse-values"}
+		for _, value := range values {
+			args = append(args, "--set", value)
+		}
+		command("helm upgrade %s ./charts/taintkeeper --namespace %s %s", name, namespace, strings.Join(args, " "))
+		_, err := s.helm.Run(ctx, nil, append([]string{"upgrade", name, s.helm.Chart()}, args...)...)
+		return err
+	}
 }
 
-// start runs the program as the kubelet would run the Deployment's pod, but for the addresses.
-func (s *stage) start(ctx context.Context) error {
+// run runs the program as the kubelet would run the Deployment's pod, but for the addresses.
+func run(ctx context.Context, p *scenario.Play) error {
+	s := stageOf(p)
 	if s.keeper != nil {
 		if err := s.keeper.Stop(); err != nil {
 			return err
 		}
 	}
-	accounts := s.admin.CoreV1().ServiceAccounts(namespace)
+	accounts := p.Admin.CoreV1().ServiceAccounts(namespace)
 	token, err := accounts.CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
-	access := rest.AnonymousClientConfig(s.cluster.AdminConfig())
+	access := rest.AnonymousClientConfig(s.Cluster().AdminConfig())
 	access.BearerToken = token.Status.Token
-	deployment, err := s.admin.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
+	deployment, err := p.Admin.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -106,84 +110,33 @@ func (s *stage) start(ctx context.Context) error {
 		return strings.Contains(arg, "-bind-address=")
 	})
 	say("Running bin/taintkeeper as the pod of the Deployment would: %s", strings.Join(args, " "))
-	s.keeper, err = s.cluster.StartTaintkeeper(ctx, localcluster.TaintkeeperConfig{
+	s.keeper, err = s.Cluster().StartTaintkeeper(ctx, localcluster.TaintkeeperConfig{
 		Binary: "bin/taintkeeper", Access: access, Granted: true, Args: append(args, "--leader-elect"),
 	})
 	return err
 }
 
-// makePods makes pods on a node that tolerate the taint maintenance for a while.
-func (s *stage) makePods(ctx context.Context, node string, count int, tolerated time.Duration) error {
-	seconds := int64(tolerated.Seconds())
-	for i := range count {
-		pod := localcluster.NewPod(fmt.Sprintf("web-%s-%d", node, i), node, func(pod *corev1.Pod) {
-			pod.Spec.Tolerations = []corev1.Toleration{{
-				Key: "maintenance", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds,
-			}}
-		})
-		if _, err := s.admin.CoreV1().Pods(workloads).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *stage) taint(ctx context.Context, node string) error {
-	command("kubectl taint nodes %s maintenance:NoExecute", node)
-	_, err := scene.Taint(ctx, s.admin, node, scene.NoExecute("maintenance"))
+// stop ends the program, which hands the evictions back.
+func stop(_ context.Context, p *scenario.Play) error {
+	s := stageOf(p)
+	err := errors.Join(s.keeper.Stop(), s.showLog("Handed the evictions back", "works off a backlog"))
+	s.keeper = nil
 	return err
 }
 
-// gone waits until no pod is left on a node.
-func (s *stage) gone(ctx context.Context, node string) error {
-	return s.eventually(ctx, "the pods of "+node+" are gone", func(ctx context.Context) error {
-		left, err := s.admin.CoreV1().Pods(workloads).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
-		if err == nil && len(left.Items) > 0 {
-			err = fmt.Errorf("%d are left", len(left.Items))
-		}
-		return err
-	})
-}
-
-// eventually waits until something holds.
-func (s *stage) eventually(ctx context.Context, what string, holds func(context.Context) error) error {
-	const lookAgain, waitLimit = 100 * time.Millisecond, 2 * time.Minute
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, lookAgain, waitLimit, true, func(ctx context.Context) (bool, error) {
-		last = holds(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		return fmt.Errorf("waited in vain until %s: %w", what, errors.Join(err, last))
-	}
-	return nil
-}
-
-// calls counts the calls of somebody about pods, by whether they were accepted.
-func (s *stage) calls(user, verb, resource string) (accepted, refused int, err error) {
-	events, err := s.audit.Events(func(e auditlog.Event) bool {
-		return e.User == user && e.Verb == verb && e.Resource == resource && e.Namespace == workloads
-	})
-	for _, event := range events {
-		if event.Accepted() {
-			accepted++
-		} else {
-			refused++
-		}
-	}
-	return accepted, refused, err
-}
-
-// logLine returns the first line of the program's log with some words in it.
-func (s *stage) logLine(words string) (string, error) {
+// showLog shows the first line of the program's log with each of some words in it.
+func (s *stage) showLog(words ...string) error {
 	log, err := os.ReadFile(s.keeper.LogPath())
 	if err != nil {
-		return "", err
+		return err
 	}
-	for line := range strings.Lines(string(log)) {
-		if strings.Contains(line, words) {
-			return strings.TrimSpace(line), nil
+	lines := strings.Split(string(log), "\n")
+	for _, wanted := range words {
+		i := slices.IndexFunc(lines, func(line string) bool { return strings.Contains(line, wanted) })
+		if i < 0 {
+			return fmt.Errorf("no line of %s has %q", s.keeper.LogPath(), wanted)
 		}
+		say("  %s", lines[i])
 	}
-	return "", fmt.Errorf("no line of %s has %q", s.keeper.LogPath(), words)
+	return nil
 }

@@ -91,7 +91,7 @@ type Promise struct {
 func (r Rule) Promise(node []Version, bound Span, pod []State) Promise {
 	promise, pending := Promise{Due: At(Never)}, At(Never)
 	var taints []Taint
-	var state State
+	state := State{Spared: true} // it is not there yet
 	for len(node)+len(pod) > 0 {
 		var at Span
 		if len(pod) == 0 || len(node) > 0 && node[0].At.From.Before(pod[0].At.From) {

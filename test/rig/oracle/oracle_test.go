@@ -208,3 +208,12 @@ func TestWhatBecomesOfAPod(t *testing.T) {
 		})
 	}
 }
+
+func TestAPodIsNotDueBeforeItIsMade(t *testing.T) {
+	made := between(20, 22)
+	pod := []oracle.State{{At: made, Tolerations: []corev1.Toleration{tolerating("off", "*", 60)}}}
+	got := oracle.Rule{}.Promise([]oracle.Version{version(at(10), taint("off", ""))}, made, pod)
+	if got.Due != between(80, 82) || len(got.Cancelled) > 0 {
+		t.Errorf("due %v, cancelled %v, want 80 to 82 s, and none", got.Due, got.Cancelled)
+	}
+}

@@ -59,6 +59,27 @@ func (p *Play) awaitQuiet(ctx context.Context) error {
 	}
 }
 
+// ByContestant wants the contestant to have deleted every pod that has left. Its calls show that after a moment.
+func ByContestant(ctx context.Context, p *Play) (Finding, error) {
+	err := await.Poll(ctx, func(context.Context) error {
+		calls, err := p.Calls(auditlog.Deletes, auditlog.Accepted, auditlog.In(p.Namespace))
+		if err != nil {
+			return err
+		}
+		for _, pod := range p.pods {
+			_, left := p.Seen().Left(pod.UID)
+			if left && !pod.ended && !slices.ContainsFunc(calls, of(pod)) {
+				return fmt.Errorf("%s deleted by somebody else", pod.Name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return Finding{Seen: err.Error()}, context.Cause(ctx)
+	}
+	return Finding{Right: true}, nil
+}
+
 // Everyone returns all pods that the scenario has made.
 func (p *Play) Everyone() []*corev1.Pod {
 	var all []*corev1.Pod

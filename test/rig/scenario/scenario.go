@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,6 +66,8 @@ type Stage interface {
 
 // Play is a scenario that is being played.
 type Play struct {
+	mu sync.Mutex // for the stories of nodes and pods: held by who changes them, and by who looks on meanwhile
+
 	Stage
 	scene.Scene
 

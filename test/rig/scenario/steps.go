@@ -135,7 +135,7 @@ func tolerate(name string, seconds *int64) Step {
 			found.Spec.Tolerations[0].TolerationSeconds = seconds
 			changed, err := pods.Update(ctx, found, metav1.UpdateOptions{})
 			if err == nil {
-				p.Named(name).became(from, func(s *oracle.State) { s.Tolerations = changed.Spec.Tolerations })
+				p.became(p.Named(name), from, func(s *oracle.State) { s.Tolerations = changed.Spec.Tolerations })
 			}
 			return err
 		})
@@ -162,7 +162,7 @@ func deletePod(name string, options metav1.DeleteOptions) Step {
 	return func(ctx context.Context, p *Play) error {
 		from := time.Now()
 		err := p.Admin.CoreV1().Pods(p.Namespace).Delete(ctx, name, options)
-		p.Named(name).end(from)
+		p.end(p.Named(name), from)
 		return err
 	}
 }

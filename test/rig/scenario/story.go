@@ -25,11 +25,22 @@ type Pod struct {
 
 // Tainted says which taints a node has now, and between which instants it got them.
 func (p *Play) Tainted(node string, took scene.Span, taints []corev1.Taint) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.nodes[node] = append(p.nodes[node], oracle.Version{At: oracle.Span(took), Taints: taints})
+}
+
+// History returns what is known of the taints of a node, and since when.
+func (p *Play) History(node string) []oracle.Version {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.nodes[node])
 }
 
 func (p *Play) add(node string, from time.Time, made ...*corev1.Pod) {
 	took := oracle.Span{From: from, To: time.Now()}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, pod := range made {
 		if pod == nil { // it could not be made
 			continue
@@ -41,17 +52,18 @@ func (p *Play) add(node string, from time.Time, made ...*corev1.Pod) {
 }
 
 // became says what holds of a pod from now on.
-func (p *Pod) became(from time.Time, change func(*oracle.State)) {
-	state := p.states[len(p.states)-1]
+func (p *Play) became(pod *Pod, from time.Time, change func(*oracle.State)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	state := pod.states[len(pod.states)-1]
 	state.At = oracle.Span{From: from, To: time.Now()}
 	change(&state)
-	p.states = append(p.states, state)
+	pod.states = append(pod.states, state)
 }
 
 // end says that the scenario deletes a pod: nothing is promised to it any more.
-func (p *Pod) end(from time.Time) {
-	p.ended = true
-	p.became(from, func(s *oracle.State) { s.Spared = true })
+func (p *Play) end(pod *Pod, from time.Time) {
+	p.became(pod, from, func(s *oracle.State) { pod.ended, s.Spared = true, true })
 }
 
 // Named returns the newest pod of a name.
@@ -74,7 +86,10 @@ func (p *Play) Began(pod *Pod) time.Time {
 	return began
 }
 
+// rule is the one that everybody is judged by.
+var rule = oracle.Rule{ComparisonOperators: true}
+
 // promise is what the rule means for a pod.
 func (p *Play) promise(pod *Pod) oracle.Promise {
-	return oracle.Rule{ComparisonOperators: true}.Promise(p.nodes[pod.node], pod.made, pod.states)
+	return rule.Promise(p.nodes[pod.node], pod.made, pod.states)
 }

@@ -108,10 +108,15 @@ func (s Scene) Remove(ctx context.Context, name string) error {
 func AtOnce() metav1.DeleteOptions { return metav1.DeleteOptions{GracePeriodSeconds: new(int64)} }
 
 // Tolerating lets a pod tolerate the NoExecute taints with a key for some seconds.
-func Tolerating(key string, seconds int64) func(*corev1.Pod) {
+func Tolerating(key string, seconds int64) func(*corev1.Pod) { return tolerating(key, &seconds) }
+
+// Indefinitely lets a pod tolerate the NoExecute taints with a key, or all if it is empty, whatever time passes.
+func Indefinitely(key string) func(*corev1.Pod) { return tolerating(key, nil) }
+
+func tolerating(key string, seconds *int64) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
-			Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds,
+			Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: seconds,
 		})
 	}
 }
