@@ -247,23 +247,25 @@ func Return(nodes ...string) Step {
 
 // Post lets a kubelet post conditions.
 func Post(node string, conditions Conditions) Step {
-	return changeNode(node, map[string]any{"status": map[string]any{"conditions": posted(conditions)}}, "status")
+	return changeNode(node, func() any {
+		return map[string]any{"status": map[string]any{"conditions": posted(conditions)}}
+	}, "status")
 }
 
 // Cordon sets whether a node is unschedulable.
 func Cordon(node string, unschedulable bool) Step {
-	return changeNode(node, map[string]any{"spec": map[string]any{"unschedulable": unschedulable}})
+	return changeNode(node, func() any { return map[string]any{"spec": map[string]any{"unschedulable": unschedulable}} })
 }
 
-func changeNode(node string, change map[string]any, subresource ...string) Step {
+func changeNode(node string, change func() any, subresource ...string) Step {
 	return func(ctx context.Context, p *Play) error {
-		patch, err := json.Marshal(change)
+		if err := FromNow(node)(ctx, p); err != nil {
+			return err
+		}
+		patch, err := json.Marshal(change())
 		if err != nil {
 			return err
 		}
-		k := p.kubelets[node]
-		k.changed = time.Now()
-		k.due = k.changed
 		_, err = p.Admin.CoreV1().Nodes().
 			Patch(ctx, p.NodeName(node), types.StrategicMergePatchType, patch, metav1.PatchOptions{}, subresource...)
 		return err
