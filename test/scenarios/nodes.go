@@ -33,7 +33,7 @@ var Nodes = []Scenario{
 			// Of what is silent already a restart changes nothing. What falls silent has one grace period from then on.
 			FallSilent("a-1"), Restart,
 			Then(
-				Becomes("a-1", Silent, Unreachable), Becomes("a-0", Silent, Unreachable),
+				Becomes("a-1", Silent, Unreachable), Becomes("a-0"),
 				SaysOfNode("Normal NodeNotReady", "status is now: NodeNotReady", "a-0"),
 			),
 			Return("a-0", "a-1"),

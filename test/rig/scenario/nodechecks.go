@@ -57,10 +57,11 @@ func (w write) noExecute() *corev1.Taint {
 	return nil
 }
 
-// writes are what the contestant has changed of a node so far, as the stage knows it, which may be a little late.
+// writes are what the contestant has changed of a node since it settled, as the stage knows it, which may be a little
+// late.
 func (p *Play) writes(k *kubelet) (all []write, err error) {
 	calls, err := p.Calls(auditlog.Accepted, auditlog.Named(p.NodeName(k.name)), func(c auditlog.Event) bool {
-		return c.Verb == "patch" && strings.HasPrefix(c.Resource, "nodes")
+		return c.Verb == "patch" && strings.HasPrefix(c.Resource, "nodes") && !before(c, k.settled)
 	})
 	for _, c := range calls {
 		w := write{Event: c}
@@ -75,11 +76,15 @@ func (p *Play) writes(k *kubelet) (all []write, err error) {
 	return all, err
 }
 
+// before reports whether a call came before an instant, as the audit log writes it.
+func before(c auditlog.Event, at time.Time) bool {
+	return c.Received.Before(at.Truncate(time.Microsecond))
+}
+
 // since are the writes since the latest change of a kubelet.
 func (p *Play) since(k *kubelet) ([]write, error) {
 	all, err := p.writes(k)
-	changed := k.changed.Truncate(time.Microsecond) // as the audit log writes it
-	return slices.DeleteFunc(all, func(w write) bool { return w.Received.Before(changed) }), err
+	return slices.DeleteFunc(all, func(w write) bool { return before(w.Event, k.changed) }), err
 }
 
 // Then checks something in the middle of a scenario, which is not played on if it is wrong.
@@ -106,16 +111,16 @@ func matches(story, states []string) bool {
 	return len(story) > 0 && story[0] == state && matches(story[1:], states[1:]) || optional && matches(story, states[1:])
 }
 
-// Becomes wants that since the latest change of a node it has become in turn just this, not even another for a moment,
-// and that this began on time.
+// Becomes wants that since the check before a node has become in turn just this, not even another for a moment, and
+// that this began on time after the latest change of it.
 func Becomes(node string, states ...string) Check {
 	return func(ctx context.Context, p *Play) (Finding, error) {
-		k := p.kubelets[node]
-		done := func(writes []write) bool { return matches(storyOf(writes), states) }
-		writes, err := p.awaitWrites(ctx, k, func(writes []write) bool { return done(writes) || len(writes) > len(states) })
-		found := Finding{fmt.Sprintf("%s became in turn %q", node, storyOf(writes)), done(writes)}
+		right := func(story []string) bool { return matches(story, states) }
+		writes, found, err := p.awaitStory(ctx, node, func(story []string) bool {
+			return right(story) || len(story) > len(states)
+		}, right)
 		if found.Right && len(writes) > 0 {
-			found = found.And(p.onTime(k, writes[0]))
+			found = found.And(p.onTime(p.kubelets[node], writes[0]))
 		}
 		return found, err
 	}
@@ -124,32 +129,33 @@ func Becomes(node string, states ...string) Check {
 // Ends is Becomes for the last of what it has become, where the first depends on which of several nodes was faster.
 func Ends(node string, states ...string) Check {
 	return func(ctx context.Context, p *Play) (Finding, error) {
-		ends := func(writes []write) bool {
-			story := storyOf(writes)
+		right := func(story []string) bool {
 			return len(story) >= len(states) && slices.Equal(story[len(story)-len(states):], states)
 		}
-		writes, err := p.awaitWrites(ctx, p.kubelets[node], ends)
-		return Finding{fmt.Sprintf("%s became in turn %q", node, storyOf(writes)), ends(writes)}, err
+		_, found, err := p.awaitStory(ctx, node, right, right)
+		return found, err
 	}
 }
 
-func storyOf(writes []write) []string {
-	story := []string{}
-	for _, w := range writes {
-		story = append(story, w.String())
-	}
-	return story
-}
-
-// awaitWrites returns the writes since the latest change of a node once they are as wanted, or never will be.
-func (p *Play) awaitWrites(ctx context.Context, k *kubelet, wanted func([]write) bool) (writes []write, err error) {
+// awaitStory waits until what a node has become since the check before is told, and says whether it is right.
+func (p *Play) awaitStory(ctx context.Context, node string, isTold, isRight func(story []string) bool,
+) (writes []write, found Finding, err error) {
+	k, story := p.kubelets[node], []string{}
 	_ = await.Poll(ctx, func(context.Context) error {
-		if writes, err = p.since(k); err == nil && !wanted(writes) {
+		if writes, err = p.writes(k); err != nil {
+			return err
+		}
+		writes, story = writes[k.checked:], []string{}
+		for _, w := range writes {
+			story = append(story, w.String())
+		}
+		if !isTold(story) {
 			return errors.New("not yet")
 		}
 		return nil
 	})
-	return writes, err
+	k.checked += len(writes)
+	return writes, Finding{fmt.Sprintf("%s became in turn %q", node, story), isRight(story)}, err
 }
 
 // onTime judges when the contestant wrote what was due.

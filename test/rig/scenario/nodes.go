@@ -56,7 +56,9 @@ type kubelet struct {
 	name    string    // of its node, in the scenario
 	changed time.Time // just before the latest change of it
 	due     time.Time // before which the contestant must not answer that change
-	told    int       // how many writes of the contestant the story of the node's taints has
+	settled time.Time // when the node had no taint; its story begins then
+	told    int       // how many writes of the contestant the promises to pods know of
+	checked int       // how many since it settled were found right
 	stop    func()    // ends the renewals and waits for their end
 
 	mu      sync.Mutex
@@ -139,7 +141,8 @@ func (k *kubelet) settles(ctx context.Context, p *Play) error {
 		}
 		return err
 	})
-	k.changed = time.Now()
+	k.settled = time.Now()
+	k.changed = k.settled
 	return err
 }
 
@@ -287,7 +290,7 @@ func Settled(ctx context.Context, p *Play) error {
 	return await.Pause(ctx, time.Until(p.started.Add(settling)))
 }
 
-// FromNow lets the checks of some nodes look only at what becomes of them from now on.
+// FromNow lets what becomes of some nodes be on time only from now on.
 func FromNow(nodes ...string) Step {
 	return func(_ context.Context, p *Play) error {
 		for _, name := range nodes {
