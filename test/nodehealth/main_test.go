@@ -14,12 +14,13 @@ import (
 	"context"
 	"os"
 	"testing"
-	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/observer"
 	"github.com/taintkeeper/taintkeeper/test/rig/suite"
 )
 
@@ -28,7 +29,8 @@ var (
 	cluster *localcluster.Cluster
 	admin   kubernetes.Interface
 	binary  string
-	audit   *auditlog.Log // of the calls of Taintkeeper
+	audit   *auditlog.Log  // of the calls of Taintkeeper
+	seen    *observer.Pods // of all namespaces
 )
 
 func TestMain(m *testing.M) { os.Exit(suite.Run(m, start)) }
@@ -50,16 +52,8 @@ func start(ctx context.Context, shared *suite.Suite) error {
 	}
 	audit = auditlog.New(cluster.AuditLog(), auditlog.By(localcluster.TaintkeeperUser))
 	shared.Finally(checkUsed)
-	return nil
+	watch, stop := context.WithCancel(context.WithoutCancel(ctx))
+	shared.Finally(func() error { stop(); return nil })
+	seen, err = observer.WatchPods(watch, admin, metav1.NamespaceAll)
+	return err
 }
-
-const (
-	// grace is how long a node may be silent in these tests, startupGrace one that was never heard of.
-	grace        = 6 * time.Second
-	startupGrace = 8 * time.Second
-	// patience is how late something may be on a machine that is busy with other things.
-	patience = 20 * time.Second
-	// reopens is how long it can take client-go to open a watch again after an outage: it waits longer each time, up to
-	// half a minute.
-	reopens = 30 * time.Second
-)

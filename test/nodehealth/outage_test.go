@@ -4,87 +4,75 @@
 package nodehealth
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
-	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
 )
 
 func TestAnOutageOfTheControlPlaneMakesNoHealthyNodeSilent(t *testing.T) {
-	s := newScene(t)
-	a, b := s.zone(t, "a", 6), s.zone(t, "b", 2)
-	s.keep(t)
-	b[1].falls(t)
-	s.becomes(t, b[1], unreachable)
-
-	outages := []struct {
-		name       string
-		begin, end func(t *testing.T)
-	}{
-		{"the API server ends and is started again", stopAPIServer, startAPIServer},
-		{
-			"the API server and Taintkeeper end and are started again",
-			func(t *testing.T) { stopAPIServer(t); s.stopKeeper(t) },
-			func(t *testing.T) { startAPIServer(t); s.startKeeper(t) },
-		},
+	const etcd, server, keeper = localcluster.Etcd, localcluster.APIServer, localcluster.Component("taintkeeper")
+	play(t, []Scenario{
+		outageOf("the API server ends and is started again", stopServer, startServer),
+		outageOf("the API server and Taintkeeper end and are started again",
+			Steps(stopServer, stopKeeper), Steps(startServer, startKeeper)),
 		// A container or a virtual machine that is paused: the clock runs on, and all connections stay open.
-		{"the API server and etcd stand still", freeze(localcluster.Etcd, localcluster.APIServer), thaw(localcluster.Etcd, localcluster.APIServer)},
-		{"Taintkeeper stands still", freeze("taintkeeper"), thaw("taintkeeper")},
-		{
-			"all of them stand still, and Taintkeeper goes on first",
-			freeze(localcluster.Etcd, localcluster.APIServer, "taintkeeper"),
-			thaw("taintkeeper", localcluster.APIServer, localcluster.Etcd),
+		outageOf("the API server and etcd stand still", freeze(etcd, server), thaw(etcd, server)),
+		outageOf("Taintkeeper stands still", freeze(keeper), thaw(keeper)),
+		outageOf("all of them stand still, and Taintkeeper goes on first",
+			freeze(etcd, server, keeper), thaw(keeper, server, etcd)),
+	})
+}
+
+// outageOf is an outage that is longer than the grace period. A node that falls silent after it shows when Taintkeeper
+// sees and acts again. Had it called others silent, that would have been before.
+func outageOf(name string, begin, end Step) Scenario {
+	return Scenario{
+		Name:  name,
+		Given: []Step{Kubelets("a", 2), Kubelets("b", 2), FallSilent("b-1"), Then(Becomes("b-1", Silent, Unreachable))},
+		When: []Step{
+			outageDuring(begin, After(NodeGrace+time.Second), end), Heard("a-0"), FallSilent("a-0"),
+			Then(Becomes("a-0", Silent, Unreachable), Becomes("b-1"), Becomes("a-1"), Becomes("b-0")),
+			Return("a-0"),
 		},
-	}
-	for i, played := range outages {
-		t.Run(played.name, func(t *testing.T) {
-			down := time.Now()
-			played.begin(t)
-			begun := time.Now()
-			await.Until(t, begun.Add(grace+time.Second))
-			over := time.Now()
-			played.end(t)
-			up := time.Now()
-			s.outages = append(s.outages, outage{down, up})
-
-			// A node that falls silent now shows when Taintkeeper sees and acts again. Had it called others
-			// silent, that would have been before.
-			witness := a[i]
-			witness.heardAfter(t, up)
-			last := witness.falls(t)
-			s.becomes(t, witness, unreachable)
-			checkNoCalls(t, begun.Add(time.Second), over)
-			s.wantStory(t, witness, silent, unreachable)
-			s.calledSilent(t, witness, last.Add(grace))
-			s.wantStory(t, b[1], silent, unreachable)
-			s.wantStory(t, a[5])
-			s.wantStory(t, b[0])
-			witness.returns(t)
-			s.becomes(t, witness, untainted)
-			s.wantStory(t, witness, silent, unreachable, untainted)
-		})
+		Promised: []Check{Becomes("a-0", Untainted), Becomes("b-1"), Becomes("a-1"), Becomes("b-0")},
 	}
 }
 
-func stopAPIServer(t *testing.T)  { await.Must(t, cluster.StopAPIServer(t.Context())) }
-func startAPIServer(t *testing.T) { await.Must(t, cluster.StartAPIServer(t.Context())) }
-
-func freeze(components ...localcluster.Component) func(*testing.T) {
-	return func(t *testing.T) { await.Must(t, cluster.Freeze(components...)) }
-}
-
-func thaw(components ...localcluster.Component) func(*testing.T) {
-	return func(t *testing.T) { await.Must(t, cluster.Thaw(components...)) }
-}
-
-// checkNoCalls checks that Taintkeeper, which renews its Lease once a second, reached nobody within a time.
-func checkNoCalls(t *testing.T, from, to time.Time) {
-	t.Helper()
-	for _, c := range audit.All(t, auditlog.Since(from)) {
-		if c.Received.Before(to) {
-			t.Errorf("there was no outage: %v", c)
+// outageDuring wants Taintkeeper, which renews its Lease once a second, to reach nobody between two steps.
+func outageDuring(begin, between, end Step) Step {
+	return func(ctx context.Context, p *Play) error {
+		on := p.Stage.(*stage)
+		down := time.Now()
+		err := begin(ctx, p)
+		begun := time.Now().Add(time.Second)
+		err = errors.Join(err, between(ctx, p))
+		over := time.Now()
+		err = errors.Join(err, end(ctx, p))
+		on.outages = append(on.outages, outage{down, time.Now()})
+		calls, failed := p.Calls(func(c auditlog.Event) bool { return (outage{begun, over}).covers(c) })
+		if len(calls) > 0 {
+			failed = fmt.Errorf("there was no outage: %v", calls)
 		}
+		return errors.Join(err, failed)
 	}
+}
+
+func stopServer(ctx context.Context, _ *Play) error  { return cluster.StopAPIServer(ctx) }
+func startServer(ctx context.Context, _ *Play) error { return cluster.StartAPIServer(ctx) }
+
+func stopKeeper(_ context.Context, p *Play) error    { return p.Stage.(*stage).stop() }
+func startKeeper(ctx context.Context, p *Play) error { return p.Stage.(*stage).start(ctx) }
+
+func freeze(components ...localcluster.Component) Step {
+	return func(context.Context, *Play) error { return cluster.Freeze(components...) }
+}
+
+func thaw(components ...localcluster.Component) Step {
+	return func(context.Context, *Play) error { return cluster.Thaw(components...) }
 }

@@ -37,6 +37,8 @@ var All = []Scenario{
 		Name: "a taint that nobody tolerates",
 		Given: []Step{
 			Alone("leaves"), On("leaves", "tolerates", scene.Tolerating("gone", LongTime)), Alone("elsewhere"),
+			On("leaves", "tolerates-another", scene.Tolerating("other", LongTime)),
+			On("leaves", "zero", scene.Tolerating("gone", 0)), On("leaves", "tolerates-all", tolerateAll),
 		},
 		When: []Step{Taint("leaves", "gone")},
 	},
@@ -157,4 +159,9 @@ func whilePending(name string, cancelled int, happens ...Step) Scenario {
 		When:     append([]Step{Taint("pending", "gone"), Gone("witness"), After(time.Second)}, happens...),
 		Promised: []Check{ByRuleFor("pending"), SaysCancelled("pending", cancelled)},
 	}
+}
+
+// tolerateAll lets a pod tolerate everything indefinitely.
+func tolerateAll(pod *corev1.Pod) {
+	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 }

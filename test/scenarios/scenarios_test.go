@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 	"github.com/taintkeeper/taintkeeper/test/rig/scenario"
@@ -19,31 +20,52 @@ import (
 func TestMain(m *testing.M) { bubble.Main(m) }
 
 func TestOursKeepsWhatIsPromisedInEachScenario(t *testing.T) {
+	check := func(t *testing.T, ours scenario.Contestant, s scenario.Scenario) {
+		t.Helper()
+		if found, err := scenario.PlayVirtually(t, ours, s); err != nil || !found.Right {
+			t.Errorf("%v, %v", found, err)
+		}
+	}
 	for _, s := range All {
-		t.Run(s.Name, func(t *testing.T) {
-			if found, err := scenario.PlayVirtually(t, scenario.Ours, s); err != nil || !found.Right {
-				t.Errorf("%v, %v", found, err)
-			}
-		})
+		t.Run(s.Name, func(t *testing.T) { check(t, scenario.Ours, s) })
+	}
+	for _, s := range Nodes {
+		t.Run(s.Name, func(t *testing.T) { check(t, scenario.OursWithNodeHealth, s) })
 	}
 }
 
-// TestEachScenarioTellsAContestantThatIsWrong plays each to one that evicts nothing, and to one that evicts at once
+// TestEachScenarioTellsAContestantThatIsWrong plays each to one that does nothing, and to one that evicts at once
 // whatever a pod tolerates. A scenario that finds both right proves nothing; one that cannot be played to the end, as a
 // pod is gone or still there, has told.
 func TestEachScenarioTellsAContestantThatIsWrong(t *testing.T) {
 	for _, s := range All {
 		t.Run(s.Name, func(t *testing.T) {
-			late, unplayed := scenario.PlayVirtually(t, idle, s)
-			early, unplayable := scenario.PlayVirtually(t, hasty, s)
-			if late.Right && unplayed == nil && early.Right && unplayable == nil {
-				t.Errorf("%v; %v", late, early)
+			if !isTold(t, idle, s) && !isTold(t, hasty, s) {
+				t.Error("both were right")
 			}
 		})
 	}
+	for _, s := range Nodes {
+		t.Run(s.Name, func(t *testing.T) {
+			if !isTold(t, idle, s) {
+				t.Error("one that does nothing was right")
+			}
+		})
+	}
+	impatient := readiness.Grace{Monitor: scenario.NodeGrace / 2, Startup: scenario.NodeStartupGrace / 2}
+	if !isTold(t, scenario.Keeping(impatient), Nodes[0]) {
+		t.Error("one was right that gives nodes half of their grace period")
+	}
 }
 
-// idle evicts nothing.
+// isTold reports whether a scenario tells that a contestant is wrong.
+func isTold(t *testing.T, contestant scenario.Contestant, s scenario.Scenario) bool {
+	t.Helper()
+	found, err := scenario.PlayVirtually(t, contestant, s)
+	return err != nil || !found.Right
+}
+
+// idle does nothing.
 func idle(*fake.Clientset) (func(context.Context) error, error) {
 	return func(ctx context.Context) error { <-ctx.Done(); return nil }, nil
 }

@@ -33,45 +33,6 @@ const (
 
 var podsResource = corev1.Resource("pods")
 
-func TestAPodLeavesWhenItsTolerationEnds(t *testing.T) {
-	play(t, func(_ *testing.T, w *world) {
-		w.addNode("n")
-		w.addPod("none")
-		w.addPod("twenty", tolerating("k", 20))
-		w.addPod("zero", tolerating("k", 0))
-		w.addPod("negative", tolerating("k", -5))
-		w.addPod("centuries", tolerating("k", 1<<62))
-		w.addPod("other-key", tolerating("other", 20))
-		w.addPod("for-ever", func(pod *corev1.Pod) {
-			pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-		})
-		w.run()
-		w.Until(5 * sec)
-		w.Taint("n", "k=v:NoExecute")
-		w.Pass(30 * hour)
-		w.wantDeletes(map[string]time.Duration{
-			"none": 5 * sec, "zero": 5 * sec, "negative": 5 * sec, "other-key": 5 * sec, "twenty": 25 * sec,
-		})
-	})
-}
-
-func TestAnUntaintCancels(t *testing.T) {
-	play(t, func(t *testing.T, w *world) {
-		w.addNode("n")
-		w.addPod("p", tolerating("k", 20))
-		w.run()
-		w.Until(sec)
-		w.Taint("n", "k:NoExecute")
-		w.Until(20 * sec)
-		w.Taint("n", "k-")
-		w.Pass(hour)
-		w.wantDeletes(nil)
-		if got := w.Did("event Cancelling deletion of Pod default/p"); !slices.Equal(got, []time.Duration{20 * sec}) {
-			t.Errorf("Cancelling events at %v, want one at the untaint", got)
-		}
-	})
-}
-
 func TestNoCancellingEventForAPodThatWentAnotherWay(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addNode("n")

@@ -5,18 +5,14 @@ package eviction
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
-	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // story is what happens to nodes "n" and "m", which have pods "now" (tolerates nothing), "soon" (tolerates "k" and that the
@@ -222,135 +218,4 @@ func TestWhateverHappensToTheWatchesAtAnyEventTheSamePodsLeave(t *testing.T) {
 			}, d.String, d.Late)
 		})
 	}
-}
-
-// trial is two nodes with a pod each, to which events happen in one order, and what the rule alone makes of them.
-type trial struct {
-	*world
-
-	n, m  string
-	order []int
-	known map[string][]verdict.Taint // by node
-	pods  map[string]verdict.Pod     // by node
-	due   map[string]time.Time       // by node
-	gone  map[string]time.Duration   // by node
-}
-
-// The events of which every order is played.
-var reordered = []func(*trial){
-	func(t *trial) { t.put(t.n, corev1.Taint{Key: "a"}) },
-	func(t *trial) { t.put(t.n, corev1.Taint{Key: "a", Value: "v"}) },
-	func(t *trial) { t.put(t.n, corev1.Taint{Key: "b"}) },
-	func(t *trial) { t.SetTaints(t.n, t.but(t.n, "a")...) },
-	func(t *trial) { t.put(t.m, corev1.Taint{Key: "a"}) },
-	func(t *trial) { t.SetTaints(t.m, t.but(t.m, "a")...) },
-	func(t *trial) { t.toleratesBForTwoSeconds() },
-}
-
-func newTrial(w *world, i int, order []int) *trial {
-	t := &trial{
-		world: w, n: fmt.Sprint("n", i), m: fmt.Sprint("m", i), order: order,
-		known: map[string][]verdict.Taint{}, pods: map[string]verdict.Pod{},
-		due: map[string]time.Time{}, gone: map[string]time.Duration{},
-	}
-	for _, node := range []string{t.n, t.m} {
-		t.addNode(node)
-		t.addPod(node+"-p", onNode(node), tolerating("a", 4), tolerating("b", 6))
-		t.pods[node] = verdict.Pod{Tolerations: w.Pod(node + "-p").Spec.Tolerations, Bound: time.Now()}
-	}
-	return t
-}
-
-// put sets a NoExecute taint on a node and replaces another of its key.
-func (t *trial) put(node string, taint corev1.Taint) {
-	taint.Effect = corev1.TaintEffectNoExecute
-	t.SetTaints(node, append(t.but(node, taint.Key), taint)...)
-}
-
-func (t *trial) but(node, key string) []corev1.Taint {
-	return slices.DeleteFunc(t.Node(node).Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == key })
-}
-
-func (t *trial) toleratesBForTwoSeconds() {
-	t.pods[t.n].Tolerations[1].TolerationSeconds = new(int64(2))
-	if len(t.Did("delete "+t.n+"-p")) == 0 {
-		t.ChangePod(t.n+"-p", func(pod *corev1.Pod) { pod.Spec.Tolerations[1].TolerationSeconds = new(int64(2)) })
-	}
-}
-
-// see takes in what the API server has stored now, as the rule alone does.
-func (t *trial) see() {
-	now := time.Now()
-	t.leave(now, time.Time{})
-	for _, node := range []string{t.n, t.m} {
-		t.known[node] = verdict.Advance(t.known[node], t.Node(node).Spec.Taints, verdict.SeenAt(now))
-		delete(t.due, node)
-		if v := (verdict.Rule{}).Decide(t.pods[node], t.known[node]); v.Leaves {
-			t.due[node] = v.Due
-		}
-	}
-	t.leave(now, now)
-}
-
-// leave lets the pods leave that are due until an instant, and none before it was known.
-func (t *trial) leave(until, known time.Time) {
-	for node, due := range t.due {
-		if _, gone := t.gone[node]; !gone && !due.After(until) {
-			t.gone[node] = timeline.Later(due, known).Sub(t.Start)
-		}
-	}
-}
-
-func (t *trial) judge() {
-	t.T.Helper()
-	t.see()
-	for _, node := range []string{t.n, t.m} {
-		want, leaves := t.gone[node]
-		at := t.Did("delete " + node + "-p")
-		if leaves != (len(at) == 1) || leaves && (at[0]-want).Abs() > 20*ms {
-			t.T.Errorf("order %v: the pod of node %s was deleted at %v, by the rule at %s (%t)", t.order, node[:1], at, want, leaves)
-		}
-	}
-}
-
-// Several orders are played in one world, each to nodes and pods of its own.
-func TestWhateverTheOrderOfEventsPodsLeaveWhenTheRuleSays(t *testing.T) {
-	const together = 24
-	for orders := range slices.Chunk(orders(len(reordered)), together) {
-		play(t, func(_ *testing.T, w *world) {
-			var trials []*trial
-			for i, order := range orders {
-				trials = append(trials, newTrial(w, i, order))
-			}
-			w.run()
-			for event := range reordered {
-				w.Until(sec + time.Duration(event)*1300*ms)
-				for _, t := range trials {
-					reordered[t.order[event]](t)
-					t.see()
-				}
-			}
-			w.Until(time.Minute)
-			for _, t := range trials {
-				t.judge()
-			}
-		})
-		if t.Failed() {
-			return
-		}
-	}
-}
-
-// orders returns all orders of so many things.
-func orders(count int) [][]int {
-	if count == 0 {
-		return [][]int{nil}
-	}
-	var all [][]int
-	for _, shorter := range orders(count - 1) {
-		for i := range count {
-			all = append(all, slices.Insert(slices.Clone(shorter), i, count-1))
-		}
-	}
-	return all
 }

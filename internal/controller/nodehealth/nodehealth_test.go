@@ -56,22 +56,6 @@ func TestASilentNodeIsTaintedWhenItsGracePeriodIsOver(t *testing.T) {
 	})
 }
 
-func TestARecoveredNodeLosesAllItsTaintsInOnePatch(t *testing.T) {
-	play(t, func(t *testing.T, w *world) {
-		w.addZone("a", 3)
-		w.run()
-		w.falls("a-0")
-		w.Until(time.Minute)
-		w.WantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
-		before := len(w.Did("patch nodes a-0/"))
-		w.resumes("a-0")
-		w.WantTaints("a-0")
-		if patches := len(w.Did("patch nodes a-0/")) - before; patches != 1 {
-			t.Errorf("%d patches, want one for both taints", patches)
-		}
-	})
-}
-
 func TestANodeThatNeverPostsItsStatusHasTheStartUpGracePeriod(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
@@ -292,26 +276,6 @@ func TestTheRateOfFullyDisruptedZonesCanBeSet(t *testing.T) {
 		w.falls(nodes...)
 		w.Until(5 * time.Minute)
 		w.wantTainted(0, nodes...)
-	})
-}
-
-func TestWhenEveryZoneIsFullyDisruptedNobodyIsTaintedAndTaintsAreTakenOff(t *testing.T) {
-	play(t, func(t *testing.T, w *world) {
-		nodes := append(w.addZone("a", 3), w.addZone("b", 3)...)
-		w.run()
-		w.falls("a-0")
-		w.Until(55 * time.Second)
-		w.wantTainted(1, nodes...)
-		w.falls(nodes...)
-		w.Until(2 * time.Minute)
-		w.wantTainted(0, nodes...)
-		w.WantTaints("a-0", unreachableNoSchedule)
-		if events := w.Did("event b-1 NoExecuteTaintHeld Taint node.kubernetes.io/unreachable:NoExecute is held back: every zone is fully disrupted"); len(events) != 1 {
-			t.Errorf("told at %v that b-1 is held back, want once", events)
-		}
-		w.resumes("b-2")
-		w.Until(2*time.Minute + 12*time.Second)
-		w.wantTainted(2, nodes...) // one of each zone, when the rate of the zone allows it first
 	})
 }
 

@@ -72,17 +72,22 @@ type Play struct {
 	scene.Scene
 
 	watched   time.Duration
+	started   time.Time // latest instant at which the contestant may have been started
 	restarted bool
 	excused   time.Time // until then evictions may be late, as deletes were refused
 	nodes     map[string][]oracle.Version
 	pods      []*Pod
+	kubelets  map[string]*kubelet
 	undo      []func(context.Context) error
 }
 
 // Run plays a scenario in a namespace of its own, and clears up after it. The error is one of the stage: what the
 // contestant did wrong is in the finding.
 func Run(ctx context.Context, stage Stage, namespace string, s Scenario) (found Finding, err error) {
-	p := &Play{Stage: stage, watched: cmp.Or(s.Watched, watched), nodes: map[string][]oracle.Version{}}
+	p := &Play{
+		Stage: stage, watched: cmp.Or(s.Watched, watched), started: time.Now(),
+		nodes: map[string][]oracle.Version{}, kubelets: map[string]*kubelet{},
+	}
 	if p.Scene, err = scene.New(ctx, stage.Client(), namespace); err != nil {
 		return Finding{}, err
 	}

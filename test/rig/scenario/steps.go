@@ -185,7 +185,10 @@ func Mirror(pod *corev1.Pod) {
 // Restart restarts the contestant.
 func Restart(ctx context.Context, p *Play) error {
 	p.restarted = true
-	return p.Restart(ctx)
+	p.regrant(time.Now())
+	err := p.Restart(ctx)
+	p.started = time.Now()
+	return err
 }
 
 // Lag holds back what the contestant's watches of nodes bring until the scenario is over.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -30,6 +31,8 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
+	"github.com/taintkeeper/taintkeeper/internal/controller/nodehealth"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 	"github.com/taintkeeper/taintkeeper/test/rig/observer"
@@ -52,6 +55,43 @@ func Ours(client *fake.Clientset) (func(context.Context) error, error) {
 		return nil, err
 	}
 	return caches.With(evictor.Run), nil
+}
+
+// OursWithNodeHealth is our whole Keeper and Evictor in one process, as the steps about kubelets want them.
+func OursWithNodeHealth(client *fake.Clientset) (func(context.Context) error, error) {
+	return Keeping(readiness.Grace{Monitor: NodeGrace, Startup: NodeStartupGrace})(client)
+}
+
+// Keeping is OursWithNodeHealth with other grace periods.
+func Keeping(grace readiness.Grace) Contestant {
+	return func(client *fake.Clientset) (func(context.Context) error, error) { return keeping(client, grace) }
+}
+
+func keeping(client *fake.Clientset, grace readiness.Grace) (func(context.Context) error, error) {
+	clock := &timeline.Clock{}
+	bubble.TellTime(client, clock)
+	caches := world.NewCaches(client, clock, false)
+	evictor, err := eviction.New(eviction.Config{Client: client, Nodes: caches.Nodes, Pods: caches.Pods, Clock: clock})
+	if err != nil {
+		return nil, err
+	}
+	keeper, err := nodehealth.New(nodehealth.Config{
+		Client: client, Nodes: caches.Nodes, Pods: caches.Pods, Clock: clock,
+		Grace: grace,
+		Policy: readiness.Policy{
+			Rate: float32(time.Second) / float32(NodeTurn), FullDisruptionRate: float32(time.Second) / float32(NodeTurn),
+			LargeZone: readiness.DefaultLargeZone, UnhealthyShare: readiness.DefaultUnhealthyShare,
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return caches.With(func(ctx context.Context) error {
+		both, ctx := errgroup.WithContext(ctx)
+		both.Go(func() error { return keeper.Run(ctx) })
+		both.Go(func() error { return evictor.Run(ctx) })
+		return both.Wait()
+	}), nil
 }
 
 // PlayVirtually plays a scenario to a contestant in virtual time. A pod that is deleted is gone at once there.
@@ -83,6 +123,10 @@ func newVirtual(t *testing.T, contestant Contestant) *virtual {
 	v.api = bubble.NewAPI(v.client)
 	v.client.PrependReactor("*", "*", v.called)
 	v.serveAdmin()
+	leases := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: corev1.NamespaceNodeLease}}
+	if _, err := v.admin.CoreV1().Namespaces().Create(t.Context(), leases, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	var err error
 	if v.seen, err = observer.WatchPods(t.Context(), v.admin, metav1.NamespaceAll); err != nil {
 		t.Fatal(err)
@@ -145,6 +189,8 @@ func (v *virtual) called(action clienttesting.Action) (bool, runtime.Object, err
 	}
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		e.Code = int(status.Status().Code)
+	} else if action.GetVerb() == "patch" {
+		e.Response, _ = json.Marshal(answer)
 	}
 	v.calls = append(v.calls, e)
 	return true, answer, err
