@@ -37,9 +37,9 @@ type Budgets struct {
 	Name string
 }
 
-// State is what has become of a policy by what happened before.
+// State is what a policy remembers.
 type State struct {
-	// Open says that the breaker is open for the pod, and why; empty if it is not.
+	// Open says why the breaker is open; empty if it is closed. See [Latch].
 	Open string
 	// Room is when the pace has room for the pod; zero or an instant that has passed means now.
 	Room time.Time
@@ -79,11 +79,13 @@ func (p *Policy) halts(pod *Pod, due, now time.Time, state State) (_ Answer, hal
 	switch {
 	case p.keep && pod.Finished:
 		return p.answer(Hold, Finished, time.Time{}, ""), true
-	case p.paused != "":
-		return p.answer(Hold, Paused, time.Time{}, p.paused), true
-	case state.Open != "":
-		return p.answer(Hold, BreakerOpen, time.Time{}, state.Open), true
-	case p.breaker != nil && now.Before(due.Add(p.breaker.Settle)):
+	case p.paused != nil:
+		return p.answer(Hold, Paused, time.Time{}, *p.paused), true
+	case p.breaker == nil:
+		return Answer{}, false
+	case state.Open != "" && !p.breaker.Resumed(due, now):
+		return p.answer(Hold, BreakerOpen, p.breaker.resumes(due), state.Open), true
+	case now.Before(due.Add(p.breaker.Settle)):
 		return p.answer(Wait, Settling, due.Add(p.breaker.Settle), ""), true
 	}
 	return Answer{}, false
@@ -102,10 +104,10 @@ func (p *Policy) answer(step Step, why Why, until time.Time, detail string) Answ
 	return Answer{Step: step, Until: until, Policy: p.Name, Why: why, Detail: detail}
 }
 
-// Decide returns what the policies say of a pod together. The causes are all taints because of which it must leave, due
-// or not; at least one of them is due. Again is the next instant at which the answer can change by itself; zero if
-// there is none.
-func Decide(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state func(*Policy, time.Time) State) (
+// Decide returns what all policies that select a pod say of it together. The causes are all taints because of which it
+// must leave, due or not; at least one of them is due. Again is the next instant at which the answer can change while
+// everything but the time stays as it is; zero if there is none.
+func Decide(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state func(*Policy) State) (
 	mildest Answer, again time.Time,
 ) {
 	next := func(at time.Time) {
@@ -124,7 +126,7 @@ func Decide(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state f
 			if !p.Applies(cause.Taint) {
 				continue
 			}
-			says := p.Says(pod, cause.Due, now, state(p, cause.Due))
+			says := p.Says(pod, cause.Due, now, state(p))
 			next(says.Until)
 			if says.stricter(strictest) {
 				strictest = says
