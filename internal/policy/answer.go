@@ -38,7 +38,7 @@ const (
 // Answer is what policies say of a pod at an instant. The zero value lets it leave.
 type Answer struct {
 	Step Step
-	// Until is when the answer ends without any other change, if none of a later line follows; zero means never.
+	// Until is when the answer ends by itself; zero means that it does not. Other answers may follow.
 	Until time.Time
 	// Policy and Why say which policy objects, and for which reason; empty if none does.
 	Policy string

@@ -169,30 +169,32 @@ func TestASecondWaveTripsAgain(t *testing.T) {
 		dues = append(dues, at(0))
 	}
 	var latch policy.Latch
-	count := func(b *policy.Breaker, now float64) bool {
+	count := func(b *policy.Breaker, now float64) {
 		due := 0
 		for _, one := range dues {
 			if !b.Resumed(one, at(now)) {
 				due++
 			}
 		}
-		return latch.Count(b, due, 30, at(now))
+		latch.Count(b, due, 30, at(now))
 	}
-	if !count(breaker(t, "3"), 0) || latch.Open() == "" {
-		t.Fatal("the first wave does not trip it")
-	}
+	count(breaker(t, "3"), 0)
+	wantOpen(t, latch, "by the first wave", true)
 	b := breaker(t, "3", resumedAt(60))
-	if count(b, 60) || !count(b, 70) || latch.Open() != "" {
-		t.Error("it is open 10 s after somebody resumed")
-	}
-	dues = dues[:4]
-	for range 3 {
-		dues = append(dues, at(80))
-	}
-	if count(b, 80) {
-		t.Error("it counts what was resumed")
-	}
-	if dues = append(dues, at(81)); !count(b, 81) || latch.Open() == "" {
-		t.Error("the second wave does not trip it")
+	count(b, 60)
+	count(b, 70)
+	wantOpen(t, latch, "10 s after somebody resumed", false)
+	dues = append(dues[:4], at(80), at(80), at(80))
+	count(b, 80)
+	wantOpen(t, latch, "by what was resumed", false)
+	dues = append(dues, at(81))
+	count(b, 81)
+	wantOpen(t, latch, "by the second wave", true)
+}
+
+func wantOpen(t *testing.T, latch policy.Latch, when string, want bool) {
+	t.Helper()
+	if open := latch.Open() != ""; open != want {
+		t.Errorf("%s it is open: %t, want %t", when, open, want)
 	}
 }

@@ -241,6 +241,26 @@ func say(a policy.Answer) string {
 	return said
 }
 
+// TestOfEqualAnswersTheFirstTaintIsTold has a pod that a policy holds for two reasons, of which neither ends.
+func TestOfEqualAnswersTheFirstTaintIsTold(t *testing.T) {
+	s := resumed(30)
+	s.Action = v1alpha1.ActionHold
+	policies := []*policy.Policy{named(t, "p", s)}
+	before, after := because("x", 0), because("y", 30)
+	for _, tt := range []struct {
+		causes []policy.Cause
+		want   policy.Answer
+	}{
+		{[]policy.Cause{before, after}, held(policy.Held, 0, "")},
+		{[]policy.Cause{after, before}, held(policy.BreakerOpen, 0, tripped.Open)},
+	} {
+		got, _ := policy.Decide(policies, &policy.Pod{}, tt.causes, at(60), func(*policy.Policy) policy.State { return tripped })
+		if got != tt.want {
+			t.Errorf("answer %+v, want %+v", got, tt.want)
+		}
+	}
+}
+
 func TestEachPolicyIsAskedForItsOwnState(t *testing.T) {
 	policies := []*policy.Policy{named(t, "a", everything(unpaused, deletes)), named(t, "b", everything(unpaused, deletes))}
 	got, again := policy.Decide(policies, &policy.Pod{}, []policy.Cause{because("x", -60)}, at(0), func(p *policy.Policy) policy.State {

@@ -95,11 +95,22 @@ func (p Policies) objections(policy *v1alpha1.EvictionPolicy, due DueBy) (all []
 	if spec.Deadline != nil {
 		deadline = due.At.Add(spec.Deadline.Duration)
 	}
-	holds := spec.Action != v1alpha1.ActionDelete && spec.Action != v1alpha1.ActionEvict // also an action that is not known
-	asks := spec.Action == v1alpha1.ActionEvict && !(p.Unready && spec.Unready != v1alpha1.UnreadyAsk)
-	object(holds || asks && p.Refused, deadline, Stay)
-	object(asks, deadline, AskFirst)
+	object(true, deadline, p.action(spec))
 	return all
+}
+
+// action is what the action lets the pod do until its deadline.
+func (p Policies) action(spec *v1alpha1.EvictionPolicySpec) Leave {
+	var evict Leave
+	switch {
+	case p.Unready && spec.Unready != v1alpha1.UnreadyAsk:
+		evict = LeaveFree
+	case !p.Refused:
+		evict = AskFirst
+	}
+	return map[v1alpha1.EvictionAction]Leave{
+		v1alpha1.ActionDelete: LeaveFree, v1alpha1.ActionEvict: evict, v1alpha1.ActionHold: Stay,
+	}[spec.Action] // Stay, if it is not known
 }
 
 // resumed is when an open breaker lets a pod go that became due at this instant.
