@@ -79,7 +79,7 @@ type EvictionPolicySpec struct {
 
 	// What the action Evict does with a pod that has not been Ready for 30 seconds, or whose node is not Ready. Delete,
 	// the default: it is deleted, because most PodDisruptionBudgets refuse every eviction once nothing is ready. Ask: the
-	// Eviction API is asked all the same.
+	// Eviction API is asked anyway.
 	// +optional
 	// +kubebuilder:validation:Enum=Delete;Ask
 	Unready UnreadyPods `json:"unready,omitempty"`

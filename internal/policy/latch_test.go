@@ -162,7 +162,7 @@ func TestResumedIsWhatWasDueBeforeResumedAt(t *testing.T) {
 	}
 }
 
-// TestASecondWaveTripsAgain has ten pods that are due at 0, of which another policy holds four for ever.
+// TestASecondWaveTripsAgain has ten pods that are due at 0, of which another policy holds four.
 func TestASecondWaveTripsAgain(t *testing.T) {
 	var dues []time.Time
 	for range 10 {

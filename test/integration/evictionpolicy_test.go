@@ -117,15 +117,13 @@ var refusedPolicies = map[string]struct {
 	edit func(map[string]any)
 	says string
 }{
-	"no action":                     {without("action"), "spec.action: Required value"},
-	"an action that is none":        {with("Keep", "action"), `supported values: "Delete", "Evict", "Hold"`},
-	"out-of-service":                {named(withKey("x"), withKey("node.kubernetes.io/out-of-service")), "Remove the taint from the list"},
-	"too many taints":               {named(manyTaints(33)...), "at most 32"},
-	"a taint without a key":         {named(withKey("")), sayKey},
-	"a taint with a key that is no": {named(withKey("a b")), sayKey},
-	"a key with a prefix that is no": {
-		named(withKey("Example.com/x")), sayKey,
-	},
+	"no action":                       {without("action"), "spec.action: Required value"},
+	"an action that is none":          {with("Keep", "action"), `supported values: "Delete", "Evict", "Hold"`},
+	"out-of-service":                  {named(withKey("x"), withKey("node.kubernetes.io/out-of-service")), "Remove the taint from the list"},
+	"too many taints":                 {named(manyTaints(33)...), "at most 32"},
+	"a taint without a key":           {named(withKey("")), sayKey},
+	"a key with a space":              {named(withKey("a b")), sayKey},
+	"a key with a prefix in capitals": {named(withKey("Example.com/x")), sayKey},
 	"a key with too long a name":      {named(withKey("example.com/" + strings.Repeat("x", 64))), sayKey},
 	"a value that is none":            {named(map[string]any{"key": "x", "value": "a b"}), sayValue},
 	"too long a value":                {named(map[string]any{"key": "x", "value": strings.Repeat("x", 64)}), "63"},
@@ -144,7 +142,7 @@ var refusedPolicies = map[string]struct {
 	"finished that is none":           {with("Hold", "finished"), `supported values: "Delete", "Keep"`},
 	"ifDown that is none":             {with("Delete", "ifDown"), `supported values: "Evict", "Hold"`},
 	"a policy that does nothing":      {actionDelete, sayNothing},
-	"one that would, if it did":       {and(actionDelete, with(true, "dryRun"), with("Delete", "finished"), with("Evict", "ifDown")), sayNothing},
+	"one that still does nothing":     {and(actionDelete, with(true, "dryRun"), with("Delete", "finished"), with("Evict", "ifDown")), sayNothing},
 	"a pace without pods":             {with(map[string]any{"per": "1m"}, "pace"), "spec.pace.pods: Required value"},
 	"a pace without a window":         {with(map[string]any{"pods": int64(5)}, "pace"), "spec.pace.per: Required value"},
 	"a pace of no pods":               {pace(int64(0), "1m"), sayPods},
@@ -169,7 +167,7 @@ var refusedPolicies = map[string]struct {
 	"a resumedAt that is no instant":  {and(breaker("10%"), with("now", "breaker", "resumedAt")), "spec.breaker.resumedAt"},
 	"an empty pause":                  {with("", "paused"), sayPaused},
 	"a pause of spaces":               {with(" \t", "paused"), sayPaused},
-	"a pause that is a novel":         {with(strings.Repeat("x", 257), "paused"), "256"},
+	"a pause of 257 characters":       {with(strings.Repeat("x", 257), "paused"), "256"},
 	"a dry run that is not a boolean": {with("yes", "dryRun"), "spec.dryRun"},
 }
 
