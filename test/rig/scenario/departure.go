@@ -157,8 +157,8 @@ func (p *Play) judge(pod *Pod) (Finding, error) {
 // marks wants the calls that mark pods as evicted, not those that say that they are not ready. Where the stage does not
 // know what was answered, each may.
 func marks(c auditlog.Event) bool {
-	marked := len(c.Response) == 0 || bytes.Contains(c.Response, []byte(corev1.DisruptionTarget))
-	return auditlog.StatusPatches(c) && marked
+	maybe := len(c.Response) == 0 || bytes.Contains(c.Response, []byte(corev1.DisruptionTarget))
+	return maybe && auditlog.StatusPatches(c)
 }
 
 // of wants the calls about a pod, also of a contestant that knows pods by their names, which can come again.
