@@ -37,7 +37,7 @@ type EvictionPolicy struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.deadline) || self.action != 'Delete'",message="a deadline ends the action Evict or Hold, and the action Delete needs none: remove the deadline, or choose another action"
 // +kubebuilder:validation:XValidation:rule="!has(self.unready) || self.action == 'Evict'",message="unready says what becomes of pods that the action Evict asks about: remove it, or set the action to Evict"
-// +kubebuilder:validation:XValidation:rule="self.action != 'Delete' || has(self.pace) || has(self.breaker) || has(self.paused) || has(self.finished) && self.finished == 'Keep'",message="the policy does nothing: set the action to Evict or Hold, or add a pace, a breaker, paused, or finished: Keep"
+// +kubebuilder:validation:XValidation:rule="self.action != 'Delete' || has(self.pace) || has(self.breaker) || has(self.paused) || has(self.finished) && self.finished == 'Keep' || has(self.ifDown) && self.ifDown == 'Hold'",message="the policy does nothing: set the action to Evict or Hold, or add a pace, a breaker, paused, finished: Keep, or ifDown: Hold"
 type EvictionPolicySpec struct {
 	// The NoExecute taints that the policy applies to. By default all of them except
 	// node.kubernetes.io/out-of-service.
@@ -74,18 +74,18 @@ type EvictionPolicySpec struct {
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('168h')",message="a deadline is at most 168h, a week: for a longer time leave it out, and delete the policy when its time is over"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') && duration(self) > duration('0s') && duration(self) <= duration('168h')",message="a deadline is more than 0s and at most 168h, a week, for example 15m or 1h30m: to hold longer leave it out, and delete the policy when its time is over"
 	Deadline *metav1.Duration `json:"deadline,omitempty"`
 
 	// What the action Evict does with a pod that has not been Ready for 30 seconds, or whose node is not Ready. Delete,
 	// the default: it is deleted, because most PodDisruptionBudgets refuse every eviction once nothing is ready. Ask: the
-	// Eviction API is asked all the same.
+	// Eviction API is asked anyway.
 	// +optional
 	// +kubebuilder:validation:Enum=Delete;Ask
 	Unready UnreadyPods `json:"unready,omitempty"`
 
-	// What becomes of pods that have succeeded or failed. Delete: they are deleted, as without a policy. Keep: they stay.
+	// What becomes of pods that have succeeded or failed. Delete, the default: the same as of other pods. Keep: they stay,
+	// whatever the action and its deadline.
 	// +optional
 	// +kubebuilder:default=Delete
 	// +kubebuilder:validation:Enum=Delete;Keep
@@ -102,7 +102,7 @@ type EvictionPolicySpec struct {
 	// Why no selected pod may leave. While it is set none does, whatever the deadline.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
-	// +kubebuilder:validation:XValidation:rule="self.matches('[^ ]')",message="an empty reason does not pause: say why nobody may leave, or remove the field"
+	// +kubebuilder:validation:XValidation:rule="self.trim() != ''",message="an empty reason does not pause: say why nobody may leave, or remove the field"
 	Paused *string `json:"paused,omitempty"`
 
 	// What the built-in taint-eviction-controller may do with selected pods while Taintkeeper is not running. Evict: it
@@ -122,16 +122,14 @@ type EvictionPolicySpec struct {
 type EvictionPolicyTaint struct {
 	// The key.
 	// +required
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
-	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
-	// +kubebuilder:validation:XValidation:rule="self.contains('/') ? self.split('/')[0].size() <= 253 && self.split('/')[1].size() <= 63 : self.size() <= 63",message="it is a name of at most 63 characters, after a prefix of at most 253 and a slash if there is one"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$') && (self.contains('/') ? self.split('/')[0].size() <= 253 && self.split('/')[1].size() <= 63 : self.size() <= 63)",message="it is the key of a taint: a name of at most 63 characters, after a DNS prefix of at most 253 and a slash if there is one"
 	Key string `json:"key"`
 
 	// The value. Any value by default; an empty value selects taints without a value.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$')",message="it is the value of a taint: letters, digits, dashes, underscores and dots, of which the first and the last are letters or digits"
 	Value *string `json:"value,omitempty"`
 }
 
@@ -162,7 +160,7 @@ const (
 type FinishedPods string
 
 const (
-	// FinishedDelete deletes it. It is the default.
+	// FinishedDelete treats it like other pods. It is the default.
 	FinishedDelete FinishedPods = "Delete"
 	// FinishedKeep lets it stay.
 	FinishedKeep FinishedPods = "Keep"
@@ -190,8 +188,7 @@ type EvictionPace struct {
 	// +required
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="a window is 1s to 1h long"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="a window is 1s to 1h long, for example 30s or 5m"
 	Per metav1.Duration `json:"per"`
 
 	// What each window is for: a node, a zone or the cluster.
@@ -216,8 +213,8 @@ const (
 // EvictionBreaker stops evictions when too many pods are due at once. It stays open until the number has been at most
 // maxDue for as long as settle.
 type EvictionBreaker struct {
-	// The most selected pods that may be due at once, as a number or as a percentage of the selected pods, rounded down.
-	// While more are due, none leaves.
+	// The most selected pods that may be due at once, as a number or as a percentage of the selected pods, rounded down
+	// but at least 1. While more are due, none leaves.
 	// +required
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 2147483647 : type(self) == string && self.matches('^(100|[1-9][0-9]?)%$')",message="it is a number of pods, 1 or more, or a percentage from 1% to 100%: to let none leave, use paused or the action Hold"
@@ -228,12 +225,11 @@ type EvictionBreaker struct {
 	// +kubebuilder:default="10s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('10m')",message="it is at most 10m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') && duration(self) <= duration('10m')",message="it is 0s to 10m, for example 30s"
 	Settle *metav1.Duration `json:"settle,omitempty"`
 
-	// Lets the pods leave that were due before this instant, although the breaker tripped. Those that become due later
-	// are counted again.
+	// Lets the pods leave that were due before this instant: the breaker neither holds nor counts them. Those that are
+	// due later are counted as before. An instant in the future has no effect until it comes.
 	// +optional
 	ResumedAt *metav1.Time `json:"resumedAt,omitempty"`
 }

@@ -54,22 +54,15 @@ func (a Answer) Stays() bool { return a.Step >= Wait }
 func (a Answer) stricter(b Answer) bool {
 	return cmp.Or(
 		cmp.Compare(a.Step, b.Step),
-		compareEnds(a.Until, b.Until),
+		a.end().Compare(b.end()),
 		-cmp.Compare(a.Policy, b.Policy), // to name the same policy each time
 	) > 0
 }
 
-// compareEnds compares two ends; none at all is later than any.
-func compareEnds(a, b time.Time) int {
-	if a.IsZero() || b.IsZero() {
-		return cmp.Compare(boolInt(a.IsZero()), boolInt(b.IsZero()))
+// end is later than any instant for an answer that does not end.
+func (a Answer) end() time.Time {
+	if a.Until.IsZero() {
+		return time.Unix(1<<62, 0)
 	}
-	return a.Compare(b)
-}
-
-func boolInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
+	return a.Until
 }

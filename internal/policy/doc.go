@@ -18,14 +18,14 @@
 // Within one policy the first line that applies gives the answer:
 //
 //  1. a dry run, or a namespace that is being deleted: Free. A finished pod with finished: Keep: Hold
-//  2. paused, or the breaker is open: Hold
+//  2. paused, or the breaker is open and was not resumed since due: Hold
 //  3. until due + settle: Wait
 //  4. until due + deadline with the action Hold, or with Evict and a budget that cannot allow it: Hold
 //  5. the pace has no room: Wait until it has
 //  6. until due + deadline with the action Evict: Ask
 //  7. Free
 //
-// To the action Evict a pod that is not ready is Free (4 and 6), unless unready is Ask.
+// Lines 4 and 6 do not apply to the action Evict if the pod is not ready, unless unready is Ask.
 //
 // The deadline ends the action only. Paused, breaker and pace outrank it: a clock must not overrule a person or a
 // storm.

@@ -15,45 +15,40 @@ type Latch struct {
 	// Tripped is when it opened; zero while it is closed.
 	Tripped time.Time
 
-	below time.Time // since when the number has been at most maxDue
+	below time.Time // since when an open latch has counted at most maxDue
 	due   int
 	most  int
 	of    int
 }
 
-// Reopen brings back the state of a latch that was open when its number was last known.
-func (l *Latch) Reopen(tripped time.Time) { l.Tripped = tripped }
-
-// Count takes in how many pods are due, of so many that are selected, and reports whether the latch opened or closed.
+// Count takes in how many pods are due, without those that are [Breaker.Resumed], of so many that are selected. It
+// reports whether the latch opened or closed.
 func (l *Latch) Count(b *Breaker, due, selected int, now time.Time) (changed bool) {
-	most, _ := b.MaxDue(selected)
-	l.due, l.most, l.of = due, max(most, 1), selected
-	switch {
-	case l.due > l.most:
+	l.due, l.most, l.of = due, b.MaxDue(selected), selected
+	open := !l.Tripped.IsZero()
+	if l.due > l.most {
 		l.below = time.Time{}
-		if changed = l.Tripped.IsZero(); changed {
+		if !open {
 			l.Tripped = now
 		}
-	case l.Tripped.IsZero():
-	case l.below.IsZero():
-		l.below = now
-		fallthrough
-	default:
-		if changed = !l.closes(b).After(now); changed {
-			*l = Latch{due: l.due, most: l.most, of: l.of}
-		}
+		return !open
 	}
-	return changed
+	if open && l.below.IsZero() {
+		l.below = now
+	}
+	if closes := l.Closes(b); closes.IsZero() || closes.After(now) {
+		return false
+	}
+	l.Tripped, l.below = time.Time{}, time.Time{}
+	return true
 }
-
-func (l *Latch) closes(b *Breaker) time.Time { return l.below.Add(b.Settle) }
 
 // Closes returns when an open latch closes if the number stays as it is; zero if it does not.
 func (l *Latch) Closes(b *Breaker) time.Time {
-	if l.Tripped.IsZero() || l.below.IsZero() {
+	if l.below.IsZero() {
 		return time.Time{}
 	}
-	return l.closes(b)
+	return l.below.Add(b.Settle)
 }
 
 // Open says why the latch is open; empty if it is closed.

@@ -4,6 +4,8 @@
 package policy
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -30,7 +32,7 @@ type Policy struct {
 	deadline *time.Duration
 	ask      bool // also about pods that are not ready
 	keep     bool // finished pods
-	paused   string
+	paused   *string
 	pace     *Pace
 	breaker  *Breaker
 }
@@ -44,33 +46,32 @@ type Pace struct {
 
 // Breaker stops all evictions while too many pods are due.
 type Breaker struct {
-	Settle    time.Duration
-	ResumedAt time.Time // zero if it was not resumed
+	Settle time.Duration
 
-	maxDue intstr.IntOrString
+	maxDue    intstr.IntOrString
+	resumedAt time.Time // zero if nobody resumed
 }
 
 // defaultSettle is the CRD's default, for objects that were made without it.
 const defaultSettle = 10 * time.Second
 
-// New compiles a policy. An error names the field that cannot be used. The API server refuses such a policy, but may
-// have accepted it before it knew the rule. The policy that is returned with an error holds whatever its selectors
-// still say; a selector that cannot be read selects everything: to hold too much loses nothing.
+// New compiles a policy. An error names the fields that cannot be used. The API server refuses such a policy, but may
+// have accepted it under another version of the CRD. The policy that is returned with an error holds too much rather
+// than too little: a selector that cannot be read selects everything, an action that is not known holds, and a breaker
+// with a maxDue that cannot be read opens when more than one pod is due.
 func New(object *v1alpha1.EvictionPolicy) (*Policy, error) {
 	spec := &object.Spec
 	p := &Policy{
-		Name: object.Name, IfDown: spec.IfDown, DryRun: spec.DryRun,
+		Name: object.Name, IfDown: cmp.Or(spec.IfDown, v1alpha1.IfDownEvict), DryRun: spec.DryRun,
 		taints: spec.Taints, action: spec.Action,
-		ask: spec.Unready == v1alpha1.UnreadyAsk, keep: spec.Finished == v1alpha1.FinishedKeep,
-	}
-	if spec.Paused != nil {
-		p.paused = *spec.Paused
+		ask: spec.Unready == v1alpha1.UnreadyAsk, keep: spec.Finished == v1alpha1.FinishedKeep, paused: spec.Paused,
 	}
 	if spec.Deadline != nil {
 		p.deadline = &spec.Deadline.Duration
 	}
 	if spec.Pace != nil {
-		p.pace = &Pace{Pods: int(spec.Pace.Pods), Per: spec.Pace.Per.Duration, Scope: spec.Pace.Scope}
+		scope := cmp.Or(spec.Pace.Scope, v1alpha1.ScopeCluster)
+		p.pace = &Pace{Pods: int(spec.Pace.Pods), Per: spec.Pace.Per.Duration, Scope: scope}
 	}
 	if b := spec.Breaker; b != nil {
 		p.breaker = &Breaker{maxDue: b.MaxDue, Settle: defaultSettle}
@@ -78,13 +79,14 @@ func New(object *v1alpha1.EvictionPolicy) (*Policy, error) {
 			p.breaker.Settle = b.Settle.Duration
 		}
 		if b.ResumedAt != nil {
-			p.breaker.ResumedAt = b.ResumedAt.Time
+			p.breaker.resumedAt = b.ResumedAt.Time
 		}
 	}
 	return p, p.compile(spec)
 }
 
-func (p *Policy) compile(spec *v1alpha1.EvictionPolicySpec) (flaw error) {
+func (p *Policy) compile(spec *v1alpha1.EvictionPolicySpec) error {
+	var flaws []error
 	for _, one := range []struct {
 		field string
 		from  *v1alpha1.Selector
@@ -96,16 +98,23 @@ func (p *Policy) compile(spec *v1alpha1.EvictionPolicySpec) (flaw error) {
 	} {
 		selector, err := one.from.Compile()
 		if err != nil {
-			flaw, selector = fmt.Errorf("%s: %w", one.field, err), labels.Everything()
+			flaws = append(flaws, fmt.Errorf("%s: %w", one.field, err))
+			selector = labels.Everything()
 		}
 		*one.to = selector
 	}
+	switch spec.Action {
+	case v1alpha1.ActionDelete, v1alpha1.ActionEvict, v1alpha1.ActionHold:
+	default:
+		p.action = v1alpha1.ActionHold
+		flaws = append(flaws, fmt.Errorf("action: %q is not Delete, Evict or Hold", spec.Action))
+	}
 	if p.breaker != nil {
-		if _, err := p.breaker.MaxDue(1); err != nil {
-			flaw = fmt.Errorf("breaker.maxDue: %w", err)
+		if _, err := p.breaker.scaled(1); err != nil {
+			flaws = append(flaws, fmt.Errorf("breaker.maxDue: %w", err))
 		}
 	}
-	return flaw
+	return errors.Join(flaws...)
 }
 
 // Pace returns the policy's pace, or nil.
@@ -117,9 +126,29 @@ func (p *Policy) Breaker() *Breaker { return p.breaker }
 // Asks reports whether the policy asks the Eviction API.
 func (p *Policy) Asks() bool { return p.action == v1alpha1.ActionEvict }
 
-// MaxDue returns how many pods may be due at once when so many are selected.
-func (b *Breaker) MaxDue(selected int) (int, error) {
+// MaxDue returns how many pods may be due at once when so many are selected: at least 1.
+func (b *Breaker) MaxDue(selected int) int {
+	most, _ := b.scaled(selected) // New has told of an error
+	return max(most, 1)
+}
+
+func (b *Breaker) scaled(selected int) (int, error) {
 	return intstr.GetScaledValueFromIntOrPercent(&b.maxDue, selected, false)
+}
+
+// resumes returns from when on the breaker does not hold pods that became due at this instant; zero means never.
+func (b *Breaker) resumes(due time.Time) time.Time {
+	if due.Before(b.resumedAt) {
+		return b.resumedAt
+	}
+	return time.Time{}
+}
+
+// Resumed reports whether somebody has resumed the eviction of pods that became due at this instant. The breaker does
+// not hold them, and they do not count: otherwise pods that another policy holds would keep it open.
+func (b *Breaker) Resumed(due, now time.Time) bool {
+	at := b.resumes(due)
+	return !at.IsZero() && !at.After(now)
 }
 
 // Selects reports whether the policy selects a pod on its node, whatever the taint.

@@ -37,9 +37,9 @@ type Budgets struct {
 	Name string
 }
 
-// State is what has become of a policy by what happened before.
+// State is what a policy remembers.
 type State struct {
-	// Open says that the breaker is open for the pod, and why; empty if it is not.
+	// Open says why the breaker is open; empty if it is closed. See [Latch].
 	Open string
 	// Room is when the pace has room for the pod; zero or an instant that has passed means now.
 	Room time.Time
@@ -56,56 +56,60 @@ func (p *Policy) Says(pod *Pod, due, now time.Time, state State) Answer {
 	if p.DryRun || pod.NamespaceEnds {
 		return Answer{}
 	}
-	if halt, halts := p.halts(pod, due, now, state); halts {
+	if halt := p.halts(pod, due, now, state); halt.Stays() {
 		return halt
 	}
-	ends, acts := p.acts(due, now)
-	asks := acts && p.action == v1alpha1.ActionEvict && (p.ask || !pod.Unready)
-	switch {
-	case acts && p.action == v1alpha1.ActionHold:
-		return p.answer(Hold, Held, ends, "")
-	case asks && pod.Budgets.Objects != "":
-		return p.answer(Hold, pod.Budgets.Objects, ends, pod.Budgets.Name)
-	case state.Room.After(now):
+	action := p.acts(pod, due, now)
+	if action.Step != Hold && state.Room.After(now) {
 		return p.answer(Wait, Paced, state.Room, "")
-	case asks:
-		return p.answer(Ask, "", ends, pod.Budgets.Name)
+	}
+	return action
+}
+
+// halts returns what keeps the pod whatever the action and its deadline, or Free.
+func (p *Policy) halts(pod *Pod, due, now time.Time, state State) Answer {
+	switch {
+	case p.keep && pod.Finished:
+		return p.answer(Hold, Finished, time.Time{}, "")
+	case p.paused != nil:
+		return p.answer(Hold, Paused, time.Time{}, *p.paused)
+	case p.breaker == nil:
+		return Answer{}
+	case state.Open != "" && !p.breaker.Resumed(due, now):
+		return p.answer(Hold, BreakerOpen, p.breaker.resumes(due), state.Open)
+	case now.Before(due.Add(p.breaker.Settle)):
+		return p.answer(Wait, Settling, due.Add(p.breaker.Settle), "")
 	}
 	return Answer{}
 }
 
-// halts returns what keeps the pod whatever the action and its deadline.
-func (p *Policy) halts(pod *Pod, due, now time.Time, state State) (_ Answer, halts bool) {
+// acts returns what the action says, until its deadline ends it.
+func (p *Policy) acts(pod *Pod, due, now time.Time) Answer {
+	var ends time.Time
+	if p.deadline != nil {
+		if ends = due.Add(*p.deadline); !now.Before(ends) {
+			return Answer{}
+		}
+	}
 	switch {
-	case p.keep && pod.Finished:
-		return p.answer(Hold, Finished, time.Time{}, ""), true
-	case p.paused != "":
-		return p.answer(Hold, Paused, time.Time{}, p.paused), true
-	case state.Open != "":
-		return p.answer(Hold, BreakerOpen, time.Time{}, state.Open), true
-	case p.breaker != nil && now.Before(due.Add(p.breaker.Settle)):
-		return p.answer(Wait, Settling, due.Add(p.breaker.Settle), ""), true
+	case p.action == v1alpha1.ActionHold:
+		return p.answer(Hold, Held, ends, "")
+	case p.action == v1alpha1.ActionDelete, pod.Unready && !p.ask:
+		return Answer{}
+	case pod.Budgets.Objects != "":
+		return p.answer(Hold, pod.Budgets.Objects, ends, pod.Budgets.Name)
 	}
-	return Answer{}, false
-}
-
-// acts reports whether the action has not ended, and when it does; zero means never.
-func (p *Policy) acts(due, now time.Time) (ends time.Time, acts bool) {
-	if p.deadline == nil {
-		return time.Time{}, true
-	}
-	ends = due.Add(*p.deadline)
-	return ends, now.Before(ends)
+	return p.answer(Ask, "", ends, pod.Budgets.Name)
 }
 
 func (p *Policy) answer(step Step, why Why, until time.Time, detail string) Answer {
 	return Answer{Step: step, Until: until, Policy: p.Name, Why: why, Detail: detail}
 }
 
-// Decide returns what the policies say of a pod together. The causes are all taints because of which it must leave, due
-// or not; at least one of them is due. Again is the next instant at which the answer can change by itself; zero if
-// there is none.
-func Decide(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state func(*Policy, time.Time) State) (
+// Decide returns what all policies that select a pod say of it together. The causes are all taints because of which it
+// must leave, due or not; at least one of them is due. Again is the next instant at which the answer can change while
+// everything but the time stays as it is; zero if there is none.
+func Decide(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state func(*Policy) State) (
 	mildest Answer, again time.Time,
 ) {
 	next := func(at time.Time) {
@@ -124,7 +128,7 @@ func Decide(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state f
 			if !p.Applies(cause.Taint) {
 				continue
 			}
-			says := p.Says(pod, cause.Due, now, state(p, cause.Due))
+			says := p.Says(pod, cause.Due, now, state(p))
 			next(says.Until)
 			if says.stricter(strictest) {
 				strictest = says

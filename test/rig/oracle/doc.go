@@ -41,4 +41,9 @@
 // Tests know of a change only that it happened between the call and its answer, so every instant is a [Span]. No
 // controller may evict a pod before the beginning of its span, however early it saw each change; one that sees each
 // change at once evicts it by the end. In virtual time both are the same.
+//
+// # Policies
+//
+// Whether EvictionPolicies object to the leaving of a pod that is due is said by [Policies], which shares no code with
+// internal/policy.
 package oracle

@@ -1,0 +1,215 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
+)
+
+type spec = v1alpha1.EvictionPolicySpec
+
+func seconds(n float64) *metav1.Duration {
+	return &metav1.Duration{Duration: time.Duration(n * float64(time.Second))}
+}
+
+// due is when pods of these tests are due.
+var due = time.Date(2026, time.November, 25, 12, 0, 0, 0, time.UTC)
+
+// at is an instant so many seconds after due.
+func at(n float64) time.Time { return due.Add(seconds(n).Duration) }
+
+// atMost is a breaker without settle.
+func atMost(maxDue string) *v1alpha1.EvictionBreaker {
+	return &v1alpha1.EvictionBreaker{MaxDue: intstr.Parse(maxDue), Settle: seconds(0)}
+}
+
+// named compiles a policy that has no flaw.
+func named(t *testing.T, name string, spec spec) *policy.Policy {
+	t.Helper()
+	p, err := policy.New(&v1alpha1.EvictionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestAPolicySelectsPodsByAllSelectorsThatAreSet(t *testing.T) {
+	selects := func(key string, value v1alpha1.LabelValue) *v1alpha1.Selector {
+		return &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{key: value}}
+	}
+	pod := &policy.Pod{
+		Labels:          labels.Set{"app": "db", "tier": "back"},
+		NamespaceLabels: labels.Set{"team": "red"},
+		NodeLabels:      labels.Set{"zone": "a"},
+	}
+	for name, tt := range map[string]struct {
+		spec spec
+		want bool
+	}{
+		"none is set":                {spec{}, true},
+		"an empty one":               {spec{PodSelector: &v1alpha1.Selector{}}, true},
+		"labels of the pod":          {spec{PodSelector: selects("app", "db")}, true},
+		"other labels of the pod":    {spec{PodSelector: selects("app", "web")}, false},
+		"labels of the namespace":    {spec{NamespaceSelector: selects("team", "red")}, true},
+		"other ones":                 {spec{NamespaceSelector: selects("team", "blue")}, false},
+		"labels of the node":         {spec{NodeSelector: selects("zone", "a")}, true},
+		"other ones of the node":     {spec{NodeSelector: selects("zone", "b")}, false},
+		"the pod's, not the node's":  {spec{NodeSelector: selects("app", "db")}, false},
+		"the node's, not the pod's":  {spec{PodSelector: selects("zone", "a")}, false},
+		"all three match":            {spec{PodSelector: selects("app", "db"), NamespaceSelector: selects("team", "red"), NodeSelector: selects("zone", "a")}, true},
+		"two match, the pod's not":   {spec{PodSelector: selects("app", "web"), NamespaceSelector: selects("team", "red"), NodeSelector: selects("zone", "a")}, false},
+		"two match, the node's not":  {spec{PodSelector: selects("app", "db"), NamespaceSelector: selects("team", "red"), NodeSelector: selects("zone", "b")}, false},
+		"one label of two matches":   {spec{PodSelector: &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{"app": "db", "tier": "front"}}}, false},
+		"an expression that matches": {spec{PodSelector: requires("tier", "In", "front", "back")}, true},
+		"one that does not":          {spec{PodSelector: requires("tier", "NotIn", "front", "back")}, false},
+		"a label that is there":      {spec{PodSelector: requires("tier", "Exists")}, true},
+		"a label that is not there":  {spec{PodSelector: requires("tier", "DoesNotExist")}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.spec.Action = v1alpha1.ActionHold
+			if got := named(t, "p", tt.spec).Selects(pod); got != tt.want {
+				t.Errorf("selects the pod: %t, want %t", got, tt.want)
+			}
+		})
+	}
+}
+
+func requires(key string, operator metav1.LabelSelectorOperator, values ...v1alpha1.LabelValue) *v1alpha1.Selector {
+	return &v1alpha1.Selector{MatchExpressions: []v1alpha1.SelectorRequirement{{Key: key, Operator: operator, Values: values}}}
+}
+
+func TestAPolicyAppliesToTheTaintsThatItNames(t *testing.T) {
+	value, none := "today", ""
+	for name, tt := range map[string]struct {
+		taints []v1alpha1.EvictionPolicyTaint
+		taint  corev1.Taint
+		want   bool
+	}{
+		"no taint is named":                       {nil, corev1.Taint{Key: "any"}, true},
+		"no taint is named, and out-of-service":   {nil, corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown"}, false},
+		"out-of-service is named, before CEL did": {[]v1alpha1.EvictionPolicyTaint{{Key: corev1.TaintNodeOutOfService}}, corev1.Taint{Key: corev1.TaintNodeOutOfService}, false},
+		"the key":                                    {[]v1alpha1.EvictionPolicyTaint{{Key: "drain"}}, corev1.Taint{Key: "drain", Value: "today"}, true},
+		"another key":                                {[]v1alpha1.EvictionPolicyTaint{{Key: "drain"}}, corev1.Taint{Key: "drains"}, false},
+		"the second of two":                          {[]v1alpha1.EvictionPolicyTaint{{Key: "other"}, {Key: "drain"}}, corev1.Taint{Key: "drain"}, true},
+		"the key with the value":                     {[]v1alpha1.EvictionPolicyTaint{{Key: "drain", Value: &value}}, corev1.Taint{Key: "drain", Value: "today"}, true},
+		"the key with another value":                 {[]v1alpha1.EvictionPolicyTaint{{Key: "drain", Value: &value}}, corev1.Taint{Key: "drain", Value: "later"}, false},
+		"another key with the value":                 {[]v1alpha1.EvictionPolicyTaint{{Key: "drain", Value: &value}}, corev1.Taint{Key: "drains", Value: "today"}, false},
+		"an empty value, and a taint without one":    {[]v1alpha1.EvictionPolicyTaint{{Key: "drain", Value: &none}}, corev1.Taint{Key: "drain"}, true},
+		"an empty value, and a taint with one":       {[]v1alpha1.EvictionPolicyTaint{{Key: "drain", Value: &none}}, corev1.Taint{Key: "drain", Value: "today"}, false},
+		"one value of two, and a taint with another": {[]v1alpha1.EvictionPolicyTaint{{Key: "drain", Value: &none}, {Key: "drain", Value: &value}}, corev1.Taint{Key: "drain", Value: "later"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := named(t, "p", spec{Action: v1alpha1.ActionHold, Taints: tt.taints})
+			if got := p.Applies(&tt.taint); got != tt.want {
+				t.Errorf("applies to %s: %t, want %t", tt.taint.ToString(), got, tt.want)
+			}
+		})
+	}
+}
+
+// TestAPolicyHasTheDefaultsOfTheCRD is about objects that no API server has seen.
+func TestAPolicyHasTheDefaultsOfTheCRD(t *testing.T) {
+	p := named(t, "plain", spec{
+		Action:  v1alpha1.ActionEvict,
+		Pace:    &v1alpha1.EvictionPace{Pods: 5, Per: *seconds(60)},
+		Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromInt32(7)},
+	})
+	if p.Name != "plain" || p.IfDown != v1alpha1.IfDownEvict || p.DryRun || !p.Asks() {
+		t.Errorf("compiled to %+v", p)
+	}
+	if got, want := *p.Pace(), (policy.Pace{Pods: 5, Per: time.Minute, Scope: v1alpha1.ScopeCluster}); got != want {
+		t.Errorf("pace %+v, want %+v", got, want)
+	}
+	if got := p.Breaker(); got.Settle != 10*time.Second || got.MaxDue(100) != 7 {
+		t.Errorf("breaker %+v, want a settle of 10s and a maxDue of 7", got)
+	}
+	if p := named(t, "p", spec{Action: v1alpha1.ActionHold}); p.Pace() != nil || p.Breaker() != nil || p.Asks() {
+		t.Errorf("without a pace and a breaker it is compiled to %+v", p)
+	}
+}
+
+func TestAPolicyIsCompiledAsItIsWritten(t *testing.T) {
+	p := named(t, "p", spec{
+		Action: v1alpha1.ActionDelete, IfDown: v1alpha1.IfDownHold, DryRun: true,
+		Pace:    &v1alpha1.EvictionPace{Pods: 2, Per: *seconds(1), Scope: v1alpha1.ScopeZone},
+		Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromInt32(1), Settle: seconds(3)},
+	})
+	if p.IfDown != v1alpha1.IfDownHold || !p.DryRun || p.Pace().Scope != v1alpha1.ScopeZone || p.Breaker().Settle != 3*time.Second {
+		t.Errorf("compiled to %+v, pace %+v, breaker %+v", p, p.Pace(), p.Breaker())
+	}
+}
+
+func TestMaxDueIsRoundedDownAndAtLeastOne(t *testing.T) {
+	for _, tt := range []struct {
+		maxDue         string
+		selected, want int
+	}{
+		{"3", 0, 3}, {"3", 1000, 3},
+		{"10%", 100, 10}, {"10%", 109, 10}, {"10%", 110, 11}, {"10%", 19, 1}, {"10%", 9, 1}, {"10%", 0, 1},
+		{"100%", 5, 5}, {"1%", 199, 1}, {"1%", 200, 2},
+		{"0", 50, 1}, {"-4", 50, 1}, {"0%", 50, 1}, // refused by the API server
+	} {
+		p := named(t, "p", spec{Action: v1alpha1.ActionDelete, Breaker: atMost(tt.maxDue)})
+		if got := p.Breaker().MaxDue(tt.selected); got != tt.want {
+			t.Errorf("%s of %d is %d, want %d", tt.maxDue, tt.selected, got, tt.want)
+		}
+	}
+}
+
+func TestABrokenPolicyHoldsTooMuchRatherThanTooLittle(t *testing.T) {
+	broken := requires("app", "in", "db")
+	matching := &policy.Pod{Labels: labels.Set{"app": "db"}, NamespaceLabels: labels.Set{}, NodeLabels: labels.Set{}}
+	other := &policy.Pod{Labels: labels.Set{"app": "web"}, NamespaceLabels: labels.Set{}, NodeLabels: labels.Set{}}
+	for name, tt := range map[string]struct {
+		spec    spec
+		says    []string
+		selects bool // also the other pod
+		want    policy.Why
+	}{
+		"a selector of pods that cannot be read": {spec{Action: v1alpha1.ActionHold, PodSelector: broken}, []string{"podSelector"}, true, policy.Held},
+		"one of nodes, and the one of pods still says something": {
+			spec{Action: v1alpha1.ActionHold, NodeSelector: broken, PodSelector: requires("app", "In", "db")}, []string{"nodeSelector"}, false, policy.Held,
+		},
+		"one of namespaces": {spec{Action: v1alpha1.ActionHold, NamespaceSelector: broken}, []string{"namespaceSelector"}, true, policy.Held},
+		"two at once":       {spec{Action: v1alpha1.ActionHold, NamespaceSelector: broken, NodeSelector: broken}, []string{"namespaceSelector", "nodeSelector"}, true, policy.Held},
+		"an action that is not known": {
+			spec{Action: "Request", Deadline: seconds(60)}, []string{`action: "Request" is not Delete, Evict or Hold`}, true, policy.Held,
+		},
+		"no action":                       {spec{}, []string{"action"}, true, policy.Held},
+		"a maxDue that cannot be read":    {spec{Action: v1alpha1.ActionDelete, Breaker: atMost("many")}, []string{"breaker.maxDue"}, true, policy.BreakerOpen},
+		"a selector and a maxDue at once": {spec{Action: v1alpha1.ActionDelete, PodSelector: broken, Breaker: atMost("many")}, []string{"podSelector", "breaker.maxDue"}, true, policy.BreakerOpen},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := policy.New(&v1alpha1.EvictionPolicy{Spec: tt.spec})
+			if err == nil {
+				t.Fatal("it is compiled without an error")
+			}
+			for _, says := range tt.says {
+				if !strings.Contains(err.Error(), says) {
+					t.Errorf("the error is %q, want one that says %q", err, says)
+				}
+			}
+			if !p.Selects(matching) || p.Selects(other) != tt.selects {
+				t.Errorf("selects a pod that matches: %t, another: %t; want true, %t", p.Selects(matching), p.Selects(other), tt.selects)
+			}
+			var latch policy.Latch
+			if p.Breaker() != nil {
+				latch.Count(p.Breaker(), 2, 1000, due)
+			}
+			if got := p.Says(matching, due, due, policy.State{Open: latch.Open()}); got.Why != tt.want {
+				t.Errorf("says %+v, want %s", got, tt.want)
+			}
+		})
+	}
+}

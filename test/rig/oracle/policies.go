@@ -1,0 +1,164 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package oracle
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+)
+
+// Leave is what a pod may do that is due, from the strictest to the mildest.
+type Leave int
+
+// What a pod may dp.
+const (
+	Stay      Leave = iota
+	AskFirst        // leave if the Eviction API agrees
+	LeaveFree       // leave at once
+)
+
+// Policies is a pod with all that EvictionPolicies look at, and the rule of docs/eviction-policies.md written a second
+// time: a policy has objections, each for a time that begins when the pod is due because of a taint, and the pod may
+// leave while nothing objects because of one of its taints. Breakers are open or not; pace is left out.
+type Policies struct {
+	List []v1alpha1.EvictionPolicy
+	// Open are those with an open breaker, by name.
+	Open map[string]bool
+
+	// The labels of the pod, its namespace and its node.
+	Pod, Namespace, Node map[string]string
+	// NamespaceEnds, Finished and Unready are facts about the pod; Refused says that its budgets refuse its eviction.
+	NamespaceEnds, Finished, Unready, Refused bool
+
+	Dues []DueBy
+}
+
+// DueBy is when a pod is due because of a taint.
+type DueBy struct {
+	Taint corev1.Taint
+	At    time.Time
+}
+
+// objection is what a policy lets a pod do during a time, which ends before its Tp.
+type objection struct {
+	Span
+	lets Leave
+}
+
+// May returns what the pod may do at an instant.
+func (p Policies) May(now time.Time) Leave {
+	most := Stay
+	for _, due := range p.Dues {
+		if !due.At.After(now) {
+			most = max(most, p.mayBecauseOf(due, now))
+		}
+	}
+	return most
+}
+
+func (p Policies) mayBecauseOf(due DueBy, now time.Time) Leave {
+	least := LeaveFree
+	for i := range p.List {
+		for _, objection := range p.objections(&p.List[i], due) {
+			if !now.Before(objection.From) && now.Before(objection.To) {
+				least = min(least, objection.lets)
+			}
+		}
+	}
+	return least
+}
+
+// objections returns all that a policy has against the pod's leaving because of a taint. Their order tells nothing.
+func (p Policies) objections(policy *v1alpha1.EvictionPolicy, due DueBy) (all []objection) {
+	spec := &policy.Spec
+	if spec.DryRun || p.NamespaceEnds || !p.selectedBy(spec) || !named(spec, due.Taint) {
+		return nil
+	}
+	object := func(applies bool, until time.Time, lets Leave) {
+		if applies {
+			all = append(all, objection{Span{due.At, until}, lets})
+		}
+	}
+	object(spec.Finished == v1alpha1.FinishedKeep && p.Finished, Never, Stay)
+	object(spec.Paused != nil, Never, Stay)
+	if breaker := spec.Breaker; breaker != nil {
+		object(p.Open[policy.Name], resumed(breaker, due.At), Stay)
+		object(true, due.At.Add(settles(breaker)), Stay)
+	}
+	deadline := Never
+	if spec.Deadline != nil {
+		deadline = due.At.Add(spec.Deadline.Duration)
+	}
+	object(true, deadline, p.action(spec))
+	return all
+}
+
+// action is what the action lets the pod do until its deadline.
+func (p Policies) action(spec *v1alpha1.EvictionPolicySpec) Leave {
+	var evict Leave
+	switch {
+	case p.Unready && spec.Unready != v1alpha1.UnreadyAsk:
+		evict = LeaveFree
+	case !p.Refused:
+		evict = AskFirst
+	}
+	return map[v1alpha1.EvictionAction]Leave{
+		v1alpha1.ActionDelete: LeaveFree, v1alpha1.ActionEvict: evict, v1alpha1.ActionHold: Stay,
+	}[spec.Action] // Stay, if it is not known
+}
+
+// resumed is when an open breaker lets a pod go that became due at this instant.
+func resumed(breaker *v1alpha1.EvictionBreaker, due time.Time) time.Time {
+	if at := breaker.ResumedAt; at != nil && at.After(due) {
+		return at.Time
+	}
+	return Never
+}
+
+func settles(breaker *v1alpha1.EvictionBreaker) time.Duration {
+	if breaker.Settle == nil {
+		return 10 * time.Second
+	}
+	return breaker.Settle.Duration
+}
+
+// named reports whether a policy is about a taint.
+func named(spec *v1alpha1.EvictionPolicySpec, taint corev1.Taint) bool {
+	about := len(spec.Taints) == 0
+	for _, one := range spec.Taints {
+		about = about || one.Key == taint.Key && (one.Value == nil || *one.Value == taint.Value)
+	}
+	return about && taint.Key != "node.kubernetes.io/out-of-service"
+}
+
+func (p Policies) selectedBy(spec *v1alpha1.EvictionPolicySpec) bool {
+	return matches(spec.NamespaceSelector, p.Namespace) &&
+		matches(spec.PodSelector, p.Pod) &&
+		matches(spec.NodeSelector, p.Node)
+}
+
+// matches takes a selector that cannot be read as one that selects everything.
+func matches(selector *v1alpha1.Selector, set map[string]string) bool {
+	if selector == nil {
+		return true
+	}
+	said := metav1.LabelSelector{MatchLabels: map[string]string{}}
+	for key, value := range selector.MatchLabels {
+		said.MatchLabels[key] = string(value)
+	}
+	for _, one := range selector.MatchExpressions {
+		requirement := metav1.LabelSelectorRequirement{Key: one.Key, Operator: one.Operator}
+		for _, value := range one.Values {
+			requirement.Values = append(requirement.Values, string(value))
+		}
+		said.MatchExpressions = append(said.MatchExpressions, requirement)
+	}
+	read, err := metav1.LabelSelectorAsSelector(&said)
+	return err != nil || read.Matches(labels.Set(set))
+}
