@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package scenarios is the list of stories that hold for every evictor that keeps the rule. Add a new one here: it is
-// played in virtual time and, if test/defects names it, on a real control plane to the built-in controller and to ours.
+// played in virtual time, by test/integration on a real API server and, if test/defects names it, to the built-in
+// controller as well. The steps and checks are those of test/rig/scenario.
 package scenarios
 
 import (
