@@ -3,7 +3,8 @@
 
 // Package scenarios is the list of stories that hold for every evictor that keeps the rule. Add a new one to [All] or,
 // about silent nodes, to [Nodes]: it is played in virtual time and, by test/integration or test/nodehealth, on a real
-// control plane; if test/defects names it, to the built-in controller, too.
+// control plane; if test/defects names it, to the built-in controller as well. The steps and checks are those of
+// test/rig/scenario.
 package scenarios
 
 import (
