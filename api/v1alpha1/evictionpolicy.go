@@ -179,7 +179,7 @@ const (
 // EvictionPace bounds how many pods start to leave in any window of time.
 type EvictionPace struct {
 	// How many pods may start to leave in a window. Every selected pod that starts to leave while its node has a
-	// NoExecute taint counts, whoever deletes it.
+	// NoExecute taint counts, no matter who deletes it.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 10000",message="it is a number of pods from 1 to 10000: to let none leave, use paused or the action Hold"
 	Pods int32 `json:"pods"`
