@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -241,7 +242,7 @@ func TestAReleaseIsChangedBackAndForthAndLeavesNoTrace(t *testing.T) {
 			r.upgrade(t, enforce)
 			p.checkMode(t, r, enforce)
 			installed := p.uid(t, policies, clusterName(tt.namespace, policy))
-			p.renew(t, r)
+			p.annotateClock(t, r, renewedAnnotation, time.Now())
 
 			r.upgrade(t, values{"replicas": 3})
 			p.checkMode(t, r, enforce)
@@ -321,12 +322,15 @@ func (p *plane) uid(t *testing.T, resource schema.GroupVersionResource, name str
 	return object.GetUID()
 }
 
-const renewedAnnotation = "taintkeeper.dev/renewed"
+const (
+	renewedAnnotation      = "taintkeeper.dev/renewed"
+	backlogUntilAnnotation = "taintkeeper.dev/backlog-until"
+)
 
-// renew writes what the leader writes.
-func (p *plane) renew(t *testing.T, r *release) {
+// annotateClock writes an instant on the eviction clock, as the leader does.
+func (p *plane) annotateClock(t *testing.T, r *release, annotation string, at time.Time) {
 	t.Helper()
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"2026-01-01T00:00:00Z"}}}`, renewedAnnotation)
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, annotation, at.UTC().Format(time.RFC3339))
 	_, err := p.admin.CoreV1().ServiceAccounts(r.Namespace).Patch(t.Context(), clock, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "taintkeeper"})
 	await.Must(t, err)
 }
