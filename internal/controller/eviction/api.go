@@ -16,6 +16,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
 // conditionMessage is the message of the condition. Upstream's begins with "Taint manager:" and is the same otherwise
@@ -45,6 +46,11 @@ func (a api) node(ctx context.Context, name string) (*corev1.Node, error) {
 // refusedMessage is the message of the condition of a pod whose delete is refused.
 func refusedMessage(refuser string) string {
 	return podcache.MarkPrefix + " due to leave because of a NoExecute taint; the deletion is refused by " + refuser
+}
+
+// heldMessage is the message of the condition of a pod that a policy holds.
+func heldMessage(answer policy.Answer) string {
+	return podcache.MarkPrefix + " due to leave because of a NoExecute taint; " + answer.String()
 }
 
 // patchCondition sets the condition DisruptionTarget on exactly this pod, as the UID in the patch

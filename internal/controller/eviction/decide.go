@@ -28,8 +28,9 @@ type decider struct {
 	metrics *metrics
 	witness *witness
 
-	mu      sync.Mutex      // of two decisions about a node the later one counts
-	leaving map[string]bool // nodes that pods must leave
+	mu      sync.Mutex            // of two decisions about a node the later one counts
+	leaving map[string]bool       // nodes that pods must leave
+	held    map[string]heldOnNode // what was said of pods that policies hold, by node
 	rarely  rarely
 }
 
@@ -43,7 +44,8 @@ func (d *decider) look(ctx context.Context, name string) (again time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	fires := d.witness.look(name)
-	leaving := d.decide(name)
+	leaving, held := d.decide(name)
+	d.tellHeld(name, held)
 	d.tell(ctx, name, len(leaving))
 	d.spare(ctx, name, d.queue.set(name, leaving))
 	if fires.IsZero() {
@@ -52,22 +54,31 @@ func (d *decider) look(ctx context.Context, name string) (again time.Duration) {
 	return max(fires.Sub(d.judge.clock.Now()), time.Millisecond)
 }
 
-// decide returns the pods that must leave a node, now or later.
-func (d *decider) decide(name string) []backlog.Leaving {
+// decide returns the pods that must leave a node, now or later, and which of them policies hold.
+func (d *decider) decide(name string) (all []backlog.Leaving, held []heldPod) {
 	tainted, ok := d.nodes.get(name)
 	if !ok {
-		return nil
+		return nil, nil
 	}
-	var all []backlog.Leaving
 	for _, pod := range d.pods.OnNode(name) {
-		if v, leaves := d.judge.over(pod, tainted.NoExecute); leaves {
-			all = append(all, backlog.Leaving{
-				UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Group: pod.Namespace,
-				Due: v.Due, Priority: pod.Priority,
-			})
+		v, leaves := d.judge.over(pod, tainted.NoExecute)
+		if !leaves {
+			continue
 		}
+		l := backlog.Leaving{
+			UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Group: pod.Namespace,
+			Due: v.Due, Priority: pod.Priority,
+		}
+		if v.DueAt(d.judge.clock.Now()) { // before, policies are not asked
+			answer, again := d.judge.says(pod, tainted, tainted.NoExecute)
+			if answer.Stays() {
+				l.Answer = backlog.Answer{Held: again.IsZero(), After: again}
+				held = append(held, heldPod{pod, answer})
+			}
+		}
+		all = append(all, l)
 	}
-	return all
+	return all, held
 }
 
 // tell says that pods must leave a node, once, and for one whose taint comes and goes at most once a minute.

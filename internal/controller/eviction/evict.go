@@ -80,7 +80,7 @@ func (x *executor) try(ctx context.Context, t *try) {
 		x.count(t, x.settle(ctx, t, result, err))
 		t.settled = true
 		x.queue.done(t, backlog.Over)
-	case result == resultCancelled: // by what the caches show, and the decider has not said so yet
+	case result == resultCancelled, result == resultHeld: // by what the caches show, and the decider has not said so yet
 		x.decide.look(ctx, t.node)
 	case outcome == backlog.Over:
 		x.count(t, result)
@@ -96,7 +96,7 @@ func (x *executor) outcome(ctx context.Context, t *try, result result, err error
 		return x.retry(ctx, t, err)
 	case result == resultDryRun: // it is remembered for as long as the pod must leave, so it is said once
 		return backlog.Later(apicall.LastRefused)
-	case result == resultCancelled:
+	case result == resultCancelled, result == resultHeld:
 		return backlog.Later(apicall.FirstBackoff)
 	}
 	return backlog.Over
@@ -232,13 +232,18 @@ func (x *executor) confirm(pod *podcache.Pod, tainted *nodecache.Node, newest, p
 	if wentBack(tainted, newest) {
 		return verdict.Verdict{}, errUnconfirmed
 	}
-	at := x.judge.clock.Now()
-	v, leaves := x.judge.over(pod, confirmedBy(tainted, newest.node, nil))
+	at, confirmed := x.judge.clock.Now(), confirmedBy(tainted, newest.node, nil)
+	v, leaves := x.judge.over(pod, confirmed)
 	if !leaves && passed.node != nil {
-		v, _ = x.judge.over(pod, confirmedBy(tainted, newest.node, passed.node))
+		confirmed = confirmedBy(tainted, newest.node, passed.node)
+		v, _ = x.judge.over(pod, confirmed)
 		at = timeline.Earlier(at, passed.started)
 	}
 	if !v.DueAt(at) {
+		return v, errUnconfirmed
+	}
+	// Policies may let it go because of a taint that is not confirmed, and hold it because of the others.
+	if answer, _ := x.judge.says(pod, tainted, confirmed); answer.Stays() {
 		return v, errUnconfirmed
 	}
 	return v, nil
@@ -265,6 +270,9 @@ func (x *executor) cached(uid types.UID) (*podcache.Pod, *nodecache.Node, result
 	tainted, ok := x.nodes.get(pod.Node)
 	if !ok || !x.judge.due(pod, tainted.NoExecute) {
 		return nil, nil, resultCancelled
+	}
+	if answer, _ := x.judge.says(pod, tainted, tainted.NoExecute); answer.Stays() {
+		return nil, nil, resultHeld
 	}
 	return pod, tainted, ""
 }

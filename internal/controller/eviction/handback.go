@@ -14,20 +14,24 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// Overdue are the pods of a node that are due and still there.
+// Overdue are the pods of a node that are due, not held by a policy, and still there.
 type Overdue struct {
 	Pods  int
 	Since time.Time // the first of them is due, on the timeline
 }
 
-// Overdue returns the pods that are due and still there, by the names of their nodes. It also counts those that have
-// come due since the Evictor was stopped.
+// Overdue returns the pods that are due, not held by a policy, and still there, by the names of their nodes. It also
+// counts those that have come due since the Evictor was stopped.
 func (e *Evictor) Overdue() map[string]Overdue {
 	all := map[string]Overdue{}
 	for node, leaving := range e.queue.due() {
 		var on Overdue
 		for _, l := range leaving {
-			if _, ok := e.pods.There(l.UID); ok {
+			pod, ok := e.pods.There(l.UID)
+			if !ok {
+				continue
+			}
+			if _, held, _ := e.judge().held(pod, e.nodes); !held {
 				on = Overdue{Pods: on.Pods + 1, Since: timeline.Next(on.Since, l.Due)}
 			}
 		}

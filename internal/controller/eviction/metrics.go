@@ -20,6 +20,7 @@ const (
 	resultReplaced  result = "replaced"  // another pod has its name
 	resultCancelled result = "cancelled" // the pod need not leave any more
 	resultDryRun    result = "dry_run"   // would have been deleted
+	resultHeld      result = "held"      // by a policy, for now; it is not counted, as the eviction has not ended
 )
 
 // metrics holds what is counted as it happens; backlogCollector has what is asked for at scrape time.

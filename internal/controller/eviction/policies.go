@@ -1,0 +1,53 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// Policies may object to evictions. They must answer at once, and are asked concurrently.
+type Policies interface {
+	// DoneChecker tells when the policies are known. No pod is evicted before.
+	cache.DoneChecker
+	// Says returns what they say of a pod that is due because of some of these taints of its node. Again is the next
+	// instant at which that can change by itself; zero if there is none.
+	Says(pod *podcache.Pod, node *nodecache.Node, taints []verdict.Taint) (answer policy.Answer, again time.Time)
+	// Subscribe calls a function with the name of each node about whose pods the answers may be others now.
+	Subscribe(changed func(node string))
+}
+
+// heldPod is a pod that is due and that a policy holds.
+type heldPod struct {
+	*podcache.Pod
+
+	answer policy.Answer
+}
+
+// heldOnNode is for which reasons it was said of a pod that it is held.
+type heldOnNode map[types.UID][]policy.Why
+
+// tellHeld says of each pod that is held why, once for each reason.
+func (d *decider) tellHeld(node string, held []heldPod) {
+	said, now := d.held[node], heldOnNode{}
+	for _, pod := range held {
+		now[pod.UID] = said[pod.UID]
+		if !slices.Contains(said[pod.UID], pod.answer.Why) {
+			now[pod.UID] = append(now[pod.UID], pod.answer.Why)
+			d.events.held(pod.Pod, pod.answer)
+		}
+	}
+	if d.held[node] = now; len(now) == 0 {
+		delete(d.held, node)
+	}
+}

@@ -1,0 +1,294 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policies
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/custom"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podwire"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// Config configures a Follower.
+type Config struct {
+	// Client reads, watches and writes EvictionPolicies, and watches the metadata of namespaces.
+	Client client.WithWatch
+	// Nodes and Pods are the nodes and the bound pods; whoever made the caches runs them.
+	Nodes *nodecache.Cache
+	Pods  *podcache.Cache
+	// Labels are the keys of labels that the client of Pods decodes.
+	Labels *podwire.Labels
+	// Rule says when pods are due; the zero value is Kubernetes' default.
+	Rule verdict.Rule
+	// Clock is the timeline of the process.
+	Clock *timeline.Clock
+	// Logger defaults to one that discards.
+	Logger logr.Logger
+}
+
+func (c *Config) complete() error {
+	if c.Client == nil || c.Nodes == nil || c.Pods == nil || c.Labels == nil || c.Clock == nil {
+		return errors.New("a Follower needs a Client, Nodes, Pods, Labels and a Clock")
+	}
+	if c.Logger.GetSink() == nil {
+		c.Logger = logr.Discard()
+	}
+	return nil
+}
+
+var resource = custom.Resource[*v1alpha1.EvictionPolicy]{
+	Kind: "EvictionPolicy", Object: &v1alpha1.EvictionPolicy{},
+	List:    func() client.ObjectList { return &v1alpha1.EvictionPolicyList{} },
+	Without: "so no policy objects to evictions; to have policies, apply config/crd.yaml",
+}
+
+// Follower follows the policies. It is safe for concurrent use.
+type Follower struct {
+	config     Config
+	watch      *custom.Watch[*v1alpha1.EvictionPolicy]
+	namespaces *namespaces
+	parts      stage.Parts
+	known      chan struct{} // is closed when the policies are known, or there is no such resource
+
+	mu          sync.Mutex
+	policies    []followed // replaced, never modified
+	labels      kept
+	subscribers []func(node string)
+}
+
+// followed is a policy that is followed.
+type followed struct {
+	*policy.Policy
+
+	labelled bool // the records of pods have all labels by which it selects
+}
+
+// New assembles a Follower. Nothing runs before Run is called or a manager to which it was added starts.
+func New(config Config) (*Follower, error) {
+	if err := config.complete(); err != nil {
+		return nil, err
+	}
+	f := &Follower{config: config, known: make(chan struct{})}
+	f.namespaces = newNamespaces(config.Client, f.tellAll)
+	var err error
+	if f.watch, err = custom.New(config.Client, resource, config.Logger, f.set); err != nil {
+		return nil, fmt.Errorf("prepare the watch of policies: %w", err)
+	}
+	config.Pods.Subscribe(f.podChanged)
+	config.Nodes.Subscribe(f.nodeChanged)
+	f.parts.InEveryReplica(f.follow, f.awaitKnown, f.namespaces.run)
+	return f, nil
+}
+
+// Run runs the Follower alone, without a manager or an election, until the context ends.
+func (f *Follower) Run(ctx context.Context) error { return f.parts.Run(ctx) }
+
+// AddTo adds the Follower to a manager. It follows in every replica, so that a new leader knows the policies.
+func (f *Follower) AddTo(mgr manager.Manager) error { return f.parts.AddTo(mgr) }
+
+// HasSynced reports whether the policies are known.
+func (f *Follower) HasSynced() bool {
+	select {
+	case <-f.known:
+		return true
+	default:
+		return false
+	}
+}
+
+// Name implements cache.DoneChecker.
+func (f *Follower) Name() string { return "eviction policies" }
+
+// Done implements cache.DoneChecker: the channel is closed when the policies are known.
+func (f *Follower) Done() <-chan struct{} { return f.known }
+
+// follow watches the policies. A right that is missing must not read as "there are no policies".
+func (f *Follower) follow(ctx context.Context) error {
+	if err := f.watch.Run(ctx); err != nil {
+		return fmt.Errorf("evictions cannot go on without the right to list EvictionPolicies; apply config/rbac.yaml, or the chart of this version: %w", err)
+	}
+	return nil
+}
+
+func (f *Follower) awaitKnown(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-f.watch.Absent():
+	case <-f.watch.Checker().Done():
+	}
+	close(f.known)
+	<-ctx.Done()
+	return nil
+}
+
+// set takes in all policies.
+func (f *Follower) set(objects []*v1alpha1.EvictionPolicy) {
+	if len(objects) > 0 {
+		f.namespaces.need()
+	}
+	all := make([]followed, 0, len(objects))
+	for _, object := range objects {
+		p, err := policy.New(object)
+		if err != nil {
+			f.config.Logger.Error(err, "An EvictionPolicy holds too many pods, because a part of it cannot be read; correct it", "policy", object.Name)
+		}
+		all = append(all, followed{Policy: p})
+	}
+	f.replace(all)
+	f.tellAll()
+}
+
+func (f *Follower) replace(all []followed) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	changed, list := f.labels.want(keysOf(all))
+	f.policies = f.labels.mark(all)
+	if changed {
+		f.config.Labels.Keep(f.labels.wanted)
+		f.config.Pods.KeepLabels(f.labels.wanted)
+	}
+	if number := f.labels.lists; list {
+		f.config.Pods.Relist(func() { go f.listed(number) })
+	}
+}
+
+// listed takes in that a list of all pods has brought the labels that were wanted when it was asked for.
+func (f *Follower) listed(number int) {
+	f.mu.Lock()
+	news := f.labels.listed(number)
+	f.policies = f.labels.mark(f.policies)
+	f.mu.Unlock()
+	if news {
+		f.tellAll()
+	}
+}
+
+// Subscribe calls a function with the name of each node about whose pods the answers may be others now.
+func (f *Follower) Subscribe(changed func(node string)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.subscribers = append(f.subscribers, changed)
+}
+
+func (f *Follower) tell(node string) {
+	f.mu.Lock()
+	subscribers := f.subscribers
+	f.mu.Unlock()
+	for _, changed := range subscribers {
+		changed(node)
+	}
+}
+
+func (f *Follower) tellAll() {
+	for _, node := range f.config.Nodes.All() {
+		if len(node.NoExecute) > 0 {
+			f.tell(node.Name)
+		}
+	}
+}
+
+// all returns the policies. They must not be modified.
+func (f *Follower) all() []followed {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.policies
+}
+
+// podChanged tells of changes that policies can see and that do not change when a pod is due.
+func (f *Follower) podChanged(change podcache.Change) {
+	const seen = podcache.Finished | podcache.Ready
+	before, after := change.Before, change.After
+	if before == nil || after == nil || len(f.all()) == 0 {
+		return
+	}
+	if podcache.SameLabels(before, after) && (before.Flags^after.Flags)&seen == 0 {
+		return
+	}
+	if node, ok := f.config.Nodes.Get(after.Node); ok && len(node.NoExecute) > 0 {
+		f.tell(after.Node)
+	}
+}
+
+func (f *Follower) nodeChanged(change nodecache.Change) {
+	before, after := change.Before, change.After
+	if before == nil || after == nil || len(after.NoExecute) == 0 || len(f.all()) == 0 {
+		return
+	}
+	if !labels.Equals(before.Labels, after.Labels) || ready(before) != ready(after) {
+		f.tell(after.Name)
+	}
+}
+
+// Says returns what the policies say of a pod that is due because of some of these taints of its node. Again is the
+// next instant at which that can change by itself; zero if there is none.
+func (f *Follower) Says(pod *podcache.Pod, node *nodecache.Node, taints []verdict.Taint) (
+	answer policy.Answer, again time.Time,
+) {
+	all := f.all()
+	if len(all) == 0 {
+		return policy.Answer{}, time.Time{}
+	}
+	is, selecting := f.selecting(all, pod, node)
+	if len(selecting) == 0 {
+		return policy.Answer{}, time.Time{}
+	}
+	return policy.Decide(selecting, is, f.causes(pod, taints), f.config.Clock.Now(),
+		func(*policy.Policy, time.Time) policy.State { return policy.State{} })
+}
+
+// selecting returns what policies need to know of a pod, and those that select it. What is not known yet selects: then
+// a pod leaves later, never sooner.
+func (f *Follower) selecting(all []followed, pod *podcache.Pod, node *nodecache.Node) (*policy.Pod, []*policy.Policy) {
+	namespace, ends, known := f.namespaces.get(pod.Namespace)
+	is := &policy.Pod{
+		Labels: pod.Labels(), NamespaceLabels: namespace, NodeLabels: labels.Set(node.Labels),
+		NamespaceEnds: ends, Finished: pod.Flags.Has(podcache.Finished),
+		Unready: !ready(node),
+	}
+	var selecting []*policy.Policy
+	for _, p := range all {
+		if (!known || p.Namespaces.Matches(is.NamespaceLabels)) && (!p.labelled || p.Pods.Matches(is.Labels)) &&
+			p.Nodes.Matches(is.NodeLabels) {
+			selecting = append(selecting, p.Policy)
+		}
+	}
+	return is, selecting
+}
+
+func ready(node *nodecache.Node) bool {
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func (f *Follower) causes(pod *podcache.Pod, taints []verdict.Taint) []policy.Cause {
+	var causes []policy.Cause
+	for i := range taints {
+		if r := f.config.Rule.Judge(pod.Rule(), taints[i]); r.Leaves {
+			causes = append(causes, policy.Cause{Taint: &taints[i].Taint, Due: r.Due})
+		}
+	}
+	return causes
+}
