@@ -151,6 +151,32 @@ func (b *Breaker) Resumed(due, now time.Time) bool {
 	return !at.IsZero() && !at.After(now)
 }
 
+// Due returns from when on a pod that must leave for these causes would leave without the policy, and whether the policy
+// applies to any of them.
+func (p *Policy) Due(causes []Cause) (due time.Time, applies bool) {
+	for _, cause := range causes {
+		if p.Applies(cause.Taint) && (!applies || cause.Due.Before(due)) {
+			due, applies = cause.Due, true
+		}
+	}
+	return due, applies
+}
+
+// Count counts the instants, which are in order, at which pods became due that the breaker counts now.
+func (b *Breaker) Count(dues []time.Time, now time.Time) int {
+	until, _ := slices.BinarySearchFunc(dues, now, func(due, now time.Time) int {
+		if due.After(now) {
+			return 1
+		}
+		return -1
+	})
+	if b.resumedAt.After(now) {
+		return until
+	}
+	from, _ := slices.BinarySearchFunc(dues[:until], b.resumedAt, time.Time.Compare)
+	return until - from
+}
+
 // Selects reports whether the policy selects a pod on its node, whatever the taint.
 func (p *Policy) Selects(pod *Pod) bool {
 	return p.Namespaces.Matches(pod.NamespaceLabels) && p.Pods.Matches(pod.Labels) && p.Nodes.Matches(pod.NodeLabels)

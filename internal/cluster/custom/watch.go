@@ -31,6 +31,8 @@ type Resource[T client.Object] struct {
 	List   func() client.ObjectList // returns an empty list
 	// Without says what there is not as long as the resource is not installed, and how to have it.
 	Without string
+	// Must says that Run ends with an error if the resource is installed and may not be listed.
+	Must bool
 }
 
 // Watch watches the objects. Without the resource, it waits until there is one.
@@ -85,8 +87,8 @@ func (w *Watch[T]) lister() cache.ListerWatcher {
 	}, w.client)
 }
 
-// Run watches until the context ends. Errors are retried with backoff indefinitely, but for the first: if the resource is
-// installed and may not be listed, and still may not half a minute later, Run returns that error.
+// Run watches until the context ends. Errors are retried with backoff indefinitely, but for one: if the resource must be
+// listed, and at the beginning may not be, nor half a minute later.
 func (w *Watch[T]) Run(ctx context.Context) error {
 	if err := w.awaitResource(ctx); err != nil || ctx.Err() != nil {
 		return err
@@ -109,9 +111,9 @@ func (w *Watch[T]) awaitResource(ctx context.Context) error {
 				close(w.absent)
 			})
 			refused = false
-		case apierrors.IsForbidden(err) && refused:
+		case w.resource.Must && apierrors.IsForbidden(err) && refused:
 			return err
-		case apierrors.IsForbidden(err): // an API server that has just started may not know the rights yet
+		case w.resource.Must && apierrors.IsForbidden(err): // an API server that has just started may not know the rights yet
 			refused = true
 		default: // any other trouble is the watch's
 			if w.wasAbsent() {

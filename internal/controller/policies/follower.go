@@ -7,11 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -54,10 +57,14 @@ func (c *Config) complete() error {
 	return nil
 }
 
+// lookAtMost is how often breakers are looked at, at most, while nobody asks.
+const lookAtMost = 100 * time.Millisecond
+
 var resource = custom.Resource[*v1alpha1.EvictionPolicy]{
 	Kind: "EvictionPolicy", Object: &v1alpha1.EvictionPolicy{},
 	List:    func() client.ObjectList { return &v1alpha1.EvictionPolicyList{} },
 	Without: "so no policy objects to evictions; to have policies, apply config/crd.yaml",
+	Must:    true,
 }
 
 // Follower follows the policies. It is safe for concurrent use.
@@ -66,6 +73,7 @@ type Follower struct {
 	watch      *custom.Watch[*v1alpha1.EvictionPolicy]
 	namespaces *namespaces
 	parts      stage.Parts
+	demand     *demand
 	known      chan struct{} // is closed when the policies are known, or there is no such resource
 
 	mu          sync.Mutex
@@ -78,7 +86,8 @@ type Follower struct {
 type followed struct {
 	*policy.Policy
 
-	labelled bool // the records of pods have all labels by which it selects
+	tripped  time.Time // the breaker, by the status as it was when the policy was first seen
+	labelled bool      // the records of pods have all labels by which it selects
 }
 
 // New assembles a Follower. Nothing runs before Run is called or a manager to which it was added starts.
@@ -88,13 +97,15 @@ func New(config Config) (*Follower, error) {
 	}
 	f := &Follower{config: config, known: make(chan struct{})}
 	f.namespaces = newNamespaces(config.Client, f.tellAll)
+	f.demand = newDemand(f.config.Clock.Now)
+	f.demand.dues, f.demand.of = f.dues, f.selected
 	var err error
 	if f.watch, err = custom.New(config.Client, resource, config.Logger, f.set); err != nil {
 		return nil, fmt.Errorf("prepare the watch of policies: %w", err)
 	}
 	config.Pods.Subscribe(f.podChanged)
 	config.Nodes.Subscribe(f.nodeChanged)
-	f.parts.InEveryReplica(f.follow, f.awaitKnown, f.namespaces.run)
+	f.parts.InEveryReplica(f.follow, f.awaitKnown, f.namespaces.run, f.watchBreakers)
 	return f, nil
 }
 
@@ -151,9 +162,10 @@ func (f *Follower) set(objects []*v1alpha1.EvictionPolicy) {
 		if err != nil {
 			f.config.Logger.Error(err, "An EvictionPolicy holds too many pods, because a part of it cannot be read; correct it", "policy", object.Name)
 		}
-		all = append(all, followed{Policy: p})
+		all = append(all, followed{Policy: p, tripped: tripped(object)})
 	}
 	f.replace(all)
+	f.demand.follow(all)
 	f.tellAll()
 }
 
@@ -189,21 +201,29 @@ func (f *Follower) Subscribe(changed func(node string)) {
 	f.subscribers = append(f.subscribers, changed)
 }
 
-func (f *Follower) tell(node string) {
+// tell says that the answers about the pods of some nodes may be others now.
+func (f *Follower) tell(nodes ...string) {
+	f.demand.spoil(nodes...)
 	f.mu.Lock()
 	subscribers := f.subscribers
 	f.mu.Unlock()
-	for _, changed := range subscribers {
-		changed(node)
+	for _, node := range nodes {
+		for _, changed := range subscribers {
+			changed(node)
+		}
 	}
 }
 
-func (f *Follower) tellAll() {
+func (f *Follower) tellAll() { f.tell(f.tainted()...) }
+
+// tainted returns the nodes with NoExecute taints.
+func (f *Follower) tainted() (nodes []string) {
 	for _, node := range f.config.Nodes.All() {
 		if len(node.NoExecute) > 0 {
-			f.tell(node.Name)
+			nodes = append(nodes, node.Name)
 		}
 	}
+	return nodes
 }
 
 // all returns the policies. They must not be modified.
@@ -213,28 +233,74 @@ func (f *Follower) all() []followed {
 	return f.policies
 }
 
-// podChanged tells of changes that policies can see and that do not change when a pod is due.
+// podChanged sees the changes that policies can see. When a pod is due, others follow.
 func (f *Follower) podChanged(change podcache.Change) {
 	const seen = podcache.Finished | podcache.Ready
 	before, after := change.Before, change.After
-	if before == nil || after == nil || len(f.all()) == 0 {
+	if len(f.all()) == 0 {
 		return
 	}
-	if podcache.SameLabels(before, after) && (before.Flags^after.Flags)&seen == 0 {
+	for _, pod := range []*podcache.Pod{before, after} {
+		if pod != nil && f.isTainted(pod.Node) {
+			f.demand.spoil(pod.Node)
+		}
+	}
+	if before == nil || after == nil || !f.isTainted(after.Node) {
 		return
 	}
-	if node, ok := f.config.Nodes.Get(after.Node); ok && len(node.NoExecute) > 0 {
+	if !podcache.SameLabels(before, after) || (before.Flags^after.Flags)&seen != 0 {
 		f.tell(after.Node)
 	}
 }
 
+func (f *Follower) isTainted(node string) bool {
+	record, ok := f.config.Nodes.Get(node)
+	return ok && len(record.NoExecute) > 0
+}
+
+// nodeChanged sees the changes that policies can see.
 func (f *Follower) nodeChanged(change nodecache.Change) {
 	before, after := change.Before, change.After
-	if before == nil || after == nil || len(after.NoExecute) == 0 || len(f.all()) == 0 {
+	if len(f.all()) == 0 {
+		return
+	}
+	switch {
+	case after == nil:
+		f.demand.spoil(before.Name)
+	case !before.SameTaints(after):
+		f.demand.spoil(after.Name)
+	}
+	if before == nil || after == nil || len(after.NoExecute) == 0 {
 		return
 	}
 	if !labels.Equals(before.Labels, after.Labels) || ready(before) != ready(after) {
 		f.tell(after.Name)
+	}
+}
+
+// watchBreakers tells of breakers that open and close.
+func (f *Follower) watchBreakers(ctx context.Context) error {
+	for {
+		turned, again := f.demand.look()
+		if len(turned) > 0 {
+			f.config.Logger.Info("Breakers have tripped or closed", "policies", turned)
+			f.tellAll()
+		}
+		wait := time.Hour // nothing that changes with time alone
+		if !again.IsZero() {
+			wait = again.Sub(f.config.Clock.Now())
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(max(wait, lookAtMost)):
+		case <-f.demand.changed:
+		}
+		select { // what comes together is counted together
+		case <-ctx.Done():
+			return nil
+		case <-time.After(lookAtMost):
+		}
 	}
 }
 
@@ -252,7 +318,7 @@ func (f *Follower) Says(pod *podcache.Pod, node *nodecache.Node, taints []verdic
 		return policy.Answer{}, time.Time{}
 	}
 	return policy.Decide(selecting, is, f.causes(pod, taints), f.config.Clock.Now(),
-		func(*policy.Policy, time.Time) policy.State { return policy.State{} })
+		func(p *policy.Policy) policy.State { return policy.State{Open: f.demand.open(p)} })
 }
 
 // selecting returns what policies need to know of a pod, and those that select it. What is not known yet selects: then
@@ -272,6 +338,59 @@ func (f *Follower) selecting(all []followed, pod *podcache.Pod, node *nodecache.
 		}
 	}
 	return is, selecting
+}
+
+// dues returns when the pods of a node are due that breakers count, by policy.
+func (f *Follower) dues(name string) map[string][]time.Time {
+	node, ok := f.config.Nodes.Get(name)
+	if !ok || len(node.NoExecute) == 0 {
+		return nil
+	}
+	all, dues := f.breakers(), map[string][]time.Time{}
+	for _, pod := range f.config.Pods.OnNode(name) {
+		if pod.Flags&(podcache.Mirror|podcache.Terminating) != 0 {
+			continue
+		}
+		causes := f.causes(pod, node.NoExecute)
+		if len(causes) == 0 {
+			continue
+		}
+		_, selecting := f.selecting(all, pod, node)
+		for _, p := range selecting {
+			if due, applies := p.Due(causes); applies {
+				dues[p.Name] = append(dues[p.Name], due)
+			}
+		}
+	}
+	return dues
+}
+
+// breakers returns the policies that have a breaker.
+func (f *Follower) breakers() []followed {
+	return slices.DeleteFunc(slices.Clone(f.all()), func(p followed) bool { return p.Breaker() == nil })
+}
+
+// selected counts the pods that a policy selects, on whatever node.
+func (f *Follower) selected(p *policy.Policy) (count int) {
+	all := slices.DeleteFunc(slices.Clone(f.all()), func(other followed) bool { return other.Name != p.Name })
+	for _, pod := range f.config.Pods.All() {
+		node, ok := f.config.Nodes.Get(pod.Node)
+		if !ok || pod.Flags.Has(podcache.Terminating) {
+			continue
+		}
+		if _, selecting := f.selecting(all, pod, node); len(selecting) > 0 {
+			count++
+		}
+	}
+	return count
+}
+
+// tripped returns since when the breaker of a policy has been open, as its status says; zero if it is not.
+func tripped(object *v1alpha1.EvictionPolicy) time.Time {
+	if c := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionTripped); c != nil && c.Status == metav1.ConditionTrue {
+		return c.LastTransitionTime.Time
+	}
+	return time.Time{}
 }
 
 func ready(node *nodecache.Node) bool {

@@ -195,7 +195,7 @@ func labelled(key, value string) func(*corev1.Pod) {
 	}
 }
 
-// wantLeft fails unless exactly these pods were deleted so far, each once, within 50 ms of an instant.
+// wantLeft fails unless exactly these pods were deleted so far, each once, at an instant or a quarter of a second later.
 func (w *world) wantLeft(want map[string]time.Duration) {
 	w.T.Helper()
 	got := map[string]time.Duration{}
@@ -205,7 +205,7 @@ func (w *world) wantLeft(want map[string]time.Duration) {
 				w.T.Errorf("pod %s was deleted again at %s", name, c.At)
 			}
 			got[name] = c.At
-			if at, ok := want[name]; !ok || c.At < at || c.At > at+50*time.Millisecond {
+			if at, ok := want[name]; !ok || c.At < at || c.At > at+sec/4 {
 				w.T.Errorf("pod %s was deleted at %s, want %s", name, c.At, at)
 			}
 		}
