@@ -117,6 +117,13 @@ func (p *Policy) compile(spec *v1alpha1.EvictionPolicySpec) error {
 	return errors.Join(flaws...)
 }
 
+// InEarnest returns the policy as it would be without dryRun.
+func (p *Policy) InEarnest() *Policy {
+	earnest := *p
+	earnest.DryRun = false
+	return &earnest
+}
+
 // Pace returns the policy's pace, or nil.
 func (p *Policy) Pace() *Pace { return p.pace }
 

@@ -13,9 +13,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
-// countSelected is how long the number of pods that a policy selects is good for.
-const countSelected = time.Minute
-
 // demand counts, for every policy that has a breaker, the selected pods that are due. It counts what is there and not
 // what happens, so a process that has just started knows as much as one that has run for a week. It is safe for
 // concurrent use.
@@ -32,11 +29,9 @@ type demand struct {
 }
 
 type breaker struct {
-	policy   *policy.Policy
-	latch    policy.Latch
-	selected int
-	counted  time.Time // when selected was
-	told     bool      // that it is open
+	policy *policy.Policy
+	latch  policy.Latch
+	told   bool // that it is open
 }
 
 func newDemand(now func() time.Time) *demand {
@@ -59,7 +54,7 @@ func (d *demand) follow(all []followed) {
 		if b == nil {
 			b = &breaker{latch: policy.Latch{Tripped: p.tripped}}
 		}
-		b.policy, b.counted = p.Policy, time.Time{}
+		b.policy = p.Policy
 		next[p.Name] = b
 	}
 	d.breakers = next
@@ -132,14 +127,11 @@ func (d *demand) recount() {
 // count takes in how many pods are due now. The caller of the demand holds its lock.
 func (b *breaker) count(d *demand) {
 	now := d.now()
-	if now.Sub(b.counted) >= countSelected {
-		b.selected, b.counted = d.of(b.policy), now
-	}
 	due := 0
 	for _, of := range d.nodes {
 		due += b.policy.Breaker().Count(of[b.policy.Name], now)
 	}
-	b.latch.Count(b.policy.Breaker(), due, b.selected, now)
+	b.latch.Count(b.policy.Breaker(), due, d.of(b.policy), now)
 }
 
 // next returns when the next pod is due that a policy selects; zero if none is. The caller holds the lock.

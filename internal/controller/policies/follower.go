@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -75,17 +76,23 @@ type Follower struct {
 	parts      stage.Parts
 	demand     *demand
 	known      chan struct{} // is closed when the policies are known, or there is no such resource
+	turned     chan struct{} // holds one element if a condition of a policy may have turned
 
 	mu          sync.Mutex
 	policies    []followed // replaced, never modified
 	labels      kept
 	subscribers []func(node string)
+
+	counting sync.Mutex
+	counts   map[string]count // by policy
 }
 
 // followed is a policy that is followed.
 type followed struct {
 	*policy.Policy
 
+	uid      types.UID
+	flaw     error     // what of it cannot be read
 	tripped  time.Time // the breaker, by the status as it was when the policy was first seen
 	labelled bool      // the records of pods have all labels by which it selects
 }
@@ -95,7 +102,7 @@ func New(config Config) (*Follower, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	f := &Follower{config: config, known: make(chan struct{})}
+	f := &Follower{config: config, known: make(chan struct{}), turned: make(chan struct{}, 1), counts: map[string]count{}}
 	f.namespaces = newNamespaces(config.Client, f.tellAll)
 	f.demand = newDemand(f.config.Clock.Now)
 	f.demand.dues, f.demand.of = f.dues, f.selected
@@ -106,6 +113,7 @@ func New(config Config) (*Follower, error) {
 	config.Pods.Subscribe(f.podChanged)
 	config.Nodes.Subscribe(f.nodeChanged)
 	f.parts.InEveryReplica(f.follow, f.awaitKnown, f.namespaces.run, f.watchBreakers)
+	f.parts.InLeader(manager.RunnableFunc((&reporter{f: f, written: map[types.UID]report{}}).run))
 	return f, nil
 }
 
@@ -162,7 +170,7 @@ func (f *Follower) set(objects []*v1alpha1.EvictionPolicy) {
 		if err != nil {
 			f.config.Logger.Error(err, "An EvictionPolicy holds too many pods, because a part of it cannot be read; correct it", "policy", object.Name)
 		}
-		all = append(all, followed{Policy: p, tripped: tripped(object)})
+		all = append(all, followed{Policy: p, uid: object.UID, flaw: err, tripped: tripped(object)})
 	}
 	f.replace(all)
 	f.demand.follow(all)
@@ -211,6 +219,15 @@ func (f *Follower) tell(nodes ...string) {
 		for _, changed := range subscribers {
 			changed(node)
 		}
+	}
+	f.turn()
+}
+
+// turn says that a condition may have turned.
+func (f *Follower) turn() {
+	select {
+	case f.turned <- struct{}{}:
+	default:
 	}
 }
 
@@ -317,9 +334,14 @@ func (f *Follower) Says(pod *podcache.Pod, node *nodecache.Node, taints []verdic
 	if len(selecting) == 0 {
 		return policy.Answer{}, time.Time{}
 	}
-	return policy.Decide(selecting, is, f.causes(pod, taints), f.config.Clock.Now(),
-		func(p *policy.Policy) policy.State { return policy.State{Open: f.demand.open(p)} })
+	if answer, again = policy.Decide(selecting, is, f.causes(pod, taints), f.config.Clock.Now(), f.state); answer.Stays() {
+		f.turn()
+	}
+	return answer, again
 }
+
+// state returns what a policy remembers.
+func (f *Follower) state(p *policy.Policy) policy.State { return policy.State{Open: f.demand.open(p)} }
 
 // selecting returns what policies need to know of a pod, and those that select it. What is not known yet selects: then
 // a pod leaves later, never sooner.
@@ -370,19 +392,37 @@ func (f *Follower) breakers() []followed {
 	return slices.DeleteFunc(slices.Clone(f.all()), func(p followed) bool { return p.Breaker() == nil })
 }
 
-// selected counts the pods that a policy selects, on whatever node.
-func (f *Follower) selected(p *policy.Policy) (count int) {
-	all := slices.DeleteFunc(slices.Clone(f.all()), func(other followed) bool { return other.Name != p.Name })
+// countEvery is how long the number of pods that a policy selects is good for: to count them is a walk over all pods.
+const countEvery = time.Minute
+
+// count is how many pods a policy selected at an instant.
+type count struct {
+	policy *policy.Policy
+	pods   int
+	at     time.Time
+}
+
+// selected returns how many pods a policy selects, on whatever node.
+func (f *Follower) selected(p *policy.Policy) int {
+	f.counting.Lock()
+	defer f.counting.Unlock()
+	now := f.config.Clock.Now()
+	if c, ok := f.counts[p.Name]; ok && c.policy == p && now.Sub(c.at) < countEvery {
+		return c.pods
+	}
+	c := count{policy: p, at: now}
+	all := slices.DeleteFunc(slices.Clone(f.all()), func(other followed) bool { return other.Policy != p })
 	for _, pod := range f.config.Pods.All() {
 		node, ok := f.config.Nodes.Get(pod.Node)
 		if !ok || pod.Flags.Has(podcache.Terminating) {
 			continue
 		}
 		if _, selecting := f.selecting(all, pod, node); len(selecting) > 0 {
-			count++
+			c.pods++
 		}
 	}
-	return count
+	f.counts[p.Name] = c
+	return c.pods
 }
 
 // tripped returns since when the breaker of a policy has been open, as its status says; zero if it is not.

@@ -36,8 +36,9 @@ type world struct {
 
 	policies client.WithWatch
 	evictor  *eviction.Evictor
-	missing  atomic.Bool // the resource is not installed
-	secret   atomic.Bool // no policy may be listed
+	writes   atomic.Int32 // of statuses
+	missing  atomic.Bool  // the resource is not installed
+	secret   atomic.Bool  // no policy may be listed
 }
 
 func play(t *testing.T, test func(w *world)) {
@@ -113,6 +114,10 @@ func (w *world) makePolicies() {
 			}
 			stream, err := c.Watch(ctx, list, options...)
 			return metadata(stream), err
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			w.writes.Add(1)
+			return c.SubResource(sub).Patch(ctx, object, patch, options...)
 		},
 	}).Build()}
 }
