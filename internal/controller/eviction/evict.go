@@ -71,6 +71,7 @@ func (x *executor) run(ctx context.Context) error {
 
 func (x *executor) try(ctx context.Context, t *try) {
 	result, err := x.evict(ctx, t)
+	defer x.goesBack(t)
 	outcome := backlog.Over
 	if cancelled := x.queue.cancelled(t); !errors.Is(cancelled, backlog.ErrWithdrawn) {
 		outcome = x.outcome(ctx, t, result, cmp.Or(cancelled, err))
@@ -160,6 +161,9 @@ func (x *executor) evict(ctx context.Context, t *try) (result, error) {
 	pod, v, done, err := x.decideAgain(ctx, t, nil)
 	if done != "" || err != nil {
 		return done, err
+	}
+	if !x.begins(t, pod) {
+		return resultHeld, nil
 	}
 	if !t.announced {
 		t.announced = true
@@ -289,6 +293,7 @@ func (x *executor) announce(ctx context.Context, pod *podcache.Pod, v verdict.Ve
 
 func (x *executor) delete(ctx context.Context, t *try, pod *podcache.Pod, v verdict.Verdict) (result, error) {
 	if err := x.api.delete(ctx, pod); err != nil {
+		t.unanswered = !apicall.Answered(err)
 		if done, err := x.ended(ctx, pod, err); done != "" || err != nil {
 			return done, err
 		}

@@ -23,6 +23,10 @@ type Policies interface {
 	// Says returns what they say of a pod that is due because of some of these taints of its node. Again is the next
 	// instant at which that can change by itself; zero if there is none.
 	Says(pod *podcache.Pod, node *nodecache.Node, taints []verdict.Taint) (answer policy.Answer, again time.Time)
+	// Begin says that the eviction of a pod begins, of which Says has just said that it may. It reports false if it may not
+	// any more. End says that the pod does not leave after all.
+	Begin(pod *podcache.Pod, node *nodecache.Node) bool
+	End(pod types.UID)
 	// Subscribe calls a function with the name of each node about whose pods the answers may be others now.
 	Subscribe(changed func(node string))
 }
@@ -49,5 +53,22 @@ func (d *decider) tellHeld(node string, held []heldPod) {
 	}
 	if d.held[node] = now; len(now) == 0 {
 		delete(d.held, node)
+	}
+}
+
+// begins reports whether the eviction of a pod may begin; its place in the paces of policies is taken then.
+func (x *executor) begins(t *try, pod *podcache.Pod) bool {
+	node, ok := x.nodes.get(pod.Node)
+	if x.judge.policies == nil || !ok {
+		return true
+	}
+	t.begun = x.judge.policies.Begin(pod, node)
+	return t.begun
+}
+
+// goesBack gives the place of a pod back that does not leave. While it is not known whether it does it keeps the place.
+func (x *executor) goesBack(t *try) {
+	if _, there := x.pods.There(t.UID); t.begun && there && (!t.unanswered || t.settled) {
+		x.judge.policies.End(t.UID)
 	}
 }

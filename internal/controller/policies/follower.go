@@ -75,6 +75,7 @@ type Follower struct {
 	namespaces *namespaces
 	parts      stage.Parts
 	demand     *demand
+	paces      *paces
 	known      chan struct{} // is closed when the policies are known, or there is no such resource
 	turned     chan struct{} // holds one element if a condition of a policy may have turned
 
@@ -106,13 +107,14 @@ func New(config Config) (*Follower, error) {
 	f.namespaces = newNamespaces(config.Client, f.tellAll)
 	f.demand = newDemand(f.config.Clock.Now)
 	f.demand.dues, f.demand.of = f.dues, f.selected
+	f.paces = newPaces(f.config.Clock.Now)
 	var err error
 	if f.watch, err = custom.New(config.Client, resource, config.Logger, f.set); err != nil {
 		return nil, fmt.Errorf("prepare the watch of policies: %w", err)
 	}
 	config.Pods.Subscribe(f.podChanged)
 	config.Nodes.Subscribe(f.nodeChanged)
-	f.parts.InEveryReplica(f.follow, f.awaitKnown, f.namespaces.run, f.watchBreakers)
+	f.parts.InEveryReplica(f.follow, f.awaitKnown, f.namespaces.run, f.watchBreakers, f.callWaiting)
 	f.parts.InLeader(manager.RunnableFunc((&reporter{f: f, written: map[types.UID]report{}}).run))
 	return f, nil
 }
@@ -174,6 +176,7 @@ func (f *Follower) set(objects []*v1alpha1.EvictionPolicy) {
 	}
 	f.replace(all)
 	f.demand.follow(all)
+	f.paces.follow(all)
 	f.tellAll()
 }
 
@@ -262,11 +265,24 @@ func (f *Follower) podChanged(change podcache.Change) {
 			f.demand.spoil(pod.Node)
 		}
 	}
+	f.pace(change)
 	if before == nil || after == nil || !f.isTainted(after.Node) {
 		return
 	}
 	if !podcache.SameLabels(before, after) || (before.Flags^after.Flags)&seen != 0 {
 		f.tell(after.Node)
+	}
+}
+
+// pace counts a pod that starts to leave a tainted node, whoever deleted it.
+func (f *Follower) pace(change podcache.Change) {
+	before, after := change.Before, change.After
+	leaves := before != nil && !before.Flags.Has(podcache.Terminating) && (after == nil || after.Flags.Has(podcache.Terminating))
+	if !leaves || !f.paces.any() {
+		return
+	}
+	if node, ok := f.config.Nodes.Get(before.Node); ok && len(node.NoExecute) > 0 {
+		f.paces.left(f.pacers(before, node), node, before.UID)
 	}
 }
 
@@ -286,6 +302,9 @@ func (f *Follower) nodeChanged(change nodecache.Change) {
 		f.demand.spoil(before.Name)
 	case !before.SameTaints(after):
 		f.demand.spoil(after.Name)
+	}
+	if before != nil && len(before.NoExecute) > 0 && !before.SameTaints(after) { // those that still must leave come again
+		f.paces.backFrom(before.Name, after == nil || len(after.NoExecute) == 0)
 	}
 	if before == nil || after == nil || len(after.NoExecute) == 0 {
 		return
@@ -334,10 +353,85 @@ func (f *Follower) Says(pod *podcache.Pod, node *nodecache.Node, taints []verdic
 	if len(selecting) == 0 {
 		return policy.Answer{}, time.Time{}
 	}
-	if answer, again = policy.Decide(selecting, is, f.causes(pod, taints), f.config.Clock.Now(), f.state); answer.Stays() {
+	now, causes := f.config.Clock.Now(), f.causes(pod, taints)
+	answer, again = policy.Decide(selecting, is, causes, now, f.state)
+	switch {
+	case answer.Stays():
+		f.paces.back(pod.UID)
+	case f.paces.any():
+		answer, again = policy.Decide(selecting, is, f.open(selecting, is, causes, now), now, f.pacing(pod, node, causes))
+	}
+	if answer.Stays() {
 		f.turn()
 	}
 	return answer, again
+}
+
+// open returns the causes because of which a pod would leave now if no policy had a pace. It stands in line for these
+// only: its place would be of no use as long as another policy holds it.
+func (f *Follower) open(
+	selecting []*policy.Policy, is *policy.Pod, causes []policy.Cause, now time.Time,
+) (open []policy.Cause) {
+	for _, cause := range causes {
+		if cause.Due.After(now) {
+			continue
+		}
+		if answer, _ := policy.Decide(selecting, is, []policy.Cause{cause}, now, f.state); !answer.Stays() {
+			open = append(open, cause)
+		}
+	}
+	return open
+}
+
+// pacing returns what policies remember, their paces included.
+func (f *Follower) pacing(pod *podcache.Pod, node *nodecache.Node, causes []policy.Cause) func(*policy.Policy) policy.State {
+	return func(p *policy.Policy) policy.State {
+		state := f.state(p)
+		state.Room = func() time.Time {
+			due, _ := p.Due(causes)
+			return f.paces.room(p, node, policy.Waiting{UID: pod.UID, Node: pod.Node, Due: due})
+		}
+		return state
+	}
+}
+
+// Begin says that the eviction of a pod begins, of which Says has just said that it may, and takes its place in all
+// paces. It reports false if the pod has lost its place meanwhile.
+func (f *Follower) Begin(pod *podcache.Pod, node *nodecache.Node) bool {
+	return !f.paces.any() || f.paces.begin(f.pacers(pod, node), node, pod.UID)
+}
+
+// End says that a pod whose eviction began does not leave after all. Of one that leaves the watch tells.
+func (f *Follower) End(pod types.UID) {
+	if f.paces.any() {
+		f.paces.back(pod)
+	}
+}
+
+// pacers returns the policies that count a pod if it leaves a node.
+func (f *Follower) pacers(pod *podcache.Pod, node *nodecache.Node) []*policy.Policy {
+	_, selecting := f.selecting(f.all(), pod, node)
+	return slices.DeleteFunc(selecting, func(p *policy.Policy) bool {
+		return !slices.ContainsFunc(node.NoExecute, func(t verdict.Taint) bool { return p.Applies(&t.Taint) })
+	})
+}
+
+// callWaiting tells of the pods that wait for a pace when it has room for them.
+func (f *Follower) callWaiting(ctx context.Context) error {
+	for {
+		nodes, again := f.paces.call()
+		f.tell(nodes...)
+		wait := time.Hour // nobody waits
+		if !again.IsZero() {
+			wait = max(again.Sub(f.config.Clock.Now()), time.Millisecond)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-f.paces.changed:
+		case <-time.After(wait):
+		}
+	}
 }
 
 // state returns what a policy remembers.
