@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -28,9 +29,9 @@ type decider struct {
 	metrics *metrics
 	witness *witness
 
-	mu      sync.Mutex            // of two decisions about a node the later one counts
-	leaving map[string]bool       // nodes that pods must leave
-	held    map[string]heldOnNode // what was said of pods that policies hold, by node
+	mu      sync.Mutex      // of two decisions about a node the later one counts
+	leaving map[string]bool // nodes that pods must leave
+	held    map[string]map[types.UID]heldPod
 	rarely  rarely
 }
 
@@ -73,7 +74,7 @@ func (d *decider) decide(name string) (all []backlog.Leaving, held []heldPod) {
 			answer, again := d.judge.says(pod, tainted, tainted.NoExecute)
 			if answer.Stays() {
 				l.Answer = backlog.Answer{Held: again.IsZero(), After: again}
-				held = append(held, heldPod{pod, answer})
+				held = append(held, heldPod{Pod: pod, answer: answer})
 			}
 		}
 		all = append(all, l)

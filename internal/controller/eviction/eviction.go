@@ -121,6 +121,7 @@ type Evictor struct {
 
 	witness *witness
 	queue   *queue
+	decider *decider
 }
 
 // New assembles an Evictor. Nothing runs before Run is called or a manager to which it was added starts.
@@ -140,8 +141,12 @@ func New(config Config) (*Evictor, error) {
 		return ok
 	})
 	metrics := newMetrics()
+	e.decider = &decider{
+		judge: e.judge(), nodes: e.nodes, pods: e.pods, queue: e.queue, events: e.events, metrics: metrics,
+		witness: e.witness, leaving: map[string]bool{}, held: map[string]map[types.UID]heldPod{},
+	}
 	if config.Registerer != nil {
-		backlog := backlogCollector{nodes: e.nodes, queue: e.queue, clock: config.Clock}
+		backlog := backlogCollector{nodes: e.nodes, queue: e.queue, clock: config.Clock, decider: e.decider}
 		if err := metrics.register(config.Registerer, backlog); err != nil {
 			return nil, fmt.Errorf("register the metrics: %w", err)
 		}
@@ -182,20 +187,16 @@ func (e *Evictor) addControllers(metrics *metrics) error {
 	calls := api{client: e.config.Client, limiter: e.config.Limiter, clock: e.config.Clock}
 	live := newLiveNodes(calls, e.config.Clock)
 	judge := e.judge()
-	decider := &decider{
-		judge: judge, nodes: e.nodes, pods: e.pods, queue: e.queue, events: e.events, metrics: metrics,
-		witness: e.witness, leaving: map[string]bool{}, held: map[string]heldOnNode{},
-	}
 	executor := &executor{
 		judge: judge, mode: e.config.Mode, nodes: e.nodes, pods: e.pods, live: live, api: calls,
-		queue: e.queue, decide: decider, events: e.events, metrics: metrics,
+		queue: e.queue, decide: e.decider, events: e.events, metrics: metrics,
 		builtIn: cmp.Or[BuiltIn](e.config.BuiltIn, alone{}), witness: e.witness,
 	}
 	decide, err := stage.New(e.config.Logger, "eviction-decide", controller.TypedOptions[NodeRequest]{
 		NewQueue: func(string, workqueue.TypedRateLimiter[NodeRequest]) workqueue.TypedRateLimitingInterface[NodeRequest] {
 			return stage.Queue(priorityqueue.New[NodeRequest](nodeQueue))
 		},
-		Reconciler: decider,
+		Reconciler: e.decider,
 	}, nodeChanges{e: e})
 	if err != nil {
 		return err

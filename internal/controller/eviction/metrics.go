@@ -88,6 +88,8 @@ type backlogCollector struct {
 	nodes nodes
 	queue *queue
 	clock *timeline.Clock
+
+	decider *decider
 }
 
 var (
@@ -103,6 +105,9 @@ var (
 	refusedDesc = prometheus.NewDesc("taintkeeper_refused_evictions",
 		"Pods that are due to leave their node and whose eviction was refused the last time, by who refused it: "+
 			"webhook NAME, policy NAME, or the API's reason.", []string{"by"}, nil)
+	heldDesc = prometheus.NewDesc("taintkeeper_held_pods",
+		"Pods that are due to leave their node and that an EvictionPolicy holds, by policy and reason. They do not count as due or overdue.",
+		[]string{"policy", "reason"}, nil)
 	offsetDesc = prometheus.NewDesc("taintkeeper_clock_offset_seconds",
 		"By how much the API server's clock is ahead of this machine's at least, negative if it is behind; "+
 			"0 if they agree to the second. A restart can make evictions late by that.", nil, nil)
@@ -113,7 +118,7 @@ var (
 // Describe implements prometheus.Collector.
 func (c backlogCollector) Describe(descs chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
-		pendingDesc, nextDesc, dueDesc, overdueDesc, refusedDesc, offsetDesc, taintedDesc,
+		pendingDesc, nextDesc, dueDesc, overdueDesc, heldDesc, refusedDesc, offsetDesc, taintedDesc,
 	} {
 		descs <- desc
 	}
@@ -132,6 +137,9 @@ func (c backlogCollector) Collect(metrics chan<- prometheus.Metric) {
 	gauge(offsetDesc, c.clock.Offset().Seconds())
 	for by, count := range ahead.Refused {
 		metrics <- prometheus.MustNewConstMetric(refusedDesc, prometheus.GaugeValue, float64(count), by)
+	}
+	for by, count := range c.decider.objections() {
+		metrics <- prometheus.MustNewConstMetric(heldDesc, prometheus.GaugeValue, float64(count), by.policy, string(by.why))
 	}
 	if ahead.Pending > 0 {
 		gauge(nextDesc, ahead.Next.Sub(at).Seconds())

@@ -36,24 +36,42 @@ type heldPod struct {
 	*podcache.Pod
 
 	answer policy.Answer
+	said   []policy.Why // for which reasons it was said that it is held
 }
-
-// heldOnNode is for which reasons it was said of a pod that it is held.
-type heldOnNode map[types.UID][]policy.Why
 
 // tellHeld says of each pod that is held why, once for each reason.
 func (d *decider) tellHeld(node string, held []heldPod) {
-	said, now := d.held[node], heldOnNode{}
+	now := make(map[types.UID]heldPod, len(held))
 	for _, pod := range held {
-		now[pod.UID] = said[pod.UID]
-		if !slices.Contains(said[pod.UID], pod.answer.Why) {
-			now[pod.UID] = append(now[pod.UID], pod.answer.Why)
+		pod.said = d.held[node][pod.UID].said
+		if !slices.Contains(pod.said, pod.answer.Why) {
+			pod.said = append(pod.said, pod.answer.Why)
 			d.events.held(pod.Pod, pod.answer)
 		}
+		now[pod.UID] = pod
 	}
 	if d.held[node] = now; len(now) == 0 {
 		delete(d.held, node)
 	}
+}
+
+// objection is who objects to evictions, and for which reason.
+type objection struct {
+	policy string
+	why    policy.Why
+}
+
+// objections counts the held pods by who holds them.
+func (d *decider) objections() map[objection]int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	counts := map[objection]int{}
+	for _, pods := range d.held {
+		for _, pod := range pods {
+			counts[objection{pod.answer.Policy, pod.answer.Why}]++
+		}
+	}
+	return counts
 }
 
 // begins reports whether the eviction of a pod may begin; its place in the paces of policies is taken then.

@@ -445,6 +445,7 @@ func (f *Follower) selecting(all []followed, pod *podcache.Pod, node *nodecache.
 		Labels: pod.Labels(), NamespaceLabels: namespace, NodeLabels: labels.Set(node.Labels),
 		NamespaceEnds: ends, Finished: pod.Flags.Has(podcache.Finished),
 		Unready: !ready(node),
+		Budgets: policy.Budgets{Objects: policy.NotPermitted}, // until the Eviction API is asked
 	}
 	var selecting []*policy.Policy
 	for _, p := range all {

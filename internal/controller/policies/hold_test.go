@@ -219,6 +219,7 @@ func TestHeldPodsAreNeitherOverdueNorASignOfTrouble(t *testing.T) {
 		}
 		w.Taint("m", "k:NoExecute")
 		w.Pass(sec)
+		w.wantHeld("db", "Held", 1)
 		overdue := w.evictor.Overdue()
 		if _, held := overdue["n"]; held || overdue["m"].Pods != 1 {
 			w.T.Errorf("overdue are %v, want one pod of node m", overdue)

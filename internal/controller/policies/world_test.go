@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -148,7 +149,8 @@ func (w *world) process(change ...func(*eviction.Config)) func(context.Context) 
 		Client: w.policies, Nodes: caches.Nodes, Pods: caches.Pods, Labels: &podwire.Labels{}, Clock: w.Clock,
 	})
 	w.Must(nil, err)
-	config := eviction.Config{Client: w.Client, Clock: w.Clock, Nodes: caches.Nodes, Pods: caches.Pods, Policies: follower}
+	w.Registry = prometheus.NewRegistry()
+	config := eviction.Config{Registerer: w.Registry, Client: w.Client, Clock: w.Clock, Nodes: caches.Nodes, Pods: caches.Pods, Policies: follower}
 	for _, apply := range change {
 		apply(&config)
 	}
@@ -227,5 +229,14 @@ func (w *world) wantCount(words string, want int) {
 	w.T.Helper()
 	if got := w.Did(words); len(got) != want {
 		w.T.Errorf("%q was called at %v, want %d times", words, got, want)
+	}
+}
+
+// wantHeld checks the metric of held pods.
+func (w *world) wantHeld(policy, reason string, pods float64) {
+	w.T.Helper()
+	got := w.Metrics("taintkeeper_held_pods", map[string]string{"policy": policy, "reason": reason})
+	if len(got) != 1 || got[0].GetGauge().GetValue() != pods {
+		w.T.Errorf("taintkeeper_held_pods of policy %s and reason %s is %v, want %v", policy, reason, got, pods)
 	}
 }
