@@ -6,21 +6,14 @@ package policy
 import (
 	"cmp"
 	"container/heap"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Line is a pace in one scope: the pods that have started to leave, and those that wait for their turn. Every replica
-// keeps the first from what the watch shows, so a new leader knows what the last one did.
-//
-// At most [Pace.Pods] places are taken at any instant. A place is taken when a pod is called, which is the one that was
-// due first, and stays taken for a window after the pod started to leave. It is not safe for concurrent use.
+// Line is where pods wait for places, of which there are not always enough. The pod that was due first is called first.
+// A place is taken from the call until the pod has left or goes back. It is not safe for concurrent use.
 type Line struct {
-	pace    Pace
-	since   time.Time // from when on all departures are known
-	left    []departure
 	going   map[types.UID]string // their nodes
 	called  map[types.UID]call
 	waiting waiters
@@ -32,92 +25,72 @@ type call struct {
 	until time.Time
 }
 
-// departure is a pod that started to leave.
-type departure struct {
-	pod types.UID
-	at  time.Time
-}
-
-// calledFor is how long a place is kept for a pod that was called and whose eviction does not begin.
+// calledFor is how long a place is kept for a pod that was called and whose eviction does not begin. Then it waits again.
 const calledFor = 5 * time.Second
 
-// NewLine returns an empty line, which knows all departures from an instant on. Until a whole window has been seen no
-// place is free: pods leave later, never sooner.
-func NewLine(pace Pace, since time.Time) *Line {
+// NewLine returns an empty line.
+func NewLine() *Line {
 	return &Line{
-		pace: pace, since: since, going: map[types.UID]string{}, called: map[types.UID]call{},
-		waiting: waiters{at: map[types.UID]int{}},
+		going: map[types.UID]string{}, called: map[types.UID]call{}, waiting: waiters{at: map[types.UID]int{}},
 	}
 }
 
-// Stand lets a pod stand in line, unless it does already, and reports whether it has a place. With one, its eviction may
-// begin.
-func (l *Line) Stand(pod Waiting, now time.Time) (place bool) {
-	if !l.has(pod.UID) {
-		if _, waits := l.waiting.at[pod.UID]; !waits {
-			heap.Push(&l.waiting, pod)
-		}
-		l.Call(now)
+// Stand lets a pod stand in line, unless it does already or has a place.
+func (l *Line) Stand(pod Waiting) {
+	if _, waits := l.waiting.at[pod.UID]; !waits && !l.Has(pod.UID) {
+		heap.Push(&l.waiting, pod)
 	}
-	return l.has(pod.UID)
 }
 
-func (l *Line) has(pod types.UID) bool {
+// Has reports whether a pod has a place.
+func (l *Line) Has(pod types.UID) bool {
 	_, going := l.going[pod]
 	_, called := l.called[pod]
 	return going || called
 }
 
-// Call gives the free places to those that have waited for longest, and returns them. Next is when to call again if
-// nothing else happens; zero if nobody waits.
-func (l *Line) Call(now time.Time) (called []Waiting, next time.Time) {
-	l.left = slices.DeleteFunc(l.left, func(d departure) bool { return !l.ends(d).After(now) })
+// Waits reports whether a pod waits for a place.
+func (l *Line) Waits(pod types.UID) bool {
+	_, waits := l.waiting.at[pod]
+	return waits
+}
+
+// Taken is how many places are taken.
+func (l *Line) Taken() int { return len(l.going) + len(l.called) }
+
+// Empty reports whether nobody waits.
+func (l *Line) Empty() bool { return len(l.waiting.all) == 0 }
+
+// Call gives places to those that have waited for longest, until so many are taken, and returns them.
+func (l *Line) Call(places int, now time.Time) (called []Waiting) {
 	for uid, c := range l.called {
 		if !c.until.After(now) {
 			delete(l.called, uid)
 			heap.Push(&l.waiting, c.pod)
 		}
 	}
-	known := l.since.Add(l.pace.Per)
-	for len(l.waiting.all) > 0 && !known.After(now) && l.taken() < l.pace.Pods {
+	for !l.Empty() && l.Taken() < places {
 		pod := heap.Pop(&l.waiting).(Waiting)
 		l.called[pod.UID] = call{pod, now.Add(calledFor)}
 		called = append(called, pod)
 	}
-	switch {
-	case len(l.waiting.all) == 0:
-		return called, time.Time{}
-	case known.After(now):
-		return called, known
-	}
-	next = now.Add(l.pace.Per)
-	if len(l.left) > 0 {
-		next = l.ends(l.left[0])
-	}
-	for _, c := range l.called {
-		if c.until.Before(next) {
-			next = c.until
-		}
-	}
-	return called, next
+	return called
 }
 
-func (l *Line) taken() int { return len(l.left) + len(l.going) + len(l.called) }
-
-func (l *Line) ends(d departure) time.Time { return d.at.Add(l.pace.Per) }
-
-// May reports whether the eviction of a pod may begin: it does not wait for a place.
-func (l *Line) May(pod types.UID) bool {
-	_, waits := l.waiting.at[pod]
-	return !waits
+// Expires returns when the first call expires; zero if nobody is called.
+func (l *Line) Expires() (first time.Time) {
+	for _, c := range l.called {
+		if first.IsZero() || c.until.Before(first) {
+			first = c.until
+		}
+	}
+	return first
 }
 
 // Begin says that the eviction of a pod begins: its place stays taken until it has left or goes back.
 func (l *Line) Begin(pod types.UID, node string) {
-	if !l.leftAlready(pod) {
-		l.forget(pod)
-		l.going[pod] = node
-	}
+	l.forget(pod)
+	l.going[pod] = node
 }
 
 // Back says that a pod does not leave now: it neither stands in line nor has a place.
@@ -148,20 +121,6 @@ func (l *Line) BackFrom(node string, all bool) {
 			delete(l.going, uid)
 		}
 	}
-}
-
-// Left says that a pod started to leave, whoever deleted it. It counts once.
-func (l *Line) Left(pod types.UID, at time.Time) {
-	if l.leftAlready(pod) {
-		return
-	}
-	l.Back(pod)
-	i, _ := slices.BinarySearchFunc(l.left, at, func(d departure, at time.Time) int { return d.at.Compare(at) })
-	l.left = slices.Insert(l.left, i, departure{pod, at})
-}
-
-func (l *Line) leftAlready(pod types.UID) bool {
-	return slices.ContainsFunc(l.left, func(d departure) bool { return d.pod == pod })
 }
 
 func (l *Line) forget(pod types.UID) {

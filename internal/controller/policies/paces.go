@@ -30,7 +30,7 @@ type paces struct {
 type paced struct {
 	pace  policy.Pace
 	since time.Time // from when on departures are known
-	lines map[string]*policy.Line
+	lines map[string]*policy.Window
 }
 
 func newPaces(now func() time.Time) *paces {
@@ -49,7 +49,7 @@ func (s *paces) follow(all []followed) {
 		}
 		next[p.Name] = s.paced[p.Name]
 		if known := next[p.Name]; known == nil || known.pace != *pace {
-			next[p.Name] = &paced{pace: *pace, since: s.now(), lines: map[string]*policy.Line{}}
+			next[p.Name] = &paced{pace: *pace, since: s.now(), lines: map[string]*policy.Window{}}
 		}
 	}
 	s.paced = next
@@ -63,7 +63,7 @@ func (s *paces) any() bool {
 }
 
 // line returns the line of a policy in which pods of a node stand. The caller holds the lock.
-func (s *paces) line(p *policy.Policy, node *nodecache.Node) *policy.Line {
+func (s *paces) line(p *policy.Policy, node *nodecache.Node) *policy.Window {
 	of := s.paced[p.Name]
 	if of == nil {
 		return nil
@@ -77,7 +77,7 @@ func (s *paces) line(p *policy.Policy, node *nodecache.Node) *policy.Line {
 	}
 	line := of.lines[scope]
 	if line == nil {
-		line = policy.NewLine(of.pace, of.since)
+		line = policy.NewWindow(of.pace, of.since)
 		of.lines[scope] = line
 	}
 	return line
@@ -88,10 +88,14 @@ func (s *paces) room(p *policy.Policy, node *nodecache.Node, pod policy.Waiting)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	line := s.line(p, node)
-	if line == nil || line.Stand(pod, s.now()) {
+	if line == nil || line.Has(pod.UID) {
 		return time.Time{}
 	}
+	line.Stand(pod)
 	s.wake()
+	if line.Call(s.now()); line.Has(pod.UID) {
+		return time.Time{}
+	}
 	return policy.Later
 }
 
@@ -106,13 +110,13 @@ func (s *paces) wake() {
 func (s *paces) begin(all []*policy.Policy, node *nodecache.Node, pod types.UID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var lines []*policy.Line
+	var lines []*policy.Window
 	for _, p := range all {
 		if line := s.line(p, node); line != nil {
 			lines = append(lines, line)
 		}
 	}
-	if slices.ContainsFunc(lines, func(line *policy.Line) bool { return !line.May(pod) }) {
+	if slices.ContainsFunc(lines, func(line *policy.Window) bool { return line.Waits(pod) }) {
 		return false
 	}
 	for _, line := range lines {
@@ -135,15 +139,15 @@ func (s *paces) left(all []*policy.Policy, node *nodecache.Node, pod types.UID) 
 
 // back takes a pod out of all lines.
 func (s *paces) back(pod types.UID) {
-	s.each(func(line *policy.Line) { line.Back(pod) })
+	s.each(func(line *policy.Window) { line.Back(pod) })
 }
 
 // backFrom takes the pods of a node out of all lines: those that wait, or all if the node has no taints any more.
 func (s *paces) backFrom(node string, all bool) {
-	s.each(func(line *policy.Line) { line.BackFrom(node, all) })
+	s.each(func(line *policy.Window) { line.BackFrom(node, all) })
 }
 
-func (s *paces) each(do func(*policy.Line)) {
+func (s *paces) each(do func(*policy.Window)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, of := range s.paced {
