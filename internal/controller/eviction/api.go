@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -103,6 +104,16 @@ func (a api) delete(ctx context.Context, pod *podcache.Pod) error {
 	defer cancel()
 	return a.client.CoreV1().Pods(pod.Namespace).
 		Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+}
+
+// evict asks the Eviction API to delete exactly this pod, with its own grace period.
+func (a api) evict(ctx context.Context, pod *podcache.Pod) error {
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	return a.client.CoreV1().Pods(pod.Namespace).EvictV1(ctx, &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))},
+	})
 }
 
 // pod reads the pod that has the name now, consistently.

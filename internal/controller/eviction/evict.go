@@ -21,6 +21,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/controller/backlog"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -41,6 +42,7 @@ type executor struct {
 	live    *liveNodes
 	api     api
 	queue   *queue
+	asks    bool // the queue is of pods about which the Eviction API is asked
 	decide  *decider
 	events  *events
 	metrics *metrics
@@ -81,6 +83,7 @@ func (x *executor) try(ctx context.Context, t *try) {
 		x.count(t, x.settle(ctx, t, result, err))
 		t.settled = true
 		x.queue.done(t, backlog.Over)
+		x.decide.look(ctx, t.node) // the pod may have been withdrawn because the other queue has it now
 	case result == resultCancelled, result == resultHeld: // by what the caches show, and the decider has not said so yet
 		x.decide.look(ctx, t.node)
 	case outcome == backlog.Over:
@@ -171,6 +174,9 @@ func (x *executor) evict(ctx context.Context, t *try) (result, error) {
 	}
 	if x.mode == DryRun {
 		return resultDryRun, nil
+	}
+	if x.asks {
+		return x.ask(ctx, t, pod)
 	}
 	live, done, err := x.mark(ctx, t, pod)
 	if done != "" || err != nil {
@@ -275,7 +281,7 @@ func (x *executor) cached(uid types.UID) (*podcache.Pod, *nodecache.Node, result
 	if !ok || !x.judge.due(pod, tainted.NoExecute) {
 		return nil, nil, resultCancelled
 	}
-	if answer, _ := x.judge.says(pod, tainted, tainted.NoExecute); answer.Stays() {
+	if answer, _ := x.judge.says(pod, tainted, tainted.NoExecute); answer.Stays() || x.asks != (answer.Step == policy.Ask) {
 		return nil, nil, resultHeld
 	}
 	return pod, tainted, ""
@@ -303,11 +309,16 @@ func (x *executor) delete(ctx context.Context, t *try, pod *podcache.Pod, v verd
 	if t.unmarked != nil {
 		x.events.unmarked(pod, t.unmarked)
 	}
+	return x.left(ctx, pod, v), nil
+}
+
+// left notes that the API server lets a pod go.
+func (x *executor) left(ctx context.Context, pod *podcache.Pod, v verdict.Verdict) result {
 	x.pods.MarkTerminating(pod.UID)
 	x.metrics.deleted(x.judge.clock.Since(v.Due))
 	logf.FromContext(ctx).Info("Evicted", "pod", klog.KRef(pod.Namespace, pod.Name),
 		"node", pod.Node, "taint", v.Taint.ToString(), "due", x.judge.clock.Shown(v.Due))
-	return resultDeleted, nil
+	return resultDeleted
 }
 
 // tellRefusal says who refuses the delete of a pod, in an event and in the condition, once it is more than a passing

@@ -27,6 +27,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/controller/backlog"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -121,6 +122,7 @@ type Evictor struct {
 
 	witness *witness
 	queue   *queue
+	asks    *queue // nil without policies
 	decider *decider
 }
 
@@ -136,17 +138,21 @@ func New(config Config) (*Evictor, error) {
 	if config.BuiltIn != nil {
 		e.witness = newWitness(e.judge(), e.nodes, e.pods, config.BuiltIn)
 	}
-	e.queue = newQueue(config.ConcurrentEvictions, config.Clock, func(pod types.UID) bool {
+	there := func(pod types.UID) bool {
 		_, ok := e.pods.There(pod)
 		return ok
-	})
+	}
+	e.queue = newQueue(backlog.LimitsFor(config.ConcurrentEvictions), config.Clock, there)
+	if config.Policies != nil {
+		e.asks = newQueue(asksLimits(), config.Clock, there)
+	}
 	metrics := newMetrics()
 	e.decider = &decider{
-		judge: e.judge(), nodes: e.nodes, pods: e.pods, queue: e.queue, events: e.events, metrics: metrics,
+		judge: e.judge(), nodes: e.nodes, pods: e.pods, queue: e.queue, asks: e.asks, events: e.events, metrics: metrics,
 		witness: e.witness, leaving: map[string]bool{}, held: map[string]map[types.UID]heldPod{},
 	}
 	if config.Registerer != nil {
-		backlog := backlogCollector{nodes: e.nodes, queue: e.queue, clock: config.Clock, decider: e.decider}
+		backlog := backlogCollector{nodes: e.nodes, stats: e.stats, clock: config.Clock, decider: e.decider}
 		if err := metrics.register(config.Registerer, backlog); err != nil {
 			return nil, fmt.Errorf("register the metrics: %w", err)
 		}
@@ -187,10 +193,15 @@ func (e *Evictor) addControllers(metrics *metrics) error {
 	calls := api{client: e.config.Client, limiter: e.config.Limiter, clock: e.config.Clock}
 	live := newLiveNodes(calls, e.config.Clock)
 	judge := e.judge()
-	executor := &executor{
-		judge: judge, mode: e.config.Mode, nodes: e.nodes, pods: e.pods, live: live, api: calls,
-		queue: e.queue, decide: e.decider, events: e.events, metrics: metrics,
-		builtIn: cmp.Or[BuiltIn](e.config.BuiltIn, alone{}), witness: e.witness,
+	execute := func(queue *queue) manager.Runnable {
+		x := &executor{
+			judge: judge, mode: e.config.Mode, nodes: e.nodes, pods: e.pods, live: live, api: calls,
+			queue: queue, asks: queue == e.asks, decide: e.decider, events: e.events, metrics: metrics,
+			builtIn: cmp.Or[BuiltIn](e.config.BuiltIn, alone{}), witness: e.witness,
+		}
+		return manager.RunnableFunc(func(ctx context.Context) error {
+			return x.run(logr.NewContext(ctx, e.config.Logger.WithName("eviction-execute")))
+		})
 	}
 	decide, err := stage.New(e.config.Logger, "eviction-decide", controller.TypedOptions[NodeRequest]{
 		NewQueue: func(string, workqueue.TypedRateLimiter[NodeRequest]) workqueue.TypedRateLimitingInterface[NodeRequest] {
@@ -201,9 +212,10 @@ func (e *Evictor) addControllers(metrics *metrics) error {
 	if err != nil {
 		return err
 	}
-	e.parts.InLeader(decide, manager.RunnableFunc(func(ctx context.Context) error {
-		return executor.run(logr.NewContext(ctx, e.config.Logger.WithName("eviction-execute")))
-	}))
+	e.parts.InLeader(decide, execute(e.queue))
+	if e.asks != nil {
+		e.parts.InLeader(execute(e.asks))
+	}
 	return e.addWriters(judge, calls, live, metrics)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/controller/backlog"
 )
 
 // result is how the eviction of a pod ended.
@@ -86,7 +87,7 @@ func (m *metrics) register(registerer prometheus.Registerer, ahead backlogCollec
 // step by hand drifts.
 type backlogCollector struct {
 	nodes nodes
-	queue *queue
+	stats func() (backlog.Stats, time.Time)
 	clock *timeline.Clock
 
 	decider *decider
@@ -126,7 +127,7 @@ func (c backlogCollector) Describe(descs chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c backlogCollector) Collect(metrics chan<- prometheus.Metric) {
-	ahead, at := c.queue.stats()
+	ahead, at := c.stats()
 	gauge := func(desc *prometheus.Desc, value float64) {
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)
 	}

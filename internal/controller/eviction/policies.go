@@ -23,10 +23,10 @@ type Policies interface {
 	// Says returns what they say of a pod that is due because of some of these taints of its node. Again is the next
 	// instant at which that can change by itself; zero if there is none.
 	Says(pod *podcache.Pod, node *nodecache.Node, taints []verdict.Taint) (answer policy.Answer, again time.Time)
-	// Begin says that the eviction of a pod begins, of which Says has just said that it may. It reports false if it may not
-	// any more. End says that the pod does not leave after all.
-	Begin(pod *podcache.Pod, node *nodecache.Node) bool
-	End(pod types.UID)
+	// Begin says that the eviction of a pod begins, by a delete or by asking the Eviction API, of which Says has just said
+	// that it may. It reports false if it may not any more. End says that the pod does not leave after all.
+	Begin(pod *podcache.Pod, node *nodecache.Node, asks bool) bool
+	End(pod *podcache.Pod)
 	// Subscribe calls a function with the name of each node about whose pods the answers may be others now.
 	Subscribe(changed func(node string))
 }
@@ -80,13 +80,13 @@ func (x *executor) begins(t *try, pod *podcache.Pod) bool {
 	if x.judge.policies == nil || !ok {
 		return true
 	}
-	t.begun = x.judge.policies.Begin(pod, node)
+	t.begun = x.judge.policies.Begin(pod, node, x.asks)
 	return t.begun
 }
 
 // goesBack gives the place of a pod back that does not leave. While it is not known whether it does it keeps the place.
 func (x *executor) goesBack(t *try) {
-	if _, there := x.pods.There(t.UID); t.begun && there && (!t.unanswered || t.settled) {
-		x.judge.policies.End(t.UID)
+	if pod, there := x.pods.There(t.UID); t.begun && there && (!t.unanswered || t.settled) {
+		x.judge.policies.End(pod)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -35,6 +37,8 @@ import (
 type Config struct {
 	// Client reads, watches and writes EvictionPolicies, and watches the metadata of namespaces.
 	Client client.WithWatch
+	// Core watches PodDisruptionBudgets and reads pods.
+	Core kubernetes.Interface
 	// Nodes and Pods are the nodes and the bound pods; whoever made the caches runs them.
 	Nodes *nodecache.Cache
 	Pods  *podcache.Cache
@@ -49,8 +53,8 @@ type Config struct {
 }
 
 func (c *Config) complete() error {
-	if c.Client == nil || c.Nodes == nil || c.Pods == nil || c.Labels == nil || c.Clock == nil {
-		return errors.New("a Follower needs a Client, Nodes, Pods, Labels and a Clock")
+	if c.Client == nil || c.Core == nil || c.Nodes == nil || c.Pods == nil || c.Labels == nil || c.Clock == nil {
+		return errors.New("a Follower needs a Client, a Core client, Nodes, Pods, Labels and a Clock")
 	}
 	if c.Logger.GetSink() == nil {
 		c.Logger = logr.Discard()
@@ -76,12 +80,15 @@ type Follower struct {
 	parts      stage.Parts
 	demand     *demand
 	paces      *paces
+	budgets    *budgets
+	unready    *unready
 	known      chan struct{} // is closed when the policies are known, or there is no such resource
 	turned     chan struct{} // holds one element if a condition of a policy may have turned
 
 	mu          sync.Mutex
 	policies    []followed // replaced, never modified
 	labels      kept
+	labelled    atomic.Bool // the records of pods have all labels that are wanted
 	subscribers []func(node string)
 
 	counting sync.Mutex
@@ -108,13 +115,16 @@ func New(config Config) (*Follower, error) {
 	f.demand = newDemand(f.config.Clock.Now)
 	f.demand.dues, f.demand.of = f.dues, f.selected
 	f.paces = newPaces(f.config.Clock.Now)
+	f.budgets = newBudgets(config.Core, f.config.Clock.Now, f.labelled.Load, f.keepLabels)
+	f.unready = newUnready(config.Core, f.config.Clock)
 	var err error
 	if f.watch, err = custom.New(config.Client, resource, config.Logger, f.set); err != nil {
 		return nil, fmt.Errorf("prepare the watch of policies: %w", err)
 	}
 	config.Pods.Subscribe(f.podChanged)
 	config.Nodes.Subscribe(f.nodeChanged)
-	f.parts.InEveryReplica(f.follow, f.awaitKnown, f.namespaces.run, f.watchBreakers, f.callWaiting)
+	f.parts.InEveryReplica(f.follow, f.awaitKnown, f.namespaces.run, f.watchBreakers, f.callWaiting, f.budgets.run,
+		func(ctx context.Context) error { return f.unready.run(ctx, f.tell) })
 	f.parts.InLeader(manager.RunnableFunc((&reporter{f: f, written: map[types.UID]report{}}).run))
 	return f, nil
 }
@@ -174,24 +184,38 @@ func (f *Follower) set(objects []*v1alpha1.EvictionPolicy) {
 		}
 		all = append(all, followed{Policy: p, uid: object.UID, flaw: err, tripped: tripped(object)})
 	}
-	f.replace(all)
+	if slices.ContainsFunc(all, followed.Asks) {
+		f.budgets.need()
+	}
+	f.mu.Lock()
+	f.policies = all
+	f.mu.Unlock()
 	f.demand.follow(all)
 	f.paces.follow(all)
-	f.tellAll()
+	f.keepLabels()
 }
 
-func (f *Follower) replace(all []followed) {
+// keepLabels makes the records of pods have the labels by which policies and budgets select.
+func (f *Follower) keepLabels() {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	changed, list := f.labels.want(keysOf(all))
-	f.policies = f.labels.mark(all)
+	keys := keysOf(f.policies)
+	if slices.ContainsFunc(f.policies, followed.Asks) {
+		keys = append(keys, f.budgets.keys()...)
+		slices.Sort(keys)
+		keys = slices.Compact(keys)
+	}
+	changed, list := f.labels.want(keys)
+	f.policies = f.labels.mark(f.policies)
+	f.labelled.Store(f.labels.complete())
 	if changed {
-		f.config.Labels.Keep(f.labels.wanted)
-		f.config.Pods.KeepLabels(f.labels.wanted)
+		f.config.Labels.Keep(keys)
+		f.config.Pods.KeepLabels(keys)
 	}
 	if number := f.labels.lists; list {
 		f.config.Pods.Relist(func() { go f.listed(number) })
 	}
+	f.mu.Unlock()
+	f.tellAll()
 }
 
 // listed takes in that a list of all pods has brought the labels that were wanted when it was asked for.
@@ -199,6 +223,7 @@ func (f *Follower) listed(number int) {
 	f.mu.Lock()
 	news := f.labels.listed(number)
 	f.policies = f.labels.mark(f.policies)
+	f.labelled.Store(f.labels.complete())
 	f.mu.Unlock()
 	if news {
 		f.tellAll()
@@ -266,6 +291,9 @@ func (f *Follower) podChanged(change podcache.Change) {
 		}
 	}
 	f.pace(change)
+	if before != nil && (after == nil || after.Flags.Has(podcache.Ready)) {
+		f.unready.forget(before.UID)
+	}
 	if before == nil || after == nil || !f.isTainted(after.Node) {
 		return
 	}
@@ -278,7 +306,11 @@ func (f *Follower) podChanged(change podcache.Change) {
 func (f *Follower) pace(change podcache.Change) {
 	before, after := change.Before, change.After
 	leaves := before != nil && !before.Flags.Has(podcache.Terminating) && (after == nil || after.Flags.Has(podcache.Terminating))
-	if !leaves || !f.paces.any() {
+	if !leaves {
+		return
+	}
+	f.budgets.back(before)
+	if !f.paces.any() {
 		return
 	}
 	if node, ok := f.config.Nodes.Get(before.Node); ok && len(node.NoExecute) > 0 {
@@ -353,60 +385,112 @@ func (f *Follower) Says(pod *podcache.Pod, node *nodecache.Node, taints []verdic
 	if len(selecting) == 0 {
 		return policy.Answer{}, time.Time{}
 	}
-	now, causes := f.config.Clock.Now(), f.causes(pod, taints)
-	answer, again = policy.Decide(selecting, is, causes, now, f.state)
-	switch {
-	case answer.Stays():
-		f.paces.back(pod.UID)
-	case f.paces.any():
-		answer, again = policy.Decide(selecting, is, f.open(selecting, is, causes, now), now, f.pacing(pod, node, causes))
+	a := asked{pod: pod, node: node, is: is, selecting: selecting, causes: f.causes(pod, taints)}
+	if slices.ContainsFunc(selecting, (*policy.Policy).Asks) {
+		a.turns = f.turnsUnready(pod, is)
 	}
+	answer, again = f.decide(a)
 	if answer.Stays() {
 		f.turn()
 	}
 	return answer, again
 }
 
-// open returns the causes because of which a pod would leave now if no policy had a pace. It stands in line for these
-// only: its place would be of no use as long as another policy holds it.
-func (f *Follower) open(
-	selecting []*policy.Policy, is *policy.Pod, causes []policy.Cause, now time.Time,
-) (open []policy.Cause) {
-	for _, cause := range causes {
+// turnsUnready sees whether a pod counts as unready, and returns when it does if it does not yet.
+func (f *Follower) turnsUnready(pod *podcache.Pod, is *policy.Pod) (at time.Time) {
+	if pod.Flags.Has(podcache.Ready) {
+		return time.Time{}
+	}
+	since := f.unready.of(pod)
+	if since.IsZero() || is.Unready {
+		return time.Time{}
+	}
+	if at = since.Add(policy.UnreadyFor); at.After(f.config.Clock.Now()) {
+		return at
+	}
+	is.Unready = true
+	return time.Time{}
+}
+
+// asked is a pod about which the policies are asked.
+type asked struct {
+	pod       *podcache.Pod
+	node      *nodecache.Node
+	is        *policy.Pod
+	selecting []*policy.Policy
+	causes    []policy.Cause
+	turns     time.Time // when the pod counts as unready; zero if it does not, or does already
+}
+
+// decide asks the policies. Places are scarce, so a pod stands in line for one only if nothing else objects: for a place
+// of its budget if all other objections are out of the way, and for places of paces after that.
+func (f *Follower) decide(a asked) (answer policy.Answer, again time.Time) {
+	now := f.config.Clock.Now()
+	decide := func(causes []policy.Cause, state func(*policy.Policy) policy.State) bool {
+		answer, again = policy.Decide(a.selecting, a.is, causes, now, state)
+		return !answer.Stays()
+	}
+	a.is.Budgets = f.budgets.object(a.pod)
+	free := decide(a.causes, f.state)
+	if again = timeline.Next(again, a.turns); !free {
+		f.back(a.pod)
+		return answer, again
+	}
+	first, open := again, f.open(a, now)
+	defer func() { again = timeline.Next(again, first) }()
+	if answer.Step == policy.Ask {
+		a.is.Budgets = f.budgets.stand(a.waiting(open), a.pod)
+		if !decide(open, f.state) {
+			f.paces.back(a.pod.UID)
+			return answer, again
+		}
+	}
+	if f.paces.any() {
+		decide(open, func(p *policy.Policy) policy.State {
+			state := f.state(p)
+			state.Room = func() time.Time { return f.paces.room(p, a.node, a.waiting(open)) }
+			return state
+		})
+	}
+	return answer, again
+}
+
+// waiting is the pod as it stands in line: since it was due because of one of these causes.
+func (a asked) waiting(open []policy.Cause) policy.Waiting {
+	due := slices.MinFunc(open, func(x, y policy.Cause) int { return x.Due.Compare(y.Due) }).Due
+	return policy.Waiting{UID: a.pod.UID, Node: a.pod.Node, Due: due}
+}
+
+// back takes a pod out of all lines.
+func (f *Follower) back(pod *podcache.Pod) {
+	f.paces.back(pod.UID)
+	f.budgets.back(pod)
+}
+
+// open returns the causes because of which a pod would leave now if there were places for all.
+func (f *Follower) open(a asked, now time.Time) (open []policy.Cause) {
+	for _, cause := range a.causes {
 		if cause.Due.After(now) {
 			continue
 		}
-		if answer, _ := policy.Decide(selecting, is, []policy.Cause{cause}, now, f.state); !answer.Stays() {
+		if answer, _ := policy.Decide(a.selecting, a.is, []policy.Cause{cause}, now, f.state); !answer.Stays() {
 			open = append(open, cause)
 		}
 	}
 	return open
 }
 
-// pacing returns what policies remember, their paces included.
-func (f *Follower) pacing(pod *podcache.Pod, node *nodecache.Node, causes []policy.Cause) func(*policy.Policy) policy.State {
-	return func(p *policy.Policy) policy.State {
-		state := f.state(p)
-		state.Room = func() time.Time {
-			due, _ := p.Due(causes)
-			return f.paces.room(p, node, policy.Waiting{UID: pod.UID, Node: pod.Node, Due: due})
-		}
-		return state
-	}
-}
-
 // Begin says that the eviction of a pod begins, of which Says has just said that it may, and takes its place in all
 // paces. It reports false if the pod has lost its place meanwhile.
-func (f *Follower) Begin(pod *podcache.Pod, node *nodecache.Node) bool {
+func (f *Follower) Begin(pod *podcache.Pod, node *nodecache.Node, asks bool) bool {
+	if asks && !f.budgets.begin(pod) {
+		return false
+	}
 	return !f.paces.any() || f.paces.begin(f.pacers(pod, node), node, pod.UID)
 }
 
 // End says that a pod whose eviction began does not leave after all. Of one that leaves the watch tells.
-func (f *Follower) End(pod types.UID) {
-	if f.paces.any() {
-		f.paces.back(pod)
-	}
-}
+func (f *Follower) End(pod *podcache.Pod) { f.back(pod) }
 
 // pacers returns the policies that count a pod if it leaves a node.
 func (f *Follower) pacers(pod *podcache.Pod, node *nodecache.Node) []*policy.Policy {
@@ -421,6 +505,9 @@ func (f *Follower) callWaiting(ctx context.Context) error {
 	for {
 		nodes, again := f.paces.call()
 		f.tell(nodes...)
+		nodes, later := f.budgets.call()
+		f.tell(nodes...)
+		again = timeline.Next(again, later)
 		wait := time.Hour // nobody waits
 		if !again.IsZero() {
 			wait = max(again.Sub(f.config.Clock.Now()), time.Millisecond)
@@ -429,6 +516,7 @@ func (f *Follower) callWaiting(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-f.paces.changed:
+		case <-f.budgets.changed:
 		case <-time.After(wait):
 		}
 	}
@@ -445,7 +533,6 @@ func (f *Follower) selecting(all []followed, pod *podcache.Pod, node *nodecache.
 		Labels: pod.Labels(), NamespaceLabels: namespace, NodeLabels: labels.Set(node.Labels),
 		NamespaceEnds: ends, Finished: pod.Flags.Has(podcache.Finished),
 		Unready: !ready(node),
-		Budgets: policy.Budgets{Objects: policy.NotPermitted}, // until the Eviction API is asked
 	}
 	var selecting []*policy.Policy
 	for _, p := range all {

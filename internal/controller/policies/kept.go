@@ -65,6 +65,9 @@ func (k *kept) mark(all []followed) []followed {
 	return marked
 }
 
+// complete reports whether the records have all labels that are wanted.
+func (k *kept) complete() bool { return len(k.known) == len(k.wanted) }
+
 // have reports whether the records have all labels by which a selector selects.
 func (k *kept) have(selector labels.Selector) bool {
 	requirements, _ := selector.Requirements()

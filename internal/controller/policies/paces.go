@@ -99,6 +99,16 @@ func (s *paces) room(p *policy.Policy, node *nodecache.Node, pod policy.Waiting)
 	return policy.Later
 }
 
+// waits returns when a pod has a place in the line of a policy, in which it stands where it stands.
+func (s *paces) waits(p *policy.Policy, node *nodecache.Node, pod types.UID) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if line := s.line(p, node); line != nil && line.Waits(pod) {
+		return policy.Later
+	}
+	return time.Time{}
+}
+
 func (s *paces) wake() {
 	select {
 	case s.changed <- struct{}{}:

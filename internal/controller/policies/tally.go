@@ -53,7 +53,16 @@ func (f *Follower) tally(tallies map[string]*tally, all []followed, pod *podcach
 		return
 	}
 	is, selecting := f.selecting(all, pod, node)
-	together, _ := policy.Decide(selecting, is, causes, now, f.state)
+	is.Budgets = f.budgets.waits(pod)
+	if slices.ContainsFunc(selecting, (*policy.Policy).Asks) {
+		f.turnsUnready(pod, is)
+	}
+	state := func(p *policy.Policy) policy.State {
+		state := f.state(p)
+		state.Room = func() time.Time { return f.paces.waits(p, node, pod.UID) }
+		return state
+	}
+	together, _ := policy.Decide(selecting, is, causes, now, state)
 	for _, p := range selecting {
 		due, applies := p.Due(causes)
 		if !applies || due.After(now) {
@@ -61,7 +70,7 @@ func (f *Follower) tally(tallies map[string]*tally, all []followed, pod *podcach
 		}
 		t := tallies[p.Name]
 		t.due++
-		alone, _ := policy.Decide([]*policy.Policy{p.InEarnest()}, is, causes, now, f.state)
+		alone, _ := policy.Decide([]*policy.Policy{p.InEarnest()}, is, causes, now, state)
 		switch {
 		case alone.Stays() && (together.Stays() || p.DryRun):
 			t.held++

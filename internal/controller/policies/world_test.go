@@ -146,7 +146,7 @@ func (w *world) process(change ...func(*eviction.Config)) func(context.Context) 
 	w.T.Helper()
 	caches := rig.NewCaches(w.Client, w.Clock, false)
 	follower, err := New(Config{
-		Client: w.policies, Nodes: caches.Nodes, Pods: caches.Pods, Labels: &podwire.Labels{}, Clock: w.Clock,
+		Client: w.policies, Core: w.Client, Nodes: caches.Nodes, Pods: caches.Pods, Labels: &podwire.Labels{}, Clock: w.Clock,
 	})
 	w.Must(nil, err)
 	w.Registry = prometheus.NewRegistry()
