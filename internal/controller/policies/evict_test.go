@@ -197,7 +197,7 @@ func TestABudgetThatAllowsNothingCostsHardlyAnyCalls(t *testing.T) {
 		w.run()
 		w.Until(10 * sec)
 		w.Taint("n", "k:NoExecute")
-		w.Pass(4*time.Minute + 50*sec)
+		w.Pass(4 * time.Minute)
 		w.wantThere(50)
 		w.wantAsked(0, 3)
 		w.wantNumbers("ask", 50, 50, 50)
