@@ -37,6 +37,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build bin/taintkeeper and bin/kubectl-taintkeeper
+	@tools/needs.sh go
 	@for name in taintkeeper kubectl-taintkeeper; do \
 		CGO_ENABLED=0 $(GO) build -ldflags '-X main.version=$(VERSION)' -o bin/$$name ./cmd/$$name || exit 1; \
 	done
@@ -104,6 +105,7 @@ check: bin/golangci-lint ## the quick check before a commit: format, lint of wha
 
 .PHONY: plan-comes-true
 plan-comes-true: controlplane ## make random clusters, plan random taints, set them, and compare what happens with the plans (ROUNDS=20 SEED=...)
+	@case '$(ROUNDS)$(SEED)' in *[!0-9]*) echo "make plan-comes-true: ROUNDS and SEED are whole numbers, for example ROUNDS=20 SEED=1"; exit 1;; esac
 	@$(GO) test ./test/plan -count=1 -v -timeout 0 -args -rounds=$(or $(ROUNDS),20) -seed=$(or $(SEED),$$(date +%s))
 
 .PHONY: demo
@@ -243,6 +245,7 @@ bin/gremlins: tools/mutation/go.mod tools/mutation/go.sum
 # has no binaries. Vet is off because what vet finds no test has noticed.
 .PHONY: mutation
 mutation: bin/gremlins ## change the packages that only decide, one place at a time, and list the changes that no test notices (half an hour; PACKAGES=verdict)
+	@for package in $(PACKAGES); do [ -d "$$package" ] || { echo "make mutation: there is no folder $$package: PACKAGES=\"taints verdict\" names packages from here"; exit 1; }; done
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && tar -c --exclude=./.git --exclude=./bin --exclude=./dist . | tar -x -C "$$dir" && cd "$$dir" && \
 	for package in $(or $(PACKAGES),$(shell sed -n 's/^  - //p' tools/mutation/gremlins.yaml)); do \
 		echo "== $$package"; \

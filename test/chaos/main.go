@@ -19,6 +19,13 @@
 // sees to both. It exits with 0 when nothing went wrong, with 130 when it was interrupted, and with 1 otherwise. The
 // seed decides what is done and which faults are drawn, but not when processes get their turn: two runs with the same
 // seed are much alike, and not the same.
+//
+//	chaos                      what happens, all at once: trouble* to taints and pods, faults and watches to calls and
+//	                           watches, clocks, webhook, and disruption to the whole
+//	ledger, observer, audit    what was done to the replicas, and what was seen of pods, nodes and calls
+//	history                    all of that after the run
+//	judge                      what went wrong, by test/rig/oracle; overdue, stamps and foreign: one kind of it each
+//	knowledge, explain         what a replica can have known when it called; what faults excuse
 package main
 
 import (

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
@@ -247,7 +248,7 @@ func junkTaint(node string) Step {
 func silent(words string) Check {
 	return func(_ context.Context, p *Play) (Finding, error) {
 		n, err := lines(stageOf(p).contestant.log(), words)
-		return Finding{Seen: Counted(n, "line", "lines") + " in the log", Right: n == 0}, err
+		return Finding{Seen: sentence.Counted(n, "line") + " in the log", Right: n == 0}, err
 	}
 }
 
@@ -283,7 +284,7 @@ func fewWrites(node string) Check {
 	return func(_ context.Context, p *Play) (Finding, error) {
 		calls, err := p.Calls(auditlog.In(metav1.NamespaceNone), nodeWrites, auditlog.Named(p.NodeName(node)),
 			auditlog.Since(p.Began(p.Named(node))))
-		return Finding{Seen: Counted(len(calls), "write", "writes") + " of the node", Right: len(calls) <= few}, err
+		return Finding{Seen: sentence.Counted(len(calls), "write") + " of the node", Right: len(calls) <= few}, err
 	}
 }
 

@@ -272,7 +272,7 @@ func keptRows() []row {
 			how: "As in 18, with one swap; a second after it the process is ended by SIGTERM and started again. With kube-controller-manager the " +
 				"node-lifecycle controller restarts, too. See also 10.",
 			stories: []Scenario{{
-				Given: []Step{Alone("counted", sickly(12)...)},
+				Given: []Step{Alone("counted", scene.ToleratingNotReady(12)...)},
 				When:  []Step{unwell("counted"), At("counted", 5*time.Second), unheard("counted"), After(time.Second), Restart},
 			}},
 		},

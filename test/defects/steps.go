@@ -12,9 +12,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
@@ -94,13 +94,8 @@ func swaps(name string, times int) Scenario {
 		when = append(when, At(node, time.Duration(i+1)*between), []func(string) Step{unheard, unwell}[i%2](node))
 	}
 	tolerated := int64(times)*int64(between.Seconds()) + 3
-	return Scenario{Name: name, Given: []Step{Alone(node, sickly(tolerated)...)}, When: when, Watched: 20 * time.Second}
-}
-
-// sickly lets a pod tolerate for some seconds that its node is not ready, or is not heard of.
-func sickly(seconds int64) []Edit {
-	return []Edit{
-		scene.Tolerating(corev1.TaintNodeNotReady, seconds), scene.Tolerating(corev1.TaintNodeUnreachable, seconds),
+	return Scenario{
+		Name: name, Given: []Step{Alone(node, scene.ToleratingNotReady(tolerated)...)}, When: when, Watched: 20 * time.Second,
 	}
 }
 
@@ -119,17 +114,17 @@ func sicken(node string, ready corev1.ConditionStatus, taint string) Step {
 		if err := setReady(ctx, p, name, ready); err != nil {
 			return err
 		}
-		taints, err := awaitTaints(ctx, p, name, func(all []corev1.Taint) bool {
+		found, err := awaitTaints(ctx, p, name, func(all []corev1.Taint) bool {
 			return len(all) == 1 && all[0].Key == taint && all[0].TimeAdded != nil
 		})
 		if err != nil {
 			return err
 		}
 		took.To = time.Now()
-		if added := taints[0].TimeAdded.Time; added.After(took.From) {
+		if added := found[0].TimeAdded.Time; added.After(took.From) {
 			took.From = added
 		}
-		p.Tainted(node, took, taints)
+		p.Tainted(node, took, found)
 		return nil
 	}
 }
@@ -154,21 +149,18 @@ func setReady(ctx context.Context, p *Play, name string, status corev1.Condition
 
 // awaitTaints returns the NoExecute taints of a node once they are as wanted.
 func awaitTaints(ctx context.Context, p *Play, name string, wanted func([]corev1.Taint) bool) ([]corev1.Taint, error) {
-	var taints []corev1.Taint
-	look := func(ctx context.Context) (bool, error) {
+	var found []corev1.Taint
+	err := await.Poll(ctx, func(ctx context.Context) error {
 		node, err := p.Admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			return false, err
+			return err
 		}
-		taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool {
-			return t.Effect != corev1.TaintEffectNoExecute
-		})
-		return wanted(taints), nil
-	}
-	if err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, look); err != nil {
-		return nil, fmt.Errorf("wait for the taints of node %s, which has %v: %w", name, taints, err)
-	}
-	return taints, nil
+		if found = taints.NoExecute(node.Spec.Taints); !wanted(found) {
+			return fmt.Errorf("node %s has the taints %v", name, found)
+		}
+		return nil
+	})
+	return found, err
 }
 
 // clockError is by how much the clock of a contestant is ahead.
@@ -193,19 +185,15 @@ func stampedTaint(node string) Step {
 
 // clockIsWrong waits for an event that shows that the contestant's clock is.
 func clockIsWrong(ctx context.Context, p *Play) (Finding, error) {
-	shown := func(ctx context.Context) (bool, error) {
+	err := await.Poll(ctx, func(ctx context.Context) error {
 		events, err := p.Admin.CoreV1().Events(p.Namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return false, err
-		}
-		return slices.ContainsFunc(events.Items, func(event corev1.Event) bool {
+		if err == nil && !slices.ContainsFunc(events.Items, func(event corev1.Event) bool {
 			return time.Until(event.LastTimestamp.Time) > clockError/2
-		}), nil
-	}
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 20*time.Second, true, shown)
-	if err != nil {
-		err = fmt.Errorf("wait for an event that shows the wrong clock: %w", err)
-	}
+		}) {
+			err = errors.New("no event shows the wrong clock")
+		}
+		return err
+	})
 	return Finding{Right: true}, err
 }
 
@@ -213,11 +201,13 @@ func clockIsWrong(ctx context.Context, p *Play) (Finding, error) {
 // taint with which every node begins.
 func untainted(name string) Step {
 	return func(ctx context.Context, p *Play) error {
-		look := func(ctx context.Context) (bool, error) {
+		return await.Poll(ctx, func(ctx context.Context) error {
 			node, err := p.Admin.CoreV1().Nodes().Get(ctx, p.NodeName(name), metav1.GetOptions{})
-			return err == nil && len(node.Spec.Taints) == 0, err
-		}
-		return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, look)
+			if err == nil && len(node.Spec.Taints) > 0 {
+				err = fmt.Errorf("node %s has the taints %v", node.Name, node.Spec.Taints)
+			}
+			return err
+		})
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/taintkeeper/taintkeeper/test/rig/scenario"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // columns are the widths of the printed table, in characters.
@@ -116,7 +116,7 @@ func summary(results []result) string {
 			our++
 		}
 	}
-	all := scenario.Counted(len(results), "scenario", "scenarios")
+	all := sentence.Counted(len(results), "scenario")
 	if absent {
 		return fmt.Sprintf("Of %s, Taintkeeper is right in %d.", all, our)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
@@ -60,7 +61,7 @@ func stderrOf(err error) string {
 }
 
 func summary(plan cliv1alpha1.TaintPlan) string {
-	text := fmt.Sprintf("%d of %s leave", plan.Summary.Leave, Counted(plan.Summary.Pods, "pod", "pods"))
+	text := fmt.Sprintf("%d of %s leave", plan.Summary.Leave, sentence.Counted(plan.Summary.Pods, "pod"))
 	if plan.Silent {
 		var turns []string
 		for _, at := range turnsOf(plan) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
 )
@@ -142,7 +143,7 @@ func (t tally) plus(other tally) tally {
 func (t tally) String() string {
 	text := "No pod had to leave."
 	if t.left > 0 {
-		text = fmt.Sprintf("%s evicted, at most %s late.", Counted(t.left, "pod", "pods"), Seconds(t.worst))
+		text = fmt.Sprintf("%s evicted, at most %s late.", sentence.Counted(t.left, "pod"), Seconds(t.worst))
 	}
 	text += fmt.Sprintf(" %d stayed", t.stayed)
 	if t.cancelled > 0 {

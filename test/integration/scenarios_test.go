@@ -20,7 +20,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/scenarios"
 )
 
-// TestScenarios plays the scenarios on the real API server: those side by side that can be, the others one by one.
+// TestScenarios plays the scenarios on the real API server: first those that must be alone, then the others side by side.
 func TestScenarios(t *testing.T) {
 	on := &stage{t: t, watches: &proxy.Gate{}}
 	on.start()
@@ -33,17 +33,13 @@ func TestScenarios(t *testing.T) {
 		}
 		(&scene{rig.Scene{Namespace: namespace}}).checkDeletes(t)
 	}
-	t.Run("side by side", func(t *testing.T) {
-		for i, s := range scenarios.All {
-			if !s.Alone {
-				t.Run(s.Name, func(t *testing.T) { t.Parallel(); play(t, i, s) })
-			}
-		}
-	})
 	for i, s := range scenarios.All {
-		if s.Alone {
-			t.Run(s.Name, func(t *testing.T) { play(t, i, s) })
-		}
+		t.Run(s.Name, func(t *testing.T) {
+			if !s.Alone {
+				t.Parallel() // begins when those that are alone are over
+			}
+			play(t, i, s)
+		})
 	}
 }
 

@@ -144,13 +144,6 @@ func untaint(t *testing.T, node, key string) span {
 	return took
 }
 
-func changeTaints(t *testing.T, node string, change func([]corev1.Taint) []corev1.Taint) span {
-	t.Helper()
-	took, err := rig.ChangeTaints(t.Context(), admin, node, change)
-	await.Must(t, err)
-	return took
-}
-
 // tainting is a taint and when it came to a node.
 type tainting struct {
 	corev1.Taint

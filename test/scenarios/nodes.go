@@ -20,7 +20,7 @@ var Nodes = []Scenario{
 		Name: "a silent node is tainted in one write, and its return takes both taints in one",
 		Given: []Step{
 			Settled, Kubelets("a", 3), Kubelets("b", 1), Mute("mute", "b"),
-			On("a-0", "on-silent", sickly(LongTime)...), PostReady("on-silent"),
+			On("a-0", "on-silent", scene.ToleratingNotReady(LongTime)...), PostReady("on-silent"),
 		},
 		When: []Step{
 			FallSilent("a-0"),
@@ -104,7 +104,8 @@ var Nodes = []Scenario{
 	{
 		Name: "pods leave a node that falls silent after it was not ready as if it had one taint",
 		Given: []Step{
-			Kubelet("sick", "d", ExcludeDisruption), Kubelet("fine", "d", ExcludeDisruption), On("sick", "pod", sickly(20)...),
+			Kubelet("sick", "d", ExcludeDisruption), Kubelet("fine", "d", ExcludeDisruption),
+			On("sick", "pod", scene.ToleratingNotReady(20)...),
 		},
 		When: []Step{
 			notReady("sick"), Then(Becomes("sick", NotReady)), After(time.Second), FallSilent("sick"),
@@ -117,19 +118,12 @@ func notReady(node string) Step {
 	return Post(node, Conditions{corev1.NodeReady: corev1.ConditionFalse})
 }
 
-// sickly lets a pod tolerate for some seconds that its node is not ready or silent.
-func sickly(seconds int64) []Edit {
-	return []Edit{
-		scene.Tolerating(corev1.TaintNodeNotReady, seconds), scene.Tolerating(corev1.TaintNodeUnreachable, seconds),
-	}
-}
-
 // tolerating makes a pod for each way of tolerating that a node is not ready or silent. On a real API server the one
 // without tolerations gets some that last five minutes.
 func tolerating(node string) Step {
 	return Steps(
-		On(node, node+"-zero", sickly(0)...), On(node, node+"-three", sickly(3)...),
-		On(node, node+"-long", sickly(LongTime)...), On(node, node+"-default"),
+		On(node, node+"-zero", scene.ToleratingNotReady(0)...), On(node, node+"-three", scene.ToleratingNotReady(3)...),
+		On(node, node+"-long", scene.ToleratingNotReady(LongTime)...), On(node, node+"-default"),
 		On(node, node+"-ever", tolerateAll),
 	)
 }

@@ -1,8 +1,10 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scenarios is the list of stories that hold for every evictor that keeps the rule. Add a new one here: it is
-// played in virtual time and, if test/defects names it, on a real control plane to the built-in controller and to ours.
+// Package scenarios is the list of stories that hold for every evictor that keeps the rule. Add a new one to [All] or,
+// about silent nodes, to [Nodes]: it is played in virtual time and, by test/integration or test/nodehealth, on a real
+// control plane; if test/defects names it, to the built-in controller as well. The steps and checks are those of
+// test/rig/scenario.
 package scenarios
 
 import (

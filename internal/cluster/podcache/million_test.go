@@ -145,7 +145,6 @@ func serveGenerated(mode string) {
 type generator struct {
 	encoder *podEncoder
 	streams bool
-	buffer  []byte
 }
 
 // ServeHTTP implements http.Handler.

@@ -61,10 +61,3 @@ func (s *slowServer) mostOpen() int {
 	defer s.mu.Unlock()
 	return s.most
 }
-
-// forget counts anew how many calls are open at once.
-func (s *slowServer) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.most = s.open
-}

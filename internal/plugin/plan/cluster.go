@@ -4,7 +4,6 @@
 package plan
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -107,8 +106,4 @@ func isReady(pod *corev1.Pod) bool {
 		}
 	}
 	return !IsOver(pod)
-}
-
-func byName(a, b *corev1.Pod) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }

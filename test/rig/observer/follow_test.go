@@ -6,6 +6,7 @@ package observer
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"testing"
@@ -46,7 +47,7 @@ func TestABrokenWatchIsResumedAndOneThatIsTooOldBeginsAnew(t *testing.T) {
 	if want := []string{"10", "11", "15", "30", "40"}; !slices.Equal(source.opened, want) {
 		t.Errorf("watches from versions %v, want %v", source.opened, want)
 	}
-	if all := noted.All(); len(all) != 1 || len(all[0].Sightings) != 1 || all[0].Sightings[0].Pod.ResourceVersion != "11" {
+	if all := slices.Collect(maps.Values(noted.known)); len(all) != 1 || len(all[0].Sightings) != 1 || all[0].Sightings[0].Pod.ResourceVersion != "11" {
 		t.Errorf("noted %v, want the one event that is none of a bookmark or an error", all)
 	}
 }

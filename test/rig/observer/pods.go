@@ -144,18 +144,6 @@ func (p *Pods) Of(uid types.UID) History {
 	return h
 }
 
-// All returns what was seen of each pod so far, in no order.
-func (p *Pods) All() []History {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	all := make([]History, 0, len(p.known))
-	for _, h := range p.known {
-		h.Sightings = slices.Clone(h.Sightings)
-		all = append(all, h)
-	}
-	return all
-}
-
 // Left returns when a pod was first seen terminating or was seen no more.
 func (p *Pods) Left(uid types.UID) (time.Time, bool) { return p.Of(uid).Left() }
 

@@ -25,8 +25,8 @@ type Row struct {
 	Tolerates string
 }
 
-// Rows are the pods in the order in which they are due. Times count from an instant. It may be called during the play, but
-// not of one with [Restart] or [WhileRefused].
+// Rows are the pods in the order in which they are due. Times count from an instant. It may be called during the play,
+// unless that has [Restart] or [WhileRefused].
 func (p *Play) Rows(since time.Time) []Row {
 	p.mu.Lock()
 	defer p.mu.Unlock()

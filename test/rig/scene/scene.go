@@ -113,6 +113,13 @@ func Tolerating(key string, seconds int64) func(*corev1.Pod) { return tolerating
 // Indefinitely lets a pod tolerate the NoExecute taints with a key, or all if it is empty, whatever time passes.
 func Indefinitely(key string) func(*corev1.Pod) { return tolerating(key, nil) }
 
+// ToleratingNotReady lets a pod tolerate for some seconds that its node is not ready or silent.
+func ToleratingNotReady(seconds int64) []func(*corev1.Pod) {
+	return []func(*corev1.Pod){
+		Tolerating(corev1.TaintNodeNotReady, seconds), Tolerating(corev1.TaintNodeUnreachable, seconds),
+	}
+}
+
 func tolerating(key string, seconds *int64) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
