@@ -25,7 +25,8 @@ type call struct {
 	until time.Time
 }
 
-// calledFor is how long a place is kept for a pod that was called and whose eviction does not begin. Then it waits again.
+// calledFor is how long a place is kept for a pod that was called and whose eviction does not begin. Then it waits
+// again.
 const calledFor = 5 * time.Second
 
 // NewLine returns an empty line.

@@ -87,8 +87,8 @@ func (w *Watch[T]) lister() cache.ListerWatcher {
 	}, w.client)
 }
 
-// Run watches until the context ends. Errors are retried with backoff indefinitely, but for one: if the resource must be
-// listed, and at the beginning may not be, nor half a minute later.
+// Run watches until the context ends. Errors are retried with backoff indefinitely, but for one: if the resource must
+// be listed, and at the beginning may not be, nor half a minute later.
 func (w *Watch[T]) Run(ctx context.Context) error {
 	if err := w.awaitResource(ctx); err != nil || ctx.Err() != nil {
 		return err
@@ -104,7 +104,7 @@ func (w *Watch[T]) awaitResource(ctx context.Context) error {
 		err := w.client.List(ctx, w.resource.List(), client.Limit(1))
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // it was asked to end
 		case notInstalled(err):
 			w.once.Do(func() {
 				w.log.Info("The resource " + w.resource.Kind + " is not installed, " + w.resource.Without)

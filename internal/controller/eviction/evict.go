@@ -281,7 +281,8 @@ func (x *executor) cached(uid types.UID) (*podcache.Pod, *nodecache.Node, result
 	if !ok || !x.judge.due(pod, tainted.NoExecute) {
 		return nil, nil, resultCancelled
 	}
-	if answer, _ := x.judge.says(pod, tainted, tainted.NoExecute); answer.Stays() || x.asks != (answer.Step == policy.Ask) {
+	answer, _ := x.judge.says(pod, tainted, tainted.NoExecute)
+	if answer.Stays() || x.asks != (answer.Step == policy.Ask) {
 		return nil, nil, resultHeld
 	}
 	return pod, tainted, ""

@@ -38,7 +38,9 @@ func (j judge) due(pod *podcache.Pod, tainted []verdict.Taint) bool {
 
 // says returns what the policies say of a pod that is due because of some of these taints of its node, and when that
 // can change by itself; zero if it cannot.
-func (j judge) says(pod *podcache.Pod, node *nodecache.Node, tainted []verdict.Taint) (_ policy.Answer, again time.Time) {
+func (j judge) says(pod *podcache.Pod, node *nodecache.Node, tainted []verdict.Taint) (
+	_ policy.Answer, again time.Time,
+) {
 	if j.policies == nil {
 		return policy.Answer{}, time.Time{}
 	}

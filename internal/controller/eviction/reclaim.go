@@ -19,8 +19,8 @@ import (
 
 // reclaimer puts marks right.
 //
-// It puts our mark in the place of the built-in controller's, in a cluster in which that runs. The built-in deletes a pod
-// that has its exact mark without setting it again (pkg/controller/tainteviction/taint_eviction.go), and so without
+// It puts our mark in the place of the built-in controller's, in a cluster in which that runs. The built-in deletes a
+// pod that has its exact mark without setting it again (pkg/controller/tainteviction/taint_eviction.go), and so without
 // asking the admission policy that keeps it from evicting.
 //
 // And it takes our mark back from pods that a policy has come to hold: they are not about to end, and

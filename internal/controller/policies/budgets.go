@@ -67,7 +67,8 @@ type budget struct {
 // newBudgets returns a follower of budgets that calls a function when they select other pods.
 func newBudgets(client kubernetes.Interface, now func() time.Time, labelled func() bool, selected func()) *budgets {
 	b := &budgets{
-		client: client, selected: selected, now: now, labelled: labelled, needed: make(chan struct{}), changed: make(chan struct{}, 1), known: map[string][]*budget{},
+		client: client, selected: selected, now: now, labelled: labelled,
+		needed: make(chan struct{}), changed: make(chan struct{}, 1), known: map[string][]*budget{},
 	}
 	b.informer = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trimBudget)).
 		Policy().V1().PodDisruptionBudgets().Informer()
@@ -127,11 +128,10 @@ func (b *budgets) run(ctx context.Context) error {
 // checkRight asks now and then whether the Eviction API may be asked.
 func (b *budgets) checkRight(ctx context.Context) error {
 	for ctx.Err() == nil {
-		answer, err := b.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: "create", Resource: "pods", Subresource: "eviction",
-			}},
-		}, metav1.CreateOptions{})
+		question := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "eviction"},
+		}}
+		answer, err := b.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, question, metav1.CreateOptions{})
 		b.mu.Lock()
 		was := b.forbidden
 		if err == nil { // otherwise what was known last counts

@@ -280,7 +280,6 @@ func (f *Follower) all() []followed {
 
 // podChanged sees the changes that policies can see. When a pod is due, others follow.
 func (f *Follower) podChanged(change podcache.Change) {
-	const seen = podcache.Finished | podcache.Ready
 	before, after := change.Before, change.After
 	if len(f.all()) == 0 {
 		return
@@ -294,19 +293,21 @@ func (f *Follower) podChanged(change podcache.Change) {
 	if before != nil && (after == nil || after.Flags.Has(podcache.Ready)) {
 		f.unready.forget(before.UID)
 	}
-	if before == nil || after == nil || !f.isTainted(after.Node) {
-		return
-	}
-	if !podcache.SameLabels(before, after) || (before.Flags^after.Flags)&seen != 0 {
+	if before != nil && after != nil && f.isTainted(after.Node) && seesOther(before, after) {
 		f.tell(after.Node)
 	}
+}
+
+// seesOther reports whether policies see another pod than before.
+func seesOther(before, after *podcache.Pod) bool {
+	const seen = podcache.Finished | podcache.Ready
+	return !podcache.SameLabels(before, after) || (before.Flags^after.Flags)&seen != 0
 }
 
 // pace counts a pod that starts to leave a tainted node, whoever deleted it.
 func (f *Follower) pace(change podcache.Change) {
 	before, after := change.Before, change.After
-	leaves := before != nil && !before.Flags.Has(podcache.Terminating) && (after == nil || after.Flags.Has(podcache.Terminating))
-	if !leaves {
+	if before == nil || before.Flags.Has(podcache.Terminating) || after != nil && !after.Flags.Has(podcache.Terminating) {
 		return
 	}
 	f.budgets.back(before)
@@ -326,22 +327,15 @@ func (f *Follower) isTainted(node string) bool {
 // nodeChanged sees the changes that policies can see.
 func (f *Follower) nodeChanged(change nodecache.Change) {
 	before, after := change.Before, change.After
-	if len(f.all()) == 0 {
-		return
-	}
 	switch {
-	case after == nil:
-		f.demand.spoil(before.Name)
-	case !before.SameTaints(after):
+	case len(f.all()) == 0:
+	case before == nil:
 		f.demand.spoil(after.Name)
-	}
-	if before != nil && len(before.NoExecute) > 0 && !before.SameTaints(after) { // those that still must leave come again
+	case !before.SameTaints(after): // pods that still must leave come again
+		f.demand.spoil(before.Name)
 		f.paces.backFrom(before.Name, after == nil || len(after.NoExecute) == 0)
-	}
-	if before == nil || after == nil || len(after.NoExecute) == 0 {
-		return
-	}
-	if !labels.Equals(before.Labels, after.Labels) || ready(before) != ready(after) {
+	case after == nil || len(after.NoExecute) == 0:
+	case !labels.Equals(before.Labels, after.Labels) || ready(before) != ready(after):
 		f.tell(after.Name)
 	}
 }
@@ -422,8 +416,8 @@ type asked struct {
 	turns     time.Time // when the pod counts as unready; zero if it does not, or does already
 }
 
-// decide asks the policies. Places are scarce, so a pod stands in line for one only if nothing else objects: for a place
-// of its budget if all other objections are out of the way, and for places of paces after that.
+// decide asks the policies. Places are scarce, so a pod stands in line for one only if nothing else objects: for a
+// place of its budget if all other objections are out of the way, and for places of paces after that.
 func (f *Follower) decide(a asked) (answer policy.Answer, again time.Time) {
 	now := f.config.Clock.Now()
 	decide := func(causes []policy.Cause, state func(*policy.Policy) policy.State) bool {
@@ -609,10 +603,11 @@ func (f *Follower) selected(p *policy.Policy) int {
 
 // tripped returns since when the breaker of a policy has been open, as its status says; zero if it is not.
 func tripped(object *v1alpha1.EvictionPolicy) time.Time {
-	if c := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionTripped); c != nil && c.Status == metav1.ConditionTrue {
-		return c.LastTransitionTime.Time
+	c := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionTripped)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return time.Time{}
 	}
-	return time.Time{}
+	return c.LastTransitionTime.Time
 }
 
 func ready(node *nodecache.Node) bool {

@@ -74,19 +74,27 @@ func (r *reporter) report(ctx context.Context) {
 			was.status = object.Status
 		}
 		is := r.f.status(object, &was.status, p, tallies[p.Name])
-		if equality.Semantic.DeepEqual(is, was.status) || known && now.Sub(was.at) < reportNumbers && sameConditions(is, was.status) {
+		soon := known && now.Sub(was.at) < reportNumbers
+		if equality.Semantic.DeepEqual(is, was.status) || soon && sameConditions(is, was.status) {
 			continue
 		}
-		next := object.DeepCopy()
-		next.Status = is
-		if err := r.f.config.Client.Status().Patch(ctx, next, client.MergeFrom(object)); err != nil {
-			if !apicall.IsNotFound(err) && !apicall.Stopping(ctx) {
-				r.f.config.Logger.Info("Cannot write the status of an EvictionPolicy; it is tried again", "policy", p.Name, "reason", err.Error())
-			}
-			continue
+		if r.write(ctx, object, is) {
+			r.written[p.uid] = report{status: is, at: now}
 		}
-		r.written[p.uid] = report{status: is, at: now}
 	}
+}
+
+// write writes the status of a policy, and reports whether it did.
+func (r *reporter) write(
+	ctx context.Context, object *v1alpha1.EvictionPolicy, status v1alpha1.EvictionPolicyStatus,
+) bool {
+	next := object.DeepCopy()
+	next.Status = status
+	err := r.f.config.Client.Status().Patch(ctx, next, client.MergeFrom(object))
+	if err != nil && !apicall.IsNotFound(err) && !apicall.Stopping(ctx) {
+		r.f.config.Logger.Info("Cannot write the status of an EvictionPolicy; it is tried again", "policy", object.Name, "reason", err.Error())
+	}
+	return err == nil
 }
 
 // sameConditions reports whether no condition has turned.
@@ -95,7 +103,8 @@ func sameConditions(a, b v1alpha1.EvictionPolicyStatus) bool {
 		return false
 	}
 	for _, c := range a.Conditions {
-		if other := meta.FindStatusCondition(b.Conditions, c.Type); other == nil || other.Status != c.Status || other.Reason != c.Reason {
+		other := meta.FindStatusCondition(b.Conditions, c.Type)
+		if other == nil || other.Status != c.Status || other.Reason != c.Reason {
 			return false
 		}
 	}

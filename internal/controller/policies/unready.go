@@ -33,7 +33,10 @@ type unready struct {
 const readAhead = 1000
 
 func newUnready(client kubernetes.Interface, clock *timeline.Clock) *unready {
-	return &unready{client: client, clock: clock, asked: make(chan *podcache.Pod, readAhead), since: map[types.UID]time.Time{}}
+	return &unready{
+		client: client, clock: clock,
+		asked: make(chan *podcache.Pod, readAhead), since: map[types.UID]time.Time{},
+	}
 }
 
 // of returns since when a pod that is not ready has not been; zero if that is not known yet.
@@ -89,7 +92,8 @@ func (u *unready) read(ctx context.Context, pod *podcache.Pod) (time.Time, error
 		return time.Time{}, err
 	}
 	for i := range live.Status.Conditions {
-		if c := &live.Status.Conditions[i]; c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse && live.UID == pod.UID {
+		c := &live.Status.Conditions[i]
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse && live.UID == pod.UID {
 			return u.clock.See().Since(&c.LastTransitionTime), nil
 		}
 	}
