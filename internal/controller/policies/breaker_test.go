@@ -119,3 +119,40 @@ func TestAPodThatGoesByItselfClosesTheBreaker(t *testing.T) {
 		w.wantLeft(want)
 	})
 }
+
+func TestAShareIsOfThePodsThatArePickedOutByLabelsThatBecomeKnownLater(t *testing.T) {
+	play(t, func(w *world) {
+		for i := range 3 {
+			w.AddPod(fmt.Sprintf("db%d", i), "n", labelled("tier", "db"))
+		}
+		w.addPods(0, 30)
+		w.run()
+		w.Until(sec)
+		spec := breakerOf(intstr.FromString("20%")) // of 3 pods at least 1, of 33 it would be 6
+		spec.PodSelector = matching("tier", "db")
+		w.add("brake", spec)
+		w.Pass(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(10 * time.Minute)
+		w.wantLeft(nil)
+	})
+}
+
+func TestANewProcessDoesNotTripBeforeItKnowsAllPods(t *testing.T) {
+	play(t, func(w *world) {
+		w.add("brake", breakerOf(intstr.FromString("50%")))
+		w.addPods(4, 6)
+		w.Taint("n", "k:NoExecute")
+		w.Until(sec)
+		w.API.Watches("pods").Break()
+		w.run()
+		w.Pass(3 * sec)
+		w.API.Watches("pods").Mend()
+		w.Until(20 * sec)
+		for _, pod := range []string{"n0", "n1", "n2", "n3"} {
+			if got := w.deletes(pod); len(got) != 1 {
+				t.Errorf("pod %s was deleted at %v, want once", pod, got)
+			}
+		}
+	})
+}

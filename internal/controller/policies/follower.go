@@ -4,6 +4,7 @@
 package policies
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,6 +108,7 @@ func New(config Config) (*Follower, error) {
 	f.namespaces = newNamespaces(config.Client, f.tellAll)
 	f.demand = newDemand(f.config.Clock.Now)
 	f.demand.dues, f.demand.of = f.dues, f.selected
+	f.demand.known = func() bool { return config.Nodes.HasSynced() && config.Pods.HasSynced() }
 	f.paces = newPaces(f.config.Clock.Now)
 	var err error
 	if f.watch, err = custom.New(config.Client, resource, config.Logger, f.set); err != nil {
@@ -234,7 +236,12 @@ func (f *Follower) turn() {
 	}
 }
 
-func (f *Follower) tellAll() { f.tell(f.tainted()...) }
+func (f *Follower) tellAll() {
+	f.counting.Lock()
+	clear(f.counts)
+	f.counting.Unlock()
+	f.tell(f.tainted()...)
+}
 
 // tainted returns the nodes with NoExecute taints.
 func (f *Follower) tainted() (nodes []string) {
@@ -278,11 +285,14 @@ func (f *Follower) podChanged(change podcache.Change) {
 func (f *Follower) pace(change podcache.Change) {
 	before, after := change.Before, change.After
 	leaves := before != nil && !before.Flags.Has(podcache.Terminating) && (after == nil || after.Flags.Has(podcache.Terminating))
-	if !leaves || !f.paces.any() {
-		return
-	}
-	if node, ok := f.config.Nodes.Get(before.Node); ok && len(node.NoExecute) > 0 {
+	switch node, ok := f.config.Nodes.Get(cmp.Or(before, after).Node); {
+	case !f.paces.any():
+	case leaves && ok && len(node.NoExecute) > 0:
 		f.paces.left(f.pacers(before, node), node, before.UID)
+	case leaves:
+		f.paces.gone(before.UID)
+	case before != nil && after != nil && !podcache.SameTolerations(before, after): // if it still must leave it comes again
+		f.paces.forget(before.UID)
 	}
 }
 
@@ -304,7 +314,7 @@ func (f *Follower) nodeChanged(change nodecache.Change) {
 		f.demand.spoil(after.Name)
 	}
 	if before != nil && len(before.NoExecute) > 0 && !before.SameTaints(after) { // those that still must leave come again
-		f.paces.backFrom(before.Name, after == nil || len(after.NoExecute) == 0)
+		f.paces.forgetNode(before.Name)
 	}
 	if before == nil || after == nil || len(after.NoExecute) == 0 {
 		return
@@ -350,16 +360,11 @@ func (f *Follower) Says(pod *podcache.Pod, node *nodecache.Node, taints []verdic
 		return policy.Answer{}, time.Time{}
 	}
 	is, selecting := f.selecting(all, pod, node)
-	if len(selecting) == 0 {
-		return policy.Answer{}, time.Time{}
-	}
-	now, causes := f.config.Clock.Now(), f.causes(pod, taints)
-	answer, again = policy.Decide(selecting, is, causes, now, f.state)
-	switch {
-	case answer.Stays():
-		f.paces.back(pod.UID)
-	case f.paces.any():
-		answer, again = policy.Decide(selecting, is, f.open(selecting, is, causes, now), now, f.pacing(pod, node, causes))
+	causes := f.causes(pod, taints)
+	if f.paces.any() {
+		answer, again = f.paced(pod, node, is, selecting, causes)
+	} else {
+		answer, again = policy.Decide(selecting, is, causes, f.config.Clock.Now(), f.state)
 	}
 	if answer.Stays() {
 		f.turn()
@@ -367,32 +372,51 @@ func (f *Follower) Says(pod *podcache.Pod, node *nodecache.Node, taints []verdic
 	return answer, again
 }
 
-// open returns the causes because of which a pod would leave now if no policy had a pace. It stands in line for these
-// only: its place would be of no use as long as another policy holds it.
-func (f *Follower) open(
-	selecting []*policy.Policy, is *policy.Pod, causes []policy.Cause, now time.Time,
-) (open []policy.Cause) {
-	for _, cause := range causes {
+// paced returns what the policies say of a pod, their paces included. It waits for places because of the taints that
+// would let it go now if no policy had a pace: as long as another policy holds it a place would be of no use.
+func (f *Follower) paced(
+	pod *podcache.Pod, node *nodecache.Node, is *policy.Pod, selecting []*policy.Policy, causes []policy.Cause,
+) (policy.Answer, time.Time) {
+	now := f.config.Clock.Now()
+	places := false
+	if needs, due := f.needs(is, selecting, causes, now); len(needs) == 0 {
+		f.paces.forget(pod.UID)
+	} else {
+		places = f.paces.stand(needs, node, policy.Waiting{UID: pod.UID, Node: pod.Node, Due: due})
+	}
+	return policy.Decide(selecting, is, causes, now, func(p *policy.Policy) policy.State {
+		state := f.state(p)
+		if !places && p.Pace() != nil {
+			state.Room = func() time.Time { return policy.Later }
+		}
+		return state
+	})
+}
+
+// needs returns the policies in whose paces a pod needs places, and since when it is due; none if a taint lets it go
+// that no pace is about, or none does.
+func (f *Follower) needs(is *policy.Pod, selecting []*policy.Policy, causes []policy.Cause, now time.Time) (
+	needs []*policy.Policy, due time.Time,
+) {
+	for i, cause := range causes {
 		if cause.Due.After(now) {
 			continue
 		}
-		if answer, _ := policy.Decide(selecting, is, []policy.Cause{cause}, now, f.state); !answer.Stays() {
-			open = append(open, cause)
+		if answer, _ := policy.Decide(selecting, is, causes[i:i+1], now, f.state); answer.Stays() {
+			continue
 		}
-	}
-	return open
-}
-
-// pacing returns what policies remember, their paces included.
-func (f *Follower) pacing(pod *podcache.Pod, node *nodecache.Node, causes []policy.Cause) func(*policy.Policy) policy.State {
-	return func(p *policy.Policy) policy.State {
-		state := f.state(p)
-		state.Room = func() time.Time {
-			due, _ := p.Due(causes)
-			return f.paces.room(p, node, policy.Waiting{UID: pod.UID, Node: pod.Node, Due: due})
+		paced := policy.Pacing(selecting, is, cause.Taint)
+		if len(paced) == 0 {
+			return nil, time.Time{}
 		}
-		return state
+		for _, p := range paced {
+			if !slices.Contains(needs, p) {
+				needs = append(needs, p)
+			}
+		}
+		due = timeline.Next(due, cause.Due)
 	}
+	return needs, due
 }
 
 // Begin says that the eviction of a pod begins, of which Says has just said that it may, and takes its place in all
@@ -401,10 +425,10 @@ func (f *Follower) Begin(pod *podcache.Pod, node *nodecache.Node) bool {
 	return !f.paces.any() || f.paces.begin(f.pacers(pod, node), node, pod.UID)
 }
 
-// End says that a pod whose eviction began does not leave after all. Of one that leaves the watch tells.
-func (f *Follower) End(pod types.UID) {
+// End says that an eviction that began has ended, and whether it is known that the pod stays.
+func (f *Follower) End(pod types.UID, stays bool) {
 	if f.paces.any() {
-		f.paces.back(pod)
+		f.paces.ended(pod, stays)
 	}
 }
 

@@ -103,6 +103,9 @@ func (w *world) makePolicies() {
 			if err != nil {
 				return err
 			}
+			if unread := begun[kind(list)]; unread != nil {
+				unread.Stop()
+			}
 			begun[kind(list)] = stream
 			return c.List(ctx, list, options...)
 		},
