@@ -107,61 +107,72 @@ func TestAForgottenPodLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// TestNeverMorePlacesAreTakenThanThereAre does random things with pods that need some of three windows, and at the end
-// lets all that wait leave.
-func TestNeverMorePlacesAreTakenThanThereAre(t *testing.T) {
+// crowd are pods that need places in some windows.
+type crowd struct {
+	line  *Line
+	now   time.Time
+	needs map[types.UID][]*Window // of those that are there
+	left  map[*Window][]time.Time
+}
+
+// stand lets a pod leave if it has places.
+func (c *crowd) stand(uid types.UID) {
+	if !c.line.Stand(waiting(uid, 0), c.needs[uid], c.now) {
+		return
+	}
+	for _, w := range c.needs[uid] {
+		w.Begin(uid)
+		w.Left(uid, c.now)
+		c.left[w] = append(c.left[w], c.now)
+	}
+	c.line.Gone(uid)
+	delete(c.needs, uid)
+}
+
+// call lets those leave that are called, if they come.
+func (c *crowd) call(comes func() bool) {
+	called, _ := c.line.Call(c.now)
+	for _, pod := range called {
+		if _, there := c.needs[pod.UID]; there && comes() {
+			c.stand(pod.UID)
+		}
+	}
+}
+
+func (c *crowd) judge(t *testing.T, seed uint64) {
+	t.Helper()
+	if len(c.needs) > 0 {
+		t.Errorf("seed %d: %d pods still wait", seed, len(c.needs))
+	}
+	for w, at := range c.left {
+		for i := w.pace.Pods; i < len(at); i++ {
+			if at[i].Sub(at[i-w.pace.Pods]) < w.pace.Per {
+				t.Errorf("seed %d: %d pods left within %s", seed, w.pace.Pods+1, w.pace.Per)
+			}
+		}
+	}
+}
+
+func TestNeverMorePlacesAreTakenThanThereAreAndAllPodsLeaveInTheEnd(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 24))
-		l, now := NewLine(), noon
 		all := []*Window{window(1, 5*time.Second), window(2, 10*time.Second), window(3, 20*time.Second)}
-		needs, left := map[types.UID][]*Window{}, map[*Window][]time.Time{}
-		stand := func(uid types.UID) {
-			if !l.Stand(waiting(uid, 0), needs[uid], now) {
-				return
-			}
-			l.Forget(uid)
-			for _, w := range needs[uid] {
-				w.Begin(uid)
-				w.Left(uid, now)
-				left[w] = append(left[w], now)
-			}
-			l.Gone(uid)
-			delete(needs, uid)
-		}
+		c := &crowd{line: NewLine(), now: noon, needs: map[types.UID][]*Window{}, left: map[*Window][]time.Time{}}
 		for i := range 60 {
-			now = now.Add(time.Duration(r.IntN(4000)) * time.Millisecond)
+			c.now = c.now.Add(time.Duration(r.IntN(4000)) * time.Millisecond)
 			if uid := types.UID(fmt.Sprint(i)); i < 40 {
-				needs[uid] = slices.DeleteFunc(slices.Clone(all), func(*Window) bool { return r.IntN(3) == 0 })
-				stand(uid)
+				c.needs[uid] = slices.DeleteFunc(slices.Clone(all), func(*Window) bool { return r.IntN(3) == 0 })
+				c.stand(uid)
 			}
-			called, _ := l.Call(now)
-			for _, pod := range called {
-				if _, there := needs[pod.UID]; there && r.IntN(3) > 0 { // the others come too late
-					stand(pod.UID)
-				}
-			}
+			c.call(func() bool { return r.IntN(3) > 0 }) // the others come too late
 		}
-		for i := 0; i < 1000 && len(needs) > 0; i++ {
-			now = now.Add(time.Second)
-			for uid := range needs {
-				l.Stand(waiting(uid, 0), needs[uid], now)
+		for i := 0; i < 1000 && len(c.needs) > 0; i++ {
+			c.now = c.now.Add(time.Second)
+			for uid := range c.needs {
+				c.stand(uid)
 			}
-			called, _ := l.Call(now)
-			for _, pod := range called {
-				if _, there := needs[pod.UID]; there {
-					stand(pod.UID)
-				}
-			}
+			c.call(func() bool { return true })
 		}
-		if len(needs) > 0 {
-			t.Errorf("seed %d: %d pods still wait", seed, len(needs))
-		}
-		for w, at := range left {
-			for i := w.pace.Pods; i < len(at); i++ {
-				if at[i].Sub(at[i-w.pace.Pods]) < w.pace.Per {
-					t.Errorf("seed %d: %d pods left within %s", seed, w.pace.Pods+1, w.pace.Per)
-				}
-			}
-		}
+		c.judge(t, seed)
 	}
 }

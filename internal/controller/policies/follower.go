@@ -284,14 +284,15 @@ func (f *Follower) podChanged(change podcache.Change) {
 // pace counts a pod that starts to leave a tainted node, whoever deleted it.
 func (f *Follower) pace(change podcache.Change) {
 	before, after := change.Before, change.After
-	leaves := before != nil && !before.Flags.Has(podcache.Terminating) && (after == nil || after.Flags.Has(podcache.Terminating))
+	leaves := before != nil && !before.Flags.Has(podcache.Terminating) &&
+		(after == nil || after.Flags.Has(podcache.Terminating))
 	switch node, ok := f.config.Nodes.Get(cmp.Or(before, after).Node); {
 	case !f.paces.any():
 	case leaves && ok && len(node.NoExecute) > 0:
 		f.paces.left(f.pacers(before, node), node, before.UID)
 	case leaves:
 		f.paces.gone(before.UID)
-	case before != nil && after != nil && !podcache.SameTolerations(before, after): // if it still must leave it comes again
+	case before != nil && after != nil && !podcache.SameTolerations(before, after): // it may come again
 		f.paces.forget(before.UID)
 	}
 }
