@@ -118,6 +118,16 @@ func (p *Policy) answer(step Step, why Why, until time.Time, detail string) Answ
 	return Answer{Step: step, Until: until, Policy: p.Name, Why: why, Detail: detail}
 }
 
+// Pacing returns the policies whose pace counts when a pod leaves because of a taint, of those that select it.
+func Pacing(policies []*Policy, pod *Pod, taint *corev1.Taint) (paced []*Policy) {
+	for _, p := range policies {
+		if p.pace != nil && !p.DryRun && !pod.NamespaceEnds && p.Applies(taint) {
+			paced = append(paced, p)
+		}
+	}
+	return paced
+}
+
 // Decide returns what all policies that select a pod say of it together. The causes are all taints because of which it
 // must leave, due or not; at least one of them is due. Again is the next instant at which the answer can change while
 // everything but the time stays as it is; zero if there is none.

@@ -4,63 +4,78 @@
 package policy
 
 import (
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Window is a pace in one scope: a line in which a place stays taken for a window after a pod started to leave. Every
-// replica keeps the departures from what the watch shows, so a new leader knows what the last one did.
+// taken are the pods that have places, and until when; [Later] for a pod whose eviction has begun.
+type taken map[types.UID]time.Time
+
+// Begun implements [Places].
+func (t taken) Begun(pod types.UID) bool { return t[pod].Equal(Later) }
+
+// Stays implements [Places].
+func (t taken) Stays(pod types.UID) { t.free(pod, Later) }
+
+// called keeps a place until an instant, for a pod that has none.
+func (t taken) called(pod types.UID, until time.Time) {
+	if t[pod].Before(until) {
+		t[pod] = until
+	}
+}
+
+// free frees the place that a pod has until an instant.
+func (t taken) free(pod types.UID, until time.Time) {
+	if t[pod].Equal(until) {
+		delete(t, pod)
+	}
+}
+
+func (t taken) has(pod types.UID, now time.Time) bool { return t[pod].After(now) }
+
+// expire frees the places that are over, and returns when the next one is; [Later] if that is not known.
+func (t taken) expire(now time.Time) time.Time {
+	next := Later
+	for pod, until := range t {
+		switch {
+		case !until.After(now):
+			delete(t, pod)
+		case until.Before(next):
+			next = until
+		}
+	}
+	return next
+}
+
+// Window is a pace in one scope. A place stays taken for a window after its pod started to leave. It is not safe for
+// concurrent use.
 type Window struct {
-	*Line
+	taken
 
 	pace  Pace
-	since time.Time // from when on all departures are known
-	left  []departure
+	since time.Time
 }
 
-// departure is a pod that started to leave.
-type departure struct {
-	pod types.UID
-	at  time.Time
-}
-
-// NewWindow returns an empty window, which knows all departures from an instant on. Until it has seen a whole window no
-// place is free: pods leave later, never sooner.
+// NewWindow returns a window that knows all departures from an instant on. Until a whole window has been seen it has no
+// room: pods leave later, never sooner.
 func NewWindow(pace Pace, since time.Time) *Window {
-	return &Window{Line: NewLine(), pace: pace, since: since}
+	return &Window{taken: taken{}, pace: pace, since: since}
 }
 
-// Call gives the free places to those that wait, and returns them. Next is when to call again if nothing else happens;
-// zero if nobody waits.
-func (w *Window) Call(now time.Time) (called []Waiting, next time.Time) {
-	w.left = slices.DeleteFunc(w.left, func(d departure) bool { return !w.ends(d).After(now) })
-	known := w.since.Add(w.pace.Per)
-	if !known.After(now) {
-		called = w.Line.Call(w.pace.Pods-len(w.left), now)
-	}
-	switch expires := w.Expires(); {
-	case w.Empty():
-		return called, time.Time{}
-	case known.After(now):
-		return called, known
-	case len(w.left) > 0 && (expires.IsZero() || w.ends(w.left[0]).Before(expires)):
-		return called, w.ends(w.left[0])
-	case !expires.IsZero():
-		return called, expires
-	}
-	return called, now.Add(w.pace.Per) // what has begun takes all places
-}
+// Begin implements [Places].
+func (w *Window) Begin(pod types.UID, _ time.Time) { w.taken[pod] = Later }
 
-func (w *Window) ends(d departure) time.Time { return d.at.Add(w.pace.Per) }
+// Left implements [Places].
+func (w *Window) Left(pod types.UID, at time.Time) { w.taken[pod] = at.Add(w.pace.Per) }
 
-// Left says that a pod started to leave, whoever deleted it. It counts once.
-func (w *Window) Left(pod types.UID, at time.Time) {
-	w.Back(pod)
-	if slices.ContainsFunc(w.left, func(d departure) bool { return d.pod == pod }) {
-		return
+func (w *Window) room(now time.Time) time.Time {
+	next := w.expire(now)
+	if known := w.since.Add(w.pace.Per); known.After(now) {
+		return known
 	}
-	i, _ := slices.BinarySearchFunc(w.left, at, func(d departure, at time.Time) int { return d.at.Compare(at) })
-	w.left = slices.Insert(w.left, i, departure{pod, at})
+	if len(w.taken) < w.pace.Pods {
+		return time.Time{}
+	}
+	return next
 }

@@ -73,7 +73,7 @@ func (x *executor) run(ctx context.Context) error {
 
 func (x *executor) try(ctx context.Context, t *try) {
 	result, err := x.evict(ctx, t)
-	defer x.goesBack(t)
+	x.ends(t)
 	outcome := backlog.Over
 	if cancelled := x.queue.cancelled(t); !errors.Is(cancelled, backlog.ErrWithdrawn) {
 		outcome = x.outcome(ctx, t, result, cmp.Or(cancelled, err))

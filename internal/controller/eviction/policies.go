@@ -24,9 +24,10 @@ type Policies interface {
 	// instant at which that can change by itself; zero if there is none.
 	Says(pod *podcache.Pod, node *nodecache.Node, taints []verdict.Taint) (answer policy.Answer, again time.Time)
 	// Begin says that the eviction of a pod begins, by a delete or by asking the Eviction API, of which Says has just said
-	// that it may. It reports false if it may not any more. End says that the pod does not leave after all.
+	// that it may. It reports false if it may not any more. End says that an eviction that began has ended, and whether it
+	// is known that the pod stays.
 	Begin(pod *podcache.Pod, node *nodecache.Node, asks bool) bool
-	End(pod *podcache.Pod)
+	End(pod types.UID, stays bool)
 	// Subscribe calls a function with the name of each node about whose pods the answers may be others now.
 	Subscribe(changed func(node string))
 }
@@ -84,9 +85,11 @@ func (x *executor) begins(t *try, pod *podcache.Pod) bool {
 	return t.begun
 }
 
-// goesBack gives the place of a pod back that does not leave. While it is not known whether it does it keeps the place.
-func (x *executor) goesBack(t *try) {
-	if pod, there := x.pods.There(t.UID); t.begun && there && (!t.unanswered || t.settled) {
-		x.judge.policies.End(pod)
+// ends says that a try has ended that has a place in the paces of policies. While it is not known what became of the pod
+// it counts as one that has left.
+func (x *executor) ends(t *try) {
+	if t.begun {
+		_, there := x.pods.There(t.UID)
+		x.judge.policies.End(t.UID, there && !t.unanswered)
 	}
 }

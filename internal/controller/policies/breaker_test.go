@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
@@ -117,5 +118,67 @@ func TestAPodThatGoesByItselfClosesTheBreaker(t *testing.T) {
 		want := left(70*sec, "n0")
 		want["n1"] = time.Minute
 		w.wantLeft(want)
+	})
+}
+
+func TestAShareIsOfThePodsThatArePickedOutByLabelsThatBecomeKnownLater(t *testing.T) {
+	play(t, func(w *world) {
+		for i := range 3 {
+			w.AddPod(fmt.Sprintf("db%d", i), "n", labelled("tier", "db"))
+		}
+		w.addPods(0, 30)
+		w.run()
+		w.Until(sec)
+		spec := breakerOf(intstr.FromString("20%")) // of 3 pods at least 1, of 33 it would be 6
+		spec.PodSelector = matching("tier", "db")
+		w.API.Watches("pods").Break() // so that the labels come later
+		w.add("brake", spec)
+		w.Pass(4 * sec)
+		w.API.Watches("pods").Mend()
+		w.Taint("n", "k:NoExecute")
+		w.Until(10 * time.Minute)
+		w.wantLeft(nil)
+	})
+}
+
+func TestANewProcessDoesNotTripBeforeItKnowsAllPods(t *testing.T) {
+	play(t, func(w *world) {
+		w.add("brake", breakerOf(intstr.FromString("50%")))
+		w.addPods(4, 6)
+		w.Taint("n", "k:NoExecute")
+		w.Until(sec)
+		w.API.Watches("pods").Break()
+		w.run()
+		w.Pass(3 * sec)
+		w.API.Watches("pods").Mend()
+		w.Until(20 * sec)
+		for _, pod := range []string{"n0", "n1", "n2", "n3"} {
+			if got := w.deletes(pod); len(got) != 1 {
+				t.Errorf("pod %s was deleted at %v, want once", pod, got)
+			}
+		}
+	})
+}
+
+func TestABreakerThatHasTrippedStaysOpenWhenItsStatusIsWiped(t *testing.T) {
+	play(t, func(w *world) {
+		w.add("brake", breakerOf(intstr.FromInt32(1)))
+		w.addPods(3, 0)
+		w.run()
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		for range 3 {
+			w.Pass(time.Minute)
+			var object v1alpha1.EvictionPolicy
+			w.Must(nil, w.policies.Get(t.Context(), client.ObjectKey{Name: "brake"}, &object))
+			if object.Status.Due != 3 {
+				t.Errorf("%d pods are due by the status, want 3", object.Status.Due)
+			}
+			object.Status = v1alpha1.EvictionPolicyStatus{}
+			w.Must(nil, w.policies.Status().Update(t.Context(), &object))
+			w.Stop()
+			w.run()
+		}
+		w.wantLeft(nil)
 	})
 }

@@ -4,10 +4,12 @@
 package policies
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -21,62 +23,43 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
-const (
-	// asksPerBudget is how many pods of one budget the Eviction API is asked about at the same time. It evicts 15 to 33
-	// pods of one budget a second, however many ask (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go sleeps
-	// when another has changed the budget).
-	asksPerBudget = 2
-	// probeEvery is how often the Eviction API is asked about a budget that allows nothing by what the watch shows.
-	probeEvery = 5 * time.Minute
-	// checkRightEvery is how often it is asked whether the Eviction API may be asked.
-	checkRightEvery = time.Minute
-)
+// checkRightEvery is how often it is asked whether the Eviction API may be asked.
+const checkRightEvery = time.Minute
 
-// budgets follows the PodDisruptionBudgets, from the first policy on that asks the Eviction API. Pods of a budget wait
-// in a line, so a budget that allows nothing costs no calls, and one pod is asked about when it allows one. It is safe
-// for concurrent use.
+// budgets follows the PodDisruptionBudgets, from the first policy on that asks the Eviction API. It is safe for
+// concurrent use.
 type budgets struct {
-	now      func() time.Time
+	client   kubernetes.Interface
+	line     *paces      // has the budgets, and those who wait for them
 	labelled func() bool // the records of pods have the labels by which budgets select
+	selected func()      // is told when budgets select other pods, or may be asked about or not
 	informer cache.SharedIndexInformer
 	needed   chan struct{} // is closed when somebody needs to know
 	once     sync.Once
-	changed  chan struct{} // holds one element if somebody waits, or a budget has changed
-	selected func()        // is told when budgets select other pods, or may be asked about or not
-	client   kubernetes.Interface
 
-	mu        sync.Mutex
-	known     map[string][]*budget // by namespace
-	forbidden bool                 // to ask the Eviction API
+	forbidden atomic.Bool // to ask the Eviction API
 }
 
 // budget is a PodDisruptionBudget.
 type budget struct {
-	*policy.Line
+	*policy.Allowance
 
 	name     string // NAMESPACE/NAME
 	selector labels.Selector
-	allowed  int
-	asked    time.Time // when a pod was asked about last, or since when the budget is known
 }
 
 // newBudgets returns a follower of budgets that calls a function when they select other pods.
-func newBudgets(client kubernetes.Interface, now func() time.Time, labelled func() bool, selected func()) *budgets {
-	b := &budgets{
-		client: client, selected: selected, now: now, labelled: labelled,
-		needed: make(chan struct{}), changed: make(chan struct{}, 1), known: map[string][]*budget{},
-	}
+func newBudgets(client kubernetes.Interface, line *paces, labelled func() bool, selected func()) *budgets {
+	b := &budgets{client: client, line: line, labelled: labelled, selected: selected, needed: make(chan struct{})}
 	b.informer = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trimBudget)).
 		Policy().V1().PodDisruptionBudgets().Informer()
 	change := func(before, after *policyv1.PodDisruptionBudget) {
 		if b.take(before, after) {
 			selected()
 		}
-		b.wake()
 	}
 	_, _ = b.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{ // which cannot fail before it runs
 		AddFunc: func(after any) { change(nil, after.(*policyv1.PodDisruptionBudget)) },
@@ -132,14 +115,7 @@ func (b *budgets) checkRight(ctx context.Context) error {
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "eviction"},
 		}}
 		answer, err := b.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, question, metav1.CreateOptions{})
-		b.mu.Lock()
-		was := b.forbidden
-		if err == nil { // otherwise what was known last counts
-			b.forbidden = !answer.Status.Allowed
-		}
-		turned := b.forbidden != was
-		b.mu.Unlock()
-		if turned {
+		if err == nil && b.forbidden.Swap(!answer.Status.Allowed) == answer.Status.Allowed { // else what was known counts
 			b.selected()
 		}
 		select {
@@ -150,32 +126,23 @@ func (b *budgets) checkRight(ctx context.Context) error {
 	return nil
 }
 
-func (b *budgets) wake() {
-	select {
-	case b.changed <- struct{}{}:
-	default:
-	}
-}
-
 // take takes in a change of a budget, and reports whether it selects other pods now.
 func (b *budgets) take(before, after *policyv1.PodDisruptionBudget) (other bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	b.line.mu.Lock()
+	defer b.line.mu.Unlock()
+	defer b.line.wake()
+	in := cmp.Or(before, after).Namespace
+	all := b.line.budgets[in]
 	if after == nil {
-		b.known[before.Namespace] = slices.DeleteFunc(b.known[before.Namespace], func(old *budget) bool {
-			return old.name == key(before)
-		})
+		b.line.budgets[in] = slices.DeleteFunc(all, func(is *budget) bool { return is.name == key(before) })
 		return true
 	}
-	i := slices.IndexFunc(b.known[after.Namespace], func(old *budget) bool { return old.name == key(after) })
+	i := slices.IndexFunc(all, func(is *budget) bool { return is.name == key(after) })
 	if i < 0 {
-		i = len(b.known[after.Namespace])
-		b.known[after.Namespace] = append(b.known[after.Namespace], &budget{
-			Line: policy.NewLine(), name: key(after), asked: b.now(),
-		})
+		i, all = len(all), append(all, &budget{Allowance: policy.NewAllowance(b.line.now()), name: key(after)})
+		b.line.budgets[in] = all
 	}
-	is := b.known[after.Namespace][i]
-	is.allowed = allowed(after)
+	all[i].Allow(allowed(after))
 	if before != nil && equality.Semantic.DeepEqual(before.Spec.Selector, after.Spec.Selector) {
 		return false
 	}
@@ -183,7 +150,7 @@ func (b *budgets) take(before, after *policyv1.PodDisruptionBudget) (other bool)
 	if err != nil { // the API server refuses such a budget
 		selector = labels.Nothing()
 	}
-	is.selector = selector
+	all[i].selector = selector
 	return true
 }
 
@@ -200,9 +167,9 @@ func allowed(object *policyv1.PodDisruptionBudget) int {
 
 // keys returns the keys by which budgets select pods.
 func (b *budgets) keys() (keys []string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, of := range b.known {
+	b.line.mu.Lock()
+	defer b.line.mu.Unlock()
+	for _, of := range b.line.budgets {
 		for _, is := range of {
 			requirements, _ := is.selector.Requirements()
 			for _, r := range requirements {
@@ -213,9 +180,11 @@ func (b *budgets) keys() (keys []string) {
 	return keys
 }
 
-// of returns the budgets of a pod. The caller holds the lock.
+// of returns the budgets of a pod.
 func (b *budgets) of(pod *podcache.Pod) (of []*budget) {
-	for _, is := range b.known[pod.Namespace] {
+	b.line.mu.Lock()
+	defer b.line.mu.Unlock()
+	for _, is := range b.line.budgets[pod.Namespace] {
 		if is.selector.Matches(pod.Labels()) {
 			of = append(of, is)
 		}
@@ -223,112 +192,31 @@ func (b *budgets) of(pod *podcache.Pod) (of []*budget) {
 	return of
 }
 
+// one returns the budget of a pod that has one.
+func (b *budgets) one(pod *podcache.Pod) *budget {
+	if of := b.of(pod); len(of) == 1 {
+		return of[0]
+	}
+	return nil
+}
+
 // object returns what objects to asking the Eviction API about a pod, whatever its budget allows now.
 func (b *budgets) object(pod *podcache.Pod) policy.Budgets {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.forbidden {
+	if b.forbidden.Load() {
 		return policy.Budgets{Objects: policy.NotPermitted}
 	}
 	if !b.informer.HasSynced() || !b.labelled() {
 		return policy.Budgets{Objects: policy.Budget, Name: "the budgets are being read"}
 	}
 	of := b.of(pod)
-	if len(of) < 2 {
-		return policy.Budgets{}
-	}
 	var names []string
 	for _, is := range of {
 		names = append(names, is.name)
 	}
 	slices.Sort(names)
-	return policy.Budgets{Objects: policy.SeveralBudgets, Name: strings.Join(names, ", ")}
-}
-
-// stand lets a pod stand in the line of its budget, and returns what objects to asking about it now.
-func (b *budgets) stand(pod policy.Waiting, record *podcache.Pod) policy.Budgets {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	of := b.of(record)
-	if len(of) != 1 {
-		return policy.Budgets{}
+	is := policy.Budgets{Name: strings.Join(names, ", ")}
+	if len(of) > 1 {
+		is.Objects = policy.SeveralBudgets
 	}
-	is := of[0]
-	is.Stand(pod)
-	is.Call(is.places(b.now()), b.now())
-	b.wake()
-	if is.Has(pod.UID) {
-		return policy.Budgets{Name: is.name}
-	}
-	return policy.Budgets{Objects: policy.Budget, Name: is.name}
-}
-
-// waits returns what objects to asking about a pod now, which stands where it stands.
-func (b *budgets) waits(pod *podcache.Pod) policy.Budgets {
-	if objects := b.object(pod); objects.Objects != "" {
-		return objects
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if of := b.of(pod); len(of) == 1 && of[0].Waits(pod.UID) {
-		return policy.Budgets{Objects: policy.Budget, Name: of[0].name}
-	}
-	return policy.Budgets{}
-}
-
-// places is how many pods may be asked about at the same time.
-func (is *budget) places(now time.Time) int {
-	if is.allowed == 0 && now.Sub(is.asked) >= probeEvery {
-		return 1
-	}
-	return min(is.allowed, asksPerBudget)
-}
-
-// begin says that the Eviction API is asked about a pod. It reports false if the pod has lost its place.
-func (b *budgets) begin(pod *podcache.Pod) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	of := b.of(pod)
-	switch {
-	case len(of) == 0:
-		return true
-	case len(of) > 1 || !of[0].Has(pod.UID):
-		return false
-	}
-	of[0].Begin(pod.UID, pod.Node)
-	of[0].asked = b.now()
-	return true
-}
-
-// back takes a pod out of the lines of its namespace.
-func (b *budgets) back(pod *podcache.Pod) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, is := range b.known[pod.Namespace] {
-		is.Back(pod.UID)
-	}
-	b.wake()
-}
-
-// call gives the places that budgets have to those that wait, and returns the nodes of these and when to call again;
-// zero means not before somebody waits.
-func (b *budgets) call() (nodes []string, again time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now := b.now()
-	for _, of := range b.known {
-		for _, is := range of {
-			for _, pod := range is.Call(is.places(now), now) {
-				nodes = append(nodes, pod.Node)
-			}
-			if is.Empty() {
-				continue
-			}
-			again = timeline.Next(again, is.Expires())
-			if is.allowed == 0 {
-				again = timeline.Next(again, is.asked.Add(probeEvery))
-			}
-		}
-	}
-	return nodes, again
+	return is
 }

@@ -20,6 +20,8 @@ type demand struct {
 	dues func(node string) map[string][]time.Time // of the pods that a breaker counts, by policy
 	of   func(p *policy.Policy) int               // how many pods a policy selects
 	now  func() time.Time
+	// known reports whether all nodes and pods are known. Before, a count would say nothing, and nobody evicts.
+	known func() bool
 
 	mu       sync.Mutex
 	breakers map[string]*breaker // by policy
@@ -81,7 +83,7 @@ func (d *demand) open(p *policy.Policy) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	b := d.breakers[p.Name]
-	if b == nil {
+	if b == nil || !d.known() {
 		return ""
 	}
 	d.recount()
@@ -94,8 +96,11 @@ func (d *demand) open(p *policy.Policy) string {
 func (d *demand) look() (turned []string, again time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.recount()
 	now := d.now()
+	if !d.known() {
+		return nil, now.Add(lookAtMost)
+	}
+	d.recount()
 	for _, name := range slices.Sorted(maps.Keys(d.breakers)) {
 		b := d.breakers[name]
 		was := b.told

@@ -4,6 +4,7 @@
 package policies
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,8 +115,9 @@ func New(config Config) (*Follower, error) {
 	f.namespaces = newNamespaces(config.Client, f.tellAll)
 	f.demand = newDemand(f.config.Clock.Now)
 	f.demand.dues, f.demand.of = f.dues, f.selected
+	f.demand.known = func() bool { return config.Nodes.HasSynced() && config.Pods.HasSynced() }
 	f.paces = newPaces(f.config.Clock.Now)
-	f.budgets = newBudgets(config.Core, f.config.Clock.Now, f.labelled.Load, f.keepLabels)
+	f.budgets = newBudgets(config.Core, f.paces, f.labelled.Load, f.keepLabels)
 	f.unready = newUnready(config.Core, f.config.Clock)
 	var err error
 	if f.watch, err = custom.New(config.Client, resource, config.Logger, f.set); err != nil {
@@ -259,7 +261,12 @@ func (f *Follower) turn() {
 	}
 }
 
-func (f *Follower) tellAll() { f.tell(f.tainted()...) }
+func (f *Follower) tellAll() {
+	f.counting.Lock()
+	clear(f.counts)
+	f.counting.Unlock()
+	f.tell(f.tainted()...)
+}
 
 // tainted returns the nodes with NoExecute taints.
 func (f *Follower) tainted() (nodes []string) {
@@ -307,15 +314,15 @@ func seesOther(before, after *podcache.Pod) bool {
 // pace counts a pod that starts to leave a tainted node, whoever deleted it.
 func (f *Follower) pace(change podcache.Change) {
 	before, after := change.Before, change.After
-	if before == nil || before.Flags.Has(podcache.Terminating) || after != nil && !after.Flags.Has(podcache.Terminating) {
-		return
-	}
-	f.budgets.back(before)
-	if !f.paces.any() {
-		return
-	}
-	if node, ok := f.config.Nodes.Get(before.Node); ok && len(node.NoExecute) > 0 {
+	leaves := before != nil && !before.Flags.Has(podcache.Terminating) &&
+		(after == nil || after.Flags.Has(podcache.Terminating))
+	switch node, ok := f.config.Nodes.Get(cmp.Or(before, after).Node); {
+	case leaves && ok && len(node.NoExecute) > 0:
 		f.paces.left(f.pacers(before, node), node, before.UID)
+	case leaves:
+		f.paces.gone(before.UID)
+	case before != nil && after != nil && !podcache.SameTolerations(before, after): // it may come again
+		f.paces.forget(before.UID)
 	}
 }
 
@@ -333,7 +340,7 @@ func (f *Follower) nodeChanged(change nodecache.Change) {
 		f.demand.spoil(after.Name)
 	case !before.SameTaints(after): // pods that still must leave come again
 		f.demand.spoil(before.Name)
-		f.paces.backFrom(before.Name, after == nil || len(after.NoExecute) == 0)
+		f.paces.forgetNode(before.Name)
 	case after == nil || len(after.NoExecute) == 0:
 	case !labels.Equals(before.Labels, after.Labels) || ready(before) != ready(after):
 		f.tell(after.Name)
@@ -416,75 +423,86 @@ type asked struct {
 	turns     time.Time // when the pod counts as unready; zero if it does not, or does already
 }
 
-// decide asks the policies. Places are scarce, so a pod stands in line for one only if nothing else objects: for a
-// place of its budget if all other objections are out of the way, and for places of paces after that.
+// decide asks the policies. Places are scarce, so a pod stands in line for those of its budget and of paces only if
+// nothing else objects: as long as another policy holds it they would be of no use.
 func (f *Follower) decide(a asked) (answer policy.Answer, again time.Time) {
 	now := f.config.Clock.Now()
-	decide := func(causes []policy.Cause, state func(*policy.Policy) policy.State) bool {
-		answer, again = policy.Decide(a.selecting, a.is, causes, now, state)
-		return !answer.Stays()
-	}
 	a.is.Budgets = f.budgets.object(a.pod)
-	free := decide(a.causes, f.state)
-	if again = timeline.Next(again, a.turns); !free {
-		f.back(a.pod)
+	answer, again = policy.Decide(a.selecting, a.is, a.causes, now, f.state)
+	again = timeline.Next(again, a.turns)
+	needs := f.needs(a, now)
+	switch {
+	case answer.Stays() || needs.none():
+		f.paces.forget(a.pod.UID)
+		return answer, again
+	case f.paces.stand(needs, a.node, policy.Waiting{UID: a.pod.UID, Node: a.pod.Node, Due: needs.due}):
 		return answer, again
 	}
-	first, open := again, f.open(a, now)
-	defer func() { again = timeline.Next(again, first) }()
-	if answer.Step == policy.Ask {
-		a.is.Budgets = f.budgets.stand(a.waiting(open), a.pod)
-		if !decide(open, f.state) {
-			f.paces.back(a.pod.UID)
-			return answer, again
-		}
-	}
-	if f.paces.any() {
-		decide(open, func(p *policy.Policy) policy.State {
-			state := f.state(p)
-			state.Room = func() time.Time { return f.paces.room(p, a.node, a.waiting(open)) }
-			return state
-		})
-	}
+	a.is.Budgets = f.paces.lacks(needs)
+	answer, _ = policy.Decide(a.selecting, a.is, a.causes, now, f.waits)
 	return answer, again
 }
 
-// waiting is the pod as it stands in line: since it was due because of one of these causes.
-func (a asked) waiting(open []policy.Cause) policy.Waiting {
-	due := slices.MinFunc(open, func(x, y policy.Cause) int { return x.Due.Compare(y.Due) }).Due
-	return policy.Waiting{UID: a.pod.UID, Node: a.pod.Node, Due: due}
+// waits returns what policies remember when a pod waits for a place.
+func (f *Follower) waits(p *policy.Policy) policy.State {
+	state := f.state(p)
+	if p.Pace() != nil {
+		state.Room = func() time.Time { return policy.Later }
+	}
+	return state
 }
 
-// back takes a pod out of all lines.
-func (f *Follower) back(pod *podcache.Pod) {
-	f.paces.back(pod.UID)
-	f.budgets.back(pod)
+// needs are the places that a pod needs to leave.
+type needs struct {
+	paces  []*policy.Policy
+	budget *budget // nil if it needs none
+	due    time.Time
 }
 
-// open returns the causes because of which a pod would leave now if there were places for all.
-func (f *Follower) open(a asked, now time.Time) (open []policy.Cause) {
-	for _, cause := range a.causes {
+func (n needs) none() bool { return len(n.paces) == 0 && n.budget == nil }
+
+// needs returns the places that a pod needs, and since when it is due; none if a taint lets it go that needs none, or
+// none does.
+func (f *Follower) needs(a asked, now time.Time) (all needs) {
+	for i, cause := range a.causes {
 		if cause.Due.After(now) {
 			continue
 		}
-		if answer, _ := policy.Decide(a.selecting, a.is, []policy.Cause{cause}, now, f.state); !answer.Stays() {
-			open = append(open, cause)
+		answer, _ := policy.Decide(a.selecting, a.is, a.causes[i:i+1], now, f.state)
+		if answer.Stays() {
+			continue
 		}
+		paced := policy.Pacing(a.selecting, a.is, cause.Taint)
+		var budget *budget
+		if answer.Step == policy.Ask {
+			budget = f.budgets.one(a.pod)
+		}
+		if len(paced) == 0 && budget == nil {
+			return needs{}
+		}
+		for _, p := range paced {
+			if !slices.Contains(all.paces, p) {
+				all.paces = append(all.paces, p)
+			}
+		}
+		all.budget = cmp.Or(all.budget, budget)
+		all.due = timeline.Next(all.due, cause.Due)
 	}
-	return open
+	return all
 }
 
-// Begin says that the eviction of a pod begins, of which Says has just said that it may, and takes its place in all
-// paces. It reports false if the pod has lost its place meanwhile.
+// Begin says that the eviction of a pod begins, by a delete or by asking the Eviction API, of which Says has just said
+// that it may, and takes its places until End. It reports false if the pod has lost its place meanwhile.
 func (f *Follower) Begin(pod *podcache.Pod, node *nodecache.Node, asks bool) bool {
-	if asks && !f.budgets.begin(pod) {
-		return false
+	all := needs{paces: f.pacers(pod, node)}
+	if asks {
+		all.budget = f.budgets.one(pod)
 	}
-	return !f.paces.any() || f.paces.begin(f.pacers(pod, node), node, pod.UID)
+	return f.paces.begin(all, node, pod.UID)
 }
 
-// End says that a pod whose eviction began does not leave after all. Of one that leaves the watch tells.
-func (f *Follower) End(pod *podcache.Pod) { f.back(pod) }
+// End says that an eviction that began has ended, and whether it is known that the pod stays.
+func (f *Follower) End(pod types.UID, stays bool) { f.paces.ended(pod, stays) }
 
 // pacers returns the policies that count a pod if it leaves a node.
 func (f *Follower) pacers(pod *podcache.Pod, node *nodecache.Node) []*policy.Policy {
@@ -499,9 +517,6 @@ func (f *Follower) callWaiting(ctx context.Context) error {
 	for {
 		nodes, again := f.paces.call()
 		f.tell(nodes...)
-		nodes, later := f.budgets.call()
-		f.tell(nodes...)
-		again = timeline.Next(again, later)
 		wait := time.Hour // nobody waits
 		if !again.IsZero() {
 			wait = max(again.Sub(f.config.Clock.Now()), time.Millisecond)
@@ -510,7 +525,6 @@ func (f *Follower) callWaiting(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-f.paces.changed:
-		case <-f.budgets.changed:
 		case <-time.After(wait):
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -263,6 +264,70 @@ func TestAProcessThatMayNotListPoliciesEndsAndEvictsNothing(t *testing.T) {
 		default:
 			w.T.Error("it goes on")
 		}
+		w.wantLeft(nil)
+	})
+}
+
+func TestNoDeleteBeginsAfterAPauseIsSeenWhile1000PodsLeave(t *testing.T) {
+	play(t, func(w *world) {
+		w.add("stop", v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionDelete, Finished: v1alpha1.FinishedKeep})
+		w.addPods(500, 500)
+		var deletes atomic.Int32
+		w.run(func(c *eviction.Config) {
+			c.Client = &bubble.Slow{Clientset: w.Client, Before: func(ctx context.Context, r bubble.Request) error {
+				if r.Verb == "delete" {
+					deletes.Add(1)
+				}
+				return bubble.Takes(ctx, 40*time.Millisecond)
+			}}
+		})
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Taint("m", "k:NoExecute")
+		w.Pass(sec)
+		w.edit("stop", func(spec *v1alpha1.EvictionPolicySpec) { spec.Paused = new("stop") }) // it is seen when this returns
+		begun := deletes.Load()
+		w.Pass(time.Minute)
+		if got := deletes.Load(); got != begun || begun < 50 || begun > 900 {
+			t.Errorf("%d deletes had begun when the pause was seen, %d a minute later", begun, got)
+		}
+		w.edit("stop", func(spec *v1alpha1.EvictionPolicySpec) { spec.Paused = nil })
+		w.Pass(time.Minute)
+		if got := deletes.Load(); got < 1000 {
+			t.Errorf("%d deletes have begun a minute after the pause, want 1000", got)
+		}
+	})
+}
+
+func TestAPodOfANamespaceThatIsBeingDeletedIsNotHeldAndWaitsForNoPace(t *testing.T) {
+	play(t, func(w *world) {
+		w.add("stay", hold(0))
+		w.add("slow", paceOf(1, time.Hour, v1alpha1.ScopeCluster))
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ends", Finalizers: []string{"kubernetes"}}}
+		w.Must(nil, w.policies.Create(t.Context(), namespace))
+		for _, pod := range []string{"p", "q"} {
+			w.AddPod(pod, "n", func(pod *corev1.Pod) { pod.Namespace = "ends" })
+		}
+		w.run()
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(time.Minute)
+		w.wantLeft(nil)
+		w.Must(nil, w.policies.Delete(t.Context(), namespace))
+		w.Pass(sec)
+		w.wantLeft(left(time.Minute, "p", "q"))
+	})
+}
+
+func TestPoliciesHoldWhenTheirResourceCannotBeListedAnyMore(t *testing.T) {
+	play(t, func(w *world) {
+		w.add("stay", hold(0))
+		w.AddPod("p", "n")
+		w.run()
+		w.Taint("n", "k:NoExecute")
+		w.Until(sec)
+		w.missing.Store(true)
+		w.Until(10 * time.Minute)
 		w.wantLeft(nil)
 	})
 }

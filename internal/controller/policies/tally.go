@@ -53,14 +53,14 @@ func (f *Follower) tally(tallies map[string]*tally, all []followed, pod *podcach
 		return
 	}
 	is, selecting := f.selecting(all, pod, node)
-	is.Budgets = f.budgets.waits(pod)
+	is.Budgets = f.budgets.object(pod)
 	if slices.ContainsFunc(selecting, (*policy.Policy).Asks) {
 		f.turnsUnready(pod, is)
 	}
-	state := func(p *policy.Policy) policy.State {
-		state := f.state(p)
-		state.Room = func() time.Time { return f.paces.waits(p, node, pod.UID) }
-		return state
+	state := f.state
+	if f.paces.waits(pod.UID) {
+		is.Budgets = f.paces.lacks(f.needs(asked{pod: pod, is: is, selecting: selecting, causes: causes}, now))
+		state = f.waits
 	}
 	together, _ := policy.Decide(selecting, is, causes, now, state)
 	for _, p := range selecting {

@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -81,6 +82,7 @@ func (w *world) makePolicies() {
 	scheme, err := v1alpha1.NewScheme()
 	w.Must(nil, err)
 	w.Must(nil, corev1.AddToScheme(scheme))
+	plain := clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder()) // managed fields cost milliseconds a call
 	var mu sync.Mutex
 	begun := map[string]watch.Interface{} // with a list, so that nothing is lost before the watch
 	kind := func(list client.ObjectList) string {
@@ -89,7 +91,7 @@ func (w *world) makePolicies() {
 		}
 		return ""
 	}
-	w.policies = plainLister{fakepolicies.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.EvictionPolicy{}).WithInterceptorFuncs(interceptor.Funcs{
+	w.policies = plainLister{fakepolicies.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.EvictionPolicy{}).WithObjectTracker(plain).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			if w.secret.Load() && kind(list) == "" {
 				return apierrors.NewForbidden(v1alpha1.GroupVersion.WithResource("evictionpolicies").GroupResource(), "", errors.New("no right"))
@@ -102,6 +104,9 @@ func (w *world) makePolicies() {
 			stream, err := c.Watch(ctx, list, options...)
 			if err != nil {
 				return err
+			}
+			if unread := begun[kind(list)]; unread != nil {
+				unread.Stop()
 			}
 			begun[kind(list)] = stream
 			return c.List(ctx, list, options...)
@@ -128,12 +133,32 @@ func metadata(stream watch.Interface) watch.Interface {
 	if stream == nil {
 		return nil
 	}
-	return watch.Filter(stream, func(e watch.Event) (watch.Event, bool) {
-		if namespace, ok := e.Object.(*corev1.Namespace); ok {
-			e.Object = &metav1.PartialObjectMetadata{ObjectMeta: namespace.ObjectMeta}
+	events := make(chan watch.Event)
+	brings := watch.NewProxyWatcher(events)
+	go func() { // watch.Filter would go on for ever once nobody reads it
+		defer close(events)
+		defer stream.Stop()
+		for {
+			var e watch.Event
+			more := false
+			select {
+			case e, more = <-stream.ResultChan():
+			case <-brings.StopChan():
+			}
+			if !more {
+				return
+			}
+			if namespace, ok := e.Object.(*corev1.Namespace); ok {
+				e.Object = &metav1.PartialObjectMetadata{ObjectMeta: namespace.ObjectMeta}
+			}
+			select {
+			case events <- e:
+			case <-brings.StopChan():
+				return
+			}
 		}
-		return e, true
-	})
+	}()
+	return brings
 }
 
 // run starts an Evictor that follows the policies.
