@@ -45,8 +45,8 @@ func TestAPodIsCalledWhenAllItsWindowsHaveRoom(t *testing.T) {
 	l.Stand(waiting("both", 0), []*Window{fast, slow}, noon)
 	l.Stand(waiting("fast", 1), []*Window{fast}, noon)
 	wantCalled(t, l, noon, "fast")
-	fast.Left("fast", noon)
 	l.Gone("fast")
+	fast.Left("fast", noon)
 	wantCalled(t, l, noon.Add(59*time.Second))
 	wantCalled(t, l, noon.Add(time.Minute), "both")
 	if !l.Stand(waiting("both", 0), []*Window{fast, slow}, noon.Add(time.Minute)) {
@@ -76,8 +76,8 @@ func TestAPlaceWhoseEvictionHasBegunStaysTakenUntilItIsKnownWhatBecameOfThePod(t
 	wantCalled(t, l, noon.Add(time.Hour))
 	w.Stays("a")
 	wantCalled(t, l, noon.Add(time.Hour), "b")
-	w.Left("b", noon.Add(time.Hour))
 	l.Gone("b")
+	w.Left("b", noon.Add(time.Hour))
 	w.Stays("b") // it has left
 	l.Stand(waiting("c", 0), []*Window{w}, noon.Add(time.Hour))
 	wantCalled(t, l, noon.Add(time.Hour+59*time.Second))
@@ -120,12 +120,12 @@ func (c *crowd) stand(uid types.UID) {
 	if !c.line.Stand(waiting(uid, 0), c.needs[uid], c.now) {
 		return
 	}
+	c.line.Gone(uid)
 	for _, w := range c.needs[uid] {
 		w.Begin(uid)
 		w.Left(uid, c.now)
 		c.left[w] = append(c.left[w], c.now)
 	}
-	c.line.Gone(uid)
 	delete(c.needs, uid)
 }
 

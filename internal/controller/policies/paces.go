@@ -111,10 +111,10 @@ func (s *paces) begin(all []*policy.Policy, node *nodecache.Node, pod types.UID)
 	if s.line.Waits(pod) {
 		return false
 	}
+	s.line.Forget(pod)
 	for _, w := range s.windows(all, node) {
 		w.Begin(pod)
 	}
-	s.line.Forget(pod)
 	return true
 }
 
@@ -122,11 +122,11 @@ func (s *paces) begin(all []*policy.Policy, node *nodecache.Node, pod types.UID)
 func (s *paces) left(all []*policy.Policy, node *nodecache.Node, pod types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.line.Gone(pod)
 	for _, w := range s.windows(all, node) {
 		w.Left(pod, s.now())
 	}
 	s.mayHaveLeft(pod)
-	s.line.Gone(pod)
 	s.wake()
 }
 
