@@ -190,7 +190,7 @@ func (l *Line) ForgetNode(node string) {
 	}
 }
 
-// Gone forgets a pod that has left.
+// Gone forgets a pod that has left. Its windows are told afterwards.
 func (l *Line) Gone(pod types.UID) {
 	l.Forget(pod)
 	delete(l.missed, pod)

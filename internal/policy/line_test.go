@@ -42,27 +42,27 @@ func wantCalled(t *testing.T, l *Line, now time.Time, want ...string) {
 func TestAPodIsCalledWhenAllItsWindowsHaveRoom(t *testing.T) {
 	l, fast, slow := NewLine(), window(1, 10*time.Second), window(1, time.Minute)
 	slow.Left("gone", noon)
-	l.Stand(waiting("both", 0), []*Window{fast, slow}, noon)
-	l.Stand(waiting("fast", 1), []*Window{fast}, noon)
+	l.Stand(waiting("both", 0), []Places{fast, slow}, noon)
+	l.Stand(waiting("fast", 1), []Places{fast}, noon)
 	wantCalled(t, l, noon, "fast")
-	fast.Left("fast", noon)
 	l.Gone("fast")
+	fast.Left("fast", noon)
 	wantCalled(t, l, noon.Add(59*time.Second))
 	wantCalled(t, l, noon.Add(time.Minute), "both")
-	if !l.Stand(waiting("both", 0), []*Window{fast, slow}, noon.Add(time.Minute)) {
+	if !l.Stand(waiting("both", 0), []Places{fast, slow}, noon.Add(time.Minute)) {
 		t.Error("a pod that was called has no places")
 	}
 }
 
 func TestAPodThatDoesNotComeGoesBehindOthers(t *testing.T) {
 	l, w := NewLine(), window(1, time.Second)
-	l.Stand(waiting("a", 0), []*Window{w}, noon)
-	l.Stand(waiting("b", 1), []*Window{w}, noon)
+	l.Stand(waiting("a", 0), []Places{w}, noon)
+	l.Stand(waiting("b", 1), []Places{w}, noon)
 	wantCalled(t, l, noon, "a")
 	wantCalled(t, l, noon.Add(calledFor), "a", "b") // the place of the first is free again
-	l.Stand(waiting("a", 0), []*Window{w}, noon.Add(calledFor))
-	l.Stand(waiting("c", 2), []*Window{w}, noon.Add(calledFor))
-	w.Begin("b")
+	l.Stand(waiting("a", 0), []Places{w}, noon.Add(calledFor))
+	l.Stand(waiting("c", 2), []Places{w}, noon.Add(calledFor))
+	w.Begin("b", noon)
 	l.Forget("b")
 	w.Left("b", noon.Add(calledFor))
 	wantCalled(t, l, noon.Add(calledFor+time.Second), "c")
@@ -70,23 +70,23 @@ func TestAPodThatDoesNotComeGoesBehindOthers(t *testing.T) {
 
 func TestAPlaceWhoseEvictionHasBegunStaysTakenUntilItIsKnownWhatBecameOfThePod(t *testing.T) {
 	l, w := NewLine(), window(1, time.Minute)
-	w.Begin("a")
-	l.Stand(waiting("b", 0), []*Window{w}, noon)
+	w.Begin("a", noon)
+	l.Stand(waiting("b", 0), []Places{w}, noon)
 	l.Forget("a")
 	wantCalled(t, l, noon.Add(time.Hour))
 	w.Stays("a")
 	wantCalled(t, l, noon.Add(time.Hour), "b")
-	w.Left("b", noon.Add(time.Hour))
 	l.Gone("b")
+	w.Left("b", noon.Add(time.Hour))
 	w.Stays("b") // it has left
-	l.Stand(waiting("c", 0), []*Window{w}, noon.Add(time.Hour))
+	l.Stand(waiting("c", 0), []Places{w}, noon.Add(time.Hour))
 	wantCalled(t, l, noon.Add(time.Hour+59*time.Second))
 	wantCalled(t, l, noon.Add(time.Hour+time.Minute), "c")
 }
 
 func TestAWindowThatHasNotBeenSeenAsAWholeHasNoRoom(t *testing.T) {
 	l, w := NewLine(), NewWindow(Pace{Pods: 1, Per: time.Minute}, noon)
-	l.Stand(waiting("a", 0), []*Window{w}, noon)
+	l.Stand(waiting("a", 0), []Places{w}, noon)
 	if called, next := l.Call(noon); len(called) > 0 || !next.Equal(noon.Add(time.Minute)) {
 		t.Errorf("%v are called, and the next at %v", names(called), next)
 	}
@@ -96,7 +96,7 @@ func TestAWindowThatHasNotBeenSeenAsAWholeHasNoRoom(t *testing.T) {
 func TestAForgottenPodLeavesNothingBehind(t *testing.T) {
 	l, w := NewLine(), window(2, time.Minute)
 	for i := range 4 {
-		l.Stand(waiting(types.UID(fmt.Sprint(i)), i), []*Window{w}, noon)
+		l.Stand(waiting(types.UID(fmt.Sprint(i)), i), []Places{w}, noon)
 	}
 	wantCalled(t, l, noon, "0", "1")
 	l.Miss("0", noon)
@@ -111,8 +111,8 @@ func TestAForgottenPodLeavesNothingBehind(t *testing.T) {
 type crowd struct {
 	line  *Line
 	now   time.Time
-	needs map[types.UID][]*Window // of those that are there
-	left  map[*Window][]time.Time
+	needs map[types.UID][]Places // of those that are there
+	left  map[Places][]time.Time
 }
 
 // stand lets a pod leave if it has places.
@@ -120,12 +120,12 @@ func (c *crowd) stand(uid types.UID) {
 	if !c.line.Stand(waiting(uid, 0), c.needs[uid], c.now) {
 		return
 	}
+	c.line.Gone(uid)
 	for _, w := range c.needs[uid] {
-		w.Begin(uid)
+		w.Begin(uid, c.now)
 		w.Left(uid, c.now)
 		c.left[w] = append(c.left[w], c.now)
 	}
-	c.line.Gone(uid)
 	delete(c.needs, uid)
 }
 
@@ -145,9 +145,10 @@ func (c *crowd) judge(t *testing.T, seed uint64) {
 		t.Errorf("seed %d: %d pods still wait", seed, len(c.needs))
 	}
 	for w, at := range c.left {
-		for i := w.pace.Pods; i < len(at); i++ {
-			if at[i].Sub(at[i-w.pace.Pods]) < w.pace.Per {
-				t.Errorf("seed %d: %d pods left within %s", seed, w.pace.Pods+1, w.pace.Per)
+		pace := w.(*Window).pace
+		for i := pace.Pods; i < len(at); i++ {
+			if at[i].Sub(at[i-pace.Pods]) < pace.Per {
+				t.Errorf("seed %d: %d pods left within %s", seed, pace.Pods+1, pace.Per)
 			}
 		}
 	}
@@ -156,12 +157,12 @@ func (c *crowd) judge(t *testing.T, seed uint64) {
 func TestNeverMorePlacesAreTakenThanThereAreAndAllPodsLeaveInTheEnd(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 24))
-		all := []*Window{window(1, 5*time.Second), window(2, 10*time.Second), window(3, 20*time.Second)}
-		c := &crowd{line: NewLine(), now: noon, needs: map[types.UID][]*Window{}, left: map[*Window][]time.Time{}}
+		all := []Places{window(1, 5*time.Second), window(2, 10*time.Second), window(3, 20*time.Second)}
+		c := &crowd{line: NewLine(), now: noon, needs: map[types.UID][]Places{}, left: map[Places][]time.Time{}}
 		for i := range 60 {
 			c.now = c.now.Add(time.Duration(r.IntN(4000)) * time.Millisecond)
 			if uid := types.UID(fmt.Sprint(i)); i < 40 {
-				c.needs[uid] = slices.DeleteFunc(slices.Clone(all), func(*Window) bool { return r.IntN(3) == 0 })
+				c.needs[uid] = slices.DeleteFunc(slices.Clone(all), func(Places) bool { return r.IntN(3) == 0 })
 				c.stand(uid)
 			}
 			c.call(func() bool { return r.IntN(3) > 0 }) // the others come too late

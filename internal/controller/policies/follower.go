@@ -384,6 +384,7 @@ func (f *Follower) Says(pod *podcache.Pod, node *nodecache.Node, taints []verdic
 	}
 	is, selecting := f.selecting(all, pod, node)
 	if len(selecting) == 0 {
+		f.paces.forget(pod.UID)
 		return policy.Answer{}, time.Time{}
 	}
 	a := asked{pod: pod, node: node, is: is, selecting: selecting, causes: f.causes(pod, taints)}

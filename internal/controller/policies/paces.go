@@ -139,10 +139,10 @@ func (s *paces) begin(needs needs, node *nodecache.Node, pod types.UID) bool {
 	if s.line.Waits(pod) {
 		return false
 	}
+	s.line.Forget(pod)
 	for _, p := range s.places(needs, node) {
 		p.Begin(pod, s.now())
 	}
-	s.line.Forget(pod)
 	return true
 }
 
@@ -150,11 +150,11 @@ func (s *paces) begin(needs needs, node *nodecache.Node, pod types.UID) bool {
 func (s *paces) left(all []*policy.Policy, node *nodecache.Node, pod types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.line.Gone(pod)
 	for _, w := range s.windows(all, node) {
 		w.Left(pod, s.now())
 	}
 	s.mayHaveLeft(pod)
-	s.line.Gone(pod)
 	s.wake()
 }
 
