@@ -51,7 +51,7 @@ func mostWait(failed *call) time.Duration {
 func (h *history) explain(s stretch, end time.Time, wait backoff) explanation {
 	general := h.excuses()
 	all := slices.Concat(
-		h.excusesByCalls(s, end, wait), h.excusesByReviews(s.pod), h.excusesByGaps(s),
+		h.excusesByCalls(s, end, wait), h.excusesByReviews(s.pod), h.excusesByGaps(s), h.excusesByClocks(s),
 		h.excusesByWatches(h.led), general,
 	)
 	explained := chain(all, s.due)
@@ -161,6 +161,59 @@ func (h *history) excusesByGaps(s stretch) []excuse {
 	return excuses
 }
 
+// excusesByClocks are the times during which a replica led that was right to take the pod for due later: its clock was
+// behind when a taint came that had a timeAdded of before.
+func (h *history) excusesByClocks(s stretch) []excuse {
+	var excuses []excuse
+	for _, life := range h.lives {
+		led := h.led(life)
+		if len(led) == 0 {
+			continue
+		}
+		due := h.dueBy(s, life.replica)
+		for _, during := range led {
+			if e := oracle.Between(oracle.Later(s.due, during.From), oracle.Earlier(due, during.To)); e.From.Before(e.To) {
+				excuses = append(excuses, excuse{e})
+			}
+		}
+	}
+	return excuses
+}
+
+// dueBy says by when the pod must leave for a replica that sees each version of its node as it comes, by its own clock.
+// It is the zero time if it need not.
+func (h *history) dueBy(s stretch, replica string) time.Time {
+	var latest time.Time
+	var taints []oracle.Taint
+	nodes := h.nodes[s.node]
+	for i, node := range nodes {
+		if node.handedBack {
+			taints = nil
+		}
+		taints = oracle.Next(taints, oracle.Version{
+			At: node.from, Taints: node.shown, Ours: node.writer == keeperUser, Behind: h.behind(replica, node.from),
+		})
+		if held(nodes, i, h.end).Meets(oracle.Between(s.due, s.ended)) {
+			latest = oracle.Later(latest, h.dueOf(s, taints))
+		}
+	}
+	return latest
+}
+
+// dueOf says by when the pod must leave because of some taints at the latest. It is the zero time if it need not.
+func (h *history) dueOf(s stretch, taints []oracle.Taint) time.Time {
+	var latest time.Time
+	for i, state := range s.pod.states {
+		if !held(s.pod.states, i, h.end).Meets(oracle.Between(s.due, s.ended)) {
+			continue
+		}
+		if due, leaves := state.due(taints); leaves {
+			latest = oracle.Later(latest, due.To)
+		}
+	}
+	return latest
+}
+
 // behind is by how much the clock of a replica was behind during a time, at the most. What the replica sees then for
 // the first time is dated by it.
 func (h *history) behind(replica string, during span) time.Duration {
@@ -180,19 +233,11 @@ const unknown = time.Second
 // and whose clock is behind then. It is the zero time if it need not.
 func (h *history) dueAnew(s stretch, seen span, behind time.Duration) time.Time {
 	var latest time.Time
-	for i, state := range s.pod.states {
-		if !held(s.pod.states, i, h.end).Meets(oracle.Between(s.due, s.ended)) {
-			continue
-		}
-		nodes := h.nodes[s.node]
-		for j, node := range nodes {
-			if !held(nodes, j, h.end).Meets(seen) {
-				continue
-			}
-			fromSight := oracle.Next(nil, oracle.Version{At: oracle.At(seen.To), Taints: node.shown, Behind: unknown + behind})
-			if due, leaves := state.due(fromSight); leaves {
-				latest = oracle.Later(latest, due.To)
-			}
+	nodes := h.nodes[s.node]
+	for i, node := range nodes {
+		if held(nodes, i, h.end).Meets(seen) {
+			fromSight := oracle.Version{At: oracle.At(seen.To), Taints: node.shown, Behind: unknown + behind}
+			latest = oracle.Later(latest, h.dueOf(s, oracle.Next(nil, fromSight)))
 		}
 	}
 	return latest

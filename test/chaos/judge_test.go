@@ -272,6 +272,23 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 			},
 			want: []charge{lost},
 		},
+		"a leader whose clock is behind counts a taint from its sight that comes with a timeAdded of before": {
+			history: func(w *world) {
+				w.skews = []skew{{span: oracle.Between(sec(5), sec(180)), replica: "a", offset: -time.Minute}}
+				w.tolerates(1, tolerating("off", 15))
+				w.tainted(30, added(noExecute("off"), 10))
+				w.evicts(45)
+			},
+		},
+		"a leader whose clock is right counts it from its timeAdded": {
+			history: func(w *world) {
+				w.skews = []skew{{span: oracle.Between(sec(5), sec(180)), replica: "b", offset: -time.Minute}}
+				w.tolerates(1, tolerating("off", 15))
+				w.tainted(30, added(noExecute("off"), 10))
+				w.evicts(45)
+			},
+			want: []charge{lost},
+		},
 		"a swap begins the count anew for a leader whose watch of nodes was broken meanwhile": {
 			history: func(w *world) {
 				w.watch("a", watchNodes).closed = sec(24)
