@@ -49,6 +49,8 @@ type Config struct {
 	Rule verdict.Rule
 	// Clock is the timeline of the process.
 	Clock *timeline.Clock
+	// DryRun writes no status.
+	DryRun bool
 	// Logger defaults to one that discards.
 	Logger logr.Logger
 }
@@ -127,6 +129,9 @@ func New(config Config) (*Follower, error) {
 	config.Nodes.Subscribe(f.nodeChanged)
 	f.parts.InEveryReplica(f.follow, f.awaitKnown, f.namespaces.run, f.watchBreakers, f.callWaiting, f.budgets.run,
 		func(ctx context.Context) error { return f.unready.run(ctx, f.tell) })
+	if config.DryRun {
+		return f, nil
+	}
 	f.parts.InLeader(manager.RunnableFunc((&reporter{f: f, written: map[types.UID]report{}}).run))
 	return f, nil
 }
