@@ -143,7 +143,7 @@ func TestMetricsAreGuardedUnlessTheyStayOnTheLoopbackInterface(t *testing.T) {
 		"metrics.example:8443":   true,
 	} {
 		o := parse(t, "--dry-run", "--metrics-bind-address="+address)
-		asked := slices.ContainsFunc(neededPermissions(o, true), func(p permission) bool { return p.resource == "tokenreviews" })
+		asked := slices.ContainsFunc(neededPermissions(o, map[string]bool{rulesResource: true}), func(p permission) bool { return p.resource == "tokenreviews" })
 		served := o.metricsServer()
 		if served.SecureServing != want || (served.FilterProvider != nil) != want || asked != want {
 			t.Errorf("%s: TLS %t, a filter %t, rights asked for %t; want %t", address, served.SecureServing, served.FilterProvider != nil, asked, want)
@@ -182,7 +182,7 @@ func TestTheFlagsOfTheDeploymentAreValidAndServeItsPorts(t *testing.T) {
 // The hand-back touches taints.
 func TestCoexistenceNeedsTheRightToPatchNodesWithoutStampsToo(t *testing.T) {
 	o := &options{controllers: []string{controllerEviction}, coexist: true}
-	if !slices.ContainsFunc(neededPermissions(o, true), func(p permission) bool {
+	if !slices.ContainsFunc(neededPermissions(o, map[string]bool{rulesResource: true}), func(p permission) bool {
 		return p.resource == "nodes" && slices.Contains(p.verbs, "patch")
 	}) {
 		t.Error("it is not asked for at the start")
@@ -195,7 +195,7 @@ func TestADryRunTakesNoPartInAnElectionAndNeedsNoRightToChange(t *testing.T) {
 	if o.elects() || o.mode() != eviction.DryRun {
 		t.Error("a dry run takes part in the election, or is none")
 	}
-	for _, needed := range neededPermissions(o, true) {
+	for _, needed := range neededPermissions(o, map[string]bool{rulesResource: true}) {
 		changes := slices.ContainsFunc(needed.verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) })
 		if changes && needed.resource != "events" && needed.name != nodehealth.DryRunLease {
 			t.Errorf("a dry run asks for %v %s", needed.verbs, needed)
