@@ -29,7 +29,7 @@ func fakeClients(t *testing.T, api *fake.Clientset) *clients {
 	}
 	return &clients{
 		api: api, events: api, pods: api, leases: api, echo: api, reconnect: func() {}, clock: &timeline.Clock{},
-		rules: fakerules.NewClientBuilder().WithScheme(known).Build(),
+		custom: fakerules.NewClientBuilder().WithScheme(known).Build(),
 	}
 }
 
