@@ -14,6 +14,7 @@ import (
 	fakerules "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podwire"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
@@ -28,7 +29,7 @@ func fakeClients(t *testing.T, api *fake.Clientset) *clients {
 		t.Fatal(err)
 	}
 	return &clients{
-		api: api, events: api, pods: api, leases: api, echo: api, reconnect: func() {}, clock: &timeline.Clock{},
+		api: api, events: api, pods: api, leases: api, echo: api, reconnect: func() {}, clock: &timeline.Clock{}, labels: &podwire.Labels{},
 		custom: fakerules.NewClientBuilder().WithScheme(known).Build(),
 	}
 }
