@@ -153,9 +153,9 @@ func newParts(config *rest.Config, clock *timeline.Clock, log logr.Logger, o *op
 type clients struct {
 	api, events, pods, leases, echo kubernetes.Interface
 
-	reconnect func()          // closes the connection of leases
-	labels    *podwire.Labels // that are decoded of pods
-	clock     *timeline.Clock // hears the answers to all clients
+	reconnect func()           // closes the connection of leases
+	labels    *podwire.Labels  // that are decoded of pods
+	clock     *timeline.Clock  // hears the answers to all clients
 	custom    client.WithWatch // of our own resources, and of metadata
 	rivals    rivals
 }

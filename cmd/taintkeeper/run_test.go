@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/kubernetes/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	fakerules "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
@@ -30,9 +31,14 @@ func fakeClients(t *testing.T, api *fake.Clientset) *clients {
 	}
 	return &clients{
 		api: api, events: api, pods: api, leases: api, echo: api, reconnect: func() {}, clock: &timeline.Clock{}, labels: &podwire.Labels{},
-		custom: fakerules.NewClientBuilder().WithScheme(known).Build(),
+		custom: plainLister{fakerules.NewClientBuilder().WithScheme(known).Build()},
 	}
 }
+
+// plainLister tells client-go that the fake client cannot send a list through a watch.
+type plainLister struct{ client.WithWatch }
+
+func (plainLister) IsWatchListSemanticsUnSupported() bool { return true }
 
 func TestTheProcessHasOneWatchOfNodesAndOneOfPods(t *testing.T) {
 	for name, args := range map[string][]string{
