@@ -10,6 +10,7 @@ package policies
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -19,8 +20,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,12 +57,11 @@ func start(ctx context.Context, shared *suite.Suite) error {
 		return err
 	}
 	audit = auditlog.New(cluster.AuditLog(), auditlog.By(localcluster.TaintkeeperUser))
-	scheme, err := v1alpha1.NewScheme()
-	if err != nil {
+	known := runtime.NewScheme()
+	if err := errors.Join(apiextensionsv1.AddToScheme(known), v1alpha1.AddToScheme(known)); err != nil {
 		return err
 	}
-	plain, err := client.New(cluster.AdminConfig(), client.Options{})
-	if err != nil {
+	if custom, err = client.New(cluster.AdminConfig(), client.Options{Scheme: known}); err != nil {
 		return err
 	}
 	objects, err := config.Objects(config.CRD)
@@ -67,12 +69,9 @@ func start(ctx context.Context, shared *suite.Suite) error {
 		return err
 	}
 	for _, object := range objects {
-		if err := plain.Create(ctx, object); err != nil {
+		if err := custom.Create(ctx, object); err != nil {
 			return err
 		}
-	}
-	if custom, err = client.New(cluster.AdminConfig(), client.Options{Scheme: scheme}); err != nil {
-		return err
 	}
 	if err := awaitServed(ctx); err != nil {
 		return err
