@@ -15,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -91,6 +92,19 @@ func run(ctx context.Context, o *options) error {
 // stamps reports whether timeAdded is written to taints that have none.
 func (o *options) stamps() bool {
 	return o.stampTaints && !o.dryRun && !o.shadow && o.enabled(controllerEviction)
+}
+
+// heldBinding is the name of the binding of the admission policy for ifDown: Hold, as the chart makes it; empty where the
+// built-in does not run.
+func (o *options) heldBinding() string {
+	const name = "taintkeeper-held"
+	switch {
+	case !o.coexist:
+		return ""
+	case o.election.namespace == metav1.NamespaceSystem:
+		return name
+	}
+	return name + "." + o.election.namespace
 }
 
 // limiter makes the rate limit of the flags, if they ask for one.
@@ -255,9 +269,10 @@ func (c *clients) newEviction(
 ) ([]part, error) {
 	follower, err := policies.New(policies.Config{
 		Client: c.custom, Core: c.api, Nodes: nodes, Pods: pods, Labels: c.labels, Clock: c.clock,
-		Rule:   verdict.Rule{Matcher: o.matcher()},
-		DryRun: o.dryRun,
-		Logger: log,
+		Rule:        verdict.Rule{Matcher: o.matcher()},
+		HeldBinding: o.heldBinding(),
+		DryRun:      o.dryRun,
+		Logger:      log,
 	})
 	if err != nil {
 		return nil, err

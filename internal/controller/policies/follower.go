@@ -49,6 +49,9 @@ type Config struct {
 	Rule verdict.Rule
 	// Clock is the timeline of the process.
 	Clock *timeline.Clock
+	// HeldBinding is the name of the ValidatingAdmissionPolicyBinding that keeps the built-in controller from evicting pods
+	// of policies with ifDown: Hold; empty where the built-in does not run.
+	HeldBinding string
 	// DryRun writes no status.
 	DryRun bool
 	// Logger defaults to one that discards.
@@ -132,7 +135,9 @@ func New(config Config) (*Follower, error) {
 	if config.DryRun {
 		return f, nil
 	}
-	f.parts.InLeader(manager.RunnableFunc((&reporter{f: f, written: map[types.UID]report{}}).run))
+	f.parts.InLeader(manager.RunnableFunc((&reporter{
+		f: f, written: map[types.UID]report{}, down: down{client: config.Core, binding: config.HeldBinding},
+	}).run))
 	return f, nil
 }
 

@@ -28,6 +28,7 @@ const (
 // reporter writes the statuses of the policies, in the leader.
 type reporter struct {
 	f       *Follower
+	down    down
 	written map[types.UID]report
 }
 
@@ -64,6 +65,7 @@ func (r *reporter) report(ctx context.Context) {
 		return
 	}
 	tallies, now := r.f.tallies(), r.f.config.Clock.Now()
+	r.down.look(ctx, now)
 	for _, p := range all {
 		object, ok := r.f.watch.Get(p.Name)
 		if !ok || object.UID != p.uid {
@@ -73,7 +75,7 @@ func (r *reporter) report(ctx context.Context) {
 		if !known {
 			was.status = object.Status
 		}
-		is := r.f.status(object, &was.status, p, tallies[p.Name])
+		is := r.status(object, &was.status, p, tallies[p.Name])
 		soon := known && now.Sub(was.at) < reportNumbers
 		if equality.Semantic.DeepEqual(is, was.status) || soon && sameConditions(is, was.status) {
 			continue
@@ -112,16 +114,16 @@ func sameConditions(a, b v1alpha1.EvictionPolicyStatus) bool {
 }
 
 // status returns the status of a policy, after the one that it had.
-func (f *Follower) status(
+func (r *reporter) status(
 	object *v1alpha1.EvictionPolicy, was *v1alpha1.EvictionPolicyStatus, p followed, t *tally,
 ) v1alpha1.EvictionPolicyStatus {
 	is := *was.DeepCopy()
 	is.ObservedGeneration = object.Generation
-	is.Selected = number(f.selected(p.Policy))
+	is.Selected = number(r.f.selected(p.Policy))
 	is.Due, is.Held, is.Asking = number(t.due), number(t.held), number(t.asking)
 	is.Since = nil
 	if t.held > 0 {
-		since := metav1.NewTime(f.config.Clock.Shown(t.since)).Rfc3339Copy()
+		since := metav1.NewTime(r.f.config.Clock.Shown(t.since)).Rfc3339Copy()
 		is.Since = &since
 	}
 	say := func(kind string, holds bool, reason, message string) {
@@ -146,7 +148,7 @@ func (f *Follower) status(
 	default:
 		say(v1alpha1.ConditionHolding, true, string(t.reason()), t.String()+".")
 	}
-	switch open := f.demand.open(p.Policy); {
+	switch open := r.f.demand.open(p.Policy); {
 	case p.Breaker() == nil:
 		meta.RemoveStatusCondition(&is.Conditions, v1alpha1.ConditionTripped)
 	case open != "":
@@ -154,6 +156,8 @@ func (f *Follower) status(
 	default:
 		say(v1alpha1.ConditionTripped, false, "FewDue", "Not more pods are due than may be.")
 	}
+	held, reason, message := r.down.says(p)
+	say(v1alpha1.ConditionHeldWhenDown, held, reason, message)
 	return is
 }
 
