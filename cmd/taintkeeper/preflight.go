@@ -145,6 +145,7 @@ func (p permission) String() string {
 // neededPermissions are those that the flags make necessary. Our own resources need none while they are not served.
 func neededPermissions(o *options, served map[string]bool) []permission {
 	followsRules := o.enabled(controllerNodeTaintRule) && served[rulesResource]
+	followsPolicies := o.enabled(controllerEviction) && !o.shadow && served[policiesResource]
 	needed := append(neededForPods(o),
 		permission{verbs: nodeVerbs(o), resource: "nodes"},
 		permission{verbs: []string{"create", "patch"}, resource: "events"},
@@ -158,9 +159,15 @@ func neededPermissions(o *options, served map[string]bool) []permission {
 	if followsRules {
 		needed = append(needed, neededForRules(o)...)
 	}
-	if o.enabled(controllerEviction) && !o.shadow && served[policiesResource] {
+	if followsPolicies {
 		needed = append(needed, neededForPolicies(o)...)
 	}
+	return append(needed, neededForTheProcess(o)...)
+}
+
+// neededForTheProcess are the permissions that no controller needs: for the election, next to the built-in, and for those
+// who ask for metrics.
+func neededForTheProcess(o *options) (needed []permission) {
 	if o.elects() {
 		needed = append(needed, permission{verbs: []string{"get", "create", "update"}, resource: "leases", group: "coordination.k8s.io", namespace: o.election.namespace, name: o.election.name})
 	}
@@ -204,8 +211,8 @@ func neededForRules(o *options) []permission {
 	)
 }
 
-// neededForPolicies are the permissions that only EvictionPolicies need. Without the right to create pods/eviction those
-// that ask the Eviction API hold, and say so.
+// neededForPolicies are the permissions that only EvictionPolicies need. Without the right to create pods/eviction
+// those that ask the Eviction API hold, and say so.
 func neededForPolicies(o *options) []permission {
 	group, watched := v1alpha1.GroupVersion.Group, []string{"list", "watch"}
 	needed := []permission{
@@ -213,10 +220,11 @@ func neededForPolicies(o *options) []permission {
 		{verbs: watched, resource: "namespaces"},
 		{verbs: watched, resource: "poddisruptionbudgets", group: policyv1.GroupName},
 	}
-	if o.changes() {
-		needed = append(needed, permission{verbs: []string{"patch"}, resource: policiesResource, subresource: "status", group: group})
+	if !o.changes() {
+		return needed
 	}
-	return needed
+	return append(needed,
+		permission{verbs: []string{"patch"}, resource: policiesResource, subresource: "status", group: group})
 }
 
 // neededForNodeHealth are the permissions that only node health needs.

@@ -94,8 +94,8 @@ func (o *options) stamps() bool {
 	return o.stampTaints && !o.dryRun && !o.shadow && o.enabled(controllerEviction)
 }
 
-// heldBinding is the name of the binding of the admission policy for ifDown: Hold, as the chart makes it; empty where the
-// built-in does not run.
+// heldBinding is the name of the binding of the admission policy for ifDown: Hold, as the chart makes it; empty where
+// the built-in does not run.
 func (o *options) heldBinding() string {
 	const name = "taintkeeper-held"
 	switch {

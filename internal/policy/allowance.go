@@ -18,8 +18,8 @@ const (
 	ProbeEvery = 5 * time.Minute
 )
 
-// Allowance is what a PodDisruptionBudget allows. Its pods wait for it in line, so a budget that allows nothing costs no
-// calls, and few pods are asked about when it allows some. It is not safe for concurrent use.
+// Allowance is what a PodDisruptionBudget allows. Its pods wait for it in line, so a budget that allows nothing costs
+// no calls, and few pods are asked about when it allows some. It is not safe for concurrent use.
 type Allowance struct {
 	taken
 

@@ -184,16 +184,19 @@ func (s *scene) pod(name, node string, edits ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-func (s *scene) taint(node, key string) time.Time {
+// theTaint is the key of the taint that the tests set.
+const theTaint = "gone"
+
+func (s *scene) taint(node string) time.Time {
 	s.t.Helper()
-	span, err := rig.Taint(s.t.Context(), admin, node, rig.NoExecute(key))
+	span, err := rig.Taint(s.t.Context(), admin, node, rig.NoExecute(theTaint))
 	await.Must(s.t, err)
 	return span.From
 }
 
-func (s *scene) untaint(node, key string) {
+func (s *scene) untaint(node string) {
 	s.t.Helper()
-	_, err := rig.Untaint(s.t.Context(), admin, node, key)
+	_, err := rig.Untaint(s.t.Context(), admin, node, theTaint)
 	await.Must(s.t, err)
 }
 

@@ -37,12 +37,12 @@ func TestHold(t *testing.T) {
 	node, other := s.node("tainted"), s.node("other")
 	policy := s.policy(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold})
 	pod, spared := s.pod("pod", node), s.pod("spared", other)
-	s.taint(node, "gone")
-	s.taint(other, "gone")
+	s.taint(node)
+	s.taint(other)
 	await.Until(t, time.Now().Add(held))
 	s.stays(pod)
 	s.awaitStatus(policy, "holds both", func(status *v1alpha1.EvictionPolicyStatus) bool { return status.Held == 2 })
-	s.untaint(other, "gone")
+	s.untaint(other)
 	freed := time.Now()
 	s.remove(policy)
 	s.wantBetween("pod leaves", s.leaves(pod), freed, freed.Add(tolerance))
@@ -59,7 +59,7 @@ func TestHoldUntilADeadline(t *testing.T) {
 	node := s.node("tainted")
 	s.policy(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold, Deadline: within(20 * time.Second)})
 	pod := s.pod("pod", node)
-	came := s.taint(node, "gone")
+	came := s.taint(node)
 	s.wantBetween("pod leaves", s.leaves(pod), came.Add(20*time.Second), came.Add(20*time.Second+tolerance))
 }
 
@@ -70,7 +70,7 @@ func TestEvictKeepsABudget(t *testing.T) {
 	s.node("other")
 	s.budget("web", "web", 1)
 	s.policy(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict})
-	s.taint(node, "gone")
+	s.taint(node)
 	await.Eventually(t, "all pods have left the node", func(ctx context.Context) error {
 		all, there, err := s.ready(ctx, "web", node)
 		if err == nil && all < 2 {
@@ -99,7 +99,7 @@ func TestEvictAndABudgetThatAllowsNothing(t *testing.T) {
 	s.deployment("web", pods)
 	s.budget("web", "web", 0)
 	policy := s.policy(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict})
-	s.taint(node, "gone")
+	s.taint(node)
 	await.Until(t, time.Now().Add(held))
 	if calls := audit.All(t, asks, auditlog.In(s.Namespace)); len(calls) > 3 {
 		t.Errorf("%d calls for %d pods of one budget, want 3 at most", len(calls), pods)
@@ -129,7 +129,7 @@ func TestEvictAndTwoBudgets(t *testing.T) {
 	s.createBudget("two", "web", 1)
 	s.policy(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict, Deadline: within(held)})
 	pod := s.pod("pod", node, labelled("web"))
-	came := s.taint(node, "gone")
+	came := s.taint(node)
 	s.wantBetween("pod leaves", s.leaves(pod), came.Add(held), came.Add(held+tolerance))
 	if calls := audit.All(t, asks, auditlog.In(s.Namespace)); len(calls) > 0 {
 		t.Errorf("calls %v, want none", calls)
@@ -147,7 +147,7 @@ func TestPace(t *testing.T) {
 	for i := range pods {
 		s.pod(fmt.Sprint("pod-", i), node)
 	}
-	s.taint(node, "gone")
+	s.taint(node)
 	var at []time.Time
 	await.Eventually(t, "all pods leave", func(context.Context) error {
 		at = nil
@@ -174,7 +174,7 @@ func TestBreaker(t *testing.T) {
 		Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromInt32(2)},
 	})
 	pods := []*corev1.Pod{s.pod("a", node), s.pod("b", node), s.pod("c", node)}
-	s.taint(node, "gone")
+	s.taint(node)
 	s.awaitStatus(policy, "has tripped", func(status *v1alpha1.EvictionPolicyStatus) bool {
 		return slices.ContainsFunc(status.Conditions, func(c metav1.Condition) bool {
 			return c.Type == v1alpha1.ConditionTripped && c.Status == metav1.ConditionTrue
@@ -184,7 +184,7 @@ func TestBreaker(t *testing.T) {
 	for _, pod := range pods {
 		s.stays(pod)
 	}
-	s.untaint(node, "gone")
+	s.untaint(node)
 	s.awaitStatus(policy, "has closed", func(status *v1alpha1.EvictionPolicyStatus) bool {
 		return slices.ContainsFunc(status.Conditions, func(c metav1.Condition) bool {
 			return c.Type == v1alpha1.ConditionTripped && c.Status == metav1.ConditionFalse

@@ -85,8 +85,8 @@ func (x *executor) begins(t *try, pod *podcache.Pod) bool {
 	return t.begun
 }
 
-// ends says that a try has ended that has a place in the paces of policies. While it is not known what became of the pod
-// it counts as one that has left.
+// ends says that a try has ended that has a place in the paces of policies. While it is not known what became of the
+// pod it counts as one that has left.
 func (x *executor) ends(t *try) {
 	if t.begun {
 		_, there := x.pods.There(t.UID)

@@ -33,7 +33,8 @@ func (d *down) look(ctx context.Context, now time.Time) {
 	}
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
-	_, err := d.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(ctx, d.binding, metav1.GetOptions{})
+	bindings := d.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	_, err := bindings.Get(ctx, d.binding, metav1.GetOptions{})
 	if err == nil || apicall.IsNotFound(err) {
 		d.there, d.looked = err == nil, now
 	}

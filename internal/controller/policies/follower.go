@@ -49,8 +49,8 @@ type Config struct {
 	Rule verdict.Rule
 	// Clock is the timeline of the process.
 	Clock *timeline.Clock
-	// HeldBinding is the name of the ValidatingAdmissionPolicyBinding that keeps the built-in controller from evicting pods
-	// of policies with ifDown: Hold; empty where the built-in does not run.
+	// HeldBinding is the name of the ValidatingAdmissionPolicyBinding that keeps the built-in controller from evicting
+	// pods of policies with ifDown: Hold; empty where the built-in does not run.
 	HeldBinding string
 	// DryRun writes no status.
 	DryRun bool

@@ -35,7 +35,10 @@ type paced struct {
 }
 
 func newPaces(now func() time.Time) *paces {
-	return &paces{now: now, changed: make(chan struct{}, 1), paced: map[string]*paced{}, budgets: map[string][]*budget{}, line: policy.NewLine()}
+	return &paces{
+		now: now, changed: make(chan struct{}, 1),
+		paced: map[string]*paced{}, budgets: map[string][]*budget{}, line: policy.NewLine(),
+	}
 }
 
 // follow takes in the policies. The windows of a pace that has not changed go on.
@@ -54,13 +57,6 @@ func (s *paces) follow(all []followed) {
 		}
 	}
 	s.paced = next
-}
-
-// any reports whether a policy has a pace.
-func (s *paces) any() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.paced) > 0
 }
 
 // windows returns the windows in which policies count pods that leave a node. The caller holds the lock.
