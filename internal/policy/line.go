@@ -148,6 +148,9 @@ func (l *Line) call(w *waiter, until time.Time) {
 	}
 }
 
+// Empty reports whether nobody waits, and no places are kept.
+func (l *Line) Empty() bool { return len(l.waiting) == 0 && len(l.called) == 0 }
+
 // Waits reports whether a pod waits for places.
 func (l *Line) Waits(pod types.UID) bool { return l.waiting[pod] != nil }
 

@@ -177,3 +177,24 @@ func TestNeverMorePlacesAreTakenThanThereAreAndAllPodsLeaveInTheEnd(t *testing.T
 		c.judge(t, seed)
 	}
 }
+
+func TestAWindowIsIdleOnceAllPlacesAreOver(t *testing.T) {
+	l, w := NewLine(), window(1, time.Minute)
+	if !w.Idle(noon) || !l.Empty() {
+		t.Error("a new window is not idle, or a new line not empty")
+	}
+	l.Stand(waiting("a", 0), []Places{w}, noon)
+	if l.Empty() {
+		t.Error("a line in which a pod waits is empty")
+	}
+	l.Call(noon)
+	if l.Empty() || w.Idle(noon) {
+		t.Error("a place that is kept is forgotten")
+	}
+	w.Begin("a", noon)
+	l.Gone("a")
+	w.Left("a", noon)
+	if w.Idle(noon.Add(time.Minute-time.Second)) || !w.Idle(noon.Add(time.Minute)) || !l.Empty() {
+		t.Error("a pod counts for another time than the window")
+	}
+}

@@ -79,3 +79,9 @@ func (w *Window) room(now time.Time) time.Time {
 	}
 	return next
 }
+
+// Idle reports whether nothing is known of the window that a new one would not know.
+func (w *Window) Idle(now time.Time) bool {
+	w.expire(now)
+	return len(w.taken) == 0
+}

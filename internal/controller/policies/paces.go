@@ -4,6 +4,7 @@
 package policies
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -214,9 +215,20 @@ func (s *paces) call() (nodes []string, again time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	called, again := s.line.Call(s.now())
+	if s.line.Empty() {
+		s.forgetIdle()
+	}
 	for _, pod := range called {
 		nodes = append(nodes, pod.Node)
 	}
 	slices.Sort(nodes)
 	return slices.Compact(nodes), again
+}
+
+// forgetIdle forgets the windows of which nothing is known, such as those of nodes that are gone. The caller holds the
+// lock.
+func (s *paces) forgetIdle() {
+	for _, of := range s.paced {
+		maps.DeleteFunc(of.windows, func(_ string, w *policy.Window) bool { return w.Idle(s.now()) })
+	}
 }
