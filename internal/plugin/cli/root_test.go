@@ -112,6 +112,23 @@ func TestWhatAnAPIServerDoesNotHaveIsSaidAndThePlanIsMadeWithoutIt(t *testing.T)
 	}
 }
 
+func TestPoliciesOfTheClusterAreChecked(t *testing.T) {
+	list := func(text string) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) { fmt.Fprint(w, text) }
+	}
+	server := answers(t, map[string]func(http.ResponseWriter){
+		"evictionpolicies": list(`{"kind": "EvictionPolicyList", "apiVersion": "taintkeeper.dev/v1alpha1", "items": [
+			{"metadata": {"name": "databases"}, "spec": {"action": "Hold", "ifDown": "Hold"}}]}`),
+		"validatingadmissionpolicies": list(
+			`{"kind": "ValidatingAdmissionPolicyList", "apiVersion": "admissionregistration.k8s.io/v1", "items": []}`),
+	})
+	got := run(t, "check", "--no-headers", "--rules", "policy-holds-without-end,policy-if-down", "-s", server)
+	const want = `^warning +policy-holds-without-end +EvictionPolicy/databases .*\nwarning +policy-if-down +EvictionPolicy/databases .*\n$`
+	if got.code != cli.ExitOK || !regexp.MustCompile(want).MatchString(got.out) {
+		t.Errorf("exit code %d, and\n%s%s\nwant %d, and %s", got.code, got.out, got.err, cli.ExitOK, want)
+	}
+}
+
 func TestPoliciesThatMayNotBeListedAreSaidAndTheRestIsChecked(t *testing.T) {
 	got := run(t, "check", "-s", answers(t, map[string]func(http.ResponseWriter){"evictionpolicies": status(403, "Forbidden")}))
 	const want = "Note: You may not list evictionpolicies, so no EvictionPolicy is taken into account.\n"

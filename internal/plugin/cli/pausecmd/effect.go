@@ -21,10 +21,10 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// read returns the nodes and pods, and traces of who evicts.
-func read(ctx context.Context, reader *source.Reader) (*found, error) {
+// read returns the nodes and pods.
+func read(ctx context.Context, reader *source.Reader, wants source.Wants) (*found, error) {
 	defer reader.Progress.End()
-	err := reader.Read(ctx, source.Wants{Signs: true})
+	err := reader.Read(ctx, wants)
 	return &found{reader.Cluster}, err
 }
 

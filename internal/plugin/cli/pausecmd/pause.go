@@ -167,7 +167,7 @@ func (o *options) pause(ctx context.Context, object *v1alpha1.EvictionPolicy) er
 	if err := o.print(created); err != nil {
 		return err
 	}
-	found, err := read(ctx, reader)
+	found, err := read(ctx, reader, source.Wants{Signs: true})
 	if err != nil {
 		o.tell("What it holds now is not known: %v", err)
 		return nil
@@ -215,6 +215,9 @@ func (o *options) print(object *v1alpha1.EvictionPolicy) error {
 }
 
 func (o *options) tell(format string, args ...any) {
+	if o.dryRun != command.DryRunNone {
+		format = "Without --dry-run: " + format
+	}
 	fmt.Fprintln(o.env.ErrOut, output.Printable(fmt.Sprintf(format, args...)))
 }
 
@@ -228,6 +231,8 @@ func explain(ctx context.Context, reader *source.Reader, verb string, err error)
 		return fmt.Errorf("%s: the API server %s does not have the resource: install Taintkeeper's chart, or apply config/crd.yaml", doing, reader.Server)
 	case apierrors.IsInvalid(err):
 		return fmt.Errorf("%s: %w", doing, err)
+	case source.IsSilence(err) && ctx.Err() == nil:
+		return fmt.Errorf("%s: the API server %s does not answer: %w: see 'kubectl get evictionpolicies', and try again", doing, reader.Server, err)
 	}
 	return source.Failed(ctx, reader.Server, verb, source.EvictionPolicies.Resource, err)
 }

@@ -238,7 +238,7 @@ func TestAPauseSaysThatTheBuiltInGoesOnEvicting(t *testing.T) {
 func TestAServerDryRunIsSentAsOne(t *testing.T) {
 	s := newScene(t, made("pause", "network"))
 	s.want(s.resume("--dry-run=server"), `evictionpolicy.taintkeeper.dev/pause deleted (server dry run)
-Pods that leave at once: 1.
+Without --dry-run: Pods that leave at once: 1.
 `)
 	for _, action := range s.policies.Actions() {
 		deleted, ok := action.(clienttesting.DeleteAction)
@@ -286,7 +286,7 @@ func TestResumeRemovesNoPolicyButThoseOfPause(t *testing.T) {
 		"a dry run": {
 			[]runtime.Object{network},
 			[]string{"--dry-run"},
-			"evictionpolicy.taintkeeper.dev/pause deleted (dry run)\nPods that leave at once: 1.\n",
+			"evictionpolicy.taintkeeper.dev/pause deleted (dry run)\nWithout --dry-run: Pods that leave at once: 1.\n",
 			[]string{"pause"},
 		},
 	} {

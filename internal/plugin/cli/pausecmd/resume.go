@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
@@ -67,7 +68,7 @@ func (o *options) resume(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
-	known, unread := read(ctx, reader) // before they are removed: then the pods leave
+	known, unread := read(ctx, reader, source.Wants{}) // before they are removed: then the pods leave
 	var failed []error
 	for _, object := range chosen {
 		if err := o.remove(ctx, reader, object); err != nil {
@@ -147,7 +148,7 @@ func (o *options) remove(ctx context.Context, reader *source.Reader, object *v1a
 		options.Preconditions = metav1.NewUIDPreconditions(string(object.UID))
 	}
 	err := reader.Dynamic.Resource(source.EvictionPolicies).Delete(ctx, object.Name, options)
-	if err != nil {
+	if err != nil && !apierrors.IsNotFound(err) { // somebody else has ended it meanwhile
 		return fmt.Errorf("%s%s: %w", shown, object.Name, explain(ctx, reader, "delete", err))
 	}
 	return nil
