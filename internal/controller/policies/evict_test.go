@@ -5,6 +5,7 @@ package policies
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -31,6 +32,7 @@ type asking struct {
 	forbidden atomic.Bool // nobody may ask it
 	asked     atomic.Int32
 	stale     atomic.Int32 // asked about another UID
+	calls     sync.Mutex   // one after the other, as those about one budget are
 }
 
 // playAsking runs a test in a world with a policy that asks, and pods that are ready.
@@ -57,6 +59,8 @@ func playAsking(t *testing.T, test func(w *asking)) {
 // evict is the Eviction API, with what of it policies must know (k8s.io/kubernetes/pkg/registry/core/pod/storage).
 func (w *asking) evict(eviction *policyv1.Eviction) error {
 	w.asked.Add(1)
+	w.calls.Lock()
+	defer w.calls.Unlock()
 	object, err := w.API.Get(corev1.SchemeGroupVersion.WithResource("pods"), eviction.Namespace, eviction.Name)
 	if err != nil {
 		return err
