@@ -262,7 +262,7 @@ generate: bin/controller-gen bin/helm build ## generate the deep copies, the CRD
 	@bin/controller-gen object:headerFile=tools/generate/header.txt paths=./api/...
 	@bin/controller-gen crd paths=./api/... output:dir=bin/crds
 	@for crd in nodetaintrules evictionpolicies; do sed 1d bin/crds/taintkeeper.dev_$$crd.yaml > charts/taintkeeper/files/$$crd.yaml; done
-	@cat tools/generate/crd-header.txt charts/taintkeeper/files/nodetaintrules.yaml > config/crd.yaml
+	@{ cat tools/generate/crd-header.txt charts/taintkeeper/files/nodetaintrules.yaml; echo ---; cat charts/taintkeeper/files/evictionpolicies.yaml; } > config/crd.yaml
 	@$(GO) run ./test/chart/generate
 	@test/chart/replay.sh -w
 	@$(GO) run ./internal/plugin/cli/reference/generate

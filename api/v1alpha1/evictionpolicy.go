@@ -267,6 +267,14 @@ type EvictionPolicyStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
+// The conditions of a policy, besides [ConditionAccepted] and [ConditionHolding].
+const (
+	// ConditionTripped says whether the breaker is open.
+	ConditionTripped = "Tripped"
+	// ConditionHeldWhenDown says whether the pods that the policy holds would stay if Taintkeeper did not run.
+	ConditionHeldWhenDown = "HeldWhenDown"
+)
+
 // EvictionPolicyList is a list of policies.
 //
 // +kubebuilder:object:root=true

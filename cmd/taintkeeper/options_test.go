@@ -143,7 +143,7 @@ func TestMetricsAreGuardedUnlessTheyStayOnTheLoopbackInterface(t *testing.T) {
 		"metrics.example:8443":   true,
 	} {
 		o := parse(t, "--dry-run", "--metrics-bind-address="+address)
-		asked := slices.ContainsFunc(neededPermissions(o, true), func(p permission) bool { return p.resource == "tokenreviews" })
+		asked := slices.ContainsFunc(neededPermissions(o, map[string]bool{rulesResource: true}), func(p permission) bool { return p.resource == "tokenreviews" })
 		served := o.metricsServer()
 		if served.SecureServing != want || (served.FilterProvider != nil) != want || asked != want {
 			t.Errorf("%s: TLS %t, a filter %t, rights asked for %t; want %t", address, served.SecureServing, served.FilterProvider != nil, asked, want)
@@ -182,7 +182,7 @@ func TestTheFlagsOfTheDeploymentAreValidAndServeItsPorts(t *testing.T) {
 // The hand-back touches taints.
 func TestCoexistenceNeedsTheRightToPatchNodesWithoutStampsToo(t *testing.T) {
 	o := &options{controllers: []string{controllerEviction}, coexist: true}
-	if !slices.ContainsFunc(neededPermissions(o, true), func(p permission) bool {
+	if !slices.ContainsFunc(neededPermissions(o, map[string]bool{rulesResource: true}), func(p permission) bool {
 		return p.resource == "nodes" && slices.Contains(p.verbs, "patch")
 	}) {
 		t.Error("it is not asked for at the start")
@@ -195,7 +195,7 @@ func TestADryRunTakesNoPartInAnElectionAndNeedsNoRightToChange(t *testing.T) {
 	if o.elects() || o.mode() != eviction.DryRun {
 		t.Error("a dry run takes part in the election, or is none")
 	}
-	for _, needed := range neededPermissions(o, true) {
+	for _, needed := range neededPermissions(o, map[string]bool{rulesResource: true}) {
 		changes := slices.ContainsFunc(needed.verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) })
 		if changes && needed.resource != "events" && needed.name != nodehealth.DryRunLease {
 			t.Errorf("a dry run asks for %v %s", needed.verbs, needed)
@@ -215,9 +215,9 @@ func TestAShadowTakesNoPartInAnElectionAndNeedsNoRightButToLook(t *testing.T) {
 }
 
 // permissionsOf returns the permissions that flags make necessary, without those for the election.
-func permissionsOf(o *options, rulesServed bool) []string {
+func permissionsOf(o *options, served bool) []string {
 	var needed []string
-	for _, right := range neededPermissions(o, rulesServed) {
+	for _, right := range neededPermissions(o, map[string]bool{rulesResource: served, policiesResource: served}) {
 		if right.namespace != "kube-system" {
 			needed = append(needed, strings.Join(right.verbs, ", ")+" "+right.String())
 		}
@@ -230,24 +230,27 @@ func TestEachControllerAsksForItsOwnRights(t *testing.T) {
 		pods, evict, mark           = "list, watch pods", "get, delete pods", "patch pods/status"
 		nodes, events, patch        = "get, list, watch nodes", "create, patch events", "patch nodes"
 		leases, conditions, own     = "list, watch leases.coordination.k8s.io in namespace kube-node-lease", "patch nodes/status", "patch leases.coordination.k8s.io taintkeeper.dev in namespace kube-node-lease"
+		policies, namespaces        = "list, watch evictionpolicies.taintkeeper.dev", "list, watch namespaces"
+		budgets, policyStatuses     = "list, watch poddisruptionbudgets.policy", "patch evictionpolicies.taintkeeper.dev/status"
 		rules, finalizers, statuses = "list, watch nodetaintrules.taintkeeper.dev", "patch nodetaintrules.taintkeeper.dev", "patch nodetaintrules.taintkeeper.dev/status"
 	)
 	for name, test := range map[string]struct {
 		args    []string
-		without bool // the resource NodeTaintRule
+		without bool // our own resources
 		want    []string
 	}{
-		"eviction":                           {args: []string{"--controllers=eviction"}, want: []string{pods, evict, mark, nodes, events, patch}},
-		"eviction that never stamps":         {args: []string{"--controllers=eviction", "--stamp-taints=false"}, want: []string{pods, evict, mark, nodes, events}},
+		"eviction":                           {args: []string{"--controllers=eviction"}, want: []string{pods, evict, mark, nodes, events, patch, policies, namespaces, budgets, policyStatuses}},
+		"eviction that never stamps":         {args: []string{"--controllers=eviction", "--stamp-taints=false"}, want: []string{pods, evict, mark, nodes, events, policies, namespaces, budgets, policyStatuses}},
+		"eviction in a dry run":              {args: []string{"--controllers=eviction", "--dry-run"}, want: []string{pods, nodes, events, policies, namespaces, budgets}},
 		"node health":                        {args: []string{"--controllers=node-health"}, want: []string{pods, mark, nodes, events, patch, leases, conditions, own}},
 		"node health in a dry run":           {args: []string{"--controllers=node-health", "--dry-run"}, want: []string{pods, nodes, events, leases, "patch leases.coordination.k8s.io dry-run.taintkeeper.dev in namespace kube-node-lease"}},
 		"rules":                              {args: []string{"--controllers=node-taint-rule"}, want: []string{nodes, events, patch, rules, finalizers, statuses}},
 		"rules without the resource":         {args: []string{"--controllers=node-taint-rule"}, without: true, want: []string{nodes, events}},
 		"rules in a dry run":                 {args: []string{"--controllers=node-taint-rule", "--dry-run"}, want: []string{nodes, events, rules}},
-		"the default":                        {want: []string{pods, evict, mark, nodes, events, patch, rules, finalizers, statuses}},
+		"the default":                        {want: []string{pods, evict, mark, nodes, events, patch, rules, finalizers, statuses, policies, namespaces, budgets, policyStatuses}},
 		"the default without the resource":   {without: true, want: []string{pods, evict, mark, nodes, events, patch}},
 		"all of them, without the resource":  {args: []string{"--controllers=*"}, without: true, want: []string{pods, evict, mark, nodes, events, patch, leases, conditions, own}},
-		"rules and evictions without stamps": {args: []string{"--stamp-taints=false"}, want: []string{pods, evict, mark, nodes, events, patch, rules, finalizers, statuses}},
+		"rules and evictions without stamps": {args: []string{"--stamp-taints=false"}, want: []string{pods, evict, mark, nodes, events, patch, rules, finalizers, statuses, policies, namespaces, budgets, policyStatuses}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := permissionsOf(parse(t, test.args...), !test.without); !slices.Equal(got, test.want) {

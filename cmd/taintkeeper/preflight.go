@@ -15,6 +15,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiversion "k8s.io/apimachinery/pkg/version"
@@ -27,8 +28,11 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/controller/nodehealth"
 )
 
-// rulesResource is the resource NodeTaintRule, as rights name it.
-const rulesResource = "nodetaintrules"
+// Our own resources, as rights name them.
+const (
+	rulesResource    = "nodetaintrules"
+	policiesResource = "evictionpolicies"
+)
 
 // preflightTimeout bounds the questions that are asked before anything starts.
 const preflightTimeout = 10 * time.Second
@@ -138,9 +142,10 @@ func (p permission) String() string {
 	return resource
 }
 
-// neededPermissions are those that the flags make necessary. Rules need none while there is no such resource.
-func neededPermissions(o *options, rulesServed bool) []permission {
-	followsRules := o.enabled(controllerNodeTaintRule) && rulesServed
+// neededPermissions are those that the flags make necessary. Our own resources need none while they are not served.
+func neededPermissions(o *options, served map[string]bool) []permission {
+	followsRules := o.enabled(controllerNodeTaintRule) && served[rulesResource]
+	followsPolicies := o.enabled(controllerEviction) && !o.shadow && served[policiesResource]
 	needed := append(neededForPods(o),
 		permission{verbs: nodeVerbs(o), resource: "nodes"},
 		permission{verbs: []string{"create", "patch"}, resource: "events"},
@@ -154,6 +159,15 @@ func neededPermissions(o *options, rulesServed bool) []permission {
 	if followsRules {
 		needed = append(needed, neededForRules(o)...)
 	}
+	if followsPolicies {
+		needed = append(needed, neededForPolicies(o)...)
+	}
+	return append(needed, neededForTheProcess(o)...)
+}
+
+// neededForTheProcess are the permissions that no controller needs: for the election, next to the built-in, and for those
+// who ask for metrics.
+func neededForTheProcess(o *options) (needed []permission) {
 	if o.elects() {
 		needed = append(needed, permission{verbs: []string{"get", "create", "update"}, resource: "leases", group: "coordination.k8s.io", namespace: o.election.namespace, name: o.election.name})
 	}
@@ -197,6 +211,22 @@ func neededForRules(o *options) []permission {
 	)
 }
 
+// neededForPolicies are the permissions that only EvictionPolicies need. Without the right to create pods/eviction
+// those that ask the Eviction API hold, and say so.
+func neededForPolicies(o *options) []permission {
+	group, watched := v1alpha1.GroupVersion.Group, []string{"list", "watch"}
+	needed := []permission{
+		{verbs: watched, resource: policiesResource, group: group},
+		{verbs: watched, resource: "namespaces"},
+		{verbs: watched, resource: "poddisruptionbudgets", group: policyv1.GroupName},
+	}
+	if !o.changes() {
+		return needed
+	}
+	return append(needed,
+		permission{verbs: []string{"patch"}, resource: policiesResource, subresource: "status", group: group})
+}
+
 // neededForNodeHealth are the permissions that only node health needs.
 func neededForNodeHealth(o *options) []permission {
 	leases := coordinationv1.GroupName
@@ -224,9 +254,9 @@ func nodeVerbs(o *options) []string {
 // checkPermissions names everything that is missing at once. Where the API server will not say,
 // the first call will.
 func checkPermissions(ctx context.Context, client kubernetes.Interface, o *options) error {
-	served, err := servesRules(client)
+	served, err := servedResources(client)
 	if err != nil {
-		return fmt.Errorf("ask the API server whether it has the resource NodeTaintRule: %w", err)
+		return fmt.Errorf("ask the API server which of our resources it has: %w", err)
 	}
 	var missing []string
 	for _, needed := range neededPermissions(o, served) {
@@ -244,14 +274,21 @@ func checkPermissions(ctx context.Context, client kubernetes.Interface, o *optio
 	return nil
 }
 
-// servesRules reports whether the resource NodeTaintRule is installed. If the API server does not tell, it is taken for
-// missing: the controller looks again, and says what it lacks when it reads rules.
-func servesRules(client kubernetes.Interface) (bool, error) {
-	_, err := client.Discovery().ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
+// servedResources returns which of our own resources are installed. If the API server does not tell, they are taken for
+// missing: the controllers look again, and say what they lack when they read them.
+func servedResources(client kubernetes.Interface) (map[string]bool, error) {
+	list, err := client.Discovery().ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		return false, nil
+		return nil, nil
 	}
-	return err == nil, err
+	if err != nil {
+		return nil, err
+	}
+	served := map[string]bool{}
+	for i := range list.APIResources {
+		served[list.APIResources[i].Name] = true
+	}
+	return served, nil
 }
 
 func refused(ctx context.Context, client kubernetes.Interface, needed permission) ([]string, error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -33,6 +34,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/controller/coexist"
 	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
 	"github.com/taintkeeper/taintkeeper/internal/controller/nodehealth"
+	"github.com/taintkeeper/taintkeeper/internal/controller/policies"
 	"github.com/taintkeeper/taintkeeper/internal/controller/rules"
 	"github.com/taintkeeper/taintkeeper/internal/controller/shadow"
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -90,6 +92,19 @@ func run(ctx context.Context, o *options) error {
 // stamps reports whether timeAdded is written to taints that have none.
 func (o *options) stamps() bool {
 	return o.stampTaints && !o.dryRun && !o.shadow && o.enabled(controllerEviction)
+}
+
+// heldBinding is the name of the binding of the admission policy for ifDown: Hold, as the chart makes it; empty where
+// the built-in does not run.
+func (o *options) heldBinding() string {
+	const name = "taintkeeper-held"
+	switch {
+	case !o.coexist:
+		return ""
+	case o.election.namespace == metav1.NamespaceSystem:
+		return name
+	}
+	return name + "." + o.election.namespace
 }
 
 // limiter makes the rate limit of the flags, if they ask for one.
@@ -152,10 +167,10 @@ func newParts(config *rest.Config, clock *timeline.Clock, log logr.Logger, o *op
 type clients struct {
 	api, events, pods, leases, echo kubernetes.Interface
 
-	reconnect func()          // closes the connection of leases
-	labels    *podwire.Labels // that are decoded of pods
-	clock     *timeline.Clock // hears the answers to all clients
-	rules     client.WithWatch
+	reconnect func()           // closes the connection of leases
+	labels    *podwire.Labels  // that are decoded of pods
+	clock     *timeline.Clock  // hears the answers to all clients
+	custom    client.WithWatch // of our own resources, and of metadata
 	rivals    rivals
 }
 
@@ -170,7 +185,7 @@ func newClients(config *rest.Config, clock *timeline.Clock) (*clients, error) {
 	c.pods, errs[2] = podwire.NewForConfig(apicall.Gathered(apicall.Config(config), podcache.Gather), c.labels)
 	c.leases, errs[3] = kubernetes.NewForConfig(leases)
 	c.echo, errs[4] = kubernetes.NewForConfig(echo)
-	c.rules, errs[5] = rulesClient(config)
+	c.custom, errs[5] = customClient(config)
 	c.rivals, errs[6] = newRivals(c.api, apicall.Config(config))
 	return c, errors.Join(errs[:]...)
 }
@@ -217,7 +232,7 @@ func (c *clients) parts(log logr.Logger, registerer prometheus.Registerer, o *op
 		return parts, nil
 	}
 	follower, err := rules.New(rules.Config{
-		Client: c.api, EventClient: c.events, Rules: c.rules, Nodes: nodes, Clock: c.clock,
+		Client: c.api, EventClient: c.events, Rules: c.custom, Nodes: nodes, Clock: c.clock,
 		DryRun:     o.dryRun,
 		Limiter:    limiter,
 		Registerer: registerer,
@@ -252,8 +267,18 @@ func (c *clients) newEviction(
 	nodes *nodecache.Cache, pods *podcache.Cache, limiter *rate.Limiter,
 	log logr.Logger, registerer prometheus.Registerer, o *options,
 ) ([]part, error) {
+	follower, err := policies.New(policies.Config{
+		Client: c.custom, Core: c.api, Nodes: nodes, Pods: pods, Labels: c.labels, Clock: c.clock,
+		Rule:        verdict.Rule{Matcher: o.matcher()},
+		HeldBinding: o.heldBinding(),
+		DryRun:      o.dryRun,
+		Logger:      log,
+	})
+	if err != nil {
+		return nil, err
+	}
 	config := eviction.Config{
-		Client: c.api, EventClient: c.events, Nodes: nodes, Pods: pods, Clock: c.clock,
+		Client: c.api, EventClient: c.events, Nodes: nodes, Pods: pods, Clock: c.clock, Policies: follower,
 		NeverStamp:          !o.stampTaints,
 		Rule:                verdict.Rule{Matcher: o.matcher()},
 		Mode:                o.mode(),
@@ -264,7 +289,7 @@ func (c *clients) newEviction(
 	}
 	if !o.coexist {
 		evictor, err := eviction.New(config)
-		return []part{evictor}, err
+		return []part{follower, evictor}, err
 	}
 	account := coexist.NewAccount(coexist.AccountConfig{
 		Client: c.api, Clock: c.clock, Namespace: o.election.namespace, KubeAPIQPS: o.coexistQPS,
@@ -284,11 +309,11 @@ func (c *clients) newEviction(
 		coexisting.Lease, coexisting.TakeOver = o.election.name, o.election.takeOver()
 	}
 	keeper, err := coexist.New(coexisting)
-	return []part{evictor, keeper}, err
+	return []part{follower, evictor, keeper}, err
 }
 
-// rulesClient makes a client for NodeTaintRules. Whether there is such a resource is found out later, and again.
-func rulesClient(config *rest.Config) (client.WithWatch, error) {
+// customClient makes a client for our own resources. Whether there are such is found out later, and again.
+func customClient(config *rest.Config) (client.WithWatch, error) {
 	scheme, err := v1alpha1.NewScheme()
 	if err != nil {
 		return nil, err

@@ -11,9 +11,11 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/kubernetes/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	fakerules "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podwire"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
@@ -28,10 +30,15 @@ func fakeClients(t *testing.T, api *fake.Clientset) *clients {
 		t.Fatal(err)
 	}
 	return &clients{
-		api: api, events: api, pods: api, leases: api, echo: api, reconnect: func() {}, clock: &timeline.Clock{},
-		rules: fakerules.NewClientBuilder().WithScheme(known).Build(),
+		api: api, events: api, pods: api, leases: api, echo: api, reconnect: func() {}, clock: &timeline.Clock{}, labels: &podwire.Labels{},
+		custom: plainLister{fakerules.NewClientBuilder().WithScheme(known).Build()},
 	}
 }
+
+// plainLister tells client-go that the fake client cannot send a list through a watch.
+type plainLister struct{ client.WithWatch }
+
+func (plainLister) IsWatchListSemanticsUnSupported() bool { return true }
 
 func TestTheProcessHasOneWatchOfNodesAndOneOfPods(t *testing.T) {
 	for name, args := range map[string][]string{

@@ -5,6 +5,7 @@ package policy
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 )
 
@@ -49,6 +50,27 @@ type Answer struct {
 
 // Stays reports whether the pod may not be touched now.
 func (a Answer) Stays() bool { return a.Step >= Wait }
+
+// String says who objects and why, for people: EvictionPolicy "q" is paused: upgrade of the storage.
+func (a Answer) String() string {
+	text := map[Why]string{
+		Paused: "is paused", BreakerOpen: "has tripped", Settling: "waits to see how many others are due",
+		Held: "holds it", Finished: "keeps finished pods", NotPermitted: "asks the Eviction API, which Taintkeeper may not",
+		SeveralBudgets: "asks the Eviction API, which refuses pods with several PodDisruptionBudgets",
+		Budget:         "asks the Eviction API, and a PodDisruptionBudget allows no disruption", Paced: "has no room in its pace",
+	}[a.Why]
+	switch {
+	case a.Policy == "":
+		return "no policy objects"
+	case a.Step == Ask:
+		text = "asks the Eviction API"
+	}
+	text = fmt.Sprintf("EvictionPolicy %s %s", a.Policy, text)
+	if a.Detail != "" {
+		text += ": " + a.Detail
+	}
+	return text
+}
 
 // stricter compares two answers for one taint. Of equal steps the one that ends later is stricter.
 func (a Answer) stricter(b Answer) bool {

@@ -117,6 +117,13 @@ func (p *Policy) compile(spec *v1alpha1.EvictionPolicySpec) error {
 	return errors.Join(flaws...)
 }
 
+// InEarnest returns the policy as it would be without dryRun.
+func (p *Policy) InEarnest() *Policy {
+	earnest := *p
+	earnest.DryRun = false
+	return &earnest
+}
+
 // Pace returns the policy's pace, or nil.
 func (p *Policy) Pace() *Pace { return p.pace }
 
@@ -149,6 +156,32 @@ func (b *Breaker) resumes(due time.Time) time.Time {
 func (b *Breaker) Resumed(due, now time.Time) bool {
 	at := b.resumes(due)
 	return !at.IsZero() && !at.After(now)
+}
+
+// Due returns from when on a pod that must leave for these causes would leave without the policy, and whether the
+// policy applies to any of them.
+func (p *Policy) Due(causes []Cause) (due time.Time, applies bool) {
+	for _, cause := range causes {
+		if p.Applies(cause.Taint) && (!applies || cause.Due.Before(due)) {
+			due, applies = cause.Due, true
+		}
+	}
+	return due, applies
+}
+
+// Count counts the instants, which are in order, at which pods became due that the breaker counts now.
+func (b *Breaker) Count(dues []time.Time, now time.Time) int {
+	until, _ := slices.BinarySearchFunc(dues, now, func(due, now time.Time) int {
+		if due.After(now) {
+			return 1
+		}
+		return -1
+	})
+	if b.resumedAt.After(now) {
+		return until
+	}
+	from, _ := slices.BinarySearchFunc(dues[:until], b.resumedAt, time.Time.Compare)
+	return until - from
 }
 
 // Selects reports whether the policy selects a pod on its node, whatever the taint.

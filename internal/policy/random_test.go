@@ -255,7 +255,7 @@ func TestTheAnswerStaysUntilAgain(t *testing.T) {
 	eachWorld(t, func(t *testing.T, r *rand.Rand, w *world) {
 		for _, p := range w.compiled {
 			state := w.states[p.Name]
-			state.Room = at(float64(r.IntN(16)))
+			state.Room = since(float64(r.IntN(16)))
 			w.states[p.Name] = state
 		}
 		for i, now := range w.instants {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // Pod is what the policies need to know of a pod, its namespace and its node.
@@ -41,9 +42,13 @@ type Budgets struct {
 type State struct {
 	// Open says why the breaker is open; empty if it is closed. See [Latch].
 	Open string
-	// Room is when the pace has room for the pod; zero or an instant that has passed means now.
-	Room time.Time
+	// Room returns when the pace has room for the pod; zero or an instant that has passed means now, and [Later] that it
+	// is not known when. It is asked only if the pace is all that objects. nil: now.
+	Room func() time.Time
 }
+
+// Later is an instant that is not known and has not come.
+var Later = verdict.Latest
 
 // Cause is a taint because of which a pod must leave, and the instant at which it is due because of it.
 type Cause struct {
@@ -60,10 +65,17 @@ func (p *Policy) Says(pod *Pod, due, now time.Time, state State) Answer {
 		return halt
 	}
 	action := p.acts(pod, due, now)
-	if action.Step != Hold && state.Room.After(now) {
-		return p.answer(Wait, Paced, state.Room, "")
+	if action.Stays() || state.Room == nil {
+		return action
 	}
-	return action
+	switch room := state.Room(); {
+	case !room.After(now):
+		return action
+	case room.Equal(Later):
+		return p.answer(Wait, Paced, time.Time{}, "")
+	default:
+		return p.answer(Wait, Paced, room, "")
+	}
 }
 
 // halts returns what keeps the pod whatever the action and its deadline, or Free.
@@ -104,6 +116,16 @@ func (p *Policy) acts(pod *Pod, due, now time.Time) Answer {
 
 func (p *Policy) answer(step Step, why Why, until time.Time, detail string) Answer {
 	return Answer{Step: step, Until: until, Policy: p.Name, Why: why, Detail: detail}
+}
+
+// Pacing returns the policies whose pace counts when a pod leaves because of a taint, of those that select it.
+func Pacing(policies []*Policy, pod *Pod, taint *corev1.Taint) (paced []*Policy) {
+	for _, p := range policies {
+		if p.pace != nil && !p.DryRun && !pod.NamespaceEnds && p.Applies(taint) {
+			paced = append(paced, p)
+		}
+	}
+	return paced
 }
 
 // Decide returns what all policies that select a pod say of it together. The causes are all taints because of which it

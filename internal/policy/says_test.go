@@ -53,7 +53,9 @@ func end(n float64) time.Time {
 }
 
 // room is the state of a pace that has room so many seconds after due.
-func room(n float64) policy.State { return policy.State{Room: at(n)} }
+func room(n float64) policy.State { return policy.State{Room: since(n)} }
+
+func since(n float64) func() time.Time { return func() time.Time { return at(n) } }
 
 // everything is a policy in which each line has something to say.
 func everything(edits ...func(*spec)) spec {
@@ -72,7 +74,7 @@ func unpaused(s *spec) { s.Paused = nil }
 func evicts(s *spec)   { s.Action = v1alpha1.ActionEvict }
 func deletes(s *spec)  { s.Action, s.Deadline = v1alpha1.ActionDelete, nil }
 
-var all = policy.State{Open: tripped.Open, Room: at(3600)}
+var all = policy.State{Open: tripped.Open, Room: since(3600)}
 
 // TestTheRuleOfOnePolicy has the lines of the rule in their order (doc.go).
 func TestTheRuleOfOnePolicy(t *testing.T) {
@@ -101,7 +103,7 @@ func TestTheRuleOfOnePolicy(t *testing.T) {
 		{"2: an open breaker holds what becomes due when it is resumed", resumed(0), policy.Pod{}, 60, tripped, held(policy.BreakerOpen, 0, tripped.Open)},
 		{"2: and what was due before, until then", resumed(60), policy.Pod{}, 59.999, tripped, held(policy.BreakerOpen, 60, tripped.Open)},
 		{"2: but not from then on", resumed(60), policy.Pod{}, 60, tripped, free},
-		{"2: what is resumed goes at the pace", resumed(60), policy.Pod{}, 60, policy.State{Open: tripped.Open, Room: at(90)}, waits(policy.Paced, 90)},
+		{"2: what is resumed goes at the pace", resumed(60), policy.Pod{}, 60, policy.State{Open: tripped.Open, Room: since(90)}, waits(policy.Paced, 90)},
 		{"2: and when it has settled", resumed(1), policy.Pod{}, 1, tripped, waits(policy.Settling, 10)},
 
 		{"3: a pod waits until due + settle, before the action counts", everything(unpaused), policy.Pod{}, 0, room(3600), waits(policy.Settling, 10)},

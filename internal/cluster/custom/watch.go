@@ -31,6 +31,8 @@ type Resource[T client.Object] struct {
 	List   func() client.ObjectList // returns an empty list
 	// Without says what there is not as long as the resource is not installed, and how to have it.
 	Without string
+	// Must says that Run ends with an error if the resource is installed and may not be listed.
+	Must bool
 }
 
 // Watch watches the objects. Without the resource, it waits until there is one.
@@ -85,35 +87,54 @@ func (w *Watch[T]) lister() cache.ListerWatcher {
 	}, w.client)
 }
 
-// Run watches until the context ends. Errors are retried with backoff indefinitely.
-func (w *Watch[T]) Run(ctx context.Context) {
-	if w.awaitResource(ctx) {
-		w.informer.RunWithContext(ctx)
+// Run watches until the context ends. Errors are retried with backoff indefinitely, but for one: if the resource must
+// be listed, and at the beginning may not be, nor half a minute later.
+func (w *Watch[T]) Run(ctx context.Context) error {
+	if err := w.awaitResource(ctx); err != nil || ctx.Err() != nil {
+		return err
 	}
+	w.informer.RunWithContext(ctx)
+	return nil
 }
 
-// awaitResource waits until the resource is installed, and reports whether it is.
-func (w *Watch[T]) awaitResource(ctx context.Context) bool {
-	for told := false; ; told = true {
+// awaitResource waits until the resource is installed.
+func (w *Watch[T]) awaitResource(ctx context.Context) error {
+	refused := false
+	for {
 		err := w.client.List(ctx, w.resource.List(), client.Limit(1))
-		if ctx.Err() != nil {
-			return false
-		}
-		if !notInstalled(err) {
-			if told {
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // it was asked to end
+		case notInstalled(err):
+			w.once.Do(func() {
+				w.log.Info("The resource " + w.resource.Kind + " is not installed, " + w.resource.Without)
+				close(w.absent)
+			})
+			refused = false
+		case w.resource.Must && apierrors.IsForbidden(err) && refused:
+			return err
+		case w.resource.Must && apierrors.IsForbidden(err): // an API server that has just started may not know the rights yet
+			refused = true
+		default: // any other trouble is the watch's
+			if w.wasAbsent() {
 				w.log.Info("The resource " + w.resource.Kind + " is installed now")
 			}
-			return true // any other trouble is the watch's
-		}
-		if !told {
-			w.log.Info("The resource " + w.resource.Kind + " is not installed, " + w.resource.Without)
-			w.once.Do(func() { close(w.absent) })
+			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return false
+			return nil
 		case <-time.After(lookAgain):
 		}
+	}
+}
+
+func (w *Watch[T]) wasAbsent() bool {
+	select {
+	case <-w.absent:
+		return true
+	default:
+		return false
 	}
 }
 

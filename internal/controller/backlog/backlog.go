@@ -150,7 +150,7 @@ func (b *Backlog) update(e *Eviction, l Leaving, now time.Time) (cancel bool) {
 }
 
 // goOn lets an eviction wait again after a change of its pod. As long as the pod may be tried it is the same eviction;
-// a first try that was put off is due at once if there is news.
+// a first try that was put off is due at once if there is news. One that was tried keeps its backoff while it is held.
 func (b *Backlog) goOn(e *Eviction, ready, news bool) {
 	waits := e.in
 	b.take(e)
@@ -162,6 +162,8 @@ func (b *Backlog) goOn(e *Eviction, ready, news bool) {
 		b.wait(e, e.Leaving.from())
 	case ready && waits != nil && !e.began.IsZero():
 		b.put(e, waits)
+	case e.Tries > 0 && !news:
+		b.retry(e, e.from)
 	default:
 		b.renew(e, e.Leaving.from())
 	}

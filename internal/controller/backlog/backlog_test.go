@@ -520,6 +520,25 @@ func TestAPodThatAPolicyHoldsIsNotTriedUntilItLetsItGo(t *testing.T) {
 	}
 }
 
+func TestARefusalKeepsItsBackoffWhileAPolicyHoldsThePod(t *testing.T) {
+	b, e := one(t)
+	b.Done(e, Failed(time.Minute, "webhook w"), t0)
+	l := pods("a", 1, t0)
+	for i := range 3 {
+		now := t0.Add(time.Duration(i) * sec)
+		l[0].Answer.Held = true
+		b.Set("n", l, now)
+		l[0].Answer.Held = false
+		b.Set("n", l, now)
+		if got, again := b.Next(now); got != nil || !again.Equal(t0.Add(time.Minute)) {
+			t.Errorf("after %s it is tried at %v, want after a minute", now.Sub(t0), again.Sub(t0))
+		}
+	}
+	if got := begin(b, t0.Add(time.Minute)); len(got) != 1 || got[0].Tries != 1 {
+		t.Errorf("%v begin after a minute, want it, as a retry", uids(got))
+	}
+}
+
 func TestAnEvictionThatAPolicyHoldsInFlightIsCancelled(t *testing.T) {
 	b, e := one(t)
 	held := pods("a", 1, t0)

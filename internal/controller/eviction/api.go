@@ -10,12 +10,14 @@ import (
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
 // conditionMessage is the message of the condition. Upstream's begins with "Taint manager:" and is the same otherwise
@@ -45,6 +47,11 @@ func (a api) node(ctx context.Context, name string) (*corev1.Node, error) {
 // refusedMessage is the message of the condition of a pod whose delete is refused.
 func refusedMessage(refuser string) string {
 	return podcache.MarkPrefix + " due to leave because of a NoExecute taint; the deletion is refused by " + refuser
+}
+
+// heldMessage is the message of the condition of a pod that a policy holds.
+func heldMessage(answer policy.Answer) string {
+	return podcache.MarkPrefix + " due to leave because of a NoExecute taint; " + answer.String()
 }
 
 // patchCondition sets the condition DisruptionTarget on exactly this pod, as the UID in the patch
@@ -97,6 +104,16 @@ func (a api) delete(ctx context.Context, pod *podcache.Pod) error {
 	defer cancel()
 	return a.client.CoreV1().Pods(pod.Namespace).
 		Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+}
+
+// evict asks the Eviction API to delete exactly this pod, with its own grace period.
+func (a api) evict(ctx context.Context, pod *podcache.Pod) error {
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	return a.client.CoreV1().Pods(pod.Namespace).EvictV1(ctx, &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))},
+	})
 }
 
 // pod reads the pod that has the name now, consistently.

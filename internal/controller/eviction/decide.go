@@ -8,11 +8,14 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/controller/backlog"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
 // NodeRequest asks for a decision about the pods of a node.
@@ -23,13 +26,15 @@ type decider struct {
 	judge   judge
 	nodes   nodes
 	pods    *podcache.Cache
-	queue   *queue
+	queue   *queue // of pods to delete
+	asks    *queue // of pods to ask the Eviction API about; nil without policies
 	events  *events
 	metrics *metrics
 	witness *witness
 
 	mu      sync.Mutex      // of two decisions about a node the later one counts
 	leaving map[string]bool // nodes that pods must leave
+	held    map[string]map[types.UID]heldPod
 	rarely  rarely
 }
 
@@ -43,28 +48,60 @@ func (d *decider) look(ctx context.Context, name string) (again time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	fires := d.witness.look(name)
-	leaving := d.decide(name)
-	d.tell(ctx, name, len(leaving))
-	d.spare(ctx, name, d.queue.set(name, leaving))
-	if fires.IsZero() {
+	decided := d.decide(name)
+	d.tellHeld(name, decided.held)
+	d.tell(ctx, name, len(decided.deletes)+len(decided.asks))
+	d.spare(ctx, name, d.set(name, decided))
+	if fires = timeline.Next(fires, decided.again); fires.IsZero() {
 		return 0
 	}
 	return max(fires.Sub(d.judge.clock.Now()), time.Millisecond)
 }
 
-// decide returns the pods that must leave a node, now or later.
-func (d *decider) decide(name string) []backlog.Leaving {
+// decided is what was decided about the pods that must leave a node, now or later.
+type decided struct {
+	deletes, asks []backlog.Leaving
+	held          []heldPod
+	again         time.Time // when policies may no longer want to ask about a pod
+}
+
+// set replaces what the queues know of a node, and returns the evictions that have ended thereby.
+func (d *decider) set(node string, all decided) (ended []spared) {
+	if d.asks == nil {
+		return d.queue.set(node, all.deletes)
+	}
+	return setBoth(d.queue, d.asks, node, all.deletes, all.asks)
+}
+
+// decide decides about the pods of a node.
+func (d *decider) decide(name string) (all decided) {
 	tainted, ok := d.nodes.get(name)
 	if !ok {
-		return nil
+		return all
 	}
-	var all []backlog.Leaving
 	for _, pod := range d.pods.OnNode(name) {
-		if v, leaves := d.judge.over(pod, tainted.NoExecute); leaves {
-			all = append(all, backlog.Leaving{
-				UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Group: pod.Namespace,
-				Due: v.Due, Priority: pod.Priority,
-			})
+		v, leaves := d.judge.over(pod, tainted.NoExecute)
+		if !leaves {
+			continue
+		}
+		l := backlog.Leaving{
+			UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Group: pod.Namespace,
+			Due: v.Due, Priority: pod.Priority,
+		}
+		if !v.DueAt(d.judge.clock.Now()) { // policies are asked when it is due
+			all.deletes = append(all.deletes, l)
+			continue
+		}
+		answer, again := d.judge.says(pod, tainted, tainted.NoExecute)
+		if answer.Stays() {
+			l.Answer = backlog.Answer{Held: again.IsZero(), After: again}
+			all.held = append(all.held, heldPod{Pod: pod, answer: answer})
+		}
+		if answer.Step == policy.Ask {
+			all.again = timeline.Next(all.again, again)
+			all.asks = append(all.asks, l)
+		} else {
+			all.deletes = append(all.deletes, l)
 		}
 	}
 	return all

@@ -9,6 +9,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
 // The wire names of upstream's taint-eviction-controller, letter for letter.
@@ -53,6 +54,12 @@ func (e *events) unmarked(pod *podcache.Pod, err error) {
 func (e *events) refused(pod *podcache.Pod, err error) {
 	e.OfPod(reference(pod), pod.Node, corev1.EventTypeWarning, "EvictionRefused",
 		"Eviction of Pod %s is refused by %s, and tried again at least every %s: %v", pod.Key(), refuser(err), apicall.LastRefused, err)
+}
+
+// held says that a pod stays although it is due, because a policy objects.
+func (e *events) held(pod *podcache.Pod, answer policy.Answer) {
+	e.OfPod(reference(pod), pod.Node, corev1.EventTypeNormal, "EvictionHeld",
+		"Pod %s is due to leave, and stays: %s%s", pod.Key(), answer, e.suffix)
 }
 
 func reference(pod *podcache.Pod) *corev1.ObjectReference {

@@ -21,6 +21,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/controller/backlog"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -41,6 +42,7 @@ type executor struct {
 	live    *liveNodes
 	api     api
 	queue   *queue
+	asks    bool // the queue is of pods about which the Eviction API is asked
 	decide  *decider
 	events  *events
 	metrics *metrics
@@ -71,6 +73,7 @@ func (x *executor) run(ctx context.Context) error {
 
 func (x *executor) try(ctx context.Context, t *try) {
 	result, err := x.evict(ctx, t)
+	x.ends(t)
 	outcome := backlog.Over
 	if cancelled := x.queue.cancelled(t); !errors.Is(cancelled, backlog.ErrWithdrawn) {
 		outcome = x.outcome(ctx, t, result, cmp.Or(cancelled, err))
@@ -80,7 +83,8 @@ func (x *executor) try(ctx context.Context, t *try) {
 		x.count(t, x.settle(ctx, t, result, err))
 		t.settled = true
 		x.queue.done(t, backlog.Over)
-	case result == resultCancelled: // by what the caches show, and the decider has not said so yet
+		x.decide.look(ctx, t.node) // the pod may have been withdrawn because the other queue has it now
+	case result == resultCancelled, result == resultHeld: // by what the caches show, and the decider has not said so yet
 		x.decide.look(ctx, t.node)
 	case outcome == backlog.Over:
 		x.count(t, result)
@@ -96,7 +100,7 @@ func (x *executor) outcome(ctx context.Context, t *try, result result, err error
 		return x.retry(ctx, t, err)
 	case result == resultDryRun: // it is remembered for as long as the pod must leave, so it is said once
 		return backlog.Later(apicall.LastRefused)
-	case result == resultCancelled:
+	case result == resultCancelled, result == resultHeld:
 		return backlog.Later(apicall.FirstBackoff)
 	}
 	return backlog.Over
@@ -161,12 +165,18 @@ func (x *executor) evict(ctx context.Context, t *try) (result, error) {
 	if done != "" || err != nil {
 		return done, err
 	}
+	if !x.begins(t, pod) {
+		return resultHeld, nil
+	}
 	if !t.announced {
 		t.announced = true
 		x.announce(ctx, pod, v)
 	}
 	if x.mode == DryRun {
 		return resultDryRun, nil
+	}
+	if x.asks {
+		return x.ask(ctx, t, pod)
 	}
 	live, done, err := x.mark(ctx, t, pod)
 	if done != "" || err != nil {
@@ -232,13 +242,18 @@ func (x *executor) confirm(pod *podcache.Pod, tainted *nodecache.Node, newest, p
 	if wentBack(tainted, newest) {
 		return verdict.Verdict{}, errUnconfirmed
 	}
-	at := x.judge.clock.Now()
-	v, leaves := x.judge.over(pod, confirmedBy(tainted, newest.node, nil))
+	at, confirmed := x.judge.clock.Now(), confirmedBy(tainted, newest.node, nil)
+	v, leaves := x.judge.over(pod, confirmed)
 	if !leaves && passed.node != nil {
-		v, _ = x.judge.over(pod, confirmedBy(tainted, newest.node, passed.node))
+		confirmed = confirmedBy(tainted, newest.node, passed.node)
+		v, _ = x.judge.over(pod, confirmed)
 		at = timeline.Earlier(at, passed.started)
 	}
 	if !v.DueAt(at) {
+		return v, errUnconfirmed
+	}
+	// Policies may let it go because of a taint that is not confirmed, and hold it because of the others.
+	if answer, _ := x.judge.says(pod, tainted, confirmed); answer.Stays() {
 		return v, errUnconfirmed
 	}
 	return v, nil
@@ -266,6 +281,10 @@ func (x *executor) cached(uid types.UID) (*podcache.Pod, *nodecache.Node, result
 	if !ok || !x.judge.due(pod, tainted.NoExecute) {
 		return nil, nil, resultCancelled
 	}
+	answer, _ := x.judge.says(pod, tainted, tainted.NoExecute)
+	if answer.Stays() || x.asks != (answer.Step == policy.Ask) {
+		return nil, nil, resultHeld
+	}
 	return pod, tainted, ""
 }
 
@@ -281,6 +300,7 @@ func (x *executor) announce(ctx context.Context, pod *podcache.Pod, v verdict.Ve
 
 func (x *executor) delete(ctx context.Context, t *try, pod *podcache.Pod, v verdict.Verdict) (result, error) {
 	if err := x.api.delete(ctx, pod); err != nil {
+		t.unanswered = !apicall.Answered(err)
 		if done, err := x.ended(ctx, pod, err); done != "" || err != nil {
 			return done, err
 		}
@@ -290,11 +310,16 @@ func (x *executor) delete(ctx context.Context, t *try, pod *podcache.Pod, v verd
 	if t.unmarked != nil {
 		x.events.unmarked(pod, t.unmarked)
 	}
+	return x.left(ctx, pod, v), nil
+}
+
+// left notes that the API server lets a pod go.
+func (x *executor) left(ctx context.Context, pod *podcache.Pod, v verdict.Verdict) result {
 	x.pods.MarkTerminating(pod.UID)
 	x.metrics.deleted(x.judge.clock.Since(v.Due))
 	logf.FromContext(ctx).Info("Evicted", "pod", klog.KRef(pod.Namespace, pod.Name),
 		"node", pod.Node, "taint", v.Taint.ToString(), "due", x.judge.clock.Shown(v.Due))
-	return resultDeleted, nil
+	return resultDeleted
 }
 
 // tellRefusal says who refuses the delete of a pod, in an event and in the condition, once it is more than a passing

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -26,6 +27,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/controller/backlog"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -63,6 +65,8 @@ type Config struct {
 	// by its own Config whether timeAdded is written.
 	Nodes *nodecache.Cache
 	Pods  *podcache.Cache
+	// Policies may object to evictions; nil: none do. The caller runs them, next to the Evictor.
+	Policies Policies
 	// Rule decides; the zero value is Kubernetes' default.
 	Rule verdict.Rule
 	// Clock is the timeline of the process, shared with Nodes and Pods; nil: one of its own, which hears no Date.
@@ -118,6 +122,8 @@ type Evictor struct {
 
 	witness *witness
 	queue   *queue
+	asks    *queue // nil without policies
+	decider *decider
 }
 
 // New assembles an Evictor. Nothing runs before Run is called or a manager to which it was added starts.
@@ -130,15 +136,23 @@ func New(config Config) (*Evictor, error) {
 	}
 	e.parts.InEveryReplica(func(ctx context.Context) error { e.events.Run(ctx); return nil })
 	if config.BuiltIn != nil {
-		e.witness = newWitness(judge{rule: config.Rule, clock: config.Clock}, e.nodes, e.pods, config.BuiltIn)
+		e.witness = newWitness(e.judge(), e.nodes, e.pods, config.BuiltIn)
 	}
-	e.queue = newQueue(config.ConcurrentEvictions, config.Clock, func(pod types.UID) bool {
+	there := func(pod types.UID) bool {
 		_, ok := e.pods.There(pod)
 		return ok
-	})
+	}
+	e.queue = newQueue(backlog.LimitsFor(config.ConcurrentEvictions), config.Clock, there)
+	if config.Policies != nil {
+		e.asks = newQueue(asksLimits(), config.Clock, there)
+	}
 	metrics := newMetrics()
+	e.decider = &decider{
+		judge: e.judge(), nodes: e.nodes, pods: e.pods, queue: e.queue, asks: e.asks, events: e.events, metrics: metrics,
+		witness: e.witness, leaving: map[string]bool{}, held: map[string]map[types.UID]heldPod{},
+	}
 	if config.Registerer != nil {
-		backlog := backlogCollector{nodes: e.nodes, queue: e.queue, clock: config.Clock}
+		backlog := backlogCollector{nodes: e.nodes, stats: e.stats, clock: config.Clock, decider: e.decider}
 		if err := metrics.register(config.Registerer, backlog); err != nil {
 			return nil, fmt.Errorf("register the metrics: %w", err)
 		}
@@ -158,34 +172,50 @@ func (e *Evictor) Run(ctx context.Context) error { return e.parts.Run(ctx) }
 // has seen for itself when taints came; the controllers run in the leader.
 func (e *Evictor) AddTo(mgr manager.Manager) error { return e.parts.AddTo(mgr) }
 
-// HasSynced reports whether the caches are complete: the Evictor is ready, to act or to stand by.
-func (e *Evictor) HasSynced() bool { return e.nodes.HasSynced() && e.pods.HasSynced() }
+// HasSynced reports whether all is known that decides: the Evictor is ready, to act or to stand by.
+func (e *Evictor) HasSynced() bool {
+	return !slices.ContainsFunc(e.known(), func(one cache.DoneChecker) bool { return !cache.IsDone(one) })
+}
+
+func (e *Evictor) known() []cache.DoneChecker {
+	known := []cache.DoneChecker{e.nodes, e.pods}
+	if e.config.Policies != nil {
+		known = append(known, e.config.Policies)
+	}
+	return known
+}
+
+func (e *Evictor) judge() judge {
+	return judge{rule: e.config.Rule, clock: e.config.Clock, policies: e.config.Policies}
+}
 
 func (e *Evictor) addControllers(metrics *metrics) error {
 	calls := api{client: e.config.Client, limiter: e.config.Limiter, clock: e.config.Clock}
 	live := newLiveNodes(calls, e.config.Clock)
-	judge := judge{rule: e.config.Rule, clock: e.config.Clock}
-	decider := &decider{
-		judge: judge, nodes: e.nodes, pods: e.pods, queue: e.queue, events: e.events, metrics: metrics,
-		witness: e.witness, leaving: map[string]bool{},
-	}
-	executor := &executor{
-		judge: judge, mode: e.config.Mode, nodes: e.nodes, pods: e.pods, live: live, api: calls,
-		queue: e.queue, decide: decider, events: e.events, metrics: metrics,
-		builtIn: cmp.Or[BuiltIn](e.config.BuiltIn, alone{}), witness: e.witness,
+	judge := e.judge()
+	execute := func(queue *queue) manager.Runnable {
+		x := &executor{
+			judge: judge, mode: e.config.Mode, nodes: e.nodes, pods: e.pods, live: live, api: calls,
+			queue: queue, asks: queue == e.asks, decide: e.decider, events: e.events, metrics: metrics,
+			builtIn: cmp.Or[BuiltIn](e.config.BuiltIn, alone{}), witness: e.witness,
+		}
+		return manager.RunnableFunc(func(ctx context.Context) error {
+			return x.run(logr.NewContext(ctx, e.config.Logger.WithName("eviction-execute")))
+		})
 	}
 	decide, err := stage.New(e.config.Logger, "eviction-decide", controller.TypedOptions[NodeRequest]{
 		NewQueue: func(string, workqueue.TypedRateLimiter[NodeRequest]) workqueue.TypedRateLimitingInterface[NodeRequest] {
 			return stage.Queue(priorityqueue.New[NodeRequest](nodeQueue))
 		},
-		Reconciler: decider,
+		Reconciler: e.decider,
 	}, nodeChanges{e: e})
 	if err != nil {
 		return err
 	}
-	e.parts.InLeader(decide, manager.RunnableFunc(func(ctx context.Context) error {
-		return executor.run(logr.NewContext(ctx, e.config.Logger.WithName("eviction-execute")))
-	}))
+	e.parts.InLeader(decide, execute(e.queue))
+	if e.asks != nil {
+		e.parts.InLeader(execute(e.asks))
+	}
 	return e.addWriters(judge, calls, live, metrics)
 }
 
@@ -209,14 +239,15 @@ func (e *Evictor) addWriters(judge judge, calls api, live *liveNodes, metrics *m
 }
 
 func (e *Evictor) addReclaim(judge judge, calls api) error {
-	if e.config.BuiltIn == nil || e.config.Mode == DryRun {
+	if e.config.BuiltIn == nil && e.config.Policies == nil || e.config.Mode == DryRun {
 		return nil
 	}
+	r := &reclaimer{judge: judge, nodes: e.nodes, pods: e.pods, api: calls, builtIn: e.config.BuiltIn != nil}
 	reclaim, err := stage.New(e.config.Logger, "eviction-reclaim", controller.TypedOptions[PodRequest]{
 		MaxConcurrentReconciles: concurrentNodes,
 		RateLimiter:             apicall.RateLimiter[PodRequest](),
-		Reconciler:              &reclaimer{judge: judge, nodes: e.nodes, pods: e.pods, api: calls},
-	}, foreignMarks{e})
+		Reconciler:              r,
+	}, marks{e, r})
 	if err != nil {
 		return err
 	}
@@ -244,11 +275,12 @@ func (s taintChanges) String() string { return "changes of NoExecute taints" }
 
 // WaitForSync implements source.TypedSyncingSource.
 func (s taintChanges) WaitForSync(ctx context.Context) error {
-	cache.WaitFor(ctx, "", s.e.nodes, s.e.pods)
+	cache.WaitFor(ctx, "", s.e.known()...)
 	return ctx.Err()
 }
 
-// nodeChanges brings the nodes about which to decide: those whose taints change, and the tainted ones whose pods do.
+// nodeChanges brings the nodes about which to decide: those whose taints change, and the tainted ones whose pods do, or
+// about whose pods policies say something else.
 type nodeChanges struct {
 	e     *Evictor
 	after time.Duration // the change
@@ -274,6 +306,9 @@ func (s nodeChanges) Start(ctx context.Context, queue workqueue.TypedRateLimitin
 			}
 		}
 	})
+	if policies := s.e.config.Policies; policies != nil {
+		policies.Subscribe(func(node string) { queue.AddAfter(NodeRequest{node}, s.after) })
+	}
 	return taintChanges(s).Start(ctx, queue)
 }
 

@@ -10,24 +10,29 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/controller/backlog"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// Overdue are the pods of a node that are due and still there.
+// Overdue are the pods of a node that are due, not held by a policy, and still there.
 type Overdue struct {
 	Pods  int
 	Since time.Time // the first of them is due, on the timeline
 }
 
-// Overdue returns the pods that are due and still there, by the names of their nodes. It also counts those that have
-// come due since the Evictor was stopped.
+// Overdue returns the pods that are due, not held by a policy, and still there, by the names of their nodes. It also
+// counts those that have come due since the Evictor was stopped.
 func (e *Evictor) Overdue() map[string]Overdue {
 	all := map[string]Overdue{}
-	for node, leaving := range e.queue.due() {
+	for node, leaving := range e.due() {
 		var on Overdue
 		for _, l := range leaving {
-			if _, ok := e.pods.There(l.UID); ok {
+			pod, ok := e.pods.There(l.UID)
+			if !ok {
+				continue
+			}
+			if _, held, _ := e.judge().held(pod, e.nodes); !held {
 				on = Overdue{Pods: on.Pods + 1, Since: timeline.Next(on.Since, l.Due)}
 			}
 		}
@@ -36,6 +41,38 @@ func (e *Evictor) Overdue() map[string]Overdue {
 		}
 	}
 	return all
+}
+
+// due returns the pods that are due, by node, whether they are to be deleted or the Eviction API is asked about them.
+func (e *Evictor) due() map[string][]backlog.Leaving {
+	due := e.queue.due()
+	if e.asks != nil {
+		for node, asks := range e.asks.due() {
+			due[node] = append(due[node], asks...)
+		}
+	}
+	return due
+}
+
+func (e *Evictor) dueOn(node string) []backlog.Leaving {
+	if e.asks == nil {
+		return e.queue.dueOn(node)
+	}
+	return slices.Concat(e.queue.dueOn(node), e.asks.dueOn(node))
+}
+
+// stats counts the evictions, at the instant that it returns.
+func (e *Evictor) stats() (backlog.Stats, time.Time) {
+	all, at := e.queue.stats()
+	if e.asks != nil {
+		asks, _ := e.asks.stats()
+		all.Due += asks.Due
+		all.Oldest = timeline.Next(all.Oldest, asks.Oldest)
+		for by, count := range asks.Refused {
+			all.Refused[by] += count
+		}
+	}
+	return all, at
 }
 
 // Spares reports whether a node, as the API server shows it now, lets a pod stay that was due by what the Evictor knew
@@ -55,7 +92,7 @@ func (e *Evictor) Spares(live *corev1.Node) bool {
 		}
 		all = append(all, is)
 	}
-	for _, l := range e.queue.dueOn(live.Name) {
+	for _, l := range e.dueOn(live.Name) {
 		if pod, ok := e.pods.There(l.UID); ok && !e.config.Rule.Decide(pod.Rule(), all).DueAt(at) {
 			return true
 		}

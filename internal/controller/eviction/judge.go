@@ -4,15 +4,20 @@
 package eviction
 
 import (
+	"time"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// judge decides which pods must leave, and when, on the timeline of its clock.
+// judge decides which pods must leave, and when, on the timeline of its clock, and whether policies object to that.
 type judge struct {
-	rule  verdict.Rule
-	clock *timeline.Clock
+	rule     verdict.Rule
+	clock    *timeline.Clock
+	policies Policies // nil: there are none
 }
 
 // over returns the verdict over a pod on a node with the given taints, if it must leave. Mirror pods can only be ended
@@ -29,4 +34,25 @@ func (j judge) over(pod *podcache.Pod, tainted []verdict.Taint) (verdict.Verdict
 func (j judge) due(pod *podcache.Pod, tainted []verdict.Taint) bool {
 	v, _ := j.over(pod, tainted)
 	return v.DueAt(j.clock.Now())
+}
+
+// says returns what the policies say of a pod that is due because of some of these taints of its node, and when that
+// can change by itself; zero if it cannot.
+func (j judge) says(pod *podcache.Pod, node *nodecache.Node, tainted []verdict.Taint) (
+	_ policy.Answer, again time.Time,
+) {
+	if j.policies == nil {
+		return policy.Answer{}, time.Time{}
+	}
+	return j.policies.Says(pod, node, tainted)
+}
+
+// held reports whether a pod is due on its node, as the caches show both, and whether a policy holds it, and why.
+func (j judge) held(pod *podcache.Pod, nodes nodes) (due, held bool, _ policy.Answer) {
+	node, ok := nodes.get(pod.Node)
+	if !ok || !j.due(pod, node.NoExecute) {
+		return false, false, policy.Answer{}
+	}
+	answer, _ := j.says(pod, node, node.NoExecute)
+	return true, answer.Stays(), answer
 }

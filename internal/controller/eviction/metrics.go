@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/controller/backlog"
 )
 
 // result is how the eviction of a pod ended.
@@ -20,6 +21,7 @@ const (
 	resultReplaced  result = "replaced"  // another pod has its name
 	resultCancelled result = "cancelled" // the pod need not leave any more
 	resultDryRun    result = "dry_run"   // would have been deleted
+	resultHeld      result = "held"      // by a policy, for now; it is not counted, as the eviction has not ended
 )
 
 // metrics holds what is counted as it happens; backlogCollector has what is asked for at scrape time.
@@ -85,8 +87,10 @@ func (m *metrics) register(registerer prometheus.Registerer, ahead backlogCollec
 // step by hand drifts.
 type backlogCollector struct {
 	nodes nodes
-	queue *queue
+	stats func() (backlog.Stats, time.Time)
 	clock *timeline.Clock
+
+	decider *decider
 }
 
 var (
@@ -102,6 +106,9 @@ var (
 	refusedDesc = prometheus.NewDesc("taintkeeper_refused_evictions",
 		"Pods that are due to leave their node and whose eviction was refused the last time, by who refused it: "+
 			"webhook NAME, policy NAME, or the API's reason.", []string{"by"}, nil)
+	heldDesc = prometheus.NewDesc("taintkeeper_held_pods",
+		"Pods that are due to leave their node and that an EvictionPolicy holds, by policy and reason. They do not count as due or overdue.",
+		[]string{"policy", "reason"}, nil)
 	offsetDesc = prometheus.NewDesc("taintkeeper_clock_offset_seconds",
 		"By how much the API server's clock is ahead of this machine's at least, negative if it is behind; "+
 			"0 if they agree to the second. A restart can make evictions late by that.", nil, nil)
@@ -112,7 +119,7 @@ var (
 // Describe implements prometheus.Collector.
 func (c backlogCollector) Describe(descs chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
-		pendingDesc, nextDesc, dueDesc, overdueDesc, refusedDesc, offsetDesc, taintedDesc,
+		pendingDesc, nextDesc, dueDesc, overdueDesc, heldDesc, refusedDesc, offsetDesc, taintedDesc,
 	} {
 		descs <- desc
 	}
@@ -120,7 +127,7 @@ func (c backlogCollector) Describe(descs chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c backlogCollector) Collect(metrics chan<- prometheus.Metric) {
-	ahead, at := c.queue.stats()
+	ahead, at := c.stats()
 	gauge := func(desc *prometheus.Desc, value float64) {
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)
 	}
@@ -131,6 +138,9 @@ func (c backlogCollector) Collect(metrics chan<- prometheus.Metric) {
 	gauge(offsetDesc, c.clock.Offset().Seconds())
 	for by, count := range ahead.Refused {
 		metrics <- prometheus.MustNewConstMetric(refusedDesc, prometheus.GaugeValue, float64(count), by)
+	}
+	for by, count := range c.decider.objections() {
+		metrics <- prometheus.MustNewConstMetric(heldDesc, prometheus.GaugeValue, float64(count), by.policy, string(by.why))
 	}
 	if ahead.Pending > 0 {
 		gauge(nextDesc, ahead.Next.Sub(at).Seconds())

@@ -6,6 +6,7 @@ package eviction
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,11 +28,11 @@ type queue struct {
 	aborts  map[*backlog.Eviction]context.CancelCauseFunc // of the tries in flight
 }
 
-func newQueue(places int, clock *timeline.Clock, there func(types.UID) bool) *queue {
+func newQueue(limits backlog.Limits, clock *timeline.Clock, there func(types.UID) bool) *queue {
 	return &queue{
 		changed: make(chan struct{}, 1),
 		clock:   clock,
-		backlog: backlog.New(backlog.LimitsFor(places), there),
+		backlog: backlog.New(limits, there),
 		aborts:  map[*backlog.Eviction]context.CancelCauseFunc{},
 	}
 }
@@ -41,6 +42,33 @@ func newQueue(places int, clock *timeline.Clock, there func(types.UID) bool) *qu
 func (q *queue) set(node string, leaving []backlog.Leaving) (ended []spared) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	return q.setLocked(node, leaving)
+}
+
+// setBoth replaces what two queues know of a node. A pod that moves from one to the other waits until its try in flight
+// has ended.
+func setBoth(a, b *queue, node string, inA, inB []backlog.Leaving) (ended []spared) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	moves := func(flight map[types.UID]bool) func(backlog.Leaving) bool {
+		return func(l backlog.Leaving) bool { return flight[l.UID] }
+	}
+	goOn := map[types.UID]bool{}
+	for _, l := range slices.Concat(inA, inB) {
+		goOn[l.UID] = true
+	}
+	flyingA, flyingB := a.inFlight(), b.inFlight()
+	ended = slices.Concat(
+		a.setLocked(node, slices.DeleteFunc(inA, moves(flyingB))),
+		b.setLocked(node, slices.DeleteFunc(inB, moves(flyingA))),
+	)
+	return slices.DeleteFunc(ended, func(e spared) bool { return goOn[e.pod] })
+}
+
+// setLocked is set. The caller holds the lock.
+func (q *queue) setLocked(node string, leaving []backlog.Leaving) (ended []spared) {
 	stay, cancelled := q.backlog.Set(node, leaving, q.clock.Now())
 	for _, e := range cancelled {
 		q.abort(e)
@@ -52,6 +80,15 @@ func (q *queue) set(node string, leaving []backlog.Leaving) (ended []spared) {
 	}
 	q.wake()
 	return ended
+}
+
+// inFlight returns the pods whose tries are in flight. The caller holds the lock.
+func (q *queue) inFlight() map[types.UID]bool {
+	pods := make(map[types.UID]bool, len(q.aborts))
+	for e := range q.aborts {
+		pods[e.UID] = true
+	}
+	return pods
 }
 
 // spared is an eviction that has ended because the pod need not leave its node any more.

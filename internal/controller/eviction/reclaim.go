@@ -17,27 +17,39 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 )
 
-// reclaimer puts our mark in the place of the built-in controller's. The built-in deletes a pod that has its exact mark
-// without setting it again (pkg/controller/tainteviction/taint_eviction.go), and so without asking the admission policy
-// that keeps it from evicting.
+// reclaimer puts marks right.
+//
+// It puts our mark in the place of the built-in controller's, in a cluster in which that runs. The built-in deletes a
+// pod that has its exact mark without setting it again (pkg/controller/tainteviction/taint_eviction.go), and so without
+// asking the admission policy that keeps it from evicting.
+//
+// And it takes our mark back from pods that a policy has come to hold: they are not about to end, and
+// kube-controller-manager would take it back after two minutes (pkg/controller/disruption).
 type reclaimer struct {
-	judge judge
-	nodes nodes
-	pods  *podcache.Cache
-	api   api
+	judge   judge
+	nodes   nodes
+	pods    *podcache.Cache
+	api     api
+	builtIn bool // the built-in controller runs
 }
 
 // keptMessage is the message of the condition of a pod that the built-in has marked and that has not to leave now.
 const keptMessage = podcache.MarkPrefix + " marked by kube-controller-manager, and does not have to leave now"
 
-// Reconcile rewrites the mark of one pod.
+// Reconcile rewrites the mark of one pod, if it is wrong.
 func (r *reclaimer) Reconcile(ctx context.Context, req PodRequest) (reconcile.Result, error) {
-	pod, ok := r.pods.Get(req.UID)
-	if !ok || !marked(pod) {
+	pod, ok := r.pods.There(req.UID)
+	if !ok || !r.marked(pod) {
 		return reconcile.Result{}, nil
 	}
+	due, held, why := r.judge.held(pod, r.nodes)
 	status, message := corev1.ConditionFalse, keptMessage
-	if r.due(pod) {
+	switch {
+	case held:
+		message = heldMessage(why)
+	case pod.Flags.Has(podcache.MarkedByUs):
+		return reconcile.Result{}, nil
+	case due:
 		status, message = corev1.ConditionTrue, conditionMessage
 	}
 	if err := r.api.turn(ctx); err != nil {
@@ -48,40 +60,53 @@ func (r *reclaimer) Reconcile(ctx context.Context, req PodRequest) (reconcile.Re
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("rewrite the built-in controller's mark of pod %s: %w", pod.Key(), err)
+		return reconcile.Result{}, fmt.Errorf("rewrite the mark of pod %s: %w", pod.Key(), err)
 	}
-	logf.FromContext(ctx).Info("Rewrote the built-in controller's mark of a pod",
-		"pod", klog.KRef(pod.Namespace, pod.Name), "disruptionTarget", status)
+	logf.FromContext(ctx).Info("Rewrote the mark of a pod",
+		"pod", klog.KRef(pod.Namespace, pod.Name), "disruptionTarget", status, "message", message)
 	return reconcile.Result{}, nil
 }
 
-func (r *reclaimer) due(pod *podcache.Pod) bool {
-	tainted, ok := r.nodes.get(pod.Node)
-	return ok && r.judge.due(pod, tainted.NoExecute)
+// marked reports whether a pod has a mark that can be wrong.
+func (r *reclaimer) marked(pod *podcache.Pod) bool {
+	return r.builtIn && pod.Flags.Has(podcache.MarkedByBuiltIn) ||
+		r.judge.policies != nil && pod.Flags.Has(podcache.MarkedByUs)
 }
 
-// marked reports whether a live pod has the built-in's mark.
-func marked(pod *podcache.Pod) bool {
-	return pod.Flags.Has(podcache.MarkedByBuiltIn) && !pod.Flags.Has(podcache.Terminating)
+// marks brings the pods that are marked, and brings them again when policies may say something else of them.
+type marks struct {
+	e *Evictor
+	r *reclaimer
 }
-
-// foreignMarks brings the pods that the built-in marks, and those that it has marked.
-type foreignMarks struct{ e *Evictor }
 
 // Start implements source.TypedSource.
-func (s foreignMarks) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[PodRequest]) error {
-	s.e.pods.Subscribe(func(change podcache.Change) {
-		if pod := change.After; pod != nil && marked(pod) {
+func (s marks) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[PodRequest]) error {
+	add := func(pod *podcache.Pod) {
+		if s.r.marked(pod) && !pod.Flags.Has(podcache.Terminating) {
 			queue.Add(requestFor(pod))
 		}
+	}
+	s.e.pods.Subscribe(func(change podcache.Change) {
+		if change.After != nil {
+			add(change.After)
+		}
 	})
+	if policies := s.e.config.Policies; policies != nil {
+		on := func(node string) {
+			for _, pod := range s.e.pods.OnNode(node) {
+				add(pod)
+			}
+		}
+		policies.Subscribe(on)
+		s.e.nodes.subscribe(on)
+	}
 	return nil
 }
 
 // String names the source in the log.
-func (s foreignMarks) String() string { return "pods that the built-in controller has marked" }
+func (s marks) String() string { return "pods that are marked" }
 
 // WaitForSync implements source.TypedSyncingSource.
-func (s foreignMarks) WaitForSync(ctx context.Context) error {
+func (s marks) WaitForSync(ctx context.Context) error {
 	return taintChanges{e: s.e}.WaitForSync(ctx)
 }

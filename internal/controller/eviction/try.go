@@ -32,12 +32,14 @@ type try struct {
 	PodRequest
 	memo
 
-	eviction *backlog.Eviction // the queue's
-	node     string
-	due      time.Time
-	tries    int   // that failed or hung before
-	unmarked error // why the condition could not be set
-	settled  bool  // it was withdrawn, and is known what became of the pod
+	eviction   *backlog.Eviction // the queue's
+	node       string
+	due        time.Time
+	tries      int   // that failed or hung before
+	unmarked   error // why the condition could not be set
+	begun      bool  // it has a place in the paces of policies
+	unanswered bool  // the delete was
+	settled    bool  // it was withdrawn, and is known what became of the pod
 }
 
 // newTry copies what a try needs to know of an eviction.

@@ -121,7 +121,7 @@ func New(config Config) (*Controller, error) {
 		return nil, err
 	}
 	c.parts.InEveryReplica(
-		func(ctx context.Context) error { watch.Run(ctx); return nil },
+		watch.Run,
 		func(ctx context.Context) error { events.Run(ctx); return nil },
 	)
 	c.parts.InLeader(reconciles)

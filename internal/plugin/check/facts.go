@@ -25,6 +25,7 @@ type Facts struct {
 	// Workloads are by namespace, kind and name. Pods that have finished or are about to go belong to none.
 	Workloads []*Workload
 
+	policies             []selection
 	eviction, nodeHealth task
 }
 
@@ -74,6 +75,7 @@ func newFacts(cluster *plan.Cluster) *Facts {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 	facts.eviction, facts.nodeHealth = controllersOf(cluster)
+	facts.policies = selectionsOf(cluster)
 	return facts
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/boardcmd"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/checkcmd"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/explaincmd"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/pausecmd"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/pendingcmd"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/plancmd"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/snapshotcmd"
@@ -48,8 +49,8 @@ func New(env Env) *cobra.Command {
 		Short: "Say what a taint would do, before it is set",
 		Long: `Say what a taint would do, before it is set: which pods leave, when, why, and where they would go.
 
-Nothing has to be installed in the cluster. Only taint and untaint change anything. Every command that reads, except
-board, also takes files (-f), so a plan can be made without a cluster.`,
+Nothing has to be installed in the cluster, except for pause and resume. Only they, taint and untaint change anything.
+Every command that reads, except board, also takes files (-f), so a plan can be made without a cluster.`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl taintkeeper"},
 		Version:       env.Version,
 		Args:          cobra.ArbitraryArgs, // see runRoot
@@ -68,8 +69,10 @@ board, also takes files (-f), so a plan can be made without a cluster.`,
 		boardcmd.New(env, config),
 		checkcmd.New(env, config),
 		explaincmd.New(env, config),
+		pausecmd.NewPause(env, config),
 		pendingcmd.New(env, config),
 		plancmd.New(env, config),
+		pausecmd.NewResume(env, config),
 		snapshotcmd.New(env, config),
 		taintcmd.NewTaint(env, config),
 		taintscmd.New(env, config),

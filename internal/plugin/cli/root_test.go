@@ -112,6 +112,39 @@ func TestWhatAnAPIServerDoesNotHaveIsSaidAndThePlanIsMadeWithoutIt(t *testing.T)
 	}
 }
 
+func TestPoliciesOfTheClusterAreChecked(t *testing.T) {
+	list := func(text string) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) { fmt.Fprint(w, text) }
+	}
+	server := answers(t, map[string]func(http.ResponseWriter){
+		"evictionpolicies": list(`{"kind": "EvictionPolicyList", "apiVersion": "taintkeeper.dev/v1alpha1", "items": [
+			{"metadata": {"name": "databases"}, "spec": {"action": "Hold", "ifDown": "Hold"}}]}`),
+		"validatingadmissionpolicies": list(
+			`{"kind": "ValidatingAdmissionPolicyList", "apiVersion": "admissionregistration.k8s.io/v1", "items": []}`),
+	})
+	got := run(t, "check", "--no-headers", "--rules", "policy-holds-without-end,policy-if-down", "-s", server)
+	const want = `^warning +policy-holds-without-end +EvictionPolicy/databases .*\nwarning +policy-if-down +EvictionPolicy/databases .*\n$`
+	if got.code != cli.ExitOK || !regexp.MustCompile(want).MatchString(got.out) {
+		t.Errorf("exit code %d, and\n%s%s\nwant %d, and %s", got.code, got.out, got.err, cli.ExitOK, want)
+	}
+}
+
+func TestPoliciesThatMayNotBeListedAreSaidAndTheRestIsChecked(t *testing.T) {
+	got := run(t, "check", "-s", answers(t, map[string]func(http.ResponseWriter){"evictionpolicies": status(403, "Forbidden")}))
+	const want = "Note: You may not list evictionpolicies, so no EvictionPolicy is taken into account.\n"
+	if got.code != cli.ExitOK || !bytes.Contains([]byte(got.out), []byte(want)) {
+		t.Errorf("exit code %d, and\n%s%s\nwant %d, and %s", got.code, got.out, got.err, cli.ExitOK, want)
+	}
+}
+
+func TestAPauseWhereThereAreNoPoliciesSaysWhatToInstall(t *testing.T) {
+	got := run(t, "pause", "network is down", "-s", answers(t, nil))
+	const want = `^error: create an EvictionPolicy: the API server \S+ does not have the resource: install Taintkeeper's chart, or apply config/crd.yaml\n$`
+	if got.code != cli.ExitFailed || got.out != "" || !regexp.MustCompile(want).MatchString(got.err) {
+		t.Errorf("exit code %d, stdout %q, and stderr\n%s\nwant %d, nothing, and %s", got.code, got.out, got.err, cli.ExitFailed, want)
+	}
+}
+
 func TestAnAPIServerWithoutTheTracesOfControllersIsChecked(t *testing.T) {
 	if got := run(t, "check", "-s", answers(t, nil)); got.code != cli.ExitOK {
 		t.Errorf("exit code %d, and\n%s%s", got.code, got.out, got.err)

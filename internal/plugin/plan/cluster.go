@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
 // Cluster holds the objects from which a plan is made. They are read, never modified. What is missing is nil, and
@@ -22,6 +23,8 @@ type Cluster struct {
 	Nodes   []*corev1.Node
 	Pods    []*corev1.Pod
 	Budgets []*policyv1.PodDisruptionBudget
+	// Policies are the EvictionPolicies.
+	Policies []*v1alpha1.EvictionPolicy
 	// Controllers are the controllers of what owns pods, by the UID of the owner: a ReplicaSet's Deployment, a Job's
 	// CronJob.
 	Controllers map[types.UID]metav1.OwnerReference

@@ -10,11 +10,13 @@ import (
 	"strings"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
 // The names by which the controllers that evict and taint are known: their programs, the Leases by which their replicas
@@ -47,6 +49,10 @@ type Signs struct {
 	// Clocks are the eviction clocks; all of them if ClocksKnown.
 	Clocks      []*corev1.ServiceAccount
 	ClocksKnown bool
+	// Holders are the admission policies that keep the built-in from evicting pods of EvictionPolicies with ifDown: Hold;
+	// all of them if HoldersKnown.
+	Holders      []*admissionv1.ValidatingAdmissionPolicy
+	HoldersKnown bool
 	// Evictions are the events of evictions, by Taintkeeper or ControllerManager.
 	Evictions map[string]Trace
 }
@@ -85,6 +91,19 @@ func (s *Signs) AddClock(account *corev1.ServiceAccount) {
 		}
 	}
 	s.Clocks = append(s.Clocks, kept)
+}
+
+// AddHolder takes a ValidatingAdmissionPolicy: one with EvictionPolicies as its parameters is kept.
+func (s *Signs) AddHolder(policy *admissionv1.ValidatingAdmissionPolicy) {
+	kind := policy.Spec.ParamKind
+	if kind == nil || kind.Kind != "EvictionPolicy" ||
+		!strings.HasPrefix(kind.APIVersion, v1alpha1.GroupVersion.Group+"/") {
+		return
+	}
+	s.Holders = append(s.Holders, &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: policy.Name, UID: policy.UID},
+		Spec:       admissionv1.ValidatingAdmissionPolicySpec{ParamKind: kind},
+	})
 }
 
 // AddEvent counts the event of an eviction. Both controllers write it with the same source: it is the field manager, or

@@ -125,7 +125,7 @@ func (c *collector) add(object *unstructured.Unstructured) error {
 		return c.addNode(object)
 	case podKind:
 		return c.addPod(object)
-	case leaseKind, clockKind, eventKind:
+	case leaseKind, clockKind, eventKind, holderKind:
 		return c.addSign(object)
 	case schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, schema.GroupKind{Group: "batch", Kind: "Job"}:
 		if controller := metav1.GetControllerOfNoCopy(object); controller != nil {
@@ -154,6 +154,9 @@ var surroundings = map[schema.GroupKind]func(*plan.Cluster, *unstructured.Unstru
 	{Group: policyv1.GroupName, Kind: "PodDisruptionBudget"}: func(
 		cluster *plan.Cluster, object *unstructured.Unstructured) error {
 		return addTo(&cluster.Budgets, object, plan.SlimBudget)
+	},
+	policyKind: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
+		return addTo(&cluster.Policies, object, plan.SlimPolicy)
 	},
 	{Group: storagev1.GroupName, Kind: "StorageClass"}: func(
 		cluster *plan.Cluster, object *unstructured.Unstructured) error {
@@ -213,7 +216,7 @@ func addTo[T any](all *[]*T, object *unstructured.Unstructured, slim func(*T) *T
 func (c *collector) result() (*plan.Cluster, error) {
 	switch {
 	case len(c.cluster.Nodes) > 0:
-	case c.wants.Templates && len(c.cluster.Pods)+len(c.cluster.Workloads) == 0:
+	case c.wants.Templates && len(c.cluster.Pods)+len(c.cluster.Workloads)+len(c.cluster.Policies) == 0:
 		return nil, errors.New("the files hold no node and no workload: name manifests, or write them with 'kubectl taintkeeper snapshot'")
 	case !c.wants.Templates:
 		return nil, errors.New("the files hold no node: write them with 'kubectl get nodes,pods,pdb,replicasets -A -o yaml', or with 'kubectl taintkeeper snapshot'")
@@ -221,6 +224,7 @@ func (c *collector) result() (*plan.Cluster, error) {
 	c.note(len(c.cluster.Nodes) == 0, "The files hold no node.")
 	c.note(len(c.cluster.Pods) == 0, "The files hold no pod.")
 	c.note(c.wants.Budgets && len(c.cluster.Budgets) == 0, "The files hold no PodDisruptionBudget.")
+	c.notePolicies()
 	c.noteStrangers()
 	return c.cluster, nil
 }
@@ -229,6 +233,19 @@ func (c *collector) note(is bool, sentence string) {
 	if is {
 		c.cluster.Missing = append(c.cluster.Missing, sentence)
 	}
+}
+
+// notePolicies says what files do not tell of EvictionPolicies.
+func (c *collector) notePolicies() {
+	if !c.wants.Policies {
+		return
+	}
+	c.note(c.wants.Templates && len(c.cluster.Nodes) > 0 && len(c.cluster.Policies) == 0,
+		"The files hold no EvictionPolicy.")
+	c.note(len(c.cluster.Namespaces) == 0 && selectNamespaces(c.cluster.Policies),
+		"The files hold no Namespace, so it is not known which ones EvictionPolicies select.")
+	c.note(!c.cluster.Signs.HoldersKnown && holdWhenDown(c.cluster.Policies),
+		"The files hold no ValidatingAdmissionPolicy, so it is not known whether ifDown: Hold has an effect.")
 }
 
 // noteStrangers says of how many pods the node is not among the files.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,8 @@ var (
 	leaseKind = schema.GroupKind{Group: coordinationv1.GroupName, Kind: "Lease"}
 	clockKind = schema.GroupKind{Kind: "ServiceAccount"}
 	eventKind = schema.GroupKind{Kind: "Event"}
+	// holderKind is of the admission policy that an EvictionPolicy with ifDown: Hold needs.
+	holderKind = schema.GroupKind{Group: admissionv1.GroupName, Kind: "ValidatingAdmissionPolicy"}
 )
 
 // addSign takes an object that tells of controllers. The newest renewal tells when the files were written.
@@ -57,6 +60,13 @@ func (c *collector) addSign(object *unstructured.Unstructured) error {
 			return err
 		}
 		signs.AddEvent(event)
+	case holderKind:
+		holder := &admissionv1.ValidatingAdmissionPolicy{}
+		if err := convert(object.Object, holder); err != nil {
+			return err
+		}
+		signs.AddHolder(holder)
+		signs.HoldersKnown = true
 	}
 	return nil
 }

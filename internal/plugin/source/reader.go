@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -32,8 +33,10 @@ const Patience = 30 * time.Second
 // Reader reads the objects of a cluster from its API server, in pages.
 type Reader struct {
 	// Server is the address of the API server, for messages.
-	Server   string
-	Clients  kubernetes.Interface
+	Server  string
+	Clients kubernetes.Interface
+	// Dynamic is for our own resources.
+	Dynamic  dynamic.Interface
 	Progress *output.Progress
 	// Cluster is what was read.
 	Cluster *plan.Cluster
@@ -66,7 +69,15 @@ func Connect(config *rest.Config, progress *output.Progress) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	return NewReader(config.Host, clients, metadataClient, progress), nil
+	custom := rest.CopyConfig(config)
+	custom.ContentType, custom.AcceptContentTypes = "", "" // custom resources are JSON
+	dynamicClient, err := dynamic.NewForConfig(custom)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	r := NewReader(config.Host, clients, metadataClient, progress)
+	r.Dynamic = dynamicClient
+	return r, nil
 }
 
 // NewReader returns a Reader that has read nothing yet.
@@ -107,7 +118,12 @@ func (r *Reader) Read(ctx context.Context, wanted Wants) error {
 		}
 	}
 	if wanted.Signs {
-		return r.signs(ctx)
+		if err := r.signs(ctx); err != nil {
+			return err
+		}
+	}
+	if wanted.Policies {
+		return r.policies(ctx)
 	}
 	return nil
 }

@@ -58,7 +58,8 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 		Use:   "check",
 		Short: "Find what is wrong with taints, tolerations, and who evicts",
 		Long: `Find what is wrong with how a cluster uses taints and tolerations: controllers that both evict or none, tolerations
-that do not mean what they seem to, and workloads that a common taint takes away, or an unreachable node keeps.
+that do not mean what they seem to, workloads that a common taint takes away or an unreachable node keeps, and
+EvictionPolicies that hold nothing or hold without end.
 
 What cannot be told, for want of a right or because files do not hold it, is said, and the rest is checked.
 
@@ -150,7 +151,7 @@ func (o *options) chosen() []check.Rule {
 }
 
 func (o *options) run(ctx context.Context) error {
-	cluster, err := o.source.Read(ctx, source.Wants{Budgets: true, Signs: true, Templates: true})
+	cluster, err := o.source.Read(ctx, source.Wants{Policies: true, Budgets: true, Signs: true, Templates: true})
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
@@ -185,16 +186,12 @@ func (t *tainting) edited(current []corev1.Taint, at time.Time) ([]corev1.Taint,
 
 // write sends the taints to the API server, or puts them into the node as it was read if the dry run is the client's.
 func (t *tainting) write(ctx context.Context, read *corev1.Node, edited []corev1.Taint) (*corev1.Node, error) {
-	if t.dryRun == dryRunClient {
+	if t.dryRun == command.DryRunClient {
 		node := read.DeepCopy()
 		node.Spec.Taints = edited
 		return node, nil
 	}
-	options := metav1.PatchOptions{FieldManager: t.manager}
-	if t.dryRun == dryRunServer {
-		options.DryRun = []string{metav1.DryRunAll}
-	}
-	return t.patch(ctx, read, edited, options)
+	return t.patch(ctx, read, edited, metav1.PatchOptions{FieldManager: t.manager, DryRun: t.dryRun.Option()})
 }
 
 // patch replaces the taints of a node, on the condition that nobody has changed the node since it was read.

@@ -21,13 +21,7 @@ func (t *tainting) operation() string {
 	case len(t.edit.Add) > 0:
 		done = "tainted"
 	}
-	switch t.dryRun {
-	case dryRunClient:
-		return done + " (dry run)"
-	case dryRunServer:
-		return done + " (server dry run)"
-	}
-	return done
+	return t.dryRun.Done(done)
 }
 
 // printOne prints a node as soon as it is changed, unless a table is wanted.

@@ -29,13 +29,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// Values of --dry-run, as kubectl has them.
-const (
-	dryRunNone   = "none"
-	dryRunClient = "client"
-	dryRunServer = "server"
-)
-
 // options are those of kubectl taintkeeper taint and untaint.
 type options struct {
 	env    command.Env
@@ -44,7 +37,7 @@ type options struct {
 	nodes  selection.Nodes
 
 	overwrite bool
-	dryRun    string
+	dryRun    command.DryRun
 	manager   string
 	yes       bool
 	// asks: somebody sits at the terminal who can be asked.
@@ -138,14 +131,11 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	o.output.AddFlags(cmd)
 	o.nodes.AddFlags(cmd)
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "Do not ask.")
-	cmd.Flags().StringVar(&o.dryRun, "dry-run", dryRunNone, "Change nothing: client prints what would be sent, server what the API server would answer; none changes it.")
-	cmd.Flags().Lookup("dry-run").NoOptDefVal = dryRunClient
+	o.dryRun.AddFlag(cmd)
 	cmd.Flags().StringVar(&o.manager, "field-manager", "kubectl-taintkeeper",
 		"Who the API server says has changed the taints.")
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "Wait until every pod has left that has to, also those that may stay for a while.")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "How long to wait at most; then it is said what keeps each pod. 0 is as long as it takes.")
-	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions(
-		[]string{dryRunNone, dryRunClient, dryRunServer}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 func (o *options) execute(ctx context.Context, complete func([]string) error, args []string) error {
@@ -235,11 +225,10 @@ func (o *options) validate() error {
 }
 
 func (o *options) validateDryRun() error {
-	choices := []string{dryRunNone, dryRunClient, dryRunServer}
-	switch {
-	case !slices.Contains(choices, o.dryRun):
-		return command.Usagef("--dry-run=%s: choose one of %s", o.dryRun, strings.Join(choices, ", "))
-	case o.dry() && (o.wait || o.stay || o.lasts != 0):
+	if err := o.dryRun.Validate(); err != nil {
+		return err
+	}
+	if o.dry() && (o.wait || o.stay || o.lasts != 0) {
 		return command.Usagef("--dry-run=%s changes nothing, so there is nothing to wait or to stay for: leave out --wait, --for and --stay", o.dryRun)
 	}
 	return nil
@@ -281,7 +270,7 @@ func (o *options) validateQuestion() error {
 }
 
 // dry reports whether nothing is changed.
-func (o *options) dry() bool { return o.dryRun != dryRunNone }
+func (o *options) dry() bool { return o.dryRun != command.DryRunNone }
 
 func (o *options) policy() taints.Overwrite {
 	if o.overwrite {

@@ -1,0 +1,55 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/controller/backlog"
+)
+
+// asksInFlight is about how many pods the Eviction API is asked at the same time. It may take 10 s over a call, by
+// design, so such calls have places of their own.
+const asksInFlight = 8
+
+// asksLimits are the limits of evictions that ask. None of them hangs, however long it takes.
+func asksLimits() backlog.Limits {
+	return backlog.Limits{
+		Prompt: asksInFlight, Retries: asksInFlight, Slow: asksInFlight,
+		Patience: time.Hour, Pace: 20 * time.Millisecond,
+	}
+}
+
+// ask asks the Eviction API to let a pod go. It reads the pod first: the API server takes a disruption off the budget
+// before it compares the UID, and gives it back after two minutes
+// (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go). It sets the condition DisruptionTarget itself.
+func (x *executor) ask(ctx context.Context, t *try, pod *podcache.Pod) (result, error) {
+	if err := x.api.turn(ctx); err != nil {
+		return "", err
+	}
+	live, done, err := x.look(ctx, pod)
+	if done != "" || err != nil {
+		return done, err
+	}
+	pod, v, done, err := x.decideInTurn(ctx, t, live)
+	if done != "" || err != nil {
+		return done, err
+	}
+	if err := x.api.evict(ctx, pod); err != nil {
+		t.unanswered = !apicall.Answered(err)
+		if done, err := x.ended(ctx, pod, err); done != "" || err != nil {
+			return done, err
+		}
+		if refused(err) && t.tries+1 >= troubleAfter && t.refuser != refuser(err) {
+			t.refuser = refuser(err)
+			x.events.refused(pod, err)
+		}
+		return "", fmt.Errorf("ask the Eviction API about pod %s: %w", pod.Key(), err)
+	}
+	return x.left(ctx, pod, v), nil
+}

@@ -1,0 +1,222 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policies
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
+)
+
+// checkRightEvery is how often it is asked whether the Eviction API may be asked.
+const checkRightEvery = time.Minute
+
+// budgets follows the PodDisruptionBudgets, from the first policy on that asks the Eviction API. It is safe for
+// concurrent use.
+type budgets struct {
+	client   kubernetes.Interface
+	line     *paces      // has the budgets, and those who wait for them
+	labelled func() bool // the records of pods have the labels by which budgets select
+	selected func()      // is told when budgets select other pods, or may be asked about or not
+	informer cache.SharedIndexInformer
+	needed   chan struct{} // is closed when somebody needs to know
+	once     sync.Once
+
+	forbidden atomic.Bool // to ask the Eviction API
+}
+
+// budget is a PodDisruptionBudget.
+type budget struct {
+	*policy.Allowance
+
+	name     string // NAMESPACE/NAME
+	selector labels.Selector
+}
+
+// newBudgets returns a follower of budgets that calls a function when they select other pods.
+func newBudgets(client kubernetes.Interface, line *paces, labelled func() bool, selected func()) *budgets {
+	b := &budgets{client: client, line: line, labelled: labelled, selected: selected, needed: make(chan struct{})}
+	b.informer = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trimBudget)).
+		Policy().V1().PodDisruptionBudgets().Informer()
+	change := func(before, after *policyv1.PodDisruptionBudget) {
+		if b.take(before, after) {
+			selected()
+		}
+	}
+	_, _ = b.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{ // which cannot fail before it runs
+		AddFunc: func(after any) { change(nil, after.(*policyv1.PodDisruptionBudget)) },
+		UpdateFunc: func(before, after any) {
+			change(before.(*policyv1.PodDisruptionBudget), after.(*policyv1.PodDisruptionBudget))
+		},
+		DeleteFunc: func(before any) {
+			if gone, ok := before.(cache.DeletedFinalStateUnknown); ok {
+				before = gone.Obj
+			}
+			change(before.(*policyv1.PodDisruptionBudget), nil)
+		},
+	})
+	return b
+}
+
+// trimBudget drops what nobody reads of a budget.
+func trimBudget(object any) (any, error) {
+	if is, ok := object.(*policyv1.PodDisruptionBudget); ok {
+		is.ManagedFields, is.Annotations, is.Labels, is.Status.DisruptedPods, is.Status.Conditions = nil, nil, nil, nil, nil
+	}
+	return object, nil
+}
+
+// need says that the budgets have to be known.
+func (b *budgets) need() { b.once.Do(func() { close(b.needed) }) }
+
+func (b *budgets) run(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-b.needed:
+	}
+	var parts stage.Parts
+	parts.InEveryReplica(
+		func(ctx context.Context) error { b.informer.RunWithContext(ctx); return nil },
+		func(ctx context.Context) error {
+			if cache.WaitFor(ctx, "", b.informer.HasSyncedChecker()) {
+				b.selected()
+			}
+			<-ctx.Done()
+			return nil
+		},
+		b.checkRight,
+	)
+	return parts.Run(ctx)
+}
+
+// checkRight asks now and then whether the Eviction API may be asked.
+func (b *budgets) checkRight(ctx context.Context) error {
+	for ctx.Err() == nil {
+		question := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "eviction"},
+		}}
+		answer, err := b.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, question, metav1.CreateOptions{})
+		if err == nil && b.forbidden.Swap(!answer.Status.Allowed) == answer.Status.Allowed { // else what was known counts
+			b.selected()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(checkRightEvery):
+		}
+	}
+	return nil
+}
+
+// take takes in a change of a budget, and reports whether it selects other pods now.
+func (b *budgets) take(before, after *policyv1.PodDisruptionBudget) (other bool) {
+	b.line.mu.Lock()
+	defer b.line.mu.Unlock()
+	defer b.line.wake()
+	in := cmp.Or(before, after).Namespace
+	all := b.line.budgets[in]
+	if after == nil {
+		b.line.budgets[in] = slices.DeleteFunc(all, func(is *budget) bool { return is.name == key(before) })
+		return true
+	}
+	i := slices.IndexFunc(all, func(is *budget) bool { return is.name == key(after) })
+	if i < 0 {
+		i, all = len(all), append(all, &budget{Allowance: policy.NewAllowance(b.line.now()), name: key(after)})
+		b.line.budgets[in] = all
+	}
+	all[i].Allow(allowed(after))
+	if before != nil && equality.Semantic.DeepEqual(before.Spec.Selector, after.Spec.Selector) {
+		return false
+	}
+	selector, err := metav1.LabelSelectorAsSelector(after.Spec.Selector)
+	if err != nil { // the API server refuses such a budget
+		selector = labels.Nothing()
+	}
+	all[i].selector = selector
+	return true
+}
+
+func key(object *policyv1.PodDisruptionBudget) string { return object.Namespace + "/" + object.Name }
+
+// allowed is how many disruptions a budget allows now. While its status lags behind its spec the Eviction API refuses
+// all.
+func allowed(object *policyv1.PodDisruptionBudget) int {
+	if object.Status.ObservedGeneration < object.Generation {
+		return 0
+	}
+	return int(object.Status.DisruptionsAllowed)
+}
+
+// keys returns the keys by which budgets select pods.
+func (b *budgets) keys() (keys []string) {
+	b.line.mu.Lock()
+	defer b.line.mu.Unlock()
+	for _, of := range b.line.budgets {
+		for _, is := range of {
+			requirements, _ := is.selector.Requirements()
+			for _, r := range requirements {
+				keys = append(keys, r.Key())
+			}
+		}
+	}
+	return keys
+}
+
+// of returns the budgets of a pod.
+func (b *budgets) of(pod *podcache.Pod) (of []*budget) {
+	b.line.mu.Lock()
+	defer b.line.mu.Unlock()
+	for _, is := range b.line.budgets[pod.Namespace] {
+		if is.selector.Matches(pod.Labels()) {
+			of = append(of, is)
+		}
+	}
+	return of
+}
+
+// one returns the budget of a pod that has one.
+func (b *budgets) one(pod *podcache.Pod) *budget {
+	if of := b.of(pod); len(of) == 1 {
+		return of[0]
+	}
+	return nil
+}
+
+// object returns what objects to asking the Eviction API about a pod, whatever its budget allows now.
+func (b *budgets) object(pod *podcache.Pod) policy.Budgets {
+	if b.forbidden.Load() {
+		return policy.Budgets{Objects: policy.NotPermitted}
+	}
+	if !b.informer.HasSynced() || !b.labelled() {
+		return policy.Budgets{Objects: policy.Budget, Name: "the budgets are being read"}
+	}
+	of := b.of(pod)
+	var names []string
+	for _, is := range of {
+		names = append(names, is.name)
+	}
+	slices.Sort(names)
+	is := policy.Budgets{Name: strings.Join(names, ", ")}
+	if len(of) > 1 {
+		is.Objects = policy.SeveralBudgets
+	}
+	return is
+}

@@ -1,0 +1,55 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policies
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+)
+
+// down knows what becomes of held pods while Taintkeeper does not run. It belongs to one goroutine.
+type down struct {
+	client  kubernetes.Interface
+	binding string // of the admission policy for ifDown: Hold; empty where the built-in does not run
+	looked  time.Time
+	there   bool
+}
+
+// lookDownEvery is how often it is looked whether the admission policy is there.
+const lookDownEvery = time.Minute
+
+// look looks whether the admission policy is there. As long as that cannot be told, it is what it was.
+func (d *down) look(ctx context.Context, now time.Time) {
+	if d.binding == "" || now.Sub(d.looked) < lookDownEvery {
+		return
+	}
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	bindings := d.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	_, err := bindings.Get(ctx, d.binding, metav1.GetOptions{})
+	if err == nil || apicall.IsNotFound(err) {
+		d.there, d.looked = err == nil, now
+	}
+}
+
+// says says whether the pods that a policy holds would stay, and why.
+func (d *down) says(p followed) (held bool, reason, message string) {
+	switch {
+	case d.binding == "":
+		return true, "BuiltInOff", "Nothing else evicts while Taintkeeper does not run."
+	case p.IfDown != v1alpha1.IfDownHold:
+		return false, "BuiltInWouldEvict", "While Taintkeeper does not run, the built-in controller evicts these pods. To keep them, set ifDown to Hold."
+	case !d.there:
+		return false, "NoAdmissionPolicy", fmt.Sprintf("While Taintkeeper does not run, the built-in controller evicts these pods: "+
+			"ValidatingAdmissionPolicyBinding %s is not there. Apply config/coexistence.yaml, or the chart of this version.", d.binding)
+	}
+	return true, "AdmissionPolicy", fmt.Sprintf("ValidatingAdmissionPolicy %s keeps the built-in controller from evicting these pods.", d.binding)
+}

@@ -1,0 +1,302 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policies
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/test/rig/scene"
+)
+
+// asking is a world with an Eviction API.
+type asking struct {
+	*world
+
+	forbidden atomic.Bool // nobody may ask it
+	asked     atomic.Int32
+	stale     atomic.Int32 // asked about another UID
+	calls     sync.Mutex   // one after the other, as those about one budget are
+}
+
+// playAsking runs a test in a world with a policy that asks, and pods that are ready.
+func playAsking(t *testing.T, test func(w *asking)) {
+	t.Helper()
+	play(t, func(in *world) {
+		w := &asking{world: in}
+		w.Client.PrependReactor("create", "selfsubjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, &authorizationv1.SelfSubjectAccessReview{
+				Status: authorizationv1.SubjectAccessReviewStatus{Allowed: !w.forbidden.Load()},
+			}, nil
+		})
+		w.Client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if action.GetSubresource() != "eviction" {
+				return false, nil, nil
+			}
+			eviction := action.(clienttesting.CreateActionImpl).Object.(*policyv1.Eviction)
+			return true, nil, w.evict(eviction)
+		})
+		test(w)
+	})
+}
+
+// evict is the Eviction API, with what of it policies must know (k8s.io/kubernetes/pkg/registry/core/pod/storage).
+func (w *asking) evict(eviction *policyv1.Eviction) error {
+	w.asked.Add(1)
+	w.calls.Lock()
+	defer w.calls.Unlock()
+	object, err := w.API.Get(corev1.SchemeGroupVersion.WithResource("pods"), eviction.Namespace, eviction.Name)
+	if err != nil {
+		return err
+	}
+	pod := object.(*corev1.Pod)
+	if is := eviction.DeleteOptions.Preconditions.UID; is == nil || *is != pod.UID {
+		w.stale.Add(1)
+	}
+	all, err := w.API.List(budgetsResource, policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), eviction.Namespace)
+	if err != nil {
+		return err
+	}
+	var of []policyv1.PodDisruptionBudget
+	for _, is := range all.(*policyv1.PodDisruptionBudgetList).Items {
+		if selector, _ := metav1.LabelSelectorAsSelector(is.Spec.Selector); selector.Matches(labels.Set(pod.Labels)) {
+			of = append(of, is)
+		}
+	}
+	switch {
+	case len(of) > 1:
+		return apierrors.NewInternalError(fmt.Errorf("this pod has more than one PodDisruptionBudget"))
+	case len(of) == 1 && of[0].Status.DisruptionsAllowed == 0:
+		return apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+	case len(of) == 1:
+		of[0].Status.DisruptionsAllowed--
+		if err := w.API.Update(budgetsResource, &of[0], of[0].Namespace); err != nil {
+			return err
+		}
+	}
+	return w.API.Delete(corev1.SchemeGroupVersion.WithResource("pods"), pod.Namespace, pod.Name)
+}
+
+var budgetsResource = policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets")
+
+// addBudget creates a budget for pods with a label, that allows so many disruptions.
+func (w *asking) addBudget(name, app string, allowed int32) {
+	w.T.Helper()
+	w.Must(w.Client.PolicyV1().PodDisruptionBudgets("default").Create(w.T.Context(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
+		Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
+	}, metav1.CreateOptions{}))
+	synctest.Wait()
+}
+
+func (w *asking) allow(name string, allowed int32) {
+	w.T.Helper()
+	is, err := w.Client.PolicyV1().PodDisruptionBudgets("default").Get(w.T.Context(), name, metav1.GetOptions{})
+	w.Must(nil, err)
+	is.Status.DisruptionsAllowed = allowed
+	w.Must(w.Client.PolicyV1().PodDisruptionBudgets("default").Update(w.T.Context(), is, metav1.UpdateOptions{}))
+	synctest.Wait()
+}
+
+// isReady makes a pod ready or not ready, since some time ago.
+func isReady(status corev1.ConditionStatus, since time.Duration) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodReady, Status: status, LastTransitionTime: metav1.NewTime(time.Now().Add(-since)),
+		}}
+	}
+}
+
+var ready4ever = isReady(corev1.ConditionTrue, time.Hour)
+
+func (w *asking) addWeb(pods int) {
+	w.T.Helper()
+	for i := range pods {
+		w.AddPod(fmt.Sprintf("web%d", i), "n", labelled("app", "web"), ready4ever)
+	}
+}
+
+// wantThere checks how many pods of a node are there.
+func (w *asking) wantThere(pods int) {
+	w.T.Helper()
+	all, err := w.Client.CoreV1().Pods("default").List(w.T.Context(), metav1.ListOptions{})
+	w.Must(nil, err)
+	if len(all.Items) != pods {
+		w.T.Errorf("after %s %d pods are there, want %d", w.Now(), len(all.Items), pods)
+	}
+}
+
+func (w *asking) wantAsked(least, most int32) {
+	w.T.Helper()
+	if got := w.asked.Load(); got < least || got > most {
+		w.T.Errorf("after %s the Eviction API was asked %d times, want %d to %d", w.Now(), got, least, most)
+	}
+	if stale := w.stale.Load(); stale != 0 {
+		w.T.Errorf("the Eviction API was asked %d times about a pod that was replaced", stale)
+	}
+}
+
+func evicts(deadline time.Duration) v1alpha1.EvictionPolicySpec {
+	spec := hold(deadline)
+	spec.Action = v1alpha1.ActionEvict
+	return spec
+}
+
+func TestAPodWithoutABudgetIsAskedAboutOnce(t *testing.T) {
+	playAsking(t, func(w *asking) {
+		w.add("ask", evicts(0))
+		w.addWeb(3)
+		w.run()
+		w.Until(10 * sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(2 * sec)
+		w.wantThere(0)
+		w.wantAsked(3, 3)
+		w.wantCount("patch web", 0)
+		w.wantCount("delete web", 0)
+	})
+}
+
+func TestABudgetThatAllowsOneAtATimeIsRespected(t *testing.T) {
+	playAsking(t, func(w *asking) {
+		w.add("ask", evicts(0))
+		w.addBudget("web", "web", 1)
+		w.addWeb(3)
+		w.run()
+		w.Until(10 * sec)
+		w.Taint("n", "k:NoExecute")
+		for left := 2; left >= 0; left-- {
+			w.Pass(20 * sec)
+			w.wantThere(left)
+			w.allow("web", 1)
+		}
+		w.Pass(2 * sec)
+		w.wantThere(0)
+		w.wantAsked(3, 6) // the watch of the budget may be behind
+	})
+}
+
+func TestABudgetThatAllowsNothingCostsHardlyAnyCalls(t *testing.T) {
+	playAsking(t, func(w *asking) {
+		w.add("ask", evicts(0))
+		w.addBudget("web", "web", 0)
+		w.addWeb(50)
+		w.run()
+		w.Until(10 * sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(4 * time.Minute)
+		w.wantThere(50)
+		w.wantAsked(0, 3)
+		w.wantNumbers("ask", 50, 50, 50)
+		w.wantCondition("ask", v1alpha1.ConditionHolding, "Budget", "")
+		w.wantCount("event web7 EvictionHeld: Pod default/web7 is due to leave, and stays: EvictionPolicy ask asks the Eviction API, and a PodDisruptionBudget allows no disruption: default/web", 1)
+		w.allow("web", 50)
+		w.Pass(5 * sec)
+		w.wantThere(0)
+	})
+}
+
+func TestTwoBudgetsOnAPodCostNoCalls(t *testing.T) {
+	playAsking(t, func(w *asking) {
+		w.add("ask", evicts(10*time.Minute))
+		w.addBudget("one", "web", 5)
+		w.addBudget("two", "web", 5)
+		w.addWeb(2)
+		w.run()
+		w.Until(10 * sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(5 * time.Minute)
+		w.wantThere(2)
+		w.wantAsked(0, 0)
+		w.wantCondition("ask", v1alpha1.ConditionHolding, "SeveralBudgets", "")
+		w.Pass(6 * time.Minute)
+		w.wantLeft(map[string]time.Duration{"web0": 10*time.Minute + 10*sec, "web1": 10*time.Minute + 10*sec})
+	})
+}
+
+func TestAPodThatHasNotBeenReadyIsDeletedUnlessThePolicyAsks(t *testing.T) {
+	playAsking(t, func(w *asking) {
+		w.add("ask", evicts(0))
+		always := evicts(time.Minute)
+		always.Unready = v1alpha1.UnreadyAsk
+		always.PodSelector = matching("app", "quorum")
+		w.add("always", always)
+		w.addBudget("web", "web", 0)
+		w.addBudget("quorum", "quorum", 0)
+		w.AddPod("old", "n", labelled("app", "web"), isReady(corev1.ConditionFalse, time.Minute))
+		w.AddPod("new", "n", labelled("app", "web"), isReady(corev1.ConditionFalse, -9*sec))
+		w.AddPod("quorum", "n", labelled("app", "quorum"), isReady(corev1.ConditionFalse, time.Minute))
+		w.run()
+		w.Until(10 * sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(9 * time.Minute)
+		w.wantLeft(map[string]time.Duration{"old": 10 * sec, "new": 40 * sec, "quorum": 70 * sec})
+		w.wantAsked(0, 1)
+	})
+}
+
+func TestWithoutTheRightToAskPodsStayUntilTheDeadline(t *testing.T) {
+	playAsking(t, func(w *asking) {
+		w.forbidden.Store(true)
+		w.add("ask", evicts(time.Minute))
+		w.addWeb(1)
+		w.run()
+		w.Until(10 * sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(30 * sec)
+		w.wantCondition("ask", v1alpha1.ConditionHolding, "NotPermitted", "")
+		w.Pass(time.Minute)
+		w.wantLeft(map[string]time.Duration{"web0": 70 * sec})
+		w.wantAsked(0, 0)
+	})
+}
+
+func TestAPodThatIsReplacedWhileItWaitsIsNotAskedAbout(t *testing.T) {
+	playAsking(t, func(w *asking) {
+		w.add("ask", evicts(0))
+		w.addBudget("web", "web", 0)
+		w.addWeb(1)
+		w.run()
+		w.Until(10 * sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(10 * sec)
+		w.DeletePod("default", "web0")
+		w.AddPod("web0", "m", labelled("app", "web"), ready4ever, func(pod *corev1.Pod) { pod.UID = types.UID("another") })
+		w.allow("web", 1)
+		w.Pass(time.Minute)
+		w.wantThere(1)
+		w.wantAsked(0, 0)
+	})
+}
+
+func TestTheDeadlineEndsTheAskingWhileABudgetAllows(t *testing.T) {
+	playAsking(t, func(w *asking) {
+		spec := evicts(30 * sec)
+		w.add("ask", spec)
+		w.addBudget("web", "web", 0)
+		w.AddPod("web0", "n", labelled("app", "web"), ready4ever, scene.Tolerating("k", 5))
+		w.run()
+		w.Until(10 * sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(2 * time.Minute)
+		w.wantLeft(map[string]time.Duration{"web0": 45 * sec})
+		w.wantCount("patch web0", 1)
+	})
+}

@@ -1,0 +1,80 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policies
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// kept knows which labels the records of pods have. Records have few: only those with keys that a policy names, and
+// with a new key only after all pods were listed once more.
+type kept struct {
+	wanted []string            // sorted
+	known  map[string]struct{} // that all records have
+	lists  int                 // that were asked for
+}
+
+// keysOf returns the keys by which policies select pods, in order.
+func keysOf(all []followed) []string {
+	keys := map[string]struct{}{}
+	for _, p := range all {
+		requirements, _ := p.Pods.Requirements()
+		for _, r := range requirements {
+			keys[r.Key()] = struct{}{}
+		}
+	}
+	return slices.Sorted(maps.Keys(keys))
+}
+
+// want sets the keys that are wanted. It reports whether they are others than before, and whether a list must bring
+// the labels of some.
+func (k *kept) want(keys []string) (changed, list bool) {
+	changed = !slices.Equal(k.wanted, keys)
+	k.wanted = keys
+	maps.DeleteFunc(k.known, func(key string, _ struct{}) bool { return !slices.Contains(keys, key) })
+	list = changed && len(k.known) < len(keys)
+	if list {
+		k.lists++
+	}
+	return changed, list
+}
+
+// listed notes that the records have the labels that were wanted when a list was asked for. It reports whether that is
+// news.
+func (k *kept) listed(number int) bool {
+	if number != k.lists { // another list is under way
+		return false
+	}
+	k.known = make(map[string]struct{}, len(k.wanted))
+	for _, key := range k.wanted {
+		k.known[key] = struct{}{}
+	}
+	return true
+}
+
+// mark returns the policies, with which of them all labels are known by which they select.
+func (k *kept) mark(all []followed) []followed {
+	marked := slices.Clone(all)
+	for i := range marked {
+		marked[i].labelled = k.have(marked[i].Pods)
+	}
+	return marked
+}
+
+// complete reports whether the records have all labels that are wanted.
+func (k *kept) complete() bool { return len(k.known) == len(k.wanted) }
+
+// have reports whether the records have all labels by which a selector selects.
+func (k *kept) have(selector labels.Selector) bool {
+	requirements, _ := selector.Requirements()
+	for _, r := range requirements {
+		if _, known := k.known[r.Key()]; !known {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,164 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policies
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+)
+
+const (
+	// reportNumbers is how often the numbers of a status are written, at most. A condition that turns is written at once.
+	reportNumbers = 15 * time.Second
+	// reportAtMost is how often statuses are made, at most.
+	reportAtMost = time.Second
+)
+
+// reporter writes the statuses of the policies, in the leader.
+type reporter struct {
+	f       *Follower
+	down    down
+	written map[types.UID]report
+}
+
+// report is what was written of a policy last.
+type report struct {
+	status v1alpha1.EvictionPolicyStatus
+	at     time.Time
+}
+
+// run writes statuses until the context ends: when something turned, and now and then.
+func (r *reporter) run(ctx context.Context) error {
+	for {
+		r.report(ctx)
+		for _, wait := range []time.Duration{reportAtMost, reportNumbers - reportAtMost} {
+			turned := r.f.turned
+			if wait == reportAtMost { // what turns meanwhile is seen afterwards
+				turned = nil
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-turned:
+			case <-time.After(wait):
+			}
+		}
+	}
+}
+
+// report writes the statuses that have changed.
+func (r *reporter) report(ctx context.Context) {
+	all := r.f.all()
+	if len(all) == 0 {
+		r.written = map[types.UID]report{}
+		return
+	}
+	tallies, now := r.f.tallies(), r.f.config.Clock.Now()
+	r.down.look(ctx, now)
+	for _, p := range all {
+		object, ok := r.f.watch.Get(p.Name)
+		if !ok || object.UID != p.uid {
+			continue
+		}
+		was, known := r.written[p.uid]
+		if !known {
+			was.status = object.Status
+		}
+		is := r.status(object, &was.status, p, tallies[p.Name])
+		soon := known && now.Sub(was.at) < reportNumbers
+		if equality.Semantic.DeepEqual(is, was.status) || soon && sameConditions(is, was.status) {
+			continue
+		}
+		if r.write(ctx, object, is) {
+			r.written[p.uid] = report{status: is, at: now}
+		}
+	}
+}
+
+// write writes the status of a policy, and reports whether it did.
+func (r *reporter) write(
+	ctx context.Context, object *v1alpha1.EvictionPolicy, status v1alpha1.EvictionPolicyStatus,
+) bool {
+	next := object.DeepCopy()
+	next.Status = status
+	err := r.f.config.Client.Status().Patch(ctx, next, client.MergeFrom(object))
+	if err != nil && !apicall.IsNotFound(err) && !apicall.Stopping(ctx) {
+		r.f.config.Logger.Info("Cannot write the status of an EvictionPolicy; it is tried again", "policy", object.Name, "reason", err.Error())
+	}
+	return err == nil
+}
+
+// sameConditions reports whether no condition has turned.
+func sameConditions(a, b v1alpha1.EvictionPolicyStatus) bool {
+	if len(a.Conditions) != len(b.Conditions) || a.ObservedGeneration != b.ObservedGeneration {
+		return false
+	}
+	for _, c := range a.Conditions {
+		other := meta.FindStatusCondition(b.Conditions, c.Type)
+		if other == nil || other.Status != c.Status || other.Reason != c.Reason {
+			return false
+		}
+	}
+	return true
+}
+
+// status returns the status of a policy, after the one that it had.
+func (r *reporter) status(
+	object *v1alpha1.EvictionPolicy, was *v1alpha1.EvictionPolicyStatus, p followed, t *tally,
+) v1alpha1.EvictionPolicyStatus {
+	is := *was.DeepCopy()
+	is.ObservedGeneration = object.Generation
+	is.Selected = number(r.f.selected(p.Policy))
+	is.Due, is.Held, is.Asking = number(t.due), number(t.held), number(t.asking)
+	is.Since = nil
+	if t.held > 0 {
+		since := metav1.NewTime(r.f.config.Clock.Shown(t.since)).Rfc3339Copy()
+		is.Since = &since
+	}
+	say := func(kind string, holds bool, reason, message string) {
+		status := metav1.ConditionFalse
+		if holds {
+			status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(&is.Conditions, metav1.Condition{
+			Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: object.Generation,
+		})
+	}
+	if p.flaw == nil {
+		say(v1alpha1.ConditionAccepted, true, "Accepted", "The policy is in force.")
+	} else {
+		say(v1alpha1.ConditionAccepted, false, "Invalid", "The policy holds too many pods, because a part of it cannot be read: "+p.flaw.Error())
+	}
+	switch {
+	case t.held == 0:
+		say(v1alpha1.ConditionHolding, false, "NothingHeld", "No pod that is due is held.")
+	case p.DryRun:
+		say(v1alpha1.ConditionHolding, false, "DryRun", "It would hold "+t.String()+".")
+	default:
+		say(v1alpha1.ConditionHolding, true, string(t.reason()), t.String()+".")
+	}
+	switch open := r.f.demand.open(p.Policy); {
+	case p.Breaker() == nil:
+		meta.RemoveStatusCondition(&is.Conditions, v1alpha1.ConditionTripped)
+	case open != "":
+		say(v1alpha1.ConditionTripped, true, "TooManyDue", open+".")
+	default:
+		say(v1alpha1.ConditionTripped, false, "FewDue", "Not more pods are due than may be.")
+	}
+	held, reason, message := r.down.says(p)
+	say(v1alpha1.ConditionHeldWhenDown, held, reason, message)
+	return is
+}
+
+func number(of int) int32 { return int32(min(of, math.MaxInt32)) }

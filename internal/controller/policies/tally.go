@@ -1,0 +1,110 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policies
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
+)
+
+// tally is what a policy does to the pods that are due now.
+type tally struct {
+	due, held, asking int
+
+	since    time.Time // when the first of the held was due
+	why      map[policy.Why]int
+	examples []string // of the held, in order
+}
+
+// tallies counts for each policy what it does now.
+func (f *Follower) tallies() map[string]*tally {
+	all, tallies := f.all(), map[string]*tally{}
+	for _, p := range all {
+		tallies[p.Name] = &tally{why: map[policy.Why]int{}}
+	}
+	for _, name := range f.tainted() {
+		node, ok := f.config.Nodes.Get(name)
+		if !ok || len(all) == 0 {
+			continue
+		}
+		for _, pod := range f.config.Pods.OnNode(name) {
+			if pod.Flags&(podcache.Mirror|podcache.Terminating) == 0 {
+				f.tally(tallies, all, pod, node)
+			}
+		}
+	}
+	return tallies
+}
+
+// tally counts one pod.
+func (f *Follower) tally(tallies map[string]*tally, all []followed, pod *podcache.Pod, node *nodecache.Node) {
+	now, causes := f.config.Clock.Now(), f.causes(pod, node.NoExecute)
+	if len(causes) == 0 {
+		return
+	}
+	is, selecting := f.selecting(all, pod, node)
+	is.Budgets = f.budgets.object(pod)
+	if slices.ContainsFunc(selecting, (*policy.Policy).Asks) {
+		f.turnsUnready(pod, is)
+	}
+	state := f.state
+	if f.paces.waits(pod.UID) {
+		is.Budgets = f.paces.lacks(f.needs(asked{pod: pod, is: is, selecting: selecting, causes: causes}, now))
+		state = f.waits
+	}
+	together, _ := policy.Decide(selecting, is, causes, now, state)
+	for _, p := range selecting {
+		due, applies := p.Due(causes)
+		if !applies || due.After(now) {
+			continue
+		}
+		t := tallies[p.Name]
+		t.due++
+		alone, _ := policy.Decide([]*policy.Policy{p.InEarnest()}, is, causes, now, state)
+		switch {
+		case alone.Stays() && (together.Stays() || p.DryRun):
+			t.held++
+			t.why[alone.Why]++
+			t.since = timeline.Next(t.since, due)
+			t.exemplify(pod.Namespace + "/" + pod.Name)
+		case alone.Step == policy.Ask && together.Step == policy.Ask:
+			t.asking++
+		}
+	}
+}
+
+// exemplify keeps the first three pods in alphabetical order, so that the status does not change by itself.
+func (t *tally) exemplify(pod string) {
+	const most = 3
+	i, _ := slices.BinarySearch(t.examples, pod)
+	if t.examples = slices.Insert(t.examples, i, pod); len(t.examples) > most {
+		t.examples = t.examples[:most]
+	}
+}
+
+// reason is that of the most held pods.
+func (t *tally) reason() policy.Why {
+	return slices.MaxFunc(slices.Sorted(maps.Keys(t.why)), func(a, b policy.Why) int {
+		return cmp.Compare(t.why[a], t.why[b])
+	})
+}
+
+// String says which pods are held, and why.
+func (t *tally) String() string {
+	var reasons []string
+	for _, why := range slices.Sorted(maps.Keys(t.why)) {
+		reasons = append(reasons, fmt.Sprintf("%s %d", why, t.why[why]))
+	}
+	return fmt.Sprintf("%d of %d due (%s), such as %s",
+		t.held, t.due, strings.Join(reasons, ", "), strings.Join(t.examples, ", "))
+}

@@ -1,0 +1,171 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+)
+
+// policyBlockedBudget: the Eviction API never lets these pods go, and nothing else ends the wait.
+var policyBlockedBudget = Rule{
+	ID:       "policy-blocked-budget",
+	Severity: cliv1alpha1.SeverityWarning,
+	Title:    "An EvictionPolicy asks a PodDisruptionBudget that can never allow an eviction",
+	Advice:   "Give the policy a deadline, or let the PodDisruptionBudget allow a disruption.",
+	Find: func(facts *Facts) []Finding {
+		covers := coveringOf(facts.Cluster)
+		return facts.perPolicy(func(s *selection) (Finding, bool) {
+			if s.Spec.Deadline != nil {
+				return Finding{}, false
+			}
+			var pods []string
+			var blocking []*covering
+			for _, one := range s.asked(covers) {
+				if len(one.budgets) == 1 && one.budgets[0].never() {
+					pods = append(pods, one.name)
+					blocking = append(blocking, one.budgets[0])
+				}
+			}
+			finding := s.finding(fmt.Sprintf("It has no deadline, so pods whose PodDisruptionBudget can never allow an eviction stay %s: %s, %s.",
+				s.stay(), sentence.Counted(len(pods), "pod"), budgetNames(blocking)))
+			finding.Names = pods
+			return finding, len(pods) > 0
+		})
+	},
+}
+
+// policySeveralBudgets: the Eviction API answers 500 for such pods, whatever the budgets allow.
+var policySeveralBudgets = Rule{
+	ID:       "policy-several-budgets",
+	Severity: cliv1alpha1.SeverityWarning,
+	Title:    "An EvictionPolicy asks about pods that have several PodDisruptionBudgets",
+	Advice:   "Change the selectors of the PodDisruptionBudgets so that each pod has one.",
+	Find: func(facts *Facts) []Finding {
+		covers := coveringOf(facts.Cluster)
+		return facts.perPolicy(func(s *selection) (Finding, bool) {
+			var pods []string
+			var several []*covering
+			for _, one := range s.asked(covers) {
+				if len(one.budgets) > 1 {
+					pods = append(pods, one.name)
+					several = append(several, one.budgets...)
+				}
+			}
+			finding := s.finding(fmt.Sprintf("The Eviction API refuses pods that have several PodDisruptionBudgets, so they stay %s: %s, %s.",
+				s.stay(), sentence.Counted(len(pods), "pod"), budgetNames(several)))
+			finding.Names = pods
+			return finding, len(pods) > 0
+		})
+	},
+}
+
+// covering is a PodDisruptionBudget and how many pods it covers.
+type covering struct {
+	*policyv1.PodDisruptionBudget
+
+	selector labels.Selector
+	pods     int
+}
+
+// coveringOf returns the budgets of each namespace whose selectors can be read.
+func coveringOf(cluster *plan.Cluster) map[string][]*covering {
+	all := map[string][]*covering{}
+	for _, budget := range cluster.Budgets {
+		if selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector); err == nil {
+			all[budget.Namespace] = append(all[budget.Namespace], &covering{PodDisruptionBudget: budget, selector: selector})
+		}
+	}
+	for _, pod := range cluster.Pods {
+		for _, budget := range budgetsOf(all, pod) {
+			budget.pods++
+		}
+	}
+	return all
+}
+
+// budgetsOf returns the budgets that cover a pod. One that has finished leaves without asking them.
+func budgetsOf(all map[string][]*covering, pod *corev1.Pod) []*covering {
+	var covers []*covering
+	for _, budget := range all[pod.Namespace] {
+		if !plan.IsOver(pod) && budget.selector.Matches(labels.Set(pod.Labels)) {
+			covers = append(covers, budget)
+		}
+	}
+	return covers
+}
+
+// never reports whether the budget allows no disruption even when all its pods are ready.
+func (b *covering) never() bool {
+	expected := b.pods
+	if b.Status.ObservedGeneration > 0 {
+		expected = int(b.Status.ExpectedPods)
+	}
+	scaled := func(of *intstr.IntOrString, other int) int {
+		if of == nil {
+			return other
+		}
+		value, err := intstr.GetScaledValueFromIntOrPercent(of, expected, true)
+		if err != nil {
+			return other
+		}
+		return value
+	}
+	return scaled(b.Spec.MaxUnavailable, 1) == 0 || expected > 0 && scaled(b.Spec.MinAvailable, 0) >= expected
+}
+
+// asked is a pod about which the Eviction API is asked, and its budgets.
+type asked struct {
+	name    string
+	budgets []*covering
+}
+
+// asked returns the pods about which the policy asks the Eviction API.
+func (s *selection) asked(covers map[string][]*covering) []asked {
+	if s.Spec.Action != v1alpha1.ActionEvict {
+		return nil
+	}
+	var all []asked
+	for _, pod := range s.pods {
+		all = append(all, asked{pod.Namespace + "/" + pod.Name, budgetsOf(covers, pod)})
+	}
+	return all
+}
+
+// stay says how long a pod stays of which the Eviction API never lets go.
+func (s *selection) stay() string {
+	switch {
+	case s.Spec.Deadline != nil:
+		return "until the deadline"
+	case s.Spec.Unready == v1alpha1.UnreadyAsk:
+		return "until somebody deletes them"
+	}
+	return "as long as they are ready"
+}
+
+// budgetNames names budgets, each once.
+func budgetNames(budgets []*covering) string {
+	var all []string
+	said := map[*covering]bool{}
+	for _, budget := range budgets {
+		if !said[budget] {
+			said[budget] = true
+			all = append(all, budget.Namespace+"/"+budget.Name)
+		}
+	}
+	if len(all) == 1 {
+		return "PodDisruptionBudget " + all[0]
+	}
+	return "PodDisruptionBudgets " + sentence.Enumerate(all)
+}

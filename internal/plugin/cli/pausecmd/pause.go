@@ -1,0 +1,238 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pausecmd is kubectl taintkeeper pause and resume: the emergency stop. It is typed under stress, so it asks
+// nothing, acts before it reads, and then says in a sentence what it did.
+package pausecmd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/rest"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+)
+
+const (
+	// manager is who the API server says has made the policies. Resume knows them by the label.
+	manager   = "kubectl-taintkeeper"
+	madeLabel = "app.kubernetes.io/managed-by"
+	// shown is how kubectl names the kind.
+	shown = "evictionpolicy.taintkeeper.dev/"
+)
+
+// options are those of both commands.
+type options struct {
+	env     command.Env
+	config  *genericclioptions.ConfigFlags
+	output  output.Printer
+	dryRun  command.DryRun
+	connect func(command.Env, *genericclioptions.ConfigFlags) (*source.Reader, *timeline.Clock, error)
+
+	reason                 string
+	podSelector, nodeLabel string
+	allNamespaces          bool
+}
+
+func newOptions(env command.Env, config *genericclioptions.ConfigFlags) *options {
+	return &options{env: env, config: config, output: output.NewPrinter(env), connect: dial}
+}
+
+// dial connects to the cluster of the kubeconfig. The clock is set by its answers.
+func dial(env command.Env, flags *genericclioptions.ConfigFlags) (*source.Reader, *timeline.Clock, error) {
+	config, err := source.RESTConfigOf(flags)
+	if err != nil {
+		return nil, nil, err
+	}
+	config.WarningHandler = rest.NewWarningWriter(env.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
+	clock := &timeline.Clock{Wall: env.Clock.Now}
+	reader, err := source.Connect(clock.Listen(config), output.NewProgress(env))
+	return reader, clock, err
+}
+
+// NewPause returns the command pause.
+func NewPause(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+	return newOptions(env, config).pauseCommand()
+}
+
+func (o *options) pauseCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "pause REASON",
+		Short: "Stop evictions by taints now, until you resume",
+		Long: `Stop evictions by taints now: create an EvictionPolicy that holds the pods you select, or all pods. Nothing is asked.
+The policy is created first; then a sentence says what it holds and how to resume.
+
+Taintkeeper obeys within one call, whatever other policies say. No pod is held because of the taint
+node.kubernetes.io/out-of-service. The built-in controller knows no policies: see kubectl taintkeeper check.
+
+A pause does not end by itself. If it should, create an EvictionPolicy with the action Hold and a deadline, which frees
+each pod that long after it was due.`,
+		Example: `  # Stop everything
+  kubectl taintkeeper pause network of zone b is down
+
+  # Only the pods of a namespace, or those on some nodes
+  kubectl taintkeeper pause restoring the backup -n shop
+  kubectl taintkeeper pause network is down --node-selector topology.kubernetes.io/zone=b
+
+  # What would be created?
+  kubectl taintkeeper pause network is down --dry-run=client -o yaml`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.reason = strings.TrimSpace(strings.Join(args, " "))
+			object, err := o.policy()
+			if err != nil {
+				return err
+			}
+			return o.pause(cmd.Context(), object)
+		},
+	}
+	o.addFlags(cmd)
+	cmd.Flags().StringVarP(&o.output.Format, "output", "o", "", "How to print the policy: json, yaml, name; a line without it.")
+	cmd.Flags().StringVarP(&o.podSelector, "selector", "l", "", "Only pods with these labels: key=value, key!=value, key in (a,b), key.")
+	cmd.Flags().StringVar(&o.nodeLabel, "node-selector", "", "Only pods on nodes with these labels.")
+	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Pods of all namespaces, as without --namespace.")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	return cmd
+}
+
+func (o *options) addFlags(cmd *cobra.Command) { o.dryRun.AddFlag(cmd) }
+
+var formats = []string{output.JSON, output.YAML, output.Name}
+
+// policy returns what the command line asks for.
+func (o *options) policy() (*v1alpha1.EvictionPolicy, error) {
+	const most = 256 // as the CRD has it
+	namespace := *o.config.Namespace
+	switch long := utf8.RuneCountInString(o.reason); {
+	case o.reason == "":
+		return nil, command.Usagef("no reason is given: say in a few words why nobody may leave, for example: kubectl taintkeeper pause network is down")
+	case long > most:
+		return nil, command.Usagef("the reason has %d characters: use at most %d", long, most)
+	case o.allNamespaces && namespace != "":
+		return nil, command.Usagef("namespaces are given twice: use --all-namespaces or --namespace")
+	case o.output.Format != "" && !slices.Contains(formats, o.output.Format):
+		return nil, command.Usagef("--output=%s: choose one of %s", o.output.Format, strings.Join(formats, ", "))
+	}
+	if err := o.dryRun.Validate(); err != nil {
+		return nil, err
+	}
+	object := &v1alpha1.EvictionPolicy{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EvictionPolicy"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "pause", Labels: map[string]string{madeLabel: manager},
+		},
+		Spec: v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold, Paused: &o.reason},
+	}
+	if namespace != "" {
+		object.Spec.NamespaceSelector = &v1alpha1.Selector{
+			MatchLabels: map[string]v1alpha1.LabelValue{corev1.LabelMetadataName: v1alpha1.LabelValue(namespace)},
+		}
+	}
+	var err error
+	if object.Spec.PodSelector, err = selectorOf("selector", o.podSelector); err != nil {
+		return nil, err
+	}
+	object.Spec.NodeSelector, err = selectorOf("node-selector", o.nodeLabel)
+	return object, err
+}
+
+// pause creates the policy under the first name that is free, and says what it does.
+func (o *options) pause(ctx context.Context, object *v1alpha1.EvictionPolicy) error {
+	if o.dryRun == command.DryRunClient {
+		return o.print(object)
+	}
+	reader, clock, err := o.connect(o.env, o.config)
+	if err != nil {
+		return err
+	}
+	created, err := o.create(ctx, reader, object)
+	if err != nil {
+		return explain(ctx, reader, "create", err)
+	}
+	if err := o.print(created); err != nil {
+		return err
+	}
+	found, err := read(ctx, reader, source.Wants{Signs: true})
+	if err != nil {
+		o.tell("What it holds now is not known: %v", err)
+		return nil
+	}
+	now := clock.Latest()
+	o.tell("%s", found.effect(created, now).ofPause(created.Name))
+	if doubt := found.doubt(now); doubt != "" {
+		o.tell("%s", doubt)
+	}
+	return nil
+}
+
+func (o *options) create(ctx context.Context, reader *source.Reader, object *v1alpha1.EvictionPolicy) (
+	*v1alpha1.EvictionPolicy, error,
+) {
+	options := metav1.CreateOptions{FieldManager: manager, DryRun: o.dryRun.Option()}
+	for next := 2; ; next++ {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+		if err != nil {
+			return nil, err
+		}
+		unsent := &unstructured.Unstructured{Object: content}
+		created, err := reader.Dynamic.Resource(source.EvictionPolicies).Create(ctx, unsent, options)
+		if err == nil {
+			return source.PolicyOf(created)
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			return nil, err
+		}
+		object.Name = fmt.Sprintf("pause-%d", next)
+	}
+}
+
+func (o *options) print(object *v1alpha1.EvictionPolicy) error {
+	object.ManagedFields = nil
+	if printed, err := o.output.Object(object); printed {
+		return err
+	}
+	if o.output.Format == output.Name {
+		o.output.Line("%s%s", shown, object.Name)
+		return nil
+	}
+	o.output.Line("%s%s %s", shown, object.Name, o.dryRun.Done("created"))
+	return nil
+}
+
+func (o *options) tell(format string, args ...any) {
+	if o.dryRun != command.DryRunNone {
+		format = "Without --dry-run: " + format
+	}
+	fmt.Fprintln(o.env.ErrOut, output.Printable(fmt.Sprintf(format, args...)))
+}
+
+// explain says what to do about a call about EvictionPolicies that failed.
+func explain(ctx context.Context, reader *source.Reader, verb string, err error) error {
+	doing := verb + " an EvictionPolicy"
+	switch {
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%s: %w: ask for the right to %s evictionpolicies", doing, err, verb)
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%s: the API server %s does not have the resource: install Taintkeeper's chart, or apply config/crd.yaml", doing, reader.Server)
+	case apierrors.IsInvalid(err):
+		return fmt.Errorf("%s: %w", doing, err)
+	case source.IsSilence(err) && ctx.Err() == nil:
+		return fmt.Errorf("%s: the API server %s does not answer: %w: see 'kubectl get evictionpolicies', and try again", doing, reader.Server, err)
+	}
+	return source.Failed(ctx, reader.Server, verb, source.EvictionPolicies.Resource, err)
+}

@@ -1,0 +1,311 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pausecmd
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+)
+
+var now = time.Date(2026, time.November, 22, 9, 0, 0, 0, time.UTC)
+
+// scene is a cluster with policies. On node tainted pod shop/web has to leave now, and shop/db and shop/cache tolerate
+// the taint; pod ml/job is on node calm.
+type scene struct {
+	*testing.T
+
+	policies *dynamicfake.FakeDynamicClient
+	objects  *fake.Clientset
+}
+
+func newScene(t *testing.T, policies ...runtime.Object) *scene {
+	t.Helper()
+	scheme, err := v1alpha1.NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	forever := corev1.Toleration{Operator: corev1.TolerationOpExists}
+	return &scene{
+		T: t, policies: dynamicfake.NewSimpleDynamicClient(scheme, policies...),
+		objects: fake.NewClientset(
+			node("tainted", corev1.Taint{Key: "m", Effect: corev1.TaintEffectNoExecute}), node("calm"),
+			pod("shop", "web", "tainted"), pod("shop", "db", "tainted", forever), pod("shop", "cache", "tainted", forever),
+			pod("ml", "job", "calm"), lease("taintkeeper"), evictionClock(),
+		),
+	}
+}
+
+func node(name string, taints ...corev1.Taint) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"state": name}},
+		Spec:       corev1.NodeSpec{Taints: taints},
+	}
+}
+
+// lease says that a controller leads.
+func lease(name string) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: new(name), LeaseDurationSeconds: new(int32(15)), RenewTime: new(metav1.NewMicroTime(now)),
+		},
+	}
+}
+
+// evictionClock keeps the built-in from evicting.
+func evictionClock() *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Namespace: metav1.NamespaceSystem, Name: plan.EvictionClock,
+		Annotations: map[string]string{plan.EvictionClockAnnotation: now.Format(time.RFC3339)},
+	}}
+}
+
+func pod(namespace, name, node string, tolerations ...corev1.Toleration) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": name}},
+		Spec:       corev1.PodSpec{NodeName: node, Tolerations: tolerations},
+	}
+}
+
+// made is a policy as pause makes it.
+func made(name, reason string) *v1alpha1.EvictionPolicy {
+	policy := foreign(name)
+	policy.Labels = map[string]string{madeLabel: manager}
+	policy.Spec.Paused = &reason
+	return policy
+}
+
+// foreign is a policy that somebody else has made.
+func foreign(name string) *v1alpha1.EvictionPolicy {
+	return &v1alpha1.EvictionPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EvictionPolicy"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))},
+		Spec:       v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold},
+	}
+}
+
+func (s *scene) pause(args ...string) string  { return s.run((*options).pauseCommand, args) }
+func (s *scene) resume(args ...string) string { return s.run((*options).resumeCommand, args) }
+
+// run returns what a command prints: stdout, stderr, and its error.
+func (s *scene) run(newCommand func(*options) *cobra.Command, args []string) string {
+	s.Helper()
+	var out bytes.Buffer
+	env := command.Env{
+		IOStreams: genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out},
+		Clock:     clocktesting.NewFakePassiveClock(now),
+	}
+	config := genericclioptions.NewConfigFlags(true)
+	o := newOptions(env, config)
+	o.connect = func(command.Env, *genericclioptions.ConfigFlags) (*source.Reader, *timeline.Clock, error) {
+		reader := source.NewReader("test", s.objects, nil, output.NewProgress(env))
+		reader.Dynamic = s.policies
+		return reader, &timeline.Clock{Wall: env.Clock.Now}, nil
+	}
+	cmd := newCommand(o)
+	config.AddFlags(cmd.Flags())
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(args)
+	if err := cmd.ExecuteContext(s.Context()); err != nil {
+		fmt.Fprintf(&out, "error: %v\n", err)
+	}
+	return out.String()
+}
+
+func (s *scene) want(got, want string) {
+	s.Helper()
+	if got != want {
+		s.Errorf("printed\n%s\nwant\n%s", got, want)
+	}
+}
+
+// names returns the policies that there are.
+func (s *scene) wantPolicies(want ...string) {
+	s.Helper()
+	list, err := s.policies.Resource(source.EvictionPolicies).List(s.Context(), metav1.ListOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].GetName())
+	}
+	if !slices.Equal(names, want) {
+		s.Errorf("there are the policies %q, want %q", names, want)
+	}
+}
+
+// fails lets calls about policies fail.
+func (s *scene) fails(verb string, err error) {
+	s.policies.PrependReactor(verb, "evictionpolicies", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, err
+	})
+}
+
+func TestPauseHoldsEverythingUntilResume(t *testing.T) {
+	s := newScene(t)
+	s.want(s.pause("network", "is", "down"), `evictionpolicy.taintkeeper.dev/pause created
+It selects 4 pods, 1 due now and held until 'kubectl taintkeeper resume pause'; then all that are due leave at once.
+`)
+	s.wantPolicies("pause")
+	s.want(s.resume(), `evictionpolicy.taintkeeper.dev/pause deleted
+Pods that leave at once: 1.
+`)
+	s.wantPolicies()
+}
+
+func TestPauseHoldsWhatIsSelected(t *testing.T) {
+	const created = "evictionpolicy.taintkeeper.dev/pause created\n"
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"a namespace":            {[]string{"x", "-n", "ml"}, "It selects 1 pod, none of which is due now; those that become due stay until 'kubectl taintkeeper resume pause'.\n"},
+		"labels":                 {[]string{"x", "-l", "app in (web,job)"}, "It selects 2 pods, 1 due now and held until 'kubectl taintkeeper resume pause'; then all that are due leave at once.\n"},
+		"other labels":           {[]string{"x", "-l", "app!=web,app"}, "It selects 3 pods, none of which is due now; those that become due stay until 'kubectl taintkeeper resume pause'.\n"},
+		"nodes":                  {[]string{"x", "--node-selector", "state=calm"}, "It selects 1 pod, none of which is due now; those that become due stay until 'kubectl taintkeeper resume pause'.\n"},
+		"a namespace of no pods": {[]string{"x", "-n", "shopp"}, "Warning: it selects no pod, so it holds nothing: check --namespace, --selector and --node-selector, and remove it with 'kubectl taintkeeper resume pause'.\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			s.want(s.pause(test.args...), created+test.want)
+		})
+	}
+}
+
+func TestAPauseTakesTheFirstNameThatIsFree(t *testing.T) {
+	s := newScene(t, foreign("pause"), made("pause-2", "network"))
+	if got := s.pause("again", "-o", "name"); !strings.HasPrefix(got, "evictionpolicy.taintkeeper.dev/pause-3\n") {
+		t.Errorf("printed\n%s\nwant pause-3", got)
+	}
+	s.wantPolicies("pause", "pause-2", "pause-3")
+}
+
+func TestAPauseIsMadeThoughWhatItHoldsCannotBeRead(t *testing.T) {
+	s := newScene(t)
+	s.objects.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "", nil)
+	})
+	if got := s.pause("x"); !strings.HasPrefix(got, "evictionpolicy.taintkeeper.dev/pause created\nWhat it holds now is not known: list pods: ") {
+		t.Errorf("printed\n%s\nwant that it is created, and that the rest is not known", got)
+	}
+	s.wantPolicies("pause")
+}
+
+func TestAPauseSaysThatTheBuiltInGoesOnEvicting(t *testing.T) {
+	s := newScene(t)
+	if err := s.objects.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Delete(t.Context(), plan.EvictionClock, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	event := &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "e"},
+		Reason:     plan.EvictionReason, LastTimestamp: metav1.NewTime(now),
+	}
+	if _, err := s.objects.CoreV1().Events("shop").Create(t.Context(), event, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.pause("x"); !strings.Contains(got, "\nWarning: the built-in controller knows no EvictionPolicies, so its evictions go on: ") {
+		t.Errorf("printed\n%s\nwant a warning", got)
+	}
+}
+
+func TestAServerDryRunIsSentAsOne(t *testing.T) {
+	s := newScene(t, made("pause", "network"))
+	s.want(s.resume("--dry-run=server"), `evictionpolicy.taintkeeper.dev/pause deleted (server dry run)
+Without --dry-run: Pods that leave at once: 1.
+`)
+	for _, action := range s.policies.Actions() {
+		deleted, ok := action.(clienttesting.DeleteAction)
+		if ok && !slices.Equal(deleted.GetDeleteOptions().DryRun, []string{metav1.DryRunAll}) {
+			t.Error("the policy is deleted in earnest")
+		}
+	}
+}
+
+func TestResumeRemovesNoPolicyButThoseOfPause(t *testing.T) {
+	network, backup := made("pause", "network is down"), made("pause-2", "restoring the backup")
+	for name, test := range map[string]struct {
+		policies []runtime.Object
+		args     []string
+		want     string
+		left     []string
+	}{
+		"none": {
+			[]runtime.Object{foreign("databases")}, nil,
+			"error: nothing to resume: no EvictionPolicy was made by pause; 'kubectl get evictionpolicies' shows all others\n",
+			[]string{"databases"},
+		},
+		"several": {
+			[]runtime.Object{network, backup}, nil,
+			"error: there are 2 pauses, so name those that should end: pause (network is down, 60m), pause-2 (restoring the backup, 60m)\n",
+			[]string{"pause", "pause-2"},
+		},
+		"one of several, as pause has printed it": {
+			[]runtime.Object{network, backup},
+			[]string{"evictionpolicy.taintkeeper.dev/pause-2"},
+			"evictionpolicy.taintkeeper.dev/pause-2 deleted\nPods that may leave at once: 1, unless another EvictionPolicy holds them.\n",
+			[]string{"pause"},
+		},
+		"one that does not exist": {
+			[]runtime.Object{network},
+			[]string{"pausd"}, "error: there is no EvictionPolicy \"pausd\": did you mean pause?\n",
+			[]string{"pause"},
+		},
+		"one of somebody else": {
+			[]runtime.Object{foreign("databases")},
+			[]string{"databases"},
+			"error: EvictionPolicy databases was not made by pause: to remove it, use 'kubectl delete evictionpolicy databases'\n",
+			[]string{"databases"},
+		},
+		"a dry run": {
+			[]runtime.Object{network},
+			[]string{"--dry-run"},
+			"evictionpolicy.taintkeeper.dev/pause deleted (dry run)\nWithout --dry-run: Pods that leave at once: 1.\n",
+			[]string{"pause"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, test.policies...)
+			s.want(s.resume(test.args...), test.want)
+			s.wantPolicies(test.left...)
+		})
+	}
+}
+
+func TestWhatTheAPIServerRefusesIsSaidWithWhatToDo(t *testing.T) {
+	resource := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "evictionpolicies"}
+	s := newScene(t)
+	s.fails("create", apierrors.NewNotFound(resource, ""))
+	s.want(s.pause("x"), "error: create an EvictionPolicy: the API server test does not have the resource: "+
+		"install Taintkeeper's chart, or apply config/crd.yaml\n")
+	s.fails("create", apierrors.NewForbidden(resource, "pause", nil))
+	if got := s.pause("x"); !strings.HasSuffix(got, ": ask for the right to create evictionpolicies\n") {
+		t.Errorf("printed\n%s\nwant which right to ask for", got)
+	}
+}

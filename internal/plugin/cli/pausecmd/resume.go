@@ -1,0 +1,155 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pausecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+)
+
+// NewResume returns the command resume.
+func NewResume(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+	return newOptions(env, config).resumeCommand()
+}
+
+func (o *options) resumeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "resume [NAME...]",
+		Short: "End a pause: let pods leave again that taints make leave",
+		Long: `End a pause: remove the EvictionPolicy that pause has made. Without a name it is the only one; if there are several,
+they are listed. Policies that somebody else has made stay: remove them with kubectl delete evictionpolicy.
+
+Pods that were held leave at once. If that is too much, first create an EvictionPolicy with a pace.`,
+		Example: `  # End the only pause
+  kubectl taintkeeper resume
+
+  # How many pods would leave?
+  kubectl taintkeeper resume pause-2 --dry-run=client`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.dryRun.Validate(); err != nil {
+				return err
+			}
+			if namespace := *o.config.Namespace; namespace != "" {
+				return command.Usagef("--namespace=%s: a pause ends by its name: leave the namespace out", namespace)
+			}
+			return o.resume(cmd.Context(), args)
+		},
+	}
+	o.addFlags(cmd)
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	return cmd
+}
+
+// resume removes policies by their names, or the only one.
+func (o *options) resume(ctx context.Context, names []string) error {
+	reader, clock, err := o.connect(o.env, o.config)
+	if err != nil {
+		return err
+	}
+	all, err := reader.ListPolicies(ctx, metav1.ListOptions{})
+	if err != nil {
+		return explain(ctx, reader, "list", err)
+	}
+	chosen, err := o.choose(all, names)
+	if err != nil {
+		return err
+	}
+	known, unread := read(ctx, reader, source.Wants{}) // before they are removed: then the pods leave
+	var failed []error
+	for _, object := range chosen {
+		if err := o.remove(ctx, reader, object); err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		o.output.Line("%s%s %s", shown, object.Name, o.dryRun.Done("deleted"))
+		if unread != nil {
+			o.tell("What leaves now is not known: %v", unread)
+			continue
+		}
+		o.tell("%s", known.effect(object, clock.Latest()).ofResume(len(all) > 1))
+	}
+	return errors.Join(failed...)
+}
+
+// choose returns the policies of some names, or the only one that pause has made.
+func (o *options) choose(all []*v1alpha1.EvictionPolicy, names []string) ([]*v1alpha1.EvictionPolicy, error) {
+	made := slices.DeleteFunc(slices.Clone(all), func(object *v1alpha1.EvictionPolicy) bool {
+		return object.Labels[madeLabel] != manager
+	})
+	if len(names) == 0 {
+		switch len(made) {
+		case 0:
+			return nil, errors.New("nothing to resume: no EvictionPolicy was made by pause; 'kubectl get evictionpolicies' shows all others")
+		case 1:
+			return made, nil
+		}
+		return nil, command.Usagef("there are %d pauses, so name those that should end: %s", len(made), o.list(made))
+	}
+	var chosen []*v1alpha1.EvictionPolicy
+	var unknown []error
+	for _, name := range names {
+		name = name[strings.LastIndex(name, "/")+1:] // as pause has printed it
+		i := slices.IndexFunc(all, func(object *v1alpha1.EvictionPolicy) bool { return object.Name == name })
+		switch {
+		case i < 0:
+			near := command.DidYouMean(name, namesOf(made))
+			unknown = append(unknown, fmt.Errorf("there is no EvictionPolicy %q%s", name, near))
+		case !slices.Contains(made, all[i]):
+			unknown = append(unknown, fmt.Errorf("EvictionPolicy %s was not made by pause: to remove it, use 'kubectl delete evictionpolicy %s'", name, name))
+		case !slices.Contains(chosen, all[i]):
+			chosen = append(chosen, all[i])
+		}
+	}
+	return chosen, errors.Join(unknown...)
+}
+
+// list names pauses with their reasons and how old they are.
+func (o *options) list(made []*v1alpha1.EvictionPolicy) string {
+	var all []string
+	for _, object := range made {
+		reason := ""
+		if object.Spec.Paused != nil {
+			reason = *object.Spec.Paused + ", "
+		}
+		all = append(all, fmt.Sprintf("%s (%s%s)", object.Name, reason, output.Age(object.CreationTimestamp.Time, o.env.Clock.Now())))
+	}
+	return strings.Join(all, ", ")
+}
+
+func namesOf(objects []*v1alpha1.EvictionPolicy) []string {
+	var names []string
+	for _, object := range objects {
+		names = append(names, object.Name)
+	}
+	return names
+}
+
+// remove deletes the policy that was read, and no other that has its name meanwhile.
+func (o *options) remove(ctx context.Context, reader *source.Reader, object *v1alpha1.EvictionPolicy) error {
+	if o.dryRun == command.DryRunClient {
+		return nil
+	}
+	options := metav1.DeleteOptions{DryRun: o.dryRun.Option()}
+	if object.UID != "" {
+		options.Preconditions = metav1.NewUIDPreconditions(string(object.UID))
+	}
+	err := reader.Dynamic.Resource(source.EvictionPolicies).Delete(ctx, object.Name, options)
+	if err != nil && !apierrors.IsNotFound(err) { // somebody else has ended it meanwhile
+		return fmt.Errorf("%s%s: %w", shown, object.Name, explain(ctx, reader, "delete", err))
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// DryRun is the value of --dry-run, as kubectl has it.
+type DryRun string
+
+// The values.
+const (
+	DryRunNone   DryRun = "none"
+	DryRunClient DryRun = "client"
+	DryRunServer DryRun = "server"
+)
+
+var dryRuns = []string{string(DryRunNone), string(DryRunClient), string(DryRunServer)}
+
+// AddFlag adds --dry-run.
+func (d *DryRun) AddFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar((*string)(d), "dry-run", string(DryRunNone), "Change nothing: client prints what would be sent, server what the API server would answer; none changes it.")
+	cmd.Flags().Lookup("dry-run").NoOptDefVal = string(DryRunClient)
+	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions(dryRuns, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// Validate refuses other values.
+func (d DryRun) Validate() error {
+	if !slices.Contains(dryRuns, string(d)) {
+		return Usagef("--dry-run=%s: choose one of %s", d, strings.Join(dryRuns, ", "))
+	}
+	return nil
+}
+
+// Option is the field DryRun of a call's options.
+func (d DryRun) Option() []string {
+	if d == DryRunServer {
+		return []string{metav1.DryRunAll}
+	}
+	return nil
+}
+
+// Done says as kubectl does what was done, or would be.
+func (d DryRun) Done(done string) string {
+	switch d {
+	case DryRunClient:
+		return done + " (dry run)"
+	case DryRunServer:
+		return done + " (server dry run)"
+	}
+	return done
+}

@@ -1,0 +1,55 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// asksPerBudget is about how many pods of one budget the Eviction API is asked at the same time. It evicts 15 to 33
+	// pods of one budget a second, however many ask (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go sleeps
+	// when another has changed the budget).
+	asksPerBudget = 2
+	// ProbeEvery is how often the Eviction API is asked about a budget that allows nothing by what the watch shows.
+	ProbeEvery = 5 * time.Minute
+)
+
+// Allowance is what a PodDisruptionBudget allows. Its pods wait for it in line, so a budget that allows nothing costs
+// no calls, and few pods are asked about when it allows some. It is not safe for concurrent use.
+type Allowance struct {
+	taken
+
+	allowed int
+	asked   time.Time // about a pod, or since when the budget is known
+}
+
+// NewAllowance returns the allowance of a budget that allows nothing, as far as is known at an instant.
+func NewAllowance(now time.Time) *Allowance { return &Allowance{taken: taken{}, asked: now} }
+
+// Allow sets how many disruptions the budget allows.
+func (a *Allowance) Allow(disruptions int) { a.allowed = disruptions }
+
+// Begin implements [Places].
+func (a *Allowance) Begin(pod types.UID, at time.Time) { a.taken[pod], a.asked = Later, at }
+
+// Left implements [Places]. The budget itself says what it allows then.
+func (a *Allowance) Left(pod types.UID, _ time.Time) { delete(a.taken, pod) }
+
+// Lacks reports whether there is no room.
+func (a *Allowance) Lacks(now time.Time) bool { return a.room(now).After(now) }
+
+func (a *Allowance) room(now time.Time) time.Time {
+	next := a.expire(now)
+	places, probe := min(a.allowed, asksPerBudget), a.asked.Add(ProbeEvery)
+	switch {
+	case len(a.taken) < places:
+		return time.Time{}
+	case a.allowed > 0 || len(a.taken) > 0:
+		return next
+	}
+	return probe
+}
