@@ -14,7 +14,7 @@ import _ "embed"
 //go:embed rbac.yaml
 var RBAC []byte
 
-// CRD is crd.yaml: the resource NodeTaintRule. It is generated from api/v1alpha1 (make generate).
+// CRD is crd.yaml: the resources NodeTaintRule and EvictionPolicy. It is generated from api/v1alpha1 (make generate).
 //
 //go:embed crd.yaml
 var CRD []byte

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
@@ -25,6 +26,7 @@ import (
 var (
 	cluster *localcluster.Cluster
 	admin   kubernetes.Interface
+	custom  client.Client
 	binary  string
 	audit   *auditlog.Log
 )
@@ -49,5 +51,8 @@ func start(ctx context.Context, shared *suite.Suite) error {
 		return err
 	}
 	audit = auditlog.New(cluster.AuditLog())
-	return nil
+	if custom, err = cluster.Client(); err != nil {
+		return err
+	}
+	return cluster.InstallResources(ctx)
 }

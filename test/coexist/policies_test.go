@@ -10,36 +10,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/config"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
-// policyClient installs the resource EvictionPolicy, and returns a client for it once it is served.
-func policyClient(t *testing.T) client.Client {
-	t.Helper()
-	known := runtime.NewScheme()
-	await.Must(t, errors.Join(apiextensionsv1.AddToScheme(known), v1alpha1.AddToScheme(known)))
-	policies, err := client.New(cluster.AdminConfig(), client.Options{Scheme: known})
-	await.Must(t, err)
-	objects, err := config.Objects(config.CRD)
-	await.Must(t, err)
-	for _, object := range objects {
-		await.Must(t, client.IgnoreAlreadyExists(policies.Create(t.Context(), object)))
-	}
-	await.Eventually(t, "the resource is served", func(ctx context.Context) error {
-		return policies.List(ctx, &v1alpha1.EvictionPolicyList{})
-	})
-	return policies
-}
-
 // held creates a policy that holds the pods of the scene.
-func (s *scene) held(t *testing.T, policies client.Client, ifDown v1alpha1.IfDown) {
+func (s *scene) held(t *testing.T, ifDown v1alpha1.IfDown) {
 	t.Helper()
 	policy := &v1alpha1.EvictionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Namespace},
@@ -50,8 +28,8 @@ func (s *scene) held(t *testing.T, policies client.Client, ifDown v1alpha1.IfDow
 			}},
 		},
 	}
-	await.Must(t, policies.Create(t.Context(), policy))
-	t.Cleanup(func() { await.Must(t, policies.Delete(context.WithoutCancel(t.Context()), policy)) })
+	await.Must(t, custom.Create(t.Context(), policy))
+	t.Cleanup(func() { await.Must(t, custom.Delete(context.WithoutCancel(t.Context()), policy)) })
 }
 
 // wantThere checks that a pod is there and was never marked by us.
@@ -68,11 +46,10 @@ func (s *scene) wantThere(t *testing.T, pod *corev1.Pod) {
 }
 
 func TestAHeldPodStaysBesideTheBuiltInAndIfDownSaysWhatBecomesOfItThen(t *testing.T) {
-	policies := policyClient(t)
 	for ifDown, stays := range map[v1alpha1.IfDown]bool{v1alpha1.IfDownEvict: false, v1alpha1.IfDownHold: true} {
 		t.Run(string(ifDown), func(t *testing.T) {
 			s := newScene(t)
-			s.held(t, policies, ifDown)
+			s.held(t, ifDown)
 			keeper := s.keeper(t, "taintkeeper-"+string(ifDown))
 			pod := s.pod(t, "held", 1)
 			s.taint(t)

@@ -16,35 +16,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/config"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
-
-// ruleClient installs the resource NodeTaintRule, and returns a client for it once it is served.
-func ruleClient(t *testing.T) client.Client {
-	t.Helper()
-	known := runtime.NewScheme()
-	await.Must(t, errors.Join(apiextensionsv1.AddToScheme(known), v1alpha1.AddToScheme(known)))
-	rules, err := client.New(cluster.AdminConfig(), client.Options{Scheme: known})
-	await.Must(t, err)
-	objects, err := config.Objects(config.CRD)
-	await.Must(t, err)
-	await.Must(t, client.IgnoreAlreadyExists(rules.Create(t.Context(), objects[0])))
-	await.Eventually(t, "the resource is served", func(ctx context.Context) error {
-		return rules.List(ctx, &v1alpha1.NodeTaintRuleList{})
-	})
-	return rules
-}
 
 // exampleRules are the rules of docs/node-problem-detector.md.
 func exampleRules(t *testing.T) []*v1alpha1.NodeTaintRule {
@@ -108,7 +89,7 @@ func (s *scene) has(t *testing.T, want ...string) {
 func TestRulesTaintBesideTheBuiltInNodeLifecycleController(t *testing.T) {
 	s, began := newScene(t), time.Now()
 	s.cordoned(t)
-	rules, examples := ruleClient(t), exampleRules(t)
+	examples := exampleRules(t)
 	keeper := s.keeper(t, "taintkeeper", "--controllers=*")
 	log, err := os.ReadFile(keeper.LogPath())
 	await.Must(t, err)
@@ -118,10 +99,10 @@ func TestRulesTaintBesideTheBuiltInNodeLifecycleController(t *testing.T) {
 	pod := s.pod(t, "pod", 0)
 	var on, off, taints []string
 	for _, rule := range examples {
-		await.Must(t, rules.Create(t.Context(), rule.DeepCopy(), client.DryRunAll))
+		await.Must(t, custom.Create(t.Context(), rule.DeepCopy(), client.DryRunAll))
 		quick := atOnce(rule)
-		await.Must(t, rules.Create(t.Context(), quick))
-		t.Cleanup(func() { s.forget(t, rules, quick) })
+		await.Must(t, custom.Create(t.Context(), quick))
+		t.Cleanup(func() { s.forget(t, quick) })
 		on = append(on, fmt.Sprintf(`{"type":%q,"status":"True","reason":"Trial"}`, rule.Spec.Condition.Type))
 		off = append(off, fmt.Sprintf(`{"type":%q,"status":"False","reason":"Trial"}`, rule.Spec.Condition.Type))
 		taints = append(taints, rule.Spec.Taint.Key+":"+string(rule.Spec.Taint.Effect))
@@ -139,7 +120,7 @@ func TestRulesTaintBesideTheBuiltInNodeLifecycleController(t *testing.T) {
 	s.reports(t, on...)
 	s.has(t, taints...)
 	for _, rule := range examples {
-		await.Must(t, rules.Delete(t.Context(), rule))
+		await.Must(t, custom.Delete(t.Context(), rule))
 	}
 	s.has(t)
 	for _, c := range audit.All(t, byUs, auditlog.Since(began)) {
@@ -150,10 +131,10 @@ func TestRulesTaintBesideTheBuiltInNodeLifecycleController(t *testing.T) {
 }
 
 // forget removes a rule whose Taintkeeper is gone.
-func (s *scene) forget(t *testing.T, rules client.Client, rule *v1alpha1.NodeTaintRule) {
+func (s *scene) forget(t *testing.T, rule *v1alpha1.NodeTaintRule) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	remove := []byte(`{"metadata":{"finalizers":null}}`)
-	await.Must(t, client.IgnoreNotFound(rules.Patch(ctx, rule, client.RawPatch(types.MergePatchType, remove))))
-	await.Must(t, client.IgnoreNotFound(rules.Delete(ctx, rule)))
+	await.Must(t, client.IgnoreNotFound(custom.Patch(ctx, rule, client.RawPatch(types.MergePatchType, remove))))
+	await.Must(t, client.IgnoreNotFound(custom.Delete(ctx, rule)))
 }

@@ -5,50 +5,21 @@ package integration
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/config"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
-
-// policyClient installs the resource in the cluster that all tests share. What it creates is a dry run: policies that
-// exist would hold the pods of other tests.
-func policyClient(t *testing.T) client.Client {
-	t.Helper()
-	known := runtime.NewScheme()
-	await.Must(t, errors.Join(apiextensionsv1.AddToScheme(known), v1alpha1.AddToScheme(known)))
-	c, err := client.New(cluster.AdminConfig(), client.Options{Scheme: known})
-	await.Must(t, err)
-	text, err := os.ReadFile("../../charts/taintkeeper/files/evictionpolicies.yaml")
-	await.Must(t, err)
-	objects, err := config.Objects(text)
-	await.Must(t, err)
-	await.Must(t, c.Create(t.Context(), objects[0]))
-	await.Eventually(t, "the resource is served", func(ctx context.Context) error {
-		err := c.Create(ctx, evictionPolicy("refused", with("Maybe", "action")), client.DryRunAll)
-		if !apierrors.IsInvalid(err) {
-			return fmt.Errorf("a policy that is wrong is answered by %w", err)
-		}
-		return nil
-	})
-	return c
-}
 
 // evictionPolicy is a policy as a user writes it.
 func evictionPolicy(name string, edits ...func(spec map[string]any)) *unstructured.Unstructured {
@@ -203,9 +174,12 @@ var acceptedPolicies = map[string]struct{ spec, want string }{
 	"Hold with a week as a deadline": {`{action: Hold, deadline: 168h, finished: Delete, ifDown: Evict}`, ""},
 }
 
+// TestEvictionPoliciesOnARealAPIServer creates policies as dry runs only: others would hold the pods of other tests.
 func TestEvictionPoliciesOnARealAPIServer(t *testing.T) {
 	t.Parallel()
-	c := policyClient(t)
+	await.Must(t, cluster.InstallResources(t.Context()))
+	c, err := cluster.Client()
+	await.Must(t, err)
 	for _, name := range slices.Sorted(maps.Keys(refusedPolicies)) {
 		refusal := refusedPolicies[name]
 		t.Run(name, func(t *testing.T) {

@@ -60,10 +60,8 @@ func newRuleCluster(t *testing.T) *ruleCluster {
 		await.Must(t, own.Stop())
 	})
 	await.Must(t, own.GrantTaintkeeper(t.Context()))
-	known := runtime.NewScheme()
-	await.Must(t, errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), v1alpha1.AddToScheme(known)))
 	c := &ruleCluster{Cluster: own}
-	c.admin, err = client.New(own.AdminConfig(), client.Options{Scheme: known})
+	c.admin, err = own.Client()
 	await.Must(t, err)
 	c.clients, err = kubernetes.NewForConfig(own.AdminConfig())
 	await.Must(t, err)

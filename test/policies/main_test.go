@@ -10,7 +10,6 @@ package policies
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -20,16 +19,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/config"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
@@ -57,42 +53,16 @@ func start(ctx context.Context, shared *suite.Suite) error {
 		return err
 	}
 	audit = auditlog.New(cluster.AuditLog(), auditlog.By(localcluster.TaintkeeperUser))
-	known := runtime.NewScheme()
-	if err := errors.Join(apiextensionsv1.AddToScheme(known), v1alpha1.AddToScheme(known)); err != nil {
+	if custom, err = cluster.Client(); err != nil {
 		return err
 	}
-	if custom, err = client.New(cluster.AdminConfig(), client.Options{Scheme: known}); err != nil {
-		return err
-	}
-	objects, err := config.Objects(config.CRD)
-	if err != nil {
-		return err
-	}
-	for _, object := range objects {
-		if err := custom.Create(ctx, object); err != nil {
-			return err
-		}
-	}
-	if err := awaitServed(ctx); err != nil {
+	if err := cluster.InstallResources(ctx); err != nil {
 		return err
 	}
 	_, err = cluster.StartTaintkeeper(context.WithoutCancel(ctx), localcluster.TaintkeeperConfig{
 		Binary: binary, Args: []string{"--controllers=eviction"},
 	})
 	return err
-}
-
-// awaitServed waits until the API server serves the policies.
-func awaitServed(ctx context.Context) error {
-	for {
-		err := custom.List(ctx, &v1alpha1.EvictionPolicyList{})
-		if err == nil {
-			return nil
-		}
-		if err := await.Pause(ctx, 100*time.Millisecond); err != nil {
-			return err
-		}
-	}
 }
 
 // scene is what one test has for itself.

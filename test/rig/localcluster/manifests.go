@@ -5,11 +5,17 @@ package localcluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/config"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 // GrantTaintkeeper installs config/rbac.yaml. To do it again does nothing.
@@ -22,6 +28,39 @@ func (c *Cluster) GrantTaintkeeper(ctx context.Context) error {
 	}
 	c.granted.Store(true)
 	return nil
+}
+
+// InstallResources creates the resources of config/crd.yaml that are not there yet, and waits until they are served.
+func (c *Cluster) InstallResources(ctx context.Context) error {
+	if err := c.install(ctx, "crd.yaml", config.CRD); err != nil {
+		return err
+	}
+	reader, err := c.Client()
+	if err != nil {
+		return err
+	}
+	err = await.Poll(ctx, func(ctx context.Context) error {
+		return errors.Join(
+			reader.List(ctx, &v1alpha1.NodeTaintRuleList{}), reader.List(ctx, &v1alpha1.EvictionPolicyList{}))
+	})
+	if err != nil {
+		return fmt.Errorf("wait until the resources of config/crd.yaml are served: %w", err)
+	}
+	return nil
+}
+
+// Client returns the administrator's client for Kubernetes' resources and ours.
+func (c *Cluster) Client() (client.Client, error) {
+	known := runtime.NewScheme()
+	err := errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), v1alpha1.AddToScheme(known))
+	if err != nil {
+		return nil, err
+	}
+	made, err := client.New(c.AdminConfig(), client.Options{Scheme: known})
+	if err != nil {
+		return nil, fmt.Errorf("make a client for the API server: %w", err)
+	}
+	return made, nil
 }
 
 // InstallCoexistence creates what config/coexistence.yaml has and is not there yet.
@@ -57,9 +96,9 @@ func (c *Cluster) forObjects(name string, manifest []byte, do func(client.Client
 	if err != nil {
 		return fmt.Errorf("read config/%s: %w", name, err)
 	}
-	writer, err := client.New(c.AdminConfig(), client.Options{})
+	writer, err := c.Client()
 	if err != nil {
-		return fmt.Errorf("make a client for the API server: %w", err)
+		return err
 	}
 	for _, object := range objects {
 		if err := do(writer, object); err != nil {
