@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -46,8 +47,6 @@ type contestant struct {
 	begin func(*process) error
 }
 
-const role = "evictor"
-
 // prepare makes what all parts use: a role for the contestants, namespaces, and the node of the canaries.
 func (b *bench) prepare(ctx context.Context) error {
 	if err := b.grant(ctx); err != nil {
@@ -62,41 +61,32 @@ func (b *bench) prepare(ctx context.Context) error {
 	return b.taint(ctx, canaryNode)
 }
 
-// grant lets the contestants do what they have to, as service accounts in kube-system: the API server's priority and
-// fairness treats them like kube-controller-manager's, and unlike administrators, whom it never makes wait.
+// grant gives all contestants what config/rbac.yaml gives Taintkeeper. They are service accounts in kube-system: the API
+// server's priority and fairness treats them like kube-controller-manager's, and unlike administrators, whom it never
+// makes wait.
 func (b *bench) grant(ctx context.Context) error {
-	_, err := b.admin.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: role},
-		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch", "delete"}},
-			{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
-			{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch", "patch"}},
-			{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch"}},
-			{
-				APIGroups: []string{"taintkeeper.dev"}, Resources: []string{"nodetaintrules", "nodetaintrules/status"},
-				Verbs: []string{"list", "watch", "patch"},
-			},
-			{
-				APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
-				Verbs: []string{"get", "list", "watch", "create", "patch"},
-			},
-			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
-			{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
-		},
-	}, metav1.CreateOptions{})
-	if err != nil {
+	if err := b.cluster.GrantTaintkeeper(ctx); err != nil {
 		return err
 	}
-	_, err = b.admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-		Subjects: []rbacv1.Subject{
-			{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: serviceAccount(nameFloor)},
-			{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: serviceAccount(nameOurs)},
-			{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: serviceAccount(namePrevious)},
-		},
-	}, metav1.CreateOptions{})
-	return err
+	of := func(kind string) rbacv1.RoleRef {
+		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: nameOurs}
+	}
+	name := metav1.ObjectMeta{Name: "bench"}
+	others := []rbacv1.Subject{
+		{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: serviceAccount(nameFloor)},
+		{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: serviceAccount(namePrevious)},
+	}
+	everywhere := &rbacv1.ClusterRoleBinding{ObjectMeta: name, RoleRef: of("ClusterRole"), Subjects: others}
+	if _, err := b.admin.RbacV1().ClusterRoleBindings().Create(ctx, everywhere, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	for _, namespace := range []string{metav1.NamespaceSystem, corev1.NamespaceNodeLease} {
+		there := &rbacv1.RoleBinding{ObjectMeta: name, RoleRef: of("Role"), Subjects: others}
+		if _, err := b.admin.RbacV1().RoleBindings(namespace).Create(ctx, there, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func serviceAccount(name string) string {

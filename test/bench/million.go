@@ -6,15 +6,19 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // millionNodes is the horizon, as a million pods are.
 const millionNodes = 15_000
 
-// millionResult is a start in a very big cluster, and a storm there when the process has settled.
+// millionResult is a start in a very big cluster, what EvictionPolicies cost there, and a storm when the process has
+// settled.
 type millionResult struct {
 	Start scaleResult `json:"start"`
-	Storm stormRound  `json:"storm"`
+	// Selecting is only measured of taintkeeper.
+	Selecting selectingResult `json:"selecting"`
+	Storm     stormRound      `json:"storm"`
 }
 
 // million lets contestants start among a million pods, and pass a storm of 1,000 others.
@@ -26,7 +30,7 @@ func (b *bench) million(ctx context.Context) error {
 	if err := b.ensureNodes(ctx, stormNodes); err != nil {
 		return err
 	}
-	if err := b.cluster.InstallCoexistence(ctx); err != nil { // as in every storm
+	if err := errors.Join(b.cluster.InstallResources(ctx), b.cluster.InstallCoexistence(ctx)); err != nil { // as in every storm
 		return err
 	}
 	err := b.inRounds(ctx, b.millionOf, []string{nameFloor, nameOurs, namePrevious}, nil)
@@ -46,11 +50,8 @@ func (b *bench) millionOf(ctx context.Context, c contestant) error {
 	if err != nil {
 		return err
 	}
-	var result millionResult
-	if result.Start, err = b.weigh(ctx, p); err == nil {
-		result.Start.ServerCPU -= before
-		result.Storm, err = b.stormRound(ctx, p, stormNodes)
-	}
+	result, err := b.measureMillion(ctx, p)
+	result.Start.ServerCPU -= before
 	p.stop()
 	err = errors.Join(err, b.untaintAll(ctx, nodeNames(stormNodes)), b.removePods(ctx))
 	if err != nil {
@@ -61,4 +62,17 @@ func (b *bench) millionOf(ctx context.Context, c contestant) error {
 		c.name, seconds(result.Start.Startup), mebibytes(result.Start.Memory.Peak),
 		seconds(result.Storm.Total), milliseconds(result.Storm.First), loadAverage())
 	return nil
+}
+
+func (b *bench) measureMillion(ctx context.Context, p *process) (result millionResult, err error) {
+	if result.Start, err = b.weigh(ctx, p); err != nil {
+		return result, err
+	}
+	if p.name == nameOurs {
+		if result.Selecting, err = b.selecting(ctx, p); err != nil {
+			return result, fmt.Errorf("three EvictionPolicies: %w", err)
+		}
+	}
+	result.Storm, err = b.stormRound(ctx, p, stormNodes)
+	return result, err
 }

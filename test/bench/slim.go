@@ -17,11 +17,28 @@ import (
 // slimNamespace has the slim pods, so that others can be removed without them.
 const slimNamespace = "slim"
 
+// The keys of the labels of slim pods.
+const (
+	slimAppLabel  = "app.kubernetes.io/name"
+	slimTeamLabel = "example.com/team"
+	slimTierLabel = "example.com/tier"
+)
+
+// slimLabels are the labels of a slim pod: of one of 2,000 apps, each of which is one team's and in one tier.
+func slimLabels(i int) map[string]string {
+	app := i % 2000
+	return map[string]string{slimAppLabel: slimApp(app), slimTeamLabel: slimTeam(app % 40), slimTierLabel: slimTier(app % 3)}
+}
+
+func slimApp(i int) string  { return fmt.Sprintf("app-%04d", i) }
+func slimTeam(i int) string { return fmt.Sprintf("team-%02d", i) }
+func slimTier(i int) string { return fmt.Sprintf("tier-%d", i) }
+
 // slimPod has what every pod that runs has, and nothing else, so that an API server has room for a million of them.
 func slimPod(nodes int) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "slim-template", Namespace: slimNamespace, Labels: map[string]string{"app": "slim"},
+			Name: "slim-template", Namespace: slimNamespace,
 		},
 		Spec: corev1.PodSpec{
 			NodeName:   scaleNodeName(nodes - 1),
@@ -38,6 +55,7 @@ func anotherSlimPod(pod *corev1.Pod, i, nodes int) *corev1.Pod {
 	another.Name = fmt.Sprintf("slim-%07d", i)
 	another.UID = types.UID(fmt.Sprintf("%08x-71c1-4e8f-9d3a-%012x", uint32(i)*2654435761, i))
 	another.Spec.NodeName = scaleNodeName(i % nodes)
+	another.Labels = slimLabels(i)
 	return another
 }
 
