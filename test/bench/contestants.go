@@ -61,9 +61,9 @@ func (b *bench) prepare(ctx context.Context) error {
 	return b.taint(ctx, canaryNode)
 }
 
-// grant gives all contestants what config/rbac.yaml gives Taintkeeper. They are service accounts in kube-system: the API
-// server's priority and fairness treats them like kube-controller-manager's, and unlike administrators, whom it never
-// makes wait.
+// grant gives all contestants what config/rbac.yaml gives Taintkeeper. They are service accounts in kube-system: the
+// API server's priority and fairness treats them like kube-controller-manager's, and unlike administrators, whom it
+// never makes wait.
 func (b *bench) grant(ctx context.Context) error {
 	if err := b.cluster.GrantTaintkeeper(ctx); err != nil {
 		return err

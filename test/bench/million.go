@@ -30,7 +30,8 @@ func (b *bench) million(ctx context.Context) error {
 	if err := b.ensureNodes(ctx, stormNodes); err != nil {
 		return err
 	}
-	if err := errors.Join(b.cluster.InstallResources(ctx), b.cluster.InstallCoexistence(ctx)); err != nil { // as in every storm
+	// As in every storm, all contestants have the coexistence policy in their way.
+	if err := errors.Join(b.cluster.InstallResources(ctx), b.cluster.InstallCoexistence(ctx)); err != nil {
 		return err
 	}
 	err := b.inRounds(ctx, b.millionOf, []string{nameFloor, nameOurs, namePrevious}, nil)

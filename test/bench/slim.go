@@ -27,7 +27,9 @@ const (
 // slimLabels are the labels of a slim pod: of one of 2,000 apps, each of which is one team's and in one tier.
 func slimLabels(i int) map[string]string {
 	app := i % 2000
-	return map[string]string{slimAppLabel: slimApp(app), slimTeamLabel: slimTeam(app % 40), slimTierLabel: slimTier(app % 3)}
+	return map[string]string{
+		slimAppLabel: slimApp(app), slimTeamLabel: slimTeam(app % 40), slimTierLabel: slimTier(app % 3),
+	}
 }
 
 func slimApp(i int) string  { return fmt.Sprintf("app-%04d", i) }
