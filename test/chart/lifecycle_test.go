@@ -38,9 +38,12 @@ import (
 
 const (
 	policy = "taintkeeper-coexistence"
+	held   = "taintkeeper-held"
 	clock  = "taintkeeper-eviction-clock"
-	crd    = "nodetaintrules.taintkeeper.dev"
 )
+
+// ourResources are the names of our CustomResourceDefinitions.
+var ourResources = []string{"nodetaintrules.taintkeeper.dev", "evictionpolicies.taintkeeper.dev"}
 
 // TestTheAPIServerTakesWhatTheChartRenders sends it as a dry run, and the manifests and examples that follow from the chart.
 // An API server refuses every field that it does not know.
@@ -48,7 +51,7 @@ func TestTheAPIServerTakesWhatTheChartRenders(t *testing.T) {
 	p := newPlane(t, localcluster.ControllerManager, localcluster.Kwok)
 	p.knowOperator(t, "servicemonitors", "ServiceMonitor")
 	p.knowOperator(t, "prometheusrules", "PrometheusRule")
-	p.knowRules(t)
+	await.Must(t, p.InstallResources(t.Context()))
 	_, err := p.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}}, metav1.CreateOptions{})
 	await.Must(t, err)
 	mapper, different := p.mapper(t), p.differentObjects(t)
@@ -147,20 +150,6 @@ func documentedRule(t *testing.T) string {
 		t.Fatal("docs/node-taint-rules.md has no example")
 	}
 	return example
-}
-
-// knowRules gives the API server the resource NodeTaintRule.
-func (p *plane) knowRules(t *testing.T) {
-	t.Helper()
-	var definition unstructured.Unstructured
-	await.Must(t, yaml.Unmarshal(config.CRD, &definition.Object))
-	_, err := p.objects.Resource(crds).Create(t.Context(), &definition, metav1.CreateOptions{})
-	await.Must(t, err)
-	served := schema.GroupVersionResource{Group: "taintkeeper.dev", Version: "v1alpha1", Resource: "nodetaintrules"}
-	await.Eventually(t, "rules are served", func(ctx context.Context) error {
-		_, err := p.objects.Resource(served).List(ctx, metav1.ListOptions{})
-		return err
-	})
 }
 
 // knowOperator gives the API server a resource of the Prometheus operator, of which it checks nothing but the name. The
@@ -266,7 +255,7 @@ func TestAReleaseIsChangedBackAndForthAndLeavesNoTrace(t *testing.T) {
 			p.checkPolicies(t, r)
 
 			r.uninstall(t)
-			p.checkLeft(t, before, append(r.kept(), "CustomResourceDefinition /"+crd, "APIService /v1alpha1.taintkeeper.dev")...)
+			p.checkLeft(t, before, r.left()...)
 			p.remove(t, r)
 		})
 	}
@@ -391,14 +380,19 @@ func (p *plane) checkLeft(t *testing.T, before sets.Set[string], documented ...s
 // remove removes what an uninstall leaves, as the README of the chart says.
 func (p *plane) remove(t *testing.T, r *release) {
 	t.Helper()
-	await.Must(t, p.objects.Resource(crds).Delete(t.Context(), crd, metav1.DeleteOptions{}))
-	await.Must(t, p.objects.Resource(policies).Delete(t.Context(), clusterName(r.Namespace, policy), metav1.DeleteOptions{}))
-	await.Must(t, p.objects.Resource(bindings).Delete(t.Context(), clusterName(r.Namespace, policy), metav1.DeleteOptions{}))
+	for _, name := range ourResources {
+		await.Must(t, p.objects.Resource(crds).Delete(t.Context(), name, metav1.DeleteOptions{}))
+	}
+	for _, name := range []string{policy, held} {
+		await.Must(t, p.objects.Resource(policies).Delete(t.Context(), clusterName(r.Namespace, name), metav1.DeleteOptions{}))
+		await.Must(t, p.objects.Resource(bindings).Delete(t.Context(), clusterName(r.Namespace, name), metav1.DeleteOptions{}))
+	}
 	await.Must(t, p.admin.CoreV1().ServiceAccounts(r.Namespace).Delete(t.Context(), clock, metav1.DeleteOptions{}))
-	await.Eventually(t, "the resource is gone", func(ctx context.Context) error {
-		_, err := p.objects.Resource(crds).Get(ctx, crd, metav1.GetOptions{})
-		if !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it is there: %w", err)
+	await.Eventually(t, "the resources are gone", func(ctx context.Context) error {
+		for _, name := range ourResources {
+			if _, err := p.objects.Resource(crds).Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("%s is there: %w", name, err)
+			}
 		}
 		return nil
 	})

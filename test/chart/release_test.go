@@ -78,3 +78,13 @@ func (r *release) kept() []string {
 		"ServiceAccount " + r.Namespace + "/" + clock,
 	}
 }
+
+// left is what documents say that an uninstall leaves after enforce mode.
+func (r *release) left() []string {
+	left := append(r.kept(), "APIService /v1alpha1.taintkeeper.dev",
+		"ValidatingAdmissionPolicy /"+clusterName(r.Namespace, held), "ValidatingAdmissionPolicyBinding /"+clusterName(r.Namespace, held))
+	for _, name := range ourResources {
+		left = append(left, "CustomResourceDefinition /"+name)
+	}
+	return left
+}

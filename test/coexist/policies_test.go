@@ -6,18 +6,21 @@ package coexist
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 // held creates a policy that holds the pods of the scene.
-func (s *scene) held(t *testing.T, ifDown v1alpha1.IfDown) {
+func (s *scene) held(t *testing.T, ifDown v1alpha1.IfDown) *v1alpha1.EvictionPolicy {
 	t.Helper()
 	policy := &v1alpha1.EvictionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Namespace},
@@ -30,6 +33,7 @@ func (s *scene) held(t *testing.T, ifDown v1alpha1.IfDown) {
 	}
 	await.Must(t, custom.Create(t.Context(), policy))
 	t.Cleanup(func() { await.Must(t, custom.Delete(context.WithoutCancel(t.Context()), policy)) })
+	return policy
 }
 
 // wantThere checks that a pod is there and was never marked by us.
@@ -45,36 +49,67 @@ func (s *scene) wantThere(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
+// TestAHeldPodStaysBesideTheBuiltInAndIfDownSaysWhatBecomesOfItThen holds for longer than the minute after which a process
+// ends that cannot keep its eviction clock.
 func TestAHeldPodStaysBesideTheBuiltInAndIfDownSaysWhatBecomesOfItThen(t *testing.T) {
-	for ifDown, stays := range map[v1alpha1.IfDown]bool{v1alpha1.IfDownEvict: false, v1alpha1.IfDownHold: true} {
-		t.Run(string(ifDown), func(t *testing.T) {
-			s := newScene(t)
-			s.held(t, ifDown)
-			keeper := s.keeper(t, "taintkeeper-"+string(ifDown))
-			pod := s.pod(t, "held", 1)
-			s.taint(t)
-			for end := time.Now().Add(90 * time.Second); time.Now().Before(end); {
-				await.Until(t, time.Now().Add(5*time.Second))
-				await.Must(t, s.checkClock(t.Context(), func(age time.Duration) bool { return age < validFor/2 }))
-			}
-			s.wantThere(t, pod)
+	leaves, stays := newScene(t), newScene(t)
+	leaves.held(t, v1alpha1.IfDownEvict)
+	stays.held(t, v1alpha1.IfDownHold)
+	keeper := leaves.keeper(t, "taintkeeper")
+	gone, kept := leaves.pod(t, "held", 1), stays.pod(t, "held", 1)
+	leaves.taint(t)
+	stays.taint(t)
+	for end := time.Now().Add(90 * time.Second); time.Now().Before(end); {
+		await.Until(t, time.Now().Add(5*time.Second))
+		await.Must(t, leaves.checkClock(t.Context(), func(age time.Duration) bool { return age < validFor/2 }))
+	}
+	leaves.wantThere(t, gone)
+	stays.wantThere(t, kept)
+	if keeper.PID() == 0 {
+		t.Error("Taintkeeper has ended")
+	}
 
-			await.Must(t, keeper.Kill())
-			await.Until(t, time.Now().Add(validFor+5*time.Second))
-			s.changeTaints(t, func(taints []corev1.Taint) []corev1.Taint {
-				return append(taints, corev1.Taint{Key: s.key() + "-again", Effect: corev1.TaintEffectNoExecute})
-			})
-			if !stays {
-				s.leavesBy(t, pod, byBuiltIn)
-				return
-			}
-			await.Eventually(t, "the built-in is refused", func(context.Context) error {
-				if len(s.calls(t, of(pod), byBuiltIn, forbidden)) == 0 {
-					return errors.New("it was not")
-				}
-				return nil
-			})
-			s.wantThere(t, pod)
+	await.Must(t, keeper.Kill())
+	await.Until(t, time.Now().Add(validFor+5*time.Second))
+	for _, s := range []*scene{leaves, stays} {
+		s.changeTaints(t, func(taints []corev1.Taint) []corev1.Taint {
+			return append(taints, corev1.Taint{Key: s.key() + "-again", Effect: corev1.TaintEffectNoExecute})
 		})
+	}
+	leaves.leavesBy(t, gone, byBuiltIn)
+	await.Eventually(t, "the built-in is refused", func(context.Context) error {
+		if len(stays.calls(t, of(kept), byBuiltIn, forbidden)) == 0 {
+			return errors.New("it was not")
+		}
+		return nil
+	})
+	stays.wantThere(t, kept)
+}
+
+func TestACleanShutdownDoesNotTouchNodesWhosePodsAreHeld(t *testing.T) {
+	s := newScene(t)
+	policy := s.held(t, v1alpha1.IfDownEvict)
+	keeper := s.keeper(t, "taintkeeper")
+	pod := s.pod(t, "held", 0)
+	s.taint(t)
+	await.Eventually(t, "the pod is held", func(ctx context.Context) error {
+		err := custom.Get(ctx, client.ObjectKeyFromObject(policy), policy)
+		if err == nil && policy.Status.Held != 1 {
+			err = fmt.Errorf("the status is %+v", policy.Status)
+		}
+		return err
+	})
+	s.triedByBuiltIn(t, pod)
+	stopped := time.Now()
+	await.Must(t, keeper.Stop())
+	if err := s.checkClock(t.Context(), func(time.Duration) bool { return true }); err == nil {
+		t.Error("the clock is still there")
+	}
+	await.Until(t, time.Now().Add(5*time.Second)) // the built-in would have tried again by then
+	s.wantThere(t, pod)
+	for _, c := range audit.All(t, byUs, auditlog.Since(stopped), auditlog.Named(s.node)) {
+		if c.Verb != "get" {
+			t.Errorf("it changes the node: %v", c)
+		}
 	}
 }

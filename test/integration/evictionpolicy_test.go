@@ -5,20 +5,28 @@ package integration
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
 // evictionPolicy is a policy as a user writes it.
@@ -227,4 +235,42 @@ func fromYAML(t *testing.T, text string) (spec map[string]any) {
 	t.Helper()
 	await.Must(t, yaml.Unmarshal([]byte(text), &spec))
 	return spec
+}
+
+// TestAPolicyIsFollowedWithTheRightsOfTheChart plays one in a cluster of its own, beside a built-in that is not there.
+func TestAPolicyIsFollowedWithTheRightsOfTheChart(t *testing.T) {
+	t.Parallel()
+	c := newRuleCluster(t)
+	await.Must(t, c.InstallResources(t.Context()))
+	path, err := binary()
+	await.Must(t, err)
+	_, err = c.StartTaintkeeper(context.WithoutCancel(t.Context()), localcluster.TaintkeeperConfig{Binary: path, Coexist: true})
+	await.Must(t, err)
+	policy := evictionPolicy("ask", actionEvict, with("Ask", "unready"), with("Hold", "ifDown"),
+		with(map[string]any{corev1.LabelMetadataName: metav1.NamespaceDefault}, "namespaceSelector", "matchLabels"))
+	await.Must(t, c.admin.Create(t.Context(), policy))
+	await.Eventually(t, "the policy holds while Taintkeeper is down", func(ctx context.Context) error {
+		var is v1alpha1.EvictionPolicy
+		await.Must(t, c.admin.Get(ctx, client.ObjectKey{Name: "ask"}, &is))
+		if !meta.IsStatusConditionTrue(is.Status.Conditions, v1alpha1.ConditionHeldWhenDown) {
+			return fmt.Errorf("its status is %+v", is.Status)
+		}
+		return nil
+	})
+	s := rig.Scene{Admin: c.clients, Namespace: metav1.NamespaceDefault}
+	node, err := s.Node(t.Context(), "node")
+	await.Must(t, err)
+	pod, err := s.Pod(t.Context(), "pod", node)
+	await.Must(t, err)
+	_, err = rig.Taint(t.Context(), c.clients, node, rig.NoExecute("gone"))
+	await.Must(t, err)
+	await.Eventually(t, "the Eviction API is asked", func(context.Context) error {
+		asked := auditlog.New(c.AuditLog(), auditlog.By(user)).All(t, auditlog.Accepted, auditlog.Named(pod.Name), func(c call) bool {
+			return c.Verb == "create" && c.Resource == "pods/eviction"
+		})
+		if len(asked) == 0 {
+			return errors.New("it is not")
+		}
+		return nil
+	})
 }

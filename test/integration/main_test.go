@@ -10,7 +10,6 @@ package integration
 
 import (
 	"context"
-	"flag"
 	"os"
 	"testing"
 
@@ -39,7 +38,7 @@ func TestMain(m *testing.M) { os.Exit(suite.Run(m, start)) }
 
 // start starts the cluster and what observes it.
 func start(ctx context.Context, shared *suite.Suite) error {
-	if err := waitTogether(); err != nil {
+	if err := suite.WaitTogether(); err != nil {
 		return err
 	}
 	if err := startCluster(ctx, shared); err != nil {
@@ -54,17 +53,6 @@ func start(ctx context.Context, shared *suite.Suite) error {
 	}
 	shared.Finally(checkRights)
 	return nil
-}
-
-// waitTogether lets more tests run at once than there are processors: they wait for deadlines
-// most of the time, and compute little. A -parallel of the user's wins.
-func waitTogether() error {
-	chosen := false
-	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
-	if chosen {
-		return nil
-	}
-	return flag.Set("test.parallel", "16")
 }
 
 // startCluster starts the control plane and makes the clients of those who take part.

@@ -31,7 +31,8 @@ var usedByNodeHealth = []string{
 // and no event comes twice in these tests, which would be counted by a patch. Our own lease, and that of a dry run, is
 // made by a patch, for which the API server asks for the right to create it, too, and the audit log does not say so.
 var neededElsewhere = []string{
-	"list pods", "list nodes", "list nodetaintrules", "list leases in kube-node-lease", "patch events",
+	"list pods", "list nodes", "list namespaces", "list poddisruptionbudgets", "list nodetaintrules",
+	"list leases in kube-node-lease", "patch events",
 	"create leases/taintkeeper.dev in kube-node-lease", "create leases/dry-run.taintkeeper.dev in kube-node-lease",
 }
 

@@ -5,13 +5,14 @@
 // config/rbac.yaml, and kube-controller-manager, which keeps the PodDisruptionBudgets.
 //
 // All tests share one cluster and one taintkeeper. Each has a namespace and nodes for itself, and policies that select
-// these alone, so they run side by side.
+// these alone, so they run side by side, after the one that kills the leader.
 package policies
 
 import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
@@ -39,13 +41,18 @@ var (
 	admin   kubernetes.Interface
 	custom  client.Client
 	audit   *auditlog.Log // of the calls of taintkeeper
+	binary  string
+	leader  *localcluster.Taintkeeper
 )
 
 func TestMain(m *testing.M) { os.Exit(suite.Run(m, start)) }
 
 func start(ctx context.Context, shared *suite.Suite) error {
-	binary, err := suite.Build(ctx, shared.Dir, "taintkeeper")
-	if err != nil {
+	if err := suite.WaitTogether(); err != nil {
+		return err
+	}
+	var err error
+	if binary, err = suite.Build(ctx, shared.Dir, "taintkeeper"); err != nil {
 		return err
 	}
 	cluster, admin, err = shared.StartCluster(ctx, localcluster.Config{Audit: auditlog.Changes})
@@ -59,10 +66,14 @@ func start(ctx context.Context, shared *suite.Suite) error {
 	if err := cluster.InstallResources(ctx); err != nil {
 		return err
 	}
-	_, err = cluster.StartTaintkeeper(context.WithoutCancel(ctx), localcluster.TaintkeeperConfig{
-		Binary: binary, Args: []string{"--controllers=eviction"},
-	})
+	leader, err = startReplica(ctx, "one")
 	return err
+}
+
+func startReplica(ctx context.Context, name string) (*localcluster.Taintkeeper, error) {
+	return cluster.StartTaintkeeper(context.WithoutCancel(ctx), localcluster.TaintkeeperConfig{
+		Binary: binary, Name: name, Args: []string{"--controllers=eviction", "--leader-elect"},
+	})
 }
 
 // scene is what one test has for itself.
@@ -74,9 +85,15 @@ type scene struct {
 
 var scenes atomic.Int32
 
+// newScene makes the test parallel, and a scene for it.
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	t.Parallel()
+	return sceneFor(t)
+}
+
+func sceneFor(t *testing.T) *scene {
+	t.Helper()
 	made, err := rig.New(t.Context(), admin, fmt.Sprintf("scene-%d", scenes.Add(1)))
 	await.Must(t, err)
 	s := &scene{made, t}
@@ -89,9 +106,12 @@ func newScene(t *testing.T) *scene {
 }
 
 // node makes a node on which pods run and end, as kwok plays it.
-func (s *scene) node(name string) string {
+func (s *scene) node(name string) string { s.t.Helper(); return s.nodeIn("", name) }
+
+// nodeIn makes one in a zone.
+func (s *scene) nodeIn(zone, name string) string {
 	s.t.Helper()
-	spec := localcluster.NodeSpec{Name: s.NodeName(name), Labels: s.Labels()}
+	spec := localcluster.NodeSpec{Name: s.NodeName(name), Zone: zone, Labels: s.Labels()}
 	await.Must(s.t, cluster.AddNodes(s.t.Context(), spec))
 	return spec.Name
 }
@@ -115,6 +135,19 @@ func (s *scene) policy(spec v1alpha1.EvictionPolicySpec) string {
 	return object.Name
 }
 
+// edit changes a policy.
+func (s *scene) edit(policy string, change func(*v1alpha1.EvictionPolicySpec)) {
+	s.t.Helper()
+	await.Must(s.t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var object v1alpha1.EvictionPolicy
+		if err := custom.Get(s.t.Context(), client.ObjectKey{Name: policy}, &object); err != nil {
+			return err
+		}
+		change(&object.Spec)
+		return custom.Update(s.t.Context(), &object)
+	}))
+}
+
 func (s *scene) remove(policy string) {
 	s.t.Helper()
 	await.Must(s.t, custom.Delete(s.t.Context(), &v1alpha1.EvictionPolicy{ObjectMeta: metav1.ObjectMeta{Name: policy}}))
@@ -134,6 +167,26 @@ func (s *scene) awaitStatus(policy, what string, is func(*v1alpha1.EvictionPolic
 	})
 }
 
+// awaitHeld waits until the status says that a policy holds so many pods.
+func (s *scene) awaitHeld(policy string, pods int32) {
+	s.t.Helper()
+	what := fmt.Sprintf("holds %d pods", pods)
+	s.awaitStatus(policy, what, func(status *v1alpha1.EvictionPolicyStatus) bool { return status.Held == pods })
+}
+
+// awaitTripped waits until the status says that the breaker of a policy is open, or closed.
+func (s *scene) awaitTripped(policy string, tripped metav1.ConditionStatus) (is metav1.Condition) {
+	s.t.Helper()
+	s.awaitStatus(policy, "has tripped: "+string(tripped), func(status *v1alpha1.EvictionPolicyStatus) bool {
+		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionTripped)
+		if c != nil {
+			is = *c
+		}
+		return is.Status == tripped
+	})
+	return is
+}
+
 // pod makes a pod that runs on a node.
 func (s *scene) pod(name, node string, edits ...func(*corev1.Pod)) *corev1.Pod {
 	s.t.Helper()
@@ -141,15 +194,10 @@ func (s *scene) pod(name, node string, edits ...func(*corev1.Pod)) *corev1.Pod {
 	await.Must(s.t, err)
 	await.Eventually(s.t, "pod "+name+" is ready", func(ctx context.Context) error {
 		is, err := admin.CoreV1().Pods(s.Namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
+		if err == nil && !isReady(is) {
+			err = fmt.Errorf("its status is %+v", is.Status)
 		}
-		for _, c := range is.Status.Conditions {
-			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-				return nil
-			}
-		}
-		return fmt.Errorf("its status is %+v", is.Status)
+		return err
 	})
 	return pod
 }
@@ -157,9 +205,17 @@ func (s *scene) pod(name, node string, edits ...func(*corev1.Pod)) *corev1.Pod {
 // theTaint is the key of the taint that the tests set.
 const theTaint = "gone"
 
-func (s *scene) taint(node string) time.Time {
+// taint sets the taint, or those with other keys, and returns when.
+func (s *scene) taint(node string, keys ...string) time.Time {
 	s.t.Helper()
-	span, err := rig.Taint(s.t.Context(), admin, node, rig.NoExecute(theTaint))
+	if len(keys) == 0 {
+		keys = []string{theTaint}
+	}
+	var taints []corev1.Taint
+	for _, key := range keys {
+		taints = append(taints, rig.NoExecute(key))
+	}
+	span, err := rig.Taint(s.t.Context(), admin, node, taints...)
 	await.Must(s.t, err)
 	return span.From
 }
@@ -193,6 +249,14 @@ func (s *scene) calls(pod *corev1.Pod) []auditlog.Event {
 		audit.All(s.t, asks, auditlog.In(s.Namespace), auditlog.Named(pod.Name))...)
 }
 
+// left are the deletes of pods of the scene that were accepted, in the order in which they were received.
+func (s *scene) left() []auditlog.Event {
+	s.t.Helper()
+	all := audit.All(s.t, auditlog.Deletes, auditlog.Accepted, auditlog.In(s.Namespace))
+	slices.SortFunc(all, func(a, b auditlog.Event) int { return a.Received.Compare(b.Received) })
+	return all
+}
+
 // asks wants the calls that ask the Eviction API.
 func asks(e auditlog.Event) bool { return e.Verb == "create" && e.Resource == "pods/eviction" }
 
@@ -216,17 +280,11 @@ func (s *scene) stays(pod *corev1.Pod) {
 	}
 }
 
-// budget creates a PodDisruptionBudget for pods with a label, and waits until it is in force.
-func (s *scene) budget(name, app string, maxUnavailable int) {
+// budget creates a PodDisruptionBudget for the pods of an app, and waits until it is in force.
+func (s *scene) budget(name, app string, maxUnavailable int) *policyv1.PodDisruptionBudget {
 	s.t.Helper()
 	s.createBudget(name, app, maxUnavailable)
-	await.Eventually(s.t, "budget "+name+" is in force", func(ctx context.Context) error {
-		is, err := admin.PolicyV1().PodDisruptionBudgets(s.Namespace).Get(ctx, name, metav1.GetOptions{})
-		if err == nil && (is.Status.ObservedGeneration < is.Generation || is.Status.ExpectedPods == 0) {
-			err = fmt.Errorf("its status is %+v", is.Status)
-		}
-		return err
-	})
+	return s.awaitBudget(name, "is in force", func(is *policyv1.PodDisruptionBudget) bool { return is.Status.ExpectedPods > 0 })
 }
 
 func (s *scene) createBudget(name, app string, maxUnavailable int) {
@@ -235,57 +293,72 @@ func (s *scene) createBudget(name, app string, maxUnavailable int) {
 	_, err := admin.PolicyV1().PodDisruptionBudgets(s.Namespace).Create(s.t.Context(), &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: policyv1.PodDisruptionBudgetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}, MaxUnavailable: &most,
+			Selector: selector(app), MaxUnavailable: &most,
 		},
 	}, metav1.CreateOptions{})
 	await.Must(s.t, err)
 }
 
-// deployment creates a Deployment whose pods are ready, on the scene's nodes.
-func (s *scene) deployment(name string, replicas int32) {
+// deployment creates a Deployment whose pods are ready, on the scene's nodes, and returns these.
+func (s *scene) deployment(app string, replicas int32) []corev1.Pod {
 	s.t.Helper()
-	app := map[string]string{"app": name}
 	_, err := admin.AppsV1().Deployments(s.Namespace).Create(s.t.Context(), &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: app},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: app},
-				Spec: corev1.PodSpec{
-					NodeSelector: s.Labels(), Containers: []corev1.Container{{Name: "c", Image: "none"}},
-					Tolerations: []corev1.Toleration{{Key: "kwok.x-k8s.io/node", Operator: corev1.TolerationOpExists}},
-				},
-			},
-		},
+		ObjectMeta: metav1.ObjectMeta{Name: app},
+		Spec:       appsv1.DeploymentSpec{Replicas: &replicas, Selector: selector(app), Template: s.template(app)},
 	}, metav1.CreateOptions{})
 	await.Must(s.t, err)
-	s.awaitReady(name, int(replicas))
+	return s.awaitReady(app, int(replicas))
 }
 
-// ready counts the ready pods of a Deployment, and those of them that are on a node.
-func (s *scene) ready(ctx context.Context, name, node string) (all, there int, err error) {
-	pods, err := admin.CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + name})
-	for i := 0; err == nil && i < len(pods.Items); i++ {
-		pod := &pods.Items[i]
-		for _, c := range pod.Status.Conditions {
-			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && pod.DeletionTimestamp == nil {
-				all++
-				if pod.Spec.NodeName == node {
-					there++
-				}
-			}
-		}
-	}
-	return all, there, err
-}
-
-func (s *scene) awaitReady(name string, pods int) {
+// statefulSet creates a StatefulSet of one pod that is ready, on the scene's nodes, and returns it.
+func (s *scene) statefulSet(app string) corev1.Pod {
 	s.t.Helper()
-	await.Eventually(s.t, "Deployment "+name+" is ready", func(ctx context.Context) error {
-		all, _, err := s.ready(ctx, name, "")
-		if err == nil && all != pods {
-			err = fmt.Errorf("%d of %d pods are ready", all, pods)
+	_, err := admin.AppsV1().StatefulSets(s.Namespace).Create(s.t.Context(), &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: app},
+		Spec:       appsv1.StatefulSetSpec{Selector: selector(app), Template: s.template(app)},
+	}, metav1.CreateOptions{})
+	await.Must(s.t, err)
+	return s.awaitReady(app, 1)[0]
+}
+
+func selector(app string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+}
+
+// template is for pods on the scene's nodes.
+func (s *scene) template(app string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}},
+		Spec: corev1.PodSpec{
+			NodeSelector: s.Labels(), Containers: []corev1.Container{{Name: "c", Image: "none"}},
+			Tolerations: []corev1.Toleration{{Key: "kwok.x-k8s.io/node", Operator: corev1.TolerationOpExists}},
+		},
+	}
+}
+
+// ready returns the ready pods of an app.
+func (s *scene) ready(ctx context.Context, app string) ([]corev1.Pod, error) {
+	pods, err := admin.CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + app})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil || !isReady(&pod) }), nil
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// awaitReady waits until so many pods of an app are ready, and returns them.
+func (s *scene) awaitReady(app string, count int) (pods []corev1.Pod) {
+	s.t.Helper()
+	await.Eventually(s.t, fmt.Sprintf("%d pods of %s are ready", count, app), func(ctx context.Context) (err error) {
+		if pods, err = s.ready(ctx, app); err == nil && len(pods) != count {
+			err = fmt.Errorf("%d are", len(pods))
 		}
 		return err
 	})
+	return pods
 }

@@ -99,6 +99,17 @@ func Build(ctx context.Context, folder, program string, flags ...string) (string
 	return path, nil
 }
 
+// WaitTogether lets more tests run at once than there are processors, for tests that wait most of the time and compute
+// little. A -parallel of the user's wins.
+func WaitTogether() error {
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if chosen {
+		return nil
+	}
+	return flag.Set("test.parallel", "16")
+}
+
 // SilenceLogs keeps client-go and controller-runtime from writing into the output of the tests. Those that are about
 // logs bring a logger of their own.
 func SilenceLogs() {

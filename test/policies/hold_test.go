@@ -1,0 +1,195 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policies
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
+)
+
+// tolerance is how late something may be on a machine that is busy with other things.
+const tolerance = 8 * time.Second
+
+// held is for how long pods are watched that must stay. In five minutes kube-controller-manager would take back a mark,
+// and budgets that allow nothing are asked about once more: -args -held=310s.
+var held = flag.Duration("held", 30*time.Second, "for how long pods are watched that must stay")
+
+func within(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
+
+// selecting selects by a label that no other scene has.
+func (s *scene) selecting() *v1alpha1.Selector {
+	return &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{"held": v1alpha1.LabelValue(s.Namespace)}}
+}
+
+func TestHold(t *testing.T) {
+	s := newScene(t)
+	node, other := s.node("tainted"), s.node("other")
+	policy := s.policy(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold})
+	pod, spared := s.pod("pod", node), s.pod("spared", other)
+	s.taint(node)
+	s.taint(other)
+	await.Until(t, time.Now().Add(*held))
+	s.stays(pod)
+	s.awaitHeld(policy, 2)
+	s.untaint(other)
+	freed := time.Now()
+	s.remove(policy)
+	s.wantBetween("pod leaves", s.leaves(pod), freed, freed.Add(tolerance))
+	s.stays(spared)
+	events, err := admin.CoreV1().Events(s.Namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=EvictionHeld,involvedObject.name=pod"})
+	await.Must(t, err)
+	if len(events.Items) != 1 || events.Items[0].Count > 1 {
+		t.Errorf("events %v, want one", events.Items)
+	}
+}
+
+func TestHoldUntilADeadline(t *testing.T) {
+	const deadline = 20 * time.Second
+	s := newScene(t)
+	node := s.node("tainted")
+	s.policy(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold, Deadline: within(deadline)})
+	pod := s.pod("pod", node)
+	came := s.taint(node)
+	s.wantBetween("pod leaves", s.leaves(pod), came.Add(deadline), came.Add(deadline+tolerance))
+	marks := audit.All(t, auditlog.StatusPatches, auditlog.Accepted, auditlog.Of(pod.UID))
+	if deletes := s.left(); len(marks) != 1 || len(deletes) != 1 {
+		t.Errorf("it was marked by %v and deleted by %v, want one call each", marks, deletes)
+	}
+}
+
+func TestTheStrictestOfTwoPoliciesCountsWhicheverCameFirst(t *testing.T) {
+	hold := v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold}
+	ask := v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict}
+	for name, specs := range map[string][]v1alpha1.EvictionPolicySpec{"Hold": {hold, ask}, "Evict": {ask, hold}} {
+		t.Run(name+" first", func(t *testing.T) {
+			s := newScene(t)
+			node := s.node("tainted")
+			policies := map[v1alpha1.EvictionAction]string{}
+			for _, spec := range specs {
+				policies[spec.Action] = s.policy(spec)
+			}
+			pod := s.pod("pod", node)
+			s.taint(node)
+			s.awaitHeld(policies[v1alpha1.ActionHold], 1)
+			await.Until(t, time.Now().Add(5*time.Second))
+			s.stays(pod)
+			freed := time.Now()
+			s.remove(policies[v1alpha1.ActionHold])
+			s.wantBetween("pod leaves", s.leaves(pod), freed, freed.Add(tolerance))
+			if deletes := s.left(); len(deletes) > 0 {
+				t.Errorf("deletes %v, want the Eviction API to be asked", deletes)
+			}
+		})
+	}
+}
+
+// TestLabelsThatChangeWhileAPodIsDue makes one policy begin to hold a pod while another does, which is removed then.
+func TestLabelsThatChangeWhileAPodIsDue(t *testing.T) {
+	for name, test := range map[string]struct {
+		selector func(*v1alpha1.EvictionPolicySpec) **v1alpha1.Selector
+		patch    func(ctx context.Context, pod *corev1.Pod, patch []byte) error
+	}{
+		"of the pod": {
+			func(spec *v1alpha1.EvictionPolicySpec) **v1alpha1.Selector { return &spec.PodSelector },
+			func(ctx context.Context, pod *corev1.Pod, patch []byte) error {
+				_, err := admin.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+				return err
+			},
+		},
+		"of the namespace": {
+			func(spec *v1alpha1.EvictionPolicySpec) **v1alpha1.Selector { return &spec.NamespaceSelector },
+			func(ctx context.Context, pod *corev1.Pod, patch []byte) error {
+				_, err := admin.CoreV1().Namespaces().Patch(ctx, pod.Namespace, types.MergePatchType, patch, metav1.PatchOptions{})
+				return err
+			},
+		},
+		"of the node": {
+			func(spec *v1alpha1.EvictionPolicySpec) **v1alpha1.Selector { return &spec.NodeSelector },
+			func(ctx context.Context, pod *corev1.Pod, patch []byte) error {
+				_, err := admin.CoreV1().Nodes().Patch(ctx, pod.Spec.NodeName, types.MergePatchType, patch, metav1.PatchOptions{})
+				return err
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			node := s.node("tainted")
+			all := s.policy(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold})
+			spec := v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold}
+			*test.selector(&spec) = s.selecting()
+			labelled := s.policy(spec)
+			pod := s.pod("pod", node)
+			s.taint(node)
+			s.awaitHeld(all, 1)
+			await.Must(t, test.patch(t.Context(), pod, fmt.Appendf(nil, `{"metadata":{"labels":{"held":%q}}}`, s.Namespace)))
+			s.awaitHeld(labelled, 1)
+			s.remove(all)
+			await.Until(t, time.Now().Add(5*time.Second))
+			s.stays(pod)
+			freed := time.Now()
+			await.Must(t, test.patch(t.Context(), pod, []byte(`{"metadata":{"labels":{"held":null}}}`)))
+			s.wantBetween("pod leaves", s.leaves(pod), freed, freed.Add(tolerance))
+		})
+	}
+}
+
+func TestATaintThatIsNotHeldLetsAPodLeave(t *testing.T) {
+	s := newScene(t)
+	node := s.node("tainted")
+	s.policy(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold, Taints: []v1alpha1.EvictionPolicyTaint{{Key: theTaint}}})
+	pod := s.pod("pod", node, rig.Tolerating("other", 10))
+	came := s.taint(node, theTaint, "other")
+	s.wantBetween("pod leaves", s.leaves(pod), came.Add(10*time.Second), came.Add(10*time.Second+tolerance))
+}
+
+func TestOutOfServiceIsNeverHeld(t *testing.T) {
+	s := newScene(t)
+	node, err := s.Node(t.Context(), "dead")
+	await.Must(t, err)
+	policy := s.policy(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold})
+	pod, err := s.Pod(t.Context(), "pod", node, rig.ToleratingNotReady(0)...)
+	await.Must(t, err)
+	s.taint(node, corev1.TaintNodeUnreachable)
+	s.awaitHeld(policy, 1)
+	came := s.taint(node, corev1.TaintNodeOutOfService)
+	s.wantBetween("pod leaves", s.leaves(pod), came, came.Add(tolerance))
+}
+
+func TestAPauseTakesEffectAtOnce(t *testing.T) {
+	const pods = 1000
+	s := newScene(t)
+	node, err := s.Node(t.Context(), "tainted")
+	await.Must(t, err)
+	_, err = s.Pods(t.Context(), pods, node)
+	await.Must(t, err)
+	policy := s.policy(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionDelete, Finished: v1alpha1.FinishedKeep})
+	s.taint(node)
+	await.Eventually(t, "pods leave", func(context.Context) error {
+		if len(s.left()) == 0 {
+			return fmt.Errorf("none has left")
+		}
+		return nil
+	})
+	s.edit(policy, func(spec *v1alpha1.EvictionPolicySpec) { spec.Paused = new("a test") })
+	paused := time.Now()
+	s.awaitStatus(policy, "holds pods", func(status *v1alpha1.EvictionPolicyStatus) bool { return status.Held > 0 })
+	await.Until(t, paused.Add(5*time.Second))
+	left := s.left()
+	if last := left[len(left)-1].Received; last.After(paused.Add(time.Second)) {
+		t.Errorf("a pod was deleted %s after the pause", last.Sub(paused))
+	}
+	t.Logf("%d of %d pods had left", len(left), pods)
+}
