@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
 // Cluster holds the objects from which a plan is made. They are read, never modified. What is missing is nil, and
@@ -22,14 +23,18 @@ type Cluster struct {
 	Nodes   []*corev1.Node
 	Pods    []*corev1.Pod
 	Budgets []*policyv1.PodDisruptionBudget
+	// Policies may object to what taints do.
+	Policies []*v1alpha1.EvictionPolicy
 	// Controllers are the controllers of what owns pods, by the UID of the owner: a ReplicaSet's Deployment, a Job's
 	// CronJob.
 	Controllers map[types.UID]metav1.OwnerReference
 	// Templates are the pod templates of workloads by their UID, read from files alone.
 	Templates map[types.UID]*Template
 
+	// Namespaces are there if policies or the scheduler ask for their labels.
+	Namespaces []*corev1.Namespace
+
 	// What the scheduler asks for besides, when a plan says where pods would go.
-	Namespaces     []*corev1.Namespace
 	Claims         []*corev1.PersistentVolumeClaim
 	Volumes        []*corev1.PersistentVolume
 	StorageClasses []*storagev1.StorageClass

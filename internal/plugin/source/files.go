@@ -21,6 +21,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/cli-runtime/pkg/resource"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
@@ -155,6 +156,10 @@ var surroundings = map[schema.GroupKind]func(*plan.Cluster, *unstructured.Unstru
 		cluster *plan.Cluster, object *unstructured.Unstructured) error {
 		return addTo(&cluster.Budgets, object, plan.SlimBudget)
 	},
+	{Group: v1alpha1.GroupVersion.Group, Kind: "EvictionPolicy"}: func(
+		cluster *plan.Cluster, object *unstructured.Unstructured) error {
+		return addTo(&cluster.Policies, object, plan.SlimPolicy)
+	},
 	{Group: storagev1.GroupName, Kind: "StorageClass"}: func(
 		cluster *plan.Cluster, object *unstructured.Unstructured) error {
 		return addTo(&cluster.StorageClasses, object, plan.SlimStorageClass)
@@ -221,6 +226,10 @@ func (c *collector) result() (*plan.Cluster, error) {
 	c.note(len(c.cluster.Nodes) == 0, "The files hold no node.")
 	c.note(len(c.cluster.Pods) == 0, "The files hold no pod.")
 	c.note(c.wants.Budgets && len(c.cluster.Budgets) == 0, "The files hold no PodDisruptionBudget.")
+	if len(c.cluster.Policies) > 0 {
+		c.note(len(c.cluster.Namespaces) == 0, "The files hold no Namespace, so each EvictionPolicy is taken to select all of them.")
+		c.note(!c.wants.Budgets && len(c.cluster.Budgets) == 0, "The files hold no PodDisruptionBudget.")
+	}
 	c.noteStrangers()
 	return c.cluster, nil
 }

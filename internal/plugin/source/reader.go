@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -37,6 +38,9 @@ type Reader struct {
 	Progress *output.Progress
 	// Cluster is what was read.
 	Cluster *plan.Cluster
+
+	// Custom reads EvictionPolicies. Without it there are none.
+	Custom dynamic.Interface
 
 	owners metadata.Interface // for ReplicaSets and Jobs, of which only their controllers count
 }
@@ -66,7 +70,13 @@ func Connect(config *rest.Config, progress *output.Progress) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	return NewReader(config.Host, clients, metadataClient, progress), nil
+	custom, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	r := NewReader(config.Host, clients, metadataClient, progress)
+	r.Custom = custom
+	return r, nil
 }
 
 // NewReader returns a Reader that has read nothing yet.
@@ -101,6 +111,11 @@ func (r *Reader) Read(ctx context.Context, wanted Wants) error {
 			return err
 		}
 	}
+	if wanted.Policies {
+		if err := r.around(ctx, wanted); err != nil {
+			return err
+		}
+	}
 	if wanted.Scheduling {
 		if err := r.scheduling(ctx); err != nil {
 			return err
@@ -126,9 +141,7 @@ func (r *Reader) required(ctx context.Context) error {
 }
 
 func (r *Reader) disruption(ctx context.Context) error {
-	budgets := r.Clients.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll)
-	err := List(ctx, r, "poddisruptionbudgets", budgets.List, Keep(&r.Cluster.Budgets, plan.SlimBudget))
-	if err := r.without(err, "no PodDisruptionBudget is taken into account"); err != nil {
+	if err := r.Budgets(ctx, metav1.NamespaceAll); err != nil {
 		return err
 	}
 	for _, kind := range []schema.GroupVersionResource{

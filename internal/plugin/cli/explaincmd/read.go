@@ -54,7 +54,7 @@ func (r *subjectReader) read(ctx context.Context, namespace, name string) (plan.
 	if subject.Pod, err = r.pod(ctx, namespace, name); err != nil {
 		return subject, err
 	}
-	for _, read := range []func(context.Context, *plan.Subject) error{r.node, r.namespace, r.owner} {
+	for _, read := range []func(context.Context, *plan.Subject) error{r.node, r.namespace, r.owner, r.policies} {
 		if err := read(ctx, &subject); err != nil {
 			return subject, err
 		}
@@ -107,6 +107,22 @@ func (r *subjectReader) namespace(ctx context.Context, subject *plan.Subject) er
 	}
 	subject.Namespace = namespace
 	return nil
+}
+
+// policies reads the policies, and the budgets of the pod's namespace if there are any.
+func (r *subjectReader) policies(ctx context.Context, subject *plan.Subject) error {
+	if subject.Node == nil {
+		return nil
+	}
+	if subject.Namespace != nil {
+		r.api.Cluster.Namespaces = append(r.api.Cluster.Namespaces, subject.Namespace)
+	}
+	if err := r.api.Policies(ctx); err != nil || len(r.api.Cluster.Policies) == 0 {
+		return err
+	}
+	err := r.api.Budgets(ctx, subject.Pod.Namespace)
+	subject.Policies = r.api.Cluster.PoliciesOf()
+	return err
 }
 
 // owner reads the template that the pod was made from, and the owner above its owner, which wrote the template.

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -100,6 +101,54 @@ func TestOfOnePodOnlyThePodItsNodeItsNamespaceAndItsOwnersAreRead(t *testing.T) 
 	}
 	if subject.Template == nil || len(subject.Template.Tolerations) != 1 || subject.Template.String() != "the template of ReplicaSet web-1, written by helm" {
 		t.Errorf("the template is %+v, want that of web-1, written by helm", subject.Template)
+	}
+}
+
+func TestPoliciesAreReadWhereThereAreSome(t *testing.T) {
+	policies := schema.GroupVersionResource{Group: "taintkeeper.dev", Version: "v1alpha1", Resource: "evictionpolicies"}
+	listed := map[schema.GroupVersionResource]string{policies: "EvictionPolicyList"}
+	stop := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "taintkeeper.dev/v1alpha1", "kind": "EvictionPolicy",
+		"metadata": map[string]any{"name": "stop"}, "spec": map[string]any{"action": "Hold", "paused": "a drill"},
+	}}
+	for name, test := range map[string]struct {
+		objects []runtime.Object
+		refuse  error
+		budgets bool // are read
+		missing []string
+	}{
+		"one":         {objects: []runtime.Object{stop}, budgets: true},
+		"none":        {},
+		"no resource": {refuse: apierrors.NewNotFound(policies.GroupResource(), "")},
+		"without leave": {
+			refuse:  apierrors.NewForbidden(policies.GroupResource(), "", nil),
+			missing: []string{"You may not list evictionpolicies, so no EvictionPolicy is taken into account."},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster()
+			custom := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(scheme.Scheme, listed, test.objects...)
+			if test.refuse != nil {
+				custom.PrependReactor("list", "evictionpolicies", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, test.refuse
+				})
+			}
+			reader := c.reader()
+			reader.api.Custom = custom
+			subject, err := reader.read(t.Context(), "shop", "web-1-abc")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := slices.Contains(c.calls(), "list poddisruptionbudgets"); got != test.budgets {
+				t.Errorf("budgets are read: %v, want %v", got, test.budgets)
+			}
+			if got := subject.Policies != nil; got != (len(test.objects) > 0) {
+				t.Errorf("the policies are %+v", subject.Policies)
+			}
+			if !slices.Equal(subject.Missing, test.missing) {
+				t.Errorf("missing is %q, want %q", subject.Missing, test.missing)
+			}
+		})
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
@@ -35,8 +36,8 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 	cmd := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Write a file from which plans can be made without the cluster",
-		Long: `Write what plans are made from to stdout: nodes, pods, PodDisruptionBudgets, who controls ReplicaSets and Jobs, and what
-the scheduler asks for, as one JSON object a line.
+		Long: `Write what plans are made from to stdout: nodes, pods, PodDisruptionBudgets, EvictionPolicies, who controls ReplicaSets
+and Jobs, and what the scheduler asks for, as one JSON object a line.
 
 Nothing else leaves the cluster: no environment variables, commands, images, annotations, secrets or configuration.
 Names and labels do, and what says which controllers evict and taint: their Leases, the eviction clock, who wrote the
@@ -59,7 +60,7 @@ taints of nodes, and the flag --controllers of kube-controller-manager and its l
 }
 
 func (o *options) run(ctx context.Context) error {
-	cluster, err := o.source.Read(ctx, source.Wants{Budgets: true, Scheduling: true, Signs: true})
+	cluster, err := o.source.Read(ctx, source.Wants{Policies: true, Budgets: true, Scheduling: true, Signs: true})
 	if err != nil {
 		return err
 	}
@@ -86,6 +87,7 @@ func objectsOf(cluster *plan.Cluster) []runtime.Object {
 	all = appendOf(all, "v1", "PersistentVolume", cluster.Volumes)
 	all = appendOf(all, "v1", "PersistentVolumeClaim", cluster.Claims)
 	all = appendOf(all, "policy/v1", "PodDisruptionBudget", cluster.Budgets)
+	all = appendOf(all, v1alpha1.GroupVersion.String(), "EvictionPolicy", cluster.Policies)
 	all = appendOf(all, "coordination.k8s.io/v1", "Lease", cluster.Signs.Leases)
 	all = appendOf(all, "v1", "ServiceAccount", cluster.Signs.Clocks)
 	for _, uid := range slices.Sorted(maps.Keys(cluster.Controllers)) {
