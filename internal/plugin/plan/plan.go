@@ -170,7 +170,7 @@ func (c change) judge(rule verdict.Rule, at time.Time, pod *corev1.Pod) cliv1alp
 		planned.Reason = "It is terminating already."
 		return planned
 	}
-	facts := verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: verdict.SeenAt(at).Start(verdict.Bound(pod))}
+	facts := factsOf(pod, at)
 	before, after := rule.Decide(facts, c.before), c.decide(rule, facts)
 	planned.Change = changeOf(before, after)
 	planned.Leaves, planned.Toleration = after.Leaves, after.Toleration.DeepCopy()

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
@@ -47,6 +48,35 @@ func answerOf(course policies.Course) *cliv1alpha1.PolicyAnswer {
 		answer.Message = first.String()
 	}
 	return answer
+}
+
+// AskPolicies adds to a list of pods that must leave what the EvictionPolicies say of them.
+func (c *Cluster) AskPolicies(list *cliv1alpha1.PendingList, known *Countdowns) {
+	set := c.PoliciesOf()
+	if set == nil {
+		return
+	}
+	list.Notes = append(list.Notes, set.Flaws...)
+	pods, nodes := map[types.UID]*corev1.Pod{}, map[string]*corev1.Node{}
+	for _, pod := range c.Pods {
+		pods[pod.UID] = pod
+	}
+	for _, node := range c.Nodes {
+		nodes[node.Name] = node
+	}
+	for i := range list.Pods {
+		pending := &list.Pods[i]
+		pod, node := pods[pending.UID], nodes[pending.Node]
+		causes := policies.Causes(known.Rule, factsOf(pod, list.At.Time), known.Taints(pending.Node))
+		if selecting := set.Selecting(pod, node); len(selecting) > 0 {
+			pending.Answer = answerOf(set.Course(selecting, pod, node, causes, list.At.Time))
+		}
+	}
+}
+
+// factsOf are what the rule needs to know of a pod.
+func factsOf(pod *corev1.Pod, at time.Time) verdict.Pod {
+	return verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: verdict.SeenAt(at).Start(verdict.Bound(pod))}
 }
 
 // explainPolicies adds what each policy says of a pod on its node, and what all say together.
