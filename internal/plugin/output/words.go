@@ -73,8 +73,8 @@ func Toleration(t corev1.Toleration) string {
 	return what + " for ever"
 }
 
-// HeldBy says in a cell of a table which EvictionPolicy keeps a pod that is due, why, and how long all policies together
-// do if nothing but the time changes; empty if none does.
+// HeldBy says in a cell of a table which EvictionPolicy keeps a pod that is due, why, and how long policies keep it if
+// nothing but the time changes; empty if none does.
 func HeldBy(now time.Time, answer *cliv1alpha1.PolicyAnswer) string {
 	if answer == nil || answer.Says != cliv1alpha1.PolicyWait && answer.Says != cliv1alpha1.PolicyHold {
 		return ""

@@ -1,11 +1,11 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policies says whether EvictionPolicies object to the leaving of a pod, from the objects that kubectl reads. The
-// rule is that of internal/policy; this package finds out what the rule needs to know.
+// Package policies says whether EvictionPolicies object to the leaving of a pod, from the objects that kubectl reads.
+// The rule is that of internal/policy; this package finds out what the rule needs to know.
 //
-// Some of it only Taintkeeper knows: whether a breaker is open is taken from the policy's status, and how much room a
-// pace has is not known, so a pace never objects here.
+// Some of it only Taintkeeper knows: whether a breaker is open is taken from the policy's status, unless Trip finds out
+// that it will, and how much room a pace has is not known, so a pace never objects here.
 package policies
 
 import (
@@ -32,18 +32,24 @@ type Set struct {
 	// Flaws say which policies cannot be read as they are, and what they do then.
 	Flaws []string
 
-	open       map[string]string // why breakers are open, by policy
+	open       map[string]opening // breakers that are open or will be, by policy
 	namespaces map[string]*corev1.Namespace
 	budgets    func(*corev1.Pod) []*policyv1.PodDisruptionBudget
 }
 
-// New compiles policies. A namespace that is not among the objects is selected by every policy, as Taintkeeper does until
-// it knows its labels. Budgets returns the PodDisruptionBudgets of a pod.
+// opening is from when on a breaker is open, and why.
+type opening struct {
+	from time.Time // zero: it is open already
+	why  string
+}
+
+// New compiles policies. A namespace that is not among the objects is selected by every policy, as it is by Taintkeeper
+// until its labels are known. Budgets returns the PodDisruptionBudgets of a pod.
 func New(
 	objects []*v1alpha1.EvictionPolicy, namespaces []*corev1.Namespace,
 	budgets func(*corev1.Pod) []*policyv1.PodDisruptionBudget,
 ) *Set {
-	s := &Set{open: map[string]string{}, namespaces: map[string]*corev1.Namespace{}, budgets: budgets}
+	s := &Set{open: map[string]opening{}, namespaces: map[string]*corev1.Namespace{}, budgets: budgets}
 	for _, object := range objects {
 		compiled, err := policy.New(object)
 		if err != nil {
@@ -52,7 +58,7 @@ func New(
 		s.All = append(s.All, compiled)
 		tripped := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionTripped)
 		if compiled.Breaker() != nil && tripped != nil && tripped.Status == "True" {
-			s.open[object.Name] = strings.TrimSuffix(tripped.Message, ".")
+			s.open[object.Name] = opening{why: strings.TrimSuffix(tripped.Message, ".")}
 		}
 	}
 	slices.SortFunc(s.All, func(a, b *policy.Policy) int { return strings.Compare(a.Name, b.Name) })
@@ -115,7 +121,12 @@ func (s *Set) Course(
 	if at.Before(now) {
 		at = now
 	}
-	state := func(p *policy.Policy) policy.State { return policy.State{Open: s.open[p.Name]} }
+	state := func(p *policy.Policy) policy.State {
+		if open := s.open[p.Name]; !at.Before(open.from) {
+			return policy.State{Open: open.why}
+		}
+		return policy.State{}
+	}
 	var course Course
 	for first := true; ; first = false {
 		is, turns := s.facts(pod, node, at)
@@ -183,4 +194,40 @@ func (s *Set) object(pod *corev1.Pod) (is policy.Budgets) {
 // all.
 func allows(budget *policyv1.PodDisruptionBudget) bool {
 	return budget.Status.ObservedGeneration >= budget.Generation && budget.Status.DisruptionsAllowed > 0
+}
+
+// Trip finds out whether the breaker of a policy opens when pods become due at these instants, of so many that it
+// selects, and takes that into account from then on. It returns when, and why; nothing if it does not, or is open
+// already. A pod that nothing else keeps leaves when settle is over, so only pods count that are due within that time.
+func (s *Set) Trip(p *policy.Policy, dues []time.Time, selected int, now time.Time) (at time.Time, why string) {
+	b := p.Breaker()
+	if b == nil || s.open[p.Name].why != "" {
+		return time.Time{}, ""
+	}
+	var counted []time.Time
+	for _, due := range dues {
+		if b.Resumed(due, now) {
+			continue
+		}
+		if due.Before(now) {
+			due = now
+		}
+		counted = append(counted, due)
+	}
+	slices.SortFunc(counted, time.Time.Compare)
+	for i := b.MaxDue(selected); i < len(counted); i++ {
+		last, first := counted[i], counted[i-b.MaxDue(selected)]
+		if first.Before(last) && last.Sub(first) >= b.Settle {
+			continue
+		}
+		together := slices.DeleteFunc(slices.Clone(counted), func(due time.Time) bool {
+			return due.After(last) || due.Before(last) && last.Sub(due) >= b.Settle
+		})
+		var latch policy.Latch
+		if latch.Count(b, len(together), selected, last) {
+			s.open[p.Name] = opening{last, latch.Open()}
+			return last, latch.Open()
+		}
+	}
+	return time.Time{}, ""
 }

@@ -145,3 +145,47 @@ func TestANamespaceThatIsNotKnownIsSelected(t *testing.T) {
 		t.Errorf("the selector that does not match is %q", why)
 	}
 }
+
+func TestABreakerTripsWhenMoreAreDueTogetherThanMayBe(t *testing.T) {
+	resumed := metav1.NewTime(due.Add(-time.Minute))
+	for name, test := range map[string]struct {
+		dues    []time.Duration // since due, which is now
+		settle  time.Duration
+		resumed *metav1.Time
+		trips   time.Duration // negative: not
+		why     string
+	}{
+		"exactly maxDue":               {dues: []time.Duration{0, 0}, settle: time.Second, trips: -1},
+		"one more":                     {dues: []time.Duration{0, 0, 0, time.Minute}, settle: time.Second, why: "3 of 10 selected pods are due, at most 2 may be"},
+		"one more within settle":       {dues: []time.Duration{0, 4 * time.Second, 9 * time.Second}, settle: 10 * time.Second, trips: 9 * time.Second, why: "3 of 10 selected pods are due, at most 2 may be"},
+		"one more when others may go":  {dues: []time.Duration{0, 4 * time.Second, 10 * time.Second}, settle: 10 * time.Second, trips: -1},
+		"at one instant, without one":  {dues: []time.Duration{time.Hour, time.Hour, time.Hour}, trips: time.Hour, why: "3 of 10 selected pods are due, at most 2 may be"},
+		"what is late is there still":  {dues: []time.Duration{-time.Hour, -time.Minute, 0}, settle: time.Second, why: "3 of 10 selected pods are due, at most 2 may be"},
+		"what somebody resumed is not": {dues: []time.Duration{-time.Hour, -time.Hour, 0}, settle: time.Second, resumed: &resumed, trips: -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			breaker := &v1alpha1.EvictionBreaker{MaxDue: intstr.FromString("20%"), Settle: lasting(test.settle), ResumedAt: test.resumed}
+			object := named("b", v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionDelete, Breaker: breaker})
+			set := policies.New([]*v1alpha1.EvictionPolicy{object}, nil, func(*corev1.Pod) []*policyv1.PodDisruptionBudget { return nil })
+			var dues []time.Time
+			for _, since := range test.dues {
+				dues = append(dues, due.Add(since))
+			}
+			want := due.Add(test.trips)
+			if test.trips < 0 {
+				want = time.Time{}
+			}
+			if at, why := set.Trip(set.All[0], dues, 10, due); !at.Equal(want) || why != test.why {
+				t.Errorf("it trips at %v: %q, want %v: %q", at, why, want, test.why)
+			}
+			if test.why == "" {
+				return
+			}
+			causes := []policy.Cause{{Taint: &corev1.Taint{Key: "k"}, Due: want}}
+			course := set.Course(set.All, newPod(), newNode(corev1.ConditionTrue), causes, due)
+			if course.First.Why != policy.BreakerOpen || course.First.Detail != test.why || !course.Leaves.IsZero() {
+				t.Errorf("from then on the course is %+v", course)
+			}
+		})
+	}
+}

@@ -39,10 +39,11 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 		Short: "Say why a pod stays on its node, leaves it, or gets none",
 		Long: `Say of one pod whether and when taints make it leave its node, and why: which toleration counts against which
 taint, which never counts, where the tolerations come from, what the due instant is made of, and the smallest change
-that would alter the answer. If there are EvictionPolicies: which select it, and what each of them says. Of a pod that has no node yet: which nodes refuse it.
+that would alter the answer. If there are EvictionPolicies: which select it, and what each of them says. Of a pod that
+has no node yet: which nodes refuse it.
 
-Of a cluster only the pod, its node, its owner, its namespace and the policies are read; all nodes if it has none. With files (-f),
-a pod is looked for in all namespaces unless -n names one.`,
+Of a cluster only the pod, its node, its owner, its namespace and the policies are read; all nodes if it has none. With
+files (-f), a pod is looked for in all namespaces unless -n names one.`,
 		Example: `  # When does this pod leave, and why?
   kubectl taintkeeper explain cart-0 -n shop
 

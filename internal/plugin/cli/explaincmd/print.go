@@ -32,7 +32,9 @@ func printAll(o *output.Printer, explanation *cliv1alpha1.Explanation) error {
 	for _, line := range e.answer() {
 		o.Line("%s", line)
 	}
-	for _, section := range []func() error{e.printClock, e.printTaints, e.printTolerations, e.printPolicies, e.printClasses} {
+	for _, section := range []func() error{
+		e.printClock, e.printTaints, e.printTolerations, e.printPolicies, e.printClasses,
+	} {
 		if err := section(); err != nil {
 			return err
 		}
