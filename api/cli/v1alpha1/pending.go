@@ -35,6 +35,8 @@ type PendingPod struct {
 	Toleration *corev1.Toleration `json:"toleration,omitempty"`
 	Owner      *Owner             `json:"owner,omitempty"`
 	Priority   int32              `json:"priority"`
+	// Answer is what EvictionPolicies say of the pod; absent if none selects it.
+	Answer *PolicyAnswer `json:"answer,omitempty"`
 }
 
 // PendingChange is one change of what is pending, as --watch tells it.

@@ -45,11 +45,11 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 		Short: "List the pods that have to leave because of taints, soonest first",
 		Long: `List the pods that have to leave because of NoExecute taints and are still there, soonest first: those of the
 current namespace, of -n, or of all (-A). With files (-f), those of all namespaces unless -n names one. A pod whose
-instant is past is late.
+instant is past is late. If an EvictionPolicy keeps pods that are due, a column says which, why, and for how long.
 
 With --watch a terminal shows the countdown as it runs; q ends it. Where the output goes elsewhere, each change is a
 line: a pod leaves, leaves at another instant, is due now, is gone, or is cancelled and stays; with -o json an object of
-kind PendingChange.`,
+kind PendingChange. Policies are not watched.`,
 		Example: `  # Who has to leave in the whole cluster, and when?
   kubectl taintkeeper pending -A
 
@@ -140,13 +140,14 @@ func (o *options) pending(cluster *plan.Cluster, nodes []*corev1.Node) *cliv1alp
 	}
 	list := known.Pending(now)
 	list.Notes = append(slices.Clone(cluster.Missing), list.Notes...)
+	cluster.AskPolicies(list, known)
 	return list
 }
 
 // read returns the nodes, and no more pods than can be listed.
 func (o *options) read(ctx context.Context) (*plan.Cluster, error) {
 	if o.source.Offline() {
-		return o.source.Read(ctx, source.Wants{})
+		return o.source.Read(ctx, source.Wants{Policies: true})
 	}
 	config, err := o.source.RESTConfig()
 	if err != nil {
@@ -170,7 +171,16 @@ func (o *options) readFrom(ctx context.Context, api *source.Reader) (*plan.Clust
 		return api.Clients.CoreV1().Pods(o.namespace).List(ctx, options)
 	}
 	err = source.List(ctx, api, "pods", list, source.Keep(&api.Cluster.Pods, plan.SlimPod))
-	return api.Cluster, err
+	if err != nil {
+		return nil, err
+	}
+	if err := api.Policies(ctx); err != nil || len(api.Cluster.Policies) == 0 {
+		return api.Cluster, err
+	}
+	if err := api.Namespaces(ctx); err != nil {
+		return nil, err
+	}
+	return api.Cluster, api.Budgets(ctx, o.namespace)
 }
 
 // narrow leaves out pods that cannot be pending: those without a node, and those on other nodes where one is named.
@@ -223,7 +233,20 @@ func (o *options) print(list *cliv1alpha1.PendingList) error {
 		pod := &list.Pods[i]
 		rows = append(rows, cellsOf(pod, leaves(list.At.Time, pod.Due.Time)))
 	}
+	columns, rows := withHeldBy(list, columns, rows)
 	return o.output.Table(columns, rows)
+}
+
+// withHeldBy adds which policies keep the pods to a table, if there are policies that select some.
+func withHeldBy(list *cliv1alpha1.PendingList, columns []string, rows [][]any) ([]string, [][]any) {
+	if !slices.ContainsFunc(list.Pods, func(pod cliv1alpha1.PendingPod) bool { return pod.Answer != nil }) {
+		return columns, rows
+	}
+	at := slices.Index(columns, "Leaves") + 1
+	for i := range rows {
+		rows[i] = slices.Insert(rows[i], at, any(output.HeldBy(list.At.Time, list.Pods[i].Answer)))
+	}
+	return slices.Insert(slices.Clone(columns), at, "Held by"), rows
 }
 
 // leaves says how long it is until an instant, or how late it is.
