@@ -173,7 +173,7 @@ func (c *cluster) renderNode(name string) {
 		c.sheets.remove(sheetNodes, name)
 		return
 	}
-	node.pending = c.known.On(name)
+	node.pending = c.known.On(name, c.now())
 	row := nodeRow{
 		ID: name, Zone: node.zone, Ready: node.ready, Cordoned: node.cordoned,
 		Pending: len(node.pending), Held: node.held, Taints: c.taintRows(name, node.taints),

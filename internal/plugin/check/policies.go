@@ -4,13 +4,12 @@
 package check
 
 import (
-	"cmp"
-
 	corev1 "k8s.io/api/core/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
@@ -34,17 +33,17 @@ func selectionsOf(cluster *plan.Cluster) []selection {
 	if set == nil {
 		return nil
 	}
-	nodes := map[string]*corev1.Node{}
+	nodes := map[string]policies.Node{}
 	for _, node := range cluster.Nodes {
-		nodes[node.Name] = node
+		nodes[node.Name] = policies.NodeOf(node)
 	}
 	var all []selection
 	for _, object := range cluster.Policies {
 		compiled, _ := policy.New(object) // a selector that cannot be read selects everything
 		s := selection{EvictionPolicy: object}
 		for _, pod := range cluster.Pods {
-			node := cmp.Or(nodes[pod.Spec.NodeName], &corev1.Node{})
-			if pod.DeletionTimestamp == nil && !plan.IsStatic(pod) && set.Mismatch(compiled, pod, node) == "" {
+			selects := set.Mismatch(compiled, policies.PodOf(pod), nodes[pod.Spec.NodeName]) == ""
+			if selects && pod.DeletionTimestamp == nil && !plan.IsStatic(pod) {
 				s.pods = append(s.pods, pod)
 			}
 		}

@@ -19,7 +19,7 @@ import (
 
 // selected is a pod of the cluster that policies select.
 type selected struct {
-	*corev1.Pod
+	policies.Pod
 
 	node   *corev1.Node
 	by     []*policy.Policy
@@ -48,7 +48,7 @@ func askPolicies(plan *cliv1alpha1.TaintPlan, cluster *Cluster, rule verdict.Rul
 		if is == nil || !pod.Leaves {
 			continue
 		}
-		course := set.Course(is.by, is.Pod, is.node, is.causes, plan.At.Time)
+		course := set.Course(is.by, is.Pod, policies.NodeOf(is.node), is.causes, plan.At.Time)
 		pod.Answer = answerOf(course)
 		tally(planned, is, course.First)
 		note(starts, is, course.Leaves)
@@ -80,7 +80,8 @@ func selectedPods(
 		if node == nil || pod.DeletionTimestamp != nil {
 			continue
 		}
-		is := &selected{Pod: pod, node: node, by: set.Selecting(pod, node)}
+		is := &selected{Pod: policies.PodOf(pod), node: node}
+		is.by = set.Selecting(is.Pod, policies.NodeOf(node))
 		if len(is.by) == 0 {
 			continue
 		}

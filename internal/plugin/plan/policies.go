@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/labels"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
@@ -23,8 +23,8 @@ func (c *Cluster) PoliciesOf() *policies.Set {
 		return nil
 	}
 	covers := coverage(c.Budgets)
-	return policies.New(c.Policies, c.Namespaces, func(pod *corev1.Pod) (all []*policyv1.PodDisruptionBudget) {
-		for _, budget := range covers.of(pod) {
+	return policies.New(c.Policies, c.Namespaces, func(namespace string, pod labels.Set) (all []*policyv1.PodDisruptionBudget) {
+		for _, budget := range covers.of(namespace, pod) {
 			all = append(all, budget.PodDisruptionBudget)
 		}
 		return all
@@ -50,30 +50,6 @@ func answerOf(course policies.Course) *cliv1alpha1.PolicyAnswer {
 	return answer
 }
 
-// AskPolicies adds to a list of pods that must leave what the EvictionPolicies say of them.
-func (c *Cluster) AskPolicies(list *cliv1alpha1.PendingList, known *Countdowns) {
-	set := c.PoliciesOf()
-	if set == nil {
-		return
-	}
-	list.Notes = append(list.Notes, set.Flaws...)
-	pods, nodes := map[types.UID]*corev1.Pod{}, map[string]*corev1.Node{}
-	for _, pod := range c.Pods {
-		pods[pod.UID] = pod
-	}
-	for _, node := range c.Nodes {
-		nodes[node.Name] = node
-	}
-	for i := range list.Pods {
-		pending := &list.Pods[i]
-		pod, node := pods[pending.UID], nodes[pending.Node]
-		causes := policies.Causes(known.Rule, factsOf(pod, list.At.Time), known.Taints(pending.Node))
-		if selecting := set.Selecting(pod, node); len(selecting) > 0 {
-			pending.Answer = answerOf(set.Course(selecting, pod, node, causes, list.At.Time))
-		}
-	}
-}
-
 // factsOf are what the rule needs to know of a pod.
 func factsOf(pod *corev1.Pod, at time.Time) verdict.Pod {
 	return verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: verdict.SeenAt(at).Start(verdict.Bound(pod))}
@@ -85,24 +61,25 @@ func (s *Subject) explainPolicies(e *cliv1alpha1.Explanation, facts verdict.Pod,
 		return
 	}
 	e.Notes = append(e.Notes, s.Policies.Flaws...)
+	pod, node := policies.PodOf(s.Pod), policies.NodeOf(s.Node)
 	causes := policies.Causes(s.Rule, facts, onNode)
 	leaves := e.Leaves && len(causes) > 0
 	for _, p := range s.Policies.All {
 		explained := cliv1alpha1.ExplainedPolicy{Name: p.Name, DryRun: p.DryRun, Pace: paceOf(p)}
-		explained.Mismatch = s.Policies.Mismatch(p, s.Pod, s.Node)
+		explained.Mismatch = s.Policies.Mismatch(p, pod, node)
 		explained.Selects = explained.Mismatch == ""
 		if _, applies := p.Due(causes); leaves && applies && explained.Selects {
 			explained.Answer = answerOf(s.course([]*policy.Policy{p}, applying(p, causes)))
 		}
 		e.Policies = append(e.Policies, explained)
 	}
-	if selecting := s.Policies.Selecting(s.Pod, s.Node); leaves && len(selecting) > 0 {
+	if selecting := s.Policies.Selecting(pod, node); leaves && len(selecting) > 0 {
 		e.Answer = answerOf(s.course(selecting, causes))
 	}
 }
 
 func (s *Subject) course(selecting []*policy.Policy, causes []policy.Cause) policies.Course {
-	return s.Policies.Course(selecting, s.Pod, s.Node, causes, s.At)
+	return s.Policies.Course(selecting, policies.PodOf(s.Pod), policies.NodeOf(s.Node), causes, s.At)
 }
 
 // applying returns the causes to which a policy applies.

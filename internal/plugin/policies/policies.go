@@ -34,8 +34,11 @@ type Set struct {
 
 	open       map[string]opening // breakers that are open or will be, by policy
 	namespaces map[string]*corev1.Namespace
-	budgets    func(*corev1.Pod) []*policyv1.PodDisruptionBudget
+	budgets    BudgetsOf
 }
+
+// BudgetsOf returns the PodDisruptionBudgets of a pod with these labels.
+type BudgetsOf func(namespace string, pod labels.Set) []*policyv1.PodDisruptionBudget
 
 // opening is from when on a breaker is open, and why.
 type opening struct {
@@ -44,11 +47,8 @@ type opening struct {
 }
 
 // New compiles policies. A namespace that is not among the objects is selected by every policy, as it is by Taintkeeper
-// until its labels are known. Budgets returns the PodDisruptionBudgets of a pod.
-func New(
-	objects []*v1alpha1.EvictionPolicy, namespaces []*corev1.Namespace,
-	budgets func(*corev1.Pod) []*policyv1.PodDisruptionBudget,
-) *Set {
+// until its labels are known.
+func New(objects []*v1alpha1.EvictionPolicy, namespaces []*corev1.Namespace, budgets BudgetsOf) *Set {
 	s := &Set{open: map[string]opening{}, namespaces: map[string]*corev1.Namespace{}, budgets: budgets}
 	for _, object := range objects {
 		compiled, err := policy.New(object)
@@ -79,22 +79,54 @@ func Causes(rule verdict.Rule, pod verdict.Pod, taints []verdict.Taint) []policy
 	return causes
 }
 
+// Pod is what policies look at of a pod.
+type Pod struct {
+	Namespace string
+	Labels    labels.Set
+	Finished  bool
+	// UnreadyAt is when the pod counts as unready; zero if it is ready.
+	UnreadyAt time.Time
+}
+
+// PodOf returns what policies look at of a pod.
+func PodOf(pod *corev1.Pod) Pod {
+	is := Pod{
+		Namespace: pod.Namespace, Labels: pod.Labels,
+		Finished: pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue {
+			is.UnreadyAt = c.LastTransitionTime.Add(policy.UnreadyFor)
+		}
+	}
+	return is
+}
+
+// Node is what policies look at of a node.
+type Node struct {
+	Labels labels.Set
+	Ready  bool
+}
+
+// NodeOf returns what policies look at of a node.
+func NodeOf(node *corev1.Node) Node { return Node{node.Labels, readiness.IsReady(node)} }
+
 // Mismatch returns the selector of a policy that does not match a pod on its node; empty if the policy selects it.
-func (s *Set) Mismatch(p *policy.Policy, pod *corev1.Pod, node *corev1.Node) string {
+func (s *Set) Mismatch(p *policy.Policy, pod Pod, node Node) string {
 	namespace, known := s.namespaces[pod.Namespace]
 	switch {
 	case known && !p.Namespaces.Matches(labels.Set(namespace.Labels)):
 		return "namespaceSelector"
-	case !p.Pods.Matches(labels.Set(pod.Labels)):
+	case !p.Pods.Matches(pod.Labels):
 		return "podSelector"
-	case !p.Nodes.Matches(labels.Set(node.Labels)):
+	case !p.Nodes.Matches(node.Labels):
 		return "nodeSelector"
 	}
 	return ""
 }
 
 // Selecting returns the policies that select a pod on its node.
-func (s *Set) Selecting(pod *corev1.Pod, node *corev1.Node) (selecting []*policy.Policy) {
+func (s *Set) Selecting(pod Pod, node Node) (selecting []*policy.Policy) {
 	for _, p := range s.All {
 		if s.Mismatch(p, pod, node) == "" {
 			selecting = append(selecting, p)
@@ -115,7 +147,7 @@ type Course struct {
 
 // Course returns what some policies that select a pod do about it from an instant on. There is at least one cause.
 func (s *Set) Course(
-	selecting []*policy.Policy, pod *corev1.Pod, node *corev1.Node, causes []policy.Cause, now time.Time,
+	selecting []*policy.Policy, pod Pod, node Node, causes []policy.Cause, now time.Time,
 ) Course {
 	at := slices.MinFunc(causes, func(a, b policy.Cause) int { return a.Due.Compare(b.Due) }).Due
 	if at.Before(now) {
@@ -150,31 +182,27 @@ func (s *Set) Course(
 }
 
 // facts returns what policies need to know of a pod at an instant, and when it counts as unready if it does not yet.
-func (s *Set) facts(pod *corev1.Pod, node *corev1.Node, at time.Time) (is *policy.Pod, turns time.Time) {
+func (s *Set) facts(pod Pod, node Node, at time.Time) (is *policy.Pod, turns time.Time) {
 	is = &policy.Pod{
-		Labels: labels.Set(pod.Labels), NodeLabels: labels.Set(node.Labels), NamespaceLabels: labels.Set{},
-		Finished: pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
-		Unready:  !readiness.IsReady(node),
-		Budgets:  s.object(pod),
+		Labels: pod.Labels, NodeLabels: node.Labels, NamespaceLabels: labels.Set{},
+		Finished: pod.Finished, Unready: !node.Ready, Budgets: s.object(pod),
 	}
 	if namespace := s.namespaces[pod.Namespace]; namespace != nil {
 		is.NamespaceLabels, is.NamespaceEnds = labels.Set(namespace.Labels), namespace.DeletionTimestamp != nil
 	}
-	for i := range pod.Status.Conditions {
-		c := &pod.Status.Conditions[i]
-		if c.Type != corev1.PodReady || c.Status == corev1.ConditionTrue || is.Unready {
-			continue
-		}
-		if turns = c.LastTransitionTime.Add(policy.UnreadyFor); !turns.After(at) {
-			is.Unready, turns = true, time.Time{}
-		}
+	switch {
+	case is.Unready, pod.UnreadyAt.IsZero():
+	case pod.UnreadyAt.After(at):
+		turns = pod.UnreadyAt
+	default:
+		is.Unready = true
 	}
 	return is, turns
 }
 
 // object returns what the budgets of a pod say as they stand.
-func (s *Set) object(pod *corev1.Pod) (is policy.Budgets) {
-	all := s.budgets(pod)
+func (s *Set) object(pod Pod) (is policy.Budgets) {
+	all := s.budgets(pod.Namespace, pod.Labels)
 	var names []string
 	for _, budget := range all {
 		names = append(names, budget.Namespace+"/"+budget.Name)

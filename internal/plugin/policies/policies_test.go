@@ -4,12 +4,14 @@
 package policies_test
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
@@ -112,14 +114,9 @@ func TestACourse(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			set := policies.New(test.policies, nil, func(*corev1.Pod) []*policyv1.PodDisruptionBudget { return test.budgets })
-			pod, node := test.pod, newNode(corev1.ConditionTrue)
-			if pod == nil {
-				pod = newPod()
-			}
-			if test.node != "" {
-				node = newNode(test.node)
-			}
+			set := policies.New(test.policies, nil, func(string, labels.Set) []*policyv1.PodDisruptionBudget { return test.budgets })
+			pod := policies.PodOf(cmp.Or(test.pod, newPod()))
+			node := policies.NodeOf(newNode(cmp.Or(test.node, corev1.ConditionTrue)))
 			causes := append([]policy.Cause{{Taint: &corev1.Taint{Key: "k"}, Due: due}}, test.others...)
 			course := set.Course(set.Selecting(pod, node), pod, node, causes, due.Add(test.now))
 			leaves := due.Add(test.leaves)
@@ -137,11 +134,11 @@ func TestANamespaceThatIsNotKnownIsSelected(t *testing.T) {
 	selector := &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "a"}}
 	object := named("p", v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold, NamespaceSelector: selector})
 	other := []*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": "b"}}}}
-	if got := policies.New([]*v1alpha1.EvictionPolicy{object}, nil, nil); len(got.Selecting(newPod(), newNode("True"))) != 1 {
+	if got := policies.New([]*v1alpha1.EvictionPolicy{object}, nil, nil); len(got.Selecting(policies.PodOf(newPod()), policies.NodeOf(newNode("True")))) != 1 {
 		t.Error("a namespace that is not known is not selected")
 	}
 	set := policies.New([]*v1alpha1.EvictionPolicy{object}, other, nil)
-	if why := set.Mismatch(set.All[0], newPod(), newNode("True")); why != "namespaceSelector" {
+	if why := set.Mismatch(set.All[0], policies.PodOf(newPod()), policies.NodeOf(newNode("True"))); why != "namespaceSelector" {
 		t.Errorf("the selector that does not match is %q", why)
 	}
 }
@@ -166,7 +163,7 @@ func TestABreakerTripsWhenMoreAreDueTogetherThanMayBe(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			breaker := &v1alpha1.EvictionBreaker{MaxDue: intstr.FromString("20%"), Settle: lasting(test.settle), ResumedAt: test.resumed}
 			object := named("b", v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionDelete, Breaker: breaker})
-			set := policies.New([]*v1alpha1.EvictionPolicy{object}, nil, func(*corev1.Pod) []*policyv1.PodDisruptionBudget { return nil })
+			set := policies.New([]*v1alpha1.EvictionPolicy{object}, nil, func(string, labels.Set) []*policyv1.PodDisruptionBudget { return nil })
 			var dues []time.Time
 			for _, since := range test.dues {
 				dues = append(dues, due.Add(since))
@@ -182,7 +179,7 @@ func TestABreakerTripsWhenMoreAreDueTogetherThanMayBe(t *testing.T) {
 				return
 			}
 			causes := []policy.Cause{{Taint: &corev1.Taint{Key: "k"}, Due: want}}
-			course := set.Course(set.All, newPod(), newNode(corev1.ConditionTrue), causes, due)
+			course := set.Course(set.All, policies.PodOf(newPod()), policies.NodeOf(newNode(corev1.ConditionTrue)), causes, due)
 			if course.First.Why != policy.BreakerOpen || course.First.Detail != test.why || !course.Leaves.IsZero() {
 				t.Errorf("from then on the course is %+v", course)
 			}

@@ -129,7 +129,7 @@ func (o *options) run(ctx context.Context) error {
 
 func (o *options) pending(cluster *plan.Cluster, nodes []*corev1.Node) *cliv1alpha1.PendingList {
 	now := o.source.Env.Clock.Now()
-	known := &plan.Countdowns{Owner: cluster.Owner}
+	known := &plan.Countdowns{Owner: cluster.Owner, Policies: cluster.PoliciesOf()}
 	for _, node := range nodes {
 		known.SetNode(node, now)
 	}
@@ -140,7 +140,6 @@ func (o *options) pending(cluster *plan.Cluster, nodes []*corev1.Node) *cliv1alp
 	}
 	list := known.Pending(now)
 	list.Notes = append(slices.Clone(cluster.Missing), list.Notes...)
-	cluster.AskPolicies(list, known)
 	return list
 }
 
