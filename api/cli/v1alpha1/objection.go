@@ -16,6 +16,11 @@ const (
 	PolicyHold PolicyStep = "Hold" // it stays
 )
 
+// Stays reports whether a policy keeps the pod; nil does not.
+func (a *PolicyAnswer) Stays() bool {
+	return a != nil && (a.Says == PolicyWait || a.Says == PolicyHold)
+}
+
 // PolicyAnswer is what EvictionPolicies say of a pod when it is due, or now if it is due already.
 type PolicyAnswer struct {
 	Says PolicyStep `json:"says"`

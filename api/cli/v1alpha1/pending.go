@@ -60,6 +60,8 @@ const (
 	PendingLeaves    PendingEvent = "Leaves"    // it has to leave from now on
 	PendingMoved     PendingEvent = "Moved"     // it is due at another instant than before
 	PendingDueNow    PendingEvent = "DueNow"    // its instant has come
+	PendingHeld      PendingEvent = "Held"      // an EvictionPolicy keeps it, or another one than before, or for another reason
+	PendingReleased  PendingEvent = "Released"  // no EvictionPolicy keeps it any more
 	PendingGone      PendingEvent = "Gone"      // it is deleted, or on its way
 	PendingCancelled PendingEvent = "Cancelled" // it stays
 )

@@ -76,7 +76,7 @@ func Toleration(t corev1.Toleration) string {
 // HeldBy says in a cell of a table which EvictionPolicy keeps a pod that is due, why, and how long policies keep it if
 // nothing but the time changes; empty if none does.
 func HeldBy(now time.Time, answer *cliv1alpha1.PolicyAnswer) string {
-	if answer == nil || answer.Says != cliv1alpha1.PolicyWait && answer.Says != cliv1alpha1.PolicyHold {
+	if !answer.Stays() {
 		return ""
 	}
 	held := fmt.Sprintf("%s: %s", answer.Policy, answer.Reason)

@@ -222,7 +222,20 @@ func ChangesSince(before, list *cliv1alpha1.PendingList, has func(types.UID) boo
 			add(cliv1alpha1.PendingMoved, pod)
 		case pod.Due.After(before.At.Time) && !pod.Due.After(list.At.Time):
 			add(cliv1alpha1.PendingDueNow, pod)
+		case holder(pod) == holder(known):
+		case pod.Answer.Stays():
+			add(cliv1alpha1.PendingHeld, pod)
+		default:
+			add(cliv1alpha1.PendingReleased, pod)
 		}
 	}
 	return changes
+}
+
+// holder says which policy keeps a pod, and why; empty if none does.
+func holder(pod *cliv1alpha1.PendingPod) string {
+	if !pod.Answer.Stays() {
+		return ""
+	}
+	return pod.Answer.Policy + ": " + pod.Answer.Reason
 }

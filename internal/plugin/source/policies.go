@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -38,6 +39,44 @@ func (r *Reader) Policies(ctx context.Context) error {
 		return nil
 	}
 	return errors.Join(broken, r.without(err, "no EvictionPolicy is taken into account"))
+}
+
+// Objections reads the policies and, if there are any, what they ask for: the namespaces, and the budgets of one
+// namespace or of all.
+func (r *Reader) Objections(ctx context.Context, namespace string) error {
+	if err := r.Policies(ctx); err != nil || len(r.Cluster.Policies) == 0 {
+		return err
+	}
+	if err := r.Namespaces(ctx); err != nil {
+		return err
+	}
+	return r.Budgets(ctx, namespace)
+}
+
+// policiesEvery is how often FollowPolicies reads.
+const policiesEvery = 5 * time.Second
+
+// FollowPolicies reads the policies and what they ask for again and again until the context ends, and tells each time
+// what it has read.
+func (r *Reader) FollowPolicies(ctx context.Context, namespace string, tell func(*plan.Cluster, error)) {
+	tick := time.NewTicker(policiesEvery)
+	defer tick.Stop()
+	for {
+		fresh := *r
+		fresh.Cluster = &plan.Cluster{}
+		reading, cancel := context.WithTimeout(ctx, Patience)
+		err := fresh.Objections(reading, namespace)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		tell(fresh.Cluster, err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // PolicyOf returns an EvictionPolicy as its type.

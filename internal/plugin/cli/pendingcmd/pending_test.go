@@ -30,8 +30,8 @@ var quiet = command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard
 // newReader returns a reader of a cluster without policies.
 func newReader(clients kubernetes.Interface) *source.Reader {
 	kinds := map[schema.GroupVersionResource]string{source.EvictionPolicies: "EvictionPolicyList"}
-	policies := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
-	return source.NewReader("https://example.com", clients, policies, nil, output.NewProgress(quiet))
+	custom := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
+	return source.NewReader("https://example.com", clients, custom, nil, output.NewProgress(quiet))
 }
 
 func TestOnlyThePodsThatCanBePendingAreRead(t *testing.T) {
