@@ -60,12 +60,13 @@ func Open(ctx context.Context, objects Objects) *Scene {
 		rules = append(rules, rule)
 	}
 	kinds := map[schema.GroupVersionResource]string{
-		v1alpha1.GroupVersion.WithResource("nodetaintrules"): "NodeTaintRuleList",
+		v1alpha1.GroupVersion.WithResource("nodetaintrules"):   "NodeTaintRuleList",
+		v1alpha1.GroupVersion.WithResource("evictionpolicies"): "EvictionPolicyList",
 	}
 	shown := live.New(live.Config{
 		Cluster: objects.Cluster, Clients: clients, Now: time.Now,
-		Rules: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, rules...),
-		Ping:  func(context.Context) error { return nil },
+		Dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, rules...),
+		Ping:    func(context.Context) error { return nil },
 	})
 	s.running.Go(func() { shown.Run(ctx) })
 	token := live.NewToken()

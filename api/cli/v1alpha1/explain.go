@@ -42,10 +42,29 @@ type Explanation struct {
 	Tolerations []ExplainedToleration `json:"tolerations"`
 	// NodeClasses are, for a pod that is not bound, all nodes by equal taints: those that refuse it first.
 	NodeClasses []NodeClass `json:"nodeClasses,omitempty"`
+	// Answer is what all EvictionPolicies say together; absent for a pod that stays, and if none selects it.
+	Answer *PolicyAnswer `json:"answer,omitempty"`
+	// Policies are all EvictionPolicies, by name, for a pod on a node.
+	Policies []ExplainedPolicy `json:"policies,omitempty"`
 	// Changes are the smallest changes that would alter the answer.
 	Changes []SmallestChange `json:"changes,omitempty"`
 	// Notes are sentences about what could not be known, and what else counts.
 	Notes []string `json:"notes,omitempty"`
+}
+
+// ExplainedPolicy is an EvictionPolicy, and what it says of the pod by itself.
+type ExplainedPolicy struct {
+	Name string `json:"name"`
+	// Selects is true if all selectors match; else Mismatch is the first that does not: namespaceSelector, podSelector or
+	// nodeSelector.
+	Selects  bool   `json:"selects"`
+	Mismatch string `json:"mismatch,omitempty"`
+	// DryRun policies object to nothing.
+	DryRun bool `json:"dryRun,omitempty"`
+	// Answer is absent if the policy does not select the pod, or applies to no taint because of which it leaves.
+	Answer *PolicyAnswer `json:"answer,omitempty"`
+	// Pace is how fast the policy lets pods go; absent if it sets none.
+	Pace string `json:"pace,omitempty"`
 }
 
 // PodState tells the pods apart for which taints mean something else.

@@ -35,6 +35,8 @@ type PendingPod struct {
 	Toleration *corev1.Toleration `json:"toleration,omitempty"`
 	Owner      *Owner             `json:"owner,omitempty"`
 	Priority   int32              `json:"priority"`
+	// Answer is what EvictionPolicies say of the pod; absent if none selects it.
+	Answer *PolicyAnswer `json:"answer,omitempty"`
 }
 
 // PendingChange is one change of what is pending, as --watch tells it.
@@ -58,6 +60,8 @@ const (
 	PendingLeaves    PendingEvent = "Leaves"    // it has to leave from now on
 	PendingMoved     PendingEvent = "Moved"     // it is due at another instant than before
 	PendingDueNow    PendingEvent = "DueNow"    // its instant has come
+	PendingHeld      PendingEvent = "Held"      // an EvictionPolicy keeps it, or another one than before, or for another reason
+	PendingReleased  PendingEvent = "Released"  // no EvictionPolicy keeps it any more
 	PendingGone      PendingEvent = "Gone"      // it is deleted, or on its way
 	PendingCancelled PendingEvent = "Cancelled" // it stays
 )

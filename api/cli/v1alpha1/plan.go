@@ -34,6 +34,25 @@ type TaintPlan struct {
 	Workloads []PlannedWorkload `json:"workloads,omitempty"`
 	// Budgets are the PodDisruptionBudgets that cover pods that leave. Evictions by taint do not ask them.
 	Budgets []PlannedBudget `json:"budgets,omitempty"`
+	// Policies are the EvictionPolicies that select pods that leave, by name.
+	Policies []PlannedPolicy `json:"policies,omitempty"`
+}
+
+// PlannedPolicy is what an EvictionPolicy does about the pods of a plan.
+type PlannedPolicy struct {
+	Name string `json:"name"`
+	// Pods is the number of pods that must leave because of a taint that the policy applies to, Held of those that it
+	// holds when they are due, and Asked of those that it asks the Eviction API about.
+	Pods  int `json:"pods"`
+	Held  int `json:"held"`
+	Asked int `json:"asked"`
+	// TripsAt is when the breaker opens because of the plan, and Trips why; absent if it does not, or is open already.
+	TripsAt *metav1.MicroTime `json:"tripsAt,omitempty"`
+	Trips   string            `json:"trips,omitempty"`
+	// Pace is how fast the policy lets pods go, and LastAt when it lets the last one go that nothing else keeps, if no
+	// others start to leave meanwhile.
+	Pace   string            `json:"pace,omitempty"`
+	LastAt *metav1.MicroTime `json:"lastAt,omitempty"`
 }
 
 // PlanSummary counts the pods of a plan.
@@ -126,6 +145,8 @@ type PlannedPod struct {
 	GracePeriodSeconds int64 `json:"gracePeriodSeconds"`
 	// Budgets are the names of the PodDisruptionBudgets that cover the pod.
 	Budgets []string `json:"budgets,omitempty"`
+	// Answer is what EvictionPolicies say of a pod that leaves; absent if none selects it.
+	Answer *PolicyAnswer `json:"answer,omitempty"`
 	// WhereTo says where the successor of a pod that leaves would go; absent if that was not asked.
 	WhereTo *WhereTo `json:"whereTo,omitempty"`
 }

@@ -34,7 +34,7 @@
   };
   const many = (n, what) => number.format(n) + ' ' + what + (n === 1 ? '' : 's');
 
-  // Parts of cells: a text, or an element as {tag, text, ...}. What moves has the instant in data-due, -since or -ago.
+  // Parts of cells: a text, or an element as {tag, text, ...}. What moves has the instant in data-due, -since, -ago or -wait.
   const el = (tag, text, more) => ({ tag, text, ...more });
   const due = (ms) => el('b', '', { due: ms });
   const at = (ms) => el('time', clockTime(ms), { class: 'sub' });
@@ -42,7 +42,7 @@
   const nodeLink = (name) => el('a', name, { href: '#node.' + name });
   const podName = (row) => [el('span', row.namespace + '/', { class: 'ns' }), row.name];
 
-  const moves = { due: countdown, since: (ms) => 'for ' + span(Math.max(0, now() - ms)), ago: (ms) => span(Math.max(0, now() - ms)) + ' ago' };
+  const moves = { due: countdown, since: (ms) => 'for ' + span(Math.max(0, now() - ms)), ago: (ms) => span(Math.max(0, now() - ms)) + ' ago', wait: (ms) => (now() - ms >= 1000 ? 'due ' + span(now() - ms) + ' ago' : countdown(ms)) };
   const tick = (element) => {
     const kind = element.moves;
     const ms = Number(element.dataset[kind]);
@@ -54,7 +54,7 @@
     if (part.tag === 'button') element.type = 'button';
     return element;
   };
-  const kinds = ['due', 'since', 'ago'];
+  const kinds = ['due', 'since', 'ago', 'wait'];
   const dress = (element, part) => {
     if (part.href !== undefined && element.getAttribute('href') !== part.href) element.setAttribute('href', part.href);
     if (part.filter !== undefined) element.dataset.filter = part.filter;
@@ -97,7 +97,7 @@
   };
   const cells = {
     pending: (row) => [
-      podName(row), [due(row.due), ' ', at(row.due)], [nodeLink(row.node)],
+      podName(row), row.heldBy ? [el('b', '', { wait: row.due }), ' ', at(row.due), el('span', 'held by ' + row.heldBy, { class: 'sub warn' })] : [due(row.due), ' ', at(row.due)], [nodeLink(row.node)],
       [code(row.taint), ' ', el('span', row.tolerated, { class: 'sub' })], [row.owner ?? ''], [String(row.priority)],
     ],
     zones: (row) => [
@@ -112,7 +112,7 @@
         ...(row.taints ?? []).flatMap((taint) => [code(taint.text), ' ', taint.since ? el('span', '', { class: 'ns', since: taint.since }) : '', ' ']),
         row.held ? el('span', row.held, { class: 'sub' }) : '',
       ],
-      row.pending ? [due(row.next), ' ', el('button', many(row.pending, 'pod'), { filter: row.id }), row.last > row.next ? el('span', 'the last at ' + clockTime(row.last), { class: 'sub' }) : ''] : [''],
+      row.pending ? [row.next ? due(row.next) : '', ' ', el('button', many(row.pending, 'pod'), { filter: row.id }), row.last > row.next ? el('span', 'the last at ' + clockTime(row.last), { class: 'sub' }) : '', row.kept ? el('span', number.format(row.kept) + ' held by policies', { class: 'sub warn' }) : ''] : [''],
     ],
     rules: (row) => [
       [row.id, row.dryRun ? el('span', 'dry run', { class: 'sub' }) : ''], [row.condition], [code(row.taint)], [number.format(row.selected)], [number.format(row.matching)],
@@ -127,7 +127,7 @@
 
   // A list is a table in blocks of rows. The browser lays out those that are in sight, and only there countdowns move.
   const perBlock = 50;
-  const moving = '[data-due], [data-since], [data-ago]';
+  const moving = '[data-due], [data-since], [data-ago], [data-wait]';
   const inSight = new Set();
   const visibility = new IntersectionObserver((entries) => {
     for (const { target, isIntersecting } of entries) {
@@ -354,16 +354,18 @@
     if (!head) return 'Reading the cluster.';
     if (!head.read && head.pending === 0) return sources.get('pods')?.state === 'denied' || sources.get('nodes')?.state === 'denied' ? 'Not all of the cluster can be read.' : 'Reading nodes and pods.';
     if (head.pending === 0) return 'No pod has to leave.';
-    const next = lists.pending.sorted.find((row) => row.data.due > now());
+    const next = lists.pending.sorted.find((row) => row.data.due > now() && !row.data.heldBy);
     const late = lateCount();
     const first = many(head.pending, 'pod') + (head.pending === 1 ? ' has' : ' have') + ' to leave';
     const overdue = late === 0 ? '' : late + (late === 1 ? ' is' : ' are') + ' due and still there';
     const soon = next ? 'the next ' + countdown(next.data.due) : '';
-    return first + [overdue, soon].filter(Boolean).map((text, i) => (i === 0 ? ': ' : ', ') + text).join('') + '.';
+    const held = head.held ? number.format(head.held) + (head.held === 1 ? ' is' : ' are') + ' held by policies' : '';
+    return first + [overdue, held, soon].filter(Boolean).map((text, i) => (i === 0 ? ': ' : ', ') + text).join('') + '.';
   };
   const lateCount = () => {
     const i = lists.pending.sorted.findIndex((row) => row.data.due > now());
-    return i < 0 ? lists.pending.sorted.length : i;
+    const due = i < 0 ? lists.pending.sorted : lists.pending.sorted.slice(0, i);
+    return due.filter((row) => !row.data.heldBy).length;
   };
   const renderFigures = () => {
     setText(byId('answer'), answer());
@@ -374,6 +376,7 @@
     const zones = [...lists.zones.rows.values()];
     figure('pending', number.format(head.pending));
     figure('late', number.format(late) + (late > 0 && late === lists.pending.sorted.length && late < head.pending ? ' or more' : ''));
+    figure('held', head.held ? number.format(head.held) + ' held by policies' : '');
     figure('tainted', number.format(head.tainted));
     figure('nodes', 'of ' + number.format(head.nodes));
     figure('disrupted', number.format(zones.filter((row) => row.data.state !== 'Normal').length));

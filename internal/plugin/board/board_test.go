@@ -69,6 +69,45 @@ func TestAPageShowsWhoHasToLeaveAndTheNodeItsCountdown(t *testing.T) {
 	})
 }
 
+func TestAPageSaysWhichPodsPoliciesHold(t *testing.T) {
+	play(t, func(s *scene) {
+		s.node("n", tainted("k"))
+		s.pod("held", 60, func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "db"} })
+		s.pod("web", 300)
+		s.open()
+		expect(t, "policies", len(s.shown[sheetSources][kindPolicies]), 0)
+
+		s.put(policies, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "taintkeeper.dev/v1alpha1", "kind": "EvictionPolicy", "metadata": map[string]any{"name": "db"},
+			"spec": map[string]any{"action": "Hold", "podSelector": map[string]any{"matchLabels": map[string]any{"app": "db"}}},
+		}}, "")
+		s.pass(6 * time.Second)
+		expect(t, "the pod", row[pendingRow](s, sheetPending, "held").HeldBy, "db: Held")
+		expect(t, "the other pod", row[pendingRow](s, sheetPending, "web").HeldBy, "")
+		expect(t, "the node", row[nodeRow](s, sheetNodes, "n"), nodeRow{
+			ID: "n", Zone: "/z", Ready: "True", Taints: []taintRow{{"k:NoExecute", after(0)}},
+			Pending: 2, Kept: 1, Next: after(5 * time.Minute), Last: after(5 * time.Minute),
+		})
+		expect(t, "the head", row[headRow](s, sheetHead, sheetHead).Held, 1)
+
+		var denied atomic.Bool
+		denied.Store(true)
+		s.custom.PrependReactor("list", "evictionpolicies", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return denied.Load(), nil, errors.New("down")
+		})
+		s.pass(6 * time.Second)
+		expect(t, "policies", row[sourceRow](s, sheetSources, kindPolicies).State, stateBroken)
+		expect(t, "the pod, as read last", row[pendingRow](s, sheetPending, "held").HeldBy, "db: Held")
+		denied.Store(false)
+		if err := s.custom.Tracker().Delete(policies, "", "db"); err != nil {
+			t.Fatal(err)
+		}
+		s.pass(6 * time.Second)
+		expect(t, "policies", row[sourceRow](s, sheetSources, kindPolicies), sourceRow{ID: kindPolicies, State: stateCurrent})
+		expect(t, "the pod without policies", row[pendingRow](s, sheetPending, "held").HeldBy, "")
+	})
+}
+
 func TestOfManyPodsTheSoonestAreListedAndAllAreCounted(t *testing.T) {
 	c := newCluster(headRow{}, func() time.Time { return midnight })
 	c.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{
@@ -323,7 +362,7 @@ func TestRulesSayWhatTheyDoAndWhyTheyHold(t *testing.T) {
 				t.Errorf("rule %s says %q, want %q", name, got, want)
 			}
 		}
-		if err := s.rules.Tracker().Delete(rules, "", "new"); err != nil {
+		if err := s.custom.Tracker().Delete(rules, "", "new"); err != nil {
 			t.Fatal(err)
 		}
 		s.pass(time.Second)
@@ -339,7 +378,7 @@ func TestWhatMayNotBeListedIsSaidAndTheRestGoesOnAndComesBack(t *testing.T) {
 		s.clients.PrependReactor("list", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return denied.Load(), nil, apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", errors.New("no right"))
 		})
-		s.rules.PrependReactor("list", "nodetaintrules", func(clienttesting.Action) (bool, runtime.Object, error) {
+		s.custom.PrependReactor("list", "nodetaintrules", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return absent.Load(), nil, apierrors.NewNotFound(rules.GroupResource(), "")
 		})
 		s.node("n", tainted("k"))

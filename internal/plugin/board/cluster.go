@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
@@ -36,7 +37,7 @@ type cluster struct {
 	evicted   int
 	events    map[types.UID]*nodeEvent
 	rules     map[types.UID]ruleRow
-	sources   map[string]*source
+	sources   map[string]*currency
 	head      headRow
 	sheets    *sheets
 
@@ -60,7 +61,7 @@ func newCluster(head headRow, now func() time.Time) *cluster {
 	return &cluster{
 		now: now, known: plan.Countdowns{Owner: (&plan.Cluster{}).Owner},
 		nodes: map[string]*knownNode{}, changed: map[string]bool{}, counted: map[types.UID]bool{},
-		events: map[types.UID]*nodeEvent{}, rules: map[types.UID]ruleRow{}, sources: map[string]*source{},
+		events: map[types.UID]*nodeEvent{}, rules: map[types.UID]ruleRow{}, sources: map[string]*currency{},
 		head: head, sheets: newSheets(), news: make(chan struct{}, 1),
 	}
 }
@@ -114,6 +115,26 @@ func (c *cluster) deleteNode(uid types.UID, name string) {
 		c.known.DeleteNode(name)
 		delete(c.nodes, name)
 		c.changed[name] = true
+	})
+}
+
+// setPolicies takes what was read of policies. They change what is said of pods, not which must leave.
+func (c *cluster) setPolicies(read *plan.Cluster, err error) {
+	set := read.PoliciesOf()
+	c.mu.Lock()
+	news := set != nil || c.known.Policies != nil || len(read.Missing) > 0 || c.sources[kindPolicies] != nil
+	c.mu.Unlock()
+	if !news {
+		return
+	}
+	c.change(func(at time.Time) {
+		if !c.policiesCalled(at, read.Missing, err) {
+			return
+		}
+		c.known.Policies = set
+		for name := range c.nodes {
+			c.markChanged(name)
+		}
 	})
 }
 
@@ -173,12 +194,16 @@ func (c *cluster) renderNode(name string) {
 		c.sheets.remove(sheetNodes, name)
 		return
 	}
-	node.pending = c.known.On(name)
+	node.pending = c.known.On(name, c.now())
 	row := nodeRow{
 		ID: name, Zone: node.zone, Ready: node.ready, Cordoned: node.cordoned,
 		Pending: len(node.pending), Held: node.held, Taints: c.taintRows(name, node.taints),
 	}
 	for i := range node.pending {
+		if node.pending[i].Answer.Stays() {
+			row.Kept++
+			continue
+		}
 		due := node.pending[i].Due.UnixMilli()
 		if row.Next == 0 || due < row.Next {
 			row.Next = due
@@ -204,17 +229,20 @@ func (c *cluster) taintRows(node string, all []corev1.Taint) []taintRow {
 
 // renderPending lists the pods that have to leave soonest.
 func (c *cluster) renderPending() {
-	c.head.Pending = 0
+	c.head.Pending, c.head.Held = 0, 0
 	var first soonest
 	for _, node := range c.nodes {
 		c.head.Pending += len(node.pending)
 		for i := range node.pending {
+			if node.pending[i].Answer.Stays() {
+				c.head.Held++
+			}
 			first.add(&node.pending[i])
 		}
 	}
 	rows := make([]pendingRow, 0, mostPending)
 	for _, pod := range first.cut() {
-		rows = append(rows, newPendingRow(pod))
+		rows = append(rows, newPendingRow(pod, c.now()))
 	}
 	replace(c.sheets, sheetPending, rows, func(row pendingRow) string { return row.ID })
 }
@@ -242,10 +270,11 @@ func (s *soonest) cut() []*cliv1alpha1.PendingPod {
 	return s.pods
 }
 
-func newPendingRow(pod *cliv1alpha1.PendingPod) pendingRow {
+func newPendingRow(pod *cliv1alpha1.PendingPod, now time.Time) pendingRow {
 	row := pendingRow{
 		ID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Node: pod.Node, Due: pod.Due.UnixMilli(),
 		Taint: sentence.Printable(pod.Taint), Tolerated: tolerated(pod.Toleration), Priority: pod.Priority,
+		HeldBy: sentence.Printable(output.HeldBy(now, pod.Answer)),
 	}
 	if pod.Owner != nil {
 		row.Owner = sentence.Printable(pod.Owner.Kind + "/" + pod.Owner.Name)

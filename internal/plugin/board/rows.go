@@ -17,6 +17,8 @@ type headRow struct {
 	Tainted   int    `json:"tainted"`
 	Pending   int    `json:"pending"`
 	Evictions int    `json:"evictions"`
+	// Held is how many of the pending pods EvictionPolicies hold when they are due.
+	Held int `json:"held,omitempty"`
 	// Read is set once nodes and pods have been read, so that none means that there is none.
 	Read bool `json:"read"`
 }
@@ -37,8 +39,10 @@ type nodeRow struct {
 	Ready    string     `json:"ready"`
 	Cordoned bool       `json:"cordoned,omitempty"`
 	Taints   []taintRow `json:"taints,omitempty"`
-	// Pending is how many of its pods have to leave, the first at Next and the last at Last.
+	// Pending is how many of its pods have to leave, and Kept how many of these EvictionPolicies hold when they are due.
+	// Of the others the first leaves at Next and the last at Last.
 	Pending int   `json:"pending,omitempty"`
+	Kept    int   `json:"kept,omitempty"`
 	Next    int64 `json:"next,omitempty"`
 	Last    int64 `json:"last,omitempty"`
 	// Held says why it waits for its NoExecute taint, in the words of the event.
@@ -69,8 +73,10 @@ type pendingRow struct {
 	Due       int64  `json:"due"`
 	Taint     string `json:"taint"`
 	Tolerated string `json:"tolerated"`
-	Owner     string `json:"owner,omitempty"`
-	Priority  int32  `json:"priority"`
+	// HeldBy says which EvictionPolicy holds it when it is due, and why; empty if none does.
+	HeldBy   string `json:"heldBy,omitempty"`
+	Owner    string `json:"owner,omitempty"`
+	Priority int32  `json:"priority"`
 }
 
 type ruleRow struct {

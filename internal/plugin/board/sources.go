@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,6 +23,8 @@ const (
 	kindRules  = "nodetaintrules"
 	kindEvents = "events"
 	kindServer = "server"
+
+	kindPolicies = "evictionpolicies"
 )
 
 // States of a source.
@@ -41,8 +44,8 @@ var missing = map[string]string{
 	kindEvents: "what shadow mode found is missing, and why nodes wait for their taints",
 }
 
-// source is how current a kind is.
-type source struct {
+// currency is how current a kind is.
+type currency struct {
 	read     bool      // it has been listed once
 	current  time.Time // when it was so last
 	problems map[string]problem
@@ -52,9 +55,9 @@ type source struct {
 type problem struct{ state, text string }
 
 // source returns what is known of a kind. The caller holds the lock.
-func (c *cluster) source(kind string) *source {
+func (c *cluster) source(kind string) *currency {
 	if c.sources[kind] == nil {
-		c.sources[kind] = &source{problems: map[string]problem{}}
+		c.sources[kind] = &currency{problems: map[string]problem{}}
 	}
 	return c.sources[kind]
 }
@@ -86,6 +89,28 @@ func (c *cluster) called(ctx context.Context, kind, verb string, err error) {
 		}
 		delete(s.problems, verb)
 	})
+}
+
+// policiesCalled notes what could not be read of policies, and reports whether the rest is news. Where none were known,
+// it is none that they cannot be read now. The caller holds the lock.
+func (c *cluster) policiesCalled(at time.Time, missing []string, err error) bool {
+	if err != nil && c.known.Policies == nil {
+		return false
+	}
+	s := c.source(kindPolicies)
+	if err != nil {
+		if len(s.problems) == 0 {
+			s.current = at
+		}
+		s.problems["list"] = problemOf(kindPolicies, "list", err)
+		return false
+	}
+	s.read = true
+	clear(s.problems)
+	if len(missing) > 0 {
+		s.problems["list"] = problem{stateDenied, strings.Join(missing, " ")}
+	}
+	return true
 }
 
 // listed notes that a list is complete.

@@ -4,14 +4,12 @@
 package check
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
@@ -19,9 +17,7 @@ import (
 type selection struct {
 	*v1alpha1.EvictionPolicy
 
-	// pods are those that are not about to go and that a taint can make leave; none if known is not set.
-	pods  []*corev1.Pod
-	known bool
+	pods []*corev1.Pod // those that are not about to go and that a taint can make leave
 }
 
 func (s *selection) finding(message string) Finding {
@@ -31,29 +27,26 @@ func (s *selection) finding(message string) Finding {
 	}
 }
 
-// selectionsOf finds the pods of each policy. Without pods, or without the namespaces by whose labels a policy selects,
-// they are not known.
+// selectionsOf finds the pods of each policy.
 func selectionsOf(cluster *plan.Cluster) []selection {
-	if len(cluster.Policies) == 0 {
+	set := cluster.PoliciesOf()
+	if set == nil {
 		return nil
 	}
-	nodes, namespaces := map[string]labels.Set{}, map[string]labels.Set{}
+	nodes := map[string]policies.Node{}
 	for _, node := range cluster.Nodes {
-		nodes[node.Name] = node.Labels
-	}
-	for _, namespace := range cluster.Namespaces {
-		namespaces[namespace.Name] = namespace.Labels
+		nodes[node.Name] = policies.NodeOf(node)
 	}
 	var all []selection
 	for _, object := range cluster.Policies {
-		s := selection{EvictionPolicy: object}
-		s.known = len(cluster.Pods) > 0 && (object.Spec.NamespaceSelector == nil || len(namespaces) > 0)
 		compiled, _ := policy.New(object) // a selector that cannot be read selects everything
-		s.pods = slices.DeleteFunc(slices.Clone(cluster.Pods), func(pod *corev1.Pod) bool {
-			return !s.known || pod.DeletionTimestamp != nil || plan.IsStatic(pod) || !compiled.Selects(&policy.Pod{
-				Labels: labels.Set(pod.Labels), NamespaceLabels: namespaces[pod.Namespace], NodeLabels: nodes[pod.Spec.NodeName],
-			})
-		})
+		s := selection{EvictionPolicy: object}
+		for _, pod := range cluster.Pods {
+			selects := set.Mismatch(compiled, policies.PodOf(pod), nodes[pod.Spec.NodeName]) == ""
+			if selects && pod.DeletionTimestamp == nil && !plan.IsStatic(pod) {
+				s.pods = append(s.pods, pod)
+			}
+		}
 		all = append(all, s)
 	}
 	return all

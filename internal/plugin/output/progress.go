@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
@@ -38,6 +39,11 @@ type Progress struct {
 // NewProgress returns the progress of something that begins now.
 func NewProgress(env command.Env) *Progress {
 	return &Progress{out: env.ErrOut, clock: env.Clock, Moves: IsTerminal(env.ErrOut), began: env.Clock.Now()}
+}
+
+// NoProgress says nothing.
+func NoProgress() *Progress {
+	return NewProgress(command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clock.RealClock{}})
 }
 
 // Count notes one more object of a kind.

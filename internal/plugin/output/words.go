@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 )
 
 // Relative says how long it is from one instant to another.
@@ -69,4 +71,17 @@ func Toleration(t corev1.Toleration) string {
 		return fmt.Sprintf("%s for %ds", what, *t.TolerationSeconds)
 	}
 	return what + " for ever"
+}
+
+// HeldBy says in a cell of a table which EvictionPolicy keeps a pod that is due, why, and how long policies keep it if
+// nothing but the time changes; empty if none does.
+func HeldBy(now time.Time, answer *cliv1alpha1.PolicyAnswer) string {
+	if !answer.Stays() {
+		return ""
+	}
+	held := fmt.Sprintf("%s: %s", answer.Policy, answer.Reason)
+	if answer.LeavesAt != nil {
+		held += " " + Relative(now, answer.LeavesAt.Time)
+	}
+	return held
 }

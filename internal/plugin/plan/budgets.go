@@ -4,7 +4,6 @@
 package plan
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -32,10 +31,10 @@ func coverage(all []*policyv1.PodDisruptionBudget) budgets {
 	return byNamespace
 }
 
-func (b budgets) of(pod *corev1.Pod) []covering {
+func (b budgets) of(namespace string, pod labels.Set) []covering {
 	var all []covering
-	for _, budget := range b[pod.Namespace] {
-		if budget.selector.Matches(labels.Set(pod.Labels)) {
+	for _, budget := range b[namespace] {
+		if budget.selector.Matches(pod) {
 			all = append(all, budget)
 		}
 	}

@@ -23,7 +23,7 @@ type Cluster struct {
 	Nodes   []*corev1.Node
 	Pods    []*corev1.Pod
 	Budgets []*policyv1.PodDisruptionBudget
-	// Policies are the EvictionPolicies.
+	// Policies may object to what taints do.
 	Policies []*v1alpha1.EvictionPolicy
 	// Controllers are the controllers of what owns pods, by the UID of the owner: a ReplicaSet's Deployment, a Job's
 	// CronJob.
@@ -31,8 +31,10 @@ type Cluster struct {
 	// Templates are the pod templates of workloads by their UID, read from files alone.
 	Templates map[types.UID]*Template
 
+	// Namespaces are there if policies or the scheduler ask for their labels.
+	Namespaces []*corev1.Namespace
+
 	// What the scheduler asks for besides, when a plan says where pods would go.
-	Namespaces     []*corev1.Namespace
 	Claims         []*corev1.PersistentVolumeClaim
 	Volumes        []*corev1.PersistentVolume
 	StorageClasses []*storagev1.StorageClass

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -28,6 +29,8 @@ type Subject struct {
 	// Template is the pod template of the owner, and Namespace the pod's; nil if they could not be read.
 	Template  *Template
 	Namespace *corev1.Namespace
+	// Policies are all EvictionPolicies; nil if there are none.
+	Policies *policies.Set
 	// Missing says what could not be read, and what follows.
 	Missing []string
 	At      time.Time
@@ -98,7 +101,7 @@ func (s *Subject) reason(state cliv1alpha1.PodState) string {
 
 // facts are what the rule needs to know of the pod.
 func (s *Subject) facts() verdict.Pod {
-	return verdict.Pod{Tolerations: s.Pod.Spec.Tolerations, Bound: verdict.SeenAt(s.At).Start(verdict.Bound(s.Pod))}
+	return factsOf(s.Pod, s.At)
 }
 
 // explainNode adds what the taints of the pod's node mean for it.
@@ -125,6 +128,7 @@ func (s *Subject) explainNode(e *cliv1alpha1.Explanation) {
 	e.Notes = append(e.Notes, change{name: s.Node.Name, taints: s.Node.Spec.Taints}.notes()...)
 	e.Notes = append(e.Notes, s.oneCause(decided)...)
 	e.Notes = append(e.Notes, s.unmoved(facts)...)
+	s.explainPolicies(e, facts, onNode)
 	e.Changes = s.changesOnNode(facts, onNode, decided)
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -26,6 +27,8 @@ type Countdowns struct {
 	Rule verdict.Rule
 	// Owner says who owns a pod. Without it nobody does.
 	Owner func(*corev1.Pod) *cliv1alpha1.Owner
+	// Policies are the EvictionPolicies; nil if there are none.
+	Policies *policies.Set
 
 	nodes map[string]knownNode
 	pods  map[string]map[types.UID]boundPod // by node
@@ -34,12 +37,16 @@ type Countdowns struct {
 
 // knownNode is what counts of a node.
 type knownNode struct {
+	policies.Node
+
 	taints []verdict.Taint
 	notes  []string
 }
 
 // boundPod is what counts of a pod on a node.
 type boundPod struct {
+	policies.Pod
+
 	listed cliv1alpha1.PendingPod
 	facts  verdict.Pod
 }
@@ -50,6 +57,7 @@ func (c *Countdowns) SetNode(node *corev1.Node, at time.Time) {
 		c.nodes = map[string]knownNode{}
 	}
 	c.nodes[node.Name] = knownNode{
+		Node:   policies.NodeOf(node),
 		taints: verdict.Advance(c.nodes[node.Name].taints, node.Spec.Taints, verdict.SeenAt(at)),
 		notes:  change{name: node.Name, taints: node.Spec.Taints}.notes(),
 	}
@@ -83,7 +91,7 @@ func (c *Countdowns) SetPod(pod *corev1.Pod, at time.Time) {
 	if c.Owner != nil {
 		listed.Owner = c.Owner(pod)
 	}
-	c.pods[node][pod.UID] = boundPod{listed, verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: bound}}
+	c.pods[node][pod.UID] = boundPod{policies.PodOf(pod), listed, verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: bound}}
 	c.where[pod.UID] = node
 }
 
@@ -109,14 +117,14 @@ func (c *Countdowns) NodeOf(uid types.UID) string { return c.where[uid] }
 // Taints returns the NoExecute taints of a node, with the instants from which they count.
 func (c *Countdowns) Taints(node string) []verdict.Taint { return c.nodes[node].taints }
 
-// Of returns what is pending of one pod, if it has to leave.
+// Of returns what is pending of one pod, if it has to leave, without what policies say.
 func (c *Countdowns) Of(uid types.UID) (cliv1alpha1.PendingPod, bool) {
 	node := c.where[uid]
 	return c.pods[node][uid].decide(c.Rule, c.nodes[node].taints)
 }
 
-// On returns the pods of a node that have to leave, in no particular order.
-func (c *Countdowns) On(node string) []cliv1alpha1.PendingPod {
+// On returns the pods of a node that have to leave, in no particular order, with what policies say at an instant.
+func (c *Countdowns) On(node string, at time.Time) []cliv1alpha1.PendingPod {
 	known := c.nodes[node].taints
 	if len(known) == 0 {
 		return nil
@@ -124,18 +132,35 @@ func (c *Countdowns) On(node string) []cliv1alpha1.PendingPod {
 	var pods []cliv1alpha1.PendingPod
 	for _, pod := range c.pods[node] {
 		if pending, leaves := pod.decide(c.Rule, known); leaves {
+			pending.Answer = c.answer(pod, c.nodes[node], at)
 			pods = append(pods, pending)
 		}
 	}
 	return pods
 }
 
+// answer returns what policies say of a pod that must leave; nil if none selects it.
+func (c *Countdowns) answer(pod boundPod, node knownNode, at time.Time) *cliv1alpha1.PolicyAnswer {
+	if c.Policies == nil {
+		return nil
+	}
+	selecting := c.Policies.Selecting(pod.Pod, node.Node)
+	if len(selecting) == 0 {
+		return nil
+	}
+	causes := policies.Causes(c.Rule, pod.facts, node.taints)
+	return answerOf(c.Policies.Course(selecting, pod.Pod, node.Node, causes, at))
+}
+
 // Pending returns all pods that have to leave, soonest first.
 func (c *Countdowns) Pending(at time.Time) *cliv1alpha1.PendingList {
 	list := &cliv1alpha1.PendingList{At: metav1.NewMicroTime(at), Pods: []cliv1alpha1.PendingPod{}}
 	list.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("PendingList"))
+	if c.Policies != nil {
+		list.Notes = append(list.Notes, c.Policies.Flaws...)
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
-		if pods := c.On(name); len(pods) > 0 {
+		if pods := c.On(name, at); len(pods) > 0 {
 			list.Pods = append(list.Pods, pods...)
 			list.Notes = append(list.Notes, c.nodes[name].notes...)
 		}
@@ -197,7 +222,20 @@ func ChangesSince(before, list *cliv1alpha1.PendingList, has func(types.UID) boo
 			add(cliv1alpha1.PendingMoved, pod)
 		case pod.Due.After(before.At.Time) && !pod.Due.After(list.At.Time):
 			add(cliv1alpha1.PendingDueNow, pod)
+		case holder(pod) == holder(known):
+		case pod.Answer.Stays():
+			add(cliv1alpha1.PendingHeld, pod)
+		default:
+			add(cliv1alpha1.PendingReleased, pod)
 		}
 	}
 	return changes
+}
+
+// holder says which policy keeps a pod, and why; empty if none does.
+func holder(pod *cliv1alpha1.PendingPod) string {
+	if !pod.Answer.Stays() {
+		return ""
+	}
+	return pod.Answer.Policy + ": " + pod.Answer.Reason
 }

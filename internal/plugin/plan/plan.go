@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -74,6 +76,7 @@ func fill(plan *cliv1alpha1.TaintPlan, cluster *Cluster, rule verdict.Rule, chan
 		}
 	}
 	sortPods(plan.Pods)
+	askPolicies(plan, cluster, rule, changes)
 	weigh(plan, cluster)
 }
 
@@ -106,6 +109,24 @@ func (c change) decide(rule verdict.Rule, pod verdict.Pod) verdict.Verdict {
 		}
 	}
 	return v
+}
+
+// causes returns the taints because of which a pod leaves, and since when it is due because of each.
+func (c change) causes(rule verdict.Rule, pod verdict.Pod) []policy.Cause {
+	v := c.decide(rule, pod)
+	for i, phase := range slices.Backward(c.phases) {
+		if !v.Leaves || i > 0 && v.Due.Before(phase.from) {
+			continue
+		}
+		causes := policies.Causes(rule, pod, phase.taints)
+		for j := range causes {
+			if i > 0 && causes[j].Due.Before(phase.from) {
+				causes[j].Due = phase.from
+			}
+		}
+		return causes
+	}
+	return nil
 }
 
 // changesOf returns what becomes of the nodes, by name, and an error for each to which the change cannot be made.
@@ -170,7 +191,7 @@ func (c change) judge(rule verdict.Rule, at time.Time, pod *corev1.Pod) cliv1alp
 		planned.Reason = "It is terminating already."
 		return planned
 	}
-	facts := verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: verdict.SeenAt(at).Start(verdict.Bound(pod))}
+	facts := factsOf(pod, at)
 	before, after := rule.Decide(facts, c.before), c.decide(rule, facts)
 	planned.Change = changeOf(before, after)
 	planned.Leaves, planned.Toleration = after.Leaves, after.Toleration.DeepCopy()

@@ -69,11 +69,17 @@ func ownedBy(kind, name string) func(*corev1.Pod) {
 
 func planFor(t *testing.T, cluster *plan.Cluster, specs ...string) *cliv1alpha1.TaintPlan {
 	t.Helper()
+	return planOf(t, cluster, cluster.Nodes, specs...)
+}
+
+// planOf returns the plan for some of the nodes.
+func planOf(t *testing.T, cluster *plan.Cluster, nodes []*corev1.Node, specs ...string) *cliv1alpha1.TaintPlan {
+	t.Helper()
 	edit, err := taints.ParseEdit(specs...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := plan.Make(cluster, plan.Request{Nodes: cluster.Nodes, Edit: edit, Overwrite: taints.OverwriteExisting, At: now})
+	made, err := plan.Make(cluster, plan.Request{Nodes: nodes, Edit: edit, Overwrite: taints.OverwriteExisting, At: now})
 	if err != nil {
 		t.Fatal(err)
 	}

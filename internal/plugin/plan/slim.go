@@ -9,8 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
 // SlimPod returns what a plan needs of a pod. It names everything that is kept, so that what should not leave a cluster
@@ -171,11 +169,6 @@ func slimConditions(conditions []corev1.PodCondition) []corev1.PodCondition {
 		}
 	}
 	return all
-}
-
-// SlimPolicy returns what a plan needs of an EvictionPolicy.
-func SlimPolicy(policy *v1alpha1.EvictionPolicy) *v1alpha1.EvictionPolicy {
-	return &v1alpha1.EvictionPolicy{ObjectMeta: slimMeta(&policy.ObjectMeta), Spec: policy.Spec, Status: policy.Status}
 }
 
 // SlimNode returns what a plan needs of a node.

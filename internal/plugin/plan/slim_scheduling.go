@@ -8,6 +8,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
 // The annotations that the scheduler reads, or whoever binds volumes for it. No other leaves a cluster.
@@ -43,11 +45,23 @@ func SlimNamespace(namespace *corev1.Namespace) *corev1.Namespace {
 	}
 }
 
+// SlimPolicy returns what a plan needs of an EvictionPolicy.
+func SlimPolicy(object *v1alpha1.EvictionPolicy) *v1alpha1.EvictionPolicy {
+	return &v1alpha1.EvictionPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EvictionPolicy"},
+		ObjectMeta: slimMeta(&object.ObjectMeta),
+		Spec:       object.Spec,
+		Status:     object.Status,
+	}
+}
+
 // SlimBudget returns what a plan needs of a PodDisruptionBudget.
 func SlimBudget(budget *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
+	meta := slimMeta(&budget.ObjectMeta)
+	meta.Generation = budget.Generation // says whether the status lags behind
 	return &policyv1.PodDisruptionBudget{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
-		ObjectMeta: slimMeta(&budget.ObjectMeta),
+		ObjectMeta: meta,
 		Spec:       budget.Spec,
 		Status: policyv1.PodDisruptionBudgetStatus{
 			ObservedGeneration: budget.Status.ObservedGeneration, DisruptionsAllowed: budget.Status.DisruptionsAllowed,

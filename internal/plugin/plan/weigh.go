@@ -102,7 +102,7 @@ func weighBudgets(plan *cliv1alpha1.TaintPlan, cluster *Cluster, pods map[types.
 		if !planned.Leaves || IsOver(pod) {
 			continue
 		}
-		for _, budget := range covers.of(pod) {
+		for _, budget := range covers.of(pod.Namespace, pod.Labels) {
 			planned.Budgets = append(planned.Budgets, budget.Name)
 			key := budget.Namespace + "/" + budget.Name
 			if weighed[key] == nil {

@@ -240,11 +240,12 @@ func (c *collector) notePolicies() {
 	if !c.wants.Policies {
 		return
 	}
-	c.note(c.wants.Templates && len(c.cluster.Nodes) > 0 && len(c.cluster.Policies) == 0,
-		"The files hold no EvictionPolicy.")
-	c.note(len(c.cluster.Namespaces) == 0 && selectNamespaces(c.cluster.Policies),
-		"The files hold no Namespace, so it is not known which ones EvictionPolicies select.")
-	c.note(!c.cluster.Signs.HoldersKnown && holdWhenDown(c.cluster.Policies),
+	some := len(c.cluster.Policies) > 0
+	c.note(c.wants.Templates && len(c.cluster.Nodes) > 0 && !some, "The files hold no EvictionPolicy.")
+	c.note(selectNamespaces(c.cluster.Policies) && len(c.cluster.Namespaces) == 0,
+		"The files hold no Namespace, so "+unknownNamespaces+".")
+	c.note(some && !c.wants.Budgets && len(c.cluster.Budgets) == 0, "The files hold no PodDisruptionBudget.")
+	c.note(c.wants.Signs && !c.cluster.Signs.HoldersKnown && holdWhenDown(c.cluster.Policies),
 		"The files hold no ValidatingAdmissionPolicy, so it is not known whether ifDown: Hold has an effect.")
 }
 

@@ -5,10 +5,11 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,35 +23,90 @@ var EvictionPolicies = v1alpha1.GroupVersion.WithResource("evictionpolicies")
 
 var policyKind = schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "EvictionPolicy"}
 
-// policies reads the EvictionPolicies, what they select by, and what some of them need. A cluster without the resource
-// has none.
-func (r *Reader) policies(ctx context.Context) error {
+// Policies reads the EvictionPolicies. A cluster without the resource has none.
+func (r *Reader) Policies(ctx context.Context) error {
 	var broken error
-	err := List(ctx, r, EvictionPolicies.Resource, r.Dynamic.Resource(EvictionPolicies).List,
-		func(object *unstructured.Unstructured) {
-			policy, err := PolicyOf(object)
-			if err != nil {
-				broken = err
-				return
-			}
-			r.Cluster.Policies = append(r.Cluster.Policies, plan.SlimPolicy(policy))
-		})
-	switch {
-	case apierrors.IsNotFound(err):
+	list := r.Dynamic.Resource(EvictionPolicies).List
+	err := List(ctx, r, EvictionPolicies.Resource, list, func(object *unstructured.Unstructured) {
+		policy, err := PolicyOf(object)
+		if err != nil {
+			broken = errors.Join(broken, err)
+			return
+		}
+		r.Cluster.Policies = append(r.Cluster.Policies, plan.SlimPolicy(policy))
+	})
+	if _, absent := errors.AsType[absentError](err); absent {
 		return nil
-	case broken != nil:
-		return broken
-	case err != nil:
-		return r.without(err, "no EvictionPolicy is taken into account")
 	}
-	if len(r.Cluster.Namespaces) == 0 && selectNamespaces(r.Cluster.Policies) {
-		namespaces := r.Clients.CoreV1().Namespaces()
-		err := List(ctx, r, "namespaces", namespaces.List, Keep(&r.Cluster.Namespaces, plan.SlimNamespace))
-		if err := r.without(err, "it is not known which ones EvictionPolicies select"); err != nil {
-			return err
+	return errors.Join(broken, r.without(err, "no EvictionPolicy is taken into account"))
+}
+
+// Objections reads the policies and, if there are any, what they ask for: the namespaces, and the budgets of one
+// namespace or of all.
+func (r *Reader) Objections(ctx context.Context, namespace string) error {
+	if err := r.Policies(ctx); err != nil || len(r.Cluster.Policies) == 0 {
+		return err
+	}
+	if err := r.Namespaces(ctx); err != nil {
+		return err
+	}
+	return r.Budgets(ctx, namespace)
+}
+
+// policiesEvery is how often FollowPolicies reads.
+const policiesEvery = 5 * time.Second
+
+// FollowPolicies reads the policies and what they ask for again and again until the context ends, and tells each time
+// what it has read.
+func (r *Reader) FollowPolicies(ctx context.Context, namespace string, tell func(*plan.Cluster, error)) {
+	tick := time.NewTicker(policiesEvery)
+	defer tick.Stop()
+	for {
+		fresh := *r
+		fresh.Cluster = &plan.Cluster{}
+		reading, cancel := context.WithTimeout(ctx, Patience)
+		err := fresh.Objections(reading, namespace)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		tell(fresh.Cluster, err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
 		}
 	}
-	return r.holders(ctx)
+}
+
+// PolicyOf returns an EvictionPolicy as its type.
+func PolicyOf(object *unstructured.Unstructured) (*v1alpha1.EvictionPolicy, error) {
+	policy := &v1alpha1.EvictionPolicy{}
+	if err := convert(object.Object, policy); err != nil {
+		return nil, fmt.Errorf("read EvictionPolicy %s: %w", object.GetName(), err)
+	}
+	return policy, nil
+}
+
+// unknownNamespaces is what follows for policies if namespaces are not known.
+const unknownNamespaces = "each EvictionPolicy is taken to select all of them"
+
+// Namespaces reads the namespaces, for the labels by which policies select them.
+func (r *Reader) Namespaces(ctx context.Context) error {
+	return r.namespaces(ctx, unknownNamespaces)
+}
+
+func (r *Reader) namespaces(ctx context.Context, follows string) error {
+	list := r.Clients.CoreV1().Namespaces().List
+	err := List(ctx, r, "namespaces", list, Keep(&r.Cluster.Namespaces, plan.SlimNamespace))
+	return r.without(err, follows)
+}
+
+// Budgets reads the PodDisruptionBudgets of a namespace, or of all.
+func (r *Reader) Budgets(ctx context.Context, namespace string) error {
+	list := r.Clients.PolicyV1().PodDisruptionBudgets(namespace).List
+	err := List(ctx, r, "poddisruptionbudgets", list, Keep(&r.Cluster.Budgets, plan.SlimBudget))
+	return r.without(err, "no PodDisruptionBudget is taken into account")
 }
 
 // holders reads the admission policies that EvictionPolicies with ifDown: Hold need.
@@ -64,15 +120,6 @@ func (r *Reader) holders(ctx context.Context) error {
 	return r.without(err, "it is not known whether ifDown: Hold has an effect")
 }
 
-// PolicyOf returns an EvictionPolicy as its type.
-func PolicyOf(object *unstructured.Unstructured) (*v1alpha1.EvictionPolicy, error) {
-	policy := &v1alpha1.EvictionPolicy{}
-	if err := convert(object.Object, policy); err != nil {
-		return nil, fmt.Errorf("read EvictionPolicy %s: %w", object.GetName(), err)
-	}
-	return policy, nil
-}
-
 // selectNamespaces reports whether some policy selects namespaces.
 func selectNamespaces(policies []*v1alpha1.EvictionPolicy) bool {
 	return slices.ContainsFunc(policies, func(policy *v1alpha1.EvictionPolicy) bool {
@@ -80,7 +127,7 @@ func selectNamespaces(policies []*v1alpha1.EvictionPolicy) bool {
 	})
 }
 
-// holdWhenDown reports whether some policy is to hold pods while Taintkeeper does not run.
+// holdWhenDown reports whether some policy should hold pods while Taintkeeper does not run.
 func holdWhenDown(policies []*v1alpha1.EvictionPolicy) bool {
 	return slices.ContainsFunc(policies, func(policy *v1alpha1.EvictionPolicy) bool {
 		return policy.Spec.IfDown == v1alpha1.IfDownHold

@@ -69,23 +69,19 @@ func Connect(config *rest.Config, progress *output.Progress) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	custom := rest.CopyConfig(config)
-	custom.ContentType, custom.AcceptContentTypes = "", "" // custom resources are JSON
-	dynamicClient, err := dynamic.NewForConfig(custom)
+	dynamicClient, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	r := NewReader(config.Host, clients, metadataClient, progress)
-	r.Dynamic = dynamicClient
-	return r, nil
+	return NewReader(config.Host, clients, dynamicClient, metadataClient, progress), nil
 }
 
 // NewReader returns a Reader that has read nothing yet.
-func NewReader(
-	server string, clients kubernetes.Interface, owners metadata.Interface, progress *output.Progress,
+func NewReader(server string, clients kubernetes.Interface, dynamicClient dynamic.Interface,
+	owners metadata.Interface, progress *output.Progress,
 ) *Reader {
 	return &Reader{
-		Server: server, Clients: clients, Progress: progress, owners: owners,
+		Server: server, Clients: clients, Dynamic: dynamicClient, Progress: progress, owners: owners,
 		Cluster: &plan.Cluster{Controllers: map[types.UID]metav1.OwnerReference{}},
 	}
 }
@@ -104,31 +100,17 @@ func ForReading(config *rest.Config) *rest.Config {
 
 // Read reads what a command wants. Nodes and pods must be readable; of the rest the cluster says what is missing.
 func (r *Reader) Read(ctx context.Context, wanted Wants) error {
-	if err := r.required(ctx); err != nil {
-		return err
-	}
-	if wanted.Budgets {
-		if err := r.disruption(ctx); err != nil {
+	for _, read := range []func(context.Context, Wants) error{
+		r.required, r.policies, r.disruption, r.scheduling, r.signs,
+	} {
+		if err := read(ctx, wanted); err != nil {
 			return err
 		}
-	}
-	if wanted.Scheduling {
-		if err := r.scheduling(ctx); err != nil {
-			return err
-		}
-	}
-	if wanted.Signs {
-		if err := r.signs(ctx); err != nil {
-			return err
-		}
-	}
-	if wanted.Policies {
-		return r.policies(ctx)
 	}
 	return nil
 }
 
-func (r *Reader) required(ctx context.Context) error {
+func (r *Reader) required(ctx context.Context, _ Wants) error {
 	err := List(ctx, r, "nodes", r.Clients.CoreV1().Nodes().List, func(node *corev1.Node) {
 		r.Cluster.Nodes = append(r.Cluster.Nodes, plan.SlimNode(node))
 	})
@@ -141,10 +123,19 @@ func (r *Reader) required(ctx context.Context) error {
 	})
 }
 
-func (r *Reader) disruption(ctx context.Context) error {
-	budgets := r.Clients.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll)
-	err := List(ctx, r, "poddisruptionbudgets", budgets.List, Keep(&r.Cluster.Budgets, plan.SlimBudget))
-	if err := r.without(err, "no PodDisruptionBudget is taken into account"); err != nil {
+func (r *Reader) policies(ctx context.Context, wanted Wants) error {
+	if !wanted.Policies {
+		return nil
+	}
+	return r.Policies(ctx)
+}
+
+// disruption reads the budgets, which policies ask for too, and who controls ReplicaSets and Jobs.
+func (r *Reader) disruption(ctx context.Context, wanted Wants) error {
+	if !wanted.Budgets && len(r.Cluster.Policies) == 0 {
+		return nil
+	}
+	if err := r.Budgets(ctx, metav1.NamespaceAll); err != nil || !wanted.Budgets {
 		return err
 	}
 	for _, kind := range []schema.GroupVersionResource{
@@ -166,12 +157,22 @@ func (r *Reader) disruption(ctx context.Context) error {
 	return nil
 }
 
-func (r *Reader) scheduling(ctx context.Context) error {
+// scheduling reads the namespaces, which policies ask for too, and what else the scheduler asks for.
+func (r *Reader) scheduling(ctx context.Context, wanted Wants) error {
 	const follows = "where pods would go is told without them"
+	var err error
+	switch {
+	case len(r.Cluster.Policies) > 0:
+		err = r.Namespaces(ctx)
+	case wanted.Scheduling:
+		err = r.namespaces(ctx, follows)
+	}
+	if err != nil || !wanted.Scheduling {
+		return err
+	}
 	core, storage := r.Clients.CoreV1(), r.Clients.StorageV1()
 	claims, classes := core.PersistentVolumeClaims(metav1.NamespaceAll), storage.StorageClasses()
 	for _, err := range []error{
-		List(ctx, r, "namespaces", core.Namespaces().List, Keep(&r.Cluster.Namespaces, plan.SlimNamespace)),
 		List(ctx, r, "persistentvolumeclaims", claims.List, Keep(&r.Cluster.Claims, plan.SlimClaim)),
 		List(ctx, r, "persistentvolumes", core.PersistentVolumes().List, Keep(&r.Cluster.Volumes, plan.SlimVolume)),
 		List(ctx, r, "storageclasses", classes.List, Keep(&r.Cluster.StorageClasses, plan.SlimStorageClass)),

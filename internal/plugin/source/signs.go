@@ -19,8 +19,11 @@ import (
 )
 
 // signs reads what tells who evicts and taints. What may not be read is said, and not known then.
-func (r *Reader) signs(ctx context.Context) error {
-	for _, read := range []func(context.Context) error{r.leases, r.clocks, r.evictions} {
+func (r *Reader) signs(ctx context.Context, wanted Wants) error {
+	if !wanted.Signs {
+		return nil
+	}
+	for _, read := range []func(context.Context) error{r.leases, r.clocks, r.evictions, r.holders} {
 		if err := read(ctx); err != nil {
 			return err
 		}

@@ -69,10 +69,10 @@ func read(t *testing.T, clients *fake.Clientset) *plan.Cluster {
 	t.Helper()
 	env := command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clocktesting.NewFakePassiveClock(now)}
 	r := &Reader{Clients: clients, Progress: output.NewProgress(env), Cluster: &plan.Cluster{Signs: plan.Signs{At: now}}}
-	if err := r.required(t.Context()); err != nil {
+	if err := r.required(t.Context(), Wants{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.signs(t.Context()); err != nil {
+	if err := r.signs(t.Context(), Wants{Signs: true}); err != nil {
 		t.Fatal(err)
 	}
 	return r.Cluster
@@ -189,7 +189,7 @@ func TestAnErrorThatIsNoRefusalIsTold(t *testing.T) {
 		return true, nil, apierrors.NewInternalError(io.ErrUnexpectedEOF)
 	})
 	r := &Reader{Clients: clients, Cluster: &plan.Cluster{}}
-	if err := r.signs(t.Context()); err == nil || !strings.Contains(err.Error(), "list events: ") {
+	if err := r.signs(t.Context(), Wants{Signs: true}); err == nil || !strings.Contains(err.Error(), "list events: ") {
 		t.Errorf("the error is %v", err)
 	}
 }

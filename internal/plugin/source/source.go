@@ -103,7 +103,7 @@ const nobody = "http://localhost:8080"
 
 // Wants says what a command needs in addition to nodes and pods.
 type Wants struct {
-	Policies   bool // EvictionPolicies, and the namespaces if some are selected
+	Policies   bool // EvictionPolicies and, if there are any, what they ask for
 	Budgets    bool // PodDisruptionBudgets, and who controls ReplicaSets and Jobs
 	Scheduling bool // what the scheduler asks for
 	Signs      bool // traces of the controllers that evict and taint

@@ -17,7 +17,7 @@ import (
 
 // Lines is what a plan says before it names every pod: the answer, what is lost, and what could not be known.
 func Lines(plan *cliv1alpha1.TaintPlan) []string {
-	lines := slices.Concat([]string{Answer(plan)}, Silence(plan), Losses(plan), whereToLines(plan))
+	lines := slices.Concat([]string{Answer(plan)}, Silence(plan), Policies(plan), Losses(plan), whereToLines(plan))
 	for _, note := range plan.Notes {
 		lines = append(lines, "Note: "+note)
 	}
@@ -55,7 +55,7 @@ func Losses(plan *cliv1alpha1.TaintPlan) []string {
 	}
 	for _, budget := range plan.Budgets {
 		if budget.Breach > 0 {
-			lines = append(lines, fmt.Sprintf("PodDisruptionBudget %s/%s allows %s, and %s leave that it covers: evictions by taint do not ask it.", budget.Namespace, budget.Name, sentence.Counted(int(budget.Allowed), "disruption"), sentence.Counted(budget.Leave, "pod")))
+			lines = append(lines, fmt.Sprintf("PodDisruptionBudget %s/%s allows %s, and %s leave that it covers: %s.", budget.Namespace, budget.Name, sentence.Counted(int(budget.Allowed), "disruption"), sentence.Counted(budget.Leave, "pod"), unasked(plan)))
 		}
 	}
 	var emptied []string

@@ -78,8 +78,9 @@ func (s *server) answer(request *http.Request) (int, any) {
 func nothing(path string) any {
 	kind := map[string]string{
 		"pods": "PodList", "poddisruptionbudgets": "PodDisruptionBudgetList", "replicasets": "PartialObjectMetadataList", "jobs": "PartialObjectMetadataList",
+		"evictionpolicies": "EvictionPolicyList",
 	}[path[strings.LastIndex(path, "/")+1:]]
-	version := map[string]string{"PodList": "v1", "PodDisruptionBudgetList": "policy/v1"}[kind]
+	version := map[string]string{"PodList": "v1", "PodDisruptionBudgetList": "policy/v1", "EvictionPolicyList": "taintkeeper.dev/v1alpha1"}[kind]
 	if version == "" {
 		version = "meta.k8s.io/v1"
 	}

@@ -100,9 +100,7 @@ func (o *options) open(ctx context.Context, config *rest.Config) (*board.Board, 
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	rules := rest.CopyConfig(config)
-	rules.ContentType, rules.AcceptContentTypes = "", "" // custom resources are JSON
-	dynamics, err := dynamic.NewForConfig(rules)
+	dynamics, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
@@ -122,7 +120,7 @@ func (o *options) open(ctx context.Context, config *rest.Config) (*board.Board, 
 		return nil
 	}
 	return board.New(board.Config{
-		Cluster: o.cluster(config), Namespace: namespace, Clients: clients, Rules: dynamics, Ping: ping, Now: clock.Latest,
+		Cluster: o.cluster(config), Namespace: namespace, Clients: clients, Dynamic: dynamics, Ping: ping, Now: clock.Latest,
 	}), nil
 }
 

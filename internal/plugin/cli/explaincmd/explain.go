@@ -39,10 +39,11 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 		Short: "Say why a pod stays on its node, leaves it, or gets none",
 		Long: `Say of one pod whether and when taints make it leave its node, and why: which toleration counts against which
 taint, which never counts, where the tolerations come from, what the due instant is made of, and the smallest change
-that would alter the answer. Of a pod that has no node yet: which nodes refuse it.
+that would alter the answer. If there are EvictionPolicies: which select it, and what each of them says. Of a pod that
+has no node yet: which nodes refuse it.
 
-Of a cluster only the pod, its node, its owner and its namespace are read; all nodes if it has none. With files (-f),
-a pod is looked for in all namespaces unless -n names one.`,
+Of a cluster only the pod, its node, its owner, its namespace and the policies are read; all nodes if it has none. With
+files (-f), a pod is looked for in all namespaces unless -n names one.`,
 		Example: `  # When does this pod leave, and why?
   kubectl taintkeeper explain cart-0 -n shop
 
@@ -106,7 +107,7 @@ func (o *options) run(ctx context.Context) error {
 // subject returns the pod and what there is to know around it.
 func (o *options) subject(ctx context.Context) (plan.Subject, error) {
 	if o.source.Offline() {
-		cluster, err := o.source.Read(ctx, source.Wants{})
+		cluster, err := o.source.Read(ctx, source.Wants{Policies: true})
 		if err != nil {
 			return plan.Subject{}, err
 		}
@@ -127,6 +128,10 @@ func subjectOf(cluster *plan.Cluster, namespace, name string) (plan.Subject, err
 	}
 	subject := plan.Subject{
 		Pod: pod, Node: cluster.Node(pod.Spec.NodeName), Nodes: cluster.Nodes, Owner: cluster.Owner(pod),
+		Policies: cluster.PoliciesOf(),
+	}
+	if subject.Policies != nil {
+		subject.Missing = slices.Clone(cluster.Missing)
 	}
 	isOfPod := func(namespace *corev1.Namespace) bool { return namespace.Name == pod.Namespace }
 	if i := slices.IndexFunc(cluster.Namespaces, isOfPod); i >= 0 {

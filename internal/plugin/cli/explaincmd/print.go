@@ -5,6 +5,7 @@ package explaincmd
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,7 +32,9 @@ func printAll(o *output.Printer, explanation *cliv1alpha1.Explanation) error {
 	for _, line := range e.answer() {
 		o.Line("%s", line)
 	}
-	for _, section := range []func() error{e.printClock, e.printTaints, e.printTolerations, e.printClasses} {
+	for _, section := range []func() error{
+		e.printClock, e.printTaints, e.printTolerations, e.printPolicies, e.printClasses,
+	} {
 		if err := section(); err != nil {
 			return err
 		}
@@ -48,7 +51,7 @@ func (e *explainer) answer() []string {
 	case cliv1alpha1.PodPending:
 		return []string{fmt.Sprintf("%s has no node: %s.", pod, e.refusals())}
 	case cliv1alpha1.PodFinished:
-		return append([]string{pod + " has finished, and " + e.finished()}, e.why()...)
+		return append([]string{pod + " has finished, and " + e.finished()}, slices.Concat(e.why(), e.objection())...)
 	case cliv1alpha1.PodNodeUnknown:
 		return []string{fmt.Sprintf("%s on node %s: whether it leaves cannot be told.", pod, e.Node), e.Reason}
 	case cliv1alpha1.PodStatic, cliv1alpha1.PodTerminating, cliv1alpha1.PodNodeGone:
@@ -58,11 +61,15 @@ func (e *explainer) answer() []string {
 	case !e.Leaves:
 		return append([]string{fmt.Sprintf("%s stays on node %s.", pod, e.Node)}, e.why()...)
 	case e.Due.Time.Before(e.At.Time):
-		return append([]string{fmt.Sprintf("%s was due to leave node %s %s ago, at %s, and is still there.", pod, e.Node, output.Span(e.Due.Time, e.At.Time), output.Absolute(e.Due.Time))}, e.why()...)
+		return append([]string{fmt.Sprintf("%s was due to leave node %s %s ago, at %s, and is still there.", pod, e.Node, output.Span(e.Due.Time, e.At.Time), output.Absolute(e.Due.Time))}, slices.Concat(e.why(), e.objection())...)
 	}
-	leaves := fmt.Sprintf("%s leaves node %s %s, at %s.",
-		pod, e.Node, output.When(e.At.Time, e.Due.Time), output.Absolute(e.Due.Time))
-	return append([]string{leaves}, e.why()...)
+	leaves := "leaves"
+	if e.Answer != nil && e.Answer.Says != cliv1alpha1.PolicyFree {
+		leaves = "is due to leave"
+	}
+	line := fmt.Sprintf("%s %s node %s %s, at %s.",
+		pod, leaves, e.Node, output.When(e.At.Time, e.Due.Time), output.Absolute(e.Due.Time))
+	return append([]string{line}, slices.Concat(e.why(), e.objection())...)
 }
 
 func (e *explainer) finished() string {

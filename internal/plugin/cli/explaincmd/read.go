@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
@@ -22,8 +21,7 @@ import (
 
 // subjectReader reads one pod and what there is to know around it from an API server, and nothing else of the cluster.
 type subjectReader struct {
-	api       *source.Reader
-	workloads dynamic.Interface
+	api *source.Reader
 }
 
 // newSubjectReader returns a reader, and the namespace in which kubectl would look.
@@ -40,11 +38,7 @@ func newSubjectReader(s *source.Source) (string, *subjectReader, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	workloads, err := dynamic.NewForConfig(source.ForReading(config))
-	if err != nil {
-		return "", nil, fmt.Errorf("make a client: %w", err)
-	}
-	return namespace, &subjectReader{api: api, workloads: workloads}, nil
+	return namespace, &subjectReader{api: api}, nil
 }
 
 func (r *subjectReader) read(ctx context.Context, namespace, name string) (plan.Subject, error) {
@@ -54,7 +48,7 @@ func (r *subjectReader) read(ctx context.Context, namespace, name string) (plan.
 	if subject.Pod, err = r.pod(ctx, namespace, name); err != nil {
 		return subject, err
 	}
-	for _, read := range []func(context.Context, *plan.Subject) error{r.node, r.namespace, r.owner} {
+	for _, read := range []func(context.Context, *plan.Subject) error{r.node, r.namespace, r.owner, r.policies} {
 		if err := read(ctx, &subject); err != nil {
 			return subject, err
 		}
@@ -109,6 +103,22 @@ func (r *subjectReader) namespace(ctx context.Context, subject *plan.Subject) er
 	return nil
 }
 
+// policies reads the policies, and the budgets of the pod's namespace if there are any.
+func (r *subjectReader) policies(ctx context.Context, subject *plan.Subject) error {
+	if subject.Node == nil {
+		return nil
+	}
+	if subject.Namespace != nil {
+		r.api.Cluster.Namespaces = append(r.api.Cluster.Namespaces, subject.Namespace)
+	}
+	if err := r.api.Policies(ctx); err != nil || len(r.api.Cluster.Policies) == 0 {
+		return err
+	}
+	err := r.api.Budgets(ctx, subject.Pod.Namespace)
+	subject.Policies = r.api.Cluster.PoliciesOf()
+	return err
+}
+
 // owner reads the template that the pod was made from, and the owner above its owner, which wrote the template.
 func (r *subjectReader) owner(ctx context.Context, subject *plan.Subject) error {
 	if err := r.climb(ctx, subject); err != nil {
@@ -151,7 +161,7 @@ func (r *subjectReader) workload(ctx context.Context, namespace string,
 	if !ok {
 		return nil, nil
 	}
-	object, err := r.workloads.Resource(kind.Resource).Namespace(namespace).Get(ctx, owner.Name, metav1.GetOptions{})
+	object, err := r.api.Dynamic.Resource(kind.Resource).Namespace(namespace).Get(ctx, owner.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err), err == nil && object.GetUID() != owner.UID:
 		return nil, nil

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,11 +31,12 @@ import (
 
 // cluster is an API server that holds a pod of a Deployment on one of two nodes, and one pod without a node.
 type cluster struct {
-	core      *fake.Clientset
-	workloads *dynamicfake.FakeDynamicClient
+	core    *fake.Clientset
+	dynamic *dynamicfake.FakeDynamicClient
 }
 
-func newCluster() *cluster {
+func newCluster(policies ...runtime.Object) *cluster {
+	kinds := map[schema.GroupVersionResource]string{source.EvictionPolicies: "EvictionPolicyList"}
 	owned := func(meta metav1.ObjectMeta, kind, name string) metav1.ObjectMeta {
 		meta.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: types.UID(name), Controller: new(true)}}
 		return meta
@@ -55,14 +57,14 @@ func newCluster() *cluster {
 			&corev1.Pod{ObjectMeta: meta("unbound")},
 			&corev1.Pod{ObjectMeta: meta("orphan"), Spec: corev1.PodSpec{NodeName: "n-9"}},
 		),
-		workloads: dynamicfake.NewSimpleDynamicClient(scheme.Scheme, deployment,
-			&appsv1.ReplicaSet{ObjectMeta: owned(meta("web-1"), "Deployment", "web"), Spec: appsv1.ReplicaSetSpec{Template: template}}),
+		dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(scheme.Scheme, kinds, append(policies, deployment,
+			&appsv1.ReplicaSet{ObjectMeta: owned(meta("web-1"), "Deployment", "web"), Spec: appsv1.ReplicaSetSpec{Template: template}})...),
 	}
 }
 
 func (c *cluster) reader() *subjectReader {
 	env := command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clock.RealClock{}}
-	return &subjectReader{api: source.NewReader("https://example.com", c.core, nil, output.NewProgress(env)), workloads: c.workloads}
+	return &subjectReader{api: source.NewReader("https://example.com", c.core, c.dynamic, nil, output.NewProgress(env))}
 }
 
 // forbid makes the API server refuse a verb on a resource.
@@ -71,25 +73,25 @@ func (c *cluster) forbid(verb, resource string) {
 		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", nil)
 	}
 	c.core.PrependReactor(verb, resource, refuse)
-	c.workloads.PrependReactor(verb, resource, refuse)
+	c.dynamic.PrependReactor(verb, resource, refuse)
 }
 
 // calls are all that the API server was asked, as verb and resource.
 func (c *cluster) calls() []string {
 	var calls []string
-	for _, action := range append(c.core.Actions(), c.workloads.Actions()...) {
+	for _, action := range append(c.core.Actions(), c.dynamic.Actions()...) {
 		calls = append(calls, action.GetVerb()+" "+action.GetResource().Resource)
 	}
 	return calls
 }
 
-func TestOfOnePodOnlyThePodItsNodeItsNamespaceAndItsOwnersAreRead(t *testing.T) {
+func TestOfOnePodOnlyWhatIsAroundItIsRead(t *testing.T) {
 	c := newCluster()
 	subject, err := c.reader().read(t.Context(), "shop", "web-1-abc")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"get pods", "get nodes", "get namespaces", "get replicasets", "get deployments"}; !slices.Equal(c.calls(), want) {
+	if want := []string{"get pods", "get nodes", "get namespaces", "get replicasets", "get deployments", "list evictionpolicies"}; !slices.Equal(c.calls(), want) {
 		t.Errorf("the calls are %v, want %v", c.calls(), want)
 	}
 	if subject.Node == nil || subject.Node.Name != "n-1" || len(subject.Nodes) != 0 {
@@ -100,6 +102,50 @@ func TestOfOnePodOnlyThePodItsNodeItsNamespaceAndItsOwnersAreRead(t *testing.T) 
 	}
 	if subject.Template == nil || len(subject.Template.Tolerations) != 1 || subject.Template.String() != "the template of ReplicaSet web-1, written by helm" {
 		t.Errorf("the template is %+v, want that of web-1, written by helm", subject.Template)
+	}
+}
+
+func TestPoliciesAreReadWhereThereAreSome(t *testing.T) {
+	policies := source.EvictionPolicies
+	stop := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "taintkeeper.dev/v1alpha1", "kind": "EvictionPolicy",
+		"metadata": map[string]any{"name": "stop"}, "spec": map[string]any{"action": "Hold", "paused": "a drill"},
+	}}
+	for name, test := range map[string]struct {
+		objects []runtime.Object
+		refuse  error
+		budgets bool // are read
+		missing []string
+	}{
+		"one":         {objects: []runtime.Object{stop}, budgets: true},
+		"none":        {},
+		"no resource": {refuse: apierrors.NewNotFound(policies.GroupResource(), "")},
+		"without leave": {
+			refuse:  apierrors.NewForbidden(policies.GroupResource(), "", nil),
+			missing: []string{"You may not list evictionpolicies, so no EvictionPolicy is taken into account."},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(test.objects...)
+			if test.refuse != nil {
+				c.dynamic.PrependReactor("list", "evictionpolicies", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, test.refuse
+				})
+			}
+			subject, err := c.reader().read(t.Context(), "shop", "web-1-abc")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := slices.Contains(c.calls(), "list poddisruptionbudgets"); got != test.budgets {
+				t.Errorf("budgets are read: %v, want %v", got, test.budgets)
+			}
+			if got := subject.Policies != nil; got != (len(test.objects) > 0) {
+				t.Errorf("the policies are %+v", subject.Policies)
+			}
+			if !slices.Equal(subject.Missing, test.missing) {
+				t.Errorf("missing is %q, want %q", subject.Missing, test.missing)
+			}
+		})
 	}
 }
 

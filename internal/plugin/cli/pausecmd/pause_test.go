@@ -124,8 +124,7 @@ func (s *scene) run(newCommand func(*options) *cobra.Command, args []string) str
 	config := genericclioptions.NewConfigFlags(true)
 	o := newOptions(env, config)
 	o.connect = func(command.Env, *genericclioptions.ConfigFlags) (*source.Reader, *timeline.Clock, error) {
-		reader := source.NewReader("test", s.objects, nil, output.NewProgress(env))
-		reader.Dynamic = s.policies
+		reader := source.NewReader("test", s.objects, s.policies, nil, output.NewProgress(env))
 		return reader, &timeline.Clock{Wall: env.Clock.Now}, nil
 	}
 	cmd := newCommand(o)

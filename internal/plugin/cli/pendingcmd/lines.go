@@ -68,12 +68,16 @@ func inLine(change *cliv1alpha1.PendingChange) string {
 	what := ""
 	switch change.Change {
 	case cliv1alpha1.PendingLeaves:
-		what = fmt.Sprintf("leaves %s, at %s, by taint %s", whenLeaves(now, pod.Due.Time), output.Absolute(pod.Due.Time), pod.Taint)
+		what = fmt.Sprintf("leaves %s, at %s, by taint %s", whenLeaves(now, pod), output.Absolute(pod.Due.Time), pod.Taint) + heldBy(change)
 	case cliv1alpha1.PendingMoved:
 		what = fmt.Sprintf("leaves %s instead, at %s, by taint %s",
-			whenLeaves(now, pod.Due.Time), output.Absolute(pod.Due.Time), pod.Taint)
+			whenLeaves(now, pod), output.Absolute(pod.Due.Time), pod.Taint) + heldBy(change)
 	case cliv1alpha1.PendingDueNow:
-		what = fmt.Sprintf("is due now, by taint %s", pod.Taint)
+		what = fmt.Sprintf("is due now, by taint %s", pod.Taint) + heldBy(change)
+	case cliv1alpha1.PendingHeld:
+		what = "stays" + heldBy(change)
+	case cliv1alpha1.PendingReleased:
+		what = "is not held any more"
 	case cliv1alpha1.PendingCancelled:
 		what = fmt.Sprintf("is cancelled: it stays, and does not leave at %s", output.Absolute(pod.Due.Time))
 	case cliv1alpha1.PendingGone:
@@ -82,11 +86,19 @@ func inLine(change *cliv1alpha1.PendingChange) string {
 	return fmt.Sprintf("%s pod %s/%s on node %s %s", output.Absolute(now), pod.Namespace, pod.Name, pod.Node, what)
 }
 
-func whenLeaves(now, due time.Time) string {
-	if due.Before(now) {
-		return "now, " + leaves(now, due)
+func whenLeaves(now time.Time, pod *cliv1alpha1.PendingPod) string {
+	if pod.Due.Time.Before(now) {
+		return "now, " + leaves(now, pod)
 	}
-	return output.When(now, due)
+	return output.When(now, pod.Due.Time)
+}
+
+// heldBy says which policy keeps the pod when it is due; nothing if none does.
+func heldBy(change *cliv1alpha1.PendingChange) string {
+	if !change.Pod.Answer.Stays() {
+		return ""
+	}
+	return ", held by policy " + output.HeldBy(change.At.Time, change.Pod.Answer)
 }
 
 func beforeOrAfter(now, due time.Time) string {

@@ -45,11 +45,11 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 		Short: "List the pods that have to leave because of taints, soonest first",
 		Long: `List the pods that have to leave because of NoExecute taints and are still there, soonest first: those of the
 current namespace, of -n, or of all (-A). With files (-f), those of all namespaces unless -n names one. A pod whose
-instant is past is late.
+instant is past is late. If an EvictionPolicy keeps pods that are due, a column says which, why, and for how long.
 
 With --watch a terminal shows the countdown as it runs; q ends it. Where the output goes elsewhere, each change is a
-line: a pod leaves, leaves at another instant, is due now, is gone, or is cancelled and stays; with -o json an object of
-kind PendingChange.`,
+line: a pod leaves, leaves at another instant, is due now, is held by a policy or not any more, is gone, or is cancelled
+and stays; with -o json an object of kind PendingChange. Policies are read again every five seconds.`,
 		Example: `  # Who has to leave in the whole cluster, and when?
   kubectl taintkeeper pending -A
 
@@ -129,7 +129,7 @@ func (o *options) run(ctx context.Context) error {
 
 func (o *options) pending(cluster *plan.Cluster, nodes []*corev1.Node) *cliv1alpha1.PendingList {
 	now := o.source.Env.Clock.Now()
-	known := &plan.Countdowns{Owner: cluster.Owner}
+	known := &plan.Countdowns{Owner: cluster.Owner, Policies: cluster.PoliciesOf()}
 	for _, node := range nodes {
 		known.SetNode(node, now)
 	}
@@ -146,7 +146,7 @@ func (o *options) pending(cluster *plan.Cluster, nodes []*corev1.Node) *cliv1alp
 // read returns the nodes, and no more pods than can be listed.
 func (o *options) read(ctx context.Context) (*plan.Cluster, error) {
 	if o.source.Offline() {
-		return o.source.Read(ctx, source.Wants{})
+		return o.source.Read(ctx, source.Wants{Policies: true})
 	}
 	config, err := o.source.RESTConfig()
 	if err != nil {
@@ -170,7 +170,10 @@ func (o *options) readFrom(ctx context.Context, api *source.Reader) (*plan.Clust
 		return api.Clients.CoreV1().Pods(o.namespace).List(ctx, options)
 	}
 	err = source.List(ctx, api, "pods", list, source.Keep(&api.Cluster.Pods, plan.SlimPod))
-	return api.Cluster, err
+	if err != nil {
+		return nil, err
+	}
+	return api.Cluster, api.Objections(ctx, o.namespace)
 }
 
 // narrow leaves out pods that cannot be pending: those without a node, and those on other nodes where one is named.
@@ -182,14 +185,27 @@ func (o *options) narrow(options *metav1.ListOptions) {
 	options.FieldSelector = selector.String()
 }
 
-// columns are those of the table; cellsOf fills them.
-var columns = []string{"Namespace", "Pod", "Node", "Leaves", "At", "Taint", "Owner", "+Toleration", "+Priority"}
+// columnsFor are those of the table; cellsOf fills them. Which policies hold pods is a column if some select any.
+func columnsFor(pods []cliv1alpha1.PendingPod) (columns []string, held bool) {
+	columns = []string{"Namespace", "Pod", "Node", "Leaves", "At", "Taint", "Owner", "+Toleration", "+Priority"}
+	held = slices.ContainsFunc(pods, func(pod cliv1alpha1.PendingPod) bool { return pod.Answer != nil })
+	if held {
+		columns = slices.Insert(columns, afterLeaves, "Held by")
+	}
+	return columns, held
+}
 
-func cellsOf(pod *cliv1alpha1.PendingPod, leaves string) []any {
-	return []any{
+const afterLeaves = 4
+
+func cellsOf(pod *cliv1alpha1.PendingPod, now time.Time, leaves string, held bool) []any {
+	cells := []any{
 		pod.Namespace, pod.Name, pod.Node, leaves, output.Absolute(pod.Due.Time), pod.Taint,
 		ownerOf(pod), tolerationOf(pod), strconv.Itoa(int(pod.Priority)),
 	}
+	if held {
+		cells = slices.Insert(cells, afterLeaves, any(output.HeldBy(now, pod.Answer)))
+	}
+	return cells
 }
 
 func ownerOf(pod *cliv1alpha1.PendingPod) string {
@@ -218,18 +234,23 @@ func (o *options) print(list *cliv1alpha1.PendingList) error {
 		fmt.Fprintln(o.output.Env.ErrOut, "No pod has to leave.")
 		return nil
 	}
+	columns, held := columnsFor(list.Pods)
 	rows := make([][]any, 0, len(list.Pods))
 	for i := range list.Pods {
 		pod := &list.Pods[i]
-		rows = append(rows, cellsOf(pod, leaves(list.At.Time, pod.Due.Time)))
+		rows = append(rows, cellsOf(pod, list.At.Time, leaves(list.At.Time, pod), held))
 	}
 	return o.output.Table(columns, rows)
 }
 
-// leaves says how long it is until an instant, or how late it is.
-func leaves(now, due time.Time) string {
-	if due.Before(now) {
-		return output.Span(due, now) + " late"
+// leaves says how long it is until a pod is due, or how late it is. A pod that is held is not late.
+func leaves(now time.Time, pod *cliv1alpha1.PendingPod) string {
+	due := pod.Due.Time
+	switch {
+	case !due.Before(now):
+		return output.Relative(now, due)
+	case pod.Answer.Stays():
+		return "due " + output.Span(due, now) + " ago"
 	}
-	return output.Relative(now, due)
+	return output.Span(due, now) + " late"
 }

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
@@ -23,8 +25,16 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
+var quiet = command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clock.RealClock{}}
+
+// newReader returns a reader of a cluster without policies.
+func newReader(clients kubernetes.Interface) *source.Reader {
+	kinds := map[schema.GroupVersionResource]string{source.EvictionPolicies: "EvictionPolicyList"}
+	custom := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
+	return source.NewReader("https://example.com", clients, custom, nil, output.NewProgress(quiet))
+}
+
 func TestOnlyThePodsThatCanBePendingAreRead(t *testing.T) {
-	env := command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clock.RealClock{}}
 	for name, test := range map[string]struct {
 		options options
 		want    string
@@ -37,8 +47,8 @@ func TestOnlyThePodsThatCanBePendingAreRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			clients := fake.NewClientset()
 			o := test.options
-			o.source = source.New(env, genericclioptions.NewConfigFlags(true))
-			if _, err := o.readFrom(t.Context(), source.NewReader("https://example.com", clients, nil, output.NewProgress(env))); err != nil {
+			o.source = source.New(quiet, genericclioptions.NewConfigFlags(true))
+			if _, err := o.readFrom(t.Context(), newReader(clients)); err != nil {
 				t.Fatal(err)
 			}
 			calls := clients.Actions()
@@ -54,12 +64,11 @@ func TestOnlyThePodsThatCanBePendingAreRead(t *testing.T) {
 }
 
 func TestWithoutTheRightToListNodesNothingIsPendingForSure(t *testing.T) {
-	env := command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clock.RealClock{}}
 	clients := fake.NewClientset()
 	clients.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", nil)
 	})
-	_, err := (&options{}).readFrom(t.Context(), source.NewReader("https://example.com", clients, nil, output.NewProgress(env)))
+	_, err := (&options{}).readFrom(t.Context(), newReader(clients))
 	if err == nil || !strings.Contains(err.Error(), "ask for the right to list them") {
 		t.Errorf("the error is %v", err)
 	}

@@ -170,11 +170,18 @@ func (s *screen) View() tea.View {
 // title counts.
 func (s *screen) title() string {
 	now := s.clock.Now()
-	late := 0
+	late, held := 0, 0
 	for i := range s.pods {
 		if !s.pods[i].Due.After(now) {
 			late++
+			if s.pods[i].Answer.Stays() {
+				held++
+			}
 		}
+	}
+	still := "due and still there"
+	if held > 0 {
+		still += fmt.Sprintf(" (%d held)", held)
 	}
 	switch {
 	case !s.known:
@@ -182,11 +189,11 @@ func (s *screen) title() string {
 	case len(s.pods) == 0:
 		return "No pod has to leave."
 	case late == len(s.pods):
-		return fmt.Sprintf("%s due and still there.", areOf(late, "pod"))
+		return fmt.Sprintf("%s %s.", areOf(late, "pod"), still)
 	case late == 0:
 		return fmt.Sprintf("%s to leave, the next in %s.", areOf(len(s.pods), "pod"), countdown(now, s.pods[0].Due.Time))
 	}
-	return fmt.Sprintf("%s to leave: %d due and still there, the next in %s.", areOf(len(s.pods), "pod"), late, countdown(now, s.pods[late].Due.Time))
+	return fmt.Sprintf("%s to leave: %d %s, the next in %s.", areOf(len(s.pods), "pod"), late, still, countdown(now, s.pods[late].Due.Time))
 }
 
 // areOf says "1 pod is", "2 pods are".
@@ -215,6 +222,8 @@ func (s *screen) rows() []line {
 		pod := &s.pods[i]
 		row := line{pod, countdown(now, pod.Due.Time), lipgloss.NewStyle()}
 		switch marked, ok := s.marks[pod.UID]; {
+		case !pod.Due.After(now) && pod.Answer.Stays():
+			row.leaves = "due " + inSeconds(now.Sub(pod.Due.Time).Truncate(time.Second)) + " ago"
 		case !pod.Due.After(now):
 			row.style = styleLate
 		case ok && marked.event != cliv1alpha1.PendingDueNow:
@@ -254,6 +263,7 @@ func (s *screen) table() []string {
 func (s *screen) aligned(rows []line) []string {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
+	columns, held := columnsFor(s.pods)
 	if s.headers {
 		var names []string
 		for _, column := range columns {
@@ -265,7 +275,7 @@ func (s *screen) aligned(rows []line) []string {
 	}
 	for _, row := range rows {
 		var cells []string
-		for i, cell := range cellsOf(row.pod, row.leaves) {
+		for i, cell := range cellsOf(row.pod, s.clock.Now(), row.leaves, held) {
 			if s.wide || !strings.HasPrefix(columns[i], "+") {
 				cells = append(cells, output.Printable(fmt.Sprint(cell)))
 			}

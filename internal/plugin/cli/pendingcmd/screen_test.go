@@ -74,6 +74,20 @@ func pendingPod(name string, in time.Duration) cliv1alpha1.PendingPod {
 	}
 }
 
+func TestAPodThatIsHeldIsNotLate(t *testing.T) {
+	s := newShown()
+	held := pendingPod("p", -90*time.Second)
+	held.Answer = &cliv1alpha1.PolicyAnswer{Says: cliv1alpha1.PolicyHold, Policy: "stop", Reason: "Paused"}
+	s.width = 100
+	s.pending(held, pendingPod("q", time.Minute))
+	s.shows(t,
+		"2 pods are to leave: 1 due and still there (1 held), the next in 1m0s.",
+		"NAMESPACE   POD   NODE   LEAVES          HELD BY        AT                     TAINT         OWNER",
+		"a           p     n      due 1m30s ago   stop: Paused   2026-11-22T11:58:30Z   k:NoExecute   Job/j",
+		"a           q     n      1m0s                           2026-11-22T12:01:00Z   k:NoExecute   Job/j",
+	)
+}
+
 func TestABoardCountsDownEachSecond(t *testing.T) {
 	s := newShown()
 	s.shows(t, "Reading nodes and pods.")

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,11 +38,12 @@ type update struct {
 	changes []cliv1alpha1.PendingChange
 }
 
-// follower watches nodes and pods, and tells what is pending. It goes on over broken watches: what was last seen counts
-// until there is news.
+// follower watches nodes and pods, reads policies now and then, and tells what is pending. It goes on over broken
+// watches: what was last seen counts until there is news.
 type follower struct {
 	server    string
 	clients   kubernetes.Interface
+	policies  *source.Reader
 	clock     clock.PassiveClock
 	namespace string
 	selects   func(*corev1.Node) bool
@@ -50,6 +52,7 @@ type follower struct {
 
 	mu      sync.Mutex
 	known   plan.Countdowns
+	missing []string // what could not be read of policies, and has been noted
 	changed chan struct{}
 	failed  chan error
 }
@@ -93,18 +96,24 @@ func (o *options) note(sentence string) { o.output.Notes([]string{sentence}) }
 // connect returns a follower of a cluster, which notes its broken watches.
 func (o *options) connect(config *rest.Config, note func(sentence string)) (*follower, error) {
 	breaks := newBreaks(o.source.Env.Clock, note)
+	policies, err := source.Connect(config, output.NoProgress())
+	if err != nil {
+		return nil, err
+	}
 	config = rest.CopyConfig(config)
 	config.Wrap(breaks.noticing)
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	return o.follower(config.Host, clients, breaks), nil
+	return o.follower(config.Host, clients, policies, breaks), nil
 }
 
-func (o *options) follower(server string, clients kubernetes.Interface, breaks *breaks) *follower {
+func (o *options) follower(
+	server string, clients kubernetes.Interface, policies *source.Reader, breaks *breaks,
+) *follower {
 	return &follower{
-		server: server, clients: clients, clock: o.source.Env.Clock,
+		server: server, clients: clients, policies: policies, clock: o.source.Env.Clock,
 		namespace: o.namespace, selects: o.nodes.Selects, narrow: o.narrow, breaks: breaks,
 		known:   plan.Countdowns{Owner: (&plan.Cluster{}).Owner},
 		changed: make(chan struct{}, 1), failed: make(chan error, 1),
@@ -137,8 +146,23 @@ func (f *follower) follow(ctx context.Context, tell func(update)) error {
 	if err != nil {
 		return err
 	}
+	read := make(chan struct{}, 1)
+	running.Go(func() {
+		f.policies.FollowPolicies(ctx, f.namespace, func(cluster *plan.Cluster, err error) {
+			f.setPolicies(cluster, err)
+			select {
+			case read <- struct{}{}:
+			default:
+			}
+		})
+	})
 	if err := f.await(ctx, synced); err != nil || ctx.Err() != nil {
 		return err
+	}
+	select {
+	case <-read:
+	case <-ctx.Done():
+		return nil
 	}
 	before := &cliv1alpha1.PendingList{}
 	for {
@@ -197,15 +221,23 @@ func (f *follower) wait(ctx context.Context, list *cliv1alpha1.PendingList) erro
 	return nil
 }
 
-// untilNext is how long it is until the next pod is due. The clock may be set, so that it is asked again once in a
-// while.
+// untilNext is how long it is until the next pod is due, or not held any more. The clock may be set, so that it is
+// asked again once in a while.
 func untilNext(list *cliv1alpha1.PendingList, now time.Time) time.Duration {
-	for i := range list.Pods {
-		if due := list.Pods[i].Due.Time; due.After(list.At.Time) {
-			return min(max(due.Sub(now), 0), time.Minute)
+	next := time.Minute
+	soon := func(instant time.Time) {
+		if instant.After(list.At.Time) {
+			next = min(next, max(instant.Sub(now), 0))
 		}
 	}
-	return time.Minute
+	for i := range list.Pods {
+		pod := &list.Pods[i]
+		soon(pod.Due.Time)
+		if pod.Answer.Stays() && pod.Answer.LeavesAt != nil {
+			soon(pod.Answer.LeavesAt.Time)
+		}
+	}
+	return next
 }
 
 // watch begins to watch both kinds.
@@ -262,6 +294,30 @@ func (f *follower) broken(kind string) cache.WatchErrorHandlerWithContext {
 			return
 		}
 		f.breaks.tell(kind, err)
+	}
+}
+
+// setPolicies takes what was read of policies. Where there are none it is no news.
+func (f *follower) setPolicies(cluster *plan.Cluster, err error) {
+	set := cluster.PoliciesOf()
+	f.mu.Lock()
+	before, noted := f.known.Policies, f.missing
+	if err == nil {
+		f.known.Policies, f.missing = set, cluster.Missing
+	}
+	f.mu.Unlock()
+	switch {
+	case err != nil && before != nil:
+		f.breaks.tell(source.EvictionPolicies.Resource, err)
+	case err == nil:
+		for _, sentence := range cluster.Missing {
+			if !slices.Contains(noted, sentence) {
+				f.breaks.note(sentence)
+			}
+		}
+		if before != nil || set != nil {
+			f.observe(func(time.Time) {})
+		}
 	}
 }
 

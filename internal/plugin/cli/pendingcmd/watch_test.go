@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,6 +42,7 @@ type scene struct {
 	t       *testing.T
 	clients *fake.Clientset
 	options *options
+	reader  *source.Reader // of policies
 
 	out, errOut transcript
 	done        chan error
@@ -73,7 +75,8 @@ func play(t *testing.T, act func(*scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		t.Helper()
-		s := &scene{t: t, clients: fake.NewClientset(), done: make(chan error, 1)}
+		clients := fake.NewClientset()
+		s := &scene{t: t, clients: clients, reader: newReader(clients), done: make(chan error, 1)}
 		env := command.Env{IOStreams: genericiooptions.IOStreams{Out: &s.out, ErrOut: &s.errOut}, Clock: clock.RealClock{}}
 		s.options = &options{source: source.New(env, genericclioptions.NewConfigFlags(true)), output: output.NewPrinter(env)}
 		defer func() {
@@ -93,7 +96,7 @@ func (s *scene) watch() {
 	}
 	ctx, stop := context.WithCancel(s.t.Context())
 	s.stop = stop
-	f := s.options.follower("https://example.com", s.clients, newBreaks(clock.RealClock{}, s.options.note))
+	f := s.options.follower("https://example.com", s.clients, s.reader, newBreaks(clock.RealClock{}, s.options.note))
 	go func() { s.done <- s.options.runLines(ctx, f) }()
 	s.pass(time.Second)
 }
@@ -365,6 +368,62 @@ func TestAWatchEndsWithoutAnErrorWhenItIsInterrupted(t *testing.T) {
 			t.Errorf("it ends with %v", err)
 		}
 		s.says()
+	})
+}
+
+// hold creates an EvictionPolicy that pauses everything.
+func (s *scene) hold(name string) {
+	s.t.Helper()
+	stop := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "taintkeeper.dev/v1alpha1", "kind": "EvictionPolicy",
+		"metadata": map[string]any{"name": name}, "spec": map[string]any{"action": "Hold", "paused": "a drill"},
+	}}
+	if _, err := s.reader.Dynamic.Resource(source.EvictionPolicies).Create(s.t.Context(), stop, metav1.CreateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *scene) release(name string) {
+	s.t.Helper()
+	if err := s.reader.Dynamic.Resource(source.EvictionPolicies).Delete(s.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestPoliciesThatHoldAndReleaseAreTold(t *testing.T) {
+	play(t, func(s *scene) {
+		s.hold("stop")
+		s.taint("n", "k")
+		s.pod("p", "n", 60)
+		s.watch()
+		s.says("2000-01-01T00:00:00Z pod a/p on node n leaves in 60s, at 2000-01-01T00:01:00Z, by taint k:NoExecute, held by policy stop: Paused")
+		s.pass(time.Minute)
+		s.says("2000-01-01T00:01:00Z pod a/p on node n is due now, by taint k:NoExecute, held by policy stop: Paused")
+		s.hold("another") // the first by name is named
+		s.pass(policiesRead)
+		s.says("2000-01-01T00:01:05Z pod a/p on node n stays, held by policy another: Paused")
+		s.release("another")
+		s.release("stop")
+		s.pass(policiesRead)
+		s.says("2000-01-01T00:01:10Z pod a/p on node n is not held any more")
+	})
+}
+
+// policiesRead is long enough for policies to be read again.
+const policiesRead = 5*time.Second + settle
+
+func TestWhatMayNotBeReadOfPoliciesIsNotedOnce(t *testing.T) {
+	play(t, func(s *scene) {
+		s.hold("stop")
+		s.clients.PrependReactor("list", "poddisruptionbudgets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "poddisruptionbudgets"}, "", errors.New("no right"))
+		})
+		s.watch()
+		s.pass(time.Minute)
+		const want = "Note: You may not list poddisruptionbudgets, so no PodDisruptionBudget is taken into account.\n"
+		if got := s.errOut.take(); got != want {
+			t.Errorf("the notes are %q, want %q", got, want)
+		}
 	})
 }
 

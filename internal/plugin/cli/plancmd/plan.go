@@ -40,7 +40,8 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 		Use:   "plan (NODE... | -l SELECTOR | --all) (TAINT... | --silent)",
 		Short: "Say what taints would do: who leaves, when and why",
 		Long: `Say what taints would do, without setting them: which pods leave, when and why, what that means for their
-workloads and PodDisruptionBudgets, and which nodes are emptied.
+workloads and PodDisruptionBudgets, and which nodes are emptied. If there are EvictionPolicies: who is asked about, who
+is held by which of them and until when, which breakers would trip, and how long a pace takes.
 
 With --silent it says what would happen if the nodes fell silent now: when node health finds that they are, when each is
 tainted NoExecute at the rate of its zone, or why it is not, and which pods leave then. Flags that the controller has
@@ -133,7 +134,7 @@ func (o *options) run(ctx context.Context) error {
 }
 
 func (o *options) make(ctx context.Context) (*cliv1alpha1.TaintPlan, error) {
-	cluster, err := o.source.Read(ctx, source.Wants{Budgets: true, Scheduling: o.whereTo})
+	cluster, err := o.source.Read(ctx, source.Wants{Policies: true, Budgets: true, Scheduling: o.whereTo})
 	if err != nil {
 		return nil, err
 	}

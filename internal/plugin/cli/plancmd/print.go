@@ -4,6 +4,7 @@
 package plancmd
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -44,10 +45,23 @@ func printPlan(o *output.Printer, plan *cliv1alpha1.TaintPlan) error {
 		"Namespace", "Pod", "Node", "Leaves", "At", "Change", "Taint", "Toleration", "Owner",
 		"+Priority", "+Grace", "+Budgets", "+Before",
 	}
+	columns, rows = withHeldBy(plan, columns, rows)
 	if summary.AsksWhereTo(plan) {
 		columns, rows = withWhereTo(plan, columns, rows)
 	}
 	return o.Table(columns, rows)
+}
+
+// withHeldBy adds which policies keep the pods to a table, behind when they leave, if there are policies.
+func withHeldBy(plan *cliv1alpha1.TaintPlan, columns []string, rows [][]any) ([]string, [][]any) {
+	if len(plan.Policies) == 0 {
+		return columns, rows
+	}
+	at := slices.Index(columns, "Leaves") + 1
+	for i := range rows {
+		rows[i] = slices.Insert(rows[i], at, any(output.HeldBy(plan.At.Time, plan.Pods[i].Answer)))
+	}
+	return slices.Insert(slices.Clone(columns), at, "Held by"), rows
 }
 
 func podRow(plan *cliv1alpha1.TaintPlan, pod *cliv1alpha1.PlannedPod) []any {

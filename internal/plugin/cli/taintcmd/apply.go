@@ -125,7 +125,7 @@ func (t *tainting) again(ctx context.Context, node *corev1.Node) error {
 		return nil //nolint:nilerr // see above
 	}
 	t.show(made)
-	return t.confirm(ctx, []*corev1.Node{node})
+	return t.confirm(ctx, made, []*corev1.Node{node})
 }
 
 // reread reads the pods of a node again.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,7 +58,7 @@ func (t *tainting) run(ctx context.Context) error {
 	}
 	t.show(made)
 	nodes, left := t.possible(nodes)
-	if err := t.confirm(ctx, nodes); err != nil {
+	if err := t.confirm(ctx, made, nodes); err != nil {
 		return err
 	}
 	done, failed := t.apply(ctx, nodes)
@@ -70,7 +71,7 @@ func (t *tainting) run(ctx context.Context) error {
 
 // read reads the cluster. Users who may not list pods can taint nodes anyway, but cannot wait.
 func (t *tainting) read(ctx context.Context) error {
-	err := t.reader.Read(ctx, source.Wants{Budgets: true})
+	err := t.reader.Read(ctx, source.Wants{Policies: true, Budgets: true})
 	t.reader.Progress.End()
 	t.cluster = t.reader.Cluster
 	var denied source.DeniedError
@@ -113,6 +114,24 @@ func (t *tainting) show(made *cliv1alpha1.TaintPlan) {
 	}
 }
 
+// trips returns an error if a plan makes pods leave and a breaker would trip: whoever set the breaker has said that so
+// many are a mistake.
+func trips(made *cliv1alpha1.TaintPlan) error {
+	leaves := func(pod cliv1alpha1.PlannedPod) bool {
+		return pod.Change == cliv1alpha1.ChangeLeaves || pod.Change == cliv1alpha1.ChangeEarlier
+	}
+	var tripped []string
+	for _, p := range made.Policies {
+		if p.TripsAt != nil {
+			tripped = append(tripped, p.Name)
+		}
+	}
+	if len(tripped) == 0 || !slices.ContainsFunc(made.Pods, leaves) {
+		return nil
+	}
+	return fmt.Errorf("more pods would be due at once than EvictionPolicy %s allows: add --yes to change the nodes anyway", sentence.Enumerate(tripped))
+}
+
 // possible returns the nodes to which the change can be made, and why it cannot be to the others.
 func (t *tainting) possible(nodes []*corev1.Node) ([]*corev1.Node, error) {
 	var possible []*corev1.Node
@@ -128,9 +147,12 @@ func (t *tainting) possible(nodes []*corev1.Node) ([]*corev1.Node, error) {
 }
 
 // confirm asks whether to change nodes. Without --yes it is an error to be told no.
-func (t *tainting) confirm(ctx context.Context, nodes []*corev1.Node) error {
+func (t *tainting) confirm(ctx context.Context, made *cliv1alpha1.TaintPlan, nodes []*corev1.Node) error {
 	if t.yes || t.dry() {
 		return nil
+	}
+	if err := trips(made); err != nil {
+		return err
 	}
 	t.tell("%s on %s: %s", t.edit, sentence.Counted(len(nodes), "node"), sentence.Enumerate(namesOf(nodes)))
 	fmt.Fprint(t.env.ErrOut, "Go on? [y/N] ")

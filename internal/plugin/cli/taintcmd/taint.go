@@ -77,7 +77,8 @@ func (o *options) taintCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "taint (NODE... | -l SELECTOR | --all) TAINT...",
 		Short: "Taint nodes as kubectl taint does, but say first what that does, and ask",
-		Long: `Change the taints of nodes as kubectl taint does, but say first who leaves, and ask.
+		Long: `Change the taints of nodes as kubectl taint does, but say first who leaves, and ask. What would trip the breaker of an
+EvictionPolicy needs --yes.
 
 ` + selection.TaintSyntax + `
 NoExecute taints get their timeAdded, from which tolerationSeconds count. A node that somebody else has changed

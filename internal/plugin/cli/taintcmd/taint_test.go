@@ -21,11 +21,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/dynamic"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -46,6 +49,7 @@ type taintScene struct {
 	*testing.T
 
 	client   *fake.Clientset
+	others   []runtime.Object // EvictionPolicies
 	clock    timeline.Clock
 	in       string
 	out, err taintTranscript
@@ -96,7 +100,8 @@ func (s *taintScene) run(ctx context.Context, newCommand func(*options) *cobra.C
 			return nil, nil, err
 		}
 		owners := metadatafake.NewSimpleMetadataClient(scheme)
-		return source.NewReader("test", s.client, owners, output.NewProgress(env)), &s.clock, nil
+		reader := source.NewReader("test", s.client, s.policies(), owners, output.NewProgress(env))
+		return reader, &s.clock, nil
 	}
 	cmd := newCommand(&options{
 		env: env, config: genericclioptions.NewConfigFlags(true), output: output.NewPrinter(env), asks: true, connect: connect,
@@ -242,6 +247,59 @@ func TestThePlanIsShownAndAQuestionAsked(t *testing.T) {
 				s.mustFail(err, "the answer was not yes: nothing was changed")
 				s.mustHave("n")
 			}, taintedNode("n"), podOnNode("n", "p"))
+		})
+	}
+}
+
+// policies returns what reads the policies.
+func (s *taintScene) policies() dynamic.Interface {
+	kinds := map[schema.GroupVersionResource]string{source.EvictionPolicies: "EvictionPolicyList"}
+	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, s.others...)
+}
+
+// brake is a policy whose breaker trips when more than one pod is due.
+func brake() runtime.Object {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "taintkeeper.dev/v1alpha1", "kind": "EvictionPolicy", "metadata": map[string]any{"name": "brake"},
+		"spec": map[string]any{"action": "Delete", "breaker": map[string]any{"maxDue": int64(1)}},
+	}}
+}
+
+func TestWhatWouldTripABreakerNeedsYes(t *testing.T) {
+	const refused = "more pods would be due at once than EvictionPolicy brake allows: add --yes"
+	taint := func(args ...string) func(*taintScene) error {
+		return func(s *taintScene) error { return s.taint(append([]string{"n"}, args...)...) }
+	}
+	for name, test := range map[string]struct {
+		do     func(*taintScene) error
+		pods   int
+		before []string
+		refuse bool
+	}{
+		"two pods are due":            {do: taint("m:NoExecute"), pods: 2, refuse: true},
+		"with --yes":                  {do: taint("m:NoExecute", "--yes"), pods: 2},
+		"one is":                      {do: taint("m:NoExecute"), pods: 1},
+		"a dry run":                   {do: taint("m:NoExecute", "--dry-run=client"), pods: 2},
+		"nobody leaves because of it": {do: taint("m:NoSchedule"), pods: 2, before: []string{"k:NoExecute"}},
+		"a taint is taken off":        {do: func(s *taintScene) error { return s.untaint("n", "k") }, pods: 2, before: []string{"k:NoExecute", "j:NoExecute"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := []runtime.Object{taintedNode("n", test.before...)}
+			for i := range test.pods {
+				objects = append(objects, podOnNode("n", fmt.Sprint("p-", i)))
+			}
+			playTaint(t, func(s *taintScene) {
+				s.others = []runtime.Object{brake()}
+				s.in = "y\n"
+				err := test.do(s)
+				if !test.refuse {
+					s.must(err)
+					return
+				}
+				s.mustFail(err, refused)
+				s.mustHave("n", test.before...)
+				s.mustSay(s.err.String(), "EvictionPolicy brake would trip at once: 2 of 2 selected pods are due, at most 1 may be.\n")
+			}, objects...)
 		})
 	}
 }

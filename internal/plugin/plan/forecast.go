@@ -1,0 +1,168 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// selected is a pod of the cluster that policies select.
+type selected struct {
+	policies.Pod
+
+	node   *corev1.Node
+	by     []*policy.Policy
+	causes []policy.Cause // none for a pod that stays
+}
+
+// askPolicies adds to a plan what the EvictionPolicies do about the pods that leave. Breakers count the pods of all
+// nodes.
+func askPolicies(plan *cliv1alpha1.TaintPlan, cluster *Cluster, rule verdict.Rule, changes []change) {
+	set := cluster.PoliciesOf()
+	if set == nil {
+		return
+	}
+	plan.Notes = append(plan.Notes, set.Flaws...)
+	all := selectedPods(set, cluster, rule, changes, plan.At.Time)
+	planned := map[string]*cliv1alpha1.PlannedPolicy{}
+	for _, p := range set.All {
+		planned[p.Name] = &cliv1alpha1.PlannedPolicy{Name: p.Name, Pace: paceOf(p)}
+		at, why := trip(set, p, all, plan.At.Time)
+		planned[p.Name].TripsAt, planned[p.Name].Trips = microTime(at), why
+	}
+	starts := map[*policy.Policy]map[string][]time.Time{} // when pods start to leave, by scope
+	for i := range plan.Pods {
+		pod := &plan.Pods[i]
+		is := all[pod.UID]
+		if is == nil || !pod.Leaves {
+			continue
+		}
+		course := set.Course(is.by, is.Pod, policies.NodeOf(is.node), is.causes, plan.At.Time)
+		pod.Answer = answerOf(course)
+		tally(planned, is, course.First)
+		note(starts, is, course.Leaves)
+	}
+	for _, p := range set.All {
+		is := planned[p.Name]
+		if p.Pace() != nil && !p.DryRun {
+			is.LastAt = microTime(lastAtPace(p.Pace(), starts[p]))
+		}
+		if is.Pods > 0 || is.Trips != "" {
+			plan.Policies = append(plan.Policies, *is)
+		}
+	}
+}
+
+// selectedPods returns the pods that policies select, by UID, as they are after the changes.
+func selectedPods(
+	set *policies.Set, cluster *Cluster, rule verdict.Rule, changes []change, at time.Time,
+) map[types.UID]*selected {
+	nodes, changed, all := map[string]*corev1.Node{}, map[string]change{}, map[types.UID]*selected{}
+	for _, node := range cluster.Nodes {
+		nodes[node.Name] = node
+	}
+	for _, change := range changes {
+		changed[change.name] = change
+	}
+	for _, pod := range cluster.Pods {
+		node := nodes[pod.Spec.NodeName]
+		if node == nil || pod.DeletionTimestamp != nil {
+			continue
+		}
+		is := &selected{Pod: policies.PodOf(pod), node: node}
+		is.by = set.Selecting(is.Pod, policies.NodeOf(node))
+		if len(is.by) == 0 {
+			continue
+		}
+		if all[pod.UID] = is; IsStatic(pod) {
+			continue
+		}
+		facts := factsOf(pod, at)
+		if change, ok := changed[node.Name]; ok {
+			is.causes = change.causes(rule, facts)
+		} else {
+			is.causes = policies.Causes(rule, facts, verdict.Advance(nil, node.Spec.Taints, verdict.SeenAt(at)))
+		}
+	}
+	return all
+}
+
+// trip finds out whether the breaker of a policy opens.
+func trip(set *policies.Set, p *policy.Policy, all map[types.UID]*selected, now time.Time) (time.Time, string) {
+	if p.DryRun {
+		return time.Time{}, ""
+	}
+	var dues []time.Time
+	number := 0
+	for _, pod := range all {
+		if !slices.Contains(pod.by, p) {
+			continue
+		}
+		number++
+		if due, applies := p.Due(pod.causes); applies {
+			dues = append(dues, due)
+		}
+	}
+	return set.Trip(p, dues, number, now)
+}
+
+// tally counts a pod that leaves for the policies that select it, by the answer when it is due.
+func tally(planned map[string]*cliv1alpha1.PlannedPolicy, pod *selected, answer policy.Answer) {
+	for _, p := range pod.by {
+		_, applies := p.Due(pod.causes)
+		planned[p.Name].Pods += count(applies)
+	}
+	if of := planned[answer.Policy]; of != nil {
+		of.Held += count(answer.Stays())
+		of.Asked += count(answer.Step == policy.Ask)
+	}
+}
+
+// note notes when a pod starts to leave as far as time alone decides, for the paces that count it.
+func note(starts map[*policy.Policy]map[string][]time.Time, pod *selected, leaves time.Time) {
+	if leaves.IsZero() {
+		return
+	}
+	for _, p := range pod.by {
+		if _, applies := p.Due(pod.causes); p.Pace() == nil || !applies {
+			continue
+		}
+		scope := map[v1alpha1.PaceScope]string{
+			v1alpha1.ScopeNode: pod.node.Name, v1alpha1.ScopeZone: pod.node.Labels[corev1.LabelTopologyZone],
+		}[p.Pace().Scope]
+		if starts[p] == nil {
+			starts[p] = map[string][]time.Time{}
+		}
+		starts[p][scope] = append(starts[p][scope], leaves)
+	}
+}
+
+// lastAtPace returns when the last pod starts to leave at a pace, with windows that are empty at first; zero without
+// pods.
+func lastAtPace(pace *policy.Pace, starts map[string][]time.Time) (last time.Time) {
+	for _, times := range starts {
+		slices.SortFunc(times, time.Time.Compare)
+		for i := range times {
+			if i >= pace.Pods {
+				if room := times[i-pace.Pods].Add(pace.Per); room.After(times[i]) {
+					times[i] = room
+				}
+			}
+			if times[i].After(last) {
+				last = times[i]
+			}
+		}
+	}
+	return last
+}

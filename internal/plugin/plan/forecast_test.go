@@ -1,0 +1,135 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
+)
+
+func policyOf(name string, spec v1alpha1.EvictionPolicySpec) *v1alpha1.EvictionPolicy {
+	return &v1alpha1.EvictionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
+}
+
+func inZone(node *corev1.Node, zone string) *corev1.Node {
+	node.Labels = map[string]string{corev1.LabelTopologyZone: zone}
+	return node
+}
+
+func podsOn(node string, number int) (all []*corev1.Pod) {
+	for i := range number {
+		all = append(all, pod(fmt.Sprintf("%s-%d", node, i), on(node)))
+	}
+	return all
+}
+
+func TestADeadlineShiftsWhenAPodLeaves(t *testing.T) {
+	hold := v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold, Deadline: &metav1.Duration{Duration: time.Minute}}
+	made := planFor(t, &plan.Cluster{
+		Nodes: []*corev1.Node{node("n")}, Pods: []*corev1.Pod{pod("p", tolerating("k", 30))},
+		Policies: []*v1alpha1.EvictionPolicy{policyOf("hold", hold)},
+	}, "k:NoExecute")
+	answer, due := made.Pods[0].Answer, made.Pods[0].Due
+	if answer == nil || answer.Says != cliv1alpha1.PolicyHold || answer.LeavesAt == nil || answer.LeavesAt.Sub(due.Time) != time.Minute {
+		t.Errorf("the answer is %+v, want a hold of a minute after %v", answer, due)
+	}
+	if got := made.Policies; len(got) != 1 || got[0].Pods != 1 || got[0].Held != 1 {
+		t.Errorf("the policies are %+v", got)
+	}
+}
+
+func TestPodsThatStayAndPodsThatNoPolicySelectsHaveNoAnswer(t *testing.T) {
+	others := v1alpha1.EvictionPolicySpec{
+		Action: v1alpha1.ActionHold, PodSelector: &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{"a": "b"}},
+	}
+	made := planFor(t, &plan.Cluster{
+		Nodes: []*corev1.Node{node("n")}, Pods: []*corev1.Pod{pod("leaves"), pod("stays", tolerating("k"))},
+		Policies: []*v1alpha1.EvictionPolicy{policyOf("others", others)},
+	}, "k:NoExecute")
+	if made.Pods[0].Answer != nil || made.Pods[1].Answer != nil || made.Policies != nil {
+		t.Errorf("the pods are %+v, and the policies %+v", made.Pods, made.Policies)
+	}
+}
+
+func TestAPaceSaysWhenTheLastPodLeaves(t *testing.T) {
+	for scope, want := range map[v1alpha1.PaceScope]time.Duration{
+		v1alpha1.ScopeCluster: 3 * time.Minute, // 7 pods, 2 a minute
+		v1alpha1.ScopeZone:    2 * time.Minute, // 5 in zone a
+		v1alpha1.ScopeNode:    time.Minute,     // 3 on a-1
+	} {
+		pace := &v1alpha1.EvictionPace{Pods: 2, Per: metav1.Duration{Duration: time.Minute}, Scope: scope}
+		cluster := &plan.Cluster{
+			Nodes:    []*corev1.Node{inZone(node("a-1"), "a"), inZone(node("a-2"), "a"), inZone(node("b-1"), "b")},
+			Policies: []*v1alpha1.EvictionPolicy{policyOf("slowly", v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionDelete, Pace: pace})},
+		}
+		cluster.Pods = append(append(podsOn("a-1", 3), podsOn("a-2", 2)...), podsOn("b-1", 2)...)
+		made := planFor(t, cluster, "k:NoExecute")
+		if got := made.Policies[0].LastAt; got == nil || got.Sub(made.Pods[0].Due.Time) != want {
+			t.Errorf("%s: the last pod leaves at %v, want %v after %v", scope, got, want, made.Pods[0].Due)
+		}
+	}
+}
+
+func TestABreakerCountsPodsOfOtherNodesThatAreDue(t *testing.T) {
+	brake := v1alpha1.EvictionPolicySpec{
+		Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromInt32(3)},
+	}
+	for name, test := range map[string]struct {
+		other  *corev1.Node
+		dryRun bool
+		trips  bool
+	}{
+		"nobody else is due":       {other: node("other")},
+		"two are":                  {other: node("other", "spot:NoExecute"), trips: true},
+		"a dry run never objects":  {other: node("other", "spot:NoExecute"), dryRun: true},
+		"their taint is tolerated": {other: node("other", "spot:NoSchedule")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			brake.DryRun = test.dryRun
+			n := node("n")
+			cluster := &plan.Cluster{
+				Nodes: []*corev1.Node{n}, Pods: append(podsOn("n", 2), podsOn("other", 2)...),
+				Policies: []*v1alpha1.EvictionPolicy{policyOf("brake", brake)},
+			}
+			all := *cluster
+			all.Nodes = append(all.Nodes, test.other)
+			made := planOf(t, &all, cluster.Nodes, "k:NoExecute")
+			if got := made.Policies[0]; (got.TripsAt != nil) != test.trips {
+				t.Errorf("the policy is %+v, want it to trip: %v", got, test.trips)
+			}
+			if got := made.Pods[0].Answer.Reason == "Breaker"; got != test.trips {
+				t.Errorf("the answer is %+v", made.Pods[0].Answer)
+			}
+		})
+	}
+}
+
+func TestAHoldOfASilentNodeBeginsWhenItsPodsAreDue(t *testing.T) {
+	hold := v1alpha1.EvictionPolicySpec{
+		Action: v1alpha1.ActionHold, Deadline: &metav1.Duration{Duration: time.Minute},
+		Taints: []v1alpha1.EvictionPolicyTaint{{Key: unreachable}},
+	}
+	n := reporting("n", corev1.ConditionTrue)
+	others := []*corev1.Node{reporting("x", corev1.ConditionTrue), reporting("y", corev1.ConditionTrue)}
+	made := plan.MakeSilent(&plan.Cluster{
+		Nodes: append(others, n), Pods: []*corev1.Pod{pod("p", tolerating(unreachable, 300))},
+		Policies: []*v1alpha1.EvictionPolicy{policyOf("hold", hold)},
+	}, plan.Silence{
+		Nodes: []*corev1.Node{n}, At: now, Grace: readiness.Grace{Monitor: 50 * time.Second, Startup: time.Minute},
+		Policy: readiness.Policy{Rate: 0.1, SecondaryRate: 0.01, FullDisruptionRate: 0.1, LargeZone: 50, UnhealthyShare: 0.55},
+	})
+	if got := made.Pods[0]; got.Answer == nil || got.Answer.LeavesAt == nil || got.Answer.LeavesAt.Sub(got.Due.Time) != time.Minute {
+		t.Errorf("the pod is %+v, with the answer %+v", got, got.Answer)
+	}
+}

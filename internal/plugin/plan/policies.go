@@ -1,0 +1,114 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// PoliciesOf returns the policies of a cluster, nil if it has none.
+func (c *Cluster) PoliciesOf() *policies.Set {
+	if len(c.Policies) == 0 {
+		return nil
+	}
+	covers := coverage(c.Budgets)
+	return policies.New(c.Policies, c.Namespaces, func(namespace string, pod labels.Set) (all []*policyv1.PodDisruptionBudget) {
+		for _, budget := range covers.of(namespace, pod) {
+			all = append(all, budget.PodDisruptionBudget)
+		}
+		return all
+	})
+}
+
+// steps are the words for the steps of policies.
+var steps = map[policy.Step]cliv1alpha1.PolicyStep{
+	policy.Free: cliv1alpha1.PolicyFree, policy.Ask: cliv1alpha1.PolicyAsk,
+	policy.Wait: cliv1alpha1.PolicyWait, policy.Hold: cliv1alpha1.PolicyHold,
+}
+
+// answerOf says what policies do about a pod.
+func answerOf(course policies.Course) *cliv1alpha1.PolicyAnswer {
+	first := course.First
+	answer := &cliv1alpha1.PolicyAnswer{
+		Says: steps[first.Step], Policy: first.Policy, Reason: string(first.Why),
+		Until: microTime(first.Until), LeavesAt: microTime(course.Leaves), LastPolicy: course.Last.Policy,
+	}
+	if first.Policy != "" {
+		answer.Message = first.String()
+	}
+	return answer
+}
+
+// factsOf are what the rule needs to know of a pod.
+func factsOf(pod *corev1.Pod, at time.Time) verdict.Pod {
+	return verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: verdict.SeenAt(at).Start(verdict.Bound(pod))}
+}
+
+// explainPolicies adds what each policy says of a pod on its node, and what all say together.
+func (s *Subject) explainPolicies(e *cliv1alpha1.Explanation, facts verdict.Pod, onNode []verdict.Taint) {
+	if s.Policies == nil {
+		return
+	}
+	e.Notes = append(e.Notes, s.Policies.Flaws...)
+	pod, node := policies.PodOf(s.Pod), policies.NodeOf(s.Node)
+	causes := policies.Causes(s.Rule, facts, onNode)
+	leaves := e.Leaves && len(causes) > 0
+	for _, p := range s.Policies.All {
+		explained := cliv1alpha1.ExplainedPolicy{Name: p.Name, DryRun: p.DryRun, Pace: paceOf(p)}
+		explained.Mismatch = s.Policies.Mismatch(p, pod, node)
+		explained.Selects = explained.Mismatch == ""
+		if _, applies := p.Due(causes); leaves && applies && explained.Selects {
+			explained.Answer = answerOf(s.course([]*policy.Policy{p}, applying(p, causes)))
+		}
+		e.Policies = append(e.Policies, explained)
+	}
+	if selecting := s.Policies.Selecting(pod, node); leaves && len(selecting) > 0 {
+		e.Answer = answerOf(s.course(selecting, causes))
+	}
+}
+
+func (s *Subject) course(selecting []*policy.Policy, causes []policy.Cause) policies.Course {
+	return s.Policies.Course(selecting, policies.PodOf(s.Pod), policies.NodeOf(s.Node), causes, s.At)
+}
+
+// applying returns the causes to which a policy applies.
+func applying(p *policy.Policy, causes []policy.Cause) (all []policy.Cause) {
+	for _, cause := range causes {
+		if p.Applies(cause.Taint) {
+			all = append(all, cause)
+		}
+	}
+	return all
+}
+
+// paceOf says how fast a policy lets pods go; empty if it sets no pace.
+func paceOf(p *policy.Policy) string {
+	pace := p.Pace()
+	if pace == nil {
+		return ""
+	}
+	scope := map[string]string{"Node": "each node", "Zone": "each zone", "Cluster": "the cluster"}[string(pace.Scope)]
+	return fmt.Sprintf("at most %d in %s in %s", pace.Pods, short(pace.Per), scope)
+}
+
+// short writes a duration without zeros at its end: 1m instead of 1m0s.
+func short(d time.Duration) string {
+	switch {
+	case d%time.Hour == 0:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d%time.Minute == 0:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	}
+	return d.String()
+}

@@ -1,0 +1,261 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package policies says whether EvictionPolicies object to the leaving of a pod, from the objects that kubectl reads.
+// The rule is that of internal/policy; this package finds out what the rule needs to know.
+//
+// Some of it only Taintkeeper knows: whether a breaker is open is taken from the policy's status, unless Trip finds out
+// that it will, and how much room a pace has is not known, so a pace never objects here.
+package policies
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// Set is the policies of a cluster.
+type Set struct {
+	// All are the policies, by name.
+	All []*policy.Policy
+	// Flaws say which policies cannot be read as they are, and what they do then.
+	Flaws []string
+
+	open       map[string]opening // breakers that are open or will be, by policy
+	namespaces map[string]*corev1.Namespace
+	budgets    BudgetsOf
+}
+
+// BudgetsOf returns the PodDisruptionBudgets of a pod with these labels.
+type BudgetsOf func(namespace string, pod labels.Set) []*policyv1.PodDisruptionBudget
+
+// opening is from when on a breaker is open, and why.
+type opening struct {
+	from time.Time // zero: it is open already
+	why  string
+}
+
+// New compiles policies. A namespace that is not among the objects is selected by every policy, as it is by Taintkeeper
+// until its labels are known.
+func New(objects []*v1alpha1.EvictionPolicy, namespaces []*corev1.Namespace, budgets BudgetsOf) *Set {
+	s := &Set{open: map[string]opening{}, namespaces: map[string]*corev1.Namespace{}, budgets: budgets}
+	for _, object := range objects {
+		compiled, err := policy.New(object)
+		if err != nil {
+			s.Flaws = append(s.Flaws, fmt.Sprintf("EvictionPolicy %s holds too many pods, because a part of it cannot be read: %v.", object.Name, err))
+		}
+		s.All = append(s.All, compiled)
+		tripped := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionTripped)
+		if compiled.Breaker() != nil && tripped != nil && tripped.Status == "True" {
+			s.open[object.Name] = opening{why: strings.TrimSuffix(tripped.Message, ".")}
+		}
+	}
+	slices.SortFunc(s.All, func(a, b *policy.Policy) int { return strings.Compare(a.Name, b.Name) })
+	for _, namespace := range namespaces {
+		s.namespaces[namespace.Name] = namespace
+	}
+	return s
+}
+
+// Causes returns the taints because of which a pod must leave, and since when it is due because of each.
+func Causes(rule verdict.Rule, pod verdict.Pod, taints []verdict.Taint) []policy.Cause {
+	var causes []policy.Cause
+	for i := range taints {
+		if r := rule.Judge(pod, taints[i]); r.Leaves {
+			causes = append(causes, policy.Cause{Taint: &taints[i].Taint, Due: r.Due})
+		}
+	}
+	return causes
+}
+
+// Pod is what policies look at of a pod.
+type Pod struct {
+	Namespace string
+	Labels    labels.Set
+	Finished  bool
+	// UnreadyAt is when the pod counts as unready; zero if it is ready.
+	UnreadyAt time.Time
+}
+
+// PodOf returns what policies look at of a pod.
+func PodOf(pod *corev1.Pod) Pod {
+	is := Pod{
+		Namespace: pod.Namespace, Labels: pod.Labels,
+		Finished: pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue {
+			is.UnreadyAt = c.LastTransitionTime.Add(policy.UnreadyFor)
+		}
+	}
+	return is
+}
+
+// Node is what policies look at of a node.
+type Node struct {
+	Labels labels.Set
+	Ready  bool
+}
+
+// NodeOf returns what policies look at of a node.
+func NodeOf(node *corev1.Node) Node { return Node{node.Labels, readiness.IsReady(node)} }
+
+// Mismatch returns the selector of a policy that does not match a pod on its node; empty if the policy selects it.
+func (s *Set) Mismatch(p *policy.Policy, pod Pod, node Node) string {
+	namespace, known := s.namespaces[pod.Namespace]
+	switch {
+	case known && !p.Namespaces.Matches(labels.Set(namespace.Labels)):
+		return "namespaceSelector"
+	case !p.Pods.Matches(pod.Labels):
+		return "podSelector"
+	case !p.Nodes.Matches(node.Labels):
+		return "nodeSelector"
+	}
+	return ""
+}
+
+// Selecting returns the policies that select a pod on its node.
+func (s *Set) Selecting(pod Pod, node Node) (selecting []*policy.Policy) {
+	for _, p := range s.All {
+		if s.Mismatch(p, pod, node) == "" {
+			selecting = append(selecting, p)
+		}
+	}
+	return selecting
+}
+
+// Course is what becomes of a pod that must leave, if nothing but the time changes.
+type Course struct {
+	// First is the answer when the pod is due, or now if it is due already; Last is the last answer that keeps it.
+	First, Last policy.Answer
+	// Leaves is when no policy objects any more; zero if time alone does not bring that. Asks says that the Eviction API
+	// is asked then.
+	Leaves time.Time
+	Asks   bool
+}
+
+// Course returns what some policies that select a pod do about it from an instant on. There is at least one cause.
+func (s *Set) Course(
+	selecting []*policy.Policy, pod Pod, node Node, causes []policy.Cause, now time.Time,
+) Course {
+	at := slices.MinFunc(causes, func(a, b policy.Cause) int { return a.Due.Compare(b.Due) }).Due
+	if at.Before(now) {
+		at = now
+	}
+	state := func(p *policy.Policy) policy.State {
+		if open := s.open[p.Name]; !at.Before(open.from) {
+			return policy.State{Open: open.why}
+		}
+		return policy.State{}
+	}
+	var course Course
+	for first := true; ; first = false {
+		is, turns := s.facts(pod, node, at)
+		answer, again := policy.Decide(selecting, is, causes, at, state)
+		if first {
+			course.First = answer
+		}
+		if !answer.Stays() {
+			course.Leaves, course.Asks = at, answer.Step == policy.Ask
+			return course
+		}
+		course.Last = answer
+		if again.IsZero() || !turns.IsZero() && turns.Before(again) {
+			again = turns
+		}
+		if again.IsZero() {
+			return course
+		}
+		at = again
+	}
+}
+
+// facts returns what policies need to know of a pod at an instant, and when it counts as unready if it does not yet.
+func (s *Set) facts(pod Pod, node Node, at time.Time) (is *policy.Pod, turns time.Time) {
+	is = &policy.Pod{
+		Labels: pod.Labels, NodeLabels: node.Labels, NamespaceLabels: labels.Set{},
+		Finished: pod.Finished, Unready: !node.Ready, Budgets: s.object(pod),
+	}
+	if namespace := s.namespaces[pod.Namespace]; namespace != nil {
+		is.NamespaceLabels, is.NamespaceEnds = labels.Set(namespace.Labels), namespace.DeletionTimestamp != nil
+	}
+	switch {
+	case is.Unready, pod.UnreadyAt.IsZero():
+	case pod.UnreadyAt.After(at):
+		turns = pod.UnreadyAt
+	default:
+		is.Unready = true
+	}
+	return is, turns
+}
+
+// object returns what the budgets of a pod say as they stand.
+func (s *Set) object(pod Pod) (is policy.Budgets) {
+	all := s.budgets(pod.Namespace, pod.Labels)
+	var names []string
+	for _, budget := range all {
+		names = append(names, budget.Namespace+"/"+budget.Name)
+	}
+	slices.Sort(names)
+	is.Name = strings.Join(names, ", ")
+	switch {
+	case len(all) > 1:
+		is.Objects = policy.SeveralBudgets
+	case len(all) == 1 && !allows(all[0]):
+		is.Objects = policy.Budget
+	}
+	return is
+}
+
+// allows reports whether a budget allows a disruption. While its status lags behind its spec the Eviction API refuses
+// all.
+func allows(budget *policyv1.PodDisruptionBudget) bool {
+	return budget.Status.ObservedGeneration >= budget.Generation && budget.Status.DisruptionsAllowed > 0
+}
+
+// Trip finds out whether the breaker of a policy opens when pods become due at these instants, of so many that it
+// selects, and takes that into account from then on. It returns when, and why; nothing if it does not, or is open
+// already. A pod that nothing else keeps leaves when settle is over, so only pods count that are due within that time.
+func (s *Set) Trip(p *policy.Policy, dues []time.Time, selected int, now time.Time) (at time.Time, why string) {
+	b := p.Breaker()
+	if b == nil || s.open[p.Name].why != "" {
+		return time.Time{}, ""
+	}
+	var counted []time.Time
+	for _, due := range dues {
+		if b.Resumed(due, now) {
+			continue
+		}
+		if due.Before(now) {
+			due = now
+		}
+		counted = append(counted, due)
+	}
+	slices.SortFunc(counted, time.Time.Compare)
+	for i := b.MaxDue(selected); i < len(counted); i++ {
+		last, first := counted[i], counted[i-b.MaxDue(selected)]
+		if first.Before(last) && last.Sub(first) >= b.Settle {
+			continue
+		}
+		together := slices.DeleteFunc(slices.Clone(counted), func(due time.Time) bool {
+			return due.After(last) || due.Before(last) && last.Sub(due) >= b.Settle
+		})
+		var latch policy.Latch
+		if latch.Count(b, len(together), selected, last) {
+			s.open[p.Name] = opening{last, latch.Open()}
+			return last, latch.Open()
+		}
+	}
+	return time.Time{}, ""
+}

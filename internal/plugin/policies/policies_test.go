@@ -1,0 +1,188 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policies_test
+
+import (
+	"cmp"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
+)
+
+var due = time.Date(2026, time.November, 25, 9, 0, 0, 0, time.UTC)
+
+func named(name string, spec v1alpha1.EvictionPolicySpec) *v1alpha1.EvictionPolicy {
+	return &v1alpha1.EvictionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
+}
+
+func lasting(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
+
+func withReady(pod *corev1.Pod, status corev1.ConditionStatus, since time.Time) *corev1.Pod {
+	pod.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodReady, Status: status, LastTransitionTime: metav1.NewTime(since)},
+	}
+	return pod
+}
+
+func newPod() *corev1.Pod {
+	return withReady(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}, corev1.ConditionTrue, due)
+}
+
+func newNode(ready corev1.ConditionStatus) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n"},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
+	}
+}
+
+func budget(name string, allowed int32, observed int64) *policyv1.PodDisruptionBudget {
+	return &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Generation: 2},
+		Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed, ObservedGeneration: observed},
+	}
+}
+
+func TestACourse(t *testing.T) {
+	hold := v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold}
+	briefly := v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold, Deadline: lasting(time.Minute)}
+	ask := v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict, Deadline: lasting(time.Hour)}
+	brake := v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromInt32(1)}}
+	tripped := named("brake", brake)
+	tripped.Status.Conditions = []metav1.Condition{
+		{Type: v1alpha1.ConditionTripped, Status: metav1.ConditionTrue, Message: "9 of 9 selected pods are due."},
+	}
+	for name, test := range map[string]struct {
+		policies []*v1alpha1.EvictionPolicy
+		budgets  []*policyv1.PodDisruptionBudget
+		pod      *corev1.Pod
+		node     corev1.ConditionStatus
+		others   []policy.Cause
+		now      time.Duration // since due
+		first    policy.Why
+		last     string
+		leaves   time.Duration // since due; negative: not by itself
+		asks     bool
+	}{
+		"a Hold does not end":           {policies: []*v1alpha1.EvictionPolicy{named("h", hold)}, first: policy.Held, last: "h", leaves: -1},
+		"a Hold ends at its deadline":   {policies: []*v1alpha1.EvictionPolicy{named("h", briefly)}, first: policy.Held, last: "h", leaves: time.Minute},
+		"after the deadline it is free": {policies: []*v1alpha1.EvictionPolicy{named("h", briefly)}, now: 2 * time.Minute, leaves: 2 * time.Minute},
+		"another taint lets it go earlier": {
+			policies: []*v1alpha1.EvictionPolicy{named("h", v1alpha1.EvictionPolicySpec{
+				Action: v1alpha1.ActionHold, Taints: []v1alpha1.EvictionPolicyTaint{{Key: "k"}},
+			})},
+			others: []policy.Cause{{Taint: &corev1.Taint{Key: "other"}, Due: due.Add(time.Second)}},
+			first:  policy.Held, last: "h", leaves: time.Second,
+		},
+		"the last to let it go is named": {
+			policies: []*v1alpha1.EvictionPolicy{named("h", briefly), named("b", brake)}, first: policy.Held, last: "h", leaves: time.Minute,
+		},
+		"a breaker first sees how many are due": {
+			policies: []*v1alpha1.EvictionPolicy{named("b", brake)}, first: policy.Settling, last: "b", leaves: 10 * time.Second,
+		},
+		"a breaker is open if its status says so": {policies: []*v1alpha1.EvictionPolicy{tripped}, first: policy.BreakerOpen, last: "brake", leaves: -1},
+		"a ready pod is asked about":              {policies: []*v1alpha1.EvictionPolicy{named("a", ask)}, asks: true},
+		"a budget that allows nothing": {
+			policies: []*v1alpha1.EvictionPolicy{named("a", ask)}, budgets: []*policyv1.PodDisruptionBudget{budget("b", 0, 2)},
+			first: policy.Budget, last: "a", leaves: time.Hour,
+		},
+		"a budget whose status lags": {
+			policies: []*v1alpha1.EvictionPolicy{named("a", ask)}, budgets: []*policyv1.PodDisruptionBudget{budget("b", 1, 1)},
+			first: policy.Budget, last: "a", leaves: time.Hour,
+		},
+		"several budgets": {
+			policies: []*v1alpha1.EvictionPolicy{named("a", ask)},
+			budgets:  []*policyv1.PodDisruptionBudget{budget("b", 1, 2), budget("c", 1, 2)},
+			first:    policy.SeveralBudgets, last: "a", leaves: time.Hour,
+		},
+		"a budget does not keep pods of a node that is not ready": {
+			policies: []*v1alpha1.EvictionPolicy{named("a", ask)}, budgets: []*policyv1.PodDisruptionBudget{budget("b", 0, 2)},
+			node: corev1.ConditionUnknown,
+		},
+		"nor a pod that has not been ready for a while, from then on": {
+			policies: []*v1alpha1.EvictionPolicy{named("a", ask)}, budgets: []*policyv1.PodDisruptionBudget{budget("b", 0, 2)},
+			pod: withReady(newPod(), corev1.ConditionFalse, due.Add(-10*time.Second)), first: policy.Budget, last: "a", leaves: 20 * time.Second,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := policies.New(test.policies, nil, func(string, labels.Set) []*policyv1.PodDisruptionBudget { return test.budgets })
+			pod := policies.PodOf(cmp.Or(test.pod, newPod()))
+			node := policies.NodeOf(newNode(cmp.Or(test.node, corev1.ConditionTrue)))
+			causes := append([]policy.Cause{{Taint: &corev1.Taint{Key: "k"}, Due: due}}, test.others...)
+			course := set.Course(set.Selecting(pod, node), pod, node, causes, due.Add(test.now))
+			leaves := due.Add(test.leaves)
+			if test.leaves < 0 {
+				leaves = time.Time{}
+			}
+			if course.First.Why != test.first || course.Last.Policy != test.last || !course.Leaves.Equal(leaves) || course.Asks != test.asks {
+				t.Errorf("the course is %+v, want it to begin with %q, to leave at %v after %q, and to ask: %v", course, test.first, leaves, test.last, test.asks)
+			}
+		})
+	}
+}
+
+func TestANamespaceThatIsNotKnownIsSelected(t *testing.T) {
+	selector := &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "a"}}
+	object := named("p", v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold, NamespaceSelector: selector})
+	other := []*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": "b"}}}}
+	if got := policies.New([]*v1alpha1.EvictionPolicy{object}, nil, nil); len(got.Selecting(policies.PodOf(newPod()), policies.NodeOf(newNode("True")))) != 1 {
+		t.Error("a namespace that is not known is not selected")
+	}
+	set := policies.New([]*v1alpha1.EvictionPolicy{object}, other, nil)
+	if why := set.Mismatch(set.All[0], policies.PodOf(newPod()), policies.NodeOf(newNode("True"))); why != "namespaceSelector" {
+		t.Errorf("the selector that does not match is %q", why)
+	}
+}
+
+func TestABreakerTripsWhenMoreAreDueTogetherThanMayBe(t *testing.T) {
+	resumed := metav1.NewTime(due.Add(-time.Minute))
+	for name, test := range map[string]struct {
+		dues    []time.Duration // since due, which is now
+		settle  time.Duration
+		resumed *metav1.Time
+		trips   time.Duration // negative: not
+		why     string
+	}{
+		"exactly maxDue":               {dues: []time.Duration{0, 0}, settle: time.Second, trips: -1},
+		"one more":                     {dues: []time.Duration{0, 0, 0, time.Minute}, settle: time.Second, why: "3 of 10 selected pods are due, at most 2 may be"},
+		"one more within settle":       {dues: []time.Duration{0, 4 * time.Second, 9 * time.Second}, settle: 10 * time.Second, trips: 9 * time.Second, why: "3 of 10 selected pods are due, at most 2 may be"},
+		"one more when others may go":  {dues: []time.Duration{0, 4 * time.Second, 10 * time.Second}, settle: 10 * time.Second, trips: -1},
+		"at one instant, without one":  {dues: []time.Duration{time.Hour, time.Hour, time.Hour}, trips: time.Hour, why: "3 of 10 selected pods are due, at most 2 may be"},
+		"what is late is there still":  {dues: []time.Duration{-time.Hour, -time.Minute, 0}, settle: time.Second, why: "3 of 10 selected pods are due, at most 2 may be"},
+		"what somebody resumed is not": {dues: []time.Duration{-time.Hour, -time.Hour, 0}, settle: time.Second, resumed: &resumed, trips: -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			breaker := &v1alpha1.EvictionBreaker{MaxDue: intstr.FromString("20%"), Settle: lasting(test.settle), ResumedAt: test.resumed}
+			object := named("b", v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionDelete, Breaker: breaker})
+			set := policies.New([]*v1alpha1.EvictionPolicy{object}, nil, func(string, labels.Set) []*policyv1.PodDisruptionBudget { return nil })
+			var dues []time.Time
+			for _, since := range test.dues {
+				dues = append(dues, due.Add(since))
+			}
+			want := due.Add(test.trips)
+			if test.trips < 0 {
+				want = time.Time{}
+			}
+			if at, why := set.Trip(set.All[0], dues, 10, due); !at.Equal(want) || why != test.why {
+				t.Errorf("it trips at %v: %q, want %v: %q", at, why, want, test.why)
+			}
+			if test.why == "" {
+				return
+			}
+			causes := []policy.Cause{{Taint: &corev1.Taint{Key: "k"}, Due: want}}
+			course := set.Course(set.All, policies.PodOf(newPod()), policies.NodeOf(newNode(corev1.ConditionTrue)), causes, due)
+			if course.First.Why != policy.BreakerOpen || course.First.Detail != test.why || !course.Leaves.IsZero() {
+				t.Errorf("from then on the course is %+v", course)
+			}
+		})
+	}
+}
