@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
@@ -28,6 +29,7 @@ var (
 var (
 	cluster    *localcluster.Cluster
 	admin      kubernetes.Interface
+	objects    client.Client
 	plugin     string // the binary
 	kubeconfig string
 )
@@ -47,6 +49,12 @@ func start(ctx context.Context, shared *suite.Suite) error {
 		return err
 	}
 	if kubeconfig, err = cluster.Kubeconfig("planner", cluster.AdminConfig()); err != nil {
+		return err
+	}
+	if err := cluster.InstallResources(ctx); err != nil {
+		return err
+	}
+	if objects, err = cluster.Client(); err != nil {
 		return err
 	}
 	if err := cluster.AddNodes(ctx, nodes()...); err != nil {

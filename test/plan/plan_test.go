@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os/exec"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
@@ -38,21 +40,24 @@ const (
 func TestAPlanComesTrue(t *testing.T) {
 	t.Logf("%d rounds of seed %d", *rounds, *seed)
 	random := rand.New(rand.NewPCG(*seed, 1))
-	worst, all, placed := time.Duration(0), 0, 0
+	worst, all, placed, kept := time.Duration(0), 0, 0, 0
 	for i := range *rounds {
 		r := &round{t: t, random: random, namespace: fmt.Sprintf("round-%d", i), wasThere: map[string]bool{}, taintedAt: map[string]time.Time{}}
 		r.populate()
+		r.object()
 		r.plan()
 		r.taint()
 		n, lateness := r.compare()
 		placed += r.compareNodes()
+		kept += r.kept()
 		all, worst = all+n, max(worst, lateness)
 		r.clear()
 	}
-	if all == 0 {
-		t.Error("no pod was to leave in any round: nothing was compared")
+	if all == 0 || kept == 0 {
+		t.Errorf("%d pods were to leave in all rounds, and policies kept %d: nothing was compared", all, kept)
 	}
-	t.Logf("%d pods left as planned, the last of them %s after its instant, and %d came back on nodes that the plan names", all, worst.Round(time.Millisecond), placed)
+	t.Logf("%d pods left as planned, the last of them %s after its instant, and %d came back on nodes that the plan names; policies kept %d, for some time or for good",
+		all, worst.Round(time.Millisecond), placed, kept)
 }
 
 // round is one random cluster and one set of taints.
@@ -111,10 +116,10 @@ func (r *round) populate() {
 	_, err := admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}}, metav1.CreateOptions{})
 	r.must(err)
 	replicas := 0
-	for i := range 8 {
+	for i := range apps {
 		n := 1 + r.random.IntN(5)
 		replicas += n
-		_, err := admin.AppsV1().Deployments(r.namespace).Create(ctx, r.deployment(fmt.Sprintf("app-%d", i), int32(n)), metav1.CreateOptions{})
+		_, err := admin.AppsV1().Deployments(r.namespace).Create(ctx, r.deployment(appName(i), i, int32(n)), metav1.CreateOptions{})
 		r.must(err)
 	}
 	r.await("all pods run", func(ctx context.Context) (bool, error) {
@@ -123,8 +128,13 @@ func (r *round) populate() {
 	})
 }
 
-func (r *round) deployment(name string, replicas int32) *appsv1.Deployment {
-	labels := map[string]string{"app": name}
+// apps is how many Deployments a round has.
+const apps = 8
+
+func appName(i int) string { return fmt.Sprintf("app-%d", i) }
+
+func (r *round) deployment(name string, i int, replicas int32) *appsv1.Deployment {
+	labels := map[string]string{"app": name, "half": strconv.Itoa(i % 2)}
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: appsv1.DeploymentSpec{
@@ -184,36 +194,76 @@ func (r *round) changeTaints(change func([]corev1.Taint) ([]corev1.Taint, error)
 	}
 }
 
+// departure is when a pod has to leave by the plan: at an instant, or, where a pace lets it wait, by another one.
+type departure struct{ from, by time.Time }
+
+// departure returns when a pod has to leave; false if it has to stay, or leaves after so long that nobody waits for it.
+func (r *round) departure(pod *cliv1alpha1.PlannedPod) (departure, bool) {
+	if !pod.Leaves {
+		return departure{}, false
+	}
+	at := pod.Due.Time
+	if pod.Answer != nil {
+		if pod.Answer.LeavesAt == nil {
+			return departure{}, false
+		}
+		at = pod.Answer.LeavesAt.Time
+	}
+	if at.Sub(r.planned.At.Time) > patience {
+		return departure{}, false
+	}
+	by := at
+	for _, policy := range r.planned.Policies {
+		if pod.Answer != nil && policy.LastAt != nil && policy.LastAt.After(by) {
+			by = policy.LastAt.Time
+		}
+	}
+	later := r.taintedAt[pod.Node].Sub(r.planned.At.Time)
+	return departure{at.Add(later), by.Add(later)}, true
+}
+
 // compare waits for what is to happen, and returns how many pods left as planned and how late the latest was. A
 // Deployment gives no name twice, so names tell the pods apart.
 func (r *round) compare() (int, time.Duration) {
-	due, planned := map[string]time.Time{}, map[string]bool{}
+	due, planned, end := map[string]departure{}, map[string]bool{}, time.Now().Add(horizon*time.Second)
 	for i := range r.planned.Pods {
 		pod := &r.planned.Pods[i]
 		name := pod.Namespace + "/" + pod.Name
 		planned[name] = true
-		if pod.Leaves && pod.Due.Sub(r.planned.At.Time) <= horizon*time.Second {
-			due[name] = pod.Due.Add(r.taintedAt[pod.Node].Sub(r.planned.At.Time))
+		if at, leaves := r.departure(pod); leaves {
+			due[name] = at
+			end = timeline.Later(end, at.by)
 		}
 	}
-	left := r.departures(planned, len(due))
+	left := r.departures(planned, len(due), end.Add(time.Second))
 	worst := time.Duration(0)
 	for name := range planned {
 		at, gone := left[name]
 		instant, leaves := due[name]
-		switch lateness := at.Sub(instant); {
+		switch {
 		case !gone && !leaves:
 		case !gone:
-			r.t.Errorf("%s has not left, and by the plan of %v on %v it leaves at %s", name, r.specs, r.nodes, instant)
+			r.t.Errorf("%s has not left, and by the plan of %v on %v it leaves at %s", name, r.specs, r.nodes, instant.from)
 		case !leaves:
 			r.t.Errorf("%s left at %s, and by the plan of %v on %v it does not", name, at, r.specs, r.nodes)
-		case lateness < -time.Second || lateness > late:
-			r.t.Errorf("%s left %s after the instant of the plan of %v on %v", name, lateness, r.specs, r.nodes)
+		case at.Sub(instant.from) < -time.Second || at.Sub(instant.by) > late:
+			r.t.Errorf("%s left at %s, and by the plan of %v on %v between %s and %s", name, at, r.specs, r.nodes, instant.from, instant.by)
 		default:
-			worst = max(worst, lateness)
+			worst = max(worst, at.Sub(instant.by))
 		}
 	}
 	return len(due), worst
+}
+
+// kept returns how many pods had to leave and did not when they were due, because of policies.
+func (r *round) kept() (kept int) {
+	for i := range r.planned.Pods {
+		pod := &r.planned.Pods[i]
+		if pod.Leaves && pod.Due.Sub(r.planned.At.Time) <= patience && pod.Answer.Stays() {
+			kept++
+		}
+	}
+	return kept
 }
 
 // compareNodes returns how many pods took the place of those that left. Each must be on a node that the plan named for
@@ -244,31 +294,25 @@ func (r *round) compareNodes() int {
 	return placed
 }
 
-// departures returns when the deletes of planned pods were accepted, once nothing more is to come.
-func (r *round) departures(planned map[string]bool, expected int) map[string]time.Time {
+// departures returns when the deletes of planned pods were accepted, once all that are expected have left and an
+// instant has passed at which whoever leaves too many would have.
+func (r *round) departures(planned map[string]bool, expected int, end time.Time) map[string]time.Time {
 	left := map[string]time.Time{}
-	until := time.Now().Add(patience)
-	for time.Now().Before(until) && (len(left) < expected || time.Now().Before(r.end())) {
-		for _, e := range r.audit.All(r.t, auditlog.Deletes, auditlog.Accepted, localcluster.NotByKwok) {
-			if !planned[e.Namespace+"/"+e.Name] {
-				continue
+	until := end.Add(patience)
+	for time.Now().Before(until) && (len(left) < expected || time.Now().Before(end)) {
+		for _, e := range r.audit.All(r.t, leaves, auditlog.Accepted, localcluster.NotByKwok) {
+			if planned[e.Namespace+"/"+e.Name] {
+				left[e.Namespace+"/"+e.Name] = e.Answered
 			}
-			left[e.Namespace+"/"+e.Name] = e.Answered
 		}
 		<-time.After(100 * time.Millisecond)
 	}
 	return left
 }
 
-// end is when all that is waited for has happened, and whoever leaves too many would have.
-func (r *round) end() time.Time {
-	var last time.Time
-	for _, at := range r.taintedAt {
-		if at.After(last) {
-			last = at
-		}
-	}
-	return last.Add((horizon + 1) * time.Second)
+// leaves picks the calls by which pods leave: deletes, and evictions by the Eviction API.
+func leaves(e auditlog.Event) bool {
+	return auditlog.Deletes(e) || e.Verb == "create" && e.Resource == "pods/eviction"
 }
 
 // clear takes the taints off, and the pods.
@@ -276,6 +320,7 @@ func (r *round) clear() {
 	r.changeTaints(func(current []corev1.Taint) ([]corev1.Taint, error) {
 		return slices.DeleteFunc(current, func(taint corev1.Taint) bool { return slices.Contains(keys, taint.Key) }), nil
 	})
+	r.agree()
 	r.must(admin.AppsV1().Deployments(r.namespace).DeleteCollection(r.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 	r.await("all pods go", func(ctx context.Context) (bool, error) {
 		pods, err := admin.CoreV1().Pods(r.namespace).List(ctx, metav1.ListOptions{})
