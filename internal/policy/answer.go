@@ -48,6 +48,13 @@ type Answer struct {
 	Detail string
 }
 
+// Said is what was said of a pod. Again is the next instant at which that can change by itself; zero if there is none.
+type Said struct {
+	Answer
+
+	Again time.Time
+}
+
 // Stays reports whether the pod may not be touched now.
 func (a Answer) Stays() bool { return a.Step >= Wait }
 

@@ -15,14 +15,17 @@ import (
 // needs at once or none, so that one pace never keeps places of another unused. The pod that was due first is called
 // first, but a pod that had places and did not leave goes behind those that were due before that.
 //
+// The line knows of a node what [Line.Set] said last, and nothing else tells it that a pod has left or need not leave.
+// So Set must follow each change of the pods or taints of a node, and each call of one of its pods: that frees the
+// places of a pod that does not need them.
+//
 // At most [Pace.Pods] places of a scope are taken at any instant. A pod that is called keeps its places for a few
 // seconds; one whose eviction has begun, until it has left or stays; and one that has left, for a window. Every replica
 // sees in its watch who leaves, so a new leader knows what the last one did. It is not safe for concurrent use.
 type Line struct {
-	waiting map[types.UID]*waiter
-	order   []*waiter // those that wait, in their order
-	called  map[types.UID]call
-	missed  map[types.UID]time.Time // when pods lost their places without leaving
+	nodes  map[string]map[types.UID]*member
+	order  []*member             // those that wait, in their order
+	called map[*member]time.Time // until when places are kept for them
 }
 
 // Places are what pods wait for: those of a [Window] or of an [Allowance].
@@ -43,91 +46,150 @@ type Places interface {
 	room(now time.Time) time.Time
 }
 
-// Waiting is a pod that stands in line.
+// Waiting is a pod that needs places.
 type Waiting struct {
-	UID  types.UID
-	Node string
-	Due  time.Time
+	UID   types.UID
+	Due   time.Time
+	Needs []Places
 }
 
-type waiter struct {
+// member is a pod that needs places. It waits for them, was called, or has them because its eviction has begun.
+type member struct {
 	Waiting
 
-	needs []Places
+	node   string
+	missed time.Time // when it lost its places without leaving
+	waits  bool
 }
 
-// call are the places that are kept for a pod.
-type call struct {
-	*waiter
-
-	until time.Time
-}
-
-// calledFor is how long places are kept for a pod that was called and whose eviction does not begin.
+// calledFor is how long places are kept for a pod that was called and still needs them, but is not tried: it waits for
+// the backoff of a try that failed, or behind others of a namespace that hangs. Then the next in line gets them.
 const calledFor = 5 * time.Second
 
 // NewLine returns an empty line.
 func NewLine() *Line {
-	return &Line{waiting: map[types.UID]*waiter{}, called: map[types.UID]call{}, missed: map[types.UID]time.Time{}}
+	return &Line{nodes: map[string]map[types.UID]*member{}, called: map[*member]time.Time{}}
 }
 
-// Stand reports whether a pod has all places that it needs. If not, it waits for them until it is called.
-func (l *Line) Stand(pod Waiting, needs []Places, now time.Time) (places bool) {
-	if !slices.ContainsFunc(needs, func(p Places) bool { return !p.has(pod.UID, now) }) {
-		return true
+// Set says which pods of a node need places, whether they have them or not. Those that lack some wait until they are
+// called. It reports whether that is news, after which there may be a pod to call.
+func (l *Line) Set(node string, pods []Waiting, now time.Time) (news bool) {
+	known, next := l.nodes[node], make(map[types.UID]*member, len(pods))
+	for _, pod := range pods {
+		m := known[pod.UID]
+		if m == nil {
+			m = &member{node: node}
+		}
+		next[pod.UID] = m
+		news = l.update(m, pod, now) || news
 	}
-	if missed := l.missed[pod.UID]; missed.After(pod.Due) {
-		pod.Due = missed
+	for uid, m := range known {
+		if next[uid] == nil {
+			l.take(m)
+			news = true
+		}
 	}
-	if known := l.waiting[pod.UID]; known != nil && known.Waiting == pod {
-		known.needs = needs
+	if l.nodes[node] = next; len(next) == 0 {
+		delete(l.nodes, node)
+	}
+	return news
+}
+
+// update takes in what a pod needs, and reports whether it waits for other places than before.
+func (l *Line) update(m *member, pod Waiting, now time.Time) (news bool) {
+	if until, called := l.called[m]; called && !until.After(now) {
+		m.missed = now
+	}
+	if Has(pod.UID, pod.Needs, now) {
+		if m.waits {
+			l.take(m)
+		}
+		m.Waiting = pod
 		return false
 	}
-	l.Forget(pod.UID)
-	w := &waiter{pod, needs}
-	at, _ := slices.BinarySearchFunc(l.order, w, (*waiter).compare)
-	l.waiting[pod.UID], l.order = w, slices.Insert(l.order, at, w)
-	return false
+	same := m.waits && m.Due.Equal(pod.Due) && slices.Equal(m.Needs, pod.Needs)
+	if !same {
+		l.take(m)
+		m.Waiting = pod
+		l.wait(m)
+	}
+	return !same
 }
 
-func (w *waiter) compare(other *waiter) int {
-	return cmp.Or(w.Due.Compare(other.Due), cmp.Compare(w.UID, other.UID))
+// Has reports whether a pod has all places of some.
+func Has(pod types.UID, needs []Places, now time.Time) bool {
+	return !slices.ContainsFunc(needs, func(p Places) bool { return !p.has(pod, now) })
 }
 
-// Call gives free places to those that wait. It returns them, and those that did not come when they were called: they
-// must stand in line again. Next is when to call again if nothing else happens; zero if nobody waits for an instant.
-func (l *Line) Call(now time.Time) (called []Waiting, next time.Time) {
-	for uid, c := range l.called {
-		if !c.until.After(now) {
-			l.Miss(uid, now)
-			called = append(called, c.Waiting)
+// wait lets a pod that neither waits nor was called wait.
+func (l *Line) wait(m *member) {
+	at, _ := slices.BinarySearchFunc(l.order, m, (*member).compare)
+	l.order = slices.Insert(l.order, at, m)
+	m.waits = true
+}
+
+// take takes a pod out of the order if it waits, and frees the places that are kept for it if it was called.
+func (l *Line) take(m *member) {
+	if m.waits {
+		at, _ := slices.BinarySearchFunc(l.order, m, (*member).compare)
+		l.order = slices.Delete(l.order, at, at+1)
+		m.waits = false
+	}
+	if until, called := l.called[m]; called {
+		for _, need := range m.Needs {
+			need.free(m.UID, until)
+		}
+		delete(l.called, m)
+	}
+}
+
+func (m *member) compare(other *member) int {
+	return cmp.Or(m.from().Compare(other.from()), cmp.Compare(m.UID, other.UID))
+}
+
+// from is where a pod stands.
+func (m *member) from() time.Time {
+	if m.missed.After(m.Due) {
+		return m.missed
+	}
+	return m.Due
+}
+
+// Call gives free places to those that wait. Those that did not come when they were called wait again. It returns the
+// nodes of both, and when to call again if nothing else happens; zero if nobody waits for an instant.
+func (l *Line) Call(now time.Time) (nodes map[string]struct{}, next time.Time) {
+	nodes, next = map[string]struct{}{}, Later
+	for m, until := range l.called {
+		if !until.After(now) {
+			l.miss(m, now)
+			nodes[m.node] = struct{}{}
 		}
 	}
 	room := map[Places]time.Time{}
-	l.order = slices.DeleteFunc(l.order, func(w *waiter) bool {
-		at := w.room(room, now)
-		if !at.After(now) {
-			l.call(w, now.Add(calledFor))
-			for _, need := range w.needs {
-				delete(room, need)
+	l.order = slices.DeleteFunc(l.order, func(m *member) bool {
+		at := m.room(room, now)
+		if at.After(now) {
+			if at.Before(next) {
+				next = at
 			}
-			called = append(called, w.Waiting)
-			return true
+			return false
 		}
-		if next.IsZero() || at.Before(next) {
-			next = at
+		l.call(m, now.Add(calledFor))
+		for _, need := range m.Needs {
+			delete(room, need)
 		}
-		return false
+		nodes[m.node] = struct{}{}
+		return true
 	})
 	if next.Equal(Later) {
 		next = time.Time{}
 	}
-	return called, next
+	return nodes, next
 }
 
 // room returns when there is room in all places that a pod needs, as far as is known. It keeps what it finds.
-func (w *waiter) room(found map[Places]time.Time, now time.Time) (all time.Time) {
-	for _, need := range w.needs {
+func (m *member) room(found map[Places]time.Time, now time.Time) (all time.Time) {
+	for _, need := range m.Needs {
 		at, known := found[need]
 		if !known {
 			at = need.room(now)
@@ -140,61 +202,34 @@ func (w *waiter) room(found map[Places]time.Time, now time.Time) (all time.Time)
 	return all
 }
 
-func (l *Line) call(w *waiter, until time.Time) {
-	delete(l.waiting, w.UID)
-	l.called[w.UID] = call{w, until}
-	for _, need := range w.needs {
-		need.called(w.UID, until)
+func (l *Line) call(m *member, until time.Time) {
+	m.waits = false
+	l.called[m] = until
+	for _, need := range m.Needs {
+		need.called(m.UID, until)
 	}
 }
 
 // Empty reports whether nobody waits, and no places are kept.
-func (l *Line) Empty() bool { return len(l.waiting) == 0 && len(l.called) == 0 }
+func (l *Line) Empty() bool { return len(l.order) == 0 && len(l.called) == 0 }
 
-// Waits reports whether a pod waits for places.
-func (l *Line) Waits(pod types.UID) bool { return l.waiting[pod] != nil }
-
-// Miss says that a pod does not leave now, although it could. The next time it stands further behind.
-func (l *Line) Miss(pod types.UID, now time.Time) {
-	l.Forget(pod)
-	l.missed[pod] = now
-}
-
-// Forget takes a pod out of the line: it does not wait, and no place is kept for it until its eviction begins.
-func (l *Line) Forget(pod types.UID) {
-	if w := l.waiting[pod]; w != nil {
-		at, _ := slices.BinarySearchFunc(l.order, w, (*waiter).compare)
-		l.order = slices.Delete(l.order, at, at+1)
-		delete(l.waiting, pod)
-	}
-	if c, ok := l.called[pod]; ok {
-		for _, need := range c.needs {
-			need.free(pod, c.until)
-		}
-		delete(l.called, pod)
+// Begin says that the eviction of a pod begins: it does not wait any more, and no place is kept for it. Its places are
+// told afterwards.
+func (l *Line) Begin(node string, pod types.UID) {
+	if m := l.nodes[node][pod]; m != nil {
+		l.take(m)
 	}
 }
 
-// ForgetNode forgets all pods of a node. Those that still must leave stand in line again.
-func (l *Line) ForgetNode(node string) {
-	var there []types.UID
-	for _, w := range l.order {
-		if w.Node == node {
-			there = append(there, w.UID)
-		}
-	}
-	for uid, c := range l.called {
-		if c.Node == node {
-			there = append(there, uid)
-		}
-	}
-	for _, uid := range there {
-		l.Forget(uid)
+// Stays says that a pod whose eviction has begun stays, after its places were told. It waits again, further behind.
+func (l *Line) Stays(node string, pod types.UID, now time.Time) {
+	if m := l.nodes[node][pod]; m != nil {
+		l.miss(m, now)
 	}
 }
 
-// Gone forgets a pod that has left. Its windows are told afterwards.
-func (l *Line) Gone(pod types.UID) {
-	l.Forget(pod)
-	delete(l.missed, pod)
+func (l *Line) miss(m *member, now time.Time) {
+	l.take(m)
+	m.missed = now
+	l.wait(m)
 }

@@ -5,6 +5,7 @@ package policy
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -19,90 +20,131 @@ func window(pods int, per time.Duration) *Window {
 	return NewWindow(Pace{Pods: pods, Per: per}, noon.Add(-time.Hour))
 }
 
-func names(pods []Waiting) (names []string) {
-	for _, pod := range pods {
-		names = append(names, string(pod.UID))
-	}
-	slices.Sort(names)
-	return names
+func needs(uid types.UID, due int, needs ...Places) Waiting {
+	return Waiting{UID: uid, Due: noon.Add(time.Duration(due) * time.Second), Needs: needs}
 }
 
-func waiting(uid types.UID, due int) Waiting {
-	return Waiting{UID: uid, Node: "n", Due: noon.Add(time.Duration(due) * time.Second)}
-}
-
-// wantCalled calls those that wait and wants some.
-func wantCalled(t *testing.T, l *Line, now time.Time, want ...string) {
+// wantCalled calls those that wait and wants places to be kept for some.
+func wantCalled(t *testing.T, l *Line, now time.Time, want ...types.UID) {
 	t.Helper()
-	if called, _ := l.Call(now); !slices.Equal(names(called), want) {
-		t.Errorf("after %s %v are called, want %v", now.Sub(noon), names(called), want)
+	l.Call(now)
+	var called []types.UID
+	for m := range l.called {
+		called = append(called, m.UID)
+	}
+	if slices.Sort(called); !slices.Equal(called, want) {
+		t.Errorf("after %s %v are called, want %v", now.Sub(noon), called, want)
 	}
 }
 
 func TestAPodIsCalledWhenAllItsWindowsHaveRoom(t *testing.T) {
 	l, fast, slow := NewLine(), window(1, 10*time.Second), window(1, time.Minute)
 	slow.Left("gone", noon)
-	l.Stand(waiting("both", 0), []Places{fast, slow}, noon)
-	l.Stand(waiting("fast", 1), []Places{fast}, noon)
+	both := needs("both", 0, fast, slow)
+	l.Set("n", []Waiting{needs("fast", 1, fast), both}, noon)
 	wantCalled(t, l, noon, "fast")
-	l.Gone("fast")
 	fast.Left("fast", noon)
+	l.Set("n", []Waiting{both}, noon)
 	wantCalled(t, l, noon.Add(59*time.Second))
 	wantCalled(t, l, noon.Add(time.Minute), "both")
-	if !l.Stand(waiting("both", 0), []Places{fast, slow}, noon.Add(time.Minute)) {
+	if !Has("both", both.Needs, noon.Add(time.Minute)) {
 		t.Error("a pod that was called has no places")
 	}
 }
 
 func TestAPodThatDoesNotComeGoesBehindOthers(t *testing.T) {
 	l, w := NewLine(), window(1, time.Second)
-	l.Stand(waiting("a", 0), []Places{w}, noon)
-	l.Stand(waiting("b", 1), []Places{w}, noon)
+	l.Set("n", []Waiting{needs("a", 0, w), needs("b", 1, w)}, noon)
 	wantCalled(t, l, noon, "a")
-	wantCalled(t, l, noon.Add(calledFor), "a", "b") // the place of the first is free again
-	l.Stand(waiting("a", 0), []Places{w}, noon.Add(calledFor))
-	l.Stand(waiting("c", 2), []Places{w}, noon.Add(calledFor))
+	if nodes, _ := l.Call(noon.Add(calledFor)); len(nodes) != 1 {
+		t.Errorf("nodes %v are looked at, want n", nodes)
+	}
+	wantCalled(t, l, noon.Add(calledFor), "b")
+	l.Set("n", []Waiting{needs("a", 0, w), needs("b", 1, w), needs("c", 2, w)}, noon.Add(calledFor))
+	l.Begin("n", "b")
 	w.Begin("b", noon)
-	l.Forget("b")
 	w.Left("b", noon.Add(calledFor))
 	wantCalled(t, l, noon.Add(calledFor+time.Second), "c")
+}
+
+func TestAPodWhosePlaceIsOverBeforeTheNextCallGoesBehindOthersToo(t *testing.T) {
+	l, w := NewLine(), window(1, time.Second)
+	both := []Waiting{needs("a", 0, w), needs("b", 1, w)}
+	l.Set("n", both, noon)
+	wantCalled(t, l, noon, "a")
+	l.Set("n", both, noon.Add(calledFor))
+	wantCalled(t, l, noon.Add(calledFor), "b")
+}
+
+func TestAPodThatDoesNotNeedItsPlacesFreesThemAtTheNextLook(t *testing.T) {
+	l, w := NewLine(), window(1, time.Minute)
+	l.Set("n", []Waiting{needs("gone", 0, w)}, noon)
+	l.Set("m", []Waiting{needs("b", 1, w)}, noon)
+	wantCalled(t, l, noon, "gone")
+	if !l.Set("n", nil, noon) {
+		t.Error("it is no news that a pod frees its places")
+	}
+	wantCalled(t, l, noon, "b")
+}
+
+func TestOnlyWhatChangesIsNews(t *testing.T) {
+	l, w, other := NewLine(), window(1, time.Minute), window(1, time.Minute)
+	pods := []Waiting{needs("a", 0, w), needs("b", 1, w)}
+	for _, step := range []struct {
+		what string
+		pods []Waiting
+		news bool
+	}{
+		{"two come", pods, true},
+		{"nothing", pods, false},
+		{"one needs more", []Waiting{pods[0], needs("b", 1, w, other)}, true},
+		{"one is due later", []Waiting{pods[0], needs("b", 2, w, other)}, true},
+		{"one goes", pods[:1], true},
+		{"the other goes", nil, true},
+		{"nobody is there", nil, false},
+	} {
+		if news := l.Set("n", step.pods, noon); news != step.news {
+			t.Errorf("%s: news is %t", step.what, news)
+		}
+	}
 }
 
 func TestAPlaceWhoseEvictionHasBegunStaysTakenUntilItIsKnownWhatBecameOfThePod(t *testing.T) {
 	l, w := NewLine(), window(1, time.Minute)
 	w.Begin("a", noon)
-	l.Stand(waiting("b", 0), []Places{w}, noon)
-	l.Forget("a")
+	l.Set("n", []Waiting{needs("a", 0, w), needs("b", 1, w)}, noon)
 	wantCalled(t, l, noon.Add(time.Hour))
 	w.Stays("a")
+	l.Stays("n", "a", noon.Add(time.Hour))
 	wantCalled(t, l, noon.Add(time.Hour), "b")
-	l.Gone("b")
+	l.Begin("n", "b")
 	w.Left("b", noon.Add(time.Hour))
 	w.Stays("b") // it has left
-	l.Stand(waiting("c", 0), []Places{w}, noon.Add(time.Hour))
+	l.Set("n", []Waiting{needs("a", 0, w)}, noon.Add(time.Hour))
 	wantCalled(t, l, noon.Add(time.Hour+59*time.Second))
-	wantCalled(t, l, noon.Add(time.Hour+time.Minute), "c")
+	wantCalled(t, l, noon.Add(time.Hour+time.Minute), "a")
 }
 
 func TestAWindowThatHasNotBeenSeenAsAWholeHasNoRoom(t *testing.T) {
 	l, w := NewLine(), NewWindow(Pace{Pods: 1, Per: time.Minute}, noon)
-	l.Stand(waiting("a", 0), []Places{w}, noon)
-	if called, next := l.Call(noon); len(called) > 0 || !next.Equal(noon.Add(time.Minute)) {
-		t.Errorf("%v are called, and the next at %v", names(called), next)
+	l.Set("n", []Waiting{needs("a", 0, w)}, noon)
+	if nodes, next := l.Call(noon); len(nodes) > 0 || !next.Equal(noon.Add(time.Minute)) {
+		t.Errorf("pods of %v are called, and the next at %v", nodes, next)
 	}
 	wantCalled(t, l, noon.Add(time.Minute), "a")
 }
 
-func TestAForgottenPodLeavesNothingBehind(t *testing.T) {
+func TestAPodThatIsNotNamedAgainLeavesNothingBehind(t *testing.T) {
 	l, w := NewLine(), window(2, time.Minute)
+	var pods []Waiting
 	for i := range 4 {
-		l.Stand(waiting(types.UID(fmt.Sprint(i)), i), []Places{w}, noon)
+		pods = append(pods, needs(types.UID(fmt.Sprint(i)), i, w))
 	}
+	l.Set("n", pods, noon)
 	wantCalled(t, l, noon, "0", "1")
-	l.Miss("0", noon)
-	l.ForgetNode("n")
-	l.Gone("0")
-	if n := len(l.waiting) + len(l.order) + len(l.called) + len(l.missed) + len(w.taken); n > 0 {
+	l.Stays("n", "0", noon)
+	l.Set("n", nil, noon)
+	if n := len(l.nodes) + len(l.order) + len(l.called) + len(w.taken); n > 0 {
 		t.Errorf("%d entries are left", n)
 	}
 }
@@ -111,38 +153,45 @@ func TestAForgottenPodLeavesNothingBehind(t *testing.T) {
 type crowd struct {
 	line  *Line
 	now   time.Time
-	needs map[types.UID][]Places // of those that are there
+	needs map[string]map[types.UID][]Places // of those that are there, by node
 	left  map[Places][]time.Time
 }
 
-// stand lets a pod leave if it has places.
-func (c *crowd) stand(uid types.UID) {
-	if !c.line.Stand(waiting(uid, 0), c.needs[uid], c.now) {
-		return
+// look lets the pods of a node leave that have places, if they come.
+func (c *crowd) look(node string, comes func() bool) {
+	var pods []Waiting
+	for _, uid := range slices.Sorted(maps.Keys(c.needs[node])) {
+		pods = append(pods, needs(uid, 0, c.needs[node][uid]...))
 	}
-	c.line.Gone(uid)
-	for _, w := range c.needs[uid] {
-		w.Begin(uid, c.now)
-		w.Left(uid, c.now)
-		c.left[w] = append(c.left[w], c.now)
+	c.line.Set(node, pods, c.now)
+	for _, pod := range pods {
+		if !Has(pod.UID, pod.Needs, c.now) || !comes() {
+			continue
+		}
+		c.line.Begin(node, pod.UID)
+		for _, w := range pod.Needs {
+			w.Begin(pod.UID, c.now)
+			w.Left(pod.UID, c.now)
+			c.left[w] = append(c.left[w], c.now)
+		}
+		delete(c.needs[node], pod.UID)
 	}
-	delete(c.needs, uid)
 }
 
-// call lets those leave that are called, if they come.
+// call looks at the nodes of those that are called.
 func (c *crowd) call(comes func() bool) {
-	called, _ := c.line.Call(c.now)
-	for _, pod := range called {
-		if _, there := c.needs[pod.UID]; there && comes() {
-			c.stand(pod.UID)
-		}
+	nodes, _ := c.line.Call(c.now)
+	for _, node := range slices.Sorted(maps.Keys(nodes)) {
+		c.look(node, comes)
 	}
 }
 
 func (c *crowd) judge(t *testing.T, seed uint64) {
 	t.Helper()
-	if len(c.needs) > 0 {
-		t.Errorf("seed %d: %d pods still wait", seed, len(c.needs))
+	for node, waiting := range c.needs {
+		if len(waiting) > 0 {
+			t.Errorf("seed %d: %d pods of node %s still wait", seed, len(waiting), node)
+		}
 	}
 	for w, at := range c.left {
 		pace := w.(*Window).pace
@@ -158,21 +207,22 @@ func TestNeverMorePlacesAreTakenThanThereAreAndAllPodsLeaveInTheEnd(t *testing.T
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 24))
 		all := []Places{window(1, 5*time.Second), window(2, 10*time.Second), window(3, 20*time.Second)}
-		c := &crowd{line: NewLine(), now: noon, needs: map[types.UID][]Places{}, left: map[Places][]time.Time{}}
+		c := &crowd{line: NewLine(), now: noon, needs: map[string]map[types.UID][]Places{"a": {}, "b": {}, "c": {}}, left: map[Places][]time.Time{}}
+		late := func() bool { return r.IntN(3) > 0 } // the others come too late
 		for i := range 60 {
 			c.now = c.now.Add(time.Duration(r.IntN(4000)) * time.Millisecond)
-			if uid := types.UID(fmt.Sprint(i)); i < 40 {
-				c.needs[uid] = slices.DeleteFunc(slices.Clone(all), func(Places) bool { return r.IntN(3) == 0 })
-				c.stand(uid)
+			if i < 40 {
+				node := string(rune('a' + i%3))
+				c.needs[node][types.UID(fmt.Sprint(i))] = slices.DeleteFunc(slices.Clone(all), func(Places) bool { return r.IntN(3) == 0 })
+				c.look(node, late)
+				delete(c.needs[node], types.UID(fmt.Sprint(r.IntN(i+1)))) // seen only when it is called
 			}
-			c.call(func() bool { return r.IntN(3) > 0 }) // the others come too late
+			c.call(late)
 		}
-		for i := 0; i < 1000 && len(c.needs) > 0; i++ {
+		always := func() bool { return true }
+		for range 300 { // only those that are called are looked at, and the last pods wait for the slowest window
 			c.now = c.now.Add(time.Second)
-			for uid := range c.needs {
-				c.stand(uid)
-			}
-			c.call(func() bool { return true })
+			c.call(always)
 		}
 		c.judge(t, seed)
 	}
@@ -183,7 +233,7 @@ func TestAWindowIsIdleOnceAllPlacesAreOver(t *testing.T) {
 	if !w.Idle(noon) || !l.Empty() {
 		t.Error("a new window is not idle, or a new line not empty")
 	}
-	l.Stand(waiting("a", 0), []Places{w}, noon)
+	l.Set("n", []Waiting{needs("a", 0, w)}, noon)
 	if l.Empty() {
 		t.Error("a line in which a pod waits is empty")
 	}
@@ -191,8 +241,8 @@ func TestAWindowIsIdleOnceAllPlacesAreOver(t *testing.T) {
 	if l.Empty() || w.Idle(noon) {
 		t.Error("a place that is kept is forgotten")
 	}
+	l.Begin("n", "a")
 	w.Begin("a", noon)
-	l.Gone("a")
 	w.Left("a", noon)
 	if w.Idle(noon.Add(time.Minute-time.Second)) || !w.Idle(noon.Add(time.Minute)) || !l.Empty() {
 		t.Error("a pod counts for another time than the window")

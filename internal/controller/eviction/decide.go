@@ -73,13 +73,15 @@ func (d *decider) set(node string, all decided) (ended []spared) {
 	return setBoth(d.queue, d.asks, node, all.deletes, all.asks)
 }
 
-// decide decides about the pods of a node.
+// decide decides about the pods of a node. Policies are asked about those that are due.
 func (d *decider) decide(name string) (all decided) {
+	var on, due []*podcache.Pod
+	var leaving []backlog.Leaving // those that are due
 	tainted, ok := d.nodes.get(name)
-	if !ok {
-		return all
+	if ok {
+		on = d.pods.OnNode(name)
 	}
-	for _, pod := range d.pods.OnNode(name) {
+	for _, pod := range on {
 		v, leaves := d.judge.over(pod, tainted.NoExecute)
 		if !leaves {
 			continue
@@ -88,23 +90,30 @@ func (d *decider) decide(name string) (all decided) {
 			UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Group: pod.Namespace,
 			Due: v.Due, Priority: pod.Priority,
 		}
-		if !v.DueAt(d.judge.clock.Now()) { // policies are asked when it is due
-			all.deletes = append(all.deletes, l)
-			continue
-		}
-		answer, again := d.judge.says(pod, tainted, tainted.NoExecute)
-		if answer.Stays() {
-			l.Answer = backlog.Answer{Held: again.IsZero(), After: again}
-			all.held = append(all.held, heldPod{Pod: pod, answer: answer})
-		}
-		if answer.Step == policy.Ask {
-			all.again = timeline.Next(all.again, again)
-			all.asks = append(all.asks, l)
+		if v.DueAt(d.judge.clock.Now()) {
+			due, leaving = append(due, pod), append(leaving, l)
 		} else {
 			all.deletes = append(all.deletes, l)
 		}
 	}
+	for i, said := range d.judge.look(name, tainted, due) {
+		all.add(due[i], leaving[i], said)
+	}
 	return all
+}
+
+// add adds a pod that is due, and what policies say of it.
+func (all *decided) add(pod *podcache.Pod, l backlog.Leaving, said policy.Said) {
+	if said.Stays() {
+		l.Answer = backlog.Answer{Held: said.Again.IsZero(), After: said.Again}
+		all.held = append(all.held, heldPod{Pod: pod, answer: said.Answer})
+	}
+	if said.Step == policy.Ask {
+		all.again = timeline.Next(all.again, said.Again)
+		all.asks = append(all.asks, l)
+	} else {
+		all.deletes = append(all.deletes, l)
+	}
 }
 
 // tell says that pods must leave a node, once, and for one whose taint comes and goes at most once a minute.

@@ -253,7 +253,7 @@ func (x *executor) confirm(pod *podcache.Pod, tainted *nodecache.Node, newest, p
 		return v, errUnconfirmed
 	}
 	// Policies may let it go because of a taint that is not confirmed, and hold it because of the others.
-	if answer, _ := x.judge.says(pod, tainted, confirmed); answer.Stays() {
+	if x.judge.says(pod, tainted, confirmed).Stays() {
 		return v, errUnconfirmed
 	}
 	return v, nil
@@ -281,8 +281,8 @@ func (x *executor) cached(uid types.UID) (*podcache.Pod, *nodecache.Node, result
 	if !ok || !x.judge.due(pod, tainted.NoExecute) {
 		return nil, nil, resultCancelled
 	}
-	answer, _ := x.judge.says(pod, tainted, tainted.NoExecute)
-	if answer.Stays() || x.asks != (answer.Step == policy.Ask) {
+	said := x.judge.says(pod, tainted, tainted.NoExecute)
+	if said.Stays() || x.asks != (said.Step == policy.Ask) {
 		return nil, nil, resultHeld
 	}
 	return pod, tainted, ""

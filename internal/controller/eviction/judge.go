@@ -4,8 +4,6 @@
 package eviction
 
 import (
-	"time"
-
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
@@ -36,13 +34,18 @@ func (j judge) due(pod *podcache.Pod, tainted []verdict.Taint) bool {
 	return v.DueAt(j.clock.Now())
 }
 
-// says returns what the policies say of a pod that is due because of some of these taints of its node, and when that
-// can change by itself; zero if it cannot.
-func (j judge) says(pod *podcache.Pod, node *nodecache.Node, tainted []verdict.Taint) (
-	_ policy.Answer, again time.Time,
-) {
+// look returns what the policies say of the pods of a node that are due.
+func (j judge) look(name string, node *nodecache.Node, due []*podcache.Pod) []policy.Said {
 	if j.policies == nil {
-		return policy.Answer{}, time.Time{}
+		return make([]policy.Said, len(due))
+	}
+	return j.policies.Look(name, node, due)
+}
+
+// says returns what the policies say of a pod that is due because of some of these taints of its node.
+func (j judge) says(pod *podcache.Pod, node *nodecache.Node, tainted []verdict.Taint) policy.Said {
+	if j.policies == nil {
+		return policy.Said{}
 	}
 	return j.policies.Says(pod, node, tainted)
 }
@@ -53,6 +56,6 @@ func (j judge) held(pod *podcache.Pod, nodes nodes) (due, held bool, _ policy.An
 	if !ok || !j.due(pod, node.NoExecute) {
 		return false, false, policy.Answer{}
 	}
-	answer, _ := j.says(pod, node, node.NoExecute)
-	return true, answer.Stays(), answer
+	said := j.says(pod, node, node.NoExecute)
+	return true, said.Stays(), said.Answer
 }

@@ -5,7 +5,6 @@ package eviction
 
 import (
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -20,15 +19,19 @@ import (
 type Policies interface {
 	// DoneChecker tells when the policies are known. No pod is evicted before.
 	cache.DoneChecker
-	// Says returns what they say of a pod that is due because of some of these taints of its node. Again is the next
-	// instant at which that can change by itself; zero if there is none.
-	Says(pod *podcache.Pod, node *nodecache.Node, taints []verdict.Taint) (answer policy.Answer, again time.Time)
-	// Begin says that the eviction of a pod begins, by a delete or by asking the Eviction API, of which Says has just said
-	// that it may. It reports false if it may not any more. End says that an eviction that began has ended, and whether it
+	// Look returns what they say of the pods of a node that are due. If only some pods may leave at once, those of them
+	// wait in line until the next look, and no others of the node do. So a node must be looked at again when its pods or
+	// taints change.
+	Look(name string, node *nodecache.Node, due []*podcache.Pod) []policy.Said
+	// Says returns what they say of a pod that is due because of some of these taints of its node.
+	Says(pod *podcache.Pod, node *nodecache.Node, taints []verdict.Taint) policy.Said
+	// Begin says that the eviction of a pod begins, by a delete or by asking the Eviction API, and takes its places. It
+	// reports false if the pod may not leave that way now. End says that an eviction that began has ended, and whether it
 	// is known that the pod stays.
 	Begin(pod *podcache.Pod, node *nodecache.Node, asks bool) bool
-	End(pod types.UID, stays bool)
-	// Subscribe calls a function with the name of each node about whose pods the answers may be others now.
+	End(node string, pod types.UID, stays bool)
+	// Subscribe calls a function with the name of each node that must be looked at again, because the answers about its
+	// pods may be others now.
 	Subscribe(changed func(node string))
 }
 
@@ -90,6 +93,6 @@ func (x *executor) begins(t *try, pod *podcache.Pod) bool {
 func (x *executor) ends(t *try) {
 	if t.begun {
 		_, there := x.pods.There(t.UID)
-		x.judge.policies.End(t.UID, there && !t.unanswered)
+		x.judge.policies.End(t.node, t.UID, there && !t.unanswered)
 	}
 }

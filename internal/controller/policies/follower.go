@@ -331,8 +331,6 @@ func (f *Follower) pace(change podcache.Change) {
 		f.paces.left(f.pacers(before, node), node, before.UID)
 	case leaves:
 		f.paces.gone(before.UID)
-	case before != nil && after != nil && !podcache.SameTolerations(before, after): // it may come again
-		f.paces.forget(before.UID)
 	}
 }
 
@@ -348,9 +346,8 @@ func (f *Follower) nodeChanged(change nodecache.Change) {
 	case len(f.all()) == 0:
 	case before == nil:
 		f.demand.spoil(after.Name)
-	case !before.SameTaints(after): // pods that still must leave come again
+	case !before.SameTaints(after):
 		f.demand.spoil(before.Name)
-		f.paces.forgetNode(before.Name)
 	case after == nil || len(after.NoExecute) == 0:
 	case !labels.Equals(before.Labels, after.Labels) || ready(before) != ready(after):
 		f.tell(after.Name)
@@ -385,27 +382,38 @@ func (f *Follower) watchBreakers(ctx context.Context) error {
 
 // Says returns what the policies say of a pod that is due because of some of these taints of its node. Again is the
 // next instant at which that can change by itself; zero if there is none.
-func (f *Follower) Says(pod *podcache.Pod, node *nodecache.Node, taints []verdict.Taint) (
-	answer policy.Answer, again time.Time,
-) {
+func (f *Follower) Says(pod *podcache.Pod, node *nodecache.Node, taints []verdict.Taint) policy.Said {
+	return f.says(pod, node, taints).Said
+}
+
+// Look returns what the policies say of the pods of a node that are due. Those that lack places in paces or budgets
+// wait for them in line until the next look, and no others of the node do.
+func (f *Follower) Look(name string, node *nodecache.Node, due []*podcache.Pod) []policy.Said {
+	said, waiting := make([]policy.Said, len(due)), map[types.UID]needs{}
+	for i, pod := range due {
+		d := f.says(pod, node, node.NoExecute)
+		if said[i] = d.Said; !d.needs.none() {
+			waiting[pod.UID] = d.needs
+		}
+	}
+	f.paces.set(name, node, waiting)
+	return said
+}
+
+func (f *Follower) says(pod *podcache.Pod, node *nodecache.Node, taints []verdict.Taint) (d decision) {
 	all := f.all()
 	if len(all) == 0 {
-		return policy.Answer{}, time.Time{}
+		return d
 	}
 	is, selecting := f.selecting(all, pod, node)
 	if len(selecting) == 0 {
-		f.paces.forget(pod.UID)
-		return policy.Answer{}, time.Time{}
+		return d
 	}
-	a := asked{pod: pod, node: node, is: is, selecting: selecting, causes: f.causes(pod, taints)}
-	if slices.ContainsFunc(selecting, (*policy.Policy).Asks) {
-		a.turns = f.turnsUnready(pod, is)
-	}
-	answer, again = f.decide(a)
-	if answer.Stays() {
+	d = f.decide(asked{pod: pod, node: node, is: is, selecting: selecting, causes: f.causes(pod, taints)})
+	if d.Stays() {
 		f.turn()
 	}
-	return answer, again
+	return d
 }
 
 // turnsUnready sees whether a pod counts as unready, and returns when it does if it does not yet.
@@ -431,27 +439,37 @@ type asked struct {
 	is        *policy.Pod
 	selecting []*policy.Policy
 	causes    []policy.Cause
-	turns     time.Time // when the pod counts as unready; zero if it does not, or does already
 }
 
-// decide asks the policies. Places are scarce, so a pod stands in line for those of its budget and of paces only if
-// nothing else objects: as long as another policy holds it they would be of no use.
-func (f *Follower) decide(a asked) (answer policy.Answer, again time.Time) {
+// decision is what the policies say of a pod.
+type decision struct {
+	policy.Said
+
+	needs needs                             // whether the pod has these places or not
+	state func(*policy.Policy) policy.State // what the policies remember of this pod
+}
+
+// decide asks the policies. Places are scarce, so a pod needs those of its budget and of paces only if nothing else
+// objects: as long as another policy holds it they would be of no use.
+func (f *Follower) decide(a asked) (d decision) {
+	var turns time.Time // when the pod counts as unready
+	if slices.ContainsFunc(a.selecting, (*policy.Policy).Asks) {
+		turns = f.turnsUnready(a.pod, a.is)
+	}
 	now := f.config.Clock.Now()
 	a.is.Budgets = f.budgets.object(a.pod)
-	answer, again = policy.Decide(a.selecting, a.is, a.causes, now, f.state)
-	again = timeline.Next(again, a.turns)
-	needs := f.needs(a, now)
-	switch {
-	case answer.Stays() || needs.none():
-		f.paces.forget(a.pod.UID)
-		return answer, again
-	case f.paces.stand(needs, a.node, policy.Waiting{UID: a.pod.UID, Node: a.pod.Node, Due: needs.due}):
-		return answer, again
+	d.state = f.state
+	d.Answer, d.Again = policy.Decide(a.selecting, a.is, a.causes, now, d.state)
+	d.Again = timeline.Next(d.Again, turns)
+	if d.Stays() {
+		return d
 	}
-	a.is.Budgets = f.paces.lacks(needs)
-	answer, _ = policy.Decide(a.selecting, a.is, a.causes, now, f.waits)
-	return answer, again
+	d.needs = f.needs(a, now)
+	if !f.paces.has(d.needs, a.node, a.pod.UID) {
+		a.is.Budgets, d.state = f.paces.lacks(d.needs), f.waits
+		d.Answer, _ = policy.Decide(a.selecting, a.is, a.causes, now, d.state)
+	}
+	return d
 }
 
 // waits returns what policies remember when a pod waits for a place.
@@ -502,18 +520,22 @@ func (f *Follower) needs(a asked, now time.Time) (all needs) {
 	return all
 }
 
-// Begin says that the eviction of a pod begins, by a delete or by asking the Eviction API, of which Says has just said
-// that it may, and takes its places until End. It reports false if the pod has lost its place meanwhile.
+// Begin says that the eviction of a pod begins, by a delete or by asking the Eviction API, and takes its places until
+// End. It reports false if the pod may not leave that way now.
 func (f *Follower) Begin(pod *podcache.Pod, node *nodecache.Node, asks bool) bool {
-	all := needs{paces: f.pacers(pod, node)}
-	if asks {
-		all.budget = f.budgets.one(pod)
+	d := f.says(pod, node, node.NoExecute)
+	if d.Stays() || asks != (d.Step == policy.Ask) {
+		return false
 	}
-	return f.paces.begin(all, node, pod.UID)
+	takes := needs{paces: f.pacers(pod, node)}
+	if asks {
+		takes.budget = d.needs.budget
+	}
+	return f.paces.begin(d.needs, takes, node, pod.UID)
 }
 
 // End says that an eviction that began has ended, and whether it is known that the pod stays.
-func (f *Follower) End(pod types.UID, stays bool) { f.paces.ended(pod, stays) }
+func (f *Follower) End(node string, pod types.UID, stays bool) { f.paces.ended(node, pod, stays) }
 
 // pacers returns the policies that count a pod if it leaves a node.
 func (f *Follower) pacers(pod *podcache.Pod, node *nodecache.Node) []*policy.Policy {
@@ -523,7 +545,7 @@ func (f *Follower) pacers(pod *podcache.Pod, node *nodecache.Node) []*policy.Pol
 	})
 }
 
-// callWaiting tells of the pods that wait for a pace when it has room for them.
+// callWaiting tells of the nodes of pods that wait for places when there is room for them.
 func (f *Follower) callWaiting(ctx context.Context) error {
 	for {
 		nodes, again := f.paces.call()

@@ -91,15 +91,24 @@ func (s *paces) places(needs needs, node *nodecache.Node) []policy.Places {
 	return places
 }
 
-// stand reports whether a pod has all places that it needs. If not, it stands in line.
-func (s *paces) stand(needs needs, node *nodecache.Node, pod policy.Waiting) bool {
+// set says which pods of a node need places, whether they have them or not.
+func (s *paces) set(name string, node *nodecache.Node, pods map[types.UID]needs) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	has := s.line.Stand(pod, s.places(needs, node), s.now())
-	if !has {
+	waiting := make([]policy.Waiting, 0, len(pods))
+	for uid, needs := range pods {
+		waiting = append(waiting, policy.Waiting{UID: uid, Due: needs.due, Needs: s.places(needs, node)})
+	}
+	if s.line.Set(name, waiting, s.now()) {
 		s.wake()
 	}
-	return has
+}
+
+// has reports whether a pod has all places that it needs.
+func (s *paces) has(needs needs, node *nodecache.Node, pod types.UID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return policy.Has(pod, s.places(needs, node), s.now())
 }
 
 // lacks returns what is said of the budget of a pod that waits for its places.
@@ -115,13 +124,6 @@ func (s *paces) lacks(needs needs) policy.Budgets {
 	return policy.Budgets{Objects: policy.Budget, Name: needs.budget.name}
 }
 
-// waits reports whether a pod waits for places.
-func (s *paces) waits(pod types.UID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.line.Waits(pod)
-}
-
 func (s *paces) wake() {
 	select {
 	case s.changed <- struct{}{}:
@@ -129,15 +131,15 @@ func (s *paces) wake() {
 	}
 }
 
-// begin takes the places that a pod needs, unless it waits for them.
-func (s *paces) begin(needs needs, node *nodecache.Node, pod types.UID) bool {
+// begin takes places of a pod, if it has those that it needs.
+func (s *paces) begin(needs, takes needs, node *nodecache.Node, pod types.UID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.line.Waits(pod) {
+	if !policy.Has(pod, s.places(needs, node), s.now()) {
 		return false
 	}
-	s.line.Forget(pod)
-	for _, p := range s.places(needs, node) {
+	s.line.Begin(node.Name, pod)
+	for _, p := range s.places(takes, node) {
 		p.Begin(pod, s.now())
 	}
 	return true
@@ -147,7 +149,6 @@ func (s *paces) begin(needs needs, node *nodecache.Node, pod types.UID) bool {
 func (s *paces) left(all []*policy.Policy, node *nodecache.Node, pod types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.line.Gone(pod)
 	for _, w := range s.windows(all, node) {
 		w.Left(pod, s.now())
 	}
@@ -167,31 +168,15 @@ func (s *paces) mayHaveLeft(pod types.UID) {
 	})
 }
 
-// ended says that an eviction that has begun has ended. The pod counts, unless it is known to stay.
-func (s *paces) ended(pod types.UID, stays bool) {
+// ended says that an eviction that has begun on a node has ended. The pod counts, unless it is known to stay.
+func (s *paces) ended(node string, pod types.UID, stays bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if stays {
 		s.each(func(w policy.Places) { w.Stays(pod) })
-		s.line.Miss(pod, s.now())
+		s.line.Stays(node, pod, s.now())
 	}
 	s.mayHaveLeft(pod)
-	s.wake()
-}
-
-// forget takes a pod out of the line.
-func (s *paces) forget(pod types.UID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.line.Forget(pod)
-	s.wake()
-}
-
-// forgetNode takes the pods of a node out of the line.
-func (s *paces) forgetNode(node string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.line.ForgetNode(node)
 	s.wake()
 }
 
@@ -218,11 +203,7 @@ func (s *paces) call() (nodes []string, again time.Time) {
 	if s.line.Empty() {
 		s.forgetIdle()
 	}
-	for _, pod := range called {
-		nodes = append(nodes, pod.Node)
-	}
-	slices.Sort(nodes)
-	return slices.Compact(nodes), again
+	return slices.Sorted(maps.Keys(called)), again
 }
 
 // forgetIdle forgets the windows of which nothing is known, such as those of nodes that are gone. The caller holds the

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
@@ -38,8 +39,12 @@ type report struct {
 	at     time.Time
 }
 
-// run writes statuses until the context ends: when something turned, and now and then.
+// run writes statuses until the context ends: when something turned, and now and then. Before all nodes and pods are
+// known it counts nothing: others use the numbers for a while.
 func (r *reporter) run(ctx context.Context) error {
+	if !cache.WaitFor(ctx, "", r.f.config.Nodes, r.f.config.Pods) {
+		return nil
+	}
 	for {
 		r.report(ctx)
 		for _, wait := range []time.Duration{reportAtMost, reportNumbers - reportAtMost} {

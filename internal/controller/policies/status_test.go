@@ -54,18 +54,18 @@ func TestTheStatusSaysWhatIsHeld(t *testing.T) {
 		w.AddPod("web", "n")
 		w.run()
 		w.Until(sec)
-		w.wantNumbers("db", 3, 0, 0)
 		w.wantCondition("db", v1alpha1.ConditionAccepted, "Accepted", "")
 		w.wantCondition("db", v1alpha1.ConditionHolding, "NothingHeld", "")
-		w.Until(10 * sec)
+		w.Until(20 * sec) // until labels are known the policy selects all pods, and numbers follow
+		w.wantNumbers("db", 3, 0, 0)
 		w.Taint("n", "k:NoExecute")
 		w.Pass(1500 * time.Millisecond) // a condition turns at once
 		w.wantNumbers("db", 3, 1, 1)
 		w.wantCondition("db", v1alpha1.ConditionHolding, "Held", "1 of 1 due (Held 1), such as default/a.")
-		if since := w.status("db").Since; since == nil || since.Sub(w.Start).Truncate(sec) != 10*sec {
+		if since := w.status("db").Since; since == nil || since.Sub(w.Start).Truncate(sec) != 20*sec {
 			t.Errorf("held since %v", since)
 		}
-		w.Until(130 * sec) // numbers follow
+		w.Until(140 * sec) // numbers follow
 		w.wantNumbers("db", 3, 2, 2)
 		w.Taint("n", "k-")
 		w.Pass(16 * sec)

@@ -53,16 +53,7 @@ func (f *Follower) tally(tallies map[string]*tally, all []followed, pod *podcach
 		return
 	}
 	is, selecting := f.selecting(all, pod, node)
-	is.Budgets = f.budgets.object(pod)
-	if slices.ContainsFunc(selecting, (*policy.Policy).Asks) {
-		f.turnsUnready(pod, is)
-	}
-	state := f.state
-	if f.paces.waits(pod.UID) {
-		is.Budgets = f.paces.lacks(f.needs(asked{pod: pod, is: is, selecting: selecting, causes: causes}, now))
-		state = f.waits
-	}
-	together, _ := policy.Decide(selecting, is, causes, now, state)
+	together := f.decide(asked{pod: pod, node: node, is: is, selecting: selecting, causes: causes})
 	for _, p := range selecting {
 		due, applies := p.Due(causes)
 		if !applies || due.After(now) {
@@ -70,7 +61,7 @@ func (f *Follower) tally(tallies map[string]*tally, all []followed, pod *podcach
 		}
 		t := tallies[p.Name]
 		t.due++
-		alone, _ := policy.Decide([]*policy.Policy{p.InEarnest()}, is, causes, now, state)
+		alone, _ := policy.Decide([]*policy.Policy{p.InEarnest()}, is, causes, now, together.state)
 		switch {
 		case alone.Stays() && (together.Stays() || p.DryRun):
 			t.held++
