@@ -42,12 +42,26 @@ func TestCoexistenceAddsARightToOneObjectOnly(t *testing.T) {
 		t.Errorf("rights %+v in %s, want one to %s/%s", role.Rules, role.Namespace, clock.Namespace, clock.Name)
 	}
 	rejectWildcards(t, role.Rules)
-	binding := theOne[*admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, Coexistence)
-	if param := binding.Spec.ParamRef; param.Name != clock.Name || param.Namespace != clock.Namespace {
-		t.Errorf("the policy looks at %s/%s, not at the clock", param.Namespace, param.Name)
+}
+
+func TestTheAdmissionPoliciesOfCoexistenceAreBound(t *testing.T) {
+	clock := theOne[*corev1.ServiceAccount](t, Coexistence)
+	params := map[string]*admissionregistrationv1.ParamRef{}
+	for _, binding := range all[*admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, Coexistence) {
+		params[binding.Spec.PolicyName] = binding.Spec.ParamRef
 	}
-	if policy := theOne[*admissionregistrationv1.ValidatingAdmissionPolicy](t, Coexistence); binding.Spec.PolicyName != policy.Name {
-		t.Errorf("the binding is about %s, not about %s", binding.Spec.PolicyName, policy.Name)
+	for _, policy := range all[*admissionregistrationv1.ValidatingAdmissionPolicy](t, Coexistence) {
+		param, bound := params[policy.Name]
+		if !bound || (policy.Spec.ParamKind == nil) != (param == nil) {
+			t.Errorf("%s: bound: %t, to the parameter %v of the kind %v", policy.Name, bound, param, policy.Spec.ParamKind)
+		}
+		delete(params, policy.Name)
+		if policy.Name == "taintkeeper-coexistence" && (param.Name != clock.Name || param.Namespace != clock.Namespace) {
+			t.Errorf("%s looks at %s/%s, not at the clock", policy.Name, param.Namespace, param.Name)
+		}
+	}
+	if len(params) > 0 {
+		t.Errorf("bindings of policies that there are not: %v", params)
 	}
 }
 
@@ -89,21 +103,20 @@ func policiesAndBindings(t *testing.T) (policies, bound map[string]bool) {
 	return policies, bound
 }
 
-func TestTheCRDIsAnObjectOfKubernetesForTheTypesOfTheAPI(t *testing.T) {
-	objects, err := Objects(CRD)
-	if err != nil {
-		t.Fatal(err)
+func TestTheCRDsAreObjectsOfKubernetesForTheTypesOfTheAPI(t *testing.T) {
+	var kinds []string
+	for _, crd := range all[*apiextensionsv1.CustomResourceDefinition](t, CRD) {
+		kinds = append(kinds, crd.Spec.Names.Kind)
+		if crd.Spec.Group != v1alpha1.GroupVersion.Group || crd.Spec.Scope != apiextensionsv1.ClusterScoped {
+			t.Errorf("it defines %s %s in group %s", crd.Spec.Scope, crd.Spec.Names.Kind, crd.Spec.Group)
+		}
+		version := crd.Spec.Versions[0]
+		if version.Name != v1alpha1.GroupVersion.Version || version.Subresources == nil || version.Subresources.Status == nil {
+			t.Errorf("%s: version %s with subresources %v", crd.Name, version.Name, version.Subresources)
+		}
 	}
-	crd, ok := objects[0].(*apiextensionsv1.CustomResourceDefinition)
-	if !ok || len(objects) != 1 {
-		t.Fatalf("%d objects, the first a %T", len(objects), objects[0])
-	}
-	if crd.Spec.Group != v1alpha1.GroupVersion.Group || crd.Spec.Names.Kind != "NodeTaintRule" || crd.Spec.Scope != apiextensionsv1.ClusterScoped {
-		t.Errorf("it defines %s %s in group %s", crd.Spec.Scope, crd.Spec.Names.Kind, crd.Spec.Group)
-	}
-	version := crd.Spec.Versions[0]
-	if version.Name != v1alpha1.GroupVersion.Version || version.Subresources == nil || version.Subresources.Status == nil {
-		t.Errorf("version %s with subresources %v", version.Name, version.Subresources)
+	if !slices.Equal(kinds, []string{"NodeTaintRule", "EvictionPolicy"}) {
+		t.Errorf("it defines %q", kinds)
 	}
 }
 

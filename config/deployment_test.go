@@ -25,20 +25,26 @@ import (
 // theOne returns the object of a type in a manifest.
 func theOne[T client.Object](t *testing.T, manifest []byte) T {
 	t.Helper()
+	found := all[T](t, manifest)
+	if len(found) != 1 {
+		t.Fatalf("%d objects of type %T, want 1", len(found), found)
+	}
+	return found[0]
+}
+
+// all returns the objects of a type in a manifest.
+func all[T client.Object](t *testing.T, manifest []byte) (found []T) {
+	t.Helper()
 	objects, err := Objects(manifest)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var found []T
 	for _, object := range objects {
 		if match, ok := object.(T); ok {
 			found = append(found, match)
 		}
 	}
-	if len(found) != 1 {
-		t.Fatalf("%d objects of type %T, want 1", len(found), found)
-	}
-	return found[0]
+	return found
 }
 
 // shipped is the Deployment as it is applied.

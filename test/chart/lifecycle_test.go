@@ -38,12 +38,15 @@ import (
 
 const (
 	policy = "taintkeeper-coexistence"
-	held   = "taintkeeper-held"
 	clock  = "taintkeeper-eviction-clock"
 )
 
-// ourResources are the names of our CustomResourceDefinitions.
-var ourResources = []string{"nodetaintrules.taintkeeper.dev", "evictionpolicies.taintkeeper.dev"}
+var (
+	// ourResources are the names of our CustomResourceDefinitions.
+	ourResources = []string{"nodetaintrules.taintkeeper.dev", "evictionpolicies.taintkeeper.dev"}
+	// keptPolicies are the names of the admission policies that Helm keeps when a release goes, and of their bindings.
+	keptPolicies = []string{policy, "taintkeeper-held"}
+)
 
 // TestTheAPIServerTakesWhatTheChartRenders sends it as a dry run, and the manifests and examples that follow from the chart.
 // An API server refuses every field that it does not know.
@@ -383,7 +386,7 @@ func (p *plane) remove(t *testing.T, r *release) {
 	for _, name := range ourResources {
 		await.Must(t, p.objects.Resource(crds).Delete(t.Context(), name, metav1.DeleteOptions{}))
 	}
-	for _, name := range []string{policy, held} {
+	for _, name := range keptPolicies {
 		await.Must(t, p.objects.Resource(policies).Delete(t.Context(), clusterName(r.Namespace, name), metav1.DeleteOptions{}))
 		await.Must(t, p.objects.Resource(bindings).Delete(t.Context(), clusterName(r.Namespace, name), metav1.DeleteOptions{}))
 	}

@@ -72,17 +72,17 @@ func (r *release) manifest(t *testing.T) string {
 
 // kept returns what holds the built-in off, which Helm keeps when the release goes.
 func (r *release) kept() []string {
-	name := clusterName(r.Namespace, policy)
-	return []string{
-		"ValidatingAdmissionPolicy /" + name, "ValidatingAdmissionPolicyBinding /" + name,
-		"ServiceAccount " + r.Namespace + "/" + clock,
+	kept := []string{"ServiceAccount " + r.Namespace + "/" + clock}
+	for _, name := range keptPolicies {
+		name := clusterName(r.Namespace, name)
+		kept = append(kept, "ValidatingAdmissionPolicy /"+name, "ValidatingAdmissionPolicyBinding /"+name)
 	}
+	return kept
 }
 
-// left is what documents say that an uninstall leaves after enforce mode.
+// left is what documents say that an uninstall leaves.
 func (r *release) left() []string {
-	left := append(r.kept(), "APIService /v1alpha1.taintkeeper.dev",
-		"ValidatingAdmissionPolicy /"+clusterName(r.Namespace, held), "ValidatingAdmissionPolicyBinding /"+clusterName(r.Namespace, held))
+	left := append(r.kept(), "APIService /v1alpha1.taintkeeper.dev")
 	for _, name := range ourResources {
 		left = append(left, "CustomResourceDefinition /"+name)
 	}

@@ -80,6 +80,7 @@ func TestAnEvictionThatAPolicyRefusedForAMomentIsNeverCarriedOut(t *testing.T) {
 		return nil
 	})
 	await.Must(t, allow())
+	await.Until(t, time.Now().Add(shadow.MissedAfter))
 	await.Eventually(t, "the pod is reported", func(ctx context.Context) error {
 		report, err := observer.report(ctx)
 		if err != nil {
