@@ -47,9 +47,10 @@ func weighNodes(plan *cliv1alpha1.TaintPlan, pods map[types.UID]*corev1.Pod) {
 	}
 }
 
-// departs reports whether a pod leaves as far as time alone decides. One that policies keep without an end does not.
+// departs reports whether a pod leaves as far as time alone decides. One that policies hold without an end does not.
 func departs(pod *cliv1alpha1.PlannedPod) bool {
-	return pod.Leaves && !(pod.Answer.Stays() && pod.Answer.LeavesAt == nil)
+	held := pod.Answer != nil && pod.Answer.Says == cliv1alpha1.PolicyHold && pod.Answer.LeavesAt == nil
+	return pod.Leaves && !held
 }
 
 // workloadKey is a workload's name in the whole cluster.

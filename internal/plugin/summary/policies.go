@@ -68,7 +68,7 @@ func unasked(plan *cliv1alpha1.TaintPlan) string {
 			slices.Contains([]policy.Why{policy.Budget, policy.SeveralBudgets}, policy.Why(pod.Answer.Reason)))
 	}
 	if slices.ContainsFunc(plan.Pods, asks) {
-		return "evictions by taint ask it only where a policy says so"
+		return "evictions by taint ask it only where a policy says so, until the deadline of the policy"
 	}
 	return "evictions by taint do not ask it"
 }

@@ -64,16 +64,21 @@ func (f *found) effect(object *v1alpha1.EvictionPolicy, now time.Time) effect {
 		e.selected++
 		causes := policies.Causes(verdict.Rule{}, plan.FactsOf(pod, now), taints[pod.Spec.NodeName])
 		causes = slices.DeleteFunc(causes, func(cause policy.Cause) bool { return cause.Due.After(now) })
-		if len(causes) == 0 || !set.Course(others[i:i+1], is, node, causes, now).First.Stays() {
+		if len(causes) == 0 || !held(set.Course(others[i:i+1], is, node, causes, now)) {
 			continue
 		}
 		e.held++
-		if others = slices.Delete(others, i, i+1); !set.Course(others, is, node, causes, now).First.Stays() {
+		if others = slices.Delete(others, i, i+1); !held(set.Course(others, is, node, causes, now)) {
 			e.free++
 			e.slow(others, causes)
 		}
 	}
 	return e
+}
+
+// held reports whether policies keep a pod now. A pace only slows it.
+func held(course policies.Course) bool {
+	return course.First.Stays() && course.First.Why != policy.Paced
 }
 
 // with returns the cluster with a policy, which a dry run has not made.
