@@ -60,7 +60,8 @@ type PlanSummary struct {
 	// Nodes is the number of nodes whose taints change, and Emptied of those that no pod but static ones stays on.
 	Nodes   int `json:"nodes"`
 	Emptied int `json:"emptied"`
-	// Pods is the number of pods on these nodes: Leave of them leave, AtOnce of these at the instant of the plan.
+	// Pods is the number of pods on these nodes: Leave of them are due because of a taint, AtOnce of these at the instant of
+	// the plan. Those that EvictionPolicies hold are among them.
 	Pods   int `json:"pods"`
 	Leave  int `json:"leave"`
 	AtOnce int `json:"atOnce"`
@@ -77,7 +78,7 @@ type PlanSummary struct {
 	Bounds  int `json:"bounds,omitempty"`
 	// Held is the number of silent nodes that their zones keep from being tainted NoExecute.
 	Held int `json:"held,omitempty"`
-	// Last is when the last pod leaves.
+	// Last is when the last pod is due.
 	Last *metav1.MicroTime `json:"last,omitempty"`
 }
 
@@ -87,7 +88,8 @@ type PlannedNode struct {
 	Before []string `json:"before"`
 	After  []string `json:"after"`
 	Pods   int      `json:"pods"`
-	Leave  int      `json:"leave"`
+	// Leave is how many of its pods leave, without those that EvictionPolicies keep without an end.
+	Leave int `json:"leave"`
 	// Emptied: all pods leave but static ones, which only their kubelet can end.
 	Emptied bool `json:"emptied"`
 	// Zone is the node's label topology.kubernetes.io/zone.
@@ -127,7 +129,7 @@ type PlannedPod struct {
 	Name      string    `json:"name"`
 	UID       types.UID `json:"uid"`
 	Node      string    `json:"node"`
-	// Leaves is true if a NoExecute taint makes the pod leave, now or later.
+	// Leaves is true if a NoExecute taint makes the pod leave, now or later. Answer says whether EvictionPolicies object.
 	Leaves bool `json:"leaves"`
 	// Due is when it has to leave; absent for a pod that stays.
 	Due *metav1.MicroTime `json:"due,omitempty"`
@@ -200,9 +202,10 @@ const (
 type PlannedWorkload struct {
 	Owner     `json:",inline"`
 	Namespace string `json:"namespace"`
-	// Replicas is the number of its pods in the cluster that run or are to run, and Leave of those that leave.
+	// Replicas is the number of its pods in the cluster that run or are to run.
 	Replicas int `json:"replicas"`
-	Leave    int `json:"leave"`
+	// Leave is how many of them leave, without those that EvictionPolicies keep without an end.
+	Leave int `json:"leave"`
 }
 
 // PlannedBudget is a PodDisruptionBudget that covers pods that leave.
@@ -212,6 +215,6 @@ type PlannedBudget struct {
 	// Allowed is how many disruptions it allows now, and Leave how many of its pods leave.
 	Allowed int32 `json:"allowed"`
 	Leave   int   `json:"leave"`
-	// Breach is by how many more pods leave than it allows; 0 if it is kept.
+	// Breach is by how many more pods leave without asking it than it allows; 0 if it is kept.
 	Breach int `json:"breach"`
 }

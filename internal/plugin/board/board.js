@@ -97,8 +97,8 @@
   };
   const cells = {
     pending: (row) => [
-      podName(row), row.heldBy ? [el('b', '', { wait: row.due }), ' ', at(row.due), el('span', 'held by ' + row.heldBy, { class: 'sub warn' })] : [due(row.due), ' ', at(row.due)], [nodeLink(row.node)],
-      [code(row.taint), ' ', el('span', row.tolerated, { class: 'sub' })], [row.owner ?? ''], [String(row.priority)],
+      podName(row), [row.heldBy ? el('b', '', { wait: row.due }) : due(row.due), ' ', at(row.due)], [nodeLink(row.node)],
+      [code(row.taint), ' ', el('span', row.tolerated, { class: 'sub' }), row.heldBy ? el('b', 'held by policy ' + row.heldBy, { class: 'sub' }) : ''], [row.owner ?? ''], [String(row.priority)],
     ],
     zones: (row) => [
       [row.id], [el('b', row.state, { class: states[row.state] })], [number.format(row.nodes)], [number.format(row.notReady)],
@@ -112,7 +112,7 @@
         ...(row.taints ?? []).flatMap((taint) => [code(taint.text), ' ', taint.since ? el('span', '', { class: 'ns', since: taint.since }) : '', ' ']),
         row.held ? el('span', row.held, { class: 'sub' }) : '',
       ],
-      row.pending ? [row.next ? due(row.next) : '', ' ', el('button', many(row.pending, 'pod'), { filter: row.id }), row.last > row.next ? el('span', 'the last at ' + clockTime(row.last), { class: 'sub' }) : '', row.kept ? el('span', number.format(row.kept) + ' held by policies', { class: 'sub warn' }) : ''] : [''],
+      row.pending ? [row.next ? due(row.next) : '', ' ', el('button', many(row.pending, 'pod'), { filter: row.id }), row.last > row.next ? el('span', 'the last at ' + clockTime(row.last), { class: 'sub' }) : '', row.kept ? el('span', number.format(row.kept) + ' held by policies', { class: 'sub' }) : ''] : [''],
     ],
     rules: (row) => [
       [row.id, row.dryRun ? el('span', 'dry run', { class: 'sub' }) : ''], [row.condition], [code(row.taint)], [number.format(row.selected)], [number.format(row.matching)],
@@ -359,7 +359,7 @@
     const first = many(head.pending, 'pod') + (head.pending === 1 ? ' has' : ' have') + ' to leave';
     const overdue = late === 0 ? '' : late + (late === 1 ? ' is' : ' are') + ' due and still there';
     const soon = next ? 'the next ' + countdown(next.data.due) : '';
-    const held = head.held ? number.format(head.held) + (head.held === 1 ? ' is' : ' are') + ' held by policies' : '';
+    const held = head.held ? (head.held === 1 ? '1 is' : (head.held === head.pending ? 'all' : number.format(head.held)) + ' are') + ' held by policies' : '';
     return first + [overdue, held, soon].filter(Boolean).map((text, i) => (i === 0 ? ': ' : ', ') + text).join('') + '.';
   };
   const lateCount = () => {

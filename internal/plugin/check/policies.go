@@ -52,6 +52,20 @@ func selectionsOf(cluster *plan.Cluster) []selection {
 	return all
 }
 
+// heeded returns the pods that policies do not let go without asking their budgets, whatever the taint, before a
+// deadline that somebody has chosen.
+func (f *Facts) heeded() map[*corev1.Pod]bool {
+	all := map[*corev1.Pod]bool{}
+	for _, s := range f.policies {
+		if !s.Spec.DryRun && s.Spec.Action != v1alpha1.ActionDelete && len(s.Spec.Taints) == 0 {
+			for _, pod := range s.pods {
+				all[pod] = true
+			}
+		}
+	}
+	return all
+}
+
 // perPolicy makes a finding of each policy of which a look has something to say. Dry runs hold nothing.
 func (f *Facts) perPolicy(look func(*selection) (Finding, bool)) []Finding {
 	var all []Finding

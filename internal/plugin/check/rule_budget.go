@@ -33,8 +33,9 @@ var falseComfort = Rule{
 		if len(facts.Pods) == 0 {
 			return nil // nobody knows what they cover
 		}
+		heeded := facts.heeded()
 		for _, budget := range facts.Budgets {
-			if finding, ok := judge(budget, byNamespace[budget.Namespace]); ok {
+			if finding, ok := judge(budget, byNamespace[budget.Namespace], heeded); ok {
 				finding.Object = cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "PodDisruptionBudget", Name: budget.Name}, Namespace: budget.Namespace}
 				all = append(all, finding)
 			}
@@ -43,8 +44,8 @@ var falseComfort = Rule{
 	},
 }
 
-// judge looks for a node with which more of a budget's pods go than it allows.
-func judge(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod) (Finding, bool) {
+// judge looks for a node with which more of a budget's pods go than it allows. For some EvictionPolicies heed it.
+func judge(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod, heeded map[*corev1.Pod]bool) (Finding, bool) {
 	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 	if err != nil {
 		return Finding{Message: fmt.Sprintf("Its selector cannot be read, so it covers no pod: %v.", err), Advice: "Correct the selector."}, true
@@ -56,7 +57,7 @@ func judge(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod) (Finding, b
 			continue
 		}
 		covered++
-		if node := pod.Spec.NodeName; node != "" && !plan.IsStatic(pod) && leaves(pod.Spec.Tolerations, unforeseen) {
+		if node := pod.Spec.NodeName; node != "" && !plan.IsStatic(pod) && !heeded[pod] && leaves(pod.Spec.Tolerations, unforeseen) {
 			leaving[node] = append(leaving[node], pod.Name)
 		}
 	}

@@ -13,8 +13,10 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/check"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -322,6 +324,27 @@ func TestABudgetIsFoundThatDoesNotKeepWhatItPromises(t *testing.T) {
 			cluster := pods(test.pods...)
 			cluster.Budgets = []*policyv1.PodDisruptionBudget{test.budget}
 			test.want.compare(t, found(t, "budget-false-comfort", cluster))
+		})
+	}
+}
+
+func TestABudgetKeepsItsPromiseWherePoliciesAskIt(t *testing.T) {
+	type spec = v1alpha1.EvictionPolicySpec
+	broken := warningThat("It allows 1 disruption, and node n has 2 of its 2 pods")
+	for name, test := range map[string]struct {
+		change func(*spec)
+		want   is
+	}{
+		"Evict":              {nil, nothing},
+		"Evict, other pods":  {func(s *spec) { s.PodSelector = withLabel("app", "db") }, broken},
+		"Evict, some taints": {func(s *spec) { s.Taints = []v1alpha1.EvictionPolicyTaint{{Key: "k"}} }, broken},
+		"Delete":             {func(s *spec) { s.Action = v1alpha1.ActionDelete }, broken},
+		"a dry run":          {func(s *spec) { s.DryRun = true }, broken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			budget := maxUnavailable(intstr.FromInt32(1))
+			budget.Status = policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1, ObservedGeneration: 1}
+			test.want.compare(t, found(t, "budget-false-comfort", evicting(test.change, budget)))
 		})
 	}
 }

@@ -81,7 +81,7 @@ func HeldBy(now time.Time, answer *cliv1alpha1.PolicyAnswer) string {
 	}
 	held := fmt.Sprintf("%s: %s", answer.Policy, answer.Reason)
 	if answer.LeavesAt != nil {
-		held += " " + Relative(now, answer.LeavesAt.Time)
+		held += " for " + Relative(now, answer.LeavesAt.Time)
 	}
 	return held
 }

@@ -101,7 +101,7 @@ func (s *Subject) reason(state cliv1alpha1.PodState) string {
 
 // facts are what the rule needs to know of the pod.
 func (s *Subject) facts() verdict.Pod {
-	return factsOf(s.Pod, s.At)
+	return FactsOf(s.Pod, s.At)
 }
 
 // explainNode adds what the taints of the pod's node mean for it.

@@ -88,7 +88,7 @@ func selectedPods(
 		if all[pod.UID] = is; IsStatic(pod) {
 			continue
 		}
-		facts := factsOf(pod, at)
+		facts := FactsOf(pod, at)
 		if change, ok := changed[node.Name]; ok {
 			is.causes = change.causes(rule, facts)
 		} else {

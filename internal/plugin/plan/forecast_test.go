@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -46,6 +47,52 @@ func TestADeadlineShiftsWhenAPodLeaves(t *testing.T) {
 	}
 	if got := made.Policies; len(got) != 1 || got[0].Pods != 1 || got[0].Held != 1 {
 		t.Errorf("the policies are %+v", got)
+	}
+}
+
+func TestWhatIsLostLeavesOutPodsThatAreHeldWithoutAnEnd(t *testing.T) {
+	evict := v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict}
+	hold := v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold}
+	briefly := v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold, Deadline: &metav1.Duration{Duration: time.Minute}}
+	for name, test := range map[string]struct {
+		spec    *v1alpha1.EvictionPolicySpec
+		allowed int32
+		leave   int
+		breach  int
+		emptied bool
+	}{
+		"no policy":                 {leave: 2, allowed: 1, breach: 1, emptied: true},
+		"a Hold":                    {spec: &hold, allowed: 1},
+		"a Hold with a deadline":    {spec: &briefly, allowed: 1, leave: 2, breach: 1, emptied: true},
+		"Evict asks the budget":     {spec: &evict, allowed: 1, leave: 2, emptied: true},
+		"a budget that allows none": {spec: &evict},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ready := func(pod *corev1.Pod) {
+				pod.Labels = map[string]string{"app": "web"}
+				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+			}
+			n := node("n")
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+			cluster := &plan.Cluster{
+				Nodes: []*corev1.Node{n}, Pods: []*corev1.Pod{pod("p", ready), pod("q", ready)},
+				Budgets: []*policyv1.PodDisruptionBudget{budgetOf("web", test.allowed)},
+			}
+			if test.spec != nil {
+				cluster.Policies = []*v1alpha1.EvictionPolicy{policyOf("policy", *test.spec)}
+			}
+			made := planFor(t, cluster, "k:NoExecute")
+			leave, breach := 0, 0
+			for _, budget := range made.Budgets {
+				leave, breach = budget.Leave, budget.Breach
+			}
+			if leave != test.leave || breach != test.breach || made.Nodes[0].Emptied != test.emptied || made.Nodes[0].Leave != test.leave {
+				t.Errorf("%d leave, %d in breach of the budget, and node %+v, want %+v", leave, breach, made.Nodes[0], test)
+			}
+			if made.Summary.Leave != 2 {
+				t.Errorf("%d are due, want 2", made.Summary.Leave)
+			}
+		})
 	}
 }
 

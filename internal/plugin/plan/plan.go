@@ -191,7 +191,7 @@ func (c change) judge(rule verdict.Rule, at time.Time, pod *corev1.Pod) cliv1alp
 		planned.Reason = "It is terminating already."
 		return planned
 	}
-	facts := factsOf(pod, at)
+	facts := FactsOf(pod, at)
 	before, after := rule.Decide(facts, c.before), c.decide(rule, facts)
 	planned.Change = changeOf(before, after)
 	planned.Leaves, planned.Toleration = after.Leaves, after.Toleration.DeepCopy()

@@ -225,15 +225,17 @@ func static(pod *corev1.Pod) {
 	pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 }
 
+// budgetOf covers the pods of an app.
+func budgetOf(app string, allowed int32) *policyv1.PodDisruptionBudget {
+	return &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "of-" + app},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
+		Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
+	}
+}
+
 func TestTheSummaryCountsWhatThePlanSays(t *testing.T) {
 	labelled := func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": pod.Name} }
-	budget := func(app string, allowed int32) *policyv1.PodDisruptionBudget {
-		return &policyv1.PodDisruptionBudget{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "of-" + app},
-			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
-			Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
-		}
-	}
 	cluster := &plan.Cluster{
 		Nodes: []*corev1.Node{node("m"), node("n"), node("only-static"), node("stays")},
 		Pods: []*corev1.Pod{ // the first of them have no owner and no budget
@@ -242,7 +244,7 @@ func TestTheSummaryCountsWhatThePlanSays(t *testing.T) {
 			pod("c", labelled, tolerating("k", 300), ownedBy("StatefulSet", "c")), pod("d", labelled, on("stays")),
 			pod("0", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }),
 		},
-		Budgets: []*policyv1.PodDisruptionBudget{budget("a", 0), budget("b", 0), budget("d", 1)},
+		Budgets: []*policyv1.PodDisruptionBudget{budgetOf("a", 0), budgetOf("b", 0), budgetOf("d", 1)},
 	}
 	made := planFor(t, cluster, "k:NoExecute")
 	last := metav1.NewMicroTime(now.Add(5 * time.Minute))

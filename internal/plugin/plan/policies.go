@@ -50,8 +50,8 @@ func answerOf(course policies.Course) *cliv1alpha1.PolicyAnswer {
 	return answer
 }
 
-// factsOf are what the rule needs to know of a pod.
-func factsOf(pod *corev1.Pod, at time.Time) verdict.Pod {
+// FactsOf are what the rule needs to know of a pod.
+func FactsOf(pod *corev1.Pod, at time.Time) verdict.Pod {
 	return verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: verdict.SeenAt(at).Start(verdict.Bound(pod))}
 }
 

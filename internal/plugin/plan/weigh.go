@@ -32,7 +32,7 @@ func weighNodes(plan *cliv1alpha1.TaintPlan, pods map[types.UID]*corev1.Pod) {
 	for i := range plan.Pods {
 		pod := &plan.Pods[i]
 		switch {
-		case pod.Leaves:
+		case departs(pod):
 			leave[pod.Node]++
 		case IsStatic(pods[pod.UID]):
 			static[pod.Node]++
@@ -47,6 +47,12 @@ func weighNodes(plan *cliv1alpha1.TaintPlan, pods map[types.UID]*corev1.Pod) {
 	}
 }
 
+// departs reports whether a pod leaves as far as time alone decides. One that policies hold without an end does not.
+func departs(pod *cliv1alpha1.PlannedPod) bool {
+	held := pod.Answer != nil && pod.Answer.Says == cliv1alpha1.PolicyHold && pod.Answer.LeavesAt == nil
+	return pod.Leaves && !held
+}
+
 // workloadKey is a workload's name in the whole cluster.
 type workloadKey struct {
 	namespace string
@@ -57,7 +63,7 @@ func weighWorkloads(plan *cliv1alpha1.TaintPlan, cluster *Cluster) {
 	leaving := map[types.UID]bool{}
 	workloads := map[workloadKey]*cliv1alpha1.PlannedWorkload{}
 	for i := range plan.Pods {
-		if pod := &plan.Pods[i]; pod.Leaves && pod.Owner != nil {
+		if pod := &plan.Pods[i]; departs(pod) && pod.Owner != nil {
 			leaving[pod.UID] = true
 			key := workloadKey{pod.Namespace, *pod.Owner}
 			workloads[key] = &cliv1alpha1.PlannedWorkload{Owner: *pod.Owner, Namespace: pod.Namespace}
@@ -99,7 +105,7 @@ func weighBudgets(plan *cliv1alpha1.TaintPlan, cluster *Cluster, pods map[types.
 	for i := range plan.Pods {
 		planned := &plan.Pods[i]
 		pod := pods[planned.UID]
-		if !planned.Leaves || IsOver(pod) {
+		if !departs(planned) || IsOver(pod) {
 			continue
 		}
 		for _, budget := range covers.of(pod.Namespace, pod.Labels) {
@@ -111,7 +117,8 @@ func weighBudgets(plan *cliv1alpha1.TaintPlan, cluster *Cluster, pods map[types.
 				}
 			}
 			weighed[key].Leave++
-			if isReady(pod) {
+			asks := planned.Answer != nil && planned.Answer.Says == cliv1alpha1.PolicyAsk
+			if isReady(pod) && !asks {
 				disrupted[key]++
 			}
 		}

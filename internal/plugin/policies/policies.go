@@ -4,8 +4,9 @@
 // Package policies says whether EvictionPolicies object to the leaving of a pod, from the objects that kubectl reads.
 // The rule is that of internal/policy; this package finds out what the rule needs to know.
 //
-// Some of it only Taintkeeper knows: whether a breaker is open is taken from the policy's status, unless Trip finds out
-// that it will, and how much room a pace has is not known, so a pace never objects here.
+// Some of it only Taintkeeper knows. Whether a breaker is open is taken from the policy's status, unless Trip finds out
+// that it will. How much room a pace has is not known: if the policy's status says that its pace holds pods, it is taken
+// to hold those that are due already, and no others.
 package policies
 
 import (
@@ -33,6 +34,7 @@ type Set struct {
 	Flaws []string
 
 	open       map[string]opening // breakers that are open or will be, by policy
+	full       map[string]bool    // policies whose pace has no room
 	namespaces map[string]*corev1.Namespace
 	budgets    BudgetsOf
 }
@@ -49,7 +51,7 @@ type opening struct {
 // New compiles policies. A namespace that is not among the objects is selected by every policy, as it is by Taintkeeper
 // until its labels are known.
 func New(objects []*v1alpha1.EvictionPolicy, namespaces []*corev1.Namespace, budgets BudgetsOf) *Set {
-	s := &Set{open: map[string]opening{}, namespaces: map[string]*corev1.Namespace{}, budgets: budgets}
+	s := &Set{open: map[string]opening{}, full: map[string]bool{}, namespaces: map[string]*corev1.Namespace{}, budgets: budgets}
 	for _, object := range objects {
 		compiled, err := policy.New(object)
 		if err != nil {
@@ -60,6 +62,8 @@ func New(objects []*v1alpha1.EvictionPolicy, namespaces []*corev1.Namespace, bud
 		if compiled.Breaker() != nil && tripped != nil && tripped.Status == "True" {
 			s.open[object.Name] = opening{why: strings.TrimSuffix(tripped.Message, ".")}
 		}
+		holding := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionHolding)
+		s.full[object.Name] = holding != nil && holding.Status == "True" && holding.Reason == string(policy.Paced)
 	}
 	slices.SortFunc(s.All, func(a, b *policy.Policy) int { return strings.Compare(a.Name, b.Name) })
 	for _, namespace := range namespaces {
@@ -153,11 +157,14 @@ func (s *Set) Course(
 	if at.Before(now) {
 		at = now
 	}
-	state := func(p *policy.Policy) policy.State {
+	state := func(p *policy.Policy) (is policy.State) {
 		if open := s.open[p.Name]; !at.Before(open.from) {
-			return policy.State{Open: open.why}
+			is.Open = open.why
 		}
-		return policy.State{}
+		if due, _ := p.Due(causes); s.full[p.Name] && at.Equal(now) && due.Before(now) {
+			is.Room = func() time.Time { return policy.Later }
+		}
+		return is
 	}
 	var course Course
 	for first := true; ; first = false {

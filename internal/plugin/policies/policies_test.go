@@ -57,6 +57,12 @@ func TestACourse(t *testing.T) {
 	briefly := v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold, Deadline: lasting(time.Minute)}
 	ask := v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict, Deadline: lasting(time.Hour)}
 	brake := v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromInt32(1)}}
+	slow := named("slow", v1alpha1.EvictionPolicySpec{
+		Action: v1alpha1.ActionDelete, Pace: &v1alpha1.EvictionPace{Pods: 1, Per: *lasting(time.Minute)},
+	})
+	slow.Status.Conditions = []metav1.Condition{
+		{Type: v1alpha1.ConditionHolding, Status: metav1.ConditionTrue, Reason: string(policy.Paced)},
+	}
 	tripped := named("brake", brake)
 	tripped.Status.Conditions = []metav1.Condition{
 		{Type: v1alpha1.ConditionTripped, Status: metav1.ConditionTrue, Message: "9 of 9 selected pods are due."},
@@ -108,6 +114,10 @@ func TestACourse(t *testing.T) {
 			policies: []*v1alpha1.EvictionPolicy{named("a", ask)}, budgets: []*policyv1.PodDisruptionBudget{budget("b", 0, 2)},
 			node: corev1.ConditionUnknown,
 		},
+		"a pace without room holds what is due already": {
+			policies: []*v1alpha1.EvictionPolicy{slow}, now: time.Second, first: policy.Paced, last: "slow", leaves: -1,
+		},
+		"and lets what is due now take its turn": {policies: []*v1alpha1.EvictionPolicy{slow}},
 		"nor a pod that has not been ready for a while, from then on": {
 			policies: []*v1alpha1.EvictionPolicy{named("a", ask)}, budgets: []*policyv1.PodDisruptionBudget{budget("b", 0, 2)},
 			pod: withReady(newPod(), corev1.ConditionFalse, due.Add(-10*time.Second)), first: policy.Budget, last: "a", leaves: 20 * time.Second,

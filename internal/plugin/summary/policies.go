@@ -11,19 +11,11 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
-	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// Policies says what EvictionPolicies do about the pods that are due, which breakers would trip, and how long a pace
-// takes.
+// Policies says which breakers would trip, and how long a pace takes.
 func Policies(plan *cliv1alpha1.TaintPlan) []string {
-	if len(plan.Policies) == 0 {
-		return nil
-	}
 	var lines []string
-	if plan.Summary.Leave > 0 {
-		lines = append(lines, objections(plan))
-	}
 	for _, p := range plan.Policies {
 		if p.TripsAt != nil {
 			when := strings.Replace(in(plan, p.TripsAt), "now", "at once", 1)
@@ -39,30 +31,27 @@ func Policies(plan *cliv1alpha1.TaintPlan) []string {
 	return lines
 }
 
-// objections counts the pods that are due by what the policies say of them then.
+// objections counts the pods that are due by what policies say of them then; empty if no policy asks or holds.
 func objections(plan *cliv1alpha1.TaintPlan) string {
-	held, asked := 0, 0
-	var by []string
+	free, asked := plan.Summary.Leave, 0
+	var held []string
 	for _, p := range plan.Policies {
-		asked, held = asked+p.Asked, held+p.Held
+		free, asked = free-p.Asked-p.Held, asked+p.Asked
 		if p.Held > 0 {
-			by = append(by, fmt.Sprintf("%d %s held by policy %s", p.Held, are(p.Held), p.Name))
+			held = append(held, fmt.Sprintf("%d %s held by policy %s", p.Held, are(p.Held), p.Name))
 		}
 	}
-	leave := plan.Summary.Leave
+	if asked == 0 && len(held) == 0 {
+		return ""
+	}
 	var parts []string
-	if free := leave - held - asked; free > 0 {
+	if free > 0 {
 		parts = append(parts, fmt.Sprintf("%d %s", free, map[bool]string{true: "leaves", false: "leave"}[free == 1]))
 	}
 	if asked > 0 {
 		parts = append(parts, fmt.Sprintf("%d %s asked about", asked, are(asked)))
 	}
-	due := "due"
-	if plan.Summary.AtOnce == leave {
-		due = "due at once"
-	}
-	return fmt.Sprintf("%s %s %s: %s.", sentence.Counted(leave, "pod"), are(leave), due,
-		strings.Join(slices.Concat(parts, by), ", "))
+	return ": " + strings.Join(slices.Concat(parts, held), ", ")
 }
 
 func are(n int) string {
@@ -79,7 +68,7 @@ func unasked(plan *cliv1alpha1.TaintPlan) string {
 			slices.Contains([]policy.Why{policy.Budget, policy.SeveralBudgets}, policy.Why(pod.Answer.Reason)))
 	}
 	if slices.ContainsFunc(plan.Pods, asks) {
-		return "evictions by taint ask it only where a policy says so"
+		return "evictions by taint ask it only where a policy says so, until the deadline of the policy"
 	}
 	return "evictions by taint do not ask it"
 }

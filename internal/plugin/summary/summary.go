@@ -31,7 +31,11 @@ func Answer(plan *cliv1alpha1.TaintPlan) string {
 	if s.Leave == 0 {
 		return fmt.Sprintf("No pod leaves: %s on %s may stay.", pods, nodes)
 	}
-	parts := []string{fmt.Sprintf("%d of %s on %s leave", s.Leave, pods, nodes)}
+	do, objections := "leave", objections(plan)
+	if objections != "" {
+		do = "are due"
+	}
+	parts := []string{fmt.Sprintf("%d of %s on %s %s", s.Leave, pods, nodes, do)}
 	switch later := s.Leave - s.AtOnce; {
 	case later == 0:
 		parts = append(parts, "all of them at once")
@@ -41,7 +45,7 @@ func Answer(plan *cliv1alpha1.TaintPlan) string {
 		parts = append(parts, fmt.Sprintf("%d at once", s.AtOnce),
 			fmt.Sprintf("%d more within %s", later, output.Relative(plan.At.Time, s.Last.Time)))
 	}
-	return strings.Join(parts, ", ") + "."
+	return strings.Join(parts, ", ") + objections + "."
 }
 
 // Losses says what is lost besides pods.

@@ -8,6 +8,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
 // objection is the line of the answer that says what EvictionPolicies do about a pod that is due.
@@ -69,6 +70,8 @@ func (e *explainer) letsGo(p *cliv1alpha1.ExplainedPolicy) string {
 		return "asks at once"
 	case p.Answer.LastPolicy == "":
 		return "at once"
+	case p.Answer.Reason == string(policy.Paced):
+		return "at its pace"
 	case p.Answer.LeavesAt == nil:
 		return "not by itself"
 	}

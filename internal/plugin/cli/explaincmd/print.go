@@ -292,6 +292,10 @@ func (e *explainer) printChanges() {
 	if len(e.Changes) == 0 {
 		return
 	}
+	leaves := "it leaves"
+	if e.Answer.Stays() {
+		leaves = "it is due" // and policies may still hold it
+	}
 	e.section("The smallest changes that would alter this:")
 	for i := range e.Changes {
 		change := &e.Changes[i]
@@ -304,7 +308,7 @@ func (e *explainer) printChanges() {
 		case change.Due.Time.Before(e.At.Time):
 			e.Line("- %s: it is due at once.", what)
 		default:
-			e.Line("- %s: it leaves %s, at %s.", what, output.When(e.At.Time, change.Due.Time), output.Absolute(change.Due.Time))
+			e.Line("- %s: %s %s, at %s.", what, leaves, output.When(e.At.Time, change.Due.Time), output.Absolute(change.Due.Time))
 		}
 		if change.Command != "" {
 			e.Line("    %s", change.Command)

@@ -6,24 +6,27 @@ package pausecmd
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/check"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// read returns the nodes and pods.
+// read returns the nodes, the pods and the policies.
 func read(ctx context.Context, reader *source.Reader, wants source.Wants) (*found, error) {
 	defer reader.Progress.End()
+	wants.Policies = true
 	err := reader.Read(ctx, wants)
 	return &found{reader.Cluster}, err
 }
@@ -31,52 +34,82 @@ func read(ctx context.Context, reader *source.Reader, wants source.Wants) (*foun
 // found is what a policy is applied to.
 type found struct{ *plan.Cluster }
 
-// effect is how many pods a policy selects, and how many of them are due and held by it.
-type effect struct{ selected, held int }
+// effect is how many pods a policy selects, how many of them are due and held by it, and how many of these no other
+// policy holds. Those leave at the paces of policies.
+type effect struct {
+	selected, held, free int
+	paces                []string
+}
 
 // effect says what a policy made by pause does at an instant.
 func (f *found) effect(object *v1alpha1.EvictionPolicy, now time.Time) effect {
-	rule, _ := policy.New(object) // pause has parsed the selectors
-	seen := verdict.SeenAt(now)
-	nodes := map[string]*corev1.Node{}
-	taints := map[string][]verdict.Taint{}
+	set := f.with(object).PoliciesOf()
+	nodes, taints := map[string]policies.Node{}, map[string][]verdict.Taint{}
 	for _, node := range f.Nodes {
-		nodes[node.Name] = node
-		taints[node.Name] = verdict.Advance(nil, node.Spec.Taints, seen)
+		nodes[node.Name] = policies.NodeOf(node)
+		taints[node.Name] = verdict.Advance(nil, node.Spec.Taints, verdict.SeenAt(now))
 	}
 	var e effect
 	for _, pod := range f.Pods {
-		node := nodes[pod.Spec.NodeName]
-		if node == nil || plan.IsStatic(pod) || pod.DeletionTimestamp != nil {
+		node, known := nodes[pod.Spec.NodeName]
+		if !known || plan.IsStatic(pod) || pod.DeletionTimestamp != nil {
 			continue
 		}
-		facts := &policy.Pod{
-			Labels: labels.Set(pod.Labels), NodeLabels: labels.Set(node.Labels),
-			NamespaceLabels: labels.Set{corev1.LabelMetadataName: pod.Namespace},
-		}
-		if !rule.Selects(facts) {
+		is := policies.PodOf(pod)
+		others := set.Selecting(is, node)
+		i := slices.IndexFunc(others, func(p *policy.Policy) bool { return p.Name == object.Name })
+		if i < 0 {
 			continue
 		}
 		e.selected++
-		judged := verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: seen.Start(verdict.Bound(pod))}
-		answer, _ := policy.Decide([]*policy.Policy{rule}, facts, causes(judged, taints[node.Name]), now,
-			func(*policy.Policy) policy.State { return policy.State{} })
-		if answer.Stays() {
-			e.held++
+		causes := policies.Causes(verdict.Rule{}, plan.FactsOf(pod, now), taints[pod.Spec.NodeName])
+		causes = slices.DeleteFunc(causes, func(cause policy.Cause) bool { return cause.Due.After(now) })
+		if len(causes) == 0 || !held(set.Course(others[i:i+1], is, node, causes, now)) {
+			continue
+		}
+		e.held++
+		if others = slices.Delete(others, i, i+1); !held(set.Course(others, is, node, causes, now)) {
+			e.free++
+			e.slow(others, causes)
 		}
 	}
 	return e
 }
 
-// causes are the taints because of which a pod must leave.
-func causes(pod verdict.Pod, taints []verdict.Taint) []policy.Cause {
-	var all []policy.Cause
-	for i := range taints {
-		if reason := (verdict.Rule{}).Judge(pod, taints[i]); reason.Leaves {
-			all = append(all, policy.Cause{Taint: &taints[i].Taint, Due: reason.Due})
+// held reports whether policies keep a pod now. A pace only slows it.
+func held(course policies.Course) bool {
+	return course.First.Stays() && course.First.Why != policy.Paced
+}
+
+// with returns the cluster with a policy, which a dry run has not made.
+func (f *found) with(object *v1alpha1.EvictionPolicy) *plan.Cluster {
+	with := *f.Cluster
+	with.Policies = append(slices.Clone(f.without(object)), object)
+	if len(f.Namespaces) == 0 {
+		for _, pod := range f.Pods {
+			with.Namespaces = append(with.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+				Name: pod.Namespace, Labels: map[string]string{corev1.LabelMetadataName: pod.Namespace},
+			}})
 		}
 	}
-	return all
+	return &with
+}
+
+// without returns the other policies.
+func (f *found) without(object *v1alpha1.EvictionPolicy) []*v1alpha1.EvictionPolicy {
+	return slices.DeleteFunc(slices.Clone(f.Policies), func(other *v1alpha1.EvictionPolicy) bool {
+		return other.Name == object.Name
+	})
+}
+
+// slow notes which policies set a pace for a pod.
+func (e *effect) slow(others []*policy.Policy, causes []policy.Cause) {
+	for _, p := range others {
+		_, applies := p.Due(causes)
+		if p.Pace() != nil && !p.DryRun && applies && !slices.Contains(e.paces, p.Name) {
+			e.paces = append(e.paces, p.Name)
+		}
+	}
 }
 
 // doubt says that evictions may go on in spite of a policy; empty if Taintkeeper alone evicts.
@@ -101,16 +134,34 @@ func (e effect) ofPause(name string) string {
 		return fmt.Sprintf("It selects %s, none of which is due now; those that become due stay until %s.",
 			sentence.Counted(e.selected, "pod"), resume)
 	}
-	return fmt.Sprintf("It selects %s, %d due now and held until %s; then all that are due leave at once.",
-		sentence.Counted(e.selected, "pod"), e.held, resume)
+	then := "all that are due leave " + e.speed()
+	switch e.free {
+	case e.held:
+	case 0:
+		then = "other EvictionPolicies still hold them"
+	default:
+		then = fmt.Sprintf("%d leave %s, and other EvictionPolicies still hold %d", e.free, e.speed(), e.held-e.free)
+	}
+	return fmt.Sprintf("It selects %s, %d due now and held until %s; then %s.",
+		sentence.Counted(e.selected, "pod"), e.held, resume, then)
 }
 
-func (e effect) ofResume(others bool) string {
+func (e effect) ofResume() string {
 	switch {
 	case e.held == 0:
 		return "No pod that it held is due, so none leaves now."
-	case others:
-		return fmt.Sprintf("Pods that may leave at once: %d, unless another EvictionPolicy holds them.", e.held)
+	case e.free == 0:
+		return fmt.Sprintf("No pod leaves now: other EvictionPolicies still hold %s.", sentence.Counted(e.held, "pod"))
+	case e.free < e.held:
+		return fmt.Sprintf("Pods that leave %s: %d. Other EvictionPolicies still hold %d.", e.speed(), e.free, e.held-e.free)
 	}
-	return fmt.Sprintf("Pods that leave at once: %d.", e.held)
+	return fmt.Sprintf("Pods that leave %s: %d.", e.speed(), e.free)
+}
+
+// speed says how fast the pods leave that nothing holds.
+func (e effect) speed() string {
+	if len(e.paces) == 0 {
+		return "at once"
+	}
+	return "at the pace of EvictionPolicy " + sentence.Enumerate(e.paces)
 }

@@ -198,6 +198,13 @@ func TestPauseHoldsWhatIsSelected(t *testing.T) {
 	}
 }
 
+func TestAPauseSaysWhatOtherPoliciesHoldAfterIt(t *testing.T) {
+	s := newScene(t, foreign("databases"))
+	s.want(s.pause("x"), `evictionpolicy.taintkeeper.dev/pause created
+It selects 4 pods, 1 due now and held until 'kubectl taintkeeper resume pause'; then other EvictionPolicies still hold them.
+`)
+}
+
 func TestAPauseTakesTheFirstNameThatIsFree(t *testing.T) {
 	s := newScene(t, foreign("pause"), made("pause-2", "network"))
 	if got := s.pause("again", "-o", "name"); !strings.HasPrefix(got, "evictionpolicy.taintkeeper.dev/pause-3\n") {
@@ -249,6 +256,10 @@ Without --dry-run: Pods that leave at once: 1.
 
 func TestResumeRemovesNoPolicyButThoseOfPause(t *testing.T) {
 	network, backup := made("pause", "network is down"), made("pause-2", "restoring the backup")
+	slow, elsewhere := foreign("slow"), foreign("elsewhere")
+	slow.Spec.Action = v1alpha1.ActionDelete
+	slow.Spec.Pace = &v1alpha1.EvictionPace{Pods: 1, Per: metav1.Duration{Duration: time.Minute}}
+	elsewhere.Spec.PodSelector = &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{"app": "db"}}
 	for name, test := range map[string]struct {
 		policies []runtime.Object
 		args     []string
@@ -268,8 +279,25 @@ func TestResumeRemovesNoPolicyButThoseOfPause(t *testing.T) {
 		"one of several, as pause has printed it": {
 			[]runtime.Object{network, backup},
 			[]string{"evictionpolicy.taintkeeper.dev/pause-2"},
-			"evictionpolicy.taintkeeper.dev/pause-2 deleted\nPods that may leave at once: 1, unless another EvictionPolicy holds them.\n",
+			"evictionpolicy.taintkeeper.dev/pause-2 deleted\nNo pod leaves now: other EvictionPolicies still hold 1 pod.\n",
 			[]string{"pause"},
+		},
+		"both": {
+			[]runtime.Object{network, backup},
+			[]string{"pause", "pause-2"},
+			"evictionpolicy.taintkeeper.dev/pause deleted\nNo pod leaves now: other EvictionPolicies still hold 1 pod.\n" +
+				"evictionpolicy.taintkeeper.dev/pause-2 deleted\nPods that leave at once: 1.\n",
+			nil,
+		},
+		"one beside a pace": {
+			[]runtime.Object{network, slow},
+			nil, "evictionpolicy.taintkeeper.dev/pause deleted\nPods that leave at the pace of EvictionPolicy slow: 1.\n",
+			[]string{"slow"},
+		},
+		"one beside a Hold of other pods": {
+			[]runtime.Object{network, elsewhere},
+			nil, "evictionpolicy.taintkeeper.dev/pause deleted\nPods that leave at once: 1.\n",
+			[]string{"elsewhere"},
 		},
 		"one that does not exist": {
 			[]runtime.Object{network},

@@ -80,7 +80,8 @@ func (o *options) resume(ctx context.Context, names []string) error {
 			o.tell("What leaves now is not known: %v", unread)
 			continue
 		}
-		o.tell("%s", known.effect(object, clock.Latest()).ofResume(len(all) > 1))
+		o.tell("%s", known.effect(object, clock.Latest()).ofResume())
+		known.Policies = known.without(object)
 	}
 	return errors.Join(failed...)
 }
