@@ -124,7 +124,7 @@ func (r *round) budget(app, maxUnavailable string) {
 	r.await("budget "+app+" knows its pods", func(ctx context.Context) (bool, error) {
 		budget, err := budgets.Get(ctx, app, metav1.GetOptions{})
 		if err != nil || budget.Status.ObservedGeneration == 0 || budget.Status.ExpectedPods == 0 {
-			return false, nil
+			return false, err
 		}
 		return maxUnavailable == "0%" || budget.Status.DisruptionsAllowed == budget.Status.ExpectedPods, nil
 	})
