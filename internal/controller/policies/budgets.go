@@ -33,7 +33,7 @@ const checkRightEvery = time.Minute
 // concurrent use.
 type budgets struct {
 	client   kubernetes.Interface
-	line     *paces      // has the budgets, and those who wait for them
+	line     *line       // has the budgets, and those who wait for them
 	labelled func() bool // the records of pods have the labels by which budgets select
 	selected func()      // is told when budgets select other pods, or may be asked about or not
 	informer cache.SharedIndexInformer
@@ -52,7 +52,7 @@ type budget struct {
 }
 
 // newBudgets returns a follower of budgets that calls a function when they select other pods.
-func newBudgets(client kubernetes.Interface, line *paces, labelled func() bool, selected func()) *budgets {
+func newBudgets(client kubernetes.Interface, line *line, labelled func() bool, selected func()) *budgets {
 	b := &budgets{client: client, line: line, labelled: labelled, selected: selected, needed: make(chan struct{})}
 	b.informer = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trimBudget)).
 		Policy().V1().PodDisruptionBudgets().Informer()

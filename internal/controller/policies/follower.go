@@ -4,7 +4,6 @@
 package policies
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,10 +13,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,9 +65,6 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// lookAtMost is how often breakers are looked at, at most, while nobody asks.
-const lookAtMost = 100 * time.Millisecond
-
 var resource = custom.Resource[*v1alpha1.EvictionPolicy]{
 	Kind: "EvictionPolicy", Object: &v1alpha1.EvictionPolicy{},
 	List:    func() client.ObjectList { return &v1alpha1.EvictionPolicyList{} },
@@ -85,7 +79,7 @@ type Follower struct {
 	namespaces *namespaces
 	parts      stage.Parts
 	demand     *demand
-	paces      *paces
+	line       *line
 	budgets    *budgets
 	unready    *unready
 	known      chan struct{} // is closed when the policies are known, or there is no such resource
@@ -121,8 +115,8 @@ func New(config Config) (*Follower, error) {
 	f.demand = newDemand(f.config.Clock.Now)
 	f.demand.dues, f.demand.of = f.dues, f.selected
 	f.demand.known = func() bool { return config.Nodes.HasSynced() && config.Pods.HasSynced() }
-	f.paces = newPaces(f.config.Clock.Now)
-	f.budgets = newBudgets(config.Core, f.paces, f.labelled.Load, f.keepLabels)
+	f.line = newLine(f.config.Clock.Now)
+	f.budgets = newBudgets(config.Core, f.line, f.labelled.Load, f.keepLabels)
 	f.unready = newUnready(config.Core, f.config.Clock)
 	var err error
 	if f.watch, err = custom.New(config.Client, resource, config.Logger, f.set); err != nil {
@@ -203,7 +197,7 @@ func (f *Follower) set(objects []*v1alpha1.EvictionPolicy) {
 	f.policies = all
 	f.mu.Unlock()
 	f.demand.follow(all)
-	f.paces.follow(all)
+	f.line.follow(all)
 	f.keepLabels()
 }
 
@@ -295,359 +289,6 @@ func (f *Follower) all() []followed {
 	return f.policies
 }
 
-// podChanged sees the changes that policies can see. When a pod is due, others follow.
-func (f *Follower) podChanged(change podcache.Change) {
-	before, after := change.Before, change.After
-	if len(f.all()) == 0 {
-		return
-	}
-	for _, pod := range []*podcache.Pod{before, after} {
-		if pod != nil && f.isTainted(pod.Node) {
-			f.demand.spoil(pod.Node)
-		}
-	}
-	f.pace(change)
-	if before != nil && (after == nil || after.Flags.Has(podcache.Ready)) {
-		f.unready.forget(before.UID)
-	}
-	if before != nil && after != nil && f.isTainted(after.Node) && seesOther(before, after) {
-		f.tell(after.Node)
-	}
-}
-
-// seesOther reports whether policies see another pod than before.
-func seesOther(before, after *podcache.Pod) bool {
-	const seen = podcache.Finished | podcache.Ready
-	return !podcache.SameLabels(before, after) || (before.Flags^after.Flags)&seen != 0
-}
-
-// pace counts a pod that starts to leave a tainted node, whoever deleted it.
-func (f *Follower) pace(change podcache.Change) {
-	before, after := change.Before, change.After
-	leaves := before != nil && !before.Flags.Has(podcache.Terminating) &&
-		(after == nil || after.Flags.Has(podcache.Terminating))
-	switch node, ok := f.config.Nodes.Get(cmp.Or(before, after).Node); {
-	case leaves && ok && len(node.NoExecute) > 0:
-		f.paces.left(f.pacers(before, node), node, before.UID)
-	case leaves:
-		f.paces.gone(before.UID)
-	}
-}
-
-func (f *Follower) isTainted(node string) bool {
-	record, ok := f.config.Nodes.Get(node)
-	return ok && len(record.NoExecute) > 0
-}
-
-// nodeChanged sees the changes that policies can see.
-func (f *Follower) nodeChanged(change nodecache.Change) {
-	before, after := change.Before, change.After
-	switch {
-	case len(f.all()) == 0:
-	case before == nil:
-		f.demand.spoil(after.Name)
-	case !before.SameTaints(after):
-		f.demand.spoil(before.Name)
-	case after == nil || len(after.NoExecute) == 0:
-	case !labels.Equals(before.Labels, after.Labels) || ready(before) != ready(after):
-		f.tell(after.Name)
-	}
-}
-
-// watchBreakers tells of breakers that open and close.
-func (f *Follower) watchBreakers(ctx context.Context) error {
-	for {
-		turned, again := f.demand.look()
-		if len(turned) > 0 {
-			f.config.Logger.Info("Breakers have tripped or closed", "policies", turned)
-			f.tellAll()
-		}
-		wait := time.Hour // nothing that changes with time alone
-		if !again.IsZero() {
-			wait = again.Sub(f.config.Clock.Now())
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(max(wait, lookAtMost)):
-		case <-f.demand.changed:
-		}
-		select { // what comes together is counted together
-		case <-ctx.Done():
-			return nil
-		case <-time.After(lookAtMost):
-		}
-	}
-}
-
-// Says returns what the policies say of a pod that is due because of some of these taints of its node. Again is the
-// next instant at which that can change by itself; zero if there is none.
-func (f *Follower) Says(pod *podcache.Pod, node *nodecache.Node, taints []verdict.Taint) policy.Said {
-	return f.says(pod, node, taints).Said
-}
-
-// Look returns what the policies say of the pods of a node that are due. Those that lack places in paces or budgets
-// wait for them in line until the next look, and no others of the node do.
-func (f *Follower) Look(name string, node *nodecache.Node, due []*podcache.Pod) []policy.Said {
-	said, waiting := make([]policy.Said, len(due)), map[types.UID]needs{}
-	for i, pod := range due {
-		d := f.says(pod, node, node.NoExecute)
-		if said[i] = d.Said; !d.needs.none() {
-			waiting[pod.UID] = d.needs
-		}
-	}
-	f.paces.set(name, node, waiting)
-	return said
-}
-
-func (f *Follower) says(pod *podcache.Pod, node *nodecache.Node, taints []verdict.Taint) (d decision) {
-	all := f.all()
-	if len(all) == 0 {
-		return d
-	}
-	is, selecting := f.selecting(all, pod, node)
-	if len(selecting) == 0 {
-		return d
-	}
-	d = f.decide(asked{pod: pod, node: node, is: is, selecting: selecting, causes: f.causes(pod, taints)})
-	if d.Stays() {
-		f.turn()
-	}
-	return d
-}
-
-// turnsUnready sees whether a pod counts as unready, and returns when it does if it does not yet.
-func (f *Follower) turnsUnready(pod *podcache.Pod, is *policy.Pod) (at time.Time) {
-	if pod.Flags.Has(podcache.Ready) {
-		return time.Time{}
-	}
-	since := f.unready.of(pod)
-	if since.IsZero() || is.Unready {
-		return time.Time{}
-	}
-	if at = since.Add(policy.UnreadyFor); at.After(f.config.Clock.Now()) {
-		return at
-	}
-	is.Unready = true
-	return time.Time{}
-}
-
-// asked is a pod about which the policies are asked.
-type asked struct {
-	pod       *podcache.Pod
-	node      *nodecache.Node
-	is        *policy.Pod
-	selecting []*policy.Policy
-	causes    []policy.Cause
-}
-
-// decision is what the policies say of a pod.
-type decision struct {
-	policy.Said
-
-	needs needs                             // whether the pod has these places or not
-	state func(*policy.Policy) policy.State // what the policies remember of this pod
-}
-
-// decide asks the policies. Places are scarce, so a pod needs those of its budget and of paces only if nothing else
-// objects: as long as another policy holds it they would be of no use.
-func (f *Follower) decide(a asked) (d decision) {
-	var turns time.Time // when the pod counts as unready
-	if slices.ContainsFunc(a.selecting, (*policy.Policy).Asks) {
-		turns = f.turnsUnready(a.pod, a.is)
-	}
-	now := f.config.Clock.Now()
-	a.is.Budgets = f.budgets.object(a.pod)
-	d.state = f.state
-	d.Answer, d.Again = policy.Decide(a.selecting, a.is, a.causes, now, d.state)
-	d.Again = timeline.Next(d.Again, turns)
-	if d.Stays() {
-		return d
-	}
-	d.needs = f.needs(a, now)
-	if !f.paces.has(d.needs, a.node, a.pod.UID) {
-		a.is.Budgets, d.state = f.paces.lacks(d.needs), f.waits
-		d.Answer, _ = policy.Decide(a.selecting, a.is, a.causes, now, d.state)
-	}
-	return d
-}
-
-// waits returns what policies remember when a pod waits for a place.
-func (f *Follower) waits(p *policy.Policy) policy.State {
-	state := f.state(p)
-	if p.Pace() != nil {
-		state.Room = func() time.Time { return policy.Later }
-	}
-	return state
-}
-
-// needs are the places that a pod needs to leave.
-type needs struct {
-	paces  []*policy.Policy
-	budget *budget // nil if it needs none
-	due    time.Time
-}
-
-func (n needs) none() bool { return len(n.paces) == 0 && n.budget == nil }
-
-// needs returns the places that a pod needs, and since when it is due; none if a taint lets it go that needs none, or
-// none does.
-func (f *Follower) needs(a asked, now time.Time) (all needs) {
-	for i, cause := range a.causes {
-		if cause.Due.After(now) {
-			continue
-		}
-		answer, _ := policy.Decide(a.selecting, a.is, a.causes[i:i+1], now, f.state)
-		if answer.Stays() {
-			continue
-		}
-		paced := policy.Pacing(a.selecting, a.is, cause.Taint)
-		var budget *budget
-		if answer.Step == policy.Ask {
-			budget = f.budgets.one(a.pod)
-		}
-		if len(paced) == 0 && budget == nil {
-			return needs{}
-		}
-		for _, p := range paced {
-			if !slices.Contains(all.paces, p) {
-				all.paces = append(all.paces, p)
-			}
-		}
-		all.budget = cmp.Or(all.budget, budget)
-		all.due = timeline.Next(all.due, cause.Due)
-	}
-	return all
-}
-
-// Begin says that the eviction of a pod begins, by a delete or by asking the Eviction API, and takes its places until
-// End. It reports false if the pod may not leave that way now.
-func (f *Follower) Begin(pod *podcache.Pod, node *nodecache.Node, asks bool) bool {
-	d := f.says(pod, node, node.NoExecute)
-	if d.Stays() || asks != (d.Step == policy.Ask) {
-		return false
-	}
-	takes := needs{paces: f.pacers(pod, node)}
-	if asks {
-		takes.budget = d.needs.budget
-	}
-	return f.paces.begin(d.needs, takes, node, pod.UID)
-}
-
-// End says that an eviction that began has ended, and whether it is known that the pod stays.
-func (f *Follower) End(node string, pod types.UID, stays bool) { f.paces.ended(node, pod, stays) }
-
-// pacers returns the policies that count a pod if it leaves a node.
-func (f *Follower) pacers(pod *podcache.Pod, node *nodecache.Node) []*policy.Policy {
-	_, selecting := f.selecting(f.all(), pod, node)
-	return slices.DeleteFunc(selecting, func(p *policy.Policy) bool {
-		return !slices.ContainsFunc(node.NoExecute, func(t verdict.Taint) bool { return p.Applies(&t.Taint) })
-	})
-}
-
-// callWaiting tells of the nodes of pods that wait for places when there is room for them.
-func (f *Follower) callWaiting(ctx context.Context) error {
-	for {
-		nodes, again := f.paces.call()
-		f.tell(nodes...)
-		wait := time.Hour // nobody waits
-		if !again.IsZero() {
-			wait = max(again.Sub(f.config.Clock.Now()), time.Millisecond)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-f.paces.changed:
-		case <-time.After(wait):
-		}
-	}
-}
-
-// state returns what a policy remembers.
-func (f *Follower) state(p *policy.Policy) policy.State { return policy.State{Open: f.demand.open(p)} }
-
-// selecting returns what policies need to know of a pod, and those that select it. What is not known yet selects: then
-// a pod leaves later, never sooner.
-func (f *Follower) selecting(all []followed, pod *podcache.Pod, node *nodecache.Node) (*policy.Pod, []*policy.Policy) {
-	namespace, ends, known := f.namespaces.get(pod.Namespace)
-	is := &policy.Pod{
-		Labels: pod.Labels(), NamespaceLabels: namespace, NodeLabels: labels.Set(node.Labels),
-		NamespaceEnds: ends, Finished: pod.Flags.Has(podcache.Finished),
-		Unready: !ready(node),
-	}
-	var selecting []*policy.Policy
-	for _, p := range all {
-		if (!known || p.Namespaces.Matches(is.NamespaceLabels)) && (!p.labelled || p.Pods.Matches(is.Labels)) &&
-			p.Nodes.Matches(is.NodeLabels) {
-			selecting = append(selecting, p.Policy)
-		}
-	}
-	return is, selecting
-}
-
-// dues returns when the pods of a node are due that breakers count, by policy.
-func (f *Follower) dues(name string) map[string][]time.Time {
-	node, ok := f.config.Nodes.Get(name)
-	if !ok || len(node.NoExecute) == 0 {
-		return nil
-	}
-	all, dues := f.breakers(), map[string][]time.Time{}
-	for _, pod := range f.config.Pods.OnNode(name) {
-		if pod.Flags&(podcache.Mirror|podcache.Terminating) != 0 {
-			continue
-		}
-		causes := f.causes(pod, node.NoExecute)
-		if len(causes) == 0 {
-			continue
-		}
-		_, selecting := f.selecting(all, pod, node)
-		for _, p := range selecting {
-			if due, applies := p.Due(causes); applies {
-				dues[p.Name] = append(dues[p.Name], due)
-			}
-		}
-	}
-	return dues
-}
-
-// breakers returns the policies that have a breaker.
-func (f *Follower) breakers() []followed {
-	return slices.DeleteFunc(slices.Clone(f.all()), func(p followed) bool { return p.Breaker() == nil })
-}
-
-// countEvery is how long the number of pods that a policy selects is good for: to count them is a walk over all pods.
-const countEvery = time.Minute
-
-// count is how many pods a policy selected at an instant.
-type count struct {
-	policy *policy.Policy
-	pods   int
-	at     time.Time
-}
-
-// selected returns how many pods a policy selects, on whatever node.
-func (f *Follower) selected(p *policy.Policy) int {
-	f.counting.Lock()
-	defer f.counting.Unlock()
-	now := f.config.Clock.Now()
-	if c, ok := f.counts[p.Name]; ok && c.policy == p && now.Sub(c.at) < countEvery {
-		return c.pods
-	}
-	c := count{policy: p, at: now}
-	all := slices.DeleteFunc(slices.Clone(f.all()), func(other followed) bool { return other.Policy != p })
-	for _, pod := range f.config.Pods.All() {
-		node, ok := f.config.Nodes.Get(pod.Node)
-		if !ok || pod.Flags.Has(podcache.Terminating) {
-			continue
-		}
-		if _, selecting := f.selecting(all, pod, node); len(selecting) > 0 {
-			c.pods++
-		}
-	}
-	f.counts[p.Name] = c
-	return c.pods
-}
-
 // tripped returns since when the breaker of a policy has been open, as its status says; zero if it is not.
 func tripped(object *v1alpha1.EvictionPolicy) time.Time {
 	c := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionTripped)
@@ -655,23 +296,4 @@ func tripped(object *v1alpha1.EvictionPolicy) time.Time {
 		return time.Time{}
 	}
 	return c.LastTransitionTime.Time
-}
-
-func ready(node *nodecache.Node) bool {
-	for i := range node.Status.Conditions {
-		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
-func (f *Follower) causes(pod *podcache.Pod, taints []verdict.Taint) []policy.Cause {
-	var causes []policy.Cause
-	for i := range taints {
-		if r := f.config.Rule.Judge(pod.Rule(), taints[i]); r.Leaves {
-			causes = append(causes, policy.Cause{Taint: &taints[i].Taint, Due: r.Due})
-		}
-	}
-	return causes
 }

@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	// seenWithin is how long it takes at most until a process has seen a change: its watch can be broken.
+	// seenWithin is how long it takes at most until a process has seen a change: its watch can bring nothing for a while.
 	seenWithin = 5 * sec
 	// quiet is how long nothing happens at the end, so that all pods leave that may: the slowest pace is 1 in 20 s.
 	quiet = 8 * time.Minute
@@ -42,7 +42,7 @@ type history struct {
 	*world
 
 	what   string
-	faults bool // the process is killed, answers are lost, and the watch of pods breaks
+	faults bool // the process is killed, answers are lost, and the watch of pods brings nothing for a while
 	random *rand.Rand
 	at     []moment // in order
 
@@ -422,9 +422,9 @@ func (h *history) fault(kind int, lasts time.Duration) {
 		h.Stop()
 		h.Pass(lasts)
 		h.start()
-	default:
-		h.API.Watches("pods").Break()
-		time.AfterFunc(lasts/2, h.API.Watches("pods").Mend)
+	default: // a list that fails would be tried again after as much as a minute
+		h.API.Watches("pods").Hold()
+		time.AfterFunc(lasts/2, h.API.Watches("pods").Expire)
 	}
 }
 

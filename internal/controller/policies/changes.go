@@ -1,0 +1,121 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policies
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+)
+
+// lookAtMost is how often breakers are looked at, at most, while nobody asks.
+const lookAtMost = 100 * time.Millisecond
+
+// podChanged sees the changes that policies can see. When a pod is due, others follow.
+func (f *Follower) podChanged(change podcache.Change) {
+	before, after := change.Before, change.After
+	if len(f.all()) == 0 {
+		return
+	}
+	for _, pod := range []*podcache.Pod{before, after} {
+		if pod != nil && f.isTainted(pod.Node) {
+			f.demand.spoil(pod.Node)
+		}
+	}
+	f.pace(change)
+	if before != nil && (after == nil || after.Flags.Has(podcache.Ready)) {
+		f.unready.forget(before.UID)
+	}
+	if before != nil && after != nil && f.isTainted(after.Node) && seesOther(before, after) {
+		f.tell(after.Node)
+	}
+}
+
+// seesOther reports whether policies see another pod than before.
+func seesOther(before, after *podcache.Pod) bool {
+	const seen = podcache.Finished | podcache.Ready
+	return !podcache.SameLabels(before, after) || (before.Flags^after.Flags)&seen != 0
+}
+
+// pace counts a pod that starts to leave a tainted node, whoever deleted it.
+func (f *Follower) pace(change podcache.Change) {
+	before, after := change.Before, change.After
+	leaves := before != nil && !before.Flags.Has(podcache.Terminating) &&
+		(after == nil || after.Flags.Has(podcache.Terminating))
+	switch node, ok := f.config.Nodes.Get(cmp.Or(before, after).Node); {
+	case leaves && ok && len(node.NoExecute) > 0:
+		f.line.left(f.pacers(before, node), node, before.UID)
+	case leaves:
+		f.line.gone(before.UID)
+	}
+}
+
+func (f *Follower) isTainted(node string) bool {
+	record, ok := f.config.Nodes.Get(node)
+	return ok && len(record.NoExecute) > 0
+}
+
+// nodeChanged sees the changes that policies can see.
+func (f *Follower) nodeChanged(change nodecache.Change) {
+	before, after := change.Before, change.After
+	switch {
+	case len(f.all()) == 0:
+	case before == nil:
+		f.demand.spoil(after.Name)
+	case !before.SameTaints(after):
+		f.demand.spoil(before.Name)
+	case after == nil || len(after.NoExecute) == 0:
+	case !labels.Equals(before.Labels, after.Labels) || ready(before) != ready(after):
+		f.tell(after.Name)
+	}
+}
+
+// watchBreakers tells of breakers that open and close.
+func (f *Follower) watchBreakers(ctx context.Context) error {
+	for {
+		turned, again := f.demand.look()
+		if len(turned) > 0 {
+			f.config.Logger.Info("Breakers have tripped or closed", "policies", turned)
+			f.tellAll()
+		}
+		wait := time.Hour // nothing that changes with time alone
+		if !again.IsZero() {
+			wait = again.Sub(f.config.Clock.Now())
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(max(wait, lookAtMost)):
+		case <-f.demand.changed:
+		}
+		select { // what comes together is counted together
+		case <-ctx.Done():
+			return nil
+		case <-time.After(lookAtMost):
+		}
+	}
+}
+
+// callWaiting tells of the nodes of pods that wait for places when there is room for them.
+func (f *Follower) callWaiting(ctx context.Context) error {
+	for {
+		nodes, again := f.line.call()
+		f.tell(nodes...)
+		wait := time.Hour // nobody waits
+		if !again.IsZero() {
+			wait = max(again.Sub(f.config.Clock.Now()), time.Millisecond)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-f.line.changed:
+		case <-time.After(wait):
+		}
+	}
+}

@@ -1,0 +1,186 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policies
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// Says returns what the policies say of a pod that is due because of some of these taints of its node. Again is the
+// next instant at which that can change by itself; zero if there is none.
+func (f *Follower) Says(pod *podcache.Pod, node *nodecache.Node, taints []verdict.Taint) policy.Said {
+	return f.says(pod, node, taints).Said
+}
+
+// Look returns what the policies say of the pods of a node that are due. Those that lack places in paces or budgets
+// wait for them in line until the next look, and no others of the node do.
+func (f *Follower) Look(name string, node *nodecache.Node, due []*podcache.Pod) []policy.Said {
+	said, waiting := make([]policy.Said, len(due)), map[types.UID]needs{}
+	for i, pod := range due {
+		d := f.says(pod, node, node.NoExecute)
+		if said[i] = d.Said; !d.needs.none() {
+			waiting[pod.UID] = d.needs
+		}
+	}
+	f.line.set(name, node, waiting)
+	return said
+}
+
+func (f *Follower) says(pod *podcache.Pod, node *nodecache.Node, taints []verdict.Taint) (d decision) {
+	all := f.all()
+	if len(all) == 0 {
+		return d
+	}
+	is, selecting := f.selecting(all, pod, node)
+	if len(selecting) == 0 {
+		return d
+	}
+	d = f.decide(asked{pod: pod, node: node, is: is, selecting: selecting, causes: f.causes(pod, taints)})
+	if d.Stays() {
+		f.turn()
+	}
+	return d
+}
+
+// turnsUnready sees whether a pod counts as unready, and returns when it does if it does not yet.
+func (f *Follower) turnsUnready(pod *podcache.Pod, is *policy.Pod) (at time.Time) {
+	if pod.Flags.Has(podcache.Ready) {
+		return time.Time{}
+	}
+	since := f.unready.of(pod)
+	if since.IsZero() || is.Unready {
+		return time.Time{}
+	}
+	if at = since.Add(policy.UnreadyFor); at.After(f.config.Clock.Now()) {
+		return at
+	}
+	is.Unready = true
+	return time.Time{}
+}
+
+// asked is a pod about which the policies are asked.
+type asked struct {
+	pod       *podcache.Pod
+	node      *nodecache.Node
+	is        *policy.Pod
+	selecting []*policy.Policy
+	causes    []policy.Cause
+}
+
+// decision is what the policies say of a pod.
+type decision struct {
+	policy.Said
+
+	needs needs                             // whether the pod has these places or not
+	state func(*policy.Policy) policy.State // what the policies remember of this pod
+}
+
+// decide asks the policies. Places are scarce, so a pod needs those of its budget and of paces only if nothing else
+// objects: as long as another policy holds it they would be of no use.
+func (f *Follower) decide(a asked) (d decision) {
+	var turns time.Time // when the pod counts as unready
+	if slices.ContainsFunc(a.selecting, (*policy.Policy).Asks) {
+		turns = f.turnsUnready(a.pod, a.is)
+	}
+	now := f.config.Clock.Now()
+	a.is.Budgets = f.budgets.object(a.pod)
+	d.state = f.state
+	d.Answer, d.Again = policy.Decide(a.selecting, a.is, a.causes, now, d.state)
+	d.Again = timeline.Next(d.Again, turns)
+	if d.Stays() {
+		return d
+	}
+	d.needs = f.needs(a, now)
+	if !f.line.has(d.needs, a.node, a.pod.UID) {
+		a.is.Budgets, d.state = f.line.lacks(d.needs), f.waits
+		d.Answer, _ = policy.Decide(a.selecting, a.is, a.causes, now, d.state)
+	}
+	return d
+}
+
+// waits returns what policies remember when a pod waits for a place.
+func (f *Follower) waits(p *policy.Policy) policy.State {
+	state := f.state(p)
+	if p.Pace() != nil {
+		state.Room = func() time.Time { return policy.Later }
+	}
+	return state
+}
+
+// needs are the places that a pod needs to leave.
+type needs struct {
+	paces  []*policy.Policy
+	budget *budget // nil if it needs none
+	due    time.Time
+}
+
+func (n needs) none() bool { return len(n.paces) == 0 && n.budget == nil }
+
+// needs returns the places that a pod needs, and since when it is due; none if a taint lets it go that needs none, or
+// none does.
+func (f *Follower) needs(a asked, now time.Time) (all needs) {
+	for i, cause := range a.causes {
+		if cause.Due.After(now) {
+			continue
+		}
+		answer, _ := policy.Decide(a.selecting, a.is, a.causes[i:i+1], now, f.state)
+		if answer.Stays() {
+			continue
+		}
+		paced := policy.Pacing(a.selecting, a.is, cause.Taint)
+		var budget *budget
+		if answer.Step == policy.Ask {
+			budget = f.budgets.one(a.pod)
+		}
+		if len(paced) == 0 && budget == nil {
+			return needs{}
+		}
+		for _, p := range paced {
+			if !slices.Contains(all.paces, p) {
+				all.paces = append(all.paces, p)
+			}
+		}
+		all.budget = cmp.Or(all.budget, budget)
+		all.due = timeline.Next(all.due, cause.Due)
+	}
+	return all
+}
+
+// Begin says that the eviction of a pod begins, by a delete or by asking the Eviction API, and takes its places until
+// End. It reports false if the pod may not leave that way now.
+func (f *Follower) Begin(pod *podcache.Pod, node *nodecache.Node, asks bool) bool {
+	d := f.says(pod, node, node.NoExecute)
+	if d.Stays() || asks != (d.Step == policy.Ask) {
+		return false
+	}
+	takes := needs{paces: f.pacers(pod, node)}
+	if asks {
+		takes.budget = d.needs.budget
+	}
+	return f.line.begin(d.needs, takes, node, pod.UID)
+}
+
+// End says that an eviction that began has ended, and whether it is known that the pod stays.
+func (f *Follower) End(node string, pod types.UID, stays bool) { f.line.ended(node, pod, stays) }
+
+// pacers returns the policies that count a pod if it leaves a node.
+func (f *Follower) pacers(pod *podcache.Pod, node *nodecache.Node) []*policy.Policy {
+	_, selecting := f.selecting(f.all(), pod, node)
+	return slices.DeleteFunc(selecting, func(p *policy.Policy) bool {
+		return !slices.ContainsFunc(node.NoExecute, func(t verdict.Taint) bool { return p.Applies(&t.Taint) })
+	})
+}
+
+// state returns what a policy remembers.
+func (f *Follower) state(p *policy.Policy) policy.State { return policy.State{Open: f.demand.open(p)} }

@@ -1,0 +1,118 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policies
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// selecting returns what policies need to know of a pod, and those that select it. What is not known yet selects: then
+// a pod leaves later, never sooner.
+func (f *Follower) selecting(all []followed, pod *podcache.Pod, node *nodecache.Node) (*policy.Pod, []*policy.Policy) {
+	namespace, ends, known := f.namespaces.get(pod.Namespace)
+	is := &policy.Pod{
+		Labels: pod.Labels(), NamespaceLabels: namespace, NodeLabels: labels.Set(node.Labels),
+		NamespaceEnds: ends, Finished: pod.Flags.Has(podcache.Finished),
+		Unready: !ready(node),
+	}
+	var selecting []*policy.Policy
+	for _, p := range all {
+		if (!known || p.Namespaces.Matches(is.NamespaceLabels)) && (!p.labelled || p.Pods.Matches(is.Labels)) &&
+			p.Nodes.Matches(is.NodeLabels) {
+			selecting = append(selecting, p.Policy)
+		}
+	}
+	return is, selecting
+}
+
+// dues returns when the pods of a node are due that breakers count, by policy.
+func (f *Follower) dues(name string) map[string][]time.Time {
+	node, ok := f.config.Nodes.Get(name)
+	if !ok || len(node.NoExecute) == 0 {
+		return nil
+	}
+	all, dues := f.breakers(), map[string][]time.Time{}
+	for _, pod := range f.config.Pods.OnNode(name) {
+		if pod.Flags&(podcache.Mirror|podcache.Terminating) != 0 {
+			continue
+		}
+		causes := f.causes(pod, node.NoExecute)
+		if len(causes) == 0 {
+			continue
+		}
+		_, selecting := f.selecting(all, pod, node)
+		for _, p := range selecting {
+			if due, applies := p.Due(causes); applies {
+				dues[p.Name] = append(dues[p.Name], due)
+			}
+		}
+	}
+	return dues
+}
+
+// breakers returns the policies that have a breaker.
+func (f *Follower) breakers() []followed {
+	return slices.DeleteFunc(slices.Clone(f.all()), func(p followed) bool { return p.Breaker() == nil })
+}
+
+// countEvery is how long the number of pods that a policy selects is good for: to count them is a walk over all pods.
+const countEvery = time.Minute
+
+// count is how many pods a policy selected at an instant.
+type count struct {
+	policy *policy.Policy
+	pods   int
+	at     time.Time
+}
+
+// selected returns how many pods a policy selects, on whatever node.
+func (f *Follower) selected(p *policy.Policy) int {
+	f.counting.Lock()
+	defer f.counting.Unlock()
+	now := f.config.Clock.Now()
+	if c, ok := f.counts[p.Name]; ok && c.policy == p && now.Sub(c.at) < countEvery {
+		return c.pods
+	}
+	c := count{policy: p, at: now}
+	all := slices.DeleteFunc(slices.Clone(f.all()), func(other followed) bool { return other.Policy != p })
+	for _, pod := range f.config.Pods.All() {
+		node, ok := f.config.Nodes.Get(pod.Node)
+		if !ok || pod.Flags.Has(podcache.Terminating) {
+			continue
+		}
+		if _, selecting := f.selecting(all, pod, node); len(selecting) > 0 {
+			c.pods++
+		}
+	}
+	f.counts[p.Name] = c
+	return c.pods
+}
+
+func ready(node *nodecache.Node) bool {
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func (f *Follower) causes(pod *podcache.Pod, taints []verdict.Taint) []policy.Cause {
+	var causes []policy.Cause
+	for i := range taints {
+		if r := f.config.Rule.Judge(pod.Rule(), taints[i]); r.Leaves {
+			causes = append(causes, policy.Cause{Taint: &taints[i].Taint, Due: r.Due})
+		}
+	}
+	return causes
+}
