@@ -24,6 +24,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	live "github.com/taintkeeper/taintkeeper/internal/plugin/board"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
 // Objects are those of a scene when its board is opened.
@@ -60,13 +61,13 @@ func Open(ctx context.Context, objects Objects) *Scene {
 		rules = append(rules, rule)
 	}
 	kinds := map[schema.GroupVersionResource]string{
-		v1alpha1.GroupVersion.WithResource("nodetaintrules"):   "NodeTaintRuleList",
-		v1alpha1.GroupVersion.WithResource("evictionpolicies"): "EvictionPolicyList",
+		v1alpha1.GroupVersion.WithResource("nodetaintrules"): "NodeTaintRuleList",
 	}
 	shown := live.New(live.Config{
 		Cluster: objects.Cluster, Clients: clients, Now: time.Now,
-		Dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, rules...),
-		Ping:    func(context.Context) error { return nil },
+		Rules:    dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, rules...),
+		Policies: func(context.Context, func(*plan.Cluster, error)) {},
+		Ping:     func(context.Context) error { return nil },
 	})
 	s.running.Go(func() { shown.Run(ctx) })
 	token := live.NewToken()

@@ -21,6 +21,14 @@ func (a *PolicyAnswer) Stays() bool {
 	return a != nil && (a.Says == PolicyWait || a.Says == PolicyHold)
 }
 
+// HeldBy says which policy keeps the pod, and why; empty if none does.
+func (a *PolicyAnswer) HeldBy() string {
+	if !a.Stays() {
+		return ""
+	}
+	return a.Policy + ": " + a.Reason
+}
+
 // PolicyAnswer is what EvictionPolicies say of a pod when it is due, or now if it is due already.
 type PolicyAnswer struct {
 	Says PolicyStep `json:"says"`

@@ -60,8 +60,8 @@ type PlanSummary struct {
 	// Nodes is the number of nodes whose taints change, and Emptied of those that no pod but static ones stays on.
 	Nodes   int `json:"nodes"`
 	Emptied int `json:"emptied"`
-	// Pods is the number of pods on these nodes: Leave of them are due because of a taint, AtOnce of these at the instant of
-	// the plan. Those that EvictionPolicies hold are among them.
+	// Pods is the number of pods on these nodes: Leave of them are due because of a taint, AtOnce of these at the instant
+	// of the plan. Those that EvictionPolicies hold are among them.
 	Pods   int `json:"pods"`
 	Leave  int `json:"leave"`
 	AtOnce int `json:"atOnce"`

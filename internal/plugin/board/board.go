@@ -13,8 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
 // updateEvery is how long changes are gathered: pages are sent four updates a second at most.
@@ -26,9 +25,11 @@ type Config struct {
 	Cluster string
 	// Namespace is the one whose pods are shown; empty: all.
 	Namespace string
-	// Clients and Dynamic, which is for our own resources, list and watch; they have no timeout.
+	// Clients and Rules list and watch; they have no timeout.
 	Clients kubernetes.Interface
-	Dynamic dynamic.Interface
+	Rules   dynamic.Interface
+	// Policies tells again and again until the context ends what the EvictionPolicies are, with what they ask for.
+	Policies func(ctx context.Context, tell func(*plan.Cluster, error))
 	// Ping asks the API server for anything, and fails if it does not answer.
 	Ping func(context.Context) error
 	// Now is the API server's clock.
@@ -58,13 +59,12 @@ func (b *Board) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, logr.Discard()) // of a watch that breaks the page tells
 	var running sync.WaitGroup
 	defer running.Wait()
-	for _, f := range b.cluster.feeds(b.config.Clients, b.config.Dynamic, b.config.Namespace) {
+	for _, f := range b.cluster.feeds(b.config.Clients, b.config.Rules, b.config.Namespace) {
 		b.cluster.begin(f.kind)
 		running.Go(func() { b.cluster.run(ctx, f) })
 	}
 	running.Go(func() { b.cluster.pingServer(ctx, b.config.Ping) })
-	policies := source.NewReader(b.config.Cluster, b.config.Clients, b.config.Dynamic, nil, output.NoProgress())
-	running.Go(func() { policies.FollowPolicies(ctx, b.config.Namespace, b.cluster.setPolicies) })
+	running.Go(func() { b.config.Policies(ctx, b.cluster.setPolicies) })
 	for {
 		select {
 		case <-ctx.Done():

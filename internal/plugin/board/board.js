@@ -98,7 +98,7 @@
   const cells = {
     pending: (row) => [
       podName(row), [row.heldBy ? el('b', '', { wait: row.due }) : due(row.due), ' ', at(row.due)], [nodeLink(row.node)],
-      [code(row.taint), ' ', el('span', row.tolerated, { class: 'sub' }), row.heldBy ? el('b', 'held by policy ' + row.heldBy, { class: 'sub' }) : ''], [row.owner ?? ''], [String(row.priority)],
+      [code(row.taint), ' ', el('span', row.tolerated, { class: 'sub' }), row.heldBy ? el('b', 'held by policy ' + row.heldBy + (row.until ? ', until ' + clockTime(row.until) : ''), { class: 'sub' }) : ''], [row.owner ?? ''], [String(row.priority)],
     ],
     zones: (row) => [
       [row.id], [el('b', row.state, { class: states[row.state] })], [number.format(row.nodes)], [number.format(row.notReady)],

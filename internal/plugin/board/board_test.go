@@ -27,6 +27,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/controller/shadow"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
@@ -75,36 +76,35 @@ func TestAPageSaysWhichPodsPoliciesHold(t *testing.T) {
 		s.pod("held", 60, func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "db"} })
 		s.pod("web", 300)
 		s.open()
-		expect(t, "policies", len(s.shown[sheetSources][kindPolicies]), 0)
+		_, shown := s.shown[sheetSources][kindPolicies]
+		expect(t, "a source without policies", shown, false)
 
-		s.put(policies, &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "taintkeeper.dev/v1alpha1", "kind": "EvictionPolicy", "metadata": map[string]any{"name": "db"},
-			"spec": map[string]any{"action": "Hold", "podSelector": map[string]any{"matchLabels": map[string]any{"app": "db"}}},
-		}}, "")
-		s.pass(6 * time.Second)
-		expect(t, "the pod", row[pendingRow](s, sheetPending, "held").HeldBy, "db: Held")
-		expect(t, "the other pod", row[pendingRow](s, sheetPending, "web").HeldBy, "")
+		db := &v1alpha1.EvictionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "db"}, Spec: v1alpha1.EvictionPolicySpec{
+			Action: v1alpha1.ActionHold, Deadline: &metav1.Duration{Duration: time.Hour},
+			PodSelector: &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{"app": "db"}},
+		}}
+		s.policies(&plan.Cluster{Policies: []*v1alpha1.EvictionPolicy{db}}, nil)
+		s.pass(time.Second)
+		held := row[pendingRow](s, sheetPending, "held")
+		expect(t, "who holds the pod", held.HeldBy, "db: Held")
+		expect(t, "until when", held.Until, after(time.Minute+time.Hour))
+		expect(t, "who holds the other pod", row[pendingRow](s, sheetPending, "web").HeldBy, "")
 		expect(t, "the node", row[nodeRow](s, sheetNodes, "n"), nodeRow{
 			ID: "n", Zone: "/z", Ready: "True", Taints: []taintRow{{"k:NoExecute", after(0)}},
 			Pending: 2, Kept: 1, Next: after(5 * time.Minute), Last: after(5 * time.Minute),
 		})
 		expect(t, "the head", row[headRow](s, sheetHead, sheetHead).Held, 1)
 
-		var denied atomic.Bool
-		denied.Store(true)
-		s.custom.PrependReactor("list", "evictionpolicies", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return denied.Load(), nil, errors.New("down")
+		s.policies(&plan.Cluster{}, errors.New("down"))
+		s.pass(time.Second)
+		expect(t, "the source", row[sourceRow](s, sheetSources, kindPolicies).State, stateBroken)
+		expect(t, "who held the pod", row[pendingRow](s, sheetPending, "held").HeldBy, "db: Held")
+		s.policies(&plan.Cluster{Missing: []string{"You may not list them."}}, nil)
+		s.pass(time.Second)
+		expect(t, "the source", row[sourceRow](s, sheetSources, kindPolicies), sourceRow{
+			ID: kindPolicies, State: stateDenied, Problem: "You may not list them.",
 		})
-		s.pass(6 * time.Second)
-		expect(t, "policies", row[sourceRow](s, sheetSources, kindPolicies).State, stateBroken)
-		expect(t, "the pod, as read last", row[pendingRow](s, sheetPending, "held").HeldBy, "db: Held")
-		denied.Store(false)
-		if err := s.custom.Tracker().Delete(policies, "", "db"); err != nil {
-			t.Fatal(err)
-		}
-		s.pass(6 * time.Second)
-		expect(t, "policies", row[sourceRow](s, sheetSources, kindPolicies), sourceRow{ID: kindPolicies, State: stateCurrent})
-		expect(t, "the pod without policies", row[pendingRow](s, sheetPending, "held").HeldBy, "")
+		expect(t, "who holds the pod without policies", row[pendingRow](s, sheetPending, "held").HeldBy, "")
 	})
 }
 
@@ -362,7 +362,7 @@ func TestRulesSayWhatTheyDoAndWhyTheyHold(t *testing.T) {
 				t.Errorf("rule %s says %q, want %q", name, got, want)
 			}
 		}
-		if err := s.custom.Tracker().Delete(rules, "", "new"); err != nil {
+		if err := s.rules.Tracker().Delete(rules, "", "new"); err != nil {
 			t.Fatal(err)
 		}
 		s.pass(time.Second)
@@ -378,7 +378,7 @@ func TestWhatMayNotBeListedIsSaidAndTheRestGoesOnAndComesBack(t *testing.T) {
 		s.clients.PrependReactor("list", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return denied.Load(), nil, apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", errors.New("no right"))
 		})
-		s.custom.PrependReactor("list", "nodetaintrules", func(clienttesting.Action) (bool, runtime.Object, error) {
+		s.rules.PrependReactor("list", "nodetaintrules", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return absent.Load(), nil, apierrors.NewNotFound(rules.GroupResource(), "")
 		})
 		s.node("n", tainted("k"))

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
@@ -242,7 +241,7 @@ func (c *cluster) renderPending() {
 	}
 	rows := make([]pendingRow, 0, mostPending)
 	for _, pod := range first.cut() {
-		rows = append(rows, newPendingRow(pod, c.now()))
+		rows = append(rows, newPendingRow(pod))
 	}
 	replace(c.sheets, sheetPending, rows, func(row pendingRow) string { return row.ID })
 }
@@ -270,11 +269,14 @@ func (s *soonest) cut() []*cliv1alpha1.PendingPod {
 	return s.pods
 }
 
-func newPendingRow(pod *cliv1alpha1.PendingPod, now time.Time) pendingRow {
+func newPendingRow(pod *cliv1alpha1.PendingPod) pendingRow {
 	row := pendingRow{
 		ID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Node: pod.Node, Due: pod.Due.UnixMilli(),
 		Taint: sentence.Printable(pod.Taint), Tolerated: tolerated(pod.Toleration), Priority: pod.Priority,
-		HeldBy: sentence.Printable(output.HeldBy(now, pod.Answer)),
+		HeldBy: sentence.Printable(pod.Answer.HeldBy()),
+	}
+	if row.HeldBy != "" && pod.Answer.LeavesAt != nil {
+		row.Until = pod.Answer.LeavesAt.UnixMilli()
 	}
 	if pod.Owner != nil {
 		row.Owner = sentence.Printable(pod.Owner.Kind + "/" + pod.Owner.Name)

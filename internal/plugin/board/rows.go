@@ -73,8 +73,10 @@ type pendingRow struct {
 	Due       int64  `json:"due"`
 	Taint     string `json:"taint"`
 	Tolerated string `json:"tolerated"`
-	// HeldBy says which EvictionPolicy holds it when it is due, and why; empty if none does.
+	// HeldBy says which EvictionPolicy holds it when it is due, and why; empty if none does. Until is when policies let it
+	// go if nothing but the time changes.
 	HeldBy   string `json:"heldBy,omitempty"`
+	Until    int64  `json:"until,omitempty"`
 	Owner    string `json:"owner,omitempty"`
 	Priority int32  `json:"priority"`
 }

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
@@ -33,8 +33,6 @@ var (
 	pods   = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	events = schema.GroupVersionResource{Version: "v1", Resource: "events"}
 	rules  = v1alpha1.GroupVersion.WithResource(kindRules)
-
-	policies = source.EvictionPolicies
 )
 
 // midnight is when scenes begin: virtual time does.
@@ -44,11 +42,13 @@ var midnight = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
 type scene struct {
 	t       *testing.T
 	clients *fake.Clientset
-	custom  *dynamicfake.FakeDynamicClient
+	rules   *dynamicfake.FakeDynamicClient
 	ping    func() error
 	board   *Board
-	page    page
-	shown   map[string]map[string]json.RawMessage // what the page shows, by sheet and id
+	// policies tells the board what was read of policies.
+	policies func(*plan.Cluster, error)
+	page     page
+	shown    map[string]map[string]json.RawMessage // what the page shows, by sheet and id
 }
 
 // play runs a scene.
@@ -56,11 +56,9 @@ func play(t *testing.T, act func(*scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		t.Helper()
-		kinds := map[schema.GroupVersionResource]string{
-			rules: "NodeTaintRuleList", policies: "EvictionPolicyList",
-		}
+		kinds := map[schema.GroupVersionResource]string{rules: "NodeTaintRuleList"}
 		s := &scene{
-			t: t, clients: fake.NewClientset(), custom: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds),
+			t: t, clients: fake.NewClientset(), rules: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds),
 			ping: func() error { return nil }, shown: map[string]map[string]json.RawMessage{},
 		}
 		act(s)
@@ -71,7 +69,7 @@ func play(t *testing.T, act func(*scene)) {
 // onlyRead fails if the board has done more than to list and to watch.
 func (s *scene) onlyRead() {
 	s.t.Helper()
-	for _, action := range slices.Concat(s.clients.Actions(), s.custom.Actions()) {
+	for _, action := range slices.Concat(s.clients.Actions(), s.rules.Actions()) {
 		if verb := action.GetVerb(); verb != "list" && verb != "watch" {
 			s.t.Errorf("the board wants to %s %s", verb, action.GetResource().Resource)
 		}
@@ -81,8 +79,12 @@ func (s *scene) onlyRead() {
 // open opens the board and its page.
 func (s *scene) open() {
 	s.board = New(Config{
-		Cluster: "home", Clients: s.clients, Dynamic: s.custom, Now: time.Now,
+		Cluster: "home", Clients: s.clients, Rules: s.rules, Now: time.Now,
 		Ping: func(context.Context) error { return s.ping() },
+		Policies: func(_ context.Context, tell func(*plan.Cluster, error)) {
+			s.policies = tell
+			tell(&plan.Cluster{}, nil)
+		},
 	})
 	ctx, cancel := context.WithCancel(s.t.Context())
 	ended := make(chan struct{})
@@ -140,8 +142,8 @@ func row[T any](s *scene, sheet, id string) (found T) {
 func (s *scene) put(resource schema.GroupVersionResource, object runtime.Object, namespace string) {
 	s.t.Helper()
 	tracker := s.clients.Tracker()
-	if resource == rules || resource == policies {
-		tracker = s.custom.Tracker()
+	if resource == rules {
+		tracker = s.rules.Tracker()
 	}
 	err := tracker.Create(resource, object, namespace)
 	if apierrors.IsAlreadyExists(err) {

@@ -91,8 +91,8 @@ func (c *cluster) called(ctx context.Context, kind, verb string, err error) {
 	})
 }
 
-// policiesCalled notes what could not be read of policies, and reports whether the rest is news. Where none were known,
-// it is none that they cannot be read now. The caller holds the lock.
+// policiesCalled notes what could not be read of policies, and reports whether they were read. While no policies are
+// known, a page is not told that reading them failed. The caller holds the lock.
 func (c *cluster) policiesCalled(at time.Time, missing []string, err error) bool {
 	if err != nil && c.known.Policies == nil {
 		return false

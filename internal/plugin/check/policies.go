@@ -52,8 +52,8 @@ func selectionsOf(cluster *plan.Cluster) []selection {
 	return all
 }
 
-// heeded returns the pods that policies do not let go without asking their budgets, whatever the taint, before a
-// deadline that somebody has chosen.
+// heeded returns the pods that policies hold or ask their budgets about, whatever the taint. Deadlines do not count:
+// somebody has chosen them.
 func (f *Facts) heeded() map[*corev1.Pod]bool {
 	all := map[*corev1.Pod]bool{}
 	for _, s := range f.policies {

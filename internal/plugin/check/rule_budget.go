@@ -44,7 +44,7 @@ var falseComfort = Rule{
 	},
 }
 
-// judge looks for a node with which more of a budget's pods go than it allows. For some EvictionPolicies heed it.
+// judge looks for a node with which more of a budget's pods go than it allows. Those that policies heed do not count.
 func judge(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod, heeded map[*corev1.Pod]bool) (Finding, bool) {
 	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 	if err != nil {

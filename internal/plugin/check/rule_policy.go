@@ -16,7 +16,7 @@ var policySelectsNothing = Rule{
 	Advice:   "Correct the selectors, or delete the policy.",
 	Find: func(facts *Facts) []Finding {
 		return facts.perPolicy(func(s *selection) (Finding, bool) {
-			return s.finding("Its selectors match no pod, so it holds nothing."), len(facts.Cluster.Pods) > 0 && len(s.pods) == 0
+			return s.finding("Its selectors match no pod, so it holds nothing."), len(facts.Pods) > 0 && len(s.pods) == 0
 		})
 	},
 }

@@ -76,12 +76,8 @@ func Toleration(t corev1.Toleration) string {
 // HeldBy says in a cell of a table which EvictionPolicy keeps a pod that is due, why, and how long policies keep it if
 // nothing but the time changes; empty if none does.
 func HeldBy(now time.Time, answer *cliv1alpha1.PolicyAnswer) string {
-	if !answer.Stays() {
-		return ""
+	if answer.Stays() && answer.LeavesAt != nil {
+		return answer.HeldBy() + " for " + Relative(now, answer.LeavesAt.Time)
 	}
-	held := fmt.Sprintf("%s: %s", answer.Policy, answer.Reason)
-	if answer.LeavesAt != nil {
-		held += " for " + Relative(now, answer.LeavesAt.Time)
-	}
-	return held
+	return answer.HeldBy()
 }

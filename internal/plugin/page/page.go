@@ -65,6 +65,8 @@ type Words struct {
 	Leaves, At, Before string
 	// Toleration is what counts against the taint, or why nothing does.
 	Toleration string
+	// HeldBy says which EvictionPolicy holds the pod when it is due, and why; empty if none does.
+	HeldBy string
 }
 
 // Write writes the page.
@@ -218,12 +220,15 @@ func remainder(shown, all int, what string) string {
 
 func figuresOf(plan *cliv1alpha1.TaintPlan) []figure {
 	s := plan.Summary
-	last := figure{Name: "last", Label: "last one leaves", Value: "never"}
+	leave, last := "pods leave", figure{Name: "last", Label: "last one leaves", Value: "never"}
+	if slices.ContainsFunc(plan.Pods, func(pod cliv1alpha1.PlannedPod) bool { return pod.Answer.Stays() }) {
+		leave, last.Label = "pods are due", "last one is due"
+	}
 	if s.Last != nil {
 		last.Value, last.Of = relative(s.Last.Sub(plan.At.Time)), dayOrClock(plan.At.UTC(), s.Last.UTC())
 	}
 	return []figure{
-		{Name: "leave", Label: "pods leave", Value: s.Leave, Of: fmt.Sprintf("of %d", s.Pods)},
+		{Name: "leave", Label: leave, Value: s.Leave, Of: fmt.Sprintf("of %d", s.Pods)},
 		{Name: "atOnce", Label: "of them at once", Value: s.AtOnce},
 		last,
 		{Name: "changed", Label: "pods change", Value: s.Changed, Of: "against now"},

@@ -83,7 +83,7 @@ func written(t *testing.T, plan *cliv1alpha1.TaintPlan) (string, *html.Node) {
 	err := page.Write(&out, page.Page{
 		Plan: plan, Answer: "The answer.", Losses: []string{"A loss."},
 		Words: func(pod *cliv1alpha1.PlannedPod) page.Words {
-			return page.Words{Leaves: "soon", At: "then", Toleration: "words for " + pod.Name}
+			return page.Words{Leaves: "soon", At: "then", Toleration: "words for " + pod.Name, HeldBy: pod.Answer.HeldBy()}
 		},
 	})
 	if err != nil {
@@ -213,6 +213,20 @@ func TestTheFiguresAreThoseOfTheSummary(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestPodsThatPoliciesHoldAreDue(t *testing.T) {
+	plan := small()
+	plan.Pods[0].Answer = &cliv1alpha1.PolicyAnswer{Says: cliv1alpha1.PolicyHold, Policy: "stop", Reason: "Paused"}
+	content, _ := written(t, plan)
+	for _, want := range []string{"pods are due", "last one is due", "held by policy stop: Paused"} {
+		if !strings.Contains(content, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	if content, _ := written(t, small()); strings.Contains(content, "held by policy") || strings.Contains(content, "pods are due") {
+		t.Error("the page speaks of policies where there are none")
 	}
 }
 

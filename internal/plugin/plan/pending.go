@@ -91,7 +91,8 @@ func (c *Countdowns) SetPod(pod *corev1.Pod, at time.Time) {
 	if c.Owner != nil {
 		listed.Owner = c.Owner(pod)
 	}
-	c.pods[node][pod.UID] = boundPod{policies.PodOf(pod), listed, verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: bound}}
+	facts := verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: bound}
+	c.pods[node][pod.UID] = boundPod{policies.PodOf(pod), listed, facts}
 	c.where[pod.UID] = node
 }
 
@@ -215,27 +216,27 @@ func ChangesSince(before, list *cliv1alpha1.PendingList, has func(types.UID) boo
 	}
 	for i := range list.Pods {
 		pod := &list.Pods[i]
-		switch known := old[pod.UID]; {
-		case known == nil:
-			add(cliv1alpha1.PendingLeaves, pod)
-		case !known.Due.Time.Equal(pod.Due.Time):
-			add(cliv1alpha1.PendingMoved, pod)
-		case pod.Due.After(before.At.Time) && !pod.Due.After(list.At.Time):
-			add(cliv1alpha1.PendingDueNow, pod)
-		case holder(pod) == holder(known):
-		case pod.Answer.Stays():
-			add(cliv1alpha1.PendingHeld, pod)
-		default:
-			add(cliv1alpha1.PendingReleased, pod)
+		isDue := pod.Due.After(before.At.Time) && !pod.Due.After(list.At.Time)
+		if event := eventOf(old[pod.UID], pod, isDue); event != "" {
+			add(event, pod)
 		}
 	}
 	return changes
 }
 
-// holder says which policy keeps a pod, and why; empty if none does.
-func holder(pod *cliv1alpha1.PendingPod) string {
-	if !pod.Answer.Stays() {
+// eventOf says what has happened to a pod that is pending; empty if nothing has. Of a pod that was not, known is nil.
+func eventOf(known, pod *cliv1alpha1.PendingPod, isDue bool) cliv1alpha1.PendingEvent {
+	switch {
+	case known == nil:
+		return cliv1alpha1.PendingLeaves
+	case !known.Due.Time.Equal(pod.Due.Time):
+		return cliv1alpha1.PendingMoved
+	case isDue:
+		return cliv1alpha1.PendingDueNow
+	case pod.Answer.HeldBy() == known.Answer.HeldBy():
 		return ""
+	case pod.Answer.Stays():
+		return cliv1alpha1.PendingHeld
 	}
-	return pod.Answer.Policy + ": " + pod.Answer.Reason
+	return cliv1alpha1.PendingReleased
 }

@@ -23,12 +23,13 @@ func (c *Cluster) PoliciesOf() *policies.Set {
 		return nil
 	}
 	covers := coverage(c.Budgets)
-	return policies.New(c.Policies, c.Namespaces, func(namespace string, pod labels.Set) (all []*policyv1.PodDisruptionBudget) {
+	budgetsOf := func(namespace string, pod labels.Set) (all []*policyv1.PodDisruptionBudget) {
 		for _, budget := range covers.of(namespace, pod) {
 			all = append(all, budget.PodDisruptionBudget)
 		}
 		return all
-	})
+	}
+	return policies.New(c.Policies, c.Namespaces, budgetsOf)
 }
 
 // steps are the words for the steps of policies.

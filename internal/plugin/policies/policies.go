@@ -5,8 +5,8 @@
 // The rule is that of internal/policy; this package finds out what the rule needs to know.
 //
 // Some of it only Taintkeeper knows. Whether a breaker is open is taken from the policy's status, unless Trip finds out
-// that it will. How much room a pace has is not known: if the policy's status says that its pace holds pods, it is taken
-// to hold those that are due already, and no others.
+// that it will. How much room a pace has is not known: if the policy's status says that its pace holds pods, it is
+// taken to hold those that are due already, and no others.
 package policies
 
 import (
@@ -51,7 +51,9 @@ type opening struct {
 // New compiles policies. A namespace that is not among the objects is selected by every policy, as it is by Taintkeeper
 // until its labels are known.
 func New(objects []*v1alpha1.EvictionPolicy, namespaces []*corev1.Namespace, budgets BudgetsOf) *Set {
-	s := &Set{open: map[string]opening{}, full: map[string]bool{}, namespaces: map[string]*corev1.Namespace{}, budgets: budgets}
+	s := &Set{
+		open: map[string]opening{}, full: map[string]bool{}, namespaces: map[string]*corev1.Namespace{}, budgets: budgets,
+	}
 	for _, object := range objects {
 		compiled, err := policy.New(object)
 		if err != nil {
@@ -157,15 +159,7 @@ func (s *Set) Course(
 	if at.Before(now) {
 		at = now
 	}
-	state := func(p *policy.Policy) (is policy.State) {
-		if open := s.open[p.Name]; !at.Before(open.from) {
-			is.Open = open.why
-		}
-		if due, _ := p.Due(causes); s.full[p.Name] && at.Equal(now) && due.Before(now) {
-			is.Room = func() time.Time { return policy.Later }
-		}
-		return is
-	}
+	state := func(p *policy.Policy) policy.State { return s.state(p, causes, now, at) }
 	var course Course
 	for first := true; ; first = false {
 		is, turns := s.facts(pod, node, at)
@@ -186,6 +180,17 @@ func (s *Set) Course(
 		}
 		at = again
 	}
+}
+
+// state returns what a policy remembers at an instant, as far as it is known now.
+func (s *Set) state(p *policy.Policy, causes []policy.Cause, now, at time.Time) (is policy.State) {
+	if open := s.open[p.Name]; !at.Before(open.from) {
+		is.Open = open.why
+	}
+	if due, _ := p.Due(causes); s.full[p.Name] && at.Equal(now) && due.Before(now) {
+		is.Room = func() time.Time { return policy.Later }
+	}
+	return is
 }
 
 // facts returns what policies need to know of a pod at an instant, and when it counts as unready if it does not yet.

@@ -237,14 +237,12 @@ func (c *collector) note(is bool, sentence string) {
 
 // notePolicies says what files do not tell of EvictionPolicies.
 func (c *collector) notePolicies() {
-	if !c.wants.Policies {
+	if !c.wants.Policies || len(c.cluster.Policies) == 0 {
 		return
 	}
-	some := len(c.cluster.Policies) > 0
-	c.note(c.wants.Templates && len(c.cluster.Nodes) > 0 && !some, "The files hold no EvictionPolicy.")
 	c.note(selectNamespaces(c.cluster.Policies) && len(c.cluster.Namespaces) == 0,
 		"The files hold no Namespace, so "+unknownNamespaces+".")
-	c.note(some && !c.wants.Budgets && len(c.cluster.Budgets) == 0, "The files hold no PodDisruptionBudget.")
+	c.note(!c.wants.Budgets && len(c.cluster.Budgets) == 0, "The files hold no PodDisruptionBudget.")
 	c.note(c.wants.Signs && !c.cluster.Signs.HoldersKnown && holdWhenDown(c.cluster.Policies),
 		"The files hold no ValidatingAdmissionPolicy, so it is not known whether ifDown: Hold has an effect.")
 }

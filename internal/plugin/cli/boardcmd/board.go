@@ -25,6 +25,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/board"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
@@ -119,8 +121,13 @@ func (o *options) open(ctx context.Context, config *rest.Config) (*board.Board, 
 		}
 		return nil
 	}
+	reader := source.NewReader(config.Host, clients, dynamics, nil, output.NoProgress())
+	policies := func(ctx context.Context, tell func(*plan.Cluster, error)) {
+		reader.FollowPolicies(ctx, namespace, tell)
+	}
 	return board.New(board.Config{
-		Cluster: o.cluster(config), Namespace: namespace, Clients: clients, Dynamic: dynamics, Ping: ping, Now: clock.Latest,
+		Cluster: o.cluster(config), Namespace: namespace, Clients: clients, Rules: dynamics, Policies: policies,
+		Ping: ping, Now: clock.Latest,
 	}), nil
 }
 

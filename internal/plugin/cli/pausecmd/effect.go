@@ -84,7 +84,7 @@ func held(course policies.Course) bool {
 // with returns the cluster with a policy, which a dry run has not made.
 func (f *found) with(object *v1alpha1.EvictionPolicy) *plan.Cluster {
 	with := *f.Cluster
-	with.Policies = append(slices.Clone(f.without(object)), object)
+	with.Policies = append(f.without(object), object)
 	if len(f.Namespaces) == 0 {
 		for _, pod := range f.Pods {
 			with.Namespaces = append(with.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{

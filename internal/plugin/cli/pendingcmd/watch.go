@@ -297,7 +297,7 @@ func (f *follower) broken(kind string) cache.WatchErrorHandlerWithContext {
 	}
 }
 
-// setPolicies takes what was read of policies. Where there are none it is no news.
+// setPolicies takes what was read of policies. If there were none and are none, nothing is told again.
 func (f *follower) setPolicies(cluster *plan.Cluster, err error) {
 	set := cluster.PoliciesOf()
 	f.mu.Lock()

@@ -18,7 +18,7 @@ func printPage(o *output.Printer, plan *cliv1alpha1.TaintPlan) error {
 		Plan: plan, Answer: summary.Answer(plan),
 		Losses: slices.Concat(summary.Silence(plan), summary.Policies(plan), summary.Losses(plan)),
 		Words: func(pod *cliv1alpha1.PlannedPod) page.Words {
-			words := page.Words{Leaves: "stays", Toleration: tolerationOf(pod)}
+			words := page.Words{Leaves: "stays", Toleration: tolerationOf(pod), HeldBy: output.HeldBy(plan.At.Time, pod.Answer)}
 			if pod.Leaves {
 				words.Leaves, words.At = output.Relative(plan.At.Time, pod.Due.Time), output.Absolute(pod.Due.Time)
 			}

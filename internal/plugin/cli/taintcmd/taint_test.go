@@ -304,6 +304,17 @@ func TestWhatWouldTripABreakerNeedsYes(t *testing.T) {
 	}
 }
 
+func TestPodsThatAreDueOnOtherNodesCountForABreaker(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.others = []runtime.Object{brake()}
+		s.in = "y\ny\n"
+		s.must(s.taint("n", "m:NoExecute"))
+		s.mustFail(s.taint("o", "m:NoExecute"), "more pods would be due at once than EvictionPolicy brake allows: add --yes")
+		s.mustHave("o")
+		s.must(s.taint("o", "m:NoExecute", "--yes"))
+	}, taintedNode("n"), taintedNode("o"), podOnNode("n", "p"), podOnNode("o", "q"))
+}
+
 func TestAQuestionCanBeInterrupted(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		ctx, stop := context.WithCancel(s.Context())
