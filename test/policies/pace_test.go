@@ -70,11 +70,10 @@ func (p *pacing) check() {
 		}
 		twice[c.Name] = true
 		scope := p.scopes[c.Name]
-		all := append(before[scope], c)
-		before[scope] = all
-		if i := len(all) - 1 - pacedPods; i >= 0 && c.Received.Sub(all[i].Received) < pacedPer {
-			p.t.Errorf("scope %q: %d pods left within %s", scope, pacedPods+1, c.Received.Sub(all[i].Received))
+		if i := len(before[scope]) - pacedPods; i >= 0 && c.Received.Sub(before[scope][i].Received) < pacedPer {
+			p.t.Errorf("scope %q: %d pods left within %s", scope, pacedPods+1, c.Received.Sub(before[scope][i].Received))
 		}
+		before[scope] = append(before[scope], c)
 	}
 }
 
