@@ -165,8 +165,8 @@ func neededPermissions(o *options, served map[string]bool) []permission {
 	return append(needed, neededForTheProcess(o)...)
 }
 
-// neededForTheProcess are the permissions that no controller needs: for the election, next to the built-in, and for those
-// who ask for metrics.
+// neededForTheProcess are the permissions that no controller needs: for the election, next to the built-in, and for
+// those who ask for metrics.
 func neededForTheProcess(o *options) (needed []permission) {
 	if o.elects() {
 		needed = append(needed, permission{verbs: []string{"get", "create", "update"}, resource: "leases", group: "coordination.k8s.io", namespace: o.election.namespace, name: o.election.name})
