@@ -69,13 +69,12 @@ func (n *namespaces) run(ctx context.Context) error {
 	return nil
 }
 
-// get returns the labels of a namespace, and whether it is being deleted. Known is false if the watch has not brought
-// it.
-func (n *namespaces) get(name string) (set labels.Set, ends, known bool) {
+// get returns the labels of a namespace, nil if the watch has not brought it, and whether it is being deleted.
+func (n *namespaces) get(name string) (_ labels.Labels, ends bool) {
 	object, exists, err := n.informer.GetStore().GetByKey(name)
 	if err != nil || !exists {
-		return nil, false, false
+		return nil, false
 	}
 	is := object.(*metav1.PartialObjectMetadata)
-	return is.Labels, is.DeletionTimestamp != nil, true
+	return labels.Set(is.Labels), is.DeletionTimestamp != nil
 }

@@ -16,19 +16,19 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// selecting returns what policies need to know of a pod, and those that select it. What is not known yet selects: then
-// a pod leaves later, never sooner.
+// selecting returns what policies need to know of a pod, without its budgets, and those that select it.
 func (f *Follower) selecting(all []followed, pod *podcache.Pod, node *nodecache.Node) (*policy.Pod, []*policy.Policy) {
-	namespace, ends, known := f.namespaces.get(pod.Namespace)
 	is := &policy.Pod{
-		Labels: pod.Labels(), NamespaceLabels: namespace, NodeLabels: labels.Set(node.Labels),
-		NamespaceEnds: ends, Finished: pod.Flags.Has(podcache.Finished),
-		Unready: !ready(node),
+		NodeLabels: labels.Set(node.Labels), Finished: pod.Flags.Has(podcache.Finished), Unready: !ready(node),
 	}
+	is.NamespaceLabels, is.NamespaceEnds = f.namespaces.get(pod.Namespace)
+	podLabels := pod.Labels()
 	var selecting []*policy.Policy
 	for _, p := range all {
-		if (!known || p.Namespaces.Matches(is.NamespaceLabels)) && (!p.labelled || p.Pods.Matches(is.Labels)) &&
-			p.Nodes.Matches(is.NodeLabels) {
+		if is.Labels = nil; p.labelled { // else the record lacks labels by which the policy selects
+			is.Labels = podLabels
+		}
+		if p.Mismatch(is) == "" {
 			selecting = append(selecting, p.Policy)
 		}
 	}
