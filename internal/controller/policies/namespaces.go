@@ -23,7 +23,7 @@ import (
 // for concurrent use.
 type namespaces struct {
 	informer cache.SharedIndexInformer
-	needed   chan struct{} // is closed when somebody needs to know
+	needed   chan struct{} // closed when there is a policy
 	once     sync.Once
 }
 
@@ -57,7 +57,7 @@ func newNamespaces(from client.WithWatch, changed func()) *namespaces {
 	return n
 }
 
-// need says that the namespaces have to be known.
+// need starts the watch of namespaces.
 func (n *namespaces) need() { n.once.Do(func() { close(n.needed) }) }
 
 func (n *namespaces) run(ctx context.Context) error {

@@ -23,7 +23,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
-	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // Set is the policies of a cluster.
@@ -72,17 +71,6 @@ func New(objects []*v1alpha1.EvictionPolicy, namespaces []*corev1.Namespace, bud
 		s.namespaces[namespace.Name] = namespace
 	}
 	return s
-}
-
-// Causes returns the taints because of which a pod must leave, and since when it is due because of each.
-func Causes(rule verdict.Rule, pod verdict.Pod, taints []verdict.Taint) []policy.Cause {
-	var causes []policy.Cause
-	for i := range taints {
-		if r := rule.Judge(pod, taints[i]); r.Leaves {
-			causes = append(causes, policy.Cause{Taint: &taints[i].Taint, Due: r.Due})
-		}
-	}
-	return causes
 }
 
 // Pod is what policies look at of a pod.
@@ -209,27 +197,17 @@ func (s *Set) is(pod Pod, node Node) *policy.Pod {
 }
 
 // object returns what the budgets of a pod say as they stand.
-func (s *Set) object(pod Pod) (is policy.Budgets) {
+func (s *Set) object(pod Pod) policy.Budgets {
 	all := s.budgets(pod.Namespace, pod.Labels)
 	var names []string
 	for _, budget := range all {
 		names = append(names, budget.Namespace+"/"+budget.Name)
 	}
-	slices.Sort(names)
-	is.Name = strings.Join(names, ", ")
-	switch {
-	case len(all) > 1:
-		is.Objects = policy.SeveralBudgets
-	case len(all) == 1 && !allows(all[0]):
+	is := policy.BudgetsNamed(names...)
+	if len(all) == 1 && policy.Allowed(all[0]) == 0 {
 		is.Objects = policy.Budget
 	}
 	return is
-}
-
-// allows reports whether a budget allows a disruption. While its status lags behind its spec the Eviction API refuses
-// all.
-func allows(budget *policyv1.PodDisruptionBudget) bool {
-	return budget.Status.ObservedGeneration >= budget.Generation && budget.Status.DisruptionsAllowed > 0
 }
 
 // Trip finds out whether the breaker of a policy opens when pods become due at these instants, of so many that it

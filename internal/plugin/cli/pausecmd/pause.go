@@ -100,7 +100,7 @@ each pod that long after it was due.`,
 			return o.pause(cmd.Context(), object)
 		},
 	}
-	o.addFlags(cmd)
+	o.dryRun.AddFlag(cmd)
 	cmd.Flags().StringVarP(&o.output.Format, "output", "o", "", "How to print the policy: json, yaml, name; a line without it.")
 	cmd.Flags().StringVarP(&o.podSelector, "selector", "l", "", "Only pods with these labels: key=value, key!=value, key in (a,b), key.")
 	cmd.Flags().StringVar(&o.nodeLabel, "node-selector", "", "Only pods on nodes with these labels.")
@@ -109,8 +109,6 @@ each pod that long after it was due.`,
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	return cmd
 }
-
-func (o *options) addFlags(cmd *cobra.Command) { o.dryRun.AddFlag(cmd) }
 
 var formats = []string{output.JSON, output.YAML, output.Name}
 
