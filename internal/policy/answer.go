@@ -62,7 +62,7 @@ func (a Answer) Stays() bool { return a.Step >= Wait }
 func (a Answer) String() string {
 	text := map[Why]string{
 		Paused: "is paused", BreakerOpen: "has tripped", Settling: "waits to see how many others are due",
-		Held: "holds it", Finished: "keeps finished pods", NotPermitted: "asks the Eviction API, which Taintkeeper may not",
+		Held: "holds it", Finished: "keeps finished pods", NotPermitted: "asks the Eviction API, which Taintkeeper is not allowed to use",
 		SeveralBudgets: "asks the Eviction API, which refuses pods with several PodDisruptionBudgets",
 		Budget:         "asks the Eviction API, and a PodDisruptionBudget allows no disruption", Paced: "has no room in its pace",
 	}[a.Why]

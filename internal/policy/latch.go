@@ -56,5 +56,5 @@ func (l *Latch) Open() string {
 	if l.Tripped.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf("%d of %d selected pods are due, at most %d may be", l.due, l.of, l.most)
+	return fmt.Sprintf("%d of %d selected pods are due, and the breaker allows %d", l.due, l.of, l.most)
 }

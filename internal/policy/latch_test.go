@@ -107,11 +107,11 @@ func TestALatch(t *testing.T) {
 func TestALatchSaysWhyItIsOpen(t *testing.T) {
 	var latch policy.Latch
 	latch.Count(breaker(t, "10%"), 7, 65, at(0))
-	if got, want := latch.Open(), "7 of 65 selected pods are due, at most 6 may be"; got != want || !latch.Tripped.Equal(at(0)) {
+	if got, want := latch.Open(), "7 of 65 selected pods are due, and the breaker allows 6"; got != want || !latch.Tripped.Equal(at(0)) {
 		t.Errorf("says %q, tripped at %v; want %q", got, latch.Tripped, want)
 	}
 	latch.Count(breaker(t, "10%"), 8, 66, at(1))
-	if got, want := latch.Open(), "8 of 66 selected pods are due, at most 6 may be"; got != want || !latch.Tripped.Equal(at(0)) {
+	if got, want := latch.Open(), "8 of 66 selected pods are due, and the breaker allows 6"; got != want || !latch.Tripped.Equal(at(0)) {
 		t.Errorf("says %q, tripped at %v; want %q, and when it tripped first", got, latch.Tripped, want)
 	}
 }

@@ -25,7 +25,7 @@ type Policy struct {
 	// DryRun says that the policy objects to nothing.
 	DryRun bool
 
-	Namespaces, Pods, Nodes labels.Selector
+	namespaces, pods, nodes labels.Selector
 
 	taints   []v1alpha1.EvictionPolicyTaint
 	action   v1alpha1.EvictionAction
@@ -92,9 +92,9 @@ func (p *Policy) compile(spec *v1alpha1.EvictionPolicySpec) error {
 		from  *v1alpha1.Selector
 		to    *labels.Selector
 	}{
-		{"namespaceSelector", spec.NamespaceSelector, &p.Namespaces},
-		{"podSelector", spec.PodSelector, &p.Pods},
-		{"nodeSelector", spec.NodeSelector, &p.Nodes},
+		{"namespaceSelector", spec.NamespaceSelector, &p.namespaces},
+		{"podSelector", spec.PodSelector, &p.pods},
+		{"nodeSelector", spec.NodeSelector, &p.nodes},
 	} {
 		selector, err := one.from.Compile()
 		if err != nil {
@@ -184,9 +184,28 @@ func (b *Breaker) Count(dues []time.Time, now time.Time) int {
 	return until - from
 }
 
-// Selects reports whether the policy selects a pod on its node, whatever the taint.
-func (p *Policy) Selects(pod *Pod) bool {
-	return p.Namespaces.Matches(pod.NamespaceLabels) && p.Pods.Matches(pod.Labels) && p.Nodes.Matches(pod.NodeLabels)
+// Mismatch returns the field of a selector that does not match a pod on its node, whatever the taint; empty if the
+// policy selects the pod. Labels that are not known match: a pod leaves later then, never sooner.
+func (p *Policy) Mismatch(pod *Pod) (field string) {
+	matches := func(selector labels.Selector, set labels.Labels) bool { return set == nil || selector.Matches(set) }
+	switch {
+	case !matches(p.namespaces, pod.NamespaceLabels):
+		return "namespaceSelector"
+	case !matches(p.pods, pod.Labels):
+		return "podSelector"
+	case !matches(p.nodes, pod.NodeLabels):
+		return "nodeSelector"
+	}
+	return ""
+}
+
+// PodLabels returns the keys of the labels of pods by which the policy selects.
+func (p *Policy) PodLabels() (keys []string) {
+	requirements, _ := p.pods.Requirements()
+	for _, r := range requirements {
+		keys = append(keys, r.Key())
+	}
+	return keys
 }
 
 // Applies reports whether the policy applies to a taint. None applies to out-of-service: pod garbage collection removes

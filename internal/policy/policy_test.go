@@ -78,7 +78,7 @@ func TestAPolicySelectsPodsByAllSelectorsThatAreSet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.spec.Action = v1alpha1.ActionHold
-			if got := named(t, "p", tt.spec).Selects(pod); got != tt.want {
+			if got := named(t, "p", tt.spec).Mismatch(pod) == ""; got != tt.want {
 				t.Errorf("selects the pod: %t, want %t", got, tt.want)
 			}
 		})
@@ -200,8 +200,8 @@ func TestABrokenPolicyHoldsTooMuchRatherThanTooLittle(t *testing.T) {
 					t.Errorf("the error is %q, want one that says %q", err, says)
 				}
 			}
-			if !p.Selects(matching) || p.Selects(other) != tt.selects {
-				t.Errorf("selects a pod that matches: %t, another: %t; want true, %t", p.Selects(matching), p.Selects(other), tt.selects)
+			if a, b := p.Mismatch(matching), p.Mismatch(other); a != "" || (b == "") != tt.selects {
+				t.Errorf("mismatch of a pod that matches: %q, of another: %q; want that to be selected: %t", a, b, tt.selects)
 			}
 			var latch policy.Latch
 			if p.Breaker() != nil {

@@ -99,7 +99,7 @@ func (w *world) add(r *rand.Rand, name string) {
 		w.Open[name] = true
 		w.states[name] = policy.State{Open: "open"}
 	}
-	if compiled.Selects(&w.pod) {
+	if compiled.Mismatch(&w.pod) == "" {
 		w.compiled = append(w.compiled, compiled)
 	}
 }

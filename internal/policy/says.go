@@ -4,9 +4,12 @@
 package policy
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
@@ -15,6 +18,7 @@ import (
 
 // Pod is what the policies need to know of a pod, its namespace and its node.
 type Pod struct {
+	// Labels of the pod, its namespace and its node; nil: not known.
 	Labels, NamespaceLabels, NodeLabels labels.Labels
 	// NamespaceEnds is set if the namespace is being deleted.
 	NamespaceEnds bool
@@ -38,6 +42,25 @@ type Budgets struct {
 	Name string
 }
 
+// BudgetsNamed returns what is known of a pod that has the PodDisruptionBudgets of these names: the Eviction API
+// answers 500 for a pod with several, whatever they allow (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go).
+func BudgetsNamed(names ...string) Budgets {
+	is := Budgets{Name: strings.Join(slices.Sorted(slices.Values(names)), ", ")}
+	if len(names) > 1 {
+		is.Objects = SeveralBudgets
+	}
+	return is
+}
+
+// Allowed returns how many disruptions a budget allows now: none while its status lags behind its spec, because the
+// Eviction API refuses all then.
+func Allowed(budget *policyv1.PodDisruptionBudget) int {
+	if budget.Status.ObservedGeneration < budget.Generation {
+		return 0
+	}
+	return int(budget.Status.DisruptionsAllowed)
+}
+
 // State is what a policy remembers.
 type State struct {
 	// Open says why the breaker is open; empty if it is closed. See [Latch].
@@ -54,6 +77,17 @@ var Later = verdict.Latest
 type Cause struct {
 	Taint *corev1.Taint
 	Due   time.Time
+}
+
+// CausesOf returns the taints of a node because of which a pod must leave by a rule, now or later. They point into the
+// taints.
+func CausesOf(rule verdict.Rule, pod verdict.Pod, taints []verdict.Taint) (causes []Cause) {
+	for i := range taints {
+		if r := rule.Judge(pod, taints[i]); r.Leaves {
+			causes = append(causes, Cause{Taint: &taints[i].Taint, Due: r.Due})
+		}
+	}
+	return causes
 }
 
 // Says returns the answer of one policy that selects the pod and applies to the cause, which is due.

@@ -31,8 +31,8 @@ type Resource[T client.Object] struct {
 	List   func() client.ObjectList // returns an empty list
 	// Without says what there is not as long as the resource is not installed, and how to have it.
 	Without string
-	// Must says that Run ends with an error if the resource is installed and may not be listed.
-	Must bool
+	// Required makes Run end with an error if the resource is installed and the API server forbids to list it.
+	Required bool
 }
 
 // Watch watches the objects. Without the resource, it waits until there is one.
@@ -87,8 +87,8 @@ func (w *Watch[T]) lister() cache.ListerWatcher {
 	}, w.client)
 }
 
-// Run watches until the context ends. Errors are retried with backoff indefinitely, but for one: if the resource must
-// be listed, and at the beginning may not be, nor half a minute later.
+// Run watches until the context ends. Errors are retried with backoff indefinitely, with one exception: if the resource
+// is Required, it returns the error of a first list that is forbidden twice, half a minute apart.
 func (w *Watch[T]) Run(ctx context.Context) error {
 	if err := w.awaitResource(ctx); err != nil || ctx.Err() != nil {
 		return err
@@ -111,9 +111,9 @@ func (w *Watch[T]) awaitResource(ctx context.Context) error {
 				close(w.absent)
 			})
 			refused = false
-		case w.resource.Must && apierrors.IsForbidden(err) && refused:
+		case w.resource.Required && apierrors.IsForbidden(err) && refused:
 			return err
-		case w.resource.Must && apierrors.IsForbidden(err): // an API server that has just started may not know the rights yet
+		case w.resource.Required && apierrors.IsForbidden(err): // an API server that has just started may not know the rights yet
 			refused = true
 		default: // any other trouble is the watch's
 			if w.wasAbsent() {

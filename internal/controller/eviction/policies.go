@@ -78,7 +78,7 @@ func (d *decider) objections() map[objection]int {
 	return counts
 }
 
-// begins reports whether the eviction of a pod may begin; its place in the paces of policies is taken then.
+// begins reports whether the eviction of a pod may begin. If so, its places in paces and budgets are taken until ends.
 func (x *executor) begins(t *try, pod *podcache.Pod) bool {
 	node, ok := x.nodes.get(pod.Node)
 	if x.judge.policies == nil || !ok {
@@ -88,8 +88,8 @@ func (x *executor) begins(t *try, pod *podcache.Pod) bool {
 	return t.begun
 }
 
-// ends says that a try has ended that has a place in the paces of policies. While it is not known what became of the
-// pod it counts as one that has left.
+// ends gives back the places of a try if its pod stays. A pod counts as one that has left while it is not known what
+// became of it.
 func (x *executor) ends(t *try) {
 	if t.begun {
 		_, there := x.pods.There(t.UID)

@@ -17,14 +17,14 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 )
 
-// reclaimer puts marks right.
+// reclaimer corrects marks.
 //
-// It puts our mark in the place of the built-in controller's, in a cluster in which that runs. The built-in deletes a
+// Where the built-in controller runs, it replaces the built-in's marks with ours. The built-in deletes a
 // pod that has its exact mark without setting it again (pkg/controller/tainteviction/taint_eviction.go), and so without
 // asking the admission policy that keeps it from evicting.
 //
-// And it takes our mark back from pods that a policy has come to hold: they are not about to end, and
-// kube-controller-manager would take it back after two minutes (pkg/controller/disruption).
+// It also takes our mark back from a pod that a policy holds now. Such a pod is not about to end, and
+// kube-controller-manager would take the mark back after two minutes (pkg/controller/disruption).
 type reclaimer struct {
 	judge   judge
 	nodes   nodes

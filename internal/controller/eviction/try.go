@@ -37,7 +37,7 @@ type try struct {
 	due        time.Time
 	tries      int   // that failed or hung before
 	unmarked   error // why the condition could not be set
-	begun      bool  // it has a place in the paces of policies
+	begun      bool  // it has taken places in paces and budgets
 	unanswered bool  // the delete was
 	settled    bool  // it was withdrawn, and is known what became of the pod
 }

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,7 +25,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
-// checkRightEvery is how often it is asked whether the Eviction API may be asked.
+// checkRightEvery is how often Taintkeeper checks its right to use the Eviction API.
 const checkRightEvery = time.Minute
 
 // budgets follows the PodDisruptionBudgets, from the first policy on that asks the Eviction API. It is safe for
@@ -35,9 +34,9 @@ type budgets struct {
 	client   kubernetes.Interface
 	line     *line       // has the budgets, and those who wait for them
 	labelled func() bool // the records of pods have the labels by which budgets select
-	selected func()      // is told when budgets select other pods, or may be asked about or not
+	selected func()      // is called when budgets select other pods, or the right to ask has changed
 	informer cache.SharedIndexInformer
-	needed   chan struct{} // is closed when somebody needs to know
+	needed   chan struct{} // closed when a policy asks the Eviction API
 	once     sync.Once
 
 	forbidden atomic.Bool // to ask the Eviction API
@@ -76,7 +75,7 @@ func newBudgets(client kubernetes.Interface, line *line, labelled func() bool, s
 	return b
 }
 
-// trimBudget drops what nobody reads of a budget.
+// trimBudget drops the parts of a budget that are not read.
 func trimBudget(object any) (any, error) {
 	if is, ok := object.(*policyv1.PodDisruptionBudget); ok {
 		is.ManagedFields, is.Annotations, is.Labels, is.Status.DisruptedPods, is.Status.Conditions = nil, nil, nil, nil, nil
@@ -84,7 +83,7 @@ func trimBudget(object any) (any, error) {
 	return object, nil
 }
 
-// need says that the budgets have to be known.
+// need starts the watch of budgets.
 func (b *budgets) need() { b.once.Do(func() { close(b.needed) }) }
 
 func (b *budgets) run(ctx context.Context) error {
@@ -108,14 +107,15 @@ func (b *budgets) run(ctx context.Context) error {
 	return parts.Run(ctx)
 }
 
-// checkRight asks now and then whether the Eviction API may be asked.
+// checkRight checks until the context ends whether Taintkeeper may use the Eviction API. As long as the API server does
+// not say, the last answer stands.
 func (b *budgets) checkRight(ctx context.Context) error {
 	for ctx.Err() == nil {
 		question := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "eviction"},
 		}}
 		answer, err := b.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, question, metav1.CreateOptions{})
-		if err == nil && b.forbidden.Swap(!answer.Status.Allowed) == answer.Status.Allowed { // else what was known counts
+		if err == nil && b.forbidden.Swap(!answer.Status.Allowed) == answer.Status.Allowed {
 			b.selected()
 		}
 		select {
@@ -142,7 +142,7 @@ func (b *budgets) take(before, after *policyv1.PodDisruptionBudget) (other bool)
 		i, all = len(all), append(all, &budget{Allowance: policy.NewAllowance(b.line.now()), name: key(after)})
 		b.line.budgets[in] = all
 	}
-	all[i].Allow(allowed(after))
+	all[i].Allow(policy.Allowed(after))
 	if before != nil && equality.Semantic.DeepEqual(before.Spec.Selector, after.Spec.Selector) {
 		return false
 	}
@@ -155,15 +155,6 @@ func (b *budgets) take(before, after *policyv1.PodDisruptionBudget) (other bool)
 }
 
 func key(object *policyv1.PodDisruptionBudget) string { return object.Namespace + "/" + object.Name }
-
-// allowed is how many disruptions a budget allows now. While its status lags behind its spec the Eviction API refuses
-// all.
-func allowed(object *policyv1.PodDisruptionBudget) int {
-	if object.Status.ObservedGeneration < object.Generation {
-		return 0
-	}
-	return int(object.Status.DisruptionsAllowed)
-}
 
 // keys returns the keys by which budgets select pods.
 func (b *budgets) keys() (keys []string) {
@@ -208,15 +199,9 @@ func (b *budgets) object(pod *podcache.Pod) policy.Budgets {
 	if !b.informer.HasSynced() || !b.labelled() {
 		return policy.Budgets{Objects: policy.Budget, Name: "the budgets are being read"}
 	}
-	of := b.of(pod)
 	var names []string
-	for _, is := range of {
+	for _, is := range b.of(pod) {
 		names = append(names, is.name)
 	}
-	slices.Sort(names)
-	is := policy.Budgets{Name: strings.Join(names, ", ")}
-	if len(of) > 1 {
-		is.Objects = policy.SeveralBudgets
-	}
-	return is
+	return policy.BudgetsNamed(names...)
 }

@@ -12,12 +12,13 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
-// lookAtMost is how often breakers are looked at, at most, while nobody asks.
+// lookAtMost is the least time between two looks at breakers that no answer asks for.
 const lookAtMost = 100 * time.Millisecond
 
-// podChanged sees the changes that policies can see. When a pod is due, others follow.
+// podChanged takes in a change of a pod that may change answers. The Evictor follows whether pods are due.
 func (f *Follower) podChanged(change podcache.Change) {
 	before, after := change.Before, change.After
 	if len(f.all()) == 0 {
@@ -25,7 +26,7 @@ func (f *Follower) podChanged(change podcache.Change) {
 	}
 	for _, pod := range []*podcache.Pod{before, after} {
 		if pod != nil && f.isTainted(pod.Node) {
-			f.demand.spoil(pod.Node)
+			f.demand.markStale(pod.Node)
 		}
 	}
 	f.pace(change)
@@ -61,17 +62,17 @@ func (f *Follower) isTainted(node string) bool {
 	return ok && len(record.NoExecute) > 0
 }
 
-// nodeChanged sees the changes that policies can see.
+// nodeChanged takes in a change of a node that may change answers. The Evictor follows its taints.
 func (f *Follower) nodeChanged(change nodecache.Change) {
 	before, after := change.Before, change.After
 	switch {
 	case len(f.all()) == 0:
 	case before == nil:
-		f.demand.spoil(after.Name)
+		f.demand.markStale(after.Name)
 	case !before.SameTaints(after):
-		f.demand.spoil(before.Name)
+		f.demand.markStale(before.Name)
 	case after == nil || len(after.NoExecute) == 0:
-	case !labels.Equals(before.Labels, after.Labels) || ready(before) != ready(after):
+	case !labels.Equals(before.Labels, after.Labels) || readiness.IsReady(before.Node) != readiness.IsReady(after.Node):
 		f.tell(after.Name)
 	}
 }

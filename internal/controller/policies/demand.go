@@ -62,8 +62,8 @@ func (d *demand) follow(all []followed) {
 	d.breakers = next
 }
 
-// spoil says that the pods of some nodes must be counted again.
-func (d *demand) spoil(nodes ...string) {
+// markStale says that the pods of some nodes must be counted again.
+func (d *demand) markStale(nodes ...string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.breakers) == 0 {

@@ -4,6 +4,18 @@
 // Package policies follows the EvictionPolicies of a cluster, and says of pods that are due whether they may leave.
 //
 // The rule is that of package policy. This package gives it what it needs: the policies, the labels of pods, namespaces
-// and nodes, and what happened before. All of that is read anew for each answer, so an answer is never older than the
-// caches.
+// and nodes, and what happened before. All of that is read again for each answer, so an answer is never older than the
+// caches. What is not known yet makes an answer stricter: a pod leaves later, never sooner.
+//
+//	follower.go     the policies, and who is told when answers may change
+//	changes.go      which changes of pods, nodes, breakers and places change answers
+//	says.go         the answer about a pod
+//	selects.go      which policies select a pod, and how many pods a policy selects
+//	kept.go         which labels of pods are kept
+//	namespaces.go   the labels of namespaces
+//	unready.go      since when pods have not been ready
+//	budgets.go      PodDisruptionBudgets, and the right to ask the Eviction API
+//	line.go         the places of paces and budgets
+//	demand.go       breakers
+//	status.go       what is written of a policy, from tally.go (its pods) and down.go (what ifDown does)
 package policies

@@ -15,18 +15,18 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 )
 
-// down knows what becomes of held pods while Taintkeeper does not run. It belongs to one goroutine.
+// down says what becomes of held pods while Taintkeeper is not running. It is not safe for concurrent use.
 type down struct {
 	client  kubernetes.Interface
-	binding string // of the admission policy for ifDown: Hold; empty where the built-in does not run
-	looked  time.Time
-	there   bool
+	binding string    // of the admission policy for ifDown: Hold; empty where the built-in does not run
+	looked  time.Time // when the API server said whether the binding exists
+	exists  bool
 }
 
-// lookDownEvery is how often it is looked whether the admission policy is there.
+// lookDownEvery is how often the binding is looked up, at most.
 const lookDownEvery = time.Minute
 
-// look looks whether the admission policy is there. As long as that cannot be told, it is what it was.
+// look finds out whether the binding exists. If the API server does not say, the last answer stands.
 func (d *down) look(ctx context.Context, now time.Time) {
 	if d.binding == "" || now.Sub(d.looked) < lookDownEvery {
 		return
@@ -36,20 +36,21 @@ func (d *down) look(ctx context.Context, now time.Time) {
 	bindings := d.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
 	_, err := bindings.Get(ctx, d.binding, metav1.GetOptions{})
 	if err == nil || apicall.IsNotFound(err) {
-		d.there, d.looked = err == nil, now
+		d.exists, d.looked = err == nil, now
 	}
 }
 
-// says says whether the pods that a policy holds would stay, and why.
+// says says whether the pods that a policy holds would stay if Taintkeeper died, with the reason and the message of
+// condition HeldWhenDown.
 func (d *down) says(p followed) (held bool, reason, message string) {
 	switch {
 	case d.binding == "":
-		return true, "BuiltInOff", "Nothing else evicts while Taintkeeper does not run."
+		return true, "BuiltInOff", "Nothing else evicts while Taintkeeper is not running."
 	case p.IfDown != v1alpha1.IfDownHold:
-		return false, "BuiltInWouldEvict", "While Taintkeeper does not run, the built-in controller evicts these pods. To keep them, set ifDown to Hold."
-	case !d.there:
-		return false, "NoAdmissionPolicy", fmt.Sprintf("While Taintkeeper does not run, the built-in controller evicts these pods: "+
-			"ValidatingAdmissionPolicyBinding %s is not there. Apply config/coexistence.yaml, or the chart of this version.", d.binding)
+		return false, "BuiltInWouldEvict", "While Taintkeeper is not running, the built-in controller evicts these pods. To keep them, set ifDown to Hold."
+	case !d.exists:
+		return false, "NoAdmissionPolicy", fmt.Sprintf("While Taintkeeper is not running, the built-in controller evicts these pods: "+
+			"ValidatingAdmissionPolicyBinding %s does not exist. Apply config/coexistence.yaml, or the chart of this version.", d.binding)
 	}
 	return true, "AdmissionPolicy", fmt.Sprintf("ValidatingAdmissionPolicy %s keeps the built-in controller from evicting these pods.", d.binding)
 }

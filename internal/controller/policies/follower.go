@@ -37,7 +37,7 @@ type Config struct {
 	Client client.WithWatch
 	// Core watches PodDisruptionBudgets and reads pods.
 	Core kubernetes.Interface
-	// Nodes and Pods are the nodes and the bound pods; whoever made the caches runs them.
+	// Nodes and Pods are the nodes and the bound pods. The caller runs the caches.
 	Nodes *nodecache.Cache
 	Pods  *podcache.Cache
 	// Labels are the keys of labels that the client of Pods decodes.
@@ -67,9 +67,9 @@ func (c *Config) complete() error {
 
 var resource = custom.Resource[*v1alpha1.EvictionPolicy]{
 	Kind: "EvictionPolicy", Object: &v1alpha1.EvictionPolicy{},
-	List:    func() client.ObjectList { return &v1alpha1.EvictionPolicyList{} },
-	Without: "so no policy objects to evictions; to have policies, apply config/crd.yaml",
-	Must:    true,
+	List:     func() client.ObjectList { return &v1alpha1.EvictionPolicyList{} },
+	Without:  "so no policy objects to evictions; to have policies, apply config/crd.yaml",
+	Required: true,
 }
 
 // Follower follows the policies. It is safe for concurrent use.
@@ -160,7 +160,7 @@ func (f *Follower) Done() <-chan struct{} { return f.known }
 // follow watches the policies. A right that is missing must not read as "there are no policies".
 func (f *Follower) follow(ctx context.Context) error {
 	if err := f.watch.Run(ctx); err != nil {
-		return fmt.Errorf("evictions cannot go on without the right to list EvictionPolicies; apply config/rbac.yaml, or the chart of this version: %w", err)
+		return fmt.Errorf("Taintkeeper needs the right to list EvictionPolicies; apply config/rbac.yaml, or the chart of this version: %w", err)
 	}
 	return nil
 }
@@ -186,7 +186,7 @@ func (f *Follower) set(objects []*v1alpha1.EvictionPolicy) {
 	for _, object := range objects {
 		p, err := policy.New(object)
 		if err != nil {
-			f.config.Logger.Error(err, "An EvictionPolicy holds too many pods, because a part of it cannot be read; correct it", "policy", object.Name)
+			f.config.Logger.Error(err, "A part of an EvictionPolicy cannot be read, so it holds too many pods; correct it", "policy", object.Name)
 		}
 		all = append(all, followed{Policy: p, uid: object.UID, flaw: err, tripped: tripped(object)})
 	}
@@ -201,7 +201,7 @@ func (f *Follower) set(objects []*v1alpha1.EvictionPolicy) {
 	f.keepLabels()
 }
 
-// keepLabels makes the records of pods have the labels by which policies and budgets select.
+// keepLabels makes the records of pods keep the labels by which policies and budgets select.
 func (f *Follower) keepLabels() {
 	f.mu.Lock()
 	keys := keysOf(f.policies)
@@ -211,8 +211,7 @@ func (f *Follower) keepLabels() {
 		keys = slices.Compact(keys)
 	}
 	changed, list := f.labels.want(keys)
-	f.policies = f.labels.mark(f.policies)
-	f.labelled.Store(f.labels.complete())
+	f.markLabelled()
 	if changed {
 		f.config.Labels.Keep(keys)
 		f.config.Pods.KeepLabels(keys)
@@ -228,24 +227,30 @@ func (f *Follower) keepLabels() {
 func (f *Follower) listed(number int) {
 	f.mu.Lock()
 	news := f.labels.listed(number)
-	f.policies = f.labels.mark(f.policies)
-	f.labelled.Store(f.labels.complete())
+	f.markLabelled()
 	f.mu.Unlock()
 	if news {
 		f.tellAll()
 	}
 }
 
-// Subscribe calls a function with the name of each node about whose pods the answers may be others now.
+// markLabelled notes which labels the records of pods have. The caller holds the lock.
+func (f *Follower) markLabelled() {
+	f.policies = f.labels.mark(f.policies)
+	f.labelled.Store(f.labels.complete())
+}
+
+// Subscribe calls a function with the name of each node about whose pods the answers may have changed. The function must
+// return at once.
 func (f *Follower) Subscribe(changed func(node string)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.subscribers = append(f.subscribers, changed)
 }
 
-// tell says that the answers about the pods of some nodes may be others now.
+// tell says that the answers about the pods of some nodes may have changed.
 func (f *Follower) tell(nodes ...string) {
-	f.demand.spoil(nodes...)
+	f.demand.markStale(nodes...)
 	f.mu.Lock()
 	subscribers := f.subscribers
 	f.mu.Unlock()

@@ -6,8 +6,6 @@ package policies
 import (
 	"maps"
 	"slices"
-
-	"k8s.io/apimachinery/pkg/labels"
 )
 
 // kept knows which labels the records of pods have. Records have few: only those with keys that a policy names, and
@@ -22,9 +20,8 @@ type kept struct {
 func keysOf(all []followed) []string {
 	keys := map[string]struct{}{}
 	for _, p := range all {
-		requirements, _ := p.Pods.Requirements()
-		for _, r := range requirements {
-			keys[r.Key()] = struct{}{}
+		for _, key := range p.PodLabels() {
+			keys[key] = struct{}{}
 		}
 	}
 	return slices.Sorted(maps.Keys(keys))
@@ -60,7 +57,7 @@ func (k *kept) listed(number int) bool {
 func (k *kept) mark(all []followed) []followed {
 	marked := slices.Clone(all)
 	for i := range marked {
-		marked[i].labelled = k.have(marked[i].Pods)
+		marked[i].labelled = k.have(marked[i].PodLabels())
 	}
 	return marked
 }
@@ -68,13 +65,10 @@ func (k *kept) mark(all []followed) []followed {
 // complete reports whether the records have all labels that are wanted.
 func (k *kept) complete() bool { return len(k.known) == len(k.wanted) }
 
-// have reports whether the records have all labels by which a selector selects.
-func (k *kept) have(selector labels.Selector) bool {
-	requirements, _ := selector.Requirements()
-	for _, r := range requirements {
-		if _, known := k.known[r.Key()]; !known {
-			return false
-		}
-	}
-	return true
+// have reports whether the records have the labels of some keys.
+func (k *kept) have(keys []string) bool {
+	return !slices.ContainsFunc(keys, func(key string) bool {
+		_, known := k.known[key]
+		return !known
+	})
 }

@@ -23,7 +23,7 @@ import (
 // for concurrent use.
 type namespaces struct {
 	informer cache.SharedIndexInformer
-	needed   chan struct{} // is closed when somebody needs to know
+	needed   chan struct{} // closed when there is a policy
 	once     sync.Once
 }
 
@@ -57,7 +57,7 @@ func newNamespaces(from client.WithWatch, changed func()) *namespaces {
 	return n
 }
 
-// need says that the namespaces have to be known.
+// need starts the watch of namespaces.
 func (n *namespaces) need() { n.once.Do(func() { close(n.needed) }) }
 
 func (n *namespaces) run(ctx context.Context) error {
@@ -69,13 +69,12 @@ func (n *namespaces) run(ctx context.Context) error {
 	return nil
 }
 
-// get returns the labels of a namespace, and whether it is being deleted. Known is false if the watch has not brought
-// it.
-func (n *namespaces) get(name string) (set labels.Set, ends, known bool) {
+// get returns the labels of a namespace, nil if the watch has not brought it, and whether it is being deleted.
+func (n *namespaces) get(name string) (_ labels.Labels, ends bool) {
 	object, exists, err := n.informer.GetStore().GetByKey(name)
 	if err != nil || !exists {
-		return nil, false, false
+		return nil, false
 	}
 	is := object.(*metav1.PartialObjectMetadata)
-	return is.Labels, is.DeletionTimestamp != nil, true
+	return labels.Set(is.Labels), is.DeletionTimestamp != nil
 }

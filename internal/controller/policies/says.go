@@ -53,7 +53,7 @@ func (f *Follower) says(pod *podcache.Pod, node *nodecache.Node, taints []verdic
 	return d
 }
 
-// turnsUnready sees whether a pod counts as unready, and returns when it does if it does not yet.
+// turnsUnready notes that a pod counts as unready, or returns when it will; zero if it is ready, or that is not known.
 func (f *Follower) turnsUnready(pod *podcache.Pod, is *policy.Pod) (at time.Time) {
 	if pod.Flags.Has(podcache.Ready) {
 		return time.Time{}
@@ -127,8 +127,8 @@ type needs struct {
 
 func (n needs) none() bool { return len(n.paces) == 0 && n.budget == nil }
 
-// needs returns the places that a pod needs, and since when it is due; none if a taint lets it go that needs none, or
-// none does.
+// needs returns the places that a pod needs, and since when it is due. There are none if some taint lets it go without
+// places, or no taint lets it go.
 func (f *Follower) needs(a asked, now time.Time) (all needs) {
 	for i, cause := range a.causes {
 		if cause.Due.After(now) {
@@ -171,7 +171,8 @@ func (f *Follower) Begin(pod *podcache.Pod, node *nodecache.Node, asks bool) boo
 	return f.line.begin(d.needs, takes, node, pod.UID)
 }
 
-// End says that an eviction that began has ended, and whether it is known that the pod stays.
+// End says that an eviction that began has ended, and whether it is known that the pod stays. Otherwise the pod counts
+// as one that has left.
 func (f *Follower) End(node string, pod types.UID, stays bool) { f.line.ended(node, pod, stays) }
 
 // pacers returns the policies that count a pod if it leaves a node.

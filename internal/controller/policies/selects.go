@@ -7,28 +7,28 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// selecting returns what policies need to know of a pod, and those that select it. What is not known yet selects: then
-// a pod leaves later, never sooner.
+// selecting returns what policies need to know of a pod, without its budgets, and those that select it.
 func (f *Follower) selecting(all []followed, pod *podcache.Pod, node *nodecache.Node) (*policy.Pod, []*policy.Policy) {
-	namespace, ends, known := f.namespaces.get(pod.Namespace)
 	is := &policy.Pod{
-		Labels: pod.Labels(), NamespaceLabels: namespace, NodeLabels: labels.Set(node.Labels),
-		NamespaceEnds: ends, Finished: pod.Flags.Has(podcache.Finished),
-		Unready: !ready(node),
+		NodeLabels: labels.Set(node.Labels), Finished: pod.Flags.Has(podcache.Finished), Unready: !readiness.IsReady(node.Node),
 	}
+	is.NamespaceLabels, is.NamespaceEnds = f.namespaces.get(pod.Namespace)
+	podLabels := pod.Labels()
 	var selecting []*policy.Policy
 	for _, p := range all {
-		if (!known || p.Namespaces.Matches(is.NamespaceLabels)) && (!p.labelled || p.Pods.Matches(is.Labels)) &&
-			p.Nodes.Matches(is.NodeLabels) {
+		if is.Labels = nil; p.labelled { // else the record lacks labels by which the policy selects
+			is.Labels = podLabels
+		}
+		if p.Mismatch(is) == "" {
 			selecting = append(selecting, p.Policy)
 		}
 	}
@@ -98,21 +98,7 @@ func (f *Follower) selected(p *policy.Policy) int {
 	return c.pods
 }
 
-func ready(node *nodecache.Node) bool {
-	for i := range node.Status.Conditions {
-		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
+// causes returns the taints because of which a pod must leave, now or later.
 func (f *Follower) causes(pod *podcache.Pod, taints []verdict.Taint) []policy.Cause {
-	var causes []policy.Cause
-	for i := range taints {
-		if r := f.config.Rule.Judge(pod.Rule(), taints[i]); r.Leaves {
-			causes = append(causes, policy.Cause{Taint: &taints[i].Taint, Due: r.Due})
-		}
-	}
-	return causes
+	return policy.CausesOf(f.config.Rule, pod.Rule(), taints)
 }

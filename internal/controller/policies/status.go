@@ -20,9 +20,10 @@ import (
 )
 
 const (
-	// reportNumbers is how often the numbers of a status are written, at most. A condition that turns is written at once.
+	// reportNumbers is the least time between two writes of a status in which only numbers have changed. A condition that
+	// turns is written after reportAtMost.
 	reportNumbers = 15 * time.Second
-	// reportAtMost is how often statuses are made, at most.
+	// reportAtMost is the least time between two counts for all statuses.
 	reportAtMost = time.Second
 )
 
@@ -39,8 +40,8 @@ type report struct {
 	at     time.Time
 }
 
-// run writes statuses until the context ends: when something turned, and now and then. Before all nodes and pods are
-// known it counts nothing: others use the numbers for a while.
+// run writes statuses until the context ends: when a condition may have turned, and every reportNumbers. It does not
+// count before all nodes and pods are known, because breakers use the number of selected pods for a minute.
 func (r *reporter) run(ctx context.Context) error {
 	if !cache.WaitFor(ctx, "", r.f.config.Nodes, r.f.config.Pods) {
 		return nil
@@ -99,7 +100,7 @@ func (r *reporter) write(
 	next.Status = status
 	err := r.f.config.Client.Status().Patch(ctx, next, client.MergeFrom(object))
 	if err != nil && !apicall.IsNotFound(err) && !apicall.Stopping(ctx) {
-		r.f.config.Logger.Info("Cannot write the status of an EvictionPolicy; it is tried again", "policy", object.Name, "reason", err.Error())
+		r.f.config.Logger.Info("Cannot write the status of an EvictionPolicy, will retry", "policy", object.Name, "reason", err.Error())
 	}
 	return err == nil
 }
@@ -143,7 +144,7 @@ func (r *reporter) status(
 	if p.flaw == nil {
 		say(v1alpha1.ConditionAccepted, true, "Accepted", "The policy is in force.")
 	} else {
-		say(v1alpha1.ConditionAccepted, false, "Invalid", "The policy holds too many pods, because a part of it cannot be read: "+p.flaw.Error())
+		say(v1alpha1.ConditionAccepted, false, "Invalid", "A part of the policy cannot be read, so it holds too many pods: "+p.flaw.Error())
 	}
 	switch {
 	case t.held == 0:
@@ -159,7 +160,7 @@ func (r *reporter) status(
 	case open != "":
 		say(v1alpha1.ConditionTripped, true, "TooManyDue", open+".")
 	default:
-		say(v1alpha1.ConditionTripped, false, "FewDue", "Not more pods are due than may be.")
+		say(v1alpha1.ConditionTripped, false, "FewDue", "No more pods are due than the breaker allows.")
 	}
 	held, reason, message := r.down.says(p)
 	say(v1alpha1.ConditionHeldWhenDown, held, reason, message)

@@ -18,8 +18,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 )
 
-// unready knows since when pods have not been ready. Records say only whether they are, so a pod that is not is read
-// once. It is safe for concurrent use.
+// unready knows since when pods have not been ready. Records say only whether they are ready, so it reads a pod that is
+// not from the API server, once. It is safe for concurrent use.
 type unready struct {
 	client kubernetes.Interface
 	clock  *timeline.Clock
@@ -39,7 +39,7 @@ func newUnready(client kubernetes.Interface, clock *timeline.Clock) *unready {
 	}
 }
 
-// of returns since when a pod that is not ready has not been; zero if that is not known yet.
+// of returns since when a pod has not been ready, for one that is not; zero if that is not known yet.
 func (u *unready) of(pod *podcache.Pod) time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -83,7 +83,7 @@ func (u *unready) run(ctx context.Context, tell func(nodes ...string)) error {
 	}
 }
 
-// read reads since when a pod has not been ready. One that is ready by now has not been since now.
+// read reads since when a pod has not been ready. A pod that is ready meanwhile, or has been replaced, counts from now.
 func (u *unready) read(ctx context.Context, pod *podcache.Pod) (time.Time, error) {
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()

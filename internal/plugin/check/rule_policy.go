@@ -37,7 +37,7 @@ var policyHoldsWithoutEnd = Rule{
 	},
 }
 
-// policyDown: the built-in controller knows no policies. An admission policy has to stop it.
+// policyDown: the built-in controller knows no policies. Only an admission policy can stop it.
 var policyDown = Rule{
 	ID:       "policy-if-down",
 	Severity: cliv1alpha1.SeverityWarning,
@@ -49,7 +49,7 @@ var policyDown = Rule{
 		}
 		return facts.perPolicy(func(s *selection) (Finding, bool) {
 			return s.finding("It has ifDown: Hold, but no ValidatingAdmissionPolicy takes EvictionPolicies as its parameters: " +
-				"while Taintkeeper does not run, the built-in controller evicts these pods."), s.Spec.IfDown == v1alpha1.IfDownHold
+				"while Taintkeeper is not running, the built-in controller evicts these pods."), s.Spec.IfDown == v1alpha1.IfDownHold
 		})
 	},
 }

@@ -25,23 +25,9 @@ var policyBlockedBudget = Rule{
 	Title:    "An EvictionPolicy asks a PodDisruptionBudget that can never allow an eviction",
 	Advice:   "Give the policy a deadline, or let the PodDisruptionBudget allow a disruption.",
 	Find: func(facts *Facts) []Finding {
-		covers := coveringOf(facts.Cluster)
-		return facts.perPolicy(func(s *selection) (Finding, bool) {
-			if s.Spec.Deadline != nil {
-				return Finding{}, false
-			}
-			var pods []string
-			var blocking []*covering
-			for _, one := range s.asked(covers) {
-				if len(one.budgets) == 1 && one.budgets[0].never() {
-					pods = append(pods, one.name)
-					blocking = append(blocking, one.budgets[0])
-				}
-			}
-			finding := s.finding(fmt.Sprintf("It has no deadline, so pods whose PodDisruptionBudget can never allow an eviction stay %s: %s, %s.",
-				s.stay(), sentence.Counted(len(pods), "pod"), budgetNames(blocking)))
-			finding.Names = pods
-			return finding, len(pods) > 0
+		const why = "It has no deadline, so pods whose PodDisruptionBudget can never allow an eviction"
+		return facts.askedInVain(why, func(s *selection, budgets []*covering) bool {
+			return s.Spec.Deadline == nil && len(budgets) == 1 && budgets[0].never()
 		})
 	},
 }
@@ -53,22 +39,29 @@ var policySeveralBudgets = Rule{
 	Title:    "An EvictionPolicy asks about pods that have several PodDisruptionBudgets",
 	Advice:   "Change the selectors of the PodDisruptionBudgets so that each pod has one.",
 	Find: func(facts *Facts) []Finding {
-		covers := coveringOf(facts.Cluster)
-		return facts.perPolicy(func(s *selection) (Finding, bool) {
-			var pods []string
-			var several []*covering
-			for _, one := range s.asked(covers) {
-				if len(one.budgets) > 1 {
-					pods = append(pods, one.name)
-					several = append(several, one.budgets...)
-				}
-			}
-			finding := s.finding(fmt.Sprintf("The Eviction API refuses pods that have several PodDisruptionBudgets, so they stay %s: %s, %s.",
-				s.stay(), sentence.Counted(len(pods), "pod"), budgetNames(several)))
-			finding.Names = pods
-			return finding, len(pods) > 0
-		})
+		const why = "The Eviction API refuses pods that have several PodDisruptionBudgets, so they"
+		return facts.askedInVain(why, func(_ *selection, budgets []*covering) bool { return len(budgets) > 1 })
 	},
+}
+
+// askedInVain makes a finding of each policy that asks the Eviction API about pods that it never lets go, which is told
+// by their budgets.
+func (f *Facts) askedInVain(why string, vain func(*selection, []*covering) bool) []Finding {
+	covers := coveringOf(f.Cluster)
+	return f.perPolicy(func(s *selection) (Finding, bool) {
+		var pods []string
+		var budgets []*covering
+		for _, one := range s.asked(covers) {
+			if vain(s, one.budgets) {
+				pods = append(pods, one.name)
+				budgets = append(budgets, one.budgets...)
+			}
+		}
+		finding := s.finding(fmt.Sprintf("%s stay %s: %s, %s.",
+			why, s.stay(), sentence.Counted(len(pods), "pod"), budgetNames(budgets)))
+		finding.Names = pods
+		return finding, len(pods) > 0
+	})
 }
 
 // covering is a PodDisruptionBudget and how many pods it covers.

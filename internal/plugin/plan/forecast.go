@@ -92,7 +92,7 @@ func selectedPods(
 		if change, ok := changed[node.Name]; ok {
 			is.causes = change.causes(rule, facts)
 		} else {
-			is.causes = policies.Causes(rule, facts, verdict.Advance(nil, node.Spec.Taints, verdict.SeenAt(at)))
+			is.causes = policy.CausesOf(rule, facts, verdict.Advance(nil, node.Spec.Taints, verdict.SeenAt(at)))
 		}
 	}
 	return all

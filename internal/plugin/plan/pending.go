@@ -15,6 +15,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -149,7 +150,7 @@ func (c *Countdowns) answer(pod boundPod, node knownNode, at time.Time) *cliv1al
 	if len(selecting) == 0 {
 		return nil
 	}
-	causes := policies.Causes(c.Rule, pod.facts, node.taints)
+	causes := policy.CausesOf(c.Rule, pod.facts, node.taints)
 	return answerOf(c.Policies.Course(selecting, pod.Pod, node.Node, causes, at))
 }
 

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -118,7 +117,7 @@ func (c change) causes(rule verdict.Rule, pod verdict.Pod) []policy.Cause {
 		if !v.Leaves || i > 0 && v.Due.Before(phase.from) {
 			continue
 		}
-		causes := policies.Causes(rule, pod, phase.taints)
+		causes := policy.CausesOf(rule, pod, phase.taints)
 		for j := range causes {
 			if i > 0 && causes[j].Due.Before(phase.from) {
 				causes[j].Due = phase.from

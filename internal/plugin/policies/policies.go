@@ -23,7 +23,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
-	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // Set is the policies of a cluster.
@@ -74,17 +73,6 @@ func New(objects []*v1alpha1.EvictionPolicy, namespaces []*corev1.Namespace, bud
 	return s
 }
 
-// Causes returns the taints because of which a pod must leave, and since when it is due because of each.
-func Causes(rule verdict.Rule, pod verdict.Pod, taints []verdict.Taint) []policy.Cause {
-	var causes []policy.Cause
-	for i := range taints {
-		if r := rule.Judge(pod, taints[i]); r.Leaves {
-			causes = append(causes, policy.Cause{Taint: &taints[i].Taint, Due: r.Due})
-		}
-	}
-	return causes
-}
-
 // Pod is what policies look at of a pod.
 type Pod struct {
 	Namespace string
@@ -119,22 +107,14 @@ func NodeOf(node *corev1.Node) Node { return Node{node.Labels, readiness.IsReady
 
 // Mismatch returns the selector of a policy that does not match a pod on its node; empty if the policy selects it.
 func (s *Set) Mismatch(p *policy.Policy, pod Pod, node Node) string {
-	namespace, known := s.namespaces[pod.Namespace]
-	switch {
-	case known && !p.Namespaces.Matches(labels.Set(namespace.Labels)):
-		return "namespaceSelector"
-	case !p.Pods.Matches(pod.Labels):
-		return "podSelector"
-	case !p.Nodes.Matches(node.Labels):
-		return "nodeSelector"
-	}
-	return ""
+	return p.Mismatch(s.is(pod, node))
 }
 
 // Selecting returns the policies that select a pod on its node.
 func (s *Set) Selecting(pod Pod, node Node) (selecting []*policy.Policy) {
+	is := s.is(pod, node)
 	for _, p := range s.All {
-		if s.Mismatch(p, pod, node) == "" {
+		if p.Mismatch(is) == "" {
 			selecting = append(selecting, p)
 		}
 	}
@@ -195,13 +175,8 @@ func (s *Set) state(p *policy.Policy, causes []policy.Cause, now, at time.Time) 
 
 // facts returns what policies need to know of a pod at an instant, and when it counts as unready if it does not yet.
 func (s *Set) facts(pod Pod, node Node, at time.Time) (is *policy.Pod, turns time.Time) {
-	is = &policy.Pod{
-		Labels: pod.Labels, NodeLabels: node.Labels, NamespaceLabels: labels.Set{},
-		Finished: pod.Finished, Unready: !node.Ready, Budgets: s.object(pod),
-	}
-	if namespace := s.namespaces[pod.Namespace]; namespace != nil {
-		is.NamespaceLabels, is.NamespaceEnds = labels.Set(namespace.Labels), namespace.DeletionTimestamp != nil
-	}
+	is = s.is(pod, node)
+	is.Budgets = s.object(pod)
 	switch {
 	case is.Unready, pod.UnreadyAt.IsZero():
 	case pod.UnreadyAt.After(at):
@@ -212,28 +187,27 @@ func (s *Set) facts(pod Pod, node Node, at time.Time) (is *policy.Pod, turns tim
 	return is, turns
 }
 
+// is returns what policies need to know of a pod, without its budgets and before it counts as unready.
+func (s *Set) is(pod Pod, node Node) *policy.Pod {
+	is := &policy.Pod{Labels: pod.Labels, NodeLabels: node.Labels, Finished: pod.Finished, Unready: !node.Ready}
+	if namespace := s.namespaces[pod.Namespace]; namespace != nil {
+		is.NamespaceLabels, is.NamespaceEnds = labels.Set(namespace.Labels), namespace.DeletionTimestamp != nil
+	}
+	return is
+}
+
 // object returns what the budgets of a pod say as they stand.
-func (s *Set) object(pod Pod) (is policy.Budgets) {
+func (s *Set) object(pod Pod) policy.Budgets {
 	all := s.budgets(pod.Namespace, pod.Labels)
 	var names []string
 	for _, budget := range all {
 		names = append(names, budget.Namespace+"/"+budget.Name)
 	}
-	slices.Sort(names)
-	is.Name = strings.Join(names, ", ")
-	switch {
-	case len(all) > 1:
-		is.Objects = policy.SeveralBudgets
-	case len(all) == 1 && !allows(all[0]):
+	is := policy.BudgetsNamed(names...)
+	if len(all) == 1 && policy.Allowed(all[0]) == 0 {
 		is.Objects = policy.Budget
 	}
 	return is
-}
-
-// allows reports whether a budget allows a disruption. While its status lags behind its spec the Eviction API refuses
-// all.
-func allows(budget *policyv1.PodDisruptionBudget) bool {
-	return budget.Status.ObservedGeneration >= budget.Generation && budget.Status.DisruptionsAllowed > 0
 }
 
 // Trip finds out whether the breaker of a policy opens when pods become due at these instants, of so many that it

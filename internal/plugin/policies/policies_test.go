@@ -163,11 +163,11 @@ func TestABreakerTripsWhenMoreAreDueTogetherThanMayBe(t *testing.T) {
 		why     string
 	}{
 		"exactly maxDue":               {dues: []time.Duration{0, 0}, settle: time.Second, trips: -1},
-		"one more":                     {dues: []time.Duration{0, 0, 0, time.Minute}, settle: time.Second, why: "3 of 10 selected pods are due, at most 2 may be"},
-		"one more within settle":       {dues: []time.Duration{0, 4 * time.Second, 9 * time.Second}, settle: 10 * time.Second, trips: 9 * time.Second, why: "3 of 10 selected pods are due, at most 2 may be"},
+		"one more":                     {dues: []time.Duration{0, 0, 0, time.Minute}, settle: time.Second, why: "3 of 10 selected pods are due, and the breaker allows 2"},
+		"one more within settle":       {dues: []time.Duration{0, 4 * time.Second, 9 * time.Second}, settle: 10 * time.Second, trips: 9 * time.Second, why: "3 of 10 selected pods are due, and the breaker allows 2"},
 		"one more when others may go":  {dues: []time.Duration{0, 4 * time.Second, 10 * time.Second}, settle: 10 * time.Second, trips: -1},
-		"at one instant, without one":  {dues: []time.Duration{time.Hour, time.Hour, time.Hour}, trips: time.Hour, why: "3 of 10 selected pods are due, at most 2 may be"},
-		"what is late is there still":  {dues: []time.Duration{-time.Hour, -time.Minute, 0}, settle: time.Second, why: "3 of 10 selected pods are due, at most 2 may be"},
+		"at one instant, without one":  {dues: []time.Duration{time.Hour, time.Hour, time.Hour}, trips: time.Hour, why: "3 of 10 selected pods are due, and the breaker allows 2"},
+		"what is late is there still":  {dues: []time.Duration{-time.Hour, -time.Minute, 0}, settle: time.Second, why: "3 of 10 selected pods are due, and the breaker allows 2"},
 		"what somebody resumed is not": {dues: []time.Duration{-time.Hour, -time.Hour, 0}, settle: time.Second, resumed: &resumed, trips: -1},
 	} {
 		t.Run(name, func(t *testing.T) {

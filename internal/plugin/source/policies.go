@@ -127,16 +127,16 @@ func selectNamespaces(policies []*v1alpha1.EvictionPolicy) bool {
 	})
 }
 
-// holdWhenDown reports whether some policy should hold pods while Taintkeeper does not run.
+// holdWhenDown reports whether some policy should hold pods while Taintkeeper is not running.
 func holdWhenDown(policies []*v1alpha1.EvictionPolicy) bool {
 	return slices.ContainsFunc(policies, func(policy *v1alpha1.EvictionPolicy) bool {
 		return policy.Spec.IfDown == v1alpha1.IfDownHold
 	})
 }
 
-// ListPolicies returns the EvictionPolicies that have some labels.
-func (r *Reader) ListPolicies(ctx context.Context, options metav1.ListOptions) ([]*v1alpha1.EvictionPolicy, error) {
-	list, err := r.Dynamic.Resource(EvictionPolicies).List(ctx, options)
+// ListPolicies returns the EvictionPolicies, whole, with an error if the cluster does not have the resource.
+func (r *Reader) ListPolicies(ctx context.Context) ([]*v1alpha1.EvictionPolicy, error) {
+	list, err := r.Dynamic.Resource(EvictionPolicies).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}

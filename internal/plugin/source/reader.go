@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
@@ -74,6 +76,21 @@ func Connect(config *rest.Config, progress *output.Progress) (*Reader, error) {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	return NewReader(config.Host, clients, dynamicClient, metadataClient, progress), nil
+}
+
+// Dialer connects a command that changes a cluster to it. The answers of the API server set the clock.
+type Dialer func(command.Env, *genericclioptions.ConfigFlags) (*Reader, *timeline.Clock, error)
+
+// Dial is the Dialer to the cluster of the kubeconfig. Each warning of the API server is printed once.
+func Dial(env command.Env, flags *genericclioptions.ConfigFlags) (*Reader, *timeline.Clock, error) {
+	config, err := RESTConfigOf(flags)
+	if err != nil {
+		return nil, nil, err
+	}
+	config.WarningHandler = rest.NewWarningWriter(env.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
+	clock := &timeline.Clock{Wall: env.Clock.Now}
+	reader, err := Connect(clock.Listen(config), output.NewProgress(env))
+	return reader, clock, err
 }
 
 // NewReader returns a Reader that has read nothing yet.

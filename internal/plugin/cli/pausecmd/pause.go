@@ -19,10 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/client-go/rest"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
@@ -42,7 +40,7 @@ type options struct {
 	config  *genericclioptions.ConfigFlags
 	output  output.Printer
 	dryRun  command.DryRun
-	connect func(command.Env, *genericclioptions.ConfigFlags) (*source.Reader, *timeline.Clock, error)
+	connect source.Dialer
 
 	reason                 string
 	podSelector, nodeLabel string
@@ -50,19 +48,7 @@ type options struct {
 }
 
 func newOptions(env command.Env, config *genericclioptions.ConfigFlags) *options {
-	return &options{env: env, config: config, output: output.NewPrinter(env), connect: dial}
-}
-
-// dial connects to the cluster of the kubeconfig. The clock is set by its answers.
-func dial(env command.Env, flags *genericclioptions.ConfigFlags) (*source.Reader, *timeline.Clock, error) {
-	config, err := source.RESTConfigOf(flags)
-	if err != nil {
-		return nil, nil, err
-	}
-	config.WarningHandler = rest.NewWarningWriter(env.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
-	clock := &timeline.Clock{Wall: env.Clock.Now}
-	reader, err := source.Connect(clock.Listen(config), output.NewProgress(env))
-	return reader, clock, err
+	return &options{env: env, config: config, output: output.NewPrinter(env), connect: source.Dial}
 }
 
 // NewPause returns the command pause.
@@ -100,7 +86,7 @@ each pod that long after it was due.`,
 			return o.pause(cmd.Context(), object)
 		},
 	}
-	o.addFlags(cmd)
+	o.dryRun.AddFlag(cmd)
 	cmd.Flags().StringVarP(&o.output.Format, "output", "o", "", "How to print the policy: json, yaml, name; a line without it.")
 	cmd.Flags().StringVarP(&o.podSelector, "selector", "l", "", "Only pods with these labels: key=value, key!=value, key in (a,b), key.")
 	cmd.Flags().StringVar(&o.nodeLabel, "node-selector", "", "Only pods on nodes with these labels.")
@@ -109,8 +95,6 @@ each pod that long after it was due.`,
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	return cmd
 }
-
-func (o *options) addFlags(cmd *cobra.Command) { o.dryRun.AddFlag(cmd) }
 
 var formats = []string{output.JSON, output.YAML, output.Name}
 

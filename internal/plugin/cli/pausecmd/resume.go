@@ -49,7 +49,7 @@ Pods that were held leave at once. If that is too much, first create an Eviction
 			return o.resume(cmd.Context(), args)
 		},
 	}
-	o.addFlags(cmd)
+	o.dryRun.AddFlag(cmd)
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	return cmd
 }
@@ -60,7 +60,7 @@ func (o *options) resume(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
-	all, err := reader.ListPolicies(ctx, metav1.ListOptions{})
+	all, err := reader.ListPolicies(ctx)
 	if err != nil {
 		return explain(ctx, reader, "list", err)
 	}

@@ -17,9 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/client-go/rest"
 
-	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/completion"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
@@ -48,7 +46,7 @@ type options struct {
 	lasts   time.Duration // how long the taints stay; 0 is until somebody takes them off
 	stay    bool
 
-	connect connect
+	connect source.Dialer
 
 	edit taints.Edit
 	// unsettled are arguments of untaint that may be nodes or keys. Only the cluster can tell.
@@ -57,7 +55,7 @@ type options struct {
 
 func newOptions(env command.Env, config *genericclioptions.ConfigFlags) *options {
 	return &options{
-		env: env, config: config, output: output.NewPrinter(env), asks: output.IsTerminal(env.In), connect: dial,
+		env: env, config: config, output: output.NewPrinter(env), asks: output.IsTerminal(env.In), connect: source.Dial,
 	}
 }
 
@@ -278,21 +276,6 @@ func (o *options) policy() taints.Overwrite {
 		return taints.OverwriteExisting
 	}
 	return taints.KeepExisting
-}
-
-// connect finds the cluster that is changed, and a clock that its API server's answers set.
-type connect func(command.Env, *genericclioptions.ConfigFlags) (*source.Reader, *timeline.Clock, error)
-
-// dial connects to the cluster of the kubeconfig.
-func dial(env command.Env, flags *genericclioptions.ConfigFlags) (*source.Reader, *timeline.Clock, error) {
-	config, err := source.RESTConfigOf(flags)
-	if err != nil {
-		return nil, nil, err
-	}
-	config.WarningHandler = rest.NewWarningWriter(env.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
-	clock := &timeline.Clock{Wall: env.Clock.Now}
-	reader, err := source.Connect(clock.Listen(config), output.NewProgress(env))
-	return reader, clock, err
 }
 
 func (o *options) run(ctx context.Context) error {
