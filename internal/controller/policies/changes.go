@@ -20,6 +20,9 @@ const lookAtMost = 100 * time.Millisecond
 // podChanged sees the changes that policies can see. When a pod is due, others follow.
 func (f *Follower) podChanged(change podcache.Change) {
 	before, after := change.Before, change.After
+	if before != nil && (after == nil || after.Flags.Has(podcache.Ready)) {
+		f.unready.forget(before.UID)
+	}
 	if len(f.all()) == 0 {
 		return
 	}
@@ -29,9 +32,6 @@ func (f *Follower) podChanged(change podcache.Change) {
 		}
 	}
 	f.pace(change)
-	if before != nil && (after == nil || after.Flags.Has(podcache.Ready)) {
-		f.unready.forget(before.UID)
-	}
 	if before != nil && after != nil && f.isTainted(after.Node) && seesOther(before, after) {
 		f.tell(after.Node)
 	}
