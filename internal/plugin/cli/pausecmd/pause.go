@@ -64,7 +64,8 @@ func (o *options) pauseCommand() *cobra.Command {
 The policy is created first; then a sentence says what it holds and how to resume.
 
 Taintkeeper obeys within one call, whatever other policies say. No pod is held because of the taint
-node.kubernetes.io/out-of-service. The built-in controller knows no policies: see kubectl taintkeeper check.
+node.kubernetes.io/out-of-service. The built-in controller knows no policies: see kubectl taintkeeper check. Next to
+Taintkeeper it leaves these pods alone, also while Taintkeeper does not run (ifDown: Hold).
 
 A pause does not end by itself. If it should, create an EvictionPolicy with the action Hold and a deadline, which frees
 each pod that long after it was due.`,
@@ -120,7 +121,9 @@ func (o *options) policy() (*v1alpha1.EvictionPolicy, error) {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "pause", Labels: map[string]string{madeLabel: manager},
 		},
-		Spec: v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold, Paused: &o.reason},
+		Spec: v1alpha1.EvictionPolicySpec{
+			Action: v1alpha1.ActionHold, Paused: &o.reason, IfDown: v1alpha1.IfDownHold,
+		},
 	}
 	if namespace != "" {
 		object.Spec.NamespaceSelector = &v1alpha1.Selector{
