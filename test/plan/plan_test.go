@@ -214,8 +214,8 @@ func (r *round) departure(pod *cliv1alpha1.PlannedPod) (departure, bool) {
 	}
 	by := at
 	for _, policy := range r.planned.Policies {
-		if pod.Answer != nil && policy.LastAt != nil && policy.LastAt.After(by) {
-			by = policy.LastAt.Time
+		if pod.Answer != nil && policy.LastAt != nil { // which may be that of a pod for which nobody waits
+			by = timeline.Later(by, timeline.Earlier(policy.LastAt.Time, at.Add(patience)))
 		}
 	}
 	later := r.taintedAt[pod.Node].Sub(r.planned.At.Time)
@@ -225,14 +225,15 @@ func (r *round) departure(pod *cliv1alpha1.PlannedPod) (departure, bool) {
 // compare waits for what is to happen, and returns how many pods left as planned and how late the latest was. A
 // Deployment gives no name twice, so names tell the pods apart.
 func (r *round) compare() (int, time.Duration) {
-	due, planned, end := map[string]departure{}, map[string]bool{}, time.Now().Add(horizon*time.Second)
+	due, planned := map[string]departure{}, map[string]bool{}
+	end := time.Now().Add(horizon * time.Second) // until then those that are to stay are watched
 	for i := range r.planned.Pods {
 		pod := &r.planned.Pods[i]
 		name := pod.Namespace + "/" + pod.Name
 		planned[name] = true
 		if at, leaves := r.departure(pod); leaves {
 			due[name] = at
-			end = timeline.Later(end, at.by)
+			end = timeline.Later(end, at.from)
 		}
 	}
 	left := r.departures(planned, len(due), end.Add(time.Second))

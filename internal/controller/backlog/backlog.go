@@ -135,6 +135,9 @@ func (b *Backlog) Set(node string, leaving []Leaving, now time.Time) (stay, canc
 	return stay, cancel
 }
 
+// Knows reports whether a pod of a node waits here, is in flight, or was refused.
+func (b *Backlog) Knows(node string, pod types.UID) bool { return b.nodes[node][pod] != nil }
+
 // update takes in what is known of a pod that must leave, and reports whether its try in flight must be cancelled.
 func (b *Backlog) update(e *Eviction, l Leaving, now time.Time) (cancel bool) {
 	same, ready := !e.unwanted && e.equal(l), l.mayBeTried(now)

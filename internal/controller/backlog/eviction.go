@@ -26,6 +26,9 @@ type Answer struct {
 	After time.Time // it may not be tried before
 }
 
+// Free reports whether the pod may leave when it is due.
+func (a Answer) Free() bool { return a == Answer{} }
+
 // from is the instant at which the eviction may first be tried; zero if it is held.
 func (l Leaving) from() time.Time {
 	if l.Answer.Held {

@@ -252,8 +252,8 @@ func (x *executor) confirm(pod *podcache.Pod, tainted *nodecache.Node, newest, p
 	if !v.DueAt(at) {
 		return v, errUnconfirmed
 	}
-	// Policies may let it go because of a taint that is not confirmed, and hold it because of the others.
-	if x.judge.says(pod, tainted, confirmed).Stays() {
+	// Policies may let it go because of a taint that is not confirmed, and hold it or want to ask because of the others.
+	if said := x.judge.says(pod, tainted, confirmed); said.Stays() || said.Step == policy.Ask && !x.asks {
 		return v, errUnconfirmed
 	}
 	return v, nil

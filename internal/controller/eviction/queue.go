@@ -46,23 +46,26 @@ func (q *queue) set(node string, leaving []backlog.Leaving) (ended []spared) {
 }
 
 // setBoth replaces what two queues know of a node. A pod that moves from one to the other waits until its try in flight
-// has ended.
+// has ended. One that is held does not move: it would lose the backoff of the tries that failed.
 func setBoth(a, b *queue, node string, inA, inB []backlog.Leaving) (ended []spared) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	moves := func(flight map[types.UID]bool) func(backlog.Leaving) bool {
-		return func(l backlog.Leaving) bool { return flight[l.UID] }
-	}
 	goOn := map[types.UID]bool{}
 	for _, l := range slices.Concat(inA, inB) {
 		goOn[l.UID] = true
 	}
+	heldInB := func(l backlog.Leaving) bool { return !l.Answer.Free() && b.backlog.Knows(node, l.UID) }
+	for _, l := range inA {
+		if heldInB(l) {
+			inB = append(inB, l)
+		}
+	}
 	flyingA, flyingB := a.inFlight(), b.inFlight()
 	ended = slices.Concat(
-		a.setLocked(node, slices.DeleteFunc(inA, moves(flyingB))),
-		b.setLocked(node, slices.DeleteFunc(inB, moves(flyingA))),
+		a.setLocked(node, slices.DeleteFunc(inA, func(l backlog.Leaving) bool { return heldInB(l) || flyingB[l.UID] })),
+		b.setLocked(node, slices.DeleteFunc(inB, func(l backlog.Leaving) bool { return flyingA[l.UID] })),
 	)
 	return slices.DeleteFunc(ended, func(e spared) bool { return goOn[e.pod] })
 }

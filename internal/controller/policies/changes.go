@@ -21,6 +21,9 @@ const lookAtMost = 100 * time.Millisecond
 // podChanged takes in a change of a pod that may change answers. The Evictor follows whether pods are due.
 func (f *Follower) podChanged(change podcache.Change) {
 	before, after := change.Before, change.After
+	if before != nil && (after == nil || after.Flags.Has(podcache.Ready)) {
+		f.unready.forget(before.UID)
+	}
 	if len(f.all()) == 0 {
 		return
 	}
@@ -30,9 +33,6 @@ func (f *Follower) podChanged(change podcache.Change) {
 		}
 	}
 	f.pace(change)
-	if before != nil && (after == nil || after.Flags.Has(podcache.Ready)) {
-		f.unready.forget(before.UID)
-	}
 	if before != nil && after != nil && f.isTainted(after.Node) && seesOther(before, after) {
 		f.tell(after.Node)
 	}

@@ -4,7 +4,9 @@
 package policies
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -66,31 +68,60 @@ func (w *asking) evict(eviction *policyv1.Eviction) error {
 		return err
 	}
 	pod := object.(*corev1.Pod)
-	if is := eviction.DeleteOptions.Preconditions.UID; is == nil || *is != pod.UID {
-		w.stale.Add(1)
-	}
-	all, err := w.API.List(budgetsResource, policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), eviction.Namespace)
-	if err != nil {
+	if err := w.passes(pod); err != nil {
 		return err
 	}
-	var of []policyv1.PodDisruptionBudget
+	if is := eviction.DeleteOptions.Preconditions.UID; is == nil || *is != pod.UID {
+		w.stale.Add(1)
+		return apierrors.NewConflict(corev1.Resource("pods"), pod.Name, fmt.Errorf("the UID in the precondition does not match"))
+	}
+	return w.API.Delete(corev1.SchemeGroupVersion.WithResource("pods"), pod.Namespace, pod.Name)
+}
+
+// passes takes the eviction of a pod off its budget. It does not know of which pod the client spoke.
+func (w *asking) passes(pod *corev1.Pod) error {
+	switch pod.Status.Phase {
+	case corev1.PodPending, corev1.PodSucceeded, corev1.PodFailed:
+		return nil
+	}
+	of, err := w.budgetsOf(pod)
+	switch {
+	case err != nil || len(of) == 0:
+		return err
+	case len(of) > 1:
+		return apierrors.NewInternalError(fmt.Errorf("this pod has more than one PodDisruptionBudget"))
+	}
+	switch status := &of[0].Status; {
+	case !isTrue(pod, corev1.PodReady) && status.CurrentHealthy >= status.DesiredHealthy && status.DesiredHealthy > 0:
+		return nil
+	case status.ObservedGeneration < of[0].Generation:
+		return apierrors.NewTooManyRequests("The disruption budget is still being processed by the server.", 10)
+	case status.DisruptionsAllowed == 0:
+		return apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+	default:
+		status.DisruptionsAllowed--
+		return w.API.Update(budgetsResource, &of[0], of[0].Namespace)
+	}
+}
+
+// budgetsOf returns the budgets of a pod that are stored.
+func (w *asking) budgetsOf(pod *corev1.Pod) (of []policyv1.PodDisruptionBudget, err error) {
+	all, err := w.API.List(budgetsResource, policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), pod.Namespace)
+	if err != nil {
+		return nil, err
+	}
 	for _, is := range all.(*policyv1.PodDisruptionBudgetList).Items {
 		if selector, _ := metav1.LabelSelectorAsSelector(is.Spec.Selector); selector.Matches(labels.Set(pod.Labels)) {
 			of = append(of, is)
 		}
 	}
-	switch {
-	case len(of) > 1:
-		return apierrors.NewInternalError(fmt.Errorf("this pod has more than one PodDisruptionBudget"))
-	case len(of) == 1 && of[0].Status.DisruptionsAllowed == 0:
-		return apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
-	case len(of) == 1:
-		of[0].Status.DisruptionsAllowed--
-		if err := w.API.Update(budgetsResource, &of[0], of[0].Namespace); err != nil {
-			return err
-		}
-	}
-	return w.API.Delete(corev1.SchemeGroupVersion.WithResource("pods"), pod.Namespace, pod.Name)
+	return of, nil
+}
+
+func isTrue(pod *corev1.Pod, kind corev1.PodConditionType) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == kind && c.Status == corev1.ConditionTrue
+	})
 }
 
 var budgetsResource = policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets")
@@ -298,5 +329,90 @@ func TestTheDeadlineEndsTheAskingWhileABudgetAllows(t *testing.T) {
 		w.Until(2 * time.Minute)
 		w.wantLeft(map[string]time.Duration{"web0": 45 * sec})
 		w.wantCount("patch web0", 1)
+	})
+}
+
+func TestAnEvictionAPIThatFailsIsAskedMoreAndMoreRarely(t *testing.T) {
+	for _, failure := range []error{
+		apierrors.NewInternalError(errors.New("etcdserver: no leader")),
+		apierrors.NewTooManyRequests("too many requests", 0),
+		errors.New("connection refused"),
+	} {
+		playAsking(t, func(w *asking) {
+			var fails atomic.Bool
+			var calls atomic.Int32
+			fails.Store(true)
+			w.On("create", "pods", "eviction", func() error {
+				if !fails.Load() {
+					return nil
+				}
+				calls.Add(1)
+				return failure
+			})
+			w.add("ask", evicts(0))
+			w.addBudget("web", "web", 30)
+			for i := range 30 {
+				w.AddPod(fmt.Sprint("web", i), []string{"n", "m"}[i%2], labelled("app", "web"), ready4ever)
+			}
+			w.run()
+			w.Until(10 * sec)
+			w.Taint("n", "k:NoExecute")
+			w.Taint("m", "k:NoExecute")
+			w.Pass(5 * time.Minute)
+			if got := calls.Load(); got > 30*20 {
+				t.Errorf("%v: the Eviction API was asked %d times", failure, got)
+			}
+			fails.Store(false)
+			w.Pass(2 * time.Minute)
+			w.wantThere(0)
+			w.wantAsked(30, 30)
+		})
+	}
+}
+
+func TestAPodThatOneTaintLetsGoIsAskedAboutIfThatTaintIsGone(t *testing.T) {
+	playAsking(t, func(w *asking) {
+		spec := evicts(0)
+		spec.Taints = []v1alpha1.EvictionPolicyTaint{{Key: "y"}}
+		w.add("ask", spec)
+		w.AddPod("web0", "n", ready4ever, scene.Tolerating("x", 5), scene.Tolerating("y", 5))
+		w.run()
+		w.Until(10 * sec)
+		w.Taint("n", "x:NoExecute", "y:NoExecute")
+		w.Until(14 * sec)
+		w.API.Watches("nodes").Hold()
+		w.Taint("n", "x-")
+		w.Pass(3 * sec)
+		w.API.Watches("nodes").Expire()
+		w.Pass(20 * sec)
+		w.wantThere(0)
+		w.wantAsked(1, 1)
+		w.wantCount("patch web0", 0)
+	})
+}
+
+func TestAPodThatWasReadyWhileThereWasNoPolicyIsAskedAbout(t *testing.T) {
+	playAsking(t, func(w *asking) {
+		turns := func(status corev1.ConditionStatus) {
+			w.ChangePod("web0", isReady(status, 0))
+		}
+		w.add("ask", evicts(0))
+		w.addBudget("web", "web", 0)
+		w.addWeb(1)
+		w.run()
+		w.Until(10 * sec)
+		turns(corev1.ConditionFalse)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(5 * sec)
+		w.Taint("n", "k-")
+		w.remove("ask")
+		w.Pass(30 * sec)
+		turns(corev1.ConditionTrue)
+		w.Pass(30 * sec)
+		turns(corev1.ConditionFalse)
+		w.add("ask", evicts(0))
+		w.Taint("n", "k:NoExecute")
+		w.Pass(20 * sec)
+		w.wantThere(1)
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	coordinationconfig "k8s.io/client-go/applyconfigurations/coordination/v1"
@@ -104,6 +105,14 @@ func (p slowPods) Patch(ctx context.Context, name string, kind types.PatchType, 
 	return through(ctx, p.slow, Request{"patch", "pods", name}, func() (*corev1.Pod, error) {
 		return p.PodInterface.Patch(ctx, name, kind, patch, options, subresources...)
 	})
+}
+
+// EvictV1 implements coreclient.PodExpansion.
+func (p slowPods) EvictV1(ctx context.Context, eviction *policyv1.Eviction) error {
+	_, err := through(ctx, p.slow, Request{"evict", "pods", eviction.Name}, func() (any, error) {
+		return nil, p.PodInterface.EvictV1(ctx, eviction)
+	})
+	return err
 }
 
 type slowNodes struct {
