@@ -44,14 +44,16 @@ type Answer struct {
 	// Policy and Why say which policy objects, and for which reason; empty if none does.
 	Policy string
 	Why    Why
-	// Detail is what a person wants to know besides: the reason of a pause, the name of a budget.
+	// Detail is for people: the reason of a pause, the numbers of a breaker, the names of budgets.
 	Detail string
 }
 
-// Said is what was said of a pod. Again is the next instant at which that can change by itself; zero if there is none.
+// Said is what all policies say of a pod together.
 type Said struct {
-	Answer
+	Answer // the mildest, over the taints, of the strictest of each
 
+	// Again is the next instant at which the answer can change while everything but the time stays as it is; zero if
+	// there is none.
 	Again time.Time
 }
 

@@ -31,4 +31,11 @@
 // storm.
 //
 // The package is pure. What it cannot know, such as whether a breaker is open, is an argument.
+//
+//	policy.go      an EvictionPolicy, and what it selects and applies to
+//	facts.go       what the rule needs to know of a pod
+//	says.go        the rule
+//	answer.go      what it says
+//	latch.go       the memory of a breaker
+//	line.go        who gets the places of paces (window.go) and budgets (allowance.go)
 package policy

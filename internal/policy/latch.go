@@ -16,9 +16,8 @@ type Latch struct {
 	Tripped time.Time
 
 	below time.Time // since when an open latch has counted at most maxDue
-	due   int
-	most  int
-	of    int
+
+	due, most, of int // the arguments of the last count: due pods, how many may be due, selected pods
 }
 
 // Count takes in how many pods are due, without those that are [Breaker.Resumed], of so many that are selected. It

@@ -158,8 +158,8 @@ func (b *Breaker) Resumed(due, now time.Time) bool {
 	return !at.IsZero() && !at.After(now)
 }
 
-// Due returns from when on a pod that must leave for these causes would leave without the policy, and whether the
-// policy applies to any of them.
+// Due returns the earliest instant at which a pod is due because of the causes that the policy applies to, and whether
+// there are any.
 func (p *Policy) Due(causes []Cause) (due time.Time, applies bool) {
 	for _, cause := range causes {
 		if p.Applies(cause.Taint) && (!applies || cause.Due.Before(due)) {

@@ -177,7 +177,8 @@ func (w *world) findInstants() {
 }
 
 func (w *world) decide(now time.Time) (policy.Answer, time.Time) {
-	return policy.Decide(w.compiled, &w.pod, w.causes, now, func(p *policy.Policy) policy.State { return w.states[p.Name] })
+	said := policy.Decide(w.compiled, &w.pod, w.causes, now, func(p *policy.Policy) policy.State { return w.states[p.Name] })
+	return said.Answer, said.Again
 }
 
 // due reports whether the pod is due.

@@ -4,62 +4,13 @@
 package policy
 
 import (
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
-
-// Pod is what the policies need to know of a pod, its namespace and its node.
-type Pod struct {
-	// Labels of the pod, its namespace and its node; nil: not known.
-	Labels, NamespaceLabels, NodeLabels labels.Labels
-	// NamespaceEnds is set if the namespace is being deleted.
-	NamespaceEnds bool
-	// Finished is set if the pod has succeeded or failed.
-	Finished bool
-	// Unready is set if the pod has not been Ready for [UnreadyFor], or its node is not Ready.
-	Unready bool
-	// Budgets says what is known of the pod's PodDisruptionBudgets.
-	Budgets Budgets
-}
-
-// UnreadyFor is how long a pod must not have been Ready until it counts as unready. It keeps a readiness probe that
-// failed once from costing a pod its budget's protection.
-const UnreadyFor = 30 * time.Second
-
-// Budgets is what is known of the PodDisruptionBudgets of a pod. The zero value lets the Eviction API be asked.
-type Budgets struct {
-	// Objects is Budget, SeveralBudgets or NotPermitted if it is of no use to ask, and empty otherwise.
-	Objects Why
-	// Name is of the budget, if the pod has one; names, if it has several.
-	Name string
-}
-
-// BudgetsNamed returns what is known of a pod that has the PodDisruptionBudgets of these names: the Eviction API
-// answers 500 for a pod with several, whatever they allow (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go).
-func BudgetsNamed(names ...string) Budgets {
-	is := Budgets{Name: strings.Join(slices.Sorted(slices.Values(names)), ", ")}
-	if len(names) > 1 {
-		is.Objects = SeveralBudgets
-	}
-	return is
-}
-
-// Allowed returns how many disruptions a budget allows now: none while its status lags behind its spec, because the
-// Eviction API refuses all then.
-func Allowed(budget *policyv1.PodDisruptionBudget) int {
-	if budget.Status.ObservedGeneration < budget.Generation {
-		return 0
-	}
-	return int(budget.Status.DisruptionsAllowed)
-}
 
 // State is what a policy remembers.
 type State struct {
@@ -73,24 +24,8 @@ type State struct {
 // Later is an instant that is not known and has not come.
 var Later = verdict.Latest
 
-// Cause is a taint because of which a pod must leave, and the instant at which it is due because of it.
-type Cause struct {
-	Taint *corev1.Taint
-	Due   time.Time
-}
-
-// CausesOf returns the taints of a node because of which a pod must leave by a rule, now or later. They point into the
-// taints.
-func CausesOf(rule verdict.Rule, pod verdict.Pod, taints []verdict.Taint) (causes []Cause) {
-	for i := range taints {
-		if r := rule.Judge(pod, taints[i]); r.Leaves {
-			causes = append(causes, Cause{Taint: &taints[i].Taint, Due: r.Due})
-		}
-	}
-	return causes
-}
-
-// Says returns the answer of one policy that selects the pod and applies to the cause, which is due.
+// Says returns the answer of one policy that selects the pod and applies to a taint because of which it is due. The
+// lines below are those of the rule in the package comment.
 func (p *Policy) Says(pod *Pod, due, now time.Time, state State) Answer {
 	if p.DryRun || pod.NamespaceEnds {
 		return Answer{}
@@ -112,7 +47,7 @@ func (p *Policy) Says(pod *Pod, due, now time.Time, state State) Answer {
 	}
 }
 
-// halts returns what keeps the pod whatever the action and its deadline, or Free.
+// halts is lines 1 to 3: what keeps the pod whatever the action and its deadline; Free if nothing does.
 func (p *Policy) halts(pod *Pod, due, now time.Time, state State) Answer {
 	switch {
 	case p.keep && pod.Finished:
@@ -129,7 +64,8 @@ func (p *Policy) halts(pod *Pod, due, now time.Time, state State) Answer {
 	return Answer{}
 }
 
-// acts returns what the action says, until its deadline ends it.
+// acts is lines 4, 6 and 7: what the action says, until its deadline ends it. Line 5 is between them: a pace counts only
+// pods that the action lets go.
 func (p *Policy) acts(pod *Pod, due, now time.Time) Answer {
 	var ends time.Time
 	if p.deadline != nil {
@@ -163,14 +99,11 @@ func Pacing(policies []*Policy, pod *Pod, taint *corev1.Taint) (paced []*Policy)
 }
 
 // Decide returns what all policies that select a pod say of it together. The causes are all taints because of which it
-// must leave, due or not; at least one of them is due. Again is the next instant at which the answer can change while
-// everything but the time stays as it is; zero if there is none.
-func Decide(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state func(*Policy) State) (
-	mildest Answer, again time.Time,
-) {
+// must leave, due or not; at least one of them is due.
+func Decide(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state func(*Policy) State) (said Said) {
 	next := func(at time.Time) {
-		if at.After(now) && (again.IsZero() || at.Before(again)) {
-			again = at
+		if at.After(now) && (said.Again.IsZero() || at.Before(said.Again)) {
+			said.Again = at
 		}
 	}
 	found := false
@@ -190,9 +123,9 @@ func Decide(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state f
 				strictest = says
 			}
 		}
-		if !found || mildest.stricter(strictest) {
-			mildest, found = strictest, true
+		if !found || said.stricter(strictest) {
+			said.Answer, found = strictest, true
 		}
 	}
-	return mildest, again
+	return said
 }

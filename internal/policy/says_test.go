@@ -221,12 +221,12 @@ func TestTheRuleOfAllPolicies(t *testing.T) {
 			for i, spec := range tt.policies {
 				policies = append(policies, named(t, string(rune('a'+i)), spec))
 			}
-			got, again := policy.Decide(policies, &policy.Pod{}, tt.causes, at(tt.now), func(*policy.Policy) policy.State { return policy.State{} })
-			if said := say(got); said != tt.want || !got.Until.Equal(end(tt.until)) {
+			got := policy.Decide(policies, &policy.Pod{}, tt.causes, at(tt.now), func(*policy.Policy) policy.State { return policy.State{} })
+			if said := say(got.Answer); said != tt.want || !got.Until.Equal(end(tt.until)) {
 				t.Errorf("it is %s until %v, want %s until %v", said, got.Until, tt.want, end(tt.until))
 			}
-			if !again.Equal(end(tt.again)) {
-				t.Errorf("the answer can change at %v, want %v", again, end(tt.again))
+			if !got.Again.Equal(end(tt.again)) {
+				t.Errorf("the answer can change at %v, want %v", got.Again, end(tt.again))
 			}
 		})
 	}
@@ -256,19 +256,19 @@ func TestOfEqualAnswersTheFirstTaintIsTold(t *testing.T) {
 		{[]policy.Cause{before, after}, held(policy.Held, 0, "")},
 		{[]policy.Cause{after, before}, held(policy.BreakerOpen, 0, tripped.Open)},
 	} {
-		got, _ := policy.Decide(policies, &policy.Pod{}, tt.causes, at(60), func(*policy.Policy) policy.State { return tripped })
-		if got != tt.want {
-			t.Errorf("answer %+v, want %+v", got, tt.want)
+		got := policy.Decide(policies, &policy.Pod{}, tt.causes, at(60), func(*policy.Policy) policy.State { return tripped })
+		if got.Answer != tt.want {
+			t.Errorf("answer %+v, want %+v", got.Answer, tt.want)
 		}
 	}
 }
 
 func TestEachPolicyIsAskedForItsOwnState(t *testing.T) {
 	policies := []*policy.Policy{named(t, "a", everything(unpaused, deletes)), named(t, "b", everything(unpaused, deletes))}
-	got, again := policy.Decide(policies, &policy.Pod{}, []policy.Cause{because("x", -60)}, at(0), func(p *policy.Policy) policy.State {
+	got := policy.Decide(policies, &policy.Pod{}, []policy.Cause{because("x", -60)}, at(0), func(p *policy.Policy) policy.State {
 		return map[string]policy.State{"a": room(30), "b": room(20)}[p.Name]
 	})
-	if want := (policy.Answer{Step: policy.Wait, Policy: "a", Why: policy.Paced, Until: at(30)}); got != want || !again.Equal(at(20)) {
-		t.Errorf("answer %+v, again at %v; want %+v, again when b has room", got, again, want)
+	if want := (policy.Answer{Step: policy.Wait, Policy: "a", Why: policy.Paced, Until: at(30)}); got.Answer != want || !got.Again.Equal(at(20)) {
+		t.Errorf("answer %+v, again at %v; want %+v, again when b has room", got.Answer, got.Again, want)
 	}
 }

@@ -111,9 +111,10 @@ func (w *Watch[T]) awaitResource(ctx context.Context) error {
 				close(w.absent)
 			})
 			refused = false
-		case w.resource.Required && apierrors.IsForbidden(err) && refused:
-			return err
-		case w.resource.Required && apierrors.IsForbidden(err): // an API server that has just started may not know the rights yet
+		case w.resource.Required && apierrors.IsForbidden(err):
+			if refused { // an API server that has just started may not know the rights yet
+				return err
+			}
 			refused = true
 		default: // any other trouble is the watch's
 			if w.wasAbsent() {

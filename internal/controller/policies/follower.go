@@ -160,7 +160,7 @@ func (f *Follower) Done() <-chan struct{} { return f.known }
 // follow watches the policies. A right that is missing must not read as "there are no policies".
 func (f *Follower) follow(ctx context.Context) error {
 	if err := f.watch.Run(ctx); err != nil {
-		return fmt.Errorf("Taintkeeper needs the right to list EvictionPolicies; apply config/rbac.yaml, or the chart of this version: %w", err)
+		return fmt.Errorf("no evictions without the right to list EvictionPolicies; apply config/rbac.yaml, or the chart of this version: %w", err)
 	}
 	return nil
 }
@@ -240,8 +240,8 @@ func (f *Follower) markLabelled() {
 	f.labelled.Store(f.labels.complete())
 }
 
-// Subscribe calls a function with the name of each node about whose pods the answers may have changed. The function must
-// return at once.
+// Subscribe calls a function with the name of each node about whose pods the answers may have changed. The function
+// must return at once.
 func (f *Follower) Subscribe(changed func(node string)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

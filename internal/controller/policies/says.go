@@ -96,7 +96,7 @@ func (f *Follower) decide(a asked) (d decision) {
 	now := f.config.Clock.Now()
 	a.is.Budgets = f.budgets.object(a.pod)
 	d.state = f.state
-	d.Answer, d.Again = policy.Decide(a.selecting, a.is, a.causes, now, d.state)
+	d.Said = policy.Decide(a.selecting, a.is, a.causes, now, d.state)
 	d.Again = timeline.Next(d.Again, turns)
 	if d.Stays() {
 		return d
@@ -104,7 +104,7 @@ func (f *Follower) decide(a asked) (d decision) {
 	d.needs = f.needs(a, now)
 	if !f.line.has(d.needs, a.node, a.pod.UID) {
 		a.is.Budgets, d.state = f.line.lacks(d.needs), f.waits
-		d.Answer, _ = policy.Decide(a.selecting, a.is, a.causes, now, d.state)
+		d.Answer = policy.Decide(a.selecting, a.is, a.causes, now, d.state).Answer
 	}
 	return d
 }
@@ -134,7 +134,7 @@ func (f *Follower) needs(a asked, now time.Time) (all needs) {
 		if cause.Due.After(now) {
 			continue
 		}
-		answer, _ := policy.Decide(a.selecting, a.is, a.causes[i:i+1], now, f.state)
+		answer := policy.Decide(a.selecting, a.is, a.causes[i:i+1], now, f.state)
 		if answer.Stays() {
 			continue
 		}

@@ -19,7 +19,8 @@ import (
 // selecting returns what policies need to know of a pod, without its budgets, and those that select it.
 func (f *Follower) selecting(all []followed, pod *podcache.Pod, node *nodecache.Node) (*policy.Pod, []*policy.Policy) {
 	is := &policy.Pod{
-		NodeLabels: labels.Set(node.Labels), Finished: pod.Flags.Has(podcache.Finished), Unready: !readiness.IsReady(node.Node),
+		NodeLabels: labels.Set(node.Labels),
+		Finished:   pod.Flags.Has(podcache.Finished), Unready: !readiness.IsReady(node.Node),
 	}
 	is.NamespaceLabels, is.NamespaceEnds = f.namespaces.get(pod.Namespace)
 	podLabels := pod.Labels()

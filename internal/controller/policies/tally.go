@@ -61,7 +61,7 @@ func (f *Follower) tally(tallies map[string]*tally, all []followed, pod *podcach
 		}
 		t := tallies[p.Name]
 		t.due++
-		alone, _ := policy.Decide([]*policy.Policy{p.InEarnest()}, is, causes, now, together.state)
+		alone := policy.Decide([]*policy.Policy{p.InEarnest()}, is, causes, now, together.state)
 		switch {
 		case alone.Stays() && (together.Stays() || p.DryRun):
 			t.held++

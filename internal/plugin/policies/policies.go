@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
@@ -143,22 +144,18 @@ func (s *Set) Course(
 	var course Course
 	for first := true; ; first = false {
 		is, turns := s.facts(pod, node, at)
-		answer, again := policy.Decide(selecting, is, causes, at, state)
+		said := policy.Decide(selecting, is, causes, at, state)
 		if first {
-			course.First = answer
+			course.First = said.Answer
 		}
-		if !answer.Stays() {
-			course.Leaves, course.Asks = at, answer.Step == policy.Ask
+		if !said.Stays() {
+			course.Leaves, course.Asks = at, said.Step == policy.Ask
 			return course
 		}
-		course.Last = answer
-		if again.IsZero() || !turns.IsZero() && turns.Before(again) {
-			again = turns
-		}
-		if again.IsZero() {
+		course.Last = said.Answer
+		if at = timeline.Next(said.Again, turns); at.IsZero() {
 			return course
 		}
-		at = again
 	}
 }
 

@@ -22,7 +22,7 @@ func (e *explainer) objection() []string {
 	case leaves == nil:
 		return []string{e.Answer.Message + ". It stays until that changes."}
 	default:
-		return []string{fmt.Sprintf("%s. Unless that changes, the last policy to let it go is %s, %s, at %s.", e.Answer.Message,
+		return []string{fmt.Sprintf("%s. If nothing else changes, EvictionPolicy %s is the last to let it go, %s, at %s.", e.Answer.Message,
 			e.Answer.LastPolicy, output.When(e.At.Time, leaves.Time), output.Absolute(leaves.Time))}
 	}
 }

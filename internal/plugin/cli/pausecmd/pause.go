@@ -60,15 +60,15 @@ func (o *options) pauseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pause REASON",
 		Short: "Stop evictions by taints now, until you resume",
-		Long: `Stop evictions by taints now: create an EvictionPolicy that holds the pods you select, or all pods. Nothing is asked.
-The policy is created first; then a sentence says what it holds and how to resume.
+		Long: `Stop evictions by taints now: create an EvictionPolicy that holds all pods, or those that you select. The command does
+not ask for confirmation. It creates the policy first, and then says what the policy holds and how to resume.
 
-Taintkeeper obeys within one call, whatever other policies say. No pod is held because of the taint
-node.kubernetes.io/out-of-service. The built-in controller knows no policies: see kubectl taintkeeper check. Next to
-Taintkeeper it leaves these pods alone, also while Taintkeeper does not run (ifDown: Hold).
+Taintkeeper obeys from its next call on, whatever other policies say. Pods of nodes with the taint
+node.kubernetes.io/out-of-service still leave. The built-in controller knows no policies; kubectl taintkeeper check says
+which controller evicts. With coexistence it leaves these pods alone even while Taintkeeper is not running (ifDown: Hold).
 
-A pause does not end by itself. If it should, create an EvictionPolicy with the action Hold and a deadline, which frees
-each pod that long after it was due.`,
+A pause does not end by itself. If it should, create an EvictionPolicy with the action Hold and a deadline instead: it
+frees each pod that long after it was due.`,
 		Example: `  # Stop everything
   kubectl taintkeeper pause network of zone b is down
 

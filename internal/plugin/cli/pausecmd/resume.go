@@ -29,9 +29,9 @@ func NewResume(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Co
 func (o *options) resumeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resume [NAME...]",
-		Short: "End a pause: let pods leave again that taints make leave",
-		Long: `End a pause: remove the EvictionPolicy that pause has made. Without a name it is the only one; if there are several,
-they are listed. Policies that somebody else has made stay: remove them with kubectl delete evictionpolicy.
+		Short: "End a pause: let taints evict pods again",
+		Long: `End a pause: delete the EvictionPolicy that pause created. If there are several, name those to delete; without a name
+they are listed. Policies that pause did not create stay: delete them with kubectl delete evictionpolicy.
 
 Pods that were held leave at once. If that is too much, first create an EvictionPolicy with a pace.`,
 		Example: `  # End the only pause
@@ -86,7 +86,7 @@ func (o *options) resume(ctx context.Context, names []string) error {
 	return errors.Join(failed...)
 }
 
-// choose returns the policies of some names, or the only one that pause has made.
+// choose returns the policies of some names, or the only one that pause created.
 func (o *options) choose(all []*v1alpha1.EvictionPolicy, names []string) ([]*v1alpha1.EvictionPolicy, error) {
 	made := slices.DeleteFunc(slices.Clone(all), func(object *v1alpha1.EvictionPolicy) bool {
 		return object.Labels[madeLabel] != manager

@@ -34,7 +34,7 @@ func selectorOf(flag, text string) (*v1alpha1.Selector, error) {
 	for _, requirement := range requirements {
 		operator, ok := operators[requirement.Operator()]
 		if !ok {
-			return nil, command.Usagef("--%s=%q: an EvictionPolicy cannot compare by %q: use =, !=, in or notin", flag, text, requirement.Operator())
+			return nil, command.Usagef("--%s=%q: EvictionPolicies do not have the operator %q: use =, !=, in or notin", flag, text, requirement.Operator())
 		}
 		next := v1alpha1.SelectorRequirement{Key: requirement.Key(), Operator: operator}
 		for _, value := range requirement.ValuesUnsorted() {
