@@ -297,11 +297,6 @@ func (r *report) printMillion(out io.Writer, pods int) {
 		}
 		return all
 	})
-	t.row("three policies: take effect after", r.selecting(func(s selectingResult) string { return seconds(s.Effect) }))
-	t.row("  processor time till then", r.selecting(func(s selectingResult) string { return seconds(s.CPU) }))
-	t.row("  memory settled, x without", r.selecting(func(s selectingResult) string {
-		return fmt.Sprintf("%.3f", float64(s.After.Resident)/float64(s.Before.Resident))
-	}))
 	row := func(what string, figure func(stormRound) string) {
 		t.row(what, func(name string) string {
 			return each(r.Million[name], func(m millionResult) string { return figure(m.Storm) })
@@ -312,16 +307,21 @@ func (r *report) printMillion(out io.Writer, pods int) {
 	row("  processor time", func(s stormRound) string { return seconds(s.CPU) })
 	row("  of the API server", func(s stormRound) string { return seconds(s.ServerCPU) })
 	row("  memory at most", func(s stormRound) string { return mebibytes(s.Memory.Peak) })
+	t.row("three policies: take effect after", r.selecting(func(m millionResult) string { return seconds(m.Selecting.Effect) }))
+	t.row("  processor time till then", r.selecting(func(m millionResult) string { return seconds(m.Selecting.CPU) }))
+	t.row("  memory settled, x without", r.selecting(func(m millionResult) string {
+		return fmt.Sprintf("%.3f", float64(m.Selecting.Start.Memory.Resident)/float64(m.Start.Memory.Resident))
+	}))
 	t.end()
 }
 
 // selecting returns what prints a figure of the policies of a contestant that was measured with some.
-func (r *report) selecting(figure func(selectingResult) string) func(name string) string {
+func (r *report) selecting(figure func(millionResult) string) func(name string) string {
 	return func(name string) string {
 		if name != nameOurs {
 			return ""
 		}
-		return each(r.Million[name], func(m millionResult) string { return figure(m.Selecting) })
+		return each(r.Million[name], figure)
 	}
 }
 

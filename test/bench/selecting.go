@@ -20,8 +20,7 @@ import (
 type selectingResult struct {
 	Effect time.Duration `json:"effect"` // from the last create until the status counts just the selected pods
 	CPU    time.Duration `json:"cpu"`    // of the process until then
-	Before memory        `json:"before"`
-	After  memory        `json:"after"` // settled
+	Start  scaleResult   `json:"start"`  // of a process that finds the policies there
 }
 
 // benchPolicies are the policies, and the labels by which each selects: an app, a team, a tier.
@@ -31,13 +30,11 @@ var benchPolicies = map[string]struct{ key, value string }{
 	"bench-tier": {slimTierLabel, slimTier(1)},
 }
 
-// selecting creates the policies, waits until they select what they should, weighs the process, and removes them.
+// selecting creates the policies, and waits until they select what they should. It ends the process, weighs another one
+// that starts with the policies, and removes them.
 func (b *bench) selecting(ctx context.Context, p *process) (result selectingResult, err error) {
 	writer, err := b.cluster.Client()
 	if err != nil {
-		return result, err
-	}
-	if result.Before, err = p.memory(); err != nil {
 		return result, err
 	}
 	before, err := p.cpu()
@@ -63,10 +60,16 @@ func (b *bench) selecting(ctx context.Context, p *process) (result selectingResu
 		return result, err
 	}
 	result.CPU = after - before
-	if err := await.Pause(ctx, b.settle); err != nil {
+	p.stop()
+	if err := b.removePodsIn(ctx, canaryNamespace); err != nil {
 		return result, err
 	}
-	if result.After, err = p.memory(); err != nil {
+	another, err := b.launch(ctx, p.contestant)
+	if err != nil {
+		return result, err
+	}
+	defer another.stop()
+	if result.Start, err = b.weigh(ctx, another); err != nil {
 		return result, err
 	}
 	return result, writer.DeleteAllOf(ctx, &v1alpha1.EvictionPolicy{})
