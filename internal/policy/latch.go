@@ -52,8 +52,11 @@ func (l *Latch) Closes(b *Breaker) time.Time {
 
 // Open says why the latch is open; empty if it is closed.
 func (l *Latch) Open() string {
-	if l.Tripped.IsZero() {
+	switch {
+	case l.Tripped.IsZero():
 		return ""
+	case !l.below.IsZero():
+		return fmt.Sprintf("%d of %d selected pods are due; the breaker closes soon", l.due, l.of)
 	}
 	return fmt.Sprintf("%d of %d selected pods are due, and the breaker allows %d", l.due, l.of, l.most)
 }

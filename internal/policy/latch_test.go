@@ -119,7 +119,7 @@ func TestALatchSaysWhyItIsOpen(t *testing.T) {
 func TestALatchOpensAgainFromItsStatus(t *testing.T) {
 	b := breaker(t, "3")
 	latch := policy.Latch{Tripped: at(-60)}
-	if latch.Count(b, 3, 30, at(0)) || latch.Open() == "" || !latch.Closes(b).Equal(at(10)) {
+	if latch.Count(b, 3, 30, at(0)) || latch.Open() != "3 of 30 selected pods are due; the breaker closes soon" || !latch.Closes(b).Equal(at(10)) {
 		t.Errorf("it is open because %q, closes at %v; want open until 10 s after due", latch.Open(), latch.Closes(b))
 	}
 	if !latch.Count(b, 3, 30, at(10)) || latch.Open() != "" {

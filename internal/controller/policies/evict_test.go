@@ -308,6 +308,8 @@ func TestAPodThatIsReplacedWhileItWaitsIsNotAskedAbout(t *testing.T) {
 		w.Until(10 * sec)
 		w.Taint("n", "k:NoExecute")
 		w.Pass(10 * sec)
+		w.API.Watches("pods").Hold()
+		time.AfterFunc(5*sec, w.API.Watches("pods").Expire)
 		w.DeletePod("default", "web0")
 		w.AddPod("web0", "m", labelled("app", "web"), ready4ever, func(pod *corev1.Pod) { pod.UID = types.UID("another") })
 		w.allow("web", 1)

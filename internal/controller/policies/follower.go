@@ -197,7 +197,7 @@ func (f *Follower) set(objects []*v1alpha1.EvictionPolicy) {
 	f.policies = all
 	f.mu.Unlock()
 	f.demand.follow(all)
-	f.line.follow(all)
+	f.line.follow(all, f.watch.Listed() && f.config.Pods.HasSynced())
 	f.keepLabels()
 }
 

@@ -31,7 +31,7 @@ type line struct {
 // paced is a policy's pace in all its scopes.
 type paced struct {
 	pace    policy.Pace
-	since   time.Time // from when on departures are known
+	since   time.Time // from when on departures are known; zero: all are
 	windows map[string]*policy.Window
 }
 
@@ -42,8 +42,9 @@ func newLine(now func() time.Time) *line {
 	}
 }
 
-// follow takes in the policies. The windows of a pace that has not changed go on.
-func (l *line) follow(all []followed) {
+// follow takes in the policies. The windows of a pace that has not changed go on. Those of a pace that has are taken for
+// full at first, as is one that may have been there before this process; seen says that a new one has not.
+func (l *line) follow(all []followed, seen bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next := map[string]*paced{}
@@ -52,9 +53,14 @@ func (l *line) follow(all []followed) {
 		if pace == nil {
 			continue
 		}
-		next[p.Name] = l.paced[p.Name]
-		if known := next[p.Name]; known == nil || known.pace != *pace {
-			next[p.Name] = &paced{pace: *pace, since: l.now(), windows: map[string]*policy.Window{}}
+		known := l.paced[p.Name]
+		if known != nil && known.pace == *pace {
+			next[p.Name] = known
+			continue
+		}
+		next[p.Name] = &paced{pace: *pace, windows: map[string]*policy.Window{}}
+		if known != nil || !seen {
+			next[p.Name].since = l.now()
 		}
 	}
 	l.paced = next

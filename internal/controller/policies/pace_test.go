@@ -98,6 +98,24 @@ func TestWhoWasDueFirstLeavesFirst(t *testing.T) {
 	})
 }
 
+func TestAPaceThatIsNewLetsPodsGoAtOnceAndOneThatHasChangedDoesNot(t *testing.T) {
+	play(t, func(w *world) {
+		w.addPods(30, 0)
+		w.run()
+		w.Until(time.Minute)
+		w.add("slow", paceOf(5, 30*sec, v1alpha1.ScopeCluster))
+		w.Pass(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(sec)
+		w.wantPace("", 5, 5, 30*sec)
+		w.edit("slow", func(spec *v1alpha1.EvictionPolicySpec) { spec.Pace.Pods = 6 })
+		w.Pass(25 * sec)
+		w.wantPace("", 5, 5, 30*sec)
+		w.Pass(10 * sec)
+		w.wantPace("", 11, 6, 30*sec)
+	})
+}
+
 func TestAProcessThatHasJustStartedWaitsForAWholeWindow(t *testing.T) {
 	play(t, func(w *world) {
 		w.add("slow", paceOf(5, 30*sec, v1alpha1.ScopeCluster))

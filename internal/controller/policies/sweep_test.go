@@ -22,7 +22,7 @@ import (
 // way and whose calls or watches are disturbed. What is promised does not depend on that.
 func playScene(t *testing.T, begins func(h *history), what func() string) {
 	t.Helper()
-	play(t, func(w *world) {
+	playAsking(t, func(w *asking) {
 		h := newHistory(w)
 		add := func(kind, node string, pods int) {
 			for i := range pods {

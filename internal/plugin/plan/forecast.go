@@ -22,6 +22,7 @@ type selected struct {
 	policies.Pod
 
 	node   *corev1.Node
+	on     policies.Node
 	by     []*policy.Policy
 	causes []policy.Cause // none for a pod that stays
 }
@@ -48,7 +49,7 @@ func askPolicies(plan *cliv1alpha1.TaintPlan, cluster *Cluster, rule verdict.Rul
 		if is == nil || !pod.Leaves {
 			continue
 		}
-		course := set.Course(is.by, is.Pod, policies.NodeOf(is.node), is.causes, plan.At.Time)
+		course := set.Course(is.by, is.Pod, is.on, is.causes, plan.At.Time)
 		pod.Answer = answerOf(course)
 		tally(planned, is, course.First)
 		note(starts, is, course.Leaves)
@@ -80,8 +81,10 @@ func selectedPods(
 		if node == nil || pod.DeletionTimestamp != nil {
 			continue
 		}
-		is := &selected{Pod: policies.PodOf(pod), node: node}
-		is.by = set.Selecting(is.Pod, policies.NodeOf(node))
+		change, changes := changed[node.Name]
+		is := &selected{Pod: policies.PodOf(pod), node: node, on: policies.NodeOf(node)}
+		is.on.Ready = is.on.Ready && !change.silent // it is not by the time that its pods are due
+		is.by = set.Selecting(is.Pod, is.on)
 		if len(is.by) == 0 {
 			continue
 		}
@@ -89,7 +92,7 @@ func selectedPods(
 			continue
 		}
 		facts := FactsOf(pod, at)
-		if change, ok := changed[node.Name]; ok {
+		if changes {
 			is.causes = change.causes(rule, facts)
 		} else {
 			is.causes = policy.CausesOf(rule, facts, verdict.Advance(nil, node.Spec.Taints, verdict.SeenAt(at)))

@@ -82,6 +82,7 @@ func fill(plan *cliv1alpha1.TaintPlan, cluster *Cluster, rule verdict.Rule, chan
 // change is what becomes of the taints of one node.
 type change struct {
 	name, zone string
+	silent     bool // the node falls silent
 	taints     []corev1.Taint
 	edited     []corev1.Taint
 	before     []verdict.Taint

@@ -67,7 +67,7 @@ func MakeSilent(cluster *Cluster, silence Silence) *cliv1alpha1.TaintPlan {
 func silentChange(node *corev1.Node, course readiness.Course, at time.Time) change {
 	before := verdict.Advance(nil, node.Spec.Taints, verdict.SeenAt(at))
 	c := change{
-		name: node.Name, zone: node.Labels[corev1.LabelTopologyZone],
+		name: node.Name, zone: node.Labels[corev1.LabelTopologyZone], silent: true,
 		taints: node.Spec.Taints, edited: node.Spec.Taints,
 		before: before, phases: []phase{{at, before}},
 	}

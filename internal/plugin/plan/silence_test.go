@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
@@ -32,8 +33,14 @@ func reporting(name string, ready corev1.ConditionStatus, specs ...string) *core
 // silent returns the plan of nodes of a zone that fall silent, with the controller's defaults. There are nodes of
 // another zone.
 func silent(pods []*corev1.Pod, nodes ...*corev1.Node) *cliv1alpha1.TaintPlan {
+	return silentIn(&plan.Cluster{Pods: pods}, nodes...)
+}
+
+// silentIn is silent, in a cluster that has other objects, too.
+func silentIn(cluster *plan.Cluster, nodes ...*corev1.Node) *cliv1alpha1.TaintPlan {
 	all := []*corev1.Node{reporting("x", corev1.ConditionTrue), reporting("y", corev1.ConditionTrue), reporting("z", corev1.ConditionTrue)}
-	return plan.MakeSilent(&plan.Cluster{Nodes: append(all, nodes...), Pods: pods}, plan.Silence{
+	cluster.Nodes = append(all, nodes...)
+	return plan.MakeSilent(cluster, plan.Silence{
 		Nodes: nodes, At: now,
 		Grace: readiness.Grace{Monitor: 50 * time.Second, Startup: time.Minute},
 		Policy: readiness.Policy{
@@ -190,5 +197,19 @@ func TestAPodThatIsOverdueAlreadyIsDueAsItWas(t *testing.T) {
 	got := silent([]*corev1.Pod{pod("p", tolerating("k", 60))}, reporting("n", corev1.ConditionTrue, "k:NoExecute")).Pods[0]
 	if want := now.Add(750*time.Millisecond - 59*time.Minute); !got.Due.Time.Equal(want) || got.Change != cliv1alpha1.ChangeNone {
 		t.Errorf("it is due at %v (%s), want %v", got.Due, got.Change, want)
+	}
+}
+
+func TestPoliciesTakePodsOfSilentNodesForUnready(t *testing.T) {
+	for unready, says := range map[v1alpha1.UnreadyPods]cliv1alpha1.PolicyStep{
+		v1alpha1.UnreadyDelete: cliv1alpha1.PolicyFree, v1alpha1.UnreadyAsk: cliv1alpha1.PolicyAsk,
+	} {
+		cluster := &plan.Cluster{Pods: []*corev1.Pod{pod("p")}, Policies: []*v1alpha1.EvictionPolicy{
+			policyOf("ask", v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict, Unready: unready}),
+		}}
+		got := silentIn(cluster, reporting("n", corev1.ConditionTrue)).Pods[0].Answer
+		if got == nil || got.Says != says {
+			t.Errorf("unready: %s: the answer is %+v, want %s", unready, got, says)
+		}
 	}
 }

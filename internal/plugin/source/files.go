@@ -21,6 +21,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/cli-runtime/pkg/resource"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
@@ -156,6 +157,9 @@ var surroundings = map[schema.GroupKind]func(*plan.Cluster, *unstructured.Unstru
 		return addTo(&cluster.Budgets, object, plan.SlimBudget)
 	},
 	policyKind: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
+		if err := strict(object.Object, &v1alpha1.EvictionPolicy{}); err != nil { // a field with a typo would be left out
+			return err
+		}
 		return addTo(&cluster.Policies, object, plan.SlimPolicy)
 	},
 	{Group: storagev1.GroupName, Kind: "StorageClass"}: func(

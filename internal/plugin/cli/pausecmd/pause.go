@@ -65,7 +65,7 @@ not ask for confirmation. It creates the policy first, and then says what the po
 
 Taintkeeper obeys from its next call on, whatever other policies say. Pods of nodes with the taint
 node.kubernetes.io/out-of-service still leave. The built-in controller knows no policies; kubectl taintkeeper check says
-which controller evicts.
+which controller evicts. With coexistence it leaves these pods alone even while Taintkeeper is not running (ifDown: Hold).
 
 A pause does not end by itself. If it should, create an EvictionPolicy with the action Hold and a deadline instead: it
 frees each pod that long after it was due.`,
@@ -121,7 +121,9 @@ func (o *options) policy() (*v1alpha1.EvictionPolicy, error) {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "pause", Labels: map[string]string{madeLabel: manager},
 		},
-		Spec: v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold, Paused: &o.reason},
+		Spec: v1alpha1.EvictionPolicySpec{
+			Action: v1alpha1.ActionHold, Paused: &o.reason, IfDown: v1alpha1.IfDownHold,
+		},
 	}
 	if namespace != "" {
 		object.Spec.NamespaceSelector = &v1alpha1.Selector{
