@@ -64,8 +64,8 @@ func (p *Policy) halts(pod *Pod, due, now time.Time, state State) Answer {
 	return Answer{}
 }
 
-// acts is lines 4, 6 and 7: what the action says, until its deadline ends it. Line 5 is between them: a pace counts only
-// pods that the action lets go.
+// acts is lines 4, 6 and 7: what the action says, until its deadline ends it. Line 5 is between them, because a pace
+// counts only pods that the action lets go.
 func (p *Policy) acts(pod *Pod, due, now time.Time) Answer {
 	var ends time.Time
 	if p.deadline != nil {
