@@ -335,6 +335,7 @@ func TestTheDeadlineEndsTheAskingWhileABudgetAllows(t *testing.T) {
 }
 
 func TestAnEvictionAPIThatFailsIsAskedMoreAndMoreRarely(t *testing.T) {
+	const pods = 12
 	for _, failure := range []error{
 		apierrors.NewInternalError(errors.New("etcdserver: no leader")),
 		apierrors.NewTooManyRequests("too many requests", 0),
@@ -352,8 +353,8 @@ func TestAnEvictionAPIThatFailsIsAskedMoreAndMoreRarely(t *testing.T) {
 				return failure
 			})
 			w.add("ask", evicts(0))
-			w.addBudget("web", "web", 30)
-			for i := range 30 {
+			w.addBudget("web", "web", pods)
+			for i := range pods {
 				w.AddPod(fmt.Sprint("web", i), []string{"n", "m"}[i%2], labelled("app", "web"), ready4ever)
 			}
 			w.run()
@@ -361,13 +362,13 @@ func TestAnEvictionAPIThatFailsIsAskedMoreAndMoreRarely(t *testing.T) {
 			w.Taint("n", "k:NoExecute")
 			w.Taint("m", "k:NoExecute")
 			w.Pass(5 * time.Minute)
-			if got := calls.Load(); got > 30*20 {
+			if got := calls.Load(); got > pods*30 {
 				t.Errorf("%v: the Eviction API was asked %d times", failure, got)
 			}
 			fails.Store(false)
 			w.Pass(2 * time.Minute)
 			w.wantThere(0)
-			w.wantAsked(30, 30)
+			w.wantAsked(pods, pods)
 		})
 	}
 }

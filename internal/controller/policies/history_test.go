@@ -107,6 +107,8 @@ func (h *history) since(now time.Time) []moment { return h.within(now, seenWithi
 
 // within returns the moments that were the newest in a time up to an instant.
 func (h *history) within(now time.Time, d time.Duration) []moment {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	first := 0
 	for i := range h.at {
 		if !h.at[i].at.After(now.Add(-d)) {
@@ -778,11 +780,7 @@ func (h *history) certain(name string, p *v1alpha1.EvictionPolicy, seen []moment
 
 // paceSince returns since when a policy has the pace that it has at an instant.
 func (h *history) paceSince(p *v1alpha1.EvictionPolicy, at time.Time) (since time.Time) {
-	for i := range h.at {
-		m := &h.at[i]
-		if m.at.After(at) {
-			break
-		}
+	for _, m := range h.within(at, at.Sub(h.Start)) {
 		same := slices.ContainsFunc(m.policies, func(is v1alpha1.EvictionPolicy) bool {
 			return is.Name == p.Name && is.Spec.Pace != nil && *is.Spec.Pace == *p.Spec.Pace
 		})
