@@ -42,8 +42,8 @@ func newLine(now func() time.Time) *line {
 	}
 }
 
-// follow takes in the policies. The windows of a pace that has not changed go on. Those of a pace that has are taken for
-// full at first, as is one that may have been there before this process; seen says that a new one has not.
+// follow takes in the policies. The windows of a pace that has not changed go on. Those of one that has changed are
+// taken for full at first, as are those of one that may be older than this process; seen says that a new one is not.
 func (l *line) follow(all []followed, seen bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -38,8 +38,9 @@ func silent(pods []*corev1.Pod, nodes ...*corev1.Node) *cliv1alpha1.TaintPlan {
 
 // silentIn is silent, in a cluster that has other objects, too.
 func silentIn(cluster *plan.Cluster, nodes ...*corev1.Node) *cliv1alpha1.TaintPlan {
-	all := []*corev1.Node{reporting("x", corev1.ConditionTrue), reporting("y", corev1.ConditionTrue), reporting("z", corev1.ConditionTrue)}
-	cluster.Nodes = append(all, nodes...)
+	cluster.Nodes = append([]*corev1.Node{
+		reporting("x", corev1.ConditionTrue), reporting("y", corev1.ConditionTrue), reporting("z", corev1.ConditionTrue),
+	}, nodes...)
 	return plan.MakeSilent(cluster, plan.Silence{
 		Nodes: nodes, At: now,
 		Grace: readiness.Grace{Monitor: 50 * time.Second, Startup: time.Minute},

@@ -65,7 +65,7 @@ not ask for confirmation. It creates the policy first, and then says what the po
 
 Taintkeeper obeys from its next call on, whatever other policies say. Pods of nodes with the taint
 node.kubernetes.io/out-of-service still leave. The built-in controller knows no policies; kubectl taintkeeper check says
-which controller evicts. With coexistence it leaves these pods alone even while Taintkeeper is not running (ifDown: Hold).
+which controller evicts. With coexistence it leaves these pods alone even while Taintkeeper does not run (ifDown: Hold).
 
 A pause does not end by itself. If it should, create an EvictionPolicy with the action Hold and a deadline instead: it
 frees each pod that long after it was due.`,
