@@ -39,8 +39,16 @@ func (a *Allowance) Begin(pod types.UID, at time.Time) { a.taken[pod], a.asked =
 // Left implements [Places]. The budget itself says what it allows then.
 func (a *Allowance) Left(pod types.UID, _ time.Time) { delete(a.taken, pod) }
 
-// Lacks reports whether there is no room.
-func (a *Allowance) Lacks(now time.Time) bool { return a.room(now).After(now) }
+// Lacks says why there is no room: Budget or BudgetBusy; empty if there is some.
+func (a *Allowance) Lacks(now time.Time) Why {
+	switch {
+	case !a.room(now).After(now):
+		return ""
+	case a.allowed > 0:
+		return BudgetBusy
+	}
+	return Budget
+}
 
 func (a *Allowance) room(now time.Time) time.Time {
 	next := a.expire(now)

@@ -32,7 +32,8 @@ const (
 	Finished       Why = "Finished"
 	NotPermitted   Why = "NotPermitted" // the Eviction API may not be asked
 	SeveralBudgets Why = "SeveralBudgets"
-	Budget         Why = "Budget" // allows no disruption now
+	Budget         Why = "Budget"     // allows no disruption now
+	BudgetBusy     Why = "BudgetBusy" // others of the budget are asked about first
 	Paced          Why = "Pace"
 )
 
@@ -66,7 +67,8 @@ func (a Answer) String() string {
 		Paused: "is paused", BreakerOpen: "has tripped", Settling: "waits to see how many others are due",
 		Held: "holds it", Finished: "keeps finished pods", NotPermitted: "asks the Eviction API, which Taintkeeper is not allowed to use",
 		SeveralBudgets: "asks the Eviction API, which refuses pods with several PodDisruptionBudgets",
-		Budget:         "asks the Eviction API, and a PodDisruptionBudget allows no disruption", Paced: "has no room in its pace",
+		Budget:         "asks the Eviction API, and a PodDisruptionBudget allows no disruption",
+		BudgetBusy:     "asks the Eviction API about other pods of a PodDisruptionBudget first", Paced: "has no room in its pace",
 	}[a.Why]
 	switch {
 	case a.Policy == "":

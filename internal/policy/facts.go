@@ -35,7 +35,7 @@ const UnreadyFor = 30 * time.Second
 
 // Budgets is what is known of the PodDisruptionBudgets of a pod. The zero value lets the Eviction API be asked.
 type Budgets struct {
-	// Objects is Budget, SeveralBudgets or NotPermitted if it is of no use to ask, and empty otherwise.
+	// Objects is Budget, BudgetBusy, SeveralBudgets or NotPermitted if it is of no use to ask now, and empty otherwise.
 	Objects Why
 	// Name is of the budget, if the pod has one; names, if it has several.
 	Name string

@@ -4,6 +4,7 @@
 package policies
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -121,13 +122,14 @@ func (l *line) has(needs needs, node *nodecache.Node, pod types.UID) bool {
 func (l *line) lacks(needs needs) policy.Budgets {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case needs.budget == nil:
+	if needs.budget == nil {
 		return policy.Budgets{}
-	case len(needs.paces) > 0 && !needs.budget.Lacks(l.now()): // the pace is what has no room
-		return policy.Budgets{Name: needs.budget.name}
 	}
-	return policy.Budgets{Objects: policy.Budget, Name: needs.budget.name}
+	lacks := needs.budget.Lacks(l.now())
+	if len(needs.paces) == 0 { // room that there is now is for others, who were due first
+		lacks = cmp.Or(lacks, policy.BudgetBusy)
+	}
+	return policy.Budgets{Objects: lacks, Name: needs.budget.name}
 }
 
 func (l *line) wake() {
