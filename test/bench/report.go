@@ -309,9 +309,6 @@ func (r *report) printMillion(out io.Writer, pods int) {
 	row("  memory at most", func(s stormRound) string { return mebibytes(s.Memory.Peak) })
 	t.row("three policies: take effect after", r.selecting(func(m millionResult) string { return seconds(m.Selecting.Effect) }))
 	t.row("  processor time till then", r.selecting(func(m millionResult) string { return seconds(m.Selecting.CPU) }))
-	t.row("  memory settled, x without", r.selecting(func(m millionResult) string {
-		return fmt.Sprintf("%.3f", float64(m.Selecting.Start.Memory.Resident)/float64(m.Start.Memory.Resident))
-	}))
 	t.end()
 }
 
