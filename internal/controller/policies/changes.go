@@ -44,14 +44,15 @@ func seesOther(before, after *podcache.Pod) bool {
 	return !podcache.SameLabels(before, after) || (before.Flags^after.Flags)&seen != 0
 }
 
-// pace counts a pod that starts to leave a tainted node, whoever deleted it.
+// pace counts a pod that starts to leave a tainted node, no matter who deleted it.
 func (f *Follower) pace(change podcache.Change) {
 	before, after := change.Before, change.After
 	leaves := before != nil && !before.Flags.Has(podcache.Terminating) &&
 		(after == nil || after.Flags.Has(podcache.Terminating))
 	switch node, ok := f.config.Nodes.Get(cmp.Or(before, after).Node); {
 	case leaves && ok && len(node.NoExecute) > 0:
-		f.line.left(f.pacers(before, node), node, before.UID)
+		_, selecting := f.selecting(f.all(), before, node)
+		f.line.left(counting(selecting, node), node, before.UID)
 	case leaves:
 		f.line.gone(before.UID)
 	}

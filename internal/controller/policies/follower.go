@@ -92,7 +92,7 @@ type Follower struct {
 	subscribers []func(node string)
 
 	counting sync.Mutex
-	counts   map[string]count // by policy
+	counts   counts
 }
 
 // followed is a policy that is followed.
@@ -110,7 +110,7 @@ func New(config Config) (*Follower, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	f := &Follower{config: config, known: make(chan struct{}), turned: make(chan struct{}, 1), counts: map[string]count{}}
+	f := &Follower{config: config, known: make(chan struct{}), turned: make(chan struct{}, 1)}
 	f.namespaces = newNamespaces(config.Client, f.tellAll)
 	f.demand = newDemand(f.config.Clock.Now)
 	f.demand.dues, f.demand.of = f.dues, f.selected
@@ -272,7 +272,7 @@ func (f *Follower) turn() {
 
 func (f *Follower) tellAll() {
 	f.counting.Lock()
-	clear(f.counts)
+	f.counts = counts{}
 	f.counting.Unlock()
 	f.tell(f.tainted()...)
 }

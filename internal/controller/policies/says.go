@@ -82,8 +82,9 @@ type asked struct {
 type decision struct {
 	policy.Said
 
-	needs needs                             // whether the pod has these places or not
-	state func(*policy.Policy) policy.State // what the policies remember of this pod
+	selecting []*policy.Policy
+	needs     needs                             // whether the pod has these places or not
+	state     func(*policy.Policy) policy.State // what the policies remember of this pod
 }
 
 // decide asks the policies. Places are scarce, so a pod needs those of its budget and of paces only if nothing else
@@ -95,7 +96,7 @@ func (f *Follower) decide(a asked) (d decision) {
 	}
 	now := f.config.Clock.Now()
 	a.is.Budgets = f.budgets.object(a.pod)
-	d.state = f.state
+	d.selecting, d.state = a.selecting, f.state
 	d.Said = policy.Decide(a.selecting, a.is, a.causes, now, d.state)
 	d.Again = timeline.Next(d.Again, turns)
 	if d.Stays() {
@@ -164,7 +165,7 @@ func (f *Follower) Begin(pod *podcache.Pod, node *nodecache.Node, asks bool) boo
 	if d.Stays() || asks != (d.Step == policy.Ask) {
 		return false
 	}
-	takes := needs{paces: f.pacers(pod, node)}
+	takes := needs{paces: counting(d.selecting, node)}
 	if asks {
 		takes.budget = d.needs.budget
 	}
@@ -175,10 +176,9 @@ func (f *Follower) Begin(pod *podcache.Pod, node *nodecache.Node, asks bool) boo
 // as one that has left.
 func (f *Follower) End(node string, pod types.UID, stays bool) { f.line.ended(node, pod, stays) }
 
-// pacers returns the policies that count a pod if it leaves a node.
-func (f *Follower) pacers(pod *podcache.Pod, node *nodecache.Node) []*policy.Policy {
-	_, selecting := f.selecting(f.all(), pod, node)
-	return slices.DeleteFunc(selecting, func(p *policy.Policy) bool {
+// counting returns those of the policies that select a pod which count it if it leaves a node.
+func counting(selecting []*policy.Policy, node *nodecache.Node) []*policy.Policy {
+	return slices.DeleteFunc(slices.Clone(selecting), func(p *policy.Policy) bool {
 		return !slices.ContainsFunc(node.NoExecute, func(t verdict.Taint) bool { return p.Applies(&t.Taint) })
 	})
 }

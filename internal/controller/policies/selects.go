@@ -69,34 +69,36 @@ func (f *Follower) breakers() []followed {
 // countEvery is how long the number of pods that a policy selects is good for: to count them is a walk over all pods.
 const countEvery = time.Minute
 
-// count is how many pods a policy selected at an instant.
-type count struct {
-	policy *policy.Policy
-	pods   int
-	at     time.Time
+// counts is how many pods each policy selected at an instant.
+type counts struct {
+	at time.Time
+	of map[*policy.Policy]int
 }
 
-// selected returns how many pods a policy selects, on whatever node.
+// selected returns how many pods a policy selects, on any node. One walk counts for all policies.
 func (f *Follower) selected(p *policy.Policy) int {
 	f.counting.Lock()
 	defer f.counting.Unlock()
 	now := f.config.Clock.Now()
-	if c, ok := f.counts[p.Name]; ok && c.policy == p && now.Sub(c.at) < countEvery {
-		return c.pods
+	if pods, known := f.counts.of[p]; known && now.Sub(f.counts.at) < countEvery {
+		return pods
 	}
-	c := count{policy: p, at: now}
-	all := slices.DeleteFunc(slices.Clone(f.all()), func(other followed) bool { return other.Policy != p })
+	all := f.all()
+	f.counts = counts{at: now, of: make(map[*policy.Policy]int, len(all))}
+	for _, one := range all {
+		f.counts.of[one.Policy] = 0
+	}
 	for _, pod := range f.config.Pods.All() {
 		node, ok := f.config.Nodes.Get(pod.Node)
 		if !ok || pod.Flags.Has(podcache.Terminating) {
 			continue
 		}
-		if _, selecting := f.selecting(all, pod, node); len(selecting) > 0 {
-			c.pods++
+		_, selecting := f.selecting(all, pod, node)
+		for _, one := range selecting {
+			f.counts.of[one]++
 		}
 	}
-	f.counts[p.Name] = c
-	return c.pods
+	return f.counts.of[p]
 }
 
 // causes returns the taints because of which a pod must leave, now or later.
