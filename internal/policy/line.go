@@ -36,7 +36,7 @@ type Places interface {
 	Begun(pod types.UID) bool
 	// Stays says that a pod whose eviction has begun stays.
 	Stays(pod types.UID)
-	// Left says that a pod started to leave, whoever deleted it.
+	// Left says that a pod started to leave, no matter who deleted it.
 	Left(pod types.UID, at time.Time)
 
 	called(pod types.UID, until time.Time)

@@ -237,7 +237,7 @@ func fromYAML(t *testing.T, text string) (spec map[string]any) {
 	return spec
 }
 
-// TestAPolicyIsFollowedWithTheRightsOfTheChart plays one in a cluster of its own, beside a built-in that is not there.
+// TestAPolicyIsFollowedWithTheRightsOfTheChart plays one with coexistence, in a cluster of its own that has no built-in.
 func TestAPolicyIsFollowedWithTheRightsOfTheChart(t *testing.T) {
 	t.Parallel()
 	c := newRuleCluster(t)

@@ -295,8 +295,8 @@ func (r *round) compareNodes() int {
 	return placed
 }
 
-// departures returns when the deletes of planned pods were accepted, once all that are expected have left and an
-// instant has passed at which whoever leaves too many would have.
+// departures returns when the deletes of planned pods were accepted, once all that are expected have left. It waits
+// until an instant at least, so that a pod that is not expected to leave is seen to.
 func (r *round) departures(planned map[string]bool, expected int, end time.Time) map[string]time.Time {
 	left := map[string]time.Time{}
 	until := end.Add(patience)

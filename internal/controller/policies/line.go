@@ -118,7 +118,7 @@ func (l *line) has(needs needs, node *nodecache.Node, pod types.UID) bool {
 	return policy.Has(pod, l.places(needs, node), l.now())
 }
 
-// lacks returns what is said of the budget of a pod that waits for its places.
+// lacks returns why the budget of a pod that waits for its places lets it wait.
 func (l *line) lacks(needs needs) policy.Budgets {
 	l.mu.Lock()
 	defer l.mu.Unlock()

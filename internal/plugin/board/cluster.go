@@ -117,7 +117,7 @@ func (c *cluster) deleteNode(uid types.UID, name string) {
 	})
 }
 
-// setPolicies takes what was read of policies. They change what is said of pods, not which must leave.
+// setPolicies takes in the policies that were read. They change what the board says of pods, not which must leave.
 func (c *cluster) setPolicies(read *plan.Cluster, err error) {
 	set := read.PoliciesOf()
 	c.mu.Lock()

@@ -289,12 +289,12 @@ func TestResumeRemovesNoPolicyButThoseOfPause(t *testing.T) {
 				"evictionpolicy.taintkeeper.dev/pause-2 deleted\nPods that leave at once: 1.\n",
 			nil,
 		},
-		"one beside a pace": {
+		"one next to a pace": {
 			[]runtime.Object{network, slow},
 			nil, "evictionpolicy.taintkeeper.dev/pause deleted\nPods that leave at the pace of EvictionPolicy slow: 1.\n",
 			[]string{"slow"},
 		},
-		"one beside a Hold of other pods": {
+		"one next to a Hold of other pods": {
 			[]runtime.Object{network, elsewhere},
 			nil, "evictionpolicy.taintkeeper.dev/pause deleted\nPods that leave at once: 1.\n",
 			[]string{"elsewhere"},

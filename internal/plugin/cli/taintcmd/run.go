@@ -114,8 +114,8 @@ func (t *tainting) show(made *cliv1alpha1.TaintPlan) {
 	}
 }
 
-// trips returns an error if a plan makes pods leave and a breaker would trip: whoever set the breaker has said that so
-// many are a mistake.
+// trips returns an error if a plan makes pods leave and a breaker would trip: the author of the breaker has said that
+// so many are a mistake.
 func trips(made *cliv1alpha1.TaintPlan) error {
 	leaves := func(pod cliv1alpha1.PlannedPod) bool {
 		return pod.Change == cliv1alpha1.ChangeLeaves || pod.Change == cliv1alpha1.ChangeEarlier
