@@ -5,7 +5,9 @@ package policies
 
 import (
 	"context"
+	"flag"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
 // pacing is a scene whose pods leave at a pace.
@@ -27,9 +30,12 @@ type pacing struct {
 	scopes map[string]string // of pods
 }
 
-const (
-	pacedPods = 2
-	pacedPer  = 8 * time.Second
+// The paces of TestPacesAndBreakersSurviveTheLeader. Its long form is -paced=5 -per=30s -paced-on-node=34 -kills=40s.
+var (
+	pacedPods   = flag.Int("paced", 2, "how many pods may leave in a window")
+	pacedPer    = flag.Duration("per", 8*time.Second, "how long a window is")
+	pacedOnNode = flag.Int("paced-on-node", 4, "how many pods each of the three nodes has")
+	kills       = flag.Duration("kills", 0, "every how long a leader is killed while pods leave; 0: only one is, once")
 )
 
 // startPacing makes pods on three nodes in two zones, which are due at once.
@@ -37,13 +43,13 @@ func startPacing(s *scene, scope v1alpha1.PaceScope) *pacing {
 	s.t.Helper()
 	p := &pacing{s, map[string]string{}}
 	s.policy(v1alpha1.EvictionPolicySpec{
-		Action: v1alpha1.ActionDelete, Pace: &v1alpha1.EvictionPace{Pods: pacedPods, Per: *within(pacedPer), Scope: scope},
+		Action: v1alpha1.ActionDelete, Pace: &v1alpha1.EvictionPace{Pods: int32(*pacedPods), Per: *within(*pacedPer), Scope: scope},
 	})
 	var nodes []string
 	for name, zone := range map[string]string{"a": "east", "b": "east", "c": "west"} {
 		node := s.nodeIn(zone, name)
 		nodes = append(nodes, node)
-		for i := range 2 * pacedPods {
+		for i := range *pacedOnNode {
 			pod := s.pod(fmt.Sprint(name, i), node)
 			p.scopes[pod.Name] = map[v1alpha1.PaceScope]string{v1alpha1.ScopeNode: node, v1alpha1.ScopeZone: zone}[scope]
 		}
@@ -70,8 +76,8 @@ func (p *pacing) check() {
 		}
 		twice[c.Name] = true
 		scope := p.scopes[c.Name]
-		if i := len(before[scope]) - pacedPods; i >= 0 && c.Received.Sub(before[scope][i].Received) < pacedPer {
-			p.t.Errorf("scope %q: %d pods left within %s", scope, pacedPods+1, c.Received.Sub(before[scope][i].Received))
+		if i := len(before[scope]) - *pacedPods; i >= 0 && c.Received.Sub(before[scope][i].Received) < *pacedPer {
+			p.t.Errorf("scope %q: %d pods left within %s", scope, *pacedPods+1, c.Received.Sub(before[scope][i].Received))
 		}
 		before[scope] = append(before[scope], c)
 	}
@@ -107,6 +113,9 @@ func TestPacesAndBreakersSurviveTheLeader(t *testing.T) {
 	leader, err = startReplica(t.Context(), "one")
 	await.Must(t, err)
 	tripped.awaitTripped(policy, metav1.ConditionTrue)
+	if *kills > 0 {
+		leader, standby = killInTurns(t, leader, standby, paced)
+	}
 	await.Must(t, standby.Stop())
 	for _, p := range paced {
 		p.check()
@@ -116,6 +125,21 @@ func TestPacesAndBreakersSurviveTheLeader(t *testing.T) {
 	}
 	tripped.untaint(node)
 	tripped.awaitTripped(policy, metav1.ConditionFalse)
+}
+
+// killInTurns kills the leader and waits until the standby leads, until all pods have left.
+func killInTurns(t *testing.T, leads, follows *localcluster.Taintkeeper, paced []*pacing) (_, _ *localcluster.Taintkeeper) {
+	t.Helper()
+	const takeover = 20 * time.Second // a Lease lasts 15 s
+	for slices.ContainsFunc(paced, func(p *pacing) bool { return len(p.left()) < len(p.scopes) }) {
+		await.Until(t, time.Now().Add(*kills-takeover))
+		await.Must(t, leads.Kill())
+		await.Until(t, time.Now().Add(takeover))
+		again, err := startReplica(t.Context(), string(leads.Component()))
+		await.Must(t, err)
+		leads, follows = follows, again
+	}
+	return leads, follows
 }
 
 // wipeStatus removes what is known of a policy from its status.

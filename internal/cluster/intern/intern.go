@@ -6,7 +6,7 @@ package intern
 
 // Pool keeps one copy of every value in use, by a key: a cluster of a hundred thousand pods has a handful of
 // different toleration lists. Not safe for concurrent use.
-type Pool[T any] map[string]*Shared[T]
+type Pool[K comparable, T any] map[K]*Shared[T]
 
 // Shared is a value of a pool.
 type Shared[T any] struct {
@@ -15,7 +15,7 @@ type Shared[T any] struct {
 }
 
 // Share returns the one copy of a value, and counts one more use of it.
-func (p Pool[T]) Share(key string, value T) T {
+func (p Pool[K, T]) Share(key K, value T) T {
 	one, ok := p[key]
 	if !ok {
 		one = &Shared[T]{Value: value}
@@ -26,7 +26,7 @@ func (p Pool[T]) Share(key string, value T) T {
 }
 
 // Release ends one use of a value that Share returned.
-func (p Pool[T]) Release(key string) {
+func (p Pool[K, T]) Release(key K) {
 	one := p[key]
 	one.Uses--
 	if one.Uses == 0 {

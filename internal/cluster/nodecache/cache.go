@@ -43,16 +43,16 @@ type Cache struct {
 // nodes says what is kept of nodes.
 type nodes struct {
 	clock   *timeline.Clock
-	strings intern.Pool[string] // of labels and reasons
-	never   bool                // see Config.NeverStamped
-	refused map[string]struct{} // names of nodes whose timeAdded may not be written
+	strings intern.Pool[string, string] // of labels and reasons
+	never   bool                        // see Config.NeverStamped
+	refused map[string]struct{}         // names of nodes whose timeAdded may not be written
 }
 
 // New returns a cache of the nodes that the client can see.
 func New(config Config) *Cache {
 	k := nodes{
 		clock:   config.Clock,
-		strings: intern.Pool[string]{},
+		strings: intern.Pool[string, string]{},
 		never:   config.NeverStamped,
 		refused: map[string]struct{}{},
 	}

@@ -29,9 +29,11 @@ type Cache struct {
 type pods struct {
 	clock   *timeline.Clock
 	byNode  map[string][]*Pod
-	names   intern.Pool[string] // of namespaces and nodes
-	commons intern.Pool[*common]
-	keys    []string // of the labels that are kept
+	names   intern.Pool[string, string] // of namespaces and nodes
+	commons intern.Pool[common, *common]
+	// tolerations are the lists of all commons, by their identity.
+	tolerations intern.Pool[string, *[]corev1.Toleration]
+	keys        *[]string // of the labels that are kept
 }
 
 // New returns a cache of the pods that the client can see and that are bound to a node. The clock is the timeline of
@@ -40,8 +42,11 @@ func New(client kubernetes.Interface, clock *timeline.Clock) *Cache {
 	k := &pods{
 		clock:   clock,
 		byNode:  map[string][]*Pod{},
-		names:   intern.Pool[string]{},
-		commons: intern.Pool[*common]{},
+		names:   intern.Pool[string, string]{},
+		commons: intern.Pool[common, *common]{},
+
+		tolerations: intern.Pool[string, *[]corev1.Toleration]{},
+		keys:        &[]string{},
 	}
 	return &Cache{records.New("bound pods", boundPods(client), client, clock, k), k}
 }
@@ -62,8 +67,11 @@ func (c *Cache) OnNode(node string) (on []*Pod) {
 // If not, the records have them after the next list.
 func (c *Cache) KeepLabels(keys []string) (known bool) {
 	c.Write(func() {
-		known = !slices.ContainsFunc(keys, func(key string) bool { return !slices.Contains(c.pods.keys, key) })
-		c.pods.keys = slices.Clone(keys)
+		kept := c.pods.keys
+		known = !slices.ContainsFunc(keys, func(key string) bool { return !slices.Contains(*kept, key) })
+		if !slices.Equal(keys, *kept) {
+			c.pods.keys = new(slices.Clone(keys))
+		}
 	})
 	return known
 }

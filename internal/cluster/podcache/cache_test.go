@@ -142,7 +142,7 @@ func TestAnUpdateThatOnlyHasAnotherVersionIsKeptAndNotTold(t *testing.T) {
 	}
 	want := *before
 	want.Version = 9
-	if diff := cmp.Diff(&want, get(t, c, "uid-a"), cmp.AllowUnexported(Pod{}, common{})); diff != "" {
+	if diff := cmp.Diff(&want, get(t, c, "uid-a"), cmp.AllowUnexported(Pod{}, common{}, keptLabels{})); diff != "" {
 		t.Errorf("another record (-want +got):\n%s", diff)
 	}
 	if before.Version != 7 {
@@ -190,7 +190,7 @@ func TestAnUpdateThatSaysSomethingNewMakesANewRecordAndOneNotification(t *testin
 			if after == before {
 				t.Error("the record was modified, want a new one")
 			}
-			if diff := cmp.Diff(asItWas, *before, cmp.AllowUnexported(Pod{}, common{})); diff != "" {
+			if diff := cmp.Diff(asItWas, *before, cmp.AllowUnexported(Pod{}, common{}, keptLabels{})); diff != "" {
 				t.Errorf("the old record was modified (-before +after):\n%s", diff)
 			}
 			checkNames(t, c, "a", "neighbour")
@@ -285,7 +285,7 @@ func TestMarkTerminatingMakesANewRecordOnce(t *testing.T) {
 	}
 	want := *before
 	want.Flags = Finished | Terminating | deleted
-	if diff := cmp.Diff(want, *after, cmp.AllowUnexported(Pod{}, common{})); diff != "" {
+	if diff := cmp.Diff(want, *after, cmp.AllowUnexported(Pod{}, common{}, keptLabels{})); diff != "" {
 		t.Errorf("more than the flag changed (-want +got):\n%s", diff)
 	}
 	if before.Flags.Has(Terminating) {

@@ -4,7 +4,6 @@
 package podcache
 
 import (
-	"maps"
 	"slices"
 	"strconv"
 
@@ -15,41 +14,36 @@ import (
 
 // common is what many pods have in common. Records share it and never modify it. nil has neither.
 type common struct {
-	tolerations []corev1.Toleration
-	labels      labels.Set // those with the keys that are kept
+	tolerations *[]corev1.Toleration // nil if there are none; many commons share one
+	labels      keptLabels
 }
 
 // commonOf returns what a pod has in common with others. Of its labels those with some keys are kept.
-func commonOf(pod *corev1.Pod, keys []string) *common {
-	c := &common{tolerations: slices.Clip(pod.Spec.Tolerations)}
-	for _, key := range keys {
-		if value, ok := pod.Labels[key]; ok {
-			if c.labels == nil {
-				c.labels = labels.Set{}
-			}
-			c.labels[key] = value
-		}
+func commonOf(pod *corev1.Pod, keys *[]string) *common {
+	c := common{labels: labelsOf(pod, keys)}
+	if len(pod.Spec.Tolerations) > 0 {
+		c.tolerations = new(slices.Clip(pod.Spec.Tolerations))
 	}
-	if len(c.tolerations) == 0 && c.labels == nil {
+	if c == (common{}) {
 		return nil
 	}
-	return c
+	return &c
 }
 
 // Tolerations returns the pod's toleration list, which is shared by all pods with an equal one.
 func (p *Pod) Tolerations() []corev1.Toleration {
-	if p.common == nil {
+	if p.common == nil || p.common.tolerations == nil {
 		return nil
 	}
-	return p.common.tolerations
+	return *p.common.tolerations
 }
 
 // Labels returns the labels of the pod that are kept; see [Cache.KeepLabels].
-func (p *Pod) Labels() labels.Set {
+func (p *Pod) Labels() labels.Labels {
 	if p.common == nil {
-		return nil
+		return labels.Set(nil)
 	}
-	return p.common.labels
+	return &p.common.labels
 }
 
 // SameTolerations reports whether two records have equal toleration lists.
@@ -59,7 +53,7 @@ func SameTolerations(a, b *Pod) bool {
 
 // SameLabels reports whether those labels of two records are equal that are kept.
 func SameLabels(a, b *Pod) bool {
-	return a.common == b.common || maps.Equal(a.Labels(), b.Labels())
+	return a.common == b.common || equalLabels(a, b)
 }
 
 func sameCommon(a, b *Pod) bool { return SameTolerations(a, b) && SameLabels(a, b) }
@@ -70,12 +64,12 @@ func equalTolerations(a, b []corev1.Toleration) bool {
 	})
 }
 
-// identity writes it down so that what is equal, and only that, is written alike: no field of a valid toleration or
-// label holds a NUL.
-func (c *common) identity() string {
+// identity writes a toleration list down so that equal lists, and only those, are written alike: no field of a valid
+// toleration holds a NUL.
+func identity(tolerations []corev1.Toleration) string {
 	key := make([]byte, 0, 256)
-	for i := range c.tolerations {
-		t := &c.tolerations[i]
+	for i := range tolerations {
+		t := &tolerations[i]
 		for _, field := range [...]string{t.Key, string(t.Operator), t.Value, string(t.Effect)} {
 			key = append(append(key, field...), 0)
 		}
@@ -84,13 +78,6 @@ func (c *common) identity() string {
 		}
 		key = append(key, 0)
 	}
-	if len(c.labels) == 0 {
-		return string(key)
-	}
-	key = append(key, 0, 0) // no toleration begins like this: one without a key has an operator
-	for _, name := range slices.Sorted(maps.Keys(c.labels)) {
-		key = append(append(append(append(key, name...), 0), c.labels[name]...), 0)
-	}
 	return string(key)
 }
 
@@ -98,11 +85,18 @@ func (k *pods) share(c *common) *common {
 	if c == nil {
 		return nil
 	}
-	return k.commons.Share(c.identity(), c)
+	if c.tolerations != nil {
+		c.tolerations = k.tolerations.Share(identity(*c.tolerations), c.tolerations)
+	}
+	return k.commons.Share(*c, c)
 }
 
 func (k *pods) release(c *common) {
-	if c != nil {
-		k.commons.Release(c.identity())
+	if c == nil {
+		return
+	}
+	k.commons.Release(*c)
+	if c.tolerations != nil {
+		k.tolerations.Release(identity(*c.tolerations))
 	}
 }

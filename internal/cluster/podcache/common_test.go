@@ -54,7 +54,7 @@ func checkLists(t *testing.T, c *Cache, want int) {
 
 func TestAListThatMightGrowIsNotSharedWithItsSpareRoom(t *testing.T) {
 	roomy := append(make([]corev1.Toleration, 0, 8), tolerated("disk", 300))
-	kept := commonOf(newPod("a", withTolerations(roomy...)), nil).tolerations
+	kept := *commonOf(newPod("a", withTolerations(roomy...)), &[]string{}).tolerations
 	if cap(kept) != 1 {
 		t.Errorf("room for %d, want 1: an append would write into another pod's list", cap(kept))
 	}
@@ -62,32 +62,34 @@ func TestAListThatMightGrowIsNotSharedWithItsSpareRoom(t *testing.T) {
 
 func TestWhatDiffersInAnyWayIsKeptApart(t *testing.T) {
 	zero := int64(0)
+	keys, more := &[]string{"a", "c"}, &[]string{"a", "ab", "c"}
 	all := []*common{
-		{tolerations: []corev1.Toleration{{}}},
-		{tolerations: []corev1.Toleration{{}, {}}},
-		{tolerations: []corev1.Toleration{{Key: "a"}}},
-		{tolerations: []corev1.Toleration{{Value: "a"}}},
-		{tolerations: []corev1.Toleration{{Operator: "a"}}},
-		{tolerations: []corev1.Toleration{{Effect: "a"}}},
-		{tolerations: []corev1.Toleration{{TolerationSeconds: &zero}}},
-		{tolerations: []corev1.Toleration{{Key: "a", Value: "b"}}},
-		{tolerations: []corev1.Toleration{{Key: "ab"}}},
-		{tolerations: []corev1.Toleration{{Key: "a"}, {Key: "b"}}},
-		{tolerations: []corev1.Toleration{{Key: "b"}, {Key: "a"}}},
-		{tolerations: []corev1.Toleration{tolerated("a", 0)}},
-		{tolerations: []corev1.Toleration{tolerated("a", -1)}},
-		{tolerations: []corev1.Toleration{tolerated("a", 1), {Key: "1"}}},
-		{tolerations: []corev1.Toleration{tolerated("a", 11)}},
-		{tolerations: []corev1.Toleration{tolerated("a", 1)}},
-		{tolerations: []corev1.Toleration{tolerated("a", 1)}, labels: labels.Set{"a": ""}},
-		{labels: labels.Set{"a": ""}},
-		{labels: labels.Set{"a": "b"}},
-		{labels: labels.Set{"a": "b", "c": "d"}},
-		{labels: labels.Set{"ab": ""}},
+		tolerating(corev1.Toleration{}),
+		tolerating(corev1.Toleration{}, corev1.Toleration{}),
+		tolerating(corev1.Toleration{Key: "a"}),
+		tolerating(corev1.Toleration{Value: "a"}),
+		tolerating(corev1.Toleration{Operator: "a"}),
+		tolerating(corev1.Toleration{Effect: "a"}),
+		tolerating(corev1.Toleration{TolerationSeconds: &zero}),
+		tolerating(corev1.Toleration{Key: "a", Value: "b"}),
+		tolerating(corev1.Toleration{Key: "ab"}),
+		tolerating(corev1.Toleration{Key: "a"}, corev1.Toleration{Key: "b"}),
+		tolerating(corev1.Toleration{Key: "b"}, corev1.Toleration{Key: "a"}),
+		tolerating(tolerated("a", 0)),
+		tolerating(tolerated("a", -1)),
+		tolerating(tolerated("a", 1), corev1.Toleration{Key: "1"}),
+		tolerating(tolerated("a", 11)),
+		tolerating(tolerated("a", 1)),
+		{tolerations: tolerating(tolerated("a", 1)).tolerations, labels: keptLabels{keys, "=,"}},
+		{labels: keptLabels{keys, "=,"}},
+		{labels: keptLabels{keys, "=b,"}},
+		{labels: keptLabels{keys, ",=b"}},
+		{labels: keptLabels{keys, "=b,=d"}},
+		{labels: keptLabels{more, ",=,"}},
 	}
 	k := newCache().pods
 	for i, one := range all {
-		if diff := cmp.Diff(one, k.share(one), cmp.AllowUnexported(common{})); diff != "" {
+		if diff := cmp.Diff(one, k.share(one), cmp.AllowUnexported(common{}, keptLabels{})); diff != "" {
 			t.Errorf("number %d became another one (-want +got):\n%s", i, diff)
 		}
 		for j, other := range all {
@@ -102,15 +104,17 @@ func TestWhatDiffersInAnyWayIsKeptApart(t *testing.T) {
 	for _, one := range all {
 		k.release(one)
 	}
-	if len(k.commons) != 0 {
-		t.Errorf("%d are kept after the last use, want none", len(k.commons))
+	if len(k.commons) != 0 || len(k.tolerations) != 0 {
+		t.Errorf("%d and %d lists are kept after the last use, want none", len(k.commons), len(k.tolerations))
 	}
 }
+
+func tolerating(list ...corev1.Toleration) *common { return &common{tolerations: &list} }
 
 func TestAPodWithoutTolerationsAndLabelsHasNothingInCommon(t *testing.T) {
 	for _, empty := range [][]corev1.Toleration{nil, {}} {
 		pod := newPod("a", withTolerations(empty...), withLabel("tier", "db"))
-		if got := commonOf(pod, []string{"app"}); got != nil {
+		if got := commonOf(pod, &[]string{"app"}); got != nil {
 			t.Errorf("%v, want nil", got)
 		}
 	}
@@ -120,7 +124,7 @@ func TestLabelsWithOtherKeysAreNotKept(t *testing.T) {
 	c := newCache()
 	pod := newPod("a", withLabel("tier", "db"), withLabel("app", "shop"))
 	await.Must(t, c.Store().Add(pod))
-	checkLabels(t, c, nil)
+	checkLabels(t, c, labels.Set{})
 	if c.KeepLabels([]string{"tier"}) {
 		t.Error("the records are said to have a label that was not kept before")
 	}
@@ -130,13 +134,57 @@ func TestLabelsWithOtherKeysAreNotKept(t *testing.T) {
 		t.Error("the records are said to lack a label that was kept before")
 	}
 	await.Must(t, listed(c, pod))
-	checkLabels(t, c, nil)
+	checkLabels(t, c, labels.Set{})
+}
+
+func TestPodsWithOtherLabelsShareOneTolerationList(t *testing.T) {
+	c := newCache()
+	c.KeepLabels([]string{"tier"})
+	await.Must(t, c.Store().Add(newPod("a", withLabel("tier", "db"))))
+	await.Must(t, c.Store().Add(newPod("b", withLabel("tier", "web"))))
+	checkConsistent(t, c)
+	a, b := get(t, c, "uid-a").common, get(t, c, "uid-b").common
+	if a == b || a.tolerations != b.tolerations || a.labels.keys != b.labels.keys {
+		t.Errorf("%v and %v: want other labels with the same list and the same keys", a, b)
+	}
+}
+
+func TestLabelsKeptWithOtherKeysAreEqualIfTheySayTheSame(t *testing.T) {
+	pod := newPod("a", withLabel("tier", "db"), withLabel("app", "shop"))
+	kept := func(keys ...string) *Pod { return &Pod{common: &common{labels: labelsOf(pod, &keys)}} }
+	same := kept("app", "tier")
+	for _, test := range []struct {
+		other *Pod
+		want  bool
+	}{
+		{kept("tier", "app"), true},
+		{kept("app", "none", "tier"), true},
+		{kept("app"), false},
+		{&Pod{}, false},
+	} {
+		if got := SameLabels(same, test.other); got != test.want {
+			t.Errorf("equal to %v: %t, want %t", test.other.Labels(), got, test.want)
+		}
+	}
+}
+
+func TestALabelWithoutAValueIsThere(t *testing.T) {
+	pod := newPod("a", withLabel("tier", ""), withLabel("app", "shop"))
+	kept := labelsOf(pod, &[]string{"none", "tier", "app"})
+	for key, want := range map[string]bool{"none": false, "tier": true, "app": true, "else": false} {
+		if got := kept.Has(key); got != want {
+			t.Errorf("has %q: %t, want %t", key, got, want)
+		}
+	}
+	if tier, app := kept.Get("tier"), kept.Get("app"); tier != "" || app != "shop" {
+		t.Errorf("tier %q and app %q, want an empty one and shop", tier, app)
+	}
 }
 
 func checkLabels(t *testing.T, c *Cache, want labels.Set) {
 	t.Helper()
 	checkConsistent(t, c)
-	if diff := cmp.Diff(want, get(t, c, "uid-a").Labels()); diff != "" {
+	if diff := cmp.Diff(want, labelSet(get(t, c, "uid-a"))); diff != "" {
 		t.Errorf("other labels are kept (-want +got):\n%s", diff)
 	}
 }

@@ -86,7 +86,7 @@ func (p *Pod) Rule() verdict.Pod {
 // AsOf returns the record of the same pod as the API server itself has just shown it, which can be
 // newer than what the watch has brought. The cache keeps its own.
 func (p *Pod) AsOf(live *corev1.Pod) *Pod {
-	newer := record(live, verdict.Sight{}, slices.Collect(maps.Keys(live.Labels)))
+	newer := record(live, verdict.Sight{}, new(slices.Collect(maps.Keys(live.Labels))))
 	newer.seen, newer.bound = p.seen, p.bound
 	inherit(newer, p)
 	return newer
@@ -94,7 +94,7 @@ func (p *Pod) AsOf(live *corev1.Pod) *Pod {
 
 // record makes the record of a pod that is first seen now, with those of its labels that have some keys. Nothing in it
 // is shared yet.
-func record(pod *corev1.Pod, seen verdict.Sight, keys []string) *Pod {
+func record(pod *corev1.Pod, seen verdict.Sight, keys *[]string) *Pod {
 	p := &Pod{
 		Namespace:  pod.Namespace,
 		Name:       pod.Name,

@@ -92,13 +92,13 @@ func TestARecordSaysWhatTheRuleAndTheDeleteCallAskFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		scheduled := time.Now().Add(-5 * time.Minute)
 		pod := newPod("a", withGeneration(7), scheduledAt(scheduled), withVersion("42"), func(pod *corev1.Pod) { pod.Spec.Priority = ptr.To[int32](-3) })
-		got := record(pod, verdict.SeenAt(time.Now()).Sight, nil)
+		got := record(pod, verdict.SeenAt(time.Now()).Sight, &[]string{})
 		want := &Pod{
 			Namespace: "default", Name: "a", UID: "uid-a", Node: "n1", Generation: 7, Version: 42, Priority: -3,
-			common: &common{tolerations: []corev1.Toleration{tolerated("disk", 300)}},
+			common: tolerating(tolerated("disk", 300)),
 			bound:  scheduled.Add(time.Second).UnixNano(), seen: time.Now().UnixNano(),
 		}
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(Pod{}, common{})); diff != "" {
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(Pod{}, common{}, keptLabels{})); diff != "" {
 			t.Errorf("another record (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff(types.NamespacedName{Namespace: "default", Name: "a"}, got.Key()); diff != "" {
@@ -155,7 +155,7 @@ func TestTheVersionOfARecordIsANumberOrZero(t *testing.T) {
 		"": 0, "0": 0, "1": 1, "18446744073709551615": 1<<64 - 1,
 		"18446744073709551616": 0, "-1": 0, "abc": 0, "1a": 0, "1.5": 0,
 	} {
-		if got := record(newPod("a", withVersion(resourceVersion)), verdict.Sight{}, nil).Version; got != want {
+		if got := record(newPod("a", withVersion(resourceVersion)), verdict.Sight{}, &[]string{}).Version; got != want {
 			t.Errorf("resourceVersion %q is version %d, want %d", resourceVersion, got, want)
 		}
 	}
