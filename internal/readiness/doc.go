@@ -7,5 +7,5 @@
 //
 //	Facts.Plan  what one node should become
 //	Zones       how many of each zone are not ready, how fast it is tainted, and who has its token
-//	Forecast    what becomes of nodes that fall silent, played with both
+//	Play        what becomes of nodes that fall silent and come back, played with both; Forecast is the short form
 package readiness

@@ -3,14 +3,14 @@
 
 package nodehealth
 
-import "time"
+import (
+	"time"
 
-const (
-	// countedMost is the most that the time from one echo to the next can count. A longer one is a gap.
-	countedMost = 5 * time.Second
-	// settling is what a kubelet needs to be heard again after a gap: two of its periods.
-	settling = 20 * time.Second
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
+
+// countedMost is the most that the time from one echo to the next can count. A longer one is a gap.
+const countedMost = 5 * time.Second
 
 // clock is the clock of silence. It runs only while this process hears its own renewals. An echo of one that was begun
 // at b shows that all that kubelets had stored before b has come, too. Time in which nobody could have been heard, or
@@ -19,7 +19,7 @@ type clock struct {
 	now     time.Duration
 	began   time.Time     // this process
 	echoed  time.Time     // when the renewal of the latest echo was begun; zero: there was none
-	settled time.Duration // until then, nodes have settling in addition to their grace
+	settled time.Duration // until then, nodes have [readiness.Settling] in addition to their grace
 }
 
 // echo notes that a renewal which was begun at an instant has come back. It reports whether that is news.
@@ -39,7 +39,7 @@ func (c *clock) echo(begun time.Time) bool {
 }
 
 // settle gives nodes that seem silent from now on some time to be heard.
-func (c *clock) settle() { c.settled = c.now + settling }
+func (c *clock) settle() { c.settled = c.now + readiness.Settling }
 
 // freshAt reports whether a verdict may be carried out at an instant: the latest echo is not too old for it.
 func (c *clock) freshAt(at time.Time) bool {

@@ -152,7 +152,7 @@ func (r *records) listed(there map[string]bool) {
 		if known.lease == nil || there[name] {
 			continue
 		}
-		known.sign = max(known.sign, r.clock.now-max(r.grace.Of(known.posted)-settling, 0))
+		known.sign = max(known.sign, r.clock.now-max(r.grace.Of(known.posted)-readiness.Settling, 0))
 		r.drop(name)
 	}
 }
@@ -219,7 +219,7 @@ func (r *records) standing(known *record) readiness.Standing {
 	switch {
 	case over <= 0:
 		return readiness.Heard
-	case over <= settling && r.clock.now < r.clock.settled:
+	case over <= readiness.Settling && r.clock.now < r.clock.settled:
 		return readiness.Doubtful
 	}
 	return readiness.Silent

@@ -1,0 +1,282 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package readiness
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// Settling is what a kubelet needs to be heard again after it could not be heard for a while: two of its periods.
+const Settling = 20 * time.Second
+
+// Play plays what becomes of nodes that fall silent and come back. Facts.Plan decides about each node and Zones about
+// each token, as in node health. Its clock jumps from one instant at which something happens to the next. Of nodes that
+// could have the same token, the first by name gets it. It never modifies a node that it was given. It is not safe for
+// concurrent use.
+type Play struct {
+	grace Grace
+	zones *Zones
+	nodes map[string]*played
+	falls map[time.Time][]string // which nodes are silent from when on, unless they come back
+	looks map[time.Time][]string // whose plan can be another when
+	down  time.Time              // until when the API server is down
+}
+
+// played is a node in a play.
+type played struct {
+	node   *corev1.Node // as it is now
+	posted *corev1.Node // as its kubelet posted its conditions last
+	member Member
+	is     Standing
+	falls  time.Time // when it is silent; zero while it is heard
+	held   bool      // its zone keeps it from being tainted
+}
+
+// Turned is what became of a node at an instant.
+type Turned struct {
+	// Node is the node from now on.
+	Node *corev1.Node
+	// Conditions are those that became Unknown now; empty if none did.
+	Conditions []corev1.NodeCondition
+	// Retainted is set if its taints changed.
+	Retainted bool
+}
+
+// NewPlay returns a play of nodes that are all heard at an instant. The first call of [Play.Run] should be for it.
+func NewPlay(nodes []*corev1.Node, grace Grace, policy Policy, at time.Time) *Play {
+	p := &Play{
+		grace: grace, zones: NewZones(policy), nodes: map[string]*played{},
+		falls: map[time.Time][]string{}, looks: map[time.Time][]string{},
+	}
+	at = instant(at)
+	for _, node := range nodes {
+		is := &played{node: node, posted: node, member: Member{Name: node.Name}}
+		p.nodes[node.Name] = is
+		p.zones.Put(&is.member, node, Heard, at)
+	}
+	p.zones.Begin(nodes, p.standings, verdict.SeenAt(at).Sight)
+	p.looks[at] = slices.Collect(maps.Keys(p.nodes))
+	return p
+}
+
+// instant returns a time that can be a key.
+func instant(at time.Time) time.Time { return at.Round(0).UTC() }
+
+// Fall lets a node give no sign of life from now on. One that is not known, or silent already, stays as it is.
+func (p *Play) Fall(name string, now time.Time) {
+	is := p.nodes[name]
+	if is == nil || !is.falls.IsZero() {
+		return
+	}
+	sign := FirstSign(is.node, verdict.SeenAt(p.after(now)).Sight)
+	is.falls = p.after(sign.Add(p.grace.Of(Condition(is.node, corev1.NodeReady) != nil)))
+	if is.falls.Before(now) {
+		is.falls = instant(now)
+	}
+	p.falls[is.falls] = append(p.falls[is.falls], name)
+}
+
+// Back lets a node be heard again from now on, with the conditions that its kubelet posted last.
+func (p *Play) Back(name string, now time.Time) {
+	is := p.nodes[name]
+	if is == nil || is.falls.IsZero() {
+		return
+	}
+	p.falls[is.falls] = slices.DeleteFunc(p.falls[is.falls], func(other string) bool { return other == name })
+	is.falls, is.is = time.Time{}, Heard
+	is.node = WithConditions(is.node, is.posted.Status.Conditions)
+	p.look(now, append(p.woken(p.zones.Put(&is.member, is.node, Heard, now)), name)...)
+}
+
+// Retaint gives a node the taints that somebody set.
+func (p *Play) Retaint(name string, taints []corev1.Taint, now time.Time) {
+	is := p.nodes[name]
+	is.retaint(taints)
+	p.look(now, name)
+}
+
+// Outage says that the API server is down from now until an instant. Nothing is written meanwhile, and that no sign of
+// life comes is nobody's silence. After it every node has [Settling] to be heard.
+func (p *Play) Outage(now, until time.Time) {
+	p.down = instant(until)
+	for at, names := range maps.Clone(p.falls) {
+		later := p.after(at.Add(until.Sub(now)))
+		if settled := p.down.Add(Settling); later.Before(settled) {
+			later = settled
+		}
+		delete(p.falls, at)
+		p.falls[later] = append(p.falls[later], names...)
+		for _, name := range names {
+			p.nodes[name].falls = later
+		}
+	}
+	looks := p.looks
+	p.looks = map[time.Time][]string{}
+	for at, names := range looks {
+		p.look(at, names...)
+	}
+}
+
+// after returns an instant, or the end of an outage that it is in.
+func (p *Play) after(at time.Time) time.Time {
+	if at = instant(at); at.Before(p.down) {
+		return p.down
+	}
+	return at
+}
+
+// look notes that the plan of some nodes can be another at an instant.
+func (p *Play) look(at time.Time, names ...string) {
+	at = p.after(at)
+	p.looks[at] = append(p.looks[at], names...)
+}
+
+// Next returns the next instant at which something happens; zero if nothing does.
+func (p *Play) Next() (next time.Time) {
+	for _, instants := range []map[time.Time][]string{p.falls, p.looks} {
+		for at, names := range instants {
+			if len(names) > 0 && (next.IsZero() || at.Before(next)) {
+				next = at
+			}
+		}
+	}
+	return next
+}
+
+// Run plays one instant, which [Play.Next] has returned or which is before it, and returns which nodes changed.
+func (p *Play) Run(now time.Time) (turned []Turned) {
+	now = instant(now)
+	names, fallen := p.looks[now], p.falls[now]
+	for _, name := range fallen {
+		p.nodes[name].is = Silent
+	}
+	if len(fallen) > 0 { // all of them, before the first is looked at
+		names = append(names, p.woken(p.zones.Count(p.standings, now))...)
+	}
+	delete(p.falls, now)
+	delete(p.looks, now)
+	for slices.Sort(names); len(names) > 0; {
+		change, wake := p.turn(p.nodes[names[0]], now)
+		if change.Retainted || len(change.Conditions) > 0 {
+			turned = append(turned, change)
+		}
+		slices.Sort(wake)
+		names = append(names[1:], wake...)
+	}
+	return turned
+}
+
+// turn makes a node what its plan says, and returns whose plan can be another then.
+func (p *Play) turn(is *played, now time.Time) (change Turned, wake []string) {
+	plan, turn := p.plan(is, now)
+	if len(plan.Conditions) > 0 {
+		change.Conditions = plan.Conditions
+		is.node = WithConditions(is.node, plan.Conditions)
+		wake = p.woken(p.zones.Put(&is.member, is.node, Silent, now))
+		plan, turn = p.plan(is, now)
+	}
+	is.held = turn.Held != nil
+	if turn.Wait > 0 {
+		p.look(now.Add(turn.Wait), is.node.Name)
+	}
+	if change.Retainted = plan.Retaints; plan.Retaints {
+		is.retaint(plan.Taints)
+	}
+	change.Node = is.node
+	return change, append(wake, turn.Next...)
+}
+
+func (is *played) retaint(taints []corev1.Taint) {
+	is.node = is.node.DeepCopy()
+	is.node.Spec.Taints = taints
+}
+
+func (p *Play) plan(is *played, now time.Time) (Plan, Turn) {
+	return p.zones.Plan(&is.member, Facts{Node: is.node, Standing: is.is, Fresh: true, Now: now}, now)
+}
+
+// standings says how all nodes stand.
+func (p *Play) standings(yield func(*Member, Standing) bool) {
+	for _, is := range p.nodes {
+		if !yield(&is.member, is.is) {
+			return
+		}
+	}
+}
+
+// woken returns whose plan can be another after news.
+func (p *Play) woken(told News) []string {
+	if told.All {
+		return slices.AppendSeq(told.Wake, maps.Keys(p.nodes))
+	}
+	return told.Wake
+}
+
+// Node returns a node as it is now.
+func (p *Play) Node(name string) *corev1.Node { return p.nodes[name].node }
+
+// Held says why a node waits for a NoExecute taint as things are now; nil if it does not.
+func (p *Play) Held(name string) *Held {
+	is := p.nodes[name]
+	if !is.held {
+		return nil
+	}
+	return new(p.zones.held(&is.member))
+}
+
+// Course is what becomes of a node in a forecast.
+type Course struct {
+	Node string
+	// SilentAt is when its conditions become Unknown; zero: it is not silent, or they are Unknown already.
+	SilentAt time.Time
+	// Conditions are those that become Unknown then.
+	Conditions []corev1.NodeCondition
+	// Steps are its taints, from each instant on at which they change.
+	Steps []Step
+	// Held says why it waits for a NoExecute taint in vain; nil: it does not.
+	Held *Held
+}
+
+// Step is the taints of a node from an instant on.
+type Step struct {
+	At     time.Time
+	Taints []corev1.Taint
+}
+
+// Forecast returns what becomes of all nodes, by name, if some of them give no sign of life from an instant on while
+// the others go on as they are.
+func Forecast(nodes []*corev1.Node, silent []string, grace Grace, policy Policy, at time.Time) []Course {
+	play, courses := NewPlay(nodes, grace, policy, at), map[string]*Course{}
+	for _, node := range nodes {
+		courses[node.Name] = &Course{Node: node.Name}
+	}
+	for _, name := range silent {
+		play.Fall(name, at)
+	}
+	for now := play.Next(); !now.IsZero(); now = play.Next() {
+		for _, change := range play.Run(now) {
+			course := courses[change.Node.Name]
+			if len(change.Conditions) > 0 {
+				course.SilentAt, course.Conditions = now, change.Conditions
+			}
+			if change.Retainted {
+				course.Steps = append(course.Steps, Step{At: now, Taints: change.Node.Spec.Taints})
+			}
+		}
+	}
+	all := make([]Course, 0, len(courses))
+	for name, course := range courses { // why nodes are held back is said as it is in the end
+		course.Held = play.Held(name)
+		all = append(all, *course)
+	}
+	slices.SortFunc(all, func(a, b Course) int { return cmp.Compare(a.Node, b.Node) })
+	return all
+}
