@@ -55,6 +55,12 @@ func IsReady(node *corev1.Node) bool {
 	return ready != nil && ready.Status == corev1.ConditionTrue
 }
 
+// IsUnknown reports whether the Ready condition of a node is Unknown: its kubelet is silent.
+func IsUnknown(node *corev1.Node) bool {
+	ready := Condition(node, corev1.NodeReady)
+	return ready != nil && ready.Status == corev1.ConditionUnknown
+}
+
 // Condition returns the condition of a node of a type, nil if there is none.
 func Condition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
 	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind })

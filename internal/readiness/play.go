@@ -84,15 +84,24 @@ func (p *Play) Fall(name string, now time.Time) {
 	p.falls[is.falls] = append(p.falls[is.falls], name)
 }
 
-// Back lets a node be heard again from now on, with the conditions that its kubelet posted last.
+// Back lets a node be heard again from now on, with the conditions that its kubelet posted last. Those that are not
+// known, because it was silent before the play began, are good ones.
 func (p *Play) Back(name string, now time.Time) {
 	is := p.nodes[name]
-	if is == nil || is.falls.IsZero() {
+	if is == nil || is.falls.IsZero() && !IsUnknown(is.node) {
 		return
 	}
 	p.falls[is.falls] = slices.DeleteFunc(p.falls[is.falls], func(other string) bool { return other == name })
 	is.falls, is.is = time.Time{}, Heard
-	is.node = WithConditions(is.node, is.posted.Status.Conditions)
+	conditions := slices.Clone(is.posted.Status.Conditions)
+	for i := range conditions {
+		if c := &conditions[i]; c.Status == corev1.ConditionUnknown {
+			if c.Status = corev1.ConditionFalse; c.Type == corev1.NodeReady {
+				c.Status = corev1.ConditionTrue
+			}
+		}
+	}
+	is.node = WithConditions(is.node, conditions)
 	p.look(now, append(p.woken(p.zones.Put(&is.member, is.node, Heard, now)), name)...)
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/pausecmd"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/pendingcmd"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/plancmd"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/simulatecmd"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/snapshotcmd"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/taintcmd"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/taintscmd"
@@ -33,7 +34,7 @@ const (
 	ExitOK     = 0
 	ExitFailed = 1 // something could not be done; stderr says what
 	ExitUsage  = 2 // the command line is wrong
-	ExitFound  = 3 // check found what --fail-on asks for
+	ExitFound  = 3 // something was found that --fail-on asks for
 )
 
 // Env is what the program gives to every command.
@@ -73,6 +74,7 @@ Every command that reads, except board, also takes files (-f), so a plan can be 
 		pendingcmd.New(env, config),
 		plancmd.New(env, config),
 		pausecmd.NewResume(env, config),
+		simulatecmd.New(env, config),
 		snapshotcmd.New(env, config),
 		taintcmd.NewTaint(env, config),
 		taintscmd.New(env, config),
@@ -129,7 +131,7 @@ func Fail(out io.Writer, err error) int {
 	if _, ok := errors.AsType[command.UsageError](err); ok {
 		return ExitUsage
 	}
-	if _, ok := errors.AsType[checkcmd.FoundError](err); ok {
+	if _, ok := errors.AsType[command.FoundError](err); ok {
 		return ExitFound
 	}
 	return ExitFailed

@@ -22,14 +22,18 @@ func (c *Cluster) PoliciesOf() *policies.Set {
 	if len(c.Policies) == 0 {
 		return nil
 	}
+	return policies.New(c.Policies, c.Namespaces, c.BudgetsOf())
+}
+
+// BudgetsOf returns a function that finds the PodDisruptionBudgets of a pod.
+func (c *Cluster) BudgetsOf() policies.BudgetsOf {
 	covers := coverage(c.Budgets)
-	budgetsOf := func(namespace string, pod labels.Set) (all []*policyv1.PodDisruptionBudget) {
+	return func(namespace string, pod labels.Set) (all []*policyv1.PodDisruptionBudget) {
 		for _, budget := range covers.of(namespace, pod) {
 			all = append(all, budget.PodDisruptionBudget)
 		}
 		return all
 	}
-	return policies.New(c.Policies, c.Namespaces, budgetsOf)
 }
 
 // steps are the words for the steps of policies.

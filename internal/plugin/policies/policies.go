@@ -108,12 +108,12 @@ func NodeOf(node *corev1.Node) Node { return Node{node.Labels, readiness.IsReady
 
 // Mismatch returns the selector of a policy that does not match a pod on its node; empty if the policy selects it.
 func (s *Set) Mismatch(p *policy.Policy, pod Pod, node Node) string {
-	return p.Mismatch(s.is(pod, node))
+	return p.Mismatch(s.Facts(pod, node))
 }
 
 // Selecting returns the policies that select a pod on its node.
 func (s *Set) Selecting(pod Pod, node Node) (selecting []*policy.Policy) {
-	is := s.is(pod, node)
+	is := s.Facts(pod, node)
 	for _, p := range s.All {
 		if p.Mismatch(is) == "" {
 			selecting = append(selecting, p)
@@ -172,7 +172,7 @@ func (s *Set) state(p *policy.Policy, causes []policy.Cause, now, at time.Time) 
 
 // facts returns what policies need to know of a pod at an instant, and when it counts as unready if it does not yet.
 func (s *Set) facts(pod Pod, node Node, at time.Time) (is *policy.Pod, turns time.Time) {
-	is = s.is(pod, node)
+	is = s.Facts(pod, node)
 	is.Budgets = s.object(pod)
 	switch {
 	case is.Unready, pod.UnreadyAt.IsZero():
@@ -184,8 +184,8 @@ func (s *Set) facts(pod Pod, node Node, at time.Time) (is *policy.Pod, turns tim
 	return is, turns
 }
 
-// is returns what policies need to know of a pod, without its budgets and before it counts as unready.
-func (s *Set) is(pod Pod, node Node) *policy.Pod {
+// Facts returns what policies need to know of a pod, without its budgets and before it counts as unready.
+func (s *Set) Facts(pod Pod, node Node) *policy.Pod {
 	is := &policy.Pod{Labels: pod.Labels, NodeLabels: node.Labels, Finished: pod.Finished, Unready: !node.Ready}
 	if namespace := s.namespaces[pod.Namespace]; namespace != nil {
 		is.NamespaceLabels, is.NamespaceEnds = labels.Set(namespace.Labels), namespace.DeletionTimestamp != nil

@@ -1,0 +1,170 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Simulation is a scenario: what happens to the nodes of a cluster, and when. Durations count from the start.
+//
+// +kubebuilder:object:root=true
+type Simulation struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// Until is when the simulation ends.
+	Until metav1.Duration `json:"until"`
+	// Steps are what happens. Steps of the same instant happen in the order of the list.
+	Steps []SimulationStep `json:"steps"`
+}
+
+// SimulationStep is one thing that happens. Exactly one of its fields besides At is set.
+type SimulationStep struct {
+	// At is when it happens.
+	At metav1.Duration `json:"at"`
+	// Silent nodes give no sign of life from now on.
+	Silent *SimulationNodes `json:"silent,omitempty"`
+	// Back are silent nodes that are heard again.
+	Back *SimulationNodes `json:"back,omitempty"`
+	// Taint sets and removes taints.
+	Taint *SimulationTaint `json:"taint,omitempty"`
+	// APIServerDown is how long the API server does not answer from now on.
+	APIServerDown *metav1.Duration `json:"apiServerDown,omitempty"`
+}
+
+// SimulationNodes selects nodes. Exactly one of its fields is set.
+type SimulationNodes struct {
+	// Nodes are names.
+	Nodes []string `json:"nodes,omitempty"`
+	// Selector is a label selector in kubectl's grammar.
+	Selector string `json:"selector,omitempty"`
+	// All selects all nodes.
+	All bool `json:"all,omitempty"`
+}
+
+// SimulationTaint changes the taints of nodes.
+type SimulationTaint struct {
+	SimulationNodes `json:",inline"`
+
+	// Taints are in kubectl's grammar: additions, and removals with a trailing "-". A taint replaces one with the same key
+	// and effect.
+	Taints []string `json:"taints"`
+}
+
+// SimulationReport is what happens in a simulation. Durations count from its start.
+//
+// +kubebuilder:object:root=true
+type SimulationReport struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// At is the instant of the start: the cluster is as it was then.
+	At metav1.MicroTime `json:"at"`
+	// Until is when the simulation ends.
+	Until   metav1.Duration   `json:"until"`
+	Summary SimulationSummary `json:"summary"`
+	// Story is what happens, in the order of time. It groups what is alike.
+	Story []SimulationEvent `json:"story"`
+	// Nodes are the nodes to which something happens, by name.
+	Nodes []SimulatedNode `json:"nodes"`
+	// Pods are the pods that leave, that EvictionPolicies hold or that wait for room, in the order in which that happens.
+	Pods []SimulatedPod `json:"pods"`
+	// Workloads are those that have fewer ready replicas at some time than at first, the worst first.
+	Workloads []SimulatedWorkload `json:"workloads,omitempty"`
+	// Budgets are the PodDisruptionBudgets that have fewer healthy pods at some time than they ask for, the worst first.
+	Budgets []SimulatedBudget `json:"budgets,omitempty"`
+	// Notes are sentences about what could not be known, and NotSimulated about what is never simulated.
+	Notes        []string `json:"notes,omitempty"`
+	NotSimulated []string `json:"notSimulated"`
+}
+
+// SimulationSummary counts.
+type SimulationSummary struct {
+	// Unreachable is how many nodes are unreachable at some time, and Tainted how many get a NoExecute taint.
+	Unreachable int `json:"unreachable"`
+	Tainted     int `json:"tainted"`
+	// Left is how many pods leave, and Held how many due pods EvictionPolicies hold at the end.
+	Left int `json:"left"`
+	Held int `json:"held"`
+	// WorkloadsLost is how many workloads have no ready replica at some time, though they had one at first.
+	WorkloadsLost int `json:"workloadsLost"`
+	// BudgetsOverrun is how many budgets have fewer healthy pods at some time than they ask for, though they had enough at
+	// first.
+	BudgetsOverrun int `json:"budgetsOverrun"`
+	// Nowhere is how many pods wait for room at the end.
+	Nowhere int `json:"nowhere"`
+}
+
+// SimulationEvent is a line of the story.
+type SimulationEvent struct {
+	At metav1.Duration `json:"at"`
+	// Ends is when it ends or happens last; absent if it is a single instant, or does not end.
+	Ends *metav1.Duration `json:"ends,omitempty"`
+	// Message is a sentence without its full stop.
+	Message string `json:"message"`
+}
+
+// SimulatedNode is a node to which something happens.
+type SimulatedNode struct {
+	Name string `json:"name"`
+	Zone string `json:"zone,omitempty"`
+	// UnreachableAt is when its conditions become Unknown for the first time.
+	UnreachableAt *metav1.Duration `json:"unreachableAt,omitempty"`
+	// Steps are its taints, from each instant on at which they change.
+	Steps []SimulatedTaints `json:"steps,omitempty"`
+	// Held says why node health does not taint it at the end, though it is not ready.
+	Held string `json:"held,omitempty"`
+}
+
+// SimulatedTaints is the taints of a node from an instant on.
+type SimulatedTaints struct {
+	At     metav1.Duration `json:"at"`
+	Taints []string        `json:"taints"`
+}
+
+// SimulatedPod is a pod to which something happens. The successor of a pod has its name with a number: web-1~2.
+type SimulatedPod struct {
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid,omitempty"`
+	Owner     *Owner    `json:"owner,omitempty"`
+	// Node is the node that the pod is on; empty if that was not asked, or it waits for room.
+	Node string `json:"node,omitempty"`
+	// WaitsSince is from when on the pod finds no room, and Reason why. They are absent if it finds room at once.
+	WaitsSince *metav1.Duration `json:"waitsSince,omitempty"`
+	Reason     string           `json:"reason,omitempty"`
+	// LeavesAt is when it starts to leave, and Taint because of which taint.
+	LeavesAt *metav1.Duration `json:"leavesAt,omitempty"`
+	Taint    string           `json:"taint,omitempty"`
+	// HeldBy says which EvictionPolicy holds the pod at the end, and why.
+	HeldBy string `json:"heldBy,omitempty"`
+	// Successor is the name of the pod that its controller makes instead; empty if it makes none.
+	Successor string `json:"successor,omitempty"`
+}
+
+// SimulatedWorkload is a workload that has fewer ready replicas at some time than at first.
+type SimulatedWorkload struct {
+	Owner     `json:",inline"`
+	Namespace string `json:"namespace"`
+	// Replicas is how many are ready at first, Lowest the lowest number, LowestAt from when on, and LowestFor for how long in
+	// all.
+	Replicas  int             `json:"replicas"`
+	Lowest    int             `json:"lowest"`
+	LowestAt  metav1.Duration `json:"lowestAt"`
+	LowestFor metav1.Duration `json:"lowestFor"`
+	// AtEnd is how many are ready at the end.
+	AtEnd int `json:"atEnd"`
+}
+
+// SimulatedBudget is a PodDisruptionBudget that has fewer healthy pods at some time than it asks for.
+type SimulatedBudget struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Desired is how many healthy pods it asks for, Lowest the lowest number, LowestAt from when on, and OverrunFor for how
+	// long there are too few in all.
+	Desired    int             `json:"desired"`
+	Lowest     int             `json:"lowest"`
+	LowestAt   metav1.Duration `json:"lowestAt"`
+	OverrunFor metav1.Duration `json:"overrunFor"`
+}

@@ -1,0 +1,162 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package simulatecmd is kubectl taintkeeper simulate: it prints what package simulate plays.
+package simulatecmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
+)
+
+// options are those of kubectl taintkeeper simulate.
+type options struct {
+	source     source.Source
+	output     output.Printer
+	health     readiness.Options
+	whereTo    bool
+	validate   bool
+	startDelay time.Duration
+	failOn     command.FailOn
+
+	scenario *simulate.Scenario
+}
+
+// New returns the command simulate.
+func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+	o := &options{source: source.New(env, config), output: output.NewPrinter(env)}
+	cmd := &cobra.Command{
+		Use:   "simulate SCENARIO",
+		Short: "Play out an outage: what happens, when, and what is left",
+		Long: `Play time forward from the cluster as it is, without changing it. A scenario says which nodes fall silent and come
+back, which taints are set and removed, and when the API server is down. The answer is what happens, when, and what is
+left: which nodes are tainted, which pods leave, how many replicas are ready, which PodDisruptionBudgets are overrun, and
+which pods find no room.
+
+The scenario is a file, or - for stdin:
+
+  kind: Simulation
+  until: 45m
+  steps:
+  - {at: 0s,  silent: {selector: topology.kubernetes.io/zone=b}}
+  - {at: 10m, back:   {selector: topology.kubernetes.io/zone=b}}
+  - {at: 12m, taint:  {nodes: [worker-7], taints: ["maintenance=now:NoExecute"]}}
+  - {at: 20m, apiServerDown: 10m}
+
+A step selects nodes by name (nodes), by label (selector), or all of them (all: true). A taint with a trailing - is
+removed.
+
+Without --where-to, every pod finds room as soon as it is made. With it, the filters and scores of the scheduler decide,
+and pods that fit nowhere wait until room appears.
+
+The exit code is 0 if nothing was found that --fail-on asks for, 1 if the simulation failed, 2 if the command line or the
+scenario is wrong, and 3 if something was found.`,
+		Example: `  # What happens if a zone goes dark for ten minutes?
+  kubectl taintkeeper simulate examples/simulations/zone.yaml
+
+  # The same from a snapshot, with where pods go
+  kubectl taintkeeper simulate -f cluster.json --where-to examples/simulations/zone.yaml
+
+  # In CI: fail if a workload loses its last ready replica
+  kubectl taintkeeper simulate -f cluster.json --fail-on=lost-workload scenario.yaml
+
+  # Is the scenario well formed?
+  kubectl taintkeeper simulate --validate scenario.yaml`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.complete(cmd, args); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	o.source.AddFlags(cmd)
+	o.output.AddFlags(cmd)
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.health.AddFlags(flags)
+	flags.VisitAll(func(flag *pflag.Flag) {
+		flag.Usage = "As the controller has it: " + flag.Usage + "."
+		cmd.Flags().AddFlag(flag)
+	})
+	cmd.Flags().BoolVar(&o.whereTo, "where-to", false, "Ask the scheduler's filters and scores where pods go. Without it every pod finds room.")
+	cmd.Flags().BoolVar(&o.validate, "validate", false, "Check the scenario, and do not play it.")
+	cmd.Flags().DurationVar(&o.startDelay, "start-delay", simulate.DefaultStartDelay, "How long a pod takes from being bound to a node to being ready.")
+	cmd.Flags().StringSliceVar((*[]string)(&o.failOn), "fail-on", nil, "What makes the exit code 3: "+strings.Join(command.FailOns, ", ")+".")
+	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(command.FailOns, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (o *options) complete(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return command.Usagef("name one scenario, a file or - for stdin: see %s --help", cmd.CommandPath())
+	}
+	if err := command.NoNamespace(o.source.Config); err != nil {
+		return err
+	}
+	if o.startDelay < 0 {
+		return command.Usagef("--start-delay=%s: it cannot be negative", o.startDelay)
+	}
+	for _, check := range []func() error{o.source.Validate, o.output.Validate, o.failOn.Validate, o.health.Validate} {
+		if err := check(); err != nil {
+			return command.Usagef("%w", err)
+		}
+	}
+	text, err := o.read(args[0])
+	if err != nil {
+		return fmt.Errorf("read the scenario: %w", err)
+	}
+	if o.scenario, err = simulate.Parse(text); err != nil {
+		return command.Usagef("%s: %w", args[0], err)
+	}
+	return nil
+}
+
+func (o *options) read(name string) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(o.source.Env.In)
+	}
+	return os.ReadFile(name)
+}
+
+func (o *options) run(ctx context.Context) error {
+	if o.validate {
+		o.output.Line("The scenario is valid: %s.", o.scenario)
+		return nil
+	}
+	report, err := o.simulate(ctx)
+	if err != nil {
+		return err
+	}
+	printed, err := o.output.Object(report)
+	if !printed {
+		err = printReport(&o.output, report)
+	}
+	if err != nil {
+		return err
+	}
+	return o.failOn.Check(found(report))
+}
+
+func (o *options) simulate(ctx context.Context) (*cliv1alpha1.SimulationReport, error) {
+	cluster, err := o.source.Read(ctx, source.Wants{Policies: true, Budgets: true, Scheduling: o.whereTo})
+	if err != nil {
+		return nil, err
+	}
+	return simulate.Run(ctx, cluster, o.scenario, simulate.Options{
+		At: o.source.Env.Clock.Now(), Grace: o.health.Grace(), Policy: o.health.Policy(), StartDelay: o.startDelay,
+	})
+}

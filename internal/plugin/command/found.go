@@ -1,0 +1,55 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// FoundError is no failure of a command: it found what --fail-on asks for.
+type FoundError struct{ error }
+
+func (e FoundError) Unwrap() error { return e.error }
+
+// Foundf returns a FoundError.
+func Foundf(format string, args ...any) error { return FoundError{fmt.Errorf(format, args...)} }
+
+// FailOn is the flag --fail-on of commands that foresee what may happen.
+type FailOn []string
+
+// What --fail-on can ask for.
+const (
+	LostWorkload = "lost-workload"
+	Budget       = "budget"
+	Nowhere      = "nowhere"
+)
+
+// FailOns are its values.
+var FailOns = []string{LostWorkload, Budget, Nowhere}
+
+// Validate refuses a value that is not known.
+func (f FailOn) Validate() error {
+	for _, value := range f {
+		if !slices.Contains(FailOns, value) {
+			return Usagef("--fail-on=%s: choose among %s", value, strings.Join(FailOns, ", "))
+		}
+	}
+	return nil
+}
+
+// Check returns a FoundError if something that is asked for was found, such as "2 workloads without a ready replica".
+func (f FailOn) Check(found map[string]string) error {
+	var all []string
+	for _, value := range FailOns {
+		if slices.Contains(f, value) && found[value] != "" {
+			all = append(all, found[value])
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return Foundf("%s (--fail-on=%s)", strings.Join(all, ", "), strings.Join(f, ","))
+}

@@ -1,0 +1,321 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// node is a node as it is now.
+type node struct {
+	*corev1.Node
+
+	taints []verdict.Taint
+	pods   []*pod // that are on it, terminating ones too
+	ready  bool
+	silent bool // its kubelet gives no sign of life
+	look   once
+	dues   map[*policy.Policy][]time.Time // when pods are due that breakers count; nil if that must be found out
+	told   *cliv1alpha1.SimulatedNode     // nil as long as nothing happens to it
+}
+
+// stage is how far a pod has come.
+type stage int
+
+const (
+	waiting     stage = iota // for room
+	bound                    // to a node, or to one that was not asked for
+	terminating              // until its kubelet has ended it
+	gone
+)
+
+// pod is a pod as it is now.
+type pod struct {
+	*corev1.Pod
+
+	uid       types.UID
+	owner     *cliv1alpha1.Owner
+	workload  *counter
+	budgets   []*budget
+	selecting []*policy.Policy // the policies that select it on its node
+	is        policies.Pod     // what policies look at; its UnreadyAt is kept current
+
+	stage   stage
+	on      *node // nil if it waits, or where it goes is not asked
+	facts   verdict.Pod
+	ready   bool // its containers are
+	starts  bool // its containers start when its node is back
+	counted bool // as ready
+	first   bool // it was there at the start
+	held    policy.Answer
+	number  int                       // how many of its kind there were
+	only    *node                     // on which alone a DaemonSet makes it
+	after   time.Time                 // when its controller makes it
+	told    *cliv1alpha1.SimulatedPod // nil as long as nothing happens to it
+}
+
+// load takes in the cluster as it is at the start.
+func (s *simulation) load() {
+	for _, object := range s.cluster.Nodes {
+		n := &node{
+			Node: object, ready: readiness.IsReady(object), silent: readiness.IsUnknown(object),
+			taints: verdict.Advance(nil, object.Spec.Taints, verdict.SeenAt(s.start)),
+		}
+		n.look = once{queue: &s.queue, kind: looks, do: func(now time.Time) { s.look(n, now) }}
+		s.nodes[object.Name] = n
+	}
+	pods := slices.SortedFunc(slices.Values(s.cluster.Pods), func(a, b *corev1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	for _, object := range pods {
+		n := s.nodes[object.Spec.NodeName]
+		if n == nil && object.Spec.NodeName != "" { // pod garbage collection deletes it
+			continue
+		}
+		p := s.newPod(object)
+		p.first = true
+		switch {
+		case n == nil && object.DeletionTimestamp == nil && len(object.Spec.SchedulingGates) == 0 && !p.is.Finished:
+			s.waiting = append(s.waiting, p)
+		case n != nil:
+			p.ready = p.is.UnreadyAt.IsZero() && !p.is.Finished
+			p.facts = plan.FactsOf(object, s.start)
+			s.put(p, n)
+			s.recount(p)
+			if object.DeletionTimestamp != nil {
+				s.wasLeaving(p)
+			}
+		}
+	}
+}
+
+// wasLeaving takes in that a pod was terminating at the start: it is gone soon, unless its kubelet is silent.
+func (s *simulation) wasLeaving(p *pod) {
+	p.stage = terminating
+	s.recount(p)
+	if !p.on.silent {
+		s.queue.add(s.start, looks, func(now time.Time) { s.isGone(p, now) })
+	}
+}
+
+// newPod returns a pod that waits.
+func (s *simulation) newPod(object *corev1.Pod) *pod {
+	p := &pod{Pod: object, uid: object.UID, owner: s.cluster.Owner(object), is: policies.PodOf(object), number: 1}
+	if p.uid == "" {
+		p.uid = types.UID(object.Namespace + "/" + object.Name)
+	}
+	if p.owner != nil && !p.is.Finished {
+		p.workload = s.workload(object.Namespace, *p.owner)
+	}
+	if !p.is.Finished {
+		p.budgets = s.budgetsOf(object)
+	}
+	return p
+}
+
+// put binds a pod to a node.
+func (s *simulation) put(p *pod, n *node) {
+	p.stage, p.on = bound, n
+	n.pods, n.dues = append(n.pods, p), nil
+	if s.policies != nil {
+		p.selecting = s.policies.set.Selecting(p.is, policies.Node{Labels: n.Labels, Ready: n.ready})
+		s.policies.selects(p.selecting, 1)
+	}
+}
+
+// isGone takes a pod off its node for good.
+func (s *simulation) isGone(p *pod, now time.Time) {
+	n := p.on
+	n.pods = slices.DeleteFunc(n.pods, func(other *pod) bool { return other == p })
+	p.stage = gone
+	if s.options.Room != nil && !p.is.Finished {
+		s.fail(s.options.Room.Remove(p.Pod))
+		s.placing.set(now)
+	}
+	switch controllerOf(p) {
+	case "StatefulSet", "DaemonSet": // they make no pod as long as the old one is there
+		s.succeed(p, now)
+	}
+}
+
+func controllerOf(p *pod) string {
+	if controller := metav1.GetControllerOfNoCopy(p.Pod); controller != nil {
+		return controller.Kind
+	}
+	return ""
+}
+
+// becomes takes in a node as it is from now on.
+func (s *simulation) becomes(object *corev1.Node, now time.Time) {
+	n := s.nodes[object.Name]
+	n.Node = object
+	n.taints, n.dues = verdict.Advance(n.taints, object.Spec.Taints, verdict.SeenAt(now)), nil
+	if ready := readiness.IsReady(object); ready != n.ready {
+		n.ready = ready
+		for _, p := range n.pods {
+			s.recount(p)
+		}
+	}
+	if s.collects(n) {
+		for _, p := range slices.Clone(n.pods) {
+			if p.stage == terminating {
+				s.isGone(p, now)
+			}
+		}
+	}
+	if s.options.Room != nil {
+		s.fail(s.options.Room.Update(object))
+	}
+	s.placing.set(now)
+	s.lookAt(n, now)
+}
+
+// collects reports whether pod garbage collection removes the terminating pods of a node.
+func (s *simulation) collects(n *node) bool {
+	return !n.ready && slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+}
+
+// admits reports whether the DaemonSet controller makes a pod for a node: the pod tolerates its taints.
+func (s *simulation) admits(n *node, p *pod) bool {
+	hard := slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule })
+	_, refused := s.options.Rule.Matcher.Untolerated(hard, p.Spec.Tolerations)
+	return !refused
+}
+
+// recount counts whether a pod is ready.
+func (s *simulation) recount(p *pod) {
+	counts := p.stage == bound && p.ready && (p.on == nil || p.on.ready)
+	if counts == p.counted {
+		return
+	}
+	p.counted = counts
+	change := 1
+	if !counts {
+		change = -1
+	}
+	if p.workload != nil {
+		s.add(p.workload, change)
+	}
+	for _, b := range p.budgets {
+		s.add(&b.counter, change)
+		b.allow()
+	}
+	if s.policies != nil && len(p.budgets) > 0 {
+		s.policies.calls.set(s.now)
+	}
+}
+
+// happen does a step of the scenario.
+func (s *simulation) happen(is step, now time.Time) {
+	if is.kind == serverDown {
+		s.down = now.Add(is.down)
+		s.play.Outage(now, s.down)
+		s.story.add(now, serverIsDown, "", is.down.String(), "")
+		return
+	}
+	if is.kind == retaints && now.Before(s.down) {
+		s.note("Step %d is left out: the API server is down then, so nobody can set taints.", is.number)
+		return
+	}
+	for _, name := range s.names {
+		if n := s.nodes[name]; is.nodes(n.Node) {
+			s.happenTo(n, is, now)
+		}
+	}
+	s.health.set(s.play.Next())
+}
+
+func (s *simulation) happenTo(n *node, is step, now time.Time) {
+	switch is.kind {
+	case falls:
+		n.silent = true
+		s.play.Fall(n.Name, now)
+	case comesBack:
+		s.comesBack(n, now)
+	case retaints:
+		edited, err := is.edit.Apply(n.Spec.Taints, taints.OverwriteExisting)
+		if err != nil {
+			s.note("Step %d leaves out node %s: %v.", is.number, n.Name, err)
+			return
+		}
+		s.play.Retaint(n.Name, edited, now)
+		s.retainted(n, s.play.Node(n.Name), now)
+	}
+	s.story.add(now, stories[is.kind], zoneOf(n.Node), is.edit.String(), n.Name)
+}
+
+// comesBack lets the kubelet of a node go on: it ends the pods that leave, and starts those that were bound meanwhile.
+func (s *simulation) comesBack(n *node, now time.Time) {
+	if !n.silent {
+		return
+	}
+	n.silent = false
+	s.play.Back(n.Name, now)
+	s.becomes(s.play.Node(n.Name), now)
+	for _, p := range slices.Clone(n.pods) {
+		switch {
+		case p.stage == terminating:
+			s.isGone(p, now)
+		case p.starts:
+			p.starts = false
+			s.begin(p, now)
+		}
+	}
+}
+
+// retainted takes in a node with other taints.
+func (s *simulation) retainted(n *node, object *corev1.Node, now time.Time) {
+	told := s.tellNode(n)
+	step := cliv1alpha1.SimulatedTaints{At: s.offset(now), Taints: make([]string, 0, len(object.Spec.Taints))}
+	for _, taint := range object.Spec.Taints {
+		step.Taints = append(step.Taints, taints.Format(taint))
+	}
+	told.Steps = append(told.Steps, step)
+	s.becomes(object, now)
+}
+
+// checkHealth lets node health do what it does at an instant.
+func (s *simulation) checkHealth(now time.Time) {
+	for _, turned := range s.play.Run(now) {
+		n := s.nodes[turned.Node.Name]
+		if len(turned.Conditions) > 0 {
+			told := s.tellNode(n)
+			if told.UnreachableAt == nil {
+				told.UnreachableAt = new(s.offset(now))
+			}
+			s.story.add(now, unreachable, zoneOf(n.Node), "", n.Name)
+		}
+		if turned.Retainted {
+			if len(taints.NoExecute(turned.Node.Spec.Taints)) > len(taints.NoExecute(n.Spec.Taints)) {
+				s.story.add(now, tainted, zoneOf(n.Node), "", n.Name)
+			}
+			s.retainted(n, turned.Node, now)
+		} else {
+			s.becomes(turned.Node, now)
+		}
+	}
+	s.health.set(s.play.Next())
+}
+
+func zoneOf(node *corev1.Node) string { return node.Labels[corev1.LabelTopologyZone] }
+
+// note adds a sentence about what could not be done.
+func (s *simulation) note(format string, args ...any) {
+	s.notes = append(s.notes, fmt.Sprintf(format, args...))
+}

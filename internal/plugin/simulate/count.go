@@ -1,0 +1,154 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
+)
+
+// counter counts the ready pods of a workload, or the healthy ones of a budget, over time. What changes within an
+// instant does not count.
+type counter struct {
+	number  int
+	changed bool
+	points  []point // the first is of the start
+}
+
+// point is a number from an instant on.
+type point struct {
+	at     time.Time
+	number int
+}
+
+// add counts a pod that became ready, or is not any more.
+func (s *simulation) add(c *counter, change int) {
+	c.number += change
+	if !c.changed {
+		c.changed = true
+		s.changed = append(s.changed, c)
+	}
+}
+
+// settle takes in what has changed in the instant that is over.
+func (s *simulation) settle() {
+	for _, c := range s.changed {
+		c.changed = false
+		if last := c.points[len(c.points)-1]; last.number != c.number {
+			c.points = append(c.points, point{s.now, c.number})
+		}
+	}
+	s.changed = s.changed[:0]
+}
+
+// settleFirst takes in what is counted at the start.
+func (s *simulation) settleFirst() {
+	for _, c := range s.workloads {
+		c.points = []point{{s.start, c.number}}
+	}
+	for _, b := range s.allowed {
+		b.points = []point{{s.start, b.number}}
+		b.expect()
+	}
+	s.settle()
+}
+
+// first is the number at the start.
+func (c *counter) first() int { return c.points[0].number }
+
+// below is how long the number is less than one, and where it is lowest first, until an end.
+func (c *counter) below(number int, end time.Time) (length time.Duration, lowest point) {
+	lowest = c.points[0]
+	for i, p := range c.points {
+		if p.number < lowest.number {
+			lowest = p
+		}
+		until := end
+		if i+1 < len(c.points) {
+			until = c.points[i+1].at
+		}
+		if p.number < number {
+			length += until.Sub(p.at)
+		}
+	}
+	return length, lowest
+}
+
+// workloadKey is a workload's name in the whole cluster.
+type workloadKey struct {
+	namespace string
+	owner     cliv1alpha1.Owner
+}
+
+func (s *simulation) workload(namespace string, owner cliv1alpha1.Owner) *counter {
+	key := workloadKey{namespace, owner}
+	if s.workloads[key] == nil {
+		s.workloads[key] = &counter{points: []point{{s.start, 0}}}
+	}
+	return s.workloads[key]
+}
+
+// budget is a PodDisruptionBudget as it is now.
+type budget struct {
+	counter
+	*policyv1.PodDisruptionBudget
+
+	desired   int // how many healthy pods it asks for
+	pods      int // that it covers at the start
+	allowance *policy.Allowance
+}
+
+// budgetsOf returns the budgets of a pod.
+func (s *simulation) budgetsOf(pod *corev1.Pod) (all []*budget) {
+	for _, object := range s.budgets(pod.Namespace, pod.Labels) {
+		key := object.Namespace + "/" + object.Name
+		b := s.allowed[key]
+		if b == nil {
+			b = &budget{PodDisruptionBudget: object, allowance: policy.NewAllowance(s.start)}
+			b.points = []point{{s.start, 0}}
+			s.allowed[key] = b
+		}
+		b.pods++
+		all = append(all, b)
+	}
+	return all
+}
+
+// expect finds out how many healthy pods a budget asks for: as the disruption controller wrote it down, or would if it
+// had not seen the budget yet. The number of pods that workloads ask for does not change in a simulation.
+func (b *budget) expect() {
+	expected := int(b.Status.ExpectedPods)
+	b.desired = int(b.Status.DesiredHealthy)
+	if expected == 0 {
+		expected = b.pods
+		switch {
+		case b.Spec.MinAvailable != nil:
+			b.desired = scaled(b.Spec.MinAvailable, expected)
+		case b.Spec.MaxUnavailable != nil:
+			b.desired = max(expected-scaled(b.Spec.MaxUnavailable, expected), 0)
+		default:
+			b.desired = max(expected-1, 0)
+		}
+	}
+	b.allow()
+}
+
+func scaled(number *intstr.IntOrString, of int) int {
+	n, err := intstr.GetScaledValueFromIntOrPercent(number, of, true)
+	if err != nil {
+		return of
+	}
+	return n
+}
+
+// room is how many disruptions the budget allows now.
+func (b *budget) room() int { return max(b.number-b.desired, 0) }
+
+func (b *budget) allow() { b.allowance.Allow(b.room()) }

@@ -1,0 +1,20 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package simulate plays time forward from a cluster as it is: nodes fall silent and come back, taints are set and
+// removed, and pods leave, find room and become ready. It has no ticks: a queue holds what happens next, and time jumps
+// from one instant to the next. The same input gives the same report.
+//
+// It decides nothing itself. [readiness.Play] says what becomes of nodes, package verdict when pods are due, package
+// policy whether they leave, and a [Room] where their successors go.
+//
+//	scenario.go   what is to happen
+//	queue.go      what happens next
+//	simulate.go   the loop, and what each kind of event does
+//	cluster.go    nodes and pods as they are now
+//	leave.go      which pods leave a node, and which EvictionPolicies hold
+//	policies.go   what the policies remember: breakers, paces, budgets
+//	succeed.go    successors: when they are made, and where they go
+//	count.go      ready replicas and healthy pods over time
+//	report.go     what came of it; story.go in sentences
+package simulate

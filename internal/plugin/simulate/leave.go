@@ -1,0 +1,80 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"time"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// lookAt lets the pods of a node be looked at, at the earliest of the instants for which that is asked.
+func (s *simulation) lookAt(n *node, at time.Time) {
+	n.look.set(at)
+	if s.policies != nil && len(s.policies.latches) > 0 {
+		s.policies.counting.set(at)
+	}
+}
+
+// look lets those pods of a node leave that are due, unless policies object.
+func (s *simulation) look(n *node, now time.Time) {
+	if now.Before(s.down) {
+		s.lookAt(n, s.down)
+		return
+	}
+	var due []leaver
+	var next time.Time
+	for _, p := range n.pods {
+		if p.stage != bound || plan.IsStatic(p.Pod) {
+			continue
+		}
+		v := s.options.Rule.Decide(p.facts, n.taints)
+		p.held = policy.Answer{}
+		switch {
+		case !v.Leaves:
+		case v.DueAt(now):
+			due = append(due, leaver{p, v})
+		case next.IsZero() || v.Due.Before(next):
+			next = v.Due
+		}
+	}
+	s.lookAt(n, next)
+	if s.policies != nil {
+		due = s.object(n, due, now)
+	}
+	for _, l := range due {
+		s.evict(l, now)
+	}
+}
+
+// leaver is a pod that is due.
+type leaver struct {
+	*pod
+
+	verdict verdict.Verdict
+}
+
+// evict lets a pod leave.
+func (s *simulation) evict(l leaver, now time.Time) {
+	p, n := l.pod, l.on
+	told := s.tellPod(p)
+	told.LeavesAt, told.Taint = new(s.offset(now)), taints.Format(l.verdict.Taint.Taint)
+	s.story.add(now, left, zoneOf(n.Node), told.Taint, n.Name)
+	if s.policies != nil {
+		s.policies.left(p, n, now)
+	}
+	p.stage, n.dues = terminating, nil
+	s.recount(p)
+	switch controllerOf(p) {
+	case "StatefulSet", "DaemonSet":
+	default:
+		s.succeed(p, now)
+	}
+	if !n.silent || s.collects(n) {
+		s.isGone(p, now)
+	}
+}

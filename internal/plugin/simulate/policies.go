@@ -1,0 +1,287 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// remembered is what the EvictionPolicies remember.
+type remembered struct {
+	set      *policies.Set
+	line     *policy.Line
+	windows  map[window]*policy.Window
+	latches  map[*policy.Policy]*policy.Latch // of those with a breaker
+	selected map[*policy.Policy]int           // how many pods
+	counting each
+	calls    once
+}
+
+// window is a pace in one scope.
+type window struct {
+	policy *policy.Policy
+	scope  string
+}
+
+// remember returns what the policies remember at the start: nothing; nil without policies.
+func (s *simulation) remember() *remembered {
+	set := s.cluster.PoliciesOf()
+	if set == nil {
+		return nil
+	}
+	r := &remembered{
+		set: set, line: policy.NewLine(), windows: map[window]*policy.Window{},
+		latches: map[*policy.Policy]*policy.Latch{}, selected: map[*policy.Policy]int{},
+	}
+	for _, p := range set.All {
+		if p.Breaker() != nil {
+			r.latches[p] = &policy.Latch{}
+		}
+	}
+	r.counting = each{queue: &s.queue, kind: counts, do: s.count, at: map[time.Time]bool{}}
+	r.calls = once{queue: &s.queue, kind: calls, do: s.call}
+	s.notes = append(s.notes, set.Flaws...)
+	return r
+}
+
+// selects counts a pod that policies select, or that is gone.
+func (r *remembered) selects(selecting []*policy.Policy, change int) {
+	for _, p := range selecting {
+		r.selected[p] += change
+	}
+}
+
+// object asks the policies about the pods of a node that are due, and returns those that leave.
+func (s *simulation) object(n *node, due []leaver, now time.Time) (leave []leaver) {
+	r := s.policies
+	var lined []policy.Waiting
+	var called []question
+	for _, l := range due {
+		q := s.ask(l, now)
+		switch {
+		case q.said.Stays():
+			l.held = q.said.Answer
+		case len(q.needs) == 0:
+			leave = append(leave, l)
+		default:
+			lined = append(lined, policy.Waiting{UID: l.uid, Due: q.due, Needs: q.needs})
+			called = append(called, q)
+		}
+		s.lookAt(n, q.said.Again)
+	}
+	if r.line.Set(n.Name, lined, now) {
+		r.calls.set(now)
+	}
+	for _, q := range called {
+		if s.goes(q, now) {
+			leave = append(leave, q.leaver)
+			s.lookAt(n, now) // the line must learn that they have left
+		}
+	}
+	return leave
+}
+
+// question is a pod about which the policies are asked.
+type question struct {
+	leaver
+
+	is     *policy.Pod
+	causes []policy.Cause
+	said   policy.Said
+	needs  []policy.Places
+	budget *budget // that it needs
+	due    time.Time
+}
+
+// ask asks the policies about a pod that is due.
+func (s *simulation) ask(l leaver, now time.Time) question {
+	n := l.on
+	q := question{leaver: l, causes: policy.CausesOf(s.options.Rule, l.facts, n.taints)}
+	q.is = s.policies.set.Facts(l.pod.is, policies.Node{Labels: n.Labels, Ready: n.ready})
+	var unready time.Time
+	if at := l.pod.is.UnreadyAt; !at.IsZero() && !q.is.Unready {
+		if q.is.Unready = !at.After(now); !q.is.Unready {
+			unready = at
+		}
+	}
+	var names []string
+	for _, b := range l.budgets {
+		names = append(names, b.Namespace+"/"+b.Name)
+	}
+	q.is.Budgets = policy.BudgetsNamed(names...)
+	q.said = policy.Decide(l.selecting, q.is, q.causes, now, s.policies.state)
+	q.said.Again = timeline.Next(q.said.Again, unready)
+	if !q.said.Stays() {
+		s.findNeeds(&q, now)
+	}
+	return q
+}
+
+// findNeeds finds the places that a pod needs to leave, as Taintkeeper does: none if some taint lets it go without.
+func (s *simulation) findNeeds(q *question, now time.Time) {
+	for i, cause := range q.causes {
+		if cause.Due.After(now) {
+			continue
+		}
+		answer := policy.Decide(q.selecting, q.is, q.causes[i:i+1], now, s.policies.state)
+		if answer.Stays() {
+			continue
+		}
+		needs := s.policies.windowsOf(policy.Pacing(q.selecting, q.is, cause.Taint), q.on)
+		if answer.Step == policy.Ask && len(q.budgets) == 1 {
+			q.budget = q.budgets[0]
+			needs = append(needs, q.budget.allowance)
+		}
+		if len(needs) == 0 {
+			q.needs, q.budget = nil, nil
+			return
+		}
+		for _, need := range needs {
+			if !slices.Contains(q.needs, need) {
+				q.needs = append(q.needs, need)
+			}
+		}
+		q.due = timeline.Next(q.due, cause.Due)
+	}
+}
+
+// goes reports whether a pod gets all places that it needs, and may leave.
+func (s *simulation) goes(q question, now time.Time) bool {
+	r := s.policies
+	if !policy.Has(q.uid, q.needs, now) {
+		if q.budget != nil {
+			q.is.Budgets.Objects = cmp.Or(q.budget.allowance.Lacks(now), policy.BudgetBusy)
+		}
+		q.held = policy.Decide(q.selecting, q.is, q.causes, now, func(p *policy.Policy) policy.State {
+			state := r.state(p)
+			state.Room = func() time.Time { return policy.Later }
+			return state
+		}).Answer
+		return false
+	}
+	r.line.Begin(q.on.Name, q.uid)
+	if q.budget == nil || q.budget.room() > 0 {
+		return true
+	}
+	q.budget.allowance.Begin(q.uid, now) // the Eviction API refuses
+	q.budget.allowance.Stays(q.uid)
+	r.line.Stays(q.on.Name, q.uid, now)
+	r.calls.set(now)
+	q.is.Budgets.Objects = policy.Budget
+	q.held = policy.Decide(q.selecting, q.is, q.causes, now, r.state).Answer
+	return false
+}
+
+// state returns what a policy remembers.
+func (r *remembered) state(p *policy.Policy) policy.State {
+	if latch := r.latches[p]; latch != nil {
+		return policy.State{Open: latch.Open()}
+	}
+	return policy.State{}
+}
+
+// windowsOf returns the windows in which policies count pods that leave a node.
+func (r *remembered) windowsOf(all []*policy.Policy, n *node) (windows []policy.Places) {
+	for _, p := range all {
+		if p.Pace() == nil || p.DryRun {
+			continue
+		}
+		key := window{policy: p}
+		switch p.Pace().Scope {
+		case v1alpha1.ScopeNode:
+			key.scope = n.Name
+		case v1alpha1.ScopeZone:
+			key.scope = n.Labels[corev1.LabelTopologyZone]
+		}
+		if r.windows[key] == nil {
+			r.windows[key] = policy.NewWindow(*p.Pace(), time.Time{})
+		}
+		windows = append(windows, r.windows[key])
+	}
+	return windows
+}
+
+// left counts a pod that leaves.
+func (r *remembered) left(p *pod, n *node, now time.Time) {
+	counting := slices.DeleteFunc(slices.Clone(p.selecting), func(of *policy.Policy) bool {
+		return !slices.ContainsFunc(n.taints, func(t verdict.Taint) bool { return of.Applies(&t.Taint) })
+	})
+	for _, w := range r.windowsOf(counting, n) {
+		w.Left(p.uid, now)
+	}
+	for _, b := range p.budgets {
+		b.allowance.Left(p.uid, now)
+	}
+	r.selects(p.selecting, -1)
+	r.counting.set(now)
+	r.calls.set(now)
+}
+
+// call gives the free places of paces and budgets to the pods that wait for them.
+func (s *simulation) call(now time.Time) {
+	nodes, next := s.policies.line.Call(now)
+	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+		s.lookAt(s.nodes[name], now)
+	}
+	s.policies.calls.set(next)
+}
+
+// count lets breakers count the pods that are due.
+func (s *simulation) count(now time.Time) {
+	r := s.policies
+	for _, p := range r.set.All {
+		latch := r.latches[p]
+		if latch == nil {
+			continue
+		}
+		due := 0
+		for _, name := range s.names {
+			due += p.Breaker().Count(s.duesOf(s.nodes[name])[p], now)
+		}
+		if latch.Count(p.Breaker(), due, r.selected[p], now) {
+			s.tellBreaker(p, latch, now)
+			for _, name := range s.names {
+				if n := s.nodes[name]; len(n.taints) > 0 {
+					s.lookAt(n, now)
+				}
+			}
+		}
+		r.counting.set(latch.Closes(p.Breaker()))
+	}
+}
+
+// duesOf returns when the pods of a node are due that breakers count.
+func (s *simulation) duesOf(n *node) map[*policy.Policy][]time.Time {
+	if n.dues != nil || len(n.taints) == 0 {
+		return n.dues
+	}
+	n.dues = map[*policy.Policy][]time.Time{}
+	for _, p := range n.pods {
+		if p.stage != bound || plan.IsStatic(p.Pod) {
+			continue
+		}
+		causes := policy.CausesOf(s.options.Rule, p.facts, n.taints)
+		for _, of := range p.selecting {
+			if due, applies := of.Due(causes); applies && of.Breaker() != nil {
+				n.dues[of] = append(n.dues[of], due)
+			}
+		}
+	}
+	for _, dues := range n.dues {
+		slices.SortFunc(dues, time.Time.Compare)
+	}
+	return n.dues
+}

@@ -1,0 +1,112 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"cmp"
+	"container/heap"
+	"time"
+)
+
+// kind is what an event is about. Events of one instant happen in this order.
+type kind int
+
+const (
+	stepped kind = iota // a step of the scenario
+	health              // node health looks at nodes
+	counts              // breakers count due pods
+	calls               // places of paces and budgets are free
+	looks               // the pods of a node are looked at
+	places              // successors look for room
+	starts              // a pod becomes ready
+)
+
+// event is something that happens at an instant.
+type event struct {
+	at       time.Time
+	kind     kind
+	sequence int
+	do       func(now time.Time)
+}
+
+// queue holds what happens next, in the order of time, kind and sequence.
+type queue struct {
+	events events
+	last   int
+}
+
+func (q *queue) add(at time.Time, kind kind, do func(now time.Time)) {
+	q.last++
+	heap.Push(&q.events, event{at, kind, q.last, do})
+}
+
+// next takes out the next event, if it is not after an instant.
+func (q *queue) next(until time.Time) (event, bool) {
+	if len(q.events) == 0 || q.events[0].at.After(until) {
+		return event{}, false
+	}
+	return heap.Pop(&q.events).(event), true
+}
+
+// once is one kind of event about one thing, of which only the earliest counts.
+type once struct {
+	queue *queue
+	kind  kind
+	do    func(now time.Time)
+	at    time.Time // of the event that counts; zero if none does
+}
+
+// set lets the event happen at an instant, unless it happens before anyway. A zero instant is none.
+func (o *once) set(at time.Time) {
+	if at.IsZero() || !o.at.IsZero() && !at.Before(o.at) {
+		return
+	}
+	o.at = at
+	o.queue.add(at, o.kind, func(now time.Time) {
+		if now.Equal(o.at) {
+			o.at = time.Time{}
+			o.do(now)
+		}
+	})
+}
+
+// each is one kind of event that happens at most once in an instant.
+type each struct {
+	queue *queue
+	kind  kind
+	do    func(now time.Time)
+	at    map[time.Time]bool
+}
+
+// set lets the event happen at an instant. A zero instant is none.
+func (e *each) set(at time.Time) {
+	if at.IsZero() || e.at[at] {
+		return
+	}
+	e.at[at] = true
+	e.queue.add(at, e.kind, func(now time.Time) {
+		delete(e.at, now)
+		e.do(now)
+	})
+}
+
+// events implements [heap.Interface].
+type events []event
+
+func (e events) Len() int      { return len(e) }
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
+
+func (e events) Less(i, j int) bool {
+	a, b := e[i], e[j]
+	return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.kind, b.kind), cmp.Compare(a.sequence, b.sequence)) < 0
+}
+
+func (e *events) Pop() any {
+	last := len(*e) - 1
+	popped := (*e)[last]
+	(*e)[last] = event{}
+	*e = (*e)[:last]
+	return popped
+}

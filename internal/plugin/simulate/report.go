@@ -1,0 +1,180 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+)
+
+// notSimulated is what no simulation knows.
+var notSimulated = []string{
+	"Autoscalers, the descheduler and preemption: no node is added or removed, and no pod makes room for another.",
+	"Rollouts, scaling and other changes of workloads while the simulation runs.",
+	"The readiness of applications: a pod is ready after the start delay, and ends at once where its kubelet is alive.",
+	"Pods that stop because of what they depend on, such as a database in a silent zone.",
+	"Load: calls to the API server take no time.",
+}
+
+// tellNode returns what is told of a node.
+func (s *simulation) tellNode(n *node) *cliv1alpha1.SimulatedNode {
+	if n.told == nil {
+		n.told = &cliv1alpha1.SimulatedNode{Name: n.Name, Zone: zoneOf(n.Node)}
+	}
+	return n.told
+}
+
+// tellPod returns what is told of a pod.
+func (s *simulation) tellPod(p *pod) *cliv1alpha1.SimulatedPod {
+	if p.told == nil {
+		p.told = &cliv1alpha1.SimulatedPod{Namespace: p.Namespace, Name: p.Name, Owner: p.owner, Node: p.Spec.NodeName}
+		if p.first {
+			p.told.UID = p.UID
+		}
+		s.told = append(s.told, p.told)
+	}
+	return p.told
+}
+
+// tellBreaker tells that a breaker opened or closed.
+func (s *simulation) tellBreaker(p *policy.Policy, latch *policy.Latch, now time.Time) {
+	says := fmt.Sprintf("the breaker of EvictionPolicy %s closes", p.Name)
+	if why := latch.Open(); why != "" {
+		says = fmt.Sprintf("the breaker of EvictionPolicy %s opens: %s", p.Name, why)
+	}
+	s.story.add(now, tripped, "", says, "")
+}
+
+// nameOf names the workload of a pod, or the pod.
+func (s *simulation) nameOf(p *pod) string {
+	if p.owner == nil {
+		return "pod " + p.Namespace + "/" + p.Name
+	}
+	return workloadKey{p.Namespace, *p.owner}.String()
+}
+
+// String names the workload.
+func (k workloadKey) String() string { return k.owner.Kind + " " + k.namespace + "/" + k.owner.Name }
+
+// report returns what came of it.
+func (s *simulation) report() *cliv1alpha1.SimulationReport {
+	r := &cliv1alpha1.SimulationReport{
+		At: metav1.NewMicroTime(s.start), Until: s.offset(s.end),
+		Nodes: []cliv1alpha1.SimulatedNode{}, Pods: []cliv1alpha1.SimulatedPod{},
+		Notes: append(slices.Clone(s.cluster.Missing), s.notes...), NotSimulated: notSimulated,
+	}
+	r.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("SimulationReport"))
+	s.reportNodes(r)
+	s.reportPods(r)
+	s.reportWorkloads(r)
+	s.reportBudgets(r)
+	r.Story = s.story.tell(s.start)
+	return r
+}
+
+func (s *simulation) reportNodes(r *cliv1alpha1.SimulationReport) {
+	for _, name := range s.names {
+		n := s.nodes[name]
+		if held := s.play.Held(name); held != nil {
+			s.tellNode(n).Held = held.String()
+		}
+		if n.told == nil {
+			continue
+		}
+		r.Nodes = append(r.Nodes, *n.told)
+		r.Summary.Unreachable += count(n.told.UnreachableAt != nil)
+		r.Summary.Tainted += count(slices.ContainsFunc(n.told.Steps, func(step cliv1alpha1.SimulatedTaints) bool {
+			return slices.ContainsFunc(step.Taints, func(taint string) bool { return strings.HasSuffix(taint, ":NoExecute") })
+		}))
+	}
+}
+
+func (s *simulation) reportPods(r *cliv1alpha1.SimulationReport) {
+	for _, name := range s.names {
+		for _, p := range s.nodes[name].pods {
+			if p.stage == bound && p.held.Stays() {
+				s.tellPod(p).HeldBy = p.held.String()
+				r.Summary.Held++
+			}
+		}
+	}
+	for _, p := range s.waiting {
+		r.Summary.Nowhere += count(p.told != nil && p.told.WaitsSince != nil)
+	}
+	for _, told := range s.told {
+		r.Pods = append(r.Pods, *told)
+		r.Summary.Left += count(told.LeavesAt != nil)
+	}
+}
+
+func (s *simulation) reportWorkloads(r *cliv1alpha1.SimulationReport) {
+	for key, c := range s.workloads {
+		first := c.first()
+		_, lowest := c.below(first, s.end)
+		if lowest.number >= first {
+			continue
+		}
+		length, _ := c.below(lowest.number+1, s.end)
+		r.Workloads = append(r.Workloads, cliv1alpha1.SimulatedWorkload{
+			Owner: key.owner, Namespace: key.namespace, Replicas: first, Lowest: lowest.number, AtEnd: c.number,
+			LowestAt: s.offset(lowest.at), LowestFor: metav1.Duration{Duration: length},
+		})
+		r.Summary.WorkloadsLost += count(lowest.number == 0)
+		s.tellBelow(key, c, first)
+	}
+	slices.SortFunc(r.Workloads, func(a, b cliv1alpha1.SimulatedWorkload) int {
+		return cmp.Or(cmp.Compare(a.Lowest, b.Lowest), cmp.Compare(b.LowestFor.Duration, a.LowestFor.Duration),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// tellBelow tells when a workload has no ready replica, and for how long.
+func (s *simulation) tellBelow(key workloadKey, c *counter, first int) {
+	for i, p := range c.points {
+		if p.number > 0 {
+			continue
+		}
+		length := "until the end"
+		if i+1 < len(c.points) {
+			length = "for " + c.points[i+1].at.Sub(p.at).String()
+		}
+		s.story.add(p.at, below, "", fmt.Sprintf("%s has 0 of %s, %s", key, sentence.Counted(first, "replica"), length), "")
+	}
+}
+
+func (s *simulation) reportBudgets(r *cliv1alpha1.SimulationReport) {
+	for _, b := range s.allowed {
+		if b.first() < b.desired {
+			continue
+		}
+		length, lowest := b.below(b.desired, s.end)
+		if lowest.number >= b.desired {
+			continue
+		}
+		r.Budgets = append(r.Budgets, cliv1alpha1.SimulatedBudget{
+			Namespace: b.Namespace, Name: b.Name, Desired: b.desired, Lowest: lowest.number,
+			LowestAt: s.offset(lowest.at), OverrunFor: metav1.Duration{Duration: length},
+		})
+	}
+	r.Summary.BudgetsOverrun = len(r.Budgets)
+	slices.SortFunc(r.Budgets, func(a, b cliv1alpha1.SimulatedBudget) int {
+		return cmp.Or(cmp.Compare(b.OverrunFor.Duration, a.OverrunFor.Duration), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+func count(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,173 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+	"github.com/taintkeeper/taintkeeper/taints"
+)
+
+// Longest is the longest simulation: a year.
+const Longest = 365 * 24 * time.Hour
+
+// Scenario is a valid simulation.
+type Scenario struct {
+	until time.Duration
+	steps []step
+}
+
+// step is one thing that happens.
+type step struct {
+	number int // in the list, from 1
+	at     time.Duration
+	kind   stepKind
+	nodes  func(*corev1.Node) bool
+	names  []string // which must exist
+	edit   taints.Edit
+	down   time.Duration
+}
+
+type stepKind int
+
+const (
+	falls stepKind = iota
+	comesBack
+	retaints
+	serverDown
+)
+
+// Parse reads a scenario in YAML or JSON. Its error names every mistake and the step that it is in.
+func Parse(text []byte) (*Scenario, error) {
+	var simulation cliv1alpha1.Simulation
+	if err := yaml.UnmarshalStrict(text, &simulation); err != nil {
+		return nil, fmt.Errorf("read the scenario: %w", err)
+	}
+	if simulation.Kind != "Simulation" {
+		return nil, fmt.Errorf("the scenario has kind %q, want Simulation", simulation.Kind)
+	}
+	if want := cliv1alpha1.GroupVersion.String(); simulation.APIVersion != "" && simulation.APIVersion != want {
+		return nil, fmt.Errorf("the scenario has apiVersion %q, want %s", simulation.APIVersion, want)
+	}
+	s := &Scenario{until: simulation.Until.Duration}
+	var errs []error
+	switch {
+	case s.until <= 0:
+		errs = append(errs, errors.New("until: say when the simulation ends, such as 45m"))
+	case s.until > Longest:
+		errs = append(errs, fmt.Errorf("until: %s is too long, at most %s is simulated", s.until, Longest))
+	}
+	if len(simulation.Steps) == 0 {
+		errs = append(errs, errors.New("steps: there is none, so nothing would happen"))
+	}
+	for i := range simulation.Steps {
+		is, err := parseStep(&simulation.Steps[i], s.until)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("step %d: %w", i+1, err))
+		}
+		is.number = i + 1
+		s.steps = append(s.steps, is)
+	}
+	slices.SortStableFunc(s.steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
+	return s, errors.Join(errs...)
+}
+
+func parseStep(of *cliv1alpha1.SimulationStep, until time.Duration) (is step, err error) {
+	is = step{at: of.At.Duration}
+	switch {
+	case is.at < 0:
+		return is, fmt.Errorf("at: %s is before the start", is.at)
+	case until > 0 && is.at > until:
+		return is, fmt.Errorf("at: %s is after the end, which is at %s", is.at, until)
+	}
+	does := 0
+	for kind, set := range []bool{of.Silent != nil, of.Back != nil, of.Taint != nil, of.APIServerDown != nil} {
+		if set {
+			is.kind = stepKind(kind)
+			does++
+		}
+	}
+	if does != 1 {
+		return is, errors.New("set exactly one of silent, back, taint and apiServerDown")
+	}
+	switch is.kind {
+	case falls:
+		err = is.selectNodes("silent", of.Silent)
+	case comesBack:
+		err = is.selectNodes("back", of.Back)
+	case retaints:
+		if err = is.selectNodes("taint", &of.Taint.SimulationNodes); err == nil {
+			is.edit, err = taints.ParseEdit(of.Taint.Taints...)
+		}
+		if err == nil && len(of.Taint.Taints) == 0 {
+			err = errors.New("taint: list at least one taint, such as maintenance=now:NoExecute")
+		}
+	case serverDown:
+		if is.down = of.APIServerDown.Duration; is.down <= 0 {
+			err = fmt.Errorf("apiServerDown: %s must be more than 0s", is.down)
+		}
+	}
+	return is, err
+}
+
+// selectNodes reads which nodes a step is about.
+func (is *step) selectNodes(field string, of *cliv1alpha1.SimulationNodes) error {
+	ways := 0
+	for _, set := range []bool{len(of.Nodes) > 0, of.Selector != "", of.All} {
+		if set {
+			ways++
+		}
+	}
+	if ways != 1 {
+		return fmt.Errorf("%s: set exactly one of nodes, selector and all", field)
+	}
+	selector, err := labels.Parse(of.Selector)
+	if err != nil {
+		return fmt.Errorf("%s: selector %q: %w", field, of.Selector, err)
+	}
+	is.names = of.Nodes
+	is.nodes = func(node *corev1.Node) bool {
+		if len(of.Nodes) > 0 {
+			return slices.Contains(of.Nodes, node.Name)
+		}
+		return selector.Matches(labels.Set(node.Labels))
+	}
+	return nil
+}
+
+// check returns an error for each step that names a node that does not exist, or selects none.
+func (s *Scenario) check(nodes []*corev1.Node) error {
+	var errs []error
+	for _, is := range s.steps {
+		if is.nodes == nil {
+			continue
+		}
+		unknown := slices.DeleteFunc(slices.Clone(is.names), func(name string) bool {
+			return slices.ContainsFunc(nodes, func(node *corev1.Node) bool { return node.Name == name })
+		})
+		switch {
+		case len(unknown) > 0:
+			errs = append(errs, fmt.Errorf("step %d: the cluster has no node %s", is.number, strings.Join(unknown, ", ")))
+		case !slices.ContainsFunc(nodes, is.nodes):
+			errs = append(errs, fmt.Errorf("step %d: no node matches its selector", is.number))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// String says how long the scenario is.
+func (s *Scenario) String() string {
+	return fmt.Sprintf("%s in %s", sentence.Counted(len(s.steps), "step"), s.until)
+}

@@ -1,0 +1,139 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// DefaultStartDelay is how long a pod takes from being bound to being ready.
+const DefaultStartDelay = 5 * time.Second
+
+// Room says where pods go. Each call changes what the next one sees.
+type Room interface {
+	// Update takes in a node that has changed.
+	Update(node *corev1.Node) error
+	// Remove takes a pod off its node.
+	Remove(pod *corev1.Pod) error
+	// Place finds a node for a pod and puts the pod on it. Only is the one node that comes into question, empty if all do.
+	// If no node takes the pod it returns why.
+	Place(ctx context.Context, pod *corev1.Pod, only string) (node, why string, err error)
+}
+
+// Options say how the controllers go about it.
+type Options struct {
+	// At is the instant of the start.
+	At time.Time
+	// Grace is for how long nodes may be silent, and Policy how fast they are tainted then.
+	Grace  readiness.Grace
+	Policy readiness.Policy
+	// Rule decides when pods are due; the zero value is Kubernetes' default.
+	Rule verdict.Rule
+	// StartDelay is how long a pod takes from being bound to being ready.
+	StartDelay time.Duration
+	// Room says where pods go. Without it every pod finds room at once, on a node that is not asked for.
+	Room Room
+}
+
+// simulation is one under way.
+type simulation struct {
+	cluster *plan.Cluster
+	options Options
+	ctx     context.Context // of Run, for the room alone
+
+	start, end, now time.Time
+	down            time.Time // until when the API server is down
+
+	queue  queue
+	health once
+	play   *readiness.Play
+
+	nodes     map[string]*node
+	names     []string // of the nodes, sorted
+	waiting   []*pod
+	placing   once
+	policies  *remembered // nil without EvictionPolicies
+	budgets   policies.BudgetsOf
+	allowed   map[string]*budget
+	workloads map[workloadKey]*counter
+	changed   []*counter // in this instant
+
+	told     []*cliv1alpha1.SimulatedPod
+	story    story
+	notes    []string
+	failures []error
+}
+
+// Run plays a scenario. It returns an error if a step names nodes that are not there, if the room fails, or if the
+// context ends.
+func Run(ctx context.Context, cluster *plan.Cluster, scenario *Scenario, options Options) (*cliv1alpha1.SimulationReport, error) {
+	if err := scenario.check(cluster.Nodes); err != nil {
+		return nil, err
+	}
+	s := newSimulation(ctx, cluster, options)
+	s.end = s.start.Add(scenario.until)
+	for _, is := range scenario.steps {
+		s.queue.add(s.start.Add(is.at), stepped, func(now time.Time) { s.happen(is, now) })
+	}
+	for {
+		event, more := s.queue.next(s.end)
+		if !more || event.at.After(s.now) {
+			s.settle()
+		}
+		if err := errors.Join(append(s.failures, context.Cause(ctx))...); err != nil {
+			return nil, err
+		}
+		if !more {
+			return s.report(), nil
+		}
+		s.now = event.at
+		event.do(event.at)
+	}
+}
+
+func newSimulation(ctx context.Context, cluster *plan.Cluster, options Options) *simulation {
+	at := options.At.Round(0).UTC()
+	s := &simulation{
+		cluster: cluster, options: options, ctx: ctx, start: at, now: at,
+		nodes: map[string]*node{}, budgets: cluster.BudgetsOf(), allowed: map[string]*budget{},
+		workloads: map[workloadKey]*counter{}, play: readiness.NewPlay(cluster.Nodes, options.Grace, options.Policy, at),
+	}
+	s.health = once{queue: &s.queue, kind: health, do: s.checkHealth}
+	s.placing = once{queue: &s.queue, kind: places, do: s.place}
+	s.policies = s.remember()
+	s.load()
+	s.names = slices.Sorted(maps.Keys(s.nodes))
+	s.settleFirst()
+	for _, name := range s.names {
+		if n := s.nodes[name]; len(n.taints) > 0 {
+			s.lookAt(n, at)
+		}
+	}
+	s.health.set(s.play.Next())
+	return s
+}
+
+// fail ends the simulation if there is an error.
+func (s *simulation) fail(err error) {
+	if err != nil {
+		s.failures = append(s.failures, err)
+	}
+}
+
+func (s *simulation) offset(at time.Time) metav1.Duration {
+	return metav1.Duration{Duration: at.Sub(s.start)}
+}

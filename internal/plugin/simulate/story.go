@@ -1,0 +1,145 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+)
+
+// tale is what a line of the story is about. Lines of one instant are in this order.
+type tale int
+
+const (
+	silent tale = iota
+	back
+	taintsSet
+	serverIsDown
+	unreachable
+	tainted
+	tripped
+	left
+	withoutRoom
+	below
+)
+
+// stories are the tales of steps.
+var stories = map[stepKind]tale{falls: silent, comesBack: back, retaints: taintsSet}
+
+// together is how far apart things can be that are told in one line.
+const together = time.Minute
+
+// mostNamed is how many nodes a line names.
+const mostNamed = 3
+
+// story groups what happens.
+type story struct {
+	lines []*line
+	open  map[lineKey]*line
+}
+
+// lineKey is what is equal in all that one line tells.
+type lineKey struct {
+	tale         tale
+	zone, detail string
+}
+
+type line struct {
+	lineKey
+
+	from, to time.Time
+	number   int
+	names    []string // a few more than are named
+	known    map[string]bool
+}
+
+// add tells that something happened to a node, or a pod on it.
+func (s *story) add(at time.Time, tale tale, zone, detail, name string) {
+	key := lineKey{tale, zone, detail}
+	is := s.open[key]
+	if is == nil || at.Sub(is.to) > together {
+		is = &line{lineKey: key, from: at, known: map[string]bool{}}
+		if s.open == nil {
+			s.open = map[lineKey]*line{}
+		}
+		s.open[key] = is
+		s.lines = append(s.lines, is)
+	}
+	is.to = at
+	is.number++
+	if !is.known[name] {
+		is.known[name] = true
+		is.names = append(is.names, name)
+	}
+}
+
+// tell returns the lines, in the order of time.
+func (s *story) tell(start time.Time) []cliv1alpha1.SimulationEvent {
+	slices.SortStableFunc(s.lines, func(a, b *line) int {
+		return cmp.Or(a.from.Compare(b.from), cmp.Compare(a.tale, b.tale), cmp.Compare(a.zone, b.zone), cmp.Compare(a.detail, b.detail))
+	})
+	events := make([]cliv1alpha1.SimulationEvent, 0, len(s.lines))
+	for _, is := range s.lines {
+		event := cliv1alpha1.SimulationEvent{At: metav1.Duration{Duration: is.from.Sub(start)}, Message: is.message()}
+		if is.to.After(is.from) {
+			event.Ends = &metav1.Duration{Duration: is.to.Sub(start)}
+		}
+		events = append(events, event)
+	}
+	return events
+}
+
+// message is the line in words.
+func (is *line) message() string {
+	switch is.tale {
+	case silent:
+		return is.nodes("falls silent", "fall silent")
+	case back:
+		return is.nodes("is back", "are back")
+	case taintsSet:
+		return is.nodes("gets "+is.detail, "get "+is.detail)
+	case serverIsDown:
+		return "the API server is down for " + is.detail
+	case unreachable:
+		return is.nodes("is unreachable", "are unreachable")
+	case tainted:
+		return is.nodes("is tainted NoExecute by node health", "are tainted NoExecute by node health")
+	case left:
+		return fmt.Sprintf("%s %s %s because of %s", sentence.Counted(is.number, "pod"), verb(is.number, "leaves", "leave"), is.where(), is.detail)
+	case withoutRoom:
+		return fmt.Sprintf("%s of %s %s no room", sentence.Counted(is.number, "pod"), is.detail, verb(is.number, "finds", "find"))
+	}
+	return is.detail
+}
+
+func verb(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+// nodes says what one node, or several, do.
+func (is *line) nodes(one, many string) string {
+	return is.where() + " " + verb(len(is.names), one, many)
+}
+
+// where names the nodes of a line, or counts them.
+func (is *line) where() string {
+	if len(is.names) <= mostNamed {
+		return verb(len(is.names), "node ", "nodes ") + sentence.Enumerate(is.names)
+	}
+	where := sentence.Counted(len(is.names), "node")
+	if is.zone != "" {
+		where += " of zone " + is.zone
+	}
+	return where
+}

@@ -1,0 +1,161 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// succeed lets the controller of a pod make the next one. A pod that left before it was ready gets its successor after
+// the start delay, or pods would come and go in no time.
+func (s *simulation) succeed(p *pod, now time.Time) {
+	if metav1.GetControllerOfNoCopy(p.Pod) == nil || p.is.Finished {
+		return
+	}
+	name := strings.TrimSuffix(p.Name, fmt.Sprintf("~%d", p.number))
+	object := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: p.Namespace, Name: fmt.Sprintf("%s~%d", name, p.number+1),
+			Labels: p.Labels, OwnerReferences: p.OwnerReferences,
+		},
+		Spec: p.Spec,
+	}
+	object.UID = types.UID(object.Namespace + "/" + object.Name)
+	object.Spec.NodeName = ""
+	next := s.newPod(object)
+	next.number = p.number + 1
+	if controllerOf(p) == "DaemonSet" {
+		next.only = p.on
+	}
+	if p.told != nil {
+		p.told.Successor = object.Name
+	}
+	s.waiting = append(s.waiting, next)
+	if !p.first && !p.ready {
+		now = now.Add(max(s.options.StartDelay, time.Second))
+	}
+	next.after = now
+	next.is.UnreadyAt = now.Add(policy.UnreadyFor)
+	s.placing.set(now)
+}
+
+// place looks for room for the pods that wait, in the order of the scheduler's queue. Of equal pods no other one is
+// tried in this instant after the first that finds no room.
+func (s *simulation) place(now time.Time) {
+	if now.Before(s.down) {
+		s.placing.set(s.down)
+		return
+	}
+	slices.SortStableFunc(s.waiting, func(a, b *pod) int { return cmp.Compare(priorityOf(b), priorityOf(a)) })
+	refused := map[types.UID]string{} // why, by the controller of equal pods
+	s.waiting = slices.DeleteFunc(s.waiting, func(p *pod) bool {
+		if p.after.After(now) {
+			s.placing.set(p.after)
+			return false
+		}
+		return s.placed(p, refused, now)
+	})
+}
+
+func priorityOf(p *pod) int32 {
+	if p.Spec.Priority == nil {
+		return 0
+	}
+	return *p.Spec.Priority
+}
+
+// placed reports whether a pod finds room, and binds it then.
+func (s *simulation) placed(p *pod, refused map[types.UID]string, now time.Time) bool {
+	if p.only != nil && !s.admits(p.only, p) { // its controller makes none
+		return false
+	}
+	if s.options.Room == nil {
+		s.bind(p, p.only, now)
+		return true
+	}
+	var owner types.UID
+	if controller := metav1.GetControllerOfNoCopy(p.Pod); controller != nil && p.only == nil {
+		owner = controller.UID
+	}
+	if why, known := refused[owner]; known && owner != "" {
+		s.waits(p, why, now)
+		return false
+	}
+	only := ""
+	if p.only != nil {
+		only = p.only.Name
+	}
+	name, why, err := s.options.Room.Place(s.ctx, p.Pod, only)
+	if err != nil {
+		s.fail(fmt.Errorf("place pod %s/%s: %w", p.Namespace, p.Name, err))
+		return false
+	}
+	if name == "" {
+		refused[owner] = why
+		s.waits(p, why, now)
+		return false
+	}
+	s.bind(p, s.nodes[name], now)
+	return true
+}
+
+// waits notes that a pod finds no room.
+func (s *simulation) waits(p *pod, why string, now time.Time) {
+	if p.first {
+		return
+	}
+	told := s.tellPod(p)
+	if told.Reason = why; told.WaitsSince == nil {
+		told.WaitsSince = new(s.offset(now))
+		s.story.add(now, withoutRoom, "", s.nameOf(p), p.Name)
+	}
+}
+
+// bind binds a pod to a node, or to one that was not asked for.
+func (s *simulation) bind(p *pod, n *node, now time.Time) {
+	p.stage = bound
+	p.facts = verdict.Pod{Tolerations: p.Spec.Tolerations, Bound: now}
+	if n != nil {
+		object := *p.Pod
+		object.Spec.NodeName = n.Name
+		p.Pod = &object
+		s.put(p, n)
+		if len(n.taints) > 0 {
+			s.lookAt(n, now)
+		}
+	}
+	if p.told != nil {
+		p.told.Node = p.Spec.NodeName
+	}
+	s.begin(p, now)
+}
+
+// begin starts the containers of a pod, if its kubelet is there.
+func (s *simulation) begin(p *pod, now time.Time) {
+	s.queue.add(now.Add(s.options.StartDelay), starts, func(now time.Time) { s.started(p, now) })
+}
+
+func (s *simulation) started(p *pod, now time.Time) {
+	switch {
+	case p.stage != bound:
+	case now.Before(s.down): // its kubelet cannot say so
+		s.queue.add(s.down, starts, func(now time.Time) { s.started(p, now) })
+	case p.on != nil && p.on.silent:
+		p.starts = true
+	default:
+		p.ready, p.is.UnreadyAt = true, time.Time{}
+		s.recount(p)
+	}
+}
