@@ -257,7 +257,7 @@ func (s *simulation) happenTo(n *node, is step, now time.Time) {
 		s.play.Retaint(n.Name, edited, now)
 		s.retainted(n, s.play.Node(n.Name), now)
 	}
-	s.story.add(now, stories[is.kind], zoneOf(n.Node), is.edit.String(), n.Name)
+	s.story.add(now, stories[is.kind], zoneOf(n.Node), does(is.edit), n.Name)
 }
 
 // comesBack lets the kubelet of a node go on: it ends the pods that leave, and starts those that were bound meanwhile.

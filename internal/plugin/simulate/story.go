@@ -7,12 +7,14 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
+	"github.com/taintkeeper/taintkeeper/taints"
 )
 
 // tale is what a line of the story is about. Lines of one instant are in this order.
@@ -105,7 +107,7 @@ func (is *line) message() string {
 	case back:
 		return is.nodes("is back", "are back")
 	case taintsSet:
-		return is.nodes("gets "+is.detail, "get "+is.detail)
+		return is.where() + ": " + is.detail
 	case serverIsDown:
 		return "the API server is down for " + is.detail
 	case unreachable:
@@ -118,6 +120,24 @@ func (is *line) message() string {
 		return fmt.Sprintf("%s of %s %s no room", sentence.Counted(is.number, "pod"), is.detail, verb(is.number, "finds", "find"))
 	}
 	return is.detail
+}
+
+// does says what an edit does to the taints of nodes.
+func does(edit taints.Edit) string {
+	var added, removed, parts []string
+	for _, taint := range edit.Add {
+		added = append(added, taints.Format(taint))
+	}
+	for _, removal := range edit.Remove {
+		removed = append(removed, strings.TrimSuffix(removal.String(), "-"))
+	}
+	if len(added) > 0 {
+		parts = append(parts, verb(len(added), "taint ", "taints ")+strings.Join(added, ", ")+" set")
+	}
+	if len(removed) > 0 {
+		parts = append(parts, verb(len(removed), "taint ", "taints ")+strings.Join(removed, ", ")+" removed")
+	}
+	return strings.Join(parts, ", ")
 }
 
 func verb(n int, one, many string) string {

@@ -1,0 +1,54 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate_test
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
+)
+
+// The reference cluster: three zones, of which one falls silent, with three fifths of the nodes in it.
+const (
+	benchNodes     = 8_333
+	benchZoneNodes = 5_000
+	benchPods      = 250_000 // 150,000 of them in that zone
+)
+
+// BenchmarkZone plays a zone of 5,000 nodes and 150,000 pods that is silent for ten minutes. Run it with -benchtime 1x.
+func BenchmarkZone(b *testing.B) {
+	cluster := &plan.Cluster{}
+	for i := range benchNodes {
+		zone := "b"
+		if i >= benchZoneNodes {
+			zone = []string{"a", "c"}[i%2]
+		}
+		cluster.Nodes = append(cluster.Nodes, node(zone, fmt.Sprintf("n%05d", i)))
+	}
+	for i := range benchPods {
+		on := cluster.Nodes[i%benchNodes]
+		cluster.Pods = append(cluster.Pods, pod(on.Name, "ReplicaSet", fmt.Sprintf("web-%d", i%10_000), fmt.Sprintf("p%06d", i), 300))
+	}
+	scenario, err := simulate.Parse([]byte("{kind: Simulation, until: 30m, steps: [" +
+		"{at: 0s, silent: {selector: topology.kubernetes.io/zone=b}}, {at: 10m, back: {selector: topology.kubernetes.io/zone=b}}]}"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	fast := rates
+	fast.FullDisruptionRate = 50 // so that pods of all nodes leave within the ten minutes
+	for b.Loop() {
+		report, err := simulate.Run(b.Context(), cluster, scenario, simulate.Options{At: noon, Grace: grace, Policy: fast, StartDelay: 5 * time.Second})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(report.Summary.Left), "pods-left")
+	}
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	b.ReportMetric(float64(stats.Sys)/(1<<20), "MiB")
+}

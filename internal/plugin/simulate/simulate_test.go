@@ -1,0 +1,330 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/taints"
+)
+
+var (
+	noon  = time.Date(2026, time.May, 1, 12, 0, 0, 0, time.UTC)
+	grace = readiness.Grace{Monitor: 50 * time.Second, Startup: time.Minute}
+	rates = readiness.Policy{Rate: 0.1, SecondaryRate: 0.01, FullDisruptionRate: 0.1, LargeZone: 50, UnhealthyShare: 0.55}
+)
+
+// node returns a ready node of a zone.
+func node(zone, name string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour)), Labels: map[string]string{
+			corev1.LabelTopologyZone: zone, corev1.LabelHostname: name,
+		}},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	}
+}
+
+// pod returns a ready pod of a workload. It tolerates unreachable nodes for some seconds.
+func pod(node, kind, owner, name string, seconds int64) *corev1.Pod {
+	bound := metav1.NewTime(noon.Add(-time.Hour))
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: name, UID: types.UID(name), CreationTimestamp: bound, Labels: map[string]string{"app": owner},
+			OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: owner, UID: types.UID(owner), Controller: new(true)}},
+		},
+		Spec: corev1.PodSpec{NodeName: node, Tolerations: []corev1.Toleration{{
+			Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds,
+		}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: bound},
+			{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: bound},
+		}},
+	}
+}
+
+// small returns a cluster with two nodes in zone a and three in zone b.
+func small(pods ...*corev1.Pod) *plan.Cluster {
+	return &plan.Cluster{
+		Nodes: []*corev1.Node{node("a", "a1"), node("a", "a2"), node("b", "b1"), node("b", "b2"), node("b", "b3")},
+		Pods:  pods,
+	}
+}
+
+// play plays steps until 30 minutes are over.
+func play(t *testing.T, cluster *plan.Cluster, steps ...string) *cliv1alpha1.SimulationReport {
+	t.Helper()
+	scenario, err := simulate.Parse([]byte("{kind: Simulation, until: 30m, steps: [" + strings.Join(steps, ", ") + "]}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := simulate.Run(t.Context(), cluster, scenario, simulate.Options{At: noon, Grace: grace, Policy: rates, StartDelay: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// story is what a report tells, a line for each event.
+func story(report *cliv1alpha1.SimulationReport) (lines []string) {
+	for _, event := range report.Story {
+		line := event.At.Duration.String()
+		if event.Ends != nil {
+			line += "-" + event.Ends.Duration.String()
+		}
+		lines = append(lines, line+" "+event.Message)
+	}
+	return lines
+}
+
+func checkStory(t *testing.T, report *cliv1alpha1.SimulationReport, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, story(report)); diff != "" {
+		t.Errorf("another story (-want +got):\n%s", diff)
+	}
+}
+
+func TestANodeThatFallsSilentLosesItsPodsAndComesBack(t *testing.T) {
+	report := play(t, small(pod("b1", "ReplicaSet", "web", "web-1", 60), pod("a1", "ReplicaSet", "web", "web-2", 60)),
+		"{at: 10s, silent: {nodes: [b1]}}", "{at: 10m, back: {nodes: [b1]}}")
+	checkStory(t, report,
+		"10s node b1 falls silent",
+		"1m0s node b1 is unreachable",
+		"1m0s node b1 is tainted NoExecute by node health",
+		"2m0s 1 pod leaves node b1 because of node.kubernetes.io/unreachable:NoExecute",
+		"10m0s node b1 is back",
+	)
+	want := []cliv1alpha1.SimulatedWorkload{{
+		Owner: cliv1alpha1.Owner{Kind: "ReplicaSet", Name: "web"}, Namespace: "shop", Replicas: 2, Lowest: 1, AtEnd: 2,
+		LowestAt:  metav1.Duration{Duration: time.Minute},
+		LowestFor: metav1.Duration{Duration: 65 * time.Second}, // until the successor is ready
+	}}
+	if diff := cmp.Diff(want, report.Workloads); diff != "" {
+		t.Errorf("other workloads (-want +got):\n%s", diff)
+	}
+	last := report.Nodes[0].Steps[len(report.Nodes[0].Steps)-1]
+	if report.Nodes[0].Name != "b1" || len(last.Taints) > 0 || last.At.Duration != 10*time.Minute {
+		t.Errorf("the nodes are %+v, want b1, without taints from 10m on", report.Nodes)
+	}
+}
+
+func TestAStatefulSetsPodHasASuccessorOnlyWhenItIsGone(t *testing.T) {
+	for name, test := range map[string]struct{ step, want string }{
+		"its node comes back": {
+			"{at: 10m, back: {nodes: [b1]}}", "50s StatefulSet shop/db has 0 of 1 replica, for 9m15s",
+		},
+		"its node is out of service": {
+			"{at: 5m, taint: {nodes: [b1], taints: ['node.kubernetes.io/out-of-service=yes:NoExecute']}}",
+			"50s StatefulSet shop/db has 0 of 1 replica, for 4m15s",
+		},
+		"neither": {"{at: 10m, back: {nodes: [b2]}}", "50s StatefulSet shop/db has 0 of 1 replica, until the end"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lines := story(play(t, small(pod("b1", "StatefulSet", "db", "db-0", 60)), "{at: 0s, silent: {nodes: [b1]}}", test.step))
+			if !slices.Contains(lines, test.want) {
+				t.Errorf("the story is %q, want %q in it", lines, test.want)
+			}
+		})
+	}
+}
+
+func TestNobodyLeavesWhileTheAPIServerIsDown(t *testing.T) {
+	report := play(t, small(pod("b1", "ReplicaSet", "web", "web-1", 60), pod("a1", "ReplicaSet", "api", "api-1", 60)),
+		"{at: 0s, silent: {nodes: [b1]}}", "{at: 20s, apiServerDown: 10m}", "{at: 1m, taint: {nodes: [a1], taints: ['k:NoExecute']}}")
+	checkStory(t, report,
+		"0s node b1 falls silent",
+		"20s the API server is down for 10m0s",
+		"10m50s node b1 is unreachable", // 20 s and 30 s make its 50
+		"10m50s node b1 is tainted NoExecute by node health",
+		"10m50s ReplicaSet shop/web has 0 of 1 replica, for 1m5s",
+		"11m50s 1 pod leaves node b1 because of node.kubernetes.io/unreachable:NoExecute",
+	)
+	want := []string{"Step 3 is left out: the API server is down then, so nobody can set taints."}
+	if diff := cmp.Diff(want, report.Notes); diff != "" {
+		t.Errorf("other notes (-want +got):\n%s", diff)
+	}
+}
+
+func TestATaintThatIsRemovedInTimeCostsNoPod(t *testing.T) {
+	tolerating := pod("b1", "ReplicaSet", "web", "web-1", 60)
+	tolerating.Spec.Tolerations[0].Key = "k"
+	report := play(t, small(tolerating, pod("b1", "ReplicaSet", "api", "api-1", 60)),
+		"{at: 1m, taint: {nodes: [b1], taints: ['k:NoExecute']}}", "{at: 90s, taint: {nodes: [b1], taints: ['k-']}}",
+		"{at: 2m, taint: {nodes: [b1], taints: ['k-']}}")
+	checkStory(t, report,
+		"1m0s node b1: taint k:NoExecute set",
+		"1m0s 1 pod leaves node b1 because of k:NoExecute",
+		"1m0s ReplicaSet shop/api has 0 of 1 replica, for 5s",
+		"1m30s node b1: taint k removed",
+	)
+	if len(report.Notes) != 1 || !strings.HasPrefix(report.Notes[0], "Step 3 leaves out node b1: ") {
+		t.Errorf("the notes are %q, want one about the taint that is not there", report.Notes)
+	}
+}
+
+func policyOf(spec v1alpha1.EvictionPolicySpec) *v1alpha1.EvictionPolicy {
+	return &v1alpha1.EvictionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: spec}
+}
+
+// webs returns pods of one workload on a node.
+func webs(n int, node string) (pods []*corev1.Pod) {
+	for i := range n {
+		pods = append(pods, pod(node, "ReplicaSet", "web", fmt.Sprintf("web-%d", i), 60))
+	}
+	return pods
+}
+
+func TestPoliciesHoldPods(t *testing.T) {
+	for name, test := range map[string]struct {
+		spec  v1alpha1.EvictionPolicySpec
+		steps []string
+		left  []time.Duration // when pods leave, of 4
+		held  int
+	}{
+		"a hold with a deadline": {
+			spec: v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold, Deadline: &metav1.Duration{Duration: 2 * time.Minute}},
+			left: []time.Duration{3 * time.Minute, 3 * time.Minute, 3 * time.Minute, 3 * time.Minute},
+		},
+		"a hold": {spec: v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold}, held: 4},
+		"a pace": {
+			spec: v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionDelete, Pace: &v1alpha1.EvictionPace{Pods: 2, Per: metav1.Duration{Duration: time.Minute}, Scope: v1alpha1.ScopeCluster}},
+			left: []time.Duration{time.Minute, time.Minute, 2 * time.Minute, 2 * time.Minute},
+		},
+		"a breaker that trips, and closes when the taint is gone": {
+			spec:  v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromInt32(2)}},
+			steps: []string{"{at: 5m, taint: {nodes: [b1], taints: ['k-']}}"},
+		},
+		"a breaker that does not trip": {
+			spec: v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromInt32(4)}},
+			left: []time.Duration{70 * time.Second, 70 * time.Second, 70 * time.Second, 70 * time.Second},
+		},
+		"a budget of which one may be missing": { // each successor takes 5 s to be ready
+			spec: v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict},
+			left: []time.Duration{60 * time.Second, 65 * time.Second, 70 * time.Second, 75 * time.Second},
+		},
+		"a dry run": {
+			spec: v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold, DryRun: true},
+			left: []time.Duration{time.Minute, time.Minute, time.Minute, time.Minute},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := small(webs(4, "b1")...)
+			cluster.Policies = []*v1alpha1.EvictionPolicy{policyOf(test.spec)}
+			one := intstr.FromInt32(1)
+			cluster.Budgets = []*policyv1.PodDisruptionBudget{{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+				Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+			}}
+			report := play(t, cluster, append([]string{"{at: 1m, taint: {nodes: [b1], taints: ['k:NoExecute']}}"}, test.steps...)...)
+			var left []time.Duration
+			for _, pod := range report.Pods {
+				if pod.LeavesAt != nil {
+					left = append(left, pod.LeavesAt.Duration)
+				}
+			}
+			if diff := cmp.Diff(test.left, left); diff != "" || report.Summary.Held != test.held {
+				t.Errorf("%d are held, want %d; pods leave at other times (-want +got):\n%s\nthe story is %q", report.Summary.Held, test.held, diff, story(report))
+			}
+		})
+	}
+}
+
+// TestASimulationAgreesWithThePlan compares the two on random clusters: a plan says when each pod is due.
+func TestASimulationAgreesWithThePlan(t *testing.T) {
+	for seed := range uint64(60) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 1))
+			cluster := randomCluster(random)
+			step, made := "{at: 0s, silent: {selector: topology.kubernetes.io/zone=b}}", (*cliv1alpha1.TaintPlan)(nil)
+			var nodes []*corev1.Node
+			for _, node := range cluster.Nodes {
+				if node.Labels[corev1.LabelTopologyZone] == "b" {
+					nodes = append(nodes, node)
+				}
+			}
+			if random.IntN(2) == 0 {
+				made = plan.MakeSilent(cluster, plan.Silence{Nodes: nodes, At: noon, Grace: grace, Policy: rates})
+			} else {
+				step = "{at: 0s, taint: {selector: topology.kubernetes.io/zone=b, taints: ['k=v:NoExecute']}}"
+				edit, err := taints.ParseEdit("k=v:NoExecute")
+				if err == nil {
+					made, err = plan.Make(cluster, plan.Request{Nodes: nodes, Edit: edit, Overwrite: taints.OverwriteExisting, At: noon})
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, got := map[string]string{}, map[string]string{}
+			for _, pod := range made.Pods {
+				if pod.Leaves {
+					want[pod.Name] = max(pod.Due.Sub(noon), 0).String()
+				}
+			}
+			for _, pod := range play(t, cluster, step).Pods {
+				if pod.LeavesAt != nil && pod.UID != "" {
+					got[pod.Name] = pod.LeavesAt.Duration.String()
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("pods leave at other times than planned (-plan +simulation):\n%s", diff)
+			}
+		})
+	}
+}
+
+// randomCluster returns a cluster whose nodes of zone a have no NoExecute taints.
+func randomCluster(random *rand.Rand) *plan.Cluster {
+	cluster := &plan.Cluster{}
+	for i := range 2 + random.IntN(6) {
+		cluster.Nodes = append(cluster.Nodes, node("b", fmt.Sprintf("b%d", i)), node("a", fmt.Sprintf("a%d", i)))
+	}
+	for i := range 30 {
+		on := cluster.Nodes[random.IntN(len(cluster.Nodes))]
+		is := pod(on.Name, []string{"ReplicaSet", "StatefulSet", "Job"}[random.IntN(3)], fmt.Sprint("w", random.IntN(5)), fmt.Sprint("p", i), random.Int64N(600))
+		if random.IntN(3) == 0 {
+			is.Spec.Tolerations = append(is.Spec.Tolerations, corev1.Toleration{Key: "k", Operator: corev1.TolerationOpExists, TolerationSeconds: new(random.Int64N(300)), Effect: corev1.TaintEffectNoExecute})
+		}
+		cluster.Pods = append(cluster.Pods, is)
+	}
+	return cluster
+}
+
+func TestTheSameInputGivesTheSameBytes(t *testing.T) {
+	bytes := func() string {
+		random := rand.New(rand.NewPCG(7, 1))
+		cluster := randomCluster(random)
+		cluster.Policies = []*v1alpha1.EvictionPolicy{policyOf(v1alpha1.EvictionPolicySpec{
+			Action: v1alpha1.ActionDelete, Pace: &v1alpha1.EvictionPace{Pods: 2, Per: metav1.Duration{Duration: time.Minute}, Scope: v1alpha1.ScopeZone},
+			Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromString("90%")},
+		})}
+		printed, err := json.Marshal(play(t, cluster, "{at: 0s, silent: {selector: topology.kubernetes.io/zone=b}}", "{at: 6m, back: {all: true}}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(printed)
+	}
+	first := bytes()
+	for range 20 {
+		if diff := cmp.Diff(first, bytes()); diff != "" {
+			t.Fatalf("another report (-first +later):\n%s", diff)
+		}
+	}
+}
