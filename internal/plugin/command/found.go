@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/spf13/cobra"
 )
 
 // FoundError is no failure of a command: it found what --fail-on asks for.
@@ -29,6 +31,13 @@ const (
 
 // FailOns are its values.
 var FailOns = []string{LostWorkload, Budget, Nowhere}
+
+// AddFlag adds the flag.
+func (f *FailOn) AddFlag(cmd *cobra.Command) {
+	cmd.Flags().StringSliceVar((*[]string)(f), "fail-on", nil,
+		"What makes the exit code 3: "+strings.Join(FailOns, ", ")+".")
+	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(FailOns, cobra.ShellCompDirectiveNoFileComp))
+}
 
 // Validate refuses a value that is not known.
 func (f FailOn) Validate() error {

@@ -188,12 +188,16 @@ func (s *simulation) becomes(object *corev1.Node, now time.Time) {
 
 // collects reports whether pod garbage collection removes the terminating pods of a node.
 func (s *simulation) collects(n *node) bool {
-	return !n.ready && slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+	return !n.ready && slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == corev1.TaintNodeOutOfService
+	})
 }
 
 // admits reports whether the DaemonSet controller makes a pod for a node: the pod tolerates its taints.
 func (s *simulation) admits(n *node, p *pod) bool {
-	hard := slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule })
+	hard := slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool {
+		return t.Effect == corev1.TaintEffectPreferNoSchedule
+	})
 	_, refused := s.options.Rule.Matcher.Untolerated(hard, p.Spec.Tolerations)
 	return !refused
 }

@@ -98,7 +98,7 @@ func (s *simulation) object(n *node, due []leaver, now time.Time) (leave []leave
 type question struct {
 	leaver
 
-	is     *policy.Pod
+	known  *policy.Pod
 	causes []policy.Cause
 	said   policy.Said
 	needs  []policy.Places
@@ -110,10 +110,10 @@ type question struct {
 func (s *simulation) ask(l leaver, now time.Time) question {
 	n := l.on
 	q := question{leaver: l, causes: policy.CausesOf(s.options.Rule, l.facts, n.taints)}
-	q.is = s.policies.set.Facts(l.pod.is, policies.Node{Labels: n.Labels, Ready: n.ready})
+	q.known = s.policies.set.Facts(l.is, policies.Node{Labels: n.Labels, Ready: n.ready})
 	var unready time.Time
-	if at := l.pod.is.UnreadyAt; !at.IsZero() && !q.is.Unready {
-		if q.is.Unready = !at.After(now); !q.is.Unready {
+	if at := l.is.UnreadyAt; !at.IsZero() && !q.known.Unready {
+		if q.known.Unready = !at.After(now); !q.known.Unready {
 			unready = at
 		}
 	}
@@ -121,8 +121,8 @@ func (s *simulation) ask(l leaver, now time.Time) question {
 	for _, b := range l.budgets {
 		names = append(names, b.Namespace+"/"+b.Name)
 	}
-	q.is.Budgets = policy.BudgetsNamed(names...)
-	q.said = policy.Decide(l.selecting, q.is, q.causes, now, s.policies.state)
+	q.known.Budgets = policy.BudgetsNamed(names...)
+	q.said = policy.Decide(l.selecting, q.known, q.causes, now, s.policies.state)
 	q.said.Again = timeline.Next(q.said.Again, unready)
 	if !q.said.Stays() {
 		s.findNeeds(&q, now)
@@ -136,11 +136,11 @@ func (s *simulation) findNeeds(q *question, now time.Time) {
 		if cause.Due.After(now) {
 			continue
 		}
-		answer := policy.Decide(q.selecting, q.is, q.causes[i:i+1], now, s.policies.state)
+		answer := policy.Decide(q.selecting, q.known, q.causes[i:i+1], now, s.policies.state)
 		if answer.Stays() {
 			continue
 		}
-		needs := s.policies.windowsOf(policy.Pacing(q.selecting, q.is, cause.Taint), q.on)
+		needs := s.policies.windowsOf(policy.Pacing(q.selecting, q.known, cause.Taint), q.on)
 		if answer.Step == policy.Ask && len(q.budgets) == 1 {
 			q.budget = q.budgets[0]
 			needs = append(needs, q.budget.allowance)
@@ -163,9 +163,9 @@ func (s *simulation) goes(q question, now time.Time) bool {
 	r := s.policies
 	if !policy.Has(q.uid, q.needs, now) {
 		if q.budget != nil {
-			q.is.Budgets.Objects = cmp.Or(q.budget.allowance.Lacks(now), policy.BudgetBusy)
+			q.known.Budgets.Objects = cmp.Or(q.budget.allowance.Lacks(now), policy.BudgetBusy)
 		}
-		q.held = policy.Decide(q.selecting, q.is, q.causes, now, func(p *policy.Policy) policy.State {
+		q.held = policy.Decide(q.selecting, q.known, q.causes, now, func(p *policy.Policy) policy.State {
 			state := r.state(p)
 			state.Room = func() time.Time { return policy.Later }
 			return state
@@ -180,8 +180,8 @@ func (s *simulation) goes(q question, now time.Time) bool {
 	q.budget.allowance.Stays(q.uid)
 	r.line.Stays(q.on.Name, q.uid, now)
 	r.calls.set(now)
-	q.is.Budgets.Objects = policy.Budget
-	q.held = policy.Decide(q.selecting, q.is, q.causes, now, r.state).Answer
+	q.known.Budgets.Objects = policy.Budget
+	q.held = policy.Decide(q.selecting, q.known, q.causes, now, r.state).Answer
 	return false
 }
 

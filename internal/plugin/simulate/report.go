@@ -168,7 +168,8 @@ func (s *simulation) reportBudgets(r *cliv1alpha1.SimulationReport) {
 	}
 	r.Summary.BudgetsOverrun = len(r.Budgets)
 	slices.SortFunc(r.Budgets, func(a, b cliv1alpha1.SimulatedBudget) int {
-		return cmp.Or(cmp.Compare(b.OverrunFor.Duration, a.OverrunFor.Duration), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.OverrunFor.Duration, a.OverrunFor.Duration),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 }
 

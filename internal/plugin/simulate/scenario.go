@@ -108,18 +108,24 @@ func parseStep(of *cliv1alpha1.SimulationStep, until time.Duration) (is step, er
 	case comesBack:
 		err = is.selectNodes("back", of.Back)
 	case retaints:
-		if err = is.selectNodes("taint", &of.Taint.SimulationNodes); err == nil {
-			is.edit, err = taints.ParseEdit(of.Taint.Taints...)
-		}
-		if err == nil && len(of.Taint.Taints) == 0 {
-			err = errors.New("taint: list at least one taint, such as maintenance=now:NoExecute")
-		}
+		err = is.retaint(of.Taint)
 	case serverDown:
 		if is.down = of.APIServerDown.Duration; is.down <= 0 {
 			err = fmt.Errorf("apiServerDown: %s must be more than 0s", is.down)
 		}
 	}
 	return is, err
+}
+
+// retaint reads which taints change.
+func (is *step) retaint(of *cliv1alpha1.SimulationTaint) (err error) {
+	if len(of.Taints) == 0 {
+		return errors.New("taint: list at least one taint, such as maintenance=now:NoExecute")
+	}
+	if err = is.selectNodes("taint", &of.SimulationNodes); err == nil {
+		is.edit, err = taints.ParseEdit(of.Taints...)
+	}
+	return err
 }
 
 // selectNodes reads which nodes a step is about.

@@ -80,7 +80,9 @@ type simulation struct {
 
 // Run plays a scenario. It returns an error if a step names nodes that are not there, if the room fails, or if the
 // context ends.
-func Run(ctx context.Context, cluster *plan.Cluster, scenario *Scenario, options Options) (*cliv1alpha1.SimulationReport, error) {
+func Run(
+	ctx context.Context, cluster *plan.Cluster, scenario *Scenario, options Options,
+) (*cliv1alpha1.SimulationReport, error) {
 	if err := scenario.check(cluster.Nodes); err != nil {
 		return nil, err
 	}

@@ -253,25 +253,7 @@ func TestASimulationAgreesWithThePlan(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			cluster := randomCluster(random)
-			step, made := "{at: 0s, silent: {selector: topology.kubernetes.io/zone=b}}", (*cliv1alpha1.TaintPlan)(nil)
-			var nodes []*corev1.Node
-			for _, node := range cluster.Nodes {
-				if node.Labels[corev1.LabelTopologyZone] == "b" {
-					nodes = append(nodes, node)
-				}
-			}
-			if random.IntN(2) == 0 {
-				made = plan.MakeSilent(cluster, plan.Silence{Nodes: nodes, At: noon, Grace: grace, Policy: rates})
-			} else {
-				step = "{at: 0s, taint: {selector: topology.kubernetes.io/zone=b, taints: ['k=v:NoExecute']}}"
-				edit, err := taints.ParseEdit("k=v:NoExecute")
-				if err == nil {
-					made, err = plan.Make(cluster, plan.Request{Nodes: nodes, Edit: edit, Overwrite: taints.OverwriteExisting, At: noon})
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
+			step, made := planOf(t, cluster, random.IntN(2) == 0)
 			want, got := map[string]string{}, map[string]string{}
 			for _, pod := range made.Pods {
 				if pod.Leaves {
@@ -288,6 +270,26 @@ func TestASimulationAgreesWithThePlan(t *testing.T) {
 			}
 		})
 	}
+}
+
+// planOf returns the plan of zone b, which falls silent or is tainted, and the step that says the same.
+func planOf(t *testing.T, cluster *plan.Cluster, silent bool) (step string, made *cliv1alpha1.TaintPlan) {
+	t.Helper()
+	nodes := slices.DeleteFunc(slices.Clone(cluster.Nodes), func(node *corev1.Node) bool {
+		return node.Labels[corev1.LabelTopologyZone] != "b"
+	})
+	if silent {
+		return "{at: 0s, silent: {selector: topology.kubernetes.io/zone=b}}",
+			plan.MakeSilent(cluster, plan.Silence{Nodes: nodes, At: noon, Grace: grace, Policy: rates})
+	}
+	edit, err := taints.ParseEdit("k=v:NoExecute")
+	if err == nil {
+		made, err = plan.Make(cluster, plan.Request{Nodes: nodes, Edit: edit, Overwrite: taints.OverwriteExisting, At: noon})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "{at: 0s, taint: {selector: topology.kubernetes.io/zone=b, taints: ['k=v:NoExecute']}}", made
 }
 
 // randomCluster returns a cluster whose nodes of zone a have no NoExecute taints.

@@ -86,7 +86,8 @@ func (s *story) add(at time.Time, tale tale, zone, detail, name string) {
 // tell returns the lines, in the order of time.
 func (s *story) tell(start time.Time) []cliv1alpha1.SimulationEvent {
 	slices.SortStableFunc(s.lines, func(a, b *line) int {
-		return cmp.Or(a.from.Compare(b.from), cmp.Compare(a.tale, b.tale), cmp.Compare(a.zone, b.zone), cmp.Compare(a.detail, b.detail))
+		return cmp.Or(a.from.Compare(b.from),
+			cmp.Compare(a.tale, b.tale), cmp.Compare(a.zone, b.zone), cmp.Compare(a.detail, b.detail))
 	})
 	events := make([]cliv1alpha1.SimulationEvent, 0, len(s.lines))
 	for _, is := range s.lines {
@@ -115,9 +116,9 @@ func (is *line) message() string {
 	case tainted:
 		return is.nodes("is tainted NoExecute by node health", "are tainted NoExecute by node health")
 	case left:
-		return fmt.Sprintf("%s %s %s because of %s", sentence.Counted(is.number, "pod"), verb(is.number, "leaves", "leave"), is.where(), is.detail)
+		return fmt.Sprintf("%s %s because of %s", is.pods("leaves", "leave"), is.where(), is.detail)
 	case withoutRoom:
-		return fmt.Sprintf("%s of %s %s no room", sentence.Counted(is.number, "pod"), is.detail, verb(is.number, "finds", "find"))
+		return is.pods("finds no room", "find no room") + ": " + is.detail
 	}
 	return is.detail
 }
@@ -145,6 +146,11 @@ func verb(n int, one, many string) string {
 		return one
 	}
 	return many
+}
+
+// pods says what one pod, or several, do.
+func (is *line) pods(one, many string) string {
+	return sentence.Counted(is.number, "pod") + " " + verb(is.number, one, many)
 }
 
 // nodes says what one node, or several, do.

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,9 +43,9 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 		Use:   "simulate SCENARIO",
 		Short: "Play out an outage: what happens, when, and what is left",
 		Long: `Play time forward from the cluster as it is, without changing it. A scenario says which nodes fall silent and come
-back, which taints are set and removed, and when the API server is down. The answer is what happens, when, and what is
-left: which nodes are tainted, which pods leave, how many replicas are ready, which PodDisruptionBudgets are overrun, and
-which pods find no room.
+back, which taints are set and removed, and when the API server is down. The answer is what happens and when: which
+nodes are tainted, which pods leave, how many replicas are ready, which PodDisruptionBudgets are overrun, and which pods
+find no room.
 
 The scenario is a file, or - for stdin:
 
@@ -64,8 +63,8 @@ removed.
 Without --where-to, every pod finds room as soon as it is made. With it, the filters and scores of the scheduler decide,
 and pods that fit nowhere wait until room appears.
 
-The exit code is 0 if nothing was found that --fail-on asks for, 1 if the simulation failed, 2 if the command line or the
-scenario is wrong, and 3 if something was found.`,
+The exit code is 0 if nothing was found that --fail-on asks for, 1 if the simulation failed, 2 if the command line or
+the scenario is wrong, and 3 if something was found.`,
 		Example: `  # What happens if a zone goes dark for ten minutes?
   kubectl taintkeeper simulate examples/simulations/zone.yaml
 
@@ -95,8 +94,7 @@ scenario is wrong, and 3 if something was found.`,
 	cmd.Flags().BoolVar(&o.whereTo, "where-to", false, "Ask the scheduler's filters and scores where pods go. Without it every pod finds room.")
 	cmd.Flags().BoolVar(&o.validate, "validate", false, "Check the scenario, and do not play it.")
 	cmd.Flags().DurationVar(&o.startDelay, "start-delay", simulate.DefaultStartDelay, "How long a pod takes from being bound to a node to being ready.")
-	cmd.Flags().StringSliceVar((*[]string)(&o.failOn), "fail-on", nil, "What makes the exit code 3: "+strings.Join(command.FailOns, ", ")+".")
-	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(command.FailOns, cobra.ShellCompDirectiveNoFileComp))
+	o.failOn.AddFlag(cmd)
 	return cmd
 }
 
