@@ -7,6 +7,7 @@ package sentence
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Counted says how many of something there are: 1 pod, 2 pods.
@@ -15,6 +16,17 @@ func Counted(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Duration writes a duration without zeros at its end, such as 1m instead of 1m0s.
+func Duration(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []struct{ end, short string }{{"m0s", "m"}, {"h0m", "h"}} {
+		if short, ok := strings.CutSuffix(text, zero.end); ok {
+			text = short + zero.short
+		}
+	}
+	return text
 }
 
 // Enumerate names some, and counts the rest.

@@ -8,8 +8,9 @@ import (
 	"slices"
 	"sort"
 	"strconv"
-	"strings"
 	"time"
+
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // Where the timeline begins and ends, in the units of its drawing. With a later part the linear one ends at the break.
@@ -201,14 +202,7 @@ func short(span time.Duration) string {
 	case span < time.Second:
 		return span.Round(time.Millisecond).String()
 	}
-	written := span.Round(time.Second).String()
-	if cut, ok := strings.CutSuffix(written, "m0s"); ok {
-		written = cut + "m"
-	}
-	if cut, ok := strings.CutSuffix(written, "h0m"); ok {
-		written = cut + "h"
-	}
-	return written
+	return sentence.Duration(span.Round(time.Second))
 }
 
 // number writes a coordinate.

@@ -14,6 +14,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -104,16 +105,5 @@ func paceOf(p *policy.Policy) string {
 		return ""
 	}
 	scope := map[string]string{"Node": "each node", "Zone": "each zone", "Cluster": "the cluster"}[string(pace.Scope)]
-	return fmt.Sprintf("at most %d in %s in %s", pace.Pods, short(pace.Per), scope)
-}
-
-// short writes a duration without zeros at its end: 1m instead of 1m0s.
-func short(d time.Duration) string {
-	switch {
-	case d%time.Hour == 0:
-		return fmt.Sprintf("%dh", d/time.Hour)
-	case d%time.Minute == 0:
-		return fmt.Sprintf("%dm", d/time.Minute)
-	}
-	return d.String()
+	return fmt.Sprintf("at most %d in %s in %s", pace.Pods, sentence.Duration(pace.Per), scope)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -146,11 +147,18 @@ func (s *simulation) isGone(p *pod, now time.Time) {
 	p.stage = gone
 	if s.options.Room != nil && !p.is.Finished {
 		s.fail(s.options.Room.Remove(p.Pod))
-		s.placing.set(now)
+		s.roomFor(now)
 	}
 	switch controllerOf(p) {
 	case "StatefulSet", "DaemonSet": // they make no pod as long as the old one is there
 		s.succeed(p, now)
+	}
+}
+
+// roomFor lets pods that wait look for room again.
+func (s *simulation) roomFor(now time.Time) {
+	if len(s.waiting) > 0 {
+		s.placing.set(now)
 	}
 }
 
@@ -182,7 +190,7 @@ func (s *simulation) becomes(object *corev1.Node, now time.Time) {
 	if s.options.Room != nil {
 		s.fail(s.options.Room.Update(object))
 	}
-	s.placing.set(now)
+	s.roomFor(now)
 	s.lookAt(n, now)
 }
 
@@ -193,7 +201,7 @@ func (s *simulation) collects(n *node) bool {
 	})
 }
 
-// admits reports whether the DaemonSet controller makes a pod for a node: the pod tolerates its taints.
+// admits reports whether a pod tolerates the taints of a node. The DaemonSet controller makes none otherwise.
 func (s *simulation) admits(n *node, p *pod) bool {
 	hard := slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool {
 		return t.Effect == corev1.TaintEffectPreferNoSchedule
@@ -230,7 +238,7 @@ func (s *simulation) happen(is step, now time.Time) {
 	if is.kind == serverDown {
 		s.down = now.Add(is.down)
 		s.play.Outage(now, s.down)
-		s.story.add(now, serverIsDown, "", is.down.String(), "")
+		s.story.add(now, serverIsDown, "", sentence.Duration(is.down), "")
 		return
 	}
 	if is.kind == retaints && now.Before(s.down) {

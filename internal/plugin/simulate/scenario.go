@@ -175,5 +175,5 @@ func (s *Scenario) check(nodes []*corev1.Node) error {
 
 // String says how long the scenario is.
 func (s *Scenario) String() string {
-	return fmt.Sprintf("%s in %s", sentence.Counted(len(s.steps), "step"), s.until)
+	return fmt.Sprintf("%s in %s", sentence.Counted(len(s.steps), "step"), sentence.Duration(s.until))
 }

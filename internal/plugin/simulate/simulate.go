@@ -45,7 +45,8 @@ type Options struct {
 	Rule verdict.Rule
 	// StartDelay is how long a pod takes from being bound to being ready.
 	StartDelay time.Duration
-	// Room says where pods go. Without it every pod finds room at once, on a node that is not asked for.
+	// Room says where pods go. Without it a pod finds room if it tolerates the taints of any node, and it is not asked
+	// which.
 	Room Room
 }
 

@@ -39,8 +39,12 @@ var stories = map[stepKind]tale{falls: silent, comesBack: back, retaints: taints
 // together is how far apart things can be that are told in one line.
 const together = time.Minute
 
-// mostNamed is how many nodes a line names.
-const mostNamed = 3
+const (
+	// mostNamed is how many nodes a line names.
+	mostNamed = 3
+	// mostAlike is how many workloads are told of to which the same happens at the same instant.
+	mostAlike = 5
+)
 
 // story groups what happens.
 type story struct {
@@ -90,14 +94,36 @@ func (s *story) tell(start time.Time) []cliv1alpha1.SimulationEvent {
 			cmp.Compare(a.tale, b.tale), cmp.Compare(a.zone, b.zone), cmp.Compare(a.detail, b.detail))
 	})
 	events := make([]cliv1alpha1.SimulationEvent, 0, len(s.lines))
-	for _, is := range s.lines {
-		event := cliv1alpha1.SimulationEvent{At: metav1.Duration{Duration: is.from.Sub(start)}, Message: is.message()}
-		if is.to.After(is.from) {
-			event.Ends = &metav1.Duration{Duration: is.to.Sub(start)}
+	for i := 0; i < len(s.lines); {
+		alike := s.alike(i)
+		for _, is := range alike[:min(len(alike), mostAlike)] {
+			event := cliv1alpha1.SimulationEvent{At: metav1.Duration{Duration: is.from.Sub(start)}, Message: is.message()}
+			if is.to.After(is.from) {
+				event.Ends = &metav1.Duration{Duration: is.to.Sub(start)}
+			}
+			events = append(events, event)
 		}
-		events = append(events, event)
+		if more := len(alike) - mostAlike; more > 0 {
+			events = append(events, cliv1alpha1.SimulationEvent{
+				At:      metav1.Duration{Duration: alike[mostAlike].from.Sub(start)},
+				Message: fmt.Sprintf("the same for %d more workloads", more),
+			})
+		}
+		i += len(alike)
 	}
 	return events
+}
+
+// alike returns the lines from one on that tell the same of other workloads, and begin together.
+func (s *story) alike(from int) []*line {
+	first, to := s.lines[from], from+1
+	if first.tale != withoutRoom && first.tale != below {
+		return s.lines[from:to]
+	}
+	for to < len(s.lines) && s.lines[to].tale == first.tale && s.lines[to].from.Equal(first.from) {
+		to++
+	}
+	return s.lines[from:to]
 }
 
 // message is the line in words.

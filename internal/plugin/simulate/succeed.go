@@ -81,34 +81,48 @@ func (s *simulation) placed(p *pod, refused map[types.UID]string, now time.Time)
 	if p.only != nil && !s.admits(p.only, p) { // its controller makes none
 		return false
 	}
-	if s.options.Room == nil {
-		s.bind(p, p.only, now)
-		return true
-	}
 	var owner types.UID
 	if controller := metav1.GetControllerOfNoCopy(p.Pod); controller != nil && p.only == nil {
 		owner = controller.UID
 	}
-	if why, known := refused[owner]; known && owner != "" {
+	why, known := refused[owner]
+	if known && owner != "" {
 		s.waits(p, why, now)
 		return false
 	}
-	only := ""
-	if p.only != nil {
-		only = p.only.Name
-	}
-	name, why, err := s.options.Room.Place(s.ctx, p.Pod, only)
-	if err != nil {
+	n, why, err := s.find(p)
+	switch {
+	case err != nil:
 		s.fail(fmt.Errorf("place pod %s/%s: %w", p.Namespace, p.Name, err))
 		return false
-	}
-	if name == "" {
+	case why != "":
 		refused[owner] = why
 		s.waits(p, why, now)
 		return false
 	}
-	s.bind(p, s.nodes[name], now)
+	s.bind(p, n, now)
 	return true
+}
+
+// find finds a node for a pod, or says why there is none. Without a [Room] there is one if the pod tolerates the taints
+// of any node, and it is not known which.
+func (s *simulation) find(p *pod) (n *node, why string, err error) {
+	only := ""
+	switch {
+	case p.only != nil && s.options.Room == nil:
+		return p.only, "", nil
+	case s.options.Room == nil:
+		for _, name := range s.names {
+			if s.admits(s.nodes[name], p) {
+				return nil, "", nil
+			}
+		}
+		return nil, fmt.Sprintf("It does not tolerate the taints of any of %d nodes.", len(s.names)), nil
+	case p.only != nil:
+		only = p.only.Name
+	}
+	name, why, err := s.options.Room.Place(s.ctx, p.Pod, only)
+	return s.nodes[name], why, err
 }
 
 // waits notes that a pod finds no room.

@@ -5,6 +5,7 @@ package simulatecmd
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,43 +46,52 @@ func printReport(o *output.Printer, report *cliv1alpha1.SimulationReport) error 
 // answer is the report in a few sentences.
 func answer(report *cliv1alpha1.SimulationReport) []string {
 	s := report.Summary
-	lines := []string{fmt.Sprintf("In %s, %s unreachable, %s a NoExecute taint, and %s.",
-		span(report.Until), are(s.Unreachable, "node"), get(s.Tainted, "node"), leave(s.Left))}
+	var happens, lines []string
 	for _, one := range []struct {
-		n    int
-		says string
+		n         int
+		one, many string
 	}{
-		{s.WorkloadsLost, sentence.Counted(s.WorkloadsLost, "workload") + " without a ready replica at some time."},
-		{s.BudgetsOverrun, sentence.Counted(s.BudgetsOverrun, "PodDisruptionBudget") + " overrun at some time."},
-		{s.Held, sentence.Counted(s.Held, "due pod") + " held by EvictionPolicies at the end."},
-		{s.Nowhere, sentence.Counted(s.Nowhere, "pod") + " without room at the end."},
+		{s.Unreachable, "1 node becomes unreachable", "nodes become unreachable"},
+		{s.Tainted, "1 node gets a NoExecute taint", "nodes get a NoExecute taint"},
+		{s.Left, "1 pod leaves", "pods leave"},
 	} {
 		if one.n > 0 {
-			lines = append(lines, one.says)
+			happens = append(happens, counted(one.n, one.one, one.many))
+		}
+	}
+	if len(happens) == 0 {
+		happens = []string{"nothing happens to nodes and pods"}
+	}
+	lines = append(lines, fmt.Sprintf("In %s, %s.", span(report.Until), strings.Join(happens, ", ")))
+	for _, one := range losses {
+		if n := one.of(s); n > 0 {
+			lines = append(lines, counted(n, one.one, one.many)+".")
 		}
 	}
 	return lines
 }
 
-func are(n int, what string) string {
-	if n == 1 {
-		return "1 " + what + " becomes"
-	}
-	return sentence.Counted(n, what) + " become"
+// losses are what to look at in a report, and what --fail-on calls it.
+var losses = []struct {
+	failOn, one, many string
+	of                func(cliv1alpha1.SimulationSummary) int
+}{
+	{command.LostWorkload, "1 workload has no ready replica for a while", "workloads have no ready replica for a while",
+		func(s cliv1alpha1.SimulationSummary) int { return s.WorkloadsLost }},
+	{command.Budget, "1 PodDisruptionBudget is overrun", "PodDisruptionBudgets are overrun",
+		func(s cliv1alpha1.SimulationSummary) int { return s.BudgetsOverrun }},
+	{"", "1 due pod is held by EvictionPolicies at the end", "due pods are held by EvictionPolicies at the end",
+		func(s cliv1alpha1.SimulationSummary) int { return s.Held }},
+	{command.Nowhere, "1 pod has no room at the end", "pods have no room at the end",
+		func(s cliv1alpha1.SimulationSummary) int { return s.Nowhere }},
 }
 
-func get(n int, what string) string {
+// counted says one thing, or counts many.
+func counted(n int, one, many string) string {
 	if n == 1 {
-		return "1 " + what + " gets"
+		return one
 	}
-	return sentence.Counted(n, what) + " get"
-}
-
-func leave(n int) string {
-	if n == 1 {
-		return "1 pod leaves"
-	}
-	return sentence.Counted(n, "pod") + " leave"
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 // interval says when an event happens.
@@ -96,9 +106,9 @@ func interval(event cliv1alpha1.SimulationEvent) string {
 // span writes a duration in whole seconds, if it has any.
 func span(d metav1.Duration) string {
 	if d.Duration >= time.Second {
-		return d.Round(time.Second).String()
+		return sentence.Duration(d.Round(time.Second))
 	}
-	return d.Duration.String()
+	return sentence.Duration(d.Duration)
 }
 
 func printWorkloads(o *output.Printer, report *cliv1alpha1.SimulationReport) error {
@@ -147,16 +157,10 @@ func printTable(o *output.Printer, columns []string, rows [][]any) error {
 // found says what --fail-on can ask for.
 func found(report *cliv1alpha1.SimulationReport) map[string]string {
 	all := map[string]string{}
-	add := func(key string, n int, what string) {
-		if n > 0 {
-			all[key] = sentence.Counted(n, what)
+	for _, one := range losses {
+		if n := one.of(report.Summary); n > 0 {
+			all[one.failOn] = counted(n, one.one, one.many)
 		}
-	}
-	add(command.LostWorkload, report.Summary.WorkloadsLost, "lost workload")
-	add(command.Budget, report.Summary.BudgetsOverrun, "overrun budget")
-	add(command.Nowhere, report.Summary.Nowhere, "pod without room")
-	if n := report.Summary.Nowhere; n > 1 {
-		all[command.Nowhere] = fmt.Sprintf("%d pods without room", n)
 	}
 	return all
 }
