@@ -151,7 +151,7 @@ func TestNobodyLeavesWhileTheAPIServerIsDown(t *testing.T) {
 		"{at: 0s, silent: {nodes: [b1]}}", "{at: 20s, apiServerDown: 10m}", "{at: 1m, taint: {nodes: [a1], taints: ['k:NoExecute']}}")
 	checkStory(t, report,
 		"0s node b1 falls silent",
-		"20s the API server is down for 10m0s",
+		"20s the API server is down for 10m",
 		"10m50s node b1 is unreachable", // 20 s and 30 s make its 50
 		"10m50s node b1 is tainted NoExecute by node health",
 		"10m50s ReplicaSet shop/web has 0 of 1 replica, for 1m5s",

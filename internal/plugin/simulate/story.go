@@ -96,16 +96,20 @@ func (s *story) tell(start time.Time) []cliv1alpha1.SimulationEvent {
 	events := make([]cliv1alpha1.SimulationEvent, 0, len(s.lines))
 	for i := 0; i < len(s.lines); {
 		alike := s.alike(i)
-		for _, is := range alike[:min(len(alike), mostAlike)] {
+		told := alike
+		if len(alike) > mostAlike+1 { // one more is a line, too
+			told = alike[:mostAlike]
+		}
+		for _, is := range told {
 			event := cliv1alpha1.SimulationEvent{At: metav1.Duration{Duration: is.from.Sub(start)}, Message: is.message()}
 			if is.to.After(is.from) {
 				event.Ends = &metav1.Duration{Duration: is.to.Sub(start)}
 			}
 			events = append(events, event)
 		}
-		if more := len(alike) - mostAlike; more > 0 {
+		if more := len(alike) - len(told); more > 0 {
 			events = append(events, cliv1alpha1.SimulationEvent{
-				At:      metav1.Duration{Duration: alike[mostAlike].from.Sub(start)},
+				At:      metav1.Duration{Duration: alike[0].from.Sub(start)},
 				Message: fmt.Sprintf("the same for %d more workloads", more),
 			})
 		}
