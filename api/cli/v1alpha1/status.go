@@ -33,8 +33,8 @@ type StatusReport struct {
 	HeldBy   []Objector `json:"heldBy,omitempty"`
 	// EvictionClock is absent without coexistence.
 	EvictionClock *EvictionClockStatus `json:"evictionClock,omitempty"`
-	// BuiltInBacklog is what kube-controller-manager has left of evictions that it began while it was kept from them; absent
-	// if there is none.
+	// BuiltInBacklog is what kube-controller-manager has left of evictions that it began while it was kept from them;
+	// absent if there is none.
 	BuiltInBacklog *BuiltInBacklog `json:"builtInBacklog,omitempty"`
 	// LastError is the newest event of Taintkeeper about something that failed; absent if there is none. The API server
 	// keeps events for an hour by default.

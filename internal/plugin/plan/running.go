@@ -222,7 +222,9 @@ func isHeld(lease *coordinationv1.Lease, at time.Time) bool {
 }
 
 // AddElection takes a Lease with which replicas elect a leader, whatever its name is.
-func (s *Signs) AddElection(lease *coordinationv1.Lease) { s.Leases = append(s.Leases, slimLease(lease)) }
+func (s *Signs) AddElection(lease *coordinationv1.Lease) {
+	s.Leases = append(s.Leases, slimLease(lease))
+}
 
 // slimLease keeps who holds a Lease, since when, and which version that is.
 func slimLease(lease *coordinationv1.Lease) *coordinationv1.Lease {

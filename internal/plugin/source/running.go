@@ -49,9 +49,9 @@ func (r *Reader) election(ctx context.Context) error {
 	return err
 }
 
-// WarnOfHolds adds to what is missing that policies hold no pods, if Taintkeeper does not evict. Only if no replica holds
-// the Lease of the usual name does it read more: Taintkeeper's pods, whose flags may name another Lease or none, and its
-// eviction clock.
+// WarnOfHolds adds to what is missing that policies hold no pods, if Taintkeeper does not evict. It reads more than the
+// Lease of the usual name only if no replica holds that: Taintkeeper's pods, whose flags may name another Lease or none,
+// and its eviction clock.
 func (r *Reader) WarnOfHolds(ctx context.Context) error {
 	fresh := *r
 	fresh.Cluster = &plan.Cluster{}
