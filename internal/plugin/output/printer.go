@@ -45,7 +45,9 @@ func NewPrinter(env command.Env, others ...string) Printer {
 }
 
 // NewObjectPrinter returns a printer for a command that prints one object, and no table without -o.
-func NewObjectPrinter(env command.Env) Printer { return Printer{Env: env, formats: []string{JSON, YAML}} }
+func NewObjectPrinter(env command.Env) Printer {
+	return Printer{Env: env, formats: []string{JSON, YAML}}
+}
 
 // AddFlags adds --output and --no-headers.
 func (p *Printer) AddFlags(cmd *cobra.Command) {

@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package status says how Taintkeeper does in a cluster, from what the API server stores: whether it runs, which pods it
-// must evict or holds, and what the built-in does meanwhile. It is pure.
+// Package status says how Taintkeeper does in a cluster, from what the API server stores: whether it runs, which pods
+// it must evict or holds, and what the built-in does meanwhile. It is pure.
 package status
 
 import (
@@ -130,24 +130,35 @@ func count(report *cliv1alpha1.StatusReport, known plan.Countdowns, cluster *pla
 func judge(
 	report *cliv1alpha1.StatusReport, cluster *plan.Cluster, running *plan.Running,
 ) (health cliv1alpha1.Health, problems []string) {
-	at := report.At.Time
-	why := running.WhyNot(at) + "."
-	if len(cluster.Policies) > 0 {
-		why = running.NoHolds(at)
-	}
-	switch {
-	case running.Mode != "":
-	case !running.Known:
+	if running.Mode == "" {
+		why := running.WhyNot(report.At.Time) + "."
+		if len(cluster.Policies) > 0 {
+			why = running.NoHolds(report.At.Time)
+		}
+		if running.Known {
+			return cliv1alpha1.NotRunning, []string{why}
+		}
 		return cliv1alpha1.HealthUnknown, []string{why}
-	default:
-		return cliv1alpha1.NotRunning, []string{why}
 	}
-	if ready := readyOf(report.Replicas); len(report.Replicas) > 0 && ready == 0 {
+	if len(report.Replicas) > 0 && !slices.ContainsFunc(report.Replicas, isReady) {
 		problems = append(problems, "No replica is ready.")
 	}
-	if !running.Evicts() {
-		return healthOf(problems), problems
+	if running.Evicts() {
+		problems = append(problems, ofEvictions(report, cluster, running)...)
 	}
+	if len(problems) > 0 {
+		return cliv1alpha1.Degraded, problems
+	}
+	return cliv1alpha1.Healthy, nil
+}
+
+func isReady(replica cliv1alpha1.Replica) bool { return replica.Ready }
+
+// ofEvictions says what is wrong while Taintkeeper evicts.
+func ofEvictions(
+	report *cliv1alpha1.StatusReport, cluster *plan.Cluster, running *plan.Running,
+) (problems []string) {
+	at := report.At.Time
 	if clock := report.EvictionClock; clock != nil && fails(clock, running) {
 		problems = append(problems, staleClock(clock, at))
 	}
@@ -161,27 +172,11 @@ func judge(
 			problems = append(problems, fmt.Sprintf("EvictionPolicy %s is not accepted: %s", policy.Name, accepted.Message))
 		}
 	}
-	return healthOf(problems), problems
+	return problems
 }
 
-func healthOf(problems []string) cliv1alpha1.Health {
-	if len(problems) > 0 {
-		return cliv1alpha1.Degraded
-	}
-	return cliv1alpha1.Healthy
-}
-
-func readyOf(replicas []cliv1alpha1.Replica) (ready int) {
-	for i := range replicas {
-		if replicas[i].Ready {
-			ready++
-		}
-	}
-	return ready
-}
-
-// fails reports whether the leader should renew the eviction clock and does not. Without the leader's flags, a clock that
-// is not set can be what an earlier release has left.
+// fails reports whether the leader should renew the eviction clock and does not. Without the leader's flags, a clock
+// that is not set can be what an earlier release has left.
 func fails(clock *cliv1alpha1.EvictionClockStatus, running *plan.Running) bool {
 	if running.Flags == nil {
 		return clock.State == cliv1alpha1.ClockStale

@@ -6,7 +6,7 @@ package statuscmd
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -86,11 +86,11 @@ func (o *options) run(ctx context.Context) error {
 	case cliv1alpha1.Healthy:
 		return nil
 	case cliv1alpha1.HealthUnknown:
-		return fmt.Errorf("find out whether Taintkeeper runs: neither its Lease nor its pods can be read")
+		return errors.New("find out whether Taintkeeper runs: neither its Lease nor its pods can be read")
 	case cliv1alpha1.NotRunning:
-		return UnwellError{fmt.Errorf("Taintkeeper is not running"), true}
+		return UnwellError{errors.New("no replica of Taintkeeper runs"), true}
 	}
-	return UnwellError{fmt.Errorf("Taintkeeper needs attention"), false}
+	return UnwellError{errors.New("something is wrong with Taintkeeper"), false}
 }
 
 // UnwellError is no failure of the command: Taintkeeper is down, or something is wrong with it.
