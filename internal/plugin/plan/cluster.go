@@ -103,8 +103,8 @@ func IsOver(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// isReady reports whether nothing says that the pod is not ready.
-func isReady(pod *corev1.Pod) bool {
+// IsReady reports whether nothing says that the pod is not ready.
+func IsReady(pod *corev1.Pod) bool {
 	for i := range pod.Status.Conditions {
 		if condition := &pod.Status.Conditions[i]; condition.Type == corev1.PodReady {
 			return condition.Status == corev1.ConditionTrue

@@ -60,6 +60,7 @@ func (c *collector) addSign(object *unstructured.Unstructured) error {
 			return err
 		}
 		signs.AddEvent(event)
+		signs.AddFailure(event)
 	case holderKind:
 		holder := &admissionv1.ValidatingAdmissionPolicy{}
 		if err := convert(object.Object, holder); err != nil {

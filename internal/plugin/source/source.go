@@ -107,5 +107,6 @@ type Wants struct {
 	Budgets    bool // PodDisruptionBudgets, and who controls ReplicaSets and Jobs
 	Scheduling bool // what the scheduler asks for
 	Signs      bool // traces of the controllers that evict and taint
+	Health     bool // traces of Taintkeeper alone, and of what failed
 	Templates  bool // workloads whose pods files do not hold; then they need not hold nodes either
 }

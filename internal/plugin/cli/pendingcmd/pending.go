@@ -173,7 +173,10 @@ func (o *options) readFrom(ctx context.Context, api *source.Reader) (*plan.Clust
 	if err != nil {
 		return nil, err
 	}
-	return api.Cluster, api.Objections(ctx, o.namespace)
+	if err := api.Objections(ctx, o.namespace); err != nil || len(api.Cluster.Policies) == 0 {
+		return api.Cluster, err
+	}
+	return api.Cluster, api.WarnOfHolds(ctx)
 }
 
 // narrow leaves out pods that cannot be pending: those without a node, and those on other nodes where one is named.
