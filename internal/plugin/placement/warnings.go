@@ -96,7 +96,7 @@ func (d departures) sentence(goes string, l *leaver, node string, v verdict.Verd
 func (d departures) of(pod *corev1.Pod) map[string]verdict.Verdict {
 	all := map[string]verdict.Verdict{}
 	for node, tainted := range d.taints {
-		v := verdict.Rule{}.Decide(verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: d.at}, tainted)
+		v := plan.Rule.Decide(verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: d.at}, tainted)
 		if v.Leaves && v.Toleration != nil {
 			all[node] = v
 		}

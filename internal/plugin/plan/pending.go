@@ -24,8 +24,6 @@ import (
 // as for the controller: without a timeAdded it counts from the first sight. The zero value is ready; it is not safe
 // for concurrent use.
 type Countdowns struct {
-	// Rule decides; the zero value is Kubernetes' default.
-	Rule verdict.Rule
 	// Owner says who owns a pod. Without it nobody does.
 	Owner func(*corev1.Pod) *cliv1alpha1.Owner
 	// Policies are the EvictionPolicies; nil if there are none.
@@ -122,7 +120,7 @@ func (c *Countdowns) Taints(node string) []verdict.Taint { return c.nodes[node].
 // Of returns what is pending of one pod, if it has to leave, without what policies say.
 func (c *Countdowns) Of(uid types.UID) (cliv1alpha1.PendingPod, bool) {
 	node := c.where[uid]
-	return c.pods[node][uid].decide(c.Rule, c.nodes[node].taints)
+	return c.pods[node][uid].decide(c.nodes[node].taints)
 }
 
 // On returns the pods of a node that have to leave, in no particular order, with what policies say at an instant.
@@ -133,7 +131,7 @@ func (c *Countdowns) On(node string, at time.Time) []cliv1alpha1.PendingPod {
 	}
 	var pods []cliv1alpha1.PendingPod
 	for _, pod := range c.pods[node] {
-		if pending, leaves := pod.decide(c.Rule, known); leaves {
+		if pending, leaves := pod.decide(known); leaves {
 			pending.Answer = c.answer(pod, c.nodes[node], at)
 			pods = append(pods, pending)
 		}
@@ -150,7 +148,7 @@ func (c *Countdowns) answer(pod boundPod, node knownNode, at time.Time) *cliv1al
 	if len(selecting) == 0 {
 		return nil
 	}
-	causes := policy.CausesOf(c.Rule, pod.facts, node.taints)
+	causes := policy.CausesOf(Rule, pod.facts, node.taints)
 	return answerOf(c.Policies.Course(selecting, pod.Pod, node.Node, causes, at))
 }
 
@@ -161,14 +159,28 @@ func (c *Countdowns) Pending(at time.Time) *cliv1alpha1.PendingList {
 	if c.Policies != nil {
 		list.Notes = append(list.Notes, c.Policies.Flaws...)
 	}
+	comparing := 0
 	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
+		comparing += c.comparing(name)
 		if pods := c.On(name, at); len(pods) > 0 {
 			list.Pods = append(list.Pods, pods...)
 			list.Notes = append(list.Notes, c.nodes[name].notes...)
 		}
 	}
+	list.Notes = append(list.Notes, comparisonNotes(comparing)...)
 	slices.SortFunc(list.Pods, func(a, b cliv1alpha1.PendingPod) int { return SoonestFirst(&a, &b) })
 	return list
+}
+
+// comparing counts the pods on a tainted node whose tolerations compare numbers.
+func (c *Countdowns) comparing(node string) (pods int) {
+	if len(c.nodes[node].taints) == 0 {
+		return 0
+	}
+	for _, pod := range c.pods[node] {
+		pods += count(compares(pod.facts.Tolerations))
+	}
+	return pods
 }
 
 // SoonestFirst compares pods that have to leave: by their instants, and of one instant the lowest priority first.
@@ -178,8 +190,8 @@ func SoonestFirst(a, b *cliv1alpha1.PendingPod) int {
 }
 
 // decide returns what is pending of a pod whose node has these taints, if it has to leave.
-func (p boundPod) decide(rule verdict.Rule, known []verdict.Taint) (cliv1alpha1.PendingPod, bool) {
-	decided := rule.Decide(p.facts, known)
+func (p boundPod) decide(known []verdict.Taint) (cliv1alpha1.PendingPod, bool) {
+	decided := Rule.Decide(p.facts, known)
 	if !decided.Leaves {
 		return cliv1alpha1.PendingPod{}, false
 	}

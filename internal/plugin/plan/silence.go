@@ -26,8 +26,6 @@ type Silence struct {
 	// Grace is for how long they may, and Policy how fast they are tainted.
 	Grace  readiness.Grace
 	Policy readiness.Policy
-	// Rule decides; the zero value is Kubernetes' default.
-	Rule verdict.Rule
 }
 
 // MakeSilent returns what would happen if nodes fell silent: they are tainted as node health does it, and then pods
@@ -54,7 +52,7 @@ func MakeSilent(cluster *Cluster, silence Silence) *cliv1alpha1.TaintPlan {
 	}
 	plan := begin(cluster, silence.At)
 	plan.Silent = true
-	fill(plan, cluster, silence.Rule, changes)
+	fill(plan, cluster, changes)
 	for i := range courses {
 		tell(&plan.Nodes[i], courses[i])
 		plan.Summary.Held += count(courses[i].Held != nil)
