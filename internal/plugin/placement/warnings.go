@@ -56,7 +56,7 @@ func departuresOf(nodes []*corev1.Node, at time.Time) departures {
 	d := departures{taints: map[string][]verdict.Taint{}, at: at}
 	for _, node := range nodes {
 		if len(taints.NoExecute(node.Spec.Taints)) > 0 {
-			d.taints[node.Name] = verdict.Advance(nil, node.Spec.Taints, verdict.SeenAt(at))
+			d.taints[node.Name] = plan.Tainted(node, at)
 		}
 	}
 	return d

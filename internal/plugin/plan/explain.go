@@ -104,7 +104,7 @@ func (s *Subject) facts() verdict.Pod {
 
 // explainNode adds what the taints of the pod's node mean for it.
 func (s *Subject) explainNode(e *cliv1alpha1.Explanation) {
-	facts, onNode := s.facts(), verdict.Advance(nil, s.Node.Spec.Taints, verdict.SeenAt(s.At))
+	facts, onNode := s.facts(), Tainted(s.Node, s.At)
 	decided := Rule.Decide(facts, onNode)
 	for i := range s.Node.Spec.Taints {
 		taint := &s.Node.Spec.Taints[i]
@@ -123,7 +123,7 @@ func (s *Subject) explainNode(e *cliv1alpha1.Explanation) {
 	if decided.Leaves {
 		e.Clock = s.clock(facts, decided)
 	}
-	e.Notes = append(e.Notes, change{name: s.Node.Name, taints: s.Node.Spec.Taints}.notes()...)
+	e.Notes = append(e.Notes, undated(s.Node, s.At)...)
 	e.Notes = append(e.Notes, comparisonNotes(count(compares(facts.Tolerations)))...)
 	e.Notes = append(e.Notes, s.oneCause(decided)...)
 	e.Notes = append(e.Notes, s.unmoved(facts)...)
@@ -194,8 +194,11 @@ func (s *Subject) clock(facts verdict.Pod, decided verdict.Verdict) *cliv1alpha1
 	if decided.Toleration != nil {
 		clock.TolerationSeconds = decided.Toleration.TolerationSeconds
 	}
-	if !decided.Taint.Since.Before(s.At) {
+	switch {
+	case !decided.Taint.Since.Before(s.At):
 		clock.SinceFrom = cliv1alpha1.FromNow
+	case decided.Taint.TimeAdded.IsZero():
+		clock.SinceFrom = cliv1alpha1.FromManagedFields
 	}
 	return clock
 }

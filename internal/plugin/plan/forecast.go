@@ -14,7 +14,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
-	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // selected is a pod of the cluster that policies select.
@@ -74,7 +73,7 @@ func selectedPods(
 		nodes[node.Name] = node
 	}
 	for _, change := range changes {
-		changed[change.name] = change
+		changed[change.Name] = change
 	}
 	for _, pod := range cluster.Pods {
 		node := nodes[pod.Spec.NodeName]
@@ -95,7 +94,7 @@ func selectedPods(
 		if changes {
 			is.causes = change.causes(facts)
 		} else {
-			is.causes = policy.CausesOf(Rule, facts, verdict.Advance(nil, node.Spec.Taints, verdict.SeenAt(at)))
+			is.causes = policy.CausesOf(Rule, facts, Tainted(node, at))
 		}
 	}
 	return all

@@ -64,9 +64,9 @@ func begin(cluster *Cluster, at time.Time) *cliv1alpha1.TaintPlan {
 func fill(plan *cliv1alpha1.TaintPlan, cluster *Cluster, changes []change) {
 	byNode, comparing := cluster.ByNode(), 0
 	for _, change := range changes {
-		plan.Nodes = append(plan.Nodes, change.node())
-		plan.Notes = append(plan.Notes, change.notes()...)
-		for _, pod := range byNode[change.name] {
+		plan.Nodes = append(plan.Nodes, change.planned())
+		plan.Notes = append(plan.Notes, undated(change.Node, plan.At.Time)...)
+		for _, pod := range byNode[change.Name] {
 			planned := change.judge(plan.At.Time, pod)
 			planned.Owner = cluster.Owner(pod)
 			plan.Pods = append(plan.Pods, planned)
@@ -81,12 +81,12 @@ func fill(plan *cliv1alpha1.TaintPlan, cluster *Cluster, changes []change) {
 
 // change is what becomes of the taints of one node.
 type change struct {
-	name, zone string
-	silent     bool // the node falls silent
-	taints     []corev1.Taint
-	edited     []corev1.Taint
-	before     []verdict.Taint
-	phases     []phase
+	*corev1.Node
+
+	silent bool // the node falls silent
+	edited []corev1.Taint
+	before []verdict.Taint
+	phases []phase
 }
 
 // phase is the NoExecute taints of a node from an instant on, until the next one.
@@ -139,19 +139,21 @@ func changesOf(request Request) ([]change, []error) {
 			errs = append(errs, fmt.Errorf("node %s: %w", node.Name, err))
 			continue
 		}
-		before := verdict.Advance(nil, node.Spec.Taints, verdict.SeenAt(request.At))
+		before := Tainted(node, request.At)
 		all = append(all, change{
-			name: node.Name, zone: node.Labels[corev1.LabelTopologyZone],
-			taints: node.Spec.Taints, edited: edited,
+			Node: node, edited: edited,
 			before: before, phases: []phase{{request.At, verdict.Advance(before, edited, verdict.SeenAt(request.At))}},
 		})
 	}
-	slices.SortFunc(all, func(a, b change) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(all, func(a, b change) int { return cmp.Compare(a.Name, b.Name) })
 	return all, errs
 }
 
-func (c change) node() cliv1alpha1.PlannedNode {
-	return cliv1alpha1.PlannedNode{Name: c.name, Zone: c.zone, Before: formatAll(c.taints), After: formatAll(c.edited)}
+func (c change) planned() cliv1alpha1.PlannedNode {
+	return cliv1alpha1.PlannedNode{
+		Name: c.Name, Zone: c.Labels[corev1.LabelTopologyZone],
+		Before: formatAll(c.Spec.Taints), After: formatAll(c.edited),
+	}
 }
 
 func formatAll(all []corev1.Taint) []string {
@@ -162,20 +164,9 @@ func formatAll(all []corev1.Taint) []string {
 	return specs
 }
 
-// notes says which taints count from an instant that nobody has written down.
-func (c change) notes() []string {
-	var notes []string
-	for _, taint := range taints.NoExecute(c.taints) {
-		if taint.TimeAdded.IsZero() {
-			notes = append(notes, fmt.Sprintf("Node %s: taint %s has no timeAdded, so it is taken to count from now; whoever has seen it before counts from then.", c.name, taints.Format(taint)))
-		}
-	}
-	return notes
-}
-
 // judge returns what becomes of one pod of the node.
 func (c change) judge(at time.Time, pod *corev1.Pod) cliv1alpha1.PlannedPod {
-	planned := cliv1alpha1.PlannedPod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: c.name}
+	planned := cliv1alpha1.PlannedPod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: c.Name}
 	if pod.Spec.Priority != nil {
 		planned.Priority = *pod.Spec.Priority
 	}
@@ -199,6 +190,7 @@ func (c change) judge(at time.Time, pod *corev1.Pod) cliv1alpha1.PlannedPod {
 		planned.Taint = taints.Format(after.Taint.Taint)
 	}
 	planned.Due, planned.DueBefore = dueOf(after), dueOf(before)
+	planned.About = isAbout(after, at)
 	return planned
 }
 

@@ -63,10 +63,9 @@ func MakeSilent(cluster *Cluster, silence Silence) *cliv1alpha1.TaintPlan {
 
 // silentChange is what becomes of a silent node. Until its first step it has the taints that it has.
 func silentChange(node *corev1.Node, course readiness.Course, at time.Time) change {
-	before := verdict.Advance(nil, node.Spec.Taints, verdict.SeenAt(at))
+	before := Tainted(node, at)
 	c := change{
-		name: node.Name, zone: node.Labels[corev1.LabelTopologyZone], silent: true,
-		taints: node.Spec.Taints, edited: node.Spec.Taints,
+		Node: node, silent: true, edited: node.Spec.Taints,
 		before: before, phases: []phase{{at, before}},
 	}
 	for _, step := range course.Steps {

@@ -47,7 +47,7 @@ func (f *found) effect(object *v1alpha1.EvictionPolicy, now time.Time) effect {
 	nodes, taints := map[string]policies.Node{}, map[string][]verdict.Taint{}
 	for _, node := range f.Nodes {
 		nodes[node.Name] = policies.NodeOf(node)
-		taints[node.Name] = verdict.Advance(nil, node.Spec.Taints, verdict.SeenAt(now))
+		taints[node.Name] = plan.Tainted(node, now)
 	}
 	var e effect
 	for _, pod := range f.Pods {

@@ -247,6 +247,8 @@ func (o *options) print(list *cliv1alpha1.PendingList) error {
 func leaves(now time.Time, pod *cliv1alpha1.PendingPod) string {
 	due := pod.Due.Time
 	switch {
+	case !due.Before(now) && pod.About:
+		return output.About(now, due)
 	case !due.Before(now):
 		return output.Relative(now, due)
 	case pod.Answer.Stays():
