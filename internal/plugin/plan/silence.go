@@ -40,7 +40,7 @@ func MakeSilent(cluster *Cluster, silence Silence) *cliv1alpha1.TaintPlan {
 	var courses []readiness.Course
 	var changes []change
 	var others []string
-	for _, course := range readiness.Forecast(cluster.Nodes, names, silence.Grace, silence.Policy, silence.At) {
+	for _, course := range readiness.Forecast(cluster.Nodes, names, cluster.Renewed, silence.Grace, silence.Policy, silence.At) {
 		node := fallen[course.Node]
 		switch {
 		case node != nil:
@@ -57,7 +57,7 @@ func MakeSilent(cluster *Cluster, silence Silence) *cliv1alpha1.TaintPlan {
 		tell(&plan.Nodes[i], courses[i])
 		plan.Summary.Held += count(courses[i].Held != nil)
 	}
-	plan.Notes = append(plan.Notes, silenceNotes(silence.Nodes, courses, others, plan.Summary.Leave)...)
+	plan.Notes = append(plan.Notes, silenceNotes(cluster.Renewed, silence.Nodes, courses, others, plan.Summary.Leave)...)
 	return plan
 }
 
@@ -103,19 +103,28 @@ func microTime(at time.Time) *metav1.MicroTime {
 }
 
 // silenceNotes says what a plan of silent nodes cannot know, and what it is about besides them.
-func silenceNotes(nodes []*corev1.Node, courses []readiness.Course, others []string, leave int) []string {
+func silenceNotes(
+	renewed map[string]time.Time, nodes []*corev1.Node, courses []readiness.Course, others []string, leave int,
+) []string {
 	var notes []string
 	if together := mostTogether(courses); together > 1 {
-		notes = append(notes, fmt.Sprintf("%d nodes fall silent at one instant and are taken by name. "+
-			"In a cluster that is a matter of luck: kubelets give a sign of life every ten seconds, "+
-			"so the first may be tainted ten seconds before the last is noticed, "+
-			"while the state of its zone is still another.", together))
+		notes = append(notes, fmt.Sprintf("%d nodes fall silent at one instant, so the plan takes them by name. "+
+			"In a cluster their order is a matter of luck.", together))
 	}
-	var never []string
+	var never, unheard []string
 	for _, node := range nodes {
-		if readiness.Condition(node, corev1.NodeReady) == nil {
+		ready := readiness.Condition(node, corev1.NodeReady)
+		switch _, known := renewed[node.Name]; {
+		case known:
+		case ready == nil:
 			never = append(never, node.Name)
+		case ready.Status != corev1.ConditionUnknown:
+			unheard = append(unheard, node.Name)
 		}
+	}
+	if len(unheard) > 0 {
+		notes = append(notes, "The last Lease renewal of "+sentence.Enumerate(unheard)+
+			" is not known, so the plan assumes one now. Kubelets renew every 10s, so all of this may happen up to 10s earlier.")
 	}
 	if len(never) > 0 {
 		notes = append(notes, "No Ready condition is known of "+sentence.Enumerate(never)+

@@ -106,6 +106,7 @@ type Wants struct {
 	Policies   bool // EvictionPolicies and, if there are any, what they ask for
 	Budgets    bool // PodDisruptionBudgets, and who controls ReplicaSets and Jobs
 	Scheduling bool // what the scheduler asks for
+	Renewals   bool // when kubelets last renewed the Leases of their nodes
 	Signs      bool // traces of the controllers that evict and taint
 	Templates  bool // workloads whose pods files do not hold; then they need not hold nodes either
 }

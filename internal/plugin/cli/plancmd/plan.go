@@ -134,7 +134,9 @@ func (o *options) run(ctx context.Context) error {
 }
 
 func (o *options) make(ctx context.Context) (*cliv1alpha1.TaintPlan, error) {
-	cluster, err := o.source.Read(ctx, source.Wants{Policies: true, Budgets: true, Scheduling: o.whereTo})
+	cluster, err := o.source.Read(ctx, source.Wants{
+		Policies: true, Budgets: true, Scheduling: o.whereTo, Renewals: o.silence.is,
+	})
 	if err != nil {
 		return nil, err
 	}

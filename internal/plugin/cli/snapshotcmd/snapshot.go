@@ -13,6 +13,8 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -61,7 +63,9 @@ like.`,
 }
 
 func (o *options) run(ctx context.Context) error {
-	cluster, err := o.source.Read(ctx, source.Wants{Policies: true, Budgets: true, Scheduling: true, Signs: true})
+	cluster, err := o.source.Read(ctx, source.Wants{
+		Policies: true, Budgets: true, Scheduling: true, Renewals: true, Signs: true,
+	})
 	if err != nil {
 		return err
 	}
@@ -91,11 +95,24 @@ func objectsOf(cluster *plan.Cluster) []runtime.Object {
 	all = appendOf(all, v1alpha1.GroupVersion.String(), "EvictionPolicy", cluster.Policies)
 	all = appendOf(all, "admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", cluster.Signs.Holders)
 	all = appendOf(all, "coordination.k8s.io/v1", "Lease", cluster.Signs.Leases)
+	all = appendOf(all, "coordination.k8s.io/v1", "Lease", renewals(cluster))
 	all = appendOf(all, "v1", "ServiceAccount", cluster.Signs.Clocks)
 	for _, uid := range slices.Sorted(maps.Keys(cluster.Controllers)) {
 		all = append(all, ownedBy(uid, cluster.Controllers[uid]))
 	}
 	return appendOf(all, "v1", "Pod", cluster.Pods)
+}
+
+// renewals returns the Leases of nodes, of which only the last renewal counts.
+func renewals(cluster *plan.Cluster) []*coordinationv1.Lease {
+	var all []*coordinationv1.Lease
+	for _, node := range slices.Sorted(maps.Keys(cluster.Renewed)) {
+		all = append(all, &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: node},
+			Spec:       coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(cluster.Renewed[node]))},
+		})
+	}
+	return all
 }
 
 func appendOf[P runtime.Object](all []runtime.Object, apiVersion, kind string, objects []P) []runtime.Object {
