@@ -36,7 +36,7 @@ type Step struct {
 // Forecast returns what becomes of all nodes, by name, if some of them give no sign of life from an instant on while
 // the others go on as they are. Facts.Plan decides about each node and Zones about each turn, as in node health, by a
 // clock that jumps from one instant at which something happens to the next. Of nodes that could have the same turn, the
-// first by name has it. Signs are when nodes gave their last signs of life; one of which that is not known gives it now.
+// first by name has it. Signs are when nodes gave their last signs of life. A node without one gives it now.
 func Forecast(
 	nodes []*corev1.Node, silent []string, signs map[string]time.Time, grace Grace, policy Policy, at time.Time,
 ) []Course {

@@ -22,6 +22,9 @@ import (
 // Cluster holds the objects from which a plan is made. They are read, never modified. What is missing is nil, and
 // Missing says so in sentences.
 type Cluster struct {
+	// At is when it was read, if files say so.
+	At time.Time
+
 	Nodes   []*corev1.Node
 	Pods    []*corev1.Pod
 	Budgets []*policyv1.PodDisruptionBudget

@@ -40,7 +40,9 @@ func MakeSilent(cluster *Cluster, silence Silence) *cliv1alpha1.TaintPlan {
 	var courses []readiness.Course
 	var changes []change
 	var others []string
-	for _, course := range readiness.Forecast(cluster.Nodes, names, cluster.Renewed, silence.Grace, silence.Policy, silence.At) {
+	for _, course := range readiness.Forecast(
+		cluster.Nodes, names, cluster.Renewed, silence.Grace, silence.Policy, silence.At,
+	) {
 		node := fallen[course.Node]
 		switch {
 		case node != nil:

@@ -15,9 +15,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// undated returns a node whose taint has no timeAdded. A manager has written the taints some time before now.
-func undated(spec, manager string, before time.Duration) *corev1.Node {
-	node := node("n", spec)
+// undated returns a node whose taint has no timeAdded. kubectl taint wrote it some time before now.
+func undated(before time.Duration) *corev1.Node {
+	node := node("n", "k:NoExecute")
 	node.Spec.Taints[0].TimeAdded = nil
 	written := metav1.NewTime(now.Truncate(time.Second).Add(-before))
 	node.ManagedFields = []metav1.ManagedFieldsEntry{
@@ -26,7 +26,7 @@ func undated(spec, manager string, before time.Duration) *corev1.Node {
 			FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:conditions":{}}}`),
 		},
 		{
-			Manager: manager, Time: &written, FieldsType: "FieldsV1",
+			Manager: "kubectl-taint", Time: &written, FieldsType: "FieldsV1",
 			FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:taints":{}}}`),
 		},
 	}
@@ -35,7 +35,7 @@ func undated(spec, manager string, before time.Duration) *corev1.Node {
 
 func TestATaintWithoutTimeAddedCountsFromAboutWhenItWasWritten(t *testing.T) {
 	const minute, left = time.Minute, 4*time.Minute + 750*time.Millisecond
-	bare, patient := undated("k:NoExecute", "kubectl-taint", minute), pod("p", tolerating("k", 300))
+	bare, patient := undated(minute), pod("p", tolerating("k", 300))
 	const note = "Node n: taint k:NoExecute has no timeAdded. It counts from about 2026-11-22T08:59:00Z, when kubectl-taint last wrote the taints of the node."
 	said := func(what string, notes []string) {
 		t.Helper()
@@ -77,11 +77,11 @@ func TestATaintWithoutTimeAddedCountsFromAboutWhenItWasWritten(t *testing.T) {
 func TestATaintCountsFromNowIfNothingSaysWhenItWasWritten(t *testing.T) {
 	for name, bare := range map[string]*corev1.Node{
 		"no managed fields": func() *corev1.Node {
-			node := undated("k:NoExecute", "kubectl-taint", time.Minute)
+			node := undated(time.Minute)
 			node.ManagedFields = nil
 			return node
 		}(),
-		"a clock that is ahead": undated("k:NoExecute", "kubectl-taint", -time.Minute),
+		"a clock that is ahead": undated(-time.Minute),
 	} {
 		t.Run(name, func(t *testing.T) {
 			explanation := plan.Explain(plan.Subject{Pod: pod("p", tolerating("k", 300)), Node: bare, At: now})
@@ -100,7 +100,7 @@ func TestAnInstantIsExactIfThePodCameAfterTheTaint(t *testing.T) {
 		pod.CreationTimestamp = metav1.NewTime(now.Truncate(time.Second).Add(-10 * time.Second))
 	})
 	known := &plan.Countdowns{}
-	known.SetNode(undated("k:NoExecute", "kubectl-taint", time.Minute), now)
+	known.SetNode(undated(time.Minute), now)
 	known.SetPod(young, now)
 	if pending := known.Pending(now).Pods[0]; pending.About {
 		t.Errorf("pending is %+v", pending)

@@ -143,6 +143,7 @@ func (c *collector) hear() {
 			}
 		}
 	}
+	signs.Heard(c.cluster.At)
 	if !c.wants.Templates || len(c.cluster.Nodes) == 0 {
 		return
 	}

@@ -128,7 +128,7 @@ func (o *options) run(ctx context.Context) error {
 }
 
 func (o *options) pending(cluster *plan.Cluster, nodes []*corev1.Node) *cliv1alpha1.PendingList {
-	now := o.source.Env.Clock.Now()
+	now := o.source.Now(cluster)
 	known := &plan.Countdowns{Owner: cluster.Owner, Policies: cluster.PoliciesOf()}
 	for _, node := range nodes {
 		known.SetNode(node, now)
