@@ -36,8 +36,10 @@ type Step struct {
 // Forecast returns what becomes of all nodes, by name, if some of them give no sign of life from an instant on while
 // the others go on as they are. Facts.Plan decides about each node and Zones about each turn, as in node health, by a
 // clock that jumps from one instant at which something happens to the next. Of nodes that could have the same turn, the
-// first by name has it.
-func Forecast(nodes []*corev1.Node, silent []string, grace Grace, policy Policy, at time.Time) []Course {
+// first by name has it. Signs are when nodes gave their last signs of life. A node without one gives it now.
+func Forecast(
+	nodes []*corev1.Node, silent []string, signs map[string]time.Time, grace Grace, policy Policy, at time.Time,
+) []Course {
 	at = at.Round(0).UTC() // instants are keys
 	f := &forecast{
 		zones: NewZones(policy), played: map[string]*played{},
@@ -51,7 +53,13 @@ func Forecast(nodes []*corev1.Node, silent []string, grace Grace, policy Policy,
 	seen := verdict.SeenAt(at).Sight
 	for _, name := range silent {
 		if p := f.played[name]; p != nil {
-			over := FirstSign(p.node, seen).Add(grace.Of(Condition(p.node, corev1.NodeReady) != nil)).UTC()
+			sign, known := signs[name]
+			if !known {
+				sign = FirstSign(p.node, seen)
+			} else if sign.After(at) {
+				sign = at
+			}
+			over := sign.Add(grace.Of(Condition(p.node, corev1.NodeReady) != nil)).Round(0).UTC()
 			if over.Before(at) {
 				over = at
 			}

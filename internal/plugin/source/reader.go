@@ -122,7 +122,7 @@ func ForReading(config *rest.Config) *rest.Config {
 // Read reads what a command wants. Nodes and pods must be readable; of the rest the cluster says what is missing.
 func (r *Reader) Read(ctx context.Context, wanted Wants) error {
 	for _, read := range []func(context.Context, Wants) error{
-		r.required, r.policies, r.disruption, r.scheduling, r.signs, r.health,
+		r.required, r.policies, r.disruption, r.scheduling, r.renewals, r.signs, r.health,
 	} {
 		if err := read(ctx, wanted); err != nil {
 			return err
@@ -204,6 +204,16 @@ func (r *Reader) scheduling(ctx context.Context, wanted Wants) error {
 		}
 	}
 	return nil
+}
+
+// renewals reads the Leases of nodes.
+func (r *Reader) renewals(ctx context.Context, wanted Wants) error {
+	if !wanted.Renewals {
+		return nil
+	}
+	leases := r.Clients.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	err := List(ctx, r, "leases", leases.List, r.Cluster.AddRenewal)
+	return r.without(err, "it is not known when kubelets last renewed those of their nodes")
 }
 
 // Keep appends what is needed of each object.

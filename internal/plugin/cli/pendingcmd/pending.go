@@ -128,7 +128,7 @@ func (o *options) run(ctx context.Context) error {
 }
 
 func (o *options) pending(cluster *plan.Cluster, nodes []*corev1.Node) *cliv1alpha1.PendingList {
-	now := o.source.Env.Clock.Now()
+	now := o.source.Now(cluster)
 	known := &plan.Countdowns{Owner: cluster.Owner, Policies: cluster.PoliciesOf()}
 	for _, node := range nodes {
 		known.SetNode(node, now)
@@ -250,6 +250,8 @@ func (o *options) print(list *cliv1alpha1.PendingList) error {
 func leaves(now time.Time, pod *cliv1alpha1.PendingPod) string {
 	due := pod.Due.Time
 	switch {
+	case !due.Before(now) && pod.About:
+		return output.About(now, due)
 	case !due.Before(now):
 		return output.Relative(now, due)
 	case pod.Answer.Stays():
