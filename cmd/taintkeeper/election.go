@@ -6,7 +6,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"sigs.k8s.io/controller-runtime/pkg/leaderelection"
@@ -32,8 +34,19 @@ func (l *electionLock) connect(config *rest.Config, events recorder.Provider, o 
 		LeaderElectionID:        o.election.name,
 		LeaderElectionNamespace: o.election.namespace,
 		RenewDeadline:           o.election.renewDeadline,
+		LeaderLabels:            versionLabel(version),
 	})
 	return err
+}
+
+// versionLabel tells people and kubectl taintkeeper status which version leads. A version that no label can hold is
+// left out.
+func versionLabel(version string) map[string]string {
+	value := strings.NewReplacer("(", "", ")", "", "+", "_").Replace(version)
+	if len(validation.IsValidLabelValue(value)) > 0 {
+		return nil
+	}
+	return map[string]string{"app.kubernetes.io/version": value}
 }
 
 // Get implements resourcelock.Interface.

@@ -70,13 +70,19 @@ func NewPlay(nodes []*corev1.Node, grace Grace, policy Policy, at time.Time) *Pl
 // instant returns a time that can be a key.
 func instant(at time.Time) time.Time { return at.Round(0).UTC() }
 
-// Fall lets a node give no sign of life from now on. One that is not known, or silent already, stays as it is.
-func (p *Play) Fall(name string, now time.Time) {
+// Fall lets a node give no sign of life from now on. Its last one was given at an instant, or now if that is zero or
+// later. A node that is not known, or silent already, stays as it is.
+func (p *Play) Fall(name string, sign, now time.Time) {
 	is := p.nodes[name]
 	if is == nil || !is.falls.IsZero() {
 		return
 	}
-	sign := FirstSign(is.node, verdict.SeenAt(p.after(now)).Sight)
+	switch {
+	case sign.IsZero():
+		sign = FirstSign(is.node, verdict.SeenAt(p.after(now)).Sight)
+	case sign.After(now):
+		sign = now
+	}
 	is.falls = p.after(sign.Add(p.grace.Of(Condition(is.node, corev1.NodeReady) != nil)))
 	if is.falls.Before(now) {
 		is.falls = instant(now)
@@ -261,14 +267,16 @@ type Step struct {
 }
 
 // Forecast returns what becomes of all nodes, by name, if some of them give no sign of life from an instant on while
-// the others go on as they are.
-func Forecast(nodes []*corev1.Node, silent []string, grace Grace, policy Policy, at time.Time) []Course {
+// the others go on as they are. Signs are when nodes gave their last signs of life. A node without one gives it now.
+func Forecast(
+	nodes []*corev1.Node, silent []string, signs map[string]time.Time, grace Grace, policy Policy, at time.Time,
+) []Course {
 	play, courses := NewPlay(nodes, grace, policy, at), map[string]*Course{}
 	for _, node := range nodes {
 		courses[node.Name] = &Course{Node: node.Name}
 	}
 	for _, name := range silent {
-		play.Fall(name, at)
+		play.Fall(name, signs[name], at)
 	}
 	for now := play.Next(); !now.IsZero(); now = play.Next() {
 		for _, change := range play.Run(now) {

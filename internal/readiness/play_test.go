@@ -23,7 +23,7 @@ func TestAForecastTakesNodesThatFallAtOneInstantByName(t *testing.T) {
 	for _, name := range []string{"c", "a", "b", "d", "e"} {
 		nodes = append(nodes, readyNode(name))
 	}
-	for i, course := range Forecast(nodes, []string{"b", "a"}, defaultGrace, policy, noon)[:2] {
+	for i, course := range Forecast(nodes, []string{"b", "a"}, nil, defaultGrace, policy, noon)[:2] {
 		if want := noon.Add(DefaultMonitorGrace); !course.SilentAt.Equal(want) {
 			t.Errorf("node %s is silent at %s, want %s", course.Node, course.SilentAt, want)
 		}
@@ -37,11 +37,11 @@ func TestAForecastTakesNodesThatFallAtOneInstantByName(t *testing.T) {
 func TestAForecastOfNobodyChangesNothing(t *testing.T) {
 	node := readyNode("a")
 	before := node.DeepCopy()
-	courses := Forecast([]*corev1.Node{node}, nil, defaultGrace, policy, noon)
+	courses := Forecast([]*corev1.Node{node}, nil, nil, defaultGrace, policy, noon)
 	if len(courses) != 1 || len(courses[0].Steps) != 0 || courses[0].Held != nil || !courses[0].SilentAt.IsZero() {
 		t.Errorf("the courses are %+v, want that of node a, on which nothing happens", courses)
 	}
-	Forecast([]*corev1.Node{node}, []string{"a", "unknown"}, defaultGrace, policy, noon)
+	Forecast([]*corev1.Node{node}, []string{"a", "unknown"}, nil, defaultGrace, policy, noon)
 	if node.ResourceVersion != before.ResourceVersion || len(node.Spec.Taints) > 0 || !IsReady(node) {
 		t.Errorf("the node was changed: %+v", node)
 	}

@@ -84,7 +84,7 @@ const (
 // EvictionClock is what a pod's due instant is made of: the later of since and bound, and the seconds of the
 // toleration.
 type EvictionClock struct {
-	// Since is the instant from which the taint counts, and SinceFrom what tells it: TimeAdded or Now.
+	// Since is the instant from which the taint counts, and SinceFrom what tells it: TimeAdded, ManagedFields or Now.
 	Since     metav1.MicroTime `json:"since"`
 	SinceFrom ClockSource      `json:"sinceFrom"`
 	// Bound is when the pod was bound to its node, and BoundFrom what tells it: PodScheduled, CreationTimestamp or Now.
@@ -103,6 +103,7 @@ type ClockSource string
 // Sources of instants.
 const (
 	FromTimeAdded         ClockSource = "TimeAdded"         // the taint's timeAdded
+	FromManagedFields     ClockSource = "ManagedFields"     // about: when the taints of the node were last written
 	FromPodScheduled      ClockSource = "PodScheduled"      // the transition time of the pod's condition PodScheduled
 	FromCreationTimestamp ClockSource = "CreationTimestamp" // when the pod was created
 	FromNow               ClockSource = "Now"               // nothing is recorded, or nothing that is past

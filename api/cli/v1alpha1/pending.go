@@ -30,6 +30,8 @@ type PendingPod struct {
 	UID       types.UID        `json:"uid"`
 	Node      string           `json:"node"`
 	Due       metav1.MicroTime `json:"due"`
+	// About is true if Due is about right only: the taint has no timeAdded, and counts from about when it was written.
+	About bool `json:"about,omitempty"`
 	// Taint is the one that decides, and Toleration what counts against it: absent if nothing tolerates it.
 	Taint      string             `json:"taint"`
 	Toleration *corev1.Toleration `json:"toleration,omitempty"`

@@ -133,6 +133,8 @@ type PlannedPod struct {
 	Leaves bool `json:"leaves"`
 	// Due is when it has to leave; absent for a pod that stays.
 	Due *metav1.MicroTime `json:"due,omitempty"`
+	// About is true if Due is about right only: the taint has no timeAdded, and counts from about when it was written.
+	About bool `json:"about,omitempty"`
 	// Taint is the one that decides, and Toleration what counts against it: absent if nothing tolerates it.
 	Taint      string             `json:"taint,omitempty"`
 	Toleration *corev1.Toleration `json:"toleration,omitempty"`

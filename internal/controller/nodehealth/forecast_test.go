@@ -124,7 +124,7 @@ func TestWhatTheKeeperDoesToSilentNodesIsWhatTheForecastSaid(t *testing.T) {
 				w.run(func(c *Config) { c.Grace, c.Policy = config.Grace, config.Policy })
 				w.Until(fall)
 				w.falls(fallen...)
-				courses := readiness.Forecast(w.allNodes(), fallen, config.Grace, config.Policy, time.Now())
+				courses := readiness.Forecast(w.allNodes(), fallen, nil, config.Grace, config.Policy, time.Now())
 				w.Until(fall + scene.played)
 				w.wantCourses(courses, scene)
 			})

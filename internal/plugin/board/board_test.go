@@ -218,16 +218,18 @@ func TestOfManyEvictionsTheNewestAreListed(t *testing.T) {
 
 func TestANodeThatIsMadeAnewBeginsItsTaintsAnew(t *testing.T) {
 	play(t, func(s *scene) {
-		bare := func(uid types.UID) func(*corev1.Node) {
+		bare := func(uid types.UID, keys ...string) func(*corev1.Node) {
 			return func(node *corev1.Node) {
 				node.UID = uid
-				node.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
+				for _, key := range keys {
+					node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute})
+				}
 			}
 		}
-		s.node("n", bare("one"))
+		s.node("n", bare("one", "k"))
 		s.open()
 		s.pass(time.Minute)
-		s.node("n", bare("two"))
+		s.node("n", bare("two", "k", "other")) // the fake API server dates taints that are written, not those of new nodes
 		s.pass(time.Second)
 		expect(t, "the taint counts from", row[nodeRow](s, sheetNodes, "n").Taints[0].Since, after(61*time.Second))
 	})

@@ -15,7 +15,6 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
-	"github.com/taintkeeper/taintkeeper/taints"
 )
 
 // Facts is what rules go by: the cluster, with its pods by owner, and what its controllers do.
@@ -139,7 +138,7 @@ func noExecute(key, value string) corev1.Taint {
 
 // first returns the toleration that counts for a taint, nil if there is none.
 func first(tolerations []corev1.Toleration, taint corev1.Taint) (*corev1.Toleration, bool) {
-	i, tolerated := (taints.Matcher{}).First(tolerations, &taint)
+	i, tolerated := plan.Rule.Matcher.First(tolerations, &taint)
 	if !tolerated {
 		return nil, false
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/plancmd"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/simulatecmd"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/snapshotcmd"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/statuscmd"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/taintcmd"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/taintscmd"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
@@ -34,7 +35,8 @@ const (
 	ExitOK     = 0
 	ExitFailed = 1 // something could not be done; stderr says what
 	ExitUsage  = 2 // the command line is wrong
-	ExitFound  = 3 // something was found that --fail-on asks for
+	ExitFound  = 3 // something was found that --fail-on asks for, or status found that something is wrong
+	ExitDown   = 4 // status found that Taintkeeper is not running
 )
 
 // Env is what the program gives to every command.
@@ -76,6 +78,7 @@ Every command that reads, except board, also takes files (-f), so a plan can be 
 		pausecmd.NewResume(env, config),
 		simulatecmd.New(env, config),
 		snapshotcmd.New(env, config),
+		statuscmd.New(env, config),
 		taintcmd.NewTaint(env, config),
 		taintscmd.New(env, config),
 		taintcmd.NewUntaint(env, config),
@@ -133,6 +136,9 @@ func Fail(out io.Writer, err error) int {
 	}
 	if _, ok := errors.AsType[command.FoundError](err); ok {
 		return ExitFound
+	}
+	if unwell, ok := errors.AsType[statuscmd.UnwellError](err); ok {
+		return map[bool]int{true: ExitDown, false: ExitFound}[unwell.Down]
 	}
 	return ExitFailed
 }

@@ -44,11 +44,21 @@ func NewPrinter(env command.Env, others ...string) Printer {
 	return Printer{Env: env, formats: append([]string{JSON, YAML, Wide, Name}, others...)}
 }
 
+// NewObjectPrinter returns a printer for a command that prints one object, and no table without -o.
+func NewObjectPrinter(env command.Env) Printer {
+	return Printer{Env: env, formats: []string{JSON, YAML}}
+}
+
 // AddFlags adds --output and --no-headers.
 func (p *Printer) AddFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&p.Format, "output", "o", "",
-		"How to print: "+strings.Join(p.formats, ", ")+"; a table without it.")
+	p.AddOutput(cmd, "a table")
 	cmd.Flags().BoolVar(&p.NoHeaders, "no-headers", false, "Print tables without headers.")
+}
+
+// AddOutput adds --output. Otherwise says what is printed without it.
+func (p *Printer) AddOutput(cmd *cobra.Command, otherwise string) {
+	cmd.Flags().StringVarP(&p.Format, "output", "o", "",
+		"How to print: "+strings.Join(p.formats, ", ")+"; "+otherwise+" without it.")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(p.formats, cobra.ShellCompDirectiveNoFileComp))
 }
 

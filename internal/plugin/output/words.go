@@ -24,6 +24,14 @@ func Relative(from, to time.Time) string {
 	return duration.HumanDuration(to.Sub(from))
 }
 
+// About is Relative of an instant that is about right only.
+func About(from, to time.Time) string {
+	if relative := Relative(from, to); relative != "now" {
+		return "about " + relative
+	}
+	return "now"
+}
+
 // Absolute writes an instant as the API server does.
 func Absolute(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 

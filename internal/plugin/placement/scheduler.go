@@ -11,9 +11,12 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
@@ -37,8 +40,14 @@ var notAsked = []string{
 const notAskedInWords = "Where pods would go is asked of the default profile of Kubernetes 1.36's scheduler. Not asked are preemption, " +
 	"resource claims (DRA), the free capacity of storage, features that nodes declare, and plugins, profiles and extenders of others."
 
-// initMetrics makes the scheduler's metrics, which its plugins count in. They are never registered, so nothing is kept.
-var initMetrics = sync.OnceFunc(metrics.InitMetrics)
+// initScheduler makes the scheduler's metrics, which its plugins count in. They are never registered, so nothing is
+// kept. The feature gate is the one that [plan.Rule] assumes.
+var initScheduler = sync.OnceFunc(func() {
+	metrics.InitMetrics()
+	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{
+		string(features.TaintTolerationComparisonOperators): true,
+	}))
+})
 
 // scheduler is the part of kube-scheduler that decides: its cache, a snapshot of it, and the plugins that read it.
 type scheduler struct {
@@ -54,7 +63,7 @@ type scheduler struct {
 // newScheduler returns a scheduler that knows nodes and pods. It lives as long as the context.
 func newScheduler(ctx context.Context, cluster *plan.Cluster,
 	nodes []*corev1.Node, pods []*corev1.Pod) (*scheduler, error) {
-	initMetrics()
+	initScheduler()
 	factory, err := informersOf(cluster)
 	if err != nil {
 		return nil, err

@@ -56,7 +56,7 @@ func departuresOf(nodes []*corev1.Node, at time.Time) departures {
 	d := departures{taints: map[string][]verdict.Taint{}, at: at}
 	for _, node := range nodes {
 		if len(taints.NoExecute(node.Spec.Taints)) > 0 {
-			d.taints[node.Name] = verdict.Advance(nil, node.Spec.Taints, verdict.SeenAt(at))
+			d.taints[node.Name] = plan.Tainted(node, at)
 		}
 	}
 	return d
@@ -96,7 +96,7 @@ func (d departures) sentence(goes string, l *leaver, node string, v verdict.Verd
 func (d departures) of(pod *corev1.Pod) map[string]verdict.Verdict {
 	all := map[string]verdict.Verdict{}
 	for node, tainted := range d.taints {
-		v := verdict.Rule{}.Decide(verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: d.at}, tainted)
+		v := plan.Rule.Decide(verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: d.at}, tainted)
 		if v.Leaves && v.Toleration != nil {
 			all[node] = v
 		}

@@ -112,7 +112,7 @@ func schedulingTaints(node *corev1.Node) []corev1.Taint {
 func (s *Subject) class(group group) cliv1alpha1.NodeClass {
 	class := cliv1alpha1.NodeClass{Taints: formatAll(group.taints), Nodes: group.nodes}
 	for i := range group.taints {
-		if taint, refused := s.Rule.Matcher.Untolerated(group.taints[i:i+1], s.Pod.Spec.Tolerations); refused {
+		if taint, refused := Rule.Matcher.Untolerated(group.taints[i:i+1], s.Pod.Spec.Tolerations); refused {
 			class.Refuse = append(class.Refuse, taints.Format(taint))
 			class.Missing = append(class.Missing, tolerationOf(taint))
 		}
@@ -122,7 +122,7 @@ func (s *Subject) class(group group) cliv1alpha1.NodeClass {
 	for _, taint := range taints.NoExecute(group.taints) {
 		onNode = append(onNode, verdict.Taint{Taint: taint, Since: s.At})
 	}
-	decided := s.Rule.Decide(verdict.Pod{Tolerations: s.Pod.Spec.Tolerations, Bound: s.At}, onNode)
+	decided := Rule.Decide(verdict.Pod{Tolerations: s.Pod.Spec.Tolerations, Bound: s.At}, onNode)
 	if len(class.Refuse) == 0 && decided.Leaves && decided.Toleration != nil {
 		class.LeavesAfterSeconds = new(max(*decided.Toleration.TolerationSeconds, 0))
 	}

@@ -6,7 +6,9 @@ package plan
 import (
 	"slices"
 	"strings"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -20,6 +22,9 @@ import (
 // Cluster holds the objects from which a plan is made. They are read, never modified. What is missing is nil, and
 // Missing says so in sentences.
 type Cluster struct {
+	// At is when it was read, if files say so.
+	At time.Time
+
 	Nodes   []*corev1.Node
 	Pods    []*corev1.Pod
 	Budgets []*policyv1.PodDisruptionBudget
@@ -44,11 +49,24 @@ type Cluster struct {
 	// template; both for a check.
 	Signs     Signs
 	Workloads []WorkloadTemplate
+	// Renewed is when nodes last renewed their Leases, for a plan of silent nodes. What is not there is not known.
+	Renewed map[string]time.Time
 	// Sources are the files that objects were read from, by their kind, namespace and name; for a check, too.
 	Sources map[cliv1alpha1.CheckedObject]string
 
 	// Missing says what could not be read, and what follows.
 	Missing []string
+}
+
+// AddRenewal takes the Lease of a node, in which its kubelet says when it renewed it.
+func (c *Cluster) AddRenewal(lease *coordinationv1.Lease) {
+	if lease.Namespace != corev1.NamespaceNodeLease || lease.Spec.RenewTime == nil {
+		return
+	}
+	if c.Renewed == nil {
+		c.Renewed = map[string]time.Time{}
+	}
+	c.Renewed[lease.Name] = lease.Spec.RenewTime.Time
 }
 
 // Node returns the node of that name, nil if there is none.
@@ -103,8 +121,8 @@ func IsOver(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// isReady reports whether nothing says that the pod is not ready.
-func isReady(pod *corev1.Pod) bool {
+// IsReady reports whether nothing says that the pod is not ready.
+func IsReady(pod *corev1.Pod) bool {
 	for i := range pod.Status.Conditions {
 		if condition := &pod.Status.Conditions[i]; condition.Type == corev1.PodReady {
 			return condition.Status == corev1.ConditionTrue

@@ -18,9 +18,6 @@ import (
 // that are there when a node is read, whoever set them: one that was taken off keeps nobody waiting. The zero value is
 // ready; it is not safe for concurrent use.
 type Departures struct {
-	// Rule decides; the zero value is Kubernetes' default.
-	Rule verdict.Rule
-
 	nodes map[string]*departure
 	had   map[types.UID]bool
 	came  int
@@ -69,7 +66,7 @@ func (d *Departures) Read(node *corev1.Node, pods []*corev1.Pod, at time.Time) {
 			continue
 		}
 		facts := verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: verdict.SeenAt(at).Start(verdict.Bound(pod))}
-		decided := d.Rule.Decide(facts, known.taints)
+		decided := Rule.Decide(facts, known.taints)
 		if !decided.Leaves {
 			continue
 		}

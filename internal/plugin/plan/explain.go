@@ -34,8 +34,6 @@ type Subject struct {
 	// Missing says what could not be read, and what follows.
 	Missing []string
 	At      time.Time
-	// Rule decides; the zero value is Kubernetes' default.
-	Rule verdict.Rule
 }
 
 // Explain says whether and when a pod leaves its node, and why. Of a pod that has no node it says which nodes refuse
@@ -106,8 +104,8 @@ func (s *Subject) facts() verdict.Pod {
 
 // explainNode adds what the taints of the pod's node mean for it.
 func (s *Subject) explainNode(e *cliv1alpha1.Explanation) {
-	facts, onNode := s.facts(), verdict.Advance(nil, s.Node.Spec.Taints, verdict.SeenAt(s.At))
-	decided := s.Rule.Decide(facts, onNode)
+	facts, onNode := s.facts(), Tainted(s.Node, s.At)
+	decided := Rule.Decide(facts, onNode)
 	for i := range s.Node.Spec.Taints {
 		taint := &s.Node.Spec.Taints[i]
 		explained := s.explainTaint(facts, taint, onNode)
@@ -125,7 +123,8 @@ func (s *Subject) explainNode(e *cliv1alpha1.Explanation) {
 	if decided.Leaves {
 		e.Clock = s.clock(facts, decided)
 	}
-	e.Notes = append(e.Notes, change{name: s.Node.Name, taints: s.Node.Spec.Taints}.notes()...)
+	e.Notes = append(e.Notes, undated(s.Node, s.At)...)
+	e.Notes = append(e.Notes, comparisonNotes(count(compares(facts.Tolerations)))...)
 	e.Notes = append(e.Notes, s.oneCause(decided)...)
 	e.Notes = append(e.Notes, s.unmoved(facts)...)
 	s.explainPolicies(e, facts, onNode)
@@ -134,7 +133,7 @@ func (s *Subject) explainNode(e *cliv1alpha1.Explanation) {
 
 // unmoved says it of a pod that hardly a taint can make leave.
 func (s *Subject) unmoved(facts verdict.Pod) []string {
-	unknown := s.Rule.Judge(facts, verdict.Taint{Taint: anyTaint, Since: s.At})
+	unknown := Rule.Judge(facts, verdict.Taint{Taint: anyTaint, Since: s.At})
 	switch {
 	case unknown.Leaves:
 		return nil
@@ -156,7 +155,7 @@ func (s *Subject) explainTaint(facts verdict.Pod, taint *corev1.Taint,
 	if i := slices.IndexFunc(onNode, func(other verdict.Taint) bool { return other.MatchTaint(taint) }); i >= 0 {
 		counted = onNode[i]
 	}
-	reason := s.Rule.Judge(facts, counted)
+	reason := Rule.Judge(facts, counted)
 	if reason.Toleration != nil {
 		explained.Tolerated = cliv1alpha1.ToleratedForEver
 		explained.Toleration, explained.Shadowed = new(reason.TolerationIndex), reason.Shadowed
@@ -173,9 +172,9 @@ func (s *Subject) explainTaint(facts verdict.Pod, taint *corev1.Taint,
 
 // matrix notes at the tolerations which of them match a taint of the node, and which one counts.
 func (s *Subject) matrix(e *cliv1alpha1.Explanation, taint *corev1.Taint) {
-	first, _ := s.Rule.Matcher.First(s.Pod.Spec.Tolerations, taint)
+	first, _ := Rule.Matcher.First(s.Pod.Spec.Tolerations, taint)
 	for i := range e.Tolerations {
-		if toleration := &e.Tolerations[i]; s.Rule.Matcher.Tolerates(&toleration.Toleration, taint) {
+		if toleration := &e.Tolerations[i]; Rule.Matcher.Tolerates(&toleration.Toleration, taint) {
 			toleration.Matches = append(toleration.Matches, taints.Format(*taint))
 			if i == first {
 				toleration.Counts = append(toleration.Counts, taints.Format(*taint))
@@ -195,8 +194,11 @@ func (s *Subject) clock(facts verdict.Pod, decided verdict.Verdict) *cliv1alpha1
 	if decided.Toleration != nil {
 		clock.TolerationSeconds = decided.Toleration.TolerationSeconds
 	}
-	if !decided.Taint.Since.Before(s.At) {
+	switch {
+	case !decided.Taint.Since.Before(s.At):
 		clock.SinceFrom = cliv1alpha1.FromNow
+	case decided.Taint.TimeAdded.IsZero():
+		clock.SinceFrom = cliv1alpha1.FromManagedFields
 	}
 	return clock
 }

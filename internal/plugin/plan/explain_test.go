@@ -454,7 +454,7 @@ func TestAnExplanationAgreesWithTheRuleInRandomWorlds(t *testing.T) {
 		e := plan.Explain(subject)
 		facts := verdict.Pod{Tolerations: subject.Pod.Spec.Tolerations, Bound: verdict.SeenAt(subject.At).Start(verdict.Bound(subject.Pod))}
 		onNode := verdict.Advance(nil, subject.Node.Spec.Taints, verdict.SeenAt(subject.At))
-		want := subject.Rule.Decide(facts, onNode)
+		want := plan.Rule.Decide(facts, onNode)
 		if !agrees(e, want) {
 			t.Fatalf("seed %d: it leaves: %t at %v by %q; the rule says %t at %v by %+v", seed, e.Leaves, e.Due, e.Taint, want.Leaves, want.Due, want.Taint)
 		}
@@ -500,7 +500,7 @@ func randomSubject(r *rand.Rand) plan.Subject {
 	instant := func() metav1.Time {
 		return metav1.NewTime(now.Truncate(time.Second).Add(time.Duration(r.IntN(7200)-6900) * time.Second))
 	}
-	subject := plan.Subject{At: now, Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, Rule: verdict.Rule{Matcher: taints.Matcher{ComparisonOperators: r.IntN(2) == 0}}}
+	subject := plan.Subject{At: now, Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}}
 	for range r.IntN(5) {
 		taint := corev1.Taint{Key: keys[r.IntN(len(keys))], Value: []string{"", "1", "2"}[r.IntN(3)], Effect: effects[r.IntN(len(effects))]}
 		if r.IntN(4) > 0 {

@@ -14,7 +14,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
-	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // selected is a pod of the cluster that policies select.
@@ -29,13 +28,13 @@ type selected struct {
 
 // askPolicies adds to a plan what the EvictionPolicies do about the pods that leave. Breakers count the pods of all
 // nodes.
-func askPolicies(plan *cliv1alpha1.TaintPlan, cluster *Cluster, rule verdict.Rule, changes []change) {
+func askPolicies(plan *cliv1alpha1.TaintPlan, cluster *Cluster, changes []change) {
 	set := cluster.PoliciesOf()
 	if set == nil {
 		return
 	}
 	plan.Notes = append(plan.Notes, set.Flaws...)
-	all := selectedPods(set, cluster, rule, changes, plan.At.Time)
+	all := selectedPods(set, cluster, changes, plan.At.Time)
 	planned := map[string]*cliv1alpha1.PlannedPolicy{}
 	for _, p := range set.All {
 		planned[p.Name] = &cliv1alpha1.PlannedPolicy{Name: p.Name, Pace: paceOf(p)}
@@ -67,14 +66,14 @@ func askPolicies(plan *cliv1alpha1.TaintPlan, cluster *Cluster, rule verdict.Rul
 
 // selectedPods returns the pods that policies select, by UID, as they are after the changes.
 func selectedPods(
-	set *policies.Set, cluster *Cluster, rule verdict.Rule, changes []change, at time.Time,
+	set *policies.Set, cluster *Cluster, changes []change, at time.Time,
 ) map[types.UID]*selected {
 	nodes, changed, all := map[string]*corev1.Node{}, map[string]change{}, map[types.UID]*selected{}
 	for _, node := range cluster.Nodes {
 		nodes[node.Name] = node
 	}
 	for _, change := range changes {
-		changed[change.name] = change
+		changed[change.Name] = change
 	}
 	for _, pod := range cluster.Pods {
 		node := nodes[pod.Spec.NodeName]
@@ -93,9 +92,9 @@ func selectedPods(
 		}
 		facts := FactsOf(pod, at)
 		if changes {
-			is.causes = change.causes(rule, facts)
+			is.causes = change.causes(facts)
 		} else {
-			is.causes = policy.CausesOf(rule, facts, verdict.Advance(nil, node.Spec.Taints, verdict.SeenAt(at)))
+			is.causes = policy.CausesOf(Rule, facts, Tainted(node, at))
 		}
 	}
 	return all

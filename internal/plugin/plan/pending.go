@@ -21,11 +21,9 @@ import (
 )
 
 // Countdowns knows nodes and pods over time, and says which pods have to leave. What it has seen of a taint stays seen,
-// as for the controller: without a timeAdded it counts from the first sight. The zero value is ready; it is not safe
+// as for the controller. The zero value is ready; it is not safe
 // for concurrent use.
 type Countdowns struct {
-	// Rule decides; the zero value is Kubernetes' default.
-	Rule verdict.Rule
 	// Owner says who owns a pod. Without it nobody does.
 	Owner func(*corev1.Pod) *cliv1alpha1.Owner
 	// Policies are the EvictionPolicies; nil if there are none.
@@ -41,6 +39,7 @@ type knownNode struct {
 	policies.Node
 
 	taints []verdict.Taint
+	read   time.Time // for the first time
 	notes  []string
 }
 
@@ -57,11 +56,14 @@ func (c *Countdowns) SetNode(node *corev1.Node, at time.Time) {
 	if c.nodes == nil {
 		c.nodes = map[string]knownNode{}
 	}
-	c.nodes[node.Name] = knownNode{
-		Node:   policies.NodeOf(node),
-		taints: verdict.Advance(c.nodes[node.Name].taints, node.Spec.Taints, verdict.SeenAt(at)),
-		notes:  change{name: node.Name, taints: node.Spec.Taints}.notes(),
+	known, again := c.nodes[node.Name]
+	if again {
+		known.taints = verdict.Advance(known.taints, node.Spec.Taints, verdict.SeenAt(at))
+	} else {
+		known.taints, known.read = Tainted(node, at), at
 	}
+	known.Node, known.notes = policies.NodeOf(node), undated(node, at)
+	c.nodes[node.Name] = known
 }
 
 // DeleteNode forgets a node. Its pods stay known: they are no longer a taint's business.
@@ -122,19 +124,19 @@ func (c *Countdowns) Taints(node string) []verdict.Taint { return c.nodes[node].
 // Of returns what is pending of one pod, if it has to leave, without what policies say.
 func (c *Countdowns) Of(uid types.UID) (cliv1alpha1.PendingPod, bool) {
 	node := c.where[uid]
-	return c.pods[node][uid].decide(c.Rule, c.nodes[node].taints)
+	return c.pods[node][uid].decide(c.nodes[node])
 }
 
 // On returns the pods of a node that have to leave, in no particular order, with what policies say at an instant.
 func (c *Countdowns) On(node string, at time.Time) []cliv1alpha1.PendingPod {
-	known := c.nodes[node].taints
-	if len(known) == 0 {
+	known := c.nodes[node]
+	if len(known.taints) == 0 {
 		return nil
 	}
 	var pods []cliv1alpha1.PendingPod
 	for _, pod := range c.pods[node] {
-		if pending, leaves := pod.decide(c.Rule, known); leaves {
-			pending.Answer = c.answer(pod, c.nodes[node], at)
+		if pending, leaves := pod.decide(known); leaves {
+			pending.Answer = c.answer(pod, known, at)
 			pods = append(pods, pending)
 		}
 	}
@@ -150,7 +152,7 @@ func (c *Countdowns) answer(pod boundPod, node knownNode, at time.Time) *cliv1al
 	if len(selecting) == 0 {
 		return nil
 	}
-	causes := policy.CausesOf(c.Rule, pod.facts, node.taints)
+	causes := policy.CausesOf(Rule, pod.facts, node.taints)
 	return answerOf(c.Policies.Course(selecting, pod.Pod, node.Node, causes, at))
 }
 
@@ -161,14 +163,28 @@ func (c *Countdowns) Pending(at time.Time) *cliv1alpha1.PendingList {
 	if c.Policies != nil {
 		list.Notes = append(list.Notes, c.Policies.Flaws...)
 	}
+	comparing := 0
 	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
+		comparing += c.comparing(name)
 		if pods := c.On(name, at); len(pods) > 0 {
 			list.Pods = append(list.Pods, pods...)
 			list.Notes = append(list.Notes, c.nodes[name].notes...)
 		}
 	}
+	list.Notes = append(list.Notes, comparisonNotes(comparing)...)
 	slices.SortFunc(list.Pods, func(a, b cliv1alpha1.PendingPod) int { return SoonestFirst(&a, &b) })
 	return list
+}
+
+// comparing counts the pods on a tainted node whose tolerations compare numbers.
+func (c *Countdowns) comparing(node string) (pods int) {
+	if len(c.nodes[node].taints) == 0 {
+		return 0
+	}
+	for _, pod := range c.pods[node] {
+		pods += count(compares(pod.facts.Tolerations))
+	}
+	return pods
 }
 
 // SoonestFirst compares pods that have to leave: by their instants, and of one instant the lowest priority first.
@@ -177,14 +193,14 @@ func SoonestFirst(a, b *cliv1alpha1.PendingPod) int {
 		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// decide returns what is pending of a pod whose node has these taints, if it has to leave.
-func (p boundPod) decide(rule verdict.Rule, known []verdict.Taint) (cliv1alpha1.PendingPod, bool) {
-	decided := rule.Decide(p.facts, known)
+// decide returns what is pending of a pod on its node, if it has to leave.
+func (p boundPod) decide(node knownNode) (cliv1alpha1.PendingPod, bool) {
+	decided := Rule.Decide(p.facts, node.taints)
 	if !decided.Leaves {
 		return cliv1alpha1.PendingPod{}, false
 	}
 	pod := p.listed
-	pod.Due = metav1.NewMicroTime(decided.Due)
+	pod.Due, pod.About = metav1.NewMicroTime(decided.Due), isAbout(decided, node.read)
 	pod.Taint, pod.Toleration = taints.Format(decided.Taint.Taint), decided.Toleration.DeepCopy()
 	return pod, true
 }

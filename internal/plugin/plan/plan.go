@@ -29,8 +29,6 @@ type Request struct {
 	Overwrite taints.Overwrite
 	// At is when it is made.
 	At time.Time
-	// Rule decides; the zero value is Kubernetes' default.
-	Rule verdict.Rule
 }
 
 // Make returns what the change would do. A node to which it cannot be made is named in the notes; if there is no other
@@ -45,7 +43,7 @@ func Make(cluster *Cluster, request Request) (*cliv1alpha1.TaintPlan, error) {
 	for _, err := range errs {
 		plan.Notes = append(plan.Notes, "Left out "+err.Error()+".")
 	}
-	fill(plan, cluster, request.Rule, changes)
+	fill(plan, cluster, changes)
 	return plan, nil
 }
 
@@ -63,30 +61,32 @@ func begin(cluster *Cluster, at time.Time) *cliv1alpha1.TaintPlan {
 }
 
 // fill says what changes of nodes would do.
-func fill(plan *cliv1alpha1.TaintPlan, cluster *Cluster, rule verdict.Rule, changes []change) {
-	byNode := cluster.ByNode()
+func fill(plan *cliv1alpha1.TaintPlan, cluster *Cluster, changes []change) {
+	byNode, comparing := cluster.ByNode(), 0
 	for _, change := range changes {
-		plan.Nodes = append(plan.Nodes, change.node())
-		plan.Notes = append(plan.Notes, change.notes()...)
-		for _, pod := range byNode[change.name] {
-			planned := change.judge(rule, plan.At.Time, pod)
+		plan.Nodes = append(plan.Nodes, change.planned())
+		plan.Notes = append(plan.Notes, undated(change.Node, plan.At.Time)...)
+		for _, pod := range byNode[change.Name] {
+			planned := change.judge(plan.At.Time, pod)
 			planned.Owner = cluster.Owner(pod)
 			plan.Pods = append(plan.Pods, planned)
+			comparing += count(compares(pod.Spec.Tolerations))
 		}
 	}
+	plan.Notes = append(plan.Notes, comparisonNotes(comparing)...)
 	sortPods(plan.Pods)
-	askPolicies(plan, cluster, rule, changes)
+	askPolicies(plan, cluster, changes)
 	weigh(plan, cluster)
 }
 
 // change is what becomes of the taints of one node.
 type change struct {
-	name, zone string
-	silent     bool // the node falls silent
-	taints     []corev1.Taint
-	edited     []corev1.Taint
-	before     []verdict.Taint
-	phases     []phase
+	*corev1.Node
+
+	silent bool // the node falls silent
+	edited []corev1.Taint
+	before []verdict.Taint
+	phases []phase
 }
 
 // phase is the NoExecute taints of a node from an instant on, until the next one.
@@ -97,10 +97,10 @@ type phase struct {
 
 // decide returns the verdict by which a pod leaves, or that of the last phase if it stays. Who is due already when a
 // phase begins, by a taint that counts from before, leaves then.
-func (c change) decide(rule verdict.Rule, pod verdict.Pod) verdict.Verdict {
+func (c change) decide(pod verdict.Pod) verdict.Verdict {
 	var v verdict.Verdict
 	for i, phase := range c.phases {
-		v = rule.Decide(pod, phase.taints)
+		v = Rule.Decide(pod, phase.taints)
 		if v.Leaves && i > 0 && v.Due.Before(phase.from) {
 			v.Due = phase.from
 		}
@@ -112,13 +112,13 @@ func (c change) decide(rule verdict.Rule, pod verdict.Pod) verdict.Verdict {
 }
 
 // causes returns the taints because of which a pod leaves, and since when it is due because of each.
-func (c change) causes(rule verdict.Rule, pod verdict.Pod) []policy.Cause {
-	v := c.decide(rule, pod)
+func (c change) causes(pod verdict.Pod) []policy.Cause {
+	v := c.decide(pod)
 	for i, phase := range slices.Backward(c.phases) {
 		if !v.Leaves || i > 0 && v.Due.Before(phase.from) {
 			continue
 		}
-		causes := policy.CausesOf(rule, pod, phase.taints)
+		causes := policy.CausesOf(Rule, pod, phase.taints)
 		for j := range causes {
 			if i > 0 && causes[j].Due.Before(phase.from) {
 				causes[j].Due = phase.from
@@ -139,19 +139,21 @@ func changesOf(request Request) ([]change, []error) {
 			errs = append(errs, fmt.Errorf("node %s: %w", node.Name, err))
 			continue
 		}
-		before := verdict.Advance(nil, node.Spec.Taints, verdict.SeenAt(request.At))
+		before := Tainted(node, request.At)
 		all = append(all, change{
-			name: node.Name, zone: node.Labels[corev1.LabelTopologyZone],
-			taints: node.Spec.Taints, edited: edited,
+			Node: node, edited: edited,
 			before: before, phases: []phase{{request.At, verdict.Advance(before, edited, verdict.SeenAt(request.At))}},
 		})
 	}
-	slices.SortFunc(all, func(a, b change) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(all, func(a, b change) int { return cmp.Compare(a.Name, b.Name) })
 	return all, errs
 }
 
-func (c change) node() cliv1alpha1.PlannedNode {
-	return cliv1alpha1.PlannedNode{Name: c.name, Zone: c.zone, Before: formatAll(c.taints), After: formatAll(c.edited)}
+func (c change) planned() cliv1alpha1.PlannedNode {
+	return cliv1alpha1.PlannedNode{
+		Name: c.Name, Zone: c.Labels[corev1.LabelTopologyZone],
+		Before: formatAll(c.Spec.Taints), After: formatAll(c.edited),
+	}
 }
 
 func formatAll(all []corev1.Taint) []string {
@@ -162,20 +164,9 @@ func formatAll(all []corev1.Taint) []string {
 	return specs
 }
 
-// notes says which taints count from an instant that nobody has written down.
-func (c change) notes() []string {
-	var notes []string
-	for _, taint := range taints.NoExecute(c.taints) {
-		if taint.TimeAdded.IsZero() {
-			notes = append(notes, fmt.Sprintf("Node %s: taint %s has no timeAdded, so it is taken to count from now; whoever has seen it before counts from then.", c.name, taints.Format(taint)))
-		}
-	}
-	return notes
-}
-
 // judge returns what becomes of one pod of the node.
-func (c change) judge(rule verdict.Rule, at time.Time, pod *corev1.Pod) cliv1alpha1.PlannedPod {
-	planned := cliv1alpha1.PlannedPod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: c.name}
+func (c change) judge(at time.Time, pod *corev1.Pod) cliv1alpha1.PlannedPod {
+	planned := cliv1alpha1.PlannedPod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: c.Name}
 	if pod.Spec.Priority != nil {
 		planned.Priority = *pod.Spec.Priority
 	}
@@ -192,13 +183,14 @@ func (c change) judge(rule verdict.Rule, at time.Time, pod *corev1.Pod) cliv1alp
 		return planned
 	}
 	facts := FactsOf(pod, at)
-	before, after := rule.Decide(facts, c.before), c.decide(rule, facts)
+	before, after := Rule.Decide(facts, c.before), c.decide(facts)
 	planned.Change = changeOf(before, after)
 	planned.Leaves, planned.Toleration = after.Leaves, after.Toleration.DeepCopy()
 	if after.Taint.Key != "" {
 		planned.Taint = taints.Format(after.Taint.Taint)
 	}
 	planned.Due, planned.DueBefore = dueOf(after), dueOf(before)
+	planned.About = isAbout(after, at)
 	return planned
 }
 

@@ -68,7 +68,7 @@ func (s *Subject) explainPolicies(e *cliv1alpha1.Explanation, facts verdict.Pod,
 	}
 	e.Notes = append(e.Notes, s.Policies.Flaws...)
 	pod, node := policies.PodOf(s.Pod), policies.NodeOf(s.Node)
-	causes := policy.CausesOf(s.Rule, facts, onNode)
+	causes := policy.CausesOf(Rule, facts, onNode)
 	leaves := e.Leaves && len(causes) > 0
 	for _, p := range s.Policies.All {
 		explained := cliv1alpha1.ExplainedPolicy{Name: p.Name, DryRun: p.DryRun, Pace: paceOf(p)}

@@ -55,6 +55,8 @@ type Signs struct {
 	HoldersKnown bool
 	// Evictions are the events of evictions, by Taintkeeper or ControllerManager.
 	Evictions map[string]Trace
+	// Failure is the newest event of Taintkeeper about something that failed.
+	Failure *cliv1alpha1.LastError
 }
 
 // Trace is what somebody did: how often, and when last.
@@ -68,13 +70,7 @@ func (s *Signs) AddLease(lease *coordinationv1.Lease) {
 	if lease.Name != Taintkeeper && lease.Name != ControllerManager {
 		return
 	}
-	s.Leases = append(s.Leases, &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name, UID: lease.UID},
-		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity:       lease.Spec.HolderIdentity,
-			LeaseDurationSeconds: lease.Spec.LeaseDurationSeconds, RenewTime: lease.Spec.RenewTime,
-		},
-	})
+	s.Leases = append(s.Leases, slimLease(lease))
 }
 
 // AddClock takes a ServiceAccount: of an eviction clock its annotations are kept, of others nothing.
@@ -117,10 +113,7 @@ func (s *Signs) AddEvent(event *corev1.Event) {
 	if event.InvolvedObject.UID != "" || slices.ContainsFunc(event.ManagedFields, isOurs) {
 		who = Taintkeeper
 	}
-	at := event.LastTimestamp.Time
-	if event.EventTime.After(at) {
-		at = event.EventTime.Time
-	}
+	at := lastSeen(event)
 	if s.Evictions == nil {
 		s.Evictions = map[string]Trace{}
 	}
@@ -163,13 +156,8 @@ var flagsKept = []string{
 func (c *Cluster) Election(program string) (name, namespace string) {
 	name = program
 	for _, pod := range c.Pods {
-		for i := range pod.Spec.Containers {
-			words := pod.Spec.Containers[i].Command
-			if IsOver(pod) || len(words) == 0 || words[0] != program {
-				continue
-			}
-			name, namespace = valueOf(electionName, words, name), valueOf(electionNamespace, words, namespace)
-		}
+		words := wordsOf(pod, program)
+		name, namespace = valueOf(electionName, words, name), valueOf(electionNamespace, words, namespace)
 	}
 	return name, namespace
 }

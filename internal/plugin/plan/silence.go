@@ -26,8 +26,6 @@ type Silence struct {
 	// Grace is for how long they may, and Policy how fast they are tainted.
 	Grace  readiness.Grace
 	Policy readiness.Policy
-	// Rule decides; the zero value is Kubernetes' default.
-	Rule verdict.Rule
 }
 
 // MakeSilent returns what would happen if nodes fell silent: they are tainted as node health does it, and then pods
@@ -42,7 +40,9 @@ func MakeSilent(cluster *Cluster, silence Silence) *cliv1alpha1.TaintPlan {
 	var courses []readiness.Course
 	var changes []change
 	var others []string
-	for _, course := range readiness.Forecast(cluster.Nodes, names, silence.Grace, silence.Policy, silence.At) {
+	for _, course := range readiness.Forecast(
+		cluster.Nodes, names, cluster.Renewed, silence.Grace, silence.Policy, silence.At,
+	) {
 		node := fallen[course.Node]
 		switch {
 		case node != nil:
@@ -54,21 +54,20 @@ func MakeSilent(cluster *Cluster, silence Silence) *cliv1alpha1.TaintPlan {
 	}
 	plan := begin(cluster, silence.At)
 	plan.Silent = true
-	fill(plan, cluster, silence.Rule, changes)
+	fill(plan, cluster, changes)
 	for i := range courses {
 		tell(&plan.Nodes[i], courses[i])
 		plan.Summary.Held += count(courses[i].Held != nil)
 	}
-	plan.Notes = append(plan.Notes, silenceNotes(silence.Nodes, courses, others, plan.Summary.Leave)...)
+	plan.Notes = append(plan.Notes, silenceNotes(cluster.Renewed, silence.Nodes, courses, others, plan.Summary.Leave)...)
 	return plan
 }
 
 // silentChange is what becomes of a silent node. Until its first step it has the taints that it has.
 func silentChange(node *corev1.Node, course readiness.Course, at time.Time) change {
-	before := verdict.Advance(nil, node.Spec.Taints, verdict.SeenAt(at))
+	before := Tainted(node, at)
 	c := change{
-		name: node.Name, zone: node.Labels[corev1.LabelTopologyZone], silent: true,
-		taints: node.Spec.Taints, edited: node.Spec.Taints,
+		Node: node, silent: true, edited: node.Spec.Taints,
 		before: before, phases: []phase{{at, before}},
 	}
 	for _, step := range course.Steps {
@@ -106,19 +105,28 @@ func microTime(at time.Time) *metav1.MicroTime {
 }
 
 // silenceNotes says what a plan of silent nodes cannot know, and what it is about besides them.
-func silenceNotes(nodes []*corev1.Node, courses []readiness.Course, others []string, leave int) []string {
+func silenceNotes(
+	renewed map[string]time.Time, nodes []*corev1.Node, courses []readiness.Course, others []string, leave int,
+) []string {
 	var notes []string
 	if together := mostTogether(courses); together > 1 {
-		notes = append(notes, fmt.Sprintf("%d nodes fall silent at one instant and are taken by name. "+
-			"In a cluster that is a matter of luck: kubelets give a sign of life every ten seconds, "+
-			"so the first may be tainted ten seconds before the last is noticed, "+
-			"while the state of its zone is still another.", together))
+		notes = append(notes, fmt.Sprintf("%d nodes fall silent at one instant, so the plan takes them by name. "+
+			"In a cluster their order is a matter of luck.", together))
 	}
-	var never []string
+	var never, unheard []string
 	for _, node := range nodes {
-		if readiness.Condition(node, corev1.NodeReady) == nil {
+		ready := readiness.Condition(node, corev1.NodeReady)
+		switch _, known := renewed[node.Name]; {
+		case known:
+		case ready == nil:
 			never = append(never, node.Name)
+		case ready.Status != corev1.ConditionUnknown:
+			unheard = append(unheard, node.Name)
 		}
+	}
+	if len(unheard) > 0 {
+		notes = append(notes, "The last Lease renewal of "+sentence.Enumerate(unheard)+
+			" is not known, so the plan assumes one now. Kubelets renew every 10s, so all of this may happen up to 10s earlier.")
 	}
 	if len(never) > 0 {
 		notes = append(notes, "No Ready condition is known of "+sentence.Enumerate(never)+

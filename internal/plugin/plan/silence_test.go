@@ -30,10 +30,14 @@ func reporting(name string, ready corev1.ConditionStatus, specs ...string) *core
 	return node
 }
 
-// silent returns the plan of nodes of a zone that fall silent, with the controller's defaults. There are nodes of
-// another zone.
+// silent returns the plan of nodes of a zone that fall silent just after they renewed their Leases, with the
+// controller's defaults. There are nodes of another zone.
 func silent(pods []*corev1.Pod, nodes ...*corev1.Node) *cliv1alpha1.TaintPlan {
-	return silentIn(&plan.Cluster{Pods: pods}, nodes...)
+	renewed := map[string]time.Time{}
+	for _, node := range nodes {
+		renewed[node.Name] = now
+	}
+	return silentIn(&plan.Cluster{Pods: pods, Renewed: renewed}, nodes...)
 }
 
 // silentIn is silent, in a cluster that has other objects, too.
@@ -121,6 +125,31 @@ func TestAPlanOfSilentNodesSaysWhenEachIsTaintedOrWhyNot(t *testing.T) {
 	}
 }
 
+func TestTheGracePeriodOfASilentNodeBeginsWithItsLastRenewal(t *testing.T) {
+	for name, test := range map[string]struct {
+		renewed map[string]time.Time
+		silent  time.Duration // from now on
+		bound   bool          // the notes say that it is one
+	}{
+		"seven seconds ago":             {map[string]time.Time{"a": now.Add(-7 * time.Second)}, 43 * time.Second, false},
+		"longer ago than it may":        {map[string]time.Time{"a": now.Add(-2 * time.Minute)}, 0, false},
+		"by a kubelet that is ahead":    {map[string]time.Time{"a": now.Add(time.Second)}, 50 * time.Second, false},
+		"it is not known when":          {nil, 50 * time.Second, true},
+		"it is known of another node":   {map[string]time.Time{"b": now}, 50 * time.Second, true},
+		"it has renewed it this second": {map[string]time.Time{"a": now}, 50 * time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			made := silentIn(&plan.Cluster{Renewed: test.renewed}, reporting("a", corev1.ConditionTrue))
+			if got := made.Nodes[0].SilentAt.Sub(now); got != test.silent {
+				t.Errorf("it is silent after %s, want %s", got, test.silent)
+			}
+			if got := strings.Contains(strings.Join(made.Notes, "\n"), "up to 10s earlier"); got != test.bound {
+				t.Errorf("the notes are %q, want one that it is a bound: %t", made.Notes, test.bound)
+			}
+		})
+	}
+}
+
 func TestPodsThatAreDueBeforeEveryZoneIsDisruptedLeaveAndTheOthersStay(t *testing.T) {
 	nodes := []*corev1.Node{reporting("m", corev1.ConditionTrue), reporting("n", corev1.ConditionFalse, notReady+":NoExecute")}
 	soon, late := pod("soon", tolerating(notReady, 3620)), pod("late", tolerating(notReady, 3700))
@@ -186,7 +215,7 @@ func TestAPlanOfSilentNodesNamesNoOtherThatTakesNoTurn(t *testing.T) {
 	recovered := reporting("recovered", corev1.ConditionTrue, notReady+":NoExecute")
 	tainted := reporting("tainted", corev1.ConditionFalse, notReady+":NoExecute", notReady+":NoSchedule")
 	nodes := []*corev1.Node{recovered, tainted, reporting("n", corev1.ConditionTrue), reporting("x", corev1.ConditionTrue)}
-	made := plan.MakeSilent(&plan.Cluster{Nodes: nodes}, plan.Silence{
+	made := plan.MakeSilent(&plan.Cluster{Nodes: nodes, Renewed: map[string]time.Time{"n": now}}, plan.Silence{
 		Nodes: nodes[2:3], At: now, Grace: readiness.Grace{Monitor: 50 * time.Second}, Policy: readiness.Policy{Rate: 0.1, UnhealthyShare: 0.55},
 	})
 	if len(made.Notes) != 0 {

@@ -12,8 +12,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
-// The annotations that the scheduler reads, or whoever binds volumes for it. No other leaves a cluster.
-var schedulingAnnotations = []string{
+// SchedulingAnnotations are those that the scheduler reads, what binds volumes for it, and the API server where it adds
+// tolerations. Snapshots hold no others, except the mark of a static pod and those of Taintkeeper.
+var SchedulingAnnotations = []string{
 	corev1.BetaStorageClassAnnotation,
 	corev1.MigratedPluginsAnnotationKey,
 	"pv.kubernetes.io/bind-completed",
@@ -28,7 +29,7 @@ var schedulingAnnotations = []string{
 // slimAnnotated is slimMeta with the annotations that scheduling reads.
 func slimAnnotated(meta *metav1.ObjectMeta) metav1.ObjectMeta {
 	slim := slimMeta(meta)
-	for _, key := range schedulingAnnotations {
+	for _, key := range SchedulingAnnotations {
 		if value, ok := meta.Annotations[key]; ok {
 			metav1.SetMetaDataAnnotation(&slim, key, value)
 		}

@@ -38,7 +38,7 @@ func (s *Subject) changesOnNode(facts verdict.Pod, onNode []verdict.Taint,
 	}
 	var changes []cliv1alpha1.SmallestChange
 	for _, trial := range trials {
-		then := s.Rule.Decide(verdict.Pod{Tolerations: trial.tolerations, Bound: facts.Bound}, trial.taints)
+		then := Rule.Decide(verdict.Pod{Tolerations: trial.tolerations, Bound: facts.Bound}, trial.taints)
 		if then.Leaves == decided.Leaves && then.Due.Equal(decided.Due) {
 			continue
 		}
@@ -52,7 +52,7 @@ func (s *Subject) changesOnNode(facts verdict.Pod, onNode []verdict.Taint,
 func (s *Subject) toLetItStay(facts verdict.Pod, onNode []verdict.Taint) []trial {
 	var causes []verdict.Reason
 	for _, taint := range onNode {
-		if reason := s.Rule.Judge(facts, taint); reason.Leaves {
+		if reason := Rule.Judge(facts, taint); reason.Leaves {
 			causes = append(causes, reason)
 		}
 	}
@@ -184,7 +184,7 @@ var anyTaint = corev1.Taint{Key: "example.com/any", Effect: corev1.TaintEffectNo
 
 // toMakeItLeave returns what could make a pod leave that stays.
 func (s *Subject) toMakeItLeave(facts verdict.Pod, onNode []verdict.Taint, decided verdict.Verdict) []trial {
-	one := s.Rule.Judge(facts, verdict.Taint{Taint: anyTaint, Since: s.At})
+	one := Rule.Judge(facts, verdict.Taint{Taint: anyTaint, Since: s.At})
 	tainted := trial{
 		change:      cliv1alpha1.SmallestChange{What: fmt.Sprintf("Set a NoExecute taint on node %s that no toleration matches.", s.Node.Name)},
 		tolerations: facts.Tolerations, taints: append(slices.Clone(onNode), one.Taint),
@@ -208,7 +208,7 @@ func (s *Subject) withoutPatience(facts verdict.Pod, onNode []verdict.Taint, dec
 		}
 	}
 	left := slices.DeleteFunc(slices.Clone(facts.Tolerations), func(toleration corev1.Toleration) bool {
-		return s.Rule.Matcher.Tolerates(&toleration, &decided.Taint.Taint)
+		return Rule.Matcher.Tolerates(&toleration, &decided.Taint.Taint)
 	})
 	matching := append([]int{i}, decided.Shadowed...)
 	names := make([]string, 0, len(matching))

@@ -30,7 +30,7 @@ func nodeTaint(node string, taint corev1.Taint, pods []*corev1.Pod) cliv1alpha1.
 		Key: taint.Key, Value: taint.Value, Effect: taint.Effect, TimeAdded: taint.TimeAdded,
 	}
 	for _, pod := range pods {
-		switch i, tolerated := (taints.Matcher{}).First(pod.Spec.Tolerations, &taint); {
+		switch i, tolerated := Rule.Matcher.First(pod.Spec.Tolerations, &taint); {
 		case !tolerated:
 			listed.NotAtAll++
 		case taint.Effect == corev1.TaintEffectNoExecute && pod.Spec.Tolerations[i].TolerationSeconds != nil:

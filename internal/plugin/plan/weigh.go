@@ -118,7 +118,7 @@ func weighBudgets(plan *cliv1alpha1.TaintPlan, cluster *Cluster, pods map[types.
 			}
 			weighed[key].Leave++
 			asks := planned.Answer != nil && planned.Answer.Says == cliv1alpha1.PolicyAsk
-			if isReady(pod) && !asks {
+			if IsReady(pod) && !asks {
 				disrupted[key]++
 			}
 		}

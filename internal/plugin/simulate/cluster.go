@@ -76,7 +76,7 @@ func (s *simulation) load() {
 	for _, object := range s.cluster.Nodes {
 		n := &node{
 			Node: object, ready: readiness.IsReady(object), silent: readiness.IsUnknown(object),
-			taints: verdict.Advance(nil, object.Spec.Taints, verdict.SeenAt(s.start)),
+			taints: plan.Tainted(object, s.start),
 		}
 		n.look = once{queue: &s.queue, kind: looks, do: func(now time.Time) { s.look(n, now) }}
 		s.nodes[object.Name] = n
@@ -206,7 +206,7 @@ func (s *simulation) admits(n *node, p *pod) bool {
 	hard := slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool {
 		return t.Effect == corev1.TaintEffectPreferNoSchedule
 	})
-	_, refused := s.options.Rule.Matcher.Untolerated(hard, p.Spec.Tolerations)
+	_, refused := plan.Rule.Matcher.Untolerated(hard, p.Spec.Tolerations)
 	return !refused
 }
 
@@ -257,7 +257,11 @@ func (s *simulation) happenTo(n *node, is step, now time.Time) {
 	switch is.kind {
 	case falls:
 		n.silent = true
-		s.play.Fall(n.Name, now)
+		var sign time.Time // that of the start is known, a later one is not
+		if now.Equal(s.start) {
+			sign = s.cluster.Renewed[n.Name]
+		}
+		s.play.Fall(n.Name, sign, now)
 	case comesBack:
 		s.comesBack(n, now)
 	case retaints:

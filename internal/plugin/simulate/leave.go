@@ -32,7 +32,7 @@ func (s *simulation) look(n *node, now time.Time) {
 		if p.stage != bound || plan.IsStatic(p.Pod) {
 			continue
 		}
-		v := s.options.Rule.Decide(p.facts, n.taints)
+		v := plan.Rule.Decide(p.facts, n.taints)
 		p.held = policy.Answer{}
 		switch {
 		case !v.Leaves:

@@ -109,7 +109,7 @@ type question struct {
 // ask asks the policies about a pod that is due.
 func (s *simulation) ask(l leaver, now time.Time) question {
 	n := l.on
-	q := question{leaver: l, causes: policy.CausesOf(s.options.Rule, l.facts, n.taints)}
+	q := question{leaver: l, causes: policy.CausesOf(plan.Rule, l.facts, n.taints)}
 	q.known = s.policies.set.Facts(l.is, policies.Node{Labels: n.Labels, Ready: n.ready})
 	var unready time.Time
 	if at := l.is.UnreadyAt; !at.IsZero() && !q.known.Unready {
@@ -273,7 +273,7 @@ func (s *simulation) duesOf(n *node) map[*policy.Policy][]time.Time {
 		if p.stage != bound || plan.IsStatic(p.Pod) {
 			continue
 		}
-		causes := policy.CausesOf(s.options.Rule, p.facts, n.taints)
+		causes := policy.CausesOf(plan.Rule, p.facts, n.taints)
 		for _, of := range p.selecting {
 			if due, applies := of.Due(causes); applies && of.Breaker() != nil {
 				n.dues[of] = append(n.dues[of], due)

@@ -17,7 +17,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
-	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // DefaultStartDelay is how long a pod takes from being bound to being ready.
@@ -41,8 +40,6 @@ type Options struct {
 	// Grace is for how long nodes may be silent, and Policy how fast they are tainted then.
 	Grace  readiness.Grace
 	Policy readiness.Policy
-	// Rule decides when pods are due; the zero value is Kubernetes' default.
-	Rule verdict.Rule
 	// StartDelay is how long a pod takes from being bound to being ready.
 	StartDelay time.Duration
 	// Room says where pods go. Without it a pod finds room if it tolerates the taints of any node, and it is not asked

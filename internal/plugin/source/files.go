@@ -41,7 +41,7 @@ func ReadFiles(in io.Reader, files resource.FilenameOptions, wanted Wants) (*pla
 	collected := collector{wants: wanted, cluster: &plan.Cluster{
 		Controllers: map[types.UID]metav1.OwnerReference{},
 		Templates:   map[types.UID]*plan.Template{},
-	}, seen: map[types.UID]bool{}, named: map[objectName]types.UID{}}
+	}, seen: map[types.UID]bool{}, named: map[objectName]types.UID{}, snapshots: map[string]int{}}
 	if err := collected.takeAll(builder.Do()); err != nil {
 		return nil, inFiles(err)
 	}
@@ -56,6 +56,8 @@ type collector struct {
 	seen    map[types.UID]bool
 	named   map[objectName]types.UID // nodes and pods
 	sharer  plan.Sharer
+	// snapshots are the files that hold one of which the last line has not come, with the objects so far.
+	snapshots map[string]int
 }
 
 // decoded is an object of a file, as far as it could be read.
@@ -80,10 +82,11 @@ func (c *collector) takeAll(files *resource.Result) error {
 	})
 	var failed []error
 	for next := range objects {
-		if err := c.take(next); err != nil {
+		if err := errors.Join(c.follow(next), c.take(next)); err != nil {
 			failed = append(failed, err)
 		}
 	}
+	failed = append(failed, c.unended()...)
 	return utilerrors.Flatten(utilerrors.NewAggregate(append([]error{group.Wait()}, failed...)))
 }
 

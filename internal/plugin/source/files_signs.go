@@ -42,6 +42,7 @@ func (c *collector) addSign(object *unstructured.Unstructured) error {
 			signs.Heard(lease.Spec.RenewTime.Time)
 		}
 		signs.AddLease(lease)
+		c.cluster.AddRenewal(lease)
 		signs.LeasesKnown = true
 	case clockKind:
 		account := &corev1.ServiceAccount{}
@@ -60,6 +61,7 @@ func (c *collector) addSign(object *unstructured.Unstructured) error {
 			return err
 		}
 		signs.AddEvent(event)
+		signs.AddFailure(event)
 	case holderKind:
 		holder := &admissionv1.ValidatingAdmissionPolicy{}
 		if err := convert(object.Object, holder); err != nil {
@@ -142,6 +144,7 @@ func (c *collector) hear() {
 			}
 		}
 	}
+	signs.Heard(c.cluster.At)
 	if !c.wants.Templates || len(c.cluster.Nodes) == 0 {
 		return
 	}

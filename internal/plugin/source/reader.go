@@ -44,25 +44,26 @@ type Reader struct {
 	Cluster *plan.Cluster
 
 	owners metadata.Interface // for ReplicaSets and Jobs, of which only their controllers count
+	clock  *timeline.Clock    // the API server's
 }
 
 // readAPI returns what a command wants of a cluster. Nodes and pods have to be there; of the rest the cluster says what
 // is missing.
 func readAPI(ctx context.Context, config *rest.Config, wanted Wants, progress *output.Progress) (*plan.Cluster, error) {
-	clock := &timeline.Clock{}
-	r, err := Connect(clock.Listen(config), progress)
+	r, err := Connect(config, progress)
 	if err != nil {
 		return nil, err
 	}
 	defer progress.End()
 	err = r.Read(ctx, wanted)
-	r.Cluster.Signs.At = clock.Latest()
+	r.Cluster.Signs.At = r.clock.Latest()
 	return r.Cluster, err
 }
 
 // Connect returns a Reader of the API server that a configuration names.
 func Connect(config *rest.Config, progress *output.Progress) (*Reader, error) {
-	config = ForReading(config)
+	clock := &timeline.Clock{}
+	config = ForReading(clock.Listen(config))
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
@@ -75,7 +76,9 @@ func Connect(config *rest.Config, progress *output.Progress) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	return NewReader(config.Host, clients, dynamicClient, metadataClient, progress), nil
+	reader := NewReader(config.Host, clients, dynamicClient, metadataClient, progress)
+	reader.clock = clock
+	return reader, nil
 }
 
 // Dialer connects a command that changes a cluster to it. The answers of the API server set the clock.
@@ -99,6 +102,7 @@ func NewReader(server string, clients kubernetes.Interface, dynamicClient dynami
 ) *Reader {
 	return &Reader{
 		Server: server, Clients: clients, Dynamic: dynamicClient, Progress: progress, owners: owners,
+		clock:   &timeline.Clock{},
 		Cluster: &plan.Cluster{Controllers: map[types.UID]metav1.OwnerReference{}},
 	}
 }
@@ -118,7 +122,7 @@ func ForReading(config *rest.Config) *rest.Config {
 // Read reads what a command wants. Nodes and pods must be readable; of the rest the cluster says what is missing.
 func (r *Reader) Read(ctx context.Context, wanted Wants) error {
 	for _, read := range []func(context.Context, Wants) error{
-		r.required, r.policies, r.disruption, r.scheduling, r.signs,
+		r.required, r.policies, r.disruption, r.scheduling, r.renewals, r.signs, r.health,
 	} {
 		if err := read(ctx, wanted); err != nil {
 			return err
@@ -200,6 +204,16 @@ func (r *Reader) scheduling(ctx context.Context, wanted Wants) error {
 		}
 	}
 	return nil
+}
+
+// renewals reads the Leases of nodes.
+func (r *Reader) renewals(ctx context.Context, wanted Wants) error {
+	if !wanted.Renewals {
+		return nil
+	}
+	leases := r.Clients.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	err := List(ctx, r, "leases", leases.List, r.Cluster.AddRenewal)
+	return r.without(err, "it is not known when kubelets last renewed those of their nodes")
 }
 
 // Keep appends what is needed of each object.

@@ -8,6 +8,7 @@ package source
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -24,6 +25,8 @@ type Source struct {
 	Env    command.Env
 	Config *genericclioptions.ConfigFlags
 	Files  resource.FilenameOptions
+
+	at string // --at
 }
 
 // New returns a Source without files.
@@ -31,11 +34,13 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) Source {
 	return Source{Env: env, Config: config}
 }
 
-// AddFlags adds --filename and --recursive.
+// AddFlags adds --filename, --recursive and --at.
 func (s *Source) AddFlags(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVarP(&s.Files.Filenames, "filename", "f", nil,
 		"Files or folders that hold the objects, as 'kubectl get nodes,pods,... -A -o yaml' or 'kubectl taintkeeper snapshot' write them; '-' is stdin. No cluster is asked then.")
 	cmd.Flags().BoolVarP(&s.Files.Recursive, "recursive", "R", false, "Read the folders of -f with all folders in them.")
+	cmd.Flags().StringVar(&s.at, "at", "",
+		"The instant for which to answer, with -f: 2026-11-22T09:00:00Z, for example. It is when the snapshot was taken if you leave it out, and now for other files.")
 }
 
 // Offline reports whether files take the place of a cluster.
@@ -46,7 +51,27 @@ func (s *Source) Validate() error {
 	if s.Files.Recursive && !s.Offline() {
 		return command.Usagef("--recursive is for the folders of --filename: name some, or leave it out")
 	}
+	if s.at == "" {
+		return nil
+	}
+	if !s.Offline() {
+		return command.Usagef("--at requires -f: a cluster is read as it is now")
+	}
+	if _, err := time.Parse(time.RFC3339, s.at); err != nil {
+		return command.Usagef("--at=%s is not an instant: write it as 2026-11-22T09:00:00Z", s.at)
+	}
 	return nil
+}
+
+// Now returns the instant for which to answer about a cluster that was read.
+func (s *Source) Now(cluster *plan.Cluster) time.Time {
+	if at, err := time.Parse(time.RFC3339, s.at); err == nil { // Validate refuses any other
+		return at
+	}
+	if !cluster.At.IsZero() {
+		return cluster.At
+	}
+	return s.Env.Clock.Now()
 }
 
 // Read returns the objects of the cluster.
@@ -106,6 +131,8 @@ type Wants struct {
 	Policies   bool // EvictionPolicies and, if there are any, what they ask for
 	Budgets    bool // PodDisruptionBudgets, and who controls ReplicaSets and Jobs
 	Scheduling bool // what the scheduler asks for
+	Renewals   bool // when kubelets last renewed the Leases of their nodes
 	Signs      bool // traces of the controllers that evict and taint
+	Health     bool // traces of Taintkeeper alone, and of what failed
 	Templates  bool // workloads whose pods files do not hold; then they need not hold nodes either
 }

@@ -155,7 +155,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	report := check.Make(cluster, o.chosen(), o.namespace, o.source.Env.Clock.Now())
+	report := check.Make(cluster, o.chosen(), o.namespace, o.source.Now(cluster))
 	if err := o.print(report); err != nil {
 		return err
 	}

@@ -96,7 +96,6 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	subject.At = o.source.Env.Clock.Now()
 	explanation := plan.Explain(subject)
 	if printed, err := o.output.Object(explanation); printed {
 		return err
@@ -111,13 +110,17 @@ func (o *options) subject(ctx context.Context) (plan.Subject, error) {
 		if err != nil {
 			return plan.Subject{}, err
 		}
-		return subjectOf(cluster, *o.source.Config.Namespace, o.pod)
+		subject, err := subjectOf(cluster, *o.source.Config.Namespace, o.pod)
+		subject.At = o.source.Now(cluster)
+		return subject, err
 	}
 	namespace, reader, err := newSubjectReader(&o.source)
 	if err != nil {
 		return plan.Subject{}, err
 	}
-	return reader.read(ctx, namespace, o.pod)
+	subject, err := reader.read(ctx, namespace, o.pod)
+	subject.At = o.source.Env.Clock.Now()
+	return subject, err
 }
 
 // subjectOf finds a pod among files. An empty namespace stands for all of them.

@@ -161,6 +161,7 @@ func (e *explainer) printClock() error {
 // clockWords say what tells an instant. The API records to the second, and nobody is evicted before what was promised.
 var clockWords = map[cliv1alpha1.ClockSource]string{
 	cliv1alpha1.FromTimeAdded:         "the end of the second in the taint's timeAdded",
+	cliv1alpha1.FromManagedFields:     "about: when the taints of the node were last written, as its managedFields say",
 	cliv1alpha1.FromPodScheduled:      "the end of the second in the pod's condition PodScheduled",
 	cliv1alpha1.FromCreationTimestamp: "the end of the second in the pod's creationTimestamp",
 	cliv1alpha1.FromNow:               "now: nothing before it is recorded",

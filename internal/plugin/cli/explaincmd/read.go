@@ -116,7 +116,10 @@ func (r *subjectReader) policies(ctx context.Context, subject *plan.Subject) err
 	}
 	err := r.api.Budgets(ctx, subject.Pod.Namespace)
 	subject.Policies = r.api.Cluster.PoliciesOf()
-	return err
+	if err != nil {
+		return err
+	}
+	return r.api.WarnOfHolds(ctx)
 }
 
 // owner reads the template that the pod was made from, and the owner above its owner, which wrote the template.

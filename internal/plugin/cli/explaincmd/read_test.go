@@ -117,7 +117,10 @@ func TestPoliciesAreReadWhereThereAreSome(t *testing.T) {
 		budgets bool // are read
 		missing []string
 	}{
-		"one":         {objects: []runtime.Object{stop}, budgets: true},
+		"one, which holds nothing because Taintkeeper is not there": {
+			objects: []runtime.Object{stop}, budgets: true,
+			missing: []string{"Taintkeeper is not running, so EvictionPolicies hold no pod, except those with ifDown: Hold."},
+		},
 		"none":        {},
 		"no resource": {refuse: apierrors.NewNotFound(policies.GroupResource(), "")},
 		"without leave": {

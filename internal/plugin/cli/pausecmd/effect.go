@@ -47,7 +47,7 @@ func (f *found) effect(object *v1alpha1.EvictionPolicy, now time.Time) effect {
 	nodes, taints := map[string]policies.Node{}, map[string][]verdict.Taint{}
 	for _, node := range f.Nodes {
 		nodes[node.Name] = policies.NodeOf(node)
-		taints[node.Name] = verdict.Advance(nil, node.Spec.Taints, verdict.SeenAt(now))
+		taints[node.Name] = plan.Tainted(node, now)
 	}
 	var e effect
 	for _, pod := range f.Pods {
@@ -62,7 +62,7 @@ func (f *found) effect(object *v1alpha1.EvictionPolicy, now time.Time) effect {
 			continue
 		}
 		e.selected++
-		causes := policy.CausesOf(verdict.Rule{}, plan.FactsOf(pod, now), taints[pod.Spec.NodeName])
+		causes := policy.CausesOf(plan.Rule, plan.FactsOf(pod, now), taints[pod.Spec.NodeName])
 		causes = slices.DeleteFunc(causes, func(cause policy.Cause) bool { return cause.Due.After(now) })
 		if len(causes) == 0 || !held(set.Course(others[i:i+1], is, node, causes, now)) {
 			continue

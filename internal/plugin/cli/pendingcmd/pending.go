@@ -128,7 +128,7 @@ func (o *options) run(ctx context.Context) error {
 }
 
 func (o *options) pending(cluster *plan.Cluster, nodes []*corev1.Node) *cliv1alpha1.PendingList {
-	now := o.source.Env.Clock.Now()
+	now := o.source.Now(cluster)
 	known := &plan.Countdowns{Owner: cluster.Owner, Policies: cluster.PoliciesOf()}
 	for _, node := range nodes {
 		known.SetNode(node, now)
@@ -173,7 +173,10 @@ func (o *options) readFrom(ctx context.Context, api *source.Reader) (*plan.Clust
 	if err != nil {
 		return nil, err
 	}
-	return api.Cluster, api.Objections(ctx, o.namespace)
+	if err := api.Objections(ctx, o.namespace); err != nil || len(api.Cluster.Policies) == 0 {
+		return api.Cluster, err
+	}
+	return api.Cluster, api.WarnOfHolds(ctx)
 }
 
 // narrow leaves out pods that cannot be pending: those without a node, and those on other nodes where one is named.
@@ -247,6 +250,8 @@ func (o *options) print(list *cliv1alpha1.PendingList) error {
 func leaves(now time.Time, pod *cliv1alpha1.PendingPod) string {
 	due := pod.Due.Time
 	switch {
+	case !due.Before(now) && pod.About:
+		return output.About(now, due)
 	case !due.Before(now):
 		return output.Relative(now, due)
 	case pod.Answer.Stays():

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -27,10 +28,10 @@ import (
 
 var quiet = command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clock.RealClock{}}
 
-// newReader returns a reader of a cluster without policies.
-func newReader(clients kubernetes.Interface) *source.Reader {
+// newReader returns a reader of a cluster with some policies.
+func newReader(clients kubernetes.Interface, policies ...runtime.Object) *source.Reader {
 	kinds := map[schema.GroupVersionResource]string{source.EvictionPolicies: "EvictionPolicyList"}
-	custom := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
+	custom := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, policies...)
 	return source.NewReader("https://example.com", clients, custom, nil, output.NewProgress(quiet))
 }
 
@@ -71,5 +72,21 @@ func TestWithoutTheRightToListNodesNothingIsPendingForSure(t *testing.T) {
 	_, err := (&options{}).readFrom(t.Context(), newReader(clients))
 	if err == nil || !strings.Contains(err.Error(), "ask for the right to list them") {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestThatPoliciesHoldNothingWithoutTaintkeeperIsSaid(t *testing.T) {
+	hold := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "taintkeeper.dev/v1alpha1", "kind": "EvictionPolicy",
+		"metadata": map[string]any{"name": "stop"}, "spec": map[string]any{"action": "Hold"},
+	}}
+	o := options{source: source.New(quiet, genericclioptions.NewConfigFlags(true))}
+	cluster, err := o.readFrom(t.Context(), newReader(fake.NewClientset(), hold))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "Taintkeeper is not running, so EvictionPolicies hold no pod, except those with ifDown: Hold."
+	if notes := o.pending(cluster, nil).Notes; len(notes) == 0 || notes[0] != want {
+		t.Errorf("the notes are %q, want %q first", notes, want)
 	}
 }

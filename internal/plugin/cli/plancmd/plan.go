@@ -134,7 +134,9 @@ func (o *options) run(ctx context.Context) error {
 }
 
 func (o *options) make(ctx context.Context) (*cliv1alpha1.TaintPlan, error) {
-	cluster, err := o.source.Read(ctx, source.Wants{Policies: true, Budgets: true, Scheduling: o.whereTo})
+	cluster, err := o.source.Read(ctx, source.Wants{
+		Policies: true, Budgets: true, Scheduling: o.whereTo, Renewals: o.silence.is,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +152,7 @@ func (o *options) make(ctx context.Context) (*cliv1alpha1.TaintPlan, error) {
 }
 
 func (o *options) planOf(cluster *plan.Cluster, nodes []*corev1.Node) (*cliv1alpha1.TaintPlan, error) {
-	now := o.source.Env.Clock.Now()
+	now := o.source.Now(cluster)
 	if o.silence.is {
 		return plan.MakeSilent(cluster, plan.Silence{
 			Nodes: nodes, At: now, Grace: o.silence.flags.Grace(), Policy: o.silence.flags.Policy(),

@@ -69,6 +69,9 @@ func podRow(plan *cliv1alpha1.TaintPlan, pod *cliv1alpha1.PlannedPod) []any {
 	if pod.Leaves {
 		leaves, at = output.Relative(plan.At.Time, pod.Due.Time), output.Absolute(pod.Due.Time)
 	}
+	if pod.About {
+		leaves = output.About(plan.At.Time, pod.Due.Time)
+	}
 	if pod.DueBefore != nil {
 		before = output.Absolute(pod.DueBefore.Time)
 	}

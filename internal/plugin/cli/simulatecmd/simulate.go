@@ -150,11 +150,13 @@ func (o *options) run(ctx context.Context) error {
 }
 
 func (o *options) simulate(ctx context.Context) (*cliv1alpha1.SimulationReport, error) {
-	cluster, err := o.source.Read(ctx, source.Wants{Policies: true, Budgets: true, Scheduling: o.whereTo})
+	cluster, err := o.source.Read(ctx, source.Wants{
+		Policies: true, Budgets: true, Renewals: true, Scheduling: o.whereTo,
+	})
 	if err != nil {
 		return nil, err
 	}
 	return simulate.Run(ctx, cluster, o.scenario, simulate.Options{
-		At: o.source.Env.Clock.Now(), Grace: o.health.Grace(), Policy: o.health.Policy(), StartDelay: o.startDelay,
+		At: o.source.Now(cluster), Grace: o.health.Grace(), Policy: o.health.Policy(), StartDelay: o.startDelay,
 	})
 }

@@ -11,13 +11,18 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
@@ -36,13 +41,27 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 	cmd := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Write a file from which plans can be made without the cluster",
-		Long: `Write what plans are made from to stdout: nodes, pods, PodDisruptionBudgets, EvictionPolicies, who controls ReplicaSets
-and Jobs, and what the scheduler asks for, as one JSON object a line.
+		Long: `Write what plans are made from to stdout, as one JSON object a line. The first line says when the cluster was read, and
+commands with -f answer for that time unless --at names another. They refuse a snapshot without its last line.
 
-Nothing else leaves the cluster: no environment variables, commands, images, annotations, secrets or configuration.
-Names and labels do, EvictionPolicies with the reasons of pauses, and what says which controllers evict and taint: their
-Leases, the eviction clock, who wrote the taints of nodes, and the flag --controllers of kube-controller-manager and its
-like.`,
+A snapshot holds the following of nodes, pods, namespaces, PersistentVolumes, PersistentVolumeClaims, StorageClasses,
+CSINodes and PodDisruptionBudgets:
+- names, UIDs, labels, owners, finalizers and times
+- taints, tolerations, and who last wrote the taints and conditions of a node
+- what the scheduler reads: node selectors, affinity, spread constraints, priorities, requests, limits, host ports,
+  resource claims, capacities, and volumes with their IDs
+- conditions with their messages
+- these annotations: ` + strings.Join(plan.SchedulingAnnotations, ",\n  ") + `
+- the status and the selectors of PodDisruptionBudgets
+
+Of other kinds it holds:
+- EvictionPolicies with their reasons for pauses, and the ValidatingAdmissionPolicy that they need
+- the Leases of nodes, of Taintkeeper and of kube-controller-manager, with who holds them and when they were renewed
+- the annotations of Taintkeeper's eviction clock, a ServiceAccount
+- who controls ReplicaSets and Jobs
+- the flags of Taintkeeper and kube-controller-manager that say which controllers run
+
+It holds no environment variables, images, Secrets, ConfigMaps, other annotations or other commands.`,
 		Example: `  kubectl taintkeeper snapshot > cluster.json
   kubectl taintkeeper plan -f cluster.json worker-1 maintenance=now:NoExecute`,
 		Args: command.NoArgs,
@@ -61,7 +80,9 @@ like.`,
 }
 
 func (o *options) run(ctx context.Context) error {
-	cluster, err := o.source.Read(ctx, source.Wants{Policies: true, Budgets: true, Scheduling: true, Signs: true})
+	cluster, err := o.source.Read(ctx, source.Wants{
+		Policies: true, Budgets: true, Scheduling: true, Renewals: true, Signs: true,
+	})
 	if err != nil {
 		return err
 	}
@@ -70,12 +91,20 @@ func (o *options) run(ctx context.Context) error {
 	}
 	out := bufio.NewWriter(o.source.Env.Out)
 	encoder := json.NewEncoder(out)
-	for _, object := range objectsOf(cluster) {
+	for _, object := range linesOf(cluster, o.source.Now(cluster)) {
 		if err := encoder.Encode(object); err != nil {
 			return fmt.Errorf("write the snapshot: %w", err)
 		}
 	}
 	return out.Flush()
+}
+
+// linesOf returns what a snapshot consists of.
+func linesOf(cluster *plan.Cluster, at time.Time) []runtime.Object {
+	objects, version := objectsOf(cluster), cliv1alpha1.GroupVersion.String()
+	first := output.WithKind(&cliv1alpha1.Snapshot{At: metav1.NewMicroTime(at)}, version, "Snapshot")
+	last := output.WithKind(&cliv1alpha1.SnapshotEnd{Objects: len(objects)}, version, "SnapshotEnd")
+	return slices.Concat([]runtime.Object{first}, objects, []runtime.Object{last})
 }
 
 // objectsOf returns all objects of a cluster, with their kinds.
@@ -91,11 +120,24 @@ func objectsOf(cluster *plan.Cluster) []runtime.Object {
 	all = appendOf(all, v1alpha1.GroupVersion.String(), "EvictionPolicy", cluster.Policies)
 	all = appendOf(all, "admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", cluster.Signs.Holders)
 	all = appendOf(all, "coordination.k8s.io/v1", "Lease", cluster.Signs.Leases)
+	all = appendOf(all, "coordination.k8s.io/v1", "Lease", renewals(cluster))
 	all = appendOf(all, "v1", "ServiceAccount", cluster.Signs.Clocks)
 	for _, uid := range slices.Sorted(maps.Keys(cluster.Controllers)) {
 		all = append(all, ownedBy(uid, cluster.Controllers[uid]))
 	}
 	return appendOf(all, "v1", "Pod", cluster.Pods)
+}
+
+// renewals returns the Leases of nodes, of which only the last renewal counts.
+func renewals(cluster *plan.Cluster) []*coordinationv1.Lease {
+	var all []*coordinationv1.Lease
+	for _, node := range slices.Sorted(maps.Keys(cluster.Renewed)) {
+		all = append(all, &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: node},
+			Spec:       coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(cluster.Renewed[node]))},
+		})
+	}
+	return all
 }
 
 func appendOf[P runtime.Object](all []runtime.Object, apiVersion, kind string, objects []P) []runtime.Object {

@@ -1,0 +1,28 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Snapshot is the first line of a snapshot. The objects of the cluster follow, one a line.
+//
+// +kubebuilder:object:root=true
+type Snapshot struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// At is the instant at which the cluster was read.
+	At metav1.MicroTime `json:"at"`
+}
+
+// SnapshotEnd is the last line of a snapshot. Without it the snapshot is cut off.
+//
+// +kubebuilder:object:root=true
+type SnapshotEnd struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// Objects is the number of objects between the first line and this one.
+	Objects int `json:"objects"`
+}

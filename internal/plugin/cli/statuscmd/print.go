@@ -1,0 +1,170 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package statuscmd
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+)
+
+// print prints a report for a person: the answer first, then what it is made of.
+func (o *options) print(report *cliv1alpha1.StatusReport) {
+	p := &page{report, &o.output}
+	headline, bullet := headlines[report.Health], "- "
+	if headline == "" { // the problem is that it does not run, or that this is not known
+		bullet = ""
+	} else {
+		o.output.Line("%s", headline)
+	}
+	for _, problem := range report.Problems {
+		o.output.Line("%s%s", bullet, problem)
+	}
+	for _, note := range report.Notes {
+		o.output.Line("Note: %s", note)
+	}
+	o.output.Line("")
+	p.line("Mode", p.mode())
+	p.line("Version", p.version())
+	p.line("Leader", p.leader())
+	p.line("Replicas", p.replicas())
+	p.line("Pods", p.pods())
+	p.line("Held", p.held())
+	p.line("Eviction clock", p.clock())
+	p.line("Built-in", p.backlog())
+	p.line("Last error", p.lastError())
+}
+
+var headlines = map[cliv1alpha1.Health]string{
+	cliv1alpha1.Healthy:  "Taintkeeper runs, and nothing is wrong.",
+	cliv1alpha1.Degraded: "Taintkeeper runs, and needs attention:",
+}
+
+// page is a report that is being printed.
+type page struct {
+	*cliv1alpha1.StatusReport
+	*output.Printer
+}
+
+// line prints what is known of a subject; nothing if that is empty.
+func (p *page) line(subject, text string) {
+	if text != "" {
+		p.Line("%-15s %s", subject, text)
+	}
+}
+
+func (p *page) mode() string {
+	if p.Mode == "" {
+		return ""
+	}
+	mode := map[cliv1alpha1.Mode]string{
+		cliv1alpha1.ModeEnforce: "enforce", cliv1alpha1.ModeShadow: "shadow", cliv1alpha1.ModeDryRun: "dry run",
+	}[p.Mode]
+	if len(p.Controllers) == 0 {
+		return mode
+	}
+	return fmt.Sprintf("%s (%s)", mode, strings.Join(p.Controllers, ", "))
+}
+
+func (p *page) version() string {
+	if p.Mode == "" {
+		return ""
+	}
+	return cmp.Or(p.Version, "not known (a leader writes it on its Lease)")
+}
+
+func (p *page) leader() string {
+	if p.Leader == nil {
+		return ""
+	}
+	name, _, _ := strings.Cut(p.Leader.Identity, "_")
+	if !p.Leader.Since.IsZero() {
+		name += ", for " + output.Age(p.Leader.Since.Time, p.At.Time)
+	}
+	return fmt.Sprintf("%s (Lease %s)", name, p.Leader.Lease)
+}
+
+func (p *page) replicas() string {
+	if len(p.Replicas) == 0 {
+		return ""
+	}
+	var names []string
+	ready := 0
+	for i := range p.Replicas {
+		if p.Replicas[i].Ready {
+			ready++
+		} else {
+			names = append(names, p.Replicas[i].Namespace+"/"+p.Replicas[i].Name)
+		}
+	}
+	text := fmt.Sprintf("%d of %d ready", ready, len(p.Replicas))
+	if len(names) > 0 {
+		text += "; not ready: " + sentence.Enumerate(names)
+	}
+	return text
+}
+
+func (p *page) pods() string {
+	pods := p.Pods
+	text := fmt.Sprintf("%d due now, %d overdue, %d due later", pods.Due-pods.Overdue, pods.Overdue, pods.Later)
+	if pods.Next != nil {
+		text += fmt.Sprintf(" (the next in %s)", output.Relative(p.At.Time, pods.Next.Time))
+	}
+	return text
+}
+
+func (p *page) held() string {
+	var all []string
+	for _, objector := range p.HeldBy {
+		all = append(all, fmt.Sprintf("%d by %s: %s", objector.Pods, objector.Policy, objector.Reason))
+	}
+	if len(all) == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%d (%s)", p.Pods.Held, sentence.Enumerate(all))
+}
+
+func (p *page) clock() string {
+	clock := p.EvictionClock
+	if clock == nil {
+		return "none; without coexistence nothing keeps the built-in from evicting"
+	}
+	state := map[cliv1alpha1.ClockState]string{
+		cliv1alpha1.ClockFresh:  "fresh, so the built-in does not evict",
+		cliv1alpha1.ClockStale:  "stale, so the built-in evicts",
+		cliv1alpha1.ClockNotSet: "not set, so the built-in evicts",
+	}[clock.State]
+	if clock.Renewed == nil {
+		return state
+	}
+	return fmt.Sprintf("%s (renewed %s)", state, ago(clock.Renewed.Time, p.At.Time))
+}
+
+func (p *page) backlog() string {
+	backlog := p.BuiltInBacklog
+	if backlog == nil {
+		return "no backlog of evictions"
+	}
+	spared := sentence.Enumerate(backlog.SparedNodes)
+	switch {
+	case backlog.AllSpared:
+		spared = "all nodes are spared"
+	case spared == "":
+		spared = "no node is spared"
+	default:
+		spared = "spared nodes: " + spared
+	}
+	return fmt.Sprintf("backlog ends in %s at the latest; %s", output.Relative(p.At.Time, backlog.Until.Time), spared)
+}
+
+func (p *page) lastError() string {
+	if p.LastError == nil {
+		return "none in the events that the API server keeps"
+	}
+	return fmt.Sprintf("%s, %s: %s", ago(p.LastError.At.Time, p.At.Time), p.LastError.Object, p.LastError.Message)
+}

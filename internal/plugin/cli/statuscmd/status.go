@@ -1,0 +1,107 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package statuscmd is kubectl taintkeeper status: it prints what package status finds, for people and for scripts.
+package statuscmd
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/status"
+)
+
+// options are those of kubectl taintkeeper status.
+type options struct {
+	source source.Source
+	output output.Printer
+}
+
+// New returns the command status.
+func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+	o := &options{source: source.New(env, config), output: output.NewObjectPrinter(env)}
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Say whether Taintkeeper runs in the cluster, and how it does",
+		Long: `Say whether Taintkeeper runs in the cluster, in which mode, which replica leads, which pods are due, overdue or held,
+whether the built-in controller is kept from evicting, and what failed last.
+
+All of it is read from the API server: Taintkeeper's Lease and pods, the eviction clock, nodes, pods, EvictionPolicies
+and events. A pod is overdue when it has been due for more than a minute and no policy holds it.
+
+The exit code is 0 if Taintkeeper runs and nothing is wrong, 1 if that is not known, 2 if the command line is wrong, 3
+if it runs and something is wrong, and 4 if it is not running.`,
+		Example: `  # How does Taintkeeper do?
+  kubectl taintkeeper status
+
+  # In a script
+  kubectl taintkeeper status -o json > status.json || echo "Taintkeeper needs attention"`,
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	o.source.AddFlags(cmd)
+	o.output.AddOutput(cmd, "text")
+	return cmd
+}
+
+func (o *options) validate() error {
+	if err := command.NoNamespace(o.source.Config); err != nil {
+		return err
+	}
+	if err := o.source.Validate(); err != nil {
+		return err
+	}
+	return o.output.Validate()
+}
+
+func (o *options) run(ctx context.Context) error {
+	cluster, err := o.source.Read(ctx, source.Wants{Policies: true, Health: true})
+	if err != nil {
+		return err
+	}
+	at := cluster.Signs.At
+	if at.IsZero() { // files without anything that dates them
+		at = o.source.Env.Clock.Now()
+	}
+	report := status.Make(cluster, at)
+	if printed, err := o.output.Object(report); err != nil {
+		return err
+	} else if !printed {
+		o.print(report)
+	}
+	switch report.Health {
+	case cliv1alpha1.Healthy:
+		return nil
+	case cliv1alpha1.HealthUnknown:
+		return errors.New("find out whether Taintkeeper runs: neither its Lease nor its pods can be read")
+	case cliv1alpha1.NotRunning:
+		return UnwellError{errors.New("no replica of Taintkeeper runs"), true}
+	}
+	return UnwellError{errors.New("something is wrong with Taintkeeper"), false}
+}
+
+// UnwellError is no failure of the command: Taintkeeper is down, or something is wrong with it.
+type UnwellError struct {
+	error
+
+	Down bool
+}
+
+// Unwrap returns what is wrong.
+func (e UnwellError) Unwrap() error { return e.error }
+
+// ago says how long ago an instant was.
+func ago(instant, now time.Time) string { return output.Span(instant, now) + " ago" }

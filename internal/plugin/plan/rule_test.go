@@ -1,0 +1,63 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+)
+
+// above tolerates a taint whose value is greater than a number.
+func above(key, number string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Spec.Tolerations = append(pod.Spec.Tolerations,
+			corev1.Toleration{Key: key, Operator: corev1.TolerationOpGt, Value: number})
+	}
+}
+
+func TestATolerationWithGtCountsAndTheAssumptionIsSaid(t *testing.T) {
+	tainted, stays, leaves := node("n", "k=5:NoExecute"), pod("stays", above("k", "4")), pod("leaves", above("k", "5"))
+	said := func(what string, notes []string, want bool) {
+		t.Helper()
+		about := func(note string) bool { return strings.Contains(note, "TaintTolerationComparisonOperators") }
+		if slices.ContainsFunc(notes, about) != want {
+			t.Errorf("the notes of %s are %q, want one about the feature gate: %t", what, notes, want)
+		}
+	}
+
+	made := planFor(t, &plan.Cluster{Nodes: []*corev1.Node{node("n")}, Pods: []*corev1.Pod{stays, leaves}}, "k=5:NoExecute")
+	if made.Pods[0].Name != "leaves" || !made.Pods[0].Leaves || made.Pods[1].Leaves {
+		t.Errorf("the plan is %+v", made.Pods)
+	}
+	said("the plan", made.Notes, true)
+	made = planFor(t, &plan.Cluster{Nodes: []*corev1.Node{node("n")}, Pods: []*corev1.Pod{pod("other")}}, "k=5:NoExecute")
+	said("a plan without such pods", made.Notes, false)
+
+	known := &plan.Countdowns{}
+	known.SetNode(tainted, now)
+	known.SetPod(stays, now)
+	known.SetPod(leaves, now)
+	list := known.Pending(now)
+	if len(list.Pods) != 1 || list.Pods[0].Name != "leaves" {
+		t.Errorf("pending are %+v", list.Pods)
+	}
+	said("pending", list.Notes, true)
+
+	explanation := plan.Explain(plan.Subject{Pod: stays, Node: tainted, At: now})
+	if explanation.Leaves {
+		t.Errorf("it leaves: %+v", explanation)
+	}
+	said("explain", explanation.Notes, true)
+
+	listed := plan.TaintsOf(&plan.Cluster{Pods: []*corev1.Pod{stays, leaves}}, []*corev1.Node{tainted},
+		func(corev1.Taint) bool { return true })
+	if listed[0].NotAtAll != 1 || listed[0].ForEver != 1 {
+		t.Errorf("the taint is tolerated as %+v says", listed[0])
+	}
+}

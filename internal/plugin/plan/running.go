@@ -1,0 +1,277 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/ptr"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+)
+
+// VersionLabel is the label of Taintkeeper's Lease that says which version leads.
+const VersionLabel = "app.kubernetes.io/version"
+
+// Running says whether Taintkeeper runs, as far as its Lease and its pods show.
+type Running struct {
+	// Mode is empty if it does not run, or if that is not known.
+	Mode cliv1alpha1.Mode
+	// Known is false if Taintkeeper may run although nothing that was read shows it.
+	Known bool
+	// Lease is the one with which its replicas elect a leader; nil if none was found. Held says that a leader renews it.
+	Lease *coordinationv1.Lease
+	Held  bool
+	// Replicas are its pods that are not over.
+	Replicas []*corev1.Pod
+	// Flags are those that the leader was started with, or another replica if no pod is the leader's; nil without
+	// replicas.
+	Flags []string
+}
+
+// Running says whether Taintkeeper runs at an instant.
+func (c *Cluster) Running(at time.Time) Running {
+	r := Running{Known: c.Signs.LeasesKnown}
+	r.Lease = c.newestLease(Taintkeeper)
+	r.Held = r.Lease != nil && isHeld(r.Lease, at)
+	leader, _, _ := strings.Cut(r.holder(), "_")
+	for _, pod := range c.Pods {
+		words := wordsOf(pod, Taintkeeper)
+		if words == nil {
+			continue
+		}
+		r.Replicas = append(r.Replicas, pod)
+		if r.Flags == nil || pod.Name == leader {
+			r.Flags = words[1:]
+		}
+		if mode := modeWithoutLease(words); mode != "" && IsReady(pod) {
+			r.Mode, r.Known = mode, true
+		}
+	}
+	if r.Held || c.Signs.hasFreshClock(at) {
+		r.Mode, r.Known = cliv1alpha1.ModeEnforce, true
+	}
+	return r
+}
+
+// hasFreshClock reports whether an eviction clock is fresh. Only a replica that can evict renews it.
+func (s *Signs) hasFreshClock(at time.Time) bool {
+	return slices.ContainsFunc(s.Clocks, func(account *corev1.ServiceAccount) bool {
+		return ClockOf(account, at).State == cliv1alpha1.ClockFresh
+	})
+}
+
+// clockValidFor is how long a renewal of the eviction clock keeps the built-in from evicting: config/coexistence.yaml.
+const clockValidFor = 30 * time.Second
+
+// ClockOf says what an eviction clock shows at an instant.
+func ClockOf(account *corev1.ServiceAccount, at time.Time) *cliv1alpha1.EvictionClockStatus {
+	clock := &cliv1alpha1.EvictionClockStatus{
+		State: cliv1alpha1.ClockNotSet, ServiceAccount: account.Namespace + "/" + account.Name,
+	}
+	renewed, err := time.Parse(time.RFC3339, account.Annotations[EvictionClockAnnotation])
+	if err != nil {
+		return clock
+	}
+	clock.State, clock.Renewed = cliv1alpha1.ClockStale, new(metav1.NewTime(renewed))
+	if at.Sub(renewed).Abs() <= clockValidFor {
+		clock.State = cliv1alpha1.ClockFresh
+	}
+	return clock
+}
+
+// BacklogOf returns what the built-in has left to do at an instant, as an eviction clock says; nil if that is nothing.
+func BacklogOf(account *corev1.ServiceAccount, at time.Time) *cliv1alpha1.BuiltInBacklog {
+	until, err := time.Parse(time.RFC3339, account.Annotations[BacklogUntilAnnotation])
+	if err != nil || !until.After(at) {
+		return nil
+	}
+	backlog := &cliv1alpha1.BuiltInBacklog{Until: metav1.NewTime(until)}
+	if spared := strings.Fields(account.Annotations[BacklogSparedAnnotation]); slices.Equal(spared, []string{"*"}) {
+		backlog.AllSpared = true
+	} else {
+		backlog.SparedNodes = spared
+	}
+	return backlog
+}
+
+// modeWithoutLease returns what a replica does that takes part in no election; empty if it does.
+func modeWithoutLease(words []string) cliv1alpha1.Mode {
+	switch {
+	case IsOn("--shadow", words):
+		return cliv1alpha1.ModeShadow
+	case IsOn("--dry-run", words):
+		return cliv1alpha1.ModeDryRun
+	case slices.Contains(words, "--leader-elect=false"):
+		return cliv1alpha1.ModeEnforce
+	}
+	return ""
+}
+
+// IsOn reports whether a flag that is true or false is on.
+func IsOn(flag string, words []string) bool {
+	return slices.ContainsFunc(words, func(word string) bool {
+		name, value, _ := strings.Cut(word, "=")
+		return name == flag && value != "false"
+	})
+}
+
+// holder returns the identity of the replica that holds the Lease.
+func (r *Running) holder() string {
+	if r.Lease == nil {
+		return ""
+	}
+	return ptr.Deref(r.Lease.Spec.HolderIdentity, "")
+}
+
+// Controllers returns the controllers that run; nil if no pod shows them.
+func (r *Running) Controllers() []string {
+	if r.Flags == nil {
+		return nil
+	}
+	list := strings.Split(valueOf("--controllers", r.Flags, "eviction,node-taint-rule"), ",")
+	all := slices.Contains(list, "*")
+	var running []string
+	for _, name := range []string{"eviction", "node-health", "node-taint-rule"} {
+		if slices.Contains(list, name) || all && !slices.Contains(list, "-"+name) {
+			running = append(running, name)
+		}
+	}
+	return running
+}
+
+// Evicts reports whether Taintkeeper evicts, as far as is known.
+func (r *Running) Evicts() bool {
+	return r.Mode == cliv1alpha1.ModeEnforce && (r.Flags == nil || slices.Contains(r.Controllers(), "eviction"))
+}
+
+// WhyNot says why Taintkeeper does not evict, as the beginning of a sentence; empty if it evicts.
+func (r *Running) WhyNot(at time.Time) string {
+	switch {
+	case r.Evicts():
+		return ""
+	case r.Mode == cliv1alpha1.ModeShadow:
+		return "Taintkeeper runs in shadow mode"
+	case r.Mode == cliv1alpha1.ModeDryRun:
+		return "Taintkeeper runs as a dry run"
+	case r.Mode == cliv1alpha1.ModeEnforce:
+		return "Taintkeeper runs without the controller eviction"
+	case !r.Known:
+		return "It is not known whether Taintkeeper runs"
+	case r.Lease == nil:
+		return "Taintkeeper is not running"
+	case r.holder() == "":
+		return fmt.Sprintf("Taintkeeper is not running (no replica holds Lease %s/%s)", r.Lease.Namespace, r.Lease.Name)
+	}
+	ago := duration.HumanDuration(max(at.Sub(r.Lease.Spec.RenewTime.Time), 0))
+	return fmt.Sprintf("Taintkeeper is not running (Lease %s/%s was last renewed %s ago)", r.Lease.Namespace, r.Lease.Name, ago)
+}
+
+// NoHolds says that policies hold no pods because Taintkeeper does not evict; empty if it evicts.
+func (r *Running) NoHolds(at time.Time) string {
+	const exception = "except those with ifDown: Hold"
+	switch why := r.WhyNot(at); {
+	case why == "":
+		return ""
+	case !r.Known:
+		return why + ". If it does not, EvictionPolicies hold no pod, " + exception + "."
+	default:
+		return why + ", so EvictionPolicies hold no pod, " + exception + "."
+	}
+}
+
+// wordsOf returns the program and the flags of a pod that runs a program and is not over; nil for other pods.
+func wordsOf(pod *corev1.Pod, program string) []string {
+	if IsOver(pod) {
+		return nil
+	}
+	for i := range pod.Spec.Containers {
+		if words := pod.Spec.Containers[i].Command; len(words) > 0 && words[0] == program { // of a slim pod
+			return words
+		}
+	}
+	return nil
+}
+
+// newestLease returns the Lease of a program that was renewed last; nil if there is none.
+func (c *Cluster) newestLease(program string) *coordinationv1.Lease {
+	name, _ := c.Election(program)
+	var newest *coordinationv1.Lease
+	for _, lease := range c.Signs.Leases {
+		if lease.Name == name && lease.Spec.RenewTime != nil &&
+			(newest == nil || newest.Spec.RenewTime.Before(lease.Spec.RenewTime)) {
+			newest = lease
+		}
+	}
+	return newest
+}
+
+// isHeld reports whether a leader renews a Lease. Its clock and ours may differ a little, so twice the duration counts.
+func isHeld(lease *coordinationv1.Lease, at time.Time) bool {
+	const usual = 15
+	lasts := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, usual)) * time.Second
+	return ptr.Deref(lease.Spec.HolderIdentity, "") != "" && at.Sub(lease.Spec.RenewTime.Time) < 2*lasts
+}
+
+// AddElection takes a Lease with which replicas elect a leader, whatever its name is.
+func (s *Signs) AddElection(lease *coordinationv1.Lease) {
+	s.Leases = append(s.Leases, slimLease(lease))
+}
+
+// slimLease keeps who holds a Lease, since when, and which version that is.
+func slimLease(lease *coordinationv1.Lease) *coordinationv1.Lease {
+	slim := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name, UID: lease.UID},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity:       lease.Spec.HolderIdentity,
+			LeaseDurationSeconds: lease.Spec.LeaseDurationSeconds,
+			AcquireTime:          lease.Spec.AcquireTime, RenewTime: lease.Spec.RenewTime,
+		},
+	}
+	if version, ok := lease.Labels[VersionLabel]; ok {
+		slim.Labels = map[string]string{VersionLabel: version}
+	}
+	return slim
+}
+
+// Failures are the reasons of events that Taintkeeper writes when something fails.
+var Failures = []string{"EvictionRefused", "DisruptionTargetNotSet", "SilenceUnknown", "LeaseHolderUnknown"}
+
+// AddFailure takes an event. The newest one about something that failed is kept.
+func (s *Signs) AddFailure(event *corev1.Event) {
+	if !slices.Contains(Failures, event.Reason) {
+		return
+	}
+	at := lastSeen(event)
+	if s.Failure != nil && !at.After(s.Failure.At.Time) {
+		return
+	}
+	about := event.InvolvedObject
+	object := about.Kind + " " + about.Name
+	if about.Namespace != "" {
+		object = fmt.Sprintf("%s %s/%s", about.Kind, about.Namespace, about.Name)
+	}
+	s.Failure = &cliv1alpha1.LastError{
+		At: metav1.NewMicroTime(at), Object: object, Reason: event.Reason, Message: event.Message,
+	}
+}
+
+// lastSeen returns when an event was last written.
+func lastSeen(event *corev1.Event) time.Time {
+	at := event.LastTimestamp.Time
+	if event.EventTime.After(at) {
+		at = event.EventTime.Time
+	}
+	if event.Series != nil && event.Series.LastObservedTime.After(at) {
+		at = event.Series.LastObservedTime.Time
+	}
+	return at
+}

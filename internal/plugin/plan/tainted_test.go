@@ -1,0 +1,108 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+)
+
+// undated returns a node whose taint has no timeAdded. kubectl taint wrote it some time before now.
+func undated(before time.Duration) *corev1.Node {
+	node := node("n", "k:NoExecute")
+	node.Spec.Taints[0].TimeAdded = nil
+	written := metav1.NewTime(now.Truncate(time.Second).Add(-before))
+	node.ManagedFields = []metav1.ManagedFieldsEntry{
+		{
+			Manager: "kubelet", Time: new(metav1.NewTime(now)), FieldsType: "FieldsV1", Subresource: "status",
+			FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:conditions":{}}}`),
+		},
+		{
+			Manager: "kubectl-taint", Time: &written, FieldsType: "FieldsV1",
+			FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:taints":{}}}`),
+		},
+	}
+	return node
+}
+
+func TestATaintWithoutTimeAddedCountsFromAboutWhenItWasWritten(t *testing.T) {
+	const minute, left = time.Minute, 4*time.Minute + 750*time.Millisecond
+	bare, patient := undated(minute), pod("p", tolerating("k", 300))
+	const note = "Node n: taint k:NoExecute has no timeAdded. It counts from about 2026-11-22T08:59:00Z, when kubectl-taint last wrote the taints of the node."
+	said := func(what string, notes []string) {
+		t.Helper()
+		if len(notes) != 1 || notes[0] != note {
+			t.Errorf("the notes of %s are %q", what, notes)
+		}
+	}
+
+	known := &plan.Countdowns{}
+	known.SetNode(bare, now)
+	known.SetPod(patient, now)
+	list := known.Pending(now)
+	if pending := list.Pods[0]; pending.Due.Sub(now) != left || !pending.About {
+		t.Errorf("pending is %+v", pending)
+	}
+	said("pending", list.Notes)
+	known.SetNode(bare, now.Add(minute))
+	if pending := known.Pending(now.Add(minute)).Pods[0]; pending.Due.Sub(now) != left || !pending.About {
+		t.Errorf("a minute later pending is %+v", pending)
+	}
+
+	cluster := &plan.Cluster{Nodes: []*corev1.Node{bare}, Pods: []*corev1.Pod{patient}}
+	made := planFor(t, cluster, "other:NoSchedule")
+	if planned := made.Pods[0]; planned.Due.Sub(now) != left || !planned.About {
+		t.Errorf("the plan is %+v", planned)
+	}
+	said("the plan", made.Notes)
+	if planned := planFor(t, cluster, "other:NoExecute").Pods[0]; planned.About {
+		t.Errorf("a pod that leaves because of a new taint: %+v", planned)
+	}
+
+	explanation := plan.Explain(plan.Subject{Pod: patient, Node: bare, At: now})
+	if explanation.Due.Sub(now) != left || explanation.Clock.SinceFrom != cliv1alpha1.FromManagedFields {
+		t.Errorf("the clock is %+v", explanation.Clock)
+	}
+	said("explain", explanation.Notes)
+}
+
+func TestATaintCountsFromNowIfNothingSaysWhenItWasWritten(t *testing.T) {
+	for name, bare := range map[string]*corev1.Node{
+		"no managed fields": func() *corev1.Node {
+			node := undated(time.Minute)
+			node.ManagedFields = nil
+			return node
+		}(),
+		"a clock that is ahead": undated(-time.Minute),
+	} {
+		t.Run(name, func(t *testing.T) {
+			explanation := plan.Explain(plan.Subject{Pod: pod("p", tolerating("k", 300)), Node: bare, At: now})
+			if explanation.Due.Sub(now) != 5*time.Minute || explanation.Clock.SinceFrom != cliv1alpha1.FromNow {
+				t.Errorf("the clock is %+v", explanation.Clock)
+			}
+			if !strings.Contains(explanation.Notes[0], "so it counts from when this command first read it") {
+				t.Errorf("the notes are %q", explanation.Notes)
+			}
+		})
+	}
+}
+
+func TestAnInstantIsExactIfThePodCameAfterTheTaint(t *testing.T) {
+	young := pod("p", tolerating("k", 300), func(pod *corev1.Pod) {
+		pod.CreationTimestamp = metav1.NewTime(now.Truncate(time.Second).Add(-10 * time.Second))
+	})
+	known := &plan.Countdowns{}
+	known.SetNode(undated(time.Minute), now)
+	known.SetPod(young, now)
+	if pending := known.Pending(now).Pods[0]; pending.About {
+		t.Errorf("pending is %+v", pending)
+	}
+}

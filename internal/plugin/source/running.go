@@ -1,0 +1,94 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+)
+
+// keepers selects the pods that the chart and config/deployment.yaml run Taintkeeper in.
+const keepers = "app.kubernetes.io/name=taintkeeper"
+
+// health reads what tells how Taintkeeper does: its Lease, its eviction clock, and what it could not do lately.
+func (r *Reader) health(ctx context.Context, wanted Wants) error {
+	if !wanted.Health {
+		return nil
+	}
+	if err := r.without(r.election(ctx), "it is not known from them whether Taintkeeper runs"); err != nil {
+		return err
+	}
+	if err := r.clocks(ctx); err != nil {
+		return err
+	}
+	for _, reason := range plan.Failures {
+		all := r.Clients.CoreV1().Events(metav1.NamespaceAll)
+		which := fields.OneTermEqualSelector("reason", reason)
+		err := listSome(ctx, r, "events", which, all.List, r.Cluster.Signs.AddFailure)
+		if IsUnreadable(err) {
+			return r.without(err, "the last error of Taintkeeper is not known")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// election reads the Lease with which the replicas of Taintkeeper elect a leader.
+func (r *Reader) election(ctx context.Context) error {
+	r.Cluster.Signs.Leases = nil
+	err := r.Lease(ctx, plan.Taintkeeper, r.Cluster.Signs.AddElection)
+	r.Cluster.Signs.LeasesKnown = err == nil
+	return err
+}
+
+// WarnOfHolds adds to what is missing that policies hold no pods, if Taintkeeper does not evict. It reads the Lease of
+// the usual name. If no replica holds that, it also reads Taintkeeper's pods, whose flags may name another Lease or none,
+// and its eviction clock.
+func (r *Reader) WarnOfHolds(ctx context.Context) error {
+	fresh := *r
+	fresh.Cluster = &plan.Cluster{}
+	running, err := fresh.running(ctx)
+	if err == nil && running.Mode == "" {
+		running, err = fresh.lookCloser(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if warning := running.NoHolds(r.clock.Latest()); warning != "" {
+		r.Cluster.Missing = append(r.Cluster.Missing, warning)
+	}
+	return nil
+}
+
+func (r *Reader) running(ctx context.Context) (plan.Running, error) {
+	if err := r.election(ctx); err != nil && !IsUnreadable(err) {
+		return plan.Running{}, err
+	}
+	return r.Cluster.Running(r.clock.Latest()), nil
+}
+
+// lookCloser says whether Taintkeeper runs, from its pods and its eviction clock too.
+func (r *Reader) lookCloser(ctx context.Context) (plan.Running, error) {
+	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
+		options.LabelSelector = keepers
+		return r.Clients.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
+	}
+	denied := List(ctx, r, "pods", list, Keep(&r.Cluster.Pods, plan.SlimPod))
+	if denied != nil && !IsUnreadable(denied) {
+		return plan.Running{}, denied
+	}
+	if err := r.clocks(ctx); err != nil {
+		return plan.Running{}, err
+	}
+	running, err := r.running(ctx)
+	running.Known = running.Known && (denied == nil || running.Mode != "")
+	return running, err
+}

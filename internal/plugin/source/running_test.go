@@ -1,0 +1,80 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"io"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes/fake"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+)
+
+func TestThatPoliciesHoldNothingIsSaidOnlyIfNothingShowsThatTaintkeeperEvicts(t *testing.T) {
+	const exception = "EvictionPolicies hold no pod, except those with ifDown: Hold."
+	keeper := func(flags ...string) runtime.Object {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "tk", Name: "keeper", Labels: map[string]string{"app.kubernetes.io/name": "taintkeeper"}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "taintkeeper", Args: flags}}},
+		}
+	}
+	fresh, stale := now.Add(-3*time.Second), now.Add(-time.Hour)
+	for name, test := range map[string]struct {
+		objects []runtime.Object
+		denied  []string
+		want    []string
+		calls   int
+	}{
+		"a leader is asked for once": {
+			objects: []runtime.Object{lease("tk", "taintkeeper", fresh)}, calls: 1,
+		},
+		"the Lease is stale": {
+			objects: []runtime.Object{lease("tk", "taintkeeper", stale)}, calls: 4,
+			want: []string{"Taintkeeper is not running (Lease tk/taintkeeper was last renewed 60m ago), so " + exception},
+		},
+		"the Lease has another name": {
+			objects: []runtime.Object{lease("tk", "mine", fresh), keeper("--leader-elect-resource-name=mine")}, calls: 4,
+		},
+		"shadow mode": {
+			objects: []runtime.Object{keeper("--shadow")}, calls: 4,
+			want: []string{"Taintkeeper runs in shadow mode, so " + exception},
+		},
+		"a process with a clock and without a Lease": {
+			objects: []runtime.Object{evictionClock("tk", fresh)}, calls: 4,
+		},
+		"pods may not be listed": {
+			objects: []runtime.Object{lease("tk", "taintkeeper", stale)}, denied: []string{"list pods"}, calls: 4,
+			want: []string{"It is not known whether Taintkeeper runs. If it does not, " + exception},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clients := fake.NewClientset(test.objects...)
+			forbid(clients, test.denied...)
+			env := command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clocktesting.NewFakePassiveClock(now)}
+			r := NewReader("", clients, nil, nil, output.NewProgress(env))
+			r.clock = &timeline.Clock{Wall: func() time.Time { return now }}
+			r.Cluster = &plan.Cluster{}
+			if err := r.WarnOfHolds(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(r.Cluster.Missing, test.want) {
+				t.Errorf("it says %q, want %q", r.Cluster.Missing, test.want)
+			}
+			if calls := len(clients.Actions()); calls != test.calls {
+				t.Errorf("there were %d calls, want %d", calls, test.calls)
+			}
+		})
+	}
+}

@@ -1,0 +1,200 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package status says how Taintkeeper does in a cluster, from what the API server stores: whether it runs, which pods
+// it must evict or holds, and what the built-in does meanwhile. It is pure.
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/ptr"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+)
+
+// overdueAfter is how long a pod may be due before it counts as overdue. In a storm pods wait for their turns.
+const overdueAfter = time.Minute
+
+// Make says how Taintkeeper does at an instant.
+func Make(cluster *plan.Cluster, at time.Time) *cliv1alpha1.StatusReport {
+	running := cluster.Running(at)
+	report := &cliv1alpha1.StatusReport{
+		At: metav1.NewMicroTime(at), Notes: cluster.Missing, Mode: running.Mode,
+		Leader: leaderOf(&running), Replicas: replicasOf(running.Replicas), LastError: cluster.Signs.Failure,
+	}
+	report.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("StatusReport"))
+	if running.Mode != "" {
+		report.Controllers = running.Controllers()
+	}
+	if running.Held {
+		report.Version = running.Lease.Labels[plan.VersionLabel]
+	}
+	if account := clockFor(&cluster.Signs, &running); account != nil {
+		report.EvictionClock, report.BuiltInBacklog = plan.ClockOf(account, at), plan.BacklogOf(account, at)
+	}
+	known := plan.Countdowns{}
+	if running.Evicts() { // otherwise policies hold nothing
+		known.Policies = cluster.PoliciesOf()
+	}
+	count(report, known, cluster)
+	report.Health, report.Problems = judge(report, cluster, &running)
+	return report
+}
+
+func leaderOf(running *plan.Running) *cliv1alpha1.Leader {
+	if !running.Held {
+		return nil
+	}
+	lease := running.Lease
+	return &cliv1alpha1.Leader{
+		Identity: ptr.Deref(lease.Spec.HolderIdentity, ""), Lease: lease.Namespace + "/" + lease.Name,
+		Since: ptr.Deref(lease.Spec.AcquireTime, metav1.MicroTime{}), Renewed: *lease.Spec.RenewTime,
+	}
+}
+
+func replicasOf(pods []*corev1.Pod) (replicas []cliv1alpha1.Replica) {
+	for _, pod := range pods {
+		replicas = append(replicas, cliv1alpha1.Replica{
+			Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName, Ready: plan.IsReady(pod),
+		})
+	}
+	slices.SortFunc(replicas, func(a, b cliv1alpha1.Replica) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return replicas
+}
+
+// clockFor returns the eviction clock in the namespace of the Lease, else any.
+func clockFor(signs *plan.Signs, running *plan.Running) *corev1.ServiceAccount {
+	if len(signs.Clocks) == 0 {
+		return nil
+	}
+	i := slices.IndexFunc(signs.Clocks, func(account *corev1.ServiceAccount) bool {
+		return running.Lease != nil && account.Namespace == running.Lease.Namespace
+	})
+	return signs.Clocks[max(i, 0)]
+}
+
+// count counts the pods that must leave.
+func count(report *cliv1alpha1.StatusReport, known plan.Countdowns, cluster *plan.Cluster) {
+	at := report.At.Time
+	for _, node := range cluster.Nodes {
+		known.SetNode(node, at)
+	}
+	for _, pod := range cluster.Pods {
+		known.SetPod(pod, at)
+	}
+	list, pods, held := known.Pending(at), &report.Pods, map[cliv1alpha1.Objector]int{}
+	for i := range list.Pods {
+		pod := &list.Pods[i] // soonest first
+		switch due := pod.Due.Time; {
+		case due.After(at):
+			pods.Later++
+			if pods.Next == nil {
+				pods.Next = &pod.Due
+			}
+		case pod.Answer.Stays():
+			pods.Held++
+			held[cliv1alpha1.Objector{Policy: pod.Answer.Policy, Reason: pod.Answer.Reason}]++
+		default:
+			pods.Due++
+			if at.Sub(due) <= overdueAfter {
+				continue
+			}
+			if pods.Overdue++; pods.Oldest == nil {
+				pods.Oldest = &pod.Due
+			}
+		}
+	}
+	for objector, pods := range held {
+		objector.Pods = pods
+		report.HeldBy = append(report.HeldBy, objector)
+	}
+	slices.SortFunc(report.HeldBy, func(a, b cliv1alpha1.Objector) int {
+		return cmp.Or(cmp.Compare(b.Pods, a.Pods), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Reason, b.Reason))
+	})
+}
+
+// judge says whether Taintkeeper does its task, and what is wrong.
+func judge(
+	report *cliv1alpha1.StatusReport, cluster *plan.Cluster, running *plan.Running,
+) (health cliv1alpha1.Health, problems []string) {
+	if running.Mode == "" {
+		why := running.WhyNot(report.At.Time) + "."
+		if len(cluster.Policies) > 0 {
+			why = running.NoHolds(report.At.Time)
+		}
+		if running.Known {
+			return cliv1alpha1.NotRunning, []string{why}
+		}
+		return cliv1alpha1.HealthUnknown, []string{why}
+	}
+	if len(report.Replicas) > 0 && !slices.ContainsFunc(report.Replicas, isReady) {
+		problems = append(problems, "No replica is ready.")
+	}
+	if running.Evicts() {
+		problems = append(problems, ofEvictions(report, cluster, running)...)
+	}
+	if len(problems) > 0 {
+		return cliv1alpha1.Degraded, problems
+	}
+	return cliv1alpha1.Healthy, nil
+}
+
+func isReady(replica cliv1alpha1.Replica) bool { return replica.Ready }
+
+// ofEvictions says what is wrong while Taintkeeper evicts.
+func ofEvictions(
+	report *cliv1alpha1.StatusReport, cluster *plan.Cluster, running *plan.Running,
+) (problems []string) {
+	at := report.At.Time
+	if clock := report.EvictionClock; clock != nil && fails(clock, running) {
+		problems = append(problems, staleClock(clock, at))
+	}
+	if pods := report.Pods; pods.Overdue > 0 {
+		problems = append(problems, fmt.Sprintf("%s overdue, the oldest for %s.",
+			are(pods.Overdue), duration.HumanDuration(at.Sub(pods.Oldest.Time))))
+	}
+	for _, policy := range cluster.Policies {
+		accepted := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionAccepted)
+		if accepted != nil && accepted.Status == metav1.ConditionFalse {
+			problems = append(problems, fmt.Sprintf("EvictionPolicy %s is not accepted: %s", policy.Name, accepted.Message))
+		}
+	}
+	return problems
+}
+
+// fails reports whether the leader should renew the eviction clock and does not. Without the leader's flags, a clock
+// that is not set can be what an earlier release has left.
+func fails(clock *cliv1alpha1.EvictionClockStatus, running *plan.Running) bool {
+	if running.Flags == nil {
+		return clock.State == cliv1alpha1.ClockStale
+	}
+	return clock.State != cliv1alpha1.ClockFresh && plan.IsOn("--coexist", running.Flags)
+}
+
+func staleClock(clock *cliv1alpha1.EvictionClockStatus, at time.Time) string {
+	if clock.Renewed == nil {
+		return "The eviction clock is not set, so the built-in controller evicts as well."
+	}
+	return fmt.Sprintf("The eviction clock was last renewed %s ago, so the built-in controller evicts as well.",
+		duration.HumanDuration(at.Sub(clock.Renewed.Time)))
+}
+
+func are(pods int) string {
+	if pods == 1 {
+		return "1 pod is"
+	}
+	return sentence.Counted(pods, "pod") + " are"
+}
