@@ -67,6 +67,8 @@ func argumentsOf(command string) [][]string {
 		return [][]string{{"worker-a1", "m:NoExecute"}, {"worker-a1", "--silent"}}
 	case "explain":
 		return [][]string{{"cart-0"}}
+	case "simulate":
+		return [][]string{{"../../../examples/simulations/zone.yaml"}}
 	}
 	return [][]string{nil}
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
@@ -43,9 +44,12 @@ func New(ctx context.Context, admin kubernetes.Interface, namespace string) (Sce
 	return s, nil
 }
 
-// Clear removes what was put on the scene. The pods go first: nobody else shall take an interest in them.
+// Clear removes what was put on the scene. The pods go first: nobody else shall take an interest in them. The API server
+// of a busy machine may give up on many at once, but each try leaves fewer.
 func (s Scene) Clear(ctx context.Context) error {
-	pods := s.Admin.CoreV1().Pods(s.Namespace).DeleteCollection(ctx, AtOnce(), metav1.ListOptions{})
+	pods := await.Poll(ctx, func(ctx context.Context) error {
+		return s.Admin.CoreV1().Pods(s.Namespace).DeleteCollection(ctx, AtOnce(), metav1.ListOptions{})
+	})
 	its := metav1.ListOptions{LabelSelector: label + "=" + s.Namespace}
 	nodes := s.Admin.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, its)
 	if err := errors.Join(pods, nodes); err != nil {
