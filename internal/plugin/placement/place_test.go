@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -317,6 +318,71 @@ func TestASuccessorGoesWhereTheSchedulersFiltersLetIt(t *testing.T) {
 			warned := fmt.Sprint(made.Pods[0].WhereTo.Warnings)
 			if test.warns == "" && warned != "[]" || !strings.Contains(warned, test.warns) {
 				t.Errorf("the warnings are\n\t%s, want\n\t%s", warned, test.warns)
+			}
+		})
+	}
+}
+
+// TestWorkloadsAreSpreadByDefault has a zone c in which no pod of the workload is, and that has less room than the others.
+func TestWorkloadsAreSpreadByDefault(t *testing.T) {
+	of := func(apiVersion, kind string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.OwnerReferences[0] = metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: "web", UID: "web", Controller: new(true)}
+		}
+	}
+	ordinal := func(pod *corev1.Pod) { pod.Labels[appsv1.StatefulSetPodNameLabel] = pod.Name }
+	web := &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "web"}}
+	inTier := func(pod *corev1.Pod) { pod.Labels["tier"] = "web" }
+	for name, test := range map[string]struct {
+		owned  []func(*corev1.Pod) // of both pods
+		change func(first *corev1.Pod)
+		more   func(*plan.Cluster)
+		want   string
+	}{
+		"of a ReplicaSet":            {owned: []func(*corev1.Pod){of("apps/v1", "ReplicaSet")}, want: "c"},
+		"of a StatefulSet":           {owned: []func(*corev1.Pod){of("apps/v1", "StatefulSet"), ordinal}, want: "c"},
+		"of a ReplicationController": {owned: []func(*corev1.Pod){of("v1", "ReplicationController")}, want: "c"},
+		"of nothing that spreads":    {owned: []func(*corev1.Pod){of("batch/v1", "Job")}, want: "a"},
+		"of a Service": {
+			owned: []func(*corev1.Pod){of("example.com/v1", "Rollout")}, want: "c",
+			more: func(cluster *plan.Cluster) {
+				cluster.Services = []*corev1.Service{{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+					Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "app"}},
+				}}
+			},
+		},
+		"with one pod that has a label of its own": {
+			owned: []func(*corev1.Pod){of("apps/v1", "ReplicaSet")}, want: "c",
+			change: func(first *corev1.Pod) { first.Labels["debug"] = "yes" },
+		},
+		"by the selector of the files": {
+			owned: []func(*corev1.Pod){of("apps/v1", "ReplicaSet"), inTier}, want: "a",
+			more: func(cluster *plan.Cluster) {
+				// It selects those in zone c, too, so that zone a has the fewest.
+				cluster.Selectors = map[types.UID]*metav1.LabelSelector{"web": web}
+				for _, pod := range cluster.Pods[2:] {
+					inTier(pod)
+				}
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pods := []*corev1.Pod{pod("p", "n", test.owned...), pod("q", "a", test.owned...)}
+			if test.change != nil {
+				test.change(pods[1])
+			}
+			for i := range 2 {
+				busy := pod(fmt.Sprintf("busy%d", i), "c", asking("500m"), owned("Job", "busy"))
+				pods = append(pods, busy)
+			}
+			cluster := &plan.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("c", "3"), node("n", "2")}, Pods: pods}
+			cluster.Pods[1].Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("100m")
+			if test.more != nil {
+				test.more(cluster)
+			}
+			if got, want := story(placed(t, cluster, placement.Options{})), fmt.Sprintf("p: %s of a+c", test.want); got != want {
+				t.Errorf("it goes\n\t%s, want\n\t%s", got, want)
 			}
 		})
 	}

@@ -77,13 +77,7 @@ var ordinalLabels = []string{appsv1.StatefulSetPodNameLabel, appsv1.PodIndexLabe
 
 // equalTo returns the same for pods that are equal to the scheduler.
 func (l *leaver) equalTo() (string, error) {
-	labels := map[string]string{}
-	for name, value := range l.successor.Labels {
-		if !slices.Contains(ordinalLabels, name) {
-			labels[name] = value
-		}
-	}
-	return l.keyOf(l.successor.Namespace, labels, l.only, &l.successor.Spec)
+	return l.keyOf(l.successor.Namespace, selectable(l.successor.Labels), l.only, &l.successor.Spec)
 }
 
 // shapedAs returns the same for pods that are equal to the filters that look at one node alone.

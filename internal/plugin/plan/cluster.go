@@ -30,11 +30,14 @@ type Cluster struct {
 	Controllers map[types.UID]metav1.OwnerReference
 	// Templates are the pod templates of workloads by their UID, read from files alone.
 	Templates map[types.UID]*Template
+	// Selectors are those of workloads by their UID, read from files alone.
+	Selectors map[types.UID]*metav1.LabelSelector
 
 	// Namespaces are there if policies or the scheduler ask for their labels.
 	Namespaces []*corev1.Namespace
 
 	// What the scheduler asks for besides, when a plan says where pods would go.
+	Services       []*corev1.Service
 	Claims         []*corev1.PersistentVolumeClaim
 	Volumes        []*corev1.PersistentVolume
 	StorageClasses []*storagev1.StorageClass

@@ -45,6 +45,15 @@ func SlimNamespace(namespace *corev1.Namespace) *corev1.Namespace {
 	}
 }
 
+// SlimService returns what the scheduler reads of a Service: which pods it spreads by default.
+func SlimService(service *corev1.Service) *corev1.Service {
+	return &corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: service.Name, UID: service.UID},
+		Spec:       corev1.ServiceSpec{Selector: service.Spec.Selector},
+	}
+}
+
 // SlimPolicy returns what a plan needs of an EvictionPolicy.
 func SlimPolicy(object *v1alpha1.EvictionPolicy) *v1alpha1.EvictionPolicy {
 	return &v1alpha1.EvictionPolicy{

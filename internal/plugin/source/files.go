@@ -41,6 +41,7 @@ func ReadFiles(in io.Reader, files resource.FilenameOptions, wanted Wants) (*pla
 	collected := collector{wants: wanted, cluster: &plan.Cluster{
 		Controllers: map[types.UID]metav1.OwnerReference{},
 		Templates:   map[types.UID]*plan.Template{},
+		Selectors:   map[types.UID]*metav1.LabelSelector{},
 	}, seen: map[types.UID]bool{}, named: map[objectName]types.UID{}}
 	if err := collected.takeAll(builder.Do()); err != nil {
 		return nil, inFiles(err)
@@ -146,6 +147,9 @@ var surroundings = map[schema.GroupKind]func(*plan.Cluster, *unstructured.Unstru
 	{Kind: "Namespace"}: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
 		return addTo(&cluster.Namespaces, object, plan.SlimNamespace)
 	},
+	{Kind: "Service"}: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
+		return addTo(&cluster.Services, object, plan.SlimService)
+	},
 	{Kind: "PersistentVolume"}: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
 		return addTo(&cluster.Volumes, object, plan.SlimVolume)
 	},
@@ -204,6 +208,26 @@ func (c *collector) addTemplate(object *unstructured.Unstructured) error {
 		return err
 	}
 	c.cluster.Templates[object.GetUID()] = template
+	return c.addSelector(object)
+}
+
+// addSelector takes the selector of a workload, for the scheduler. That of a ReplicationController is labels only.
+func (c *collector) addSelector(object *unstructured.Unstructured) error {
+	held, found, err := unstructured.NestedMap(object.Object, "spec", "selector")
+	if err != nil {
+		return fmt.Errorf("read its selector: %w", err)
+	}
+	if !found || object.GetUID() == "" {
+		return nil
+	}
+	if object.GetKind() == "ReplicationController" {
+		held = map[string]any{"matchLabels": held}
+	}
+	selector := &metav1.LabelSelector{}
+	if err := convert(held, selector); err != nil {
+		return fmt.Errorf("read its selector: %w", err)
+	}
+	c.cluster.Selectors[object.GetUID()] = selector
 	return nil
 }
 

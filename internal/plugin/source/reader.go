@@ -190,6 +190,7 @@ func (r *Reader) scheduling(ctx context.Context, wanted Wants) error {
 	core, storage := r.Clients.CoreV1(), r.Clients.StorageV1()
 	claims, classes := core.PersistentVolumeClaims(metav1.NamespaceAll), storage.StorageClasses()
 	for _, err := range []error{
+		List(ctx, r, "services", core.Services(metav1.NamespaceAll).List, Keep(&r.Cluster.Services, plan.SlimService)),
 		List(ctx, r, "persistentvolumeclaims", claims.List, Keep(&r.Cluster.Claims, plan.SlimClaim)),
 		List(ctx, r, "persistentvolumes", core.PersistentVolumes().List, Keep(&r.Cluster.Volumes, plan.SlimVolume)),
 		List(ctx, r, "storageclasses", classes.List, Keep(&r.Cluster.StorageClasses, plan.SlimStorageClass)),

@@ -83,6 +83,7 @@ func objectsOf(cluster *plan.Cluster) []runtime.Object {
 	var all []runtime.Object
 	all = appendOf(all, "v1", "Namespace", cluster.Namespaces)
 	all = appendOf(all, "v1", "Node", cluster.Nodes)
+	all = appendOf(all, "v1", "Service", cluster.Services)
 	all = appendOf(all, "storage.k8s.io/v1", "CSINode", cluster.CSINodes)
 	all = appendOf(all, "storage.k8s.io/v1", "StorageClass", cluster.StorageClasses)
 	all = appendOf(all, "v1", "PersistentVolume", cluster.Volumes)
