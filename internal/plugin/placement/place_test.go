@@ -96,6 +96,17 @@ func owned(kind, name string) func(*corev1.Pod) {
 	}
 }
 
+// storing gives a node an image of 500 MiB.
+func storing(image string) func(*corev1.Node) {
+	return func(node *corev1.Node) {
+		node.Status.Images = []corev1.ContainerImage{{Names: []string{image}, SizeBytes: 500 << 20}}
+	}
+}
+
+func running(image string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = image }
+}
+
 func tolerating(key string, seconds ...int64) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		toleration := corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists}
@@ -223,6 +234,10 @@ func TestASuccessorGoesWhereTheSchedulersFiltersLetIt(t *testing.T) {
 		},
 		"to the emptier of two": {
 			nodes: []*corev1.Node{a, b, n}, pods: []*corev1.Pod{pod("p", "n"), pod("q", "a", owned("Deployment", "q"))},
+			want: "p: b of a+b",
+		},
+		"to the node that has its image": {
+			nodes: []*corev1.Node{a, node("b", "2", storing("registry.example/app:1")), n}, pods: []*corev1.Pod{pod("p", "n", running("registry.example/app:1"))},
 			want: "p: b of a+b",
 		},
 		"not to a node that is not selected": {

@@ -96,7 +96,7 @@ func (l *leaver) shapedAs() (string, error) {
 func nameless(containers []corev1.Container) []corev1.Container {
 	all := slices.Clone(containers)
 	for i := range all {
-		all[i].Name = ""
+		all[i].Name, all[i].Image = "", ""
 	}
 	return all
 }

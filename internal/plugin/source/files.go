@@ -176,7 +176,7 @@ var surroundings = map[schema.GroupKind]func(*plan.Cluster, *unstructured.Unstru
 }
 
 func (c *collector) addNode(object *unstructured.Unstructured) error {
-	if err := addTo(&c.cluster.Nodes, object, plan.SlimNode); err != nil {
+	if err := addTo(&c.cluster.Nodes, object, c.wants.slimNode); err != nil {
 		return err
 	}
 	return checkTaints(c.cluster.Nodes[len(c.cluster.Nodes)-1].Spec.Taints)
@@ -254,6 +254,7 @@ func (c *collector) result() (*plan.Cluster, error) {
 	c.note(c.wants.Budgets && len(c.cluster.Budgets) == 0, "The files hold no PodDisruptionBudget.")
 	c.notePolicies()
 	c.noteStrangers()
+	c.cluster.KeepUsedImages()
 	return c.cluster, nil
 }
 

@@ -127,17 +127,17 @@ func (r *Reader) Read(ctx context.Context, wanted Wants) error {
 	return nil
 }
 
-func (r *Reader) required(ctx context.Context, _ Wants) error {
-	err := List(ctx, r, "nodes", r.Clients.CoreV1().Nodes().List, func(node *corev1.Node) {
-		r.Cluster.Nodes = append(r.Cluster.Nodes, plan.SlimNode(node))
-	})
+func (r *Reader) required(ctx context.Context, wanted Wants) error {
+	err := List(ctx, r, "nodes", r.Clients.CoreV1().Nodes().List, Keep(&r.Cluster.Nodes, wanted.slimNode))
 	if err != nil {
 		return err
 	}
 	var sharer plan.Sharer
-	return List(ctx, r, "pods", r.Clients.CoreV1().Pods(metav1.NamespaceAll).List, func(pod *corev1.Pod) {
+	err = List(ctx, r, "pods", r.Clients.CoreV1().Pods(metav1.NamespaceAll).List, func(pod *corev1.Pod) {
 		r.Cluster.Pods = append(r.Cluster.Pods, sharer.Share(plan.SlimPod(pod)))
 	})
+	r.Cluster.KeepUsedImages()
+	return err
 }
 
 func (r *Reader) policies(ctx context.Context, wanted Wants) error {

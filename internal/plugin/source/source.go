@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/rest"
@@ -108,4 +109,13 @@ type Wants struct {
 	Scheduling bool // what the scheduler asks for
 	Signs      bool // traces of the controllers that evict and taint
 	Templates  bool // workloads whose pods files do not hold; then they need not hold nodes either
+}
+
+// slimNode returns what a command needs of a node.
+func (w Wants) slimNode(node *corev1.Node) *corev1.Node {
+	slim := plan.SlimNode(node)
+	if w.Scheduling {
+		slim.Status.Images = plan.SlimImages(node.Status.Images)
+	}
+	return slim
 }

@@ -39,10 +39,11 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 		Long: `Write what plans are made from to stdout: nodes, pods, PodDisruptionBudgets, EvictionPolicies, who controls ReplicaSets
 and Jobs, and what the scheduler asks for, as one JSON object a line.
 
-Nothing else leaves the cluster: no environment variables, commands, images, annotations, secrets or configuration.
-Names and labels do, EvictionPolicies with the reasons of pauses, and what says which controllers evict and taint: their
-Leases, the eviction clock, who wrote the taints of nodes, and the flag --controllers of kube-controller-manager and its
-like.`,
+Nothing else leaves the cluster: no environment variables, commands, names of images, annotations, secrets or
+configuration. Images are written as hashes of their names, with their sizes. Names and labels do leave the cluster,
+selectors of Services, EvictionPolicies with the reasons of pauses, and what says which controllers evict and taint:
+their Leases, the eviction clock, who wrote the taints of nodes, and the flag --controllers of kube-controller-manager
+and its like.`,
 		Example: `  kubectl taintkeeper snapshot > cluster.json
   kubectl taintkeeper plan -f cluster.json worker-1 maintenance=now:NoExecute`,
 		Args: command.NoArgs,
