@@ -25,14 +25,18 @@ var farSighted = []string{
 	names.VolumeRestrictions, names.NodeVolumeLimits, names.VolumeBinding, names.VolumeZone,
 }
 
+// byOthers are the filters whose answer for a node changes when pods are placed or leave elsewhere.
+var byOthers = []string{names.InterPodAffinity, names.PodTopologySpread}
+
 // podsPerQuestion is how many pods a far-sighted filter counts in the time in which a node answers.
 const podsPerQuestion = 10
 
 // group are pods that are equal to the scheduler.
 type group struct {
 	shape *shape
-	// last is the last answer, nil before the first.
-	last *answer
+	// last is the last answer, nil before the first, and changes how many changes there had been before it.
+	last    *answer
+	changes int
 	// again are the nodes that would take these pods and that they would have to leave again, nil before that is known.
 	again map[string]verdict.Verdict
 }
@@ -58,6 +62,8 @@ type answer struct {
 	asked   int            // how many nodes there are to ask
 	// resolvable: some node would take the pod if others left it.
 	resolvable bool
+	// others: some node does not take the pod because of pods elsewhere.
+	others bool
 }
 
 func (a *answer) refuse(status *fwk.Status, nodes int) {
@@ -65,6 +71,7 @@ func (a *answer) refuse(status *fwk.Status, nodes int) {
 		a.reasons[reason] += nodes
 	}
 	a.resolvable = a.resolvable || status.Code() == fwk.Unschedulable
+	a.others = a.others || slices.Contains(byOthers, status.Plugin())
 }
 
 // why counts the reasons as the scheduler's events do, the most frequent first.

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
@@ -39,7 +40,7 @@ type Options struct {
 //
 // Pods leave in the order of their due instants. Those that leave at one instant are gone then, and their successors
 // are placed in the order of the scheduler's queue, by priority, each as if those before were placed already. A
-// successor that no node takes is not tried again when others leave later.
+// successor that no node takes is tried again when others are placed or leave, if that may change the answer.
 func Place(ctx context.Context, cluster *plan.Cluster, made *cliv1alpha1.TaintPlan, options Options) error {
 	if made.Summary.Leave == 0 {
 		return nil
@@ -65,20 +66,27 @@ func Place(ctx context.Context, cluster *plan.Cluster, made *cliv1alpha1.TaintPl
 type placer struct {
 	scheduler *scheduler
 	storage   storage
-	nodes     []*corev1.Node // as they are after the plan, by name
+	nodes     []*corev1.Node // as they are after the plan, sorted by name
+	byName    map[string]*corev1.Node
 	again     departures
 	leavers   []*leaver
-	lowest    int32 // the lowest priority of all pods on nodes
+	waiting   []*leaver // those that no node takes so far
+	changes   int       // how often pods were placed or left
+	late      int       // how many were placed that no node took at first
+	lowest    int32     // the lowest priority of all pods on nodes
 	limit     int
 	asked     int
 	unknown   int // pods with volumes about which nothing is known
 }
 
 func newPlacer(ctx context.Context, cluster *plan.Cluster, made *cliv1alpha1.TaintPlan, limit int) (*placer, error) {
-	p := &placer{storage: storageOf(cluster), limit: limit, lowest: math.MaxInt32}
+	p := &placer{storage: storageOf(cluster), byName: map[string]*corev1.Node{}, limit: limit, lowest: math.MaxInt32}
 	var err error
 	if p.nodes, err = nodesAfter(cluster, made); err != nil {
 		return nil, err
+	}
+	for _, node := range p.nodes {
+		p.byName[node.Name] = node
 	}
 	p.again = departuresOf(p.nodes, made.At.Time)
 	pods := map[types.NamespacedName]*corev1.Pod{}
@@ -194,14 +202,70 @@ func (p *placer) leave(ctx context.Context, batch []*leaver) error {
 	if err := p.scheduler.remove(gone); err != nil {
 		return err
 	}
-	for _, l := range batch {
+	p.changes++
+	queue := append(p.take(func(l *leaver) bool { return p.mayHelp(l, gone) }), batch...)
+	slices.SortStableFunc(queue, func(a, b *leaver) int { return cmp.Compare(b.planned.Priority, a.planned.Priority) })
+	for len(queue) > 0 {
+		before := p.changes
+		if err := p.placeAll(ctx, queue); err != nil || p.changes == before {
+			return err
+		}
+		queue = p.take(func(l *leaver) bool { return l.group.last.others })
+	}
+	return nil
+}
+
+// take returns the waiting pods that are to be asked for again. There are none once enough is asked.
+func (p *placer) take(again func(*leaver) bool) []*leaver {
+	if p.asked >= p.limit {
+		return nil
+	}
+	var taken, left []*leaver
+	for _, l := range p.waiting {
+		if again(l) {
+			taken = append(taken, l)
+		} else {
+			left = append(left, l)
+		}
+	}
+	p.waiting = left
+	return taken
+}
+
+// mayHelp reports whether pods that left may make a node take a successor that no node took: it waits for pods
+// elsewhere, or tolerates the taints of their nodes.
+func (p *placer) mayHelp(l *leaver, gone []*corev1.Pod) bool {
+	return l.group.last.others || slices.ContainsFunc(gone, func(pod *corev1.Pod) bool {
+		node := p.byName[pod.Spec.NodeName]
+		if node == nil {
+			return false
+		}
+		_, untolerated := taints.Matcher{}.Untolerated(node.Spec.Taints, l.successor.Spec.Tolerations)
+		return !untolerated
+	})
+}
+
+// placeAll places one successor after the other.
+func (p *placer) placeAll(ctx context.Context, queue []*leaver) error {
+	for _, l := range queue {
 		if l.successor == nil {
 			continue
 		}
-		if err := ctx.Err(); err != nil {
+		if ctx.Err() != nil {
 			return errors.New("interrupted")
 		}
-		l.planned.WhereTo = p.whereTo(ctx, l)
+		again := l.planned.WhereTo != nil
+		where := p.whereTo(ctx, l)
+		l.planned.WhereTo = where
+		switch {
+		case isNowhere(where):
+			p.waiting = append(p.waiting, l)
+		case again && where.Node != "":
+			p.late++
+		}
+		if again {
+			continue
+		}
 		if l.group.shape.left--; l.group.shape.left == 0 {
 			l.group.shape.known = nil
 		}
@@ -209,17 +273,23 @@ func (p *placer) leave(ctx context.Context, batch []*leaver) error {
 	return nil
 }
 
+func isNowhere(where *cliv1alpha1.WhereTo) bool {
+	return where.Reason == "" && !where.Bound && where.Node == ""
+}
+
 // whereTo asks for one successor and places it.
 func (p *placer) whereTo(ctx context.Context, l *leaver) *cliv1alpha1.WhereTo {
-	if p.asked >= p.limit {
-		return p.bound(l)
+	said, state, err := l.group.last, fwk.CycleState(nil), error(nil)
+	if said == nil || len(said.fits) > 0 || l.group.changes != p.changes { // else nothing has changed since
+		if p.asked >= p.limit {
+			return p.bound(l)
+		}
+		q := question{scheduler: p.scheduler, pod: l.successor, group: l.group, only: l.only, asked: &p.asked}
+		if said, state, err = q.ask(ctx); err != nil {
+			return &cliv1alpha1.WhereTo{Reason: fmt.Sprintf("The scheduler cannot be asked: %v.", err)}
+		}
+		l.group.last, l.group.changes = said, p.changes
 	}
-	q := question{scheduler: p.scheduler, pod: l.successor, group: l.group, only: l.only, asked: &p.asked}
-	said, state, err := q.ask(ctx)
-	if err != nil {
-		return &cliv1alpha1.WhereTo{Reason: fmt.Sprintf("The scheduler cannot be asked: %v.", err)}
-	}
-	l.group.last = said
 	where := told(said)
 	if len(said.fits) > 0 {
 		if where.Node, err = p.scheduler.pick(ctx, state, l.successor, said.fits); err == nil {
@@ -228,6 +298,7 @@ func (p *placer) whereTo(ctx context.Context, l *leaver) *cliv1alpha1.WhereTo {
 		if err != nil {
 			return &cliv1alpha1.WhereTo{Reason: fmt.Sprintf("The scheduler cannot place it: %v.", err)}
 		}
+		p.changes++
 	}
 	where.Warnings = p.warnings(l, said, where.Node)
 	return where
@@ -260,10 +331,10 @@ func count(made *cliv1alpha1.TaintPlan) {
 		case where == nil || where.Reason != "":
 		case where.Bound:
 			made.Summary.Bounds++
-		case where.Node != "":
-			made.Summary.Placed++
-		default:
+		case isNowhere(where):
 			made.Summary.Nowhere++
+		default:
+			made.Summary.Placed++
 		}
 	}
 }

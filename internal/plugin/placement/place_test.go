@@ -450,6 +450,52 @@ func TestPodsThatAreDueAlreadyLeaveTogether(t *testing.T) {
 	}
 }
 
+func TestAPodWaitsForThoseThatItNeeds(t *testing.T) {
+	important := func(pod *corev1.Pod) { pod.Spec.Priority = new(int32(1000)) }
+	for name, needed := range map[string][]func(*corev1.Pod){
+		"that leave with it":  {owned("ReplicaSet", "db")},
+		"that leave after it": {owned("ReplicaSet", "db"), tolerating("k", 60)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := &plan.Cluster{
+				Nodes: []*corev1.Node{node("a", "1"), node("b", "1"), node("n", "1")},
+				Pods: []*corev1.Pod{
+					pod("db", "n", append(needed, asking("1500m"), selecting(corev1.LabelHostname, "b"))...),
+					pod("p0", "n", near("db"), important), pod("p1", "n", near("db"), important), pod("p2", "n", near("db"), important),
+				},
+			}
+			made := placed(t, cluster, placement.Options{})
+			if got, want := story(made), "db: b of b; p0: b of b; p1: b of b; p2: nowhere"; got != want {
+				t.Errorf("they go\n\t%s, want\n\t%s", got, want)
+			}
+			if notes := strings.Join(made.Notes, " "); !strings.Contains(notes, "find one after other pods are placed or leave: 2.") {
+				t.Errorf("no note says so: %s", notes)
+			}
+		})
+	}
+}
+
+func TestAPodWaitsForRoom(t *testing.T) {
+	small := func(node *corev1.Node) { node.Status.Allocatable = resources("1", "16Gi", "110") }
+	cluster := &plan.Cluster{
+		Nodes: []*corev1.Node{node("n", "1", small), node("n2", "1", small)},
+		Pods:  []*corev1.Pod{pod("q", "n", asking("600m"), tolerating("k", 60)), pod("p", "n2", asking("800m"), tolerating("k", 30)), pod("r", "n2", asking("200m"), tolerating("k"))},
+	}
+	cluster.Pods[1].Spec.Affinity = notTo("n2")
+	cluster.Pods[0].Spec.NodeSelector = map[string]string{corev1.LabelHostname: "n2"}
+	if got, want := story(placed(t, cluster, placement.Options{})), "p: n of n; q: n2 of n2"; got != want {
+		t.Errorf("they go\n\t%s, want\n\t%s", got, want)
+	}
+}
+
+func notTo(node string) *corev1.Affinity {
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpNotIn, Values: []string{node}},
+		}}},
+	}}}
+}
+
 func TestWhatIsPlacedCountsForThoseThatKeepApart(t *testing.T) {
 	cluster := &plan.Cluster{
 		Nodes: []*corev1.Node{node("a", "1"), node("b", "1"), node("n", "1")},

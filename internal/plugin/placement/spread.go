@@ -31,15 +31,11 @@ type workloadKey struct {
 // warnOfSpread warns of workloads that were in several zones and come to be in one, and of those that come to be spread
 // less evenly than they ask for where the scheduler lets that happen (ScheduleAnyway).
 func (p *placer) warnOfSpread(cluster *plan.Cluster) {
-	byName := map[string]*corev1.Node{}
-	for _, node := range p.nodes {
-		byName[node.Name] = node
-	}
 	for _, w := range p.workloads(cluster) {
 		if !w.known || w.owner.Kind == "DaemonSet" {
 			continue
 		}
-		for _, warning := range w.warnings(byName) {
+		for _, warning := range w.warnings(p.byName) {
 			for _, l := range w.leavers {
 				l.planned.WhereTo.Warnings = append(l.planned.WhereTo.Warnings, warning)
 			}

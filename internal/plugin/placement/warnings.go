@@ -118,6 +118,7 @@ func (p *placer) notes(cluster *plan.Cluster) []string {
 		return l.pod.Spec.SchedulerName != "" && l.pod.Spec.SchedulerName != corev1.DefaultSchedulerName
 	}), "Pods that leave and name another scheduler: %d. Told is what the default scheduler would do.")
 	note(pending(cluster), "Pods that wait for a node already: %d. They may be placed before the pods that leave, which is not taken into account.")
+	note(p.late, "Pods that no node takes at first, and that find one after other pods are placed or leave: %d.")
 	note(p.countIf(func(l *leaver) bool { return l.planned.WhereTo != nil && l.planned.WhereTo.Bound }),
 		"Pods that leave of which only a bound is known, so as to end in time: %d. The nodes named would take a pod equal to them that left before; pods placed since may have filled some.")
 	return notes
