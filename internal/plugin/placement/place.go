@@ -18,6 +18,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -66,7 +67,9 @@ func Place(ctx context.Context, cluster *plan.Cluster, made *cliv1alpha1.TaintPl
 type placer struct {
 	scheduler *scheduler
 	storage   storage
-	nodes     []*corev1.Node // as they are after the plan, sorted by name
+	jobs      jobs
+	silent    map[string]bool // nodes whose kubelets do not end pods
+	nodes     []*corev1.Node  // as they are after the plan, sorted by name
 	byName    map[string]*corev1.Node
 	again     departures
 	leavers   []*leaver
@@ -80,7 +83,10 @@ type placer struct {
 }
 
 func newPlacer(ctx context.Context, cluster *plan.Cluster, made *cliv1alpha1.TaintPlan, limit int) (*placer, error) {
-	p := &placer{storage: storageOf(cluster), byName: map[string]*corev1.Node{}, limit: limit, lowest: math.MaxInt32}
+	p := &placer{
+		storage: storageOf(cluster), jobs: jobsOf(cluster), byName: map[string]*corev1.Node{},
+		silent: silentNodes(cluster, made), limit: limit, lowest: math.MaxInt32,
+	}
 	var err error
 	if p.nodes, err = nodesAfter(cluster, made); err != nil {
 		return nil, err
@@ -154,8 +160,8 @@ func (p *placer) line(made *cliv1alpha1.TaintPlan, pods map[types.NamespacedName
 		}
 		l := &leaver{planned: planned, pod: pod}
 		p.leavers = append(p.leavers, l)
-		if reason := reasonWithout(pod); reason != "" {
-			planned.WhereTo = &cliv1alpha1.WhereTo{Reason: reason}
+		if reason := reasonWithout(pod, p.silent[pod.Spec.NodeName]); reason != "" {
+			planned.WhereTo = noSuccessor(reason)
 			continue
 		}
 		l.succeed()
@@ -167,6 +173,23 @@ func (p *placer) line(made *cliv1alpha1.TaintPlan, pods map[types.NamespacedName
 		}
 	}
 	return nil
+}
+
+// silentNodes returns the nodes whose kubelets do not end pods: those that fall silent, and those that are unreachable.
+func silentNodes(cluster *plan.Cluster, made *cliv1alpha1.TaintPlan) map[string]bool {
+	silent := map[string]bool{}
+	for i := range made.Nodes {
+		silent[made.Nodes[i].Name] = made.Silent
+	}
+	for _, node := range cluster.Nodes {
+		ready := readiness.Condition(node, corev1.NodeReady)
+		silent[node.Name] = silent[node.Name] || ready != nil && ready.Status == corev1.ConditionUnknown
+	}
+	return silent
+}
+
+func noSuccessor(reason string) *cliv1alpha1.WhereTo {
+	return &cliv1alpha1.WhereTo{Reason: reason, NoSuccessor: true}
 }
 
 // batches returns those that leave at one instant, instant by instant. Who is due already leaves at the instant of the
@@ -195,11 +218,20 @@ func (p *placer) batches(at time.Time) [][]*leaver {
 func (p *placer) leave(ctx context.Context, batch []*leaver) error {
 	var gone []*corev1.Pod
 	for _, l := range batch {
-		if l.pod.Status.Phase != corev1.PodSucceeded && l.pod.Status.Phase != corev1.PodFailed {
-			gone = append(gone, l.pod)
+		p.jobs.leave(l.pod)
+		if l.pod.Status.Phase == corev1.PodSucceeded || l.pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		gone = append(gone, l.pod)
+		leave := p.scheduler.remove
+		if p.silent[l.pod.Spec.NodeName] {
+			leave = p.scheduler.terminate
+		}
+		if err := leave(l.pod); err != nil {
+			return err
 		}
 	}
-	if err := p.scheduler.remove(gone); err != nil {
+	if err := p.scheduler.update(); err != nil {
 		return err
 	}
 	p.changes++
@@ -255,7 +287,7 @@ func (p *placer) placeAll(ctx context.Context, queue []*leaver) error {
 			return errors.New("interrupted")
 		}
 		again := l.planned.WhereTo != nil
-		where := p.whereTo(ctx, l)
+		where := p.successorOf(ctx, l)
 		l.planned.WhereTo = where
 		switch {
 		case isNowhere(where):
@@ -275,6 +307,18 @@ func (p *placer) placeAll(ctx context.Context, queue []*leaver) error {
 
 func isNowhere(where *cliv1alpha1.WhereTo) bool {
 	return where.Reason == "" && !where.Bound && where.Node == ""
+}
+
+// successorOf says where the successor of a pod goes, or why it has none.
+func (p *placer) successorOf(ctx context.Context, l *leaver) *cliv1alpha1.WhereTo {
+	if reason := p.jobs.reasonWithout(l.pod, p.silent[l.pod.Spec.NodeName]); reason != "" {
+		return noSuccessor(reason)
+	}
+	where := p.whereTo(ctx, l)
+	if l.only != "" && isNowhere(where) {
+		return noSuccessor(fmt.Sprintf("Its node does not take a pod of its DaemonSet: %s.", l.group.last.why()))
+	}
+	return where
 }
 
 // whereTo asks for one successor and places it.
@@ -328,7 +372,10 @@ func count(made *cliv1alpha1.TaintPlan) {
 	for i := range made.Pods {
 		where := made.Pods[i].WhereTo
 		switch {
-		case where == nil || where.Reason != "":
+		case where == nil:
+		case where.NoSuccessor:
+			made.Summary.NoSuccessor++
+		case where.Reason != "":
 		case where.Bound:
 			made.Summary.Bounds++
 		case isNowhere(where):

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -124,6 +125,15 @@ func selecting(key, value string) func(*corev1.Pod) {
 // apart keeps a pod off the nodes of others of its application.
 func apart(pod *corev1.Pod) {
 	pod.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: onNodeOf("app")}}
+}
+
+func apartByZone(pod *corev1.Pod) {
+	apart(pod)
+	pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].TopologyKey = corev1.LabelTopologyZone
+}
+
+func unreachable(node *corev1.Node) {
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
 }
 
 func near(app string) func(*corev1.Pod) {
@@ -308,9 +318,17 @@ func TestASuccessorGoesWhereTheSchedulersFiltersLetIt(t *testing.T) {
 			nodes: []*corev1.Node{a, n}, pods: []*corev1.Pod{pod("p", "n", owned("DaemonSet", "d"), tolerating("k", 30))},
 			want: "p: n of n", warns: "It goes back to n and out again after 30s",
 		},
-		"a DaemonSet's nowhere, if it does not tolerate the taint": {
+		"a DaemonSet's not at all, if it does not tolerate the taint": {
 			nodes: []*corev1.Node{a, n}, pods: []*corev1.Pod{pod("p", "n", owned("DaemonSet", "d"))},
-			want: "p: nowhere", warns: "A DaemonSet's pod has no other node, and its own does not take it: 1 node(s) had untolerated taint(s).",
+			want: "p: Its node does not take a pod of its DaemonSet: 1 node(s) had untolerated taint(s).",
+		},
+		"a StatefulSet's not at all from a node that is unreachable": {
+			nodes: []*corev1.Node{a, node("n", "1", unreachable)}, pods: []*corev1.Pod{pod("p", "n", owned("StatefulSet", "db"))},
+			want: "p: Its node is unreachable, so the pod stays Terminating. Its StatefulSet makes no successor until the pod object is deleted.",
+		},
+		"apart from its like that is terminating on a node that is unreachable": {
+			nodes: []*corev1.Node{a, b, node("n", "1", unreachable)}, pods: []*corev1.Pod{pod("p", "n", apartByZone)},
+			want: "p: b of b",
 		},
 		"without a controller there is none": {
 			nodes: []*corev1.Node{a, n}, pods: []*corev1.Pod{pod("p", "n", func(pod *corev1.Pod) { pod.OwnerReferences = nil })},
@@ -447,6 +465,67 @@ func TestPodsThatAreDueAlreadyLeaveTogether(t *testing.T) {
 	made := placed(t, cluster, placement.Options{})
 	if got, want := story(made), "p: nowhere; q: a of a"; got != want {
 		t.Errorf("they go %s, want %s", got, want)
+	}
+}
+
+func TestAJobMakesSuccessorsUntilItFails(t *testing.T) {
+	limited := func(limit, failed int32, change ...func(*batchv1.Job)) *batchv1.Job {
+		job := &batchv1.Job{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "job", UID: "app"},
+			Spec:       batchv1.JobSpec{BackoffLimit: &limit}, Status: batchv1.JobStatus{Failed: failed},
+		}
+		for _, change := range change {
+			change(job)
+		}
+		return job
+	}
+	onDisruption := func(action batchv1.PodFailurePolicyAction) func(*batchv1.Job) {
+		return func(job *batchv1.Job) {
+			job.Spec.PodReplacementPolicy = new(batchv1.Failed)
+			job.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
+				Action:          action,
+				OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}},
+			}}}
+		}
+	}
+	first, second := pod("p", "n", owned("Job", "job"), tolerating("k", 30)), pod("q", "n", owned("Job", "job"), tolerating("k", 60))
+	n := node("n", "1", tainted("x:NoSchedule"))
+	for name, test := range map[string]struct {
+		job  *batchv1.Job
+		node *corev1.Node
+		pods []*corev1.Pod
+		want string
+	}{
+		"that leave one after the other": {
+			job: limited(6, 5), node: n, pods: []*corev1.Pod{first, second},
+			want: "p: a of a; q: The backoffLimit of its Job is 6, and 5 failed before: the Job fails.",
+		},
+		"that leave together": {
+			job: limited(6, 5), node: n, pods: []*corev1.Pod{pod("p", "n", owned("Job", "job")), pod("q", "n", owned("Job", "job"))},
+			want: "p: The backoffLimit of its Job is 6, and 5 failed before: the Job fails.; q: The backoffLimit of its Job is 6, and 5 failed before: the Job fails.",
+		},
+		"whose disruption is ignored": {
+			job: limited(0, 0, onDisruption(batchv1.PodFailurePolicyActionIgnore)), node: n, pods: []*corev1.Pod{first}, want: "p: a of a",
+		},
+		"whose disruption ends it": {
+			job: limited(6, 0, onDisruption(batchv1.PodFailurePolicyActionFailJob)), node: n, pods: []*corev1.Pod{first},
+			want: "p: The pod failure policy of its Job fails the Job when a pod is disrupted.",
+		},
+		"that do not fail on an unreachable node": {
+			job: limited(6, 0, onDisruption(batchv1.PodFailurePolicyActionIgnore)), node: node("n", "1", unreachable), pods: []*corev1.Pod{first},
+			want: "p: Its node is unreachable, so the pod stays Terminating. Its Job replaces failed pods only.",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := &plan.Cluster{Nodes: []*corev1.Node{node("a", "1"), test.node}, Pods: test.pods, Jobs: []*batchv1.Job{test.job}}
+			made := placed(t, cluster, placement.Options{})
+			if got := story(made); got != test.want {
+				t.Errorf("they go\n\t%s, want\n\t%s", got, test.want)
+			}
+			if s := made.Summary; s.Placed+s.NoSuccessor != s.Leave || s.Nowhere > 0 {
+				t.Errorf("the summary is %+v", s)
+			}
+		})
 	}
 }
 

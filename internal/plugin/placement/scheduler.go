@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/klog/v2"
@@ -128,17 +129,22 @@ func (s *scheduler) update() error {
 	return nil
 }
 
-// remove takes pods off their nodes.
-func (s *scheduler) remove(pods []*corev1.Pod) error {
-	for _, pod := range pods {
-		if err := s.cache.RemovePod(silent, pod); err != nil {
-			return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
-		}
-		if err := s.census.add(pod, -1); err != nil {
-			return err
-		}
+// remove takes a pod off its node. The next update tells plugins.
+func (s *scheduler) remove(pod *corev1.Pod) error {
+	if err := s.cache.RemovePod(silent, pod); err != nil {
+		return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	return s.update()
+	return s.census.add(pod, -1)
+}
+
+// terminate begins to end a pod that stays on its node. The next update tells plugins.
+func (s *scheduler) terminate(pod *corev1.Pod) error {
+	terminating := *pod
+	terminating.DeletionTimestamp = &metav1.Time{}
+	if err := s.cache.UpdatePod(silent, pod, &terminating); err != nil {
+		return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return s.census.add(pod, -1)
 }
 
 // place puts a pod on a node, with the volumes that it chose there.

@@ -48,7 +48,8 @@ func (p *placer) workloads(cluster *plan.Cluster) map[workloadKey]*workload {
 	all := map[workloadKey]*workload{}
 	leaving := map[types.NamespacedName]bool{}
 	for _, l := range p.leavers {
-		if l.successor == nil || l.planned.Owner == nil {
+		leaving[types.NamespacedName{Namespace: l.pod.Namespace, Name: l.pod.Name}] = true
+		if l.planned.WhereTo.NoSuccessor || l.planned.Owner == nil {
 			continue
 		}
 		key := workloadKey{l.pod.Namespace, *l.planned.Owner}
@@ -56,7 +57,6 @@ func (p *placer) workloads(cluster *plan.Cluster) map[workloadKey]*workload {
 			all[key] = &workload{owner: key.owner, namespace: key.namespace, known: true}
 		}
 		all[key].leave(l)
-		leaving[types.NamespacedName{Namespace: l.pod.Namespace, Name: l.pod.Name}] = true
 	}
 	for _, pod := range cluster.Pods {
 		owner := cluster.Owner(pod)

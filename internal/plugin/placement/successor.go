@@ -28,13 +28,16 @@ type leaver struct {
 	group *group
 }
 
-// reasonWithout says why a pod has no successor; empty if it has one.
-func reasonWithout(pod *corev1.Pod) string {
+// reasonWithout says why a pod has no successor; empty if it has one. The node is unreachable or not.
+func reasonWithout(pod *corev1.Pod, unreachable bool) string {
+	controller := metav1.GetControllerOfNoCopy(pod)
 	switch {
-	case metav1.GetControllerOfNoCopy(pod) == nil:
+	case controller == nil:
 		return "It has no controller, so nothing makes a successor."
 	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
 		return "It has finished, so it needs no successor."
+	case unreachable && controller.Kind == statefulSet.Kind:
+		return "Its node is unreachable, so the pod stays Terminating. Its StatefulSet makes no successor until the pod object is deleted."
 	}
 	return ""
 }

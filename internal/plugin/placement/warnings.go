@@ -32,9 +32,6 @@ func (p *placer) warnings(l *leaver, said *answer, node string) []cliv1alpha1.Pl
 }
 
 func (p *placer) nowhere(l *leaver, said *answer) string {
-	if l.only != "" {
-		return fmt.Sprintf("A DaemonSet's pod has no other node, and its own does not take it: %s.", said.why())
-	}
 	message := fmt.Sprintf("None of %d nodes takes it: %s.", said.asked, said.why())
 	if said.resolvable && mayPreempt(l.successor) && priorityOf(l.successor) > p.lowest {
 		message += " It may preempt pods of lower priority."

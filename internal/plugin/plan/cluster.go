@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -42,6 +43,8 @@ type Cluster struct {
 	Volumes        []*corev1.PersistentVolume
 	StorageClasses []*storagev1.StorageClass
 	CSINodes       []*storagev1.CSINode
+	// Jobs are those that run. They tell whether a pod that leaves gets a successor.
+	Jobs []*batchv1.Job
 
 	// Signs are traces of the controllers that evict and taint, and Workloads those of which there is no more than a
 	// template; both for a check.

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"golang.org/x/sync/errgroup"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -129,9 +130,15 @@ func (c *collector) add(object *unstructured.Unstructured) error {
 		return c.addPod(object)
 	case leaseKind, clockKind, eventKind, holderKind:
 		return c.addSign(object)
-	case schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, schema.GroupKind{Group: "batch", Kind: "Job"}:
-		if controller := metav1.GetControllerOfNoCopy(object); controller != nil {
-			c.cluster.Controllers[object.GetUID()] = *controller
+	case jobKind:
+		if err := c.addJob(object); err != nil {
+			return err
+		}
+		if c.addController(object) {
+			return nil
+		}
+	case schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}:
+		if c.addController(object) {
 			return nil
 		}
 	default:
@@ -173,6 +180,24 @@ var surroundings = map[schema.GroupKind]func(*plan.Cluster, *unstructured.Unstru
 	{Group: storagev1.GroupName, Kind: "CSINode"}: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
 		return addTo(&cluster.CSINodes, object, plan.SlimCSINode)
 	},
+}
+
+// addController takes who controls an object, and reports whether anything does.
+func (c *collector) addController(object *unstructured.Unstructured) bool {
+	controller := metav1.GetControllerOfNoCopy(object)
+	if controller != nil {
+		c.cluster.Controllers[object.GetUID()] = *controller
+	}
+	return controller != nil
+}
+
+func (c *collector) addJob(object *unstructured.Unstructured) error {
+	job := &batchv1.Job{}
+	if err := convert(object.Object, job); err != nil {
+		return err
+	}
+	c.cluster.KeepJob(job)
+	return nil
 }
 
 func (c *collector) addNode(object *unstructured.Unstructured) error {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -155,23 +156,41 @@ func (r *Reader) disruption(ctx context.Context, wanted Wants) error {
 	if err := r.Budgets(ctx, metav1.NamespaceAll); err != nil || !wanted.Budgets {
 		return err
 	}
-	for _, kind := range []schema.GroupVersionResource{
-		{Group: "apps", Version: "v1", Resource: "replicasets"},
-		{Group: "batch", Version: "v1", Resource: "jobs"},
-	} {
-		list := func(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-			return r.owners.Resource(kind).List(ctx, options)
-		}
-		err := List(ctx, r, kind.Resource, list, func(object *metav1.PartialObjectMetadata) {
-			if controller := metav1.GetControllerOfNoCopy(object); controller != nil {
-				r.Cluster.Controllers[object.UID] = *controller
-			}
-		})
-		if err := r.without(err, "who controls them is guessed, or not known"); err != nil {
+	jobs := r.jobs
+	if !wanted.Scheduling {
+		jobs = r.controllersOf("batch", "jobs")
+	}
+	for _, read := range []func(context.Context) error{r.controllersOf("apps", "replicasets"), jobs} {
+		if err := r.without(read(ctx), "who controls them is guessed, or not known"); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// controllersOf reads who controls the objects of a kind, and nothing else of them.
+func (r *Reader) controllersOf(group, resource string) func(context.Context) error {
+	kind := r.owners.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource})
+	list := func(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+		return kind.List(ctx, options)
+	}
+	return func(ctx context.Context) error {
+		return List(ctx, r, resource, list, func(object *metav1.PartialObjectMetadata) { r.keepController(object) })
+	}
+}
+
+// jobs reads who controls Jobs, and whether they make successors.
+func (r *Reader) jobs(ctx context.Context) error {
+	return List(ctx, r, "jobs", r.Clients.BatchV1().Jobs(metav1.NamespaceAll).List, func(job *batchv1.Job) {
+		r.keepController(job)
+		r.Cluster.KeepJob(job)
+	})
+}
+
+func (r *Reader) keepController(object metav1.Object) {
+	if controller := metav1.GetControllerOfNoCopy(object); controller != nil {
+		r.Cluster.Controllers[object.GetUID()] = *controller
+	}
 }
 
 // scheduling reads the namespaces, which policies ask for too, and what else the scheduler asks for.

@@ -13,7 +13,9 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -71,7 +73,11 @@ func (o *options) run(ctx context.Context) error {
 	}
 	out := bufio.NewWriter(o.source.Env.Out)
 	encoder := json.NewEncoder(out)
-	for _, object := range objectsOf(cluster) {
+	objects, err := objectsOf(cluster)
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
 		if err := encoder.Encode(object); err != nil {
 			return fmt.Errorf("write the snapshot: %w", err)
 		}
@@ -80,7 +86,7 @@ func (o *options) run(ctx context.Context) error {
 }
 
 // objectsOf returns all objects of a cluster, with their kinds.
-func objectsOf(cluster *plan.Cluster) []runtime.Object {
+func objectsOf(cluster *plan.Cluster) ([]runtime.Object, error) {
 	var all []runtime.Object
 	all = appendOf(all, "v1", "Namespace", cluster.Namespaces)
 	all = appendOf(all, "v1", "Node", cluster.Nodes)
@@ -94,10 +100,21 @@ func objectsOf(cluster *plan.Cluster) []runtime.Object {
 	all = appendOf(all, "admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", cluster.Signs.Holders)
 	all = appendOf(all, "coordination.k8s.io/v1", "Lease", cluster.Signs.Leases)
 	all = appendOf(all, "v1", "ServiceAccount", cluster.Signs.Clocks)
-	for _, uid := range slices.Sorted(maps.Keys(cluster.Controllers)) {
-		all = append(all, ownedBy(uid, cluster.Controllers[uid]))
+	running := map[types.UID]bool{}
+	for _, job := range cluster.Jobs {
+		running[job.UID] = true
+		object, err := jobOf(job)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, object)
 	}
-	return appendOf(all, "v1", "Pod", cluster.Pods)
+	for _, uid := range slices.Sorted(maps.Keys(cluster.Controllers)) {
+		if !running[uid] {
+			all = append(all, ownedBy(uid, cluster.Controllers[uid]))
+		}
+	}
+	return appendOf(all, "v1", "Pod", cluster.Pods), nil
 }
 
 func appendOf[P runtime.Object](all []runtime.Object, apiVersion, kind string, objects []P) []runtime.Object {
@@ -116,4 +133,14 @@ func ownedBy(uid types.UID, controller metav1.OwnerReference) runtime.Object {
 		return output.WithKind(object, "batch/v1", "Job")
 	}
 	return output.WithKind(object, "apps/v1", "ReplicaSet")
+}
+
+// jobOf is a Job without the template that its type must have.
+func jobOf(job *batchv1.Job) (runtime.Object, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(job)
+	if err != nil {
+		return nil, fmt.Errorf("write Job %s/%s: %w", job.Namespace, job.Name, err)
+	}
+	unstructured.RemoveNestedField(fields, "spec", "template")
+	return output.WithKind(&unstructured.Unstructured{Object: fields}, "batch/v1", "Job"), nil
 }
