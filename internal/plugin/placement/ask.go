@@ -96,12 +96,21 @@ type question struct {
 	group *group
 	// only is the node that comes into question for a DaemonSet's pod, empty for any other.
 	only string
-	// asked counts how often a node was asked, over all questions.
-	asked *int
+	// budget is what the question is charged to.
+	budget *budget
 }
+
+// budget bounds the questions about some pods.
+type budget struct {
+	asked, limit int
+	pods         int // how many pods were asked about
+}
+
+func (b *budget) isUsedUp() bool { return b.asked >= b.limit }
 
 // ask runs the filters. The state is for those who choose among the nodes that fit.
 func (q question) ask(ctx context.Context) (*answer, fwk.CycleState, error) {
+	q.budget.pods++
 	state := framework.NewCycleState()
 	result, status, _ := q.framework.RunPreFilterPlugins(ctx, state, q.pod)
 	indexes := q.candidates(result)
@@ -159,9 +168,9 @@ func (q question) filter(ctx context.Context, state fwk.CycleState, indexes []in
 		}
 		toAsk = append(toAsk, i)
 	}
-	*q.asked += len(toAsk)
-	if !near {
-		*q.asked += q.pods / podsPerQuestion
+	q.budget.asked += len(toAsk)
+	if !state.GetSkipFilterPlugins().HasAll(byOthers...) {
+		q.budget.asked += q.pods / podsPerQuestion
 	}
 	q.framework.Parallelizer().Until(ctx, len(toAsk), func(piece int) {
 		i := toAsk[piece]

@@ -17,8 +17,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
 )
 
-// census counts pods by namespace and labels on each node. PodTopologySpread looks at all pods of all nodes for each pod
-// that it spreads by default, which is nearly every one; with a census it looks at those that it counts.
+// census counts pods by namespace and labels on each node. PodTopologySpread looks at all pods of all nodes for each
+// pod that it spreads by default, which is nearly every one; with a census it looks at those that it counts.
 type census map[string]map[string]*alike
 
 // alike are the pods of a namespace that have the same labels.

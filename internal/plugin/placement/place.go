@@ -19,6 +19,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -31,9 +32,9 @@ const mostNamed = 100
 
 // Options bound the work.
 type Options struct {
-	// Questions is how often nodes may be asked whether they take a pod; 0 is [DefaultQuestions]. Counting all pods of a
-	// cluster, for affinity and spread, is worth a tenth of a question for each. After that, pods are told what a pod
-	// equal to them was told, as a bound.
+	// Questions is how often nodes may be asked whether they take a pod; 0 is [DefaultQuestions]. Pods with constraints of
+	// spread or affinity to other pods have as many for themselves, as counting all pods of a cluster is worth a tenth of
+	// a question for each. After that, pods are told what a pod equal to them was told, as a bound.
 	Questions int
 }
 
@@ -77,15 +78,16 @@ type placer struct {
 	changes   int       // how often pods were placed or left
 	late      int       // how many were placed that no node took at first
 	lowest    int32     // the lowest priority of all pods on nodes
-	limit     int
-	asked     int
-	unknown   int // pods with volumes about which nothing is known
+	plain     budget    // for pods about which nodes alone decide
+	counting  budget    // for pods for which all pods of the cluster are counted
+	unknown   int       // pods with volumes about which nothing is known
 }
 
 func newPlacer(ctx context.Context, cluster *plan.Cluster, made *cliv1alpha1.TaintPlan, limit int) (*placer, error) {
 	p := &placer{
 		storage: storageOf(cluster), jobs: jobsOf(cluster), byName: map[string]*corev1.Node{},
-		silent: silentNodes(cluster, made), limit: limit, lowest: math.MaxInt32,
+		silent: silentNodes(cluster, made), lowest: math.MaxInt32,
+		plain: budget{limit: limit}, counting: budget{limit: limit},
 	}
 	var err error
 	if p.nodes, err = nodesAfter(cluster, made); err != nil {
@@ -249,7 +251,7 @@ func (p *placer) leave(ctx context.Context, batch []*leaver) error {
 
 // take returns the waiting pods that are to be asked for again. There are none once enough is asked.
 func (p *placer) take(again func(*leaver) bool) []*leaver {
-	if p.asked >= p.limit {
+	if p.counting.isUsedUp() {
 		return nil
 	}
 	var taken, left []*leaver
@@ -325,10 +327,14 @@ func (p *placer) successorOf(ctx context.Context, l *leaver) *cliv1alpha1.WhereT
 func (p *placer) whereTo(ctx context.Context, l *leaver) *cliv1alpha1.WhereTo {
 	said, state, err := l.group.last, fwk.CycleState(nil), error(nil)
 	if said == nil || len(said.fits) > 0 || l.group.changes != p.changes { // else nothing has changed since
-		if p.asked >= p.limit {
+		budget := p.budgetOf(l)
+		switch {
+		case budget.isUsedUp() && l.planned.WhereTo != nil:
+			return l.planned.WhereTo
+		case budget.isUsedUp():
 			return p.bound(l)
 		}
-		q := question{scheduler: p.scheduler, pod: l.successor, group: l.group, only: l.only, asked: &p.asked}
+		q := question{scheduler: p.scheduler, pod: l.successor, group: l.group, only: l.only, budget: budget}
 		if said, state, err = q.ask(ctx); err != nil {
 			return &cliv1alpha1.WhereTo{Reason: fmt.Sprintf("The scheduler cannot be asked: %v.", err)}
 		}
@@ -348,10 +354,23 @@ func (p *placer) whereTo(ctx context.Context, l *leaver) *cliv1alpha1.WhereTo {
 	return where
 }
 
+// budgetOf returns what the questions about a pod are charged to. Asking again is a matter of other pods.
+func (p *placer) budgetOf(l *leaver) *budget {
+	if l.countsOthers() || l.planned.WhereTo != nil {
+		return &p.counting
+	}
+	return &p.plain
+}
+
 // bound tells a pod what the last one equal to it was told.
 func (p *placer) bound(l *leaver) *cliv1alpha1.WhereTo {
+	budget := p.budgetOf(l)
 	if l.group.last == nil {
-		return &cliv1alpha1.WhereTo{Reason: "It was not asked for: there are too many pods that differ."}
+		reason := fmt.Sprintf("It was not asked for, because the questions about %s before it used up the limit.", sentence.Counted(budget.pods, "pod"))
+		if budget == &p.counting {
+			reason += " A pod with spread constraints or pod affinity is compared with all pods."
+		}
+		return &cliv1alpha1.WhereTo{Reason: reason}
 	}
 	where := told(l.group.last)
 	where.Bound = true

@@ -33,7 +33,7 @@ func node(name, zone string, change ...func(*corev1.Node)) *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{
 			corev1.LabelHostname: name, corev1.LabelTopologyZone: zone,
 		}},
-		Status: corev1.NodeStatus{Allocatable: resources("4", "16Gi", "110")},
+		Status: corev1.NodeStatus{Allocatable: resources("4")},
 	}
 	for _, change := range change {
 		change(node)
@@ -41,9 +41,9 @@ func node(name, zone string, change ...func(*corev1.Node)) *corev1.Node {
 	return node
 }
 
-func resources(cpu, memory, pods string) corev1.ResourceList {
+func resources(cpu string) corev1.ResourceList {
 	return corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory), corev1.ResourcePods: resource.MustParse(pods),
+		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("110"),
 	}
 }
 
@@ -136,10 +136,8 @@ func unreachable(node *corev1.Node) {
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
 }
 
-func near(app string) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) {
-		pod.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: onNodeOf(app)}}
-	}
+func nearDB(pod *corev1.Pod) {
+	pod.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: onNodeOf("db")}}
 }
 
 func onNodeOf(app string) []corev1.PodAffinityTerm {
@@ -267,7 +265,7 @@ func TestASuccessorGoesWhereTheSchedulersFiltersLetIt(t *testing.T) {
 			want: "p: b of b",
 		},
 		"near what it needs": {
-			nodes: []*corev1.Node{a, b, n}, pods: []*corev1.Pod{pod("p", "n", near("db")), pod("q", "b", owned("StatefulSet", "db"))},
+			nodes: []*corev1.Node{a, b, n}, pods: []*corev1.Pod{pod("p", "n", nearDB), pod("q", "b", owned("StatefulSet", "db"))},
 			want: "p: b of b",
 		},
 		"with the zones as even as it demands": {
@@ -422,7 +420,7 @@ func TestWorkloadsAreSpreadByDefault(t *testing.T) {
 }
 
 func TestSuccessorsFillGapsOneAfterTheOther(t *testing.T) {
-	cluster := &plan.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("b", "1"), node("n", "1", func(node *corev1.Node) { node.Status.Allocatable = resources("40", "16Gi", "110") })}}
+	cluster := &plan.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("b", "1"), node("n", "1", func(node *corev1.Node) { node.Status.Allocatable = resources("40") })}}
 	cluster.Pods = append(cluster.Pods, pod("busy", "a", asking("2")))
 	for i := range 8 {
 		cluster.Pods = append(cluster.Pods, pod(fmt.Sprintf("p%d", i), "n"))
@@ -540,7 +538,7 @@ func TestAPodWaitsForThoseThatItNeeds(t *testing.T) {
 				Nodes: []*corev1.Node{node("a", "1"), node("b", "1"), node("n", "1")},
 				Pods: []*corev1.Pod{
 					pod("db", "n", append(needed, asking("1500m"), selecting(corev1.LabelHostname, "b"))...),
-					pod("p0", "n", near("db"), important), pod("p1", "n", near("db"), important), pod("p2", "n", near("db"), important),
+					pod("p0", "n", nearDB, important), pod("p1", "n", nearDB, important), pod("p2", "n", nearDB, important),
 				},
 			}
 			made := placed(t, cluster, placement.Options{})
@@ -555,7 +553,7 @@ func TestAPodWaitsForThoseThatItNeeds(t *testing.T) {
 }
 
 func TestAPodWaitsForRoom(t *testing.T) {
-	small := func(node *corev1.Node) { node.Status.Allocatable = resources("1", "16Gi", "110") }
+	small := func(node *corev1.Node) { node.Status.Allocatable = resources("1") }
 	cluster := &plan.Cluster{
 		Nodes: []*corev1.Node{node("n", "1", small), node("n2", "1", small)},
 		Pods:  []*corev1.Pod{pod("q", "n", asking("600m"), tolerating("k", 60)), pod("p", "n2", asking("800m"), tolerating("k", 30)), pod("r", "n2", asking("200m"), tolerating("k"))},
@@ -593,7 +591,7 @@ func TestAnAnswerForAnEqualPodIsABoundOnceEnoughIsAsked(t *testing.T) {
 	}
 	cluster.Pods = append(cluster.Pods, pod("q", "n", asking("2")))
 	made := placed(t, cluster, placement.Options{Questions: 1})
-	want := "p0: a of a+b; p1: at most a+b; p2: at most a+b; q: It was not asked for: there are too many pods that differ."
+	want := "p0: a of a+b; p1: at most a+b; p2: at most a+b; q: It was not asked for, because the questions about 1 pod before it used up the limit."
 	if got := story(made); got != want {
 		t.Errorf("they go\n\t%s, want\n\t%s", got, want)
 	}
@@ -602,9 +600,20 @@ func TestAnAnswerForAnEqualPodIsABoundOnceEnoughIsAsked(t *testing.T) {
 	}
 }
 
+func TestPodsThatCountOthersUseUpTheirOwnLimitOnly(t *testing.T) {
+	cluster := &plan.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("b", "1"), node("n", "1")}, Pods: []*corev1.Pod{
+		pod("p", "n", spread(corev1.DoNotSchedule)), pod("q", "n", apart), pod("r", "n"), pod("s", "n", asking("2")),
+	}}
+	want := "p: a of a+b; q: It was not asked for, because the questions about 1 pod before it used up the limit. A pod with spread constraints or pod affinity is compared with all pods.; " +
+		"r: b of a+b; s: It was not asked for, because the questions about 1 pod before it used up the limit."
+	if got := story(placed(t, cluster, placement.Options{Questions: 1})); got != want {
+		t.Errorf("they go\n\t%s, want\n\t%s", got, want)
+	}
+}
+
 func TestEqualPodsGetTheAnswersThatTheyWouldGetOneByOne(t *testing.T) {
 	build := func(change func(i int, pod *corev1.Pod)) *plan.Cluster {
-		cluster := &plan.Cluster{Nodes: []*corev1.Node{node("n", "1", func(node *corev1.Node) { node.Status.Allocatable = resources("400", "64Gi", "110") })}}
+		cluster := &plan.Cluster{Nodes: []*corev1.Node{node("n", "1", func(node *corev1.Node) { node.Status.Allocatable = resources("400") })}}
 		for i := range 7 {
 			cluster.Nodes = append(cluster.Nodes, node(fmt.Sprintf("a%d", i), fmt.Sprint(i%3)))
 			cluster.Pods = append(cluster.Pods, pod(fmt.Sprintf("busy%d", i), fmt.Sprintf("a%d", i), asking(fmt.Sprintf("%dm", 500*i))))

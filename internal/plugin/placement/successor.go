@@ -59,6 +59,13 @@ func (l *leaver) succeed() {
 	}
 }
 
+// countsOthers reports whether all pods of the cluster are counted to place the successor.
+func (l *leaver) countsOthers() bool {
+	affinity := l.successor.Spec.Affinity
+	return len(l.successor.Spec.TopologySpreadConstraints) > 0 ||
+		affinity != nil && (affinity.PodAffinity != nil || affinity.PodAntiAffinity != nil)
+}
+
 // leaveOut takes away the volumes about which nothing is known, and returns how many those are.
 func (l *leaver) leaveOut(known storage) int {
 	volumes := slices.DeleteFunc(slices.Clone(l.successor.Spec.Volumes), func(volume corev1.Volume) bool {

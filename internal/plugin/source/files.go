@@ -130,16 +130,9 @@ func (c *collector) add(object *unstructured.Unstructured) error {
 		return c.addPod(object)
 	case leaseKind, clockKind, eventKind, holderKind:
 		return c.addSign(object)
-	case jobKind:
-		if err := c.addJob(object); err != nil {
+	case jobKind, schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}:
+		if controlled, err := c.addOwner(object); controlled || err != nil {
 			return err
-		}
-		if c.addController(object) {
-			return nil
-		}
-	case schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}:
-		if c.addController(object) {
-			return nil
 		}
 	default:
 		if add, ok := surroundings[kind]; ok {
@@ -182,22 +175,20 @@ var surroundings = map[schema.GroupKind]func(*plan.Cluster, *unstructured.Unstru
 	},
 }
 
-// addController takes who controls an object, and reports whether anything does.
-func (c *collector) addController(object *unstructured.Unstructured) bool {
+// addOwner takes who controls an owner of pods, and reports whether anything does.
+func (c *collector) addOwner(object *unstructured.Unstructured) (controlled bool, err error) {
+	if object.GroupVersionKind().GroupKind() == jobKind {
+		job := &batchv1.Job{}
+		if err := convert(object.Object, job); err != nil {
+			return false, err
+		}
+		c.cluster.KeepJob(job)
+	}
 	controller := metav1.GetControllerOfNoCopy(object)
 	if controller != nil {
 		c.cluster.Controllers[object.GetUID()] = *controller
 	}
-	return controller != nil
-}
-
-func (c *collector) addJob(object *unstructured.Unstructured) error {
-	job := &batchv1.Job{}
-	if err := convert(object.Object, job); err != nil {
-		return err
-	}
-	c.cluster.KeepJob(job)
-	return nil
+	return controller != nil, nil
 }
 
 func (c *collector) addNode(object *unstructured.Unstructured) error {
