@@ -71,11 +71,13 @@ type PlanSummary struct {
 	WorkloadsLost int `json:"workloadsLost"`
 	// BudgetsBreached is the number of PodDisruptionBudgets of which more pods leave than they allow.
 	BudgetsBreached int `json:"budgetsBreached"`
-	// Placed is the number of pods whose successors have a node in the plan, Nowhere of those that no node would take, and
-	// Bounds of those for which only a bound is known. All are 0 if where they go was not asked.
-	Placed  int `json:"placed,omitempty"`
-	Nowhere int `json:"nowhere,omitempty"`
-	Bounds  int `json:"bounds,omitempty"`
+	// Placed is the number of pods whose successors have a node in the plan, Nowhere of those that no node would take,
+	// Bounds of those for which only a bound is known, and NoSuccessor of those without a successor. All are 0 if where
+	// they go was not asked.
+	Placed      int `json:"placed,omitempty"`
+	Nowhere     int `json:"nowhere,omitempty"`
+	Bounds      int `json:"bounds,omitempty"`
+	NoSuccessor int `json:"noSuccessor,omitempty"`
 	// Held is the number of silent nodes that their zones keep from being tainted NoExecute.
 	Held int `json:"held,omitempty"`
 	// Last is when the last pod is due.
@@ -166,6 +168,8 @@ type WhereTo struct {
 	// Reason says why no node was asked: the pod has no successor, or the scheduler cannot be asked about it. The rest is
 	// empty then.
 	Reason string `json:"reason,omitempty"`
+	// NoSuccessor is true if nothing makes a successor of the pod, for the reason given.
+	NoSuccessor bool `json:"noSuccessor,omitempty"`
 	// Node is the one on which the plan places it: of those that would take it, the scheduler's scores prefer this one.
 	// Where scores are equal the scheduler draws lots, so it may choose another. Empty if none would take it, and for a
 	// bound.

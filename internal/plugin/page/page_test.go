@@ -327,9 +327,12 @@ func TestWhereToIsAColumnOnlyIfItWasAsked(t *testing.T) {
 	}
 	plan.Pods[0].WhereTo = &cliv1alpha1.WhereTo{Node: "node-9", Fits: 3, Warnings: []cliv1alpha1.PlacementWarning{{Message: "Its volume is bound to the node."}}}
 	plan.Pods[1].WhereTo = &cliv1alpha1.WhereTo{}
+	plan.Pods[2].WhereTo = &cliv1alpha1.WhereTo{Reason: "It has no controller.", NoSuccessor: true}
 	_, document = written(t, plan)
 	rows := rowsOf(t, document, "pods")
-	for i, want := range []string{"node-9 3 nodes fit Its volume is bound to the node.", "nowhere 0 nodes fit"} {
+	for i, want := range []string{
+		"node-9 3 nodes fit Its volume is bound to the node.", "nowhere 0 nodes fit", "no successor It has no controller.",
+	} {
 		if !strings.HasSuffix(rows[i], want) {
 			t.Errorf("row %q does not end in %q", rows[i], want)
 		}

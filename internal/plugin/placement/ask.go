@@ -25,14 +25,18 @@ var farSighted = []string{
 	names.VolumeRestrictions, names.NodeVolumeLimits, names.VolumeBinding, names.VolumeZone,
 }
 
+// byOthers are the filters whose answer for a node changes when pods are placed or leave elsewhere.
+var byOthers = []string{names.InterPodAffinity, names.PodTopologySpread}
+
 // podsPerQuestion is how many pods a far-sighted filter counts in the time in which a node answers.
 const podsPerQuestion = 10
 
 // group are pods that are equal to the scheduler.
 type group struct {
 	shape *shape
-	// last is the last answer, nil before the first.
-	last *answer
+	// last is the last answer, nil before the first, and changes how many changes there had been before it.
+	last    *answer
+	changes int
 	// again are the nodes that would take these pods and that they would have to leave again, nil before that is known.
 	again map[string]verdict.Verdict
 }
@@ -58,6 +62,8 @@ type answer struct {
 	asked   int            // how many nodes there are to ask
 	// resolvable: some node would take the pod if others left it.
 	resolvable bool
+	// others: some node does not take the pod because of pods elsewhere.
+	others bool
 }
 
 func (a *answer) refuse(status *fwk.Status, nodes int) {
@@ -65,6 +71,7 @@ func (a *answer) refuse(status *fwk.Status, nodes int) {
 		a.reasons[reason] += nodes
 	}
 	a.resolvable = a.resolvable || status.Code() == fwk.Unschedulable
+	a.others = a.others || slices.Contains(byOthers, status.Plugin())
 }
 
 // why counts the reasons as the scheduler's events do, the most frequent first.
@@ -89,12 +96,21 @@ type question struct {
 	group *group
 	// only is the node that comes into question for a DaemonSet's pod, empty for any other.
 	only string
-	// asked counts how often a node was asked, over all questions.
-	asked *int
+	// budget is what the question is charged to.
+	budget *budget
 }
+
+// budget bounds the questions about some pods.
+type budget struct {
+	asked, limit int
+	pods         int // how many pods were asked about
+}
+
+func (b *budget) isUsedUp() bool { return b.asked >= b.limit }
 
 // ask runs the filters. The state is for those who choose among the nodes that fit.
 func (q question) ask(ctx context.Context) (*answer, fwk.CycleState, error) {
+	q.budget.pods++
 	state := framework.NewCycleState()
 	result, status, _ := q.framework.RunPreFilterPlugins(ctx, state, q.pod)
 	indexes := q.candidates(result)
@@ -152,9 +168,9 @@ func (q question) filter(ctx context.Context, state fwk.CycleState, indexes []in
 		}
 		toAsk = append(toAsk, i)
 	}
-	*q.asked += len(toAsk)
-	if !near {
-		*q.asked += q.pods / podsPerQuestion
+	q.budget.asked += len(toAsk)
+	if !state.GetSkipFilterPlugins().HasAll(byOthers...) {
+		q.budget.asked += q.pods / podsPerQuestion
 	}
 	q.framework.Parallelizer().Until(ctx, len(toAsk), func(piece int) {
 		i := toAsk[piece]

@@ -26,7 +26,7 @@ func big(workloads int, change func(*corev1.Pod)) *plan.Cluster {
 		cluster.Nodes = append(cluster.Nodes, node(name, fmt.Sprint(i%3)))
 		for j := range 30 {
 			app := fmt.Sprintf("app-%d", (i*30+j)%workloads)
-			cluster.Pods = append(cluster.Pods, pod(fmt.Sprintf("p-%d-%d", i, j), name, asking("100m"), owned("Deployment", app), change))
+			cluster.Pods = append(cluster.Pods, pod(fmt.Sprintf("p-%d-%d", i, j), name, asking("100m"), owned("ReplicaSet", app), change))
 		}
 	}
 	return cluster

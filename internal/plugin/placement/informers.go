@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
@@ -34,8 +35,13 @@ func (f filled) AddEventHandler(handler cache.ResourceEventHandler) (cache.Resou
 // informersOf returns informers from which plugins read a cluster. They have no client, and must not be started.
 func informersOf(cluster *plan.Cluster) (informers.SharedInformerFactory, error) {
 	factory := informers.NewSharedInformerFactory(nil, 0)
+	owners := ownersOf(cluster)
 	for _, err := range []error{
 		fill(factory, &corev1.Namespace{}, cluster.Namespaces),
+		fill(factory, &corev1.Service{}, cluster.Services),
+		fill(factory, &appsv1.ReplicaSet{}, owners.replicaSets),
+		fill(factory, &appsv1.StatefulSet{}, owners.statefulSets),
+		fill(factory, &corev1.ReplicationController{}, owners.replicationControllers),
 		fill(factory, &corev1.PersistentVolumeClaim{}, versioned(cluster.Claims)),
 		fill(factory, &corev1.PersistentVolume{}, versioned(cluster.Volumes)),
 		fill(factory, &storagev1.StorageClass{}, cluster.StorageClasses),

@@ -14,9 +14,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -29,9 +32,9 @@ const mostNamed = 100
 
 // Options bound the work.
 type Options struct {
-	// Questions is how often nodes may be asked whether they take a pod; 0 is [DefaultQuestions]. Counting all pods of a
-	// cluster, for affinity and spread, is worth a tenth of a question for each. After that, pods are told what a pod
-	// equal to them was told, as a bound.
+	// Questions is how often nodes may be asked whether they take a pod; 0 is [DefaultQuestions]. Pods with constraints of
+	// spread or affinity to other pods have as many for themselves, as counting all pods of a cluster is worth a tenth of
+	// a question for each. After that, pods are told what a pod equal to them was told, as a bound.
 	Questions int
 }
 
@@ -39,7 +42,7 @@ type Options struct {
 //
 // Pods leave in the order of their due instants. Those that leave at one instant are gone then, and their successors
 // are placed in the order of the scheduler's queue, by priority, each as if those before were placed already. A
-// successor that no node takes is not tried again when others leave later.
+// successor that no node takes is tried again when others are placed or leave, if that may change the answer.
 func Place(ctx context.Context, cluster *plan.Cluster, made *cliv1alpha1.TaintPlan, options Options) error {
 	if made.Summary.Leave == 0 {
 		return nil
@@ -65,20 +68,33 @@ func Place(ctx context.Context, cluster *plan.Cluster, made *cliv1alpha1.TaintPl
 type placer struct {
 	scheduler *scheduler
 	storage   storage
-	nodes     []*corev1.Node // as they are after the plan, by name
+	jobs      jobs
+	silent    map[string]bool // nodes whose kubelets do not end pods
+	nodes     []*corev1.Node  // as they are after the plan, sorted by name
+	byName    map[string]*corev1.Node
 	again     departures
 	leavers   []*leaver
-	lowest    int32 // the lowest priority of all pods on nodes
-	limit     int
-	asked     int
-	unknown   int // pods with volumes about which nothing is known
+	waiting   []*leaver // those that no node takes so far
+	changes   int       // how often pods were placed or left
+	late      int       // how many were placed that no node took at first
+	lowest    int32     // the lowest priority of all pods on nodes
+	plain     budget    // for pods about which nodes alone decide
+	counting  budget    // for pods for which all pods of the cluster are counted
+	unknown   int       // pods with volumes about which nothing is known
 }
 
 func newPlacer(ctx context.Context, cluster *plan.Cluster, made *cliv1alpha1.TaintPlan, limit int) (*placer, error) {
-	p := &placer{storage: storageOf(cluster), limit: limit, lowest: math.MaxInt32}
+	p := &placer{
+		storage: storageOf(cluster), jobs: jobsOf(cluster), byName: map[string]*corev1.Node{},
+		silent: silentNodes(cluster, made), lowest: math.MaxInt32,
+		plain: budget{limit: limit}, counting: budget{limit: limit},
+	}
 	var err error
 	if p.nodes, err = nodesAfter(cluster, made); err != nil {
 		return nil, err
+	}
+	for _, node := range p.nodes {
+		p.byName[node.Name] = node
 	}
 	p.again = departuresOf(p.nodes, made.At.Time)
 	pods := map[types.NamespacedName]*corev1.Pod{}
@@ -146,8 +162,8 @@ func (p *placer) line(made *cliv1alpha1.TaintPlan, pods map[types.NamespacedName
 		}
 		l := &leaver{planned: planned, pod: pod}
 		p.leavers = append(p.leavers, l)
-		if reason := reasonWithout(pod); reason != "" {
-			planned.WhereTo = &cliv1alpha1.WhereTo{Reason: reason}
+		if reason := reasonWithout(pod, p.silent[pod.Spec.NodeName]); reason != "" {
+			planned.WhereTo = noSuccessor(reason)
 			continue
 		}
 		l.succeed()
@@ -159,6 +175,23 @@ func (p *placer) line(made *cliv1alpha1.TaintPlan, pods map[types.NamespacedName
 		}
 	}
 	return nil
+}
+
+// silentNodes returns the nodes whose kubelets do not end pods: those that fall silent, and those that are unreachable.
+func silentNodes(cluster *plan.Cluster, made *cliv1alpha1.TaintPlan) map[string]bool {
+	silent := map[string]bool{}
+	for i := range made.Nodes {
+		silent[made.Nodes[i].Name] = made.Silent
+	}
+	for _, node := range cluster.Nodes {
+		ready := readiness.Condition(node, corev1.NodeReady)
+		silent[node.Name] = silent[node.Name] || ready != nil && ready.Status == corev1.ConditionUnknown
+	}
+	return silent
+}
+
+func noSuccessor(reason string) *cliv1alpha1.WhereTo {
+	return &cliv1alpha1.WhereTo{Reason: reason, NoSuccessor: true}
 }
 
 // batches returns those that leave at one instant, instant by instant. Who is due already leaves at the instant of the
@@ -187,21 +220,86 @@ func (p *placer) batches(at time.Time) [][]*leaver {
 func (p *placer) leave(ctx context.Context, batch []*leaver) error {
 	var gone []*corev1.Pod
 	for _, l := range batch {
-		if l.pod.Status.Phase != corev1.PodSucceeded && l.pod.Status.Phase != corev1.PodFailed {
-			gone = append(gone, l.pod)
+		p.jobs.leave(l.pod)
+		if l.pod.Status.Phase == corev1.PodSucceeded || l.pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		gone = append(gone, l.pod)
+		leave := p.scheduler.remove
+		if p.silent[l.pod.Spec.NodeName] {
+			leave = p.scheduler.terminate
+		}
+		if err := leave(l.pod); err != nil {
+			return err
 		}
 	}
-	if err := p.scheduler.remove(gone); err != nil {
+	if err := p.scheduler.update(); err != nil {
 		return err
 	}
-	for _, l := range batch {
+	p.changes++
+	queue := append(p.take(func(l *leaver) bool { return p.mayHelp(l, gone) }), batch...)
+	slices.SortStableFunc(queue, func(a, b *leaver) int { return cmp.Compare(b.planned.Priority, a.planned.Priority) })
+	for len(queue) > 0 {
+		before := p.changes
+		if err := p.placeAll(ctx, queue); err != nil || p.changes == before {
+			return err
+		}
+		queue = p.take(func(l *leaver) bool { return l.group.last.others })
+	}
+	return nil
+}
+
+// take returns the waiting pods that are to be asked for again. There are none once enough is asked.
+func (p *placer) take(again func(*leaver) bool) []*leaver {
+	if p.counting.isUsedUp() {
+		return nil
+	}
+	var taken, left []*leaver
+	for _, l := range p.waiting {
+		if again(l) {
+			taken = append(taken, l)
+		} else {
+			left = append(left, l)
+		}
+	}
+	p.waiting = left
+	return taken
+}
+
+// mayHelp reports whether pods that left may make a node take a successor that no node took: it waits for pods
+// elsewhere, or tolerates the taints of their nodes.
+func (p *placer) mayHelp(l *leaver, gone []*corev1.Pod) bool {
+	return l.group.last.others || slices.ContainsFunc(gone, func(pod *corev1.Pod) bool {
+		node := p.byName[pod.Spec.NodeName]
+		if node == nil {
+			return false
+		}
+		_, untolerated := taints.Matcher{}.Untolerated(node.Spec.Taints, l.successor.Spec.Tolerations)
+		return !untolerated
+	})
+}
+
+// placeAll places one successor after the other.
+func (p *placer) placeAll(ctx context.Context, queue []*leaver) error {
+	for _, l := range queue {
 		if l.successor == nil {
 			continue
 		}
-		if err := ctx.Err(); err != nil {
+		if ctx.Err() != nil {
 			return errors.New("interrupted")
 		}
-		l.planned.WhereTo = p.whereTo(ctx, l)
+		again := l.planned.WhereTo != nil
+		where := p.successorOf(ctx, l)
+		l.planned.WhereTo = where
+		switch {
+		case isNowhere(where):
+			p.waiting = append(p.waiting, l)
+		case again && where.Node != "":
+			p.late++
+		}
+		if again {
+			continue
+		}
 		if l.group.shape.left--; l.group.shape.left == 0 {
 			l.group.shape.known = nil
 		}
@@ -209,17 +307,39 @@ func (p *placer) leave(ctx context.Context, batch []*leaver) error {
 	return nil
 }
 
+func isNowhere(where *cliv1alpha1.WhereTo) bool {
+	return where.Reason == "" && !where.Bound && where.Node == ""
+}
+
+// successorOf says where the successor of a pod goes, or why it has none.
+func (p *placer) successorOf(ctx context.Context, l *leaver) *cliv1alpha1.WhereTo {
+	if reason := p.jobs.reasonWithout(l.pod, p.silent[l.pod.Spec.NodeName]); reason != "" {
+		return noSuccessor(reason)
+	}
+	where := p.whereTo(ctx, l)
+	if l.only != "" && isNowhere(where) {
+		return noSuccessor(fmt.Sprintf("Its node does not take a pod of its DaemonSet: %s.", l.group.last.why()))
+	}
+	return where
+}
+
 // whereTo asks for one successor and places it.
 func (p *placer) whereTo(ctx context.Context, l *leaver) *cliv1alpha1.WhereTo {
-	if p.asked >= p.limit {
-		return p.bound(l)
+	said, state, err := l.group.last, fwk.CycleState(nil), error(nil)
+	if said == nil || len(said.fits) > 0 || l.group.changes != p.changes { // else nothing has changed since
+		budget := p.budgetOf(l)
+		switch {
+		case budget.isUsedUp() && l.planned.WhereTo != nil:
+			return l.planned.WhereTo
+		case budget.isUsedUp():
+			return p.bound(l)
+		}
+		q := question{scheduler: p.scheduler, pod: l.successor, group: l.group, only: l.only, budget: budget}
+		if said, state, err = q.ask(ctx); err != nil {
+			return &cliv1alpha1.WhereTo{Reason: fmt.Sprintf("The scheduler cannot be asked: %v.", err)}
+		}
+		l.group.last, l.group.changes = said, p.changes
 	}
-	q := question{scheduler: p.scheduler, pod: l.successor, group: l.group, only: l.only, asked: &p.asked}
-	said, state, err := q.ask(ctx)
-	if err != nil {
-		return &cliv1alpha1.WhereTo{Reason: fmt.Sprintf("The scheduler cannot be asked: %v.", err)}
-	}
-	l.group.last = said
 	where := told(said)
 	if len(said.fits) > 0 {
 		if where.Node, err = p.scheduler.pick(ctx, state, l.successor, said.fits); err == nil {
@@ -228,15 +348,29 @@ func (p *placer) whereTo(ctx context.Context, l *leaver) *cliv1alpha1.WhereTo {
 		if err != nil {
 			return &cliv1alpha1.WhereTo{Reason: fmt.Sprintf("The scheduler cannot place it: %v.", err)}
 		}
+		p.changes++
 	}
 	where.Warnings = p.warnings(l, said, where.Node)
 	return where
 }
 
+// budgetOf returns what the questions about a pod are charged to. Asking again is a matter of other pods.
+func (p *placer) budgetOf(l *leaver) *budget {
+	if l.countsOthers() || l.planned.WhereTo != nil {
+		return &p.counting
+	}
+	return &p.plain
+}
+
 // bound tells a pod what the last one equal to it was told.
 func (p *placer) bound(l *leaver) *cliv1alpha1.WhereTo {
+	budget := p.budgetOf(l)
 	if l.group.last == nil {
-		return &cliv1alpha1.WhereTo{Reason: "It was not asked for: there are too many pods that differ."}
+		reason := fmt.Sprintf("It was not asked for, because the questions about %s before it used up the limit.", sentence.Counted(budget.pods, "pod"))
+		if budget == &p.counting {
+			reason += " A pod with spread constraints or pod affinity is compared with all pods."
+		}
+		return &cliv1alpha1.WhereTo{Reason: reason}
 	}
 	where := told(l.group.last)
 	where.Bound = true
@@ -257,13 +391,16 @@ func count(made *cliv1alpha1.TaintPlan) {
 	for i := range made.Pods {
 		where := made.Pods[i].WhereTo
 		switch {
-		case where == nil || where.Reason != "":
+		case where == nil:
+		case where.NoSuccessor:
+			made.Summary.NoSuccessor++
+		case where.Reason != "":
 		case where.Bound:
 			made.Summary.Bounds++
-		case where.Node != "":
-			made.Summary.Placed++
-		default:
+		case isNowhere(where):
 			made.Summary.Nowhere++
+		default:
+			made.Summary.Placed++
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -31,7 +33,7 @@ func node(name, zone string, change ...func(*corev1.Node)) *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{
 			corev1.LabelHostname: name, corev1.LabelTopologyZone: zone,
 		}},
-		Status: corev1.NodeStatus{Allocatable: resources("4", "16Gi", "110")},
+		Status: corev1.NodeStatus{Allocatable: resources("4")},
 	}
 	for _, change := range change {
 		change(node)
@@ -39,9 +41,9 @@ func node(name, zone string, change ...func(*corev1.Node)) *corev1.Node {
 	return node
 }
 
-func resources(cpu, memory, pods string) corev1.ResourceList {
+func resources(cpu string) corev1.ResourceList {
 	return corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory), corev1.ResourcePods: resource.MustParse(pods),
+		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("110"),
 	}
 }
 
@@ -95,6 +97,17 @@ func owned(kind, name string) func(*corev1.Pod) {
 	}
 }
 
+// storing gives a node an image of 500 MiB.
+func storing(image string) func(*corev1.Node) {
+	return func(node *corev1.Node) {
+		node.Status.Images = []corev1.ContainerImage{{Names: []string{image}, SizeBytes: 500 << 20}}
+	}
+}
+
+func running(image string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = image }
+}
+
 func tolerating(key string, seconds ...int64) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		toleration := corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists}
@@ -114,10 +127,17 @@ func apart(pod *corev1.Pod) {
 	pod.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: onNodeOf("app")}}
 }
 
-func near(app string) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) {
-		pod.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: onNodeOf(app)}}
-	}
+func apartByZone(pod *corev1.Pod) {
+	apart(pod)
+	pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].TopologyKey = corev1.LabelTopologyZone
+}
+
+func unreachable(node *corev1.Node) {
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+}
+
+func nearDB(pod *corev1.Pod) {
+	pod.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: onNodeOf("db")}}
 }
 
 func onNodeOf(app string) []corev1.PodAffinityTerm {
@@ -224,6 +244,10 @@ func TestASuccessorGoesWhereTheSchedulersFiltersLetIt(t *testing.T) {
 			nodes: []*corev1.Node{a, b, n}, pods: []*corev1.Pod{pod("p", "n"), pod("q", "a", owned("Deployment", "q"))},
 			want: "p: b of a+b",
 		},
+		"to the node that has its image": {
+			nodes: []*corev1.Node{a, node("b", "2", storing("registry.example/app:1")), n}, pods: []*corev1.Pod{pod("p", "n", running("registry.example/app:1"))},
+			want: "p: b of a+b",
+		},
 		"not to a node that is not selected": {
 			nodes: []*corev1.Node{a, node("b", "2", labelled("disk", "fast")), n}, pods: []*corev1.Pod{pod("p", "n", selecting("disk", "fast"))},
 			want: "p: b of b",
@@ -241,7 +265,7 @@ func TestASuccessorGoesWhereTheSchedulersFiltersLetIt(t *testing.T) {
 			want: "p: b of b",
 		},
 		"near what it needs": {
-			nodes: []*corev1.Node{a, b, n}, pods: []*corev1.Pod{pod("p", "n", near("db")), pod("q", "b", owned("StatefulSet", "db"))},
+			nodes: []*corev1.Node{a, b, n}, pods: []*corev1.Pod{pod("p", "n", nearDB), pod("q", "b", owned("StatefulSet", "db"))},
 			want: "p: b of b",
 		},
 		"with the zones as even as it demands": {
@@ -292,9 +316,17 @@ func TestASuccessorGoesWhereTheSchedulersFiltersLetIt(t *testing.T) {
 			nodes: []*corev1.Node{a, n}, pods: []*corev1.Pod{pod("p", "n", owned("DaemonSet", "d"), tolerating("k", 30))},
 			want: "p: n of n", warns: "It goes back to n and out again after 30s",
 		},
-		"a DaemonSet's nowhere, if it does not tolerate the taint": {
+		"a DaemonSet's not at all, if it does not tolerate the taint": {
 			nodes: []*corev1.Node{a, n}, pods: []*corev1.Pod{pod("p", "n", owned("DaemonSet", "d"))},
-			want: "p: nowhere", warns: "A DaemonSet's pod has no other node, and its own does not take it: 1 node(s) had untolerated taint(s).",
+			want: "p: Its node does not take a pod of its DaemonSet: 1 node(s) had untolerated taint(s).",
+		},
+		"a StatefulSet's not at all from a node that is unreachable": {
+			nodes: []*corev1.Node{a, node("n", "1", unreachable)}, pods: []*corev1.Pod{pod("p", "n", owned("StatefulSet", "db"))},
+			want: "p: Its node is unreachable, so the pod stays Terminating. Its StatefulSet makes no successor until the pod object is deleted.",
+		},
+		"apart from its like that is terminating on a node that is unreachable": {
+			nodes: []*corev1.Node{a, b, node("n", "1", unreachable)}, pods: []*corev1.Pod{pod("p", "n", apartByZone)},
+			want: "p: b of b",
 		},
 		"without a controller there is none": {
 			nodes: []*corev1.Node{a, n}, pods: []*corev1.Pod{pod("p", "n", func(pod *corev1.Pod) { pod.OwnerReferences = nil })},
@@ -322,8 +354,73 @@ func TestASuccessorGoesWhereTheSchedulersFiltersLetIt(t *testing.T) {
 	}
 }
 
+// TestWorkloadsAreSpreadByDefault has a zone c in which no pod of the workload is, and that has less room than the others.
+func TestWorkloadsAreSpreadByDefault(t *testing.T) {
+	of := func(apiVersion, kind string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.OwnerReferences[0] = metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: "web", UID: "web", Controller: new(true)}
+		}
+	}
+	ordinal := func(pod *corev1.Pod) { pod.Labels[appsv1.StatefulSetPodNameLabel] = pod.Name }
+	web := &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "web"}}
+	inTier := func(pod *corev1.Pod) { pod.Labels["tier"] = "web" }
+	for name, test := range map[string]struct {
+		owned  []func(*corev1.Pod) // of both pods
+		change func(first *corev1.Pod)
+		more   func(*plan.Cluster)
+		want   string
+	}{
+		"of a ReplicaSet":            {owned: []func(*corev1.Pod){of("apps/v1", "ReplicaSet")}, want: "c"},
+		"of a StatefulSet":           {owned: []func(*corev1.Pod){of("apps/v1", "StatefulSet"), ordinal}, want: "c"},
+		"of a ReplicationController": {owned: []func(*corev1.Pod){of("v1", "ReplicationController")}, want: "c"},
+		"of nothing that spreads":    {owned: []func(*corev1.Pod){of("batch/v1", "Job")}, want: "a"},
+		"of a Service": {
+			owned: []func(*corev1.Pod){of("example.com/v1", "Rollout")}, want: "c",
+			more: func(cluster *plan.Cluster) {
+				cluster.Services = []*corev1.Service{{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+					Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "app"}},
+				}}
+			},
+		},
+		"with one pod that has a label of its own": {
+			owned: []func(*corev1.Pod){of("apps/v1", "ReplicaSet")}, want: "c",
+			change: func(first *corev1.Pod) { first.Labels["debug"] = "yes" },
+		},
+		"by the selector of the files": {
+			owned: []func(*corev1.Pod){of("apps/v1", "ReplicaSet"), inTier}, want: "a",
+			more: func(cluster *plan.Cluster) {
+				// It selects those in zone c, too, so that zone a has the fewest.
+				cluster.Selectors = map[types.UID]*metav1.LabelSelector{"web": web}
+				for _, pod := range cluster.Pods[2:] {
+					inTier(pod)
+				}
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pods := []*corev1.Pod{pod("p", "n", test.owned...), pod("q", "a", test.owned...)}
+			if test.change != nil {
+				test.change(pods[1])
+			}
+			for i := range 2 {
+				busy := pod(fmt.Sprintf("busy%d", i), "c", asking("500m"), owned("Job", "busy"))
+				pods = append(pods, busy)
+			}
+			cluster := &plan.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("c", "3"), node("n", "2")}, Pods: pods}
+			cluster.Pods[1].Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("100m")
+			if test.more != nil {
+				test.more(cluster)
+			}
+			if got, want := story(placed(t, cluster, placement.Options{})), fmt.Sprintf("p: %s of a+c", test.want); got != want {
+				t.Errorf("it goes\n\t%s, want\n\t%s", got, want)
+			}
+		})
+	}
+}
+
 func TestSuccessorsFillGapsOneAfterTheOther(t *testing.T) {
-	cluster := &plan.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("b", "1"), node("n", "1", func(node *corev1.Node) { node.Status.Allocatable = resources("40", "16Gi", "110") })}}
+	cluster := &plan.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("b", "1"), node("n", "1", func(node *corev1.Node) { node.Status.Allocatable = resources("40") })}}
 	cluster.Pods = append(cluster.Pods, pod("busy", "a", asking("2")))
 	for i := range 8 {
 		cluster.Pods = append(cluster.Pods, pod(fmt.Sprintf("p%d", i), "n"))
@@ -369,6 +466,113 @@ func TestPodsThatAreDueAlreadyLeaveTogether(t *testing.T) {
 	}
 }
 
+func TestAJobMakesSuccessorsUntilItFails(t *testing.T) {
+	limited := func(limit, failed int32, change ...func(*batchv1.Job)) *batchv1.Job {
+		job := &batchv1.Job{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "job", UID: "app"},
+			Spec:       batchv1.JobSpec{BackoffLimit: &limit}, Status: batchv1.JobStatus{Failed: failed},
+		}
+		for _, change := range change {
+			change(job)
+		}
+		return job
+	}
+	onDisruption := func(action batchv1.PodFailurePolicyAction) func(*batchv1.Job) {
+		return func(job *batchv1.Job) {
+			job.Spec.PodReplacementPolicy = new(batchv1.Failed)
+			job.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
+				Action:          action,
+				OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}},
+			}}}
+		}
+	}
+	first, second := pod("p", "n", owned("Job", "job"), tolerating("k", 30)), pod("q", "n", owned("Job", "job"), tolerating("k", 60))
+	n := node("n", "1", tainted("x:NoSchedule"))
+	for name, test := range map[string]struct {
+		job  *batchv1.Job
+		node *corev1.Node
+		pods []*corev1.Pod
+		want string
+	}{
+		"that leave one after the other": {
+			job: limited(6, 5), node: n, pods: []*corev1.Pod{first, second},
+			want: "p: a of a; q: The backoffLimit of its Job is 6, and 5 failed before: the Job fails.",
+		},
+		"that leave together": {
+			job: limited(6, 5), node: n, pods: []*corev1.Pod{pod("p", "n", owned("Job", "job")), pod("q", "n", owned("Job", "job"))},
+			want: "p: The backoffLimit of its Job is 6, and 5 failed before: the Job fails.; q: The backoffLimit of its Job is 6, and 5 failed before: the Job fails.",
+		},
+		"whose disruption is ignored": {
+			job: limited(0, 0, onDisruption(batchv1.PodFailurePolicyActionIgnore)), node: n, pods: []*corev1.Pod{first}, want: "p: a of a",
+		},
+		"whose disruption ends it": {
+			job: limited(6, 0, onDisruption(batchv1.PodFailurePolicyActionFailJob)), node: n, pods: []*corev1.Pod{first},
+			want: "p: The pod failure policy of its Job fails the Job when a pod is disrupted.",
+		},
+		"that do not fail on an unreachable node": {
+			job: limited(6, 0, onDisruption(batchv1.PodFailurePolicyActionIgnore)), node: node("n", "1", unreachable), pods: []*corev1.Pod{first},
+			want: "p: Its node is unreachable, so the pod stays Terminating. Its Job replaces failed pods only.",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := &plan.Cluster{Nodes: []*corev1.Node{node("a", "1"), test.node}, Pods: test.pods, Jobs: []*batchv1.Job{test.job}}
+			made := placed(t, cluster, placement.Options{})
+			if got := story(made); got != test.want {
+				t.Errorf("they go\n\t%s, want\n\t%s", got, test.want)
+			}
+			if s := made.Summary; s.Placed+s.NoSuccessor != s.Leave || s.Nowhere > 0 {
+				t.Errorf("the summary is %+v", s)
+			}
+		})
+	}
+}
+
+func TestAPodWaitsForThoseThatItNeeds(t *testing.T) {
+	important := func(pod *corev1.Pod) { pod.Spec.Priority = new(int32(1000)) }
+	for name, needed := range map[string][]func(*corev1.Pod){
+		"that leave with it":  {owned("ReplicaSet", "db")},
+		"that leave after it": {owned("ReplicaSet", "db"), tolerating("k", 60)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := &plan.Cluster{
+				Nodes: []*corev1.Node{node("a", "1"), node("b", "1"), node("n", "1")},
+				Pods: []*corev1.Pod{
+					pod("db", "n", append(needed, asking("1500m"), selecting(corev1.LabelHostname, "b"))...),
+					pod("p0", "n", nearDB, important), pod("p1", "n", nearDB, important), pod("p2", "n", nearDB, important),
+				},
+			}
+			made := placed(t, cluster, placement.Options{})
+			if got, want := story(made), "db: b of b; p0: b of b; p1: b of b; p2: nowhere"; got != want {
+				t.Errorf("they go\n\t%s, want\n\t%s", got, want)
+			}
+			if notes := strings.Join(made.Notes, " "); !strings.Contains(notes, "find one after other pods are placed or leave: 2.") {
+				t.Errorf("no note says so: %s", notes)
+			}
+		})
+	}
+}
+
+func TestAPodWaitsForRoom(t *testing.T) {
+	small := func(node *corev1.Node) { node.Status.Allocatable = resources("1") }
+	cluster := &plan.Cluster{
+		Nodes: []*corev1.Node{node("n", "1", small), node("n2", "1", small)},
+		Pods:  []*corev1.Pod{pod("q", "n", asking("600m"), tolerating("k", 60)), pod("p", "n2", asking("800m"), tolerating("k", 30)), pod("r", "n2", asking("200m"), tolerating("k"))},
+	}
+	cluster.Pods[1].Spec.Affinity = notTo("n2")
+	cluster.Pods[0].Spec.NodeSelector = map[string]string{corev1.LabelHostname: "n2"}
+	if got, want := story(placed(t, cluster, placement.Options{})), "p: n of n; q: n2 of n2"; got != want {
+		t.Errorf("they go\n\t%s, want\n\t%s", got, want)
+	}
+}
+
+func notTo(node string) *corev1.Affinity {
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpNotIn, Values: []string{node}},
+		}}},
+	}}}
+}
+
 func TestWhatIsPlacedCountsForThoseThatKeepApart(t *testing.T) {
 	cluster := &plan.Cluster{
 		Nodes: []*corev1.Node{node("a", "1"), node("b", "1"), node("n", "1")},
@@ -387,7 +591,7 @@ func TestAnAnswerForAnEqualPodIsABoundOnceEnoughIsAsked(t *testing.T) {
 	}
 	cluster.Pods = append(cluster.Pods, pod("q", "n", asking("2")))
 	made := placed(t, cluster, placement.Options{Questions: 1})
-	want := "p0: a of a+b; p1: at most a+b; p2: at most a+b; q: It was not asked for: there are too many pods that differ."
+	want := "p0: a of a+b; p1: at most a+b; p2: at most a+b; q: It was not asked for, because the questions about 1 pod before it used up the limit."
 	if got := story(made); got != want {
 		t.Errorf("they go\n\t%s, want\n\t%s", got, want)
 	}
@@ -396,9 +600,20 @@ func TestAnAnswerForAnEqualPodIsABoundOnceEnoughIsAsked(t *testing.T) {
 	}
 }
 
+func TestPodsThatCountOthersUseUpTheirOwnLimitOnly(t *testing.T) {
+	cluster := &plan.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("b", "1"), node("n", "1")}, Pods: []*corev1.Pod{
+		pod("p", "n", spread(corev1.DoNotSchedule)), pod("q", "n", apart), pod("r", "n"), pod("s", "n", asking("2")),
+	}}
+	want := "p: a of a+b; q: It was not asked for, because the questions about 1 pod before it used up the limit. A pod with spread constraints or pod affinity is compared with all pods.; " +
+		"r: b of a+b; s: It was not asked for, because the questions about 1 pod before it used up the limit."
+	if got := story(placed(t, cluster, placement.Options{Questions: 1})); got != want {
+		t.Errorf("they go\n\t%s, want\n\t%s", got, want)
+	}
+}
+
 func TestEqualPodsGetTheAnswersThatTheyWouldGetOneByOne(t *testing.T) {
 	build := func(change func(i int, pod *corev1.Pod)) *plan.Cluster {
-		cluster := &plan.Cluster{Nodes: []*corev1.Node{node("n", "1", func(node *corev1.Node) { node.Status.Allocatable = resources("400", "64Gi", "110") })}}
+		cluster := &plan.Cluster{Nodes: []*corev1.Node{node("n", "1", func(node *corev1.Node) { node.Status.Allocatable = resources("400") })}}
 		for i := range 7 {
 			cluster.Nodes = append(cluster.Nodes, node(fmt.Sprintf("a%d", i), fmt.Sprint(i%3)))
 			cluster.Pods = append(cluster.Pods, pod(fmt.Sprintf("busy%d", i), fmt.Sprintf("a%d", i), asking(fmt.Sprintf("%dm", 500*i))))

@@ -11,6 +11,8 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
@@ -53,6 +55,9 @@ var initScheduler = sync.OnceFunc(func() {
 type scheduler struct {
 	cache     schedulercache.Cache
 	snapshot  *schedulercache.Snapshot
+	counted   *counted
+	census    census
+	defaults  defaults
 	framework framework.Framework
 	nodes     []fwk.NodeInfo // all of them, in the scheduler's order
 	pods      int            // how many there are at first
@@ -70,14 +75,18 @@ func newScheduler(ctx context.Context, cluster *plan.Cluster,
 	}
 	s := &scheduler{
 		cache: schedulercache.New(ctx, nil, false), snapshot: schedulercache.NewEmptySnapshot(),
-		pods: len(pods),
+		census: census{}, defaults: defaultsOf(factory), pods: len(pods),
 	}
+	s.counted = &counted{SharedLister: s.snapshot}
 	for _, node := range nodes {
 		s.cache.AddNode(silent, node)
 	}
 	for _, pod := range pods {
 		if err := s.cache.AddPod(silent, pod); err != nil {
 			return nil, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+		if err := s.census.add(pod, 1); err != nil {
+			return nil, err
 		}
 	}
 	if err := s.update(); err != nil {
@@ -86,7 +95,7 @@ func newScheduler(ctx context.Context, cluster *plan.Cluster,
 	if s.nodes, err = s.snapshot.NodeInfos().List(); err != nil {
 		return nil, fmt.Errorf("list the scheduler's nodes: %w", err)
 	}
-	s.framework, err = newFramework(ctx, factory, s.snapshot)
+	s.framework, err = newFramework(ctx, factory, s.counted)
 	return s, err
 }
 
@@ -94,7 +103,7 @@ func newScheduler(ctx context.Context, cluster *plan.Cluster,
 var silent = logr.Discard()
 
 func newFramework(ctx context.Context, factory informers.SharedInformerFactory,
-	snapshot *schedulercache.Snapshot) (framework.Framework, error) {
+	snapshot *counted) (framework.Framework, error) {
 	defaults, err := latest.Default()
 	if err != nil {
 		return nil, fmt.Errorf("read the scheduler's default profile: %w", err)
@@ -104,9 +113,15 @@ func newFramework(ctx context.Context, factory informers.SharedInformerFactory,
 	asked.Enabled = slices.DeleteFunc(asked.Enabled, func(plugin config.Plugin) bool {
 		return slices.Contains(notAsked, plugin.Name)
 	})
-	made, err := runtime.NewFramework(klog.NewContext(ctx, silent), plugins.NewInTreeRegistry(), profile,
+	registry := plugins.NewInTreeRegistry()
+	spread := registry[names.PodTopologySpread]
+	registry[names.PodTopologySpread] = func(
+		ctx context.Context, args k8sruntime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		return spread(ctx, args, counting{handle, snapshot})
+	}
+	made, err := runtime.NewFramework(klog.NewContext(ctx, silent), registry, profile,
 		runtime.WithInformerFactory(factory),
-		runtime.WithSnapshotSharedLister(snapshot),
+		runtime.WithSnapshotSharedLister(snapshot.SharedLister),
 		runtime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
 		runtime.WithLogger(silent),
 	)
@@ -123,14 +138,22 @@ func (s *scheduler) update() error {
 	return nil
 }
 
-// remove takes pods off their nodes.
-func (s *scheduler) remove(pods []*corev1.Pod) error {
-	for _, pod := range pods {
-		if err := s.cache.RemovePod(silent, pod); err != nil {
-			return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
-		}
+// remove takes a pod off its node. The next update tells plugins.
+func (s *scheduler) remove(pod *corev1.Pod) error {
+	if err := s.cache.RemovePod(silent, pod); err != nil {
+		return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	return s.update()
+	return s.census.add(pod, -1)
+}
+
+// terminate begins to end a pod that stays on its node. The next update tells plugins.
+func (s *scheduler) terminate(pod *corev1.Pod) error {
+	terminating := *pod
+	terminating.DeletionTimestamp = &metav1.Time{}
+	if err := s.cache.UpdatePod(silent, pod, &terminating); err != nil {
+		return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return s.census.add(pod, -1)
 }
 
 // place puts a pod on a node, with the volumes that it chose there.
@@ -143,7 +166,26 @@ func (s *scheduler) place(ctx context.Context, state fwk.CycleState, pod *corev1
 	if err := s.cache.AddPod(silent, &placed); err != nil {
 		return err
 	}
+	if err := s.census.add(&placed, 1); err != nil {
+		return err
+	}
 	return s.update()
+}
+
+// toCount returns the nodes with the pods that count where a pod is spread by default; nil, which is all nodes, for a
+// pod that has constraints. There is at least one: without a node the plugin would not score at all.
+func (s *scheduler) toCount(pod *corev1.Pod) []fwk.NodeInfo {
+	if len(pod.Spec.TopologySpreadConstraints) > 0 {
+		return nil
+	}
+	pods := s.census.find(pod.Namespace, s.defaults.selector(pod))
+	nodes := []fwk.NodeInfo{occupied{s.nodes[0], pods[s.nodes[0].Node().Name]}}
+	for _, node := range s.nodes[1:] {
+		if on := pods[node.Node().Name]; on != nil {
+			nodes = append(nodes, occupied{node, on})
+		}
+	}
+	return nodes
 }
 
 // pick returns the node that the scheduler's scores prefer. It scores as many nodes as the scheduler does: a part of
@@ -155,6 +197,7 @@ func (s *scheduler) pick(ctx context.Context, state fwk.CycleState, pod *corev1.
 		return fits[0].Node().Name, nil
 	}
 	sample := s.sample(fits)
+	s.counted.nodes = s.toCount(pod)
 	if status := s.framework.RunPreScorePlugins(ctx, state, pod, sample); !status.IsSuccess() {
 		return "", status.AsError()
 	}

@@ -31,15 +31,11 @@ type workloadKey struct {
 // warnOfSpread warns of workloads that were in several zones and come to be in one, and of those that come to be spread
 // less evenly than they ask for where the scheduler lets that happen (ScheduleAnyway).
 func (p *placer) warnOfSpread(cluster *plan.Cluster) {
-	byName := map[string]*corev1.Node{}
-	for _, node := range p.nodes {
-		byName[node.Name] = node
-	}
 	for _, w := range p.workloads(cluster) {
 		if !w.known || w.owner.Kind == "DaemonSet" {
 			continue
 		}
-		for _, warning := range w.warnings(byName) {
+		for _, warning := range w.warnings(p.byName) {
 			for _, l := range w.leavers {
 				l.planned.WhereTo.Warnings = append(l.planned.WhereTo.Warnings, warning)
 			}
@@ -52,7 +48,8 @@ func (p *placer) workloads(cluster *plan.Cluster) map[workloadKey]*workload {
 	all := map[workloadKey]*workload{}
 	leaving := map[types.NamespacedName]bool{}
 	for _, l := range p.leavers {
-		if l.successor == nil || l.planned.Owner == nil {
+		leaving[types.NamespacedName{Namespace: l.pod.Namespace, Name: l.pod.Name}] = true
+		if l.planned.WhereTo.NoSuccessor || l.planned.Owner == nil {
 			continue
 		}
 		key := workloadKey{l.pod.Namespace, *l.planned.Owner}
@@ -60,7 +57,6 @@ func (p *placer) workloads(cluster *plan.Cluster) map[workloadKey]*workload {
 			all[key] = &workload{owner: key.owner, namespace: key.namespace, known: true}
 		}
 		all[key].leave(l)
-		leaving[types.NamespacedName{Namespace: l.pod.Namespace, Name: l.pod.Name}] = true
 	}
 	for _, pod := range cluster.Pods {
 		owner := cluster.Owner(pod)

@@ -28,13 +28,16 @@ type leaver struct {
 	group *group
 }
 
-// reasonWithout says why a pod has no successor; empty if it has one.
-func reasonWithout(pod *corev1.Pod) string {
+// reasonWithout says why a pod has no successor; empty if it has one. The node is unreachable or not.
+func reasonWithout(pod *corev1.Pod, unreachable bool) string {
+	controller := metav1.GetControllerOfNoCopy(pod)
 	switch {
-	case metav1.GetControllerOfNoCopy(pod) == nil:
+	case controller == nil:
 		return "It has no controller, so nothing makes a successor."
 	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
 		return "It has finished, so it needs no successor."
+	case unreachable && controller.Kind == statefulSet.Kind:
+		return "Its node is unreachable, so the pod stays Terminating. Its StatefulSet makes no successor until the pod object is deleted."
 	}
 	return ""
 }
@@ -54,6 +57,13 @@ func (l *leaver) succeed() {
 	if controller := metav1.GetControllerOfNoCopy(l.pod); controller.Kind == "DaemonSet" {
 		l.only = l.pod.Spec.NodeName
 	}
+}
+
+// countsOthers reports whether all pods of the cluster are counted to place the successor.
+func (l *leaver) countsOthers() bool {
+	affinity := l.successor.Spec.Affinity
+	return len(l.successor.Spec.TopologySpreadConstraints) > 0 ||
+		affinity != nil && (affinity.PodAffinity != nil || affinity.PodAntiAffinity != nil)
 }
 
 // leaveOut takes away the volumes about which nothing is known, and returns how many those are.
@@ -77,13 +87,7 @@ var ordinalLabels = []string{appsv1.StatefulSetPodNameLabel, appsv1.PodIndexLabe
 
 // equalTo returns the same for pods that are equal to the scheduler.
 func (l *leaver) equalTo() (string, error) {
-	labels := map[string]string{}
-	for name, value := range l.successor.Labels {
-		if !slices.Contains(ordinalLabels, name) {
-			labels[name] = value
-		}
-	}
-	return l.keyOf(l.successor.Namespace, labels, l.only, &l.successor.Spec)
+	return l.keyOf(l.successor.Namespace, selectable(l.successor.Labels), l.only, &l.successor.Spec)
 }
 
 // shapedAs returns the same for pods that are equal to the filters that look at one node alone.
@@ -102,7 +106,7 @@ func (l *leaver) shapedAs() (string, error) {
 func nameless(containers []corev1.Container) []corev1.Container {
 	all := slices.Clone(containers)
 	for i := range all {
-		all[i].Name = ""
+		all[i].Name, all[i].Image = "", ""
 	}
 	return all
 }

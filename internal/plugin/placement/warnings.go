@@ -32,9 +32,6 @@ func (p *placer) warnings(l *leaver, said *answer, node string) []cliv1alpha1.Pl
 }
 
 func (p *placer) nowhere(l *leaver, said *answer) string {
-	if l.only != "" {
-		return fmt.Sprintf("A DaemonSet's pod has no other node, and its own does not take it: %s.", said.why())
-	}
 	message := fmt.Sprintf("None of %d nodes takes it: %s.", said.asked, said.why())
 	if said.resolvable && mayPreempt(l.successor) && priorityOf(l.successor) > p.lowest {
 		message += " It may preempt pods of lower priority."
@@ -118,6 +115,7 @@ func (p *placer) notes(cluster *plan.Cluster) []string {
 		return l.pod.Spec.SchedulerName != "" && l.pod.Spec.SchedulerName != corev1.DefaultSchedulerName
 	}), "Pods that leave and name another scheduler: %d. Told is what the default scheduler would do.")
 	note(pending(cluster), "Pods that wait for a node already: %d. They may be placed before the pods that leave, which is not taken into account.")
+	note(p.late, "Pods that no node takes at first, and that find one after other pods are placed or leave: %d.")
 	note(p.countIf(func(l *leaver) bool { return l.planned.WhereTo != nil && l.planned.WhereTo.Bound }),
 		"Pods that leave of which only a bound is known, so as to end in time: %d. The nodes named would take a pod equal to them that left before; pods placed since may have filled some.")
 	return notes

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -35,15 +36,20 @@ type Cluster struct {
 	Controllers map[types.UID]metav1.OwnerReference
 	// Templates are the pod templates of workloads by their UID, read from files alone.
 	Templates map[types.UID]*Template
+	// Selectors are those of workloads by their UID, read from files alone.
+	Selectors map[types.UID]*metav1.LabelSelector
 
 	// Namespaces are there if policies or the scheduler ask for their labels.
 	Namespaces []*corev1.Namespace
 
 	// What the scheduler asks for besides, when a plan says where pods would go.
+	Services       []*corev1.Service
 	Claims         []*corev1.PersistentVolumeClaim
 	Volumes        []*corev1.PersistentVolume
 	StorageClasses []*storagev1.StorageClass
 	CSINodes       []*storagev1.CSINode
+	// Jobs are those that run. They tell whether a pod that leaves gets a successor.
+	Jobs []*batchv1.Job
 
 	// Signs are traces of the controllers that evict and taint, and Workloads those of which there is no more than a
 	// template; both for a check.

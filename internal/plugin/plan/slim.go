@@ -69,7 +69,7 @@ func slimContainers(containers []corev1.Container) []corev1.Container {
 	var all []corev1.Container
 	for i := range containers {
 		container := corev1.Container{
-			Name: containers[i].Name, Command: controllerCommand(&containers[i]),
+			Name: containers[i].Name, Image: slimImage(containers[i].Image), Command: controllerCommand(&containers[i]),
 			Resources: containers[i].Resources, RestartPolicy: containers[i].RestartPolicy,
 		}
 		for _, port := range containers[i].Ports {
@@ -106,7 +106,7 @@ func sameResources(a, b corev1.ResourceList) bool {
 	return maps.EqualFunc(a, b, func(x, y resource.Quantity) bool { return x.Cmp(y) == 0 })
 }
 
-// slimVolumes keeps the volumes that bind a pod to a node or to a zone, and those that two pods cannot share.
+// slimVolumes keeps the volumes that bind a pod to a node or to a zone, those that two pods cannot share, and images.
 func slimVolumes(volumes []corev1.Volume) []corev1.Volume {
 	var all []corev1.Volume
 	for i := range volumes {
@@ -117,6 +117,9 @@ func slimVolumes(volumes []corev1.Volume) []corev1.Volume {
 		case source.Ephemeral != nil:
 			ephemeral := corev1.VolumeSource{Ephemeral: slimEphemeral(source.Ephemeral)}
 			all = append(all, corev1.Volume{Name: volumes[i].Name, VolumeSource: ephemeral})
+		case source.Image != nil:
+			image := corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: slimImage(source.Image.Reference)}}
+			all = append(all, corev1.Volume{Name: volumes[i].Name, VolumeSource: image})
 		default:
 			if disk, ok := slimDisk(source); ok {
 				all = append(all, corev1.Volume{Name: volumes[i].Name, VolumeSource: disk})

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -44,6 +45,36 @@ func SlimNamespace(namespace *corev1.Namespace) *corev1.Namespace {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
 		ObjectMeta: slimAnnotated(&namespace.ObjectMeta),
 	}
+}
+
+// SlimService returns what the scheduler reads of a Service: which pods it spreads by default.
+func SlimService(service *corev1.Service) *corev1.Service {
+	return &corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: service.Name, UID: service.UID},
+		Spec:       corev1.ServiceSpec{Selector: service.Spec.Selector},
+	}
+}
+
+// KeepJob keeps what tells whether the Job makes successors of pods that leave, if it still runs.
+func (c *Cluster) KeepJob(job *batchv1.Job) {
+	for i := range job.Status.Conditions {
+		condition := &job.Status.Conditions[i]
+		over := condition.Type == batchv1.JobComplete || condition.Type == batchv1.JobFailed
+		if over && condition.Status == corev1.ConditionTrue {
+			return
+		}
+	}
+	c.Jobs = append(c.Jobs, &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: job.Namespace, Name: job.Name, UID: job.UID, OwnerReferences: job.OwnerReferences,
+		},
+		Spec: batchv1.JobSpec{
+			BackoffLimit: job.Spec.BackoffLimit, PodFailurePolicy: job.Spec.PodFailurePolicy,
+			PodReplacementPolicy: job.Spec.PodReplacementPolicy,
+		},
+		Status: batchv1.JobStatus{Failed: job.Status.Failed},
+	})
 }
 
 // SlimPolicy returns what a plan needs of an EvictionPolicy.

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"golang.org/x/sync/errgroup"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -41,6 +42,7 @@ func ReadFiles(in io.Reader, files resource.FilenameOptions, wanted Wants) (*pla
 	collected := collector{wants: wanted, cluster: &plan.Cluster{
 		Controllers: map[types.UID]metav1.OwnerReference{},
 		Templates:   map[types.UID]*plan.Template{},
+		Selectors:   map[types.UID]*metav1.LabelSelector{},
 	}, seen: map[types.UID]bool{}, named: map[objectName]types.UID{}, snapshots: map[string]int{}}
 	if err := collected.takeAll(builder.Do()); err != nil {
 		return nil, inFiles(err)
@@ -131,10 +133,9 @@ func (c *collector) add(object *unstructured.Unstructured) error {
 		return c.addPod(object)
 	case leaseKind, clockKind, eventKind, holderKind:
 		return c.addSign(object)
-	case schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, schema.GroupKind{Group: "batch", Kind: "Job"}:
-		if controller := metav1.GetControllerOfNoCopy(object); controller != nil {
-			c.cluster.Controllers[object.GetUID()] = *controller
-			return nil
+	case jobKind, schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}:
+		if controlled, err := c.addOwner(object); controlled || err != nil {
+			return err
 		}
 	default:
 		if add, ok := surroundings[kind]; ok {
@@ -148,6 +149,9 @@ func (c *collector) add(object *unstructured.Unstructured) error {
 var surroundings = map[schema.GroupKind]func(*plan.Cluster, *unstructured.Unstructured) error{
 	{Kind: "Namespace"}: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
 		return addTo(&cluster.Namespaces, object, plan.SlimNamespace)
+	},
+	{Kind: "Service"}: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
+		return addTo(&cluster.Services, object, plan.SlimService)
 	},
 	{Kind: "PersistentVolume"}: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
 		return addTo(&cluster.Volumes, object, plan.SlimVolume)
@@ -174,8 +178,24 @@ var surroundings = map[schema.GroupKind]func(*plan.Cluster, *unstructured.Unstru
 	},
 }
 
+// addOwner takes who controls an owner of pods, and reports whether anything does.
+func (c *collector) addOwner(object *unstructured.Unstructured) (controlled bool, err error) {
+	if object.GroupVersionKind().GroupKind() == jobKind {
+		job := &batchv1.Job{}
+		if err := convert(object.Object, job); err != nil {
+			return false, err
+		}
+		c.cluster.KeepJob(job)
+	}
+	controller := metav1.GetControllerOfNoCopy(object)
+	if controller != nil {
+		c.cluster.Controllers[object.GetUID()] = *controller
+	}
+	return controller != nil, nil
+}
+
 func (c *collector) addNode(object *unstructured.Unstructured) error {
-	if err := addTo(&c.cluster.Nodes, object, plan.SlimNode); err != nil {
+	if err := addTo(&c.cluster.Nodes, object, c.wants.slimNode); err != nil {
 		return err
 	}
 	return checkTaints(c.cluster.Nodes[len(c.cluster.Nodes)-1].Spec.Taints)
@@ -207,6 +227,26 @@ func (c *collector) addTemplate(object *unstructured.Unstructured) error {
 		return err
 	}
 	c.cluster.Templates[object.GetUID()] = template
+	return c.addSelector(object)
+}
+
+// addSelector takes the selector of a workload, for the scheduler. That of a ReplicationController is labels only.
+func (c *collector) addSelector(object *unstructured.Unstructured) error {
+	held, found, err := unstructured.NestedMap(object.Object, "spec", "selector")
+	if err != nil {
+		return fmt.Errorf("read its selector: %w", err)
+	}
+	if !found || object.GetUID() == "" {
+		return nil
+	}
+	if object.GetKind() == "ReplicationController" {
+		held = map[string]any{"matchLabels": held}
+	}
+	selector := &metav1.LabelSelector{}
+	if err := convert(held, selector); err != nil {
+		return fmt.Errorf("read its selector: %w", err)
+	}
+	c.cluster.Selectors[object.GetUID()] = selector
 	return nil
 }
 
@@ -233,6 +273,7 @@ func (c *collector) result() (*plan.Cluster, error) {
 	c.note(c.wants.Budgets && len(c.cluster.Budgets) == 0, "The files hold no PodDisruptionBudget.")
 	c.notePolicies()
 	c.noteStrangers()
+	c.cluster.KeepUsedImages()
 	return c.cluster, nil
 }
 

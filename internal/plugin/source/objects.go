@@ -26,6 +26,7 @@ import (
 var (
 	nodeKind = schema.GroupKind{Kind: "Node"}
 	podKind  = schema.GroupKind{Kind: "Pod"}
+	jobKind  = schema.GroupKind{Group: "batch", Kind: "Job"}
 )
 
 // objectName tells the nodes and pods of a cluster apart.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -131,17 +132,17 @@ func (r *Reader) Read(ctx context.Context, wanted Wants) error {
 	return nil
 }
 
-func (r *Reader) required(ctx context.Context, _ Wants) error {
-	err := List(ctx, r, "nodes", r.Clients.CoreV1().Nodes().List, func(node *corev1.Node) {
-		r.Cluster.Nodes = append(r.Cluster.Nodes, plan.SlimNode(node))
-	})
+func (r *Reader) required(ctx context.Context, wanted Wants) error {
+	err := List(ctx, r, "nodes", r.Clients.CoreV1().Nodes().List, Keep(&r.Cluster.Nodes, wanted.slimNode))
 	if err != nil {
 		return err
 	}
 	var sharer plan.Sharer
-	return List(ctx, r, "pods", r.Clients.CoreV1().Pods(metav1.NamespaceAll).List, func(pod *corev1.Pod) {
+	err = List(ctx, r, "pods", r.Clients.CoreV1().Pods(metav1.NamespaceAll).List, func(pod *corev1.Pod) {
 		r.Cluster.Pods = append(r.Cluster.Pods, sharer.Share(plan.SlimPod(pod)))
 	})
+	r.Cluster.KeepUsedImages()
+	return err
 }
 
 func (r *Reader) policies(ctx context.Context, wanted Wants) error {
@@ -159,23 +160,41 @@ func (r *Reader) disruption(ctx context.Context, wanted Wants) error {
 	if err := r.Budgets(ctx, metav1.NamespaceAll); err != nil || !wanted.Budgets {
 		return err
 	}
-	for _, kind := range []schema.GroupVersionResource{
-		{Group: "apps", Version: "v1", Resource: "replicasets"},
-		{Group: "batch", Version: "v1", Resource: "jobs"},
-	} {
-		list := func(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-			return r.owners.Resource(kind).List(ctx, options)
-		}
-		err := List(ctx, r, kind.Resource, list, func(object *metav1.PartialObjectMetadata) {
-			if controller := metav1.GetControllerOfNoCopy(object); controller != nil {
-				r.Cluster.Controllers[object.UID] = *controller
-			}
-		})
-		if err := r.without(err, "who controls them is guessed, or not known"); err != nil {
+	jobs := r.jobs
+	if !wanted.Scheduling {
+		jobs = r.controllersOf("batch", "jobs")
+	}
+	for _, read := range []func(context.Context) error{r.controllersOf("apps", "replicasets"), jobs} {
+		if err := r.without(read(ctx), "who controls them is guessed, or not known"); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// controllersOf reads who controls the objects of a kind, and nothing else of them.
+func (r *Reader) controllersOf(group, resource string) func(context.Context) error {
+	kind := r.owners.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource})
+	list := func(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+		return kind.List(ctx, options)
+	}
+	return func(ctx context.Context) error {
+		return List(ctx, r, resource, list, func(object *metav1.PartialObjectMetadata) { r.keepController(object) })
+	}
+}
+
+// jobs reads who controls Jobs, and whether they make successors.
+func (r *Reader) jobs(ctx context.Context) error {
+	return List(ctx, r, "jobs", r.Clients.BatchV1().Jobs(metav1.NamespaceAll).List, func(job *batchv1.Job) {
+		r.keepController(job)
+		r.Cluster.KeepJob(job)
+	})
+}
+
+func (r *Reader) keepController(object metav1.Object) {
+	if controller := metav1.GetControllerOfNoCopy(object); controller != nil {
+		r.Cluster.Controllers[object.GetUID()] = *controller
+	}
 }
 
 // scheduling reads the namespaces, which policies ask for too, and what else the scheduler asks for.
@@ -194,6 +213,7 @@ func (r *Reader) scheduling(ctx context.Context, wanted Wants) error {
 	core, storage := r.Clients.CoreV1(), r.Clients.StorageV1()
 	claims, classes := core.PersistentVolumeClaims(metav1.NamespaceAll), storage.StorageClasses()
 	for _, err := range []error{
+		List(ctx, r, "services", core.Services(metav1.NamespaceAll).List, Keep(&r.Cluster.Services, plan.SlimService)),
 		List(ctx, r, "persistentvolumeclaims", claims.List, Keep(&r.Cluster.Claims, plan.SlimClaim)),
 		List(ctx, r, "persistentvolumes", core.PersistentVolumes().List, Keep(&r.Cluster.Volumes, plan.SlimVolume)),
 		List(ctx, r, "storageclasses", classes.List, Keep(&r.Cluster.StorageClasses, plan.SlimStorageClass)),

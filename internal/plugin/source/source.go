@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/rest"
@@ -135,4 +136,13 @@ type Wants struct {
 	Signs      bool // traces of the controllers that evict and taint
 	Health     bool // traces of Taintkeeper alone, and of what failed
 	Templates  bool // workloads whose pods files do not hold; then they need not hold nodes either
+}
+
+// slimNode returns what a command needs of a node.
+func (w Wants) slimNode(node *corev1.Node) *corev1.Node {
+	slim := plan.SlimNode(node)
+	if w.Scheduling {
+		slim.Status.Images = plan.SlimImages(node.Status.Images)
+	}
+	return slim
 }

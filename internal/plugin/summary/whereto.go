@@ -31,7 +31,10 @@ func whereToLines(plan *cliv1alpha1.TaintPlan) []string {
 	if s.Bounds > 0 {
 		parts = append(parts, fmt.Sprintf("%d not placed, with a bound", s.Bounds))
 	}
-	if others := s.Leave - s.Placed - s.Nowhere - s.Bounds; others > 0 {
+	if s.NoSuccessor > 0 {
+		parts = append(parts, fmt.Sprintf("%d without a successor", s.NoSuccessor))
+	}
+	if others := s.Leave - s.Placed - s.Nowhere - s.Bounds - s.NoSuccessor; others > 0 {
 		parts = append(parts, fmt.Sprintf("%d without an answer", others))
 	}
 	lines := []string{fmt.Sprintf("Where the pods that leave would go: %s.", strings.Join(parts, ", "))}
@@ -59,7 +62,7 @@ var gravest = []cliv1alpha1.PlacementWarningType{
 	noAnswer,
 }
 
-// noAnswer is the kind of a remark that says why there is no answer.
+// noAnswer is the kind of a remark that says why there is no answer, or no successor.
 const noAnswer cliv1alpha1.PlacementWarningType = ""
 
 // remarksOf returns the warnings of a plan and the reasons why nothing was asked, the gravest first.

@@ -24,6 +24,8 @@ func whereTo(where *cliv1alpha1.WhereTo) string {
 	switch {
 	case where == nil:
 		return ""
+	case where.NoSuccessor:
+		return "no successor"
 	case where.Reason != "":
 		return "no answer"
 	case where.Bound:

@@ -15,9 +15,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -51,6 +53,7 @@ CSINodes and PodDisruptionBudgets:
 - what the scheduler reads: node selectors, affinity, spread constraints, priorities, requests, limits, host ports,
   resource claims, capacities, and volumes with their IDs
 - conditions with their messages
+- the sizes of images, with hashes of their names
 - these annotations: ` + strings.Join(plan.SchedulingAnnotations, ",\n  ") + `
 - the status and the selectors of PodDisruptionBudgets
 
@@ -58,10 +61,11 @@ Of other kinds it holds:
 - EvictionPolicies with their reasons for pauses, and the ValidatingAdmissionPolicy that they need
 - the Leases of nodes, of Taintkeeper and of kube-controller-manager, with who holds them and when they were renewed
 - the annotations of Taintkeeper's eviction clock, a ServiceAccount
-- who controls ReplicaSets and Jobs
+- who controls ReplicaSets and Jobs, and how many failures a Job allows
+- the selectors of Services and of workloads
 - the flags of Taintkeeper and kube-controller-manager that say which controllers run
 
-It holds no environment variables, images, Secrets, ConfigMaps, other annotations or other commands.`,
+It holds no environment variables, names of images, Secrets, ConfigMaps, other annotations or other commands.`,
 		Example: `  kubectl taintkeeper snapshot > cluster.json
   kubectl taintkeeper plan -f cluster.json worker-1 maintenance=now:NoExecute`,
 		Args: command.NoArgs,
@@ -91,7 +95,11 @@ func (o *options) run(ctx context.Context) error {
 	}
 	out := bufio.NewWriter(o.source.Env.Out)
 	encoder := json.NewEncoder(out)
-	for _, object := range linesOf(cluster, o.source.Now(cluster)) {
+	lines, err := linesOf(cluster, o.source.Now(cluster))
+	if err != nil {
+		return err
+	}
+	for _, object := range lines {
 		if err := encoder.Encode(object); err != nil {
 			return fmt.Errorf("write the snapshot: %w", err)
 		}
@@ -100,18 +108,23 @@ func (o *options) run(ctx context.Context) error {
 }
 
 // linesOf returns what a snapshot consists of.
-func linesOf(cluster *plan.Cluster, at time.Time) []runtime.Object {
-	objects, version := objectsOf(cluster), cliv1alpha1.GroupVersion.String()
+func linesOf(cluster *plan.Cluster, at time.Time) ([]runtime.Object, error) {
+	objects, err := objectsOf(cluster)
+	if err != nil {
+		return nil, err
+	}
+	version := cliv1alpha1.GroupVersion.String()
 	first := output.WithKind(&cliv1alpha1.Snapshot{At: metav1.NewMicroTime(at)}, version, "Snapshot")
 	last := output.WithKind(&cliv1alpha1.SnapshotEnd{Objects: len(objects)}, version, "SnapshotEnd")
-	return slices.Concat([]runtime.Object{first}, objects, []runtime.Object{last})
+	return slices.Concat([]runtime.Object{first}, objects, []runtime.Object{last}), nil
 }
 
 // objectsOf returns all objects of a cluster, with their kinds.
-func objectsOf(cluster *plan.Cluster) []runtime.Object {
+func objectsOf(cluster *plan.Cluster) ([]runtime.Object, error) {
 	var all []runtime.Object
 	all = appendOf(all, "v1", "Namespace", cluster.Namespaces)
 	all = appendOf(all, "v1", "Node", cluster.Nodes)
+	all = appendOf(all, "v1", "Service", cluster.Services)
 	all = appendOf(all, "storage.k8s.io/v1", "CSINode", cluster.CSINodes)
 	all = appendOf(all, "storage.k8s.io/v1", "StorageClass", cluster.StorageClasses)
 	all = appendOf(all, "v1", "PersistentVolume", cluster.Volumes)
@@ -122,10 +135,21 @@ func objectsOf(cluster *plan.Cluster) []runtime.Object {
 	all = appendOf(all, "coordination.k8s.io/v1", "Lease", cluster.Signs.Leases)
 	all = appendOf(all, "coordination.k8s.io/v1", "Lease", renewals(cluster))
 	all = appendOf(all, "v1", "ServiceAccount", cluster.Signs.Clocks)
-	for _, uid := range slices.Sorted(maps.Keys(cluster.Controllers)) {
-		all = append(all, ownedBy(uid, cluster.Controllers[uid]))
+	running := map[types.UID]bool{}
+	for _, job := range cluster.Jobs {
+		running[job.UID] = true
+		object, err := jobOf(job)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, object)
 	}
-	return appendOf(all, "v1", "Pod", cluster.Pods)
+	for _, uid := range slices.Sorted(maps.Keys(cluster.Controllers)) {
+		if !running[uid] {
+			all = append(all, ownedBy(uid, cluster.Controllers[uid]))
+		}
+	}
+	return appendOf(all, "v1", "Pod", cluster.Pods), nil
 }
 
 // renewals returns the Leases of nodes, of which only the last renewal counts.
@@ -156,4 +180,14 @@ func ownedBy(uid types.UID, controller metav1.OwnerReference) runtime.Object {
 		return output.WithKind(object, "batch/v1", "Job")
 	}
 	return output.WithKind(object, "apps/v1", "ReplicaSet")
+}
+
+// jobOf is a Job without the template that its type must have.
+func jobOf(job *batchv1.Job) (runtime.Object, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(job)
+	if err != nil {
+		return nil, fmt.Errorf("write Job %s/%s: %w", job.Namespace, job.Name, err)
+	}
+	unstructured.RemoveNestedField(fields, "spec", "template")
+	return output.WithKind(&unstructured.Unstructured{Object: fields}, "batch/v1", "Job"), nil
 }

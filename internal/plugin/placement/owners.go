@@ -1,0 +1,95 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package placement
+
+import (
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+)
+
+// owners are the objects whose pods the scheduler spreads by default. It reads nothing of them but their selectors.
+type owners struct {
+	replicaSets            []*appsv1.ReplicaSet
+	statefulSets           []*appsv1.StatefulSet
+	replicationControllers []*corev1.ReplicationController
+}
+
+// The kinds of owners, as PodTopologySpread tells them.
+var (
+	replicaSet            = appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
+	statefulSet           = appsv1.SchemeGroupVersion.WithKind("StatefulSet")
+	replicationController = corev1.SchemeGroupVersion.WithKind("ReplicationController")
+)
+
+// ownerName tells owners apart, as the scheduler does.
+type ownerName struct {
+	kind            schema.GroupVersionKind
+	namespace, name string
+}
+
+// ownersOf makes the owners of pods from their references. A selector that the source does not hold is made of the
+// labels that all pods of the owner have.
+func ownersOf(cluster *plan.Cluster) owners {
+	selectors := map[ownerName]*metav1.LabelSelector{}
+	for _, pod := range cluster.Pods {
+		ref := metav1.GetControllerOfNoCopy(pod)
+		if ref == nil {
+			continue
+		}
+		name := ownerName{schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind), pod.Namespace, ref.Name}
+		selector, known := selectors[name]
+		switch held := cluster.Selectors[ref.UID]; {
+		case !known && held != nil:
+			selectors[name] = held.DeepCopy()
+		case !known:
+			selectors[name] = &metav1.LabelSelector{MatchLabels: selectable(pod.Labels)}
+		case held == nil:
+			keepShared(selector.MatchLabels, pod.Labels)
+		}
+	}
+	var all owners
+	for name, selector := range selectors {
+		all.add(name, selector)
+	}
+	return all
+}
+
+// selectable returns the labels of a pod by which its workload may select it.
+func selectable(labels map[string]string) map[string]string {
+	all := maps.Clone(labels)
+	for _, name := range ordinalLabels {
+		delete(all, name)
+	}
+	return all
+}
+
+func keepShared(labels, others map[string]string) {
+	maps.DeleteFunc(labels, func(key, value string) bool {
+		other, ok := others[key]
+		return !ok || other != value
+	})
+}
+
+func (o *owners) add(name ownerName, selector *metav1.LabelSelector) {
+	meta := metav1.ObjectMeta{Namespace: name.namespace, Name: name.name}
+	switch name.kind {
+	case replicaSet:
+		owner := &appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Selector: selector}}
+		o.replicaSets = append(o.replicaSets, owner)
+	case statefulSet:
+		owner := &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Selector: selector}}
+		o.statefulSets = append(o.statefulSets, owner)
+	case replicationController:
+		owner := &corev1.ReplicationController{
+			ObjectMeta: meta, Spec: corev1.ReplicationControllerSpec{Selector: selector.MatchLabels},
+		}
+		o.replicationControllers = append(o.replicationControllers, owner)
+	}
+}
