@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
@@ -34,19 +35,21 @@ const (
 
 // tally is what was compared.
 type tally struct {
-	skipped, taints, left, unclear, punctual int
-	worst                                    time.Duration
+	skipped, taints, left, successors, unclear, punctual int
+	worst                                                time.Duration
 }
 
 func (t *tally) add(other tally) {
 	t.skipped, t.taints, t.left = t.skipped+other.skipped, t.taints+other.taints, t.left+other.left
 	t.unclear, t.punctual, t.worst = t.unclear+other.unclear, t.punctual+other.punctual, max(t.worst, other.worst)
+	t.successors += other.successors
 }
 
 func (t tally) String() string {
 	return fmt.Sprintf("%d changes of taints and %d evictions as simulated, %d of them within %s and the last %s after its instant; "+
+		"%d pods of StatefulSets have a successor or none, as simulated; "+
 		"%d evictions were left out because a taint was removed at that time, and %d rounds because Taintkeeper stood still",
-		t.taints, t.left, t.punctual, within, t.worst.Round(time.Millisecond), t.unclear, t.skipped)
+		t.taints, t.left, t.punctual, within, t.worst.Round(time.Millisecond), t.successors, t.unclear, t.skipped)
 }
 
 // comparison is of a round with its simulation. Times count from the start.
@@ -67,6 +70,7 @@ func (r *round) compare(report *cliv1alpha1.SimulationReport) tally {
 	c := &comparison{round: r, ends: map[string][]time.Duration{}}
 	c.compareTaints(r.changesIn(report), r.changes())
 	c.comparePods(report)
+	c.compareSuccessors(report)
 	if r.t.Failed() && !failed {
 		r.explain(report)
 	}
@@ -315,5 +319,24 @@ func (c *comparison) compareInTurn(want, got departures) {
 			c.t.Errorf("pods left at %s, and in the simulation at %s", g, w)
 			return
 		}
+	}
+}
+
+// compareSuccessors compares which pods of StatefulSets that left have a successor at the end.
+func (c *comparison) compareSuccessors(report *cliv1alpha1.SimulationReport) {
+	list, err := admin.CoreV1().Pods(c.namespace).List(c.t.Context(), metav1.ListOptions{})
+	c.must(err)
+	is := map[string]types.UID{}
+	for i := range list.Items {
+		is[list.Items[i].Name] = list.Items[i].UID
+	}
+	for _, pod := range report.Pods {
+		if pod.UID == "" || pod.LeavesAt == nil || pod.LeavesAt.Duration > until-late || pod.Owner.Kind != "StatefulSet" {
+			continue
+		}
+		if succeeded := is[pod.Name] != pod.UID; succeeded != (pod.Successor != "") {
+			c.t.Errorf("that pod %s has a successor is %t, and in the simulation its successor is %q", pod.Name, succeeded, pod.Successor)
+		}
+		c.successors++
 	}
 }

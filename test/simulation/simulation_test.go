@@ -42,7 +42,9 @@ func TestASimulationComesTrue(t *testing.T) {
 		r := &round{t: t, random: random, namespace: fmt.Sprintf("round-%d", i)}
 		r.populate()
 		r.play()
-		all.add(r.compare(r.simulate()))
+		found := r.compare(r.simulate())
+		t.Logf("%s: %d nodes, %d pods, %s: %d evictions", r.namespace, len(r.nodes), r.replicas, r.policyKind(), found.left)
+		all.add(found)
 		r.clear()
 	}
 	if all.taints == 0 || all.left == 0 {
@@ -127,6 +129,19 @@ func (r *round) object() {
 		}
 		return err
 	})
+}
+
+// policyKind says which policy is drawn.
+func (r *round) policyKind() string {
+	switch {
+	case r.policy == nil:
+		return "no policy"
+	case r.policy.Spec.Pace != nil:
+		return "a pace"
+	case r.policy.Spec.Breaker != nil:
+		return "a breaker"
+	}
+	return "a hold"
 }
 
 func nodesOf(taint *cliv1alpha1.SimulationTaint) *cliv1alpha1.SimulationNodes {
