@@ -108,6 +108,12 @@ plan-comes-true: controlplane ## make random clusters, plan random taints, set t
 	@case '$(ROUNDS)$(SEED)' in *[!0-9]*) echo "make plan-comes-true: ROUNDS and SEED are whole numbers, for example ROUNDS=20 SEED=1"; exit 1;; esac
 	@$(GO) test ./test/plan -count=1 -v -timeout 0 -args -rounds=$(or $(ROUNDS),20) -seed=$(or $(SEED),$$(date +%s))
 
+# Each round takes three quarters of a minute.
+.PHONY: simulation-comes-true
+simulation-comes-true: controlplane ## play random outages in a control plane with kwok, and compare every taint and eviction with the simulations (ROUNDS=20 SEED=...)
+	@case '$(ROUNDS)$(SEED)' in *[!0-9]*) echo "make simulation-comes-true: ROUNDS and SEED are whole numbers, for example ROUNDS=20 SEED=1"; exit 1;; esac
+	@$(GO) test ./test/simulation -count=1 -v -timeout 0 -args -rounds=$(or $(ROUNDS),20) -seed=$(or $(SEED),$$(date +%s))
+
 .PHONY: demo
 demo: needs-go build controlplane bin/demo ## play five acts, of evictions and of silent nodes, in a real control plane on this machine, and check them (1 minute; BOARD=1: beside the board)
 	@bin/demo $(if $(BOARD),-board)

@@ -84,6 +84,9 @@ func (p *Play) Fall(name string, sign, now time.Time) {
 		sign = now
 	}
 	is.falls = p.after(sign.Add(p.grace.Of(Condition(is.node, corev1.NodeReady) != nil)))
+	if settled := p.down.Add(Settling); now.Before(p.down) && is.falls.Before(settled) {
+		is.falls = settled
+	}
 	if is.falls.Before(now) {
 		is.falls = instant(now)
 	}

@@ -5,6 +5,7 @@ package readiness
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -44,5 +45,16 @@ func TestAForecastOfNobodyChangesNothing(t *testing.T) {
 	Forecast([]*corev1.Node{node}, []string{"a", "unknown"}, nil, defaultGrace, policy, noon)
 	if node.ResourceVersion != before.ResourceVersion || len(node.Spec.Taints) > 0 || !IsReady(node) {
 		t.Errorf("the node was changed: %+v", node)
+	}
+}
+
+func TestANodeThatFallsSilentInAnOutageIsGivenTimeAfterIt(t *testing.T) {
+	play := NewPlay([]*corev1.Node{readyNode("a")}, Grace{Monitor: time.Second}, policy, noon)
+	play.Run(noon)
+	over := noon.Add(time.Minute)
+	play.Outage(noon, over)
+	play.Fall("a", time.Time{}, noon.Add(time.Second))
+	if got, want := play.Next(), over.Add(Settling); !got.Equal(want) {
+		t.Errorf("the node is silent at %s, want %s", got, want)
 	}
 }

@@ -6,6 +6,7 @@ package simulate
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
@@ -31,6 +33,7 @@ type node struct {
 	pods   []*pod // that are on it, terminating ones too
 	ready  bool
 	silent bool // its kubelet gives no sign of life
+	waits  bool // its kubelet is back, and waits for the API server
 	look   once
 	dues   map[*policy.Policy][]time.Time // when pods are due that breakers count; nil if that must be found out
 	told   *cliv1alpha1.SimulatedNode     // nil as long as nothing happens to it
@@ -121,7 +124,7 @@ func (s *simulation) newPod(object *corev1.Pod) *pod {
 	if p.uid == "" {
 		p.uid = types.UID(object.Namespace + "/" + object.Name)
 	}
-	if p.owner != nil && !p.is.Finished {
+	if p.owner != nil && !p.is.Finished && !plan.IsStatic(object) { // a static pod's owner is its node
 		p.workload = s.workload(object.Namespace, *p.owner)
 	}
 	if !p.is.Finished {
@@ -235,54 +238,97 @@ func (s *simulation) recount(p *pod) {
 
 // happen does a step of the scenario.
 func (s *simulation) happen(is step, now time.Time) {
-	if is.kind == serverDown {
-		s.down = now.Add(is.down)
-		s.play.Outage(now, s.down)
-		s.story.add(now, serverIsDown, "", sentence.Duration(is.down), "")
+	switch {
+	case is.kind == serverDown:
+		s.goesDown(is, now)
 		return
-	}
-	if is.kind == retaints && now.Before(s.down) {
+	case is.kind == retaints && now.Before(s.down):
 		s.note("Step %d is left out: the API server is down then, so nobody can set taints.", is.number)
 		return
 	}
+	changed, refused := false, map[string][]string{} // nodes, by the reason
 	for _, name := range s.names {
-		if n := s.nodes[name]; is.nodes(n.Node) {
-			s.happenTo(n, is, now)
+		n := s.nodes[name]
+		if !is.nodes(n.Node) {
+			continue
 		}
+		happened, err := s.happenTo(n, is, now)
+		switch {
+		case err != nil:
+			refused[err.Error()] = append(refused[err.Error()], name)
+		case happened:
+			changed = true
+			s.story.add(now, stories[is.kind], zoneOf(n.Node), does(is.edit), name)
+		}
+	}
+	for _, why := range slices.Sorted(maps.Keys(refused)) {
+		s.note("Step %d leaves out %s: %s.", is.number, nameNodes(refused[why], ""), why)
+	}
+	if !changed && len(refused) == 0 {
+		s.note("Step %d changes nothing because its nodes are %s.", is.number, unchanged[is.kind])
 	}
 	s.health.set(s.play.Next())
 }
 
-func (s *simulation) happenTo(n *node, is step, now time.Time) {
+// unchanged says how nodes are on which a step has no effect.
+var unchanged = map[stepKind]string{falls: "silent already", comesBack: "not silent"}
+
+// goesDown lets the API server be down, or down for longer.
+func (s *simulation) goesDown(is step, now time.Time) {
+	from, until := timeline.Later(now, s.down), now.Add(is.down)
+	if !until.After(from) {
+		s.note("Step %d changes nothing because the API server is down then already.", is.number)
+		return
+	}
+	s.down = until
+	s.play.Outage(from, until)
+	s.story.add(now, serverIsDown, "", sentence.Duration(is.down), "")
+	s.health.set(s.play.Next())
+}
+
+// happenTo does a step to a node. It reports whether that changed anything.
+func (s *simulation) happenTo(n *node, is step, now time.Time) (bool, error) {
 	switch is.kind {
 	case falls:
-		n.silent = true
+		if n.silent && !n.waits {
+			return false, nil
+		}
+		n.silent, n.waits = true, false
 		var sign time.Time // that of the start is known, a later one is not
 		if now.Equal(s.start) {
 			sign = s.cluster.Renewed[n.Name]
 		}
 		s.play.Fall(n.Name, sign, now)
 	case comesBack:
+		if !n.silent || n.waits {
+			return false, nil
+		}
 		s.comesBack(n, now)
 	case retaints:
 		edited, err := is.edit.Apply(n.Spec.Taints, taints.OverwriteExisting)
 		if err != nil {
-			s.note("Step %d leaves out node %s: %v.", is.number, n.Name, err)
-			return
+			return false, err
 		}
 		s.play.Retaint(n.Name, edited, now)
 		s.retainted(n, s.play.Node(n.Name), now)
 	}
-	s.story.add(now, stories[is.kind], zoneOf(n.Node), does(is.edit), n.Name)
+	return true, nil
 }
 
-// comesBack lets the kubelet of a node go on: it ends the pods that leave, and starts those that were bound meanwhile.
+// comesBack lets the kubelet of a node go on once the API server answers: it ends the pods that leave, and starts those
+// that were bound meanwhile.
 func (s *simulation) comesBack(n *node, now time.Time) {
-	if !n.silent {
+	if n.waits = now.Before(s.down); n.waits {
+		s.queue.add(s.down, stepped, func(now time.Time) {
+			if n.waits {
+				s.comesBack(n, now)
+			}
+		})
 		return
 	}
 	n.silent = false
 	s.play.Back(n.Name, now)
+	s.health.set(s.play.Next())
 	s.becomes(s.play.Node(n.Name), now)
 	for _, p := range slices.Clone(n.pods) {
 		switch {

@@ -4,15 +4,21 @@
 package simulate
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
@@ -51,8 +57,8 @@ const (
 
 // Parse reads a scenario in YAML or JSON. Its error names every mistake and the step that it is in.
 func Parse(text []byte) (*Scenario, error) {
-	var simulation cliv1alpha1.Simulation
-	if err := yaml.UnmarshalStrict(text, &simulation); err != nil {
+	simulation, err := decode(text)
+	if err != nil {
 		return nil, fmt.Errorf("read the scenario: %w", err)
 	}
 	if simulation.Kind != "Simulation" {
@@ -84,6 +90,61 @@ func Parse(text []byte) (*Scenario, error) {
 	return s, errors.Join(errs...)
 }
 
+// decode reads the one document of a scenario. Its error is short, and in the words of a scenario.
+func decode(text []byte) (simulation cliv1alpha1.Simulation, err error) {
+	var found []byte
+	for documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return simulation, err
+		}
+		var content any
+		if yaml.Unmarshal(document, &content) == nil && content == nil { // comments
+			continue
+		}
+		if found != nil {
+			return simulation, errors.New("it has several documents, and should have one")
+		}
+		found = document
+	}
+	err = yaml.UnmarshalStrict(found, &simulation)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return simulation, fmt.Errorf("%s is %s, and should be %s", cmp.Or(wrong.Field, "it"), wrong.Value, typeName(wrong.Type))
+	}
+	return simulation, plainly(err)
+}
+
+// plainly says what is wrong with a document in one line, without what the libraries put before it.
+func plainly(err error) error {
+	if err == nil {
+		return nil
+	}
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
+		err = inner
+	}
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	for _, prefix := range []string{"json: ", "time: ", "yaml: ", "unmarshal errors: "} {
+		text = strings.TrimPrefix(text, prefix)
+	}
+	return errors.New(text)
+}
+
+// typeName names what a field of a scenario should be.
+func typeName(of reflect.Type) string {
+	switch of.Kind() {
+	case reflect.Slice:
+		return "a list"
+	case reflect.Struct:
+		return "an object"
+	case reflect.Bool:
+		return "true or false"
+	}
+	return "text"
+}
+
 func parseStep(of *cliv1alpha1.SimulationStep, until time.Duration) (is step, err error) {
 	is = step{at: of.At.Duration}
 	switch {
@@ -113,6 +174,9 @@ func parseStep(of *cliv1alpha1.SimulationStep, until time.Duration) (is step, er
 		if is.down = of.APIServerDown.Duration; is.down <= 0 {
 			err = fmt.Errorf("apiServerDown: %s must be more than 0s", is.down)
 		}
+		if is.down > Longest {
+			err = fmt.Errorf("apiServerDown: %s is too long, at most %s is simulated", is.down, Longest)
+		}
 	}
 	return is, err
 }
@@ -140,8 +204,13 @@ func (is *step) selectNodes(field string, of *cliv1alpha1.SimulationNodes) error
 		return fmt.Errorf("%s: set exactly one of nodes, selector and all", field)
 	}
 	selector, err := labels.Parse(of.Selector)
-	if err != nil {
+	switch {
+	case err != nil:
 		return fmt.Errorf("%s: selector %q: %w", field, of.Selector, err)
+	case of.Selector != "" && selector.Empty():
+		return fmt.Errorf("%s: selector %q selects all nodes: set all instead", field, of.Selector)
+	case slices.Contains(of.Nodes, ""):
+		return fmt.Errorf("%s: a name in nodes is empty", field)
 	}
 	is.names = of.Nodes
 	is.nodes = func(node *corev1.Node) bool {
@@ -155,6 +224,9 @@ func (is *step) selectNodes(field string, of *cliv1alpha1.SimulationNodes) error
 
 // check returns an error for each step that names a node that does not exist, or selects none.
 func (s *Scenario) check(nodes []*corev1.Node) error {
+	if len(nodes) == 0 {
+		return errors.New("the cluster has no nodes, so nothing would happen")
+	}
 	var errs []error
 	for _, is := range s.steps {
 		if is.nodes == nil {

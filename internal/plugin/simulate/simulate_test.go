@@ -180,6 +180,124 @@ func TestATaintThatIsRemovedInTimeCostsNoPod(t *testing.T) {
 	}
 }
 
+func TestStepsThatCannotHappenAreNotedAndNotTold(t *testing.T) {
+	const silence = "{at: 0s, silent: {nodes: [b1, b1]}}"
+	for name, test := range map[string]struct {
+		steps []string
+		want  []string // notes
+		told  int      // lines of the story
+	}{
+		"a node falls silent twice": {
+			[]string{silence, "{at: 10s, silent: {nodes: [b1]}}"},
+			[]string{"Step 2 changes nothing because its nodes are silent already."}, 3,
+		},
+		"a node is back that was not silent": {
+			[]string{"{at: 10s, back: {nodes: [b1]}}"}, []string{"Step 1 changes nothing because its nodes are not silent."}, 0,
+		},
+		"all nodes are back, of which one was silent": {[]string{silence, "{at: 10m, back: {all: true}}"}, nil, 4},
+		"no node has the taint": {
+			[]string{"{at: 10s, taint: {all: true, taints: [k-]}}"},
+			[]string{`Step 1 leaves out 5 nodes: remove taint "k": the node has no such taint: check the key and the effect, or leave it out.`}, 0,
+		},
+		"an outage within an outage does not end it": {
+			[]string{"{at: 0s, apiServerDown: 10m}", "{at: 1m, apiServerDown: 1m}", "{at: 5m, taint: {nodes: [a1], taints: ['k:NoExecute']}}"},
+			[]string{
+				"Step 2 changes nothing because the API server is down then already.",
+				"Step 3 is left out: the API server is down then, so nobody can set taints.",
+			}, 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			report := play(t, small(), test.steps...)
+			if diff := cmp.Diff(test.want, report.Notes); diff != "" || len(report.Story) != test.told {
+				t.Errorf("the story is %q, want %d lines; other notes (-want +got):\n%s", story(report), test.told, diff)
+			}
+		})
+	}
+}
+
+func TestANodeThatIsBackInAnOutageIsReadyAfterIt(t *testing.T) {
+	cluster := small(pod("b1", "ReplicaSet", "web", "web-1", 3600))
+	report := play(t, cluster, "{at: 0s, silent: {nodes: [b1]}}", "{at: 5m, apiServerDown: 10m}", "{at: 6m, back: {nodes: [b1]}}")
+	if lines := story(report); !slices.Contains(lines, "50s ReplicaSet shop/web has 0 of 1 replica, for 14m10s") {
+		t.Errorf("the story is %q, want no replica until the outage is over", lines)
+	}
+	report = play(t, cluster, "{at: 0s, silent: {nodes: [b1]}}", "{at: 5m, apiServerDown: 10m}", "{at: 6m, back: {nodes: [b1]}}",
+		"{at: 7m, silent: {nodes: [b1]}}")
+	if lines := story(report); !slices.Contains(lines, "50s ReplicaSet shop/web has 0 of 1 replica, until the end") {
+		t.Errorf("the story is %q, want no replica, as the node was back only while nobody could hear it", lines)
+	}
+}
+
+func TestOutagesThatOverlapAreOne(t *testing.T) {
+	cluster := small(pod("b1", "ReplicaSet", "web", "web-1", 60))
+	one := play(t, cluster, "{at: 0s, silent: {nodes: [b1]}}", "{at: 10s, apiServerDown: 15m}")
+	two := play(t, cluster, "{at: 0s, silent: {nodes: [b1]}}", "{at: 10s, apiServerDown: 10m}", "{at: 5m10s, apiServerDown: 10m}")
+	if diff := cmp.Diff(one.Nodes, two.Nodes); diff != "" {
+		t.Errorf("other taints (-one +two):\n%s", diff)
+	}
+}
+
+func TestStaticPodsAreNoWorkload(t *testing.T) {
+	static := pod("b1", "Node", "b1", "proxy", 60)
+	static.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"}
+	if report := play(t, small(static), "{at: 0s, silent: {nodes: [b1]}}"); len(report.Workloads) > 0 || len(report.Pods) > 0 {
+		t.Errorf("%+v lose replicas and %+v leave, want none", report.Workloads, report.Pods)
+	}
+}
+
+func TestAScenarioThatIsWrongGetsOneSentence(t *testing.T) {
+	for text, want := range map[string]string{
+		"":            `the scenario has kind "", want Simulation`,
+		"[]":          "read the scenario: it is array, and should be an object",
+		"kind: {a":    "read the scenario: line 1: did not find expected ',' or '}'",
+		"{until: 5}":  "read the scenario: until is number, and should be text",
+		"{until: 5d}": `read the scenario: unknown unit "d" in duration "5d"`,
+		"{kind: Simulation, until: 1m, steps: [{at: 1s, silnt: {}}]}":                                 `read the scenario: unknown field "silnt"`,
+		"{kind: Simulation, until: 1m, until: 2m}":                                                    `read the scenario: line 1: key "until" already set in map`,
+		"# one\n---\n{kind: Simulation}\n---\n{kind: Simulation}":                                     "read the scenario: it has several documents, and should have one",
+		"{kind: Simulation, until: -1m, steps: [{at: 1s, silent: {all: true}}]}":                      "until: say when the simulation ends, such as 45m",
+		"{kind: Simulation, until: 9999h, steps: [{at: 1s, silent: {all: true}}]}":                    "until: 9999h0m0s is too long, at most 8760h0m0s is simulated",
+		"{kind: Simulation, until: 1m, steps: []}":                                                    "steps: there is none, so nothing would happen",
+		"{kind: Simulation, until: 1m, steps: [{at: -1s, silent: {all: true}}]}":                      "step 1: at: -1s is before the start",
+		"{kind: Simulation, until: 1m, steps: [{at: 2m, silent: {all: true}}]}":                       "step 1: at: 2m0s is after the end, which is at 1m0s",
+		"{kind: Simulation, until: 1m, steps: [{at: 1s, silent: {}}]}":                                "step 1: silent: set exactly one of nodes, selector and all",
+		"{kind: Simulation, until: 1m, steps: [{at: 1s, silent: {nodes: b1}}]}":                       "read the scenario: steps.silent.nodes is string, and should be a list",
+		"{kind: Simulation, until: 1m, steps: [{at: 1s, silent: {nodes: ['']}}]}":                     "step 1: silent: a name in nodes is empty",
+		"{kind: Simulation, until: 1m, steps: [{at: 1s, silent: {selector: ' '}}]}":                   `step 1: silent: selector " " selects all nodes: set all instead`,
+		"{kind: Simulation, until: 1m, steps: [{at: 1s, silent: {all: true}, apiServerDown: 1m}]}":    "step 1: set exactly one of silent, back, taint and apiServerDown",
+		"{kind: Simulation, until: 1m, steps: [{at: 1s, apiServerDown: 0s}]}":                         "step 1: apiServerDown: 0s must be more than 0s",
+		"{kind: Simulation, until: 1m, steps: [{at: 1s, apiServerDown: 9999h}]}":                      "step 1: apiServerDown: 9999h0m0s is too long, at most 8760h0m0s is simulated",
+		"{kind: Simulation, until: 1m, steps: [{at: 1s, taint: {all: true}}]}":                        "step 1: taint: list at least one taint, such as maintenance=now:NoExecute",
+		"{kind: Simulation, until: 1m, steps: [{at: 1s, taint: {all: true, taints: ['k:NoExec']}}]}":  `step 1: parse taint "k:NoExec": there is no effect "NoExec": use NoSchedule, PreferNoSchedule or NoExecute`,
+		"{kind: Simulation, until: 1m, steps: [{at: 1s, silent: {nodes: [b1], selector: zone=b}}]}":   "step 1: silent: set exactly one of nodes, selector and all",
+		"{kind: Simulation, apiVersion: v1, until: 1m, steps: [{at: 1s, silent: {selector: 'a=b'}}]}": `the scenario has apiVersion "v1", want cli.taintkeeper.dev/v1alpha1`,
+	} {
+		if _, err := simulate.Parse([]byte(text)); err == nil || err.Error() != want {
+			t.Errorf("%q: the error is %v, want %s", text, err, want)
+		}
+	}
+}
+
+func TestNodesOfAScenarioMustExist(t *testing.T) {
+	for step, want := range map[string]string{
+		"{at: 1s, silent: {nodes: [b1, b8, b9]}}":        "step 1: the cluster has no node b8, b9",
+		"{at: 1s, back: {selector: no-label-like-this}}": "step 1: no node matches its selector",
+	} {
+		scenario, err := simulate.Parse([]byte("{kind: Simulation, until: 30m, steps: [" + step + "]}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := simulate.Run(t.Context(), small(), scenario, simulate.Options{At: noon, Grace: grace, Policy: rates}); err == nil || err.Error() != want {
+			t.Errorf("%s: the error is %v, want %s", step, err, want)
+		}
+		want = "the cluster has no nodes, so nothing would happen"
+		if _, err := simulate.Run(t.Context(), &plan.Cluster{}, scenario, simulate.Options{At: noon}); err == nil || err.Error() != want {
+			t.Errorf("without nodes: the error is %v, want %s", err, want)
+		}
+	}
+}
+
 func policyOf(spec v1alpha1.EvictionPolicySpec) *v1alpha1.EvictionPolicy {
 	return &v1alpha1.EvictionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: spec}
 }

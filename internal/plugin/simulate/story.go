@@ -189,13 +189,16 @@ func (is *line) nodes(one, many string) string {
 }
 
 // where names the nodes of a line, or counts them.
-func (is *line) where() string {
-	if len(is.names) <= mostNamed {
-		return verb(len(is.names), "node ", "nodes ") + sentence.Enumerate(is.names)
+func (is *line) where() string { return nameNodes(is.names, is.zone) }
+
+// nameNodes names nodes, or counts them if they are many.
+func nameNodes(names []string, zone string) string {
+	if len(names) <= mostNamed {
+		return verb(len(names), "node ", "nodes ") + sentence.Enumerate(names)
 	}
-	where := sentence.Counted(len(is.names), "node")
-	if is.zone != "" {
-		where += " of zone " + is.zone
+	where := sentence.Counted(len(names), "node")
+	if zone != "" {
+		where += " of zone " + zone
 	}
 	return where
 }

@@ -1,0 +1,342 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+)
+
+const (
+	// within is how far from its instant a taint or an eviction may come on a machine that does nothing else: which of
+	// the nodes of a zone is tainted first is luck, and node health looks at them once a second.
+	within = 2 * time.Second
+	// late is how much later than its instant it may come here, two and a half times as much: this machine runs a whole
+	// control plane and more.
+	late = within * 5 / 2
+	// still is for how long Taintkeeper may not renew its Lease. After a longer pause it gives all nodes more time.
+	still = 4 * time.Second
+)
+
+// tally is what was compared.
+type tally struct {
+	skipped, taints, left, successors, unclear, punctual int
+	worst                                                time.Duration
+}
+
+func (t *tally) add(other tally) {
+	t.skipped, t.taints, t.left = t.skipped+other.skipped, t.taints+other.taints, t.left+other.left
+	t.unclear, t.punctual, t.worst = t.unclear+other.unclear, t.punctual+other.punctual, max(t.worst, other.worst)
+	t.successors += other.successors
+}
+
+func (t tally) String() string {
+	return fmt.Sprintf("%d changes of taints and %d evictions as simulated, %d of them within %s and the last %s after its instant; "+
+		"%d pods of StatefulSets have a successor or none, as simulated; "+
+		"%d evictions were left out because a taint was removed at that time, and %d rounds because Taintkeeper stood still",
+		t.taints, t.left, t.punctual, within, t.worst.Round(time.Millisecond), t.successors, t.unclear, t.skipped)
+}
+
+// comparison is of a round with its simulation. Times count from the start.
+type comparison struct {
+	*round
+	tally
+
+	ends map[string][]time.Duration // when NoExecute taints of nodes end, in either
+}
+
+// compare compares what happened with a simulation.
+func (r *round) compare(report *cliv1alpha1.SimulationReport) tally {
+	if pause := r.longestPause(); pause > still {
+		r.t.Logf("%s is left out: Taintkeeper stood still for %s", r.namespace, pause)
+		return tally{skipped: 1}
+	}
+	failed := r.t.Failed()
+	c := &comparison{round: r, ends: map[string][]time.Duration{}}
+	c.compareTaints(r.changesIn(report), r.changes())
+	c.comparePods(report)
+	c.compareSuccessors(report)
+	if r.t.Failed() && !failed {
+		r.explain(report)
+	}
+	return c.tally
+}
+
+// explain logs what a round was.
+func (r *round) explain(report *cliv1alpha1.SimulationReport) {
+	steps, err := json.Marshal(r.played)
+	r.must(err)
+	r.t.Logf("%s of seed %d, from %s: the steps were %s", r.namespace, *seed, r.at.Format(time.StampMilli), steps)
+	if r.policy != nil {
+		spec, err := json.Marshal(r.policy.Spec)
+		r.must(err)
+		r.t.Logf("the policy is %s", spec)
+	}
+	for _, event := range report.Story {
+		r.t.Logf("+%s %s", event.At.Duration.Round(time.Millisecond), event.Message)
+	}
+}
+
+// longestPause is the longest time in which Taintkeeper renewed no Lease.
+func (r *round) longestPause() (longest time.Duration) {
+	last := r.at
+	for _, e := range audit.All(r.t, auditlog.By(localcluster.TaintkeeperUser), auditlog.Accepted, auditlog.Since(r.at), func(e auditlog.Event) bool {
+		return e.Resource == "leases" && e.Verb == "patch"
+	}) {
+		longest, last = max(longest, e.Answered.Sub(last)), e.Answered
+	}
+	return max(longest, time.Since(last))
+}
+
+// nodeTaint is a taint of a node.
+type nodeTaint struct{ node, taint string }
+
+func (t nodeTaint) String() string { return t.taint + " on node " + t.node }
+
+// changes is when taints are set and removed, in turns.
+type changes map[nodeTaint][]time.Duration
+
+// changesFrom are those of nodes that have taints at the start.
+func changesFrom(nodes []*corev1.Node) changes {
+	all := changes{}
+	for _, node := range nodes {
+		all.become(0, node.Name, formatAll(node.Spec.Taints))
+	}
+	return all
+}
+
+// become takes in the taints of a node from an instant on.
+func (c changes) become(at time.Duration, node string, has []string) {
+	for _, taint := range has {
+		key := nodeTaint{node, taint}
+		if len(c[key])%2 == 0 {
+			c[key] = append(c[key], at)
+		}
+	}
+	for key, at0 := range c {
+		if key.node == node && len(at0)%2 == 1 && !slices.Contains(has, key.taint) {
+			c[key] = append(at0, at)
+		}
+	}
+}
+
+// changesIn is when taints change in a simulation.
+func (r *round) changesIn(report *cliv1alpha1.SimulationReport) changes {
+	all := changesFrom(r.before.Nodes)
+	for _, node := range report.Nodes {
+		for _, step := range node.Steps {
+			all.become(step.At.Duration, node.Name, step.Taints)
+		}
+	}
+	return all
+}
+
+// changes is when taints changed in the cluster until the simulation was over.
+func (r *round) changes() changes {
+	type version struct {
+		at   time.Duration
+		node corev1.Node
+	}
+	var versions []version
+	for _, e := range audit.All(r.t, auditlog.Since(r.at), auditlog.Accepted, r.ofNodes) {
+		is := version{at: e.Answered.Sub(r.at)}
+		r.must(json.Unmarshal(e.Response, &is.node))
+		versions = append(versions, is)
+	}
+	slices.SortStableFunc(versions, func(a, b version) int { return r.number(&a.node) - r.number(&b.node) })
+	all := changesFrom(r.before.Nodes)
+	for _, is := range versions {
+		all.become(is.at, is.node.Name, formatAll(is.node.Spec.Taints))
+	}
+	return all
+}
+
+// ofNodes picks the calls that changed nodes of the round.
+func (r *round) ofNodes(e auditlog.Event) bool {
+	return e.Resource == "nodes" && (e.Verb == "patch" || e.Verb == "update") && r.known(e.Name)
+}
+
+func (r *round) number(node *corev1.Node) int {
+	n, err := strconv.Atoi(node.ResourceVersion)
+	r.must(err)
+	return n
+}
+
+func formatAll(all []corev1.Taint) (texts []string) {
+	for _, taint := range all {
+		texts = append(texts, taints.Format(taint))
+	}
+	return texts
+}
+
+// compareTaints compares when taints are set and removed.
+func (c *comparison) compareTaints(want, got changes) {
+	keys := map[nodeTaint]bool{}
+	for _, all := range []changes{want, got} {
+		for key, changes := range all {
+			keys[key] = true
+			c.note(key, changes)
+		}
+	}
+	for key := range keys {
+		w, g := lasting(want[key], within), lasting(got[key], within)
+		if len(w) != len(g) {
+			w, g = lasting(w, late), lasting(g, late)
+		}
+		if len(w) != len(g) {
+			c.t.Errorf("%s was set and removed at %s, and in the simulation at %s", key, got[key], want[key])
+			continue
+		}
+		for i := range w {
+			switch {
+			case w[i] == 0 && g[i] == 0: // it was there at the start
+			case c.agree(w[i], g[i]):
+				c.taints++
+			default:
+				c.t.Errorf("%s was set or removed at %s, and in the simulation at %s", key, g[i], w[i])
+			}
+		}
+	}
+}
+
+// note notes when a taint that evicts ends.
+func (c *comparison) note(key nodeTaint, changes []time.Duration) {
+	for i, at := range changes {
+		if i%2 == 1 && strings.HasSuffix(key.taint, ":"+string(corev1.TaintEffectNoExecute)) {
+			c.ends[key.node] = append(c.ends[key.node], at)
+		}
+	}
+}
+
+// lasting leaves out changes that are undone within some time, which a busy machine may miss.
+func lasting(changes []time.Duration, short time.Duration) (all []time.Duration) {
+	for i := 0; i < len(changes); i++ {
+		if i+1 < len(changes) && changes[i+1]-changes[i] < short {
+			i++
+			continue
+		}
+		all = append(all, changes[i])
+	}
+	return all
+}
+
+// agree reports whether something happened when it was to.
+func (c *comparison) agree(want, got time.Duration) bool {
+	off := got - want
+	if off < -within || off > late {
+		return false
+	}
+	c.worst = max(c.worst, off)
+	if off <= within {
+		c.punctual++
+	}
+	return true
+}
+
+// departures is when pods leave that were there at the start.
+type departures map[types.UID]time.Duration
+
+// comparePods compares which pods leave, and when.
+func (c *comparison) comparePods(report *cliv1alpha1.SimulationReport) {
+	want, got := departures{}, departures{}
+	for _, pod := range report.Pods {
+		if pod.UID != "" && pod.LeavesAt != nil {
+			want[pod.UID] = pod.LeavesAt.Duration
+		}
+	}
+	for _, e := range audit.All(c.t, auditlog.Since(c.at), auditlog.Accepted, auditlog.Deletes) {
+		if _, known := got[e.UID]; !known {
+			got[e.UID] = e.Answered.Sub(c.at)
+		}
+	}
+	if c.policy != nil && c.policy.Spec.Pace != nil { // which pods go first is luck
+		c.compareInTurn(want, got)
+		return
+	}
+	for _, pod := range c.before.Pods {
+		c.comparePod(pod, want, got)
+	}
+}
+
+func (c *comparison) comparePod(pod *corev1.Pod, want, got departures) {
+	w, leaves := want[pod.UID]
+	g, left := got[pod.UID]
+	switch {
+	case leaves && left && c.agree(w, g):
+		c.left++
+	case !leaves && !left:
+	case c.unclearAt(pod, w, leaves) || c.unclearAt(pod, g, left):
+		c.unclear++
+	case leaves && left:
+		c.t.Errorf("pod %s on node %s left at %s, and in the simulation at %s", pod.Name, pod.Spec.NodeName, g, w)
+	case leaves:
+		c.t.Errorf("pod %s on node %s did not leave, and in the simulation at %s", pod.Name, pod.Spec.NodeName, w)
+	default:
+		c.t.Errorf("pod %s on node %s left at %s, and in the simulation it does not", pod.Name, pod.Spec.NodeName, g)
+	}
+}
+
+// unclearAt reports whether it is luck if a pod leaves: at about the same time a taint of its node is removed, or the
+// simulation ends.
+func (c *comparison) unclearAt(pod *corev1.Pod, at time.Duration, leaves bool) bool {
+	if !leaves {
+		return false
+	}
+	return at > until-late || slices.ContainsFunc(c.ends[pod.Spec.NodeName], func(end time.Duration) bool {
+		return at > end-late && at < end+late
+	})
+}
+
+// compareInTurn compares how many pods leave when, whichever they are.
+func (c *comparison) compareInTurn(want, got departures) {
+	first := map[types.UID]bool{}
+	for _, pod := range c.before.Pods {
+		first[pod.UID] = true
+	}
+	maps.DeleteFunc(got, func(uid types.UID, _ time.Duration) bool { return !first[uid] })
+	w, g := slices.Sorted(maps.Values(want)), slices.Sorted(maps.Values(got))
+	for i := range max(len(w), len(g)) {
+		switch {
+		case i < len(w) && i < len(g) && c.agree(w[i], g[i]):
+			c.left++
+		case slices.Concat(w[min(i, len(w)):], g[min(i, len(g)):])[0] > until-late: // the simulation ends
+		default:
+			c.t.Errorf("pods left at %s, and in the simulation at %s", g, w)
+			return
+		}
+	}
+}
+
+// compareSuccessors compares which pods of StatefulSets that left have a successor at the end.
+func (c *comparison) compareSuccessors(report *cliv1alpha1.SimulationReport) {
+	list, err := admin.CoreV1().Pods(c.namespace).List(c.t.Context(), metav1.ListOptions{})
+	c.must(err)
+	is := map[string]types.UID{}
+	for i := range list.Items {
+		is[list.Items[i].Name] = list.Items[i].UID
+	}
+	for _, pod := range report.Pods {
+		if pod.UID == "" || pod.LeavesAt == nil || pod.LeavesAt.Duration > until-late || pod.Owner.Kind != "StatefulSet" {
+			continue
+		}
+		if succeeded := is[pod.Name] != pod.UID; succeeded != (pod.Successor != "") {
+			c.t.Errorf("that pod %s has a successor is %t, and in the simulation its successor is %q", pod.Name, succeeded, pod.Successor)
+		}
+		c.successors++
+	}
+}

@@ -1,0 +1,88 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package simulation proves that simulations come true: on a real control plane nodes of kwok fall silent and come back,
+// and taints are set and removed. What Taintkeeper makes of it is compared with a simulation of the same steps from the
+// cluster as it was before the first of them.
+package simulation
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/suite"
+)
+
+var (
+	rounds = flag.Int("rounds", 2, "random clusters and scenarios to play")
+	seed   = flag.Uint64("seed", 1, "what chance draws")
+)
+
+// How Taintkeeper and the simulation are configured.
+const (
+	grace = 5 * time.Second
+	rate  = 2 // nodes of a zone that are tainted in a second
+	// leaseSeconds lets kwok renew each lease once a second.
+	leaseSeconds = 4
+)
+
+var (
+	graces = readiness.Grace{Monitor: grace, Startup: readiness.DefaultStartupGrace}
+	rates  = readiness.Policy{
+		Rate: rate, SecondaryRate: readiness.DefaultSecondaryRate, FullDisruptionRate: rate,
+		LargeZone: readiness.DefaultLargeZone, UnhealthyShare: readiness.DefaultUnhealthyShare,
+	}
+)
+
+// What all rounds share, set once by TestMain.
+var (
+	cluster    *localcluster.Cluster
+	admin      kubernetes.Interface
+	objects    client.Client
+	audit      *auditlog.Log
+	kubeconfig string
+	settled    time.Time // Taintkeeper gives silent nodes more time before
+)
+
+func TestMain(m *testing.M) { os.Exit(suite.Run(m, start)) }
+
+// start builds Taintkeeper from these sources, and starts a cluster in which nobody else taints or evicts.
+func start(ctx context.Context, shared *suite.Suite) error {
+	keeper, err := suite.Build(ctx, shared.Dir, "taintkeeper")
+	if err != nil {
+		return err
+	}
+	cluster, admin, err = shared.StartCluster(ctx, localcluster.Config{
+		ControllerManagerArgs: []string{"--controllers=-node-lifecycle-controller"},
+		NodeLeaseSeconds:      leaseSeconds,
+		Audit:                 auditlog.Changes,
+	})
+	if err != nil {
+		return err
+	}
+	audit = auditlog.New(cluster.AuditLog(), localcluster.NotByKwok)
+	if kubeconfig, err = cluster.Kubeconfig("simulator", cluster.AdminConfig()); err != nil {
+		return err
+	}
+	if err := cluster.InstallResources(ctx); err != nil {
+		return err
+	}
+	if objects, err = cluster.Client(); err != nil {
+		return err
+	}
+	_, err = cluster.StartTaintkeeper(context.WithoutCancel(ctx), localcluster.TaintkeeperConfig{Binary: keeper, Args: []string{
+		"--controllers=*", "--node-monitor-grace-period=" + grace.String(), fmt.Sprintf("--node-eviction-rate=%d", rate),
+	}})
+	settled = time.Now().Add(readiness.Settling)
+	return err
+}

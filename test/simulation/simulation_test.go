@@ -1,0 +1,270 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/scene"
+)
+
+// TestASimulationComesTrue makes random clusters, plays random steps for real, and compares with the simulation of them.
+func TestASimulationComesTrue(t *testing.T) {
+	t.Logf("%d rounds of seed %d", *rounds, *seed)
+	random := rand.New(rand.NewPCG(*seed, 1))
+	var all tally
+	for i := range *rounds {
+		r := &round{t: t, random: random, namespace: fmt.Sprintf("round-%d", i)}
+		r.populate()
+		r.play()
+		found := r.compare(r.simulate())
+		t.Logf("%s: %d nodes, %d pods, %s: %d evictions", r.namespace, len(r.nodes), r.replicas, r.policyKind(), found.left)
+		all.add(found)
+		r.clear()
+	}
+	if all.taints == 0 || all.left == 0 {
+		t.Errorf("%d taints and %d evictions in all rounds: nothing was compared", all.taints, all.left)
+	}
+	t.Log(all)
+}
+
+// round is one random cluster and scenario.
+type round struct {
+	t         *testing.T
+	random    *rand.Rand
+	namespace string // also the prefix of its nodes
+
+	nodes    []localcluster.NodeSpec
+	replicas int
+	policy   *v1alpha1.EvictionPolicy // nil: none
+	steps    []cliv1alpha1.SimulationStep
+
+	at      time.Time // of the start
+	before  *plan.Cluster
+	played  []cliv1alpha1.SimulationStep // as they came to pass
+	silent  map[string]bool
+	unheard []string // silent nodes whose last sign of life is not known yet
+}
+
+func (r *round) must(err error) {
+	r.t.Helper()
+	await.Must(r.t, err)
+}
+
+// populate makes nodes and workloads, and returns once all pods run and the policy is in force.
+func (r *round) populate() {
+	ctx := r.t.Context()
+	r.drawNodes()
+	r.must(cluster.AddNodes(ctx, r.nodes...))
+	_, err := scene.New(ctx, admin, r.namespace)
+	r.must(err)
+	for i := range 5 {
+		_, err := admin.AppsV1().Deployments(r.namespace).Create(ctx, r.drawDeployment(fmt.Sprint("web-", i)), metav1.CreateOptions{})
+		r.must(err)
+	}
+	for i := range 2 {
+		_, err := admin.AppsV1().StatefulSets(r.namespace).Create(ctx, r.drawStatefulSet(fmt.Sprint("db-", i)), metav1.CreateOptions{})
+		r.must(err)
+	}
+	await.Eventually(r.t, "all pods run", func(ctx context.Context) error {
+		pods, err := admin.CoreV1().Pods(r.namespace).List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Running"})
+		if err == nil && len(pods.Items) != r.replicas {
+			err = fmt.Errorf("%d of %d pods run", len(pods.Items), r.replicas)
+		}
+		return err
+	})
+	r.steps = r.drawSteps()
+	if r.policy = r.drawPolicy(); r.policy != nil {
+		r.object()
+	}
+	await.Until(r.t, settled)
+}
+
+// object puts the policy in force, and keeps successors away from the nodes of the steps: were those due as well, paces
+// and breakers would count them, and on which nodes they are is luck.
+func (r *round) object() {
+	ctx := r.t.Context()
+	for _, step := range r.steps {
+		for _, of := range []*cliv1alpha1.SimulationNodes{step.Silent, nodesOf(step.Taint)} {
+			if of == nil {
+				continue
+			}
+			for _, name := range of.Nodes {
+				_, err := admin.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
+				r.must(err)
+			}
+		}
+	}
+	r.must(objects.Create(ctx, r.policy))
+	await.Eventually(r.t, "the policy is followed", func(ctx context.Context) error {
+		var all v1alpha1.EvictionPolicyList
+		err := objects.List(ctx, &all)
+		if err == nil && (len(all.Items) != 1 || all.Items[0].Status.ObservedGeneration == 0) {
+			err = errors.New("no status says so")
+		}
+		return err
+	})
+}
+
+// policyKind says which policy is drawn.
+func (r *round) policyKind() string {
+	switch {
+	case r.policy == nil:
+		return "no policy"
+	case r.policy.Spec.Pace != nil:
+		return "a pace"
+	case r.policy.Spec.Breaker != nil:
+		return "a breaker"
+	}
+	return "a hold"
+}
+
+func nodesOf(taint *cliv1alpha1.SimulationTaint) *cliv1alpha1.SimulationNodes {
+	if taint == nil {
+		return nil
+	}
+	return &taint.SimulationNodes
+}
+
+// play reads the cluster as the plugin does, plays the steps, and returns when the simulation is over.
+func (r *round) play() {
+	env := command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clock.RealClock{}}
+	flags := genericclioptions.NewConfigFlags(true)
+	*flags.KubeConfig = kubeconfig
+	from := source.New(env, flags)
+	var err error
+	r.before, err = from.Read(r.t.Context(), source.Wants{Policies: true, Budgets: true, Scheduling: true})
+	r.must(err)
+	r.at, r.silent = time.Now(), map[string]bool{}
+	for _, step := range r.steps {
+		await.Until(r.t, r.at.Add(step.At.Duration))
+		r.hear()
+		switch {
+		case step.Silent != nil:
+			r.silence(step.Silent.Nodes)
+		case step.Back != nil:
+			r.resume(step.Back.Nodes)
+		case step.Taint != nil:
+			r.taint(step.Taint)
+		}
+	}
+	await.Until(r.t, r.at.Add(until+late))
+	r.hear()
+}
+
+// note notes a step as it came to pass.
+func (r *round) note(at time.Time, step cliv1alpha1.SimulationStep) {
+	step.At.Duration = max(at.Sub(r.at), 0)
+	r.played = append(r.played, step)
+}
+
+func (r *round) silence(names []string) {
+	r.must(cluster.SilenceNodes(r.t.Context(), names...))
+	for _, name := range names {
+		if !r.silent[name] {
+			r.silent[name] = true
+			r.unheard = append(r.unheard, name)
+		}
+	}
+}
+
+// hear finds out when silent nodes gave their last signs of life. A step ago kwok may still have renewed a lease.
+func (r *round) hear() {
+	for _, name := range r.unheard {
+		lease, err := admin.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(r.t.Context(), name, metav1.GetOptions{})
+		r.must(err)
+		r.note(lease.Spec.RenewTime.Time, cliv1alpha1.SimulationStep{Silent: &cliv1alpha1.SimulationNodes{Nodes: []string{name}}})
+	}
+	r.unheard = nil
+}
+
+func (r *round) resume(names []string) {
+	r.must(cluster.ResumeNodes(r.t.Context(), names...))
+	for _, name := range names {
+		delete(r.silent, name)
+	}
+	r.note(time.Now(), cliv1alpha1.SimulationStep{Back: &cliv1alpha1.SimulationNodes{Nodes: names}})
+}
+
+func (r *round) taint(step *cliv1alpha1.SimulationTaint) {
+	edit, err := taints.ParseEdit(step.Taints...)
+	r.must(err)
+	for _, name := range step.Nodes {
+		took, _, err := scene.EditTaints(r.t.Context(), admin, name, func(all []corev1.Taint) ([]corev1.Taint, error) {
+			return edit.Apply(all, taints.OverwriteExisting)
+		})
+		r.must(err)
+		one := *step
+		one.Nodes = []string{name}
+		r.note(took.To, cliv1alpha1.SimulationStep{Taint: &one})
+	}
+}
+
+// simulate plays the steps, as they came to pass, from the cluster as it was before.
+func (r *round) simulate() *cliv1alpha1.SimulationReport {
+	simulation := cliv1alpha1.Simulation{Until: metav1.Duration{Duration: until}, Steps: r.played}
+	simulation.Kind = "Simulation"
+	text, err := yaml.Marshal(simulation)
+	r.must(err)
+	scenario, err := simulate.Parse(text)
+	r.must(err)
+	report, err := simulate.Run(r.t.Context(), r.before, scenario, simulate.Options{
+		At: r.at, Grace: graces, Policy: rates, StartDelay: startDelay,
+	})
+	r.must(err)
+	return report
+}
+
+// startDelay is how long kwok takes for a pod.
+const startDelay = time.Second
+
+// clear removes all that the round has made.
+func (r *round) clear() {
+	ctx := r.t.Context()
+	if r.policy != nil {
+		r.must(objects.Delete(ctx, r.policy))
+	}
+	r.must(admin.AppsV1().Deployments(r.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
+	r.must(admin.AppsV1().StatefulSets(r.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
+	for _, node := range r.nodes {
+		r.must(admin.CoreV1().Nodes().Delete(ctx, node.Name, metav1.DeleteOptions{}))
+	}
+	await.Eventually(r.t, "all pods are gone", func(ctx context.Context) error {
+		err := admin.CoreV1().Pods(r.namespace).DeleteCollection(ctx, scene.AtOnce(), metav1.ListOptions{})
+		pods, listed := admin.CoreV1().Pods(r.namespace).List(ctx, metav1.ListOptions{})
+		if err = errors.Join(err, listed); err == nil && len(pods.Items) > 0 {
+			err = fmt.Errorf("%d pods are left", len(pods.Items))
+		}
+		return err
+	})
+}
+
+// known reports whether a node is of the round.
+func (r *round) known(name string) bool {
+	return slices.ContainsFunc(r.nodes, func(node localcluster.NodeSpec) bool { return node.Name == name })
+}
