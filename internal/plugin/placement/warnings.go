@@ -32,7 +32,7 @@ func (p *placer) warnings(l *leaver, said *answer, node string) []cliv1alpha1.Pl
 }
 
 func (p *placer) nowhere(l *leaver, said *answer) string {
-	message := fmt.Sprintf("None of %d nodes takes it: %s.", said.asked, said.why())
+	message := nowhere(said)
 	if said.resolvable && mayPreempt(l.successor) && priorityOf(l.successor) > p.lowest {
 		message += " It may preempt pods of lower priority."
 	}

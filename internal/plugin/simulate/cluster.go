@@ -53,7 +53,6 @@ const (
 type pod struct {
 	*corev1.Pod
 
-	uid       types.UID
 	owner     *cliv1alpha1.Owner
 	workload  *counter
 	budgets   []*budget
@@ -120,10 +119,12 @@ func (s *simulation) wasLeaving(p *pod) {
 
 // newPod returns a pod that waits.
 func (s *simulation) newPod(object *corev1.Pod) *pod {
-	p := &pod{Pod: object, uid: object.UID, owner: s.cluster.Owner(object), is: policies.PodOf(object), number: 1}
-	if p.uid == "" {
-		p.uid = types.UID(object.Namespace + "/" + object.Name)
+	if object.UID == "" { // as in some files
+		named := *object
+		named.UID = types.UID(object.Namespace + "/" + object.Name)
+		object = &named
 	}
+	p := &pod{Pod: object, owner: s.cluster.Owner(object), is: policies.PodOf(object), number: 1}
 	if p.owner != nil && !p.is.Finished && !plan.IsStatic(object) { // a static pod's owner is its node
 		p.workload = s.workload(object.Namespace, *p.owner)
 	}
@@ -148,8 +149,8 @@ func (s *simulation) isGone(p *pod, now time.Time) {
 	n := p.on
 	n.pods = slices.DeleteFunc(n.pods, func(other *pod) bool { return other == p })
 	p.stage = gone
-	if s.options.Room != nil && !p.is.Finished {
-		s.fail(s.options.Room.Remove(p.Pod))
+	if s.room != nil && !p.is.Finished {
+		s.fail(s.room.Remove(p.Pod))
 		s.roomFor(now)
 	}
 	switch controllerOf(p) {
@@ -190,8 +191,8 @@ func (s *simulation) becomes(object *corev1.Node, now time.Time) {
 			}
 		}
 	}
-	if s.options.Room != nil {
-		s.fail(s.options.Room.Update(object))
+	if s.room != nil {
+		s.room.Update(object)
 	}
 	s.roomFor(now)
 	s.lookAt(n, now)

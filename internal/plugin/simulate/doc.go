@@ -6,7 +6,7 @@
 // from one instant to the next. The same input gives the same report.
 //
 // It decides nothing itself. [readiness.Play] says what becomes of nodes, package verdict when pods are due, package
-// policy whether they leave, and a [Room] where their successors go.
+// policy whether they leave, and [placement.Room] where their successors go.
 //
 //	scenario.go   what is to happen
 //	queue.go      what happens next

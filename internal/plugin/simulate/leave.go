@@ -74,7 +74,10 @@ func (s *simulation) evict(l leaver, now time.Time) {
 	default:
 		s.succeed(p, now)
 	}
-	if !n.silent || s.collects(n) {
+	switch {
+	case !n.silent || s.collects(n):
 		s.isGone(p, now)
+	case s.room != nil && !p.is.Finished:
+		s.fail(s.room.Terminate(p.Pod))
 	}
 }

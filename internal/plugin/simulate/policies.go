@@ -77,7 +77,7 @@ func (s *simulation) object(n *node, due []leaver, now time.Time) (leave []leave
 		case len(q.needs) == 0:
 			leave = append(leave, l)
 		default:
-			lined = append(lined, policy.Waiting{UID: l.uid, Due: q.due, Needs: q.needs})
+			lined = append(lined, policy.Waiting{UID: l.UID, Due: q.due, Needs: q.needs})
 			called = append(called, q)
 		}
 		s.lookAt(n, q.said.Again)
@@ -161,7 +161,7 @@ func (s *simulation) findNeeds(q *question, now time.Time) {
 // goes reports whether a pod gets all places that it needs, and may leave.
 func (s *simulation) goes(q question, now time.Time) bool {
 	r := s.policies
-	if !policy.Has(q.uid, q.needs, now) {
+	if !policy.Has(q.UID, q.needs, now) {
 		if q.budget != nil {
 			q.known.Budgets.Objects = cmp.Or(q.budget.allowance.Lacks(now), policy.BudgetBusy)
 		}
@@ -172,13 +172,13 @@ func (s *simulation) goes(q question, now time.Time) bool {
 		}).Answer
 		return false
 	}
-	r.line.Begin(q.on.Name, q.uid)
+	r.line.Begin(q.on.Name, q.UID)
 	if q.budget == nil || q.budget.room() > 0 {
 		return true
 	}
-	q.budget.allowance.Begin(q.uid, now) // the Eviction API refuses
-	q.budget.allowance.Stays(q.uid)
-	r.line.Stays(q.on.Name, q.uid, now)
+	q.budget.allowance.Begin(q.UID, now) // the Eviction API refuses
+	q.budget.allowance.Stays(q.UID)
+	r.line.Stays(q.on.Name, q.UID, now)
 	r.calls.set(now)
 	q.known.Budgets.Objects = policy.Budget
 	q.held = policy.Decide(q.selecting, q.known, q.causes, now, r.state).Answer
@@ -220,10 +220,10 @@ func (r *remembered) left(p *pod, n *node, now time.Time) {
 		return !slices.ContainsFunc(n.taints, func(t verdict.Taint) bool { return of.Applies(&t.Taint) })
 	})
 	for _, w := range r.windowsOf(counting, n) {
-		w.Left(p.uid, now)
+		w.Left(p.UID, now)
 	}
 	for _, b := range p.budgets {
-		b.allowance.Left(p.uid, now)
+		b.allowance.Left(p.UID, now)
 	}
 	r.selects(p.selecting, -1)
 	r.counting.set(now)

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
@@ -21,17 +22,6 @@ import (
 
 // DefaultStartDelay is how long a pod takes from being bound to being ready.
 const DefaultStartDelay = 5 * time.Second
-
-// Room says where pods go. Each call changes what the next one sees.
-type Room interface {
-	// Update takes in a node that has changed.
-	Update(node *corev1.Node) error
-	// Remove takes a pod off its node.
-	Remove(pod *corev1.Pod) error
-	// Place finds a node for a pod and puts the pod on it. Only is the one node that comes into question, empty if all do.
-	// If no node takes the pod it returns why.
-	Place(ctx context.Context, pod *corev1.Pod, only string) (node, why string, err error)
-}
 
 // Options say how the controllers go about it.
 type Options struct {
@@ -42,9 +32,9 @@ type Options struct {
 	Policy readiness.Policy
 	// StartDelay is how long a pod takes from being bound to being ready.
 	StartDelay time.Duration
-	// Room says where pods go. Without it a pod finds room if it tolerates the taints of any node, and it is not asked
-	// which.
-	Room Room
+	// WhereTo asks the scheduler's filters and scores where pods go. Without it a pod finds room if it tolerates the taints
+	// of any node, and it is not asked which.
+	WhereTo bool
 }
 
 // simulation is one under way.
@@ -61,7 +51,8 @@ type simulation struct {
 	play   *readiness.Play
 
 	nodes     map[string]*node
-	names     []string // of the nodes, sorted
+	names     []string        // of the nodes, sorted
+	room      *placement.Room // nil if where pods go is not asked
 	waiting   []*pod
 	placing   once
 	policies  *remembered // nil without EvictionPolicies
@@ -85,6 +76,11 @@ func Run(
 		return nil, err
 	}
 	s := newSimulation(ctx, cluster, options)
+	if options.WhereTo {
+		if err := s.makeRoom(); err != nil {
+			return nil, err
+		}
+	}
 	s.end = s.start.Add(scenario.until)
 	for _, is := range scenario.steps {
 		s.queue.add(s.start.Add(is.at), stepped, func(now time.Time) { s.happen(is, now) })
@@ -125,6 +121,20 @@ func newSimulation(ctx context.Context, cluster *plan.Cluster, options Options) 
 	}
 	s.health.set(s.play.Next())
 	return s
+}
+
+// makeRoom finds out what room the cluster has at the start.
+func (s *simulation) makeRoom() (err error) {
+	var bound []*corev1.Pod
+	for _, name := range s.names {
+		for _, p := range s.nodes[name].pods {
+			if !p.is.Finished {
+				bound = append(bound, p.Pod)
+			}
+		}
+	}
+	s.room, err = placement.NewRoom(s.ctx, s.cluster, bound)
+	return err
 }
 
 // fail ends the simulation if there is an error.

@@ -32,7 +32,6 @@ func (s *simulation) succeed(p *pod, now time.Time) {
 		},
 		Spec: p.Spec,
 	}
-	object.UID = types.UID(object.Namespace + "/" + object.Name)
 	object.Spec.NodeName = ""
 	next := s.newPod(object)
 	next.number = p.number + 1
@@ -104,14 +103,14 @@ func (s *simulation) placed(p *pod, refused map[types.UID]string, now time.Time)
 	return true
 }
 
-// find finds a node for a pod, or says why there is none. Without a [Room] there is one if the pod tolerates the taints
+// find finds a node for a pod, or says why there is none. If that is not asked, there is one if the pod tolerates the taints
 // of any node, and it is not known which.
 func (s *simulation) find(p *pod) (n *node, why string, err error) {
 	only := ""
 	switch {
-	case p.only != nil && s.options.Room == nil:
+	case p.only != nil && s.room == nil:
 		return p.only, "", nil
-	case s.options.Room == nil:
+	case s.room == nil:
 		for _, name := range s.names {
 			if s.admits(s.nodes[name], p) {
 				return nil, "", nil
@@ -121,7 +120,7 @@ func (s *simulation) find(p *pod) (n *node, why string, err error) {
 	case p.only != nil:
 		only = p.only.Name
 	}
-	name, why, err := s.options.Room.Place(s.ctx, p.Pod, only)
+	name, why, err := s.room.Place(s.ctx, p.Pod, only)
 	return s.nodes[name], why, err
 }
 

@@ -157,6 +157,7 @@ func (o *options) simulate(ctx context.Context) (*cliv1alpha1.SimulationReport, 
 		return nil, err
 	}
 	return simulate.Run(ctx, cluster, o.scenario, simulate.Options{
-		At: o.source.Now(cluster), Grace: o.health.Grace(), Policy: o.health.Policy(), StartDelay: o.startDelay,
+		At: o.source.Now(cluster), Grace: o.health.Grace(), Policy: o.health.Policy(),
+		StartDelay: o.startDelay, WhereTo: o.whereTo,
 	})
 }

@@ -1,0 +1,151 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package placement
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+)
+
+// Room is the room for pods in a cluster that changes: each call changes what the next one sees. It is not safe for
+// concurrent use.
+type Room struct {
+	scheduler   *scheduler
+	storage     storage
+	equals      register
+	nodes       map[string]*corev1.Node
+	terminating map[types.UID]*corev1.Pod
+	stale       bool // plugins have not been told of a change yet
+	changes     int  // how many there were
+	remembered  []*shape
+	unlimited   budget
+}
+
+// mostRemembered is of how many shapes a Room remembers what the nodes said: each takes some bytes for each node.
+const mostRemembered = 100
+
+// NewRoom returns the room that a cluster has. It lives as long as the context. Pods need UIDs, which no two of them
+// share.
+func NewRoom(ctx context.Context, cluster *plan.Cluster, pods []*corev1.Pod) (*Room, error) {
+	r := &Room{
+		storage: storageOf(cluster), equals: register{groups: map[string]*group{}, shapes: map[string]*shape{}},
+		nodes: map[string]*corev1.Node{}, terminating: map[types.UID]*corev1.Pod{}, unlimited: budget{limit: math.MaxInt},
+	}
+	for _, node := range cluster.Nodes {
+		r.nodes[node.Name] = node
+	}
+	nodes := slices.SortedFunc(maps.Values(r.nodes), func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	for _, pod := range pods {
+		if pod.DeletionTimestamp != nil {
+			r.terminating[pod.UID] = pod
+		}
+	}
+	var err error
+	if r.scheduler, err = newScheduler(ctx, cluster, nodes, pods); err != nil {
+		return nil, fmt.Errorf("ask where pods would go: %w", err)
+	}
+	return r, nil
+}
+
+// Update takes in a node that has changed.
+func (r *Room) Update(node *corev1.Node) {
+	r.scheduler.cache.UpdateNode(silent, r.nodes[node.Name], node)
+	r.nodes[node.Name] = node
+	r.change()
+}
+
+// Terminate says that a pod begins to end, and keeps its room until then.
+func (r *Room) Terminate(pod *corev1.Pod) error {
+	if err := r.scheduler.terminate(pod); err != nil {
+		return err
+	}
+	ending := *pod
+	ending.DeletionTimestamp = &metav1.Time{}
+	r.terminating[pod.UID] = &ending
+	r.change()
+	return nil
+}
+
+// Remove takes a pod off its node.
+func (r *Room) Remove(pod *corev1.Pod) error {
+	if ending := r.terminating[pod.UID]; ending != nil {
+		delete(r.terminating, pod.UID)
+		pod = ending
+	}
+	r.change()
+	return r.scheduler.remove(pod)
+}
+
+func (r *Room) change() {
+	r.stale = true
+	r.changes++
+}
+
+// Place puts a pod on the node that the scheduler would choose, and returns its name. If no node takes the pod, it
+// returns why. Only is the one node that comes into question for a DaemonSet's pod, empty for any other.
+func (r *Room) Place(ctx context.Context, pod *corev1.Pod, only string) (node, why string, err error) {
+	successor := *pod
+	successor.Spec.ResourceClaims = nil
+	l := &leaver{pod: pod, successor: &successor, only: only}
+	l.leaveOut(r.storage)
+	if err := r.enter(l); err != nil {
+		return "", "", err
+	}
+	last := l.group.last
+	if last != nil && len(last.fits) == 0 && l.group.changes == r.changes {
+		return "", nowhere(last), nil
+	}
+	if r.stale {
+		if err := r.scheduler.update(); err != nil {
+			return "", "", err
+		}
+		r.stale = false
+	}
+	q := question{scheduler: r.scheduler, pod: l.successor, group: l.group, only: only, budget: &r.unlimited}
+	said, state, err := q.ask(ctx)
+	if err != nil {
+		return "", "", fmt.Errorf("the scheduler cannot be asked: %w", err)
+	}
+	if l.group.last, l.group.changes = said, r.changes; len(said.fits) == 0 {
+		return "", nowhere(said), nil
+	}
+	if node, err = r.scheduler.pick(ctx, state, l.successor, said.fits); err == nil {
+		err = r.scheduler.place(ctx, state, l.successor, node)
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("the scheduler cannot place it: %w", err)
+	}
+	r.changes++
+	return node, "", nil
+}
+
+// enter finds the group and the shape of a pod. The answers of nodes are remembered for the latest shapes.
+func (r *Room) enter(l *leaver) error {
+	if err := r.equals.enter(l); err != nil {
+		return err
+	}
+	shape := l.group.shape
+	if shape.left++; slices.Contains(r.remembered, shape) {
+		return nil
+	}
+	if r.remembered = append(r.remembered, shape); len(r.remembered) > mostRemembered {
+		r.remembered[0].known = nil
+		r.remembered = slices.Delete(r.remembered, 0, 1)
+	}
+	return nil
+}
+
+func nowhere(said *answer) string {
+	return fmt.Sprintf("None of %d nodes takes it: %s.", said.asked, said.why())
+}
