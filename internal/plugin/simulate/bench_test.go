@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
 )
@@ -23,17 +26,34 @@ const (
 // BenchmarkZone plays a zone of 5,000 nodes and 150,000 pods that is silent for ten minutes. Run it with -benchtime 1x.
 func BenchmarkZone(b *testing.B) {
 	cluster := &plan.Cluster{}
+	room := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("128Gi"),
+		corev1.ResourcePods: resource.MustParse("110"),
+	}
 	for i := range benchNodes {
 		zone := "b"
 		if i >= benchZoneNodes {
 			zone = []string{"a", "c"}[i%2]
 		}
-		cluster.Nodes = append(cluster.Nodes, node(zone, fmt.Sprintf("n%05d", i)))
+		is := node(zone, fmt.Sprintf("n%05d", i))
+		is.Status.Allocatable, is.Status.Capacity = room, room
+		cluster.Nodes = append(cluster.Nodes, is)
 	}
+	asks := []corev1.Container{{Name: "web", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("256Mi"),
+	}}}}
 	for i := range benchPods {
 		on := cluster.Nodes[i%benchNodes]
-		cluster.Pods = append(cluster.Pods, pod(on.Name, "ReplicaSet", fmt.Sprintf("web-%d", i%10_000), fmt.Sprintf("p%06d", i), 300))
+		is := pod(on.Name, "ReplicaSet", fmt.Sprintf("web-%d", i%10_000), fmt.Sprintf("p%06d", i), 300)
+		is.Spec.Containers = asks
+		cluster.Pods = append(cluster.Pods, is)
 	}
+	b.Run("where-to=false", func(b *testing.B) { benchmarkZone(b, cluster, false) })
+	b.Run("where-to=true", func(b *testing.B) { benchmarkZone(b, cluster, true) })
+}
+
+func benchmarkZone(b *testing.B, cluster *plan.Cluster, whereTo bool) {
+	b.Helper()
 	scenario, err := simulate.Parse([]byte("{kind: Simulation, until: 30m, steps: [" +
 		"{at: 0s, silent: {selector: topology.kubernetes.io/zone=b}}, {at: 10m, back: {selector: topology.kubernetes.io/zone=b}}]}"))
 	if err != nil {
@@ -42,11 +62,14 @@ func BenchmarkZone(b *testing.B) {
 	fast := rates
 	fast.FullDisruptionRate = 50 // so that pods of all nodes leave within the ten minutes
 	for b.Loop() {
-		report, err := simulate.Run(b.Context(), cluster, scenario, simulate.Options{At: noon, Grace: grace, Policy: fast, StartDelay: 5 * time.Second})
+		report, err := simulate.Run(b.Context(), cluster, scenario, simulate.Options{
+			At: noon, Grace: grace, Policy: fast, StartDelay: 5 * time.Second, WhereTo: whereTo,
+		})
 		if err != nil {
 			b.Fatal(err)
 		}
 		b.ReportMetric(float64(report.Summary.Left), "pods-left")
+		b.ReportMetric(float64(report.Summary.Nowhere), "pods-nowhere")
 	}
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)

@@ -53,6 +53,7 @@ type simulation struct {
 	nodes     map[string]*node
 	names     []string        // of the nodes, sorted
 	room      *placement.Room // nil if where pods go is not asked
+	took      *node           // whose taints the last pod tolerated that found room without one
 	waiting   []*pod
 	placing   once
 	policies  *remembered // nil without EvictionPolicies

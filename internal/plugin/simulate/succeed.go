@@ -111,17 +111,28 @@ func (s *simulation) find(p *pod) (n *node, why string, err error) {
 	case p.only != nil && s.room == nil:
 		return p.only, "", nil
 	case s.room == nil:
-		for _, name := range s.names {
-			if s.admits(s.nodes[name], p) {
-				return nil, "", nil
-			}
+		if s.took == nil || !s.admits(s.took, p) {
+			s.took = s.taking(p)
 		}
-		return nil, fmt.Sprintf("It does not tolerate the taints of any of %d nodes.", len(s.names)), nil
+		if s.took == nil {
+			return nil, fmt.Sprintf("It does not tolerate the taints of any of %d nodes.", len(s.names)), nil
+		}
+		return nil, "", nil
 	case p.only != nil:
 		only = p.only.Name
 	}
 	name, why, err := s.room.Place(s.ctx, p.Pod, only)
 	return s.nodes[name], why, err
+}
+
+// taking returns the first node whose taints a pod tolerates, nil if there is none.
+func (s *simulation) taking(p *pod) *node {
+	for _, name := range s.names {
+		if n := s.nodes[name]; s.admits(n, p) {
+			return n
+		}
+	}
+	return nil
 }
 
 // waits notes that a pod finds no room.
