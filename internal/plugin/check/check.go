@@ -45,7 +45,7 @@ func Rules() []Rule {
 		evictionControllers, nodeHealthControllers, noTimeAdded,
 		malformedToleration, comparisonOperator, noSeconds, shadowedToleration, duplicateToleration, unknownKey,
 		daemonSetLeaves, controlPlaneLeaves, unreachableForEver, singleReplica, falseComfort,
-		policySelectsNothing, policyHoldsWithoutEnd, policyBlockedBudget, policySeveralBudgets, policyDown,
+		policySelectsNothing, policyHoldsWithoutEnd, policyUnknownKey, policyBlockedBudget, policySeveralBudgets, policyDown,
 	}
 }
 
