@@ -43,6 +43,7 @@ type Finding struct {
 func Rules() []Rule {
 	return []Rule{
 		evictionControllers, nodeHealthControllers, noTimeAdded,
+		startupTaint, flappingTaint,
 		malformedToleration, comparisonOperator, noSeconds, shadowedToleration, duplicateToleration, unknownKey,
 		daemonSetLeaves, controlPlaneLeaves, unreachableForEver, singleReplica, falseComfort,
 		policySelectsNothing, policyHoldsWithoutEnd, policyUnknownKey, policyBlockedBudget, policySeveralBudgets, policyDown,

@@ -20,8 +20,8 @@ type component struct {
 	startup []string
 }
 
-// components are Kubernetes and what is widely used with it. A key that ends with a slash stands for all that begin with
-// it.
+// components are Kubernetes and what is widely used with it. A key that ends with a slash stands for all that begin
+// with it.
 var components = []component{
 	{
 		name: "Kubernetes", source: "https://kubernetes.io/docs/reference/labels-annotations-taints/",
@@ -40,10 +40,14 @@ var components = []component{
 		startup: []string{"readiness.k8s.io/"},
 	},
 	{
-		name:    "Cluster Autoscaler",
-		source:  "https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/utils/taints/taints.go",
-		keys:    []string{"ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler", "status-taint.cluster-autoscaler.kubernetes.io/"},
-		startup: []string{"startup-taint.cluster-autoscaler.kubernetes.io/", "ignore-taint.cluster-autoscaler.kubernetes.io/"},
+		name:   "Cluster Autoscaler",
+		source: "https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/utils/taints/taints.go",
+		keys: []string{
+			"ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler",
+			"status-taint.cluster-autoscaler.kubernetes.io/",
+			// Whoever sets these removes them: Cluster Autoscaler only knows their prefixes.
+			"startup-taint.cluster-autoscaler.kubernetes.io/", "ignore-taint.cluster-autoscaler.kubernetes.io/",
+		},
 	},
 	{
 		name: "Karpenter", source: "https://github.com/kubernetes-sigs/karpenter/blob/main/pkg/apis/v1/taints.go",

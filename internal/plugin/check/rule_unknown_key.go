@@ -73,8 +73,8 @@ func like(key string, onNodes []string) string {
 // short is how long names are that are alike by chance.
 const short = 8
 
-// misspelt returns the well-known key that somebody meant to write, empty if there is none. Vendors have keys that differ
-// in a letter, as ebs.csi.aws.com and efs.csi.aws.com do, so no letter of a domain may be another.
+// misspelt returns the well-known key that somebody meant to write, empty if there is none. Vendors have keys that
+// differ in a letter, as ebs.csi.aws.com and efs.csi.aws.com do, so no letter of a domain may be another.
 func misspelt(key string) string {
 	domain, name := path.Split(key)
 	for _, known := range wellKnown {

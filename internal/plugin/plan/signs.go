@@ -14,6 +14,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
@@ -55,6 +56,8 @@ type Signs struct {
 	HoldersKnown bool
 	// Evictions are the events of evictions, by Taintkeeper or ControllerManager.
 	Evictions map[string]Trace
+	// Cancelled are the events of evictions that were cancelled, by pod.
+	Cancelled map[types.NamespacedName]Trace
 }
 
 // Trace is what somebody did: how often, and when last.
@@ -112,24 +115,40 @@ func (s *Signs) AddEvent(event *corev1.Event) {
 	if event.Reason != EvictionReason || strings.HasSuffix(event.Message, "(dry run)") {
 		return
 	}
+	if strings.HasPrefix(event.Message, "Cancelling deletion ") {
+		s.addCancelled(event)
+	}
 	who := ControllerManager
 	isOurs := func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == Taintkeeper }
 	if event.InvolvedObject.UID != "" || slices.ContainsFunc(event.ManagedFields, isOurs) {
 		who = Taintkeeper
 	}
+	if s.Evictions == nil {
+		s.Evictions = map[string]Trace{}
+	}
+	s.Evictions[who] = s.Evictions[who].with(event, 1)
+}
+
+// addCancelled counts how often an eviction of a pod was cancelled. The API server keeps equal events as one.
+func (s *Signs) addCancelled(event *corev1.Event) {
+	if s.Cancelled == nil {
+		s.Cancelled = map[types.NamespacedName]Trace{}
+	}
+	pod := types.NamespacedName{Namespace: event.InvolvedObject.Namespace, Name: event.InvolvedObject.Name}
+	s.Cancelled[pod] = s.Cancelled[pod].with(event, max(int(event.Count), 1))
+}
+
+// with returns the trace with an event more.
+func (t Trace) with(event *corev1.Event, count int) Trace {
 	at := event.LastTimestamp.Time
 	if event.EventTime.After(at) {
 		at = event.EventTime.Time
 	}
-	if s.Evictions == nil {
-		s.Evictions = map[string]Trace{}
+	t.Count += count
+	if at.After(t.Last) {
+		t.Last = at
 	}
-	trace := s.Evictions[who]
-	trace.Count++
-	if at.After(trace.Last) {
-		trace.Last = at
-	}
-	s.Evictions[who] = trace
+	return t
 }
 
 // Heard notes that the cluster was alive at an instant: files say by it when they were written.
