@@ -60,7 +60,8 @@ type Cluster struct {
 
 // AddRenewal takes the Lease of a node, in which its kubelet says when it renewed it.
 func (c *Cluster) AddRenewal(lease *coordinationv1.Lease) {
-	if lease.Namespace != corev1.NamespaceNodeLease || lease.Spec.RenewTime == nil {
+	isOfNode := lease.Namespace == corev1.NamespaceNodeLease && lease.Name != NodeHealthLease
+	if !isOfNode || lease.Spec.RenewTime == nil {
 		return
 	}
 	if c.Renewed == nil {

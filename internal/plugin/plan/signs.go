@@ -27,6 +27,9 @@ const (
 	ControllerManager = "kube-controller-manager"
 )
 
+// NodeHealthLease is the Lease in kube-node-lease that Taintkeeper renews while it judges the health of nodes.
+const NodeHealthLease = "taintkeeper.dev"
+
 // The eviction clock, as package coexist writes it: an annotation of a ServiceAccount.
 const (
 	EvictionClock           = "taintkeeper-eviction-clock"
@@ -44,7 +47,8 @@ type Signs struct {
 	// At is the instant for which they count: of reading, or the newest renewal that files hold. Zero if there is none.
 	At time.Time
 
-	// Leases are those named Taintkeeper and ControllerManager; all of them if LeasesKnown.
+	// Leases are those with which Taintkeeper and ControllerManager elect leaders, and NodeHealthLease; all of them if
+	// LeasesKnown.
 	Leases      []*coordinationv1.Lease
 	LeasesKnown bool
 	// Clocks are the eviction clocks; all of them if ClocksKnown.
@@ -66,11 +70,8 @@ type Trace struct {
 	Last  time.Time
 }
 
-// AddLease takes a Lease: the controllers' are kept.
+// AddLease takes a Lease of a controller.
 func (s *Signs) AddLease(lease *coordinationv1.Lease) {
-	if lease.Name != Taintkeeper && lease.Name != ControllerManager {
-		return
-	}
 	s.Leases = append(s.Leases, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name, UID: lease.UID},
 		Spec: coordinationv1.LeaseSpec{
@@ -191,6 +192,17 @@ func (c *Cluster) Election(program string) (name, namespace string) {
 		}
 	}
 	return name, namespace
+}
+
+// IsOfController reports whether a Lease is one that tells of a controller.
+func (c *Cluster) IsOfController(lease *coordinationv1.Lease) bool {
+	if lease.Namespace == corev1.NamespaceNodeLease {
+		return lease.Name == NodeHealthLease
+	}
+	return slices.ContainsFunc([]string{Taintkeeper, ControllerManager}, func(program string) bool {
+		name, namespace := c.Election(program)
+		return lease.Name == name && (namespace == "" || lease.Namespace == namespace)
+	})
 }
 
 // valueOf returns the value of a flag, or another if it is not among the words.

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -56,6 +57,7 @@ type collector struct {
 	seen    map[types.UID]bool
 	named   map[objectName]types.UID // nodes and pods
 	sharer  plan.Sharer
+	leases  []*coordinationv1.Lease // the pods tell which of them are of controllers
 	// snapshots are the files that hold one of which the last line has not come, with the objects so far.
 	snapshots map[string]int
 }

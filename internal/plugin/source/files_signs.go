@@ -41,7 +41,7 @@ func (c *collector) addSign(object *unstructured.Unstructured) error {
 		if lease.Spec.RenewTime != nil {
 			signs.Heard(lease.Spec.RenewTime.Time)
 		}
-		signs.AddLease(lease)
+		c.leases = append(c.leases, lease)
 		c.cluster.AddRenewal(lease)
 		signs.LeasesKnown = true
 	case clockKind:
@@ -130,6 +130,11 @@ func (c *collector) trace(source string, object *unstructured.Unstructured) {
 // hear takes from nodes and events when the files were written, at the earliest.
 func (c *collector) hear() {
 	signs := &c.cluster.Signs
+	for _, lease := range c.leases {
+		if c.cluster.IsOfController(lease) {
+			signs.AddLease(lease)
+		}
+	}
 	for _, trace := range signs.Evictions {
 		signs.Heard(trace.Last)
 	}
