@@ -22,6 +22,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/cli-runtime/pkg/resource"
 
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
@@ -143,7 +144,22 @@ func (c *collector) add(object *unstructured.Unstructured) error {
 			return add(c.cluster, object)
 		}
 	}
-	return c.addWorkload(object)
+	if err := c.addWorkload(object); err != nil {
+		return c.unreadable(object, err)
+	}
+	return nil
+}
+
+// unreadable lets a check go on without a pod template, and find it.
+func (c *collector) unreadable(object *unstructured.Unstructured, err error) error {
+	if !c.wants.Templates {
+		return err
+	}
+	if c.cluster.Unreadable == nil {
+		c.cluster.Unreadable = map[cliv1alpha1.CheckedObject]error{}
+	}
+	c.cluster.Unreadable[checked(object)] = err
+	return nil
 }
 
 // surroundings take the objects on which it depends where pods can be, and whether they may leave.
@@ -192,10 +208,10 @@ func (c *collector) addPod(object *unstructured.Unstructured) error {
 	})
 }
 
-// addTemplate takes the pod template of a workload. Snapshots have none.
+// addTemplate takes the pod template of a workload, which explains where tolerations come from. Snapshots have none.
 func (c *collector) addTemplate(object *unstructured.Unstructured) error {
 	kind, ok := Workloads[object.GroupVersionKind().GroupKind()]
-	if !ok {
+	if !ok || c.wants.Templates {
 		return nil
 	}
 	if _, ok, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "template"); !ok {
@@ -225,7 +241,7 @@ func addTo[T any](all *[]*T, object *unstructured.Unstructured, slim func(*T) *T
 func (c *collector) result() (*plan.Cluster, error) {
 	switch {
 	case len(c.cluster.Nodes) > 0:
-	case c.wants.Templates && len(c.cluster.Pods)+len(c.cluster.Workloads)+len(c.cluster.Policies) == 0:
+	case c.wants.Templates && len(c.cluster.Pods)+len(c.cluster.Workloads)+len(c.cluster.Unreadable)+len(c.cluster.Policies) == 0:
 		return nil, errors.New("the files hold no node and no workload: name manifests, or write them with 'kubectl taintkeeper snapshot'")
 	case !c.wants.Templates:
 		return nil, errors.New("the files hold no node: write them with 'kubectl get nodes,pods,pdb,replicasets -A -o yaml', or with 'kubectl taintkeeper snapshot'")

@@ -122,9 +122,14 @@ func (c *collector) trace(source string, object *unstructured.Unstructured) {
 	if c.cluster.Sources == nil {
 		c.cluster.Sources = map[cliv1alpha1.CheckedObject]string{}
 	}
-	c.cluster.Sources[cliv1alpha1.CheckedObject{
+	c.cluster.Sources[checked(object)] = filepath.ToSlash(source)
+}
+
+// checked is how a check names an object.
+func checked(object *unstructured.Unstructured) cliv1alpha1.CheckedObject {
+	return cliv1alpha1.CheckedObject{
 		Owner: cliv1alpha1.Owner{Kind: object.GetKind(), Name: object.GetName()}, Namespace: namespaceOf(object),
-	}] = filepath.ToSlash(source)
+	}
 }
 
 // hear takes from nodes and events when the files were written, at the earliest.
