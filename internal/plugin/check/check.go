@@ -44,7 +44,8 @@ func Rules() []Rule {
 	return []Rule{
 		evictionControllers, nodeHealthControllers, noTimeAdded,
 		startupTaint, flappingTaint,
-		unreadableTemplate, malformedToleration, comparisonOperator, noSeconds, shadowedToleration, duplicateToleration, unknownKey,
+		unreadableTemplate, malformedToleration, comparisonOperator, noSeconds,
+		shadowedToleration, duplicateToleration, unknownKey,
 		daemonSetLeaves, controlPlaneLeaves, unreachableForEver, singleReplica, falseComfort,
 		policySelectsNothing, policyHoldsWithoutEnd, policyUnknownKey, policyBlockedBudget, policySeveralBudgets, policyDown,
 	}

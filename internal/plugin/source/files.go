@@ -178,10 +178,12 @@ var surroundings = map[schema.GroupKind]func(*plan.Cluster, *unstructured.Unstru
 		return addTo(&cluster.Budgets, object, plan.SlimBudget)
 	},
 	policyKind: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
-		if err := strict(object.Object, &v1alpha1.EvictionPolicy{}); err != nil { // a field with a typo would be left out
+		policy := &v1alpha1.EvictionPolicy{}
+		if err := strict(object.Object, policy); err != nil { // a field with a typo would be left out
 			return err
 		}
-		return addTo(&cluster.Policies, object, plan.SlimPolicy)
+		cluster.Policies = append(cluster.Policies, plan.SlimPolicy(policy))
+		return nil
 	},
 	{Group: storagev1.GroupName, Kind: "StorageClass"}: func(
 		cluster *plan.Cluster, object *unstructured.Unstructured) error {
@@ -241,7 +243,8 @@ func addTo[T any](all *[]*T, object *unstructured.Unstructured, slim func(*T) *T
 func (c *collector) result() (*plan.Cluster, error) {
 	switch {
 	case len(c.cluster.Nodes) > 0:
-	case c.wants.Templates && len(c.cluster.Pods)+len(c.cluster.Workloads)+len(c.cluster.Unreadable)+len(c.cluster.Policies) == 0:
+	case c.wants.Templates && len(c.cluster.Pods)+len(c.cluster.Workloads)+
+		len(c.cluster.Unreadable)+len(c.cluster.Policies) == 0:
 		return nil, errors.New("the files hold no node and no workload: name manifests, or write them with 'kubectl taintkeeper snapshot'")
 	case !c.wants.Templates:
 		return nil, errors.New("the files hold no node: write them with 'kubectl get nodes,pods,pdb,replicasets -A -o yaml', or with 'kubectl taintkeeper snapshot'")
