@@ -43,9 +43,11 @@ type Finding struct {
 func Rules() []Rule {
 	return []Rule{
 		evictionControllers, nodeHealthControllers, noTimeAdded,
-		malformedToleration, comparisonOperator, noSeconds, shadowedToleration, duplicateToleration, unknownKey,
+		startupTaint, flappingTaint,
+		unreadableTemplate, malformedToleration, comparisonOperator, noSeconds,
+		shadowedToleration, duplicateToleration, unknownKey,
 		daemonSetLeaves, controlPlaneLeaves, unreachableForEver, singleReplica, falseComfort,
-		policySelectsNothing, policyHoldsWithoutEnd, policyBlockedBudget, policySeveralBudgets, policyDown,
+		policySelectsNothing, policyHoldsWithoutEnd, policyUnknownKey, policyBlockedBudget, policySeveralBudgets, policyDown,
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
@@ -25,6 +26,7 @@ const (
 	unknown state = iota
 	off
 	runs
+	absent // there is no trace of it: it may still run somewhere else, under a name of its own
 )
 
 // task is who does it, and what both sides are.
@@ -106,8 +108,11 @@ func controllersOf(cluster *plan.Cluster) (evicting, healing task) {
 	for _, task := range []*task{&evict.task, &heal.task} {
 		task.Who = task.who()
 		task.Message = sentences[task.Task][task.Who]
-		if task.Who == cliv1alpha1.WhoUnknown {
+		switch {
+		case task.Who == cliv1alpha1.WhoUnknown:
 			task.Message += ": " + task.why() + "."
+		case task.ours == absent:
+			task.Message = strings.TrimSuffix(task.Message, ".") + ", and nothing shows that Taintkeeper does."
 		}
 	}
 	if evict.task.held() {
@@ -144,7 +149,7 @@ func (t *task) who() cliv1alpha1.Who {
 		return cliv1alpha1.WhoBoth
 	case t.ours == runs && t.builtIn == off:
 		return cliv1alpha1.WhoTaintkeeper
-	case t.ours == off && t.builtIn == runs:
+	case (t.ours == off || t.ours == absent) && t.builtIn == runs:
 		return cliv1alpha1.WhoBuiltIn
 	case t.ours == off && t.builtIn == off:
 		return cliv1alpha1.WhoNobody
@@ -205,17 +210,27 @@ func (d *detective) oursEvicts() state {
 		return off
 	case d.evictedLately(plan.Taintkeeper) && d.leaseOf(plan.Taintkeeper) == nil:
 		return runs
+	case led == absent && d.task.clock == staleClock:
+		return off
 	default:
 		return led
 	}
 }
 
-// oursJudges reports whether Taintkeeper judges the health of nodes, which it does not by default.
+// oursJudges reports whether Taintkeeper judges the health of nodes, which it does not by default. If it does it renews
+// a Lease next to those of the nodes.
 func (d *detective) oursJudges() state {
+	if lease := d.newest(plan.NodeHealthLease, corev1.NamespaceNodeLease); lease != nil {
+		d.sign("Lease %s/%s was last renewed at %s.", lease.Namespace, lease.Name, instant(lease.Spec.RenewTime.Time))
+		if d.isFresh(lease) {
+			return runs
+		}
+		return off
+	}
 	led, told := d.leads(plan.Taintkeeper), d.switched(plan.Taintkeeper)
 	wrote := d.wroteLately(plan.Taintkeeper, plan.WritesConditions)
 	switch {
-	case told == off || led == off && (d.leaseOf(plan.Taintkeeper) != nil || !wrote):
+	case told == off || (led == off || led == absent) && (d.leaseOf(plan.Taintkeeper) != nil || !wrote):
 		return off
 	case led == runs && told == runs || wrote:
 		return runs
@@ -272,15 +287,28 @@ func (d *detective) wroteLately(program string, what func(*metav1.ManagedFieldsE
 	return d.Signs.At.Sub(last) < writtenLately
 }
 
+// leaseOf returns the Lease with which the replicas of a program elect a leader, nil if there is none.
 func (d *detective) leaseOf(program string) *coordinationv1.Lease {
+	return d.newest(d.Election(program))
+}
+
+// newest returns the Lease of a name that was renewed last, in a namespace or in any.
+func (d *detective) newest(name, namespace string) *coordinationv1.Lease {
 	var newest *coordinationv1.Lease
 	for _, lease := range d.Signs.Leases {
-		if lease.Name == program && lease.Spec.RenewTime != nil &&
+		is := lease.Name == name && (namespace == "" || lease.Namespace == namespace)
+		if is && lease.Spec.RenewTime != nil &&
 			(newest == nil || newest.Spec.RenewTime.Before(lease.Spec.RenewTime)) {
 			newest = lease
 		}
 	}
 	return newest
+}
+
+// isFresh reports whether a Lease was renewed within its duration.
+func (d *detective) isFresh(lease *coordinationv1.Lease) bool {
+	seconds := ptr.Deref(lease.Spec.LeaseDurationSeconds, 15)
+	return d.Signs.At.Sub(lease.Spec.RenewTime.Time) <= time.Duration(seconds)*time.Second
 }
 
 // leads reports whether a replica of a program is the leader.
@@ -290,19 +318,16 @@ func (d *detective) leads(program string) state {
 	case lease == nil && !d.Signs.LeasesKnown:
 		return unknown
 	case lease == nil:
-		d.sign("There is no Lease %s.", program)
+		name, _ := d.Election(program)
+		d.sign("There is no Lease %s.", name)
 		return d.leadsAlone(program)
-	}
-	seconds := int32(15)
-	if lease.Spec.LeaseDurationSeconds != nil {
-		seconds = *lease.Spec.LeaseDurationSeconds
 	}
 	renewed, holder := lease.Spec.RenewTime.Time, lease.Spec.HolderIdentity
 	switch {
 	case holder == nil || *holder == "":
 		d.sign("Nobody holds Lease %s/%s.", lease.Namespace, lease.Name)
 		return off
-	case d.Signs.At.Sub(renewed) > time.Duration(seconds)*time.Second:
+	case !d.isFresh(lease):
 		d.sign("Lease %s/%s was last renewed at %s, by %s.", lease.Namespace, lease.Name, instant(renewed), *holder)
 		return off
 	}
@@ -310,13 +335,17 @@ func (d *detective) leads(program string) state {
 	return runs
 }
 
-// leadsAlone is for a program without a Lease: it runs if it was told to elect no leader.
+// leadsAlone is for a program without a Lease: it runs if it was told to elect no leader. One that has pods may elect
+// its leader in a way that nothing tells.
 func (d *detective) leadsAlone(program string) state {
 	electsNot := func(p process) bool { return slices.Contains(p.words, "--leader-elect=false") }
-	if slices.ContainsFunc(d.processes[program], electsNot) {
+	switch {
+	case slices.ContainsFunc(d.processes[program], electsNot):
 		return runs
+	case len(d.processes[program]) > 0:
+		return unknown
 	}
-	return off
+	return absent
 }
 
 // switched reports whether a program was told to do the task, by the command lines of its pods.
@@ -387,6 +416,10 @@ func (t *task) why() string {
 		return "the built-in does, and nothing shows whether Taintkeeper does as well"
 	case t.ours == unknown:
 		return "the built-in does not, and nothing shows whether Taintkeeper does"
+	case t.ours == absent && t.builtIn == off:
+		return "the built-in does not, and nothing shows that Taintkeeper does"
+	case t.ours == absent:
+		return "nothing shows that Taintkeeper does, and kube-controller-manager does unless it was told not to, which nothing shows"
 	case t.ours == runs:
 		return "Taintkeeper does, but nothing shows whether the built-in is off"
 	}

@@ -33,11 +33,18 @@ func clusterWith(signs ...sign) *plan.Cluster {
 
 func noRights(cluster *plan.Cluster) { cluster.Signs = plan.Signs{At: now} }
 
-// lease is a Lease that was renewed some time ago.
-func lease(name string, ago time.Duration) sign {
+// lease is the Lease of a leader that was renewed some time ago.
+func lease(name string, ago time.Duration) sign { return leaseIn("kube-system", name, ago) }
+
+// nodeHealthLease is the Lease that node health renews.
+func nodeHealthLease(ago time.Duration) sign {
+	return leaseIn(corev1.NamespaceNodeLease, plan.NodeHealthLease, ago)
+}
+
+func leaseIn(namespace, name string, ago time.Duration) sign {
 	return func(cluster *plan.Cluster) {
 		cluster.Signs.AddLease(&coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 			Spec: coordinationv1.LeaseSpec{
 				HolderIdentity: new("replica-1"), LeaseDurationSeconds: new(int32(15)), RenewTime: new(metav1.NewMicroTime(now.Add(-ago))),
 			},
@@ -119,34 +126,37 @@ func TestWhoEvicts(t *testing.T) {
 		says  string // of the task
 		want  is     // of the rule
 	}{
-		"ours leads and its clock is fresh, beside the built-in":   {[]sign{taintkeeperLeads, freshClock, managerLeads, managerWithAll}, cliv1alpha1.WhoTaintkeeper, "its eviction clock keeps the built-in from evicting", nothing},
-		"a fresh clock says enough":                                {[]sign{noRights, freshClock}, cliv1alpha1.WhoTaintkeeper, "its eviction clock keeps", nothing},
-		"ours leads and the built-in is off":                       {[]sign{taintkeeperLeads, managerLeads, managerWithout}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
-		"ours leads and kube-controller-manager is dead":           {[]sign{taintkeeperLeads, lease("kube-controller-manager", time.Hour)}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
-		"ours runs alone, without an election":                     {[]sign{process("taintkeeper", "--leader-elect=false"), managerWithout}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
-		"ours leads, and of the built-in nothing is known":         {[]sign{taintkeeperLeads, managerLeads}, cliv1alpha1.WhoUnknown, "nothing shows whether the built-in is off", warningThat("nothing shows")},
-		"the clock is dead, and the built-in is there":             {[]sign{lease("taintkeeper", time.Hour), staleClock, managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in taint-eviction-controller evicts.", warningThat("Taintkeeper does not run")},
-		"the clock was handed back":                                {[]sign{released("taintkeeper"), clock(""), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
-		"the clock is of the year 9999":                            {[]sign{lease("taintkeeper", time.Hour), clock("9999-01-01T00:00:00Z"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", warningThat("stale")},
-		"ours leads but does not renew its clock":                  {[]sign{taintkeeperLeads, staleClock, managerWithAll}, cliv1alpha1.WhoBoth, "both evict", errorThat("does not renew its eviction clock")},
-		"both, without a clock":                                    {[]sign{taintkeeperLeads, managerLeads, managerWithAll}, cliv1alpha1.WhoBoth, "both evict", errorThat("both evict")},
-		"both, by an event of the built-in":                        {[]sign{taintkeeperLeads, managerLeads, evicted("kube-controller-manager", time.Minute)}, cliv1alpha1.WhoBoth, "both evict", errorThat("both evict")},
-		"the built-in alone":                                       {[]sign{managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
-		"the built-in alone, by an event":                          {[]sign{managerLeads, evicted("kube-controller-manager", time.Minute)}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
-		"ours elects no leader, and shows by an event":             {[]sign{managerWithout, evicted("taintkeeper", time.Minute)}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
-		"an event of ours is no sign of the built-in":              {[]sign{managerLeads, evicted("taintkeeper", time.Minute)}, cliv1alpha1.WhoUnknown, "nothing shows whether the built-in is off", warningThat("nothing shows")},
-		"an old event of ours is no sign":                          {[]sign{managerWithout, evicted("taintkeeper", time.Hour)}, cliv1alpha1.WhoNobody, "Nobody evicts.", errorThat("Nobody evicts")},
-		"ours had a leader, which died after an event":             {[]sign{lease("taintkeeper", time.Hour), managerWithout, evicted("taintkeeper", time.Minute)}, cliv1alpha1.WhoNobody, "Nobody evicts.", errorThat("Nobody evicts")},
-		"an old event is no sign":                                  {[]sign{managerLeads, evicted("kube-controller-manager", time.Hour)}, cliv1alpha1.WhoUnknown, "unless it was told not to", nothing},
-		"ours is a shadow beside the built-in":                     {[]sign{process("/taintkeeper", "--shadow"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
-		"ours follows rules alone":                                 {[]sign{taintkeeperLeads, process("taintkeeper", "--controllers=node-taint-rule"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
-		"ours judges the health of nodes alone":                    {[]sign{taintkeeperLeads, process("taintkeeper", "--controllers=node-health"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
-		"nobody: both are off":                                     {[]sign{managerLeads, managerWithout}, cliv1alpha1.WhoNobody, "Nobody evicts.", errorThat("Nobody evicts")},
-		"nobody: the built-in is off and ours has died":            {[]sign{lease("taintkeeper", time.Hour), managerLeads, managerWithout}, cliv1alpha1.WhoNobody, "Nobody evicts.", errorThat("Nobody evicts")},
-		"nobody: kube-controller-manager itself is dead":           {[]sign{lease("kube-controller-manager", time.Hour), managerWithAll}, cliv1alpha1.WhoNobody, "Nobody evicts.", errorThat("Nobody evicts")},
-		"a managed control plane, where no pod has a command line": {[]sign{managerLeads}, cliv1alpha1.WhoUnknown, "kube-controller-manager does unless it was told not to", nothing},
-		"no rights":                     {[]sign{noRights}, cliv1alpha1.WhoUnknown, "neither Taintkeeper nor kube-controller-manager has left enough signs", nothing},
-		"no rights, but a command line": {[]sign{noRights, managerWithAll}, cliv1alpha1.WhoUnknown, "nothing shows whether Taintkeeper does as well", nothing},
+		"ours leads and its clock is fresh, beside the built-in":         {[]sign{taintkeeperLeads, freshClock, managerLeads, managerWithAll}, cliv1alpha1.WhoTaintkeeper, "its eviction clock keeps the built-in from evicting", nothing},
+		"a fresh clock says enough":                                      {[]sign{noRights, freshClock}, cliv1alpha1.WhoTaintkeeper, "its eviction clock keeps", nothing},
+		"ours leads and the built-in is off":                             {[]sign{taintkeeperLeads, managerLeads, managerWithout}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
+		"ours leads and kube-controller-manager is dead":                 {[]sign{taintkeeperLeads, lease("kube-controller-manager", time.Hour)}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
+		"ours runs alone, without an election":                           {[]sign{process("taintkeeper", "--leader-elect=false"), managerWithout}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
+		"ours leads, and of the built-in nothing is known":               {[]sign{taintkeeperLeads, managerLeads}, cliv1alpha1.WhoUnknown, "nothing shows whether the built-in is off", warningThat("nothing shows")},
+		"the clock is dead, and the built-in is there":                   {[]sign{lease("taintkeeper", time.Hour), staleClock, managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in taint-eviction-controller evicts.", warningThat("Taintkeeper does not run")},
+		"the clock was handed back":                                      {[]sign{released("taintkeeper"), clock(""), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
+		"the clock is of the year 9999":                                  {[]sign{lease("taintkeeper", time.Hour), clock("9999-01-01T00:00:00Z"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", warningThat("stale")},
+		"ours leads but does not renew its clock":                        {[]sign{taintkeeperLeads, staleClock, managerWithAll}, cliv1alpha1.WhoBoth, "both evict", errorThat("does not renew its eviction clock")},
+		"both, without a clock":                                          {[]sign{taintkeeperLeads, managerLeads, managerWithAll}, cliv1alpha1.WhoBoth, "both evict", errorThat("both evict")},
+		"both, by an event of the built-in":                              {[]sign{taintkeeperLeads, managerLeads, evicted("kube-controller-manager", time.Minute)}, cliv1alpha1.WhoBoth, "both evict", errorThat("both evict")},
+		"the built-in alone":                                             {[]sign{managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
+		"the built-in alone, by an event":                                {[]sign{managerLeads, evicted("kube-controller-manager", time.Minute)}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
+		"ours elects no leader, and shows by an event":                   {[]sign{managerWithout, evicted("taintkeeper", time.Minute)}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
+		"an event of ours is no sign of the built-in":                    {[]sign{managerLeads, evicted("taintkeeper", time.Minute)}, cliv1alpha1.WhoUnknown, "nothing shows whether the built-in is off", warningThat("nothing shows")},
+		"an old event of ours is no sign":                                {[]sign{managerWithout, evicted("taintkeeper", time.Hour)}, cliv1alpha1.WhoUnknown, "nothing shows that Taintkeeper does", warningThat("nothing shows that Taintkeeper does")},
+		"ours had a leader, which died after an event":                   {[]sign{lease("taintkeeper", time.Hour), managerWithout, evicted("taintkeeper", time.Minute)}, cliv1alpha1.WhoNobody, "Nobody evicts.", errorThat("Nobody evicts")},
+		"an old event is no sign":                                        {[]sign{managerLeads, evicted("kube-controller-manager", time.Hour)}, cliv1alpha1.WhoUnknown, "unless it was told not to", nothing},
+		"ours is a shadow beside the built-in":                           {[]sign{process("/taintkeeper", "--shadow"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
+		"ours follows rules alone":                                       {[]sign{taintkeeperLeads, process("taintkeeper", "--controllers=node-taint-rule"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
+		"ours judges the health of nodes alone":                          {[]sign{taintkeeperLeads, process("taintkeeper", "--controllers=node-health"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
+		"the built-in is off, and of ours there is no trace":             {[]sign{managerLeads, managerWithout}, cliv1alpha1.WhoUnknown, "nothing shows that Taintkeeper does", warningThat("nothing shows that Taintkeeper does")},
+		"nobody: the built-in is off and ours has died":                  {[]sign{lease("taintkeeper", time.Hour), managerLeads, managerWithout}, cliv1alpha1.WhoNobody, "Nobody evicts.", errorThat("Nobody evicts")},
+		"kube-controller-manager is dead, and of ours there is no trace": {[]sign{lease("kube-controller-manager", time.Hour), managerWithAll}, cliv1alpha1.WhoUnknown, "nothing shows that Taintkeeper does", warningThat("nothing shows that Taintkeeper does")},
+		"a managed control plane, where no pod has a command line":       {[]sign{managerLeads}, cliv1alpha1.WhoUnknown, "kube-controller-manager does unless it was told not to", nothing},
+		"ours has a Lease of another name":                               {[]sign{process("taintkeeper", "--leader-elect-resource-name=tk"), lease("tk", time.Second), managerWithout}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
+		"ours has a pod, and no Lease is found":                          {[]sign{process("taintkeeper"), managerWithAll}, cliv1alpha1.WhoUnknown, "nothing shows whether Taintkeeper does as well", nothing},
+		"of ours there is no trace":                                      {[]sign{managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in taint-eviction-controller evicts, and nothing shows that Taintkeeper does.", nothing},
+		"no rights":                                                      {[]sign{noRights}, cliv1alpha1.WhoUnknown, "neither Taintkeeper nor kube-controller-manager has left enough signs", nothing},
+		"no rights, but a command line":                                  {[]sign{noRights, managerWithAll}, cliv1alpha1.WhoUnknown, "nothing shows whether Taintkeeper does as well", nothing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := clusterWith(test.signs...)
@@ -166,21 +176,23 @@ func TestWhoTaintsNodes(t *testing.T) {
 		who   cliv1alpha1.Who
 		want  is
 	}{
-		"the built-in, by its command line":          {[]sign{managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, nothing},
-		"the built-in, by a taint that it wrote":     {[]sign{managerLeads, wrote("kube-controller-manager", ofTaints, time.Minute)}, cliv1alpha1.WhoBuiltIn, nothing},
-		"the built-in, by a condition that it wrote": {[]sign{managerLeads, wrote("kube-controller-manager", ofConditions, time.Minute)}, cliv1alpha1.WhoBuiltIn, nothing},
-		"another of its controllers wrote something": {[]sign{managerLeads, wrote("kube-controller-manager", ofRoutes, time.Minute)}, cliv1alpha1.WhoUnknown, nothing},
-		"it wrote a taint an hour ago":               {[]sign{managerLeads, wrote("kube-controller-manager", ofTaints, time.Hour)}, cliv1alpha1.WhoUnknown, nothing},
-		"ours, and the built-in is off":              {[]sign{taintkeeperLeads, both, managerLeads, managerWithout}, cliv1alpha1.WhoTaintkeeper, nothing},
-		"ours does not by default":                   {[]sign{taintkeeperLeads, process("taintkeeper"), managerWithAll}, cliv1alpha1.WhoBuiltIn, nothing},
-		"ours does not when it follows rules":        {[]sign{taintkeeperLeads, process("taintkeeper", "--controllers=eviction,node-taint-rule"), wrote("taintkeeper", ofTaints, time.Minute), managerWithAll}, cliv1alpha1.WhoBuiltIn, nothing},
-		"ours does not when it writes timeAdded":     {[]sign{taintkeeperLeads, process("taintkeeper"), wrote("taintkeeper", ofTaints, time.Minute), managerWithAll}, cliv1alpha1.WhoBuiltIn, nothing},
-		"ours, by a condition that it wrote":         {[]sign{taintkeeperLeads, wrote("taintkeeper", ofConditions, time.Minute), managerWithout}, cliv1alpha1.WhoTaintkeeper, nothing},
-		"ours, without an election, by a condition":  {[]sign{wrote("taintkeeper", ofConditions, time.Minute), managerWithout}, cliv1alpha1.WhoTaintkeeper, nothing},
-		"ours has died since it wrote a condition":   {[]sign{lease("taintkeeper", time.Hour), wrote("taintkeeper", ofConditions, time.Minute), managerWithout}, cliv1alpha1.WhoNobody, errorThat("Nobody taints nodes")},
-		"both: coexistence is for evictions alone":   {[]sign{taintkeeperLeads, freshClock, both, managerLeads, managerWithAll}, cliv1alpha1.WhoBoth, errorThat("at twice the rate")},
-		"ours, and of the built-in nothing is known": {[]sign{taintkeeperLeads, both, managerLeads}, cliv1alpha1.WhoUnknown, warningThat("nothing shows")},
-		"nobody": {[]sign{managerLeads, managerWithout}, cliv1alpha1.WhoNobody, errorThat("Nobody taints nodes")},
+		"the built-in, by its command line":            {[]sign{managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, nothing},
+		"the built-in, by a taint that it wrote":       {[]sign{managerLeads, wrote("kube-controller-manager", ofTaints, time.Minute)}, cliv1alpha1.WhoBuiltIn, nothing},
+		"the built-in, by a condition that it wrote":   {[]sign{managerLeads, wrote("kube-controller-manager", ofConditions, time.Minute)}, cliv1alpha1.WhoBuiltIn, nothing},
+		"another of its controllers wrote something":   {[]sign{managerLeads, wrote("kube-controller-manager", ofRoutes, time.Minute)}, cliv1alpha1.WhoUnknown, nothing},
+		"it wrote a taint an hour ago":                 {[]sign{managerLeads, wrote("kube-controller-manager", ofTaints, time.Hour)}, cliv1alpha1.WhoUnknown, nothing},
+		"ours, and the built-in is off":                {[]sign{taintkeeperLeads, both, managerLeads, managerWithout}, cliv1alpha1.WhoTaintkeeper, nothing},
+		"ours does not by default":                     {[]sign{taintkeeperLeads, process("taintkeeper"), managerWithAll}, cliv1alpha1.WhoBuiltIn, nothing},
+		"ours does not when it follows rules":          {[]sign{taintkeeperLeads, process("taintkeeper", "--controllers=eviction,node-taint-rule"), wrote("taintkeeper", ofTaints, time.Minute), managerWithAll}, cliv1alpha1.WhoBuiltIn, nothing},
+		"ours does not when it writes timeAdded":       {[]sign{taintkeeperLeads, process("taintkeeper"), wrote("taintkeeper", ofTaints, time.Minute), managerWithAll}, cliv1alpha1.WhoBuiltIn, nothing},
+		"ours, by a condition that it wrote":           {[]sign{taintkeeperLeads, wrote("taintkeeper", ofConditions, time.Minute), managerWithout}, cliv1alpha1.WhoTaintkeeper, nothing},
+		"ours, without an election, by a condition":    {[]sign{wrote("taintkeeper", ofConditions, time.Minute), managerWithout}, cliv1alpha1.WhoTaintkeeper, nothing},
+		"ours has died since it wrote a condition":     {[]sign{lease("taintkeeper", time.Hour), wrote("taintkeeper", ofConditions, time.Minute), managerWithout}, cliv1alpha1.WhoNobody, errorThat("Nobody taints nodes")},
+		"both: coexistence is for evictions alone":     {[]sign{taintkeeperLeads, freshClock, both, managerLeads, managerWithAll}, cliv1alpha1.WhoBoth, errorThat("at twice the rate")},
+		"ours, and of the built-in nothing is known":   {[]sign{taintkeeperLeads, both, managerLeads}, cliv1alpha1.WhoUnknown, warningThat("nothing shows")},
+		"ours, by its Lease":                           {[]sign{nodeHealthLease(time.Second), managerWithout}, cliv1alpha1.WhoTaintkeeper, nothing},
+		"ours has stopped, by its Lease":               {[]sign{nodeHealthLease(time.Hour), taintkeeperLeads, both, managerWithout}, cliv1alpha1.WhoNobody, errorThat("Nobody taints nodes")},
+		"nobody":                                       {[]sign{managerLeads, managerWithout}, cliv1alpha1.WhoNobody, errorThat("Nobody taints nodes")},
 		"by the name that the built-in had until 1.28": {[]sign{process("kube-controller-manager", "--controllers=*,-nodelifecycle")}, cliv1alpha1.WhoNobody, errorThat("Nobody")},
 		"a list without a star has on what it names":   {[]sign{process("kube-controller-manager", "--controllers=nodelifecycle")}, cliv1alpha1.WhoBuiltIn, nothing},
 		"no rights": {[]sign{noRights}, cliv1alpha1.WhoUnknown, nothing},

@@ -21,6 +21,12 @@ var evictionControllers = Rule{
 				Message: "Nobody evicts: pods stay on nodes with NoExecute taints that they do not tolerate.",
 				Advice:  "Start Taintkeeper, or switch the built-in taint-eviction-controller on.",
 			})
+		case task.ours == absent && task.builtIn == off:
+			return task.found(Finding{
+				Severity: cliv1alpha1.SeverityWarning,
+				Message:  "The built-in does not evict, and nothing shows that Taintkeeper does.",
+				Advice:   "Start Taintkeeper, or switch the built-in taint-eviction-controller on.",
+			})
 		case task.Who == cliv1alpha1.WhoBoth && task.clock == staleClock:
 			return task.found(Finding{
 				Message: "Taintkeeper leads but does not renew its eviction clock, so the built-in evicts as well.",

@@ -4,6 +4,8 @@
 package check
 
 import (
+	"fmt"
+
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
@@ -30,10 +32,34 @@ var policyHoldsWithoutEnd = Rule{
 	Find: func(facts *Facts) []Finding {
 		return facts.perPolicy(func(s *selection) (Finding, bool) {
 			endless := s.Spec.Action == v1alpha1.ActionHold &&
-				s.Spec.Deadline == nil && s.Spec.Paused == nil && s.Spec.Breaker == nil
+				s.Spec.Deadline == nil && s.Spec.Paused == nil && s.Spec.Breaker == nil &&
+				(len(s.pods) > 0 || len(facts.Pods) == 0) // else policySelectsNothing says it
 			return s.finding("Its action is Hold, without deadline, paused or breaker: " +
 				"pods stay on tainted nodes until somebody deletes the policy."), endless
 		})
+	},
+}
+
+// policyUnknownKey: a policy applies to no taint whose key it misspells.
+var policyUnknownKey = Rule{
+	ID:       "policy-unknown-key",
+	Severity: cliv1alpha1.SeverityWarning,
+	Title:    "An EvictionPolicy names the key of a taint that nobody uses",
+	Advice:   "Correct the key, unless a taint with this key is to come.",
+	Find: func(facts *Facts) []Finding {
+		var all []Finding
+		onNodes := facts.keys()
+		for i := range facts.policies {
+			s := &facts.policies[i]
+			for j, taint := range s.Spec.Taints {
+				finding := facts.judgeKey(fmt.Sprintf("spec.taints[%d]", j), taint.Key, onNodes)
+				if finding.Message != "" {
+					finding.Object = s.finding("").Object
+					all = append(all, finding)
+				}
+			}
+		}
+		return all
 	},
 }
 

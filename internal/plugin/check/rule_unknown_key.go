@@ -5,6 +5,7 @@ package check
 
 import (
 	"fmt"
+	"path"
 	"slices"
 
 	"github.com/agnivade/levenshtein"
@@ -20,74 +21,68 @@ var unknownKey = Rule{
 	Title:    "A toleration has a key that nobody uses",
 	Advice:   "Take the toleration out, unless a taint with this key is to come.",
 	Find: func(facts *Facts) []Finding {
-		keys := slices.Clone(wellKnown)
-		for _, node := range facts.Nodes {
-			for _, taint := range node.Spec.Taints {
-				if !slices.Contains(keys, taint.Key) {
-					keys = append(keys, taint.Key)
-				}
-			}
-		}
+		onNodes := facts.keys()
 		return facts.perToleration(func(list []corev1.Toleration, i int) Finding {
-			switch key := list[i].Key; {
-			case key == "" || slices.Contains(keys, key):
-				return Finding{}
-			case nearest(key, keys) != "":
-				return Finding{
-					Message: fmt.Sprintf("Toleration %s: nobody uses the key %s; %s may be meant.", literal(list[i]), key, nearest(key, keys)),
-					Advice:  "Correct the key.",
-				}
-			case len(facts.Nodes) == 0:
-				return Finding{} // a node may have it
-			default:
-				return Finding{
-					Severity: cliv1alpha1.SeverityInfo,
-					Message:  fmt.Sprintf("Toleration %s: no node has a taint with the key %s, and no known component sets one.", literal(list[i]), key),
-				}
-			}
+			return facts.judgeKey("Toleration "+literal(list[i]), list[i].Key, onNodes)
 		})
 	},
 }
 
-// wellKnown are the keys that Kubernetes and widely used components set.
-var wellKnown = []string{
-	corev1.TaintNodeNotReady,
-	corev1.TaintNodeUnreachable,
-	corev1.TaintNodeUnschedulable,
-	corev1.TaintNodeMemoryPressure,
-	corev1.TaintNodeDiskPressure,
-	corev1.TaintNodeNetworkUnavailable,
-	corev1.TaintNodePIDPressure,
-	corev1.TaintNodeOutOfService,
-	"node.cloudprovider.kubernetes.io/uninitialized",
-	"node.cloudprovider.kubernetes.io/shutdown",
-	"node-role.kubernetes.io/control-plane",
-	"node-role.kubernetes.io/master",
-	"CriticalAddonsOnly", // convention, older than priorities
-	"ToBeDeletedByClusterAutoscaler",
-	"DeletionCandidateOfClusterAutoscaler",
-	"karpenter.sh/disrupted",
-	"karpenter.sh/unregistered",
-	"cloud.google.com/impending-node-termination",
-	"kubernetes.azure.com/scalesetpriority",
-	"node.cilium.io/agent-not-ready",
-	"ebs.csi.aws.com/agent-not-ready",
-	"efs.csi.aws.com/agent-not-ready",
-	"nvidia.com/gpu",
-	"amd.com/gpu",
-}
-
-// nearest returns the key that is all but the same, empty if there is none. Short keys are alike by chance.
-func nearest(key string, keys []string) string {
-	const most, short = 2, 8
-	if len(key) < short {
-		return ""
-	}
-	best, distance := "", most+1
-	for _, other := range keys {
-		if d := levenshtein.ComputeDistance(key, other); d < distance {
-			best, distance = other, d
+// keys returns those of the taints of all nodes.
+func (f *Facts) keys() (all []string) {
+	for _, node := range f.Nodes {
+		for _, taint := range node.Spec.Taints {
+			all = append(all, taint.Key)
 		}
 	}
-	return best
+	return all
+}
+
+// judgeKey says what is wrong with the key of something. Without nodes, one may have it.
+func (f *Facts) judgeKey(what, key string, onNodes []string) Finding {
+	info := Finding{Severity: cliv1alpha1.SeverityInfo}
+	switch meant, near := misspelt(key), like(key, onNodes); {
+	case key == "" || has(wellKnown, key) || slices.Contains(onNodes, key):
+		return Finding{}
+	case meant != "":
+		return Finding{
+			Message: fmt.Sprintf("%s: nobody uses the key %s; %s may be meant.", what, key, meant),
+			Advice:  "Correct the key.",
+		}
+	case len(f.Nodes) == 0:
+		return Finding{}
+	case near != "":
+		info.Message = fmt.Sprintf("%s: no node has a taint with the key %s, but some have %s.", what, key, near)
+	default:
+		info.Message = fmt.Sprintf("%s: no node has a taint with the key %s, and no known component sets one.", what, key)
+	}
+	return info
+}
+
+// like returns a key of a node that differs in a letter or two, empty if there is none. Both can be meant.
+func like(key string, onNodes []string) string {
+	i := slices.IndexFunc(onNodes, func(other string) bool {
+		return len(key) >= short && levenshtein.ComputeDistance(key, other) <= 2
+	})
+	if i < 0 {
+		return ""
+	}
+	return onNodes[i]
+}
+
+// short is how long names are that are alike by chance.
+const short = 8
+
+// misspelt returns the well-known key that somebody meant to write, empty if there is none. Vendors have keys that
+// differ in a letter, as ebs.csi.aws.com and efs.csi.aws.com do, so no letter of a domain may be another.
+func misspelt(key string) string {
+	domain, name := path.Split(key)
+	for _, known := range wellKnown {
+		knownDomain, knownName := path.Split(known)
+		if domain == knownDomain && len(name) >= short && levenshtein.ComputeDistance(name, knownName) <= 2 ||
+			name == knownName && len(domain) != len(knownDomain) && levenshtein.ComputeDistance(domain, knownDomain) == 1 {
+			return known
+		}
+	}
+	return ""
 }

@@ -194,7 +194,11 @@ func TestATolerationIsFoundThatIsNotWhatItSeems(t *testing.T) {
 		"a key that Kubernetes sets":        {"unknown-key", []corev1.Toleration{unreachable}, nothing},
 		"a key that nobody sets":            {"unknown-key", []corev1.Toleration{{Key: "maintenance", Operator: "Exists"}}, infoThat("no node has a taint with the key maintenance")},
 		"a typing error":                    {"unknown-key", []corev1.Toleration{{Key: "node.kubernetes.io/unreachible", Operator: "Exists"}}, warningThat("node.kubernetes.io/unreachable may be meant")},
-		"a typing error in a node's key":    {"unknown-key", []corev1.Toleration{{Key: "dedicatd", Operator: "Exists"}}, warningThat("dedicated may be meant")},
+		"a letter less than a node's key":   {"unknown-key", []corev1.Toleration{{Key: "dedicatd", Operator: "Exists"}}, infoThat("no node has a taint with the key dedicatd, but some have dedicated")},
+		"a key of AWS":                      {"unknown-key", []corev1.Toleration{{Key: "fsx.csi.aws.com/agent-not-ready", Operator: "Exists"}}, nothing},
+		"a driver that is like another":     {"unknown-key", []corev1.Toleration{{Key: "eks.csi.aws.com/agent-not-ready", Operator: "Exists"}}, infoThat("no node has")},
+		"a typing error in a domain":        {"unknown-key", []corev1.Toleration{{Key: "karpentr.sh/disrupted", Operator: "Exists"}}, warningThat("karpenter.sh/disrupted may be meant")},
+		"a key with a known prefix":         {"unknown-key", []corev1.Toleration{{Key: "readiness.k8s.io/network", Operator: "Exists"}}, nothing},
 		"a short key that is like another":  {"unknown-key", []corev1.Toleration{{Key: "cpus", Operator: "Exists"}}, infoThat("no node has")},
 	} {
 		t.Run(test.rule+": "+name, func(t *testing.T) {

@@ -55,6 +55,8 @@ type Cluster struct {
 	// template; both for a check.
 	Signs     Signs
 	Workloads []WorkloadTemplate
+	// Unreadable are workloads of files whose pod templates cannot be read, with why; for a check, too.
+	Unreadable map[cliv1alpha1.CheckedObject]error
 	// Renewed is when nodes last renewed their Leases, for a plan of silent nodes. What is not there is not known.
 	Renewed map[string]time.Time
 	// Sources are the files that objects were read from, by their kind, namespace and name; for a check, too.
@@ -66,7 +68,8 @@ type Cluster struct {
 
 // AddRenewal takes the Lease of a node, in which its kubelet says when it renewed it.
 func (c *Cluster) AddRenewal(lease *coordinationv1.Lease) {
-	if lease.Namespace != corev1.NamespaceNodeLease || lease.Spec.RenewTime == nil {
+	isOfNode := lease.Namespace == corev1.NamespaceNodeLease && lease.Name != NodeHealthLease
+	if !isOfNode || lease.Spec.RenewTime == nil {
 		return
 	}
 	if c.Renewed == nil {

@@ -14,6 +14,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
@@ -25,6 +26,9 @@ const (
 	Taintkeeper       = "taintkeeper"
 	ControllerManager = "kube-controller-manager"
 )
+
+// NodeHealthLease is the Lease in kube-node-lease that Taintkeeper renews while it judges the health of nodes.
+const NodeHealthLease = "taintkeeper.dev"
 
 // The eviction clock, as package coexist writes it: an annotation of a ServiceAccount.
 const (
@@ -43,7 +47,8 @@ type Signs struct {
 	// At is the instant for which they count: of reading, or the newest renewal that files hold. Zero if there is none.
 	At time.Time
 
-	// Leases are those named Taintkeeper and ControllerManager; all of them if LeasesKnown.
+	// Leases are those with which Taintkeeper and ControllerManager elect leaders, and NodeHealthLease; all of them if
+	// LeasesKnown.
 	Leases      []*coordinationv1.Lease
 	LeasesKnown bool
 	// Clocks are the eviction clocks; all of them if ClocksKnown.
@@ -57,6 +62,8 @@ type Signs struct {
 	Evictions map[string]Trace
 	// Failure is the newest event of Taintkeeper about something that failed.
 	Failure *cliv1alpha1.LastError
+	// Cancelled are the events of evictions that were cancelled, by pod.
+	Cancelled map[types.NamespacedName]Trace
 }
 
 // Trace is what somebody did: how often, and when last.
@@ -65,11 +72,8 @@ type Trace struct {
 	Last  time.Time
 }
 
-// AddLease takes a Lease: the controllers' are kept.
+// AddLease takes a Lease of a controller.
 func (s *Signs) AddLease(lease *coordinationv1.Lease) {
-	if lease.Name != Taintkeeper && lease.Name != ControllerManager {
-		return
-	}
 	s.Leases = append(s.Leases, slimLease(lease))
 }
 
@@ -108,21 +112,36 @@ func (s *Signs) AddEvent(event *corev1.Event) {
 	if event.Reason != EvictionReason || strings.HasSuffix(event.Message, "(dry run)") {
 		return
 	}
+	if strings.HasPrefix(event.Message, "Cancelling deletion ") {
+		s.addCancelled(event)
+	}
 	who := ControllerManager
 	isOurs := func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == Taintkeeper }
 	if event.InvolvedObject.UID != "" || slices.ContainsFunc(event.ManagedFields, isOurs) {
 		who = Taintkeeper
 	}
-	at := lastSeen(event)
 	if s.Evictions == nil {
 		s.Evictions = map[string]Trace{}
 	}
-	trace := s.Evictions[who]
-	trace.Count++
-	if at.After(trace.Last) {
-		trace.Last = at
+	s.Evictions[who] = s.Evictions[who].with(event, 1)
+}
+
+// addCancelled counts how often an eviction of a pod was cancelled. The API server keeps equal events as one.
+func (s *Signs) addCancelled(event *corev1.Event) {
+	if s.Cancelled == nil {
+		s.Cancelled = map[types.NamespacedName]Trace{}
 	}
-	s.Evictions[who] = trace
+	pod := types.NamespacedName{Namespace: event.InvolvedObject.Namespace, Name: event.InvolvedObject.Name}
+	s.Cancelled[pod] = s.Cancelled[pod].with(event, max(int(event.Count), 1))
+}
+
+// with returns the trace with an event more.
+func (t Trace) with(event *corev1.Event, count int) Trace {
+	t.Count += count
+	if at := lastSeen(event); at.After(t.Last) {
+		t.Last = at
+	}
+	return t
 }
 
 // Heard notes that the cluster was alive at an instant: files say by it when they were written.
@@ -160,6 +179,17 @@ func (c *Cluster) Election(program string) (name, namespace string) {
 		name, namespace = valueOf(electionName, words, name), valueOf(electionNamespace, words, namespace)
 	}
 	return name, namespace
+}
+
+// IsOfController reports whether a Lease is one that tells of a controller.
+func (c *Cluster) IsOfController(lease *coordinationv1.Lease) bool {
+	if lease.Namespace == corev1.NamespaceNodeLease {
+		return lease.Name == NodeHealthLease
+	}
+	return slices.ContainsFunc([]string{Taintkeeper, ControllerManager}, func(program string) bool {
+		name, namespace := c.Election(program)
+		return lease.Name == name && (namespace == "" || lease.Namespace == namespace)
+	})
 }
 
 // valueOf returns the value of a flag, or another if it is not among the words.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/controller/coexist"
+	"github.com/taintkeeper/taintkeeper/internal/controller/nodehealth"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
@@ -90,6 +91,9 @@ func TestAnEventOfAnEvictionIsWhoseItIs(t *testing.T) {
 // TestTheNamesAreThoseThatTheControllerWrites: package coexist is not imported otherwise, as it brings half a
 // controller.
 func TestTheNamesAreThoseThatTheControllerWrites(t *testing.T) {
+	if plan.NodeHealthLease != nodehealth.OwnLease {
+		t.Errorf("the Lease of node health is %s, not %s", nodehealth.OwnLease, plan.NodeHealthLease)
+	}
 	if plan.EvictionClock != coexist.ServiceAccount || plan.EvictionClockAnnotation != coexist.Annotation {
 		t.Errorf("the eviction clock is ServiceAccount %s with annotation %s, not %s with %s",
 			coexist.ServiceAccount, coexist.Annotation, plan.EvictionClock, plan.EvictionClockAnnotation)
@@ -99,7 +103,10 @@ func TestTheNamesAreThoseThatTheControllerWrites(t *testing.T) {
 func TestOfLeasesAndServiceAccountsThoseOfTheTwoProgramsAreKept(t *testing.T) {
 	var signs plan.Signs
 	for _, name := range []string{plan.Taintkeeper, plan.ControllerManager, "kube-scheduler", plan.EvictionClock} {
-		signs.AddLease(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if (&plan.Cluster{}).IsOfController(lease) {
+			signs.AddLease(lease)
+		}
 		signs.AddClock(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
 			plan.EvictionClockAnnotation: "now", "of-others": "x",
 		}}})

@@ -19,7 +19,7 @@ import (
 func Tainted(node *corev1.Node, at time.Time) []verdict.Taint {
 	seen := verdict.SeenAt(at)
 	all := verdict.Advance(nil, node.Spec.Taints, seen)
-	written := taintsWritten(node)
+	written := TaintsWritten(node)
 	if written == nil {
 		return all
 	}
@@ -32,9 +32,9 @@ func Tainted(node *corev1.Node, at time.Time) []verdict.Taint {
 	return all
 }
 
-// taintsWritten returns the newest entry of a node's managed fields that is about its taints; nil if there is none.
+// TaintsWritten returns the newest entry of a node's managed fields that is about its taints; nil if there is none.
 // Whoever writes one taint owns them all, so the entry may be newer than a taint.
-func taintsWritten(node *corev1.Node) *metav1.ManagedFieldsEntry {
+func TaintsWritten(node *corev1.Node) *metav1.ManagedFieldsEntry {
 	var newest *metav1.ManagedFieldsEntry
 	for i := range node.ManagedFields {
 		entry := &node.ManagedFields[i]
@@ -53,7 +53,7 @@ func undated(node *corev1.Node, at time.Time) []string {
 			continue
 		}
 		spec := taints.Format(taint.Taint)
-		if written := taintsWritten(node); written != nil && taint.Since.Before(at) {
+		if written := TaintsWritten(node); written != nil && taint.Since.Before(at) {
 			notes = append(notes, fmt.Sprintf("Node %s: taint %s has no timeAdded. It counts from about %s, when %s last wrote the taints of the node.",
 				node.Name, spec, written.Time.UTC().Format(time.RFC3339), written.Manager))
 			continue

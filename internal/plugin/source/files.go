@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -22,6 +23,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/cli-runtime/pkg/resource"
 
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
@@ -58,6 +60,7 @@ type collector struct {
 	seen    map[types.UID]bool
 	named   map[objectName]types.UID // nodes and pods
 	sharer  plan.Sharer
+	leases  []*coordinationv1.Lease // the pods tell which of them are of controllers
 	// snapshots are the files that hold one of which the last line has not come, with the objects so far.
 	snapshots map[string]int
 }
@@ -142,7 +145,22 @@ func (c *collector) add(object *unstructured.Unstructured) error {
 			return add(c.cluster, object)
 		}
 	}
-	return c.addWorkload(object)
+	if err := c.addWorkload(object); err != nil {
+		return c.unreadable(object, err)
+	}
+	return nil
+}
+
+// unreadable lets a check go on without a pod template, and find it.
+func (c *collector) unreadable(object *unstructured.Unstructured, err error) error {
+	if !c.wants.Templates {
+		return err
+	}
+	if c.cluster.Unreadable == nil {
+		c.cluster.Unreadable = map[cliv1alpha1.CheckedObject]error{}
+	}
+	c.cluster.Unreadable[checked(object)] = err
+	return nil
 }
 
 // surroundings take the objects on which it depends where pods can be, and whether they may leave.
@@ -164,10 +182,12 @@ var surroundings = map[schema.GroupKind]func(*plan.Cluster, *unstructured.Unstru
 		return addTo(&cluster.Budgets, object, plan.SlimBudget)
 	},
 	policyKind: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
-		if err := strict(object.Object, &v1alpha1.EvictionPolicy{}); err != nil { // a field with a typo would be left out
+		policy := &v1alpha1.EvictionPolicy{}
+		if err := strict(object.Object, policy); err != nil { // a field with a typo would be left out
 			return err
 		}
-		return addTo(&cluster.Policies, object, plan.SlimPolicy)
+		cluster.Policies = append(cluster.Policies, plan.SlimPolicy(policy))
+		return nil
 	},
 	{Group: storagev1.GroupName, Kind: "StorageClass"}: func(
 		cluster *plan.Cluster, object *unstructured.Unstructured) error {
@@ -210,10 +230,10 @@ func (c *collector) addPod(object *unstructured.Unstructured) error {
 	})
 }
 
-// addTemplate takes the pod template of a workload. Snapshots have none.
+// addTemplate takes the pod template of a workload, which explains where tolerations come from. Snapshots have none.
 func (c *collector) addTemplate(object *unstructured.Unstructured) error {
 	kind, ok := Workloads[object.GroupVersionKind().GroupKind()]
-	if !ok {
+	if !ok || c.wants.Templates {
 		return nil
 	}
 	if _, ok, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "template"); !ok {
@@ -263,7 +283,8 @@ func addTo[T any](all *[]*T, object *unstructured.Unstructured, slim func(*T) *T
 func (c *collector) result() (*plan.Cluster, error) {
 	switch {
 	case len(c.cluster.Nodes) > 0:
-	case c.wants.Templates && len(c.cluster.Pods)+len(c.cluster.Workloads)+len(c.cluster.Policies) == 0:
+	case c.wants.Templates && len(c.cluster.Pods)+len(c.cluster.Workloads)+
+		len(c.cluster.Unreadable)+len(c.cluster.Policies) == 0:
 		return nil, errors.New("the files hold no node and no workload: name manifests, or write them with 'kubectl taintkeeper snapshot'")
 	case !c.wants.Templates:
 		return nil, errors.New("the files hold no node: write them with 'kubectl get nodes,pods,pdb,replicasets -A -o yaml', or with 'kubectl taintkeeper snapshot'")

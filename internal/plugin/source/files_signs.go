@@ -41,7 +41,7 @@ func (c *collector) addSign(object *unstructured.Unstructured) error {
 		if lease.Spec.RenewTime != nil {
 			signs.Heard(lease.Spec.RenewTime.Time)
 		}
-		signs.AddLease(lease)
+		c.leases = append(c.leases, lease)
 		c.cluster.AddRenewal(lease)
 		signs.LeasesKnown = true
 	case clockKind:
@@ -123,14 +123,24 @@ func (c *collector) trace(source string, object *unstructured.Unstructured) {
 	if c.cluster.Sources == nil {
 		c.cluster.Sources = map[cliv1alpha1.CheckedObject]string{}
 	}
-	c.cluster.Sources[cliv1alpha1.CheckedObject{
+	c.cluster.Sources[checked(object)] = filepath.ToSlash(source)
+}
+
+// checked is how a check names an object.
+func checked(object *unstructured.Unstructured) cliv1alpha1.CheckedObject {
+	return cliv1alpha1.CheckedObject{
 		Owner: cliv1alpha1.Owner{Kind: object.GetKind(), Name: object.GetName()}, Namespace: namespaceOf(object),
-	}] = filepath.ToSlash(source)
+	}
 }
 
 // hear takes from nodes and events when the files were written, at the earliest.
 func (c *collector) hear() {
 	signs := &c.cluster.Signs
+	for _, lease := range c.leases {
+		if c.cluster.IsOfController(lease) {
+			signs.AddLease(lease)
+		}
+	}
 	for _, trace := range signs.Evictions {
 		signs.Heard(trace.Last)
 	}

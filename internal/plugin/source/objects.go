@@ -139,11 +139,11 @@ func inFiles(err error) error {
 	return errors.Join(all...)
 }
 
-// strict reports fields that a type does not have.
+// strict is convert that refuses fields that a type does not have.
 func strict(object map[string]any, typed any) error {
 	err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object, typed, true)
-	if runtime.IsStrictDecodingError(err) {
+	if err == nil || runtime.IsStrictDecodingError(err) {
 		return err
 	}
-	return nil // convert says what else is wrong
+	return convert(object, typed)
 }

@@ -31,12 +31,22 @@ func (r *Reader) signs(ctx context.Context, wanted Wants) error {
 	return nil
 }
 
-// leases reads the two Leases, wherever they are, or at least where they are expected.
+// leases reads the Leases of leaders, wherever they are, or at least where they are expected, and that of node health.
 func (r *Reader) leases(ctx context.Context) error {
 	var refused error
 	for _, name := range []string{plan.Taintkeeper, plan.ControllerManager} {
 		err := r.Lease(ctx, name, r.Cluster.Signs.AddLease)
 		if err != nil && !IsUnreadable(err) {
+			return err
+		}
+		refused = cmp.Or(refused, err)
+	}
+	ofNodes := r.Clients.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	switch lease, err := ofNodes.Get(ctx, plan.NodeHealthLease, metav1.GetOptions{}); {
+	case err == nil:
+		r.Cluster.Signs.AddLease(lease)
+	case !apierrors.IsNotFound(err):
+		if err = Failed(ctx, r.Server, "get", "leases", err); !IsUnreadable(err) {
 			return err
 		}
 		refused = cmp.Or(refused, err)

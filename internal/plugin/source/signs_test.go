@@ -94,7 +94,7 @@ func TestTheAPIServerTellsWhoEvicts(t *testing.T) {
 		"a dead clock":                                 {[]runtime.Object{lease("kube-system", "taintkeeper", stale), evictionClock("kube-system", stale), controllerManager()}, cliv1alpha1.WhoBuiltIn},
 		"the built-in alone":                           {[]runtime.Object{lease("kube-system", "kube-controller-manager", fresh), controllerManager()}, cliv1alpha1.WhoBuiltIn},
 		"both":                                         {[]runtime.Object{lease("kube-system", "taintkeeper", fresh), controllerManager()}, cliv1alpha1.WhoBoth},
-		"nobody":                                       {[]runtime.Object{withoutEviction}, cliv1alpha1.WhoNobody},
+		"nobody, of whom there is a trace":             {[]runtime.Object{withoutEviction}, cliv1alpha1.WhoUnknown},
 		"nobody any more":                              {[]runtime.Object{lease("kube-system", "taintkeeper", stale), withoutEviction}, cliv1alpha1.WhoNobody},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -59,7 +59,7 @@ func Losses(plan *cliv1alpha1.TaintPlan) []string {
 	}
 	for _, budget := range plan.Budgets {
 		if budget.Breach > 0 {
-			lines = append(lines, fmt.Sprintf("PodDisruptionBudget %s/%s allows %s, and %s leave that it covers: %s.", budget.Namespace, budget.Name, sentence.Counted(int(budget.Allowed), "disruption"), sentence.Counted(budget.Leave, "pod"), unasked(plan)))
+			lines = append(lines, fmt.Sprintf("PodDisruptionBudget %s/%s allows %s, and %s that it covers: %s.", budget.Namespace, budget.Name, sentence.Counted(int(budget.Allowed), "disruption"), leaves(budget.Leave), unasked(plan)))
 		}
 	}
 	var emptied []string
@@ -73,4 +73,12 @@ func Losses(plan *cliv1alpha1.TaintPlan) []string {
 		lines = append(lines, fmt.Sprintf("%s emptied: %s.", count, sentence.Enumerate(emptied)))
 	}
 	return lines
+}
+
+// leaves says how many pods leave.
+func leaves(pods int) string {
+	if pods == 1 {
+		return "1 pod leaves"
+	}
+	return fmt.Sprintf("%d pods leave", pods)
 }

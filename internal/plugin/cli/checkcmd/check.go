@@ -7,6 +7,7 @@ package checkcmd
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -91,7 +92,7 @@ Rules:
 	o.source.AddFlags(cmd)
 	o.output.AddFlags(cmd)
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Tell of all namespaces, as is done without --namespace.")
-	cmd.Flags().StringSliceVar(&o.rules, "rules", []string{"*"}, "Which rules to apply: '*' all, 'name' this one, '-name' not this one.")
+	cmd.Flags().StringSliceVar(&o.rules, "rules", []string{"*"}, "Which rules to apply: '*' all, 'name' this one, '-name' not this one, 'policy-*' those that match the pattern.")
 	cmd.Flags().StringVar(&o.failOn, "fail-on", "error", "From which severity on findings make the exit code 3: "+strings.Join(failOns, ", ")+".")
 	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(failOns, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("rules", cobra.FixedCompletions(ruleNames(), cobra.ShellCompDirectiveNoFileComp))
@@ -120,9 +121,14 @@ func (o *options) validate() error {
 		return command.Usagef("--fail-on=%s: choose one of %s", o.failOn, strings.Join(failOns, ", "))
 	}
 	for _, item := range o.rules {
-		if name := strings.TrimPrefix(item, "-"); item != "*" && !slices.Contains(ruleNames(), name) {
-			return command.Usagef("--rules: there is no rule %q%s; there are %s", name, command.DidYouMean(name, ruleNames()), strings.Join(ruleNames(), ", "))
+		name := strings.TrimPrefix(item, "-")
+		if slices.ContainsFunc(ruleNames(), func(id string) bool { return matches(name, id) }) {
+			continue
 		}
+		if strings.Contains(name, "*") {
+			return command.Usagef("--rules: no rule matches %q; there are %s", name, strings.Join(ruleNames(), ", "))
+		}
+		return command.Usagef("--rules: there is no rule %q%s; there are %s", name, command.DidYouMean(name, ruleNames()), strings.Join(ruleNames(), ", "))
 	}
 	if o.allNamespaces && *o.source.Config.Namespace != "" {
 		return command.Usagef("namespaces are given twice: use --all-namespaces or --namespace")
@@ -136,17 +142,25 @@ func (o *options) validate() error {
 	return o.output.Validate()
 }
 
-// chosen returns the rules of --rules. Without a '*', rules that are taken out are taken out of all.
+// matches reports whether a pattern of --rules stands for a rule.
+func matches(pattern, id string) bool {
+	is, err := path.Match(pattern, id)
+	return is && err == nil
+}
+
+// chosen returns the rules that --rules names, without those that it leaves out. If it only leaves rules out, it is of
+// all rules.
 func (o *options) chosen() []check.Rule {
-	all := slices.Contains(o.rules, "*") || !slices.ContainsFunc(o.rules, func(item string) bool { return !strings.HasPrefix(item, "-") })
+	isLeftOut := func(item string) bool { return strings.HasPrefix(item, "-") }
+	all := slices.Contains(o.rules, "*") || !slices.ContainsFunc(o.rules, func(item string) bool { return !isLeftOut(item) })
 	return slices.DeleteFunc(check.Rules(), func(rule check.Rule) bool {
-		switch {
-		case slices.Contains(o.rules, "-"+rule.ID):
-			return true
-		case slices.Contains(o.rules, rule.ID):
-			return false
+		leftOut, applied := false, all
+		for _, item := range o.rules {
+			is := matches(strings.TrimPrefix(item, "-"), rule.ID)
+			leftOut = leftOut || is && isLeftOut(item)
+			applied = applied || is && !isLeftOut(item)
 		}
-		return !all
+		return leftOut || !applied
 	})
 }
 

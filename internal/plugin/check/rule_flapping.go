@@ -1,0 +1,64 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+)
+
+// flaps is how often an eviction of one pod must have been cancelled. The built-in controller also writes that it
+// cancels one when somebody else deletes the pod, which happens to a pod once.
+const flaps = 3
+
+// flappingTaint: two writers that undo each other's work, or a condition that comes and goes.
+var flappingTaint = Rule{
+	ID:       "flapping-taint",
+	Severity: cliv1alpha1.SeverityWarning,
+	Title:    "A NoExecute taint of a node comes and goes",
+	Advice:   "Find out why its writer sets and removes the taint again and again, before pods are evicted for it.",
+	Find: func(facts *Facts) []Finding {
+		pods, most := map[string][]string{}, map[string]int{}
+		for _, pod := range facts.Pods {
+			trace := facts.Signs.Cancelled[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}]
+			node := pod.Spec.NodeName
+			if node != "" && trace.Count >= flaps && pod.CreationTimestamp.Time.Before(trace.Last) {
+				pods[node] = append(pods[node], pod.Name)
+				most[node] = max(most[node], trace.Count)
+			}
+		}
+		var all []Finding
+		for _, name := range slices.Sorted(maps.Keys(pods)) {
+			all = append(all, Finding{
+				Object: cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "Node", Name: name}},
+				Message: fmt.Sprintf("Evictions of %s were cancelled up to %d times, as happens when a taint comes and goes%s.",
+					sentence.Counted(len(pods[name]), "pod"), most[name], facts.lastWriter(name)),
+				Names: pods[name],
+			})
+		}
+		return all
+	},
+}
+
+// lastWriter says which field manager wrote the taints of a node last, empty if that is not known.
+func (f *Facts) lastWriter(name string) string {
+	node := f.Node(name)
+	if node == nil {
+		return ""
+	}
+	written := plan.TaintsWritten(node)
+	if written == nil {
+		return ""
+	}
+	return fmt.Sprintf("; field manager %s last wrote the taints of the node, at %s",
+		cmp.Or(written.Manager, "unknown"), instant(written.Time.Time))
+}

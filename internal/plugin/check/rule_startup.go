@@ -1,0 +1,82 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+	"github.com/taintkeeper/taintkeeper/taints"
+)
+
+// startupFor is for how long a node may have a startup taint: the default of Cluster Autoscaler's flag
+// --max-node-startup-time.
+const startupFor = 15 * time.Minute
+
+// startupTaint: a component that is gone, or whose marks are wrong, leaves its taint on nodes without an end
+// (cilium/cilium#31943, kubernetes-sigs/node-readiness-controller#342).
+var startupTaint = Rule{
+	ID:       "startup-taint",
+	Severity: cliv1alpha1.SeverityWarning,
+	Title:    "A ready node still has a startup taint",
+	Advice:   "Find out why the component that removes the taint does not, or remove the taint with kubectl taint if the component is gone.",
+	Find: func(facts *Facts) []Finding {
+		nodes := map[corev1.Taint][]string{}
+		for _, node := range facts.Nodes {
+			for i := range node.Spec.Taints {
+				taint := &node.Spec.Taints[i]
+				if removerOf(taint.Key) != nil && readiness.IsReady(node) && facts.isOld(node, taint) {
+					key := corev1.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect}
+					nodes[key] = append(nodes[key], node.Name)
+				}
+			}
+		}
+		var all []Finding
+		for _, taint := range slices.SortedFunc(maps.Keys(nodes), byKey) {
+			remover := removerOf(taint.Key)
+			all = append(all, Finding{
+				Object: cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "Taint", Name: taints.Format(taint)}},
+				Message: fmt.Sprintf("%s removes it when a node has started (%s), but it stays on %s for more than %d minutes.",
+					remover.name, remover.source, sentence.Counted(len(nodes[taint]), "ready node"), int(startupFor.Minutes())),
+				Names: nodes[taint],
+			})
+		}
+		return all
+	},
+}
+
+func byKey(a, b corev1.Taint) int {
+	return cmp.Compare(taints.Format(a), taints.Format(b))
+}
+
+// removerOf returns the component that removes the taint from nodes that have started, nil if that is none.
+func removerOf(key string) *component {
+	i := slices.IndexFunc(components, func(c component) bool { return has(c.startup, key) })
+	if i < 0 {
+		return nil
+	}
+	return &components[i]
+}
+
+// isOld reports whether a node has had a taint for longer than it takes to start. It counts from the latest instant
+// that the node tells, so that the taint is not younger.
+func (f *Facts) isOld(node *corev1.Node, taint *corev1.Taint) bool {
+	since := node.CreationTimestamp.Time
+	switch written := plan.TaintsWritten(node); {
+	case !taint.TimeAdded.IsZero():
+		since = taint.TimeAdded.Time
+	case written != nil && written.Time.After(since):
+		since = written.Time.Time
+	}
+	return !since.IsZero() && f.Signs.At.Sub(since) > startupFor
+}
