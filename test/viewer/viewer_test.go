@@ -200,33 +200,36 @@ func readBoard(t *testing.T, kubeconfig string) {
 	await.Must(t, lines.Err())
 }
 
+// statusOf returns what status says, and its exit code.
+func statusOf(t *testing.T, kubeconfig string) (report cliv1alpha1.StatusReport, code int) {
+	t.Helper()
+	out, _, err := run(t, kubeconfig, "status", "-o", "json")
+	await.Must(t, json.Unmarshal([]byte(out), &report))
+	return report, cli.Fail(&bytes.Buffer{}, err)
+}
+
 func TestStatusSaysHowARealLeaderDoes(t *testing.T) {
 	kubeconfig, err := cluster.Kubeconfig("admin", cluster.AdminConfig())
 	await.Must(t, err)
-	status := func() (report cliv1alpha1.StatusReport, err error) {
-		out, _, err := run(t, kubeconfig, "status", "-o", "json")
-		await.Must(t, json.Unmarshal([]byte(out), &report))
-		return report, err
+	report, code := statusOf(t, kubeconfig)
+	if code != cli.ExitOK || report.Health != cliv1alpha1.Healthy || report.Mode != cliv1alpha1.ModeEnforce {
+		t.Errorf("exit code %d: %+v, want that it evicts", code, report)
 	}
-	report, err := status()
-	if err != nil || report.Health != cliv1alpha1.Healthy || report.Mode != cliv1alpha1.ModeEnforce || report.Version != "v9.8.7" {
-		t.Errorf("%v: %+v, want that v9.8.7 evicts", err, report)
-	}
-	if report.Leader == nil || report.Leader.Lease != "kube-system/taintkeeper" || report.Leader.Since.IsZero() {
-		t.Errorf("the leader is %+v", report.Leader)
+	if l := report.Leader; report.Version != "v9.8.7" || l == nil || l.Lease != "kube-system/taintkeeper" || l.Since.IsZero() {
+		t.Errorf("the leader is %+v of version %s", l, report.Version)
 	}
 	if clock := report.EvictionClock; clock == nil || clock.State != cliv1alpha1.ClockFresh {
 		t.Errorf("the eviction clock is %+v", clock)
 	}
 
 	await.Must(t, keeper.Stop()) // it hands the evictions back, and releases its Lease
-	report, err = status()
-	if cli.Fail(&bytes.Buffer{}, err) != cli.ExitDown || report.Health != cliv1alpha1.NotRunning || report.Mode != "" {
-		t.Errorf("after its end: %v: %+v", err, report)
+	if report, code = statusOf(t, kubeconfig); code != cli.ExitDown || report.Health != cliv1alpha1.NotRunning {
+		t.Errorf("after its end: exit code %d: %+v", code, report)
 	}
 	_, errOut, err := run(t, kubeconfig, "pending", "-A")
 	await.Must(t, err)
-	if want := "Taintkeeper is not running (no replica holds Lease kube-system/taintkeeper), so EvictionPolicies hold no pod"; !strings.Contains(errOut, want) {
+	const want = "Taintkeeper is not running (no replica holds Lease kube-system/taintkeeper), so EvictionPolicies hold no pod"
+	if !strings.Contains(errOut, want) {
 		t.Errorf("pending says %q, want %q", errOut, want)
 	}
 }

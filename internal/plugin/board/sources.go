@@ -13,7 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -46,7 +46,7 @@ var missing = map[string]string{
 }
 
 // askForViewer says which role to ask for.
-const askForViewer = "Ask for the ClusterRole " + source.ViewerRole + ", which has this right."
+const askForViewer = "Ask for the ClusterRole " + plan.ViewerRole + ", which has this right."
 
 // currency is how current a kind is.
 type currency struct {

@@ -50,8 +50,8 @@ func (r *Reader) election(ctx context.Context) error {
 }
 
 // WarnOfHolds adds to what is missing that policies hold no pods, if Taintkeeper does not evict. It reads more than the
-// Lease of the usual name only if no replica holds that: Taintkeeper's pods, whose flags may name another Lease or none,
-// and its eviction clock.
+// Lease of the usual name only if no replica holds that: Taintkeeper's pods, whose flags may name another Lease or
+// none, and its eviction clock.
 func (r *Reader) WarnOfHolds(ctx context.Context) error {
 	fresh := *r
 	fresh.Cluster = &plan.Cluster{}
