@@ -19,6 +19,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/pausecmd"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/pendingcmd"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/plancmd"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/reportcmd"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/snapshotcmd"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/statuscmd"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/taintcmd"
@@ -74,6 +75,7 @@ Every command that reads, except board, also takes files (-f), so a plan can be 
 		pausecmd.NewPause(env, config),
 		pendingcmd.New(env, config),
 		plancmd.New(env, config),
+		reportcmd.New(env, config),
 		pausecmd.NewResume(env, config),
 		snapshotcmd.New(env, config),
 		statuscmd.New(env, config),
