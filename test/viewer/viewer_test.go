@@ -221,9 +221,13 @@ func TestStatusSaysHowARealLeaderDoes(t *testing.T) {
 	if clock := report.EvictionClock; clock == nil || clock.State != cliv1alpha1.ClockFresh {
 		t.Errorf("the eviction clock is %+v", clock)
 	}
+}
 
+func TestStatusAndPendingSayThatALeaderHasEnded(t *testing.T) {
+	kubeconfig, err := cluster.Kubeconfig("admin", cluster.AdminConfig())
+	await.Must(t, err)
 	await.Must(t, keeper.Stop()) // it hands the evictions back, and releases its Lease
-	if report, code = statusOf(t, kubeconfig); code != cli.ExitDown || report.Health != cliv1alpha1.NotRunning {
+	if report, code := statusOf(t, kubeconfig); code != cli.ExitDown || report.Health != cliv1alpha1.NotRunning {
 		t.Errorf("after its end: exit code %d: %+v", code, report)
 	}
 	_, errOut, err := run(t, kubeconfig, "pending", "-A")
