@@ -53,7 +53,7 @@ func New(env Env) *cobra.Command {
 		Long: `Say what a taint would do, before it is set: which pods leave, when, why, and where they would go.
 
 Nothing has to be installed in the cluster, except for pause and resume. Only they, taint and untaint change anything.
-Every command that reads, except board, also takes files (-f), so a plan can be made without a cluster.`,
+Every command that reads, except board and report, also takes files (-f), so a plan can be made without a cluster.`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl taintkeeper"},
 		Version:       env.Version,
 		Args:          cobra.ArbitraryArgs, // see runRoot
