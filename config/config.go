@@ -14,6 +14,11 @@ import _ "embed"
 //go:embed rbac.yaml
 var RBAC []byte
 
+// Viewer is viewer.yaml: the role for users of kubectl taintkeeper.
+//
+//go:embed viewer.yaml
+var Viewer []byte
+
 // CRD is crd.yaml: the resources NodeTaintRule and EvictionPolicy. It is generated from api/v1alpha1 (make generate).
 //
 //go:embed crd.yaml

@@ -35,6 +35,21 @@ func TestRBACManifestsAreObjectsOfKubernetes(t *testing.T) {
 	}
 }
 
+func TestTheRoleForViewersReadsOnlyAndNoSecrets(t *testing.T) {
+	role := theOne[*rbacv1.ClusterRole](t, Viewer)
+	rejectWildcards(t, role.Rules)
+	for _, rule := range role.Rules {
+		if !slices.Equal(rule.Verbs, []string{"get", "list", "watch"}) {
+			t.Errorf("the verbs of %q are %q", rule.Resources, rule.Verbs)
+		}
+		for _, resource := range []string{"secrets", "configmaps"} {
+			if slices.Contains(rule.Resources, resource) {
+				t.Errorf("it reads %s", resource)
+			}
+		}
+	}
+}
+
 func TestCoexistenceAddsARightToOneObjectOnly(t *testing.T) {
 	role := theOne[*rbacv1.Role](t, Coexistence)
 	clock := theOne[*corev1.ServiceAccount](t, Coexistence)

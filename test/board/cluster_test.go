@@ -136,6 +136,9 @@ func TestOfARealControlPlane(t *testing.T) {
 		}
 		tab := open(t, cluster.command(t, "nobody", nobody), look)
 		until(t, tab, `['nodes', 'pods', 'events', 'nodetaintrules'].every((kind) => document.getElementById('problems').textContent.includes('You may not list ' + kind + ': '))`)
+		for _, figure := range []string{"pending", "late", "tainted", "disrupted", "evictions"} {
+			expect(t, "the figure "+figure, value[string](t, tab, fmt.Sprintf(`document.querySelector('[data-figure=%s]').textContent`, figure)), "–")
+		}
 	})
 
 	t.Run("while the API server is away the page says since when it is not current", func(t *testing.T) {

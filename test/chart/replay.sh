@@ -117,7 +117,7 @@ if [ "${1:-}" = -w ]; then
 	shift
 fi
 golden=("$@")
-if [ $# = 0 ]; then golden=(config/{coexistence,deployment,policies,rbac}.yaml test/chart/golden/*); fi
+if [ $# = 0 ]; then golden=(config/{coexistence,deployment,policies,rbac,viewer}.yaml test/chart/golden/*); fi
 
 if [ $write = yes ]; then
 	for file in "${golden[@]}"; do

@@ -102,7 +102,7 @@
     ],
     zones: (row) => [
       [row.id], [el('b', row.state, { class: states[row.state] })], [number.format(row.nodes)], [number.format(row.notReady)],
-      [number.format(row.tainted)], [number.format(row.pending)],
+      [number.format(row.tainted)], [row.unread ? '–' : number.format(row.pending)],
       [row.why ?? '', row.held ? el('span', many(row.held, 'node') + (row.held === 1 ? ' waits' : ' wait') + ' for the taint, says Taintkeeper', { class: 'sub' }) : ''],
     ],
     nodes: (row) => [
@@ -350,9 +350,12 @@
   };
 
   const figure = (name, text) => setText(document.querySelector(`[data-figure="${name}"]`), text);
+  // What was not read is not known, which is something else than none.
+  const bothRead = () => head.nodesRead && head.podsRead;
+  const counted = (read, text) => (read ? text : '–');
   const answer = () => {
     if (!head) return 'Reading the cluster.';
-    if (!head.read && head.pending === 0) return sources.get('pods')?.state === 'denied' || sources.get('nodes')?.state === 'denied' ? 'Not all of the cluster can be read.' : 'Reading nodes and pods.';
+    if (!bothRead() && head.pending === 0) return sources.get('pods')?.state === 'denied' || sources.get('nodes')?.state === 'denied' ? 'Not all of the cluster can be read.' : 'Reading nodes and pods.';
     if (head.pending === 0) return 'No pod has to leave.';
     const next = lists.pending.sorted.find((row) => row.data.due > now() && !row.data.heldBy);
     const late = lateCount();
@@ -374,14 +377,14 @@
     document.title = (head.pending > 0 ? number.format(head.pending) + ' to leave · ' : '') + 'Board: ' + head.cluster;
     const late = lateCount();
     const zones = [...lists.zones.rows.values()];
-    figure('pending', number.format(head.pending));
-    figure('late', number.format(late) + (late > 0 && late === lists.pending.sorted.length && late < head.pending ? ' or more' : ''));
+    figure('pending', counted(bothRead(), number.format(head.pending)));
+    figure('late', counted(bothRead(), number.format(late) + (late > 0 && late === lists.pending.sorted.length && late < head.pending ? ' or more' : '')));
     figure('held', head.held ? number.format(head.held) + ' held by policies' : '');
-    figure('tainted', number.format(head.tainted));
-    figure('nodes', 'of ' + number.format(head.nodes));
-    figure('disrupted', number.format(zones.filter((row) => row.data.state !== 'Normal').length));
-    figure('zones', 'of ' + number.format(zones.length));
-    figure('evictions', number.format(head.evictions));
+    figure('tainted', counted(head.nodesRead, number.format(head.tainted)));
+    figure('nodes', head.nodesRead ? 'of ' + number.format(head.nodes) : '');
+    figure('disrupted', counted(head.nodesRead, number.format(zones.filter((row) => row.data.state !== 'Normal').length)));
+    figure('zones', head.nodesRead ? 'of ' + number.format(zones.length) : '');
+    figure('evictions', counted(head.podsRead, number.format(head.evictions)));
     const more = head.pending - lists.pending.sorted.length;
     byId('pending-more').hidden = more <= 0;
     setText(byId('pending-more'), 'The soonest ' + number.format(lists.pending.sorted.length) + ' of ' + number.format(head.pending) + ' are listed.');
@@ -392,7 +395,7 @@
   // The same for who hears the page: what has changed in numbers, not more often than once in five seconds.
   let announced = '';
   const announce = () => {
-    if (!head?.read) return;
+    if (!head || !bothRead()) return;
     const text = (head.pending === 0 ? 'No pod has to leave' : many(head.pending, 'pod') + ' to leave') + ', ' + many(head.tainted, 'node') + ' tainted NoExecute.';
     if (text === announced) return;
     announced = text;

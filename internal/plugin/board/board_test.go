@@ -60,7 +60,7 @@ func TestAPageShowsWhoHasToLeaveAndTheNodeItsCountdown(t *testing.T) {
 			Pending: 2, Next: after(5 * time.Minute), Last: after(10 * time.Minute),
 		})
 		expect(t, "the zone", row[zoneRow](s, sheetZones, "/z"), zoneRow{ID: "/z", Nodes: 1, Tainted: 1, Pending: 2, State: "Normal"})
-		expect(t, "the head", row[headRow](s, sheetHead, sheetHead), headRow{ID: "head", Cluster: "home", Nodes: 1, Tainted: 1, Pending: 2, Read: true})
+		expect(t, "the head", row[headRow](s, sheetHead, sheetHead), headRow{ID: "head", Cluster: "home", Nodes: 1, Tainted: 1, Pending: 2, NodesRead: true, PodsRead: true})
 
 		s.node("n")
 		s.pass(time.Second)
@@ -102,7 +102,7 @@ func TestAPageSaysWhichPodsPoliciesHold(t *testing.T) {
 		s.policies(&plan.Cluster{Missing: []string{"You may not list them."}}, nil)
 		s.pass(time.Second)
 		expect(t, "the source", row[sourceRow](s, sheetSources, kindPolicies), sourceRow{
-			ID: kindPolicies, State: stateDenied, Problem: "You may not list them.",
+			ID: kindPolicies, State: stateDenied, Problem: "You may not list them. Ask for the ClusterRole taintkeeper-viewer, which has this right.",
 		})
 		expect(t, "who holds the pod without policies", row[pendingRow](s, sheetPending, "held").HeldBy, "")
 	})
@@ -387,7 +387,7 @@ func TestWhatMayNotBeListedIsSaidAndTheRestGoesOnAndComesBack(t *testing.T) {
 		s.pod("p", 300)
 		s.open()
 		expect(t, "events", row[sourceRow](s, sheetSources, kindEvents), sourceRow{
-			ID: "events", State: "denied", Problem: "You may not list events: what shadow mode found is missing, and why nodes wait for their taints.",
+			ID: "events", State: "denied", Problem: "You may not list events: what shadow mode found is missing, and why nodes wait for their taints. Ask for the ClusterRole taintkeeper-viewer, which has this right.",
 		})
 		expect(t, "rules", row[sourceRow](s, sheetSources, kindRules).State, "absent")
 		expect(t, "nodes", row[sourceRow](s, sheetSources, kindNodes), sourceRow{ID: "nodes", State: "current"})
@@ -411,7 +411,7 @@ func TestWhoMayListAndNotWatchIsTold(t *testing.T) {
 		s.pod("p", 300)
 		s.open()
 		s.pass(time.Minute)
-		expect(t, "pods", row[sourceRow](s, sheetSources, kindPods).Problem, "You may not watch pods: pods that have to leave and evictions are missing.")
+		expect(t, "pods", row[sourceRow](s, sheetSources, kindPods).Problem, "You may not watch pods: pods that have to leave and evictions are missing. Ask for the ClusterRole taintkeeper-viewer, which has this right.")
 	})
 }
 

@@ -178,7 +178,7 @@ func (c *cluster) render() {
 			c.renderNode(name)
 		}
 		clear(c.changed)
-		replace(c.sheets, sheetZones, zoneRows(c.nodes), func(row zoneRow) string { return row.ID })
+		replace(c.sheets, sheetZones, zoneRows(c.nodes, c.wasRead(kindPods)), func(row zoneRow) string { return row.ID })
 		c.renderPending()
 	}
 	replace(c.sheets, sheetEvictions, c.evictions, func(row evictionRow) string { return row.ID })
@@ -299,7 +299,7 @@ func (c *cluster) renderHead() {
 			c.head.Tainted++
 		}
 	}
-	c.head.Read = c.wasRead(kindNodes) && c.wasRead(kindPods)
+	c.head.NodesRead, c.head.PodsRead = c.wasRead(kindNodes), c.wasRead(kindPods)
 	c.sheets.put(sheetHead, sheetHead, c.head)
 }
 

@@ -19,8 +19,9 @@ type headRow struct {
 	Evictions int    `json:"evictions"`
 	// Held is how many of the pending pods EvictionPolicies hold when they are due.
 	Held int `json:"held,omitempty"`
-	// Read is set once nodes and pods have been read, so that none means that there is none.
-	Read bool `json:"read"`
+	// NodesRead and PodsRead are set once these have been read, so that none means that there is none.
+	NodesRead bool `json:"nodesRead"`
+	PodsRead  bool `json:"podsRead"`
 }
 
 // sourceRow says how current a kind of objects is.
@@ -63,6 +64,8 @@ type zoneRow struct {
 	Held     int             `json:"held"`
 	State    readiness.State `json:"state"`
 	Why      string          `json:"why,omitempty"`
+	// Unread is set while pods have not been read, so that Pending is not known.
+	Unread bool `json:"unread,omitempty"`
 }
 
 type pendingRow struct {

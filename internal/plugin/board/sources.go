@@ -13,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -43,6 +44,9 @@ var missing = map[string]string{
 	kindRules:  "rules are missing",
 	kindEvents: "what shadow mode found is missing, and why nodes wait for their taints",
 }
+
+// askForViewer says which role to ask for.
+const askForViewer = "Ask for the ClusterRole " + plan.ViewerRole + ", which has this right."
 
 // currency is how current a kind is.
 type currency struct {
@@ -108,7 +112,7 @@ func (c *cluster) policiesCalled(at time.Time, missing []string, err error) bool
 	s.read = true
 	clear(s.problems)
 	if len(missing) > 0 {
-		s.problems["list"] = problem{stateDenied, strings.Join(missing, " ")}
+		s.problems["list"] = problem{stateDenied, strings.Join(missing, " ") + " " + askForViewer}
 	}
 	return true
 }
@@ -135,7 +139,7 @@ func isPassing(err error) bool {
 func problemOf(kind, verb string, err error) problem {
 	switch {
 	case apierrors.IsForbidden(err):
-		return problem{stateDenied, fmt.Sprintf("You may not %s %s: %s.", verb, kind, missing[kind])}
+		return problem{stateDenied, fmt.Sprintf("You may not %s %s: %s. %s", verb, kind, missing[kind], askForViewer)}
 	case apierrors.IsUnauthorized(err):
 		return problem{stateDenied, "The API server does not know you any more: log in again, and open the board anew."}
 	case apierrors.IsNotFound(err) && kind == kindRules:

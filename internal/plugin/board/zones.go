@@ -38,13 +38,13 @@ func whyHeld(zone *zoneRow, everyZone bool) string {
 // zoneOf names the zone of a node.
 func zoneOf(node *corev1.Node) string { return readiness.ZoneName(topology.GetZoneKey(node)) }
 
-// zoneRows counts nodes in their zones, and says which zones hold.
-func zoneRows(nodes map[string]*knownNode) []zoneRow {
+// zoneRows counts nodes and, once they were read, pods in their zones, and says which zones hold.
+func zoneRows(nodes map[string]*knownNode, podsRead bool) []zoneRow {
 	zones := map[string]*zoneRow{}
 	for _, node := range nodes {
 		zone := zones[node.zone]
 		if zone == nil {
-			zone = &zoneRow{ID: node.zone}
+			zone = &zoneRow{ID: node.zone, Unread: !podsRead}
 			zones[node.zone] = zone
 		}
 		node.countIn(zone)

@@ -121,7 +121,7 @@ func wantHeeded(t *testing.T, base []string, plain printed, name string, flag []
 // commandsThatRead are those that take files. The others are known by name, so that none is left out.
 func commandsThatRead() []string {
 	var names []string
-	others := []string{"board", "taint", "untaint", "pause", "resume", "completion", "help"}
+	others := []string{"board", "taint", "untaint", "pause", "report", "resume", "completion", "help"}
 	for _, command := range cli.New(cli.Env{}).Commands() {
 		if !slices.Contains(others, command.Name()) {
 			names = append(names, command.Name())

@@ -19,6 +19,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/pausecmd"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/pendingcmd"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/plancmd"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/reportcmd"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/simulatecmd"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/snapshotcmd"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/statuscmd"
@@ -53,7 +54,7 @@ func New(env Env) *cobra.Command {
 		Long: `Say what a taint would do, before it is set: which pods leave, when, why, and where they would go.
 
 Nothing has to be installed in the cluster, except for pause and resume. Only they, taint and untaint change anything.
-Every command that reads, except board, also takes files (-f), so a plan can be made without a cluster.`,
+Every command that reads, except board and report, also takes files (-f), so a plan can be made without a cluster.`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl taintkeeper"},
 		Version:       env.Version,
 		Args:          cobra.ArbitraryArgs, // see runRoot
@@ -75,6 +76,7 @@ Every command that reads, except board, also takes files (-f), so a plan can be 
 		pausecmd.NewPause(env, config),
 		pendingcmd.New(env, config),
 		plancmd.New(env, config),
+		reportcmd.New(env, config),
 		pausecmd.NewResume(env, config),
 		simulatecmd.New(env, config),
 		snapshotcmd.New(env, config),

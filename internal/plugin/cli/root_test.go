@@ -87,7 +87,7 @@ func TestAnAPIServerThatAnswersOtherwiseIsSaidWithWhatToDo(t *testing.T) {
 		nodes func(http.ResponseWriter)
 		want  string
 	}{
-		"forbidden":             {status(403, "Forbidden"), `^error: list nodes: out of luck: ask for the right to list them, or name files with -f\n$`},
+		"forbidden":             {status(403, "Forbidden"), `^error: list nodes: out of luck: ask for the right to list them, which the ClusterRole taintkeeper-viewer has, or name files with -f\n$`},
 		"unauthorized":          {status(401, "Unauthorized"), `^error: list nodes: the API server \S+ does not know you: out of luck: log in again\n$`},
 		"not found":             {status(404, "NotFound"), `^error: list nodes: the API server \S+ does not have them: out of luck: check the context `},
 		"gone":                  {status(410, "Expired"), `^error: list nodes: the API server \S+ fails: out of luck: try again\n$`},

@@ -20,6 +20,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
+// ViewerRole is the role with the rights to all that commands read: charts/taintkeeper/templates/viewer.yaml.
+const ViewerRole = "taintkeeper-viewer"
+
 // Cluster holds the objects from which a plan is made. They are read, never modified. What is missing is nil, and
 // Missing says so in sentences.
 type Cluster struct {

@@ -124,6 +124,19 @@ func IsOn(flag string, words []string) bool {
 	})
 }
 
+// FlagOf returns the value of a flag of Taintkeeper in a pod as the API server has it, or another if it is not set. A
+// flag without a value is "true".
+func FlagOf(pod *corev1.Pod, flag, other string) string {
+	for i := range pod.Spec.Containers {
+		for _, word := range slices.Concat(pod.Spec.Containers[i].Command, pod.Spec.Containers[i].Args) {
+			if name, value, ok := strings.Cut(word, "="); name == flag {
+				return map[bool]string{true: value, false: "true"}[ok]
+			}
+		}
+	}
+	return other
+}
+
 // holder returns the identity of the replica that holds the Lease.
 func (r *Running) holder() string {
 	if r.Lease == nil {

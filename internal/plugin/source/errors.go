@@ -13,6 +13,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
 // DeniedError says that the API server does not let us read a kind.
@@ -45,7 +47,7 @@ func Failed(ctx context.Context, server, verb, kind string, err error) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: interrupted", doing)
 	case apierrors.IsForbidden(err):
-		return DeniedError{kind, fmt.Errorf("%s: %w: ask for the right to %s them, or name files with -f", doing, err, verb)}
+		return DeniedError{kind, fmt.Errorf("%s: %w: ask for the right to %s them, which the ClusterRole %s has, or name files with -f", doing, err, verb, plan.ViewerRole)}
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%s: the API server %s does not know you: %w: log in again", doing, server, err)
 	case apierrors.IsNotFound(err):

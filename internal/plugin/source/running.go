@@ -13,8 +13,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// keepers selects the pods that the chart and config/deployment.yaml run Taintkeeper in.
-const keepers = "app.kubernetes.io/name=taintkeeper"
+// Keepers selects the pods that the chart and config/deployment.yaml run Taintkeeper in.
+const Keepers = "app.kubernetes.io/name=taintkeeper"
 
 // health reads what tells how Taintkeeper does: its Lease, its eviction clock, and what it could not do lately.
 func (r *Reader) health(ctx context.Context, wanted Wants) error {
@@ -78,7 +78,7 @@ func (r *Reader) running(ctx context.Context) (plan.Running, error) {
 // lookCloser says whether Taintkeeper runs, from its pods and its eviction clock too.
 func (r *Reader) lookCloser(ctx context.Context) (plan.Running, error) {
 	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
-		options.LabelSelector = keepers
+		options.LabelSelector = Keepers
 		return r.Clients.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
 	}
 	denied := List(ctx, r, "pods", list, Keep(&r.Cluster.Pods, plan.SlimPod))

@@ -68,6 +68,11 @@ func (c *Cluster) InstallCoexistence(ctx context.Context) error {
 	return c.install(ctx, "coexistence.yaml", config.Coexistence)
 }
 
+// InstallViewer creates what config/viewer.yaml has and is not there yet.
+func (c *Cluster) InstallViewer(ctx context.Context) error {
+	return c.install(ctx, "viewer.yaml", config.Viewer)
+}
+
 const policiesName = "policies.yaml"
 
 // InstallPolicies creates what config/policies.yaml has and is not there yet. The policies are in force some moments

@@ -30,7 +30,7 @@ const head = `# Commands
 <!-- Written by make generate from the commands themselves: do not edit. -->
 
 ` + "`kubectl taintkeeper`" + ` says what a taint would do before it is set. Only ` + "`taint`, `untaint`, `pause` and `resume`" + ` change anything, and
-nothing has to be installed in the cluster, except for the last two. Every command that reads, except ` + "`board`" + `, takes files too (` + "`-f`" + `): of ` + "`kubectl get nodes,pods,pdb,replicasets -A -o yaml`" + `, or of
+nothing has to be installed in the cluster, except for the last two. Every command that reads, except ` + "`board` and `report`" + `, takes files too (` + "`-f`" + `): of ` + "`kubectl get nodes,pods,pdb,replicasets -A -o yaml`" + `, or of
 ` + "`kubectl taintkeeper snapshot`" + `.
 
 Exit codes: 0 done, 1 failed (stderr says what), 2 wrong command line. A command that has more says so.

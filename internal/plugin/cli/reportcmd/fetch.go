@@ -1,0 +1,145 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reportcmd
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+)
+
+const (
+	// account is the service account that may read the report: charts/taintkeeper/templates/metrics.yaml.
+	account = "taintkeeper-report"
+	// loopback is where a pod serves the report without --metrics-bind-address.
+	loopback = "127.0.0.1:8080"
+)
+
+// connector connects to a port of a pod: it returns a local address that leads there until stop is called.
+type connector func(ctx context.Context, pod *corev1.Pod, port string) (address string, stop func(), err error)
+
+// fetcher fetches the report from the pod that runs in shadow mode.
+type fetcher struct {
+	clients kubernetes.Interface
+	server  string
+	connect connector
+}
+
+// fetch returns the report as JSON, and the pod that served it.
+func (f *fetcher) fetch(ctx context.Context, namespace string) (where string, body []byte, err error) {
+	pod, err := f.shadow(ctx, namespace)
+	if err != nil {
+		return "", nil, err
+	}
+	where = pod.Namespace + "/" + pod.Name
+	host, port, err := net.SplitHostPort(plan.FlagOf(pod, "--metrics-bind-address", loopback))
+	if err != nil {
+		return "", nil, fmt.Errorf("pod %s serves no report: remove --metrics-bind-address=0", where)
+	}
+	scheme, token := "http", ""
+	if ip := net.ParseIP(host); host != "localhost" && !ip.IsLoopback() {
+		scheme = "https"
+		if token, err = f.token(ctx, pod.Namespace); err != nil {
+			return "", nil, err
+		}
+	}
+	address, stop, err := f.connect(ctx, pod, port)
+	if err != nil {
+		return "", nil, f.explain(ctx, "connect to pod "+where, "create pods/portforward", pod.Namespace, err)
+	}
+	defer stop()
+	body, err = get(ctx, scheme+"://"+address+"/shadow?format=json", token)
+	if err != nil {
+		return "", nil, fmt.Errorf("read the report of pod %s: %w", where, err)
+	}
+	return where, body, nil
+}
+
+// shadow finds the pod that runs in shadow mode, in a namespace or in all.
+func (f *fetcher) shadow(ctx context.Context, namespace string) (*corev1.Pod, error) {
+	list, err := f.clients.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: source.Keepers})
+	if err != nil {
+		return nil, f.explain(ctx, "look for Taintkeeper's pods", "list pods", namespace, err)
+	}
+	for i := range list.Items {
+		if pod := &list.Items[i]; plan.IsReady(pod) && plan.FlagOf(pod, "--shadow", "false") != "false" {
+			return pod, nil
+		}
+	}
+	const advice = "only shadow mode makes a report; 'kubectl taintkeeper status' says which mode runs"
+	if len(list.Items) == 0 {
+		return nil, fmt.Errorf("find a pod of Taintkeeper: none has the label %s: %s", source.Keepers, advice)
+	}
+	return nil, fmt.Errorf("find a pod in shadow mode: none is ready: %s", advice)
+}
+
+// token makes a token that is good for ten minutes, and for nothing but the report and metrics.
+func (f *fetcher) token(ctx context.Context, namespace string) (string, error) {
+	const seconds = 600
+	request := &authenticationv1.TokenRequest{}
+	request.Spec.ExpirationSeconds = new(int64(seconds))
+	made, err := f.clients.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", fmt.Errorf("make a token for the report: there is no service account %s in namespace %s: upgrade the chart, which creates it in shadow mode, or see docs/shadow-mode.md", account, namespace)
+	case err != nil:
+		return "", f.explain(ctx, "make a token for the report", "create serviceaccounts/token", namespace, err)
+	}
+	return made.Status.Token, nil
+}
+
+// explain says why something could not be done and, if a right is missing, which one.
+func (f *fetcher) explain(ctx context.Context, doing, right, namespace string, err error) error {
+	if !apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "forbidden") { // port-forward has no typed errors
+		return source.Probed(ctx, f.server, doing, "", err)
+	}
+	where := "in namespace " + namespace
+	if namespace == "" {
+		where = "in all namespaces, or name one with -n"
+	}
+	return fmt.Errorf("%s: %w: ask for the right to %s %s", doing, err, right, where)
+}
+
+// get reads a URL of the pod. Taintkeeper makes its own certificate, which nobody signs. The connection goes to that pod
+// through the API server.
+func get(ctx context.Context, url, token string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport, Timeout: source.Patience}).Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	switch {
+	case err != nil:
+		return nil, err
+	case response.StatusCode == http.StatusForbidden:
+		return nil, errors.New("service account " + account + " may not get the URL /shadow: bind the ClusterRole taintkeeper-metrics-reader to it")
+	case response.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("it answers %s", response.Status)
+	}
+	return body, nil
+}

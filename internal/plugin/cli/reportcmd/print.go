@@ -1,0 +1,66 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reportcmd
+
+import (
+	"time"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+)
+
+// report is what is printed of a ShadowReport. docs/shadow-mode.md describes all of it.
+type report struct {
+	Since       time.Time      `json:"since"`
+	Time        time.Time      `json:"time"`
+	Pods        map[string]int `json:"pods"`
+	Overdue     int            `json:"overdue"`
+	Pending     int            `json:"pending"`
+	Differences []difference   `json:"differences"`
+}
+
+type difference struct {
+	Namespace string    `json:"namespace"`
+	Pod       string    `json:"pod"`
+	Node      string    `json:"node"`
+	Time      time.Time `json:"time"`
+	Sentence  string    `json:"sentence"`
+}
+
+// outcomes are what can become of a pod, with what that means, in the order in which they are printed.
+var outcomes = []struct{ name, means string }{
+	{"on_time", "evicted within 2 s of the instant at which they were due"},
+	{"early", "evicted before they were due"},
+	{"late", "evicted after they were due"},
+	{"never", "due and not evicted"},
+	{"should_have_stayed", "evicted although they did not have to leave"},
+	{"twice", "evicted a second time"},
+	{"unjudged", "not judged, because the countdown began before shadow mode"},
+}
+
+// mostDifferences are printed, the newest.
+const mostDifferences = 10
+
+func (r *report) print(o *output.Printer, where string) {
+	o.Line("Shadow mode in pod %s has compared the built-in controller with the rule for %s.", where, output.Span(r.Since, r.Time))
+	o.Line("")
+	for _, outcome := range outcomes {
+		o.Line("%6d  %s", r.Pods[outcome.name], outcome.means)
+	}
+	o.Line("%6d  due and still there", r.Overdue)
+	o.Line("%6d  due later", r.Pending)
+	if len(r.Differences) == 0 {
+		return
+	}
+	o.Line("")
+	o.Line("Differences, newest first:")
+	for i := range r.Differences[:min(len(r.Differences), mostDifferences)] {
+		d := &r.Differences[i]
+		o.Line("%s  %s/%s on %s", output.Absolute(d.Time), d.Namespace, d.Pod, d.Node)
+		o.Line("    %s", d.Sentence)
+	}
+	if more := len(r.Differences) - mostDifferences; more > 0 {
+		o.Line("%s not shown; -o json has all.", sentence.Counted(more, "more difference"))
+	}
+}
