@@ -24,7 +24,7 @@ const settle = (horizon + 2) * time.Second
 // object draws what objects to evictions: PodDisruptionBudgets, and up to three EvictionPolicies. It returns once both
 // are in force.
 func (r *round) object() {
-	for i := range apps {
+	for i := range firstJob { // a budget cannot count the pods of a Job
 		if r.random.IntN(2) == 0 {
 			r.budget(appName(i), pick(r.random, "0%", "100%"))
 		}
