@@ -36,8 +36,9 @@ func (r *round) object() {
 			Spec:       []func() v1alpha1.EvictionPolicySpec{r.holds, r.asks, r.paces, r.breaks}[i](),
 		}
 		policy.Spec.NamespaceSelector = selecting(corev1.LabelMetadataName, r.namespace)
+		policy.Spec.PodSelector = selecting("kept", "true")
 		if r.random.IntN(2) == 0 {
-			policy.Spec.PodSelector = selecting("half", pick(r.random, "0", "1"))
+			policy.Spec.PodSelector.MatchLabels["half"] = v1alpha1.LabelValue(pick(r.random, "0", "1"))
 		}
 		if r.random.IntN(4) == 0 {
 			policy.Spec.NodeSelector = selecting(corev1.LabelTopologyZone, pick(r.random, "a", "b"))

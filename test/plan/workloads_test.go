@@ -27,6 +27,10 @@ func appName(i int) string { return fmt.Sprintf("app-%d", i) }
 // until it is gone, which takes a moment that no plan knows.
 const anchor = 0
 
+// isPlain reports whether a workload tolerates nothing and no policy selects it, so that all its pods that leave do so
+// at once.
+func isPlain(i int) bool { return i == 1 || i == 2 || i == 4 }
+
 // populate makes workloads, and returns once all their pods run.
 func (r *round) populate() {
 	ctx := r.t.Context()
@@ -35,7 +39,7 @@ func (r *round) populate() {
 	replicas := 0
 	for i := range apps {
 		n := 1 + r.random.IntN(5)
-		labels := map[string]string{"app": appName(i), "half": strconv.Itoa(i % 2)}
+		labels := map[string]string{"app": appName(i), "half": strconv.Itoa(i % 2), "kept": strconv.FormatBool(!isPlain(i))}
 		template := r.template(i, labels)
 		switch {
 		case i >= firstJob:
@@ -63,9 +67,12 @@ func (r *round) template(i int, labels map[string]string) corev1.PodTemplateSpec
 			Containers:                    []corev1.Container{{Name: "main", Image: "registry.example/main"}},
 		},
 	}
-	if i == anchor {
+	switch {
+	case i == anchor:
 		template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 		return template
+	case isPlain(i):
+		template.Spec.Tolerations = nil
 	}
 	r.constrain(&template.Spec, labels)
 	return template
