@@ -24,7 +24,7 @@ const settle = (horizon + 2) * time.Second
 // object draws what objects to evictions: PodDisruptionBudgets, and up to three EvictionPolicies. It returns once both
 // are in force.
 func (r *round) object() {
-	for i := range apps {
+	for i := range firstJob { // a budget cannot count the pods of a Job
 		if r.random.IntN(2) == 0 {
 			r.budget(appName(i), pick(r.random, "0%", "100%"))
 		}
@@ -36,8 +36,9 @@ func (r *round) object() {
 			Spec:       []func() v1alpha1.EvictionPolicySpec{r.holds, r.asks, r.paces, r.breaks}[i](),
 		}
 		policy.Spec.NamespaceSelector = selecting(corev1.LabelMetadataName, r.namespace)
+		policy.Spec.PodSelector = selecting("kept", "true")
 		if r.random.IntN(2) == 0 {
-			policy.Spec.PodSelector = selecting("half", pick(r.random, "0", "1"))
+			policy.Spec.PodSelector.MatchLabels["half"] = v1alpha1.LabelValue(pick(r.random, "0", "1"))
 		}
 		if r.random.IntN(4) == 0 {
 			policy.Spec.NodeSelector = selecting(corev1.LabelTopologyZone, pick(r.random, "a", "b"))

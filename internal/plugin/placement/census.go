@@ -121,12 +121,12 @@ func (c countedNodes) List() ([]fwk.NodeInfo, error) {
 	return c.nodes, nil
 }
 
-// counting is a handle with which PodTopologySpread is given its own snapshot.
-type counting struct {
+// spreadHandle is a handle with which PodTopologySpread is given its own snapshot.
+type spreadHandle struct {
 	fwk.Handle
 
 	snapshot fwk.SharedLister
 }
 
 // SnapshotSharedLister implements fwk.Handle.
-func (c counting) SnapshotSharedLister() fwk.SharedLister { return c.snapshot }
+func (h spreadHandle) SnapshotSharedLister() fwk.SharedLister { return h.snapshot }

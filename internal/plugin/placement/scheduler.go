@@ -117,7 +117,7 @@ func newFramework(ctx context.Context, factory informers.SharedInformerFactory,
 	spread := registry[names.PodTopologySpread]
 	registry[names.PodTopologySpread] = func(
 		ctx context.Context, args k8sruntime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		return spread(ctx, args, counting{handle, snapshot})
+		return spread(ctx, args, spreadHandle{handle, snapshot})
 	}
 	made, err := runtime.NewFramework(klog.NewContext(ctx, silent), registry, profile,
 		runtime.WithInformerFactory(factory),

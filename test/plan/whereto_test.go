@@ -1,0 +1,127 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+)
+
+// app is what the plan says of the pods of one workload that leave.
+type app struct {
+	fits    []string // nodes that would take a successor
+	nodes   []string // nodes on which the plan places them
+	nowhere int
+	none    int // how many have no successor
+	// settled: all of them leave while the test waits, when they are due, and none comes to where it leaves again. So
+	// where they go follows from the plan.
+	settled bool
+}
+
+// apps returns what the plan says, by workload.
+func (r *round) apps() map[string]*app {
+	all := map[string]*app{}
+	for i := range r.planned.Pods {
+		pod := &r.planned.Pods[i]
+		if pod.WhereTo == nil || pod.Namespace != r.namespace {
+			continue
+		}
+		if all[pod.Owner.Name] == nil {
+			all[pod.Owner.Name] = &app{settled: true}
+		}
+		all[pod.Owner.Name].add(pod)
+		if _, leaves := r.departure(pod); !leaves || pod.Answer != nil {
+			all[pod.Owner.Name].settled = false
+		}
+	}
+	return all
+}
+
+func (a *app) add(pod *cliv1alpha1.PlannedPod) {
+	where := pod.WhereTo
+	a.fits = append(a.fits, where.Nodes...)
+	switch {
+	case where.NoSuccessor:
+		a.none++
+	case where.Node == "":
+		a.nowhere++
+	default:
+		a.nodes = append(a.nodes, where.Node)
+	}
+	if slices.ContainsFunc(where.Warnings, func(warning cliv1alpha1.PlacementWarning) bool {
+		return warning.Type == cliv1alpha1.WarningOutAgain
+	}) {
+		a.settled = false
+	}
+}
+
+// compareNodes returns how many pods took the place of those that left. Each must be on a node that the plan named for
+// one of its workload. Where all pods of a workload have left as planned, they must be spread over the zones as the plan
+// says.
+func (r *round) compareNodes() (placed int) {
+	for name, said := range r.apps() {
+		var stayed, came, waiting []string
+		read := func() {
+			stayed, came, waiting = nil, nil, nil
+			pods, err := admin.CoreV1().Pods(r.namespace).List(r.t.Context(), metav1.ListOptions{LabelSelector: "app=" + name})
+			r.must(err)
+			for i := range pods.Items {
+				switch pod := &pods.Items[i]; {
+				case r.wasThere[pod.UID]:
+					stayed = append(stayed, pod.Spec.NodeName)
+				case pod.Spec.NodeName == "":
+					waiting = append(waiting, pod.Name)
+				default:
+					came = append(came, pod.Spec.NodeName)
+				}
+			}
+		}
+		read()
+		if said.settled { // the last successors may still come
+			r.await("the successors of "+name+" come", func(context.Context) (bool, error) {
+				read()
+				return len(came) >= len(said.nodes), nil
+			})
+		}
+		placed += len(came)
+		for _, node := range came {
+			if !slices.Contains(said.fits, node) {
+				r.t.Errorf("a pod of %s/%s went to %s, and by the plan of %v on %v only %v would take it", r.namespace, name, node, r.specs, r.nodes, said.fits)
+			}
+		}
+		if !said.settled {
+			continue
+		}
+		got, want := zones(stayed, came), zones(stayed, said.nodes)
+		if !slices.Equal(got, want) || len(waiting) != said.nowhere {
+			r.t.Errorf("pods of %s/%s went to %v, and %d to none; by the plan of %v on %v they go to %v, and %d to none",
+				r.namespace, name, came, len(waiting), r.specs, r.nodes, said.nodes, said.nowhere)
+		}
+		r.zoned += len(came)
+	}
+	return placed
+}
+
+// zones counts pods by zone, the fullest zone last. Zones that are equal to the scheduler may change places.
+func zones(nodes ...[]string) []int {
+	counts := map[string]int{}
+	for _, name := range slices.Concat(nodes...) {
+		counts[zoneOf[name]]++
+	}
+	return slices.Sorted(maps.Values(counts))
+}
+
+// zoneOf is the zone of each node.
+var zoneOf = func() map[string]string {
+	all := map[string]string{}
+	for _, node := range nodes() {
+		all[node.Name] = node.Zone
+	}
+	return all
+}()

@@ -1,0 +1,156 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// apps is how many workloads a round has: Deployments, then StatefulSets, then Jobs of one pod.
+const (
+	apps             = 8
+	firstStatefulSet = 4
+	firstJob         = 6
+)
+
+func appName(i int) string { return fmt.Sprintf("app-%d", i) }
+
+// anchor is the workload that pods with affinity need. It tolerates everything: a pod that leaves would attract others
+// until it is gone, which takes a moment that no plan knows.
+const anchor = 0
+
+// isPlain reports whether a workload tolerates nothing and no policy selects it, so that all its pods that leave do so
+// at once.
+func isPlain(i int) bool { return i == 1 || i == 2 || i == 4 }
+
+// populate makes workloads, and returns once all their pods run.
+func (r *round) populate() {
+	ctx := r.t.Context()
+	_, err := admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}}, metav1.CreateOptions{})
+	r.must(err)
+	replicas := 0
+	for i := range apps {
+		n := 1 + r.random.IntN(5)
+		labels := map[string]string{"app": appName(i), "half": strconv.Itoa(i % 2), "kept": strconv.FormatBool(!isPlain(i))}
+		template := r.template(i, labels)
+		switch {
+		case i >= firstJob:
+			n = 1
+			r.must(r.job(i, template))
+		case i >= firstStatefulSet:
+			r.must(r.statefulSet(i, int32(n), labels, template))
+		default:
+			r.must(r.deployment(i, int32(n), labels, template))
+		}
+		replicas += n
+	}
+	r.await("all pods run", func(ctx context.Context) (bool, error) {
+		pods, err := admin.CoreV1().Pods(r.namespace).List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Running"})
+		return err == nil && len(pods.Items) == replicas, nil
+	})
+}
+
+func (r *round) template(i int, labels map[string]string) corev1.PodTemplateSpec {
+	template := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: labels},
+		Spec: corev1.PodSpec{
+			Tolerations:                   r.tolerations(),
+			TerminationGracePeriodSeconds: new(int64(1)),
+			Containers:                    []corev1.Container{{Name: "main", Image: "registry.example/main"}},
+		},
+	}
+	switch {
+	case i == anchor:
+		template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		return template
+	case isPlain(i):
+		template.Spec.Tolerations = nil
+	}
+	r.constrain(&template.Spec, labels)
+	return template
+}
+
+// constrain draws where pods may be: half of the workloads are spread by default.
+func (r *round) constrain(spec *corev1.PodSpec, labels map[string]string) {
+	own := &metav1.LabelSelector{MatchLabels: labels}
+	term := func(app, topology string) []corev1.PodAffinityTerm {
+		return []corev1.PodAffinityTerm{{
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}, TopologyKey: topology,
+		}}
+	}
+	spread := func(action corev1.UnsatisfiableConstraintAction) {
+		spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: action, LabelSelector: own,
+			NodeTaintsPolicy: new(pick(r.random, corev1.NodeInclusionPolicyIgnore, corev1.NodeInclusionPolicyHonor)),
+		}}
+	}
+	switch r.random.IntN(8) {
+	case 0:
+		spread(corev1.DoNotSchedule)
+	case 1:
+		spread(corev1.ScheduleAnyway)
+	case 2:
+		spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: term(appName(anchor), corev1.LabelTopologyZone),
+		}}
+	case 3:
+		spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: term(labels["app"], corev1.LabelHostname),
+		}}
+	}
+}
+
+func (r *round) deployment(i int, replicas int32, labels map[string]string, template corev1.PodTemplateSpec) error {
+	_, err := admin.AppsV1().Deployments(r.namespace).Create(r.t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: appName(i)},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template,
+		},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+func (r *round) statefulSet(i int, replicas int32, labels map[string]string, template corev1.PodTemplateSpec) error {
+	_, err := admin.AppsV1().StatefulSets(r.namespace).Create(r.t.Context(), &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: appName(i)},
+		Spec: appsv1.StatefulSetSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template,
+			PodManagementPolicy: appsv1.ParallelPodManagement,
+		},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// job makes a Job whose pod does not end, and that fails or not when its pod is evicted.
+func (r *round) job(i int, template corev1.PodTemplateSpec) error {
+	template.Annotations = map[string]string{"pod-complete.stage.kwok.x-k8s.io/delay": "1h"}
+	template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	_, err := admin.BatchV1().Jobs(r.namespace).Create(r.t.Context(), &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: appName(i)},
+		Spec:       batchv1.JobSpec{BackoffLimit: new(pick(r.random, int32(0), 100)), Template: template},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// clear takes the taints off, and the pods.
+func (r *round) clear() {
+	r.untaint()
+	r.agree()
+	ctx, all := r.t.Context(), metav1.ListOptions{}
+	background := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
+	r.must(admin.AppsV1().Deployments(r.namespace).DeleteCollection(ctx, background, all))
+	r.must(admin.AppsV1().StatefulSets(r.namespace).DeleteCollection(ctx, background, all))
+	r.must(admin.BatchV1().Jobs(r.namespace).DeleteCollection(ctx, background, all))
+	r.await("all pods go", func(ctx context.Context) (bool, error) {
+		pods, err := admin.CoreV1().Pods(r.namespace).List(ctx, all)
+		return err == nil && len(pods.Items) == 0, nil
+	})
+}
