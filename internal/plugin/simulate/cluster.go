@@ -98,6 +98,7 @@ func (s *simulation) load() {
 			s.waiting = append(s.waiting, p)
 		case n != nil:
 			p.ready = p.is.UnreadyAt.IsZero() && !p.is.Finished
+			p.starts = n.silent && !p.ready && !p.is.Finished
 			p.facts = plan.FactsOf(object, s.start)
 			s.put(p, n)
 			s.recount(p)

@@ -229,6 +229,16 @@ func TestANodeThatIsBackInAnOutageIsReadyAfterIt(t *testing.T) {
 	}
 }
 
+func TestPodsOnANodeThatWasSilentAtTheStartAreReadyWhenItIsBack(t *testing.T) {
+	cluster := small(pod("b1", "ReplicaSet", "web", "web-1", 3600), pod("a1", "ReplicaSet", "web", "web-2", 60))
+	cluster.Nodes[2].Status.Conditions[0].Status = corev1.ConditionUnknown
+	cluster.Pods[0].Status.Conditions[1].Status = corev1.ConditionFalse // node health says so of pods on silent nodes
+	report := play(t, cluster, "{at: 5m, back: {nodes: [b1]}}", "{at: 10m, taint: {nodes: [a1], taints: ['k:NoExecute']}}")
+	if report.Summary.Left != 1 || report.Summary.WorkloadsLost != 0 {
+		t.Errorf("the story is %q, want web-1 to be ready when web-2 leaves", story(report))
+	}
+}
+
 func TestOutagesThatOverlapAreOne(t *testing.T) {
 	cluster := small(pod("b1", "ReplicaSet", "web", "web-1", 60))
 	one := play(t, cluster, "{at: 0s, silent: {nodes: [b1]}}", "{at: 10s, apiServerDown: 15m}")
