@@ -93,20 +93,30 @@ func (s *simulation) load() {
 		}
 		p := s.newPod(object)
 		p.first = true
-		switch {
-		case n == nil && object.DeletionTimestamp == nil && len(object.Spec.SchedulingGates) == 0 && !p.is.Finished:
+		if n != nil {
+			s.wasOn(p, n)
+		} else if s.waited(p) {
 			s.waiting = append(s.waiting, p)
-		case n != nil:
-			p.ready = p.is.UnreadyAt.IsZero() && !p.is.Finished
-			p.starts = n.silent && !p.ready && !p.is.Finished
-			p.facts = plan.FactsOf(object, s.start)
-			s.put(p, n)
-			s.recount(p)
-			if object.DeletionTimestamp != nil {
-				s.wasLeaving(p)
-			}
 		}
 	}
+}
+
+// wasOn takes in that a pod was on a node at the start.
+func (s *simulation) wasOn(p *pod, n *node) {
+	p.ready = p.is.UnreadyAt.IsZero() && !p.is.Finished
+	p.starts = n.silent && !p.ready && !p.is.Finished
+	p.facts = plan.FactsOf(p.Pod, s.start)
+	s.put(p, n)
+	s.recount(p)
+	if p.DeletionTimestamp != nil {
+		s.wasLeaving(p)
+	}
+}
+
+// waited reports whether a pod without a node waited for room at the start, as it goes on doing if nobody says where
+// there is room.
+func (s *simulation) waited(p *pod) bool {
+	return s.options.Room != nil && p.DeletionTimestamp == nil && len(p.Spec.SchedulingGates) == 0 && !p.is.Finished
 }
 
 // wasLeaving takes in that a pod was terminating at the start: it is gone soon, unless its kubelet is silent.
@@ -147,6 +157,9 @@ func (s *simulation) put(p *pod, n *node) {
 
 // isGone takes a pod off its node for good.
 func (s *simulation) isGone(p *pod, now time.Time) {
+	if p.stage == gone {
+		return
+	}
 	n := p.on
 	n.pods = slices.DeleteFunc(n.pods, func(other *pod) bool { return other == p })
 	p.stage = gone
