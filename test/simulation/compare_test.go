@@ -88,7 +88,7 @@ func (r *round) explain(report *cliv1alpha1.SimulationReport) {
 		r.t.Logf("the policy is %s", spec)
 	}
 	for _, event := range report.Story {
-		r.t.Logf("+%s %s", event.At.Duration.Round(time.Millisecond), event.Message)
+		r.t.Logf("+%s %s", event.At.Round(time.Millisecond), event.Message)
 	}
 }
 
