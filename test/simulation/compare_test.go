@@ -35,21 +35,23 @@ const (
 
 // tally is what was compared.
 type tally struct {
-	skipped, taints, left, successors, unclear, punctual int
-	worst                                                time.Duration
+	skipped, taints, left, successors, places, ties, unclear, punctual int
+
+	worst time.Duration
 }
 
 func (t *tally) add(other tally) {
 	t.skipped, t.taints, t.left = t.skipped+other.skipped, t.taints+other.taints, t.left+other.left
 	t.unclear, t.punctual, t.worst = t.unclear+other.unclear, t.punctual+other.punctual, max(t.worst, other.worst)
-	t.successors += other.successors
+	t.successors, t.places, t.ties = t.successors+other.successors, t.places+other.places, t.ties+other.ties
 }
 
 func (t tally) String() string {
 	return fmt.Sprintf("%d changes of taints and %d evictions as simulated, %d of them within %s and the last %s after its instant; "+
 		"%d pods of StatefulSets have a successor or none, as simulated; "+
+		"%d workloads are in the simulated zones, and %d in as many of others; "+
 		"%d evictions were left out because a taint was removed at that time, and %d rounds because Taintkeeper stood still",
-		t.taints, t.left, t.punctual, within, t.worst.Round(time.Millisecond), t.successors, t.unclear, t.skipped)
+		t.taints, t.left, t.punctual, within, t.worst.Round(time.Millisecond), t.successors, t.places, t.ties, t.unclear, t.skipped)
 }
 
 // comparison is of a round with its simulation. Times count from the start.
@@ -322,7 +324,8 @@ func (c *comparison) compareInTurn(want, got departures) {
 	}
 }
 
-// compareSuccessors compares which pods of StatefulSets that left have a successor at the end.
+// compareSuccessors compares which pods of StatefulSets that left have a successor at the end, and in which zones the
+// pods of each workload are then.
 func (c *comparison) compareSuccessors(report *cliv1alpha1.SimulationReport) {
 	list, err := admin.CoreV1().Pods(c.namespace).List(c.t.Context(), metav1.ListOptions{})
 	c.must(err)
@@ -338,5 +341,65 @@ func (c *comparison) compareSuccessors(report *cliv1alpha1.SimulationReport) {
 			c.t.Errorf("that pod %s has a successor is %t, and in the simulation its successor is %q", pod.Name, succeeded, pod.Successor)
 		}
 		c.successors++
+	}
+	c.comparePlaces(report, list.Items)
+}
+
+// places is how many pods each workload has in each zone.
+type places map[string]map[string]int
+
+func (c *comparison) put(in places, workload, node string, change int) {
+	for _, spec := range c.nodes {
+		if spec.Name == node {
+			if in[workload] == nil {
+				in[workload] = map[string]int{}
+			}
+			in[workload][spec.Zone] += change
+		}
+	}
+}
+
+// comparePlaces compares the zones of pods, but for workloads of which a successor leaves: on which node of its zone it
+// is is luck.
+func (c *comparison) comparePlaces(report *cliv1alpha1.SimulationReport, pods []corev1.Pod) {
+	want, got, moved, unclear := places{}, places{}, map[string]bool{}, map[string]bool{}
+	first := map[types.UID]bool{}
+	for _, pod := range c.before.Pods {
+		first[pod.UID] = true
+		c.put(want, pod.Labels["app"], pod.Spec.NodeName, 1)
+	}
+	for _, pod := range report.Pods {
+		if pod.LeavesAt == nil {
+			continue
+		}
+		app := pod.Owner.Name
+		moved[app] = true
+		unclear[app] = unclear[app] || pod.UID == "" || pod.LeavesAt.Duration > until-late
+		c.put(want, app, pod.Node, -1)
+		c.put(want, app, pod.SuccessorNode, 1)
+	}
+	for i := range pods {
+		if pods[i].DeletionTimestamp == nil {
+			c.put(got, pods[i].Labels["app"], pods[i].Spec.NodeName, 1)
+		}
+	}
+	for _, e := range audit.All(c.t, auditlog.Since(c.at), auditlog.Accepted, auditlog.Deletes, auditlog.In(c.namespace)) {
+		for app := range moved {
+			unclear[app] = unclear[app] || !first[e.UID] && strings.HasPrefix(e.Name, app+"-")
+		}
+	}
+	for app := range moved {
+		if unclear[app] {
+			continue
+		}
+		w, g := want[app], got[app]
+		maps.DeleteFunc(w, func(_ string, n int) bool { return n == 0 })
+		if maps.Equal(w, g) {
+			c.places++
+		} else if slices.Equal(slices.Sorted(maps.Values(w)), slices.Sorted(maps.Values(g))) {
+			c.ties++
+		} else {
+			c.t.Errorf("the pods of %s are in the zones %v, and in the simulation in %v", app, g, w)
+		}
 	}
 }

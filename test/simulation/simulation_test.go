@@ -234,7 +234,7 @@ func (r *round) simulate() *cliv1alpha1.SimulationReport {
 	scenario, err := simulate.Parse(text)
 	r.must(err)
 	report, err := simulate.Run(r.t.Context(), r.before, scenario, simulate.Options{
-		At: r.at, Grace: graces, Policy: rates, StartDelay: startDelay,
+		At: r.at, Grace: graces, Policy: rates, StartDelay: startDelay, WhereTo: true,
 	})
 	r.must(err)
 	return report

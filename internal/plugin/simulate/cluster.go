@@ -70,6 +70,7 @@ type pod struct {
 	number  int                       // how many of its kind there were
 	only    *node                     // on which alone a DaemonSet makes it
 	after   time.Time                 // when its controller makes it
+	before  *cliv1alpha1.SimulatedPod // what is told of the pod that it succeeds; nil if nothing is
 	told    *cliv1alpha1.SimulatedPod // nil as long as nothing happens to it
 }
 
@@ -113,10 +114,10 @@ func (s *simulation) wasOn(p *pod, n *node) {
 	}
 }
 
-// waited reports whether a pod without a node waited for room at the start, as it goes on doing if nobody says where
+// waited reports whether a pod without a node waited for room at the start, as it goes on doing if it is not asked where
 // there is room.
 func (s *simulation) waited(p *pod) bool {
-	return s.options.Room != nil && p.DeletionTimestamp == nil && len(p.Spec.SchedulingGates) == 0 && !p.is.Finished
+	return s.options.WhereTo && p.DeletionTimestamp == nil && len(p.Spec.SchedulingGates) == 0 && !p.is.Finished
 }
 
 // wasLeaving takes in that a pod was terminating at the start: it is gone soon, unless its kubelet is silent.
