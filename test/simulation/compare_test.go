@@ -359,47 +359,53 @@ func (c *comparison) put(in places, workload, node string, change int) {
 	}
 }
 
-// comparePlaces compares the zones of pods, but for workloads of which a successor leaves: on which node of its zone it
-// is is luck.
+// comparePlaces compares the zones of the pods of workloads that lost some, but for workloads of which a successor
+// leaves: on which node of its zone it is is luck.
 func (c *comparison) comparePlaces(report *cliv1alpha1.SimulationReport, pods []corev1.Pod) {
-	want, got, moved, unclear := places{}, places{}, map[string]bool{}, map[string]bool{}
-	first := map[types.UID]bool{}
+	got := places{}
+	for i := range pods {
+		if pods[i].DeletionTimestamp == nil {
+			c.put(got, pods[i].Labels["app"], pods[i].Spec.NodeName, 1)
+		}
+	}
+	want, unclear := c.placesIn(report)
+	for app, unclear := range unclear {
+		w, g := want[app], got[app]
+		maps.DeleteFunc(w, func(_ string, n int) bool { return n == 0 })
+		switch {
+		case unclear || c.lostSuccessor(app):
+		case maps.Equal(w, g):
+			c.places++
+		case slices.Equal(slices.Sorted(maps.Values(w)), slices.Sorted(maps.Values(g))):
+			c.ties++
+		default:
+			c.t.Errorf("the pods of %s are in the zones %v, and in the simulation in %v", app, g, w)
+		}
+	}
+}
+
+// placesIn returns where pods are at the end of a simulation, and of each workload that loses some whether that is luck.
+func (c *comparison) placesIn(report *cliv1alpha1.SimulationReport) (in places, unclear map[string]bool) {
+	in, unclear = places{}, map[string]bool{}
 	for _, pod := range c.before.Pods {
-		first[pod.UID] = true
-		c.put(want, pod.Labels["app"], pod.Spec.NodeName, 1)
+		c.put(in, pod.Labels["app"], pod.Spec.NodeName, 1)
 	}
 	for _, pod := range report.Pods {
 		if pod.LeavesAt == nil {
 			continue
 		}
 		app := pod.Owner.Name
-		moved[app] = true
 		unclear[app] = unclear[app] || pod.UID == "" || pod.LeavesAt.Duration > until-late
-		c.put(want, app, pod.Node, -1)
-		c.put(want, app, pod.SuccessorNode, 1)
+		c.put(in, app, pod.Node, -1)
+		c.put(in, app, pod.SuccessorNode, 1)
 	}
-	for i := range pods {
-		if pods[i].DeletionTimestamp == nil {
-			c.put(got, pods[i].Labels["app"], pods[i].Spec.NodeName, 1)
-		}
-	}
-	for _, e := range audit.All(c.t, auditlog.Since(c.at), auditlog.Accepted, auditlog.Deletes, auditlog.In(c.namespace)) {
-		for app := range moved {
-			unclear[app] = unclear[app] || !first[e.UID] && strings.HasPrefix(e.Name, app+"-")
-		}
-	}
-	for app := range moved {
-		if unclear[app] {
-			continue
-		}
-		w, g := want[app], got[app]
-		maps.DeleteFunc(w, func(_ string, n int) bool { return n == 0 })
-		if maps.Equal(w, g) {
-			c.places++
-		} else if slices.Equal(slices.Sorted(maps.Values(w)), slices.Sorted(maps.Values(g))) {
-			c.ties++
-		} else {
-			c.t.Errorf("the pods of %s are in the zones %v, and in the simulation in %v", app, g, w)
-		}
-	}
+	return in, unclear
+}
+
+// lostSuccessor reports whether a pod of a workload left that was not there at the start.
+func (c *comparison) lostSuccessor(app string) bool {
+	left := audit.All(c.t, auditlog.Since(c.at), auditlog.Accepted, auditlog.Deletes, auditlog.In(c.namespace))
+	return slices.ContainsFunc(left, func(e auditlog.Event) bool {
+		return strings.HasPrefix(e.Name, app+"-") && !slices.ContainsFunc(c.before.Pods, func(pod *corev1.Pod) bool { return pod.UID == e.UID })
+	})
 }

@@ -114,8 +114,8 @@ func (s *simulation) wasOn(p *pod, n *node) {
 	}
 }
 
-// waited reports whether a pod without a node waited for room at the start, as it goes on doing if it is not asked where
-// there is room.
+// waited reports whether a pod without a node looked for room at the start. If it is not asked where there is room, it
+// goes on waiting.
 func (s *simulation) waited(p *pod) bool {
 	return s.options.WhereTo && p.DeletionTimestamp == nil && len(p.Spec.SchedulingGates) == 0 && !p.is.Finished
 }
