@@ -35,21 +35,23 @@ const (
 
 // tally is what was compared.
 type tally struct {
-	skipped, taints, left, successors, unclear, punctual int
-	worst                                                time.Duration
+	skipped, taints, left, successors, places, ties, unclear, punctual int
+
+	worst time.Duration
 }
 
 func (t *tally) add(other tally) {
 	t.skipped, t.taints, t.left = t.skipped+other.skipped, t.taints+other.taints, t.left+other.left
 	t.unclear, t.punctual, t.worst = t.unclear+other.unclear, t.punctual+other.punctual, max(t.worst, other.worst)
-	t.successors += other.successors
+	t.successors, t.places, t.ties = t.successors+other.successors, t.places+other.places, t.ties+other.ties
 }
 
 func (t tally) String() string {
 	return fmt.Sprintf("%d changes of taints and %d evictions as simulated, %d of them within %s and the last %s after its instant; "+
 		"%d pods of StatefulSets have a successor or none, as simulated; "+
+		"%d workloads are in the simulated zones, and %d in as many of others; "+
 		"%d evictions were left out because a taint was removed at that time, and %d rounds because Taintkeeper stood still",
-		t.taints, t.left, t.punctual, within, t.worst.Round(time.Millisecond), t.successors, t.unclear, t.skipped)
+		t.taints, t.left, t.punctual, within, t.worst.Round(time.Millisecond), t.successors, t.places, t.ties, t.unclear, t.skipped)
 }
 
 // comparison is of a round with its simulation. Times count from the start.
@@ -88,7 +90,7 @@ func (r *round) explain(report *cliv1alpha1.SimulationReport) {
 		r.t.Logf("the policy is %s", spec)
 	}
 	for _, event := range report.Story {
-		r.t.Logf("+%s %s", event.At.Duration.Round(time.Millisecond), event.Message)
+		r.t.Logf("+%s %s", event.At.Round(time.Millisecond), event.Message)
 	}
 }
 
@@ -322,7 +324,8 @@ func (c *comparison) compareInTurn(want, got departures) {
 	}
 }
 
-// compareSuccessors compares which pods of StatefulSets that left have a successor at the end.
+// compareSuccessors compares which pods of StatefulSets that left have a successor at the end, and in which zones the
+// pods of each workload are then.
 func (c *comparison) compareSuccessors(report *cliv1alpha1.SimulationReport) {
 	list, err := admin.CoreV1().Pods(c.namespace).List(c.t.Context(), metav1.ListOptions{})
 	c.must(err)
@@ -339,4 +342,70 @@ func (c *comparison) compareSuccessors(report *cliv1alpha1.SimulationReport) {
 		}
 		c.successors++
 	}
+	c.comparePlaces(report, list.Items)
+}
+
+// places is how many pods each workload has in each zone.
+type places map[string]map[string]int
+
+func (c *comparison) put(in places, workload, node string, change int) {
+	for _, spec := range c.nodes {
+		if spec.Name == node {
+			if in[workload] == nil {
+				in[workload] = map[string]int{}
+			}
+			in[workload][spec.Zone] += change
+		}
+	}
+}
+
+// comparePlaces compares the zones of the pods of workloads that lost some, but for workloads of which a successor
+// leaves: on which node of its zone it is is luck.
+func (c *comparison) comparePlaces(report *cliv1alpha1.SimulationReport, pods []corev1.Pod) {
+	got := places{}
+	for i := range pods {
+		if pods[i].DeletionTimestamp == nil {
+			c.put(got, pods[i].Labels["app"], pods[i].Spec.NodeName, 1)
+		}
+	}
+	want, unclear := c.placesIn(report)
+	for app, unclear := range unclear {
+		w, g := want[app], got[app]
+		maps.DeleteFunc(w, func(_ string, n int) bool { return n == 0 })
+		switch {
+		case unclear || c.lostSuccessor(app):
+		case maps.Equal(w, g):
+			c.places++
+		case slices.Equal(slices.Sorted(maps.Values(w)), slices.Sorted(maps.Values(g))):
+			c.ties++
+		default:
+			c.t.Errorf("the pods of %s are in the zones %v, and in the simulation in %v", app, g, w)
+		}
+	}
+}
+
+// placesIn returns where pods are at the end of a simulation, and of each workload that loses some whether that is luck.
+func (c *comparison) placesIn(report *cliv1alpha1.SimulationReport) (in places, unclear map[string]bool) {
+	in, unclear = places{}, map[string]bool{}
+	for _, pod := range c.before.Pods {
+		c.put(in, pod.Labels["app"], pod.Spec.NodeName, 1)
+	}
+	for _, pod := range report.Pods {
+		if pod.LeavesAt == nil {
+			continue
+		}
+		app := pod.Owner.Name
+		unclear[app] = unclear[app] || pod.UID == "" || pod.LeavesAt.Duration > until-late
+		c.put(in, app, pod.Node, -1)
+		c.put(in, app, pod.SuccessorNode, 1)
+	}
+	return in, unclear
+}
+
+// lostSuccessor reports whether a pod of a workload left that was not there at the start.
+func (c *comparison) lostSuccessor(app string) bool {
+	left := audit.All(c.t, auditlog.Since(c.at), auditlog.Accepted, auditlog.Deletes, auditlog.In(c.namespace))
+	return slices.ContainsFunc(left, func(e auditlog.Event) bool {
+		return strings.HasPrefix(e.Name, app+"-") && !slices.ContainsFunc(c.before.Pods, func(pod *corev1.Pod) bool { return pod.UID == e.UID })
+	})
 }

@@ -65,12 +65,21 @@ func tolerates(key string, seconds *int64) corev1.Toleration {
 	}
 }
 
-// drawTemplate draws the pods of a workload.
+// drawTemplate draws the pods of a workload. Those of some must be spread over the zones, and the scheduler's default
+// spreads the others.
 func (r *round) drawTemplate(name string) corev1.PodTemplateSpec {
+	var spread []corev1.TopologySpreadConstraint
+	if r.random.IntN(3) == 0 {
+		spread = []corev1.TopologySpreadConstraint{{
+			TopologyKey: corev1.LabelTopologyZone, MaxSkew: 1, WhenUnsatisfiable: corev1.DoNotSchedule,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
+		}}
+	}
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}},
 		Spec: corev1.PodSpec{
 			Tolerations:                   r.drawTolerations(),
+			TopologySpreadConstraints:     spread,
 			TerminationGracePeriodSeconds: new(int64(1)),
 			Containers:                    []corev1.Container{{Name: "main", Image: "registry.example/main"}},
 		},

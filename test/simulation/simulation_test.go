@@ -109,16 +109,27 @@ func (r *round) populate() {
 // and breakers would count them, and on which nodes they are is luck.
 func (r *round) object() {
 	ctx := r.t.Context()
+	cordoned := map[string]bool{}
 	for _, step := range r.steps {
 		for _, of := range []*cliv1alpha1.SimulationNodes{step.Silent, nodesOf(step.Taint)} {
 			if of == nil {
 				continue
 			}
 			for _, name := range of.Nodes {
-				_, err := admin.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
-				r.must(err)
+				cordoned[name] = true
 			}
 		}
+	}
+	for name := range cordoned {
+		_, err := admin.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
+		r.must(err)
+		await.Eventually(r.t, name+" has the taint of cordoned nodes", func(ctx context.Context) error {
+			node, err := admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+			if err == nil && len(node.Spec.Taints) == 0 {
+				err = errors.New("it has none")
+			}
+			return err
+		})
 	}
 	r.must(objects.Create(ctx, r.policy))
 	await.Eventually(r.t, "the policy is followed", func(ctx context.Context) error {
@@ -234,7 +245,7 @@ func (r *round) simulate() *cliv1alpha1.SimulationReport {
 	scenario, err := simulate.Parse(text)
 	r.must(err)
 	report, err := simulate.Run(r.t.Context(), r.before, scenario, simulate.Options{
-		At: r.at, Grace: graces, Policy: rates, StartDelay: startDelay,
+		At: r.at, Grace: graces, Policy: rates, StartDelay: startDelay, WhereTo: true,
 	})
 	r.must(err)
 	return report

@@ -141,6 +141,8 @@ type SimulatedPod struct {
 	HeldBy string `json:"heldBy,omitempty"`
 	// Successor is the name of the pod that its controller makes instead; empty if it makes none.
 	Successor string `json:"successor,omitempty"`
+	// SuccessorNode is where that pod goes; empty if that was not asked, or it waits for room.
+	SuccessorNode string `json:"successorNode,omitempty"`
 }
 
 // SimulatedWorkload is a workload that has fewer ready replicas at some time than at first.

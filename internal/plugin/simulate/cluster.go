@@ -70,6 +70,7 @@ type pod struct {
 	number  int                       // how many of its kind there were
 	only    *node                     // on which alone a DaemonSet makes it
 	after   time.Time                 // when its controller makes it
+	before  *cliv1alpha1.SimulatedPod // what is told of the pod that it succeeds; nil if nothing is
 	told    *cliv1alpha1.SimulatedPod // nil as long as nothing happens to it
 }
 
@@ -93,19 +94,30 @@ func (s *simulation) load() {
 		}
 		p := s.newPod(object)
 		p.first = true
-		switch {
-		case n == nil && object.DeletionTimestamp == nil && len(object.Spec.SchedulingGates) == 0 && !p.is.Finished:
+		if n != nil {
+			s.wasOn(p, n)
+		} else if s.waited(p) {
 			s.waiting = append(s.waiting, p)
-		case n != nil:
-			p.ready = p.is.UnreadyAt.IsZero() && !p.is.Finished
-			p.facts = plan.FactsOf(object, s.start)
-			s.put(p, n)
-			s.recount(p)
-			if object.DeletionTimestamp != nil {
-				s.wasLeaving(p)
-			}
 		}
 	}
+}
+
+// wasOn takes in that a pod was on a node at the start.
+func (s *simulation) wasOn(p *pod, n *node) {
+	p.ready = p.is.UnreadyAt.IsZero() && !p.is.Finished
+	p.starts = n.silent && !p.ready && !p.is.Finished
+	p.facts = plan.FactsOf(p.Pod, s.start)
+	s.put(p, n)
+	s.recount(p)
+	if p.DeletionTimestamp != nil {
+		s.wasLeaving(p)
+	}
+}
+
+// waited reports whether a pod without a node looked for room at the start. If it is not asked where there is room, it
+// goes on waiting.
+func (s *simulation) waited(p *pod) bool {
+	return s.options.WhereTo && p.DeletionTimestamp == nil && len(p.Spec.SchedulingGates) == 0 && !p.is.Finished
 }
 
 // wasLeaving takes in that a pod was terminating at the start: it is gone soon, unless its kubelet is silent.
@@ -146,6 +158,9 @@ func (s *simulation) put(p *pod, n *node) {
 
 // isGone takes a pod off its node for good.
 func (s *simulation) isGone(p *pod, now time.Time) {
+	if p.stage == gone {
+		return
+	}
 	n := p.on
 	n.pods = slices.DeleteFunc(n.pods, func(other *pod) bool { return other == p })
 	p.stage = gone

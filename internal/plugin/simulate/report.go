@@ -24,6 +24,7 @@ var notSimulated = []string{
 	"The readiness of applications: a pod is ready after the start delay, and ends at once where its kubelet is alive.",
 	"Pods that stop because of what they depend on, such as a database in a silent zone.",
 	"Load: calls to the API server take no time.",
+	"Luck: which of the nodes that fall silent together is tainted first, and which of equally good nodes gets a pod.",
 }
 
 // tellNode returns what is told of a node.

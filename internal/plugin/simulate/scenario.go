@@ -112,7 +112,8 @@ func decode(text []byte) (simulation cliv1alpha1.Simulation, err error) {
 	}
 	err = yaml.UnmarshalStrict(found, &simulation)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return simulation, fmt.Errorf("%s is %s, and should be %s", cmp.Or(wrong.Field, "it"), wrong.Value, typeName(wrong.Type))
+		field := cmp.Or(wrong.Field, "it")
+		return simulation, fmt.Errorf("%s is %s, and should be %s", field, wrong.Value, typeName(wrong.Type))
 	}
 	return simulation, plainly(err)
 }
@@ -171,14 +172,21 @@ func parseStep(of *cliv1alpha1.SimulationStep, until time.Duration) (is step, er
 	case retaints:
 		err = is.retaint(of.Taint)
 	case serverDown:
-		if is.down = of.APIServerDown.Duration; is.down <= 0 {
-			err = fmt.Errorf("apiServerDown: %s must be more than 0s", is.down)
-		}
-		if is.down > Longest {
-			err = fmt.Errorf("apiServerDown: %s is too long, at most %s is simulated", is.down, Longest)
-		}
+		err = is.goDown(of.APIServerDown.Duration)
 	}
 	return is, err
+}
+
+// goDown reads for how long the API server is down.
+func (is *step) goDown(length time.Duration) error {
+	is.down = length
+	switch {
+	case length <= 0:
+		return fmt.Errorf("apiServerDown: %s must be more than 0s", length)
+	case length > Longest:
+		return fmt.Errorf("apiServerDown: %s is too long, at most %s is simulated", length, Longest)
+	}
+	return nil
 }
 
 // retaint reads which taints change.

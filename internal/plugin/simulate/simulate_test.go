@@ -229,6 +229,37 @@ func TestANodeThatIsBackInAnOutageIsReadyAfterIt(t *testing.T) {
 	}
 }
 
+func TestPodsOnANodeThatWasSilentAtTheStartAreReadyWhenItIsBack(t *testing.T) {
+	cluster := small(pod("b1", "ReplicaSet", "web", "web-1", 3600), pod("a1", "ReplicaSet", "web", "web-2", 60))
+	cluster.Nodes[2].Status.Conditions[0].Status = corev1.ConditionUnknown
+	cluster.Pods[0].Status.Conditions[1].Status = corev1.ConditionFalse // node health says so of pods on silent nodes
+	report := play(t, cluster, "{at: 5m, back: {nodes: [b1]}}", "{at: 10m, taint: {nodes: [a1], taints: ['k:NoExecute']}}")
+	if report.Summary.Left != 1 || report.Summary.WorkloadsLost != 0 {
+		t.Errorf("the story is %q, want web-1 to be ready when web-2 leaves", story(report))
+	}
+}
+
+func TestAPodThatWaitedAtTheStartIsNotReadyWithoutARoom(t *testing.T) {
+	pending := pod("", "ReplicaSet", "web", "web-2", 60)
+	pending.Status = corev1.PodStatus{Phase: corev1.PodPending}
+	report := play(t, small(pod("b1", "ReplicaSet", "web", "web-1", 60), pending), "{at: 0s, silent: {nodes: [b1]}}")
+	if lines := story(report); !slices.Contains(lines, "50s ReplicaSet shop/web has 0 of 1 replica, for 1m5s") {
+		t.Errorf("the story is %q, want no replica until web-1 has a successor", lines)
+	}
+}
+
+func TestAPodThatWasTerminatingAtTheStartHasOneSuccessor(t *testing.T) {
+	leaving := pod("b1", "StatefulSet", "db", "db-0", 60)
+	leaving.DeletionTimestamp = &metav1.Time{Time: noon}
+	cluster := small(leaving, pod("a1", "StatefulSet", "db", "db-1", 60))
+	cluster.Nodes[2].Status.Conditions[0].Status = corev1.ConditionFalse
+	cluster.Nodes[2].Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
+	report := play(t, cluster, "{at: 0s, taint: {nodes: [a1], taints: ['k:NoExecute']}}")
+	if len(report.Workloads) != 1 || report.Workloads[0].AtEnd != 2 {
+		t.Errorf("the workloads are %+v, want one with 2 replicas at the end", report.Workloads)
+	}
+}
+
 func TestOutagesThatOverlapAreOne(t *testing.T) {
 	cluster := small(pod("b1", "ReplicaSet", "web", "web-1", 60))
 	one := play(t, cluster, "{at: 0s, silent: {nodes: [b1]}}", "{at: 10s, apiServerDown: 15m}")

@@ -38,7 +38,7 @@ func (s *simulation) succeed(p *pod, now time.Time) {
 	if controllerOf(p) == "DaemonSet" {
 		next.only = p.on
 	}
-	if p.told != nil {
+	if next.before = p.told; p.told != nil {
 		p.told.Successor = object.Name
 	}
 	s.waiting = append(s.waiting, next)
@@ -162,6 +162,9 @@ func (s *simulation) bind(p *pod, n *node, now time.Time) {
 	}
 	if p.told != nil {
 		p.told.Node = p.Spec.NodeName
+	}
+	if p.before != nil {
+		p.before.SuccessorNode = p.Spec.NodeName
 	}
 	s.begin(p, now)
 }

@@ -1,0 +1,191 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
+)
+
+// TestRandomSimulationsAddUp plays random steps on random clusters, and checks what is true of every report.
+func TestRandomSimulationsAddUp(t *testing.T) {
+	for seed := range uint64(40) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			var printed []string
+			for range 2 {
+				random := rand.New(rand.NewPCG(seed, 2))
+				cluster := randomCluster(random)
+				disturb(random, cluster)
+				scenario, err := simulate.Parse(randomScenario(random, cluster))
+				if err != nil {
+					t.Fatal(err)
+				}
+				report, err := simulate.Run(t.Context(), cluster, scenario, simulate.Options{
+					At: noon, Grace: grace, Policy: rates, StartDelay: 5 * time.Second, WhereTo: seed%2 == 0,
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				addsUp(t, cluster, report)
+				text, err := json.Marshal(report)
+				if err != nil {
+					t.Fatal(err)
+				}
+				printed = append(printed, string(text))
+			}
+			if printed[0] != printed[1] {
+				t.Errorf("the same input gives\n%s\nand\n%s", printed[0], printed[1])
+			}
+		})
+	}
+}
+
+// disturb lets a cluster be in a bad state at the start, and gives it policies and budgets.
+func disturb(random *rand.Rand, cluster *plan.Cluster) {
+	for _, node := range cluster.Nodes {
+		disturbNode(random, node)
+	}
+	for _, pod := range cluster.Pods {
+		disturbPod(random, pod)
+	}
+	cluster.Policies = []*v1alpha1.EvictionPolicy{policyOf(randomPolicy(random))}
+	for i := range 6 {
+		most := intstr.FromInt32(int32(random.IntN(3)))
+		cluster.Budgets = append(cluster.Budgets, &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("b", i)},
+			Spec: policyv1.PodDisruptionBudgetSpec{
+				MaxUnavailable: &most, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": fmt.Sprint("w", random.IntN(5))}},
+			},
+		})
+	}
+}
+
+func disturbNode(random *rand.Rand, node *corev1.Node) {
+	node.Status.Allocatable = corev1.ResourceList{
+		corev1.ResourcePods: resource.MustParse(fmt.Sprint(3 + random.IntN(10))), corev1.ResourceCPU: resource.MustParse("4"),
+	}
+	node.Spec.Unschedulable = random.IntN(6) == 0
+	switch random.IntN(8) {
+	case 0:
+		node.Status.Conditions[0].Status = corev1.ConditionUnknown
+	case 1:
+		node.Status.Conditions[0].Status = corev1.ConditionFalse
+	case 2:
+		node.Status.Conditions = nil
+	case 3:
+		node.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
+	}
+}
+
+func disturbPod(random *rand.Rand, pod *corev1.Pod) {
+	switch random.IntN(12) {
+	case 0:
+		pod.OwnerReferences = nil
+	case 1:
+		pod.UID = ""
+	case 2:
+		pod.Status.Phase = corev1.PodSucceeded
+	case 3:
+		pod.DeletionTimestamp = &metav1.Time{Time: noon}
+	case 4:
+		pod.Spec.NodeName = ""
+	case 5:
+		pod.Spec.NodeName = "unknown"
+	case 6:
+		pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"}
+	case 7:
+		pod.OwnerReferences[0].Kind = "DaemonSet"
+	}
+}
+
+func randomPolicy(random *rand.Rand) (spec v1alpha1.EvictionPolicySpec) {
+	spec.Action = []v1alpha1.EvictionAction{v1alpha1.ActionDelete, v1alpha1.ActionEvict, v1alpha1.ActionHold}[random.IntN(3)]
+	if spec.Action != v1alpha1.ActionDelete && random.IntN(2) == 0 {
+		spec.Deadline = &metav1.Duration{Duration: time.Duration(random.IntN(300)) * time.Second}
+	}
+	if spec.Action != v1alpha1.ActionHold && random.IntN(2) == 0 {
+		spec.Pace = &v1alpha1.EvictionPace{Pods: 1, Per: metav1.Duration{Duration: time.Minute}, Scope: v1alpha1.ScopeZone}
+	}
+	if random.IntN(2) == 0 {
+		spec.Breaker = &v1alpha1.EvictionBreaker{MaxDue: intstr.FromInt32(int32(1 + random.IntN(5)))}
+	}
+	return spec
+}
+
+// randomScenario draws steps that may have no effect.
+func randomScenario(random *rand.Rand, cluster *plan.Cluster) []byte {
+	var steps []string
+	for range 2 + random.IntN(8) {
+		node := cluster.Nodes[random.IntN(len(cluster.Nodes))]
+		nodes := []string{"nodes: [" + node.Name + "]", "selector: topology.kubernetes.io/zone=b", "all: true"}[random.IntN(3)]
+		is := []string{
+			"silent: {" + nodes + "}", "back: {" + nodes + "}", "taint: {" + nodes + ", taints: ['k=v:NoExecute']}",
+			"taint: {" + nodes + ", taints: ['k-']}", "taint: {" + nodes + ", taints: ['node.kubernetes.io/out-of-service:NoExecute']}",
+			fmt.Sprintf("apiServerDown: %ds", 1+random.IntN(300)),
+		}[random.IntN(6)]
+		steps = append(steps, fmt.Sprintf("{at: %ds, %s}", random.IntN(1200), is))
+	}
+	return []byte("{kind: Simulation, until: 30m, steps: [" + strings.Join(steps, ", ") + "]}")
+}
+
+// addsUp checks what is true of every report.
+func addsUp(t *testing.T, cluster *plan.Cluster, report *cliv1alpha1.SimulationReport) {
+	t.Helper()
+	inOrder := slices.IsSortedFunc(report.Story, func(a, b cliv1alpha1.SimulationEvent) int {
+		return cmp.Compare(a.At.Duration, b.At.Duration)
+	})
+	if !inOrder {
+		t.Errorf("the story is not in the order of time: %q", story(report))
+	}
+	made := map[string]int{} // pods of each workload at the start
+	for _, pod := range cluster.Pods {
+		if owner := cluster.Owner(pod); owner != nil {
+			made[owner.Kind+owner.Name]++
+		}
+	}
+	for _, w := range report.Workloads {
+		if w.Lowest < 0 || w.Lowest >= w.Replicas || w.AtEnd < 0 || w.AtEnd > made[w.Kind+w.Name] {
+			t.Errorf("%+v does not add up: it had %d pods", w, made[w.Kind+w.Name])
+		}
+	}
+	podsAddUp(t, report)
+}
+
+func podsAddUp(t *testing.T, report *cliv1alpha1.SimulationReport) {
+	t.Helper()
+	successors, left := map[string]bool{}, 0
+	for _, pod := range report.Pods {
+		if pod.Successor != "" && (pod.Owner == nil || successors[pod.Successor]) {
+			t.Errorf("%+v has a successor that is not its own", pod)
+		}
+		successors[pod.Successor] = true
+		if pod.LeavesAt == nil {
+			continue
+		}
+		left++
+		if at := pod.LeavesAt.Duration; at < 0 || at > report.Until.Duration {
+			t.Errorf("%+v leaves outside of the simulation", pod)
+		}
+	}
+	if left != report.Summary.Left {
+		t.Errorf("%d pods leave, and the summary says %d", left, report.Summary.Left)
+	}
+}
