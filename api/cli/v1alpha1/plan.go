@@ -212,9 +212,11 @@ type PlannedWorkload struct {
 type PlannedBudget struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Allowed is how many disruptions it allows now, and Leave how many of its pods leave.
+	// Allowed is how many disruptions it allows now, and Leave how many of its pods leave. EvictionPolicies ask it about
+	// Asked of these first.
 	Allowed int32 `json:"allowed"`
 	Leave   int   `json:"leave"`
+	Asked   int   `json:"asked,omitempty"`
 	// Breach is by how many more pods leave without asking it than it allows; 0 if it is kept.
 	Breach int `json:"breach"`
 }

@@ -123,7 +123,7 @@ func Fail(out io.Writer, err error) int {
 	if _, ok := errors.AsType[printError](err); ok && errors.Is(err, syscall.EPIPE) {
 		return ExitFailed // the reader has closed the pipe
 	}
-	for line := range strings.SplitSeq(strings.TrimSpace(err.Error()), "\n") {
+	for _, line := range output.Merged(strings.Split(strings.TrimSpace(err.Error()), "\n")) {
 		fmt.Fprintf(out, "error: %s\n", output.Printable(line))
 	}
 	if _, ok := errors.AsType[command.UsageError](err); ok {

@@ -18,7 +18,7 @@ import (
 // Lines is what a plan says before it names every pod: the answer, what is lost, and what could not be known.
 func Lines(plan *cliv1alpha1.TaintPlan) []string {
 	lines := slices.Concat([]string{Answer(plan)}, Silence(plan), Policies(plan), Losses(plan), whereToLines(plan))
-	for _, note := range plan.Notes {
+	for _, note := range output.Merged(plan.Notes) {
 		lines = append(lines, "Note: "+note)
 	}
 	return lines
@@ -48,21 +48,19 @@ func Answer(plan *cliv1alpha1.TaintPlan) string {
 	return strings.Join(parts, ", ") + objections + "."
 }
 
+// most is how many losses or budgets are named.
+const most = 10
+
 // Losses says what is lost besides pods.
 func Losses(plan *cliv1alpha1.TaintPlan) []string {
-	var lines []string
+	var lost, emptied []string
 	for _, workload := range plan.Workloads {
 		if workload.Leave == workload.Replicas {
-			lines = append(lines, fmt.Sprintf("%s %s/%s loses every replica: %d of %d.",
+			lost = append(lost, fmt.Sprintf("%s %s/%s loses every replica: %d of %d.",
 				workload.Kind, workload.Namespace, workload.Name, workload.Leave, workload.Replicas))
 		}
 	}
-	for _, budget := range plan.Budgets {
-		if budget.Breach > 0 {
-			lines = append(lines, fmt.Sprintf("PodDisruptionBudget %s/%s allows %s, and %s leave that it covers: %s.", budget.Namespace, budget.Name, sentence.Counted(int(budget.Allowed), "disruption"), sentence.Counted(budget.Leave, "pod"), unasked(plan)))
-		}
-	}
-	var emptied []string
+	lines := slices.Concat(first(lost, "workload", "loses every replica", "lose every replica"), budgets(plan))
 	for _, node := range plan.Nodes {
 		if node.Emptied {
 			emptied = append(emptied, node.Name)
@@ -70,7 +68,49 @@ func Losses(plan *cliv1alpha1.TaintPlan) []string {
 	}
 	if len(emptied) > 0 {
 		count := sentence.Counted(len(emptied), "node")
-		lines = append(lines, fmt.Sprintf("%s emptied: %s.", count, sentence.Enumerate(emptied)))
+		lines = append(lines, fmt.Sprintf("%s emptied: %s.", count, output.Some(emptied)))
 	}
 	return lines
+}
+
+// first returns the first lines, and how many more there are of their kind.
+func first(lines []string, what, does, do string) []string {
+	more := len(lines) - most
+	if more <= 0 {
+		return lines
+	}
+	if more > 1 {
+		what, does = what+"s", do
+	}
+	return append(lines[:most:most], fmt.Sprintf("%d more %s %s.", more, what, does))
+}
+
+// budgets says which PodDisruptionBudgets are overrun, and which are asked for more than they allow.
+func budgets(plan *cliv1alpha1.TaintPlan) []string {
+	var overrun, asked []string
+	for _, budget := range plan.Budgets {
+		allows := fmt.Sprintf("PodDisruptionBudget %s/%s allows %s",
+			budget.Namespace, budget.Name, sentence.Counted(int(budget.Allowed), "disruption"))
+		if budget.Breach > 0 {
+			verb := leave(budget.Leave - budget.Asked)
+			overrun = append(overrun, fmt.Sprintf("%s, but %d of its pods %s.", allows, budget.Leave-budget.Asked, verb))
+		}
+		if budget.Asked > int(budget.Allowed) {
+			asked = append(asked, fmt.Sprintf("%s, and policies ask it about %s until their deadline.",
+				allows, sentence.Counted(budget.Asked, "pod")))
+		}
+	}
+	lines := first(overrun, "PodDisruptionBudget", "is overrun", "are overrun")
+	if len(overrun) > 0 {
+		lines = append(lines, "Taint-based evictions ignore PodDisruptionBudgets"+unlessAsked(plan)+".")
+	}
+	return slices.Concat(lines, first(asked, "PodDisruptionBudget", "is asked about too many pods", "are asked about too many pods"))
+}
+
+// unlessAsked is the exception to the rule that evictions ignore budgets.
+func unlessAsked(plan *cliv1alpha1.TaintPlan) string {
+	if slices.ContainsFunc(plan.Budgets, func(budget cliv1alpha1.PlannedBudget) bool { return budget.Asked > 0 }) {
+		return ", except where an EvictionPolicy asks them"
+	}
+	return ""
 }

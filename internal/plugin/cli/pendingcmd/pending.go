@@ -185,34 +185,34 @@ func (o *options) narrow(options *metav1.ListOptions) {
 	options.FieldSelector = selector.String()
 }
 
-// columnsFor are those of the table; cellsOf fills them. Which policies hold pods is a column if some select any.
-func columnsFor(pods []cliv1alpha1.PendingPod) (columns []string, held bool) {
-	columns = []string{"Namespace", "Pod", "Node", "Leaves", "At", "Taint", "Owner", "+Toleration", "+Priority"}
-	held = slices.ContainsFunc(pods, func(pod cliv1alpha1.PendingPod) bool { return pod.Answer != nil })
-	if held {
-		columns = slices.Insert(columns, afterLeaves, "Held by")
+// columnsFor are those of the table, the most important first. Which policies hold pods is a column if some select any:
+// then pods may stay when they are due.
+func columnsFor(pods []cliv1alpha1.PendingPod) []string {
+	rest := []string{output.ColumnNode, output.ColumnTaint, "+Owner", "+Toleration", "+Priority"}
+	if !selected(pods) {
+		return append([]string{output.ColumnLeaves, "At", output.ColumnPod}, rest...)
 	}
-	return columns, held
+	return append([]string{output.ColumnDue, "At", output.ColumnPod, columnHeldBy}, rest...)
 }
 
-const afterLeaves = 4
+const columnHeldBy = "Held by"
 
-func cellsOf(pod *cliv1alpha1.PendingPod, now time.Time, leaves string, held bool) []any {
-	cells := []any{
-		pod.Namespace, pod.Name, pod.Node, leaves, output.Absolute(pod.Due.Time), pod.Taint,
-		ownerOf(pod), tolerationOf(pod), strconv.Itoa(int(pod.Priority)),
-	}
-	if held {
-		cells = slices.Insert(cells, afterLeaves, any(output.HeldBy(now, pod.Answer)))
-	}
-	return cells
+// selected reports whether policies select some of the pods.
+func selected(pods []cliv1alpha1.PendingPod) bool {
+	return slices.ContainsFunc(pods, func(pod cliv1alpha1.PendingPod) bool { return pod.Answer != nil })
 }
 
-func ownerOf(pod *cliv1alpha1.PendingPod) string {
-	if pod.Owner == nil {
-		return ""
+// rowOf is the row of a pod below such columns, with what it says of when the pod leaves.
+func rowOf(o *output.Printer, pod *cliv1alpha1.PendingPod, now time.Time, leaves string, columns []string) output.PodRow {
+	held := output.HeldBy(now, pod.Answer)
+	cells := []string{leaves, o.Instant(now, pod.Due.Time), ""}
+	if slices.Contains(columns, columnHeldBy) {
+		cells = append(cells, held)
 	}
-	return pod.Owner.Kind + "/" + pod.Owner.Name
+	return output.PodRow{
+		Namespace: pod.Namespace, Name: pod.Name, Owner: pod.Owner, With: leaves + held,
+		Cells: append(cells, pod.Node, pod.Taint, output.OwnerOf(pod.Owner), tolerationOf(pod), strconv.Itoa(int(pod.Priority))),
+	}
 }
 
 func tolerationOf(pod *cliv1alpha1.PendingPod) string {
@@ -226,21 +226,53 @@ func (o *options) print(list *cliv1alpha1.PendingList) error {
 	o.output.Notes(list.Notes)
 	if o.output.Format == output.Name {
 		for i := range list.Pods {
-			o.output.Line("pod/%s", list.Pods[i].Name)
+			o.output.Line("%s", output.PodName(list.Pods[i].Namespace, list.Pods[i].Name))
 		}
 		return nil
 	}
+	now := list.At.Time
 	if len(list.Pods) == 0 {
-		fmt.Fprintln(o.output.Env.ErrOut, "No pod has to leave.")
+		fmt.Fprintln(o.output.Env.ErrOut, headline(nil, now))
 		return nil
 	}
-	columns, held := columnsFor(list.Pods)
-	rows := make([][]any, 0, len(list.Pods))
+	columns := columnsFor(list.Pods)
+	rows := make([]output.PodRow, 0, len(list.Pods))
 	for i := range list.Pods {
 		pod := &list.Pods[i]
-		rows = append(rows, cellsOf(pod, list.At.Time, leaves(list.At.Time, pod), held))
+		rows = append(rows, rowOf(&o.output, pod, now, leaves(now, pod), columns))
 	}
-	return o.output.Table(columns, rows)
+	answer := headline(list.Pods, now)
+	if !o.output.NoHeaders {
+		o.output.Line("%s", answer)
+		o.output.Line("")
+	}
+	return o.output.Pods(answer, columns, rows)
+}
+
+// headline counts the pods that are pending.
+func headline(pods []cliv1alpha1.PendingPod, now time.Time) string {
+	due, held := 0, 0
+	for i := range pods {
+		if !pods[i].Due.After(now) {
+			due++
+			if pods[i].Answer.Stays() {
+				held++
+			}
+		}
+	}
+	still := "due and still there"
+	if held > 0 {
+		still += fmt.Sprintf(" (%d held)", held)
+	}
+	switch {
+	case len(pods) == 0:
+		return "No pod has to leave."
+	case due == len(pods):
+		return fmt.Sprintf("%s %s.", areOf(due, "pod"), still)
+	case due == 0:
+		return fmt.Sprintf("%s to leave, the next in %s.", areOf(len(pods), "pod"), countdown(now, pods[0].Due.Time))
+	}
+	return fmt.Sprintf("%s to leave: %d %s, the next in %s.", areOf(len(pods), "pod"), due, still, countdown(now, pods[due].Due.Time))
 }
 
 // leaves says how long it is until a pod is due, or how late it is. A pod that is held is not late.
@@ -250,7 +282,7 @@ func leaves(now time.Time, pod *cliv1alpha1.PendingPod) string {
 	case !due.Before(now):
 		return output.Relative(now, due)
 	case pod.Answer.Stays():
-		return "due " + output.Span(due, now) + " ago"
+		return output.Span(due, now) + " ago"
 	}
 	return output.Span(due, now) + " late"
 }
