@@ -20,6 +20,9 @@ import (
 // Cluster holds the objects from which a plan is made. They are read, never modified. What is missing is nil, and
 // Missing says so in sentences.
 type Cluster struct {
+	// Location says which cluster it is; empty if its objects come from files.
+	Location Location
+
 	Nodes   []*corev1.Node
 	Pods    []*corev1.Pod
 	Budgets []*policyv1.PodDisruptionBudget
@@ -112,3 +115,7 @@ func isReady(pod *corev1.Pod) bool {
 	}
 	return !IsOver(pod)
 }
+
+// Location says which cluster something was read from: the context and the cluster of the kubeconfig, and the address
+// of the API server.
+type Location struct{ Context, Cluster, Server string }

@@ -90,7 +90,11 @@ func Dial(env command.Env, flags *genericclioptions.ConfigFlags) (*Reader, *time
 	config.WarningHandler = rest.NewWarningWriter(env.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
 	clock := &timeline.Clock{Wall: env.Clock.Now}
 	reader, err := Connect(clock.Listen(config), output.NewProgress(env))
-	return reader, clock, err
+	if err != nil {
+		return nil, nil, err
+	}
+	reader.Cluster.Location = LocationOf(flags, config)
+	return reader, clock, nil
 }
 
 // NewReader returns a Reader that has read nothing yet.

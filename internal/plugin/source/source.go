@@ -58,7 +58,11 @@ func (s *Source) Read(ctx context.Context, wanted Wants) (*plan.Cluster, error) 
 	if err != nil {
 		return nil, err
 	}
-	return readAPI(ctx, rest, wanted, output.NewProgress(s.Env))
+	cluster, err := readAPI(ctx, rest, wanted, output.NewProgress(s.Env))
+	if err == nil {
+		cluster.Location = LocationOf(s.Config, rest)
+	}
+	return cluster, err
 }
 
 // RESTConfig says how to reach the cluster.

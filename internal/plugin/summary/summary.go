@@ -17,11 +17,30 @@ import (
 
 // Lines is what a plan says before it names every pod: the answer, what is lost, and what could not be known.
 func Lines(plan *cliv1alpha1.TaintPlan) []string {
-	lines := slices.Concat([]string{Answer(plan)}, Silence(plan), Policies(plan), Losses(plan), whereToLines(plan))
+	lines := slices.Concat([]string{Answer(plan)}, where(plan), Silence(plan), Policies(plan), Losses(plan), whereToLines(plan))
 	for _, note := range output.Merged(plan.Notes) {
 		lines = append(lines, "Note: "+note)
 	}
 	return lines
+}
+
+// where says of which cluster a plan is; nothing for files.
+func where(plan *cliv1alpha1.TaintPlan) []string {
+	if name := Cluster(plan); name != "" {
+		return []string{"The plan is of cluster " + name + "."}
+	}
+	return nil
+}
+
+// Cluster names the cluster of a plan as its user does; empty for files.
+func Cluster(plan *cliv1alpha1.TaintPlan) string {
+	switch {
+	case plan.Context == "":
+		return plan.Server
+	case plan.Cluster == "":
+		return fmt.Sprintf("%s (context %s)", plan.Server, plan.Context)
+	}
+	return fmt.Sprintf("%s (context %s, %s)", plan.Cluster, plan.Context, plan.Server)
 }
 
 // Answer is the first line.

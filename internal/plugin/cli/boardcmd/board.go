@@ -125,8 +125,9 @@ func (o *options) open(ctx context.Context, config *rest.Config) (*board.Board, 
 	policies := func(ctx context.Context, tell func(*plan.Cluster, error)) {
 		reader.FollowPolicies(ctx, namespace, tell)
 	}
+	is := source.LocationOf(o.config, config)
 	return board.New(board.Config{
-		Cluster: o.cluster(config), Namespace: namespace, Clients: clients, Rules: dynamics, Policies: policies,
+		Cluster: cmp.Or(is.Context, is.Server), Namespace: namespace, Clients: clients, Rules: dynamics, Policies: policies,
 		Ping: ping, Now: clock.Latest,
 	}), nil
 }
@@ -147,15 +148,6 @@ func (o *options) namespace() (string, error) {
 	}
 	namespace, _, err := o.config.ToRawKubeConfigLoader().Namespace()
 	return namespace, err
-}
-
-// cluster names the cluster as its user does: by the context.
-func (o *options) cluster(config *rest.Config) string {
-	raw, err := o.config.ToRawKubeConfigLoader().RawConfig()
-	if err != nil {
-		return config.Host
-	}
-	return cmp.Or(*o.config.Context, raw.CurrentContext, config.Host)
 }
 
 // serve prints the address and serves the board until the context ends.

@@ -120,21 +120,41 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	list := o.pending(cluster, nodes)
+	list := o.pending(cluster, nodes, o.namespace)
 	if printed, err := o.output.Object(list); printed {
 		return err
 	}
-	return o.print(list)
+	elsewhere := 0
+	if len(list.Pods) == 0 && o.namespace != "" {
+		elsewhere = o.elsewhere(ctx, cluster, nodes)
+	}
+	return o.print(list, elsewhere)
 }
 
-func (o *options) pending(cluster *plan.Cluster, nodes []*corev1.Node) *cliv1alpha1.PendingList {
+// elsewhere returns how many pods of other namespaces have to leave, 0 if they may not be listed.
+func (o *options) elsewhere(ctx context.Context, cluster *plan.Cluster, nodes []*corev1.Node) int {
+	if !o.source.Offline() {
+		api, err := o.reader()
+		if err != nil {
+			return 0
+		}
+		defer api.Progress.End()
+		if err := o.readPods(ctx, api, metav1.NamespaceAll); err != nil {
+			return 0
+		}
+		cluster = api.Cluster
+	}
+	return len(o.pending(cluster, nodes, metav1.NamespaceAll).Pods)
+}
+
+func (o *options) pending(cluster *plan.Cluster, nodes []*corev1.Node, namespace string) *cliv1alpha1.PendingList {
 	now := o.source.Env.Clock.Now()
 	known := &plan.Countdowns{Owner: cluster.Owner, Policies: cluster.PoliciesOf()}
 	for _, node := range nodes {
 		known.SetNode(node, now)
 	}
 	for _, pod := range cluster.Pods {
-		if o.namespace == "" || pod.Namespace == o.namespace {
+		if namespace == "" || pod.Namespace == namespace {
 			known.SetPod(pod, now)
 		}
 	}
@@ -148,15 +168,19 @@ func (o *options) read(ctx context.Context) (*plan.Cluster, error) {
 	if o.source.Offline() {
 		return o.source.Read(ctx, source.Wants{Policies: true})
 	}
-	config, err := o.source.RESTConfig()
-	if err != nil {
-		return nil, err
-	}
-	api, err := source.Connect(config, output.NewProgress(o.source.Env))
+	api, err := o.reader()
 	if err != nil {
 		return nil, err
 	}
 	return o.readFrom(ctx, api)
+}
+
+func (o *options) reader() (*source.Reader, error) {
+	config, err := o.source.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	return source.Connect(config, output.NewProgress(o.source.Env))
 }
 
 func (o *options) readFrom(ctx context.Context, api *source.Reader) (*plan.Cluster, error) {
@@ -165,15 +189,18 @@ func (o *options) readFrom(ctx context.Context, api *source.Reader) (*plan.Clust
 	if err != nil {
 		return nil, err
 	}
-	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
-		o.narrow(&options)
-		return api.Clients.CoreV1().Pods(o.namespace).List(ctx, options)
-	}
-	err = source.List(ctx, api, "pods", list, source.Keep(&api.Cluster.Pods, plan.SlimPod))
-	if err != nil {
+	if err := o.readPods(ctx, api, o.namespace); err != nil {
 		return nil, err
 	}
 	return api.Cluster, api.Objections(ctx, o.namespace)
+}
+
+func (o *options) readPods(ctx context.Context, api *source.Reader, namespace string) error {
+	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
+		o.narrow(&options)
+		return api.Clients.CoreV1().Pods(namespace).List(ctx, options)
+	}
+	return source.List(ctx, api, "pods", list, source.Keep(&api.Cluster.Pods, plan.SlimPod))
 }
 
 // narrow leaves out pods that cannot be pending: those without a node, and those on other nodes where one is named.
@@ -222,7 +249,19 @@ func tolerationOf(pod *cliv1alpha1.PendingPod) string {
 	return output.Toleration(*pod.Toleration)
 }
 
-func (o *options) print(list *cliv1alpha1.PendingList) error {
+// none says that no pod is pending, and how many are in other namespaces.
+func (o *options) none(elsewhere int) string {
+	if o.namespace == "" {
+		return headline(nil, time.Time{})
+	}
+	line := fmt.Sprintf("No pods in namespace %s have to leave", o.namespace)
+	if elsewhere > 0 {
+		line += fmt.Sprintf("; %d in other namespaces (-A)", elsewhere)
+	}
+	return line + "."
+}
+
+func (o *options) print(list *cliv1alpha1.PendingList, elsewhere int) error {
 	o.output.Notes(list.Notes)
 	if o.output.Format == output.Name {
 		for i := range list.Pods {
@@ -232,7 +271,7 @@ func (o *options) print(list *cliv1alpha1.PendingList) error {
 	}
 	now := list.At.Time
 	if len(list.Pods) == 0 {
-		fmt.Fprintln(o.output.Env.ErrOut, headline(nil, now))
+		fmt.Fprintln(o.output.Env.ErrOut, o.none(elsewhere))
 		return nil
 	}
 	columns := columnsFor(list.Pods)
