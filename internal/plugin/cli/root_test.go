@@ -208,3 +208,22 @@ func TestAnEmptyNamespaceDoesNotHideThatPodsOfOthersAreToLeave(t *testing.T) {
 		t.Errorf("exit code %d, and\n%s%s\nwant %d, and %s", got.code, got.out, got.err, cli.ExitOK, want)
 	}
 }
+
+func TestResumeSaysOnceThatPodsMayLeave(t *testing.T) {
+	server := answers(t, map[string]func(http.ResponseWriter){
+		"evictionpolicies": func(w http.ResponseWriter) {
+			fmt.Fprint(w, `{"kind": "EvictionPolicyList", "apiVersion": "taintkeeper.dev/v1alpha1", "items": [{
+				"metadata": {"name": "pause-1", "labels": {"app.kubernetes.io/managed-by": "kubectl-taintkeeper"}},
+				"spec": {"action": "Hold", "paused": "network is down"}}]}`)
+		},
+		"pause-1": func(w http.ResponseWriter) {
+			w.Header().Add("Warning", `299 - "Validation failed for ValidatingAdmissionPolicy 'taintkeeper-holding' with binding 'taintkeeper-holding': this policy holds 3 pods"`)
+			w.Header().Add("Warning", `299 - "another warning"`)
+			fmt.Fprint(w, `{"kind": "Status", "apiVersion": "v1", "status": "Success"}`)
+		},
+	})
+	got := run(t, "resume", "-s", server)
+	if got.code != cli.ExitOK || strings.Contains(got.err, "holding") || !strings.Contains(got.err, "Warning: another warning\n") {
+		t.Errorf("exit code %d, and\n%s%s\nwant %d, and the other warning alone", got.code, got.out, got.err, cli.ExitOK)
+	}
+}
