@@ -77,7 +77,10 @@ Every command that reads, except board, also takes files (-f), so a plan can be 
 		taintcmd.NewTaint(env, config),
 		taintscmd.New(env, config),
 		taintcmd.NewUntaint(env, config),
+		newOptions(root),
+		newVersion(env),
 	)
+	root.SetUsageTemplate(usageTemplate)
 	for _, cmd := range root.Commands() {
 		checkPrinted(cmd, out)
 	}
@@ -90,12 +93,7 @@ func runRoot(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
 	}
-	var names []string
-	for _, sub := range cmd.Commands() {
-		names = append(names, sub.Name())
-	}
-	near := command.DidYouMean(args[0], names)
-	return command.Usagef("there is no command %q%s: see %s --help", args[0], near, cmd.CommandPath())
+	return unknownCommand(cmd, args[0])
 }
 
 // checkPrinted lets a command fail if not all that it printed could be written.

@@ -46,6 +46,16 @@ func (s *Source) Validate() error {
 	if s.Files.Recursive && !s.Offline() {
 		return command.Usagef("--recursive is for the folders of --filename: name some, or leave it out")
 	}
+	if !s.Offline() {
+		return nil
+	}
+	for _, flag := range []struct{ name, value string }{
+		{"context", *s.Config.Context}, {"cluster", *s.Config.ClusterName}, {"server", *s.Config.APIServer},
+	} {
+		if flag.value != "" {
+			return command.Usagef("--%s=%s: with --filename no cluster is read: leave out one of them", flag.name, flag.value)
+		}
+	}
 	return nil
 }
 

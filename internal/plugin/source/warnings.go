@@ -20,7 +20,7 @@ func newWarnings(out io.Writer) warnings {
 
 // HandleWarningHeader implements rest.WarningHandler.
 func (w warnings) HandleWarningHeader(code int, agent, text string) {
-	if !strings.Contains(text, "'taintkeeper-holding'") {
+	if !strings.Contains(text, "'taintkeeper-holding") {
 		w.WarningHandler.HandleWarningHeader(code, agent, text)
 	}
 }

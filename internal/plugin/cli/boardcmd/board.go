@@ -61,6 +61,7 @@ own rights, and says what you may not read. Nothing has to be installed in the c
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
+	command.NoFiles(cmd, "the board shows a cluster as it changes, and files do not change: for a page of files use plan -o html")
 	cmd.Flags().Uint16Var(&o.port, "port", 0, "The port of 127.0.0.1 to serve at; 0 takes one that is free.")
 	return cmd
 }
