@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
@@ -24,6 +23,10 @@ import (
 
 // mostPending is how many rows of pods that have to leave are listed, the soonest. All pods are counted.
 const mostPending = 500
+
+// mostAlone is how many pods have a row each. If more have to leave, those of one workload share rows, as in the tables
+// of commands.
+const mostAlone = 30
 
 // cluster is what is known of a cluster, and the sheets that follow from it. It is safe for concurrent use.
 type cluster struct {
@@ -245,7 +248,7 @@ func (c *cluster) renderPending() {
 	}
 	var first soonest
 	for _, node := range c.nodes {
-		if c.head.Pending > output.Many {
+		if c.head.Pending > mostAlone {
 			for i := range node.groups {
 				first.add(node.groups[i])
 			}
@@ -343,7 +346,7 @@ func newPendingRow(group pendingGroup) pendingRow {
 	}
 	if row.Pods = len(group.names); row.Pods > 0 {
 		slices.Sort(group.names)
-		row.Names, row.Some = strings.Join(group.names, " "), output.Some(group.names)
+		row.Names, row.Some = strings.Join(group.names, " "), sentence.Some(group.names)
 	}
 	return row
 }

@@ -130,8 +130,8 @@ func cellsOf(rows []PodRow) [][]any {
 	return all
 }
 
-// common takes the columns Node and Taint out of a table if they say the same in every row, or nothing, and returns what
-// they say as a line.
+// common takes the columns Node and Taint out of a table if they say the same in every row, or nothing, and returns
+// what they say as a line.
 func common(columns []string, rows []PodRow) (caption string, left []string) {
 	left = slices.Clone(columns)
 	var said []string

@@ -23,7 +23,7 @@ func fit(text string, width int) string {
 	var fitted strings.Builder
 	for line := range strings.Lines(text) {
 		line = ansi.Truncate(strings.TrimRight(line, " \n"), width, cut)
-		if kept := strings.TrimSuffix(line, "  "+cut); kept != line {
+		if kept, ok := strings.CutSuffix(line, "  "+cut); ok {
 			line = strings.TrimRight(kept, " ") // of the next column nothing is left
 		}
 		fitted.WriteString(line + "\n")

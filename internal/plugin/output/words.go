@@ -27,7 +27,8 @@ func Relative(from, to time.Time) string {
 // Absolute writes an instant as the API server does.
 func Absolute(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// Instant writes an instant in a table: as time of day if it is of the same day as now, and whole if details are asked for.
+// Instant writes an instant in a table: as time of day if it is of the same day as now, and whole if details are asked
+// for.
 func (p *Printer) Instant(now, at time.Time) string {
 	now, at = now.UTC(), at.UTC()
 	switch {

@@ -13,7 +13,9 @@ import (
 
 // release adds to a policy that keeps the pod what makes it let the pod go, as a sentence without a full stop, and what
 // does it, where one command can. It adds nothing if the policy lets the pod go soon by itself.
-func (s *Subject) release(explained *cliv1alpha1.ExplainedPolicy, p *policy.Policy, first policy.Answer, due time.Time) {
+func (s *Subject) release(
+	explained *cliv1alpha1.ExplainedPolicy, p *policy.Policy, first policy.Answer, due time.Time,
+) {
 	patch := func(spec string) string {
 		return fmt.Sprintf("kubectl patch evictionpolicy %s --type=merge -p '{\"spec\":%s}'", p.Name, spec)
 	}

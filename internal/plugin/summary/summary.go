@@ -17,7 +17,8 @@ import (
 
 // Lines is what a plan says before it names every pod: the answer, what is lost, and what could not be known.
 func Lines(plan *cliv1alpha1.TaintPlan) []string {
-	lines := slices.Concat([]string{Answer(plan)}, where(plan), Silence(plan), Policies(plan), Losses(plan), whereToLines(plan))
+	lines := slices.Concat(
+		[]string{Answer(plan)}, where(plan), Silence(plan), Policies(plan), Losses(plan), whereToLines(plan))
 	for _, note := range output.Merged(plan.Notes) {
 		lines = append(lines, "Note: "+note)
 	}
@@ -87,7 +88,7 @@ func Losses(plan *cliv1alpha1.TaintPlan) []string {
 	}
 	if len(emptied) > 0 {
 		count := sentence.Counted(len(emptied), "node")
-		lines = append(lines, fmt.Sprintf("%s emptied: %s.", count, output.Some(emptied)))
+		lines = append(lines, fmt.Sprintf("%s emptied: %s.", count, sentence.Some(emptied)))
 	}
 	return lines
 }
@@ -123,7 +124,8 @@ func budgets(plan *cliv1alpha1.TaintPlan) []string {
 	if len(overrun) > 0 {
 		lines = append(lines, "Taint-based evictions ignore PodDisruptionBudgets"+unlessAsked(plan)+".")
 	}
-	return slices.Concat(lines, first(asked, "PodDisruptionBudget", "is asked about too many pods", "are asked about too many pods"))
+	asked = first(asked, "PodDisruptionBudget", "is asked about too many pods", "are asked about too many pods")
+	return slices.Concat(lines, asked)
 }
 
 // unlessAsked is the exception to the rule that evictions ignore budgets.

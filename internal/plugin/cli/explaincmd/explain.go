@@ -43,8 +43,8 @@ has no node yet: which nodes refuse it.
 
 Of a workload, such as deployment/web, the pod that leaves first is explained.
 
-Of a cluster only the pod, its node, its owner, its namespace and the policies are read, and all nodes if it has none or if
-a workload is given. With files (-f), a pod is looked for in all namespaces unless -n names one.`,
+Of a cluster only the pod, its node, its owner, its namespace and the policies are read, and all nodes if it has none or
+if a workload is given. With files (-f), a pod is looked for in all namespaces unless -n names one.`,
 		Example: `  # When does this pod leave, and why?
   kubectl taintkeeper explain cart-0 -n shop
   kubectl taintkeeper explain shop/cart-0

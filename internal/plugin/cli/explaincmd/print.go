@@ -274,7 +274,7 @@ func (e *explainer) printClasses() error {
 		case class.LeavesAfterSeconds != nil:
 			answer = fmt.Sprintf("open, but it leaves again after %ds", *class.LeavesAfterSeconds)
 		}
-		rows = append(rows, []any{len(class.Nodes), strings.Join(class.Taints, ", "), answer, output.Some(class.Nodes)})
+		rows = append(rows, []any{len(class.Nodes), strings.Join(class.Taints, ", "), answer, sentence.Some(class.Nodes)})
 	}
 	return e.Table([]string{"Nodes", "Taints", "Answer", "Names"}, rows)
 }

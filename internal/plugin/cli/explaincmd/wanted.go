@@ -134,6 +134,6 @@ func (w *wanted) soonest(cluster *plan.Cluster, pods []*corev1.Pod, now time.Tim
 		}
 	}
 	w.notes = append(w.notes, fmt.Sprintf("%s %s has %d pods, %s. The others: %s.",
-		w.kind, output.FullName(first.Namespace, w.name), len(pods), does, output.Some(others)))
+		w.kind, output.FullName(first.Namespace, w.name), len(pods), does, sentence.Some(others)))
 	return first
 }

@@ -47,6 +47,8 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 current namespace, of -n, or of all (-A). With files (-f), those of all namespaces unless -n names one. A pod whose
 instant is past is late. If an EvictionPolicy keeps pods that are due, a column says which, why, and for how long.
 
+Above 30 rows, pods of one workload that leave together share a row; -o wide and --no-headers have a row for each pod.
+
 With --watch a terminal shows the countdown as it runs; q ends it. Where the output goes elsewhere, each change is a
 line: a pod leaves, leaves at another instant, is due now, is held by a policy or not any more, is gone, or is cancelled
 and stays; with -o json an object of kind PendingChange. Policies are read again every five seconds.`,
@@ -230,7 +232,9 @@ func selected(pods []cliv1alpha1.PendingPod) bool {
 }
 
 // rowOf is the row of a pod below such columns, with what it says of when the pod leaves.
-func rowOf(o *output.Printer, pod *cliv1alpha1.PendingPod, now time.Time, leaves string, columns []string) output.PodRow {
+func rowOf(
+	o *output.Printer, pod *cliv1alpha1.PendingPod, now time.Time, leaves string, columns []string,
+) output.PodRow {
 	held := output.HeldBy(now, pod.Answer)
 	cells := []string{leaves, o.Instant(now, pod.Due.Time), ""}
 	if slices.Contains(columns, columnHeldBy) {
@@ -238,7 +242,8 @@ func rowOf(o *output.Printer, pod *cliv1alpha1.PendingPod, now time.Time, leaves
 	}
 	return output.PodRow{
 		Namespace: pod.Namespace, Name: pod.Name, Owner: pod.Owner, With: leaves + held,
-		Cells: append(cells, pod.Node, pod.Taint, output.OwnerOf(pod.Owner), tolerationOf(pod), strconv.Itoa(int(pod.Priority))),
+		Cells: append(cells,
+			pod.Node, pod.Taint, output.OwnerOf(pod.Owner), tolerationOf(pod), strconv.Itoa(int(pod.Priority))),
 	}
 }
 

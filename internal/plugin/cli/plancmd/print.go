@@ -68,7 +68,9 @@ func altersWhatWas(pod cliv1alpha1.PlannedPod) bool {
 	return pod.Change != cliv1alpha1.ChangeNone && pod.Change != cliv1alpha1.ChangeLeaves
 }
 
-func podRow(o *output.Printer, plan *cliv1alpha1.TaintPlan, pod *cliv1alpha1.PlannedPod, columns []string) output.PodRow {
+func podRow(
+	o *output.Printer, plan *cliv1alpha1.TaintPlan, pod *cliv1alpha1.PlannedPod, columns []string,
+) output.PodRow {
 	leaves, at, before := "stays", "", ""
 	if pod.Leaves {
 		leaves, at = output.Relative(plan.At.Time, pod.Due.Time), o.Instant(plan.At.Time, pod.Due.Time)
