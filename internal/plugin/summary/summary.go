@@ -51,12 +51,14 @@ func Answer(plan *cliv1alpha1.TaintPlan) string {
 	if s.Leave == 0 {
 		return fmt.Sprintf("No pod leaves: %s on %s may stay.", pods, nodes)
 	}
-	do, objections := "leave", objections(plan)
+	do, objections := leave(s.Leave), objections(plan)
 	if objections != "" {
-		do = "are due"
+		do = are(s.Leave) + " due"
 	}
 	parts := []string{fmt.Sprintf("%d of %s on %s %s", s.Leave, pods, nodes, do)}
 	switch later := s.Leave - s.AtOnce; {
+	case later == 0 && s.Leave == 1:
+		parts = append(parts, "at once")
 	case later == 0:
 		parts = append(parts, "all of them at once")
 	case s.AtOnce == 0:
