@@ -14,8 +14,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// Many is the number of rows above which pods of one workload share a row.
-const Many = 30
+// many is the number of rows above which pods of one workload share a row.
+const many = 30
 
 // Names of columns that tables of pods treat in a way of their own.
 const (
@@ -47,15 +47,15 @@ func OwnerOf(owner *cliv1alpha1.Owner) string {
 	return owner.Kind + "/" + owner.Name
 }
 
-// Detailed reports whether a table has a row for each pod, with whole instants and all its columns: -o wide does, and a
+// detailed reports whether a table has a row for each pod, with whole instants and all its columns: -o wide does, and a
 // table without headers, which is read by scripts.
-func (p *Printer) Detailed() bool { return p.Format == Wide || p.NoHeaders }
+func (p *Printer) detailed() bool { return p.Format == Wide || p.NoHeaders }
 
-// Pods prints a table of pods, soonest first, and the answer again if the table is long. Above Many rows, pods of one
+// Pods prints a table of pods, soonest first, and the answer again if the table is long. Above many rows, pods of one
 // workload that leave together share a row. What Node and Taint say of every row stands above the table.
 func (p *Printer) Pods(answer string, columns []string, rows []PodRow) error {
 	setNames(columns, rows)
-	if p.Detailed() {
+	if p.detailed() {
 		return p.Table(columns, cellsOf(rows))
 	}
 	rows = grouped(columns, rows)
@@ -66,7 +66,7 @@ func (p *Printer) Pods(answer string, columns []string, rows []PodRow) error {
 	if err := p.Table(columns, cellsOf(rows)); err != nil {
 		return err
 	}
-	if len(rows) > Many {
+	if len(rows) > many {
 		p.Line("")
 		p.Line("%s", answer)
 	}
@@ -80,7 +80,7 @@ func PodName(namespace, name string) string { return fmt.Sprintf("pod/%s -n %s",
 func (p *Printer) PodLines(columns []string, rows []PodRow) []string {
 	setNames(columns, rows)
 	var lines []string
-	if !p.Detailed() {
+	if !p.detailed() {
 		caption, left := common(columns, rows)
 		if columns = left; caption != "" {
 			lines = append(lines, caption)
@@ -170,11 +170,11 @@ func grouped(columns []string, rows []PodRow) []PodRow {
 		func(row PodRow) string { return row.Cells[node] },
 		func(PodRow) string { return "" },
 	} {
-		if len(rows) <= Many {
+		if len(rows) <= many {
 			return rows
 		}
 		grouped := groupedBy(columns, rows, key)
-		if len(grouped) <= Many || key(rows[0]) == "" {
+		if len(grouped) <= many || key(rows[0]) == "" {
 			return grouped
 		}
 	}

@@ -32,7 +32,7 @@ func Absolute(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 func (p *Printer) Instant(now, at time.Time) string {
 	now, at = now.UTC(), at.UTC()
 	switch {
-	case p.Detailed():
+	case p.detailed():
 		return Absolute(at)
 	case at.Truncate(24 * time.Hour).Equal(now.Truncate(24 * time.Hour)):
 		return at.Format("15:04:05Z")
