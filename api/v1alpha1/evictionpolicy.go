@@ -20,7 +20,8 @@ import (
 // +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=`.status.selected`
 // +kubebuilder:printcolumn:name="Due",type=integer,JSONPath=`.status.due`
 // +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.held`
-// +kubebuilder:printcolumn:name="Why",type=string,JSONPath=`.status.conditions[?(@.type=="Holding")].reason`
+// +kubebuilder:printcolumn:name="Holding",type=string,JSONPath=`.status.conditions[?(@.type=="Holding")].reason`
+// +kubebuilder:printcolumn:name="Dry run",type=boolean,JSONPath=`.spec.dryRun`
 // +kubebuilder:printcolumn:name="Paused",type=string,JSONPath=`.spec.paused`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type EvictionPolicy struct {

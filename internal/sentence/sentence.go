@@ -29,9 +29,13 @@ func Duration(d time.Duration) string {
 	return text
 }
 
-// Enumerate names some, and counts the rest.
-func Enumerate(names []string) string {
-	const most = 10
+// Enumerate names ten, and counts the rest.
+func Enumerate(names []string) string { return first(names, 10) }
+
+// Some names three, and counts the rest.
+func Some(names []string) string { return first(names, 3) }
+
+func first(names []string, most int) string {
 	if len(names) <= most {
 		return strings.Join(names, ", ")
 	}

@@ -30,7 +30,7 @@ func foresee(spec string) Step {
 // foreseeSilence asks it what would happen if nodes fell silent now.
 func foreseeSilence(nodes ...string) Step {
 	return func(ctx context.Context, p *Play) error {
-		return stageOf(p).foresee(ctx, slices.Concat([]string{"--silent"}, fullNames(p, nodes), healthFlags)...)
+		return stageOf(p).foresee(ctx, slices.Concat([]string{"--unreachable"}, fullNames(p, nodes), healthFlags)...)
 	}
 }
 

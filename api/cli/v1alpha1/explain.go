@@ -63,6 +63,10 @@ type ExplainedPolicy struct {
 	DryRun bool `json:"dryRun,omitempty"`
 	// Answer is absent if the policy does not select the pod, or applies to no taint because of which it leaves.
 	Answer *PolicyAnswer `json:"answer,omitempty"`
+	// Release says what makes the policy let the pod go, and ReleaseCommand does it, where one command can. Both are
+	// absent if the policy does not keep the pod, or lets it go soon by itself.
+	Release        string `json:"release,omitempty"`
+	ReleaseCommand string `json:"releaseCommand,omitempty"`
 	// Pace is how fast the policy lets pods go; absent if it sets none.
 	Pace string `json:"pace,omitempty"`
 }

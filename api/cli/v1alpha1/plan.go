@@ -17,6 +17,11 @@ type TaintPlan struct {
 
 	// At is the instant for which the plan is made: the taints are added then, or the nodes fall silent.
 	At metav1.MicroTime `json:"at"`
+	// Context and Cluster are the names in the kubeconfig of the cluster that the plan is of, and Server is its address.
+	// They are absent if the plan was made from files.
+	Context string `json:"context,omitempty"`
+	Cluster string `json:"cluster,omitempty"`
+	Server  string `json:"server,omitempty"`
 	// Taints are the arguments of the plan, in kubectl's grammar: additions, and removals with a trailing "-". Empty if
 	// Silent.
 	Taints []string `json:"taints"`
@@ -218,9 +223,11 @@ type PlannedWorkload struct {
 type PlannedBudget struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Allowed is how many disruptions it allows now, and Leave how many of its pods leave.
+	// Allowed is how many disruptions it allows now, and Leave how many of its pods leave. EvictionPolicies ask it about
+	// Asked of these first.
 	Allowed int32 `json:"allowed"`
 	Leave   int   `json:"leave"`
+	Asked   int   `json:"asked,omitempty"`
 	// Breach is by how many more pods leave without asking it than it allows; 0 if it is kept.
 	Breach int `json:"breach"`
 }

@@ -97,7 +97,8 @@
   };
   const cells = {
     pending: (row) => [
-      podName(row), [row.heldBy ? el('b', '', { wait: row.due }) : due(row.due), ' ', at(row.due)], [nodeLink(row.node)],
+      row.pods ? [el('b', many(row.pods, 'pod')), ' of ', el('span', row.namespace + '/', { class: 'ns' }), row.owner, el('span', row.some, { class: 'sub' })] : podName(row),
+      [row.heldBy ? el('b', '', { wait: row.due }) : due(row.due), ' ', at(row.due)], [nodeLink(row.node)],
       [code(row.taint), ' ', el('span', row.tolerated, { class: 'sub' }), row.heldBy ? el('b', 'held by policy ' + row.heldBy + (row.until ? ', until ' + clockTime(row.until) : ''), { class: 'sub' }) : ''], [row.owner ?? ''], [String(row.priority)],
     ],
     zones: (row) => [
@@ -365,10 +366,11 @@
     const held = head.held ? (head.held === 1 ? '1 is' : (head.held === head.pending ? 'all' : number.format(head.held)) + ' are') + ' held by policies' : '';
     return first + [overdue, held, soon].filter(Boolean).map((text, i) => (i === 0 ? ': ' : ', ') + text).join('') + '.';
   };
+  const podsIn = (rows) => rows.reduce((sum, row) => sum + (row.data.pods ?? 1), 0);
   const lateCount = () => {
     const i = lists.pending.sorted.findIndex((row) => row.data.due > now());
     const due = i < 0 ? lists.pending.sorted : lists.pending.sorted.slice(0, i);
-    return due.filter((row) => !row.data.heldBy).length;
+    return podsIn(due.filter((row) => !row.data.heldBy));
   };
   const renderFigures = () => {
     setText(byId('answer'), answer());
@@ -376,18 +378,18 @@
     if (!head) return;
     document.title = (head.pending > 0 ? number.format(head.pending) + ' to leave · ' : '') + 'Board: ' + head.cluster;
     const late = lateCount();
+    const listed = podsIn(lists.pending.sorted);
     const zones = [...lists.zones.rows.values()];
     figure('pending', counted(bothRead(), number.format(head.pending)));
-    figure('late', counted(bothRead(), number.format(late) + (late > 0 && late === lists.pending.sorted.length && late < head.pending ? ' or more' : '')));
+    figure('late', counted(bothRead(), number.format(late) + (late > 0 && late === listed && late < head.pending ? ' or more' : '')));
     figure('held', head.held ? number.format(head.held) + ' held by policies' : '');
     figure('tainted', counted(head.nodesRead, number.format(head.tainted)));
     figure('nodes', head.nodesRead ? 'of ' + number.format(head.nodes) : '');
     figure('disrupted', counted(head.nodesRead, number.format(zones.filter((row) => row.data.state !== 'Normal').length)));
     figure('zones', head.nodesRead ? 'of ' + number.format(zones.length) : '');
     figure('evictions', counted(head.podsRead, number.format(head.evictions)));
-    const more = head.pending - lists.pending.sorted.length;
-    byId('pending-more').hidden = more <= 0;
-    setText(byId('pending-more'), 'The soonest ' + number.format(lists.pending.sorted.length) + ' of ' + number.format(head.pending) + ' are listed.');
+    byId('pending-more').hidden = listed >= head.pending;
+    setText(byId('pending-more'), 'The soonest ' + number.format(listed) + ' of ' + number.format(head.pending) + ' are listed.');
     byId('namespace').hidden = !head.namespace;
     setText(byId('namespace').lastElementChild, head.namespace ?? '');
   };

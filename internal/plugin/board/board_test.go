@@ -4,6 +4,7 @@
 package board
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -134,6 +135,49 @@ func TestOfManyPodsTheSoonestAreListedAndAllAreCounted(t *testing.T) {
 	}
 	expect(t, "listed", listed, mostPending)
 	expect(t, "all", c.head.Pending, all)
+}
+
+func TestManyPodsOfAWorkloadThatLeaveANodeTogetherShareARow(t *testing.T) {
+	c := newCluster(headRow{}, func() time.Time { return midnight })
+	pods := func(from, to int) {
+		for i := range to - from {
+			name := fmt.Sprintf("web-%02d", from+i)
+			c.setPod(&corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), OwnerReferences: []metav1.OwnerReference{
+					{Kind: "StatefulSet", Name: "web", UID: "web", Controller: new(true)},
+				}},
+				Spec: corev1.PodSpec{NodeName: fmt.Sprintf("n-%d", (from+i)%2)},
+			})
+		}
+		c.render()
+	}
+	for _, name := range []string{"n-0", "n-1"} {
+		c.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{
+			Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}},
+		}})
+	}
+	rows := func() (all []pendingRow) {
+		for key, encoded := range c.sheets.rows {
+			var row pendingRow
+			if key.sheet == sheetPending {
+				if err := json.Unmarshal(encoded.json, &row); err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, row)
+			}
+		}
+		slices.SortFunc(all, func(a, b pendingRow) int { return strings.Compare(a.Node, b.Node) })
+		return all
+	}
+	pods(0, 30)
+	expect(t, "rows of 30 pods", len(rows()), 30)
+	pods(30, 32)
+	shared := rows()
+	expect(t, "rows of 32 pods", len(shared), 2)
+	expect(t, "all", c.head.Pending, 32)
+	expect(t, "pods of a row", shared[0].Pods, 16)
+	expect(t, "what a person reads", shared[1].Some, "web-01, web-03, web-05 and 13 more")
+	expect(t, "what the filter finds", strings.Contains(shared[1].Names, "web-31"), true)
 }
 
 func TestAnEvictionIsListedWithWhoseItIsAndHowLateItWas(t *testing.T) {

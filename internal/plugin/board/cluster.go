@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,8 +21,12 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// mostPending is how many pods that have to leave are listed, the soonest. All are counted.
+// mostPending is how many rows of pods that have to leave are listed, the soonest. All pods are counted.
 const mostPending = 500
+
+// mostAlone is how many pods have a row each. If more have to leave, those of one workload share rows, as in the tables
+// of commands.
+const mostAlone = 30
 
 // cluster is what is known of a cluster, and the sheets that follow from it. It is safe for concurrent use.
 type cluster struct {
@@ -53,7 +58,9 @@ type knownNode struct {
 	noExecute bool
 	taints    []corev1.Taint
 	held      string
-	pending   []cliv1alpha1.PendingPod // as of when it was rendered
+	// As of when it was rendered: the pods that have to leave, and the same by workload and instant.
+	pending []cliv1alpha1.PendingPod
+	groups  []pendingGroup
 }
 
 func newCluster(head headRow, now func() time.Time) *cluster {
@@ -194,6 +201,7 @@ func (c *cluster) renderNode(name string) {
 		return
 	}
 	node.pending = c.known.On(name, c.now())
+	node.groups = groupsOf(node.pending)
 	row := nodeRow{
 		ID: name, Zone: node.zone, Ready: node.ready, Cordoned: node.cordoned,
 		Pending: len(node.pending), Held: node.held, Taints: c.taintRows(name, node.taints),
@@ -226,50 +234,105 @@ func (c *cluster) taintRows(node string, all []corev1.Taint) []taintRow {
 	return rows
 }
 
-// renderPending lists the pods that have to leave soonest.
+// renderPending lists the pods that have to leave soonest. If there are many, those of one workload that leave a node
+// together share a row.
 func (c *cluster) renderPending() {
 	c.head.Pending, c.head.Held = 0, 0
-	var first soonest
 	for _, node := range c.nodes {
 		c.head.Pending += len(node.pending)
 		for i := range node.pending {
 			if node.pending[i].Answer.Stays() {
 				c.head.Held++
 			}
-			first.add(&node.pending[i])
+		}
+	}
+	var first soonest
+	for _, node := range c.nodes {
+		if c.head.Pending > mostAlone {
+			for i := range node.groups {
+				first.add(node.groups[i])
+			}
+			continue
+		}
+		for i := range node.pending {
+			first.add(pendingGroup{soonest: &node.pending[i]})
 		}
 	}
 	rows := make([]pendingRow, 0, mostPending)
-	for _, pod := range first.cut() {
-		rows = append(rows, newPendingRow(pod))
+	for _, group := range first.cut() {
+		rows = append(rows, newPendingRow(group))
 	}
 	replace(c.sheets, sheetPending, rows, func(row pendingRow) string { return row.ID })
 }
 
-// soonest keeps the pods that have to leave first, out of many.
-type soonest struct {
-	pods []*cliv1alpha1.PendingPod
-	full bool // there are enough, and the last of them is a bound
+// pendingGroup is pods of one workload that leave a node together, or one pod.
+type pendingGroup struct {
+	soonest *cliv1alpha1.PendingPod
+	names   []string // none for one pod
 }
 
-func (s *soonest) add(pod *cliv1alpha1.PendingPod) {
-	if s.full && plan.SoonestFirst(s.pods[mostPending-1], pod) <= 0 {
+// groupsOf returns the pods of a node by workload, instant, taint, and what policies say.
+func groupsOf(pods []cliv1alpha1.PendingPod) []pendingGroup {
+	type key struct {
+		namespace, taint, heldBy string
+		owner                    cliv1alpha1.Owner
+		due                      int64
+	}
+	var all []pendingGroup
+	known := map[key]int{}
+	for i := range pods {
+		pod := &pods[i]
+		if pod.Owner == nil {
+			all = append(all, pendingGroup{soonest: pod})
+			continue
+		}
+		is := key{pod.Namespace, pod.Taint, pod.Answer.HeldBy(), *pod.Owner, pod.Due.Unix()}
+		at, ok := known[is]
+		if !ok {
+			known[is] = len(all)
+			all = append(all, pendingGroup{soonest: pod})
+			continue
+		}
+		group := &all[at]
+		if len(group.names) == 0 {
+			group.names = []string{group.soonest.Name}
+		}
+		group.names = append(group.names, pod.Name)
+		if plan.SoonestFirst(pod, group.soonest) < 0 {
+			group.soonest = pod
+		}
+	}
+	return all
+}
+
+// soonest keeps the pods that have to leave first, out of many.
+type soonest struct {
+	groups []pendingGroup
+	full   bool // there are enough, and the last of them is a bound
+}
+
+func soonerGroup(a, b pendingGroup) int { return plan.SoonestFirst(a.soonest, b.soonest) }
+
+func (s *soonest) add(group pendingGroup) {
+	if s.full && soonerGroup(s.groups[mostPending-1], group) <= 0 {
 		return
 	}
-	s.pods = append(s.pods, pod)
-	if len(s.pods) == 2*mostPending {
+	s.groups = append(s.groups, group)
+	if len(s.groups) == 2*mostPending {
 		s.cut()
 	}
 }
 
-func (s *soonest) cut() []*cliv1alpha1.PendingPod {
-	slices.SortFunc(s.pods, plan.SoonestFirst)
-	s.full = len(s.pods) >= mostPending
-	s.pods = s.pods[:min(len(s.pods), mostPending)]
-	return s.pods
+// cut keeps the soonest, in order.
+func (s *soonest) cut() []pendingGroup {
+	slices.SortFunc(s.groups, soonerGroup)
+	s.full = len(s.groups) >= mostPending
+	s.groups = s.groups[:min(len(s.groups), mostPending)]
+	return s.groups
 }
 
-func newPendingRow(pod *cliv1alpha1.PendingPod) pendingRow {
+func newPendingRow(group pendingGroup) pendingRow {
+	pod := group.soonest
 	row := pendingRow{
 		ID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Node: pod.Node, Due: pod.Due.UnixMilli(),
 		Taint: sentence.Printable(pod.Taint), Tolerated: tolerated(pod.Toleration), Priority: pod.Priority,
@@ -280,6 +343,10 @@ func newPendingRow(pod *cliv1alpha1.PendingPod) pendingRow {
 	}
 	if pod.Owner != nil {
 		row.Owner = sentence.Printable(pod.Owner.Kind + "/" + pod.Owner.Name)
+	}
+	if row.Pods = len(group.names); row.Pods > 0 {
+		slices.Sort(group.names)
+		row.Names, row.Some = strings.Join(group.names, " "), sentence.Some(group.names)
 	}
 	return row
 }

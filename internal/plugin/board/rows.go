@@ -82,6 +82,11 @@ type pendingRow struct {
 	Until    int64  `json:"until,omitempty"`
 	Owner    string `json:"owner,omitempty"`
 	Priority int32  `json:"priority"`
+	// Pods is how many pods of the owner leave the node together, if the row is for several. Names are all of them, for
+	// the filter, and Some a few for people. Name, Due and Priority are then those of the first to leave.
+	Pods  int    `json:"pods,omitempty"`
+	Names string `json:"names,omitempty"`
+	Some  string `json:"some,omitempty"`
 }
 
 type ruleRow struct {

@@ -54,7 +54,7 @@ var flagsWithOutputs = map[string]struct {
 	"watch":          {[]string{"--watch"}, nil},
 	"recursive":      {[]string{"-R"}, func(string, string) bool { return true }},
 	"overwrite":      {[]string{"--overwrite"}, func(string, string) bool { return true }},
-	"silent":         {[]string{"--silent"}, func(string, string) bool { return true }},
+	"unreachable":    {[]string{"--unreachable"}, func(string, string) bool { return true }},
 
 	"node-eviction-rate":        {[]string{"--node-eviction-rate=0"}, nil},
 	"node-monitor-grace-period": {[]string{"--node-monitor-grace-period=9s"}, func(_, format string) bool { return format == "name" }},
@@ -64,7 +64,7 @@ var flagsWithOutputs = map[string]struct {
 func argumentsOf(command string) [][]string {
 	switch command {
 	case "plan":
-		return [][]string{{"worker-a1", "m:NoExecute"}, {"worker-a1", "--silent"}}
+		return [][]string{{"worker-a1", "m:NoExecute"}, {"worker-a1", "--unreachable"}}
 	case "explain":
 		return [][]string{{"cart-0"}}
 	case "simulate":
@@ -121,7 +121,9 @@ func wantHeeded(t *testing.T, base []string, plain printed, name string, flag []
 // commandsThatRead are those that take files. The others are known by name, so that none is left out.
 func commandsThatRead() []string {
 	var names []string
-	others := []string{"board", "taint", "untaint", "pause", "report", "resume", "completion", "help"}
+	others := []string{
+		"board", "taint", "untaint", "pause", "report", "resume", "completion", "help", "options", "version",
+	}
 	for _, command := range cli.New(cli.Env{}).Commands() {
 		if !slices.Contains(others, command.Name()) {
 			names = append(names, command.Name())

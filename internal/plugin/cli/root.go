@@ -84,7 +84,10 @@ Every command that reads, except board and report, also takes files (-f), so a p
 		taintcmd.NewTaint(env, config),
 		taintscmd.New(env, config),
 		taintcmd.NewUntaint(env, config),
+		newOptions(root),
+		newVersion(env),
 	)
+	root.SetUsageTemplate(usageTemplate)
 	for _, cmd := range root.Commands() {
 		checkPrinted(cmd, out)
 	}
@@ -97,12 +100,7 @@ func runRoot(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
 	}
-	var names []string
-	for _, sub := range cmd.Commands() {
-		names = append(names, sub.Name())
-	}
-	near := command.DidYouMean(args[0], names)
-	return command.Usagef("there is no command %q%s: see %s --help", args[0], near, cmd.CommandPath())
+	return unknownCommand(cmd, args[0])
 }
 
 // checkPrinted lets a command fail if not all that it printed could be written.
@@ -130,7 +128,7 @@ func Fail(out io.Writer, err error) int {
 	if _, ok := errors.AsType[printError](err); ok && errors.Is(err, syscall.EPIPE) {
 		return ExitFailed // the reader has closed the pipe
 	}
-	for line := range strings.SplitSeq(strings.TrimSpace(err.Error()), "\n") {
+	for _, line := range output.Merged(strings.Split(strings.TrimSpace(err.Error()), "\n")) {
 		fmt.Fprintf(out, "error: %s\n", output.Printable(line))
 	}
 	if _, ok := errors.AsType[command.UsageError](err); ok {

@@ -9,8 +9,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path"
+	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -148,5 +151,79 @@ func TestAPauseWhereThereAreNoPoliciesSaysWhatToInstall(t *testing.T) {
 func TestAnAPIServerWithoutTheTracesOfControllersIsChecked(t *testing.T) {
 	if got := run(t, "check", "-s", answers(t, nil)); got.code != cli.ExitOK {
 		t.Errorf("exit code %d, and\n%s%s", got.code, got.out, got.err)
+	}
+}
+
+// kubeconfig writes a file whose context admin@prod leads to an API server.
+func kubeconfig(t *testing.T, server string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config")
+	text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "admin@prod",
+		"clusters": [{"name": "prod", "cluster": {"server": %q}}],
+		"contexts": [{"name": "admin@prod", "context": {"cluster": "prod", "user": "admin"}}],
+		"users": [{"name": "admin", "user": {}}]}`, server)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestAPlanSaysOfWhichClusterItIs(t *testing.T) {
+	server := answers(t, nil)
+	for format, want := range map[string]string{
+		"":     "The plan is of cluster prod (context admin@prod, " + server + ").\n",
+		"html": "<dt>Cluster</dt><dd>prod (context admin@prod, " + server + ")</dd>",
+		"json": `"context": "admin@prod",
+    "cluster": "prod",
+    "server": "` + server + `",`,
+	} {
+		args := []string{"plan", "n-1", "m:NoExecute", "--kubeconfig", kubeconfig(t, server)}
+		if format != "" {
+			args = append(args, "-o", format)
+		}
+		if got := run(t, args...); got.code != cli.ExitOK || !strings.Contains(got.out, want) {
+			t.Errorf("-o %q: exit code %d, and\n%s%s\nwant %d, and %s", format, got.code, got.out, got.err, cli.ExitOK, want)
+		}
+	}
+	got := run(t, "plan", "n-1", "m:NoExecute", "-s", server)
+	if want := "The plan is of cluster " + server + ".\n"; !strings.Contains(got.out, want) {
+		t.Errorf("without a kubeconfig:\n%s%s\nwant %s", got.out, got.err, want)
+	}
+}
+
+func TestAnEmptyNamespaceDoesNotHideThatPodsOfOthersAreToLeave(t *testing.T) {
+	server := answers(t, map[string]func(http.ResponseWriter){
+		"nodes": func(w http.ResponseWriter) {
+			fmt.Fprint(w, `{"kind": "NodeList", "apiVersion": "v1", "items": [
+				{"metadata": {"name": "n-1"}, "spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}}]}`)
+		},
+		"pods": func(w http.ResponseWriter) {
+			fmt.Fprint(w, `{"kind": "PodList", "apiVersion": "v1", "items": [
+				{"metadata": {"namespace": "shop", "name": "p", "uid": "p"}, "spec": {"nodeName": "n-1"}}]}`)
+		},
+	})
+	got := run(t, "pending", "--kubeconfig", kubeconfig(t, server))
+	const want = "No pods in namespace default have to leave; 1 in other namespaces (-A).\n"
+	if got.code != cli.ExitOK || got.out != "" || !strings.Contains(got.err, want) {
+		t.Errorf("exit code %d, and\n%s%s\nwant %d, and %s", got.code, got.out, got.err, cli.ExitOK, want)
+	}
+}
+
+func TestResumeSaysOnceThatPodsMayLeave(t *testing.T) {
+	server := answers(t, map[string]func(http.ResponseWriter){
+		"evictionpolicies": func(w http.ResponseWriter) {
+			fmt.Fprint(w, `{"kind": "EvictionPolicyList", "apiVersion": "taintkeeper.dev/v1alpha1", "items": [{
+				"metadata": {"name": "pause-1", "labels": {"app.kubernetes.io/managed-by": "kubectl-taintkeeper"}},
+				"spec": {"action": "Hold", "paused": "network is down"}}]}`)
+		},
+		"pause-1": func(w http.ResponseWriter) {
+			w.Header().Add("Warning", `299 - "Validation failed for ValidatingAdmissionPolicy 'taintkeeper-holding' with binding 'taintkeeper-holding': this policy holds 3 pods"`)
+			w.Header().Add("Warning", `299 - "another warning"`)
+			fmt.Fprint(w, `{"kind": "Status", "apiVersion": "v1", "status": "Success"}`)
+		},
+	})
+	got := run(t, "resume", "-s", server)
+	if got.code != cli.ExitOK || strings.Contains(got.err, "holding") || !strings.Contains(got.err, "Warning: another warning\n") {
+		t.Errorf("exit code %d, and\n%s%s\nwant %d, and the other warning alone", got.code, got.out, got.err, cli.ExitOK)
 	}
 }

@@ -31,6 +31,19 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	return Usagef("%q: %s takes no arguments: name files with -f, or see %s --help", args[0], cmd.Name(), cmd.CommandPath())
 }
 
+// NoFiles refuses -f for a command that takes no files, and says why: other commands take them.
+func NoFiles(cmd *cobra.Command, why string) {
+	var files []string
+	cmd.Flags().StringSliceVarP(&files, "filename", "f", nil, "")
+	_ = cmd.Flags().MarkHidden("filename")
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if len(files) == 0 {
+			return nil
+		}
+		return Usagef("--filename=%s: %s", strings.Join(files, ","), why)
+	}
+}
+
 // NoNamespace refuses a namespace for a command that is about nodes and all pods on them: its output would have pods of
 // other namespaces.
 func NoNamespace(config *genericclioptions.ConfigFlags) error {

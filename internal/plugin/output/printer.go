@@ -7,6 +7,7 @@ package output
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -87,7 +88,8 @@ func (p *Printer) Object(object runtime.Object) (bool, error) {
 	return false, nil
 }
 
-// Table prints rows below column names. Those behind a "+" are for -o wide alone.
+// Table prints rows below column names. Those behind a "+" are for -o wide alone, whose rows may be wider than the
+// terminal.
 func (p *Printer) Table(columns []string, rows [][]any) error {
 	table := &metav1.Table{}
 	for _, column := range columns {
@@ -107,8 +109,16 @@ func (p *Printer) Table(columns []string, rows [][]any) error {
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: row})
 	}
 	options := printers.PrintOptions{NoHeaders: p.NoHeaders, Wide: p.Format == Wide}
-	out := fitting{p.Env.Out, widthOf(p.Env.Out)}
-	return printers.NewTablePrinter(options).PrintObj(table, &out)
+	var text strings.Builder
+	if err := printers.NewTablePrinter(options).PrintObj(table, &text); err != nil {
+		return err
+	}
+	width := widthOf(p.Env.Out)
+	if p.Format == Wide {
+		width = 0
+	}
+	_, err := io.WriteString(p.Env.Out, fit(text.String(), width))
+	return err
 }
 
 // Line prints one line.
@@ -118,7 +128,7 @@ func (p *Printer) Line(format string, args ...any) {
 
 // Notes says on stderr what could not be known, where stdout has no place for it.
 func (p *Printer) Notes(sentences []string) {
-	for _, sentence := range sentences {
+	for _, sentence := range Merged(sentences) {
 		fmt.Fprintln(p.Env.ErrOut, "Note:", Printable(sentence))
 	}
 }

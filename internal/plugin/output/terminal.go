@@ -4,7 +4,6 @@
 package output
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -15,30 +14,21 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// fitting cuts lines to the width of a terminal, so that a table stays one. Zero cuts nothing.
-type fitting struct {
-	out   io.Writer
-	width int
-}
-
-// Write implements io.Writer. Printers write whole lines, and many at once.
-func (f *fitting) Write(data []byte) (int, error) {
-	if f.width == 0 {
-		return f.out.Write(data)
+// fit cuts lines to a width, so that a table stays one. Zero cuts nothing.
+func fit(text string, width int) string {
+	if width == 0 {
+		return text
 	}
-	for line := range strings.Lines(string(data)) {
-		text, end, _ := strings.Cut(line, "\n")
-		if _, err := fmt.Fprint(f.out, ansi.Truncate(text, f.width, "…")); err != nil {
-			return 0, err
+	const cut = "…"
+	var fitted strings.Builder
+	for line := range strings.Lines(text) {
+		line = ansi.Truncate(strings.TrimRight(line, " \n"), width, cut)
+		if kept, ok := strings.CutSuffix(line, "  "+cut); ok {
+			line = strings.TrimRight(kept, " ") // of the next column nothing is left
 		}
-		if strings.HasSuffix(line, "\n") {
-			end = "\n"
-		}
-		if _, err := fmt.Fprint(f.out, end); err != nil {
-			return 0, err
-		}
+		fitted.WriteString(line + "\n")
 	}
-	return len(data), nil
+	return fitted.String()
 }
 
 // IsTerminal reports whether somebody reads along.
@@ -56,8 +46,21 @@ func FileOf(stream any) (*os.File, bool) {
 	return file, ok
 }
 
+// Narrow is a stream that is as wide as a terminal.
+type Narrow struct {
+	io.Writer
+
+	Width int
+}
+
 // widthOf returns the width of a terminal, 0 for anything else.
 func widthOf(out io.Writer) int {
+	if written, ok := out.(*Written); ok {
+		out = written.Writer
+	}
+	if narrow, ok := out.(Narrow); ok {
+		return narrow.Width
+	}
 	file, ok := FileOf(out)
 	if !ok {
 		return 0

@@ -35,6 +35,19 @@ func About(from, to time.Time) string {
 // Absolute writes an instant as the API server does.
 func Absolute(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
+// Instant writes an instant in a table: as time of day if it is of the same day as now, and whole if details are asked
+// for.
+func (p *Printer) Instant(now, at time.Time) string {
+	now, at = now.UTC(), at.UTC()
+	switch {
+	case p.detailed():
+		return Absolute(at)
+	case at.Truncate(24 * time.Hour).Equal(now.Truncate(24 * time.Hour)):
+		return at.Format("15:04:05Z")
+	}
+	return at.Format("Jan 02 15:04Z")
+}
+
 // Age says how old something is. The clock that says when it began may be ahead.
 func Age(began, now time.Time) string {
 	if began.After(now) {

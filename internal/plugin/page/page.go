@@ -51,6 +51,8 @@ var (
 // Page is what is written.
 type Page struct {
 	Plan *cliv1alpha1.TaintPlan
+	// Cluster names the cluster of the plan; empty for files.
+	Cluster string
 	// Answer is the plan in one sentence, and Losses are sentences about what is lost besides pods.
 	Answer string
 	Losses []string

@@ -7,6 +7,9 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
 // covering is a PodDisruptionBudget with its selector, read once.
@@ -39,4 +42,13 @@ func (b budgets) of(namespace string, pod labels.Set) []covering {
 		}
 	}
 	return all
+}
+
+// asksBudget reports whether a policy asks the PodDisruptionBudgets of a pod before it leaves.
+func asksBudget(answer *cliv1alpha1.PolicyAnswer) bool {
+	if answer == nil {
+		return false
+	}
+	why := policy.Why(answer.Reason)
+	return answer.Says == cliv1alpha1.PolicyAsk || why == policy.Budget || why == policy.SeveralBudgets
 }

@@ -28,6 +28,8 @@ const ViewerRole = "taintkeeper-viewer"
 type Cluster struct {
 	// At is when it was read, if files say so.
 	At time.Time
+	// Location says which cluster it is; empty if its objects come from files.
+	Location Location
 
 	Nodes   []*corev1.Node
 	Pods    []*corev1.Pod
@@ -142,3 +144,7 @@ func IsReady(pod *corev1.Pod) bool {
 	}
 	return !IsOver(pod)
 }
+
+// Location says which cluster something was read from: the context and the cluster of the kubeconfig, and the address
+// of the API server.
+type Location struct{ Context, Cluster, Server string }

@@ -49,8 +49,10 @@ func Make(cluster *Cluster, request Request) (*cliv1alpha1.TaintPlan, error) {
 
 // begin returns a plan that says nothing yet.
 func begin(cluster *Cluster, at time.Time) *cliv1alpha1.TaintPlan {
+	is := cluster.Location
 	plan := &cliv1alpha1.TaintPlan{
-		At:     metav1.NewMicroTime(at),
+		At:      metav1.NewMicroTime(at),
+		Context: is.Context, Cluster: is.Cluster, Server: is.Server,
 		Taints: []string{},
 		Notes:  slices.Clone(cluster.Missing),
 		Nodes:  []cliv1alpha1.PlannedNode{},

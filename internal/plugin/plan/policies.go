@@ -74,8 +74,10 @@ func (s *Subject) explainPolicies(e *cliv1alpha1.Explanation, facts verdict.Pod,
 		explained := cliv1alpha1.ExplainedPolicy{Name: p.Name, DryRun: p.DryRun, Pace: paceOf(p)}
 		explained.Mismatch = s.Policies.Mismatch(p, pod, node)
 		explained.Selects = explained.Mismatch == ""
-		if _, applies := p.Due(causes); leaves && applies && explained.Selects {
-			explained.Answer = answerOf(s.course([]*policy.Policy{p}, applying(p, causes)))
+		if due, applies := p.Due(causes); leaves && applies && explained.Selects {
+			course := s.course([]*policy.Policy{p}, applying(p, causes))
+			explained.Answer = answerOf(course)
+			s.release(&explained, p, course.First, due)
 		}
 		e.Policies = append(e.Policies, explained)
 	}

@@ -117,8 +117,10 @@ func weighBudgets(plan *cliv1alpha1.TaintPlan, cluster *Cluster, pods map[types.
 				}
 			}
 			weighed[key].Leave++
-			asks := planned.Answer != nil && planned.Answer.Says == cliv1alpha1.PolicyAsk
-			if IsReady(pod) && !asks {
+			switch {
+			case asksBudget(planned.Answer):
+				weighed[key].Asked++
+			case IsReady(pod):
 				disrupted[key]++
 			}
 		}

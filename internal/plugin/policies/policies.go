@@ -6,7 +6,8 @@
 //
 // Some of it only Taintkeeper knows. Whether a breaker is open is taken from the policy's status, unless Trip finds out
 // that it will. How much room a pace has is not known: if the policy's status says that its pace holds pods, it is
-// taken to hold those that are due already, and no others.
+// taken to hold those that are due already, and no others. If a status says that Taintkeeper may not use the Eviction
+// API, no pod is asked about.
 package policies
 
 import (
@@ -33,8 +34,10 @@ type Set struct {
 	// Flaws say which policies cannot be read as they are, and what they do then.
 	Flaws []string
 
+	made       map[string]bool    // policies that the command pause created
 	open       map[string]opening // breakers that are open or will be, by policy
 	full       map[string]bool    // policies whose pace has no room
+	mayNotAsk  bool               // Taintkeeper may not use the Eviction API
 	namespaces map[string]*corev1.Namespace
 	budgets    BudgetsOf
 }
@@ -52,7 +55,8 @@ type opening struct {
 // until its labels are known.
 func New(objects []*v1alpha1.EvictionPolicy, namespaces []*corev1.Namespace, budgets BudgetsOf) *Set {
 	s := &Set{
-		open: map[string]opening{}, full: map[string]bool{}, namespaces: map[string]*corev1.Namespace{}, budgets: budgets,
+		made: map[string]bool{}, open: map[string]opening{}, full: map[string]bool{},
+		namespaces: map[string]*corev1.Namespace{}, budgets: budgets,
 	}
 	for _, object := range objects {
 		compiled, err := policy.New(object)
@@ -60,12 +64,15 @@ func New(objects []*v1alpha1.EvictionPolicy, namespaces []*corev1.Namespace, bud
 			s.Flaws = append(s.Flaws, fmt.Sprintf("EvictionPolicy %s holds too many pods, because a part of it cannot be read: %v.", object.Name, err))
 		}
 		s.All = append(s.All, compiled)
+		s.made[object.Name] = MadeByPause(object)
 		tripped := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionTripped)
 		if compiled.Breaker() != nil && tripped != nil && tripped.Status == "True" {
 			s.open[object.Name] = opening{why: strings.TrimSuffix(tripped.Message, ".")}
 		}
 		holding := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionHolding)
-		s.full[object.Name] = holding != nil && holding.Status == "True" && holding.Reason == string(policy.Paced)
+		holds := holding != nil && holding.Status == "True"
+		s.full[object.Name] = holds && holding.Reason == string(policy.Paced)
+		s.mayNotAsk = s.mayNotAsk || holds && strings.Contains(holding.Message, string(policy.NotPermitted))
 	}
 	slices.SortFunc(s.All, func(a, b *policy.Policy) int { return strings.Compare(a.Name, b.Name) })
 	for _, namespace := range namespaces {
@@ -201,11 +208,27 @@ func (s *Set) object(pod Pod) policy.Budgets {
 		names = append(names, budget.Namespace+"/"+budget.Name)
 	}
 	is := policy.BudgetsNamed(names...)
+	if s.mayNotAsk {
+		is.Objects = policy.NotPermitted
+		return is
+	}
 	if len(all) == 1 && policy.Allowed(all[0]) == 0 {
 		is.Objects = policy.Budget
 	}
 	return is
 }
+
+// Of the policies that the command pause creates.
+const (
+	MadeLabel = "app.kubernetes.io/managed-by"
+	MadeBy    = "kubectl-taintkeeper"
+)
+
+// MadeByPause reports whether the command pause created a policy, so that resume ends it.
+func MadeByPause(object *v1alpha1.EvictionPolicy) bool { return object.Labels[MadeLabel] == MadeBy }
+
+// IsPause reports the same of a policy of the set.
+func (s *Set) IsPause(p *policy.Policy) bool { return s.made[p.Name] }
 
 // Trip finds out whether the breaker of a policy opens when pods become due at these instants, of so many that it
 // selects, and takes that into account from then on. It returns when, and why; nothing if it does not, or is open

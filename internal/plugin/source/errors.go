@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"syscall"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,6 +55,8 @@ func Failed(ctx context.Context, server, verb, kind string, err error) error {
 		return absentError{kind, fmt.Errorf("%s: the API server %s does not have them: %w: check the context (kubectl config current-context)", doing, server, err)}
 	case isDistrust(err):
 		return fmt.Errorf("%s: the API server %s is not who the kubeconfig says: %w: check the server and its certificate authority there", doing, server, err)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("%s: the API server %s refuses connections: %w: check that it runs, and the context (kubectl config current-context)", doing, server, err)
 	case IsSilence(err):
 		return fmt.Errorf("%s: the API server %s does not answer: %w: check the context (kubectl config current-context) and the network, or give it longer with --request-timeout", doing, server, err)
 	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:

@@ -91,10 +91,14 @@ func Dial(env command.Env, flags *genericclioptions.ConfigFlags) (*Reader, *time
 	if err != nil {
 		return nil, nil, err
 	}
-	config.WarningHandler = rest.NewWarningWriter(env.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
+	config.WarningHandler = newWarnings(env.ErrOut)
 	clock := &timeline.Clock{Wall: env.Clock.Now}
 	reader, err := Connect(clock.Listen(config), output.NewProgress(env))
-	return reader, clock, err
+	if err != nil {
+		return nil, nil, err
+	}
+	reader.Cluster.Location = LocationOf(flags, config)
+	return reader, clock, nil
 }
 
 // NewReader returns a Reader that has read nothing yet.

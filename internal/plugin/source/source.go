@@ -52,6 +52,20 @@ func (s *Source) Validate() error {
 	if s.Files.Recursive && !s.Offline() {
 		return command.Usagef("--recursive is for the folders of --filename: name some, or leave it out")
 	}
+	if err := s.validateAt(); err != nil || !s.Offline() {
+		return err
+	}
+	for _, flag := range []struct{ name, value string }{
+		{"context", *s.Config.Context}, {"cluster", *s.Config.ClusterName}, {"server", *s.Config.APIServer},
+	} {
+		if flag.value != "" {
+			return command.Usagef("--%s=%s: with --filename no cluster is read: leave out one of them", flag.name, flag.value)
+		}
+	}
+	return nil
+}
+
+func (s *Source) validateAt() error {
 	if s.at == "" {
 		return nil
 	}
@@ -84,7 +98,11 @@ func (s *Source) Read(ctx context.Context, wanted Wants) (*plan.Cluster, error) 
 	if err != nil {
 		return nil, err
 	}
-	return readAPI(ctx, rest, wanted, output.NewProgress(s.Env))
+	cluster, err := readAPI(ctx, rest, wanted, output.NewProgress(s.Env))
+	if err == nil {
+		cluster.Location = LocationOf(s.Config, rest)
+	}
+	return cluster, err
 }
 
 // RESTConfig says how to reach the cluster.

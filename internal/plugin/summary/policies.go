@@ -10,7 +10,6 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
-	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
 // Policies says which breakers would trip, and how long a pace takes.
@@ -31,7 +30,7 @@ func Policies(plan *cliv1alpha1.TaintPlan) []string {
 	return lines
 }
 
-// objections counts the pods that are due by what policies say of them then; empty if no policy asks or holds.
+// objections counts the pods that are due by what policies say of them then; empty if no policy keeps one.
 func objections(plan *cliv1alpha1.TaintPlan) string {
 	free, asked := plan.Summary.Leave, 0
 	var held []string
@@ -41,17 +40,45 @@ func objections(plan *cliv1alpha1.TaintPlan) string {
 			held = append(held, fmt.Sprintf("%d %s held by policy %s", p.Held, are(p.Held), p.Name))
 		}
 	}
-	if asked == 0 && len(held) == 0 {
+	paced := pacedBy(plan)
+	if asked == 0 && len(held) == 0 && paced == nil {
 		return ""
 	}
 	var parts []string
 	if free > 0 {
-		parts = append(parts, fmt.Sprintf("%d %s", free, map[bool]string{true: "leaves", false: "leave"}[free == 1]))
+		parts = append(parts, fmt.Sprintf("%d %s", free, leave(free))+atPace(paced, free))
 	}
 	if asked > 0 {
-		parts = append(parts, fmt.Sprintf("%d %s asked about", asked, are(asked)))
+		parts = append(parts, fmt.Sprintf("%d %s if PodDisruptionBudgets allow it", asked, leave(asked)))
 	}
 	return ": " + strings.Join(slices.Concat(parts, held), ", ")
+}
+
+// atPace says that pods leave at the pace of a policy, if they do.
+func atPace(paced *cliv1alpha1.PlannedPolicy, pods int) string {
+	switch {
+	case paced == nil:
+		return ""
+	case paced.Pods < pods:
+		return ", some at the pace of policy " + paced.Name
+	}
+	return " at the pace of policy " + paced.Name
+}
+
+// pacedBy returns the slowest policy of those whose pace lets pods leave after the last one is due; nil if there is
+// none.
+func pacedBy(plan *cliv1alpha1.TaintPlan) *cliv1alpha1.PlannedPolicy {
+	var slowest *cliv1alpha1.PlannedPolicy
+	for i := range plan.Policies {
+		p := &plan.Policies[i]
+		if p.LastAt == nil || !p.LastAt.After(plan.Summary.Last.Time) || !p.LastAt.After(plan.At.Time) {
+			continue
+		}
+		if slowest == nil || p.LastAt.After(slowest.LastAt.Time) {
+			slowest = p
+		}
+	}
+	return slowest
 }
 
 func are(n int) string {
@@ -61,14 +88,9 @@ func are(n int) string {
 	return "are"
 }
 
-// unasked says whether evictions ask PodDisruptionBudgets.
-func unasked(plan *cliv1alpha1.TaintPlan) string {
-	asks := func(pod cliv1alpha1.PlannedPod) bool {
-		return pod.Answer != nil && (pod.Answer.Says == cliv1alpha1.PolicyAsk ||
-			slices.Contains([]policy.Why{policy.Budget, policy.SeveralBudgets}, policy.Why(pod.Answer.Reason)))
+func leave(n int) string {
+	if n == 1 {
+		return "leaves"
 	}
-	if slices.ContainsFunc(plan.Pods, asks) {
-		return "evictions by taint ask it only where a policy says so, until the deadline of the policy"
-	}
-	return "evictions by taint do not ask it"
+	return "leave"
 }

@@ -17,11 +17,31 @@ import (
 
 // Lines is what a plan says before it names every pod: the answer, what is lost, and what could not be known.
 func Lines(plan *cliv1alpha1.TaintPlan) []string {
-	lines := slices.Concat([]string{Answer(plan)}, Silence(plan), Policies(plan), Losses(plan), whereToLines(plan))
-	for _, note := range plan.Notes {
+	lines := slices.Concat(
+		[]string{Answer(plan)}, where(plan), Silence(plan), Policies(plan), Losses(plan), whereToLines(plan))
+	for _, note := range output.Merged(plan.Notes) {
 		lines = append(lines, "Note: "+note)
 	}
 	return lines
+}
+
+// where says of which cluster a plan is; nothing for files.
+func where(plan *cliv1alpha1.TaintPlan) []string {
+	if name := Cluster(plan); name != "" {
+		return []string{"The plan is of cluster " + name + "."}
+	}
+	return nil
+}
+
+// Cluster names the cluster of a plan as its user does; empty for files.
+func Cluster(plan *cliv1alpha1.TaintPlan) string {
+	switch {
+	case plan.Context == "":
+		return plan.Server
+	case plan.Cluster == "":
+		return fmt.Sprintf("%s (context %s)", plan.Server, plan.Context)
+	}
+	return fmt.Sprintf("%s (context %s, %s)", plan.Cluster, plan.Context, plan.Server)
 }
 
 // Answer is the first line.
@@ -31,12 +51,14 @@ func Answer(plan *cliv1alpha1.TaintPlan) string {
 	if s.Leave == 0 {
 		return fmt.Sprintf("No pod leaves: %s on %s may stay.", pods, nodes)
 	}
-	do, objections := "leave", objections(plan)
+	do, objections := leave(s.Leave), objections(plan)
 	if objections != "" {
-		do = "are due"
+		do = are(s.Leave) + " due"
 	}
 	parts := []string{fmt.Sprintf("%d of %s on %s %s", s.Leave, pods, nodes, do)}
 	switch later := s.Leave - s.AtOnce; {
+	case later == 0 && s.Leave == 1:
+		parts = append(parts, "at once")
 	case later == 0:
 		parts = append(parts, "all of them at once")
 	case s.AtOnce == 0:
@@ -48,21 +70,19 @@ func Answer(plan *cliv1alpha1.TaintPlan) string {
 	return strings.Join(parts, ", ") + objections + "."
 }
 
+// most is how many losses or budgets are named.
+const most = 10
+
 // Losses says what is lost besides pods.
 func Losses(plan *cliv1alpha1.TaintPlan) []string {
-	var lines []string
+	var lost, emptied []string
 	for _, workload := range plan.Workloads {
 		if workload.Leave == workload.Replicas {
-			lines = append(lines, fmt.Sprintf("%s %s/%s loses every replica: %d of %d.",
+			lost = append(lost, fmt.Sprintf("%s %s/%s loses every replica: %d of %d.",
 				workload.Kind, workload.Namespace, workload.Name, workload.Leave, workload.Replicas))
 		}
 	}
-	for _, budget := range plan.Budgets {
-		if budget.Breach > 0 {
-			lines = append(lines, fmt.Sprintf("PodDisruptionBudget %s/%s allows %s, and %s that it covers: %s.", budget.Namespace, budget.Name, sentence.Counted(int(budget.Allowed), "disruption"), leaves(budget.Leave), unasked(plan)))
-		}
-	}
-	var emptied []string
+	lines := slices.Concat(first(lost, "workload", "loses every replica", "lose every replica"), budgets(plan))
 	for _, node := range plan.Nodes {
 		if node.Emptied {
 			emptied = append(emptied, node.Name)
@@ -70,15 +90,50 @@ func Losses(plan *cliv1alpha1.TaintPlan) []string {
 	}
 	if len(emptied) > 0 {
 		count := sentence.Counted(len(emptied), "node")
-		lines = append(lines, fmt.Sprintf("%s emptied: %s.", count, sentence.Enumerate(emptied)))
+		lines = append(lines, fmt.Sprintf("%s emptied: %s.", count, sentence.Some(emptied)))
 	}
 	return lines
 }
 
-// leaves says how many pods leave.
-func leaves(pods int) string {
-	if pods == 1 {
-		return "1 pod leaves"
+// first returns the first lines, and how many more there are of their kind.
+func first(lines []string, what, does, do string) []string {
+	more := len(lines) - most
+	if more <= 0 {
+		return lines
 	}
-	return fmt.Sprintf("%d pods leave", pods)
+	if more > 1 {
+		what, does = what+"s", do
+	}
+	return append(lines[:most:most], fmt.Sprintf("%d more %s %s.", more, what, does))
+}
+
+// budgets says which PodDisruptionBudgets are overrun, and which are asked for more than they allow.
+func budgets(plan *cliv1alpha1.TaintPlan) []string {
+	var overrun, asked []string
+	for _, budget := range plan.Budgets {
+		allows := fmt.Sprintf("PodDisruptionBudget %s/%s allows %s",
+			budget.Namespace, budget.Name, sentence.Counted(int(budget.Allowed), "disruption"))
+		if budget.Breach > 0 {
+			verb := leave(budget.Leave - budget.Asked)
+			overrun = append(overrun, fmt.Sprintf("%s, but %d of its pods %s.", allows, budget.Leave-budget.Asked, verb))
+		}
+		if budget.Asked > int(budget.Allowed) {
+			asked = append(asked, fmt.Sprintf("%s, and policies ask it about %s until their deadline.",
+				allows, sentence.Counted(budget.Asked, "pod")))
+		}
+	}
+	lines := first(overrun, "PodDisruptionBudget", "is overrun", "are overrun")
+	if len(overrun) > 0 {
+		lines = append(lines, "Taint-based evictions ignore PodDisruptionBudgets"+unlessAsked(plan)+".")
+	}
+	asked = first(asked, "PodDisruptionBudget", "is asked about too many pods", "are asked about too many pods")
+	return slices.Concat(lines, asked)
+}
+
+// unlessAsked is the exception to the rule that evictions ignore budgets.
+func unlessAsked(plan *cliv1alpha1.TaintPlan) string {
+	if slices.ContainsFunc(plan.Budgets, func(budget cliv1alpha1.PlannedBudget) bool { return budget.Asked > 0 }) {
+		return ", except where an EvictionPolicy asks them"
+	}
+	return ""
 }

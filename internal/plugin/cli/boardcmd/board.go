@@ -61,6 +61,7 @@ own rights, and says what you may not read. Nothing has to be installed in the c
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
+	command.NoFiles(cmd, "the board shows a cluster as it changes, and files do not change: for a page of files use plan -o html")
 	cmd.Flags().Uint16Var(&o.port, "port", 0, "The port of 127.0.0.1 to serve at; 0 takes one that is free.")
 	return cmd
 }
@@ -125,8 +126,9 @@ func (o *options) open(ctx context.Context, config *rest.Config) (*board.Board, 
 	policies := func(ctx context.Context, tell func(*plan.Cluster, error)) {
 		reader.FollowPolicies(ctx, namespace, tell)
 	}
+	is := source.LocationOf(o.config, config)
 	return board.New(board.Config{
-		Cluster: o.cluster(config), Namespace: namespace, Clients: clients, Rules: dynamics, Policies: policies,
+		Cluster: cmp.Or(is.Context, is.Server), Namespace: namespace, Clients: clients, Rules: dynamics, Policies: policies,
 		Ping: ping, Now: clock.Latest,
 	}), nil
 }
@@ -147,15 +149,6 @@ func (o *options) namespace() (string, error) {
 	}
 	namespace, _, err := o.config.ToRawKubeConfigLoader().Namespace()
 	return namespace, err
-}
-
-// cluster names the cluster as its user does: by the context.
-func (o *options) cluster(config *rest.Config) string {
-	raw, err := o.config.ToRawKubeConfigLoader().RawConfig()
-	if err != nil {
-		return config.Host
-	}
-	return cmp.Or(*o.config.Context, raw.CurrentContext, config.Host)
 }
 
 // serve prints the address and serves the board until the context ends.

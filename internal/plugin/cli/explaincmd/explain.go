@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -21,31 +20,37 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
-	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // options are those of kubectl taintkeeper explain.
 type options struct {
 	source source.Source
 	output output.Printer
-	pod    string
+	wanted wanted
+	all    bool // namespaces
 }
 
 // New returns the command explain.
 func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
 	o := &options{source: source.New(env, config), output: output.NewPrinter(env)}
 	cmd := &cobra.Command{
-		Use:   "explain POD",
+		Use:   "explain (POD | NAMESPACE/POD | WORKLOAD/NAME)",
 		Short: "Say why a pod stays on its node, leaves it, or gets none",
 		Long: `Say of one pod whether and when taints make it leave its node, and why: which toleration counts against which
 taint, which never counts, where the tolerations come from, what the due instant is made of, and the smallest change
 that would alter the answer. If there are EvictionPolicies: which select it, and what each of them says. Of a pod that
 has no node yet: which nodes refuse it.
 
-Of a cluster only the pod, its node, its owner, its namespace and the policies are read; all nodes if it has none. With
-files (-f), a pod is looked for in all namespaces unless -n names one.`,
+Of a workload, such as deployment/web, the pod that leaves first is explained.
+
+Of a cluster only the pod, its node, its owner, its namespace and the policies are read, and all nodes if it has none or
+if a workload is given. With files (-f), a pod is looked for in all namespaces unless -n names one.`,
 		Example: `  # When does this pod leave, and why?
   kubectl taintkeeper explain cart-0 -n shop
+  kubectl taintkeeper explain shop/cart-0
+
+  # The same of the first pod of a Deployment to leave
+  kubectl taintkeeper explain deployment/web -n shop
 
   # The same without a cluster
   kubectl taintkeeper explain pod/cart-0 -f cluster.json`,
@@ -64,29 +69,25 @@ files (-f), a pod is looked for in all namespaces unless -n names one.`,
 	}
 	o.source.AddFlags(cmd)
 	o.output.AddFlags(cmd)
+	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "Look in all namespaces.")
 	cmd.ValidArgsFunction = completion.Pods(&o.source)
 	return cmd
 }
 
-// complete takes the name of a pod as kubectl does: NAME, pod/NAME, and behind the word pod.
+// complete takes what is named, and where.
 func (o *options) complete(args []string) error {
-	words := []string{"pod", "pods", "po"}
-	if len(args) == 2 && slices.Contains(words, args[0]) {
-		args = args[1:]
+	var err error
+	if o.wanted, err = wantedOf(args); err != nil {
+		return err
 	}
+	flag := *o.source.Config.Namespace
 	switch {
-	case len(args) == 0:
-		return command.Usagef("no pod is given: name one, as NAME or pod/NAME")
-	case len(args) > 1:
-		return command.Usagef("one pod is explained at a time: %d are given", len(args))
-	}
-	o.pod = args[0]
-	kind, name, ok := strings.Cut(o.pod, "/")
-	if !ok {
-		return nil
-	}
-	if o.pod = name; !slices.Contains(words, kind) {
-		return command.Usagef("%q is no pod: name one, as NAME or pod/NAME", args[0])
+	case o.all && flag != "":
+		return command.Usagef("namespaces are given twice: use --all-namespaces or --namespace")
+	case o.wanted.namespace == "":
+		o.wanted.namespace = flag
+	case o.all || flag != "" && flag != o.wanted.namespace:
+		return command.Usagef("%s names a namespace already: leave out --namespace and --all-namespaces", args[0])
 	}
 	return nil
 }
@@ -97,6 +98,7 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	explanation := plan.Explain(subject)
+	explanation.Notes = append(explanation.Notes, o.wanted.notes...)
 	if printed, err := o.output.Object(explanation); printed {
 		return err
 	}
@@ -110,25 +112,30 @@ func (o *options) subject(ctx context.Context) (plan.Subject, error) {
 		if err != nil {
 			return plan.Subject{}, err
 		}
-		subject, err := subjectOf(cluster, *o.source.Config.Namespace, o.pod)
-		subject.At = o.source.Now(cluster)
-		return subject, err
+		at := o.source.Now(cluster)
+		pod, err := o.wanted.among(cluster, at)
+		if err != nil {
+			return plan.Subject{}, err
+		}
+		subject := subjectOf(cluster, pod)
+		subject.At = at
+		return subject, nil
 	}
 	namespace, reader, err := newSubjectReader(&o.source)
 	if err != nil {
 		return plan.Subject{}, err
 	}
-	subject, err := reader.read(ctx, namespace, o.pod)
-	subject.At = o.source.Env.Clock.Now()
+	if o.wanted.namespace == "" && !o.all {
+		o.wanted.namespace = namespace
+	}
+	now := o.source.Env.Clock.Now()
+	subject, err := reader.read(ctx, &o.wanted, now)
+	subject.At = now
 	return subject, err
 }
 
-// subjectOf finds a pod among files. An empty namespace stands for all of them.
-func subjectOf(cluster *plan.Cluster, namespace, name string) (plan.Subject, error) {
-	pod, err := podOf(cluster, namespace, name)
-	if err != nil {
-		return plan.Subject{}, err
-	}
+// subjectOf returns a pod of files and what there is to know around it.
+func subjectOf(cluster *plan.Cluster, pod *corev1.Pod) plan.Subject {
 	subject := plan.Subject{
 		Pod: pod, Node: cluster.Node(pod.Spec.NodeName), Nodes: cluster.Nodes, Owner: cluster.Owner(pod),
 		Policies: cluster.PoliciesOf(),
@@ -143,7 +150,7 @@ func subjectOf(cluster *plan.Cluster, namespace, name string) (plan.Subject, err
 	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil {
 		addTemplate(&subject, cluster, controller)
 	}
-	return subject, nil
+	return subject
 }
 
 // addTemplate adds the template of the pod's owner. Its writers are those of the owner above.
@@ -158,37 +165,4 @@ func addTemplate(subject *plan.Subject, cluster *plan.Cluster, controller *metav
 		subject.Template = new(*template)
 		subject.Template.Writers = above.Writers
 	}
-}
-
-func podOf(cluster *plan.Cluster, namespace, name string) (*corev1.Pod, error) {
-	var found []*corev1.Pod
-	var names []string
-	for _, pod := range cluster.Pods {
-		if namespace != "" && pod.Namespace != namespace {
-			continue
-		}
-		names = append(names, pod.Name)
-		if pod.Name == name {
-			found = append(found, pod)
-		}
-	}
-	switch len(found) {
-	case 0:
-		return nil, unknownPod(namespace, name, names)
-	case 1:
-		return found[0], nil
-	}
-	var namespaces []string
-	for _, pod := range found {
-		namespaces = append(namespaces, pod.Namespace)
-	}
-	return nil, fmt.Errorf("there is a pod %q in each of the namespaces %s: choose one with -n", name, sentence.Enumerate(namespaces))
-}
-
-func unknownPod(namespace, name string, names []string) error {
-	where := "in the files"
-	if namespace != "" {
-		where = "in namespace " + namespace
-	}
-	return fmt.Errorf("there is no pod %q %s%s", name, where, command.DidYouMean(name, names))
 }

@@ -5,26 +5,57 @@ package explaincmd
 
 import (
 	"fmt"
+	"slices"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// objection is the line of the answer that says what EvictionPolicies do about a pod that is due.
+// objection is what EvictionPolicies do about a pod that is due: all that keep it, until when, and how to let it go.
 func (e *explainer) objection() []string {
-	if e.Answer == nil || e.Answer.Says == cliv1alpha1.PolicyFree {
+	switch {
+	case e.Answer == nil || e.Answer.Says == cliv1alpha1.PolicyFree:
 		return nil
-	}
-	switch leaves := e.Answer.LeavesAt; {
 	case e.Answer.Says == cliv1alpha1.PolicyAsk:
 		return []string{e.Answer.Message + "."}
-	case leaves == nil:
-		return []string{e.Answer.Message + ". It stays until that changes."}
-	default:
-		return []string{fmt.Sprintf("%s. If nothing else changes, EvictionPolicy %s is the last to let it go, %s, at %s.", e.Answer.Message,
-			e.Answer.LastPolicy, output.When(e.At.Time, leaves.Time), output.Absolute(leaves.Time))}
 	}
+	var lines, keep, release []string
+	for i := range e.Policies {
+		p := &e.Policies[i]
+		if !p.Answer.Stays() {
+			continue
+		}
+		lines, keep = append(lines, p.Answer.Message+"."), append(keep, p.Name)
+		if p.Release != "" {
+			release = append(release, "- "+p.Release+".")
+		}
+		if p.ReleaseCommand != "" {
+			release = append(release, "    "+p.ReleaseCommand)
+		}
+	}
+	if len(keep) == 0 { // each keeps it because of another taint
+		lines, keep = []string{e.Answer.Message + "."}, []string{e.Answer.Policy}
+	}
+	lines = append(lines, e.until(keep))
+	if len(release) > 0 {
+		lines = append(append(lines, "To let it go sooner:"), release...)
+	}
+	return lines
+}
+
+// until says how long policies keep the pod.
+func (e *explainer) until(keep []string) string {
+	leaves := e.Answer.LeavesAt
+	switch {
+	case leaves != nil:
+		return fmt.Sprintf("If nothing else changes, EvictionPolicy %s is the last to let it go, %s, at %s.",
+			e.Answer.LastPolicy, output.When(e.At.Time, leaves.Time), output.Absolute(leaves.Time))
+	case len(keep) == 1:
+		return fmt.Sprintf("It stays until EvictionPolicy %s lets it go.", keep[0])
+	}
+	return fmt.Sprintf("It stays until the EvictionPolicies %s let it go.", sentence.Enumerate(keep))
 }
 
 func (e *explainer) printPolicies() error {
@@ -47,19 +78,27 @@ func selects(p *cliv1alpha1.ExplainedPolicy) string {
 	return "no: " + p.Mismatch
 }
 
+// says is what a policy says of the pod by itself. A policy whose objection ends without anybody's help waits.
 func (e *explainer) says(p *cliv1alpha1.ExplainedPolicy) string {
 	switch {
 	case p.DryRun && p.Selects:
-		return "Free: it is a dry run"
-	case p.Answer != nil && p.Answer.Reason != "":
-		return fmt.Sprintf("%s: %s", p.Answer.Says, p.Answer.Reason)
-	case p.Answer != nil:
-		return string(p.Answer.Says)
-	case p.Selects && e.Leaves:
+		return "lets it go: it is a dry run"
+	case p.Answer == nil && p.Selects && e.Leaves:
 		return "nothing about these taints"
+	case p.Answer == nil:
+		return ""
+	case p.Answer.Says == cliv1alpha1.PolicyFree:
+		return "lets it go"
+	case p.Answer.Says == cliv1alpha1.PolicyAsk:
+		return "asks the Eviction API"
+	case p.Answer.Says == cliv1alpha1.PolicyWait, slices.Contains(waiting, policy.Why(p.Answer.Reason)):
+		return "waits: " + p.Answer.Reason
 	}
-	return ""
+	return "holds: " + p.Answer.Reason
 }
+
+// waiting are the reasons that end when other pods have started or left.
+var waiting = []policy.Why{policy.Budget, policy.BudgetBusy, policy.Paced, policy.Settling}
 
 // letsGo says when a policy lets the pod go, as far as time alone decides.
 func (e *explainer) letsGo(p *cliv1alpha1.ExplainedPolicy) string {

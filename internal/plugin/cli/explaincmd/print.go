@@ -152,7 +152,7 @@ func (e *explainer) printClock() error {
 		e.instant("start", e.Clock.Start, later),
 	}
 	if seconds := e.Clock.TolerationSeconds; seconds != nil {
-		rows = append(rows, []any{"tolerationSeconds", fmt.Sprintf("+ %ds", *seconds), "", e.position()})
+		rows = append(rows, []any{"tolerated", fmt.Sprintf("+ %ds", *seconds), "", e.position()})
 	}
 	rows = append(rows, e.instant("due", e.Clock.Due, ""))
 	return e.Table([]string{"Clock", "At", "Relative", "From"}, rows)
@@ -160,15 +160,15 @@ func (e *explainer) printClock() error {
 
 // clockWords say what tells an instant. The API records to the second, and nobody is evicted before what was promised.
 var clockWords = map[cliv1alpha1.ClockSource]string{
-	cliv1alpha1.FromTimeAdded:         "the end of the second in the taint's timeAdded",
-	cliv1alpha1.FromManagedFields:     "about: when the taints of the node were last written, as its managedFields say",
-	cliv1alpha1.FromPodScheduled:      "the end of the second in the pod's condition PodScheduled",
-	cliv1alpha1.FromCreationTimestamp: "the end of the second in the pod's creationTimestamp",
+	cliv1alpha1.FromTimeAdded:         "the end of the second in timeAdded",
+	cliv1alpha1.FromManagedFields:     "about: when the taints were last written, as managedFields say",
+	cliv1alpha1.FromPodScheduled:      "the end of the second in PodScheduled",
+	cliv1alpha1.FromCreationTimestamp: "the end of the second in creationTimestamp",
 	cliv1alpha1.FromNow:               "now: nothing before it is recorded",
 }
 
 func (e *explainer) instant(name string, instant metav1.MicroTime, from string) []any {
-	return []any{name, output.Absolute(instant.Time), output.When(e.At.Time, instant.Time), from}
+	return []any{name, e.Instant(e.At.Time, instant.Time), output.When(e.At.Time, instant.Time), from}
 }
 
 func (e *explainer) printTaints() error {
@@ -247,7 +247,7 @@ func (e *explainer) countsFor(toleration *cliv1alpha1.ExplainedToleration) strin
 	case e.Node == "" || e.State == cliv1alpha1.PodNodeUnknown || e.State == cliv1alpha1.PodNodeGone:
 		return ""
 	}
-	return "no taint of this node"
+	return "none here"
 }
 
 // first returns the position of the toleration that counts against a taint.
@@ -275,18 +275,9 @@ func (e *explainer) printClasses() error {
 		case class.LeavesAfterSeconds != nil:
 			answer = fmt.Sprintf("open, but it leaves again after %ds", *class.LeavesAfterSeconds)
 		}
-		rows = append(rows, []any{len(class.Nodes), strings.Join(class.Taints, ", "), answer, someOf(class.Nodes)})
+		rows = append(rows, []any{len(class.Nodes), strings.Join(class.Taints, ", "), answer, sentence.Some(class.Nodes)})
 	}
 	return e.Table([]string{"Nodes", "Taints", "Answer", "Names"}, rows)
-}
-
-// someOf names three, and counts the rest.
-func someOf(names []string) string {
-	const most = 3
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 func (e *explainer) printChanges() {

@@ -7,11 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
@@ -41,11 +43,11 @@ func newSubjectReader(s *source.Source) (string, *subjectReader, error) {
 	return namespace, &subjectReader{api: api}, nil
 }
 
-func (r *subjectReader) read(ctx context.Context, namespace, name string) (plan.Subject, error) {
+func (r *subjectReader) read(ctx context.Context, w *wanted, now time.Time) (plan.Subject, error) {
 	defer r.api.Progress.End()
 	subject := plan.Subject{}
 	var err error
-	if subject.Pod, err = r.pod(ctx, namespace, name); err != nil {
+	if subject.Pod, err = r.pod(ctx, w, now); err != nil {
 		return subject, err
 	}
 	for _, read := range []func(context.Context, *plan.Subject) error{r.node, r.namespace, r.owner, r.policies} {
@@ -57,20 +59,40 @@ func (r *subjectReader) read(ctx context.Context, namespace, name string) (plan.
 	return subject, nil
 }
 
-func (r *subjectReader) pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
-	pod, err := r.api.Clients.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-	if !apierrors.IsNotFound(err) {
-		return pod, source.Failed(ctx, r.api.Server, "get", "pods", err)
+// pod returns the pod that is wanted. Only if its name and namespace do not tell which one it is, others are read.
+func (r *subjectReader) pod(ctx context.Context, w *wanted, now time.Time) (*corev1.Pod, error) {
+	pods := r.api.Clients.CoreV1().Pods(w.namespace)
+	if w.kind == kindPod && w.namespace != "" {
+		pod, err := pods.Get(ctx, w.name, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			return pod, source.Failed(ctx, r.api.Server, "get", "pods", err)
+		}
 	}
-	var names []string
-	err = source.List(ctx, r.api, "pods", r.api.Clients.CoreV1().Pods(namespace).List, func(pod *corev1.Pod) {
-		names = append(names, pod.Name)
+	among := &plan.Cluster{}
+	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
+		if w.kind == kindPod && w.namespace == "" {
+			options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.name).String()
+		}
+		return pods.List(ctx, options)
+	}
+	err := source.List(ctx, r.api, "pods", list, func(pod *corev1.Pod) {
+		if !w.is(among, pod) { // its name may be near
+			pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+		}
+		among.Pods = append(among.Pods, pod)
 	})
 	var denied source.DeniedError
-	if err != nil && !errors.As(err, &denied) {
+	if err != nil && (w.kind != kindPod || !errors.As(err, &denied)) {
 		return nil, err
 	}
-	return nil, unknownPod(namespace, name, names)
+	if w.kind != kindPod {
+		list := r.api.Clients.CoreV1().Nodes().List
+		err := source.List(ctx, r.api, "nodes", list, source.Keep(&among.Nodes, plan.SlimNode))
+		if err = r.without(err, "the pod that leaves first is not known"); err != nil {
+			return nil, err
+		}
+	}
+	return w.among(among, now)
 }
 
 // node reads the pod's node, or all nodes if it has none.

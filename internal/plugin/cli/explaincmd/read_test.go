@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -87,7 +88,7 @@ func (c *cluster) calls() []string {
 
 func TestOfOnePodOnlyWhatIsAroundItIsRead(t *testing.T) {
 	c := newCluster()
-	subject, err := c.reader().read(t.Context(), "shop", "web-1-abc")
+	subject, err := c.reader().read(t.Context(), &wanted{kind: kindPod, namespace: "shop", name: "web-1-abc"}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +136,7 @@ func TestPoliciesAreReadWhereThereAreSome(t *testing.T) {
 					return true, nil, test.refuse
 				})
 			}
-			subject, err := c.reader().read(t.Context(), "shop", "web-1-abc")
+			subject, err := c.reader().read(t.Context(), &wanted{kind: kindPod, namespace: "shop", name: "web-1-abc"}, time.Now())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -154,7 +155,7 @@ func TestPoliciesAreReadWhereThereAreSome(t *testing.T) {
 
 func TestAllNodesAreReadForAPodThatHasNone(t *testing.T) {
 	c := newCluster()
-	subject, err := c.reader().read(t.Context(), "shop", "unbound")
+	subject, err := c.reader().read(t.Context(), &wanted{kind: kindPod, namespace: "shop", name: "unbound"}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,12 +166,12 @@ func TestAllNodesAreReadForAPodThatHasNone(t *testing.T) {
 
 func TestAPodWhoseNodeIsGoneIsToldFromOneWhoseNodeMayNotBeRead(t *testing.T) {
 	c := newCluster()
-	subject, err := c.reader().read(t.Context(), "shop", "orphan")
+	subject, err := c.reader().read(t.Context(), &wanted{kind: kindPod, namespace: "shop", name: "orphan"}, time.Now())
 	if err != nil || !subject.NodeGone {
 		t.Errorf("the node is gone: %t, %v", subject.NodeGone, err)
 	}
 	c.forbid("get", "nodes")
-	subject, err = c.reader().read(t.Context(), "shop", "orphan")
+	subject, err = c.reader().read(t.Context(), &wanted{kind: kindPod, namespace: "shop", name: "orphan"}, time.Now())
 	if err != nil || subject.NodeGone || !slices.Equal(subject.Missing, []string{"You may not get nodes, so the taints of the pod's node are not known."}) {
 		t.Errorf("the node may not be read: %+v, %v", subject, err)
 	}
@@ -180,7 +181,7 @@ func TestWhatMayNotBeReadIsNamedAndTheRestIsExplained(t *testing.T) {
 	c := newCluster()
 	c.forbid("get", "namespaces")
 	c.forbid("get", "replicasets")
-	subject, err := c.reader().read(t.Context(), "shop", "web-1-abc")
+	subject, err := c.reader().read(t.Context(), &wanted{kind: kindPod, namespace: "shop", name: "web-1-abc"}, time.Now())
 	want := []string{
 		"You may not get namespaces, so whether the namespace has default tolerations is not known.",
 		"You may not get replicasets, so the origin of tolerations is told by their form.",
@@ -195,17 +196,17 @@ func TestWhatMayNotBeReadIsNamedAndTheRestIsExplained(t *testing.T) {
 
 func TestAnUnknownPodIsAnsweredWithTheNearestNames(t *testing.T) {
 	c := newCluster()
-	_, err := c.reader().read(t.Context(), "shop", "web-1")
+	_, err := c.reader().read(t.Context(), &wanted{kind: kindPod, namespace: "shop", name: "web-1"}, time.Now())
 	if err == nil || err.Error() != `there is no pod "web-1" in namespace shop: did you mean web-1-abc?` {
 		t.Errorf("the error is %v", err)
 	}
 	c.forbid("list", "pods")
-	_, err = c.reader().read(t.Context(), "shop", "web-1")
+	_, err = c.reader().read(t.Context(), &wanted{kind: kindPod, namespace: "shop", name: "web-1"}, time.Now())
 	if err == nil || err.Error() != `there is no pod "web-1" in namespace shop` {
 		t.Errorf("without the right to list pods the error is %v", err)
 	}
 	c.forbid("get", "pods")
-	_, err = c.reader().read(t.Context(), "shop", "web-1-abc")
+	_, err = c.reader().read(t.Context(), &wanted{kind: kindPod, namespace: "shop", name: "web-1-abc"}, time.Now())
 	if err == nil || !strings.Contains(err.Error(), "ask for the right to get them") {
 		t.Errorf("without the right to get pods the error is %v", err)
 	}
@@ -221,8 +222,50 @@ func TestAnOwnerOfTheSameNameThatIsAnotherIsNotTaken(t *testing.T) {
 	if _, err := c.core.CoreV1().Pods("shop").Update(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	subject, err := c.reader().read(t.Context(), "shop", "web-1-abc")
+	subject, err := c.reader().read(t.Context(), &wanted{kind: kindPod, namespace: "shop", name: "web-1-abc"}, time.Now())
 	if err != nil || subject.Template != nil {
 		t.Errorf("the template is %v, %v; want none", subject.Template, err)
+	}
+}
+
+func TestThePodOfADeploymentThatLeavesFirstIsRead(t *testing.T) {
+	c := newCluster()
+	for name, node := range map[string]string{"web-1-aaa": "n-1", "web-1-zzz": "n-2"} {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Labels: map[string]string{"pod-template-hash": "1"}},
+			Spec:       corev1.PodSpec{NodeName: node},
+		}
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-1", UID: "web-1", Controller: new(true)}}
+		if err := c.core.Tracker().Add(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tainted := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n-2"}, Spec: corev1.NodeSpec{
+		Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}},
+	}}
+	if err := c.core.Tracker().Update(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, tainted, ""); err != nil {
+		t.Fatal(err)
+	}
+	w := &wanted{kind: "Deployment", namespace: "shop", name: "web"}
+	subject, err := c.reader().read(t.Context(), w, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if subject.Pod.Name != "web-1-zzz" {
+		t.Errorf("the pod is %s, want the one that has to leave, web-1-zzz", subject.Pod.Name)
+	}
+	if want := []string{"Deployment shop/web has 2 pods, and this one leaves first. The others: web-1-aaa."}; !slices.Equal(w.notes, want) {
+		t.Errorf("the notes are %q, want %q", w.notes, want)
+	}
+}
+
+func TestAPodIsLookedForInAllNamespacesByItsNameAlone(t *testing.T) {
+	c := newCluster()
+	subject, err := c.reader().read(t.Context(), &wanted{kind: kindPod, name: "orphan"}, time.Now())
+	if err != nil || subject.Pod.Namespace != "shop" {
+		t.Fatalf("the pod is %v, error %v", subject.Pod, err)
+	}
+	if list := c.core.Actions()[0].(clienttesting.ListAction); list.GetListRestrictions().Fields.String() != "metadata.name=orphan" {
+		t.Errorf("the pods are listed by %q", list.GetListRestrictions().Fields)
 	}
 }

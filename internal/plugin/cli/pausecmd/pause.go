@@ -23,13 +23,14 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
 const (
 	// manager is who the API server says has made the policies. Resume knows them by the label.
-	manager   = "kubectl-taintkeeper"
-	madeLabel = "app.kubernetes.io/managed-by"
+	manager   = policies.MadeBy
+	madeLabel = policies.MadeLabel
 	// shown is how kubectl names the kind.
 	shown = "evictionpolicy.taintkeeper.dev/"
 )

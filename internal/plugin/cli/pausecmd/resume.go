@@ -18,6 +18,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
@@ -89,7 +90,7 @@ func (o *options) resume(ctx context.Context, names []string) error {
 // choose returns the policies of some names, or the only one that pause created.
 func (o *options) choose(all []*v1alpha1.EvictionPolicy, names []string) ([]*v1alpha1.EvictionPolicy, error) {
 	made := slices.DeleteFunc(slices.Clone(all), func(object *v1alpha1.EvictionPolicy) bool {
-		return object.Labels[madeLabel] != manager
+		return !policies.MadeByPause(object)
 	})
 	if len(names) == 0 {
 		switch len(made) {

@@ -47,7 +47,7 @@ func (o *options) changePrinter() func(*cliv1alpha1.PendingChange) error {
 		return func(change *cliv1alpha1.PendingChange) error { return printer.PrintObj(change, out) }
 	case output.Name:
 		return func(change *cliv1alpha1.PendingChange) error {
-			_, err := fmt.Fprintf(out, "pod/%s\n", output.Printable(change.Pod.Name))
+			_, err := fmt.Fprintln(out, output.Printable(output.PodName(change.Pod.Namespace, change.Pod.Name)))
 			return err
 		}
 	}
@@ -55,7 +55,7 @@ func (o *options) changePrinter() func(*cliv1alpha1.PendingChange) error {
 		line := inLine(change)
 		if o.output.Format == output.Wide {
 			line += fmt.Sprintf(", tolerated by %s, of %s, priority %d",
-				tolerationOf(&change.Pod), ownerOf(&change.Pod), change.Pod.Priority)
+				tolerationOf(&change.Pod), output.OwnerOf(change.Pod.Owner), change.Pod.Priority)
 		}
 		_, err := fmt.Fprintln(out, output.Printable(line))
 		return err

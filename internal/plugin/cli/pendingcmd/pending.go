@@ -47,6 +47,8 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 current namespace, of -n, or of all (-A). With files (-f), those of all namespaces unless -n names one. A pod whose
 instant is past is late. If an EvictionPolicy keeps pods that are due, a column says which, why, and for how long.
 
+Above 30 rows, pods of one workload that leave together share a row; -o wide and --no-headers have a row for each pod.
+
 With --watch a terminal shows the countdown as it runs; q ends it. Where the output goes elsewhere, each change is a
 line: a pod leaves, leaves at another instant, is due now, is held by a policy or not any more, is gone, or is cancelled
 and stays; with -o json an object of kind PendingChange. Policies are read again every five seconds.`,
@@ -120,21 +122,41 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	list := o.pending(cluster, nodes)
+	list := o.pending(cluster, nodes, o.namespace)
 	if printed, err := o.output.Object(list); printed {
 		return err
 	}
-	return o.print(list)
+	elsewhere := 0
+	if len(list.Pods) == 0 && o.namespace != "" {
+		elsewhere = o.elsewhere(ctx, cluster, nodes)
+	}
+	return o.print(list, elsewhere)
 }
 
-func (o *options) pending(cluster *plan.Cluster, nodes []*corev1.Node) *cliv1alpha1.PendingList {
+// elsewhere returns how many pods of other namespaces have to leave, 0 if they may not be listed.
+func (o *options) elsewhere(ctx context.Context, cluster *plan.Cluster, nodes []*corev1.Node) int {
+	if !o.source.Offline() {
+		api, err := o.reader()
+		if err != nil {
+			return 0
+		}
+		defer api.Progress.End()
+		if err := o.readPods(ctx, api, metav1.NamespaceAll); err != nil {
+			return 0
+		}
+		cluster = api.Cluster
+	}
+	return len(o.pending(cluster, nodes, metav1.NamespaceAll).Pods)
+}
+
+func (o *options) pending(cluster *plan.Cluster, nodes []*corev1.Node, namespace string) *cliv1alpha1.PendingList {
 	now := o.source.Now(cluster)
 	known := &plan.Countdowns{Owner: cluster.Owner, Policies: cluster.PoliciesOf()}
 	for _, node := range nodes {
 		known.SetNode(node, now)
 	}
 	for _, pod := range cluster.Pods {
-		if o.namespace == "" || pod.Namespace == o.namespace {
+		if namespace == "" || pod.Namespace == namespace {
 			known.SetPod(pod, now)
 		}
 	}
@@ -148,15 +170,19 @@ func (o *options) read(ctx context.Context) (*plan.Cluster, error) {
 	if o.source.Offline() {
 		return o.source.Read(ctx, source.Wants{Policies: true})
 	}
-	config, err := o.source.RESTConfig()
-	if err != nil {
-		return nil, err
-	}
-	api, err := source.Connect(config, output.NewProgress(o.source.Env))
+	api, err := o.reader()
 	if err != nil {
 		return nil, err
 	}
 	return o.readFrom(ctx, api)
+}
+
+func (o *options) reader() (*source.Reader, error) {
+	config, err := o.source.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	return source.Connect(config, output.NewProgress(o.source.Env))
 }
 
 func (o *options) readFrom(ctx context.Context, api *source.Reader) (*plan.Cluster, error) {
@@ -165,18 +191,21 @@ func (o *options) readFrom(ctx context.Context, api *source.Reader) (*plan.Clust
 	if err != nil {
 		return nil, err
 	}
-	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
-		o.narrow(&options)
-		return api.Clients.CoreV1().Pods(o.namespace).List(ctx, options)
-	}
-	err = source.List(ctx, api, "pods", list, source.Keep(&api.Cluster.Pods, plan.SlimPod))
-	if err != nil {
+	if err := o.readPods(ctx, api, o.namespace); err != nil {
 		return nil, err
 	}
 	if err := api.Objections(ctx, o.namespace); err != nil || len(api.Cluster.Policies) == 0 {
 		return api.Cluster, err
 	}
 	return api.Cluster, api.WarnOfHolds(ctx)
+}
+
+func (o *options) readPods(ctx context.Context, api *source.Reader, namespace string) error {
+	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
+		o.narrow(&options)
+		return api.Clients.CoreV1().Pods(namespace).List(ctx, options)
+	}
+	return source.List(ctx, api, "pods", list, source.Keep(&api.Cluster.Pods, plan.SlimPod))
 }
 
 // narrow leaves out pods that cannot be pending: those without a node, and those on other nodes where one is named.
@@ -188,34 +217,37 @@ func (o *options) narrow(options *metav1.ListOptions) {
 	options.FieldSelector = selector.String()
 }
 
-// columnsFor are those of the table; cellsOf fills them. Which policies hold pods is a column if some select any.
-func columnsFor(pods []cliv1alpha1.PendingPod) (columns []string, held bool) {
-	columns = []string{"Namespace", "Pod", "Node", "Leaves", "At", "Taint", "Owner", "+Toleration", "+Priority"}
-	held = slices.ContainsFunc(pods, func(pod cliv1alpha1.PendingPod) bool { return pod.Answer != nil })
-	if held {
-		columns = slices.Insert(columns, afterLeaves, "Held by")
+// columnsFor are those of the table, the most important first. Which policies hold pods is a column if some select any:
+// then pods may stay when they are due.
+func columnsFor(pods []cliv1alpha1.PendingPod) []string {
+	rest := []string{output.ColumnNode, output.ColumnTaint, "+Owner", "+Toleration", "+Priority"}
+	if !selected(pods) {
+		return append([]string{output.ColumnLeaves, "At", output.ColumnPod}, rest...)
 	}
-	return columns, held
+	return append([]string{output.ColumnDue, "At", output.ColumnPod, columnHeldBy}, rest...)
 }
 
-const afterLeaves = 4
+const columnHeldBy = "Held by"
 
-func cellsOf(pod *cliv1alpha1.PendingPod, now time.Time, leaves string, held bool) []any {
-	cells := []any{
-		pod.Namespace, pod.Name, pod.Node, leaves, output.Absolute(pod.Due.Time), pod.Taint,
-		ownerOf(pod), tolerationOf(pod), strconv.Itoa(int(pod.Priority)),
-	}
-	if held {
-		cells = slices.Insert(cells, afterLeaves, any(output.HeldBy(now, pod.Answer)))
-	}
-	return cells
+// selected reports whether policies select some of the pods.
+func selected(pods []cliv1alpha1.PendingPod) bool {
+	return slices.ContainsFunc(pods, func(pod cliv1alpha1.PendingPod) bool { return pod.Answer != nil })
 }
 
-func ownerOf(pod *cliv1alpha1.PendingPod) string {
-	if pod.Owner == nil {
-		return ""
+// rowOf is the row of a pod below such columns, with what it says of when the pod leaves.
+func rowOf(
+	o *output.Printer, pod *cliv1alpha1.PendingPod, now time.Time, leaves string, columns []string,
+) output.PodRow {
+	held := output.HeldBy(now, pod.Answer)
+	cells := []string{leaves, o.Instant(now, pod.Due.Time), ""}
+	if slices.Contains(columns, columnHeldBy) {
+		cells = append(cells, held)
 	}
-	return pod.Owner.Kind + "/" + pod.Owner.Name
+	return output.PodRow{
+		Namespace: pod.Namespace, Name: pod.Name, Owner: pod.Owner, With: leaves + held,
+		Cells: append(cells,
+			pod.Node, pod.Taint, output.OwnerOf(pod.Owner), tolerationOf(pod), strconv.Itoa(int(pod.Priority))),
+	}
 }
 
 func tolerationOf(pod *cliv1alpha1.PendingPod) string {
@@ -225,25 +257,69 @@ func tolerationOf(pod *cliv1alpha1.PendingPod) string {
 	return output.Toleration(*pod.Toleration)
 }
 
-func (o *options) print(list *cliv1alpha1.PendingList) error {
+// none says that no pod is pending, and how many are in other namespaces.
+func (o *options) none(elsewhere int) string {
+	if o.namespace == "" {
+		return headline(nil, time.Time{})
+	}
+	line := fmt.Sprintf("No pods in namespace %s have to leave", o.namespace)
+	if elsewhere > 0 {
+		line += fmt.Sprintf("; %d in other namespaces (-A)", elsewhere)
+	}
+	return line + "."
+}
+
+func (o *options) print(list *cliv1alpha1.PendingList, elsewhere int) error {
 	o.output.Notes(list.Notes)
 	if o.output.Format == output.Name {
 		for i := range list.Pods {
-			o.output.Line("pod/%s", list.Pods[i].Name)
+			o.output.Line("%s", output.PodName(list.Pods[i].Namespace, list.Pods[i].Name))
 		}
 		return nil
 	}
+	now := list.At.Time
 	if len(list.Pods) == 0 {
-		fmt.Fprintln(o.output.Env.ErrOut, "No pod has to leave.")
+		fmt.Fprintln(o.output.Env.ErrOut, o.none(elsewhere))
 		return nil
 	}
-	columns, held := columnsFor(list.Pods)
-	rows := make([][]any, 0, len(list.Pods))
+	columns := columnsFor(list.Pods)
+	rows := make([]output.PodRow, 0, len(list.Pods))
 	for i := range list.Pods {
 		pod := &list.Pods[i]
-		rows = append(rows, cellsOf(pod, list.At.Time, leaves(list.At.Time, pod), held))
+		rows = append(rows, rowOf(&o.output, pod, now, leaves(now, pod), columns))
 	}
-	return o.output.Table(columns, rows)
+	answer := headline(list.Pods, now)
+	if !o.output.NoHeaders {
+		o.output.Line("%s", answer)
+		o.output.Line("")
+	}
+	return o.output.Pods(answer, columns, rows)
+}
+
+// headline counts the pods that are pending.
+func headline(pods []cliv1alpha1.PendingPod, now time.Time) string {
+	due, held := 0, 0
+	for i := range pods {
+		if !pods[i].Due.After(now) {
+			due++
+			if pods[i].Answer.Stays() {
+				held++
+			}
+		}
+	}
+	still := "due and still there"
+	if held > 0 {
+		still += fmt.Sprintf(" (%d held)", held)
+	}
+	switch {
+	case len(pods) == 0:
+		return "No pod has to leave."
+	case due == len(pods):
+		return fmt.Sprintf("%s %s.", areOf(due, "pod"), still)
+	case due == 0:
+		return fmt.Sprintf("%s to leave, the next in %s.", areOf(len(pods), "pod"), countdown(now, pods[0].Due.Time))
+	}
+	return fmt.Sprintf("%s to leave: %d %s, the next in %s.", areOf(len(pods), "pod"), due, still, countdown(now, pods[due].Due.Time))
 }
 
 // leaves says how long it is until a pod is due, or how late it is. A pod that is held is not late.
@@ -255,7 +331,7 @@ func leaves(now time.Time, pod *cliv1alpha1.PendingPod) string {
 	case !due.Before(now):
 		return output.Relative(now, due)
 	case pod.Answer.Stays():
-		return "due " + output.Span(due, now) + " ago"
+		return output.Span(due, now) + " ago"
 	}
 	return output.Span(due, now) + " late"
 }

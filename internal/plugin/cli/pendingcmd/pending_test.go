@@ -86,7 +86,7 @@ func TestThatPoliciesHoldNothingWithoutTaintkeeperIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "Taintkeeper is not running, so EvictionPolicies hold no pod, except those with ifDown: Hold."
-	if notes := o.pending(cluster, nil).Notes; len(notes) == 0 || notes[0] != want {
+	if notes := o.pending(cluster, nil, "").Notes; len(notes) == 0 || notes[0] != want {
 		t.Errorf("the notes are %q, want %q first", notes, want)
 	}
 }

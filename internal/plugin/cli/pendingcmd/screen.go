@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -29,7 +28,7 @@ const lingers = 5 * time.Second
 // screen is what a terminal shows of pods that are pending: a countdown that runs.
 type screen struct {
 	clock         clock.PassiveClock
-	wide, headers bool
+	output        output.Printer
 	width, height int
 
 	known  bool // what is pending has been told
@@ -53,8 +52,7 @@ type (
 
 func newScreen(o *options) *screen {
 	return &screen{
-		clock: o.source.Env.Clock, wide: o.output.Format == output.Wide, headers: !o.output.NoHeaders,
-		marks: map[types.UID]mark{},
+		clock: o.source.Env.Clock, output: o.output, marks: map[types.UID]mark{},
 	}
 }
 
@@ -167,33 +165,11 @@ func (s *screen) View() tea.View {
 	return view
 }
 
-// title counts.
 func (s *screen) title() string {
-	now := s.clock.Now()
-	late, held := 0, 0
-	for i := range s.pods {
-		if !s.pods[i].Due.After(now) {
-			late++
-			if s.pods[i].Answer.Stays() {
-				held++
-			}
-		}
-	}
-	still := "due and still there"
-	if held > 0 {
-		still += fmt.Sprintf(" (%d held)", held)
-	}
-	switch {
-	case !s.known:
+	if !s.known {
 		return "Reading nodes and pods."
-	case len(s.pods) == 0:
-		return "No pod has to leave."
-	case late == len(s.pods):
-		return fmt.Sprintf("%s %s.", areOf(late, "pod"), still)
-	case late == 0:
-		return fmt.Sprintf("%s to leave, the next in %s.", areOf(len(s.pods), "pod"), countdown(now, s.pods[0].Due.Time))
 	}
-	return fmt.Sprintf("%s to leave: %d %s, the next in %s.", areOf(len(s.pods), "pod"), late, still, countdown(now, s.pods[late].Due.Time))
+	return headline(s.pods, s.clock.Now())
 }
 
 // areOf says "1 pod is", "2 pods are".
@@ -223,7 +199,7 @@ func (s *screen) rows() []line {
 		row := line{pod, countdown(now, pod.Due.Time), lipgloss.NewStyle()}
 		switch marked, ok := s.marks[pod.UID]; {
 		case !pod.Due.After(now) && pod.Answer.Stays():
-			row.leaves = "due " + inSeconds(now.Sub(pod.Due.Time).Truncate(time.Second)) + " ago"
+			row.leaves = inSeconds(now.Sub(pod.Due.Time).Truncate(time.Second)) + " ago"
 		case !pod.Due.After(now):
 			row.style = styleLate
 		case ok && marked.event != cliv1alpha1.PendingDueNow:
@@ -234,9 +210,9 @@ func (s *screen) rows() []line {
 	return rows
 }
 
-// besides is how many lines a screen has besides the rows: title, column names, what is left out, note, keys, and
-// space.
-const besides = 9
+// besides is how many lines a screen has besides the rows: title, what all rows share, column names, what is left out,
+// note, keys, and space.
+const besides = 10
 
 // table returns as many rows as fit.
 func (s *screen) table() []string {
@@ -261,33 +237,12 @@ func (s *screen) table() []string {
 
 // aligned writes rows below column names, plain.
 func (s *screen) aligned(rows []line) []string {
-	var text strings.Builder
-	table := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
-	columns, held := columnsFor(s.pods)
-	if s.headers {
-		var names []string
-		for _, column := range columns {
-			if name, wide := strings.CutPrefix(column, "+"); s.wide || !wide {
-				names = append(names, strings.ToUpper(name))
-			}
-		}
-		fmt.Fprintln(table, strings.Join(names, "\t"))
-	}
+	columns := columnsFor(s.pods)
+	cells := make([]output.PodRow, 0, len(rows))
 	for _, row := range rows {
-		var cells []string
-		for i, cell := range cellsOf(row.pod, s.clock.Now(), row.leaves, held) {
-			if s.wide || !strings.HasPrefix(columns[i], "+") {
-				cells = append(cells, output.Printable(fmt.Sprint(cell)))
-			}
-		}
-		fmt.Fprintln(table, strings.Join(cells, "\t"))
+		cells = append(cells, rowOf(&s.output, row.pod, s.clock.Now(), row.leaves, columns))
 	}
-	_ = table.Flush() // a builder takes everything
-	lines := strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " ")
-	}
-	return lines
+	return s.output.PodLines(columns, cells)
 }
 
 // countdown says to the second how long it is until an instant, or how late it is. A second that has begun counts, so

@@ -16,6 +16,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
@@ -33,7 +34,7 @@ type shown struct {
 func newShown() *shown {
 	clock := clocktesting.NewFakePassiveClock(noon)
 	return &shown{
-		screen: &screen{clock: clock, headers: true, marks: map[types.UID]mark{}, width: 80, height: 24},
+		screen: &screen{clock: clock, marks: map[types.UID]mark{}, width: 80, height: 24},
 		clock:  clock, list: &cliv1alpha1.PendingList{}, there: map[types.UID]bool{},
 	}
 }
@@ -82,9 +83,10 @@ func TestAPodThatIsHeldIsNotLate(t *testing.T) {
 	s.pending(held, pendingPod("q", time.Minute))
 	s.shows(t,
 		"2 pods are to leave: 1 due and still there (1 held), the next in 1m0s.",
-		"NAMESPACE   POD   NODE   LEAVES          HELD BY        AT                     TAINT         OWNER",
-		"a           p     n      due 1m30s ago   stop: Paused   2026-11-22T11:58:30Z   k:NoExecute   Job/j",
-		"a           q     n      1m0s                           2026-11-22T12:01:00Z   k:NoExecute   Job/j",
+		"Node n, taint k:NoExecute:",
+		"DUE         AT          POD   HELD BY",
+		"1m30s ago   11:58:30Z   a/p   stop: Paused",
+		"1m0s        12:01:00Z   a/q",
 	)
 }
 
@@ -96,23 +98,26 @@ func TestABoardCountsDownEachSecond(t *testing.T) {
 	s.pending(pendingPod("p", 3*time.Second+500*time.Millisecond), pendingPod("q", time.Hour))
 	s.shows(t,
 		"2 pods are to leave, the next in 4s.",
-		"NAMESPACE   POD   NODE   LEAVES   AT                     TAINT         OWNER",
-		"a           p     n      4s       2026-11-22T12:00:03Z   k:NoExecute   Job/j",
-		"a           q     n      1h0m0s   2026-11-22T13:00:00Z   k:NoExecute   Job/j",
+		"Node n, taint k:NoExecute:",
+		"LEAVES   AT          POD",
+		"4s       12:00:03Z   a/p",
+		"1h0m0s   13:00:00Z   a/q",
 	)
 	s.pass(3 * time.Second)
 	s.shows(t,
 		"2 pods are to leave, the next in 1s.",
-		"NAMESPACE   POD   NODE   LEAVES   AT                     TAINT         OWNER",
-		"a           p     n      1s       2026-11-22T12:00:03Z   k:NoExecute   Job/j",
-		"a           q     n      59m57s   2026-11-22T13:00:00Z   k:NoExecute   Job/j",
+		"Node n, taint k:NoExecute:",
+		"LEAVES   AT          POD",
+		"1s       12:00:03Z   a/p",
+		"59m57s   13:00:00Z   a/q",
 	)
 	s.pass(2 * time.Second)
 	s.shows(t,
 		"2 pods are to leave: 1 due and still there, the next in 59m55s.",
-		"NAMESPACE   POD   NODE   LEAVES    AT                     TAINT         OWNER",
-		"a           p     n      1s late   2026-11-22T12:00:03Z   k:NoExecute   Job/j",
-		"a           q     n      59m55s    2026-11-22T13:00:00Z   k:NoExecute   Job/j",
+		"Node n, taint k:NoExecute:",
+		"LEAVES    AT          POD",
+		"1s late   12:00:03Z   a/p",
+		"59m55s    13:00:00Z   a/q",
 	)
 }
 
@@ -125,16 +130,18 @@ func TestAPodThatIsGoneOrCancelledStaysInSightForAWhile(t *testing.T) {
 	s.pass(lingers - time.Second)
 	s.shows(t,
 		"1 pod is to leave, the next in 1h59m46s.",
-		"NAMESPACE   POD   NODE   LEAVES      AT                     TAINT         OWNER",
-		"a           p     n      gone        2026-11-22T12:01:00Z   k:NoExecute   Job/j",
-		"a           q     n      cancelled   2026-11-22T13:00:00Z   k:NoExecute   Job/j",
-		"a           r     n      1h59m46s    2026-11-22T14:00:00Z   k:NoExecute   Job/j",
+		"Node n, taint k:NoExecute:",
+		"LEAVES      AT          POD",
+		"gone        12:01:00Z   a/p",
+		"cancelled   13:00:00Z   a/q",
+		"1h59m46s    14:00:00Z   a/r",
 	)
 	s.pass(time.Second)
 	s.shows(t,
 		"1 pod is to leave, the next in 1h59m45s.",
-		"NAMESPACE   POD   NODE   LEAVES     AT                     TAINT         OWNER",
-		"a           r     n      1h59m45s   2026-11-22T14:00:00Z   k:NoExecute   Job/j",
+		"Node n, taint k:NoExecute:",
+		"LEAVES     AT          POD",
+		"1h59m45s   14:00:00Z   a/r",
 	)
 }
 
@@ -146,8 +153,9 @@ func TestAPodThatIsCancelledAndLeavesAgainIsShownOnce(t *testing.T) {
 	s.pending(pendingPod("p", time.Hour))
 	s.shows(t,
 		"1 pod is to leave, the next in 1h0m0s.",
-		"NAMESPACE   POD   NODE   LEAVES   AT                     TAINT         OWNER",
-		"a           p     n      1h0m0s   2026-11-22T13:00:00Z   k:NoExecute   Job/j",
+		"Node n, taint k:NoExecute:",
+		"LEAVES   AT          POD",
+		"1h0m0s   13:00:00Z   a/p",
 	)
 }
 
@@ -156,7 +164,7 @@ func TestWhatIsNewAndWhatIsLateStandsOut(t *testing.T) {
 	s.pending(pendingPod("late", -time.Second), pendingPod("new", time.Hour))
 	coloured := func(name string) string {
 		for line := range strings.Lines(s.View().Content) {
-			if strings.Contains(line, " "+name+" ") && strings.Contains(line, "\x1b[") {
+			if strings.HasSuffix(strings.TrimSpace(ansi.Strip(line)), "a/"+name) && strings.Contains(line, "\x1b[") {
 				return line[:strings.Index(line, "m")+1]
 			}
 		}
@@ -190,7 +198,7 @@ func TestABoardFitsTheTerminal(t *testing.T) {
 			t.Errorf("a line is too long: %q", line)
 		}
 	}
-	if !slices.Contains(view, "and 24 more") {
+	if !slices.Contains(view, "and 25 more") {
 		t.Errorf("it does not say how many are left out:\n%s", strings.Join(view, "\n"))
 	}
 }
@@ -231,10 +239,10 @@ func TestQEscapeAndControlCQuitAndOtherKeysDoNot(t *testing.T) {
 
 func TestABoardTakesHeadersAndColumnsFromTheFlags(t *testing.T) {
 	s := newShown()
-	s.headers, s.wide, s.width = false, true, 0
+	s.output.NoHeaders, s.output.Format, s.width = true, output.Wide, 0
 	s.pending(pendingPod("p", 50*time.Hour))
 	s.shows(t,
 		"1 pod is to leave, the next in 2d2h.",
-		"a   p   n   2d2h   2026-11-24T14:00:00Z   k:NoExecute   Job/j   none   0",
+		"2d2h   2026-11-24T14:00:00Z   a/p   n   k:NoExecute   Job/j   none   0",
 	)
 }

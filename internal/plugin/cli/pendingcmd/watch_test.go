@@ -429,7 +429,7 @@ func TestWhatMayNotBeReadOfPoliciesIsNotedOnce(t *testing.T) {
 
 func TestEveryFormatTellsEachChange(t *testing.T) {
 	for format, want := range map[string]string{
-		output.Name: "pod/p\n",
+		output.Name: "pod/p -n a\n",
 		output.Wide: "2000-01-01T00:00:00Z pod a/p on node n leaves in 5m, at 2000-01-01T00:05:00Z, by taint k:NoExecute, tolerated by k=*:NoExecute for 300s, of StatefulSet/s, priority 7\n",
 		output.JSON: `{"kind":"PendingChange","apiVersion":"cli.taintkeeper.dev/v1alpha1","at":"2000-01-01T00:00:00.000000Z","change":"Leaves",` +
 			`"pod":{"namespace":"a","name":"p","uid":"p","node":"n","due":"2000-01-01T00:05:00.000000Z","taint":"k:NoExecute",` +

@@ -15,7 +15,7 @@ import (
 // printPage prints a plan as one page, in the words of the table.
 func printPage(o *output.Printer, plan *cliv1alpha1.TaintPlan) error {
 	return page.Write(o.Env.Out, page.Page{
-		Plan: plan, Answer: summary.Answer(plan),
+		Plan: plan, Cluster: summary.Cluster(plan), Answer: summary.Answer(plan),
 		Losses: slices.Concat(summary.Silence(plan), summary.Policies(plan), summary.Losses(plan)),
 		Words: func(pod *cliv1alpha1.PlannedPod) page.Words {
 			words := page.Words{Leaves: "stays", Toleration: tolerationOf(pod), HeldBy: output.HeldBy(plan.At.Time, pod.Answer)}

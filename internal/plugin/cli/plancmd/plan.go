@@ -37,15 +37,17 @@ type options struct {
 func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
 	o := &options{source: source.New(env, config), output: output.NewPrinter(env, output.HTML)}
 	cmd := &cobra.Command{
-		Use:   "plan (NODE... | -l SELECTOR | --all) (TAINT... | --silent)",
+		Use:   "plan (NODE... | -l SELECTOR | --all) (TAINT... | --unreachable)",
 		Short: "Say what taints would do: who leaves, when and why",
 		Long: `Say what taints would do, without setting them: which pods leave, when and why, what that means for their
 workloads and PodDisruptionBudgets, and which nodes are emptied. If there are EvictionPolicies: who is asked about, who
 is held by which of them and until when, which breakers would trip, and how long a pace takes.
 
-With --silent it says what would happen if the nodes fell silent now: when node health finds that they are, when each is
-tainted NoExecute at the rate of its zone, or why it is not, and which pods leave then. Flags that the controller has
-too are to be given as the controller has them.
+With --unreachable it says what would happen if the nodes stopped renewing their Leases now: when node health notices,
+when each is tainted NoExecute at the rate of its zone, or why it is not, and which pods leave then. Set flags that the
+controller has too to the controller's values.
+
+Above 30 rows, pods of one workload that leave together share a row; -o wide has a row for each pod and more columns.
 
 With --where-to it also says which nodes would take the pods that leave. It asks the filters and scores of the scheduler
 itself, and places one pod after the other. Scores decide between nodes that fit, and the scheduler draws lots where
@@ -61,8 +63,8 @@ they are equal, so a pod may go to another of the nodes that would take it.
   # The same for a whole zone, without a cluster
   kubectl taintkeeper plan -f cluster.json -l topology.kubernetes.io/zone=a maintenance=now:NoExecute
 
-  # What if the kubelets of a zone fell silent now?
-  kubectl taintkeeper plan --silent -l topology.kubernetes.io/zone=a
+  # What if all nodes of a zone became unreachable now?
+  kubectl taintkeeper plan --unreachable -l topology.kubernetes.io/zone=a
 
   # As a page for a browser, with a timeline
   kubectl taintkeeper plan worker-1 maintenance=now:NoExecute -o html > plan.html`,

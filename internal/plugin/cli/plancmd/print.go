@@ -21,7 +21,7 @@ func printPlan(o *output.Printer, plan *cliv1alpha1.TaintPlan) error {
 	if o.Format == output.Name {
 		for i := range plan.Pods {
 			if pod := &plan.Pods[i]; pod.Leaves {
-				o.Line("pod/%s", pod.Name)
+				o.Line("%s", output.PodName(pod.Namespace, pod.Name))
 			}
 		}
 		return nil
@@ -37,54 +37,69 @@ func printPlan(o *output.Printer, plan *cliv1alpha1.TaintPlan) error {
 	if !o.NoHeaders {
 		o.Line("")
 	}
-	rows := make([][]any, 0, len(plan.Pods))
+	columns := columnsOf(plan)
+	rows := make([]output.PodRow, 0, len(plan.Pods))
 	for i := range plan.Pods {
-		rows = append(rows, podRow(plan, &plan.Pods[i]))
+		rows = append(rows, podRow(o, plan, &plan.Pods[i], columns))
 	}
-	columns := []string{
-		"Namespace", "Pod", "Node", "Leaves", "At", "Change", "Taint", "Toleration", "Owner",
-		"+Priority", "+Grace", "+Budgets", "+Before",
+	return o.Pods(summary.Answer(plan), columns, rows)
+}
+
+// columnsOf are the columns of a plan, the most important first. Those that could only be empty are left out.
+func columnsOf(plan *cliv1alpha1.TaintPlan) []string {
+	columns := []string{output.ColumnLeaves, "At", output.ColumnPod}
+	if len(plan.Policies) > 0 {
+		columns = []string{output.ColumnDue, "At", output.ColumnPod, "Held by"}
 	}
-	columns, rows = withHeldBy(plan, columns, rows)
 	if summary.AsksWhereTo(plan) {
-		columns, rows = withWhereTo(plan, columns, rows)
+		columns = append(columns, "Where to", "+Fits")
 	}
-	return o.Table(columns, rows)
+	columns = append(columns, output.ColumnNode, output.ColumnTaint)
+	if slices.ContainsFunc(plan.Pods, altersWhatWas) {
+		columns = append(columns, "Change")
+	} else {
+		columns = append(columns, "+Change")
+	}
+	return append(columns, "Toleration", "+Owner", "+Priority", "+Grace", "+Budgets", "+Before")
 }
 
-// withHeldBy adds which policies keep the pods to a table, behind when they leave, if there are policies.
-func withHeldBy(plan *cliv1alpha1.TaintPlan, columns []string, rows [][]any) ([]string, [][]any) {
-	if len(plan.Policies) == 0 {
-		return columns, rows
-	}
-	at := slices.Index(columns, "Leaves") + 1
-	for i := range rows {
-		rows[i] = slices.Insert(rows[i], at, any(output.HeldBy(plan.At.Time, plan.Pods[i].Answer)))
-	}
-	return slices.Insert(slices.Clone(columns), at, "Held by"), rows
+// altersWhatWas reports whether a pod had to leave already, and a plan changes that.
+func altersWhatWas(pod cliv1alpha1.PlannedPod) bool {
+	return pod.Change != cliv1alpha1.ChangeNone && pod.Change != cliv1alpha1.ChangeLeaves
 }
 
-func podRow(plan *cliv1alpha1.TaintPlan, pod *cliv1alpha1.PlannedPod) []any {
+func podRow(
+	o *output.Printer, plan *cliv1alpha1.TaintPlan, pod *cliv1alpha1.PlannedPod, columns []string,
+) output.PodRow {
 	leaves, at, before := "stays", "", ""
 	if pod.Leaves {
-		leaves, at = output.Relative(plan.At.Time, pod.Due.Time), output.Absolute(pod.Due.Time)
+		leaves, at = output.Relative(plan.At.Time, pod.Due.Time), o.Instant(plan.At.Time, pod.Due.Time)
 	}
 	if pod.About {
 		leaves = output.About(plan.At.Time, pod.Due.Time)
 	}
 	if pod.DueBefore != nil {
-		before = output.Absolute(pod.DueBefore.Time)
+		before = o.Instant(plan.At.Time, pod.DueBefore.Time)
 	}
-	owner := ""
-	if pod.Owner != nil {
-		owner = pod.Owner.Kind + "/" + pod.Owner.Name
+	held := output.HeldBy(plan.At.Time, pod.Answer)
+	cells := map[string]string{
+		output.ColumnLeaves: leaves, output.ColumnDue: leaves, "At": at, "Held by": held,
+		"Where to": whereTo(pod.WhereTo), "+Fits": fits(pod.WhereTo),
+		output.ColumnNode: pod.Node, output.ColumnTaint: pod.Taint, "Toleration": tolerationOf(pod),
+		"+Owner": output.OwnerOf(pod.Owner), "+Priority": strconv.Itoa(int(pod.Priority)),
+		"+Grace":   strconv.FormatInt(pod.GracePeriodSeconds, 10) + "s",
+		"+Budgets": strings.Join(pod.Budgets, ","), "+Before": before,
 	}
-	return []any{
-		pod.Namespace, pod.Name, pod.Node, leaves, at,
-		strings.ToLower(string(pod.Change)), pod.Taint, tolerationOf(pod), owner,
-		strconv.Itoa(int(pod.Priority)), strconv.FormatInt(pod.GracePeriodSeconds, 10) + "s",
-		strings.Join(pod.Budgets, ","), before,
+	change := strings.ToLower(string(pod.Change))
+	cells["Change"], cells["+Change"] = change, change
+	row := output.PodRow{Namespace: pod.Namespace, Name: pod.Name, Owner: pod.Owner, With: leaves + held}
+	if pod.WhereTo != nil && pod.WhereTo.Node == "" {
+		row.With += cells["Where to"]
 	}
+	for _, column := range columns {
+		row.Cells = append(row.Cells, cells[column])
+	}
+	return row
 }
 
 func tolerationOf(pod *cliv1alpha1.PlannedPod) string {

@@ -15,7 +15,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
-// silence is --silent, with the flags of the controller that say what follows.
+// silence is --unreachable, with the flags of the controller that say what follows.
 type silence struct {
 	is    bool
 	flags readiness.Options
@@ -23,18 +23,20 @@ type silence struct {
 }
 
 func (s *silence) addFlags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&s.is, "silent", false,
-		"Say what would happen if the nodes fell silent now. No taint is given then.")
+	cmd.Flags().BoolVar(&s.is, "unreachable", false,
+		"Say what would happen if the nodes became unreachable now. No taint is given then.")
+	cmd.Flags().BoolVar(&s.is, "silent", false, "The same as --unreachable, by its former name.")
+	_ = cmd.Flags().MarkHidden("silent")
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.flags.AddFlags(flags)
 	flags.VisitAll(func(flag *pflag.Flag) {
 		s.names = append(s.names, flag.Name)
-		flag.Usage = "With --silent, as the controller has it: " + flag.Usage + "."
+		flag.Usage = "With --unreachable, as the controller has it: " + flag.Usage + "."
 		cmd.Flags().AddFlag(flag)
 	})
 }
 
-// completion completes nodes, and taints unless --silent is given.
+// completion completes nodes, and taints unless --unreachable is given.
 func (s *silence) completion(from *source.Source) completion.Func {
 	nodes, taints := completion.Nodes(from), completion.Taints(from)
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
@@ -49,7 +51,7 @@ func (s *silence) completion(from *source.Source) completion.Func {
 func (s *silence) validate(cmd *cobra.Command) error {
 	if s.is {
 		if cmd.Flags().Changed("overwrite") {
-			return command.Usagef("--overwrite is for taints that are given: leave it out with --silent")
+			return command.Usagef("--overwrite is for taints that are given: leave it out with --unreachable")
 		}
 		if err := s.flags.Validate(); err != nil {
 			return command.Usagef("%w", err)
@@ -58,17 +60,17 @@ func (s *silence) validate(cmd *cobra.Command) error {
 	}
 	for _, name := range s.names {
 		if cmd.Flags().Changed(name) {
-			return command.Usagef("--%s is for nodes that fall silent: give --silent, or leave it out", name)
+			return command.Usagef("--%s is for nodes that become unreachable: add --unreachable, or leave it out", name)
 		}
 	}
 	return nil
 }
 
-// noTaints refuses taints together with --silent.
+// noTaints refuses taints together with --unreachable.
 func noTaints(specs []string) error {
 	if len(specs) == 0 {
 		return nil
 	}
-	return command.Usagef("--silent says which taints silent nodes get: leave out %s, or --silent",
+	return command.Usagef("--unreachable says which taints the nodes get: leave out %s, or --unreachable",
 		strings.Join(specs, " "))
 }

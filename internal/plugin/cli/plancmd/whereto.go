@@ -5,20 +5,9 @@ package plancmd
 
 import (
 	"fmt"
-	"slices"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 )
-
-// withWhereTo adds where pods would go to a table, behind their owners.
-func withWhereTo(plan *cliv1alpha1.TaintPlan, columns []string, rows [][]any) ([]string, [][]any) {
-	at := slices.Index(columns, "Owner") + 1
-	for i := range rows {
-		where := plan.Pods[i].WhereTo
-		rows[i] = slices.Insert(rows[i], at, any(whereTo(where)), any(fits(where)))
-	}
-	return slices.Insert(slices.Clone(columns), at, "Where to", "+Fits"), rows
-}
 
 func whereTo(where *cliv1alpha1.WhereTo) string {
 	switch {

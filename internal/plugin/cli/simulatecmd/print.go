@@ -19,8 +19,22 @@ import (
 // mostListed is how many workloads, budgets and pods a table lists, unless it is wide.
 const mostListed = 10
 
-// printReport prints a report for a person: the answer, the story, what was lost, and what was left out.
+// printReport prints a report for a person: the answer, the story, what was lost, and what was left out. Of names it
+// prints those of the pods that leave, and without headers the tables alone.
 func printReport(o *output.Printer, report *cliv1alpha1.SimulationReport) error {
+	switch {
+	case o.Format == output.Name:
+		o.Notes(report.Notes)
+		for i := range report.Pods {
+			if pod := &report.Pods[i]; pod.LeavesAt != nil {
+				o.Line("%s", output.PodName(pod.Namespace, pod.Name))
+			}
+		}
+		return nil
+	case o.NoHeaders:
+		o.Notes(report.Notes)
+		return printLosses(o, report)
+	}
 	for _, line := range answer(report) {
 		o.Line("%s", line)
 	}
@@ -31,7 +45,7 @@ func printReport(o *output.Printer, report *cliv1alpha1.SimulationReport) error 
 	if len(report.Story) == 0 {
 		o.Line("Nothing happens.")
 	}
-	if err := printWorkloads(o, report); err != nil {
+	if err := printLosses(o, report); err != nil {
 		return err
 	}
 	o.Line("")
@@ -111,7 +125,8 @@ func span(d metav1.Duration) string {
 	return sentence.Duration(d.Duration)
 }
 
-func printWorkloads(o *output.Printer, report *cliv1alpha1.SimulationReport) error {
+// printLosses prints which workloads had fewer replicas and which budgets were overrun.
+func printLosses(o *output.Printer, report *cliv1alpha1.SimulationReport) error {
 	if len(report.Workloads) > 0 {
 		o.Line("")
 		rows := make([][]any, 0, len(report.Workloads))

@@ -110,7 +110,7 @@ func (p *page) replicas() string {
 }
 
 func (p *page) pods() string {
-	pods := p.Pods
+	pods := p.StatusReport.Pods
 	text := fmt.Sprintf("%d due now, %d overdue, %d due later", pods.Due-pods.Overdue, pods.Overdue, pods.Later)
 	if pods.Next != nil {
 		text += fmt.Sprintf(" (the next in %s)", output.Relative(p.At.Time, pods.Next.Time))
@@ -126,7 +126,7 @@ func (p *page) held() string {
 	if len(all) == 0 {
 		return "none"
 	}
-	return fmt.Sprintf("%d (%s)", p.Pods.Held, sentence.Enumerate(all))
+	return fmt.Sprintf("%d (%s)", p.StatusReport.Pods.Held, sentence.Enumerate(all))
 }
 
 func (p *page) clock() string {

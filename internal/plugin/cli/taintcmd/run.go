@@ -154,7 +154,11 @@ func (t *tainting) confirm(ctx context.Context, made *cliv1alpha1.TaintPlan, nod
 	if err := trips(made); err != nil {
 		return err
 	}
-	t.tell("%s on %s: %s", t.edit, sentence.Counted(len(nodes), "node"), sentence.Enumerate(namesOf(nodes)))
+	of := ""
+	if name := summary.Cluster(made); name != "" {
+		of = " of cluster " + name
+	}
+	t.tell("%s on %s%s: %s", t.edit, sentence.Counted(len(nodes), "node"), of, sentence.Enumerate(namesOf(nodes)))
 	fmt.Fprint(t.env.ErrOut, "Go on? [y/N] ")
 	if t.answers == nil {
 		t.answers = bufio.NewReader(t.env.In)

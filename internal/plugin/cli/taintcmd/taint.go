@@ -127,6 +127,7 @@ it, may be there or not.` + taintOutput,
 }
 
 func (o *options) addFlags(cmd *cobra.Command) {
+	command.NoFiles(cmd, cmd.Name()+" changes the nodes of a cluster: to see what it would do among files, use plan")
 	o.output.AddFlags(cmd)
 	o.nodes.AddFlags(cmd)
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "Do not ask.")

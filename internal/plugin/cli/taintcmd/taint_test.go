@@ -37,6 +37,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
@@ -50,6 +51,7 @@ type taintScene struct {
 
 	client   *fake.Clientset
 	others   []runtime.Object // EvictionPolicies
+	location plan.Location
 	clock    timeline.Clock
 	in       string
 	out, err taintTranscript
@@ -101,6 +103,7 @@ func (s *taintScene) run(ctx context.Context, newCommand func(*options) *cobra.C
 		}
 		owners := metadatafake.NewSimpleMetadataClient(scheme)
 		reader := source.NewReader("test", s.client, s.policies(), owners, output.NewProgress(env))
+		reader.Cluster.Location = s.location
 		return reader, &s.clock, nil
 	}
 	cmd := newCommand(&options{
@@ -231,13 +234,23 @@ func toleratingTaint(seconds int64) func(*corev1.Pod) {
 	}
 }
 
+func TestTheQuestionNamesTheCluster(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.in = "y\n"
+		s.location = plan.Location{Context: "admin@prod", Cluster: "prod", Server: "https://example.com"}
+		s.must(s.taint("n", "m:NoExecute"))
+		s.mustSay(s.err.String(), "The plan is of cluster prod (context admin@prod, https://example.com).\n",
+			"m:NoExecute on 1 node of cluster prod (context admin@prod, https://example.com): n\nGo on? [y/N] ")
+	}, taintedNode("n"))
+}
+
 func TestThePlanIsShownAndAQuestionAsked(t *testing.T) {
 	for answer, changes := range map[string]bool{"y\n": true, "Yes\n": true, "n\n": false, "\n": false, "": false, "yep\n": false} {
 		t.Run(fmt.Sprintf("%q", answer), func(t *testing.T) {
 			playTaint(t, func(s *taintScene) {
 				s.in = answer
 				err := s.taint("n", "m=1:NoExecute")
-				s.mustSay(s.err.String(), "1 of 1 pod on 1 node leave, all of them at once.\n", "m=1:NoExecute on 1 node: n\nGo on? [y/N] ")
+				s.mustSay(s.err.String(), "1 of 1 pod on 1 node leaves, at once.\n", "m=1:NoExecute on 1 node: n\nGo on? [y/N] ")
 				if changes {
 					s.must(err)
 					s.mustHave("n", "m=1:NoExecute +0s")

@@ -1,0 +1,139 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package explaincmd
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/selection"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+)
+
+// wanted is the pod that is asked for, by its name or as one of a workload.
+type wanted struct {
+	kind, name string
+	namespace  string   // empty: all of them
+	notes      []string // which of several pods it is
+}
+
+const kindPod = "Pod"
+
+// kinds are those whose pods can be asked for, as kubectl calls them.
+var kinds = map[string]string{
+	"pod": kindPod, "pods": kindPod, "po": kindPod,
+	"deployment": "Deployment", "deployments": "Deployment", "deploy": "Deployment",
+	"replicaset": "ReplicaSet", "replicasets": "ReplicaSet", "rs": "ReplicaSet",
+	"statefulset": "StatefulSet", "statefulsets": "StatefulSet", "sts": "StatefulSet",
+	"daemonset": "DaemonSet", "daemonsets": "DaemonSet", "ds": "DaemonSet",
+	"job": "Job", "jobs": "Job",
+	"replicationcontroller": "ReplicationController", "replicationcontrollers": "ReplicationController",
+	"rc": "ReplicationController",
+}
+
+// wantedOf takes names as kubectl does, NAME, KIND/NAME and KIND NAME, and NAMESPACE/NAME as tables show it.
+func wantedOf(args []string) (wanted, error) {
+	const advice = "name one, as POD, NAMESPACE/POD or WORKLOAD/NAME"
+	if len(args) == 2 && kinds[args[0]] != "" {
+		args = []string{args[0] + "/" + args[1]}
+	}
+	switch {
+	case len(args) == 0:
+		return wanted{}, command.Usagef("no pod is given: %s", advice)
+	case len(args) > 1:
+		return wanted{}, command.Usagef("one pod is explained at a time: %d are given", len(args))
+	}
+	first, name, ok := strings.Cut(args[0], "/")
+	switch {
+	case !ok:
+		return wanted{kind: kindPod, name: first}, nil
+	case kinds[first] != "":
+		return wanted{kind: kinds[first], name: name}, nil
+	case slices.Contains(selection.NodeWords, first):
+		return wanted{}, command.Usagef("%q is no pod: %s", args[0], advice)
+	}
+	return wanted{kind: kindPod, namespace: first, name: name}, nil
+}
+
+// among returns the pod among those of a cluster.
+func (w *wanted) among(cluster *plan.Cluster, now time.Time) (*corev1.Pod, error) {
+	var found []*corev1.Pod
+	var names, namespaces []string
+	for _, pod := range cluster.Pods {
+		if w.namespace != "" && pod.Namespace != w.namespace {
+			continue
+		}
+		names = append(names, pod.Name)
+		if w.is(cluster, pod) {
+			found = append(found, pod)
+			if !slices.Contains(namespaces, pod.Namespace) {
+				namespaces = append(namespaces, pod.Namespace)
+			}
+		}
+	}
+	switch {
+	case len(found) == 0 && w.kind != kindPod:
+		return nil, fmt.Errorf("no pod of %s %s is there%s", w.kind, w.name, w.where())
+	case len(found) == 0:
+		return nil, fmt.Errorf("there is no pod %q%s%s", w.name, w.where(), command.DidYouMean(w.name, names))
+	case len(namespaces) > 1:
+		return nil, fmt.Errorf("there is a %s %q in each of the namespaces %s: choose one with -n",
+			strings.ToLower(w.kind), w.name, sentence.Enumerate(namespaces))
+	case len(found) > 1:
+		return w.soonest(cluster, found, now), nil
+	}
+	return found[0], nil
+}
+
+// is reports whether a pod is the one, or one of the workload.
+func (w *wanted) is(cluster *plan.Cluster, pod *corev1.Pod) bool {
+	if w.kind == kindPod {
+		return pod.Name == w.name
+	}
+	owner, controller := cluster.Owner(pod), metav1.GetControllerOfNoCopy(pod)
+	return owner != nil && owner.Kind == w.kind && owner.Name == w.name ||
+		controller != nil && controller.Kind == w.kind && controller.Name == w.name
+}
+
+func (w *wanted) where() string {
+	if w.namespace == "" {
+		return " in any namespace"
+	}
+	return " in namespace " + w.namespace
+}
+
+// soonest returns the pod of a workload that leaves first, and notes that there are others.
+func (w *wanted) soonest(cluster *plan.Cluster, pods []*corev1.Pod, now time.Time) *corev1.Pod {
+	pods = slices.SortedFunc(slices.Values(pods), func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	var known plan.Countdowns
+	for _, node := range cluster.Nodes {
+		known.SetNode(node, now)
+	}
+	for _, pod := range pods {
+		known.SetPod(pod, now)
+	}
+	first, does := pods[0], "none of which leaves"
+	if pending := known.Pending(now).Pods; len(pending) > 0 {
+		does = "and this one leaves first"
+		first = pods[slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.UID == pending[0].UID })]
+	}
+	var others []string
+	for _, pod := range pods {
+		if pod != first {
+			others = append(others, pod.Name)
+		}
+	}
+	w.notes = append(w.notes, fmt.Sprintf("%s %s has %d pods, %s. The others: %s.",
+		w.kind, output.FullName(first.Namespace, w.name), len(pods), does, sentence.Some(others)))
+	return first
+}

@@ -1,0 +1,36 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package output
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestSentencesThatDifferOnlyInANameAreOne(t *testing.T) {
+	got := Merged([]string{
+		"Node a: its taint has no timeAdded.",
+		"The files hold no PodDisruptionBudget.",
+		"Node b: its taint has no timeAdded.",
+		"Node c: it is gone.",
+		"Node d: its taint has no timeAdded.",
+		"Node e: its taint has no timeAdded.",
+		"pod shop/web-0 on node a: is due now",
+		"pod shop/web-1 on node b: is due now",
+		"Left out node f: it has the taint.",
+		"The files hold no PodDisruptionBudget.",
+	})
+	want := []string{
+		"Nodes a, b, d and 1 more: its taint has no timeAdded.",
+		"The files hold no PodDisruptionBudget.",
+		"Node c: it is gone.",
+		"pods shop/web-0 on node a, shop/web-1 on node b: is due now",
+		"Left out node f: it has the taint.",
+		"The files hold no PodDisruptionBudget.",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("merged:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}

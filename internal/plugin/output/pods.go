@@ -1,0 +1,238 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package output
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+)
+
+// many is the number of rows above which pods of one workload share a row.
+const many = 30
+
+// Names of columns that tables of pods treat in a way of their own.
+const (
+	ColumnLeaves = "Leaves"
+	ColumnDue    = "Due" // instead of Leaves if policies may keep pods that are due
+	ColumnPod    = "Pod"
+	ColumnNode   = "Node"
+	ColumnTaint  = "Taint"
+)
+
+// PodRow is one row of a table of pods.
+type PodRow struct {
+	Namespace, Name string
+	Owner           *cliv1alpha1.Owner
+	// With is what pods must have in common to share a row, besides their workload.
+	With string
+	// Cells are one for each column. That of ColumnPod is filled in.
+	Cells []string
+}
+
+// FullName is how a pod is named in tables, and as explain takes it.
+func FullName(namespace, name string) string { return namespace + "/" + name }
+
+// OwnerOf names the owner of a pod in a cell.
+func OwnerOf(owner *cliv1alpha1.Owner) string {
+	if owner == nil {
+		return ""
+	}
+	return owner.Kind + "/" + owner.Name
+}
+
+// detailed reports whether a table has a row for each pod, with whole instants and all its columns: -o wide does, and a
+// table without headers, which is read by scripts.
+func (p *Printer) detailed() bool { return p.Format == Wide || p.NoHeaders }
+
+// Pods prints a table of pods, soonest first, and the answer again if the table is long. Above many rows, pods of one
+// workload that leave together share a row. What Node and Taint say of every row stands above the table.
+func (p *Printer) Pods(answer string, columns []string, rows []PodRow) error {
+	setNames(columns, rows)
+	if p.detailed() {
+		return p.Table(columns, cellsOf(rows))
+	}
+	rows = grouped(columns, rows)
+	caption, columns := common(columns, rows)
+	if caption != "" {
+		p.Line("%s", caption)
+	}
+	if err := p.Table(columns, cellsOf(rows)); err != nil {
+		return err
+	}
+	if len(rows) > many {
+		p.Line("")
+		p.Line("%s", answer)
+	}
+	return nil
+}
+
+// PodName is a pod as -o name prints it: as the arguments that kubectl takes.
+func PodName(namespace, name string) string { return fmt.Sprintf("pod/%s -n %s", name, namespace) }
+
+// PodLines is such a table as aligned lines, with a row for each pod.
+func (p *Printer) PodLines(columns []string, rows []PodRow) []string {
+	setNames(columns, rows)
+	var lines []string
+	if !p.detailed() {
+		caption, left := common(columns, rows)
+		if columns = left; caption != "" {
+			lines = append(lines, caption)
+		}
+	}
+	shown := func(i int) bool { return p.Format == Wide || !strings.HasPrefix(columns[i], "+") }
+	var text strings.Builder
+	table := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
+	line := func(cells []string, write func(string) string) {
+		var kept []string
+		for i, cell := range cells {
+			if shown(i) {
+				kept = append(kept, write(cell))
+			}
+		}
+		fmt.Fprintln(table, strings.Join(kept, "\t"))
+	}
+	if !p.NoHeaders {
+		line(columns, func(name string) string { return strings.ToUpper(strings.TrimPrefix(name, "+")) })
+	}
+	for _, row := range rows {
+		line(row.Cells, Printable)
+	}
+	_ = table.Flush() // a builder takes everything
+	for line := range strings.Lines(text.String()) {
+		lines = append(lines, strings.TrimRight(line, " \n"))
+	}
+	return lines
+}
+
+func setNames(columns []string, rows []PodRow) {
+	at := slices.Index(columns, ColumnPod)
+	for i := range rows {
+		rows[i].Cells[at] = FullName(rows[i].Namespace, rows[i].Name)
+	}
+}
+
+func cellsOf(rows []PodRow) [][]any {
+	all := make([][]any, 0, len(rows))
+	for _, row := range rows {
+		cells := make([]any, 0, len(row.Cells))
+		for _, cell := range row.Cells {
+			cells = append(cells, cell)
+		}
+		all = append(all, cells)
+	}
+	return all
+}
+
+// common takes the columns Node and Taint out of a table if they say the same in every row, or nothing, and returns
+// what they say as a line.
+func common(columns []string, rows []PodRow) (caption string, left []string) {
+	left = slices.Clone(columns)
+	var said []string
+	for _, column := range []string{ColumnNode, ColumnTaint} {
+		at := slices.Index(left, column)
+		if at < 0 || len(rows) == 0 {
+			continue
+		}
+		same := ""
+		for _, row := range rows {
+			same = cmp.Or(same, row.Cells[at])
+		}
+		if slices.ContainsFunc(rows, func(row PodRow) bool { return row.Cells[at] != "" && row.Cells[at] != same }) {
+			continue
+		}
+		left = slices.Delete(left, at, at+1)
+		for i := range rows {
+			rows[i].Cells = slices.Delete(slices.Clone(rows[i].Cells), at, at+1)
+		}
+		if same != "" {
+			said = append(said, strings.ToLower(column)+" "+same)
+		}
+	}
+	if len(said) == 0 {
+		return "", left
+	}
+	caption = strings.Join(said, ", ") + ":"
+	return strings.ToUpper(caption[:1]) + caption[1:], left
+}
+
+// grouped lets pods of one workload share a row if there are many: first those on one node, and if that does not
+// suffice, those on all nodes.
+func grouped(columns []string, rows []PodRow) []PodRow {
+	node := slices.Index(columns, ColumnNode)
+	for _, key := range []func(PodRow) string{
+		func(row PodRow) string { return row.Cells[node] },
+		func(PodRow) string { return "" },
+	} {
+		if len(rows) <= many {
+			return rows
+		}
+		grouped := groupedBy(columns, rows, key)
+		if len(grouped) <= many || key(rows[0]) == "" {
+			return grouped
+		}
+	}
+	return rows
+}
+
+func groupedBy(columns []string, rows []PodRow, key func(PodRow) string) []PodRow {
+	type group struct{ namespace, owner, with, key string }
+	var order []group
+	members := map[group][]PodRow{}
+	for _, row := range rows {
+		of := group{row.Namespace, OwnerOf(row.Owner), row.With, key(row)}
+		if members[of] == nil {
+			order = append(order, of)
+		}
+		members[of] = append(members[of], row)
+	}
+	all := make([]PodRow, 0, len(order))
+	for _, of := range order {
+		all = append(all, shared(columns, members[of]))
+	}
+	return all
+}
+
+// shared is one row for several pods.
+func shared(columns []string, rows []PodRow) PodRow {
+	first := rows[0]
+	if len(rows) == 1 {
+		return first
+	}
+	cells := make([]string, len(columns))
+	for i, column := range columns {
+		var values []string
+		for _, row := range rows {
+			if !slices.Contains(values, row.Cells[i]) {
+				values = append(values, row.Cells[i])
+			}
+		}
+		cells[i] = several(column, values)
+	}
+	pods := fmt.Sprintf("%d pods", len(rows))
+	if first.Owner != nil {
+		pods += " of " + first.Owner.Kind + " " + FullName(first.Namespace, first.Owner.Name)
+	} else {
+		pods += " of namespace " + first.Namespace
+	}
+	cells[slices.Index(columns, ColumnPod)] = pods
+	first.Cells = cells
+	return first
+}
+
+// several says in one cell what pods that share a row have in a column.
+func several(column string, values []string) string {
+	switch {
+	case len(values) == 1:
+		return values[0]
+	case column == ColumnNode:
+		return sentence.Counted(len(values), "node")
+	}
+	return fmt.Sprintf("%s and %d more", cmp.Or(values[0], "none"), len(values)-1)
+}

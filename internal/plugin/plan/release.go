@@ -1,0 +1,57 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
+)
+
+// release adds to a policy that keeps the pod what makes it let the pod go, as a sentence without a full stop, and what
+// does it, where one command can. It adds nothing if the policy lets the pod go soon by itself.
+func (s *Subject) release(
+	explained *cliv1alpha1.ExplainedPolicy, p *policy.Policy, first policy.Answer, due time.Time,
+) {
+	patch := func(spec string) string {
+		return fmt.Sprintf("kubectl patch evictionpolicy %s --type=merge -p '{\"spec\":%s}'", p.Name, spec)
+	}
+	say := func(what, command string) { explained.Release, explained.ReleaseCommand = what, command }
+	switch first.Why {
+	case policy.Paused:
+		if s.Policies.IsPause(p) {
+			say("End the pause "+p.Name, "kubectl taintkeeper resume "+p.Name)
+			return
+		}
+		say("Remove spec.paused from EvictionPolicy "+p.Name, patch(`{"paused":null}`))
+	case policy.BreakerOpen:
+		say(fmt.Sprintf("Let EvictionPolicy %s release the pods that are due", p.Name),
+			patch(fmt.Sprintf(`{"breaker":{"resumedAt":%q}}`, resumeAt(due, s.At).Format(time.RFC3339))))
+	case policy.Held:
+		verb := "Set"
+		if !first.Until.IsZero() {
+			verb = "Shorten"
+		}
+		say(fmt.Sprintf("%s spec.deadline of EvictionPolicy %s, or change its selectors so that they do not match", verb, p.Name), "")
+	case policy.Finished:
+		say("Delete the pod", fmt.Sprintf("kubectl delete pod %s -n %s", s.Pod.Name, s.Pod.Namespace))
+	case policy.NotPermitted:
+		say("Allow Taintkeeper's ServiceAccount to create pods/eviction", "")
+	case policy.SeveralBudgets:
+		say("Delete all but one of the PodDisruptionBudgets "+first.Detail, "")
+	case policy.Budget:
+		say("Raise what PodDisruptionBudget "+first.Detail+" allows, or start more of its pods", "")
+	}
+}
+
+// resumeAt returns the first whole second at which a breaker may be resumed for a pod that is due at an instant.
+func resumeAt(due, now time.Time) time.Time {
+	at := now.UTC().Truncate(time.Second)
+	if !due.Before(at) {
+		at = due.UTC().Truncate(time.Second).Add(time.Second)
+	}
+	return at
+}

@@ -1,0 +1,26 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"io"
+	"strings"
+
+	"k8s.io/client-go/rest"
+)
+
+// warnings prints each warning of the API server once, except the one about policies that hold pods
+// (config/coexistence.yaml): commands that end such a policy say in a sentence of their own what leaves.
+type warnings struct{ rest.WarningHandler }
+
+func newWarnings(out io.Writer) warnings {
+	return warnings{rest.NewWarningWriter(out, rest.WarningWriterOptions{Deduplicate: true})}
+}
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (w warnings) HandleWarningHeader(code int, agent, text string) {
+	if !strings.Contains(text, "'taintkeeper-holding") {
+		w.WarningHandler.HandleWarningHeader(code, agent, text)
+	}
+}
