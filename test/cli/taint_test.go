@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	plugincommand "github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
@@ -246,6 +247,20 @@ func TestARightThatIsMissingIsNamed(t *testing.T) {
 	await.Must(t, err)
 	mustSay(t, errOut, "Note: You may not list pods, so nobody can say who leaves.\n")
 	mustHave(t, node, "m:NoExecute")
+}
+
+// A script must not take budgets that nobody could read for budgets that are kept.
+func TestAPlanThatCannotAnswerFailOnFails(t *testing.T) {
+	t.Parallel()
+	node := newNode(t)
+	reader := as(t, "planner-"+node, rbacv1.PolicyRule{Verbs: []string{"get", "list"}, APIGroups: []string{""}, Resources: []string{"*"}})
+	_, _, err := run(t, reader, "plan", node, "m:NoExecute", "--fail-on=lost-workload")
+	await.Must(t, err)
+	_, _, err = run(t, reader, "plan", node, "m:NoExecute", "--fail-on=budget")
+	mustFail(t, err, "--fail-on=budget cannot be answered: you may not list poddisruptionbudgets: ask for the right")
+	if found, ok := errors.AsType[plugincommand.FoundError](err); ok {
+		t.Errorf("a lack of rights is a finding: %v", found)
+	}
 }
 
 // as returns the kubeconfig of somebody with few rights.

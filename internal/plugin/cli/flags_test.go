@@ -54,6 +54,7 @@ var flagsWithOutputs = map[string]struct {
 	"watch":          {[]string{"--watch"}, nil},
 	"recursive":      {[]string{"-R"}, func(string, string) bool { return true }},
 	"overwrite":      {[]string{"--overwrite"}, func(string, string) bool { return true }},
+	"fail-on":        {[]string{"--fail-on=budget"}, nil},
 	"unreachable":    {[]string{"--unreachable"}, func(string, string) bool { return true }},
 
 	"node-eviction-rate":        {[]string{"--node-eviction-rate=0"}, nil},

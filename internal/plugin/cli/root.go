@@ -33,7 +33,7 @@ const (
 	ExitOK     = 0
 	ExitFailed = 1 // something could not be done; stderr says what
 	ExitUsage  = 2 // the command line is wrong
-	ExitFound  = 3 // check found what --fail-on asks for
+	ExitFound  = 3 // something was found that --fail-on asks for
 )
 
 // Env is what the program gives to every command.
@@ -127,7 +127,7 @@ func Fail(out io.Writer, err error) int {
 	if _, ok := errors.AsType[command.UsageError](err); ok {
 		return ExitUsage
 	}
-	if _, ok := errors.AsType[checkcmd.FoundError](err); ok {
+	if _, ok := errors.AsType[command.FoundError](err); ok {
 		return ExitFound
 	}
 	return ExitFailed

@@ -50,8 +50,9 @@ type Cluster struct {
 	// Sources are the files that objects were read from, by their kind, namespace and name; for a check, too.
 	Sources map[cliv1alpha1.CheckedObject]string
 
-	// Missing says what could not be read, and what follows.
-	Missing []string
+	// Missing says what could not be read, and what follows. BudgetsUnknown: PodDisruptionBudgets are among that.
+	Missing        []string
+	BudgetsUnknown bool
 }
 
 // Node returns the node of that name, nil if there is none.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
@@ -93,6 +94,27 @@ func Losses(plan *cliv1alpha1.TaintPlan) []string {
 		lines = append(lines, fmt.Sprintf("%s emptied: %s.", count, sentence.Some(emptied)))
 	}
 	return lines
+}
+
+// Found says what a plan has that --fail-on can ask for.
+func Found(plan *cliv1alpha1.TaintPlan) map[string]string {
+	found := map[string]string{}
+	for value, s := range map[string]struct {
+		n         int
+		one, more string
+	}{
+		command.LostWorkload: {plan.Summary.WorkloadsLost, "1 workload loses every replica", "workloads lose every replica"},
+		command.Budget:       {plan.Summary.BudgetsBreached, "1 PodDisruptionBudget is overrun", "PodDisruptionBudgets are overrun"},
+		command.Nowhere:      {plan.Summary.Nowhere, "1 pod fits no node", "pods fit no node"},
+	} {
+		switch {
+		case s.n == 1:
+			found[value] = s.one
+		case s.n > 1:
+			found[value] = fmt.Sprintf("%d %s", s.n, s.more)
+		}
+	}
+	return found
 }
 
 // first returns the first lines, and how many more there are of their kind.

@@ -197,10 +197,5 @@ func (o *options) verdict(report *cliv1alpha1.CheckReport) error {
 	if failed == 0 {
 		return nil
 	}
-	return FoundError{fmt.Errorf("%s at or above --fail-on=%s", sentence.Counted(failed, "finding"), o.failOn)}
+	return command.Foundf("%s at or above --fail-on=%s", sentence.Counted(failed, "finding"), o.failOn)
 }
-
-// FoundError is no failure of the command: it found what it was asked to look for.
-type FoundError struct{ error }
-
-func (e FoundError) Unwrap() error { return e.error }
