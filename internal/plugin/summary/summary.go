@@ -145,8 +145,12 @@ func budgets(plan *cliv1alpha1.TaintPlan) []string {
 		}
 	}
 	lines := first(overrun, "PodDisruptionBudget", "is overrun", "are overrun")
-	if len(overrun) > 0 {
+	switch {
+	case len(overrun) == 0:
+	case plan.Silent: // the pods of a node that does not answer cannot be drained
 		lines = append(lines, "Taint-based evictions ignore PodDisruptionBudgets"+unlessAsked(plan)+".")
+	default:
+		lines = append(lines, "kubectl drain asks budgets; taints do not"+unlessAsked(plan)+".")
 	}
 	asked = first(asked, "PodDisruptionBudget", "is asked about too many pods", "are asked about too many pods")
 	return slices.Concat(lines, asked)

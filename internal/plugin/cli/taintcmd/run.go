@@ -52,17 +52,24 @@ func (t *tainting) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	possible, left := t.possible(nodes)
+	if err := t.foresee(ctx, possible); err != nil {
+		return err
+	}
 	made, err := t.plan(nodes)
 	if err != nil {
 		return err
 	}
 	t.show(made)
-	nodes, left := t.possible(nodes)
+	nodes = possible
 	if err := t.confirm(ctx, made, nodes); err != nil {
 		return err
 	}
 	done, failed := t.apply(ctx, nodes)
 	failed = errors.Join(left, failed, t.print(done))
+	if t.drain.is && !t.dry() && len(done) > 0 {
+		t.tell("What was drained stays cordoned, until: %s", t.uncordon(nodesOf(done)...))
+	}
 	if failed != nil && (t.wait || t.stay) {
 		t.tell("Not all is done, and the rest goes on: %s", strings.ReplaceAll(failed.Error(), "\n", "; "))
 	}
@@ -75,7 +82,7 @@ func (t *tainting) read(ctx context.Context) error {
 	t.reader.Progress.End()
 	t.cluster = t.reader.Cluster
 	var denied source.DeniedError
-	if errors.As(err, &denied) && denied.Kind == "pods" && !t.wait {
+	if errors.As(err, &denied) && denied.Kind == "pods" && !t.wait && !t.drain.is {
 		t.blind = true
 		t.tell("Note: You may not list pods, so nobody can say who leaves.")
 		return nil

@@ -6,6 +6,7 @@
 //
 //	taint, run   the flags, and one run from the first read to the end
 //	apply, stay  the changes of nodes, and taking them back after --for
+//	drain        --drain: who is evicted before the taint is set
 //	wait         --wait, and obstacles what keeps pods after --timeout
 package taintcmd
 
@@ -45,6 +46,7 @@ type options struct {
 	timeout time.Duration // of wait; 0 is none
 	lasts   time.Duration // how long the taints stay; 0 is until somebody takes them off
 	stay    bool
+	drain   draining
 
 	connect source.Dialer
 
@@ -80,9 +82,16 @@ EvictionPolicy needs --yes.
 
 ` + selection.TaintSyntax + `
 NoExecute taints get their timeAdded, from which tolerationSeconds count. A node that somebody else has changed
-meanwhile is read again; if its taints are others now, the plan is made again, too.` + taintOutput,
+meanwhile is read again; if its taints are others now, the plan is made again, too.
+
+Taints do not ask PodDisruptionBudgets. With --drain, kubectl's own code for kubectl drain cordons the nodes and evicts
+their pods first, as budgets allow, also pods that tolerate the taints. Pods of DaemonSets stay until the taint evicts
+them. A node that is not drained within --timeout gets no taint and stays cordoned.` + taintOutput,
 		Example: `  # Taint a node, keep new pods off, and wait until all have left that have to
   kubectl taintkeeper taint worker-1 maintenance=now:NoExecute maintenance=now:NoSchedule --wait --timeout 10m
+
+  # Evict within PodDisruptionBudgets first, and then taint
+  kubectl taintkeeper taint worker-1 maintenance=now:NoExecute --drain --timeout 10m
 
   # Taint a zone for half an hour: stay, and take the taint off again
   kubectl taintkeeper taint -l topology.kubernetes.io/zone=a drill:NoExecute --for 30m --stay
@@ -95,6 +104,7 @@ meanwhile is read again; if its taints are others now, the plan is made again, t
 	cmd.Flags().BoolVar(&o.overwrite, "overwrite", false, "Put taints in the place of those with the same key and effect, as kubectl taint --overwrite does.")
 	cmd.Flags().DurationVar(&o.lasts, "for", 0, "How long the taints stay: this command takes them off again, for which it has to --stay.")
 	cmd.Flags().BoolVar(&o.stay, "stay", false, "Keep this command running until --for is over. If it is interrupted, the taints stay.")
+	o.drain.addFlags(cmd)
 	cmd.ValidArgsFunction = completion.Taints(&source.Source{Env: o.env, Config: o.config})
 	return cmd
 }
@@ -215,7 +225,7 @@ func (o *options) validate() error {
 	}
 	for _, check := range []func() error{
 		o.nodes.Validate, o.output.Validate,
-		o.validateDryRun, o.validateWait, o.validateFor, o.validateQuestion,
+		o.validateDryRun, o.validateWait, o.validateFor, o.validateDrain, o.validateQuestion,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -238,8 +248,8 @@ func (o *options) validateWait() error {
 	switch {
 	case o.timeout < 0:
 		return command.Usagef("--timeout=%s: it cannot be less than 0", o.timeout)
-	case o.timeout > 0 && !o.wait:
-		return command.Usagef("--timeout=%s is how long to wait: add --wait", o.timeout)
+	case o.timeout > 0 && !o.wait && !o.drain.is:
+		return command.Usagef("--timeout=%s requires --wait or --drain", o.timeout)
 	}
 	return nil
 }
