@@ -276,8 +276,9 @@ func TestDrainAsksBudgetsAndOnlyThenTaints(t *testing.T) {
 
 	drain := []string{"taint", node, "m:NoExecute", "--yes", "--drain", "--force", "--pod-selector=app=" + node}
 	_, errOut, err := run(t, kubeconfig, append(drain, "--timeout=8s")...)
-	mustFail(t, err, "node "+node+": it is cordoned, but neither drained nor tainted: ", "kubectl uncordon --kubeconfig="+kubeconfig+" "+node)
-	mustSay(t, errOut, "--drain cordons 1 node first and evicts 2 pods", "violate the pod's disruption budget")
+	mustFail(t, err, "node "+node+": neither drained nor tainted: ")
+	mustSay(t, errOut, "Cordoned: "+node+". Undo this with: kubectl uncordon --kubeconfig="+kubeconfig+" "+node+"\n",
+		"--drain cordons 1 node first and evicts 2 pods", "violate the pod's disruption budget")
 	if isThere(t, node, "-a") == isThere(t, node, "-b") || !isThere(t, node, "-other") {
 		t.Error("one pod of the budget should have left, and the pod that is not selected should have stayed")
 	}

@@ -99,21 +99,17 @@ func Losses(plan *cliv1alpha1.TaintPlan) []string {
 // Found says what a plan has that --fail-on can ask for.
 func Found(plan *cliv1alpha1.TaintPlan) map[string]string {
 	found := map[string]string{}
-	for value, s := range map[string]struct {
-		n         int
-		one, more string
-	}{
-		command.LostWorkload: {plan.Summary.WorkloadsLost, "1 workload loses every replica", "workloads lose every replica"},
-		command.Budget:       {plan.Summary.BudgetsBreached, "1 PodDisruptionBudget is overrun", "PodDisruptionBudgets are overrun"},
-		command.Nowhere:      {plan.Summary.Nowhere, "1 pod fits no node", "pods fit no node"},
-	} {
+	add := func(value string, n int, what, one, more string) {
 		switch {
-		case s.n == 1:
-			found[value] = s.one
-		case s.n > 1:
-			found[value] = fmt.Sprintf("%d %s", s.n, s.more)
+		case n == 1:
+			found[value] = "1 " + what + " " + one
+		case n > 1:
+			found[value] = fmt.Sprintf("%d %ss %s", n, what, more)
 		}
 	}
+	add(command.LostWorkload, plan.Summary.WorkloadsLost, "workload", "loses every replica", "lose every replica")
+	add(command.Budget, plan.Summary.BudgetsBreached, "PodDisruptionBudget", "is overrun", "are overrun")
+	add(command.Nowhere, plan.Summary.Nowhere, "pod", "fits no node", "fit no node")
 	return found
 }
 

@@ -37,7 +37,7 @@ func (t *tainting) apply(ctx context.Context, nodes []*corev1.Node) ([]changed, 
 	errs := []error{err}
 	for i, node := range nodes {
 		if apicall.Stopping(ctx) {
-			errs = append(errs, t.interruptedBefore(nodes[i:]))
+			errs = append(errs, fmt.Errorf("interrupted: not changed: %s", strings.Join(namesOf(nodes[i:]), ", ")))
 			break
 		}
 		one, err := t.change(ctx, node)
@@ -109,15 +109,6 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-timer.C:
 		return true
 	}
-}
-
-// interruptedBefore says which nodes were not changed when the command was interrupted.
-func (t *tainting) interruptedBefore(nodes []*corev1.Node) error {
-	names := namesOf(nodes)
-	if t.drain.is && !t.dry() {
-		return fmt.Errorf("interrupted: only cordoned: %s: undo this with: %s", strings.Join(names, ", "), t.uncordon(names...))
-	}
-	return fmt.Errorf("interrupted: not changed: %s", strings.Join(names, ", "))
 }
 
 // isOther reports whether a node is no longer what was planned: it has other taints, or only the name is the same. The

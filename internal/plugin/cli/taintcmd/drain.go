@@ -45,11 +45,12 @@ func (d *draining) addFlags(cmd *cobra.Command) {
 func (o *options) validateDrain() error {
 	d := o.drain
 	if !d.is {
-		for name, given := range map[string]bool{
-			"pod-selector": d.podSelector != "", "force": d.force, "delete-emptydir-data": d.emptyDir,
-		} {
-			if given {
-				return command.Usagef("--%s requires --drain", name)
+		for _, flag := range []struct {
+			name  string
+			given bool
+		}{{"pod-selector", d.podSelector != ""}, {"force", d.force}, {"delete-emptydir-data", d.emptyDir}} {
+			if flag.given {
+				return command.Usagef("--%s requires --drain", flag.name)
 			}
 		}
 		return nil
@@ -144,14 +145,17 @@ func (t *tainting) foresee(ctx context.Context, nodes []*corev1.Node) error {
 }
 
 // cordon cordons the nodes if they are to be drained, all before the first is drained, so that no pod moves from one to
-// the next. It returns the nodes that can go on.
+// the next. It returns the nodes that go on.
 func (t *tainting) cordon(ctx context.Context, nodes []*corev1.Node) ([]*corev1.Node, error) {
 	if !t.drain.is || t.dry() {
 		return nodes, nil
 	}
 	var cordoned []*corev1.Node
 	var errs []error
-	for _, node := range nodes {
+	for i, node := range nodes {
+		if apicall.Stopping(ctx) {
+			return slices.Concat(cordoned, nodes[i:]), errors.Join(errs...)
+		}
 		if err := t.cordonOne(ctx, node); err != nil {
 			errs = append(errs, fmt.Errorf("node %s: %w", node.Name, t.explain(err)))
 			continue
@@ -177,6 +181,7 @@ func (t *tainting) cordonOne(ctx context.Context, planned *corev1.Node) error {
 	if err := drain.RunCordonOrUncordon(t.drainer(ctx), node, true); err != nil {
 		return err
 	}
+	t.cordoned = append(t.cordoned, node.Name)
 	t.tell("node/%s cordoned", node.Name)
 	return nil
 }
@@ -194,15 +199,19 @@ func (t *tainting) empty(ctx context.Context, node string) error {
 	}
 	switch {
 	case apicall.Stopping(ctx):
-		return fmt.Errorf("interrupted: it is cordoned, but neither drained nor tainted: undo this with: %s", t.uncordon(node))
+		return errors.New("interrupted: neither drained nor tainted")
 	case err != nil:
-		return fmt.Errorf("it is cordoned, but neither drained nor tainted: %w: undo this with: %s", err, t.uncordon(node))
+		return fmt.Errorf("neither drained nor tainted: %w", err)
 	}
 	t.tell("node/%s drained", node)
 	return nil
 }
 
-// uncordon is the command that undoes what --drain did to nodes.
-func (t *tainting) uncordon(nodes ...string) string {
-	return strings.Join(slices.Concat([]string{"kubectl", "uncordon"}, t.connection(), nodes), " ")
+// tellCordoned says which nodes this command has cordoned, and how to undo that.
+func (t *tainting) tellCordoned() {
+	if len(t.cordoned) == 0 {
+		return
+	}
+	undo := strings.Join(slices.Concat([]string{"kubectl", "uncordon"}, t.connection(), t.cordoned), " ")
+	t.tell("Cordoned: %s. Undo this with: %s", strings.Join(t.cordoned, ", "), undo)
 }

@@ -110,7 +110,7 @@ func TestDrainEvictsWithinBudgetsBeforeTheNodeIsTainted(t *testing.T) {
 			"Note: Node n: ignoring DaemonSet-managed Pods: default/agent.\n",
 			"1 of 1 pod on 1 node leaves, at once.\n",
 			"node/n cordoned\n", "pod/tolerates -n default evicted\n", "pod/web -n default evicted\nnode/n drained\n",
-			"What was drained stays cordoned, until: kubectl uncordon n\n")
+			"Cordoned: n. Undo this with: kubectl uncordon n\n")
 		if refusals := strings.Count(s.err.String(), "violate the pod's disruption budget"); refusals != 1 {
 			s.Errorf("it is said %d times that the budget refuses:\n%s", refusals, s.err.String())
 		}
@@ -129,7 +129,8 @@ func TestANodeThatIsNotDrainedInTimeIsNotTainted(t *testing.T) {
 			return nil
 		})
 		s.mustFail(s.taint("a", "b", "m:NoExecute", "--yes", "--drain", "--timeout", "58s"),
-			`node a: it is cordoned, but neither drained nor tainted: error when evicting pods/"web" -n "default": global timeout reached: 58s: undo this with: kubectl uncordon a`)
+			`node a: neither drained nor tainted: error when evicting pods/"web" -n "default": global timeout reached: 58s`)
+		s.mustSay(s.err.String(), "Cordoned: a, b. Undo this with: kubectl uncordon a b\n")
 		s.mustHave("a")
 		s.mustHave("b", "m:NoExecute +1m0s")
 		s.mustHavePods("web")
@@ -199,8 +200,8 @@ func TestADrainCanBeInterrupted(t *testing.T) {
 		ctx, stop := context.WithCancel(s.Context())
 		s.later(time.Minute, stop)
 		err := s.run(ctx, (*options).taintCommand, []string{"a", "b", "m:NoExecute", "--yes", "--drain"})
-		s.mustFail(err, "node a: interrupted: it is cordoned, but neither drained nor tainted: undo this with: kubectl uncordon a\n",
-			"interrupted: only cordoned: b: undo this with: kubectl uncordon b")
+		s.mustFail(err, "node a: interrupted: neither drained nor tainted\n", "interrupted: not changed: b")
+		s.mustSay(s.err.String(), "Cordoned: a, b. Undo this with: kubectl uncordon a b\n")
 		s.mustHave("a")
 		s.mustHave("b")
 		if took := time.Since(virtualStart); took > 70*time.Second {
@@ -225,4 +226,14 @@ func TestADryRunDrainsNothing(t *testing.T) {
 			}, taintedNode("n"), podOnNode("n", "p", controlled("ReplicaSet", "web")))
 		})
 	}
+}
+
+func TestANodeThatWasCordonedBeforeStaysOutOfTheUndo(t *testing.T) {
+	before := taintedNode("b")
+	before.Spec.Unschedulable = true
+	playTaint(t, func(s *taintScene) {
+		s.drains(allowed)
+		s.must(s.taint("a", "b", "m:NoExecute", "--yes", "--drain"))
+		s.mustSay(s.err.String(), "Undo this with: kubectl uncordon a\n")
+	}, taintedNode("a"), before)
 }

@@ -47,10 +47,11 @@ func (t *tainting) roll(ctx context.Context, nodes []*corev1.Node) ([]changed, e
 		if apicall.Stopping(ctx) {
 			return done, fmt.Errorf("interrupted: %s", progressOf(nodes, done))
 		}
-		before := done
+		others := slices.DeleteFunc(slices.Clone(nodes), func(node *corev1.Node) bool { return slices.Contains(batch, node) })
+		standing := progressOf(others, done)
 		silence := context.AfterFunc(ctx, func() {
-			t.tell("Interrupted: the command ends when the pods of %s run elsewhere. Before: %s. Interrupt it again to end it now.",
-				sentence.Enumerate(namesOf(batch)), progressOf(nodes, before))
+			t.tell("Interrupted: the command ends when the pods of %s run elsewhere (%s). Interrupt it again to end it now.",
+				sentence.Enumerate(namesOf(batch)), standing)
 		})
 		all, err := t.move(context.WithoutCancel(ctx), batch)
 		silence()

@@ -22,10 +22,10 @@ func readyPod(pod *corev1.Pod) {
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 }
 
-func webSet(replicas int32) *appsv1.ReplicaSet {
+func webSet() *appsv1.ReplicaSet {
 	return &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
-		Spec:       appsv1.ReplicaSetSpec{Replicas: &replicas},
+		Spec:       appsv1.ReplicaSetSpec{Replicas: new(int32(2))},
 	}
 }
 
@@ -66,7 +66,7 @@ func TestANodeIsTaintedWhenThePodsOfTheOneBeforeRunElsewhere(t *testing.T) {
 		s.mustSay(s.err.String(), "Note: The plan is of all nodes at once. --max-unavailable=1 taints 1 node at a time and waits",
 			"Waiting: ReplicaSet default/web has 1 of 2 ready pods\n")
 		s.mustSay(s.out.String(), "node/a tainted\nnode/b tainted\n")
-	}, twoNodes(webSet(2))...)
+	}, twoNodes(webSet())...)
 }
 
 func TestSoManyNodesAreTaintedAtATime(t *testing.T) {
@@ -79,7 +79,7 @@ func TestSoManyNodesAreTaintedAtATime(t *testing.T) {
 		s.mustHave("a", "m:NoExecute +0s")
 		s.mustHave("b", "m:NoExecute +0s")
 		s.mustHave("c", "m:NoExecute +30s")
-	}, twoNodes(webSet(2), taintedNode("c"))...)
+	}, twoNodes(webSet(), taintedNode("c"))...)
 }
 
 func TestNoOtherNodeIsTaintedAfterOneWhosePodsRunNowhere(t *testing.T) {
@@ -94,7 +94,7 @@ func TestNoOtherNodeIsTaintedAfterOneWhosePodsRunNowhere(t *testing.T) {
 		if took := time.Since(virtualStart); took != time.Minute {
 			s.Errorf("it takes %s", took)
 		}
-	}, twoNodes(webSet(2))...)
+	}, twoNodes(webSet())...)
 }
 
 func TestNoOtherNodeIsTaintedAfterOneThatPodsDoNotLeave(t *testing.T) {
@@ -102,7 +102,7 @@ func TestNoOtherNodeIsTaintedAfterOneThatPodsDoNotLeave(t *testing.T) {
 		s.mustFail(s.taint("a", "b", "m:NoExecute", "--yes", "--max-unavailable=1", "--timeout=1m"),
 			"after 1m0s 1 pod has not left, and the taints stay\n", "stopped: tainted: a; not tainted: b")
 		s.mustHave("b")
-	}, twoNodes(webSet(2))...)
+	}, twoNodes(webSet())...)
 }
 
 func TestNoOtherNodeIsTaintedAfterOneThatCannotBe(t *testing.T) {
@@ -111,7 +111,7 @@ func TestNoOtherNodeIsTaintedAfterOneThatCannotBe(t *testing.T) {
 		s.mustFail(s.taint("a", "b", "m:NoExecute", "--yes", "--max-unavailable=1"),
 			"node a: the API server refuses the change: ", "stopped: tainted: none; not tainted: a, b")
 		s.mustHave("b")
-	}, twoNodes(webSet(2))...)
+	}, twoNodes(webSet())...)
 }
 
 func TestAnInterruptTakesEffectAfterTheNodeAtHand(t *testing.T) {
@@ -122,13 +122,13 @@ func TestAnInterruptTakesEffectAfterTheNodeAtHand(t *testing.T) {
 		s.starts(20*time.Second, 39500*time.Millisecond, "web-c")
 		err := s.run(ctx, (*options).taintCommand, []string{"a", "b", "m:NoExecute", "--yes", "--max-unavailable=1"})
 		s.mustFail(err, "interrupted: tainted: a; not tainted: b")
-		s.mustSay(s.err.String(), "Interrupted: the command ends when the pods of a run elsewhere. Before: tainted: none; not tainted: a, b. Interrupt it again to end it now.\n")
+		s.mustSay(s.err.String(), "Interrupted: the command ends when the pods of a run elsewhere (tainted: none; not tainted: b). Interrupt it again to end it now.\n")
 		s.mustHave("a", "m:NoExecute +0s")
 		s.mustHave("b")
 		if took := time.Since(virtualStart); took != 40*time.Second {
 			s.Errorf("it takes %s", took)
 		}
-	}, twoNodes(webSet(2))...)
+	}, twoNodes(webSet())...)
 }
 
 func TestDrainAndTaintOneNodeAfterTheOther(t *testing.T) {
@@ -144,7 +144,7 @@ func TestDrainAndTaintOneNodeAfterTheOther(t *testing.T) {
 		s.must(s.taint("a", "b", "m:NoExecute", "--yes", "--drain", "--max-unavailable=1"))
 		s.mustHave("a", "m:NoExecute +0s")
 		s.mustHavePods("web-c", "web-d")
-	}, twoNodes(webSet(2))...)
+	}, twoNodes(webSet())...)
 }
 
 func TestOnlyPodsThatAreReplacedKeepTheNextNodeWaiting(t *testing.T) {

@@ -37,6 +37,8 @@ type tainting struct {
 	answers *bufio.Reader
 	// printed is how many nodes were printed as objects.
 	printed int
+	// cordoned are the nodes that --drain has cordoned.
+	cordoned []string
 	// blind: pods may not be listed, so nobody can say who leaves.
 	blind bool
 }
@@ -67,9 +69,7 @@ func (t *tainting) run(ctx context.Context) error {
 	}
 	done, failed := t.roll(ctx, nodes)
 	failed = errors.Join(left, failed, t.print(done))
-	if t.drain.is && !t.dry() && len(done) > 0 {
-		t.tell("What was drained stays cordoned, until: %s", t.uncordon(nodesOf(done)...))
-	}
+	t.tellCordoned()
 	if failed != nil && (t.wait || t.stay) {
 		t.tell("Not all is done, and the rest goes on: %s", strings.ReplaceAll(failed.Error(), "\n", "; "))
 	}
