@@ -22,12 +22,15 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 
+	plugincommand "github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
@@ -246,6 +249,61 @@ func TestARightThatIsMissingIsNamed(t *testing.T) {
 	await.Must(t, err)
 	mustSay(t, errOut, "Note: You may not list pods, so nobody can say who leaves.\n")
 	mustHave(t, node, "m:NoExecute")
+}
+
+func TestDrainAsksBudgetsAndOnlyThenTaints(t *testing.T) {
+	t.Parallel()
+	node := newNode(t)
+	labelled := func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": node} }
+	newPod(t, node, "-a", labelled)
+	newPod(t, node, "-b", labelled)
+	newPod(t, node, "-other")
+	budgets := admin.PolicyV1().PodDisruptionBudgets(metav1.NamespaceDefault)
+	_, err := budgets.Create(t.Context(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: node},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": node}},
+		},
+	}, metav1.CreateOptions{})
+	await.Must(t, err)
+	await.Eventually(t, "the budget allows a disruption", func(ctx context.Context) error {
+		budget, err := budgets.Get(ctx, node, metav1.GetOptions{})
+		if err == nil && budget.Status.DisruptionsAllowed != 1 {
+			err = fmt.Errorf("it allows %d", budget.Status.DisruptionsAllowed)
+		}
+		return err
+	})
+
+	drain := []string{"taint", node, "m:NoExecute", "--yes", "--drain", "--force", "--pod-selector=app=" + node}
+	_, errOut, err := run(t, kubeconfig, append(drain, "--timeout=8s")...)
+	mustFail(t, err, "node "+node+": neither drained nor tainted: ")
+	mustSay(t, errOut, "Cordoned: "+node+". Undo this with: kubectl uncordon --kubeconfig="+kubeconfig+" "+node+"\n",
+		"--drain cordons 1 node first and evicts 2 pods", "violate the pod's disruption budget")
+	if isThere(t, node, "-a") == isThere(t, node, "-b") || !isThere(t, node, "-other") {
+		t.Error("one pod of the budget should have left, and the pod that is not selected should have stayed")
+	}
+
+	await.Must(t, budgets.Delete(t.Context(), node, metav1.DeleteOptions{}))
+	_, errOut, err = run(t, kubeconfig, append(drain, "--wait", "--timeout=1m")...)
+	await.Must(t, err)
+	mustSay(t, errOut, "node/"+node+" drained\n", "All pods have left that have to.\n")
+	if left := getNode(t, node); !left.Spec.Unschedulable || len(taints.NoExecute(left.Spec.Taints)) != 1 {
+		t.Errorf("the node has %v", left.Spec)
+	}
+}
+
+// A script must not take budgets that nobody could read for budgets that are kept.
+func TestAPlanThatCannotAnswerFailOnFails(t *testing.T) {
+	t.Parallel()
+	node := newNode(t)
+	reader := as(t, "planner-"+node, rbacv1.PolicyRule{Verbs: []string{"get", "list"}, APIGroups: []string{""}, Resources: []string{"*"}})
+	_, _, err := run(t, reader, "plan", node, "m:NoExecute", "--fail-on=lost-workload")
+	await.Must(t, err)
+	_, _, err = run(t, reader, "plan", node, "m:NoExecute", "--fail-on=budget")
+	mustFail(t, err, "--fail-on=budget cannot be answered: you may not list poddisruptionbudgets: ask for the right")
+	if found, ok := errors.AsType[plugincommand.FoundError](err); ok {
+		t.Errorf("a lack of rights is a finding: %v", found)
+	}
 }
 
 // as returns the kubeconfig of somebody with few rights.

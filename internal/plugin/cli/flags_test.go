@@ -54,6 +54,7 @@ var flagsWithOutputs = map[string]struct {
 	"watch":          {[]string{"--watch"}, nil},
 	"recursive":      {[]string{"-R"}, func(string, string) bool { return true }},
 	"overwrite":      {[]string{"--overwrite"}, func(string, string) bool { return true }},
+	"fail-on":        {[]string{"--fail-on=budget"}, nil},
 	"unreachable":    {[]string{"--unreachable"}, func(string, string) bool { return true }},
 
 	"node-eviction-rate":        {[]string{"--node-eviction-rate=0"}, nil},
@@ -68,7 +69,7 @@ func argumentsOf(command string) [][]string {
 	case "explain":
 		return [][]string{{"cart-0"}}
 	case "simulate":
-		return [][]string{{"../../../examples/simulations/zone.yaml"}}
+		return [][]string{{"testdata/outage.yaml"}}
 	}
 	return [][]string{nil}
 }

@@ -61,7 +61,7 @@ func newVersion(env Env) *cobra.Command {
 // elsewhere says which command of kubectl does what ours do not.
 var elsewhere = map[string]string{
 	"cordon":   "use kubectl cordon, or taint the node with the effect NoSchedule",
-	"drain":    "use kubectl drain, which respects PodDisruptionBudgets, or taint the node with the effect NoExecute",
+	"drain":    "use kubectl drain, which respects PodDisruptionBudgets, or taint --drain, which does the same and then taints the node",
 	"uncordon": "use kubectl uncordon",
 }
 

@@ -49,11 +49,14 @@ func (f FailOn) Validate() error {
 	return nil
 }
 
+// Asks reports whether it has a value.
+func (f FailOn) Asks(value string) bool { return slices.Contains(f, value) }
+
 // Check returns a FoundError if something that is asked for was found, such as "2 workloads without a ready replica".
 func (f FailOn) Check(found map[string]string) error {
 	var all []string
 	for _, value := range FailOns {
-		if slices.Contains(f, value) && found[value] != "" {
+		if f.Asks(value) && found[value] != "" {
 			all = append(all, found[value])
 		}
 	}

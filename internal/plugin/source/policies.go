@@ -106,6 +106,7 @@ func (r *Reader) namespaces(ctx context.Context, follows string) error {
 func (r *Reader) Budgets(ctx context.Context, namespace string) error {
 	list := r.Clients.PolicyV1().PodDisruptionBudgets(namespace).List
 	err := List(ctx, r, "poddisruptionbudgets", list, Keep(&r.Cluster.Budgets, plan.SlimBudget))
+	r.Cluster.BudgetsUnknown = err != nil
 	return r.without(err, "no PodDisruptionBudget is taken into account")
 }
 

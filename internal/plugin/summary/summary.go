@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
@@ -95,6 +96,23 @@ func Losses(plan *cliv1alpha1.TaintPlan) []string {
 	return lines
 }
 
+// Found says what a plan has that --fail-on can ask for.
+func Found(plan *cliv1alpha1.TaintPlan) map[string]string {
+	found := map[string]string{}
+	add := func(value string, n int, what, one, more string) {
+		switch {
+		case n == 1:
+			found[value] = "1 " + what + " " + one
+		case n > 1:
+			found[value] = fmt.Sprintf("%d %ss %s", n, what, more)
+		}
+	}
+	add(command.LostWorkload, plan.Summary.WorkloadsLost, "workload", "loses every replica", "lose every replica")
+	add(command.Budget, plan.Summary.BudgetsBreached, "PodDisruptionBudget", "is overrun", "are overrun")
+	add(command.Nowhere, plan.Summary.Nowhere, "pod", "fits no node", "fit no node")
+	return found
+}
+
 // first returns the first lines, and how many more there are of their kind.
 func first(lines []string, what, does, do string) []string {
 	more := len(lines) - most
@@ -123,8 +141,12 @@ func budgets(plan *cliv1alpha1.TaintPlan) []string {
 		}
 	}
 	lines := first(overrun, "PodDisruptionBudget", "is overrun", "are overrun")
-	if len(overrun) > 0 {
+	switch {
+	case len(overrun) == 0:
+	case plan.Silent: // the pods of a node that does not answer cannot be drained
 		lines = append(lines, "Taint-based evictions ignore PodDisruptionBudgets"+unlessAsked(plan)+".")
+	default:
+		lines = append(lines, "kubectl drain asks budgets; taints do not"+unlessAsked(plan)+".")
 	}
 	asked = first(asked, "PodDisruptionBudget", "is asked about too many pods", "are asked about too many pods")
 	return slices.Concat(lines, asked)

@@ -6,6 +6,7 @@ package plancmd
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/selection"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/summary"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -29,6 +31,7 @@ type options struct {
 	overwrite bool
 	whereTo   bool
 	silence   silence
+	failOn    command.FailOn
 
 	edit taints.Edit
 }
@@ -53,7 +56,10 @@ With --where-to it also says which nodes would take the pods that leave. It asks
 itself, and places one pod after the other. Scores decide between nodes that fit, and the scheduler draws lots where
 they are equal, so a pod may go to another of the nodes that would take it.
 
-` + selection.TaintSyntax,
+` + selection.TaintSyntax + `
+--fail-on is for scripts: lost-workload is a workload that loses every replica, budget a PodDisruptionBudget of which
+more pods leave than it allows, and nowhere a pod that no node would take. The exit code is 0 if the plan has nothing
+that --fail-on asks for, 1 if the plan could not be made, 2 if the command line is wrong, and 3 if the plan has some.`,
 		Example: `  # Who would leave if node worker-1 got this taint?
   kubectl taintkeeper plan worker-1 maintenance=now:NoExecute
 
@@ -65,6 +71,9 @@ they are equal, so a pod may go to another of the nodes that would take it.
 
   # What if all nodes of a zone became unreachable now?
   kubectl taintkeeper plan --unreachable -l topology.kubernetes.io/zone=a
+
+  # In a script: stop if a budget would be overrun, or a workload lost
+  kubectl taintkeeper plan worker-1 maintenance=now:NoExecute --fail-on=lost-workload,budget
 
   # As a page for a browser, with a timeline
   kubectl taintkeeper plan worker-1 maintenance=now:NoExecute -o html > plan.html`,
@@ -88,6 +97,7 @@ they are equal, so a pod may go to another of the nodes that would take it.
 	cmd.ValidArgsFunction = o.silence.completion(&o.source)
 	cmd.Flags().BoolVar(&o.overwrite, "overwrite", false, "Put taints in the place of those with the same key and effect, as kubectl taint --overwrite does.")
 	cmd.Flags().BoolVar(&o.whereTo, "where-to", false, "Say which nodes would take the pods that leave.")
+	o.failOn.AddFlag(cmd)
 	return cmd
 }
 
@@ -113,7 +123,10 @@ func (o *options) validate() error {
 	if o.whereTo && o.output.Format == output.Name {
 		return command.Usagef("--where-to has no place among names: leave it out, or choose another --output")
 	}
-	for _, check := range []func() error{o.nodes.Validate, o.source.Validate, o.output.Validate} {
+	if o.failOn.Asks(command.Nowhere) && !o.whereTo {
+		return command.Usagef("--fail-on=%s requires --where-to", command.Nowhere)
+	}
+	for _, check := range []func() error{o.nodes.Validate, o.source.Validate, o.output.Validate, o.failOn.Validate} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -126,6 +139,13 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := o.print(made); err != nil {
+		return err
+	}
+	return o.failOn.Check(summary.Found(made))
+}
+
+func (o *options) print(made *cliv1alpha1.TaintPlan) error {
 	if printed, err := o.output.Object(made); printed {
 		return err
 	}
@@ -141,6 +161,9 @@ func (o *options) make(ctx context.Context) (*cliv1alpha1.TaintPlan, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	if cluster.BudgetsUnknown && o.failOn.Asks(command.Budget) {
+		return nil, fmt.Errorf("--fail-on=%s cannot be answered: you may not list poddisruptionbudgets: ask for the right to list them in all namespaces", command.Budget)
 	}
 	nodes, err := o.nodes.Of(cluster)
 	if err != nil {

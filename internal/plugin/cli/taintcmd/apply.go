@@ -33,7 +33,8 @@ type changed struct {
 // apply changes the nodes one after the other. One that cannot be changed keeps none of the others.
 func (t *tainting) apply(ctx context.Context, nodes []*corev1.Node) ([]changed, error) {
 	var all []changed
-	var errs []error
+	nodes, err := t.cordon(ctx, nodes)
+	errs := []error{err}
 	for i, node := range nodes {
 		if apicall.Stopping(ctx) {
 			errs = append(errs, fmt.Errorf("interrupted: not changed: %s", strings.Join(namesOf(nodes[i:]), ", ")))
@@ -59,6 +60,9 @@ var conflicts = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Jitter:
 // holds for the version that was read alone.
 func (t *tainting) change(ctx context.Context, planned *corev1.Node) (changed, error) {
 	var one changed
+	if err := t.empty(ctx, planned.Name); err != nil {
+		return one, err
+	}
 	err := t.onConflict(ctx, func() error {
 		node, err := t.node(ctx, planned.Name)
 		if err != nil {
@@ -107,10 +111,14 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// isOther reports whether a node is no longer what was planned: it has other taints, or only the name is the same.
+// isOther reports whether a node is no longer what was planned: it has other taints, or only the name is the same. The
+// taint with which the control plane follows a cordon makes no pod leave.
 func isOther(planned, node *corev1.Node) bool {
 	same := func(a, b corev1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value }
-	return planned.UID != node.UID || !slices.EqualFunc(planned.Spec.Taints, node.Spec.Taints, same)
+	cordon := func(taint corev1.Taint) bool { return taint.Key == corev1.TaintNodeUnschedulable }
+	before, now := slices.Clone(planned.Spec.Taints), slices.Clone(node.Spec.Taints)
+	return planned.UID != node.UID ||
+		!slices.EqualFunc(slices.DeleteFunc(before, cordon), slices.DeleteFunc(now, cordon), same)
 }
 
 // again plans again for a node that somebody has tainted or untainted meanwhile, and asks again.

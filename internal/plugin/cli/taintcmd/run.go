@@ -37,6 +37,8 @@ type tainting struct {
 	answers *bufio.Reader
 	// printed is how many nodes were printed as objects.
 	printed int
+	// cordoned are the nodes that --drain has cordoned.
+	cordoned []string
 	// blind: pods may not be listed, so nobody can say who leaves.
 	blind bool
 }
@@ -52,17 +54,22 @@ func (t *tainting) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	possible, left := t.possible(nodes)
+	if err := t.foresee(ctx, possible); err != nil {
+		return err
+	}
 	made, err := t.plan(nodes)
 	if err != nil {
 		return err
 	}
 	t.show(made)
-	nodes, left := t.possible(nodes)
+	nodes = possible
 	if err := t.confirm(ctx, made, nodes); err != nil {
 		return err
 	}
-	done, failed := t.apply(ctx, nodes)
+	done, failed := t.roll(ctx, nodes)
 	failed = errors.Join(left, failed, t.print(done))
+	t.tellCordoned()
 	if failed != nil && (t.wait || t.stay) {
 		t.tell("Not all is done, and the rest goes on: %s", strings.ReplaceAll(failed.Error(), "\n", "; "))
 	}
@@ -75,13 +82,16 @@ func (t *tainting) read(ctx context.Context) error {
 	t.reader.Progress.End()
 	t.cluster = t.reader.Cluster
 	var denied source.DeniedError
-	if errors.As(err, &denied) && denied.Kind == "pods" && !t.wait {
+	if errors.As(err, &denied) && denied.Kind == "pods" && !t.needsPods() {
 		t.blind = true
 		t.tell("Note: You may not list pods, so nobody can say who leaves.")
 		return nil
 	}
 	return err
 }
+
+// needsPods reports whether a flag asks for something that only those who may list pods can do.
+func (o *options) needsPods() bool { return o.wait || o.drain.is || o.maxUnavailable > 0 }
 
 // now is the latest that the clock of the API server can show: timeAdded is read by others, and must never be too
 // early.
@@ -107,6 +117,10 @@ func (t *tainting) show(made *cliv1alpha1.TaintPlan) {
 	}
 	for _, line := range lines {
 		t.tell("%s", line)
+	}
+	if t.maxUnavailable > 0 && len(made.Nodes) > t.maxUnavailable {
+		t.tell("Note: The plan is of all nodes at once. --max-unavailable=%d taints %s at a time and waits until the pods run elsewhere.",
+			t.maxUnavailable, sentence.Counted(t.maxUnavailable, "node"))
 	}
 	const much = 5 * time.Second
 	if offset := t.clock.Offset(); offset.Abs() > much {

@@ -55,7 +55,16 @@ func nodesOf(done []changed) []string {
 
 // undo is the command that takes off again what was added to nodes.
 func (t *tainting) undo(done []changed) string {
-	words := []string{"kubectl", "taintkeeper", "untaint"}
+	words := slices.Concat([]string{"kubectl", "taintkeeper", "untaint"}, t.connection(), nodesOf(done))
+	for _, taint := range t.edit.Add {
+		words = append(words, taints.Removal{Key: taint.Key, Effect: taint.Effect}.String())
+	}
+	return strings.Join(words, " ")
+}
+
+// connection are the flags with which this command has found the cluster.
+func (t *tainting) connection() []string {
+	var words []string
 	for _, flag := range []struct {
 		name  string
 		value *string
@@ -67,11 +76,7 @@ func (t *tainting) undo(done []changed) string {
 			words = append(words, "--"+flag.name+"="+*flag.value)
 		}
 	}
-	words = append(words, nodesOf(done)...)
-	for _, taint := range t.edit.Add {
-		words = append(words, taints.Removal{Key: taint.Key, Effect: taint.Effect}.String())
-	}
-	return strings.Join(words, " ")
+	return words
 }
 
 // until waits for an instant of this machine's clock, and reports whether it was not interrupted. It looks at the clock

@@ -6,6 +6,8 @@
 //
 //	taint, run   the flags, and one run from the first read to the end
 //	apply, stay  the changes of nodes, and taking them back after --for
+//	roll         --max-unavailable: a few nodes at a time
+//	drain        --drain: who is evicted before the taint is set
 //	wait         --wait, and obstacles what keeps pods after --timeout
 package taintcmd
 
@@ -45,6 +47,9 @@ type options struct {
 	timeout time.Duration // of wait; 0 is none
 	lasts   time.Duration // how long the taints stay; 0 is until somebody takes them off
 	stay    bool
+	drain   draining
+	// maxUnavailable is how many nodes are changed at a time; 0 is all.
+	maxUnavailable int
 
 	connect source.Dialer
 
@@ -80,9 +85,23 @@ EvictionPolicy needs --yes.
 
 ` + selection.TaintSyntax + `
 NoExecute taints get their timeAdded, from which tolerationSeconds count. A node that somebody else has changed
-meanwhile is read again; if its taints are others now, the plan is made again, too.` + taintOutput,
+meanwhile is read again; if its taints are others now, the plan is made again, too.
+
+Taints do not ask PodDisruptionBudgets. With --drain, kubectl's own code for kubectl drain cordons the nodes and evicts
+their pods first, as budgets allow, also pods that tolerate the taints. Pods of DaemonSets stay until the taint evicts
+them. A node that is not drained within --timeout gets no taint and stays cordoned.
+
+With --max-unavailable=1, this command taints one node after the other. It goes on when the pods of a node have left and
+their workloads have as many ready pods as before, and stops if a node does not get there within --timeout. Ctrl-C stops
+it after the node at hand. Either way it says which nodes are tainted.` + taintOutput,
 		Example: `  # Taint a node, keep new pods off, and wait until all have left that have to
   kubectl taintkeeper taint worker-1 maintenance=now:NoExecute maintenance=now:NoSchedule --wait --timeout 10m
+
+  # Evict within PodDisruptionBudgets first, and then taint
+  kubectl taintkeeper taint worker-1 maintenance=now:NoExecute --drain --timeout 10m
+
+  # Empty a zone, one node after the other
+  kubectl taintkeeper taint -l topology.kubernetes.io/zone=a maintenance=now:NoExecute --max-unavailable 1
 
   # Taint a zone for half an hour: stay, and take the taint off again
   kubectl taintkeeper taint -l topology.kubernetes.io/zone=a drill:NoExecute --for 30m --stay
@@ -95,6 +114,8 @@ meanwhile is read again; if its taints are others now, the plan is made again, t
 	cmd.Flags().BoolVar(&o.overwrite, "overwrite", false, "Put taints in the place of those with the same key and effect, as kubectl taint --overwrite does.")
 	cmd.Flags().DurationVar(&o.lasts, "for", 0, "How long the taints stay: this command takes them off again, for which it has to --stay.")
 	cmd.Flags().BoolVar(&o.stay, "stay", false, "Keep this command running until --for is over. If it is interrupted, the taints stay.")
+	o.drain.addFlags(cmd)
+	cmd.Flags().IntVar(&o.maxUnavailable, "max-unavailable", 0, "Taint only so many nodes at a time, and wait until their pods run elsewhere before the next. 0 is all nodes at once.")
 	cmd.ValidArgsFunction = completion.Taints(&source.Source{Env: o.env, Config: o.config})
 	return cmd
 }
@@ -135,7 +156,7 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.manager, "field-manager", "kubectl-taintkeeper",
 		"Who the API server says has changed the taints.")
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "Wait until every pod has left that has to, also those that may stay for a while.")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "How long to wait at most; then it is said what keeps each pod. 0 is as long as it takes.")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "How long to wait at most, for each node with --drain and --max-unavailable. Then this command says what keeps each pod. 0 is as long as it takes.")
 }
 
 func (o *options) execute(ctx context.Context, complete func([]string) error, args []string) error {
@@ -215,7 +236,8 @@ func (o *options) validate() error {
 	}
 	for _, check := range []func() error{
 		o.nodes.Validate, o.output.Validate,
-		o.validateDryRun, o.validateWait, o.validateFor, o.validateQuestion,
+		o.validateDryRun, o.validateWait, o.validateFor, o.validateDrain, o.validateMaxUnavailable,
+		o.validateQuestion,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -228,8 +250,8 @@ func (o *options) validateDryRun() error {
 	if err := o.dryRun.Validate(); err != nil {
 		return err
 	}
-	if o.dry() && (o.wait || o.stay || o.lasts != 0) {
-		return command.Usagef("--dry-run=%s changes nothing, so there is nothing to wait or to stay for: leave out --wait, --for and --stay", o.dryRun)
+	if o.dry() && (o.wait || o.stay || o.lasts != 0 || o.maxUnavailable != 0) {
+		return command.Usagef("--dry-run=%s changes nothing, so there is nothing to wait or to stay for: leave out --wait, --for, --stay and --max-unavailable", o.dryRun)
 	}
 	return nil
 }
@@ -238,8 +260,8 @@ func (o *options) validateWait() error {
 	switch {
 	case o.timeout < 0:
 		return command.Usagef("--timeout=%s: it cannot be less than 0", o.timeout)
-	case o.timeout > 0 && !o.wait:
-		return command.Usagef("--timeout=%s is how long to wait: add --wait", o.timeout)
+	case o.timeout > 0 && !o.wait && !o.drain.is && o.maxUnavailable == 0:
+		return command.Usagef("--timeout=%s requires --wait, --drain or --max-unavailable", o.timeout)
 	}
 	return nil
 }

@@ -114,15 +114,21 @@ func (s *taintScene) run(ctx context.Context, newCommand func(*options) *cobra.C
 	return cmd.ExecuteContext(ctx)
 }
 
-// taints returns the taints of a node, each with its timeAdded as seconds since the taintScene began.
-func (s *taintScene) taints(node string) []string {
+// node returns a node as it is stored. Reactors can call it: they hold the lock of the client.
+func (s *taintScene) node(name string) *corev1.Node {
 	s.Helper()
-	read, err := s.client.CoreV1().Nodes().Get(s.Context(), node, metav1.GetOptions{})
+	node, err := s.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("nodes"), "", name)
 	if err != nil {
 		s.Fatal(err)
 	}
+	return node.(*corev1.Node)
+}
+
+// taints returns the taints of a node, each with its timeAdded as seconds since the taintScene began.
+func (s *taintScene) taints(node string) []string {
+	s.Helper()
 	var all []string
-	for _, taint := range read.Spec.Taints {
+	for _, taint := range s.node(node).Spec.Taints {
 		spec := taints.Format(taint)
 		if !taint.TimeAdded.IsZero() {
 			spec += fmt.Sprintf(" +%v", taint.TimeAdded.Sub(virtualStart))
