@@ -29,6 +29,14 @@ func Duration(d time.Duration) string {
 	return text
 }
 
+// Span writes a duration in whole seconds if it has any.
+func Span(d time.Duration) string {
+	if d >= time.Second {
+		d = d.Round(time.Second)
+	}
+	return Duration(d)
+}
+
 // Enumerate names ten, and counts the rest.
 func Enumerate(names []string) string { return first(names, 10) }
 

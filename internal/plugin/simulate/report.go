@@ -147,7 +147,7 @@ func (s *simulation) tellBelow(key workloadKey, c *counter, first int) {
 		}
 		length := "until the end"
 		if i+1 < len(c.points) {
-			length = "for " + sentence.Duration(c.points[i+1].at.Sub(p.at).Round(time.Second))
+			length = "for " + sentence.Span(c.points[i+1].at.Sub(p.at))
 		}
 		s.story.add(p.at, below, "", fmt.Sprintf("%s has 0 of %s, %s", key, sentence.Counted(first, "replica"), length), "")
 	}

@@ -6,7 +6,6 @@ package simulatecmd
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -117,13 +116,7 @@ func interval(event cliv1alpha1.SimulationEvent) string {
 	return at
 }
 
-// span writes a duration in whole seconds, if it has any.
-func span(d metav1.Duration) string {
-	if d.Duration >= time.Second {
-		return sentence.Duration(d.Round(time.Second))
-	}
-	return sentence.Duration(d.Duration)
-}
+func span(d metav1.Duration) string { return sentence.Span(d.Duration) }
 
 // printLosses prints which workloads had fewer replicas and which budgets were overrun.
 func printLosses(o *output.Printer, report *cliv1alpha1.SimulationReport) error {
