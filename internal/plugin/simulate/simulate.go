@@ -32,8 +32,8 @@ type Options struct {
 	Policy readiness.Policy
 	// StartDelay is how long a pod takes from being bound to being ready.
 	StartDelay time.Duration
-	// WhereTo asks the scheduler's filters and scores where pods go. Without it a pod finds room if it tolerates the taints
-	// of any node, and it is not asked which.
+	// WhereTo asks the scheduler's filters and scores where pods go. Without it a pod finds room if it tolerates the
+	// taints of any node, and it is not asked which.
 	WhereTo bool
 }
 

@@ -103,8 +103,8 @@ func (s *simulation) placed(p *pod, refused map[types.UID]string, now time.Time)
 	return true
 }
 
-// find finds a node for a pod, or says why there is none. If that is not asked, there is one if the pod tolerates the taints
-// of any node, and it is not known which.
+// find finds a node for a pod, or says why there is none. If that is not asked, there is one if the pod tolerates the
+// taints of any node, and it is not known which.
 func (s *simulation) find(p *pod) (n *node, why string, err error) {
 	only := ""
 	switch {
