@@ -149,8 +149,8 @@ type SimulatedPod struct {
 type SimulatedWorkload struct {
 	Owner     `json:",inline"`
 	Namespace string `json:"namespace"`
-	// Replicas is how many are ready at first, Lowest the lowest number, LowestAt from when on, and LowestFor for how long in
-	// all.
+	// Replicas is how many are ready at first, Lowest the lowest number, LowestAt from when on, and LowestFor for how long
+	// in all.
 	Replicas  int             `json:"replicas"`
 	Lowest    int             `json:"lowest"`
 	LowestAt  metav1.Duration `json:"lowestAt"`
@@ -163,8 +163,8 @@ type SimulatedWorkload struct {
 type SimulatedBudget struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Desired is how many healthy pods it asks for, Lowest the lowest number, LowestAt from when on, and OverrunFor for how
-	// long there are too few in all.
+	// Desired is how many healthy pods it asks for, Lowest the lowest number, LowestAt from when on, and OverrunFor for
+	// how long there are too few in all.
 	Desired    int             `json:"desired"`
 	Lowest     int             `json:"lowest"`
 	LowestAt   metav1.Duration `json:"lowestAt"`

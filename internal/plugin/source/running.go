@@ -50,8 +50,8 @@ func (r *Reader) election(ctx context.Context) error {
 }
 
 // WarnOfHolds adds to what is missing that policies hold no pods, if Taintkeeper does not evict. It reads the Lease of
-// the usual name. If no replica holds that, it also reads Taintkeeper's pods, whose flags may name another Lease or none,
-// and its eviction clock.
+// the usual name. If no replica holds that, it also reads Taintkeeper's pods, whose flags may name another Lease or
+// none, and its eviction clock.
 func (r *Reader) WarnOfHolds(ctx context.Context) error {
 	fresh := *r
 	fresh.Cluster = &plan.Cluster{}

@@ -44,8 +44,8 @@ func New(ctx context.Context, admin kubernetes.Interface, namespace string) (Sce
 	return s, nil
 }
 
-// Clear removes what was put on the scene. The pods go first: nobody else shall take an interest in them. The API server
-// of a busy machine may give up on many at once, but each try leaves fewer.
+// Clear removes what was put on the scene. The pods go first: nobody else shall take an interest in them. The API
+// server of a busy machine may give up on many at once, but each try leaves fewer.
 func (s Scene) Clear(ctx context.Context) error {
 	pods := await.Poll(ctx, func(ctx context.Context) error {
 		return s.Admin.CoreV1().Pods(s.Namespace).DeleteCollection(ctx, AtOnce(), metav1.ListOptions{})

@@ -115,8 +115,8 @@ func (f *fetcher) explain(ctx context.Context, doing, right, namespace string, e
 	return fmt.Errorf("%s: %w: ask for the right to %s %s", doing, err, right, where)
 }
 
-// get reads a URL of the pod. Taintkeeper makes its own certificate, which nobody signs. The connection goes to that pod
-// through the API server.
+// get reads a URL of the pod. Taintkeeper makes its own certificate, which nobody signs. The connection goes to that
+// pod through the API server.
 func get(ctx context.Context, url, token string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
