@@ -19,7 +19,16 @@ import (
 
 // census counts pods by namespace and labels on each node. PodTopologySpread looks at all pods of all nodes for each
 // pod that it spreads by default, which is nearly every one; with a census it looks at those that it counts.
-type census map[string]map[string]*alike
+type census struct {
+	pods map[string]map[string]*alike // by namespace and labels
+	// found are the pods that selectors match, by namespace and selector. They are forgotten when pods with other labels
+	// come.
+	found map[string]map[string][]*alike
+}
+
+func newCensus() *census {
+	return &census{pods: map[string]map[string]*alike{}, found: map[string]map[string][]*alike{}}
+}
 
 // alike are the pods of a namespace that have the same labels.
 type alike struct {
@@ -28,22 +37,23 @@ type alike struct {
 }
 
 // add adds pods, or takes them away. Those that are terminating do not count.
-func (c census) add(pod *corev1.Pod, number int) error {
+func (c *census) add(pod *corev1.Pod, number int) error {
 	if pod.DeletionTimestamp != nil {
 		return nil
 	}
 	key := labels.Set(pod.Labels).String()
-	if c[pod.Namespace] == nil {
-		c[pod.Namespace] = map[string]*alike{}
+	if c.pods[pod.Namespace] == nil {
+		c.pods[pod.Namespace] = map[string]*alike{}
 	}
-	pods := c[pod.Namespace][key]
+	pods := c.pods[pod.Namespace][key]
 	if pods == nil {
 		info, err := framework.NewPodInfo(pod)
 		if err != nil {
 			return fmt.Errorf("count pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
 		pods = &alike{pod: info, nodes: map[string]int{}}
-		c[pod.Namespace][key] = pods
+		c.pods[pod.Namespace][key] = pods
+		delete(c.found, pod.Namespace)
 	}
 	if pods.nodes[pod.Spec.NodeName] += number; pods.nodes[pod.Spec.NodeName] == 0 {
 		delete(pods.nodes, pod.Spec.NodeName)
@@ -51,18 +61,37 @@ func (c census) add(pod *corev1.Pod, number int) error {
 	return nil
 }
 
-// find returns the pods that a selector matches, by node.
-func (c census) find(namespace string, selector labels.Selector) map[string][]fwk.PodInfo {
+// find returns the pods that a selector matches, by node. An empty selector matches none: the plugin does not count
+// then.
+func (c *census) find(namespace string, selector labels.Selector) map[string][]fwk.PodInfo {
 	all := map[string][]fwk.PodInfo{}
-	for _, pods := range c[namespace] {
-		if !selector.Matches(labels.Set(pods.pod.GetPod().Labels)) {
-			continue
-		}
+	if selector.Empty() {
+		return all
+	}
+	for _, pods := range c.matching(namespace, selector) {
 		for node, number := range pods.nodes {
 			all[node] = append(all[node], slices.Repeat([]fwk.PodInfo{pods.pod}, number)...)
 		}
 	}
 	return all
+}
+
+func (c *census) matching(namespace string, selector labels.Selector) []*alike {
+	key := selector.String()
+	if found, known := c.found[namespace][key]; known {
+		return found
+	}
+	var found []*alike
+	for _, pods := range c.pods[namespace] {
+		if selector.Matches(labels.Set(pods.pod.GetPod().Labels)) {
+			found = append(found, pods)
+		}
+	}
+	if c.found[namespace] == nil {
+		c.found[namespace] = map[string][]*alike{}
+	}
+	c.found[namespace][key] = found
+	return found
 }
 
 // occupied is a node with those of its pods that count.

@@ -6,6 +6,7 @@ package placement
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -56,13 +57,14 @@ type scheduler struct {
 	cache     schedulercache.Cache
 	snapshot  *schedulercache.Snapshot
 	counted   *counted
-	census    census
+	census    *census
 	defaults  defaults
 	framework framework.Framework
 	nodes     []fwk.NodeInfo // all of them, in the scheduler's order
-	pods      int            // how many there are at first
-	next      int            // where the next sample of nodes begins, as in the scheduler
-	said      sync.Map       // what nodes say, by its words
+	byName    map[string]fwk.NodeInfo
+	pods      int      // how many there are at first
+	next      int      // where the next sample of nodes begins, as in the scheduler
+	said      sync.Map // what nodes say, by its words
 }
 
 // newScheduler returns a scheduler that knows nodes and pods. It lives as long as the context.
@@ -75,7 +77,7 @@ func newScheduler(ctx context.Context, cluster *plan.Cluster,
 	}
 	s := &scheduler{
 		cache: schedulercache.New(ctx, nil, false), snapshot: schedulercache.NewEmptySnapshot(),
-		census: census{}, defaults: defaultsOf(factory), pods: len(pods),
+		census: newCensus(), defaults: defaultsOf(factory), pods: len(pods),
 	}
 	s.counted = &counted{SharedLister: s.snapshot}
 	for _, node := range nodes {
@@ -94,6 +96,10 @@ func newScheduler(ctx context.Context, cluster *plan.Cluster,
 	}
 	if s.nodes, err = s.snapshot.NodeInfos().List(); err != nil {
 		return nil, fmt.Errorf("list the scheduler's nodes: %w", err)
+	}
+	s.byName = make(map[string]fwk.NodeInfo, len(s.nodes))
+	for _, node := range s.nodes {
+		s.byName[node.Node().Name] = node
 	}
 	s.framework, err = newFramework(ctx, factory, s.counted)
 	return s, err
@@ -172,20 +178,25 @@ func (s *scheduler) place(ctx context.Context, state fwk.CycleState, pod *corev1
 	return s.update()
 }
 
-// toCount returns the nodes with the pods that count where a pod is spread by default; nil, which is all nodes, for a
-// pod that has constraints. There is at least one: without a node the plugin would not score at all.
-func (s *scheduler) toCount(pod *corev1.Pod) []fwk.NodeInfo {
-	if len(pod.Spec.TopologySpreadConstraints) > 0 {
-		return nil
+// count gives PodTopologySpread the pods that count where a pod is spread by default, and no others: all nodes that have
+// some, and the nodes to score. A pod that has constraints is counted against all.
+func (s *scheduler) count(pod *corev1.Pod, toScore []fwk.NodeInfo) []fwk.NodeInfo {
+	if s.counted.nodes = nil; len(pod.Spec.TopologySpreadConstraints) > 0 {
+		return toScore
 	}
 	pods := s.census.find(pod.Namespace, s.defaults.selector(pod))
-	nodes := []fwk.NodeInfo{occupied{s.nodes[0], pods[s.nodes[0].Node().Name]}}
-	for _, node := range s.nodes[1:] {
-		if on := pods[node.Node().Name]; on != nil {
-			nodes = append(nodes, occupied{node, on})
+	first := s.nodes[0] // without any node the plugin would not score at all
+	s.counted.nodes = []fwk.NodeInfo{occupied{first, pods[first.Node().Name]}}
+	for _, name := range slices.Sorted(maps.Keys(pods)) {
+		if node := s.byName[name]; node != nil && node != first {
+			s.counted.nodes = append(s.counted.nodes, occupied{node, pods[name]})
 		}
 	}
-	return nodes
+	counted := make([]fwk.NodeInfo, len(toScore))
+	for i, node := range toScore {
+		counted[i] = occupied{node, pods[node.Node().Name]}
+	}
+	return counted
 }
 
 // pick returns the node that the scheduler's scores prefer. It scores as many nodes as the scheduler does: a part of
@@ -196,8 +207,7 @@ func (s *scheduler) pick(ctx context.Context, state fwk.CycleState, pod *corev1.
 	if len(fits) == 1 {
 		return fits[0].Node().Name, nil
 	}
-	sample := s.sample(fits)
-	s.counted.nodes = s.toCount(pod)
+	sample := s.count(pod, s.sample(fits))
 	if status := s.framework.RunPreScorePlugins(ctx, state, pod, sample); !status.IsSuccess() {
 		return "", status.AsError()
 	}

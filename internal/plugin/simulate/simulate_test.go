@@ -49,7 +49,7 @@ func pod(node, kind, owner, name string, seconds int64) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: name, UID: types.UID(name), CreationTimestamp: bound, Labels: map[string]string{"app": owner},
-			OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: owner, UID: types.UID(owner), Controller: new(true)}},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: owner, UID: types.UID(owner), Controller: new(true)}},
 		},
 		Spec: corev1.PodSpec{NodeName: node, Tolerations: []corev1.Toleration{{
 			Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds,
