@@ -178,8 +178,8 @@ func (s *scheduler) place(ctx context.Context, state fwk.CycleState, pod *corev1
 	return s.update()
 }
 
-// count gives PodTopologySpread the pods that count where a pod is spread by default, and no others: all nodes that have
-// some, and the nodes to score. A pod that has constraints is counted against all.
+// count gives PodTopologySpread the pods that count where a pod is spread by default, and no others: on all nodes, and
+// on those to score, which it returns. For a pod that has constraints all pods count.
 func (s *scheduler) count(pod *corev1.Pod, toScore []fwk.NodeInfo) []fwk.NodeInfo {
 	if s.counted.nodes = nil; len(pod.Spec.TopologySpreadConstraints) > 0 {
 		return toScore
